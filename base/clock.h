@@ -1,0 +1,15 @@
+/*
+ * clock.h - monotonic time for decisions, wall clock for people and epochs.
+ */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include "base/base.h"
+
+int64_t clock_ns(void); /* CLOCK_MONOTONIC */
+int64_t clock_us(void);
+int64_t clock_ms(void);
+int64_t wall_ms(void); /* milliseconds since 1970 */
+void sleep_ms(int64_t ms);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * log.h - one line an event, text or JSON, to standard error. Thread-safe; a line is one write.
+ *
+ * Text: "2026-01-02T03:04:05.678Z info gateway[123]: started port=8080". JSON: {"ts":..,"level":..,"proc":..,"msg":..,...}.
+ * Never log a prompt, an answer or a key.
+ */
+#ifndef BASE_LOG_H
+#define BASE_LOG_H
+
+#include "base/base.h"
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+
+/* proc is the name in every line (kept, not copied). */
+void log_init(const char *proc, enum log_level level, bool json);
+bool log_enabled(enum log_level level);
+/* fmt is the message; key=value pairs go into the text as `key=%d`. */
+void log_write(enum log_level level, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* At most one line a second for each call site; the next line tells how many were left out. */
+#define LOG_LIMITED(level, ...)                                                                                        \
+    do {                                                                                                               \
+        static struct log_limit log_limit_;                                                                            \
+        if (log_limit_pass(&log_limit_)) log_write(level, __VA_ARGS__);                                                \
+    } while (0)
+struct log_limit {
+    int64_t window_ms;
+    uint32_t dropped_count;
+};
+bool log_limit_pass(struct log_limit *limit);
+#define log_debug(...)                                                                                                 \
+    do {                                                                                                               \
+        if (log_enabled(LOG_DEBUG)) log_write(LOG_DEBUG, __VA_ARGS__);                                                 \
+    } while (0)
+#define log_info(...)  log_write(LOG_INFO, __VA_ARGS__)
+#define log_warn(...)  log_write(LOG_WARN, __VA_ARGS__)
+#define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
+
+#endif
