@@ -1,0 +1,55 @@
+/*
+ * chat.h - messages to a prompt: which template, with which variables, then text to tokens.
+ *
+ * The template is chosen as HF transformers does: chat_template.jinja (and additional_chat_templates/NAME.jinja) win
+ * over chat_template.json and over chat_template in tokenizer_config.json, which is a string or a list of {name,
+ * template}. With no name given: "tool_use" when the request has tools and such a template exists, else "default". A
+ * model with one template has only that. Variables: messages, tools, documents (none when absent),
+ * add_generation_prompt, the special tokens by name (bos_token, eos_token, ...), then chat_template_kwargs, which may
+ * not replace messages.
+ *
+ * Threading: const after chat_load; any thread may render.
+ */
+#ifndef TEXT_CHAT_H
+#define TEXT_CHAT_H
+
+#include "text/bundle.h"
+#include "text/template.h"
+#include "text/tokenizer.h"
+
+struct chat;
+
+struct chat_request {
+    struct bytes messages;         /* JSON array of {role, content, ...} */
+    struct bytes tools;            /* JSON array, or empty */
+    struct bytes documents;        /* JSON array, or empty */
+    struct bytes kwargs;           /* JSON object (chat_template_kwargs), or empty */
+    const char *template_name;     /* NULL: as above */
+    bool add_generation_prompt;    /* default of the API is true: set it */
+    bool continue_final_message;   /* the last message is left open; excludes add_generation_prompt */
+    bool raw_messages;             /* pass messages as they are: no content parts joined, no tool arguments parsed */
+    struct template_limits limits; /* limits.now_s: the local time for strftime_now */
+};
+
+/* Reads the templates and special tokens of a bundle. A model without a template loads too: chat_has_template is false
+ * then. */
+MUST_CHECK int chat_load(const struct bundle *bundle, struct chat **out, struct error *err);
+/* Replaces all templates by one (--chat-template FILE). */
+MUST_CHECK int chat_set_template(struct chat *chat, struct bytes source, struct error *err);
+void chat_free(struct chat **chat);
+bool chat_has_template(const struct chat *chat);
+/* The source of the template that would be chosen; empty when none. Valid while chat lives. */
+struct bytes chat_template_source(const struct chat *chat, const char *name, bool has_tools);
+
+/* Appends the rendered prompt to out. Unless raw_messages: a template that wants strings gets text parts joined by
+ * newlines, and JSON strings in tool_calls[].function.arguments become objects, as vLLM does. Errors: ERR_NOT_FOUND no
+ * template; ERR_INVALID the messages do not fit the template (the text is fit for the client); ERR_UNSUPPORTED a part
+ * that is not text; ERR_LIMIT. */
+MUST_CHECK int chat_render(const struct chat *chat, const struct chat_request *request, struct buf *out,
+                           struct error *err);
+/* chat_render, then tokenizer_encode with TOKENIZE_PARSE_SPECIAL and without TOKENIZE_ADD_SPECIAL (the template writes
+ * BOS itself). */
+MUST_CHECK int chat_prompt(const struct chat *chat, const struct tokenizer *tokenizer,
+                           const struct chat_request *request, struct token_vec *out, struct error *err);
+
+#endif
