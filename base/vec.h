@@ -1,5 +1,5 @@
 /*
- * vec.h - growing arrays by macro: struct VEC(int) {int *items; size_t count, cap;}. Growth CHECKs memory.
+ * vec.h - growing arrays by macro: VEC(int) is a struct {int *items; size_t count, cap;}. Growth CHECKs memory.
  */
 #ifndef BASE_VEC_H
 #define BASE_VEC_H

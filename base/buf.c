@@ -1,0 +1,109 @@
+#include "base/buf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { FIRST_CAPACITY = 64 };
+
+void buf_init(struct buf *b, size_t limit) { *b = (struct buf){.limit = limit}; }
+
+void buf_release(struct buf *b) {
+    mem_free(b->data);
+    *b = (struct buf){.limit = b->limit};
+}
+
+void buf_reset(struct buf *b) {
+    b->len = 0;
+    b->failed = false;
+    if (b->data) b->data[0] = 0;
+}
+
+/* Room for `more` bytes and the terminator; false puts the buffer into its failed state. */
+static bool grow(struct buf *b, size_t more) {
+    if (b->failed) return false;
+    if (b->data && more < b->cap - b->len) return true;
+    uint64_t want;
+    if (!add_ok(b->len, more, &want) || !add_ok(want, 1, &want) || (b->limit && want - 1 > b->limit)) {
+        b->failed = true;
+        return false;
+    }
+    size_t cap = MAX((size_t)want, MAX((size_t)FIRST_CAPACITY, b->cap < SIZE_MAX / 2 ? b->cap * 2 : b->cap));
+    if (b->limit && cap > b->limit + 1) cap = b->limit + 1;
+    char *data = realloc(b->data, cap);
+    if (!data) {
+        b->failed = true;
+        return false;
+    }
+    b->data = data;
+    b->cap = cap;
+    b->data[b->len] = 0;
+    return true;
+}
+
+void buf_reserve(struct buf *b, size_t more) { (void)grow(b, more); }
+
+void buf_add(struct buf *b, const void *data, size_t len) {
+    if (!len || !grow(b, len)) return;
+    memcpy(b->data + b->len, data, len);
+    b->len += len;
+    b->data[b->len] = 0;
+}
+
+void buf_add_str(struct buf *b, const char *s) { buf_add(b, s, strlen(s)); }
+void buf_add_byte(struct buf *b, char c) { buf_add(b, &c, 1); }
+void buf_add_bytes(struct buf *b, struct bytes s) { buf_add(b, s.data, s.len); }
+
+void buf_addf(struct buf *b, const char *fmt, ...) {
+    va_list args;
+    char small[256];
+    va_start(args, fmt);
+    int need = vsnprintf(small, sizeof small, fmt, args);
+    va_end(args);
+    CHECK(need >= 0);
+    if ((size_t)need < sizeof small) {
+        buf_add(b, small, (size_t)need);
+        return;
+    }
+    if (!grow(b, (size_t)need)) return;
+    va_start(args, fmt);
+    vsnprintf(b->data + b->len, (size_t)need + 1, fmt, args);
+    va_end(args);
+    b->len += (size_t)need;
+}
+
+void buf_add_u64(struct buf *b, uint64_t v) {
+    char digits[20];
+    size_t at = sizeof digits;
+    do {
+        digits[--at] = (char)('0' + v % 10);
+        v /= 10;
+    } while (v);
+    buf_add(b, digits + at, sizeof digits - at);
+}
+
+/* 0: passes as it is; 'u': \u00XX; else the letter behind the backslash. */
+static const char JSON_ESCAPES[256] = {
+    [0 ... 7] = 'u', ['\b'] = 'b',      ['\t'] = 't', ['\n'] = 'n',  [11] = 'u',  ['\f'] = 'f',
+    ['\r'] = 'r',    [14 ... 31] = 'u', ['"'] = '"',  ['\\'] = '\\', [127] = 'u',
+};
+
+void buf_add_json(struct buf *b, struct bytes s) {
+    static const char HEX[] = "0123456789abcdef";
+    size_t start = 0;
+    for (size_t i = 0; i < s.len; i++) {
+        char escape = JSON_ESCAPES[s.data[i]];
+        if (!escape) continue;
+        buf_add(b, s.data + start, i - start);
+        start = i + 1;
+        char text[6] = {'\\', escape, '0', '0', HEX[s.data[i] >> 4], HEX[s.data[i] & 15]};
+        buf_add(b, text, escape == 'u' ? 6 : 2);
+    }
+    buf_add(b, s.data + start, s.len - start);
+}
+
+void buf_consume(struct buf *b, size_t n) {
+    CHECK(n <= b->len);
+    if (!n) return;
+    memmove(b->data, b->data + n, b->len - n + 1);
+    b->len -= n;
+}

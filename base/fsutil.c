@@ -1,0 +1,150 @@
+#include "base/fsutil.h"
+
+#include "base/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int read_all(int fd, const char *path, size_t max_len, struct buf *out, struct error *err) {
+    size_t total = 0;
+    char chunk[16384];
+    for (;;) {
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return error_set_errno(err, "cannot read '%s'", path);
+        if (n == 0) return out->failed ? error_set(err, ERR_MEMORY, "no memory for '%s'", path) : 0;
+        total += (size_t)n;
+        if (total > max_len)
+            return error_set(err, ERR_LIMIT, "cannot read '%s': it is larger than %zu bytes", path, max_len);
+        buf_add(out, chunk, (size_t)n);
+    }
+}
+
+int file_read(const char *path, size_t max_len, struct buf *out, struct error *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return error_set_errno(err, "cannot open '%s'", path);
+    struct stat st;
+    int rc = 0;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
+        if ((uint64_t)st.st_size > max_len)
+            rc = error_set(err, ERR_LIMIT, "cannot read '%s': it is larger than %zu bytes", path, max_len);
+        else
+            buf_reserve(out, (size_t)st.st_size);
+    }
+    if (!rc) rc = read_all(fd, path, max_len, out, err);
+    close(fd);
+    return rc;
+}
+
+static int write_all(int fd, const uint8_t *data, size_t len) {
+    while (len) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return -1;
+        data += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+/* The rename itself is lasting only once the folder is on disk. */
+static void sync_parent(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *dir = slash ? mem_strndup(path, MAX((size_t)(slash - path), (size_t)1)) : mem_strdup(".");
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)!fsync(fd);
+        close(fd);
+    }
+    mem_free(dir);
+}
+
+int file_write_atomic(const char *path, const void *data, size_t len, int mode, struct error *err) {
+    struct buf temp;
+    uint64_t random;
+    random_bytes(&random, sizeof random);
+    buf_init(&temp, 0);
+    buf_addf(&temp, "%s.tmp.%016llx", path, (unsigned long long)random);
+    int rc = 0, fd = open(buf_text(&temp), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd < 0) {
+        rc = error_set_errno(err, "cannot write '%s'", path);
+        goto out;
+    }
+    if (write_all(fd, data, len) || fsync(fd)) rc = error_set_errno(err, "cannot write '%s'", path);
+    if (close(fd) && !rc) rc = error_set_errno(err, "cannot write '%s'", path);
+    if (!rc && rename(buf_text(&temp), path)) rc = error_set_errno(err, "cannot put '%s' in place", path);
+    if (rc)
+        unlink(buf_text(&temp));
+    else
+        sync_parent(path);
+out:
+    buf_release(&temp);
+    return rc;
+}
+
+bool file_exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+bool dir_exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+int dir_make(const char *path, int mode, struct error *err) {
+    char *part = mem_strdup(path);
+    int rc = 0;
+    for (char *at = part + 1; *path && !rc; at++) {
+        char c = *at;
+        if (c && c != '/') continue;
+        *at = 0;
+        if (mkdir(part, (mode_t)mode) && !(errno == EEXIST && dir_exists(part)))
+            rc = error_set_errno(err, "cannot make the folder '%s'", part);
+        *at = c;
+        if (!c) break;
+    }
+    mem_free(part);
+    return rc;
+}
+
+char *path_join(const char *dir, const char *name) {
+    size_t len = strlen(dir);
+    bool slash = len && dir[len - 1] != '/';
+    char *path = mem_alloc(len + slash + strlen(name) + 1);
+    memcpy(path, dir, len);
+    if (slash) path[len] = '/';
+    strcpy(path + len + slash, name);
+    return path;
+}
+
+int file_map_open(struct file_map *map, const char *path, struct error *err) {
+    *map = (struct file_map){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return error_set_errno(err, "cannot open '%s'", path);
+    struct stat st;
+    int rc = 0;
+    if (fstat(fd, &st))
+        rc = error_set_errno(err, "cannot look at '%s'", path);
+    else if (!S_ISREG(st.st_mode))
+        rc = error_set(err, ERR_INVALID, "cannot map '%s': it is not a file", path);
+    else if (st.st_size > 0) {
+        void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (data == MAP_FAILED)
+            rc = error_set_errno(err, "cannot map '%s'", path);
+        else
+            *map = (struct file_map){data, (size_t)st.st_size};
+    }
+    close(fd);
+    return rc;
+}
+
+void file_map_close(struct file_map *map) {
+    if (map->data) munmap((void *)map->data, map->len);
+    *map = (struct file_map){0};
+}
