@@ -53,7 +53,7 @@ static bool is_null(const yaml_event_t *e) {
 }
 
 static int take_entry(struct load *l) {
-    const char *key, *value;
+    const char *key = NULL, *value = NULL;
     int rc = take_key(l, &key);
     if (rc || (rc = next_event(l))) return rc;
     if ((rc = scalar_text(l, "a value must be plain text or a number, not a list, mapping or alias", &value)))
