@@ -61,6 +61,7 @@ struct json_reader {
     const uint8_t *start, *at, *end; /* borrowed input */
     uint32_t depth_max, flags;
     uint8_t state;
+    int8_t last;                             /* the last event */
     uint64_t in_object[JSON_DEPTH_MAX / 64]; /* bit d: what is open at depth d is an object */
     struct buf scratch;                      /* owned */
 };
