@@ -47,7 +47,8 @@ enum wire_kind {
     WIRE_FENCE = 20,      /* scheduler -> supervisor: end this process for certain */
     WIRE_EXITED = 21,     /* supervisor -> scheduler: a child ended, and how */
     WIRE_ATTACH = 22,     /* gateway -> scheduler: send me a running or finished request's tokens from an index on */
-    WIRE_BLOCKS_LOST = 23,/* worker -> scheduler: plan numbers had a gap, or slots are unknown: register me anew */
+    WIRE_BLOCKS_LOST = 23,/* worker -> scheduler: plan numbers had a gap, or slots are unknown: register me anew; a Hello follows.
+                           * scheduler -> worker: I lost track of you: send a Hello (incarnation + 1) with the blocks you hold */
     WIRE_KIND_MAX
 };
 
@@ -100,7 +101,7 @@ struct wire_hello {
     /* workers only */
     struct u128 replica;          /* ranks of one replica share it */
     uint32_t rank, tp, stage, pp; /* rank in [0, tp), stage in [0, pp) */
-    uint32_t incarnation;         /* registrations of this process so far: a new Hello drops what the one before held */
+    uint32_t incarnation;         /* registrations of this process, 1 first: a higher one drops what those before held */
     enum wire_state state;        /* WIRE_STATE_LOADING: not yet usable; a second Hello follows when it is */
     struct bytes model;           /* public name */
     struct u128 revision;         /* of weights, config and bundle */
@@ -245,7 +246,8 @@ struct wire_reject {
 enum { WIRE_ALL_CHOICES = UINT32_MAX };
 struct wire_cancel { struct u128 request; uint32_t attempt, choice; };
 struct wire_pause { struct u128 request; uint32_t attempt; bool paused; };
-/* Also tells that the request is alive: a Submit that no Ack, Cancel or finished Ack follows is dropped with its gateway. */
+/* counts: tokens taken of the choice, plus one once its finish was taken (so that a finish is known to have arrived).
+ * Also tells that the request is alive: a Submit that no Ack, Cancel or finished Ack follows is dropped with its gateway. */
 struct wire_ack { struct u128s requests; struct u32s attempts, choices, counts; };
 struct wire_resend { struct u128 request; uint32_t attempt, choice, index; };
 struct wire_attach { struct u128 request; uint32_t attempt; struct u128 tenant; struct u32s choices, indexes; };
@@ -307,6 +309,7 @@ enum wire_block_op { WIRE_OP_COPY = 1, WIRE_OP_SNAPSHOT = 2, WIRE_OP_RESTORE = 3
  */
 struct wire_plan {
     uint64_t number;            /* 1, 2, ... for each registration of the replica */
+    uint32_t incarnation;       /* of rank 0's Hello this plan answers; plans for another registration are dropped by the worker */
     struct u32s release_slots;
     const struct wire_admit *admits;
     size_t admit_count;
@@ -320,6 +323,7 @@ struct wire_plan {
 
 struct wire_step_result {
     uint64_t plan_number;
+    uint32_t incarnation;       /* the plan's */
     struct u32s slots;          /* the plan's rows, same order */
     struct u32s token_counts;   /* sampled tokens a row: 0 (prefill goes on, or ended), 1, or more with drafts */
     struct u32s finishes;       /* enum wire_finish a row */
@@ -337,6 +341,8 @@ enum wire_resource { WIRE_RESOURCE_GRAMMAR = 1, WIRE_RESOURCE_ADAPTER = 2, WIRE_
 struct wire_prepare { enum wire_resource resource; uint32_t subkind; struct u128 hash; struct bytes source; };
 struct wire_ready { enum wire_resource resource; struct u128 hash; };
 struct wire_failed { enum wire_resource resource; struct u128 hash; struct bytes text; };
+
+struct wire_blocks_lost { uint32_t incarnation; }; /* the registration that is void; 0 from the scheduler */
 
 struct wire_drain { uint32_t deadline_ms; };
 struct wire_fence { struct u128 instance; uint32_t pid; };

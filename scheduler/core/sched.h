@@ -1,0 +1,161 @@
+/*
+ * sched.h - the scheduler's core: events in, actions out, nothing else. No sockets, no clock, no threads.
+ *
+ * The process around it turns frames into the calls below and the calls of struct sched_sink into frames; the simulator
+ * does the same with virtual peers. Time is an argument (milliseconds of any steady clock, never going back). Peers are
+ * named by the instance id of their Hello, so that nobody else has to keep handles. Everything a call borrows may be
+ * gone when it returns.
+ *
+ * A turn: hand over every event that waits, then call sched_run(now) once. Events only change state; sched_run decides:
+ * it judges stuck workers and deadlines, builds plans for every replica that has credit, and flushes what gateways are
+ * owed. It returns the time at which it wants to be called again when nothing else happens.
+ *
+ * Delivery. A finish counts as one more item behind the last token: a gateway acknowledges a choice with the count of
+ * tokens it has taken, plus one once it has taken the finish (as struct wire_ack says). Not acknowledged in time is
+ * sent again. A gateway that gets deltas of a request it does not know answers Cancel (all choices); Cancel ends the
+ * record at once and nothing is sent back.
+ *
+ * Registration. A worker's Hello with a higher incarnation, or of another instance for the same replica and rank,
+ * starts it afresh: plan numbers begin at 1, its sequences requeue with their tokens, and its held blocks enter the
+ * prefix cache. sink.reregister asks a worker for that (frame kind BLOCKS_LOST, scheduler to worker): plans or results
+ * were lost, or it was given up as silent and still lives.
+ *
+ * Invariants (sched_check asserts them all; its cost is linear in everything, so: tests and the simulator):
+ *   (1) Block pool: see block_pool.h; and each block's references are exactly the sequences' tables that name it plus
+ * its pins by sequences that ended while a step with them was in flight. (2) A sequence is in exactly one place: a
+ * waiting queue, held behind its sibling, a slot of one replica, or done; and each slot holds at most one sequence,
+ * which names that slot. (3) For a sequence in a slot: computed_lo <= computed_hi, the tokens known lie in [lo, hi],
+ * its blocks cover computed_hi, and the rows in flight explain the difference exactly. (4) A hashed block holds only
+ * positions below computed_lo of every sequence that refers to it: nobody writes into it. (5) At most steps_in_flight
+ * plans of a replica are unanswered, and their numbers are consecutive. (6) acked <= sent <= committed for each choice;
+ * a finish is sent only when all tokens before it are. (7) Waiting new sequences never exceed waiting_max; resubmitted
+ * ones are counted apart. (8) Tokens of a sequence never exceed its max_total, and every token is below the logits'
+ * width. (9) Counters equal what a recount gives: waiting, running, blocks, bytes of kept records, tenants' queues.
+ *  (10) A suspect of poison runs on a replica only with suspects of its own group, one group at a time.
+ *
+ * Threading: one thread. Allocation: when peers register, when requests arrive, and when a pool grows; a step of
+ * running sequences allocates nothing.
+ */
+#ifndef SCHEDULER_CORE_SCHED_H
+#define SCHEDULER_CORE_SCHED_H
+
+#include "base/base.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "proto/messages.h"
+
+struct sched;
+
+/* Fill with sched_config_default, then change what is wanted. Times in milliseconds. */
+struct sched_config {
+    struct hash_key cache_key; /* secret of the deployment: same after a restart, or held blocks miss */
+    uint32_t waiting_max;      /* new sequences that may wait; past it: OVERLOADED */
+    uint32_t step_tokens;      /* most tokens a step; 0: what the worker takes */
+    uint32_t chunk_tokens;     /* most prompt tokens of one sequence in one step; 0: no bound but the budget */
+    uint32_t resume_credits;   /* resubmitted sequences recomputing at one time, each replica */
+    int32_t silence_drop_ms;   /* a silent gateway's requests are dropped after this */
+    int32_t retransmit_ms;     /* without progress of acknowledgements, send again (doubles up to 16 times) */
+    int32_t start_grace_ms;    /* after the first event, unknown models wait so long for workers to register */
+    int32_t model_grace_ms;    /* a model without replicas stays known so long; resubmitted work waits so long */
+    int32_t record_ttl_ms;     /* finished requests are kept so long unless acknowledged earlier */
+    uint64_t record_bytes;     /* budget of finished requests' records; the oldest go first */
+    int32_t stuck_floor_ms;    /* no step is stuck before this */
+    int32_t fence_wait_ms;     /* a replacement waits so long for news that the fenced one is gone */
+    uint32_t poison_deaths;    /* attributable deaths after which suspects run apart: 2 */
+    bool isolate_tenants;      /* prefix cache is not shared between tenants */
+};
+void sched_config_default(struct sched_config *config);
+
+/* Where actions go. What the arguments point to is valid during the call only. None of these may call back into the
+ * core. A lost message is made good by the protocol, so sending may fail silently. */
+struct sched_sink {
+    void *ctx;
+    /* Same plan to each rank of the replica. */
+    void (*plan)(void *ctx, struct u128s ranks, const struct wire_plan *plan);
+    void (*deltas)(void *ctx, struct u128 gateway, const struct wire_deltas *deltas);
+    void (*reject)(void *ctx, struct u128 gateway, const struct wire_reject *reject);
+    void (*fence)(void *ctx, struct u128 instance, uint32_t pid);
+    void (*reregister)(void *ctx, struct u128 instance);
+    void (*prepare)(void *ctx, struct u128s ranks, const struct wire_prepare *prepare); /* not used yet */
+};
+
+/* Keeps copies of both. */
+struct sched *sched_new(const struct sched_config *config, const struct sched_sink *sink);
+void sched_free(struct sched **s);
+
+/* ---- Gateways ---- */
+
+/* Hello of a gateway, or any sign of life after silence: its preempted requests run again. */
+void sched_gateway_up(struct sched *s, int64_t now, struct u128 gateway);
+/* Heartbeats stopped: its requests are preempted at once (resumable ones run on), dropped after silence_drop_ms. */
+void sched_gateway_silent(struct sched *s, int64_t now, struct u128 gateway);
+/* Known to be dead: its requests are dropped, resumable ones run on for record_ttl_ms. */
+void sched_gateway_gone(struct sched *s, int64_t now, struct u128 gateway);
+
+/* Answers through the sink (Reject, Deltas with ACCEPTED or a resend) in this call or the next sched_run. A gateway not
+ * known is taken up. */
+void sched_submit(struct sched *s, int64_t now, struct u128 gateway, const struct wire_submit *submit);
+void sched_cancel(struct sched *s, int64_t now, struct u128 gateway, const struct wire_cancel *cancel);
+void sched_pause(struct sched *s, int64_t now, struct u128 gateway, const struct wire_pause *pause);
+void sched_ack(struct sched *s, int64_t now, struct u128 gateway, const struct wire_ack *ack);
+void sched_resend(struct sched *s, int64_t now, struct u128 gateway, const struct wire_resend *resend);
+/* The request moves to this gateway with the attempt given (which must not be lower), from these indexes on. */
+void sched_attach(struct sched *s, int64_t now, struct u128 gateway, const struct wire_attach *attach);
+
+/* ---- Workers ---- */
+
+/* Each rank's Hello; the replica counts as there once all tp * pp ranks are and none is loading. ERR_UNSUPPORTED or
+ * ERR_INVALID: it cannot be used; text in err. */
+MUST_CHECK int sched_worker_hello(struct sched *s, int64_t now, const struct wire_hello *hello, struct error *err);
+/* false: the core does not know this instance (any more): it has been asked to register anew through the sink. */
+bool sched_worker_heartbeat(struct sched *s, int64_t now, struct u128 worker, const struct wire_heartbeat *heartbeat);
+/* From rank 0 of the last stage. ERR_INVALID: it did not fit; the worker has been asked to register anew. Stale ones
+ * are ignored. */
+MUST_CHECK int sched_step_result(struct sched *s, int64_t now, struct u128 worker,
+                                 const struct wire_step_result *result);
+/* The worker noticed a gap. Its sequences requeue; it is used again after its next Hello. */
+void sched_blocks_lost(struct sched *s, int64_t now, struct u128 worker, uint32_t incarnation);
+/* Heartbeats stopped. Sequences requeue, the process is fenced. Never attributable. */
+void sched_worker_silent(struct sched *s, int64_t now, struct u128 worker);
+/* The process is known to have ended (supervisor). exited->fault makes it attributable to what ran. Also confirms a
+ * fence. */
+void sched_worker_exited(struct sched *s, int64_t now, const struct wire_exited *exited);
+/* Takes nothing new; what it runs finishes. */
+void sched_worker_drain(struct sched *s, int64_t now, struct u128 worker);
+
+/* ---- The turn ---- */
+
+/* Decides everything that can be decided at `now`. Returns when to call again at the latest (INT64_MAX: when something
+ * happens). */
+int64_t sched_run(struct sched *s, int64_t now);
+/* No new work from now on (REJECT_DRAINING); resubmitted work and what runs goes on. */
+void sched_drain(struct sched *s, int64_t now);
+/* Nothing waits, runs or is owed to anyone. */
+bool sched_is_idle(const struct sched *s);
+
+/* ---- Looking in ---- */
+
+/* Borrowed until the next call that changes anything. sched_status_version changes whenever the status (bar the counts)
+ * does. */
+struct wire_status sched_status(struct sched *s);
+uint64_t sched_status_version(const struct sched *s);
+/* A live worker that has this bundle; zero: none. */
+struct u128 sched_bundle_source(const struct sched *s, struct u128 bundle);
+/* The presentation blob of a request (for Attach); false: not here, or another tenant's. */
+bool sched_presentation(const struct sched *s, struct u128 request, struct u128 tenant, struct bytes *out);
+
+struct sched_counts {
+    /* now */
+    uint32_t waiting, resumed_waiting, running, records, replicas_ready, gateways;
+    uint64_t blocks_total, blocks_used, blocks_cached, record_bytes;
+    /* since the start */
+    uint64_t steps, prompt_tokens, computed_tokens, cached_tokens, output_tokens, wasted_rows;
+    uint64_t preemptions, evictions, requests, rejected[WIRE_REJECT_UNKNOWN + 1], finished[WIRE_FINISH_DEADLINE + 1];
+    uint64_t retransmits, deaths, attributable_deaths, fences, reregistrations, stale_messages;
+};
+struct sched_counts sched_counts(const struct sched *s);
+
+/* Asserts the invariants above (CHECK). */
+void sched_check(const struct sched *s);
+
+#endif
