@@ -1,0 +1,165 @@
+"""The flagship: streams outlive processes. Rounds of faults against 64 streams, each compared with an undisturbed run (acceptance 4).
+
+A round counts only when, at the fault, every stream had received at least one and fewer than half of its tokens. bench/chaos runs many rounds and
+prints the table; test_survive.py runs a few.
+"""
+import asyncio
+import os
+import random
+import signal
+import time
+
+from serve import Serve, fd_count, processes
+from stream import Result, request
+
+STREAMS = 64
+TOKENS = 100
+# the run-time faults, each: name -> coroutine(server, rng)
+
+
+def bodies():
+    """Greedy, seeded, n = 2, chat and plain; every one unlike the others."""
+    made = []
+    for i in range(STREAMS):
+        body = {"max_tokens": TOKENS + i % 9, "stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
+        if i % 3 == 0:
+            body["temperature"] = 0
+        else:
+            body.update(temperature=0.7 + 0.01 * i, top_p=0.95, top_k=50, seed=77 + i)
+        if i % 3 == 2:
+            body.update(presence_penalty=0.4, frequency_penalty=0.3, repetition_penalty=1.1)
+        if i % 8 == 5:
+            body["n"] = 2
+        if i % 2:
+            made.append(("/v1/chat/completions", dict(body, messages=[{"role": "user", "content": f"Tell me story number {i} about a fox and the sea."}])))
+        else:
+            made.append(("/v1/completions", dict(body, prompt=f"Once upon a time, in year {i}, there was a little ship. " * (1 + i % 4))))
+    return made
+
+
+def kill(role):
+    async def fault(server, rng):
+        os.kill(rng.choice(server.pids(role)), signal.SIGKILL)
+    return fault
+
+
+def stop_ten_seconds(role):
+    async def fault(server, rng):
+        pid = rng.choice(server.pids(role))
+        os.kill(pid, signal.SIGSTOP)
+        await asyncio.sleep(10)
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+    return fault
+
+
+async def kill_both(server, rng):
+    for role in ("worker", "scheduler"):
+        os.kill(server.pids(role)[0], signal.SIGKILL)
+
+
+async def kill_supervisor(server, rng):
+    children = set(server.pids("worker") + server.pids("scheduler") + server.pids("gateway"))
+    server.process.kill()
+    server.process.wait()
+    await asyncio.sleep(0.3)
+    server.start()
+    await asyncio.sleep(0.7)
+    now = set(server.pids("worker") + server.pids("scheduler") + server.pids("gateway"))
+    assert now == children, f"the new supervisor did not adopt: {children} became {now}"
+
+
+FAULTS = {
+    "kill worker": kill("worker"),
+    "kill scheduler": kill("scheduler"),
+    "stop worker 10 s": stop_ten_seconds("worker"),
+    "stop scheduler 10 s": stop_ten_seconds("scheduler"),
+    "kill worker and scheduler": kill_both,
+    "kill supervisor": kill_supervisor,
+}
+
+
+class Round:
+    def __init__(self, fault):
+        self.fault, self.counted, self.lost, self.gaps, self.note = fault, False, [], [], ""
+
+
+def tokens_seen(r):
+    return min((r.chunks.get(i, 0) for i in range(r.body.get("n", 1))), default=0), max(r.chunks.values(), default=0)
+
+
+async def run_streams(server, requests, fault=None, rng=None, round_=None):
+    results = [Result(body) for _, body in requests]
+    ports = server.ports
+    tasks = [asyncio.create_task(request(ports[i % len(ports)], path, body, results[i], timeout=90)) for i, (path, body) in enumerate(requests)]
+    since = None
+    if fault:
+        while not all(tokens_seen(r)[0] >= 1 for r in results) and not all(t.done() for t in tasks):
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(rng.uniform(0, 0.15))
+        round_.counted = all(tokens_seen(r)[0] >= 1 and tokens_seen(r)[1] < r.body["max_tokens"] / 2 for r in results)
+        since = time.monotonic()
+        await fault(server, rng)
+    await asyncio.gather(*tasks)
+    return results, since
+
+
+def settled(server):
+    """Nothing runs or waits, every block is free or only cached."""
+    try:
+        m = server.metrics("scheduler")
+    except (AssertionError, IndexError, KeyError, ConnectionError):
+        return False
+    return m.get("trireme_scheduler_running") == 0 and m.get("trireme_scheduler_waiting") == 0 and m.get("trireme_scheduler_blocks_used") == 0
+
+
+class Arena:
+    """A server with its undisturbed results, ready for rounds."""
+
+    def __init__(self, tcp=False, step_ms=20, workers=1):
+        self.requests = bodies()
+        self.server = Serve(tcp=tcp, gateways=2 if tcp else 1, workers=workers, args=["--min-step-ms", step_ms, "--slots", 128])
+        self.tcp = tcp
+
+    def __enter__(self):
+        self.server.__enter__()
+        results, _ = asyncio.run(run_streams(self.server, self.requests))
+        bad = [r.error or r.status for r in results if r.error or r.status != 200 or not r.done]
+        assert not bad, f"the undisturbed run failed: {bad[:3]}"
+        self.wanted = [r.key() for r in results]
+        again, _ = asyncio.run(run_streams(self.server, self.requests))
+        assert [r.key() for r in again] == self.wanted, "two undisturbed runs differ"
+        self.server.wait(lambda: settled(self.server), 10, "blocks returned")
+        return self
+
+    def __exit__(self, *trace):
+        return self.server.__exit__(*trace)
+
+    def fds(self):
+        return {p: fd_count(p) for role in ("gateway", "scheduler", "worker", "serve") for p in self.server.pids(role)}
+
+    def round(self, name, seed):
+        """One round; a lost stream is one that does not end byte-equal."""
+        r, rng = Round(name), random.Random(seed)
+        results, since = asyncio.run(run_streams(self.server, self.requests, FAULTS[name], rng, r))
+        for i, (result, wanted) in enumerate(zip(results, self.wanted)):
+            if result.key() != wanted:
+                r.lost.append((i, result.error or f"differs: {first_difference(result.key(), wanted)}"))
+        r.gaps = [result.max_gap(since) for result in results]
+        self.server.wait_ready(30)
+        self.server.wait(lambda: settled(self.server), 20, f"blocks returned after '{name}'")
+        return r
+
+
+def first_difference(got, wanted):
+    for a, b in zip(got, wanted):
+        if a != b:
+            return f"{str(a)[:160]} is not {str(b)[:160]}"
+    return "nothing?"
+
+
+def percentile(values, p):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(p / 100 * len(ordered)))] if ordered else 0.0

@@ -1,0 +1,114 @@
+"""It really batches, caches, shares the step, and says no in time (acceptance 3, second half)."""
+import asyncio
+import time
+
+from serve import Serve
+from stream import Result, request, run_many
+
+
+def story(tokens, prompt="Once upon a time", **more):
+    return "/v1/completions", {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": True,
+                               "stream_options": {"include_usage": True}, **more}
+
+
+def seconds(results):
+    return max(r.ended for r in results) - min(r.started for r in results)
+
+
+def test_64_streams_cost_one():
+    with Serve(args=["--min-step-ms", 20]) as s:
+        run_many(s.port, [story(8)])
+        one = seconds(run_many(s.port, [story(60)])[0])
+        many = seconds(run_many(s.port, [story(60)] * 64)[0])
+        assert many <= 1.2 * one, f"64 streams take {many:.2f} s, one takes {one:.2f} s"
+        return f"ratio {many / one:.3f}"
+
+
+def test_repeated_prompt_computes_its_last_block():
+    words = " ".join(f"word{i}" for i in range(150))
+    with Serve() as s:
+        block = 32
+        first = run_many(s.port, [story(4, words)])[0][0].usage
+        prompt = first["prompt_tokens"]
+        assert prompt >= 400, f"the prompt has only {prompt} tokens"
+        before = s.metrics("scheduler")
+        again = run_many(s.port, [story(4, words)])[0][0].usage
+        after = s.metrics("scheduler")
+        cached = again["prompt_tokens_details"]["cached_tokens"]
+        whole = (prompt - 1) // block * block
+        assert first["prompt_tokens_details"]["cached_tokens"] == 0
+        assert cached == whole, f"cached {cached} of {prompt}, expected {whole}"
+        name = "trireme_scheduler_prefix_hit_tokens_total"
+        assert after[name] - before[name] == whole, f"{name} rose by {after[name] - before[name]}"
+
+
+def test_short_request_behind_long_prefill():
+    long = list(range(300, 300 + 1500))
+    with Serve(args=["--min-step-ms", 50, "--chunk-tokens", 128]) as s:
+        async def main():
+            big, small = Result({}), Result({})
+            path, body = story(4, long)
+            a = asyncio.create_task(request(s.port, path, body, big))
+            await asyncio.sleep(0.12)
+            path, body = story(4, "Hi")
+            await request(s.port, path, body, small)
+            assert small.status == 200 and not small.error, small.error
+            first = small.first_s
+            await a
+            return first, big.first_s
+        first, big = asyncio.run(main())
+        # two chunks and the step in flight, of 50 ms each, and its own
+        assert first <= 0.05 * 4 + 0.05, f"first token after {first * 1000:.0f} ms"
+        assert big > 0.4, f"the long prompt took only {big:.2f} s: the test has no force"
+        return f"short request's first token after {first * 1000:.0f} ms"
+
+
+def test_full_queue_says_429_at_once():
+    with Serve(args=["--min-step-ms", 20, "--slots", 4, "--queue-max", 8]) as s:
+        async def main():
+            tasks = [asyncio.create_task(request(s.port, *story(100))) for _ in range(12)]
+            await asyncio.sleep(0.5)
+            late = []
+            for _ in range(5):
+                began = time.monotonic()
+                r = await request(s.port, *story(100))
+                late.append((r.status, time.monotonic() - began, r.error))
+            for t in tasks:
+                t.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            return late
+        late = asyncio.run(main())
+        assert all(status == 429 for status, _, _ in late), late
+        slowest = sorted(t for _, t, _ in late)[2]
+        assert slowest < 0.05, f"429 after {slowest * 1000:.0f} ms (median of 5)"
+        status, body, headers = 0, None, {}
+        return f"429 after {slowest * 1000:.1f} ms"
+
+
+def test_429_has_retry_after_and_shape():
+    with Serve(args=["--min-step-ms", 50, "--slots", 1, "--queue-max", 1]) as s:
+        async def main():
+            tasks = [asyncio.create_task(request(s.port, *story(100))) for _ in range(2)]
+            await asyncio.sleep(0.5)
+            loop = asyncio.get_running_loop()
+            reply = await loop.run_in_executor(None, lambda: s.post("/v1/completions", {"prompt": "x", "max_tokens": 3}))
+            for t in tasks:
+                t.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            return reply
+        status, body, headers = asyncio.run(main())
+        assert status == 429, (status, body)
+        assert int(headers["Retry-After"]) >= 1
+        assert set(body["error"]) >= {"message", "type", "param", "code"}
+
+
+def test_cancelled_client_frees_the_batch():
+    with Serve(args=["--min-step-ms", 20]) as s:
+        async def main():
+            tasks = [asyncio.create_task(request(s.port, *story(1500))) for _ in range(16)]
+            await asyncio.sleep(0.6)
+            for t in tasks:
+                t.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        asyncio.run(main())
+        s.wait(lambda: s.metrics("scheduler")["trireme_scheduler_running"] == 0, 1.0, "all cancelled")

@@ -1,0 +1,113 @@
+"""Same request, same bytes: alone, in company, cached, chunked, preempted, under every instruction set (acceptance 3, first half)."""
+import json
+import os
+
+from run import Skip
+from serve import Serve, bundled_model, shared
+from stream import run_many
+
+CHUNKS = (1, 7, 16, 512)
+
+
+def isas():
+    flags = open("/proc/cpuinfo").read()
+    names = ["scalar"]
+    if " avx2 " in flags and " fma " in flags:
+        names.append("avx2")
+    if all(f" {f} " in flags for f in ("avx512f", "avx512bw", "avx512vl", "avx512dq")):
+        names.append("avx512")
+    return names
+
+
+def golden_cases(name):
+    """(prompt ids, text) of the committed goldens; for the models of the shared data, of theirs."""
+    folder = {"tinystories-656k": "weights/tinystories-656k", "stories260k-hf-derived": "weights/stories260k"}[name]
+    path = shared(f"{folder}/golden_greedy.json")
+    model = shared(f"weights/{name}")
+    if not path or not model:
+        raise Skip("shared", f"{name} is not there")
+    return str(model), [(c["prompt_ids"], c["greedy_text"], len(c["greedy_ids"])) for c in json.load(open(path))]
+
+
+def greedy(ids, count):
+    return "/v1/completions", {"prompt": ids, "max_tokens": count, "temperature": 0, "ignore_eos": True, "stream": True,
+                               "stream_options": {"include_usage": True}}
+
+
+def company(count):
+    """Other requests to have in flight: seeded sampling at several temperatures and lengths."""
+    return [("/v1/completions", {"prompt": f"Once upon a time there was a number {i}. It " + "went on and on " * (i % 7), "seed": i,
+                                 "max_tokens": 40 + i, "temperature": 0.5 + 0.02 * i, "top_p": 0.95, "stream": True, "ignore_eos": True})
+            for i in range(count)]
+
+
+def texts(server, requests):
+    results, _ = run_many(server.port, requests)
+    for r in results:
+        assert r.status == 200 and not r.error, f"status {r.status}, {r.error}"
+    return [r.text.get(0, "") for r in results]
+
+
+def check_goldens(name, isa):
+    model, cases = golden_cases(name)
+    wanted = [text for _, text, _ in cases]
+    requests = [greedy(ids, count) for ids, _, count in cases]
+    env = {"TRIREME_ISA": isa}
+    for chunk in CHUNKS:
+        with Serve(model=model, env=env, args=["--chunk-tokens", chunk]) as s:
+            assert [texts(s, [r])[0] for r in requests] == wanted, f"alone, chunks of {chunk}, {isa}"
+            if chunk in (1, 16):
+                continue
+            assert texts(s, requests) == wanted, f"together and cached, chunks of {chunk}, {isa}"
+            assert texts(s, requests + company(64))[: len(wanted)] == wanted, f"with 64 others, chunks of {chunk}, {isa}"
+
+
+def test_goldens_tinystories():
+    for isa in isas():
+        check_goldens("tinystories-656k", isa)
+    return "isa " + " ".join(isas())
+
+
+def test_goldens_stories260k():
+    for isa in isas():
+        check_goldens("stories260k-hf-derived", isa)
+    return "isa " + " ".join(isas())
+
+
+def test_goldens_bundled():
+    """The goldens made in float32 beside the bundled model; a near tie (margin under 1e-3) may end the comparison."""
+    golden = json.load(open(os.path.join(os.path.dirname(bundled_model()), "golden", "greedy.json")))
+    cases = golden["cases"]
+    for isa in isas():
+        with Serve(env={"TRIREME_ISA": isa}) as s:
+            for case in cases:
+                sure = next((i for i, m in enumerate(case["margins"]) if m < 1e-3), len(case["margins"]))
+                if not sure:
+                    continue
+                status, reply, _ = s.post("/v1/completions", {"prompt": case["prompt_ids"], "max_tokens": sure, "temperature": 0,
+                                                              "ignore_eos": True, "logprobs": 0})
+                assert status == 200, reply
+                assert reply["usage"]["completion_tokens"] == sure
+                got = reply["choices"][0]["text"]
+                assert case["text"].startswith(got.rstrip("\ufffd")) or got == case["text"], f"{isa}: {got!r} is not the golden {case['text']!r}"
+
+
+def sampled(i):
+    return "/v1/completions", {"prompt": f"One day a fox number {i % 5}", "max_tokens": 60, "temperature": 0.9, "top_p": 0.9, "top_k": 40,
+                               "min_p": 0.01, "presence_penalty": 0.3, "frequency_penalty": 0.2, "repetition_penalty": 1.1, "seed": 1000 + i,
+                               "n": 1 + i % 2, "stream": True, "stream_options": {"include_usage": True}}
+
+
+def test_seeded_equals_itself_alone_and_preempted():
+    requests = [sampled(i) for i in range(24)]
+    for isa in isas():
+        with Serve(env={"TRIREME_ISA": isa}) as s:
+            alone = [run_many(s.port, [r])[0][0].key() for r in requests]
+            together = [r.key() for r in run_many(s.port, requests + company(40))[0][: len(requests)]]
+            assert together == alone, f"{isa}: in company"
+        # 24 blocks of 32 tokens hold about 8 of these sequences at once: the others are preempted and recomputed.
+        with Serve(env={"TRIREME_ISA": isa}, args=["--blocks", 24, "--block-tokens", 16]) as s:
+            squeezed = [r.key() for r in run_many(s.port, requests)[0]]
+            preempted = s.metrics("scheduler").get("trireme_scheduler_preemptions_total", 0)
+            assert preempted > 0, "nothing was preempted: the test has no force"
+            assert squeezed == alone, f"{isa}: after preemption"

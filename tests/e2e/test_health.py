@@ -1,0 +1,98 @@
+"""Probes tell the truth, idle costs nothing, malformed requests harm nobody (acceptance 8, 9, 10)."""
+import os
+import signal
+import sys
+import time
+
+from serve import ROOT, Serve, cpu_seconds, processes, resident_bytes
+from stream import run_many
+
+
+def within(server, path, status, seconds):
+    began = time.monotonic()
+    server.wait(lambda: server.get(path, timeout=3)[0] == status, seconds, f"{path} {status}")
+    return time.monotonic() - began
+
+
+def test_probes_follow_a_stopped_worker():
+    # the supervisor fences a silent worker and starts another, so recovery comes from a fresh process
+    with Serve() as s:
+        assert s.get("/health/e2e", timeout=5)[0] == 200
+        worker = s.pids("worker")[0]
+        os.kill(worker, signal.SIGSTOP)
+        took = within(s, "/health/ready", 503, 2.0)
+        assert s.get("/health/live")[0] == 200
+        within(s, "/health/ready", 200, 15)
+        within(s, "/health/e2e", 200, 5)
+        return f"ready turned 503 after {took:.2f} s"
+
+
+def test_e2e_probe_follows_a_stopped_worker():
+    with Serve() as s:
+        assert s.get("/health/e2e", timeout=5)[0] == 200
+        os.kill(s.pids("worker")[0], signal.SIGSTOP)
+        took = within(s, "/health/e2e", 503, 2.0)
+        assert s.get("/health")[0] == 200
+        within(s, "/health/e2e", 200, 15)
+        return f"e2e turned 503 after {took:.2f} s"
+
+
+def test_slow_load_is_not_death():
+    s = Serve(args=["--test-load-ms", 12000]).start()
+    try:
+        time.sleep(3)
+        first = s.wait(lambda: s.pids("worker"), 10, "worker started")
+        assert s.get("/health/live")[0] == 200
+        assert s.get("/health/ready")[0] == 503
+        s.wait_ready(40)
+        assert s.pids("worker") == first, "the loading worker was replaced"
+    finally:
+        s.stop()
+
+
+def test_slow_prefill_is_not_death():
+    # one step of six seconds: heartbeats come from another thread
+    with Serve(args=["--min-step-ms", 6000]) as s:
+        worker = s.pids("worker")
+        results, _ = run_many(s.port, [("/v1/completions", {"prompt": "Once upon a time", "max_tokens": 2, "stream": True})], timeout=60)
+        assert results[0].status == 200 and not results[0].error, results[0].error
+        assert s.pids("worker") == worker, "the worker was replaced in a slow step"
+
+
+def test_idle_costs_nothing():
+    with Serve() as s:
+        run_many(s.port, [("/v1/completions", {"prompt": "Once", "max_tokens": 8, "stream": True})])
+        time.sleep(1)
+        pids = list(processes(s.run_dir))
+        before = {p: cpu_seconds(p) for p in pids}
+        began = time.monotonic()
+        time.sleep(10)
+        used = sum(cpu_seconds(p) - before[p] for p in pids) / (time.monotonic() - began)
+        memory = sum(resident_bytes(p) for p in s.pids("gateway") + s.pids("scheduler"))
+        assert used < 0.01, f"idle uses {used * 100:.2f} % of a core"
+        assert memory < 30e6, f"gateway and scheduler hold {memory / 1e6:.1f} MB"
+        return f"idle {used * 100:.2f} % of a core, gateway + scheduler {memory / 1e6:.1f} MB"
+
+
+def test_malformed_requests_harm_nobody():
+    sys.path.insert(0, str(ROOT / "tests" / "e2e" / "malformed"))
+    import cases
+    victim = ("/v1/completions", {"prompt": "Once upon a time", "max_tokens": 300, "temperature": 0.8, "seed": 5, "stream": True,
+                                  "ignore_eos": True, "stream_options": {"include_usage": True}})
+    with Serve(args=["--min-step-ms", 15]) as s:
+        wanted = run_many(s.port, [victim])[0][0].key()
+        pids = s.pids("gateway") + s.pids("scheduler") + s.pids("worker")
+
+        async def attack(results):
+            import asyncio
+            loop = asyncio.get_running_loop()
+            while not results[0].times:
+                await asyncio.sleep(0.01)
+            return await loop.run_in_executor(None, lambda: cases.run_cases("127.0.0.1", s.port))
+        results, verdicts = run_many(s.port, [victim], during=attack)
+        wrong = [f"{name}: {why}" for name, good, why in verdicts if not good]
+        assert len(verdicts) >= 200, f"only {len(verdicts)} cases"
+        assert not wrong, f"{len(wrong)} of {len(verdicts)} cases: {'; '.join(wrong[:8])}"
+        assert results[0].key() == wanted, "the victim's stream changed"
+        assert s.pids("gateway") + s.pids("scheduler") + s.pids("worker") == pids, "a process died"
+        return f"{len(verdicts)} cases"
