@@ -1,0 +1,137 @@
+/*
+ * device.h - a device: its memory, streams and events, and the table of operations it offers (ops.h).
+ *
+ * The shape is a GPU's: memory is allocated once, work is put on a stream and runs later, the host learns that it is
+ * done by an event. The CPU device executes each call at once, so its events are always done; callers must not count on
+ * that.
+ *
+ * Errors: calls that put work on a stream return nothing. A device that fails goes into a sticky failed state which
+ * event_done and event_wait report as a negative code; the process then ends with a fault and is restarted.
+ *
+ * Invariants: (1) pointers returned by device_alloc and device_import mean something only to this device's operations
+ * (on the CPU they are plain pointers); (2) memory is at least 64-byte aligned; imported memory keeps the caller's
+ * alignment; (3) nothing allocates after start-up: operations get their scratch from the caller.
+ *
+ * Threading: one thread uses a device (the worker's compute thread). The CPU device runs its loops on its own pool.
+ */
+#ifndef KERNELS_DEVICE_H
+#define KERNELS_DEVICE_H
+
+#include "base/error.h"
+#include "kernels/types.h"
+
+struct ops;
+struct stream;
+struct event;
+struct device;
+
+enum device_class { DEVICE_CPU = 1, DEVICE_CUDA = 2, DEVICE_EMULATED = 3 };
+
+struct device_options {
+    const char *kind; /* "cpu"; NULL: cpu */
+    const char *isa; /* "ref", "scalar", "avx2", "avx512"; NULL or "auto": TRIREME_ISA, else the best the machine has */
+    int thread_count; /* 0: one for each CPU this process may use */
+    int spin_us;      /* how long idle threads spin between operations before they sleep */
+};
+
+/* What a device does for memory and time; ops.h has the arithmetic. A device's author fills one of these. */
+struct device_calls {
+    void (*close)(struct device *dev);
+    void *(*alloc)(struct device *dev, size_t size);
+    void (*free)(struct device *dev, void *p);
+    void *(*alloc_host)(struct device *dev, size_t size);
+    void (*free_host)(struct device *dev, void *p);
+    const void *(*import)(struct device *dev, const void *host, size_t size);
+    void (*unimport)(struct device *dev, const void *p);
+    struct stream *(*stream_new)(struct device *dev);
+    void (*stream_free)(struct stream *s);
+    void (*copy_in)(struct stream *s, void *to, const void *host, size_t size);
+    void (*copy_out)(struct stream *s, void *host, const void *from, size_t size);
+    void (*fill)(struct stream *s, void *to, int byte, size_t size);
+    struct event *(*event_new)(struct device *dev);
+    void (*event_free)(struct event *e);
+    void (*event_record)(struct event *e, struct stream *s);
+    int (*event_done)(struct event *e);
+    int (*event_wait)(struct event *e);
+};
+
+struct device {
+    const struct device_calls *calls;
+    const struct ops *ops;
+    enum device_class class;
+    char name[64]; /* "Intel Xeon ..." */
+    char isa[16];  /* "avx512"; what decides bits: part of the fingerprint */
+    uint32_t thread_count;
+    uint64_t memory_bytes;             /* total, for the memory plan */
+    enum storage_type activation_type; /* of every activation buffer: f32 on the CPU */
+    bool in_order_at_once;             /* work is done when the call returns */
+};
+
+/* A stream and an event begin with their device, so that the calls below find it. */
+struct stream {
+    struct device *dev;
+};
+struct event {
+    struct device *dev;
+};
+
+/* Opens a device. ERR_UNSUPPORTED when the machine lacks it or the instruction set asked for. */
+MUST_CHECK int device_open(const struct device_options *options, struct device **out, struct error *err);
+static inline void device_close(struct device **dev) {
+    if (*dev) (*dev)->calls->close(*dev);
+    *dev = NULL;
+}
+/* The instruction sets this machine can run, best last, as names for device_options.isa; returns the count (without
+ * "ref"). */
+size_t device_cpu_isas(const char *names[4]);
+
+/* Device memory, contents undefined; NULL when there is not enough. */
+MUST_CHECK static inline void *device_alloc(struct device *dev, size_t size) { return dev->calls->alloc(dev, size); }
+static inline void device_free(struct device *dev, void *p) {
+    if (p) dev->calls->free(dev, p);
+}
+/* Host memory the device can write to by itself (pinned). */
+MUST_CHECK static inline void *device_alloc_host(struct device *dev, size_t size) {
+    return dev->calls->alloc_host(dev, size);
+}
+static inline void device_free_host(struct device *dev, void *p) {
+    if (p) dev->calls->free_host(dev, p);
+}
+/* Makes host bytes (a mapped weight) readable by the device: the CPU borrows them until device_unimport, a GPU copies.
+ * NULL: no memory. */
+MUST_CHECK static inline const void *device_import(struct device *dev, const void *host, size_t size) {
+    return dev->calls->import(dev, host, size);
+}
+static inline void device_unimport(struct device *dev, const void *p) {
+    if (p) dev->calls->unimport(dev, p);
+}
+
+MUST_CHECK static inline struct stream *stream_new(struct device *dev) { return dev->calls->stream_new(dev); }
+static inline void stream_free(struct stream **s) {
+    if (*s) (*s)->dev->calls->stream_free(*s);
+    *s = NULL;
+}
+/* In stream order. Host bytes are read when the call returns (copy_in) or filled when a later event is done (copy_out).
+ */
+static inline void stream_copy_in(struct stream *s, void *to, const void *host, size_t size) {
+    s->dev->calls->copy_in(s, to, host, size);
+}
+static inline void stream_copy_out(struct stream *s, void *host, const void *from, size_t size) {
+    s->dev->calls->copy_out(s, host, from, size);
+}
+static inline void stream_fill(struct stream *s, void *to, int byte, size_t size) {
+    s->dev->calls->fill(s, to, byte, size);
+}
+
+MUST_CHECK static inline struct event *event_new(struct device *dev) { return dev->calls->event_new(dev); }
+static inline void event_free(struct event **e) {
+    if (*e) (*e)->dev->calls->event_free(*e);
+    *e = NULL;
+}
+static inline void event_record(struct event *e, struct stream *s) { e->dev->calls->event_record(e, s); }
+/* 1: all work before the last record is done; 0: not yet; negative: the device failed. */
+MUST_CHECK static inline int event_done(struct event *e) { return e->dev->calls->event_done(e); }
+/* 0 when done, negative when the device failed. */
+MUST_CHECK static inline int event_wait(struct event *e) { return e->dev->calls->event_wait(e); }
+
+#endif

@@ -1,0 +1,284 @@
+/*
+ * ops.h - every operation of the forward pass and the sampler, declared once: shapes, layouts, numerics. ref/ defines
+ * them in scalar C, cpu/ and cuda/ are the devices.
+ *
+ * Arrays are device memory, row-major, dense unless a stride is named. `act` means the device's activation type (f32 on
+ * the CPU). T: rows (token positions) of a step; D: head size; H: query heads; G: KV heads; R: rows that sample; V:
+ * logits width.
+ *
+ * A step does not know its tokens on the host. Slots (struct slot_table) live in device memory; a step brings only runs
+ * (slot, how many positions). `prepare` makes from them the row arrays that every later operation reads; `sample`
+ * appends the new token to its slot, so the next step can be enqueued before this one's tokens have reached the host.
+ *
+ * Numerics. What is promised of each row: its bits depend only on that row's inputs, the storage types, the instruction
+ * set (CPU) or row class (GPU): never on T, on the row's place, on other rows or on the thread count. Sums run in f32
+ * in a fixed lane order. Errors against ref (which sums in double): linear and norm |error| <= 2 * u * sum(|terms|) *
+ * (terms / lanes + log2(lanes) + 2), u = 2^-24. exp, silu: 4 ulp.
+ *
+ * Rows whose position is ROW_NONE are padding: they may be computed or not, write no KV, sample nothing.
+ *
+ * Launchers check shapes with CHECK (what comes from outside was checked by model/ and worker/), allocate nothing, wait
+ * for nothing.
+ */
+#ifndef KERNELS_OPS_H
+#define KERNELS_OPS_H
+
+#include "kernels/device.h"
+
+enum { ROW_NONE = UINT32_MAX };
+enum { SLOT_STOPS_MAX = 64, SLOT_BIAS_MAX = 1024, SAMPLE_TOP_MAX = 32 };
+
+/* ---- slots ---- */
+
+/* One sequence as the device sees it. The host writes it whole at admission (stream_copy_in); afterwards only prepare
+ * and sample change the first three fields. */
+struct slot_state {
+    uint32_t active;         /* admitted and not ended */
+    uint32_t token_count;    /* known tokens */
+    uint32_t computed_count; /* positions whose KV is written or on the stream to be */
+    uint32_t prompt_count;   /* penalties over output begin here */
+    uint32_t max_total;      /* token_count at which the sequence ends */
+    uint32_t min_total;      /* stop tokens are not sampled while token_count < min_total */
+    uint32_t choice;         /* part of the noise's counter */
+    uint32_t top_k;          /* 0: off */
+    uint64_t seed;
+    float temperature; /* 0: greedy */
+    float top_p, min_p;
+    float repetition_penalty, presence_penalty, frequency_penalty;
+    int32_t logprobs; /* -1: none; k: chosen and k best */
+    uint32_t stop_count, bias_count;
+    uint32_t stops[SLOT_STOPS_MAX];
+};
+
+struct slot_table {
+    uint32_t slot_count;
+    uint32_t max_context; /* tokens a slot can hold */
+    uint32_t max_blocks;  /* blocks a slot and group */
+    uint32_t group_count;
+    struct slot_state *states; /* [slot_count] */
+    uint32_t *tokens;          /* [slot_count, max_context] */
+    uint32_t *blocks;          /* [group_count, slot_count, max_blocks]: block ids in order of position */
+    uint32_t *bias_ids;        /* [slot_count, SLOT_BIAS_MAX] */
+    float *bias_values;        /* the same */
+};
+
+/* ---- a step's rows ---- */
+
+/* Consecutive positions of one slot, from its computed count on. */
+struct step_run {
+    uint32_t slot;
+    uint32_t row_first; /* its rows are [row_first, row_first + token_count) */
+    uint32_t token_count;
+};
+
+/* Output-class rows come first: [0, output_count); prompt-class rows follow (architecture: Exactness). The CPU's bits
+ * are the same for both. */
+struct step_batch {
+    uint32_t row_count; /* T */
+    uint32_t output_count;
+    uint32_t run_count;
+    uint32_t sample_count;       /* R */
+    const struct step_run *runs; /* [run_count] in; device memory */
+    const uint32_t *sample_rows; /* [R] in: rows whose logits are wanted */
+    uint32_t *ids;               /* [T] made by prepare: token */
+    uint32_t *slots;             /* [T] */
+    uint32_t *positions;         /* [T]; ROW_NONE for padding */
+};
+
+/* Fills ids, slots, positions from the slots' tokens and adds each run's token_count to its slot's computed_count. A
+ * run whose slot is not active, or that would pass the slot's token_count, becomes padding (and adds nothing). Tokens
+ * >= vocab_size: never happens, checked at admission. */
+struct op_prepare {
+    const struct slot_table *slots;
+    const struct step_batch *batch;
+};
+
+/* ---- forward ---- */
+
+/* out[t, :] = table[ids[t], :] * scale. out: act [T, cols]. Padding rows: zeros. */
+struct op_embed {
+    void *out;
+    const struct matrix *table; /* [vocab, cols], one part */
+    const struct step_batch *batch;
+    float scale;
+};
+
+/* h = x + delta (delta NULL: h = x); x = h (when delta); out = h * rsqrt(mean(h^2) + eps) * (weight + weight_offset).
+ * x, delta, out: act [rows, width]; weight: f32 [width]. out may be x only when nobody needs h. out NULL: only the sum.
+ */
+struct op_rmsnorm {
+    void *out, *x;
+    const void *delta;
+    const float *weight;
+    uint32_t rows, width;
+    float eps, weight_offset;
+};
+
+/* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n]. x: act [rows, cols of w]; out: act, or f32 where out_f32, [rows,
+ * out_stride], the first `rows of w` of each written. class_rows: the first so many rows are output class. */
+struct op_linear {
+    void *out;
+    const void *x;
+    const struct matrix *w;
+    uint32_t rows, class_rows;
+    uint32_t out_stride; /* elements; >= w->rows */
+    bool out_f32;        /* logits */
+};
+
+/* Angles of a step, once for all layers with the same rotary table: out[t, i] = {cos, sin}(positions[t] * inv_freq[i])
+ * * scale, f32 [T, half, 2]. The product is rounded to f32 first (as the reference implementations do); cos and sin are
+ * then right within 1 ulp of f32. */
+struct op_rope_angles {
+    float *out;
+    const float *inv_freq; /* f32 [half] */
+    uint32_t half;
+    float scale;
+    const struct step_batch *batch;
+};
+
+/* One layer's part of a KV group. A block holds block_tokens positions of every layer; where K and V lie inside is the
+ * device's own affair: only rope_kv, attention and whole-block copies touch it. Values are stored as `type`, rounded to
+ * nearest even. */
+struct kv_view {
+    void *base;          /* of block 0 */
+    size_t block_stride; /* bytes from block to block */
+    size_t layer_offset; /* of this layer in a block */
+    enum storage_type type;
+    uint32_t block_tokens; /* 16, 32, 64, 128 or 256 */
+    uint32_t kv_heads, head_dim;
+    uint32_t block_count;
+    const uint32_t *tables; /* [slot_count, max_blocks] of this group */
+    uint32_t max_blocks;
+};
+
+/* qkv: act [T, (H + 2 G) * D], Q heads, then K, then V. Rotates Q in place and writes rotated K, and V, into the cache
+ * at positions[t]. Rotation of the first 2 * half dims of each head: half style pairs (i, i + half), interleaved pairs
+ * (2 i, 2 i + 1). angles NULL: no rotation. */
+struct op_rope_kv {
+    void *qkv;
+    const float *angles; /* f32 [T, half, 2] */
+    uint32_t half;
+    bool interleaved;
+    uint32_t heads;
+    const struct kv_view *kv;
+    const struct step_batch *batch;
+};
+
+/* out[t, h, :] = sum_j softmax_j(scale * q[t, h] . k[j]) v[j], j over positions 0 .. positions[t] (window: the last
+ * `window` of them) of the row's slot. q: qkv as above; out: act [T, H * D]. KV is cut at fixed absolute positions
+ * (multiples of ATTENTION_SPLIT); each part has its own maximum and sums, parts are combined in ascending order.
+ * Padding rows: zeros. scratch: ops->attention_scratch(row_count, heads, head_dim, max_context) bytes. */
+enum { ATTENTION_SPLIT = 256 };
+struct op_attention {
+    void *out;
+    const void *qkv;
+    uint32_t heads;
+    uint32_t window; /* 0: none */
+    float scale;
+    uint32_t class_rows;
+    const struct kv_view *kv;
+    const struct step_batch *batch;
+    void *scratch;
+};
+
+enum activation { ACTIVATION_SILU = 1, ACTIVATION_GELU_TANH = 2 };
+/* out[t, i] = f(gate_up[t, i]) * gate_up[t, width + i]. act [rows, width], act [rows, 2 * width]. silu(x) = x / (1 +
+ * exp(-x)). */
+struct op_act_mul {
+    void *out;
+    const void *gate_up;
+    uint32_t rows, width;
+    enum activation activation;
+};
+
+/* out[i, :] = x[idx[i], :], act [count, width]. */
+struct op_gather_rows {
+    void *out;
+    const void *x;
+    const uint32_t *idx;
+    uint32_t count, width;
+};
+
+/* Copies whole blocks: sources[i] -> targets[i], in order. */
+struct op_kv_copy {
+    void *base;
+    size_t block_stride;
+    const uint32_t *sources, *targets; /* host arrays, read before the call returns */
+    uint32_t count;
+};
+
+/* ---- sampling ---- */
+
+/*
+ * One token for each sampling row, from logits f32 [R, logits_stride] (V used). Per row, with slot state s, history =
+ * the slot's tokens: a. logprobs, where asked for: log softmax of the logits as they are here. b. any logit NaN or
+ * +inf, or none above -inf: status SAMPLE_NONFINITE; the slot ends, no token. c. repetition: for each id in the history
+ * once: l = l > 0 ? l / r : l * r. output counts c: l -= c * frequency + (c > 0) * presence. bias: l += bias. Each step
+ * rounds to f32. d. stop tokens are -inf while token_count < min_total; ids whose mask bit is 0 are -inf. e.
+ * temperature 0: argmax (lowest id among equals). f. else z = (l - max l) / temperature; p = exp(z). Kept are the ids
+ * with top_k: z >= the top_k-th largest z (equals kept); top_p: q = floor(p * 2^40) as integers over what top_k kept; z
+ * >= the largest value x with sum of q over {z >= x} >= floor(top_p * sum q); min_p: p >= min_p. Integer sums do not
+ * depend on order, so thresholds are the same however the vocabulary is cut. g. argmax over the kept of z + gumbel(id)
+ * (philox.h; lowest id among equals). The token is appended to the slot: token_count += 1. A stop token or token_count
+ * == max_total ends the slot (active = 0). If after b, d nothing is left (a mask of zeros): SAMPLE_NONFINITE.
+ */
+enum sample_status {
+    SAMPLE_TOKEN = 0,     /* a token, the sequence goes on */
+    SAMPLE_STOP = 1,      /* a token, and it was a stop token */
+    SAMPLE_LENGTH = 2,    /* a token, the last by length */
+    SAMPLE_NONFINITE = 3, /* no token; this row's sequence ends */
+    SAMPLE_WASTED = 4     /* the slot had ended: nothing */
+};
+
+/* Host memory the device writes (device_alloc_host), one entry a sampling row. Valid once an event recorded after
+ * `sample` is done. */
+struct sample_out {
+    uint32_t *tokens;     /* [R] */
+    uint32_t *status;     /* [R] enum sample_status */
+    float *logprobs;      /* [R] of the chosen token */
+    uint32_t *top_counts; /* [R] entries of the two below; SAMPLE_NO_LOGPROBS where the slot asked for none */
+    uint32_t *top_ids;    /* [R, SAMPLE_TOP_MAX] best first, lowest id among equals */
+    float *top_logprobs;  /* [R, SAMPLE_TOP_MAX] */
+};
+enum { SAMPLE_NO_LOGPROBS = UINT32_MAX };
+
+struct op_sample {
+    float *logits; /* f32 [R, logits_stride]; overwritten */
+    uint32_t logits_stride, vocab_size;
+    const uint32_t
+        *masks; /* bits [*, mask_stride], bit id % 32 of word id / 32: allowed; NULL: no row is constrained */
+    const uint32_t *mask_rows; /* [R]: the row of `masks`, or ROW_NONE for an unconstrained row */
+    uint32_t mask_stride;      /* words */
+    const struct slot_table *slots;
+    const struct step_batch *batch;
+    const struct sample_out *out;
+    void *scratch; /* ops->sample_scratch(R, vocab_size) bytes */
+};
+
+struct ops {
+    const char *name;
+    void (*prepare)(struct stream *s, const struct op_prepare *a);
+    void (*embed)(struct stream *s, const struct op_embed *a);
+    void (*rmsnorm)(struct stream *s, const struct op_rmsnorm *a);
+    void (*linear)(struct stream *s, const struct op_linear *a);
+    void (*rope_angles)(struct stream *s, const struct op_rope_angles *a);
+    void (*rope_kv)(struct stream *s, const struct op_rope_kv *a);
+    void (*attention)(struct stream *s, const struct op_attention *a);
+    void (*act_mul)(struct stream *s, const struct op_act_mul *a);
+    void (*gather_rows)(struct stream *s, const struct op_gather_rows *a);
+    void (*kv_copy)(struct stream *s, const struct op_kv_copy *a);
+    void (*sample)(struct stream *s, const struct op_sample *a);
+
+    /* Bytes of one layer in one block of a cache; a multiple of 64. */
+    size_t (*kv_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim);
+    size_t (*attention_scratch)(uint32_t row_count, uint32_t heads, uint32_t head_dim, uint32_t max_context);
+    size_t (*sample_scratch)(uint32_t sample_count, uint32_t vocab_size);
+    /* Whether the device has kernels for this: ERR_UNSUPPORTED with a text otherwise. */
+    int (*supports)(enum storage_type weights, enum storage_type kv, uint32_t block_tokens, uint32_t head_dim,
+                    struct error *err);
+};
+
+/* The scalar definitions, on host memory; device_open with isa "ref" makes a device of them. */
+extern const struct ops ref_ops;
+
+#endif
