@@ -1,0 +1,107 @@
+#include "base/fsutil.h"
+#include "check.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[64];
+static char *in_root(const char *name) { return path_join(root, name); }
+static void make_root(void) {
+    snprintf(root, sizeof root, "/tmp/trireme-test-fs-XXXXXX");
+    if (!mkdtemp(root)) root[0] = 0;
+}
+static void remove_root(void) {
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    if (system(command)) root[0] = 0;
+}
+static int entries(void) {
+    int count = 0;
+    DIR *dir = opendir(root);
+    for (struct dirent *e; (e = readdir(dir));) count += e->d_name[0] != '.';
+    closedir(dir);
+    return count;
+}
+
+TEST(file_write_atomic_then_read_and_map) {
+    struct error err;
+    struct buf b;
+    struct file_map map;
+    make_root();
+    char *path = in_root("file");
+    buf_init(&b, 0);
+    for (int round = 0; round < 3; round++) {
+        char text[40000];
+        size_t len = (size_t)snprintf(text, sizeof text, "round %d ", round);
+        memset(text + len, 'a' + round, sizeof text - len);
+        EXPECT_EQ(file_write_atomic(path, text, sizeof text, 0640, &err), 0);
+        EXPECT_EQ(entries(), 1); /* no temporary file stays */
+        buf_reset(&b);
+        EXPECT_EQ(file_read(path, sizeof text, &b, &err), 0);
+        EXPECT(bytes_equal(buf_bytes(&b), bytes_of(text, sizeof text)));
+        EXPECT_EQ(file_map_open(&map, path, &err), 0);
+        EXPECT(bytes_equal(bytes_of(map.data, map.len), bytes_of(text, sizeof text)));
+        file_map_close(&map);
+    }
+    struct stat st;
+    EXPECT_EQ(stat(path, &st), 0);
+    EXPECT_EQ(st.st_mode & 0777, 0640);
+    buf_reset(&b);
+    EXPECT_EQ(file_read(path, 39999, &b, &err), ERR_LIMIT);
+    EXPECT(strstr(err.text, path) && strstr(err.text, "39999"));
+    buf_release(&b);
+    mem_free(path);
+    remove_root();
+}
+
+TEST(file_errors_name_the_file) {
+    struct error err;
+    struct buf b;
+    struct file_map map;
+    buf_init(&b, 0);
+    EXPECT_EQ(file_read("/nowhere/x", 100, &b, &err), ERR_NOT_FOUND);
+    EXPECT(strstr(err.text, "/nowhere/x"));
+    EXPECT_EQ(file_read("/tmp", 100, &b, &err), ERR_IO);
+    EXPECT_EQ(file_map_open(&map, "/nowhere/x", &err), ERR_NOT_FOUND);
+    EXPECT_EQ(file_map_open(&map, "/tmp", &err), ERR_INVALID);
+    EXPECT_EQ(file_write_atomic("/nowhere/x", "a", 1, 0600, &err), ERR_NOT_FOUND);
+    EXPECT(!file_exists("/tmp") && dir_exists("/tmp") && !dir_exists("/nowhere") && !file_exists("/nowhere"));
+    EXPECT_EQ(file_read("/proc/self/status", 1 << 20, &b, &err), 0); /* size 0 in stat, yet full of text */
+    EXPECT(b.len > 100);
+    buf_release(&b);
+}
+
+TEST(dir_make_makes_parents) {
+    struct error err;
+    make_root();
+    char *deep = in_root("a/b//c/");
+    char *file = in_root("file");
+    EXPECT_EQ(dir_make(deep, 0700, &err), 0);
+    EXPECT(dir_exists(deep));
+    EXPECT_EQ(dir_make(deep, 0700, &err), 0);
+    EXPECT_EQ(file_write_atomic(file, "", 0, 0600, &err), 0);
+    struct file_map map;
+    EXPECT_EQ(file_map_open(&map, file, &err), 0);
+    EXPECT_EQ(map.len, 0);
+    file_map_close(&map);
+    char *below = in_root("file/x");
+    EXPECT(dir_make(below, 0700, &err) < 0);
+    EXPECT(strstr(err.text, "file"));
+    mem_free(below);
+    mem_free(deep);
+    mem_free(file);
+    remove_root();
+}
+
+TEST(path_join_puts_one_slash) {
+    char *a = path_join("x", "y"), *b = path_join("x/", "y"), *c = path_join("", "y");
+    EXPECT_STR(a, "x/y");
+    EXPECT_STR(b, "x/y");
+    EXPECT_STR(c, "y");
+    mem_free(a);
+    mem_free(b);
+    mem_free(c);
+}

@@ -1,0 +1,268 @@
+#include "base/base.h"
+#include "base/option.h"
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct settings {
+    bool verbose;
+    int64_t port, wait_ms;
+    double ratio;
+    const char *name, *other;
+    uint64_t memory;
+    int format;
+};
+#define AT(field) offsetof(struct settings, field)
+static const struct option_row ROWS[] = {
+    {"verbose", 'v', OPTION_BOOL, AT(verbose), "false", .help = "Says more."},
+    {"port", 'p', OPTION_INT, AT(port), "8000", .min = 1, .max = 65535, .help = "Where to listen."},
+    {"wait", 0, OPTION_DURATION, AT(wait_ms), "250ms", .min = 0, .max = 3600000, .unit = "ms", .help = "How long."},
+    {"ratio", 0, OPTION_FLOAT, AT(ratio), "0.5", .min = -1, .max = 1, .help = "How much."},
+    {"long-name", 'n', OPTION_STRING, AT(name), "trireme", .help = "Who."},
+    {"other", 0, OPTION_STRING, AT(other), NULL, .help = "Who else."},
+    {"memory", 0, OPTION_SIZE, AT(memory), "1g", .help = "Bytes."},
+    {"format", 0, OPTION_ENUM, AT(format), "text", .choices = "text|json|none", .help = "How."},
+    {"secret-hook", 0, OPTION_BOOL, 0, NULL, .help = "hidden from help", .hidden = true},
+};
+static const struct option_table TABLE = {"trireme test", "[OPTIONS] MODEL", "Tests.", ROWS, ARRAY_LEN(ROWS) - 1};
+
+static struct settings got;
+static struct error why;
+static const char *positional[3];
+static size_t positional_count;
+
+/* Parses "a b c" split at spaces. */
+static int parse(const char *line) {
+    static char copy[1024];
+    char *argv[32] = {"test"};
+    int argc = 1;
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    why.text[0] = 0;
+    return option_parse(&TABLE, &got, argc, argv, positional, 3, &positional_count, &why);
+}
+
+static char config_path[] = "/tmp/trireme-test-option-XXXXXX";
+static void write_config(const char *text) {
+    if (strchr(config_path, 'X')) close(mkstemp(config_path));
+    FILE *f = fopen(config_path, "w");
+    fputs(text, f);
+    fclose(f);
+}
+__attribute__((destructor)) static void remove_config(void) { unlink(config_path); }
+
+static int parse_with_config(const char *text, const char *flags) {
+    char line[256];
+    write_config(text);
+    snprintf(line, sizeof line, "--config %s %s", config_path, flags);
+    return parse(line);
+}
+
+TEST(option_defaults) {
+    EXPECT_EQ(parse(""), OPTION_RUN);
+    EXPECT(!got.verbose && got.port == 8000 && got.wait_ms == 250 && got.ratio == 0.5 && got.format == 0);
+    EXPECT(got.memory == 1ull << 30 && !got.other);
+    EXPECT_STR(got.name, "trireme");
+    option_free(&TABLE, &got);
+    EXPECT(!got.name);
+}
+
+TEST(option_flag_beats_environment_beats_yaml_beats_default) {
+    EXPECT_EQ(parse_with_config("port: 1001\n", ""), 0);
+    EXPECT_EQ(got.port, 1001);
+    option_free(&TABLE, &got);
+    setenv("TRIREME_PORT", "1002", 1);
+    EXPECT_EQ(parse_with_config("port: 1001\n", ""), 0);
+    EXPECT_EQ(got.port, 1002);
+    option_free(&TABLE, &got);
+    EXPECT_EQ(parse_with_config("port: 1001\n", "--port 1003"), 0);
+    EXPECT_EQ(got.port, 1003);
+    option_free(&TABLE, &got);
+    unsetenv("TRIREME_PORT");
+    EXPECT_EQ(parse(""), 0);
+    EXPECT_EQ(got.port, 8000);
+    option_free(&TABLE, &got);
+}
+
+TEST(option_every_spelling_of_a_flag) {
+    EXPECT_EQ(parse("-v -p 1 --wait=2s --ratio -0.25 --long-name a -- --format"), 0);
+    EXPECT(got.verbose && got.port == 1 && got.wait_ms == 2000 && got.ratio == -0.25);
+    EXPECT_EQ(positional_count, 1);
+    EXPECT_STR(positional[0], "--format");
+    option_free(&TABLE, &got);
+    EXPECT_EQ(parse("one -p77 --no-verbose --format json two - --long-name="), 0);
+    EXPECT(!got.verbose && got.port == 77 && got.format == 1 && positional_count == 3);
+    EXPECT_STR(positional[2], "-");
+    EXPECT_STR(got.name, "");
+    option_free(&TABLE, &got);
+    EXPECT_EQ(parse("--verbose --verbose=no --long-name --port"), 0);
+    EXPECT(!got.verbose);
+    EXPECT_STR(got.name, "--port");
+    option_free(&TABLE, &got);
+}
+
+TEST(option_units) {
+    static const struct {
+        const char *flags;
+        uint64_t memory;
+        int64_t wait_ms;
+    } CASES[] = {
+        {"--memory 12 --wait 7", 12, 7},
+        {"--memory 2k --wait 7ms", 2048, 7},
+        {"--memory 3MB --wait 1.5s", 3 << 20, 1500},
+        {"--memory 1.5GiB --wait 2m", 3ull << 29, 120000},
+        {"--memory 18446744073709551615 --wait 1h", UINT64_MAX, 3600000},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        EXPECT_EQ(parse(CASES[i].flags), 0);
+        EXPECT(got.memory == CASES[i].memory);
+        EXPECT_EQ(got.wait_ms, CASES[i].wait_ms);
+        option_free(&TABLE, &got);
+    }
+}
+
+TEST(option_mistakes_are_named) {
+    static const struct {
+        const char *flags, *in_text, *also_in_text;
+    } CASES[] = {
+        {"--port 0", "--port", "out of range"},
+        {"--port 65536", "--port", "1 to 65535"},
+        {"--port abc", "--port", "not a whole number"},
+        {"--port 12x", "--port", "not a whole number"},
+        {"--port 99999999999999999999", "--port", "too large"},
+        {"--port", "--port", "needs a value"},
+        {"--ratio nan", "--ratio", "not a number"},
+        {"--ratio 2", "--ratio", "out of range"},
+        {"--wait 5d", "--wait", "unit"},
+        {"--wait -5", "--wait", "unit"},
+        {"--wait 0x10", "--wait", "unit"},
+        {"--memory 1e30g", "--memory", "too large"},
+        {"--memory k", "--memory", "unit"},
+        {"--format xml", "--format", "text|json|none"},
+        {"--format tex", "--format", "text|json|none"},
+        {"--verbose=maybe", "--verbose", "neither"},
+        {"--no-port", "--no-port", "unknown option"},
+        {"--nothing 1", "--nothing", "unknown option"},
+        {"-x", "-x", "unknown option"},
+        {"a b c d", "'d'", "unexpected argument"},
+        {"--config /nowhere/at/all.yaml", "/nowhere/at/all.yaml", "No such file"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        int rc = parse(CASES[i].flags);
+        if (rc >= 0) check_fail(__FILE__, __LINE__, "'%s' was taken", CASES[i].flags);
+        if (!strstr(why.text, CASES[i].in_text) || !strstr(why.text, CASES[i].also_in_text))
+            check_fail(__FILE__, __LINE__, "'%s' says '%s'", CASES[i].flags, why.text);
+    }
+}
+
+TEST(option_environment_mistakes_are_named) {
+    setenv("TRIREME_LONG_NAME", "from env", 1);
+    EXPECT_EQ(parse(""), 0);
+    EXPECT_STR(got.name, "from env");
+    option_free(&TABLE, &got);
+    unsetenv("TRIREME_LONG_NAME");
+    setenv("TRIREME_WAIT", "soon", 1);
+    EXPECT_EQ(parse(""), ERR_INVALID);
+    EXPECT(strstr(why.text, "TRIREME_WAIT") && strstr(why.text, "soon"));
+    unsetenv("TRIREME_WAIT");
+}
+
+TEST(option_yaml_values) {
+    EXPECT_EQ(
+        parse_with_config("# settings\nlong_name: \"a: b\"\nverbose: yes\nmemory: 4k\nwait: 3s\nformat: none\nother:\n"
+                          "ratio: -1\n",
+                          ""),
+        0);
+    EXPECT(got.verbose && got.memory == 4096 && got.wait_ms == 3000 && got.format == 2 && !got.other &&
+           got.ratio == -1);
+    EXPECT_STR(got.name, "a: b");
+    option_free(&TABLE, &got);
+    EXPECT_EQ(parse_with_config("", ""), 0);
+    option_free(&TABLE, &got);
+    EXPECT_EQ(parse_with_config("# only a comment\n", ""), 0);
+    option_free(&TABLE, &got);
+    EXPECT_EQ(parse_with_config("---\nport: 5\n...\n", ""), 0);
+    EXPECT_EQ(got.port, 5);
+    option_free(&TABLE, &got);
+}
+
+TEST(option_yaml_mistakes_name_key_and_file) {
+    static const struct {
+        const char *text, *in_text;
+    } CASES[] = {
+        {"prot: 1\n", "unknown key 'prot'"},
+        {"long-name: x\n", "unknown key 'long-name'"},
+        {"port: 70000\n", "key 'port'"},
+        {"port: [1, 2]\n", "line 1"},
+        {"port: {a: 1}\n", "line 1"},
+        {"port: 1\nport: 2\n", "twice"},
+        {"x: &a 1\n", "unknown key 'x'"},
+        {"port: *a\n", "line 1"},
+        {"- port\n", "key: value"},
+        {"port\n", "key: value"},
+        {"port: 1\n---\nport: 2\n", "one document"},
+        {"port: \"1\n", "not YAML"},
+        {"long_name: \"a\\0b\"\n", "zero byte"},
+        {"? [a]\n: b\n", "plain text"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        int rc = parse_with_config(CASES[i].text, "");
+        if (rc >= 0) check_fail(__FILE__, __LINE__, "'%s' was taken", CASES[i].text);
+        if (!strstr(why.text, CASES[i].in_text) || !strstr(why.text, config_path))
+            check_fail(__FILE__, __LINE__, "'%s' says '%s'", CASES[i].text, why.text);
+    }
+}
+
+TEST(option_to_flags_round_trips) {
+    EXPECT_EQ(parse("-v --port 9 --wait 90s --ratio 0.1 --long-name x=y --memory 3k --format json"), 0);
+    char *flags[16], *argv[17] = {"test"};
+    size_t count = option_to_flags(&TABLE, &got, flags, 16);
+    EXPECT_EQ(count, 7);
+    for (size_t i = 0; i < count; i++) argv[i + 1] = flags[i];
+    struct settings again;
+    EXPECT_EQ(option_parse(&TABLE, &again, (int)count + 1, argv, positional, 0, NULL, &why), 0);
+    EXPECT(again.verbose && again.port == 9 && again.wait_ms == 90000 && again.ratio == 0.1 && again.memory == 3072);
+    EXPECT_EQ(again.format, 1);
+    EXPECT_STR(again.name, "x=y");
+    for (size_t i = 0; i < count; i++) mem_free(flags[i]);
+    option_free(&TABLE, &got);
+    option_free(&TABLE, &again);
+    EXPECT_EQ(parse(""), 0);
+    EXPECT_EQ(option_to_flags(&TABLE, &got, flags, 16), 0);
+    option_free(&TABLE, &got);
+}
+
+/* Standard output of fn. */
+static const char *output_of(void (*fn)(void)) {
+    static char text[8192];
+    char path[] = "/tmp/trireme-test-help-XXXXXX";
+    int fd = mkstemp(path), saved;
+    unlink(path);
+    fflush(stdout);
+    saved = dup(STDOUT_FILENO);
+    dup2(fd, STDOUT_FILENO);
+    fn();
+    fflush(stdout);
+    dup2(saved, STDOUT_FILENO);
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = 0;
+    close(fd);
+    close(saved);
+    return text;
+}
+
+static int help_outcome;
+static void ask_help(void) { help_outcome = parse("--port nonsense --help"); }
+static void print_markdown(void) { option_print_markdown(&TABLE); }
+
+TEST(option_help_names_every_row) {
+    const char *text = output_of(ask_help);
+    EXPECT_EQ(help_outcome, OPTION_HELP_PRINTED);
+    for (size_t i = 0; i < TABLE.count; i++) EXPECT(strstr(text, ROWS[i].help) && strstr(text, ROWS[i].name));
+    EXPECT(strstr(text, "-p, --port N") && strstr(text, "[8000]") && strstr(text, "1 to 65535"));
+    text = output_of(print_markdown);
+    for (size_t i = 0; i < TABLE.count; i++) EXPECT(strstr(text, ROWS[i].help));
+    EXPECT(strstr(text, "`TRIREME_LONG_NAME`") && strstr(text, "text\\|json\\|none"));
+}

@@ -1,0 +1,106 @@
+#include "base/clock.h"
+#include "base/pool.h"
+#include "check.h"
+
+#include <stdatomic.h>
+#include <sys/resource.h>
+
+enum { MAX_PARTS = 5000 };
+struct job {
+    _Atomic int runs[MAX_PARTS];
+    float sums[MAX_PARTS];
+    _Atomic int bad_thread;
+    int thread_count;
+    uint32_t salt;
+};
+
+static void add_up(void *ctx, size_t part_idx, int thread_idx) {
+    struct job *job = ctx;
+    float sum = 0;
+    uint32_t x = (uint32_t)part_idx * 2654435761u + job->salt;
+    for (int i = 0; i < 50; i++) {
+        x = x * 1664525u + 1013904223u;
+        sum += (float)x / 65536.0f;
+    }
+    job->sums[part_idx] = sum;
+    atomic_fetch_add(&job->runs[part_idx], 1);
+    if (thread_idx < 0 || thread_idx >= job->thread_count) atomic_store(&job->bad_thread, 1);
+}
+
+TEST(pool_runs_each_part_once_and_results_do_not_depend_on_threads) {
+    static struct job alone, several;
+    for (int thread_count = 2; thread_count <= 6; thread_count++) {
+        struct thread_pool *pool = thread_pool_new(thread_count, thread_count % 2 ? 0 : 20);
+        EXPECT_EQ(thread_pool_size(pool), thread_count);
+        struct thread_pool *one = thread_pool_new(1, 0);
+        for (int round = 0; round < 300; round++) {
+            size_t parts = round < 10 ? (size_t)round : check_random() % (round % 10 ? 40 : MAX_PARTS);
+            memset(&alone, 0, sizeof alone);
+            memset(&several, 0, sizeof several);
+            alone.thread_count = 1;
+            several.thread_count = thread_count;
+            alone.salt = several.salt = (uint32_t)check_random();
+            thread_pool_run(one, parts, add_up, &alone);
+            thread_pool_run(pool, parts, add_up, &several);
+            for (size_t i = 0; i < MAX_PARTS; i++) EXPECT_EQ(several.runs[i], i < parts);
+            EXPECT(!memcmp(alone.sums, several.sums, sizeof alone.sums));
+            EXPECT(!several.bad_thread && !alone.bad_thread);
+        }
+        thread_pool_free(&one);
+        thread_pool_free(&pool);
+        EXPECT(!pool);
+    }
+}
+
+static void count(void *ctx, size_t part_idx, int thread_idx) {
+    atomic_fetch_add((_Atomic int64_t *)ctx, (int64_t)part_idx + 1);
+}
+
+/* Rounds follow each other at once, so helpers still leaving the last round meet the next one. */
+TEST(pool_many_short_rounds) {
+    struct thread_pool *pool = thread_pool_new(4, 5);
+    for (int round = 0; round < 30000; round++) {
+        _Atomic int64_t sum = 0;
+        int64_t parts = 2 + round % 7;
+        thread_pool_run(pool, (size_t)parts, count, &sum);
+        EXPECT_EQ(sum, parts * (parts + 1) / 2);
+    }
+    thread_pool_free(&pool);
+}
+
+struct meeting {
+    _Atomic int present;
+    _Atomic int alone;
+};
+static void meet(void *ctx, size_t part_idx, int thread_idx) {
+    struct meeting *m = ctx;
+    atomic_fetch_add(&m->present, 1);
+    for (int i = 0; i < 5000 && atomic_load(&m->present) < 3; i++) sleep_ms(1);
+    if (atomic_load(&m->present) < 3) atomic_store(&m->alone, 1);
+}
+
+TEST(pool_really_runs_parts_at_once) {
+    struct thread_pool *pool = thread_pool_new(3, 0);
+    struct meeting m = {0};
+    thread_pool_run(pool, 3, meet, &m);
+    EXPECT_EQ(m.present, 3);
+    EXPECT_EQ(m.alone, 0);
+    thread_pool_free(&pool);
+}
+
+static int64_t cpu_us(void) {
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return (use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1000000 + use.ru_utime.tv_usec + use.ru_stime.tv_usec;
+}
+
+TEST(pool_idle_uses_no_cpu) {
+    struct thread_pool *pool = thread_pool_new(4, 50);
+    _Atomic int64_t sum = 0;
+    thread_pool_run(pool, 16, count, &sum);
+    sleep_ms(20);
+    int64_t before = cpu_us();
+    sleep_ms(300);
+    EXPECT(cpu_us() - before < 15000);
+    thread_pool_free(&pool);
+}
