@@ -48,7 +48,8 @@ enum wire_kind {
     WIRE_EXITED = 21,     /* supervisor -> scheduler: a child ended, and how */
     WIRE_ATTACH = 22,     /* gateway -> scheduler: send me a running or finished request's tokens from an index on */
     WIRE_BLOCKS_LOST = 23,/* worker -> scheduler: plan numbers had a gap, or slots are unknown: register me anew; a Hello follows.
-                           * scheduler -> worker: I lost track of you: send a Hello (incarnation + 1) with the blocks you hold */
+                           * scheduler -> any peer: I do not know you (any more): send a Hello (incarnation + 1; a worker with the
+                           * blocks it holds) */
     WIRE_KIND_MAX
 };
 

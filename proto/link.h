@@ -1,0 +1,168 @@
+/*
+ * link.h - the ends of the wire: a scheduler's link_server and everyone else's link_client, over ZeroMQ.
+ *
+ * A link owns its sockets, its timer and its heartbeats, and belongs to one thread: the process's control thread. All
+ * calls come from that thread; all callbacks run in it, inside link_*_dispatch, link_*_wait or link_client_renew, and
+ * may send (but not free the link).
+ *
+ * How an owner waits. link_*_fd is one descriptor that is readable, level-triggered, whenever the link wants to be
+ * dispatched: a frame came, a connection came up, a heartbeat is due. (ZeroMQ's own descriptor is edge-triggered; it is
+ * hidden behind this one.) With libevent: an EV_READ | EV_PERSIST event on link_*_fd that calls link_*_dispatch, and no
+ * timer. A thread without a loop of its own calls link_*_wait.
+ *
+ * Peers are named by the instance id of their process, as in Hello and in the scheduler's core.
+ *
+ * Registration. A client connects, sends Hello as soon as it is connected and every 250 ms until Welcome comes; then
+ * `registered` is called and sending is possible. Whenever the scheduler is lost (connection gone, silence, it says
+ * that it does not know us, a higher epoch is met) `lost` is called and the client starts anew with a new socket and a
+ * new routing id, so that nothing queued for one registration is ever delivered under the next. The owner only fills in
+ * Hello when asked. Each Hello that is filled in has a higher incarnation than the one before.
+ *
+ * Delivery is what ZeroMQ gives: the frames of one peer in order, never twice, but any number may be lost when a peer
+ * dies or lags. Whoever needs more has indexes, attempts and plan numbers in the messages.
+ *
+ * Invariants:
+ *   (1) A frame with a bad header, length, checksum or major version, from a routing id that is not of our form, of a
+ *       lower epoch, or before registration is counted and dropped. Kinds we do not know are dropped.
+ *   (2) After `gone` or `lost` nothing of the old registration is delivered.
+ *   (3) A server never answers a malformed frame. A well-formed one from a peer it does not know (any more), or of a
+ *       lower epoch, is answered with BLOCKS_LOST: register again.
+ *   (4) Heartbeats go out every heartbeat_ms as long as the owner dispatches, and only then: they vouch for its thread.
+ */
+#ifndef PROTO_LINK_H
+#define PROTO_LINK_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "proto/codec.h"
+#include "proto/frame.h"
+
+enum { LINK_HEARTBEAT_MS = 250, LINK_SILENCE_MS = 1500, LINK_HELLO_MS = 250 };
+
+/* Counts since the link was made. */
+struct link_stats {
+    uint64_t received_frames, received_bytes, sent_frames, sent_bytes;
+    uint64_t bad_frames;    /* malformed, checksum, another major, a Hello that does not decode */
+    uint64_t stale_frames;  /* of a lower epoch, or of no registration */
+    uint64_t refused_sends; /* ERR_AGAIN: the high-water mark was reached */
+    uint64_t registrations; /* server: Hellos taken; client: Welcomes of new registrations */
+};
+
+/* Checks the form of "ipc:///run/trireme/sched.sock" (path at most 107 bytes) or "tcp://host:port"; 0 or ERR_INVALID.
+ */
+MUST_CHECK int link_endpoint_check(const char *endpoint, struct error *err);
+
+/* ---- the scheduler's end ---- */
+
+struct link_server;
+
+/* How a frame stands to our epoch. */
+enum link_verdict { LINK_TAKE, LINK_STALE, LINK_SUPERSEDED };
+
+struct link_server_config {
+    const char *const *endpoints; /* borrowed during the call */
+    size_t endpoint_count;
+    struct epoch epoch;
+    int64_t heartbeat_ms, silence_ms; /* 0: LINK_HEARTBEAT_MS, LINK_SILENCE_MS */
+    size_t peer_max;                  /* 0: 4096; more are not taken */
+};
+
+struct link_server_calls {
+    /* Judges a frame by its epoch. hello: decoded, of a HELLO frame; else NULL. May raise *mine: then every peer has to
+     * register anew. */
+    enum link_verdict (*judge)(void *ctx, struct epoch *mine, const struct frame *frame,
+                               const struct wire_hello *hello);
+    /* A Hello (valid, and its role and instance are those of its connection). The same one may come again until the
+     * peer has seen our Welcome. *welcome has both times filled in; fill in the rest. True: the peer is taken, and
+     * Welcome is sent after this call (frames sent to it from inside are refused). False: not taken; it will ask again.
+     */
+    bool (*hello)(void *ctx, struct u128 peer, const struct wire_hello *hello, struct wire_welcome *welcome);
+    /* Any other frame of a peer that was taken, heartbeats included. */
+    void (*frame)(void *ctx, struct u128 peer, enum wire_role role, enum wire_kind kind, struct bytes payload);
+    /* Nothing was heard for silence_ms (counted fairly, see liveness.h). The peer is forgotten. */
+    void (*gone)(void *ctx, struct u128 peer, enum wire_role role);
+    /* A newer scheduler lives: exit. */
+    void (*superseded)(void *ctx, struct epoch by);
+    /* Fills in our own heartbeat; NULL: idle. */
+    void (*heartbeat)(void *ctx, struct wire_heartbeat *heartbeat);
+};
+
+/* Binds all endpoints. Makes the folder of an ipc path (mode 0700) and refuses one that others may enter; refuses tcp
+ * addresses that are not loopback, since nothing is encrypted yet. Returns owned. Keeps a copy of calls. */
+MUST_CHECK int link_server_new(struct link_server **out, const struct link_server_config *config,
+                               const struct link_server_calls *calls, void *ctx, struct error *err);
+void link_server_free(struct link_server **server);
+int link_server_fd(const struct link_server *server);
+/* Handles what is there (at most some thousand frames, then the descriptor stays readable), heartbeats and silence. */
+void link_server_dispatch(struct link_server *server);
+/* Waits until the link or one of the descriptors (borrowed, for reading) is ready, or timeout_ms passed (-1: none),
+ * then dispatches. Sets ready[i] for each descriptor unless ready is NULL. At most 16 descriptors. */
+void link_server_wait(struct link_server *server, const int *fds, bool *ready, size_t fd_count, int64_t timeout_ms);
+/* 0; ERR_CLOSED: no such peer, or its connection is gone (it registers again, or silence will tell); ERR_AGAIN: its
+ * queue is full; ERR_LIMIT: payload over WIRE_MAX_FRAME. Only 0 means that the frame was taken. */
+MUST_CHECK int link_server_send(struct link_server *server, struct u128 peer, enum wire_kind kind,
+                                struct bytes payload);
+/* Forgets a peer without calling gone; it has to register again. */
+void link_server_drop(struct link_server *server, struct u128 peer);
+struct epoch link_server_epoch(const struct link_server *server);
+enum wire_role link_server_role(const struct link_server *server, struct u128 peer); /* 0: not known */
+size_t link_server_peer_count(const struct link_server *server);
+const struct link_stats *link_server_stats(const struct link_server *server);
+/* The endpoint as bound, with the port the system chose for "tcp://127.0.0.1:*"; NULL past the last. */
+const char *link_server_address(const struct link_server *server, size_t endpoint_idx);
+
+/* ---- everyone else's end ---- */
+
+struct link_client;
+
+enum link_lost {
+    LINK_LOST_CLOSED = 1, /* the connection is gone */
+    LINK_LOST_SILENT,     /* nothing heard for Welcome's silence_ms */
+    LINK_LOST_UNKNOWN,    /* the scheduler asked us to register again */
+    LINK_LOST_NEW_EPOCH,  /* another scheduler has taken over */
+    LINK_LOST_RENEW,      /* link_client_renew */
+};
+const char *link_lost_text(enum link_lost why); /* for logs */
+
+struct link_client_config {
+    const char *endpoint;
+    enum wire_role role;
+    struct u128 instance; /* of this process; zero: drawn */
+};
+
+struct link_client_calls {
+    /* Fills in *hello, which comes with role, instance, pid, epoch, incarnation and features set. What it points to
+     * must stay until the callback has returned and the link has encoded it (so: memory of the owner's, not the stack).
+     */
+    void (*hello)(void *ctx, struct wire_hello *hello);
+    void (*registered)(void *ctx, struct epoch epoch, const struct wire_welcome *welcome);
+    /* Called once after each `registered`, when that registration has ended. */
+    void (*lost)(void *ctx, enum link_lost why);
+    /* Any frame but Welcome, Heartbeat and BLOCKS_LOST, which the link handles. */
+    void (*frame)(void *ctx, enum wire_kind kind, struct bytes payload);
+    /* Fills in our heartbeat; NULL: idle. */
+    void (*heartbeat)(void *ctx, struct wire_heartbeat *heartbeat);
+};
+
+/* Does not fail because nobody listens yet: it keeps trying (after 50 ms, doubling to 1 s). Keeps a copy of calls. No
+ * callback comes before the first dispatch. */
+MUST_CHECK int link_client_new(struct link_client **out, const struct link_client_config *config,
+                               const struct link_client_calls *calls, void *ctx, struct error *err);
+/* Gives frames already sent up to 200 ms to leave. */
+void link_client_free(struct link_client **client);
+int link_client_fd(const struct link_client *client);
+void link_client_dispatch(struct link_client *client);
+void link_client_wait(struct link_client *client, const int *fds, bool *ready, size_t fd_count, int64_t timeout_ms);
+/* 0; ERR_CLOSED: not registered, or the connection is gone; ERR_AGAIN: the queue is full; ERR_LIMIT: payload over
+ * WIRE_MAX_FRAME. Only 0 means that the frame was taken. */
+MUST_CHECK int link_client_send(struct link_client *client, enum wire_kind kind, struct bytes payload);
+bool link_client_is_registered(const struct link_client *client);
+/* Registers anew with a new Hello (a worker that has finished loading, or lost its slots). Calls lost(RENEW) when it
+ * was registered. */
+void link_client_renew(struct link_client *client);
+struct epoch link_client_epoch(const struct link_client *client); /* highest met */
+struct u128 link_client_instance(const struct link_client *client);
+uint32_t link_client_incarnation(const struct link_client *client); /* of the latest Hello */
+const struct link_stats *link_client_stats(const struct link_client *client);
+
+#endif
