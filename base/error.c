@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-static void set_text(struct error *err, const char *fmt, va_list args) {
+PRINTF_LIKE(2, 0) static void set_text(struct error *err, const char *fmt, va_list args) {
     vsnprintf(err->text, sizeof err->text, fmt, args);
 }
 

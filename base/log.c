@@ -48,7 +48,7 @@ static void make_plain(char *text, size_t len) {
         if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) text[i] = ' ';
 }
 
-static size_t format_message(char *text, size_t max, const char *fmt, va_list args) {
+PRINTF_LIKE(3, 0) static size_t format_message(char *text, size_t max, const char *fmt, va_list args) {
     int used = vsnprintf(text, max, fmt, args);
     size_t len = MIN((size_t)MAX(used, 0), max - 1);
     if (left_out_count) {

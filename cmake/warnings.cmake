@@ -16,3 +16,8 @@ else()
   target_compile_definitions(trireme_flags INTERFACE $<$<NOT:$<CONFIG:Debug>>:_FORTIFY_SOURCE=2>)
   target_link_options(trireme_flags INTERFACE -Wl,-z,relro,-z,now)
 endif()
+
+if(TRIREME_FUZZ) # libFuzzer is guided by what our own code reaches
+  target_compile_options(trireme_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(trireme_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()

@@ -1,0 +1,130 @@
+# Shared by ./dev and tests/suites/*.sh: verdict lines, packages, builds, Python and node tools. Source it; it changes nothing by itself.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BUILD_DEV=${BUILD_DEV:-$ROOT/build/dev}
+BUILD_RELEASE=${BUILD_RELEASE:-$ROOT/build/release}
+BUILD_TSAN=${BUILD_TSAN:-$ROOT/build/tsan}
+VENV=${VENV:-$ROOT/build/venv}
+NODE=${NODE:-$ROOT/build/node}
+LONG=${LONG:-0}
+
+# What the product is built with. Each is a Debian 12 package.
+PACKAGES_BUILD="cmake ninja-build gcc g++ pkg-config libzmq3-dev libevent-dev libcjson-dev libprotobuf-c-dev
+    protobuf-c-compiler protobuf-compiler libyaml-dev libxxhash-dev libpcre2-dev libutf8proc-dev curl ca-certificates"
+PACKAGES_TEST="clang-format-14 python3 python3-venv procps"
+PACKAGES_FUZZ="clang-14 libclang-rt-14-dev"
+
+say() { printf '%s\n' "== $*" >&2; }
+die() { printf '%s\n' "dev: $*" >&2; exit 1; }
+
+# --- verdicts, one line each; what a suite's standard output is counted by ---
+ok() { printf 'ok %s\n' "$1"; }
+not_ok() { printf 'not ok %s: %s\n' "$1" "$2"; }
+required() { case ",${TRIREME_TEST_REQUIRE:-}," in *[,\ ]"$1"[,\ ]*) return 0 ;; esac; return 1; }
+skip() { # skip KIND NAME WHY: a failure where the kind is required
+    if required "$1"; then not_ok "$2" "needs $1, which is required here: $3"; else printf 'skip %s %s: %s\n' "$1" "$2" "$3"; fi
+}
+
+# --- Debian packages: only what is missing, and no question asked ---
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"
+    elif command -v sudo >/dev/null; then sudo "$@"
+    else die "this needs root and there is no sudo; run as root: $*"; fi
+}
+missing_packages() {
+    local name
+    for name in "$@"; do
+        dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null | grep -qx installed || printf '%s ' "$name"
+    done
+}
+need_packages() {
+    local missing
+    missing=$(missing_packages "$@")
+    [ -n "$missing" ] || return 0
+    command -v apt-get >/dev/null || { say "not a Debian system; please install: $missing"; return 1; }
+    say "installing: $missing"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q >&2 </dev/null || true
+    # shellcheck disable=SC2086
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing >&2 </dev/null
+}
+
+# --- builds ---
+configure() { # configure PRESET [FOLDER]
+    local preset=$1 folder=${2:-$ROOT/build/$1} launcher=()
+    command -v ccache >/dev/null && launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    (cd "$ROOT" && cmake --preset "$preset" -B "$folder" "${launcher[@]}" >"$folder.configure.log" 2>&1) ||
+        { cat "$folder.configure.log" >&2; return 1; }
+}
+build() { # build PRESET [TARGET...]
+    local preset=$1
+    shift
+    mkdir -p "$ROOT/build"
+    configure "$preset" || return 1
+    say "building $preset${*:+: $*}"
+    ninja -C "$ROOT/build/$preset" -j"$(nproc)" "$@" >&2 </dev/null
+}
+
+# Our C sources, one path a line, as the format check and the lint see them.
+sources() {
+    cd "$ROOT" && find . \( -name build -o -name 'build-*' -o -name .git -o -name node_modules \) -prune -o \
+        -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print | sed 's|^\./||' | sort
+}
+
+# --- Python and node tools, made when first asked for; nonzero when they cannot be had ---
+retry() { "$@" || { sleep 5; "$@"; } || { sleep 20; "$@"; }; }
+need_venv() { # then "$VENV/bin/python"
+    local stamp="$VENV/.made-from"
+    cmp -s "$ROOT/tests/requirements.txt" "$stamp" 2>/dev/null && return 0
+    need_packages python3 python3-venv || return 1
+    say "making $VENV"
+    rm -rf "$VENV"
+    python3 -m venv "$VENV" >&2 || /usr/bin/python3 -m venv "$VENV" >&2 || return 1
+    retry "$VENV/bin/pip" install -q --no-input --disable-pip-version-check -r "$ROOT/tests/requirements.txt" >&2 </dev/null ||
+        return 1
+    cp "$ROOT/tests/requirements.txt" "$stamp"
+}
+need_node() { # then node_modules in "$NODE"
+    local stamp="$NODE/.made-from"
+    cmp -s "$ROOT/tests/e2e/package.json" "$stamp" 2>/dev/null && return 0
+    command -v node >/dev/null && command -v npm >/dev/null || need_packages nodejs npm || return 1
+    say "making $NODE"
+    rm -rf "$NODE" && mkdir -p "$NODE" && cp "$ROOT/tests/e2e/package.json" "$NODE/"
+    (cd "$NODE" && retry npm install --no-audit --no-fund --ignore-scripts --loglevel=error >&2 </dev/null) || return 1
+    cp "$ROOT/tests/e2e/package.json" "$stamp"
+}
+
+# --- unit tests: run_units BUILD_FOLDER PREFIX [FILTER]: every tests/unit/*/test_*.c, two programs at a time ---
+unit_programs() {
+    (cd "$ROOT/tests/unit" && ls ./*/test_*.c 2>/dev/null) | sed -E 's|^\./([^/]*)/test_(.*)\.c$|test_\1_\2|' | sort
+}
+run_unit() { # run_unit BUILD_FOLDER PREFIX PROGRAM [FILTER]
+    local folder=$1 prefix=$2 program=$3 filter=${4:-} out rc=0
+    out=$(mktemp)
+    if [ ! -x "$folder/bin/$program" ]; then
+        not_ok "$prefix$program" "was not built"
+    else
+        ASAN_OPTIONS="${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}" \
+            UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}" \
+            timeout -k 10 600 "$folder/bin/$program" ${filter:+"$filter"} >"$out" 2>"$out.err" </dev/null || rc=$?
+        sed -E "s/^(ok|not ok|skip [^ ]+) /\1 $prefix${program#test_}./" "$out"
+        if [ "$rc" != 0 ] && ! grep -q '^not ok ' "$out"; then
+            not_ok "$prefix${program#test_}" "exit code $rc: $(grep -E 'ERROR|WARNING|runtime error|check failed' "$out.err" | head -1)"
+        elif [ -z "$filter" ] && ! grep -qE '^(ok|not ok|skip) ' "$out"; then
+            not_ok "$prefix${program#test_}" "ran no test"
+        fi
+        if [ "$rc" != 0 ]; then tail -40 "$out.err" >&2; fi
+    fi
+    rm -f "$out" "$out.err"
+}
+run_units() {
+    local folder=$1 prefix=$2 filter=${3:-} program running=0 dir
+    dir=$(mktemp -d)
+    for program in $(unit_programs); do
+        if [ $running -ge 2 ]; then wait -n || true; running=$((running - 1)); fi
+        run_unit "$folder" "$prefix" "$program" "$filter" >"$dir/$program" &
+        running=$((running + 1))
+    done
+    wait
+    for program in $(unit_programs); do cat "$dir/$program"; done
+    rm -rf "$dir"
+}

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# House rules that a compiler does not check: one verdict a rule.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT" || exit 1
+
+forbid() { # forbid NAME PATTERN WHY, in the C sources
+    local found
+    found=$(sources | xargs -d '\n' grep -nE -- "$2" | grep -v 'lint: allow' | head -3 | tr '\n' ' ')
+    if [ -z "$found" ]; then ok "lint.$1"; else not_ok "lint.$1" "$3: $found"; fi
+}
+
+forbid no_parent_includes '#[[:space:]]*include[[:space:]]+["<]\.\./' 'includes go by folder'
+forbid no_indexed_json '\bcJSON_GetArrayItem\b' 'linear for each call; cJSON_ArrayForEach'
+forbid no_caseless_json '\bcJSON_(GetObjectItem|HasObjectItem)\b' 'matches "MODEL" for "model"; the CaseSensitive calls'
+forbid no_alloca '\balloca[[:space:]]*\(' 'memory on the stack without a bound'
+forbid no_unbounded_copies '\b(strcat|sprintf|vsprintf|gets)[[:space:]]*\(' 'copies without a bound'
+forbid no_conflict_marks '^(<<<<<<<|>>>>>>>) ' 'a merge was left unfinished'
+forbid no_machine_paths '"/(work|home|root)/' "a developer's own path"
+
+bare=$(for dir in */; do [ "$dir" = build/ ] || [ -f "$dir/README.md" ] || printf '%s ' "$dir"; done)
+if [ -z "$bare" ]; then ok lint.folders_have_readme; else not_ok lint.folders_have_readme "none in $bare"; fi
+
+for flag in -Wvla -Walloca -Werror; do
+    if grep -q -- "$flag" cmake/warnings.cmake; then ok "lint.compiles_with$flag"
+    else not_ok "lint.compiles_with$flag" "cmake/warnings.cmake lost it"; fi
+done
+
+# protobuf-c unpacks by recursion: a message that can contain itself lets a peer overflow the stack.
+proto_files=$(find proto -name '*.proto' 2>/dev/null)
+if [ -z "$proto_files" ]; then
+    not_ok lint.no_recursive_messages "there are no .proto files"
+else
+    # shellcheck disable=SC2086
+    cycle=$(awk '
+        { sub(/\/\/.*/, "") }
+        /^[[:space:]]*message[[:space:]]/ { now = $2; sub(/\{.*/, "", now); known[now] = 1 }
+        now && /=[[:space:]]*[0-9]+/ {
+            line = $0; sub(/^[[:space:]]*(repeated|optional|required)?[[:space:]]*/, "", line); split(line, part, /[[:space:]]/)
+            type = part[1]; sub(/.*\./, "", type); uses[now " " type] = 1
+        }
+        END {
+            do { # transitive closure, by repetition
+                grew = 0
+                for (a in uses) { split(a, x, " "); for (b in uses) { split(b, y, " ")
+                    if (x[2] == y[1] && !((x[1] " " y[2]) in uses)) { more[x[1] " " y[2]] = 1 } } }
+                for (m in more) if (!(m in uses)) { uses[m] = 1; grew = 1 }
+            } while (grew)
+            for (m in known) if ((m " " m) in uses) printf "%s ", m
+        }' $proto_files)
+    if [ -z "$cycle" ]; then ok lint.no_recursive_messages; else not_ok lint.no_recursive_messages "$cycle"; fi
+    # shellcheck disable=SC2086
+    text=$(grep -nE '^[[:space:]]*(repeated[[:space:]]+|optional[[:space:]]+)?string[[:space:]]' $proto_files | head -3 | tr '\n' ' ')
+    if [ -z "$text" ]; then ok lint.wire_text_is_bytes; else not_ok lint.wire_text_is_bytes "string fields: $text"; fi
+fi
