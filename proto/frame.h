@@ -1,14 +1,15 @@
 /*
  * frame.h - the header in front of every message, and epochs.
  *
- * Layout, little-endian, 48 bytes: magic "TRM1" u32, major u8, minor u8, kind u16, epoch number u64, epoch instance lo u64, hi u64, payload length u32,
- * payload checksum u32 (low half of xxh3-64), reserved u64 = 0 (ignored by readers).
+ * Layout, little-endian, 48 bytes: magic "TRM1" u32, major u8, minor u8, kind u16, epoch number u64, epoch instance lo
+ * u64, hi u64, payload length u32, payload checksum u32 (low half of xxh3-64), reserved u64 = 0 (ignored by readers).
  * A frame with another magic, another major, a wrong length or checksum is dropped and counted, never answered.
  */
 #ifndef PROTO_FRAME_H
 #define PROTO_FRAME_H
 
 #include "base/base.h"
+#include "base/error.h"
 #include "proto/messages.h"
 
 enum { FRAME_BYTES = 48, FRAME_MAJOR = 1, FRAME_MINOR = 0 };
