@@ -1,8 +1,8 @@
 /*
  * arena.h - memory given back all at once, with a budget of bytes and of allocations.
  *
- * Memory is zeroed. Past the budget arena_alloc returns NULL, which the caller turns into an error for whoever sent the data.
- * The first chunk is kept over arena_reset, so a steady state allocates nothing.
+ * Memory is zeroed. Past the budget arena_alloc returns NULL, which the caller turns into an error for whoever sent the
+ * data. The first chunk is kept over arena_reset, so a steady state allocates nothing.
  */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H

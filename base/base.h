@@ -10,12 +10,12 @@
 #include <stdint.h>
 #include <string.h>
 
-#define MUST_CHECK       __attribute__((warn_unused_result))
+#define MUST_CHECK        __attribute__((warn_unused_result))
 #define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
-#define NORETURN         __attribute__((noreturn))
-#define ARRAY_LEN(a)     (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b)        ((a) < (b) ? (a) : (b))
-#define MAX(a, b)        ((a) > (b) ? (a) : (b))
+#define NORETURN          __attribute__((noreturn))
+#define ARRAY_LEN(a)      (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)         ((a) < (b) ? (a) : (b))
+#define MAX(a, b)         ((a) > (b) ? (a) : (b))
 
 /* A borrowed run of bytes: not owned, not terminated. {NULL, 0} is "absent or empty". */
 struct bytes {
@@ -53,17 +53,21 @@ NORETURN void check_failed(const char *file, int line, const char *cond, const c
     } while (0)
 
 /* Checked arithmetic: false when the result does not fit (then *out is unspecified). */
-static inline MUST_CHECK bool mul_ok(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_mul_overflow(a, b, out); }
-static inline MUST_CHECK bool add_ok(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline MUST_CHECK bool mul_ok(uint64_t a, uint64_t b, uint64_t *out) {
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline MUST_CHECK bool add_ok(uint64_t a, uint64_t b, uint64_t *out) {
+    return !__builtin_add_overflow(a, b, out);
+}
 
-/* malloc family that aborts (CHECK) when memory is out: for start-up and for sizes already bounded. The process is then restarted
- * and nothing is lost. Sizes that come from outside go through mem_try_alloc. */
-void *mem_alloc(size_t size);                     /* returns owned, zeroed */
-void *mem_calloc(size_t count, size_t size);      /* overflow-checked, zeroed */
+/* malloc family that aborts (CHECK) when memory is out: for start-up and for sizes already bounded. The process is then
+ * restarted and nothing is lost. Sizes that come from outside go through mem_try_alloc. */
+void *mem_alloc(size_t size);                /* returns owned, zeroed */
+void *mem_calloc(size_t count, size_t size); /* overflow-checked, zeroed */
 void *mem_realloc(void *old, size_t size);
 char *mem_strdup(const char *s);
 char *mem_strndup(const char *s, size_t len);
-MUST_CHECK void *mem_try_alloc(size_t size);      /* NULL when out; zeroed */
+MUST_CHECK void *mem_try_alloc(size_t size); /* NULL when out; zeroed */
 void mem_free(void *p);
 
 #endif

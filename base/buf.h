@@ -1,7 +1,8 @@
 /*
  * buf.h - a growing byte buffer, always zero-terminated behind its length, with an optional hard limit.
  *
- * Past the limit (or out of memory) the buffer goes `failed`: further appends do nothing, and the caller checks once at the end.
+ * Past the limit (or out of memory) the buffer goes `failed`: further appends do nothing, and the caller checks once at
+ * the end.
  */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
@@ -9,7 +10,7 @@
 #include "base/base.h"
 
 struct buf {
-    char *data; /* owned; NULL while empty and never grown */
+    char *data;             /* owned; NULL while empty and never grown */
     size_t len, cap, limit; /* limit 0: none */
     bool failed;
 };
@@ -24,7 +25,8 @@ void buf_add_byte(struct buf *b, char c);
 void buf_add_bytes(struct buf *b, struct bytes s);
 void buf_addf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void buf_add_u64(struct buf *b, uint64_t v); /* decimal, fast */
-/* Appends s as the inside of a JSON string (quotes not included): escapes ", \, control characters; bytes >= 0x80 pass through. */
+/* Appends s as the inside of a JSON string (quotes not included): escapes ", \, control characters; bytes >= 0x80 pass
+ * through. */
 void buf_add_json(struct buf *b, struct bytes s);
 /* Drops the first n bytes. */
 void buf_consume(struct buf *b, size_t n);

@@ -1,5 +1,6 @@
 /*
- * error.h - an expected failure with a text for a person. Calls that can fail return 0 or a negative ERR_ code and fill *err.
+ * error.h - an expected failure with a text for a person. Calls that can fail return 0 or a negative ERR_ code and fill
+ * *err.
  *
  * Texts: lower case, what failed first, the subject in quotes, what to do when we know it.
  */
@@ -10,15 +11,15 @@
 
 enum error_code {
     ERR_NONE = 0,
-    ERR_INVALID = -1,     /* malformed or out of range input */
+    ERR_INVALID = -1, /* malformed or out of range input */
     ERR_NOT_FOUND = -2,
     ERR_UNSUPPORTED = -3, /* well formed, but asks for what we lack */
     ERR_IO = -4,          /* the system refused; errno is in the text */
     ERR_LIMIT = -5,       /* a bound of ours was reached */
     ERR_MEMORY = -6,
-    ERR_CLOSED = -7,      /* the peer or resource is gone */
+    ERR_CLOSED = -7, /* the peer or resource is gone */
     ERR_TIMEOUT = -8,
-    ERR_AGAIN = -9,       /* not now; nothing was changed */
+    ERR_AGAIN = -9, /* not now; nothing was changed */
 };
 
 enum { ERROR_TEXT_MAX = 512 };
@@ -28,7 +29,8 @@ struct error {
     char text[ERROR_TEXT_MAX];
 };
 
-/* Fills *err (may be NULL) and returns code, so that `return error_set(err, ERR_INVALID, "...")` reads well. Long texts are cut. */
+/* Fills *err (may be NULL) and returns code, so that `return error_set(err, ERR_INVALID, "...")` reads well. Long texts
+ * are cut. */
 int error_set(struct error *err, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* As error_set, with ": strerror(errno)" appended. */
 int error_set_errno(struct error *err, const char *fmt, ...) PRINTF_LIKE(2, 3);

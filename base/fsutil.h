@@ -14,7 +14,7 @@ MUST_CHECK int file_write_atomic(const char *path, const void *data, size_t len,
 bool file_exists(const char *path);
 bool dir_exists(const char *path);
 MUST_CHECK int dir_make(const char *path, int mode, struct error *err); /* with parents; an existing folder is fine */
-char *path_join(const char *dir, const char *name); /* returns owned */
+char *path_join(const char *dir, const char *name);                     /* returns owned */
 
 struct file_map {
     const uint8_t *data;

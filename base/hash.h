@@ -1,5 +1,6 @@
 /*
- * hash.h - xxHash behind our own names: 64-bit and 128-bit, seeded or keyed. Not for adversaries unless keyed with a secret.
+ * hash.h - xxHash behind our own names: 64-bit and 128-bit, seeded or keyed. Not for adversaries unless keyed with a
+ * secret.
  */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
@@ -17,7 +18,7 @@ void hash_key_init(struct hash_key *key, const void *material, size_t len);
 struct u128 hash128_keyed(const struct hash_key *key, const void *data, size_t len);
 
 /* Streaming 128-bit hash, for files. */
-struct hash_stream; 
+struct hash_stream;
 struct hash_stream *hash_stream_new(void);
 void hash_stream_add(struct hash_stream *h, const void *data, size_t len);
 struct u128 hash_stream_end(const struct hash_stream *h);

@@ -1,8 +1,8 @@
 /*
  * log.h - one line an event, text or JSON, to standard error. Thread-safe; a line is one write.
  *
- * Text: "2026-01-02T03:04:05.678Z info gateway[123]: started port=8080". JSON: {"ts":..,"level":..,"proc":..,"msg":..,...}.
- * Never log a prompt, an answer or a key.
+ * Text: "2026-01-02T03:04:05.678Z info gateway[123]: started port=8080". JSON:
+ * {"ts":..,"level":..,"proc":..,"msg":..,...}. Never log a prompt, an answer or a key.
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H

@@ -8,7 +8,10 @@
 
 enum { MAX_TESTS = 1024 };
 
-static struct { const char *name; void (*run)(void); } tests[MAX_TESTS];
+static struct {
+    const char *name;
+    void (*run)(void);
+} tests[MAX_TESTS];
 static int test_count;
 static char verdict[2048];
 static enum { PASSED, FAILED, SKIPPED } outcome;
@@ -44,15 +47,19 @@ static bool required(const char *kind) {
 void check_skip(const char *kind, const char *why) {
     if (outcome == FAILED) return;
     outcome = required(kind) ? FAILED : SKIPPED;
-    if (outcome == FAILED) snprintf(verdict, sizeof verdict, "needs %s, which is required here: %s", kind, why);
-    else snprintf(verdict, sizeof verdict, "%s|%s", kind, why);
+    if (outcome == FAILED)
+        snprintf(verdict, sizeof verdict, "needs %s, which is required here: %s", kind, why);
+    else
+        snprintf(verdict, sizeof verdict, "%s|%s", kind, why);
 }
 
 const char *check_shared(const char *relative) {
     static char path[4096];
     const char *root = getenv("TRIREME_SHARED");
-    if (root) snprintf(path, sizeof path, "%s/%s", root, relative);
-    else snprintf(path, sizeof path, "%s/../shared/data/%s", TRIREME_SOURCE_DIR, relative);
+    if (root)
+        snprintf(path, sizeof path, "%s/%s", root, relative);
+    else
+        snprintf(path, sizeof path, "%s/../shared/data/%s", TRIREME_SOURCE_DIR, relative);
     return access(path, R_OK) == 0 ? path : NULL;
 }
 
