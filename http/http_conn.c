@@ -1,0 +1,346 @@
+/*
+ * http_conn.c - one connection: its states, its deadlines, reading, and how it ends.
+ */
+#include "http/http_internal.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { BODY_KEPT_BYTES = 16384 };
+
+#define BIT(s) (1u << (s))
+
+/* From each state, where it may go. */
+static const unsigned legal_moves[CONN_STATE_COUNT] = {
+    [CONN_IDLE] = BIT(CONN_HEAD) | BIT(CONN_LINGER) | BIT(CONN_DEAD),
+    [CONN_HEAD] = BIT(CONN_BODY) | BIT(CONN_HANDLING) | BIT(CONN_LINGER) | BIT(CONN_DEAD),
+    [CONN_BODY] = BIT(CONN_HANDLING) | BIT(CONN_LINGER) | BIT(CONN_DEAD),
+    [CONN_HANDLING] = BIT(CONN_STREAMING) | BIT(CONN_IDLE) | BIT(CONN_LINGER) | BIT(CONN_DEAD),
+    [CONN_STREAMING] = BIT(CONN_IDLE) | BIT(CONN_LINGER) | BIT(CONN_DEAD),
+    [CONN_LINGER] = BIT(CONN_DEAD),
+    [CONN_DEAD] = 0,
+};
+
+static const struct http_config *config_of(const struct http_conn *conn) { return &conn->thread->server->config; }
+
+static void arm(struct event *timer, uint32_t ms) {
+    struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
+    evtimer_add(timer, &tv);
+}
+
+static void arm_deadline(struct http_conn *conn) {
+    const struct http_config *c = config_of(conn);
+    switch (conn->state) {
+    case CONN_IDLE: arm(conn->deadline, conn->answered ? c->idle_timeout_ms : c->head_deadline_ms); break;
+    case CONN_HEAD: arm(conn->deadline, c->head_deadline_ms); break;
+    case CONN_BODY: arm(conn->deadline, c->body_deadline_ms); break;
+    default: evtimer_del(conn->deadline); /* LINGER: armed when its output is sent */
+    }
+}
+
+static void move(struct http_conn *conn, enum conn_state to) {
+    CHECK_MSG(legal_moves[conn->state] >> to & 1, "connection goes from %d to %d", (int)conn->state, (int)to);
+    conn->state = to;
+    arm_deadline(conn);
+}
+
+static bool request_runs(const struct http_conn *conn) {
+    return conn->state == CONN_HANDLING || conn->state == CONN_STREAMING;
+}
+
+void http_conn_mark(struct http_conn *conn) {
+    struct http_thread *thread = conn->thread;
+    if (conn->dirty) return;
+    if (!thread->dirty_first && thread->flushing) arm(thread->flush, 0);
+    else if (!thread->dirty_first) event_active(thread->flush, 0, 0);
+    conn->dirty = true;
+    conn->next_dirty = NULL;
+    *thread->dirty_last = conn;
+    thread->dirty_last = &conn->next_dirty;
+}
+
+/* ---- the end of requests and connections ---- */
+
+static void uncharge_body(struct http_conn *conn) {
+    atomic_fetch_sub(&conn->thread->server->body_bytes, conn->body.len);
+    metric_add(&http_metrics[HTTP_METRIC_BODY_BYTES], -(int64_t)conn->body.len);
+    if (conn->body.cap > BODY_KEPT_BYTES)
+        buf_release(&conn->body);
+    else
+        buf_reset(&conn->body);
+}
+
+static void forget_request(struct http_conn *conn) {
+    uncharge_body(conn);
+    http_parser_reset(&conn->parser);
+    memset(&conn->watch, 0, sizeof conn->watch);
+    conn->watch_ctx = NULL;
+    conn->want_drain = false;
+    if (conn->user_timer) evtimer_del(conn->user_timer);
+    memset(&conn->req, 0, sizeof conn->req);
+    conn->req.thread_idx = conn->thread->idx;
+    conn->req.peer = conn->peer;
+}
+
+void http_conn_end_request(struct http_conn *conn) {
+    forget_request(conn);
+    conn->answered = true;
+    move(conn, conn->keep_alive ? CONN_IDLE : CONN_LINGER);
+    http_conn_mark(conn);
+}
+
+void http_conn_begin_stream(struct http_conn *conn) {
+    move(conn, CONN_STREAMING);
+    http_conn_mark(conn);
+}
+
+void http_conn_kill(struct http_conn *conn) {
+    if (conn->state == CONN_DEAD) return;
+    forget_request(conn);
+    bufferevent_disable(conn->bev, EV_READ | EV_WRITE);
+    move(conn, CONN_DEAD);
+    http_conn_mark(conn);
+}
+
+void http_conn_lose(struct http_conn *conn, enum http_cut cut) {
+    struct http_watch watch = conn->watch;
+    void *ctx = conn->watch_ctx;
+    bool runs = request_runs(conn);
+    if (conn->state == CONN_DEAD) return;
+    if (runs || cut != HTTP_CUT_CLIENT) metric_add_label(&http_metrics[HTTP_METRIC_CUT], (int)cut, 1);
+    bufferevent_disable(conn->bev, EV_READ | EV_WRITE);
+    move(conn, CONN_DEAD); /* what on_closed writes goes nowhere */
+    if (runs && watch.on_closed) watch.on_closed(ctx, &conn->req);
+    forget_request(conn);
+    http_conn_mark(conn);
+}
+
+void http_conn_free(struct http_conn *conn) {
+    struct http_thread *thread = conn->thread;
+    if (conn->prev)
+        conn->prev->next = conn->next;
+    else
+        thread->conns = conn->next;
+    if (conn->next) conn->next->prev = conn->prev;
+    event_free(conn->deadline);
+    if (conn->user_timer) event_free(conn->user_timer);
+    bufferevent_free(conn->bev);
+    close(conn->fd);
+    http_parser_release(&conn->parser);
+    buf_release(&conn->body);
+    buf_release(&conn->out);
+    buf_release(&conn->chunk);
+    mem_free(conn);
+    metric_add(&http_metrics[HTTP_METRIC_CONNECTIONS], -1);
+    atomic_fetch_sub(&thread->server->connection_count, 1);
+}
+
+void http_conn_drain(struct http_conn *conn) {
+    if (conn->state != CONN_IDLE || evbuffer_get_length(bufferevent_get_input(conn->bev))) return;
+    move(conn, CONN_LINGER);
+    http_conn_mark(conn);
+}
+
+static void throw_input_away(struct http_conn *conn) {
+    struct evbuffer *input = bufferevent_get_input(conn->bev);
+    size_t len = evbuffer_get_length(input);
+    metric_add_label(&http_metrics[HTTP_METRIC_BYTES], 0, (int64_t)len);
+    evbuffer_drain(input, len);
+}
+
+/* Our last answer is out: close our side, and read on for a while, because closing with unread input would reset the
+ * connection and take the answer from the client (RFC 9112 section 9.6). */
+static void linger(struct http_conn *conn) {
+    throw_input_away(conn);
+    if (http_conn_pending(conn)) return;
+    if (conn->peer_done) {
+        http_conn_kill(conn);
+    } else if (!conn->shut) {
+        conn->shut = true;
+        if (shutdown(conn->fd, SHUT_WR))
+            http_conn_kill(conn);
+        else
+            arm(conn->deadline, config_of(conn)->linger_ms);
+    }
+}
+
+void http_conn_flushed(struct http_conn *conn) {
+    size_t pending = http_conn_pending(conn);
+    if (conn->state == CONN_IDLE && conn->peer_done) move(conn, CONN_LINGER);
+    if (conn->state == CONN_LINGER) linger(conn);
+    if (conn->state == CONN_STREAMING && conn->want_drain && pending <= config_of(conn)->low_water) {
+        conn->want_drain = false;
+        if (conn->watch.on_drained) conn->watch.on_drained(conn->watch_ctx, &conn->req);
+    }
+    if (conn->state == CONN_IDLE) http_conn_process(conn);
+}
+
+/* ---- input ---- */
+
+static void fill_request(struct http_conn *conn) {
+    const struct http_parser *p = &conn->parser;
+    struct http_request *req = &conn->req;
+    req->method = p->method;
+    req->version_minor = p->version_minor;
+    req->path = p->path;
+    req->query = p->query;
+    req->headers = p->headers.items;
+    req->header_count = (uint32_t)p->headers.count;
+    req->body = buf_bytes(&conn->body);
+}
+
+static void hand_over(struct http_conn *conn) {
+    const struct http_config *c = config_of(conn);
+    fill_request(conn);
+    conn->keep_alive = conn->parser.keep_alive;
+    move(conn, CONN_HANDLING);
+    c->on_request(c->ctx, &conn->req);
+    CHECK_MSG(!request_runs(conn) || conn->watch.on_closed, "the handler neither answered nor watches for the end");
+}
+
+static void take_head(struct http_conn *conn, bool more_input) {
+    const struct http_parser *p = &conn->parser;
+    if (!p->chunked && !p->length) return;
+    if (p->expect_continue && !more_input) {
+        buf_add_str(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
+        http_conn_mark(conn);
+    }
+    move(conn, CONN_BODY);
+}
+
+static void take_body(struct http_conn *conn, struct bytes body) {
+    struct http_server *server = conn->thread->server;
+    size_t before = conn->body.len;
+    uint64_t held = atomic_fetch_add(&server->body_bytes, body.len) + body.len;
+    buf_add_bytes(&conn->body, body);
+    if (conn->body.failed || held > server->config.bodies_max_bytes) {
+        size_t kept = conn->body.len - before; /* what uncharge_body gives back later */
+        atomic_fetch_sub(&server->body_bytes, body.len - kept);
+        metric_add(&http_metrics[HTTP_METRIC_BODY_BYTES], (int64_t)kept);
+        http_conn_reject(conn, 503, "too many request bodies are being held; try again later");
+        return;
+    }
+    metric_add(&http_metrics[HTTP_METRIC_BODY_BYTES], (int64_t)body.len);
+}
+
+/* One event of the parser; false when it wants more input. */
+static bool feed(struct http_conn *conn, struct bytes *in) {
+    struct bytes body;
+    switch (http_parser_feed(&conn->parser, in, &body)) {
+    case HTTP_PARSE_MORE: return false;
+    case HTTP_PARSE_HEAD: take_head(conn, in->len > 0); break;
+    case HTTP_PARSE_BODY: take_body(conn, body); break;
+    case HTTP_PARSE_DONE: hand_over(conn); break;
+    case HTTP_PARSE_BAD: http_conn_reject(conn, conn->parser.status, conn->parser.text); break;
+    }
+    return true;
+}
+
+/* One contiguous piece from the front of the input, up to the end of a request at most. */
+static bool process_piece(struct http_conn *conn, struct evbuffer *input) {
+    struct evbuffer_iovec piece;
+    struct bytes in;
+    if (evbuffer_peek(input, -1, NULL, &piece, 1) < 1) return false;
+    in = bytes_of(piece.iov_base, piece.iov_len);
+    if (conn->state == CONN_IDLE) {
+        conn->req.start_us = clock_us();
+        move(conn, CONN_HEAD);
+    }
+    while ((conn->state == CONN_HEAD || conn->state == CONN_BODY) && feed(conn, &in)) {}
+    metric_add_label(&http_metrics[HTTP_METRIC_BYTES], 0, (int64_t)(piece.iov_len - in.len));
+    evbuffer_drain(input, piece.iov_len - in.len);
+    return true;
+}
+
+/* Requests that follow wait while the answers to earlier ones do. */
+static bool may_read(const struct http_conn *conn) {
+    if (conn->state == CONN_IDLE) return http_conn_pending(conn) <= config_of(conn)->high_water;
+    return conn->state == CONN_HEAD || conn->state == CONN_BODY;
+}
+
+void http_conn_process(struct http_conn *conn) {
+    struct evbuffer *input = bufferevent_get_input(conn->bev);
+    while (may_read(conn) && evbuffer_get_length(input))
+        if (!process_piece(conn, input)) return;
+}
+
+/* ---- events ---- */
+
+static void on_readable(struct bufferevent *bev, void *arg) {
+    struct http_conn *conn = arg;
+    if (conn->state == CONN_LINGER)
+        throw_input_away(conn);
+    else
+        http_conn_process(conn);
+}
+
+/* The bufferevent's output has fallen to low_water. */
+static void on_writable(struct bufferevent *bev, void *arg) { http_conn_mark(arg); }
+
+static void on_event(struct bufferevent *bev, short what, void *arg) {
+    struct http_conn *conn = arg;
+    if (what & BEV_EVENT_TIMEOUT)
+        http_conn_lose(conn, HTTP_CUT_WRITE_TIMEOUT);
+    else if (what & BEV_EVENT_ERROR || request_runs(conn))
+        http_conn_lose(conn, HTTP_CUT_CLIENT);
+    else if (conn->state == CONN_HEAD || conn->state == CONN_BODY)
+        http_conn_kill(conn);
+    else {
+        conn->peer_done = true; /* it may still read what we have not sent yet */
+        http_conn_mark(conn);
+    }
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *arg) {
+    struct http_conn *conn = arg;
+    bool waits = conn->state == CONN_HEAD ? !http_parser_at_start(&conn->parser) : conn->state == CONN_BODY;
+    if (!waits) {
+        http_conn_kill(conn);
+        return;
+    }
+    http_conn_reject(conn, 408, "the request took too long to arrive");
+}
+
+/* ---- birth ---- */
+
+static void link_conn(struct http_conn *conn) {
+    struct http_thread *thread = conn->thread;
+    conn->next = thread->conns;
+    if (conn->next) conn->next->prev = conn;
+    thread->conns = conn;
+}
+
+static void set_up(struct http_conn *conn) {
+    const struct http_config *c = config_of(conn);
+    struct timeval write_timeout = {.tv_sec = c->write_timeout_ms / 1000,
+                                    .tv_usec = (suseconds_t)(c->write_timeout_ms % 1000) * 1000};
+    bufferevent_setcb(conn->bev, on_readable, on_writable, on_event, conn);
+    bufferevent_setwatermark(conn->bev, EV_READ, 0, HTTP_READ_AHEAD);
+    bufferevent_setwatermark(conn->bev, EV_WRITE, c->low_water, 0);
+    bufferevent_set_timeouts(conn->bev, NULL, &write_timeout);
+    bufferevent_enable(conn->bev, EV_READ);
+}
+
+void http_conn_new(struct http_thread *thread, int fd, const char *peer, bool refused) {
+    struct http_conn *conn = mem_alloc(sizeof *conn);
+    conn->thread = thread;
+    conn->fd = fd;
+    memcpy(conn->peer, peer, sizeof conn->peer);
+    conn->bev = bufferevent_socket_new(thread->base, fd, 0);
+    conn->deadline = evtimer_new(thread->base, on_deadline, conn);
+    CHECK(conn->bev && conn->deadline);
+    buf_init(&conn->body, 0);
+    buf_init(&conn->out, 0);
+    buf_init(&conn->chunk, 0);
+    http_parser_init(&conn->parser, &thread->server->limits);
+    link_conn(conn);
+    metric_add(&http_metrics[HTTP_METRIC_CONNECTIONS], 1);
+    forget_request(conn);
+    set_up(conn);
+    arm_deadline(conn);
+    if (refused) http_conn_reject(conn, 503, "too many connections");
+    else if (atomic_load(&thread->server->draining)) http_conn_drain(conn);
+}
