@@ -1,0 +1,1 @@
+list(APPEND TEST_LIBS PkgConfig::ZMQ PkgConfig::PROTOBUF_C Threads::Threads)
