@@ -271,8 +271,9 @@ struct ops {
 
     /* Bytes of one layer in one block of a cache; a multiple of 64. */
     size_t (*kv_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim);
-    size_t (*attention_scratch)(uint32_t row_count, uint32_t heads, uint32_t head_dim, uint32_t max_context);
-    size_t (*sample_scratch)(uint32_t sample_count, uint32_t vocab_size);
+    size_t (*attention_scratch)(const struct device *dev, uint32_t row_count, uint32_t heads, uint32_t head_dim,
+                                uint32_t max_context);
+    size_t (*sample_scratch)(const struct device *dev, uint32_t sample_count, uint32_t vocab_size);
     /* Whether the device has kernels for this: ERR_UNSUPPORTED with a text otherwise. */
     int (*supports)(enum storage_type weights, enum storage_type kv, uint32_t block_tokens, uint32_t head_dim,
                     struct error *err);

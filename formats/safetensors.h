@@ -1,0 +1,82 @@
+/*
+ * safetensors.h - tensors in .safetensors files, one file or several with an index, mapped and never copied.
+ *
+ * Format: https://github.com/huggingface/safetensors (README, "Format"): u64 little-endian header length, a JSON
+ * header, then the data. The files come from strangers; everything is checked before a byte of data is used.
+ *
+ * Invariants of an opened set:
+ *   (1) names are unique over all files, valid UTF-8 without zero bytes, sorted by bytes;
+ *   (2) byte_len == product of dims * size of the type, computed without overflow;
+ *   (3) in each file the tensors' ranges neither overlap nor leave holes, and end exactly at the file's end;
+ *   (4) with an index, each tensor it names lies in the file it says.
+ *
+ * Memory: the header's size bounds it: at most 100 MB of header a file, 1 << 20 tensors in all. Threading: read-only
+ * after open.
+ */
+#ifndef FORMATS_SAFETENSORS_H
+#define FORMATS_SAFETENSORS_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/fsutil.h"
+
+enum { TENSOR_DIMS_MAX = 8, SAFETENSORS_FILES_MAX = 4096, SAFETENSORS_TENSORS_MAX = 1 << 20 };
+#define SAFETENSORS_HEADER_MAX ((uint64_t)100 * 1000 * 1000)
+
+enum tensor_type {
+    TENSOR_BOOL,
+    TENSOR_U8,
+    TENSOR_I8,
+    TENSOR_F8_E5M2,
+    TENSOR_F8_E4M3,
+    TENSOR_I16,
+    TENSOR_U16,
+    TENSOR_F16,
+    TENSOR_BF16,
+    TENSOR_I32,
+    TENSOR_U32,
+    TENSOR_F32,
+    TENSOR_F64,
+    TENSOR_I64,
+    TENSOR_U64,
+    TENSOR_TYPE_COUNT
+};
+/* "BF16", as the format spells it. */
+const char *tensor_type_name(enum tensor_type type);
+size_t tensor_type_size(enum tensor_type type);
+
+struct tensor {
+    const char *name; /* owned by the set */
+    enum tensor_type type;
+    uint32_t dim_count;
+    uint64_t dims[TENSOR_DIMS_MAX];
+    const uint8_t *data; /* into the mapping; any alignment */
+    uint64_t byte_len;
+    uint32_t file_idx;
+};
+
+struct safetensors_file {
+    char *path; /* owned */
+    struct file_map map;
+    struct bytes header; /* the JSON text, in the mapping */
+};
+
+struct safetensors {
+    struct safetensors_file *files; /* owned */
+    size_t file_count;
+    struct tensor *tensors; /* owned, sorted by name */
+    size_t tensor_count;
+};
+
+/* Opens a .safetensors file, or a folder with model.safetensors or model.safetensors.index.json. Errors name file and
+ * tensor. */
+MUST_CHECK int safetensors_open(struct safetensors *set, const char *path, struct error *err);
+void safetensors_close(struct safetensors *set);
+/* NULL when there is none of this name. */
+const struct tensor *safetensors_find(const struct safetensors *set, const char *name);
+
+/* One file's bytes, already in memory; path is for error texts. What safetensors_open does for each file; fuzzed. The
+ * set borrows bytes. */
+MUST_CHECK int safetensors_open_bytes(struct safetensors *set, struct bytes file, const char *path, struct error *err);
+
+#endif

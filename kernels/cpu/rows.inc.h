@@ -1,0 +1,141 @@
+/* rows.inc.h - operations on rows: embedding, norm, gated activation, rotary angles. A part is a run of rows. */
+
+struct rows_task {
+    const void *a;
+    uint32_t rows, rows_a_part;
+};
+
+/* Cuts `rows` rows of `width` into at most 64 parts. */
+static void rows_loop(struct stream *s, const void *a, uint32_t rows, size_t width, cpu_part_fn run) {
+    struct rows_task task = {.a = a, .rows = rows, .rows_a_part = rows / 64 + 1};
+    cpu_loop(s, (rows + task.rows_a_part - 1) / task.rows_a_part, rows * width / VW, run, &task);
+}
+
+#define ROWS_OF(task, part_idx, t, end)                                                                                \
+    uint32_t t = (uint32_t)(part_idx) * (task)->rows_a_part, end = MIN(t + (task)->rows_a_part, (task)->rows)
+
+ALWAYS_INLINE void embed_row(const enum storage_type type, float *out, const void *row, uint32_t width, float scale) {
+    vf factor = v_set1(scale);
+    uint32_t i = 0;
+    for (; i + VW <= width; i += VW) v_store(out + i, v_mul(v_load_as(type, row, i), factor));
+    if (i < width) v_store_n(out + i, v_mul(v_load_as_n(type, row, i, width - i), factor), width - i);
+}
+
+static void embed_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct rows_task *task = ctx;
+    const struct op_embed *a = task->a;
+    uint32_t width = a->table->cols;
+    ROWS_OF(task, part_idx, t, end);
+    for (; t < end; t++) {
+        float *out = (float *)a->out + (size_t)t * width;
+        if (a->batch->positions[t] == ROW_NONE) {
+            memset(out, 0, width * sizeof *out);
+            continue;
+        }
+        CHECK(a->batch->ids[t] < a->table->rows);
+        const void *row = matrix_row(a->table, a->batch->ids[t]);
+        if (a->table->type == STORAGE_F32)
+            embed_row(STORAGE_F32, out, row, width, a->scale);
+        else if (a->table->type == STORAGE_F16)
+            embed_row(STORAGE_F16, out, row, width, a->scale);
+        else
+            embed_row(STORAGE_BF16, out, row, width, a->scale);
+    }
+}
+
+static void cpu_embed(struct stream *s, const struct op_embed *a) {
+    rows_loop(s, a, a->batch->row_count, a->table->cols, embed_part);
+}
+
+/* x += delta (if any); the sum of squares. */
+ALWAYS_INLINE float add_and_square(float *x, const float *delta, uint32_t width) {
+    vf acc = v_set1(0);
+    uint32_t i = 0;
+    for (; i + VW <= width; i += VW) {
+        vf h = v_load(x + i);
+        if (delta) v_store(x + i, h = v_add(h, v_load(delta + i)));
+        acc = v_fma(h, h, acc);
+    }
+    if (i < width) {
+        vf h = v_load_n(x + i, width - i);
+        if (delta) v_store_n(x + i, h = v_add(h, v_load_n(delta + i, width - i)), width - i);
+        acc = v_fma(h, h, acc);
+    }
+    return v_hsum(acc);
+}
+
+static void rmsnorm_row(const struct op_rmsnorm *a, float *x, const float *delta, float *out) {
+    uint32_t width = a->width, i = 0;
+    float squares = delta ? add_and_square(x, delta, width) : add_and_square(x, NULL, width);
+    if (!out) return;
+    vf scale = v_set1(1.0f / sqrtf(squares / (float)width + a->eps)), offset = v_set1(a->weight_offset);
+    for (; i + VW <= width; i += VW)
+        v_store(out + i, v_mul(v_mul(v_load(x + i), scale), v_add(v_load(a->weight + i), offset)));
+    if (i < width)
+        v_store_n(out + i,
+                  v_mul(v_mul(v_load_n(x + i, width - i), scale), v_add(v_load_n(a->weight + i, width - i), offset)),
+                  width - i);
+}
+
+static void rmsnorm_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct rows_task *task = ctx;
+    const struct op_rmsnorm *a = task->a;
+    ROWS_OF(task, part_idx, t, end);
+    for (; t < end; t++) {
+        size_t at = (size_t)t * a->width;
+        rmsnorm_row(a, (float *)a->x + at, a->delta ? (const float *)a->delta + at : NULL,
+                    a->out ? (float *)a->out + at : NULL);
+    }
+}
+
+static void cpu_rmsnorm(struct stream *s, const struct op_rmsnorm *a) {
+    rows_loop(s, a, a->rows, (size_t)a->width * 2, rmsnorm_part);
+}
+
+ALWAYS_INLINE vf v_activate(enum activation kind, vf x) { return kind == ACTIVATION_SILU ? v_silu(x) : v_gelu_tanh(x); }
+
+ALWAYS_INLINE void act_mul_row(const enum activation kind, float *out, const float *gate, const float *up,
+                               uint32_t width) {
+    uint32_t i = 0;
+    for (; i + VW <= width; i += VW) v_store(out + i, v_mul(v_activate(kind, v_load(gate + i)), v_load(up + i)));
+    if (i < width)
+        v_store_n(out + i, v_mul(v_activate(kind, v_load_n(gate + i, width - i)), v_load_n(up + i, width - i)),
+                  width - i);
+}
+
+static void act_mul_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct rows_task *task = ctx;
+    const struct op_act_mul *a = task->a;
+    ROWS_OF(task, part_idx, t, end);
+    for (; t < end; t++) {
+        const float *gate = (const float *)a->gate_up + (size_t)t * 2 * a->width;
+        float *out = (float *)a->out + (size_t)t * a->width;
+        if (a->activation == ACTIVATION_SILU)
+            act_mul_row(ACTIVATION_SILU, out, gate, gate + a->width, a->width);
+        else
+            act_mul_row(ACTIVATION_GELU_TANH, out, gate, gate + a->width, a->width);
+    }
+}
+
+static void cpu_act_mul(struct stream *s, const struct op_act_mul *a) {
+    rows_loop(s, a, a->rows, (size_t)a->width * 16, act_mul_part);
+}
+
+static void rope_angles_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct rows_task *task = ctx;
+    const struct op_rope_angles *a = task->a;
+    ROWS_OF(task, part_idx, t, end);
+    for (; t < end; t++) {
+        float position = a->batch->positions[t] == ROW_NONE ? 0 : (float)a->batch->positions[t];
+        float *out = a->out + (size_t)t * a->half * 2;
+        for (uint32_t i = 0; i < a->half; i++) {
+            scalar_sincos(position * a->inv_freq[i], &out[2 * i + 1], &out[2 * i]);
+            out[2 * i] *= a->scale;
+            out[2 * i + 1] *= a->scale;
+        }
+    }
+}
+
+static void cpu_rope_angles(struct stream *s, const struct op_rope_angles *a) {
+    rows_loop(s, a, a->batch->row_count, (size_t)a->half * 16 * VW, rope_angles_part);
+}

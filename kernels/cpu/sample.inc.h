@@ -1,0 +1,275 @@
+/*
+ * sample.inc.h - the sampler, step by step as ops.h numbers them (ref/sample.c is the definition). A part is one row.
+ *
+ * Thresholds without sorting: z <= 0, so the bits of -z order the candidates; a threshold is found by three passes of
+ * counting (11, 11, 10 bits), each narrowing the prefix. Weights are integers, so their sums do not depend on any
+ * order. Noise is drawn only for candidates that could still win: gumbel < GUMBEL_MAX.
+ */
+#include "kernels/philox.h"
+
+#define GUMBEL_MAX 23.1f
+
+/* Per thread, in the caller's scratch. */
+struct sample_scratch {
+    uint64_t histogram[2048];
+    uint32_t counts[]; /* [vocab], zero between rows: bit 31: seen; below: times in the output */
+};
+
+struct sample_row {
+    const struct op_sample *op;
+    struct slot_state *state;
+    struct sample_scratch *scratch;
+    uint32_t *history;
+    float *logits;
+    uint32_t slot, idx, vocab;
+};
+
+/* Largest value; NaN when any value is NaN or +inf. Lanes whose bits are NaN or inf are noticed by x - x. */
+static float max_or_nan(const float *x, uint32_t count) {
+    vf max = v_set1(-INFINITY), bad = v_set1(0);
+    uint32_t i = 0;
+    for (; i + VW <= count; i += VW) {
+        vf a = v_load(x + i), finite = v_max(v_set1(-1e30f), a);
+        bad = v_add(bad, v_sub(finite, finite)); /* NaN or +inf: NaN */
+        max = v_max(max, a);
+    }
+    float best = v_hmax(max), sick = v_hsum(bad);
+    for (; i < count; i++) {
+        if (!(x[i] < INFINITY)) sick = NAN;
+        best = x[i] > best ? x[i] : best;
+    }
+    return sick == sick ? best : NAN;
+}
+
+/* log sum exp(x) with max known; f32 sums of 1024, those in double. */
+static double log_sum_exp(const float *x, uint32_t count, float max) {
+    double total = 0;
+    for (uint32_t from = 0; from < count; from += 1024) {
+        uint32_t i = from, end = MIN(from + 1024, count);
+        vf sum = v_set1(0), shift = v_set1(max);
+        for (; i + VW <= end; i += VW) sum = v_add(sum, v_exp(v_sub(v_load(x + i), shift)));
+        if (i < end) {
+            float tail[VW];
+            v_store(tail, v_exp(v_sub(v_load_n(x + i, end - i), shift)));
+            for (uint32_t j = 0; j < end - i; j++) total += tail[j];
+        }
+        total += v_hsum(sum);
+    }
+    return max + log(total);
+}
+
+/* a. The best by value, lowest id among equals: insertion into a short list. */
+static void top_logprobs(const struct sample_row *r, double log_sum) {
+    const struct sample_out *out = r->op->out;
+    uint32_t want = MIN((uint32_t)r->state->logprobs, MIN(r->vocab, (uint32_t)SAMPLE_TOP_MAX)), count = 0;
+    uint32_t *ids = out->top_ids + (size_t)r->idx * SAMPLE_TOP_MAX;
+    float worst = -INFINITY;
+    for (uint32_t v = 0; want && v < r->vocab; v++) {
+        float x = r->logits[v];
+        if (count == want && x <= worst) continue;
+        uint32_t at = count < want ? count++ : want - 1;
+        for (; at > 0 && r->logits[ids[at - 1]] < x; at--) ids[at] = ids[at - 1];
+        ids[at] = v;
+        worst = r->logits[ids[count - 1]];
+    }
+    for (uint32_t i = 0; i < count; i++)
+        out->top_logprobs[(size_t)r->idx * SAMPLE_TOP_MAX + i] = (float)(r->logits[ids[i]] - log_sum);
+    out->top_counts[r->idx] = count;
+}
+
+enum { SEEN = 0x80000000u };
+
+/* c. Touches only the ids of the history; counts return to zero. */
+static void penalties(const struct sample_row *r) {
+    const struct slot_state *s = r->state;
+    uint32_t *counts = r->scratch->counts;
+    bool wanted = s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+    for (uint32_t i = 0; wanted && i < s->token_count; i++) {
+        uint32_t *c = &counts[r->history[i]];
+        *c = (*c | SEEN) + (i >= s->prompt_count);
+    }
+    for (uint32_t i = 0; wanted && i < s->token_count; i++) {
+        uint32_t *c = &counts[r->history[i]], times = *c & ~(uint32_t)SEEN;
+        if (!*c) continue;
+        float l = r->logits[r->history[i]];
+        if (s->repetition_penalty != 1) l = l > 0 ? l / s->repetition_penalty : l * s->repetition_penalty;
+        if (times) {
+            l -= (float)times * s->frequency_penalty;
+            l -= s->presence_penalty;
+        }
+        r->logits[r->history[i]] = l;
+        *c = 0;
+    }
+    const uint32_t *ids = r->op->slots->bias_ids + (size_t)r->slot * SLOT_BIAS_MAX;
+    const float *values = r->op->slots->bias_values + (size_t)r->slot * SLOT_BIAS_MAX;
+    for (uint32_t i = 0; i < s->bias_count; i++)
+        if (ids[i] < r->vocab) r->logits[ids[i]] += values[i];
+}
+
+/* d. */
+static void masks(const struct sample_row *r) {
+    const struct slot_state *s = r->state;
+    for (uint32_t i = 0; s->token_count < s->min_total && i < s->stop_count; i++)
+        if (s->stops[i] < r->vocab) r->logits[s->stops[i]] = -INFINITY;
+    if (!r->op->masks || r->op->mask_rows[r->idx] == ROW_NONE) return;
+    const uint32_t *bits = r->op->masks + (size_t)r->op->mask_rows[r->idx] * r->op->mask_stride;
+    for (uint32_t v = 0; v < r->vocab; v++)
+        if (!(bits[v / 32] >> v % 32 & 1)) r->logits[v] = -INFINITY;
+}
+
+static uint32_t find_value(const float *x, uint32_t count, float value) {
+    uint32_t v = 0;
+    while (v + 1 < count && x[v] != value) v++;
+    return v;
+}
+
+/* z = (l - max) / temperature, in place. */
+static void scale_logits(float *x, uint32_t count, float max, float temperature) {
+    vf shift = v_set1(max), t = v_set1(temperature);
+    uint32_t i = 0;
+    for (; i + VW <= count; i += VW) v_store(x + i, v_div(v_sub(v_load(x + i), shift), t));
+    if (i < count) v_store_n(x + i, v_div(v_sub(v_load_n(x + i, count - i), shift), t), count - i);
+}
+
+/* ---- f. thresholds ---- */
+
+/* Smaller key: larger z. z is in [-inf, 0] (or -0). */
+static inline uint32_t key_of(float z) { return float_bits(z) & 0x7fffffffu; }
+
+static float one_exp(float z) {
+    float lanes[VW];
+    v_store(lanes, v_exp(v_set1(z)));
+    return lanes[0];
+}
+
+static inline uint64_t mass_of(float z) { return z < -28.0f ? 0 : (uint64_t)(one_exp(z) * 0x1p40f); }
+
+/* The smallest key k such that the weight of all ids with key <= k (and <= limit) reaches `want` >= 1. by_mass: weights
+ * are floor(p * 2^40), else 1. */
+static uint32_t threshold_key(const struct sample_row *r, bool by_mass, uint32_t limit, uint64_t want) {
+    static const struct { uint32_t shift, bits; } passes[3] = {{20, 11}, {9, 11}, {0, 9}};
+    uint64_t *histogram = r->scratch->histogram;
+    uint32_t prefix = 0;
+    for (int pass = 0; pass < 3; pass++) {
+        uint32_t shift = passes[pass].shift, bits = passes[pass].bits, size = 1u << bits, bin = 0;
+        memset(histogram, 0, size * sizeof *histogram);
+        for (uint32_t v = 0; v < r->vocab; v++) {
+            uint32_t key = key_of(r->logits[v]);
+            if (key > limit || (uint64_t)key >> (shift + bits) != prefix) continue;
+            histogram[key >> shift & (size - 1)] += by_mass ? mass_of(r->logits[v]) : 1;
+        }
+        while (bin + 1 < size && histogram[bin] < want) want -= histogram[bin++];
+        prefix = prefix << bits | bin;
+    }
+    return prefix;
+}
+
+static uint64_t total_mass(const struct sample_row *r, uint32_t limit) {
+    uint64_t total = 0;
+    for (uint32_t v = 0; v < r->vocab; v++)
+        if (key_of(r->logits[v]) <= limit) total += mass_of(r->logits[v]);
+    return total;
+}
+
+static uint32_t kept_key(const struct sample_row *r) {
+    const struct slot_state *s = r->state;
+    uint32_t limit = 0x7f7fffffu; /* finite z */
+    if (s->top_k && s->top_k < r->vocab) limit = MIN(limit, threshold_key(r, false, limit, s->top_k));
+    if (s->top_p < 1) {
+        uint64_t want = (uint64_t)((double)s->top_p * (double)total_mass(r, limit));
+        limit = MIN(limit, threshold_key(r, true, limit, MAX(want, (uint64_t)1)));
+    }
+    return limit;
+}
+
+/* f, g. logits hold z. */
+static uint32_t draw(const struct sample_row *r, uint32_t best_id) {
+    const struct slot_state *s = r->state;
+    uint32_t limit = kept_key(r), choice = best_id;
+    float best = gumbel_of_bits(noise_bits(s->seed, s->choice, s->token_count, best_id, NOISE_SAMPLE));
+    for (uint32_t v = 0; v < r->vocab; v++) {
+        float z = r->logits[v];
+        if (!(z + GUMBEL_MAX > best) || key_of(z) > limit || v == best_id) continue;
+        if (s->min_p > 0 && one_exp(z) < s->min_p) continue;
+        float noisy = z + gumbel_of_bits(noise_bits(s->seed, s->choice, s->token_count, v, NOISE_SAMPLE));
+        if (noisy > best || (noisy == best && v < choice)) {
+            best = noisy;
+            choice = v;
+        }
+    }
+    return choice;
+}
+
+static enum sample_status append_token(const struct sample_row *r, uint32_t token) {
+    struct slot_state *s = r->state;
+    CHECK(s->token_count < r->op->slots->max_context);
+    r->history[s->token_count++] = token;
+    bool stop = false;
+    for (uint32_t i = 0; i < s->stop_count; i++) stop |= s->stops[i] == token;
+    if (!stop && s->token_count < s->max_total) return SAMPLE_TOKEN;
+    s->active = 0;
+    return stop ? SAMPLE_STOP : SAMPLE_LENGTH;
+}
+
+static enum sample_status sample_row(const struct sample_row *r) {
+    const struct sample_out *out = r->op->out;
+    float max = max_or_nan(r->logits, r->vocab);
+    if (!(max > -INFINITY)) goto nothing;
+    bool logprobs = r->state->logprobs >= 0;
+    double log_sum = logprobs ? log_sum_exp(r->logits, r->vocab, max) : 0;
+    if (logprobs) top_logprobs(r, log_sum);
+    /* The chosen token's raw logit is needed after the penalties have changed it: kept for the history's ids by
+     * computing it last is not possible, so the row is copied when logprobs are asked for. */
+    float *raw = (float *)(r->scratch->counts + r->vocab);
+    if (logprobs) memcpy(raw, r->logits, r->vocab * sizeof *raw);
+    penalties(r);
+    masks(r);
+    max = max_or_nan(r->logits, r->vocab);
+    if (!(max > -INFINITY)) goto nothing;
+    uint32_t token = find_value(r->logits, r->vocab, max);
+    if (r->state->temperature > 0) {
+        scale_logits(r->logits, r->vocab, max, r->state->temperature);
+        token = draw(r, token);
+    }
+    out->tokens[r->idx] = token;
+    out->logprobs[r->idx] = logprobs ? (float)(raw[token] - log_sum) : 0;
+    return append_token(r, token);
+nothing:
+    r->state->active = 0;
+    out->top_counts[r->idx] = SAMPLE_NO_LOGPROBS;
+    return SAMPLE_NONFINITE;
+}
+
+static size_t scratch_bytes(uint32_t vocab_size) {
+    return (sizeof(struct sample_scratch) + (size_t)vocab_size * 8 + 63) / 64 * 64;
+}
+
+static size_t cpu_sample_scratch(const struct device *dev, uint32_t sample_count, uint32_t vocab_size) {
+    return dev->thread_count * scratch_bytes(vocab_size);
+}
+
+static void sample_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct op_sample *a = ctx;
+    uint32_t i = (uint32_t)part_idx, t = a->batch->sample_rows[i], slot = a->batch->slots[t];
+    struct sample_row r = {
+        .op = a,
+        .state = &a->slots->states[slot],
+        .scratch = (struct sample_scratch *)((char *)a->scratch + (size_t)thread_idx * scratch_bytes(a->vocab_size)),
+        .history = a->slots->tokens + (size_t)slot * a->slots->max_context,
+        .logits = a->logits + (size_t)i * a->logits_stride,
+        .slot = slot,
+        .idx = i,
+        .vocab = a->vocab_size};
+    bool wasted = a->batch->positions[t] == ROW_NONE || !r.state->active;
+    a->out->tokens[i] = 0;
+    a->out->logprobs[i] = 0;
+    a->out->top_counts[i] = SAMPLE_NO_LOGPROBS;
+    a->out->status[i] = wasted ? SAMPLE_WASTED : sample_row(&r);
+}
+
+static void cpu_sample(struct stream *s, const struct op_sample *a) {
+    for (uint32_t i = 0; i < s->dev->thread_count; i++)
+        memset(((struct sample_scratch *)((char *)a->scratch + i * scratch_bytes(a->vocab_size)))->counts, 0,
+               (size_t)a->vocab_size * 4);
+    cpu_loop(s, a->batch->sample_count, (size_t)a->batch->sample_count * a->vocab_size, sample_part, (void *)a);
+}

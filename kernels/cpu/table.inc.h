@@ -1,0 +1,39 @@
+/* table.inc.h - all kernels of one instruction set and their table CPU_OPS. Included by isa_*.c after a vec_*.h. */
+#include "kernels/cpu/math.inc.h"
+
+#include "kernels/cpu/linear.inc.h"
+
+#include "kernels/cpu/rows.inc.h"
+
+#include "kernels/cpu/attention.inc.h"
+
+#include "kernels/cpu/sample.inc.h"
+
+static int cpu_supports(enum storage_type weights, enum storage_type kv, uint32_t block_tokens, uint32_t head_dim,
+                        struct error *err) {
+    if (block_tokens % VW || ATTENTION_SPLIT % block_tokens)
+        return error_set(err, ERR_UNSUPPORTED, "a block of %u tokens; the CPU needs 16, 32, 64, 128 or 256",
+                         block_tokens);
+    if (head_dim == 0 || head_dim > ATTENTION_DIM_MAX)
+        return error_set(err, ERR_UNSUPPORTED, "head size %u is past %d", head_dim, ATTENTION_DIM_MAX);
+    return 0;
+}
+
+const struct ops CPU_OPS = {
+    .name = "cpu",
+    .prepare = ref_prepare,
+    .embed = cpu_embed,
+    .rmsnorm = cpu_rmsnorm,
+    .linear = cpu_linear,
+    .rope_angles = cpu_rope_angles,
+    .rope_kv = cpu_rope_kv,
+    .attention = cpu_attention,
+    .act_mul = cpu_act_mul,
+    .gather_rows = ref_gather_rows,
+    .kv_copy = ref_kv_copy,
+    .sample = cpu_sample,
+    .kv_layer_bytes = ref_kv_layer_bytes,
+    .attention_scratch = cpu_attention_scratch,
+    .sample_scratch = cpu_sample_scratch,
+    .supports = cpu_supports,
+};

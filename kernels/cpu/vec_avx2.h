@@ -1,0 +1,85 @@
+/* vec_avx2.h - 8 lanes of f32 (AVX2, FMA, F16C). The contract of these names is in vec_generic.h. */
+#ifndef KERNELS_CPU_VEC_AVX2_H
+#define KERNELS_CPU_VEC_AVX2_H
+
+#include <immintrin.h>
+
+#include "kernels/types.h"
+
+#define VW      8
+#define VEC_ISA avx2
+typedef __m256 vf;
+typedef __m256i vi;
+
+static inline __m256i v_first(size_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+static inline vf v_set1(float x) { return _mm256_set1_ps(x); }
+static inline vf v_load(const float *p) { return _mm256_loadu_ps(p); }
+static inline vf v_load_n(const float *p, size_t n) { return _mm256_maskload_ps(p, v_first(n)); }
+static inline void v_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
+static inline void v_store_n(float *p, vf a, size_t n) { _mm256_maskstore_ps(p, v_first(n), a); }
+static inline vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+static inline vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
+static inline vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+static inline vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+static inline vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+static inline vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+static inline vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+static inline vf v_rint(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+/* a * 2^n in two steps, so that n up to 128 works. */
+static inline vf v_scale2(vf a, vf n) {
+    __m256i i = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(i, 1), rest = _mm256_sub_epi32(i, half);
+    __m256i bias = _mm256_set1_epi32(127);
+    vf x = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));
+    vf y = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
+    return _mm256_mul_ps(_mm256_mul_ps(a, x), y);
+}
+static inline vf v_zero_below(vf a, vf x, float limit) {
+    return _mm256_and_ps(_mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_NLT_UQ), a);
+}
+static inline float v_hsum(vf a) {
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+static inline float v_hmax(vf a) {
+    __m128 q = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
+static inline vf v_load_bf16(const void *p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
+}
+static inline vf v_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
+static inline __m128i v_load16_n(const void *p, size_t n) {
+    uint16_t lanes[8] = {0};
+    memcpy(lanes, p, 2 * n);
+    return _mm_loadu_si128((const __m128i *)lanes);
+}
+static inline vf v_load_bf16_n(const void *p, size_t n) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v_load16_n(p, n)), 16));
+}
+static inline vf v_load_f16_n(const void *p, size_t n) { return _mm256_cvtph_ps(v_load16_n(p, n)); }
+
+static inline vi vi_set1(uint32_t x) { return _mm256_set1_epi32((int)x); }
+static inline vi vi_load(const uint32_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
+static inline void vi_store(uint32_t *p, vi a) { _mm256_storeu_si256((__m256i *)p, a); }
+static inline vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
+static inline vi vi_sub(vi a, vi b) { return _mm256_sub_epi32(a, b); }
+static inline vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
+static inline vi vi_mullo(vi a, vi b) { return _mm256_mullo_epi32(a, b); }
+static inline vi vi_mulhi(vi a, vi b) {
+    vi even = _mm256_srli_epi64(_mm256_mul_epu32(a, b), 32);
+    vi odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32));
+    return _mm256_blend_epi32(even, odd, 0xaa);
+}
+static inline vi vi_sra23(vi a) { return _mm256_srai_epi32(a, 23); }
+static inline vi vi_shl23(vi a) { return _mm256_slli_epi32(a, 23); }
+static inline vi vi_sign(vi a) { return _mm256_srai_epi32(a, 31); }
+static inline vf v_of_int(vi a) { return _mm256_cvtepi32_ps(a); }
+static inline vi vi_cast(vf a) { return _mm256_castps_si256(a); }
+static inline vf v_cast(vi a) { return _mm256_castsi256_ps(a); }
+static inline vf v_pick(vi mask, vf ones, vf zeros) { return _mm256_blendv_ps(zeros, ones, _mm256_castsi256_ps(mask)); }
+
+#endif

@@ -1,0 +1,105 @@
+/*
+ * vec_generic.h - 4 lanes of f32 in the compiler's portable vectors: any machine. Also the contract of the names that
+ * all vec_*.h define.
+ *
+ *   VW, vf, vi            lanes; a vector of f32; a vector of u32
+ *   v_load_n, v_store_n   the first n < VW lanes (loads give zero for the rest and do not touch memory behind)
+ *   v_load_bf16, _f16     VW stored values, widened exactly
+ *   v_fma(a, b, c)        a * b + c: fused where the set has it, else rounded twice (fixed for each set)
+ *   v_scale2(a, n)        a * 2^n for integral n in [-126, 128]
+ *   v_zero_below(a, x, l) lane: x < l ? 0 : a (NaN x: a)
+ *   v_hsum, v_hmax        over all lanes, halves first: the same tree always
+ *   v_pick(mask, a, b)    lane: top bit of mask ? a : b
+ */
+#ifndef KERNELS_CPU_VEC_GENERIC_H
+#define KERNELS_CPU_VEC_GENERIC_H
+
+#include "kernels/types.h"
+
+#define VW      4
+#define VEC_ISA scalar
+typedef float vf __attribute__((vector_size(16)));
+typedef uint32_t vi __attribute__((vector_size(16)));
+typedef int32_t vs __attribute__((vector_size(16)));
+typedef float vf_unaligned __attribute__((vector_size(16), aligned(4), may_alias));
+typedef uint32_t vi_unaligned __attribute__((vector_size(16), aligned(4), may_alias));
+
+static inline vf v_set1(float x) { return (vf){x, x, x, x}; }
+static inline vf v_load(const float *p) { return *(const vf_unaligned *)p; }
+static inline vf v_load_n(const float *p, size_t n) {
+    vf a = v_set1(0);
+    for (size_t i = 0; i < n; i++) a[i] = p[i];
+    return a;
+}
+static inline void v_store(float *p, vf a) { *(vf_unaligned *)p = a; }
+static inline void v_store_n(float *p, vf a, size_t n) {
+    for (size_t i = 0; i < n; i++) p[i] = a[i];
+}
+static inline vf v_add(vf a, vf b) { return a + b; }
+static inline vf v_sub(vf a, vf b) { return a - b; }
+static inline vf v_mul(vf a, vf b) { return a * b; }
+static inline vf v_div(vf a, vf b) { return a / b; }
+static inline vf v_max(vf a, vf b) { return (vf)(((vi)a & (vi)(a > b)) | ((vi)b & ~(vi)(a > b))); }
+static inline vf v_min(vf a, vf b) { return (vf)(((vi)a & (vi)(a < b)) | ((vi)b & ~(vi)(a < b))); }
+static inline vf v_fma(vf a, vf b, vf c) { return a * b + c; }
+static inline vf v_rint(vf a) {
+    vf rounder = v_set1(0x1.8p23f); /* |a| < 2^22 here */
+    return (a + rounder) - rounder;
+}
+static inline vf v_scale2(vf a, vf n) {
+    vs i = __builtin_convertvector(n, vs), half = i >> 1, rest = i - half;
+    return a * (vf)((vi)(half + 127) << 23) * (vf)((vi)(rest + 127) << 23);
+}
+static inline vf v_zero_below(vf a, vf x, float limit) { return (vf)((vi)a & ~(vi)(x < v_set1(limit))); }
+static inline float v_hsum(vf a) {
+    return (a[0] + a[2]) + (a[1] + a[3]);
+}
+static inline float v_hmax(vf a) {
+    float m = a[0];
+    for (int i = 1; i < VW; i++) m = a[i] > m ? a[i] : m;
+    return m;
+}
+static inline vf v_load_bf16_n(const void *p, size_t n) {
+    uint16_t lanes[VW] = {0};
+    memcpy(lanes, p, 2 * n);
+    vi a;
+    for (int i = 0; i < VW; i++) a[i] = (uint32_t)lanes[i] << 16;
+    return (vf)a;
+}
+static inline vf v_load_bf16(const void *p) { return v_load_bf16_n(p, VW); }
+/* Exponent and fraction moved into place, rescaled by 2^112 (exact, subnormals too); infinities and NaNs put right. */
+static inline vf v_load_f16_n(const void *p, size_t n) {
+    uint16_t lanes[VW] = {0};
+    memcpy(lanes, p, 2 * n);
+    vi h;
+    for (int i = 0; i < VW; i++) h[i] = lanes[i];
+    vi magnitude = (h & 0x7fff) << 13, special = (vi)(magnitude >= 0x0f800000u);
+    vi scaled = (vi)((vf)magnitude * v_set1(0x1p112f));
+    return (vf)((h & 0x8000) << 16 | (special & (magnitude | 0x7f800000u)) | (~special & scaled));
+}
+static inline vf v_load_f16(const void *p) { return v_load_f16_n(p, VW); }
+
+static inline vi vi_set1(uint32_t x) { return (vi){x, x, x, x}; }
+static inline vi vi_load(const uint32_t *p) { return *(const vi_unaligned *)p; }
+static inline void vi_store(uint32_t *p, vi a) { *(vi_unaligned *)p = a; }
+static inline vi vi_add(vi a, vi b) { return a + b; }
+static inline vi vi_sub(vi a, vi b) { return a - b; }
+static inline vi vi_xor(vi a, vi b) { return a ^ b; }
+static inline vi vi_mullo(vi a, vi b) { return a * b; }
+static inline vi vi_mulhi(vi a, vi b) {
+    vi r;
+    for (int i = 0; i < VW; i++) r[i] = (uint32_t)((uint64_t)a[i] * b[i] >> 32);
+    return r;
+}
+static inline vi vi_sra23(vi a) { return (vi)((vs)a >> 23); }
+static inline vi vi_shl23(vi a) { return a << 23; }
+static inline vi vi_sign(vi a) { return (vi)((vs)a >> 31); }
+static inline vf v_of_int(vi a) { return __builtin_convertvector((vs)a, vf); }
+static inline vi vi_cast(vf a) { return (vi)a; }
+static inline vf v_cast(vi a) { return (vf)a; }
+static inline vf v_pick(vi mask, vf ones, vf zeros) {
+    vi m = vi_sign(mask);
+    return (vf)((m & (vi)ones) | (~m & (vi)zeros));
+}
+
+#endif

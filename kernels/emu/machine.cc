@@ -1,0 +1,315 @@
+#include "kernels/emu/machine.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sys/mman.h>
+
+namespace emu {
+
+thread_local thread *self;
+
+namespace {
+
+thread_local fiber scheduler;
+thread_local order pass_order = order::ascending;
+thread_local uint64_t random_state = 1;
+thread_local bool broken;
+thread_local char failure[1024];
+thread_local std::vector<fiber> spare_fibers;
+thread_local std::vector<unsigned char *> spare_shared;
+thread_local std::vector<std::unique_ptr<warp>> spare_warps;
+
+uint64_t next_random() {
+    uint64_t z = (random_state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+void to_scheduler() { fiber_switch(&self->fiber, &scheduler); }
+
+void thread_main(void *arg) {
+    auto *t = static_cast<thread *>(arg);
+    t->owner->owner->what.run();
+    if (!t->copies.empty()) fail("ends with %zu cp.async that it never waited for", t->copies.size());
+    t->state = wait::ended;
+    to_scheduler();
+}
+
+/* Shared memory of SHARED_MAX bytes that ends at a guard page; a block uses its last part. */
+unsigned char *take_shared() {
+    if (!spare_shared.empty()) {
+        unsigned char *area = spare_shared.back();
+        spare_shared.pop_back();
+        return area;
+    }
+    size_t room = (SHARED_MAX + 4095) / 4096 * 4096;
+    auto *area = static_cast<unsigned char *>(mmap(nullptr, room + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (area == MAP_FAILED) abort();
+    mprotect(area + room, 4096, PROT_NONE);
+    return area + room;
+}
+
+std::unique_ptr<warp> take_warp() {
+    if (spare_warps.empty()) return std::unique_ptr<warp>(new warp);
+    std::unique_ptr<warp> w = std::move(spare_warps.back());
+    spare_warps.pop_back();
+    return w;
+}
+
+/* Gives a block's parts back for the next one. */
+void recycle(block *b) {
+    for (thread &t : b->threads) spare_fibers.push_back(t.fiber);
+    for (auto &w : b->warps) spare_warps.push_back(std::move(w));
+    spare_shared.push_back(b->shared);
+}
+
+const char *wait_name(wait w) {
+    switch (w) {
+    case wait::nothing: return "nothing";
+    case wait::barrier: return "a barrier";
+    case wait::warp: return "its warp";
+    case wait::dependency: return "the kernel before";
+    case wait::yield: return "its turn";
+    case wait::ended: return "nothing (ended)";
+    }
+    return "?";
+}
+
+/* Lets everybody go who waits at this barrier once all living threads do. */
+bool open_barrier(block *b, unsigned idx) {
+    unsigned waiting = 0;
+    for (thread &t : b->threads) waiting += t.state == wait::barrier && t.barrier_idx == idx;
+    if (waiting == 0 || waiting != b->live) return false;
+    for (thread &t : b->threads)
+        if (t.state == wait::barrier) t.state = wait::nothing;
+    return true;
+}
+
+} // namespace
+
+void set_order(order o, uint64_t seed) {
+    pass_order = o;
+    random_state = seed;
+}
+
+bool failed() { return broken; }
+void clear_failure() { broken = false; }
+const char *failure_text() { return failure; }
+
+void fail(const char *fmt, ...) {
+    char text[700];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (!self) {
+        fprintf(stderr, "emulator: %s\n", text);
+        abort();
+    }
+    const block *b = self->owner;
+    snprintf(failure, sizeof failure, "kernel %s, block (%u, %u, %u), thread (%u, %u, %u): %s", b->owner->what.name, b->idx.x, b->idx.y,
+             b->idx.z, self->idx.x, self->idx.y, self->idx.z, text);
+    fprintf(stderr, "emulator: %s\n", failure);
+    broken = true;
+    to_scheduler(); /* never resumed: the grid is dropped */
+    abort();
+}
+
+grid::grid(const launch &l) : what(l) {
+    const dim &g = what.grid_dim, &b = what.block_dim;
+    uint64_t blocks = uint64_t(g.x) * g.y * g.z, threads = uint64_t(b.x) * b.y * b.z;
+    if (threads == 0 || threads > 1024 || blocks == 0 || blocks > (1u << 24) || what.shared_bytes > SHARED_MAX) {
+        snprintf(failure, sizeof failure, "kernel %s: bad launch: %llu blocks of %llu threads, %zu bytes of shared memory", what.name,
+                 (unsigned long long)blocks, (unsigned long long)threads, what.shared_bytes);
+        fprintf(stderr, "emulator: %s\n", failure);
+        broken = true;
+        return;
+    }
+    block_order.resize(blocks);
+    for (unsigned i = 0; i < blocks; i++) block_order[i] = i;
+    if (pass_order == order::descending) std::reverse(block_order.begin(), block_order.end());
+    if (pass_order == order::seeded)
+        for (size_t i = blocks; i > 1; i--) std::swap(block_order[i - 1], block_order[next_random() % i]);
+}
+
+grid::~grid() {
+    for (auto &b : resident) recycle(b.get());
+}
+
+void grid::start_block(unsigned linear) {
+    auto b = std::make_unique<block>();
+    const dim &g = what.grid_dim, &d = what.block_dim;
+    b->owner = this;
+    b->idx = {linear % g.x, linear / g.x % g.y, linear / g.x / g.y};
+    unsigned count = d.x * d.y * d.z;
+    b->live = count;
+    b->threads.resize(count);
+    for (unsigned i = 0; i < (count + WARP - 1) / WARP; i++) b->warps.push_back(take_warp());
+    b->shared = take_shared();
+    memset(b->shared - (what.shared_bytes + 127) / 128 * 128, 0xff, (what.shared_bytes + 127) / 128 * 128);
+    for (unsigned i = 0; i < count; i++) {
+        thread &t = b->threads[i];
+        t.idx = {i % d.x, i / d.x % d.y, i / d.x / d.y};
+        t.linear = i;
+        t.lane = i % WARP;
+        t.warp = i / WARP;
+        t.owner = b.get();
+        if (!spare_fibers.empty()) {
+            t.fiber = spare_fibers.back();
+            spare_fibers.pop_back();
+        }
+        fiber_start(&t.fiber, thread_main, &t);
+    }
+    resident.push_back(std::move(b));
+}
+
+/* Gives every thread that can run one turn. False when nobody could. */
+bool grid::pass(bool dependency_done) {
+    bool moved = false;
+    for (auto &b : resident) {
+        size_t count = b->threads.size(), start = 0;
+        if (pass_order == order::seeded) start = next_random() % count;
+        bool backward = pass_order == order::descending || (pass_order == order::seeded && (next_random() & 1));
+        for (size_t k = 0; k < count; k++) {
+            size_t i = (start + (backward ? count - 1 - k : k)) % count;
+            thread &t = b->threads[i];
+            if (t.state == wait::dependency && dependency_done) t.state = wait::nothing;
+            if (t.state == wait::yield) t.state = wait::nothing;
+            if (t.state != wait::nothing) continue;
+            moved = true;
+            self = &t;
+            fiber_switch(&scheduler, &t.fiber);
+            self = nullptr;
+            if (broken) return true;
+            if (t.state == wait::ended) {
+                b->live--;
+                for (unsigned barrier_idx = 0; barrier_idx < BARRIERS; barrier_idx++) open_barrier(b.get(), barrier_idx);
+            }
+        }
+    }
+    return moved;
+}
+
+void grid::report_deadlock() {
+    const block *b = resident.front().get();
+    int used = snprintf(failure, sizeof failure, "kernel %s, block (%u, %u, %u): nobody can go on;", what.name, b->idx.x, b->idx.y, b->idx.z);
+    unsigned shown = 0;
+    for (size_t i = 0; i < b->threads.size() && shown < 6 && used < 900; i++) {
+        const thread &t = b->threads[i];
+        if (i && t.state == b->threads[i - 1].state && t.barrier_idx == b->threads[i - 1].barrier_idx) continue;
+        used += snprintf(failure + used, sizeof failure - size_t(used), " from thread %zu on: waits for %s%s%s;", i, wait_name(t.state),
+                         t.state == wait::warp ? " in " : "", t.state == wait::warp ? t.collective : "");
+        shown++;
+    }
+    fprintf(stderr, "emulator: %s\n", failure);
+    broken = true;
+}
+
+bool grid::advance(bool dependency_done) {
+    while (!broken) {
+        while (resident.size() < SM_COUNT && next_block < block_order.size()) start_block(block_order[next_block++]);
+        if (resident.empty()) return true;
+        bool moved = pass(dependency_done);
+        if (broken) break;
+        for (size_t i = resident.size(); i-- > 0;) {
+            if (resident[i]->live) continue;
+            recycle(resident[i].get());
+            resident.erase(resident.begin() + long(i));
+            moved = true;
+        }
+        if (moved) continue;
+        bool all_dependent = true;
+        for (auto &b : resident)
+            for (thread &t : b->threads) all_dependent &= t.state == wait::dependency || t.state == wait::ended || t.state == wait::barrier || t.state == wait::warp;
+        bool some_dependent = false;
+        for (auto &b : resident)
+            for (thread &t : b->threads) some_dependent |= t.state == wait::dependency;
+        if (!dependency_done && all_dependent && some_dependent) return false;
+        report_deadlock();
+    }
+    return true;
+}
+
+/* ---- what kernels call ---- */
+
+void barrier(unsigned idx) {
+    if (idx >= BARRIERS) fail("barrier %u: there are %d", idx, BARRIERS);
+    self->state = wait::barrier;
+    self->barrier_idx = idx;
+    if (!open_barrier(self->owner, idx)) to_scheduler();
+}
+
+void yield() {
+    self->state = wait::yield;
+    to_scheduler();
+}
+
+void dependency_wait() {
+    if (!self->owner->owner->what.dependent) return;
+    self->state = wait::dependency;
+    to_scheduler();
+}
+
+const unsigned char (*meet(uint32_t mask, const char *what, const void *in, size_t size))[EXCHANGE_BYTES] {
+    thread *t = self;
+    block *b = t->owner;
+    if (size > EXCHANGE_BYTES) fail("%s exchanges %zu bytes", what, size);
+    if (!(mask >> t->lane & 1)) fail("%s: the mask %08x does not name the calling lane %u", what, mask, t->lane);
+    warp *w = b->warps[t->warp].get();
+    memcpy(w->deposits[t->lane], in, size);
+    t->state = wait::warp;
+    t->warp_mask = mask;
+    t->collective = what;
+    size_t first = size_t(t->warp) * WARP, end = std::min(first + WARP, b->threads.size());
+    uint32_t here = 0;
+    for (size_t i = first; i < end; i++) {
+        thread &other = b->threads[i];
+        if (!(mask >> other.lane & 1)) continue;
+        if (other.state == wait::ended) fail("%s: lane %u of the mask %08x has ended", what, other.lane, mask);
+        if (other.state != wait::warp) continue;
+        if (other.warp_mask != mask || strcmp(other.collective, what)) fail("%s (mask %08x) meets %s (mask %08x) of lane %u", what, mask, other.collective, other.warp_mask, other.lane);
+        here |= 1u << other.lane;
+    }
+    if (here != mask) {
+        to_scheduler();
+        return t->view;
+    }
+    auto *meeting = w->meetings[w->next_meeting++ % MEETINGS];
+    for (size_t i = first; i < end; i++) {
+        thread &other = b->threads[i];
+        if (!(mask >> other.lane & 1)) continue;
+        memcpy(meeting[other.lane], w->deposits[other.lane], size);
+        other.view = meeting;
+        other.state = wait::nothing;
+    }
+    return meeting;
+}
+
+void copy_async(void *to, const void *from, unsigned bytes, unsigned zero_bytes) {
+    if (reinterpret_cast<uintptr_t>(to) % bytes || (bytes > zero_bytes && reinterpret_cast<uintptr_t>(from) % bytes)) fail("cp.async of %u bytes is not aligned", bytes);
+    memset(to, 0xff, bytes);
+    self->copies.push_back({to, from, bytes, zero_bytes, self->copy_group});
+}
+
+void copy_commit() { self->copy_group++; }
+
+void copy_wait(unsigned groups_left) {
+    thread *t = self;
+    size_t kept = 0;
+    for (async_copy &c : t->copies) {
+        if (c.group + groups_left >= t->copy_group) {
+            t->copies[kept++] = c;
+            continue;
+        }
+        unsigned copied = c.bytes - c.zero_bytes;
+        if (copied) memcpy(c.to, c.from, copied);
+        memset(static_cast<char *>(c.to) + copied, 0, c.zero_bytes);
+    }
+    t->copies.resize(kept);
+}
+
+} // namespace emu

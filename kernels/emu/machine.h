@@ -1,0 +1,132 @@
+/*
+ * machine.h - how the emulator runs a grid: blocks on two SMs, warps whose lanes meet at collectives, barriers,
+ * asynchronous copies.
+ *
+ * A CUDA thread is a fiber. One OS thread runs everything, so a run is decided by (kernel, arguments, order, seed)
+ * alone. Lanes run one after the other until each waits; who goes first in each pass is drawn from the order, so code
+ * that relies on an accidental order breaks in one of them.
+ *
+ * Invariants: (1) at most EMU_SM_COUNT blocks are resident; (2) a thread waits for exactly one thing; (3) a pass in
+ * which nobody could run is a deadlock and is reported with what each thread waits for; (4) a block's shared memory is
+ * poisoned before it begins.
+ *
+ * Threading: one OS thread for each emulated device (thread-local machine).
+ */
+#ifndef KERNELS_EMU_MACHINE_H
+#define KERNELS_EMU_MACHINE_H
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "kernels/emu/fiber.h"
+
+namespace emu {
+
+enum { SM_COUNT = 2, WARP = 32, BARRIERS = 16, EXCHANGE_BYTES = 64, MEETINGS = 64, SHARED_MAX = 227 * 1024 };
+
+struct dim {
+    unsigned x = 1, y = 1, z = 1;
+};
+
+/* What a thread waits for. */
+enum class wait : uint8_t { nothing, barrier, warp, dependency, yield, ended };
+
+/* Which thread goes first within a pass. `seeded` shuffles anew each pass. */
+enum class order : uint8_t { ascending, descending, seeded };
+
+struct block;
+struct grid;
+
+struct async_copy {
+    void *to;
+    const void *from;
+    unsigned bytes, zero_bytes, group;
+};
+
+struct thread {
+    struct fiber fiber {};
+    dim idx;
+    unsigned linear = 0, lane = 0, warp = 0;
+    block *owner = nullptr;
+    wait state = wait::nothing;
+    unsigned barrier_idx = 0;
+    uint32_t warp_mask = 0;
+    const char *collective = "";
+    const unsigned char (*view)[EXCHANGE_BYTES] = nullptr; /* what its last meeting exchanged */
+    unsigned copy_group = 0;
+    std::vector<async_copy> copies;
+};
+
+/* Lanes deposit; when the last of a meeting comes, their deposits are copied to a place of the meeting's own, for all
+ * of them to read. A lane reads before its next turn is over, in which time a warp of 32 lanes cannot hold MEETINGS
+ * meetings. */
+struct warp {
+    alignas(16) unsigned char deposits[WARP][EXCHANGE_BYTES];
+    alignas(16) unsigned char meetings[MEETINGS][WARP][EXCHANGE_BYTES];
+    unsigned next_meeting;
+};
+
+struct block {
+    grid *owner = nullptr;
+    dim idx;
+    std::vector<thread> threads;
+    std::vector<std::unique_ptr<warp>> warps;
+    unsigned char *shared = nullptr;
+    unsigned live = 0;
+};
+
+struct launch {
+    const char *name = "";
+    dim grid_dim, block_dim;
+    size_t shared_bytes = 0;
+    bool dependent = false; /* programmatic dependent launch: the prologue may run before the predecessor has ended */
+    std::function<void()> run;
+};
+
+/* A launched grid in the course of running. */
+struct grid {
+    explicit grid(const launch &l);
+    ~grid();
+    /* Runs until all blocks have ended (true) or, with dependency_done false, until every resident thread waits for the
+     * predecessor (false). */
+    bool advance(bool dependency_done);
+
+    launch what;
+    std::vector<std::unique_ptr<block>> resident;
+    std::vector<unsigned> block_order;
+    size_t next_block = 0;
+
+  private:
+    bool pass(bool dependency_done);
+    void start_block(unsigned linear);
+    void report_deadlock();
+};
+
+/* The thread that runs now; kernels' built-in variables read it. */
+extern thread_local thread *self;
+
+/* Order and seed of the grids launched from now on. */
+void set_order(order o, uint64_t seed);
+
+/* ---- called from kernels ---- */
+void barrier(unsigned idx = 0);
+void yield();
+void dependency_wait();
+/* Deposits `size` bytes for the lanes of mask to read, and waits until all of them have. Returns the warp's exchange
+ * area of this meeting; entry `lane` is that lane's deposit. */
+const unsigned char (*meet(uint32_t mask, const char *what, const void *in, size_t size))[EXCHANGE_BYTES];
+void copy_async(void *to, const void *from, unsigned bytes, unsigned zero_bytes);
+void copy_commit();
+void copy_wait(unsigned groups_left);
+[[noreturn]] void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* True after fail(): the device is in its sticky failed state. */
+bool failed();
+void clear_failure();
+const char *failure_text();
+
+} // namespace emu
+#endif

@@ -1,0 +1,131 @@
+#include "kernels/emu/memory.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <sys/mman.h>
+
+namespace emu {
+
+namespace {
+
+struct region {
+    void *mapping;
+    size_t mapped, size;
+};
+
+std::mutex lock;
+std::map<uintptr_t, region> device_regions, pinned_regions;
+size_t device_used;
+
+enum : size_t { PAGE = 4096 };
+
+region map_guarded(size_t size, size_t align, uintptr_t *at) {
+    size_t room = (size + align - 1) / align * align, pages = (room + PAGE - 1) / PAGE * PAGE;
+    void *m = mmap(nullptr, pages + 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (m == MAP_FAILED) return {nullptr, 0, 0};
+    mprotect(m, PAGE, PROT_NONE);
+    mprotect(static_cast<char *>(m) + PAGE + pages, PAGE, PROT_NONE);
+    *at = reinterpret_cast<uintptr_t>(m) + PAGE + pages - room;
+    return {m, pages + 2 * PAGE, size};
+}
+
+bool canary_intact(uintptr_t at, const region &r) {
+    size_t room = (r.size + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
+    const auto *end = reinterpret_cast<const unsigned char *>(at);
+    for (size_t i = r.size; i < room; i++)
+        if (end[i] != CANARY) return false;
+    return true;
+}
+
+bool owned(const std::map<uintptr_t, region> &regions, const void *p) {
+    auto at = reinterpret_cast<uintptr_t>(p);
+    auto next = regions.upper_bound(at);
+    if (next == regions.begin()) return false;
+    --next;
+    return at < next->first + (next->second.size ? next->second.size : 1);
+}
+
+} // namespace
+
+size_t device_memory_total() {
+    const char *set = getenv("TRIREME_EMU_MEMORY");
+    return set ? strtoull(set, nullptr, 0) : size_t(8) << 30;
+}
+
+size_t device_memory_free() {
+    std::lock_guard<std::mutex> hold(lock);
+    size_t total = device_memory_total();
+    return total > device_used ? total - device_used : 0;
+}
+
+void *device_take(size_t size) {
+    if (size > device_memory_free()) return nullptr;
+    uintptr_t at = 0;
+    region r = map_guarded(size, DEVICE_ALIGN, &at);
+    if (!r.mapping) return nullptr;
+    size_t room = (size + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
+    memset(reinterpret_cast<void *>(at), POISON, size);
+    memset(reinterpret_cast<char *>(at) + size, CANARY, room - size);
+    std::lock_guard<std::mutex> hold(lock);
+    device_regions[at] = r;
+    device_used += size;
+    return reinterpret_cast<void *>(at);
+}
+
+bool device_give(void *p) {
+    std::lock_guard<std::mutex> hold(lock);
+    auto found = device_regions.find(reinterpret_cast<uintptr_t>(p));
+    if (found == device_regions.end()) return false;
+    if (!canary_intact(found->first, found->second)) {
+        fprintf(stderr, "emulator: something was written past the end of an allocation of %zu bytes\n", found->second.size);
+        abort();
+    }
+    device_used -= found->second.size;
+    munmap(found->second.mapping, found->second.mapped);
+    device_regions.erase(found);
+    return true;
+}
+
+bool memory_intact() {
+    std::lock_guard<std::mutex> hold(lock);
+    for (const auto &[at, r] : device_regions)
+        if (!canary_intact(at, r)) {
+            fprintf(stderr, "emulator: something was written past the end of an allocation of %zu bytes\n", r.size);
+            return false;
+        }
+    return true;
+}
+
+bool device_owns(const void *p) {
+    std::lock_guard<std::mutex> hold(lock);
+    return owned(device_regions, p);
+}
+
+void *pinned_take(size_t size) {
+    uintptr_t at = 0;
+    region r = map_guarded(size, DEVICE_ALIGN, &at);
+    if (!r.mapping) return nullptr;
+    std::lock_guard<std::mutex> hold(lock);
+    pinned_regions[at] = r;
+    return reinterpret_cast<void *>(at);
+}
+
+bool pinned_give(void *p) {
+    std::lock_guard<std::mutex> hold(lock);
+    auto found = pinned_regions.find(reinterpret_cast<uintptr_t>(p));
+    if (found == pinned_regions.end()) return false;
+    munmap(found->second.mapping, found->second.mapped);
+    pinned_regions.erase(found);
+    return true;
+}
+
+bool pinned_owns(const void *p) {
+    std::lock_guard<std::mutex> hold(lock);
+    return owned(pinned_regions, p);
+}
+
+} // namespace emu

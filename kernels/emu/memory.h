@@ -1,0 +1,29 @@
+/*
+ * memory.h - the emulated device's memory: poisoned, ending at a guard page, with a canary in what lies between.
+ */
+#ifndef KERNELS_EMU_MEMORY_H
+#define KERNELS_EMU_MEMORY_H
+
+#include <cstddef>
+
+namespace emu {
+
+enum { DEVICE_ALIGN = 64, POISON = 0xff, CANARY = 0xa5 };
+
+/* nullptr past the device's memory (TRIREME_EMU_MEMORY bytes, default 8 GB). */
+void *device_take(size_t size);
+/* false: not one of ours. Reports a canary that was overwritten. */
+bool device_give(void *p);
+/* Checks every canary; reports the first allocation that was overrun. */
+bool memory_intact();
+/* The allocation p lies in, or nullptr. */
+bool device_owns(const void *p);
+size_t device_memory_free();
+size_t device_memory_total();
+/* Pinned host memory: copies from it are read when they run. */
+void *pinned_take(size_t size);
+bool pinned_give(void *p);
+bool pinned_owns(const void *p);
+
+} // namespace emu
+#endif

@@ -1,0 +1,13 @@
+# Each instruction set is one file with its own flags; everything else is built for any x86-64 (or any machine at all).
+set(KERNEL_FLAGS -O3)
+if(NOT TRIREME_SANITIZE)
+  list(APPEND KERNEL_FLAGS -fno-stack-protector)
+endif()
+set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_scalar.c PROPERTIES COMPILE_OPTIONS "${KERNEL_FLAGS}")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_avx2.c PROPERTIES COMPILE_OPTIONS "${KERNEL_FLAGS};-mavx2;-mfma;-mf16c")
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_avx512.c PROPERTIES
+    COMPILE_OPTIONS "${KERNEL_FLAGS};-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mfma;-mf16c;-mprefer-vector-width=512")
+else()
+  list(FILTER FOLDER_SOURCES EXCLUDE REGEX "/cpu/isa_avx(2|512)\\.c$")
+endif()

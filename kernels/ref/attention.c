@@ -1,0 +1,94 @@
+/* Rotary angles, rotation and cache write, attention over the paged cache. */
+#include <math.h>
+
+#include "kernels/ref/ref.h"
+#include "kernels/scalar_math.h"
+
+size_t ref_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim) {
+    return (storage_bytes(type, (size_t)2 * kv_heads * block_tokens * head_dim) + 63) / 64 * 64;
+}
+
+void ref_rope_angles(struct stream *s, const struct op_rope_angles *a) {
+    for (uint32_t t = 0; t < a->batch->row_count; t++)
+        for (uint32_t i = 0; i < a->half; i++) {
+            float *out = a->out + ((size_t)t * a->half + i) * 2;
+            uint32_t position = a->batch->positions[t];
+            scalar_sincos(position == ROW_NONE ? 0 : (float)position * a->inv_freq[i], &out[1], &out[0]);
+            out[0] *= a->scale;
+            out[1] *= a->scale;
+        }
+}
+
+static void rotate(float *x, const float *angles, uint32_t half, bool interleaved) {
+    for (uint32_t i = 0; i < half; i++) {
+        float *a = interleaved ? &x[2 * i] : &x[i], *b = interleaved ? &x[2 * i + 1] : &x[i + half];
+        float c = angles[2 * i], sn = angles[2 * i + 1], a0 = *a, b0 = *b;
+        *a = (float)((double)a0 * c - (double)b0 * sn);
+        *b = (float)((double)b0 * c + (double)a0 * sn);
+    }
+}
+
+void ref_rope_kv(struct stream *s, const struct op_rope_kv *a) {
+    const struct kv_view *kv = a->kv;
+    uint32_t dim = kv->head_dim, stride = (a->heads + 2 * kv->kv_heads) * dim;
+    for (uint32_t t = 0; t < a->batch->row_count; t++) {
+        uint32_t position = a->batch->positions[t];
+        if (position == ROW_NONE) continue;
+        float *row = (float *)a->qkv + (size_t)t * stride;
+        for (uint32_t h = 0; a->angles && h < a->heads + kv->kv_heads; h++)
+            rotate(row + h * dim, a->angles + (size_t)t * a->half * 2, a->half, a->interleaved);
+        for (uint32_t g = 0; g < kv->kv_heads; g++)
+            for (uint32_t i = 0; i < dim; i++) {
+                storage_put(kv->type, ref_kv_at(kv, a->batch->slots[t], position, g, false), i,
+                            row[(a->heads + g) * dim + i]);
+                storage_put(kv->type, ref_kv_at(kv, a->batch->slots[t], position, g, true), i,
+                            row[(a->heads + kv->kv_heads + g) * dim + i]);
+            }
+    }
+}
+
+static double score(const struct op_attention *a, const float *q, uint32_t slot, uint32_t j, uint32_t g) {
+    const void *k = ref_kv_at(a->kv, slot, j, g, false);
+    double dot = 0;
+    for (uint32_t i = 0; i < a->kv->head_dim; i++) dot += (double)q[i] * storage_get(a->kv->type, k, i);
+    return dot * a->scale;
+}
+
+static void attend(const struct op_attention *a, const float *q, uint32_t slot, uint32_t position, uint32_t g,
+                   float *out) {
+    const struct kv_view *kv = a->kv;
+    uint32_t first = a->window && position + 1 > a->window ? position + 1 - a->window : 0;
+    double max = -INFINITY, total = 0, sum[1024];
+    CHECK(kv->head_dim <= ARRAY_LEN(sum));
+    for (uint32_t j = first; j <= position; j++) max = fmax(max, score(a, q, slot, j, g));
+    memset(sum, 0, sizeof sum);
+    for (uint32_t j = first; j <= position; j++) {
+        double p = exp(score(a, q, slot, j, g) - max);
+        const void *v = ref_kv_at(kv, slot, j, g, true);
+        total += p;
+        for (uint32_t i = 0; i < kv->head_dim; i++) sum[i] += p * storage_get(kv->type, v, i);
+    }
+    for (uint32_t i = 0; i < kv->head_dim; i++) out[i] = (float)(sum[i] / total);
+}
+
+void ref_attention(struct stream *s, const struct op_attention *a) {
+    const struct kv_view *kv = a->kv;
+    uint32_t dim = kv->head_dim, stride = (a->heads + 2 * kv->kv_heads) * dim;
+    for (uint32_t t = 0; t < a->batch->row_count; t++) {
+        float *out = (float *)a->out + (size_t)t * a->heads * dim;
+        uint32_t position = a->batch->positions[t];
+        if (position == ROW_NONE) {
+            memset(out, 0, (size_t)a->heads * dim * sizeof *out);
+            continue;
+        }
+        for (uint32_t h = 0; h < a->heads; h++)
+            attend(a, (const float *)a->qkv + (size_t)t * stride + h * dim, a->batch->slots[t], position,
+                   h / (a->heads / kv->kv_heads), out + h * dim);
+    }
+}
+
+void ref_kv_copy(struct stream *s, const struct op_kv_copy *a) {
+    for (uint32_t i = 0; i < a->count; i++)
+        memmove((char *)a->base + a->targets[i] * a->block_stride, (char *)a->base + a->sources[i] * a->block_stride,
+                a->block_stride);
+}

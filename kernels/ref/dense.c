@@ -1,0 +1,49 @@
+/* linear, rmsnorm, gated activation. */
+#include "kernels/ref/ref.h"
+
+#include <math.h>
+
+void ref_linear(struct stream *s, const struct op_linear *a) {
+    const float *x = a->x;
+    float *out = a->out;
+    CHECK(a->out_stride >= a->w->rows);
+    for (uint32_t n = 0; n < a->w->rows; n++) {
+        const void *row = matrix_row(a->w, n);
+        for (uint32_t t = 0; t < a->rows; t++) {
+            double sum = 0;
+            for (uint32_t k = 0; k < a->w->cols; k++)
+                sum += (double)x[(size_t)t * a->w->cols + k] * storage_get(a->w->type, row, k);
+            out[(size_t)t * a->out_stride + n] = (float)(sum + (a->w->bias ? a->w->bias[n] : 0));
+        }
+    }
+}
+
+void ref_rmsnorm(struct stream *s, const struct op_rmsnorm *a) {
+    for (uint32_t t = 0; t < a->rows; t++) {
+        float *x = (float *)a->x + (size_t)t * a->width;
+        const float *delta = a->delta ? (const float *)a->delta + (size_t)t * a->width : NULL;
+        double squares = 0;
+        for (uint32_t i = 0; i < a->width; i++) {
+            if (delta) x[i] += delta[i];
+            squares += (double)x[i] * x[i];
+        }
+        if (!a->out) continue;
+        double scale = 1 / sqrt(squares / a->width + a->eps);
+        float *out = (float *)a->out + (size_t)t * a->width;
+        for (uint32_t i = 0; i < a->width; i++)
+            out[i] = (float)(x[i] * scale * ((double)a->weight[i] + a->weight_offset));
+    }
+}
+
+static double activate(enum activation kind, double x) {
+    if (kind == ACTIVATION_SILU) return x / (1 + exp(-x));
+    return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+}
+
+void ref_act_mul(struct stream *s, const struct op_act_mul *a) {
+    for (uint32_t t = 0; t < a->rows; t++) {
+        const float *gate = (const float *)a->gate_up + (size_t)t * 2 * a->width, *up = gate + a->width;
+        float *out = (float *)a->out + (size_t)t * a->width;
+        for (uint32_t i = 0; i < a->width; i++) out[i] = (float)(activate(a->activation, gate[i]) * up[i]);
+    }
+}

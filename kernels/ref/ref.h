@@ -1,0 +1,40 @@
+/*
+ * ref.h - what the scalar definitions share. Each file of this folder defines one operation of ops.h in the plainest
+ * way; sums run in double and are rounded once.
+ */
+#ifndef KERNELS_REF_REF_H
+#define KERNELS_REF_REF_H
+
+#include "kernels/ops.h"
+
+void ref_prepare(struct stream *s, const struct op_prepare *a);
+void ref_embed(struct stream *s, const struct op_embed *a);
+void ref_rmsnorm(struct stream *s, const struct op_rmsnorm *a);
+void ref_linear(struct stream *s, const struct op_linear *a);
+void ref_rope_angles(struct stream *s, const struct op_rope_angles *a);
+void ref_rope_kv(struct stream *s, const struct op_rope_kv *a);
+void ref_attention(struct stream *s, const struct op_attention *a);
+void ref_act_mul(struct stream *s, const struct op_act_mul *a);
+void ref_gather_rows(struct stream *s, const struct op_gather_rows *a);
+void ref_kv_copy(struct stream *s, const struct op_kv_copy *a);
+void ref_sample(struct stream *s, const struct op_sample *a);
+size_t ref_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim);
+
+/* Row `row` of a matrix of parts. */
+static inline const void *matrix_row(const struct matrix *w, uint32_t row) {
+    uint32_t part = 0;
+    while (row >= w->parts[part].rows) row -= w->parts[part++].rows;
+    return (const char *)w->parts[part].data + row * storage_bytes(w->type, w->cols);
+}
+
+/* ref's layout of a layer in a block: K [kv_heads, block_tokens, head_dim], then V the same. Element 0 of (kv head,
+ * position) of a slot. */
+static inline void *ref_kv_at(const struct kv_view *kv, uint32_t slot, uint32_t position, uint32_t kv_head,
+                              bool value) {
+    uint32_t block = kv->tables[(size_t)slot * kv->max_blocks + position / kv->block_tokens];
+    CHECK(block < kv->block_count);
+    size_t row = ((size_t)(value ? kv->kv_heads : 0) + kv_head) * kv->block_tokens + position % kv->block_tokens;
+    return (char *)kv->base + block * kv->block_stride + kv->layer_offset + row * storage_bytes(kv->type, kv->head_dim);
+}
+
+#endif

@@ -1,0 +1,49 @@
+/* prepare, embed, gather: rows of a step. */
+#include "kernels/ref/ref.h"
+
+static void pad_run(const struct step_batch *b, const struct step_run *run) {
+    for (uint32_t i = 0; i < run->token_count; i++) {
+        b->ids[run->row_first + i] = 0;
+        b->slots[run->row_first + i] = run->slot;
+        b->positions[run->row_first + i] = ROW_NONE;
+    }
+}
+
+void ref_prepare(struct stream *s, const struct op_prepare *a) {
+    const struct step_batch *b = a->batch;
+    for (uint32_t r = 0; r < b->run_count; r++) {
+        const struct step_run *run = &b->runs[r];
+        CHECK(run->slot < a->slots->slot_count && run->row_first + run->token_count <= b->row_count);
+        struct slot_state *state = &a->slots->states[run->slot];
+        const uint32_t *tokens = a->slots->tokens + (size_t)run->slot * a->slots->max_context;
+        if (!state->active || state->computed_count + run->token_count > state->token_count) {
+            pad_run(b, run);
+            continue;
+        }
+        for (uint32_t i = 0; i < run->token_count; i++) {
+            uint32_t position = state->computed_count + i, row = run->row_first + i;
+            b->ids[row] = tokens[position];
+            b->slots[row] = run->slot;
+            b->positions[row] = position;
+        }
+        state->computed_count += run->token_count;
+    }
+}
+
+void ref_embed(struct stream *s, const struct op_embed *a) {
+    uint32_t width = a->table->cols;
+    float *out = a->out;
+    for (uint32_t t = 0; t < a->batch->row_count; t++) {
+        bool padding = a->batch->positions[t] == ROW_NONE;
+        CHECK(padding || a->batch->ids[t] < a->table->rows);
+        const void *row = padding ? NULL : matrix_row(a->table, a->batch->ids[t]);
+        for (uint32_t i = 0; i < width; i++)
+            out[(size_t)t * width + i] = row ? storage_get(a->table->type, row, i) * a->scale : 0;
+    }
+}
+
+void ref_gather_rows(struct stream *s, const struct op_gather_rows *a) {
+    for (uint32_t i = 0; i < a->count; i++)
+        memcpy((float *)a->out + (size_t)i * a->width, (const float *)a->x + (size_t)a->idx[i] * a->width,
+               a->width * sizeof(float));
+}

@@ -1,0 +1,73 @@
+#include "kernels/types.h"
+
+static const char *const NAMES[STORAGE_TYPE_COUNT] = {"none", "f32", "f16", "bf16"};
+
+const char *storage_name(enum storage_type type) { return (unsigned)type < STORAGE_TYPE_COUNT ? NAMES[type] : "none"; }
+
+enum storage_type storage_parse(const char *name) {
+    for (int i = 1; i < STORAGE_TYPE_COUNT; i++)
+        if (name && !strcmp(name, NAMES[i])) return (enum storage_type)i;
+    return STORAGE_NONE;
+}
+
+size_t storage_bytes(enum storage_type type, size_t count) {
+    CHECK(type == STORAGE_F32 || type == STORAGE_F16 || type == STORAGE_BF16);
+    return type == STORAGE_F32 ? count * 4 : count * 2;
+}
+
+static uint32_t bits_of(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    return bits;
+}
+
+static float float_of(uint32_t bits) {
+    float f;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+float f16_to_f32(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, fraction = h & 0x3ff;
+    if (exponent == 31) return float_of(sign | 0x7f800000u | fraction << 13);
+    if (exponent) return float_of(sign | (exponent + 112) << 23 | fraction << 13);
+    float tiny = (float)fraction * 0x1p-24f; /* subnormal: exact */
+    return sign ? -tiny : tiny;
+}
+
+uint16_t f32_to_f16(float f) {
+    uint32_t bits = bits_of(f), sign = (bits >> 16) & 0x8000, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00);
+    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7bff); /* would round past 65504 */
+    if (magnitude < 0x38800000u) {                                  /* below 2^-14: a multiple of 2^-24 */
+        float scaled = float_of(magnitude) + 0.5f; /* ulp of 0.5 is 2^-24: the addition rounds to nearest even */
+        return (uint16_t)(sign | (bits_of(scaled) - bits_of(0.5f)));
+    }
+    uint32_t odd = (magnitude >> 13) & 1;
+    return (uint16_t)(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13));
+}
+
+uint16_t f32_to_bf16(float f) {
+    uint32_t bits = bits_of(f);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16);
+}
+
+float storage_get(enum storage_type type, const void *data, size_t idx) {
+    float f;
+    uint16_t h;
+    if (type == STORAGE_F32) {
+        memcpy(&f, (const char *)data + 4 * idx, 4);
+        return f;
+    }
+    memcpy(&h, (const char *)data + 2 * idx, 2);
+    return type == STORAGE_F16 ? f16_to_f32(h) : bf16_to_f32(h);
+}
+
+void storage_put(enum storage_type type, void *data, size_t idx, float value) {
+    uint16_t h = type == STORAGE_F16 ? f32_to_f16(value) : type == STORAGE_BF16 ? f32_to_bf16(value) : 0;
+    if (type == STORAGE_F32)
+        memcpy((char *)data + 4 * idx, &value, 4);
+    else
+        memcpy((char *)data + 2 * idx, &h, 2);
+}
