@@ -54,8 +54,10 @@ static bool request_runs(const struct http_conn *conn) {
 void http_conn_mark(struct http_conn *conn) {
     struct http_thread *thread = conn->thread;
     if (conn->dirty) return;
-    if (!thread->dirty_first && thread->flushing) arm(thread->flush, 0);
-    else if (!thread->dirty_first) event_active(thread->flush, 0, 0);
+    if (!thread->dirty_first && thread->flushing)
+        arm(thread->flush, 0);
+    else if (!thread->dirty_first)
+        event_active(thread->flush, 0, 0);
     conn->dirty = true;
     conn->next_dirty = NULL;
     *thread->dirty_last = conn;
@@ -88,7 +90,8 @@ static void forget_request(struct http_conn *conn) {
 void http_conn_end_request(struct http_conn *conn) {
     forget_request(conn);
     conn->answered = true;
-    move(conn, conn->keep_alive ? CONN_IDLE : CONN_LINGER);
+    bool keep = conn->keep_alive && !atomic_load(&conn->thread->server->draining);
+    move(conn, keep ? CONN_IDLE : CONN_LINGER);
     http_conn_mark(conn);
 }
 
@@ -296,6 +299,10 @@ static void on_event(struct bufferevent *bev, short what, void *arg) {
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg) {
     struct http_conn *conn = arg;
+    if (conn->state == CONN_IDLE && http_conn_pending(conn)) { /* the last answer is still being taken: not idle */
+        arm_deadline(conn);
+        return;
+    }
     bool waits = conn->state == CONN_HEAD ? !http_parser_at_start(&conn->parser) : conn->state == CONN_BODY;
     if (!waits) {
         http_conn_kill(conn);
@@ -341,6 +348,8 @@ void http_conn_new(struct http_thread *thread, int fd, const char *peer, bool re
     forget_request(conn);
     set_up(conn);
     arm_deadline(conn);
-    if (refused) http_conn_reject(conn, 503, "too many connections");
-    else if (atomic_load(&thread->server->draining)) http_conn_drain(conn);
+    if (refused)
+        http_conn_reject(conn, 503, "too many connections");
+    else if (atomic_load(&thread->server->draining))
+        http_conn_drain(conn);
 }

@@ -141,6 +141,7 @@ size_t http_stream_pending(const struct http_request *req) { return http_conn_pe
 void http_abort(struct http_request *req) {
     struct http_conn *conn = conn_of(req);
     if (conn->state == CONN_DEAD) return;
+    http_conn_send(conn); /* what the kernel takes at once may still arrive */
     metric_add_label(&http_metrics[HTTP_METRIC_CUT], conn->broken ? (int)conn->cut : HTTP_CUT_ABORT, 1);
     http_conn_kill(conn);
 }

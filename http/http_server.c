@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 enum {
-    REFUSED_MAX = 64,      /* connections past connections_max that still get their 503 */
+    REFUSED_MAX = 64,         /* connections past connections_max that still get their 503 */
     UNSENT_MAX_BYTES = 65536, /* that the kernel holds for a slow client */
-    ACCEPT_PAUSE_MS = 100, /* after running out of descriptors */
+    ACCEPT_PAUSE_MS = 100,    /* after running out of descriptors */
 };
 
 void http_config_init(struct http_config *config) {
@@ -262,6 +262,7 @@ static void wind_up(struct http_thread *thread) {
             http_thread_flush(thread);
         }
     } while (run_posts(thread, true) || thread->conns);
+    event_base_loop(thread->base, EVLOOP_NONBLOCK); /* bufferevents are freed by a last turn of the loop */
 }
 
 static void *thread_main(void *arg) {
@@ -272,6 +273,7 @@ static void *thread_main(void *arg) {
     if (thread->idx == 0 && !atomic_load(&thread->server->draining)) start_accepting(thread->server);
     event_base_loop(thread->base, EVLOOP_NO_EXIT_ON_EMPTY);
     if (thread->idx == 0) stop_accepting(thread->server);
+    if (thread->tick) event_del(thread->tick);
     wind_up(thread);
     return NULL;
 }

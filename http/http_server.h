@@ -150,7 +150,7 @@ void http_stream_end(struct http_request *req);
 /* Output bytes of this connection that the kernel has not taken yet. */
 size_t http_stream_pending(const struct http_request *req);
 /* Cuts the connection without a (further) word and ends the request; on_closed does not run. For a stream that cannot
- * be finished: a chunked client sees the missing last chunk. */
+ * be finished: a chunked client sees the missing last chunk. What was written before may or may not arrive. */
 void http_abort(struct http_request *req);
 
 #endif

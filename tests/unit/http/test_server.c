@@ -1,0 +1,726 @@
+/*
+ * test_server.c - the server over real sockets on the loopback, with short deadlines.
+ */
+#include "check.h"
+
+#include "http/http_metrics.h"
+#include "http/http_server.h"
+#include "wire.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#define H "Host: a\r\n"
+
+/* One server and what its handlers have seen. */
+struct bench {
+    struct http_server *server;
+    struct http_config config;
+    uint16_t port;
+    _Atomic int closed_count, drained_count, tick_count, post_count, request_count, timer_count;
+    _Atomic int refused_write_count;
+    _Atomic size_t pending_max;
+    _Atomic uint32_t thread_bits;
+    _Atomic(struct http_request *) held;
+    _Atomic size_t to_write, written; /* of the stream being pumped */
+};
+
+static struct bench *bench_of(struct http_request *req) { return req->user; }
+
+static void on_closed(void *ctx, struct http_request *req) {
+    struct bench *b = ctx;
+    b->held = NULL;
+    b->closed_count++;
+}
+
+/* Writes numbered bytes until the stream says it has enough. */
+static void pump(struct bench *b, struct http_request *req) {
+    char piece[1000];
+    while (b->written < b->to_write) {
+        size_t len = b->to_write - b->written;
+        len = MIN(len, sizeof piece);
+        for (size_t i = 0; i < len; i++) piece[i] = (char)((b->written + i) * 7 % 251);
+        b->written += len;
+        bool more = http_stream_write(req, piece, len);
+        size_t pending = http_stream_pending(req);
+        if (pending > b->pending_max) b->pending_max = pending;
+        if (!more) {
+            b->refused_write_count++;
+            return;
+        }
+    }
+    http_stream_end(req);
+}
+
+static void on_drained(void *ctx, struct http_request *req) {
+    struct bench *b = ctx;
+    b->drained_count++;
+    pump(b, req);
+}
+
+static void on_timer(void *ctx, struct http_request *req) {
+    struct bench *b = ctx;
+    b->timer_count++;
+    http_respond(req, 200, "text/plain", NULL, 0, bytes_str("late"));
+}
+
+static const struct http_watch watch = {on_closed, on_drained, on_timer};
+
+static void stream_begin(struct http_request *req) { http_stream_begin(req, 200, "text/event-stream", NULL, 0); }
+
+static void handle_stream(struct http_request *req) {
+    char count[16];
+    int n = http_query_find(req->query, "n", count, sizeof count) > 0 ? atoi(count) : 0;
+    stream_begin(req);
+    for (int i = 0; i < n; i++) (void)http_stream_write(req, "x", 1);
+    http_stream_end(req);
+}
+
+static void handle_fields(struct http_request *req) {
+    const struct http_field fields[] = {{"X-Echo", "one\r\nX-Evil: two"}, {"Retry-After", "3"}};
+    http_respond(req, 429, NULL, fields, ARRAY_LEN(fields), bytes_str(""));
+}
+
+static void handle_many(struct http_request *req) {
+    struct bench *b = bench_of(req);
+    char n[16];
+    http_request_watch(req, &watch, b);
+    b->written = 0;
+    b->to_write = http_query_find(req->query, "n", n, sizeof n) > 0 ? (size_t)atol(n) : 0;
+    stream_begin(req);
+    pump(b, req);
+}
+
+/* Never ends, never listens to reason. */
+static void handle_flood(struct http_request *req) {
+    static char piece[65536];
+    http_request_watch(req, &watch, bench_of(req));
+    stream_begin(req);
+    for (int i = 0; i < 200; i++) (void)http_stream_write(req, piece, sizeof piece);
+}
+
+static void handle_hold(struct http_request *req) {
+    struct bench *b = bench_of(req);
+    http_request_watch(req, &watch, b);
+    if (req->query.len) {
+        stream_begin(req);
+        (void)http_stream_write(req, "begun", 5);
+    }
+    b->held = req;
+}
+
+static void handle_late(struct http_request *req) {
+    http_request_watch(req, &watch, bench_of(req));
+    http_request_set_timer(req, 40);
+}
+
+static void handle_cut(struct http_request *req) {
+    stream_begin(req);
+    (void)http_stream_write(req, "half", 4);
+    http_abort(req);
+}
+
+static void handle_big(struct http_request *req) {
+    size_t len = 3u << 20;
+    char *body = mem_alloc(len);
+    http_respond(req, 200, NULL, NULL, 0, bytes_of(body, len));
+    mem_free(body);
+}
+
+static void handle_echo(struct http_request *req) {
+    char type[64] = "none";
+    struct bytes given = http_request_header(req, "content-type");
+    if (given.data) snprintf(type, sizeof type, "%.*s", (int)given.len, (const char *)given.data);
+    http_respond(req, 200, type, NULL, 0, req->body);
+}
+
+static void handle_204(struct http_request *req) { http_respond(req, 204, NULL, NULL, 0, bytes_str("dropped")); }
+
+static void on_request(void *ctx, struct http_request *req) {
+    static const struct {
+        const char *path;
+        void (*run)(struct http_request *req);
+    } routes[] = {{"/echo", handle_echo},   {"/stream", handle_stream}, {"/many", handle_many},
+                  {"/flood", handle_flood}, {"/hold", handle_hold},     {"/late", handle_late},
+                  {"/cut", handle_cut},     {"/fields", handle_fields}, {"/big", handle_big},
+                  {"/204", handle_204}};
+    struct bench *b = ctx;
+    req->user = ctx;
+    b->request_count++;
+    b->thread_bits |= 1u << req->thread_idx;
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++)
+        if (bytes_equal(req->path, bytes_str(routes[i].path))) {
+            routes[i].run(req);
+            return;
+        }
+    http_respond(req, 404, NULL, NULL, 0, bytes_str(""));
+}
+
+static void on_tick(void *ctx, int thread_idx) { ((struct bench *)ctx)->tick_count++; }
+
+static void bench_config(struct bench *b) {
+    memset(b, 0, sizeof *b);
+    http_config_init(&b->config);
+    b->config.head_deadline_ms = b->config.body_deadline_ms = 200;
+    b->config.idle_timeout_ms = 400;
+    b->config.write_timeout_ms = 300;
+    b->config.linger_ms = 200;
+    b->config.body_max_bytes = 100000;
+    b->config.on_request = on_request;
+    b->config.ctx = b;
+}
+
+static bool bench_start(struct bench *b) {
+    struct error err;
+    b->server = http_server_new(&b->config, &err);
+    if (!b->server) return false;
+    b->port = http_server_port(b->server);
+    return b->port && http_server_start(b->server, &err) == 0;
+}
+
+/* Sends text on a fresh connection and collects everything until the server closes (or 5 s of silence). */
+static bool exchange(struct bench *b, const char *text, struct buf *in) {
+    int fd = wire_connect(b->port, 0);
+    bool ok = fd >= 0 && wire_send(fd, text) && wire_read_all(fd, in);
+    close(fd);
+    return ok;
+}
+
+#define BENCH(...)                                                                                                     \
+    struct bench b;                                                                                                    \
+    struct buf in, out;                                                                                                \
+    buf_init(&in, 0);                                                                                                  \
+    buf_init(&out, 0);                                                                                                 \
+    bench_config(&b);                                                                                                  \
+    __VA_ARGS__;                                                                                                       \
+    EXPECT(bench_start(&b))
+#define END_BENCH()                                                                                                    \
+    do {                                                                                                               \
+        buf_release(&in);                                                                                              \
+        buf_release(&out);                                                                                             \
+        http_server_free(&b.server);                                                                                   \
+    } while (0)
+
+TEST(server_keeps_alive) {
+    BENCH();
+    int fd = wire_connect(b.port, 0);
+    for (int i = 0; i < 3; i++) {
+        EXPECT(wire_send(fd, "POST /echo HTTP/1.1\r\n" H "Content-Type: a/b\r\nContent-Length: 5\r\n\r\nhello"));
+        EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
+        EXPECT_STR(buf_text(&out), "hello");
+    }
+    EXPECT_EQ(http_server_connection_count(b.server), 1);
+    close(fd);
+    END_BENCH();
+}
+
+TEST(server_head_has_what_it_needs) {
+    BENCH();
+    EXPECT(exchange(
+        &b, "POST /echo HTTP/1.1\r\n" H "Content-Type: a/b\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi", &in));
+    EXPECT(strncmp(in.data, "HTTP/1.1 200 OK\r\nDate: ", 23) == 0);
+    EXPECT(strstr(in.data, " GMT\r\nContent-Type: a/b\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi"));
+    END_BENCH();
+}
+
+TEST(server_answers_pipelined_requests_in_order) {
+    BENCH();
+    EXPECT(exchange(&b,
+                    "GET /late HTTP/1.1\r\n" H "\r\n"
+                    "POST /echo HTTP/1.1\r\n" H "Content-Length: 3\r\n\r\ntwo"
+                    "GET /late HTTP/1.1\r\n" H "\r\n"
+                    "POST /echo HTTP/1.1\r\n" H "Connection: close\r\nContent-Length: 4\r\n\r\nfour"
+                    "GET /never HTTP/1.1\r\n" H "\r\n",
+                    &in));
+    EXPECT_EQ(b.request_count, 4);
+    EXPECT_EQ(b.timer_count, 2);
+    const char *one = strstr(in.data, "late"), *two = strstr(in.data, "two"), *four = strstr(in.data, "four");
+    EXPECT(one && two && four && one < two && two < strstr(one + 4, "late") && strstr(one + 4, "late") < four);
+    END_BENCH();
+}
+
+TEST(server_takes_one_byte_at_a_time) {
+    BENCH(b.config.head_deadline_ms = b.config.body_deadline_ms = 5000);
+    const char *text = "POST /echo HTTP/1.1\r\n" H "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+                       "1\r\na\r\n1\r\nb\r\n1\r\nc\r\n0\r\n\r\n";
+    int fd = wire_connect(b.port, 0);
+    for (size_t i = 0; i < strlen(text); i++) EXPECT(wire_send_bytes(fd, text + i, 1));
+    EXPECT(wire_read_all(fd, &in));
+    EXPECT(strstr(buf_text(&in), "\r\n\r\nabc"));
+    close(fd);
+    END_BENCH();
+}
+
+TEST(server_head_requests_get_no_body) {
+    BENCH();
+    EXPECT(exchange(&b,
+                    "HEAD /fields HTTP/1.1\r\n" H "\r\nHEAD /stream?n=3 HTTP/1.1\r\n" H "\r\n"
+                    "HEAD /big HTTP/1.1\r\n" H "Connection: close\r\n\r\n",
+                    &in));
+    EXPECT(strstr(in.data, "Transfer-Encoding: chunked\r\n\r\nHTTP/1.1 200"));
+    EXPECT(strstr(in.data, "Content-Length: 3145728\r\n\r\n"));
+    EXPECT(in.len < 1000);
+    END_BENCH();
+}
+
+TEST(server_http_1_0) {
+    BENCH();
+    EXPECT(exchange(&b, "GET /stream?n=3 HTTP/1.0\r\n\r\n", &in));
+    EXPECT(strstr(in.data, "Connection: close\r\n\r\nxxx") && !strstr(in.data, "chunked"));
+    int fd = wire_connect(b.port, 0);
+    buf_reset(&in);
+    for (int i = 0; i < 2; i++) {
+        EXPECT(wire_send(fd, "POST /echo HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi"));
+        EXPECT(wire_read_until(fd, &in, "hi"));
+        EXPECT(strstr(in.data, "Connection: keep-alive\r\n"));
+        buf_reset(&in);
+    }
+    close(fd);
+    END_BENCH();
+}
+
+TEST(server_204_has_no_length) {
+    BENCH();
+    EXPECT(exchange(&b, "GET /204 HTTP/1.1\r\n" H "Connection: close\r\n\r\n", &in));
+    EXPECT(strstr(in.data, "204 No Content") && !strstr(in.data, "Content-Length") && !strstr(in.data, "dropped"));
+    END_BENCH();
+}
+
+TEST(server_asks_for_the_body_when_expected) {
+    BENCH();
+    int fd = wire_connect(b.port, 0);
+    EXPECT(wire_send(fd, "POST /echo HTTP/1.1\r\n" H
+                         "Expect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n"));
+    EXPECT(wire_read_until(fd, &in, "HTTP/1.1 100 Continue\r\n\r\n"));
+    EXPECT(wire_send(fd, "hi"));
+    EXPECT(wire_read_all(fd, &in));
+    EXPECT(strstr(in.data, "200 OK"));
+    close(fd);
+    buf_reset(&in);
+    EXPECT(exchange(&b, "POST /echo HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 200000\r\n\r\n", &in));
+    EXPECT(strncmp(in.data, "HTTP/1.1 413 ", 13) == 0);
+    END_BENCH();
+}
+
+TEST(server_fields_cannot_split_a_response) {
+    BENCH();
+    EXPECT(exchange(&b, "GET /fields HTTP/1.1\r\n" H "Connection: close\r\n\r\n", &in));
+    EXPECT(strstr(in.data, "HTTP/1.1 429 Too Many Requests\r\n"));
+    EXPECT(strstr(in.data, "\r\nX-Echo: one  X-Evil: two\r\nRetry-After: 3\r\n"));
+    END_BENCH();
+}
+
+TEST(server_refuses_in_the_error_shape) {
+    BENCH();
+    EXPECT(exchange(&b, "GET / HTTP/1.1\r\n" H "Bad : x\r\n\r\n", &in));
+    EXPECT(strncmp(in.data, "HTTP/1.1 400 Bad Request\r\n", 26) == 0);
+    EXPECT(strstr(in.data, "Content-Type: application/json\r\nConnection: close\r\n"));
+    EXPECT(strstr(in.data,
+                  "{\"error\":{\"message\":\"bad header name\",\"type\":\"invalid_request_error\",\"param\":null,"
+                  "\"code\":null}}"));
+    EXPECT_EQ(b.request_count, 0);
+    END_BENCH();
+}
+
+static void own_reject(void *ctx, int status, const char *text, struct buf *body) {
+    buf_addf(body, "mine %d %s", status, text);
+}
+
+TEST(server_refuses_with_the_owners_body) {
+    BENCH(b.config.on_reject = own_reject);
+    EXPECT(exchange(&b, "GET / HTTP/2.0\r\n\r\n", &in));
+    EXPECT(strstr(in.data, "\r\n\r\nmine 505 only HTTP/1.0 and HTTP/1.1 are served"));
+    END_BENCH();
+}
+
+/* Without the lingering close the kernel would reset the connection over the unread body, and the answer could be lost.
+ */
+TEST(server_lingers_so_that_the_refusal_is_read) {
+    BENCH();
+    int fd = wire_connect(b.port, 0);
+    static char body[60000];
+    EXPECT(wire_send(fd, "POST /echo HTTP/1.1\r\n" H "Content-Length: 60000000\r\n\r\n"));
+    for (int i = 0; i < 20; i++) (void)wire_send_bytes(fd, body, sizeof body);
+    EXPECT(wire_read_all(fd, &in));
+    EXPECT(strncmp(in.data, "HTTP/1.1 413 ", 13) == 0);
+    close(fd);
+    END_BENCH();
+}
+
+TEST(server_garbage_behind_a_request_is_refused_after_its_answer) {
+    BENCH();
+    EXPECT(exchange(&b, "POST /echo HTTP/1.1\r\n" H "Content-Length: 2\r\n\r\nhi\x01garbage", &in));
+    EXPECT(strstr(in.data, "200 OK") && strstr(in.data, "hiHTTP/1.1 400 Bad Request"));
+    END_BENCH();
+}
+
+/* A byte every 20 ms does not keep a head or a body open past its deadline. */
+static void expect_deadline(struct bench *b, const char *begin, const char *drip) {
+    struct buf in;
+    buf_init(&in, 0);
+    int fd = wire_connect(b->port, 0), rc;
+    int64_t start = clock_ms(), took;
+    (void)wire_send(fd, begin);
+    do {
+        (void)wire_send(fd, drip);
+        rc = wire_read_some(fd, &in, 20);
+    } while (rc == -2 && clock_ms() < start + WIRE_TIMEOUT_MS);
+    took = clock_ms() - start;
+    if (rc != 1 || strncmp(in.data, "HTTP/1.1 408 ", 13) != 0 || took < 150 || took > 2000)
+        check_fail(__FILE__, __LINE__, "after %lld ms: %s", (long long)took, buf_text(&in));
+    close(fd);
+    buf_release(&in);
+}
+
+TEST(server_deadlines_are_absolute) {
+    BENCH();
+    expect_deadline(&b, "GET / HTTP/1.1\r\n", "X");
+    expect_deadline(&b, "POST /echo HTTP/1.1\r\n" H "Content-Length: 90000\r\n\r\n", "x");
+    expect_deadline(&b, "POST /echo HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n");
+    EXPECT_EQ(b.request_count, 0);
+    END_BENCH();
+}
+
+TEST(server_closes_silent_and_idle_connections) {
+    BENCH();
+    int silent = wire_connect(b.port, 0), idle = wire_connect(b.port, 0);
+    int64_t start = clock_ms();
+    EXPECT(wire_send(idle, "GET /204 HTTP/1.1\r\n" H "\r\n"));
+    EXPECT(wire_read_until(idle, &in, "\r\n\r\n"));
+    buf_reset(&in);
+    EXPECT(wire_read_all(silent, &in));
+    EXPECT(clock_ms() - start >= 150);
+    EXPECT(wire_read_all(idle, &in));
+    EXPECT(clock_ms() - start >= 350);
+    EXPECT_EQ(in.len, 0);
+    close(silent);
+    close(idle);
+    END_BENCH();
+}
+
+TEST(server_sees_a_client_go_while_nothing_is_written) {
+    BENCH();
+    for (int i = 0; i < 3; i++) {
+        static const char *const requests[] = {"GET /hold HTTP/1.1\r\n" H "\r\n",
+                                               "GET /hold?stream HTTP/1.1\r\n" H "\r\n",
+                                               "GET /hold HTTP/1.1\r\n" H "\r\nGET /echo HTTP/1.1\r\n" H "\r\n"};
+        int fd = wire_connect(b.port, 0);
+        EXPECT(wire_send(fd, requests[i]));
+        EXPECT(wire_wait_for(&b.request_count, i + 1));
+        EXPECT_EQ(b.closed_count, i);
+        int64_t start = clock_ms();
+        close(fd);
+        EXPECT(wire_wait_for(&b.closed_count, i + 1));
+        EXPECT(clock_ms() - start < 1000);
+    }
+    EXPECT(http_server_connection_count(b.server) <= 1);
+    END_BENCH();
+}
+
+TEST(server_sees_a_reset) {
+    BENCH();
+    struct linger hard = {.l_onoff = 1};
+    int fd = wire_connect(b.port, 0);
+    EXPECT(wire_send(fd, "GET /hold?stream HTTP/1.1\r\n" H "\r\n"));
+    EXPECT(wire_read_until(fd, &in, "begun"));
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+    close(fd);
+    EXPECT(wire_wait_for(&b.closed_count, 1));
+    END_BENCH();
+}
+
+/* What a client sends while its request runs stays in the kernel past the read-ahead. */
+TEST(server_stops_reading_a_flood) {
+    BENCH();
+    int fd = wire_connect(b.port, 0);
+    static char flood[1 << 16];
+    size_t sent = 0;
+    int64_t before = metric_value(&http_metrics[HTTP_METRIC_BYTES], 0);
+    EXPECT(wire_send(fd, "GET /hold?stream HTTP/1.1\r\n" H "\r\n"));
+    EXPECT(wire_wait_for(&b.request_count, 1));
+    for (int i = 0; i < 1000; i++) {
+        ssize_t rc = send(fd, flood, sizeof flood, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (rc > 0)
+            sent += (size_t)rc;
+        else
+            sleep_ms(1);
+    }
+    EXPECT(sent < 32u << 20);
+    EXPECT(metric_value(&http_metrics[HTTP_METRIC_BYTES], 0) - before < 1000);
+    EXPECT_EQ(b.closed_count, 0);
+    close(fd);
+    END_BENCH();
+    EXPECT_EQ(b.closed_count, 1);
+}
+
+TEST(server_gathers_the_writes_of_a_turn_into_one_chunk) {
+    BENCH();
+    EXPECT(exchange(&b, "GET /stream?n=500 HTTP/1.1\r\n" H "Connection: close\r\n\r\n", &in));
+    EXPECT_EQ(wire_decode_chunks(&in, &out), 1);
+    EXPECT_EQ(out.len, 500);
+    END_BENCH();
+}
+
+/* 20 MB to a client that reads slowly: complete and in order, with a bounded amount waiting. */
+TEST(server_waits_for_a_slow_reader) {
+    BENCH(b.config.write_timeout_ms = 5000);
+    size_t total = 20u << 20;
+    char request[128];
+    int fd = wire_connect(b.port, 4096);
+    snprintf(request, sizeof request, "GET /many?n=%zu HTTP/1.1\r\n" H "Connection: close\r\n\r\n", total);
+    EXPECT(wire_send(fd, request));
+    EXPECT(wire_wait_for(&b.refused_write_count, 1));
+    sleep_ms(50);
+    EXPECT(b.written < total);
+    EXPECT(wire_read_all(fd, &in));
+    EXPECT(wire_decode_chunks(&in, &out) > 0);
+    EXPECT_EQ(out.len, total);
+    for (size_t i = 0; i < total; i++) EXPECT((uint8_t)out.data[i] == i * 7 % 251);
+    EXPECT(b.drained_count > 10);
+    EXPECT(b.pending_max <= b.config.high_water + 2000);
+    close(fd);
+    END_BENCH();
+    EXPECT_EQ(b.closed_count, 0);
+}
+
+TEST(server_cuts_a_stream_past_its_bound) {
+    BENCH(b.config.pending_max_bytes = 1u << 20);
+    int fd = wire_connect(b.port, 4096);
+    EXPECT(wire_send(fd, "GET /flood HTTP/1.1\r\n" H "\r\n"));
+    EXPECT(wire_wait_for(&b.closed_count, 1));
+    close(fd);
+    END_BENCH();
+}
+
+TEST(server_cuts_a_client_that_takes_nothing) {
+    BENCH();
+    int fd = wire_connect(b.port, 4096);
+    EXPECT(wire_send(fd, "GET /many?n=30000000 HTTP/1.1\r\n" H "\r\n"));
+    int64_t start = clock_ms();
+    EXPECT(wire_wait_for(&b.closed_count, 1));
+    EXPECT(clock_ms() - start >= 250);
+    close(fd);
+    fd = wire_connect(b.port, 4096); /* the same for a complete answer */
+    for (int i = 0; i < 4; i++) EXPECT(wire_send(fd, "GET /big HTTP/1.1\r\n" H "\r\n"));
+    int64_t end = clock_ms() + WIRE_TIMEOUT_MS;
+    while (http_server_connection_count(b.server) && clock_ms() < end) sleep_ms(5);
+    EXPECT_EQ(http_server_connection_count(b.server), 0);
+    close(fd);
+    END_BENCH();
+}
+
+/* A client that pipelines and does not read gets no further than high_water: one answer of 3 MB is made, not a hundred.
+ */
+TEST(server_does_not_answer_ahead_of_the_reader) {
+    BENCH(b.config.write_timeout_ms = 5000);
+    int fd = wire_connect(b.port, 4096);
+    for (int i = 0; i < 100; i++) EXPECT(wire_send(fd, "GET /big HTTP/1.1\r\n" H "\r\n"));
+    EXPECT(wire_wait_for(&b.request_count, 1));
+    sleep_ms(100);
+    EXPECT_EQ(b.request_count, 1);
+    for (int i = 0; i < 5; i++) EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
+    EXPECT(wire_wait_for(&b.request_count, 5));
+    close(fd);
+    END_BENCH();
+}
+
+/* The idle timeout does not run while the last answer is still on its way. */
+TEST(server_is_not_idle_while_it_sends) {
+    BENCH(b.config.write_timeout_ms = 5000; b.config.idle_timeout_ms = 50);
+    int fd = wire_connect(b.port, 4096);
+    EXPECT(wire_send(fd, "GET /big HTTP/1.1\r\n" H "\r\n"));
+    EXPECT(wire_wait_for(&b.request_count, 1));
+    sleep_ms(300);
+    EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
+    EXPECT_EQ(out.len, 3u << 20);
+    close(fd);
+    END_BENCH();
+}
+
+TEST(server_abort_is_seen_as_a_cut) {
+    BENCH();
+    EXPECT(exchange(&b, "GET /cut HTTP/1.1\r\n" H "\r\n", &in));
+    EXPECT_EQ(wire_decode_chunks(&in, &out), -1);
+    EXPECT_STR(buf_text(&out), "half");
+    END_BENCH();
+}
+
+TEST(server_refuses_connections_past_the_limit) {
+    BENCH(b.config.connections_max = 2; b.config.head_deadline_ms = 3000);
+    int one = wire_connect(b.port, 0), two = wire_connect(b.port, 0), three = wire_connect(b.port, 0);
+    EXPECT(wire_read_all(three, &in));
+    EXPECT(strncmp(buf_text(&in), "HTTP/1.1 503 ", 13) == 0 && strstr(in.data, "server_error"));
+    close(three);
+    close(two);
+    int64_t end = clock_ms() + WIRE_TIMEOUT_MS;
+    while (http_server_connection_count(b.server) > 1 && clock_ms() < end) sleep_ms(2);
+    buf_reset(&in);
+    EXPECT(exchange(&b, "GET /204 HTTP/1.1\r\n" H "Connection: close\r\n\r\n", &in));
+    EXPECT(strstr(in.data, "204 No Content"));
+    close(one);
+    END_BENCH();
+}
+
+TEST(server_bounds_all_bodies_together) {
+    BENCH(b.config.bodies_max_bytes = 30000; b.config.body_deadline_ms = 3000);
+    static char body[20000];
+    int64_t held = metric_value(&http_metrics[HTTP_METRIC_BODY_BYTES], 0);
+    int one = wire_connect(b.port, 0), two = wire_connect(b.port, 0);
+    EXPECT(wire_send(one, "POST /echo HTTP/1.1\r\n" H "Content-Length: 20001\r\n\r\n"));
+    EXPECT(wire_send_bytes(one, body, sizeof body));
+    int64_t end = clock_ms() + WIRE_TIMEOUT_MS;
+    while (metric_value(&http_metrics[HTTP_METRIC_BODY_BYTES], 0) < held + 20000 && clock_ms() < end) sleep_ms(2);
+    EXPECT(wire_send(two, "POST /echo HTTP/1.1\r\n" H "Content-Length: 20000\r\n\r\n"));
+    (void)wire_send_bytes(two, body, sizeof body);
+    EXPECT_EQ(wire_take_response(two, &in, &out), 503);
+    EXPECT(wire_send(one, "x"));
+    buf_reset(&in);
+    EXPECT_EQ(wire_take_response(one, &in, &out), 200);
+    EXPECT_EQ(metric_value(&http_metrics[HTTP_METRIC_BODY_BYTES], 0), held);
+    close(one);
+    close(two);
+    END_BENCH();
+}
+
+static void finish_held(void *ctx) {
+    struct bench *b = ctx;
+    struct http_request *req = b->held;
+    b->held = NULL;
+    if (!req) return;
+    (void)http_stream_write(req, " ended", 6);
+    http_stream_end(req);
+}
+
+TEST(server_drains) {
+    BENCH(b.config.thread_count = 2; b.config.idle_timeout_ms = 60000);
+    int idle = wire_connect(b.port, 0), busy = wire_connect(b.port, 0);
+    EXPECT(wire_send(idle, "GET /204 HTTP/1.1\r\n" H "\r\n"));
+    EXPECT(wire_read_until(idle, &in, "\r\n\r\n"));
+    buf_reset(&in);
+    EXPECT(wire_send(busy, "GET /hold?stream HTTP/1.1\r\n" H "\r\n"));
+    EXPECT(wire_read_until(busy, &in, "begun"));
+    http_server_drain(b.server);
+    buf_reset(&out);
+    EXPECT(wire_read_all(idle, &out));
+    close(idle);
+    EXPECT(!http_server_wait_drained(b.server, 50));
+    int late = wire_connect(b.port, 0);
+    EXPECT(late < 0);
+    EXPECT_EQ(b.closed_count, 0);
+    EXPECT(http_thread_post(b.server, http_request_thread(b.held), finish_held, &b));
+    EXPECT(wire_read_all(busy, &in));
+    EXPECT(strstr(in.data, "begun") && strstr(in.data, " ended"));
+    close(busy);
+    EXPECT(http_server_wait_drained(b.server, 3000));
+    END_BENCH();
+}
+
+TEST(server_free_tells_running_requests) {
+    BENCH(b.config.thread_count = 2);
+    int fds[4];
+    for (int i = 0; i < 4; i++) {
+        fds[i] = wire_connect(b.port, 0);
+        EXPECT(wire_send(fds[i], "GET /hold HTTP/1.1\r\n" H "\r\n"));
+    }
+    EXPECT(wire_wait_for(&b.request_count, 4));
+    http_server_free(&b.server);
+    EXPECT(!b.server);
+    EXPECT_EQ(b.closed_count, 4);
+    EXPECT_EQ(b.thread_bits, 3);
+    for (int i = 0; i < 4; i++) close(fds[i]);
+    buf_release(&in);
+    buf_release(&out);
+}
+
+struct poster {
+    struct bench *b;
+    int thread_idx, next;
+};
+struct ordered {
+    struct poster *poster;
+    int number;
+};
+static struct ordered ordered[4][2000];
+
+static void check_order(void *ctx) {
+    struct ordered *o = ctx;
+    if (o->poster->next++ == o->number) o->poster->b->post_count++;
+}
+
+static void *post_many(void *arg) {
+    struct poster *p = arg;
+    struct ordered *mine = ordered[p->thread_idx + 2 * (p->next != 0)];
+    p->next = 0;
+    for (int i = 0; i < 2000; i++) {
+        mine[i] = (struct ordered){p, i};
+        while (!http_thread_post(p->b->server, p->thread_idx, check_order, &mine[i])) sched_yield();
+    }
+    return NULL;
+}
+
+TEST(server_runs_posted_functions_in_order) {
+    BENCH(b.config.thread_count = 2; b.config.posts_max = 100);
+    pthread_t threads[4];
+    struct poster posters[4] = {{&b, 0, 0}, {&b, 1, 0}, {&b, 0, 1}, {&b, 1, 1}};
+    for (int i = 0; i < 4; i++) EXPECT_EQ(pthread_create(&threads[i], NULL, post_many, &posters[i]), 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    EXPECT(wire_wait_for(&b.post_count, 8000));
+    END_BENCH();
+}
+
+TEST(server_ticks) {
+    BENCH(b.config.thread_count = 2; b.config.tick_ms = 10; b.config.on_tick = on_tick);
+    EXPECT(wire_wait_for(&b.tick_count, 6));
+    END_BENCH();
+}
+
+TEST(server_says_what_it_cannot_bind) {
+    struct bench b;
+    struct error err;
+    bench_config(&b);
+    b.config.host = "192.0.2.77";
+    EXPECT(!http_server_new(&b.config, &err));
+    EXPECT(strstr(err.text, "cannot listen on '192.0.2.77'"));
+    b.config.host = "no such host.";
+    EXPECT(!http_server_new(&b.config, &err));
+    EXPECT(strstr(err.text, "cannot resolve the host"));
+}
+
+/* Many clients at once over two threads, some of which leave in the middle: every answer is right, nothing stays
+ * behind. */
+static void *hammer(void *arg) {
+    struct bench *b = arg;
+    struct buf in, out;
+    buf_init(&in, 0);
+    buf_init(&out, 0);
+    for (int round = 0; round < 60; round++) {
+        int fd = wire_connect(b->port, 0);
+        char request[200], body[64];
+        for (int i = 0; fd >= 0 && i < 5; i++) {
+            int len = snprintf(body, sizeof body, "%d-%d-%p", round, i, (void *)&in);
+            snprintf(request, sizeof request, "POST /echo HTTP/1.1\r\n" H "Content-Length: %d\r\n\r\n%s", len, body);
+            if (!wire_send(fd, request) || wire_take_response(fd, &in, &out) != 200) break;
+            if (strcmp(buf_text(&out), body) == 0) b->post_count++;
+        }
+        if (round % 3 == 0) (void)wire_send(fd, "GET /hold?s HTTP/1.1\r\n" H "\r\n");
+        if (round % 3 == 1) (void)wire_send(fd, "GET /late HTTP/1.1\r\n" H "\r\n");
+        close(fd);
+        buf_reset(&in);
+    }
+    buf_release(&in);
+    buf_release(&out);
+    return NULL;
+}
+
+TEST(server_under_many_clients) {
+    BENCH(b.config.thread_count = 2; b.config.idle_timeout_ms = b.config.head_deadline_ms = 5000);
+    pthread_t threads[8];
+    for (int i = 0; i < 8; i++) EXPECT_EQ(pthread_create(&threads[i], NULL, hammer, &b), 0);
+    for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+    EXPECT_EQ(b.post_count, 8 * 60 * 5);
+    int64_t end = clock_ms() + WIRE_TIMEOUT_MS;
+    while (http_server_connection_count(b.server) && clock_ms() < end) sleep_ms(2);
+    EXPECT_EQ(http_server_connection_count(b.server), 0);
+    EXPECT_EQ(metric_value(&http_metrics[HTTP_METRIC_CONNECTIONS], 0), 0);
+    END_BENCH();
+}
