@@ -1,0 +1,173 @@
+#include "cli/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BACKOFF_FIRST_MS = 100, BACKOFF_MAX_MS = 5000, HEALTHY_MS = 10000 };
+
+static const char *const ROLE_NAMES[CHILD_ROLE_COUNT] = {"gateway", "scheduler", "worker"};
+
+const char *child_role_name(enum child_role role) { return ROLE_NAMES[role]; }
+
+int child_role_parse(const char *name, enum child_role *out) {
+    for (int i = 0; i < CHILD_ROLE_COUNT; i++) {
+        if (strcmp(name, ROLE_NAMES[i])) continue;
+        *out = (enum child_role)i;
+        return 0;
+    }
+    return ERR_INVALID;
+}
+
+/* State letter and start time of a process. The name in parentheses may hold anything, so fields are counted from its
+ * end. */
+static int read_stat(int pid, char *state, uint64_t *start_ticks) {
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return ERR_NOT_FOUND;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0) return ERR_NOT_FOUND;
+    text[n] = 0;
+    const char *at = strrchr(text, ')');
+    if (!at || at[1] != ' ') return ERR_INVALID;
+    *state = at[2];
+    at += 2;
+    for (int field = 3; field < 22; field++) {
+        at = strchr(at, ' ');
+        if (!at) return ERR_INVALID;
+        at++;
+    }
+    *start_ticks = strtoull(at, NULL, 10);
+    return 0;
+}
+
+static int open_pidfd(int pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
+
+/* Between fork and exec: only what is safe with other threads' locks held. */
+NORETURN static void become(char *const *argv, int gate) {
+    char go = 0;
+    sigset_t none;
+    setsid(); /* a terminal's Ctrl-C is the supervisor's alone: it ends its children in order */
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
+    int null = open("/dev/null", O_RDONLY);
+    if (null > 0) dup2(null, STDIN_FILENO);
+    while (read(gate, &go, 1) < 0 && errno == EINTR) {}
+    if (go != 1) _exit(127);
+    execv(argv[0], argv);
+    _exit(126);
+}
+
+int child_start(struct child *c, char *const *argv, int *gate, struct error *err) {
+    int pipes[2];
+    if (pipe2(pipes, O_CLOEXEC)) return error_set_errno(err, "cannot start '%s'", child_role_name(c->role));
+    int pid = fork();
+    if (pid == 0) {
+        close(pipes[1]);
+        become(argv, pipes[0]);
+    }
+    int saved = errno;
+    close(pipes[0]);
+    char state;
+    if (pid < 0 || (c->pidfd = open_pidfd(pid)) < 0 || read_stat(pid, &state, &c->start_ticks)) {
+        if (pid >= 0) saved = errno;
+        close(pipes[1]);
+        if (pid > 0) waitpid(pid, NULL, 0);
+        errno = saved;
+        return error_set_errno(err, "cannot start '%s'", child_role_name(c->role));
+    }
+    fcntl(c->pidfd, F_SETFD, FD_CLOEXEC);
+    c->pid = pid;
+    c->is_ours = true;
+    c->fenced = false;
+    *gate = pipes[1];
+    return 0;
+}
+
+void child_open_gate(int gate, bool go) {
+    if (go) (void)!write(gate, "\1", 1);
+    close(gate);
+}
+
+int child_adopt(struct child *c, int pid, uint64_t start_ticks) {
+    char state;
+    uint64_t now_ticks;
+    int fd = open_pidfd(pid);
+    if (fd < 0) return ERR_NOT_FOUND;
+    /* Looked at after the pidfd was opened: if it is the one, the pidfd is its. */
+    if (read_stat(pid, &state, &now_ticks) || now_ticks != start_ticks || state == 'Z' || state == 'X') {
+        close(fd);
+        return ERR_NOT_FOUND;
+    }
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    c->pid = pid;
+    c->pidfd = fd;
+    c->start_ticks = start_ticks;
+    c->is_ours = false;
+    c->fenced = false;
+    return 0;
+}
+
+void child_signal(const struct child *c, int sig) {
+    if (c->pidfd >= 0) (void)syscall(SYS_pidfd_send_signal, c->pidfd, sig, NULL, 0);
+}
+
+bool child_take_mark(const char *run_dir, int pid) {
+    char path[4096];
+    int len = snprintf(path, sizeof path, "%s/fault-%d", run_dir, pid);
+    return len > 0 && (size_t)len < sizeof path && unlink(path) == 0;
+}
+
+static bool is_fault_signal(int sig) {
+    static const int FAULTS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
+    for (size_t i = 0; i < ARRAY_LEN(FAULTS); i++)
+        if (FAULTS[i] == sig) return true;
+    return false;
+}
+
+void child_ended(struct child *c, const char *run_dir, struct child_exit *out) {
+    siginfo_t info = {0};
+    *out = (struct child_exit){.role = c->role, .instance = c->instance, .pid = c->pid, .fenced = c->fenced};
+    if (c->is_ours && waitid(P_PIDFD, (id_t)c->pidfd, &info, WEXITED) == 0) {
+        out->known = true;
+        if (info.si_code == CLD_EXITED)
+            out->code = info.si_status;
+        else
+            out->signal = info.si_status;
+    }
+    bool marked = child_take_mark(run_dir, c->pid);
+    out->fault = !c->fenced && (marked || is_fault_signal(out->signal));
+    close(c->pidfd);
+    c->pidfd = -1;
+    c->pid = 0;
+}
+
+void child_exit_text(const struct child_exit *e, char out[64]) {
+    const char *fault = e->fault ? " (a fault of its own)" : "";
+    if (e->fenced)
+        snprintf(out, 64, "fenced");
+    else if (!e->known)
+        snprintf(out, 64, "an end nobody saw%s", fault);
+    else if (e->signal)
+        snprintf(out, 64, "signal %d%s", e->signal, fault);
+    else
+        snprintf(out, 64, "exit code %d%s", e->code, fault);
+}
+
+int64_t child_restart_delay(struct child *c, const struct child_exit *e, int64_t now_ms) {
+    bool killed = e->fenced || (e->signal && !e->fault);
+    if (now_ms - c->started_ms >= HEALTHY_MS) c->backoff_ms = 0;
+    int64_t delay = c->backoff_ms;
+    if (killed) return 0;
+    c->backoff_ms = MIN(MAX(c->backoff_ms * 2, (int64_t)BACKOFF_FIRST_MS), (int64_t)BACKOFF_MAX_MS);
+    return delay;
+}

@@ -1,0 +1,72 @@
+/*
+ * child.h - one process under the supervisor, begun by it or by an earlier one.
+ *
+ * A process is named by (pid, start time), which no other process ever has between two boots, and is held by a pidfd,
+ * so no signal goes to a stranger who got the number later. A process that the supervisor did not start itself cannot
+ * be waited for: its end is seen, not how it ended; a mark that its fault handler left in the run folder tells the one
+ * thing that matters.
+ *
+ * Starting has a gate: the new process waits before exec until the supervisor has written it down. A supervisor that
+ * dies in between closes the gate and the process exits, so every running child is in the state file.
+ */
+#ifndef CLI_CHILD_H
+#define CLI_CHILD_H
+
+#include "base/base.h"
+#include "base/error.h"
+
+enum child_role { CHILD_GATEWAY, CHILD_SCHEDULER, CHILD_WORKER, CHILD_ROLE_COUNT };
+const char *child_role_name(enum child_role role);
+MUST_CHECK int child_role_parse(const char *name, enum child_role *out);
+
+/*
+ * Legal moves: WAITING -> RUNNING (started) -> STOPPING (asked to end) -> GONE; RUNNING -> WAITING (it ended: restart);
+ * WAITING -> GONE (no longer wanted).
+ */
+enum child_state { CHILD_WAITING, CHILD_RUNNING, CHILD_STOPPING, CHILD_GONE };
+
+struct child {
+    enum child_role role;
+    uint32_t idx; /* among its role */
+    enum child_state state;
+    bool is_ours; /* begun by this process: can be waited for */
+    bool fenced;  /* we killed it because the scheduler asked */
+    int pid, pidfd;
+    uint64_t start_ticks; /* field 22 of /proc/PID/stat */
+    uint64_t args_hash;   /* of the settings it was begun with */
+    struct u128 instance;
+    int64_t started_ms, start_at_ms, kill_at_ms; /* monotonic */
+    int64_t backoff_ms;
+};
+
+struct child_exit {
+    enum child_role role;
+    struct u128 instance;
+    int pid;
+    bool fenced, fault; /* fault: its own doing (a fault's signal, or its mark), never a kill from outside */
+    bool known;         /* code or signal are known */
+    int code, signal;   /* signal 0: it exited with code */
+    int64_t at_ms;
+};
+
+/* Starts argv (NULL-terminated) behind the gate. Fills pid, pidfd, start_ticks, is_ours; returns the gate's descriptor
+ * through *gate. */
+MUST_CHECK int child_start(struct child *c, char *const *argv, int *gate, struct error *err);
+/* Lets it run (true) or makes it exit (false). Closes the gate. */
+void child_open_gate(int gate, bool go);
+/* Takes hold of a running process; ERR_NOT_FOUND when it is gone, a zombie, or another process now has its number. */
+MUST_CHECK int child_adopt(struct child *c, int pid, uint64_t start_ticks);
+void child_signal(const struct child *c, int sig);
+/* After its pidfd became readable: how it ended. Releases the pidfd; consumes the mark in run_dir. */
+void child_ended(struct child *c, const char *run_dir, struct child_exit *out);
+/* True, and removed, when a process left its mark in run_dir. */
+bool child_take_mark(const char *run_dir, int pid);
+/* One line for logs: "exit code 1", "signal 11 (a fault)". */
+void child_exit_text(const struct child_exit *e, char out[64]);
+
+/* When to start again after an end: at once the first time, then after 100 ms, doubling to 5 s; anew after 10 s of
+ * life. What ended because somebody killed it from outside starts at once, for a loop of crashes is what the wait is
+ * for. */
+int64_t child_restart_delay(struct child *c, const struct child_exit *e, int64_t now_ms);
+
+#endif

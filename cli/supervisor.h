@@ -1,0 +1,48 @@
+/*
+ * supervisor.h - what looks after the processes of one machine.
+ *
+ * It starts gateways, one scheduler and workers, restarts what ends, and is a peer on the wire: the scheduler says
+ * Fence and the process is killed for certain; every end is told with Exited. It holds no state that a client would
+ * miss: children run on when it dies, and the next supervisor of the same run folder takes hold of them.
+ *
+ * Invariants:
+ *   (1) Every process that was let run is in the state file (child.h: the gate).
+ *   (2) At most one process holds the scheduler's place, at most one each gateway's and worker's index; a successor
+ * starts only when the pidfd of the one before said that it ended. (3) Exited is sent only for a process whose end was
+ * seen, or that was adopted dead. (4) An adopted child that was begun with other settings is replaced, in order.
+ *
+ * Draining (SIGTERM, SIGINT): gateways are asked to end and may finish their streams, while scheduler and workers are
+ * still kept alive; then the scheduler; then the workers. A second signal ends everything at once. SIGHUP does nothing.
+ *
+ * A scheduler that is not heard of on the wire for 15 s is killed and started again; a pause of the supervisor itself
+ * does not count.
+ *
+ * Threading: one thread; signals come by a signalfd, so block them (supervisor_block_signals) before any thread is
+ * made.
+ */
+#ifndef CLI_SUPERVISOR_H
+#define CLI_SUPERVISOR_H
+
+#include "cli/child.h"
+
+struct supervisor_config {
+    const char *exe;      /* the program of the children */
+    const char *run_dir;  /* checked and locked by the caller */
+    const char *endpoint; /* where the scheduler listens */
+    uint32_t gateway_count, worker_count;
+    char *const *flags[CHILD_ROLE_COUNT]; /* borrowed: options passed on as they are, NULL-terminated */
+    int64_t drain_ms;                     /* for gateways to finish their streams */
+    int64_t stop_ms;                      /* between SIGTERM and SIGKILL for all others */
+    int64_t silence_ms;                   /* scheduler unheard of: 15000 */
+    int64_t admin_port;                   /* 0: free ports; else scheduler's, workers' from the next on */
+};
+
+void supervisor_block_signals(void);
+/* Runs until drained (0) or it cannot go on (negative). */
+MUST_CHECK int supervisor_run(const struct supervisor_config *config, struct error *err);
+
+/* One line to a running supervisor ("scale 3", "status"), one line back ("ok ...", "error ..."). reply: at most max
+ * bytes with the zero. */
+MUST_CHECK int supervisor_ask(const char *run_dir, const char *line, char *reply, size_t max, struct error *err);
+
+#endif

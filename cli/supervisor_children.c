@@ -1,0 +1,276 @@
+#include "cli/state_file.h"
+#include "cli/supervisor_internal.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { SCALE_DOWN_MS = 500 };
+
+static bool is_process(const struct child *c) { return c->state == CHILD_RUNNING || c->state == CHILD_STOPPING; }
+
+struct child *children_find(struct supervisor *s, int pid) {
+    for (size_t i = 0; i < s->children.count; i++)
+        if (is_process(s->children.items[i]) && s->children.items[i]->pid == pid) return s->children.items[i];
+    return NULL;
+}
+
+uint32_t children_alive(const struct supervisor *s, enum child_role role) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < s->children.count; i++)
+        count += s->children.items[i]->role == role && is_process(s->children.items[i]);
+    return count;
+}
+
+void children_save(struct supervisor *s) {
+    struct state_file state = {.workers_wanted = s->workers_wanted, .workers_configured = s->config->worker_count};
+    struct error err;
+    for (size_t i = 0; i < s->children.count; i++) {
+        const struct child *c = s->children.items[i];
+        struct state_child row = {c->role, c->idx, c->pid, c->start_ticks, c->args_hash, c->instance};
+        if (is_process(c)) vec_push(&state.children, row);
+    }
+    if (state_file_write(&state, s->config->run_dir, &err)) log_error("cannot remember the children: %s", err.text);
+    state_file_release(&state);
+}
+
+/* A port that is free now. It may be taken until the child binds it; then the child ends and gets another. */
+static int64_t free_port(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool good =
+        fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof at) && !getsockname(fd, (struct sockaddr *)&at, &len);
+    if (fd >= 0) close(fd);
+    return good ? ntohs(at.sin_port) : 0;
+}
+
+static int64_t admin_port(const struct supervisor *s, const struct child *c) {
+    if (!s->config->admin_port) return free_port();
+    return s->config->admin_port + (c->role == CHILD_WORKER ? 1 + (int64_t)c->idx : 0);
+}
+
+struct argv {
+    VEC(char *) words; /* owned strings */
+};
+
+PRINTF_LIKE(2, 3) static void add(struct argv *a, const char *fmt, ...) {
+    char text[4608];
+    va_list args;
+    va_start(args, fmt);
+    int len = vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    CHECK(len >= 0 && (size_t)len < sizeof text);
+    vec_push(&a->words, mem_strdup(text));
+}
+
+/* What differs from one start to the next is only here; the rest is in the hash of settings. */
+static void build_argv(const struct supervisor *s, const struct child *c, struct argv *a) {
+    const struct supervisor_config *config = s->config;
+    char instance[U128_TEXT_MAX];
+    u128_text(c->instance, instance);
+    add(a, "%s", config->exe);
+    add(a, "%s", child_role_name(c->role));
+    add(a, "--run-dir=%s", config->run_dir);
+    add(a, "--%s=%s", c->role == CHILD_SCHEDULER ? "listen" : "connect", config->endpoint);
+    if (c->role != CHILD_GATEWAY) add(a, "--admin-port=%" PRId64, admin_port(s, c));
+    if (c->role == CHILD_WORKER) add(a, "--instance=%s", instance);
+    for (char *const *flag = config->flags[c->role]; flag && *flag; flag++) add(a, "%s", *flag);
+    vec_push(&a->words, NULL);
+}
+
+static uint64_t settings_hash(const struct supervisor *s, enum child_role role) {
+    struct buf text;
+    buf_init(&text, 0);
+    buf_addf(&text, "%s\n%s\n%s\n", child_role_name(role), s->config->run_dir, s->config->endpoint);
+    for (char *const *flag = s->config->flags[role]; flag && *flag; flag++) buf_addf(&text, "%s\n", *flag);
+    uint64_t hash = hash64(text.data, text.len, 0);
+    buf_release(&text);
+    return hash;
+}
+
+static struct child *add_child(struct supervisor *s, enum child_role role, uint32_t idx, int64_t now_ms) {
+    struct child *c = mem_alloc(sizeof *c);
+    *c = (struct child){.role = role, .idx = idx, .pidfd = -1, .start_at_ms = now_ms, .args_hash = s->args_hash[role]};
+    vec_push(&s->children, c);
+    return c;
+}
+
+static void start(struct supervisor *s, struct child *c, int64_t now_ms) {
+    struct argv a = {0};
+    struct error err;
+    int gate = -1;
+    c->instance = random_u128();
+    c->args_hash = s->args_hash[c->role];
+    build_argv(s, c, &a);
+    int rc = child_start(c, a.words.items, &gate, &err);
+    if (!rc) {
+        c->state = CHILD_RUNNING;
+        c->started_ms = now_ms;
+        children_save(s);
+        rc = supervisor_watch(s, c->pidfd, SOURCE_CHILD, (uint32_t)c->pid, &err);
+        child_open_gate(gate, true);
+    }
+    if (rc) {
+        log_error("%s %u did not start: %s", child_role_name(c->role), c->idx, err.text);
+        c->start_at_ms = now_ms + 1000;
+    } else {
+        log_info("%s %u started as process %d", child_role_name(c->role), c->idx, c->pid);
+    }
+    for (size_t i = 0; i < a.words.count; i++) mem_free(a.words.items[i]);
+    vec_release(&a.words);
+}
+
+void children_stop(struct supervisor *s, struct child *c, int64_t grace_ms, int64_t now_ms) {
+    if (c->state == CHILD_WAITING) c->state = CHILD_GONE;
+    if (c->state != CHILD_RUNNING) return;
+    c->state = CHILD_STOPPING;
+    c->kill_at_ms = now_ms + grace_ms;
+    child_signal(c, SIGTERM);
+    child_signal(c, SIGCONT); /* a stopped one would not hear it */
+}
+
+static void drop_gone(struct supervisor *s) {
+    size_t kept = 0;
+    for (size_t i = 0; i < s->children.count; i++) {
+        if (s->children.items[i]->state == CHILD_GONE)
+            mem_free(s->children.items[i]);
+        else
+            s->children.items[kept++] = s->children.items[i];
+    }
+    s->children.count = kept;
+}
+
+/* While draining, the roles of earlier phases and of this one are wanted no more, the later ones still are. */
+static uint32_t wanted_count(const struct supervisor *s, enum child_role role) {
+    if ((int)s->phase >= PHASE_GATEWAYS + (int)role) return 0;
+    return role == CHILD_GATEWAY ? s->config->gateway_count : role == CHILD_WORKER ? s->workers_wanted : 1;
+}
+
+/* Gateways end with their last stream. A worker that is no longer wanted is not waited for: its sequences go on
+ * elsewhere. */
+static int64_t grace_of(const struct supervisor *s, enum child_role role) {
+    if (role == CHILD_GATEWAY) return s->config->drain_ms;
+    return s->phase == PHASE_SERVING ? MIN(s->config->stop_ms, (int64_t)SCALE_DOWN_MS) : s->config->stop_ms;
+}
+
+/* The child that holds a place, or is about to leave it. */
+static struct child *place_of(struct supervisor *s, enum child_role role, uint32_t idx) {
+    for (size_t i = 0; i < s->children.count; i++) {
+        struct child *c = s->children.items[i];
+        if (c->role == role && c->idx == idx && c->state != CHILD_GONE) return c;
+    }
+    return NULL;
+}
+
+void children_want(struct supervisor *s, int64_t now_ms) {
+    for (int role = 0; role < CHILD_ROLE_COUNT; role++) {
+        uint32_t wanted = wanted_count(s, (enum child_role)role);
+        for (size_t i = 0; i < s->children.count; i++) {
+            struct child *c = s->children.items[i];
+            if (c->role == (enum child_role)role && c->idx >= wanted) children_stop(s, c, grace_of(s, c->role), now_ms);
+        }
+        for (uint32_t idx = 0; idx < wanted; idx++)
+            if (!place_of(s, (enum child_role)role, idx)) add_child(s, (enum child_role)role, idx, now_ms);
+    }
+    drop_gone(s);
+}
+
+void children_turn(struct supervisor *s, int64_t now_ms) {
+    for (size_t i = 0; i < s->children.count; i++) {
+        struct child *c = s->children.items[i];
+        if (c->state == CHILD_WAITING && c->start_at_ms <= now_ms) start(s, c, now_ms);
+        if (c->state == CHILD_STOPPING && c->kill_at_ms <= now_ms) {
+            log_warn("%s %u did not end when asked: killed", child_role_name(c->role), c->idx);
+            c->kill_at_ms = INT64_MAX;
+            child_signal(c, SIGKILL);
+        }
+    }
+}
+
+int64_t children_next_ms(const struct supervisor *s) {
+    int64_t due = INT64_MAX;
+    for (size_t i = 0; i < s->children.count; i++) {
+        const struct child *c = s->children.items[i];
+        if (c->state == CHILD_WAITING) due = MIN(due, c->start_at_ms);
+        if (c->state == CHILD_STOPPING) due = MIN(due, c->kill_at_ms);
+    }
+    return due;
+}
+
+static void note_exit(struct supervisor *s, struct child_exit *e, int64_t now_ms) {
+    e->at_ms = now_ms;
+    s->exits[s->exit_count++ % EXIT_RING] = *e;
+    wire_tell_exit(s, e);
+}
+
+void children_ended(struct supervisor *s, int pid, int64_t now_ms) {
+    struct child *c = children_find(s, pid);
+    struct child_exit e;
+    char how[64];
+    if (!c) return;
+    bool was_stopping = c->state == CHILD_STOPPING;
+    epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->pidfd, NULL);
+    child_ended(c, s->config->run_dir, &e);
+    child_exit_text(&e, how);
+    note_exit(s, &e, now_ms);
+    bool again = c->idx < wanted_count(s, c->role);
+    if (again) {
+        int64_t delay = was_stopping ? 0 : child_restart_delay(c, &e, now_ms);
+        c->state = CHILD_WAITING;
+        c->start_at_ms = now_ms + delay;
+        if (!was_stopping)
+            log_warn("%s %u (process %d) ended with %s: again in %" PRId64 " ms", child_role_name(c->role), c->idx, pid,
+                     how, delay);
+    } else {
+        log_info("%s %u (process %d) ended with %s", child_role_name(c->role), c->idx, pid, how);
+        c->state = CHILD_GONE;
+        drop_gone(s);
+    }
+    children_save(s);
+}
+
+/* --- what an earlier supervisor left --- */
+
+static void adopt_one(struct supervisor *s, const struct state_child *row, int64_t now_ms) {
+    struct child *c = add_child(s, row->role, row->idx, now_ms);
+    struct error err;
+    c->instance = row->instance;
+    c->args_hash = row->args_hash;
+    if (child_adopt(c, row->pid, row->start_ticks) ||
+        supervisor_watch(s, c->pidfd, SOURCE_CHILD, (uint32_t)c->pid, &err)) {
+        struct child_exit e = {.role = row->role,
+                               .instance = row->instance,
+                               .pid = row->pid,
+                               .fault = child_take_mark(s->config->run_dir, row->pid)};
+        log_warn("%s %u (process %d) ended while no supervisor ran", child_role_name(row->role), row->idx, row->pid);
+        note_exit(s, &e, now_ms);
+        return; /* stays WAITING, and is started */
+    }
+    c->state = CHILD_RUNNING;
+    c->started_ms = now_ms;
+    log_info("%s %u adopted as process %d", child_role_name(c->role), c->idx, c->pid);
+    if (c->args_hash == s->args_hash[c->role]) return;
+    log_info("%s %u runs with other settings: it is replaced", child_role_name(c->role), c->idx);
+    children_stop(s, c, c->role == CHILD_GATEWAY ? s->config->drain_ms : s->config->stop_ms, now_ms);
+}
+
+void children_adopt(struct supervisor *s, int64_t now_ms) {
+    struct state_file state;
+    struct error err;
+    for (int role = 0; role < CHILD_ROLE_COUNT; role++) s->args_hash[role] = settings_hash(s, (enum child_role)role);
+    if (state_file_read(&state, s->config->run_dir, &err)) log_error("cannot adopt children: %s", err.text);
+    if (state.workers_configured == s->config->worker_count && state.workers_wanted)
+        s->workers_wanted = MIN(state.workers_wanted, (uint32_t)WORKERS_MAX);
+    for (size_t i = 0; i < state.children.count; i++) adopt_one(s, &state.children.items[i], now_ms);
+    state_file_release(&state);
+}
