@@ -23,7 +23,8 @@ struct detok {
     unsigned flags;                    /* enum decode_flags */
     uint8_t held[4];                   /* the beginning of a character */
     uint8_t held_count;
-    bool started; /* something was pushed: the sequence-start rule is over */
+    bool started;        /* a token was pushed */
+    uint32_t strip_left; /* leading spaces that the sequence-start rule may still take */
 };
 
 /* flags: enum decode_flags. A server that answers a prompt passes DECODE_CONTINUES: the answer's leading space is text.

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Compares our tokenizer with HF tokenizers on many random, multilingual and adversarial texts: encode, decode, streamed decode.
+
+    tokenizer_diff.py --program BUILD/bin/text_encode --count 20000 [--seed 1] NAME=tokenizer.json ... [--corpus FILE ...]
+
+Needs: pip install tokenizers==0.23.3. Prints one line for each tokenizer; exit code 1 when any text differs.
+"""
+import argparse
+import random
+import struct
+import subprocess
+import sys
+import unicodedata
+from tokenizers import Tokenizer
+
+SCRIPTS = [(0x20, 0x7E), (0xA0, 0xFF), (0x100, 0x24F), (0x370, 0x3FF), (0x400, 0x4FF), (0x530, 0x58F), (0x590, 0x5F4), (0x600, 0x6FF),
+           (0x900, 0x97F), (0xE00, 0xE7F), (0x10A0, 0x10FF), (0x1100, 0x11FF), (0x1E00, 0x1EFF), (0x2000, 0x206F), (0x2100, 0x214F),
+           (0x2190, 0x21FF), (0x2460, 0x24FF), (0x3000, 0x30FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0xF900, 0xFAFF),
+           (0xFE00, 0xFE0F), (0xFF00, 0xFFEF), (0x1D400, 0x1D7FF), (0x1F300, 0x1F6FF), (0x20000, 0x2A6DF)]
+BITS = ["'s", "'S", "'ll", "'LL", "'Re", "'\u017f", "'t", "don't", "\n", "\r\n", "\n\n", "\t", " ", "  ", "   ", "        ", "\u00a0", "\u3000",
+        "\u2028", "\x85", "0", "1", "12", "123", "1234", "1,000.50", "\u0661\u0662", "\u00b2", "\u00bd", "!", "!!", "...", "//", "->", "==", "_", "__a",
+        "e\u0301", "\u0301", "\u200d", "\u200b", "\ufeff", "\ufffd", "\u2581", "\u2581a", "\u0120", "<", ">", "<|", "|>", "</s>", "<s>", "<unk>", "<0x0A>",
+        "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea", "\x00", "\x01", "\x7f", "http://a.b/c?d=e&f", "camelCaseWord",
+        "SHOUTING", "x=1;y=2;", "{\"a\": [1, 2]}", "def f(x):\n    return x\n", "\u4f60\u597d", "\u3053\u3093\u306b\u3061\u306f", "\uc548\ub155",
+        "\u0645\u0631\u062d\u0628\u0627", "\u041f\u0440\u0438\u0432\u0435\u0442", "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35"]
+
+
+def random_text(rng, specials, corpus):
+    kind = rng.random()
+    if kind < 0.25 and corpus:
+        start = rng.randrange(len(corpus))
+        return corpus[start:start + rng.randrange(1, 400)]
+    parts = []
+    for _ in range(rng.randrange(1, 30)):
+        pick = rng.random()
+        if pick < 0.35:
+            parts.append(rng.choice(BITS))
+        elif pick < 0.42 and specials:
+            s = rng.choice(specials)
+            parts.append(s if rng.random() < 0.8 else s[:rng.randrange(len(s))])
+        elif pick < 0.55 and corpus:
+            start = rng.randrange(len(corpus))
+            parts.append(corpus[start:start + rng.randrange(1, 40)])
+        elif pick < 0.60:
+            parts.append(rng.choice(BITS) * rng.randrange(1, 70))
+        elif pick < 0.65:
+            parts.append(chr(rng.choice([c for c in (rng.randrange(0x110000) for _ in range(4)) if not 0xD800 <= c < 0xE000] or [65])))
+        else:
+            low, high = rng.choice(SCRIPTS)
+            parts.append("".join(chr(rng.randint(low, high)) for _ in range(rng.randrange(1, 8))))
+        if rng.random() < 0.3:
+            parts.append(" ")
+    return "".join(parts)
+
+
+def assigned(text):
+    """Characters of Unicode versions that both sides know."""
+    return "".join(c for c in text if unicodedata.category(c) != "Cn")
+
+
+class Ours:
+    def __init__(self, program, path, mode, flags):
+        self.p = subprocess.Popen([program, path, mode, str(flags)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def read(self, n):
+        data = self.p.stdout.read(n)
+        assert len(data) == n, "our program died"
+        return data
+
+    def encode(self, text):
+        raw = text.encode()
+        self.p.stdin.write(struct.pack("<I", len(raw)) + raw)
+        self.p.stdin.flush()
+        count = struct.unpack("<I", self.read(4))[0]
+        return None if count == 0xFFFFFFFF else list(struct.unpack(f"<{count}I", self.read(4 * count)))
+
+    def decode(self, ids):
+        self.p.stdin.write(struct.pack(f"<I{len(ids)}I", len(ids), *ids))
+        self.p.stdin.flush()
+        return self.read(struct.unpack("<I", self.read(4))[0]).decode()
+
+    def close(self):
+        self.p.stdin.close()
+        self.p.wait()
+
+
+def broken_run(hf, ids):
+    """A run of byte-fallback tokens that is no UTF-8 as a whole: there a stream may differ (detokenizer.h, invariant 2)."""
+    run = bytearray()
+    for t in [hf.id_to_token(i) or "" for i in ids] + [""]:
+        if len(t) == 6 and t.startswith("<0x") and t.endswith(">"):
+            run.append(int(t[3:5], 16))
+            continue
+        try:
+            run.decode()
+        except UnicodeDecodeError:
+            return True
+        run.clear()
+    return False
+
+
+def compare(name, path, args, corpus):
+    hf = Tokenizer.from_file(path)
+    added = [t.content for t in hf.get_added_tokens_decoder().values()]
+    rng = random.Random(args.seed)
+    # flags: 0 plain, 1 add special, 2 parse special, 3 both
+    ours = {f: Ours(args.program, path, "encode", f) for f in (0, 1, 2, 3)}
+    decode = {(m, f): Ours(args.program, path, m, f) for m in ("decode", "stream") for f in (0, 1)}
+    vocab = hf.get_vocab_size(with_added_tokens=True)
+    wrong = {"encode": 0, "decode": 0, "stream": 0}
+    shown = 0
+
+    def report(kind, text, want, got):
+        nonlocal shown
+        wrong[kind] += 1
+        if shown < args.show:
+            shown += 1
+            print(f"  {name} {kind}: {text!r}\n    want {want!r}\n    got  {got!r}", file=sys.stderr)
+
+    for i in range(args.count):
+        text = random_text(rng, added, corpus)
+        if args.assigned_only:
+            text = assigned(text)
+        flags = i % 4
+        hf.encode_special_tokens = not flags & 2
+        want = hf.encode(text, add_special_tokens=bool(flags & 1)).ids
+        got = ours[flags].encode(text)
+        if want != got:
+            report("encode", text, want, got)
+        ids = want if rng.random() < 0.6 else [rng.randrange(vocab) for _ in range(rng.randrange(0, 20))]
+        skip = i & 1
+        want_text = hf.decode(ids, skip_special_tokens=bool(skip))
+        got_text = decode["decode", skip].decode(ids)
+        if want_text != got_text:
+            report("decode", ids, want_text, got_text)
+        got_text = decode["stream", skip].decode(ids)
+        if want_text != got_text and not broken_run(hf, ids):
+            report("stream", ids, want_text, got_text)
+    for o in list(ours.values()) + list(decode.values()):
+        o.close()
+    print(f"{name}: {args.count} texts, different: {wrong['encode']} encoded, {wrong['decode']} decoded, {wrong['stream']} streamed", flush=True)
+    return sum(wrong.values())
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--program", required=True)
+    p.add_argument("--count", type=int, default=20000)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--show", type=int, default=5)
+    p.add_argument("--assigned-only", action="store_true")
+    p.add_argument("--corpus", action="append", default=[])
+    p.add_argument("tokenizers", nargs="+")
+    args = p.parse_args()
+    corpus = "".join(open(f, encoding="utf-8", errors="replace").read() for f in args.corpus)
+    bad = 0
+    for spec in args.tokenizers:
+        name, path = spec.split("=", 1)
+        bad += compare(name, path, args, corpus)
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+/*
+ * added.h - finds added tokens in a text: leftmost first, of those the longest; then their rules about neighbours.
+ *
+ * Rules, as HF has them: single_word (no word character may touch it), lstrip and rstrip (takes the white space beside
+ * it along).
+ *
+ * Threading: const once all tokens are added.
+ */
+#ifndef TEXT_ADDED_H
+#define TEXT_ADDED_H
+
+#include "base/error.h"
+#include "base/vec.h"
+
+enum { ADDED_BYTES_MAX = 1024, ADDED_TOKENS_MAX = 1 << 20 };
+
+struct added_token {
+    uint32_t id;
+    bool special, normalized, lstrip, rstrip, single_word;
+};
+
+struct added_node {
+    uint32_t child, sibling; /* indexes of nodes; 0: none */
+    uint32_t token;          /* index + 1 of the token that ends here; 0: none */
+    uint8_t byte;
+};
+
+struct added_set {
+    VEC(struct added_token) tokens;
+    VEC(struct added_node) nodes; /* [0] unused */
+    uint32_t roots[256];          /* node of each first byte */
+    int first_byte;               /* the only first byte, -1: several, -2: no tokens */
+};
+
+struct added_match {
+    size_t begin, end;
+    const struct added_token *token;
+};
+
+void added_init(struct added_set *set);
+void added_release(struct added_set *set);
+/* Adds a token that matches `content` (empty ones match nothing). A content given again replaces the token. */
+MUST_CHECK int added_add(struct added_set *set, struct bytes content, struct added_token token, struct error *err);
+/* The next match that begins at or after from; strips reach back at most to from. skip_special: special tokens match
+ * nothing, but the text they cover is passed over, as in HF. False: none up to the end of text. */
+bool added_next(const struct added_set *set, struct bytes text, size_t from, bool skip_special,
+                struct added_match *out);
+
+#endif

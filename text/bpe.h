@@ -1,0 +1,69 @@
+/*
+ * bpe.h - byte pair encoding of one piece: symbols are merged, the pair of lowest rank first, leftmost first, until no
+ * pair has a rank.
+ *
+ * Short pieces are merged in small arrays. Long ones use a linked list of symbols and one bucket of positions per rank,
+ * visited in rising rank, so a piece of a million equal letters takes time linear in its length; positions that turn up
+ * with a rank below the current one (possible, though not in trained vocabularies) wait in a heap. Either way the
+ * result is the one of HF tokenizers.
+ *
+ * Threading: struct bpe is const after bpe_init; a scratch belongs to one thread at a time.
+ */
+#ifndef TEXT_BPE_H
+#define TEXT_BPE_H
+
+#include "text/tokenizer.h"
+#include "text/vocab.h"
+
+struct bpe_merge {
+    uint32_t left, right; /* left == UINT32_MAX: empty slot */
+    uint32_t rank, result;
+};
+
+struct bpe {
+    const struct vocab *vocab; /* borrowed */
+    struct bpe_merge *merges;  /* hash table of pairs; owned */
+    uint32_t merge_mask, rank_count;
+    uint32_t ascii_ids[256];    /* symbol of each byte (byte level) or ASCII character */
+    uint32_t fallback_ids[256]; /* "<0x0A>" */
+    uint32_t unk_id;            /* UINT32_MAX: none */
+    bool byte_fallback, fuse_unk, ignore_merges;
+};
+
+struct bpe_list {
+    uint32_t pos, next;
+};
+struct bpe_bucket {
+    uint32_t first, last;
+};
+struct bpe_wait {
+    uint32_t rank, pos;
+};
+
+struct bpe_scratch {
+    VEC(uint32_t) ids; /* symbols of the piece */
+    VEC(uint32_t) next;
+    VEC(uint32_t) prev;
+    VEC(struct bpe_list) entries; /* positions in buckets */
+    VEC(uint32_t) order;          /* of the bucket being visited */
+    VEC(uint32_t) order_other;
+    VEC(struct bpe_wait) heap;
+    struct bpe_bucket *buckets; /* by rank; owned; all empty between calls */
+    uint64_t *bits[4];          /* which buckets have entries: bits[0] by rank, bits[k] by word of bits[k-1] */
+    size_t bit_words[4];
+    struct bpe_merge last; /* the last pair looked up */
+};
+
+/* The table for `count` merges is allocated; then bpe_add_merge for each, in order of rank. */
+void bpe_init(struct bpe *b, const struct vocab *vocab, size_t count);
+/* A repeated pair takes the later rank. */
+void bpe_add_merge(struct bpe *b, uint32_t left, uint32_t right, uint32_t result);
+/* Looks up the symbols for single bytes or characters; after the options are set. */
+void bpe_finish(struct bpe *b);
+void bpe_release(struct bpe *b);
+
+void bpe_scratch_release(struct bpe_scratch *s);
+/* Appends the ids of one piece (len > 0). */
+void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, struct token_vec *out);
+
+#endif

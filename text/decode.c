@@ -1,0 +1,253 @@
+/*
+ * decode.c - the "decoder" of tokenizer.json, and ids to text as a whole.
+ */
+#include "text/decode.h"
+
+#include "base/utf8.h"
+
+static struct tvalue member(struct tvalue v, const char *name) { return tvalue_dict_get(v, bytes_str(name)); }
+static bool is_text(struct tvalue v, const char *s) {
+    return v.kind == TVALUE_STRING && bytes_equal(tvalue_text(v), bytes_str(s));
+}
+
+/* ---- loading ---- */
+
+enum { REPLACES_MAX = 8 };
+#define METASPACE "\xE2\x96\x81"
+
+struct decoder_plan {
+    struct decoder *decoder;
+    struct bytes from[REPLACES_MAX], to[REPLACES_MAX]; /* done to each token, in order */
+    size_t replace_count;
+    bool fused;
+};
+
+static int plan_replace(struct decoder_plan *plan, struct bytes from, struct bytes to, struct error *err) {
+    if (!from.len || plan->fused || plan->replace_count == REPLACES_MAX)
+        return error_set(err, ERR_UNSUPPORTED, "decoder Replace in this form is not supported");
+    plan->from[plan->replace_count] = from;
+    plan->to[plan->replace_count++] = to;
+    return 0;
+}
+
+static int plan_strip(struct decoder_plan *plan, struct tvalue json, struct error *err) {
+    struct tvalue content = member(json, "content"), start = member(json, "start"), stop = member(json, "stop");
+    bool fits = content.kind == TVALUE_STRING && content.len == 1 && start.kind == TVALUE_INT && start.integer >= 0 &&
+                start.integer < 1024 && stop.kind == TVALUE_INT && stop.integer == 0 && plan->fused;
+    if (!fits) return error_set(err, ERR_UNSUPPORTED, "decoder Strip in this form is not supported");
+    plan->decoder->strip_byte = content.text[0];
+    plan->decoder->strip_count = (uint32_t)start.integer;
+    return 0;
+}
+
+static int plan_metaspace(struct decoder_plan *plan, struct tvalue json, struct error *err) {
+    struct tvalue replacement = member(json, "replacement"), scheme = member(json, "prepend_scheme");
+    struct tvalue legacy = member(json, "add_prefix_space");
+    if (replacement.kind == TVALUE_STRING && !is_text(replacement, METASPACE))
+        return error_set(err, ERR_UNSUPPORTED, "decoder Metaspace with another replacement is not supported");
+    bool never =
+        is_text(scheme, "never") || (scheme.kind == TVALUE_UNDEFINED && legacy.kind == TVALUE_BOOL && !legacy.boolean);
+    plan->decoder->drop_first_space = !never;
+    return plan_replace(plan, bytes_str(METASPACE), bytes_str(" "), err);
+}
+
+static int plan_step(struct decoder_plan *plan, struct tvalue json, unsigned depth, struct error *err) {
+    struct tvalue type = member(json, "type");
+    int rc = 0;
+    if (is_text(type, "Sequence")) {
+        struct tvalue list = member(json, "decoders");
+        if (depth > 8) return error_set(err, ERR_LIMIT, "decoder: sequences nested too deep");
+        for (size_t i = 0; !rc && i < tvalue_count(list); i++)
+            rc = plan_step(plan, tvalue_list_at(list, i), depth + 1, err);
+        return rc;
+    }
+    if (is_text(type, "ByteLevel")) {
+        plan->decoder->kind = DECODER_BYTES;
+        return 0;
+    }
+    if (is_text(type, "Fuse")) {
+        plan->fused = true;
+        return 0;
+    }
+    if (is_text(type, "ByteFallback")) {
+        plan->decoder->byte_fallback = true;
+        return 0;
+    }
+    if (is_text(type, "Strip")) return plan_strip(plan, json, err);
+    if (is_text(type, "Metaspace")) return plan_metaspace(plan, json, err);
+    if (is_text(type, "Replace"))
+        return plan_replace(plan, tvalue_text(member(member(json, "pattern"), "String")),
+                            tvalue_text(member(json, "content")), err);
+    return error_set(err, ERR_UNSUPPORTED, "decoder '%.*s' is not supported", (int)MIN(type.len, 64u),
+                     type.kind == TVALUE_STRING ? type.text : "");
+}
+
+static int hex_value(uint8_t c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The byte of "<0x0A>", or -1. */
+static int fallback_byte(struct bytes s) {
+    if (s.len != 6 || memcmp(s.data, "<0x", 3) || s.data[5] != '>') return -1;
+    int high = hex_value(s.data[3]), low = hex_value(s.data[4]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+static void add_replaced(struct buf *out, struct bytes s, struct bytes from, struct bytes to) {
+    const uint8_t *p = s.data, *end = s.data + s.len, *hit;
+    while (p < end && (hit = memmem(p, (size_t)(end - p), from.data, from.len))) {
+        buf_add(out, p, (size_t)(hit - p));
+        buf_add_bytes(out, to);
+        p = hit + from.len;
+    }
+    if (p < end) buf_add(out, p, (size_t)(end - p));
+}
+
+static void make_text(struct tokenizer *t, const struct decoder_plan *plan, uint32_t id, struct buf scratch[2]) {
+    struct token_text *text = &t->token_texts[id];
+    buf_reset(&scratch[1]);
+    vocab_spelling(&t->vocab, id, &scratch[1]);
+    struct bytes s = buf_bytes(&scratch[1]);
+    text->start = (uint32_t)t->texts.len;
+    for (size_t i = 0; i < plan->replace_count && s.len; i++) {
+        struct buf *out = &scratch[i % 2];
+        buf_reset(out);
+        add_replaced(out, s, plan->from[i], plan->to[i]);
+        s = bytes_of(buf_text(out), out->len);
+    }
+    int byte = t->decoder.byte_fallback ? fallback_byte(s) : -1;
+    if (byte >= 0) {
+        text->flags = TOKEN_TEXT_BYTE;
+        buf_add_byte(&t->texts, (char)byte);
+    } else {
+        buf_add_bytes(&t->texts, s);
+    }
+    text->len = (uint32_t)t->texts.len - text->start;
+}
+
+int decoder_load(struct tokenizer *t, struct tvalue json, struct error *err) {
+    struct decoder_plan plan = {.decoder = &t->decoder};
+    t->decoder.kind = json.kind == TVALUE_DICT ? DECODER_TEXT : DECODER_SPACED;
+    int rc = json.kind == TVALUE_DICT ? plan_step(&plan, json, 0, err) : 0;
+    if (rc || t->decoder.kind == DECODER_BYTES) return rc;
+    struct buf scratch[2] = {0};
+    buf_init(&t->texts, UINT32_MAX - 1);
+    t->token_texts = mem_calloc(MAX(t->vocab.entries.count, (size_t)1), sizeof *t->token_texts);
+    for (uint32_t id = 0; id < t->vocab.entries.count; id++) make_text(t, &plan, id, scratch);
+    buf_release(&scratch[0]);
+    buf_release(&scratch[1]);
+    return t->texts.failed ? error_set(err, ERR_LIMIT, "the decoded vocabulary is larger than 4 GB") : 0;
+}
+
+/* ---- single tokens ---- */
+
+struct bytes tokenizer_token_bytes(const struct tokenizer *t, uint32_t id) {
+    if (id >= t->vocab.entries.count) return bytes_of(NULL, 0);
+    if (!t->token_texts) return vocab_key(&t->vocab, id);
+    return bytes_of(buf_text(&t->texts) + t->token_texts[id].start, t->token_texts[id].len);
+}
+
+struct bytes decode_token_text(const struct tokenizer *t, uint32_t id, bool first, struct buf *scratch) {
+    if (!first || !t->decoder.drop_first_space || decode_is_byte(t, id)) return tokenizer_token_bytes(t, id);
+    struct buf spelling = {0};
+    vocab_spelling(&t->vocab, id, &spelling);
+    buf_reset(scratch);
+    add_replaced(scratch, buf_bytes(&spelling), bytes_str(METASPACE), bytes_str(""));
+    buf_release(&spelling);
+    return bytes_of(buf_text(scratch), scratch->len);
+}
+
+struct bytes decode_strip(const struct decoder *d, struct bytes text, uint32_t *left) {
+    while (*left && text.len && text.data[0] == (uint8_t)d->strip_byte) {
+        text = bytes_of(text.data + 1, text.len - 1);
+        --*left;
+    }
+    if (text.len) *left = 0;
+    return text;
+}
+
+/* ---- bad bytes ---- */
+
+void decode_add_bad(struct buf *out, size_t n) {
+    while (n--) buf_add(out, "\xEF\xBF\xBD", 3);
+}
+
+size_t decode_bad_len(const uint8_t *data, size_t len) {
+    for (size_t n = MIN(len, (size_t)3); n > 1; n--)
+        if (utf8_is_partial(data, n)) return n;
+    return 1;
+}
+
+/* Reads bytes as UTF-8, U+FFFD for each maximal subpart that is none. */
+static void add_lossy(struct buf *out, struct bytes s) {
+    while (s.len) {
+        size_t good = utf8_valid_prefix(s.data, s.len);
+        buf_add(out, s.data, good);
+        s = bytes_of(s.data + good, s.len - good);
+        if (!s.len) return;
+        size_t bad = decode_bad_len(s.data, s.len);
+        decode_add_bad(out, 1);
+        s = bytes_of(s.data + bad, s.len - bad);
+    }
+}
+
+/* ---- whole decoding ---- */
+
+/* A run of byte tokens that began at `from` in out: characters if all of it is valid, else one U+FFFD a byte. */
+static void close_run(struct buf *out, size_t from) {
+    size_t len = out->len - from;
+    if (out->failed || utf8_valid(out->data + from, len)) return;
+    out->len = from;
+    decode_add_bad(out, len);
+}
+
+static void decode_texts(const struct tokenizer *t, struct tokens ids, unsigned flags, struct buf *out) {
+    const size_t NOT_OPEN = SIZE_MAX;
+    size_t run = NOT_OPEN;
+    bool first = !(flags & DECODE_CONTINUES), spaced = !first;
+    struct buf scratch = {0};
+    for (size_t i = 0; i < ids.count; i++) {
+        uint32_t id = ids.ids[i];
+        if (id >= t->vocab.entries.count || t->vocab.entries.items[id].start == VOCAB_ABSENT) continue;
+        if (flags & DECODE_SKIP_SPECIAL && tokenizer_is_special(t, id)) continue;
+        bool is_byte = decode_is_byte(t, id);
+        if (is_byte && run == NOT_OPEN) run = out->len;
+        if (!is_byte && run != NOT_OPEN) {
+            close_run(out, run);
+            run = NOT_OPEN;
+        }
+        if (t->decoder.kind == DECODER_SPACED && spaced) buf_add_byte(out, ' ');
+        buf_add_bytes(out, decode_token_text(t, id, first, &scratch));
+        first = false;
+        spaced = true;
+    }
+    if (run != NOT_OPEN) close_run(out, run);
+    buf_release(&scratch);
+}
+
+static void decode_bytes(const struct tokenizer *t, struct tokens ids, unsigned flags, struct buf *out) {
+    struct buf raw = {0};
+    for (size_t i = 0; i < ids.count; i++) {
+        if (flags & DECODE_SKIP_SPECIAL && tokenizer_is_special(t, ids.ids[i])) continue;
+        buf_add_bytes(&raw, vocab_key(&t->vocab, ids.ids[i]));
+    }
+    add_lossy(out, buf_bytes(&raw));
+    buf_release(&raw);
+}
+
+void tokenizer_decode(const struct tokenizer *t, struct tokens ids, unsigned flags, struct buf *out) {
+    if (t->decoder.kind == DECODER_BYTES) {
+        decode_bytes(t, ids, flags, out);
+        return;
+    }
+    size_t before = out->len;
+    decode_texts(t, ids, flags, out);
+    uint32_t left = flags & DECODE_CONTINUES ? 0 : t->decoder.strip_count;
+    struct bytes all = bytes_of(buf_text(out) + before, out->len - before);
+    size_t stripped = all.len - decode_strip(&t->decoder, all, &left).len;
+    if (!stripped) return;
+    memmove(out->data + before, out->data + before + stripped, all.len - stripped + 1);
+    out->len -= stripped;
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Writes unicode_data.h: the class of every code point as runs, for text/unicode.c.
+
+Needs: pip install unicodedata2==16.0.0 tokenizers==0.23.3. Unicode 16.0 is what the regular expressions of HF tokenizers 0.23
+know; membership in \\w is asked of them, the rest comes from the character database.
+"""
+import sys
+import unicodedata2
+from tokenizers import Regex, pre_tokenizers
+
+CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
+WORD, SPACE = 1 << 5, 1 << 6
+
+
+def members(pattern):
+    split = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
+    found = set()
+    for first in range(0, 0x110000, 16384):
+        text = "".join(chr(c) for c in range(first, first + 16384) if not 0xD800 <= c < 0xE000)
+        for piece, _ in split.pre_tokenize_str(text):
+            found.update(map(ord, piece))
+    return found
+
+
+def main():
+    assert unicodedata2.unidata_version == "16.0.0"
+    word, space = members(r"\w"), members(r"\s")
+    runs = []
+    for c in range(0x110000):
+        k = CATEGORIES.index(unicodedata2.category(chr(c)))
+        k |= (WORD if c in word else 0) | (SPACE if c in space else 0)
+        if not runs or runs[-1][1] != k:
+            runs.append((c, k))
+    out = ["/* Made by make_unicode_data.py from Unicode 16.0; do not edit. */", "/* clang-format off */",
+           "static const uint32_t UNICODE_RUNS[] = { /* first code point << 8 | class; up to the next run */"]
+    line = ""
+    for c, k in runs:
+        item = f"0x{c << 8 | k:x},"
+        if len(line) + len(item) > 118:
+            out.append(line)
+            line = ""
+        line += item
+    out += [line, "};", "/* clang-format on */"]
+    open(sys.argv[1] if len(sys.argv) > 1 else "unicode_data.h", "w").write("\n".join(out) + "\n")
+
+
+main()

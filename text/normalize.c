@@ -1,0 +1,210 @@
+#include "text/normalize.h"
+
+#include <stdlib.h>
+#include <utf8proc.h>
+
+#include "base/utf8.h"
+#include "text/unicode.h"
+
+/* ---- loading ---- */
+
+void normalizer_release(struct normalizer *n) {
+    for (size_t i = 0; i < n->step_count; i++) {
+        mem_free(n->steps[i].pattern);
+        mem_free(n->steps[i].content);
+    }
+    n->step_count = 0;
+}
+
+static struct tvalue member(struct tvalue v, const char *name) { return tvalue_dict_get(v, bytes_str(name)); }
+
+static int add_step(struct normalizer *n, struct normalizer_step step, struct bytes pattern, struct bytes content,
+                    struct error *err) {
+    if (n->step_count == NORMALIZER_STEPS_MAX)
+        return error_set(err, ERR_LIMIT, "more than %d normalizers", NORMALIZER_STEPS_MAX);
+    step.pattern = mem_strndup((const char *)pattern.data, pattern.len);
+    step.content = mem_strndup((const char *)content.data, content.len);
+    step.pattern_len = pattern.len;
+    step.content_len = content.len;
+    n->steps[n->step_count++] = step;
+    return 0;
+}
+
+static int load_replace(struct normalizer *n, struct tvalue json, struct error *err) {
+    struct tvalue literal = member(member(json, "pattern"), "String"), regex = member(member(json, "pattern"), "Regex");
+    struct tvalue pattern = literal, content = member(json, "content");
+    if (regex.kind == TVALUE_STRING && bytes_equal(tvalue_text(regex), bytes_str(" "))) pattern = regex;
+    if (pattern.kind != TVALUE_STRING || content.kind != TVALUE_STRING || !pattern.len)
+        return error_set(err, ERR_UNSUPPORTED, "normalizer Replace with this pattern is not supported");
+    return add_step(n, (struct normalizer_step){.kind = NORMALIZE_REPLACE}, tvalue_text(pattern), tvalue_text(content),
+                    err);
+}
+
+static int load_one(struct normalizer *n, struct tvalue json, struct error *err) {
+    static const struct {
+        const char *name;
+        enum normalizer_kind kind;
+    } PLAIN[] = {{"NFC", NORMALIZE_NFC},
+                 {"NFD", NORMALIZE_NFD},
+                 {"NFKC", NORMALIZE_NFKC},
+                 {"NFKD", NORMALIZE_NFKD},
+                 {"Lowercase", NORMALIZE_LOWERCASE},
+                 {"StripAccents", NORMALIZE_STRIP_ACCENTS}};
+    struct bytes type = tvalue_text(member(json, "type")), none = {0};
+    for (size_t i = 0; i < ARRAY_LEN(PLAIN); i++)
+        if (bytes_equal(type, bytes_str(PLAIN[i].name)))
+            return add_step(n, (struct normalizer_step){.kind = PLAIN[i].kind}, none, none, err);
+    if (bytes_equal(type, bytes_str("Prepend")))
+        return add_step(n, (struct normalizer_step){.kind = NORMALIZE_PREPEND}, none,
+                        tvalue_text(member(json, "prepend")), err);
+    if (bytes_equal(type, bytes_str("Replace"))) return load_replace(n, json, err);
+    if (bytes_equal(type, bytes_str("Strip"))) {
+        struct tvalue left = member(json, "strip_left"), right = member(json, "strip_right");
+        return add_step(n,
+                        (struct normalizer_step){.kind = NORMALIZE_STRIP,
+                                                 .left = left.kind == TVALUE_BOOL && left.boolean,
+                                                 .right = right.kind == TVALUE_BOOL && right.boolean},
+                        none, none, err);
+    }
+    return error_set(err, ERR_UNSUPPORTED, "normalizer '%.*s' is not supported", (int)MIN(type.len, (size_t)64),
+                     type.len ? (const char *)type.data : "");
+}
+
+static int load_any(struct normalizer *n, struct tvalue json, unsigned depth, struct error *err) {
+    if (!bytes_equal(tvalue_text(member(json, "type")), bytes_str("Sequence"))) return load_one(n, json, err);
+    if (depth > 8) return error_set(err, ERR_LIMIT, "normalizer: sequences nested too deep");
+    struct tvalue list = member(json, "normalizers");
+    for (size_t i = 0; i < tvalue_count(list); i++) {
+        int rc = load_any(n, tvalue_list_at(list, i), depth + 1, err);
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+int normalizer_load(struct normalizer *n, struct tvalue json, struct error *err) {
+    *n = (struct normalizer){0};
+    if (json.kind != TVALUE_DICT) return 0;
+    int rc = load_any(n, json, 0, err);
+    if (rc) normalizer_release(n);
+    return rc;
+}
+
+/* ---- applying ---- */
+
+static bool is_ascii(struct bytes s) {
+    size_t i = 0;
+    for (; i + 8 <= s.len; i += 8) {
+        uint64_t word;
+        memcpy(&word, s.data + i, 8);
+        if (word & 0x8080808080808080u) return false;
+    }
+    for (; i < s.len; i++)
+        if (s.data[i] & 0x80) return false;
+    return true;
+}
+
+static bool compose(struct bytes s, utf8proc_option_t options, struct buf *out) {
+    utf8proc_uint8_t *mapped = NULL;
+    utf8proc_ssize_t len = utf8proc_map(s.data, (utf8proc_ssize_t)s.len, &mapped, UTF8PROC_STABLE | options);
+    if (len >= 0) buf_add(out, mapped, (size_t)len);
+    free(mapped);
+    return len >= 0;
+}
+
+static bool lower(struct bytes s, struct buf *out) {
+    for (size_t i = 0; i < s.len;) {
+        uint32_t cp;
+        char utf8[4];
+        i += unicode_next(s.data + i, &cp);
+        if (cp == 0x130) { /* the one full mapping of lower case that is longer */
+            buf_add_str(out, "i\xCC\x87");
+            continue;
+        }
+        buf_add(out, utf8, utf8_encode((uint32_t)utf8proc_tolower((utf8proc_int32_t)cp), utf8));
+    }
+    return true;
+}
+
+static bool strip_accents(struct bytes s, struct buf *out) {
+    for (size_t i = 0, n; i < s.len; i += n) {
+        uint32_t cp;
+        n = unicode_next(s.data + i, &cp);
+        if (!unicode_in(cp, UNICODE_M)) buf_add(out, s.data + i, n);
+    }
+    return true;
+}
+
+static bool replace(const struct normalizer_step *step, struct bytes s, struct buf *out) {
+    const uint8_t *p = s.data, *end = s.data + s.len, *hit;
+    while (p < end && (hit = memmem(p, (size_t)(end - p), step->pattern, step->pattern_len))) {
+        buf_add(out, p, (size_t)(hit - p));
+        buf_add(out, step->content, step->content_len);
+        p = hit + step->pattern_len;
+    }
+    buf_add(out, p, (size_t)(end - p));
+    return true;
+}
+
+static struct bytes strip_spaces(struct bytes s, bool left, bool right) {
+    uint32_t cp;
+    while (left && s.len) {
+        size_t n = unicode_next(s.data, &cp);
+        if (!unicode_is_space(cp)) break;
+        s = bytes_of(s.data + n, s.len - n);
+    }
+    while (right && s.len) {
+        size_t n = unicode_prev(s.data + s.len, &cp);
+        if (!unicode_is_space(cp)) break;
+        s.len -= n;
+    }
+    return s;
+}
+
+static bool apply_step(const struct normalizer_step *step, struct bytes s, struct buf *out) {
+    switch (step->kind) {
+    case NORMALIZE_NFC: return compose(s, UTF8PROC_COMPOSE, out);
+    case NORMALIZE_NFD: return compose(s, UTF8PROC_DECOMPOSE, out);
+    case NORMALIZE_NFKC: return compose(s, UTF8PROC_COMPOSE | UTF8PROC_COMPAT, out);
+    case NORMALIZE_NFKD: return compose(s, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, out);
+    case NORMALIZE_LOWERCASE: return lower(s, out);
+    case NORMALIZE_STRIP_ACCENTS: return strip_accents(s, out);
+    case NORMALIZE_REPLACE: return replace(step, s, out);
+    case NORMALIZE_PREPEND:
+        buf_add(out, step->content, step->content_len);
+        buf_add_bytes(out, s);
+        return true;
+    case NORMALIZE_STRIP: break;
+    }
+    return false;
+}
+
+/* True when the step would leave s as it is, known without doing it. */
+static bool is_identity(const struct normalizer_step *step, struct bytes s) {
+    switch (step->kind) {
+    case NORMALIZE_NFC:
+    case NORMALIZE_NFD:
+    case NORMALIZE_NFKC:
+    case NORMALIZE_NFKD:
+    case NORMALIZE_STRIP_ACCENTS: return is_ascii(s);
+    case NORMALIZE_REPLACE: return !memmem(s.data, s.len, step->pattern, step->pattern_len);
+    default: return false;
+    }
+}
+
+struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, struct buf *a, struct buf *b) {
+    struct buf *out = a;
+    for (size_t i = 0; i < n->step_count && text.len; i++) {
+        const struct normalizer_step *step = &n->steps[i];
+        if (step->kind == NORMALIZE_STRIP) {
+            text = strip_spaces(text, step->left, step->right);
+            continue;
+        }
+        if (is_identity(step, text)) continue;
+        buf_reset(out);
+        buf_reserve(out, text.len + text.len / 4);
+        if (!apply_step(step, text, out) || out->failed) return bytes_of(NULL, 0);
+        text = bytes_of(buf_text(out), out->len);
+        out = out == a ? b : a;
+    }
+    return text;
+}

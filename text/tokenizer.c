@@ -1,0 +1,143 @@
+#include "text/tokenizer.h"
+
+#include "base/utf8.h"
+#include "text/tokenizer_data.h"
+
+enum { SCRATCH_KEEP = 64 * 1024 }; /* symbols; a scratch that grew larger is not kept */
+
+/* ---- scratch ---- */
+
+static struct encode_scratch *take_scratch(struct tokenizer *t) {
+    pthread_mutex_lock(&t->lock);
+    struct encode_scratch *s = t->free_scratch;
+    if (s) t->free_scratch = s->next_free;
+    pthread_mutex_unlock(&t->lock);
+    return s ? s : mem_alloc(sizeof *s);
+}
+
+static void free_scratch(struct encode_scratch *s) {
+    bpe_scratch_release(&s->bpe);
+    split_scratch_release(&s->split);
+    buf_release(&s->normalized[0]);
+    buf_release(&s->normalized[1]);
+    mem_free(s);
+}
+
+static void give_scratch(struct tokenizer *t, struct encode_scratch *s) {
+    if (s->bpe.ids.cap > SCRATCH_KEEP || s->normalized[0].cap > 16 * SCRATCH_KEEP ||
+        s->normalized[1].cap > 16 * SCRATCH_KEEP) {
+        free_scratch(s);
+        return;
+    }
+    pthread_mutex_lock(&t->lock);
+    s->next_free = t->free_scratch;
+    t->free_scratch = s;
+    pthread_mutex_unlock(&t->lock);
+}
+
+void tokenizer_free(struct tokenizer **t) {
+    struct tokenizer *it = *t;
+    if (!it) return;
+    *t = NULL;
+    for (struct encode_scratch *s = it->free_scratch, *next; s; s = next) {
+        next = s->next_free;
+        free_scratch(s);
+    }
+    vocab_release(&it->vocab);
+    bpe_release(&it->bpe);
+    normalizer_release(&it->normalizer);
+    splitter_release(&it->splitter);
+    added_release(&it->added);
+    added_release(&it->added_normalized);
+    buf_release(&it->texts);
+    mem_free(it->token_texts);
+    vec_release(&it->prefix);
+    vec_release(&it->suffix);
+    pthread_mutex_destroy(&it->lock);
+    mem_free(it);
+}
+
+/* ---- encode ---- */
+
+struct encode_run {
+    const struct tokenizer *t;
+    struct encode_scratch *scratch;
+    struct token_vec *out;
+    struct error *err;
+    bool skip_special;
+};
+
+static int encode_piece(void *ctx, struct bytes piece) {
+    struct encode_run *r = ctx;
+    bpe_encode(&r->t->bpe, &r->scratch->bpe, piece.data, piece.len, r->out);
+    return 0;
+}
+
+typedef int encode_span_fn(struct encode_run *r, struct bytes span, bool at_start);
+
+/* Takes the added tokens of one set out of text; the spans between go to `inner`. */
+static int cut_added(struct encode_run *r, const struct added_set *set, struct bytes text, bool at_start,
+                     encode_span_fn *inner) {
+    struct added_match m;
+    size_t from = 0;
+    int rc = 0;
+    while (!rc && added_next(set, text, from, r->skip_special, &m)) {
+        if (m.begin > from) rc = inner(r, bytes_of(text.data + from, m.begin - from), at_start && from == 0);
+        vec_push(r->out, m.token->id);
+        from = m.end;
+    }
+    if (!rc && from < text.len) rc = inner(r, bytes_of(text.data + from, text.len - from), at_start && from == 0);
+    return rc;
+}
+
+static int encode_plain(struct encode_run *r, struct bytes span, bool at_start) {
+    return splitter_run(&r->t->splitter, &r->scratch->split, span, at_start, encode_piece, r, r->err);
+}
+
+static int encode_normalized(struct encode_run *r, struct bytes span, bool at_start) {
+    struct encode_scratch *s = r->scratch;
+    struct bytes text = normalizer_apply(&r->t->normalizer, span, &s->normalized[0], &s->normalized[1]);
+    if (!text.data) return error_set(r->err, ERR_MEMORY, "out of memory while normalizing %zu bytes", span.len);
+    return cut_added(r, &r->t->added_normalized, text, at_start, encode_plain);
+}
+
+int tokenizer_encode(const struct tokenizer *t, struct bytes text, unsigned flags, struct token_vec *out,
+                     struct error *err) {
+    size_t before = out->count, good = utf8_valid_prefix(text.data, text.len);
+    if (good != text.len) return error_set(err, ERR_INVALID, "the text is not valid UTF-8 at byte %zu", good);
+    if (text.len >= UINT32_MAX / 4) return error_set(err, ERR_LIMIT, "the text is larger than 1 GB");
+    struct tokenizer *pool = (struct tokenizer *)(uintptr_t)t; /* only its locked list of scratches changes */
+    struct encode_run r = {t, take_scratch(pool), out, err, !(flags & TOKENIZE_PARSE_SPECIAL)};
+    bool add_special = flags & TOKENIZE_ADD_SPECIAL;
+    for (size_t i = 0; add_special && i < t->prefix.count; i++) vec_push(out, t->prefix.items[i]);
+    int rc = cut_added(&r, &t->added, text, true, encode_normalized);
+    for (size_t i = 0; add_special && i < t->suffix.count; i++) vec_push(out, t->suffix.items[i]);
+    give_scratch(pool, r.scratch);
+    if (rc) out->count = before;
+    return rc;
+}
+
+/* ---- questions ---- */
+
+uint32_t tokenizer_vocab_count(const struct tokenizer *t) { return (uint32_t)t->vocab.entries.count; }
+
+static bool has_flag(const struct tokenizer *t, uint32_t id, uint8_t flag) {
+    return id < t->vocab.entries.count && t->vocab.flags[id] & flag;
+}
+bool tokenizer_is_special(const struct tokenizer *t, uint32_t id) { return has_flag(t, id, VOCAB_SPECIAL); }
+bool tokenizer_is_added(const struct tokenizer *t, uint32_t id) { return has_flag(t, id, VOCAB_ADDED); }
+
+void tokenizer_token_text(const struct tokenizer *t, uint32_t id, struct buf *out) {
+    vocab_spelling(&t->vocab, id, out);
+}
+uint32_t tokenizer_find(const struct tokenizer *t, struct bytes spelling) {
+    return vocab_find_spelling(&t->vocab, spelling);
+}
+
+uint32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
+struct tokens tokenizer_eos(const struct tokenizer *t) {
+    return (struct tokens){t->eos, t->eos_count};
+}
+struct tokens tokenizer_prefix(const struct tokenizer *t) {
+    return (struct tokens){t->prefix.items, t->prefix.count};
+}

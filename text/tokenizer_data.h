@@ -1,0 +1,63 @@
+/*
+ * tokenizer_data.h - what a tokenizer is made of; for tokenizer*.c, decode.c and detokenizer.c only.
+ */
+#ifndef TEXT_TOKENIZER_DATA_H
+#define TEXT_TOKENIZER_DATA_H
+
+#include <pthread.h>
+
+#include "text/added.h"
+#include "text/bpe.h"
+#include "text/normalize.h"
+#include "text/split.h"
+#include "text/tokenizer.h"
+#include "text/vocab.h"
+
+enum decoder_kind {
+    DECODER_BYTES,  /* ByteLevel: keys are raw bytes, joined, then read as UTF-8 */
+    DECODER_TEXT,   /* texts joined; byte tokens as below */
+    DECODER_SPACED, /* no decoder at all: HF joins tokens with spaces */
+};
+
+/* The decoder of tokenizer.json. What it does to single tokens is done once, at load: see struct tokenizer's texts. */
+struct decoder {
+    enum decoder_kind kind;
+    bool byte_fallback;    /* "<0x0A>" is a byte; runs of them are read as UTF-8 */
+    bool drop_first_space; /* Metaspace: the first token loses its replacement characters */
+    uint32_t strip_count;  /* Strip after Fuse: up to so many strip_byte at the start of the whole text */
+    char strip_byte;
+};
+
+/* Working memory of one tokenizer_encode call, pooled by the tokenizer. */
+struct encode_scratch {
+    struct encode_scratch *next_free;
+    struct bpe_scratch bpe;
+    struct split_scratch split;
+    struct buf normalized[2];
+};
+
+enum token_text_flags { TOKEN_TEXT_BYTE = 1 };
+struct token_text {
+    uint32_t start, len; /* in texts */
+    uint8_t flags;       /* a byte token: its text is that one byte */
+};
+
+struct tokenizer {
+    struct vocab vocab;
+    struct bpe bpe;
+    struct normalizer normalizer;
+    struct splitter splitter;
+    struct added_set added, added_normalized; /* matched in raw and in normalized text */
+    struct decoder decoder;
+    struct buf texts;               /* not for DECODER_BYTES */
+    struct token_text *token_texts; /* by id; owned; not for DECODER_BYTES */
+    struct token_vec prefix, suffix;
+    uint32_t bos, eos[TOKENIZER_EOS_MAX], eos_count;
+    pthread_mutex_t lock; /* of free_scratch */
+    struct encode_scratch *free_scratch;
+};
+
+/* Parses "decoder" and fills texts; vocab sealed, added tokens in. */
+MUST_CHECK int decoder_load(struct tokenizer *t, struct tvalue json, struct error *err);
+
+#endif

@@ -1,0 +1,37 @@
+#include "text/unicode.h"
+
+#include <pthread.h>
+
+#include "text/unicode_data.h"
+
+enum { BLOCK_COUNT = 0x110000 / 256, BLOCKS_MAX = 255 };
+
+uint8_t unicode_block[BLOCK_COUNT + 1];
+uint8_t unicode_classes[BLOCKS_MAX][256];
+
+static uint8_t find_or_add_block(const uint8_t classes[256], unsigned *count) {
+    for (unsigned i = *count; i-- > 0;)
+        if (!memcmp(unicode_classes[i], classes, 256)) return (uint8_t)i;
+    CHECK(*count < BLOCKS_MAX);
+    memcpy(unicode_classes[*count], classes, 256);
+    return (uint8_t)(*count)++;
+}
+
+static void expand(void) {
+    unsigned count = 0;
+    size_t run = 0;
+    for (uint32_t block = 0; block < BLOCK_COUNT; block++) {
+        uint8_t classes[256];
+        for (uint32_t i = 0; i < 256; i++) {
+            uint32_t cp = block << 8 | i;
+            while (run + 1 < ARRAY_LEN(UNICODE_RUNS) && UNICODE_RUNS[run + 1] >> 8 <= cp) run++;
+            classes[i] = UNICODE_RUNS[run] & 255;
+        }
+        unicode_block[block] = find_or_add_block(classes, &count);
+    }
+}
+
+void unicode_init(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    CHECK(pthread_once(&once, expand) == 0);
+}
