@@ -1,0 +1,176 @@
+#include "gateway/gateway_main.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "gateway/gateway.h"
+#include "gateway/gateway_metrics.h"
+#include "http/http_metrics.h"
+#include "proto/link.h"
+
+#define AT(member) offsetof(struct gateway_settings, member)
+static const struct option_row rows[] = {
+    {.name = "host",
+     .type = OPTION_STRING,
+     .offset = AT(host),
+     .fallback = "127.0.0.1",
+     .help = "Address to listen on."},
+    {.name = "port",
+     .short_name = 'p',
+     .type = OPTION_INT,
+     .offset = AT(port),
+     .fallback = "8080",
+     .min = 0,
+     .max = 65535,
+     .help = "Port to listen on; 0 takes any free one and logs it."},
+    {.name = "threads",
+     .type = OPTION_INT,
+     .offset = AT(threads),
+     .fallback = "2",
+     .min = 1,
+     .max = HTTP_THREADS_MAX,
+     .help = "Event threads."},
+    {.name = "scheduler",
+     .type = OPTION_STRING,
+     .offset = AT(scheduler),
+     .fallback = "ipc:///run/trireme/scheduler.sock",
+     .help = "Endpoint of the scheduler: ipc://PATH or tcp://HOST:PORT."},
+    {.name = "api-key",
+     .type = OPTION_STRING,
+     .offset = AT(api_key),
+     .help = "API keys that clients must send, comma-separated; none: open to all."},
+    {.name = "api-key-file",
+     .type = OPTION_STRING,
+     .offset = AT(api_key_file),
+     .help = "File with API keys, one a line."},
+    {.name = "request-timeout",
+     .type = OPTION_DURATION,
+     .offset = AT(request_timeout_ms),
+     .fallback = "1h",
+     .min = 0,
+     .max = 86400000,
+     .unit = "ms",
+     .help = "Longest time a request may take; 0: no bound."},
+    {.name = "model-wait",
+     .type = OPTION_DURATION,
+     .offset = AT(model_wait_ms),
+     .fallback = "30s",
+     .min = 0,
+     .max = 3600000,
+     .unit = "ms",
+     .help = "How long a new request waits while no model or no scheduler is there, before it is answered 503."},
+    {.name = "drain-timeout",
+     .type = OPTION_DURATION,
+     .offset = AT(drain_ms),
+     .fallback = "30s",
+     .min = 0,
+     .max = 86400000,
+     .unit = "ms",
+     .help = "How long running requests may go on after SIGTERM."},
+    {.name = "keep-alive",
+     .type = OPTION_DURATION,
+     .offset = AT(ping_ms),
+     .fallback = "10s",
+     .min = 100,
+     .max = 3600000,
+     .unit = "ms",
+     .help = "A comment is sent on streams that were silent for so long."},
+    {.name = "slow-client-timeout",
+     .type = OPTION_DURATION,
+     .offset = AT(slow_ms),
+     .fallback = "60s",
+     .min = 1000,
+     .max = 86400000,
+     .unit = "ms",
+     .help = "A stream whose client has not read for so long is cut."},
+    {.name = "probe-timeout",
+     .type = OPTION_DURATION,
+     .offset = AT(probe_ms),
+     .fallback = "1500ms",
+     .min = 10,
+     .max = 60000,
+     .unit = "ms",
+     .help = "Time /health/e2e gives a token to come."},
+    {.name = "requests-max",
+     .type = OPTION_INT,
+     .offset = AT(open_max),
+     .fallback = "16384",
+     .min = 1,
+     .max = 1000000,
+     .unit = "requests",
+     .help = "Generation requests open at once; past it 429."},
+    {.name = "body-max",
+     .type = OPTION_SIZE,
+     .offset = AT(body_max),
+     .fallback = "16m",
+     .min = 1024,
+     .max = 256 << 20,
+     .unit = "bytes",
+     .help = "Largest request body; past it 413."},
+    {.name = "log-level",
+     .type = OPTION_ENUM,
+     .offset = AT(log_level),
+     .fallback = "info",
+     .choices = "debug|info|warn|error",
+     .help = "What is logged."},
+    {.name = "log-format",
+     .type = OPTION_ENUM,
+     .offset = AT(log_format),
+     .fallback = "text",
+     .choices = "text|json",
+     .help = "How it is logged."},
+};
+
+const struct option_table gateway_options = {.program = "trireme gateway",
+                                             .synopsis = "[OPTIONS]",
+                                             .summary = "Serves the HTTP API; stateless, any number may run.",
+                                             .rows = rows,
+                                             .count = ARRAY_LEN(rows)};
+
+/* Blocked before any thread starts, so that only wait_for_end takes them. */
+static void block_signals(sigset_t *set) {
+    sigemptyset(set);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGINT);
+    pthread_sigmask(SIG_BLOCK, set, NULL);
+}
+
+static int serve(const struct gateway_settings *settings) {
+    struct gateway *gw;
+    struct error err;
+    sigset_t signals;
+    int signal_number;
+    block_signals(&signals);
+    if (link_endpoint_check(settings->scheduler, &err) || gateway_new(&gw, settings, &err)) {
+        log_error("%s", err.text);
+        return 1;
+    }
+    log_info("listening host=%s port=%u scheduler=%s", settings->host, gateway_port(gw), settings->scheduler);
+    sigwait(&signals, &signal_number);
+    bool drained = gateway_drain(gw);
+    if (!drained) log_warn("streams were cut: they did not end in time");
+    gateway_free(&gw);
+    log_info("stopped");
+    return drained ? 0 : 1;
+}
+
+int gateway_main(int argc, char **argv) {
+    struct gateway_settings settings;
+    struct error err;
+    size_t positional;
+    int outcome = option_parse(&gateway_options, &settings, argc, argv, NULL, 0, &positional, &err);
+    if (outcome == OPTION_HELP_PRINTED) return 0;
+    if (outcome < 0) {
+        fprintf(stderr, "trireme gateway: %s\n", err.text);
+        return 2;
+    }
+    log_init("gateway", (enum log_level)settings.log_level, settings.log_format == 1);
+    gateway_metrics_register();
+    http_metrics_register();
+    int rc = serve(&settings);
+    option_free(&gateway_options, &settings);
+    return rc;
+}

@@ -1,0 +1,101 @@
+/*
+ * genreq.h - the generation request: one plain struct for every dialect of the API.
+ *
+ * A dialect's parser fills it from the body; nothing after that knows which JSON it came from. Values are in range,
+ * strings are valid UTF-8, counts are within the bounds below. What depends on the model (defaults of its
+ * generation_config, token ids against its width, the room left in its context) is settled later, in prepare.h: `given`
+ * tells which fields the client set.
+ *
+ * Memory: texts with escapes and all lists live in the arena; raw JSON spans (messages, tools, ...) point into the
+ * body, which the caller keeps while the genreq lives.
+ */
+#ifndef GATEWAY_GENREQ_H
+#define GATEWAY_GENREQ_H
+
+#include "base/arena.h"
+#include "gateway/api_error.h"
+#include "proto/messages.h"
+
+enum {
+    GENREQ_PROMPTS_MAX = 128, /* prompts of one completions request; prompts * n <= GENREQ_CHOICES_MAX */
+    GENREQ_CHOICES_MAX = 128,
+    GENREQ_STOPS_MAX = 64,
+    GENREQ_STOP_BYTES_MAX = 1024, /* of one stop string */
+    GENREQ_STOP_TOKENS_MAX = 40,  /* the wire's bound less room for end-of-text ids */
+    GENREQ_BIAS_MAX = 1024,
+    GENREQ_TOP_LOGPROBS_MAX = 20,
+    GENREQ_MESSAGES_MAX = 16384,
+    GENREQ_NAME_MAX = 256, /* model names and other short strings */
+    GENREQ_DEPTH_MAX = 64, /* nesting of the body */
+};
+
+enum genreq_dialect { GENREQ_CHAT = 0, GENREQ_COMPLETIONS = 1, GENREQ_DIALECT_COUNT };
+
+/* Bits of genreq.given: fields whose default may come from the model. */
+enum genreq_given {
+    GENREQ_TEMPERATURE = 1 << 0,
+    GENREQ_TOP_P = 1 << 1,
+    GENREQ_TOP_K = 1 << 2,
+    GENREQ_MIN_P = 1 << 3,
+    GENREQ_REPETITION = 1 << 4,
+    GENREQ_SEED = 1 << 5,
+    GENREQ_MAX_TOKENS = 1 << 6,
+    GENREQ_MAX_COMPLETION_TOKENS = 1 << 7,
+    GENREQ_TOP_LOGPROBS = 1 << 8,
+    GENREQ_ADD_SPECIAL = 1 << 9,
+    GENREQ_STREAM_OPTIONS = 1 << 10,
+};
+
+/* One prompt: text to be tokenized, or ids taken as they are. */
+struct genreq_prompt {
+    bool is_ids;
+    struct bytes text;
+    struct tokens ids;
+};
+
+struct genreq {
+    enum genreq_dialect dialect;
+    uint32_t given;     /* enum genreq_given */
+    struct bytes model; /* empty: the only one */
+
+    /* what is asked: raw JSON for a chat, prompts for a completion */
+    struct bytes messages, tools, documents, template_kwargs;
+    bool add_generation_prompt, continue_final_message;
+    struct genreq_prompt *prompts;
+    uint32_t prompt_count;
+
+    /* sampling; defaults are those of OpenAI's API */
+    double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+    int64_t top_k; /* -1 or 0: off */
+    int64_t seed;
+    bool logprobs;        /* wanted at all */
+    int64_t top_logprobs; /* 0 .. GENREQ_TOP_LOGPROBS_MAX */
+    struct u32s bias_ids;
+    struct f32s bias_values;
+
+    /* limits */
+    int64_t max_tokens, max_completion_tokens; /* valid when given */
+    int64_t min_tokens;
+    const struct bytes *stops; /* stop strings, in order */
+    uint32_t stop_count;
+    struct u32s stop_tokens;
+    bool ignore_eos, include_stop_text, skip_special_tokens, add_special_tokens;
+    int64_t choice_count; /* n: choices of each prompt */
+    int64_t priority;
+    struct bytes cache_salt;
+
+    /* answer */
+    bool stream, include_usage, continuous_usage, return_token_ids;
+
+    struct arena arena; /* owned */
+};
+
+/* An empty request with the API's defaults. */
+void genreq_init(struct genreq *g, enum genreq_dialect dialect);
+/* Parses a body of the given dialect. 0, or -1 with *err filled (400). The genreq must be released either way. */
+MUST_CHECK int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struct bytes body, struct api_error *err);
+void genreq_release(struct genreq *g);
+/* Output tokens asked for: max_completion_tokens, else max_tokens, else fallback. */
+uint32_t genreq_max_tokens(const struct genreq *g, uint32_t fallback);
+
+#endif

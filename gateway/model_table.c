@@ -1,0 +1,299 @@
+#include "gateway/model_table.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+struct entry {
+    char *name; /* NULL: free */
+    struct u128 revision, bundle;
+    uint64_t bundle_bytes;
+    uint32_t max_context, logits_width, replicas_ready;
+    int64_t created_s, missing_since_ms; /* 0: in the latest Status */
+    struct served_model *served;         /* a reference; NULL: no bundle yet */
+};
+
+struct model_table {
+    pthread_mutex_t mutex;
+    struct entry entries[WIRE_MAX_MODELS];
+    size_t entry_count;
+    bool heard;                                /* a Status came, ever */
+    struct text_model *texts[WIRE_MAX_MODELS]; /* compiled bundles, references */
+    struct u128 broken[WIRE_MAX_MODELS];       /* bundles that cannot be compiled, newest over oldest */
+    size_t broken_count;
+    bool compiling;
+    struct u128 compiling_bundle;
+    struct buf packed; /* being compiled */
+    pthread_t compiler;
+    bool compiler_started; /* to be joined */
+    void (*changed)(void *ctx);
+    void *ctx;
+};
+
+struct served_model *served_model_ref(struct served_model *m) {
+    atomic_fetch_add(&m->refs, 1);
+    return m;
+}
+
+void served_model_put(struct served_model *m) {
+    if (!m || atomic_fetch_sub(&m->refs, 1) != 1) return;
+    text_model_put(m->text);
+    mem_free(m->name);
+    mem_free(m);
+}
+
+struct model_table *model_table_new(void (*changed)(void *ctx), void *ctx) {
+    struct model_table *t = mem_alloc(sizeof *t);
+    pthread_mutex_init(&t->mutex, NULL);
+    buf_init(&t->packed, 0);
+    t->changed = changed;
+    t->ctx = ctx;
+    return t;
+}
+
+static void entry_release(struct entry *e) {
+    served_model_put(e->served);
+    mem_free(e->name);
+    *e = (struct entry){0};
+}
+
+void model_table_free(struct model_table **table) {
+    struct model_table *t = *table;
+    if (!t) return;
+    if (t->compiler_started) pthread_join(t->compiler, NULL);
+    for (size_t i = 0; i < t->entry_count; i++) entry_release(&t->entries[i]);
+    for (size_t i = 0; i < ARRAY_LEN(t->texts); i++) text_model_put(t->texts[i]);
+    buf_release(&t->packed);
+    pthread_mutex_destroy(&t->mutex);
+    mem_free(t);
+    *table = NULL;
+}
+
+static struct entry *find_entry(struct model_table *t, struct bytes name) {
+    for (size_t i = 0; i < t->entry_count; i++)
+        if (bytes_equal(bytes_str(t->entries[i].name), name)) return &t->entries[i];
+    return NULL;
+}
+
+static struct text_model *find_text(struct model_table *t, struct u128 bundle) {
+    for (size_t i = 0; i < ARRAY_LEN(t->texts); i++)
+        if (t->texts[i] && u128_equal(t->texts[i]->bundle, bundle)) return t->texts[i];
+    return NULL;
+}
+
+static bool is_broken(const struct model_table *t, struct u128 bundle) {
+    for (size_t i = 0; i < MIN(t->broken_count, ARRAY_LEN(t->broken)); i++)
+        if (u128_equal(t->broken[i], bundle)) return true;
+    return false;
+}
+
+/* Makes the entry's served model when its bundle is here. */
+static bool serve(struct model_table *t, struct entry *e) {
+    struct text_model *text = find_text(t, e->bundle);
+    if (e->served || !text) return false;
+    struct served_model *m = mem_alloc(sizeof *m);
+    atomic_init(&m->refs, 1);
+    m->name = mem_strdup(e->name);
+    m->revision = e->revision;
+    m->max_context = e->max_context;
+    m->logits_width = e->logits_width;
+    atomic_fetch_add(&text->refs, 1);
+    m->text = text;
+    e->served = m;
+    return true;
+}
+
+static void update_entry(struct entry *e, const struct wire_model_status *s) {
+    bool same = u128_equal(e->revision, s->revision) && u128_equal(e->bundle, s->bundle) &&
+                e->max_context == s->max_context && e->logits_width == s->logits_width;
+    if (!same) {
+        served_model_put(e->served);
+        e->served = NULL;
+    }
+    e->revision = s->revision;
+    e->bundle = s->bundle;
+    e->bundle_bytes = s->bundle_bytes;
+    e->max_context = s->max_context;
+    e->logits_width = s->logits_width;
+    e->replicas_ready = s->replicas_ready;
+    e->missing_since_ms = 0;
+}
+
+static struct entry *add_entry(struct model_table *t, struct bytes name) {
+    if (t->entry_count == ARRAY_LEN(t->entries)) return NULL;
+    struct entry *e = &t->entries[t->entry_count++];
+    *e = (struct entry){.name = mem_strndup((const char *)name.data, name.len), .created_s = wall_ms() / 1000};
+    return e;
+}
+
+static void mark_missing(struct model_table *t, int64_t now_ms) {
+    for (size_t i = 0; i < t->entry_count; i++) {
+        t->entries[i].replicas_ready = 0;
+        if (t->entries[i].missing_since_ms == 0) t->entries[i].missing_since_ms = now_ms;
+    }
+}
+
+static bool bundle_in_use(const struct model_table *t, struct u128 bundle) {
+    for (size_t i = 0; i < t->entry_count; i++)
+        if (u128_equal(t->entries[i].bundle, bundle)) return true;
+    return false;
+}
+
+/* Forgets models missing for too long, and bundles no model has any more. */
+static void forget_old(struct model_table *t, int64_t now_ms) {
+    for (size_t i = 0; i < t->entry_count;) {
+        struct entry *e = &t->entries[i];
+        bool old = e->missing_since_ms != 0 && now_ms - e->missing_since_ms > MODEL_GRACE_MS;
+        if (!old) {
+            i++;
+            continue;
+        }
+        entry_release(e);
+        *e = t->entries[--t->entry_count];
+        t->entries[t->entry_count] = (struct entry){0};
+    }
+    for (size_t i = 0; i < ARRAY_LEN(t->texts); i++) {
+        if (!t->texts[i] || bundle_in_use(t, t->texts[i]->bundle)) continue;
+        text_model_put(t->texts[i]);
+        t->texts[i] = NULL;
+    }
+}
+
+void model_table_status(struct model_table *t, const struct wire_status *status, int64_t now_ms) {
+    bool changed = false;
+    pthread_mutex_lock(&t->mutex);
+    bool missing[WIRE_MAX_MODELS] = {0};
+    for (size_t i = 0; i < t->entry_count; i++) missing[i] = t->entries[i].missing_since_ms != 0;
+    mark_missing(t, now_ms);
+    for (size_t i = 0; i < status->model_count; i++) {
+        struct entry *e = find_entry(t, status->models[i].model);
+        if (!e) e = add_entry(t, status->models[i].model);
+        if (!e) continue;
+        changed |= missing[e - t->entries];
+        update_entry(e, &status->models[i]);
+        changed |= serve(t, e);
+    }
+    if (status->model_count > 0) t->heard = true;
+    forget_old(t, now_ms);
+    pthread_mutex_unlock(&t->mutex);
+    if (changed) t->changed(t->ctx);
+}
+
+void model_table_lost(struct model_table *t, int64_t now_ms) {
+    pthread_mutex_lock(&t->mutex);
+    mark_missing(t, now_ms);
+    pthread_mutex_unlock(&t->mutex);
+}
+
+static enum model_found find_locked(struct model_table *t, struct bytes name, struct served_model **out) {
+    if (!t->heard) return MODEL_NOT_READY;
+    if (name.len == 0 && t->entry_count > 1) return MODEL_AMBIGUOUS;
+    struct entry *e = name.len ? find_entry(t, name) : t->entry_count ? &t->entries[0] : NULL;
+    if (!e) return t->entry_count ? MODEL_UNKNOWN : MODEL_NOT_READY;
+    if (!e->served) return is_broken(t, e->bundle) ? MODEL_BROKEN : MODEL_NOT_READY;
+    *out = served_model_ref(e->served);
+    return MODEL_READY;
+}
+
+enum model_found model_table_find(struct model_table *t, struct bytes name, struct served_model **out) {
+    pthread_mutex_lock(&t->mutex);
+    enum model_found found = find_locked(t, name, out);
+    pthread_mutex_unlock(&t->mutex);
+    return found;
+}
+
+struct served_model *model_table_any_ready(struct model_table *t) {
+    struct served_model *found = NULL;
+    pthread_mutex_lock(&t->mutex);
+    for (size_t i = 0; i < t->entry_count && !found; i++)
+        if (t->entries[i].served && t->entries[i].replicas_ready > 0) found = served_model_ref(t->entries[i].served);
+    pthread_mutex_unlock(&t->mutex);
+    return found;
+}
+
+bool model_table_wants(struct model_table *t, struct u128 *bundle, uint64_t *bytes) {
+    bool wants = false;
+    pthread_mutex_lock(&t->mutex);
+    for (size_t i = 0; i < t->entry_count && !wants && !t->compiling; i++) {
+        struct entry *e = &t->entries[i];
+        wants = !e->served && !u128_is_zero(e->bundle) && e->bundle_bytes > 0 && e->missing_since_ms == 0 &&
+                !is_broken(t, e->bundle);
+        if (!wants) continue;
+        *bundle = e->bundle;
+        *bytes = e->bundle_bytes;
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return wants;
+}
+
+/* Puts a compiled bundle in the first free place; there is one, because bundles in use are no more than entries. */
+static void keep_text(struct model_table *t, struct text_model *text) {
+    for (size_t i = 0; i < ARRAY_LEN(t->texts); i++) {
+        if (t->texts[i]) continue;
+        t->texts[i] = text;
+        return;
+    }
+    text_model_put(text);
+}
+
+static void *compile(void *ctx) {
+    struct model_table *t = ctx;
+    struct text_model *text = NULL;
+    struct error err;
+    int64_t begin_ms = clock_ms();
+    int rc = text_model_new(buf_bytes(&t->packed), &text, &err);
+    if (rc)
+        log_error("model bundle cannot be used: %s", err.text);
+    else
+        log_info("model bundle compiled bytes=%zu ms=%lld", t->packed.len, (long long)(clock_ms() - begin_ms));
+    pthread_mutex_lock(&t->mutex);
+    if (rc)
+        t->broken[t->broken_count++ % ARRAY_LEN(t->broken)] = t->compiling_bundle;
+    else
+        keep_text(t, text);
+    for (size_t i = 0; i < t->entry_count; i++) serve(t, &t->entries[i]);
+    t->compiling = false;
+    buf_release(&t->packed);
+    pthread_mutex_unlock(&t->mutex);
+    t->changed(t->ctx);
+    return NULL;
+}
+
+int model_table_give(struct model_table *t, struct u128 bundle, struct buf *packed, struct error *err) {
+    if (!u128_equal(bundle_hash(buf_bytes(packed)), bundle))
+        return error_set(err, ERR_INVALID, "bundle has another hash than was promised");
+    pthread_mutex_lock(&t->mutex);
+    bool busy = t->compiling;
+    if (!busy) {
+        t->compiling = true;
+        t->compiling_bundle = bundle;
+        t->packed = *packed;
+        *packed = (struct buf){0};
+    }
+    pthread_mutex_unlock(&t->mutex);
+    if (busy) return error_set(err, ERR_AGAIN, "another bundle is being compiled");
+    if (t->compiler_started) pthread_join(t->compiler, NULL);
+    int rc = pthread_create(&t->compiler, NULL, compile, t);
+    CHECK_MSG(rc == 0, "cannot start a thread: %d", rc);
+    t->compiler_started = true;
+    return 0;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(((const struct model_info *)a)->name, ((const struct model_info *)b)->name);
+}
+
+void model_table_each(struct model_table *t, void (*visit)(void *ctx, const struct model_info *info), void *ctx) {
+    struct model_info infos[WIRE_MAX_MODELS];
+    pthread_mutex_lock(&t->mutex);
+    size_t count = t->entry_count;
+    for (size_t i = 0; i < count; i++) {
+        const struct entry *e = &t->entries[i];
+        infos[i] = (struct model_info){e->name, e->max_context, e->replicas_ready, e->created_s, e->served != NULL};
+    }
+    qsort(infos, count, sizeof infos[0], compare_names);
+    for (size_t i = 0; i < count; i++) visit(ctx, &infos[i]);
+    pthread_mutex_unlock(&t->mutex);
+}

@@ -1,0 +1,89 @@
+/*
+ * model_table.h - the models this gateway can serve: what Status says of them, and their compiled tokenizers and
+ * templates.
+ *
+ * The control thread feeds it (Status, bundles); event threads look models up. A model found is a `struct
+ * served_model`: immutable, reference-counted, so a request keeps the tokenizer it began with whatever happens to the
+ * table. Bundles are compiled on a thread of their own, because a large tokenizer takes longer than a heartbeat; equal
+ * bundles are compiled once.
+ *
+ * A model that Status no longer names stays known (not ready) for MODEL_GRACE_MS: a new scheduler knows nothing until
+ * its workers have registered, and that must not turn requests into 404.
+ *
+ * Threading: every call may be made from any thread; one mutex, held briefly.
+ */
+#ifndef GATEWAY_MODEL_TABLE_H
+#define GATEWAY_MODEL_TABLE_H
+
+#include <stdatomic.h>
+
+#include "base/error.h"
+#include "proto/messages.h"
+#include "text/chat.h"
+
+enum { MODEL_GRACE_MS = 60000 };
+
+/* Defaults of generation_config.json; a negative number: not there. */
+struct model_defaults {
+    double temperature, top_p, min_p, repetition_penalty;
+    int64_t top_k; /* -1: not there */
+};
+
+/* A compiled bundle. */
+struct text_model {
+    _Atomic int refs;
+    struct u128 bundle;
+    struct tokenizer *tokenizer;
+    struct chat *chat;
+    struct model_defaults defaults;
+};
+/* Compiles; *packed is only read. Returns owned (refs 1). */
+MUST_CHECK int text_model_new(struct bytes packed, struct text_model **out, struct error *err);
+void text_model_put(struct text_model *t);
+
+struct served_model {
+    _Atomic int refs;
+    char *name;
+    struct u128 revision;
+    uint32_t max_context, logits_width;
+    struct text_model *text; /* a reference */
+};
+struct served_model *served_model_ref(struct served_model *m);
+void served_model_put(struct served_model *m); /* NULL is fine */
+
+struct model_table;
+/* changed(ctx) is called (any thread, no lock held) whenever a model became servable. */
+struct model_table *model_table_new(void (*changed)(void *ctx), void *ctx);
+void model_table_free(struct model_table **table); /* waits for a compilation in progress */
+
+enum model_found {
+    MODEL_READY,     /* *out is a reference */
+    MODEL_NOT_READY, /* known, or nothing known yet: wait */
+    MODEL_BROKEN,    /* its bundle cannot be used here */
+    MODEL_UNKNOWN,   /* there are models, and none has this name */
+    MODEL_AMBIGUOUS, /* no name given, and there is more than one */
+};
+enum model_found model_table_find(struct model_table *table, struct bytes name, struct served_model **out);
+
+/* Any model that has a ready replica and a compiled bundle, as a reference; NULL: none. */
+struct served_model *model_table_any_ready(struct model_table *table);
+/* Takes a Status. */
+void model_table_status(struct model_table *table, const struct wire_status *status, int64_t now_ms);
+/* The scheduler is gone: nothing is ready, everything stays known. */
+void model_table_lost(struct model_table *table, int64_t now_ms);
+/* A bundle that is wanted and not here yet; false: none. The same one until it is given or fails. */
+bool model_table_wants(struct model_table *table, struct u128 *bundle, uint64_t *bytes);
+/* Takes the bytes of a wanted bundle (moved out of *packed), checks the hash, and compiles it in the background. A
+ * wrong hash is ERR_INVALID: it stays wanted. ERR_AGAIN: another compilation runs. */
+MUST_CHECK int model_table_give(struct model_table *table, struct u128 bundle, struct buf *packed, struct error *err);
+
+/* Calls visit for every known model, in order of name. */
+struct model_info {
+    const char *name;
+    uint32_t max_context, replicas_ready;
+    int64_t created_s;
+    bool servable;
+};
+void model_table_each(struct model_table *table, void (*visit)(void *ctx, const struct model_info *info), void *ctx);
+
+#endif

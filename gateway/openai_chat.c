@@ -1,0 +1,135 @@
+/* POST /v1/chat/completions: the fields of OpenAI's and vLLM's chat requests. */
+#include "gateway/field.h"
+
+#include <stdio.h>
+
+/* The parts of a message's content: text alone for now. */
+static int check_part(struct field_reader *r, uint32_t message_idx) {
+    bool has_text = false;
+    for (enum json_event event = json_next(&r->json); event != JSON_OBJECT_END; event = json_next(&r->json)) {
+        if (event != JSON_KEY) return field_wrong_type(r, "an array", event);
+        bool is_type = bytes_equal(r->json.text, bytes_str("type")),
+             is_text = bytes_equal(r->json.text, bytes_str("text"));
+        event = json_next(&r->json);
+        if (is_type && (event != JSON_STRING || !bytes_equal(r->json.text, bytes_str("text"))))
+            return api_error_set(r->err, API_UNSUPPORTED, "messages",
+                                 "messages[%u].content holds a part that is not text", message_idx);
+        if (is_text && event != JSON_STRING)
+            return api_error_set(r->err, API_BAD_REQUEST, "messages", "messages[%u].content: 'text' must be a string",
+                                 message_idx);
+        has_text |= is_text;
+        if (field_span(r, event, NULL)) return -1;
+    }
+    if (has_text) return 0;
+    return api_error_set(r->err, API_BAD_REQUEST, "messages", "messages[%u].content holds a part without 'text'",
+                         message_idx);
+}
+
+static int check_content(struct field_reader *r, enum json_event first, uint32_t message_idx) {
+    if (first == JSON_STRING || first == JSON_NULL) return 0;
+    if (first != JSON_ARRAY_BEGIN)
+        return api_error_set(r->err, API_BAD_REQUEST, "messages",
+                             "messages[%u].content must be a string or an array of parts", message_idx);
+    for (enum json_event event = json_next(&r->json); event != JSON_ARRAY_END; event = json_next(&r->json)) {
+        if (event != JSON_OBJECT_BEGIN)
+            return api_error_set(r->err, API_BAD_REQUEST, "messages", "messages[%u].content: a part must be an object",
+                                 message_idx);
+        if (check_part(r, message_idx)) return -1;
+    }
+    return 0;
+}
+
+static int check_message(struct field_reader *r, uint32_t message_idx) {
+    bool has_role = false;
+    for (enum json_event event = json_next(&r->json); event != JSON_OBJECT_END; event = json_next(&r->json)) {
+        if (event != JSON_KEY) return field_wrong_type(r, "an array of messages", event);
+        bool is_role = bytes_equal(r->json.text, bytes_str("role")),
+             is_content = bytes_equal(r->json.text, bytes_str("content"));
+        event = json_next(&r->json);
+        if (is_role && (event != JSON_STRING || r->json.text.len == 0 || r->json.text.len > 64))
+            return api_error_set(r->err, API_BAD_REQUEST, "messages", "messages[%u].role must be a short string",
+                                 message_idx);
+        has_role |= is_role;
+        if (is_content ? check_content(r, event, message_idx) : field_span(r, event, NULL)) return -1;
+    }
+    if (has_role) return 0;
+    return api_error_set(r->err, API_BAD_REQUEST, "messages", "messages[%u] has no 'role'", message_idx);
+}
+
+static int read_messages(struct field_reader *r, enum json_event first) {
+    size_t begin = r->json.offset;
+    uint32_t count = 0;
+    if (first != JSON_ARRAY_BEGIN) return field_wrong_type(r, "an array of messages", first);
+    for (enum json_event event = json_next(&r->json); event != JSON_ARRAY_END; event = json_next(&r->json)) {
+        if (event != JSON_OBJECT_BEGIN)
+            return api_error_set(r->err, API_BAD_REQUEST, "messages", "messages[%u] must be an object", count);
+        if (count == GENREQ_MESSAGES_MAX)
+            return api_error_set(r->err, API_BAD_REQUEST, "messages", "more than %d messages", GENREQ_MESSAGES_MAX);
+        if (check_message(r, count++)) return -1;
+    }
+    if (count == 0) return api_error_set(r->err, API_BAD_REQUEST, "messages", "'messages' is empty");
+    r->g->messages = bytes_of(r->json.start + begin, r->json.offset + r->json.raw.len - begin);
+    return 0;
+}
+
+static int read_tools(struct field_reader *r, enum json_event first) {
+    uint32_t count = 0;
+    size_t begin = r->json.offset;
+    if (first != JSON_ARRAY_BEGIN) return field_wrong_type(r, "an array of tools", first);
+    for (enum json_event event = json_next(&r->json); event != JSON_ARRAY_END; event = json_next(&r->json), count++) {
+        if (event != JSON_OBJECT_BEGIN)
+            return api_error_set(r->err, API_BAD_REQUEST, "tools", "tools[%u] must be an object", count);
+        if (field_span(r, event, NULL)) return -1;
+    }
+    if (count > 0) r->g->tools = bytes_of(r->json.start + begin, r->json.offset + r->json.raw.len - begin);
+    return 0;
+}
+
+static int read_tool_choice(struct field_reader *r, enum json_event first) {
+    bool simple = first == JSON_STRING &&
+                  (bytes_equal(r->json.text, bytes_str("none")) || bytes_equal(r->json.text, bytes_str("auto")));
+    if (simple) return 0;
+    return api_error_set(r->err, API_UNSUPPORTED, "tool_choice",
+                         "'tool_choice' other than \"none\" and \"auto\" is not offered yet");
+}
+
+#define AT FIELD_AT
+static const struct field rows[] = {
+    FIELD_ROWS_SHARED,
+    {.name = "messages", .kind = FIELD_CUSTOM, .read = read_messages},
+    {.name = "max_completion_tokens",
+     .kind = FIELD_INT,
+     .offset = AT(max_completion_tokens),
+     .min = 1,
+     .max = WIRE_MAX_TOKENS,
+     .given = GENREQ_MAX_COMPLETION_TOKENS},
+    {.name = "logprobs", .kind = FIELD_BOOL, .offset = AT(logprobs)},
+    {.name = "top_logprobs",
+     .kind = FIELD_INT,
+     .offset = AT(top_logprobs),
+     .min = 0,
+     .max = GENREQ_TOP_LOGPROBS_MAX,
+     .given = GENREQ_TOP_LOGPROBS},
+    {.name = "tools", .kind = FIELD_CUSTOM, .read = read_tools},
+    {.name = "tool_choice", .kind = FIELD_CUSTOM, .read = read_tool_choice},
+    {.name = "documents", .kind = FIELD_ARRAY, .offset = AT(documents)},
+    {.name = "chat_template_kwargs", .kind = FIELD_OBJECT, .offset = AT(template_kwargs)},
+    {.name = "add_generation_prompt", .kind = FIELD_BOOL, .offset = AT(add_generation_prompt)},
+    {.name = "continue_final_message", .kind = FIELD_BOOL, .offset = AT(continue_final_message)},
+    {.name = "functions", .kind = FIELD_REFUSED},
+    {.name = "function_call", .kind = FIELD_REFUSED},
+    {.name = "audio", .kind = FIELD_REFUSED},
+    {.name = "echo", .kind = FIELD_REFUSED},
+    {.name = "chat_template", .kind = FIELD_REFUSED},
+};
+
+int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err) {
+    if (field_read_all(g, rows, ARRAY_LEN(rows), body, err)) return -1;
+    if (g->messages.len == 0) return api_error_set(err, API_BAD_REQUEST, "messages", "'messages' is missing");
+    if (g->given & GENREQ_TOP_LOGPROBS && g->top_logprobs > 0 && !g->logprobs)
+        return api_error_set(err, API_BAD_REQUEST, "top_logprobs", "'top_logprobs' needs 'logprobs': true");
+    if (g->continue_final_message && g->add_generation_prompt)
+        return api_error_set(err, API_BAD_REQUEST, "continue_final_message",
+                             "'continue_final_message' needs 'add_generation_prompt': false");
+    return 0;
+}

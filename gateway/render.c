@@ -1,0 +1,151 @@
+#include "gateway/render.h"
+
+#include "base/hash.h"
+
+/* The two dialects differ in these words. */
+struct shape {
+    const char *id_prefix, *object, *chunk_object;
+    const char *begin;      /* members of a choice in its first chunk; NULL: no such chunk */
+    const char *text_open;  /* before a chunk's text, */
+    const char *text_close; /* and behind it */
+    const char *finish;     /* members of a choice in its last chunk, up to finish_reason */
+    const char *full_open;  /* before the whole text, */
+    const char *full_close; /* and behind it */
+};
+
+static const struct shape shapes[GENREQ_DIALECT_COUNT] = {
+    [GENREQ_CHAT] = {"chatcmpl-", "chat.completion", "chat.completion.chunk",
+                     ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]",
+                     ",\"delta\":{\"content\":\"", "\"}", ",\"delta\":{},\"logprobs\":null,\"finish_reason\":\"",
+                     ",\"message\":{\"role\":\"assistant\",\"content\":\"", "\",\"refusal\":null}"},
+    [GENREQ_COMPLETIONS] = {"cmpl-", "text_completion", "text_completion", NULL, ",\"text\":\"", "\"",
+                            ",\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"", ",\"text\":\"", "\""},
+};
+
+#define ADD(out, literal) buf_add((out), (literal), sizeof(literal) - 1)
+
+void render_init(struct render *r, enum genreq_dialect dialect, bool stream, struct u128 number, int64_t created_s,
+                 struct bytes model) {
+    const struct shape *shape = &shapes[dialect];
+    char hex[U128_TEXT_MAX];
+    u128_text(number, hex);
+    *r = (struct render){.dialect = dialect};
+    size_t prefix_len = strlen(shape->id_prefix);
+    memcpy(r->id, shape->id_prefix, prefix_len);
+    memcpy(r->id + prefix_len, hex, sizeof hex);
+    buf_init(&r->head, 0);
+    buf_addf(&r->head, "%s{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":\"", stream ? "data: " : "",
+             r->id, stream ? shape->chunk_object : shape->object, (long long)created_s);
+    buf_add_json(&r->head, model);
+    ADD(&r->head, "\",\"choices\":[");
+}
+
+void render_release(struct render *r) { buf_release(&r->head); }
+
+static void add_usage(const struct render_usage *u, struct buf *out) {
+    ADD(out, "\"usage\":{\"prompt_tokens\":");
+    buf_add_u64(out, u->prompt_tokens);
+    ADD(out, ",\"completion_tokens\":");
+    buf_add_u64(out, u->completion_tokens);
+    ADD(out, ",\"total_tokens\":");
+    buf_add_u64(out, (uint64_t)u->prompt_tokens + u->completion_tokens);
+    ADD(out, ",\"prompt_tokens_details\":{\"cached_tokens\":");
+    buf_add_u64(out, u->cached_tokens);
+    ADD(out, "}");
+    if (u->other_fingerprint) ADD(out, ",\"other_fingerprint\":true");
+    ADD(out, "}");
+}
+
+static void chunk_open(const struct render *r, uint32_t index, struct buf *out) {
+    buf_add(out, r->head.data, r->head.len);
+    ADD(out, "{\"index\":");
+    buf_add_u64(out, index);
+}
+
+static void chunk_close(const struct render *r, const struct render_usage *usage, struct buf *out) {
+    if (r->continuous_usage && usage) {
+        ADD(out, ",");
+        add_usage(usage, out);
+    } else if (r->include_usage) {
+        ADD(out, ",\"usage\":null");
+    }
+    ADD(out, "}\n\n");
+}
+
+void render_chunk_begin(const struct render *r, uint32_t index, struct buf *out) {
+    const struct shape *shape = &shapes[r->dialect];
+    if (!shape->begin) return;
+    chunk_open(r, index, out);
+    buf_add_str(out, shape->begin);
+    chunk_close(r, NULL, out);
+}
+
+void render_chunk_text(const struct render *r, uint32_t index, struct bytes text, struct bytes logprobs,
+                       struct bytes extra, const struct render_usage *usage, struct buf *out) {
+    const struct shape *shape = &shapes[r->dialect];
+    chunk_open(r, index, out);
+    buf_add_str(out, shape->text_open);
+    buf_add_json(out, text);
+    buf_add_str(out, shape->text_close);
+    buf_add_bytes(out, extra);
+    if (logprobs.len == 0) {
+        ADD(out, ",\"logprobs\":null,\"finish_reason\":null}]");
+    } else {
+        ADD(out, ",\"logprobs\":");
+        buf_add_bytes(out, logprobs);
+        ADD(out, ",\"finish_reason\":null}]");
+    }
+    chunk_close(r, usage, out);
+}
+
+void render_chunk_finish(const struct render *r, uint32_t index, enum choice_finish finish,
+                         const struct render_usage *usage, struct buf *out) {
+    chunk_open(r, index, out);
+    buf_add_str(out, shapes[r->dialect].finish);
+    buf_add_str(out, choice_finish_text(finish));
+    ADD(out, "\"}]");
+    chunk_close(r, usage, out);
+}
+
+void render_chunk_usage(const struct render *r, const struct render_usage *usage, struct buf *out) {
+    buf_add(out, r->head.data, r->head.len);
+    ADD(out, "],");
+    add_usage(usage, out);
+    ADD(out, "}\n\n");
+}
+
+void render_chunk_error(const struct api_error *err, struct buf *out) {
+    ADD(out, "data: ");
+    api_error_write(err, out);
+    ADD(out, "\n\n");
+}
+
+void render_done(struct buf *out) { ADD(out, "data: [DONE]\n\n"); }
+
+void render_full_begin(const struct render *r, struct buf *out) { buf_add(out, r->head.data, r->head.len); }
+
+void render_full_choice(const struct render *r, bool first, uint32_t index, struct bytes text, struct bytes logprobs,
+                        struct bytes extra, enum choice_finish finish, struct buf *out) {
+    const struct shape *shape = &shapes[r->dialect];
+    if (!first) ADD(out, ",");
+    ADD(out, "{\"index\":");
+    buf_add_u64(out, index);
+    buf_add_str(out, shape->full_open);
+    buf_add_json(out, text);
+    buf_add_str(out, shape->full_close);
+    buf_add_bytes(out, extra);
+    ADD(out, ",\"logprobs\":");
+    if (logprobs.len == 0)
+        ADD(out, "null");
+    else
+        buf_add_bytes(out, logprobs);
+    ADD(out, ",\"finish_reason\":\"");
+    buf_add_str(out, choice_finish_text(finish));
+    ADD(out, "\"}");
+}
+
+void render_full_end(const struct render *r, const struct render_usage *usage, struct buf *out) {
+    ADD(out, "],");
+    add_usage(usage, out);
+    ADD(out, "}");
+}

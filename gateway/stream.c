@@ -1,0 +1,438 @@
+#include "gateway/stream.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "formats/json.h"
+#include "gateway/gateway_metrics.h"
+#include "gateway/server.h"
+#include "gateway/shard.h"
+#include "proto/codec.h"
+
+#define METRIC(id) (&gateway_metrics[GATEWAY_METRIC_##id])
+
+/* ---- messages to the scheduler ---- */
+
+static void send_submit(struct part *p) {
+    struct stream *s = p->stream;
+    struct wire_choice choices[WIRE_MAX_CHOICES];
+    struct delivery *d = &p->delivery;
+    bool emitted = false;
+    for (uint32_t i = 0; i < d->choice_count; i++) {
+        choices[i] = (struct wire_choice){i, {d->choices[i].ids, d->choices[i].count}, d->choices[i].finished};
+        emitted |= d->choices[i].count > 0;
+    }
+    int64_t left_ms = s->deadline_ms ? MAX(s->deadline_ms - s->shard->now_ms, 1) : 0;
+    struct wire_submit submit = {.request = d->request,
+                                 .attempt = d->attempt,
+                                 .kind = WIRE_GENERATE,
+                                 .model = bytes_str(s->model->name),
+                                 .prompt = {p->prompt.items, p->prompt.count},
+                                 .sampling = s->prepared.sampling,
+                                 .stop_tokens = {s->prepared.stop_tokens, s->prepared.stop_token_count},
+                                 .max_tokens = p->max_tokens,
+                                 .choices = choices,
+                                 .choice_count = d->choice_count,
+                                 .deadline_ms = (uint32_t)MIN(left_ms, UINT32_MAX),
+                                 .priority = (int32_t)s->g.priority,
+                                 .tenant = s->tenant,
+                                 .cache_salt = buf_bytes(&s->cache_salt),
+                                 .presentation = buf_bytes(&s->presentation),
+                                 .resumed = d->attempt > 0};
+    if (emitted) submit.revision = s->model->revision;
+    if (emitted) submit.fingerprint = p->fingerprint;
+    submit.sampling.min_tokens = MIN(submit.sampling.min_tokens, p->max_tokens);
+    struct buf payload;
+    buf_init(&payload, 0);
+    wire_encode_submit(&submit, &payload);
+    wire_send(s->shard->gw->wire, WIRE_SUBMIT, &payload);
+}
+
+static void submit_part(struct part *p) {
+    struct shard *shard = p->stream->shard;
+    if (!shard->registered) return;
+    delivery_submitted(&p->delivery, shard->epoch, shard->now_ms);
+    send_submit(p);
+}
+
+void stream_ask(struct part *p, uint32_t choice) {
+    struct wire_resend resend = {p->delivery.request, p->delivery.attempt, choice, p->delivery.choices[choice].count};
+    struct buf payload;
+    buf_init(&payload, 0);
+    wire_encode_resend(&resend, &payload);
+    wire_send(p->stream->shard->gw->wire, WIRE_RESEND, &payload);
+}
+
+static void send_pause(struct stream *s) {
+    for (uint32_t i = 0; i < s->part_count; i++) {
+        struct wire_pause pause = {s->parts[i].delivery.request, s->parts[i].delivery.attempt, s->paused};
+        struct buf payload;
+        if (delivery_is_done(&s->parts[i].delivery)) continue;
+        buf_init(&payload, 0);
+        wire_encode_pause(&pause, &payload);
+        wire_send(s->shard->gw->wire, WIRE_PAUSE, &payload);
+    }
+}
+
+static void set_paused(struct stream *s, bool paused) {
+    if (s->paused == paused) return;
+    s->paused = paused;
+    s->paused_ms = s->shard->now_ms;
+    metric_add(METRIC(PAUSED), paused ? 1 : -1);
+    send_pause(s);
+}
+
+/* ---- life ---- */
+
+static void part_release(struct shard *shard, struct part *p) {
+    if (!delivery_is_done(&p->delivery) && p->delivery.submitted)
+        shard_cancel(shard, p->delivery.request, p->delivery.attempt, WIRE_ALL_CHOICES);
+    shard_settle_acks(shard, p);
+    part_map_remove(&shard->parts, p->delivery.request);
+    for (uint32_t i = 0; i < p->delivery.choice_count; i++) choice_release(&p->choices[i]);
+    mem_free(p->choices);
+    mem_free(p->token_us);
+    vec_release(&p->prompt);
+    delivery_release(&p->delivery);
+}
+
+static void unlink_stream(struct stream *s) {
+    if (s->prev)
+        s->prev->next = s->next;
+    else
+        s->shard->streams = s->next;
+    if (s->next) s->next->prev = s->prev;
+}
+
+void stream_drop(struct stream *s) {
+    struct shard *shard = s->shard;
+    for (uint32_t i = 0; i < s->part_count; i++) part_release(shard, &s->parts[i]);
+    mem_free(s->parts);
+    if (s->state == STREAM_WAITING) metric_add(METRIC(WAITING), -1);
+    if (s->paused) metric_add(METRIC(PAUSED), -1);
+    metric_add(METRIC(OPEN), -1);
+    atomic_fetch_sub(&shard->gw->open_count, 1);
+    unlink_stream(s);
+    render_release(&s->render);
+    buf_release(&s->presentation);
+    buf_release(&s->cache_salt);
+    prepared_release(&s->prepared);
+    served_model_put(s->model);
+    genreq_release(&s->g);
+    mem_free(s);
+}
+
+static void on_closed(void *ctx, struct http_request *req) {
+    struct stream *s = ctx;
+    (void)req;
+    shard_set_now(s->shard);
+    gateway_metrics_answer(499);
+    s->http = NULL;
+    stream_drop(s);
+}
+
+static void on_drained(void *ctx, struct http_request *req) {
+    struct stream *s = ctx;
+    (void)req;
+    shard_set_now(s->shard);
+    set_paused(s, false);
+}
+
+static const struct http_watch watch = {.on_closed = on_closed, .on_drained = on_drained};
+
+static struct stream *stream_new(struct shard *shard, struct genreq *g) {
+    struct gateway *gw = shard->gw;
+    struct stream *s = mem_alloc(sizeof *s);
+    s->shard = shard;
+    s->g = *g;
+    s->number = wire_request_id(shard->idx);
+    s->start_us = shard->now_us;
+    s->wrote_ms = shard->now_ms;
+    s->wait_until_ms = shard->now_ms + gw->settings.model_wait_ms;
+    if (gw->settings.request_timeout_ms) s->deadline_ms = shard->now_ms + gw->settings.request_timeout_ms;
+    s->next = shard->streams;
+    if (s->next) s->next->prev = s;
+    shard->streams = s;
+    atomic_fetch_add(&gw->open_count, 1);
+    metric_add(METRIC(OPEN), 1);
+    metric_add(METRIC(WAITING), 1);
+    return s;
+}
+
+void stream_fail(struct stream *s, const struct api_error *err) {
+    void (*on_probe)(void *, bool) = s->on_probe;
+    void *ctx = s->probe_ctx;
+    if (s->http && !s->begun) {
+        server_respond_error(s->http, err);
+    } else if (s->http) {
+        buf_reset(&s->shard->out);
+        render_chunk_error(err, &s->shard->out);
+        render_done(&s->shard->out);
+        http_stream_write(s->http, s->shard->out.data, s->shard->out.len);
+        http_stream_end(s->http);
+        gateway_metrics_answer(err->status);
+    }
+    stream_drop(s);
+    if (on_probe) on_probe(ctx, false);
+}
+
+void stream_open(struct shard *shard, struct http_request *req, struct genreq *g, struct u128 tenant) {
+    struct api_error err;
+    metric_add_label(METRIC(REQUESTS), (int)g->dialect, 1);
+    if (atomic_load(&shard->gw->draining)) {
+        api_error_set(&err, API_UNAVAILABLE, NULL, "this server is shutting down");
+    } else if (atomic_load(&shard->gw->open_count) >= shard->gw->settings.open_max) {
+        api_error_set(&err, API_OVERLOADED, NULL, "too many requests are open; try again later");
+    } else {
+        struct stream *s = stream_new(shard, g);
+        s->http = req;
+        s->tenant = tenant;
+        s->start_us = req->start_us;
+        http_request_watch(req, &watch, s);
+        stream_try(s);
+        return;
+    }
+    genreq_release(g);
+    server_respond_error(req, &err);
+}
+
+/* ---- from waiting to running ---- */
+
+/* What whoever resumes the stream needs to render it: the dialect's view of the request, as JSON. */
+static void write_presentation(struct stream *s, int64_t created_s) {
+    struct json_writer w;
+    json_writer_init(&w, &s->presentation);
+    json_begin_object(&w);
+    json_key(&w, "dialect");
+    json_int(&w, s->g.dialect);
+    json_key(&w, "id");
+    json_string(&w, s->render.id);
+    json_key(&w, "created");
+    json_int(&w, created_s);
+    json_key(&w, "model");
+    json_string(&w, s->model->name);
+    json_key(&w, "stream");
+    json_bool(&w, s->g.stream);
+    json_key(&w, "include_usage");
+    json_bool(&w, s->g.include_usage);
+    json_key(&w, "include_stop");
+    json_bool(&w, s->g.include_stop_text);
+    json_key(&w, "skip_special");
+    json_bool(&w, s->g.skip_special_tokens);
+    json_key(&w, "stops");
+    json_begin_array(&w);
+    for (uint32_t i = 0; i < s->g.stop_count; i++) json_string_bytes(&w, s->g.stops[i]);
+    json_end_array(&w);
+    json_end_object(&w);
+}
+
+static int make_part(struct stream *s, uint32_t part_idx, struct error *err) {
+    struct part *p = &s->parts[part_idx];
+    uint32_t n = (uint32_t)s->g.choice_count;
+    struct choice_config config = {.tokenizer = s->model->text->tokenizer,
+                                   .stops = s->g.stops,
+                                   .stop_count = s->g.stop_count,
+                                   .include_stop_text = s->g.include_stop_text,
+                                   .skip_special = s->g.skip_special_tokens};
+    p->stream = s;
+    p->prompt = s->prepared.prompts[part_idx];
+    s->prepared.prompts[part_idx] = (struct token_vec){0};
+    p->max_tokens = s->prepared.max_tokens[part_idx];
+    delivery_init(&p->delivery, part_idx == 0 ? s->number : wire_request_id(s->shard->idx), n);
+    p->choices = mem_calloc(n, sizeof *p->choices);
+    p->token_us = mem_calloc(n, sizeof *p->token_us);
+    part_map_put(&s->shard->parts, p->delivery.request, p);
+    for (uint32_t i = 0; i < n; i++)
+        if (choice_init(&p->choices[i], part_idx * n + i, &config, err)) return err->code;
+    return 0;
+}
+
+/* The model is here: the request becomes tokens and goes to the scheduler. */
+static int start(struct stream *s, struct api_error *api) {
+    struct error err;
+    uint64_t seed;
+    int64_t created_s = wall_ms() / 1000;
+    random_bytes(&seed, sizeof seed);
+    if (prepare(&s->g, s->model, seed, &s->prepared, api)) return -1;
+    render_init(&s->render, s->g.dialect, s->g.stream, s->number, created_s, bytes_str(s->model->name));
+    s->render.include_usage = s->g.include_usage;
+    s->render.continuous_usage = s->g.continuous_usage;
+    s->verbose = s->g.logprobs || s->g.return_token_ids;
+    write_presentation(s, created_s);
+    s->part_count = s->prepared.prompt_count;
+    s->choices_open = s->part_count * (uint32_t)s->g.choice_count;
+    s->parts = mem_calloc(s->part_count, sizeof *s->parts);
+    for (uint32_t i = 0; i < s->part_count; i++)
+        if (make_part(s, i, &err)) return api_error_set(api, API_BAD_REQUEST, "stop", "%s", err.text);
+    buf_add_bytes(&s->cache_salt, s->g.cache_salt);
+    genreq_release(&s->g); /* its texts have become tokens */
+    s->state = STREAM_RUNNING;
+    metric_add(METRIC(WAITING), -1);
+    for (uint32_t i = 0; i < s->part_count; i++) submit_part(&s->parts[i]);
+    return 0;
+}
+
+static int cannot_wait(struct stream *s, enum model_found found, struct api_error *err) {
+    int name_len = (int)MIN(s->g.model.len, 100);
+    const char *name = (const char *)s->g.model.data;
+    switch (found) {
+    case MODEL_UNKNOWN:
+        return api_error_set(err, API_MODEL_NOT_FOUND, "model", "the model '%.*s' does not exist", name_len, name);
+    case MODEL_AMBIGUOUS:
+        return api_error_set(err, API_BAD_REQUEST, "model", "'model' is missing, and this server has several");
+    case MODEL_BROKEN:
+        return api_error_set(err, API_UNAVAILABLE, "model", "this model's tokenizer or template cannot be used");
+    default: break;
+    }
+    if (s->shard->now_ms < s->wait_until_ms) return 0;
+    err->status = 0;
+    api_error_set(err, API_UNAVAILABLE, NULL, "no model is ready");
+    err->retry_after_ms = 1000;
+    return -1;
+}
+
+void stream_try(struct stream *s) {
+    struct api_error err;
+    if (s->state != STREAM_WAITING) return;
+    enum model_found found = model_table_find(s->shard->gw->models, s->g.model, &s->model);
+    int rc = found == MODEL_READY ? start(s, &err) : cannot_wait(s, found, &err);
+    if (rc) stream_fail(s, &err);
+}
+
+/* ---- the scheduler comes and goes, time passes ---- */
+
+void stream_resubmit(struct stream *s) {
+    if (s->state != STREAM_RUNNING) return;
+    for (uint32_t i = 0; i < s->part_count; i++) {
+        struct part *p = &s->parts[i];
+        if (delivery_is_done(&p->delivery)) continue;
+        if (p->delivery.submitted) metric_add(METRIC(RESUBMITS), 1);
+        delivery_restart(&p->delivery, s->shard->epoch);
+        submit_part(p);
+    }
+    if (s->paused) send_pause(s);
+}
+
+static void tick_part(struct part *p) {
+    switch (delivery_due(&p->delivery, p->stream->shard->now_ms)) {
+    case DELIVERY_SUBMIT: send_submit(p); break;
+    case DELIVERY_ASK:
+        for (uint32_t i = 0; i < p->delivery.choice_count; i++)
+            if (!p->delivery.choices[i].finished) stream_ask(p, i);
+        break;
+    case DELIVERY_NOTHING: break;
+    }
+}
+
+/* A comment keeps proxies and clients from giving up on a quiet stream. */
+static void keep_alive(struct stream *s) {
+    static const char ping[] = ": ping\n\n";
+    if (!s->http || !s->g.stream || s->paused || s->shard->now_ms - s->wrote_ms < s->shard->gw->settings.ping_ms)
+        return;
+    if (!s->begun) stream_begin(s);
+    buf_reset(&s->shard->out);
+    buf_add_str(&s->shard->out, ping);
+    stream_write(s);
+}
+
+static bool has_expired(const struct stream *s) { return s->deadline_ms && s->shard->now_ms >= s->deadline_ms; }
+
+void stream_tick(struct stream *s) {
+    struct shard *shard = s->shard;
+    struct api_error err;
+    if (has_expired(s)) {
+        api_error_set(&err, API_TIMEOUT, NULL, "the request took longer than this server allows");
+        stream_fail(s, &err);
+        return;
+    }
+    if (s->paused && shard->now_ms - s->paused_ms > shard->gw->settings.slow_ms) {
+        log_info("stream cut: its client stopped reading");
+        http_abort(s->http);
+        gateway_metrics_answer(499);
+        s->http = NULL;
+        stream_drop(s);
+        return;
+    }
+    if (s->state == STREAM_WAITING) {
+        stream_try(s);
+        return;
+    }
+    for (uint32_t i = 0; i < s->part_count && shard->registered; i++) tick_part(&s->parts[i]);
+    keep_alive(s);
+}
+
+/* ---- rejections ---- */
+
+static const struct {
+    enum api_fault fault;
+    const char *text;
+} rejections[] = {
+    [WIRE_REJECT_OVERLOADED] = {API_OVERLOADED, "the server is busy; try again later"},
+    [WIRE_REJECT_NO_MODEL] = {API_MODEL_NOT_FOUND, "the model is not served any more"},
+    [WIRE_REJECT_INVALID] = {API_BAD_REQUEST, "the request was refused"},
+    [WIRE_REJECT_TOO_LONG] = {API_CONTEXT_LENGTH, "the request does not fit this model's context or cache"},
+    [WIRE_REJECT_DEADLINE] = {API_TIMEOUT, "the request took longer than this server allows"},
+    [WIRE_REJECT_POISON] = {API_INTERNAL, "this request makes the model's process fail"},
+    [WIRE_REJECT_DRAINING] = {API_UNAVAILABLE, "this server is shutting down"},
+    [WIRE_REJECT_REVISION] = {API_UNAVAILABLE, "the model this answer began on is gone"},
+    [WIRE_REJECT_UNSUPPORTED] = {API_UNSUPPORTED, "this model does not offer what the request asks for"},
+    [WIRE_REJECT_UNKNOWN] = {API_INTERNAL, "the request was lost"},
+};
+
+/* The scheduler has no such request or no such model *now*: it may have just started. Try again at the next tick. */
+static void retry_part(struct part *p) {
+    metric_add(METRIC(RESUBMITS), 1);
+    delivery_restart(&p->delivery, p->stream->shard->epoch);
+}
+
+void stream_on_reject(struct part *p, const struct mail_reject *reject) {
+    struct stream *s = p->stream;
+    struct api_error err;
+    if (reject->attempt != p->delivery.attempt || delivery_is_done(&p->delivery)) return;
+    if (reject->code == WIRE_REJECT_UNKNOWN) {
+        delivery_restart(&p->delivery, s->shard->epoch);
+        metric_add(METRIC(RESUBMITS), 1);
+        submit_part(p);
+        if (s->paused) send_pause(s);
+        return;
+    }
+    bool may_come_back = reject->code == WIRE_REJECT_NO_MODEL || reject->code == WIRE_REJECT_DRAINING;
+    if (may_come_back && (s->begun || s->shard->now_ms < s->wait_until_ms)) {
+        retry_part(p);
+        return;
+    }
+    size_t row = reject->code < ARRAY_LEN(rejections) ? reject->code : WIRE_REJECT_UNKNOWN;
+    api_error_set(&err, rejections[row].fault, NULL, "%s", reject->text[0] ? reject->text : rejections[row].text);
+    if (reject->retry_after_ms) err.retry_after_ms = reject->retry_after_ms;
+    stream_fail(s, &err);
+}
+
+/* ---- output ---- */
+
+void stream_write(struct stream *s) {
+    s->wrote_ms = s->shard->now_ms;
+    if (!http_stream_write(s->http, s->shard->out.data, s->shard->out.len)) set_paused(s, true);
+}
+
+/* ---- the probe of /health/e2e ---- */
+
+void stream_probe(struct shard *shard, struct bytes model, int64_t timeout_ms, void (*on_probe)(void *ctx, bool ok),
+                  void *ctx) {
+    static const uint32_t first_id = 0;
+    const struct genreq_prompt prompt = {.is_ids = true, .ids = {&first_id, 1}};
+    struct genreq g;
+    genreq_init(&g, GENREQ_COMPLETIONS);
+    g.model = bytes_of(arena_copy(&g.arena, model.data, model.len), model.len);
+    g.prompts = arena_copy(&g.arena, &prompt, sizeof prompt);
+    g.prompt_count = 1;
+    g.given = GENREQ_MAX_TOKENS | GENREQ_TEMPERATURE;
+    g.max_tokens = 1;
+    g.temperature = 0;
+    g.ignore_eos = true;
+    struct stream *s = stream_new(shard, &g);
+    s->on_probe = on_probe;
+    s->probe_ctx = ctx;
+    s->deadline_ms = shard->now_ms + timeout_ms;
+    s->wait_until_ms = s->deadline_ms;
+    stream_try(s);
+}

@@ -1,0 +1,58 @@
+/* A bundle made usable: tokenizer, chat templates, and the defaults of generation_config.json. */
+#include "formats/json.h"
+#include "gateway/model_table.h"
+
+static bool read_number(struct json_reader *r, enum json_event event, double min, double max, double *out) {
+    double value;
+    if (event != JSON_NUMBER || !json_number_double(r->text, &value) || value < min || value > max) return false;
+    *out = value;
+    return true;
+}
+
+/* Members that are absent, null or out of range leave the API's own default. */
+static void read_defaults(struct bytes json, struct model_defaults *d) {
+    struct json_reader r;
+    double top_k;
+    *d = (struct model_defaults){-1, -1, -1, -1, -1};
+    if (json.len == 0) return;
+    json_reader_init(&r, json, 0, 0);
+    bool ok = json_next(&r) == JSON_OBJECT_BEGIN;
+    while (ok && json_next(&r) == JSON_KEY) {
+        struct bytes key = r.text;
+        bool temperature = bytes_equal(key, bytes_str("temperature")), top_p = bytes_equal(key, bytes_str("top_p"));
+        bool min_p = bytes_equal(key, bytes_str("min_p")), k = bytes_equal(key, bytes_str("top_k"));
+        bool repetition = bytes_equal(key, bytes_str("repetition_penalty"));
+        enum json_event event = json_next(&r);
+        if (temperature) read_number(&r, event, 0, 2, &d->temperature);
+        if (top_p) read_number(&r, event, 0, 1, &d->top_p);
+        if (min_p) read_number(&r, event, 0, 1, &d->min_p);
+        if (k && read_number(&r, event, 0, INT32_MAX, &top_k)) d->top_k = (int64_t)top_k;
+        if (repetition) read_number(&r, event, 1e-6, 100, &d->repetition_penalty);
+        ok = json_skip(&r);
+    }
+    json_reader_release(&r);
+}
+
+int text_model_new(struct bytes packed, struct text_model **out, struct error *err) {
+    struct bundle bundle;
+    if (bundle_open(&bundle, packed, err)) return err->code;
+    struct text_model *t = mem_alloc(sizeof *t);
+    atomic_init(&t->refs, 1);
+    t->bundle = bundle_hash(packed);
+    int rc = tokenizer_load_bundle(&bundle, &t->tokenizer, err);
+    if (rc == 0) rc = chat_load(&bundle, &t->chat, err);
+    if (rc) {
+        text_model_put(t);
+        return rc;
+    }
+    read_defaults(bundle_find(&bundle, "generation_config.json"), &t->defaults);
+    *out = t;
+    return 0;
+}
+
+void text_model_put(struct text_model *t) {
+    if (!t || atomic_fetch_sub(&t->refs, 1) != 1) return;
+    if (t->chat) chat_free(&t->chat);
+    if (t->tokenizer) tokenizer_free(&t->tokenizer);
+    mem_free(t);
+}
