@@ -50,8 +50,9 @@ void http_config_init(struct http_config *config) {
 static int try_listen(const struct addrinfo *ai, const struct http_config *config) {
     int one = 1, saved, fd = socket(ai->ai_family, ai->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, ai->ai_protocol);
     if (fd < 0) return -1;
-    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 && bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 &&
-        listen(fd, config->backlog) == 0)
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
+        (!config->share_port || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) == 0) &&
+        bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && listen(fd, config->backlog) == 0)
         return fd;
     saved = errno;
     close(fd);

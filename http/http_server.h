@@ -65,10 +65,11 @@ struct http_watch {
 };
 
 struct http_config {
-    const char *host;          /* "127.0.0.1", "::", "localhost", ...; NULL: 127.0.0.1 */
-    uint16_t port;             /* 0: any free one, see http_server_port */
-    int backlog;               /* of listen(2) */
-    int thread_count;          /* event threads, 1 to HTTP_THREADS_MAX */
+    const char *host; /* "127.0.0.1", "::", "localhost", ...; NULL: 127.0.0.1 */
+    uint16_t port;    /* 0: any free one, see http_server_port */
+    bool share_port;  /* SO_REUSEPORT: several processes of this user listen on it, the kernel spreads connections */
+    int backlog;      /* of listen(2) */
+    int thread_count; /* event threads, 1 to HTTP_THREADS_MAX */
     uint32_t connections_max;  /* past it a newcomer is answered 503 and closed */
     uint32_t head_max_bytes;   /* request line and headers: 431 (414 when the request line alone is too long) */
     uint32_t target_max_bytes; /* request target: 414 */
