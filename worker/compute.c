@@ -1,0 +1,201 @@
+#include "worker/compute.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "proto/codec.h"
+#include "worker/worker_metrics.h"
+
+enum { PLAN_ARENA_BYTES = 256 << 20, PLAN_ARENA_CALLS = 1 << 20 };
+
+struct compute {
+    const struct worker_settings *settings;
+    struct mailbox *mailbox;
+    struct worker_progress *progress;
+    struct executor *executor;
+    pthread_t thread;
+    struct arena arena;
+    struct job job;
+    struct answer answer;
+    uint32_t in_flight, in_flight_max;
+    uint32_t registration;
+    bool lost; /* this registration is over: plans are dropped until JOB_RESET */
+};
+
+static void answer_bytes(struct compute *c, enum answer_kind kind, struct bytes payload) {
+    c->answer.kind = kind;
+    c->answer.registration = c->registration;
+    buf_reset(&c->answer.payload);
+    buf_add_bytes(&c->answer.payload, payload);
+    mailbox_answer(c->mailbox, &c->answer);
+}
+
+static void answer_held(struct compute *c) {
+    struct u32s blocks;
+    struct u128s hashes;
+    executor_held(c->executor, &blocks, &hashes);
+    uint32_t count = (uint32_t)blocks.count;
+    c->answer.kind = ANSWER_RESET;
+    c->answer.registration = c->registration;
+    buf_reset(&c->answer.payload);
+    buf_add(&c->answer.payload, &count, sizeof count);
+    buf_add(&c->answer.payload, blocks.items, count * sizeof *blocks.items);
+    buf_add(&c->answer.payload, hashes.items, count * sizeof *hashes.items);
+    mailbox_answer(c->mailbox, &c->answer);
+}
+
+static void answer_result(struct compute *c, const struct wire_step_result *result) {
+    c->answer.kind = ANSWER_RESULT;
+    c->answer.registration = c->registration;
+    buf_reset(&c->answer.payload);
+    wire_encode_step_result(result, &c->answer.payload);
+    mailbox_answer(c->mailbox, &c->answer);
+}
+
+static void device_failed(const struct error *err) {
+    log_error("the device failed: %s", err->text);
+    abort(); /* a fault: the supervisor sees it as one, and what ran is suspect */
+}
+
+/* Sends what is done; with wait, at least one result. */
+static void collect(struct compute *c, bool wait) {
+    struct wire_step_result result;
+    struct error err = {0};
+    while (c->in_flight) {
+        int rc = executor_collect(c->executor, wait, &result, &err);
+        if (rc < 0) device_failed(&err);
+        if (rc == 0) return;
+        int64_t spent_ms = clock_ms() - atomic_load(&c->progress->step_start_ms);
+        if (spent_ms < c->settings->min_step_ms) sleep_ms(c->settings->min_step_ms - spent_ms);
+        c->in_flight--;
+        progress_tick(c->progress);
+        atomic_store(&c->progress->plan_number, 0);
+        atomic_store(&c->progress->step_start_ms, c->in_flight ? clock_ms() : 0);
+        metric_add(&worker_metrics[WORKER_METRIC_STEPS], 1);
+        metric_observe(&worker_metrics[WORKER_METRIC_STEP_SECONDS], (double)result.compute_us * 1e-6);
+        answer_result(c, &result);
+        wait = false;
+    }
+}
+
+static uint32_t plan_tokens(const struct wire_plan *plan) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < plan->row_token_counts.count; i++) sum += plan->row_token_counts.items[i];
+    return (uint32_t)MIN(sum, (uint64_t)UINT32_MAX);
+}
+
+/* A hook for tests: the prompt that kills its worker. */
+static void abort_if_asked(const struct compute *c, const struct wire_plan *plan) {
+    int64_t trigger = c->settings->test_abort_token;
+    for (size_t i = 0; trigger >= 0 && i < plan->admit_count; i++) {
+        const struct wire_admit *a = &plan->admits[i];
+        if (a->tokens.count < 3 || a->tokens.ids[0] != 5 || a->tokens.ids[1] != 6 || a->tokens.ids[2] != (uint32_t)trigger) continue;
+        log_error("a test's prompt asks this worker to abort");
+        abort();
+    }
+}
+
+static void run_plan(struct compute *c) {
+    struct wire_plan plan;
+    struct error err = {0};
+    arena_reset(&c->arena);
+    int rc = wire_decode_plan(buf_bytes(&c->job.payload), &c->arena, &plan, &err);
+    if (!rc) {
+        atomic_store(&c->progress->step_tokens, plan_tokens(&plan));
+        atomic_store(&c->progress->step_start_ms, clock_ms());
+        atomic_store(&c->progress->plan_number, plan.number);
+        abort_if_asked(c, &plan);
+        rc = executor_enqueue(c->executor, &plan, &err);
+    }
+    if (rc) {
+        collect(c, true);
+        atomic_store(&c->progress->plan_number, 0);
+        atomic_store(&c->progress->step_start_ms, 0);
+        c->lost = true;
+        answer_bytes(c, ANSWER_LOST, bytes_str(err.text));
+        return;
+    }
+    metric_add(&worker_metrics[WORKER_METRIC_STEP_TOKENS], atomic_load(&c->progress->step_tokens));
+    c->in_flight++;
+    collect(c, c->in_flight >= c->in_flight_max);
+}
+
+static void reset(struct compute *c) {
+    collect(c, true);
+    while (c->in_flight) collect(c, true);
+    executor_reset(c->executor);
+    c->registration = c->job.registration;
+    c->lost = false;
+    answer_held(c);
+}
+
+static bool load(struct compute *c) {
+    struct error err = {0};
+    int64_t start_ms = clock_ms();
+    int rc = executor_new(&c->executor, c->settings, c->progress, &err);
+    if (!rc && c->settings->test_load_ms) sleep_ms(MAX(c->settings->test_load_ms - (clock_ms() - start_ms), (int64_t)0));
+    if (rc) {
+        answer_bytes(c, ANSWER_FAILED, bytes_str(err.text));
+        return false;
+    }
+    struct wire_hello about = {0};
+    executor_describe(c->executor, &about);
+    c->in_flight_max = MAX(about.steps_in_flight, 1u);
+    log_info("loaded in %lld ms", (long long)(clock_ms() - start_ms));
+    answer_bytes(c, ANSWER_LOADED, (struct bytes){0});
+    return true;
+}
+
+static void *compute_main(void *arg) {
+    struct compute *c = arg;
+    if (!load(c)) return NULL;
+    for (;;) {
+        if (!mailbox_take(c->mailbox, c->in_flight == 0, &c->job)) {
+            collect(c, true);
+            continue;
+        }
+        if (c->job.kind == JOB_END) return NULL;
+        if (c->job.kind == JOB_RESET) reset(c);
+        if (c->job.kind == JOB_PLAN && !c->lost && c->job.registration == c->registration) run_plan(c);
+    }
+}
+
+int compute_start(struct compute **out, const struct worker_settings *settings, struct mailbox *mailbox, struct worker_progress *progress,
+                  struct error *err) {
+    struct compute *c = mem_alloc(sizeof *c);
+    c->settings = settings;
+    c->mailbox = mailbox;
+    c->progress = progress;
+    arena_init(&c->arena, PLAN_ARENA_BYTES, PLAN_ARENA_CALLS);
+    buf_init(&c->job.payload, 0);
+    buf_init(&c->answer.payload, 0);
+    if (pthread_create(&c->thread, NULL, compute_main, c)) {
+        arena_release(&c->arena);
+        mem_free(c);
+        return error_set(err, ERR_IO, "cannot start the compute thread");
+    }
+    *out = c;
+    return 0;
+}
+
+const struct executor *compute_executor(const struct compute *c) { return c->executor; }
+
+void compute_end(struct compute **out) {
+    struct compute *c = *out;
+    if (!c) return;
+    while (!mailbox_put(c->mailbox, JOB_END, 0, (struct bytes){0})) {
+        struct answer dropped = {0};
+        while (mailbox_result(c->mailbox, &dropped)) {}
+        buf_release(&dropped.payload);
+        sleep_ms(1);
+    }
+    pthread_join(c->thread, NULL);
+    executor_free(&c->executor);
+    arena_release(&c->arena);
+    buf_release(&c->job.payload);
+    buf_release(&c->answer.payload);
+    mem_free(c);
+    *out = NULL;
+}

@@ -1,0 +1,100 @@
+#include "worker/mailbox.h"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct mailbox {
+    pthread_mutex_t lock;
+    pthread_cond_t job_came, answer_went;
+    struct job jobs[MAILBOX_JOBS];
+    struct answer answers[MAILBOX_JOBS];
+    size_t job_first, job_count, answer_first, answer_count;
+    int fd;
+};
+
+struct mailbox *mailbox_new(void) {
+    struct mailbox *m = mem_alloc(sizeof *m);
+    CHECK(!pthread_mutex_init(&m->lock, NULL) && !pthread_cond_init(&m->job_came, NULL) && !pthread_cond_init(&m->answer_went, NULL));
+    m->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    CHECK_MSG(m->fd >= 0, "no file descriptor left");
+    return m;
+}
+
+void mailbox_free(struct mailbox **m) {
+    if (!*m) return;
+    for (size_t i = 0; i < MAILBOX_JOBS; i++) {
+        buf_release(&(*m)->jobs[i].payload);
+        buf_release(&(*m)->answers[i].payload);
+    }
+    close((*m)->fd);
+    pthread_mutex_destroy(&(*m)->lock);
+    pthread_cond_destroy(&(*m)->job_came);
+    pthread_cond_destroy(&(*m)->answer_went);
+    mem_free(*m);
+    *m = NULL;
+}
+
+bool mailbox_put(struct mailbox *m, enum job_kind kind, uint32_t registration, struct bytes payload) {
+    pthread_mutex_lock(&m->lock);
+    bool room = m->job_count < MAILBOX_JOBS;
+    if (room) {
+        struct job *job = &m->jobs[(m->job_first + m->job_count++) % MAILBOX_JOBS];
+        job->kind = kind;
+        job->registration = registration;
+        buf_reset(&job->payload);
+        buf_add_bytes(&job->payload, payload);
+        pthread_cond_signal(&m->job_came);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return room;
+}
+
+bool mailbox_take(struct mailbox *m, bool wait, struct job *job) {
+    pthread_mutex_lock(&m->lock);
+    while (wait && m->job_count == 0) pthread_cond_wait(&m->job_came, &m->lock);
+    bool there = m->job_count > 0;
+    if (there) {
+        struct job mine = *job;
+        *job = m->jobs[m->job_first];
+        m->jobs[m->job_first] = mine;
+        m->job_first = (m->job_first + 1) % MAILBOX_JOBS;
+        m->job_count--;
+    }
+    pthread_mutex_unlock(&m->lock);
+    return there;
+}
+
+void mailbox_answer(struct mailbox *m, struct answer *answer) {
+    pthread_mutex_lock(&m->lock);
+    while (m->answer_count == MAILBOX_JOBS) pthread_cond_wait(&m->answer_went, &m->lock);
+    struct answer *place = &m->answers[(m->answer_first + m->answer_count++) % MAILBOX_JOBS];
+    struct answer mine = *answer;
+    *answer = *place;
+    *place = mine;
+    uint64_t one = 1;
+    ssize_t written = write(m->fd, &one, sizeof one);
+    (void)written; /* full means readable, which is all that is asked of it */
+    pthread_mutex_unlock(&m->lock);
+}
+
+bool mailbox_result(struct mailbox *m, struct answer *answer) {
+    pthread_mutex_lock(&m->lock);
+    bool there = m->answer_count > 0;
+    if (there) {
+        struct answer mine = *answer;
+        *answer = m->answers[m->answer_first];
+        m->answers[m->answer_first] = mine;
+        m->answer_first = (m->answer_first + 1) % MAILBOX_JOBS;
+        m->answer_count--;
+        pthread_cond_signal(&m->answer_went);
+    } else {
+        uint64_t count;
+        ssize_t got = read(m->fd, &count, sizeof count);
+        (void)got;
+    }
+    pthread_mutex_unlock(&m->lock);
+    return there;
+}
+
+int mailbox_fd(const struct mailbox *m) { return m->fd; }

@@ -1,0 +1,56 @@
+/*
+ * mailbox.h - where the control thread and the compute thread meet: jobs one way, results the other.
+ *
+ * A job is a plan's frame, or the word to start anew; it carries the registration it belongs to. Results of an older registration are dropped by the control thread. Both ways are
+ * rings of reused buffers: a steady state allocates nothing.
+ *
+ * Invariants: (1) at most MAILBOX_JOBS jobs and as many results wait; a full ring refuses, which the wire's credit makes a bug of the peer; (2) mailbox_fd is readable whenever a result
+ * waits.
+ *
+ * Threading: mailbox_put and mailbox_result by the control thread, mailbox_take and mailbox_answer by the compute thread.
+ */
+#ifndef WORKER_MAILBOX_H
+#define WORKER_MAILBOX_H
+
+#include "base/buf.h"
+
+enum { MAILBOX_JOBS = 16 };
+
+enum job_kind {
+    JOB_PLAN = 1,
+    JOB_RESET = 2, /* forget the slots: a new registration begins; answered by ANSWER_RESET */
+    JOB_END = 3
+};
+struct job {
+    enum job_kind kind;
+    uint32_t registration;
+    struct buf payload; /* JOB_PLAN: encoded wire_plan */
+};
+
+enum answer_kind {
+    ANSWER_LOADED = 1, /* the executor is there */
+    ANSWER_FAILED = 2, /* it is not, and will not be: payload is the error's text */
+    ANSWER_RESET = 3,  /* payload: held blocks, see compute.h */
+    ANSWER_RESULT = 4, /* payload: encoded wire_step_result */
+    ANSWER_LOST = 5    /* a plan did not fit: register anew; payload is the error's text */
+};
+struct answer {
+    enum answer_kind kind;
+    uint32_t registration;
+    struct buf payload;
+};
+
+struct mailbox;
+struct mailbox *mailbox_new(void);
+void mailbox_free(struct mailbox **m);
+/* Copies payload. False when full. */
+MUST_CHECK bool mailbox_put(struct mailbox *m, enum job_kind kind, uint32_t registration, struct bytes payload);
+/* Swaps the oldest job into *job (whose buffer goes back to the ring). False when there is none and wait is false. */
+MUST_CHECK bool mailbox_take(struct mailbox *m, bool wait, struct job *job);
+/* Swaps *answer in; waits while the ring is full. */
+void mailbox_answer(struct mailbox *m, struct answer *answer);
+/* Swaps the oldest answer out; false when there is none (then mailbox_fd is no longer readable). */
+MUST_CHECK bool mailbox_result(struct mailbox *m, struct answer *answer);
+int mailbox_fd(const struct mailbox *m);
+
+#endif

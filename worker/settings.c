@@ -1,0 +1,37 @@
+#include "worker/settings.h"
+
+#define ROW(field_, name_, type_, ...) {.name = name_, .type = type_, .offset = offsetof(struct worker_settings, field_), __VA_ARGS__}
+
+static const struct option_row ROWS[] = {
+    ROW(model, "model", OPTION_STRING, .short_name = 'm', .help = "folder of the model (config.json, safetensors, tokenizer.json)"),
+    ROW(served_name, "served-model-name", OPTION_STRING, .help = "public name of the model; default: the folder's name"),
+    ROW(connect, "connect", OPTION_STRING, .help = "where the scheduler listens: ipc:///path or tcp://host:port"),
+    ROW(instance, "instance", OPTION_STRING, .help = "32 hex digits naming this process on the wire; default: drawn"),
+    ROW(run_dir, "run-dir", OPTION_STRING, .help = "folder for the mark that a fault leaves"),
+    ROW(name, "name", OPTION_STRING, .fallback = "worker", .help = "name in logs"),
+    ROW(device, "device", OPTION_STRING, .fallback = "auto", .help = "auto, cpu or cuda"),
+    ROW(isa, "isa", OPTION_STRING, .fallback = "auto", .help = "instruction set of the CPU device: auto, scalar, avx2, avx512"),
+    ROW(threads, "threads", OPTION_INT, .max = 1024, .help = "threads that compute; 0: one for each CPU"),
+    ROW(slots, "slots", OPTION_INT, .fallback = "256", .min = 1, .max = 16384, .unit = "sequences", .help = "sequences that may run at once"),
+    ROW(blocks, "blocks", OPTION_INT, .max = 1 << 24, .unit = "blocks", .help = "KV blocks; 0: as many as --kv-bytes hold"),
+    ROW(kv_bytes, "kv-bytes", OPTION_SIZE, .fallback = "0", .unit = "bytes", .help = "memory for the KV cache; 0: chosen from the model and the machine"),
+    ROW(block_tokens, "block-tokens", OPTION_INT, .fallback = "32", .min = 16, .max = 256, .unit = "tokens", .help = "positions of a KV block: 16, 32, 64, 128 or 256"),
+    ROW(kv_type, "kv-type", OPTION_ENUM, .choices = "auto|f32|f16|bf16", .fallback = "auto", .help = "how keys and values are stored"),
+    ROW(max_step_tokens, "max-step-tokens", OPTION_INT, .fallback = "512", .min = 1, .max = 65536, .unit = "tokens", .help = "rows of one step"),
+    ROW(max_context, "max-context", OPTION_INT, .max = 1 << 20, .unit = "tokens", .help = "longest sequence; 0: what the model was made for"),
+    ROW(min_step_ms, "min-step-ms", OPTION_INT, .max = 60000, .unit = "ms", .help = "a step takes at least so long: for tests that must catch a small model in mid-stream"),
+    ROW(admin_host, "admin-host", OPTION_STRING, .fallback = "127.0.0.1", .help = "address of the admin port"),
+    ROW(admin_port, "admin-port", OPTION_INT, .fallback = "-1", .min = -1, .max = 65535, .help = "port of /health and /metrics; 0: any free one; -1: none"),
+    ROW(log_level, "log-level", OPTION_ENUM, .choices = "debug|info|warn|error", .fallback = "info", .help = "least important lines to log"),
+    ROW(log_format, "log-format", OPTION_ENUM, .choices = "text|json", .fallback = "text", .help = "how log lines look"),
+    ROW(test_abort_token, "test-abort-token", OPTION_INT, .fallback = "-1", .min = -1, .max = 1 << 22, .hidden = true, .help = "abort when a prompt begins with 5, 6, this token"),
+    ROW(test_load_ms, "test-load-ms", OPTION_INT, .max = 600000, .hidden = true, .help = "loading takes at least so long"),
+};
+
+const struct option_table WORKER_OPTIONS = {
+    .program = "trireme worker",
+    .synopsis = "--model FOLDER --connect ENDPOINT [OPTIONS]",
+    .summary = "One rank: owns weights and KV memory of one device and computes the scheduler's steps.",
+    .rows = ROWS,
+    .count = ARRAY_LEN(ROWS),
+};

@@ -1,0 +1,23 @@
+/*
+ * settings.h - the options of `trireme worker`, as one table (base/option.h).
+ */
+#ifndef WORKER_SETTINGS_H
+#define WORKER_SETTINGS_H
+
+#include "base/option.h"
+
+struct worker_settings {
+    const char *model, *served_name, *connect, *instance, *run_dir, *name;
+    const char *device, *isa;
+    int64_t threads, slots, blocks, block_tokens, max_step_tokens, max_context, min_step_ms;
+    uint64_t kv_bytes;
+    int kv_type; /* "auto|f32|f16|bf16" */
+    const char *admin_host;
+    int64_t admin_port;
+    int log_level, log_format;
+    int64_t test_abort_token, test_load_ms;
+};
+
+extern const struct option_table WORKER_OPTIONS;
+
+#endif
