@@ -1,0 +1,56 @@
+/*
+ * forward.h - the forward pass of a step: walks the spec over a batch of rows, then makes logits for the rows that
+ * sample, then samples.
+ *
+ * All buffers are allocated at init for max_rows; a step allocates nothing. The order on the stream: prepare, embed,
+ * for each layer (norm, mixer, norm, feed-forward), gather, final norm, head, sample. Rows to sample are processed
+ * HEAD_ROWS at a time, so that logits of wide vocabularies stay small.
+ */
+#ifndef MODEL_FORWARD_H
+#define MODEL_FORWARD_H
+
+#include "model/model.h"
+#include "model/slots.h"
+
+enum { HEAD_ROWS = 32 };
+
+struct forward {
+    const struct model *model; /* borrowed */
+    struct slots *slots;       /* borrowed */
+    struct device *dev;
+    uint32_t max_rows, max_runs;
+    /* Device memory. */
+    void *x, *delta, *normed, *qkv, *mixed, *gate_up, *gated; /* act [max_rows, ...] */
+    float *angles[SPEC_ROPES_MAX];                            /* f32 [max_rows, half, 2] */
+    void *head_x, *head_delta;                                /* act [HEAD_ROWS, hidden] */
+    float *logits;                                            /* f32 [HEAD_ROWS, vocab] */
+    void *attention_scratch, *sample_scratch;
+    struct step_run *runs;                              /* [max_runs] */
+    uint32_t *sample_rows, *ids, *slot_ids, *positions; /* [max_rows] */
+    uint32_t *mask_rows;                                /* [max_rows] */
+    struct step_batch batch;                            /* of the current step */
+};
+
+/* A step as the host knows it. */
+struct step_input {
+    const struct step_run *runs; /* host; row_first consecutive */
+    uint32_t run_count, row_count, output_count;
+    const uint32_t *sample_rows; /* host */
+    uint32_t sample_count;
+};
+
+MUST_CHECK int forward_init(struct forward *f, const struct model *model, struct slots *slots, uint32_t max_rows,
+                            uint32_t max_runs, struct error *err);
+void forward_release(struct forward *f);
+uint64_t forward_bytes(const struct model *model, uint32_t max_rows, uint32_t max_context);
+
+/* prepare and all layers; x and delta hold the last residual and what is to be added to it. */
+void forward_layers(struct forward *f, struct stream *s, const struct step_input *input);
+/* Logits of sample rows [first, first + count) into f->logits, count <= HEAD_ROWS. After forward_layers. */
+void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_t count);
+/* forward_logits and sample for all sample rows. out: arrays of the step's sample_count. masks: NULL, or as in
+ * op_sample, mask_rows on the host. */
+void forward_sample(struct forward *f, struct stream *s, const struct sample_out *out, const uint32_t *masks,
+                    const uint32_t *mask_rows, uint32_t mask_stride);
+
+#endif

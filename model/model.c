@@ -1,0 +1,130 @@
+#include "model/model.h"
+
+#include "base/buf.h"
+#include "base/hash.h"
+#include "model/forward.h"
+
+static int read_config(struct model *m, const struct model_options *o, struct buf *text, struct error *err) {
+    struct hf_config config;
+    char *path = path_join(o->dir, "config.json");
+    int rc = file_read(path, CONFIG_BYTES_MAX, text, err);
+    mem_free(path);
+    if (!rc) rc = config_read(&config, buf_bytes(text), o->accept_fields, err);
+    return rc ? rc : spec_from_config(&m->spec, &config, err);
+}
+
+static int make_rope_tables(struct model *m, struct stream *stream, struct error *err) {
+    float host[SPEC_HEAD_DIM_MAX / 2];
+    for (uint32_t i = 0; i < m->spec.rope_count; i++) {
+        size_t size = m->spec.ropes[i].dims / 2 * sizeof(float);
+        rope_inv_freq(&m->spec.ropes[i], host);
+        m->inv_freq[i] = device_alloc(m->dev, size);
+        if (!m->inv_freq[i]) return error_set(err, ERR_MEMORY, "no memory for rotary tables");
+        stream_copy_in(stream, m->inv_freq[i], host, size);
+    }
+    return 0;
+}
+
+int model_open(struct model *model, const struct model_options *options, struct device *dev, struct stream *stream,
+               struct error *err) {
+    struct buf config;
+    *model = (struct model){.dev = dev};
+    buf_init(&config, 0);
+    int rc = read_config(model, options, &config, err);
+    if (!rc) rc = safetensors_open(&model->files, options->dir, err);
+    if (!rc)
+        rc = weights_load(&model->weights, &model->spec, &model->files, dev, stream, options->progress,
+                          options->progress_ctx, err);
+    if (!rc) rc = make_rope_tables(model, stream, err);
+    if (!rc) model->revision = model_revision(buf_bytes(&config), &model->files);
+    buf_release(&config);
+    if (rc) model_close(model);
+    return rc;
+}
+
+void model_close(struct model *m) {
+    for (int i = 0; i < SPEC_ROPES_MAX; i++) device_free(m->dev, m->inv_freq[i]);
+    weights_release(&m->weights);
+    safetensors_close(&m->files);
+    spec_release(&m->spec);
+    *m = (struct model){0};
+}
+
+/* ---- identity ---- */
+
+enum { REVISION_SAMPLE = 4096 };
+#define REVISION_WHOLE ((uint64_t)64 << 20)
+
+static void hash_file(struct hash_stream *h, const struct safetensors *files, uint32_t file_idx) {
+    const struct safetensors_file *f = &files->files[file_idx];
+    uint64_t len = f->map.len;
+    hash_stream_add(h, &len, sizeof len);
+    if (len < REVISION_WHOLE) {
+        hash_stream_add(h, f->map.data, f->map.len);
+        return;
+    }
+    hash_stream_add(h, f->header.data, f->header.len);
+    for (size_t i = 0; i < files->tensor_count; i++) {
+        const struct tensor *t = &files->tensors[i];
+        if (t->file_idx != file_idx) continue;
+        size_t part = (size_t)MIN(t->byte_len, (uint64_t)REVISION_SAMPLE);
+        hash_stream_add(h, t->data, part);
+        hash_stream_add(h, t->data + t->byte_len - part, part);
+    }
+}
+
+struct u128 model_revision(struct bytes config, const struct safetensors *files) {
+    struct hash_stream *h = hash_stream_new();
+    hash_stream_add(h, config.data, config.len);
+    for (size_t i = 0; i < files->file_count; i++) hash_file(h, files, (uint32_t)i);
+    struct u128 revision = hash_stream_end(h);
+    hash_stream_free(&h);
+    return revision;
+}
+
+/* ---- memory ---- */
+
+int kv_geometry_of(struct kv_geometry *out, const struct model *model, enum storage_type type, uint32_t block_tokens,
+                   struct error *err) {
+    const struct ops *ops = model->dev->ops;
+    if (type == STORAGE_NONE) type = model->weights.main_type == STORAGE_F32 ? STORAGE_F32 : STORAGE_F16;
+    *out = (struct kv_geometry){.type = type, .block_tokens = block_tokens};
+    for (uint32_t i = 0; i < model->spec.layer_count; i++) {
+        const struct attention_spec *a = &model->spec.layers[i].attention;
+        int rc = ops->supports(model->weights.main_type, type, block_tokens, a->head_dim, err);
+        if (rc) return rc;
+        size_t bytes = ops->kv_layer_bytes(type, block_tokens, a->kv_heads, a->head_dim);
+        out->layer_bytes = MAX(out->layer_bytes, bytes);
+    }
+    out->block_bytes = out->layer_bytes * model->spec.layer_count;
+    return 0;
+}
+
+int memory_plan_make(struct memory_plan *plan, const struct model *model, const struct kv_geometry *kv,
+                     const struct memory_request *request, struct error *err) {
+    uint64_t blocks_a_slot = (request->max_context + kv->block_tokens - 1) / kv->block_tokens,
+             limit = request->memory_free / 4, count = request->block_count;
+    *plan =
+        (struct memory_plan){.weight_bytes = model->weights.byte_count,
+                             .activation_bytes = forward_bytes(model, request->max_step_tokens, request->max_context),
+                             .slot_bytes = slots_bytes(request->slot_count, request->max_context, kv->block_tokens)};
+    if (!count && request->kv_bytes) count = request->kv_bytes / kv->block_bytes;
+    if (!count) {
+        count = blocks_a_slot * request->slot_count;
+        if (limit) count = MIN(count, MAX(limit / kv->block_bytes, blocks_a_slot));
+    }
+    count = MIN(count, (uint64_t)1 << 24);
+    plan->block_count = (uint32_t)count;
+    plan->kv_bytes = count * kv->block_bytes;
+    uint64_t need = plan->kv_bytes + plan->activation_bytes;
+    if (count == 0)
+        return error_set(err, ERR_LIMIT, "no room for a single KV block of %zu bytes; raise --kv-bytes",
+                         kv->block_bytes);
+    if (request->memory_free && need > request->memory_free)
+        return error_set(err, ERR_LIMIT,
+                         "does not fit: %llu MB for the KV cache and %llu MB for buffers, but %llu MB are free; lower "
+                         "--blocks, --kv-bytes or --max-step-tokens",
+                         (unsigned long long)(plan->kv_bytes >> 20), (unsigned long long)(plan->activation_bytes >> 20),
+                         (unsigned long long)(request->memory_free >> 20));
+    return 0;
+}

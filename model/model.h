@@ -1,0 +1,73 @@
+/*
+ * model.h - a model folder opened on a device: spec, weights, revision; and the memory a server of it needs.
+ *
+ * Threading: one thread; the progress callback runs on it.
+ */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "model/spec.h"
+#include "model/weights.h"
+
+struct model {
+    struct device *dev; /* borrowed */
+    struct model_spec spec;
+    struct model_weights weights;
+    struct safetensors files;        /* mapped while the model is open */
+    float *inv_freq[SPEC_ROPES_MAX]; /* device memory, [dims / 2] */
+    struct u128 revision;            /* of weights and config; see model_revision */
+};
+
+struct model_options {
+    const char *dir;           /* with config.json and model.safetensors (or its index) */
+    const char *accept_fields; /* config fields to ignore, comma-separated; NULL */
+    weights_progress_fn progress;
+    void *progress_ctx;
+};
+
+MUST_CHECK int model_open(struct model *model, const struct model_options *options, struct device *dev,
+                          struct stream *stream, struct error *err);
+void model_close(struct model *model);
+
+/*
+ * What a model's identity is made of: config.json's bytes; for each weight file its length, its header, and its data:
+ * whole when the file is shorter than 64 MB, else the first and last 4 KB of each tensor. So a start does not read
+ * gigabytes; two large files that differ only in the middle of tensors, with equal headers, would count as one (a
+ * quantised or retrained model differs everywhere). A folder's text files are hashed with it by the caller (the worker:
+ * the bundle's hash).
+ */
+struct u128 model_revision(struct bytes config, const struct safetensors *files);
+
+/* ---- memory ---- */
+
+/* Geometry of the KV cache (one group of all layers in this version). */
+struct kv_geometry {
+    enum storage_type type;
+    uint32_t block_tokens;
+    size_t layer_bytes; /* of one layer in a block */
+    size_t block_bytes; /* all layers */
+};
+/* type STORAGE_NONE: f32 where the weights are f32, else f16 (11 bits of fraction against bf16's 8; values past 65504
+ * saturate). */
+MUST_CHECK int kv_geometry_of(struct kv_geometry *out, const struct model *model, enum storage_type type,
+                              uint32_t block_tokens, struct error *err);
+
+/* What a server of this model takes, before a byte of it is allocated. */
+struct memory_plan {
+    uint64_t weight_bytes;     /* on the CPU: mapped, shared with the page cache */
+    uint64_t activation_bytes; /* buffers of one step */
+    uint64_t slot_bytes;       /* slot tables */
+    uint64_t kv_bytes;
+    uint32_t block_count;
+};
+struct memory_request {
+    uint32_t slot_count, max_step_tokens, max_context;
+    uint32_t block_count; /* 0: from kv_bytes */
+    uint64_t kv_bytes;    /* 0: enough for every slot to be full, at most a quarter of what memory_free leaves */
+    uint64_t memory_free; /* bytes available on the device now; 0: unknown */
+};
+/* ERR_LIMIT with an explanation when it does not fit. */
+MUST_CHECK int memory_plan_make(struct memory_plan *plan, const struct model *model, const struct kv_geometry *kv,
+                                const struct memory_request *request, struct error *err);
+
+#endif

@@ -1,0 +1,80 @@
+#include "model/slots.h"
+
+static uint32_t blocks_of(uint32_t max_context, uint32_t block_tokens) {
+    return (max_context + block_tokens - 1) / block_tokens;
+}
+
+uint64_t slots_bytes(uint32_t slot_count, uint32_t max_context, uint32_t block_tokens) {
+    uint64_t a_slot = sizeof(struct slot_state) + (uint64_t)max_context * 4 +
+                      (uint64_t)blocks_of(max_context, block_tokens) * 4 + SLOT_BIAS_MAX * 8;
+    return a_slot * slot_count;
+}
+
+int slots_init(struct slots *slots, const struct model *model, const struct kv_geometry *kv, uint32_t slot_count,
+               uint32_t max_context, uint32_t block_count, struct error *err) {
+    struct device *dev = model->dev;
+    *slots = (struct slots){.dev = dev, .kv = {.geometry = *kv, .block_count = block_count}};
+    struct slot_table *t = &slots->table;
+    *t = (struct slot_table){.slot_count = slot_count,
+                             .max_context = max_context,
+                             .max_blocks = blocks_of(max_context, kv->block_tokens),
+                             .group_count = 1};
+    t->states = device_alloc(dev, slot_count * sizeof *t->states);
+    t->tokens = device_alloc(dev, (size_t)slot_count * max_context * sizeof *t->tokens);
+    t->blocks = device_alloc(dev, (size_t)slot_count * t->max_blocks * sizeof *t->blocks);
+    t->bias_ids = device_alloc(dev, (size_t)slot_count * SLOT_BIAS_MAX * sizeof *t->bias_ids);
+    t->bias_values = device_alloc(dev, (size_t)slot_count * SLOT_BIAS_MAX * sizeof *t->bias_values);
+    slots->kv.base = device_alloc(dev, block_count * kv->block_bytes);
+    if (!t->states || !t->tokens || !t->blocks || !t->bias_ids || !t->bias_values || !slots->kv.base) {
+        slots_release(slots);
+        return error_set(err, ERR_MEMORY, "no memory for %u slots and a KV cache of %llu MB", slot_count,
+                         (unsigned long long)(block_count * kv->block_bytes >> 20));
+    }
+    struct stream *stream = stream_new(dev);
+    stream_fill(stream, t->states, 0, slot_count * sizeof *t->states);
+    struct event *done = event_new(dev);
+    event_record(done, stream);
+    int rc = event_wait(done);
+    event_free(&done);
+    stream_free(&stream);
+    return rc;
+}
+
+void slots_release(struct slots *slots) {
+    struct slot_table *t = &slots->table;
+    device_free(slots->dev, t->states);
+    device_free(slots->dev, t->tokens);
+    device_free(slots->dev, t->blocks);
+    device_free(slots->dev, t->bias_ids);
+    device_free(slots->dev, t->bias_values);
+    device_free(slots->dev, slots->kv.base);
+    *slots = (struct slots){0};
+}
+
+void slots_add_blocks(struct slots *slots, struct stream *stream, uint32_t slot, uint32_t have, const uint32_t *blocks,
+                      uint32_t count) {
+    const struct slot_table *t = &slots->table;
+    CHECK(slot < t->slot_count && have <= t->max_blocks && count <= t->max_blocks - have);
+    stream_copy_in(stream, t->blocks + (size_t)slot * t->max_blocks + have, blocks, count * sizeof *blocks);
+}
+
+void slots_admit(struct slots *slots, struct stream *stream, uint32_t slot, const struct slot_admission *a) {
+    const struct slot_table *t = &slots->table;
+    struct slot_state state = *a->state;
+    CHECK(slot < t->slot_count && state.token_count && state.token_count <= t->max_context &&
+          state.computed_count < state.token_count);
+    CHECK(state.bias_count <= SLOT_BIAS_MAX && state.stop_count <= SLOT_STOPS_MAX && state.max_total <= t->max_context);
+    state.active = 1;
+    stream_copy_in(stream, t->tokens + (size_t)slot * t->max_context, a->tokens, state.token_count * sizeof *a->tokens);
+    stream_copy_in(stream, t->bias_ids + (size_t)slot * SLOT_BIAS_MAX, a->bias_ids,
+                   state.bias_count * sizeof *a->bias_ids);
+    stream_copy_in(stream, t->bias_values + (size_t)slot * SLOT_BIAS_MAX, a->bias_values,
+                   state.bias_count * sizeof *a->bias_values);
+    slots_add_blocks(slots, stream, slot, 0, a->blocks, a->block_count);
+    stream_copy_in(stream, t->states + slot, &state, sizeof state);
+}
+
+void slots_remove(struct slots *slots, struct stream *stream, uint32_t slot) {
+    CHECK(slot < slots->table.slot_count);
+    stream_fill(stream, slots->table.states + slot, 0, sizeof *slots->table.states);
+}

@@ -1,0 +1,45 @@
+/*
+ * slots.h - the device's tables of sequences (kernels/ops.h: slot_table) and the paged KV cache, allocated once.
+ *
+ * The host puts sequences in, appends block ids and takes sequences out; prepare and sample do the rest on the device.
+ * Callers check every id and count against the sizes here; the calls CHECK them.
+ */
+#ifndef MODEL_SLOTS_H
+#define MODEL_SLOTS_H
+
+#include "model/model.h"
+
+struct kv_cache {
+    struct kv_geometry geometry;
+    uint32_t block_count;
+    void *base; /* device memory */
+};
+
+struct slots {
+    struct device *dev;
+    struct slot_table table; /* device memory */
+    struct kv_cache kv;      /* group 0 */
+};
+
+struct slot_admission {
+    const struct slot_state *state; /* token_count, computed_count etc. as they shall begin; active set by the call */
+    const uint32_t *tokens;         /* [state->token_count] */
+    const uint32_t *blocks;         /* of group 0 */
+    uint32_t block_count;
+    const uint32_t *bias_ids; /* [state->bias_count] */
+    const float *bias_values;
+};
+
+MUST_CHECK int slots_init(struct slots *slots, const struct model *model, const struct kv_geometry *kv,
+                          uint32_t slot_count, uint32_t max_context, uint32_t block_count, struct error *err);
+void slots_release(struct slots *slots);
+/* Bytes slots_init allocates, KV cache not counted. */
+uint64_t slots_bytes(uint32_t slot_count, uint32_t max_context, uint32_t block_tokens);
+
+void slots_admit(struct slots *slots, struct stream *stream, uint32_t slot, const struct slot_admission *admission);
+/* Appends blocks behind the `have` the slot has already. */
+void slots_add_blocks(struct slots *slots, struct stream *stream, uint32_t slot, uint32_t have, const uint32_t *blocks,
+                      uint32_t count);
+void slots_remove(struct slots *slots, struct stream *stream, uint32_t slot);
+
+#endif

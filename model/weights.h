@@ -1,0 +1,45 @@
+/*
+ * weights.h - the tensors of a model, by role, in device memory.
+ *
+ * Matrices stay in the storage type of the file. A device that reads host memory (the CPU) gets the mapped file itself:
+ * merged products (Q, K, V; gate, up) are then parts of one matrix; another device gets one packed copy. Vectors
+ * (norms, biases) become f32.
+ *
+ * Invariants: (1) every tensor of the files is used, or on the family's list of tensors that carry nothing, else
+ * loading fails with its name; (2) every shape is what the spec says.
+ *
+ * The file set must stay open as long as the weights.
+ */
+#ifndef MODEL_WEIGHTS_H
+#define MODEL_WEIGHTS_H
+
+#include "formats/safetensors.h"
+#include "model/spec.h"
+
+struct layer_weights {
+    const float *mixer_norm, *ffn_norm; /* f32 [hidden] */
+    struct matrix qkv;                  /* [(heads + 2 kv_heads) * head_dim, hidden] */
+    struct matrix out;                  /* [hidden, heads * head_dim] */
+    struct matrix gate_up;              /* [2 * width, hidden] */
+    struct matrix down;                 /* [hidden, width] */
+};
+
+struct model_weights {
+    struct device *dev;        /* borrowed */
+    struct matrix embed, head; /* [vocab, hidden]; the same memory when tied */
+    const float *final_norm;
+    struct layer_weights *layers; /* owned */
+    uint64_t byte_count;          /* of matrices and vectors */
+    enum storage_type main_type;  /* of the first layer's Q, K, V */
+    struct weight_memory *memory; /* owned: what has to be given back */
+};
+
+/* Called now and then while loading, from the loading thread: bytes done of all. May be NULL. */
+typedef void (*weights_progress_fn)(void *ctx, uint64_t done, uint64_t total);
+
+MUST_CHECK int weights_load(struct model_weights *weights, const struct model_spec *spec,
+                            const struct safetensors *files, struct device *dev, struct stream *stream,
+                            weights_progress_fn progress, void *ctx, struct error *err);
+void weights_release(struct model_weights *weights);
+
+#endif

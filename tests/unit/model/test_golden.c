@@ -1,0 +1,84 @@
+/*
+ * Greedy tokens of real tiny models equal an independent reference (numpy, float64), for every instruction set, chunk size and batch; and
+ * logits are bitwise equal however a sequence is cut or batched.
+ */
+#include "rig.h"
+
+struct kind {
+    const char *dir, *golden;
+};
+static const struct kind SHARED[] = {{"weights/tinystories-656k", "weights/tinystories-656k/golden_greedy.json"},
+                                     {"weights/stories260k-hf-derived", "weights/stories260k/golden_greedy.json"}};
+
+/* All cases at once (`copies` times each), chunked; every one must give its golden tokens. */
+static bool greedy_equal(struct rig *r, const struct golden *g, uint32_t copies, uint32_t chunk) {
+    uint32_t list[RIG_SLOTS], sampled[RIG_SLOTS], made[RIG_SLOTS] = {0}, n = 0;
+    for (uint32_t k = 0; k < copies; k++)
+        for (size_t i = 0; i < g->cases.count && n < RIG_SLOTS; i++, n++) {
+            list[n] = n;
+            rig_admit(r, n, g->cases.items[i].prompt.items, (uint32_t)g->cases.items[i].prompt.count, (struct slot_state){0});
+        }
+    bool equal = true;
+    for (uint32_t left = n; left && equal;) {
+        uint32_t samples = rig_step(r, list, left, chunk, sampled);
+        rig_sample(r, sampled, samples);
+        for (uint32_t i = 0; i < samples; i++) {
+            const struct golden_case *c = &g->cases.items[sampled[i] % g->cases.count];
+            equal = equal && r->out.status[i] == SAMPLE_TOKEN && r->out.tokens[i] == c->greedy.items[made[sampled[i]]];
+            made[sampled[i]]++;
+        }
+        uint32_t keep = 0;
+        for (uint32_t i = 0; i < left; i++)
+            if (made[list[i]] < g->cases.items[list[i] % g->cases.count].greedy.count) list[keep++] = list[i];
+        left = keep;
+    }
+    for (uint32_t i = 0; i < n; i++) slots_remove(&r->slots, r->stream, i);
+    return equal;
+}
+
+static void check_goldens(const char *isa, int threads, const char *dir, const char *golden_path) {
+    static const uint32_t chunks[] = {1, 7, 16, 512};
+    struct rig r;
+    struct error err = {0};
+    struct golden g = {0};
+    if (!rig_open(&r, dir, isa, threads, STORAGE_NONE, 32, &err)) check_fail(__FILE__, __LINE__, "%s: %s", isa, err.text);
+    else if (!golden_read(&g, golden_path)) check_fail(__FILE__, __LINE__, "cannot read %s", golden_path);
+    else
+        for (size_t i = 0; i < ARRAY_LEN(chunks); i++)
+            for (uint32_t copies = 1; copies <= 16; copies += 15)
+                if (!greedy_equal(&r, &g, copies, chunks[i])) check_fail(__FILE__, __LINE__, "%s, %s: chunk %u, %u copies: other tokens than the golden", dir, isa, chunks[i], copies);
+    golden_free(&g);
+    rig_close(&r);
+}
+
+static void check_all_isas(const char *dir, const char *golden_path) {
+    const char *isas[4];
+    size_t n = device_cpu_isas(isas);
+    for (size_t i = 0; i < n; i++) check_goldens(isas[i], 2, dir, golden_path);
+}
+
+TEST(greedy_tokens_equal_the_reference_for_each_isa_chunk_and_batch) {
+    for (size_t i = 0; i < ARRAY_LEN(SHARED); i++) {
+        const char *found = check_shared(SHARED[i].dir);
+        if (!found) SKIP("shared", "weights/ of the test data");
+        char dir[512], golden[512];
+        snprintf(dir, sizeof dir, "%s", found);
+        snprintf(golden, sizeof golden, "%s", check_shared(SHARED[i].golden));
+        check_all_isas(dir, golden);
+    }
+}
+
+TEST(reference_operations_give_the_golden_tokens) {
+    const char *found = check_shared(SHARED[1].dir);
+    if (!found) SKIP("shared", "weights/ of the test data");
+    char dir[512];
+    struct rig r;
+    struct error err = {0};
+    struct golden g = {0};
+    snprintf(dir, sizeof dir, "%s", found);
+    EXPECT(rig_open(&r, dir, "ref", 1, STORAGE_NONE, 32, &err));
+    EXPECT(golden_read(&g, check_shared(SHARED[1].golden)));
+    EXPECT(greedy_equal(&r, &g, 1, 16));
+    golden_free(&g);
+    rig_close(&r);
+}
