@@ -1,0 +1,222 @@
+/* Request fields: types, ranges, bounds, spellings. One row a case. */
+#include "base/base.h"
+#include "check.h"
+#include "gateway/genreq.h"
+
+#define CHAT(fields) "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]" fields "}"
+#define COMP(fields) "{\"prompt\":\"hi\"" fields "}"
+
+struct refused {
+    enum genreq_dialect dialect;
+    const char *body, *param;
+};
+
+static int parse(struct genreq *g, enum genreq_dialect dialect, const char *body, struct api_error *err) {
+    return genreq_parse(g, dialect, bytes_str(body), err);
+}
+
+TEST(wrong_types_and_ranges_name_their_field) {
+    static const struct refused cases[] = {
+        {GENREQ_CHAT, "", ""},
+        {GENREQ_CHAT, "[]", ""},
+        {GENREQ_CHAT, "\"x\"", ""},
+        {GENREQ_CHAT, "{", ""},
+        {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\\u0000b\"}]}", ""},
+        {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\"}]}", ""},
+        {GENREQ_CHAT, CHAT(",\"n\":1,\"n\":2"), ""},
+        {GENREQ_CHAT, "{}", "messages"},
+        {GENREQ_CHAT, "{\"messages\":null}", "messages"},
+        {GENREQ_CHAT, "{\"messages\":[]}", "messages"},
+        {GENREQ_CHAT, "{\"messages\":\"hi\"}", "messages"},
+        {GENREQ_CHAT, "{\"messages\":[1]}", "messages"},
+        {GENREQ_CHAT, "{\"messages\":[{\"content\":\"hi\"}]}", "messages"},
+        {GENREQ_CHAT, "{\"messages\":[{\"role\":7,\"content\":\"hi\"}]}", "messages"},
+        {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "messages"},
+        {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]}", "messages"},
+        {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}", "messages"},
+        {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":3}]}]}", "messages"},
+        {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[\"x\"]}]}", "messages"},
+        {GENREQ_CHAT, CHAT(",\"model\":3"), "model"},
+        {GENREQ_CHAT, CHAT(",\"temperature\":\"hot\""), "temperature"},
+        {GENREQ_CHAT, CHAT(",\"temperature\":-0.1"), "temperature"},
+        {GENREQ_CHAT, CHAT(",\"temperature\":2.01"), "temperature"},
+        {GENREQ_CHAT, CHAT(",\"temperature\":1e400"), "temperature"},
+        {GENREQ_CHAT, CHAT(",\"top_p\":1.5"), "top_p"},
+        {GENREQ_CHAT, CHAT(",\"top_k\":-2"), "top_k"},
+        {GENREQ_CHAT, CHAT(",\"top_k\":1.5"), "top_k"},
+        {GENREQ_CHAT, CHAT(",\"min_p\":-1"), "min_p"},
+        {GENREQ_CHAT, CHAT(",\"repetition_penalty\":0"), "repetition_penalty"},
+        {GENREQ_CHAT, CHAT(",\"presence_penalty\":3"), "presence_penalty"},
+        {GENREQ_CHAT, CHAT(",\"frequency_penalty\":-3"), "frequency_penalty"},
+        {GENREQ_CHAT, CHAT(",\"seed\":9223372036854775808"), "seed"},
+        {GENREQ_CHAT, CHAT(",\"seed\":0.5"), "seed"},
+        {GENREQ_CHAT, CHAT(",\"n\":0"), "n"},
+        {GENREQ_CHAT, CHAT(",\"n\":129"), "n"},
+        {GENREQ_CHAT, CHAT(",\"n\":true"), "n"},
+        {GENREQ_CHAT, CHAT(",\"max_tokens\":0"), "max_tokens"},
+        {GENREQ_CHAT, CHAT(",\"max_tokens\":-1"), "max_tokens"},
+        {GENREQ_CHAT, CHAT(",\"max_tokens\":99999999999999999999"), "max_tokens"},
+        {GENREQ_CHAT, CHAT(",\"max_completion_tokens\":\"5\""), "max_completion_tokens"},
+        {GENREQ_CHAT, CHAT(",\"min_tokens\":-1"), "min_tokens"},
+        {GENREQ_CHAT, CHAT(",\"stop\":7"), "stop"},
+        {GENREQ_CHAT, CHAT(",\"stop\":[7]"), "stop"},
+        {GENREQ_CHAT, CHAT(",\"stop\":\"\""), "stop"},
+        {GENREQ_CHAT, CHAT(",\"stop\":[\"a\",\"\"]"), "stop"},
+        {GENREQ_CHAT, CHAT(",\"stop_token_ids\":[-1]"), "stop_token_ids"},
+        {GENREQ_CHAT, CHAT(",\"stop_token_ids\":5"), "stop_token_ids"},
+        {GENREQ_CHAT, CHAT(",\"logit_bias\":{\"x\":1}"), "logit_bias"},
+        {GENREQ_CHAT, CHAT(",\"logit_bias\":{\"5\":101}"), "logit_bias"},
+        {GENREQ_CHAT, CHAT(",\"logit_bias\":[]"), "logit_bias"},
+        {GENREQ_CHAT, CHAT(",\"logprobs\":1"), "logprobs"},
+        {GENREQ_CHAT, CHAT(",\"logprobs\":true,\"top_logprobs\":21"), "top_logprobs"},
+        {GENREQ_CHAT, CHAT(",\"top_logprobs\":2"), "top_logprobs"},
+        {GENREQ_CHAT, CHAT(",\"stream\":\"yes\""), "stream"},
+        {GENREQ_CHAT, CHAT(",\"stream\":1"), "stream"},
+        {GENREQ_CHAT, CHAT(",\"stream_options\":{\"include_usage\":true}"), "stream_options"},
+        {GENREQ_CHAT, CHAT(",\"stream\":true,\"stream_options\":{\"include_usage\":1}"), "stream_options"},
+        {GENREQ_CHAT, CHAT(",\"response_format\":{\"type\":\"json_object\"}"), "response_format"},
+        {GENREQ_CHAT, CHAT(",\"response_format\":{}"), "response_format"},
+        {GENREQ_CHAT, CHAT(",\"tools\":5"), "tools"},
+        {GENREQ_CHAT, CHAT(",\"tools\":[5]"), "tools"},
+        {GENREQ_CHAT, CHAT(",\"tool_choice\":\"required\""), "tool_choice"},
+        {GENREQ_CHAT, CHAT(",\"guided_json\":{\"type\":\"object\"}"), "guided_json"},
+        {GENREQ_CHAT, CHAT(",\"continue_final_message\":true"), "continue_final_message"},
+        {GENREQ_COMPLETIONS, "{}", "prompt"},
+        {GENREQ_COMPLETIONS, "{\"prompt\":[]}", "prompt"},
+        {GENREQ_COMPLETIONS, "{\"prompt\":{}}", "prompt"},
+        {GENREQ_COMPLETIONS, "{\"prompt\":[[]]}", "prompt"},
+        {GENREQ_COMPLETIONS, "{\"prompt\":[1,\"a\"]}", "prompt"},
+        {GENREQ_COMPLETIONS, "{\"prompt\":[\"a\",[1]]}", "prompt"},
+        {GENREQ_COMPLETIONS, "{\"prompt\":[1.5]}", "prompt"},
+        {GENREQ_COMPLETIONS, "{\"prompt\":[-1]}", "prompt"},
+        {GENREQ_COMPLETIONS, "{\"prompt\":[4294967296]}", "prompt"},
+        {GENREQ_COMPLETIONS, "{\"prompt\":[[[1]]]}", "prompt"},
+        {GENREQ_COMPLETIONS, "{\"prompt\":[\"a\",\"b\"],\"n\":65}", "n"},
+        {GENREQ_COMPLETIONS, COMP(",\"logprobs\":true"), "logprobs"},
+        {GENREQ_COMPLETIONS, COMP(",\"logprobs\":-1"), "logprobs"},
+        {GENREQ_COMPLETIONS, COMP(",\"echo\":true"), "echo"},
+        {GENREQ_COMPLETIONS, COMP(",\"suffix\":\"x\""), "suffix"},
+        {GENREQ_COMPLETIONS, COMP(",\"best_of\":2"), "best_of"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct genreq g;
+        struct api_error err = {0};
+        int rc = parse(&g, cases[i].dialect, cases[i].body, &err);
+        genreq_release(&g);
+        if (rc == 0) check_fail(__FILE__, __LINE__, "taken: %s", cases[i].body);
+        EXPECT(rc == -1);
+        EXPECT_EQ(err.status, 400);
+        EXPECT_STR(err.param, cases[i].param);
+        EXPECT(err.text[0] != 0);
+    }
+}
+
+TEST(chat_fields_are_taken) {
+    struct genreq g;
+    struct api_error err;
+    const char *body = CHAT(
+        ",\"model\":\"m\\u00e9\",\"temperature\":0.5,\"top_p\":0,\"top_k\":-1,\"min_p\":1,\"repetition_penalty\":1.1,\"presence_penalty\":-2,"
+        "\"frequency_penalty\":2,\"seed\":-9223372036854775808,\"n\":3e0,\"max_tokens\":7,\"max_completion_tokens\":9,\"stop\":[\"a\\n\",\"b\"],"
+        "\"stop_token_ids\":[3,4],\"ignore_eos\":true,\"logprobs\":true,\"top_logprobs\":5,\"stream\":true,"
+        "\"stream_options\":{\"include_usage\":true,\"x\":[1]},\"user\":\"u\",\"logit_bias\":{\"7\":-100,\"8\":1.5},\"priority\":-3,\"unknown\":{\"deep\":[1,2,{}]},"
+        "\"response_format\":{\"type\":\"text\"},\"tool_choice\":\"auto\",\"tools\":[{\"type\":\"function\"}],\"echo\":false,\"guided_json\":null");
+    EXPECT_EQ(parse(&g, GENREQ_CHAT, body, &err), 0);
+    EXPECT(bytes_equal(g.model, bytes_str("mé")));
+    EXPECT(bytes_equal(g.messages, bytes_str("[{\"role\":\"user\",\"content\":\"hi\"}]")));
+    EXPECT(bytes_equal(g.tools, bytes_str("[{\"type\":\"function\"}]")));
+    EXPECT(g.temperature == 0.5 && g.top_p == 0 && g.top_k == -1 && g.min_p == 1);
+    EXPECT(g.presence_penalty == -2 && g.frequency_penalty == 2);
+    EXPECT(g.seed == INT64_MIN);
+    EXPECT_EQ(g.choice_count, 3);
+    EXPECT_EQ(genreq_max_tokens(&g, 1), 9);
+    EXPECT_EQ(g.stop_count, 2);
+    EXPECT(bytes_equal(g.stops[0], bytes_str("a\n")) && bytes_equal(g.stops[1], bytes_str("b")));
+    EXPECT_EQ(g.stop_tokens.count, 2);
+    EXPECT_EQ(g.stop_tokens.items[1], 4);
+    EXPECT(g.ignore_eos && g.logprobs && g.stream && g.include_usage && !g.continuous_usage);
+    EXPECT_EQ(g.top_logprobs, 5);
+    EXPECT_EQ(g.bias_ids.count, 2);
+    EXPECT(g.bias_ids.items[1] == 8 && g.bias_values.items[1] == 1.5f);
+    EXPECT_EQ(g.priority, -3);
+    EXPECT(g.given & GENREQ_SEED && g.given & GENREQ_TEMPERATURE);
+    genreq_release(&g);
+}
+
+TEST(null_means_not_given) {
+    struct genreq g;
+    struct api_error err;
+    EXPECT_EQ(parse(&g, GENREQ_CHAT, CHAT(",\"temperature\":null,\"n\":null,\"stop\":null,\"seed\":null,\"stream_options\":null,\"tools\":null"), &err), 0);
+    EXPECT_EQ(g.given, 0);
+    EXPECT(g.temperature == 1 && g.choice_count == 1 && g.stop_count == 0);
+    EXPECT_EQ(genreq_max_tokens(&g, 77), 77);
+    genreq_release(&g);
+}
+
+TEST(prompts_come_in_four_forms) {
+    static const struct {
+        const char *body;
+        uint32_t prompts, ids; /* ids of the last one; 0: text */
+    } cases[] = {
+        {"{\"prompt\":\"a\"}", 1, 0},
+        {"{\"prompt\":[\"a\",\"b\",\"\"]}", 3, 0},
+        {"{\"prompt\":[1,2,3]}", 1, 3},
+        {"{\"prompt\":[[1],[2,3]]}", 2, 2},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct genreq g;
+        struct api_error err;
+        EXPECT_EQ(parse(&g, GENREQ_COMPLETIONS, cases[i].body, &err), 0);
+        EXPECT_EQ(g.prompt_count, cases[i].prompts);
+        EXPECT_EQ(g.prompts[g.prompt_count - 1].is_ids, cases[i].ids > 0);
+        EXPECT_EQ(g.prompts[g.prompt_count - 1].ids.count, cases[i].ids);
+        if (cases[i].ids) EXPECT_EQ(g.prompts[g.prompt_count - 1].ids.ids[cases[i].ids - 1], 3);
+        genreq_release(&g);
+    }
+}
+
+TEST(counts_are_bounded) {
+    struct genreq g;
+    struct api_error err;
+    struct buf body;
+    buf_init(&body, 0);
+    buf_add_str(&body, "{\"prompt\":[");
+    for (int i = 0; i <= WIRE_MAX_TOKENS; i++) buf_add_str(&body, i ? ",7" : "7");
+    buf_add_str(&body, "]}");
+    EXPECT_EQ(genreq_parse(&g, GENREQ_COMPLETIONS, buf_bytes(&body), &err), -1);
+    EXPECT_STR(err.param, "prompt");
+    genreq_release(&g);
+    buf_reset(&body);
+    buf_add_str(&body, "{\"prompt\":\"x\",\"stop\":[");
+    for (int i = 0; i <= GENREQ_STOPS_MAX; i++) buf_addf(&body, "%s\"s%d\"", i ? "," : "", i);
+    buf_add_str(&body, "]}");
+    EXPECT_EQ(genreq_parse(&g, GENREQ_COMPLETIONS, buf_bytes(&body), &err), -1);
+    EXPECT_STR(err.param, "stop");
+    genreq_release(&g);
+    buf_release(&body);
+}
+
+TEST(errors_have_openais_shape) {
+    struct api_error err;
+    struct buf out;
+    buf_init(&out, 0);
+    api_error_set(&err, API_BAD_REQUEST, "top_p", "not \"%s\" \xff", "x\n");
+    api_error_write(&err, &out);
+    EXPECT_STR(buf_text(&out), "{\"error\":{\"message\":\"not \\\"x\\n\\\" ?\",\"type\":\"invalid_request_error\",\"param\":\"top_p\",\"code\":null}}");
+    buf_reset(&out);
+    api_error_set(&err, API_OVERLOADED, NULL, "busy");
+    EXPECT_EQ(err.status, 429);
+    EXPECT(err.retry_after_ms > 0);
+    api_error_write(&err, &out);
+    EXPECT_STR(buf_text(&out), "{\"error\":{\"message\":\"busy\",\"type\":\"rate_limit_error\",\"param\":null,\"code\":\"rate_limit_exceeded\"}}");
+    buf_release(&out);
+}
+
+TEST(long_error_texts_stay_valid_utf8) {
+    struct api_error err;
+    char text[1200];
+    memset(text, 0, sizeof text);
+    for (int i = 0; i < 399; i++) memcpy(text + 3 * i, "\xe2\x82\xac", 3);
+    api_error_set(&err, API_BAD_REQUEST, "p", "x%s", text);
+    EXPECT(strlen(err.text) < API_ERROR_TEXT_MAX);
+    for (size_t i = 1; err.text[i] && err.text[i] != '?'; i += 3) EXPECT((unsigned char)err.text[i] == 0xe2);
+}
