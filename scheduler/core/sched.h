@@ -60,6 +60,7 @@ struct sched_config {
     int32_t record_ttl_ms;     /* finished requests are kept so long unless acknowledged earlier */
     uint64_t record_bytes;     /* budget of finished requests' records; the oldest go first */
     int32_t stuck_floor_ms;    /* no step is stuck before this */
+    int32_t lost_plan_ms;      /* a worker idle for so long with plans unanswered has lost them */
     int32_t fence_wait_ms;     /* a replacement waits so long for news that the fenced one is gone */
     uint32_t poison_deaths;    /* attributable deaths after which suspects run apart: 2 */
     bool isolate_tenants;      /* prefix cache is not shared between tenants */
@@ -141,6 +142,8 @@ struct wire_status sched_status(struct sched *s);
 uint64_t sched_status_version(const struct sched *s);
 /* A live worker that has this bundle; zero: none. */
 struct u128 sched_bundle_source(const struct sched *s, struct u128 bundle);
+/* The replica a registered worker belongs to (for Welcome); zero: not registered. */
+struct u128 sched_worker_replica(const struct sched *s, struct u128 worker);
 /* The presentation blob of a request (for Attach); false: not here, or another tenant's. */
 bool sched_presentation(const struct sched *s, struct u128 request, struct u128 tenant, struct bytes *out);
 

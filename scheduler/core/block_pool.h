@@ -1,0 +1,67 @@
+/*
+ * block_pool.h - the KV blocks of one group on one replica: who refers to them, which hold sealed content, which may be
+ * taken.
+ *
+ * A block is block_tokens consecutive positions of a sequence. This file holds numbers, never memory of a device. A
+ * block with references belongs to sequences. One without is free; if it still holds sealed content (it has a hash) it
+ * is also cached: found by its hash until it is taken for something else. Free blocks are taken in this order: those
+ * without content, then cached ones, the least recently released first.
+ *
+ * Invariants (block_pool_check asserts them):
+ *   (1) A block is on the free list exactly when its references are 0; free_count is the length of that list.
+ *   (2) On the free list, blocks without hash come before blocks with one.
+ *   (3) A block with a hash is found under it, and no two blocks have the same hash.
+ *   (4) used + free == block_count; cached_count is the number of free blocks with a hash.
+ *
+ * Every operation is O(1). Nothing is allocated after block_pool_init.
+ */
+#ifndef SCHEDULER_CORE_BLOCK_POOL_H
+#define SCHEDULER_CORE_BLOCK_POOL_H
+
+#include "base/base.h"
+
+enum { BLOCK_NONE = UINT32_MAX };
+
+struct block {
+    struct u128 hash; /* zero: content is not sealed */
+    uint32_t refs;
+    uint32_t prev, next;  /* on the free list; BLOCK_NONE at its ends */
+    uint32_t bucket_next; /* same bucket of the hash table */
+};
+
+struct block_pool {
+    struct block *blocks; /* owned */
+    uint32_t *buckets;    /* owned */
+    uint32_t block_count, bucket_mask;
+    uint32_t free_count, cached_count;
+    uint32_t head, tail; /* free list: taken from the head */
+    uint32_t last_blank; /* last free block without hash; BLOCK_NONE: none */
+    uint64_t eviction_count;
+};
+
+void block_pool_init(struct block_pool *pool, uint32_t block_count);
+void block_pool_release(struct block_pool *pool);
+/* All blocks free and without content. */
+void block_pool_reset(struct block_pool *pool);
+
+/* A block with one reference and no hash; BLOCK_NONE when none is free. */
+MUST_CHECK uint32_t block_pool_take(struct block_pool *pool);
+/* The block that holds this content, or BLOCK_NONE. Takes no reference. */
+uint32_t block_pool_find(const struct block_pool *pool, struct u128 hash);
+void block_pool_ref(struct block_pool *pool, uint32_t block);
+void block_pool_put(struct block_pool *pool, uint32_t block);
+/* The content of a referenced block is complete and will not change. false: another block already holds the same; this
+ * one stays without hash. */
+bool block_pool_seal(struct block_pool *pool, uint32_t block, struct u128 hash);
+/* A free block without hash is known to hold this content (told by a worker). false: out of range, not blank, or held
+ * twice. */
+bool block_pool_adopt(struct block_pool *pool, uint32_t block, struct u128 hash);
+static inline uint32_t block_pool_refs(const struct block_pool *pool, uint32_t block) {
+    return pool->blocks[block].refs;
+}
+static inline struct u128 block_pool_hash(const struct block_pool *pool, uint32_t block) {
+    return pool->blocks[block].hash;
+}
+void block_pool_check(const struct block_pool *pool);
+
+#endif

@@ -1,0 +1,148 @@
+/* Who runs where: cached prefixes, the choice of a replica, and what moves from the queues into slots. */
+#include "scheduler/core/internal.h"
+
+void request_hash(struct sched *s, struct request *request, const struct replica *r) {
+    uint32_t block_tokens = r->groups[0].block_tokens;
+    if (request->hashed && request->hash_block_tokens == block_tokens &&
+        request->hash_class_sensitive == r->class_sensitive && u128_equal(request->hash_revision, r->revision))
+        return;
+    request->hashed = true;
+    request->hash_block_tokens = block_tokens;
+    request->hash_class_sensitive = r->class_sensitive;
+    request->hash_revision = r->revision;
+    struct chain_scope scope = {.revision = r->revision, .salt = request->salt, .block_tokens = block_tokens};
+    if (s->config.isolate_tenants) scope.tenant = request->tenant_id;
+    request->root = chain_root(&s->config.cache_key, &scope);
+    uint32_t count = (uint32_t)request->prompt.count / block_tokens;
+    vec_reserve(&request->hashes, count);
+    struct u128 hash = request->root;
+    for (uint32_t i = 0; i < count; i++) {
+        hash = chain_next(&s->config.cache_key, hash, request->prompt.ids + (size_t)i * block_tokens, block_tokens,
+                          r->class_sensitive ? block_tokens : CHAIN_CLASS_FREE);
+        request->hashes.items[i] = hash;
+    }
+    request->hashes.count = count;
+}
+
+struct u128 seq_block_hash(struct sched *s, const struct sequence *q, const struct replica *r, struct u128 parent,
+                           uint32_t idx) {
+    uint32_t block_tokens = r->groups[0].block_tokens, start = idx * block_tokens, prompt_count = seq_prompt_count(q);
+    if (idx < q->request->hashes.count) return q->request->hashes.items[idx];
+    uint32_t prompt_class = prompt_count > start ? prompt_count - start : 0;
+    return chain_next(&s->config.cache_key, parent, seq_tokens(q) + start, block_tokens,
+                      r->class_sensitive ? prompt_class : CHAIN_CLASS_FREE);
+}
+
+uint32_t prefix_find(struct sched *s, struct sequence *q, struct replica *r) {
+    r->hits.count = 0;
+    if (!r->caching) return 0;
+    request_hash(s, q->request, r);
+    uint32_t block_tokens = r->groups[0].block_tokens, most = (q->token_count - 1) / block_tokens;
+    struct u128 hash = q->request->root;
+    for (uint32_t i = 0; i < most; i++) {
+        hash = seq_block_hash(s, q, r, hash, i);
+        uint32_t block = block_pool_find(&r->pools[0], hash);
+        if (block == BLOCK_NONE) break;
+        vec_push(&r->hits, block);
+    }
+    return (uint32_t)r->hits.count * block_tokens;
+}
+
+/* Could it ever run there? */
+bool replica_fits(const struct replica *r, const struct sequence *q) {
+    const struct request *request = q->request;
+    if (r->draining) return false;
+    if (!r->capacity) return r->state != REPLICA_DOWN; /* loading: its sizes are not known yet */
+    if (!u128_is_zero(request->revision) && !u128_equal(request->revision, r->revision)) return false;
+    uint64_t want = request->prompt.count + request->max_tokens;
+    return r->capacity >= MIN(want, request->model->max_capacity) && q->token_count < r->capacity;
+}
+
+/* Blocks for all known tokens and one more, with some left for the growth of those that run. */
+bool replica_has_room(const struct replica *r, const struct sequence *q) {
+    for (uint32_t group = 0; group < r->group_count; group++) {
+        const struct wire_kv_group *g = &r->groups[group];
+        const struct block_pool *pool = &r->pools[group];
+        uint32_t need = q->token_count / g->block_tokens + 1, spare = MIN(r->running_count, g->block_count / 8);
+        if (g->kind == WIRE_GROUP_WINDOW) continue;
+        uint32_t hits = group == 0 ? (uint32_t)r->hits.count : 0;
+        for (uint32_t i = 0; i < hits; i++) need -= block_pool_refs(pool, r->hits.items[i]) > 0;
+        if (pool->free_count < need + spare) return false;
+    }
+    return true;
+}
+
+static uint64_t load_of(const struct replica *r) {
+    uint64_t load = 16 * (uint64_t)r->running_count;
+    for (uint32_t i = 0; i < r->running_count; i++) {
+        const struct sequence *q = r->running[i];
+        load += q->token_count > q->computed_hi ? q->token_count - q->computed_hi : 0;
+    }
+    return load;
+}
+
+static bool is_open(const struct replica *r) {
+    return r->state == REPLICA_READY && !r->draining && !r->testing && r->free_slot_count;
+}
+
+static bool has_credit(const struct sched *s, const struct replica *r) {
+    return r->resume_count < s->config.resume_credits;
+}
+
+/* The replica where it costs least: positions to compute there, plus what is queued there already. */
+static struct replica *choose(struct sched *s, struct sequence *q, bool *fits) {
+    struct model *model = q->request->model;
+    struct replica *best = NULL;
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < model->replicas.count; i++) {
+        struct replica *r = model->replicas.items[i];
+        if (!replica_fits(r, q)) continue;
+        *fits = true;
+        if (!is_open(r) || (q->counted == COUNTED_RESUMED && !has_credit(s, r))) continue;
+        uint32_t cached = prefix_find(s, q, r);
+        if (!replica_has_room(r, q)) continue;
+        uint64_t cost = q->token_count - cached + (model->replicas.count > 1 ? load_of(r) : 0);
+        if (cost >= least) continue;
+        least = cost;
+        best = r;
+    }
+    return best;
+}
+
+static void park_unfit(struct sched *s, struct sequence *q) {
+    struct request *request = q->request;
+    waiting_remove(&request->model->waiting, q);
+    q->place = PLACE_PARKED;
+    list_push(&s->parked, &q->link);
+    if (request->unbound_until == NEVER) request->unbound_until = s->now + s->config.model_grace_ms;
+    timer_update(s, request);
+}
+
+static void place_model(struct sched *s, struct model *model) {
+    while (model->waiting.count) {
+        bool open = model->replicas.count == 0, resumed_allowed = open;
+        for (size_t i = 0; i < model->replicas.count; i++) {
+            const struct replica *r = model->replicas.items[i];
+            if (!is_open(r)) continue;
+            open = true;
+            resumed_allowed = resumed_allowed || has_credit(s, r);
+        }
+        struct sequence *q = open ? waiting_first(&model->waiting, resumed_allowed) : NULL;
+        if (!q) return;
+        bool fits = false;
+        struct replica *r = choose(s, q, &fits);
+        if (!fits) {
+            park_unfit(s, q);
+            continue;
+        }
+        if (!r) return; /* the first in order waits for room; nobody overtakes it */
+        if (q->counted == COUNTED_NEW) model->waiting.floor = MAX(model->waiting.floor, q->request->tenant->served);
+        seq_unqueue(s, q);
+        seq_place(s, q, r);
+    }
+}
+
+void place_all(struct sched *s) {
+    groups_place(s);
+    LIST_EACH(at, &s->models) place_model(s, LINK_ITEM(at, struct model, link));
+}

@@ -1,0 +1,269 @@
+/* Building and sending plans: decode rows first, then prompt chunks from what is left of the step's token budget. */
+#include "scheduler/core/internal.h"
+
+#include <stdlib.h>
+
+struct step {
+    struct replica *replica;
+    struct flight *flight;
+    uint32_t budget; /* tokens left */
+};
+
+/* ---- Room ---- */
+
+static bool worse(const struct sequence *a, const struct sequence *b) {
+    const struct request *x = a->request, *y = b->request;
+    if (x->paused != y->paused) return x->paused;
+    if (x->priority != y->priority) return x->priority > y->priority;
+    if (x->arrival != y->arrival) return x->arrival > y->arrival;
+    return a->choice > b->choice;
+}
+
+/* Takes a sequence out to make room: paused ones first, then the lowest priority, then the latest. It may be the one
+ * that needs the room. One at a time: blocks of those that are leaving come back soon. false: nothing has become free.
+ */
+static bool preempt_one(struct sched *s, struct replica *r, uint64_t number, struct sequence *needy) {
+    if (r->leaving_count) return false;
+    struct sequence *victim = needy;
+    for (uint32_t i = 0; i < r->running_count; i++) {
+        struct sequence *q = r->running[i];
+        if (q->planned != number && worse(q, victim)) victim = q;
+    }
+    seq_leave(s, victim, LEAVE_REQUEUE);
+    return victim != needy && victim->place != PLACE_SLOT;
+}
+
+static bool make_room(struct sched *s, struct step *step, struct sequence *q, uint32_t upto) {
+    while (!seq_cover(q, &s->store, upto))
+        if (!preempt_one(s, step->replica, step->flight->number, q)) return false;
+    return true;
+}
+
+/* ---- Rows ---- */
+
+static void add_new_blocks(struct plan_build *b, struct sequence *q, uint32_t row) {
+    for (uint32_t group = 0; group < q->replica->group_count; group++) {
+        struct block_table *table = &q->tables[group];
+        for (; q->admitted && table->told_count < table->count; table->told_count++) {
+            vec_push(&b->new_rows, row);
+            vec_push(&b->new_groups, group);
+            vec_push(&b->new_ids, table->ids.items[table->told_count]);
+        }
+        table->told_count = table->count;
+    }
+}
+
+static void add_row(struct sched *s, struct step *step, struct sequence *q, uint32_t token_count) {
+    struct flight *flight = step->flight;
+    struct plan_build *b = &s->plan_build;
+    uint32_t row = flight->row_count++;
+    bool samples = q->computed_hi + token_count == q->tokens_hi;
+    flight->rows[row] =
+        (struct flight_row){.sequence = q, .slot = q->slot, .token_count = token_count, .samples = samples};
+    flight->token_total += token_count;
+    vec_push(&b->row_slots, q->slot);
+    vec_push(&b->row_token_counts, token_count);
+    add_new_blocks(b, q, row);
+    if (!q->admitted) vec_push(&b->admitted, q);
+    q->admitted = true;
+    q->computed_hi += token_count;
+    q->tokens_hi += samples;
+    q->rows_in_flight++;
+    q->planned = flight->number;
+    step->budget -= token_count;
+    q->request->tenant->served += token_count;
+}
+
+static bool may_run(const struct replica *r, const struct sequence *q) {
+    return q->leave == LEAVE_NOT && !q->request->paused && q->tokens_hi < q->max_total &&
+           (!r->testing || q->group == r->testing);
+}
+
+/* One token each, beginning where the last step's budget ended. What has more to compute is collected for chunks. */
+static void add_decodes(struct sched *s, struct step *step) {
+    struct replica *r = step->replica;
+    uint32_t count = r->running_count, first = count ? r->cursor % count : 0;
+    struct sequence **order = s->plan_build.order.items;
+    for (uint32_t i = 0; i < count; i++) order[i] = r->running[(first + i) % count];
+    r->cursor = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct sequence *q = order[i];
+        if (q->replica != r || !may_run(r, q)) continue; /* may have been preempted for one before it */
+        if (q->tokens_hi - q->computed_hi > 1) {
+            vec_push(&s->plan_build.prefills, q);
+            continue;
+        }
+        if (step->budget == 0) {
+            if (r->cursor == 0) r->cursor = (first + i) % count;
+            continue;
+        }
+        if (make_room(s, step, q, q->computed_hi + 1)) add_row(s, step, q, 1);
+    }
+}
+
+/* Priority, then the least left to compute: a short prompt does not wait behind a long one. */
+static bool chunk_before(const struct sequence *a, const struct sequence *b) {
+    const struct request *x = a->request, *y = b->request;
+    if (x->priority != y->priority) return x->priority < y->priority;
+    uint32_t left_a = a->tokens_hi - a->computed_hi, left_b = b->tokens_hi - b->computed_hi;
+    if (left_a != left_b) return left_a < left_b;
+    if (x->arrival != y->arrival) return x->arrival < y->arrival;
+    return a->choice < b->choice;
+}
+
+static int compare_chunks(const void *a, const void *b) {
+    const struct sequence *x = *(struct sequence *const *)a, *y = *(struct sequence *const *)b;
+    return chunk_before(x, y) ? -1 : chunk_before(y, x);
+}
+
+static uint32_t chunk_of(const struct sched *s, const struct sequence *q, uint32_t most) {
+    uint32_t left = q->tokens_hi - q->computed_hi;
+    uint32_t bound = s->config.chunk_tokens ? s->config.chunk_tokens : UINT32_MAX;
+    return MIN(MIN(left, bound), most);
+}
+
+static void add_chunk(struct sched *s, struct step *step, struct sequence *q, uint32_t most) {
+    if (q->replica != step->replica || q->leave != LEAVE_NOT || q->planned == step->flight->number) return;
+    uint32_t count = chunk_of(s, q, MIN(most, step->budget));
+    if (count && make_room(s, step, q, q->computed_hi + count)) add_row(s, step, q, count);
+}
+
+static struct sequence *oldest(struct sequence **items, size_t count) {
+    struct sequence *best = items[0];
+    for (size_t i = 1; i < count; i++)
+        if (worse(best, items[i])) best = items[i];
+    return best;
+}
+
+/* The oldest is sure of a quarter, so that short ones cannot hold it up for ever; then the shortest first. */
+static void add_chunks(struct sched *s, struct step *step) {
+    struct sequence **items = s->plan_build.prefills.items;
+    size_t count = s->plan_build.prefills.count;
+    if (!count || !step->budget) return;
+    struct sequence *first = oldest(items, count);
+    uint32_t kept = count > 1 ? chunk_of(s, first, (step->budget + 3) / 4) : 0;
+    if (count > 1) qsort(items, count, sizeof *items, compare_chunks);
+    step->budget -= kept;
+    for (size_t i = 0; i < count && step->budget; i++)
+        if (items[i] != first) add_chunk(s, step, items[i], step->budget);
+    step->budget += kept;
+    add_chunk(s, step, first, step->budget);
+    for (size_t i = 0; i < count && step->budget; i++) add_chunk(s, step, items[i], step->budget);
+}
+
+/* ---- The message ---- */
+
+static void build_admits(struct sched *s, const struct replica *r) {
+    struct plan_build *b = &s->plan_build;
+    size_t total = 0, at = 0;
+    for (size_t i = 0; i < b->admitted.count; i++)
+        for (uint32_t group = 0; group < r->group_count; group++) total += b->admitted.items[i]->tables[group].count;
+    vec_reserve(&b->admit_groups, total);
+    vec_reserve(&b->admit_ids, total);
+    for (size_t i = 0; i < b->admitted.count; i++) {
+        const struct sequence *q = b->admitted.items[i];
+        const struct request *request = q->request;
+        size_t first = at;
+        for (uint32_t group = 0; group < r->group_count; group++)
+            for (uint32_t k = 0; k < q->tables[group].count; k++, at++) {
+                b->admit_groups.items[at] = group;
+                b->admit_ids.items[at] = q->tables[group].ids.items[k];
+            }
+        struct wire_admit admit = {.slot = q->slot,
+                                   .sequence = q->number,
+                                   .request = request->id,
+                                   .choice = q->choice,
+                                   .tokens = {q->words.items, q->token_count},
+                                   .prompt_count = seq_prompt_count(q),
+                                   .computed_count = q->computed_lo,
+                                   .block_groups = {b->admit_groups.items + first, at - first},
+                                   .block_ids = {b->admit_ids.items + first, at - first},
+                                   .sampling = request->sampling,
+                                   .stop_tokens = request->stop_tokens,
+                                   .max_total = q->max_total};
+        vec_push(&b->admits, admit);
+    }
+}
+
+/* Seals whose block has meanwhile been taken for something else are left out. */
+static void build_seals(struct sched *s, struct replica *r) {
+    struct plan_build *b = &s->plan_build;
+    for (size_t i = 0; i < r->sealed_ids.count; i++) {
+        if (!u128_equal(block_pool_hash(&r->pools[0], r->sealed_ids.items[i]), r->sealed_hashes.items[i])) continue;
+        vec_push(&b->sealed_ids, r->sealed_ids.items[i]);
+        vec_push(&b->sealed_hashes, r->sealed_hashes.items[i]);
+    }
+    r->sealed_ids.count = r->sealed_hashes.count = 0;
+}
+
+static void send_plan(struct sched *s, struct replica *r, const struct flight *flight) {
+    struct plan_build *b = &s->plan_build;
+    build_admits(s, r);
+    build_seals(s, r);
+    struct wire_plan plan = {
+        .number = flight->number,
+        .incarnation = r->ranks[0]->incarnation,
+        .release_slots = {r->released_slots.items, r->released_slots.count},
+        .admits = b->admits.items,
+        .admit_count = b->admits.count,
+        .new_block_rows = {b->new_rows.items, b->new_rows.count},
+        .new_block_groups = {b->new_groups.items, b->new_groups.count},
+        .new_block_ids = {b->new_ids.items, b->new_ids.count},
+        .row_slots = {b->row_slots.items, b->row_slots.count},
+        .row_token_counts = {b->row_token_counts.items, b->row_token_counts.count},
+        .sealed_ids = {b->sealed_ids.items, b->sealed_ids.count},
+        .sealed_hashes = {b->sealed_hashes.items, b->sealed_hashes.count},
+    };
+    s->sink.plan(s->sink.ctx, (struct u128s){r->rank_ids, r->rank_count}, &plan);
+    r->released_slots.count = 0;
+}
+
+static void reset(struct plan_build *b) {
+    b->admits.count = b->row_slots.count = b->row_token_counts.count = b->new_rows.count = b->new_groups.count = 0;
+    b->new_ids.count = b->sealed_ids.count = b->sealed_hashes.count = b->prefills.count = b->admitted.count = 0;
+}
+
+/* false: nothing to compute. */
+static bool plan_one(struct sched *s, struct replica *r) {
+    struct flight *flight = &r->flights[(r->flight_first + r->flight_count) % r->steps_in_flight];
+    uint32_t budget = s->config.step_tokens ? MIN(s->config.step_tokens, r->max_step_tokens) : r->max_step_tokens;
+    flight->number = r->plan_number + 1;
+    flight->row_count = flight->token_total = 0;
+    flight->sent_at = s->now;
+    reset(&s->plan_build);
+    vec_reserve(&s->plan_build.order, r->slot_count);
+    struct step step = {.replica = r, .flight = flight, .budget = budget};
+    add_decodes(s, &step);
+    add_chunks(s, &step);
+    if (flight->row_count == 0) return false;
+    r->plan_number++;
+    r->flight_count++;
+    s->counts.steps++;
+    send_plan(s, r, flight);
+    return true;
+}
+
+void plan_all(struct sched *s) {
+    for (size_t i = 0; i < s->replicas.count; i++) {
+        struct replica *r = s->replicas.items[i];
+        while (r->state == REPLICA_READY && r->running_count && r->flight_count < r->steps_in_flight)
+            if (!plan_one(s, r)) break;
+    }
+}
+
+void plan_release(struct sched *s) {
+    struct plan_build *b = &s->plan_build;
+    vec_release(&b->admits);
+    vec_release(&b->row_slots);
+    vec_release(&b->row_token_counts);
+    vec_release(&b->new_rows);
+    vec_release(&b->new_groups);
+    vec_release(&b->new_ids);
+    vec_release(&b->sealed_ids);
+    vec_release(&b->admit_groups);
+    vec_release(&b->admit_ids);
+    vec_release(&b->sealed_hashes);
+    vec_release(&b->prefills);
+    vec_release(&b->order);
+    vec_release(&b->admitted);
+}

@@ -1,0 +1,522 @@
+/* Workers register as ranks of replicas; replicas fall and rise. */
+#include "scheduler/core/internal.h"
+
+/* ---- Models ---- */
+
+struct model *model_find(struct sched *s, struct bytes name) {
+    struct model *only = NULL;
+    uint32_t count = 0;
+    LIST_EACH(at, &s->models) {
+        struct model *model = LINK_ITEM(at, struct model, link);
+        if (bytes_equal(bytes_str(model->name), name)) return model;
+        only = model;
+        count++;
+    }
+    return name.len == 0 && count == 1 ? only : NULL;
+}
+
+static struct model *model_get(struct sched *s, struct bytes name) {
+    LIST_EACH(at, &s->models) {
+        struct model *model = LINK_ITEM(at, struct model, link);
+        if (bytes_equal(bytes_str(model->name), name)) return model;
+    }
+    struct model *model = mem_alloc(sizeof *model);
+    *model = (struct model){.name = mem_strndup((const char *)name.data, name.len), .empty_since = NEVER};
+    list_push(&s->models, &model->link);
+    s->status_version++;
+    return model;
+}
+
+void model_free(struct sched *s, struct model *model) {
+    CHECK(model->request_count == 0 && model->replicas.count == 0);
+    waiting_release(&model->waiting);
+    vec_release(&model->replicas);
+    list_remove(&model->link);
+    mem_free(model->name);
+    mem_free(model);
+    s->status_version++;
+}
+
+void model_review(struct sched *s, struct model *model) {
+    model->max_capacity = model->max_context = model->logits_width = 0;
+    bool any = false;
+    for (size_t i = 0; i < model->replicas.count; i++) {
+        const struct replica *r = model->replicas.items[i];
+        any = any || r->state != REPLICA_DOWN;
+        model->max_capacity = MAX(model->max_capacity, r->capacity);
+        model->max_context = MAX(model->max_context, r->max_context);
+        if (!r->capacity) continue;
+        model->logits_width = model->logits_width ? MIN(model->logits_width, r->logits_width) : r->logits_width;
+        model->revision = r->revision;
+        model->bundle = r->bundle;
+    }
+    if (any)
+        model->empty_since = NEVER;
+    else if (model->empty_since == NEVER)
+        model->empty_since = s->now;
+    s->status_version++;
+}
+
+/* ---- Making replicas ---- */
+
+static struct replica *replica_get(struct sched *s, struct u128 id, struct model *model, uint32_t rank_count) {
+    struct replica *r = id_map_get(&s->replica_ids, id);
+    if (r && (r->model != model || r->rank_count != rank_count)) {
+        replica_free(s, r); /* another service under the same name */
+        r = NULL;
+    }
+    if (r) return r;
+    r = mem_alloc(sizeof *r);
+    *r = (struct replica){.id = id, .model = model, .state = REPLICA_GATHERING, .rank_count = rank_count};
+    id_map_put(&s->replica_ids, id, r);
+    vec_push(&model->replicas, r);
+    vec_push(&s->replicas, r);
+    return r;
+}
+
+static void geometry_release(struct sched *s, struct replica *r) {
+    CHECK(r->running_count == 0 && r->flight_count == 0);
+    for (uint32_t group = 0; group < r->group_count; group++) block_pool_release(&r->pools[group]);
+    for (uint32_t i = 0; i < r->steps_in_flight; i++) {
+        mem_free(r->flights[i].rows);
+        r->flights[i].rows = NULL;
+    }
+    s->slot_total -= r->slot_count;
+    mem_free(r->slots);
+    mem_free(r->free_slots);
+    mem_free(r->running);
+    r->slots = r->running = NULL;
+    r->free_slots = NULL;
+    r->slot_count = r->group_count = r->steps_in_flight = r->capacity = 0;
+}
+
+static void geometry_init(struct sched *s, struct replica *r, const struct wire_hello *hello) {
+    r->slot_count = hello->slot_count;
+    r->group_count = (uint32_t)hello->group_count;
+    r->steps_in_flight = MIN(hello->steps_in_flight, SCHED_MAX_STEPS_IN_FLIGHT);
+    r->slots = mem_calloc(r->slot_count, sizeof *r->slots);
+    r->running = mem_calloc(r->slot_count, sizeof *r->running);
+    r->free_slots = mem_calloc(r->slot_count, sizeof *r->free_slots);
+    for (uint32_t i = 0; i < r->steps_in_flight; i++)
+        r->flights[i].rows = mem_calloc(r->slot_count, sizeof *r->flights[i].rows);
+    r->capacity = hello->max_context;
+    for (uint32_t group = 0; group < r->group_count; group++) {
+        const struct wire_kv_group *g = &hello->groups[group];
+        r->groups[group] = *g;
+        block_pool_init(&r->pools[group], g->block_count);
+        if (g->kind != WIRE_GROUP_WINDOW)
+            r->capacity = (uint32_t)MIN(r->capacity, (uint64_t)g->block_count * g->block_tokens);
+    }
+    r->caching = r->group_count == 1 && r->groups[0].kind != WIRE_GROUP_WINDOW;
+    s->slot_total += r->slot_count;
+    vec_reserve(&r->released_slots, r->slot_count);
+    vec_reserve(&r->sealed_ids, r->groups[0].block_count);
+    vec_reserve(&r->sealed_hashes, r->groups[0].block_count);
+    vec_reserve(&r->hits, r->groups[0].block_count);
+}
+
+static bool geometry_is_same(const struct replica *r, const struct wire_hello *hello) {
+    if (r->slot_count != hello->slot_count || r->group_count != hello->group_count ||
+        r->max_context != hello->max_context ||
+        r->steps_in_flight != MIN(hello->steps_in_flight, SCHED_MAX_STEPS_IN_FLIGHT))
+        return false;
+    for (uint32_t group = 0; group < r->group_count; group++) {
+        const struct wire_kv_group *a = &r->groups[group], *b = &hello->groups[group];
+        if (a->kind != b->kind || a->block_tokens != b->block_tokens || a->block_count != b->block_count ||
+            a->window_tokens != b->window_tokens)
+            return false;
+    }
+    return true;
+}
+
+static void take_hello(struct sched *s, struct replica *r, const struct wire_hello *hello) {
+    if (!geometry_is_same(r, hello)) {
+        geometry_release(s, r);
+        geometry_init(s, r, hello);
+    }
+    r->max_context = hello->max_context;
+    r->max_step_tokens = hello->max_step_tokens;
+    r->logits_width = hello->logits_width;
+    r->class_sensitive = hello->class_sensitive;
+    r->revision = hello->revision;
+    r->fingerprint = hello->fingerprint;
+    r->held_blocks.count = r->held_hashes.count = 0;
+    size_t held = MIN(hello->held_blocks.count, hello->held_hashes.count);
+    for (size_t i = 0; i < held; i++) {
+        vec_push(&r->held_blocks, hello->held_blocks.items[i]);
+        vec_push(&r->held_hashes, hello->held_hashes.items[i]);
+    }
+}
+
+/* ---- Hello ---- */
+
+static int group_check(const struct wire_hello *hello, const struct wire_kv_group *g, struct error *err) {
+    if (g->kind == WIRE_GROUP_RECURRENT)
+        return error_set(err, ERR_UNSUPPORTED, "this scheduler cannot manage recurrent state yet");
+    if (g->kind != WIRE_GROUP_FULL && g->kind != WIRE_GROUP_LATENT && g->kind != WIRE_GROUP_WINDOW)
+        return error_set(err, ERR_UNSUPPORTED, "unknown kind of KV group %d", (int)g->kind);
+    if (g->block_tokens == 0 || g->block_tokens > CHAIN_MAX_BLOCK_TOKENS || g->block_count == 0 ||
+        g->block_count > WIRE_MAX_BLOCKS)
+        return error_set(err, ERR_INVALID, "a KV group of %u blocks of %u tokens is out of bounds", g->block_count,
+                         g->block_tokens);
+    uint64_t least = (uint64_t)g->window_tokens + hello->max_step_tokens + 2 * (uint64_t)g->block_tokens;
+    if (g->kind == WIRE_GROUP_WINDOW && (uint64_t)g->block_count * g->block_tokens < least)
+        return error_set(err, ERR_INVALID, "a window's KV group needs at least %llu tokens", (unsigned long long)least);
+    return 0;
+}
+
+static int hello_check(const struct wire_hello *hello, struct error *err) {
+    uint64_t ranks = (uint64_t)hello->tp * hello->pp;
+    if (u128_is_zero(hello->instance) || hello->model.len > WIRE_MAX_TEXT || ranks == 0 || ranks > SCHED_MAX_RANKS ||
+        hello->rank >= hello->tp || hello->stage >= hello->pp)
+        return error_set(err, ERR_INVALID, "worker's place is out of bounds: rank %u of %u, stage %u of %u",
+                         hello->rank, hello->tp, hello->stage, hello->pp);
+    if (hello->state == WIRE_STATE_LOADING) return 0;
+    if (hello->slot_count == 0 || hello->slot_count > WIRE_MAX_SLOTS || hello->max_step_tokens == 0 ||
+        hello->max_context < 2 || hello->max_context > WIRE_MAX_TOKENS || hello->logits_width == 0 ||
+        hello->steps_in_flight == 0)
+        return error_set(err, ERR_INVALID, "worker's sizes are out of bounds");
+    if (hello->group_count == 0 || hello->group_count > SCHED_MAX_GROUPS)
+        return error_set(err, ERR_UNSUPPORTED, "%zu KV groups; this scheduler takes 1 to %d", hello->group_count,
+                         SCHED_MAX_GROUPS);
+    for (size_t i = 0; i < hello->group_count; i++) {
+        int code = group_check(hello, &hello->groups[i], err);
+        if (code) return code;
+    }
+    return 0;
+}
+
+static void worker_remove(struct sched *s, struct worker *worker) {
+    worker->replica->ranks[worker->rank] = NULL;
+    id_map_remove(&s->worker_ids, worker->instance);
+    mem_free(worker);
+}
+
+static void fence(struct sched *s, struct replica *r, const struct worker *worker) {
+    r->fenced = worker->instance;
+    r->fence_until = s->now + s->config.fence_wait_ms;
+    s->counts.fences++;
+    s->sink.fence(s->sink.ctx, worker->instance, worker->pid);
+}
+
+static bool is_complete(const struct replica *r) {
+    for (uint32_t i = 0; i < r->rank_count; i++)
+        if (!r->ranks[i] || !r->ranks[i]->registered || r->ranks[i]->loading) return false;
+    return r->capacity > 0;
+}
+
+/* From registration to use: plan numbers, slots and pools begin anew. */
+static void replica_start(struct sched *s, struct replica *r) {
+    r->state = REPLICA_READY;
+    r->draining = false;
+    r->plan_number = 0;
+    r->flight_first = r->cursor = 0;
+    r->free_slot_count = 0;
+    for (uint32_t slot = r->slot_count; slot-- > 0;) r->free_slots[r->free_slot_count++] = slot;
+    r->released_slots.count = r->sealed_ids.count = r->sealed_hashes.count = 0;
+    for (uint32_t group = 0; group < r->group_count; group++) block_pool_reset(&r->pools[group]);
+    for (size_t i = 0; r->caching && i < r->held_blocks.count; i++)
+        block_pool_adopt(&r->pools[0], r->held_blocks.items[i], r->held_hashes.items[i]);
+    for (uint32_t i = 0; i < r->rank_count; i++) r->rank_ids[i] = r->ranks[i]->instance;
+    model_review(s, r->model);
+    requests_bind_all(s, r->model);
+    parked_review(s);
+}
+
+static void replica_try_start(struct sched *s, struct replica *r) {
+    if (r->state != REPLICA_GATHERING && r->state != REPLICA_FENCING) return;
+    if (!is_complete(r)) return;
+    r->state = u128_is_zero(r->fenced) ? REPLICA_GATHERING : REPLICA_FENCING;
+    if (r->state == REPLICA_GATHERING) replica_start(s, r);
+}
+
+static void ask_to_register(struct sched *s, struct worker *worker) {
+    worker->asked_at = s->now;
+    s->counts.reregistrations++;
+    s->sink.reregister(s->sink.ctx, worker->instance);
+}
+
+/* Another process takes this rank over: the old one has to be gone before its memory is used again. */
+static void displace(struct sched *s, struct replica *r, uint32_t rank, struct u128 instance) {
+    struct worker *old = r->ranks[rank];
+    if (!old || u128_equal(old->instance, instance)) return;
+    fence(s, r, old);
+    worker_remove(s, old);
+}
+
+static struct worker *worker_get(struct sched *s, struct replica *r, uint32_t rank, const struct wire_hello *hello) {
+    struct worker *worker = id_map_get(&s->worker_ids, hello->instance);
+    if (worker) return worker;
+    worker = mem_alloc(sizeof *worker);
+    *worker = (struct worker){.instance = hello->instance, .rank = rank, .replica = r};
+    id_map_put(&s->worker_ids, hello->instance, worker);
+    r->ranks[rank] = worker;
+    return worker;
+}
+
+static bool is_repeated(struct sched *s, const struct wire_hello *hello) {
+    const struct worker *worker = id_map_get(&s->worker_ids, hello->instance);
+    if (!worker) return false;
+    if (hello->incarnation != worker->incarnation) return hello->incarnation < worker->incarnation;
+    return !worker->loading || hello->state == WIRE_STATE_LOADING;
+}
+
+int sched_worker_hello(struct sched *s, int64_t now, const struct wire_hello *hello, struct error *err) {
+    sched_at(s, now);
+    int code = hello_check(hello, err);
+    if (code) return code;
+    if (is_repeated(s, hello)) {
+        s->counts.stale_messages++;
+        return 0;
+    }
+    struct u128 id = u128_is_zero(hello->replica) ? hello->instance : hello->replica;
+    uint32_t rank = hello->stage * hello->tp + hello->rank;
+    struct worker *moved = id_map_get(&s->worker_ids, hello->instance);
+    if (moved && (!u128_equal(moved->replica->id, id) || moved->rank != rank)) replica_free(s, moved->replica);
+    struct model *model = model_get(s, hello->model);
+    struct replica *r = replica_get(s, id, model, hello->tp * hello->pp);
+    replica_fall(s, r, REPLICA_GATHERING, false);
+    displace(s, r, rank, hello->instance);
+    if (u128_equal(r->fenced, hello->instance)) r->fenced = (struct u128){0}; /* it lives, and begins anew */
+    for (uint32_t i = 0; i < r->rank_count; i++) {
+        struct worker *other = r->ranks[i];
+        if (!other || i == rank || !other->registered || other->asked_at == s->now) continue;
+        if (r->plan_number == 0) continue; /* it has not been used since it registered */
+        other->registered = false;
+        ask_to_register(s, other);
+    }
+    struct worker *worker = worker_get(s, r, rank, hello);
+    worker->pid = hello->pid;
+    worker->incarnation = hello->incarnation;
+    worker->registered = true;
+    worker->loading = hello->state == WIRE_STATE_LOADING;
+    worker->idle_beats = 0;
+    r->bundle = hello->bundle;
+    model->bundle = hello->bundle;
+    model->bundle_bytes = hello->bundle_bytes;
+    if (rank == 0 && !worker->loading) take_hello(s, r, hello);
+    model_review(s, model);
+    requests_bind_all(s, model);
+    replica_try_start(s, r);
+    return 0;
+}
+
+/* ---- Falling ---- */
+
+static void collect_suspects(struct sched *s, struct replica *r) {
+    s->scratch.count = 0;
+    for (uint32_t i = 0; i < r->flight_count; i++) {
+        struct flight *flight = &r->flights[(r->flight_first + i) % r->steps_in_flight];
+        for (uint32_t row = 0; row < flight->row_count; row++) {
+            struct sequence *q = flight->rows[row].sequence;
+            if (q->rows_in_flight == 0) continue; /* seen in an earlier flight */
+            q->rows_in_flight = 0;
+            vec_push(&s->scratch, q);
+        }
+    }
+    r->flight_count = 0;
+}
+
+static void sequence_fell(struct sched *s, struct sequence *q) {
+    q->admitted = false; /* nobody to tell of its release */
+    q->rows_in_flight = 0;
+    seq_leave(s, q, LEAVE_REQUEUE);
+}
+
+/*
+ * The replica's registration is void. Its sequences requeue with the tokens committed; what was in flight is lost.
+ * Attributable: a fault that a request may have caused, so those in flight become suspects.
+ */
+void replica_fall(struct sched *s, struct replica *r, enum replica_state state, bool attributable) {
+    bool was_ready = r->state == REPLICA_READY;
+    r->state = state;
+    collect_suspects(s, r);
+    uint32_t *dangers = NULL;
+    size_t count = s->scratch.count;
+    struct sequence **suspects = NULL;
+    if (count) {
+        suspects = mem_calloc(count, sizeof(struct sequence *));
+        dangers = mem_calloc(count, sizeof *dangers);
+    }
+    for (size_t i = 0; i < count; i++) {
+        suspects[i] = s->scratch.items[i];
+        dangers[i] = suspects[i]->computed_hi;
+    }
+    s->scratch.count = 0;
+    groups_unassign(s, r);
+    while (r->running_count) sequence_fell(s, r->running[r->running_count - 1]);
+    for (uint32_t group = 0; group < r->group_count; group++) block_pool_reset(&r->pools[group]);
+    r->released_slots.count = r->sealed_ids.count = r->sealed_hashes.count = 0;
+    r->down_since = s->now;
+    if (was_ready) s->counts.deaths += state == REPLICA_DOWN;
+    if (attributable)
+        suspects_fell(s, suspects, dangers, count);
+    else if (state == REPLICA_DOWN)
+        fall_remember(s, r, suspects, dangers, count);
+    mem_free(suspects);
+    mem_free(dangers);
+    model_review(s, r->model);
+}
+
+void replica_free(struct sched *s, struct replica *r) {
+    replica_fall(s, r, REPLICA_DOWN, false);
+    for (uint32_t i = 0; i < r->rank_count; i++)
+        if (r->ranks[i]) worker_remove(s, r->ranks[i]);
+    geometry_release(s, r);
+    struct model *model = r->model;
+    for (size_t i = 0; i < model->replicas.count; i++)
+        if (model->replicas.items[i] == r) model->replicas.items[i--] = model->replicas.items[--model->replicas.count];
+    for (size_t i = 0; i < s->replicas.count; i++)
+        if (s->replicas.items[i] == r) s->replicas.items[i--] = s->replicas.items[--s->replicas.count];
+    id_map_remove(&s->replica_ids, r->id);
+    vec_release(&r->held_blocks);
+    vec_release(&r->held_hashes);
+    vec_release(&r->released_slots);
+    vec_release(&r->sealed_ids);
+    vec_release(&r->sealed_hashes);
+    vec_release(&r->hits);
+    mem_free(r);
+    model_review(s, model);
+}
+
+void replica_out_of_step(struct sched *s, struct replica *r) {
+    replica_fall(s, r, REPLICA_STALE, false);
+    for (uint32_t i = 0; i < r->rank_count; i++) {
+        if (!r->ranks[i]) continue;
+        r->ranks[i]->registered = false;
+        ask_to_register(s, r->ranks[i]);
+    }
+    r->asked_at = s->now;
+}
+
+/* ---- Events ---- */
+
+void sched_blocks_lost(struct sched *s, int64_t now, struct u128 instance, uint32_t incarnation) {
+    sched_at(s, now);
+    struct worker *worker = id_map_get(&s->worker_ids, instance);
+    if (!worker || (incarnation && incarnation != worker->incarnation) || worker->replica->state != REPLICA_READY) {
+        s->counts.stale_messages++;
+        return;
+    }
+    struct replica *r = worker->replica;
+    replica_fall(s, r, REPLICA_STALE, false);
+    worker->registered = false;
+    r->asked_at = s->now; /* its Hello follows by itself; asked for when it does not */
+}
+
+void sched_worker_silent(struct sched *s, int64_t now, struct u128 instance) {
+    sched_at(s, now);
+    struct worker *worker = id_map_get(&s->worker_ids, instance);
+    if (!worker) return;
+    struct replica *r = worker->replica;
+    replica_fall(s, r, REPLICA_DOWN, false);
+    fence(s, r, worker);
+    worker_remove(s, worker);
+    model_review(s, r->model);
+}
+
+static void fence_confirmed(struct sched *s, struct u128 instance) {
+    for (size_t i = 0; i < s->replicas.count; i++) {
+        struct replica *r = s->replicas.items[i];
+        if (!u128_equal(r->fenced, instance)) continue;
+        r->fenced = (struct u128){0};
+        replica_try_start(s, r);
+    }
+}
+
+void sched_worker_exited(struct sched *s, int64_t now, const struct wire_exited *exited) {
+    sched_at(s, now);
+    if (u128_is_zero(exited->instance)) return;
+    struct worker *worker = id_map_get(&s->worker_ids, exited->instance);
+    bool fault = exited->fault && exited->cause != WIRE_EXIT_FENCED;
+    if (worker) {
+        struct replica *r = worker->replica;
+        bool attributable = fault && r->flight_count;
+        s->counts.attributable_deaths += attributable;
+        replica_fall(s, r, REPLICA_DOWN, attributable);
+        worker_remove(s, worker);
+    }
+    fall_explained(s, exited->instance, fault);
+    fence_confirmed(s, exited->instance);
+}
+
+void sched_worker_drain(struct sched *s, int64_t now, struct u128 instance) {
+    sched_at(s, now);
+    struct worker *worker = id_map_get(&s->worker_ids, instance);
+    if (worker) worker->replica->draining = true;
+}
+
+/* A step is stuck when it takes far longer than its tokens explain by what this replica has shown so far. */
+static bool is_stuck(const struct sched *s, const struct replica *r, const struct wire_heartbeat *beat) {
+    if (beat->state != WIRE_STATE_STEPPING || r->state != REPLICA_READY || !r->flight_count) return false;
+    double allowed = s->config.stuck_floor_ms + 20.0 * r->ms_per_token * beat->step_tokens;
+    return beat->step_age_ms > allowed;
+}
+
+bool sched_worker_heartbeat(struct sched *s, int64_t now, struct u128 instance, const struct wire_heartbeat *beat) {
+    sched_at(s, now);
+    struct worker *worker = id_map_get(&s->worker_ids, instance);
+    if (!worker) {
+        s->counts.reregistrations++;
+        s->sink.reregister(s->sink.ctx, instance);
+        return false;
+    }
+    struct replica *r = worker->replica;
+    if (beat->state == WIRE_STATE_DRAINING) r->draining = true;
+    if (is_stuck(s, r, beat)) {
+        s->counts.attributable_deaths++;
+        replica_fall(s, r, REPLICA_DOWN, true);
+        fence(s, r, worker);
+        worker_remove(s, worker);
+        return true;
+    }
+    bool lost = r->state == REPLICA_READY && r->flight_count && beat->state == WIRE_STATE_IDLE &&
+                s->now - r->flights[r->flight_first].sent_at >= s->config.lost_plan_ms;
+    worker->idle_beats = lost ? worker->idle_beats + 1 : 0;
+    if (worker->idle_beats >= 2) replica_out_of_step(s, r);
+    return true;
+}
+
+/* ---- Time ---- */
+
+static bool has_worker(const struct replica *r) {
+    for (uint32_t i = 0; i < r->rank_count; i++)
+        if (r->ranks[i]) return true;
+    return false;
+}
+
+static void ask_again(struct sched *s, struct replica *r) {
+    for (uint32_t i = 0; i < r->rank_count; i++)
+        if (r->ranks[i] && !r->ranks[i]->registered) ask_to_register(s, r->ranks[i]);
+    r->asked_at = s->now;
+}
+
+enum { ASK_AGAIN_MS = 1000 };
+
+void replicas_run(struct sched *s) {
+    for (size_t i = s->replicas.count; i-- > 0;) {
+        struct replica *r = s->replicas.items[i];
+        if (r->state == REPLICA_FENCING && r->fence_until <= s->now) {
+            r->fenced = (struct u128){0};
+            replica_try_start(s, r);
+        }
+        if (r->state == REPLICA_STALE && s->now - r->asked_at >= ASK_AGAIN_MS) ask_again(s, r);
+        if (r->state == REPLICA_DOWN && !has_worker(r) && s->now - r->down_since >= s->config.model_grace_ms)
+            replica_free(s, r);
+    }
+    LIST_EACH(at, &s->models) {
+        struct model *model = LINK_ITEM(at, struct model, link);
+        if (model->replicas.count == 0 && model->request_count == 0) model_free(s, model);
+    }
+}
+
+int64_t replicas_next(const struct sched *s) {
+    int64_t next = NEVER;
+    for (size_t i = 0; i < s->replicas.count; i++) {
+        const struct replica *r = s->replicas.items[i];
+        if (r->state == REPLICA_FENCING) next = MIN(next, r->fence_until);
+        if (r->state == REPLICA_STALE) next = MIN(next, r->asked_at + ASK_AGAIN_MS);
+        if (r->state == REPLICA_DOWN && !has_worker(r)) next = MIN(next, r->down_since + s->config.model_grace_ms);
+    }
+    return next;
+}

@@ -1,0 +1,284 @@
+/* Requests as gateways speak of them: Submit, Cancel, Pause, Ack, Resend, Attach. */
+#include "scheduler/core/internal.h"
+
+/* ---- A Submit for a request that is known ---- */
+
+static struct sequence *find_choice(struct request *request, uint32_t choice) {
+    for (uint32_t i = 0; i < request->sequence_count; i++)
+        if (request->sequences[i].choice == choice) return &request->sequences[i];
+    return NULL;
+}
+
+/* The gateway holds tokens that are not ours: it is right, they have been seen. */
+static void adopt(struct sched *s, struct sequence *q, struct tokens emitted) {
+    struct request *request = q->request;
+    bool was_done = q->finish != WIRE_FINISH_NONE;
+    if (was_done) {
+        if (request->open_count++ == 0) request_reopen(s, request);
+        q->finish = WIRE_FINISH_NONE;
+    }
+    if (q->place == PLACE_SLOT) {
+        if (q->leave == LEAVE_NOT) q->replica->leaving_count++;
+        q->leave = LEAVE_RESTART; /* also when it was leaving for good */
+    } else if (q->place != PLACE_DONE) {
+        seq_unqueue(s, q);
+    }
+    seq_set_output(s, q, emitted);
+    if (q->place == PLACE_SLOT) {
+        if (q->rows_in_flight == 0) seq_leave_finish(s, q);
+    } else {
+        q->place = PLACE_NEW;
+        seq_enqueue(s, q);
+    }
+}
+
+static void merge_choice(struct sched *s, struct sequence *q, const struct wire_choice *choice) {
+    uint32_t held = (uint32_t)choice->emitted.count, common = MIN(held, seq_output_count(q));
+    q->quiet = false;
+    if (choice->finished) {
+        seq_finish(s, q, WIRE_FINISH_CANCELLED, true);
+        q->quiet = true;
+        return;
+    }
+    const uint32_t *ours = seq_tokens(q) + seq_prompt_count(q);
+    if (held > seq_output_count(q) || (common && memcmp(ours, choice->emitted.ids, common * sizeof *ours)))
+        adopt(s, q, choice->emitted);
+    q->sent = q->acked = held;
+    q->finish_sent = false;
+}
+
+/* A higher attempt: the gateway (perhaps another one) takes the request up from the tokens it holds. */
+static void take_over(struct sched *s, struct gateway *gateway, struct request *request,
+                      const struct wire_submit *submit) {
+    request_move(request, gateway);
+    request->attempt = submit->attempt;
+    request->paused = false;
+    request->accepted_due = true;
+    request->resumable = submit->resumable;
+    request->deadline_at = submit->deadline_ms ? s->now + submit->deadline_ms : NEVER;
+    for (size_t i = 0; i < submit->choice_count; i++) {
+        struct sequence *q = find_choice(request, submit->choices[i].choice);
+        if (q) merge_choice(s, q, &submit->choices[i]);
+    }
+    for (uint32_t i = 0; i < request->sequence_count; i++) {
+        struct sequence *q = &request->sequences[i];
+        if (q->place == PLACE_PARKED) {
+            seq_unqueue(s, q);
+            seq_enqueue(s, q);
+        }
+        seq_dirty(s, q);
+    }
+    timer_update(s, request);
+}
+
+static bool emitted_is_valid(const struct request *request, const struct wire_submit *submit) {
+    if (!request->model) return true; /* checked when it is bound */
+    for (size_t i = 0; i < submit->choice_count; i++)
+        for (size_t k = 0; k < submit->choices[i].emitted.count; k++)
+            if (submit->choices[i].emitted.ids[k] >= request->model->logits_width || k >= request->max_tokens)
+                return false;
+    return true;
+}
+
+/* true: the record is gone, and the Submit is to be treated as new. */
+static bool submit_again(struct sched *s, struct gateway *gateway, struct request *request,
+                         const struct wire_submit *submit) {
+    bool same = submit->attempt == request->attempt && request->gateway == gateway;
+    if (submit->attempt <= request->attempt && !same) {
+        s->counts.stale_messages++;
+        return false;
+    }
+    if (request->rejected) {
+        bool final = request->rejected == WIRE_REJECT_POISON || request->rejected == WIRE_REJECT_TOO_LONG ||
+                     request->rejected == WIRE_REJECT_INVALID;
+        if (!same && !final) {
+            request_drop(s, request);
+            return true;
+        }
+        request_move(request, gateway);
+        request->attempt = submit->attempt;
+        reject_send(s, gateway->instance, request->id, request->attempt, request->rejected);
+        return false;
+    }
+    if (!same && !emitted_is_valid(request, submit)) {
+        reject_send(s, gateway->instance, request->id, submit->attempt, WIRE_REJECT_INVALID);
+        return false;
+    }
+    if (!same) {
+        take_over(s, gateway, request, submit);
+        return false;
+    }
+    request->accepted_due = true;
+    for (uint32_t i = 0; i < request->sequence_count; i++)
+        seq_rewind(s, &request->sequences[i], request->sequences[i].acked);
+    return false;
+}
+
+void sched_submit(struct sched *s, int64_t now, struct u128 from, const struct wire_submit *submit) {
+    sched_at(s, now);
+    struct gateway *gateway = gateway_get(s, from);
+    enum wire_reject_code code = submit_check(submit);
+    struct request *known = code ? NULL : id_map_get(&s->request_ids, submit->request);
+    if (known && !submit_again(s, gateway, known, submit)) return;
+    size_t count = MAX(submit->choice_count, 1);
+    if (!code && !submit->resumed) {
+        if (s->draining)
+            code = WIRE_REJECT_DRAINING;
+        else if (s->waiting_new + count > (size_t)s->config.waiting_max + s->slot_total)
+            code = WIRE_REJECT_OVERLOADED;
+    }
+    if (code) {
+        reject_send(s, from, submit->request, submit->attempt, code);
+        return;
+    }
+    struct request *request = request_new(s, gateway, submit);
+    request->fresh = true;
+    request->accepted_due = true;
+    list_push(&s->fresh, &request->fresh_link);
+    request_start(s, request);
+}
+
+/* Those of this turn that still wait and are too many: the newest go. The others are told that they are taken. */
+void fresh_settle(struct sched *s) {
+    while (s->waiting_new > s->config.waiting_max) {
+        struct link *at = s->fresh.prev;
+        for (; at != &s->fresh; at = at->prev) {
+            const struct request *request = LINK_ITEM(at, struct request, fresh_link);
+            if (!request->resumed && !request->sequences[0].started) break;
+        }
+        if (at == &s->fresh) break;
+        request_reject(s, LINK_ITEM(at, struct request, fresh_link), WIRE_REJECT_OVERLOADED);
+    }
+    LIST_EACH(at, &s->fresh) {
+        struct request *request = LINK_ITEM(at, struct request, fresh_link);
+        list_remove(&request->fresh_link);
+        request->fresh = false;
+        seq_dirty(s, &request->sequences[0]);
+    }
+}
+
+/* ---- Cancel, Pause, Ack, Resend, Attach ---- */
+
+/* The request, if the message is of its gateway and attempt. unknown: told so, for the gateway has to submit again. */
+static struct request *addressed(struct sched *s, struct u128 from, struct u128 id, uint32_t attempt,
+                                 bool tell_unknown) {
+    struct gateway *gateway = gateway_get(s, from);
+    struct request *request = id_map_get(&s->request_ids, id);
+    if (!request) {
+        if (tell_unknown) reject_send(s, from, id, attempt, WIRE_REJECT_UNKNOWN);
+        return NULL;
+    }
+    if (request->gateway == gateway && request->attempt == attempt) return request;
+    s->counts.stale_messages++;
+    return NULL;
+}
+
+void sched_cancel(struct sched *s, int64_t now, struct u128 from, const struct wire_cancel *cancel) {
+    sched_at(s, now);
+    struct request *request = addressed(s, from, cancel->request, cancel->attempt, false);
+    if (!request) return;
+    if (cancel->choice == WIRE_ALL_CHOICES) {
+        request_drop(s, request);
+        return;
+    }
+    struct sequence *q = find_choice(request, cancel->choice);
+    if (!q || request->rejected) return;
+    q->quiet = true;
+    seq_finish(s, q, WIRE_FINISH_CANCELLED, true);
+    request_review(s, request);
+}
+
+void sched_pause(struct sched *s, int64_t now, struct u128 from, const struct wire_pause *pause) {
+    sched_at(s, now);
+    struct request *request = addressed(s, from, pause->request, pause->attempt, false);
+    if (!request || request->paused == pause->paused) return;
+    request->paused = pause->paused;
+    for (uint32_t i = 0; i < request->sequence_count; i++) {
+        struct sequence *q = &request->sequences[i];
+        if (q->place != PLACE_QUEUED && q->place != PLACE_PARKED) continue;
+        seq_unqueue(s, q);
+        seq_enqueue(s, q);
+    }
+}
+
+static void acknowledge(struct sched *s, struct request *request, uint32_t choice, uint32_t count) {
+    struct sequence *q = find_choice(request, choice);
+    if (!q || request->rejected || count <= q->acked) return;
+    if (count > seq_output_count(q) + (q->finish != WIRE_FINISH_NONE ? 1 : 0)) {
+        s->counts.stale_messages++;
+        return;
+    }
+    q->acked = count;
+    q->sent = MAX(q->sent, MIN(count, seq_output_count(q)));
+    q->finish_sent = q->finish_sent || count > seq_output_count(q);
+    request->backoff_ms = (uint32_t)s->config.retransmit_ms;
+    if (request->retransmit_at != NEVER) request->retransmit_at = s->now + request->backoff_ms;
+    if (request->open_count == 0) request_review(s, request);
+}
+
+void sched_ack(struct sched *s, int64_t now, struct u128 from, const struct wire_ack *ack) {
+    sched_at(s, now);
+    size_t count = MIN(MIN(ack->requests.count, ack->attempts.count), MIN(ack->choices.count, ack->counts.count));
+    for (size_t i = 0; i < count; i++) {
+        struct request *request = addressed(s, from, ack->requests.items[i], ack->attempts.items[i], true);
+        if (!request) continue;
+        if (request->rejected) reject_send(s, from, request->id, request->attempt, request->rejected);
+        acknowledge(s, request, ack->choices.items[i], ack->counts.items[i]);
+    }
+}
+
+void sched_resend(struct sched *s, int64_t now, struct u128 from, const struct wire_resend *resend) {
+    sched_at(s, now);
+    struct request *request = addressed(s, from, resend->request, resend->attempt, true);
+    struct sequence *q = request && !request->rejected ? find_choice(request, resend->choice) : NULL;
+    if (!q || resend->index > seq_output_count(q)) return;
+    q->acked = MIN(q->acked, resend->index);
+    seq_rewind(s, q, resend->index);
+}
+
+static bool attach_is_valid(struct request *request, const struct wire_attach *attach) {
+    if (!u128_equal(request->tenant_id, attach->tenant) || request->rejected || attach->attempt < request->attempt)
+        return false;
+    size_t count = MIN(attach->choices.count, attach->indexes.count);
+    for (size_t i = 0; i < count; i++) {
+        struct sequence *q = find_choice(request, attach->choices.items[i]);
+        if (!q || attach->indexes.items[i] > seq_output_count(q)) return false;
+    }
+    return true;
+}
+
+void sched_attach(struct sched *s, int64_t now, struct u128 from, const struct wire_attach *attach) {
+    sched_at(s, now);
+    struct gateway *gateway = gateway_get(s, from);
+    struct request *request = id_map_get(&s->request_ids, attach->request);
+    if (!request || !attach_is_valid(request, attach)) {
+        reject_send(s, from, attach->request, attach->attempt, WIRE_REJECT_UNKNOWN);
+        return;
+    }
+    request_move(request, gateway);
+    request->attempt = attach->attempt;
+    request->paused = false;
+    request->accepted_due = true;
+    size_t count = MIN(attach->choices.count, attach->indexes.count);
+    for (size_t i = 0; i < count; i++) {
+        struct sequence *q = find_choice(request, attach->choices.items[i]);
+        q->quiet = false;
+        q->sent = q->acked = attach->indexes.items[i];
+        q->finish_sent = false;
+    }
+    for (uint32_t i = 0; i < request->sequence_count; i++) {
+        struct sequence *q = &request->sequences[i];
+        if (q->place == PLACE_PARKED) {
+            seq_unqueue(s, q);
+            seq_enqueue(s, q);
+        }
+        seq_dirty(s, q);
+    }
+}
+
+bool sched_presentation(const struct sched *s, struct u128 id, struct u128 tenant, struct bytes *out) {
+    const struct request *request = id_map_get(&s->request_ids, id);
+    if (!request || !u128_equal(request->tenant_id, tenant)) return false;
+    *out = request->presentation;
+    return true;
+}

@@ -1,0 +1,111 @@
+/* One timer a request, in a binary heap. A key may be earlier than what is due: then nothing happens but that it moves
+ * back. So progress, which only puts things off, costs nothing. */
+#include "scheduler/core/internal.h"
+
+static void put(struct sched *s, uint32_t at, struct request *request) {
+    s->timers.items[at] = request;
+    request->timer_idx = at;
+}
+
+static void sift(struct sched *s, uint32_t at) {
+    struct request **heap = s->timers.items, *request = heap[at];
+    for (; at && request->timer_at < heap[(at - 1) / 2]->timer_at; at = (at - 1) / 2) put(s, at, heap[(at - 1) / 2]);
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= s->timers.count) break;
+        if (child + 1 < s->timers.count && heap[child + 1]->timer_at < heap[child]->timer_at) child++;
+        if (heap[child]->timer_at >= request->timer_at) break;
+        put(s, at, heap[child]);
+        at = child;
+    }
+    put(s, at, request);
+}
+
+static int64_t due_at(const struct request *request) {
+    int64_t deadline = request->open_count ? request->deadline_at : NEVER;
+    return MIN(MIN(deadline, request->retransmit_at), MIN(request->expire_at, request->unbound_until));
+}
+
+void timer_update(struct sched *s, struct request *request) {
+    int64_t due = due_at(request);
+    if (request->timer_idx == UINT32_MAX) {
+        if (due == NEVER) return;
+        request->timer_at = due;
+        vec_push(&s->timers, request);
+        sift(s, (uint32_t)s->timers.count - 1);
+    } else if (due < request->timer_at) {
+        request->timer_at = due;
+        sift(s, request->timer_idx);
+    }
+}
+
+void timer_remove(struct sched *s, struct request *request) {
+    uint32_t at = request->timer_idx;
+    if (at == UINT32_MAX) return;
+    request->timer_idx = UINT32_MAX;
+    struct request *last = s->timers.items[--s->timers.count];
+    if (last == request) return;
+    put(s, at, last);
+    sift(s, at);
+}
+
+static void deadline_passed(struct sched *s, struct request *request) {
+    request->deadline_at = NEVER;
+    bool begun = false;
+    for (uint32_t i = 0; i < request->sequence_count; i++)
+        begun = begun || request->sequences[i].started || seq_output_count(&request->sequences[i]);
+    if (!begun) {
+        request_reject(s, request, WIRE_REJECT_DEADLINE);
+        return;
+    }
+    for (uint32_t i = 0; i < request->sequence_count; i++)
+        if (request->sequences[i].finish == WIRE_FINISH_NONE)
+            seq_finish(s, &request->sequences[i], WIRE_FINISH_DEADLINE, false);
+}
+
+static void retransmit(struct sched *s, struct request *request) {
+    bool owed = false;
+    if (request->rejected) {
+        if (!request->gateway || request->resend_count++ >= 4) {
+            request->retransmit_at = NEVER;
+            return;
+        }
+        reject_send(s, request->gateway->instance, request->id, request->attempt, request->rejected);
+        owed = true;
+    }
+    for (uint32_t i = 0; i < request->sequence_count && !request->rejected; i++) {
+        struct sequence *q = &request->sequences[i];
+        if (!seq_is_owed(q)) continue;
+        owed = true;
+        seq_rewind(s, q, q->acked);
+    }
+    s->counts.retransmits += owed;
+    request->backoff_ms = MIN(request->backoff_ms * 2, (uint32_t)s->config.retransmit_ms * 16);
+    request->retransmit_at = owed ? s->now + request->backoff_ms : NEVER;
+}
+
+static void request_due(struct sched *s, struct request *request) {
+    if (request->open_count && request->deadline_at <= s->now) deadline_passed(s, request);
+    if (!request->dropped && request->unbound_until <= s->now) {
+        request->unbound_until = NEVER;
+        request_reject(s, request, request->resumed ? WIRE_REJECT_REVISION : WIRE_REJECT_NO_MODEL);
+    }
+    if (!request->dropped && request->retransmit_at <= s->now) retransmit(s, request);
+    if (!request->dropped && request->expire_at <= s->now) request_drop(s, request);
+}
+
+void timers_run(struct sched *s) {
+    while (s->timers.count && s->timers.items[0]->timer_at <= s->now) {
+        struct request *request = s->timers.items[0];
+        request_due(s, request);
+        if (request->timer_idx == UINT32_MAX) continue; /* dropped */
+        request->timer_at = due_at(request);
+        CHECK(request->timer_at > s->now);
+        if (request->timer_at == NEVER)
+            timer_remove(s, request);
+        else
+            sift(s, request->timer_idx);
+    }
+}
+
+int64_t timers_next(const struct sched *s) { return s->timers.count ? s->timers.items[0]->timer_at : NEVER; }
