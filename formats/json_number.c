@@ -12,7 +12,7 @@
 struct decimal {
     bool negative;
     bool exact;        /* mantissa holds all digits */
-    uint64_t mantissa; /* the first 19 significant digits */
+    uint64_t mantissa; /* means nothing unless exact */
     int digit_count;   /* significant digits in the text */
     int64_t exponent;  /* of the last significant digit */
 };
@@ -26,11 +26,10 @@ static void add_digit(struct decimal *d, int *zero_count, int digit) {
         return;
     }
     for (int i = 0; i <= *zero_count; i++) {
+        uint64_t low = (uint64_t)(i == *zero_count ? digit : 0), v = d->mantissa;
         d->digit_count++;
-        if (d->digit_count <= 19)
-            d->mantissa = d->mantissa * 10 + (uint64_t)(i == *zero_count ? digit : 0);
-        else
-            d->exact = false;
+        d->exact = d->exact && !__builtin_mul_overflow(v, 10u, &v) && !__builtin_add_overflow(v, low, &v);
+        d->mantissa = v;
     }
     *zero_count = 0;
 }
