@@ -194,6 +194,7 @@ void forward_layers(struct forward *f, struct stream *s, const struct step_input
         attention(f, s, i);
         norm(f, s, f->model->weights.layers[i].ffn_norm, f->delta);
         gated_ffn(f, s, i);
+        if (f->progress) f->progress(f->progress_ctx);
     }
 }
 

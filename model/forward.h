@@ -29,6 +29,8 @@ struct forward {
     uint32_t *sample_rows, *ids, *slot_ids, *positions; /* [max_rows] */
     uint32_t *mask_rows;                                /* [max_rows] */
     struct step_batch batch;                            /* of the current step */
+    void (*progress)(void *ctx);                        /* after each layer is on the stream; may be NULL */
+    void *progress_ctx;
 };
 
 /* A step as the host knows it. */

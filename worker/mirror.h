@@ -1,0 +1,68 @@
+/*
+ * mirror.h - what the host knows of the slots: plans are checked and applied here, in numbers only, before anything
+ * reaches the device.
+ *
+ * Lengths run ahead of the device: a row that samples counts its token as known at once, because the next plan may
+ * build on it. When a result shows that a sequence has ended, mirror_ended marks its slot; rows planned on it since
+ * then are wasted.
+ *
+ * What a plan gets wrong structurally (a gap, an id out of bounds, a row on an unknown slot, more rows than a step
+ * holds) refuses the whole plan and changes nothing. What is wrong with one sequence alone (a token past the
+ * vocabulary, a table too short) fails that sequence.
+ *
+ * It also remembers which blocks hold sealed content: told by plans, forgotten when a block is handed out to be
+ * written.
+ *
+ * Threading: the compute thread.
+ */
+#ifndef WORKER_MIRROR_H
+#define WORKER_MIRROR_H
+
+#include "base/error.h"
+#include "proto/messages.h"
+
+struct mirror_slot {
+    uint64_t admission; /* unique in this process; 0: empty slot */
+    uint32_t token_count, computed_count, prompt_count, block_count;
+    bool ended, failed;
+};
+
+struct mirror_limits {
+    uint32_t slot_count, max_context, max_step_tokens, vocab, block_tokens, block_count;
+};
+
+struct mirror {
+    struct mirror_limits limits;
+    uint32_t max_blocks; /* a slot */
+    uint64_t last_plan, admissions;
+    struct mirror_slot *slots, *next; /* [slot_count] */
+    struct u128 *sealed;              /* [block_count]; zero: not */
+    uint32_t *held_ids;               /* room for mirror_held */
+    struct u128 *held_hashes;
+};
+
+enum row_fate {
+    ROW_RUNS,
+    ROW_WASTED /* slot ended, or nothing to compute */,
+    ROW_FAILED /* this sequence ends with an error */
+};
+struct mirror_row {
+    uint64_t admission;
+    uint32_t slot, position, token_count; /* computes [position, position + token_count) */
+    uint32_t prompt_rows;                 /* of these, the first so many are prompt class */
+    enum row_fate fate;
+    bool samples;
+};
+
+void mirror_init(struct mirror *m, const struct mirror_limits *limits);
+void mirror_release(struct mirror *m);
+/* Empties all slots and starts plan numbers anew; sealed blocks stay. */
+void mirror_reset(struct mirror *m);
+/* Checks and applies; fills rows[plan's rows]. ERR_INVALID: nothing was changed. */
+MUST_CHECK int mirror_apply(struct mirror *m, const struct wire_plan *plan, struct mirror_row *rows, struct error *err);
+/* The sequence of this admission has ended (nothing happens when its slot has another one by now). */
+void mirror_ended(struct mirror *m, uint32_t slot, uint64_t admission);
+/* Valid until the next call that takes m without const. */
+void mirror_held(struct mirror *m, struct u32s *blocks, struct u128s *hashes);
+
+#endif
