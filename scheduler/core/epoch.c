@@ -4,17 +4,19 @@ struct epoch epoch_start(uint64_t wall_ms, struct u128 instance) {
     return (struct epoch){.number = wall_ms + 1, .instance = instance};
 }
 
-static enum epoch_verdict judge_hello(struct epoch *mine, const struct wire_hello *hello) {
-    struct epoch reported = {.number = hello->epoch_number, .instance = hello->epoch_instance};
-    if (reported.number == UINT64_MAX) return EPOCH_STALE; /* nothing is above it: nonsense */
-    if (epoch_compare(reported, *mine) <= 0) return EPOCH_TAKE;
-    mine->number = reported.number + 1;
-    return EPOCH_ROSE;
-}
-
-enum epoch_verdict epoch_judge(struct epoch *mine, const struct frame *frame, const struct wire_hello *hello) {
-    if (hello) return judge_hello(mine, hello);
-    int order = epoch_compare(frame->epoch, *mine);
-    if (order < 0) return EPOCH_STALE;
-    return order > 0 ? EPOCH_SUPERSEDED : EPOCH_TAKE;
+enum epoch_verdict epoch_judge(struct epoch *mine, const struct frame *frame, const struct wire_hello *hello,
+                               bool served) {
+    struct epoch theirs = frame->epoch;
+    if (hello) {
+        struct epoch met = {.number = hello->epoch_number, .instance = hello->epoch_instance};
+        if (epoch_compare(met, theirs) > 0) theirs = met;
+    }
+    if (theirs.number == UINT64_MAX) return EPOCH_STALE; /* nothing is above it: nonsense */
+    int order = epoch_compare(theirs, *mine);
+    if (order > 0 && served) return EPOCH_SUPERSEDED;
+    if (order > 0) {
+        mine->number = theirs.number + 1;
+        return EPOCH_ROSE;
+    }
+    return order == 0 || hello ? EPOCH_TAKE : EPOCH_STALE;
 }
