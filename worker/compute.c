@@ -91,7 +91,9 @@ static void abort_if_asked(const struct compute *c, const struct wire_plan *plan
     int64_t trigger = c->settings->test_abort_token;
     for (size_t i = 0; trigger >= 0 && i < plan->admit_count; i++) {
         const struct wire_admit *a = &plan->admits[i];
-        if (a->tokens.count < 3 || a->tokens.ids[0] != 5 || a->tokens.ids[1] != 6 || a->tokens.ids[2] != (uint32_t)trigger) continue;
+        if (a->tokens.count < 3 || a->tokens.ids[0] != 5 || a->tokens.ids[1] != 6 ||
+            a->tokens.ids[2] != (uint32_t)trigger)
+            continue;
         log_error("a test's prompt asks this worker to abort");
         abort();
     }
@@ -135,7 +137,8 @@ static bool load(struct compute *c) {
     struct error err = {0};
     int64_t start_ms = clock_ms();
     int rc = executor_new(&c->executor, c->settings, c->progress, &err);
-    if (!rc && c->settings->test_load_ms) sleep_ms(MAX(c->settings->test_load_ms - (clock_ms() - start_ms), (int64_t)0));
+    if (!rc && c->settings->test_load_ms)
+        sleep_ms(MAX(c->settings->test_load_ms - (clock_ms() - start_ms), (int64_t)0));
     if (rc) {
         answer_bytes(c, ANSWER_FAILED, bytes_str(err.text));
         return false;
@@ -162,8 +165,8 @@ static void *compute_main(void *arg) {
     }
 }
 
-int compute_start(struct compute **out, const struct worker_settings *settings, struct mailbox *mailbox, struct worker_progress *progress,
-                  struct error *err) {
+int compute_start(struct compute **out, const struct worker_settings *settings, struct mailbox *mailbox,
+                  struct worker_progress *progress, struct error *err) {
     struct compute *c = mem_alloc(sizeof *c);
     c->settings = settings;
     c->mailbox = mailbox;

@@ -1,16 +1,19 @@
 /*
  * executor.h - computes plans: slots that mirror sequences, the batch of a step, the forward pass, the sampler.
  *
- * The shape is a GPU's: a plan is enqueued, its result is collected later, and the next plan may be enqueued before (it runs on the token that the first one samples, which
- * never visits the host). On the CPU a plan is done when executor_enqueue returns.
+ * The shape is a GPU's: a plan is enqueued, its result is collected later, and the next plan may be enqueued before (it
+ * runs on the token that the first one samples, which never visits the host). On the CPU a plan is done when
+ * executor_enqueue returns.
  *
- * Everything in a plan is checked before it is used: slots, tokens against the vocabulary, block ids against the cache, tables against what a slot holds. A
- * plan that fails a check changes nothing, and the worker registers anew.
+ * Everything in a plan is checked before it is used: slots, tokens against the vocabulary, block ids against the cache,
+ * tables against what a slot holds. A plan that fails a check changes nothing, and the worker registers anew.
  *
- * Invariants: (1) plan numbers are consecutive from 1 after executor_reset; (2) a slot's tokens and blocks are those of its admission plus what plans and the sampler added; (3) no row
- * reads or writes a block that is not in its slot's table; (4) after loading nothing is allocated.
+ * Invariants: (1) plan numbers are consecutive from 1 after executor_reset; (2) a slot's tokens and blocks are those of
+ * its admission plus what plans and the sampler added; (3) no row reads or writes a block that is not in its slot's
+ * table; (4) after loading nothing is allocated.
  *
- * Threading: the compute thread only, but for executor_describe and executor_bundle, which read what never changes after loading.
+ * Threading: the compute thread only, but for executor_describe and executor_bundle, which read what never changes
+ * after loading.
  */
 #ifndef WORKER_EXECUTOR_H
 #define WORKER_EXECUTOR_H
@@ -22,10 +25,13 @@
 
 struct executor;
 
-/* Opens the device, maps and checks the model, plans and takes its memory. May take minutes; counts progress up as it goes. */
-MUST_CHECK int executor_new(struct executor **out, const struct worker_settings *settings, struct worker_progress *progress, struct error *err);
+/* Opens the device, maps and checks the model, plans and takes its memory. May take minutes; counts progress up as it
+ * goes. */
+MUST_CHECK int executor_new(struct executor **out, const struct worker_settings *settings,
+                            struct worker_progress *progress, struct error *err);
 void executor_free(struct executor **e);
-/* Fills in what a worker's Hello says of model, sizes, groups and fingerprint (not: held blocks, state, identity). Pointers stay until executor_free. */
+/* Fills in what a worker's Hello says of model, sizes, groups and fingerprint (not: held blocks, state, identity).
+ * Pointers stay until executor_free. */
 void executor_describe(const struct executor *e, struct wire_hello *hello);
 /* The model's text files, packed (text/bundle.h). */
 struct bytes executor_bundle(const struct executor *e);
@@ -35,8 +41,8 @@ void executor_reset(struct executor *e);
 void executor_held(const struct executor *e, struct u32s *blocks, struct u128s *hashes);
 /* Puts a plan on the device. 0, or ERR_INVALID: a gap in the numbers or something out of bounds (text says what). */
 MUST_CHECK int executor_enqueue(struct executor *e, const struct wire_plan *plan, struct error *err);
-/* The oldest result: 1 and *result (valid until its plan's successor is collected), or 0: none is done (never with wait, when one is in flight), or a negative code: the
- * device failed, the process must end with a fault. */
+/* The oldest result: 1 and *result (valid until its plan's successor is collected), or 0: none is done (never with
+ * wait, when one is in flight), or a negative code: the device failed, the process must end with a fault. */
 MUST_CHECK int executor_collect(struct executor *e, bool wait, struct wire_step_result *result, struct error *err);
 
 #endif

@@ -15,7 +15,8 @@ struct mailbox {
 
 struct mailbox *mailbox_new(void) {
     struct mailbox *m = mem_alloc(sizeof *m);
-    CHECK(!pthread_mutex_init(&m->lock, NULL) && !pthread_cond_init(&m->job_came, NULL) && !pthread_cond_init(&m->answer_went, NULL));
+    CHECK(!pthread_mutex_init(&m->lock, NULL) && !pthread_cond_init(&m->job_came, NULL) &&
+          !pthread_cond_init(&m->answer_went, NULL));
     m->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     CHECK_MSG(m->fd >= 0, "no file descriptor left");
     return m;

@@ -1,13 +1,15 @@
 /*
  * mailbox.h - where the control thread and the compute thread meet: jobs one way, results the other.
  *
- * A job is a plan's frame, or the word to start anew; it carries the registration it belongs to. Results of an older registration are dropped by the control thread. Both ways are
- * rings of reused buffers: a steady state allocates nothing.
+ * A job is a plan's frame, or the word to start anew; it carries the registration it belongs to. Results of an older
+ * registration are dropped by the control thread. Both ways are rings of reused buffers: a steady state allocates
+ * nothing.
  *
- * Invariants: (1) at most MAILBOX_JOBS jobs and as many results wait; a full ring refuses, which the wire's credit makes a bug of the peer; (2) mailbox_fd is readable whenever a result
- * waits.
+ * Invariants: (1) at most MAILBOX_JOBS jobs and as many results wait; a full ring refuses, which the wire's credit
+ * makes a bug of the peer; (2) mailbox_fd is readable whenever a result waits.
  *
- * Threading: mailbox_put and mailbox_result by the control thread, mailbox_take and mailbox_answer by the compute thread.
+ * Threading: mailbox_put and mailbox_result by the control thread, mailbox_take and mailbox_answer by the compute
+ * thread.
  */
 #ifndef WORKER_MAILBOX_H
 #define WORKER_MAILBOX_H

@@ -1,5 +1,6 @@
 /*
- * progress.h - what the compute thread tells the control thread without a message: read at any time, for heartbeats and probes.
+ * progress.h - what the compute thread tells the control thread without a message: read at any time, for heartbeats and
+ * probes.
  */
 #ifndef WORKER_PROGRESS_H
 #define WORKER_PROGRESS_H
@@ -15,6 +16,8 @@ struct worker_progress {
     _Atomic int64_t step_start_ms; /* clock_ms(); 0: no step */
 };
 
-static inline void progress_tick(struct worker_progress *p) { atomic_fetch_add_explicit(&p->count, 1, memory_order_relaxed); }
+static inline void progress_tick(struct worker_progress *p) {
+    atomic_fetch_add_explicit(&p->count, 1, memory_order_relaxed);
+}
 
 #endif

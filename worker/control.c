@@ -1,0 +1,272 @@
+#include "worker/control.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "proto/link.h"
+#include "worker/worker_metrics.h"
+
+/* A drained worker waits so long for the scheduler to take its sequences away. */
+enum { DRAIN_MS = 30000, DRAIN_QUIET_MS = 300 };
+
+enum phase {
+    PHASE_LOADING,   /* the compute thread loads */
+    PHASE_RESETTING, /* it forgets the slots of a registration that has ended */
+    PHASE_READY      /* what Hello says is true */
+};
+
+struct control {
+    const struct control_config *config;
+    struct link_client *link;
+    enum phase phase;
+    bool reset_asked;           /* JOB_RESET is on its way */
+    uint32_t registration;      /* tags jobs and answers; counts our own resets */
+    uint32_t ready_incarnation; /* of the Hello that said idle */
+    bool registered_ready;      /* the scheduler has taken that Hello */
+    struct buf held;            /* answer to the latest reset */
+    struct answer answer;
+    struct arena arena;
+    struct buf scratch;
+    struct error failure;
+    bool failed, draining;
+    int64_t drain_end_ms, last_plan_ms;
+};
+
+static enum wire_state state_now(const struct control *c) {
+    if (c->phase != PHASE_READY) return WIRE_STATE_LOADING;
+    if (c->draining) return WIRE_STATE_DRAINING;
+    return atomic_load(&c->config->progress->step_start_ms) ? WIRE_STATE_STEPPING : WIRE_STATE_IDLE;
+}
+
+/* The held blocks as the reset's answer has them: a count, ids, hashes; copied to where they are aligned. */
+static void fill_held(struct control *c, struct wire_hello *hello) {
+    uint32_t count;
+    memcpy(&count, c->held.data, sizeof count);
+    arena_reset(&c->arena);
+    uint32_t *blocks = arena_alloc(&c->arena, (count + 1) * sizeof *blocks);
+    struct u128 *hashes = arena_alloc(&c->arena, (count + 1) * sizeof *hashes);
+    if (!blocks || !hashes) return;
+    memcpy(blocks, c->held.data + sizeof count, count * sizeof *blocks);
+    memcpy(hashes, c->held.data + sizeof count + count * sizeof *blocks, count * sizeof *hashes);
+    hello->held_blocks = (struct u32s){blocks, count};
+    hello->held_hashes = (struct u128s){hashes, count};
+}
+
+static void fill_hello(void *ctx, struct wire_hello *hello) {
+    struct control *c = ctx;
+    if (c->phase != PHASE_LOADING) executor_describe(compute_executor(c->config->compute), hello);
+    hello->name = bytes_str(c->config->settings->name);
+    hello->version = bytes_str(TRIREME_VERSION);
+    hello->replica = c->config->instance; /* one rank: its own replica */
+    hello->tp = hello->pp = 1;
+    hello->state = WIRE_STATE_LOADING;
+    if (c->phase != PHASE_READY) return;
+    hello->state = c->draining ? WIRE_STATE_DRAINING : WIRE_STATE_IDLE;
+    fill_held(c, hello);
+    c->ready_incarnation = hello->incarnation;
+}
+
+static void publish_ready(struct control *c) {
+    bool ready = c->registered_ready && !c->draining;
+    atomic_store(c->config->ready, ready);
+    metric_set(&worker_metrics[WORKER_METRIC_READY], ready);
+}
+
+/* The slots of the registration that ended are worth nothing: have them forgotten, then say Hello with what is held. */
+static void begin_reset(struct control *c) {
+    c->registered_ready = false;
+    publish_ready(c);
+    if (c->phase == PHASE_LOADING || c->reset_asked) return;
+    c->phase = PHASE_RESETTING;
+    c->registration++;
+    c->reset_asked = mailbox_put(c->config->mailbox, JOB_RESET, c->registration, (struct bytes){0});
+}
+
+static void on_registered(void *ctx, struct epoch epoch, const struct wire_welcome *welcome) {
+    struct control *c = ctx;
+    metric_add(&worker_metrics[WORKER_METRIC_REGISTRATIONS], 1);
+    c->registered_ready = c->phase == PHASE_READY && c->ready_incarnation == link_client_incarnation(c->link);
+    log_info("registered with the scheduler epoch=%" PRIu64 " state=%s", epoch.number,
+             c->registered_ready ? "ready" : "loading");
+    c->last_plan_ms = clock_ms();
+    publish_ready(c);
+}
+
+static void on_lost(void *ctx, enum link_lost why) {
+    struct control *c = ctx;
+    if (why == LINK_LOST_RENEW) return; /* our own doing */
+    log_info("lost the scheduler: %s", link_lost_text(why));
+    begin_reset(c);
+}
+
+static void serve_chunk(struct control *c, struct bytes payload) {
+    struct wire_bundle_get get;
+    struct error err;
+    arena_reset(&c->arena);
+    if (wire_decode_bundle_get(payload, &c->arena, &get, &err)) {
+        LOG_LIMITED(LOG_WARN, "malformed request for a bundle: %s", err.text);
+        return;
+    }
+    struct wire_hello about = {0};
+    if (c->phase == PHASE_LOADING) return;
+    executor_describe(compute_executor(c->config->compute), &about);
+    struct bytes bundle = executor_bundle(compute_executor(c->config->compute));
+    if (!u128_equal(get.bundle, about.bundle) || get.offset >= bundle.len) return;
+    size_t len = MIN(bundle.len - (size_t)get.offset, (size_t)WIRE_BUNDLE_CHUNK_BYTES);
+    struct wire_bundle_chunk chunk = {.bundle = get.bundle,
+                                      .offset = get.offset,
+                                      .total = bundle.len,
+                                      .data = bytes_of(bundle.data + get.offset, len)};
+    buf_reset(&c->scratch);
+    wire_encode_bundle_chunk(&chunk, &c->scratch);
+    if (link_client_send(c->link, WIRE_BUNDLE_CHUNK, buf_bytes(&c->scratch)))
+        LOG_LIMITED(LOG_INFO, "a chunk of the bundle could not be sent; it will be asked for again");
+}
+
+static void take_plan(struct control *c, struct bytes payload) {
+    c->last_plan_ms = clock_ms();
+    if (c->phase != PHASE_READY || !c->registered_ready) return;
+    if (mailbox_put(c->config->mailbox, JOB_PLAN, c->registration, payload)) return;
+    LOG_LIMITED(LOG_WARN, "more plans came than were granted; registering anew");
+    begin_reset(c);
+}
+
+/* No resource but the model itself can be prepared in this build. */
+static void refuse_resource(struct control *c, struct bytes payload) {
+    struct wire_prepare prepare;
+    struct error err;
+    arena_reset(&c->arena);
+    if (wire_decode_prepare(payload, &c->arena, &prepare, &err)) return;
+    struct wire_failed failed = {
+        .resource = prepare.resource, .hash = prepare.hash, .text = bytes_str("this worker has no such resource")};
+    buf_reset(&c->scratch);
+    wire_encode_failed(&failed, &c->scratch);
+    if (link_client_send(c->link, WIRE_FAILED, buf_bytes(&c->scratch)))
+        LOG_LIMITED(LOG_INFO, "a refusal could not be sent");
+}
+
+static void start_drain(struct control *c, int64_t ms) {
+    if (c->draining) return;
+    c->draining = true;
+    c->drain_end_ms = clock_ms() + ms;
+    log_info("draining");
+    publish_ready(c);
+    if (link_client_is_registered(c->link)) {
+        struct wire_drain drain = {.deadline_ms = (uint32_t)ms};
+        buf_reset(&c->scratch);
+        wire_encode_drain(&drain, &c->scratch);
+        if (link_client_send(c->link, WIRE_DRAIN, buf_bytes(&c->scratch))) log_debug("the scheduler could not be told");
+    }
+}
+
+static void on_frame(void *ctx, enum wire_kind kind, struct bytes payload) {
+    struct control *c = ctx;
+    switch (kind) {
+    case WIRE_PLAN: take_plan(c, payload); break;
+    case WIRE_BUNDLE_GET: serve_chunk(c, payload); break;
+    case WIRE_PREPARE: refuse_resource(c, payload); break;
+    case WIRE_DRAIN: start_drain(c, DRAIN_MS); break;
+    default: log_debug("unexpected message %s", wire_kind_name(kind)); break;
+    }
+}
+
+static void fill_heartbeat(void *ctx, struct wire_heartbeat *h) {
+    struct control *c = ctx;
+    const struct worker_progress *p = c->config->progress;
+    int64_t start_ms = atomic_load(&p->step_start_ms);
+    h->state = state_now(c);
+    h->progress = atomic_load(&p->count);
+    h->plan_number = start_ms ? atomic_load(&p->plan_number) : 0;
+    h->step_tokens = start_ms ? atomic_load(&p->step_tokens) : 0;
+    h->step_age_ms = start_ms ? (uint32_t)MIN(MAX(clock_ms() - start_ms, (int64_t)0), (int64_t)UINT32_MAX) : 0;
+}
+
+static void take_answer(struct control *c) {
+    struct answer *a = &c->answer;
+    switch (a->kind) {
+    case ANSWER_LOADED:
+        c->phase = PHASE_RESETTING;
+        c->registration++;
+        c->reset_asked = mailbox_put(c->config->mailbox, JOB_RESET, c->registration, (struct bytes){0});
+        break;
+    case ANSWER_FAILED:
+        error_set(&c->failure, ERR_INVALID, "%s", buf_text(&a->payload));
+        c->failed = true;
+        break;
+    case ANSWER_RESET:
+        c->reset_asked = false;
+        if (a->registration != c->registration) break;
+        buf_reset(&c->held);
+        buf_add_bytes(&c->held, buf_bytes(&a->payload));
+        c->phase = PHASE_READY;
+        link_client_renew(c->link);
+        break;
+    case ANSWER_RESULT:
+        if (a->registration == c->registration && c->registered_ready &&
+            !link_client_send(c->link, WIRE_STEP_RESULT, buf_bytes(&a->payload)))
+            break;
+        metric_add(&worker_metrics[WORKER_METRIC_RESULTS_DROPPED], 1);
+        if (a->registration == c->registration && c->registered_ready)
+            begin_reset(c); /* the scheduler lacks a result: nothing later fits */
+        break;
+    case ANSWER_LOST:
+        metric_add(&worker_metrics[WORKER_METRIC_PLANS_REFUSED], 1);
+        if (a->registration != c->registration) break;
+        log_warn("a plan did not fit, registering anew: %s", buf_text(&a->payload));
+        begin_reset(c);
+        break;
+    }
+}
+
+static void take_signal(struct control *c) {
+    struct signalfd_siginfo info;
+    if (read(c->config->stop_fd, &info, sizeof info) != sizeof info) return;
+    if (c->draining) c->drain_end_ms = 0; /* a second one: at once */
+    start_drain(c, DRAIN_MS);
+}
+
+/* Nothing was asked of us for a while and nothing is being computed. */
+static bool drained(const struct control *c) {
+    int64_t now_ms = clock_ms();
+    if (!c->draining) return false;
+    bool quiet = !atomic_load(&c->config->progress->step_start_ms) && now_ms - c->last_plan_ms >= DRAIN_QUIET_MS;
+    return now_ms >= c->drain_end_ms || c->phase == PHASE_LOADING || quiet;
+}
+
+int control_run(const struct control_config *config, struct error *err) {
+    static const struct link_client_calls CALLS = {.hello = fill_hello,
+                                                   .registered = on_registered,
+                                                   .lost = on_lost,
+                                                   .frame = on_frame,
+                                                   .heartbeat = fill_heartbeat};
+    struct control c = {.config = config, .phase = PHASE_LOADING};
+    struct link_client_config link = {
+        .endpoint = config->settings->connect, .role = WIRE_ROLE_WORKER, .instance = config->instance};
+    buf_init(&c.held, 0);
+    buf_init(&c.answer.payload, 0);
+    buf_init(&c.scratch, 0);
+    arena_init(&c.arena, 0, 0);
+    int rc = link_client_new(&c.link, &link, &CALLS, &c, err);
+    while (!rc && !c.failed && !drained(&c)) {
+        int fds[2] = {mailbox_fd(config->mailbox), config->stop_fd};
+        bool ready[2] = {false, false};
+        link_client_wait(c.link, fds, ready, 2, c.draining ? 50 : -1);
+        if (ready[1]) take_signal(&c);
+        while (mailbox_result(config->mailbox, &c.answer)) take_answer(&c);
+    }
+    if (c.failed) {
+        *err = c.failure;
+        rc = err->code;
+    }
+    link_client_free(&c.link);
+    buf_release(&c.held);
+    buf_release(&c.answer.payload);
+    buf_release(&c.scratch);
+    arena_release(&c.arena);
+    return rc;
+}
