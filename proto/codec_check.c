@@ -64,7 +64,6 @@ static int check_worker(const struct wire_hello *h, struct error *err) {
     if (h->held_blocks.count != h->held_hashes.count)
         return bad(err, "hello", "held blocks and hashes differ in number");
     if (h->state == WIRE_STATE_LOADING) return 0;
-    if (u128_is_zero(h->replica)) return bad(err, "hello", "a worker belongs to a replica");
     if (!h->slot_count || !h->max_step_tokens || !h->max_context || !h->logits_width || !h->steps_in_flight ||
         !h->group_count)
         return bad(err, "hello",

@@ -65,13 +65,14 @@ struct link_server_config {
     struct epoch epoch;
     int64_t heartbeat_ms, silence_ms; /* 0: LINK_HEARTBEAT_MS, LINK_SILENCE_MS */
     size_t peer_max;                  /* 0: 4096; more are not taken */
+    bool insecure;                    /* bind tcp addresses that are not loopback, although nothing is encrypted */
 };
 
 struct link_server_calls {
-    /* Judges a frame by its epoch. hello: decoded, of a HELLO frame; else NULL. May raise *mine: then every peer has to
-     * register anew. */
-    enum link_verdict (*judge)(void *ctx, struct epoch *mine, const struct frame *frame,
-                               const struct wire_hello *hello);
+    /* Judges a frame by its epoch. hello: decoded, of a HELLO frame; else NULL. served: the peer is registered, and has
+     * been since *mine last changed. May raise *mine: then every peer has to register anew. */
+    enum link_verdict (*judge)(void *ctx, struct epoch *mine, const struct frame *frame, const struct wire_hello *hello,
+                               bool served);
     /* A Hello (valid, and its role and instance are those of its connection). The same one may come again until the
      * peer has seen our Welcome. *welcome has both times filled in; fill in the rest. True: the peer is taken, and
      * Welcome is sent after this call (frames sent to it from inside are refused). False: not taken; it will ask again.
@@ -88,7 +89,8 @@ struct link_server_calls {
 };
 
 /* Binds all endpoints. Makes the folder of an ipc path (mode 0700) and refuses one that others may enter; refuses tcp
- * addresses that are not loopback, since nothing is encrypted yet. Returns owned. Keeps a copy of calls. */
+ * addresses that are not loopback unless told otherwise, since nothing is encrypted yet. Returns owned. Keeps a copy of
+ * calls. */
 MUST_CHECK int link_server_new(struct link_server **out, const struct link_server_config *config,
                                const struct link_server_calls *calls, void *ctx, struct error *err);
 void link_server_free(struct link_server **server);

@@ -144,9 +144,9 @@ static void unwelcome_all(struct link_server *s) {
 }
 
 /* False: drop the frame. */
-static bool judge(struct link_server *s, const struct frame *frame, const struct wire_hello *hello) {
+static bool judge(struct link_server *s, const struct frame *frame, const struct wire_hello *hello, bool served) {
     struct epoch before = s->epoch;
-    enum link_verdict verdict = s->calls.judge(s->ctx, &s->epoch, frame, hello);
+    enum link_verdict verdict = s->calls.judge(s->ctx, &s->epoch, frame, hello, served);
     if (epoch_compare(before, s->epoch) != 0) unwelcome_all(s);
     if (verdict == LINK_SUPERSEDED && s->calls.superseded) s->calls.superseded(s->ctx, frame->epoch);
     return verdict == LINK_TAKE;
@@ -167,14 +167,13 @@ static void take_frame(struct link_server *s, struct bytes routing, const struct
     struct wire_hello hello;
     bool is_hello = frame->kind == WIRE_HELLO;
     if (is_hello && !decode_hello(s, role, instance, payload, &hello)) return;
-    enum link_verdict taken = judge(s, frame, is_hello ? &hello : NULL) ? LINK_TAKE : LINK_STALE;
+    struct peer *peer = peer_find(s, instance);
+    bool good = judge(s, frame, is_hello ? &hello : NULL, peer && peer->welcomed);
     if (is_hello) {
-        if (taken == LINK_TAKE) take_hello(s, routing, &hello);
+        if (good) take_hello(s, routing, &hello);
         return;
     }
-    struct peer *peer = peer_find(s, instance);
-    if (taken != LINK_TAKE || !peer || !peer->welcomed ||
-        memcmp(peer->routing.bytes, routing.data, ROUTING_BYTES) != 0) {
+    if (!good || !peer || !peer->welcomed || memcmp(peer->routing.bytes, routing.data, ROUTING_BYTES) != 0) {
         ask_to_register(s, routing);
         return;
     }
@@ -238,8 +237,8 @@ void link_server_wait(struct link_server *s, const int *fds, bool *ready, size_t
 
 /* ---- Life ---- */
 
-static int bind_endpoint(struct link_server *s, const char *endpoint, struct error *err) {
-    int rc = link_endpoint_prepare(endpoint, err);
+static int bind_endpoint(struct link_server *s, const char *endpoint, bool insecure, struct error *err) {
+    int rc = link_endpoint_prepare(endpoint, insecure, err);
     if (rc) return rc;
     if (s->address_count == ENDPOINTS_MAX) return error_set(err, ERR_LIMIT, "more than %d endpoints", ENDPOINTS_MAX);
     if (zmq_bind(s->socket, endpoint) != 0)
@@ -257,7 +256,7 @@ static int open_server(struct link_server *s, const struct link_server_config *c
     if (!(s->socket = link_socket_new(s->context, ZMQ_ROUTER, err))) return ERR_IO;
     if (!config->endpoint_count) return error_set(err, ERR_INVALID, "no endpoint to listen on");
     for (size_t i = 0; i < config->endpoint_count; i++)
-        if ((rc = bind_endpoint(s, config->endpoints[i], err))) return rc;
+        if ((rc = bind_endpoint(s, config->endpoints[i], config->insecure, err))) return rc;
     return link_wait_watch(&s->wait, s->socket, err);
 }
 

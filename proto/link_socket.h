@@ -61,7 +61,7 @@ void link_parts_free(struct link_parts **parts);
 bool link_socket_receive(void *socket, struct link_parts *parts);
 void link_parts_release(struct link_parts *parts);
 
-/* For binding: checks form, folder (made, 0700) and loopback. */
-MUST_CHECK int link_endpoint_prepare(const char *endpoint, struct error *err);
+/* For binding: checks form, folder (made, 0700) and, unless insecure, loopback. */
+MUST_CHECK int link_endpoint_prepare(const char *endpoint, bool insecure, struct error *err);
 
 #endif

@@ -109,7 +109,7 @@ struct wire_hello {
     struct u128 epoch_instance;
 
     /* workers only */
-    struct u128 replica;          /* ranks of one replica share it */
+    struct u128 replica;          /* ranks of one replica share it; zero: this process alone is one */
     uint32_t rank, tp, stage, pp; /* rank in [0, tp), stage in [0, pp) */
     uint32_t incarnation;  /* registrations of this process, 1 first: a higher one drops what those before held */
     enum wire_state state; /* WIRE_STATE_LOADING: not yet usable; a second Hello follows when it is */

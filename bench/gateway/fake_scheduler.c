@@ -262,7 +262,7 @@ static void on_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire
     }
 }
 
-static enum link_verdict judge(void *ctx, struct epoch *mine, const struct frame *frame, const struct wire_hello *hello) {
+static enum link_verdict judge(void *ctx, struct epoch *mine, const struct frame *frame, const struct wire_hello *hello, bool served) {
     (void)ctx;
     if (hello) return LINK_TAKE;
     return epoch_compare(frame->epoch, *mine) == 0 ? LINK_TAKE : LINK_STALE;

@@ -31,7 +31,7 @@ struct test_client {
 };
 
 static inline enum link_verdict test_judge(void *ctx, struct epoch *mine, const struct frame *frame,
-                                           const struct wire_hello *hello) {
+                                           const struct wire_hello *hello, bool served) {
     if (hello && hello->epoch_number > mine->number) mine->number = hello->epoch_number + 1;
     if (hello) return LINK_TAKE;
     int order = epoch_compare(frame->epoch, *mine);

@@ -1,0 +1,103 @@
+/*
+ * outbound.c - actions to frames. A frame that cannot be sent is dropped: acknowledgements, plan numbers and
+ * registrations make it good.
+ */
+#include "base/log.h"
+#include "scheduler/process.h"
+#include "scheduler/scheduler_metrics.h"
+
+void process_send(struct process *p, struct u128 peer, enum wire_kind kind) {
+    CHECK(!p->out.failed);
+    int rc = link_server_send(p->link, peer, kind, buf_bytes(&p->out));
+    if (rc == ERR_AGAIN || rc == ERR_LIMIT)
+        LOG_LIMITED(LOG_WARN, "%s not sent: %s", wire_kind_name(kind),
+                    rc == ERR_AGAIN ? "the peer does not read" : "too large");
+}
+
+#define ENCODE(p, name, message)                                                                                       \
+    do {                                                                                                               \
+        buf_reset(&(p)->out);                                                                                          \
+        wire_encode_##name(message, &(p)->out);                                                                        \
+    } while (0)
+
+static void send_plan(void *ctx, struct u128s ranks, const struct wire_plan *plan) {
+    struct process *p = ctx;
+    ENCODE(p, plan, plan);
+    for (size_t i = 0; i < ranks.count; i++) process_send(p, ranks.items[i], WIRE_PLAN);
+    metric_add(&scheduler_metrics[METRIC_PLANS], (int64_t)ranks.count);
+}
+
+static void send_deltas(void *ctx, struct u128 gateway, const struct wire_deltas *deltas) {
+    struct process *p = ctx;
+    ENCODE(p, deltas, deltas);
+    process_send(p, gateway, WIRE_DELTAS);
+    metric_add(&scheduler_metrics[METRIC_DELTAS], 1);
+}
+
+static void send_reject(void *ctx, struct u128 gateway, const struct wire_reject *reject) {
+    struct process *p = ctx;
+    ENCODE(p, reject, reject);
+    process_send(p, gateway, WIRE_REJECT);
+}
+
+/* To every supervisor: the one whose child it is acts. */
+static void send_fence(void *ctx, struct u128 instance, uint32_t pid) {
+    struct process *p = ctx;
+    struct wire_fence fence = {instance, pid};
+    char text[U128_TEXT_MAX];
+    u128_text(instance, text);
+    log_warn("asking for the end of a worker pid=%u instance=%s", pid, text);
+    ENCODE(p, fence, &fence);
+    for (size_t i = 0; i < p->supervisors.count; i++) process_send(p, p->supervisors.items[i], WIRE_FENCE);
+}
+
+static void send_reregister(void *ctx, struct u128 instance) {
+    struct process *p = ctx;
+    struct wire_blocks_lost message = {0};
+    ENCODE(p, blocks_lost, &message);
+    process_send(p, instance, WIRE_BLOCKS_LOST);
+}
+
+static void send_prepare(void *ctx, struct u128s ranks, const struct wire_prepare *prepare) {
+    struct process *p = ctx;
+    ENCODE(p, prepare, prepare);
+    for (size_t i = 0; i < ranks.count; i++) process_send(p, ranks.items[i], WIRE_PREPARE);
+}
+
+struct sched_sink process_sink(struct process *p) {
+    return (struct sched_sink){.ctx = p,
+                               .plan = send_plan,
+                               .deltas = send_deltas,
+                               .reject = send_reject,
+                               .fence = send_fence,
+                               .reregister = send_reregister,
+                               .prepare = send_prepare};
+}
+
+void process_send_status(struct process *p) {
+    struct wire_status status = sched_status(p->core);
+    status.model_count = MIN(status.model_count, (size_t)WIRE_MAX_MODELS);
+    ENCODE(p, status, &status);
+    for (size_t i = 0; i < p->gateways.count; i++) process_send(p, p->gateways.items[i], WIRE_STATUS);
+}
+
+/* ---- Bundles ---- */
+
+static void send_chunk(void *ctx, struct u128 gateway, const struct wire_bundle_chunk *chunk) {
+    struct process *p = ctx;
+    ENCODE(p, bundle_chunk, chunk);
+    process_send(p, gateway, WIRE_BUNDLE_CHUNK);
+    metric_add(&scheduler_metrics[METRIC_BUNDLE_BYTES], (int64_t)chunk->data.len);
+}
+
+static bool ask_chunk(void *ctx, const struct wire_bundle_get *get) {
+    struct process *p = ctx;
+    struct u128 source = sched_bundle_source(p->core, get->bundle);
+    if (u128_is_zero(source)) return false;
+    ENCODE(p, bundle_get, get);
+    return link_server_send(p->link, source, WIRE_BUNDLE_GET, buf_bytes(&p->out)) == 0;
+}
+
+struct bundle_relay_calls process_bundle_calls(struct process *p) {
+    return (struct bundle_relay_calls){.ctx = p, .answer = send_chunk, .ask = ask_chunk};
+}
