@@ -5,8 +5,8 @@
 
 enum { ADMIN_CONNECTIONS = 64, ADMIN_BODY_BYTES = 4096 };
 
-struct admin {
-    struct admin_config config;
+struct http_admin {
+    struct http_admin_config config;
     struct http_server *server;
 };
 
@@ -35,7 +35,7 @@ static bool path_is(const struct http_request *req, const char *path) {
 }
 
 static void on_request(void *ctx, struct http_request *req) {
-    struct admin *admin = ctx;
+    struct http_admin *admin = ctx;
     if (req->method != HTTP_GET && req->method != HTTP_HEAD)
         answer_text(req, 405, "method not allowed\n");
     else if (path_is(req, "/health/live") || path_is(req, "/health"))
@@ -51,8 +51,8 @@ static void on_request(void *ctx, struct http_request *req) {
         answer_text(req, 404, "not found\n");
 }
 
-int admin_start(struct admin **out, const struct admin_config *config, struct error *err) {
-    struct admin *admin = mem_alloc(sizeof *admin);
+int http_admin_start(struct http_admin **out, const struct http_admin_config *config, struct error *err) {
+    struct http_admin *admin = mem_alloc(sizeof *admin);
     struct http_config http;
     admin->config = *config;
     http_config_init(&http);
@@ -66,16 +66,16 @@ int admin_start(struct admin **out, const struct admin_config *config, struct er
     admin->server = http_server_new(&http, err);
     if (!admin->server || http_server_start(admin->server, err)) {
         int code = err && err->code ? err->code : ERR_IO;
-        admin_end(&admin);
+        http_admin_end(&admin);
         return code;
     }
     *out = admin;
     return 0;
 }
 
-uint16_t admin_port(const struct admin *admin) { return http_server_port(admin->server); }
+uint16_t http_admin_port(const struct http_admin *admin) { return http_server_port(admin->server); }
 
-void admin_end(struct admin **admin) {
+void http_admin_end(struct http_admin **admin) {
     if (!*admin) return;
     if ((*admin)->server) http_server_free(&(*admin)->server);
     mem_free(*admin);

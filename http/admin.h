@@ -9,19 +9,19 @@
 
 #include "base/error.h"
 
-struct admin;
+struct http_admin;
 
-struct admin_config {
+struct http_admin_config {
     const char *host;
-    uint16_t port; /* 0: any free one, see admin_port */
+    uint16_t port; /* 0: any free one, see http_admin_port */
     const char *version;
     bool (*ready)(void *ctx);
     void *ctx;
 };
 
-/* Listens and serves. Strings are borrowed until admin_end. */
-MUST_CHECK int admin_start(struct admin **out, const struct admin_config *config, struct error *err);
-uint16_t admin_port(const struct admin *admin);
-void admin_end(struct admin **admin);
+/* Listens and serves. Strings are borrowed until http_admin_end. */
+MUST_CHECK int http_admin_start(struct http_admin **out, const struct http_admin_config *config, struct error *err);
+uint16_t http_admin_port(const struct http_admin *admin);
+void http_admin_end(struct http_admin **admin);
 
 #endif

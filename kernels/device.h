@@ -58,7 +58,7 @@ struct device_calls {
 struct device {
     const struct device_calls *calls;
     const struct ops *ops;
-    enum device_class class;
+    enum device_class kind;
     char name[64]; /* "Intel Xeon ..." */
     char isa[16];  /* "avx512"; what decides bits: part of the fingerprint */
     uint32_t thread_count;

@@ -169,7 +169,7 @@ static int load_matrix(struct loader *l, struct matrix *m, const struct part *pa
         advance(l, tensors[i]);
     }
     m->type = storage_of(tensors[0]->type);
-    int rc = l->w->dev->class == DEVICE_CPU ? map_parts(l, m, tensors, count) : pack_parts(l, m, tensors, count);
+    int rc = l->w->dev->kind == DEVICE_CPU ? map_parts(l, m, tensors, count) : pack_parts(l, m, tensors, count);
     return rc || !bias ? rc : load_bias(l, m, parts, count, layer);
 }
 

@@ -105,7 +105,7 @@ static int take_memory(struct executor *e, const struct worker_settings *s, stru
 static struct u128 fingerprint(const struct executor *e, struct u128 revision) {
     char text[256], hex[U128_TEXT_MAX];
     u128_text(revision, hex);
-    int n = snprintf(text, sizeof text, "%s|%d|%s|%s|%s|%s|tp1|exact", hex, (int)e->dev->class, e->dev->isa,
+    int n = snprintf(text, sizeof text, "%s|%d|%s|%s|%s|%s|tp1|exact", hex, (int)e->dev->kind, e->dev->isa,
                      KERNEL_BUILD, storage_name(e->model.weights.main_type), storage_name(e->geometry.type));
     return hash128(text, (size_t)n, 0);
 }
@@ -136,7 +136,7 @@ static void describe(struct executor *e, const struct worker_settings *s) {
                                    .max_context = e->slots.table.max_context,
                                    .logits_width = e->model.spec.vocab,
                                    .steps_in_flight = STEPS_IN_FLIGHT,
-                                   .class_sensitive = e->dev->class != DEVICE_CPU,
+                                   .class_sensitive = e->dev->kind != DEVICE_CPU,
                                    .groups = &e->group,
                                    .group_count = 1};
 }

@@ -45,7 +45,7 @@ static const struct option_row ROWS[] = {
         .help = "loading takes at least so long"),
 };
 
-const struct option_table WORKER_OPTIONS = {
+const struct option_table worker_options = {
     .program = "trireme worker",
     .synopsis = "--model FOLDER --connect ENDPOINT [OPTIONS]",
     .summary = "One rank: owns weights and KV memory of one device and computes the scheduler's steps.",

@@ -18,6 +18,6 @@ struct worker_settings {
     int64_t test_abort_token, test_load_ms;
 };
 
-extern const struct option_table WORKER_OPTIONS;
+extern const struct option_table worker_options;
 
 #endif

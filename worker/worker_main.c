@@ -22,7 +22,7 @@ struct worker {
     struct worker_progress progress;
     struct mailbox *mailbox;
     struct compute *compute;
-    struct admin *admin;
+    struct http_admin *admin;
     struct u128 instance;
     int stop_fd;
     _Atomic bool ready;
@@ -63,14 +63,14 @@ static int start(struct worker *w, struct error *err) {
     metrics_register(worker_metrics, WORKER_METRIC_COUNT);
     http_metrics_register();
     if (w->settings.admin_port >= 0) {
-        struct admin_config admin = {.host = w->settings.admin_host,
+        struct http_admin_config admin = {.host = w->settings.admin_host,
                                      .port = (uint16_t)w->settings.admin_port,
                                      .version = TRIREME_VERSION,
                                      .ready = is_ready,
                                      .ctx = w};
-        rc = admin_start(&w->admin, &admin, err);
+        rc = http_admin_start(&w->admin, &admin, err);
         if (rc) return rc;
-        log_info("admin port %u", admin_port(w->admin));
+        log_info("admin port %u", http_admin_port(w->admin));
     }
     w->mailbox = mailbox_new();
     return compute_start(&w->compute, &w->settings, w->mailbox, &w->progress, err);
@@ -91,7 +91,7 @@ static int run(struct worker *w, struct error *err) {
     }
     compute_end(&w->compute);
     mailbox_free(&w->mailbox);
-    admin_end(&w->admin);
+    http_admin_end(&w->admin);
     if (w->stop_fd > 0) close(w->stop_fd);
     return rc;
 }
@@ -100,13 +100,13 @@ int worker_main(int argc, char **argv) {
     static struct worker w;
     struct error err = {0};
     size_t extra = 0;
-    int rc = option_parse(&WORKER_OPTIONS, &w.settings, argc, argv, NULL, 0, &extra, &err);
+    int rc = option_parse(&worker_options, &w.settings, argc, argv, NULL, 0, &extra, &err);
     if (rc == OPTION_HELP_PRINTED) return 0;
     if (rc == OPTION_RUN) {
         log_init(w.settings.name, (enum log_level)w.settings.log_level, w.settings.log_format == 1);
         rc = run(&w, &err);
     }
     if (rc < 0) fprintf(stderr, "trireme worker: %s\n", err.text);
-    option_free(&WORKER_OPTIONS, &w.settings);
+    option_free(&worker_options, &w.settings);
     return rc < 0 ? 1 : 0;
 }

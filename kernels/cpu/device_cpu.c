@@ -148,7 +148,7 @@ int device_open(const struct device_options *options, struct device **out, struc
     int threads = options->thread_count > 0 ? options->thread_count : usable_cpus();
     cpu->dev = (struct device){.calls = &CPU_CALLS,
                                .ops = isa.ops,
-                               .class = DEVICE_CPU,
+                               .kind = DEVICE_CPU,
                                .thread_count = (uint32_t)MIN(threads, CPU_THREADS_MAX),
                                .activation_type = STORAGE_F32,
                                .in_order_at_once = true};
