@@ -26,7 +26,7 @@ enum {
 /* Checks text as the top comment says, with at most depth_max open objects and arrays (0: JSON_DEPTH_DEFAULT).
  * 0, or ERR_INVALID or ERR_LIMIT with *err a text that a client may see: "repeated key \"model\" at byte 17".
  * A text that passes can be parsed by cJSON without its traps (but for its numbers: take integers with
- * json_number_int64). */
+ * json_number_int64, and one of more than 63 bytes makes cJSON 1.7.15 fail). */
 MUST_CHECK int json_scan(struct bytes text, uint32_t depth_max, struct error *err);
 
 /* ---- reader ---- */

@@ -137,12 +137,25 @@ static const uint8_t *escape(struct json_reader *r, const uint8_t *at) {
     return at + 2;
 }
 
+static inline bool follows(uint8_t c) { return (c & 0xc0) == 0x80; }
+
+/* Bytes of the character at s, or 0. The two commonest shapes without a call; base/utf8.h decides the rest. */
+static inline size_t character(const uint8_t *s, size_t len) {
+    uint32_t cp;
+    if (s[0] < 0x80) return 1;
+    if (len >= 2 && s[0] >= 0xc2 && s[0] < 0xe0 && follows(s[1])) return 2;
+    if (len >= 3 && s[0] > 0xe0 && s[0] < 0xed && follows(s[1]) && follows(s[2])) return 3;
+    return utf8_decode(s, len, &cp);
+}
+
 /* Checks UTF-8 of a run without escapes. */
 static bool run_valid(struct json_reader *r, const uint8_t *run, const uint8_t *end, bool high) {
-    size_t len = (size_t)(end - run), good = high ? utf8_valid_prefix(run, len) : len;
-    if (good == len) return true;
-    fail_at(r, ERR_INVALID, run + good, "invalid UTF-8");
-    return false;
+    if (!high) return true;
+    for (size_t len; run < end; run += len) {
+        len = character(run, (size_t)(end - run));
+        if (!len) return fail_at(r, ERR_INVALID, run, "invalid UTF-8"), false;
+    }
+    return true;
 }
 
 /* r->at is at the opening quote. Leaves r->at behind the closing one and r->text decoded. */
@@ -220,6 +233,16 @@ static inline bool in_object(const struct json_reader *r) {
 
 static inline void skip_space(struct json_reader *r) {
     const uint8_t *at = r->at, *end = r->end;
+#ifdef __SSE2__
+    const __m128i space = _mm_set1_epi8(' '), line = _mm_set1_epi8('\n');
+    while (end - at >= 16 && *at <= ' ') { /* indented files are half white space */
+        __m128i v = _mm_loadu_si128((const __m128i *)(const void *)at);
+        __m128i blank = _mm_or_si128(_mm_cmpeq_epi8(v, space), _mm_cmpeq_epi8(v, line));
+        unsigned others = (unsigned)_mm_movemask_epi8(blank) ^ 0xffff;
+        at += others ? __builtin_ctz(others) : 16;
+        if (others) break;
+    }
+#endif
     while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t')) at++;
     r->at = at;
 }

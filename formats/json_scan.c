@@ -80,6 +80,7 @@ static int check_many(struct scan *s, const struct seen_key *keys, size_t count,
 /* An object has ended: its keys are the top of the stack. */
 static int check_keys(struct scan *s, struct error *err) {
     size_t first = s->first[s->reader.depth + 1], count = s->keys.count - first;
+    if (!count) return 0;
     const struct seen_key *keys = s->keys.items + first;
     s->keys.count = first;
     return count <= FEW_KEYS ? check_few(s, keys, count, err) : check_many(s, keys, count, err);
