@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 #define H "Host: a\r\n"
 
@@ -236,6 +237,48 @@ TEST(server_answers_pipelined_requests_in_order) {
     EXPECT_EQ(b.timer_count, 2);
     const char *one = strstr(in.data, "late"), *two = strstr(in.data, "two"), *four = strstr(in.data, "four");
     EXPECT(one && two && four && one < two && two < strstr(one + 4, "late") && strstr(one + 4, "late") < four);
+    END_BENCH();
+}
+
+/* What was read ahead while a request ran does not stop the reading of the next one's large body. */
+TEST(server_reads_a_large_body_behind_a_held_request) {
+    BENCH();
+    static char body[90000];
+    int fd = wire_connect(b.port, 0);
+    memset(body, 'b', sizeof body);
+    EXPECT(wire_send(fd, "GET /late HTTP/1.1\r\n" H "\r\nPOST /echo HTTP/1.1\r\n" H "Content-Length: 90000\r\n\r\n"));
+    EXPECT(wire_send_bytes(fd, body, sizeof body));
+    EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
+    EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
+    EXPECT_EQ(out.len, sizeof body);
+    close(fd);
+    END_BENCH();
+}
+
+/* Out of descriptors, the server waits and then goes on; it neither spins nor stops accepting. */
+TEST(server_survives_running_out_of_descriptors) {
+    BENCH(b.config.head_deadline_ms = 5000);
+    struct rlimit old, low;
+    int clients[6];
+    for (size_t i = 0; i < ARRAY_LEN(clients); i++) clients[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in addr = {
+        .sin_family = AF_INET, .sin_port = htons(b.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    EXPECT(getrlimit(RLIMIT_NOFILE, &old) == 0);
+    low = old;
+    low.rlim_cur = (rlim_t)clients[ARRAY_LEN(clients) - 1] + 2;
+    EXPECT(setrlimit(RLIMIT_NOFILE, &low) == 0);
+    for (size_t i = 0; i < ARRAY_LEN(clients); i++)
+        EXPECT(connect(clients[i], (struct sockaddr *)&addr, sizeof addr) == 0);
+    sleep_ms(50);
+    uint32_t before = http_server_connection_count(b.server);
+    EXPECT(setrlimit(RLIMIT_NOFILE, &old) == 0);
+    EXPECT(before < ARRAY_LEN(clients));
+    for (size_t i = 0; i < ARRAY_LEN(clients); i++) {
+        buf_reset(&in);
+        EXPECT(wire_send(clients[i], "GET /204 HTTP/1.1\r\n" H "\r\n"));
+        EXPECT(wire_read_until(clients[i], &in, "204 No Content"));
+        close(clients[i]);
+    }
     END_BENCH();
 }
 
