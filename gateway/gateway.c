@@ -29,6 +29,7 @@ static int open_http(struct gateway *gw, struct error *err) {
     config.body_max_bytes = gw->settings.body_max;
     config.high_water = 256 * 1024;
     config.low_water = 64 * 1024;
+    config.write_timeout_ms = (uint32_t)gw->settings.slow_ms;
     server_install(gw, &config);
     gw->http = http_server_new(&config, err);
     return gw->http ? 0 : err->code;

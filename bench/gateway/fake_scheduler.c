@@ -14,12 +14,12 @@
 enum { BUCKETS = 1 << 14, PEERS_MAX = 8, RESEND_TOKENS_MAX = 4096 };
 
 struct sequence {
-    struct sequence *chain;        /* of its bucket */
+    struct sequence *chain; /* of its bucket */
     struct u128 request, peer;
     uint32_t attempt, choice;
-    uint64_t hash;                 /* of prompt, seed and choice */
-    uint32_t next, acked, length;  /* tokens sent, acknowledged, and in all */
-    uint32_t stop_id;              /* sent last when the end is a stop token */
+    uint64_t hash;                /* of prompt, seed and choice */
+    uint32_t next, acked, length; /* tokens sent, acknowledged, and in all */
+    uint32_t stop_id;             /* sent last when the end is a stop token */
     uint32_t prompt_count;
     int32_t logprobs;
     bool stops, paused, done, finish_told, fresh;
@@ -48,7 +48,12 @@ struct fake_scheduler {
 };
 
 void fake_config_init(struct fake_config *c) {
-    *c = (struct fake_config){.model_name = "fake", .window = 64, .token_low = 100, .token_high = 2500, .max_context = 1 << 20, .logits_width = 1 << 20};
+    *c = (struct fake_config){.model_name = "fake",
+                              .window = 64,
+                              .token_low = 100,
+                              .token_high = 2500,
+                              .max_context = 1 << 20,
+                              .logits_width = 1 << 20};
 }
 
 /* ---- tokens ---- */
@@ -68,13 +73,16 @@ static uint32_t token_of(const struct fake_config *c, uint64_t hash, uint32_t in
     return c->token_low + (uint32_t)(mix(hash + index) % (c->token_high - c->token_low));
 }
 
-uint32_t fake_token(const struct fake_config *c, const uint32_t *prompt, size_t prompt_count, uint64_t seed, uint32_t choice, uint32_t index) {
+uint32_t fake_token(const struct fake_config *c, const uint32_t *prompt, size_t prompt_count, uint64_t seed,
+                    uint32_t choice, uint32_t index) {
     return token_of(c, sequence_hash(prompt, prompt_count, seed, choice), index);
 }
 
 /* ---- sequences ---- */
 
-static struct sequence **bucket_of(struct fake_scheduler *f, struct u128 request) { return &f->buckets[mix(request.lo ^ request.hi) % BUCKETS]; }
+static struct sequence **bucket_of(struct fake_scheduler *f, struct u128 request) {
+    return &f->buckets[mix(request.lo ^ request.hi) % BUCKETS];
+}
 
 static struct sequence *find_sequence(struct fake_scheduler *f, struct u128 request, uint32_t choice) {
     struct sequence *s = *bucket_of(f, request);
@@ -107,7 +115,8 @@ static void remove_sequences(struct fake_scheduler *f, struct u128 request, uint
     atomic_store(&f->sequence_count, (uint32_t)f->sequences.count);
 }
 
-static void add_sequence(struct fake_scheduler *f, struct u128 peer, const struct wire_submit *m, const struct wire_choice *c) {
+static void add_sequence(struct fake_scheduler *f, struct u128 peer, const struct wire_submit *m,
+                         const struct wire_choice *c) {
     struct sequence *s = mem_alloc(sizeof *s);
     s->request = m->request;
     s->peer = peer;
@@ -139,8 +148,12 @@ static void send_payload(struct fake_scheduler *f, struct u128 peer, enum wire_k
     if (rc) LOG_LIMITED(LOG_WARN, "send failed rc=%d kind=%d", rc, (int)kind);
 }
 
-static void reject(struct fake_scheduler *f, struct u128 peer, struct u128 request, uint32_t attempt, enum wire_reject_code code) {
-    struct wire_reject m = {.request = request, .attempt = attempt, .code = code, .retry_after_ms = code == WIRE_REJECT_OVERLOADED ? 2000 : 0};
+static void reject(struct fake_scheduler *f, struct u128 peer, struct u128 request, uint32_t attempt,
+                   enum wire_reject_code code) {
+    struct wire_reject m = {.request = request,
+                            .attempt = attempt,
+                            .code = code,
+                            .retry_after_ms = code == WIRE_REJECT_OVERLOADED ? 2000 : 0};
     buf_reset(&f->out);
     wire_encode_reject(&m, &f->out);
     send_payload(f, peer, WIRE_REJECT);
@@ -200,10 +213,18 @@ static void on_bundle_get(struct fake_scheduler *f, struct u128 peer, const stru
 }
 
 static void send_status(struct fake_scheduler *f, struct u128 peer) {
-    struct wire_model_status model = {.model = bytes_str(f->config.model_name), .revision = {5, 5}, .bundle = f->bundle_hash, .bundle_bytes = f->bundle.len,
-                                      .max_context = f->config.max_context, .logits_width = f->config.logits_width,
-                                      .replicas_ready = atomic_load(&f->ready) ? 1 : 0, .replicas_known = 1};
-    struct wire_status status = {.models = &model, .model_count = f->config.silent_about_models ? 0 : 1, .running = (uint32_t)f->sequences.count, .waiting_max = f->config.waiting_max};
+    struct wire_model_status model = {.model = bytes_str(f->config.model_name),
+                                      .revision = {5, 5},
+                                      .bundle = f->bundle_hash,
+                                      .bundle_bytes = f->bundle.len,
+                                      .max_context = f->config.max_context,
+                                      .logits_width = f->config.logits_width,
+                                      .replicas_ready = atomic_load(&f->ready) ? 1 : 0,
+                                      .replicas_known = 1};
+    struct wire_status status = {.models = &model,
+                                 .model_count = f->config.silent_about_models ? 0 : 1,
+                                 .running = (uint32_t)f->sequences.count,
+                                 .waiting_max = f->config.waiting_max};
     buf_reset(&f->out);
     wire_encode_status(&status, &f->out);
     send_payload(f, peer, WIRE_STATUS);
@@ -227,8 +248,10 @@ static void on_gone(void *ctx, struct u128 peer, enum wire_role role) {
     for (size_t i = 0; i < f->peer_count; i++)
         if (u128_equal(f->peers[i], peer)) f->peers[i] = f->peers[--f->peer_count];
     for (size_t i = 0; i < f->sequences.count;) {
-        if (u128_equal(f->sequences.items[i]->peer, peer)) remove_sequences(f, f->sequences.items[i]->request, WIRE_ALL_CHOICES);
-        else i++;
+        if (u128_equal(f->sequences.items[i]->peer, peer))
+            remove_sequences(f, f->sequences.items[i]->request, WIRE_ALL_CHOICES);
+        else
+            i++;
     }
 }
 
@@ -262,7 +285,8 @@ static void on_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire
     }
 }
 
-static enum link_verdict judge(void *ctx, struct epoch *mine, const struct frame *frame, const struct wire_hello *hello, bool served) {
+static enum link_verdict judge(void *ctx, struct epoch *mine, const struct frame *frame, const struct wire_hello *hello,
+                               bool served) {
     (void)ctx;
     if (hello) return LINK_TAKE;
     return epoch_compare(frame->epoch, *mine) == 0 ? LINK_TAKE : LINK_STALE;
@@ -306,8 +330,10 @@ static void add_run(struct fake_scheduler *f, struct sequence *s) {
 }
 
 static void reset_columns(struct fake_scheduler *f) {
-    f->requests.count = f->attempts.count = f->choices.count = f->indexes.count = f->counts.count = f->finishes.count = 0;
-    f->cached.count = f->flags.count = f->tokens.count = f->tops.count = f->logprob_ids.count = f->logprob_values.count = 0;
+    f->requests.count = f->attempts.count = f->choices.count = f->indexes.count = f->counts.count = f->finishes.count =
+        0;
+    f->cached.count = f->flags.count = f->tokens.count = f->tops.count = f->logprob_ids.count =
+        f->logprob_values.count = 0;
 }
 
 static bool chance(struct fake_scheduler *f, uint32_t percent) { return percent && mix(f->random++) % 100 < percent; }
@@ -318,10 +344,18 @@ static void step_peer(struct fake_scheduler *f, struct u128 peer) {
         if (u128_equal(f->sequences.items[i]->peer, peer)) add_run(f, f->sequences.items[i]);
     size_t n = f->requests.count;
     if (n == 0) return;
-    struct wire_deltas d = {.requests = {f->requests.items, n}, .attempts = {f->attempts.items, n}, .choices = {f->choices.items, n},
-                            .indexes = {f->indexes.items, n}, .token_counts = {f->counts.items, n}, .finishes = {f->finishes.items, n},
-                            .cached_counts = {f->cached.items, n}, .flags = {f->flags.items, n}, .tokens = {f->tokens.items, f->tokens.count},
-                            .logprobs = {{f->tops.items, f->tops.count}, {f->logprob_ids.items, f->logprob_ids.count}, {f->logprob_values.items, f->logprob_values.count}}};
+    struct wire_deltas d = {.requests = {f->requests.items, n},
+                            .attempts = {f->attempts.items, n},
+                            .choices = {f->choices.items, n},
+                            .indexes = {f->indexes.items, n},
+                            .token_counts = {f->counts.items, n},
+                            .finishes = {f->finishes.items, n},
+                            .cached_counts = {f->cached.items, n},
+                            .flags = {f->flags.items, n},
+                            .tokens = {f->tokens.items, f->tokens.count},
+                            .logprobs = {{f->tops.items, f->tops.count},
+                                         {f->logprob_ids.items, f->logprob_ids.count},
+                                         {f->logprob_values.items, f->logprob_values.count}}};
     buf_reset(&f->out);
     wire_encode_deltas(&d, &f->out);
     atomic_fetch_add(&f->token_count, f->tokens.count);
@@ -339,15 +373,18 @@ static void statuses(struct fake_scheduler *f) {
 static void *run(void *ctx) {
     struct fake_scheduler *f = ctx;
     int64_t next_us = clock_us();
+    bool made = false; /* something in the last step: with windows full, wait for acknowledgements */
     while (!atomic_load(&f->stop)) {
         int64_t wait_us = next_us - clock_us();
         bool idle = f->sequences.count == 0 || !atomic_load(&f->stepping);
-        link_server_wait(f->link, NULL, NULL, 0, idle ? 20 : wait_us > 0 ? (wait_us + 999) / 1000 : f->config.step_us == 0 ? 1 : 0);
+        link_server_wait(f->link, NULL, NULL, 0, idle ? 20 : wait_us > 0 ? (wait_us + 999) / 1000 : !made);
         statuses(f);
         if (idle || clock_us() < next_us) continue;
+        uint64_t before = atomic_load(&f->token_count);
         next_us = MAX(next_us + f->config.step_us, clock_us() - f->config.step_us);
         atomic_fetch_add(&f->steps, 1);
         for (size_t i = 0; i < f->peer_count; i++) step_peer(f, f->peers[i]);
+        made = atomic_load(&f->token_count) != before;
     }
     return NULL;
 }
@@ -356,7 +393,8 @@ static const struct link_server_calls calls = {.judge = judge, .hello = on_hello
 
 struct fake_scheduler *fake_start(const struct fake_config *config, struct error *err) {
     struct fake_scheduler *f = mem_alloc(sizeof *f);
-    struct link_server_config link = {.endpoints = &config->endpoint, .endpoint_count = 1, .epoch = {(uint64_t)clock_us(), random_u128()}};
+    struct link_server_config link = {
+        .endpoints = &config->endpoint, .endpoint_count = 1, .epoch = {(uint64_t)clock_us(), random_u128()}};
     f->config = *config;
     arena_init(&f->arena, 0, 0);
     buf_init(&f->bundle, 0);
@@ -404,9 +442,15 @@ void fake_kill(struct fake_scheduler **fake) {
 }
 
 struct fake_counts fake_counts(const struct fake_scheduler *f) {
-    return (struct fake_counts){.sequences = atomic_load(&f->sequence_count), .paused = atomic_load(&f->paused_count), .submits = atomic_load(&f->submits),
-                                .resumed = atomic_load(&f->resumed), .cancels = atomic_load(&f->cancels), .resends = atomic_load(&f->resends),
-                                .acks = atomic_load(&f->acks), .tokens = atomic_load(&f->token_count), .steps = atomic_load(&f->steps)};
+    return (struct fake_counts){.sequences = atomic_load(&f->sequence_count),
+                                .paused = atomic_load(&f->paused_count),
+                                .submits = atomic_load(&f->submits),
+                                .resumed = atomic_load(&f->resumed),
+                                .cancels = atomic_load(&f->cancels),
+                                .resends = atomic_load(&f->resends),
+                                .acks = atomic_load(&f->acks),
+                                .tokens = atomic_load(&f->token_count),
+                                .steps = atomic_load(&f->steps)};
 }
 
 void fake_set_stepping(struct fake_scheduler *f, bool stepping) { atomic_store(&f->stepping, stepping); }

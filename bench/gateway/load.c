@@ -1,6 +1,6 @@
 /*
- * Many streaming clients on one thread: opens the connections, sends one request on each, counts the events that come back, and tells what
- * that cost the gateway: gateway_load --port P --pid GATEWAY --connections 1000 --tokens 2000.
+ * Many streaming clients on one thread: opens the connections, sends one request on each, counts the events that come
+ * back, and tells what that cost the gateway: gateway_load --port P --pid GATEWAY --connections 1000 --tokens 2000.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,16 +24,57 @@ struct settings {
 };
 #define AT(m) offsetof(struct settings, m)
 static const struct option_row rows[] = {
-    {.name = "port", .type = OPTION_INT, .offset = AT(port), .fallback = "8080", .min = 1, .max = 65535, .help = "The gateway's port on the loopback."},
-    {.name = "pid", .type = OPTION_INT, .offset = AT(pid), .fallback = "0", .min = 0, .max = 1e9, .help = "The gateway's process; its CPU time and memory are told."},
-    {.name = "connections", .type = OPTION_INT, .offset = AT(connections), .fallback = "1000", .min = 1, .max = 20000, .help = "Streams at once."},
-    {.name = "tokens", .type = OPTION_INT, .offset = AT(tokens), .fallback = "2000", .min = 1, .max = 1e6, .help = "Tokens of each."},
-    {.name = "prompt-words", .type = OPTION_INT, .offset = AT(prompt_words), .fallback = "20", .min = 1, .max = 1e6, .help = "Words of each prompt."},
-    {.name = "read-bytes", .type = OPTION_INT, .offset = AT(read_bytes), .fallback = "65536", .min = 1, .max = 1 << 20, .help = "Bytes of one read."},
-    {.name = "chat", .type = OPTION_BOOL, .offset = AT(chat), .fallback = "true", .help = "Chat instead of completions."},
+    {.name = "port",
+     .type = OPTION_INT,
+     .offset = AT(port),
+     .fallback = "8080",
+     .min = 1,
+     .max = 65535,
+     .help = "The gateway's port on the loopback."},
+    {.name = "pid",
+     .type = OPTION_INT,
+     .offset = AT(pid),
+     .fallback = "0",
+     .min = 0,
+     .max = 1e9,
+     .help = "The gateway's process; its CPU time and memory are told."},
+    {.name = "connections",
+     .type = OPTION_INT,
+     .offset = AT(connections),
+     .fallback = "1000",
+     .min = 1,
+     .max = 20000,
+     .help = "Streams at once."},
+    {.name = "tokens",
+     .type = OPTION_INT,
+     .offset = AT(tokens),
+     .fallback = "2000",
+     .min = 1,
+     .max = 1e6,
+     .help = "Tokens of each."},
+    {.name = "prompt-words",
+     .type = OPTION_INT,
+     .offset = AT(prompt_words),
+     .fallback = "20",
+     .min = 1,
+     .max = 1e6,
+     .help = "Words of each prompt."},
+    {.name = "read-bytes",
+     .type = OPTION_INT,
+     .offset = AT(read_bytes),
+     .fallback = "65536",
+     .min = 1,
+     .max = 1 << 20,
+     .help = "Bytes of one read."},
+    {.name = "chat",
+     .type = OPTION_BOOL,
+     .offset = AT(chat),
+     .fallback = "true",
+     .help = "Chat instead of completions."},
     {.name = "usage", .type = OPTION_BOOL, .offset = AT(usage), .help = "Ask for the usage chunk."},
 };
-static const struct option_table options = {"gateway_load", "[OPTIONS]", "Streams from a gateway on many connections.", rows, ARRAY_LEN(rows)};
+static const struct option_table options = {"gateway_load", "[OPTIONS]", "Streams from a gateway on many connections.",
+                                            rows, ARRAY_LEN(rows)};
 
 struct client {
     int fd;
@@ -46,16 +87,19 @@ static void make_request(const struct settings *s, int64_t i, struct buf *out) {
     buf_init(&body, 0);
     buf_add_str(&body, s->chat ? "{\"messages\":[{\"role\":\"user\",\"content\":\"" : "{\"prompt\":\"");
     for (int64_t w = 0; w < s->prompt_words; w++) buf_addf(&body, "word%lld ", (long long)(w + i));
-    buf_addf(&body, "%s\",\"stream\":true,\"ignore_eos\":true,\"seed\":%lld,\"max_tokens\":%lld%s}", s->chat ? "\"}],\"model\":\"fake" : "", (long long)i,
-             (long long)s->tokens, s->usage ? ",\"stream_options\":{\"include_usage\":true}" : "");
-    buf_addf(out, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+    buf_addf(&body, "%s\",\"stream\":true,\"ignore_eos\":true,\"seed\":%lld,\"max_tokens\":%lld%s}",
+             s->chat ? "\"}],\"model\":\"fake" : "", (long long)i, (long long)s->tokens,
+             s->usage ? ",\"stream_options\":{\"include_usage\":true}" : "");
+    buf_addf(out,
+             "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
              s->chat ? "/v1/chat/completions" : "/v1/completions", body.len);
     buf_add_bytes(out, buf_bytes(&body));
     buf_release(&body);
 }
 
 static int open_client(const struct settings *s, int64_t i) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)s->port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)s->port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
     struct buf request;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) < 0) {
@@ -88,7 +132,8 @@ static double cpu_seconds(int64_t pid) {
     if (!file) return 0;
     if (fgets(line, sizeof line, file)) {
         const char *at = strrchr(line, ')');
-        if (!at || sscanf(at + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &kernel) != 2) user = kernel = 0;
+        if (!at || sscanf(at + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &kernel) != 2)
+            user = kernel = 0;
     }
     fclose(file);
     return (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
@@ -175,13 +220,16 @@ int main(int argc, char **argv) {
         short_count += !clients[i].done;
     }
     double tokens = (double)s.connections * (double)s.tokens;
-    printf("streams %lld, unfinished %lld, tokens each %lld, events %llu, bytes an event %.0f\n", (long long)s.connections, (long long)short_count,
-           (long long)s.tokens, (unsigned long long)t.events, (double)t.bytes / (double)MAX(t.events, 1));
-    printf("wall %.2f s (all begun after %.2f s), %.0f tokens/s, %.1f events a read\n", t.seconds, t.first_seconds, tokens / t.seconds,
-           (double)t.events / (double)MAX(t.reads, 1));
+    printf("streams %lld, unfinished %lld, tokens each %lld, events %llu, bytes an event %.0f\n",
+           (long long)s.connections, (long long)short_count, (long long)s.tokens, (unsigned long long)t.events,
+           (double)t.bytes / (double)MAX(t.events, 1));
+    printf("wall %.2f s (all begun after %.2f s), %.0f tokens/s, %.1f events a read\n", t.seconds, t.first_seconds,
+           tokens / t.seconds, (double)t.events / (double)MAX(t.reads, 1));
     if (s.pid)
-        printf("gateway cpu %.2f s: %.0f tokens/s per core; resident %.1f MB before, %.1f MB at most seen: %.1f KB a stream less 4 bytes a token\n", cpu_s,
-               tokens / cpu_s, rss_before_kb / 1024, t.rss_kb / 1024, (t.rss_kb - rss_before_kb) / (double)s.connections - 4e-3 * (double)s.tokens);
+        printf("gateway cpu %.2f s: %.0f tokens/s per core; resident %.1f MB before, %.1f MB at most seen: %.1f KB a "
+               "stream less 4 bytes a token\n",
+               cpu_s, tokens / cpu_s, rss_before_kb / 1024, t.rss_kb / 1024,
+               (t.rss_kb - rss_before_kb) / (double)s.connections - 4e-3 * (double)s.tokens);
     mem_free(clients);
     return short_count != 0;
 }

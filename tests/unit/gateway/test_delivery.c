@@ -1,12 +1,13 @@
-/* Exactly once, in order: verdicts one by one, then a long random life against a lossy, repeating, reordering scheduler that dies. */
+/* Exactly once, in order: verdicts one by one, then a long random life against a lossy, repeating, reordering scheduler
+ * that dies. */
 #include "base/base.h"
 #include "check.h"
 #include "gateway/delivery.h"
 
 static const struct epoch first = {7, {1, 1}}, second = {8, {2, 2}};
 
-static enum delivery_verdict offer(struct delivery *d, struct epoch epoch, uint32_t attempt, uint32_t choice, uint32_t index, uint32_t count, bool finish,
-                                   uint32_t *skip) {
+static enum delivery_verdict offer(struct delivery *d, struct epoch epoch, uint32_t attempt, uint32_t choice,
+                                   uint32_t index, uint32_t count, bool finish, uint32_t *skip) {
     struct delivery_run run = {epoch, attempt, choice, index, count, finish};
     bool ask;
     return delivery_offer(d, &run, 0, skip, &ask);
@@ -193,7 +194,8 @@ static void tick(struct world *w) {
         if (below(5) == 0) break; /* lost on the way */
         w->known = true;
         for (uint32_t c = 0; c < 3; c++) w->made[c] = w->d.choices[c].count;
-        if (w->flight_count < FLIGHT) w->flight[w->flight_count++] = (struct delivery_run){w->epoch, w->d.attempt, 0, w->made[0], 0, false};
+        if (w->flight_count < FLIGHT)
+            w->flight[w->flight_count++] = (struct delivery_run){w->epoch, w->d.attempt, 0, w->made[0], 0, false};
         break;
     case DELIVERY_ASK:
         for (uint32_t c = 0; c < 3; c++)

@@ -32,7 +32,8 @@ TEST(wrong_types_and_ranges_name_their_field) {
         {GENREQ_CHAT, "{\"messages\":[{\"content\":\"hi\"}]}", "messages"},
         {GENREQ_CHAT, "{\"messages\":[{\"role\":7,\"content\":\"hi\"}]}", "messages"},
         {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "messages"},
-        {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]}", "messages"},
+        {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]}",
+         "messages"},
         {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}", "messages"},
         {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":3}]}]}", "messages"},
         {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[\"x\"]}]}", "messages"},
@@ -114,12 +115,16 @@ TEST(wrong_types_and_ranges_name_their_field) {
 TEST(chat_fields_are_taken) {
     struct genreq g;
     struct api_error err;
-    const char *body = CHAT(
-        ",\"model\":\"m\\u00e9\",\"temperature\":0.5,\"top_p\":0,\"top_k\":-1,\"min_p\":1,\"repetition_penalty\":1.1,\"presence_penalty\":-2,"
-        "\"frequency_penalty\":2,\"seed\":-9223372036854775808,\"n\":3e0,\"max_tokens\":7,\"max_completion_tokens\":9,\"stop\":[\"a\\n\",\"b\"],"
-        "\"stop_token_ids\":[3,4],\"ignore_eos\":true,\"logprobs\":true,\"top_logprobs\":5,\"stream\":true,"
-        "\"stream_options\":{\"include_usage\":true,\"x\":[1]},\"user\":\"u\",\"logit_bias\":{\"7\":-100,\"8\":1.5},\"priority\":-3,\"unknown\":{\"deep\":[1,2,{}]},"
-        "\"response_format\":{\"type\":\"text\"},\"tool_choice\":\"auto\",\"tools\":[{\"type\":\"function\"}],\"echo\":false,\"guided_json\":null");
+    const char *body =
+        CHAT(",\"model\":\"m\\u00e9\",\"temperature\":0.5,\"top_p\":0,\"top_k\":-1,\"min_p\":1,\"repetition_penalty\":"
+             "1.1,\"presence_penalty\":-2,"
+             "\"frequency_penalty\":2,\"seed\":-9223372036854775808,\"n\":3e0,\"max_tokens\":7,\"max_completion_"
+             "tokens\":9,\"stop\":[\"a\\n\",\"b\"],"
+             "\"stop_token_ids\":[3,4],\"ignore_eos\":true,\"logprobs\":true,\"top_logprobs\":5,\"stream\":true,"
+             "\"stream_options\":{\"include_usage\":true,\"x\":[1]},\"user\":\"u\",\"logit_bias\":{\"7\":-100,\"8\":1."
+             "5},\"priority\":-3,\"unknown\":{\"deep\":[1,2,{}]},"
+             "\"response_format\":{\"type\":\"text\"},\"tool_choice\":\"auto\",\"tools\":[{\"type\":\"function\"}],"
+             "\"echo\":false,\"guided_json\":null");
     EXPECT_EQ(parse(&g, GENREQ_CHAT, body, &err), 0);
     EXPECT(bytes_equal(g.model, bytes_str("mé")));
     EXPECT(bytes_equal(g.messages, bytes_str("[{\"role\":\"user\",\"content\":\"hi\"}]")));
@@ -145,7 +150,12 @@ TEST(chat_fields_are_taken) {
 TEST(null_means_not_given) {
     struct genreq g;
     struct api_error err;
-    EXPECT_EQ(parse(&g, GENREQ_CHAT, CHAT(",\"temperature\":null,\"n\":null,\"stop\":null,\"seed\":null,\"stream_options\":null,\"tools\":null"), &err), 0);
+    EXPECT_EQ(
+        parse(
+            &g, GENREQ_CHAT,
+            CHAT(",\"temperature\":null,\"n\":null,\"stop\":null,\"seed\":null,\"stream_options\":null,\"tools\":null"),
+            &err),
+        0);
     EXPECT_EQ(g.given, 0);
     EXPECT(g.temperature == 1 && g.choice_count == 1 && g.stop_count == 0);
     EXPECT_EQ(genreq_max_tokens(&g, 77), 77);
@@ -201,13 +211,15 @@ TEST(errors_have_openais_shape) {
     buf_init(&out, 0);
     api_error_set(&err, API_BAD_REQUEST, "top_p", "not \"%s\" \xff", "x\n");
     api_error_write(&err, &out);
-    EXPECT_STR(buf_text(&out), "{\"error\":{\"message\":\"not \\\"x\\n\\\" ?\",\"type\":\"invalid_request_error\",\"param\":\"top_p\",\"code\":null}}");
+    EXPECT_STR(buf_text(&out), "{\"error\":{\"message\":\"not \\\"x\\n\\\" "
+                               "?\",\"type\":\"invalid_request_error\",\"param\":\"top_p\",\"code\":null}}");
     buf_reset(&out);
     api_error_set(&err, API_OVERLOADED, NULL, "busy");
     EXPECT_EQ(err.status, 429);
     EXPECT(err.retry_after_ms > 0);
     api_error_write(&err, &out);
-    EXPECT_STR(buf_text(&out), "{\"error\":{\"message\":\"busy\",\"type\":\"rate_limit_error\",\"param\":null,\"code\":\"rate_limit_exceeded\"}}");
+    EXPECT_STR(buf_text(&out), "{\"error\":{\"message\":\"busy\",\"type\":\"rate_limit_error\",\"param\":null,\"code\":"
+                               "\"rate_limit_exceeded\"}}");
     buf_release(&out);
 }
 

@@ -22,15 +22,18 @@ TEST(part_map_agrees_with_an_array) {
     size_t count = 0;
     for (int step = 0; step < 20000; step++) {
         uint32_t i = (uint32_t)(check_random() % KEYS);
-        if (in[i]) part_map_remove(&map, key_of(i));
-        else part_map_put(&map, key_of(i), (struct part *)&parts[i]);
+        if (in[i])
+            part_map_remove(&map, key_of(i));
+        else
+            part_map_put(&map, key_of(i), (struct part *)&parts[i]);
         count += in[i] ? (size_t)-1 : 1;
         in[i] = !in[i];
         uint32_t j = (uint32_t)(check_random() % KEYS);
         EXPECT(part_map_find(&map, key_of(j)) == (in[j] ? (struct part *)&parts[j] : NULL));
         EXPECT_EQ(map.count, count);
     }
-    for (uint32_t i = 0; i < KEYS; i++) EXPECT(part_map_find(&map, key_of(i)) == (in[i] ? (struct part *)&parts[i] : NULL));
+    for (uint32_t i = 0; i < KEYS; i++)
+        EXPECT(part_map_find(&map, key_of(i)) == (in[i] ? (struct part *)&parts[i] : NULL));
     part_map_release(&map);
     EXPECT(part_map_find(&map, key_of(1)) == NULL);
 }
@@ -44,8 +47,9 @@ TEST(keys_open_the_door) {
     EXPECT(auth_check(&auth, bytes_str("Bearer alpha"), &tenant));
     EXPECT(auth_check(&auth, bytes_str("bEARER beta"), &other));
     EXPECT(!u128_is_zero(tenant) && !u128_equal(tenant, other));
-    static const char *const refused[] = {"", "Bearer", "Bearer ", "Bearer alph", "Bearer alphaa", "Bearer Alpha", "Basic alpha", "alpha", "Bearer  alpha",
-                                          "Bearer alphaalpha"};
+    static const char *const refused[] = {
+        "",      "Bearer",        "Bearer ",          "Bearer alph", "Bearer alphaa", "Bearer Alpha", "Basic alpha",
+        "alpha", "Bearer  alpha", "Bearer alphaalpha"};
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) EXPECT(!auth_check(&auth, bytes_str(refused[i]), &tenant));
     auth_release(&auth);
     EXPECT_EQ(auth_init(&auth, "", "", &err), 0);
@@ -103,16 +107,26 @@ TEST(a_full_mailbox_drops_only_deltas) {
     mailbox_release(&box);
 }
 
-/* Four items of three requests on shards 0, 1, 0 and 9 (of nobody): tokens, log-probabilities and finishes end up where they belong. */
+/* Four items of three requests on shards 0, 1, 0 and 9 (of nobody): tokens, log-probabilities and finishes end up where
+ * they belong. */
 TEST(deltas_are_cut_by_event_thread) {
     static const struct u128 requests[] = {{0x100, 1}, {0x101, 2}, {0x100, 1}, {0x109, 3}};
-    static const uint32_t attempts[] = {4, 5, 4, 6}, choices[] = {0, 1, 2, 0}, indexes[] = {10, 20, 30, 40}, counts[] = {2, 1, 0, 1};
+    static const uint32_t attempts[] = {4, 5, 4, 6}, choices[] = {0, 1, 2, 0}, indexes[] = {10, 20, 30, 40},
+                          counts[] = {2, 1, 0, 1};
     static const uint32_t finishes[] = {0, 2, 1, 0}, cached[] = {16, 0, 16, 0}, flags[] = {0, 2, 0, 0};
-    static const uint32_t tokens[] = {71, 72, 81, 91}, tops[] = {1, WIRE_NO_LOGPROBS, 0, 2}, ids[] = {71, 5, 81, 91, 6, 7};
+    static const uint32_t tokens[] = {71, 72, 81, 91}, tops[] = {1, WIRE_NO_LOGPROBS, 0, 2},
+                          ids[] = {71, 5, 81, 91, 6, 7};
     static const float values[] = {-1, -2, -3, -4, -5, -6};
-    const struct wire_deltas d = {.requests = {requests, 4}, .attempts = {attempts, 4}, .choices = {choices, 4}, .indexes = {indexes, 4},
-                                  .token_counts = {counts, 4}, .finishes = {finishes, 4}, .cached_counts = {cached, 4}, .flags = {flags, 4},
-                                  .tokens = {tokens, 4}, .logprobs = {{tops, 4}, {ids, 6}, {values, 6}}};
+    const struct wire_deltas d = {.requests = {requests, 4},
+                                  .attempts = {attempts, 4},
+                                  .choices = {choices, 4},
+                                  .indexes = {indexes, 4},
+                                  .token_counts = {counts, 4},
+                                  .finishes = {finishes, 4},
+                                  .cached_counts = {cached, 4},
+                                  .flags = {flags, 4},
+                                  .tokens = {tokens, 4},
+                                  .logprobs = {{tops, 4}, {ids, 6}, {values, 6}}};
     struct mailbox boxes[2];
     mailbox_init(&boxes[0]);
     mailbox_init(&boxes[1]);
@@ -121,13 +135,15 @@ TEST(deltas_are_cut_by_event_thread) {
     EXPECT(zero && one && !zero->next && !one->next);
     EXPECT_EQ(zero->item_count, 2);
     EXPECT_EQ(zero->epoch.number, 3);
-    EXPECT(zero->items[0].attempt == 4 && zero->items[0].index == 10 && zero->items[0].token_count == 2 && zero->items[0].cached_count == 16);
+    EXPECT(zero->items[0].attempt == 4 && zero->items[0].index == 10 && zero->items[0].token_count == 2 &&
+           zero->items[0].cached_count == 16);
     EXPECT(zero->items[1].choice == 2 && zero->items[1].token_count == 0 && zero->items[1].finish == 1);
     EXPECT(zero->tokens[0] == 71 && zero->tokens[1] == 72);
     EXPECT(zero->logprob_counts[0] == 2 && zero->logprob_counts[1] == 0 && zero->logprob_ids[1] == 5);
     EXPECT_EQ(one->item_count, 1);
     EXPECT(one->tokens[one->items[0].token_at] == 81 && one->items[0].finish == 2 && one->items[0].flags == 2);
-    EXPECT(one->logprob_counts[0] == 1 && one->logprob_ids[one->items[0].logprobs_at] == 81 && one->logprob_values[0] == -3.0f);
+    EXPECT(one->logprob_counts[0] == 1 && one->logprob_ids[one->items[0].logprobs_at] == 81 &&
+           one->logprob_values[0] == -3.0f);
     mail_free(zero);
     mail_free(one);
     mailbox_release(&boxes[0]);

@@ -1,0 +1,625 @@
+/* The whole gateway against a fake scheduler over a real link, asked by real sockets. */
+#include "client.h"
+
+#include "base/fsutil.h"
+#include "base/log.h"
+#include "check.h"
+#include "fake_scheduler.h"
+#include "gateway/gateway.h"
+#include "gateway/gateway_main.h"
+#include "gateway/gateway_metrics.h"
+#include "text/detokenizer.h"
+
+struct world {
+    char dir[64], endpoint[128];
+    struct fake_config fake_config;
+    struct fake_scheduler *fake;
+    struct gateway_settings settings;
+    struct gateway *gw;
+    uint16_t port;
+};
+
+static void world_prepare(struct world *w) {
+    static char *no_args[] = {(char *)"gateway"};
+    struct error err;
+    size_t positional;
+    memset(w, 0, sizeof *w);
+    snprintf(w->dir, sizeof w->dir, "/tmp/trireme-gw-XXXXXX");
+    CHECK(mkdtemp(w->dir));
+    snprintf(w->endpoint, sizeof w->endpoint, "ipc://%s/s", w->dir);
+    fake_config_init(&w->fake_config);
+    w->fake_config.endpoint = w->endpoint;
+    w->fake_config.model_dir = TRIREME_SOURCE_DIR "/demo/model";
+    w->fake_config.step_us = 1000;
+    CHECK(option_parse(&gateway_options, &w->settings, 1, no_args, NULL, 0, &positional, &err) == OPTION_RUN);
+    w->settings.scheduler = w->endpoint;
+    w->settings.port = 0;
+    log_init("test", LOG_ERROR, false);
+}
+
+static bool wait_until(bool (*is_true)(struct world *), struct world *w, int64_t timeout_ms) {
+    int64_t end_ms = clock_ms() + timeout_ms;
+    while (!is_true(w))
+        if (clock_ms() > end_ms)
+            return false;
+        else
+            sleep_ms(5);
+    return true;
+}
+
+static bool is_ready(struct world *w) { return client_status(w->port, "/health/ready") == 200; }
+static bool is_empty(struct world *w) { return fake_counts(w->fake).sequences == 0; }
+static bool is_paused(struct world *w) { return fake_counts(w->fake).paused > 0; }
+
+static bool world_fake(struct world *w) {
+    struct error err;
+    w->fake = fake_start(&w->fake_config, &err);
+    if (!w->fake) fprintf(stderr, "%s\n", err.text);
+    return w->fake != NULL;
+}
+
+static bool world_gateway(struct world *w) {
+    struct error err;
+    if (gateway_new(&w->gw, &w->settings, &err)) return false;
+    w->port = gateway_port(w->gw);
+    return true;
+}
+
+static bool world_start(struct world *w) { return world_fake(w) && world_gateway(w) && wait_until(is_ready, w, 10000); }
+
+static void world_end(struct world *w) {
+    char path[128];
+    gateway_free(&w->gw);
+    fake_kill(&w->fake);
+    snprintf(path, sizeof path, "%s/s", w->dir);
+    unlink(path);
+    rmdir(w->dir);
+}
+
+#define POST(w, body, a) client_request((w)->port, "POST", "/v1/completions", NULL, body, a)
+
+/* What the fake's tokens of one choice read, from the token ids up by another path. */
+static void expected_text(struct world *w, const uint32_t *prompt, size_t prompt_count, uint64_t seed, uint32_t choice,
+                          uint32_t count, struct buf *out) {
+    struct buf packed;
+    struct bundle bundle;
+    struct tokenizer *t;
+    struct error err;
+    uint32_t ids[512];
+    CHECK(count <= ARRAY_LEN(ids));
+    for (uint32_t i = 0; i < count; i++) ids[i] = fake_token(&w->fake_config, prompt, prompt_count, seed, choice, i);
+    buf_init(&packed, 0);
+    CHECK(bundle_pack(w->fake_config.model_dir, &packed, &err) == 0 &&
+          bundle_open(&bundle, buf_bytes(&packed), &err) == 0);
+    CHECK(tokenizer_load_bundle(&bundle, &t, &err) == 0);
+    tokenizer_decode(t, (struct tokens){ids, count}, DECODE_SKIP_SPECIAL | DECODE_CONTINUES, out);
+    tokenizer_free(&t);
+    buf_release(&packed);
+}
+
+TEST(streamed_and_whole_answers_are_the_tokens_text) {
+    static const uint32_t prompt[] = {5, 6, 7};
+    struct world w;
+    struct answer whole, streamed;
+    struct buf text;
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    POST(&w, "{\"prompt\":[5,6,7],\"max_tokens\":200,\"seed\":9,\"n\":2,\"ignore_eos\":true}", &whole);
+    POST(&w,
+         "{\"prompt\":[5,6,7],\"max_tokens\":200,\"seed\":9,\"n\":2,\"ignore_eos\":true,\"stream\":true,\"stream_"
+         "options\":{\"include_usage\":true}}",
+         &streamed);
+    EXPECT_EQ(whole.status, 200);
+    EXPECT_EQ(streamed.status, 200);
+    EXPECT(streamed.done);
+    for (uint32_t i = 0; i < 2; i++) {
+        buf_init(&text, 0);
+        expected_text(&w, prompt, 3, 9, i, 200, &text);
+        EXPECT_STR(buf_text(&whole.text[i]), buf_text(&text));
+        EXPECT_STR(buf_text(&streamed.text[i]), buf_text(&text));
+        EXPECT_STR(whole.finish[i], "length");
+        EXPECT_STR(streamed.finish[i], "length");
+        buf_release(&text);
+    }
+    EXPECT_EQ(whole.prompt_tokens, 3);
+    EXPECT_EQ(whole.completion_tokens, 400);
+    EXPECT_EQ(streamed.completion_tokens, 400);
+    EXPECT_EQ(streamed.prompt_tokens, 3);
+    answer_release(&whole);
+    answer_release(&streamed);
+    world_end(&w);
+}
+
+/* ---- faults ---- */
+
+enum { STREAMS = 24 };
+
+static void stream_body(char *body, size_t size, int i, const char *more) {
+    snprintf(body, size,
+             "{\"prompt\":[%d,6,7],\"max_tokens\":300,\"seed\":%d,\"n\":%d,\"ignore_eos\":true,\"stream\":true,"
+             "\"stream_options\":{\"include_usage\":true}%s}",
+             i + 5, i * 17, i % 3 == 0 ? 2 : 1, more);
+}
+
+static void start_streams(struct world *w, int *fds, const char *more) {
+    char body[512];
+    for (int i = 0; i < STREAMS; i++) {
+        stream_body(body, sizeof body, i, more);
+        fds[i] = client_open(w->port, "POST", "/v1/completions", NULL, body);
+    }
+}
+
+static void finish_streams(int *fds, struct answer *answers) {
+    for (int i = 0; i < STREAMS; i++) {
+        answer_init(&answers[i]);
+        client_finish(fds[i], &answers[i]);
+    }
+}
+
+static bool same_answers(struct answer *a, struct answer *b) {
+    bool same = true;
+    for (int i = 0; i < STREAMS; i++) {
+        same &= a[i].status == 200 && b[i].status == 200 && a[i].done && b[i].done &&
+                a[i].completion_tokens == b[i].completion_tokens && a[i].cached_tokens == b[i].cached_tokens;
+        for (int c = 0; c < 2; c++)
+            same &= strcmp(buf_text(&a[i].text[c]), buf_text(&b[i].text[c])) == 0 &&
+                    strcmp(a[i].finish[c], b[i].finish[c]) == 0;
+        same &= a[i].text[0].len > 0;
+        answer_release(&a[i]);
+        answer_release(&b[i]);
+    }
+    return same;
+}
+
+static bool has_tokens(struct world *w) { return fake_counts(w->fake).tokens > STREAMS * 20; }
+
+TEST(streams_outlive_the_scheduler) {
+    struct world w;
+    int fds[STREAMS];
+    struct answer calm[STREAMS], shaken[STREAMS];
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    start_streams(&w, fds, "");
+    finish_streams(fds, calm);
+    for (int round = 0; round < 3; round++) {
+        int64_t resubmits = metric_value(&gateway_metrics[GATEWAY_METRIC_RESUBMITS], 0);
+        fake_kill(&w.fake);
+        EXPECT(world_fake(&w));
+        EXPECT(wait_until(is_ready, &w, 10000));
+        start_streams(&w, fds, "");
+        for (int death = 0; death <= round; death++) {
+            EXPECT(wait_until(has_tokens, &w, 10000));
+            fake_kill(&w.fake);
+            sleep_ms(round * 300);
+            EXPECT(world_fake(&w));
+        }
+        finish_streams(fds, shaken);
+        EXPECT(fake_counts(w.fake).resumed > 0);
+        EXPECT(metric_value(&gateway_metrics[GATEWAY_METRIC_RESUBMITS], 0) > resubmits);
+        for (int i = 0; i < STREAMS; i++) {
+            EXPECT(shaken[i].status == 200 && shaken[i].done);
+            EXPECT_EQ(shaken[i].completion_tokens, calm[i].completion_tokens);
+            EXPECT_STR(buf_text(&shaken[i].text[0]), buf_text(&calm[i].text[0]));
+            EXPECT_STR(buf_text(&shaken[i].text[1]), buf_text(&calm[i].text[1]));
+            answer_release(&shaken[i]);
+        }
+        EXPECT(wait_until(is_empty, &w, 3000));
+    }
+    for (int i = 0; i < STREAMS; i++) answer_release(&calm[i]);
+    world_end(&w);
+}
+
+TEST(lost_and_repeated_messages_change_nothing) {
+    struct world w;
+    int fds[STREAMS];
+    struct answer calm[STREAMS], shaken[STREAMS];
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    start_streams(&w, fds, "");
+    finish_streams(fds, calm);
+    fake_kill(&w.fake);
+    w.fake_config.drop_percent = 10;
+    w.fake_config.repeat_percent = 20;
+    EXPECT(world_fake(&w));
+    EXPECT(wait_until(is_ready, &w, 10000));
+    start_streams(&w, fds, "");
+    finish_streams(fds, shaken);
+    EXPECT(fake_counts(w.fake).resends > 0);
+    EXPECT(same_answers(calm, shaken));
+    EXPECT(metric_value(&gateway_metrics[GATEWAY_METRIC_GAPS], 0) > 0);
+    EXPECT(metric_value(&gateway_metrics[GATEWAY_METRIC_DUPLICATES], 0) > 0);
+    world_end(&w);
+}
+
+/* ---- stops, cancels, pauses ---- */
+
+TEST(a_stop_string_ends_the_answer_and_the_work) {
+    struct world w;
+    struct answer plain, stopped, streamed;
+    char body[512], stop[16] = "", text[32];
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    POST(&w, "{\"prompt\":[5,6,7],\"max_tokens\":300,\"seed\":4,\"ignore_eos\":true}", &plain);
+    EXPECT(plain.text[0].len > 200);
+    /* eight letters from the middle of the text that JSON need not escape */
+    const char *all = buf_text(&plain.text[0]), *at = all + plain.text[0].len / 2;
+    for (;; at++) {
+        size_t i = 0;
+        while (i < 8 && ((at[i] >= 'a' && at[i] <= 'z') || at[i] == ' ')) i++;
+        if (i == 8) break;
+        EXPECT(at[8] != 0);
+    }
+    memcpy(stop, at, 8);
+    const char *first = strstr(all, stop);
+    snprintf(
+        body, sizeof body,
+        "{\"prompt\":[5,6,7],\"max_tokens\":100000,\"seed\":4,\"ignore_eos\":true,\"stop\":[\"\\u0007none\",\"%s\"]}",
+        stop);
+    POST(&w, body, &stopped);
+    EXPECT_EQ(stopped.status, 200);
+    EXPECT_STR(stopped.finish[0], "stop");
+    EXPECT_EQ(stopped.text[0].len, (size_t)(first - all));
+    EXPECT(memcmp(stopped.text[0].data, all, stopped.text[0].len) == 0);
+    EXPECT(stopped.completion_tokens > 0 && stopped.completion_tokens < 300);
+    EXPECT(wait_until(is_empty, &w, 2000));
+    snprintf(body, sizeof body,
+             "{\"prompt\":[5,6,7],\"max_tokens\":100000,\"seed\":4,\"ignore_eos\":true,\"stop\":\"%s\",\"stream\":true,"
+             "\"stream_options\":{\"include_usage\":true}}",
+             stop);
+    POST(&w, body, &streamed);
+    EXPECT_STR(buf_text(&streamed.text[0]), buf_text(&stopped.text[0]));
+    EXPECT_STR(streamed.finish[0], "stop");
+    EXPECT_EQ(streamed.completion_tokens, stopped.completion_tokens);
+    snprintf(text, sizeof text, "%s", stop);
+    answer_release(&plain);
+    answer_release(&stopped);
+    answer_release(&streamed);
+    world_end(&w);
+}
+
+TEST(a_stop_token_is_counted_and_not_shown) {
+    struct world w;
+    struct answer with, without;
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    POST(&w, "{\"prompt\":[5,6,7],\"max_tokens\":500,\"seed\":4,\"ignore_eos\":true,\"stop_token_ids\":[200]}", &with);
+    EXPECT_STR(with.finish[0], "stop");
+    EXPECT(with.completion_tokens > 1 && with.completion_tokens < 500);
+    char body[256];
+    snprintf(body, sizeof body, "{\"prompt\":[5,6,7],\"max_tokens\":%d,\"seed\":4,\"ignore_eos\":true}",
+             with.completion_tokens - 1);
+    POST(&w, body, &without);
+    EXPECT_STR(buf_text(&with.text[0]), buf_text(&without.text[0]));
+    answer_release(&with);
+    answer_release(&without);
+    world_end(&w);
+}
+
+TEST(a_client_that_leaves_is_cancelled) {
+    struct world w;
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    int fd = client_open(w.port, "POST", "/v1/completions", NULL,
+                         "{\"prompt\":\"a\",\"max_tokens\":100000,\"ignore_eos\":true,\"stream\":true}");
+    int quiet = client_open(w.port, "POST", "/v1/completions", NULL,
+                            "{\"prompt\":\"b\",\"max_tokens\":100000,\"ignore_eos\":true}");
+    while (fake_counts(w.fake).sequences < 2) sleep_ms(1);
+    close(fd);
+    close(quiet);
+    EXPECT(wait_until(is_empty, &w, 1000));
+    EXPECT(fake_counts(w.fake).cancels >= 2);
+    EXPECT_EQ(atomic_load(&w.gw->open_count), 0);
+    world_end(&w);
+}
+
+TEST(a_slow_reader_is_paused_and_loses_nothing) {
+    struct world w;
+    struct answer slow, fast;
+    static const char body[] = "{\"prompt\":[9,9],\"max_tokens\":30000,\"seed\":3,\"ignore_eos\":true,\"stream\":true}";
+    world_prepare(&w);
+    w.fake_config.step_us = 0;
+    w.fake_config.window = 1024;
+    EXPECT(world_start(&w));
+    int fd = client_open(w.port, "POST", "/v1/completions", NULL, body);
+    EXPECT(wait_until(is_paused, &w, 10000));
+    POST(&w, body, &fast); /* its neighbour does not wait */
+    EXPECT(fast.done);
+    EXPECT(fake_counts(w.fake).paused == 1);
+    answer_init(&slow);
+    client_finish(fd, &slow);
+    EXPECT(slow.done);
+    EXPECT_STR(buf_text(&slow.text[0]), buf_text(&fast.text[0]));
+    answer_release(&slow);
+    answer_release(&fast);
+    world_end(&w);
+}
+
+TEST(a_client_that_never_reads_is_cut) {
+    struct world w;
+    world_prepare(&w);
+    w.fake_config.step_us = 0;
+    w.fake_config.window = 1024;
+    w.settings.slow_ms = 300;
+    EXPECT(world_start(&w));
+    int fd = client_open(w.port, "POST", "/v1/completions", NULL,
+                         "{\"prompt\":[9,9],\"max_tokens\":1000000,\"ignore_eos\":true,\"stream\":true}");
+    EXPECT(wait_until(is_paused, &w, 10000));
+    EXPECT(wait_until(is_empty, &w, 3000));
+    close(fd);
+    world_end(&w);
+}
+
+/* ---- refusals, waiting, health ---- */
+
+TEST(past_the_bound_is_429_with_retry_after) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    w.fake_config.waiting_max = 1;
+    EXPECT(world_start(&w));
+    int fd = client_open(w.port, "POST", "/v1/completions", NULL,
+                         "{\"prompt\":\"a\",\"max_tokens\":100000,\"ignore_eos\":true,\"stream\":true}");
+    while (is_empty(&w)) sleep_ms(1);
+    int64_t begin_ms = clock_ms();
+    POST(&w, "{\"prompt\":\"b\",\"max_tokens\":5,\"stream\":true}", &a);
+    EXPECT_EQ(a.status, 429);
+    EXPECT(clock_ms() - begin_ms < 500);
+    EXPECT(strstr(buf_text(&a.raw), "Retry-After: 2\r\n"));
+    EXPECT(strstr(buf_text(&a.body), "\"rate_limit_exceeded\""));
+    answer_release(&a);
+    close(fd);
+    world_end(&w);
+}
+
+TEST(requests_wait_for_a_scheduler) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    EXPECT(world_gateway(&w));
+    EXPECT_EQ(client_status(w.port, "/health/ready"), 503);
+    EXPECT_EQ(client_status(w.port, "/health/e2e"), 503);
+    EXPECT_EQ(client_status(w.port, "/health/live"), 200);
+    int fd =
+        client_open(w.port, "POST", "/v1/completions", NULL, "{\"prompt\":\"a\",\"max_tokens\":5,\"ignore_eos\":true}");
+    sleep_ms(300);
+    EXPECT(world_fake(&w));
+    answer_init(&a);
+    client_finish(fd, &a);
+    EXPECT_EQ(a.status, 200);
+    EXPECT_EQ(a.completion_tokens, 5);
+    answer_release(&a);
+    world_end(&w);
+}
+
+TEST(waiting_has_an_end) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    w.settings.model_wait_ms = 200;
+    EXPECT(world_gateway(&w));
+    POST(&w, "{\"prompt\":\"a\"}", &a);
+    EXPECT_EQ(a.status, 503);
+    EXPECT(strstr(buf_text(&a.raw), "Retry-After: 1\r\n"));
+    answer_release(&a);
+    world_end(&w);
+}
+
+TEST(a_request_past_its_time_is_504) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    w.settings.request_timeout_ms = 300;
+    EXPECT(world_start(&w));
+    POST(&w, "{\"prompt\":\"a\",\"max_tokens\":100000,\"ignore_eos\":true}", &a);
+    EXPECT_EQ(a.status, 504);
+    answer_release(&a);
+    POST(&w, "{\"prompt\":\"a\",\"max_tokens\":100000,\"ignore_eos\":true,\"stream\":true}", &a);
+    EXPECT_EQ(a.status, 200);
+    EXPECT(a.error_event && a.done);
+    answer_release(&a);
+    EXPECT(wait_until(is_empty, &w, 1000));
+    world_end(&w);
+}
+
+TEST(probes_tell_the_truth) {
+    struct world w;
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    EXPECT_EQ(client_status(w.port, "/health/e2e"), 200);
+    fake_set_stepping(w.fake, false); /* ready says nothing of it, end to end does */
+    int64_t begin_ms = clock_ms();
+    while (client_status(w.port, "/health/e2e") == 200) sleep_ms(20);
+    EXPECT(clock_ms() - begin_ms < 2000);
+    EXPECT_EQ(client_status(w.port, "/health/ready"), 200);
+    fake_set_stepping(w.fake, true);
+    begin_ms = clock_ms();
+    while (client_status(w.port, "/health/e2e") != 200 && clock_ms() - begin_ms < 3000) sleep_ms(20);
+    EXPECT(clock_ms() - begin_ms < 3000);
+    fake_set_ready(w.fake, false);
+    begin_ms = clock_ms();
+    while (client_status(w.port, "/health/ready") == 200) sleep_ms(20);
+    EXPECT(clock_ms() - begin_ms < 500);
+    EXPECT_EQ(client_status(w.port, "/health/e2e"), 503);
+    EXPECT_EQ(client_status(w.port, "/health/live"), 200);
+    fake_set_ready(w.fake, true);
+    EXPECT(wait_until(is_ready, &w, 1000));
+    fake_kill(&w.fake);
+    begin_ms = clock_ms();
+    while (client_status(w.port, "/health/ready") == 200) sleep_ms(20);
+    EXPECT(clock_ms() - begin_ms < 2000);
+    world_end(&w);
+}
+
+TEST(silence_is_filled_with_comments) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    w.settings.ping_ms = 150;
+    EXPECT(world_start(&w));
+    fake_set_stepping(w.fake, false);
+    int fd = client_open(w.port, "POST", "/v1/completions", NULL,
+                         "{\"prompt\":\"a\",\"max_tokens\":5,\"ignore_eos\":true,\"stream\":true}");
+    sleep_ms(800);
+    fake_set_stepping(w.fake, true);
+    answer_init(&a);
+    client_finish(fd, &a);
+    EXPECT(a.pings >= 2);
+    EXPECT(a.done);
+    EXPECT_STR(a.finish[0], "length");
+    answer_release(&a);
+    world_end(&w);
+}
+
+TEST(keys_guard_what_is_not_health) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    w.settings.api_key = "secret";
+    EXPECT(world_start(&w));
+    static const struct {
+        const char *path;
+        int status;
+    } without[] = {{"/v1/models", 401},   {"/metrics", 401},      {"/version", 401},   {"/health", 200},
+                   {"/health/live", 200}, {"/health/ready", 200}, {"/v1/nothing", 404}};
+    for (size_t i = 0; i < ARRAY_LEN(without); i++)
+        EXPECT_EQ(client_status(w.port, without[i].path), without[i].status);
+    client_request(w.port, "GET", "/v1/models", "Authorization: Bearer secret\r\n", NULL, &a);
+    EXPECT_EQ(a.status, 200);
+    EXPECT(strstr(buf_text(&a.body), "\"id\":\"fake\""));
+    answer_release(&a);
+    client_request(w.port, "POST", "/v1/completions", "Authorization: Bearer wrong\r\n", "{\"prompt\":\"a\"}", &a);
+    EXPECT_EQ(a.status, 401);
+    EXPECT(strstr(buf_text(&a.raw), "WWW-Authenticate: Bearer\r\n"));
+    answer_release(&a);
+    world_end(&w);
+}
+
+TEST(paths_methods_and_models_are_checked) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    static const struct {
+        const char *method, *path, *body;
+        int status;
+    } cases[] = {
+        {"GET", "/", NULL, 404},
+        {"GET", "/v1/models/", NULL, 404},
+        {"GET", "/v1/models/none", NULL, 404},
+        {"GET", "/v1/models/fake", NULL, 200},
+        {"HEAD", "/health", NULL, 200},
+        {"DELETE", "/v1/models", NULL, 405},
+        {"GET", "/v1/completions", NULL, 405},
+        {"POST", "/health", "{}", 405},
+        {"POST", "/v1/completions", "{\"prompt\":\"a\",\"model\":\"other\"}", 404},
+        {"POST", "/v1/completions", "{\"prompt\":[1,2,99999999]}", 400},
+        {"POST", "/v1/completions", "{\"prompt\":\"a\",\"stop_token_ids\":[99999999]}", 400},
+        {"POST", "/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":3,\"min_tokens\":4}", 400},
+        {"POST", "/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":3,\"model\":\"fake\"}", 200},
+        {"GET", "/metrics", NULL, 200},
+        {"GET", "/version", NULL, 200},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        client_request(w.port, cases[i].method, cases[i].path, NULL, cases[i].body, &a);
+        EXPECT_EQ(a.status, cases[i].status);
+        if (a.status >= 400) EXPECT(strstr(buf_text(&a.body), "{\"error\":{\"message\":\"") == buf_text(&a.body));
+        answer_release(&a);
+    }
+    world_end(&w);
+}
+
+TEST(a_prompt_past_the_context_is_refused_and_a_long_answer_cut) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    w.fake_config.max_context = 8;
+    EXPECT(world_start(&w));
+    POST(&w, "{\"prompt\":[1,2,3,4,5,6,7,8]}", &a);
+    EXPECT_EQ(a.status, 400);
+    EXPECT(strstr(buf_text(&a.body), "\"context_length_exceeded\""));
+    answer_release(&a);
+    POST(&w, "{\"prompt\":[1,2,3,4,5],\"max_tokens\":100,\"ignore_eos\":true}", &a);
+    EXPECT_EQ(a.status, 200);
+    EXPECT_EQ(a.completion_tokens, 3);
+    EXPECT_STR(a.finish[0], "length");
+    answer_release(&a);
+    world_end(&w);
+}
+
+TEST(several_prompts_are_several_choices) {
+    static const uint32_t second[] = {7, 8};
+    struct world w;
+    struct answer a;
+    struct buf text;
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    POST(&w,
+         "{\"prompt\":[[5,6],[7,8]],\"n\":2,\"max_tokens\":20,\"seed\":1,\"ignore_eos\":true,\"stream\":true,\"stream_"
+         "options\":{\"include_usage\":true}}",
+         &a);
+    EXPECT(a.done);
+    EXPECT_EQ(a.completion_tokens, 80);
+    EXPECT_EQ(a.prompt_tokens, 4);
+    buf_init(&text, 0);
+    expected_text(&w, second, 2, 1, 1, 20, &text);
+    EXPECT_STR(buf_text(&a.text[3]), buf_text(&text));
+    buf_release(&text);
+    answer_release(&a);
+    world_end(&w);
+}
+
+TEST(log_probabilities_have_both_shapes) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    w.fake_config.with_logprobs = true;
+    EXPECT(world_start(&w));
+    POST(&w, "{\"prompt\":[5],\"max_tokens\":3,\"seed\":1,\"ignore_eos\":true,\"logprobs\":2}", &a);
+    EXPECT_EQ(a.status, 200);
+    cJSON *json = cJSON_Parse(buf_text(&a.body));
+    const cJSON *lp = cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "choices"), 0), "logprobs");
+    EXPECT_EQ(cJSON_GetArraySize(cJSON_GetObjectItem(lp, "tokens")), 3);
+    EXPECT_EQ(cJSON_GetArraySize(cJSON_GetObjectItem(lp, "token_logprobs")), 3);
+    EXPECT_EQ(cJSON_GetArraySize(cJSON_GetObjectItem(lp, "text_offset")), 3);
+    EXPECT(cJSON_GetArrayItem(cJSON_GetObjectItem(lp, "token_logprobs"), 1)->valuedouble == -0.5);
+    EXPECT_EQ(cJSON_GetArraySize(cJSON_GetArrayItem(cJSON_GetObjectItem(lp, "top_logprobs"), 2)), 2);
+    char joined[256] = "";
+    for (int i = 0; i < 3; i++) strcat(joined, cJSON_GetArrayItem(cJSON_GetObjectItem(lp, "tokens"), i)->valuestring);
+    EXPECT_STR(joined, buf_text(&a.text[0]));
+    cJSON_Delete(json);
+    answer_release(&a);
+    POST(&w,
+         "{\"prompt\":[5],\"max_tokens\":3,\"seed\":1,\"ignore_eos\":true,\"logprobs\":0,\"stream\":true,\"return_"
+         "token_ids\":true}",
+         &a);
+    EXPECT(a.done);
+    EXPECT_EQ(a.events, 5);
+    EXPECT(strstr(buf_text(&a.body), "\"token_ids\":["));
+    answer_release(&a);
+    world_end(&w);
+}
+
+static void *drain(void *ctx) {
+    struct world *w = ctx;
+    return gateway_drain(w->gw) ? w : NULL;
+}
+
+TEST(a_drain_lets_streams_end) {
+    struct world w;
+    struct answer a;
+    pthread_t thread;
+    void *drained;
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    int fd = client_open(w.port, "POST", "/v1/completions", NULL,
+                         "{\"prompt\":\"a\",\"max_tokens\":500,\"ignore_eos\":true,\"stream\":true}");
+    while (is_empty(&w)) sleep_ms(1);
+    pthread_create(&thread, NULL, drain, &w);
+    answer_init(&a);
+    client_finish(fd, &a);
+    EXPECT(a.done);
+    pthread_join(thread, &drained);
+    EXPECT(drained != NULL);
+    answer_release(&a);
+    world_end(&w);
+}
