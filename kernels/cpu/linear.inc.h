@@ -69,8 +69,8 @@ typedef void (*linear_rows_fn)(const float *x, const void *const *w, uint32_t co
 #if VW == 16
 #define LINEAR_TYPE(name, type)                                                                                        \
     LINEAR_ROWS(1, name, type)                                                                                         \
-    LINEAR_ROWS(2, name, type) LINEAR_ROWS(3, name, type) LINEAR_ROWS(4, name, type) LINEAR_ROWS(5, name, type)        \
-        LINEAR_ROWS(6, name, type)
+    LINEAR_ROWS(2, name, type)                                                                                         \
+    LINEAR_ROWS(3, name, type) LINEAR_ROWS(4, name, type) LINEAR_ROWS(5, name, type) LINEAR_ROWS(6, name, type)
 #define LINEAR_TABLE(name)                                                                                             \
     { linear_##name##_1, linear_##name##_2, linear_##name##_3, linear_##name##_4, linear_##name##_5, linear_##name##_6 }
 #else

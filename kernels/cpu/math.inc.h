@@ -8,11 +8,11 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline, unused))
 
 #define EXP_MIN (-87.3365448f) /* below: 0 */
-#define EXP_MAX 88.7228394f    /* above: infinity */
+#define EXP_MAX 88.8f          /* 2^128 e^0.077: infinity, and n is still 128 */
 
 /* Cody and Waite's reduction, Cephes' polynomial. NaN gives NaN. */
 ALWAYS_INLINE vf v_exp(vf x) {
-    vf clamped = v_min(v_set1(EXP_MAX + 1.0f), v_max(v_set1(EXP_MIN - 1.0f), x));
+    vf clamped = v_min(v_set1(EXP_MAX), v_max(v_set1(EXP_MIN - 1.0f), x));
     vf n = v_rint(v_mul(clamped, v_set1(1.44269504088896341f)));
     vf r = v_fma(n, v_set1(-0.693359375f), clamped);
     r = v_fma(n, v_set1(2.12194440e-4f), r);
@@ -23,8 +23,7 @@ ALWAYS_INLINE vf v_exp(vf x) {
     p = v_fma(p, r, v_set1(1.6666665459E-1f));
     p = v_fma(p, r, v_set1(5.0000001201E-1f));
     vf e = v_add(v_fma(p, v_mul(r, r), r), v_set1(1.0f));
-    e = v_scale2(e, v_min(n, v_set1(128.0f)));
-    return v_zero_below(e, x, EXP_MIN);
+    return v_zero_below(v_scale2(e, n), x, EXP_MIN);
 }
 
 /* x / (1 + exp(-x)). */

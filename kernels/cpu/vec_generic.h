@@ -51,9 +51,7 @@ static inline vf v_scale2(vf a, vf n) {
     return a * (vf)((vi)(half + 127) << 23) * (vf)((vi)(rest + 127) << 23);
 }
 static inline vf v_zero_below(vf a, vf x, float limit) { return (vf)((vi)a & ~(vi)(x < v_set1(limit))); }
-static inline float v_hsum(vf a) {
-    return (a[0] + a[2]) + (a[1] + a[3]);
-}
+static inline float v_hsum(vf a) { return (a[0] + a[2]) + (a[1] + a[3]); }
 static inline float v_hmax(vf a) {
     float m = a[0];
     for (int i = 1; i < VW; i++) m = a[i] > m ? a[i] : m;

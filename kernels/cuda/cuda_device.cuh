@@ -1,0 +1,73 @@
+/*
+ * cuda_device.cuh - what the .cu files share of the device: its handle, streams, the sticky error, and views of ops.h's structs as kernels take them.
+ */
+#ifndef KERNELS_CUDA_CUDA_DEVICE_CUH
+#define KERNELS_CUDA_CUDA_DEVICE_CUH
+
+#include "kernels/cuda/values.cuh"
+
+extern "C" {
+#include "kernels/ops.h"
+}
+
+struct cuda_device {
+    struct device dev;
+    int ordinal, sm_count, arch; /* arch: 80, 86, 89, 90 */
+    size_t shared_max;
+    bool dependent_launch; /* sm_90: launches may be chained */
+    cudaError_t failure;   /* sticky */
+    char failure_text[256];
+};
+
+struct cuda_stream {
+    struct stream base;
+    cudaStream_t handle;
+};
+struct cuda_event {
+    struct event base;
+    cudaEvent_t handle;
+};
+
+static inline struct cuda_device *device_of(const struct stream *s) { return (struct cuda_device *)s->dev; }
+static inline struct cuda_stream *cuda_stream_of(struct stream *s) { return (struct cuda_stream *)s; }
+/* Keeps the first error; event_done and event_wait report it. */
+void cuda_note(struct cuda_stream *s, cudaError_t e, const char *what);
+
+/* ops.h's structs hold pointers to structs; kernels get copies of these by value. */
+struct batch_view {
+    uint32_t row_count, output_count;
+    const uint32_t *ids, *slots, *positions;
+};
+static inline struct batch_view batch_view_of(const struct step_batch *b) {
+    return {b->row_count, b->output_count, b->ids, b->slots, b->positions};
+}
+
+/* Blocks for `items` threads of work, 256 threads each. */
+static inline unsigned blocks_for(uint64_t items, unsigned threads) { return (unsigned)((items + threads - 1) / threads); }
+
+/* Calls body with A as enum storage_type constant of an activation type. */
+#define WITH_ACTIVATION(type, A, body)                                                                                 \
+    do {                                                                                                               \
+        switch (type) {                                                                                                \
+        case STORAGE_F32: { constexpr int A = STORAGE_F32; body; break; }                                              \
+        case STORAGE_F16: { constexpr int A = STORAGE_F16; body; break; }                                              \
+        case STORAGE_BF16: { constexpr int A = STORAGE_BF16; body; break; }                                            \
+        default: CHECK_MSG(false, "activation type %d", (int)(type));                                                  \
+        }                                                                                                              \
+    } while (0)
+
+extern "C" {
+void cuda_prepare(struct stream *s, const struct op_prepare *a);
+void cuda_embed(struct stream *s, const struct op_embed *a);
+void cuda_rmsnorm(struct stream *s, const struct op_rmsnorm *a);
+void cuda_linear(struct stream *s, const struct op_linear *a);
+void cuda_rope_angles(struct stream *s, const struct op_rope_angles *a);
+void cuda_rope_kv(struct stream *s, const struct op_rope_kv *a);
+void cuda_attention(struct stream *s, const struct op_attention *a);
+void cuda_act_mul(struct stream *s, const struct op_act_mul *a);
+void cuda_gather_rows(struct stream *s, const struct op_gather_rows *a);
+void cuda_kv_copy(struct stream *s, const struct op_kv_copy *a);
+void cuda_sample(struct stream *s, const struct op_sample *a);
+}
+
+#endif

@@ -1,0 +1,82 @@
+/*
+ * rig.h - devices of every instruction set, random arrays with guard values around them, and comparison with a derived
+ * tolerance.
+ */
+#ifndef TESTS_UNIT_KERNELS_RIG_H
+#define TESTS_UNIT_KERNELS_RIG_H
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "kernels/ops.h"
+
+#define UNIT_ROUNDOFF 0x1p-24
+
+struct bench {
+    struct device *dev;
+    struct stream *stream;
+};
+
+static inline struct bench bench_open(const char *isa, int threads) {
+    struct bench b = {0};
+    struct error err;
+    struct device_options options = {.isa = isa, .thread_count = threads};
+    if (device_open(&options, &b.dev, &err)) abort();
+    b.stream = stream_new(b.dev);
+    return b;
+}
+static inline void bench_close(struct bench *b) {
+    stream_free(&b->stream);
+    device_close(&b->dev);
+}
+
+/* ---- arrays ---- */
+
+enum { GUARD = 32 };
+static const uint32_t GUARD_BITS = 0x7fc0dead; /* a NaN nobody computes */
+
+/* count floats, poisoned, with guards on both sides. Free with unguard(). */
+static inline float *guarded(size_t count) {
+    uint32_t *p = aligned_alloc(64, ((count + 2 * GUARD) * 4 + 63) / 64 * 64);
+    for (size_t i = 0; i < count + 2 * GUARD; i++) p[i] = GUARD_BITS;
+    return (float *)(void *)(p + GUARD);
+}
+static inline bool guards_intact(const float *x, size_t count) {
+    const uint32_t *p = (const uint32_t *)(const void *)x - GUARD;
+    for (size_t i = 0; i < GUARD; i++)
+        if (p[i] != GUARD_BITS || p[GUARD + count + i] != GUARD_BITS) return false;
+    return true;
+}
+static inline void unguard(float *x) {
+    if (x) free(x - GUARD);
+}
+/* Normal-ish values (sum of four uniforms), one in 97 an outlier a hundred times as large. */
+static inline float random_value(void) {
+    uint64_t r = check_random();
+    float sum = 0;
+    for (int i = 0; i < 4; i++) sum += (float)(r >> (16 * i) & 0xffff) / 65536.0f - 0.5f;
+    return check_random() % 97 == 0 ? sum * 100 : sum;
+}
+static inline float *random_array(size_t count) {
+    float *x = guarded(count);
+    for (size_t i = 0; i < count; i++) x[i] = random_value();
+    return x;
+}
+/* The same values in a storage type. */
+static inline void *stored(enum storage_type type, const float *x, size_t count) {
+    void *p = aligned_alloc(64, (storage_bytes(type, count) + 63 + 64) / 64 * 64);
+    for (size_t i = 0; i < count; i++) storage_put(type, p, i, x[i]);
+    return p;
+}
+static inline bool same_bits(const float *a, const float *b, size_t count) { return !memcmp(a, b, count * sizeof *a); }
+
+static const enum storage_type TYPES[] = {STORAGE_F32, STORAGE_F16, STORAGE_BF16};
+
+/* Runs body for each instruction set of this machine. */
+#define FOR_EACH_ISA(name)                                                                                             \
+    const char *isas_[4], *name;                                                                                       \
+    size_t isa_count_ = device_cpu_isas(isas_);                                                                        \
+    for (size_t isa_idx_ = 0; isa_idx_ < isa_count_ && (name = isas_[isa_idx_]); isa_idx_++)
+
+#endif

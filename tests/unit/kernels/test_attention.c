@@ -1,0 +1,245 @@
+/* Rotary angles, cache writes and paged attention: each instruction set against the scalar definition; bits against
+ * batching. */
+#include "kernels/scalar_math.h"
+#include "rig.h"
+
+TEST(sin_and_cos_are_right_within_an_ulp_up_to_a_million) {
+    for (int i = 0; i < 200000; i++) {
+        float angle = i < 1000 ? (float)i * 0.001f
+                               : (float)(check_random() % (1 << 20)) + (float)(check_random() % 65536) / 65536.0f;
+        float s, c;
+        scalar_sincos(angle, &s, &c);
+        double ds = sin((double)angle), dc = cos((double)angle);
+        EXPECT(fabs(s - ds) <= 0x1p-24 * fabs(ds) * 1.01 + 1e-12 && fabs(c - dc) <= 0x1p-24 * fabs(dc) * 1.01 + 1e-12);
+    }
+}
+
+/* A cache with scattered blocks, two slots of random history, and a batch over both. */
+struct scene {
+    struct bench b;
+    struct kv_view kv;
+    void *pages;
+    uint32_t *tables;
+    uint32_t heads, half;
+    float *inv_freq;
+};
+
+enum { SLOTS = 3, MAX_BLOCKS = 64 };
+
+static void scene_init(struct scene *s, const char *isa, int threads, enum storage_type type, uint32_t heads,
+                       uint32_t kv_heads, uint32_t dim, uint32_t block_tokens) {
+    *s = (struct scene){.b = bench_open(isa, threads), .heads = heads, .half = dim / 2};
+    uint32_t blocks = MAX_BLOCKS * SLOTS;
+    size_t layer = s->b.dev->ops->kv_layer_bytes(type, block_tokens, kv_heads, dim);
+    s->pages = aligned_alloc(64, (layer + 64) * blocks);
+    memset(s->pages, 0xff, (layer + 64) * blocks); /* NaN in every type */
+    s->tables = malloc(blocks * sizeof *s->tables);
+    for (uint32_t i = 0; i < blocks; i++) s->tables[i] = i * 7 % blocks;
+    s->inv_freq = malloc(s->half * sizeof *s->inv_freq);
+    for (uint32_t i = 0; i < s->half; i++) s->inv_freq[i] = (float)pow(10000, -2.0 * i / dim);
+    s->kv = (struct kv_view){.base = s->pages,
+                             .block_stride = layer + 64,
+                             .layer_offset = 64,
+                             .type = type,
+                             .block_tokens = block_tokens,
+                             .kv_heads = kv_heads,
+                             .head_dim = dim,
+                             .block_count = blocks,
+                             .tables = s->tables,
+                             .max_blocks = MAX_BLOCKS};
+}
+static void scene_release(struct scene *s) {
+    free(s->pages);
+    free(s->tables);
+    free(s->inv_freq);
+    bench_close(&s->b);
+}
+
+/* Writes and attends rows; returns [rows, heads * dim]. qkv is copied, since rotation is in place. */
+static float *attend_rows(struct scene *s, const float *qkv_in, const uint32_t *slots, const uint32_t *positions,
+                          uint32_t rows, uint32_t window, bool interleaved) {
+    size_t stride = (s->heads + 2 * s->kv.kv_heads) * s->kv.head_dim, width = (size_t)s->heads * s->kv.head_dim;
+    float *qkv = guarded(rows * stride), *angles = guarded((size_t)rows * s->half * 2), *out = guarded(rows * width);
+    memcpy(qkv, qkv_in, rows * stride * sizeof *qkv);
+    struct step_batch batch = {.row_count = rows, .slots = (uint32_t *)slots, .positions = (uint32_t *)positions};
+    const struct ops *ops = s->b.dev->ops;
+    void *scratch = malloc(ops->attention_scratch(s->b.dev, rows, s->heads, s->kv.head_dim, 4096));
+    ops->rope_angles(
+        s->b.stream,
+        &(struct op_rope_angles){.out = angles, .inv_freq = s->inv_freq, .half = s->half, .scale = 1, .batch = &batch});
+    ops->rope_kv(s->b.stream, &(struct op_rope_kv){.qkv = qkv,
+                                                   .angles = angles,
+                                                   .half = s->half,
+                                                   .interleaved = interleaved,
+                                                   .heads = s->heads,
+                                                   .kv = &s->kv,
+                                                   .batch = &batch});
+    ops->attention(s->b.stream, &(struct op_attention){.out = out,
+                                                       .qkv = qkv,
+                                                       .heads = s->heads,
+                                                       .window = window,
+                                                       .scale = 1 / sqrtf((float)s->kv.head_dim),
+                                                       .kv = &s->kv,
+                                                       .batch = &batch,
+                                                       .scratch = scratch});
+    if (!guards_intact(qkv, rows * stride) || !guards_intact(out, rows * width))
+        check_fail(__FILE__, __LINE__, "attention wrote outside its arrays");
+    free(scratch);
+    unguard(qkv);
+    unguard(angles);
+    return out;
+}
+
+/* Softmax weights move by the scores' error; the sum adds its own. Values of this test are bounded by 1. */
+static double attention_tolerance(uint32_t dim, uint32_t positions) {
+    double score_error = UNIT_ROUNDOFF * (dim + 8.0) * sqrt((double)dim); /* |q . k| * scale <= sqrt(dim) */
+    return 4 * score_error + 4 * UNIT_ROUNDOFF * (MIN(positions, 256u) + positions / 256.0 + 32);
+}
+
+static float *small_rows(size_t count) {
+    float *x = guarded(count);
+    for (size_t i = 0; i < count; i++) x[i] = (float)(check_random() % 2001) / 1000.0f - 1.0f;
+    return x;
+}
+
+struct shape {
+    uint32_t heads, kv_heads, dim, block_tokens, rows, window;
+    bool interleaved;
+};
+
+/* One slot's rows [0, n), another's [0, 5), one row of padding between. */
+static void check_shape(const char *isa, enum storage_type type, const struct shape *sh) {
+    struct scene cpu, ref;
+    scene_init(&cpu, isa, 2, type, sh->heads, sh->kv_heads, sh->dim, sh->block_tokens);
+    scene_init(&ref, "ref", 1, type, sh->heads, sh->kv_heads, sh->dim, sh->block_tokens);
+    uint32_t rows = sh->rows + 6, *slots = calloc(rows, 4), *positions = calloc(rows, 4);
+    for (uint32_t t = 0; t < rows; t++) {
+        slots[t] = t < sh->rows ? 0 : 2;
+        positions[t] = t < sh->rows ? t : t == sh->rows ? ROW_NONE : t - sh->rows - 1;
+    }
+    size_t width = (size_t)sh->heads * sh->dim;
+    float *qkv = small_rows(rows * (size_t)(sh->heads + 2 * sh->kv_heads) * sh->dim);
+    float *got = attend_rows(&cpu, qkv, slots, positions, rows, sh->window, sh->interleaved),
+          *want = attend_rows(&ref, qkv, slots, positions, rows, sh->window, sh->interleaved);
+    for (size_t i = 0; i < rows * width; i++) {
+        double tolerance =
+            positions[i / width] == ROW_NONE ? 0 : attention_tolerance(sh->dim, positions[i / width] + 1);
+        if (!(fabs((double)got[i] - want[i]) <= tolerance))
+            check_fail(__FILE__, __LINE__, "%s %s: heads %u/%u dim %u block %u: row %zu: %g, expected %g", isa,
+                       storage_name(type), sh->heads, sh->kv_heads, sh->dim, sh->block_tokens, i / width,
+                       (double)got[i], (double)want[i]);
+    }
+    unguard(qkv);
+    unguard(got);
+    unguard(want);
+    free(slots);
+    free(positions);
+    scene_release(&cpu);
+    scene_release(&ref);
+}
+
+TEST(attention_equals_its_definition_over_heads_sizes_and_types) {
+    static const struct shape shapes[] = {
+        {1, 1, 8, 16, 1, 0, false},    {8, 4, 8, 16, 17, 0, false},    {4, 2, 64, 32, 33, 0, false},
+        {7, 1, 64, 32, 20, 0, false},  {14, 2, 64, 16, 9, 0, true},    {3, 3, 10, 16, 31, 0, false},
+        {2, 1, 80, 64, 70, 0, false},  {5, 1, 96, 32, 8, 0, false},    {2, 2, 128, 32, 40, 0, false},
+        {2, 1, 130, 16, 12, 0, true},  {1, 1, 256, 256, 7, 0, false},  {6, 2, 24, 16, 300, 0, false},
+        {2, 1, 16, 32, 600, 0, false}, {2, 1, 16, 16, 300, 40, false}, {2, 2, 20, 32, 530, 257, false},
+    };
+    FOR_EACH_ISA(isa)
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
+        for (size_t t = 0; t < ARRAY_LEN(TYPES); t++) check_shape(isa, TYPES[t], &shapes[i]);
+}
+
+/* The same sequence in one piece, in chunks, row by row, beside another sequence, with one thread or three: equal bits.
+ */
+static void check_cuts(const char *isa, enum storage_type type, const struct shape *sh) {
+    enum { NEIGHBOURS = 2 };
+    static const uint32_t chunks[] = {1, 2, 7, 16, 100};
+    struct scene whole;
+    scene_init(&whole, isa, 1, type, sh->heads, sh->kv_heads, sh->dim, sh->block_tokens);
+    size_t width = (size_t)sh->heads * sh->dim, stride = (size_t)(sh->heads + 2 * sh->kv_heads) * sh->dim;
+    uint32_t *slots = calloc(sh->rows + NEIGHBOURS, 4), *positions = calloc(sh->rows + NEIGHBOURS, 4);
+    for (uint32_t t = 0; t < sh->rows; t++) positions[t] = t;
+    float *qkv = small_rows((sh->rows + NEIGHBOURS) * stride),
+          *want = attend_rows(&whole, qkv, slots, positions, sh->rows, sh->window, false);
+    for (size_t c = 0; c < ARRAY_LEN(chunks); c++) {
+        struct scene cut;
+        scene_init(&cut, isa, c % 2 ? 3 : 1, type, sh->heads, sh->kv_heads, sh->dim, sh->block_tokens);
+        for (uint32_t first = 0; first < sh->rows; first += chunks[c]) {
+            uint32_t n = MIN(chunks[c], sh->rows - first), s2[512 + NEIGHBOURS], p2[512 + NEIGHBOURS];
+            float *rows = guarded((n + NEIGHBOURS) * stride);
+            memcpy(rows, qkv,
+                   NEIGHBOURS * stride *
+                       sizeof *rows); /* the neighbour's rows first, so that ours have another place */
+            memcpy(rows + NEIGHBOURS * stride, qkv + first * stride, n * stride * sizeof *rows);
+            for (uint32_t t = 0; t < n + NEIGHBOURS; t++) {
+                s2[t] = t < NEIGHBOURS ? 1 : 0;
+                p2[t] = t < NEIGHBOURS ? t : first + t - NEIGHBOURS;
+            }
+            float *got = attend_rows(&cut, rows, s2, p2, n + NEIGHBOURS, sh->window, false);
+            if (!same_bits(got + NEIGHBOURS * width, want + first * width, n * width))
+                check_fail(__FILE__, __LINE__, "%s %s: chunk %u at %u: other bits", isa, storage_name(type), chunks[c],
+                           first);
+            unguard(got);
+            unguard(rows);
+        }
+        scene_release(&cut);
+    }
+    unguard(qkv);
+    unguard(want);
+    free(slots);
+    free(positions);
+    scene_release(&whole);
+}
+
+TEST(attention_gives_equal_bits_however_a_sequence_is_cut) {
+    static const struct shape shapes[] = {{8, 4, 8, 16, 61, 0, false},
+                                          {14, 2, 64, 32, 90, 0, false},
+                                          {3, 1, 24, 16, 530, 0, false},
+                                          {2, 1, 16, 16, 300, 50, false}};
+    FOR_EACH_ISA(isa)
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) check_cuts(isa, TYPES[i % 3], &shapes[i]);
+}
+
+TEST(a_value_that_is_not_finite_stays_in_its_sequence) {
+    FOR_EACH_ISA(isa) {
+        struct scene s;
+        scene_init(&s, isa, 1, STORAGE_F32, 2, 1, 16, 16);
+        uint32_t slots[] = {0, 0, 0, 1}, positions[] = {0, 1, 2, 0};
+        float *qkv = small_rows(4 * 64);
+        qkv[64 + 40] = NAN; /* a key of slot 0, position 1 */
+        float *out = attend_rows(&s, qkv, slots, positions, 4, 0, false);
+        for (int i = 0; i < 32; i++)
+            EXPECT(isfinite(out[i]) && isnan(out[32 + i]) && isnan(out[64 + i]) && isfinite(out[96 + i]));
+        unguard(qkv);
+        unguard(out);
+        scene_release(&s);
+    }
+}
+
+TEST(block_copies_move_whole_blocks_in_order) {
+    struct bench b = bench_open(NULL, 1);
+    uint32_t data[4] = {10, 20, 30, 40}, from[] = {0, 1}, to[] = {1, 3};
+    b.dev->ops->kv_copy(
+        b.stream, &(struct op_kv_copy){.base = data, .block_stride = 4, .sources = from, .targets = to, .count = 2});
+    EXPECT(data[0] == 10 && data[1] == 10 && data[2] == 30 && data[3] == 10);
+    bench_close(&b);
+}
+
+TEST(prepare_turns_runs_into_rows_and_pads_what_cannot_run) {
+    uint32_t tokens[3 * 8] = {5, 6, 7, 8, 0, 0, 0, 0, 1, 2, 3}, ids[8], slots[8], positions[8];
+    struct slot_state states[3] = {{.active = 1, .token_count = 4, .computed_count = 1},
+                                   {.active = 1, .token_count = 3, .computed_count = 2},
+                                   {.active = 0}};
+    struct slot_table table = {.slot_count = 3, .max_context = 8, .states = states, .tokens = tokens};
+    struct step_run runs[] = {{0, 3, 3}, {1, 0, 2}, {2, 2, 1}};
+    struct step_batch batch = {
+        .row_count = 6, .run_count = 3, .runs = runs, .ids = ids, .slots = slots, .positions = positions};
+    struct bench b = bench_open(NULL, 1);
+    b.dev->ops->prepare(b.stream, &(struct op_prepare){.slots = &table, .batch = &batch});
+    EXPECT(ids[3] == 6 && ids[4] == 7 && ids[5] == 8 && positions[3] == 1 && positions[5] == 3 && slots[4] == 0);
+    EXPECT(positions[0] == ROW_NONE && positions[1] == ROW_NONE && positions[2] == ROW_NONE);
+    EXPECT(states[0].computed_count == 4 && states[1].computed_count == 2 && states[2].computed_count == 0);
+    bench_close(&b);
+}

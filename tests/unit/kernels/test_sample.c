@@ -1,0 +1,336 @@
+/* The sampler: Philox against published vectors, the noise's distribution, each step against the scalar definition,
+ * statistics. */
+#include <stdio.h>
+
+#include "kernels/philox.h"
+#include "rig.h"
+
+/* ---- randomness ---- */
+
+/* Known answers of Random123 (kat_vectors, philox4x32 10). */
+TEST(philox_gives_the_published_vectors) {
+    static const struct {
+        uint32_t counter[4], key[2], out[4];
+    } vectors[] = {
+        {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         {0xffffffff, 0xffffffff},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(vectors); i++) {
+        uint32_t out[4];
+        philox4x32_10(vectors[i].counter, vectors[i].key, out);
+        EXPECT(!memcmp(out, vectors[i].out, sizeof out));
+    }
+}
+
+TEST(noise_is_a_function_of_its_coordinates_alone) {
+    const uint32_t counter[4] = {77 / 4, 9, 3, NOISE_SAMPLE}, key[2] = {0x89abcdef, 0x01234567};
+    uint32_t out[4];
+    philox4x32_10(counter, key, out);
+    EXPECT_EQ(noise_bits(0x0123456789abcdefull, 3, 9, 77, NOISE_SAMPLE), out[77 % 4]);
+}
+
+TEST(gumbel_noise_is_accurate_at_both_ends) {
+    static const uint32_t bits[] = {0, 1, 2, 1000, 0x7fffffff, 0x80000000, 0x80000001, 0xfffffffe, 0xffffffff};
+    for (size_t i = 0; i < 100000; i++) {
+        uint32_t b = i < ARRAY_LEN(bits) ? bits[i] : (uint32_t)check_random();
+        double w = (b + 0.5) * 0x1p-32, want = -log(-log1p(-w));
+        float got = gumbel_of_bits(b);
+        EXPECT(fabs(got - want) <= 4 * 0x1p-24 * fmax(fabs(want), 1));
+        EXPECT(got > -3.3f && got < 23.1f);
+    }
+}
+
+/* Kolmogorov-Smirnov against exp(-exp(-x)): for 20000 draws the statistic exceeds 1.95 / sqrt(n) once in a thousand
+ * seeds; the seed is fixed. */
+TEST(gumbel_noise_has_its_distribution) {
+    enum { N = 20000 };
+    static float x[N];
+    for (int i = 0; i < N; i++)
+        x[i] = gumbel_of_bits(noise_bits(42, 0, (uint32_t)i / 100, (uint32_t)i % 100, NOISE_SAMPLE));
+    double worst = 0;
+    for (int bin = -30; bin < 100; bin++) {
+        double at = bin * 0.1, below = 0;
+        for (int i = 0; i < N; i++) below += x[i] <= at;
+        worst = fmax(worst, fabs(below / N - exp(-exp(-at))));
+    }
+    EXPECT(worst < 1.95 / sqrt(N));
+}
+
+/* ---- a sampler on one row ---- */
+
+enum { CONTEXT = 64 };
+
+struct draw {
+    uint32_t status, token, top_count, top_ids[SAMPLE_TOP_MAX], token_count, active;
+    float logprob, top_logprobs[SAMPLE_TOP_MAX];
+};
+
+struct setting {
+    struct slot_state state;
+    uint32_t history[CONTEXT], bias_ids[8];
+    float bias_values[8];
+    const uint32_t *mask;
+};
+
+/* Runs the operation for `count` copies of the row (so that a row's place and neighbours change) and returns the last.
+ */
+static struct draw sample_one(const char *isa, const float *logits, uint32_t vocab, const struct setting *set,
+                              uint32_t count) {
+    struct bench b = bench_open(isa, 2);
+    uint32_t stride = vocab + 5, *ids = calloc(count, SLOT_BIAS_MAX * 4), *rows = calloc(count, 4),
+             *slots = calloc(count, 4), *positions = calloc(count, 4), *history = calloc(count, CONTEXT * 4);
+    uint32_t *mask_rows = calloc(count, 4);
+    float *values = calloc(count, SLOT_BIAS_MAX * 4), *copy = guarded((size_t)count * stride);
+    struct slot_state *states = calloc(count, sizeof *states);
+    for (uint32_t i = 0; i < count; i++) {
+        states[i] = set->state;
+        rows[i] = slots[i] = i;
+        memcpy(copy + (size_t)i * stride, logits, vocab * sizeof *logits);
+        memcpy(history + i * CONTEXT, set->history, sizeof set->history);
+        memcpy(ids + (size_t)i * SLOT_BIAS_MAX, set->bias_ids, sizeof set->bias_ids);
+        memcpy(values + (size_t)i * SLOT_BIAS_MAX, set->bias_values, sizeof set->bias_values);
+    }
+    struct slot_table table = {.slot_count = count,
+                               .max_context = CONTEXT,
+                               .states = states,
+                               .tokens = history,
+                               .bias_ids = ids,
+                               .bias_values = values};
+    struct step_batch batch = {
+        .row_count = count, .sample_count = count, .sample_rows = rows, .slots = slots, .positions = positions};
+    struct sample_out out = {.tokens = calloc(count, 4),
+                             .status = calloc(count, 4),
+                             .logprobs = calloc(count, 4),
+                             .top_counts = calloc(count, 4),
+                             .top_ids = calloc(count, 4 * SAMPLE_TOP_MAX),
+                             .top_logprobs = calloc(count, 4 * SAMPLE_TOP_MAX)};
+    void *scratch = malloc(b.dev->ops->sample_scratch(b.dev, count, vocab));
+    b.dev->ops->sample(b.stream, &(struct op_sample){.logits = copy,
+                                                     .logits_stride = stride,
+                                                     .vocab_size = vocab,
+                                                     .masks = set->mask,
+                                                     .mask_rows = mask_rows,
+                                                     .mask_stride = (vocab + 31) / 32,
+                                                     .slots = &table,
+                                                     .batch = &batch,
+                                                     .out = &out,
+                                                     .scratch = scratch});
+    uint32_t last = count - 1;
+    struct draw d = {.status = out.status[last],
+                     .token = out.tokens[last],
+                     .top_count = out.top_counts[last],
+                     .token_count = states[last].token_count,
+                     .active = states[last].active,
+                     .logprob = out.logprobs[last]};
+    memcpy(d.top_ids, out.top_ids + (size_t)last * SAMPLE_TOP_MAX, sizeof d.top_ids);
+    memcpy(d.top_logprobs, out.top_logprobs + (size_t)last * SAMPLE_TOP_MAX, sizeof d.top_logprobs);
+    if (d.status <= SAMPLE_LENGTH && history[last * CONTEXT + d.token_count - 1] != d.token)
+        check_fail(__FILE__, __LINE__, "the token is not in its slot");
+    if (!guards_intact(copy, (size_t)count * stride)) check_fail(__FILE__, __LINE__, "sample wrote outside its logits");
+    void *arrays[] = {ids,          rows,           slots,       positions,        history,
+                      mask_rows,    values,         states,      out.tokens,       out.status,
+                      out.logprobs, out.top_counts, out.top_ids, out.top_logprobs, scratch};
+    for (size_t i = 0; i < ARRAY_LEN(arrays); i++) free(arrays[i]);
+    unguard(copy);
+    bench_close(&b);
+    return d;
+}
+
+static struct setting plain(float temperature) {
+    return (struct setting){.state = {.active = 1,
+                                      .token_count = 4,
+                                      .prompt_count = 2,
+                                      .max_total = CONTEXT,
+                                      .temperature = temperature,
+                                      .top_p = 1,
+                                      .repetition_penalty = 1,
+                                      .logprobs = -1,
+                                      .seed = 7},
+                            .history = {1, 2, 3, 3}};
+}
+
+TEST(greedy_takes_the_largest_and_the_lowest_id_among_equals) {
+    float logits[50] = {0};
+    logits[17] = logits[31] = 2;
+    struct setting set = plain(0);
+    FOR_EACH_ISA(isa) {
+        struct draw d = sample_one(isa, logits, 50, &set, 3);
+        EXPECT(d.status == SAMPLE_TOKEN && d.token == 17 && d.token_count == 5 && d.active &&
+               d.top_count == SAMPLE_NO_LOGPROBS);
+    }
+}
+
+TEST(a_stop_token_and_the_last_token_end_the_slot) {
+    float logits[10] = {0, 0, 0, 9};
+    struct setting stop = plain(0), last = plain(0), early = plain(0);
+    stop.state.stop_count = early.state.stop_count = 2;
+    stop.state.stops[1] = early.state.stops[1] = 3;
+    stop.state.max_total = 5;
+    last.state.max_total = 5;
+    early.state.min_total = 5;
+    FOR_EACH_ISA(isa) {
+        struct draw d = sample_one(isa, logits, 10, &stop, 1), e = sample_one(isa, logits, 10, &last, 1),
+                    f = sample_one(isa, logits, 10, &early, 1);
+        EXPECT(d.status == SAMPLE_STOP && d.token == 3 && !d.active);
+        EXPECT(e.status == SAMPLE_LENGTH && e.token == 3 && !e.active);
+        EXPECT(f.status == SAMPLE_TOKEN && f.token == 1 && f.active); /* 0 is the other stop token: masked too */
+    }
+}
+
+TEST(logits_that_are_not_finite_end_their_row_alone) {
+    float nan_row[40], inf_row[40], empty[40], low[40];
+    for (int i = 0; i < 40; i++) nan_row[i] = inf_row[i] = 1, empty[i] = -INFINITY, low[i] = i ? -INFINITY : 0;
+    nan_row[33] = NAN;
+    inf_row[2] = INFINITY;
+    struct setting set = plain(0.5f);
+    FOR_EACH_ISA(isa) {
+        struct draw a = sample_one(isa, nan_row, 40, &set, 2), b = sample_one(isa, inf_row, 40, &set, 2),
+                    c = sample_one(isa, empty, 40, &set, 2), d = sample_one(isa, low, 40, &set, 2);
+        EXPECT(a.status == SAMPLE_NONFINITE && !a.active && a.token_count == 4);
+        EXPECT(b.status == SAMPLE_NONFINITE && c.status == SAMPLE_NONFINITE);
+        EXPECT(d.status == SAMPLE_TOKEN && d.token == 0);
+    }
+}
+
+TEST(an_ended_slot_wastes_its_row) {
+    float logits[10] = {0};
+    struct setting set = plain(0);
+    set.state.active = 0;
+    FOR_EACH_ISA(isa) EXPECT_EQ(sample_one(isa, logits, 10, &set, 2).status, SAMPLE_WASTED);
+}
+
+TEST(masks_allow_only_their_ids) {
+    enum { V = 100 };
+    float logits[V];
+    for (int i = 0; i < V; i++) logits[i] = (float)i;
+    uint32_t mask[4] = {0, 1u << 8 | 1, 0, 0}, none[4] = {0};
+    struct setting set = plain(0), empty = plain(1);
+    set.mask = mask;
+    empty.mask = none;
+    FOR_EACH_ISA(isa) {
+        EXPECT_EQ(sample_one(isa, logits, V, &set, 1).token, 40);
+        EXPECT_EQ(sample_one(isa, logits, V, &empty, 1).status, SAMPLE_NONFINITE);
+    }
+}
+
+/* Random logits and settings: the same draw as the definition, and logprobs within the rounding of a logarithm of a
+ * sum. */
+TEST(every_setting_draws_what_the_definition_draws) {
+    static const uint32_t vocabs[] = {1, 2, 5, 16, 17, 63, 257, 1031};
+    FOR_EACH_ISA(isa)
+    for (int round = 0; round < 400; round++) {
+        uint32_t vocab = vocabs[check_random() % ARRAY_LEN(vocabs)];
+        float *logits = random_array(vocab);
+        for (uint32_t i = 0; i < vocab; i++) logits[i] = check_random() % 50 ? logits[i] * 4 : -INFINITY;
+        logits[check_random() % vocab] = 1;
+        struct setting set = plain(round % 4 ? 0.3f + (float)(round % 7) * 0.3f : 0);
+        struct slot_state *s = &set.state;
+        for (int i = 0; i < 12; i++) set.history[i] = (uint32_t)(check_random() % vocab);
+        s->token_count = 12;
+        s->prompt_count = 5;
+        s->seed = check_random();
+        s->choice = (uint32_t)(round % 3);
+        s->top_k = round % 3 ? 0 : 1 + (uint32_t)(check_random() % 20);
+        s->top_p = round % 5 ? 1 : 0.05f + 0.9f * (float)(check_random() % 100) / 100;
+        s->min_p = round % 7 ? 0 : 0.1f;
+        s->repetition_penalty = round % 2 ? 1 : 1.3f;
+        s->presence_penalty = round % 6 ? 0 : 0.5f;
+        s->frequency_penalty = round % 6 ? 0 : -0.25f;
+        s->logprobs = round % 5 - 1;
+        s->bias_count = 2;
+        set.bias_ids[0] = (uint32_t)(check_random() % vocab);
+        set.bias_ids[1] = vocab + 3; /* past the vocabulary: ignored */
+        set.bias_values[0] = 3;
+        struct draw got = sample_one(isa, logits, vocab, &set, 1 + (uint32_t)round % 4),
+                    want = sample_one("ref", logits, vocab, &set, 1);
+        EXPECT_EQ(got.status, want.status);
+        EXPECT_EQ(got.token, want.token);
+        EXPECT_EQ(got.top_count, want.top_count);
+        for (uint32_t i = 0; want.top_count != SAMPLE_NO_LOGPROBS && i < want.top_count; i++) {
+            EXPECT_EQ(got.top_ids[i], want.top_ids[i]);
+            EXPECT(got.top_logprobs[i] == want.top_logprobs[i] ||
+                   fabsf(got.top_logprobs[i] - want.top_logprobs[i]) <= 1e-5f * (1 + fabsf(want.top_logprobs[i])));
+        }
+        if (s->logprobs >= 0)
+            EXPECT(got.logprob == want.logprob ||
+                   fabsf(got.logprob - want.logprob) <= 1e-5f * (1 + fabsf(want.logprob)));
+        unguard(logits);
+    }
+}
+
+/* ---- statistics ---- */
+
+/* Draws at many positions; chi-square against the softmax of what is kept. Fixed seeds; the bound is the 99.9th
+ * percentile of 9 degrees of freedom. */
+static double chi_square(const char *isa, const struct setting *base, const float *logits, const double *probability,
+                         uint32_t vocab, int draws) {
+    double counts[16] = {0}, chi = 0;
+    for (int i = 0; i < draws; i++) {
+        struct setting set = *base;
+        set.state.seed = 1000 + (uint64_t)i;
+        struct draw d = sample_one(isa, logits, vocab, &set, 1);
+        counts[d.token]++;
+    }
+    for (uint32_t v = 0; v < vocab; v++) {
+        if (probability[v] == 0)
+            chi += counts[v] ? 1e9 : 0;
+        else
+            chi += pow(counts[v] - draws * probability[v], 2) / (draws * probability[v]);
+    }
+    return chi;
+}
+
+TEST(draws_follow_the_softmax_of_what_is_kept) {
+    enum { V = 10, DRAWS = 4000 };
+    float logits[V];
+    double p[V], sum = 0;
+    for (int v = 0; v < V; v++) logits[v] = 0.4f * (float)v;
+    FOR_EACH_ISA(isa) {
+        for (int kept = V; kept >= 4; kept -= 6) { /* all, then the best four */
+            struct setting set = plain(0.8f);
+            set.state.top_k = kept == V ? 0 : (uint32_t)kept;
+            sum = 0;
+            for (int v = 0; v < V; v++) sum += p[v] = v >= V - kept ? exp(logits[v] / 0.8) : 0;
+            for (int v = 0; v < V; v++) p[v] /= sum;
+            double chi = chi_square(isa, &set, logits, p, V, DRAWS);
+            if (chi > 27.9) check_fail(__FILE__, __LINE__, "%s: chi-square %g with %d kept", isa, chi, kept);
+        }
+    }
+}
+
+TEST(top_p_keeps_the_smallest_set_that_holds_the_mass) {
+    enum { V = 5 };
+    static const double p[V] = {0.5, 0.25, 0.125, 0.0625, 0.0625};
+    float logits[V];
+    for (int v = 0; v < V; v++) logits[v] = (float)log(p[v]);
+    FOR_EACH_ISA(isa)
+    for (int i = 0; i < 300; i++) {
+        struct setting set = plain(1);
+        set.state.seed = (uint64_t)i;
+        set.state.top_p = 0.7f;
+        EXPECT(sample_one(isa, logits, V, &set, 1).token <= 1);
+        set.state.top_p = 1e-9f;
+        EXPECT(sample_one(isa, logits, V, &set, 1).token == 0);
+        set.state.top_p = 1;
+        set.state.min_p = 0.2f;
+        EXPECT(sample_one(isa, logits, V, &set, 1).token <= 2);
+    }
+}
+
+/* The noise does not depend on the instruction set: equal logits give equal draws everywhere. */
+TEST(equal_logits_draw_the_same_token_on_every_instruction_set) {
+    enum { V = 3000 };
+    static float logits[V];
+    for (int i = 0; i < 200; i++) {
+        for (int v = 0; v < V; v++) logits[v] = random_value();
+        struct setting set = plain(1);
+        set.state.seed = check_random();
+        uint32_t first = sample_one("scalar", logits, V, &set, 1).token;
+        FOR_EACH_ISA(isa) EXPECT_EQ(sample_one(isa, logits, V, &set, 1).token, first);
+    }
+}
