@@ -1,0 +1,143 @@
+/* Tokens to text with the bundled tokenizer: the same text however it was cut, stop strings, half characters. */
+#include "base/utf8.h"
+#include "check.h"
+#include "gateway/choice.h"
+#include "gateway/render.h"
+
+static struct tokenizer *load(struct buf *packed) {
+    struct bundle bundle;
+    struct tokenizer *t = NULL;
+    struct error err;
+    buf_init(packed, 0);
+    CHECK_MSG(bundle_pack(TRIREME_SOURCE_DIR "/demo/model", packed, &err) == 0, "%s", err.text);
+    CHECK(bundle_open(&bundle, buf_bytes(packed), &err) == 0);
+    CHECK_MSG(tokenizer_load_bundle(&bundle, &t, &err) == 0, "%s", err.text);
+    return t;
+}
+
+static struct token_vec encode(const struct tokenizer *t, const char *text) {
+    struct token_vec ids = {0};
+    struct error err;
+    CHECK(tokenizer_encode(t, bytes_str(text), 0, &ids, &err) == 0);
+    return ids;
+}
+
+static struct choice make(const struct tokenizer *t, const char *const *stops, uint32_t stop_count, bool include) {
+    struct choice c;
+    struct bytes list[4];
+    struct error err;
+    for (uint32_t i = 0; i < stop_count; i++) list[i] = bytes_str(stops[i]);
+    struct choice_config config = {t, list, stop_count, include, true};
+    CHECK(choice_init(&c, 0, &config, &err) == 0);
+    return c;
+}
+
+TEST(text_comes_out_as_it_went_in) {
+    static const char text[] = "Once upon a time — naïve café, 🚀🚀 \xe6\x97\xa5\xe6\x9c\xac end";
+    struct buf packed, out;
+    struct tokenizer *t = load(&packed);
+    struct token_vec ids = encode(t, text);
+    struct choice c = make(t, NULL, 0, false);
+    buf_init(&out, 0);
+    for (size_t i = 0; i < ids.count; i++) {
+        EXPECT(!choice_push(&c, ids.items[i], &out));
+        EXPECT(utf8_valid(out.data, out.len)); /* never half a character */
+    }
+    choice_end(&c, CHOICE_LENGTH, &out);
+    EXPECT_STR(buf_text(&out), text);
+    EXPECT_EQ(c.token_count, ids.count);
+    choice_release(&c);
+    vec_release(&ids);
+    buf_release(&out);
+    tokenizer_free(&t);
+    buf_release(&packed);
+}
+
+TEST(a_cut_character_is_shown_as_one_at_the_end) {
+    struct buf packed, out;
+    struct tokenizer *t = load(&packed);
+    struct token_vec ids = encode(t, "🚀");
+    struct choice c = make(t, NULL, 0, false);
+    buf_init(&out, 0);
+    EXPECT(ids.count > 1); /* the bundled vocabulary has no rocket */
+    choice_push(&c, ids.items[0], &out);
+    EXPECT_EQ(out.len, 0);
+    choice_end(&c, CHOICE_LENGTH, &out);
+    EXPECT_STR(buf_text(&out), "\xef\xbf\xbd");
+    choice_release(&c);
+    vec_release(&ids);
+    buf_release(&out);
+    tokenizer_free(&t);
+    buf_release(&packed);
+}
+
+TEST(stop_strings_over_token_borders) {
+    static const char *const stops[] = {"the end", "zzz"};
+    struct buf packed, out;
+    struct tokenizer *t = load(&packed);
+    struct token_vec ids = encode(t, "all is well, this is the end of it");
+    for (int include = 0; include < 2; include++) {
+        struct choice c = make(t, stops, 2, include);
+        size_t used = 0;
+        bool matched = false;
+        buf_init(&out, 0);
+        while (!matched && used < ids.count) matched = choice_push(&c, ids.items[used++], &out);
+        EXPECT(matched && used < ids.count);
+        EXPECT_EQ(c.finish, CHOICE_STOP);
+        EXPECT_EQ(c.token_count, used);
+        EXPECT_STR(buf_text(&out), include ? "all is well, this is the end" : "all is well, this is ");
+        choice_release(&c);
+        buf_release(&out);
+    }
+    vec_release(&ids);
+    tokenizer_free(&t);
+    buf_release(&packed);
+}
+
+TEST(held_back_text_comes_at_the_end) {
+    static const char *const stops[] = {"well then"};
+    struct buf packed, out;
+    struct tokenizer *t = load(&packed);
+    struct token_vec ids = encode(t, "all is well the");
+    struct choice c = make(t, stops, 1, false);
+    buf_init(&out, 0);
+    for (size_t i = 0; i < ids.count; i++) EXPECT(!choice_push(&c, ids.items[i], &out));
+    EXPECT_STR(buf_text(&out), "all is ");
+    choice_push_stop(&c, tokenizer_eos(t).ids[0], &out);
+    EXPECT_STR(buf_text(&out), "all is well the");
+    EXPECT_EQ(c.finish, CHOICE_STOP);
+    EXPECT_EQ(c.token_count, ids.count + 1);
+    choice_release(&c);
+    vec_release(&ids);
+    buf_release(&out);
+    tokenizer_free(&t);
+    buf_release(&packed);
+}
+
+TEST(logprobs_columns_agree) {
+    struct buf packed, entries, value;
+    struct tokenizer *t = load(&packed);
+    struct token_vec ids = encode(t, "He said");
+    const float values[] = {-0.25f, -0.25f, -1.0f / 0.0f};
+    const uint32_t columns[] = {ids.items[0], ids.items[0], ids.items[1]};
+    struct render_logprobs lp = {columns, values, 3}, bare = {columns + 2, values, 1};
+    buf_init(&entries, 0);
+    buf_init(&value, 0);
+    render_logprobs_entry(GENREQ_COMPLETIONS, t, &lp, 0, &entries);
+    render_logprobs_entry(GENREQ_COMPLETIONS, t, &bare, 2, &entries);
+    render_logprobs_value(GENREQ_COMPLETIONS, buf_bytes(&entries), &value);
+    EXPECT(strstr(buf_text(&value), "],\"token_logprobs\":[-0.25,-0.25],\"text_offset\":[0,2],\"top_logprobs\":[{"));
+    EXPECT(strstr(buf_text(&value), ":-9999},{}]}"));
+    buf_reset(&entries);
+    buf_reset(&value);
+    render_logprobs_entry(GENREQ_CHAT, t, &lp, 0, &entries);
+    render_logprobs_entry(GENREQ_CHAT, t, &bare, 0, &entries);
+    render_logprobs_value(GENREQ_CHAT, buf_bytes(&entries), &value);
+    EXPECT(strstr(buf_text(&value), "{\"content\":[{\"token\":\"") == buf_text(&value));
+    EXPECT(strstr(buf_text(&value), "\"top_logprobs\":[]}],\"refusal\":null}"));
+    buf_release(&entries);
+    buf_release(&value);
+    vec_release(&ids);
+    tokenizer_free(&t);
+    buf_release(&packed);
+}
