@@ -1,1 +1,2 @@
 list(APPEND SEE proto)
+list(APPEND TEST_LIBS trireme_fakes)
