@@ -5,7 +5,7 @@ struct epoch epoch_start(uint64_t wall_ms, struct u128 instance) {
 }
 
 enum epoch_verdict epoch_judge(struct epoch *mine, const struct frame *frame, const struct wire_hello *hello,
-                               bool served) {
+                               bool served, int64_t age_ms) {
     struct epoch theirs = frame->epoch;
     if (hello) {
         struct epoch met = {.number = hello->epoch_number, .instance = hello->epoch_instance};
@@ -13,7 +13,7 @@ enum epoch_verdict epoch_judge(struct epoch *mine, const struct frame *frame, co
     }
     if (theirs.number == UINT64_MAX) return EPOCH_STALE; /* nothing is above it: nonsense */
     int order = epoch_compare(theirs, *mine);
-    if (order > 0 && served) return EPOCH_SUPERSEDED;
+    if (order > 0 && (served || age_ms > EPOCH_YOUNG_MS)) return EPOCH_SUPERSEDED;
     if (order > 0) {
         mine->number = theirs.number + 1;
         return EPOCH_ROSE;

@@ -1,0 +1,105 @@
+/* sim --seeds A..B --jobs N: runs the seeds, prints events per second; on failure the seed, why, and the tail of the
+ * trace. */
+#include "sim.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct shared {
+    _Atomic uint64_t next, events, finished, rejected, poisoned, resubmitted, steps, hits, fewest;
+    _Atomic int failures;
+};
+static struct world world;
+static struct shared *shared;
+
+static void on_abort(int signal_number) {
+    fprintf(stderr, "seed %llu failed after %llu events; the last of them:\n", (unsigned long long)world.seed,
+            (unsigned long long)world.event_count);
+    trace_print(&world);
+    printf("not ok sim seed %llu\n", (unsigned long long)world.seed);
+    fflush(stdout);
+    shared->failures++;
+    _exit(1);
+}
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void run_some(uint64_t last, bool stop_at_failure) {
+    signal(SIGABRT, on_abort);
+    signal(SIGSEGV, on_abort);
+    signal(SIGFPE, on_abort);
+    for (;;) {
+        uint64_t seed = shared->next++;
+        if (seed > last || (stop_at_failure && shared->failures)) break;
+        run_seed(&world, seed);
+        shared->events += world.event_count;
+        shared->finished += world.finished;
+        shared->rejected += world.rejected;
+        shared->poisoned += world.poisoned;
+        shared->resubmitted += world.resubmitted;
+        shared->steps += world.steps;
+        shared->hits += world.hits;
+        uint64_t fewest = shared->fewest;
+        while (world.event_count < fewest &&
+               !atomic_compare_exchange_weak_explicit(&shared->fewest, &fewest, world.event_count, 0, 0)) {}
+    }
+    world_release(&world);
+}
+
+static int usage(void) {
+    fprintf(stderr, "usage: sim [--seeds A..B] [--jobs N]\n");
+    return 2;
+}
+
+int main(int argc, char **argv) {
+    unsigned long long first = 1, last = 100;
+    int jobs = 1;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--seeds") && i + 1 < argc) {
+            int n = sscanf(argv[++i], "%llu..%llu", &first, &last);
+            if (n < 1) return usage();
+            if (n == 1) last = first;
+        } else if (!strcmp(argv[i], "--jobs") && i + 1 < argc) {
+            jobs = atoi(argv[++i]);
+        } else {
+            return usage();
+        }
+    }
+    if (jobs < 1 || jobs > 256 || last < first) return usage();
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return 2;
+    shared->next = first;
+    shared->fewest = UINT64_MAX;
+    double start = seconds();
+    for (int i = 0; i < jobs; i++) {
+        pid_t pid = fork();
+        if (pid < 0) return 2;
+        if (pid == 0) {
+            run_some(last, true);
+            exit(0); /* sanitizers look for leaks */
+        }
+    }
+    int status, bad = 0;
+    while (wait(&status) > 0) bad += !WIFEXITED(status) || WEXITSTATUS(status);
+    double took = seconds() - start;
+    printf("%llu seeds, %llu events (fewest %llu a seed), %.0f events/s with %d jobs (%.0f a job), %llu steps, %llu "
+           "requests finished, %llu rejected, "
+           "%llu as poison, %llu resubmitted, %llu cached positions\n",
+           last - first + 1, (unsigned long long)shared->events, (unsigned long long)shared->fewest,
+           (double)shared->events / took, jobs, (double)shared->events / took / jobs, (unsigned long long)shared->steps,
+           (unsigned long long)shared->finished, (unsigned long long)shared->rejected,
+           (unsigned long long)shared->poisoned, (unsigned long long)shared->resubmitted,
+           (unsigned long long)shared->hits);
+    if (!bad) printf("ok sim %llu..%llu\n", first, last);
+    return bad ? 1 : 0;
+}

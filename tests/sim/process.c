@@ -1,0 +1,304 @@
+/* The process around the core, as thin as it can be: epochs, who has been heard, and messages turned into calls and
+ * back. And the supervisor. */
+#include "sim.h"
+
+#include "scheduler/core/epoch.h"
+
+/* ---- From the core ---- */
+
+static uint32_t peer_of(const struct process *p, struct u128 instance) {
+    for (uint32_t i = 0; i < PEERS; i++)
+        if (p->peers[i].known && u128_equal(p->peers[i].instance, instance)) return i;
+    return PEERS;
+}
+
+static void send_down(struct process *p, struct message *m, uint32_t peer, struct u128 to) {
+    m->epoch = p->epoch;
+    m->to = to;
+    m->process = (uint8_t)(p - p->world->procs);
+    send_message(p->world, m, peer, false);
+}
+
+static void on_plan(void *ctx, struct u128s ranks, const struct wire_plan *plan) {
+    struct process *p = ctx;
+    uint32_t peer = peer_of(p, ranks.items[0]);
+    if (peer == PEERS) return;
+    struct message *m = message_new(p->world, WIRE_PLAN);
+    message_set_plan(m, plan);
+    send_down(p, m, peer, ranks.items[0]);
+}
+
+static void on_deltas(void *ctx, struct u128 gateway, const struct wire_deltas *deltas) {
+    struct process *p = ctx;
+    uint32_t peer = peer_of(p, gateway);
+    if (peer == PEERS) return;
+    struct message *m = message_new(p->world, WIRE_DELTAS);
+    message_set_deltas(m, deltas);
+    send_down(p, m, peer, gateway);
+}
+
+static void on_reject(void *ctx, struct u128 gateway, const struct wire_reject *reject) {
+    struct process *p = ctx;
+    uint32_t peer = peer_of(p, gateway);
+    if (peer == PEERS) return;
+    struct message *m = message_new(p->world, WIRE_REJECT);
+    m->u.reject = *reject;
+    m->u.reject.text = (struct bytes){0};
+    send_down(p, m, peer, gateway);
+}
+
+static void on_fence(void *ctx, struct u128 instance, uint32_t pid) {
+    struct process *p = ctx;
+    if (!p->peers[SUPERVISOR].known) return;
+    struct message *m = message_new(p->world, WIRE_FENCE);
+    m->u.fence = (struct wire_fence){instance, pid};
+    send_down(p, m, SUPERVISOR, p->peers[SUPERVISOR].instance);
+}
+
+static void on_reregister(void *ctx, struct u128 instance) {
+    struct process *p = ctx;
+    uint32_t peer = peer_of(p, instance);
+    if (peer < PEERS) send_down(p, message_new(p->world, WIRE_BLOCKS_LOST), peer, instance);
+}
+
+/* ---- Life ---- */
+
+void process_start(struct world *w) {
+    uint32_t idx = w->current;
+    if (w->procs[idx].alive && w->procs[idx].paused_until <= w->now) return; /* nothing to replace */
+    if (w->procs[idx].alive) idx = 1 - idx;
+    if (w->procs[idx].alive) return;
+    struct process *p = &w->procs[idx];
+    *p = (struct process){.world = w, .alive = true, .wants = INT64_MAX, .beat_at = w->now, .started_at = w->now};
+    struct sched_sink sink = {.ctx = p,
+                              .plan = on_plan,
+                              .deltas = on_deltas,
+                              .reject = on_reject,
+                              .fence = on_fence,
+                              .reregister = on_reregister};
+    p->core = sched_new(&w->config, &sink);
+    int64_t skew = chance(w, 3) ? below(w, 3000) : 0; /* clocks go back, too */
+    p->epoch = epoch_start((uint64_t)MAX(w->now - skew, 0), world_instance(w));
+    w->current = idx;
+    trace(w, "scheduler starts", idx, p->epoch.number, 0, 0);
+}
+
+void process_kill(struct world *w, uint32_t idx) {
+    struct process *p = &w->procs[idx];
+    if (!p->alive) return;
+    trace(w, "scheduler dies", idx, 0, 0, 0);
+    p->alive = false;
+    sched_free(&p->core);
+    while (p->inbox) {
+        struct message *m = p->inbox;
+        p->inbox = m->next;
+        message_free(w, m);
+    }
+}
+
+static void after_event(struct process *p) {
+    struct world *w = p->world;
+    sched_check(p->core);
+    if (p->turn_due) return;
+    p->turn_due = true;
+    at(w, w->now + (chance(w, 4) ? 1 : 0), EVENT_TURN, (uint32_t)(p - w->procs), 0, NULL);
+}
+
+/* ---- Messages ---- */
+
+static void hear(struct process *p, uint32_t peer, const struct message *m) {
+    struct known_peer *known = &p->peers[peer];
+    if (known->known && !u128_equal(known->instance, m->from)) {
+        if (m->kind != WIRE_HELLO) return; /* late news of one that is gone */
+        *known = (struct known_peer){0};
+    }
+    known->known = true;
+    known->instance = m->from;
+    known->heard_at = p->world->now;
+    if (known->silent && peer < GATEWAYS) sched_gateway_up(p->core, p->world->now, m->from);
+    known->silent = false;
+}
+
+static void answer(struct process *p, const struct message *m) {
+    send_down(p, message_new(p->world, WIRE_HEARTBEAT), m->peer, m->from);
+}
+
+static void call_core(struct process *p, const struct message *m) {
+    struct world *w = p->world;
+    struct sched *core = p->core;
+    struct error err;
+    switch (m->kind) {
+    case WIRE_HELLO:
+        if (m->u.hello.role == WIRE_ROLE_GATEWAY)
+            sched_gateway_up(core, w->now, m->from);
+        else if (m->u.hello.role == WIRE_ROLE_WORKER)
+            MUST(w, sched_worker_hello(core, w->now, &m->u.hello, &err) == 0, "hello refused: %s", err.text);
+        p->peers[m->peer].served = true;
+        answer(p, m);
+        break;
+    case WIRE_HEARTBEAT:
+        if (m->peer >= GATEWAYS && m->peer < SUPERVISOR) sched_worker_heartbeat(core, w->now, m->from, &m->u.heartbeat);
+        break;
+    case WIRE_SUBMIT: sched_submit(core, w->now, m->from, &m->u.submit); break;
+    case WIRE_CANCEL: sched_cancel(core, w->now, m->from, &m->u.cancel); break;
+    case WIRE_PAUSE: sched_pause(core, w->now, m->from, &m->u.pause); break;
+    case WIRE_ACK: sched_ack(core, w->now, m->from, &m->u.ack); break;
+    case WIRE_RESEND: sched_resend(core, w->now, m->from, &m->u.resend); break;
+    case WIRE_ATTACH: sched_attach(core, w->now, m->from, &m->u.attach); break;
+    case WIRE_STEP_RESULT:
+        if (sched_step_result(core, w->now, m->from, &m->u.result))
+            trace(w, "result unfit", m->peer, m->u.result.plan_number, 0, 0);
+        break;
+    case WIRE_BLOCKS_LOST: sched_blocks_lost(core, w->now, m->from, m->u.lost.incarnation); break;
+    case WIRE_EXITED: sched_worker_exited(core, w->now, &m->u.exited); break;
+    default: violated(w, "a scheduler got a message of kind %u", m->kind);
+    }
+}
+
+static void take(struct process *p, struct message *m) {
+    struct world *w = p->world;
+    struct known_peer *known = &p->peers[m->peer];
+    bool served = known->known && known->served && u128_equal(known->instance, m->from);
+    struct frame frame = {.kind = m->kind, .epoch = m->epoch};
+    enum epoch_verdict verdict =
+        epoch_judge(&p->epoch, &frame, m->kind == WIRE_HELLO ? &m->u.hello : NULL, served, w->now - p->started_at);
+    if (verdict == EPOCH_SUPERSEDED) {
+        trace(w, "superseded", (uint64_t)(p - w->procs), m->peer, m->epoch.number, p->epoch.number);
+        bool current = p == &w->procs[w->current];
+        message_free(w, m);
+        process_kill(w, (uint32_t)(p - w->procs));
+        if (current) at(w, w->now + 100, EVENT_RESTART, PEERS, 0, NULL);
+        return;
+    }
+    if (verdict == EPOCH_ROSE)
+        for (uint32_t i = 0; i < PEERS; i++) p->peers[i].served = false;
+    bool believe = verdict == EPOCH_TAKE || (verdict == EPOCH_ROSE && m->kind == WIRE_HELLO);
+    if (!believe) {
+        answer(p, m);
+        message_free(w, m);
+        return;
+    }
+    hear(p, m->peer, m);
+    if (u128_equal(known->instance, m->from)) call_core(p, m);
+    message_free(w, m);
+    after_event(p);
+}
+
+void process_receive(struct world *w, uint32_t idx, struct message *m) {
+    struct process *p = &w->procs[idx];
+    if (!p->alive) {
+        message_free(w, m);
+        return;
+    }
+    if (p->paused_until > w->now) {
+        m->next = NULL;
+        if (p->inbox)
+            p->last->next = m;
+        else
+            p->inbox = m;
+        p->last = m;
+        return;
+    }
+    take(p, m);
+}
+
+/* ---- Time ---- */
+
+static void judge_silence(struct process *p) {
+    struct world *w = p->world;
+    bool was_late = w->now - p->beat_at > 3 * HEARTBEAT_MS; /* nobody is blamed for our own sleep */
+    p->beat_at = w->now;
+    for (uint32_t i = 0; i < SUPERVISOR; i++) {
+        struct known_peer *known = &p->peers[i];
+        if (was_late) known->heard_at = w->now;
+        if (!known->known || known->silent || w->now - known->heard_at < SILENCE_MS) continue;
+        known->silent = true;
+        trace(w, "silent", i, known->instance.lo, 0, 0);
+        if (i < GATEWAYS)
+            sched_gateway_silent(p->core, w->now, known->instance);
+        else
+            sched_worker_silent(p->core, w->now, known->instance);
+        after_event(p);
+    }
+}
+
+void process_beat(struct world *w, uint32_t idx) {
+    struct process *p = &w->procs[idx];
+    if (!p->alive || p->paused_until > w->now) return;
+    judge_silence(p);
+    for (uint32_t i = 0; i < PEERS; i++)
+        if (p->peers[i].known) send_down(p, message_new(w, WIRE_HEARTBEAT), i, p->peers[i].instance);
+}
+
+void process_turn(struct world *w, uint32_t idx) {
+    struct process *p = &w->procs[idx];
+    if (!p->alive || p->paused_until > w->now || (!p->turn_due && p->wants > w->now)) return;
+    p->turn_due = false;
+    p->wants = sched_run(p->core, w->now);
+    sched_check(p->core);
+    struct sched_counts counts = sched_counts(p->core);
+    MUST(w, counts.waiting <= w->config.waiting_max, "%u wait", counts.waiting);
+    MUST(w, p->wants > w->now, "the core wants to run at once again");
+    if (p->wants != INT64_MAX) at(w, p->wants, EVENT_TURN, idx, 0, NULL);
+}
+
+void process_wake(struct world *w, uint32_t idx) {
+    struct process *p = &w->procs[idx];
+    if (!p->alive || p->paused_until > w->now) return;
+    while (p->alive && p->inbox) {
+        struct message *m = p->inbox;
+        p->inbox = m->next;
+        take(p, m);
+    }
+    if (p->alive) after_event(p);
+}
+
+/* ---- The supervisor ---- */
+
+static void supervisor_send(struct world *w, struct message *m) {
+    m->epoch = w->supervisor_epoch;
+    m->from = (struct u128){.lo = 99999, .hi = 1};
+    send_message(w, m, SUPERVISOR, true);
+}
+
+void supervisor_beat(struct world *w) {
+    if (!w->supervisor_hello) {
+        struct wire_hello hello = {.role = WIRE_ROLE_SUPERVISOR,
+                                   .instance = {.lo = 99999, .hi = 1},
+                                   .epoch_number = w->supervisor_epoch.number,
+                                   .epoch_instance = w->supervisor_epoch.instance};
+        struct message *m = message_new(w, WIRE_HELLO);
+        message_set_hello(m, &hello);
+        w->supervisor_hello = true;
+        supervisor_send(w, m);
+    }
+    supervisor_send(w, message_new(w, WIRE_HEARTBEAT));
+}
+
+void supervisor_tell_exit(struct world *w, struct u128 instance, enum wire_exit_cause cause, bool fault) {
+    struct message *m = message_new(w, WIRE_EXITED);
+    m->u.exited = (struct wire_exited){.instance = instance, .cause = cause, .fault = fault};
+    supervisor_send(w, m);
+}
+
+void supervisor_receive(struct world *w, struct message *m) {
+    int order = epoch_compare(m->epoch, w->supervisor_epoch);
+    if (order < 0) {
+        answer_stale(w, m, w->supervisor_epoch, (struct u128){.lo = 99999, .hi = 1});
+        message_free(w, m);
+        return;
+    }
+    if (order > 0) {
+        w->supervisor_hello = w->supervisor_epoch.number == 0;
+        w->supervisor_epoch = m->epoch;
+    }
+    if (m->kind == WIRE_FENCE) {
+        bool found = false;
+        for (uint32_t i = 0; i < w->worker_count && !found; i++) {
+            found = w->workers[i].alive && u128_equal(w->workers[i].instance, m->u.fence.instance);
+            if (found) worker_kill(w, i, WIRE_EXIT_FENCED, false);
+        }
+        if (!found) supervisor_tell_exit(w, m->u.fence.instance, WIRE_EXIT_UNKNOWN, false);
+    }
+    message_free(w, m);
+}
