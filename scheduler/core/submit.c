@@ -138,17 +138,23 @@ void sched_submit(struct sched *s, int64_t now, struct u128 from, const struct w
     request_start(s, request);
 }
 
-/* Those of this turn that still wait and are too many: the newest go. The others are told that they are taken. */
-void fresh_settle(struct sched *s) {
-    while (s->waiting_new > s->config.waiting_max) {
-        struct link *at = s->fresh.prev;
-        for (; at != &s->fresh; at = at->prev) {
-            const struct request *request = LINK_ITEM(at, struct request, fresh_link);
-            if (!request->resumed && !request->sequences[0].started) break;
-        }
-        if (at == &s->fresh) break;
-        request_reject(s, LINK_ITEM(at, struct request, fresh_link), WIRE_REJECT_OVERLOADED);
+/* The newest of this turn that may be refused: one that waits as a whole, if there is any. */
+static struct request *newest_fresh(struct sched *s) {
+    struct request *newest = NULL;
+    for (struct link *at = s->fresh.prev; at != &s->fresh; at = at->prev) {
+        struct request *request = LINK_ITEM(at, struct request, fresh_link);
+        if (request->resumed) continue;
+        if (!request->sequences[0].started) return request;
+        if (!newest) newest = request;
     }
+    return newest;
+}
+
+/* Too many wait: the newest of this turn go. The others are told that they are taken. */
+void fresh_settle(struct sched *s) {
+    struct request *refused;
+    while (s->waiting_new > s->config.waiting_max && (refused = newest_fresh(s)))
+        request_reject(s, refused, WIRE_REJECT_OVERLOADED);
     LIST_EACH(at, &s->fresh) {
         struct request *request = LINK_ITEM(at, struct request, fresh_link);
         list_remove(&request->fresh_link);
