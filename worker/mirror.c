@@ -106,14 +106,14 @@ static int plan_row(struct mirror *m, uint32_t slot, uint32_t token_count, struc
     if (!s->admission) return error_set(err, ERR_INVALID, "a row on the empty slot %u", slot);
     if (s->ended || token_count == 0) return 0;
     uint64_t end = (uint64_t)s->computed_count + token_count;
+    if (end > s->token_count && !s->failed)
+        return error_set(err, ERR_INVALID, "slot %u: %llu positions to compute, %u known", slot,
+                         (unsigned long long)end, s->token_count);
     if (s->failed || end > (uint64_t)s->block_count * m->limits.block_tokens) {
         row->fate = ROW_FAILED;
         s->ended = true;
         return 0;
     }
-    if (end > s->token_count)
-        return error_set(err, ERR_INVALID, "slot %u: %llu positions to compute, %u known", slot,
-                         (unsigned long long)end, s->token_count);
     row->fate = ROW_RUNS;
     row->prompt_rows = s->computed_count < s->prompt_count ? MIN(token_count, s->prompt_count - s->computed_count) : 0;
     row->samples = end == s->token_count;

@@ -10,9 +10,9 @@
 #include "base/buf.h"
 #include "base/fsutil.h"
 #include "base/vec.h"
+#include "check.h"
 #include "formats/json.h"
 #include "model/forward.h"
-#include "check.h"
 
 enum { RIG_SLOTS = 72, RIG_ROWS = 512 };
 
@@ -29,7 +29,8 @@ struct rig {
     uint32_t next_block;
 };
 
-static inline bool rig_open(struct rig *r, const char *dir, const char *isa, int threads, enum storage_type kv, uint32_t block_tokens, struct error *err) {
+static inline bool rig_open(struct rig *r, const char *dir, const char *isa, int threads, enum storage_type kv,
+                            uint32_t block_tokens, struct error *err) {
     *r = (struct rig){0};
     struct device_options options = {.isa = isa, .thread_count = threads, .spin_us = 20};
     struct model_options model = {.dir = dir};
@@ -41,8 +42,12 @@ static inline bool rig_open(struct rig *r, const char *dir, const char *isa, int
     if (slots_init(&r->slots, &r->model, &r->geometry, RIG_SLOTS, context, blocks * RIG_SLOTS, err)) return false;
     memset(r->slots.kv.base, 0xff, r->slots.kv.block_count * r->geometry.block_bytes); /* NaN wherever nobody wrote */
     if (forward_init(&r->forward, &r->model, &r->slots, RIG_ROWS, RIG_SLOTS * 2, err)) return false;
-    r->out = (struct sample_out){.tokens = calloc(RIG_ROWS, 4), .status = calloc(RIG_ROWS, 4), .logprobs = calloc(RIG_ROWS, 4), .top_counts = calloc(RIG_ROWS, 4),
-                                 .top_ids = calloc(RIG_ROWS, 4 * SAMPLE_TOP_MAX), .top_logprobs = calloc(RIG_ROWS, 4 * SAMPLE_TOP_MAX)};
+    r->out = (struct sample_out){.tokens = calloc(RIG_ROWS, 4),
+                                 .status = calloc(RIG_ROWS, 4),
+                                 .logprobs = calloc(RIG_ROWS, 4),
+                                 .top_counts = calloc(RIG_ROWS, 4),
+                                 .top_ids = calloc(RIG_ROWS, 4 * SAMPLE_TOP_MAX),
+                                 .top_logprobs = calloc(RIG_ROWS, 4 * SAMPLE_TOP_MAX)};
     return true;
 }
 
@@ -61,7 +66,8 @@ static inline void rig_close(struct rig *r) {
 }
 
 /* Puts a sequence in, with blocks for all it may become (scattered over the cache). */
-static inline void rig_admit(struct rig *r, uint32_t slot, const uint32_t *tokens, uint32_t count, struct slot_state state) {
+static inline void rig_admit(struct rig *r, uint32_t slot, const uint32_t *tokens, uint32_t count,
+                             struct slot_state state) {
     uint32_t blocks[2048], n = r->slots.table.max_blocks;
     for (uint32_t i = 0; i < n; i++) blocks[i] = (slot + i * RIG_SLOTS) % r->slots.kv.block_count;
     state.token_count = count;
@@ -74,8 +80,10 @@ static inline void rig_admit(struct rig *r, uint32_t slot, const uint32_t *token
     r->computed[slot] = state.computed_count;
 }
 
-/* One step: for each slot in list, up to `chunk` positions; samples where the end of the known tokens is reached. Returns the sample count, slots in sampled[]. */
-static inline uint32_t rig_step(struct rig *r, const uint32_t *list, uint32_t count, uint32_t chunk, uint32_t *sampled) {
+/* One step: for each slot in list, up to `chunk` positions; samples where the end of the known tokens is reached.
+ * Returns the sample count, slots in sampled[]. */
+static inline uint32_t rig_step(struct rig *r, const uint32_t *list, uint32_t count, uint32_t chunk,
+                                uint32_t *sampled) {
     struct step_run runs[RIG_SLOTS];
     uint32_t rows = 0, samples = 0, sample_rows[RIG_SLOTS], run_count = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -88,7 +96,8 @@ static inline uint32_t rig_step(struct rig *r, const uint32_t *list, uint32_t co
         sample_rows[samples] = rows - 1;
         sampled[samples++] = slot;
     }
-    struct step_input in = {.runs = runs, .run_count = run_count, .row_count = rows, .sample_rows = sample_rows, .sample_count = samples};
+    struct step_input in = {
+        .runs = runs, .run_count = run_count, .row_count = rows, .sample_rows = sample_rows, .sample_count = samples};
     forward_layers(&r->forward, r->stream, &in);
     return samples;
 }
@@ -115,8 +124,10 @@ static inline bool golden_ids(struct json_reader *j, struct golden_case *c, bool
     while ((ev = json_next(j)) == JSON_NUMBER) {
         int64_t v = 0;
         if (!json_number_int64(j->text, &v)) return false;
-        if (prompt) vec_push(&c->prompt, (uint32_t)v);
-        else vec_push(&c->greedy, (uint32_t)v);
+        if (prompt)
+            vec_push(&c->prompt, (uint32_t)v);
+        else
+            vec_push(&c->greedy, (uint32_t)v);
     }
     return ev == JSON_ARRAY_END;
 }
@@ -134,9 +145,12 @@ static inline bool golden_read(struct golden *g, const char *path) {
         struct golden_case *c = &g->cases.items[g->cases.count - 1];
         enum json_event ev;
         while (ok && (ev = json_next(&j)) == JSON_KEY) {
-            if (bytes_equal(j.text, bytes_str("prompt_ids"))) ok = golden_ids(&j, c, true);
-            else if (bytes_equal(j.text, bytes_str("greedy_ids"))) ok = golden_ids(&j, c, false);
-            else ok = json_skip(&j);
+            if (bytes_equal(j.text, bytes_str("prompt_ids")))
+                ok = golden_ids(&j, c, true);
+            else if (bytes_equal(j.text, bytes_str("greedy_ids")))
+                ok = golden_ids(&j, c, false);
+            else
+                ok = json_skip(&j);
         }
     }
     ok = ok && j.last != JSON_ERROR && g->cases.count > 0;

@@ -1,6 +1,6 @@
 /*
- * Greedy tokens of real tiny models equal an independent reference (numpy, float64), for every instruction set, chunk size and batch; and
- * logits are bitwise equal however a sequence is cut or batched.
+ * Greedy tokens of real tiny models equal an independent reference (numpy, float64), for every instruction set, chunk
+ * size and batch; and logits are bitwise equal however a sequence is cut or batched.
  */
 #include "rig.h"
 
@@ -16,7 +16,8 @@ static bool greedy_equal(struct rig *r, const struct golden *g, uint32_t copies,
     for (uint32_t k = 0; k < copies; k++)
         for (size_t i = 0; i < g->cases.count && n < RIG_SLOTS; i++, n++) {
             list[n] = n;
-            rig_admit(r, n, g->cases.items[i].prompt.items, (uint32_t)g->cases.items[i].prompt.count, (struct slot_state){0});
+            rig_admit(r, n, g->cases.items[i].prompt.items, (uint32_t)g->cases.items[i].prompt.count,
+                      (struct slot_state){0});
         }
     bool equal = true;
     for (uint32_t left = n; left && equal;) {
@@ -41,12 +42,16 @@ static void check_goldens(const char *isa, int threads, const char *dir, const c
     struct rig r;
     struct error err = {0};
     struct golden g = {0};
-    if (!rig_open(&r, dir, isa, threads, STORAGE_NONE, 32, &err)) check_fail(__FILE__, __LINE__, "%s: %s", isa, err.text);
-    else if (!golden_read(&g, golden_path)) check_fail(__FILE__, __LINE__, "cannot read %s", golden_path);
+    if (!rig_open(&r, dir, isa, threads, STORAGE_NONE, 32, &err))
+        check_fail(__FILE__, __LINE__, "%s: %s", isa, err.text);
+    else if (!golden_read(&g, golden_path))
+        check_fail(__FILE__, __LINE__, "cannot read %s", golden_path);
     else
         for (size_t i = 0; i < ARRAY_LEN(chunks); i++)
             for (uint32_t copies = 1; copies <= 16; copies += 15)
-                if (!greedy_equal(&r, &g, copies, chunks[i])) check_fail(__FILE__, __LINE__, "%s, %s: chunk %u, %u copies: other tokens than the golden", dir, isa, chunks[i], copies);
+                if (!greedy_equal(&r, &g, copies, chunks[i]))
+                    check_fail(__FILE__, __LINE__, "%s, %s: chunk %u, %u copies: other tokens than the golden", dir,
+                               isa, chunks[i], copies);
     golden_free(&g);
     rig_close(&r);
 }

@@ -1,0 +1,254 @@
+/*
+ * The executor under plans: the bundled model's text does not depend on chunks, batches, pipelining or preemption;
+ * blocks are held and forgotten as told; nothing in a plan can hurt.
+ */
+#include "planner.h"
+
+static const char *model_dir(void) { return TRIREME_SOURCE_DIR "/demo/model"; }
+
+enum { PROMPTS = 6, TOTAL = 80 };
+static uint32_t prompts[PROMPTS][TOTAL], prompt_counts[PROMPTS] = {1, 5, 16, 17, 33, 70};
+
+static void make_prompts(uint32_t vocab) {
+    uint64_t x = 12345;
+    for (int i = 0; i < PROMPTS; i++)
+        for (uint32_t k = 0; k < prompt_counts[i]; k++) {
+            x = x * 6364136223846793005u + 1442695040888963407u;
+            prompts[i][k] = (uint32_t)(x >> 33) % vocab;
+        }
+}
+
+/* Odd ones are sampled. */
+static struct planned *put(struct planner *p, uint32_t slot, int prompt) {
+    struct planned *s = planner_put(p, slot, prompts[prompt], prompt_counts[prompt], TOTAL);
+    if (prompt & 1) {
+        s->sampling.temperature = 0.9f;
+        s->sampling.top_p = 0.95f;
+        s->sampling.seed = 77 + (uint64_t)prompt;
+    }
+    return s;
+}
+
+static bool same_text(const struct planned *s, const uint32_t *want) {
+    return s->count == TOTAL && !memcmp(s->tokens, want, TOTAL * sizeof *want);
+}
+
+/* Each prompt alone, in one piece. */
+static bool reference_texts(struct planner *p, uint32_t texts[PROMPTS][TOTAL]) {
+    for (int i = 0; i < PROMPTS; i++) {
+        planner_reset(p);
+        struct planned *s = put(p, 0, i);
+        if (!planner_run(p, PLANNER_ROWS, 1) || s->finish != WIRE_FINISH_LENGTH || s->count != TOTAL) return false;
+        memcpy(texts[i], s->tokens, sizeof texts[i]);
+    }
+    return true;
+}
+
+TEST(tokens_do_not_depend_on_chunks_batches_or_pipelining) {
+    static const uint32_t chunks[] = {7, 1, 16, 512};
+    const char *isas[] = {"scalar", "avx2", "avx512"};
+    static struct planner p;
+    static uint32_t texts[PROMPTS][TOTAL];
+    for (size_t k = 0; k < ARRAY_LEN(isas); k++) {
+        struct worker_settings settings = planner_settings(model_dir(), isas[k]);
+        if (!planner_open(&p, &settings)) {
+            if (k && p.err.code == ERR_UNSUPPORTED) continue; /* this machine lacks it */
+            check_fail(__FILE__, __LINE__, "%s", p.err.text);
+            return;
+        }
+        make_prompts(p.about.logits_width);
+        EXPECT(reference_texts(&p, texts));
+        for (size_t c = 0; c < (k ? ARRAY_LEN(chunks) : 1); c++) /* the slow set: one chunk size */
+            for (uint32_t depth = 2 - c % 2; depth <= 2; depth++) {
+                planner_reset(&p);
+                for (uint32_t i = 0; i < 12; i++) put(&p, i * 3, (int)i % PROMPTS);
+                EXPECT(planner_run(&p, chunks[c], depth));
+                for (uint32_t i = 0; i < 12; i++)
+                    if (!same_text(&p.slots[i * 3], texts[i % PROMPTS]))
+                        check_fail(__FILE__, __LINE__, "%s, chunk %u, %u plans in flight: slot %u has another text",
+                                   isas[k], chunks[c], depth, i * 3);
+            }
+        planner_close(&p);
+    }
+}
+
+TEST(a_preempted_sequence_continues_with_the_same_tokens) {
+    static struct planner p;
+    static uint32_t texts[PROMPTS][TOTAL];
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    EXPECT(planner_open(&p, &settings));
+    make_prompts(p.about.logits_width);
+    EXPECT(reference_texts(&p, texts));
+    planner_reset(&p);
+    for (uint32_t i = 0; i < PROMPTS; i++) put(&p, i, (int)i);
+    for (int step = 0; step < 12; step++) EXPECT(planner_step(&p, 40) && planner_take(&p));
+    for (uint32_t i = 0; i < PROMPTS;
+         i += 2) { /* out, and in again elsewhere with all its tokens; prompt_count stays */
+        struct planned *from = &p.slots[i], *to = &p.slots[40 + i];
+        *to = *from;
+        to->known = to->count;
+        to->computed = to->block_count = 0;
+        to->told = from->open = false;
+        vec_push(&p.releases, i);
+    }
+    EXPECT(planner_run(&p, 9, 2));
+    for (uint32_t i = 0; i < PROMPTS; i++) EXPECT(same_text(&p.slots[i % 2 ? i : 40 + i], texts[i]));
+    planner_close(&p);
+}
+
+TEST(a_cached_prefix_gives_the_same_tokens) {
+    static struct planner p;
+    static uint32_t texts[PROMPTS][TOTAL];
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    EXPECT(planner_open(&p, &settings));
+    make_prompts(p.about.logits_width);
+    EXPECT(reference_texts(&p, texts));
+    planner_reset(&p);
+    put(&p, 0, 5);
+    EXPECT(planner_run(&p, 512, 1));
+    struct planned *again = put(&p, 1, 5);
+    memcpy(again->blocks, p.slots[0].blocks, 4 * sizeof(uint32_t)); /* 64 of 70 positions */
+    again->block_count = 4;
+    again->computed = 64;
+    EXPECT(planner_run(&p, 512, 1));
+    EXPECT(same_text(again, texts[5]));
+    planner_close(&p);
+}
+
+TEST(stop_tokens_lengths_and_logprobs_come_back) {
+    static struct planner p;
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    EXPECT(planner_open(&p, &settings));
+    make_prompts(p.about.logits_width);
+    planner_put(&p, 0, prompts[2], prompt_counts[2], 20);
+    EXPECT(planner_run(&p, 512, 2));
+    EXPECT(p.slots[0].finish == WIRE_FINISH_LENGTH && p.slots[0].count == 20);
+    uint32_t third = p.slots[0].tokens[18];
+    struct planned *s = planner_put(&p, 1, prompts[2], prompt_counts[2], 40);
+    s->stop = third;
+    EXPECT(planner_run(&p, 512, 2));
+    EXPECT(s->finish == WIRE_FINISH_STOP && s->tokens[s->count - 1] == third && s->count <= 19);
+    s = planner_put(&p, 2, prompts[2], prompt_counts[2], prompt_counts[2] + 1);
+    s->sampling.logprobs = 3;
+    EXPECT(planner_run(&p, 512, 1));
+    EXPECT(s->last.tops.count == 1 && s->last.tops.items[0] == 3 && s->last.ids.count == 4 &&
+           s->last.values.count == 4);
+    EXPECT(s->last.ids.items[0] == s->tokens[s->count - 1] && s->last.ids.items[1] == s->last.ids.items[0] &&
+           s->last.values.items[0] <= 0);
+    planner_close(&p);
+}
+
+static bool refused(struct planner *p, const char *what) {
+    if (planner_send(p)) {
+        check_fail(__FILE__, __LINE__, "taken: %s", what);
+        return false;
+    }
+    p->number--;
+    p->err = (struct error){0};
+    return true;
+}
+
+TEST(plans_that_do_not_fit_are_refused_and_change_nothing) {
+    static struct planner p;
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    EXPECT(planner_open(&p, &settings));
+    make_prompts(p.about.logits_width);
+    uint32_t blocks = p.about.groups[0].block_count;
+    put(&p, 0, 2);
+    EXPECT(planner_step(&p, 512) && planner_take(&p));
+    p.number += 5;
+    EXPECT(refused(&p, "a gap"));
+    p.number -= 5;
+    vec_push(&p.rows, 9u);
+    vec_push(&p.counts, 1u);
+    EXPECT(refused(&p, "an empty slot"));
+    vec_push(&p.rows, (uint32_t)PLANNER_SLOTS);
+    vec_push(&p.counts, 1u);
+    EXPECT(refused(&p, "a slot out of bounds"));
+    vec_push(&p.releases, (uint32_t)PLANNER_SLOTS + 7);
+    EXPECT(refused(&p, "a release out of bounds"));
+    vec_push(&p.rows, 0u);
+    vec_push(&p.counts, 5u);
+    EXPECT(refused(&p, "more positions than are known"));
+    vec_push(&p.rows, 0u);
+    vec_push(&p.counts, 1u);
+    vec_push(&p.new_rows, 0u);
+    vec_push(&p.new_groups, 0u);
+    vec_push(&p.new_ids, blocks);
+    EXPECT(refused(&p, "a block past the cache"));
+    vec_push(&p.rows, 0u);
+    vec_push(&p.counts, 1u);
+    vec_push(&p.new_rows, 0u);
+    vec_push(&p.new_groups, 1u);
+    vec_push(&p.new_ids, 0u);
+    EXPECT(refused(&p, "a group that is not there"));
+    uint32_t bad[1] = {blocks};
+    put(&p, 1, 1);
+    planner_admit(&p, 1);
+    p.admits.items[0].block_ids = (struct u32s){bad, 1};
+    EXPECT(refused(&p, "an admission with a block past the cache"));
+    p.slots[1].open = false;
+    EXPECT(planner_run(&p, 512, 2)); /* the first sequence goes on unharmed */
+    EXPECT(p.slots[0].finish == WIRE_FINISH_LENGTH);
+    planner_close(&p);
+}
+
+TEST(what_is_wrong_with_one_sequence_ends_that_one_alone) {
+    static struct planner p;
+    static uint32_t texts[PROMPTS][TOTAL];
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    EXPECT(planner_open(&p, &settings));
+    make_prompts(p.about.logits_width);
+    EXPECT(reference_texts(&p, texts));
+    planner_reset(&p);
+    uint32_t alien[4] = {1, 2, p.about.logits_width, 3};
+    put(&p, 0, 4);
+    planner_put(&p, 1, alien, 4, 50);
+    planner_put(&p, 2, prompts[1], 5, p.about.max_context + 1);
+    EXPECT(planner_run(&p, 512, 2));
+    EXPECT(p.slots[1].finish == WIRE_FINISH_ERROR && p.slots[2].finish == WIRE_FINISH_ERROR);
+    EXPECT(same_text(&p.slots[0], texts[4]));
+    planner_close(&p);
+}
+
+TEST(sealed_blocks_are_held_until_they_are_handed_out_again) {
+    static struct planner p;
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    EXPECT(planner_open(&p, &settings));
+    make_prompts(p.about.logits_width);
+    put(&p, 0, 5);
+    EXPECT(planner_step(&p, 512) && planner_take(&p));
+    uint32_t ids[3];
+    memcpy(ids, p.slots[0].blocks, sizeof ids);
+    const struct u128 hashes[3] = {{1, 1}, {2, 2}, {3, 3}};
+    struct wire_plan seal = planner_plan(&p);
+    seal.sealed_ids = (struct u32s){ids, 3};
+    seal.sealed_hashes = (struct u128s){hashes, 3};
+    EXPECT(!executor_enqueue(p.executor, &seal, &p.err) && planner_take(&p));
+    planner_reset(&p);
+    struct u32s blocks;
+    struct u128s held;
+    executor_held(p.executor, &blocks, &held);
+    EXPECT(blocks.count == 3 && held.count == 3);
+    for (size_t i = 0; i < 3; i++)
+        for (size_t k = 0; k < 3; k++)
+            if (ids[i] == blocks.items[k]) EXPECT(u128_equal(hashes[i], held.items[k]));
+    put(&p, 0, 1);
+    p.slots[0].blocks[0] = ids[1]; /* to be written */
+    p.slots[0].block_count = 1;
+    EXPECT(planner_step(&p, 512) && planner_take(&p));
+    executor_held(p.executor, &blocks, &held);
+    EXPECT(blocks.count == 2 && blocks.items[0] != ids[1] && blocks.items[1] != ids[1]);
+    planner_close(&p);
+}
+
+TEST(loading_fails_with_a_text_that_names_the_cause) {
+    static struct planner p;
+    struct worker_settings settings = planner_settings("/nonexistent-model", NULL);
+    EXPECT(!planner_open(&p, &settings) && strstr(p.err.text, "/nonexistent-model"));
+    settings = planner_settings(model_dir(), "vax");
+    EXPECT(!planner_open(&p, &settings) && strstr(p.err.text, "vax"));
+    settings = planner_settings(model_dir(), NULL);
+    settings.block_tokens = 48;
+    EXPECT(!planner_open(&p, &settings) && strstr(p.err.text, "48"));
+}
