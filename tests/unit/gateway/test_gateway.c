@@ -14,7 +14,7 @@ struct world {
     char dir[64], endpoint[128];
     struct fake_config fake_config;
     struct fake_scheduler *fake;
-    struct gateway_settings settings;
+    struct gateway_settings defaults, settings; /* the second: changed by tests */
     struct gateway *gw;
     uint16_t port;
 };
@@ -31,7 +31,8 @@ static void world_prepare(struct world *w) {
     w->fake_config.endpoint = w->endpoint;
     w->fake_config.model_dir = TRIREME_SOURCE_DIR "/demo/model";
     w->fake_config.step_us = 1000;
-    CHECK(option_parse(&gateway_options, &w->settings, 1, no_args, NULL, 0, &positional, &err) == OPTION_RUN);
+    CHECK(option_parse(&gateway_options, &w->defaults, 1, no_args, NULL, 0, &positional, &err) == OPTION_RUN);
+    w->settings = w->defaults;
     w->settings.scheduler = w->endpoint;
     w->settings.port = 0;
     log_init("test", LOG_ERROR, false);
@@ -71,6 +72,7 @@ static void world_end(struct world *w) {
     char path[128];
     gateway_free(&w->gw);
     fake_kill(&w->fake);
+    option_free(&gateway_options, &w->defaults);
     snprintf(path, sizeof path, "%s/s", w->dir);
     unlink(path);
     rmdir(w->dir);
