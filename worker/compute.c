@@ -12,7 +12,7 @@ enum { PLAN_ARENA_BYTES = 256 << 20, PLAN_ARENA_CALLS = 1 << 20 };
 
 struct compute {
     const struct worker_settings *settings;
-    struct mailbox *mailbox;
+    struct handoff *handoff;
     struct worker_progress *progress;
     struct executor *executor;
     pthread_t thread;
@@ -29,7 +29,7 @@ static void answer_bytes(struct compute *c, enum answer_kind kind, struct bytes 
     c->answer.registration = c->registration;
     buf_reset(&c->answer.payload);
     buf_add_bytes(&c->answer.payload, payload);
-    mailbox_answer(c->mailbox, &c->answer);
+    handoff_answer(c->handoff, &c->answer);
 }
 
 static void answer_held(struct compute *c) {
@@ -43,7 +43,7 @@ static void answer_held(struct compute *c) {
     buf_add(&c->answer.payload, &count, sizeof count);
     buf_add(&c->answer.payload, blocks.items, count * sizeof *blocks.items);
     buf_add(&c->answer.payload, hashes.items, count * sizeof *hashes.items);
-    mailbox_answer(c->mailbox, &c->answer);
+    handoff_answer(c->handoff, &c->answer);
 }
 
 static void answer_result(struct compute *c, const struct wire_step_result *result) {
@@ -51,7 +51,7 @@ static void answer_result(struct compute *c, const struct wire_step_result *resu
     c->answer.registration = c->registration;
     buf_reset(&c->answer.payload);
     wire_encode_step_result(result, &c->answer.payload);
-    mailbox_answer(c->mailbox, &c->answer);
+    handoff_answer(c->handoff, &c->answer);
 }
 
 static void device_failed(const struct error *err) {
@@ -155,7 +155,7 @@ static void *compute_main(void *arg) {
     struct compute *c = arg;
     if (!load(c)) return NULL;
     for (;;) {
-        if (!mailbox_take(c->mailbox, c->in_flight == 0, &c->job)) {
+        if (!handoff_take(c->handoff, c->in_flight == 0, &c->job)) {
             collect(c, true);
             continue;
         }
@@ -165,11 +165,11 @@ static void *compute_main(void *arg) {
     }
 }
 
-int compute_start(struct compute **out, const struct worker_settings *settings, struct mailbox *mailbox,
+int compute_start(struct compute **out, const struct worker_settings *settings, struct handoff *handoff,
                   struct worker_progress *progress, struct error *err) {
     struct compute *c = mem_alloc(sizeof *c);
     c->settings = settings;
-    c->mailbox = mailbox;
+    c->handoff = handoff;
     c->progress = progress;
     arena_init(&c->arena, PLAN_ARENA_BYTES, PLAN_ARENA_CALLS);
     buf_init(&c->job.payload, 0);
@@ -188,9 +188,9 @@ const struct executor *compute_executor(const struct compute *c) { return c->exe
 void compute_end(struct compute **out) {
     struct compute *c = *out;
     if (!c) return;
-    while (!mailbox_put(c->mailbox, JOB_END, 0, (struct bytes){0})) {
+    while (!handoff_put(c->handoff, JOB_END, 0, (struct bytes){0})) {
         struct answer dropped = {0};
-        while (mailbox_result(c->mailbox, &dropped)) {}
+        while (handoff_result(c->handoff, &dropped)) {}
         buf_release(&dropped.payload);
         sleep_ms(1);
     }

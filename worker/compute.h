@@ -9,11 +9,11 @@
 #define WORKER_COMPUTE_H
 
 #include "worker/executor.h"
-#include "worker/mailbox.h"
+#include "worker/handoff.h"
 
 struct compute;
 /* Starts the thread. Borrows all until compute_end. */
-MUST_CHECK int compute_start(struct compute **out, const struct worker_settings *settings, struct mailbox *mailbox,
+MUST_CHECK int compute_start(struct compute **out, const struct worker_settings *settings, struct handoff *handoff,
                              struct worker_progress *progress, struct error *err);
 /* After ANSWER_LOADED: the executor, for executor_describe and executor_bundle. */
 const struct executor *compute_executor(const struct compute *c);

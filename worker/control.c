@@ -84,7 +84,7 @@ static void begin_reset(struct control *c) {
     if (c->phase == PHASE_LOADING || c->reset_asked) return;
     c->phase = PHASE_RESETTING;
     c->registration++;
-    c->reset_asked = mailbox_put(c->config->mailbox, JOB_RESET, c->registration, (struct bytes){0});
+    c->reset_asked = handoff_put(c->config->handoff, JOB_RESET, c->registration, (struct bytes){0});
 }
 
 static void on_registered(void *ctx, struct epoch epoch, const struct wire_welcome *welcome) {
@@ -131,7 +131,7 @@ static void serve_chunk(struct control *c, struct bytes payload) {
 static void take_plan(struct control *c, struct bytes payload) {
     c->last_plan_ms = clock_ms();
     if (c->phase != PHASE_READY || !c->registered_ready) return;
-    if (mailbox_put(c->config->mailbox, JOB_PLAN, c->registration, payload)) return;
+    if (handoff_put(c->config->handoff, JOB_PLAN, c->registration, payload)) return;
     LOG_LIMITED(LOG_WARN, "more plans came than were granted; registering anew");
     begin_reset(c);
 }
@@ -192,7 +192,7 @@ static void take_answer(struct control *c) {
     case ANSWER_LOADED:
         c->phase = PHASE_RESETTING;
         c->registration++;
-        c->reset_asked = mailbox_put(c->config->mailbox, JOB_RESET, c->registration, (struct bytes){0});
+        c->reset_asked = handoff_put(c->config->handoff, JOB_RESET, c->registration, (struct bytes){0});
         break;
     case ANSWER_FAILED:
         error_set(&c->failure, ERR_INVALID, "%s", buf_text(&a->payload));
@@ -253,11 +253,11 @@ int control_run(const struct control_config *config, struct error *err) {
     arena_init(&c.arena, 0, 0);
     int rc = link_client_new(&c.link, &link, &CALLS, &c, err);
     while (!rc && !c.failed && !drained(&c)) {
-        int fds[2] = {mailbox_fd(config->mailbox), config->stop_fd};
+        int fds[2] = {handoff_fd(config->handoff), config->stop_fd};
         bool ready[2] = {false, false};
         link_client_wait(c.link, fds, ready, 2, c.draining ? 50 : -1);
         if (ready[1]) take_signal(&c);
-        while (mailbox_result(config->mailbox, &c.answer)) take_answer(&c);
+        while (handoff_result(config->handoff, &c.answer)) take_answer(&c);
     }
     if (c.failed) {
         *err = c.failure;

@@ -19,7 +19,7 @@
 struct control_config {
     const struct worker_settings *settings;
     struct u128 instance;
-    struct mailbox *mailbox;
+    struct handoff *handoff;
     struct compute *compute;
     struct worker_progress *progress;
     int stop_fd;         /* readable when the process shall drain and end (signalfd); read by the control thread */

@@ -20,7 +20,7 @@
 struct worker {
     struct worker_settings settings;
     struct worker_progress progress;
-    struct mailbox *mailbox;
+    struct handoff *handoff;
     struct compute *compute;
     struct http_admin *admin;
     struct u128 instance;
@@ -72,8 +72,8 @@ static int start(struct worker *w, struct error *err) {
         if (rc) return rc;
         log_info("admin port %u", http_admin_port(w->admin));
     }
-    w->mailbox = mailbox_new();
-    return compute_start(&w->compute, &w->settings, w->mailbox, &w->progress, err);
+    w->handoff = handoff_new();
+    return compute_start(&w->compute, &w->settings, w->handoff, &w->progress, err);
 }
 
 static int run(struct worker *w, struct error *err) {
@@ -82,7 +82,7 @@ static int run(struct worker *w, struct error *err) {
     if (!rc) {
         struct control_config control = {.settings = &w->settings,
                                          .instance = w->instance,
-                                         .mailbox = w->mailbox,
+                                         .handoff = w->handoff,
                                          .compute = w->compute,
                                          .progress = &w->progress,
                                          .stop_fd = w->stop_fd,
@@ -90,7 +90,7 @@ static int run(struct worker *w, struct error *err) {
         rc = control_run(&control, err);
     }
     compute_end(&w->compute);
-    mailbox_free(&w->mailbox);
+    handoff_free(&w->handoff);
     http_admin_end(&w->admin);
     if (w->stop_fd > 0) close(w->stop_fd);
     return rc;

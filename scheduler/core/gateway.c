@@ -38,7 +38,7 @@ struct gateway *gateway_get(struct sched *s, struct u128 instance) {
 }
 
 /* Drops its requests; resumable ones run on without it. */
-void gateway_free(struct sched *s, struct gateway *gateway) {
+void gateway_drop(struct sched *s, struct gateway *gateway) {
     LIST_EACH(at, &gateway->requests) {
         struct request *request = LINK_ITEM(at, struct request, gateway_link);
         if (!request->resumable || request->rejected) {
@@ -63,7 +63,7 @@ void gateway_free(struct sched *s, struct gateway *gateway) {
 void gateways_run(struct sched *s) {
     LIST_EACH(at, &s->gateways) {
         struct gateway *gateway = LINK_ITEM(at, struct gateway, link);
-        if (gateway->silent && s->now - gateway->silent_since >= s->config.silence_drop_ms) gateway_free(s, gateway);
+        if (gateway->silent && s->now - gateway->silent_since >= s->config.silence_drop_ms) gateway_drop(s, gateway);
     }
 }
 
@@ -93,5 +93,5 @@ void sched_gateway_silent(struct sched *s, int64_t now, struct u128 instance) {
 void sched_gateway_gone(struct sched *s, int64_t now, struct u128 instance) {
     sched_at(s, now);
     struct gateway *gateway = id_map_get(&s->gateway_ids, instance);
-    if (gateway) gateway_free(s, gateway);
+    if (gateway) gateway_drop(s, gateway);
 }

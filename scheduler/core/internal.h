@@ -73,7 +73,7 @@ int64_t timers_next(const struct sched *s);
 struct gateway *gateway_get(struct sched *s, struct u128 instance); /* made when new; wakes it */
 void gateways_run(struct sched *s);
 int64_t gateways_next(const struct sched *s);
-void gateway_free(struct sched *s, struct gateway *gateway);
+void gateway_drop(struct sched *s, struct gateway *gateway);
 
 /* ---- deliver.c ---- */
 void seq_dirty(struct sched *s, struct sequence *q);

@@ -6,6 +6,7 @@ void sched_config_default(struct sched_config *config) {
         .resume_credits = 8,
         .silence_drop_ms = 10000,
         .retransmit_ms = 1000,
+        .probe_ms = 10000,
         .start_grace_ms = 5000,
         .model_grace_ms = 300000,
         .record_ttl_ms = 60000,
@@ -37,7 +38,7 @@ void sched_free(struct sched **at) {
     LIST_EACH(item, &s->gateways) {
         struct gateway *gateway = LINK_ITEM(item, struct gateway, link);
         LIST_EACH(next, &gateway->requests) request_drop(s, LINK_ITEM(next, struct request, gateway_link));
-        gateway_free(s, gateway);
+        gateway_drop(s, gateway);
     }
     for (size_t i = 0; i < s->request_ids.cap;) { /* detached ones; removal moves entries, so look again */
         struct request *request = s->request_ids.entries[i].value;

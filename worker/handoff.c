@@ -1,20 +1,20 @@
-#include "worker/mailbox.h"
+#include "worker/handoff.h"
 
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-struct mailbox {
+struct handoff {
     pthread_mutex_t lock;
     pthread_cond_t job_came, answer_went;
-    struct job jobs[MAILBOX_JOBS];
-    struct answer answers[MAILBOX_JOBS];
+    struct job jobs[HANDOFF_JOBS];
+    struct answer answers[HANDOFF_JOBS];
     size_t job_first, job_count, answer_first, answer_count;
     int fd;
 };
 
-struct mailbox *mailbox_new(void) {
-    struct mailbox *m = mem_alloc(sizeof *m);
+struct handoff *handoff_new(void) {
+    struct handoff *m = mem_alloc(sizeof *m);
     CHECK(!pthread_mutex_init(&m->lock, NULL) && !pthread_cond_init(&m->job_came, NULL) &&
           !pthread_cond_init(&m->answer_went, NULL));
     m->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -22,9 +22,9 @@ struct mailbox *mailbox_new(void) {
     return m;
 }
 
-void mailbox_free(struct mailbox **m) {
+void handoff_free(struct handoff **m) {
     if (!*m) return;
-    for (size_t i = 0; i < MAILBOX_JOBS; i++) {
+    for (size_t i = 0; i < HANDOFF_JOBS; i++) {
         buf_release(&(*m)->jobs[i].payload);
         buf_release(&(*m)->answers[i].payload);
     }
@@ -36,11 +36,11 @@ void mailbox_free(struct mailbox **m) {
     *m = NULL;
 }
 
-bool mailbox_put(struct mailbox *m, enum job_kind kind, uint32_t registration, struct bytes payload) {
+bool handoff_put(struct handoff *m, enum job_kind kind, uint32_t registration, struct bytes payload) {
     pthread_mutex_lock(&m->lock);
-    bool room = m->job_count < MAILBOX_JOBS;
+    bool room = m->job_count < HANDOFF_JOBS;
     if (room) {
-        struct job *job = &m->jobs[(m->job_first + m->job_count++) % MAILBOX_JOBS];
+        struct job *job = &m->jobs[(m->job_first + m->job_count++) % HANDOFF_JOBS];
         job->kind = kind;
         job->registration = registration;
         buf_reset(&job->payload);
@@ -51,7 +51,7 @@ bool mailbox_put(struct mailbox *m, enum job_kind kind, uint32_t registration, s
     return room;
 }
 
-bool mailbox_take(struct mailbox *m, bool wait, struct job *job) {
+bool handoff_take(struct handoff *m, bool wait, struct job *job) {
     pthread_mutex_lock(&m->lock);
     while (wait && m->job_count == 0) pthread_cond_wait(&m->job_came, &m->lock);
     bool there = m->job_count > 0;
@@ -59,17 +59,17 @@ bool mailbox_take(struct mailbox *m, bool wait, struct job *job) {
         struct job mine = *job;
         *job = m->jobs[m->job_first];
         m->jobs[m->job_first] = mine;
-        m->job_first = (m->job_first + 1) % MAILBOX_JOBS;
+        m->job_first = (m->job_first + 1) % HANDOFF_JOBS;
         m->job_count--;
     }
     pthread_mutex_unlock(&m->lock);
     return there;
 }
 
-void mailbox_answer(struct mailbox *m, struct answer *answer) {
+void handoff_answer(struct handoff *m, struct answer *answer) {
     pthread_mutex_lock(&m->lock);
-    while (m->answer_count == MAILBOX_JOBS) pthread_cond_wait(&m->answer_went, &m->lock);
-    struct answer *place = &m->answers[(m->answer_first + m->answer_count++) % MAILBOX_JOBS];
+    while (m->answer_count == HANDOFF_JOBS) pthread_cond_wait(&m->answer_went, &m->lock);
+    struct answer *place = &m->answers[(m->answer_first + m->answer_count++) % HANDOFF_JOBS];
     struct answer mine = *answer;
     *answer = *place;
     *place = mine;
@@ -79,14 +79,14 @@ void mailbox_answer(struct mailbox *m, struct answer *answer) {
     pthread_mutex_unlock(&m->lock);
 }
 
-bool mailbox_result(struct mailbox *m, struct answer *answer) {
+bool handoff_result(struct handoff *m, struct answer *answer) {
     pthread_mutex_lock(&m->lock);
     bool there = m->answer_count > 0;
     if (there) {
         struct answer mine = *answer;
         *answer = m->answers[m->answer_first];
         m->answers[m->answer_first] = mine;
-        m->answer_first = (m->answer_first + 1) % MAILBOX_JOBS;
+        m->answer_first = (m->answer_first + 1) % HANDOFF_JOBS;
         m->answer_count--;
         pthread_cond_signal(&m->answer_went);
     } else {
@@ -98,4 +98,4 @@ bool mailbox_result(struct mailbox *m, struct answer *answer) {
     return there;
 }
 
-int mailbox_fd(const struct mailbox *m) { return m->fd; }
+int handoff_fd(const struct handoff *m) { return m->fd; }

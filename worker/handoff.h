@@ -1,22 +1,22 @@
 /*
- * mailbox.h - where the control thread and the compute thread meet: jobs one way, results the other.
+ * handoff.h - where the control thread and the compute thread meet: jobs one way, results the other.
  *
  * A job is a plan's frame, or the word to start anew; it carries the registration it belongs to. Results of an older
  * registration are dropped by the control thread. Both ways are rings of reused buffers: a steady state allocates
  * nothing.
  *
- * Invariants: (1) at most MAILBOX_JOBS jobs and as many results wait; a full ring refuses, which the wire's credit
- * makes a bug of the peer; (2) mailbox_fd is readable whenever a result waits.
+ * Invariants: (1) at most HANDOFF_JOBS jobs and as many results wait; a full ring refuses, which the wire's credit
+ * makes a bug of the peer; (2) handoff_fd is readable whenever a result waits.
  *
- * Threading: mailbox_put and mailbox_result by the control thread, mailbox_take and mailbox_answer by the compute
+ * Threading: handoff_put and handoff_result by the control thread, handoff_take and handoff_answer by the compute
  * thread.
  */
-#ifndef WORKER_MAILBOX_H
-#define WORKER_MAILBOX_H
+#ifndef WORKER_HANDOFF_H
+#define WORKER_HANDOFF_H
 
 #include "base/buf.h"
 
-enum { MAILBOX_JOBS = 16 };
+enum { HANDOFF_JOBS = 16 };
 
 enum job_kind {
     JOB_PLAN = 1,
@@ -42,17 +42,17 @@ struct answer {
     struct buf payload;
 };
 
-struct mailbox;
-struct mailbox *mailbox_new(void);
-void mailbox_free(struct mailbox **m);
+struct handoff;
+struct handoff *handoff_new(void);
+void handoff_free(struct handoff **m);
 /* Copies payload. False when full. */
-MUST_CHECK bool mailbox_put(struct mailbox *m, enum job_kind kind, uint32_t registration, struct bytes payload);
+MUST_CHECK bool handoff_put(struct handoff *m, enum job_kind kind, uint32_t registration, struct bytes payload);
 /* Swaps the oldest job into *job (whose buffer goes back to the ring). False when there is none and wait is false. */
-MUST_CHECK bool mailbox_take(struct mailbox *m, bool wait, struct job *job);
+MUST_CHECK bool handoff_take(struct handoff *m, bool wait, struct job *job);
 /* Swaps *answer in; waits while the ring is full. */
-void mailbox_answer(struct mailbox *m, struct answer *answer);
-/* Swaps the oldest answer out; false when there is none (then mailbox_fd is no longer readable). */
-MUST_CHECK bool mailbox_result(struct mailbox *m, struct answer *answer);
-int mailbox_fd(const struct mailbox *m);
+void handoff_answer(struct handoff *m, struct answer *answer);
+/* Swaps the oldest answer out; false when there is none (then handoff_fd is no longer readable). */
+MUST_CHECK bool handoff_result(struct handoff *m, struct answer *answer);
+int handoff_fd(const struct handoff *m);
 
 #endif
