@@ -52,3 +52,9 @@ else
     text=$(grep -nE '^[[:space:]]*(repeated[[:space:]]+|optional[[:space:]]+)?string[[:space:]]' $proto_files | head -3 | tr '\n' ' ')
     if [ -z "$text" ]; then ok lint.wire_text_is_bytes; else not_ok lint.wire_text_is_bytes "string fields: $text"; fi
 fi
+
+# The folders are linked into one program: a name that two of them define would go to whichever comes first.
+twice=$(for lib in "$BUILD_RELEASE"/libtrireme_*.a; do
+    nm -g --defined-only "$lib" 2>/dev/null | awk -v lib="$(basename "$lib")" '$2 ~ /[TDBR]/ { print $3, lib }'
+done | sort -u | awk '$1 == name && $2 != lib { printf "%s (%s, %s) ", name, lib, $2 } { name = $1; lib = $2 }')
+if [ -z "$twice" ]; then ok lint.names_are_unique; else not_ok lint.names_are_unique "$twice"; fi
