@@ -28,8 +28,8 @@ struct link_server {
     void *ctx;
     struct epoch epoch;
     struct liveness liveness;
-    struct peer *peers; /* owned; places never move */
-    uint32_t peer_cap, peer_count, free_place, buckets[BUCKETS];
+    struct peer *peers;                                                    /* owned; places never move */
+    uint32_t peer_cap, peer_count, peer_end, free_place, buckets[BUCKETS]; /* peer_end: none was ever at or behind it */
     struct link_parts *parts;
     struct arena arena; /* for Hello */
     struct buf scratch;
@@ -56,6 +56,7 @@ static struct peer *peer_make(struct link_server *s, struct u128 instance, enum 
     uint32_t place = s->free_place, *bucket = bucket_of(s, instance);
     if (place == NONE) return NULL;
     s->free_place = s->peers[place].next;
+    s->peer_end = MAX(s->peer_end, place + 1);
     s->peers[place] = (struct peer){.instance = instance, .role = role, .next = *bucket};
     *bucket = place;
     s->peer_count++;
@@ -98,7 +99,7 @@ static void send_heartbeats(struct link_server *s) {
     if (s->calls.heartbeat) s->calls.heartbeat(s->ctx, &heartbeat);
     buf_reset(&s->scratch);
     wire_encode_heartbeat(&heartbeat, &s->scratch);
-    for (uint32_t i = 0; i < s->peer_cap && s->peer_count; i++)
+    for (uint32_t i = 0; i < s->peer_end; i++)
         if (s->peers[i].welcomed) (void)!send_to(s, &s->peers[i].routing, WIRE_HEARTBEAT, buf_bytes(&s->scratch));
 }
 
@@ -140,7 +141,7 @@ static void take_hello(struct link_server *s, struct bytes routing, const struct
 
 /* Everybody has to register anew; who does not comes to be silent. */
 static void unwelcome_all(struct link_server *s) {
-    for (uint32_t i = 0; i < s->peer_cap; i++) s->peers[i].welcomed = false;
+    for (uint32_t i = 0; i < s->peer_end; i++) s->peers[i].welcomed = false;
 }
 
 /* False: drop the frame. */
@@ -207,7 +208,7 @@ static bool drain(struct link_server *s) {
 }
 
 static void judge_silence(struct link_server *s) {
-    for (uint32_t i = 0; i < s->peer_cap; i++) {
+    for (uint32_t i = 0; i < s->peer_end; i++) {
         struct peer *peer = &s->peers[i];
         if (u128_is_zero(peer->instance) || !liveness_is_dead(&s->liveness, &peer->live)) continue;
         struct u128 instance = peer->instance;

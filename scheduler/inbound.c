@@ -144,7 +144,8 @@ static void on_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire
 
 static enum link_verdict judge(void *ctx, struct epoch *mine, const struct frame *frame, const struct wire_hello *hello,
                                bool served) {
-    switch (epoch_judge(mine, frame, hello, served)) {
+    const struct process *p = ctx;
+    switch (epoch_judge(mine, frame, hello, served, clock_ms() - p->started_ms)) {
     case EPOCH_STALE: return LINK_STALE;
     case EPOCH_SUPERSEDED: return LINK_SUPERSEDED;
     case EPOCH_ROSE:

@@ -107,7 +107,7 @@ static int open_signals(struct process *p, struct error *err) {
 
 int process_init(struct process *p, const struct scheduler_settings *settings, struct error *err) {
     struct bundle_relay_calls calls = process_bundle_calls(p);
-    *p = (struct process){.settings = settings, .signal_fd = -1};
+    *p = (struct process){.settings = settings, .signal_fd = -1, .started_ms = clock_ms()};
     bundle_relay_init(&p->bundles, &calls, settings->bundle_bytes);
     run_clock_init(&p->clock, settings->heartbeat_ms, clock_ms());
     int rc = open_signals(p, err);

@@ -37,6 +37,7 @@ struct process {
     _Atomic int64_t turn_ms;  /* and turns */
     struct bundle_relay bundles;
     struct run_clock clock;
+    int64_t started_ms; /* of clock_ms */
     struct peer_list gateways, supervisors;
     struct arena arena; /* of the message being decoded */
     struct buf out;     /* of the message being encoded */

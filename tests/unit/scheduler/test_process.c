@@ -389,6 +389,7 @@ TEST(process_asks_to_fence_a_silent_worker) {
     kill(w->pid, SIGSTOP);
     UNTIL(&t, 3000, t.fences);
     EXPECT_EQ(t.fences, 1);
+    UNTIL(&t, 1000, t.gateway->status.replicas_ready == 0);
     EXPECT_EQ(t.gateway->status.replicas_ready, 0);
     end_child(w->pid);
     tell_exit(&t, w->instance, SIGKILL, false);
@@ -470,17 +471,30 @@ TEST(process_keeps_its_secret) {
     stage_close(&t);
 }
 
-/* Nanoseconds of processor time of all threads of a process. */
-static uint64_t cpu_ns(pid_t pid) {
-    char command[128];
-    unsigned long long sum = 0, one;
-    snprintf(command, sizeof command, "cat /proc/%d/task/*/schedstat", (int)pid);
+/* Processor time of all threads of a process, and how often they gave up the processor by themselves. */
+struct usage {
+    double cpu_ms;
+    unsigned long long wakes;
+};
+
+static struct usage usage_of(pid_t pid) {
+    char command[160];
+    struct usage u = {0};
+    unsigned long long ns, wakes;
+    snprintf(command, sizeof command,
+             "cd /proc/%d/task; for t in *; do cut -d' ' -f1 $t/schedstat; grep ^vol $t/status | cut -f2; done",
+             (int)pid);
     FILE *f = popen(command, "r");
-    while (fscanf(f, "%llu %*u %*u", &one) == 1) sum += one;
+    while (fscanf(f, "%llu %llu", &ns, &wakes) == 2) {
+        u.cpu_ms += (double)ns / 1e6;
+        u.wakes += wakes;
+    }
     pclose(f);
-    return sum;
+    return u;
 }
 
+/* The share of a core is told but hardly judged: on a machine that is busy with other things each wake costs several
+ * times as much. What it wakes for is judged: a heartbeat each way four times a second and a status, in two threads. */
 TEST(process_idles_for_nothing) {
     struct stage t = {0};
     EXPECT(stage_open(&t, NULL));
@@ -489,15 +503,16 @@ TEST(process_idles_for_nothing) {
     submit_many(&t, 4, 20, 10);
     UNTIL(&t, 5000, fake_gateway_open_count(t.gateway) == 0);
     UNTIL(&t, 500, false);
-    uint64_t before = cpu_ns(t.scheduler);
+    struct usage before = usage_of(t.scheduler);
     int64_t began = clock_ms();
     UNTIL(&t, 4000, false);
-    double share = (double)(cpu_ns(t.scheduler) - before) / 1e6 / (double)(clock_ms() - began);
-    printf("# %.3f %% of a core\n", share * 100);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    EXPECT(share < 0.02);
-#else
-    EXPECT(share < 0.003);
-#endif
+    struct usage after = usage_of(t.scheduler);
+    double seconds = (double)(clock_ms() - began) / 1e3;
+    double share = (after.cpu_ms - before.cpu_ms) / 1e3 / seconds,
+           wakes = (double)(after.wakes - before.wakes) / seconds;
+    printf("# %.3f %% of a core, %.1f wakes a second\n", share * 100, wakes);
+    EXPECT(before.wakes > 0);
+    EXPECT(wakes < 60); /* three peers */
+    EXPECT(share < 0.05);
     stage_close(&t);
 }
