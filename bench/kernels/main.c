@@ -1,0 +1,297 @@
+/*
+ * bench_kernels - what the CPU device reaches of this machine: each operation in percent of its ceiling (bytes it must
+ * read against the read bandwidth, multiply-adds it must do against the fma rate, whichever takes longer), then decode
+ * and prefill of a random-weight model in a real shape.
+ *
+ *     bench_kernels [SHAPE [FOLDER [ISA]]]
+ *
+ * The folder keeps the made-up model between runs. Ceilings are measured first, in the same run: compare ratios, not
+ * figures.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "bench.h"
+#include "model/forward.h"
+
+/* Time of the wall, or, on a machine that is busy with other things, of one thread's processor
+ * (TRIREME_BENCH_CPU_TIME=1). */
+static bool cpu_time;
+static int64_t bench_ns(void) {
+    struct timespec t;
+    if (!cpu_time) return clock_ns();
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+struct machine {
+    int threads;
+    double read, flops;
+};
+
+static void print_row(const char *what, double seconds, double bytes, double flops, const struct machine *m) {
+    double by_memory = bytes / m->read, by_flops = flops / m->flops,
+           floor = by_memory > by_flops ? by_memory : by_flops;
+    printf("%-44s %9.1f us  %6.1f GB/s %7.1f Gflop/s  %3.0f %% of %s\n", what, seconds * 1e6, bytes / seconds * 1e-9,
+           flops / seconds * 1e-9, 100 * floor / seconds, by_memory > by_flops ? "memory" : "fma");
+    fflush(stdout);
+}
+
+/* ---- operations ---- */
+
+/* Enough copies of the matrix that none stays in a cache. */
+static void bench_linear(struct device *dev, struct stream *s, const struct machine *m, enum storage_type type,
+                         uint32_t rows, uint32_t n, uint32_t k) {
+    size_t size = storage_bytes(type, (size_t)n * k), copies = ((size_t)512 << 20) / size + 1;
+    char *w = aligned_alloc(4096, (size * copies + 4095) / 4096 * 4096), what[64];
+    float *x = calloc((size_t)rows * k, sizeof *x), *out = calloc((size_t)rows * n, sizeof *out);
+    memset(w, 0, size * copies);
+    double best = 1e9;
+    for (size_t r = 0; r < (rows > 16 ? 4 : 2 * copies + 2); r++) {
+        struct matrix mat = {
+            .type = type, .rows = n, .cols = k, .part_count = 1, .parts = {{w + r % copies * size, n}}};
+        int64_t start = bench_ns();
+        dev->ops->linear(
+            s, &(struct op_linear){.out = out, .x = x, .w = &mat, .rows = rows, .class_rows = rows, .out_stride = n});
+        double t = (double)(bench_ns() - start) * 1e-9;
+        if (t < best) best = t;
+    }
+    snprintf(what, sizeof what, "linear %s %u x [%u, %u]", storage_name(type), rows, n, k);
+    print_row(what, best, (double)size, 2.0 * rows * n * k, m);
+    free(w);
+    free(x);
+    free(out);
+}
+
+static void bench_attention(struct device *dev, struct stream *s, const struct machine *m, enum storage_type type,
+                            uint32_t rows, uint32_t context) {
+    enum { HEADS = 14, KV_HEADS = 2, DIM = 64, BLOCK = 32 };
+    uint32_t blocks = (context + BLOCK - 1) / BLOCK, *tables = calloc(blocks, 4), *slots = calloc(rows, 4),
+             *positions = calloc(rows, 4);
+    size_t layer = dev->ops->kv_layer_bytes(type, BLOCK, KV_HEADS, DIM);
+    struct kv_view kv = {.base = calloc(blocks, layer),
+                         .block_stride = layer,
+                         .type = type,
+                         .block_tokens = BLOCK,
+                         .kv_heads = KV_HEADS,
+                         .head_dim = DIM,
+                         .block_count = blocks,
+                         .tables = tables,
+                         .max_blocks = blocks};
+    for (uint32_t i = 0; i < blocks; i++) tables[i] = i;
+    double pairs = 0, best = 1e9;
+    for (uint32_t t = 0; t < rows; t++) pairs += positions[t] = context - rows + t;
+    struct step_batch batch = {.row_count = rows, .slots = slots, .positions = positions};
+    float *qkv = calloc((size_t)rows * (HEADS + 2 * KV_HEADS) * DIM, 4), *out = calloc((size_t)rows * HEADS * DIM, 4);
+    void *scratch = malloc(dev->ops->attention_scratch(dev, rows, HEADS, DIM, context));
+    for (int r = 0; r < 5; r++) {
+        int64_t start = bench_ns();
+        dev->ops->attention(s, &(struct op_attention){.out = out,
+                                                      .qkv = qkv,
+                                                      .heads = HEADS,
+                                                      .scale = 0.125f,
+                                                      .kv = &kv,
+                                                      .batch = &batch,
+                                                      .scratch = scratch});
+        double t = (double)(bench_ns() - start) * 1e-9;
+        if (t < best) best = t;
+    }
+    char what[64];
+    snprintf(what, sizeof what, "attention %s %u rows, context %u", storage_name(type), rows, context);
+    print_row(what, best, (double)context * KV_HEADS * DIM * 2 * (double)storage_bytes(type, 1),
+              pairs * HEADS * DIM * 4, m);
+    void *arrays[] = {tables, slots, positions, kv.base, qkv, out, scratch};
+    for (size_t i = 0; i < ARRAY_LEN(arrays); i++) free(arrays[i]);
+}
+
+/* One row of a wide vocabulary: full sampling, or with thresholds. */
+static void bench_sample(struct device *dev, struct stream *s, const struct machine *m, const char *name,
+                         float temperature, uint32_t top_k, float top_p) {
+    enum { V = 151936, CONTEXT = 16 };
+    float *logits = malloc(V * sizeof *logits), *copy = malloc(V * sizeof *copy);
+    uint64_t x = 1;
+    for (int v = 0; v < V; v++) {
+        float sum = 0;
+        for (int i = 0; i < 4; i++)
+            sum += (float)((x = x * 6364136223846793005u + 1442695040888963407u) >> 40) / 0x1p24f - 0.5f;
+        logits[v] = sum * 5;
+    }
+    uint32_t tokens[CONTEXT] = {0}, row = 0, slot = 0, position = 0, token, status, top, ids[SAMPLE_TOP_MAX];
+    float logprob, tops[SAMPLE_TOP_MAX];
+    struct slot_state state;
+    struct slot_table table = {.slot_count = 1, .max_context = CONTEXT, .states = &state, .tokens = tokens};
+    struct step_batch batch = {
+        .row_count = 1, .sample_count = 1, .sample_rows = &row, .slots = &slot, .positions = &position};
+    struct sample_out out = {&token, &status, &logprob, &top, ids, tops};
+    uint32_t no_ids[1];
+    float no_values[1];
+    table.bias_ids = no_ids;
+    table.bias_values = no_values;
+    void *scratch = malloc(dev->ops->sample_scratch(dev, 1, V));
+    double best = 1e9;
+    for (uint64_t r = 0; r < 10; r++) {
+        memcpy(copy, logits, V * sizeof *copy);
+        state = (struct slot_state){.active = 1,
+                                    .token_count = 2,
+                                    .computed_count = 2,
+                                    .max_total = CONTEXT,
+                                    .temperature = temperature,
+                                    .top_k = top_k,
+                                    .top_p = top_p,
+                                    .repetition_penalty = 1,
+                                    .logprobs = -1,
+                                    .seed = r};
+        int64_t start = bench_ns();
+        dev->ops->sample(s, &(struct op_sample){.logits = copy,
+                                                .logits_stride = V,
+                                                .vocab_size = V,
+                                                .slots = &table,
+                                                .batch = &batch,
+                                                .out = &out,
+                                                .scratch = scratch});
+        double t = (double)(bench_ns() - start) * 1e-9;
+        if (t < best) best = t;
+    }
+    print_row(name, best, V * 4.0, 0, m);
+    free(logits);
+    free(copy);
+    free(scratch);
+}
+
+/* ---- a model ---- */
+
+struct rig {
+    struct model model;
+    struct kv_geometry geometry;
+    struct slots slots;
+    struct forward forward;
+    struct sample_out out;
+};
+
+enum { SLOTS = 64, ROWS = 512, CONTEXT_MAX = 2048 };
+
+static int rig_open(struct rig *r, const char *dir, struct device *dev, struct stream *s, struct error *err) {
+    struct model_options options = {.dir = dir};
+    uint32_t blocks[CONTEXT_MAX / 32], tokens[1] = {1};
+    int rc = model_open(&r->model, &options, dev, s, err);
+    if (!rc) rc = kv_geometry_of(&r->geometry, &r->model, STORAGE_NONE, 32, err);
+    if (!rc) rc = slots_init(&r->slots, &r->model, &r->geometry, SLOTS, CONTEXT_MAX, CONTEXT_MAX / 32 * SLOTS, err);
+    if (!rc) rc = forward_init(&r->forward, &r->model, &r->slots, ROWS, SLOTS, err);
+    if (rc) return rc;
+    r->out = (struct sample_out){calloc(SLOTS, 4),
+                                 calloc(SLOTS, 4),
+                                 calloc(SLOTS, 4),
+                                 calloc(SLOTS, 4),
+                                 calloc(SLOTS, 4 * SAMPLE_TOP_MAX),
+                                 calloc(SLOTS, 4 * SAMPLE_TOP_MAX)};
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        struct slot_state state = {
+            .token_count = 1, .max_total = CONTEXT_MAX, .top_p = 1, .repetition_penalty = 1, .logprobs = -1};
+        for (uint32_t i = 0; i < ARRAY_LEN(blocks); i++) blocks[i] = slot * (uint32_t)ARRAY_LEN(blocks) + i;
+        slots_admit(&r->slots, s, slot,
+                    &(struct slot_admission){
+                        .state = &state, .tokens = tokens, .blocks = blocks, .block_count = ARRAY_LEN(blocks)});
+    }
+    return 0;
+}
+
+static double decode_step(struct rig *r, struct stream *s, uint32_t batch) {
+    struct step_run runs[SLOTS];
+    uint32_t rows[SLOTS];
+    for (uint32_t i = 0; i < batch; i++) {
+        runs[i] = (struct step_run){.slot = i, .row_first = i, .token_count = 1};
+        rows[i] = i;
+    }
+    int64_t start = bench_ns();
+    forward_layers(&r->forward, s,
+                   &(struct step_input){.runs = runs,
+                                        .run_count = batch,
+                                        .row_count = batch,
+                                        .output_count = batch,
+                                        .sample_rows = rows,
+                                        .sample_count = batch});
+    forward_sample(&r->forward, s, &r->out, NULL, NULL, 0);
+    return (double)(bench_ns() - start) * 1e-9;
+}
+
+/* A slot made to know 512 tokens, computed at once. */
+static double prefill(struct rig *r, struct stream *s) {
+    r->slots.table.states[0] = (struct slot_state){.active = 1,
+                                                   .token_count = ROWS,
+                                                   .max_total = CONTEXT_MAX,
+                                                   .top_p = 1,
+                                                   .repetition_penalty = 1,
+                                                   .logprobs = -1};
+    for (uint32_t i = 0; i < ROWS; i++) r->slots.table.tokens[i] = i % 1000;
+    struct step_run run = {.slot = 0, .token_count = ROWS};
+    uint32_t row = ROWS - 1;
+    int64_t start = bench_ns();
+    forward_layers(
+        &r->forward, s,
+        &(struct step_input){.runs = &run, .run_count = 1, .row_count = ROWS, .sample_rows = &row, .sample_count = 1});
+    forward_sample(&r->forward, s, &r->out, NULL, NULL, 0);
+    return (double)(bench_ns() - start) * 1e-9;
+}
+
+static void bench_model(struct rig *r, struct stream *s, const struct machine *m) {
+    static const uint32_t batches[] = {1, 2, 4, 8, 16, 32, 64};
+    double bytes = (double)r->model.weights.byte_count, flops = bytes; /* two bytes and two operations a weight */
+    char what[64];
+    for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
+        double best = 1e9;
+        for (int k = 0; k < (batches[i] > 8 ? 3 : 5); k++) {
+            double t = decode_step(r, s, batches[i]);
+            if (t < best) best = t;
+        }
+        snprintf(what, sizeof what, "decode batch %u: %.1f tok/s", batches[i], batches[i] / best);
+        print_row(what, best, bytes, flops * batches[i], m);
+    }
+    double best = 1e9;
+    for (int k = 0; k < 2; k++) {
+        double t = prefill(r, s);
+        if (t < best) best = t;
+    }
+    double head = (double)r->model.spec.vocab * r->model.spec.hidden * 2;
+    snprintf(what, sizeof what, "prefill %d: %.1f tok/s", ROWS, ROWS / best);
+    print_row(what, best, bytes, (flops - head) * ROWS, m);
+}
+
+int main(int argc, char **argv) {
+    const struct random_shape *shape = &RANDOM_SHAPES[0];
+    char dir[256];
+    for (int i = 0; argc > 1 && i < RANDOM_SHAPE_COUNT; i++)
+        if (!strcmp(argv[1], RANDOM_SHAPES[i].name)) shape = &RANDOM_SHAPES[i];
+    snprintf(dir, sizeof dir, "/tmp/trireme-bench-%s", shape->name);
+    cpu_time = getenv("TRIREME_BENCH_CPU_TIME") != NULL;
+    struct device_options options = {.isa = argc > 3 ? argv[3] : NULL, .spin_us = 100, .thread_count = cpu_time};
+    struct device *dev;
+    struct error err;
+    static struct rig r;
+    if (device_open(&options, &dev, &err)) return fprintf(stderr, "%s\n", err.text), 1;
+    struct stream *s = stream_new(dev);
+    struct machine m = {.threads = (int)dev->thread_count};
+    m.read = machine_read_bandwidth(m.threads);
+    m.flops = machine_fma_rate(m.threads);
+    printf("%s, %s, %d threads: reads %.1f GB/s, fma %.0f Gflop/s\n", dev->name, dev->isa, m.threads, m.read * 1e-9,
+           m.flops * 1e-9);
+    static const enum storage_type types[] = {STORAGE_BF16, STORAGE_F16, STORAGE_F32};
+    for (size_t t = 0; t < ARRAY_LEN(types); t++) bench_linear(dev, s, &m, types[t], 1, 4864, 896);
+    static const uint32_t rows[] = {2, 4, 8, 16, 32, 64, 512};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) bench_linear(dev, s, &m, STORAGE_BF16, rows[i], 4864, 896);
+    bench_linear(dev, s, &m, STORAGE_BF16, 1, 896, 4864);
+    bench_linear(dev, s, &m, STORAGE_BF16, 64, 896, 4864);
+    bench_linear(dev, s, &m, STORAGE_BF16, 512, 896, 4864);
+    bench_attention(dev, s, &m, STORAGE_F16, 1, 1024);
+    bench_attention(dev, s, &m, STORAGE_F16, 512, 1024);
+    bench_sample(dev, s, &m, "sample greedy, 151936", 0, 0, 1);
+    bench_sample(dev, s, &m, "sample, temperature 1", 1, 0, 1);
+    bench_sample(dev, s, &m, "sample, top_k 40, top_p 0.95", 1, 40, 0.95f);
+    int rc = random_model_write(shape, argc > 2 ? argv[2] : dir, &err);
+    if (!rc) rc = rig_open(&r, argc > 2 ? argv[2] : dir, dev, s, &err);
+    if (rc) return fprintf(stderr, "%s\n", err.text), 1;
+    printf("%s, bf16, %.2f GB\n", shape->name, (double)r.model.weights.byte_count * 1e-9);
+    bench_model(&r, s, &m);
+    return 0;
+}
