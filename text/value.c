@@ -72,32 +72,49 @@ struct tvalue tvalue_list_at(struct tvalue list, size_t idx) {
 
 /* ---- dicts ---- */
 
-bool tvalue_is_key(struct tvalue v) { return v.kind >= TVALUE_NONE && v.kind <= TVALUE_STRING; }
+enum { KEY_DEPTH_MAX = 16 };
+
+static bool is_key(struct tvalue v, unsigned depth) {
+    if (v.kind != TVALUE_TUPLE) return v.kind >= TVALUE_NONE && v.kind <= TVALUE_STRING;
+    bool ok = depth < KEY_DEPTH_MAX;
+    for (uint32_t i = 0; i < v.list->count && ok; i++) ok = is_key(v.list->items[i], depth + 1);
+    return ok;
+}
+
+bool tvalue_is_key(struct tvalue v) { return is_key(v, 0); }
 
 /* Numbers that are equal hash alike. */
-static uint64_t key_hash(struct tvalue key) {
+uint64_t tdict_hash(struct tvalue key) {
     double d;
+    uint64_t h = 2;
     switch (key.kind) {
     case TVALUE_BOOL: d = key.boolean; break;
     case TVALUE_INT: d = (double)key.integer; break;
     case TVALUE_FLOAT: d = key.number == 0 ? 0 : key.number; break;
     case TVALUE_STRING: return hash64(key.text, key.len, 0);
+    case TVALUE_TUPLE:
+        for (uint32_t i = 0; i < key.list->count; i++) h = (h ^ tdict_hash(key.list->items[i])) * 0x9E3779B97F4A7C15u;
+        return h;
     default: return 1;
     }
     return hash64(&d, sizeof d, 1);
 }
 
+static double key_number(struct tvalue v) {
+    return v.kind == TVALUE_FLOAT ? v.number : v.kind == TVALUE_INT ? (double)v.integer : v.boolean;
+}
+
 static bool key_equal(struct tvalue a, struct tvalue b) {
-    if (a.kind == TVALUE_STRING || b.kind == TVALUE_STRING)
-        return a.kind == b.kind && a.len == b.len && !memcmp(a.text, b.text, a.len);
-    if (a.kind == TVALUE_NONE || b.kind == TVALUE_NONE) return a.kind == b.kind;
-    if (a.kind == TVALUE_FLOAT || b.kind == TVALUE_FLOAT) {
-        double x = a.kind == TVALUE_FLOAT ? a.number : a.kind == TVALUE_INT ? (double)a.integer : a.boolean;
-        double y = b.kind == TVALUE_FLOAT ? b.number : b.kind == TVALUE_INT ? (double)b.integer : b.boolean;
-        return x == y;
-    }
-    int64_t x = a.kind == TVALUE_INT ? a.integer : a.boolean, y = b.kind == TVALUE_INT ? b.integer : b.boolean;
-    return x == y;
+    bool numbers = a.kind >= TVALUE_BOOL && a.kind <= TVALUE_FLOAT && b.kind >= TVALUE_BOOL && b.kind <= TVALUE_FLOAT;
+    if (numbers && (a.kind == TVALUE_FLOAT || b.kind == TVALUE_FLOAT)) return key_number(a) == key_number(b);
+    if (numbers)
+        return (a.kind == TVALUE_INT ? a.integer : a.boolean) == (b.kind == TVALUE_INT ? b.integer : b.boolean);
+    if (a.kind != b.kind) return false;
+    if (a.kind == TVALUE_STRING) return a.len == b.len && !memcmp(a.text, b.text, a.len);
+    if (a.kind != TVALUE_TUPLE) return true; /* none */
+    bool equal = a.list->count == b.list->count;
+    for (uint32_t i = 0; equal && i < a.list->count; i++) equal = key_equal(a.list->items[i], b.list->items[i]);
+    return equal;
 }
 
 static struct tdict_entry *find_entry(const struct tdict *dict, struct tvalue key, uint64_t hash) {
@@ -138,7 +155,7 @@ static bool grow_dict(struct arena *a, struct tdict *dict) {
 
 bool tdict_set(struct arena *a, struct tdict *dict, struct tvalue key, struct tvalue value) {
     if (!tvalue_is_key(key)) return false;
-    uint64_t hash = key_hash(key);
+    uint64_t hash = tdict_hash(key);
     struct tdict_entry *e = find_entry(dict, key, hash);
     if (e) {
         e->value = value;
@@ -153,7 +170,12 @@ bool tdict_set(struct arena *a, struct tdict *dict, struct tvalue key, struct tv
 
 struct tvalue *tdict_find(const struct tdict *dict, struct tvalue key) {
     if (!dict->count || !tvalue_is_key(key)) return NULL;
-    struct tdict_entry *e = find_entry(dict, key, key_hash(key));
+    struct tdict_entry *e = find_entry(dict, key, tdict_hash(key));
+    return e ? &e->value : NULL;
+}
+
+struct tvalue *tdict_find_hashed(const struct tdict *dict, struct tvalue key, uint64_t hash) {
+    struct tdict_entry *e = dict->count ? find_entry(dict, key, hash) : NULL;
     return e ? &e->value : NULL;
 }
 

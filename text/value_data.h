@@ -11,6 +11,8 @@
 
 enum { TDICT_LINEAR = 8, TVALUE_ITEMS_MAX = 1 << 26 };
 
+enum { TVALUE_TUPLE = TVALUE_INTERNAL }; /* a list that may be a key */
+
 struct tlist {
     struct tvalue *items;
     uint32_t count, cap;
@@ -33,6 +35,9 @@ MUST_CHECK bool tlist_push(struct arena *a, struct tlist *list, struct tvalue it
 MUST_CHECK bool tdict_set(struct arena *a, struct tdict *dict, struct tvalue key, struct tvalue value);
 /* NULL when absent. */
 struct tvalue *tdict_find(const struct tdict *dict, struct tvalue key);
+/* The same with the key's hash known. */
+uint64_t tdict_hash(struct tvalue key);
+struct tvalue *tdict_find_hashed(const struct tdict *dict, struct tvalue key, uint64_t hash);
 bool tvalue_is_key(struct tvalue v);
 
 /* As Python's repr(float). */

@@ -1,0 +1,392 @@
+#include "text/chat.h"
+
+#include "text/python.h"
+#include "text/value_data.h"
+
+enum { TEMPLATES_MAX = 32, CONFIG_BUDGET = 64 << 20, DEFAULT_MEMORY = 256 << 20 };
+
+struct named_template {
+    char *name;   /* owned */
+    char *source; /* owned */
+    size_t source_len;
+    struct template *parsed; /* owned */
+};
+
+struct chat {
+    struct named_template templates[TEMPLATES_MAX];
+    size_t template_count;
+    struct arena arena;     /* of specials */
+    struct tvalue specials; /* dict: bos_token and the like */
+};
+
+static struct tvalue member(struct tvalue v, const char *name) { return tvalue_dict_get(v, bytes_str(name)); }
+static bool is_text(struct tvalue v, const char *s) {
+    return v.kind == TVALUE_STRING && bytes_equal(tvalue_text(v), bytes_str(s));
+}
+
+/* ---- loading ---- */
+
+static void free_templates(struct chat *chat) {
+    for (size_t i = 0; i < chat->template_count; i++) {
+        mem_free(chat->templates[i].name);
+        mem_free(chat->templates[i].source);
+        template_free(&chat->templates[i].parsed);
+    }
+    chat->template_count = 0;
+}
+
+static int add_template(struct chat *chat, struct bytes name, struct bytes source, struct error *err) {
+    struct template *parsed;
+    if (chat->template_count == TEMPLATES_MAX)
+        return error_set(err, ERR_LIMIT, "more than %d chat templates", TEMPLATES_MAX);
+    int rc = template_parse(source, &parsed, err);
+    if (rc) return error_wrap(err, "chat template '%.*s'", (int)MIN(name.len, (size_t)64), (const char *)name.data);
+    struct named_template *t = &chat->templates[chat->template_count++];
+    t->name = mem_strndup((const char *)name.data, name.len);
+    t->source = mem_strndup((const char *)source.data, source.len);
+    t->source_len = source.len;
+    t->parsed = parsed;
+    return 0;
+}
+
+/* chat_template: a string, or a list of {name, template}. */
+static int add_from_value(struct chat *chat, struct tvalue v, struct error *err) {
+    if (v.kind == TVALUE_STRING) return add_template(chat, bytes_str("default"), tvalue_text(v), err);
+    int rc = 0;
+    for (size_t i = 0; !rc && i < tvalue_count(v); i++) {
+        struct tvalue name = member(tvalue_list_at(v, i), "name"), source = member(tvalue_list_at(v, i), "template");
+        if (name.kind != TVALUE_STRING || source.kind != TVALUE_STRING)
+            return error_set(err, ERR_INVALID, "bad list of chat templates");
+        rc = add_template(chat, tvalue_text(name), tvalue_text(source), err);
+    }
+    return rc;
+}
+
+/* additional_chat_templates/NAME.jinja */
+static int add_named_files(struct chat *chat, const struct bundle *bundle, struct error *err) {
+    static const char PREFIX[] = "additional_chat_templates/", SUFFIX[] = ".jinja";
+    const size_t prefix = sizeof PREFIX - 1, suffix = sizeof SUFFIX - 1;
+    int rc = 0;
+    for (size_t i = 0; !rc && i < bundle->file_count; i++) {
+        struct bytes name = bundle->files[i].name;
+        if (name.len <= prefix + suffix || memcmp(name.data, PREFIX, prefix) != 0) continue;
+        rc = add_template(chat, bytes_of(name.data + prefix, name.len - prefix - suffix), bundle->files[i].data, err);
+    }
+    return rc;
+}
+
+static int parse_file(struct arena *a, const struct bundle *bundle, const char *name, struct tvalue *out,
+                      struct error *err) {
+    struct bytes json = bundle_find(bundle, name);
+    *out = tvalue_none();
+    int rc = json.len ? tvalue_from_json(a, json, out, err) : 0;
+    return rc ? error_wrap(err, "%s", name) : 0;
+}
+
+static int load_templates(struct chat *chat, const struct bundle *bundle, struct tvalue config, struct arena *a,
+                          struct error *err) {
+    struct bytes file = bundle_find(bundle, "chat_template.jinja");
+    if (file.data) {
+        int rc = add_template(chat, bytes_str("default"), file, err);
+        return rc ? rc : add_named_files(chat, bundle, err);
+    }
+    struct tvalue json;
+    int rc = parse_file(a, bundle, "chat_template.json", &json, err);
+    if (rc) return rc;
+    struct tvalue v = member(json, "chat_template");
+    return add_from_value(chat, v.kind == TVALUE_UNDEFINED ? member(config, "chat_template") : v, err);
+}
+
+static void set_special(struct chat *chat, const char *name, struct tvalue v) {
+    if (v.kind == TVALUE_DICT) v = member(v, "content");
+    if (v.kind != TVALUE_STRING || member(chat->specials, name).kind != TVALUE_UNDEFINED) return;
+    (void)!tvalue_dict_set(&chat->arena, chat->specials, bytes_str(name),
+                           tvalue_string_copy(&chat->arena, tvalue_text(v)));
+}
+
+/* A list of tokens, each a string or {content}. */
+static void set_special_list(struct chat *chat, const char *name, struct tvalue v) {
+    struct tvalue list = tvalue_list(&chat->arena);
+    if (!tvalue_count(v) || v.kind != TVALUE_LIST || member(chat->specials, name).kind != TVALUE_UNDEFINED) return;
+    for (size_t i = 0; i < tvalue_count(v); i++) {
+        struct tvalue item = tvalue_list_at(v, i);
+        if (item.kind == TVALUE_DICT) item = member(item, "content");
+        if (item.kind == TVALUE_STRING)
+            (void)!tvalue_list_push(&chat->arena, list, tvalue_string_copy(&chat->arena, tvalue_text(item)));
+    }
+    (void)!tvalue_dict_set(&chat->arena, chat->specials, bytes_str(name), list);
+}
+
+static void load_specials(struct chat *chat, struct tvalue from) {
+    static const char *const NAMES[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                        "pad_token", "cls_token", "mask_token"};
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) set_special(chat, NAMES[i], member(from, NAMES[i]));
+    set_special_list(chat, "additional_special_tokens", member(from, "additional_special_tokens"));
+    struct tvalue extra = member(from, "extra_special_tokens"); /* a dict: names of the model's own */
+    if (extra.kind != TVALUE_DICT) return;
+    for (uint32_t i = 0; i < extra.dict->count; i++) {
+        struct tvalue key = extra.dict->entries[i].key;
+        char *name = mem_strndup(key.text, key.len);
+        set_special(chat, name, extra.dict->entries[i].value);
+        mem_free(name);
+    }
+}
+
+int chat_load(const struct bundle *bundle, struct chat **out, struct error *err) {
+    struct tvalue config, map;
+    struct arena a;
+    struct chat *chat = mem_alloc(sizeof *chat);
+    arena_init(&chat->arena, CONFIG_BUDGET, 0);
+    arena_init(&a, CONFIG_BUDGET, 0);
+    chat->specials = tvalue_dict(&chat->arena);
+    CHECK(chat->specials.kind == TVALUE_DICT);
+    int rc = parse_file(&a, bundle, "tokenizer_config.json", &config, err);
+    if (!rc) rc = parse_file(&a, bundle, "special_tokens_map.json", &map, err);
+    if (!rc) {
+        load_specials(chat, config);
+        load_specials(chat, map);
+        rc = load_templates(chat, bundle, config, &a, err);
+    }
+    arena_release(&a);
+    if (rc) chat_free(&chat);
+    *out = chat;
+    return rc;
+}
+
+int chat_set_template(struct chat *chat, struct bytes source, struct error *err) {
+    struct template *parsed;
+    int rc = template_parse(source, &parsed, err); /* a bad one leaves the old ones in place */
+    if (rc) return error_wrap(err, "chat template");
+    template_free(&parsed);
+    free_templates(chat);
+    return add_template(chat, bytes_str("default"), source, err);
+}
+
+void chat_free(struct chat **chat) {
+    if (!*chat) return;
+    free_templates(*chat);
+    arena_release(&(*chat)->arena);
+    mem_free(*chat);
+    *chat = NULL;
+}
+
+/* ---- choosing ---- */
+
+static const struct named_template *find_named(const struct chat *chat, const char *name) {
+    for (size_t i = 0; i < chat->template_count; i++)
+        if (!strcmp(chat->templates[i].name, name)) return &chat->templates[i];
+    return NULL;
+}
+
+static const struct named_template *choose(const struct chat *chat, const char *name, bool has_tools) {
+    if (name) return find_named(chat, name);
+    const struct named_template *t = has_tools ? find_named(chat, "tool_use") : NULL;
+    if (!t) t = find_named(chat, "default");
+    return !t && chat->template_count == 1 ? &chat->templates[0] : t;
+}
+
+bool chat_has_template(const struct chat *chat) { return chat->template_count; }
+
+struct bytes chat_template_source(const struct chat *chat, const char *name, bool has_tools) {
+    const struct named_template *t = choose(chat, name, has_tools);
+    return t ? bytes_of(t->source, t->source_len) : bytes_of(NULL, 0);
+}
+
+/* ---- messages ---- */
+
+struct render {
+    const struct chat_request *request;
+    struct arena arena;
+    struct error *err;
+    bool wants_parts;
+};
+
+static int out_of_memory(struct render *r) { return error_set(r->err, ERR_LIMIT, "the messages are too large"); }
+
+/* The text of a content part; undefined for what is no text. */
+static struct tvalue part_text(struct tvalue part) {
+    if (part.kind == TVALUE_STRING) return part;
+    struct tvalue type = member(part, "type");
+    if (is_text(type, "text") || is_text(type, "input_text") || is_text(type, "output_text"))
+        return member(part, "text");
+    if (is_text(type, "refusal")) return member(part, "refusal");
+    return (struct tvalue){0};
+}
+
+static int join_parts(struct render *r, size_t message_idx, struct tvalue parts, struct tvalue *out) {
+    struct buf text = {0};
+    for (size_t i = 0; i < tvalue_count(parts); i++) {
+        struct tvalue part = tvalue_list_at(parts, i), type = member(part, "type"), s = part_text(part);
+        if (s.kind != TVALUE_STRING) {
+            buf_release(&text);
+            return error_set(r->err, ERR_UNSUPPORTED,
+                             "messages[%zu].content[%zu]: this model takes text only, not '%.*s'", message_idx, i,
+                             (int)MIN(tvalue_text(type).len, (size_t)64), type.kind == TVALUE_STRING ? type.text : "");
+        }
+        if (i) buf_add_byte(&text, '\n');
+        buf_add(&text, s.text, s.len);
+    }
+    *out = tvalue_string_copy(&r->arena, buf_bytes(&text));
+    buf_release(&text);
+    return out->kind == TVALUE_STRING ? 0 : out_of_memory(r);
+}
+
+static int set_member(struct render *r, struct tvalue dict, const char *name, struct tvalue v) {
+    if (v.kind == TVALUE_UNDEFINED || !tvalue_dict_set(&r->arena, dict, bytes_str(name), v)) return out_of_memory(r);
+    return 0;
+}
+
+static int check_parts(struct render *r, size_t message_idx, struct tvalue parts) {
+    struct tvalue ignored;
+    return join_parts(r, message_idx, parts, &ignored);
+}
+
+/* Absent content becomes empty; parts become a string where the template wants one. */
+static int fit_content(struct render *r, size_t message_idx, struct tvalue message) {
+    struct tvalue content = member(message, "content"), text;
+    if (content.kind == TVALUE_STRING) return 0;
+    if (content.kind == TVALUE_UNDEFINED || content.kind == TVALUE_NONE)
+        return set_member(r, message, "content",
+                          r->wants_parts ? tvalue_list(&r->arena) : tvalue_string(bytes_of(NULL, 0)));
+    if (content.kind != TVALUE_LIST)
+        return error_set(r->err, ERR_INVALID, "messages[%zu].content must be a string or a list of parts", message_idx);
+    if (r->wants_parts) return check_parts(r, message_idx, content);
+    int rc = join_parts(r, message_idx, content, &text);
+    return rc ? rc : set_member(r, message, "content", text);
+}
+
+/* OpenAI's arguments are JSON in a string; templates want the object. What is no object stays as it is. */
+static int fit_tool_calls(struct render *r, struct tvalue message) {
+    struct tvalue calls = member(message, "tool_calls");
+    for (size_t i = 0; i < tvalue_count(calls); i++) {
+        struct tvalue function = member(tvalue_list_at(calls, i), "function"),
+                      arguments = member(function, "arguments"), object;
+        if (arguments.kind != TVALUE_STRING) continue;
+        struct bytes text = arguments.len ? tvalue_text(arguments) : bytes_str("{}");
+        struct error ignored;
+        if (tvalue_from_json(&r->arena, text, &object, &ignored) || object.kind != TVALUE_DICT) continue;
+        int rc = set_member(r, function, "arguments", object);
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+static int fit_messages(struct render *r, struct tvalue messages) {
+    if (messages.kind != TVALUE_LIST || !tvalue_count(messages))
+        return error_set(r->err, ERR_INVALID, "messages must be a list with at least one message");
+    for (size_t i = 0; i < tvalue_count(messages); i++) {
+        struct tvalue message = tvalue_list_at(messages, i);
+        if (message.kind != TVALUE_DICT || member(message, "role").kind != TVALUE_STRING)
+            return error_set(r->err, ERR_INVALID, "messages[%zu] must be an object with a role", i);
+        int rc = r->request->raw_messages ? 0 : fit_content(r, i, message);
+        if (!rc && !r->request->raw_messages) rc = fit_tool_calls(r, message);
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+/* ---- rendering ---- */
+
+static int parse_optional(struct render *r, const char *name, struct bytes json, struct tvalue *out) {
+    *out = tvalue_none();
+    if (!json.len) return 0;
+    int rc = tvalue_from_json(&r->arena, json, out, r->err);
+    return rc ? error_wrap(r->err, "%s", name) : 0;
+}
+
+static int add_all(struct render *r, struct tvalue context, struct tvalue from) {
+    for (uint32_t i = 0; from.kind == TVALUE_DICT && i < from.dict->count; i++) {
+        struct tdict_entry *e = &from.dict->entries[i];
+        if (is_text(e->key, "messages"))
+            return error_set(r->err, ERR_INVALID, "chat_template_kwargs may not replace messages");
+        if (!tdict_set(&r->arena, context.dict, e->key, e->value)) return out_of_memory(r);
+    }
+    return 0;
+}
+
+static int build_context(struct render *r, const struct chat *chat, struct tvalue *context, struct tvalue *messages) {
+    const struct chat_request *q = r->request;
+    struct tvalue tools, documents, kwargs;
+    int rc;
+    if ((rc = parse_optional(r, "messages", q->messages, messages)) ||
+        (rc = parse_optional(r, "tools", q->tools, &tools)) ||
+        (rc = parse_optional(r, "documents", q->documents, &documents)) ||
+        (rc = parse_optional(r, "chat_template_kwargs", q->kwargs, &kwargs)) || (rc = fit_messages(r, *messages)))
+        return rc;
+    if (kwargs.kind != TVALUE_NONE && kwargs.kind != TVALUE_DICT)
+        return error_set(r->err, ERR_INVALID, "chat_template_kwargs must be an object");
+    if (tvalue_count(tools) == 0) tools = tvalue_none();
+    *context = tvalue_dict(&r->arena);
+    if (context->kind != TVALUE_DICT) return out_of_memory(r);
+    if ((rc = add_all(r, *context, chat->specials)) || (rc = set_member(r, *context, "tools", tools)) ||
+        (rc = set_member(r, *context, "documents", documents)) ||
+        (rc = set_member(r, *context, "add_generation_prompt", tvalue_bool(q->add_generation_prompt))) ||
+        (rc = add_all(r, *context, kwargs)))
+        return rc;
+    return set_member(r, *context, "messages", *messages);
+}
+
+/* The text of the last message, of its last text part. */
+static struct bytes final_text(struct tvalue messages) {
+    struct tvalue content = member(tvalue_list_at(messages, tvalue_count(messages) - 1), "content");
+    for (size_t i = tvalue_count(content); content.kind == TVALUE_LIST && i-- > 0;) {
+        struct tvalue text = part_text(tvalue_list_at(content, i));
+        if (text.kind == TVALUE_STRING) return tvalue_text(text);
+    }
+    return tvalue_text(content);
+}
+
+static const char *find_last(const struct buf *out, size_t from, struct bytes what) {
+    if (!what.len || what.len > out->len - from) return NULL;
+    for (size_t i = out->len - what.len + 1; i-- > from;)
+        if (!memcmp(out->data + i, what.data, what.len)) return out->data + i;
+    return NULL;
+}
+
+/* Cuts what the template put behind the last message's text, as HF does: with the message's own trailing space if the
+ * template kept it. */
+static int cut_behind_final(struct render *r, struct tvalue messages, struct buf *out, size_t from) {
+    struct bytes text = final_text(messages), left = python_strip(text, true, false),
+                 both = python_strip(text, true, true);
+    const char *at = find_last(out, from, both);
+    if (!at)
+        return error_set(r->err, ERR_INVALID,
+                         "continue_final_message: the chat template does not show the final message as it is");
+    size_t begin = (size_t)(at - out->data);
+    bool kept = left.len == text.len && begin + left.len <= out->len && !memcmp(at, left.data, left.len);
+    out->len = begin + (kept ? left.len : both.len);
+    out->data[out->len] = 0;
+    return 0;
+}
+
+int chat_render(const struct chat *chat, const struct chat_request *request, struct buf *out, struct error *err) {
+    struct error local;
+    struct render r = {.request = request, .err = err ? err : &local};
+    size_t before = out->len;
+    struct tvalue context, messages;
+    const struct named_template *t = choose(chat, request->template_name, request->tools.len);
+    if (!t) {
+        const char *name = request->template_name;
+        return name ? error_set(err, ERR_NOT_FOUND, "the model has no chat template named '%.64s'", name)
+                    : error_set(err, ERR_NOT_FOUND, "the model has no chat template");
+    }
+    if (request->continue_final_message && request->add_generation_prompt)
+        return error_set(err, ERR_INVALID, "continue_final_message and add_generation_prompt exclude each other");
+    r.wants_parts = template_wants_parts(t->parsed);
+    arena_init(&r.arena, request->limits.memory_bytes ? request->limits.memory_bytes : DEFAULT_MEMORY, 0);
+    int rc = build_context(&r, chat, &context, &messages);
+    if (!rc) rc = template_render(t->parsed, context, &request->limits, out, r.err);
+    if (!rc && request->continue_final_message) rc = cut_behind_final(&r, messages, out, before);
+    arena_release(&r.arena);
+    if (rc) out->len = before;
+    return rc;
+}
+
+int chat_prompt(const struct chat *chat, const struct tokenizer *tokenizer, const struct chat_request *request,
+                struct token_vec *out, struct error *err) {
+    struct buf text = {0};
+    int rc = chat_render(chat, request, &text, err);
+    if (!rc) rc = tokenizer_encode(tokenizer, buf_bytes(&text), TOKENIZE_PARSE_SPECIAL, out, err);
+    buf_release(&text);
+    return rc;
+}

@@ -1,0 +1,599 @@
+/*
+ * template_expression.c - expressions, in jinja2's order of precedence.
+ */
+#include "base/hash.h"
+#include "text/template_ast.h"
+#include "text/template_run.h"
+
+static struct node *parse_or(struct parser *p);
+static struct node *parse_unary(struct parser *p, bool with_filter);
+
+/* Gives n the depth of its operands plus one; long chains are refused, since evaluation recurses along them. */
+static struct node *grow(struct parser *p, struct node *n, const struct node *a, const struct node *b) {
+    if (p->rc || !n) return NULL;
+    unsigned depth = MAX(n->depth, MAX(a ? a->depth + 1u : 0u, b ? b->depth + 1u : 0u));
+    if (depth > TEMPLATE_CHAIN_MAX)
+        parser_fail(p, ERR_LIMIT, "an expression is longer than %d steps", TEMPLATE_CHAIN_MAX);
+    n->depth = (uint16_t)depth;
+    return p->rc ? NULL : n;
+}
+
+static struct node *constant(struct parser *p, struct tvalue value) {
+    struct node *n = parser_node(p, N_CONST);
+    if (!n) return NULL;
+    n->value = value;
+    if (tvalue_is_key(value)) n->hash = tdict_hash(value);
+    return n;
+}
+
+static struct node *binary(struct parser *p, enum node_kind kind, struct node *a, struct node *b) {
+    struct node *n = parser_node(p, kind);
+    if (!n) return NULL;
+    n->a = a;
+    n->b = b;
+    return grow(p, n, a, b);
+}
+
+/* ---- primary ---- */
+
+static struct node *parse_name(struct parser *p) {
+    struct bytes name = p->tokens->text;
+    static const struct {
+        const char *name;
+        enum tvalue_kind kind;
+        bool value;
+    } CONSTANTS[] = {{"true", TVALUE_BOOL, true},   {"True", TVALUE_BOOL, true},  {"false", TVALUE_BOOL, false},
+                     {"False", TVALUE_BOOL, false}, {"none", TVALUE_NONE, false}, {"None", TVALUE_NONE, false}};
+    for (size_t i = 0; i < ARRAY_LEN(CONSTANTS); i++) {
+        if (!bytes_equal(name, bytes_str(CONSTANTS[i].name))) continue;
+        struct node *n =
+            constant(p, CONSTANTS[i].kind == TVALUE_BOOL ? tvalue_bool(CONSTANTS[i].value) : tvalue_none());
+        p->tokens++;
+        return n;
+    }
+    p->uses_varargs |= bytes_equal(name, bytes_str("varargs"));
+    p->uses_kwargs |= bytes_equal(name, bytes_str("kwargs"));
+    p->uses_caller |= bytes_equal(name, bytes_str("caller"));
+    struct node *n = parser_node(p, N_NAME);
+    if (n) n->name = parser_name(p, name);
+    p->tokens++;
+    return n;
+}
+
+/* Adjacent strings are one. */
+static struct node *parse_string(struct parser *p) {
+    struct bytes text = p->tokens->text;
+    size_t total = 0, count = 0;
+    while (p->tokens[count].kind == T_STRING) total += p->tokens[count++].text.len;
+    if (count > 1) {
+        uint8_t *joined = parser_alloc(p, total + 1);
+        if (!joined) return NULL;
+        size_t at = 0;
+        for (size_t i = 0; i < count; i++) {
+            struct bytes part = p->tokens[i].text;
+            if (part.len) memcpy(joined + at, part.data, part.len);
+            at += part.len;
+        }
+        text = bytes_of(joined, total);
+    }
+    struct node *n = constant(p, tvalue_string(text));
+    p->tokens += count;
+    return n;
+}
+
+static struct node *parse_list(struct parser *p) {
+    struct node *n = parser_node(p, N_LIST);
+    struct node_list list = {0};
+    p->tokens++;
+    while (!p->rc && !token_is_op(p, OP(']'))) {
+        if (list.count) expect_op(p, OP(','));
+        if (token_is_op(p, OP(']'))) break;
+        node_list_push(p, &list, parse_expression(p, true));
+    }
+    expect_op(p, OP(']'));
+    if (p->rc) return NULL;
+    n->count = list.count;
+    n->items = node_list_items(p, &list);
+    return n;
+}
+
+static struct node *parse_dict(struct parser *p) {
+    struct node *n = parser_node(p, N_DICT);
+    struct node_list list = {0};
+    p->tokens++;
+    while (!p->rc && !token_is_op(p, OP('}'))) {
+        if (list.count) expect_op(p, OP(','));
+        if (token_is_op(p, OP('}'))) break;
+        node_list_push(p, &list, parse_expression(p, true));
+        expect_op(p, OP(':'));
+        node_list_push(p, &list, parse_expression(p, true));
+    }
+    expect_op(p, OP('}'));
+    if (p->rc) return NULL;
+    n->count = list.count;
+    n->items = node_list_items(p, &list);
+    return n;
+}
+
+static struct node *parse_primary(struct parser *p) {
+    if (p->rc) return NULL;
+    switch (p->tokens->kind) {
+    case T_NAME: return parse_name(p);
+    case T_STRING: return parse_string(p);
+    case T_INT:
+    case T_FLOAT: {
+        struct node *n = constant(p, p->tokens->number);
+        p->tokens++;
+        return n;
+    }
+    default: break;
+    }
+    if (take_op(p, OP('('))) {
+        struct node *n = parse_tuple(p, true, true);
+        expect_op(p, OP(')'));
+        return n;
+    }
+    if (token_is_op(p, OP('['))) return parse_list(p);
+    if (token_is_op(p, OP('{'))) return parse_dict(p);
+    parser_unexpected(p);
+    return NULL;
+}
+
+/* ---- postfix ---- */
+
+static struct node *parse_attribute(struct parser *p, struct node *of) {
+    struct node *n = NULL;
+    if (p->tokens->kind == T_NAME) {
+        n = parser_node(p, N_ATTR);
+        if (!n) return NULL;
+        n->value = tvalue_string(p->tokens->text);
+        n->hash = tdict_hash(n->value);
+        n->method = method_find(p->tokens->text);
+    } else if (p->tokens->kind == T_INT) {
+        n = parser_node(p, N_ITEM);
+        if (n) n->b = constant(p, p->tokens->number);
+    } else {
+        parser_unexpected(p);
+    }
+    if (!n || p->rc) return NULL;
+    p->tokens++;
+    n->a = of;
+    return grow(p, n, of, NULL);
+}
+
+/* One subscript: an expression, or a slice whose parts may be missing. */
+static struct node *parse_subscripted(struct parser *p) {
+    struct node *parts[3] = {NULL, NULL, NULL};
+    if (!token_is_op(p, OP(':'))) {
+        parts[0] = parse_expression(p, true);
+        if (p->rc || !token_is_op(p, OP(':'))) return parts[0];
+    }
+    struct node *n = parser_node(p, N_SLICE);
+    for (int i = 1; i < 3 && take_op(p, OP(':')); i++)
+        if (!token_is_op(p, OP(':')) && !token_is_op(p, OP(']')) && !token_is_op(p, OP(',')))
+            parts[i] = parse_expression(p, true);
+    if (p->rc) return NULL;
+    n->items = parser_alloc(p, sizeof parts);
+    if (!n->items) return NULL;
+    memcpy(n->items, parts, sizeof parts);
+    n->count = 3;
+    return n;
+}
+
+static struct node *parse_subscript(struct parser *p, struct node *of) {
+    struct node_list list = {0};
+    while (!p->rc && !token_is_op(p, OP(']'))) {
+        if (list.count) expect_op(p, OP(','));
+        node_list_push(p, &list, parse_subscripted(p));
+    }
+    expect_op(p, OP(']'));
+    if (p->rc) return NULL;
+    struct node *arg = list.count ? list.items[0] : NULL;
+    if (list.count == 1 && arg->kind == N_SLICE) {
+        arg->a = of;
+        return grow(p, arg, of, NULL);
+    }
+    for (uint32_t i = 0; i < list.count; i++)
+        if (list.items[i]->kind == N_SLICE) parser_fail(p, ERR_UNSUPPORTED, "a slice in a tuple");
+    if (list.count != 1) {
+        arg = parser_node(p, N_TUPLE);
+        if (!arg) return NULL;
+        arg->count = list.count;
+        arg->items = node_list_items(p, &list);
+    }
+    return binary(p, N_ITEM, of, arg);
+}
+
+static void push_keyword(struct parser *p, struct call_args *args, struct bytes name, struct node *value,
+                         uint32_t *cap) {
+    if (p->rc) return;
+    if (args->keyword_count == *cap) {
+        uint32_t bigger = *cap ? *cap * 2 : 4;
+        struct keyword *keywords = parser_alloc(p, bigger * sizeof *keywords);
+        if (!keywords) return;
+        if (*cap) memcpy(keywords, args->keywords, *cap * sizeof *keywords);
+        args->keywords = keywords;
+        *cap = bigger;
+    }
+    args->keywords[args->keyword_count++] = (struct keyword){name, value};
+}
+
+struct call_args *parse_call_args(struct parser *p) {
+    struct call_args *args = parser_alloc(p, sizeof *args);
+    struct node_list list = {0};
+    uint32_t keyword_cap = 0;
+    bool more = false;
+    while (!p->rc && !token_is_op(p, OP(')'))) {
+        if (more) expect_op(p, OP(','));
+        if (more && token_is_op(p, OP(')'))) break;
+        more = true;
+        if (take_op(p, OP('*'))) {
+            if (args->star) parser_unexpected(p);
+            args->star = parse_expression(p, true);
+        } else if (take_op(p, OP2('*', '*'))) {
+            if (args->double_star) parser_unexpected(p);
+            args->double_star = parse_expression(p, true);
+        } else if (p->tokens->kind == T_NAME && p->tokens[1].kind == T_OP && p->tokens[1].op == OP('=')) {
+            struct bytes name = p->tokens->text;
+            p->tokens += 2;
+            push_keyword(p, args, name, parse_expression(p, true), &keyword_cap);
+        } else {
+            if (args->keyword_count || args->star) parser_unexpected(p);
+            node_list_push(p, &list, parse_expression(p, true));
+        }
+    }
+    expect_op(p, OP(')'));
+    if (p->rc) return NULL;
+    args->count = list.count;
+    args->items = node_list_items(p, &list);
+    return args;
+}
+
+struct node *parse_call_of(struct parser *p, struct node *callee) {
+    struct node *n = parser_node(p, N_CALL);
+    struct call_args *args = parse_call_args(p);
+    if (p->rc) return NULL;
+    n->a = callee;
+    n->args = args;
+    return grow(p, n, callee, NULL);
+}
+
+static struct node *parse_postfix(struct parser *p, struct node *n) {
+    while (!p->rc) {
+        if (take_op(p, OP('.')))
+            n = parse_attribute(p, n);
+        else if (take_op(p, OP('[')))
+            n = parse_subscript(p, n);
+        else if (take_op(p, OP('(')))
+            n = parse_call_of(p, n);
+        else
+            break;
+    }
+    return p->rc ? NULL : n;
+}
+
+/* ---- filters and tests ---- */
+
+/* "name" or "a.b": filters and tests have no dots that we know, so a dotted name is unknown. */
+static struct bytes parse_dotted(struct parser *p) {
+    if (p->tokens->kind != T_NAME) {
+        parser_unexpected(p);
+        return bytes_of(NULL, 0);
+    }
+    struct bytes name = p->tokens->text;
+    p->tokens++;
+    while (take_op(p, OP('.'))) {
+        if (p->tokens->kind != T_NAME) parser_unexpected(p);
+        name = bytes_str("?");
+        p->tokens++;
+    }
+    return name;
+}
+
+static void note_unknown(struct parser *p, struct node *n, struct bytes name) {
+    n->value = tvalue_string(name);
+    if (p->soft) return;
+    if (!p->unknown_count++) p->unknown = (struct token){.line = n->line, .text = name};
+}
+
+static struct node *parse_filter(struct parser *p, struct node *input) {
+    struct node *n = parser_node(p, N_FILTER);
+    struct bytes name = parse_dotted(p);
+    struct call_args *args = take_op(p, OP('(')) ? parse_call_args(p) : NULL;
+    if (p->rc) return NULL;
+    int function = filter_find(name);
+    if (function < 0) note_unknown(p, n, name);
+    n->a = input;
+    n->args = args;
+    n->function = function < 0 ? FUNCTION_UNKNOWN : (uint16_t)function;
+    return grow(p, n, input, NULL);
+}
+
+struct node *parse_filters(struct parser *p, struct node *input, bool begun) {
+    while (!p->rc && (begun || take_op(p, OP('|')))) {
+        begun = false;
+        input = parse_filter(p, input);
+    }
+    return p->rc ? NULL : input;
+}
+
+/* A test's argument without parentheses: `x is divisibleby 3`. */
+static bool begins_test_argument(const struct parser *p) {
+    switch (p->tokens->kind) {
+    case T_NAME: return !token_is_name(p, "else") && !token_is_name(p, "or") && !token_is_name(p, "and");
+    case T_STRING:
+    case T_INT:
+    case T_FLOAT: return true;
+    default: return token_is_op(p, OP('[')) || token_is_op(p, OP('{'));
+    }
+}
+
+static struct node *parse_test(struct parser *p, struct node *of) {
+    struct node *n = parser_node(p, N_TEST), *argument;
+    bool negated = take_name(p, "not");
+    struct bytes name = parse_dotted(p);
+    struct call_args *args = NULL;
+    if (take_op(p, OP('('))) {
+        args = parse_call_args(p);
+    } else if (!p->rc && begins_test_argument(p)) {
+        if (token_is_name(p, "is")) parser_fail(p, ERR_INVALID, "you cannot chain multiple tests with is");
+        args = parser_alloc(p, sizeof *args);
+        argument = parse_postfix(p, parse_primary(p));
+        if (p->rc) return NULL;
+        args->items = parser_alloc(p, sizeof *args->items);
+        if (p->rc) return NULL;
+        args->items[0] = argument;
+        args->count = 1;
+    }
+    if (p->rc) return NULL;
+    int function = test_find(name);
+    if (function < 0) note_unknown(p, n, name);
+    n->a = of;
+    n->args = args;
+    n->op = negated;
+    n->function = function < 0 ? FUNCTION_UNKNOWN : (uint16_t)function;
+    return grow(p, n, of, NULL);
+}
+
+static struct node *parse_filters_and_tests(struct parser *p, struct node *n) {
+    while (!p->rc) {
+        if (take_op(p, OP('|')))
+            n = parse_filter(p, n);
+        else if (take_name(p, "is"))
+            n = parse_test(p, n);
+        else if (take_op(p, OP('(')))
+            n = parse_call_of(p, n);
+        else
+            break;
+    }
+    return p->rc ? NULL : n;
+}
+
+/* ---- operators ---- */
+
+static struct node *parse_sign(struct parser *p, enum node_kind kind) {
+    if (!parser_enter(p)) return NULL;
+    struct node *operand = parse_unary(p, false);
+    parser_leave(p);
+    return binary(p, kind, operand, NULL);
+}
+
+static struct node *parse_unary(struct parser *p, bool with_filter) {
+    struct node *n;
+    if (take_op(p, OP('-')))
+        n = parse_sign(p, N_NEGATE);
+    else if (take_op(p, OP('+')))
+        n = parse_sign(p, N_PLUS);
+    else
+        n = parse_primary(p);
+    n = parse_postfix(p, n);
+    return with_filter ? parse_filters_and_tests(p, n) : n;
+}
+
+static struct node *parse_power(struct parser *p) {
+    struct node *n = parse_unary(p, true);
+    while (take_op(p, OP2('*', '*'))) {
+        n = binary(p, N_BINARY, n, parse_unary(p, true));
+        if (n) n->op = OP2('*', '*');
+    }
+    return n;
+}
+
+static struct node *parse_product(struct parser *p) {
+    static const uint32_t OPS[] = {OP('*'), OP('/'), OP2('/', '/'), OP('%')};
+    struct node *n = parse_power(p);
+    for (size_t i = 0; i < ARRAY_LEN(OPS); i++) {
+        if (!take_op(p, OPS[i])) continue;
+        n = binary(p, N_BINARY, n, parse_power(p));
+        if (n) n->op = (uint16_t)OPS[i];
+        i = (size_t)-1; /* look for any of them again */
+    }
+    return n;
+}
+
+static struct node *many(struct parser *p, enum node_kind kind, struct node_list *list) {
+    if (p->rc) return NULL;
+    struct node *n = parser_node(p, kind);
+    if (!n) return NULL;
+    n->count = list->count;
+    n->items = node_list_items(p, list);
+    for (uint32_t i = 0; i < list->count && !p->rc; i++) n = grow(p, n, list->items[i], NULL);
+    return p->rc ? NULL : n;
+}
+
+static struct node *parse_join(struct parser *p) {
+    struct node_list list = {0};
+    struct node *first = parse_product(p);
+    if (p->rc || !token_is_op(p, OP('~'))) return first;
+    node_list_push(p, &list, first);
+    while (take_op(p, OP('~'))) node_list_push(p, &list, parse_product(p));
+    return many(p, N_JOIN, &list);
+}
+
+/* Sums: runs of + are one node. */
+static struct node *parse_sum(struct parser *p) {
+    struct node *n = parse_join(p);
+    while (!p->rc && (token_is_op(p, OP('+')) || token_is_op(p, OP('-')))) {
+        if (take_op(p, OP('-'))) {
+            n = binary(p, N_BINARY, n, parse_join(p));
+            if (n) n->op = OP('-');
+            continue;
+        }
+        struct node_list list = {0};
+        node_list_push(p, &list, n);
+        while (take_op(p, OP('+'))) node_list_push(p, &list, parse_join(p));
+        n = many(p, N_ADD, &list);
+    }
+    return n;
+}
+
+static int take_compare(struct parser *p) {
+    static const uint32_t OPS[] = {OP2('=', '='), OP2('!', '='), OP('<'), OP2('<', '='), OP('>'), OP2('>', '=')};
+    for (size_t i = 0; i < ARRAY_LEN(OPS); i++)
+        if (take_op(p, OPS[i])) return (int)i;
+    if (take_name(p, "in")) return CMP_IN;
+    if (!p->rc && token_is_name(p, "not") && p->tokens[1].kind == T_NAME &&
+        bytes_equal(p->tokens[1].text, bytes_str("in"))) {
+        p->tokens += 2;
+        return CMP_NOT_IN;
+    }
+    return -1;
+}
+
+static struct node *parse_compare(struct parser *p) {
+    struct node *first = parse_sum(p);
+    struct node_list list = {0};
+    uint8_t ops[64];
+    int op;
+    while (!p->rc && (op = take_compare(p)) >= 0) {
+        if (list.count == sizeof ops) parser_fail(p, ERR_LIMIT, "too many comparisons in a row");
+        if (p->rc) return NULL;
+        ops[list.count] = (uint8_t)op;
+        node_list_push(p, &list, parse_sum(p));
+    }
+    if (!list.count || p->rc) return p->rc ? NULL : first;
+    struct node *n = many(p, N_COMPARE, &list);
+    if (!n) return NULL;
+    n->a = first;
+    n->ops = parser_alloc(p, list.count);
+    if (n->ops) memcpy(n->ops, ops, list.count);
+    return grow(p, n, first, NULL);
+}
+
+static struct node *parse_not(struct parser *p) {
+    if (!take_name(p, "not")) return parse_compare(p);
+    if (!parser_enter(p)) return NULL;
+    struct node *operand = parse_not(p);
+    parser_leave(p);
+    return binary(p, N_NOT, operand, NULL);
+}
+
+static struct node *parse_and(struct parser *p) {
+    struct node *n = parse_not(p);
+    while (take_name(p, "and")) n = binary(p, N_AND, n, parse_not(p));
+    return n;
+}
+
+static struct node *parse_or(struct parser *p) {
+    struct node *n = parse_and(p);
+    while (take_name(p, "or")) n = binary(p, N_OR, n, parse_and(p));
+    return n;
+}
+
+static struct node *parse_condition(struct parser *p) {
+    unsigned unknown_before = p->unknown_count;
+    bool soft = p->soft;
+    struct node *n = parse_or(p);
+    while (take_name(p, "if")) {
+        p->unknown_count = unknown_before; /* all parts of a condition are soft, also the one already read */
+        p->soft = true;
+        struct node *condition = parse_or(p);
+        struct node *otherwise = NULL;
+        if (take_name(p, "else") && parser_enter(p)) {
+            otherwise = parse_condition(p);
+            parser_leave(p);
+        }
+        struct node *whole = binary(p, N_CONDITION, n, condition);
+        if (!whole) break;
+        whole->c = otherwise;
+        n = grow(p, whole, otherwise, NULL);
+    }
+    p->soft = soft;
+    return n;
+}
+
+struct node *parse_expression(struct parser *p, bool with_condition) {
+    if (!parser_enter(p)) return NULL;
+    struct node *n = with_condition ? parse_condition(p) : parse_or(p);
+    parser_leave(p);
+    return p->rc ? NULL : n;
+}
+
+static bool ends_tuple(const struct parser *p) {
+    return p->tokens->kind == T_PRINT_END || p->tokens->kind == T_BLOCK_END || token_is_op(p, OP(')'));
+}
+
+struct node *parse_tuple(struct parser *p, bool with_condition, bool explicit_parentheses) {
+    struct node_list list = {0};
+    bool comma = false;
+    while (!p->rc) {
+        if (list.count) {
+            if (!take_op(p, OP(','))) break;
+            comma = true;
+        }
+        if (ends_tuple(p) || (list.count && token_is_name(p, "recursive"))) break;
+        node_list_push(p, &list, parse_expression(p, with_condition));
+    }
+    if (p->rc) return NULL;
+    if (!comma && list.count) return list.items[0];
+    if (!list.count && !explicit_parentheses) {
+        parser_unexpected(p);
+        return NULL;
+    }
+    return many(p, N_TUPLE, &list);
+}
+
+/* ---- targets ---- */
+
+static bool is_reserved(struct bytes name) {
+    static const char *const NAMES[] = {"true", "false", "none", "True", "False", "None"};
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+        if (bytes_equal(name, bytes_str(NAMES[i]))) return true;
+    return false;
+}
+
+struct node *parse_single_target(struct parser *p, bool with_namespace) {
+    if (take_op(p, OP('('))) {
+        if (!parser_enter(p)) return NULL;
+        struct node *n = parse_target(p, with_namespace);
+        parser_leave(p);
+        expect_op(p, OP(')'));
+        return n;
+    }
+    if (p->rc || p->tokens->kind != T_NAME || is_reserved(p->tokens->text)) {
+        parser_unexpected(p);
+        return NULL;
+    }
+    struct node *n = parser_node(p, N_NAME);
+    if (!n) return NULL;
+    n->name = parser_name(p, p->tokens->text);
+    p->tokens++;
+    if (!with_namespace || !take_op(p, OP('.'))) return n;
+    if (p->tokens->kind != T_NAME) {
+        parser_unexpected(p);
+        return NULL;
+    }
+    return parse_attribute(p, n);
+}
+
+struct node *parse_target(struct parser *p, bool with_namespace) {
+    struct node_list list = {0};
+    struct node *first = parse_single_target(p, with_namespace);
+    if (p->rc || !token_is_op(p, OP(','))) return first;
+    node_list_push(p, &list, first);
+    while (take_op(p, OP(','))) {
+        if (token_is_name(p, "in") || token_is_op(p, OP('='))) break;
+        node_list_push(p, &list, parse_single_target(p, with_namespace));
+    }
+    return many(p, N_TUPLE, &list);
+}
