@@ -51,7 +51,7 @@ static int read_stat(int pid, char *state, uint64_t *start_ticks) {
 static int open_pidfd(int pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
 
 /* Between fork and exec: only what is safe with other threads' locks held. */
-NORETURN static void become(char *const *argv, int gate) {
+NORETURN static void become(const char *exe, char *const *argv, int gate) {
     char go = 0;
     sigset_t none;
     setsid(); /* a terminal's Ctrl-C is the supervisor's alone: it ends its children in order */
@@ -63,17 +63,17 @@ NORETURN static void become(char *const *argv, int gate) {
     if (null > 0) dup2(null, STDIN_FILENO);
     while (read(gate, &go, 1) < 0 && errno == EINTR) {}
     if (go != 1) _exit(127);
-    execv(argv[0], argv);
+    execv(exe, argv);
     _exit(126);
 }
 
-int child_start(struct child *c, char *const *argv, int *gate, struct error *err) {
+int child_start(struct child *c, const char *exe, char *const *argv, int *gate, struct error *err) {
     int pipes[2];
     if (pipe2(pipes, O_CLOEXEC)) return error_set_errno(err, "cannot start '%s'", child_role_name(c->role));
     int pid = fork();
     if (pid == 0) {
         close(pipes[1]);
-        become(argv, pipes[0]);
+        become(exe, argv, pipes[0]);
     }
     int saved = errno;
     close(pipes[0]);

@@ -49,9 +49,9 @@ struct child_exit {
     int64_t at_ms;
 };
 
-/* Starts argv (NULL-terminated) behind the gate. Fills pid, pidfd, start_ticks, is_ours; returns the gate's descriptor
- * through *gate. */
-MUST_CHECK int child_start(struct child *c, char *const *argv, int *gate, struct error *err);
+/* Starts exe with argv (NULL-terminated) behind the gate. Fills pid, pidfd, start_ticks, is_ours; returns the gate's
+ * descriptor through *gate. */
+MUST_CHECK int child_start(struct child *c, const char *exe, char *const *argv, int *gate, struct error *err);
 /* Lets it run (true) or makes it exit (false). Closes the gate. */
 void child_open_gate(int gate, bool go);
 /* Takes hold of a running process; ERR_NOT_FOUND when it is gone, a zombie, or another process now has its number. */

@@ -95,7 +95,7 @@ static void release(struct supervisor *s) {
 
 int supervisor_run(const struct supervisor_config *config, struct error *err) {
     struct supervisor s = {.config = config,
-                           .workers_wanted = config->worker_count,
+                           .workers_wanted = config->roles[CHILD_WORKER].count,
                            .epoll_fd = -1,
                            .signal_fd = -1,
                            .control_fd = -1,

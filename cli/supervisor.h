@@ -25,16 +25,23 @@
 
 #include "cli/child.h"
 
+struct supervisor_role {
+    uint64_t secret_hash;  /* of settings that travel in the environment: other ones mean another child too */
+    uint32_t count;        /* workers: may be scaled later */
+    char *const *flags;    /* borrowed: all options that stay the same from one start to the next, NULL-terminated */
+    bool takes_admin_port; /* --admin-port=P is added */
+    bool takes_instance;   /* --instance=HEX is added: what it says in Hello */
+};
+
 struct supervisor_config {
     const char *exe;      /* the program of the children */
     const char *run_dir;  /* checked and locked by the caller */
     const char *endpoint; /* where the scheduler listens */
-    uint32_t gateway_count, worker_count;
-    char *const *flags[CHILD_ROLE_COUNT]; /* borrowed: options passed on as they are, NULL-terminated */
-    int64_t drain_ms;                     /* for gateways to finish their streams */
-    int64_t stop_ms;                      /* between SIGTERM and SIGKILL for all others */
-    int64_t silence_ms;                   /* scheduler unheard of: 15000 */
-    int64_t admin_port;                   /* 0: free ports; else scheduler's, workers' from the next on */
+    struct supervisor_role roles[CHILD_ROLE_COUNT];
+    int64_t drain_ms;   /* for gateways to finish their streams */
+    int64_t stop_ms;    /* between SIGTERM and SIGKILL for all others */
+    int64_t silence_ms; /* scheduler unheard of: 15000 */
+    int64_t admin_port; /* 0: free ports; else the scheduler's, and from the next on the workers' */
 };
 
 void supervisor_block_signals(void);

@@ -32,7 +32,8 @@ uint32_t children_alive(const struct supervisor *s, enum child_role role) {
 }
 
 void children_save(struct supervisor *s) {
-    struct state_file state = {.workers_wanted = s->workers_wanted, .workers_configured = s->config->worker_count};
+    struct state_file state = {.workers_wanted = s->workers_wanted,
+                               .workers_configured = s->config->roles[CHILD_WORKER].count};
     struct error err;
     for (size_t i = 0; i < s->children.count; i++) {
         const struct child *c = s->children.items[i];
@@ -73,27 +74,25 @@ PRINTF_LIKE(2, 3) static void add(struct argv *a, const char *fmt, ...) {
     vec_push(&a->words, mem_strdup(text));
 }
 
-/* What differs from one start to the next is only here; the rest is in the hash of settings. */
+/* What differs from one start to the next is only here. The first word is what ps shows: whose child it is. */
 static void build_argv(const struct supervisor *s, const struct child *c, struct argv *a) {
-    const struct supervisor_config *config = s->config;
+    const struct supervisor_role *role = &s->config->roles[c->role];
     char instance[U128_TEXT_MAX];
     u128_text(c->instance, instance);
-    add(a, "%s", config->exe);
+    add(a, "trireme(%s)", s->config->run_dir);
     add(a, "%s", child_role_name(c->role));
-    add(a, "--run-dir=%s", config->run_dir);
-    add(a, "--%s=%s", c->role == CHILD_SCHEDULER ? "listen" : "connect", config->endpoint);
-    if (c->role != CHILD_GATEWAY) add(a, "--admin-port=%" PRId64, admin_port(s, c));
-    if (c->role == CHILD_WORKER) add(a, "--instance=%s", instance);
-    for (char *const *flag = config->flags[c->role]; flag && *flag; flag++) add(a, "%s", *flag);
+    if (role->takes_admin_port) add(a, "--admin-port=%" PRId64, admin_port(s, c));
+    if (role->takes_instance) add(a, "--instance=%s", instance);
+    for (char *const *flag = role->flags; flag && *flag; flag++) add(a, "%s", *flag);
     vec_push(&a->words, NULL);
 }
 
 static uint64_t settings_hash(const struct supervisor *s, enum child_role role) {
     struct buf text;
     buf_init(&text, 0);
-    buf_addf(&text, "%s\n%s\n%s\n", child_role_name(role), s->config->run_dir, s->config->endpoint);
-    for (char *const *flag = s->config->flags[role]; flag && *flag; flag++) buf_addf(&text, "%s\n", *flag);
-    uint64_t hash = hash64(text.data, text.len, 0);
+    buf_add_str(&text, child_role_name(role));
+    for (char *const *flag = s->config->roles[role].flags; flag && *flag; flag++) buf_addf(&text, "\n%s", *flag);
+    uint64_t hash = hash64(text.data, text.len, s->config->roles[role].secret_hash);
     buf_release(&text);
     return hash;
 }
@@ -112,7 +111,7 @@ static void start(struct supervisor *s, struct child *c, int64_t now_ms) {
     c->instance = random_u128();
     c->args_hash = s->args_hash[c->role];
     build_argv(s, c, &a);
-    int rc = child_start(c, a.words.items, &gate, &err);
+    int rc = child_start(c, s->config->exe, a.words.items, &gate, &err);
     if (!rc) {
         c->state = CHILD_RUNNING;
         c->started_ms = now_ms;
@@ -153,7 +152,7 @@ static void drop_gone(struct supervisor *s) {
 /* While draining, the roles of earlier phases and of this one are wanted no more, the later ones still are. */
 static uint32_t wanted_count(const struct supervisor *s, enum child_role role) {
     if ((int)s->phase >= PHASE_GATEWAYS + (int)role) return 0;
-    return role == CHILD_GATEWAY ? s->config->gateway_count : role == CHILD_WORKER ? s->workers_wanted : 1;
+    return role == CHILD_WORKER ? s->workers_wanted : s->config->roles[role].count;
 }
 
 /* Gateways end with their last stream. A worker that is no longer wanted is not waited for: its sequences go on
@@ -269,7 +268,7 @@ void children_adopt(struct supervisor *s, int64_t now_ms) {
     struct error err;
     for (int role = 0; role < CHILD_ROLE_COUNT; role++) s->args_hash[role] = settings_hash(s, (enum child_role)role);
     if (state_file_read(&state, s->config->run_dir, &err)) log_error("cannot adopt children: %s", err.text);
-    if (state.workers_configured == s->config->worker_count && state.workers_wanted)
+    if (state.workers_configured == s->config->roles[CHILD_WORKER].count && state.workers_wanted)
         s->workers_wanted = MIN(state.workers_wanted, (uint32_t)WORKERS_MAX);
     for (size_t i = 0; i < state.children.count; i++) adopt_one(s, &state.children.items[i], now_ms);
     state_file_release(&state);

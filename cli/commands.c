@@ -1,0 +1,71 @@
+/* Looks up the command and hands over. */
+#include "cli/commands.h"
+#include "gateway/gateway_main.h"
+#include "scheduler/scheduler_main.h"
+#include "worker/settings.h"
+#include "worker/worker_main.h"
+
+#include <stdio.h>
+
+static int help_main(int argc, char **argv);
+static int version_main(int argc, char **argv);
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} COMMANDS[] = {
+    {"serve", serve_main, "serve a model over HTTP"},
+    {"scale", scale_main, "change the number of workers of a running server"},
+    {"status", status_main, "list the processes of a running server"},
+    {"gateway", gateway_main, "one gateway process"},
+    {"scheduler", scheduler_main, "the scheduler process"},
+    {"worker", worker_main, "one worker process"},
+    {"version", version_main, "print the version"},
+    {"help", help_main, "print this; --markdown prints every option"},
+};
+
+int command_misused(const char *name, const struct error *err) {
+    fprintf(stderr, "trireme %s: %s\n", name, err->text);
+    return 2;
+}
+
+static int version_main(int argc, char **argv) {
+    puts("trireme " TRIREME_VERSION);
+    return 0;
+}
+
+static void print_usage(FILE *out) {
+    fprintf(out, "Usage: trireme COMMAND [OPTIONS]\n\n");
+    for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++) fprintf(out, "  %-10s %s\n", COMMANDS[i].name, COMMANDS[i].help);
+    fprintf(out, "\ntrireme COMMAND --help lists its options.\n");
+}
+
+/* docs/options.md is this text. */
+static void print_all_options(void) {
+    static const struct option_table *const TABLES[] = {&serve_options, &gateway_options, &scheduler_options,
+                                                        &worker_options};
+    puts("# Options\n\nWritten by `trireme help --markdown`. A flag wins over the environment, which wins over the "
+         "YAML file (`--config FILE`,\n"
+         "keys with underscores). `trireme serve` also takes every option of the three processes and passes it on.\n");
+    for (size_t i = 0; i < ARRAY_LEN(TABLES); i++) option_print_markdown(TABLES[i]);
+}
+
+static int help_main(int argc, char **argv) {
+    if (argc > 1 && !strcmp(argv[1], "--markdown"))
+        print_all_options();
+    else
+        print_usage(stdout);
+    return 0;
+}
+
+int trireme_main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = "help";
+    if (!strcmp(name, "--version")) name = "version";
+    for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++)
+        if (!strcmp(COMMANDS[i].name, name)) return COMMANDS[i].run(argc - 1, argv + 1);
+    if (*name) fprintf(stderr, "trireme: there is no command '%s'\n\n", name);
+    print_usage(stderr);
+    return 2;
+}

@@ -1,0 +1,25 @@
+/*
+ * commands.h - the commands of trireme that live in this folder. Each takes argv from its own name on and returns the
+ * exit code: 0 good, 1 it failed, 2 it was called wrongly.
+ */
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
+
+#include "base/option.h"
+
+/* The program: argv as it came. */
+int trireme_main(int argc, char **argv);
+
+int serve_main(int argc, char **argv);
+int scale_main(int argc, char **argv);
+int status_main(int argc, char **argv);
+int run_main(int argc, char **argv);
+int chat_main(int argc, char **argv);
+int info_main(int argc, char **argv);
+
+extern const struct option_table serve_options;
+
+/* Prints "trireme NAME: text" and returns 2. */
+int command_misused(const char *name, const struct error *err);
+
+#endif

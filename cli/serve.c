@@ -1,0 +1,221 @@
+#include "cli/commands.h"
+#include "cli/merged_options.h"
+#include "cli/run_dir.h"
+#include "cli/supervisor.h"
+
+#include "base/fsutil.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "gateway/gateway_main.h"
+#include "proto/link.h"
+#include "scheduler/scheduler_main.h"
+#include "worker/settings.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct serve_settings {
+    const char *model, *host, *run_dir, *listen, *exe;
+    int64_t port, thread_count, worker_count, gateway_count, admin_port, drain_ms, stop_ms, silence_ms;
+    int log_level, log_format;
+};
+
+#define AT(field) offsetof(struct serve_settings, field)
+static const struct option_row ROWS[] = {
+    {"model", 'm', OPTION_STRING, AT(model), NULL, .help = "Folder of the model; may also be given as the argument."},
+    {"host", 0, OPTION_STRING, AT(host), "127.0.0.1", .help = "Address to listen on."},
+    {"port", 'p', OPTION_INT, AT(port), "8000", .min = 1, .max = 65535, .help = "Port of the HTTP API."},
+    {"workers", 'w', OPTION_INT, AT(worker_count), "1", .min = 1, .max = 1024, .help = "Worker processes."},
+    {"threads", 't', OPTION_INT, AT(thread_count), "0", .min = 0, .max = 1024,
+     .help = "Threads that compute, in each worker; 0: one for each CPU."},
+    {"gateways", 0, OPTION_INT, AT(gateway_count), "1", .min = 1, .max = 64,
+     .help = "Gateway processes; they share the port."},
+    {"run-dir", 0, OPTION_STRING, AT(run_dir), NULL,
+     .help = "Folder for sockets and state; default XDG_RUNTIME_DIR/trireme/PORT or /tmp/trireme-UID/PORT."},
+    {"listen", 0, OPTION_STRING, AT(listen), "ipc",
+     .help = "Where the scheduler listens for the others: ipc (a socket in the run folder) or tcp://127.0.0.1:PORT."},
+    {"admin-port", 0, OPTION_INT, AT(admin_port), "0", .min = 0, .max = 64000,
+     .help = "Admin port of the scheduler (health, metrics); the workers' follow it. 0: free ones, told in the log."},
+    {"drain-timeout", 0, OPTION_DURATION, AT(drain_ms), "30s", .min = 0, .max = 86400000, .unit = "ms",
+     .help = "How long running streams may go on after SIGTERM."},
+    {"stop-timeout", 0, OPTION_DURATION, AT(stop_ms), "5s", .min = 0, .max = 600000, .unit = "ms",
+     .help = "Between SIGTERM and SIGKILL for schedulers and workers."},
+    {"scheduler-silence", 0, OPTION_DURATION, AT(silence_ms), "15s", .min = 1000, .max = 600000, .unit = "ms",
+     .help = "A scheduler not heard of for so long is killed and started again."},
+    {"log-level", 0, OPTION_ENUM, AT(log_level), "info", .choices = "debug|info|warn|error", .help = "What is logged."},
+    {"log-format", 0, OPTION_ENUM, AT(log_format), "text", .choices = "text|json", .help = "How it is logged."},
+    {"exe", 0, OPTION_STRING, AT(exe), NULL, .help = "Program of the children.", .hidden = true},
+};
+
+const struct option_table serve_options = {
+    "trireme serve", "[OPTIONS] [MODEL]",
+    "Serves a model: starts gateways, a scheduler and workers, and looks after them.", ROWS, ARRAY_LEN(ROWS)};
+
+static const struct option_table *const CHILD_TABLES[CHILD_ROLE_COUNT] = {&gateway_options, &scheduler_options,
+                                                                          &worker_options};
+/* Rows of the children that serve fills in itself. */
+static const char *const DECIDED_HERE[] = {"instance", "share-port", "scheduler", "connect", "name", NULL};
+
+struct serve {
+    struct merged_options options;
+    struct serve_settings *settings; /* at the head of the options' block */
+    struct flags flags[CHILD_ROLE_COUNT];
+    uint64_t secret_hash;                   /* of the API keys */
+    char *run_dir, *endpoint, *model, *exe; /* owned */
+    int lock_fd;
+};
+
+static int find_model(struct serve *s, const char *argument, struct error *err) {
+    const char *given = argument ? argument : s->settings->model;
+    char *config;
+    if (!given) return error_set(err, ERR_INVALID, "which model? give a folder: trireme serve FOLDER");
+    s->model = realpath(given, NULL);
+    if (!s->model) return error_set_errno(err, "cannot find the model '%s'", given);
+    config = path_join(s->model, "config.json");
+    bool good = file_exists(config);
+    mem_free(config);
+    return good ? 0 : error_set(err, ERR_NOT_FOUND, "'%s' is no model folder: it has no config.json", s->model);
+}
+
+static int find_exe(struct serve *s, struct error *err) {
+    char path[4096];
+    ssize_t len = s->settings->exe ? -1 : readlink("/proc/self/exe", path, sizeof path - 1);
+    if (!s->settings->exe && len <= 0) return error_set_errno(err, "cannot find this program's own file");
+    s->exe = s->settings->exe ? mem_strdup(s->settings->exe) : mem_strndup(path, (size_t)len);
+    return 0;
+}
+
+static int find_endpoint(struct serve *s, struct error *err) {
+    struct buf text;
+    buf_init(&text, 0);
+    if (!strcmp(s->settings->listen, "ipc"))
+        buf_addf(&text, "ipc://%s/scheduler.sock", s->run_dir);
+    else
+        buf_add_str(&text, s->settings->listen);
+    s->endpoint = text.data;
+    return link_endpoint_check(s->endpoint, err);
+}
+
+static int prepare_place(struct serve *s, struct error *err) {
+    s->run_dir = s->settings->run_dir ? mem_strdup(s->settings->run_dir) : run_dir_default(s->settings->port);
+    int rc = run_dir_make(s->run_dir, err);
+    if (!rc) rc = find_endpoint(s, err);
+    return rc ? rc : run_dir_lock(s->run_dir, 3000, &s->lock_fd, err);
+}
+
+/* Options whose name differs from role to role or that serve knows better are put here; the rest is passed on as given.
+ */
+static void build_flags(struct serve *s, enum child_role role) {
+    static const char *const LEVELS[] = {"debug", "info", "warn", "error"};
+    const struct option_table *table = CHILD_TABLES[role];
+    struct flags *f = &s->flags[role];
+    const char *endpoint = role == CHILD_SCHEDULER ? "listen" : role == CHILD_WORKER ? "connect" : "scheduler";
+    flags_add(f, "--%s=%s", endpoint, s->endpoint);
+    if (option_table_has(table, "run-dir")) flags_add(f, "--run-dir=%s", s->run_dir);
+    flags_add(f, "--log-level=%s", LEVELS[s->settings->log_level]);
+    flags_add(f, "--log-format=%s", s->settings->log_format ? "json" : "text");
+    if (role == CHILD_GATEWAY) {
+        flags_add(f, "--host=%s", s->settings->host);
+        flags_add(f, "--port=%" PRId64, s->settings->port);
+        flags_add(f, "--drain-timeout=%" PRId64 "ms", s->settings->drain_ms);
+        if (s->settings->gateway_count > 1) flags_add(f, "--share-port");
+    }
+    if (role == CHILD_SCHEDULER) flags_add(f, "--drain-timeout=%" PRId64 "ms", s->settings->stop_ms);
+    if (role == CHILD_WORKER) {
+        flags_add(f, "--model=%s", s->model);
+        if (s->settings->thread_count) flags_add(f, "--threads=%" PRId64, s->settings->thread_count);
+    }
+    merged_options_flags(&s->options, table, f);
+    flags_end(f);
+}
+
+/* Keys do not belong on a command line that every user of the machine can list: the gateways get them by the
+ * environment. */
+static void hide_api_key(struct serve *s) {
+    static const char FLAG[] = "--api-key=";
+    struct flags *f = &s->flags[CHILD_GATEWAY];
+    for (size_t i = 0; i < f->words.count && f->words.items[i]; i++) {
+        char *word = f->words.items[i];
+        if (strncmp(word, FLAG, sizeof FLAG - 1)) continue;
+        setenv("TRIREME_API_KEY", word + sizeof FLAG - 1, 1);
+        s->secret_hash = hash64(word, strlen(word), 1);
+        mem_free(word);
+        memmove(&f->words.items[i], &f->words.items[i + 1], (f->words.count - i - 1) * sizeof *f->words.items);
+        f->words.count--;
+        return;
+    }
+}
+
+static struct supervisor_config supervisor_config(const struct serve *s) {
+    struct supervisor_config config = {.exe = s->exe,
+                                       .run_dir = s->run_dir,
+                                       .endpoint = s->endpoint,
+                                       .drain_ms =
+                                           s->settings->drain_ms + 1000, /* the gateways count, this only backs it */
+                                       .stop_ms = s->settings->stop_ms,
+                                       .silence_ms = s->settings->silence_ms,
+                                       .admin_port = s->settings->admin_port};
+    const int64_t counts[CHILD_ROLE_COUNT] = {s->settings->gateway_count, 1, s->settings->worker_count};
+    for (int role = 0; role < CHILD_ROLE_COUNT; role++) {
+        struct supervisor_role *r = &config.roles[role];
+        *r = (struct supervisor_role){.count = (uint32_t)counts[role], .flags = s->flags[role].words.items};
+        r->takes_admin_port = option_table_has(CHILD_TABLES[role], "admin-port");
+        r->takes_instance = option_table_has(CHILD_TABLES[role], "instance");
+    }
+    config.roles[CHILD_GATEWAY].secret_hash = s->secret_hash;
+    return config;
+}
+
+static void release(struct serve *s) {
+    for (int role = 0; role < CHILD_ROLE_COUNT; role++) flags_release(&s->flags[role]);
+    mem_free(s->run_dir);
+    mem_free(s->endpoint);
+    free(s->model);
+    mem_free(s->exe);
+    merged_options_release(&s->options);
+    if (s->lock_fd >= 0) close(s->lock_fd);
+}
+
+static int serve(struct serve *s, const char *model) {
+    struct error err;
+    int rc = find_model(s, model, &err);
+    if (!rc) rc = find_exe(s, &err);
+    if (!rc) rc = prepare_place(s, &err);
+    if (rc) {
+        log_error("%s", err.text);
+        return 1;
+    }
+    for (int role = 0; role < CHILD_ROLE_COUNT; role++) build_flags(s, (enum child_role)role);
+    hide_api_key(s);
+    unsetenv("TRIREME_CONFIG"); /* what was in the file is passed on as flags */
+    struct supervisor_config config = supervisor_config(s);
+    log_info("serving model=%s url=http://%s:%" PRId64 " run_dir=%s", s->model, s->settings->host, s->settings->port,
+             s->run_dir);
+    if (supervisor_run(&config, &err) == 0) return 0;
+    log_error("%s", err.text);
+    return 1;
+}
+
+int serve_main(int argc, char **argv) {
+    struct serve s = {.lock_fd = -1};
+    const char *model = NULL;
+    size_t positional_count = 0;
+    struct error err;
+    supervisor_block_signals();
+    merged_options_init(&s.options, &serve_options, sizeof(struct serve_settings), CHILD_TABLES, CHILD_ROLE_COUNT,
+                        DECIDED_HERE);
+    s.settings = (struct serve_settings *)(void *)s.options.settings;
+    int rc = option_parse(&s.options.table, s.settings, argc, argv, &model, 1, &positional_count, &err);
+    if (rc < 0)
+        rc = command_misused("serve", &err);
+    else if (rc == OPTION_HELP_PRINTED)
+        rc = 0;
+    else {
+        log_init("serve", (enum log_level)s.settings->log_level, s.settings->log_format == 1);
+        rc = serve(&s, positional_count ? model : NULL);
+    }
+    release(&s);
+    return rc;
+}

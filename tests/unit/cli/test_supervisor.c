@@ -1,0 +1,431 @@
+/*
+ * The supervisor with children that are shell scripts, and with this test as the scheduler on the wire. Each supervisor
+ * is a process of its own, so that it can be killed.
+ */
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fsutil.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "check.h"
+#include "cli/state_file.h"
+#include "cli/supervisor.h"
+#include "proto/link.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char dir[64], endpoint[128], program[128];
+static int running_supervisor;
+
+static char *const NO_FLAGS[] = {NULL};
+static char *const OTHER_FLAGS[] = {"--other", NULL};
+static char *const STUBBORN[] = {"--stubborn", NULL};
+
+static struct supervisor_config plain_config(void) {
+    return (struct supervisor_config){
+        .exe = program,
+        .run_dir = dir,
+        .endpoint = endpoint,
+        .drain_ms = 1000,
+        .stop_ms = 1000,
+        .silence_ms = 60000,
+        .roles = {[CHILD_GATEWAY] = {.count = 2, .flags = NO_FLAGS},
+                  [CHILD_SCHEDULER] = {.count = 1, .flags = NO_FLAGS, .takes_admin_port = true},
+                  [CHILD_WORKER] = {.count = 2, .flags = NO_FLAGS, .takes_admin_port = true, .takes_instance = true}}};
+}
+
+static int begin(const struct supervisor_config *config) {
+    int pid = fork();
+    if (pid) return running_supervisor = pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nothing behind */
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    dup2(null, STDOUT_FILENO);
+    log_init("serve", getenv("TRIREME_TEST_LOG") ? LOG_INFO : LOG_ERROR, false);
+    supervisor_block_signals();
+    struct error err;
+    int rc = supervisor_run(config, &err);
+    _exit(rc ? 1 : 0);
+}
+
+static void clear_place(int supervisor_pid);
+
+static void make_place(void) {
+    static const char SCRIPT[] =
+        "#!/bin/sh\necho \"$@\" > $(dirname $0)/args-$1\ncase \"$*\" in *--stubborn*) trap '' TERM; while :; do "
+        "sleep 0.05; done ;; esac\nexec sleep 300\n";
+    if (dir[0] && dir_exists(dir)) clear_place(running_supervisor); /* of a failed test */
+    snprintf(dir, sizeof dir, "/tmp/trm-test-XXXXXX");
+    if (!mkdtemp(dir)) abort();
+    snprintf(endpoint, sizeof endpoint, "ipc://%s/scheduler.sock", dir);
+    snprintf(program, sizeof program, "%s/program", dir);
+    if (file_write_atomic(program, SCRIPT, sizeof SCRIPT - 1, 0755, NULL)) abort();
+}
+
+/* Running children as the state file has them, in the order of roles and indexes. */
+struct family {
+    size_t count;
+    int pids[16];
+    struct state_child rows[16];
+};
+
+static bool alive(int pid, uint64_t start_ticks) {
+    struct child c = {.pidfd = -1};
+    if (child_adopt(&c, pid, start_ticks)) return false;
+    close(c.pidfd);
+    return true;
+}
+
+static struct family family(void) {
+    struct family f = {0};
+    struct state_file state;
+    if (state_file_read(&state, dir, NULL)) return f;
+    for (int role = 0; role < CHILD_ROLE_COUNT; role++)
+        for (uint32_t idx = 0; idx < 16; idx++)
+            for (size_t i = 0; i < state.children.count; i++) {
+                struct state_child c = state.children.items[i];
+                if ((int)c.role != role || c.idx != idx || f.count == 16 || !alive(c.pid, c.start_ticks)) continue;
+                f.rows[f.count] = c;
+                f.pids[f.count++] = c.pid;
+            }
+    state_file_release(&state);
+    return f;
+}
+
+static bool wait_family(struct family *f, size_t count, int64_t timeout_ms) {
+    for (int64_t end = clock_ms() + timeout_ms; clock_ms() < end; sleep_ms(10)) {
+        *f = family();
+        if (f->count == count) return true;
+    }
+    return false;
+}
+
+/* Until row idx is another process, and all are there. */
+static bool wait_successor(struct family *f, size_t idx, int old_pid, size_t count, int64_t timeout_ms) {
+    for (int64_t end = clock_ms() + timeout_ms; clock_ms() < end; sleep_ms(10)) {
+        *f = family();
+        if (f->count == count && f->pids[idx] != old_pid) return true;
+    }
+    return false;
+}
+
+static int end_code(int pid, int64_t timeout_ms) {
+    int status;
+    for (int64_t end = clock_ms() + timeout_ms; clock_ms() < end; sleep_ms(10))
+        if (waitpid(pid, &status, WNOHANG) == pid && !(running_supervisor = 0))
+            return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    return -1000;
+}
+
+static void clear_place(int supervisor_pid) {
+    if (supervisor_pid > 0) {
+        running_supervisor = 0;
+        kill(supervisor_pid, SIGKILL);
+        waitpid(supervisor_pid, NULL, 0);
+    }
+    struct family f = family();
+    for (size_t i = 0; i < f.count; i++) kill(f.pids[i], SIGKILL);
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    if (system(command)) abort();
+}
+
+__attribute__((destructor)) static void clear_after_failure(void) {
+    if (dir[0] && dir_exists(dir)) clear_place(running_supervisor);
+}
+
+TEST(supervisor_starts_restarts_and_drains) {
+    struct supervisor_config config = plain_config();
+    struct family before, after;
+    make_place();
+    int pid = begin(&config);
+    EXPECT(wait_family(&before, 5, 5000));
+    for (size_t i = 0; i < 5; i++) {
+        kill(before.pids[i], SIGKILL);
+        EXPECT(wait_successor(&after, i, before.pids[i], 5, 2000));
+    }
+    for (size_t i = 0; i < 5; i++) EXPECT(after.pids[i] != before.pids[i]);
+    char reply[1024];
+    EXPECT_EQ(supervisor_ask(dir, "status", reply, sizeof reply, NULL), 0);
+    EXPECT(strstr(reply, "ok serving") && strstr(reply, "worker 1 running"));
+    kill(pid, SIGHUP);
+    sleep_ms(100);
+    EXPECT_EQ(family().count, 5);
+    kill(pid, SIGTERM);
+    EXPECT_EQ(end_code(pid, 5000), 0);
+    EXPECT_EQ(family().count, 0);
+    clear_place(0);
+}
+
+TEST(supervisor_gives_each_child_its_options) {
+    struct supervisor_config config = plain_config();
+    struct family f;
+    struct buf text;
+    char path[128], instance[U128_TEXT_MAX + 16], hex[U128_TEXT_MAX];
+    make_place();
+    config.roles[CHILD_WORKER].count = 1;
+    config.admin_port = 45000;
+    int pid = begin(&config);
+    EXPECT(wait_family(&f, 4, 5000));
+    sleep_ms(200);
+    buf_init(&text, 0);
+    snprintf(path, sizeof path, "%s/args-worker", dir);
+    EXPECT_EQ(file_read(path, 1000, &text, NULL), 0);
+    u128_text(f.rows[3].instance, hex);
+    snprintf(instance, sizeof instance, "--instance=%s", hex);
+    EXPECT(!strncmp(buf_text(&text), "worker ", 7) && strstr(buf_text(&text), instance));
+    EXPECT(strstr(buf_text(&text), "--admin-port=45001"));
+    buf_release(&text);
+    clear_place(pid);
+}
+
+TEST(supervisor_adopts_what_an_earlier_one_left) {
+    struct supervisor_config config = plain_config();
+    struct family before, after;
+    make_place();
+    int first = begin(&config);
+    EXPECT(wait_family(&before, 5, 5000));
+    sleep_ms(200);
+    kill(first, SIGKILL);
+    EXPECT_EQ(end_code(first, 5000), -SIGKILL);
+    sleep_ms(50);
+    EXPECT_EQ(family().count, 5);  /* they run on */
+    kill(before.pids[4], SIGKILL); /* but for one, which ends while nobody looks */
+    int second = begin(&config);
+    EXPECT(wait_successor(&after, 4, before.pids[4], 5, 3000));
+    for (size_t i = 0; i < 4; i++) EXPECT_EQ(after.pids[i], before.pids[i]);
+    kill(after.pids[0], SIGKILL); /* an adopted one is looked after like a child */
+    EXPECT(wait_successor(&after, 0, before.pids[0], 5, 3000));
+    kill(second, SIGTERM);
+    EXPECT_EQ(end_code(second, 5000), 0);
+    EXPECT_EQ(family().count, 0);
+    clear_place(0);
+}
+
+TEST(supervisor_replaces_adopted_children_with_other_settings) {
+    struct supervisor_config config = plain_config();
+    struct family before, after;
+    make_place();
+    int first = begin(&config);
+    EXPECT(wait_family(&before, 5, 5000));
+    sleep_ms(200);
+    kill(first, SIGKILL);
+    end_code(first, 5000);
+    config.roles[CHILD_WORKER].flags = OTHER_FLAGS;
+    config.roles[CHILD_GATEWAY].count = 1;
+    int second = begin(&config);
+    EXPECT(wait_successor(&after, 3, before.pids[4], 4, 5000)); /* gateway 0, scheduler, both workers */
+    EXPECT(wait_successor(&after, 2, before.pids[3], 4, 5000));
+    EXPECT(after.pids[0] == before.pids[0] && after.pids[1] == before.pids[2]);
+    EXPECT(after.pids[2] != before.pids[3] && after.pids[3] != before.pids[4]);
+    clear_place(second);
+}
+
+TEST(supervisor_scales_and_remembers_it) {
+    struct supervisor_config config = plain_config();
+    struct family f;
+    char reply[256];
+    make_place();
+    int pid = begin(&config);
+    EXPECT(wait_family(&f, 5, 5000));
+    EXPECT_EQ(supervisor_ask(dir, "scale 4", reply, sizeof reply, NULL), 0);
+    EXPECT_STR(reply, "ok 4 workers");
+    EXPECT_EQ(family().count, 7);
+    EXPECT_EQ(supervisor_ask(dir, "scale 3", reply, sizeof reply, NULL), 0);
+    EXPECT_EQ(family().count, 6);
+    sleep_ms(200);
+    kill(pid, SIGKILL);
+    end_code(pid, 5000);
+    pid = begin(&config);
+    sleep_ms(300);
+    EXPECT_EQ(family().count, 6);
+    static const char *const BAD[] = {"scale", "scale x", "scale 0", "scale -1", "scale 5000", "dance", ""};
+    for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
+        for (int tries = 0; supervisor_ask(dir, BAD[i], reply, sizeof reply, NULL) && tries < 100; tries++)
+            sleep_ms(20);
+        EXPECT(!strncmp(reply, "error ", 6));
+    }
+    EXPECT_EQ(family().count, 6);
+    clear_place(pid);
+}
+
+TEST(supervisor_does_not_wait_forever_for_the_stubborn) {
+    struct supervisor_config config = plain_config();
+    struct family f;
+    make_place();
+    config.roles[CHILD_GATEWAY].flags = STUBBORN;
+    config.drain_ms = 400;
+    int pid = begin(&config);
+    EXPECT(wait_family(&f, 5, 5000));
+    sleep_ms(200);
+    int64_t began = clock_ms();
+    kill(pid, SIGTERM);
+    sleep_ms(200);
+    EXPECT_EQ(family().count, 5); /* the gateways have their time; meanwhile the rest is there for their streams */
+    EXPECT_EQ(end_code(pid, 5000), 0);
+    EXPECT(clock_ms() - began >= 400);
+    EXPECT_EQ(family().count, 0);
+    config.drain_ms = 60000;
+    pid = begin(&config);
+    EXPECT(wait_family(&f, 5, 5000));
+    sleep_ms(200);
+    kill(pid, SIGTERM);
+    sleep_ms(300);
+    kill(pid, SIGINT); /* the second word ends it at once */
+    EXPECT_EQ(end_code(pid, 3000), 0);
+    EXPECT_EQ(family().count, 0);
+    clear_place(0);
+}
+
+TEST(supervisor_restarts_a_scheduler_that_says_nothing) {
+    struct supervisor_config config = plain_config();
+    struct family before, after;
+    make_place();
+    config.silence_ms = 700;
+    int pid = begin(&config);
+    EXPECT(wait_family(&before, 5, 5000));
+    EXPECT(wait_successor(&after, 2, before.pids[2], 5, 4000));
+    for (size_t i = 0; i < 5; i++) EXPECT_EQ(after.pids[i] != before.pids[i], i == 2);
+    clear_place(pid);
+}
+
+/* --- this test as the scheduler --- */
+
+static struct link_server *server;
+static struct u128 supervisor_instance;
+static struct wire_exited told[16];
+static size_t told_count;
+
+static enum link_verdict judge(void *ctx, struct epoch *mine, const struct frame *frame, const struct wire_hello *hello,
+                               bool served) {
+    return LINK_TAKE;
+}
+static bool hear_hello(void *ctx, struct u128 peer, const struct wire_hello *hello, struct wire_welcome *welcome) {
+    if (hello->role == WIRE_ROLE_SUPERVISOR) supervisor_instance = peer;
+    return true;
+}
+static void hear_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire_kind kind, struct bytes payload) {
+    struct arena arena;
+    arena_init(&arena, 0, 0);
+    if (kind == WIRE_EXITED && told_count < 16 && !wire_decode_exited(payload, &arena, &told[told_count], NULL))
+        told_count++;
+    arena_release(&arena);
+}
+static void hear_gone(void *ctx, struct u128 peer, enum wire_role role) { supervisor_instance = (struct u128){0}; }
+static void hear_superseded(void *ctx, struct epoch by) {}
+
+static void open_server(uint64_t epoch) {
+    static const struct link_server_calls CALLS = {judge, hear_hello, hear_frame, hear_gone, hear_superseded, NULL};
+    const char *endpoints[] = {endpoint};
+    struct link_server_config config = {.endpoints = endpoints, .endpoint_count = 1, .epoch = {epoch, {epoch, 1}}};
+    struct error err;
+    if (link_server_new(&server, &config, &CALLS, NULL, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        abort();
+    }
+}
+
+static bool serve_until_supervisor(int64_t timeout_ms) {
+    for (int64_t end = clock_ms() + timeout_ms; clock_ms() < end && u128_is_zero(supervisor_instance);)
+        link_server_wait(server, NULL, NULL, 0, 20);
+    return !u128_is_zero(supervisor_instance);
+}
+
+/* Exited of that instance; zeroed when it does not come. */
+static struct wire_exited hear_of(struct u128 instance, int64_t timeout_ms) {
+    for (int64_t end = clock_ms() + timeout_ms; clock_ms() < end;) {
+        link_server_wait(server, NULL, NULL, 0, 20);
+        for (size_t i = 0; i < told_count; i++)
+            if (u128_equal(told[i].instance, instance)) return told[i];
+    }
+    return (struct wire_exited){0};
+}
+
+static void send_fence(struct u128 instance, int pid) {
+    struct wire_fence fence = {.instance = instance, .pid = (uint32_t)pid};
+    struct buf b;
+    buf_init(&b, 0);
+    wire_encode_fence(&fence, &b);
+    if (link_server_send(server, supervisor_instance, WIRE_FENCE, buf_bytes(&b))) abort();
+    buf_release(&b);
+}
+
+TEST(supervisor_tells_how_children_ended_and_fences) {
+    struct supervisor_config config = plain_config();
+    struct family f, g;
+    make_place();
+    told_count = 0;
+    supervisor_instance = (struct u128){0};
+    int pid = begin(&config);
+    EXPECT(wait_family(&f, 5, 5000));
+    open_server(1000);
+    EXPECT(serve_until_supervisor(5000));
+    sleep_ms(50);
+
+    kill(f.pids[3], SIGKILL);
+    struct wire_exited e = hear_of(f.rows[3].instance, 3000);
+    EXPECT(e.cause == WIRE_EXIT_SIGNAL && e.value == SIGKILL && !e.fault);
+    EXPECT(wait_successor(&g, 3, f.pids[3], 5, 3000));
+    EXPECT(!u128_equal(g.rows[3].instance, f.rows[3].instance));
+
+    kill(g.pids[3], SIGSEGV);
+    e = hear_of(g.rows[3].instance, 3000);
+    EXPECT(e.cause == WIRE_EXIT_SIGNAL && e.value == SIGSEGV && e.fault);
+
+    kill(f.pids[4], SIGSTOP);                   /* hangs */
+    send_fence((struct u128){7, 7}, f.pids[4]); /* another's instance: not this process */
+    for (int i = 0; i < 10; i++) link_server_wait(server, NULL, NULL, 0, 20);
+    EXPECT(alive(f.pids[4], f.rows[4].start_ticks));
+    send_fence(f.rows[4].instance, f.pids[4]);
+    e = hear_of(f.rows[4].instance, 3000);
+    EXPECT(e.cause == WIRE_EXIT_FENCED && !e.fault);
+    EXPECT(!alive(f.pids[4], f.rows[4].start_ticks));
+    EXPECT(wait_successor(&g, 4, f.pids[4], 5, 3000));
+
+    told_count = 0; /* asked again for one that is gone: told again */
+    send_fence(f.rows[4].instance, f.pids[4]);
+    EXPECT_EQ(hear_of(f.rows[4].instance, 3000).cause, WIRE_EXIT_FENCED);
+
+    link_server_free(&server); /* another scheduler comes: it hears of the latest ends */
+    told_count = 0;
+    supervisor_instance = (struct u128){0};
+    open_server(2000);
+    EXPECT(serve_until_supervisor(8000));
+    EXPECT_EQ(hear_of(f.rows[4].instance, 3000).cause, WIRE_EXIT_FENCED);
+    link_server_free(&server);
+    clear_place(pid);
+}
+
+TEST(supervisor_tells_of_faults_of_adopted_children) {
+    struct supervisor_config config = plain_config();
+    struct family f;
+    char mark[128];
+    make_place();
+    told_count = 0;
+    supervisor_instance = (struct u128){0};
+    int pid = begin(&config);
+    EXPECT(wait_family(&f, 5, 5000));
+    sleep_ms(200); /* each is past its gate */
+    kill(pid, SIGKILL);
+    end_code(pid, 5000);
+    for (int i = 3; i < 5; i++) { /* one before, one after the next supervisor comes */
+        snprintf(mark, sizeof mark, "%s/fault-%d", dir, f.pids[i]);
+        close(open(mark, O_CREAT | O_WRONLY, 0600));
+        kill(f.pids[i], SIGSEGV);
+        if (i == 3) pid = begin(&config);
+        if (i == 3) sleep_ms(300);
+    }
+    open_server(1000);
+    EXPECT(serve_until_supervisor(5000));
+    for (int i = 3; i < 5; i++) {
+        struct wire_exited e = hear_of(f.rows[i].instance, 3000);
+        EXPECT(e.cause == WIRE_EXIT_UNKNOWN && e.fault);
+    }
+    link_server_free(&server);
+    clear_place(pid);
+}
