@@ -14,9 +14,7 @@ static bool has_unsent(const struct sequence *q) {
     return !q->quiet && (q->sent < seq_output_count(q) || (has_finish(q) && !q->finish_sent));
 }
 
-static bool owes_accepted(const struct sequence *q) {
-    return q->request->accepted_due && q == &q->request->sequences[0];
-}
+static bool owes_accepted(const struct sequence *q) { return q->accepted_due; }
 
 void seq_dirty(struct sched *s, struct sequence *q) {
     struct gateway *gateway = q->request->gateway;
@@ -100,7 +98,7 @@ static void arm_retransmission(struct sched *s, struct request *request) {
 static bool add_sequence(struct sched *s, struct sequence *q) {
     struct delta_build *b = &s->delta_build;
     if (owes_accepted(q)) {
-        q->request->accepted_due = false;
+        q->accepted_due = false;
         add_item(b, q, q->sent, 0, WIRE_FINISH_NONE, WIRE_DELTA_ACCEPTED);
     }
     while (has_unsent(q)) {

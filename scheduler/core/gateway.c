@@ -4,12 +4,13 @@
 static void requeue_all(struct sched *s, struct gateway *gateway) {
     LIST_EACH(at, &gateway->requests) {
         struct request *request = LINK_ITEM(at, struct request, gateway_link);
+        bool unwanted = gateway->silent && !request->resumable;
         for (uint32_t i = 0; i < request->sequence_count; i++) {
             struct sequence *q = &request->sequences[i];
-            if (q->place == PLACE_SLOT && !seq_is_runnable(q)) seq_leave(s, q, LEAVE_REQUEUE);
-            if (q->place != PLACE_QUEUED && q->place != PLACE_PARKED) continue;
-            seq_unqueue(s, q);
-            seq_enqueue(s, q);
+            if (unwanted && q->place == PLACE_SLOT)
+                seq_leave(s, q, LEAVE_REQUEUE);
+            else
+                seq_requeue(s, q);
         }
     }
 }
@@ -47,8 +48,12 @@ void gateway_drop(struct sched *s, struct gateway *gateway) {
         }
         list_remove(&request->gateway_link);
         request->gateway = NULL;
+        request->paused = false; /* nobody reads slowly any more */
         request->retransmit_at = NEVER;
-        for (uint32_t i = 0; i < request->sequence_count; i++) list_remove(&request->sequences[i].dirty);
+        for (uint32_t i = 0; i < request->sequence_count; i++) {
+            list_remove(&request->sequences[i].dirty);
+            seq_requeue(s, &request->sequences[i]);
+        }
         if (request->open_count == 0 && request->expire_at == NEVER) {
             request->expire_at = s->now + s->config.record_ttl_ms;
             timer_update(s, request);

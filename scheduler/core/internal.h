@@ -22,6 +22,8 @@ void seq_count(struct sched *s, struct sequence *q, enum counted counted);
 void seq_enqueue(struct sched *s, struct sequence *q);
 /* Out of a queue, the parked list or the held ones; not out of a slot. */
 void seq_unqueue(struct sched *s, struct sequence *q);
+/* What waits goes where it belongs now: its request was paused or its gateway fell silent, or the contrary. */
+void seq_requeue(struct sched *s, struct sequence *q);
 /* May it run as far as its request and gateway are concerned? */
 bool seq_is_runnable(const struct sequence *q);
 /* Parked ones whose reason is gone are queued. */

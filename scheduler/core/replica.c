@@ -1,6 +1,8 @@
 /* Workers register as ranks of replicas; replicas fall and rise. */
 #include "scheduler/core/internal.h"
 
+enum { ASK_AGAIN_MS = 1000 };
+
 /* ---- Models ---- */
 
 struct model *model_find(struct sched *s, struct bytes name) {
@@ -248,7 +250,7 @@ static struct worker *worker_get(struct sched *s, struct replica *r, uint32_t ra
     struct worker *worker = id_map_get(&s->worker_ids, hello->instance);
     if (worker) return worker;
     worker = mem_alloc(sizeof *worker);
-    *worker = (struct worker){.instance = hello->instance, .rank = rank, .replica = r};
+    *worker = (struct worker){.instance = hello->instance, .rank = rank, .replica = r, .asked_at = s->now - ASK_AGAIN_MS};
     id_map_put(&s->worker_ids, hello->instance, worker);
     r->ranks[rank] = worker;
     return worker;
@@ -463,6 +465,8 @@ bool sched_worker_heartbeat(struct sched *s, int64_t now, struct u128 instance, 
     }
     struct replica *r = worker->replica;
     if (beat->state == WIRE_STATE_DRAINING) r->draining = true;
+    bool loaded = worker->loading && beat->state != WIRE_STATE_LOADING; /* the Hello that said so was lost */
+    if (loaded && s->now - worker->asked_at >= ASK_AGAIN_MS) ask_to_register(s, worker);
     if (is_stuck(s, r, beat)) {
         s->counts.attributable_deaths++;
         replica_fall(s, r, REPLICA_DOWN, true);
@@ -490,8 +494,6 @@ static void ask_again(struct sched *s, struct replica *r) {
         if (r->ranks[i] && !r->ranks[i]->registered) ask_to_register(s, r->ranks[i]);
     r->asked_at = s->now;
 }
-
-enum { ASK_AGAIN_MS = 1000 };
 
 void replicas_run(struct sched *s) {
     for (size_t i = s->replicas.count; i-- > 0;) {

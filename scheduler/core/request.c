@@ -69,6 +69,18 @@ static void keep_all(struct request *request, const struct wire_submit *submit, 
         bytes_of(keep(&blob, submit->presentation.data, submit->presentation.len), submit->presentation.len);
 }
 
+/* What was resumed may have been complete already: its finish was lost with the scheduler before. */
+static enum wire_finish finish_of(const struct sequence *q) {
+    const struct request *request = q->request;
+    uint32_t output = seq_output_count(q);
+    if (!output) return WIRE_FINISH_NONE;
+    uint32_t last = seq_tokens(q)[q->token_count - 1];
+    for (size_t i = 0; i < request->stop_tokens.count; i++)
+        if (request->stop_tokens.items[i] == last && output > request->sampling.min_tokens) return WIRE_FINISH_STOP;
+    bool full = output >= request->max_tokens || (request->model && q->token_count >= request->model->max_capacity);
+    return full ? WIRE_FINISH_LENGTH : WIRE_FINISH_NONE;
+}
+
 static void sequence_init(struct sched *s, struct sequence *q, struct request *request,
                           const struct wire_choice *choice, struct u128 fingerprint) {
     *q = (struct sequence){.request = request,
@@ -81,7 +93,7 @@ static void sequence_init(struct sched *s, struct sequence *q, struct request *r
     if (choice->emitted.count) seq_set_output(s, q, choice->emitted);
     q->sent = q->acked = (uint32_t)choice->emitted.count;
     if (choice->finished) {
-        q->finish = WIRE_FINISH_CANCELLED;
+        q->finish = (uint8_t)(finish_of(q) ? finish_of(q) : WIRE_FINISH_CANCELLED);
         q->quiet = true;
         q->place = PLACE_DONE;
         request->open_count--;
@@ -106,6 +118,7 @@ struct request *request_new(struct sched *s, struct gateway *gateway, const stru
                                 .open_count = (uint32_t)count,
                                 .timer_idx = UINT32_MAX,
                                 .retransmit_at = NEVER,
+                                .probe_at = s->now + s->config.probe_ms,
                                 .expire_at = NEVER,
                                 .unbound_until = NEVER,
                                 .own_bytes = bytes,
@@ -146,18 +159,6 @@ static enum wire_reject_code fit_check(const struct request *request, const stru
     return request->prompt.count + 1 > model->max_capacity ? WIRE_REJECT_TOO_LONG : 0;
 }
 
-/* What was resumed may have been complete already: its finish was lost with the scheduler before. */
-static enum wire_finish finish_of(const struct sequence *q) {
-    const struct request *request = q->request;
-    uint32_t output = seq_output_count(q);
-    if (!output) return WIRE_FINISH_NONE;
-    uint32_t last = seq_tokens(q)[q->token_count - 1];
-    for (size_t i = 0; i < request->stop_tokens.count; i++)
-        if (request->stop_tokens.items[i] == last && output > request->sampling.min_tokens) return WIRE_FINISH_STOP;
-    bool full = output >= request->max_tokens || q->token_count >= request->model->max_capacity;
-    return full ? WIRE_FINISH_LENGTH : WIRE_FINISH_NONE;
-}
-
 void request_validate(struct sched *s, struct request *request) {
     if (request->validated || !request->model || !request->model->max_capacity) return;
     enum wire_reject_code code = fit_check(request, request->model);
@@ -168,7 +169,11 @@ void request_validate(struct sched *s, struct request *request) {
     request->validated = true;
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         struct sequence *q = &request->sequences[i];
-        if (q->finish == WIRE_FINISH_NONE && finish_of(q)) seq_finish(s, q, finish_of(q), false);
+        enum wire_finish finish = finish_of(q);
+        if (q->finish == WIRE_FINISH_NONE && finish)
+            seq_finish(s, q, finish, false);
+        else if (q->quiet && finish)
+            q->finish = (uint8_t)finish; /* ended before it came here: for whoever attaches */
     }
 }
 

@@ -55,15 +55,16 @@ struct sched_config {
     uint32_t resume_credits;   /* resubmitted sequences recomputing at one time, each replica */
     int32_t silence_drop_ms;   /* a silent gateway's requests are dropped after this */
     int32_t retransmit_ms;     /* without progress of acknowledgements, send again (doubles up to 16 times) */
-    int32_t start_grace_ms;    /* after the first event, unknown models wait so long for workers to register */
-    int32_t model_grace_ms;    /* a model without replicas stays known so long; resubmitted work waits so long */
-    int32_t record_ttl_ms;     /* finished requests are kept so long unless acknowledged earlier */
-    uint64_t record_bytes;     /* budget of finished requests' records; the oldest go first */
-    int32_t stuck_floor_ms;    /* no step is stuck before this */
-    int32_t lost_plan_ms;      /* a worker idle for so long with plans unanswered has lost them */
-    int32_t fence_wait_ms;     /* a replacement waits so long for news that the fenced one is gone */
-    uint32_t poison_deaths;    /* attributable deaths after which suspects run apart: 2 */
-    bool isolate_tenants;      /* prefix cache is not shared between tenants */
+    int32_t probe_ms; /* an open request not heard of for so long is told as ACCEPTED again: its Cancel may be lost */
+    int32_t start_grace_ms; /* after the first event, unknown models wait so long for workers to register */
+    int32_t model_grace_ms; /* a model without replicas stays known so long; resubmitted work waits so long */
+    int32_t record_ttl_ms;  /* finished requests are kept so long unless acknowledged earlier */
+    uint64_t record_bytes;  /* budget of finished requests' records; the oldest go first */
+    int32_t stuck_floor_ms; /* no step is stuck before this */
+    int32_t lost_plan_ms;   /* a worker idle for so long with plans unanswered has lost them */
+    int32_t fence_wait_ms;  /* a replacement waits so long for news that the fenced one is gone */
+    uint32_t poison_deaths; /* attributable deaths after which suspects run apart: 2 */
+    bool isolate_tenants;   /* prefix cache is not shared between tenants */
 };
 void sched_config_default(struct sched_config *config);
 

@@ -76,12 +76,16 @@ void seq_unqueue(struct sched *s, struct sequence *q) {
     seq_count(s, q, COUNTED_NOT);
 }
 
+void seq_requeue(struct sched *s, struct sequence *q) {
+    if (q->place != PLACE_QUEUED && q->place != PLACE_PARKED) return;
+    seq_unqueue(s, q);
+    seq_enqueue(s, q);
+}
+
 void parked_review(struct sched *s) {
     LIST_EACH(at, &s->parked) {
         struct sequence *q = LINK_ITEM(at, struct sequence, link);
-        if (q->group || !seq_is_runnable(q)) continue;
-        seq_unqueue(s, q);
-        seq_enqueue(s, q);
+        if (!q->group && seq_is_runnable(q)) seq_requeue(s, q);
     }
 }
 
@@ -214,6 +218,7 @@ void seq_place(struct sched *s, struct sequence *q, struct replica *r) {
     take_fingerprint(q);
     q->computed_lo = q->computed_hi = r->caching ? q->sealed_count * r->groups[0].block_tokens : 0;
     q->tokens_hi = q->recompute_until = q->token_count;
+    q->planned = 0;
     q->max_total = MIN(seq_prompt_count(q) + q->request->max_tokens, r->capacity);
     q->recomputing = q->started || q->request->resumed;
     r->resume_count += q->recomputing;

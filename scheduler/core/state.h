@@ -71,6 +71,7 @@ struct sequence {
     /* Delivery, counted in output tokens; a finish counts one. */
     uint32_t sent, acked;
     bool finish_sent;
+    bool accepted_due;     /* owes an ACCEPTED: the answer to a Submit, or a probe */
     bool quiet;            /* ended on the gateway's wish: nothing more is told */
     struct link dirty;     /* of its gateway: has something to send */
     struct words logprobs; /* (1 + 2 * (1 + top)) words a token from logprob_base on */
@@ -110,10 +111,9 @@ struct request {
     uint64_t arrival;
     int64_t deadline_at; /* NEVER: none */
     bool resumed, resumable, paused;
-    bool validated;    /* against the model's width and capacity */
-    bool dropped;      /* no longer in the map; freed when its last row in flight has retired */
-    bool accepted_due; /* owes its gateway an ACCEPTED */
-    bool fresh;        /* of this turn: may still be refused for the bound */
+    bool validated; /* against the model's width and capacity */
+    bool dropped;   /* no longer in the map; freed when its last row in flight has retired */
+    bool fresh;     /* of this turn: may still be refused for the bound */
     struct link fresh_link;
     uint8_t rejected; /* enum wire_reject_code: a refused request whose record stays */
     uint8_t resend_count;
@@ -128,7 +128,7 @@ struct request {
 
     /* One timer for all: the heap's key is never later than what is due. */
     uint32_t timer_idx;
-    int64_t timer_at, retransmit_at, expire_at, unbound_until;
+    int64_t timer_at, retransmit_at, expire_at, unbound_until, probe_at;
     uint32_t backoff_ms;
 
     struct link record_link; /* finished requests, oldest first */

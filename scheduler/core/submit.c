@@ -53,7 +53,7 @@ static void take_over(struct sched *s, struct gateway *gateway, struct request *
     request_move(request, gateway);
     request->attempt = submit->attempt;
     request->paused = false;
-    request->accepted_due = true;
+    request->sequences[0].accepted_due = true;
     request->resumable = submit->resumable;
     request->deadline_at = submit->deadline_ms ? s->now + submit->deadline_ms : NEVER;
     for (size_t i = 0; i < submit->choice_count; i++) {
@@ -62,17 +62,14 @@ static void take_over(struct sched *s, struct gateway *gateway, struct request *
     }
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         struct sequence *q = &request->sequences[i];
-        if (q->place == PLACE_PARKED) {
-            seq_unqueue(s, q);
-            seq_enqueue(s, q);
-        }
+        seq_requeue(s, q);
         seq_dirty(s, q);
     }
     timer_update(s, request);
 }
 
 static bool emitted_is_valid(const struct request *request, const struct wire_submit *submit) {
-    if (!request->model) return true; /* checked when it is bound */
+    if (!request->validated) return true; /* all is checked when its model is known */
     for (size_t i = 0; i < submit->choice_count; i++)
         for (size_t k = 0; k < submit->choices[i].emitted.count; k++)
             if (submit->choices[i].emitted.ids[k] >= request->model->logits_width || k >= request->max_tokens)
@@ -80,9 +77,17 @@ static bool emitted_is_valid(const struct request *request, const struct wire_su
     return true;
 }
 
+/* Its gateway was given up as silent, and speaks again. */
+static void take_back(struct sched *s, struct gateway *gateway, struct request *request) {
+    request_move(request, gateway);
+    for (uint32_t i = 0; i < request->sequence_count; i++)
+        seq_rewind(s, &request->sequences[i], request->sequences[i].acked);
+}
+
 /* true: the record is gone, and the Submit is to be treated as new. */
 static bool submit_again(struct sched *s, struct gateway *gateway, struct request *request,
                          const struct wire_submit *submit) {
+    if (!request->gateway && submit->attempt == request->attempt) take_back(s, gateway, request);
     bool same = submit->attempt == request->attempt && request->gateway == gateway;
     if (submit->attempt <= request->attempt && !same) {
         s->counts.stale_messages++;
@@ -108,7 +113,7 @@ static bool submit_again(struct sched *s, struct gateway *gateway, struct reques
         take_over(s, gateway, request, submit);
         return false;
     }
-    request->accepted_due = true;
+    request->sequences[0].accepted_due = true;
     for (uint32_t i = 0; i < request->sequence_count; i++)
         seq_rewind(s, &request->sequences[i], request->sequences[i].acked);
     return false;
@@ -133,7 +138,7 @@ void sched_submit(struct sched *s, int64_t now, struct u128 from, const struct w
     }
     struct request *request = request_new(s, gateway, submit);
     request->fresh = true;
-    request->accepted_due = true;
+    request->sequences[0].accepted_due = true;
     list_push(&s->fresh, &request->fresh_link);
     request_start(s, request);
 }
@@ -174,7 +179,11 @@ static struct request *addressed(struct sched *s, struct u128 from, struct u128 
         if (tell_unknown) reject_send(s, from, id, attempt, WIRE_REJECT_UNKNOWN);
         return NULL;
     }
-    if (request->gateway == gateway && request->attempt == attempt) return request;
+    if (!request->gateway && request->attempt == attempt) take_back(s, gateway, request);
+    if (request->gateway == gateway && request->attempt == attempt) {
+        request->probe_at = s->now + s->config.probe_ms;
+        return request;
+    }
     s->counts.stale_messages++;
     return NULL;
 }
@@ -199,12 +208,7 @@ void sched_pause(struct sched *s, int64_t now, struct u128 from, const struct wi
     struct request *request = addressed(s, from, pause->request, pause->attempt, false);
     if (!request || request->paused == pause->paused) return;
     request->paused = pause->paused;
-    for (uint32_t i = 0; i < request->sequence_count; i++) {
-        struct sequence *q = &request->sequences[i];
-        if (q->place != PLACE_QUEUED && q->place != PLACE_PARKED) continue;
-        seq_unqueue(s, q);
-        seq_enqueue(s, q);
-    }
+    for (uint32_t i = 0; i < request->sequence_count; i++) seq_requeue(s, &request->sequences[i]);
 }
 
 static void acknowledge(struct sched *s, struct request *request, uint32_t choice, uint32_t count) {
@@ -264,7 +268,7 @@ void sched_attach(struct sched *s, int64_t now, struct u128 from, const struct w
     request_move(request, gateway);
     request->attempt = attach->attempt;
     request->paused = false;
-    request->accepted_due = true;
+    request->sequences[0].accepted_due = true;
     size_t count = MIN(attach->choices.count, attach->indexes.count);
     for (size_t i = 0; i < count; i++) {
         struct sequence *q = find_choice(request, attach->choices.items[i]);
@@ -274,10 +278,7 @@ void sched_attach(struct sched *s, int64_t now, struct u128 from, const struct w
     }
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         struct sequence *q = &request->sequences[i];
-        if (q->place == PLACE_PARKED) {
-            seq_unqueue(s, q);
-            seq_enqueue(s, q);
-        }
+        seq_requeue(s, q);
         seq_dirty(s, q);
     }
 }

@@ -23,7 +23,8 @@ static void sift(struct sched *s, uint32_t at) {
 
 static int64_t due_at(const struct request *request) {
     int64_t deadline = request->open_count ? request->deadline_at : NEVER;
-    return MIN(MIN(deadline, request->retransmit_at), MIN(request->expire_at, request->unbound_until));
+    int64_t probe = request->open_count ? request->probe_at : NEVER;
+    return MIN(MIN(MIN(deadline, probe), request->retransmit_at), MIN(request->expire_at, request->unbound_until));
 }
 
 void timer_update(struct sched *s, struct request *request) {
@@ -84,6 +85,18 @@ static void retransmit(struct sched *s, struct request *request) {
     request->retransmit_at = owed ? s->now + request->backoff_ms : NEVER;
 }
 
+/* Nothing was heard of it for long: its Cancel may be lost. A gateway that does not know it will say so. */
+static void probe(struct sched *s, struct request *request) {
+    request->probe_at = s->now + s->config.probe_ms;
+    if (!request->gateway || request->gateway->silent) return;
+    for (uint32_t i = 0; i < request->sequence_count; i++) {
+        struct sequence *q = &request->sequences[i];
+        if (q->finish != WIRE_FINISH_NONE) continue;
+        q->accepted_due = true;
+        seq_dirty(s, q);
+    }
+}
+
 static void request_due(struct sched *s, struct request *request) {
     if (request->open_count && request->deadline_at <= s->now) deadline_passed(s, request);
     if (!request->dropped && request->unbound_until <= s->now) {
@@ -91,6 +104,7 @@ static void request_due(struct sched *s, struct request *request) {
         request_reject(s, request, request->resumed ? WIRE_REJECT_REVISION : WIRE_REJECT_NO_MODEL);
     }
     if (!request->dropped && request->retransmit_at <= s->now) retransmit(s, request);
+    if (!request->dropped && request->open_count && request->probe_at <= s->now) probe(s, request);
     if (!request->dropped && request->expire_at <= s->now) request_drop(s, request);
 }
 

@@ -149,6 +149,7 @@ static void attach(struct world *w, uint32_t idx, const struct gateway_request *
                                   .attempt = from->attempt + 1,
                                   .resumable = true,
                                   .ever_accepted = true,
+                                  .attached = true,
                                   .submitted_at = w->now,
                                   .priority = from->priority};
     r->deadline_at = from->deadline_at;
@@ -209,6 +210,10 @@ static void finish_if_done(struct world *w, struct gateway_request *r) {
 static void take_finish(struct world *w, struct gateway_request *r, uint32_t c, uint32_t finish) {
     const struct truth *t = &w->truths.items[r->truth];
     if (r->choice_done[c]) return;
+    /* A scheduler that got it as finished, and nothing of its model yet, cannot tell whoever attaches that the context
+     * was full. */
+    if (finish == WIRE_FINISH_CANCELLED && t->finish[c] == WIRE_FINISH_LENGTH && r->attached)
+        finish = WIRE_FINISH_LENGTH;
     if (finish != WIRE_FINISH_DEADLINE)
         MUST(w, finish == t->finish[c] && r->received[c] == t->token_count[c],
              "request %llu choice %u ends with %u after %u of %u tokens", (unsigned long long)t->id.lo, c, finish,
@@ -241,6 +246,10 @@ static void take_item(struct world *w, uint32_t idx, const struct wire_deltas *d
         return;
     }
     MUST(w, c < t->choice_count, "choice %u of %u", c, t->choice_count);
+    if (r->choice_done[c] && !r->finish[c]) { /* ended here on the client's wish; that was lost */
+        send_cancel(w, idx, t->id, r->attempt, r->state == REQUEST_DONE ? WIRE_ALL_CHOICES : c);
+        return;
+    }
     if (r->state == REQUEST_OPEN) r->accepted = r->ever_accepted = true;
     r->dirty = true;
     g->ack_due = true;
@@ -299,7 +308,7 @@ void gateway_receive(struct world *w, uint32_t idx, struct message *m) {
         message_free(w, m);
         return;
     }
-    bool first = g->epoch.number == 0;
+    bool first = g->epoch.number == 0 && m->kind == WIRE_WELCOME;
     if (order > 0) g->epoch = m->epoch;
     if (order > 0 && !first) {
         say_hello(w, idx);
@@ -347,13 +356,19 @@ void gateway_flush(struct world *w, uint32_t idx) {
     if (g->alive && g->paused_until <= w->now && g->ack_due) send_acks(w, idx, false);
 }
 
+static void send_pause(struct world *w, uint32_t idx, const struct gateway_request *r) {
+    struct message *m = message_new(w, WIRE_PAUSE);
+    m->u.pause = (struct wire_pause){w->truths.items[r->truth].id, r->attempt, r->paused};
+    send_up(w, idx, m);
+}
+
 static void client_moods(struct world *w, uint32_t idx, struct gateway_request *r) {
     const struct truth *t = &w->truths.items[r->truth];
     if (r->paused && (r->pause_until <= w->now || w->quiet)) {
         r->paused = false;
-        struct message *m = message_new(w, WIRE_PAUSE);
-        m->u.pause = (struct wire_pause){t->id, r->attempt, false};
-        send_up(w, idx, m);
+        send_pause(w, idx, r);
+    } else if (r->accepted && chance(w, 8)) {
+        send_pause(w, idx, r); /* again: the last one may be lost */
     }
     if (w->quiet || !r->accepted) return;
     if (chance(w, 60)) { /* the client went away */
@@ -374,9 +389,7 @@ static void client_moods(struct world *w, uint32_t idx, struct gateway_request *
     if (!r->paused && chance(w, 30)) {
         r->paused = true;
         r->pause_until = w->now + below(w, 3000);
-        struct message *m = message_new(w, WIRE_PAUSE);
-        m->u.pause = (struct wire_pause){t->id, r->attempt, true};
-        send_up(w, idx, m);
+        send_pause(w, idx, r);
     }
 }
 

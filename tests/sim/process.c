@@ -110,6 +110,9 @@ static void hear(struct process *p, uint32_t peer, const struct message *m) {
     struct known_peer *known = &p->peers[peer];
     if (known->known && !u128_equal(known->instance, m->from)) {
         if (m->kind != WIRE_HELLO) return; /* late news of one that is gone */
+        if (!known->silent && peer < GATEWAYS) sched_gateway_silent(p->core, p->world->now, known->instance);
+        if (!known->silent && peer >= GATEWAYS && peer < SUPERVISOR)
+            sched_worker_silent(p->core, p->world->now, known->instance);
         *known = (struct known_peer){0};
     }
     known->known = true;
@@ -120,7 +123,7 @@ static void hear(struct process *p, uint32_t peer, const struct message *m) {
 }
 
 static void answer(struct process *p, const struct message *m) {
-    send_down(p, message_new(p->world, WIRE_HEARTBEAT), m->peer, m->from);
+    send_down(p, message_new(p->world, m->kind == WIRE_HELLO ? WIRE_WELCOME : WIRE_HEARTBEAT), m->peer, m->from);
 }
 
 static void call_core(struct process *p, const struct message *m) {
@@ -250,6 +253,7 @@ void process_wake(struct world *w, uint32_t idx) {
         p->inbox = m->next;
         take(p, m);
     }
+    p->turn_due = false; /* the one that was due fell into the sleep */
     if (p->alive) after_event(p);
 }
 
@@ -289,7 +293,7 @@ void supervisor_receive(struct world *w, struct message *m) {
         return;
     }
     if (order > 0) {
-        w->supervisor_hello = w->supervisor_epoch.number == 0;
+        w->supervisor_hello = w->supervisor_epoch.number == 0 && m->kind == WIRE_WELCOME;
         w->supervisor_epoch = m->epoch;
     }
     if (m->kind == WIRE_FENCE) {

@@ -84,7 +84,7 @@ enum request_state { REQUEST_FREE, REQUEST_OPEN, REQUEST_DONE /* kept to see wha
 struct gateway_request {
     uint8_t state;
     uint32_t truth, attempt, received[CHOICES], finish[CHOICES], acked[CHOICES];
-    bool choice_done[CHOICES], accepted, ever_accepted, resumed, paused, resumable, dirty;
+    bool choice_done[CHOICES], accepted, ever_accepted, resumed, paused, resumable, dirty, attached;
     int64_t submitted_at, pause_until, deadline_at;
     int32_t priority;
 };
@@ -255,6 +255,7 @@ static inline uint64_t mix(uint64_t a, uint64_t b) {
 /* The token that follows; all of the text so far is in `prefix`. */
 uint32_t next_token(const struct truth *t, uint32_t choice, uint64_t prefix);
 static inline uint64_t extend(uint64_t prefix, uint32_t token) { return mix(prefix, token + 1); }
+void dump_core(const struct sched *s);
 int run_seed(struct world *w, uint64_t seed); /* resets *w; keeps its memory */
 void world_release(struct world *w);
 

@@ -372,7 +372,7 @@ void worker_receive(struct world *w, uint32_t idx, struct message *m) {
         message_free(w, m);
         return;
     }
-    bool first = worker->epoch.number == 0; /* the one that answers our first Hello */
+    bool first = worker->epoch.number == 0 && m->kind == WIRE_WELCOME; /* the answer to our first Hello */
     if (order > 0) worker->epoch = m->epoch;
     if (order > 0 && !first) {
         say_hello(w, idx);

@@ -104,6 +104,7 @@ static void choose_day(struct world *w) {
     c->resume_credits = 1 + below(w, 4);
     c->silence_drop_ms = 3000 + (int32_t)below(w, 4000);
     c->retransmit_ms = 200 + (int32_t)below(w, 800);
+    c->probe_ms = 1000 + (int32_t)below(w, 5000);
     c->start_grace_ms = 60000; /* a worker may be away for long in a day like this */
     c->model_grace_ms = 600000;
     c->record_ttl_ms = 20000;
