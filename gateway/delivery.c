@@ -1,7 +1,8 @@
 #include "gateway/delivery.h"
 
 void delivery_init(struct delivery *d, struct u128 request, uint32_t choice_count) {
-    *d = (struct delivery){.request = request, .choice_count = choice_count, .open_count = choice_count};
+    *d = (struct delivery){
+        .request = request, .choice_count = choice_count, .open_count = choice_count, .quiet_ms = DELIVERY_QUIET_MS};
     d->choices = mem_calloc(choice_count, sizeof *d->choices);
 }
 
@@ -24,6 +25,7 @@ enum delivery_verdict delivery_offer(struct delivery *d, const struct delivery_r
     struct delivery_choice *c = &d->choices[run->choice];
     d->accepted = true;
     d->heard_ms = now_ms;
+    d->quiet_ms = DELIVERY_QUIET_MS;
     if (c->finished) return DELIVERY_FINISHED;
     if (run->index > c->count) {
         *ask = c->resend_ms == 0 || now_ms - c->resend_ms >= DELIVERY_RESEND_AGAIN_MS;
@@ -47,9 +49,10 @@ void delivery_take(struct delivery *d, uint32_t choice, uint32_t id) {
     c->ids[c->count++] = id;
 }
 
-void delivery_finish(struct delivery *d, uint32_t choice) {
+void delivery_finish(struct delivery *d, uint32_t choice, bool told) {
     if (d->choices[choice].finished) return;
     d->choices[choice].finished = true;
+    d->choices[choice].told = told;
     d->open_count--;
 }
 
@@ -61,16 +64,23 @@ enum delivery_due delivery_due(struct delivery *d, int64_t now_ms) {
         d->submit_ms = now_ms;
         return DELIVERY_SUBMIT;
     }
-    if (now_ms - d->heard_ms < DELIVERY_QUIET_MS) return DELIVERY_NOTHING;
+    if (now_ms - d->heard_ms < d->quiet_ms) return DELIVERY_NOTHING;
     d->heard_ms = now_ms;
+    d->quiet_ms = MIN(2 * d->quiet_ms, DELIVERY_QUIET_MAX_MS);
     return DELIVERY_ASK;
 }
 
-void delivery_restart(struct delivery *d, struct epoch epoch) {
+void delivery_retry(struct delivery *d) {
     if (d->submitted) d->attempt++;
-    d->epoch = epoch;
     d->submitted = d->accepted = false;
-    for (uint32_t i = 0; i < d->choice_count; i++) d->choices[i].resend_ms = d->choices[i].acked_count = 0;
+    d->quiet_ms = DELIVERY_QUIET_MS;
+    for (uint32_t i = 0; i < d->choice_count; i++) d->choices[i].resend_ms = 0;
+}
+
+void delivery_restart(struct delivery *d, struct epoch epoch) {
+    d->resumed |= d->submitted;
+    delivery_retry(d);
+    d->epoch = epoch;
 }
 
 void delivery_submitted(struct delivery *d, struct epoch epoch, int64_t now_ms) {

@@ -22,14 +22,15 @@
 enum {
     DELIVERY_SUBMIT_AGAIN_MS = 1000, /* until the scheduler has answered */
     DELIVERY_RESEND_AGAIN_MS = 250,  /* after a gap, while it stays */
-    DELIVERY_QUIET_MS = 2000,        /* accepted, but nothing heard: ask (the tail of a run may be lost) */
+    DELIVERY_QUIET_MS = 2000,        /* accepted, but nothing heard: ask (the tail of a run may be lost), */
+    DELIVERY_QUIET_MAX_MS = 16000,   /* and again after twice as long, up to this */
 };
 
 struct delivery_choice {
     uint32_t *ids; /* owned */
     uint32_t count, cap;
-    uint32_t acked_count; /* of the last Ack made */
     bool finished;
+    bool told;          /* the scheduler's own finish was taken, not only our wish that it end */
     uint32_t ack_place; /* 1 + its place in the caller's list of choices to acknowledge; 0: none */
     int64_t resend_ms;  /* when a gap was last asked about; 0: never */
 };
@@ -37,11 +38,13 @@ struct delivery_choice {
 struct delivery {
     struct u128 request;
     uint32_t attempt;
-    struct epoch epoch;              /* of the scheduler this attempt went to */
-    bool submitted;                  /* this attempt was handed to the link */
-    bool accepted;                   /* and the scheduler has it */
-    int64_t submit_ms;               /* of the last Submit of this attempt */
-    int64_t heard_ms;                /* of the last run of this attempt, or the last question */
+    struct epoch epoch; /* of the scheduler this attempt went to */
+    bool submitted;     /* this attempt was handed to the link */
+    bool accepted;      /* and the scheduler has it */
+    bool resumed;       /* a scheduler that is gone may have run it: not subject to the bound on new work */
+    uint32_t quiet_ms;  /* silence after which the scheduler is asked */
+    int64_t submit_ms;  /* of the last Submit of this attempt */
+    int64_t heard_ms;   /* of the last run of this attempt, or the last question */
     struct delivery_choice *choices; /* owned; the wire's choice number is the index */
     uint32_t choice_count, open_count;
 };
@@ -72,16 +75,23 @@ enum delivery_verdict delivery_offer(struct delivery *d, const struct delivery_r
                                      bool *ask);
 /* Appends one token to a choice that has not finished. */
 void delivery_take(struct delivery *d, uint32_t choice, uint32_t id);
-/* Ends a choice: by the worker's finish, or because the gateway wants no more of it. */
-void delivery_finish(struct delivery *d, uint32_t choice);
+/* Ends a choice: by the scheduler's finish (told), or because the gateway wants no more of it. */
+void delivery_finish(struct delivery *d, uint32_t choice, bool told);
+/* What an Ack says of a choice: the tokens taken, and one more when its finish was. */
+static inline uint32_t delivery_ack_count(const struct delivery *d, uint32_t choice) {
+    return d->choices[choice].count + (d->choices[choice].told ? 1 : 0);
+}
 static inline bool delivery_is_done(const struct delivery *d) { return d->open_count == 0; }
 
 enum delivery_due { DELIVERY_NOTHING, DELIVERY_SUBMIT, DELIVERY_ASK };
 /* What time has made due: submit (again), or ask for what may be lost (a Resend for each open choice). Calling it again
  * at once gives DELIVERY_NOTHING: it notes that the thing was done. */
 enum delivery_due delivery_due(struct delivery *d, int64_t now_ms);
-/* The scheduler of this attempt is gone (or does not know the request): the next Submit is a new attempt to `epoch`. */
+/* The scheduler of this attempt is gone, or does not know the request any more: the next Submit is a new attempt,
+ * resumed, to `epoch`. */
 void delivery_restart(struct delivery *d, struct epoch epoch);
+/* The scheduler refused this attempt for now: the next Submit is a new attempt, as new as this one was. */
+void delivery_retry(struct delivery *d);
 /* A first submission waits no tick: marks it submitted now, to this epoch. */
 void delivery_submitted(struct delivery *d, struct epoch epoch, int64_t now_ms);
 

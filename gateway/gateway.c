@@ -1,5 +1,6 @@
 #include "gateway/gateway.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "gateway/server.h"
 #include "gateway/shard.h"
@@ -20,6 +21,15 @@ static void on_models_changed(void *ctx) {
     wire_wake(gw->wire);
 }
 
+/* From the pool's thread. */
+static void on_prepared(void *ctx, struct prepare_job *job) {
+    struct gateway *gw = ctx;
+    struct mail *mail = mail_new(MAIL_PREPARED, 0, 0, 0, false);
+    mail->job = job;
+    mailbox_put(&gw->boxes[job->shard_idx], mail);
+    wire_wake(gw->wire);
+}
+
 static int open_http(struct gateway *gw, struct error *err) {
     struct http_config config;
     http_config_init(&config);
@@ -27,6 +37,8 @@ static int open_http(struct gateway *gw, struct error *err) {
     config.port = (uint16_t)gw->settings.port;
     config.thread_count = gw->shard_count;
     config.body_max_bytes = gw->settings.body_max;
+    config.connections_max = (uint32_t)gw->settings.connections_max;
+    config.share_port = gw->settings.share_port;
     config.high_water = 256 * 1024;
     config.low_water = 64 * 1024;
     config.write_timeout_ms = (uint32_t)gw->settings.slow_ms;
@@ -36,7 +48,11 @@ static int open_http(struct gateway *gw, struct error *err) {
 }
 
 static int open_wire(struct gateway *gw, struct error *err) {
+    struct u128 instance = {0};
+    if (gw->settings.instance && u128_parse(gw->settings.instance, &instance))
+        return error_set(err, ERR_INVALID, "--instance must be 32 hex digits");
     struct wire_config config = {.endpoint = gw->settings.scheduler,
+                                 .instance = instance,
                                  .models = gw->models,
                                  .boxes = gw->boxes,
                                  .box_count = gw->shard_count,
@@ -53,6 +69,7 @@ int gateway_new(struct gateway **out, const struct gateway_settings *settings, s
     gw->boxes = mem_calloc((size_t)gw->shard_count, sizeof *gw->boxes);
     gw->shards = mem_calloc((size_t)gw->shard_count, sizeof *gw->shards);
     gw->models = model_table_new(on_models_changed, gw);
+    gw->pool = prepare_pool_new(on_prepared, gw);
     for (int i = 0; i < gw->shard_count; i++) {
         mailbox_init(&gw->boxes[i]);
         gw->shards[i] = shard_new(gw, i);
@@ -86,6 +103,7 @@ void gateway_free(struct gateway **gateway) {
     pthread_mutex_unlock(&gw->http_mutex);
     if (http) http_server_free(&http);
     for (int i = 0; i < gw->shard_count; i++) shard_free(&gw->shards[i]);
+    prepare_pool_free(&gw->pool);
     if (gw->wire) wire_stop(gw->wire);
     model_table_free(&gw->models);
     wire_free(&gw->wire);

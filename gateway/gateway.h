@@ -13,17 +13,19 @@
 #include "gateway/auth.h"
 #include "gateway/health.h"
 #include "gateway/model_table.h"
+#include "gateway/prepare_pool.h"
 #include "gateway/wire.h"
 #include "http/http_server.h"
 
 struct gateway_settings {
-    const char *host, *scheduler, *api_key, *api_key_file;
+    const char *host, *scheduler, *api_key, *api_key_file, *instance;
     int64_t port, threads;
     int64_t request_timeout_ms; /* 0: none */
     int64_t model_wait_ms;      /* how long a request waits for a model to be there */
     int64_t drain_ms, ping_ms, slow_ms, probe_ms;
-    int64_t open_max;
+    int64_t open_max, connections_max;
     uint64_t body_max;
+    bool share_port;
     int log_level, log_format;
 };
 
@@ -35,6 +37,7 @@ struct gateway {
     struct http_server *http;
     struct model_table *models;
     struct wire *wire;
+    struct prepare_pool *pool;
     struct mailbox *boxes; /* one an event thread */
     struct shard **shards; /* same */
     int shard_count;

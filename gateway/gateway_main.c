@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -26,7 +27,7 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 65535,
      .help = "Port to listen on; 0 takes any free one and logs it."},
-    {.name = "threads",
+    {.name = "http-threads",
      .type = OPTION_INT,
      .offset = AT(threads),
      .fallback = "2",
@@ -94,6 +95,23 @@ static const struct option_row rows[] = {
      .max = 60000,
      .unit = "ms",
      .help = "Time /health/e2e gives a token to come."},
+    {.name = "connections-max",
+     .type = OPTION_INT,
+     .offset = AT(connections_max),
+     .fallback = "16384",
+     .min = 1,
+     .max = 1000000,
+     .unit = "connections",
+     .help = "Connections open at once; past it 503."},
+    {.name = "share-port",
+     .type = OPTION_BOOL,
+     .offset = AT(share_port),
+     .help = "Several gateways listen on the same port; the kernel spreads the connections."},
+    {.name = "instance",
+     .type = OPTION_STRING,
+     .offset = AT(instance),
+     .help = "Identity of this process on the wire, 32 hex digits; default: random.",
+     .hidden = true},
     {.name = "requests-max",
      .type = OPTION_INT,
      .offset = AT(open_max),
@@ -138,12 +156,23 @@ static void block_signals(sigset_t *set) {
     pthread_sigmask(SIG_BLOCK, set, NULL);
 }
 
+/* Descriptors for all connections, as far as the system lets us. */
+static void raise_file_limit(int64_t connections_max) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit)) return;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_max < (rlim_t)connections_max + 256)
+        log_warn("only %llu files may be open; --connections-max is %lld", (unsigned long long)limit.rlim_cur,
+                 (long long)connections_max);
+}
+
 static int serve(const struct gateway_settings *settings) {
     struct gateway *gw;
     struct error err;
     sigset_t signals;
     int signal_number;
     block_signals(&signals);
+    raise_file_limit(settings->connections_max);
     if (link_endpoint_check(settings->scheduler, &err) || gateway_new(&gw, settings, &err)) {
         log_error("%s", err.text);
         return 1;

@@ -1,5 +1,7 @@
 #include "gateway/mailbox.h"
 
+#include "gateway/prepare_pool.h"
+
 void mailbox_init(struct mailbox *box) {
     *box = (struct mailbox){0};
     pthread_mutex_init(&box->mutex, NULL);
@@ -29,7 +31,10 @@ struct mail *mail_new(enum mail_kind kind, uint32_t items, uint32_t tokens, uint
     return m;
 }
 
-void mail_free(struct mail *mail) { mem_free(mail); }
+void mail_free(struct mail *mail) {
+    prepare_job_free(mail->job);
+    mem_free(mail);
+}
 
 bool mailbox_put(struct mailbox *box, struct mail *mail) {
     pthread_mutex_lock(&box->mutex);

@@ -17,12 +17,15 @@
 
 enum { MAILBOX_BYTES_MAX = 256 << 20 };
 
+struct prepare_job;
+
 enum mail_kind {
     MAIL_DELTAS,     /* items, tokens, ... */
     MAIL_REJECT,     /* reject */
     MAIL_REGISTERED, /* a scheduler took us: submit everything (again) to `epoch` */
     MAIL_LOST,       /* it is gone: nothing sent now arrives */
     MAIL_MODELS,     /* a model became servable */
+    MAIL_PREPARED,   /* job: a long prompt is ready */
 };
 
 /* A run of tokens, as in struct wire_deltas, with the places of its tokens in the mail's columns. */
@@ -44,6 +47,7 @@ struct mail {
     struct epoch epoch;
     size_t bytes;
     struct mail_reject reject;
+    struct prepare_job *job; /* owned until taken out */
     struct mail_item *items; /* this and the columns lie behind the struct: one allocation */
     uint32_t item_count, item_cap;
     uint32_t *tokens;

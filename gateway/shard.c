@@ -43,39 +43,47 @@ void shard_ack(struct shard *s, struct part *part, uint32_t choice) {
 static void settle(struct shard_ack *ack) {
     struct delivery *d = &ack->part->delivery;
     struct delivery_choice *c = &d->choices[ack->choice];
-    *ack = (struct shard_ack){NULL, d->request, d->attempt, ack->choice, c->count};
+    *ack = (struct shard_ack){NULL, d->request, d->attempt, ack->choice, delivery_ack_count(d, ack->choice)};
     c->ack_place = 0;
-    c->acked_count = c->count;
 }
 
-void shard_settle_acks(struct shard *s, struct part *part) {
-    for (uint32_t i = 0; i < part->delivery.choice_count; i++)
-        if (part->delivery.choices[i].ack_place) settle(&s->acks.items[part->delivery.choices[i].ack_place - 1]);
+void shard_settle_acks(struct shard *s, struct part *part, bool wanted) {
+    for (uint32_t i = 0; i < part->delivery.choice_count; i++) {
+        uint32_t place = part->delivery.choices[i].ack_place;
+        if (!place) continue;
+        struct shard_ack *ack = &s->acks.items[place - 1];
+        settle(ack);
+        if (!wanted) ack->request = (struct u128){0};
+    }
 }
 
-void shard_flush_acks(struct shard *s) {
-    size_t count = s->acks.count;
-    s->acks_ms = s->now_ms;
-    if (count == 0) return;
-    struct u128 *requests = mem_calloc(count, sizeof *requests);
-    uint32_t *attempts = mem_calloc(count, 3 * sizeof *attempts), *choices = attempts + count,
-             *counts = choices + count;
-    for (size_t i = 0; i < count; i++) {
+static void send_acks(struct shard *s, size_t room) {
+    struct u128 *requests = mem_calloc(room, sizeof *requests);
+    uint32_t *attempts = mem_calloc(room, 3 * sizeof *attempts), *choices = attempts + room, *counts = choices + room;
+    size_t count = 0;
+    for (size_t i = 0; i < s->acks.count; i++) {
         struct shard_ack *ack = &s->acks.items[i];
         if (ack->part) settle(ack);
-        requests[i] = ack->request;
-        attempts[i] = ack->attempt;
-        choices[i] = ack->choice;
-        counts[i] = ack->count;
+        if (u128_is_zero(ack->request)) continue;
+        requests[count] = ack->request;
+        attempts[count] = ack->attempt;
+        choices[count] = ack->choice;
+        counts[count++] = ack->count;
     }
-    s->acks.count = 0;
     struct wire_ack ack = {{requests, count}, {attempts, count}, {choices, count}, {counts, count}};
     struct buf payload;
     buf_init(&payload, 0);
     wire_encode_ack(&ack, &payload);
-    wire_send(s->gw->wire, WIRE_ACK, &payload);
+    if (count) wire_send(s->gw->wire, WIRE_ACK, &payload);
+    buf_release(&payload);
     mem_free(requests);
     mem_free(attempts);
+}
+
+void shard_flush_acks(struct shard *s) {
+    s->acks_ms = s->now_ms;
+    if (s->acks.count) send_acks(s, s->acks.count);
+    s->acks.count = 0;
 }
 
 void shard_cancel(struct shard *s, struct u128 request, uint32_t attempt, uint32_t choice) {
@@ -96,7 +104,7 @@ static void tell_ghost(struct shard *s, const struct mail_item *item) {
         return;
     s->ghosts[slot].request = item->request;
     s->ghosts[slot].at_ms = s->now_ms;
-    if (item->finish == WIRE_FINISH_NONE) shard_cancel(s, item->request, item->attempt, WIRE_ALL_CHOICES);
+    shard_cancel(s, item->request, item->attempt, WIRE_ALL_CHOICES);
 }
 
 static void on_deltas(struct shard *s, const struct mail *mail) {
@@ -123,7 +131,12 @@ static void each_stream(struct shard *s, void (*visit)(struct stream *)) {
     }
 }
 
-static void on_mail(struct shard *s, const struct mail *mail) {
+static void on_prepared(struct shard *s, struct mail *mail) {
+    (void)s;
+    if (mail->job->stream) stream_on_prepared(mail->job->stream, mail->job);
+}
+
+static void on_mail(struct shard *s, struct mail *mail) {
     switch (mail->kind) {
     case MAIL_DELTAS: on_deltas(s, mail); break;
     case MAIL_REJECT: on_reject(s, mail); break;
@@ -134,6 +147,7 @@ static void on_mail(struct shard *s, const struct mail *mail) {
         break;
     case MAIL_LOST: s->registered = false; break;
     case MAIL_MODELS: each_stream(s, stream_try); break;
+    case MAIL_PREPARED: on_prepared(s, mail); break;
     }
 }
 
@@ -144,6 +158,8 @@ void shard_collect(struct shard *s) {
         on_mail(s, mail);
         mail_free(mail);
     }
+    if (s->output_tokens) metric_add(&gateway_metrics[GATEWAY_METRIC_OUTPUT_TOKENS], s->output_tokens);
+    s->output_tokens = 0;
     if (s->acks.count && s->now_ms - s->acks_ms >= SHARD_ACK_MS) shard_flush_acks(s);
 }
 

@@ -33,6 +33,7 @@ struct shard {
     VEC(struct shard_ack) acks;
     int64_t acks_ms;        /* when they were last sent */
     int64_t now_us, now_ms; /* of this turn */
+    int64_t output_tokens;  /* taken and not yet in the metrics */
     struct { /* requests that tokens came for though we have none such: told to stop, at most every SHARD_GHOST_MS */
         struct u128 request;
         int64_t at_ms;
@@ -50,8 +51,8 @@ void shard_tick(struct shard *shard);
 
 /* Notes that tokens of a choice were taken. */
 void shard_ack(struct shard *shard, struct part *part, uint32_t choice);
-/* The part goes away: what is to be acknowledged of it is settled now. */
-void shard_settle_acks(struct shard *shard, struct part *part);
+/* The part goes away: what is to be acknowledged of it is settled now, or forgotten when nobody wants to know. */
+void shard_settle_acks(struct shard *shard, struct part *part, bool wanted);
 void shard_flush_acks(struct shard *shard);
 void shard_cancel(struct shard *shard, struct u128 request, uint32_t attempt, uint32_t choice);
 

@@ -38,7 +38,7 @@ static void send_submit(struct part *p) {
                                  .tenant = s->tenant,
                                  .cache_salt = buf_bytes(&s->cache_salt),
                                  .presentation = buf_bytes(&s->presentation),
-                                 .resumed = d->attempt > 0};
+                                 .resumed = d->resumed};
     if (emitted) submit.revision = s->model->revision;
     if (emitted) submit.fingerprint = p->fingerprint;
     submit.sampling.min_tokens = MIN(submit.sampling.min_tokens, p->max_tokens);
@@ -85,9 +85,9 @@ static void set_paused(struct stream *s, bool paused) {
 /* ---- life ---- */
 
 static void part_release(struct shard *shard, struct part *p) {
-    if (!delivery_is_done(&p->delivery) && p->delivery.submitted)
-        shard_cancel(shard, p->delivery.request, p->delivery.attempt, WIRE_ALL_CHOICES);
-    shard_settle_acks(shard, p);
+    bool cancelled = !delivery_is_done(&p->delivery) && p->delivery.submitted;
+    if (cancelled) shard_cancel(shard, p->delivery.request, p->delivery.attempt, WIRE_ALL_CHOICES);
+    shard_settle_acks(shard, p, !cancelled);
     part_map_remove(&shard->parts, p->delivery.request);
     for (uint32_t i = 0; i < p->delivery.choice_count; i++) choice_release(&p->choices[i]);
     mem_free(p->choices);
@@ -113,6 +113,7 @@ void stream_drop(struct stream *s) {
     metric_add(METRIC(OPEN), -1);
     atomic_fetch_sub(&shard->gw->open_count, 1);
     unlink_stream(s);
+    if (s->job) s->job->stream = NULL;
     render_release(&s->render);
     buf_release(&s->presentation);
     buf_release(&s->cache_salt);
@@ -247,13 +248,10 @@ static int make_part(struct stream *s, uint32_t part_idx, struct error *err) {
     return 0;
 }
 
-/* The model is here: the request becomes tokens and goes to the scheduler. */
-static int start(struct stream *s, struct api_error *api) {
+/* It has become tokens and goes to the scheduler. */
+static int submit(struct stream *s, struct api_error *api) {
     struct error err;
-    uint64_t seed;
     int64_t created_s = wall_ms() / 1000;
-    random_bytes(&seed, sizeof seed);
-    if (prepare(&s->g, s->model, seed, &s->prepared, api)) return -1;
     render_init(&s->render, s->g.dialect, s->g.stream, s->number, created_s, bytes_str(s->model->name));
     s->render.include_usage = s->g.include_usage;
     s->render.continuous_usage = s->g.continuous_usage;
@@ -270,6 +268,27 @@ static int start(struct stream *s, struct api_error *api) {
     metric_add(METRIC(WAITING), -1);
     for (uint32_t i = 0; i < s->part_count; i++) submit_part(&s->parts[i]);
     return 0;
+}
+
+void stream_on_prepared(struct stream *s, struct prepare_job *job) {
+    s->job = NULL;
+    genreq_release(&s->g);
+    s->g = job->g;
+    s->prepared = job->prepared;
+    arena_init(&job->g.arena, 0, 0);
+    job->prepared = (struct prepared){0};
+    struct api_error err = job->err;
+    if (err.status || submit(s, &err)) stream_fail(s, &err);
+}
+
+/* The model is here. */
+static int start(struct stream *s, struct api_error *api) {
+    uint64_t seed;
+    random_bytes(&seed, sizeof seed);
+    if (prepare_cost(&s->g) < PREPARE_LONG_BYTES)
+        return prepare(&s->g, s->model, seed, &s->prepared, api) ? -1 : submit(s, api);
+    s->job = prepare_pool_put(s->shard->gw->pool, &s->g, s->model, seed, s->shard->idx, s);
+    return s->job ? 0 : api_error_set(api, API_OVERLOADED, NULL, "too many long prompts are waiting; try again later");
 }
 
 static int cannot_wait(struct stream *s, enum model_found found, struct api_error *err) {
@@ -293,7 +312,7 @@ static int cannot_wait(struct stream *s, enum model_found found, struct api_erro
 
 void stream_try(struct stream *s) {
     struct api_error err;
-    if (s->state != STREAM_WAITING) return;
+    if (s->state != STREAM_WAITING || s->job) return;
     enum model_found found = model_table_find(s->shard->gw->models, s->g.model, &s->model);
     int rc = found == MODEL_READY ? start(s, &err) : cannot_wait(s, found, &err);
     if (rc) stream_fail(s, &err);
@@ -382,7 +401,7 @@ static const struct {
 /* The scheduler has no such request or no such model *now*: it may have just started. Try again at the next tick. */
 static void retry_part(struct part *p) {
     metric_add(METRIC(RESUBMITS), 1);
-    delivery_restart(&p->delivery, p->stream->shard->epoch);
+    delivery_retry(&p->delivery);
 }
 
 void stream_on_reject(struct part *p, const struct mail_reject *reject) {

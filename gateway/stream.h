@@ -19,7 +19,7 @@
 
 #include "gateway/delivery.h"
 #include "gateway/mailbox.h"
-#include "gateway/prepare.h"
+#include "gateway/prepare_pool.h"
 #include "gateway/render.h"
 #include "http/http_server.h"
 
@@ -48,6 +48,7 @@ struct stream {
     void *probe_ctx;
     struct genreq g; /* its texts and lists are there until it runs; numbers and flags stay */
     struct u128 tenant, number;
+    struct prepare_job *job;    /* in the pool's hands; g's texts are there meanwhile */
     struct served_model *model; /* a reference, once prepared */
     struct prepared prepared;   /* its prompts have moved to the parts */
     struct render render;
@@ -66,6 +67,8 @@ void stream_open(struct shard *shard, struct http_request *req, struct genreq *g
 /* One token of `model` (empty: any), within timeout_ms; on_probe is called once, perhaps from inside this call. */
 void stream_probe(struct shard *shard, struct bytes model, int64_t timeout_ms, void (*on_probe)(void *ctx, bool ok),
                   void *ctx);
+/* The pool has prepared its prompt; the job stays the caller's, emptied. */
+void stream_on_prepared(struct stream *s, struct prepare_job *job);
 /* Something it waits for may have come. */
 void stream_try(struct stream *s);
 /* A scheduler is there (a new one, or the same that had lost us): submits anew with the tokens held. */

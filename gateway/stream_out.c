@@ -110,7 +110,7 @@ static void end_choice(struct stream *s, struct choice *c, enum choice_finish fi
 static void observe(struct stream *s, struct part *p, uint32_t choice, uint32_t token_count) {
     int64_t now_us = s->shard->now_us, before_us = p->token_us[choice];
     p->token_us[choice] = now_us;
-    metric_add(METRIC(OUTPUT_TOKENS), token_count);
+    s->shard->output_tokens += token_count;
     if (before_us)
         metric_observe(METRIC(NEXT_TOKEN), (double)(now_us - before_us) * 1e-6);
     else
@@ -126,9 +126,9 @@ static void note_replica(struct stream *s, struct part *p, const struct mail_ite
     if (!u128_is_zero(item->fingerprint)) p->fingerprint = item->fingerprint;
 }
 
-static void finish_choice(struct stream *s, struct part *p, uint32_t choice) {
+static void finish_choice(struct stream *s, struct part *p, uint32_t choice, bool told) {
     struct choice *c = &p->choices[choice];
-    delivery_finish(&p->delivery, choice);
+    delivery_finish(&p->delivery, choice, told);
     s->choices_open--;
     metric_add_label(METRIC(FINISHES), (int)c->finish - 1, 1);
     if (!s->g.stream || !s->http) return;
@@ -170,10 +170,10 @@ static void take_run(struct part *p, const struct mail *mail, const struct mail_
     if (item->token_count > skip) observe(s, p, item->choice, item->token_count - skip);
     if (s->http && s->g.stream && !s->begun) stream_begin(s);
     buf_reset(&s->shard->out);
-    bool tell = take_tokens(p, mail, item, skip);
+    bool cancel = take_tokens(p, mail, item, skip);
     shard_ack(s->shard, p, item->choice);
-    if (tell) shard_cancel(s->shard, p->delivery.request, p->delivery.attempt, item->choice);
-    if (c->finish != CHOICE_RUNNING) finish_choice(s, p, item->choice);
+    if (cancel) shard_cancel(s->shard, p->delivery.request, p->delivery.attempt, item->choice);
+    if (c->finish != CHOICE_RUNNING) finish_choice(s, p, item->choice, !cancel);
     if (s->http && s->shard->out.len) stream_write(s);
     if (s->choices_open == 0) stream_complete(s);
 }

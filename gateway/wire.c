@@ -255,7 +255,8 @@ int wire_new(struct wire **out, const struct wire_config *config, struct error *
     w->ctx = config->ctx;
     w->outgoing = queue_new(OUTGOING_MAX);
     arena_init(&w->arena, 0, 0);
-    struct link_client_config link = {.endpoint = config->endpoint, .role = WIRE_ROLE_GATEWAY};
+    struct link_client_config link = {
+        .endpoint = config->endpoint, .role = WIRE_ROLE_GATEWAY, .instance = config->instance};
     int rc = link_client_new(&w->link, &link, &calls, w, err);
     *out = w;
     if (rc) wire_free(out);

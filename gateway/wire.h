@@ -22,6 +22,7 @@ struct wire;
 
 struct wire_config {
     const char *endpoint;
+    struct u128 instance;       /* of this process; zero: drawn */
     struct model_table *models; /* borrowed */
     struct mailbox *boxes;      /* borrowed: one for each event thread */
     int box_count;

@@ -69,8 +69,8 @@ TEST(finish_is_told_once) {
     take(&d, 0, 2);
     EXPECT_EQ(offer(&d, first, 0, 0, 2, 0, true, &skip), DELIVERY_TAKE); /* only the finish is new */
     EXPECT_EQ(skip, 0);
-    delivery_finish(&d, 0);
-    delivery_finish(&d, 0);
+    delivery_finish(&d, 0, true);
+    delivery_finish(&d, 0, true);
     EXPECT(delivery_is_done(&d));
     EXPECT_EQ(offer(&d, first, 0, 0, 2, 0, true, &skip), DELIVERY_FINISHED);
     EXPECT_EQ(delivery_due(&d, 100000), DELIVERY_NOTHING);
@@ -118,6 +118,52 @@ TEST(a_gap_asks_at_most_every_quarter_second) {
     EXPECT(!ask);
     EXPECT_EQ(delivery_offer(&d, &run, 1000 + DELIVERY_RESEND_AGAIN_MS, &skip, &ask), DELIVERY_GAP);
     EXPECT(ask);
+    delivery_release(&d);
+}
+
+TEST(an_ack_tells_whether_the_finish_was_taken) {
+    struct delivery d;
+    delivery_init(&d, (struct u128){1, 2}, 2);
+    delivery_submitted(&d, first, 0);
+    take(&d, 0, 3);
+    take(&d, 1, 4);
+    EXPECT_EQ(delivery_ack_count(&d, 0), 3);
+    delivery_finish(&d, 0, true);  /* the scheduler's finish */
+    delivery_finish(&d, 1, false); /* ours, by a stop string */
+    EXPECT_EQ(delivery_ack_count(&d, 0), 4);
+    EXPECT_EQ(delivery_ack_count(&d, 1), 4);
+    delivery_release(&d);
+}
+
+TEST(only_a_lost_scheduler_makes_a_request_resumed) {
+    struct delivery d;
+    delivery_init(&d, (struct u128){1, 2}, 1);
+    delivery_restart(&d, first);
+    EXPECT(!d.resumed);
+    delivery_submitted(&d, first, 0);
+    delivery_retry(&d); /* refused for now */
+    EXPECT(!d.resumed);
+    EXPECT_EQ(d.attempt, 1);
+    delivery_submitted(&d, first, 0);
+    delivery_restart(&d, second);
+    EXPECT(d.resumed);
+    EXPECT_EQ(d.attempt, 2);
+    delivery_release(&d);
+}
+
+TEST(questions_get_rarer_while_nothing_comes) {
+    struct delivery d;
+    uint32_t skip;
+    int64_t asked[6] = {0};
+    int count = 0;
+    delivery_init(&d, (struct u128){1, 2}, 1);
+    delivery_submitted(&d, first, 0);
+    EXPECT_EQ(offer(&d, first, 0, 0, 0, 0, false, &skip), DELIVERY_DUPLICATE);
+    for (int64_t now = 0; count < 6; now += 100)
+        if (delivery_due(&d, now) == DELIVERY_ASK) asked[count++] = now;
+    EXPECT_EQ(asked[0], DELIVERY_QUIET_MS);
+    EXPECT_EQ(asked[1] - asked[0], 2 * DELIVERY_QUIET_MS);
+    EXPECT_EQ(asked[5] - asked[4], DELIVERY_QUIET_MAX_MS);
     delivery_release(&d);
 }
 
@@ -171,7 +217,7 @@ static bool deliver(struct world *w) {
             if (w->d.choices[run.choice].count != run.index + k) return false;
             delivery_take(&w->d, run.choice, token_at(run.choice, run.index + k));
         }
-        if (run.finish) delivery_finish(&w->d, run.choice);
+        if (run.finish) delivery_finish(&w->d, run.choice, true);
         break;
     case DELIVERY_GAP:
         if (ask) scheduler_resends(w, run.choice);

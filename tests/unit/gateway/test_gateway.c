@@ -601,6 +601,62 @@ TEST(log_probabilities_have_both_shapes) {
     world_end(&w);
 }
 
+/* Long enough for the other thread to tokenize it; its client leaves in the middle once. */
+TEST(a_long_prompt_is_prepared_aside) {
+    struct world w;
+    struct answer a;
+    struct buf body;
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    buf_init(&body, 0);
+    buf_add_str(
+        &body,
+        "{\"max_tokens\":4,\"seed\":3,\"ignore_eos\":true,\"stop\":\"\\u0001none\",\"cache_salt\":\"s\",\"prompt\":\"");
+    for (int i = 0; i < 60000; i++) buf_addf(&body, "word%d ", i % 100);
+    buf_add_str(&body, "\"}");
+    int left = client_open(w.port, "POST", "/v1/completions", NULL, buf_text(&body));
+    close(left);
+    POST(&w, buf_text(&body), &a);
+    EXPECT_EQ(a.status, 200);
+    EXPECT(a.prompt_tokens > 60000);
+    EXPECT_EQ(a.completion_tokens, 4);
+    answer_release(&a);
+    w.fake_config.max_context = 1000; /* as the gateway will hear */
+    fake_kill(&w.fake);
+    EXPECT(world_fake(&w));
+    EXPECT(wait_until(is_ready, &w, 5000));
+    POST(&w, buf_text(&body), &a);
+    EXPECT_EQ(a.status, 400);
+    answer_release(&a);
+    buf_release(&body);
+    EXPECT_EQ(atomic_load(&w.gw->open_count), 0);
+    world_end(&w);
+}
+
+TEST(a_chat_goes_through_the_template) {
+    struct world w;
+    struct answer one, two;
+    static const char messages[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":%s}],\"max_tokens\":12,\"seed\":2,\"ignore_eos\":true%s}";
+    char body[512];
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    snprintf(body, sizeof body, messages, "\"hello\"", "");
+    client_request(w.port, "POST", "/v1/chat/completions", NULL, body, &one);
+    EXPECT_EQ(one.status, 200);
+    EXPECT(one.prompt_tokens > 1);
+    EXPECT_EQ(one.completion_tokens, 12);
+    EXPECT(strstr(buf_text(&one.body), "\"object\":\"chat.completion\""));
+    snprintf(body, sizeof body, messages, "[{\"type\":\"text\",\"text\":\"hello\"}]", ",\"stream\":true");
+    client_request(w.port, "POST", "/v1/chat/completions", NULL, body, &two);
+    EXPECT(two.done);
+    EXPECT_STR(buf_text(&one.text[0]), buf_text(&two.text[0]));
+    EXPECT(strstr(buf_text(&two.body), "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}"));
+    answer_release(&one);
+    answer_release(&two);
+    world_end(&w);
+}
+
 static void *drain(void *ctx) {
     struct world *w = ctx;
     return gateway_drain(w->gw) ? w : NULL;

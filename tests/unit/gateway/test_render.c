@@ -9,10 +9,10 @@ static struct render make(enum genreq_dialect dialect, bool stream) {
 }
 
 #define CHAT_HEAD                                                                                                      \
-    "data: {\"id\":\"chatcmpl-00000000000000010000000000000abc\",\"object\":\"chat.completion.chunk\",\"created\":"     \
+    "data: {\"id\":\"chatcmpl-00000000000000010000000000000abc\",\"object\":\"chat.completion.chunk\",\"created\":"    \
     "1700000000,\"model\":\"m\\\"1\",\"choices\":["
 #define COMP_HEAD                                                                                                      \
-    "{\"id\":\"cmpl-00000000000000010000000000000abc\",\"object\":\"text_completion\",\"created\":1700000000,"          \
+    "{\"id\":\"cmpl-00000000000000010000000000000abc\",\"object\":\"text_completion\",\"created\":1700000000,"         \
     "\"model\":\"m\\\"1\",\"choices\":["
 
 TEST(chat_chunks) {
@@ -21,12 +21,14 @@ TEST(chat_chunks) {
     struct buf out;
     buf_init(&out, 0);
     render_chunk_begin(&r, 0, &out);
-    EXPECT_STR(buf_text(&out), CHAT_HEAD "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":"
-                                         "null,\"finish_reason\":null}]}\n\n");
+    EXPECT_STR(buf_text(&out),
+               CHAT_HEAD "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":"
+                         "null,\"finish_reason\":null}]}\n\n");
     buf_reset(&out);
     render_chunk_text(&r, 12, bytes_str("a\"b\n\x01é"), none, none, NULL, &out);
-    EXPECT_STR(buf_text(&out), CHAT_HEAD "{\"index\":12,\"delta\":{\"content\":\"a\\\"b\\n\\u0001é\"},\"logprobs\":null,"
-                                         "\"finish_reason\":null}]}\n\n");
+    EXPECT_STR(buf_text(&out),
+               CHAT_HEAD "{\"index\":12,\"delta\":{\"content\":\"a\\\"b\\n\\u0001é\"},\"logprobs\":null,"
+                         "\"finish_reason\":null}]}\n\n");
     buf_reset(&out);
     render_chunk_finish(&r, 1, CHOICE_LENGTH, NULL, &out);
     EXPECT_STR(buf_text(&out),
@@ -47,8 +49,9 @@ TEST(usage_is_null_until_its_own_chunk) {
     buf_reset(&out);
     render_chunk_usage(&r, &usage, &out);
     render_done(&out);
-    EXPECT_STR(buf_text(&out), CHAT_HEAD "],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":3,\"total_tokens\":13,"
-                                         "\"prompt_tokens_details\":{\"cached_tokens\":8}}}\n\ndata: [DONE]\n\n");
+    EXPECT_STR(buf_text(&out),
+               CHAT_HEAD "],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":3,\"total_tokens\":13,"
+                         "\"prompt_tokens_details\":{\"cached_tokens\":8}}}\n\ndata: [DONE]\n\n");
     buf_reset(&out);
     r.continuous_usage = true;
     usage.other_fingerprint = true;

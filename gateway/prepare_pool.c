@@ -1,0 +1,122 @@
+#include "gateway/prepare_pool.h"
+
+#include <pthread.h>
+
+struct prepare_pool {
+    pthread_mutex_t mutex;
+    pthread_cond_t filled;
+    struct prepare_job *first, *last;
+    size_t count;
+    bool stop;
+    pthread_t thread;
+    void (*done)(void *ctx, struct prepare_job *job);
+    void *ctx;
+};
+
+void prepare_job_free(struct prepare_job *job) {
+    if (!job) return;
+    prepared_release(&job->prepared);
+    genreq_release(&job->g);
+    served_model_put(job->model);
+    mem_free(job);
+}
+
+size_t prepare_cost(const struct genreq *g) {
+    size_t bytes = g->messages.len + g->tools.len + g->documents.len;
+    for (uint32_t i = 0; i < g->prompt_count; i++) bytes += g->prompts[i].text.len;
+    return bytes;
+}
+
+/* The next job, or NULL when it is time to stop. */
+static struct prepare_job *take(struct prepare_pool *p) {
+    pthread_mutex_lock(&p->mutex);
+    while (!p->first && !p->stop) pthread_cond_wait(&p->filled, &p->mutex);
+    struct prepare_job *job = p->stop ? NULL : p->first;
+    if (job) {
+        p->first = job->next;
+        if (!p->first) p->last = NULL;
+        p->count--;
+    }
+    pthread_mutex_unlock(&p->mutex);
+    return job;
+}
+
+static void *run(void *ctx) {
+    struct prepare_pool *p = ctx;
+    for (struct prepare_job *job; (job = take(p));) {
+        if (prepare(&job->g, job->model, job->seed, &job->prepared, &job->err) == 0) job->err.status = 0;
+        p->done(p->ctx, job);
+    }
+    return NULL;
+}
+
+struct prepare_pool *prepare_pool_new(void (*done)(void *ctx, struct prepare_job *job), void *ctx) {
+    struct prepare_pool *p = mem_alloc(sizeof *p);
+    p->done = done;
+    p->ctx = ctx;
+    pthread_mutex_init(&p->mutex, NULL);
+    pthread_cond_init(&p->filled, NULL);
+    int rc = pthread_create(&p->thread, NULL, run, p);
+    CHECK_MSG(rc == 0, "cannot start a thread: %d", rc);
+    return p;
+}
+
+void prepare_pool_free(struct prepare_pool **pool) {
+    struct prepare_pool *p = *pool;
+    if (!p) return;
+    pthread_mutex_lock(&p->mutex);
+    p->stop = true;
+    pthread_cond_signal(&p->filled);
+    pthread_mutex_unlock(&p->mutex);
+    pthread_join(p->thread, NULL);
+    for (struct prepare_job *job = p->first, *next; job; job = next) {
+        next = job->next;
+        prepare_job_free(job);
+    }
+    pthread_mutex_destroy(&p->mutex);
+    pthread_cond_destroy(&p->filled);
+    mem_free(p);
+    *pool = NULL;
+}
+
+/* The body goes when its request ends: what still points into it is copied. */
+static bool keep_spans(struct genreq *g) {
+    struct bytes *const spans[] = {&g->messages, &g->tools, &g->documents, &g->template_kwargs};
+    for (size_t i = 0; i < ARRAY_LEN(spans); i++) {
+        if (spans[i]->len == 0) continue;
+        spans[i]->data = arena_copy(&g->arena, spans[i]->data, spans[i]->len);
+        if (!spans[i]->data) return false;
+    }
+    return true;
+}
+
+static bool put(struct prepare_pool *p, struct prepare_job *job) {
+    pthread_mutex_lock(&p->mutex);
+    bool taken = p->count < PREPARE_JOBS_MAX;
+    if (taken) {
+        if (p->last)
+            p->last->next = job;
+        else
+            p->first = job;
+        p->last = job;
+        p->count++;
+        pthread_cond_signal(&p->filled);
+    }
+    pthread_mutex_unlock(&p->mutex);
+    return taken;
+}
+
+struct prepare_job *prepare_pool_put(struct prepare_pool *p, struct genreq *g, struct served_model *model,
+                                     uint64_t seed, int shard_idx, struct stream *stream) {
+    if (!keep_spans(g)) return NULL;
+    struct prepare_job *job = mem_alloc(sizeof *job);
+    *job = (struct prepare_job){
+        .stream = stream, .shard_idx = shard_idx, .g = *g, .model = served_model_ref(model), .seed = seed};
+    if (put(p, job)) {
+        arena_init(&g->arena, 0, 0); /* it has moved */
+        return job;
+    }
+    served_model_put(model);
+    mem_free(job);
+    return NULL;
+}

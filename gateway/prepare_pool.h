@@ -1,0 +1,48 @@
+/*
+ * prepare_pool.h - a thread that prepares long prompts, so that no event thread stands still while it tokenizes one.
+ *
+ * A job owns all it needs (its spans of the body are copied), so the request may end meanwhile: the job is then done
+ * for nobody.
+ *
+ * Invariant: `stream` is read and written by the event thread alone; the pool's thread touches the other members, from
+ * prepare_pool_put until the job comes back as mail.
+ *
+ * Threading: prepare_pool_put from any event thread.
+ */
+#ifndef GATEWAY_PREPARE_POOL_H
+#define GATEWAY_PREPARE_POOL_H
+
+#include "gateway/prepare.h"
+
+enum {
+    PREPARE_LONG_BYTES = 32 * 1024, /* of prompt text: worth a hop to the other thread */
+    PREPARE_JOBS_MAX = 256,         /* waiting; past it 429 */
+};
+
+struct stream;
+
+struct prepare_job {
+    struct prepare_job *next;
+    struct stream *stream; /* NULL: it ended */
+    int shard_idx;
+    struct genreq g;            /* owned */
+    struct served_model *model; /* a reference */
+    uint64_t seed;
+    struct prepared prepared; /* owned: the result */
+    struct api_error err;     /* status 0: none */
+};
+
+struct prepare_pool;
+/* done(ctx, job): from the pool's thread; takes the job. */
+struct prepare_pool *prepare_pool_new(void (*done)(void *ctx, struct prepare_job *job), void *ctx);
+/* Finishes the job in hand, drops the others. */
+void prepare_pool_free(struct prepare_pool **pool);
+/* Bytes of text that tokenizing g will look at. */
+size_t prepare_cost(const struct genreq *g);
+/* Takes g (its spans are copied into its arena) and a reference of its own to the model. NULL: too many wait, and g is
+ * still the caller's. */
+struct prepare_job *prepare_pool_put(struct prepare_pool *pool, struct genreq *g, struct served_model *model,
+                                     uint64_t seed, int shard_idx, struct stream *stream);
+void prepare_job_free(struct prepare_job *job); /* NULL is fine */
+
+#endif
