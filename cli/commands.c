@@ -16,6 +16,9 @@ static const struct command {
     const char *help;
 } COMMANDS[] = {
     {"serve", serve_main, "serve a model over HTTP"},
+    {"run", run_main, "let a model answer a prompt"},
+    {"chat", chat_main, "talk with a model"},
+    {"info", info_main, "tell what a model folder holds"},
     {"scale", scale_main, "change the number of workers of a running server"},
     {"status", status_main, "list the processes of a running server"},
     {"gateway", gateway_main, "one gateway process"},

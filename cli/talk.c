@@ -1,0 +1,201 @@
+#include "cli/talk.h"
+
+#include "base/clock.h"
+#include "formats/json.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { READY_MS = 120000, ANSWER_MS = 600000, PROBE_MS = 3000, LOG_TAIL_BYTES = 4000 };
+
+static uint16_t free_port(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool good =
+        fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof at) && !getsockname(fd, (struct sockaddr *)&at, &len);
+    if (fd >= 0) close(fd);
+    return good ? ntohs(at.sin_port) : 0;
+}
+
+/* The private server ends with us (SIGTERM when this process is gone), in a session of its own so that Ctrl-C is for us
+ * alone. */
+static void become_server(const struct talk *t, const char *model, const char *log) {
+    char port[16], threads[32];
+    snprintf(port, sizeof port, "%u", t->client.port);
+    snprintf(threads, sizeof threads, "--threads=%" PRId64, t->settings->threads);
+    setsid();
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (!t->settings->verbose) {
+        int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        dup2(fd, STDERR_FILENO);
+        dup2(fd, STDOUT_FILENO);
+    }
+    execl("/proc/self/exe", "trireme", "serve", "--port", port, "--run-dir", t->run_dir, threads, "--drain-timeout=0",
+          "--stop-timeout=1s", "--model", model, (char *)NULL);
+    _exit(126);
+}
+
+static void log_name(const struct talk *t, char out[80]) { snprintf(out, 80, "%s/log", t->run_dir); }
+
+static void show_log(const struct talk *t) {
+    char path[80], text[LOG_TAIL_BYTES];
+    log_name(t, path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    off_t len = lseek(fd, 0, SEEK_END);
+    ssize_t n = pread(fd, text, sizeof text, len > (off_t)sizeof text ? len - (off_t)sizeof text : 0);
+    if (n > 0) fwrite(text, 1, (size_t)n, stderr);
+    close(fd);
+}
+
+static int wait_ready(struct talk *t, struct error *err) {
+    struct buf body;
+    buf_init(&body, 1 << 20);
+    int rc = ERR_TIMEOUT;
+    for (int64_t end = clock_ms() + READY_MS; clock_ms() < end; sleep_ms(30)) {
+        struct error ignored;
+        buf_reset(&body);
+        if (api_call(&t->client, "/health/ready", NULL, &body, PROBE_MS, &ignored) == 200) {
+            rc = 0;
+            break;
+        }
+        if (waitpid(t->server_pid, NULL, WNOHANG) == t->server_pid) {
+            t->server_pid = 0;
+            rc = error_set(err, ERR_CLOSED, "the server ended before it was ready");
+            break;
+        }
+    }
+    if (rc == ERR_TIMEOUT) error_set(err, rc, "the server was not ready within %d s", READY_MS / 1000);
+    buf_release(&body);
+    return rc;
+}
+
+static int start_server(struct talk *t, const char *model, struct error *err) {
+    char log[80], url[64];
+    snprintf(t->run_dir, sizeof t->run_dir, "/tmp/trireme-talk-XXXXXX");
+    if (!mkdtemp(t->run_dir)) {
+        t->run_dir[0] = 0;
+        return error_set_errno(err, "cannot make a folder in /tmp");
+    }
+    snprintf(url, sizeof url, "http://127.0.0.1:%u", free_port());
+    int rc = api_client_init(&t->client, url, NULL, err);
+    if (rc) return rc;
+    log_name(t, log);
+    fflush(NULL);
+    t->server_pid = fork();
+    if (t->server_pid < 0) return error_set_errno(err, "cannot start a server");
+    if (t->server_pid == 0) become_server(t, model, log);
+    rc = wait_ready(t, err);
+    if (rc && !t->settings->verbose) show_log(t);
+    return rc;
+}
+
+int talk_begin(struct talk *t, const struct talk_settings *settings, const char *model, struct error *err) {
+    *t = (struct talk){.settings = settings};
+    if (settings->url) return api_client_init(&t->client, settings->url, settings->api_key, err);
+    int rc = start_server(t, model, err);
+    if (rc) talk_end(t);
+    return rc;
+}
+
+void talk_end(struct talk *t) {
+    static const char *const LEFT[] = {"log", "lock", "children", "control.sock", "scheduler.sock", NULL};
+    if (t->server_pid > 0) {
+        kill(t->server_pid, SIGTERM);
+        while (waitpid(t->server_pid, NULL, 0) < 0 && errno == EINTR) {}
+    }
+    t->server_pid = 0;
+    if (!t->run_dir[0]) return;
+    for (size_t i = 0; LEFT[i]; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/%s", t->run_dir, LEFT[i]);
+        unlink(path);
+    }
+    rmdir(t->run_dir); /* stays when something unforeseen lies in it */
+    t->run_dir[0] = 0;
+}
+
+/* --- one answer --- */
+
+struct reply {
+    struct buf *answer;
+    struct error *err;
+    int rc;
+};
+
+/* Prints the string of each "content" or "text" of an event; an "error" event ends the answer. */
+static bool take_event(void *ctx, struct bytes data) {
+    struct reply *reply = ctx;
+    struct json_reader r;
+    struct bytes text = {0};
+    bool failed = false;
+    if (bytes_equal(data, bytes_str("[DONE]"))) return false;
+    json_reader_init(&r, data, 0, 0);
+    for (enum json_event e; (e = json_next(&r)) > JSON_END;) {
+        if (e != JSON_KEY) continue;
+        failed |= r.depth == 1 && bytes_equal(r.text, bytes_str("error"));
+        bool wanted = bytes_equal(r.text, bytes_str("content")) || bytes_equal(r.text, bytes_str("text"));
+        if (!wanted || json_next(&r) != JSON_STRING) continue;
+        text = r.text;
+        fwrite(text.data, 1, text.len, stdout);
+        if (reply->answer) buf_add_bytes(reply->answer, text);
+    }
+    json_reader_release(&r);
+    fflush(stdout);
+    if (failed) {
+        char *why = api_error_text(data);
+        reply->rc = error_set(reply->err, ERR_CLOSED, "%s", *why ? why : "the server ended the answer");
+        mem_free(why);
+    }
+    return !failed;
+}
+
+static void build_body(const struct talk_settings *s, const char *json, struct buf *body) {
+    struct json_writer w;
+    json_writer_init(&w, body);
+    json_begin_object(&w);
+    json_key(&w, s->raw ? "prompt" : "messages");
+    json_raw(&w, bytes_str(json));
+    json_key(&w, "max_tokens");
+    json_int(&w, s->max_tokens);
+    json_key(&w, "temperature");
+    json_double(&w, s->temperature);
+    json_key(&w, "top_p");
+    json_double(&w, s->top_p);
+    if (s->seed >= 0) {
+        json_key(&w, "seed");
+        json_int(&w, s->seed);
+    }
+    json_key(&w, "stream");
+    json_bool(&w, true);
+    json_end_object(&w);
+}
+
+int talk_ask(struct talk *t, const char *json, struct buf *answer, struct error *err) {
+    struct buf body, out;
+    struct reply reply = {.answer = answer, .err = err};
+    buf_init(&body, 0);
+    buf_init(&out, 0);
+    build_body(t->settings, json, &body);
+    const char *path = t->settings->raw ? "/v1/completions" : "/v1/chat/completions";
+    int rc = api_stream(&t->client, path, buf_text(&body), take_event, &reply, &out, ANSWER_MS, err);
+    if (rc > 0 && rc != 200) {
+        char *why = api_error_text(buf_bytes(&out));
+        rc = error_set(err, ERR_INVALID, "the server answers %d%s%s", rc, *why ? ": " : "", why);
+        mem_free(why);
+    }
+    buf_release(&body);
+    buf_release(&out);
+    return rc < 0 ? rc : reply.rc;
+}
