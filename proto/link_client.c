@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "proto/link_socket.h"
 #include "proto/liveness.h"
 
@@ -18,7 +19,7 @@ enum { GIVE_UP_MS = 5000, CLOSE_LINGER_MS = 200 };
 enum client_state { CLIENT_CONNECTING, CLIENT_REGISTERED };
 
 struct link_client {
-    void *context, *socket, *monitor; /* owned; socket and monitor anew for each connection */
+    void *context, *socket, *monitor; /* owned; both anew for each connection, both NULL when none could be made */
     struct link_wait wait;
     struct link_client_calls calls;
     void *ctx;
@@ -100,9 +101,13 @@ static int open_connection(struct link_client *c, struct error *err) {
     return 0;
 }
 
+/* Out of descriptors, say: the next tick tries again. */
 static void reopen(struct link_client *c) {
     struct error err;
-    CHECK_MSG(open_connection(c, &err) == 0, "%s", err.text); /* descriptors or memory are out */
+    if (open_connection(c, &err) == 0) return;
+    LOG_LIMITED(LOG_ERROR, "no connection to the scheduler: %s", err.text);
+    close_connection(c);
+    c->state = CLIENT_CONNECTING;
 }
 
 static void lose(struct link_client *c, enum link_lost why) {
@@ -159,7 +164,7 @@ static bool has_room(void *socket) {
 static void say_hello(struct link_client *c, int64_t now) {
     if (c->state != CLIENT_CONNECTING || (c->hello_sent && now - c->hello_ms < LINK_HELLO_MS)) return;
     if (!c->hello_filled) fill_hello(c);
-    if (c->state != CLIENT_CONNECTING || !has_room(c->socket)) return;
+    if (c->state != CLIENT_CONNECTING || !c->socket || !has_room(c->socket)) return;
     if (send_frame(c, WIRE_HELLO, buf_bytes(&c->hello)) != 0) return;
     c->hello_sent = true;
     c->hello_ms = now;
@@ -229,7 +234,7 @@ static void take_parts(struct link_client *c) {
 /* True when nothing is left. A callback may change the socket. */
 static bool drain(struct link_client *c) {
     for (int i = 0; i < DISPATCH_FRAMES_MAX; i++) {
-        if (!link_socket_receive(c->socket, c->parts)) return true;
+        if (!c->socket || !link_socket_receive(c->socket, c->parts)) return true;
         take_parts(c);
         link_parts_release(c->parts);
     }
@@ -258,15 +263,17 @@ static void tick(struct link_client *c, int64_t now, bool drained) {
 }
 
 void link_client_dispatch(struct link_client *c) {
-    c->dispatching = true;
     bool ticked = link_wait_clear(&c->wait);
+    if (!c->socket && ticked) reopen(c);
+    if (!c->socket) return;
+    c->dispatching = true;
     drain_monitor(c);
     bool drained = drain(c);
     if (c->disconnected && drained) act_on_disconnect(c);
     if (ticked) tick(c, clock_ms(), drained);
     say_hello(c, clock_ms());
     c->dispatching = false;
-    if (link_socket_has_input(c->socket) || link_socket_has_input(c->monitor)) link_wait_kick(&c->wait);
+    if (c->socket && (link_socket_has_input(c->socket) || link_socket_has_input(c->monitor))) link_wait_kick(&c->wait);
 }
 
 void link_client_wait(struct link_client *c, const int *fds, bool *ready, size_t fd_count, int64_t timeout_ms) {

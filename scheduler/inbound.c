@@ -59,6 +59,7 @@ static void on_exited(struct process *p, int64_t now, struct u128 peer, const un
     char instance[U128_TEXT_MAX];
     u128_text(e->instance, instance);
     log_info("a process ended instance=%s cause=%d value=%u fault=%d", instance, (int)e->cause, e->value, e->fault);
+    fence_ledger_settle(&p->fences, e->instance);
     if (link_server_role(p->link, e->instance) == WIRE_ROLE_GATEWAY) {
         peer_list_remove(&p->gateways, e->instance);
         sched_gateway_gone(p->core, now, e->instance);
@@ -164,6 +165,7 @@ static bool take_worker(struct process *p, const struct wire_hello *hello, struc
                     err.text);
         return false;
     }
+    fence_ledger_settle(&p->fences, hello->instance);
     welcome->replica = sched_worker_replica(p->core, hello->instance);
     return true;
 }

@@ -41,14 +41,23 @@ static void send_reject(void *ctx, struct u128 gateway, const struct wire_reject
 }
 
 /* To every supervisor: the one whose child it is acts. */
+static void tell_fence(struct process *p, const struct wire_fence *fence) {
+    ENCODE(p, fence, fence);
+    for (size_t i = 0; i < p->supervisors.count; i++) process_send(p, p->supervisors.items[i], WIRE_FENCE);
+}
+
 static void send_fence(void *ctx, struct u128 instance, uint32_t pid) {
     struct process *p = ctx;
     struct wire_fence fence = {instance, pid};
     char text[U128_TEXT_MAX];
     u128_text(instance, text);
     log_warn("asking for the end of a worker pid=%u instance=%s", pid, text);
-    ENCODE(p, fence, &fence);
-    for (size_t i = 0; i < p->supervisors.count; i++) process_send(p, p->supervisors.items[i], WIRE_FENCE);
+    fence_ledger_add(&p->fences, p->clock.now_ms, &fence);
+    tell_fence(p, &fence);
+}
+
+void process_repeat_fences(struct process *p) {
+    for (const struct wire_fence *fence; (fence = fence_ledger_due(&p->fences, p->clock.now_ms));) tell_fence(p, fence);
 }
 
 static void send_reregister(void *ctx, struct u128 instance) {

@@ -123,6 +123,7 @@ void process_release(struct process *p) {
     link_server_free(&p->link);
     sched_free(&p->core);
     bundle_relay_release(&p->bundles);
+    fence_ledger_release(&p->fences);
     vec_release(&p->gateways);
     vec_release(&p->supervisors);
     arena_release(&p->arena);
@@ -168,6 +169,7 @@ static void tell_status(struct process *p) {
     if (!p->status_due && version == p->status_version && p->clock.now_ms < p->status_ms) return;
     process_send_status(p);
     bundle_relay_tick(&p->bundles, p->clock.now_ms);
+    process_repeat_fences(p);
     p->status_due = false;
     p->status_version = version;
     p->status_ms = p->clock.now_ms + STATUS_MS;

@@ -17,6 +17,7 @@
 #include "proto/link.h"
 #include "scheduler/bundle_relay.h"
 #include "scheduler/core/sched.h"
+#include "scheduler/fence_ledger.h"
 #include "scheduler/run_clock.h"
 #include "scheduler/settings.h"
 
@@ -36,6 +37,7 @@ struct process {
     _Atomic bool ready;       /* for the admin port's thread: takes work, */
     _Atomic int64_t turn_ms;  /* and turns */
     struct bundle_relay bundles;
+    struct fence_ledger fences;
     struct run_clock clock;
     int64_t started_ms; /* of clock_ms */
     struct peer_list gateways, supervisors;
@@ -61,6 +63,7 @@ extern const struct link_server_calls process_link_calls; /* ctx: the process */
 struct sched_sink process_sink(struct process *p);
 void process_send(struct process *p, struct u128 peer, enum wire_kind kind); /* what p->out holds */
 void process_send_status(struct process *p);
+void process_repeat_fences(struct process *p); /* those that are due again */
 struct bundle_relay_calls process_bundle_calls(struct process *p);
 
 void peer_list_add(struct peer_list *list, struct u128 peer); /* once */

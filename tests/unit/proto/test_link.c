@@ -3,6 +3,7 @@
  */
 #include <arpa/inet.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -126,6 +127,31 @@ TEST(link_renew_says_hello_again_and_only_then) {
     EXPECT_EQ(c.why, LINK_LOST_UNKNOWN);
     EXPECT_EQ(s.gone, 0);
     test_close(&s, &c);
+    test_endpoint_remove(endpoint);
+}
+
+TEST(link_outlives_a_lack_of_descriptors) {
+    const char *endpoint = test_endpoint();
+    struct test_server first = {0}, second = {0};
+    struct test_client c = {0};
+    struct rlimit limit, none;
+    EXPECT(test_server_open(&first, endpoint, 5, 400));
+    EXPECT(test_client_open(&c, endpoint, WIRE_ROLE_GATEWAY));
+    TURN_UNTIL(&first, &c, 2000, c.registered);
+    EXPECT_EQ(c.registered, 1);
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){3, limit.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    test_close(&first, NULL);
+    TURN_UNTIL(NULL, &c, 700, false); /* the client cannot make a socket, and lives */
+    int lost = c.lost;
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    EXPECT_EQ(lost, 1);
+    EXPECT_EQ(test_send_number(&c, 0), ERR_CLOSED);
+    EXPECT(test_server_open(&second, endpoint, 6, 400));
+    TURN_UNTIL(&second, &c, 3000, c.registered == 2);
+    EXPECT_EQ(c.registered, 2);
+    test_close(&second, &c);
     test_endpoint_remove(endpoint);
 }
 

