@@ -32,6 +32,7 @@ struct control {
     struct answer answer;
     struct arena arena;
     struct buf scratch;
+    char model_name[WORKER_NAME_MAX];
     struct error failure;
     bool failed, draining;
     int64_t drain_end_ms, last_plan_ms;
@@ -59,6 +60,7 @@ static void fill_held(struct control *c, struct wire_hello *hello) {
 
 static void fill_hello(void *ctx, struct wire_hello *hello) {
     struct control *c = ctx;
+    hello->model = bytes_str(c->model_name);
     if (c->phase != PHASE_LOADING) executor_describe(compute_executor(c->config->compute), hello);
     hello->name = bytes_str(c->config->settings->name);
     hello->version = bytes_str(TRIREME_VERSION);
@@ -251,6 +253,7 @@ int control_run(const struct control_config *config, struct error *err) {
     buf_init(&c.answer.payload, 0);
     buf_init(&c.scratch, 0);
     arena_init(&c.arena, 0, 0);
+    worker_public_name(config->settings, c.model_name);
     int rc = link_client_new(&c.link, &link, &CALLS, &c, err);
     while (!rc && !c.failed && !drained(&c)) {
         int fds[2] = {handoff_fd(config->handoff), config->stop_fd};

@@ -31,7 +31,7 @@ struct executor {
     uint32_t *sample_rows; /* [slots] */
     uint32_t *row_blocks;  /* [slots]: blocks of the slot as new ones are added */
     struct buf bundle;
-    char *served_name; /* owned */
+    char served_name[WORKER_NAME_MAX];
     struct wire_kv_group group;
     struct wire_hello about;
 };
@@ -110,18 +110,10 @@ static struct u128 fingerprint(const struct executor *e, struct u128 revision) {
     return hash128(text, (size_t)n, 0);
 }
 
-static char *folder_name(const char *path) {
-    size_t len = strlen(path);
-    while (len > 1 && path[len - 1] == '/') len--;
-    size_t from = len;
-    while (from && path[from - 1] != '/') from--;
-    return mem_strndup(path + from, len - from);
-}
-
 static void describe(struct executor *e, const struct worker_settings *s) {
     struct u128 ids[2] = {e->model.revision, bundle_hash(buf_bytes(&e->bundle))},
                 revision = hash128(ids, sizeof ids, 0);
-    e->served_name = s->served_name && *s->served_name ? mem_strdup(s->served_name) : folder_name(s->model);
+    worker_public_name(s, e->served_name);
     e->group = (struct wire_kv_group){.kind = WIRE_GROUP_FULL,
                                       .block_tokens = e->geometry.block_tokens,
                                       .block_count = e->slots.kv.block_count,
@@ -169,7 +161,7 @@ void executor_free(struct executor **out) {
     stream_free(&e->stream);
     device_close(&e->dev);
     buf_release(&e->bundle);
-    void *owned[] = {e->runs, e->sample_rows, e->row_blocks, e->served_name, e};
+    void *owned[] = {e->runs, e->sample_rows, e->row_blocks, e};
     for (size_t i = 0; i < ARRAY_LEN(owned); i++) mem_free(owned[i]);
     *out = NULL;
 }

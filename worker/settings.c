@@ -1,5 +1,9 @@
 #include "worker/settings.h"
 
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 #define ROW(field_, name_, type_, ...)                                                                                 \
     { .name = name_, .type = type_, .offset = offsetof(struct worker_settings, field_), __VA_ARGS__ }
 
@@ -52,3 +56,16 @@ const struct option_table worker_options = {
     .rows = ROWS,
     .count = ARRAY_LEN(ROWS),
 };
+
+void worker_public_name(const struct worker_settings *settings, char out[WORKER_NAME_MAX]) {
+    char path[PATH_MAX];
+    bool given = settings->served_name && *settings->served_name;
+    snprintf(out, WORKER_NAME_MAX, "%s", given ? settings->served_name : "model");
+    if (given || !settings->model || !realpath(settings->model, path)) return;
+    char *slash = strrchr(path, '/');
+    if (slash && slash != path && !strcmp(slash, "/model")) {
+        *slash = 0;
+        slash = strrchr(path, '/');
+    }
+    if (slash && slash[1]) snprintf(out, WORKER_NAME_MAX, "%.*s", WORKER_NAME_MAX - 1, slash + 1);
+}

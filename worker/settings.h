@@ -20,4 +20,8 @@ struct worker_settings {
 
 extern const struct option_table worker_options;
 
+enum { WORKER_NAME_MAX = 256 };
+/* The model's public name: served_name, else the folder's name; a folder called "model" goes by its parent's. */
+void worker_public_name(const struct worker_settings *settings, char out[WORKER_NAME_MAX]);
+
 #endif
