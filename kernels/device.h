@@ -28,10 +28,13 @@ struct device;
 enum device_class { DEVICE_CPU = 1, DEVICE_CUDA = 2, DEVICE_EMULATED = 3 };
 
 struct device_options {
-    const char *kind; /* "cpu"; NULL: cpu */
+    const char *kind; /* "cpu", or one that is registered; NULL: cpu */
     const char *isa; /* "ref", "scalar", "avx2", "avx512"; NULL or "auto": TRIREME_ISA, else the best the machine has */
     int thread_count; /* 0: one for each CPU this process may use */
     int spin_us;      /* how long idle threads spin between operations before they sleep */
+    int ordinal;      /* which GPU; the CPU has one */
+    enum storage_type
+        activation; /* of a GPU: f32, f16, bf16; none: TRIREME_ACTIVATION, else bf16. The CPU: always f32 */
 };
 
 /* What a device does for memory and time; ops.h has the arithmetic. A device's author fills one of these. */
@@ -74,6 +77,11 @@ struct stream {
 struct event {
     struct device *dev;
 };
+
+/* A kind of device that a program brings along (CUDA; in tests the emulated one): its own file calls this before
+ * main(). So this library links neither. `kind` must live on. */
+typedef int (*device_open_fn)(const struct device_options *options, struct device **out, struct error *err);
+void device_register(const char *kind, device_open_fn open);
 
 /* Opens a device. ERR_UNSUPPORTED when the machine lacks it or the instruction set asked for. */
 MUST_CHECK int device_open(const struct device_options *options, struct device **out, struct error *err);

@@ -41,12 +41,19 @@ static void print_row(const char *what, double seconds, double bytes, double flo
 
 /* ---- operations ---- */
 
+/* Aligned as device_alloc aligns. */
+static float *zeroed(size_t count) {
+    float *p = aligned_alloc(64, (count * sizeof *p + 63) / 64 * 64);
+    memset(p, 0, count * sizeof *p);
+    return p;
+}
+
 /* Enough copies of the matrix that none stays in a cache. */
 static void bench_linear(struct device *dev, struct stream *s, const struct machine *m, enum storage_type type,
                          uint32_t rows, uint32_t n, uint32_t k) {
     size_t size = storage_bytes(type, (size_t)n * k), copies = ((size_t)512 << 20) / size + 1;
     char *w = aligned_alloc(4096, (size * copies + 4095) / 4096 * 4096), what[64];
-    float *x = calloc((size_t)rows * k, sizeof *x), *out = calloc((size_t)rows * n, sizeof *out);
+    float *x = zeroed((size_t)rows * k), *out = zeroed((size_t)rows * n);
     memset(w, 0, size * copies);
     double best = 1e9;
     for (size_t r = 0; r < (rows > 16 ? 4 : 2 * copies + 2); r++) {
@@ -84,7 +91,7 @@ static void bench_attention(struct device *dev, struct stream *s, const struct m
     double pairs = 0, best = 1e9;
     for (uint32_t t = 0; t < rows; t++) pairs += positions[t] = context - rows + t;
     struct step_batch batch = {.row_count = rows, .slots = slots, .positions = positions};
-    float *qkv = calloc((size_t)rows * (HEADS + 2 * KV_HEADS) * DIM, 4), *out = calloc((size_t)rows * HEADS * DIM, 4);
+    float *qkv = zeroed((size_t)rows * (HEADS + 2 * KV_HEADS) * DIM), *out = zeroed((size_t)rows * HEADS * DIM);
     void *scratch = malloc(dev->ops->attention_scratch(dev, rows, HEADS, DIM, context));
     for (int r = 0; r < 5; r++) {
         int64_t start = bench_ns();

@@ -32,6 +32,8 @@ static inline void cpu_loop(const struct stream *s, size_t part_count, size_t wo
     for (size_t i = 0; i < part_count; i++) run(ctx, i, 0);
 }
 
+int cpu_device_open(const struct device_options *options, struct device **out, struct error *err);
+
 extern const struct ops cpu_ops_scalar, cpu_ops_avx2, cpu_ops_avx512;
 
 #endif

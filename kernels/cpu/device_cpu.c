@@ -137,10 +137,8 @@ static int usable_cpus(void) {
     return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
 }
 
-int device_open(const struct device_options *options, struct device **out, struct error *err) {
+int cpu_device_open(const struct device_options *options, struct device **out, struct error *err) {
     struct isa isa = {0};
-    if (options->kind && strcmp(options->kind, "cpu"))
-        return error_set(err, ERR_UNSUPPORTED, "no device of kind '%s' in this build", options->kind);
     int rc = choose_isa(options->isa, &isa, err);
     if (rc) return rc;
     struct cpu_device *cpu = mem_alloc(sizeof *cpu);

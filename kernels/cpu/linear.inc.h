@@ -2,38 +2,63 @@
  * linear.inc.h - out[t, n] = x[t, :] . w[n, :] + bias[n] for any storage type, reading weights where they lie.
  *
  * One output is one chain: VW lanes walk along the columns with one fma a step, the tail masked with zeros, lanes added
- * by v_hsum's tree, then the bias. Tiles only decide how many such chains run side by side, so a row's bits depend
- * neither on the number of rows nor on its place.
+ * by v_hsum's tree, then the bias. Tiles, blocks and threads only decide which chains run side by side and when, so a
+ * row's bits depend neither on the number of rows nor on its place.
  *
- * Work: part = COLUMNS consecutive outputs; in it row tiles of up to ROWS_MAX rows reuse each widened weight, and the
- * part's weights stay in cache for all row tiles.
+ * Work: part = PART_COLUMNS consecutive outputs. Few rows: row tiles read the stored weights directly; the second tile
+ * finds them in cache. Many rows: the part's weights are widened to f32 a block of WIDE_WIDTH columns at a time, for
+ * WIDE_ROWS rows; chains that go on in the next block wait in `carry` as they are.
  */
 #if VW == 16
 enum { ROWS_MAX = 6 };
 /* Chains side by side: enough to hide the fma's latency, few enough for 32 registers. */
 #define TILE_COLUMNS(rows) ((rows) <= 2 ? 8 : 4)
+#define FOR_TILE_ROWS(X, ...)                                                                                          \
+    X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(3, __VA_ARGS__) X(4, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__)
+#define TILE_TABLE(name)                                                                                               \
+    { name##_1, name##_2, name##_3, name##_4, name##_5, name##_6 }
 #else
 enum { ROWS_MAX = 5 };
-#define TILE_COLUMNS(rows) ((rows) == 1 ? 8 : (rows) == 2 ? 4 : 2)
+#define TILE_COLUMNS(rows)    ((rows) == 1 ? 8 : (rows) == 2 ? 4 : 2)
+#define FOR_TILE_ROWS(X, ...) X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(3, __VA_ARGS__) X(4, __VA_ARGS__) X(5, __VA_ARGS__)
+#define TILE_TABLE(name)                                                                                               \
+    { name##_1, name##_2, name##_3, name##_4, name##_5 }
 #endif
-enum { PART_COLUMNS = 16 };
+enum { PART_COLUMNS = 16, DIRECT_ROWS = 2 * ROWS_MAX, WIDE_WIDTH = 1024, WIDE_ROWS = 16 * ROWS_MAX };
 
 struct linear_task {
     const struct op_linear *a;
     uint32_t columns_a_part;
 };
 
-/* rows x columns chains; w[c] are the weight rows; out, bias begin at the tile's first column. */
-ALWAYS_INLINE void linear_tile(const int rows, const int columns, const enum storage_type type, const float *x,
-                               const void *const *w, size_t width, const float *bias, float *out, size_t out_stride) {
+/* Columns [0, width) of a row tile: where x, weights and outputs of the part begin. */
+struct tile {
+    const float *x;
+    size_t x_stride;
+    const void *const *w; /* [count] weight rows */
+    uint32_t count;
+    size_t width;
+    float *carry; /* [rows, PART_COLUMNS, VW], or NULL: the chains begin and end here */
+    bool begins, ends;
+    const float *bias;
+    float *out;
+    size_t out_stride;
+};
+
+/* rows x columns chains from column c of the part on. */
+ALWAYS_INLINE void tile_chains(const int rows, const int columns, const enum storage_type type, const struct tile *t,
+                               uint32_t c0) {
     vf acc[ROWS_MAX][8];
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < columns; c++) acc[r][c] = v_set1(0);
-    size_t k = 0;
+    const void *const *w = t->w + c0;
+    const float *x = t->x;
+    size_t k = 0, width = t->width;
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < columns; c++) acc[r][c] =
+        t->begins ? v_set1(0) : v_load(t->carry + ((size_t)r * PART_COLUMNS + c0 + (uint32_t)c) * VW);
     for (; k + VW <= width; k += VW) {
         vf wv[8];
         UNROLL for (int c = 0; c < columns; c++) wv[c] = v_load_as(type, w[c], k);
         UNROLL for (int r = 0; r < rows; r++) {
-            vf xv = v_load(x + r * width + k);
+            vf xv = v_load(x + (size_t)r * t->x_stride + k);
             UNROLL for (int c = 0; c < columns; c++) acc[r][c] = v_fma(xv, wv[c], acc[r][c]);
         }
     }
@@ -41,62 +66,105 @@ ALWAYS_INLINE void linear_tile(const int rows, const int columns, const enum sto
         vf wv[8];
         UNROLL for (int c = 0; c < columns; c++) wv[c] = v_load_as_n(type, w[c], k, width - k);
         UNROLL for (int r = 0; r < rows; r++) {
-            vf xv = v_load_n(x + r * width + k, width - k);
+            vf xv = v_load_n(x + (size_t)r * t->x_stride + k, width - k);
             UNROLL for (int c = 0; c < columns; c++) acc[r][c] = v_fma(xv, wv[c], acc[r][c]);
         }
     }
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < columns; c++) out[r * out_stride + c] =
-        v_hsum(acc[r][c]) + (bias ? bias[c] : 0.0f);
-}
-
-/* All columns [0, count) of a part for one row tile. */
-ALWAYS_INLINE void linear_rows(const int rows, const enum storage_type type, const float *x, const void *const *w,
-                               uint32_t count, size_t width, const float *bias, float *out, size_t out_stride) {
-    uint32_t c = 0;
-    for (; c + TILE_COLUMNS(rows) <= count; c += TILE_COLUMNS(rows))
-        linear_tile(rows, TILE_COLUMNS(rows), type, x, w + c, width, bias ? bias + c : NULL, out + c, out_stride);
-    for (; c < count; c++) linear_tile(rows, 1, type, x, w + c, width, bias ? bias + c : NULL, out + c, out_stride);
-}
-
-typedef void (*linear_rows_fn)(const float *x, const void *const *w, uint32_t count, size_t width, const float *bias,
-                               float *out, size_t out_stride);
-
-#define LINEAR_ROWS(rows, name, type)                                                                                  \
-    static void linear_##name##_##rows(const float *x, const void *const *w, uint32_t count, size_t width,             \
-                                       const float *bias, float *out, size_t out_stride) {                             \
-        linear_rows(rows, type, x, w, count, width, bias, out, out_stride);                                            \
+    UNROLL for (int r = 0; r < rows; r++) {
+        if (!t->ends) {
+            UNROLL for (int c = 0; c < columns; c++)
+                v_store(t->carry + ((size_t)r * PART_COLUMNS + c0 + (uint32_t)c) * VW, acc[r][c]);
+            continue;
+        }
+        float sums[8];
+        if (columns % 4 == 0)
+            UNROLL for (int c = 0; c < columns; c += 4) v_hsum4(&acc[r][c], sums + c);
+        else
+            UNROLL for (int c = 0; c < columns; c++) sums[c] = v_hsum(acc[r][c]);
+        float *out = t->out + (size_t)r * t->out_stride + c0;
+        UNROLL for (int c = 0; c < columns; c++) out[c] = sums[c] + (t->bias ? t->bias[c0 + (uint32_t)c] : 0.0f);
     }
-#if VW == 16
-#define LINEAR_TYPE(name, type)                                                                                        \
-    LINEAR_ROWS(1, name, type)                                                                                         \
-    LINEAR_ROWS(2, name, type)                                                                                         \
-    LINEAR_ROWS(3, name, type) LINEAR_ROWS(4, name, type) LINEAR_ROWS(5, name, type) LINEAR_ROWS(6, name, type)
-#define LINEAR_TABLE(name)                                                                                             \
-    { linear_##name##_1, linear_##name##_2, linear_##name##_3, linear_##name##_4, linear_##name##_5, linear_##name##_6 }
-#else
-#define LINEAR_TYPE(name, type)                                                                                        \
-    LINEAR_ROWS(1, name, type)                                                                                         \
-    LINEAR_ROWS(2, name, type) LINEAR_ROWS(3, name, type) LINEAR_ROWS(4, name, type) LINEAR_ROWS(5, name, type)
-#define LINEAR_TABLE(name)                                                                                             \
-    { linear_##name##_1, linear_##name##_2, linear_##name##_3, linear_##name##_4, linear_##name##_5 }
-#endif
-LINEAR_TYPE(f32, STORAGE_F32)
-LINEAR_TYPE(f16, STORAGE_F16)
-LINEAR_TYPE(bf16, STORAGE_BF16)
+}
 
-static const linear_rows_fn LINEAR[STORAGE_TYPE_COUNT][ROWS_MAX] = {
-    [STORAGE_F32] = LINEAR_TABLE(f32), [STORAGE_F16] = LINEAR_TABLE(f16), [STORAGE_BF16] = LINEAR_TABLE(bf16)};
+/* All columns of the part for one row tile. */
+ALWAYS_INLINE void tile_columns(const int rows, const enum storage_type type, const struct tile *t) {
+    uint32_t c = 0;
+    for (; c + TILE_COLUMNS(rows) <= t->count; c += TILE_COLUMNS(rows))
+        tile_chains(rows, TILE_COLUMNS(rows), type, t, c);
+    for (; c < t->count; c++) tile_chains(rows, 1, type, t, c);
+}
+
+typedef void (*tile_fn)(const struct tile *t);
+#define TILE_FUNCTION(rows, name, type)                                                                                \
+    static void name##_##rows(const struct tile *t) { tile_columns(rows, type, t); }
+FOR_TILE_ROWS(TILE_FUNCTION, tile_f32, STORAGE_F32)
+FOR_TILE_ROWS(TILE_FUNCTION, tile_f16, STORAGE_F16)
+FOR_TILE_ROWS(TILE_FUNCTION, tile_bf16, STORAGE_BF16)
+static const tile_fn TILES[STORAGE_TYPE_COUNT][ROWS_MAX] = {
+    [STORAGE_F32] = TILE_TABLE(tile_f32), [STORAGE_F16] = TILE_TABLE(tile_f16), [STORAGE_BF16] = TILE_TABLE(tile_bf16)};
+
+/* Rows [0, rows) in tiles. */
+static void run_tiles(enum storage_type type, const struct tile *first, uint32_t rows) {
+    struct tile t = *first;
+    for (uint32_t done = 0; done < rows;) {
+        uint32_t n = MIN(rows - done, (uint32_t)ROWS_MAX);
+        TILES[type][n - 1](&t);
+        done += n;
+        t.x += n * t.x_stride;
+        t.out += n * t.out_stride;
+        if (t.carry) t.carry += (size_t)n * PART_COLUMNS * VW;
+    }
+}
+
+static void widen(enum storage_type type, float *out, const void *w, size_t from, size_t count) {
+    size_t k = 0;
+    for (; k + VW <= count; k += VW) v_store(out + k, v_load_as(type, w, from + k));
+    for (; k < count; k++) out[k] = storage_get(type, w, from + k);
+}
+
+/* Up to WIDE_ROWS rows of a part, block by block along the columns. */
+static void wide_rows(enum storage_type type, const struct tile *all, uint32_t rows) {
+    float wide[PART_COLUMNS][WIDE_WIDTH + 16] __attribute__((aligned(64))),
+        carry[WIDE_ROWS * PART_COLUMNS * VW] __attribute__((aligned(64)));
+    const void *w[PART_COLUMNS];
+    struct tile t = *all;
+    t.w = w;
+    t.carry = carry;
+    for (size_t k = 0; k < all->width; k += WIDE_WIDTH) {
+        t.width = MIN(all->width - k, (size_t)WIDE_WIDTH);
+        t.x = all->x + k;
+        t.begins = k == 0;
+        t.ends = k + t.width == all->width;
+        for (uint32_t c = 0; c < t.count; c++) {
+            w[c] = type == STORAGE_F32 ? (const float *)all->w[c] + k : wide[c];
+            if (type == STORAGE_F16) widen(STORAGE_F16, wide[c], all->w[c], k, t.width);
+            if (type == STORAGE_BF16) widen(STORAGE_BF16, wide[c], all->w[c], k, t.width);
+        }
+        run_tiles(STORAGE_F32, &t, rows);
+    }
+}
 
 static void linear_columns(const struct op_linear *a, uint32_t first, uint32_t count) {
     const void *w[PART_COLUMNS];
     for (uint32_t c = 0; c < count; c++) w[c] = matrix_row(a->w, first + c);
-    size_t width = a->w->cols;
-    const float *bias = a->w->bias ? a->w->bias + first : NULL;
-    for (uint32_t t = 0; t < a->rows;) {
-        uint32_t rows = MIN(a->rows - t, (uint32_t)ROWS_MAX);
-        LINEAR[a->w->type][rows - 1]((const float *)a->x + t * width, w, count, width, bias,
-                                     (float *)a->out + (size_t)t * a->out_stride + first, a->out_stride);
-        t += rows;
+    struct tile t = {.x = a->x,
+                     .x_stride = a->w->cols,
+                     .w = w,
+                     .count = count,
+                     .width = a->w->cols,
+                     .begins = true,
+                     .ends = true,
+                     .bias = a->w->bias ? a->w->bias + first : NULL,
+                     .out = (float *)a->out + first,
+                     .out_stride = a->out_stride};
+    if (a->rows <= DIRECT_ROWS) {
+        run_tiles(a->w->type, &t, a->rows);
+        return;
+    }
+    for (uint32_t done = 0; done < a->rows; done += WIDE_ROWS) {
+        wide_rows(a->w->type, &t, MIN(a->rows - done, (uint32_t)WIDE_ROWS));
+        t.x += WIDE_ROWS * t.x_stride;
+        t.out += WIDE_ROWS * t.out_stride;
     }
 }
 

@@ -12,8 +12,13 @@
 /* Per thread, in the caller's scratch. */
 struct sample_scratch {
     uint64_t histogram[2048];
-    uint32_t counts[]; /* [vocab], zero between rows: bit 31: seen; below: times in the output */
+    uint32_t counts[]; /* [vocab], zero between rows: bit 31: seen; below: times in the output; then f32 raw[vocab],
+                          candidates[vocab] */
 };
+static float *scratch_raw(struct sample_scratch *s, uint32_t vocab) { return (float *)(s->counts + vocab); }
+static float *scratch_candidates(struct sample_scratch *s, uint32_t vocab) {
+    return (float *)(s->counts + 2 * (size_t)vocab);
+}
 
 struct sample_row {
     const struct op_sample *op;
@@ -136,68 +141,181 @@ static void scale_logits(float *x, uint32_t count, float max, float temperature)
 /* Smaller key: larger z. z is in [-inf, 0] (or -0). */
 static inline uint32_t key_of(float z) { return float_bits(z) & 0x7fffffffu; }
 
-static float one_exp(float z) {
-    float lanes[VW];
-    v_store(lanes, v_exp(v_set1(z)));
-    return lanes[0];
+/* floor(p * 2^40) for p = e^z; 0 below MASS_MIN (e^-28 2^40 = 0.76). */
+#define MASS_MIN (-28.0f)
+static void masses(const float *z, uint64_t *out, uint32_t count) {
+    float p[VW];
+    v_store(p, v_exp(v_load_n(z, count)));
+    for (uint32_t i = 0; i < count; i++) out[i] = z[i] < MASS_MIN ? 0 : (uint64_t)(p[i] * 0x1p40f);
 }
 
-static inline uint64_t mass_of(float z) { return z < -28.0f ? 0 : (uint64_t)(one_exp(z) * 0x1p40f); }
+/* Values that a threshold is sought among. */
+struct candidates {
+    const float *z;
+    uint32_t count;
+    uint64_t *histogram;
+};
 
-/* The smallest key k such that the weight of all ids with key <= k (and <= limit) reaches `want` >= 1. by_mass: weights
- * are floor(p * 2^40), else 1. */
-static uint32_t threshold_key(const struct sample_row *r, bool by_mass, uint32_t limit, uint64_t want) {
+/* The smallest key k such that the weight of all candidates with key <= k (and <= limit) reaches `want` >= 1. by_mass:
+ * weights are masses, else 1. */
+static uint32_t threshold_key(const struct candidates *c, bool by_mass, uint32_t limit, uint64_t want) {
     static const struct { uint32_t shift, bits; } passes[3] = {{20, 11}, {9, 11}, {0, 9}};
-    uint64_t *histogram = r->scratch->histogram;
     uint32_t prefix = 0;
     for (int pass = 0; pass < 3; pass++) {
         uint32_t shift = passes[pass].shift, bits = passes[pass].bits, size = 1u << bits, bin = 0;
-        memset(histogram, 0, size * sizeof *histogram);
-        for (uint32_t v = 0; v < r->vocab; v++) {
-            uint32_t key = key_of(r->logits[v]);
-            if (key > limit || (uint64_t)key >> (shift + bits) != prefix) continue;
-            histogram[key >> shift & (size - 1)] += by_mass ? mass_of(r->logits[v]) : 1;
+        memset(c->histogram, 0, size * sizeof *c->histogram);
+        for (uint32_t v = 0; v < c->count; v += VW) {
+            uint32_t n = MIN(c->count - v, (uint32_t)VW);
+            uint64_t mass[VW];
+            if (by_mass) masses(c->z + v, mass, n);
+            for (uint32_t i = 0; i < n; i++) {
+                uint32_t key = key_of(c->z[v + i]);
+                if (key > limit || (uint64_t)key >> (shift + bits) != prefix) continue;
+                c->histogram[key >> shift & (size - 1)] += by_mass ? mass[i] : 1;
+            }
         }
-        while (bin + 1 < size && histogram[bin] < want) want -= histogram[bin++];
+        while (bin + 1 < size && c->histogram[bin] < want) want -= c->histogram[bin++];
         prefix = prefix << bits | bin;
     }
     return prefix;
 }
 
-static uint64_t total_mass(const struct sample_row *r, uint32_t limit) {
-    uint64_t total = 0;
-    for (uint32_t v = 0; v < r->vocab; v++)
-        if (key_of(r->logits[v]) <= limit) total += mass_of(r->logits[v]);
+static uint64_t total_mass(const struct candidates *c, uint32_t limit) {
+    uint64_t total = 0, mass[VW];
+    for (uint32_t v = 0; v < c->count; v += VW) {
+        uint32_t n = MIN(c->count - v, (uint32_t)VW);
+        masses(c->z + v, mass, n);
+        for (uint32_t i = 0; i < n; i++) total += key_of(c->z[v + i]) <= limit ? mass[i] : 0;
+    }
     return total;
+}
+
+/* The z that have a mass: nearly always few. */
+static struct candidates with_mass(const struct sample_row *r) {
+    float *out = scratch_candidates(r->scratch, r->vocab);
+    uint32_t count = 0;
+    for (uint32_t v = 0; v < r->vocab; v += VW) {
+        uint32_t n = MIN(r->vocab - v, (uint32_t)VW);
+        if (n == VW && v_hmax(v_load(r->logits + v)) < MASS_MIN) continue;
+        for (uint32_t i = 0; i < n; i++) {
+            out[count] = r->logits[v + i];
+            count += r->logits[v + i] >= MASS_MIN;
+        }
+    }
+    return (struct candidates){out, count, r->scratch->histogram};
+}
+
+/* Drops the candidates past the limit. `c` lies in the scratch. */
+static void narrow(struct candidates *c, uint32_t limit) {
+    float *out = (float *)c->z;
+    uint32_t count = 0;
+    for (uint32_t v = 0; v < c->count; v++) {
+        out[count] = c->z[v];
+        count += key_of(c->z[v]) <= limit;
+    }
+    c->count = count;
 }
 
 static uint32_t kept_key(const struct sample_row *r) {
     const struct slot_state *s = r->state;
     uint32_t limit = 0x7f7fffffu; /* finite z */
-    if (s->top_k && s->top_k < r->vocab) limit = MIN(limit, threshold_key(r, false, limit, s->top_k));
+    if (!s->top_k && s->top_p >= 1) return limit;
+    struct candidates all = {r->logits, r->vocab, r->scratch->histogram}, few = with_mass(r);
+    if (s->top_k && s->top_k < r->vocab)
+        limit = threshold_key(s->top_k <= few.count ? &few : &all, false, limit, s->top_k);
     if (s->top_p < 1) {
-        uint64_t want = (uint64_t)((double)s->top_p * (double)total_mass(r, limit));
-        limit = MIN(limit, threshold_key(r, true, limit, MAX(want, (uint64_t)1)));
+        narrow(&few, limit);
+        uint64_t want = (uint64_t)((double)s->top_p * (double)total_mass(&few, limit));
+        limit = MIN(limit, threshold_key(&few, true, limit, MAX(want, (uint64_t)1)));
     }
     return limit;
 }
 
-/* f, g. logits hold z. */
-static uint32_t draw(const struct sample_row *r, uint32_t best_id) {
-    const struct slot_state *s = r->state;
-    uint32_t limit = kept_key(r), choice = best_id;
-    float best = gumbel_of_bits(noise_bits(s->seed, s->choice, s->token_count, best_id, NOISE_SAMPLE));
-    for (uint32_t v = 0; v < r->vocab; v++) {
-        float z = r->logits[v];
-        if (!(z + GUMBEL_MAX > best) || key_of(z) > limit || v == best_id) continue;
-        if (s->min_p > 0 && one_exp(z) < s->min_p) continue;
-        float noisy = z + gumbel_of_bits(noise_bits(s->seed, s->choice, s->token_count, v, NOISE_SAMPLE));
-        if (noisy > best || (noisy == best && v < choice)) {
-            best = noisy;
-            choice = v;
-        }
+/* ---- g. noise ---- */
+
+/* philox.h's and scalar_math.h's operations, lane by lane. */
+ALWAYS_INLINE vf v_atanh2(vf s) {
+    vf z = v_mul(s, s), p = v_set1(LOG_C13);
+    p = v_add(v_mul(p, z), v_set1(LOG_C11));
+    p = v_add(v_mul(p, z), v_set1(LOG_C9));
+    p = v_add(v_mul(p, z), v_set1(LOG_C7));
+    p = v_add(v_mul(p, z), v_set1(LOG_C5));
+    p = v_add(v_mul(p, z), v_set1(LOG_C3));
+    vf d = v_add(s, s);
+    return v_add(d, v_mul(d, v_mul(z, p)));
+}
+
+ALWAYS_INLINE vf v_log(vf x) {
+    vi bits = vi_cast(x), e = vi_sra23(vi_sub(bits, vi_set1(LOG_SQRT_HALF_BITS)));
+    vf m = v_cast(vi_sub(bits, vi_shl23(e))), n = v_of_int(e), one = v_set1(1.0f);
+    vf l = v_atanh2(v_div(v_sub(m, one), v_add(m, one)));
+    return v_add(v_mul(n, v_set1(LOG_LN2_HI)), v_add(v_mul(n, v_set1(LOG_LN2_LO)), l));
+}
+
+ALWAYS_INLINE vf v_gumbel(vi bits) {
+    vi upper = vi_sign(bits); /* all ones from 2^31 on */
+    vf zero = v_set1(0), w = v_mul(v_add(v_of_int(vi_xor(bits, upper)), v_set1(0.5f)), v_set1(0x1p-32f));
+    vf low = v_atanh2(v_div(w, v_sub(v_set1(2.0f), w))), high = v_sub(zero, v_log(w));
+    return v_sub(zero, v_log(v_pick(upper, high, low)));
+}
+
+enum { NOISE_BLOCK = 4 * VW };
+
+/* Noise of NOISE_BLOCK consecutive tokens, the first a multiple of 4. */
+static void noise_block(const struct slot_state *s, uint32_t first, float *out) {
+    uint32_t counters[VW];
+    float words[4][VW];
+    for (uint32_t i = 0; i < VW; i++) counters[i] = first / 4 + i;
+    vi c0 = vi_load(counters), c1 = vi_set1(s->token_count), c2 = vi_set1(s->choice), c3 = vi_set1(NOISE_SAMPLE);
+    vi k0 = vi_set1((uint32_t)s->seed), k1 = vi_set1((uint32_t)(s->seed >> 32)), m0 = vi_set1(PHILOX_M0),
+       m1 = vi_set1(PHILOX_M1);
+    for (int round = 0; round < 10; round++) {
+        vi n0 = vi_xor(vi_xor(vi_mulhi(m1, c2), c1), k0), n2 = vi_xor(vi_xor(vi_mulhi(m0, c0), c3), k1);
+        c1 = vi_mullo(m1, c2);
+        c3 = vi_mullo(m0, c0);
+        c0 = n0;
+        c2 = n2;
+        k0 = vi_add(k0, vi_set1(PHILOX_W0));
+        k1 = vi_add(k1, vi_set1(PHILOX_W1));
     }
-    return choice;
+    v_store(words[0], v_gumbel(c0));
+    v_store(words[1], v_gumbel(c1));
+    v_store(words[2], v_gumbel(c2));
+    v_store(words[3], v_gumbel(c3));
+    for (uint32_t i = 0; i < VW; i++)
+        for (uint32_t k = 0; k < 4; k++) out[4 * i + k] = words[k][i];
+}
+
+struct best {
+    float value;
+    uint32_t id;
+};
+
+/* One block: noise only when something in it is kept and could still win. Ids ascend, so the first of equals stays. */
+static void draw_block(const struct sample_row *r, uint32_t first, uint32_t count, uint32_t limit, struct best *best) {
+    const struct slot_state *s = r->state;
+    const float *z = r->logits + first;
+    float noise[NOISE_BLOCK], p[NOISE_BLOCK];
+    bool any = false;
+    for (uint32_t i = 0; i < count; i++) any |= (z[i] + GUMBEL_MAX > best->value) & (key_of(z[i]) <= limit);
+    if (!any) return;
+    noise_block(s, first, noise);
+    for (uint32_t i = 0; s->min_p > 0 && i < count; i += VW)
+        v_store(p + i, v_exp(v_load_n(z + i, MIN(count - i, (uint32_t)VW))));
+    for (uint32_t i = 0; i < count; i++) {
+        float noisy = z[i] + noise[i];
+        bool kept = key_of(z[i]) <= limit && !(s->min_p > 0 && p[i] < s->min_p);
+        if (kept && (best->id == UINT32_MAX || noisy > best->value)) *best = (struct best){noisy, first + i};
+    }
+}
+
+/* f, g. logits hold z. */
+static uint32_t draw(const struct sample_row *r) {
+    uint32_t limit = kept_key(r);
+    struct best best = {-INFINITY, UINT32_MAX};
+    for (uint32_t v = 0; v < r->vocab; v += NOISE_BLOCK)
+        draw_block(r, v, MIN(r->vocab - v, (uint32_t)NOISE_BLOCK), limit, &best);
+    return best.id;
 }
 
 static enum sample_status append_token(const struct sample_row *r, uint32_t token) {
@@ -218,9 +336,8 @@ static enum sample_status sample_row(const struct sample_row *r) {
     bool logprobs = r->state->logprobs >= 0;
     double log_sum = logprobs ? log_sum_exp(r->logits, r->vocab, max) : 0;
     if (logprobs) top_logprobs(r, log_sum);
-    /* The chosen token's raw logit is needed after the penalties have changed it: kept for the history's ids by
-     * computing it last is not possible, so the row is copied when logprobs are asked for. */
-    float *raw = (float *)(r->scratch->counts + r->vocab);
+    float *raw =
+        scratch_raw(r->scratch, r->vocab); /* the penalties change what the chosen token's logprob is made of */
     if (logprobs) memcpy(raw, r->logits, r->vocab * sizeof *raw);
     penalties(r);
     masks(r);
@@ -229,7 +346,7 @@ static enum sample_status sample_row(const struct sample_row *r) {
     uint32_t token = find_value(r->logits, r->vocab, max);
     if (r->state->temperature > 0) {
         scale_logits(r->logits, r->vocab, max, r->state->temperature);
-        token = draw(r, token);
+        token = draw(r);
     }
     out->tokens[r->idx] = token;
     out->logprobs[r->idx] = logprobs ? (float)(raw[token] - log_sum) : 0;
@@ -241,7 +358,7 @@ nothing:
 }
 
 static size_t scratch_bytes(uint32_t vocab_size) {
-    return (sizeof(struct sample_scratch) + (size_t)vocab_size * 8 + 63) / 64 * 64;
+    return (sizeof(struct sample_scratch) + (size_t)vocab_size * 12 + 63) / 64 * 64;
 }
 
 static size_t cpu_sample_scratch(const struct device *dev, uint32_t sample_count, uint32_t vocab_size) {

@@ -43,6 +43,9 @@ static inline float v_hsum(vf a) {
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
+static inline void v_hsum4(const vf *a, float *out) {
+    for (int i = 0; i < 4; i++) out[i] = v_hsum(a[i]);
+}
 static inline float v_hmax(vf a) {
     __m128 q = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     q = _mm_max_ps(q, _mm_movehl_ps(q, q));

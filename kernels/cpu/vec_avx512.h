@@ -36,6 +36,15 @@ static inline float v_hsum(vf a) {
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
+/* Four sums at once: the same additions as v_hsum. */
+static inline void v_hsum4(const vf *a, float *out) {
+    vf ab = _mm512_add_ps(_mm512_shuffle_f32x4(a[0], a[1], 0x44), _mm512_shuffle_f32x4(a[0], a[1], 0xee));
+    vf cd = _mm512_add_ps(_mm512_shuffle_f32x4(a[2], a[3], 0x44), _mm512_shuffle_f32x4(a[2], a[3], 0xee));
+    vf q = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+    q = _mm512_add_ps(q, _mm512_permute_ps(q, 0x4e));
+    q = _mm512_add_ps(q, _mm512_permute_ps(q, 0xb1));
+    _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_maskz_compress_ps(0x1111, q)));
+}
 static inline float v_hmax(vf a) { return _mm512_reduce_max_ps(a); }
 static inline vf v_load_bf16(const void *p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));

@@ -8,8 +8,8 @@
  *   v_fma(a, b, c)        a * b + c: fused where the set has it, else rounded twice (fixed for each set)
  *   v_scale2(a, n)        a * 2^n for integral n in [-126, 128]
  *   v_zero_below(a, x, l) lane: x < l ? 0 : a (NaN x: a)
- *   v_hsum, v_hmax        over all lanes, halves first: the same tree always
- *   v_pick(mask, a, b)    lane: top bit of mask ? a : b
+ *   v_hsum, v_hmax        over all lanes, halves first: the same tree always; v_hsum4: four vectors to four floats, the
+ * same sums v_pick(mask, a, b)    lane: top bit of mask ? a : b
  */
 #ifndef KERNELS_CPU_VEC_GENERIC_H
 #define KERNELS_CPU_VEC_GENERIC_H
@@ -52,6 +52,9 @@ static inline vf v_scale2(vf a, vf n) {
 }
 static inline vf v_zero_below(vf a, vf x, float limit) { return (vf)((vi)a & ~(vi)(x < v_set1(limit))); }
 static inline float v_hsum(vf a) { return (a[0] + a[2]) + (a[1] + a[3]); }
+static inline void v_hsum4(const vf *a, float *out) {
+    for (int i = 0; i < 4; i++) out[i] = v_hsum(a[i]);
+}
 static inline float v_hmax(vf a) {
     float m = a[0];
     for (int i = 1; i < VW; i++) m = a[i] > m ? a[i] : m;

@@ -16,6 +16,13 @@
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
 #endif
 
+#include <cstdarg>
+#include <cstddef>
+
+extern "C" {
+#include "kernels/ops.h"
+}
+
 struct launch_shape {
     dim3 grid, block;
     size_t shared_bytes;
@@ -35,12 +42,10 @@ static inline cudaError_t cuda_launch(const char *name, void (*kernel)(P...), co
         cudaError_t e = cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)s.shared_bytes);
         if (e != cudaSuccess) return e;
     }
-    cudaLaunchAttribute attribute;
-    memset(&attribute, 0, sizeof attribute);
+    cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config;
-    memset(&config, 0, sizeof config);
+    cudaLaunchConfig_t config = {};
     config.gridDim = s.grid;
     config.blockDim = s.block;
     config.dynamicSmemBytes = s.shared_bytes;

@@ -6,22 +6,29 @@
 
 #include "kernels/cuda/values.cuh"
 
-extern "C" {
-#include "kernels/ops.h"
-}
+struct cuda_stream;
 
 struct cuda_device {
     struct device dev;
     int ordinal, sm_count, arch; /* arch: 80, 86, 89, 90 */
-    size_t shared_max;
-    bool dependent_launch; /* sm_90: launches may be chained */
-    cudaError_t failure;   /* sticky */
+    size_t shared_max;           /* bytes of shared memory a block may have */
+    bool dependent_launch;       /* sm_90: launches may be chained */
+    cudaError_t failure;         /* sticky */
     char failure_text[256];
+    struct cuda_stream *loading; /* of import; made when first needed */
 };
+
+/* Host bytes reach the device by a pinned ring, so that the caller's memory is free when copy_in returns. The ring is
+ * cut into parts; a part is used again when the copies out of it are done. */
+enum { RING_PARTS = 4, RING_PART_BYTES = 1 << 20 };
 
 struct cuda_stream {
     struct stream base;
     cudaStream_t handle;
+    unsigned char *ring;
+    cudaEvent_t ring_done[RING_PARTS];
+    unsigned ring_part;
+    size_t ring_used; /* bytes of that part */
 };
 struct cuda_event {
     struct event base;
@@ -56,7 +63,6 @@ static inline unsigned blocks_for(uint64_t items, unsigned threads) { return (un
         }                                                                                                              \
     } while (0)
 
-extern "C" {
 void cuda_prepare(struct stream *s, const struct op_prepare *a);
 void cuda_embed(struct stream *s, const struct op_embed *a);
 void cuda_rmsnorm(struct stream *s, const struct op_rmsnorm *a);
@@ -68,6 +74,9 @@ void cuda_act_mul(struct stream *s, const struct op_act_mul *a);
 void cuda_gather_rows(struct stream *s, const struct op_gather_rows *a);
 void cuda_kv_copy(struct stream *s, const struct op_kv_copy *a);
 void cuda_sample(struct stream *s, const struct op_sample *a);
-}
+size_t cuda_attention_scratch(const struct device *dev, uint32_t row_count, uint32_t heads, uint32_t head_dim,
+                              uint32_t max_context);
+size_t cuda_sample_scratch(const struct device *dev, uint32_t sample_count, uint32_t vocab_size);
+size_t cuda_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim);
 
 #endif

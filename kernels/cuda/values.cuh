@@ -7,7 +7,6 @@
 #define KERNELS_CUDA_VALUES_CUH
 
 #include "kernels/cuda/ptx.cuh"
-#include "kernels/types.h"
 
 template <int STORAGE> struct values;
 

@@ -148,6 +148,9 @@ inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
 inline float __frsqrt_rn(float a) { return float(1.0 / sqrt(double(a))); }
 inline float __fsqrt_rn(float a) { return sqrtf(a); }
 inline float rsqrtf(float a) { return float(1.0 / sqrt(double(a))); }
@@ -234,6 +237,9 @@ template <class F> cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int)
 cudaError_t emu_enqueue_kernel(const emu::launch &launch, cudaStream_t stream);
 /* Enqueues a function that reads and writes device memory: cuBLASLt and NCCL calls. */
 cudaError_t emu_enqueue_call(const char *name, std::function<void()> call, cudaStream_t stream);
+
+/* Forgets the sticky error and all that is on streams: a test that provokes one goes on with the next. */
+void emu_recover(void);
 
 template <class... P, class... A>
 cudaError_t emu_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,

@@ -5,11 +5,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <signal.h>
 #include <sys/mman.h>
+
+#include "kernels/emu/memory.h"
 
 namespace emu {
 
 thread_local thread *self;
+
+static void catch_bad_accesses();
 
 namespace {
 
@@ -21,6 +27,7 @@ thread_local char failure[1024];
 thread_local std::vector<fiber> spare_fibers;
 thread_local std::vector<unsigned char *> spare_shared;
 thread_local std::vector<std::unique_ptr<warp>> spare_warps;
+struct sigaction old_segv, old_bus;
 
 uint64_t next_random() {
     uint64_t z = (random_state += 0x9e3779b97f4a7c15u);
@@ -79,11 +86,12 @@ const char *wait_name(wait w) {
     return "?";
 }
 
-/* Lets everybody go who waits at this barrier once all living threads do. */
+/* Lets everybody go who waits at this barrier once all threads of the block do. One that has ended never comes: CUDA
+ * would let the others go, our kernels must not count on that. */
 bool open_barrier(block *b, unsigned idx) {
     unsigned waiting = 0;
     for (thread &t : b->threads) waiting += t.state == wait::barrier && t.barrier_idx == idx;
-    if (waiting == 0 || waiting != b->live) return false;
+    if (waiting == 0 || waiting != b->threads.size()) return false;
     for (thread &t : b->threads)
         if (t.state == wait::barrier) t.state = wait::nothing;
     return true;
@@ -100,6 +108,51 @@ bool failed() { return broken; }
 void clear_failure() { broken = false; }
 const char *failure_text() { return failure; }
 
+namespace {
+
+/* Names the kernel, block and thread, and puts the device into its failed state. */
+void report(const char *text) {
+    const block *b = self->owner;
+    snprintf(failure, sizeof failure, "kernel %s, block (%u, %u, %u), thread (%u, %u, %u): %s", b->owner->what.name,
+             b->idx.x, b->idx.y, b->idx.z, self->idx.x, self->idx.y, self->idx.z, text);
+    fprintf(stderr, "emulator: %s\n", failure);
+    broken = true;
+}
+
+/* A kernel touched memory that is nobody's: its thread is left where it is and the grid is dropped. Outside kernels the
+ * signal does what it did before. */
+void on_bad_access(int signal, siginfo_t *info, void *) {
+    if (!self) {
+        sigaction(signal, signal == SIGSEGV ? &old_segv : &old_bus, nullptr);
+        return;
+    }
+    char text[200];
+    snprintf(text, sizeof text, "an access to %p, which is no device memory%s", info->si_addr, describe(info->si_addr));
+    report(text);
+    to_scheduler();
+}
+
+} // namespace
+
+static void catch_bad_accesses() {
+    static thread_local unsigned char *stack;
+    enum { STACK = 64 * 1024 };
+    if (stack) return;
+    stack = static_cast<unsigned char *>(malloc(STACK));
+    stack_t alternate = {};
+    alternate.ss_sp = stack;
+    alternate.ss_size = STACK;
+    sigaltstack(&alternate, nullptr);
+    static std::once_flag once;
+    std::call_once(once, [] {
+        struct sigaction action = {};
+        action.sa_sigaction = on_bad_access;
+        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+        sigaction(SIGSEGV, &action, &old_segv);
+        sigaction(SIGBUS, &action, &old_bus);
+    });
+}
+
 void fail(const char *fmt, ...) {
     char text[700];
     va_list args;
@@ -110,11 +163,7 @@ void fail(const char *fmt, ...) {
         fprintf(stderr, "emulator: %s\n", text);
         abort();
     }
-    const block *b = self->owner;
-    snprintf(failure, sizeof failure, "kernel %s, block (%u, %u, %u), thread (%u, %u, %u): %s", b->owner->what.name, b->idx.x, b->idx.y,
-             b->idx.z, self->idx.x, self->idx.y, self->idx.z, text);
-    fprintf(stderr, "emulator: %s\n", failure);
-    broken = true;
+    report(text);
     to_scheduler(); /* never resumed: the grid is dropped */
     abort();
 }
@@ -187,7 +236,6 @@ bool grid::pass(bool dependency_done) {
             if (broken) return true;
             if (t.state == wait::ended) {
                 b->live--;
-                for (unsigned barrier_idx = 0; barrier_idx < BARRIERS; barrier_idx++) open_barrier(b.get(), barrier_idx);
             }
         }
     }
@@ -210,6 +258,7 @@ void grid::report_deadlock() {
 }
 
 bool grid::advance(bool dependency_done) {
+    catch_bad_accesses();
     while (!broken) {
         while (resident.size() < SM_COUNT && next_block < block_order.size()) start_block(block_order[next_block++]);
         if (resident.empty()) return true;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <sys/mman.h>
@@ -39,6 +40,18 @@ bool canary_intact(uintptr_t at, const region &r) {
     for (size_t i = r.size; i < room; i++)
         if (end[i] != CANARY) return false;
     return true;
+}
+
+/* Freed memory stays out of reach, and its addresses unused, until many others were freed after it: who still uses it is
+ * stopped. The pages themselves go back at once. */
+void retire(const region &r) {
+    enum { KEPT = 512 };
+    static std::deque<region> kept;
+    mmap(r.mapping, r.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    kept.push_back(r);
+    if (kept.size() <= KEPT) return;
+    munmap(kept.front().mapping, kept.front().mapped);
+    kept.pop_front();
 }
 
 bool owned(const std::map<uintptr_t, region> &regions, const void *p) {
@@ -85,7 +98,7 @@ bool device_give(void *p) {
         abort();
     }
     device_used -= found->second.size;
-    munmap(found->second.mapping, found->second.mapped);
+    retire(found->second);
     device_regions.erase(found);
     return true;
 }
@@ -103,6 +116,23 @@ bool memory_intact() {
 bool device_owns(const void *p) {
     std::lock_guard<std::mutex> hold(lock);
     return owned(device_regions, p);
+}
+
+/* Called from a signal handler of the thread that runs kernels, never while that thread holds the lock. */
+const char *describe(const void *p) {
+    static thread_local char text[100];
+    auto at = reinterpret_cast<uintptr_t>(p);
+    std::lock_guard<std::mutex> hold(lock);
+    for (const auto &[from, r] : device_regions) {
+        const uintptr_t end = from + r.size, mapped = reinterpret_cast<uintptr_t>(r.mapping);
+        if (at < mapped || at >= mapped + r.mapped) continue;
+        if (at < from)
+            snprintf(text, sizeof text, " (%zu bytes before an allocation of %zu)", size_t(from - at), r.size);
+        else
+            snprintf(text, sizeof text, " (%zu bytes past an allocation of %zu)", size_t(at - end), r.size);
+        return text;
+    }
+    return "";
 }
 
 void *pinned_take(size_t size) {

@@ -18,6 +18,8 @@ bool device_give(void *p);
 bool memory_intact();
 /* The allocation p lies in, or nullptr. */
 bool device_owns(const void *p);
+/* What lies near an address that is nobody's: " (24 bytes past an allocation of 4096)", or "". Static buffer. */
+const char *describe(const void *p);
 size_t device_memory_free();
 size_t device_memory_total();
 /* Pinned host memory: copies from it are read when they run. */

@@ -40,8 +40,9 @@ struct emu_stream {
 
 namespace {
 
-thread_local cudaError_t sticky = cudaSuccess, last = cudaSuccess;
-thread_local std::vector<emu_stream *> streams;
+/* Of the process: a device may be opened by one thread and used by another. */
+cudaError_t sticky = cudaSuccess, last = cudaSuccess;
+std::vector<emu_stream *> streams;
 
 cudaError_t remember(cudaError_t e) {
     if (e != cudaSuccess && e != cudaErrorNotReady) last = e;
@@ -146,6 +147,7 @@ const char *cudaGetErrorString(cudaError_t e) {
     case cudaErrorNotReady: return "device not ready";
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     case cudaErrorLaunchFailure: return emu::failure_text();
+    case cudaErrorInvalidValue: return "invalid argument";
     default: return "emulated CUDA error";
     }
 }
@@ -181,7 +183,8 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t size, cudaMemcpyKind) 
     return remember(sticky);
 }
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, cudaMemcpyKind, cudaStream_t stream) {
-    if (emu::device_owns(from) || emu::pinned_owns(from)) return emu_enqueue_call("copy", [=] { memcpy(to, from, size); }, stream);
+    if (emu::device_owns(from) || emu::pinned_owns(from))
+        return emu_enqueue_call("copy", [=] { memmove(to, from, size); }, stream);
     auto copy = std::make_shared<std::vector<unsigned char>>(size);
     if (size) memcpy(copy->data(), from, size);
     return emu_enqueue_call("copy", [=] { if (size) memcpy(to, copy->data(), size); }, stream);
@@ -277,3 +280,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { delete graph; return cudaSuccess; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { delete exec; return cudaSuccess; }
+
+void emu_recover(void) {
+    sticky = last = cudaSuccess;
+    emu::clear_failure();
+    for (emu_stream *s : streams) s->pending.clear();
+}

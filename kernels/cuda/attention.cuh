@@ -1,0 +1,59 @@
+/*
+ * attention.cuh - what the attention kernels share: the call as kernels take it, the parts of a row, and how two parts
+ * become one.
+ *
+ * The positions of a row are cut at multiples of ATTENTION_SPLIT. A part is (max, sum, acc[D]): max of the scores, sum
+ * of 2^(score - max) (scores carry a factor log2 e), acc = sum of 2^(score - max) * v. Parts are merged from the empty
+ * part on in ascending order, by the same operations wherever that happens, so it does not matter who merges.
+ */
+#ifndef KERNELS_CUDA_ATTENTION_CUH
+#define KERNELS_CUDA_ATTENTION_CUH
+
+#include "kernels/cuda/paged.cuh"
+
+#define MINUS_INFINITY (__uint_as_float(0xff800000u))
+
+struct attention_call {
+    void *out;
+    const void *qkv;
+    uint32_t heads, window;
+    float scale; /* times log2 e */
+    uint32_t row_first, row_count;
+    struct kv_pages kv;
+    const uint32_t *slots, *positions;
+    /* scratch of the output class */
+    uint32_t *unit_firsts;    /* [row_count + 1]: rows' first units; a unit is one part of a row */
+    float *part_stats;        /* [unit_max, heads, 2]: max, sum */
+    float *part_sums;         /* [unit_max, heads, D] */
+    uint32_t unit_max;
+
+    __device__ __forceinline__ uint32_t first_position(uint32_t position) const {
+        return window && position + 1 > window ? position + 1 - window : 0;
+    }
+    /* Parts of a row; padding has one, which is zeros. */
+    __device__ __forceinline__ uint32_t parts_of(uint32_t position) const {
+        if (position == (uint32_t)ROW_NONE) return 1;
+        return position / ATTENTION_SPLIT - first_position(position) / ATTENTION_SPLIT + 1;
+    }
+    __device__ __forceinline__ uint32_t row_width() const { return (heads + 2 * kv.kv_heads) * kv.head_dim; }
+};
+
+/* Factors of merging a part into what is there; *max becomes the larger one. */
+struct merge_factors {
+    float old_one, new_one;
+};
+__device__ __forceinline__ struct merge_factors merge_max(float *max, float part_max) {
+    const float now = *max > part_max ? *max : part_max;
+    struct merge_factors f = {fast_exp2(*max - now), fast_exp2(part_max - now)};
+    *max = now;
+    return f;
+}
+__device__ __forceinline__ float merge(struct merge_factors f, float a, float part) {
+    return __fmaf_rn(part, f.new_one, __fmul_rn(a, f.old_one));
+}
+
+void attention_output_rows(struct stream *s, const struct attention_call &call, enum storage_type type);
+void attention_prompt_rows(struct stream *s, const struct attention_call &call, enum storage_type type);
+void attention_plain_rows(struct stream *s, const struct attention_call &call, enum storage_type kv_type);
+
+#endif

@@ -1,0 +1,284 @@
+/*
+ * device.cu - a GPU behind kernels/device.h: memory, streams, events, and the table of operations.
+ *
+ * The first error stays (cuda_note) and is what event_done and event_wait report from then on; the process ends and is
+ * restarted. All calls are made by one thread. Opening registers nothing and loads nothing but cudart, which is linked
+ * in; a machine without a driver gets ERR_UNSUPPORTED with the driver's own words.
+ */
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include "kernels/cuda/cuda_device.cuh"
+
+void cuda_note(struct cuda_stream *s, cudaError_t e, const char *what) {
+    struct cuda_device *cuda = (struct cuda_device *)s->base.dev;
+    if (e == cudaSuccess || cuda->failure != cudaSuccess) return;
+    cuda->failure = e;
+    snprintf(cuda->failure_text, sizeof cuda->failure_text, "%s: %s", what, cudaGetErrorString(e));
+    fprintf(stderr, "CUDA device failed: %s\n", cuda->failure_text);
+}
+
+static struct cuda_device *cuda_of(struct device *dev) { return (struct cuda_device *)dev; }
+
+/* Calls from a thread that never chose a device would go to the first one. */
+static void choose(struct device *dev) { (void)cudaSetDevice(cuda_of(dev)->ordinal); }
+
+/* ---- memory ---- */
+
+static void *cuda_alloc(struct device *dev, size_t size) {
+    void *p = NULL;
+    choose(dev);
+    if (cudaMalloc(&p, size ? size : 1) == cudaSuccess) return p;
+    (void)cudaGetLastError(); /* running out is not a failure of the device */
+    return NULL;
+}
+
+static void cuda_free(struct device *dev, void *p) {
+    choose(dev);
+    (void)cudaFree(p);
+}
+
+static void *cuda_alloc_host(struct device *dev, size_t size) {
+    void *p = NULL;
+    choose(dev);
+    if (cudaHostAlloc(&p, size ? size : 1, cudaHostAllocDefault) == cudaSuccess) return p;
+    (void)cudaGetLastError();
+    return NULL;
+}
+
+static void cuda_free_host(struct device *dev, void *p) {
+    choose(dev);
+    (void)cudaFreeHost(p);
+}
+
+/* ---- streams ---- */
+
+static void cuda_stream_free(struct stream *base) {
+    struct cuda_stream *s = cuda_stream_of(base);
+    if (s->handle) (void)cudaStreamSynchronize(s->handle);
+    for (int i = 0; i < RING_PARTS; i++)
+        if (s->ring_done[i]) (void)cudaEventDestroy(s->ring_done[i]);
+    if (s->ring) (void)cudaFreeHost(s->ring);
+    if (s->handle) (void)cudaStreamDestroy(s->handle);
+    mem_free(s);
+}
+
+static struct stream *cuda_stream_new(struct device *dev) {
+    struct cuda_stream *s = (struct cuda_stream *)mem_alloc(sizeof *s);
+    choose(dev);
+    s->base.dev = dev;
+    cudaError_t e = cudaStreamCreateWithFlags(&s->handle, cudaStreamNonBlocking);
+    if (e == cudaSuccess) e = cudaHostAlloc((void **)&s->ring, RING_PARTS * (size_t)RING_PART_BYTES, cudaHostAllocDefault);
+    for (int i = 0; i < RING_PARTS && e == cudaSuccess; i++)
+        e = cudaEventCreateWithFlags(&s->ring_done[i], cudaEventDisableTiming);
+    cuda_note(s, e, "making a stream");
+    return &s->base;
+}
+
+/* `size` bytes of the ring, size <= RING_PART_BYTES. Waits for the copies out of a part that is entered again. */
+static unsigned char *take_ring(struct cuda_stream *s, size_t size) {
+    if (s->ring_used + size > RING_PART_BYTES) {
+        cuda_note(s, cudaEventRecord(s->ring_done[s->ring_part], s->handle), "copying to the device");
+        s->ring_part = (s->ring_part + 1) % RING_PARTS;
+        s->ring_used = 0;
+        cuda_note(s, cudaEventSynchronize(s->ring_done[s->ring_part]), "copying to the device");
+    }
+    unsigned char *at = s->ring + s->ring_part * (size_t)RING_PART_BYTES + s->ring_used;
+    s->ring_used += (size + 15) / 16 * 16;
+    return at;
+}
+
+static void cuda_copy_in(struct stream *base, void *to, const void *host, size_t size) {
+    struct cuda_stream *s = cuda_stream_of(base);
+    for (size_t done = 0; done < size && device_of(base)->failure == cudaSuccess;) {
+        size_t part = MIN(size - done, (size_t)RING_PART_BYTES);
+        unsigned char *at = take_ring(s, part);
+        memcpy(at, (const char *)host + done, part);
+        cuda_note(s, cudaMemcpyAsync((char *)to + done, at, part, cudaMemcpyHostToDevice, s->handle),
+                  "copying to the device");
+        done += part;
+    }
+}
+
+static void cuda_copy_out(struct stream *base, void *host, const void *from, size_t size) {
+    struct cuda_stream *s = cuda_stream_of(base);
+    if (!size || device_of(base)->failure != cudaSuccess) return;
+    cuda_note(s, cudaMemcpyAsync(host, from, size, cudaMemcpyDeviceToHost, s->handle), "copying from the device");
+}
+
+static void cuda_fill(struct stream *base, void *to, int byte, size_t size) {
+    struct cuda_stream *s = cuda_stream_of(base);
+    if (!size || device_of(base)->failure != cudaSuccess) return;
+    cuda_note(s, cudaMemsetAsync(to, byte, size, s->handle), "filling");
+}
+
+/* Copies and waits, so that the host's bytes may go. */
+static const void *cuda_import(struct device *dev, const void *host, size_t size) {
+    struct cuda_device *cuda = cuda_of(dev);
+    void *p = cuda_alloc(dev, size);
+    if (!p) return NULL;
+    if (!cuda->loading) cuda->loading = cuda_stream_of(cuda_stream_new(dev));
+    cuda_copy_in(&cuda->loading->base, p, host, size);
+    cuda_note(cuda->loading, cudaStreamSynchronize(cuda->loading->handle), "copying to the device");
+    return p;
+}
+
+static void cuda_unimport(struct device *dev, const void *p) { cuda_free(dev, (void *)p); }
+
+/* ---- events ---- */
+
+static struct event *cuda_event_new(struct device *dev) {
+    struct cuda_event *e = (struct cuda_event *)mem_alloc(sizeof *e);
+    choose(dev);
+    e->base.dev = dev;
+    if (cudaEventCreateWithFlags(&e->handle, cudaEventDisableTiming) != cudaSuccess) e->handle = NULL;
+    return &e->base;
+}
+
+static void cuda_event_free(struct event *base) {
+    struct cuda_event *e = (struct cuda_event *)base;
+    if (e->handle) (void)cudaEventDestroy(e->handle);
+    mem_free(e);
+}
+
+static void cuda_event_record(struct event *base, struct stream *s) {
+    cuda_note(cuda_stream_of(s), cudaEventRecord(((struct cuda_event *)base)->handle, cuda_stream_of(s)->handle),
+              "recording an event");
+}
+
+/* The sticky state as a return value; remembers an error that a query has brought up. */
+static int judge(struct cuda_device *cuda, cudaError_t e) {
+    if (e != cudaSuccess && e != cudaErrorNotReady) {
+        struct cuda_stream s = {};
+        s.base.dev = &cuda->dev;
+        cuda_note(&s, e, "waiting");
+    }
+    return cuda->failure != cudaSuccess ? ERR_CLOSED : e == cudaErrorNotReady ? 0 : 1;
+}
+
+static int cuda_event_done(struct event *base) {
+    struct cuda_device *cuda = cuda_of(base->dev);
+    if (cuda->failure != cudaSuccess) return ERR_CLOSED;
+    return judge(cuda, cudaEventQuery(((struct cuda_event *)base)->handle));
+}
+
+static int cuda_event_wait(struct event *base) {
+    struct cuda_device *cuda = cuda_of(base->dev);
+    if (cuda->failure != cudaSuccess) return ERR_CLOSED;
+    int rc = judge(cuda, cudaEventSynchronize(((struct cuda_event *)base)->handle));
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- opening ---- */
+
+static void cuda_close(struct device *dev) {
+    struct cuda_device *cuda = cuda_of(dev);
+    choose(dev);
+    if (cuda->loading) cuda_stream_free(&cuda->loading->base);
+    (void)cudaDeviceSynchronize();
+    mem_free(cuda);
+}
+
+static int cuda_supports(enum storage_type weights, enum storage_type kv, uint32_t block_tokens, uint32_t head_dim,
+                         struct error *err) {
+    (void)weights, (void)kv;
+    if (block_tokens < 16 || ATTENTION_SPLIT % block_tokens)
+        return error_set(err, ERR_UNSUPPORTED, "a block of %u tokens; CUDA needs 16, 32, 64, 128 or 256", block_tokens);
+    if (head_dim == 0 || head_dim > 256)
+        return error_set(err, ERR_UNSUPPORTED, "head size %u; CUDA computes 1 to 256", head_dim);
+    return 0;
+}
+
+static struct device_calls make_calls(void) {
+    struct device_calls c;
+    c.close = cuda_close;
+    c.alloc = cuda_alloc;
+    c.free = cuda_free;
+    c.alloc_host = cuda_alloc_host;
+    c.free_host = cuda_free_host;
+    c.import = cuda_import;
+    c.unimport = cuda_unimport;
+    c.stream_new = cuda_stream_new;
+    c.stream_free = cuda_stream_free;
+    c.copy_in = cuda_copy_in;
+    c.copy_out = cuda_copy_out;
+    c.fill = cuda_fill;
+    c.event_new = cuda_event_new;
+    c.event_free = cuda_event_free;
+    c.event_record = cuda_event_record;
+    c.event_done = cuda_event_done;
+    c.event_wait = cuda_event_wait;
+    return c;
+}
+
+static struct ops make_ops(void) {
+    struct ops o;
+    o.name = "cuda";
+    o.prepare = cuda_prepare;
+    o.embed = cuda_embed;
+    o.rmsnorm = cuda_rmsnorm;
+    o.linear = cuda_linear;
+    o.rope_angles = cuda_rope_angles;
+    o.rope_kv = cuda_rope_kv;
+    o.attention = cuda_attention;
+    o.act_mul = cuda_act_mul;
+    o.gather_rows = cuda_gather_rows;
+    o.kv_copy = cuda_kv_copy;
+    o.sample = cuda_sample;
+    o.kv_layer_bytes = cuda_kv_layer_bytes;
+    o.attention_scratch = cuda_attention_scratch;
+    o.sample_scratch = cuda_sample_scratch;
+    o.supports = cuda_supports;
+    return o;
+}
+
+static const struct device_calls CUDA_CALLS = make_calls();
+static const struct ops CUDA_OPS = make_ops();
+
+static int activation_of(const struct device_options *options, enum storage_type *out, struct error *err) {
+    const char *name = getenv("TRIREME_ACTIVATION");
+    *out = options->activation ? options->activation : name && *name ? storage_parse(name) : STORAGE_BF16;
+    if (*out != STORAGE_NONE) return 0;
+    return error_set(err, ERR_INVALID, "TRIREME_ACTIVATION is '%s'; known are f32, f16, bf16", name);
+}
+
+static int cuda_device_open(const struct device_options *options, struct device **out, struct error *err) {
+    int count = 0;
+    enum storage_type activation;
+    cudaDeviceProp prop;
+    int rc = activation_of(options, &activation, err);
+    if (rc) return rc;
+    cudaError_t e = cudaGetDeviceCount(&count);
+    if (e == cudaSuccess && options->ordinal >= count)
+        return error_set(err, ERR_UNSUPPORTED, "there is no GPU %d; this machine has %d", options->ordinal, count);
+    if (e == cudaSuccess) e = cudaSetDevice(options->ordinal);
+    if (e == cudaSuccess) e = cudaGetDeviceProperties(&prop, options->ordinal);
+    if (e != cudaSuccess) return error_set(err, ERR_UNSUPPORTED, "no GPU can be used: %s", cudaGetErrorString(e));
+    if (prop.major < 8)
+        return error_set(err, ERR_UNSUPPORTED, "'%s' has compute capability %d.%d; 8.0 and later work", prop.name,
+                         prop.major, prop.minor);
+    struct cuda_device *cuda = (struct cuda_device *)mem_alloc(sizeof *cuda);
+    cuda->ordinal = options->ordinal;
+    cuda->sm_count = prop.multiProcessorCount;
+    cuda->arch = prop.major * 10 + prop.minor;
+    cuda->shared_max = prop.sharedMemPerBlockOptin;
+    cuda->dependent_launch = cuda->arch >= 90;
+    cuda->dev.calls = &CUDA_CALLS;
+    cuda->dev.ops = &CUDA_OPS;
+    cuda->dev.kind = DEVICE_CUDA;
+#ifdef TRIREME_EMULATED
+    cuda->dev.kind = DEVICE_EMULATED;
+    cuda->dependent_launch = true;
+#endif
+    cuda->dev.thread_count = 1;
+    cuda->dev.memory_bytes = prop.totalGlobalMem;
+    cuda->dev.activation_type = activation;
+    snprintf(cuda->dev.name, sizeof cuda->dev.name, "%.63s", prop.name);
+    snprintf(cuda->dev.isa, sizeof cuda->dev.isa, "sm_%d/%s", cuda->arch, storage_name(activation));
+    *out = &cuda->dev;
+    return 0;
+}
+
+/* Linking this file makes the kind known. */
+__attribute__((constructor)) static void register_cuda(void) { device_register("cuda", cuda_device_open); }

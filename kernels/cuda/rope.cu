@@ -1,0 +1,111 @@
+/*
+ * rope.cu - rotary angles; rotation and cache write (kernels/ops.h: op_rope_angles, op_rope_kv); whole-block copies.
+ *
+ * angles: one (cos, sin) a thread, the bits of scalar_math.h. Cost: T * half * 40 operations in double, once a step.
+ *
+ * rope_kv: one block a row. Each thread takes pairs of dims (i, partner) of Q and K heads; what is not rotated, and V,
+ * it takes one value at a time. K and V are rounded once, from f32, to the cache's type. Cost: reads and writes
+ * (H + 2 G) * D values a row. Padding rows do nothing.
+ *
+ * A cache block of a layer holds K [G, block_tokens, D], then V the same: the positions of one head lie together, as
+ * attention reads them.
+ */
+#include "kernels/cuda/exact.cuh"
+#include "kernels/cuda/paged.cuh"
+
+size_t cuda_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim) {
+    return (storage_bytes(type, (size_t)2 * kv_heads * block_tokens * head_dim) + 63) / 64 * 64;
+}
+
+static __global__ void rope_angles_kernel(float *out, const float *inv_freq, const uint32_t *positions, uint32_t half,
+                                          float scale) {
+    dependency_wait();
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y, position = positions[t];
+    if (i >= half) return;
+    float s, c;
+    exact_sincos(position == (uint32_t)ROW_NONE ? 0.0f : __fmul_rn((float)position, inv_freq[i]), &s, &c);
+    float *to = out + ((size_t)t * half + i) * 2;
+    to[0] = __fmul_rn(c, scale);
+    to[1] = __fmul_rn(s, scale);
+}
+
+void cuda_rope_angles(struct stream *s, const struct op_rope_angles *a) {
+    if (!a->batch->row_count || !a->half) return;
+    launch_shape shape = {dim3(blocks_for(a->half, 64), a->batch->row_count), dim3(64), 0,
+                          device_of(s)->dependent_launch};
+    LAUNCH(rope_angles_kernel, shape, cuda_stream_of(s), a->out, a->inv_freq, a->batch->positions, a->half, a->scale);
+}
+
+struct rope_shape {
+    uint32_t heads, half;
+    bool interleaved;
+};
+
+template <int A, int K>
+static __global__ void rope_kv_kernel(typename values<A>::raw *qkv, const float *angles, struct rope_shape shape,
+                                      struct kv_pages kv, struct batch_view batch) {
+    typedef typename values<K>::raw stored;
+    dependency_wait();
+    const uint32_t t = blockIdx.x, position = batch.positions[t], dim = kv.head_dim;
+    if (position == (uint32_t)ROW_NONE) return;
+    typename values<A>::raw *row = qkv + (size_t)t * (shape.heads + 2 * kv.kv_heads) * dim;
+    const float *row_angles = angles + (size_t)t * shape.half * 2;
+    const uint32_t half = angles ? shape.half : 0, rotated = shape.heads + kv.kv_heads;
+    stored *k_rows = (stored *)kv.at(batch.slots[t], position);
+    /* 1. rotated pairs of Q and K */
+    for (uint32_t n = threadIdx.x; n < rotated * half; n += blockDim.x) {
+        const uint32_t h = n / half, i = n % half, at0 = shape.interleaved ? 2 * i : i,
+                       at1 = shape.interleaved ? 2 * i + 1 : i + half;
+        typename values<A>::raw *x = row + (size_t)h * dim;
+        const float c = row_angles[2 * i], s = row_angles[2 * i + 1];
+        const float x0 = values<A>::get(x + at0), x1 = values<A>::get(x + at1);
+        const float y0 = x0 * c - x1 * s, y1 = x1 * c + x0 * s;
+        if (h < shape.heads) {
+            values<A>::put(x + at0, y0);
+            values<A>::put(x + at1, y1);
+        } else {
+            stored *to = k_rows + (size_t)(h - shape.heads) * kv.head_stride();
+            values<K>::put(to + at0, y0);
+            values<K>::put(to + at1, y1);
+        }
+    }
+    /* 2. the rest of K, and V */
+    const uint32_t rest = dim - 2 * half;
+    for (uint32_t n = threadIdx.x; n < kv.kv_heads * rest; n += blockDim.x) {
+        const uint32_t g = n / rest, i = 2 * half + n % rest;
+        values<K>::put(k_rows + (size_t)g * kv.head_stride() + i, values<A>::get(row + (size_t)(shape.heads + g) * dim + i));
+    }
+    for (uint32_t n = threadIdx.x; n < kv.kv_heads * dim; n += blockDim.x) {
+        const uint32_t g = n / dim, i = n % dim;
+        values<K>::put(k_rows + (size_t)(kv.kv_heads + g) * kv.head_stride() + i,
+                       values<A>::get(row + (size_t)(rotated + g) * dim + i));
+    }
+}
+
+template <int A, int K> static void rope_kv_typed(struct stream *s, const struct op_rope_kv *a) {
+    launch_shape shape = {dim3(a->batch->row_count), dim3(256), 0, device_of(s)->dependent_launch};
+    struct rope_shape rope = {a->heads, a->half, a->interleaved};
+    LAUNCH((rope_kv_kernel<A, K>), shape, cuda_stream_of(s), (typename values<A>::raw *)a->qkv, a->angles, rope,
+           kv_pages_of(a->kv), batch_view_of(a->batch));
+}
+
+template <int A> static void rope_kv(struct stream *s, const struct op_rope_kv *a) {
+    WITH_ACTIVATION(a->kv->type, K, (rope_kv_typed<A, K>(s, a)));
+}
+
+void cuda_rope_kv(struct stream *s, const struct op_rope_kv *a) {
+    CHECK(!a->angles || 2 * a->half <= a->kv->head_dim);
+    if (!a->batch->row_count) return;
+    WITH_ACTIVATION(s->dev->activation_type, A, rope_kv<A>(s, a));
+}
+
+void cuda_kv_copy(struct stream *s, const struct op_kv_copy *a) {
+    for (uint32_t i = 0; i < a->count; i++) {
+        if (a->sources[i] == a->targets[i]) continue;
+        cuda_note(cuda_stream_of(s),
+                  cudaMemcpyAsync((char *)a->base + a->targets[i] * a->block_stride,
+                                  (const char *)a->base + a->sources[i] * a->block_stride, a->block_stride,
+                                  cudaMemcpyDeviceToDevice, cuda_stream_of(s)->handle),
+                  "copying KV blocks");
+    }
+}

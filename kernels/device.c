@@ -1,0 +1,25 @@
+/* device_open: the CPU, and the kinds that a program brings along. */
+#include "kernels/device.h"
+
+#include "kernels/cpu/cpu.h"
+
+enum { KINDS_MAX = 4 };
+
+static struct {
+    const char *name;
+    device_open_fn open;
+} kinds[KINDS_MAX];
+static size_t kind_count;
+
+void device_register(const char *kind, device_open_fn open) {
+    CHECK(kind_count < KINDS_MAX);
+    kinds[kind_count].name = kind;
+    kinds[kind_count++].open = open;
+}
+
+int device_open(const struct device_options *options, struct device **out, struct error *err) {
+    if (!options->kind || !strcmp(options->kind, "cpu")) return cpu_device_open(options, out, err);
+    for (size_t i = 0; i < kind_count; i++)
+        if (!strcmp(options->kind, kinds[i].name)) return kinds[i].open(options, out, err);
+    return error_set(err, ERR_UNSUPPORTED, "no device of kind '%s' in this build", options->kind);
+}
