@@ -105,7 +105,8 @@ static void lex_comment(struct lexer *l) {
         finish_tag(l, to);
         return;
     }
-    fail(l, ERR_INVALID, "a comment has no end");
+    if (l->at + 2 < l->end) fail(l, ERR_INVALID, "a comment has no end");
+    advance(l, l->end); /* jinja2 minds only what follows */
 }
 
 /* "raw" or "endraw" between a tag's marks at `at`; NULL or the end of the tag. The opening tag keeps the line end
@@ -130,7 +131,7 @@ static void lex_raw(struct lexer *l, const char *body) {
         finish_tag(l, to);
         return;
     }
-    fail(l, ERR_INVALID, "raw has no endraw");
+    if (body < l->end) fail(l, ERR_INVALID, "raw has no endraw");
 }
 
 /* ---- inside tags ---- */

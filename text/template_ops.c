@@ -10,11 +10,13 @@
 
 bool op_is_number(struct tvalue v) { return v.kind == TVALUE_INT || v.kind == TVALUE_FLOAT || v.kind == TVALUE_BOOL; }
 double op_number(struct tvalue v) {
-    return v.kind == TVALUE_FLOAT ? v.number : v.kind == TVALUE_INT ? (double)v.integer : v.boolean;
+    return v.kind == TVALUE_FLOAT ? v.number
+           : v.kind == TVALUE_INT ? (double)v.integer
+                                  : v.kind == TVALUE_BOOL && v.boolean;
 }
 
 bool op_is_int(struct tvalue v, int64_t *out) {
-    *out = v.kind == TVALUE_INT ? v.integer : v.boolean;
+    *out = v.kind == TVALUE_INT ? v.integer : v.kind == TVALUE_BOOL && v.boolean;
     return v.kind == TVALUE_INT || v.kind == TVALUE_BOOL;
 }
 

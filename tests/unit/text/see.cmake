@@ -1,0 +1,2 @@
+list(APPEND SEE formats)
+list(APPEND TEST_LIBS PkgConfig::PCRE2)

@@ -1,0 +1,135 @@
+/*
+ * Merging against the definition: of all pairs the one of lowest rank, leftmost, again and again.
+ */
+#include "text/bpe.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "check.h"
+
+enum { LETTERS = 4 };
+
+/* A vocabulary of random words over a few letters, and random merges: ranks are no training's, so lower ranks do turn
+ * up late. */
+struct fixture {
+    struct vocab vocab;
+    struct bpe bpe;
+    struct {
+        uint32_t left, right, result;
+    } merges[400];
+    size_t merge_count;
+};
+
+static void make_fixture(struct fixture *f, size_t words) {
+    struct error err;
+    vocab_init(&f->vocab);
+    f->merge_count = 0;
+    char texts[200][16];
+    size_t count = 0;
+    for (; count < LETTERS; count++) snprintf(texts[count], sizeof texts[0], "%c", (char)('a' + count));
+    size_t pairs[200][2];
+    while (count < words) {
+        size_t l = check_random() % count, r = check_random() % count, len = strlen(texts[l]) + strlen(texts[r]);
+        bool known = len > 12;
+        char joined[32];
+        snprintf(joined, sizeof joined, "%s%s", texts[l], texts[r]);
+        for (size_t i = 0; i < count && !known; i++) known = !strcmp(texts[i], joined);
+        if (known) continue;
+        pairs[count][0] = l;
+        pairs[count][1] = r;
+        memcpy(texts[count++], joined, strlen(joined) + 1);
+    }
+    for (size_t i = 0; i < count; i++) (void)!vocab_add(&f->vocab, bytes_str(texts[i]), (uint32_t)i, &err);
+    vocab_seal(&f->vocab, false);
+    bpe_init(&f->bpe, &f->vocab, count);
+    for (size_t i = LETTERS; i < count; i++) { /* in random order */
+        size_t k = LETTERS + check_random() % (i - LETTERS + 1);
+        size_t at = i - LETTERS;
+        f->merges[at] = f->merges[k - LETTERS];
+        f->merges[k - LETTERS].left = (uint32_t)pairs[i][0];
+        f->merges[k - LETTERS].right = (uint32_t)pairs[i][1];
+        f->merges[k - LETTERS].result = (uint32_t)i;
+        f->merge_count++;
+    }
+    for (size_t i = 0; i < f->merge_count; i++)
+        bpe_add_merge(&f->bpe, f->merges[i].left, f->merges[i].right, f->merges[i].result);
+    bpe_finish(&f->bpe);
+}
+
+static void free_fixture(struct fixture *f) {
+    bpe_release(&f->bpe);
+    vocab_release(&f->vocab);
+}
+
+static size_t naive(const struct fixture *f, uint32_t *ids, size_t count) {
+    for (;;) {
+        size_t best_rank = f->merge_count, best = 0;
+        for (size_t i = 0; i + 1 < count; i++)
+            for (size_t m = 0; m < best_rank; m++)
+                if (f->merges[m].left == ids[i] && f->merges[m].right == ids[i + 1]) {
+                    best_rank = m;
+                    best = i;
+                }
+        if (best_rank == f->merge_count) return count;
+        ids[best] = f->merges[best_rank].result;
+        for (size_t i = best + 1; i + 1 < count; i++) ids[i] = ids[i + 1];
+        count--;
+    }
+}
+
+TEST(merging_follows_the_definition) {
+    struct bpe_scratch scratch = {0};
+    for (int round = 0; round < 60; round++) {
+        struct fixture f = {0};
+        make_fixture(&f, 8 + check_random() % 100);
+        for (int k = 0; k < 60; k++) {
+            uint8_t text[300];
+            uint32_t ids[300];
+            size_t len = 1 + check_random() % (k % 3 ? 40 : 300), letters = 1 + check_random() % LETTERS;
+            for (size_t i = 0; i < len; i++) {
+                text[i] = (uint8_t)('a' + check_random() % letters);
+                ids[i] = text[i] - 'a';
+            }
+            struct token_vec out = {0};
+            bpe_encode(&f.bpe, &scratch, text, len, &out);
+            size_t count = naive(&f, ids, len);
+            EXPECT_EQ(out.count, count);
+            EXPECT(!memcmp(out.items, ids, count * sizeof *ids));
+            vec_release(&out);
+        }
+        free_fixture(&f);
+        bpe_scratch_release(&scratch); /* buckets belong to one set of merges */
+    }
+}
+
+/* a a -> aa, aa aa -> aaaa, ...: one letter a million times, in time linear in the text (a heap would be slower, a scan
+ * never end). */
+TEST(a_million_equal_letters_take_no_time) {
+    enum { DOUBLINGS = 7, COUNT = 1 << 20 };
+    struct vocab vocab;
+    struct bpe bpe;
+    struct bpe_scratch scratch = {0};
+    struct token_vec out = {0};
+    struct error err;
+    char text[(1 << DOUBLINGS) + 1];
+    vocab_init(&vocab);
+    memset(text, 'a', sizeof text);
+    for (uint32_t i = 0; i <= DOUBLINGS; i++) EXPECT_EQ(vocab_add(&vocab, bytes_of(text, (size_t)1 << i), i, &err), 0);
+    vocab_seal(&vocab, false);
+    bpe_init(&bpe, &vocab, DOUBLINGS);
+    for (uint32_t i = 0; i < DOUBLINGS; i++) bpe_add_merge(&bpe, i, i, i + 1);
+    bpe_finish(&bpe);
+    uint8_t *letters = mem_alloc(COUNT);
+    memset(letters, 'a', COUNT);
+    int64_t start = clock_ms();
+    bpe_encode(&bpe, &scratch, letters, COUNT, &out);
+    EXPECT(clock_ms() - start < 10000); /* generous: sanitizers and other work; a quadratic one takes hours */
+    EXPECT_EQ(out.count, COUNT >> DOUBLINGS);
+    for (size_t i = 0; i < out.count; i++) EXPECT_EQ(out.items[i], DOUBLINGS);
+    mem_free(letters);
+    vec_release(&out);
+    bpe_scratch_release(&scratch);
+    bpe_release(&bpe);
+    vocab_release(&vocab);
+}

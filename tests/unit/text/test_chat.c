@@ -1,0 +1,189 @@
+#include "text/chat.h"
+
+#include "check.h"
+#include "golden.h"
+
+static const char CHATML[] =
+    "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+static struct chat *load_files(const struct bundle_file *files, size_t count) {
+    struct buf packed = {0};
+    struct bundle b;
+    struct chat *chat = NULL;
+    struct error err;
+    if (bundle_pack_files(files, count, &packed, &err) || bundle_open(&b, buf_bytes(&packed), &err) ||
+        chat_load(&b, &chat, &err))
+        check_fail(__FILE__, __LINE__, "%s", err.text);
+    buf_release(&packed); /* nothing is borrowed */
+    return chat;
+}
+
+static struct bundle_file file(const char *name, const char *data) {
+    return (struct bundle_file){bytes_str(name), bytes_str(data)};
+}
+
+static struct chat *chatml(void) {
+    struct bundle_file files[] = {
+        file("chat_template.jinja", CHATML),
+        file("tokenizer_config.json", "{\"bos_token\": \"<s>\", \"chat_template\": \"other\"}")};
+    return load_files(files, 2);
+}
+
+/* The rendered text, or "error CODE: text"; valid until the next call. */
+static const char *rendered(const struct chat *chat, struct chat_request request) {
+    static struct buf out;
+    struct error err;
+    buf_reset(&out);
+    int rc = chat_render(chat, &request, &out, &err);
+    if (rc) {
+        buf_reset(&out);
+        buf_addf(&out, "error %d: %s", rc, err.text);
+    }
+    return buf_text(&out);
+}
+
+#define HELLO "[{\"role\": \"user\", \"content\": \"Hello\"}]"
+
+TEST(a_file_wins_over_the_config) {
+    struct chat *chat = chatml();
+    EXPECT_STR(rendered(chat, (struct chat_request){.messages = bytes_str(HELLO), .add_generation_prompt = true}),
+               "<s><|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
+    EXPECT_STR(rendered(chat, (struct chat_request){.messages = bytes_str(HELLO)}),
+               "<s><|im_start|>user\nHello<|im_end|>\n");
+    chat_free(&chat);
+}
+
+TEST(named_templates_are_chosen_as_hf_does) {
+    struct bundle_file files[] = {file("tokenizer_config.json",
+                                       "{\"chat_template\": [{\"name\": \"default\", \"template\": \"D{{ tools }}\"},"
+                                       "{\"name\": \"tool_use\", \"template\": \"T{{ tools|length }}\"},"
+                                       "{\"name\": \"rag\", \"template\": \"R{{ documents|length }}\"}]}")};
+    struct chat *chat = load_files(files, 1);
+    struct chat_request r = {.messages = bytes_str(HELLO)};
+    EXPECT_STR(rendered(chat, r), "DNone");
+    r.tools = bytes_str("[{\"type\": \"function\"}]");
+    EXPECT_STR(rendered(chat, r), "T1");
+    r.template_name = "rag";
+    r.documents = bytes_str("[{}, {}]");
+    EXPECT_STR(rendered(chat, r), "R2");
+    r.template_name = "nothing";
+    EXPECT_STR(rendered(chat, r), "error -2: the model has no chat template named 'nothing'");
+    EXPECT(bytes_equal(chat_template_source(chat, NULL, true), bytes_str("T{{ tools|length }}")));
+    chat_free(&chat);
+}
+
+TEST(a_model_without_a_template_says_so) {
+    struct chat *chat = load_files((struct bundle_file[]){file("tokenizer_config.json", "{}")}, 1);
+    EXPECT(!chat_has_template(chat));
+    EXPECT_STR(rendered(chat, (struct chat_request){.messages = bytes_str(HELLO)}),
+               "error -2: the model has no chat template");
+    struct error err;
+    EXPECT_EQ(chat_set_template(chat, bytes_str("{% if %}"), &err), ERR_INVALID);
+    EXPECT_EQ(chat_set_template(chat, bytes_str("<{{ messages[0].content }}>"), &err), 0);
+    EXPECT_STR(rendered(chat, (struct chat_request){.messages = bytes_str(HELLO)}), "<Hello>");
+    chat_free(&chat);
+}
+
+TEST(content_parts_fit_the_template) {
+    struct chat *chat = chatml();
+    struct chat_request r = {.messages = bytes_str("[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
+                                                   "\"a\"}, {\"type\": \"text\", \"text\": \"b\"}]}]")};
+    EXPECT_STR(rendered(chat, r), "<s><|im_start|>user\na\nb<|im_end|>\n");
+    r.messages = bytes_str("[{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {}}]}]");
+    EXPECT_STR(rendered(chat, r), "error -3: messages[0].content[0]: this model takes text only, not 'image_url'");
+    r.messages = bytes_str("[{\"role\": \"assistant\", \"content\": null}, {\"role\": \"user\"}]");
+    EXPECT_STR(rendered(chat, r), "<s><|im_start|>assistant\n<|im_end|>\n<|im_start|>user\n<|im_end|>\n");
+    struct error err;
+    EXPECT_EQ(chat_set_template(chat, bytes_str("{% for p in messages[0].content %}[{{ p.text }}]{% endfor %}"), &err),
+              0);
+    r.messages = bytes_str("[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
+                           "\"text\", \"text\": \"b\"}]}]");
+    EXPECT_STR(rendered(chat, r), "[a][b]");
+    chat_free(&chat);
+}
+
+TEST(tool_arguments_become_objects) {
+    struct chat *chat = chatml();
+    struct error err;
+    EXPECT_EQ(chat_set_template(chat, bytes_str("{{ messages[0].tool_calls[0].function.arguments|tojson }}"), &err), 0);
+    struct chat_request r = {.messages = bytes_str("[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": "
+                                                   "{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": [1, 2.0]}\"}}]}]")};
+    EXPECT_STR(rendered(chat, r), "{\"a\": [1, 2.0]}");
+    r.raw_messages = true;
+    EXPECT_STR(rendered(chat, r), "\"{\\\"a\\\": [1, 2.0]}\"");
+    chat_free(&chat);
+}
+
+TEST(kwargs_reach_the_template_but_not_messages) {
+    struct chat *chat = chatml();
+    struct error err;
+    EXPECT_EQ(chat_set_template(chat, bytes_str("{{ enable_thinking }}{{ bos_token }}"), &err), 0);
+    struct chat_request r = {.messages = bytes_str(HELLO),
+                             .kwargs = bytes_str("{\"enable_thinking\": false, \"bos_token\": \"B\"}")};
+    EXPECT_STR(rendered(chat, r), "FalseB");
+    r.kwargs = bytes_str("{\"messages\": []}");
+    EXPECT_STR(rendered(chat, r), "error -1: chat_template_kwargs may not replace messages");
+    chat_free(&chat);
+}
+
+TEST(the_final_message_is_continued) {
+    struct chat *chat = chatml();
+    struct chat_request r = {
+        .messages = bytes_str(
+            "[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Sure, \"}]"),
+        .continue_final_message = true};
+    EXPECT_STR(rendered(chat, r), "<s><|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nSure, ");
+    r.add_generation_prompt = true;
+    EXPECT(!strncmp(rendered(chat, r), "error -1", 8));
+    r.add_generation_prompt = false;
+    struct error err;
+    EXPECT_EQ(chat_set_template(chat, bytes_str("{{ messages[-1].content|trim }}</s>"), &err), 0);
+    EXPECT_STR(rendered(chat, r), "Sure,");
+    EXPECT_EQ(chat_set_template(chat, bytes_str("nothing"), &err), 0);
+    EXPECT(!strncmp(rendered(chat, r), "error -1", 8));
+    chat_free(&chat);
+}
+
+TEST(bad_messages_are_the_clients_mistake) {
+    static const char *const BAD[] = {"",
+                                      "{",
+                                      "{}",
+                                      "[]",
+                                      "null",
+                                      "[1]",
+                                      "[{}]",
+                                      "[{\"role\": 1}]",
+                                      "[{\"role\": \"user\", \"content\": 5}]",
+                                      "[{\"role\": \"user\", \"content\": {\"a\": 1}}]"};
+    struct chat *chat = chatml();
+    for (size_t i = 0; i < ARRAY_LEN(BAD); i++)
+        if (strncmp(rendered(chat, (struct chat_request){.messages = bytes_str(BAD[i])}), "error -1", 8) != 0)
+            check_fail(__FILE__, __LINE__, "taken: %s", BAD[i]);
+    chat_free(&chat);
+}
+
+TEST(prompt_parses_the_templates_own_tokens) {
+    struct buf json = golden_read_source("tests/goldens/text/byte_level.tokenizer.json");
+    struct bundle_file files[] = {{bytes_str("tokenizer.json"), buf_bytes(&json)},
+                                  file("chat_template.jinja", "<|begin|>{{ messages[0].content }}<|end|>")};
+    struct buf packed = {0};
+    struct bundle b;
+    struct chat *chat;
+    struct tokenizer *t;
+    struct token_vec ids = {0};
+    EXPECT_EQ(bundle_pack_files(files, 2, &packed, NULL), 0);
+    EXPECT_EQ(bundle_open(&b, buf_bytes(&packed), NULL), 0);
+    EXPECT_EQ(tokenizer_load_bundle(&b, &t, NULL), 0);
+    EXPECT_EQ(chat_load(&b, &chat, NULL), 0);
+    struct chat_request r = {.messages = bytes_str("[{\"role\": \"user\", \"content\": \"Hi\"}]")};
+    EXPECT_EQ(chat_prompt(chat, t, &r, &ids, NULL), 0);
+    EXPECT(ids.count >= 3);
+    EXPECT_EQ(ids.items[0], tokenizer_find(t, bytes_str("<|begin|>")));
+    EXPECT_EQ(ids.items[ids.count - 1], tokenizer_find(t, bytes_str("<|end|>")));
+    vec_release(&ids);
+    chat_free(&chat);
+    tokenizer_free(&t);
+    buf_release(&packed);
+    buf_release(&json);
+}

@@ -1,0 +1,357 @@
+#include "text/tokenizer.h"
+
+#include <pthread.h>
+
+#include "check.h"
+#include "golden.h"
+#include "text/detokenizer.h"
+
+static struct tokenizer *load(const char *relative) {
+    struct buf json = golden_read_source(relative);
+    struct tokenizer *t = NULL;
+    struct error err;
+    if (tokenizer_load(buf_bytes(&json), bytes_of(NULL, 0), bytes_of(NULL, 0), &t, &err))
+        check_fail(__FILE__, __LINE__, "%s: %s", relative, err.text);
+    buf_release(&json);
+    return t;
+}
+
+static struct tokenizer *load_shared(const char *relative) {
+    const char *path = check_shared(relative);
+    struct tokenizer *t = NULL;
+    struct error err;
+    if (!path) return NULL;
+    struct buf json = golden_read(path);
+    if (tokenizer_load(buf_bytes(&json), bytes_of(NULL, 0), bytes_of(NULL, 0), &t, &err))
+        check_fail(__FILE__, __LINE__, "%s: %s", relative, err.text);
+    buf_release(&json);
+    return t;
+}
+
+static bool same_ids(const struct token_vec *got, struct tvalue want) {
+    bool same = got->count == tvalue_count(want);
+    for (size_t i = 0; i < got->count && same; i++) same = got->items[i] == (uint32_t)tvalue_list_at(want, i).integer;
+    return same;
+}
+
+static void take_ids(struct tvalue from, struct token_vec *to) {
+    to->count = 0;
+    for (size_t i = 0; i < tvalue_count(from); i++) vec_push(to, (uint32_t)tvalue_list_at(from, i).integer);
+}
+
+static void decode_streamed(const struct tokenizer *t, const struct token_vec *ids, unsigned flags, struct buf *out) {
+    struct detok d;
+    detok_init(&d, t, flags);
+    for (size_t i = 0; i < ids->count; i++) detok_push(&d, ids->items[i], out);
+    detok_flush(&d, out);
+}
+
+/* "" when the vector holds, else what is wrong. */
+static const char *check_vector(const struct tokenizer *t, struct tvalue v) {
+    struct tvalue text = golden_member(v, "text"), want = golden_member(v, "ids"),
+                  skipped = golden_member(v, "skipped");
+    struct token_vec ids = {0};
+    struct buf out = {0};
+    const char *wrong = "";
+    if (text.kind == TVALUE_STRING) {
+        unsigned flags = (unsigned)golden_member(v, "flags").integer;
+        if (tokenizer_encode(t, tvalue_text(text), flags, &ids, NULL) || !same_ids(&ids, want)) wrong = "encoded";
+    }
+    take_ids(want, &ids);
+    struct tvalue all = golden_member(v, "all");
+    if (skipped.kind != TVALUE_STRING) skipped = all;
+    tokenizer_decode(t, (struct tokens){ids.items, ids.count}, 0, &out);
+    if (!golden_equal(tvalue_text(all), &out)) wrong = "decoded";
+    buf_reset(&out);
+    tokenizer_decode(t, (struct tokens){ids.items, ids.count}, DECODE_SKIP_SPECIAL, &out);
+    if (!golden_equal(tvalue_text(skipped), &out)) wrong = "decoded without specials";
+    buf_reset(&out);
+    decode_streamed(t, &ids, DECODE_SKIP_SPECIAL, &out);
+    if (!golden_equal(tvalue_text(skipped), &out)) wrong = "streamed";
+    vec_release(&ids);
+    buf_release(&out);
+    return wrong;
+}
+
+/* The vectors of tests/goldens/text, made by HF tokenizers (make_text_goldens.py). */
+static void run_goldens(const char *name) {
+    char path[256];
+    struct arena a;
+    struct buf json = golden_read_source("tests/goldens/text/vectors.json");
+    arena_init(&a, 0, 0);
+    struct tvalue vectors = golden_parse(&a, buf_bytes(&json));
+    snprintf(path, sizeof path, "tests/goldens/text/%s.tokenizer.json", name);
+    struct tokenizer *t = load(path);
+    size_t seen = 0;
+    for (size_t i = 0; t && i < tvalue_count(vectors); i++) {
+        struct tvalue v = tvalue_list_at(vectors, i);
+        if (!bytes_equal(tvalue_text(golden_member(v, "tokenizer")), bytes_str(name))) continue;
+        const char *wrong = check_vector(t, v);
+        if (*wrong) check_fail(__FILE__, __LINE__, "%s: vector %zu is not %s as it should be", name, i, wrong);
+        seen++;
+    }
+    if (!seen) check_fail(__FILE__, __LINE__, "no vectors for %s", name);
+    tokenizer_free(&t);
+    arena_release(&a);
+    buf_release(&json);
+}
+
+TEST(goldens_byte_level) { run_goldens("byte_level"); }
+TEST(goldens_sentencepiece) { run_goldens("sentencepiece"); }
+TEST(goldens_added_rules) { run_goldens("added_rules"); }
+TEST(goldens_metaspace) { run_goldens("metaspace"); }
+TEST(goldens_odd_regex) { run_goldens("odd_regex"); }
+
+/* ---- shared vectors ---- */
+
+/* llama.cpp's: texts in .inp between marks, ids in .out one line a text, no special tokens. */
+static void run_llama_cpp(const char *tokenizer, const char *vectors) {
+    static const char MARK[] = "\n__ggml_vocab_test__\n";
+    char name[256];
+    struct tokenizer *t = load_shared(tokenizer);
+    if (!t) SKIP("shared", "no tokenizer");
+    snprintf(name, sizeof name, "tokenizer_vectors/llama.cpp/ggml-vocab-%s.gguf.inp", vectors);
+    struct buf in = golden_read(check_shared(name));
+    snprintf(name, sizeof name, "tokenizer_vectors/llama.cpp/ggml-vocab-%s.gguf.out", vectors);
+    struct buf want = golden_read(check_shared(name));
+    char *text = in.data, *line = want.data;
+    size_t seen = 0;
+    while (text && line && *line) {
+        char *next = strstr(text, MARK), *line_end = strchr(line, '\n');
+        struct token_vec ids = {0};
+        size_t len = next ? (size_t)(next - text) : strlen(text);
+        EXPECT_EQ(tokenizer_encode(t, bytes_of(text, len), 0, &ids, NULL), 0);
+        char *p = line;
+        bool same = true;
+        for (size_t i = 0; i < ids.count; i++) same &= strtoul(p, &p, 10) == ids.items[i];
+        while (*p == ' ') p++;
+        if (!same || (*p && *p != '\n')) check_fail(__FILE__, __LINE__, "%s: text %zu differs", vectors, seen);
+        vec_release(&ids);
+        seen++;
+        text = next ? next + sizeof MARK - 1 : NULL;
+        line = line_end ? line_end + 1 : NULL;
+    }
+    EXPECT(seen > 40);
+    tokenizer_free(&t);
+    buf_release(&in);
+    buf_release(&want);
+}
+
+TEST(llama_cpp_vectors_llama3) { run_llama_cpp("tokenizers/llama3/tokenizer.derived.json", "llama-bpe"); }
+TEST(llama_cpp_vectors_qwen2) { run_llama_cpp("tokenizers/qwen2.5/tokenizer.derived.json", "qwen2"); }
+
+/* transformers.js: {model: [{text, ids, decoded}]}; ids include special tokens, which our files of the same model may
+ * add or not. */
+static void run_transformers_js(const char *tokenizer, const char *file, const char *model) {
+    char name[256];
+    struct tokenizer *t = load_shared(tokenizer);
+    struct arena a;
+    if (!t) SKIP("shared", "no tokenizer");
+    arena_init(&a, 0, 0);
+    snprintf(name, sizeof name, "tokenizer_vectors/transformers.js/%s", file);
+    struct buf json = golden_read(check_shared(name));
+    struct tvalue cases = golden_member(golden_parse(&a, buf_bytes(&json)), model);
+    EXPECT(tvalue_count(cases) > 5);
+    for (size_t i = 0; i < tvalue_count(cases); i++) {
+        struct tvalue c = tvalue_list_at(cases, i);
+        struct token_vec ids = {0};
+        EXPECT_EQ(tokenizer_encode(t, tvalue_text(golden_member(c, "text")),
+                                   TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL, &ids, NULL),
+                  0);
+        if (!same_ids(&ids, golden_member(c, "ids"))) check_fail(__FILE__, __LINE__, "%s: case %zu differs", model, i);
+        vec_release(&ids);
+    }
+    tokenizer_free(&t);
+    arena_release(&a);
+    buf_release(&json);
+}
+
+TEST(transformers_js_vectors_qwen2) {
+    run_transformers_js("tokenizers/qwen2.5/tokenizer.derived.json", "qwen2.json", "Xenova/Qwen1.5-0.5B-Chat");
+}
+
+/* ---- behaviour ---- */
+
+TEST(special_tokens_in_user_text_are_text) {
+    struct tokenizer *t = load("tests/goldens/text/byte_level.tokenizer.json");
+    struct token_vec plain = {0}, parsed = {0};
+    struct buf out = {0};
+    uint32_t end = tokenizer_find(t, bytes_str("<|end|>"));
+    EXPECT(end != TOKEN_NONE && tokenizer_is_special(t, end));
+    EXPECT_EQ(tokenizer_encode(t, bytes_str("a<|end|>"), 0, &plain, NULL), 0);
+    EXPECT_EQ(tokenizer_encode(t, bytes_str("a<|end|>"), TOKENIZE_PARSE_SPECIAL, &parsed, NULL), 0);
+    EXPECT_EQ(parsed.count, 2);
+    EXPECT_EQ(parsed.items[1], end);
+    for (size_t i = 0; i < plain.count; i++) EXPECT(!tokenizer_is_special(t, plain.items[i]));
+    tokenizer_decode(t, (struct tokens){plain.items, plain.count}, DECODE_SKIP_SPECIAL, &out);
+    EXPECT_STR(buf_text(&out), "a<|end|>");
+    vec_release(&plain);
+    vec_release(&parsed);
+    buf_release(&out);
+    tokenizer_free(&t);
+}
+
+TEST(bos_and_eos_come_from_the_configs) {
+    struct buf json = golden_read_source("tests/goldens/text/byte_level.tokenizer.json");
+    struct bytes config = bytes_str("{\"bos_token\": {\"content\": \"<|begin|>\"}, \"eos_token\": \"<|end|>\"}");
+    struct bytes generation = bytes_str("{\"eos_token_id\": [5, 7, 5]}");
+    struct tokenizer *t;
+    EXPECT_EQ(tokenizer_load(buf_bytes(&json), config, generation, &t, NULL), 0);
+    EXPECT_EQ(tokenizer_bos(t), tokenizer_find(t, bytes_str("<|begin|>")));
+    struct tokens eos = tokenizer_eos(t);
+    EXPECT_EQ(eos.count, 3);
+    EXPECT_EQ(eos.ids[0], tokenizer_find(t, bytes_str("<|end|>")));
+    EXPECT_EQ(eos.ids[1], 5);
+    EXPECT_EQ(eos.ids[2], 7);
+    EXPECT_EQ(tokenizer_prefix(t).count, 1);
+    tokenizer_free(&t);
+    buf_release(&json);
+}
+
+TEST(invalid_text_is_refused_and_nothing_appended) {
+    struct tokenizer *t = load("tests/goldens/text/byte_level.tokenizer.json");
+    struct token_vec ids = {0};
+    struct error err;
+    vec_push(&ids, 7);
+    EXPECT_EQ(tokenizer_encode(t, bytes_of("ab\xFF", 3), TOKENIZE_ADD_SPECIAL, &ids, &err), ERR_INVALID);
+    EXPECT_EQ(tokenizer_encode(t, bytes_of("\xED\xA0\x80", 3), 0, &ids, &err), ERR_INVALID);
+    EXPECT_EQ(ids.count, 1);
+    vec_release(&ids);
+    tokenizer_free(&t);
+}
+
+TEST(ids_out_of_range_are_harmless) {
+    struct tokenizer *t = load("tests/goldens/text/sentencepiece.tokenizer.json");
+    uint32_t ids[] = {UINT32_MAX, 1u << 30, tokenizer_vocab_count(t), 70};
+    struct buf out = {0};
+    struct detok d;
+    detok_init(&d, t, 0);
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
+        (void)tokenizer_token_bytes(t, ids[i]);
+        EXPECT(!tokenizer_is_special(t, ids[i]));
+        detok_push(&d, ids[i], &out);
+    }
+    tokenizer_decode(t, (struct tokens){ids, ARRAY_LEN(ids)}, 0, &out);
+    buf_release(&out);
+    tokenizer_free(&t);
+}
+
+/* Every token's bytes, found again, and decoding one token gives them. */
+TEST(token_bytes_agree_with_decoding) {
+    static const char *const NAMES[] = {"byte_level", "added_rules", "odd_regex"};
+    for (size_t n = 0; n < ARRAY_LEN(NAMES); n++) {
+        char path[256];
+        snprintf(path, sizeof path, "tests/goldens/text/%s.tokenizer.json", NAMES[n]);
+        struct tokenizer *t = load(path);
+        struct buf text = {0}, spelling = {0};
+        for (uint32_t id = 0; id < tokenizer_vocab_count(t); id++) {
+            buf_reset(&spelling);
+            tokenizer_token_text(t, id, &spelling);
+            EXPECT_EQ(tokenizer_find(t, buf_bytes(&spelling)), id);
+            buf_reset(&text);
+            struct detok d;
+            detok_init(&d, t, 0);
+            detok_push(&d, id, &text);
+            struct bytes raw = tokenizer_token_bytes(t, id);
+            if (!detok_holds(&d) && !memmem(buf_text(&text), text.len, "\xEF\xBF\xBD", 3))
+                EXPECT(bytes_equal(raw, bytes_of(buf_text(&text), text.len)));
+        }
+        buf_release(&text);
+        buf_release(&spelling);
+        tokenizer_free(&t);
+    }
+}
+
+/* ---- hostile files ---- */
+
+static int try_load(const char *json, struct error *err) {
+    struct tokenizer *t;
+    int rc = tokenizer_load(bytes_str(json), bytes_of(NULL, 0), bytes_of(NULL, 0), &t, err);
+    tokenizer_free(&t);
+    return rc;
+}
+
+TEST(bad_files_are_refused_with_a_reason) {
+    static const char *const BAD[] = {
+        "",
+        "{",
+        "[]",
+        "{}",
+        "null",
+        "{\"model\": {}}",
+        "{\"model\": {\"vocab\": []}}",
+        "{\"model\": {\"vocab\": {\"a\": -1}}}",
+        "{\"model\": {\"vocab\": {\"a\": 4294967296}}}",
+        "{\"model\": {\"vocab\": {\"a\": 16777215}}}",
+        "{\"model\": {\"vocab\": {\"a\": 1.5}}}",
+        "{\"model\": {\"type\": \"Unknown\", \"vocab\": {}}}",
+        "{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": [\"a b\"]}}",
+        "{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": [\"a\"]}}",
+        "{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": [[\"a\"]]}}",
+        "{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": [5]}}",
+        "{\"model\": {\"vocab\": {\"a\": 0}, \"unk_token\": \"b\"}}",
+        "{\"model\": {\"vocab\": {\"a\": 0}}, \"normalizer\": {\"type\": \"What\"}}",
+        "{\"model\": {\"vocab\": {\"a\": 0}}, \"decoder\": {\"type\": \"What\"}}",
+        "{\"model\": {\"vocab\": {\"a\": 0}}, \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": "
+        "\"(\"}}}",
+        "{\"model\": {\"vocab\": {\"a\": 0}}, \"added_tokens\": [{\"id\": 5}]}",
+        "{\"model\": {\"vocab\": {\"a\": 0}}, \"added_tokens\": [{\"id\": 999999999, \"content\": \"x\"}]}",
+        "{\"model\": {\"vocab\": {\"a\": 0}}} x"};
+    for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
+        struct error err = {0};
+        if (!try_load(BAD[i], &err)) check_fail(__FILE__, __LINE__, "taken: %s", BAD[i]);
+        EXPECT(err.text[0]);
+    }
+    EXPECT_EQ(try_load("{\"model\": {\"vocab\": {\"a\": 0}}}", NULL), 0);
+}
+
+TEST(deep_nesting_is_refused) {
+    struct buf json = {0};
+    struct error err;
+    buf_add_str(&json, "{\"model\": {\"vocab\": {}}, \"decoder\": ");
+    for (int i = 0; i < 100000; i++) buf_add_str(&json, "{\"type\":\"Sequence\",\"decoders\":[");
+    EXPECT(try_load(json.data, &err) < 0);
+    buf_release(&json);
+}
+
+/* ---- threads ---- */
+
+struct job {
+    const struct tokenizer *t;
+    struct bytes text;
+    struct token_vec want;
+    bool ok;
+};
+
+static void *encode_often(void *arg) {
+    struct job *job = arg;
+    struct token_vec ids = {0};
+    job->ok = true;
+    for (int i = 0; i < 200; i++) {
+        ids.count = 0;
+        job->ok &= !tokenizer_encode(job->t, job->text, 0, &ids, NULL) && ids.count == job->want.count &&
+                   !memcmp(ids.items, job->want.items, ids.count * sizeof *ids.items);
+    }
+    vec_release(&ids);
+    return NULL;
+}
+
+TEST(many_threads_encode_at_once) {
+    static const char *const TEXTS[] = {"Three banks of oars", "pull one stroke at a time \xF0\x9F\x99\x82",
+                                        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "1234 !!"};
+    struct tokenizer *t = load("tests/goldens/text/byte_level.tokenizer.json");
+    struct job jobs[4] = {0};
+    pthread_t threads[4];
+    for (size_t i = 0; i < 4; i++) {
+        jobs[i].t = t;
+        jobs[i].text = bytes_str(TEXTS[i]);
+        EXPECT_EQ(tokenizer_encode(t, jobs[i].text, 0, &jobs[i].want, NULL), 0);
+        EXPECT_EQ(pthread_create(&threads[i], NULL, encode_often, &jobs[i]), 0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        EXPECT(jobs[i].ok);
+        vec_release(&jobs[i].want);
+    }
+    tokenizer_free(&t);
+}
