@@ -71,7 +71,8 @@ int field_read_response_format(struct field_reader *r, enum json_event first);
 /* Rows that both dialects have; each table begins with them. */
 #define FIELD_AT(member) offsetof(struct genreq, member)
 #define FIELD_ROWS_SHARED                                                                                              \
-    {.name = "model", .kind = FIELD_STRING, .offset = FIELD_AT(model), .max = GENREQ_NAME_MAX},                        \
+    {.name = "user", .kind = FIELD_STRING, .offset = FIELD_AT(user), .max = GENREQ_USER_MAX},                          \
+        {.name = "model", .kind = FIELD_STRING, .offset = FIELD_AT(model), .max = GENREQ_NAME_MAX},                    \
         {.name = "max_tokens",                                                                                         \
          .kind = FIELD_INT,                                                                                            \
          .offset = FIELD_AT(max_tokens),                                                                               \

@@ -26,6 +26,7 @@ enum {
     GENREQ_TOP_LOGPROBS_MAX = 20,
     GENREQ_MESSAGES_MAX = 16384,
     GENREQ_NAME_MAX = 256, /* model names and other short strings */
+    GENREQ_USER_MAX = 512,
     GENREQ_DEPTH_MAX = 64, /* nesting of the body */
 };
 
@@ -57,6 +58,7 @@ struct genreq {
     enum genreq_dialect dialect;
     uint32_t given;     /* enum genreq_given */
     struct bytes model; /* empty: the only one */
+    struct bytes user;  /* the client's name for its own user; checked, used for nothing yet */
 
     /* what is asked: raw JSON for a chat, prompts for a completion */
     struct bytes messages, tools, documents, template_kwargs;

@@ -39,21 +39,33 @@ static int check_content(struct field_reader *r, enum json_event first, uint32_t
     return 0;
 }
 
+static bool known_role(struct bytes role) {
+    static const char *const ROLES[] = {"system", "developer", "user", "assistant", "tool", "function"};
+    for (size_t i = 0; i < ARRAY_LEN(ROLES); i++)
+        if (bytes_equal(role, bytes_str(ROLES[i]))) return true;
+    return false;
+}
+
 static int check_message(struct field_reader *r, uint32_t message_idx) {
-    bool has_role = false;
+    bool has_role = false, has_content = false, is_assistant = false;
     for (enum json_event event = json_next(&r->json); event != JSON_OBJECT_END; event = json_next(&r->json)) {
         if (event != JSON_KEY) return field_wrong_type(r, "an array of messages", event);
         bool is_role = bytes_equal(r->json.text, bytes_str("role")),
              is_content = bytes_equal(r->json.text, bytes_str("content"));
         event = json_next(&r->json);
-        if (is_role && (event != JSON_STRING || r->json.text.len == 0 || r->json.text.len > 64))
-            return api_error_set(r->err, API_BAD_REQUEST, "messages", "messages[%u].role must be a short string",
+        if (is_role && (event != JSON_STRING || !known_role(r->json.text)))
+            return api_error_set(r->err, API_BAD_REQUEST, "messages",
+                                 "messages[%u].role must be system, developer, user, assistant, tool or function",
                                  message_idx);
         has_role |= is_role;
+        is_assistant |= is_role && bytes_equal(r->json.text, bytes_str("assistant"));
+        has_content |= is_content && event != JSON_NULL;
         if (is_content ? check_content(r, event, message_idx) : field_span(r, event, NULL)) return -1;
     }
-    if (has_role) return 0;
-    return api_error_set(r->err, API_BAD_REQUEST, "messages", "messages[%u] has no 'role'", message_idx);
+    if (!has_role) return api_error_set(r->err, API_BAD_REQUEST, "messages", "messages[%u] has no 'role'", message_idx);
+    if (!has_content && !is_assistant)
+        return api_error_set(r->err, API_BAD_REQUEST, "messages", "messages[%u] has no 'content'", message_idx);
+    return 0;
 }
 
 static int read_messages(struct field_reader *r, enum json_event first) {

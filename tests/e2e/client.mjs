@@ -1,5 +1,6 @@
 // Drives a running server with the unchanged openai-node client: node client.mjs BASE_URL NODE_MODULES
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
 const [url, modules] = process.argv.slice(2);
@@ -25,4 +26,5 @@ let streamed = "";
 for await (const piece of await client.completions.create({ ...plain, stream: true })) streamed += piece.choices[0]?.text ?? "";
 assert.equal(streamed, done.choices[0].text);
 await assert.rejects(client.chat.completions.create({ ...chat, temperature: 9 }), (e) => e.status === 400 && e.param === "temperature");
-console.log(JSON.stringify({ version: "openai-node " + require("openai/package.json").version, node: process.version }));
+const { version } = JSON.parse(readFileSync(modules + "/openai/package.json"));
+console.log(JSON.stringify({ version: `openai-node ${version}, node ${process.version}` }));
