@@ -95,9 +95,14 @@ static inline void client_take_json(struct answer *a, const char *text, size_t l
     cJSON_Delete(json);
 }
 
+static inline const char *client_blank_line(const char *at, const char *end) {
+    while ((at = memchr(at, '\n', (size_t)(end - at))) && at + 1 < end && at[1] != '\n') at++;
+    return at && at + 1 < end ? at : NULL;
+}
+
 static inline void client_take_events(struct answer *a) {
-    const char *at = buf_text(&a->body), *end;
-    for (; (end = strstr(at, "\n\n")); at = end + 2) {
+    const char *at = buf_text(&a->body), *body_end = at + a->body.len, *end;
+    for (; (end = client_blank_line(at, body_end)); at = end + 2) {
         if (*at == ':') a->pings++;
         if (strncmp(at, "data: ", 6) != 0) continue;
         a->events++;

@@ -428,6 +428,7 @@ TEST(probes_tell_the_truth) {
     world_prepare(&w);
     EXPECT(world_start(&w));
     EXPECT_EQ(client_status(w.port, "/health/e2e"), 200);
+    w.gw->settings.probe_ms = 300;
     fake_set_stepping(w.fake, false); /* ready says nothing of it, end to end does */
     int64_t begin_ms = clock_ms();
     while (client_status(w.port, "/health/e2e") == 200) sleep_ms(20);
