@@ -202,7 +202,10 @@ static struct suspect_group *active_group(struct sched *s) {
         struct suspect_group *group = LINK_ITEM(at, struct suspect_group, link);
         if (!group->replica) continue;
         if (!waits_for_nobody(group)) return group;
-        groups_unassign(s, group->replica);
+        struct replica *r = group->replica;
+        groups_unassign(s, r);
+        for (uint32_t i = r->running_count; i-- > 0;)
+            if (i < r->running_count && r->running[i]->group == group) seq_leave(s, r->running[i], LEAVE_REQUEUE);
         list_remove(&group->link);
         list_push(&s->groups, &group->link);
         break;

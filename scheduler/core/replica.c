@@ -250,7 +250,8 @@ static struct worker *worker_get(struct sched *s, struct replica *r, uint32_t ra
     struct worker *worker = id_map_get(&s->worker_ids, hello->instance);
     if (worker) return worker;
     worker = mem_alloc(sizeof *worker);
-    *worker = (struct worker){.instance = hello->instance, .rank = rank, .replica = r, .asked_at = s->now - ASK_AGAIN_MS};
+    *worker =
+        (struct worker){.instance = hello->instance, .rank = rank, .replica = r, .asked_at = s->now - ASK_AGAIN_MS};
     id_map_put(&s->worker_ids, hello->instance, worker);
     r->ranks[rank] = worker;
     return worker;

@@ -113,7 +113,7 @@ struct request *request_new(struct sched *s, struct gateway *gateway, const stru
                                 .priority = submit->priority,
                                 .arrival = ++s->next_arrival,
                                 .deadline_at = submit->deadline_ms ? s->now + submit->deadline_ms : NEVER,
-                                .resumed = submit->resumed,
+                                .resumed = submit->resumed || submit->attempt,
                                 .resumable = submit->resumable,
                                 .open_count = (uint32_t)count,
                                 .timer_idx = UINT32_MAX,

@@ -126,7 +126,7 @@ void sched_submit(struct sched *s, int64_t now, struct u128 from, const struct w
     struct request *known = code ? NULL : id_map_get(&s->request_ids, submit->request);
     if (known && !submit_again(s, gateway, known, submit)) return;
     size_t count = MAX(submit->choice_count, 1);
-    if (!code && !submit->resumed) {
+    if (!code && !submit->resumed && !submit->attempt) {
         if (s->draining)
             code = WIRE_REJECT_DRAINING;
         else if (s->waiting_new + count > (size_t)s->config.waiting_max + s->slot_total)

@@ -40,3 +40,19 @@ void dump_core(const struct sched *s) {
     for (size_t i = 0; i < s->request_ids.cap; i++)
         if (s->request_ids.entries[i].value) dump_request(s->request_ids.entries[i].value);
 }
+
+void dump_gateways(const struct world *w) {
+    for (uint32_t g = 0; g < GATEWAYS; g++) {
+        const struct fake_gateway *gateway = &w->gateways[g];
+        fprintf(stderr, "gateway %u instance %llu%s stopped until %lld epoch %llu\n", g,
+                (unsigned long long)gateway->instance.lo, gateway->alive ? "" : " dead",
+                (long long)gateway->paused_until, (unsigned long long)gateway->epoch.number);
+        for (uint32_t i = 0; i < GATEWAY_REQUESTS; i++) {
+            const struct gateway_request *r = &gateway->requests[i];
+            if (r->state != REQUEST_OPEN) continue;
+            fprintf(stderr, "  request %u attempt %u received %u %u %u%s%s%s submitted %lld\n", r->truth + 1,
+                    r->attempt, r->received[0], r->received[1], r->received[2], r->accepted ? " accepted" : "",
+                    r->paused ? " paused" : "", r->attached ? " attached" : "", (long long)r->submitted_at);
+        }
+    }
+}

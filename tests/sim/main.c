@@ -22,6 +22,7 @@ static void on_abort(int signal_number) {
     fprintf(stderr, "seed %llu failed after %llu events; the last of them:\n", (unsigned long long)world.seed,
             (unsigned long long)world.event_count);
     trace_print(&world);
+    dump_gateways(&world);
     for (int i = 0; i < PROCS; i++)
         if (world.procs[i].alive) dump_core(world.procs[i].core);
     printf("not ok sim seed %llu\n", (unsigned long long)world.seed);

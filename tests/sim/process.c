@@ -109,7 +109,7 @@ static void after_event(struct process *p) {
 static void hear(struct process *p, uint32_t peer, const struct message *m) {
     struct known_peer *known = &p->peers[peer];
     if (known->known && !u128_equal(known->instance, m->from)) {
-        if (m->kind != WIRE_HELLO) return; /* late news of one that is gone */
+        if (m->kind != WIRE_HELLO || m->from.lo < known->instance.lo) return; /* late news of one that is gone */
         if (!known->silent && peer < GATEWAYS) sched_gateway_silent(p->core, p->world->now, known->instance);
         if (!known->silent && peer >= GATEWAYS && peer < SUPERVISOR)
             sched_worker_silent(p->core, p->world->now, known->instance);

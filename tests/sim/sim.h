@@ -256,6 +256,7 @@ static inline uint64_t mix(uint64_t a, uint64_t b) {
 uint32_t next_token(const struct truth *t, uint32_t choice, uint64_t prefix);
 static inline uint64_t extend(uint64_t prefix, uint32_t token) { return mix(prefix, token + 1); }
 void dump_core(const struct sched *s);
+void dump_gateways(const struct world *w);
 int run_seed(struct world *w, uint64_t seed); /* resets *w; keeps its memory */
 void world_release(struct world *w);
 
