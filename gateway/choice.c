@@ -3,7 +3,8 @@
 int choice_init(struct choice *c, uint32_t index, const struct choice_config *config, struct error *err) {
     *c = (struct choice){
         .index = index, .has_stops = config->stop_count > 0, .include_stop_text = config->include_stop_text};
-    detok_init(&c->detok, config->tokenizer, DECODE_CONTINUES | (config->skip_special ? DECODE_SKIP_SPECIAL : 0u));
+    detok_init(&c->detok, config->tokenizer,
+               (config->begins_text ? 0u : DECODE_CONTINUES) | (config->skip_special ? DECODE_SKIP_SPECIAL : 0u));
     if (!c->has_stops) return 0;
     return stop_init(&c->stop, config->stops, config->stop_count, config->include_stop_text, err);
 }

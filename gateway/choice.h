@@ -37,6 +37,7 @@ struct choice_config {
     const struct bytes *stops;
     uint32_t stop_count;
     bool include_stop_text, skip_special;
+    bool begins_text; /* the prompt has no text (special tokens alone): rules for the beginning of a text apply */
 };
 
 MUST_CHECK int choice_init(struct choice *c, uint32_t index, const struct choice_config *config, struct error *err);

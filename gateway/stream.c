@@ -227,6 +227,12 @@ static void write_presentation(struct stream *s, int64_t created_s) {
     json_end_object(&w);
 }
 
+static bool is_special_alone(const struct tokenizer *t, const struct token_vec *prompt) {
+    for (size_t i = 0; i < prompt->count; i++)
+        if (!tokenizer_is_special(t, prompt->items[i])) return false;
+    return true;
+}
+
 static int make_part(struct stream *s, uint32_t part_idx, struct error *err) {
     struct part *p = &s->parts[part_idx];
     uint32_t n = (uint32_t)s->g.choice_count;
@@ -237,6 +243,7 @@ static int make_part(struct stream *s, uint32_t part_idx, struct error *err) {
                                    .skip_special = s->g.skip_special_tokens};
     p->stream = s;
     p->prompt = s->prepared.prompts[part_idx];
+    config.begins_text = is_special_alone(config.tokenizer, &p->prompt);
     s->prepared.prompts[part_idx] = (struct token_vec){0};
     p->max_tokens = s->prepared.max_tokens[part_idx];
     delivery_init(&p->delivery, part_idx == 0 ? s->number : wire_request_id(s->shard->idx), n);
