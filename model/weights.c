@@ -156,7 +156,7 @@ static int load_bias(struct loader *l, struct matrix *m, const struct part *part
 
 static int load_matrix(struct loader *l, struct matrix *m, const struct part *parts, uint32_t count, uint32_t cols,
                        bool bias, uint32_t layer) {
-    const struct tensor *tensors[MATRIX_PARTS_MAX];
+    const struct tensor *tensors[MATRIX_PARTS_MAX] = {NULL};
     *m = (struct matrix){.cols = cols};
     for (uint32_t i = 0; i < count; i++) {
         tensors[i] = take(l, parts[i].role, layer, parts[i].rows, cols);
