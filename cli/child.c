@@ -165,9 +165,14 @@ void child_exit_text(const struct child_exit *e, char out[64]) {
 
 int64_t child_restart_delay(struct child *c, const struct child_exit *e, int64_t now_ms) {
     bool killed = e->fenced || (e->signal && !e->fault);
-    if (now_ms - c->started_ms >= HEALTHY_MS) c->backoff_ms = 0;
+    bool lived = now_ms - c->started_ms >= HEALTHY_MS;
+    c->has_lived |= lived || !c->is_ours;
+    if (lived) c->backoff_ms = 0;
+    c->failed_starts = lived || !e->known || e->signal || !e->code ? 0 : c->failed_starts + 1;
     int64_t delay = c->backoff_ms;
     if (killed) return 0;
     c->backoff_ms = MIN(MAX(c->backoff_ms * 2, (int64_t)BACKOFF_FIRST_MS), (int64_t)BACKOFF_MAX_MS);
     return delay;
 }
+
+bool child_is_hopeless(const struct child *c) { return !c->has_lived && c->failed_starts >= CHILD_FAILED_STARTS; }

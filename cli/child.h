@@ -37,6 +37,8 @@ struct child {
     struct u128 instance;
     int64_t started_ms, start_at_ms, kill_at_ms; /* monotonic */
     int64_t backoff_ms;
+    uint32_t failed_starts; /* ends with an exit code of its own, in a row, each soon after its start */
+    bool has_lived;         /* adopted, or it once lived for ten seconds: it can start */
 };
 
 struct child_exit {
@@ -68,5 +70,9 @@ void child_exit_text(const struct child_exit *e, char out[64]);
  * life. What ended because somebody killed it from outside starts at once, for a loop of crashes is what the wait is
  * for. */
 int64_t child_restart_delay(struct child *c, const struct child_exit *e, int64_t now_ms);
+/* True when this child has never lived and ended by itself CHILD_FAILED_STARTS times: settings or the model are wrong,
+ * and another try will not help. Asked after child_restart_delay. */
+enum { CHILD_FAILED_STARTS = 6 };
+bool child_is_hopeless(const struct child *c);
 
 #endif

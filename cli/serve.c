@@ -162,6 +162,7 @@ static struct supervisor_config supervisor_config(const struct serve *s) {
         struct supervisor_role *r = &config.roles[role];
         *r = (struct supervisor_role){.count = (uint32_t)counts[role], .flags = s->flags[role].words.items};
         r->takes_admin_port = option_table_has(CHILD_TABLES[role], "admin-port");
+        r->takes_name = option_table_has(CHILD_TABLES[role], "name");
         r->takes_instance = option_table_has(CHILD_TABLES[role], "instance");
     }
     config.roles[CHILD_GATEWAY].secret_hash = s->secret_hash;

@@ -114,7 +114,10 @@ int supervisor_run(const struct supervisor_config *config, struct error *err) {
         link_client_wait(s.link, &s.epoll_fd, NULL, 1, wait_ms(&s));
         turn(&s);
     }
-    log_info("drained");
+    if (s.failure.code)
+        rc = error_set(err, s.failure.code, "%s", s.failure.text);
+    else
+        log_info("drained");
 out:
     release(&s);
     return rc;

@@ -30,6 +30,7 @@ struct supervisor_role {
     uint32_t count;        /* workers: may be scaled later */
     char *const *flags;    /* borrowed: all options that stay the same from one start to the next, NULL-terminated */
     bool takes_admin_port; /* --admin-port=P is added */
+    bool takes_name;       /* --name=worker-0 is added */
     bool takes_instance;   /* --instance=HEX is added: what it says in Hello */
 };
 
@@ -45,7 +46,8 @@ struct supervisor_config {
 };
 
 void supervisor_block_signals(void);
-/* Runs until drained (0) or it cannot go on (negative). */
+/* Runs until drained (0) or it cannot go on (negative): a child that never lived ended again and again right after its
+ * start. */
 MUST_CHECK int supervisor_run(const struct supervisor_config *config, struct error *err);
 
 /* One line to a running supervisor ("scale 3", "status"), one line back ("ok ...", "error ..."). reply: at most max

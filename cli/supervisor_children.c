@@ -82,6 +82,7 @@ static void build_argv(const struct supervisor *s, const struct child *c, struct
     add(a, "trireme(%s)", s->config->run_dir);
     add(a, "%s", child_role_name(c->role));
     if (role->takes_admin_port) add(a, "--admin-port=%" PRId64, admin_port(s, c));
+    if (role->takes_name) add(a, "--name=%s-%u", child_role_name(c->role), c->idx);
     if (role->takes_instance) add(a, "--instance=%s", instance);
     for (char *const *flag = role->flags; flag && *flag; flag++) add(a, "%s", *flag);
     vec_push(&a->words, NULL);
@@ -212,6 +213,13 @@ static void note_exit(struct supervisor *s, struct child_exit *e, int64_t now_ms
     wire_tell_exit(s, e);
 }
 
+static void give_up(struct supervisor *s, const struct child *c, const char *how, int64_t now_ms) {
+    if (s->phase != PHASE_SERVING) return;
+    error_set(&s->failure, ERR_INVALID, "%s %u cannot start: it ended %d times with %s; its own messages above say why",
+              child_role_name(c->role), c->idx, CHILD_FAILED_STARTS, how);
+    drain_begin(s, now_ms);
+}
+
 void children_ended(struct supervisor *s, int pid, int64_t now_ms) {
     struct child *c = children_find(s, pid);
     struct child_exit e;
@@ -227,7 +235,9 @@ void children_ended(struct supervisor *s, int pid, int64_t now_ms) {
         int64_t delay = was_stopping ? 0 : child_restart_delay(c, &e, now_ms);
         c->state = CHILD_WAITING;
         c->start_at_ms = now_ms + delay;
-        if (!was_stopping)
+        if (!was_stopping && child_is_hopeless(c))
+            give_up(s, c, how, now_ms);
+        else if (!was_stopping)
             log_warn("%s %u (process %d) ended with %s: again in %" PRId64 " ms", child_role_name(c->role), c->idx, pid,
                      how, delay);
     } else {

@@ -34,22 +34,27 @@ int control_open(struct supervisor *s, struct error *err) {
     return supervisor_watch(s, s->control_fd, SOURCE_CONTROL, 0, err);
 }
 
-static void hang_up(struct control *c) {
-    if (c->fd >= 0) close(c->fd);
+/* Taken out of epoll by name: a child between fork and exec still holds the description, and closing alone would not do
+ * it. */
+static void hang_up(struct supervisor *s, struct control *c) {
+    if (c->fd >= 0) {
+        epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+        close(c->fd);
+    }
     *c = (struct control){.fd = -1};
 }
 
 void control_close(struct supervisor *s) {
-    for (int i = 0; i < CONTROLS_MAX; i++) hang_up(&s->controls[i]);
+    for (int i = 0; i < CONTROLS_MAX; i++) hang_up(s, &s->controls[i]);
     if (s->control_fd >= 0) close(s->control_fd);
     struct sockaddr_un at;
     if (s->control_fd >= 0 && !socket_address(s->config->run_dir, &at, NULL)) unlink(at.sun_path);
     s->control_fd = -1;
 }
 
-static void reply(struct control *c, const char *text) {
+static void reply(struct supervisor *s, struct control *c, const char *text) {
     (void)!send(c->fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT);
-    hang_up(c);
+    hang_up(s, c);
 }
 
 void control_accept(struct supervisor *s, int64_t now_ms) {
@@ -80,11 +85,11 @@ static void scale(struct supervisor *s, struct control *c, const char *text, int
     char *end;
     unsigned long count = strtoul(text, &end, 10);
     if (end == text || *end || *text < '0' || *text > '9' || count < 1 || count > WORKERS_MAX) {
-        reply(c, "error the number of workers is a number from 1 to 1024\n");
+        reply(s, c, "error the number of workers is a number from 1 to 1024\n");
         return;
     }
     if (s->phase != PHASE_SERVING) {
-        reply(c, "error draining\n");
+        reply(s, c, "error draining\n");
         return;
     }
     log_info("scaling workers from %u to %lu", s->workers_wanted, count);
@@ -107,7 +112,7 @@ static void status(struct supervisor *s, struct control *c, int64_t now_ms) {
                  (long long)(p->state == CHILD_WAITING ? 0 : now_ms - p->started_ms) / 1000);
     }
     buf_add_byte(&out, '\n');
-    reply(c, out.failed ? "error too much to tell\n" : buf_text(&out));
+    reply(s, c, out.failed ? "error too much to tell\n" : buf_text(&out));
     buf_release(&out);
 }
 
@@ -118,28 +123,27 @@ static void command(struct supervisor *s, struct control *c, int64_t now_ms) {
     else if (!strcmp(c->line, "status"))
         status(s, c, now_ms);
     else
-        reply(c, "error commands are: scale N, status\n");
+        reply(s, c, "error commands are: scale N, status\n");
 }
 
 void control_read(struct supervisor *s, uint32_t idx, int64_t now_ms) {
     struct control *c = &s->controls[idx];
     if (c->fd < 0) return;
-    if (c->waits_for_scale) { /* it has nothing more to say, so it hung up */
-        hang_up(c);
-        return;
-    }
-    ssize_t n = recv(c->fd, c->line + c->len, sizeof c->line - 1 - c->len, 0);
+    char nothing[16]; /* while it waits for its answer it has nothing to say; it may hang up */
+    ssize_t n = c->waits_for_scale ? recv(c->fd, nothing, sizeof nothing, 0)
+                                   : recv(c->fd, c->line + c->len, sizeof c->line - 1 - c->len, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
-        hang_up(c);
+        hang_up(s, c);
         return;
     }
+    if (c->waits_for_scale) return;
     c->len += (size_t)n;
     c->line[c->len] = 0;
     if (strchr(c->line, '\n'))
         command(s, c, now_ms);
     else if (c->len == sizeof c->line - 1)
-        reply(c, "error the line is too long\n");
+        reply(s, c, "error the line is too long\n");
 }
 
 void control_turn(struct supervisor *s, int64_t now_ms) {
@@ -149,9 +153,10 @@ void control_turn(struct supervisor *s, int64_t now_ms) {
         if (c->fd < 0) continue;
         if (c->waits_for_scale && scale_is_done(s)) {
             snprintf(text, sizeof text, "ok %u workers\n", s->workers_wanted);
-            reply(c, text);
+            reply(s, c, text);
         } else if (now_ms >= c->until_ms) {
-            reply(c, c->waits_for_scale ? "error the workers are not yet what they should be\n" : "error too slow\n");
+            reply(s, c,
+                  c->waits_for_scale ? "error the workers are not yet what they should be\n" : "error too slow\n");
         }
     }
 }

@@ -32,6 +32,7 @@ struct supervisor {
     uint32_t workers_wanted;
     uint64_t args_hash[CHILD_ROLE_COUNT];
     enum phase phase;
+    struct error failure; /* why it gave up by itself; code 0: it did not */
     int epoll_fd, signal_fd, control_fd;
     struct control controls[CONTROLS_MAX];
 

@@ -4,6 +4,7 @@
 #include "formats/json.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -109,20 +110,24 @@ int talk_begin(struct talk *t, const struct talk_settings *settings, const char 
     return rc;
 }
 
+/* The folder is ours alone (mkdtemp) and flat. */
+static void clear_folder(const char *path) {
+    DIR *dir = opendir(path);
+    if (!dir) return;
+    for (struct dirent *e; (e = readdir(dir));)
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) unlinkat(dirfd(dir), e->d_name, 0);
+    closedir(dir);
+    rmdir(path);
+}
+
 void talk_end(struct talk *t) {
-    static const char *const LEFT[] = {"log", "lock", "children", "control.sock", "scheduler.sock", NULL};
     if (t->server_pid > 0) {
         kill(t->server_pid, SIGTERM);
         while (waitpid(t->server_pid, NULL, 0) < 0 && errno == EINTR) {}
     }
     t->server_pid = 0;
     if (!t->run_dir[0]) return;
-    for (size_t i = 0; LEFT[i]; i++) {
-        char path[128];
-        snprintf(path, sizeof path, "%s/%s", t->run_dir, LEFT[i]);
-        unlink(path);
-    }
-    rmdir(t->run_dir); /* stays when something unforeseen lies in it */
+    clear_folder(t->run_dir);
     t->run_dir[0] = 0;
 }
 

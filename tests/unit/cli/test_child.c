@@ -117,6 +117,7 @@ TEST(child_adopts_only_the_same_process) {
     EXPECT_EQ(child_adopt(&other, c.pid, c.start_ticks + 1), ERR_NOT_FOUND);
     EXPECT_EQ(child_adopt(&other, c.pid, c.start_ticks), 0);
     EXPECT(!other.is_ours && other.pid == c.pid);
+    sleep_ms(200); /* past exec: until then the sanitizers' handlers are still in it */
     child_signal(&other, SIGSEGV);
     EXPECT(readable(other.pidfd, 5000));
     EXPECT_EQ(child_adopt(&(struct child){.pidfd = -1}, c.pid, c.start_ticks), ERR_NOT_FOUND); /* a zombie */
@@ -144,6 +145,22 @@ TEST(child_restart_waits_only_for_what_crashes) {
     EXPECT_EQ(child_restart_delay(&c, &crash, 100), 5000);
     EXPECT_EQ(child_restart_delay(&c, &crash, 10001), 0); /* it lived for ten seconds */
     EXPECT_EQ(child_restart_delay(&c, &crash, 100), 100);
+}
+
+TEST(child_that_never_lived_is_hopeless_after_some_tries) {
+    struct child c = {.role = CHILD_WORKER, .is_ours = true}, lived = c, adopted = {.role = CHILD_WORKER};
+    struct child_exit bad = {.known = true, .code = 1}, fault = {.known = true, .signal = SIGSEGV, .fault = true};
+    for (int i = 0; i < CHILD_FAILED_STARTS; i++) {
+        EXPECT(!child_is_hopeless(&c));
+        child_restart_delay(&c, &bad, 100);
+    }
+    EXPECT(child_is_hopeless(&c));
+    child_restart_delay(&c, &fault, 100); /* a fault may be a request's doing */
+    EXPECT(!child_is_hopeless(&c));
+    child_restart_delay(&lived, &bad, 10001);
+    for (int i = 0; i < 20; i++) child_restart_delay(&lived, &bad, 100);
+    for (int i = 0; i < 20; i++) child_restart_delay(&adopted, &bad, 100);
+    EXPECT(!child_is_hopeless(&lived) && !child_is_hopeless(&adopted));
 }
 
 TEST(state_file_round_trips) {

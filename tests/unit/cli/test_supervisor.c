@@ -294,6 +294,16 @@ TEST(supervisor_restarts_a_scheduler_that_says_nothing) {
     clear_place(pid);
 }
 
+TEST(supervisor_gives_up_on_what_cannot_start) {
+    struct supervisor_config config = plain_config();
+    make_place();
+    static const char SCRIPT[] = "#!/bin/sh\n[ $1 = worker ] && exit 3\nexec sleep 300\n";
+    EXPECT_EQ(file_write_atomic(program, SCRIPT, sizeof SCRIPT - 1, 0755, NULL), 0);
+    EXPECT_EQ(end_code(begin(&config), 20000), 1);
+    EXPECT_EQ(family().count, 0);
+    clear_place(0);
+}
+
 /* --- this test as the scheduler --- */
 
 static struct link_server *server;
