@@ -13,7 +13,7 @@
 #include "scheduler/core/epoch.h"
 #include "scheduler/scheduler_metrics.h"
 
-enum { STATUS_MS = 1000, PUBLISH_MS = 20, ENDPOINTS_MAX = 8 };
+enum { STATUS_MS = 1000, PUBLISH_MS = 20, ENDPOINTS_MAX = 8, ARENA_BYTES = 256 * 1024 };
 
 /* ---- Peers of a role ---- */
 
@@ -105,10 +105,17 @@ static int open_signals(struct process *p, struct error *err) {
     return p->signal_fd >= 0 ? 0 : error_set_errno(err, "cannot take signals");
 }
 
+/* The first chunk is kept over resets: results of large steps fit in it. */
+static void warm_arena(struct arena *arena) {
+    CHECK(arena_alloc(arena, ARENA_BYTES));
+    arena_reset(arena);
+}
+
 int process_init(struct process *p, const struct scheduler_settings *settings, struct error *err) {
     struct bundle_relay_calls calls = process_bundle_calls(p);
     *p = (struct process){.settings = settings, .signal_fd = -1, .started_ms = clock_ms()};
     bundle_relay_init(&p->bundles, &calls, settings->bundle_bytes);
+    warm_arena(&p->arena);
     run_clock_init(&p->clock, settings->heartbeat_ms, clock_ms());
     int rc = open_signals(p, err);
     if (!rc) rc = make_core(p, err);
