@@ -299,6 +299,7 @@ void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece
     split_symbols(b, s, piece, len);
     size_t count = s->ids.count;
     if (count > 1) count = count <= SHORT_SYMBOLS ? merge_short(b, s->ids.items, count) : merge_long(b, s);
+    if (!count) return; /* all characters unknown, and no token for that */
     vec_reserve(out, out->count + count);
     memcpy(out->items + out->count, s->ids.items, count * sizeof *out->items);
     out->count += count;
