@@ -24,7 +24,7 @@ static void dump_request(const struct request *r) {
     for (uint32_t i = 0; i < r->sequence_count; i++) dump_sequence(&r->sequences[i]);
 }
 
-void dump_core(const struct sched *s) {
+static void dump_core(const struct sched *s) {
     fprintf(stderr, "scheduler: now %lld waiting %u resumed %u running %u\n", (long long)s->now, s->waiting_new,
             s->waiting_resumed, s->running);
     for (size_t i = 0; i < s->replicas.count; i++) {
@@ -54,5 +54,20 @@ void dump_gateways(const struct world *w) {
                     r->attempt, r->received[0], r->received[1], r->received[2], r->accepted ? " accepted" : "",
                     r->paused ? " paused" : "", r->attached ? " attached" : "", (long long)r->submitted_at);
         }
+    }
+}
+
+void dump_processes(const struct world *w) {
+    for (uint32_t i = 0; i < PROCS; i++) {
+        const struct process *p = &w->procs[i];
+        if (!p->alive) continue;
+        fprintf(stderr, "process %u%s epoch %llu stopped until %lld\n", i, i == w->current ? " current" : "",
+                (unsigned long long)p->epoch.number, (long long)p->paused_until);
+        for (uint32_t k = 0; k < PEERS; k++)
+            fprintf(stderr, "  peer %u instance %llu%s%s%s heard %lld\n", k,
+                    (unsigned long long)p->peers[k].instance.lo, p->peers[k].known ? " known" : "",
+                    p->peers[k].silent ? " silent" : "", p->peers[k].served ? " served" : "",
+                    (long long)p->peers[k].heard_at);
+        dump_core(p->core);
     }
 }

@@ -19,7 +19,7 @@ static void say_hello(struct world *w, uint32_t idx) {
                                .epoch_instance = g->epoch.instance};
     struct message *m = message_new(w, WIRE_HELLO);
     message_set_hello(m, &hello);
-    g->said_hello = true;
+    g->welcome = false;
     send_up(w, idx, m);
 }
 
@@ -316,6 +316,7 @@ void gateway_receive(struct world *w, uint32_t idx, struct message *m) {
         message_free(w, m); /* no request was submitted in this epoch yet: it is not for us */
         return;
     }
+    if (m->kind == WIRE_WELCOME) g->welcome = true;
     if (m->kind == WIRE_DELTAS) take_deltas(w, idx, &m->u.deltas);
     if (m->kind == WIRE_REJECT) take_reject(w, idx, &m->u.reject);
     message_free(w, m);
@@ -396,7 +397,10 @@ static void client_moods(struct world *w, uint32_t idx, struct gateway_request *
 void gateway_beat(struct world *w, uint32_t idx) {
     struct fake_gateway *g = &w->gateways[idx];
     if (!g->alive || g->paused_until > w->now) return;
-    send_up(w, idx, message_new(w, WIRE_HEARTBEAT));
+    if (!g->welcome)
+        say_hello(w, idx);
+    else
+        send_up(w, idx, message_new(w, WIRE_HEARTBEAT));
     for (uint32_t i = 0; i < GATEWAY_REQUESTS; i++) {
         struct gateway_request *r = &g->requests[i];
         if (r->state != REQUEST_OPEN) continue;

@@ -23,8 +23,7 @@ static void on_abort(int signal_number) {
             (unsigned long long)world.event_count);
     trace_print(&world);
     dump_gateways(&world);
-    for (int i = 0; i < PROCS; i++)
-        if (world.procs[i].alive) dump_core(world.procs[i].core);
+    dump_processes(&world);
     printf("not ok sim seed %llu\n", (unsigned long long)world.seed);
     fflush(stdout);
     shared->failures++;

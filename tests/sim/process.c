@@ -266,17 +266,17 @@ static void supervisor_send(struct world *w, struct message *m) {
 }
 
 void supervisor_beat(struct world *w) {
-    if (!w->supervisor_hello) {
-        struct wire_hello hello = {.role = WIRE_ROLE_SUPERVISOR,
-                                   .instance = {.lo = 99999, .hi = 1},
-                                   .epoch_number = w->supervisor_epoch.number,
-                                   .epoch_instance = w->supervisor_epoch.instance};
-        struct message *m = message_new(w, WIRE_HELLO);
-        message_set_hello(m, &hello);
-        w->supervisor_hello = true;
-        supervisor_send(w, m);
+    if (w->supervisor_welcome) {
+        supervisor_send(w, message_new(w, WIRE_HEARTBEAT));
+        return;
     }
-    supervisor_send(w, message_new(w, WIRE_HEARTBEAT));
+    struct wire_hello hello = {.role = WIRE_ROLE_SUPERVISOR,
+                               .instance = {.lo = 99999, .hi = 1},
+                               .epoch_number = w->supervisor_epoch.number,
+                               .epoch_instance = w->supervisor_epoch.instance};
+    struct message *m = message_new(w, WIRE_HELLO);
+    message_set_hello(m, &hello);
+    supervisor_send(w, m);
 }
 
 void supervisor_tell_exit(struct world *w, struct u128 instance, enum wire_exit_cause cause, bool fault) {
@@ -292,10 +292,9 @@ void supervisor_receive(struct world *w, struct message *m) {
         message_free(w, m);
         return;
     }
-    if (order > 0) {
-        w->supervisor_hello = w->supervisor_epoch.number == 0 && m->kind == WIRE_WELCOME;
-        w->supervisor_epoch = m->epoch;
-    }
+    if (order > 0) w->supervisor_welcome = false;
+    w->supervisor_epoch = m->epoch;
+    if (m->kind == WIRE_WELCOME) w->supervisor_welcome = true;
     if (m->kind == WIRE_FENCE) {
         bool found = false;
         for (uint32_t i = 0; i < w->worker_count && !found; i++) {

@@ -94,7 +94,7 @@ struct fake_gateway {
     bool alive;
     int64_t paused_until;
     struct epoch epoch;
-    bool said_hello;
+    bool welcome; /* the scheduler has answered our Hello of this epoch */
     struct gateway_request requests[GATEWAY_REQUESTS];
     bool ack_due;
 };
@@ -119,7 +119,7 @@ struct fake_worker {
     bool alive, loading;
     int64_t paused_until, slow_until, restart_at;
     struct epoch epoch;
-    bool said_hello;
+    bool welcome;
     struct wire_kv_group group;
     uint32_t slot_count, max_step_tokens, steps_in_flight;
     struct fake_slot slots[SLOTS];
@@ -213,7 +213,7 @@ struct world {
     struct fake_worker workers[WORKERS];
     struct process procs[PROCS];
     struct epoch supervisor_epoch;
-    bool supervisor_hello;
+    bool supervisor_welcome;
     uint32_t current; /* the process that the address leads to */
     VEC(struct truth) truths;
     struct {
@@ -255,7 +255,7 @@ static inline uint64_t mix(uint64_t a, uint64_t b) {
 /* The token that follows; all of the text so far is in `prefix`. */
 uint32_t next_token(const struct truth *t, uint32_t choice, uint64_t prefix);
 static inline uint64_t extend(uint64_t prefix, uint32_t token) { return mix(prefix, token + 1); }
-void dump_core(const struct sched *s);
+void dump_processes(const struct world *w);
 void dump_gateways(const struct world *w);
 int run_seed(struct world *w, uint64_t seed); /* resets *w; keeps its memory */
 void world_release(struct world *w);

@@ -64,7 +64,7 @@ static void say_hello(struct world *w, uint32_t idx) {
                                .held_hashes = {hashes, count}};
     struct message *m = message_new(w, WIRE_HELLO);
     message_set_hello(m, &hello);
-    worker->said_hello = true;
+    worker->welcome = false;
     trace(w, "worker hello", idx, worker->incarnation, count, worker->loading);
     send_up(w, idx, m);
 }
@@ -105,7 +105,10 @@ void worker_kill(struct world *w, uint32_t idx, enum wire_exit_cause cause, bool
 void worker_beat(struct world *w, uint32_t idx) {
     struct fake_worker *worker = worker_of(w, idx);
     if (!worker->alive || worker->paused_until > w->now) return;
-    if (worker->loading && chance(w, 8)) worker_wake(w, idx);
+    if (worker->loading && chance(w, 8))
+        worker_wake(w, idx);
+    else if (!worker->welcome && chance(w, 4))
+        say_hello(w, idx);
     struct message *m = message_new(w, WIRE_HEARTBEAT);
     bool stepping = worker->plans != NULL;
     m->u.heartbeat = (struct wire_heartbeat){.state = worker->loading ? WIRE_STATE_LOADING
@@ -383,6 +386,7 @@ void worker_receive(struct world *w, uint32_t idx, struct message *m) {
         receive_plan(w, idx, m);
         return;
     }
+    if (m->kind == WIRE_WELCOME) worker->welcome = true;
     if (m->kind == WIRE_BLOCKS_LOST) say_hello(w, idx);
     message_free(w, m);
 }
