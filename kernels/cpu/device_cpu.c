@@ -9,6 +9,10 @@
 
 #include "kernels/cpu/cpu.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 static void cpu_close(struct device *dev) {
     struct cpu_device *cpu = (struct cpu_device *)dev;
     thread_pool_free(&cpu->pool);
@@ -72,9 +76,12 @@ static const struct device_calls CPU_CALLS = {
 
 static bool any_machine(void) { return true; }
 #if defined(__x86_64__)
-static bool has_avx2(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+/* clang 14's builtin does not know f16c. */
+static bool has_f16c(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }
 static bool has_avx512(void) {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");

@@ -19,7 +19,8 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
     dependency_wait();
     dependents_launch();
     const struct kv_pages &kv = call.kv;
-    const uint32_t h = blockIdx.x, t = call.row_first + blockIdx.y, dim = kv.head_dim, g = h / (call.heads / kv.kv_heads);
+    const uint32_t h = blockIdx.x, t = call.row_first + blockIdx.y, dim = kv.head_dim,
+                   g = h / (call.heads / kv.kv_heads);
     const uint32_t position = call.positions[t], lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     raw *out = (raw *)call.out + ((size_t)t * call.heads + h) * dim;
     float max = MINUS_INFINITY, sum = 0, acc[2] = {0, 0};
@@ -32,7 +33,8 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
     const uint32_t slot = call.slots[t];
     uint32_t from = call.first_position(position);
     while (from <= position) {
-        const uint32_t end = min((from / ATTENTION_SPLIT + 1) * (uint32_t)ATTENTION_SPLIT, position + 1), count = end - from;
+        const uint32_t end = min((from / ATTENTION_SPLIT + 1) * (uint32_t)ATTENTION_SPLIT, position + 1),
+                       count = end - from;
         __syncthreads(); /* q is there; nobody reads the scores before */
         for (uint32_t j = warp; j < count; j += PLAIN_THREADS / 32) {
             const stored *k = (const stored *)kv.at(slot, from + j) + (size_t)g * kv.head_stride();
@@ -50,20 +52,26 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
         for (uint32_t j = 0; j < count; j++) {
             const stored *v = (const stored *)kv.at(slot, from + j) + (size_t)(kv.kv_heads + g) * kv.head_stride();
             const float p = exp2f(scores[j] - part_max);
-            for (uint32_t i = 0, d = threadIdx.x; d < dim; i++, d += PLAIN_THREADS) part[i] += p * values<K>::get(v + d);
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                if (threadIdx.x + i * PLAIN_THREADS < dim)
+                    part[i] += p * values<K>::get(v + threadIdx.x + i * PLAIN_THREADS);
         }
         const struct merge_factors f = merge_max(&max, part_max);
         sum = merge(f, sum, part_sum);
+#pragma unroll
         for (int i = 0; i < 2; i++) acc[i] = merge(f, acc[i], part[i]);
         from = end;
     }
-    for (uint32_t i = 0, d = threadIdx.x; d < dim; i++, d += PLAIN_THREADS)
-        values<A>::put(out + d, __fdiv_rn(acc[i], sum));
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        if (threadIdx.x + i * PLAIN_THREADS < dim)
+            values<A>::put(out + threadIdx.x + i * PLAIN_THREADS, __fdiv_rn(acc[i], sum));
 }
 
 template <int A, int K> static void plain_typed(struct stream *s, const struct attention_call &call) {
-    launch_shape shape = {dim3(call.heads, call.row_count), dim3(PLAIN_THREADS), (256 + ATTENTION_SPLIT) * sizeof(float),
-                          device_of(s)->dependent_launch};
+    launch_shape shape = {dim3(call.heads, call.row_count), dim3(PLAIN_THREADS),
+                          (256 + ATTENTION_SPLIT) * sizeof(float), device_of(s)->dependent_launch};
     LAUNCH((attention_plain_kernel<A, K>), shape, cuda_stream_of(s), call);
 }
 template <int A> static void plain(struct stream *s, const struct attention_call &call, enum storage_type kv_type) {
@@ -88,7 +96,8 @@ size_t cuda_attention_scratch(const struct device *dev, uint32_t row_count, uint
                               uint32_t max_context) {
     (void)dev;
     const size_t units = unit_max_of(row_count, heads, head_dim, max_context);
-    return ((size_t)row_count + 1 + 63) / 64 * 64 * sizeof(uint32_t) + units * heads * (head_dim + 2) * sizeof(float) + 64;
+    return ((size_t)row_count + 1 + 63) / 64 * 64 * sizeof(uint32_t) + units * heads * (head_dim + 2) * sizeof(float) +
+           64;
 }
 
 void cuda_attention(struct stream *s, const struct op_attention *a) {

@@ -22,9 +22,9 @@ struct attention_call {
     struct kv_pages kv;
     const uint32_t *slots, *positions;
     /* scratch of the output class */
-    uint32_t *unit_firsts;    /* [row_count + 1]: rows' first units; a unit is one part of a row */
-    float *part_stats;        /* [unit_max, heads, 2]: max, sum */
-    float *part_sums;         /* [unit_max, heads, D] */
+    uint32_t *unit_firsts; /* [row_count + 1]: rows' first units; a unit is one part of a row */
+    float *part_stats;     /* [unit_max, heads, 2]: max, sum */
+    float *part_sums;      /* [unit_max, heads, D] */
     uint32_t unit_max;
 
     __device__ __forceinline__ uint32_t first_position(uint32_t position) const {

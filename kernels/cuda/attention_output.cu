@@ -7,10 +7,10 @@
  * evenly. Parts go to scratch and are merged by attention_merge_kernel; a row of one part, or one whose parts have no
  * room there, is finished by its task.
  *
- * A part in four phases, 128 threads: (1) K tiles of 64 positions arrive through a ring of cp.async stages; warp w makes
- * scores of positions 16 w .. of each tile; (2) max, weights (rounded to the cache's type, in place of the scores), sum
- * of the rounded weights: a warp takes four heads; (3) V tiles arrive through the same ring; warp w sums dims 16 w .., 16
- * (w + 4) ...; (4) merge.
+ * A part in four phases, 128 threads: (1) K tiles of 64 positions arrive through a ring of cp.async stages; warp w
+ * makes scores of positions 16 w .. of each tile; (2) max, weights (rounded to the cache's type, in place of the
+ * scores), sum of the rounded weights: a warp takes four heads; (3) V tiles arrive through the same ring; warp w sums
+ * dims 16 w .., 16 (w + 4) ...; (4) merge.
  *
  * A row's bits depend on the row alone: a tile's other 15 rows are other heads of it or zeros.
  * Cost: K and V of the row once for each KV head. Shared memory: 16 * (D + 8) * 2 + 16 KB + stages * 64 * (D + 8) * 2.
@@ -19,13 +19,15 @@
 
 enum {
     OUT_THREADS = 128,
-    OUT_TILE = 64,                          /* positions of a stage */
-    SCORE_STRIDE = ATTENTION_SPLIT + 4,     /* f32 */
-    WEIGHT_STRIDE = 2 * SCORE_STRIDE,       /* of the 16-bit weights in the same place */
-    OUT_ROWS_MAX = 4096                     /* rows of a launch: their list lies in shared memory */
+    OUT_TILE = 64,                      /* positions of a stage */
+    SCORE_STRIDE = ATTENTION_SPLIT + 4, /* f32 */
+    WEIGHT_STRIDE = 2 * SCORE_STRIDE,   /* of the 16-bit weights in the same place */
+    OUT_ROWS_MAX = 4096                 /* rows of a launch: their list lies in shared memory */
 };
 
-template <int DP> struct out_shape { enum { STAGES = DP <= 128 ? 3 : 2, STRIDE = DP + 8, STAGE = OUT_TILE * STRIDE }; };
+template <int DP> struct out_shape {
+    enum { STAGES = DP <= 128 ? 3 : 2, STRIDE = DP + 8, STAGE = OUT_TILE * STRIDE };
+};
 
 /* Where things lie in shared memory. */
 template <int DP> struct out_area {
@@ -140,7 +142,9 @@ static __device__ __forceinline__ void attend_part(const struct attention_call &
         if (i < 2 * tiles) load_tile<DP>(call, task, area, i, tiles, tile_first, from, end);
         cp_async_commit();
     }
+#pragma unroll
     for (int j = 0; j < DP / 64; j++)
+#pragma unroll
         for (int e = 0; e < 8; e++) sums[j][e / 4][e % 4] = 0;
     for (uint32_t i = 0; i < 2 * tiles; i++) {
         cp_async_wait<STAGES - 2>();
@@ -159,6 +163,7 @@ static __device__ __forceinline__ void attend_part(const struct attention_call &
                 mma<A>(s[0], a, b);
                 mma<A>(s[1], a, b + 2);
             }
+#pragma unroll
             for (int e = 0; e < 8; e++) {
                 const uint32_t h = lane / 4 + e % 4 / 2 * 8, c = column + warp * 16 + e / 4 * 8 + lane % 4 * 2 + e % 2;
                 const bool valid = low + c >= from && low + c < end;
@@ -170,9 +175,10 @@ static __device__ __forceinline__ void attend_part(const struct attention_call &
             for (uint32_t k = 0; k < OUT_TILE; k += 16) {
                 uint32_t a[4], b[4];
                 ldmatrix_x4(a, weights + lane % 16 * WEIGHT_STRIDE + k + lane / 16 * 8);
+#pragma unroll
                 for (uint32_t j = 0; j < DP / 64; j++) {
                     const uint32_t d = (warp + 4 * j) * 16;
-                    if (d >= dim) break;
+                    if (d >= dim) continue;
                     ldmatrix_x4_trans(b, tile + (k + lane % 8 + lane / 8 % 2 * 8) * STRIDE + d + lane / 16 * 8);
                     mma<A>(sums[j][0], a, b);
                     mma<A>(sums[j][1], a, b + 2);
@@ -187,14 +193,16 @@ static __device__ __forceinline__ void attend_part(const struct attention_call &
             const float *row = area.scores + h * SCORE_STRIDE + column_first;
             raw *to = (raw *)(area.scores + h * SCORE_STRIDE) + column_first;
             float score[ATTENTION_SPLIT / 32], max = MINUS_INFINITY, sum = 0;
+#pragma unroll
             for (uint32_t j = 0; j < ATTENTION_SPLIT / 32; j++) {
                 score[j] = j * 32 + lane < columns ? row[j * 32 + lane] : MINUS_INFINITY;
                 max = score[j] > max ? score[j] : max;
             }
             max = warp_max(max);
             __syncwarp();
+#pragma unroll
             for (uint32_t j = 0; j < ATTENTION_SPLIT / 32; j++) {
-                if (j * 32 + lane >= columns) break;
+                if (j * 32 + lane >= columns) continue;
                 values<A>::put(to + j * 32 + lane, fast_exp2(score[j] - max));
                 sum += values<A>::get(to + j * 32 + lane);
             }
@@ -227,18 +235,25 @@ static __device__ __forceinline__ void run_task(const struct attention_call &cal
     for (uint32_t part = 0; part < task.part_count; part++) {
         float sums[DP / 64][2][4];
         attend_part<A, DP>(call, task, area, task.part_first + part, sums);
+#pragma unroll
         for (int half = 0; half < 2; half++) { /* 4. this thread's heads are lane / 4 and 8 more */
             const uint32_t h = lane / 4 + half * 8;
             const struct merge_factors f = merge_max(&max[half], area.stats[h]);
             sum[half] = merge(f, sum[half], area.stats[16 + h]);
+#pragma unroll
             for (int j = 0; j < DP / 64; j++)
+#pragma unroll
                 for (int e = 0; e < 4; e++)
-                    acc[j][e / 2][half * 2 + e % 2] = merge(f, acc[j][e / 2][half * 2 + e % 2], sums[j][e / 2][half * 2 + e % 2]);
+                    acc[j][e / 2][half * 2 + e % 2] =
+                        merge(f, acc[j][e / 2][half * 2 + e % 2], sums[j][e / 2][half * 2 + e % 2]);
         }
     }
+#pragma unroll
     for (int j = 0; j < DP / 64; j++)
+#pragma unroll
         for (int e = 0; e < 8; e++) {
-            const uint32_t half = e % 4 / 2, h = lane / 4 + half * 8, d = (warp + 4 * j) * 16 + e / 4 * 8 + lane % 4 * 2 + e % 2;
+            const uint32_t half = e % 4 / 2, h = lane / 4 + half * 8,
+                           d = (warp + 4 * j) * 16 + e / 4 * 8 + lane % 4 * 2 + e % 2;
             if (h >= task.head_count || d >= dim) continue;
             const float v = acc[j][e / 4][e % 4];
             if (task.whole)
@@ -247,6 +262,7 @@ static __device__ __forceinline__ void run_task(const struct attention_call &cal
                 call.part_sums[((size_t)task.unit * call.heads + task.head_first + h) * dim + d] = v;
         }
     if (!task.whole && warp == 0 && lane % 4 == 0)
+#pragma unroll
         for (int half = 0; half < 2; half++) {
             const uint32_t h = lane / 4 + half * 8;
             if (h >= task.head_count) continue;
@@ -257,7 +273,7 @@ static __device__ __forceinline__ void run_task(const struct attention_call &cal
 }
 
 template <int A, int DP>
-static __global__ __launch_bounds__(OUT_THREADS) void attention_output_kernel(struct attention_call call) {
+static __global__ __launch_bounds__(OUT_THREADS, 2) void attention_output_kernel(struct attention_call call) {
     DYNAMIC_SHARED(memory);
     const struct out_area<DP> area(memory);
     dependency_wait();
@@ -281,7 +297,8 @@ static __global__ __launch_bounds__(OUT_THREADS) void attention_output_kernel(st
         task.unit = unit;
         const uint32_t parts = firsts[r + 1] - firsts[r];
         task.whole = parts == 1 || unit >= units;
-        task.part_first = task.position == (uint32_t)ROW_NONE ? 0 : call.first_position(task.position) / ATTENTION_SPLIT;
+        task.part_first =
+            task.position == (uint32_t)ROW_NONE ? 0 : call.first_position(task.position) / ATTENTION_SPLIT;
         task.part_count = parts;
         if (!task.whole) {
             task.part_first += unit - firsts[r];
@@ -298,7 +315,8 @@ template <int A> static __global__ void attention_merge_kernel(struct attention_
     const uint32_t h = blockIdx.x, r = blockIdx.y, dim = call.kv.head_dim;
     const uint32_t first = call.unit_firsts[r], end = call.unit_firsts[r + 1];
     if (end - first == 1 || end > call.unit_max) return;
-    typename values<A>::raw *out = (typename values<A>::raw *)call.out + ((size_t)(call.row_first + r) * call.heads + h) * dim;
+    typename values<A>::raw *out =
+        (typename values<A>::raw *)call.out + ((size_t)(call.row_first + r) * call.heads + h) * dim;
     for (uint32_t d = threadIdx.x; d < dim; d += blockDim.x) {
         float max = MINUS_INFINITY, sum = 0, acc = 0;
         for (uint32_t unit = first; unit < end; unit++) {
@@ -313,7 +331,8 @@ template <int A> static __global__ void attention_merge_kernel(struct attention_
 
 template <int A, int DP> static void output_shape(struct stream *s, const struct attention_call &call) {
     const uint32_t group = call.heads / call.kv.kv_heads, lists = call.kv.kv_heads * ((group + 15) / 16);
-    const uint64_t most = (uint64_t)call.row_count * lists * (call.kv.max_blocks * call.kv.block_tokens / ATTENTION_SPLIT + 1);
+    const uint64_t most =
+        (uint64_t)call.row_count * lists * (call.kv.max_blocks * call.kv.block_tokens / ATTENTION_SPLIT + 1);
     launch_shape shape = {dim3((unsigned)MIN(most, (uint64_t)device_of(s)->sm_count * 2)), dim3(OUT_THREADS),
                           out_bytes<DP>(call.row_count), device_of(s)->dependent_launch};
     LAUNCH((attention_output_kernel<A, DP>), shape, cuda_stream_of(s), call);

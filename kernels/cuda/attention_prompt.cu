@@ -109,7 +109,10 @@ static __global__ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel
     for (uint32_t n = threadIdx.x; n < PROMPT_ROWS * dim; n += PROMPT_THREADS) {
         const uint32_t r = n / dim, d = n % dim;
         const bool padding = positions[r] == (uint32_t)ROW_NONE;
-        q[r * STRIDE + d] = padding ? 0 : ((const raw *)call.qkv)[(size_t)(call.row_first + t0 + r) * call.row_width() + (size_t)h * dim + d];
+        q[r * STRIDE + d] =
+            padding
+                ? 0
+                : ((const raw *)call.qkv)[(size_t)(call.row_first + t0 + r) * call.row_width() + (size_t)h * dim + d];
         if (padding && t0 + r < call.row_count) values<A>::put(out + r * out_stride + d, 0.0f);
     }
 
@@ -117,6 +120,7 @@ static __global__ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel
          s = next_segment(call, slots, positions, s.end)) {
         float acc[DP / 8][4] = {}, max[2] = {MINUS_INFINITY, MINUS_INFINITY}, sum[2] = {0, 0};
         uint32_t seen_from[2], seen_to[2]; /* positions this thread's two rows see: [from, to) */
+#pragma unroll
         for (int half = 0; half < 2; half++) {
             const uint32_t r = warp * 16 + lane / 4 + half * 8;
             const bool inside = r >= s.first && r < s.end;
@@ -135,6 +139,7 @@ static __global__ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel
             for (uint32_t k = 0; k < dim; k += 16) {
                 uint32_t a[4], b[4];
                 ldmatrix_x4(a, q + (warp * 16 + lane % 16) * STRIDE + k + lane / 16 * 8);
+#pragma unroll
                 for (int j = 0; j < TILE / 16; j++) {
                     ldmatrix_x4(b, k_tile + (j * 16 + lane % 8 + lane / 16 * 8) * STRIDE + k + lane / 8 % 2 * 8);
                     mma<A>(scores[2 * j], a, b);
@@ -143,14 +148,18 @@ static __global__ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel
             }
             /* 3. running max; weights, rounded; running sum of the rounded ones */
             float best[2] = {max[0], max[1]}, factor[2], added[2] = {0, 0};
+#pragma unroll
             for (int j = 0; j < TILE / 8; j++)
+#pragma unroll
                 for (int e = 0; e < 4; e++) {
                     const uint32_t position = start + j * 8 + lane % 4 * 2 + e % 2;
                     const bool seen = position >= seen_from[e / 2] && position < seen_to[e / 2];
                     scores[j][e] = seen ? scores[j][e] * call.scale : MINUS_INFINITY;
                     best[e / 2] = scores[j][e] > best[e / 2] ? scores[j][e] : best[e / 2];
                 }
+#pragma unroll
             for (int half = 0; half < 2; half++) {
+#pragma unroll
                 for (int by = 1; by < 4; by *= 2) {
                     const float other = __shfl_xor_sync(0xffffffffu, best[half], by);
                     best[half] = other > best[half] ? other : best[half];
@@ -161,44 +170,58 @@ static __global__ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel
                 best[half] = at;
             }
             uint32_t weights[TILE / 16][4];
+#pragma unroll
             for (int j = 0; j < TILE / 8; j++)
+#pragma unroll
                 for (int half = 0; half < 2; half++) {
-                    const uint32_t pair = pack<A>(fast_exp2(scores[j][half * 2] - best[half]), fast_exp2(scores[j][half * 2 + 1] - best[half]));
+                    const uint32_t pair = pack<A>(fast_exp2(scores[j][half * 2] - best[half]),
+                                                  fast_exp2(scores[j][half * 2 + 1] - best[half]));
                     weights[j / 2][j % 2 * 2 + half] = pair;
                     added[half] += rounded_sum<A>(pair);
                 }
+#pragma unroll
             for (int half = 0; half < 2; half++) {
+#pragma unroll
                 for (int by = 1; by < 4; by *= 2) added[half] += __shfl_xor_sync(0xffffffffu, added[half], by);
                 sum[half] = __fmaf_rn(sum[half], factor[half], added[half]);
             }
+#pragma unroll
             for (int j = 0; j < DP / 8; j++)
+#pragma unroll
                 for (int e = 0; e < 4; e++) acc[j][e] *= factor[e / 2];
 
             cp_async_wait<0>();
             __syncthreads(); /* V is here; all are done with K */
             if (start + TILE <= s.high) load_positions<DP, TILE>(call, s, k_tile, start + TILE, g);
 
-            /* 4. weights by V */
+                /* 4. weights by V */
+#pragma unroll
             for (int k = 0; k < TILE / 16; k++)
+#pragma unroll
                 for (int j = 0; j < DP / 16; j++) {
-                    if (j * 16 >= (int)dim) break;
+                    if (j * 16 >= (int)dim) continue;
                     uint32_t b[4];
-                    ldmatrix_x4_trans(b, v_tile + (k * 16 + lane % 8 + lane / 8 % 2 * 8) * STRIDE + j * 16 + lane / 16 * 8);
+                    ldmatrix_x4_trans(b, v_tile + (k * 16 + lane % 8 + lane / 8 % 2 * 8) * STRIDE + j * 16 +
+                                             lane / 16 * 8);
                     mma<A>(acc[2 * j], weights[k], b);
                     mma<A>(acc[2 * j + 1], weights[k], b + 2);
                 }
         }
+#pragma unroll
         for (int j = 0; j < DP / 8; j++)
+#pragma unroll
             for (int e = 0; e < 4; e++) {
                 const uint32_t r = warp * 16 + lane / 4 + e / 2 * 8, d = j * 8 + lane % 4 * 2 + e % 2;
-                if (r >= s.first && r < s.end && d < dim) values<A>::put(out + r * out_stride + d, __fdiv_rn(acc[j][e], sum[e / 2]));
+                if (r >= s.first && r < s.end && d < dim)
+                    values<A>::put(out + r * out_stride + d, __fdiv_rn(acc[j][e], sum[e / 2]));
             }
     }
 }
 
 template <int A, int DP, int TILE> static void prompt_shape(struct stream *s, const struct attention_call &call) {
     launch_shape shape = {dim3(blocks_for(call.row_count, PROMPT_ROWS), call.heads), dim3(PROMPT_THREADS),
-                          (PROMPT_ROWS + 2 * TILE) * (DP + 8) * 2 + 2 * PROMPT_ROWS * 4, device_of(s)->dependent_launch};
+                          (PROMPT_ROWS + 2 * TILE) * (DP + 8) * 2 + 2 * PROMPT_ROWS * 4,
+                          device_of(s)->dependent_launch};
     LAUNCH((attention_prompt_kernel<A, DP, TILE>), shape, cuda_stream_of(s), call);
 }
 

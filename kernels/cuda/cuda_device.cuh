@@ -1,5 +1,6 @@
 /*
- * cuda_device.cuh - what the .cu files share of the device: its handle, streams, the sticky error, and views of ops.h's structs as kernels take them.
+ * cuda_device.cuh - what the .cu files share of the device: its handle, streams, the sticky error, and views of ops.h's
+ * structs as kernels take them.
  */
 #ifndef KERNELS_CUDA_CUDA_DEVICE_CUH
 #define KERNELS_CUDA_CUDA_DEVICE_CUH
@@ -50,15 +51,29 @@ static inline struct batch_view batch_view_of(const struct step_batch *b) {
 }
 
 /* Blocks for `items` threads of work, 256 threads each. */
-static inline unsigned blocks_for(uint64_t items, unsigned threads) { return (unsigned)((items + threads - 1) / threads); }
+static inline unsigned blocks_for(uint64_t items, unsigned threads) {
+    return (unsigned)((items + threads - 1) / threads);
+}
 
 /* Calls body with A as enum storage_type constant of an activation type. */
 #define WITH_ACTIVATION(type, A, body)                                                                                 \
     do {                                                                                                               \
         switch (type) {                                                                                                \
-        case STORAGE_F32: { constexpr int A = STORAGE_F32; body; break; }                                              \
-        case STORAGE_F16: { constexpr int A = STORAGE_F16; body; break; }                                              \
-        case STORAGE_BF16: { constexpr int A = STORAGE_BF16; body; break; }                                            \
+        case STORAGE_F32: {                                                                                            \
+            constexpr int A = STORAGE_F32;                                                                             \
+            body;                                                                                                      \
+            break;                                                                                                     \
+        }                                                                                                              \
+        case STORAGE_F16: {                                                                                            \
+            constexpr int A = STORAGE_F16;                                                                             \
+            body;                                                                                                      \
+            break;                                                                                                     \
+        }                                                                                                              \
+        case STORAGE_BF16: {                                                                                           \
+            constexpr int A = STORAGE_BF16;                                                                            \
+            body;                                                                                                      \
+            break;                                                                                                     \
+        }                                                                                                              \
         default: CHECK_MSG(false, "activation type %d", (int)(type));                                                  \
         }                                                                                                              \
     } while (0)

@@ -69,7 +69,8 @@ static struct stream *cuda_stream_new(struct device *dev) {
     choose(dev);
     s->base.dev = dev;
     cudaError_t e = cudaStreamCreateWithFlags(&s->handle, cudaStreamNonBlocking);
-    if (e == cudaSuccess) e = cudaHostAlloc((void **)&s->ring, RING_PARTS * (size_t)RING_PART_BYTES, cudaHostAllocDefault);
+    if (e == cudaSuccess)
+        e = cudaHostAlloc((void **)&s->ring, RING_PARTS * (size_t)RING_PART_BYTES, cudaHostAllocDefault);
     for (int i = 0; i < RING_PARTS && e == cudaSuccess; i++)
         e = cudaEventCreateWithFlags(&s->ring_done[i], cudaEventDisableTiming);
     cuda_note(s, e, "making a stream");

@@ -2,15 +2,15 @@
  * linear.cu - out[t, n] = sum_k x[t, k] * w[n, k] + bias[n] (kernels/ops.h: op_linear), three ways.
  *
  * rows (output class, 16-bit types): a block makes 16 or 32 features of up to 64 rows. Weights stream through a ring of
- * cp.async stages of 128 k; each of its four warps takes 32 k of every stage, features as the 16 rows of mma.m16n8k16 and
- * the step's rows as its 8 columns; the four sums are added in order at the end. So an output's sum has one shape
+ * cp.async stages of 128 k; each of its four warps takes 32 k of every stage, features as the 16 rows of mma.m16n8k16
+ * and the step's rows as its 8 columns; the four sums are added in order at the end. So an output's sum has one shape
  * whatever the number of rows: four interleaved sums over k in ascending order, then ((0 + 1) + 2) + 3.
  *
  * tiles (prompt class, 16-bit types): a block makes 64 x 64 or 128 x 128 outputs, all k in ascending order by
  * mma.m16n8k16: the tile's size does not change a bit.
  *
- * plain (any types, any cols, both classes): a warp makes one feature of four rows; lane l sums k = l, l + 32, ..., then
- * a fixed tree.
+ * plain (any types, any cols, both classes): a warp makes one feature of four rows; lane l sums k = l, l + 32, ...,
+ * then a fixed tree.
  *
  * Which way depends on the types and on cols % 8 alone. Cost: weights are read once for 64 rows (rows), once for 128
  * (tiles, from L2). Tolerance: ops.h with lanes = 4, 1, 32.
@@ -25,7 +25,8 @@ struct product {
     bool out_f32;
 };
 
-template <int A> static __device__ __forceinline__ void store(const struct product &p, uint32_t t, uint32_t n, float v) {
+template <int A>
+static __device__ __forceinline__ void store(const struct product &p, uint32_t t, uint32_t n, float v) {
     const size_t at = (size_t)t * p.out_stride + n;
     if (p.bias) v += p.bias[n];
     if (p.out_f32)
@@ -88,11 +89,15 @@ static __global__ __launch_bounds__(ROWS_THREADS) void linear_rows_kernel(struct
         cp_async_commit();
         const uint16_t *ws = ring + c % STAGES * STAGE + warp * 32, *xs = ws + FEATURES * ROWS_STRIDE;
         uint32_t a[2][GROUPS][4], b[4];
+#pragma unroll
         for (int step = 0; step < 2; step++)
+#pragma unroll
             for (int g = 0; g < GROUPS; g++)
                 ldmatrix_x4(a[step][g], ws + (g * 16 + lane % 16) * ROWS_STRIDE + step * 16 + lane / 16 * 8);
+#pragma unroll
         for (int group = 0; group < TOKENS / 8; group++) {
             ldmatrix_x4(b, xs + (group * 8 + lane % 8) * ROWS_STRIDE + lane / 8 * 8);
+#pragma unroll
             for (int g = 0; g < GROUPS; g++) {
                 mma<A>(sums[g][group], a[0][g], b);
                 mma<A>(sums[g][group], a[1][g], b + 2);
@@ -104,8 +109,11 @@ static __global__ __launch_bounds__(ROWS_THREADS) void linear_rows_kernel(struct
 
     /* 3. the warps' sums in order: parts[warp][token][feature] */
     float *parts = (float *)area;
+#pragma unroll
     for (int g = 0; g < GROUPS; g++)
+#pragma unroll
         for (int group = 0; group < TOKENS / 8; group++)
+#pragma unroll
             for (int i = 0; i < 4; i++) {
                 const uint32_t n = g * 16 + lane / 4 + i / 2 * 8, t = group * 8 + lane % 4 * 2 + i % 2;
                 parts[(warp * TOKENS + t) * FEATURES + n] = sums[g][group][i];
@@ -114,6 +122,7 @@ static __global__ __launch_bounds__(ROWS_THREADS) void linear_rows_kernel(struct
     for (uint32_t e = threadIdx.x; e < TOKENS * FEATURES; e += ROWS_THREADS) {
         const uint32_t t = t0 + e / FEATURES, n = n0 + e % FEATURES;
         float sum = parts[e];
+#pragma unroll
         for (int part = 1; part < 4; part++) sum += parts[part * TOKENS * FEATURES + e];
         if (t < p.rows && n < p.features) store<A>(p, t, n, sum);
     }
@@ -121,7 +130,10 @@ static __global__ __launch_bounds__(ROWS_THREADS) void linear_rows_kernel(struct
 
 template <int A, int TOKENS, int GROUPS, int STAGES>
 static void linear_rows_shape(struct stream *s, const struct product &p) {
-    enum : unsigned { STAGE_BYTES = (16 * GROUPS + TOKENS) * ROWS_STRIDE * 2, PARTS_BYTES = 4 * 16 * GROUPS * TOKENS * 4 };
+    enum : unsigned {
+        STAGE_BYTES = (16 * GROUPS + TOKENS) * ROWS_STRIDE * 2,
+        PARTS_BYTES = 4 * 16 * GROUPS * TOKENS * 4
+    };
     static_assert(PARTS_BYTES <= STAGES * STAGE_BYTES, "the sums lie where the ring was");
     launch_shape shape = {dim3(blocks_for(p.features, 16 * GROUPS), blocks_for(p.rows, TOKENS)), dim3(ROWS_THREADS),
                           STAGES * STAGE_BYTES, device_of(s)->dependent_launch};
@@ -175,7 +187,8 @@ static __global__ __launch_bounds__(WARPS_T *WARPS_N * 32) void linear_tiles_ker
     for (uint32_t c = 0; c < TILE_STAGES - 1; c++) {
         if (c < chunks) {
             tile_load<THREADS>(ring + c * STAGE, x, t0, TOKENS, p.rows, c * TILE_K, p.cols);
-            tile_load<THREADS>(ring + c * STAGE + TOKENS * TILE_STRIDE, w, n0, FEATURES, p.features, c * TILE_K, p.cols);
+            tile_load<THREADS>(ring + c * STAGE + TOKENS * TILE_STRIDE, w, n0, FEATURES, p.features, c * TILE_K,
+                               p.cols);
         }
         cp_async_commit();
     }
@@ -191,19 +204,27 @@ static __global__ __launch_bounds__(WARPS_T *WARPS_N * 32) void linear_tiles_ker
         cp_async_commit();
         const uint16_t *xs = ring + c % TILE_STAGES * STAGE + warp_t * TILE_STRIDE;
         const uint16_t *ws = ring + c % TILE_STAGES * STAGE + (TOKENS + warp_n) * TILE_STRIDE;
+#pragma unroll
         for (int step = 0; step < TILE_K; step += 16) {
             uint32_t a[WARP_T / 16][4], b[WARP_N / 16][4];
+#pragma unroll
             for (int i = 0; i < WARP_T / 16; i++)
                 ldmatrix_x4(a[i], xs + (i * 16 + lane % 16) * TILE_STRIDE + step + lane / 16 * 8);
+#pragma unroll
             for (int j = 0; j < WARP_N / 16; j++)
                 ldmatrix_x4(b[j], ws + (j * 16 + lane % 8 + lane / 16 * 8) * TILE_STRIDE + step + lane / 8 % 2 * 8);
+#pragma unroll
             for (int i = 0; i < WARP_T / 16; i++)
+#pragma unroll
                 for (int j = 0; j < WARP_N / 8; j++) mma<A>(sums[i][j], a[i], b[j / 2] + j % 2 * 2);
         }
     }
     cp_async_wait<0>(); /* groups that are empty by now */
+#pragma unroll
     for (int i = 0; i < WARP_T / 16; i++)
+#pragma unroll
         for (int j = 0; j < WARP_N / 8; j++)
+#pragma unroll
             for (int e = 0; e < 4; e++) {
                 const uint32_t t = t0 + warp_t + i * 16 + lane / 4 + e / 2 * 8;
                 const uint32_t n = n0 + warp_n + j * 8 + lane % 4 * 2 + e % 2;
@@ -234,7 +255,8 @@ enum { PLAIN_ROWS = 4, PLAIN_WARPS = 4 };
 
 template <int A, int W> static __global__ void linear_plain_kernel(struct product p) {
     typedef typename values<A>::raw raw;
-    const uint32_t n = blockIdx.x * PLAIN_WARPS + threadIdx.x / 32, t0 = blockIdx.y * PLAIN_ROWS, lane = threadIdx.x % 32;
+    const uint32_t n = blockIdx.x * PLAIN_WARPS + threadIdx.x / 32, t0 = blockIdx.y * PLAIN_ROWS,
+                   lane = threadIdx.x % 32;
     dependency_wait();
     dependents_launch();
     if (n >= p.features) return;
@@ -243,9 +265,11 @@ template <int A, int W> static __global__ void linear_plain_kernel(struct produc
     float sums[PLAIN_ROWS] = {};
     for (uint32_t k = lane; k < p.cols; k += 32) {
         const float v = values<W>::get(w + k);
+#pragma unroll
         for (uint32_t i = 0; i < PLAIN_ROWS; i++)
             if (t0 + i < p.rows) sums[i] += values<A>::get(x + (size_t)i * p.cols + k) * v;
     }
+#pragma unroll
     for (uint32_t i = 0; i < PLAIN_ROWS; i++) {
         const float sum = warp_sum(sums[i]);
         if (lane == 0 && t0 + i < p.rows) store<A>(p, t0 + i, n, sum);
@@ -290,8 +314,15 @@ void cuda_linear(struct stream *s, const struct op_linear *a) {
     uint32_t n = 0;
     for (uint32_t i = 0; a->rows && w->cols && i < w->part_count; i++) {
         const size_t out_size = a->out_f32 ? 4 : storage_bytes(s->dev->activation_type, 1);
-        struct product p = {(char *)a->out + n * out_size, a->x,    w->parts[i].data, w->bias ? w->bias + n : NULL,
-                            a->rows,                       w->parts[i].rows, w->cols, a->out_stride, a->out_f32};
+        struct product p = {(char *)a->out + n * out_size,
+                            a->x,
+                            w->parts[i].data,
+                            w->bias ? w->bias + n : NULL,
+                            a->rows,
+                            w->parts[i].rows,
+                            w->cols,
+                            a->out_stride,
+                            a->out_f32};
         if (p.features) linear_part(s, p, w->type, a->class_rows);
         n += w->parts[i].rows;
     }

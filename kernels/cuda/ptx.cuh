@@ -1,8 +1,9 @@
 /*
  * ptx.cuh - every PTX instruction our kernels use, each a function with its plain-C twin for the emulator.
  *
- * Nothing else in kernels/cuda/ contains asm. Instructions that need a newer architecture than sm_80 say so and have a fallback for the older ones.
- * Source of shapes and layouts: PTX ISA 9.0, sections "Warp-level matrix instructions", "Data movement: asynchronous copy", "griddepcontrol".
+ * Nothing else in kernels/cuda/ contains asm. Instructions that need a newer architecture than sm_80 say so and have a
+ * fallback for the older ones. Source of shapes and layouts: PTX ISA 9.0, sections "Warp-level matrix instructions",
+ * "Data movement: asynchronous copy", "griddepcontrol".
  */
 #ifndef KERNELS_CUDA_PTX_CUH
 #define KERNELS_CUDA_PTX_CUH
@@ -49,7 +50,9 @@ __device__ __forceinline__ float2 f16x2_float2(uint32_t v) {
     return make_float2(one(v & 0xffff), one(v >> 16));
 #else
     float2 out;
-    asm("{ .reg .f16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b; }" : "=f"(out.x), "=f"(out.y) : "r"(v));
+    asm("{ .reg .f16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b; }"
+        : "=f"(out.x), "=f"(out.y)
+        : "r"(v));
     return out;
 #endif
 }
@@ -80,12 +83,15 @@ __device__ __forceinline__ uint32_t float2_f16x2(float lo, float hi) {
 
 /*
  * d[16, 8] += a[16, 16] * b[16, 8], f32 accumulators; a row-major, b column-major, of bf16 or f16 pairs.
- * Lane l, g = l / 4, t = l % 4: a0 = (g, 2t..), a1 = (g + 8, 2t..), a2 = (g, 2t + 8..), a3 = (g + 8, 2t + 8..); b0 = rows 2t.. of column g, b1 = rows 2t + 8..;
- * d0, d1 = (g, 2t), (g, 2t + 1); d2, d3 = (g + 8, ...).
+ * Lane l, g = l / 4, t = l % 4: a0 = (g, 2t..), a1 = (g + 8, 2t..), a2 = (g, 2t + 8..), a3 = (g + 8, 2t + 8..); b0 =
+ * rows 2t.. of column g, b1 = rows 2t + 8..; d0, d1 = (g, 2t), (g, 2t + 1); d2, d3 = (g + 8, ...).
  */
 #ifdef TRIREME_EMULATED
-template <class F> static inline void emu_mma(float d[4], const uint32_t a[4], const uint32_t b[2], const char *what, F pair) {
-    struct { uint32_t a[4], b[2]; } mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+template <class F>
+static inline void emu_mma(float d[4], const uint32_t a[4], const uint32_t b[2], const char *what, F pair) {
+    struct {
+        uint32_t a[4], b[2];
+    } mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     auto *all = emu::meet(0xffffffffu, what, &mine, sizeof mine);
     unsigned g = emu::self->lane / 4, t = emu::self->lane % 4;
     for (int i = 0; i < 4; i++) {
@@ -108,9 +114,10 @@ __device__ __forceinline__ void mma_bf16(float d[4], const uint32_t a[4], const 
 #ifdef TRIREME_EMULATED
     emu_mma(d, a, b, "mma.bf16", bf16x2_float2);
 #else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
 }
 
@@ -118,14 +125,16 @@ __device__ __forceinline__ void mma_f16(float d[4], const uint32_t a[4], const u
 #ifdef TRIREME_EMULATED
     emu_mma(d, a, b, "mma.f16", f16x2_float2);
 #else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
 }
 
-/* Four 8x8 matrices of 16-bit values from shared memory: lane l gives the address of row l % 8 of matrix l / 8 (16 bytes, aligned). out[m]: lane's pair of matrix m
- * (row l / 4, columns 2 (l % 4) ..); transposed: the pair (rows 2 (l % 4) .., column l / 4). */
+/* Four 8x8 matrices of 16-bit values from shared memory: lane l gives the address of row l % 8 of matrix l / 8 (16
+ * bytes, aligned). out[m]: lane's pair of matrix m (row l / 4, columns 2 (l % 4) ..); transposed: the pair (rows 2 (l %
+ * 4) .., column l / 4). */
 #ifdef TRIREME_EMULATED
 static inline void emu_ldmatrix(uint32_t *out, const void *row, int count, bool transposed, const char *what) {
     uint64_t at = reinterpret_cast<uint64_t>(row);
@@ -151,7 +160,9 @@ __device__ __forceinline__ void ldmatrix_x4(uint32_t out[4], const void *row) {
     emu_ldmatrix(out, row, 4, false, "ldmatrix.x4");
 #else
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(shared_address(row)) : "memory");
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(shared_address(row))
+                 : "memory");
 #endif
 }
 
@@ -160,19 +171,23 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t out[4], const void *r
     emu_ldmatrix(out, row, 4, true, "ldmatrix.x4.trans");
 #else
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(shared_address(row)) : "memory");
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(shared_address(row))
+                 : "memory");
 #endif
 }
 
 /* ---- copies ---- */
 
-/* 16 bytes from global to shared memory, landing at the cp_async_wait that covers it. With valid false: 16 zero bytes, and `from` is not read. */
+/* 16 bytes from global to shared memory, landing at the cp_async_wait that covers it. With valid false: 16 zero bytes,
+ * and `from` is not read. */
 __device__ __forceinline__ void cp_async_16(void *to_shared, const void *from, bool valid) {
 #ifdef TRIREME_EMULATED
     emu::copy_async(to_shared, from, 16, valid ? 0 : 16);
 #else
     int bytes = valid ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)), "l"(from), "r"(bytes)
+                 : "memory");
 #endif
 }
 __device__ __forceinline__ void cp_async_commit() {
@@ -197,7 +212,9 @@ __device__ __forceinline__ uint4 load_streaming(const void *p) {
     return *static_cast<const uint4 *>(p);
 #else
     uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
     return v;
 #endif
 }

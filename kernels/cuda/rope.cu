@@ -73,7 +73,8 @@ static __global__ void rope_kv_kernel(typename values<A>::raw *qkv, const float 
     const uint32_t rest = dim - 2 * half;
     for (uint32_t n = threadIdx.x; n < kv.kv_heads * rest; n += blockDim.x) {
         const uint32_t g = n / rest, i = 2 * half + n % rest;
-        values<K>::put(k_rows + (size_t)g * kv.head_stride() + i, values<A>::get(row + (size_t)(shape.heads + g) * dim + i));
+        values<K>::put(k_rows + (size_t)g * kv.head_stride() + i,
+                       values<A>::get(row + (size_t)(shape.heads + g) * dim + i));
     }
     for (uint32_t n = threadIdx.x; n < kv.kv_heads * dim; n += blockDim.x) {
         const uint32_t g = n / dim, i = n % dim;

@@ -1,13 +1,15 @@
 /*
  * rows.cu - prepare, embed, gather_rows (kernels/ops.h): which token is in which row, and copies of rows.
  *
- * prepare: one block a run. Runs of a step name different slots, so blocks do not meet. Cost: T entries. Launch: run_count blocks of 128.
- * embed: out[t, :] = table[ids[t], :] * scale, 8 values a thread. table and out of any storage type, cols a multiple of 8 (else one value a thread).
- * gather: the same without a table. Tolerance: none but the rounding of the activation type.
+ * prepare: one block a run. Runs of a step name different slots, so blocks do not meet. Cost: T entries. Launch:
+ * run_count blocks of 128. embed: out[t, :] = table[ids[t], :] * scale, 8 values a thread. table and out of any storage
+ * type, cols a multiple of 8 (else one value a thread). gather: the same without a table. Tolerance: none but the
+ * rounding of the activation type.
  */
 #include "kernels/cuda/cuda_device.cuh"
 
-static __global__ void prepare_kernel(struct slot_table slots, const struct step_run *runs, uint32_t *ids, uint32_t *row_slots, uint32_t *positions) {
+static __global__ void prepare_kernel(struct slot_table slots, const struct step_run *runs, uint32_t *ids,
+                                      uint32_t *row_slots, uint32_t *positions) {
     dependency_wait();
     const struct step_run run = runs[blockIdx.x];
     struct slot_state *state = &slots.states[run.slot];
@@ -26,11 +28,13 @@ static __global__ void prepare_kernel(struct slot_table slots, const struct step
 void cuda_prepare(struct stream *s, const struct op_prepare *a) {
     if (!a->batch->run_count) return;
     launch_shape shape = {dim3(a->batch->run_count), dim3(128), 0, false};
-    LAUNCH(prepare_kernel, shape, cuda_stream_of(s), *a->slots, a->batch->runs, a->batch->ids, a->batch->slots, a->batch->positions);
+    LAUNCH(prepare_kernel, shape, cuda_stream_of(s), *a->slots, a->batch->runs, a->batch->ids, a->batch->slots,
+           a->batch->positions);
 }
 
 template <int A, int W>
-static __global__ void embed_kernel(typename values<A>::raw *out, const typename values<W>::raw *table, uint32_t cols, struct batch_view batch, float scale) {
+static __global__ void embed_kernel(typename values<A>::raw *out, const typename values<W>::raw *table, uint32_t cols,
+                                    struct batch_view batch, float scale) {
     dependency_wait();
     const uint32_t t = blockIdx.y, i = (blockIdx.x * blockDim.x + threadIdx.x) * 8;
     if (i >= cols) return;
@@ -44,21 +48,26 @@ static __global__ void embed_kernel(typename values<A>::raw *out, const typename
         values<A>::put8(to + i, v);
         return;
     }
-    for (uint32_t k = i; k < i + 8 && k < cols; k++) values<A>::put(to + k, padding ? 0.0f : values<W>::get(row + k) * scale);
+    for (uint32_t k = i; k < i + 8 && k < cols; k++)
+        values<A>::put(to + k, padding ? 0.0f : values<W>::get(row + k) * scale);
 }
 
 template <int A> static void embed(struct stream *s, const struct op_embed *a) {
     typedef typename values<A>::raw raw;
     const struct matrix *table = a->table;
     const void *data = table->parts[0].data;
-    launch_shape shape = {dim3(blocks_for(table->cols, 8 * 128), a->batch->row_count), dim3(128), 0, device_of(s)->dependent_launch};
+    launch_shape shape = {dim3(blocks_for(table->cols, 8 * 128), a->batch->row_count), dim3(128), 0,
+                          device_of(s)->dependent_launch};
     struct batch_view batch = batch_view_of(a->batch);
     if (table->type == STORAGE_F32)
-        LAUNCH((embed_kernel<A, STORAGE_F32>), shape, cuda_stream_of(s), (raw *)a->out, (const float *)data, table->cols, batch, a->scale);
+        LAUNCH((embed_kernel<A, STORAGE_F32>), shape, cuda_stream_of(s), (raw *)a->out, (const float *)data,
+               table->cols, batch, a->scale);
     else if (table->type == STORAGE_F16)
-        LAUNCH((embed_kernel<A, STORAGE_F16>), shape, cuda_stream_of(s), (raw *)a->out, (const uint16_t *)data, table->cols, batch, a->scale);
+        LAUNCH((embed_kernel<A, STORAGE_F16>), shape, cuda_stream_of(s), (raw *)a->out, (const uint16_t *)data,
+               table->cols, batch, a->scale);
     else
-        LAUNCH((embed_kernel<A, STORAGE_BF16>), shape, cuda_stream_of(s), (raw *)a->out, (const uint16_t *)data, table->cols, batch, a->scale);
+        LAUNCH((embed_kernel<A, STORAGE_BF16>), shape, cuda_stream_of(s), (raw *)a->out, (const uint16_t *)data,
+               table->cols, batch, a->scale);
 }
 
 void cuda_embed(struct stream *s, const struct op_embed *a) {
@@ -68,7 +77,8 @@ void cuda_embed(struct stream *s, const struct op_embed *a) {
 }
 
 template <int A>
-static __global__ void gather_kernel(typename values<A>::raw *out, const typename values<A>::raw *x, const uint32_t *idx, uint32_t width) {
+static __global__ void gather_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
+                                     const uint32_t *idx, uint32_t width) {
     dependency_wait();
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < width) out[(size_t)blockIdx.y * width + i] = x[(size_t)idx[blockIdx.y] * width + i];
@@ -78,5 +88,6 @@ void cuda_gather_rows(struct stream *s, const struct op_gather_rows *a) {
     if (!a->count) return;
     launch_shape shape = {dim3(blocks_for(a->width, 256), a->count), dim3(256), 0, device_of(s)->dependent_launch};
     WITH_ACTIVATION(s->dev->activation_type, A,
-                    LAUNCH(gather_kernel<A>, shape, cuda_stream_of(s), (typename values<A>::raw *)a->out, (const typename values<A>::raw *)a->x, a->idx, a->width));
+                    LAUNCH(gather_kernel<A>, shape, cuda_stream_of(s), (typename values<A>::raw *)a->out,
+                           (const typename values<A>::raw *)a->x, a->idx, a->width));
 }

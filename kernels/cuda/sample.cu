@@ -4,8 +4,8 @@
  * One block of 1024 threads a row; logits stay in L2 between the passes over them (about nine: finite, penalties only
  * over the history, masks, max, scaling, thresholds, draw). Thresholds without sorting: z <= 0, so the bits of -z order
  * the candidates; three passes of counting (11, 11, 9 bits) narrow a threshold's key. Weights are integers, so their
- * sums depend on no order. The draw is an argmax of z + noise with the lowest id among equals: no order either. Noise is
- * drawn where it could still win (gumbel < GUMBEL_MAX).
+ * sums depend on no order. The draw is an argmax of z + noise with the lowest id among equals: no order either. Noise
+ * is drawn where it could still win (gumbel < GUMBEL_MAX).
  *
  * Scratch: counts u32 [R, V], raw logits f32 [R, V]. Shared memory: 17 KB.
  */
@@ -130,7 +130,8 @@ static __device__ void penalties(const struct slot_state *s, const uint32_t *his
 }
 
 /* c. An id's entries in order, all by the thread of its first one. */
-static __device__ void biases(const struct slot_state *s, const uint32_t *ids, const float *more, float *x, uint32_t vocab) {
+static __device__ void biases(const struct slot_state *s, const uint32_t *ids, const float *more, float *x,
+                              uint32_t vocab) {
     for (uint32_t i = threadIdx.x; i < s->bias_count; i += SAMPLE_THREADS) {
         bool first = ids[i] < vocab;
         for (uint32_t j = 0; first && j < i; j++) first = ids[j] != ids[i];
@@ -212,7 +213,8 @@ static __device__ uint32_t threshold_key(const struct sample_block &b, const flo
     return prefix;
 }
 
-static __device__ unsigned long long total_mass(const struct sample_block &b, const float *z, uint32_t count, uint32_t limit) {
+static __device__ unsigned long long total_mass(const struct sample_block &b, const float *z, uint32_t count,
+                                                uint32_t limit) {
     unsigned long long mine = 0;
     for (uint32_t v = threadIdx.x; v < count; v += SAMPLE_THREADS)
         if (key_of(z[v]) <= limit) mine += mass_of(z[v]);
@@ -226,7 +228,8 @@ static __device__ unsigned long long total_mass(const struct sample_block &b, co
     return total;
 }
 
-static __device__ uint32_t kept_key(const struct sample_block &b, const struct slot_state *s, const float *z, uint32_t count) {
+static __device__ uint32_t kept_key(const struct sample_block &b, const struct slot_state *s, const float *z,
+                                    uint32_t count) {
     uint32_t limit = FINITE_KEY;
     if (s->top_k && s->top_k < count) limit = min(limit, threshold_key(b, z, count, false, limit, s->top_k));
     if (s->top_p < 1) {
@@ -237,7 +240,8 @@ static __device__ uint32_t kept_key(const struct sample_block &b, const struct s
 }
 
 /* f, g. x holds the logits, best the largest; becomes z. */
-static __device__ uint32_t draw(const struct sample_block &b, const struct slot_state *s, float *x, uint32_t count, struct pick best) {
+static __device__ uint32_t draw(const struct sample_block &b, const struct slot_state *s, float *x, uint32_t count,
+                                struct pick best) {
     for (uint32_t v = threadIdx.x; v < count; v += SAMPLE_THREADS)
         x[v] = __fdiv_rn(__fsub_rn(x[v], best.value), s->temperature);
     __syncthreads();
@@ -264,8 +268,8 @@ static __device__ uint32_t append_token(struct slot_state *s, uint32_t *history,
 }
 
 /* The token, or UINT32_MAX when nothing is left to draw. *logprob: of the token, when asked for. */
-static __device__ uint32_t sample_row(const struct sample_block &b, const struct sample_call &call, const struct slot_state *s,
-                                      uint32_t slot, uint32_t row, float *logprob) {
+static __device__ uint32_t sample_row(const struct sample_block &b, const struct sample_call &call,
+                                      const struct slot_state *s, uint32_t slot, uint32_t row, float *logprob) {
     float *x = call.logits + (size_t)row * call.stride, *raw = call.raw + (size_t)row * call.vocab;
     struct pick best = finite_max(b, x, call.vocab);
     if (best.id == UINT32_MAX) return UINT32_MAX;
@@ -282,7 +286,8 @@ static __device__ uint32_t sample_row(const struct sample_block &b, const struct
     }
     __syncthreads(); /* all have read x */
     penalties(s, call.slots.tokens + (size_t)slot * call.slots.max_context, call.counts + (size_t)row * call.vocab, x);
-    biases(s, call.slots.bias_ids + (size_t)slot * SLOT_BIAS_MAX, call.slots.bias_values + (size_t)slot * SLOT_BIAS_MAX, x, call.vocab);
+    biases(s, call.slots.bias_ids + (size_t)slot * SLOT_BIAS_MAX, call.slots.bias_values + (size_t)slot * SLOT_BIAS_MAX,
+           x, call.vocab);
     mask(call, s, row, x);
     best = finite_max(b, x, call.vocab);
     if (best.id == UINT32_MAX) return UINT32_MAX;

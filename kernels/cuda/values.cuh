@@ -1,5 +1,6 @@
 /*
- * values.cuh - reading and writing numbers of a storage type in kernels: one at a time, and eight at a time (16 bytes of 16-bit types, 32 of f32).
+ * values.cuh - reading and writing numbers of a storage type in kernels: one at a time, and eight at a time (16 bytes
+ * of 16-bit types, 32 of f32).
  *
  * STORAGE is enum storage_type as a template argument. Rounding is to nearest even.
  */
@@ -34,7 +35,8 @@ template <> struct values<STORAGE_BF16> {
     }
     static __device__ __forceinline__ void get8(const raw *p, float v[8]) { unpack8(*(const uint4 *)p, v); }
     static __device__ __forceinline__ void put8(raw *p, const float v[8]) {
-        *(uint4 *)p = make_uint4(float2_bf16x2(v[0], v[1]), float2_bf16x2(v[2], v[3]), float2_bf16x2(v[4], v[5]), float2_bf16x2(v[6], v[7]));
+        *(uint4 *)p = make_uint4(float2_bf16x2(v[0], v[1]), float2_bf16x2(v[2], v[3]), float2_bf16x2(v[4], v[5]),
+                                 float2_bf16x2(v[6], v[7]));
     }
 };
 
@@ -48,7 +50,8 @@ template <> struct values<STORAGE_F16> {
     }
     static __device__ __forceinline__ void get8(const raw *p, float v[8]) { unpack8(*(const uint4 *)p, v); }
     static __device__ __forceinline__ void put8(raw *p, const float v[8]) {
-        *(uint4 *)p = make_uint4(float2_f16x2(v[0], v[1]), float2_f16x2(v[2], v[3]), float2_f16x2(v[4], v[5]), float2_f16x2(v[6], v[7]));
+        *(uint4 *)p = make_uint4(float2_f16x2(v[0], v[1]), float2_f16x2(v[2], v[3]), float2_f16x2(v[4], v[5]),
+                                 float2_f16x2(v[6], v[7]));
     }
 };
 

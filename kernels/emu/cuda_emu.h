@@ -239,7 +239,7 @@ cudaError_t emu_enqueue_kernel(const emu::launch &launch, cudaStream_t stream);
 cudaError_t emu_enqueue_call(const char *name, std::function<void()> call, cudaStream_t stream);
 
 /* Forgets the sticky error and all that is on streams: a test that provokes one goes on with the next. */
-void emu_recover(void);
+extern "C" void emu_recover(void);
 
 template <class... P, class... A>
 cudaError_t emu_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,

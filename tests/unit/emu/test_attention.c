@@ -1,0 +1,212 @@
+/* Rotation, cache writes and attention on the emulated device: against the definition over the sweep, bits against
+ * chunks, batches and thread order. */
+#include "rig.h"
+
+enum { SLOTS = 3 };
+
+struct shape {
+    enum storage_type act, kv;
+    uint32_t heads, kv_heads, dim, block_tokens, window, max_blocks;
+    bool interleaved, output_class;
+};
+
+/* A cache on the device and the same for the definition, with scattered blocks. */
+struct scene {
+    struct rig r;
+    struct shape shape;
+    struct kv_view kv, ref_kv;
+    uint32_t half;
+    float *inv_freq;
+    void *inv_freq_dev;
+};
+
+static void scene_init(struct scene *s, const struct shape *shape) {
+    *s = (struct scene){.r = rig_open(shape->act), .shape = *shape, .half = shape->dim / 2};
+    uint32_t blocks = shape->max_blocks * SLOTS, *tables = calloc(blocks, 4);
+    size_t layer = s->r.dev->ops->kv_layer_bytes(shape->kv, shape->block_tokens, shape->kv_heads, shape->dim);
+    for (uint32_t i = 0; i < blocks; i++) tables[i] = (i * 7 + 3) % blocks;
+    s->kv = (struct kv_view){.base = rig_alloc(&s->r, (layer + 64) * blocks),
+                             .block_stride = layer + 64,
+                             .layer_offset = 64,
+                             .type = shape->kv,
+                             .block_tokens = shape->block_tokens,
+                             .kv_heads = shape->kv_heads,
+                             .head_dim = shape->dim,
+                             .block_count = blocks,
+                             .tables = rig_up(&s->r, tables, blocks * 4),
+                             .max_blocks = shape->max_blocks};
+    s->ref_kv = s->kv;
+    s->ref_kv.base = malloc((layer + 64) * blocks);
+    s->ref_kv.tables = tables;
+    s->inv_freq = calloc(s->half + 1, 4);
+    for (uint32_t i = 0; i < s->half; i++) s->inv_freq[i] = (float)pow(10000, -2.0 * i / shape->dim);
+    s->inv_freq_dev = rig_up(&s->r, s->inv_freq, s->half * 4);
+}
+static void scene_release(struct scene *s) {
+    free(s->ref_kv.base);
+    free((void *)s->ref_kv.tables);
+    free(s->inv_freq);
+    rig_close(&s->r);
+}
+
+/* Writes and attends rows on the emulated device; with want also by the definition, on the values that the device read:
+ * the rotated Q, and K and V as they lie in its cache. [rows, heads * dim]. */
+static float *attend(struct scene *s, float *qkv, const uint32_t *slots, const uint32_t *positions, uint32_t rows,
+                     float **want) {
+    struct rig *r = &s->r;
+    const struct shape *sh = &s->shape;
+    size_t stride = (sh->heads + 2 * sh->kv_heads) * sh->dim, width = (size_t)sh->heads * sh->dim;
+    struct step_batch b = {
+        .row_count = rows, .slots = rig_up(r, slots, rows * 4), .positions = rig_up(r, positions, rows * 4)};
+    void *x = rig_values(r, sh->act, qkv, rows * stride), *out = rig_alloc(r, storage_bytes(sh->act, rows * width));
+    uint32_t context = sh->max_blocks * sh->block_tokens;
+    void *scratch = rig_alloc(r, r->dev->ops->attention_scratch(r->dev, rows, sh->heads, sh->dim, context));
+    float *angles = rig_alloc(r, (size_t)rows * s->half * 8 + 8);
+    const struct ops *ops = r->dev->ops;
+    ops->rope_angles(r->stream, &(struct op_rope_angles){angles, s->inv_freq_dev, s->half, 1, &b});
+    ops->rope_kv(r->stream,
+                 &(struct op_rope_kv){x, s->half ? angles : NULL, s->half, sh->interleaved, sh->heads, &s->kv, &b});
+    struct op_attention op = {.out = out,
+                              .qkv = x,
+                              .heads = sh->heads,
+                              .window = sh->window,
+                              .scale = 1 / sqrtf((float)sh->dim),
+                              .class_rows = sh->output_class ? rows : 0,
+                              .kv = &s->kv,
+                              .batch = &b,
+                              .scratch = scratch};
+    ops->attention(r->stream, &op);
+    float *got = rig_down(r, sh->act, out, rows * width);
+    if (!want) return got;
+    size_t cache_bytes = s->kv.block_stride * s->kv.block_count;
+    stream_copy_out(r->stream, s->ref_kv.base, s->kv.base, cache_bytes);
+    float *rotated = rig_down(r, sh->act, x, rows * stride);
+    struct step_batch hb = {.row_count = rows, .slots = (uint32_t *)slots, .positions = (uint32_t *)positions};
+    op.out = *want = calloc(rows * width, 4);
+    op.qkv = rotated;
+    op.kv = &s->ref_kv;
+    op.batch = &hb;
+    r->ref->ops->attention(r->ref_stream, &op);
+    free(rotated);
+    return got;
+}
+
+/* Rows [0, n) of slot 0, padding, five rows of slot 2. */
+static uint32_t make_rows(uint32_t n, uint32_t *slots, uint32_t *positions) {
+    for (uint32_t t = 0; t < n + 6; t++) {
+        slots[t] = t < n ? 0 : 2;
+        positions[t] = t < n ? t : t == n ? ROW_NONE : t - n - 1;
+    }
+    return n + 6;
+}
+
+static void check_shape(const struct shape *sh, uint32_t n) {
+    uint32_t slots[600], positions[600], rows = make_rows(n, slots, positions);
+    size_t width = (size_t)sh->heads * sh->dim, stride = width + 2 * (size_t)sh->kv_heads * sh->dim;
+    float *qkv = random_values(rows * stride), *first = NULL;
+    for (size_t i = 0; i < rows * stride; i++) qkv[i] = fminf(fmaxf(qkv[i], -1), 1);
+    for (int order = 0; order < ORDERS; order++) {
+        struct scene s;
+        emu_set_order(order, 11);
+        scene_init(&s, sh);
+        float *want = NULL, *got = attend(&s, qkv, slots, positions, rows, order ? NULL : &want);
+        if (order) {
+            EXPECT(same_bits(got, first, rows * width));
+            free(got);
+        } else {
+            first = got;
+            /* Weights are relatively right within the scores' error (dim terms of at most 1, times scale) and, where
+             * tensor cores take them, rounded to the cache's type; values are at most 1. */
+            double scores = UNIT_ROUNDOFF * (sh->dim + 16.0) * sqrt((double)sh->dim) * 2;
+            bool tensor = sh->act == sh->kv && sh->act != STORAGE_F32 && sh->dim % 16 == 0;
+            double tolerance = 4 * scores + (tensor ? 2 * rounding(sh->kv) : 0) + UNIT_ROUNDOFF * 600;
+            for (size_t i = 0; i < rows * width; i++)
+                if (!(fabs((double)got[i] - want[i]) <= tolerance + rounding(sh->act) * 1.01 * fabs(want[i]))) {
+                    check_fail(__FILE__, __LINE__,
+                               "%s/%s H %u G %u D %u block %u window %u %s: row %zu dim %zu: %g, expected %g",
+                               storage_name(sh->act), storage_name(sh->kv), sh->heads, sh->kv_heads, sh->dim,
+                               sh->block_tokens, sh->window, sh->output_class ? "output" : "prompt", i / width,
+                               i % width, (double)got[i], (double)want[i]);
+                    break;
+                }
+            for (size_t i = 0; i < width; i++) EXPECT(got[n * width + i] == 0);
+        }
+        free(want);
+        scene_release(&s);
+    }
+    emu_set_order(0, 1);
+    free(first);
+    free(qkv);
+}
+
+static const struct shape SHAPES[] = {
+    /* act, kv, heads, kv heads, dim, block, window, blocks, interleaved, output class */
+    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, false},
+    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, true},
+    {STORAGE_F16, STORAGE_F16, 2, 2, 16, 32, 0, 16, true, true},
+    {STORAGE_F16, STORAGE_F16, 2, 1, 16, 32, 0, 16, true, false},
+    {STORAGE_BF16, STORAGE_BF16, 8, 1, 128, 64, 0, 8, false, true},
+    {STORAGE_BF16, STORAGE_BF16, 2, 1, 128, 64, 0, 8, false, false},
+    {STORAGE_BF16, STORAGE_BF16, 2, 2, 80, 32, 70, 12, false, true},
+    {STORAGE_BF16, STORAGE_BF16, 2, 1, 80, 32, 70, 12, false, false},
+    {STORAGE_F16, STORAGE_F16, 2, 1, 256, 128, 0, 4, false, true},
+    {STORAGE_F16, STORAGE_F16, 1, 1, 256, 128, 33, 4, false, false},
+    {STORAGE_BF16, STORAGE_BF16, 18, 1, 32, 256, 0, 2, false, true}, /* more heads than a tile's 16 rows */
+    {STORAGE_F32, STORAGE_F32, 4, 2, 64, 16, 0, 24, false, false},
+    {STORAGE_F32, STORAGE_F16, 2, 1, 20, 32, 50, 12, true, true},
+    {STORAGE_BF16, STORAGE_F32, 2, 1, 48, 32, 0, 12, false, true},
+    {STORAGE_BF16, STORAGE_BF16, 2, 1, 24, 16, 0, 24, false, false}, /* no multiple of 16: the plain kernel */
+    {STORAGE_BF16, STORAGE_BF16, 3, 1, 96, 16, 300, 24, false, true},
+};
+
+TEST(attention_equals_its_definition_over_the_sweep) {
+    static const uint32_t lengths[] = {1, 15, 63, 64, 65, 129, 257, 300};
+    for (size_t i = 0; i < ARRAY_LEN(SHAPES); i++)
+        for (size_t j = 0; j < ARRAY_LEN(lengths); j++) {
+            bool heavy = lengths[j] > 130;
+            if (!is_long() && (heavy ? i % 8 != j : i % 4 != j % 4)) continue;
+            check_shape(&SHAPES[i], lengths[j]);
+        }
+}
+
+/* The last row of 290 computed alone, after chunks of 290, 64, 7 and of both classes' own row: the same bits. */
+TEST(a_row_has_the_same_bits_in_any_chunk_and_batch) {
+    static const uint32_t chunks[] = {290, 64, 37};
+    for (size_t i = 0; i < 8; i++) {
+        const struct shape *sh = &SHAPES[i];
+        if (!is_long() && i % 4 > 1) continue;
+        enum { N = 290 };
+        size_t width = (size_t)sh->heads * sh->dim, stride = width + 2 * (size_t)sh->kv_heads * sh->dim;
+        float *qkv = random_values(N * stride), *first = NULL;
+        for (size_t c = 0; c < ARRAY_LEN(chunks); c++) {
+            struct scene s;
+            scene_init(&s, sh);
+            float *last = calloc(width, 4);
+            for (uint32_t from = 0; from < N; from += chunks[c]) {
+                uint32_t count = MIN(chunks[c], N - from), slots[N + 3], positions[N + 3], rows = 0;
+                float *chunk = random_values((N + 3) * stride);
+                for (uint32_t t = 0; c && t < c; t++) { /* rows of another slot before it */
+                    slots[rows] = 1;
+                    positions[rows++] = from / chunks[c] * (uint32_t)c + t;
+                }
+                memcpy(chunk + rows * stride, qkv + from * stride, count * stride * sizeof *qkv);
+                for (uint32_t t = 0; t < count; t++) {
+                    slots[rows] = 0;
+                    positions[rows++] = from + t;
+                }
+                float *got = attend(&s, chunk, slots, positions, rows, NULL);
+                memcpy(last, got + (rows - 1) * width, width * sizeof *got);
+                free(got);
+                free(chunk);
+            }
+            if (first)
+                EXPECT(same_bits(first, last, width));
+            else
+                first = calloc(width, 4), memcpy(first, last, width * sizeof *first);
+            free(last);
+            scene_release(&s);
+        }
+        free(first);
+        free(qkv);
+    }
+}

@@ -1,0 +1,152 @@
+/* linear on the emulated device: against the scalar definition over the sweep, and bits against row count, neighbours
+ * and thread order. */
+#include "rig.h"
+
+struct shape {
+    enum storage_type act, weights;
+    uint32_t rows, class_rows, features, cols, extra; /* extra: of out_stride */
+    bool bias, out_f32;
+    uint32_t parts;
+};
+
+struct inputs {
+    float *x, *w, *bias;
+};
+static struct inputs make_inputs(const struct shape *s) {
+    return (struct inputs){random_values((size_t)s->rows * s->cols), random_values((size_t)s->features * s->cols),
+                           random_values(s->features)};
+}
+static void free_inputs(struct inputs *in) {
+    free(in->x);
+    free(in->w);
+    free(in->bias);
+}
+
+/* [rows, features], what lies between checked to be untouched. Rounds the inputs to their types. */
+static float *run(const struct shape *s, struct inputs *in) {
+    struct rig r = rig_open(s->act);
+    uint32_t stride = s->features + s->extra, first = s->parts > 1 ? s->features / 2 : s->features;
+    enum storage_type out_type = s->out_f32 ? STORAGE_F32 : s->act;
+    void *x = rig_values(&r, s->act, in->x, (size_t)s->rows * s->cols);
+    struct matrix m = {.type = s->weights, .rows = s->features, .cols = s->cols, .part_count = s->parts};
+    m.parts[0] = (struct matrix_part){rig_values(&r, s->weights, in->w, (size_t)first * s->cols), first};
+    if (s->parts > 1)
+        m.parts[1] = (struct matrix_part){
+            rig_values(&r, s->weights, in->w + (size_t)first * s->cols, (size_t)(s->features - first) * s->cols),
+            s->features - first};
+    m.bias = s->bias ? rig_values(&r, STORAGE_F32, in->bias, s->features) : NULL;
+    size_t out_count = (size_t)s->rows * stride;
+    void *out = rig_alloc(&r, storage_bytes(out_type, out_count));
+    r.dev->ops->linear(r.stream, &(struct op_linear){.out = out,
+                                                     .x = x,
+                                                     .w = &m,
+                                                     .rows = s->rows,
+                                                     .class_rows = s->class_rows,
+                                                     .out_stride = stride,
+                                                     .out_f32 = s->out_f32});
+    float *all = rig_down(&r, out_type, out, out_count), *dense = calloc((size_t)s->rows * s->features + 1, 4);
+    for (size_t i = 0; i < out_count; i++) {
+        if (i % stride < s->features)
+            dense[i / stride * s->features + i % stride] = all[i];
+        else if (!isnan(all[i]))
+            check_fail(__FILE__, __LINE__, "linear wrote between rows");
+    }
+    free(all);
+    rig_close(&r);
+    return dense;
+}
+
+static void check_shape(const struct shape *s) {
+    struct inputs in = make_inputs(s);
+    float *first = NULL, *want = calloc((size_t)s->rows * s->features + 1, 4);
+    for (int order = 0; order < ORDERS; order++) {
+        emu_set_order(order, 5);
+        float *got = run(s, &in);
+        if (order && !same_bits(got, first, (size_t)s->rows * s->features))
+            check_fail(__FILE__, __LINE__, "rows %u, features %u, cols %u: bits depend on the order of threads",
+                       s->rows, s->features, s->cols);
+        if (order)
+            free(got);
+        else
+            first = got;
+    }
+    emu_set_order(0, 1);
+    for (uint32_t t = 0; t < s->rows; t++)
+        for (uint32_t n = 0; n < s->features; n++) {
+            double sum = s->bias ? in.bias[n] : 0, size = fabs(sum);
+            for (uint32_t k = 0; k < s->cols; k++) {
+                double term = (double)in.x[(size_t)t * s->cols + k] * in.w[(size_t)n * s->cols + k];
+                sum += term;
+                size += fabs(term);
+            }
+            enum storage_type out_type = s->out_f32 ? STORAGE_F32 : s->act;
+            double tolerance = 2 * UNIT_ROUNDOFF * size * (s->cols + 2) + rounding(out_type) * fabs(sum) * 1.01 +
+                               rounding_floor(out_type);
+            double got = first[(size_t)t * s->features + n];
+            if (!(fabs(got - sum) <= tolerance)) {
+                check_fail(__FILE__, __LINE__, "act %s, weights %s, [%u of %u, %u, %u]: (%u, %u) is %g, expected %g",
+                           storage_name(s->act), storage_name(s->weights), s->class_rows, s->rows, s->features, s->cols,
+                           t, n, got, sum);
+                goto out;
+            }
+        }
+out:
+    free(first);
+    free(want);
+    free_inputs(&in);
+}
+
+static const uint32_t ROWS[] = {0, 1, 7, 8, 9, 16, 17, 33, 61, 64, 65}, FEATURES[] = {1, 15, 16, 17, 61, 64, 129},
+                      COLS[] = {8, 24, 127, 128, 136, 264, 61, 520};
+
+TEST(linear_equals_its_definition_over_the_sweep) {
+    uint32_t n = 0;
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++)
+        for (size_t j = 0; j < ARRAY_LEN(FEATURES); j++)
+            for (size_t k = 0; k < ARRAY_LEN(COLS); k++, n++) {
+                if (!is_long() && k != (i + j) % ARRAY_LEN(COLS)) continue;
+                struct shape s = {.act = TYPES[(i + 2 * j) % 3],
+                                  .rows = ROWS[i],
+                                  .class_rows = (i + j) % 3 == 0   ? 0
+                                                : (i + j) % 3 == 1 ? ROWS[i]
+                                                                   : ROWS[i] / 2,
+                                  .features = FEATURES[j],
+                                  .cols = COLS[k],
+                                  .extra = (uint32_t)((i + k) % 2 * 3),
+                                  .bias = (j + k) % 2,
+                                  .out_f32 = (i + j + k) % 3 == 0,
+                                  .parts = FEATURES[j] > 1 && n % 4 == 0 ? 2 : 1};
+                s.weights = (i + j + k) % 4 ? s.act : TYPES[k % 3];
+                check_shape(&s);
+            }
+}
+
+/* A row alone, among others, in another place: the same bits, in each class. */
+TEST(a_row_has_the_same_bits_whatever_the_number_of_rows) {
+    static const uint32_t counts[] = {1, 2, 9, 17, 40, 70, 130};
+    for (size_t type = 1; type < 3; type++)
+        for (int output_class = 0; output_class < 2; output_class++) {
+            struct shape s = {.act = TYPES[type], .weights = TYPES[type], .features = 33, .cols = 264, .parts = 1};
+            s.rows = 130;
+            struct inputs in = make_inputs(&s);
+            float *alone = NULL;
+            for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+                s.rows = counts[i];
+                s.class_rows = output_class ? s.rows : 0;
+                struct inputs moved = make_inputs(&s);
+                uint32_t place = (uint32_t)(check_random() % s.rows);
+                memcpy(moved.x + (size_t)place * s.cols, in.x, s.cols * sizeof(float));
+                memcpy(moved.w, in.w, (size_t)s.features * s.cols * sizeof(float));
+                float *got = run(&s, &moved);
+                if (!alone) {
+                    alone = got;
+                } else {
+                    EXPECT(same_bits(alone, got + (size_t)place * s.features, s.features));
+                    free(got);
+                }
+                free_inputs(&moved);
+            }
+            free(alone);
+            free_inputs(&in);
+        }
+}
