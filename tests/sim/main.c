@@ -12,7 +12,15 @@
 #include <unistd.h>
 
 struct shared {
-    _Atomic uint64_t next, events, finished, rejected, poisoned, resubmitted, steps, hits, fewest;
+    _Atomic uint64_t next, fewest;
+#define SUMS(X)                                                                                                        \
+    X(event_count)                                                                                                     \
+    X(steps) X(finished) X(rejected) X(poisoned) X(resubmitted) X(hits) X(preemptions) X(evictions) X(retransmits)     \
+        X(wasted) X(fences) X(faults)
+#define X(name) _Atomic uint64_t name;
+    SUMS(X)
+#undef X
+
     _Atomic int failures;
 };
 static struct world world;
@@ -44,13 +52,9 @@ static void run_some(uint64_t last, bool stop_at_failure) {
         uint64_t seed = shared->next++;
         if (seed > last || (stop_at_failure && shared->failures)) break;
         run_seed(&world, seed);
-        shared->events += world.event_count;
-        shared->finished += world.finished;
-        shared->rejected += world.rejected;
-        shared->poisoned += world.poisoned;
-        shared->resubmitted += world.resubmitted;
-        shared->steps += world.steps;
-        shared->hits += world.hits;
+#define X(name) shared->name += world.name;
+        SUMS(X)
+#undef X
         uint64_t fewest = shared->fewest;
         while (world.event_count < fewest &&
                !atomic_compare_exchange_weak_explicit(&shared->fewest, &fewest, world.event_count, 0, 0)) {}
@@ -94,14 +98,13 @@ int main(int argc, char **argv) {
     int status, bad = 0;
     while (wait(&status) > 0) bad += !WIFEXITED(status) || WEXITSTATUS(status);
     double took = seconds() - start;
-    printf("%llu seeds, %llu events (fewest %llu a seed), %.0f events/s with %d jobs (%.0f a job), %llu steps, %llu "
-           "requests finished, %llu rejected, "
-           "%llu as poison, %llu resubmitted, %llu cached positions\n",
-           last - first + 1, (unsigned long long)shared->events, (unsigned long long)shared->fewest,
-           (double)shared->events / took, jobs, (double)shared->events / took / jobs, (unsigned long long)shared->steps,
-           (unsigned long long)shared->finished, (unsigned long long)shared->rejected,
-           (unsigned long long)shared->poisoned, (unsigned long long)shared->resubmitted,
-           (unsigned long long)shared->hits);
+    double rate = (double)shared->event_count / took;
+    printf("%llu seeds, fewest events %llu, %.0f events/s with %d jobs (%.0f a job)\n", last - first + 1,
+           (unsigned long long)shared->fewest, rate, jobs, rate / jobs);
+#define X(name) printf("%s %llu  ", #name, (unsigned long long)shared->name);
+    SUMS(X)
+#undef X
+    printf("\n");
     if (!bad) printf("ok sim %llu..%llu\n", first, last);
     return bad ? 1 : 0;
 }

@@ -87,6 +87,13 @@ void process_kill(struct world *w, uint32_t idx) {
     struct process *p = &w->procs[idx];
     if (!p->alive) return;
     trace(w, "scheduler dies", idx, 0, 0, 0);
+    struct sched_counts counts = sched_counts(p->core);
+    w->preemptions += counts.preemptions;
+    w->evictions += counts.evictions;
+    w->retransmits += counts.retransmits;
+    w->wasted += counts.wasted_rows;
+    w->fences += counts.fences;
+    w->faults += counts.attributable_deaths;
     p->alive = false;
     sched_free(&p->core);
     while (p->inbox) {
@@ -242,6 +249,8 @@ void process_turn(struct world *w, uint32_t idx) {
     struct sched_counts counts = sched_counts(p->core);
     MUST(w, counts.waiting <= w->config.waiting_max, "%u wait", counts.waiting);
     MUST(w, p->wants > w->now, "the core wants to run at once again");
+    MUST(w, counts.attributable_deaths <= 9, "%llu deaths, and the one that kills is not refused",
+         (unsigned long long)counts.attributable_deaths);
     if (p->wants != INT64_MAX) at(w, p->wants, EVENT_TURN, idx, 0, NULL);
 }
 

@@ -229,7 +229,8 @@ struct world {
     uint32_t killer_truth;
     struct sched_config config;
     uint64_t attributed_before; /* attributable deaths in this scheduler's life are bounded */
-    uint64_t finished, rejected, poisoned, resubmitted, steps, hits;
+    uint64_t finished, rejected, poisoned, resubmitted, steps, hits, preemptions, evictions, retransmits, wasted,
+        fences, faults;
     struct trace_line trace[TRACE_LINES];
     uint64_t trace_count;
 };
