@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# What the documentation says of the program is what the program says.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT" || exit 1
+trireme=$BUILD_RELEASE/bin/trireme
+if "$trireme" help --markdown | cmp -s - docs/options.md; then ok docs.options
+else not_ok docs.options "docs/options.md is stale: trireme help --markdown > docs/options.md"; fi
+lost=$(grep -ohE '\]\(([^)#]+)\)' README.md docs/*.md | sed 's/^](//; s/)$//' | grep -v '^http' | sort -u |
+    while read -r link; do [ -e "$link" ] || [ -e "docs/$link" ] || printf '%s ' "$link"; done)
+if [ -z "$lost" ]; then ok docs.links; else not_ok docs.links "these lead nowhere: $lost"; fi
+wrong=$(for command in $(sed -n 's/^  \([a-z]*\) .*/\1/p' <("$trireme" help)); do
+    [ "$command" = version ] || [ "$command" = help ] || "$trireme" "$command" --help </dev/null >/dev/null 2>&1 || printf '%s ' "$command"
+done)
+if [ -z "$wrong" ]; then ok docs.help_of_commands; else not_ok docs.help_of_commands "no --help: $wrong"; fi
