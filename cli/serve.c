@@ -111,7 +111,9 @@ static void build_flags(struct serve *s, enum child_role role) {
     static const char *const LEVELS[] = {"debug", "info", "warn", "error"};
     const struct option_table *table = CHILD_TABLES[role];
     struct flags *f = &s->flags[role];
-    const char *endpoint = role == CHILD_SCHEDULER ? "listen" : role == CHILD_WORKER ? "connect" : "scheduler";
+    const char *endpoint = role == CHILD_SCHEDULER              ? "listen"
+                           : option_table_has(table, "connect") ? "connect"
+                                                                : "scheduler";
     flags_add(f, "--%s=%s", endpoint, s->endpoint);
     if (option_table_has(table, "run-dir")) flags_add(f, "--run-dir=%s", s->run_dir);
     flags_add(f, "--log-level=%s", LEVELS[s->settings->log_level]);
