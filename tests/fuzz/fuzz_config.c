@@ -1,0 +1,34 @@
+/*
+ * fuzz_config.c - any config.json is read or refused, and whatever is read becomes a spec within its bounds or is
+ * refused with a text.
+ */
+#include "formats/config.h"
+#include "fuzz.h"
+#include "model/spec.h"
+
+#include "kernels/ops.h" /* the spec's enums; links what model needs */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct hf_config config;
+    struct model_spec spec;
+    struct error err = {0};
+    if (config_read(&config, bytes_of(data, size), NULL, &err)) {
+        CHECK(err.text[0]);
+        return 0;
+    }
+    if (spec_from_config(&spec, &config, &err)) {
+        CHECK(err.text[0]);
+        return 0;
+    }
+    CHECK(spec.layer_count && spec.layer_count <= SPEC_LAYERS_MAX && spec.vocab <= SPEC_VOCAB_MAX &&
+          spec.hidden <= SPEC_HIDDEN_MAX);
+    for (uint32_t i = 0; i < spec.layer_count; i++) {
+        const struct attention_spec *a = &spec.layers[i].attention;
+        CHECK(a->kv_heads && a->heads % a->kv_heads == 0 && a->head_dim <= SPEC_HEAD_DIM_MAX &&
+              a->rope_idx < spec.rope_count);
+    }
+    float inv_freq[SPEC_HEAD_DIM_MAX / 2];
+    for (uint32_t i = 0; i < spec.rope_count; i++) rope_inv_freq(&spec.ropes[i], inv_freq);
+    spec_release(&spec);
+    return 0;
+}
