@@ -1,0 +1,150 @@
+#include "stage.h"
+
+static struct stage *worker_with_stop(uint32_t in_flight) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.steps_in_flight = in_flight;
+    CHECK(stage_hello(stage, w) == 0);
+    return stage;
+}
+
+TEST(pipeline_keeps_the_granted_number_of_plans_in_flight) {
+    for (uint32_t in_flight = 1; in_flight <= 3; in_flight++) {
+        struct stage *stage = worker_with_stop(in_flight);
+        stage_simple(stage, 0, 10, 30);
+        stage_run(stage);
+        EXPECT_EQ(stage->workers[0].results.count, in_flight);
+        stage_run(stage);
+        EXPECT_EQ(stage->workers[0].results.count, in_flight);
+        EXPECT(stage_answer(stage, &stage->workers[0]));
+        stage_run(stage);
+        EXPECT_EQ(stage->workers[0].results.count, in_flight);
+        stage_finish(stage);
+        EXPECT(stage_is_right(stage, 0, 0, 30));
+        stage_free(stage);
+    }
+}
+
+TEST(pipeline_length_wastes_no_row_but_a_stop_does) {
+    struct stage *stage = worker_with_stop(2);
+    stage_simple(stage, 0, 10, 5);
+    stage_finish(stage);
+    EXPECT_EQ(sched_counts(stage->s).wasted_rows, 0);
+    EXPECT_EQ(sched_counts(stage->s).steps, 5);
+    struct stage_worker *w = &stage->workers[0];
+    stage_simple(stage, 1, 10, 500);
+    stage_run(stage);
+    for (int i = 0; i < 3; i++) {
+        EXPECT(stage_answer(stage, w));
+        stage_run(stage);
+    }
+    EXPECT_EQ(w->results.count, 2);
+    w->results.items[0].finishes[0] =
+        WIRE_FINISH_STOP; /* the worker stops here; the plan behind it finds the slot ended */
+    w->results.items[1].counts[0] = 0;
+    w->results.items[1].token_count = 0;
+    EXPECT(stage_answer(stage, w));
+    EXPECT(sched_counts(stage->s).blocks_used > 0); /* a step with them is in flight */
+    stage_run(stage);
+    EXPECT_EQ(stage->requests[1].choices[0].finish, WIRE_FINISH_STOP);
+    EXPECT_EQ(w->results.count, 1); /* nothing new is planned for it */
+    EXPECT(stage_answer(stage, w));
+    EXPECT_EQ(sched_counts(stage->s).wasted_rows, 1);
+    EXPECT_EQ(sched_counts(stage->s).blocks_used, 0);
+    EXPECT(stage_is_right(stage, 1, 0, 4));
+    stage_free(stage);
+}
+
+TEST(pipeline_cancel_takes_effect_within_two_steps) {
+    struct stage *stage = worker_with_stop(2);
+    struct stage_worker *w = &stage->workers[0];
+    stage_simple(stage, 0, 10, 500);
+    stage_simple(stage, 1, 10, 500);
+    stage_run(stage);
+    for (int i = 0; i < 4; i++) {
+        EXPECT(stage_answer(stage, w));
+        stage_run(stage);
+    }
+    struct wire_cancel cancel = {.request = stage_id(0), .choice = WIRE_ALL_CHOICES};
+    sched_cancel(stage->s, stage->now, stage->gateway, &cancel);
+    for (int i = 0; i < 2; i++) { /* both of these were planned before */
+        EXPECT_EQ(w->results.items[0].row_count, 2);
+        EXPECT(stage_answer(stage, w));
+        stage_run(stage);
+    }
+    EXPECT_EQ(w->results.items[0].row_count, 1);
+    EXPECT_EQ(sched_counts(stage->s).running, 1);
+    EXPECT_EQ(sched_counts(stage->s).records, 1);
+    uint32_t released = 0;
+    for (size_t i = 0; i < w->results.count; i++) released += (uint32_t)w->results.items[i].release_count;
+    EXPECT_EQ(released, 1);
+    stage_free(stage);
+}
+
+TEST(pipeline_pause_stops_decoding_and_keeps_the_blocks) {
+    struct stage *stage = worker_with_stop(2);
+    struct stage_worker *w = &stage->workers[0];
+    stage_simple(stage, 0, 40, 100);
+    stage_run(stage);
+    for (int i = 0; i < 10; i++) {
+        EXPECT(stage_answer(stage, w));
+        stage_run(stage);
+    }
+    struct wire_pause pause = {.request = stage_id(0), .paused = true};
+    sched_pause(stage->s, stage->now, stage->gateway, &pause);
+    size_t before = stage->requests[0].choices[0].tokens.count;
+    stage_finish(stage);
+    EXPECT_EQ(stage->requests[0].choices[0].tokens.count, before + 2);
+    EXPECT(sched_counts(stage->s).blocks_used > 0);
+    EXPECT_EQ(sched_counts(stage->s).running, 1);
+    pause.paused = false;
+    sched_pause(stage->s, stage->now, stage->gateway, &pause);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 100));
+    stage_free(stage);
+}
+
+TEST(pipeline_paused_ones_give_way_first) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->group.block_count = 10;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_simple(stage, 0, 70, 20);
+    stage_run(stage);
+    EXPECT(stage_answer(stage, w));
+    stage_run(stage);
+    struct wire_pause pause = {.request = stage_id(0), .paused = true};
+    sched_pause(stage->s, stage->now, stage->gateway, &pause);
+    stage_simple(stage, 1, 30, 100); /* needs more than is left */
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 1, 0, 100)); /* although it came later */
+    EXPECT(stage->requests[0].choices[0].tokens.count < 20);
+    pause.paused = false;
+    sched_pause(stage->s, stage->now, stage->gateway, &pause);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 20));
+    stage_free(stage);
+}
+
+TEST(pipeline_results_that_do_not_fit_start_the_worker_anew) {
+    struct stage *stage = worker_with_stop(2);
+    struct stage_worker *w = &stage->workers[0];
+    stage_simple(stage, 0, 10, 20);
+    stage_run(stage);
+    uint32_t slot = 0, count = 1, finish = 0, token = STAGE_WIDTH; /* no such token */
+    struct wire_step_result result = {.plan_number = 1,
+                                      .incarnation = 1,
+                                      .slots = {&slot, 1},
+                                      .token_counts = {&count, 1},
+                                      .finishes = {&finish, 1},
+                                      .tokens = {&token, 1}};
+    EXPECT_EQ(sched_step_result(stage->s, stage->now, w->instance, &result), ERR_INVALID);
+    EXPECT(u128_equal(stage->asked, w->instance));
+    EXPECT_EQ(sched_counts(stage->s).running, 0);
+    EXPECT_EQ(sched_counts(stage->s).resumed_waiting, 1);
+    w->hello.incarnation++;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 20));
+    stage_free(stage);
+}

@@ -1,0 +1,389 @@
+#include "stage.h"
+
+static struct stage *one_worker(const struct sched_config *config) {
+    struct stage *stage = stage_new(config);
+    CHECK(stage_hello(stage, stage_worker(stage, 0)) == 0);
+    return stage;
+}
+
+/* Steps until the stream of a request has a token; the number of results it took. */
+static int steps_until_token(struct stage *stage, uint32_t idx) {
+    for (int steps = 0; steps < 10000; steps++) {
+        stage_run(stage);
+        if (stage->requests[idx].choices[0].tokens.count) return steps;
+        if (!stage_answer(stage, &stage->workers[0])) return -1;
+        stage->now++;
+    }
+    return -1;
+}
+
+TEST(policy_any_chunk_size_gives_the_same_text) {
+    static const uint32_t CHUNKS[] = {0, 1, 7, 16, 512};
+    for (size_t c = 0; c < ARRAY_LEN(CHUNKS); c++) {
+        struct sched_config config;
+        sched_config_default(&config);
+        config.chunk_tokens = CHUNKS[c];
+        struct stage *stage = one_worker(&config);
+        for (uint32_t i = 0; i < 8; i++) stage_simple(stage, i, 30 + 40 * i, 12);
+        stage_finish(stage);
+        for (uint32_t i = 0; i < 8; i++) EXPECT(stage_is_right(stage, i, 0, 12));
+        stage_free(stage);
+    }
+}
+
+/* Two chunks: the one under way, and one more; with two plans in flight the results of both are awaited. */
+TEST(policy_short_request_behind_a_long_prefill_starts_within_two_chunks) {
+    static const uint32_t CHUNKS[] = {0, 64, 16};
+    for (size_t c = 0; c < ARRAY_LEN(CHUNKS); c++) {
+        struct sched_config config;
+        sched_config_default(&config);
+        config.chunk_tokens = CHUNKS[c];
+        struct stage *stage = one_worker(&config);
+        stage_simple(stage, 0, 1500, 5);
+        stage_run(stage);
+        EXPECT(stage_answer(stage, &stage->workers[0]));
+        stage_simple(stage, 1, 12, 5);
+        int steps = steps_until_token(stage, 1);
+        EXPECT(steps >= 0 && steps <= 3);
+        EXPECT_EQ(stage->requests[0].choices[0].tokens.count, 0);
+        stage_finish(stage);
+        EXPECT(stage_is_right(stage, 0, 0, 5) && stage_is_right(stage, 1, 0, 5));
+        stage_free(stage);
+    }
+}
+
+TEST(policy_long_prefill_is_not_starved_by_short_ones) {
+    struct stage *stage = one_worker(NULL);
+    stage_simple(stage, 0, 1500, 1);
+    uint32_t next = 1;
+    int steps = 0;
+    for (; steps < 200 && !stage->requests[0].choices[0].finish; steps++) {
+        for (int i = 0; i < 4 && next < STAGE_REQUESTS; i++) stage_simple(stage, next++, 100, 1);
+        stage_run(stage);
+        EXPECT(stage_answer(stage, &stage->workers[0]));
+        stage->now++;
+    }
+    EXPECT(steps <= 1500 / (256 / 4) + 4); /* a quarter of each step is its own */
+    stage_finish(stage);
+    stage_free(stage);
+}
+
+TEST(policy_lower_priority_number_runs_first) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 1;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 10, 3, i);
+        submit.priority = 4 - (int32_t)i;
+        stage_send(stage, &submit);
+    }
+    uint32_t order[4], count = 0;
+    bool seen[4] = {0};
+    for (int turn = 0; turn < 100 && count < 4; turn++) {
+        stage_run(stage);
+        for (uint32_t i = 0; i < 4; i++)
+            if (stage->requests[i].choices[0].finish && !seen[i]) {
+                seen[i] = true;
+                order[count++] = i;
+            }
+        stage_answer(stage, w);
+    }
+    for (uint32_t i = 0; i < 4; i++) EXPECT_EQ(order[i], 3 - i);
+    stage_free(stage);
+}
+
+TEST(policy_tenants_share_fairly) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 2;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    for (uint32_t i = 0; i < 40; i++) { /* tenant 1 came first with 30 requests, then tenant 2 with 10 */
+        struct wire_submit submit = stage_submit(stage, i, 10, 4, i);
+        submit.tenant = (struct u128){i < 30 ? 1 : 2, 0};
+        stage_send(stage, &submit);
+    }
+    uint32_t done[2] = {0};
+    bool seen[40] = {0};
+    for (int turn = 0; turn < 1000 && done[1] < 10; turn++) {
+        stage_run(stage);
+        for (uint32_t i = 0; i < 40; i++)
+            if (stage->requests[i].choices[0].finish && !seen[i]) {
+                seen[i] = true;
+                done[i >= 30]++;
+            }
+        stage_answer(stage, w);
+    }
+    EXPECT_EQ(done[1], 10);
+    EXPECT(done[0] >= 8 && done[0] <= 13); /* half of the machine each */
+    stage_finish(stage);
+    stage_free(stage);
+}
+
+TEST(policy_bound_is_told_with_a_time_and_resumed_work_passes_it) {
+    struct sched_config config;
+    sched_config_default(&config);
+    config.waiting_max = 4;
+    struct stage *stage = stage_new(&config);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 2;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    for (uint32_t i = 0; i < 10; i++) stage_simple(stage, i, 20, 6);
+    stage_run(stage);
+    uint32_t refused = 0;
+    for (uint32_t i = 0; i < 10; i++) {
+        refused += stage->requests[i].reject == WIRE_REJECT_OVERLOADED;
+        EXPECT(!stage->requests[i].reject || stage->requests[i].retry_after_ms >= 1000);
+        EXPECT_EQ(stage->requests[i].accepted, stage->requests[i].reject ? 0 : 1);
+    }
+    EXPECT_EQ(refused, 4); /* two slots, four places */
+    EXPECT(!stage->requests[0].reject && stage->requests[9].reject);
+    for (uint32_t i = 20; i < 40; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 20, 6, i);
+        submit.resumed = true;
+        stage_send(stage, &submit);
+    }
+    stage_finish(stage);
+    for (uint32_t i = 20; i < 40; i++) EXPECT(stage_is_right(stage, i, 0, 6));
+    stage_free(stage);
+}
+
+TEST(policy_repeated_prompt_computes_only_its_last_block) {
+    struct stage *stage = one_worker(NULL);
+    struct wire_submit submit = stage_submit(stage, 0, 400, 4, 7);
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    uint64_t before = stage->workers[0].computed_tokens;
+    submit = stage_submit(stage, 1, 400, 4, 7);
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    EXPECT_EQ(stage->requests[0].choices[0].cached, 0);
+    EXPECT_EQ(stage->requests[1].choices[0].cached, 384); /* 400 is 25 blocks of 16: the last is computed again */
+    EXPECT_EQ(stage->workers[0].computed_tokens - before, 16 + 3);
+    EXPECT(stage_is_right(stage, 1, 0, 4));
+    stage_free(stage);
+}
+
+TEST(policy_salt_tenant_and_revision_keep_caches_apart) {
+    struct sched_config config;
+    sched_config_default(&config);
+    config.isolate_tenants = true;
+    struct stage *stage = one_worker(&config);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 100, 2, 7);
+        if (i == 1) submit.cache_salt = bytes_str("salt");
+        if (i == 2) submit.tenant = (struct u128){5, 5};
+        stage_send(stage, &submit);
+        stage_finish(stage);
+        EXPECT_EQ(stage->requests[i].choices[0].cached, i == 3 ? 96 : 0);
+    }
+    stage_free(stage);
+}
+
+TEST(policy_choices_share_the_prompt) {
+    struct stage *stage = one_worker(NULL);
+    struct wire_submit submit = stage_submit(stage, 0, 200, 10, 3);
+    struct wire_choice choices[3] = {{.choice = 0}, {.choice = 1}, {.choice = 2}};
+    submit.choices = choices;
+    submit.choice_count = 3;
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    for (uint32_t c = 0; c < 3; c++) EXPECT(stage_is_right(stage, 0, c, 10));
+    EXPECT_EQ(stage->workers[0].computed_tokens, 200 + 2 * 8 + 3 * 9); /* 12 full blocks are shared */
+    EXPECT_EQ(sched_counts(stage->s).records, 0);
+    stage_free(stage);
+}
+
+TEST(policy_output_of_another_class_is_no_hit) {
+    for (int sensitive = 0; sensitive < 2; sensitive++) {
+        struct stage *stage = stage_new(NULL);
+        struct stage_worker *w = stage_worker(stage, 0);
+        w->hello.class_sensitive = sensitive;
+        EXPECT_EQ(stage_hello(stage, w), 0);
+        stage_simple(stage, 0, 20, 60);
+        stage_finish(stage);
+        struct stage_tokens all = {0}; /* the next turn's prompt: the first one's prompt, its output, and more */
+        for (size_t i = 0; i < 20; i++) vec_push(&all, stage->requests[0].prompt.items[i]);
+        for (size_t i = 0; i < 60; i++) vec_push(&all, stage->requests[0].choices[0].tokens.items[i]);
+        struct wire_submit submit = stage_submit(stage, 1, 90, 2, 9);
+        memcpy(stage->requests[1].prompt.items, all.items, all.count * 4);
+        stage_send(stage, &submit);
+        stage_finish(stage);
+        EXPECT_EQ(stage->requests[1].choices[0].cached, sensitive ? 16 : 64); /* 79 positions have been computed */
+        EXPECT(stage_is_right(stage, 1, 0, 2));
+        vec_release(&all);
+        stage_free(stage);
+    }
+}
+
+TEST(policy_preemption_keeps_the_text) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->group.block_count = 20; /* 320 positions for 8 streams of 120 */
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    for (uint32_t i = 0; i < 8; i++) stage_simple(stage, i, 20 + i, 100);
+    stage_finish(stage);
+    for (uint32_t i = 0; i < 8; i++) EXPECT(stage_is_right(stage, i, 0, 100));
+    EXPECT(sched_counts(stage->s).preemptions > 0);
+    EXPECT_EQ(sched_counts(stage->s).blocks_used, 0);
+    stage_free(stage);
+}
+
+TEST(policy_latest_of_lowest_priority_is_preempted) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->group.block_count = 8;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 30, 60, i);
+        submit.priority = i == 0 ? 5 : 0;
+        stage_send(stage, &submit);
+    }
+    for (int turn = 0; turn < 500 && !stage->requests[1].choices[0].finish; turn++) {
+        stage_run(stage);
+        stage_answer(stage, w);
+    }
+    EXPECT(stage_is_right(stage, 1, 0, 60)); /* the important one never gave way */
+    EXPECT(stage->requests[0].choices[0].tokens.count < 60);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 60));
+    stage_free(stage);
+}
+
+TEST(policy_replica_with_the_prefix_is_chosen_and_load_is_spread) {
+    struct stage *stage = stage_new(NULL);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 1)), 0);
+    struct wire_submit submit = stage_submit(stage, 0, 300, 2, 1);
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    int first = stage->workers[0].computed_tokens ? 0 : 1;
+    submit = stage_submit(stage, 1, 300, 2, 1);
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    EXPECT_EQ(stage->requests[1].choices[0].cached, 288);
+    EXPECT_EQ(stage->workers[1 - first].computed_tokens, 0);
+    for (uint32_t i = 2; i < 30; i++) stage_simple(stage, i, 20, 8);
+    stage_run(stage);
+    EXPECT_EQ(sched_counts(stage->s).running, 28); /* more than one worker's slots */
+    stage_finish(stage);
+    EXPECT(stage->workers[1 - first].computed_tokens > 200);
+    stage_free(stage);
+}
+
+TEST(policy_refuses_what_can_never_run) {
+    struct stage *stage = one_worker(NULL);
+    stage_simple(stage, 0, 2048, 5); /* no room for one token */
+    struct wire_submit submit = stage_submit(stage, 1, 10, 5, 1);
+    stage->requests[1].prompt.items[3] = STAGE_WIDTH;
+    stage_send(stage, &submit);
+    submit = stage_submit(stage, 2, 10, 5, 1);
+    submit.model = bytes_str("another");
+    stage->now += stage->config.start_grace_ms;
+    stage_send(stage, &submit);
+    submit = stage_submit(stage, 3, 10, 5, 1);
+    submit.kind = WIRE_EMBED;
+    stage_send(stage, &submit);
+    submit = stage_submit(stage, 4, 10, 5, 1);
+    submit.sampling.temperature = -1;
+    stage_send(stage, &submit);
+    submit = stage_submit(stage, 5, 0, 5, 1);
+    stage_send(stage, &submit);
+    stage_simple(stage, 6, 2040, 50); /* ends at the context's end */
+    stage_finish(stage);
+    EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_TOO_LONG);
+    EXPECT_EQ(stage->requests[1].reject, WIRE_REJECT_INVALID);
+    EXPECT_EQ(stage->requests[2].reject, WIRE_REJECT_NO_MODEL);
+    EXPECT_EQ(stage->requests[3].reject, WIRE_REJECT_UNSUPPORTED);
+    EXPECT_EQ(stage->requests[4].reject, WIRE_REJECT_INVALID);
+    EXPECT_EQ(stage->requests[5].reject, WIRE_REJECT_INVALID);
+    EXPECT(stage_is_right(stage, 6, 0, 8));
+    EXPECT_EQ(sched_counts(stage->s).records, 0);
+    stage_free(stage);
+}
+
+TEST(policy_cache_smaller_than_the_context_bounds_the_length) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->group.block_count = 8; /* 128 positions */
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_simple(stage, 0, 128, 5);
+    stage_simple(stage, 1, 100, 500);
+    stage_finish(stage);
+    EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_TOO_LONG);
+    EXPECT(stage_is_right(stage, 1, 0, 28));
+    EXPECT_EQ(stage->requests[1].choices[0].finish, WIRE_FINISH_LENGTH);
+    stage_free(stage);
+}
+
+TEST(policy_deadlines_end_what_waits_and_what_runs) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 1;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 10, 1000, i);
+        submit.deadline_ms = 500;
+        stage_send(stage, &submit);
+    }
+    for (int i = 0; i < 20; i++) {
+        stage_run(stage);
+        stage_answer(stage, w);
+        stage->now++;
+    }
+    stage->now += 500;
+    stage_finish(stage);
+    EXPECT_EQ(stage->requests[0].choices[0].finish, WIRE_FINISH_DEADLINE);
+    EXPECT(stage_is_right(stage, 0, 0, stage->requests[0].choices[0].tokens.count));
+    EXPECT_EQ(stage->requests[1].reject, WIRE_REJECT_DEADLINE);
+    EXPECT_EQ(sched_counts(stage->s).running, 0);
+    stage_free(stage);
+}
+
+TEST(policy_draining_takes_only_resumed_work) {
+    struct stage *stage = one_worker(NULL);
+    stage_simple(stage, 0, 10, 5);
+    sched_drain(stage->s, stage->now);
+    stage_simple(stage, 1, 10, 5);
+    struct wire_submit submit = stage_submit(stage, 2, 10, 5, 2);
+    submit.resumed = true;
+    stage_send(stage, &submit);
+    EXPECT(!sched_is_idle(stage->s));
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 5) && stage_is_right(stage, 2, 0, 5));
+    EXPECT_EQ(stage->requests[1].reject, WIRE_REJECT_DRAINING);
+    EXPECT(sched_is_idle(stage->s) && sched_status(stage->s).draining);
+    stage_free(stage);
+}
+
+TEST(policy_window_group_gives_blocks_back) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    struct wire_kv_group groups[2] = {
+        {.kind = WIRE_GROUP_FULL, .block_tokens = 16, .block_count = 64},
+        {.kind = WIRE_GROUP_WINDOW, .block_tokens = 8, .block_count = 64, .window_tokens = 32}};
+    w->hello.groups = groups;
+    w->hello.group_count = 2;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_simple(stage, 0, 40, 400);
+    uint64_t most = 0;
+    for (int i = 0; i < 300; i++) {
+        stage_run(stage);
+        most = MAX(most, sched_counts(stage->s).blocks_used);
+        EXPECT(stage_answer(stage, w));
+    }
+    EXPECT(most <= 340 / 16 + 2 + (40 + 32) / 8 + 3);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 400));
+    EXPECT_EQ(sched_counts(stage->s).blocks_used, 0);
+    stage_free(stage);
+}
+
+TEST(policy_recurrent_groups_are_refused_at_registration) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->group.kind = WIRE_GROUP_RECURRENT;
+    EXPECT_EQ(stage_hello(stage, w), ERR_UNSUPPORTED);
+    EXPECT_EQ(sched_counts(stage->s).replicas_ready, 0);
+    stage_free(stage);
+}
