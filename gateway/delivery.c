@@ -17,6 +17,12 @@ static bool is_current(const struct delivery *d, const struct delivery_run *run)
            run->choice < d->choice_count;
 }
 
+static bool may_ask(struct delivery_choice *c, int64_t now_ms) {
+    bool may = c->ask_ms == 0 || now_ms - c->ask_ms >= DELIVERY_ASK_AGAIN_MS;
+    if (may) c->ask_ms = now_ms;
+    return may;
+}
+
 enum delivery_verdict delivery_offer(struct delivery *d, const struct delivery_run *run, int64_t now_ms, uint32_t *skip,
                                      bool *ask) {
     *ask = false;
@@ -26,16 +32,18 @@ enum delivery_verdict delivery_offer(struct delivery *d, const struct delivery_r
     d->accepted = true;
     d->heard_ms = now_ms;
     d->quiet_ms = DELIVERY_QUIET_MS;
-    if (c->finished) return DELIVERY_FINISHED;
+    if (c->finished) {
+        *ask = !c->told && run->count > 0 && may_ask(c, now_ms);
+        return DELIVERY_FINISHED;
+    }
     if (run->index > c->count) {
-        *ask = c->resend_ms == 0 || now_ms - c->resend_ms >= DELIVERY_RESEND_AGAIN_MS;
-        if (*ask) c->resend_ms = now_ms;
+        *ask = may_ask(c, now_ms);
         return DELIVERY_GAP;
     }
     uint64_t end = (uint64_t)run->index + run->count;
     if (end < c->count || (end == c->count && !run->finish)) return DELIVERY_DUPLICATE;
     *skip = c->count - run->index;
-    c->resend_ms = 0;
+    c->ask_ms = 0;
     return DELIVERY_TAKE;
 }
 
@@ -74,7 +82,7 @@ void delivery_retry(struct delivery *d) {
     if (d->submitted) d->attempt++;
     d->submitted = d->accepted = false;
     d->quiet_ms = DELIVERY_QUIET_MS;
-    for (uint32_t i = 0; i < d->choice_count; i++) d->choices[i].resend_ms = 0;
+    for (uint32_t i = 0; i < d->choice_count; i++) d->choices[i].ask_ms = 0;
 }
 
 void delivery_restart(struct delivery *d, struct epoch epoch) {

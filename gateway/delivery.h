@@ -21,7 +21,7 @@
 
 enum {
     DELIVERY_SUBMIT_AGAIN_MS = 1000, /* until the scheduler has answered */
-    DELIVERY_RESEND_AGAIN_MS = 250,  /* after a gap, while it stays */
+    DELIVERY_ASK_AGAIN_MS = 250,     /* after a gap, while it stays; or when a cancelled choice goes on */
     DELIVERY_QUIET_MS = 2000,        /* accepted, but nothing heard: ask (the tail of a run may be lost), */
     DELIVERY_QUIET_MAX_MS = 16000,   /* and again after twice as long, up to this */
 };
@@ -32,7 +32,7 @@ struct delivery_choice {
     bool finished;
     bool told;          /* the scheduler's own finish was taken, not only our wish that it end */
     uint32_t ack_place; /* 1 + its place in the caller's list of choices to acknowledge; 0: none */
-    int64_t resend_ms;  /* when a gap was last asked about; 0: never */
+    int64_t ask_ms;     /* when something was last asked about it; 0: never */
 };
 
 struct delivery {
@@ -64,7 +64,7 @@ enum delivery_verdict {
                     */
     DELIVERY_DUPLICATE, /* nothing new */
     DELIVERY_STALE,     /* of another epoch or attempt, or of no choice of this request */
-    DELIVERY_FINISHED,  /* the choice has ended already */
+    DELIVERY_FINISHED,  /* the choice has ended already; if *ask, cancel it (again): the scheduler goes on with it */
     DELIVERY_GAP,       /* tokens before it are missing: drop it, and ask for them if *ask */
 };
 

@@ -129,6 +129,7 @@ static void note_replica(struct stream *s, struct part *p, const struct mail_ite
 static void finish_choice(struct stream *s, struct part *p, uint32_t choice, bool told) {
     struct choice *c = &p->choices[choice];
     delivery_finish(&p->delivery, choice, told);
+    p->delivery.choices[choice].ask_ms = s->shard->now_ms; /* what is on its way already is no reason to cancel again */
     s->choices_open--;
     metric_add_label(METRIC(FINISHES), (int)c->finish - 1, 1);
     if (!s->g.stream || !s->http) return;
@@ -197,7 +198,9 @@ void stream_on_run(struct part *p, const struct mail *mail, const struct mail_it
         if (item->token_count) metric_add(METRIC(DUPLICATES), 1);
         break;
     case DELIVERY_STALE: metric_add(METRIC(STALE), 1); break;
-    case DELIVERY_FINISHED: break;
+    case DELIVERY_FINISHED:
+        if (ask) shard_cancel(shard, p->delivery.request, p->delivery.attempt, item->choice);
+        break;
     }
 }
 

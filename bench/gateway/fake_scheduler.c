@@ -44,7 +44,7 @@ struct fake_scheduler {
     int64_t status_ms;
     _Atomic bool stop, stepping, ready, status_due;
     _Atomic uint32_t sequence_count, paused_count;
-    _Atomic uint64_t submits, resumed, cancels, resends, acks, token_count, steps;
+    _Atomic uint64_t submits, resumed, emitted, unknown, cancels, resends, acks, token_count, steps;
 };
 
 void fake_config_init(struct fake_config *c) {
@@ -124,6 +124,9 @@ static void add_sequence(struct fake_scheduler *f, struct u128 peer, const struc
     s->choice = c->choice;
     s->hash = sequence_hash(m->prompt.ids, m->prompt.count, m->sampling.seed, c->choice);
     s->next = s->acked = (uint32_t)c->emitted.count;
+    for (size_t i = 0; i < c->emitted.count; i++)
+        CHECK_MSG(c->emitted.ids[i] == token_of(&f->config, s->hash, (uint32_t)i), "the gateway holds other tokens");
+    atomic_fetch_add(&f->emitted, c->emitted.count);
     s->length = m->max_tokens;
     s->prompt_count = (uint32_t)m->prompt.count;
     s->logprobs = f->config.with_logprobs ? m->sampling.logprobs : -1;
@@ -186,6 +189,7 @@ static void on_resend(struct fake_scheduler *f, struct u128 peer, const struct w
     struct sequence *s = find_sequence(f, m->request, m->choice);
     atomic_fetch_add(&f->resends, 1);
     if (!s || s->attempt != m->attempt) {
+        atomic_fetch_add(&f->unknown, 1);
         reject(f, peer, m->request, m->attempt, WIRE_REJECT_UNKNOWN);
         return;
     }
@@ -446,6 +450,8 @@ struct fake_counts fake_counts(const struct fake_scheduler *f) {
                                 .paused = atomic_load(&f->paused_count),
                                 .submits = atomic_load(&f->submits),
                                 .resumed = atomic_load(&f->resumed),
+                                .emitted = atomic_load(&f->emitted),
+                                .unknown = atomic_load(&f->unknown),
                                 .cancels = atomic_load(&f->cancels),
                                 .resends = atomic_load(&f->resends),
                                 .acks = atomic_load(&f->acks),

@@ -32,7 +32,7 @@ void fake_config_init(struct fake_config *config);
 
 struct fake_counts {
     uint32_t sequences, paused; /* now */
-    uint64_t submits, resumed, cancels, resends, acks, tokens, steps;
+    uint64_t submits, resumed, emitted, unknown, cancels, resends, acks, tokens, steps;
 };
 
 struct fake_scheduler;

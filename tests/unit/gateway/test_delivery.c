@@ -105,6 +105,27 @@ TEST(submits_again_until_accepted_then_asks_when_quiet) {
     delivery_release(&d);
 }
 
+TEST(a_choice_that_goes_on_is_cancelled_again) {
+    struct delivery d;
+    struct delivery_run run = {first, 0, 0, 2, 1, false};
+    uint32_t skip;
+    bool ask;
+    delivery_init(&d, (struct u128){1, 2}, 2);
+    delivery_submitted(&d, first, 0);
+    take(&d, 0, 2);
+    take(&d, 1, 2);
+    delivery_finish(&d, 0, false);
+    EXPECT_EQ(delivery_offer(&d, &run, 1000, &skip, &ask), DELIVERY_FINISHED);
+    EXPECT(ask);
+    EXPECT_EQ(delivery_offer(&d, &run, 1001, &skip, &ask), DELIVERY_FINISHED);
+    EXPECT(!ask);
+    delivery_finish(&d, 1, true); /* it ended by itself: a late repetition asks for nothing */
+    run.choice = 1;
+    EXPECT_EQ(delivery_offer(&d, &run, 1000, &skip, &ask), DELIVERY_FINISHED);
+    EXPECT(!ask);
+    delivery_release(&d);
+}
+
 TEST(a_gap_asks_at_most_every_quarter_second) {
     struct delivery d;
     struct delivery_run run = {first, 0, 0, 5, 1, false};
@@ -114,9 +135,9 @@ TEST(a_gap_asks_at_most_every_quarter_second) {
     delivery_submitted(&d, first, 1000);
     EXPECT_EQ(delivery_offer(&d, &run, 1000, &skip, &ask), DELIVERY_GAP);
     EXPECT(ask);
-    EXPECT_EQ(delivery_offer(&d, &run, 1000 + DELIVERY_RESEND_AGAIN_MS - 1, &skip, &ask), DELIVERY_GAP);
+    EXPECT_EQ(delivery_offer(&d, &run, 1000 + DELIVERY_ASK_AGAIN_MS - 1, &skip, &ask), DELIVERY_GAP);
     EXPECT(!ask);
-    EXPECT_EQ(delivery_offer(&d, &run, 1000 + DELIVERY_RESEND_AGAIN_MS, &skip, &ask), DELIVERY_GAP);
+    EXPECT_EQ(delivery_offer(&d, &run, 1000 + DELIVERY_ASK_AGAIN_MS, &skip, &ask), DELIVERY_GAP);
     EXPECT(ask);
     delivery_release(&d);
 }

@@ -196,7 +196,8 @@ TEST(streams_outlive_the_scheduler) {
             EXPECT(world_fake(&w));
         }
         finish_streams(fds, shaken);
-        EXPECT(fake_counts(w.fake).resumed > 0);
+        EXPECT(fake_counts(w.fake).resumed > 0 && fake_counts(w.fake).emitted > 0);
+        EXPECT_EQ(fake_counts(w.fake).unknown, 0); /* submitted anew at once, not after being asked */
         EXPECT(metric_value(&gateway_metrics[GATEWAY_METRIC_RESUBMITS], 0) > resubmits);
         for (int i = 0; i < STREAMS; i++) {
             EXPECT(shaken[i].status == 200 && shaken[i].done);
@@ -279,6 +280,41 @@ TEST(a_stop_string_ends_the_answer_and_the_work) {
     world_end(&w);
 }
 
+/* Of two choices one is stopped: its work ends, the other goes on to its end. */
+TEST(a_stop_string_ends_one_choice_alone) {
+    struct world w;
+    struct answer plain, stopped;
+    char body[512], stop[9] = "";
+    world_prepare(&w);
+    w.fake_config.step_us = 3000;
+    EXPECT(world_start(&w));
+    POST(&w, "{\"prompt\":[5,6,7],\"max_tokens\":200,\"seed\":4,\"n\":2,\"ignore_eos\":true}", &plain);
+    const char *all = buf_text(&plain.text[0]), *at = all;
+    for (;; at++) { /* letters that only the first choice has */
+        size_t i = 0;
+        while (i < 8 && ((at[i] >= 'a' && at[i] <= 'z') || at[i] == ' ')) i++;
+        memcpy(stop, at, i);
+        if (i == 8 && !strstr(buf_text(&plain.text[1]), stop)) break;
+        EXPECT(at[i] != 0);
+    }
+    snprintf(body, sizeof body,
+             "{\"prompt\":[5,6,7],\"max_tokens\":200,\"seed\":4,\"n\":2,\"ignore_eos\":true,\"stop\":\"%s\",\"stream\":"
+             "true}",
+             stop);
+    int fd = client_open(w.port, "POST", "/v1/completions", NULL, body);
+    answer_init(&stopped);
+    client_finish(fd, &stopped);
+    EXPECT_EQ(fake_counts(w.fake).cancels, 1);
+    EXPECT(fake_counts(w.fake).tokens < 2 * 200 + 2 * 200); /* not all of the first choice was made again */
+    EXPECT_STR(stopped.finish[0], "stop");
+    EXPECT_STR(stopped.finish[1], "length");
+    EXPECT_EQ(stopped.text[0].len, (size_t)(strstr(all, stop) - all));
+    EXPECT_STR(buf_text(&stopped.text[1]), buf_text(&plain.text[1]));
+    answer_release(&plain);
+    answer_release(&stopped);
+    world_end(&w);
+}
+
 TEST(a_stop_token_is_counted_and_not_shown) {
     struct world w;
     struct answer with, without;
@@ -306,6 +342,8 @@ TEST(a_client_that_leaves_is_cancelled) {
     int quiet = client_open(w.port, "POST", "/v1/completions", NULL,
                             "{\"prompt\":\"b\",\"max_tokens\":100000,\"ignore_eos\":true}");
     while (fake_counts(w.fake).sequences < 2) sleep_ms(1);
+    fake_set_stepping(w.fake, false); /* nothing comes that could remind the gateway */
+    sleep_ms(100);
     close(fd);
     close(quiet);
     EXPECT(wait_until(is_empty, &w, 1000));

@@ -141,6 +141,7 @@ TEST(deltas_are_cut_by_event_thread) {
     EXPECT(zero->tokens[0] == 71 && zero->tokens[1] == 72);
     EXPECT(zero->logprob_counts[0] == 2 && zero->logprob_counts[1] == 0 && zero->logprob_ids[1] == 5);
     EXPECT_EQ(one->item_count, 1);
+    EXPECT_EQ(one->items[0].token_at, 0);
     EXPECT(one->tokens[one->items[0].token_at] == 81 && one->items[0].finish == 2 && one->items[0].flags == 2);
     EXPECT(one->logprob_counts[0] == 1 && one->logprob_ids[one->items[0].logprobs_at] == 81 &&
            one->logprob_values[0] == -3.0f);
