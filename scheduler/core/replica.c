@@ -288,6 +288,7 @@ int sched_worker_hello(struct sched *s, int64_t now, const struct wire_hello *he
         other->registered = false;
         ask_to_register(s, other);
     }
+    r->plan_number = 0;
     struct worker *worker = worker_get(s, r, rank, hello);
     worker->pid = hello->pid;
     worker->incarnation = hello->incarnation;

@@ -100,8 +100,9 @@ static void probe(struct sched *s, struct request *request) {
 static void request_due(struct sched *s, struct request *request) {
     if (request->open_count && request->deadline_at <= s->now) deadline_passed(s, request);
     if (!request->dropped && request->unbound_until <= s->now) {
+        bool begun = request->resumed || !u128_is_zero(request->revision);
         request->unbound_until = NEVER;
-        request_reject(s, request, request->resumed ? WIRE_REJECT_REVISION : WIRE_REJECT_NO_MODEL);
+        request_reject(s, request, begun ? WIRE_REJECT_REVISION : WIRE_REJECT_NO_MODEL);
     }
     if (!request->dropped && request->retransmit_at <= s->now) retransmit(s, request);
     if (!request->dropped && request->open_count && request->probe_at <= s->now) probe(s, request);

@@ -90,6 +90,11 @@ static inline uint32_t stage_next(const struct stage_tokens *tokens, uint32_t ch
     return (uint32_t)(hash64(tokens->items, tokens->count * 4, choice) % (STAGE_WIDTH - 1)) + 1; /* never 0 */
 }
 
+static inline void stage_extend(struct stage_tokens *tokens, uint32_t choice) {
+    uint32_t token = stage_next(tokens, choice);
+    vec_push(tokens, token);
+}
+
 static inline void stage_compute_row(struct stage_worker *w, struct stage_result *result, size_t row, uint32_t count) {
     struct stage_slot *slot = &w->slots[result->slots[row]];
     result->counts[row] = result->finishes[row] = 0;

@@ -1,0 +1,355 @@
+#include "stage.h"
+
+static struct stage *deaf_stage(void) {
+    struct stage *stage = stage_new(NULL);
+    CHECK(stage_hello(stage, stage_worker(stage, 0)) == 0);
+    stage->deaf = true;
+    stage->auto_ack = false;
+    return stage;
+}
+
+static void ack(struct stage *stage, uint32_t idx, uint32_t attempt, uint32_t count) {
+    struct u128 id = stage_id(idx);
+    uint32_t choice = 0;
+    struct wire_ack message = {{&id, 1}, {&attempt, 1}, {&choice, 1}, {&count, 1}};
+    sched_ack(stage->s, stage->now, stage->gateway, &message);
+}
+
+TEST(delivery_is_repeated_until_acknowledged) {
+    struct stage *stage = deaf_stage();
+    stage_simple(stage, 0, 10, 20);
+    stage_finish(stage);
+    EXPECT_EQ(stage->requests[0].choices[0].tokens.count, 0);
+    EXPECT(!sched_is_idle(stage->s));
+    stage->deaf = false;
+    stage->now = stage->wants; /* the core knows when it has to try again */
+    EXPECT(stage->wants <= stage->now + 2000);
+    stage_run(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 20));
+    EXPECT_EQ(stage->requests[0].choices[0].finish, WIRE_FINISH_LENGTH);
+    uint32_t before = stage->deltas_count;
+    ack(stage, 0, 0, 20); /* all tokens, but the finish may be lost */
+    EXPECT_EQ(sched_counts(stage->s).records, 1);
+    stage->now += 5000;
+    stage_run(stage);
+    EXPECT_EQ(stage->deltas_count, before + 1);
+    ack(stage, 0, 0, 21);
+    stage_run(stage);
+    EXPECT_EQ(sched_counts(stage->s).records, 0);
+    EXPECT(sched_is_idle(stage->s));
+    stage_free(stage);
+}
+
+TEST(delivery_backs_off_and_ends_with_the_records_time) {
+    struct stage *stage = deaf_stage();
+    stage_simple(stage, 0, 10, 5);
+    stage_finish(stage);
+    uint32_t before = stage->deltas_count;
+    for (int64_t end = stage->now + 70000; stage->now < end; stage->now += 100) stage_run(stage);
+    EXPECT(stage->deltas_count - before <= 8);
+    EXPECT_EQ(sched_counts(stage->s).records, 0);
+    stage_free(stage);
+}
+
+TEST(delivery_answers_a_resend_from_the_index) {
+    struct stage *stage = deaf_stage();
+    stage_simple(stage, 0, 10, 20);
+    stage_finish(stage);
+    stage->deaf = false;
+    struct wire_resend resend = {.request = stage_id(0), .index = 0};
+    sched_resend(stage->s, stage->now, stage->gateway, &resend);
+    stage_run(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 20));
+    resend.index = 21; /* nothing is there */
+    sched_resend(stage->s, stage->now, stage->gateway, &resend);
+    resend.request = stage_id(9);
+    sched_resend(stage->s, stage->now, stage->gateway, &resend);
+    EXPECT_EQ(stage->requests[9].reject, WIRE_REJECT_UNKNOWN);
+    stage_free(stage);
+}
+
+TEST(delivery_ignores_acks_of_other_attempts_and_beyond_the_end) {
+    struct stage *stage = deaf_stage();
+    stage_simple(stage, 0, 10, 20);
+    stage_finish(stage);
+    ack(stage, 0, 1, 21);
+    ack(stage, 0, 0, 22);
+    stage_run(stage);
+    EXPECT_EQ(sched_counts(stage->s).records, 1);
+    EXPECT_EQ(sched_counts(stage->s).stale_messages, 2);
+    ack(stage, 7, 0, 1);
+    EXPECT_EQ(stage->requests[7].reject, WIRE_REJECT_UNKNOWN);
+    stage_free(stage);
+}
+
+TEST(delivery_takes_a_submit_twice_as_once) {
+    struct stage *stage = stage_new(NULL);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+    struct wire_submit submit = stage_submit(stage, 0, 10, 20, 0);
+    stage_send(stage, &submit);
+    stage_send(stage, &submit);
+    stage_run(stage);
+    stage_answer(stage, &stage->workers[0]);
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 20));
+    EXPECT_EQ(stage->requests[0].accepted, 2);
+    EXPECT_EQ(sched_counts(stage->s).requests, 1);
+    EXPECT_EQ(sched_counts(stage->s).output_tokens, 20);
+    stage_free(stage);
+}
+
+/* The gateway holds fewer tokens than the scheduler: it gets the rest, and nothing is computed again. */
+TEST(delivery_higher_attempt_goes_on_from_what_the_gateway_holds) {
+    struct stage *stage = deaf_stage();
+    struct wire_submit submit = stage_submit(stage, 0, 10, 20, 0);
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    uint64_t computed = stage->workers[0].computed_tokens;
+    stage->deaf = false;
+    struct stage_tokens all = {0}; /* the first three tokens arrived */
+    for (size_t i = 0; i < 10; i++) vec_push(&all, stage->requests[0].prompt.items[i]);
+    for (size_t i = 0; i < 3; i++) stage_extend(&all, 0);
+    for (size_t i = 0; i < 3; i++) vec_push(&stage->requests[0].choices[0].tokens, all.items[10 + i]);
+    struct wire_choice choice = {.emitted = {all.items + 10, 3}};
+    submit.choices = &choice;
+    submit.choice_count = 1;
+    submit.attempt = stage->requests[0].attempt = 4;
+    submit.resumed = true;
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 20));
+    EXPECT_EQ(stage->workers[0].computed_tokens, computed);
+    submit.attempt = 2; /* from the past */
+    stage_send(stage, &submit);
+    EXPECT(sched_counts(stage->s).stale_messages >= 1);
+    vec_release(&all);
+    stage_free(stage);
+}
+
+/* A new scheduler: the gateway submits what it holds, and the text goes on. */
+TEST(delivery_resumed_request_continues_at_its_index) {
+    struct stage *stage = stage_new(NULL);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+    struct wire_submit submit = stage_submit(stage, 0, 30, 40, 0);
+    struct stage_tokens all = {0};
+    for (size_t i = 0; i < 30; i++) vec_push(&all, stage->requests[0].prompt.items[i]);
+    for (size_t i = 0; i < 17; i++) stage_extend(&all, 0);
+    for (size_t i = 0; i < 17; i++) vec_push(&stage->requests[0].choices[0].tokens, all.items[30 + i]);
+    struct wire_choice choice = {.emitted = {all.items + 30, 17}};
+    submit.choices = &choice;
+    submit.choice_count = 1;
+    submit.resumed = true;
+    submit.attempt = stage->requests[0].attempt = 1;
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 40));
+    EXPECT_EQ(sched_counts(stage->s).output_tokens, 23);
+    vec_release(&all);
+    stage_free(stage);
+}
+
+TEST(delivery_resumed_request_that_was_complete_gets_its_finish) {
+    struct stage *stage = stage_new(NULL);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+    uint32_t stop = 5, emitted[3] = {1, 2, 5};
+    struct wire_choice choice = {.emitted = {emitted, 3}};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 10, i ? 3 : 50, 0);
+        if (!i) submit.stop_tokens = (struct u32s){&stop, 1};
+        submit.choices = &choice;
+        submit.choice_count = 1;
+        submit.resumed = true;
+        for (size_t k = 0; k < 3; k++) vec_push(&stage->requests[i].choices[0].tokens, emitted[k]);
+        stage_send(stage, &submit);
+    }
+    stage_finish(stage);
+    EXPECT_EQ(stage->requests[0].choices[0].finish, WIRE_FINISH_STOP);
+    EXPECT_EQ(stage->requests[1].choices[0].finish, WIRE_FINISH_LENGTH);
+    EXPECT_EQ(stage->workers[0].computed_tokens, 0);
+    stage_free(stage);
+}
+
+TEST(delivery_silent_gateway_is_preempted_at_once_and_dropped_later) {
+    struct stage *stage = stage_new(NULL);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+    stage->auto_ack = false; /* that would be a sign of life */
+    stage_simple(stage, 0, 10, 100);
+    stage_run(stage);
+    stage_answer(stage, &stage->workers[0]);
+    stage_run(stage);
+    sched_gateway_silent(stage->s, stage->now, stage->gateway);
+    while (stage_answer(stage, &stage->workers[0])) stage_run(stage);
+    EXPECT_EQ(sched_counts(stage->s).running, 0);
+    EXPECT_EQ(sched_counts(stage->s).blocks_used, 0);
+    EXPECT_EQ(sched_counts(stage->s).records, 1);
+    stage->now += 9000;
+    stage_run(stage);
+    sched_gateway_up(stage->s, stage->now, stage->gateway); /* it wakes, and goes on */
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 100));
+    stage_simple(stage, 1, 10, 100);
+    stage_run(stage);
+    sched_gateway_silent(stage->s, stage->now, stage->gateway);
+    stage->now += 10000;
+    stage_run(stage);
+    while (stage_answer(stage, &stage->workers[0])) stage_run(stage);
+    EXPECT_EQ(sched_counts(stage->s).records, 0);
+    EXPECT_EQ(sched_counts(stage->s).gateways, 0);
+    ack(stage, 1, 0, 1);
+    EXPECT_EQ(stage->requests[1].reject, WIRE_REJECT_UNKNOWN);
+    stage_free(stage);
+}
+
+TEST(delivery_resumable_request_outlives_its_gateway_and_is_attached) {
+    struct stage *stage = stage_new(NULL);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+    struct wire_submit submit = stage_submit(stage, 0, 10, 50, 0);
+    submit.resumable = true;
+    submit.tenant = (struct u128){4, 4};
+    submit.presentation = bytes_str("how to show it");
+    stage_send(stage, &submit);
+    stage_run(stage);
+    stage_answer(stage, &stage->workers[0]);
+    sched_gateway_gone(stage->s, stage->now, stage->gateway);
+    stage_finish(stage);
+    EXPECT_EQ(sched_counts(stage->s).output_tokens, 50);
+    stage->requests[0].choices[0].tokens.count = 0; /* the other gateway has nothing */
+    stage->gateway = (struct u128){43, 43};
+    uint32_t choice = 0, index = 0;
+    struct wire_attach attach = {
+        .request = stage_id(0), .attempt = 1, .tenant = {5, 5}, .choices = {&choice, 1}, .indexes = {&index, 1}};
+    struct bytes blob;
+    EXPECT(!sched_presentation(stage->s, stage_id(0), attach.tenant, &blob));
+    sched_attach(stage->s, stage->now, stage->gateway, &attach); /* another tenant's */
+    EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_UNKNOWN);
+    stage->requests[0].reject = 0;
+    stage->requests[0].attempt = 1;
+    attach.tenant = (struct u128){4, 4};
+    EXPECT(sched_presentation(stage->s, stage_id(0), attach.tenant, &blob));
+    EXPECT(bytes_equal(blob, bytes_str("how to show it")));
+    sched_attach(stage->s, stage->now, stage->gateway, &attach);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 50));
+    EXPECT_EQ(stage->requests[0].choices[0].finish, WIRE_FINISH_LENGTH);
+    stage->now += stage->config.record_ttl_ms;
+    stage_run(stage);
+    EXPECT_EQ(sched_counts(stage->s).records, 0);
+    stage_free(stage);
+}
+
+TEST(delivery_records_keep_to_their_budget) {
+    struct sched_config config;
+    sched_config_default(&config);
+    config.record_bytes = 20000;
+    struct stage *stage = stage_new(&config);
+    stage->auto_ack = false;
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+    for (uint32_t i = 0; i < 60; i++) stage_simple(stage, i, 50, 10);
+    stage_finish(stage);
+    EXPECT(sched_counts(stage->s).record_bytes <= 20000);
+    EXPECT(sched_counts(stage->s).records > 0 && sched_counts(stage->s).records < 60);
+    stage_free(stage);
+}
+
+/* One choice is ended by the gateway (a stop string); the other goes on, and the record ends with it. */
+TEST(delivery_cancel_of_one_choice_leaves_the_other) {
+    struct stage *stage = stage_new(NULL);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+    struct wire_submit submit = stage_submit(stage, 0, 10, 30, 0);
+    struct wire_choice choices[2] = {{.choice = 0}, {.choice = 1}};
+    submit.choices = choices;
+    submit.choice_count = 2;
+    stage_send(stage, &submit);
+    for (int i = 0; i < 6; i++) {
+        stage_run(stage);
+        stage_answer(stage, &stage->workers[0]);
+    }
+    struct wire_cancel cancel = {.request = stage_id(0), .choice = 0};
+    sched_cancel(stage->s, stage->now, stage->gateway, &cancel);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 1, 30));
+    EXPECT(stage->requests[0].choices[0].tokens.count < 30 && !stage->requests[0].choices[0].finish);
+    EXPECT_EQ(sched_counts(stage->s).records, 0);
+    stage_free(stage);
+}
+
+/* Its Cancel was lost while it waited: it is told as ACCEPTED again, so that a gateway without it can say so. */
+TEST(delivery_probes_what_nobody_speaks_of) {
+    struct stage *stage = stage_new(NULL);
+    stage_simple(stage, 0, 10, 30);
+    stage_run(stage);
+    EXPECT_EQ(stage->requests[0].accepted, 1);
+    stage->now += stage->config.start_grace_ms - 1;
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+    struct wire_pause pause = {.request = stage_id(0), .paused = true};
+    sched_pause(stage->s, stage->now, stage->gateway, &pause);
+    for (int i = 0; i < 25; i++) {
+        stage->now += 1000;
+        stage_run(stage);
+    }
+    EXPECT_EQ(stage->requests[0].accepted, 3);
+    stage_free(stage);
+}
+
+struct seen_logprobs {
+    size_t count;
+    uint32_t tops[64], ids[64];
+    float values[64];
+};
+static struct seen_logprobs seen;
+
+static void see_deltas(void *ctx, struct u128 gateway, const struct wire_deltas *d) {
+    size_t entry = 0;
+    for (size_t i = 0; i < d->logprobs.tops.count; i++) {
+        seen.tops[seen.count] = d->logprobs.tops.items[i];
+        seen.ids[seen.count] = d->logprobs.ids.items[entry + 1];
+        seen.values[seen.count++] = d->logprobs.values.items[entry];
+        entry += d->logprobs.tops.items[i] + 1;
+    }
+}
+static void ignore_plan(void *ctx, struct u128s ranks, const struct wire_plan *plan) {}
+static void ignore_reject(void *ctx, struct u128 gateway, const struct wire_reject *reject) {}
+static void ignore_fence(void *ctx, struct u128 instance, uint32_t pid) {}
+static void ignore_reregister(void *ctx, struct u128 instance) {}
+
+TEST(delivery_carries_logprobs_and_repeats_them) {
+    struct sched_config config;
+    struct sched_sink sink = {.plan = ignore_plan,
+                              .deltas = see_deltas,
+                              .reject = ignore_reject,
+                              .fence = ignore_fence,
+                              .reregister = ignore_reregister};
+    struct stage world = {0};
+    sched_config_default(&config);
+    struct sched *s = sched_new(&config, &sink);
+    struct stage_worker *w = stage_worker(&world, 0);
+    struct error err;
+    EXPECT_EQ(sched_worker_hello(s, 0, &w->hello, &err), 0);
+    struct wire_submit submit = stage_submit(&world, 0, 4, 3, 0);
+    submit.sampling.logprobs = 2;
+    sched_submit(s, 0, (struct u128){1, 1}, &submit);
+    sched_run(s, 0);
+    for (uint32_t step = 0; step < 3; step++) {
+        uint32_t slot = 0, count = 1, finish = step == 2 ? WIRE_FINISH_LENGTH : 0, token = 10 + step, top = step % 3;
+        uint32_t ids[3] = {token, 100 + step, 200};
+        float values[3] = {-1.0f - (float)step, -2, -3};
+        struct wire_step_result result = {.plan_number = step + 1,
+                                          .slots = {&slot, 1},
+                                          .token_counts = {&count, 1},
+                                          .finishes = {&finish, 1},
+                                          .tokens = {&token, 1},
+                                          .logprobs = {{&top, 1}, {ids, top + 1}, {values, top + 1}}};
+        EXPECT_EQ(sched_step_result(s, step, w->instance, &result), 0);
+        sched_run(s, step);
+    }
+    sched_run(s, 5000); /* nobody acknowledged: all of it once more */
+    EXPECT_EQ(seen.count, 6);
+    for (uint32_t i = 0; i < 6; i++) {
+        EXPECT_EQ(seen.tops[i], i % 3);
+        EXPECT(seen.values[i] == -1.0f - (float)(i % 3));
+        if (i % 3) EXPECT_EQ(seen.ids[i], 100 + i % 3);
+    }
+    vec_release(&world.requests[0].prompt);
+    sched_free(&s);
+}

@@ -1,0 +1,291 @@
+#include "stage.h"
+
+static struct stage *running_stage(uint32_t requests) {
+    struct stage *stage = stage_new(NULL);
+    CHECK(stage_hello(stage, stage_worker(stage, 0)) == 0);
+    for (uint32_t i = 0; i < requests; i++) stage_simple(stage, i, 40, 60);
+    for (int i = 0; i < 12; i++) {
+        stage_run(stage);
+        CHECK(stage_answer(stage, &stage->workers[0]));
+    }
+    stage_run(stage);
+    return stage;
+}
+
+static void exited(struct stage *stage, struct u128 instance, enum wire_exit_cause cause, bool fault) {
+    struct wire_exited message = {.instance = instance, .cause = cause, .fault = fault};
+    sched_worker_exited(stage->s, stage->now, &message);
+}
+
+static void beat(struct stage *stage, const struct stage_worker *w, enum wire_state state, uint32_t tokens,
+                 uint32_t age_ms) {
+    struct wire_heartbeat message = {.state = state, .plan_number = 1, .step_tokens = tokens, .step_age_ms = age_ms};
+    sched_worker_heartbeat(stage->s, stage->now, w->instance, &message);
+}
+
+TEST(workers_death_requeues_and_another_goes_on) {
+    struct stage *stage = running_stage(8);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 1)), 0);
+    exited(stage, stage->workers[0].instance, WIRE_EXIT_SIGNAL, false);
+    stage->workers[0].results.count = 0;
+    EXPECT_EQ(sched_counts(stage->s).running, 0);
+    EXPECT_EQ(sched_counts(stage->s).resumed_waiting, 8);
+    stage_finish(stage);
+    for (uint32_t i = 0; i < 8; i++) EXPECT(stage_is_right(stage, i, 0, 60));
+    EXPECT_EQ(sched_counts(stage->s).attributable_deaths, 0);
+    stage_free(stage);
+}
+
+TEST(workers_silence_fences_and_the_replacement_waits_for_it) {
+    struct stage *stage = running_stage(4);
+    struct stage_worker *w = &stage->workers[0];
+    struct u128 old = w->instance;
+    sched_worker_silent(stage->s, stage->now, old);
+    EXPECT(u128_equal(stage->fenced, old));
+    w->instance = w->hello.instance = (struct u128){777, 9};
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_run(stage);
+    EXPECT_EQ(sched_counts(stage->s).replicas_ready, 0); /* the old one may still write */
+    EXPECT_EQ(w->results.count, 0);
+    exited(stage, old, WIRE_EXIT_FENCED, false);
+    EXPECT_EQ(sched_counts(stage->s).replicas_ready, 1);
+    stage_finish(stage);
+    for (uint32_t i = 0; i < 4; i++) EXPECT(stage_is_right(stage, i, 0, 60));
+    stage_free(stage);
+}
+
+TEST(workers_fence_without_answer_ends_with_time) {
+    struct stage *stage = running_stage(1);
+    struct stage_worker *w = &stage->workers[0];
+    w->instance = w->hello.instance = (struct u128){777, 9};
+    EXPECT_EQ(stage_hello(stage, w), 0); /* a second process for the same place: the first is fenced */
+    EXPECT_EQ(stage->fence_count, 1);
+    EXPECT_EQ(sched_counts(stage->s).replicas_ready, 0);
+    stage_run(stage);
+    EXPECT(stage->wants <= stage->now + stage->config.fence_wait_ms);
+    stage->now += stage->config.fence_wait_ms;
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 60));
+    stage_free(stage);
+}
+
+TEST(workers_given_up_that_wake_register_anew) {
+    struct stage *stage = running_stage(2);
+    struct stage_worker *w = &stage->workers[0];
+    sched_worker_silent(stage->s, stage->now, w->instance);
+    EXPECT(!sched_worker_heartbeat(stage->s, stage->now, w->instance,
+                                   &(struct wire_heartbeat){.state = WIRE_STATE_STEPPING}));
+    EXPECT(u128_equal(stage->asked, w->instance));
+    stage_answer(stage, w); /* late: of nobody's registration */
+    w->hello.incarnation++;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_finish(stage);
+    for (uint32_t i = 0; i < 2; i++) EXPECT(stage_is_right(stage, i, 0, 60));
+    stage_free(stage);
+}
+
+/* After a restart of the scheduler each stream costs one partial block. */
+TEST(workers_held_blocks_are_hits_for_resumed_requests) {
+    struct stage *stage = running_stage(4);
+    struct stage *next = stage_new(NULL);
+    struct stage_worker *w = stage_worker(next, 0);
+    w->hello.incarnation = 2;
+    for (size_t i = 0; i < stage->workers[0].sealed_ids.count; i++) {
+        vec_push(&w->sealed_ids, stage->workers[0].sealed_ids.items[i]);
+        vec_push(&w->sealed_hashes, stage->workers[0].sealed_hashes.items[i]);
+    }
+    EXPECT_EQ(stage_hello(next, w), 0);
+    EXPECT(sched_counts(next->s).blocks_cached >= 4 * 2);
+    uint64_t left = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        struct stage_stream *stream = &stage->requests[i].choices[0];
+        struct wire_submit submit = stage_submit(next, i, 40, 60, i);
+        struct wire_choice choice = {.emitted = {stream->tokens.items, stream->tokens.count}};
+        for (size_t k = 0; k < stream->tokens.count; k++)
+            vec_push(&next->requests[i].choices[0].tokens, stream->tokens.items[k]);
+        submit.choices = &choice;
+        submit.choice_count = 1;
+        submit.resumed = true;
+        left += 60 - stream->tokens.count;
+        stage_send(next, &submit);
+    }
+    stage_finish(next);
+    for (uint32_t i = 0; i < 4; i++) EXPECT(stage_is_right(next, i, 0, 60));
+    EXPECT(w->computed_tokens <= left + 4 * 32); /* the last block was told with a plan that came after */
+    stage_free(stage);
+    stage_free(next);
+}
+
+TEST(workers_nonsense_in_held_blocks_is_ignored) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    struct u128 hashes[] = {{1, 1}, {1, 1}, {0, 0}, {2, 2}, {3, 3}};
+    uint32_t ids[] = {0, 1, 2, 100000, 0}; /* same content twice, none, out of range, a block twice */
+    for (int i = 0; i < 5; i++) {
+        vec_push(&w->sealed_ids, ids[i]);
+        vec_push(&w->sealed_hashes, hashes[i]);
+    }
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    EXPECT_EQ(sched_counts(stage->s).blocks_cached, 1);
+    stage_free(stage);
+}
+
+TEST(workers_loading_for_a_minute_are_not_dead) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.state = WIRE_STATE_LOADING;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_simple(stage, 0, 20, 10);
+    for (int i = 0; i < 240; i++) {
+        stage->now += 250;
+        beat(stage, w, WIRE_STATE_LOADING, 0, 0);
+        stage_run(stage);
+    }
+    EXPECT_EQ(stage->fence_count, 0);
+    EXPECT_EQ(stage->requests[0].reject, 0);
+    w->hello.state = WIRE_STATE_IDLE;
+    w->hello.incarnation++;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 10));
+    stage_free(stage);
+}
+
+TEST(workers_long_step_is_not_stuck_but_an_endless_one_is) {
+    struct stage *stage = running_stage(2);
+    struct stage_worker *w = &stage->workers[0];
+    beat(stage, w, WIRE_STATE_STEPPING, 256, 6000);
+    EXPECT_EQ(stage->fence_count, 0);
+    beat(stage, w, WIRE_STATE_STEPPING, 256, 30000 + 20 * 256 * 10);
+    EXPECT_EQ(stage->fence_count, 1);
+    EXPECT(u128_equal(stage->fenced, w->instance));
+    EXPECT_EQ(sched_counts(stage->s).attributable_deaths, 1);
+    EXPECT_EQ(sched_counts(stage->s).running, 0);
+    stage_free(stage);
+}
+
+TEST(workers_lost_plan_is_noticed_by_idleness) {
+    struct stage *stage = running_stage(1);
+    struct stage_worker *w = &stage->workers[0];
+    stage->now += 1000;
+    for (int i = 0; i < 4; i++) beat(stage, w, WIRE_STATE_IDLE, 0, 0);
+    EXPECT_EQ(stage->ask_count, 0); /* it may be under way */
+    stage->now += 3000;
+    beat(stage, w, WIRE_STATE_IDLE, 0, 0);
+    beat(stage, w, WIRE_STATE_IDLE, 0, 0);
+    EXPECT_EQ(stage->ask_count, 1);
+    w->hello.incarnation++;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 60));
+    stage_free(stage);
+}
+
+TEST(workers_results_of_an_older_registration_are_ignored) {
+    struct stage *stage = running_stage(2);
+    struct stage_worker *w = &stage->workers[0];
+    struct stage_result old = w->results.items[0];
+    sched_blocks_lost(stage->s, stage->now, w->instance, 1);
+    EXPECT_EQ(sched_counts(stage->s).running, 0);
+    w->hello.incarnation = 2;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    sched_blocks_lost(stage->s, stage->now, w->instance, 1); /* the same news again */
+    EXPECT_EQ(sched_counts(stage->s).replicas_ready, 1);
+    stage_run(stage);
+    old.number = 1;
+    struct wire_step_result result = {.plan_number = 1,
+                                      .incarnation = 1,
+                                      .slots = {old.slots, old.row_count},
+                                      .token_counts = {old.counts, old.row_count},
+                                      .finishes = {old.finishes, old.row_count},
+                                      .tokens = {old.tokens, old.token_count}};
+    EXPECT_EQ(sched_step_result(stage->s, stage->now, w->instance, &result), 0);
+    stage_finish(stage);
+    for (uint32_t i = 0; i < 2; i++) EXPECT(stage_is_right(stage, i, 0, 60));
+    stage_free(stage);
+}
+
+TEST(workers_drained_replica_finishes_what_it_has) {
+    struct stage *stage = running_stage(2);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 1)), 0);
+    sched_worker_drain(stage->s, stage->now, stage->workers[0].instance);
+    uint64_t before = stage->workers[1].computed_tokens;
+    for (uint32_t i = 2; i < 6; i++) stage_simple(stage, i, 20, 10);
+    stage_finish(stage);
+    for (uint32_t i = 0; i < 6; i++) EXPECT(stage_is_right(stage, i, 0, i < 2 ? 60 : 10));
+    EXPECT_EQ(stage->workers[1].computed_tokens - before, 4 * 29);
+    stage_free(stage);
+}
+
+TEST(workers_replica_of_two_ranks_is_used_when_both_are_there) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *a = stage_worker(stage, 0), *b = stage_worker(stage, 1);
+    a->hello.tp = b->hello.tp = 2;
+    b->hello.rank = 1;
+    b->hello.replica = a->hello.replica;
+    stage_simple(stage, 0, 20, 10);
+    EXPECT_EQ(stage_hello(stage, a), 0);
+    stage_run(stage);
+    EXPECT_EQ(a->results.count, 0);
+    EXPECT_EQ(stage_hello(stage, b), 0);
+    EXPECT_EQ(sched_counts(stage->s).replicas_ready, 1);
+    EXPECT(u128_equal(sched_worker_replica(stage->s, b->instance), a->hello.replica));
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 10));
+    stage_simple(stage, 1, 20, 10);
+    stage_run(stage);
+    exited(stage, b->instance, WIRE_EXIT_SIGNAL, false); /* one of two is as good as none */
+    EXPECT_EQ(sched_counts(stage->s).replicas_ready, 0);
+    b->instance = b->hello.instance = (struct u128){888, 9};
+    EXPECT_EQ(stage_hello(stage, b), 0);
+    EXPECT_EQ(sched_counts(stage->s).replicas_ready, 0);
+    EXPECT(u128_equal(stage->asked, a->instance)); /* its slots are void, too */
+    a->hello.incarnation++;
+    EXPECT_EQ(stage_hello(stage, a), 0);
+    EXPECT_EQ(sched_counts(stage->s).replicas_ready, 1);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 1, 0, 10));
+    stage_free(stage);
+}
+
+TEST(workers_resumed_request_never_continues_on_another_revision) {
+    struct stage *stage = running_stage(1);
+    EXPECT(stage->requests[0].choices[0].tokens.count > 0);
+    exited(stage, stage->workers[0].instance, WIRE_EXIT_CLEAN, false);
+    struct stage_worker *other = stage_worker(stage, 1);
+    other->hello.revision = (struct u128){9, 9};
+    EXPECT_EQ(stage_hello(stage, other), 0);
+    stage_run(stage);
+    EXPECT_EQ(other->results.count, 0);
+    stage->now += stage->config.model_grace_ms;
+    stage_run(stage);
+    stage->now += stage->config.model_grace_ms;
+    stage_run(stage);
+    EXPECT(stage->requests[0].reject == WIRE_REJECT_REVISION);
+    stage_free(stage);
+}
+
+TEST(workers_status_tells_models_and_replicas) {
+    struct stage *stage = stage_new(NULL);
+    uint64_t version = sched_status_version(stage->s);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.bundle = (struct u128){6, 6};
+    w->hello.bundle_bytes = 1234;
+    w->hello.state = WIRE_STATE_LOADING;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    EXPECT(sched_status_version(stage->s) != version);
+    struct wire_status status = sched_status(stage->s);
+    EXPECT_EQ(status.model_count, 1);
+    EXPECT_EQ(status.models[0].replicas_known, 1);
+    EXPECT_EQ(status.models[0].replicas_ready, 0);
+    EXPECT(u128_equal(sched_bundle_source(stage->s, w->hello.bundle), w->instance));
+    w->hello.state = WIRE_STATE_IDLE;
+    w->hello.incarnation++;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    status = sched_status(stage->s);
+    EXPECT_EQ(status.models[0].replicas_ready, 1);
+    EXPECT_EQ(status.models[0].max_context, 2048);
+    EXPECT_EQ(status.models[0].bundle_bytes, 1234);
+    EXPECT(bytes_equal(status.models[0].model, bytes_str("m")));
+    stage_free(stage);
+}
