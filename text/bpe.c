@@ -5,12 +5,17 @@
 #include "text/unicode.h"
 
 enum { SHORT_SYMBOLS = 48 };
-#define NONE UINT32_MAX
+#define NONE      UINT32_MAX
+#define METASPACE "\xE2\x96\x81"
+
+static inline bool begins_with_metaspace(const uint8_t *p, const uint8_t *end) {
+    return end - p >= 3 && p[0] == 0xE2 && p[1] == 0x96 && p[2] == 0x81;
+}
 
 /* ---- merges ---- */
 
 void bpe_init(struct bpe *b, const struct vocab *vocab, size_t count) {
-    *b = (struct bpe){.vocab = vocab, .unk_id = NONE};
+    *b = (struct bpe){.vocab = vocab, .unk_id = NONE, .splits_at_metaspace = !vocab->byte_level};
     uint32_t size = 16;
     while (size < count + count / 2) size *= 2;
     b->merges = mem_calloc(size, sizeof *b->merges);
@@ -20,7 +25,9 @@ void bpe_init(struct bpe *b, const struct vocab *vocab, size_t count) {
 
 void bpe_release(struct bpe *b) {
     mem_free(b->merges);
+    mem_free(b->byte_pairs);
     b->merges = NULL;
+    b->byte_pairs = NULL;
 }
 
 static inline uint32_t pair_hash(uint32_t left, uint32_t right) {
@@ -36,11 +43,34 @@ static inline struct bpe_merge *find_pair(const struct bpe *b, uint32_t left, ui
     }
 }
 
+void bpe_prefetch(const struct bpe *b, uint32_t left, uint32_t right) {
+    __builtin_prefetch(&b->merges[pair_hash(left, right) & b->merge_mask]);
+}
+
+/* True when the pair puts a U+2581 behind something else. */
+static bool crosses_metaspace(const struct vocab *v, uint32_t left, uint32_t right) {
+    struct bytes a = vocab_key(v, left), b = vocab_key(v, right);
+    return begins_with_metaspace(b.data, b.data + b.len) &&
+           !(a.len >= 3 && begins_with_metaspace(a.data + a.len - 3, a.data + a.len));
+}
+
 void bpe_add_merge(struct bpe *b, uint32_t left, uint32_t right, uint32_t result) {
     *find_pair(b, left, right) = (struct bpe_merge){left, right, b->rank_count++, result};
+    if (b->splits_at_metaspace && crosses_metaspace(b->vocab, left, right)) b->splits_at_metaspace = false;
 }
 
 /* ---- symbols ---- */
+
+/* At byte level most pairs looked up first are two single bytes: those are in a table. */
+static void make_byte_pairs(struct bpe *b) {
+    b->byte_pairs = mem_calloc(65536, sizeof *b->byte_pairs);
+    for (unsigned i = 0; i < 65536; i++) {
+        uint32_t left = b->ascii_ids[i >> 8], right = b->ascii_ids[i & 255];
+        const struct bpe_merge *m = left == NONE || right == NONE ? NULL : find_pair(b, left, right);
+        b->byte_pairs[i][0] = m ? m->rank : NONE;
+        b->byte_pairs[i][1] = m ? m->result : NONE;
+    }
+}
 
 void bpe_finish(struct bpe *b) {
     for (unsigned i = 0; i < 256; i++) {
@@ -50,6 +80,8 @@ void bpe_finish(struct bpe *b) {
         snprintf(name, sizeof name, "<0x%02X>", i);
         b->fallback_ids[i] = b->byte_fallback ? vocab_find_spelling(b->vocab, bytes_str(name)) : NONE;
     }
+    if (vocab_find(b->vocab, (const uint8_t *)METASPACE, 3) == NONE) b->splits_at_metaspace = false;
+    if (b->vocab->byte_level && b->rank_count > 4096) make_byte_pairs(b);
 }
 
 static bool add_fallback(const struct bpe *b, struct bpe_scratch *s, const uint8_t *c, size_t len) {
@@ -86,30 +118,65 @@ static void split_symbols(const struct bpe *b, struct bpe_scratch *s, const uint
 
 /* ---- short pieces ---- */
 
-static size_t merge_short(const struct bpe *b, uint32_t *ids, size_t count) {
-    uint32_t ranks[SHORT_SYMBOLS], results[SHORT_SYMBOLS];
-    for (size_t i = 0; i + 1 < count; i++) {
-        const struct bpe_merge *m = find_pair(b, ids[i], ids[i + 1]);
-        ranks[i] = m->rank;
-        results[i] = m->result;
-    }
-    while (count > 1) {
-        size_t best = 0;
-        for (size_t i = 1; i + 1 < count; i++)
-            if (ranks[i] < ranks[best]) best = i;
-        if (ranks[best] == NONE) break;
-        ids[best] = results[best];
-        memmove(ids + best + 1, ids + best + 2, (count - best - 2) * sizeof *ids);
-        memmove(ranks + best, ranks + best + 1, (count - best - 2) * sizeof *ranks);
-        memmove(results + best, results + best + 1, (count - best - 2) * sizeof *results);
-        count--;
-        for (size_t i = best ? best - 1 : 0; i <= best && i + 1 < count; i++) {
-            const struct bpe_merge *m = find_pair(b, ids[i], ids[i + 1]);
-            ranks[i] = m->rank;
-            results[i] = m->result;
+struct short_merge {
+    uint32_t ids[SHORT_SYMBOLS], ranks[SHORT_SYMBOLS], results[SHORT_SYMBOLS];
+    size_t count;
+};
+
+static inline void note_short(const struct bpe *b, struct short_merge *m, size_t i) {
+    const struct bpe_merge *found = find_pair(b, m->ids[i], m->ids[i + 1]);
+    m->ranks[i] = found->rank;
+    m->results[i] = found->result;
+}
+
+static void merge_short(const struct bpe *b, struct short_merge *m) {
+    while (m->count > 1) {
+        size_t best = 0, pairs = m->count - 1;
+        uint32_t lowest = m->ranks[0];
+        for (size_t i = 1; i < pairs; i++)
+            if (m->ranks[i] < lowest) {
+                lowest = m->ranks[i];
+                best = i;
+            }
+        if (lowest == NONE) return;
+        m->ids[best] = m->results[best];
+        for (size_t i = best + 1; i < pairs; i++) { /* symbols behind move up by one, with their pairs */
+            m->ids[i] = m->ids[i + 1];
+            m->ranks[i - 1] = m->ranks[i];
+            m->results[i - 1] = m->results[i];
         }
+        m->count--;
+        if (best) note_short(b, m, best - 1);
+        if (best + 1 < m->count) note_short(b, m, best);
     }
-    return count;
+}
+
+/* Pieces of few bytes, all of them known symbols: straight from the tables. */
+static bool encode_short_bytes(const struct bpe *b, const uint8_t *piece, size_t len, struct token_vec *out) {
+    struct short_merge m = {.count = len};
+    for (size_t i = 0; i < len; i++) {
+        m.ids[i] = b->ascii_ids[piece[i]];
+        if (m.ids[i] == NONE) return false;
+    }
+    for (size_t i = 0; i + 1 < len; i++) {
+        const uint32_t *pair = b->byte_pairs[(size_t)piece[i] << 8 | piece[i + 1]];
+        m.ranks[i] = pair[0];
+        m.results[i] = pair[1];
+    }
+    merge_short(b, &m);
+    vec_reserve(out, out->count + m.count);
+    memcpy(out->items + out->count, m.ids, m.count * sizeof *m.ids);
+    out->count += m.count;
+    return true;
+}
+
+static size_t merge_short_ids(const struct bpe *b, uint32_t *ids, size_t count) {
+    struct short_merge m = {.count = count};
+    memcpy(m.ids, ids, count * sizeof *ids);
+    for (size_t i = 0; i + 1 < count; i++) note_short(b, &m, i);
+    merge_short(b, &m);
+    memcpy(ids, m.ids, m.count * sizeof *ids);
+    return m.count;
 }
 
 /* ---- long pieces: buckets by rank, a bitmap of four levels finds the lowest ---- */
@@ -284,23 +351,64 @@ void bpe_scratch_release(struct bpe_scratch *s) {
     vec_release(&s->order_other);
     vec_release(&s->heap);
     mem_free(s->buckets);
+    mem_free(s->words_memory);
     for (int level = 0; level < 4; level++) mem_free(s->bits[level]);
     *s = (struct bpe_scratch){0};
 }
 
-void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, struct token_vec *out) {
-    if (b->ignore_merges) {
-        uint32_t whole = vocab_find(b->vocab, piece, len);
-        if (whole != NONE) {
-            vec_push(out, whole);
-            return;
-        }
-    }
+static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
+                           struct token_vec *out) {
+    if (b->byte_pairs && len <= SHORT_SYMBOLS && encode_short_bytes(b, piece, len, out)) return;
     split_symbols(b, s, piece, len);
     size_t count = s->ids.count;
-    if (count > 1) count = count <= SHORT_SYMBOLS ? merge_short(b, s->ids.items, count) : merge_long(b, s);
+    if (count > 1) count = count <= SHORT_SYMBOLS ? merge_short_ids(b, s->ids.items, count) : merge_long(b, s);
     if (!count) return; /* all characters unknown, and no token for that */
     vec_reserve(out, out->count + count);
     memcpy(out->items + out->count, s->ids.items, count * sizeof *out->items);
     out->count += count;
+}
+
+/* A piece that is a token by itself is that token: always with ignore_merges, else once merging was seen to end there.
+ */
+static void encode_uncached(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
+                            struct token_vec *out) {
+    uint32_t whole = len <= SHORT_SYMBOLS || b->ignore_merges ? vocab_find(b->vocab, piece, len) : NONE;
+    uint8_t known = whole == NONE ? 0 : __atomic_load_n(&b->vocab->flags[whole], __ATOMIC_RELAXED);
+    if (whole != NONE && (b->ignore_merges || known & VOCAB_ALWAYS_WHOLE)) {
+        vec_push(out, whole);
+        return;
+    }
+    size_t before = out->count;
+    encode_merging(b, s, piece, len, out);
+    if (whole == NONE || known & VOCAB_NEVER_WHOLE) return;
+    bool is_whole = out->count == before + 1 && out->items[before] == whole;
+    __atomic_fetch_or(&b->vocab->flags[whole], is_whole ? VOCAB_ALWAYS_WHOLE : VOCAB_NEVER_WHOLE, __ATOMIC_RELAXED);
+}
+
+static void make_words(struct bpe_scratch *s) {
+    s->words_memory = mem_alloc(sizeof *s->words + 64);
+    s->words = (struct word_cache *)(((uintptr_t)s->words_memory + 63) & ~(uintptr_t)63);
+}
+
+void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, const uint8_t *limit,
+                struct token_vec *out) {
+    if (len > WORD_BYTES_MAX) {
+        encode_uncached(b, s, piece, len, out);
+        return;
+    }
+    if (!s->words) make_words(s);
+    struct word_key key = word_key(piece, len, limit);
+    struct word_entry *set = word_set(s->words, key);
+    const struct word_entry *found = word_find(set, key);
+    vec_reserve(out, out->count + WORD_IDS_MAX);
+    uint32_t *to = out->items + out->count;
+    if (found) {
+        memcpy(to, found->ids, sizeof found->ids);
+        out->count += 1u + (to[1] != NONE) + (to[2] != NONE) + (to[3] != NONE);
+        return;
+    }
+    size_t before = out->count;
+    encode_uncached(b, s, piece, len, out);
+    size_t count = out->count - before;
+    if (count && count <= WORD_IDS_MAX) word_put(set, key, out->items + before, count);
 }

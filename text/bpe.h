@@ -14,6 +14,7 @@
 
 #include "text/tokenizer.h"
 #include "text/vocab.h"
+#include "text/word_cache.h"
 
 struct bpe_merge {
     uint32_t left, right; /* left == UINT32_MAX: empty slot */
@@ -27,6 +28,8 @@ struct bpe {
     uint32_t ascii_ids[256];    /* symbol of each byte (byte level) or ASCII character */
     uint32_t fallback_ids[256]; /* "<0x0A>" */
     uint32_t unk_id;            /* UINT32_MAX: none */
+    uint32_t (*byte_pairs)[2];  /* byte level: rank and result by first byte << 8 | second byte; owned */
+    bool splits_at_metaspace;   /* no merge joins something to a U+2581 behind it: text may be cut there */
     bool byte_fallback, fuse_unk, ignore_merges;
 };
 
@@ -51,11 +54,15 @@ struct bpe_scratch {
     struct bpe_bucket *buckets; /* by rank; owned; all empty between calls */
     uint64_t *bits[4];          /* which buckets have entries: bits[0] by rank, bits[k] by word of bits[k-1] */
     size_t bit_words[4];
-    struct bpe_merge last; /* the last pair looked up */
+    void *words_memory;       /* owned */
+    struct word_cache *words; /* in it, aligned */
+    struct bpe_merge last;    /* the last pair looked up */
 };
 
 /* The table for `count` merges is allocated; then bpe_add_merge for each, in order of rank. */
 void bpe_init(struct bpe *b, const struct vocab *vocab, size_t count);
+/* Starts to load the slot of the pair. */
+void bpe_prefetch(const struct bpe *b, uint32_t left, uint32_t right);
 /* A repeated pair takes the later rank. */
 void bpe_add_merge(struct bpe *b, uint32_t left, uint32_t right, uint32_t result);
 /* Looks up the symbols for single bytes or characters; after the options are set. */
@@ -63,7 +70,8 @@ void bpe_finish(struct bpe *b);
 void bpe_release(struct bpe *b);
 
 void bpe_scratch_release(struct bpe_scratch *s);
-/* Appends the ids of one piece (len > 0). */
-void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, struct token_vec *out);
+/* Appends the ids of one piece (len > 0); bytes of it before limit may be read. */
+void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, const uint8_t *limit,
+                struct token_vec *out);
 
 #endif

@@ -2,7 +2,8 @@
 """Writes unicode_data.h: the class of every code point as runs, for text/unicode.c.
 
 Needs: pip install unicodedata2==16.0.0 tokenizers==0.23.3. Unicode 16.0 is what the regular expressions of HF tokenizers 0.23
-know; membership in \\w is asked of them, the rest comes from the character database.
+know. Membership in \\w is asked of their Whitespace pre-tokenizer, which runs on the regex crate, as the rules of added tokens do; membership
+in \\s of their regular expressions; the rest comes from the character database.
 """
 import sys
 import unicodedata2
@@ -22,9 +23,18 @@ def members(pattern):
     return found
 
 
+def word_members():
+    whitespace, found = pre_tokenizers.Whitespace(), set()
+    for first in range(0, 0x110000, 16384):
+        chars = [c for c in range(first, first + 16384) if not 0xD800 <= c < 0xE000]
+        text = " ".join("a" + chr(c) for c in chars)  # "ac" stays together when c is a word character
+        found.update(ord(piece[1]) for piece, _ in whitespace.pre_tokenize_str(text) if len(piece) == 2 and piece[0] == "a")
+    return found
+
+
 def main():
     assert unicodedata2.unidata_version == "16.0.0"
-    word, space = members(r"\w"), members(r"\s")
+    word, space = word_members(), members(r"\s")
     runs = []
     for c in range(0x110000):
         k = CATEGORIES.index(unicodedata2.category(chr(c)))

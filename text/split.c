@@ -14,6 +14,7 @@ struct run {
     split_piece_fn *piece;
     void *ctx;
     struct error *err;
+    const uint8_t *limit; /* of the buffer that spans point into now */
 };
 
 static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at_start);
@@ -169,6 +170,13 @@ static int run_matches(struct run *r, const struct split_stage *stage, size_t st
 static int run_scan(struct run *r, const struct split_stage *stage, size_t stage_idx, struct bytes span,
                     bool at_start) {
     const uint8_t *p = span.data, *end = span.data + span.len;
+    bool last = stage_idx + 1 == r->splitter->stage_count && !r->splitter->mapped;
+    while (last && p < end) {
+        size_t len = stage->scan(p, end);
+        int rc = r->piece(r->ctx, bytes_of(p, len), r->limit);
+        if (rc) return rc;
+        p += len;
+    }
     while (p < end) {
         size_t len = stage->scan(p, end);
         int rc = run_stage(r, stage_idx + 1, bytes_of(p, len), at_start && p == span.data);
@@ -185,7 +193,11 @@ static bool begins_with(struct bytes span, const char *s, size_t len) {
 static int rewritten(struct run *r, size_t stage_idx, bool at_start) {
     struct buf *out = &r->scratch->rewritten[stage_idx];
     if (out->failed) return error_set(r->err, ERR_MEMORY, "out of memory");
-    return run_stage(r, stage_idx + 1, bytes_of(buf_text(out), out->len), at_start);
+    const uint8_t *limit = r->limit;
+    r->limit = (const uint8_t *)buf_text(out) + out->len;
+    int rc = run_stage(r, stage_idx + 1, bytes_of(buf_text(out), out->len), at_start);
+    r->limit = limit;
+    return rc;
 }
 
 static int run_prefix_space(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
@@ -217,7 +229,11 @@ static int run_metaspace(struct run *r, const struct split_stage *stage, size_t 
     add_metaspaced(out, stage, span);
     if (!stage->metaspace_split) return rewritten(r, stage_idx, at_start);
     if (out->failed) return error_set(r->err, ERR_MEMORY, "out of memory");
-    return run_matches(r, stage, stage_idx, bytes_of(buf_text(out), out->len), at_start, find_literal);
+    const uint8_t *limit = r->limit;
+    r->limit = (const uint8_t *)buf_text(out) + out->len;
+    int rc = run_matches(r, stage, stage_idx, bytes_of(buf_text(out), out->len), at_start, find_literal);
+    r->limit = limit;
+    return rc;
 }
 
 static int run_byte_map(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
@@ -228,12 +244,13 @@ static int run_byte_map(struct run *r, size_t stage_idx, struct bytes span, bool
 }
 
 static int finish_piece(struct run *r, struct bytes span) {
-    if (!r->splitter->mapped) return r->piece(r->ctx, span);
+    if (!r->splitter->mapped) return r->piece(r->ctx, span, r->limit);
     buf_reset(&r->scratch->raw);
     if (!byte_alphabet_decode(span, &r->scratch->raw))
         return error_set(r->err, ERR_UNSUPPORTED,
                          "a pre-tokenizer behind ByteLevel makes characters that are no bytes");
-    return r->piece(r->ctx, bytes_of(buf_text(&r->scratch->raw), r->scratch->raw.len));
+    struct bytes raw = bytes_of(buf_text(&r->scratch->raw), r->scratch->raw.len);
+    return r->piece(r->ctx, raw, raw.data + raw.len);
 }
 
 static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
@@ -267,7 +284,7 @@ int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct
         pcre2_set_depth_limit(scratch->context, DEPTH_LIMIT);
         pcre2_set_heap_limit(scratch->context, HEAP_LIMIT_KB);
     }
-    struct run r = {s, scratch, piece, ctx, err};
+    struct run r = {s, scratch, piece, ctx, err, text.data + text.len};
     return run_stage(&r, 0, text, at_start);
 }
 

@@ -67,8 +67,9 @@ struct split_scratch {
     struct pcre2_real_match_context_8 *context; /* owned */
 };
 
-/* Called for each piece, never empty; data is valid during the call. Nonzero ends the splitting with that code. */
-typedef int split_piece_fn(void *ctx, struct bytes piece);
+/* Called for each piece, never empty; data is valid during the call, and bytes before limit (at least the piece's) may
+ * be read. Nonzero ends the splitting with that code. */
+typedef int split_piece_fn(void *ctx, struct bytes piece, const uint8_t *limit);
 
 /* From the "pre_tokenizer" value of tokenizer.json (none: one piece). On error nothing is owned. */
 MUST_CHECK int splitter_load(struct splitter *s, struct tvalue json, struct error *err);

@@ -67,9 +67,25 @@ struct encode_run {
     bool skip_special;
 };
 
-static int encode_piece(void *ctx, struct bytes piece) {
+static int encode_piece(void *ctx, struct bytes piece, const uint8_t *limit) {
     struct encode_run *r = ctx;
-    bpe_encode(&r->t->bpe, &r->scratch->bpe, piece.data, piece.len, r->out);
+    bpe_encode(&r->t->bpe, &r->scratch->bpe, piece.data, piece.len, limit, r->out);
+    return 0;
+}
+
+/* Where no merge crosses it, the text is cut in front of each run of U+2581: the tokens are the same, the pieces words.
+ */
+static int encode_metaspaced(struct encode_run *r, struct bytes span) {
+    const uint8_t *p = span.data, *end = span.data + span.len;
+    while (p < end) {
+        const uint8_t *stop = p;
+        while (end - stop >= 3 && stop[0] == 0xE2 && stop[1] == 0x96 && stop[2] == 0x81) stop += 3;
+        do stop = stop < end ? memchr(stop, 0xE2, (size_t)(end - stop)) : NULL;
+        while (stop && (end - stop < 3 || stop[1] != 0x96 || stop[2] != 0x81) && stop++);
+        if (!stop) stop = end;
+        encode_piece(r, bytes_of(p, (size_t)(stop - p)), end);
+        p = stop;
+    }
     return 0;
 }
 
@@ -91,6 +107,7 @@ static int cut_added(struct encode_run *r, const struct added_set *set, struct b
 }
 
 static int encode_plain(struct encode_run *r, struct bytes span, bool at_start) {
+    if (!r->t->splitter.stage_count && r->t->bpe.splits_at_metaspace) return encode_metaspaced(r, span);
     return splitter_run(&r->t->splitter, &r->scratch->split, span, at_start, encode_piece, r, r->err);
 }
 
@@ -122,7 +139,7 @@ int tokenizer_encode(const struct tokenizer *t, struct bytes text, unsigned flag
 uint32_t tokenizer_vocab_count(const struct tokenizer *t) { return (uint32_t)t->vocab.entries.count; }
 
 static bool has_flag(const struct tokenizer *t, uint32_t id, uint8_t flag) {
-    return id < t->vocab.entries.count && t->vocab.flags[id] & flag;
+    return id < t->vocab.entries.count && __atomic_load_n(&t->vocab.flags[id], __ATOMIC_RELAXED) & flag;
 }
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id) { return has_flag(t, id, VOCAB_SPECIAL); }
 bool tokenizer_is_added(const struct tokenizer *t, uint32_t id) { return has_flag(t, id, VOCAB_ADDED); }

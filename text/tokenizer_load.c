@@ -2,6 +2,7 @@
  * tokenizer_load.c - reads tokenizer.json: the large parts (vocabulary, merges) as a stream, the small ones as trees.
  */
 #include "formats/json.h"
+#include "text/model_text.h"
 #include "text/tokenizer_data.h"
 #include "text/unicode.h"
 
@@ -12,9 +13,9 @@ struct load {
     struct error *err;
     struct arena arena;
     struct bytes added, normalizer, pre_tokenizer, post_processor, decoder; /* raw JSON */
-    struct bytes merges;
+    struct bytes vocab, merges;                                             /* raw JSON of the model's large parts */
     char unk_token[256];
-    bool have_vocab, byte_fallback, fuse_unk, ignore_merges;
+    bool byte_fallback, fuse_unk, ignore_merges;
 };
 
 /* ---- reading ---- */
@@ -30,24 +31,6 @@ static bool read_raw(struct json_reader *r, struct bytes *out) {
     if (!json_skip(r)) return false;
     *out = bytes_of(r->start + begin, (size_t)(r->at - r->start) - begin);
     return true;
-}
-
-static int read_vocab(struct load *l, struct json_reader *r) {
-    if (!json_expect(r, JSON_OBJECT_BEGIN)) return reader_error(l, r);
-    enum json_event event;
-    while ((event = json_next(r)) == JSON_KEY) {
-        struct vocab *v = &l->t->vocab;
-        size_t start = v->pool.len;
-        int64_t id;
-        buf_add_bytes(&v->pool, r->text);
-        if (!json_read_int64(r, &id)) return reader_error(l, r);
-        if (id < 0) return error_set(l->err, ERR_INVALID, "tokenizer.json: bad vocabulary entry");
-        int rc = vocab_claim(v, start, id > UINT32_MAX ? UINT32_MAX : (uint32_t)id, l->err);
-        if (rc) return rc;
-    }
-    if (event != JSON_OBJECT_END) return reader_error(l, r);
-    l->have_vocab = true;
-    return 0;
 }
 
 static int unsupported_if_set(struct load *l, struct json_reader *r, const char *name) {
@@ -85,7 +68,6 @@ static int read_type(struct load *l, struct json_reader *r) {
 
 static int read_model_member(struct load *l, struct json_reader *r, struct bytes key) {
     if (bytes_equal(key, bytes_str("type"))) return read_type(l, r);
-    if (bytes_equal(key, bytes_str("vocab"))) return read_vocab(l, r);
     if (bytes_equal(key, bytes_str("unk_token"))) return read_unk(l, r);
     if (bytes_equal(key, bytes_str("byte_fallback"))) return read_flag(l, r, &l->byte_fallback);
     if (bytes_equal(key, bytes_str("fuse_unk"))) return read_flag(l, r, &l->fuse_unk);
@@ -94,9 +76,10 @@ static int read_model_member(struct load *l, struct json_reader *r, struct bytes
         return unsupported_if_set(l, r, "continuing_subword_prefix");
     if (bytes_equal(key, bytes_str("end_of_word_suffix"))) return unsupported_if_set(l, r, "end_of_word_suffix");
     if (bytes_equal(key, bytes_str("dropout"))) return unsupported_if_set(l, r, "dropout");
-    struct bytes ignored;
-    bool merges = bytes_equal(key, bytes_str("merges"));
-    return read_raw(r, merges ? &l->merges : &ignored) ? 0 : reader_error(l, r);
+    struct bytes ignored, *to = &ignored;
+    if (bytes_equal(key, bytes_str("vocab"))) to = &l->vocab;
+    if (bytes_equal(key, bytes_str("merges"))) to = &l->merges;
+    return read_raw(r, to) ? 0 : reader_error(l, r);
 }
 
 /* The key's text, kept over the next read. */
@@ -135,101 +118,7 @@ static int read_top(struct load *l, struct json_reader *r) {
         if (!read_raw(r, to)) return reader_error(l, r);
     }
     if (event != JSON_OBJECT_END || json_next(r) != JSON_END) return reader_error(l, r);
-    return l->have_vocab ? 0 : error_set(l->err, ERR_INVALID, "tokenizer.json has no vocabulary");
-}
-
-/* ---- merges ---- */
-
-struct merge_text {
-    struct buf joined; /* left + right, as keys */
-    size_t left_len;
-};
-
-static bool add_side(const struct vocab *v, struct merge_text *m, struct bytes side) {
-    if (v->byte_level) return byte_alphabet_decode(side, &m->joined);
-    buf_add_bytes(&m->joined, side);
-    return !m->joined.failed;
-}
-
-static int add_merge(struct load *l, const struct merge_text *m) {
-    const struct vocab *v = &l->t->vocab;
-    const uint8_t *text = (const uint8_t *)buf_text(&m->joined);
-    size_t right_len = m->joined.len - m->left_len;
-    uint32_t left = vocab_find(v, text, m->left_len), right = vocab_find(v, text + m->left_len, right_len);
-    uint32_t result = vocab_find(v, text, m->joined.len);
-    if (left == UINT32_MAX || right == UINT32_MAX || result == UINT32_MAX || !m->left_len || !right_len)
-        return error_set(l->err, ERR_INVALID, "tokenizer.json: merge %u names a token that is not in the vocabulary",
-                         l->t->bpe.rank_count);
-    bpe_add_merge(&l->t->bpe, left, right, result);
-    return 0;
-}
-
-/* "left right": exactly one space. */
-static int add_merge_line(struct load *l, struct merge_text *m, struct bytes line) {
-    const uint8_t *space = line.len ? memchr(line.data, ' ', line.len) : NULL;
-    const uint8_t *end = line.data + line.len;
-    if (!space || memchr(space + 1, ' ', (size_t)(end - space - 1)))
-        return error_set(l->err, ERR_INVALID, "tokenizer.json: merge %u is not two tokens", l->t->bpe.rank_count);
-    buf_reset(&m->joined);
-    bool ok = add_side(&l->t->vocab, m, bytes_of(line.data, (size_t)(space - line.data)));
-    m->left_len = m->joined.len;
-    if (!ok || !add_side(&l->t->vocab, m, bytes_of(space + 1, (size_t)(end - space - 1))))
-        return error_set(l->err, ERR_INVALID, "tokenizer.json: merge %u has characters that are no bytes",
-                         l->t->bpe.rank_count);
-    return add_merge(l, m);
-}
-
-/* ["left", "right"]; the opening bracket is read. */
-static int add_merge_pair(struct load *l, struct merge_text *m, struct json_reader *r) {
-    buf_reset(&m->joined);
-    for (int side = 0; side < 2; side++) {
-        m->left_len = m->joined.len;
-        if (!json_expect(r, JSON_STRING)) return reader_error(l, r);
-        if (!add_side(&l->t->vocab, m, r->text))
-            return error_set(l->err, ERR_INVALID, "tokenizer.json: merge %u has characters that are no bytes",
-                             l->t->bpe.rank_count);
-    }
-    if (!json_expect(r, JSON_ARRAY_END)) return reader_error(l, r);
-    return add_merge(l, m);
-}
-
-static int read_merges(struct load *l, struct json_reader *r, struct merge_text *m) {
-    if (!json_expect(r, JSON_ARRAY_BEGIN)) return reader_error(l, r);
-    for (;;) {
-        enum json_event event = json_next(r);
-        int rc;
-        if (event == JSON_ARRAY_END) return 0;
-        if (event == JSON_STRING)
-            rc = add_merge_line(l, m, r->text);
-        else if (event == JSON_ARRAY_BEGIN)
-            rc = add_merge_pair(l, m, r);
-        else
-            return event == JSON_ERROR ? reader_error(l, r)
-                                       : error_set(l->err, ERR_INVALID, "tokenizer.json: bad merges");
-        if (rc) return rc;
-    }
-}
-
-/* An upper bound of the merges in the raw array, by its commas: one a merge, or two where merges are pairs. */
-static size_t count_merges(struct bytes raw) {
-    size_t commas = 0, i = 1;
-    while (i < raw.len && (raw.data[i] == ' ' || raw.data[i] == '\n' || raw.data[i] == '\r' || raw.data[i] == '\t'))
-        i++;
-    bool pairs = i < raw.len && raw.data[i] == '[';
-    for (; i < raw.len; i++) commas += raw.data[i] == ',';
-    return raw.len ? (pairs ? commas / 2 : commas) + 1 : 0;
-}
-
-static int load_merges(struct load *l) {
-    bpe_init(&l->t->bpe, &l->t->vocab, count_merges(l->merges));
-    if (!l->merges.len) return 0;
-    struct json_reader r;
-    struct merge_text m = {0};
-    json_reader_init(&r, l->merges, 8, JSON_ALLOW_NUL);
-    int rc = read_merges(l, &r, &m);
-    json_reader_release(&r);
-    buf_release(&m.joined);
-    return rc;
+    return l->vocab.len ? 0 : error_set(l->err, ERR_INVALID, "tokenizer.json has no vocabulary");
 }
 
 /* ---- the small sections ---- */
@@ -355,9 +244,11 @@ static bool has_byte_level(struct tvalue decoder, unsigned depth) {
 /* ---- in order ---- */
 
 static int load_model(struct load *l, bool byte_level) {
-    vocab_seal(&l->t->vocab, byte_level);
-    int rc = load_merges(l);
     struct bpe *b = &l->t->bpe;
+    int rc = model_read_vocab(l->vocab, &l->t->vocab, l->err);
+    if (rc) return rc;
+    vocab_seal(&l->t->vocab, byte_level);
+    rc = model_read_merges(l->merges, &l->t->vocab, b, l->err);
     b->byte_fallback = l->byte_fallback;
     b->fuse_unk = l->fuse_unk;
     b->ignore_merges = l->ignore_merges;

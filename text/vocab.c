@@ -95,29 +95,29 @@ int vocab_add(struct vocab *v, struct bytes spelling, uint32_t id, struct error 
 
 /* ---- index ---- */
 
-uint64_t vocab_hash(const struct vocab *v, const uint8_t *key, size_t len) { return hash64(key, len, v->seed); }
-
 static struct bytes entry_key(const struct vocab *v, struct vocab_entry e) {
     return bytes_of(v->pool.data + e.start, e.len);
 }
 
 /* The slot that holds the key, or the empty one where it belongs. */
-static struct vocab_slot *find_slot(const struct vocab *v, const uint8_t *key, size_t len, bool literal) {
-    uint64_t h = vocab_hash(v, key, len);
-    uint32_t tag = (uint32_t)(h >> 32);
+static struct vocab_slot *find_slot(const struct vocab *v, const uint8_t *key, size_t len, uint32_t literal,
+                                    uint64_t h) {
+    uint32_t tag = (uint32_t)(h >> 32), stored_len = (uint32_t)len | literal;
     for (uint32_t i = (uint32_t)h & v->slot_mask;; i = (i + 1) & v->slot_mask) {
         struct vocab_slot *slot = &v->slots[i];
+        if (slot->tag == tag && slot->len == stored_len && slot->id != UINT32_MAX &&
+            (!len || !memcmp(v->pool.data + slot->start, key, len)))
+            return slot;
         if (slot->id == UINT32_MAX) return slot;
-        if (slot->tag != tag || (v->flags[slot->id] & VOCAB_LITERAL) != (literal ? VOCAB_LITERAL : 0)) continue;
-        struct vocab_entry e = v->entries.items[slot->id];
-        if (e.len == len && (!len || !memcmp(v->pool.data + e.start, key, len))) return slot;
     }
 }
 
 static void index_id(struct vocab *v, uint32_t id) {
     struct bytes key = vocab_key(v, id);
-    struct vocab_slot *slot = find_slot(v, key.data, key.len, v->flags[id] & VOCAB_LITERAL);
-    *slot = (struct vocab_slot){(uint32_t)(vocab_hash(v, key.data, key.len) >> 32), id};
+    uint32_t literal = v->flags[id] & VOCAB_LITERAL ? VOCAB_SLOT_LITERAL : 0;
+    uint64_t h = vocab_hash(v, key.data, key.len);
+    struct vocab_slot *slot = find_slot(v, key.data, key.len, literal, h);
+    *slot = (struct vocab_slot){(uint32_t)(h >> 32), id, v->entries.items[id].start, (uint32_t)key.len | literal};
 }
 
 /* Room for `count` keys at most two thirds full; everything is indexed anew. */
@@ -169,14 +169,26 @@ int vocab_add_sealed(struct vocab *v, struct bytes spelling, uint32_t id, struct
 
 /* ---- lookup ---- */
 
-uint32_t vocab_find(const struct vocab *v, const uint8_t *key, size_t len) { return find_slot(v, key, len, false)->id; }
+uint32_t vocab_find_hashed(const struct vocab *v, const uint8_t *key, size_t len, uint64_t hash) {
+    return len <= VOCAB_TOKEN_BYTES_MAX ? find_slot(v, key, len, 0, hash)->id : UINT32_MAX;
+}
+
+uint32_t vocab_find(const struct vocab *v, const uint8_t *key, size_t len) {
+    return vocab_find_hashed(v, key, len, vocab_hash(v, key, len));
+}
+
+static uint32_t find_literal(const struct vocab *v, struct bytes spelling) {
+    if (spelling.len > VOCAB_TOKEN_BYTES_MAX) return UINT32_MAX;
+    uint64_t h = vocab_hash(v, spelling.data, spelling.len);
+    return find_slot(v, spelling.data, spelling.len, VOCAB_SLOT_LITERAL, h)->id;
+}
 
 uint32_t vocab_find_spelling(const struct vocab *v, struct bytes spelling) {
     if (!v->byte_level) return vocab_find(v, spelling.data, spelling.len);
     struct buf raw;
     buf_init(&raw, 0);
     uint32_t id = byte_alphabet_decode(spelling, &raw) ? vocab_find(v, (const uint8_t *)buf_text(&raw), raw.len)
-                                                       : find_slot(v, spelling.data, spelling.len, true)->id;
+                                                       : find_literal(v, spelling);
     buf_release(&raw);
     return id;
 }

@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/vec.h"
 
 enum { VOCAB_IDS_MAX = 1 << 24, VOCAB_IDS_MIN = 1 << 16, VOCAB_TOKEN_BYTES_MAX = (1 << 24) - 1 };
@@ -33,8 +34,11 @@ struct vocab_entry {
 #define VOCAB_ABSENT UINT32_MAX
 
 struct vocab_slot {
-    uint32_t tag, id;
+    uint32_t tag, id; /* id UINT32_MAX: empty */
+    uint32_t start;   /* in the pool */
+    uint32_t len;     /* and VOCAB_SLOT_LITERAL */
 };
+#define VOCAB_SLOT_LITERAL 0x80000000u
 
 struct vocab {
     struct buf pool;
@@ -58,7 +62,30 @@ void vocab_seal(struct vocab *v, bool byte_level);
 /* Adds a token after vocab_seal (added_tokens). */
 MUST_CHECK int vocab_add_sealed(struct vocab *v, struct bytes spelling, uint32_t id, struct error *err);
 
-uint64_t vocab_hash(const struct vocab *v, const uint8_t *key, size_t len);
+/* Seeded, so that nobody can prepare a table that is slow. */
+static inline uint64_t vocab_hash(const struct vocab *v, const uint8_t *key, size_t len) {
+    uint64_t a = 0, b = 0;
+    if (len > 16) return hash64(key, len, v->seed);
+    if (len >= 8) {
+        memcpy(&a, key, 8);
+        memcpy(&b, key + len - 8, 8);
+    } else if (len >= 4) {
+        uint32_t low, high;
+        memcpy(&low, key, 4);
+        memcpy(&high, key + len - 4, 4);
+        a = (uint64_t)high << 32 | low;
+    } else if (len) {
+        a = (uint64_t)key[0] << 16 | (uint64_t)key[len / 2] << 8 | key[len - 1];
+    }
+    unsigned __int128 product = (unsigned __int128)(a ^ v->seed) * (b ^ v->seed ^ (0x9E3779B97F4A7C15u + len));
+    uint64_t h = (uint64_t)product ^ (uint64_t)(product >> 64);
+    return (h ^ h >> 29) * 0xBF58476D1CE4E5B9u;
+}
+/* Starts to load the slot for a key of this hash; a later vocab_find_hashed waits less. */
+static inline void vocab_prefetch(const struct vocab *v, uint64_t hash) {
+    __builtin_prefetch(&v->slots[(uint32_t)hash & v->slot_mask]);
+}
+uint32_t vocab_find_hashed(const struct vocab *v, const uint8_t *key, size_t len, uint64_t hash);
 /* UINT32_MAX when absent. Literal keys are found only by vocab_find_spelling. */
 uint32_t vocab_find(const struct vocab *v, const uint8_t *key, size_t len);
 uint32_t vocab_find_spelling(const struct vocab *v, struct bytes spelling);

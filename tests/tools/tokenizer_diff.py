@@ -99,6 +99,12 @@ def broken_run(hf, ids):
     return False
 
 
+def misnamed(hf):
+    """Added tokens that match normalized text and whose content the normalizer changes: HF 0.23 decodes them as the changed content and does
+    not skip them even when they are special (the normalized form is not in its set of specials). We give the content, and skip."""
+    return {i for i, t in hf.get_added_tokens_decoder().items() if hf.id_to_token(i) != t.content}
+
+
 def compare(name, path, args, corpus):
     hf = Tokenizer.from_file(path)
     added = [t.content for t in hf.get_added_tokens_decoder().values()]
@@ -107,6 +113,8 @@ def compare(name, path, args, corpus):
     ours = {f: Ours(args.program, path, "encode", f) for f in (0, 1, 2, 3)}
     decode = {(m, f): Ours(args.program, path, m, f) for m in ("decode", "stream") for f in (0, 1)}
     vocab = hf.get_vocab_size(with_added_tokens=True)
+    odd = misnamed(hf)
+    passed_over = 0
     wrong = {"encode": 0, "decode": 0, "stream": 0}
     shown = 0
 
@@ -128,6 +136,9 @@ def compare(name, path, args, corpus):
         if want != got:
             report("encode", text, want, got)
         ids = want if rng.random() < 0.6 else [rng.randrange(vocab) for _ in range(rng.randrange(0, 20))]
+        if odd.intersection(ids):
+            ids = [t for t in ids if t not in odd]
+            passed_over += 1
         skip = i & 1
         want_text = hf.decode(ids, skip_special_tokens=bool(skip))
         got_text = decode["decode", skip].decode(ids)
@@ -138,7 +149,8 @@ def compare(name, path, args, corpus):
             report("stream", ids, want_text, got_text)
     for o in list(ours.values()) + list(decode.values()):
         o.close()
-    print(f"{name}: {args.count} texts, different: {wrong['encode']} encoded, {wrong['decode']} decoded, {wrong['stream']} streamed", flush=True)
+    print(f"{name}: {args.count} texts, different: {wrong['encode']} encoded, {wrong['decode']} decoded, {wrong['stream']} streamed"
+          + (f" ({passed_over} decoded without tokens that HF misnames)" if passed_over else ""), flush=True)
     return sum(wrong.values())
 
 

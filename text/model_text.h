@@ -1,0 +1,18 @@
+/*
+ * model_text.h - the two large parts of tokenizer.json, vocabulary and merges, read in one linear pass each.
+ *
+ * Both take raw JSON that a strict reader has already passed over (json_skip), so these walkers trust its grammar and
+ * check only what the values mean. Merges are looked up in batches whose memory accesses overlap.
+ */
+#ifndef TEXT_MODEL_TEXT_H
+#define TEXT_MODEL_TEXT_H
+
+#include "text/bpe.h"
+#include "text/vocab.h"
+
+/* {"token": id, ...} */
+MUST_CHECK int model_read_vocab(struct bytes raw, struct vocab *v, struct error *err);
+/* ["left right", ...] or [["left", "right"], ...], into b, which bpe_init has not seen yet. v is sealed. */
+MUST_CHECK int model_read_merges(struct bytes raw, const struct vocab *v, struct bpe *b, struct error *err);
+
+#endif
