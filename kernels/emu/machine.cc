@@ -89,11 +89,9 @@ const char *wait_name(wait w) {
 /* Lets everybody go who waits at this barrier once all threads of the block do. One that has ended never comes: CUDA
  * would let the others go, our kernels must not count on that. */
 bool open_barrier(block *b, unsigned idx) {
-    unsigned waiting = 0;
-    for (thread &t : b->threads) waiting += t.state == wait::barrier && t.barrier_idx == idx;
-    if (waiting == 0 || waiting != b->threads.size()) return false;
-    for (thread &t : b->threads)
-        if (t.state == wait::barrier) t.state = wait::nothing;
+    if (++b->arrived[idx] != b->threads.size()) return false;
+    b->arrived[idx] = 0;
+    for (thread &t : b->threads) t.state = wait::nothing;
     return true;
 }
 
@@ -197,7 +195,10 @@ void grid::start_block(unsigned linear) {
     unsigned count = d.x * d.y * d.z;
     b->live = count;
     b->threads.resize(count);
-    for (unsigned i = 0; i < (count + WARP - 1) / WARP; i++) b->warps.push_back(take_warp());
+    for (unsigned i = 0; i < (count + WARP - 1) / WARP; i++) {
+        b->warps.push_back(take_warp());
+        b->warps.back()->open_count = b->warps.back()->ended = 0;
+    }
     b->shared = take_shared();
     memset(b->shared - (what.shared_bytes + 127) / 128 * 128, 0xff, (what.shared_bytes + 127) / 128 * 128);
     for (unsigned i = 0; i < count; i++) {
@@ -236,6 +237,7 @@ bool grid::pass(bool dependency_done) {
             if (broken) return true;
             if (t.state == wait::ended) {
                 b->live--;
+                b->warps[t.warp]->ended |= 1u << t.lane;
             }
         }
     }
@@ -309,24 +311,23 @@ const unsigned char (*meet(uint32_t mask, const char *what, const void *in, size
     if (size > EXCHANGE_BYTES) fail("%s exchanges %zu bytes", what, size);
     if (!(mask >> t->lane & 1)) fail("%s: the mask %08x does not name the calling lane %u", what, mask, t->lane);
     warp *w = b->warps[t->warp].get();
+    if (mask & w->ended) fail("%s: lanes %08x of the mask %08x have ended", what, mask & w->ended, mask);
     memcpy(w->deposits[t->lane], in, size);
     t->state = wait::warp;
-    t->warp_mask = mask;
     t->collective = what;
-    size_t first = size_t(t->warp) * WARP, end = std::min(first + WARP, b->threads.size());
-    uint32_t here = 0;
-    for (size_t i = first; i < end; i++) {
-        thread &other = b->threads[i];
-        if (!(mask >> other.lane & 1)) continue;
-        if (other.state == wait::ended) fail("%s: lane %u of the mask %08x has ended", what, other.lane, mask);
-        if (other.state != wait::warp) continue;
-        if (other.warp_mask != mask || strcmp(other.collective, what)) fail("%s (mask %08x) meets %s (mask %08x) of lane %u", what, mask, other.collective, other.warp_mask, other.lane);
-        here |= 1u << other.lane;
-    }
-    if (here != mask) {
+    unsigned at = 0;
+    while (at < w->open_count && !(w->open[at].mask & mask)) at++;
+    if (at == w->open_count) w->open[w->open_count++] = {mask, 0, what};
+    warp::gathering &g = w->open[at];
+    if (g.mask != mask || (g.what != what && strcmp(g.what, what)))
+        fail("%s (mask %08x) meets %s (mask %08x)", what, mask, g.what, g.mask);
+    g.here |= 1u << t->lane;
+    if (g.here != mask) {
         to_scheduler();
         return t->view;
     }
+    g = w->open[--w->open_count];
+    const size_t first = size_t(t->warp) * WARP, end = std::min(first + WARP, b->threads.size());
     auto *meeting = w->meetings[w->next_meeting++ % MEETINGS];
     for (size_t i = first; i < end; i++) {
         thread &other = b->threads[i];

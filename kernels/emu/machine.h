@@ -53,7 +53,6 @@ struct thread {
     block *owner = nullptr;
     wait state = wait::nothing;
     unsigned barrier_idx = 0;
-    uint32_t warp_mask = 0;
     const char *collective = "";
     const unsigned char (*view)[EXCHANGE_BYTES] = nullptr; /* what its last meeting exchanged */
     unsigned copy_group = 0;
@@ -64,6 +63,13 @@ struct thread {
  * of them to read. A lane reads before its next turn is over, in which time a warp of 32 lanes cannot hold MEETINGS
  * meetings. */
 struct warp {
+    struct gathering {
+        uint32_t mask, here; /* lanes that shall meet, and those that have come */
+        const char *what;
+    };
+    gathering open[WARP]; /* masks that do not overlap */
+    unsigned open_count;
+    uint32_t ended;
     alignas(16) unsigned char deposits[WARP][EXCHANGE_BYTES];
     alignas(16) unsigned char meetings[MEETINGS][WARP][EXCHANGE_BYTES];
     unsigned next_meeting;
@@ -76,6 +82,7 @@ struct block {
     std::vector<std::unique_ptr<warp>> warps;
     unsigned char *shared = nullptr;
     unsigned live = 0;
+    unsigned arrived[BARRIERS] = {};
 };
 
 struct launch {
