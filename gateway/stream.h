@@ -81,7 +81,14 @@ void stream_on_reject(struct part *part, const struct mail_reject *reject);
 /* Ends it with an error: the status if nothing was sent yet, else an event of the stream. */
 void stream_fail(struct stream *s, const struct api_error *err);
 
-/* ---- between stream.c and stream_out.c ---- */
+/* ---- between stream.c, stream_wire.c and stream_out.c ---- */
+
+/* Hands a part to the scheduler, if there is one. */
+void stream_submit_part(struct part *part);
+/* What is due for a part: another Submit, a question. */
+void stream_tick_part(struct part *part);
+/* Has the scheduler stop or resume making tokens. */
+void stream_set_paused(struct stream *s, bool paused);
 
 /* Writes what is in shard->out to the client. */
 void stream_write(struct stream *s);

@@ -618,15 +618,18 @@ TEST(log_probabilities_have_both_shapes) {
     POST(&w, "{\"prompt\":[5],\"max_tokens\":3,\"seed\":1,\"ignore_eos\":true,\"logprobs\":2}", &a);
     EXPECT_EQ(a.status, 200);
     cJSON *json = cJSON_Parse(buf_text(&a.body));
-    const cJSON *lp = cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "choices"), 0), "logprobs");
-    EXPECT_EQ(cJSON_GetArraySize(cJSON_GetObjectItem(lp, "tokens")), 3);
-    EXPECT_EQ(cJSON_GetArraySize(cJSON_GetObjectItem(lp, "token_logprobs")), 3);
-    EXPECT_EQ(cJSON_GetArraySize(cJSON_GetObjectItem(lp, "text_offset")), 3);
-    EXPECT(cJSON_GetArrayItem(cJSON_GetObjectItem(lp, "token_logprobs"), 1)->valuedouble == -0.5);
-    EXPECT_EQ(cJSON_GetArraySize(cJSON_GetArrayItem(cJSON_GetObjectItem(lp, "top_logprobs"), 2)), 2);
-    char joined[256] = "";
-    for (int i = 0; i < 3; i++) strcat(joined, cJSON_GetArrayItem(cJSON_GetObjectItem(lp, "tokens"), i)->valuestring);
-    EXPECT_STR(joined, buf_text(&a.text[0]));
+    const cJSON *choice = cJSON_GetObjectItemCaseSensitive(json, "choices")->child;
+    const cJSON *lp = cJSON_GetObjectItemCaseSensitive(choice, "logprobs"), *token;
+    static const char *const columns[] = {"tokens", "token_logprobs", "text_offset", "top_logprobs"};
+    for (size_t i = 0; i < ARRAY_LEN(columns); i++)
+        EXPECT_EQ(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(lp, columns[i])), 3);
+    EXPECT(cJSON_GetObjectItemCaseSensitive(lp, "token_logprobs")->child->next->valuedouble == -0.5);
+    EXPECT_EQ(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(lp, "top_logprobs")->child), 2);
+    struct buf joined;
+    buf_init(&joined, 0);
+    cJSON_ArrayForEach(token, cJSON_GetObjectItemCaseSensitive(lp, "tokens")) buf_add_str(&joined, token->valuestring);
+    EXPECT_STR(buf_text(&joined), buf_text(&a.text[0]));
+    buf_release(&joined);
     cJSON_Delete(json);
     answer_release(&a);
     POST(&w,
