@@ -19,32 +19,41 @@ void bpe_init(struct bpe *b, const struct vocab *vocab, size_t count) {
     uint32_t size = 16;
     while (size < count + count / 2) size *= 2;
     b->merges = mem_calloc(size, sizeof *b->merges);
-    memset(b->merges, 0xFF, size * sizeof *b->merges);
+    b->merge_tags = mem_calloc(size, 1);
     b->merge_mask = size - 1;
 }
 
 void bpe_release(struct bpe *b) {
     mem_free(b->merges);
+    mem_free(b->merge_tags);
     mem_free(b->byte_pairs);
     b->merges = NULL;
+    b->merge_tags = NULL;
     b->byte_pairs = NULL;
 }
 
-static inline uint32_t pair_hash(uint32_t left, uint32_t right) {
+static inline uint64_t pair_hash(uint32_t left, uint32_t right) {
     uint64_t h = ((uint64_t)left << 32 | right) * 0x9E3779B97F4A7C15u;
-    return (uint32_t)((h ^ h >> 29) * 0xBF58476D1CE4E5B9u >> 32);
+    return (h ^ h >> 29) * 0xBF58476D1CE4E5B9u;
 }
+static inline uint32_t hash_slot(const struct bpe *b, uint64_t hash) { return (uint32_t)(hash >> 32) & b->merge_mask; }
+static inline uint8_t hash_tag(uint64_t hash) { return (uint8_t)(hash >> 20 | 1); }
 
-static inline struct bpe_merge *find_pair(const struct bpe *b, uint32_t left, uint32_t right) {
-    uint32_t i = pair_hash(left, right) & b->merge_mask;
-    for (;; i = (i + 1) & b->merge_mask) {
-        struct bpe_merge *m = &b->merges[i];
-        if ((m->left == left && m->right == right) || m->left == NONE) return m;
+static const struct bpe_merge NO_MERGE = {NONE, NONE, NONE, NONE};
+
+static inline const struct bpe_merge *find_pair(const struct bpe *b, uint32_t left, uint32_t right) {
+    uint64_t hash = pair_hash(left, right);
+    uint8_t tag = hash_tag(hash);
+    for (uint32_t i = hash_slot(b, hash);; i = (i + 1) & b->merge_mask) {
+        if (!b->merge_tags[i]) return &NO_MERGE;
+        if (b->merge_tags[i] == tag && b->merges[i].left == left && b->merges[i].right == right) return &b->merges[i];
     }
 }
 
 void bpe_prefetch(const struct bpe *b, uint32_t left, uint32_t right) {
-    __builtin_prefetch(&b->merges[pair_hash(left, right) & b->merge_mask]);
+    uint32_t slot = hash_slot(b, pair_hash(left, right));
+    __builtin_prefetch(&b->merges[slot], 1);
+    __builtin_prefetch(&b->merge_tags[slot], 1);
 }
 
 /* True when the pair puts a U+2581 behind something else. */
@@ -55,7 +64,13 @@ static bool crosses_metaspace(const struct vocab *v, uint32_t left, uint32_t rig
 }
 
 void bpe_add_merge(struct bpe *b, uint32_t left, uint32_t right, uint32_t result) {
-    *find_pair(b, left, right) = (struct bpe_merge){left, right, b->rank_count++, result};
+    uint64_t hash = pair_hash(left, right);
+    uint8_t tag = hash_tag(hash);
+    uint32_t i = hash_slot(b, hash);
+    while (b->merge_tags[i] && !(b->merge_tags[i] == tag && b->merges[i].left == left && b->merges[i].right == right))
+        i = (i + 1) & b->merge_mask;
+    b->merge_tags[i] = tag;
+    b->merges[i] = (struct bpe_merge){left, right, b->rank_count++, result};
     if (b->splits_at_metaspace && crosses_metaspace(b->vocab, left, right)) b->splits_at_metaspace = false;
 }
 
@@ -63,12 +78,13 @@ void bpe_add_merge(struct bpe *b, uint32_t left, uint32_t right, uint32_t result
 
 /* At byte level most pairs looked up first are two single bytes: those are in a table. */
 static void make_byte_pairs(struct bpe *b) {
+    for (unsigned i = 0; i < 256; i++)
+        if (b->ascii_ids[i] == NONE) return; /* pieces may then have other symbols than their bytes' */
     b->byte_pairs = mem_calloc(65536, sizeof *b->byte_pairs);
     for (unsigned i = 0; i < 65536; i++) {
-        uint32_t left = b->ascii_ids[i >> 8], right = b->ascii_ids[i & 255];
-        const struct bpe_merge *m = left == NONE || right == NONE ? NULL : find_pair(b, left, right);
-        b->byte_pairs[i][0] = m ? m->rank : NONE;
-        b->byte_pairs[i][1] = m ? m->result : NONE;
+        const struct bpe_merge *m = find_pair(b, b->ascii_ids[i >> 8], b->ascii_ids[i & 255]);
+        b->byte_pairs[i][0] = m->rank;
+        b->byte_pairs[i][1] = m->result;
     }
 }
 
@@ -151,13 +167,11 @@ static void merge_short(const struct bpe *b, struct short_merge *m) {
     }
 }
 
-/* Pieces of few bytes, all of them known symbols: straight from the tables. */
-static bool encode_short_bytes(const struct bpe *b, const uint8_t *piece, size_t len, struct token_vec *out) {
-    struct short_merge m = {.count = len};
-    for (size_t i = 0; i < len; i++) {
-        m.ids[i] = b->ascii_ids[piece[i]];
-        if (m.ids[i] == NONE) return false;
-    }
+/* Pieces of few bytes: straight from the tables. */
+static void encode_short_bytes(const struct bpe *b, const uint8_t *piece, size_t len, struct token_vec *out) {
+    struct short_merge m;
+    m.count = len;
+    for (size_t i = 0; i < len; i++) m.ids[i] = b->ascii_ids[piece[i]];
     for (size_t i = 0; i + 1 < len; i++) {
         const uint32_t *pair = b->byte_pairs[(size_t)piece[i] << 8 | piece[i + 1]];
         m.ranks[i] = pair[0];
@@ -167,11 +181,11 @@ static bool encode_short_bytes(const struct bpe *b, const uint8_t *piece, size_t
     vec_reserve(out, out->count + m.count);
     memcpy(out->items + out->count, m.ids, m.count * sizeof *m.ids);
     out->count += m.count;
-    return true;
 }
 
 static size_t merge_short_ids(const struct bpe *b, uint32_t *ids, size_t count) {
-    struct short_merge m = {.count = count};
+    struct short_merge m;
+    m.count = count;
     memcpy(m.ids, ids, count * sizeof *ids);
     for (size_t i = 0; i + 1 < count; i++) note_short(b, &m, i);
     merge_short(b, &m);
@@ -276,7 +290,8 @@ static void heap_pop(struct bpe_scratch *s) {
 static const struct bpe_merge *look_up(const struct bpe *b, struct bpe_scratch *s, uint32_t left, uint32_t right) {
     if (s->last.left != left || s->last.right != right) {
         s->last = *find_pair(b, left, right);
-        if (s->last.left == NONE) s->last = (struct bpe_merge){left, right, NONE, NONE};
+        s->last.left = left; /* also when there is no such merge */
+        s->last.right = right;
     }
     return &s->last;
 }
@@ -322,7 +337,21 @@ static void visit_bucket(const struct bpe *b, struct bpe_scratch *s, uint32_t ra
     }
 }
 
-static size_t merge_long(const struct bpe *b, struct bpe_scratch *s) {
+/* Puts the pairs of the piece as it begins into their buckets; those of single bytes come from the table. */
+static void note_all(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece) {
+    size_t count = s->ids.count;
+    bool bytes = b->byte_pairs; /* then every byte has its symbol */
+    for (uint32_t i = 0; i + 1 < count; i++) {
+        if (!bytes) {
+            note_pair(b, s, i, NONE);
+            continue;
+        }
+        uint32_t rank = b->byte_pairs[(size_t)piece[i] << 8 | piece[i + 1]][0];
+        if (rank != NONE) bucket_push(s, rank, i);
+    }
+}
+
+static size_t merge_long(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece) {
     size_t count = s->ids.count;
     prepare_buckets(b, s);
     vec_reserve(&s->next, count);
@@ -333,7 +362,7 @@ static size_t merge_long(const struct bpe *b, struct bpe_scratch *s) {
         s->prev.items[i] = i ? (uint32_t)(i - 1) : NONE;
     }
     s->last.left = NONE;
-    for (uint32_t i = 0; i < count; i++) note_pair(b, s, i, NONE);
+    note_all(b, s, piece);
     for (uint32_t rank; (rank = lowest_bucket(s)) != NONE;) visit_bucket(b, s, rank);
     size_t kept = 0;
     for (uint32_t i = 0; i != NONE; i = s->next.items[i]) s->ids.items[kept++] = s->ids.items[i];
@@ -358,10 +387,13 @@ void bpe_scratch_release(struct bpe_scratch *s) {
 
 static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
                            struct token_vec *out) {
-    if (b->byte_pairs && len <= SHORT_SYMBOLS && encode_short_bytes(b, piece, len, out)) return;
+    if (b->byte_pairs && len <= SHORT_SYMBOLS) {
+        encode_short_bytes(b, piece, len, out);
+        return;
+    }
     split_symbols(b, s, piece, len);
     size_t count = s->ids.count;
-    if (count > 1) count = count <= SHORT_SYMBOLS ? merge_short_ids(b, s->ids.items, count) : merge_long(b, s);
+    if (count > 1) count = count <= SHORT_SYMBOLS ? merge_short_ids(b, s->ids.items, count) : merge_long(b, s, piece);
     if (!count) return; /* all characters unknown, and no token for that */
     vec_reserve(out, out->count + count);
     memcpy(out->items + out->count, s->ids.items, count * sizeof *out->items);

@@ -23,7 +23,9 @@ struct bpe_merge {
 
 struct bpe {
     const struct vocab *vocab; /* borrowed */
-    struct bpe_merge *merges;  /* hash table of pairs; owned */
+    uint8_t *merge_tags; /* by slot of merges: 0 empty, else some bits of the hash; owned. Most pairs asked for do not
+                            exist: they end here */
+    struct bpe_merge *merges; /* hash table of pairs; owned */
     uint32_t merge_mask, rank_count;
     uint32_t ascii_ids[256];    /* symbol of each byte (byte level) or ASCII character */
     uint32_t fallback_ids[256]; /* "<0x0A>" */

@@ -111,6 +111,65 @@ static bool compose(struct bytes s, utf8proc_option_t options, struct buf *out) 
     return len >= 0;
 }
 
+/* Marks (and one composition) younger than the tables of HF's normalizer, Unicode 10: it leaves them where they stand.
+ */
+static bool is_young_mark(uint32_t cp) {
+    static const uint32_t RUNS[][2] = {
+        {0x7FD, 0x7FD},     {0x897, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xC3C, 0xC3C},
+        {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},   {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},
+        {0xA82C, 0xA82C},   {0x10D24, 0x10D27}, {0x10D69, 0x10D6D}, {0x10EAB, 0x10EAC}, {0x10EFD, 0x10EFF},
+        {0x10F46, 0x10F50}, {0x10F82, 0x10F85}, {0x11070, 0x11070}, {0x1133B, 0x1133B}, {0x113CE, 0x113D0},
+        {0x1145E, 0x1145E}, {0x11839, 0x1183A}, {0x11930, 0x11930}, {0x11935, 0x11935}, {0x11938, 0x11938},
+        {0x1193D, 0x1193E}, {0x11943, 0x11943}, {0x119E0, 0x119E0}, {0x11A34, 0x11A34}, {0x11A47, 0x11A47},
+        {0x11A99, 0x11A99}, {0x11D42, 0x11D42}, {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x11F41, 0x11F42},
+        {0x1612F, 0x1612F}, {0x16FF0, 0x16FF1}, {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE},
+        {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}, {0x1E5EE, 0x1E5EF}};
+    for (size_t i = 0; i < ARRAY_LEN(RUNS) && cp >= RUNS[i][0]; i++)
+        if (cp <= RUNS[i][1]) return true;
+    return false;
+}
+
+/* True when NFC leaves the character alone and nothing before it combines with it: a starter that neither decomposes
+ * nor is the second of a composition. Below U+0300 all are. */
+static bool is_nfc_stable(uint32_t cp) {
+    if (cp < 0x300 || (cp >= 0x3041 && cp <= 0x3096) || (cp >= 0x4E00 && cp <= 0x9FFF) ||
+        (cp >= 0xAC00 && cp <= 0xD7A3))
+        return true;
+    if (cp >= 0x1100 && cp <= 0x11FF) return false; /* jamo combine by rule */
+    const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)cp);
+    return (!p->combining_class && p->decomp_seqindex == UINT16_MAX && p->comb_index == UINT16_MAX) ||
+           is_young_mark(cp);
+}
+
+/* Start of the first character at or after `at` that is (or is not) stable; *before: start of the character in front of
+ * it. */
+static size_t find_stability(struct bytes s, size_t at, bool stable, size_t *before) {
+    uint32_t cp;
+    *before = at;
+    for (size_t n; at < s.len; at += n) {
+        n = unicode_next(s.data + at, &cp);
+        if ((cp >= 0x80 ? is_nfc_stable(cp) : true) == stable) break;
+        *before = cp >= 0x80 && is_young_mark(cp) ? at + n : at;
+    }
+    return at;
+}
+
+/* NFC of the parts that need it: from the character in front of an unstable one to the next stable one. */
+static bool compose_nfc(struct bytes s, struct buf *out) {
+    size_t done = 0, before, ignored;
+    bool ok = true;
+    while (ok) {
+        size_t unstable = find_stability(s, done, false, &before);
+        if (unstable == s.len) break;
+        size_t stop = find_stability(s, unstable, true, &ignored);
+        buf_add(out, s.data + done, before - done);
+        ok = compose(bytes_of(s.data + before, stop - before), UTF8PROC_COMPOSE, out);
+        done = stop;
+    }
+    buf_add(out, s.data + done, s.len - done);
+    return ok;
+}
+
 static bool lower(struct bytes s, struct buf *out) {
     for (size_t i = 0; i < s.len;) {
         uint32_t cp;
@@ -162,7 +221,7 @@ static struct bytes strip_spaces(struct bytes s, bool left, bool right) {
 
 static bool apply_step(const struct normalizer_step *step, struct bytes s, struct buf *out) {
     switch (step->kind) {
-    case NORMALIZE_NFC: return compose(s, UTF8PROC_COMPOSE, out);
+    case NORMALIZE_NFC: return compose_nfc(s, out);
     case NORMALIZE_NFD: return compose(s, UTF8PROC_DECOMPOSE, out);
     case NORMALIZE_NFKC: return compose(s, UTF8PROC_COMPOSE | UTF8PROC_COMPAT, out);
     case NORMALIZE_NFKD: return compose(s, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, out);
@@ -180,8 +239,9 @@ static bool apply_step(const struct normalizer_step *step, struct bytes s, struc
 
 /* True when the step would leave s as it is, known without doing it. */
 static bool is_identity(const struct normalizer_step *step, struct bytes s) {
+    size_t ignored;
     switch (step->kind) {
-    case NORMALIZE_NFC:
+    case NORMALIZE_NFC: return find_stability(s, 0, false, &ignored) == s.len;
     case NORMALIZE_NFD:
     case NORMALIZE_NFKC:
     case NORMALIZE_NFKD:
