@@ -72,10 +72,15 @@ static void commit_row(struct sched *s, const struct flight_row *row, const stru
     if (finish) seq_finish(s, q, finish, false);
 }
 
+/* A step of few rows costs what the weights cost, so only steps that are mostly prompt tell what a prompt token costs.
+ */
 static void observe_speed(struct replica *r, const struct flight *flight, uint64_t compute_us) {
     if (!flight->token_total) return;
     double ms = (double)MIN(compute_us, 3600u * 1000000u) / 1000.0 / flight->token_total;
     r->ms_per_token = MAX(ms, r->ms_per_token * 0.99);
+    if (flight->token_total - flight->row_count < 32) return;
+    if (r->ms_per_prompt_token == 0) r->ms_per_prompt_token = ms;
+    r->ms_per_prompt_token += (ms - r->ms_per_prompt_token) * 0.2;
 }
 
 static void commit(struct sched *s, struct replica *r, const struct flight *flight,

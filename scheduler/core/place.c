@@ -81,9 +81,7 @@ static uint64_t load_of(const struct replica *r) {
     return load;
 }
 
-static bool is_open(const struct replica *r) {
-    return r->state == REPLICA_READY && !r->draining && !r->testing && r->free_slot_count;
-}
+static bool is_usable(const struct replica *r) { return r->state == REPLICA_READY && !r->draining && !r->testing; }
 
 static bool has_credit(const struct sched *s, const struct replica *r) {
     return r->resume_count < s->config.resume_credits;
@@ -98,7 +96,7 @@ static struct replica *choose(struct sched *s, struct sequence *q, bool *fits) {
         struct replica *r = model->replicas.items[i];
         if (!replica_fits(r, q)) continue;
         *fits = true;
-        if (!is_open(r) || (q->counted == COUNTED_RESUMED && !has_credit(s, r))) continue;
+        if (!is_usable(r) || !r->free_slot_count || (q->counted == COUNTED_RESUMED && !has_credit(s, r))) continue;
         uint32_t cached = prefix_find(s, q, r);
         if (!replica_has_room(r, q)) continue;
         uint64_t cost = q->token_count - cached + (model->replicas.count > 1 ? load_of(r) : 0);
@@ -118,23 +116,40 @@ static void park_unfit(struct sched *s, struct sequence *q) {
     timer_update(s, request);
 }
 
+/* Paused ones keep their blocks while there is room; now somebody needs it. true: there may be room at once. */
+static bool paused_gives_way(struct sched *s, const struct sequence *q) {
+    const struct model *model = q->request->model;
+    for (size_t i = 0; i < model->replicas.count; i++) {
+        struct replica *r = model->replicas.items[i];
+        if (!is_usable(r) || r->leaving_count || !replica_fits(r, q)) continue;
+        for (uint32_t k = 0; k < r->running_count; k++) {
+            if (!r->running[k]->request->paused) continue;
+            seq_leave(s, r->running[k], LEAVE_REQUEUE);
+            return !r->leaving_count;
+        }
+    }
+    return false;
+}
+
 static void place_model(struct sched *s, struct model *model) {
     while (model->waiting.count) {
         bool open = model->replicas.count == 0, resumed_allowed = open;
         for (size_t i = 0; i < model->replicas.count; i++) {
             const struct replica *r = model->replicas.items[i];
-            if (!is_open(r)) continue;
-            open = true;
+            if (!is_usable(r)) continue;
+            open = open || r->free_slot_count;
             resumed_allowed = resumed_allowed || has_credit(s, r);
         }
-        struct sequence *q = open ? waiting_first(&model->waiting, resumed_allowed) : NULL;
-        if (!q) return;
+        struct sequence *q = waiting_first(&model->waiting, resumed_allowed);
+        if (!open && q && paused_gives_way(s, q)) continue;
+        if (!open || !q) return;
         bool fits = false;
         struct replica *r = choose(s, q, &fits);
         if (!fits) {
             park_unfit(s, q);
             continue;
         }
+        if (!r && paused_gives_way(s, q)) continue;
         if (!r) return; /* the first in order waits for room; nobody overtakes it */
         if (q->counted == COUNTED_NEW) model->waiting.floor = MAX(model->waiting.floor, q->request->tenant->served);
         seq_unqueue(s, q);

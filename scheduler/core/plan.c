@@ -135,10 +135,19 @@ static struct sequence *oldest(struct sequence **items, size_t count) {
     return best;
 }
 
+/* What may be added to a step that others wait for with their next token. */
+static uint32_t chunk_budget(const struct sched *s, const struct step *step) {
+    double cost = step->replica->ms_per_prompt_token;
+    if (!s->config.step_target_ms || cost <= 0 || !step->flight->row_count) return step->budget;
+    double most = MAX(s->config.step_target_ms / cost, 32.0);
+    return most < step->budget ? (uint32_t)most : step->budget;
+}
+
 /* The oldest is sure of a quarter, so that short ones cannot hold it up for ever; then the shortest first. */
 static void add_chunks(struct sched *s, struct step *step) {
     struct sequence **items = s->plan_build.prefills.items;
     size_t count = s->plan_build.prefills.count;
+    step->budget = chunk_budget(s, step);
     if (!count || !step->budget) return;
     struct sequence *first = oldest(items, count);
     uint32_t kept = count > 1 ? chunk_of(s, first, (step->budget + 3) / 4) : 0;

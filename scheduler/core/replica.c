@@ -469,7 +469,8 @@ bool sched_worker_heartbeat(struct sched *s, int64_t now, struct u128 instance, 
     if (beat->state == WIRE_STATE_DRAINING) r->draining = true;
     bool loaded = worker->loading && beat->state != WIRE_STATE_LOADING; /* the Hello that said so was lost */
     if (loaded && s->now - worker->asked_at >= ASK_AGAIN_MS) ask_to_register(s, worker);
-    if (is_stuck(s, r, beat)) {
+    worker->stuck_beats = is_stuck(s, r, beat) ? worker->stuck_beats + 1 : 0;
+    if (worker->stuck_beats >= 3) { /* one that was stopped and woke shows a long step, too, but ends it */
         s->counts.attributable_deaths++;
         replica_fall(s, r, REPLICA_DOWN, true);
         fence(s, r, worker);

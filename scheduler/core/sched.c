@@ -3,6 +3,7 @@
 void sched_config_default(struct sched_config *config) {
     *config = (struct sched_config){
         .waiting_max = 1024,
+        .step_target_ms = 250,
         .resume_credits = 8,
         .silence_drop_ms = 10000,
         .retransmit_ms = 1000,

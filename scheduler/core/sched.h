@@ -52,6 +52,7 @@ struct sched_config {
     uint32_t waiting_max;      /* new sequences that may wait; past it: OVERLOADED */
     uint32_t step_tokens;      /* most tokens a step; 0: what the worker takes */
     uint32_t chunk_tokens;     /* most prompt tokens of one sequence in one step; 0: no bound but the budget */
+    int32_t step_target_ms;    /* prompt chunks beside decoding rows are sized for steps of this length; 0: off */
     uint32_t resume_credits;   /* resubmitted sequences recomputing at one time, each replica */
     int32_t silence_drop_ms;   /* a silent gateway's requests are dropped after this */
     int32_t retransmit_ms;     /* without progress of acknowledgements, send again (doubles up to 16 times) */

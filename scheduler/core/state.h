@@ -182,8 +182,9 @@ struct worker {
     uint32_t pid, rank, incarnation;
     bool loading, registered;
     struct replica *replica;
-    uint32_t idle_beats; /* heartbeats that say idle while plans are out */
-    int64_t asked_at;    /* last time it was asked to register */
+    uint32_t idle_beats;  /* heartbeats that say idle while plans are out */
+    uint32_t stuck_beats; /* heartbeats past the deadline of one step */
+    int64_t asked_at;     /* last time it was asked to register */
 };
 
 struct flight_row {
@@ -194,7 +195,7 @@ struct flight_row {
 struct flight {
     uint64_t number;
     int64_t sent_at;
-    uint32_t row_count, token_total, prefill_tokens;
+    uint32_t row_count, token_total;
     struct flight_row *rows; /* owned by the replica; slot_count of them */
 };
 
@@ -226,7 +227,8 @@ struct replica {
     uint32_t flight_first, flight_count;
     uint64_t plan_number;          /* last one sent */
     struct suspect_group *testing; /* reserved for this group */
-    double ms_per_token;           /* observed, decaying maximum */
+    double ms_per_token;           /* observed, decaying maximum: for what may be stuck */
+    double ms_per_prompt_token;    /* observed, mean of steps that are mostly prompt: for sizing chunks; 0: none yet */
 
     /* To tell with the next plan */
     VEC(uint32_t) released_slots;

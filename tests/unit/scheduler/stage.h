@@ -60,6 +60,7 @@ struct stage_worker {
     uint64_t computed_tokens;
     struct u128 killer; /* a request that aborts this worker when it is computed; zero: none */
     bool killed;
+    uint32_t ms_per_token; /* how long it says a step took; 0: 1 ms a step */
 };
 struct stage_stream {
     struct stage_tokens tokens;
@@ -293,6 +294,9 @@ static inline bool stage_answer(struct stage *stage, struct stage_worker *w) {
                                       .finishes = {r.finishes, r.row_count},
                                       .tokens = {r.tokens, r.token_count},
                                       .compute_us = 1000};
+    uint64_t step_tokens = 0;
+    for (size_t i = 0; i < r.row_count; i++) step_tokens += r.lens[i];
+    if (w->ms_per_token) result.compute_us = step_tokens * w->ms_per_token * 1000;
     CHECK(sched_step_result(stage->s, stage->now, w->instance, &result) == 0);
     return true;
 }

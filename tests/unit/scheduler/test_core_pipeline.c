@@ -148,3 +148,31 @@ TEST(pipeline_results_that_do_not_fit_start_the_worker_anew) {
     EXPECT(stage_is_right(stage, 0, 0, 20));
     stage_free(stage);
 }
+
+TEST(pipeline_paused_ones_give_their_slots_to_who_waits) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 2;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    for (uint32_t i = 0; i < 2; i++) stage_simple(stage, i, 20, 40);
+    stage_run(stage);
+    EXPECT(stage_answer(stage, w));
+    for (uint32_t i = 0; i < 2; i++) {
+        struct wire_pause pause = {.request = stage_id(i), .paused = true};
+        sched_pause(stage->s, stage->now, stage->gateway, &pause);
+    }
+    stage_simple(stage, 2, 20, 10);
+    struct wire_submit submit = stage_submit(stage, 3, 20, 10, 3);
+    submit.resumed = true;
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 2, 0, 10) && stage_is_right(stage, 3, 0, 10));
+    EXPECT(stage->requests[0].choices[0].tokens.count < 40);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct wire_pause pause = {.request = stage_id(i), .paused = false};
+        sched_pause(stage->s, stage->now, stage->gateway, &pause);
+    }
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 40) && stage_is_right(stage, 1, 0, 40));
+    stage_free(stage);
+}

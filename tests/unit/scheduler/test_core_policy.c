@@ -387,3 +387,31 @@ TEST(policy_recurrent_groups_are_refused_at_registration) {
     EXPECT_EQ(sched_counts(stage->s).replicas_ready, 0);
     stage_free(stage);
 }
+
+/* Prompt chunks shrink until a step with decoding rows takes about as long as asked for. */
+TEST(policy_chunks_are_sized_for_the_steps_length) {
+    struct sched_config config;
+    sched_config_default(&config);
+    config.step_target_ms = 100;
+    struct stage *stage = one_worker(&config);
+    stage->workers[0].ms_per_token = 2;
+    stage_simple(stage, 0, 20, 400);
+    for (int i = 0; i < 10; i++) {
+        stage_run(stage);
+        EXPECT(stage_answer(stage, &stage->workers[0]));
+    }
+    stage_simple(stage, 1, 1500, 5);
+    uint32_t widest = 0;
+    for (int i = 0; i < 12; i++) {
+        stage_run(stage);
+        struct stage_result *last = &stage->workers[0].results.items[stage->workers[0].results.count - 1];
+        uint32_t tokens = 0;
+        for (size_t row = 0; row < last->row_count; row++) tokens += last->lens[row];
+        if (i > 4) widest = MAX(widest, tokens);
+        EXPECT(stage_answer(stage, &stage->workers[0]));
+    }
+    EXPECT(widest > 33 && widest <= 52);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 1, 0, 5));
+    stage_free(stage);
+}
