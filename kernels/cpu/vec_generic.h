@@ -60,21 +60,18 @@ static inline float v_hmax(vf a) {
     for (int i = 1; i < VW; i++) m = a[i] > m ? a[i] : m;
     return m;
 }
-static inline vf v_load_bf16_n(const void *p, size_t n) {
-    uint16_t lanes[VW] = {0};
-    memcpy(lanes, p, 2 * n);
-    vi a;
-    for (int i = 0; i < VW; i++) a[i] = (uint32_t)lanes[i] << 16;
-    return (vf)a;
+typedef uint16_t vh __attribute__((vector_size(8)));
+/* The first n stored values, zero-extended. */
+static inline vi v_load16_n(const void *p, size_t n) {
+    vh h = {0, 0, 0, 0};
+    memcpy(&h, p, 2 * n);
+    return __builtin_convertvector(h, vi);
 }
+static inline vf v_load_bf16_n(const void *p, size_t n) { return (vf)(v_load16_n(p, n) << 16); }
 static inline vf v_load_bf16(const void *p) { return v_load_bf16_n(p, VW); }
 /* Exponent and fraction moved into place, rescaled by 2^112 (exact, subnormals too); infinities and NaNs put right. */
 static inline vf v_load_f16_n(const void *p, size_t n) {
-    uint16_t lanes[VW] = {0};
-    memcpy(lanes, p, 2 * n);
-    vi h;
-    for (int i = 0; i < VW; i++) h[i] = lanes[i];
-    vi magnitude = (h & 0x7fff) << 13, special = (vi)(magnitude >= 0x0f800000u);
+    vi h = v_load16_n(p, n), magnitude = (h & 0x7fff) << 13, special = (vi)(magnitude >= 0x0f800000u);
     vi scaled = (vi)((vf)magnitude * v_set1(0x1p112f));
     return (vf)((h & 0x8000) << 16 | (special & (magnitude | 0x7f800000u)) | (~special & scaled));
 }

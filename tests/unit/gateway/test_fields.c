@@ -202,6 +202,13 @@ TEST(counts_are_bounded) {
     EXPECT_EQ(genreq_parse(&g, GENREQ_COMPLETIONS, buf_bytes(&body), &err), -1);
     EXPECT_STR(err.param, "stop");
     genreq_release(&g);
+    buf_reset(&body);
+    buf_add_str(&body, "{\"prompt\":\"x\",\"stop\":[");
+    for (int i = 0; i < 17; i++) buf_addf(&body, "%s\"%0999d\"", i ? "," : "", i);
+    buf_add_str(&body, "]}");
+    EXPECT_EQ(genreq_parse(&g, GENREQ_COMPLETIONS, buf_bytes(&body), &err), -1);
+    EXPECT_STR(err.param, "stop");
+    genreq_release(&g);
     buf_release(&body);
 }
 

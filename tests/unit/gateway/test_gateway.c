@@ -663,6 +663,12 @@ TEST(a_long_prompt_is_prepared_aside) {
     EXPECT(a.prompt_tokens > 60000);
     EXPECT_EQ(a.completion_tokens, 4);
     answer_release(&a);
+    buf_add_str(&body, "x"); /* read elsewhere as well, and refused */
+    POST(&w, buf_text(&body), &a);
+    EXPECT_EQ(a.status, 400);
+    EXPECT(strstr(buf_text(&a.body), "malformed JSON"));
+    answer_release(&a);
+    body.data[--body.len] = 0;
     w.fake_config.max_context = 1000; /* as the gateway will hear */
     fake_kill(&w.fake);
     EXPECT(world_fake(&w));
@@ -672,6 +678,57 @@ TEST(a_long_prompt_is_prepared_aside) {
     answer_release(&a);
     buf_release(&body);
     EXPECT_EQ(atomic_load(&w.gw->open_count), 0);
+    world_end(&w);
+}
+
+/* Between 32 and 128 KB: read at once, tokenized aside. And one that comes before there is a model. */
+TEST(a_middling_prompt_and_an_early_one) {
+    struct world w;
+    struct answer a;
+    struct buf body;
+    world_prepare(&w);
+    EXPECT(world_gateway(&w));
+    buf_init(&body, 0);
+    for (int size = 8000; size <= 40000; size *= 5) {
+        buf_reset(&body);
+        buf_add_str(&body, "{\"max_tokens\":4,\"ignore_eos\":true,\"prompt\":\"");
+        for (int i = 0; i < size; i++) buf_addf(&body, "word%d ", i % 100);
+        buf_add_str(&body, "\"}");
+        int fd = client_open(w.port, "POST", "/v1/completions", NULL, buf_text(&body));
+        if (!w.fake) {
+            sleep_ms(200);
+            EXPECT(world_fake(&w));
+        }
+        answer_init(&a);
+        client_finish(fd, &a);
+        EXPECT_EQ(a.status, 200);
+        EXPECT(a.prompt_tokens > size);
+        EXPECT_EQ(a.completion_tokens, 4);
+        answer_release(&a);
+    }
+    buf_release(&body);
+    world_end(&w);
+}
+
+TEST(an_early_long_body_waits_for_its_model) {
+    struct world w;
+    struct answer a;
+    struct buf body;
+    world_prepare(&w);
+    EXPECT(world_gateway(&w));
+    buf_init(&body, 0);
+    buf_add_str(&body, "{\"max_tokens\":4,\"ignore_eos\":true,\"stop\":\"\\u0001\",\"prompt\":\"");
+    for (int i = 0; i < 50000; i++) buf_addf(&body, "word%d ", i % 100);
+    buf_add_str(&body, "\"}");
+    int fd = client_open(w.port, "POST", "/v1/completions", NULL, buf_text(&body));
+    sleep_ms(300);
+    EXPECT(world_fake(&w));
+    answer_init(&a);
+    client_finish(fd, &a);
+    EXPECT_EQ(a.status, 200);
+    EXPECT(a.prompt_tokens > 50000);
+    answer_release(&a);
+    buf_release(&body);
     world_end(&w);
 }
 

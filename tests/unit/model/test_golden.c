@@ -10,8 +10,9 @@ struct kind {
 static const struct kind SHARED[] = {{"weights/tinystories-656k", "weights/tinystories-656k/golden_greedy.json"},
                                      {"weights/stories260k-hf-derived", "weights/stories260k/golden_greedy.json"}};
 
-/* All cases at once (`copies` times each), chunked; every one must give its golden tokens. */
-static bool greedy_equal(struct rig *r, const struct golden *g, uint32_t copies, uint32_t chunk) {
+/* All cases at once (`copies` times each), chunked; every one must give its golden tokens, the first `limit` of them.
+ */
+static bool greedy_equal(struct rig *r, const struct golden *g, uint32_t copies, uint32_t chunk, uint32_t limit) {
     uint32_t list[RIG_SLOTS], sampled[RIG_SLOTS], made[RIG_SLOTS] = {0}, n = 0;
     for (uint32_t k = 0; k < copies; k++)
         for (size_t i = 0; i < g->cases.count && n < RIG_SLOTS; i++, n++) {
@@ -30,7 +31,8 @@ static bool greedy_equal(struct rig *r, const struct golden *g, uint32_t copies,
         }
         uint32_t keep = 0;
         for (uint32_t i = 0; i < left; i++)
-            if (made[list[i]] < g->cases.items[list[i] % g->cases.count].greedy.count) list[keep++] = list[i];
+            if (made[list[i]] < MIN(limit, g->cases.items[list[i] % g->cases.count].greedy.count))
+                list[keep++] = list[i];
         left = keep;
     }
     for (uint32_t i = 0; i < n; i++) slots_remove(&r->slots, r->stream, i);
@@ -38,7 +40,7 @@ static bool greedy_equal(struct rig *r, const struct golden *g, uint32_t copies,
 }
 
 static void check_goldens(const char *isa, int threads, const char *dir, const char *golden_path) {
-    static const uint32_t chunks[] = {1, 7, 16, 512};
+    static const uint32_t chunks[] = {512, 7, 16, 1};
     struct rig r;
     struct error err = {0};
     struct golden g = {0};
@@ -47,11 +49,13 @@ static void check_goldens(const char *isa, int threads, const char *dir, const c
     else if (!golden_read(&g, golden_path))
         check_fail(__FILE__, __LINE__, "cannot read %s", golden_path);
     else
-        for (size_t i = 0; i < ARRAY_LEN(chunks); i++)
-            for (uint32_t copies = 1; copies <= 16; copies += 15)
-                if (!greedy_equal(&r, &g, copies, chunks[i]))
-                    check_fail(__FILE__, __LINE__, "%s, %s: chunk %u, %u copies: other tokens than the golden", dir,
-                               isa, chunks[i], copies);
+        for (size_t i = 0; i < ARRAY_LEN(chunks); i++) {
+            /* In full for one chunk size; sixteen-fold for the next two; the beginning for the others. */
+            uint32_t copies = i == 1 || i == 2 ? 16 : 1, limit = i == 0 ? UINT32_MAX : 24;
+            if (!greedy_equal(&r, &g, copies, chunks[i], limit))
+                check_fail(__FILE__, __LINE__, "%s, %s: chunk %u, %u copies: other tokens than the golden", dir, isa,
+                           chunks[i], copies);
+        }
     golden_free(&g);
     rig_close(&r);
 }
@@ -83,7 +87,7 @@ TEST(reference_operations_give_the_golden_tokens) {
     snprintf(dir, sizeof dir, "%s", found);
     EXPECT(rig_open(&r, dir, "ref", 1, STORAGE_NONE, 32, &err));
     EXPECT(golden_read(&g, check_shared(SHARED[1].golden)));
-    EXPECT(greedy_equal(&r, &g, 1, 16));
+    EXPECT(greedy_equal(&r, &g, 1, 16, 24));
     golden_free(&g);
     rig_close(&r);
 }
