@@ -1,0 +1,133 @@
+/* From config to spec: what each family takes from it, and that what we lack is refused by name. */
+#include <math.h>
+#include <stdio.h>
+
+#include "check.h"
+#include "model/names.h"
+#include "model/spec.h"
+
+static struct model_spec spec;
+static struct error err;
+
+#define SIZES                                                                                                          \
+    "\"vocab_size\":100,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8"
+#define LLAMA "{\"architectures\":[\"LlamaForCausalLM\"]," SIZES
+
+static int make(const char *text) {
+    struct hf_config config;
+    spec_release(&spec);
+    err = (struct error){0};
+    int rc = config_read(&config, bytes_str(text), NULL, &err);
+    return rc ? rc : spec_from_config(&spec, &config, &err);
+}
+
+TEST(a_llama_config_becomes_a_table) {
+    EXPECT_EQ(make(LLAMA ",\"num_key_value_heads\":2,\"rms_norm_eps\":1e-5,\"attention_bias\":true,\"tie_word_"
+                         "embeddings\":true,\"max_position_embeddings\":4096}"),
+              0);
+    const struct layer_spec *l = &spec.layers[3];
+    EXPECT(spec.layer_count == 4 && spec.hidden == 64 && spec.vocab == 100 && spec.max_context == 4096 &&
+           spec.tied_head);
+    EXPECT(l->attention.heads == 8 && l->attention.kv_heads == 2 && l->attention.head_dim == 8 &&
+           l->attention.window == 0);
+    EXPECT(l->attention.qkv_bias && l->attention.out_bias && !l->ffn.bias && l->ffn.width == 96);
+    EXPECT(fabsf(l->attention.scale - 0.35355339f) < 1e-7f && spec.ropes[0].kind == ROPE_DEFAULT &&
+           spec.ropes[0].dims == 8 && spec.ropes[0].theta == 10000);
+    spec_release(&spec);
+}
+
+TEST(absent_fields_take_the_familys_defaults) {
+    EXPECT_EQ(make(LLAMA "}"), 0);
+    EXPECT(spec.layers[0].attention.kv_heads == 8 && spec.max_context == 2048 && !spec.tied_head &&
+           spec.norm_eps == 1e-6f);
+    EXPECT_EQ(make("{\"model_type\":\"mistral\"," SIZES "}"), 0);
+    EXPECT(spec.layers[0].attention.kv_heads == 8 && spec.layers[0].attention.window == 4096);
+    EXPECT_EQ(make("{\"model_type\":\"mistral\",\"sliding_window\":null," SIZES "}"), 0);
+    EXPECT(spec.layers[0].attention.window == 0);
+    EXPECT_EQ(make("{\"model_type\":\"qwen2\",\"num_key_value_heads\":8,\"sliding_window\":32,\"use_sliding_window\":"
+                   "false," SIZES "}"),
+              0);
+    EXPECT(spec.layers[0].attention.qkv_bias && !spec.layers[0].attention.out_bias &&
+           spec.layers[3].attention.window == 0);
+    EXPECT_EQ(make("{\"model_type\":\"qwen2\",\"num_key_value_heads\":8,\"sliding_window\":32,\"use_sliding_window\":"
+                   "true,\"max_window_layers\":2," SIZES "}"),
+              0);
+    EXPECT(spec.layers[1].attention.window == 0 && spec.layers[2].attention.window == 32);
+    spec_release(&spec);
+}
+
+TEST(what_we_lack_is_refused_by_name) {
+    static const struct {
+        const char *text, *name;
+        int code;
+    } cases[] = {
+        {"{\"architectures\":[\"MambaForCausalLM\"]," SIZES "}", "MambaForCausalLM", ERR_UNSUPPORTED},
+        {"{\"model_type\":\"gpt9\"," SIZES "}", "gpt9", ERR_UNSUPPORTED},
+        {"{" SIZES "}", "model_type", ERR_UNSUPPORTED},
+        {LLAMA ",\"hidden_act\":\"gelu\"}", "hidden_act", ERR_UNSUPPORTED},
+        {LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}}", "rope_type", ERR_UNSUPPORTED},
+        {LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":4}}", "low_freq_factor", ERR_INVALID},
+        {LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}", "factor", ERR_INVALID},
+        {LLAMA ",\"rope_theta\":-1}", "rope_theta", ERR_INVALID},
+        {LLAMA ",\"sliding_window\":16}", "sliding_window", ERR_UNSUPPORTED},
+        {LLAMA ",\"num_key_value_heads\":3}", "num_key_value_heads", ERR_INVALID},
+        {LLAMA ",\"num_key_value_heads\":16}", "num_key_value_heads", ERR_UNSUPPORTED},
+        {LLAMA ",\"rms_norm_eps\":2}", "rms_norm_eps", ERR_INVALID},
+        {LLAMA ",\"head_dim\":1024}", "head_dim", ERR_UNSUPPORTED},
+        {LLAMA ",\"head_dim\":7}", "rotated", ERR_UNSUPPORTED},
+        {"{\"model_type\":\"llama\",\"vocab_size\":100}", "hidden_size", ERR_INVALID},
+        {"{\"model_type\":\"llama\",\"vocab_size\":9000000000000,\"hidden_size\":64,\"intermediate_size\":96,\"num_"
+         "hidden_layers\":4,\"num_attention_heads\":8}",
+         "vocab_size", ERR_UNSUPPORTED},
+        {"{\"model_type\":\"llama\",\"vocab_size\":10,\"hidden_size\":65,\"intermediate_size\":96,\"num_hidden_"
+         "layers\":4,\"num_attention_heads\":8}",
+         "hidden_size", ERR_INVALID},
+        {"{\"model_type\":\"mistral\",\"attention_bias\":true," SIZES "}", "attention_bias", ERR_UNSUPPORTED},
+        {"{\"model_type\":\"qwen2\",\"num_key_value_heads\":8,\"mlp_bias\":true," SIZES "}", "mlp_bias",
+         ERR_UNSUPPORTED},
+        {LLAMA ",\"layer_types\":[\"sliding_attention\",\"full_attention\",\"full_attention\",\"full_attention\"]}",
+         "layer_types", ERR_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int rc = make(cases[i].text);
+        if (rc != cases[i].code || !strstr(err.text, cases[i].name))
+            check_fail(__FILE__, __LINE__, "%s: code %d, '%s'", cases[i].text, rc, err.text);
+    }
+    spec_release(&spec);
+}
+
+/* Llama 3.1's own parameters; the values are those its reference gives (double precision of the published formula). */
+TEST(llama3_scaling_leaves_high_frequencies_and_divides_low_ones) {
+    float f[64];
+    struct rope_spec rope = {.kind = ROPE_LLAMA3,
+                             .dims = 128,
+                             .theta = 500000,
+                             .factor = 8,
+                             .low_freq_factor = 1,
+                             .high_freq_factor = 4,
+                             .original_context = 8192};
+    rope_inv_freq(&rope, f);
+    for (int i = 0; i < 64; i++) {
+        double plain = pow(500000, -2.0 * i / 128), wave = 2 * 3.14159265358979323846 / plain;
+        if (wave < 2048)
+            EXPECT(f[i] == (float)plain);
+        else if (wave > 8192)
+            EXPECT(f[i] == (float)(plain / 8));
+        else
+            EXPECT(f[i] > plain / 8 && f[i] < plain);
+    }
+    rope = (struct rope_spec){.kind = ROPE_LINEAR, .dims = 4, .theta = 100, .factor = 4};
+    rope_inv_freq(&rope, f);
+    EXPECT(f[0] == 0.25f && f[1] == 0.025f);
+}
+
+TEST(names_have_the_layers_number_and_old_buffers_are_known) {
+    char name[TENSOR_NAME_MAX];
+    role_name(&LLAMA_NAMES, ROLE_DOWN, 31, name);
+    EXPECT_STR(name, "model.layers.31.mlp.down_proj.weight");
+    role_name(&LLAMA_NAMES, ROLE_HEAD, 0, name);
+    EXPECT_STR(name, "lm_head.weight");
+    EXPECT(name_is_ignored(&LLAMA_NAMES, "model.layers.12.self_attn.rotary_emb.inv_freq"));
+    EXPECT(!name_is_ignored(&LLAMA_NAMES, "model.layers.x.self_attn.rotary_emb.inv_freq") &&
+           !name_is_ignored(&LLAMA_NAMES, "model.layers.1.mlp.extra"));
+}
