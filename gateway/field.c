@@ -94,6 +94,7 @@ int field_token_array(struct field_reader *r, enum json_event event, size_t max_
 int field_read_stop(struct field_reader *r, enum json_event first) {
     struct bytes stops[GENREQ_STOPS_MAX];
     uint32_t count = 0;
+    size_t bytes = 0;
     bool list = first == JSON_ARRAY_BEGIN;
     if (!list && first != JSON_STRING) return field_wrong_type(r, "a string or an array of strings", first);
     for (enum json_event event = list ? json_next(&r->json) : first; event != JSON_ARRAY_END;
@@ -104,6 +105,10 @@ int field_read_stop(struct field_reader *r, enum json_event first) {
         if (field_string(r, event, GENREQ_STOP_BYTES_MAX, &stops[count])) return -1;
         if (stops[count++].len == 0)
             return api_error_set(r->err, API_BAD_REQUEST, "stop", "'stop' holds an empty string");
+        bytes += stops[count - 1].len;
+        if (bytes > GENREQ_STOPS_BYTES_MAX)
+            return api_error_set(r->err, API_BAD_REQUEST, "stop", "'stop' holds more than %d bytes",
+                                 GENREQ_STOPS_BYTES_MAX);
         if (!list) break;
     }
     r->g->stop_count = count;

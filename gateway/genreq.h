@@ -20,8 +20,9 @@ enum {
     GENREQ_PROMPTS_MAX = 128, /* prompts of one completions request; prompts * n <= GENREQ_CHOICES_MAX */
     GENREQ_CHOICES_MAX = 128,
     GENREQ_STOPS_MAX = 64,
-    GENREQ_STOP_BYTES_MAX = 1024, /* of one stop string */
-    GENREQ_STOP_TOKENS_MAX = 40,  /* the wire's bound less room for end-of-text ids */
+    GENREQ_STOP_BYTES_MAX = 1024,   /* of one stop string */
+    GENREQ_STOPS_BYTES_MAX = 16384, /* of all: escaped, six times as many must fit into a presentation */
+    GENREQ_STOP_TOKENS_MAX = 40,    /* the wire's bound less room for end-of-text ids */
     GENREQ_BIAS_MAX = 1024,
     GENREQ_TOP_LOGPROBS_MAX = 20,
     GENREQ_MESSAGES_MAX = 16384,

@@ -66,14 +66,15 @@ static int check_ids(const uint32_t *ids, size_t count, const struct served_mode
 /* Checks a prompt against the model and settles how much may follow it. */
 static int fit_prompt(const struct genreq *g, const struct served_model *m, const struct token_vec *prompt,
                       uint32_t *max_tokens, struct api_error *err) {
+    uint32_t context = MIN(m->max_context, (uint32_t)WIRE_MAX_TOKENS);
     const char *param = g->dialect == GENREQ_CHAT ? "messages" : "prompt";
     if (prompt->count == 0) return api_error_set(err, API_BAD_REQUEST, param, "the prompt has no tokens");
     if (check_ids(prompt->items, prompt->count, m, param, err)) return -1;
-    if (prompt->count >= m->max_context)
+    if (prompt->count >= context)
         return api_error_set(err, API_CONTEXT_LENGTH, param,
                              "the prompt has %zu tokens; this model's context is %u, answer included", prompt->count,
-                             m->max_context);
-    uint32_t room = m->max_context - (uint32_t)prompt->count;
+                             context);
+    uint32_t room = context - (uint32_t)prompt->count;
     uint32_t asked = genreq_max_tokens(g, g->dialect == GENREQ_CHAT ? room : COMPLETIONS_MAX_TOKENS);
     *max_tokens = MIN(asked, room);
     if (g->min_tokens > (int64_t)asked)

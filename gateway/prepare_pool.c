@@ -18,6 +18,7 @@ void prepare_job_free(struct prepare_job *job) {
     prepared_release(&job->prepared);
     genreq_release(&job->g);
     served_model_put(job->model);
+    buf_release(&job->body);
     mem_free(job);
 }
 
@@ -41,10 +42,18 @@ static struct prepare_job *take(struct prepare_pool *p) {
     return job;
 }
 
+static int work(struct prepare_job *job) {
+    if (job->body.len) {
+        if (genreq_parse(&job->g, job->g.dialect, buf_bytes(&job->body), &job->err)) return -1;
+        if (model_table_find(job->models, job->g.model, &job->model) != MODEL_READY) return 0;
+    }
+    return prepare(&job->g, job->model, job->seed, &job->prepared, &job->err);
+}
+
 static void *run(void *ctx) {
     struct prepare_pool *p = ctx;
     for (struct prepare_job *job; (job = take(p));) {
-        if (prepare(&job->g, job->model, job->seed, &job->prepared, &job->err) == 0) job->err.status = 0;
+        if (work(job) == 0) job->err.status = 0;
         p->done(p->ctx, job);
     }
     return NULL;
@@ -117,6 +126,19 @@ struct prepare_job *prepare_pool_put(struct prepare_pool *p, struct genreq *g, s
         return job;
     }
     served_model_put(model);
+    mem_free(job);
+    return NULL;
+}
+
+struct prepare_job *prepare_pool_put_body(struct prepare_pool *p, enum genreq_dialect dialect, struct bytes body,
+                                          struct model_table *models, uint64_t seed, int shard_idx,
+                                          struct stream *stream) {
+    struct prepare_job *job = mem_alloc(sizeof *job);
+    *job = (struct prepare_job){.stream = stream, .shard_idx = shard_idx, .models = models, .seed = seed};
+    job->g.dialect = dialect;
+    buf_add_bytes(&job->body, body);
+    if (put(p, job)) return job;
+    buf_release(&job->body);
     mem_free(job);
     return NULL;
 }

@@ -1,5 +1,6 @@
 /*
- * prepare_pool.h - a thread that prepares long prompts, so that no event thread stands still while it tokenizes one.
+ * prepare_pool.h - a thread that reads long bodies and prepares long prompts, so that no event thread stands still
+ * meanwhile.
  *
  * A job owns all it needs (its spans of the body are copied), so the request may end meanwhile: the job is then done
  * for nobody.
@@ -16,6 +17,7 @@
 
 enum {
     PREPARE_LONG_BYTES = 32 * 1024, /* of prompt text: worth a hop to the other thread */
+    PREPARE_LONG_BODY = 128 * 1024, /* of JSON: worth reading there */
     PREPARE_JOBS_MAX = 256,         /* waiting; past it 429 */
 };
 
@@ -25,8 +27,10 @@ struct prepare_job {
     struct prepare_job *next;
     struct stream *stream; /* NULL: it ended */
     int shard_idx;
+    struct buf body;            /* owned; when not empty, g is read from it and points into it */
+    struct model_table *models; /* borrowed; when there is a body, the model is looked up after reading */
     struct genreq g;            /* owned */
-    struct served_model *model; /* a reference */
+    struct served_model *model; /* a reference; NULL in the result: it is not there yet, nothing was prepared */
     uint64_t seed;
     struct prepared prepared; /* owned: the result */
     struct api_error err;     /* status 0: none */
@@ -43,6 +47,10 @@ size_t prepare_cost(const struct genreq *g);
  * still the caller's. */
 struct prepare_job *prepare_pool_put(struct prepare_pool *pool, struct genreq *g, struct served_model *model,
                                      uint64_t seed, int shard_idx, struct stream *stream);
+/* The same, from the bytes of a body (copied). NULL: too many wait. */
+struct prepare_job *prepare_pool_put_body(struct prepare_pool *pool, enum genreq_dialect dialect, struct bytes body,
+                                          struct model_table *models, uint64_t seed, int shard_idx,
+                                          struct stream *stream);
 void prepare_job_free(struct prepare_job *job); /* NULL is fine */
 
 #endif

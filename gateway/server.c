@@ -41,6 +41,10 @@ struct call {
 static void on_generate(const struct call *c, enum genreq_dialect dialect) {
     struct genreq g;
     struct api_error err;
+    if (c->req->body.len >= PREPARE_LONG_BODY) {
+        stream_open_long(c->shard, c->req, dialect, c->tenant);
+        return;
+    }
     if (genreq_parse(&g, dialect, c->req->body, &err)) {
         genreq_release(&g);
         server_respond_error(c->req, &err);

@@ -45,6 +45,7 @@ void stream_drop(struct stream *s) {
     render_release(&s->render);
     buf_release(&s->presentation);
     buf_release(&s->cache_salt);
+    buf_release(&s->body);
     prepared_release(&s->prepared);
     served_model_put(s->model);
     genreq_release(&s->g);
@@ -105,24 +106,60 @@ void stream_fail(struct stream *s, const struct api_error *err) {
     if (on_probe) on_probe(ctx, false);
 }
 
+/* Whether another request may be opened. */
+static bool may_open(struct gateway *gw, struct api_error *err) {
+    if (atomic_load(&gw->draining)) {
+        api_error_set(err, API_UNAVAILABLE, NULL, "this server is shutting down");
+        return false;
+    }
+    if (atomic_load(&gw->open_count) < gw->settings.open_max) return true;
+    api_error_set(err, API_OVERLOADED, NULL, "too many requests are open; try again later");
+    return false;
+}
+
+static struct stream *open_http_stream(struct shard *shard, struct http_request *req, struct genreq *g,
+                                       struct u128 tenant) {
+    struct stream *s = stream_new(shard, g);
+    s->http = req;
+    s->tenant = tenant;
+    s->start_us = req->start_us;
+    http_request_watch(req, &watch, s);
+    return s;
+}
+
 void stream_open(struct shard *shard, struct http_request *req, struct genreq *g, struct u128 tenant) {
     struct api_error err;
     metric_add_label(METRIC(REQUESTS), (int)g->dialect, 1);
-    if (atomic_load(&shard->gw->draining)) {
-        api_error_set(&err, API_UNAVAILABLE, NULL, "this server is shutting down");
-    } else if (atomic_load(&shard->gw->open_count) >= shard->gw->settings.open_max) {
-        api_error_set(&err, API_OVERLOADED, NULL, "too many requests are open; try again later");
-    } else {
-        struct stream *s = stream_new(shard, g);
-        s->http = req;
-        s->tenant = tenant;
-        s->start_us = req->start_us;
-        http_request_watch(req, &watch, s);
-        stream_try(s);
+    if (may_open(shard->gw, &err)) {
+        stream_try(open_http_stream(shard, req, g, tenant));
         return;
     }
     genreq_release(g);
     server_respond_error(req, &err);
+}
+
+static uint64_t draw_seed(void) {
+    uint64_t seed;
+    random_bytes(&seed, sizeof seed);
+    return seed;
+}
+
+static const char too_many_long[] = "too many long requests are waiting; try again later";
+
+void stream_open_long(struct shard *shard, struct http_request *req, enum genreq_dialect dialect, struct u128 tenant) {
+    struct api_error err;
+    struct genreq g;
+    metric_add_label(METRIC(REQUESTS), (int)dialect, 1);
+    if (!may_open(shard->gw, &err)) {
+        server_respond_error(req, &err);
+        return;
+    }
+    genreq_init(&g, dialect);
+    struct stream *s = open_http_stream(shard, req, &g, tenant);
+    s->job = prepare_pool_put_body(shard->gw->pool, dialect, req->body, shard->gw->models, draw_seed(), shard->idx, s);
+    if (s->job) return;
+    api_error_set(&err, API_OVERLOADED, NULL, "%s", too_many_long);
+    stream_fail(s, &err);
 }
 
 /* ---- from waiting to running ---- */
@@ -199,6 +236,7 @@ static int submit(struct stream *s, struct api_error *api) {
         if (make_part(s, i, &err)) return api_error_set(api, API_BAD_REQUEST, "stop", "%s", err.text);
     buf_add_bytes(&s->cache_salt, s->g.cache_salt);
     genreq_release(&s->g); /* its texts have become tokens */
+    buf_release(&s->body);
     s->state = STREAM_RUNNING;
     metric_add(METRIC(WAITING), -1);
     for (uint32_t i = 0; i < s->part_count; i++) stream_submit_part(&s->parts[i]);
@@ -210,20 +248,28 @@ void stream_on_prepared(struct stream *s, struct prepare_job *job) {
     genreq_release(&s->g);
     s->g = job->g;
     s->prepared = job->prepared;
+    s->body = job->body;
+    job->body = (struct buf){0};
     arena_init(&job->g.arena, 0, 0);
     job->prepared = (struct prepared){0};
     struct api_error err = job->err;
-    if (err.status || submit(s, &err)) stream_fail(s, &err);
+    if (err.status) {
+        stream_fail(s, &err);
+    } else if (!job->model) {
+        stream_try(s); /* its model is not here yet */
+    } else {
+        served_model_put(s->model);
+        s->model = served_model_ref(job->model);
+        if (submit(s, &err)) stream_fail(s, &err);
+    }
 }
 
 /* The model is here. */
 static int start(struct stream *s, struct api_error *api) {
-    uint64_t seed;
-    random_bytes(&seed, sizeof seed);
     if (prepare_cost(&s->g) < PREPARE_LONG_BYTES)
-        return prepare(&s->g, s->model, seed, &s->prepared, api) ? -1 : submit(s, api);
-    s->job = prepare_pool_put(s->shard->gw->pool, &s->g, s->model, seed, s->shard->idx, s);
-    return s->job ? 0 : api_error_set(api, API_OVERLOADED, NULL, "too many long prompts are waiting; try again later");
+        return prepare(&s->g, s->model, draw_seed(), &s->prepared, api) ? -1 : submit(s, api);
+    s->job = prepare_pool_put(s->shard->gw->pool, &s->g, s->model, draw_seed(), s->shard->idx, s);
+    return s->job ? 0 : api_error_set(api, API_OVERLOADED, NULL, "%s", too_many_long);
 }
 
 static int cannot_wait(struct stream *s, enum model_found found, struct api_error *err) {
@@ -277,7 +323,7 @@ void stream_tick(struct stream *s) {
         return;
     }
     if (s->paused && shard->now_ms - s->paused_ms > shard->gw->settings.slow_ms) {
-        log_info("stream cut: its client stopped reading");
+        LOG_LIMITED(LOG_INFO, "stream cut: its client stopped reading");
         http_abort(s->http);
         gateway_metrics_answer(499);
         s->http = NULL;
@@ -313,6 +359,7 @@ void stream_probe(struct shard *shard, struct bytes model, int64_t timeout_ms, v
     g.max_tokens = 1;
     g.temperature = 0;
     g.ignore_eos = true;
+    g.priority = INT16_MIN; /* it asks whether anything runs, not how long the queue is */
     struct stream *s = stream_new(shard, &g);
     s->on_probe = on_probe;
     s->probe_ctx = ctx;

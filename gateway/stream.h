@@ -53,6 +53,7 @@ struct stream {
     struct prepared prepared;   /* its prompts have moved to the parts */
     struct render render;
     struct buf presentation, cache_salt;
+    struct buf body;    /* of a long request, read elsewhere: g points into it while it waits */
     struct part *parts; /* owned */
     uint32_t part_count, choices_open;
     bool begun;           /* the response's head is out */
@@ -64,6 +65,8 @@ struct stream {
 
 /* Takes g. Answers at once when something is wrong with it. */
 void stream_open(struct shard *shard, struct http_request *req, struct genreq *g, struct u128 tenant);
+/* The same for a body too long to be read here. */
+void stream_open_long(struct shard *shard, struct http_request *req, enum genreq_dialect dialect, struct u128 tenant);
 /* One token of `model` (empty: any), within timeout_ms; on_probe is called once, perhaps from inside this call. */
 void stream_probe(struct shard *shard, struct bytes model, int64_t timeout_ms, void (*on_probe)(void *ctx, bool ok),
                   void *ctx);
