@@ -248,6 +248,7 @@ void stream_on_prepared(struct stream *s, struct prepare_job *job) {
     genreq_release(&s->g);
     s->g = job->g;
     s->prepared = job->prepared;
+    buf_release(&s->body); /* what g had of it was copied */
     s->body = job->body;
     job->body = (struct buf){0};
     arena_init(&job->g.arena, 0, 0);
