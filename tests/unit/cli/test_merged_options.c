@@ -11,9 +11,9 @@ static const struct option_row OWN_ROWS[] = {
 static const struct option_table OWN = {"own", "", "", OWN_ROWS, 2};
 static const struct option_row A_ROWS[] = {{"port", 0, OPTION_INT, 0, "1", .help = "."},
                                            {"slots", 's', OPTION_INT, 8, "64", .min = 1, .max = 100, .help = "."},
-                                           {"shared", 0, OPTION_BOOL, 16, "false", .help = "."}};
+                                           {"common", 0, OPTION_BOOL, 16, "false", .help = "."}};
 static const struct option_table A = {"a", "", "", A_ROWS, 3};
-static const struct option_row B_ROWS[] = {{"shared", 0, OPTION_BOOL, 0, "false", .help = "."},
+static const struct option_row B_ROWS[] = {{"common", 0, OPTION_BOOL, 0, "false", .help = "."},
                                            {"path", 0, OPTION_STRING, 8, "x", .help = "."},
                                            {"secret", 0, OPTION_STRING, 16, NULL, .help = "."}};
 static const struct option_table B = {"b", "", "", B_ROWS, 3};
@@ -29,7 +29,7 @@ TEST(merged_options_pass_on_what_each_child_has) {
     struct merged_options m;
     struct flags a = {0}, b = {0};
     struct error err;
-    char *argv[] = {"own", "--port=9", "--slots=7", "--shared", "--path", "a b"};
+    char *argv[] = {"own", "--port=9", "--slots=7", "--common", "--path", "a b"};
     EXPECT_EQ(parse(&m, 6, argv, &err), 0);
     EXPECT_EQ(((struct own *)(void *)m.settings)->port, 9);
     merged_options_flags(&m, &A, &a);
@@ -39,9 +39,9 @@ TEST(merged_options_pass_on_what_each_child_has) {
     flags_end(&b);
     EXPECT_EQ(a.words.count, 3);
     EXPECT_STR(a.words.items[0], "--slots=7");
-    EXPECT_STR(a.words.items[1], "--shared=true");
+    EXPECT_STR(a.words.items[1], "--common=true");
     EXPECT_EQ(b.words.count, 4);
-    EXPECT_STR(b.words.items[0], "--shared=true");
+    EXPECT_STR(b.words.items[0], "--common=true");
     EXPECT_STR(b.words.items[1], "--path=a b");
     EXPECT_STR(b.words.items[2], "--more=3");
     flags_release(&a);
