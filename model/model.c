@@ -109,7 +109,7 @@ int memory_plan_make(struct memory_plan *plan, const struct model *model, const 
                              .activation_bytes = forward_bytes(model, request->max_step_tokens, request->max_context),
                              .slot_bytes = slots_bytes(request->slot_count, request->max_context, kv->block_tokens)};
     if (!count && request->kv_bytes) count = request->kv_bytes / kv->block_bytes;
-    if (!count) {
+    if (!count && !request->kv_bytes) {
         count = blocks_a_slot * request->slot_count;
         if (limit) count = MIN(count, MAX(limit / kv->block_bytes, blocks_a_slot));
     }

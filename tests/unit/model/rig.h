@@ -113,6 +113,7 @@ static inline void rig_sample(struct rig *r, const uint32_t *sampled, uint32_t s
 
 struct golden_case {
     VEC(uint32_t) prompt, greedy;
+    VEC(float) margins; /* of each greedy token over the next best; may be empty */
 };
 struct golden {
     VEC(struct golden_case) cases;
@@ -132,6 +133,45 @@ static inline bool golden_ids(struct json_reader *j, struct golden_case *c, bool
     return ev == JSON_ARRAY_END;
 }
 
+static inline bool golden_margins(struct json_reader *j, struct golden_case *c) {
+    if (json_next(j) != JSON_ARRAY_BEGIN) return false;
+    enum json_event ev;
+    double v = 0;
+    while ((ev = json_next(j)) == JSON_NUMBER) {
+        if (!json_number_double(j->text, &v)) return false;
+        vec_push(&c->margins, (float)v);
+    }
+    return ev == JSON_ARRAY_END;
+}
+
+static inline bool golden_case_read(struct json_reader *j, struct golden_case *c) {
+    enum json_event ev;
+    while ((ev = json_next(j)) == JSON_KEY) {
+        bool ok;
+        if (bytes_equal(j->text, bytes_str("prompt_ids")))
+            ok = golden_ids(j, c, true);
+        else if (bytes_equal(j->text, bytes_str("greedy_ids")))
+            ok = golden_ids(j, c, false);
+        else if (bytes_equal(j->text, bytes_str("margins")))
+            ok = golden_margins(j, c);
+        else
+            ok = json_skip(j);
+        if (!ok) return false;
+    }
+    return ev == JSON_OBJECT_END;
+}
+
+/* To the list of cases: the file itself, or its member "cases". */
+static inline bool golden_find_cases(struct json_reader *j) {
+    enum json_event ev = json_next(j);
+    if (ev == JSON_ARRAY_BEGIN) return true;
+    while ((ev = json_next(j)) == JSON_KEY) {
+        if (bytes_equal(j->text, bytes_str("cases"))) return json_next(j) == JSON_ARRAY_BEGIN;
+        if (!json_skip(j)) return false;
+    }
+    return false;
+}
+
 /* [{"prompt_ids": [..], "greedy_ids": [..], ...}, ...] */
 static inline bool golden_read(struct golden *g, const char *path) {
     struct buf text;
@@ -139,19 +179,10 @@ static inline bool golden_read(struct golden *g, const char *path) {
     buf_init(&text, 0);
     bool ok = !file_read(path, 64 << 20, &text, NULL);
     json_reader_init(&j, buf_bytes(&text), 0, 0);
-    ok = ok && json_next(&j) == JSON_ARRAY_BEGIN;
+    ok = ok && golden_find_cases(&j);
     while (ok && json_next(&j) == JSON_OBJECT_BEGIN) {
         vec_push(&g->cases, (struct golden_case){0});
-        struct golden_case *c = &g->cases.items[g->cases.count - 1];
-        enum json_event ev;
-        while (ok && (ev = json_next(&j)) == JSON_KEY) {
-            if (bytes_equal(j.text, bytes_str("prompt_ids")))
-                ok = golden_ids(&j, c, true);
-            else if (bytes_equal(j.text, bytes_str("greedy_ids")))
-                ok = golden_ids(&j, c, false);
-            else
-                ok = json_skip(&j);
-        }
+        ok = golden_case_read(&j, &g->cases.items[g->cases.count - 1]);
     }
     ok = ok && j.last != JSON_ERROR && g->cases.count > 0;
     json_reader_release(&j);
@@ -163,6 +194,7 @@ static inline void golden_free(struct golden *g) {
     for (size_t i = 0; i < g->cases.count; i++) {
         vec_release(&g->cases.items[i].prompt);
         vec_release(&g->cases.items[i].greedy);
+        vec_release(&g->cases.items[i].margins);
     }
     vec_release(&g->cases);
 }

@@ -91,3 +91,47 @@ TEST(reference_operations_give_the_golden_tokens) {
     golden_free(&g);
     rig_close(&r);
 }
+
+/* ---- the bundled model ---- */
+
+/* A step is decided when the reference's margin exceeds what the cache's rounding may move a logit by; the first that
+ * is not ends the comparison. */
+static uint32_t decided(const struct golden_case *c, float margin) {
+    uint32_t n = 0;
+    while (n < c->greedy.count && n < c->margins.count && c->margins.items[n] > margin) n++;
+    return n;
+}
+
+static void check_bundled(const char *isa, enum storage_type kv, float margin) {
+    static const char dir[] = TRIREME_SOURCE_DIR "/demo/model", path[] = TRIREME_SOURCE_DIR "/demo/golden/golden.json";
+    struct rig r;
+    struct error err = {0};
+    struct golden g = {0};
+    uint32_t compared = 0;
+    if (!rig_open(&r, dir, isa, 2, kv, 32, &err))
+        check_fail(__FILE__, __LINE__, "%s: %s", isa, err.text);
+    else if (!golden_read(&g, path))
+        check_fail(__FILE__, __LINE__, "cannot read %s", path);
+    for (size_t i = 0; i < g.cases.count; i++) {
+        struct golden one = {0};
+        vec_push(&one.cases, g.cases.items[i]);
+        uint32_t limit = decided(&g.cases.items[i], margin);
+        compared += limit;
+        if (limit && !greedy_equal(&r, &one, 1, 16, limit))
+            check_fail(__FILE__, __LINE__, "%s, cache %s: case %zu: other tokens than the golden", isa,
+                       storage_name(kv), i);
+        vec_release(&one.cases);
+    }
+    if (compared < 100) check_fail(__FILE__, __LINE__, "only %u tokens were compared", compared);
+    golden_free(&g);
+    rig_close(&r);
+}
+
+TEST(the_bundled_model_gives_its_golden_tokens) {
+    const char *isas[4];
+    size_t n = device_cpu_isas(isas);
+    for (size_t i = 0; i < n; i++) {
+        check_bundled(isas[i], STORAGE_F32, 1e-3f);
+        check_bundled(isas[i], STORAGE_NONE, 0.02f);
+    }
+}
