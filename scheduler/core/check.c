@@ -40,9 +40,9 @@ static void check_delivery(const struct sequence *q) {
     uint32_t output = seq_output_count(q), finish = q->finish != WIRE_FINISH_NONE;
     CHECK(!link_is_on(&q->dirty) || (request->gateway && !request->dropped));
     if (q->quiet) return;
-    CHECK(q->sent <= output && q->acked <= output + finish); /* (6) */
-    CHECK(q->acked <= q->sent + (q->finish_sent ? 1u : 0u)); /* (6) */
-    CHECK(!q->finish_sent || (finish && q->sent == output)); /* (6) */
+    CHECK(q->sent <= output && q->acked <= output + finish);    /* (6) */
+    CHECK(q->acked <= q->sent_high && q->sent <= q->sent_high); /* (6) */
+    CHECK(!q->finish_sent || (finish && q->sent == output));    /* (6) */
     bool unsent = q->sent < output || (finish && !q->finish_sent);
     bool reachable = request->gateway && !request->gateway->silent && !request->dropped && !request->rejected;
     CHECK(!unsent || !reachable || link_is_on(&q->dirty)); /* nothing owed is forgotten */

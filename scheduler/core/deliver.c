@@ -109,6 +109,7 @@ static bool add_sequence(struct sched *s, struct sequence *q) {
         bool last = end == seq_output_count(q) && has_finish(q);
         add_item(b, q, q->sent, end - q->sent, last ? q->finish : WIRE_FINISH_NONE, 0);
         q->sent = end;
+        q->sent_high = MAX(q->sent_high, end + (last ? 1 : 0));
         q->finish_sent = q->finish_sent || last;
         arm_retransmission(s, q->request);
     }

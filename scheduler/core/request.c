@@ -91,7 +91,7 @@ static void sequence_init(struct sched *s, struct sequence *q, struct request *r
                            .token_count = (uint32_t)request->prompt.count,
                            .tokens_hi = (uint32_t)request->prompt.count};
     if (choice->emitted.count) seq_set_output(s, q, choice->emitted);
-    q->sent = q->acked = (uint32_t)choice->emitted.count;
+    q->sent = q->acked = q->sent_high = (uint32_t)choice->emitted.count;
     if (choice->finished) {
         q->finish = (uint8_t)(finish_of(q) ? finish_of(q) : WIRE_FINISH_CANCELLED);
         q->quiet = true;

@@ -12,8 +12,9 @@
  *
  * Delivery. A finish counts as one more item behind the last token: a gateway acknowledges a choice with the count of
  * tokens it has taken, plus one once it has taken the finish (as struct wire_ack says). Not acknowledged in time is
- * sent again. A gateway that gets deltas of a request it does not know answers Cancel (all choices); Cancel ends the
- * record at once and nothing is sent back.
+ * sent again. A gateway that gets deltas of a request it does not know answers Cancel (all choices), and Cancel of a
+ * choice for one that it has ended itself; Cancel ends the record at once and nothing is sent back. Pause is not
+ * acknowledged: a gateway tells the state again while nothing arrives.
  *
  * Registration. A worker's Hello with a higher incarnation, or of another instance for the same replica and rank,
  * starts it afresh: plan numbers begin at 1, its sequences requeue with their tokens, and its held blocks enter the
@@ -21,17 +22,18 @@
  * were lost, or it was given up as silent and still lives.
  *
  * Invariants (sched_check asserts them all; its cost is linear in everything, so: tests and the simulator):
- *   (1) Block pool: see block_pool.h; and each block's references are exactly the sequences' tables that name it plus
- * its pins by sequences that ended while a step with them was in flight. (2) A sequence is in exactly one place: a
- * waiting queue, held behind its sibling, a slot of one replica, or done; and each slot holds at most one sequence,
- * which names that slot. (3) For a sequence in a slot: computed_lo <= computed_hi, the tokens known lie in [lo, hi],
- * its blocks cover computed_hi, and the rows in flight explain the difference exactly. (4) A hashed block holds only
- * positions below computed_lo of every sequence that refers to it: nobody writes into it. (5) At most steps_in_flight
- * plans of a replica are unanswered, and their numbers are consecutive. (6) acked <= sent <= committed for each choice;
- * a finish is sent only when all tokens before it are. (7) Waiting new sequences never exceed waiting_max; resubmitted
- * ones are counted apart. (8) Tokens of a sequence never exceed its max_total, and every token is below the logits'
- * width. (9) Counters equal what a recount gives: waiting, running, blocks, bytes of kept records, tenants' queues.
- *  (10) A suspect of poison runs on a replica only with suspects of its own group, one group at a time.
+ *   (1) Block pool: see block_pool.h; and a block's references are exactly the tables of sequences that name it.
+ *   (2) A sequence is in exactly one place: a waiting queue, held behind its sibling, parked, a slot of one replica, or
+ *       done; and each slot holds at most one sequence, which names that slot.
+ *   (3) For a sequence in a slot: what it has computed and its tokens lie in [lo, hi], its blocks cover hi, and the
+ * rows in flight explain the difference exactly. Its slot and its blocks return when no row is in flight. (4) A hashed
+ * block holds only positions below computed_lo of every sequence that refers to it: nobody writes to it. (5) At most
+ * steps_in_flight plans of a replica are unanswered, and their numbers are consecutive. (6) For each choice: acked <=
+ * the most ever sent in this attempt <= committed; a finish is sent only behind all tokens; what is owed and can be
+ * sent is on its gateway's list. (7) After a turn, waiting new sequences do not exceed waiting_max; resubmitted ones
+ * are counted apart. (8) Tokens of a sequence never exceed its max_total, and every output token is below the logits'
+ * width. (9) Counters equal what a recount gives: waiting, running, leaving, resuming, bytes of kept records. (10) One
+ * group of suspects of poison is tested at a time, on one replica, where no other suspect runs.
  *
  * Threading: one thread. Allocation: when peers register, when requests arrive, and when a pool grows; a step of
  * running sequences allocates nothing.

@@ -69,7 +69,8 @@ struct sequence {
     uint32_t recompute_until; /* tokens known when it was placed */
 
     /* Delivery, counted in output tokens; a finish counts one. */
-    uint32_t sent, acked;
+    uint32_t sent, acked; /* sent falls back to acked when it has to be sent again */
+    uint32_t sent_high;   /* most ever sent in this attempt: nobody can acknowledge more */
     bool finish_sent;
     bool accepted_due;     /* owes an ACCEPTED: the answer to a Submit, or a probe */
     bool quiet;            /* ended on the gateway's wish: nothing more is told */

@@ -43,7 +43,7 @@ static void merge_choice(struct sched *s, struct sequence *q, const struct wire_
     const uint32_t *ours = seq_tokens(q) + seq_prompt_count(q);
     if (held > seq_output_count(q) || (common && memcmp(ours, choice->emitted.ids, common * sizeof *ours)))
         adopt(s, q, choice->emitted);
-    q->sent = q->acked = held;
+    q->sent = q->acked = q->sent_high = held;
     q->finish_sent = false;
 }
 
@@ -214,7 +214,7 @@ void sched_pause(struct sched *s, int64_t now, struct u128 from, const struct wi
 static void acknowledge(struct sched *s, struct request *request, uint32_t choice, uint32_t count) {
     struct sequence *q = find_choice(request, choice);
     if (!q || request->rejected || count <= q->acked) return;
-    if (count > seq_output_count(q) + (q->finish != WIRE_FINISH_NONE ? 1 : 0)) {
+    if (count > q->sent_high) {
         s->counts.stale_messages++;
         return;
     }
@@ -273,7 +273,7 @@ void sched_attach(struct sched *s, int64_t now, struct u128 from, const struct w
     for (size_t i = 0; i < count; i++) {
         struct sequence *q = find_choice(request, attach->choices.items[i]);
         q->quiet = false;
-        q->sent = q->acked = attach->indexes.items[i];
+        q->sent = q->acked = q->sent_high = attach->indexes.items[i];
         q->finish_sent = false;
     }
     for (uint32_t i = 0; i < request->sequence_count; i++) {

@@ -26,7 +26,6 @@ static void reconnect(struct world *w, uint32_t peer) {
 
 static void stop_process(struct world *w, int64_t ms) {
     struct process *p = &w->procs[w->current];
-    if (!p->alive || p->paused_until > w->now) return;
     p->paused_until = w->now + ms;
     at(w, p->paused_until, EVENT_WAKE, PEERS + w->current, 0, NULL);
 }
@@ -36,10 +35,33 @@ static void kill_process(struct world *w) {
     at(w, w->now + 20 + below(w, 1500), EVENT_RESTART, PEERS, 0, NULL);
 }
 
+/* What a fault needs may not be there just now; then it comes a little later. */
+static bool has_a_victim(const struct world *w, enum fault fault, uint32_t worker, uint32_t gateway) {
+    const struct fake_worker *f = &w->workers[worker];
+    const struct process *p = &w->procs[w->current];
+    switch (fault) {
+    case FAULT_WORKER_KILL:
+    case FAULT_WORKER_LOST: return f->alive;
+    case FAULT_WORKER_STOP:
+    case FAULT_WORKER_SLOW: return f->alive && f->paused_until <= w->now;
+    case FAULT_SCHEDULER_KILL: return p->alive;
+    case FAULT_SCHEDULER_STOP:
+    case FAULT_SCHEDULER_SPLIT: return p->alive && p->paused_until <= w->now;
+    case FAULT_GATEWAY_KILL: return w->gateways[gateway].alive;
+    case FAULT_GATEWAY_STOP: return w->gateways[gateway].alive && w->gateways[gateway].paused_until <= w->now;
+    case FAULT_BOTH_KILL: return f->alive && p->alive;
+    default: return true;
+    }
+}
+
 void fault_inject(struct world *w, enum fault fault) {
     uint32_t worker = below(w, w->worker_count), gateway = below(w, GATEWAYS), peer = below(w, PEERS);
     if (peer >= GATEWAYS + w->worker_count && peer < SUPERVISOR) peer = SUPERVISOR;
     struct fake_worker *f = &w->workers[worker];
+    if (!has_a_victim(w, fault, worker, gateway)) {
+        at(w, w->now + 20 + below(w, 200), EVENT_FAULT, fault, 0, NULL);
+        return;
+    }
     trace(w, NAMES[fault], worker, gateway, peer, 0);
     w->fault_counts[fault]++;
     switch (fault) {
@@ -49,12 +71,9 @@ void fault_inject(struct world *w, enum fault fault) {
     case FAULT_CUT: cut(w, peer); break;
     case FAULT_RECONNECT: reconnect(w, peer); break;
     case FAULT_WORKER_KILL: worker_kill(w, worker, WIRE_EXIT_SIGNAL, false); break;
-    case FAULT_WORKER_STOP:
-        if (f->paused_until <= w->now) f->paused_until = w->now + 100 + below(w, 5000);
-        break;
+    case FAULT_WORKER_STOP: f->paused_until = w->now + 100 + below(w, 5000); break;
     case FAULT_WORKER_SLOW: f->slow_until = w->now + 200 + below(w, 1500); break;
     case FAULT_WORKER_LOST: /* gone without word from the supervisor: only silence tells */
-        if (!f->alive) break;
         worker_kill(w, worker, WIRE_EXIT_SIGNAL, false);
         w->links[SUPERVISOR][0].generation++;
         break;
@@ -65,10 +84,7 @@ void fault_inject(struct world *w, enum fault fault) {
         at(w, w->now + 50 + below(w, 400), EVENT_RESTART, PEERS, 0, NULL);
         break;
     case FAULT_GATEWAY_KILL: gateway_kill(w, gateway); break;
-    case FAULT_GATEWAY_STOP:
-        if (w->gateways[gateway].paused_until <= w->now)
-            w->gateways[gateway].paused_until = w->now + 100 + below(w, 9000);
-        break;
+    case FAULT_GATEWAY_STOP: w->gateways[gateway].paused_until = w->now + 100 + below(w, 9000); break;
     case FAULT_BOTH_KILL:
         worker_kill(w, worker, WIRE_EXIT_SIGNAL, false);
         kill_process(w);

@@ -15,8 +15,10 @@ struct shared {
     _Atomic uint64_t next, fewest;
 #define SUMS(X)                                                                                                        \
     X(event_count)                                                                                                     \
-    X(steps) X(finished) X(rejected) X(poisoned) X(resubmitted) X(hits) X(preemptions) X(evictions) X(retransmits)     \
-        X(wasted) X(fences) X(faults)
+    X(steps)                                                                                                           \
+    X(finished)                                                                                                        \
+    X(rejected)                                                                                                        \
+    X(poisoned) X(resubmitted) X(hits) X(preemptions) X(evictions) X(retransmits) X(wasted) X(fences) X(faults)
 #define X(name) _Atomic uint64_t name;
     SUMS(X)
 #undef X

@@ -221,7 +221,7 @@ static void handle(struct world *w, const struct event *event) {
 static bool all_faults_seen(const struct world *w) {
     for (int i = 0; i < FAULT_KINDS; i++)
         if (!w->fault_counts[i]) return false;
-    return true;
+    return !w->drop_next && !w->duplicate_next && !w->delay_next;
 }
 
 /* From here on nothing fails: whatever is open has to end, rightly. */
