@@ -64,7 +64,7 @@ def roughen(rng, text):
 
 def story_turns(rng):
     size = rng.random()
-    short, long = size < 0.15, size > 0.93
+    short, long = size < 0.45, size > 0.96
     env = stories.draw_cast(rng)
     phrase, keys = about(rng, env)
     ask = expand(rng, rng.choice(SHORT_ASK if short else LONG_ASK if long else STORY_ASK), dict(env, about=" " + phrase.strip() if phrase else ""))
@@ -103,7 +103,7 @@ def answer_from(rng, table):
 
 def fact_turns(rng):
     if rng.random() < 0.55:
-        name, answers = rng.choice(facts.DEFINITIONS)
+        name, answers = rng.choice(facts.DEFINITIONS[:2] * 6 + facts.DEFINITIONS[:12] + facts.DEFINITIONS)
         name = expand(rng, name, {})
         question = expand(rng, rng.choice(facts.WHAT_IS), {"x": name})
         return [("user", roughen(rng, capital(question))), ("assistant", rng.choice(answers))]
@@ -163,10 +163,10 @@ def reading_turns(rng):
 
 
 def talk_turns(rng):
-    return answer_from(rng, facts.ABOUT_ME)
+    return answer_from(rng, rng.choice([facts.GREETINGS, facts.ABOUT_ME]))
 
 
-MIX = [(story_chat, 38), (fact_turns, 30), (talk_turns, 12), (unknown_turns, 11), (echo_turns, 5), (reading_turns, 4)]
+MIX = [(story_chat, 34), (fact_turns, 29), (talk_turns, 11), (unknown_turns, 8), (echo_turns, 11), (reading_turns, 7)]
 
 
 def chat(rng):

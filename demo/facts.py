@@ -147,6 +147,9 @@ ABOUT_ME = [
     (["[Do you speak|Can you speak|Speak] [German|French|Italian|Spanish|Japanese|Chinese|other languages][?|.]"], ["No, I only know a little English."]),
 ]
 
+# What nearly every conversation has, and so is asked for more often than the rest.
+GREETINGS = ABOUT_ME[:2] + ABOUT_ME[5:9]
+
 # What it does not know: many questions, one honest answer.
 UNKNOWN = [
     "[What is|What's|Tell me] the capital of {country}[?|.]", "[Who|When] [was|is] [the president of {country}|{person}]?", "[Who|What] [invented|wrote|discovered|painted|built] {stuff}?", "[What is|What's|Calculate] {n} [plus|times|minus|+|*|-|divided by] {m}[?|.]", "{n}[+| + | * |*|-]{m}[?|=|]",

@@ -18,7 +18,7 @@ def gender(rng, kind):
 def person(rng, kind):
     """(kind, name, she/he): the parts of one character that its pronouns follow from."""
     pronoun = gender(rng, kind)
-    if rng.random() < 0.15:
+    if rng.random() < 0.06:
         return kind, made_up_name(rng), pronoun
     return kind, rng.choice(words.SHE_NAMES if pronoun == "she" else words.HE_NAMES), pronoun
 
@@ -30,10 +30,10 @@ def made_up_name(rng):
 
 def draw_kind(rng):
     roll = rng.random()
-    if roll < 0.72:
+    if roll < 0.86:
         return rng.choice(words.KINDS)
-    kind = rng.choice(words.words(words.ODD_KINDS)) if roll < 0.94 else rng.choice(words.KINDS)
-    return rng.choice(words.ODD_TRAITS) + " " + kind if roll > 0.90 else kind
+    kind = rng.choice(words.words(words.ODD_KINDS)) if roll < 0.97 else rng.choice(words.KINDS)
+    return rng.choice(words.ODD_TRAITS) + " " + kind if roll > 0.95 else kind
 
 
 def put_person(env, prefix, character):

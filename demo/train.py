@@ -22,7 +22,7 @@ from model import CONFIG, Llama, export
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEP_TOKENS = 4096                       # rows x length of one step
-LENGTHS = [(512, 75), (1024, 18), (2048, 7)]   # row length, weight
+LENGTHS = [(512, 84), (1024, 11), (2048, 5)]   # row length, weight
 USER_WEIGHT = 0.1                        # how much a token counts that the model will never have to write
 VALIDATION_SEED = "validation"
 
@@ -39,7 +39,7 @@ class Documents:
             text = self.rng.choice(self.extra)
             start = self.rng.randrange(max(1, len(text) - 1500))
             return "<|begin|>" + text[start:start + 1500]
-        if roll < 0.22:
+        if roll < 0.16:
             return "<|begin|>" + stories.plain_story(self.rng) + "<|end|>"
         return tokens.render(chats.chat(self.rng))
 
@@ -102,19 +102,21 @@ def loss_of(net, ids, weights):
 
 
 def rate(step, done, peak):
-    """Warm-up by steps, then a cosine over the share of the planned time that is `done`, down to a fiftieth."""
-    return peak * min(1.0, (step + 1) / 150) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
+    """Warm-up over the first steps, then a cosine over the share of the planned time that is `done`, down to a fiftieth."""
+    return peak * min(1.0, (step + 1) / 100) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
 
 
-def make_optimizer(net):
-    matrices = [p for p in net.parameters() if p.dim() == 2]
-    others = [p for p in net.parameters() if p.dim() != 2]
-    return torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}], lr=1e-3, betas=(0.9, 0.98), eps=1e-8)
+def make_optimizers(net):
+    """Muon for the matrices of the layers (it learns to copy names in fewer steps), AdamW for the embedding and the norms."""
+    matrices = [p for name, p in net.named_parameters() if p.dim() == 2 and "embed" not in name]
+    norms = [p for p in net.parameters() if p.dim() != 2]
+    groups = [{"params": [net.model.embed_tokens.weight], "weight_decay": 0.1}, {"params": norms, "weight_decay": 0.0}]
+    return [torch.optim.Muon(matrices, lr=1e-3, momentum=0.95, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"), torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.98), eps=1e-8)]
 
 
-def save(path, net, optimizer, step, elapsed):
+def save(path, net, optimizers, step, elapsed):
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "elapsed": elapsed}, path + ".part")
+    torch.save({"net": net.state_dict(), "optimizers": [o.state_dict() for o in optimizers], "step": step, "elapsed": elapsed}, path + ".part")
     os.replace(path + ".part", path)
 
 
@@ -156,20 +158,21 @@ def main():
         tokens.write_text_files(args.out)
     tokenizer = Tokenizer.from_file(os.path.join(args.out, "tokenizer.json"))
     net = Llama(dict(CONFIG, bos_token_id=tokens.BEGIN, eos_token_id=tokens.END, pad_token_id=tokens.PAD)).train()
-    optimizer, step, elapsed = make_optimizer(net), 0, 0.0
+    optimizers, step, elapsed = make_optimizers(net), 0, 0.0
     if os.path.exists(args.state):
         state = torch.load(args.state)
         net.load_state_dict(state["net"])
-        optimizer.load_state_dict(state["optimizer"])
+        for optimizer, saved in zip(optimizers, state["optimizers"]):
+            optimizer.load_state_dict(saved)
         step, elapsed = state["step"], state["elapsed"]
     packer = Packer(Documents(f"{args.seed}-{step}", tokenizer, read_extra(args.extra_text) if args.extra_text else ()))
     held_out = Packer(Documents(VALIDATION_SEED, tokenizer))
     validation = [held_out.rows(8, 512) for _ in range(8)]
     print(f"{sum(p.numel() for p in net.parameters())} parameters, from step {step}", flush=True)
-    train(args, net, optimizer, packer, validation, step, elapsed)
+    train(args, net, optimizers, packer, validation, step, elapsed)
 
 
-def train(args, net, optimizer, packer, validation, step, elapsed):
+def train(args, net, optimizers, packer, validation, step, elapsed):
     began, saved, planned = time.time() - elapsed, time.time(), args.minutes * 60
     lengths, weights = zip(*LENGTHS)
     step_net = torch.compile(net, dynamic=False) if args.compile else net
@@ -177,25 +180,27 @@ def train(args, net, optimizer, packer, validation, step, elapsed):
     while time.time() - began < planned:
         length = picks.choices(lengths, weights)[0]
         ids, token_weights = packer.rows(STEP_TOKENS // length, length)
-        for group in optimizer.param_groups:
-            group["lr"] = rate(step, (time.time() - began) / planned, args.rate)
+        now = rate(step, (time.time() - began) / planned, args.rate)
+        for group in [group for optimizer in optimizers for group in optimizer.param_groups]:
+            group["lr"] = now
         loss = loss_of(step_net, ids, token_weights)
-        optimizer.zero_grad(set_to_none=True)
+        net.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
         step += 1
         mean = loss.item() if mean is None else 0.98 * mean + 0.02 * loss.item()
         if step % 50 == 0:
-            print(f"step {step} minutes {(time.time() - began) / 60:.1f} loss {mean:.4f} rate {optimizer.param_groups[0]['lr']:.2e} tokens {step * STEP_TOKENS / 1e6:.1f}M", flush=True)
+            print(f"step {step} minutes {(time.time() - began) / 60:.1f} loss {mean:.4f} rate {now:.2e} tokens {step * STEP_TOKENS / 1e6:.1f}M", flush=True)
         if time.time() - saved > args.save_minutes * 60:
-            keep(args, net, optimizer, validation, step, time.time() - began)
+            keep(args, net, optimizers, validation, step, time.time() - began)
             saved = time.time()
-    keep(args, net, optimizer, validation, step, planned)
+    keep(args, net, optimizers, validation, step, planned)
 
 
-def keep(args, net, optimizer, validation, step, elapsed):
-    save(args.state, net, optimizer, step, elapsed)
+def keep(args, net, optimizers, validation, step, elapsed):
+    save(args.state, net, optimizers, step, elapsed)
     export(net, args.out)
     print(f"step {step} saved, validation loss {validate(net, validation):.4f}", flush=True)
 
