@@ -6,9 +6,10 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "text/regex_text.h"
 #include "text/unicode.h"
 
-enum { PATTERN_BYTES_MAX = 64 * 1024, NESTING_MAX = 8 };
+enum { PATTERN_BYTES_MAX = 64 * 1024, REWRITTEN_BYTES_MAX = 1 << 20, NESTING_MAX = 8 };
 
 static struct tvalue member(struct tvalue v, const char *name) { return tvalue_dict_get(v, bytes_str(name)); }
 static bool flag(struct tvalue v, const char *name, bool fallback) {
@@ -54,11 +55,21 @@ static int compile(struct bytes pattern, pcre2_code **out, struct error *err) {
     PCRE2_SIZE at;
     if (pattern.len > PATTERN_BYTES_MAX)
         return error_set(err, ERR_LIMIT, "split pattern longer than %d bytes", PATTERN_BYTES_MAX);
-    *out = pcre2_compile(pattern.data, pattern.len, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
+    struct buf text;
+    buf_init(&text, REWRITTEN_BYTES_MAX);
+    int rc = regex_rewrite(pattern, &text, err);
+    if (!rc && text.failed) rc = error_set(err, ERR_LIMIT, "split pattern: too large");
+    if (rc) {
+        buf_release(&text);
+        return rc;
+    }
+    *out = pcre2_compile((PCRE2_SPTR)buf_text(&text), text.len,
+                         PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
+    buf_release(&text);
     if (!*out) {
-        PCRE2_UCHAR text[128];
-        pcre2_get_error_message(code, text, sizeof text);
-        return error_set(err, ERR_UNSUPPORTED, "split pattern: %s at byte %zu", (const char *)text, (size_t)at);
+        PCRE2_UCHAR why[128];
+        pcre2_get_error_message(code, why, sizeof why);
+        return error_set(err, ERR_UNSUPPORTED, "split pattern: %s at byte %zu", (const char *)why, (size_t)at);
     }
     (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* without it, matching is only slower */
     return 0;

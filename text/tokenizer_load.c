@@ -233,6 +233,21 @@ static int load_post(struct load *l, struct tvalue json, unsigned depth) {
     return rc;
 }
 
+/* Gemma: spaces become U+2581, and the pre-tokenizer splits at spaces, which are gone then. */
+static void drop_idle_stage(struct tokenizer *t) {
+    const struct split_stage *stage = &t->splitter.stages[0];
+    if (t->splitter.stage_count != 1 || stage->kind != SPLIT_LITERAL || stage->invert) return;
+    bool gone = false;
+    for (size_t i = 0; i < t->normalizer.step_count; i++) {
+        const struct normalizer_step *step = &t->normalizer.steps[i];
+        struct bytes literal = bytes_of(stage->literal, stage->literal_len);
+        gone |= step->kind == NORMALIZE_REPLACE && bytes_equal(bytes_of(step->pattern, step->pattern_len), literal) &&
+                !memmem(step->content, step->content_len, literal.data, literal.len);
+        if (step->kind != NORMALIZE_REPLACE) gone = false; /* anything else might bring it back */
+    }
+    if (gone) splitter_release(&t->splitter);
+}
+
 static bool has_byte_level(struct tvalue decoder, unsigned depth) {
     if (is_text(member(decoder, "type"), "ByteLevel")) return true;
     struct tvalue list = member(decoder, "decoders");
@@ -271,8 +286,10 @@ static int load_all(struct load *l, struct bytes tokenizer_json) {
         (rc = parse_section(l, l->post_processor, &post)) || (rc = parse_section(l, l->decoder, &decoder)))
         return rc;
     struct tokenizer *t = l->t;
-    if ((rc = normalizer_load(&t->normalizer, normalizer, l->err)) || (rc = splitter_load(&t->splitter, pre, l->err)) ||
-        (rc = load_model(l, t->splitter.byte_level || has_byte_level(decoder, 0))) || (rc = load_added(l)) ||
+    if ((rc = normalizer_load(&t->normalizer, normalizer, l->err)) || (rc = splitter_load(&t->splitter, pre, l->err)))
+        return rc;
+    drop_idle_stage(t);
+    if ((rc = load_model(l, t->splitter.byte_level || has_byte_level(decoder, 0))) || (rc = load_added(l)) ||
         (rc = load_post(l, post, 0)))
         return rc;
     return decoder_load(t, decoder, l->err);

@@ -93,6 +93,17 @@ def odd_regex():
     return t
 
 
+def nested_regex():
+    """Classes inside classes, intersections, an interval that Ruby repeats, then Falcon's digits behind ByteLevel."""
+    pattern = r"[\p{Han}]+|[\p{Lu}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lo}\p{M}&&[^\p{Han}]]+|\p{N}{1,2}+|[^(\s|[.,!?])]+|[^\S\n]+|\s"
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+                                               pre_tokenizers.Digits(individual_digits=False), pre_tokenizers.Split(Regex("[0-9]{3}"), "isolated")])
+    t.decoder = decoders.ByteLevel()
+    t.train_from_iterator(SENTENCES * 4, trainers.BpeTrainer(vocab_size=340, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    return t
+
+
 BITS = ["<|begin|>", "<|end|>", "<|end|>ing", "<|en", "<left>", "<right>", "<both>", "word", "words", " word ", "cafe\u0301", "caf\u00e9", "  ", "    ", "     ", "<s>", "</s>", "<unk>",
         "<0x41>", "\u2581", "'s", "'LL", "'\u017f", "\n", "\r\n", "\t", "\u00a0", "0", "12", "123", "12345", "\u0663", "!", "!!!", "...", "a", "B", "\u00e9", "e\u0301", "\u4f60", "\U0001f642", "\U0001f469\u200d\U0001f467",
         "\u0301", "\x00", "\x7f", "\ufeff", "\u3000", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "-" * 70]
@@ -111,7 +122,7 @@ def decoded(tokenizer, ids):
 
 
 def tokenizer_goldens(out):
-    makers = {"byte_level": byte_level, "sentencepiece": sentencepiece_like, "added_rules": added_rules, "metaspace": metaspace, "odd_regex": odd_regex}
+    makers = {"byte_level": byte_level, "sentencepiece": sentencepiece_like, "added_rules": added_rules, "metaspace": metaspace, "odd_regex": odd_regex, "nested_regex": nested_regex}
     vectors = []
     for seed, (name, make) in enumerate(makers.items()):
         tokenizer = make()

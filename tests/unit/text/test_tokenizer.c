@@ -101,6 +101,7 @@ TEST(goldens_sentencepiece) { run_goldens("sentencepiece"); }
 TEST(goldens_added_rules) { run_goldens("added_rules"); }
 TEST(goldens_metaspace) { run_goldens("metaspace"); }
 TEST(goldens_odd_regex) { run_goldens("odd_regex"); }
+TEST(goldens_nested_regex) { run_goldens("nested_regex"); }
 
 /* ---- shared vectors ---- */
 
