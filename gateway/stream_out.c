@@ -126,13 +126,23 @@ static void note_replica(struct stream *s, struct part *p, const struct mail_ite
     if (!u128_is_zero(item->fingerprint)) p->fingerprint = item->fingerprint;
 }
 
+/* Whether every choice ended so. */
+static bool all_failed(const struct stream *s, enum choice_finish finish) {
+    for (uint32_t i = 0; i < s->part_count; i++)
+        for (uint32_t j = 0; j < s->parts[i].delivery.choice_count; j++)
+            if (s->parts[i].choices[j].finish != finish) return false;
+    return true;
+}
+
 static void finish_choice(struct stream *s, struct part *p, uint32_t choice, bool told) {
     struct choice *c = &p->choices[choice];
     delivery_finish(&p->delivery, choice, told);
     p->delivery.choices[choice].ask_ms = s->shard->now_ms; /* what is on its way already is no reason to cancel again */
     s->choices_open--;
     metric_add_label(METRIC(FINISHES), (int)c->finish - 1, 1);
-    if (!s->g.stream || !s->http) return;
+    bool failed = c->finish == CHOICE_ERROR || c->finish == CHOICE_DEADLINE;
+    if (!s->g.stream || !s->http || (failed && s->choices_open == 0 && all_failed(s, c->finish)))
+        return; /* an error ends it */
     struct render_usage usage = stream_usage(s);
     render_chunk_finish(&s->render, c->index, c->finish, &usage, &s->shard->out);
 }
@@ -234,13 +244,6 @@ static void end_stream(struct stream *s) {
     render_done(&s->shard->out);
     http_stream_write(s->http, s->shard->out.data, s->shard->out.len);
     http_stream_end(s->http);
-}
-
-static bool all_failed(const struct stream *s, enum choice_finish finish) {
-    for (uint32_t i = 0; i < s->part_count; i++)
-        for (uint32_t j = 0; j < s->parts[i].delivery.choice_count; j++)
-            if (s->parts[i].choices[j].finish != finish) return false;
-    return true;
 }
 
 void stream_complete(struct stream *s) {

@@ -1,21 +1,44 @@
 #!/bin/bash
 # Streams from the real gateway, fed by the fake scheduler, to many clients: bench/gateway/run.sh BUILD_DIR [gateway_load options].
-# Prints tokens per second per core of the gateway (user + kernel time) and its memory per stream.
+# For each setting it prints tokens per second per core of the gateway (user + kernel time) and its memory per stream:
+#   flood  the scheduler makes tokens as fast as they are acknowledged: events that wait share a write
+#   paced  each stream gets 100 tokens a second: nearly every event is a write of its own
 set -eu
 build=$1
 shift
 root=$(cd "$(dirname "$0")/../.." && pwd)
 dir=$(mktemp -d)
 chmod 700 "$dir"
-trap 'kill $gateway $fake 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
-"$build/bin/gateway_fake_scheduler" --scheduler "ipc://$dir/s" --model-dir "$root/demo/model" ${FAKE_ARGS:-} 2>"$dir/fake.log" &
-fake=$!
+gateway= fake=
+finish() {
+    # shellcheck disable=SC2086
+    kill $gateway $fake 2>/dev/null || true
+    wait 2>/dev/null || true
+    gateway= fake=
+}
+trap 'finish; rm -rf "$dir"' EXIT
 ulimit -n "$(ulimit -Hn)"
-"$build/bin/gateway_alone" --port 0 --scheduler "ipc://$dir/s" ${GATEWAY_ARGS:-} 2>"$dir/gateway.log" &
-gateway=$!
-for _ in $(seq 100); do
-    port=$(sed -n 's/.*listening.* port=\([0-9]*\).*/\1/p' "$dir/gateway.log")
-    [ -n "$port" ] && grep -q compiled "$dir/gateway.log" && break
-    sleep 0.1
-done
-"$build/bin/gateway_load" --port "$port" --pid "$gateway" "$@" || cat "$dir/gateway.log"
+
+measure() { # measure NAME FAKE_OPTIONS GATEWAY_OPTIONS LOAD_OPTIONS...
+    local name=$1 fake_options=$2 gateway_options=$3 port=
+    shift 3
+    rm -f "$dir"/*.log
+    # shellcheck disable=SC2086
+    "$build/bin/gateway_fake_scheduler" --scheduler "ipc://$dir/s" --model-dir "$root/demo/model" $fake_options 2>"$dir/fake.log" &
+    fake=$!
+    # shellcheck disable=SC2086
+    "$build/bin/gateway_alone" --port 0 --scheduler "ipc://$dir/s" $gateway_options 2>"$dir/gateway.log" &
+    gateway=$!
+    for _ in $(seq 100); do
+        port=$(sed -n 's/.*listening.* port=\([0-9]*\).*/\1/p' "$dir/gateway.log")
+        if [ -n "$port" ] && grep -q compiled "$dir/gateway.log"; then break; fi
+        sleep 0.1
+    done
+    echo "$name:"
+    "$build/bin/gateway_load" --port "$port" --pid "$gateway" "$@" | sed 's/^/    /' || cat "$dir/gateway.log"
+    finish
+}
+
+measure "flood, one event thread" "" "--http-threads 1" --connections 1000 --tokens 1000 "$@"
+measure "flood, two event threads" "" "" --connections 1000 --tokens 1000 "$@"
+measure "paced" "--step-us 10000" "" --connections 1000 --tokens 300 "$@"
