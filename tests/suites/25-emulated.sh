@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# timeout: 2400
+# long: yes
+# The emulated GPU. Its unit tests run with all others (10, 11); here: the product links none of it, and with LONG=1 the full sweep.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT" || exit 1
+if ! build release trireme >&2; then
+    not_ok emulated.build "does not build"
+    exit 1
+fi
+if nm -C "$BUILD_RELEASE/bin/trireme" | grep -qE ' emu(::|_)'; then
+    not_ok emulated.not_in_the_product "bin/trireme has symbols of kernels/emu"
+else
+    ok emulated.not_in_the_product
+fi
+[ "$LONG" = 1 ] || exit 0
+programs=$(cd tests/unit/emu && ls test_*.c | sed -E 's|^test_(.*)\.c$|test_emu_\1|')
+# shellcheck disable=SC2086
+if ! build release $programs >&2; then
+    not_ok emulated.build_tests "do not build"
+    exit 1
+fi
+export LONG
+for program in $programs; do run_unit "$BUILD_RELEASE" emulated. "$program"; done

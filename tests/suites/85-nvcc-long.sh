@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# timeout: 2400
+# nvcc compiles the kernels for every target without a warning, and no kernel spills. REGISTERS=1 writes docs/gpu-registers.md.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT" || exit 1
+NVCC=${NVCC:-$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null)}
+if [ -z "$NVCC" ]; then
+    skip nvcc nvcc.compiles "no nvcc on the path, in CUDA_HOME or in /usr/local/cuda"
+    exit 0
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+compile() { # compile SOURCE ARCH
+    "$NVCC" -std=c++17 -O3 -arch="$2" --Werror all-warnings -Xptxas -v -D_GNU_SOURCE=1 -Xcompiler=-Wall,-Wextra,-Wno-unused-parameter \
+        -I"$ROOT" -c "$1" -o "$work/out.o" >"$work/$(basename "$1" .cu).$2.log" 2>&1
+}
+# kernel | registers | bytes spilled, of one log of ptxas
+table() {
+    awk '/Compiling entry/ { name = $7; gsub(/\047/, "", name) }
+         / spill stores/ { match($0, /[0-9]+ bytes spill stores/); spill = substr($0, RSTART, RLENGTH); sub(/ .*/, "", spill) }
+         /Used [0-9]+ registers/ { match($0, /Used [0-9]+/); print name, substr($0, RSTART + 5, RLENGTH - 5), spill }' "$1" |
+        sed -E 's/_GLOBAL__N__[a-z0-9_]*//' | c++filt
+}
+for arch in sm_80 sm_86 sm_89 sm_90a; do
+    wrong='' spills=''
+    for source in kernels/cuda/*.cu; do
+        log=$work/$(basename "$source" .cu).$arch.log
+        compile "$source" $arch || wrong="$wrong$source: $(grep -m1 -E 'error|warning' "$log"); "
+        spills="$spills$(table "$log" | awk '$NF > 0 { printf "%s; ", $0 }')"
+    done
+    if [ -z "$wrong" ]; then ok "nvcc.compiles_$arch"; else not_ok "nvcc.compiles_$arch" "$wrong"; fi
+    if [ -z "$spills" ]; then ok "nvcc.no_spills_$arch"; else not_ok "nvcc.no_spills_$arch" "kernel, registers, bytes: $spills"; fi
+done
+if [ "${REGISTERS:-0}" = 1 ]; then
+    {
+        printf '# Registers and spills of the CUDA kernels\n\nAs ptxas reports them (%s); written by tests/suites/85-nvcc-long.sh.\n\n' \
+            "$("$NVCC" --version | sed -n 's/.*release \([0-9.]*\).*/CUDA \1/p')"
+        printf '| kernel | target | registers | bytes spilled |\n| --- | --- | --- | --- |\n'
+        for arch in sm_80 sm_90a; do
+            for log in "$work"/*.$arch.log; do
+                table "$log" | awk -v arch=$arch '{ n = NF; r = $(n - 1); s = $n; sub(/ [0-9]+ [0-9]+$/, ""); printf "| `%s` | %s | %s | %s |\n", $0, arch, r, s }'
+            done
+        done
+    } >docs/gpu-registers.md
+fi
