@@ -137,7 +137,7 @@ enum { FUNCTION_UNKNOWN = UINT16_MAX }; /* the name is in value; an error when i
 
 enum { TEMPLATE_NAMES_MAX = 4096, TEMPLATE_CHAIN_MAX = 400 };
 
-/* ---- parser: template_parse.c has statements, template_expression.c the rest ---- */
+/* ---- parser: template_parse.c has statements, template_operators.c and template_expression.c the rest ---- */
 
 struct parser {
     struct template *t;
@@ -164,6 +164,16 @@ bool take_name(struct parser *p, const char *name);
 void expect_op(struct parser *p, uint32_t op);
 void parser_unexpected(struct parser *p);
 
+/* Gives n the depth of its operands (NULL: none) plus one. Long chains are refused, since evaluation recurses along
+ * them. NULL once p->rc. */
+struct node *parser_grow(struct parser *p, struct node *n, const struct node *a, const struct node *b);
+struct node *parser_binary(struct parser *p, enum node_kind kind, struct node *a, struct node *b);
+
+struct node *parse_primary(struct parser *p);
+struct node *parse_postfix(struct parser *p, struct node *n);
+struct node *parse_filters_and_tests(struct parser *p, struct node *n);
+/* Behind the dot. */
+struct node *parse_attribute(struct parser *p, struct node *of);
 struct node *parse_expression(struct parser *p, bool with_condition);
 /* Expressions separated by commas make a tuple; a single one stays itself. */
 struct node *parse_tuple(struct parser *p, bool with_condition, bool explicit_parentheses);

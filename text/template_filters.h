@@ -1,5 +1,5 @@
 /*
- * template_filters.h - the filters of both template_filters*.c, for the table.
+ * template_filters.h - the filters that lie outside template_filters.c, for its table.
  */
 #ifndef TEXT_TEMPLATE_FILTERS_H
 #define TEXT_TEMPLATE_FILTERS_H
@@ -12,5 +12,8 @@ typedef struct tvalue filter_fn(struct run *r, struct tvalue v, const struct par
 filter_fn filter_length, filter_list, filter_first, filter_last, filter_join, filter_map, filter_select, filter_reject,
     filter_selectattr, filter_rejectattr, filter_items, filter_reverse, filter_sort, filter_dictsort, filter_unique,
     filter_sum, filter_min, filter_max, filter_batch, filter_slice, filter_groupby;
+
+/* template_format.c */
+filter_fn filter_format;
 
 #endif

@@ -1,0 +1,32 @@
+/*
+ * bpe_internal.h - the table of merges, for bpe.c and bpe_long.c.
+ */
+#ifndef TEXT_BPE_INTERNAL_H
+#define TEXT_BPE_INTERNAL_H
+
+#include "text/bpe.h"
+
+#define NONE UINT32_MAX
+
+extern const struct bpe_merge BPE_NO_MERGE;
+
+static inline uint64_t pair_hash(uint32_t left, uint32_t right) {
+    uint64_t h = ((uint64_t)left << 32 | right) * 0x9E3779B97F4A7C15u;
+    return (h ^ h >> 29) * 0xBF58476D1CE4E5B9u;
+}
+static inline uint32_t hash_slot(const struct bpe *b, uint64_t hash) { return (uint32_t)(hash >> 32) & b->merge_mask; }
+static inline uint8_t hash_tag(uint64_t hash) { return (uint8_t)(hash >> 20 | 1); }
+
+static inline const struct bpe_merge *find_pair(const struct bpe *b, uint32_t left, uint32_t right) {
+    uint64_t hash = pair_hash(left, right);
+    uint8_t tag = hash_tag(hash);
+    for (uint32_t i = hash_slot(b, hash);; i = (i + 1) & b->merge_mask) {
+        if (!b->merge_tags[i]) return &BPE_NO_MERGE;
+        if (b->merge_tags[i] == tag && b->merges[i].left == left && b->merges[i].right == right) return &b->merges[i];
+    }
+}
+
+/* Merges s->ids, which are the symbols of the piece, in place; returns how many remain. */
+size_t bpe_merge_long(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece);
+
+#endif
