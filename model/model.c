@@ -87,6 +87,7 @@ struct u128 model_revision(struct bytes config, const struct safetensors *files)
 int kv_geometry_of(struct kv_geometry *out, const struct model *model, enum storage_type type, uint32_t block_tokens,
                    struct error *err) {
     const struct ops *ops = model->dev->ops;
+    if (type == STORAGE_NONE && model->dev->kind != DEVICE_CPU) type = model->dev->activation_type;
     if (type == STORAGE_NONE) type = model->weights.main_type == STORAGE_F32 ? STORAGE_F32 : STORAGE_F16;
     *out = (struct kv_geometry){.type = type, .block_tokens = block_tokens};
     for (uint32_t i = 0; i < model->spec.layer_count; i++) {

@@ -48,7 +48,7 @@ struct kv_geometry {
     size_t block_bytes; /* all layers */
 };
 /* type STORAGE_NONE: f32 where the weights are f32, else f16 (11 bits of fraction against bf16's 8; values past 65504
- * saturate). */
+ * saturate); on a GPU the activations' type, whose products tensor cores take. */
 MUST_CHECK int kv_geometry_of(struct kv_geometry *out, const struct model *model, enum storage_type type,
                               uint32_t block_tokens, struct error *err);
 
