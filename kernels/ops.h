@@ -104,7 +104,8 @@ struct op_embed {
 };
 
 /* h = x + delta (delta NULL: h = x); x = h (when delta); out = h * rsqrt(mean(h^2) + eps) * (weight + weight_offset).
- * x, delta, out: act [rows, width]; weight: f32 [width]. out may be x only when nobody needs h; it may be delta. out NULL: only the sum.
+ * x, delta, out: act [rows, width]; weight: f32 [width]. out may be x only when nobody needs h; it may be delta. out
+ * NULL: only the sum.
  */
 struct op_rmsnorm {
     void *out, *x;

@@ -64,10 +64,10 @@ static int start(struct worker *w, struct error *err) {
     http_metrics_register();
     if (w->settings.admin_port >= 0) {
         struct http_admin_config admin = {.host = w->settings.admin_host,
-                                     .port = (uint16_t)w->settings.admin_port,
-                                     .version = TRIREME_VERSION,
-                                     .ready = is_ready,
-                                     .ctx = w};
+                                          .port = (uint16_t)w->settings.admin_port,
+                                          .version = TRIREME_VERSION,
+                                          .ready = is_ready,
+                                          .ctx = w};
         rc = http_admin_start(&w->admin, &admin, err);
         if (rc) return rc;
         log_info("admin port %u", http_admin_port(w->admin));

@@ -37,7 +37,8 @@ void ref_rmsnorm(struct stream *s, const struct op_rmsnorm *a) {
 
 static double activate(enum activation kind, double x) {
     if (kind == ACTIVATION_SILU) return x / (1 + exp(-x));
-    return x / (1 + exp(-1.5957691216057307118 * (x + 0.044715 * x * x * x))); /* = 0.5 x (1 + tanh(u)), without its cancellation */
+    return x / (1 + exp(-1.5957691216057307118 *
+                        (x + 0.044715 * x * x * x))); /* = 0.5 x (1 + tanh(u)), without its cancellation */
 }
 
 void ref_act_mul(struct stream *s, const struct op_act_mul *a) {

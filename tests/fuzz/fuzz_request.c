@@ -5,7 +5,8 @@
 
 static void check_taken(const struct genreq *g) {
     CHECK(g->choice_count >= 1 && g->choice_count <= GENREQ_CHOICES_MAX);
-    CHECK(g->temperature >= 0 && g->temperature <= 2 && g->top_p >= 0 && g->top_p <= 1 && g->min_p >= 0 && g->min_p <= 1);
+    CHECK(g->temperature >= 0 && g->temperature <= 2 && g->top_p >= 0 && g->top_p <= 1 && g->min_p >= 0 &&
+          g->min_p <= 1);
     CHECK(g->repetition_penalty > 0 && g->top_k >= -1);
     CHECK(g->top_logprobs >= 0 && g->top_logprobs <= GENREQ_TOP_LOGPROBS_MAX);
     CHECK(g->stop_count <= GENREQ_STOPS_MAX && g->stop_tokens.count <= GENREQ_STOP_TOKENS_MAX);
@@ -17,10 +18,13 @@ static void check_taken(const struct genreq *g) {
         CHECK(utf8_valid(g->stops[i].data, g->stops[i].len) && !memchr(g->stops[i].data, 0, g->stops[i].len));
     }
     CHECK(utf8_valid(g->model.data, g->model.len));
-    if (g->dialect == GENREQ_CHAT) CHECK(g->messages.len >= 2 && g->messages.data[0] == '[' && g->messages.data[g->messages.len - 1] == ']');
-    else CHECK(g->prompt_count >= 1 && g->prompt_count * (uint64_t)g->choice_count <= GENREQ_CHOICES_MAX);
+    if (g->dialect == GENREQ_CHAT)
+        CHECK(g->messages.len >= 2 && g->messages.data[0] == '[' && g->messages.data[g->messages.len - 1] == ']');
+    else
+        CHECK(g->prompt_count >= 1 && g->prompt_count * (uint64_t)g->choice_count <= GENREQ_CHOICES_MAX);
     for (uint32_t i = 0; i < g->prompt_count; i++)
-        CHECK(g->prompts[i].is_ids ? g->prompts[i].ids.count >= 1 : utf8_valid(g->prompts[i].text.data, g->prompts[i].text.len));
+        CHECK(g->prompts[i].is_ids ? g->prompts[i].ids.count >= 1
+                                   : utf8_valid(g->prompts[i].text.data, g->prompts[i].text.len));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len) {
