@@ -49,6 +49,7 @@ static bool wait_until(bool (*is_true)(struct world *), struct world *w, int64_t
 }
 
 static bool is_ready(struct world *w) { return client_status(w->port, "/health/ready") == 200; }
+static bool is_unready(struct world *w) { return !is_ready(w); }
 static bool is_empty(struct world *w) { return fake_counts(w->fake).sequences == 0; }
 static bool is_paused(struct world *w) { return fake_counts(w->fake).paused > 0; }
 
@@ -671,6 +672,7 @@ TEST(a_long_prompt_is_prepared_aside) {
     body.data[--body.len] = 0;
     w.fake_config.max_context = 1000; /* as the gateway will hear */
     fake_kill(&w.fake);
+    EXPECT(wait_until(is_unready, &w, 5000));
     EXPECT(world_fake(&w));
     EXPECT(wait_until(is_ready, &w, 5000));
     POST(&w, buf_text(&body), &a);
