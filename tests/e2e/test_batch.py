@@ -50,7 +50,7 @@ def test_short_request_behind_long_prefill():
             path, body = story(4, long)
             a = asyncio.create_task(request(s.port, path, body, big))
             await asyncio.sleep(0.12)
-            path, body = story(4, "Hi")
+            path, body = story(4, "Once upon a time")  # whose first token is text, so that it is seen
             await request(s.port, path, body, small)
             assert small.status == 200 and not small.error, small.error
             first = small.first_s
