@@ -75,19 +75,30 @@ struct queries {
     uint32_t lo[QUERIES], hi[QUERIES]; /* positions [lo, hi) each may see, of this part */
 };
 
-/* scores[i][j - first] for the block that holds position `first`; tokens of them. */
+/* Scores of `vectors` * VW positions from j on: a chain for each query and vector. */
+ALWAYS_INLINE void score_vectors(const enum storage_type type, const int count, const int vectors,
+                                 const struct queries *qs, const void *k, uint32_t dim, uint32_t tokens, uint32_t j,
+                                 float scale, float *const *scores) {
+    vf acc[QUERIES][2], factor = v_set1(scale);
+    UNROLL for (int i = 0; i < count; i++) UNROLL for (int v = 0; v < vectors; v++) acc[i][v] = v_set1(0);
+    for (uint32_t d = 0; d < dim; d++) {
+        vf kv[2];
+        UNROLL for (int v = 0; v < vectors; v++) kv[v] = v_load_as(type, k, (size_t)d * tokens + j + (uint32_t)v * VW);
+        UNROLL for (int i = 0; i < count; i++) {
+            vf q = v_set1(qs->q[i][d]);
+            UNROLL for (int v = 0; v < vectors; v++) acc[i][v] = v_fma(q, kv[v], acc[i][v]);
+        }
+    }
+    UNROLL for (int i = 0; i < count; i++) UNROLL for (int v = 0; v < vectors; v++)
+        v_store(scores[i] + j + v * VW, v_mul(acc[i][v], factor));
+}
+
+/* scores[i][0 ..] for the tokens of one block. */
 ALWAYS_INLINE void score_block(const enum storage_type type, const int count, const struct queries *qs, const void *k,
                                uint32_t dim, uint32_t tokens, float scale, float *const *scores) {
-    const vf factor = v_set1(scale);
-    for (uint32_t j = 0; j < tokens; j += VW) {
-        vf acc[QUERIES];
-        UNROLL for (int i = 0; i < count; i++) acc[i] = v_set1(0);
-        for (uint32_t d = 0; d < dim; d++) {
-            vf kv = v_load_as(type, k, (size_t)d * tokens + j);
-            UNROLL for (int i = 0; i < count; i++) acc[i] = v_fma(v_set1(qs->q[i][d]), kv, acc[i]);
-        }
-        UNROLL for (int i = 0; i < count; i++) v_store(scores[i] + j, v_mul(acc[i], factor));
-    }
+    uint32_t j = 0;
+    for (; j + 2 * VW <= tokens; j += 2 * VW) score_vectors(type, count, 2, qs, k, dim, tokens, j, scale, scores);
+    for (; j < tokens; j += VW) score_vectors(type, count, 1, qs, k, dim, tokens, j, scale, scores);
 }
 
 /* scores -> exp(scores - max) over [lo, hi) of the part, zero elsewhere. Tail lanes outside are masked before they

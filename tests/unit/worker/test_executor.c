@@ -4,6 +4,37 @@
  */
 #include "planner.h"
 
+/* Counts calls of the allocator. */
+#include <stdatomic.h>
+static _Atomic uint64_t allocation_count;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__) /* clang: fuzzing, sanitized   \
+                                                                                         */
+/* Of the sanitizers' runtime; gcc does not ship the header. */
+extern int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void *, size_t),
+                                                     void (*on_free)(const volatile void *));
+static void on_malloc(const volatile void *p, size_t size) { allocation_count++; }
+static void on_free(const volatile void *p) {}
+__attribute__((constructor)) static void count_allocations(void) {
+    if (!__sanitizer_install_malloc_and_free_hooks(on_malloc, on_free)) abort();
+}
+#else
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *p, size_t size);
+void *malloc(size_t size) {
+    allocation_count++;
+    return __libc_malloc(size);
+}
+void *calloc(size_t count, size_t size) {
+    allocation_count++;
+    return __libc_calloc(count, size);
+}
+void *realloc(void *p, size_t size) {
+    allocation_count++;
+    return __libc_realloc(p, size);
+}
+#endif
+
 static const char *model_dir(void) { return TRIREME_SOURCE_DIR "/demo/model"; }
 
 enum { PROMPTS = 6, TOTAL = 50 };
@@ -251,4 +282,19 @@ TEST(loading_fails_with_a_text_that_names_the_cause) {
     settings = planner_settings(model_dir(), NULL);
     settings.block_tokens = 48;
     EXPECT(!planner_open(&p, &settings) && strstr(p.err.text, "48"));
+}
+
+TEST(steps_allocate_nothing) {
+    static struct planner p;
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    EXPECT(planner_open(&p, &settings));
+    EXPECT(allocation_count > 0);
+    make_prompts(p.about.logits_width);
+    for (uint32_t i = 0; i < PROMPTS; i++) put(&p, i, (int)i)->sampling.logprobs = 4;
+    EXPECT(planner_run(&p, 7, 2)); /* the planner's own lists have grown now */
+    for (uint32_t i = 0; i < PROMPTS; i++) put(&p, i, (int)i)->sampling.logprobs = 4;
+    uint64_t before = allocation_count;
+    EXPECT(planner_run(&p, 7, 2));
+    EXPECT_EQ(allocation_count - before, 0);
+    planner_close(&p);
 }
