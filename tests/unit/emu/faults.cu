@@ -115,3 +115,21 @@ extern "C" void run_fault(struct stream *base, int which, float *x, uint32_t cou
         break;
     }
 }
+
+/* Records x += 1 as a graph and launches it `times` times. Nothing runs while it is recorded. */
+extern "C" int run_graph(struct stream *base, float *x, uint32_t times) {
+    struct cuda_stream *s = cuda_stream_of(base);
+    const launch_shape shape = {dim3(1), dim3(64), 0, false};
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    cudaError_t e = cudaStreamBeginCapture(s->handle, cudaStreamCaptureModeThreadLocal);
+    LAUNCH(stale, shape, s, x, 64);
+    const bool refused = cudaStreamSynchronize(s->handle) != cudaSuccess; /* no waiting within a capture */
+    (void)cudaGetLastError();
+    if (e == cudaSuccess) e = cudaStreamEndCapture(s->handle, &graph);
+    if (e == cudaSuccess) e = cudaGraphInstantiate(&exec, graph, 0);
+    for (uint32_t i = 0; e == cudaSuccess && i < times; i++) e = cudaGraphLaunch(exec, s->handle);
+    (void)cudaGraphExecDestroy(exec);
+    (void)cudaGraphDestroy(graph);
+    return refused ? (int)e : -1;
+}

@@ -2,6 +2,7 @@
 #include "rig.h"
 
 void run_fault(struct stream *s, int which, float *x, uint32_t count);
+int run_graph(struct stream *s, float *x, uint32_t times);
 
 enum { COUNT = 128 };
 
@@ -147,5 +148,15 @@ TEST(whole_blocks_are_copied_in_order) {
     stream_copy_out(r.stream, back, base, sizeof back);
     EXPECT(rig_wait(&r));
     EXPECT(back[1][0] == 0 && back[2][0] == 0 && back[3][0] == 192);
+    rig_close(&r);
+}
+
+TEST(a_graph_runs_when_it_is_launched_on_what_memory_holds_then) {
+    struct rig r = rig_open(STORAGE_F32);
+    float back[64], *x = rig_alloc(&r, sizeof back);
+    stream_fill(r.stream, x, 0, sizeof back);
+    EXPECT_EQ(run_graph(r.stream, x, 3), 0);
+    stream_copy_out(r.stream, back, x, sizeof back);
+    EXPECT(rig_wait(&r) && back[0] == 3 && back[63] == 3);
     rig_close(&r);
 }

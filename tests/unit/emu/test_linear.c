@@ -126,7 +126,8 @@ TEST(a_row_has_the_same_bits_whatever_the_number_of_rows) {
     static const uint32_t counts[] = {1, 2, 9, 17, 40, 70, 130};
     for (size_t type = 1; type < 3; type++)
         for (int output_class = 0; output_class < 2; output_class++) {
-            struct shape s = {.act = TYPES[type], .weights = TYPES[type], .features = 33, .cols = 264, .parts = 1};
+            struct shape s = {
+                .act = TYPES[type], .weights = TYPES[type], .features = 33, .cols = 264, .parts = 1, .out_f32 = true};
             s.rows = 130;
             struct inputs in = make_inputs(&s);
             float *alone = NULL;
