@@ -116,8 +116,9 @@ static void compare(enum storage_type act, double bound) {
         free(want);
         free(got);
     }
-    double relative = sqrt(difference / size);
-    if (!(relative <= bound) || same * 100 < all * 99)
+    /* At least 99 % of positions, as far as so few can tell: a hundredth of them and three standard deviations. */
+    double relative = sqrt(difference / size), flips = 0.01 * all + 3 * sqrt(0.01 * all);
+    if (!(relative <= bound) || all - same > flips)
         check_fail(__FILE__, __LINE__, "%s: logits differ by %g of their size, argmax equal in %u of %u",
                    storage_name(act), relative, same, all);
     fprintf(stderr, "%s: logits differ by %g, argmax equal in %u of %u\n", storage_name(act), relative, same, all);
