@@ -98,7 +98,7 @@ unit_programs() {
     (cd "$ROOT/tests/unit" && ls ./*/test_*.c 2>/dev/null) | sed -E 's|^\./([^/]*)/test_(.*)\.c$|test_\1_\2|' | sort
 }
 run_unit() { # run_unit BUILD_FOLDER PREFIX PROGRAM [FILTER]
-    local folder=$1 prefix=$2 program=$3 filter=${4:-} out rc=0
+    local folder=$1 prefix=$2 program=$3 filter=${4:-} out rc=0 began=$SECONDS
     out=$(mktemp)
     if [ ! -x "$folder/bin/$program" ]; then
         not_ok "$prefix$program" "was not built"
@@ -114,6 +114,7 @@ run_unit() { # run_unit BUILD_FOLDER PREFIX PROGRAM [FILTER]
         fi
         if [ "$rc" != 0 ]; then tail -40 "$out.err" >&2; fi
     fi
+    [ $((SECONDS - began)) -lt 5 ] || say "$program took $((SECONDS - began)) s"
     rm -f "$out" "$out.err"
 }
 run_units() {
