@@ -164,7 +164,7 @@ void shard_collect(struct shard *s) {
 }
 
 void shard_tick(struct shard *s) {
-    shard_set_now(s);
+    shard_collect(s); /* so that nothing is asked of a scheduler already known to be gone */
     each_stream(s, stream_tick);
     shard_flush_acks(s);
 }
