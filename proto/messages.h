@@ -373,7 +373,7 @@ struct wire_plan {
     struct u32s new_block_rows, new_block_groups, new_block_ids; /* appended to the slot of row `row` */
     struct u32s row_slots, row_token_counts;
     struct u32s row_drafts;     /* draft budget a row; empty: none */
-    struct u32s sealed_ids;     /* group 0 blocks that earlier steps filled, */
+    struct u32s sealed_ids;     /* group 0 blocks that earlier steps filled (none of them handed out by this plan), */
     struct u128s sealed_hashes; /* and their chain hashes, for held_blocks of a later Hello */
 };
 

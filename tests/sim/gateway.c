@@ -54,8 +54,8 @@ static uint32_t new_truth(struct world *w) {
     t.max_tokens = 1 + below(w, chance(w, 3) ? 60 : 20);
     t.stop_token = below(w, VOCABULARY);
     t.choice_count = chance(w, 4) ? 1 + below(w, CHOICES) : 1;
-    if (w->killers && w->killer_truth == UINT32_MAX && w->truths.count > 5) {
-        w->killer_truth = (uint32_t)w->truths.count;
+    if (w->killer_count < w->killer_goal && w->truths.count > 5 && chance(w, 3)) {
+        w->killer_count++;
         t.killer = true;
         t.choice_count = 1;
         t.kills_at = below(w, t.prompt_count + 4);

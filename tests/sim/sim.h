@@ -69,13 +69,11 @@ struct message {
 
 struct truth {
     struct u128 id;
-    struct u128 revision_seen;
     uint32_t prompt[MAX_CONTEXT], prompt_count, max_tokens, stop_token, choice_count;
     uint32_t tokens[CHOICES][MAX_CONTEXT], token_count[CHOICES]; /* the right output */
     uint32_t finish[CHOICES];
     bool killer;
     uint32_t kills_at; /* position whose computation aborts a killer's worker */
-    uint32_t deaths;
 };
 
 /* ---- Gateways ---- */
@@ -146,6 +144,10 @@ struct process {
     struct sched *core;
     struct epoch epoch;
     struct known_peer peers[PEERS];
+    struct {
+        uint32_t *items;
+        size_t count, cap;
+    } attempts;                   /* by truth: the highest attempt handed to the core */
     struct message *inbox, *last; /* while stopped */
 };
 
@@ -225,10 +227,9 @@ struct world {
     bool quiet; /* no faults, no new requests any more */
     /* of the day */
     uint32_t worker_count, target_events, request_goal, arrival_ms, priority_levels, tenants;
-    bool class_sensitive, killers, one_scheduler_life;
-    uint32_t killer_truth;
+    bool class_sensitive;
+    uint32_t killer_goal, killer_count; /* requests that abort their worker */
     struct sched_config config;
-    uint64_t attributed_before; /* attributable deaths in this scheduler's life are bounded */
     uint64_t finished, rejected, poisoned, resubmitted, steps, hits, preemptions, evictions, retransmits, wasted,
         fences, faults;
     struct trace_line trace[TRACE_LINES];

@@ -264,6 +264,9 @@ static void receive_plan(struct world *w, uint32_t idx, struct message *m) {
     MUST(w, worker->plan_count < worker->steps_in_flight, "more plans in flight than granted");
     take_seals(w, worker, plan);
     hand_out_all(w, worker, plan);
+    for (size_t i = 0; i < plan->sealed_ids.count; i++)
+        MUST(w, !u128_is_zero(worker->blocks[plan->sealed_ids.items[i]].sealed),
+             "a plan hands out a block that it seals");
     m->next = NULL;
     if (worker->plans)
         worker->last_plan->next = m;
@@ -344,7 +347,6 @@ void worker_step(struct world *w, uint32_t idx, uint32_t generation) {
     struct message *m = worker->plans;
     struct outcome out = {0};
     if (!compute(w, worker, &m->u.plan, &out)) {
-        w->truths.items[w->killer_truth].deaths++;
         worker_kill(w, idx, WIRE_EXIT_SIGNAL, true);
         return;
     }

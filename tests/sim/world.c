@@ -89,8 +89,7 @@ static void choose_day(struct world *w) {
     uint32_t block_tokens = BLOCK_TOKENS[below(w, ARRAY_LEN(BLOCK_TOKENS))];
     w->worker_count = 1 + below(w, WORKERS);
     w->class_sensitive = chance(w, 2);
-    w->killers = chance(w, 4);
-    w->killer_truth = UINT32_MAX;
+    w->killer_goal = chance(w, 4) ? 1 + below(w, 2) : 0;
     w->arrival_ms = 5 + below(w, 120);
     w->priority_levels = 1 + below(w, 3);
     w->tenants = 1 + below(w, 3);

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Proof that a category's tests can fail: each tests/planted/CATEGORY/*.patch plants one bug in a copy of the tree, and the
+# category's command must fail by it. tests/planted/run.sh CATEGORY [PATCH...]; one verdict a patch.
+# CATEGORY/how.sh sets TARGETS (what to build), CLEAN (a command that succeeds without a bug) and COMMAND (that must fail with
+# each); in both $BUILD is the build folder.
+. "$(dirname "$0")/../lib.sh"
+category=${1:?usage: run.sh CATEGORY [PATCH...]}
+here=$ROOT/tests/planted/$category
+[ -f "$here/how.sh" ] || die "there is no tests/planted/$category/how.sh"
+shift
+[ $# -gt 0 ] || set -- "$here"/*.patch
+tree=$ROOT/build/planted/$category/tree BUILD=$ROOT/build/planted/$category/build log=$ROOT/build/planted/$category/log
+failures=0
+failed() { not_ok "$1" "$2"; failures=$((failures + 1)); }
+
+rm -rf "$tree"
+mkdir -p "$tree" "$BUILD"
+(cd "$ROOT" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp -p --parents -t "$tree" 2>/dev/null)
+launcher=()
+command -v ccache >/dev/null && launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+cmake --preset release -S "$tree" -B "$BUILD" -G Ninja "${launcher[@]}" >"$log" 2>&1 || { tail -20 "$log" >&2; not_ok "planted.$category" "cannot configure"; exit 1; }
+. "$here/how.sh"
+
+# shellcheck disable=SC2086
+build() { ninja -C "$BUILD" -j"$(nproc)" $TARGETS >"$log" 2>&1 </dev/null; }
+run() { timeout -k 5 900 bash -c "$1" >"$log" 2>&1 </dev/null; }
+export BUILD
+
+if ! build; then tail -20 "$log" >&2; failed "planted.$category" "does not build without a bug"; exit 1; fi
+if ! run "$CLEAN"; then tail -20 "$log" >&2; failed "planted.$category" "fails without a bug"; exit 1; fi
+for patch in "$@"; do
+    name=planted.$category.$(basename "$patch" .patch)
+    if ! patch -s -d "$tree" -p1 --dry-run <"$patch" >"$log" 2>&1; then failed "$name" "the patch does not apply any more"; continue; fi
+    patch -s -d "$tree" -p1 <"$patch"
+    if ! build; then
+        grep -m3 -E 'error|FAILED' "$log" >&2
+        failed "$name" "does not compile"
+    elif run "$COMMAND"; then failed "$name" "nobody noticed"
+    else ok "$name ($(grep -m1 -E '^(violated|check failed|not ok)' "$log" | cut -c1-120))"; fi
+    patch -s -R -d "$tree" -p1 <"$patch"
+done
+exit $((failures > 0))
