@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # timeout: 2400
 # long: yes
-# The emulated GPU. Its unit tests run with all others (10, 11); here: the product links none of it, and with LONG=1 the full sweep.
+# The emulated GPU. Its unit tests run with all others (10); here: the product links none of it, and with LONG=1 the full sweep.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1
 if ! build release trireme >&2; then
