@@ -51,6 +51,19 @@ static int plan_metaspace(struct decoder_plan *plan, struct tvalue json, struct 
     return plan_replace(plan, bytes_str(METASPACE), bytes_str(" "), err);
 }
 
+static int plan_words(struct decoder_plan *plan, struct tvalue json, struct error *err) {
+    struct tvalue prefix = member(json, "prefix"), cleanup = member(json, "cleanup");
+    struct decoder *d = plan->decoder;
+    struct bytes text = prefix.kind == TVALUE_STRING ? tvalue_text(prefix) : bytes_str("##");
+    if (plan->replace_count || d->byte_fallback || text.len > WORDPIECE_PREFIX_MAX)
+        return error_set(err, ERR_UNSUPPORTED, "decoder WordPiece in this form is not supported");
+    memcpy(d->prefix, text.data, text.len);
+    d->prefix[text.len] = 0;
+    d->words = true;
+    d->cleanup = cleanup.kind != TVALUE_BOOL || cleanup.boolean;
+    return 0;
+}
+
 static int plan_step(struct decoder_plan *plan, struct tvalue json, unsigned depth, struct error *err) {
     struct tvalue type = member(json, "type");
     int rc = 0;
@@ -75,6 +88,7 @@ static int plan_step(struct decoder_plan *plan, struct tvalue json, unsigned dep
     }
     if (is_text(type, "Strip")) return plan_strip(plan, json, err);
     if (is_text(type, "Metaspace")) return plan_metaspace(plan, json, err);
+    if (is_text(type, "WordPiece")) return plan_words(plan, json, err);
     if (is_text(type, "Replace"))
         return plan_replace(plan, tvalue_text(member(member(json, "pattern"), "String")),
                             tvalue_text(member(json, "content")), err);
@@ -105,12 +119,42 @@ static void add_replaced(struct buf *out, struct bytes s, struct bytes from, str
     if (p < end) buf_add(out, p, (size_t)(end - p));
 }
 
+/* A token as WordPiece decodes it; first: no space before it, and its prefix stays. */
+static void add_word(const struct decoder *d, struct bytes spelling, bool first, struct buf scratch[2],
+                     struct buf *out) {
+    static const char *const CLEANUPS[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+                                              {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+                                              {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    size_t prefix_len = strlen(d->prefix);
+    bool continues = prefix_len && spelling.len >= prefix_len && !memcmp(spelling.data, d->prefix, prefix_len);
+    buf_reset(&scratch[0]);
+    if (!first && !continues) buf_add_byte(&scratch[0], ' ');
+    if (!first && continues) spelling = bytes_of(spelling.data + prefix_len, spelling.len - prefix_len);
+    buf_add_bytes(&scratch[0], spelling);
+    for (size_t i = 0; d->cleanup && i < ARRAY_LEN(CLEANUPS); i++) {
+        struct buf swap = scratch[0];
+        buf_reset(&scratch[1]);
+        add_replaced(&scratch[1], buf_bytes(&swap), bytes_str(CLEANUPS[i][0]), bytes_str(CLEANUPS[i][1]));
+        scratch[0] = scratch[1];
+        scratch[1] = swap;
+    }
+    buf_add_bytes(out, buf_bytes(&scratch[0]));
+}
+
 static void make_text(struct tokenizer *t, const struct decoder_plan *plan, uint32_t id, struct buf scratch[2]) {
     struct token_text *text = &t->token_texts[id];
     buf_reset(&scratch[1]);
     vocab_spelling(&t->vocab, id, &scratch[1]);
     struct bytes s = buf_bytes(&scratch[1]);
     text->start = (uint32_t)t->texts.len;
+    if (t->decoder.words) {
+        struct buf words[2] = {{0}, {0}};
+        add_word(&t->decoder, s, false, words, &t->texts);
+        text->len = (uint32_t)t->texts.len - text->start;
+        buf_release(&words[0]);
+        buf_release(&words[1]);
+        return;
+    }
     for (size_t i = 0; i < plan->replace_count && s.len; i++) {
         struct buf *out = &scratch[i % 2];
         buf_reset(out);
@@ -150,11 +194,19 @@ struct bytes tokenizer_token_bytes(const struct tokenizer *t, uint32_t id) {
 }
 
 struct bytes decode_token_text(const struct tokenizer *t, uint32_t id, bool first, struct buf *scratch) {
-    if (!first || !t->decoder.drop_first_space || decode_is_byte(t, id)) return tokenizer_token_bytes(t, id);
+    if (!first || !(t->decoder.drop_first_space || t->decoder.words) || decode_is_byte(t, id))
+        return tokenizer_token_bytes(t, id);
     struct buf spelling = {0};
     vocab_spelling(&t->vocab, id, &spelling);
     buf_reset(scratch);
-    add_replaced(scratch, buf_bytes(&spelling), bytes_str(METASPACE), bytes_str(""));
+    if (t->decoder.words) {
+        struct buf words[2] = {{0}, {0}};
+        add_word(&t->decoder, buf_bytes(&spelling), true, words, scratch);
+        buf_release(&words[0]);
+        buf_release(&words[1]);
+    } else {
+        add_replaced(scratch, buf_bytes(&spelling), bytes_str(METASPACE), bytes_str(""));
+    }
     buf_release(&spelling);
     return bytes_of(buf_text(scratch), scratch->len);
 }

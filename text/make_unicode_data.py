@@ -7,7 +7,7 @@ in \\s of their regular expressions; the rest comes from the character database.
 """
 import sys
 import unicodedata2
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
 WORD, SPACE = 1 << 5, 1 << 6
@@ -32,6 +32,30 @@ def word_members():
     return found
 
 
+def young(chars):
+    """Characters whose category HF's own rules (Punctuation, BertNormalizer; tables of Unicode 8) do not know yet, or know as another one."""
+    punctuation, clean = pre_tokenizers.Punctuation(), normalizers.BertNormalizer(True, False, False, False)
+    accents = normalizers.BertNormalizer(False, False, True, False)
+    for c in chars:
+        ch, kind = chr(c), unicodedata2.category(chr(c))
+        if kind[0] == "P" and c >= 128 and len(punctuation.pre_tokenize_str("a" + ch + "b")) == 1:
+            yield c
+        elif kind == "Cf" and ch in clean.normalize_str("a" + ch):
+            yield c
+        elif kind == "Mn" and ch in accents.normalize_str("a" + ch):
+            yield c
+
+
+def as_runs(chars):
+    runs = []
+    for c in chars:
+        if runs and runs[-1][1] == c - 1:
+            runs[-1][1] = c
+        else:
+            runs.append([c, c])
+    return runs
+
+
 def main():
     assert unicodedata2.unidata_version == "16.0.0"
     word, space = word_members(), members(r"\s")
@@ -46,6 +70,14 @@ def main():
     line = ""
     for c, k in runs:
         item = f"0x{c << 8 | k:x},"
+        if len(line) + len(item) > 118:
+            out.append(line)
+            line = ""
+        line += item
+    out += [line, "};", "", "static const uint32_t UNICODE_YOUNG[][2] = { /* punctuation, marks and format characters younger than Unicode 8 */"]
+    line = ""
+    for first, last in as_runs(young(c for c in range(0x110000) if not 0xD800 <= c < 0xE000)):
+        item = f"{{0x{first:x},0x{last:x}}},"
         if len(line) + len(item) > 118:
             out.append(line)
             line = ""

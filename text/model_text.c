@@ -91,6 +91,31 @@ int model_read_vocab(struct bytes raw, struct vocab *v, struct error *err) {
     return rc || ok ? rc : error_set(err, ERR_INVALID, "tokenizer.json: bad vocabulary entry");
 }
 
+static bool take_score(struct walk *w, double *score) {
+    skip_spaces(w);
+    const uint8_t *begin = w->p;
+    while (w->p < w->end && *w->p != ']' && *w->p != ' ' && *w->p != '\n' && *w->p != '\r' && *w->p != '\t') w->p++;
+    return json_number_double(bytes_of(begin, (size_t)(w->p - begin)), score);
+}
+
+int model_read_scored(struct bytes raw, struct vocab *v, double **scores, struct error *err) {
+    struct walk w = {raw.data, raw.data + raw.len, {0}};
+    VEC(double) list = {0};
+    struct bytes key;
+    double score;
+    bool ok = take(&w, '[');
+    int rc = 0;
+    for (bool first = true; ok && !rc && !take(&w, ']'); first = false) {
+        ok = (first || take(&w, ',')) && take(&w, '[') && take_string(&w, &key);
+        if (ok) rc = vocab_add(v, key, (uint32_t)list.count, err); /* before the next read, which may overwrite key */
+        ok = ok && take(&w, ',') && take_score(&w, &score) && take(&w, ']');
+        if (ok && !rc) vec_push(&list, score);
+    }
+    buf_release(&w.text);
+    *scores = list.items;
+    return rc || ok ? rc : error_set(err, ERR_INVALID, "tokenizer.json: bad vocabulary entry %zu", list.count);
+}
+
 /* ---- merges ---- */
 
 enum { BATCH = 64 };
@@ -179,18 +204,19 @@ static bool take_merge(struct merge_batch *m, struct walk *w, struct pair_text *
 
 /* An upper bound of the merges in the array, by its commas: one a merge, or two where merges are pairs. */
 static size_t count_merges(struct bytes raw) {
+    if (!raw.len) return 0;
     struct walk w = {raw.data, raw.data + raw.len, {0}};
     size_t commas = 0;
     bool pairs = take(&w, '[') && skip_spaces(&w) == '[';
     for (size_t i = 0; i < raw.len; i++) commas += raw.data[i] == ',';
-    return raw.len ? (pairs ? commas / 2 : commas) + 1 : 0;
+    return (pairs ? commas / 2 : commas) + 1;
 }
 
 int model_read_merges(struct bytes raw, const struct vocab *v, struct bpe *b, struct error *err) {
-    struct walk w = {raw.data, raw.data + raw.len, {0}};
     struct merge_batch m = {.vocab = v, .bpe = b, .err = err};
     bpe_init(b, v, count_merges(raw));
     if (!raw.len) return 0;
+    struct walk w = {raw.data, raw.data + raw.len, {0}};
     bool ok = take(&w, '[');
     int rc = 0;
     for (bool first = true; ok && !rc && !take(&w, ']'); first = false) {

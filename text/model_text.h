@@ -10,6 +10,8 @@
 #include "text/bpe.h"
 #include "text/vocab.h"
 
+/* [["token", score], ...], ids in order; *scores is owned by the caller. */
+MUST_CHECK int model_read_scored(struct bytes raw, struct vocab *v, double **scores, struct error *err);
 /* {"token": id, ...} */
 MUST_CHECK int model_read_vocab(struct bytes raw, struct vocab *v, struct error *err);
 /* ["left right", ...] or [["left", "right"], ...], into b, which bpe_init has not seen yet. v is sealed. */

@@ -3,93 +3,13 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
 #include "base/utf8.h"
 #include "text/unicode.h"
 
-/* ---- loading ---- */
-
-void normalizer_release(struct normalizer *n) {
-    for (size_t i = 0; i < n->step_count; i++) {
-        mem_free(n->steps[i].pattern);
-        mem_free(n->steps[i].content);
-    }
-    n->step_count = 0;
-}
-
-static struct tvalue member(struct tvalue v, const char *name) { return tvalue_dict_get(v, bytes_str(name)); }
-
-static int add_step(struct normalizer *n, struct normalizer_step step, struct bytes pattern, struct bytes content,
-                    struct error *err) {
-    if (n->step_count == NORMALIZER_STEPS_MAX)
-        return error_set(err, ERR_LIMIT, "more than %d normalizers", NORMALIZER_STEPS_MAX);
-    step.pattern = mem_strndup((const char *)pattern.data, pattern.len);
-    step.content = mem_strndup((const char *)content.data, content.len);
-    step.pattern_len = pattern.len;
-    step.content_len = content.len;
-    n->steps[n->step_count++] = step;
-    return 0;
-}
-
-static int load_replace(struct normalizer *n, struct tvalue json, struct error *err) {
-    struct tvalue literal = member(member(json, "pattern"), "String"), regex = member(member(json, "pattern"), "Regex");
-    struct tvalue pattern = literal, content = member(json, "content");
-    if (regex.kind == TVALUE_STRING && bytes_equal(tvalue_text(regex), bytes_str(" "))) pattern = regex;
-    if (pattern.kind != TVALUE_STRING || content.kind != TVALUE_STRING || !pattern.len)
-        return error_set(err, ERR_UNSUPPORTED, "normalizer Replace with this pattern is not supported");
-    return add_step(n, (struct normalizer_step){.kind = NORMALIZE_REPLACE}, tvalue_text(pattern), tvalue_text(content),
-                    err);
-}
-
-static int load_one(struct normalizer *n, struct tvalue json, struct error *err) {
-    static const struct {
-        const char *name;
-        enum normalizer_kind kind;
-    } PLAIN[] = {{"NFC", NORMALIZE_NFC},
-                 {"NFD", NORMALIZE_NFD},
-                 {"NFKC", NORMALIZE_NFKC},
-                 {"NFKD", NORMALIZE_NFKD},
-                 {"Lowercase", NORMALIZE_LOWERCASE},
-                 {"StripAccents", NORMALIZE_STRIP_ACCENTS}};
-    struct bytes type = tvalue_text(member(json, "type")), none = {0};
-    for (size_t i = 0; i < ARRAY_LEN(PLAIN); i++)
-        if (bytes_equal(type, bytes_str(PLAIN[i].name)))
-            return add_step(n, (struct normalizer_step){.kind = PLAIN[i].kind}, none, none, err);
-    if (bytes_equal(type, bytes_str("Prepend")))
-        return add_step(n, (struct normalizer_step){.kind = NORMALIZE_PREPEND}, none,
-                        tvalue_text(member(json, "prepend")), err);
-    if (bytes_equal(type, bytes_str("Replace"))) return load_replace(n, json, err);
-    if (bytes_equal(type, bytes_str("Strip"))) {
-        struct tvalue left = member(json, "strip_left"), right = member(json, "strip_right");
-        return add_step(n,
-                        (struct normalizer_step){.kind = NORMALIZE_STRIP,
-                                                 .left = left.kind == TVALUE_BOOL && left.boolean,
-                                                 .right = right.kind == TVALUE_BOOL && right.boolean},
-                        none, none, err);
-    }
-    return error_set(err, ERR_UNSUPPORTED, "normalizer '%.*s' is not supported", (int)MIN(type.len, (size_t)64),
-                     type.len ? (const char *)type.data : "");
-}
-
-static int load_any(struct normalizer *n, struct tvalue json, unsigned depth, struct error *err) {
-    if (!bytes_equal(tvalue_text(member(json, "type")), bytes_str("Sequence"))) return load_one(n, json, err);
-    if (depth > 8) return error_set(err, ERR_LIMIT, "normalizer: sequences nested too deep");
-    struct tvalue list = member(json, "normalizers");
-    for (size_t i = 0; i < tvalue_count(list); i++) {
-        int rc = load_any(n, tvalue_list_at(list, i), depth + 1, err);
-        if (rc) return rc;
-    }
-    return 0;
-}
-
-int normalizer_load(struct normalizer *n, struct tvalue json, struct error *err) {
-    *n = (struct normalizer){0};
-    if (json.kind != TVALUE_DICT) return 0;
-    int rc = load_any(n, json, 0, err);
-    if (rc) normalizer_release(n);
-    return rc;
-}
-
-/* ---- applying ---- */
+/* ---- Unicode's forms ---- */
 
 static bool is_ascii(struct bytes s) {
     size_t i = 0;
@@ -170,6 +90,8 @@ static bool compose_nfc(struct bytes s, struct buf *out) {
     return ok;
 }
 
+/* ---- other rewrites ---- */
+
 static bool lower(struct bytes s, struct buf *out) {
     for (size_t i = 0; i < s.len;) {
         uint32_t cp;
@@ -184,13 +106,90 @@ static bool lower(struct bytes s, struct buf *out) {
     return true;
 }
 
-static bool strip_accents(struct bytes s, struct buf *out) {
+static bool leave_out(struct bytes s, uint32_t categories, struct buf *out) {
     for (size_t i = 0, n; i < s.len; i += n) {
         uint32_t cp;
         n = unicode_next(s.data + i, &cp);
-        if (!unicode_in(cp, UNICODE_M)) buf_add(out, s.data + i, n);
+        if (!unicode_in_old(cp, categories)) buf_add(out, s.data + i, n);
     }
     return true;
+}
+
+static bool bert_clean(struct bytes s, struct buf *out) {
+    const uint32_t others = 1 << UNICODE_CC | 1 << UNICODE_CF | 1 << UNICODE_CS | 1 << UNICODE_CO;
+    for (size_t i = 0, n; i < s.len; i += n) {
+        uint32_t cp;
+        n = unicode_next(s.data + i, &cp);
+        bool line = cp == '\t' || cp == '\n' || cp == '\r';
+        if (!line && (!cp || cp == 0xFFFD || unicode_in_old(cp, others))) continue;
+        if (line || unicode_is_space(cp))
+            buf_add_byte(out, ' ');
+        else
+            buf_add(out, s.data + i, n);
+    }
+    return true;
+}
+
+static bool bert_chinese(struct bytes s, struct buf *out) {
+    static const uint32_t RANGES[][2] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
+                                         {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F},
+                                         {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F}};
+    for (size_t i = 0, n; i < s.len; i += n) {
+        uint32_t cp;
+        bool chinese = false;
+        n = unicode_next(s.data + i, &cp);
+        for (size_t k = 0; k < ARRAY_LEN(RANGES); k++) chinese |= cp >= RANGES[k][0] && cp <= RANGES[k][1];
+        if (chinese) buf_add_byte(out, ' ');
+        buf_add(out, s.data + i, n);
+        if (chinese) buf_add_byte(out, ' ');
+    }
+    return true;
+}
+
+/* Control characters out, odd spaces to spaces: the rules of Google's neural translation. */
+static bool nmt(struct bytes s, struct buf *out) {
+    static const uint32_t OUT[][2] = {{1, 8}, {0xB, 0xB}, {0xE, 0x1F}, {0x7F, 0x7F}, {0x8F, 0x8F}, {0x9F, 0x9F}};
+    static const uint32_t SPACES[][2] = {{9, 0xA},         {0xC, 0xD},       {0x1680, 0x1680}, {0x200B, 0x200F},
+                                         {0x2028, 0x2029}, {0x2581, 0x2581}, {0xFEFF, 0xFEFF}, {0xFFFD, 0xFFFD}};
+    for (size_t i = 0, n; i < s.len; i += n) {
+        uint32_t cp;
+        bool drop = false, space = false;
+        n = unicode_next(s.data + i, &cp);
+        for (size_t k = 0; k < ARRAY_LEN(OUT); k++) drop |= cp >= OUT[k][0] && cp <= OUT[k][1];
+        for (size_t k = 0; k < ARRAY_LEN(SPACES); k++) space |= cp >= SPACES[k][0] && cp <= SPACES[k][1];
+        if (space)
+            buf_add_byte(out, ' ');
+        else if (!drop)
+            buf_add(out, s.data + i, n);
+    }
+    return true;
+}
+
+enum { MATCH_LIMIT = 10 * 1000 * 1000 };
+
+/* False also when the pattern reaches its match limit. */
+static bool replace_regex(const struct normalizer_step *step, struct bytes s, struct buf *out) {
+    pcre2_match_data *match = pcre2_match_data_create(1, NULL);
+    pcre2_match_context *context = pcre2_match_context_create(NULL);
+    size_t done = 0, at = 0;
+    int rc = 0;
+    CHECK(match && context);
+    pcre2_set_match_limit(context, MATCH_LIMIT);
+    while (at <= s.len && (rc = pcre2_match(step->code, s.data, s.len, at, PCRE2_NO_UTF_CHECK, match, context)) > 0) {
+        PCRE2_SIZE *offsets = pcre2_get_ovector_pointer(match);
+        size_t begin = offsets[0], end = MAX(offsets[1], offsets[0]);
+        uint32_t cp;
+        buf_add(out, s.data + done, begin - done);
+        buf_add(out, step->content, step->content_len);
+        done = at = end;
+        if (end > begin) continue;
+        if (at == s.len) break;
+        at += unicode_next(s.data + at, &cp);
+    }
+    buf_add(out, s.data + done, s.len - done);
+    pcre2_match_data_free(match);
+    pcre2_match_context_free(context);
+    return rc >= 0 || rc == PCRE2_ERROR_NOMATCH;
 }
 
 static bool replace(const struct normalizer_step *step, struct bytes s, struct buf *out) {
@@ -219,6 +218,8 @@ static struct bytes strip_spaces(struct bytes s, bool left, bool right) {
     return s;
 }
 
+/* ---- applying ---- */
+
 static bool apply_step(const struct normalizer_step *step, struct bytes s, struct buf *out) {
     switch (step->kind) {
     case NORMALIZE_NFC: return compose_nfc(s, out);
@@ -226,7 +227,13 @@ static bool apply_step(const struct normalizer_step *step, struct bytes s, struc
     case NORMALIZE_NFKC: return compose(s, UTF8PROC_COMPOSE | UTF8PROC_COMPAT, out);
     case NORMALIZE_NFKD: return compose(s, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, out);
     case NORMALIZE_LOWERCASE: return lower(s, out);
-    case NORMALIZE_STRIP_ACCENTS: return strip_accents(s, out);
+    case NORMALIZE_STRIP_ACCENTS: return leave_out(s, UNICODE_M, out);
+    case NORMALIZE_STRIP_NONSPACING: return leave_out(s, 1 << UNICODE_MN, out);
+    case NORMALIZE_REPLACE_REGEX: return replace_regex(step, s, out);
+    case NORMALIZE_BERT_CLEAN: return bert_clean(s, out);
+    case NORMALIZE_BERT_CHINESE: return bert_chinese(s, out);
+    case NORMALIZE_NMT: return nmt(s, out);
+    case NORMALIZE_CHARSMAP: charsmap_apply(&step->charsmap, s, out); return true;
     case NORMALIZE_REPLACE: return replace(step, s, out);
     case NORMALIZE_PREPEND:
         buf_add(out, step->content, step->content_len);
@@ -245,7 +252,9 @@ static bool is_identity(const struct normalizer_step *step, struct bytes s) {
     case NORMALIZE_NFD:
     case NORMALIZE_NFKC:
     case NORMALIZE_NFKD:
-    case NORMALIZE_STRIP_ACCENTS: return is_ascii(s);
+    case NORMALIZE_STRIP_ACCENTS:
+    case NORMALIZE_STRIP_NONSPACING:
+    case NORMALIZE_BERT_CHINESE: return is_ascii(s);
     case NORMALIZE_REPLACE: return !memmem(s.data, s.len, step->pattern, step->pattern_len);
     default: return false;
     }

@@ -6,6 +6,7 @@
 #ifndef TEXT_NORMALIZE_H
 #define TEXT_NORMALIZE_H
 
+#include "text/charsmap.h"
 #include "text/value.h"
 
 enum { NORMALIZER_STEPS_MAX = 16 };
@@ -20,13 +21,22 @@ enum normalizer_kind {
     NORMALIZE_STRIP_ACCENTS,
     NORMALIZE_PREPEND,
     NORMALIZE_REPLACE,
+    NORMALIZE_REPLACE_REGEX,
+    NORMALIZE_CHARSMAP,
+    NORMALIZE_NMT,
+    NORMALIZE_BERT_CLEAN,       /* control characters out, white space to spaces */
+    NORMALIZE_BERT_CHINESE,     /* spaces around ideographs */
+    NORMALIZE_STRIP_NONSPACING, /* marks that take no space, after NFD */
 };
 
+struct pcre2_real_code_8;
 struct normalizer_step {
     enum normalizer_kind kind;
     char *pattern, *content; /* owned; PREPEND: content, REPLACE: both */
     size_t pattern_len, content_len;
-    bool left, right; /* STRIP */
+    bool left, right;               /* STRIP */
+    struct pcre2_real_code_8 *code; /* REPLACE_REGEX; owned */
+    struct charsmap charsmap;       /* CHARSMAP */
 };
 
 struct normalizer {

@@ -1,10 +1,14 @@
 #include "text/regex_text.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
 #include "base/utf8.h"
 #include "base/vec.h"
 #include "text/unicode.h"
 
 enum { CLASS_DEPTH_MAX = 8, CLASS_ITEMS_MAX = 512, GROUP_DEPTH_MAX = 64 };
+enum { PATTERN_BYTES_MAX = 64 * 1024, REWRITTEN_BYTES_MAX = 1 << 20 };
 
 /* Assigned after Unicode 14. */
 static const uint32_t YOUNG[][2] = {
@@ -401,4 +405,29 @@ int regex_rewrite(struct bytes pattern, struct buf *out, struct error *err) {
         mem_free(c);
     }
     return rc;
+}
+
+int regex_compile(struct bytes pattern, pcre2_code **out, struct error *err) {
+    int code;
+    PCRE2_SIZE at;
+    if (pattern.len > PATTERN_BYTES_MAX)
+        return error_set(err, ERR_LIMIT, "split pattern longer than %d bytes", PATTERN_BYTES_MAX);
+    struct buf text;
+    buf_init(&text, REWRITTEN_BYTES_MAX);
+    int rc = regex_rewrite(pattern, &text, err);
+    if (!rc && text.failed) rc = error_set(err, ERR_LIMIT, "split pattern: too large");
+    if (rc) {
+        buf_release(&text);
+        return rc;
+    }
+    *out = pcre2_compile((PCRE2_SPTR)buf_text(&text), text.len,
+                         PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
+    buf_release(&text);
+    if (!*out) {
+        PCRE2_UCHAR why[128];
+        pcre2_get_error_message(code, why, sizeof why);
+        return error_set(err, ERR_UNSUPPORTED, "split pattern: %s at byte %zu", (const char *)why, (size_t)at);
+    }
+    (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* without it, matching is only slower */
+    return 0;
 }

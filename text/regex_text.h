@@ -13,6 +13,9 @@
 #include "base/error.h"
 
 /* Appends the rewritten pattern. ERR_UNSUPPORTED for a class that we cannot read. unicode_init must have run. */
+struct pcre2_real_code_8;
 MUST_CHECK int regex_rewrite(struct bytes pattern, struct buf *out, struct error *err);
+/* Rewrites and compiles; *out is released with pcre2_code_free. ERR_UNSUPPORTED with PCRE2's reason, ERR_LIMIT. */
+MUST_CHECK int regex_compile(struct bytes pattern, struct pcre2_real_code_8 **out, struct error *err);
 
 #endif

@@ -106,7 +106,7 @@ static bool is_kind(enum split_kind kind, uint32_t cp) {
     if (kind == SPLIT_PUNCTUATION) {
         bool ascii =
             (cp >= 33 && cp <= 47) || (cp >= 58 && cp <= 64) || (cp >= 91 && cp <= 96) || (cp >= 123 && cp <= 126);
-        return ascii || unicode_in(cp, UNICODE_P);
+        return ascii || unicode_in_old(cp, UNICODE_P);
     }
     return unicode_in(cp, UNICODE_N);
 }

@@ -9,7 +9,7 @@
 #include "text/regex_text.h"
 #include "text/unicode.h"
 
-enum { PATTERN_BYTES_MAX = 64 * 1024, REWRITTEN_BYTES_MAX = 1 << 20, NESTING_MAX = 8 };
+enum { NESTING_MAX = 8 };
 
 static struct tvalue member(struct tvalue v, const char *name) { return tvalue_dict_get(v, bytes_str(name)); }
 static bool flag(struct tvalue v, const char *name, bool fallback) {
@@ -50,31 +50,6 @@ static int read_behavior(struct tvalue json, enum split_behavior *out, struct er
     return error_set(err, ERR_INVALID, "pre-tokenizer: unknown split behavior");
 }
 
-static int compile(struct bytes pattern, pcre2_code **out, struct error *err) {
-    int code;
-    PCRE2_SIZE at;
-    if (pattern.len > PATTERN_BYTES_MAX)
-        return error_set(err, ERR_LIMIT, "split pattern longer than %d bytes", PATTERN_BYTES_MAX);
-    struct buf text;
-    buf_init(&text, REWRITTEN_BYTES_MAX);
-    int rc = regex_rewrite(pattern, &text, err);
-    if (!rc && text.failed) rc = error_set(err, ERR_LIMIT, "split pattern: too large");
-    if (rc) {
-        buf_release(&text);
-        return rc;
-    }
-    *out = pcre2_compile((PCRE2_SPTR)buf_text(&text), text.len,
-                         PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
-    buf_release(&text);
-    if (!*out) {
-        PCRE2_UCHAR why[128];
-        pcre2_get_error_message(code, why, sizeof why);
-        return error_set(err, ERR_UNSUPPORTED, "split pattern: %s at byte %zu", (const char *)why, (size_t)at);
-    }
-    (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* without it, matching is only slower */
-    return 0;
-}
-
 static int load_split(struct splitter *s, struct tvalue json, struct error *err) {
     struct tvalue regex = member(member(json, "pattern"), "Regex"), literal = member(member(json, "pattern"), "String");
     struct split_stage stage = {.kind = SPLIT_REGEX, .behavior = SPLIT_ISOLATED, .invert = flag(json, "invert", false)};
@@ -94,7 +69,7 @@ static int load_split(struct splitter *s, struct tvalue json, struct error *err)
         stage.kind = SPLIT_SCAN;
         return add_stage(s, stage, err);
     }
-    rc = compile(tvalue_text(regex), &stage.code, err);
+    rc = regex_compile(tvalue_text(regex), &stage.code, err);
     return rc ? rc : add_stage(s, stage, err);
 }
 

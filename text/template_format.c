@@ -50,15 +50,24 @@ static void add_formatted(struct run *r, struct bytes flags, char conversion, st
     buf_release(&text);
 }
 
-/* Flags are a bounded set of characters: widths and precisions up to three digits. */
-static size_t flags_len(struct bytes s) {
-    size_t n = 0, digits = 0;
-    while (n < s.len && s.data[n] && strchr("-+ #0123456789.", s.data[n])) {
-        digits = s.data[n] >= '0' && s.data[n] <= '9' ? digits + 1 : 0;
-        if (digits > 3) return SIZE_MAX;
-        n++;
-    }
+static size_t digits_len(struct bytes s, size_t at) {
+    size_t n = 0;
+    while (at + n < s.len && s.data[at + n] >= '0' && s.data[at + n] <= '9') n++;
     return n;
+}
+
+/* Flags, then a width, then a precision: C's printf takes nothing else in between. SIZE_MAX: one is longer than three
+ * digits. */
+static size_t flags_len(struct bytes s) {
+    size_t n = 0;
+    while (n < s.len && s.data[n] && strchr("-+ #0", s.data[n])) n++;
+    size_t width = digits_len(s, n), precision = 0;
+    n += width;
+    if (n < s.len && s.data[n] == '.') {
+        precision = digits_len(s, n + 1);
+        n += 1 + precision;
+    }
+    return width > 3 || precision > 3 ? SIZE_MAX : n;
 }
 
 /* args is raw: positional values, or keywords for %(name)s. */
@@ -93,7 +102,7 @@ struct tvalue filter_format(struct run *r, struct tvalue v, const struct params 
             buf_add_byte(&out, '%');
             continue;
         }
-        if (!strchr("sriduxXofFeEgG", conversion))
+        if (!conversion || !strchr("sriduxXofFeEgG", conversion))
             return buf_release(&out), run_fail(r, ERR_INVALID, "unsupported format character '%c'", conversion);
         if (!named && next >= args.count)
             return buf_release(&out), run_fail(r, ERR_INVALID, "not enough arguments for format string");

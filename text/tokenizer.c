@@ -17,6 +17,8 @@ static struct encode_scratch *take_scratch(struct tokenizer *t) {
 
 static void free_scratch(struct encode_scratch *s) {
     bpe_scratch_release(&s->bpe);
+    unigram_scratch_release(&s->unigram);
+    buf_release(&s->word);
     split_scratch_release(&s->split);
     buf_release(&s->normalized[0]);
     buf_release(&s->normalized[1]);
@@ -24,8 +26,8 @@ static void free_scratch(struct encode_scratch *s) {
 }
 
 static void give_scratch(struct tokenizer *t, struct encode_scratch *s) {
-    if (s->bpe.ids.cap > SCRATCH_KEEP || s->normalized[0].cap > 16 * SCRATCH_KEEP ||
-        s->normalized[1].cap > 16 * SCRATCH_KEEP) {
+    if (s->bpe.ids.cap > SCRATCH_KEEP || s->unigram.steps.cap > SCRATCH_KEEP ||
+        s->normalized[0].cap > 16 * SCRATCH_KEEP || s->normalized[1].cap > 16 * SCRATCH_KEEP) {
         free_scratch(s);
         return;
     }
@@ -45,6 +47,7 @@ void tokenizer_free(struct tokenizer **t) {
     }
     vocab_release(&it->vocab);
     bpe_release(&it->bpe);
+    unigram_release(&it->unigram);
     normalizer_release(&it->normalizer);
     splitter_release(&it->splitter);
     added_release(&it->added);
@@ -69,7 +72,11 @@ struct encode_run {
 
 static int encode_piece(void *ctx, struct bytes piece, const uint8_t *limit) {
     struct encode_run *r = ctx;
-    bpe_encode(&r->t->bpe, &r->scratch->bpe, piece.data, piece.len, limit, r->out);
+    switch (r->t->model) {
+    case MODEL_BPE: bpe_encode(&r->t->bpe, &r->scratch->bpe, piece.data, piece.len, limit, r->out); return 0;
+    case MODEL_UNIGRAM: return unigram_encode(&r->t->unigram, &r->scratch->unigram, piece, r->out, r->err);
+    case MODEL_WORDPIECE: wordpiece_encode(&r->t->wordpiece, &r->scratch->word, piece, r->out); return 0;
+    }
     return 0;
 }
 
@@ -107,7 +114,8 @@ static int cut_added(struct encode_run *r, const struct added_set *set, struct b
 }
 
 static int encode_plain(struct encode_run *r, struct bytes span, bool at_start) {
-    if (!r->t->splitter.stage_count && r->t->bpe.splits_at_metaspace) return encode_metaspaced(r, span);
+    if (!r->t->splitter.stage_count && r->t->model == MODEL_BPE && r->t->bpe.splits_at_metaspace)
+        return encode_metaspaced(r, span);
     return splitter_run(&r->t->splitter, &r->scratch->split, span, at_start, encode_piece, r, r->err);
 }
 

@@ -11,7 +11,11 @@
 #include "text/normalize.h"
 #include "text/split.h"
 #include "text/tokenizer.h"
+#include "text/unigram.h"
 #include "text/vocab.h"
+#include "text/wordpiece.h"
+
+enum model_kind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE };
 
 enum decoder_kind {
     DECODER_BYTES,  /* ByteLevel: keys are raw bytes, joined, then read as UTF-8 */
@@ -24,7 +28,10 @@ struct decoder {
     enum decoder_kind kind;
     bool byte_fallback;    /* "<0x0A>" is a byte; runs of them are read as UTF-8 */
     bool drop_first_space; /* Metaspace: the first token loses its replacement characters */
-    uint32_t strip_count;  /* Strip after Fuse: up to so many strip_byte at the start of the whole text */
+    bool words;            /* WordPiece: tokens begin with a space unless they have the prefix of continuations */
+    bool cleanup;          /* WordPiece: " ." is ".", and the like, in each token */
+    char prefix[WORDPIECE_PREFIX_MAX + 1];
+    uint32_t strip_count; /* Strip after Fuse: up to so many strip_byte at the start of the whole text */
     char strip_byte;
 };
 
@@ -32,6 +39,8 @@ struct decoder {
 struct encode_scratch {
     struct encode_scratch *next_free;
     struct bpe_scratch bpe;
+    struct unigram_scratch unigram;
+    struct buf word;
     struct split_scratch split;
     struct buf normalized[2];
 };
@@ -44,7 +53,10 @@ struct token_text {
 
 struct tokenizer {
     struct vocab vocab;
-    struct bpe bpe;
+    enum model_kind model;
+    struct bpe bpe; /* of the three, the one of `model` */
+    struct unigram unigram;
+    struct wordpiece wordpiece;
     struct normalizer normalizer;
     struct splitter splitter;
     struct added_set added, added_normalized; /* matched in raw and in normalized text */
@@ -57,6 +69,10 @@ struct tokenizer {
     struct encode_scratch *free_scratch;
 };
 
+/* From the list of added tokens; the model is loaded. */
+MUST_CHECK int tokenizer_load_added(struct tokenizer *t, struct tvalue list, struct error *err);
+/* From the post-processor (none: does nothing); added tokens are in. */
+MUST_CHECK int tokenizer_load_post(struct tokenizer *t, struct tvalue json, struct error *err);
 /* Parses "decoder" and fills texts; vocab sealed, added tokens in. */
 MUST_CHECK int decoder_load(struct tokenizer *t, struct tvalue json, struct error *err);
 

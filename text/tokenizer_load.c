@@ -6,7 +6,7 @@
 #include "text/tokenizer_data.h"
 #include "text/unicode.h"
 
-enum { SECTION_BUDGET = 64 << 20, SECTION_CALLS = 4 << 20 };
+enum { SECTION_BUDGET = 64 << 20, SECTION_CALLS = 4 << 20, WORD_CHARS_DEFAULT = 100, WORD_CHARS_MAX = 1000 };
 
 struct load {
     struct tokenizer *t;
@@ -14,7 +14,9 @@ struct load {
     struct arena arena;
     struct bytes added, normalizer, pre_tokenizer, post_processor, decoder; /* raw JSON */
     struct bytes vocab, merges;                                             /* raw JSON of the model's large parts */
-    char unk_token[256];
+    char unk_token[256], prefix[WORDPIECE_PREFIX_MAX + 1], suffix[WORDPIECE_PREFIX_MAX + 1];
+    uint32_t unk_id;
+    int64_t chars_max;
     bool byte_fallback, fuse_unk, ignore_merges;
 };
 
@@ -33,12 +35,24 @@ static bool read_raw(struct json_reader *r, struct bytes *out) {
     return true;
 }
 
-static int unsupported_if_set(struct load *l, struct json_reader *r, const char *name) {
+/* A string or null; at most max - 1 bytes. */
+static int read_text(struct load *l, struct json_reader *r, const char *name, char *out, size_t max) {
     enum json_event event = json_next(r);
-    if (event == JSON_ERROR) return reader_error(l, r);
-    bool set = event != JSON_NULL && !(event == JSON_STRING && !r->text.len) &&
-               !(event == JSON_NUMBER && bytes_equal(r->text, bytes_str("0.0")));
-    return set ? error_set(l->err, ERR_UNSUPPORTED, "tokenizer.json: %s is not supported", name) : 0;
+    if (event == JSON_NULL) return 0;
+    if (event != JSON_STRING || r->text.len >= max)
+        return error_set(l->err, ERR_INVALID, "tokenizer.json: bad %s", name);
+    memcpy(out, r->text.data, r->text.len);
+    out[r->text.len] = 0;
+    return 0;
+}
+
+static int read_dropout(struct load *l, struct json_reader *r) {
+    double dropout = 0;
+    enum json_event event = json_next(r);
+    if (event == JSON_NULL) return 0;
+    if (event != JSON_NUMBER || !json_number_double(r->text, &dropout) || dropout != 0)
+        return error_set(l->err, ERR_UNSUPPORTED, "tokenizer.json: dropout is not supported");
+    return 0;
 }
 
 static int read_flag(struct load *l, struct json_reader *r, bool *out) {
@@ -48,34 +62,44 @@ static int read_flag(struct load *l, struct json_reader *r, bool *out) {
     return 0;
 }
 
-static int read_unk(struct load *l, struct json_reader *r) {
-    enum json_event event = json_next(r);
-    if (event == JSON_NULL) return 0;
-    if (event != JSON_STRING || r->text.len >= sizeof l->unk_token)
-        return error_set(l->err, ERR_INVALID, "tokenizer.json: bad unk_token");
-    memcpy(l->unk_token, r->text.data, r->text.len);
-    l->unk_token[r->text.len] = 0;
-    return 0;
-}
-
 static int read_type(struct load *l, struct json_reader *r) {
+    static const char *const NAMES[] = {"BPE", "Unigram", "WordPiece"};
     struct bytes type;
     if (!json_read_string(r, &type)) return reader_error(l, r);
-    if (bytes_equal(type, bytes_str("BPE"))) return 0;
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+        if (bytes_equal(type, bytes_str(NAMES[i]))) {
+            l->t->model = (enum model_kind)i;
+            return 0;
+        }
     return error_set(l->err, ERR_UNSUPPORTED, "tokenizer.json: model '%.*s' is not supported",
                      (int)MIN(type.len, (size_t)32), (const char *)type.data);
 }
 
+static int read_unk_id(struct load *l, struct json_reader *r) {
+    int64_t id;
+    enum json_event event = json_next(r);
+    if (event == JSON_NULL) return 0;
+    if (event != JSON_NUMBER || !json_number_int64(r->text, &id) || id < 0 || id >= VOCAB_IDS_MAX)
+        return error_set(l->err, ERR_INVALID, "tokenizer.json: bad unk_id");
+    l->unk_id = (uint32_t)id;
+    return 0;
+}
+
 static int read_model_member(struct load *l, struct json_reader *r, struct bytes key) {
     if (bytes_equal(key, bytes_str("type"))) return read_type(l, r);
-    if (bytes_equal(key, bytes_str("unk_token"))) return read_unk(l, r);
+    if (bytes_equal(key, bytes_str("unk_token")))
+        return read_text(l, r, "unk_token", l->unk_token, sizeof l->unk_token);
+    if (bytes_equal(key, bytes_str("unk_id"))) return read_unk_id(l, r);
+    if (bytes_equal(key, bytes_str("max_input_chars_per_word")))
+        return json_read_int64(r, &l->chars_max) ? 0 : reader_error(l, r);
     if (bytes_equal(key, bytes_str("byte_fallback"))) return read_flag(l, r, &l->byte_fallback);
     if (bytes_equal(key, bytes_str("fuse_unk"))) return read_flag(l, r, &l->fuse_unk);
     if (bytes_equal(key, bytes_str("ignore_merges"))) return read_flag(l, r, &l->ignore_merges);
     if (bytes_equal(key, bytes_str("continuing_subword_prefix")))
-        return unsupported_if_set(l, r, "continuing_subword_prefix");
-    if (bytes_equal(key, bytes_str("end_of_word_suffix"))) return unsupported_if_set(l, r, "end_of_word_suffix");
-    if (bytes_equal(key, bytes_str("dropout"))) return unsupported_if_set(l, r, "dropout");
+        return read_text(l, r, "continuing_subword_prefix", l->prefix, sizeof l->prefix);
+    if (bytes_equal(key, bytes_str("end_of_word_suffix")))
+        return read_text(l, r, "end_of_word_suffix", l->suffix, sizeof l->suffix);
+    if (bytes_equal(key, bytes_str("dropout"))) return read_dropout(l, r);
     struct bytes ignored, *to = &ignored;
     if (bytes_equal(key, bytes_str("vocab"))) to = &l->vocab;
     if (bytes_equal(key, bytes_str("merges"))) to = &l->merges;
@@ -124,10 +148,6 @@ static int read_top(struct load *l, struct json_reader *r) {
 /* ---- the small sections ---- */
 
 static struct tvalue member(struct tvalue v, const char *name) { return tvalue_dict_get(v, bytes_str(name)); }
-static bool is_true(struct tvalue v, const char *name) {
-    struct tvalue m = member(v, name);
-    return m.kind == TVALUE_BOOL && m.boolean;
-}
 static bool is_text(struct tvalue v, const char *s) {
     return v.kind == TVALUE_STRING && bytes_equal(tvalue_text(v), bytes_str(s));
 }
@@ -137,100 +157,6 @@ static int parse_section(struct load *l, struct bytes raw, struct tvalue *out) {
     if (!raw.len) return 0;
     int rc = tvalue_from_json(&l->arena, raw, out, l->err);
     return rc ? error_wrap(l->err, "tokenizer.json") : 0;
-}
-
-/* The content as it looks in normalized text. */
-static int add_normalized(struct load *l, struct bytes content, struct added_token token) {
-    struct buf a = {0}, b = {0};
-    struct bytes text = normalizer_apply(&l->t->normalizer, content, &a, &b);
-    int rc = text.data ? added_add(&l->t->added_normalized, text, token, l->err) : 0;
-    buf_release(&a);
-    buf_release(&b);
-    return rc;
-}
-
-static int add_added(struct load *l, struct tvalue json) {
-    struct tvalue content = member(json, "content"), id = member(json, "id");
-    struct vocab *v = &l->t->vocab;
-    if (content.kind != TVALUE_STRING || id.kind != TVALUE_INT || id.integer < 0 || id.integer >= VOCAB_IDS_MAX)
-        return error_set(l->err, ERR_INVALID, "tokenizer.json: bad entry in added_tokens");
-    if (!content.len) return 0;
-    struct added_token token = {.id = vocab_find_spelling(v, tvalue_text(content)),
-                                .special = is_true(json, "special"),
-                                .normalized = is_true(json, "normalized"),
-                                .lstrip = is_true(json, "lstrip"),
-                                .rstrip = is_true(json, "rstrip"),
-                                .single_word = is_true(json, "single_word")};
-    int rc = 0;
-    if (token.id == UINT32_MAX) {
-        token.id = (uint32_t)id.integer;
-        rc = vocab_add_sealed(v, tvalue_text(content), token.id, l->err);
-    }
-    if (rc) return rc;
-    v->flags[token.id] |= VOCAB_ADDED | (token.special ? VOCAB_SPECIAL : 0);
-    if (token.normalized) return add_normalized(l, tvalue_text(content), token);
-    return added_add(&l->t->added, tvalue_text(content), token, l->err);
-}
-
-static int load_added(struct load *l) {
-    struct tvalue list;
-    int rc = parse_section(l, l->added, &list);
-    added_init(&l->t->added);
-    added_init(&l->t->added_normalized);
-    for (size_t i = 0; !rc && i < tvalue_count(list); i++) rc = add_added(l, tvalue_list_at(list, i));
-    return rc;
-}
-
-static int push_ids(struct load *l, struct token_vec *to, struct tvalue ids) {
-    for (size_t i = 0; i < tvalue_count(ids); i++) {
-        struct tvalue id = tvalue_list_at(ids, i);
-        if (id.kind != TVALUE_INT || id.integer < 0 || id.integer >= tokenizer_vocab_count(l->t) || to->count > 64)
-            return error_set(l->err, ERR_INVALID, "tokenizer.json: bad ids in the post-processor");
-        vec_push(to, (uint32_t)id.integer);
-    }
-    return 0;
-}
-
-/* TemplateProcessing "single": special tokens before and after the sequence. */
-static int load_template(struct load *l, struct tvalue json) {
-    struct tvalue single = member(json, "single"), specials = member(json, "special_tokens");
-    bool after = false;
-    int rc = 0;
-    for (size_t i = 0; !rc && i < tvalue_count(single); i++) {
-        struct tvalue item = tvalue_list_at(single, i), special = member(item, "SpecialToken");
-        if (special.kind != TVALUE_DICT) {
-            after = true;
-            continue;
-        }
-        struct tvalue named = tvalue_dict_get(specials, tvalue_text(member(special, "id")));
-        rc = push_ids(l, after ? &l->t->suffix : &l->t->prefix, member(named, "ids"));
-    }
-    return rc;
-}
-
-/* BertProcessing and RobertaProcessing: ["</s>", 2] and the like. */
-static int load_pair(struct load *l, struct tvalue json) {
-    struct tvalue cls = tvalue_list_at(member(json, "cls"), 1), sep = tvalue_list_at(member(json, "sep"), 1);
-    if (cls.kind != TVALUE_INT || sep.kind != TVALUE_INT || cls.integer < 0 || sep.integer < 0 ||
-        cls.integer >= VOCAB_IDS_MAX || sep.integer >= VOCAB_IDS_MAX)
-        return error_set(l->err, ERR_INVALID, "tokenizer.json: bad post-processor");
-    vec_push(&l->t->prefix, (uint32_t)cls.integer);
-    vec_push(&l->t->suffix, (uint32_t)sep.integer);
-    return 0;
-}
-
-static int load_post(struct load *l, struct tvalue json, unsigned depth) {
-    struct tvalue type = member(json, "type");
-    if (json.kind != TVALUE_DICT || is_text(type, "ByteLevel")) return 0;
-    if (is_text(type, "TemplateProcessing")) return load_template(l, json);
-    if (is_text(type, "BertProcessing") || is_text(type, "RobertaProcessing")) return load_pair(l, json);
-    if (!is_text(type, "Sequence") || depth > 8)
-        return error_set(l->err, ERR_UNSUPPORTED, "post-processor '%.*s' is not supported", (int)MIN(type.len, 64u),
-                         type.kind == TVALUE_STRING ? type.text : "");
-    struct tvalue list = member(json, "processors");
-    int rc = 0;
-    for (size_t i = 0; !rc && i < tvalue_count(list); i++) rc = load_post(l, tvalue_list_at(list, i), depth + 1);
-    return rc;
 }
 
 /* Gemma: spaces become U+2581, and the pre-tokenizer splits at spaces, which are gone then. */
@@ -258,22 +184,63 @@ static bool has_byte_level(struct tvalue decoder, unsigned depth) {
 
 /* ---- in order ---- */
 
-static int load_model(struct load *l, bool byte_level) {
+static int find_unk(struct load *l, uint32_t *id) {
+    *id = l->unk_token[0] ? vocab_find_spelling(&l->t->vocab, bytes_str(l->unk_token)) : UINT32_MAX;
+    if (*id != UINT32_MAX || !l->unk_token[0]) return 0;
+    return error_set(l->err, ERR_INVALID, "tokenizer.json: unk_token is not in the vocabulary");
+}
+
+static int load_bpe(struct load *l, bool byte_level) {
     struct bpe *b = &l->t->bpe;
     int rc = model_read_vocab(l->vocab, &l->t->vocab, l->err);
     if (rc) return rc;
+    if (l->prefix[0] || l->suffix[0])
+        return error_set(l->err, ERR_UNSUPPORTED, "tokenizer.json: BPE with a word prefix or suffix is not supported");
     vocab_seal(&l->t->vocab, byte_level);
     rc = model_read_merges(l->merges, &l->t->vocab, b, l->err);
     b->byte_fallback = l->byte_fallback;
     b->fuse_unk = l->fuse_unk;
     b->ignore_merges = l->ignore_merges;
-    if (!rc && l->unk_token[0]) {
-        b->unk_id = vocab_find_spelling(&l->t->vocab, bytes_str(l->unk_token));
-        if (b->unk_id == UINT32_MAX)
-            rc = error_set(l->err, ERR_INVALID, "tokenizer.json: unk_token is not in the vocabulary");
-    }
+    if (!rc) rc = find_unk(l, &b->unk_id);
     if (!rc) bpe_finish(b);
     return rc;
+}
+
+static int load_unigram(struct load *l, bool byte_level) {
+    double *scores = NULL;
+    int rc = model_read_scored(l->vocab, &l->t->vocab, &scores, l->err);
+    if (!rc && l->unk_id != UINT32_MAX && l->unk_id >= l->t->vocab.entries.count)
+        rc = error_set(l->err, ERR_INVALID, "tokenizer.json: unk_id is not in the vocabulary");
+    if (rc) {
+        mem_free(scores);
+        return rc;
+    }
+    vocab_seal(&l->t->vocab, byte_level);
+    unigram_init(&l->t->unigram, &l->t->vocab, scores, l->unk_id, l->byte_fallback);
+    return 0;
+}
+
+static int load_wordpiece(struct load *l, bool byte_level) {
+    struct wordpiece *w = &l->t->wordpiece;
+    int rc = model_read_vocab(l->vocab, &l->t->vocab, l->err);
+    if (rc) return rc;
+    vocab_seal(&l->t->vocab, byte_level);
+    w->vocab = &l->t->vocab;
+    w->chars_max = (uint32_t)MIN(MAX(l->chars_max, 0), WORD_CHARS_MAX);
+    memcpy(w->prefix, l->prefix, sizeof w->prefix);
+    rc = find_unk(l, &w->unk_id);
+    if (!rc && w->unk_id == UINT32_MAX)
+        rc = error_set(l->err, ERR_INVALID, "tokenizer.json: WordPiece without unk_token");
+    return rc;
+}
+
+static int load_model(struct load *l, bool byte_level) {
+    switch (l->t->model) {
+    case MODEL_BPE: return load_bpe(l, byte_level);
+    case MODEL_UNIGRAM: return load_unigram(l, byte_level);
+    case MODEL_WORDPIECE: return load_wordpiece(l, byte_level);
+    }
+    return ERR_UNSUPPORTED;
 }
 
 static int load_all(struct load *l, struct bytes tokenizer_json) {
@@ -281,16 +248,17 @@ static int load_all(struct load *l, struct bytes tokenizer_json) {
     json_reader_init(&r, tokenizer_json, TVALUE_DEPTH_MAX, JSON_ALLOW_NUL);
     int rc = read_top(l, &r);
     json_reader_release(&r);
-    struct tvalue normalizer, pre, post, decoder;
-    if (rc || (rc = parse_section(l, l->normalizer, &normalizer)) || (rc = parse_section(l, l->pre_tokenizer, &pre)) ||
-        (rc = parse_section(l, l->post_processor, &post)) || (rc = parse_section(l, l->decoder, &decoder)))
+    struct tvalue added, normalizer, pre, post, decoder;
+    if (rc || (rc = parse_section(l, l->added, &added)) || (rc = parse_section(l, l->normalizer, &normalizer)) ||
+        (rc = parse_section(l, l->pre_tokenizer, &pre)) || (rc = parse_section(l, l->post_processor, &post)) ||
+        (rc = parse_section(l, l->decoder, &decoder)))
         return rc;
     struct tokenizer *t = l->t;
     if ((rc = normalizer_load(&t->normalizer, normalizer, l->err)) || (rc = splitter_load(&t->splitter, pre, l->err)))
         return rc;
     drop_idle_stage(t);
-    if ((rc = load_model(l, t->splitter.byte_level || has_byte_level(decoder, 0))) || (rc = load_added(l)) ||
-        (rc = load_post(l, post, 0)))
+    if ((rc = load_model(l, t->splitter.byte_level || has_byte_level(decoder, 0))) ||
+        (rc = tokenizer_load_added(t, added, l->err)) || (rc = tokenizer_load_post(t, post, l->err)))
         return rc;
     return decoder_load(t, decoder, l->err);
 }
@@ -332,7 +300,8 @@ static int load_ends(struct load *l, struct bytes config_json, struct bytes gene
 int tokenizer_load(struct bytes tokenizer_json, struct bytes config_json, struct bytes generation_json,
                    struct tokenizer **out, struct error *err) {
     struct error local;
-    struct load l = {.t = mem_alloc(sizeof *l.t), .err = err ? err : &local};
+    struct load l = {
+        .t = mem_alloc(sizeof *l.t), .err = err ? err : &local, .unk_id = UINT32_MAX, .chars_max = WORD_CHARS_DEFAULT};
     unicode_init();
     vocab_init(&l.t->vocab);
     l.t->vocab.id_limit = (uint32_t)MIN(MAX(tokenizer_json.len, (size_t)VOCAB_IDS_MIN), (size_t)VOCAB_IDS_MAX);

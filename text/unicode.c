@@ -35,3 +35,18 @@ void unicode_init(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     CHECK(pthread_once(&once, expand) == 0);
 }
+
+bool unicode_in_old(uint32_t cp, uint32_t set) {
+    if (cp == 0x166D || cp == 0x111C9) return set & 1 << UNICODE_PO; /* recategorised since */
+    if (cp == 0x1734) return set & 1 << UNICODE_MN;
+    if (cp < 0x80 || !unicode_in(cp, set)) return unicode_in(cp, set);
+    size_t low = 0, high = ARRAY_LEN(UNICODE_YOUNG);
+    while (low < high) { /* the first run that ends at or after cp */
+        size_t middle = low + (high - low) / 2;
+        if (UNICODE_YOUNG[middle][1] < cp)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low == ARRAY_LEN(UNICODE_YOUNG) || cp < UNICODE_YOUNG[low][0];
+}

@@ -68,6 +68,9 @@ static inline unsigned unicode_class(uint32_t cp) {
 static inline bool unicode_in(uint32_t cp, uint32_t set) {
     return set >> (unicode_class(cp) & UNICODE_CATEGORY_MASK) & 1;
 }
+/* The same as tables of Unicode 8 have it, for punctuation, nonspacing marks and format characters: HF's own rules use
+ * such. */
+bool unicode_in_old(uint32_t cp, uint32_t set);
 static inline bool unicode_is_space(uint32_t cp) { return unicode_class(cp) & UNICODE_IS_SPACE; }
 static inline bool unicode_is_word(uint32_t cp) { return unicode_class(cp) & UNICODE_IS_WORD; }
 

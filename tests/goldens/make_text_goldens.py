@@ -104,6 +104,32 @@ def nested_regex():
     return t
 
 
+def unigram():
+    """T5's shape: Nmt and NFKC, Metaspace, Unigram. The trainers of Unigram and WordPiece give another vocabulary each run, so these are built."""
+    tokens = sorted(metaspace().get_vocab().items(), key=lambda item: item[1])
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)] + [(t, -2.0 - i / 16) for i, (t, _) in enumerate(tokens) if not t.startswith("<")]
+    t = Tokenizer(models.Unigram(pieces, unk_id=2, byte_fallback=False))
+    t.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
+    t.pre_tokenizer = pre_tokenizers.Metaspace()
+    t.decoder = decoders.Metaspace()
+    t.add_special_tokens(["<pad>", "</s>", "<unk>"])
+    t.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    return t
+
+
+def wordpiece():
+    words = sorted({w.strip(".,;:!?()'\"").lower() for s in SENTENCES[:8] for w in s.split()} - {""})
+    letters = sorted({c for w in words for c in w})
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"] + letters + ["##" + c for c in letters] + [w for w in words if len(w) > 2][::2] + ["##ing", "##s", "##er", ".", ",", "!", "?"]
+    t = Tokenizer(models.WordPiece({w: i for i, w in enumerate(dict.fromkeys(vocab))}, unk_token="[UNK]", max_input_chars_per_word=20))
+    t.normalizer = normalizers.BertNormalizer()
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.decoder = decoders.WordPiece()
+    t.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+    t.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return t
+
+
 BITS = ["<|begin|>", "<|end|>", "<|end|>ing", "<|en", "<left>", "<right>", "<both>", "word", "words", " word ", "cafe\u0301", "caf\u00e9", "  ", "    ", "     ", "<s>", "</s>", "<unk>",
         "<0x41>", "\u2581", "'s", "'LL", "'\u017f", "\n", "\r\n", "\t", "\u00a0", "0", "12", "123", "12345", "\u0663", "!", "!!!", "...", "a", "B", "\u00e9", "e\u0301", "\u4f60", "\U0001f642", "\U0001f469\u200d\U0001f467",
         "\u0301", "\x00", "\x7f", "\ufeff", "\u3000", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "-" * 70]
@@ -122,7 +148,7 @@ def decoded(tokenizer, ids):
 
 
 def tokenizer_goldens(out):
-    makers = {"byte_level": byte_level, "sentencepiece": sentencepiece_like, "added_rules": added_rules, "metaspace": metaspace, "odd_regex": odd_regex, "nested_regex": nested_regex}
+    makers = {"byte_level": byte_level, "sentencepiece": sentencepiece_like, "added_rules": added_rules, "metaspace": metaspace, "odd_regex": odd_regex, "nested_regex": nested_regex, "unigram": unigram, "wordpiece": wordpiece}
     vectors = []
     for seed, (name, make) in enumerate(makers.items()):
         tokenizer = make()

@@ -101,6 +101,8 @@ TEST(goldens_sentencepiece) { run_goldens("sentencepiece"); }
 TEST(goldens_added_rules) { run_goldens("added_rules"); }
 TEST(goldens_metaspace) { run_goldens("metaspace"); }
 TEST(goldens_odd_regex) { run_goldens("odd_regex"); }
+TEST(goldens_unigram) { run_goldens("unigram"); }
+TEST(goldens_wordpiece) { run_goldens("wordpiece"); }
 TEST(goldens_nested_regex) { run_goldens("nested_regex"); }
 
 /* ---- shared vectors ---- */
