@@ -217,20 +217,35 @@ void grid::start_block(unsigned linear) {
     resident.push_back(std::move(b));
 }
 
+/* Whether only the favoured warp of a block runs in this pass. */
+static bool favour(block *b) {
+    if (pass_order != order::seeded || b->warps.size() < 2) return false;
+    if (!b->favoured_passes && next_random() % 8 == 0) {
+        b->favoured = unsigned(next_random() % b->warps.size());
+        b->favoured_passes = 1 + unsigned(next_random() % 64);
+        return true;
+    }
+    if (b->favoured_passes) b->favoured_passes--;
+    return b->favoured_passes != 0;
+}
+
 /* Gives every thread that can run one turn. False when nobody could. */
 bool grid::pass(bool dependency_done) {
     bool moved = false;
     for (auto &b : resident) {
         size_t count = b->threads.size(), start = 0;
         if (pass_order == order::seeded) start = next_random() % count;
+        const bool alone = favour(b.get());
+        bool moved_here = false;
         bool backward = pass_order == order::descending || (pass_order == order::seeded && (next_random() & 1));
         for (size_t k = 0; k < count; k++) {
             size_t i = (start + (backward ? count - 1 - k : k)) % count;
             thread &t = b->threads[i];
+            if (alone && t.warp != b->favoured) continue;
             if (t.state == wait::dependency && dependency_done) t.state = wait::nothing;
             if (t.state == wait::yield) t.state = wait::nothing;
             if (t.state != wait::nothing) continue;
-            moved = true;
+            moved = moved_here = true;
             self = &t;
             fiber_switch(&scheduler, &t.fiber);
             self = nullptr;
@@ -239,6 +254,10 @@ bool grid::pass(bool dependency_done) {
                 b->live--;
                 b->warps[t.warp]->ended |= 1u << t.lane;
             }
+        }
+        if (alone && !moved_here) { /* as far as it could: the others' turn */
+            b->favoured_passes = 0;
+            moved = true;
         }
     }
     return moved;

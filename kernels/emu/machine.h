@@ -34,7 +34,8 @@ struct dim {
 /* What a thread waits for. */
 enum class wait : uint8_t { nothing, barrier, warp, dependency, yield, ended };
 
-/* Which thread goes first within a pass. `seeded` shuffles anew each pass. */
+/* Which thread goes first within a pass. `seeded` shuffles anew each pass, and now and then lets one warp of a block
+ * run ahead of the others as far as it can. */
 enum class order : uint8_t { ascending, descending, seeded };
 
 struct block;
@@ -83,6 +84,7 @@ struct block {
     unsigned char *shared = nullptr;
     unsigned live = 0;
     unsigned arrived[BARRIERS] = {};
+    unsigned favoured = 0, favoured_passes = 0; /* a warp that runs alone for some passes (order::seeded) */
 };
 
 struct launch {

@@ -168,6 +168,25 @@ TEST(every_setting_draws_what_the_definition_draws) {
     rig_close(&r);
 }
 
+/* Equal ones in the same thread's share, in a neighbour's, in another warp's. */
+TEST(greedy_takes_the_lowest_id_among_equals) {
+    enum { V = 3072 };
+    static const uint32_t ids[] = {2900, 1985, 961, 1500, 962, 964, 960 + 1024};
+    static float logits[V];
+    struct setting set = plain(0);
+    struct rig r = rig_open(STORAGE_BF16);
+    set.state.logprobs = 7;
+    for (int order = 0; order < ORDERS; order++) {
+        emu_set_order(order, 23);
+        for (size_t i = 0; i < ARRAY_LEN(ids); i++) logits[ids[i]] = 2;
+        struct draw d = sample_on(r.dev, r.stream, logits, V, &set, 1);
+        EXPECT(d.status == SAMPLE_TOKEN && d.token == 961 && d.top_count == 7);
+        for (uint32_t i = 1; i < 7; i++) EXPECT(d.top_ids[i] > d.top_ids[i - 1]);
+    }
+    emu_set_order(0, 1);
+    rig_close(&r);
+}
+
 TEST(logits_that_are_not_finite_end_their_row) {
     float rows[4][40];
     for (int i = 0; i < 40; i++) rows[0][i] = rows[1][i] = 1, rows[2][i] = -INFINITY, rows[3][i] = i ? -INFINITY : 0;
