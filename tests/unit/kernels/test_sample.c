@@ -40,7 +40,9 @@ TEST(gumbel_noise_is_accurate_at_both_ends) {
         uint32_t b = i < ARRAY_LEN(bits) ? bits[i] : (uint32_t)check_random();
         double w = (b + 0.5) * 0x1p-32, want = -log(-log1p(-w));
         float got = gumbel_of_bits(b);
-        EXPECT(fabs(got - want) <= 4 * 0x1p-24 * fmax(fabs(want), 1));
+        /* two logarithms of 3 u each (scalar_math.h): the inner one's relative error is the outer one's absolute error
+         */
+        EXPECT(fabs(got - want) <= 6 * 0x1p-24 * fmax(fabs(want), 1));
         EXPECT(got > -3.3f && got < 23.1f);
     }
 }
