@@ -16,8 +16,10 @@ int status_main(int argc, char **argv);
 int run_main(int argc, char **argv);
 int chat_main(int argc, char **argv);
 int info_main(int argc, char **argv);
+int perplexity_main(int argc, char **argv);
+int logits_main(int argc, char **argv);
 
-extern const struct option_table serve_options;
+extern const struct option_table serve_options, perplexity_options, logits_options;
 
 /* Prints "trireme NAME: text" and returns 2. */
 int command_misused(const char *name, const struct error *err);

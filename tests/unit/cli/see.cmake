@@ -1,1 +1,2 @@
 list(APPEND SEE proto)
+list(APPEND SEE model kernels formats)
