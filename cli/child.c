@@ -1,5 +1,7 @@
 #include "cli/child.h"
 
+#include "base/pulse.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -145,6 +147,7 @@ void child_ended(struct child *c, const char *run_dir, struct child_exit *out) {
             out->signal = info.si_status;
     }
     bool marked = child_take_mark(run_dir, c->pid);
+    pulse_remove(run_dir, c->pid);
     out->fault = !c->fenced && (marked || is_fault_signal(out->signal));
     close(c->pidfd);
     c->pidfd = -1;

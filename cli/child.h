@@ -36,6 +36,8 @@ struct child {
     uint64_t args_hash;   /* of the settings it was begun with */
     struct u128 instance;
     int64_t started_ms, start_at_ms, kill_at_ms; /* monotonic */
+    uint64_t pulse;                              /* the count last seen (base/pulse.h) */
+    int64_t pulse_ms;                            /* when it last rose; 0: no pulse seen yet */
     int64_t backoff_ms;
     uint32_t failed_starts; /* ends with an exit code of its own, in a row, each soon after its start */
     bool has_lived;         /* adopted, or it once lived for ten seconds: it can start */

@@ -43,7 +43,7 @@ static const struct option_row ROWS[] = {
     {"stop-timeout", 0, OPTION_DURATION, AT(stop_ms), "5s", .min = 0, .max = 600000, .unit = "ms",
      .help = "Between SIGTERM and SIGKILL for schedulers and workers."},
     {"scheduler-silence", 0, OPTION_DURATION, AT(silence_ms), "15s", .min = 1000, .max = 600000, .unit = "ms",
-     .help = "A scheduler not heard of for so long is killed and started again."},
+     .help = "A scheduler not heard of, a worker or gateway without a pulse for so long is killed and started again."},
     {"log-level", 0, OPTION_ENUM, AT(log_level), "info", .choices = "debug|info|warn|error", .help = "What is logged."},
     {"log-format", 0, OPTION_ENUM, AT(log_format), "text", .choices = "text|json", .help = "How it is logged."},
     {"exe", 0, OPTION_STRING, AT(exe), NULL, .help = "Program of the children.", .hidden = true},

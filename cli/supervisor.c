@@ -69,6 +69,7 @@ static void turn(struct supervisor *s) {
     take_events(s, now_ms);
     wire_watch_scheduler(s, now_ms);
     drain_turn(s, now_ms);
+    children_feel_pulse(s, now_ms);
     children_turn(s, now_ms);
     control_turn(s, now_ms);
     s->turn_ms = now_ms;

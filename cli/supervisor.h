@@ -15,7 +15,8 @@
  * still kept alive; then the scheduler; then the workers. A second signal ends everything at once. SIGHUP does nothing.
  *
  * A scheduler that is not heard of on the wire for 15 s is killed and started again; a pause of the supervisor itself
- * does not count.
+ * does not count. The same goes for a worker or gateway whose pulse (base/pulse.h) stands still so long: the scheduler
+ * fences a silent worker far sooner, but only one that it has met.
  *
  * Threading: one thread; signals come by a signalfd, so block them (supervisor_block_signals) before any thread is
  * made.
@@ -41,7 +42,7 @@ struct supervisor_config {
     struct supervisor_role roles[CHILD_ROLE_COUNT];
     int64_t drain_ms;   /* for gateways to finish their streams */
     int64_t stop_ms;    /* between SIGTERM and SIGKILL for all others */
-    int64_t silence_ms; /* scheduler unheard of: 15000 */
+    int64_t silence_ms; /* scheduler unheard of, pulse standing still: 15000 */
     int64_t admin_port; /* 0: free ports; else the scheduler's, and from the next on the workers' */
 };
 

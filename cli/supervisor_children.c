@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/pulse.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -14,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SCALE_DOWN_MS = 500 };
+enum { SCALE_DOWN_MS = 500, PULSE_EVERY_MS = 1000, PULSE_STILL_MIN_MS = 4000, LATE_TURN_MS = 3000 };
 
 static bool is_process(const struct child *c) { return c->state == CHILD_RUNNING || c->state == CHILD_STOPPING; }
 
@@ -116,6 +117,7 @@ static void start(struct supervisor *s, struct child *c, int64_t now_ms) {
     if (!rc) {
         c->state = CHILD_RUNNING;
         c->started_ms = now_ms;
+        c->pulse_ms = 0;
         children_save(s);
         rc = supervisor_watch(s, c->pidfd, SOURCE_CHILD, (uint32_t)c->pid, &err);
         child_open_gate(gate, true);
@@ -194,6 +196,30 @@ void children_turn(struct supervisor *s, int64_t now_ms) {
             c->kill_at_ms = INT64_MAX;
             child_signal(c, SIGKILL);
         }
+    }
+}
+
+/* A late turn of our own, or a suspended machine, says nothing about the others: everybody begins anew. */
+static bool has_pulse(struct supervisor *s, struct child *c, bool late, int64_t now_ms) {
+    uint64_t count;
+    if (!pulse_read(s->config->run_dir, c->pid, &count)) return true; /* it shows none, or not yet */
+    if (late || !c->pulse_ms || count != c->pulse) {
+        c->pulse = count;
+        c->pulse_ms = now_ms;
+    }
+    return now_ms - c->pulse_ms < MAX(s->config->silence_ms, (int64_t)PULSE_STILL_MIN_MS);
+}
+
+void children_feel_pulse(struct supervisor *s, int64_t now_ms) {
+    if (now_ms - s->pulse_turn_ms < PULSE_EVERY_MS) return;
+    bool late = now_ms - s->pulse_turn_ms > LATE_TURN_MS;
+    s->pulse_turn_ms = now_ms;
+    for (size_t i = 0; i < s->children.count; i++) {
+        struct child *c = s->children.items[i];
+        if (c->state != CHILD_RUNNING || has_pulse(s, c, late, now_ms)) continue;
+        log_error("%s %u (process %d) shows no pulse: killed", child_role_name(c->role), c->idx, c->pid);
+        c->pulse_ms = now_ms;
+        child_signal(c, SIGKILL);
     }
 }
 

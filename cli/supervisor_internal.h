@@ -38,7 +38,7 @@ struct supervisor {
 
     struct link_client *link; /* owned */
     bool registered;
-    int64_t unheard_since_ms, turn_ms;
+    int64_t unheard_since_ms, turn_ms, pulse_turn_ms;
     struct arena arena;
     struct buf scratch;
     struct child_exit exits[EXIT_RING]; /* latest ends, to answer late Fences and to tell a new scheduler */
@@ -54,6 +54,8 @@ void children_adopt(struct supervisor *s, int64_t now_ms);
 void children_want(struct supervisor *s, int64_t now_ms); /* makes the list match what is wanted */
 void children_turn(struct supervisor *s, int64_t now_ms); /* starts what is due, kills what was asked and is late */
 void children_ended(struct supervisor *s, int pid, int64_t now_ms);
+/* Kills workers and gateways whose pulse has stood still for silence_ms. */
+void children_feel_pulse(struct supervisor *s, int64_t now_ms);
 void children_stop(struct supervisor *s, struct child *c, int64_t grace_ms, int64_t now_ms);
 struct child *children_find(struct supervisor *s, int pid);
 uint32_t children_alive(const struct supervisor *s, enum child_role role);

@@ -1,5 +1,6 @@
 #include "gateway/gateway.h"
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "gateway/server.h"
@@ -64,6 +65,7 @@ static int open_wire(struct gateway *gw, struct error *err) {
 int gateway_new(struct gateway **out, const struct gateway_settings *settings, struct error *err) {
     struct gateway *gw = mem_alloc(sizeof *gw);
     gw->settings = *settings;
+    pulse_open(&gw->pulse, settings->run_dir, clock_ms());
     gw->shard_count = (int)settings->threads;
     pthread_mutex_init(&gw->http_mutex, NULL);
     gw->boxes = mem_calloc((size_t)gw->shard_count, sizeof *gw->boxes);
@@ -102,6 +104,7 @@ void gateway_free(struct gateway **gateway) {
     gw->http = NULL;
     pthread_mutex_unlock(&gw->http_mutex);
     if (http) http_server_free(&http);
+    pulse_close(&gw->pulse);
     for (int i = 0; i < gw->shard_count; i++) shard_free(&gw->shards[i]);
     prepare_pool_free(&gw->pool);
     if (gw->wire) wire_stop(gw->wire);

@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 
+#include "base/pulse.h"
 #include "gateway/auth.h"
 #include "gateway/health.h"
 #include "gateway/model_table.h"
@@ -18,7 +19,7 @@
 #include "http/http_server.h"
 
 struct gateway_settings {
-    const char *host, *scheduler, *api_key, *api_key_file, *instance;
+    const char *host, *scheduler, *api_key, *api_key_file, *instance, *run_dir;
     int64_t port, threads;
     int64_t request_timeout_ms; /* 0: none */
     int64_t model_wait_ms;      /* how long a request waits for a model to be there */
@@ -42,6 +43,7 @@ struct gateway {
     struct shard **shards; /* same */
     int shard_count;
     struct health health;
+    struct pulse pulse;         /* of the first event thread */
     pthread_mutex_t http_mutex; /* guards `http` against its end, for wakes from other threads */
     _Atomic int64_t open_count; /* generation requests not ended */
     _Atomic bool draining;

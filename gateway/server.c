@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "formats/json.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/shard.h"
@@ -206,6 +207,7 @@ static void on_request(void *ctx, struct http_request *req) {
 static void on_tick(void *ctx, int thread_idx) {
     struct gateway *gw = ctx;
     shard_tick(gw->shards[thread_idx]);
+    if (thread_idx == 0) pulse_beat(&gw->pulse, clock_ms());
 }
 
 void server_install(struct gateway *gw, struct http_config *config) {

@@ -8,11 +8,12 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/pulse.h"
 #include "proto/link.h"
 #include "worker/worker_metrics.h"
 
 /* A drained worker waits so long for the scheduler to take its sequences away. */
-enum { DRAIN_MS = 30000, DRAIN_QUIET_MS = 300 };
+enum { DRAIN_MS = 30000, DRAIN_QUIET_MS = 300, TURN_MS = 900 };
 
 enum phase {
     PHASE_LOADING,   /* the compute thread loads */
@@ -254,11 +255,14 @@ int control_run(const struct control_config *config, struct error *err) {
     buf_init(&c.scratch, 0);
     arena_init(&c.arena, 0, 0);
     worker_public_name(config->settings, c.model_name);
+    struct pulse pulse;
+    pulse_open(&pulse, config->settings->run_dir, clock_ms());
     int rc = link_client_new(&c.link, &link, &CALLS, &c, err);
     while (!rc && !c.failed && !drained(&c)) {
         int fds[2] = {handoff_fd(config->handoff), config->stop_fd};
         bool ready[2] = {false, false};
-        link_client_wait(c.link, fds, ready, 2, c.draining ? 50 : -1);
+        link_client_wait(c.link, fds, ready, 2, c.draining ? 50 : TURN_MS);
+        pulse_beat(&pulse, clock_ms());
         if (ready[1]) take_signal(&c);
         while (handoff_result(config->handoff, &c.answer)) take_answer(&c);
     }
@@ -266,6 +270,7 @@ int control_run(const struct control_config *config, struct error *err) {
         *err = c.failure;
         rc = err->code;
     }
+    pulse_close(&pulse);
     link_client_free(&c.link);
     buf_release(&c.held);
     buf_release(&c.answer.payload);

@@ -14,7 +14,7 @@ static const struct option_row ROWS[] = {
         .help = "public name of the model; default: the folder's name"),
     ROW(connect, "connect", OPTION_STRING, .help = "where the scheduler listens: ipc:///path or tcp://host:port"),
     ROW(instance, "instance", OPTION_STRING, .help = "32 hex digits naming this process on the wire; default: drawn"),
-    ROW(run_dir, "run-dir", OPTION_STRING, .help = "folder for the mark that a fault leaves"),
+    ROW(run_dir, "run-dir", OPTION_STRING, .help = "folder for the pulse, and for the mark that a fault leaves"),
     ROW(name, "name", OPTION_STRING, .fallback = "worker", .help = "name in logs"),
     ROW(device, "device", OPTION_STRING, .fallback = "auto", .help = "auto, cpu or cuda"),
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto",

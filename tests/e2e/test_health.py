@@ -50,6 +50,20 @@ def test_stopped_worker_is_replaced():
         within(s, "/health/e2e", 200, 15)
 
 
+def test_what_the_scheduler_never_met_is_replaced_too():
+    """A worker that hangs while the scheduler is replaced has no judge on the wire; a gateway never has one. Their pulse tells."""
+    with Serve(args=["--scheduler-silence", "4s"]) as s:
+        worker, scheduler = s.pids("worker"), s.pids("scheduler")
+        os.kill(worker[0], signal.SIGSTOP)
+        os.kill(scheduler[0], signal.SIGKILL)
+        s.wait(lambda: s.pids("worker") and s.pids("worker") != worker, 15, "the worker was replaced")
+        within(s, "/health/e2e", 200, 15)
+        gateway = s.pids("gateway")
+        os.kill(gateway[0], signal.SIGSTOP)
+        s.wait(lambda: s.pids("gateway") and s.pids("gateway") != gateway, 15, "the gateway was replaced")
+        within(s, "/health/e2e", 200, 15)
+
+
 def test_slow_load_is_not_death():
     s = Serve(args=["--test-load-ms", 12000]).start()
     try:
