@@ -5,6 +5,7 @@
 #include "formats/safetensors.h"
 
 #include "base/vec.h"
+#include "formats/gguf_types.h"
 #include "formats/json.h"
 
 #include <stdio.h>
@@ -12,20 +13,55 @@
 
 static const struct {
     const char *name;
-    uint8_t size;
+    uint16_t size, block; /* block 0: 1 */
 } TYPES[TENSOR_TYPE_COUNT] = {
-    [TENSOR_BOOL] = {"BOOL", 1},       [TENSOR_U8] = {"U8", 1},           [TENSOR_I8] = {"I8", 1},
-    [TENSOR_F8_E5M2] = {"F8_E5M2", 1}, [TENSOR_F8_E4M3] = {"F8_E4M3", 1}, [TENSOR_I16] = {"I16", 2},
-    [TENSOR_U16] = {"U16", 2},         [TENSOR_F16] = {"F16", 2},         [TENSOR_BF16] = {"BF16", 2},
-    [TENSOR_I32] = {"I32", 4},         [TENSOR_U32] = {"U32", 4},         [TENSOR_F32] = {"F32", 4},
-    [TENSOR_F64] = {"F64", 8},         [TENSOR_I64] = {"I64", 8},         [TENSOR_U64] = {"U64", 8},
+    [TENSOR_BOOL] = {"BOOL", 1},
+    [TENSOR_U8] = {"U8", 1},
+    [TENSOR_I8] = {"I8", 1},
+    [TENSOR_F8_E5M2] = {"F8_E5M2", 1},
+    [TENSOR_F8_E4M3] = {"F8_E4M3", 1},
+    [TENSOR_I16] = {"I16", 2},
+    [TENSOR_U16] = {"U16", 2},
+    [TENSOR_F16] = {"F16", 2},
+    [TENSOR_BF16] = {"BF16", 2},
+    [TENSOR_I32] = {"I32", 4},
+    [TENSOR_U32] = {"U32", 4},
+    [TENSOR_F32] = {"F32", 4},
+    [TENSOR_F64] = {"F64", 8},
+    [TENSOR_I64] = {"I64", 8},
+    [TENSOR_U64] = {"U64", 8},
+    [TENSOR_F8_E8M0] = {"F8_E8M0", 1},
+    [TENSOR_SAFETENSORS_COUNT] = {"", 1},
+    [TENSOR_Q4_0] = {"Q4_0", 18, 32},
+    [TENSOR_Q4_1] = {"Q4_1", 20, 32},
+    [TENSOR_Q5_0] = {"Q5_0", 22, 32},
+    [TENSOR_Q5_1] = {"Q5_1", 24, 32},
+    [TENSOR_Q8_0] = {"Q8_0", 34, 32},
+    [TENSOR_Q2_K] = {"Q2_K", 84, 256},
+    [TENSOR_Q3_K] = {"Q3_K", 110, 256},
+    [TENSOR_Q4_K] = {"Q4_K", 144, 256},
+    [TENSOR_Q5_K] = {"Q5_K", 176, 256},
+    [TENSOR_Q6_K] = {"Q6_K", 210, 256},
+    [TENSOR_IQ1_S] = {"IQ1_S", 50, 256},
+    [TENSOR_IQ1_M] = {"IQ1_M", 56, 256},
+    [TENSOR_IQ2_XXS] = {"IQ2_XXS", 66, 256},
+    [TENSOR_IQ2_XS] = {"IQ2_XS", 74, 256},
+    [TENSOR_IQ2_S] = {"IQ2_S", 82, 256},
+    [TENSOR_IQ3_XXS] = {"IQ3_XXS", 98, 256},
+    [TENSOR_IQ3_S] = {"IQ3_S", 110, 256},
+    [TENSOR_IQ4_NL] = {"IQ4_NL", 18, 32},
+    [TENSOR_IQ4_XS] = {"IQ4_XS", 136, 256},
+    [TENSOR_TQ1_0] = {"TQ1_0", 54, 256},
+    [TENSOR_TQ2_0] = {"TQ2_0", 66, 256},
+    [TENSOR_MXFP4] = {"MXFP4", 17, 32},
 };
 
 const char *tensor_type_name(enum tensor_type type) { return TYPES[type].name; }
 size_t tensor_type_size(enum tensor_type type) { return TYPES[type].size; }
+uint32_t tensor_type_block(enum tensor_type type) { return MAX(TYPES[type].block, 1); }
 
 static bool type_of_name(struct bytes name, enum tensor_type *out) {
-    for (int i = 0; i < TENSOR_TYPE_COUNT; i++)
+    for (int i = 0; i < TENSOR_SAFETENSORS_COUNT; i++)
         if (bytes_equal(name, bytes_str(TYPES[i].name))) {
             *out = (enum tensor_type)i;
             return true;
@@ -226,8 +262,12 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
 }
 
-static int sort_names(struct safetensors *set, struct error *err) {
+void tensors_sort(struct safetensors *set) {
     if (set->tensor_count) qsort(set->tensors, set->tensor_count, sizeof *set->tensors, by_name);
+}
+
+static int sort_names(struct safetensors *set, struct error *err) {
+    tensors_sort(set);
     for (size_t i = 1; i < set->tensor_count; i++)
         if (!strcmp(set->tensors[i - 1].name, set->tensors[i].name))
             return error_set(err, ERR_INVALID, "'%s': tensor '%s' appears twice",

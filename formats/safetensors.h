@@ -23,6 +23,7 @@
 enum { TENSOR_DIMS_MAX = 8, SAFETENSORS_FILES_MAX = 4096, SAFETENSORS_TENSORS_MAX = 1 << 20 };
 #define SAFETENSORS_HEADER_MAX ((uint64_t)100 * 1000 * 1000)
 
+/* Types of both formats. The first have one value an element; block types (GGUF) only whole blocks. */
 enum tensor_type {
     TENSOR_BOOL,
     TENSOR_U8,
@@ -39,11 +40,38 @@ enum tensor_type {
     TENSOR_F64,
     TENSOR_I64,
     TENSOR_U64,
+    TENSOR_F8_E8M0,
+    TENSOR_SAFETENSORS_COUNT, /* no type: what safetensors headers may name comes before */
+    TENSOR_Q4_0,
+    TENSOR_Q4_1,
+    TENSOR_Q5_0,
+    TENSOR_Q5_1,
+    TENSOR_Q8_0,
+    TENSOR_Q2_K,
+    TENSOR_Q3_K,
+    TENSOR_Q4_K,
+    TENSOR_Q5_K,
+    TENSOR_Q6_K,
+    TENSOR_IQ1_S,
+    TENSOR_IQ1_M,
+    TENSOR_IQ2_XXS,
+    TENSOR_IQ2_XS,
+    TENSOR_IQ2_S,
+    TENSOR_IQ3_XXS,
+    TENSOR_IQ3_S,
+    TENSOR_IQ4_NL,
+    TENSOR_IQ4_XS,
+    TENSOR_TQ1_0,
+    TENSOR_TQ2_0,
+    TENSOR_MXFP4,
     TENSOR_TYPE_COUNT
 };
 /* "BF16", as the format spells it. */
 const char *tensor_type_name(enum tensor_type type);
+/* Bytes of one value, or of one block. */
 size_t tensor_type_size(enum tensor_type type);
+/* Values in a block: 1, 32 or 256. */
+uint32_t tensor_type_block(enum tensor_type type);
 
 struct tensor {
     const char *name; /* owned by the set */

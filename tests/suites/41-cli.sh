@@ -32,7 +32,7 @@ check unknown_command says 2 "no command 'sail'" "$trireme" sail
 check info_tells_the_model says 0 'can be served   yes' "$trireme" info "$model"
 check info_of_nothing says 1 'can be served   no' "$trireme" info "$dir"
 logits_of() { printf '{"ids":[1,2,3],"chunks":[2,1]}\nnothing\n' | "$trireme" logits --model "$model" --jsonl | cut -c1-12 | tr '\n' ' '; }
-logits_answer_line_by_line() { [ "$(logits_of)" = '{"logits":[[ {"error":"ex ' ] || { logits_of; return 1; }; }
+logits_answer_line_by_line() { [ "$(logits_of)" = '{"logits":[[ {"error":"ba ' ] || { logits_of; return 1; }; }
 check logits_answer_line_by_line logits_answer_line_by_line
 check perplexity_of_a_text says 0 '"tokens":' "$trireme" perplexity --model "$model" --file README.md --ctx 128
 check perplexity_without_a_text says 2 '--file' "$trireme" perplexity --model "$model"

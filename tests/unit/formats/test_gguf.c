@@ -1,0 +1,232 @@
+#include "formats/gguf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "gguf_build.h"
+
+/* Three keys of different kinds, an array of strings, two tensors. */
+static void build(struct buf *b, uint32_t version) {
+    buf_init(b, 0);
+    put_head(b, version, 2, 5);
+    put_key_text(b, "general.architecture", "llama");
+    put_key_u32(b, "llama.block_count", 7);
+    put_text(b, "a.float");
+    put_u32(b, 6);
+    buf_add(b, &(float){1.5f}, 4);
+    put_text(b, "tokens");
+    put_u32(b, 9);
+    put_u32(b, 8);
+    put_u64(b, 3);
+    put_text(b, "x");
+    put_text(b, "");
+    put_text(b, "yz");
+    put_text(b, "signed");
+    put_u32(b, 9);
+    put_u32(b, 3);
+    put_u64(b, 2);
+    buf_add(b, (int16_t[]){-2, 300}, 4);
+    put_tensor(b, "w", 64, 2, 2, 0); /* Q4_0: 4 blocks of 18 */
+    put_tensor(b, "bias", 3, 0, 0, 96);
+    put_padding(b, 32);
+    put_zeros(b, 96 + 12);
+}
+
+TEST(gguf_reads_keys_and_tensors) {
+    for (uint32_t version = 2; version <= 3; version++) {
+        struct buf b;
+        struct gguf g;
+        struct error err = {0};
+        struct bytes s;
+        int64_t i = 0;
+        double d = 0;
+        bool flag;
+        build(&b, version);
+        EXPECT_EQ(gguf_open_bytes(&g, buf_bytes(&b), "test", &err), 0);
+        EXPECT_EQ(g.version, version);
+        EXPECT(gguf_string(&g, "general.architecture", &s) && bytes_equal(s, bytes_str("llama")));
+        EXPECT(gguf_int(&g, "llama.block_count", &i) && i == 7);
+        EXPECT(gguf_double(&g, "llama.block_count", &d) && d == 7);
+        EXPECT(gguf_double(&g, "a.float", &d) && d == 1.5);
+        EXPECT(!gguf_int(&g, "a.float", &i) && !gguf_bool(&g, "a.float", &flag) && !gguf_string(&g, "tokens", &s));
+        EXPECT(!gguf_find(&g, "llama.block_counts") && !gguf_find(&g, "llama"));
+        const struct gguf_kv *kv = gguf_find(&g, "signed");
+        EXPECT(kv && kv->is_array && kv->count == 2);
+        EXPECT(gguf_int_at(kv, 0, &i) && i == -2);
+        EXPECT(gguf_int_at(kv, 1, &i) && i == 300);
+        EXPECT(!gguf_int_at(kv, 2, &i));
+        struct gguf_strings all = gguf_strings_of(gguf_find(&g, "tokens"));
+        EXPECT(gguf_strings_next(&all, &s) && bytes_equal(s, bytes_str("x")));
+        EXPECT(gguf_strings_next(&all, &s) && s.len == 0);
+        EXPECT(gguf_strings_next(&all, &s) && bytes_equal(s, bytes_str("yz")));
+        EXPECT(!gguf_strings_next(&all, &s));
+        const struct tensor *w = safetensors_find(&g.set, "w"), *bias = safetensors_find(&g.set, "bias");
+        EXPECT(w && bias && g.set.tensor_count == 2);
+        EXPECT(w->dim_count == 2 && w->dims[0] == 2 && w->dims[1] == 64 && w->byte_len == 72);
+        EXPECT(w->type == TENSOR_Q4_0 && bias->type == TENSOR_F32 && bias->dims[0] == 3);
+        EXPECT_EQ((const char *)bias->data - b.data, b.len - 12);
+        gguf_close(&g);
+        buf_release(&b);
+    }
+}
+
+/* Every beginning of a good file is refused, and so is every file with one byte more or less of a length. */
+TEST(gguf_refuses_every_cut_file) {
+    struct buf b;
+    struct gguf g;
+    struct error err = {0};
+    build(&b, 3);
+    for (size_t len = 0; len < b.len; len++) {
+        char *copy = malloc(len + 1); /* exactly so long, for the sanitizer */
+        memcpy(copy, b.data, len);
+        if (gguf_open_bytes(&g, bytes_of(copy, len), "test", &err) == 0)
+            check_fail(__FILE__, __LINE__, "the first %zu of %zu bytes were accepted", len, b.len);
+        free(copy);
+    }
+    buf_release(&b);
+}
+
+static void refused(const struct buf *b, const char *why) {
+    struct gguf g;
+    struct error err = {0};
+    if (gguf_open_bytes(&g, buf_bytes(b), "test", &err) == 0)
+        check_fail(__FILE__, __LINE__, "accepted, expected: %s", why);
+    else if (!strstr(err.text, why))
+        check_fail(__FILE__, __LINE__, "refused with '%s', expected: %s", err.text, why);
+}
+
+static void refuse_tensor(uint64_t cols, uint64_t rows, uint32_t type, uint64_t offset, const char *why) {
+    struct buf b;
+    buf_init(&b, 0);
+    put_head(&b, 3, 1, 0);
+    put_tensor(&b, "w", cols, rows, type, offset);
+    put_padding(&b, 32);
+    put_zeros(&b, 64);
+    refused(&b, why);
+    buf_release(&b);
+}
+
+TEST(gguf_refuses_what_lies_about_sizes) {
+    refuse_tensor(8, 3, 0, 0, "beyond the file's end");
+    refuse_tensor(8, 2, 0, 32, "beyond the file's end");
+    refuse_tensor(8, 1, 0, UINT64_MAX - 31, "beyond the file's end");
+    refuse_tensor(8, 1, 0, 8, "not aligned");
+    refuse_tensor(1ULL << 40, 1ULL << 40, 0, 0, "overflows");
+    refuse_tensor(1ULL << 62, 1, 0, 0, "overflows");
+    refuse_tensor(33, 1, 2, 0, "no multiple");
+    refuse_tensor(32, 1, 9, 0, "type 9");
+    refuse_tensor(32, 1, 4, 0, "type 4");
+    refuse_tensor(32, 1, 1000, 0, "type 1000");
+}
+
+TEST(gguf_refuses_bad_heads) {
+    struct buf b;
+    buf_init(&b, 0);
+    put_head(&b, 1, 0, 0);
+    refused(&b, "version 1");
+    buf_reset(&b);
+    put_head(&b, 0x03000000, 0, 0);
+    refused(&b, "big-endian");
+    buf_reset(&b);
+    put_head(&b, 3, UINT64_MAX, 0);
+    refused(&b, "tensors");
+    buf_reset(&b);
+    put_head(&b, 3, 0, UINT64_MAX);
+    refused(&b, "keys");
+    buf_reset(&b);
+    put_head(&b, 3, 0, 2);
+    put_key_u32(&b, "a", 1);
+    put_key_u32(&b, "a", 1);
+    refused(&b, "twice");
+    buf_reset(&b);
+    put_head(&b, 3, 0, 1);
+    put_key_u32(&b, "split.count", 2);
+    refused(&b, "2 parts");
+    buf_reset(&b);
+    put_head(&b, 3, 0, 1);
+    put_key_u32(&b, "general.alignment", 24);
+    refused(&b, "power of two");
+    buf_reset(&b);
+    put_head(&b, 3, 0, 1);
+    put_text(&b, "nested");
+    put_u32(&b, 9);
+    put_u32(&b, 9);
+    put_u64(&b, 1);
+    refused(&b, "array of type 9");
+    buf_reset(&b);
+    put_head(&b, 3, 0, 1);
+    put_text(&b, "long");
+    put_u32(&b, 9);
+    put_u32(&b, 10);
+    put_u64(&b, 1ULL << 61);
+    refused(&b, "cut");
+    buf_reset(&b);
+    put_head(&b, 3, 2, 0);
+    put_tensor(&b, "w", 8, 0, 0, 0);
+    put_tensor(&b, "w", 8, 0, 0, 32);
+    put_padding(&b, 32);
+    put_zeros(&b, 64);
+    refused(&b, "twice");
+    buf_release(&b);
+}
+
+/* A file of no tensors, a set of two parts found from either name, and one whose second part is missing. */
+TEST(gguf_opens_parts) {
+    char dir[] = "/tmp/trm-gguf-XXXXXX";
+    struct gguf g;
+    struct error err = {0};
+    EXPECT(mkdtemp(dir));
+    for (int part = 1; part <= 2; part++) {
+        struct buf b, name;
+        buf_init(&b, 0);
+        buf_init(&name, 0);
+        put_head(&b, 3, 1, 2);
+        put_key_u32(&b, "split.count", 2);
+        put_key_u32(&b, "split.tensors.count", 2);
+        put_tensor(&b, part == 1 ? "second" : "first", 8, 0, 0, 0);
+        put_padding(&b, 32);
+        put_zeros(&b, 32);
+        buf_addf(&name, "%s/m-%05d-of-00002.gguf", dir, part);
+        EXPECT_EQ(file_write_atomic(buf_text(&name), b.data, b.len, 0600, &err), 0);
+        buf_release(&b);
+        buf_release(&name);
+    }
+    char *first = path_join(dir, "m-00001-of-00002.gguf"), *second = path_join(dir, "m-00002-of-00002.gguf"),
+         *lone = path_join(dir, "lone.gguf"), *found = gguf_path_of(dir);
+    EXPECT(found && !strcmp(found, first));
+    mem_free(found);
+    for (int i = 0; i < 2; i++) {
+        EXPECT_EQ(gguf_open(&g, i ? second : first, &err), 0);
+        EXPECT(g.set.tensor_count == 2 && g.set.file_count == 2 && !strcmp(g.set.tensors[0].name, "first"));
+        EXPECT_EQ(safetensors_find(&g.set, "first")->file_idx, 1);
+        gguf_close(&g);
+    }
+    EXPECT_EQ(rename(second, lone), 0);
+    EXPECT(gguf_open(&g, first, &err) != 0 && strstr(err.text, "00002-of-00002"));
+    EXPECT(gguf_open(&g, lone, &err) != 0 && strstr(err.text, "one of 2 parts"));
+    EXPECT(gguf_path_of(dir) == NULL); /* two that could be meant */
+    EXPECT(unlink(lone) == 0 && unlink(first) == 0 && rmdir(dir) == 0);
+    mem_free(first);
+    mem_free(second);
+    mem_free(lone);
+}
+
+TEST(gguf_reads_a_real_file) {
+    const char *path = check_shared("weights/stories260k/stories260K.gguf");
+    struct gguf g;
+    struct error err = {0};
+    struct bytes s;
+    int64_t n = 0;
+    if (!path) SKIP("shared", "weights/stories260k");
+    EXPECT(gguf_is(path));
+    EXPECT_EQ(gguf_open(&g, path, &err), 0);
+    EXPECT(gguf_string(&g, "general.architecture", &s) && bytes_equal(s, bytes_str("llama")));
+    EXPECT(gguf_int(&g, "llama.embedding_length", &n) && n == 64);
+    const struct gguf_kv *tokens = gguf_find(&g, "tokenizer.ggml.tokens");
+    EXPECT(tokens && tokens->is_array && tokens->count == 512);
+    const struct tensor *t = safetensors_find(&g.set, "token_embd.weight");
+    EXPECT(t && t->dim_count == 2 && t->dims[0] == 512 && t->dims[1] == 64);
+    gguf_close(&g);
+}
