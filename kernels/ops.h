@@ -24,6 +24,7 @@
 #define KERNELS_OPS_H
 
 #include "kernels/device.h"
+#include "kernels/ops_state.h"
 
 enum { ROW_NONE = UINT32_MAX };
 enum { SLOT_STOPS_MAX = 64, SLOT_BIAS_MAX = 1024, SAMPLE_TOP_MAX = 32 };
@@ -269,6 +270,7 @@ struct ops {
     void (*gather_rows)(struct stream *s, const struct op_gather_rows *a);
     void (*kv_copy)(struct stream *s, const struct op_kv_copy *a);
     void (*sample)(struct stream *s, const struct op_sample *a);
+    const struct state_ops *state; /* ops_state.h */
 
     /* Bytes of one layer in one block of a cache; a multiple of 64. */
     size_t (*kv_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim);

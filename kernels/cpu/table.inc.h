@@ -5,6 +5,8 @@
 
 #include "kernels/cpu/rows.inc.h"
 
+#include "kernels/cpu/state.inc.h"
+
 #include "kernels/cpu/attention.inc.h"
 
 #include "kernels/cpu/sample.inc.h"
@@ -32,6 +34,7 @@ const struct ops CPU_OPS = {
     .gather_rows = ref_gather_rows,
     .kv_copy = ref_kv_copy,
     .sample = cpu_sample,
+    .state = &cpu_state_ops,
     .kv_layer_bytes = ref_kv_layer_bytes,
     .attention_scratch = cpu_attention_scratch,
     .sample_scratch = cpu_sample_scratch,

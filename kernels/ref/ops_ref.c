@@ -24,6 +24,7 @@ const struct ops ref_ops = {
     .gather_rows = ref_gather_rows,
     .kv_copy = ref_kv_copy,
     .sample = ref_sample,
+    .state = &ref_state_ops,
     .kv_layer_bytes = ref_kv_layer_bytes,
     .attention_scratch = no_attention_scratch,
     .sample_scratch = no_sample_scratch,

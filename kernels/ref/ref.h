@@ -20,6 +20,39 @@ void ref_kv_copy(struct stream *s, const struct op_kv_copy *a);
 void ref_sample(struct stream *s, const struct op_sample *a);
 size_t ref_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim);
 
+/* Operations with a state (ops_state.h). */
+extern const struct state_ops ref_state_ops;
+
+/* One sequence's part of a step: the runs of a slot stand next to each other; `next` walks them. */
+struct state_walk {
+    const struct step_batch *batch;
+    uint32_t run, step; /* the sequence's first run; runs taken */
+    uint32_t row, end;  /* rows [row, end) of the current run */
+    bool fresh;         /* begins at position 0 */
+};
+/* At the first run of a sequence; false where run `run` continues the one before it. */
+static inline bool state_walk_begin(struct state_walk *w, const struct step_batch *batch, uint32_t run) {
+    *w = (struct state_walk){.batch = batch, .run = run};
+    return run == 0 || batch->runs[run - 1].slot != batch->runs[run].slot;
+}
+/* Goes to the next run of the sequence that is not padding. */
+static inline bool state_walk_next(struct state_walk *w) {
+    while (w->run + w->step < w->batch->run_count) {
+        const struct step_run *r = &w->batch->runs[w->run + w->step];
+        if (r->slot != w->batch->runs[w->run].slot) return false;
+        w->step += 1;
+        w->row = r->row_first;
+        w->end = r->row_first + r->token_count;
+        w->fresh = r->token_count && w->batch->positions[r->row_first] == 0;
+        if (r->token_count && w->batch->positions[r->row_first] != ROW_NONE) return true;
+    }
+    return false;
+}
+/* A slot's state. */
+static inline float *state_at(const struct state_view *v, uint32_t slot) {
+    return (float *)(void *)((char *)v->base + slot * v->slot_stride + v->offset);
+}
+
 /* Row `row` of a matrix of parts. */
 static inline const void *matrix_row(const struct matrix *w, uint32_t row) {
     uint32_t part = 0;
