@@ -39,14 +39,19 @@ static const char *human(uint64_t value, const char *unit, char out[32]) {
     return out;
 }
 
-static int tell_spec(const struct hf_config *config, struct error *err) {
+static void tell_layer(const struct model_spec *spec, const struct layer_spec *layer) {
+    const struct attention_spec *a = &layer->attention;
+    row("layers", "%u, hidden %u, feed-forward %u", spec->layer_count, spec->hidden, layer->ffn.width);
+    if (layer->mixer == MIXER_ATTENTION)
+        row("attention", "%u heads of %u, %u for keys and values", a->heads, a->head_dim, a->kv_heads);
+}
+
+static int tell_spec(struct bytes config, struct error *err) {
     struct model_spec spec;
-    int rc = spec_from_config(&spec, config, err);
+    int rc = spec_read_text(&spec, config, NULL, err);
     if (rc) return rc;
-    const struct attention_spec *a = &spec.layers[0].attention;
-    row("family", "%s (%s)", spec.family, config->architecture);
-    row("layers", "%u, hidden %u, feed-forward %u", spec.layer_count, spec.hidden, spec.layers[0].ffn.width);
-    row("attention", "%u heads of %u, %u for keys and values", a->heads, a->head_dim, a->kv_heads);
+    row("family", "%s", spec.family);
+    tell_layer(&spec, &spec.layers[0]);
     row("context", "%u tokens", spec.max_context);
     row("logits", "%u%s", spec.vocab, spec.tied_head ? ", head tied to the embedding" : "");
     uint64_t values = 0;
@@ -109,11 +114,9 @@ static int tell_text(const char *dir, struct error *err) {
 static int tell_config(const char *dir, struct error *err) {
     char *path = path_join(dir, "config.json");
     struct buf text;
-    struct hf_config config;
     buf_init(&text, 0);
     int rc = file_read(path, CONFIG_BYTES_MAX, &text, err);
-    if (!rc) rc = config_read(&config, buf_bytes(&text), NULL, err);
-    if (!rc) rc = tell_spec(&config, err);
+    if (!rc) rc = tell_spec(buf_bytes(&text), err);
     buf_release(&text);
     mem_free(path);
     return rc;

@@ -1,284 +1,288 @@
-/*
- * Two tables say everything: FIELDS (name, type, where it goes) and HARMLESS (names that change nothing at inference).
- */
+/* One array of nodes and one buffer of texts; parsing is a loop with a stack of open nodes. */
 #include "formats/config.h"
 
-#include "base/buf.h"
-#include "formats/json.h"
-
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 
-enum field_type { FIELD_INT, FIELD_NUMBER, FIELD_BOOL, FIELD_TEXT };
-struct field {
-    const char *name;
-    enum field_type type;
-    size_t offset;
-};
+#include "formats/config_known.h"
+#include "formats/json.h"
 
-#define AT(member) offsetof(struct hf_config, member)
-static const struct field FIELDS[] = {
-    {"model_type", FIELD_TEXT, AT(model_type)},
-    {"dtype", FIELD_TEXT, AT(dtype)},
-    {"torch_dtype", FIELD_TEXT, AT(dtype)},
-    {"hidden_act", FIELD_TEXT, AT(hidden_act)},
-    {"vocab_size", FIELD_INT, AT(vocab_size)},
-    {"hidden_size", FIELD_INT, AT(hidden_size)},
-    {"intermediate_size", FIELD_INT, AT(intermediate_size)},
-    {"num_hidden_layers", FIELD_INT, AT(num_hidden_layers)},
-    {"num_attention_heads", FIELD_INT, AT(num_attention_heads)},
-    {"num_key_value_heads", FIELD_INT, AT(num_key_value_heads)},
-    {"head_dim", FIELD_INT, AT(head_dim)},
-    {"max_position_embeddings", FIELD_INT, AT(max_position_embeddings)},
-    {"sliding_window", FIELD_INT, AT(sliding_window)},
-    {"max_window_layers", FIELD_INT, AT(max_window_layers)},
-    {"rms_norm_eps", FIELD_NUMBER, AT(rms_norm_eps)},
-    {"tie_word_embeddings", FIELD_BOOL, AT(tie_word_embeddings)},
-    {"attention_bias", FIELD_BOOL, AT(attention_bias)},
-    {"mlp_bias", FIELD_BOOL, AT(mlp_bias)},
-    {"use_sliding_window", FIELD_BOOL, AT(use_sliding_window)},
-    {"rope_theta", FIELD_NUMBER, AT(rope.theta)},
-    {"partial_rotary_factor", FIELD_NUMBER, AT(rope.partial_rotary_factor)},
-};
-/* Inside rope_scaling and rope_parameters. */
-static const struct field ROPE_FIELDS[] = {
-    {"rope_type", FIELD_TEXT, AT(rope.type)},
-    {"type", FIELD_TEXT, AT(rope.type)},
-    {"rope_theta", FIELD_NUMBER, AT(rope.theta)},
-    {"factor", FIELD_NUMBER, AT(rope.factor)},
-    {"low_freq_factor", FIELD_NUMBER, AT(rope.low_freq_factor)},
-    {"high_freq_factor", FIELD_NUMBER, AT(rope.high_freq_factor)},
-    {"original_max_position_embeddings", FIELD_INT, AT(rope.original_max_position_embeddings)},
-    {"attention_factor", FIELD_NUMBER, AT(rope.attention_factor)},
-    {"beta_fast", FIELD_NUMBER, AT(rope.beta_fast)},
-    {"beta_slow", FIELD_NUMBER, AT(rope.beta_slow)},
-    {"mscale", FIELD_NUMBER, AT(rope.mscale)},
-    {"mscale_all_dim", FIELD_NUMBER, AT(rope.mscale_all_dim)},
-    {"partial_rotary_factor", FIELD_NUMBER, AT(rope.partial_rotary_factor)},
-};
+enum { CONFIG_DEPTH_MAX = 16, CONFIG_NODES_MAX = 1 << 20 };
 
-/* Training options, bookkeeping, and generation defaults (which the gateway takes from generation_config.json). */
-static const char *const HARMLESS[] = {
-    "transformers_version",
-    "initializer_range",
-    "attention_dropout",
-    "use_cache",
-    "pretraining_tp",
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-    "sep_token_id",
-    "unk_token_id",
-    "decoder_start_token_id",
-    "bad_words_ids",
-    "hidden_dropout",
-    "resid_pdrop",
-    "embd_pdrop",
-    "attn_pdrop",
-    "hidden_dropout_prob",
-    "return_dict",
-    "output_hidden_states",
-    "output_attentions",
-    "torchscript",
-    "tf_legacy_loss",
-    "use_bfloat16",
-    "pruned_heads",
-    "is_encoder_decoder",
-    "is_decoder",
-    "add_cross_attention",
-    "cross_attention_hidden_size",
-    "tie_encoder_decoder",
-    "max_length",
-    "min_length",
-    "do_sample",
-    "early_stopping",
-    "num_beams",
-    "num_beam_groups",
-    "diversity_penalty",
-    "temperature",
-    "top_k",
-    "top_p",
-    "typical_p",
-    "repetition_penalty",
-    "length_penalty",
-    "no_repeat_ngram_size",
-    "encoder_no_repeat_ngram_size",
-    "num_return_sequences",
-    "output_scores",
-    "return_dict_in_generate",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "remove_invalid_values",
-    "exponential_decay_length_penalty",
-    "suppress_tokens",
-    "begin_suppress_tokens",
-    "finetuning_task",
-    "id2label",
-    "label2id",
-    "tokenizer_class",
-    "prefix",
-    "task_specific_params",
-    "problem_type",
-    "chunk_size_feed_forward",
-    "auto_map",
-    "name_or_path",
-    "model_max_length",
-    "unsloth_version",
-    "unsloth_fixed",
-    "max_new_tokens",
-    "attn_implementation",
-    "transformers.js_config",
-};
+/* ---- parsing ---- */
 
-static bool name_is(struct bytes key, const char *name) { return bytes_equal(key, bytes_str(name)); }
-
-static bool harmless(struct bytes key) {
-    if (key.len && key.data[0] == '_') return true; /* private to the library that wrote it */
-    for (size_t i = 0; i < ARRAY_LEN(HARMLESS); i++)
-        if (name_is(key, HARMLESS[i])) return true;
-    return false;
+static uint32_t add_node(struct config *c) {
+    if (c->node_count == c->node_cap) {
+        c->node_cap = c->node_cap * 2 + 64;
+        c->nodes = mem_realloc(c->nodes, c->node_cap * sizeof *c->nodes);
+    }
+    c->nodes[c->node_count] = (struct config_node){0};
+    return c->node_count++;
 }
 
-static bool accepted(struct bytes key, const char *accept) {
+static uint32_t add_text(struct config *c, struct bytes text) {
+    uint32_t at = (uint32_t)c->texts.len;
+    buf_add_bytes(&c->texts, text);
+    buf_add_byte(&c->texts, 0);
+    return at;
+}
+
+static void set_value(struct config *c, uint32_t node, enum json_event ev, struct bytes text) {
+    struct config_node *n = &c->nodes[node];
+    switch (ev) {
+    case JSON_TRUE:
+    case JSON_FALSE:
+        n->kind = CONFIG_BOOL;
+        n->truth = ev == JSON_TRUE;
+        break;
+    case JSON_NUMBER:
+        n->kind = CONFIG_NUMBER;
+        n->is_integer = json_number_int64(text, &n->integer);
+        if (!json_number_double(text, &n->number)) n->number = INFINITY;
+        break;
+    case JSON_STRING:
+        n->kind = CONFIG_TEXT;
+        n->text = add_text(c, text);
+        break;
+    case JSON_ARRAY_BEGIN: n->kind = CONFIG_LIST; break;
+    case JSON_OBJECT_BEGIN: n->kind = CONFIG_OBJECT; break;
+    default: n->kind = CONFIG_NULL;
+    }
+}
+
+struct open_node {
+    uint32_t node, last; /* last child; 0: none */
+};
+
+static uint32_t add_child(struct config *c, struct open_node *open, uint32_t name) {
+    uint32_t child = add_node(c);
+    c->nodes[child].name = name;
+    c->nodes[child].parent = open->node;
+    c->nodes[open->node].count++;
+    if (open->last)
+        c->nodes[open->last].next = child;
+    else
+        c->nodes[open->node].first = child;
+    open->last = child;
+    return child;
+}
+
+static bool parse(struct config *c, struct json_reader *r) {
+    struct open_node stack[CONFIG_DEPTH_MAX];
+    uint32_t depth = 0, name = 0;
+    if (!json_expect(r, JSON_OBJECT_BEGIN)) return false;
+    stack[0] = (struct open_node){.node = add_node(c)};
+    c->nodes[0].kind = CONFIG_OBJECT;
+    for (;;) {
+        enum json_event ev = json_next(r);
+        if (ev == JSON_ERROR) return false;
+        if (ev == JSON_KEY) {
+            name = add_text(c, r->text);
+        } else if (ev == JSON_OBJECT_END || ev == JSON_ARRAY_END) {
+            if (depth-- == 0) return json_next(r) == JSON_END;
+        } else {
+            if (c->node_count >= CONFIG_NODES_MAX) return json_fail(r, "too many values");
+            uint32_t child = add_child(c, &stack[depth], name);
+            set_value(c, child, ev, r->text);
+            name = 0;
+            if (ev != JSON_OBJECT_BEGIN && ev != JSON_ARRAY_BEGIN) continue;
+            if (++depth == CONFIG_DEPTH_MAX) return json_fail(r, "nested too deeply");
+            stack[depth] = (struct open_node){.node = child};
+        }
+    }
+}
+
+int config_open(struct config *c, struct bytes text, struct error *err) {
+    *c = (struct config){0};
+    buf_init(&c->texts, 0);
+    buf_add_byte(&c->texts, 0);
+    if (text.len > CONFIG_BYTES_MAX)
+        return error_set(err, ERR_LIMIT, "config.json is larger than %zu bytes", CONFIG_BYTES_MAX);
+    int rc = json_scan(text, 0, err);
+    if (rc) return error_wrap(err, "config.json");
+    struct json_reader r;
+    json_reader_init(&r, text, 0, 0);
+    if (!parse(c, &r)) rc = error_set(err, ERR_INVALID, "config.json: %s", r.error.code ? r.error.text : "malformed");
+    json_reader_release(&r);
+    return rc;
+}
+
+void config_close(struct config *c) {
+    mem_free(c->nodes);
+    buf_release(&c->texts);
+    *c = (struct config){0};
+}
+
+void config_set_defaults(struct config *c, uint32_t top, struct config *defaults) {
+    c->top = top;
+    c->defaults = defaults;
+}
+
+/* ---- reading ---- */
+
+static const char *text_at(const struct config *c, uint32_t at) { return (const char *)c->texts.data + at; }
+
+/* Index of a child by name; 0: none. */
+static uint32_t child_named(const struct config *c, uint32_t obj, const char *name) {
+    if (obj >= c->node_count || c->nodes[obj].kind != CONFIG_OBJECT) return 0;
+    for (uint32_t i = c->nodes[obj].first; i; i = c->nodes[i].next)
+        if (!strcmp(text_at(c, c->nodes[i].name), name)) return i;
+    return 0;
+}
+
+const struct config_node *config_find(struct config *c, uint32_t obj, const char *name) {
+    uint32_t i = child_named(c, obj, name);
+    if (i) {
+        c->nodes[i].consumed = true;
+        return c->nodes[i].kind == CONFIG_NULL ? NULL : &c->nodes[i];
+    }
+    return obj == c->top && c->defaults ? config_find(c->defaults, 0, name) : NULL;
+}
+
+int64_t config_object(struct config *c, uint32_t obj, const char *name) {
+    uint32_t i = child_named(c, obj, name);
+    if (!i) return -1;
+    c->nodes[i].consumed = true;
+    if (c->nodes[i].kind == CONFIG_NULL) return -1;
+    if (c->nodes[i].kind == CONFIG_OBJECT) return i;
+    config_fail(c, ERR_INVALID, "'%s' is no object", name);
+    return -1;
+}
+
+bool config_has_key(const struct config *c, uint32_t obj, const char *name) { return child_named(c, obj, name) != 0; }
+
+bool config_has(struct config *c, uint32_t obj, const char *name) {
+    uint32_t i = child_named(c, obj, name);
+    return i && c->nodes[i].kind != CONFIG_NULL;
+}
+
+int64_t config_int(struct config *c, uint32_t obj, const char *name, int64_t fallback) {
+    const struct config_node *n = config_find(c, obj, name);
+    if (!n) return fallback;
+    if (n->kind == CONFIG_NUMBER && n->is_integer && n->integer >= 0) return n->integer;
+    config_fail(c, ERR_INVALID, "'%s' is no whole number of zero or more", name);
+    return fallback;
+}
+
+double config_double(struct config *c, uint32_t obj, const char *name, double fallback) {
+    const struct config_node *n = config_find(c, obj, name);
+    if (!n) return fallback;
+    if (n->kind == CONFIG_NUMBER && isfinite(n->number)) return n->number;
+    config_fail(c, ERR_INVALID, "'%s' is no number", name);
+    return fallback;
+}
+
+bool config_bool(struct config *c, uint32_t obj, const char *name, bool fallback) {
+    const struct config_node *n = config_find(c, obj, name);
+    if (!n) return fallback;
+    if (n->kind == CONFIG_BOOL) return n->truth;
+    config_fail(c, ERR_INVALID, "'%s' is neither true nor false", name);
+    return fallback;
+}
+
+const char *config_text(struct config *c, uint32_t obj, const char *name, const char *fallback) {
+    const struct config_node *n = config_find(c, obj, name);
+    if (!n) return fallback;
+    if (n->kind == CONFIG_TEXT) return config_node_text(c, n);
+    config_fail(c, ERR_INVALID, "'%s' is no text", name);
+    return fallback;
+}
+
+void config_consume(struct config *c, uint32_t obj, const char *name) {
+    uint32_t i = child_named(c, obj, name);
+    if (i) c->nodes[i].consumed = true;
+}
+
+void config_consume_all(struct config *c, uint32_t obj, const char *name) {
+    uint32_t top = child_named(c, obj, name);
+    if (!top) return;
+    c->nodes[top].consumed = true;
+    for (uint32_t i = top + 1; i < c->node_count; i++) { /* children come after their parents */
+        if (c->nodes[i].parent < top) break;
+        c->nodes[i].consumed = true;
+    }
+}
+
+const struct config_node *config_item(const struct config *c, const struct config_node *list, uint32_t i) {
+    if (list < c->nodes || list >= c->nodes + c->node_count)
+        return c->defaults ? config_item(c->defaults, list, i) : NULL;
+    if (i >= list->count) return NULL;
+    uint32_t at = list->first;
+    while (i--) at = c->nodes[at].next;
+    return &c->nodes[at];
+}
+
+/* The tree a node is of: it may be the defaults'. */
+static const struct config *tree_of(const struct config *c, const struct config_node *node) {
+    bool here = node >= c->nodes && node < c->nodes + c->node_count;
+    return here || !c->defaults ? c : tree_of(c->defaults, node);
+}
+
+const char *config_node_name(const struct config *c, const struct config_node *node) {
+    return text_at(tree_of(c, node), node->name);
+}
+const char *config_node_text(const struct config *c, const struct config_node *node) {
+    return node->kind == CONFIG_TEXT ? text_at(tree_of(c, node), node->text) : "";
+}
+
+uint32_t config_doubles(struct config *c, uint32_t obj, const char *name, double *out, uint32_t max) {
+    const struct config_node *list = config_find(c, obj, name);
+    if (!list) return 0;
+    if (list->kind != CONFIG_LIST || list->count > max) {
+        config_fail(c, ERR_INVALID, "'%s' is no list of at most %u numbers", name, max);
+        return 0;
+    }
+    const struct config *tree = tree_of(c, list);
+    uint32_t n = 0;
+    for (uint32_t i = list->first; i; i = tree->nodes[i].next, n++) {
+        out[n] = tree->nodes[i].number;
+        if (tree->nodes[i].kind == CONFIG_NUMBER && isfinite(out[n])) continue;
+        config_fail(c, ERR_INVALID, "'%s' has something that is no number", name);
+        return 0;
+    }
+    return n;
+}
+
+/* ---- ending ---- */
+
+int config_fail(struct config *c, int code, const char *fmt, ...) {
+    char text[ERROR_TEXT_MAX - 32];
+    va_list args;
+    if (c->error.code) return c->error.code;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return error_set(&c->error, code, "config.json: %s", text);
+}
+
+static bool accepted(const char *name, const char *accept) {
+    size_t length = strlen(name);
     for (const char *at = accept; at && *at;) {
         size_t len = strcspn(at, ",");
-        if (bytes_equal(key, bytes_of(at, len))) return true;
+        if (len == length && !memcmp(at, name, len)) return true;
         at += len + (at[len] == ',');
     }
     return false;
 }
 
-struct config_parse {
-    struct json_reader json;
-    struct hf_config *config;
-    const char *accept;
-    struct error *err;
-    int unsupported; /* set when the refusal is about meaning, not form */
-};
+static bool asks_for_nothing(const struct config_node *n) {
+    return n->kind == CONFIG_NULL || (n->kind == CONFIG_BOOL && !n->truth) ||
+           ((n->kind == CONFIG_LIST || n->kind == CONFIG_OBJECT) && n->count == 0);
+}
 
-/* The value after a key; null leaves the field absent. */
-static bool read_field(struct json_reader *r, struct hf_config *c, const struct field *f) {
-    void *to = (char *)c + f->offset;
-    enum json_event ev = json_next(r);
-    if (ev == JSON_NULL) return true;
-    if (ev == JSON_ERROR) return false;
-    switch (f->type) {
-    case FIELD_INT:
-        if (ev == JSON_NUMBER && json_number_int64(r->text, to) && *(int64_t *)to >= 0) return true;
-        return json_fail(r, "'%s' is no whole number of zero or more", f->name);
-    case FIELD_NUMBER:
-        if (ev == JSON_NUMBER && json_number_double(r->text, to) && isfinite(*(double *)to)) return true;
-        return json_fail(r, "'%s' is no number", f->name);
-    case FIELD_BOOL:
-        if (ev != JSON_TRUE && ev != JSON_FALSE) return json_fail(r, "'%s' is neither true nor false", f->name);
-        *(int *)to = ev == JSON_TRUE;
-        return true;
-    case FIELD_TEXT:
-        if (ev != JSON_STRING || r->text.len >= CONFIG_TEXT_MAX) return json_fail(r, "'%s' is no short text", f->name);
-        memcpy(to, r->text.data, r->text.len);
-        ((char *)to)[r->text.len] = 0;
-        return true;
+int config_finish(struct config *c, const char *accept, struct error *err) {
+    /* Depth first, only into objects somebody opened. */
+    for (uint32_t i = 1; i < c->node_count && !c->error.code; i++) {
+        const struct config_node *n = &c->nodes[i], *parent = &c->nodes[n->parent];
+        const char *name = text_at(c, n->name);
+        bool inside_read = n->parent == 0 || (parent->consumed && parent->kind == CONFIG_OBJECT);
+        if (!inside_read || n->consumed || asks_for_nothing(n) || config_field_is_harmless(name) ||
+            accepted(name, accept))
+            continue;
+        config_fail(c, ERR_UNSUPPORTED, "%s%sfield '%s' is not known to this version",
+                    n->parent ? text_at(c, parent->name) : "", n->parent ? ": " : "", name);
     }
-    return false;
-}
-
-static const struct field *find_field(const struct field *fields, size_t count, struct bytes key) {
-    for (size_t i = 0; i < count; i++)
-        if (name_is(key, fields[i].name)) return &fields[i];
-    return NULL;
-}
-
-/* A field nobody knows: fine when its value asks for nothing. */
-static bool unknown_field(struct config_parse *p, const char *where) {
-    struct json_reader *r = &p->json;
-    char name[CONFIG_TEXT_MAX];
-    snprintf(name, sizeof name, "%.*s", (int)MIN(r->text.len, sizeof name - 1), (const char *)r->text.data);
-    bool skip = accepted(r->text, p->accept);
-    enum json_event ev = json_next(r);
-    if (ev == JSON_ERROR) return false;
-    if (skip) return json_skip(r);
-    if (ev == JSON_NULL || ev == JSON_FALSE) return true;
-    p->unsupported = 1;
-    return json_fail(r, "%sfield '%s' is not known to this version", where, name);
-}
-
-static bool parse_rope(struct config_parse *p) {
-    struct json_reader *r = &p->json;
-    enum json_event ev = json_next(r);
-    if (ev == JSON_NULL) return true;
-    if (ev != JSON_OBJECT_BEGIN) return json_fail(r, "rotary options are no object");
-    while ((ev = json_next(r)) == JSON_KEY) {
-        const struct field *f = find_field(ROPE_FIELDS, ARRAY_LEN(ROPE_FIELDS), r->text);
-        if (!(f ? read_field(r, p->config, f) : unknown_field(p, "rotary "))) return false;
-    }
-    return ev == JSON_OBJECT_END;
-}
-
-static bool parse_architectures(struct config_parse *p) {
-    struct json_reader *r = &p->json;
-    static const struct field first = {"architectures", FIELD_TEXT, AT(architecture)};
-    enum json_event ev = json_next(r);
-    if (ev == JSON_NULL) return true;
-    if (ev != JSON_ARRAY_BEGIN) return json_fail(r, "'architectures' is no list");
-    if (!read_field(r, p->config, &first)) return false;
-    if (json_next(r) != JSON_ARRAY_END) return json_fail(r, "'architectures' has more than one name");
-    return true;
-}
-
-static bool parse_layer_types(struct config_parse *p) {
-    struct json_reader *r = &p->json;
-    enum json_event ev = json_next(r);
-    if (ev == JSON_NULL) return true;
-    if (ev != JSON_ARRAY_BEGIN) return json_fail(r, "'layer_types' is no list");
-    while ((ev = json_next(r)) == JSON_STRING) {
-        bool sliding = name_is(r->text, "sliding_attention");
-        if (!sliding && !name_is(r->text, "full_attention")) {
-            p->unsupported = 1;
-            return json_fail(r, "'layer_types' has a kind of layer not known to this version");
-        }
-        uint32_t *count = sliding ? &p->config->sliding_layer_count : &p->config->full_layer_count;
-        if (++*count > CONFIG_LAYERS_MAX) return json_fail(r, "'layer_types' is too long");
-    }
-    return ev == JSON_ARRAY_END || json_fail(r, "'layer_types' is no list of names");
-}
-
-static bool parse_top(struct config_parse *p) {
-    struct json_reader *r = &p->json;
-    if (!json_expect(r, JSON_OBJECT_BEGIN)) return false;
-    enum json_event ev;
-    while ((ev = json_next(r)) == JSON_KEY) {
-        const struct field *f = find_field(FIELDS, ARRAY_LEN(FIELDS), r->text);
-        bool ok;
-        if (f && f->offset == AT(sliding_window)) p->config->sliding_window_set = true;
-        if (f)
-            ok = read_field(r, p->config, f);
-        else if (name_is(r->text, "architectures"))
-            ok = parse_architectures(p);
-        else if (name_is(r->text, "layer_types"))
-            ok = parse_layer_types(p);
-        else if (name_is(r->text, "rope_scaling") || name_is(r->text, "rope_parameters"))
-            ok = parse_rope(p);
-        else
-            ok = harmless(r->text) ? json_skip(r) : unknown_field(p, "");
-        if (!ok) return false;
-    }
-    return ev == JSON_OBJECT_END && json_next(r) == JSON_END;
-}
-
-int config_read(struct hf_config *config, struct bytes text, const char *accept, struct error *err) {
-    *config = (struct hf_config){.tie_word_embeddings = CONFIG_UNSET,
-                                 .attention_bias = CONFIG_UNSET,
-                                 .mlp_bias = CONFIG_UNSET,
-                                 .use_sliding_window = CONFIG_UNSET};
-    if (text.len > CONFIG_BYTES_MAX)
-        return error_set(err, ERR_LIMIT, "config.json is larger than %zu bytes", CONFIG_BYTES_MAX);
-    int rc = json_scan(text, 0, err);
-    if (rc) return error_wrap(err, "config.json");
-    struct config_parse p = {.config = config, .accept = accept, .err = err};
-    json_reader_init(&p.json, text, 0, 0);
-    if (!parse_top(&p))
-        rc = error_set(err, p.unsupported ? ERR_UNSUPPORTED : ERR_INVALID, "config.json: %s",
-                       p.json.error.code ? p.json.error.text : "malformed");
-    json_reader_release(&p.json);
-    return rc;
+    if (!c->error.code) return 0;
+    return error_set(err, c->error.code, "%s", c->error.text);
 }

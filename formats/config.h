@@ -1,54 +1,95 @@
 /*
- * config.h - config.json of a Hugging Face model folder, read into a plain struct.
+ * config.h - config.json of a model folder as a tree with typed getters that remember what was read.
  *
- * Only spelling is settled here: old and new names of the same thing (rope_theta + rope_scaling, or rope_parameters;
- * torch_dtype or dtype) end in the same field. What a value means, which default a family has and which combinations we
- * can compute is model/'s.
+ * The reader (model/spec.c) asks for the fields it understands, by name; each one asked for counts as consumed. At the
+ * end config_finish refuses the first field that nobody consumed, unless it is known to change nothing at inference
+ * (training options, generation defaults, ...), asks for nothing (null, false, an empty list or object), lies in an
+ * object that nobody opened and that is such a field itself, or is on the caller's list of accepted ones. So nothing is
+ * silently ignored.
  *
- * Nothing is silently ignored. A field is known and stored; or known to change nothing at inference (names of training
- * options, generation defaults, ...); or its value asks for nothing (null, false); else the config is refused with the
- * field's name, unless the caller lists it as accepted.
+ * A tree may have a tree of defaults below it (config_set_defaults): what a family's configuration class assumes where
+ * the file says nothing. A field that is null counts as present for config_has_key only; getters treat it as absent,
+ * and a null in the file hides the default.
  *
- * Absent numbers are 0, absent texts "", absent bools CONFIG_UNSET.
+ * Errors are sticky: the first value of a wrong kind fills config.error, getters then give their fallback; callers
+ * check once, by config_finish or config_failed.
  *
- * Threading: none; a struct of values that owns nothing.
+ * Invariants: (1) every object's keys are distinct (json_scan); (2) texts are NUL-terminated, without NUL inside, and
+ * live as long as the config.
+ *
+ * Threading: one thread.
  */
 #ifndef FORMATS_CONFIG_H
 #define FORMATS_CONFIG_H
 
+#include "base/buf.h"
 #include "base/error.h"
 
-enum { CONFIG_TEXT_MAX = 64, CONFIG_LAYERS_MAX = 1024 };
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
 
-enum config_bool { CONFIG_UNSET = -1, CONFIG_FALSE = 0, CONFIG_TRUE = 1 };
+enum config_kind { CONFIG_NULL, CONFIG_BOOL, CONFIG_NUMBER, CONFIG_TEXT, CONFIG_LIST, CONFIG_OBJECT };
 
-/* Rotary options after both spellings were merged. */
-struct config_rope {
-    char type[CONFIG_TEXT_MAX]; /* "default", "linear", "llama3", ...; "": not said */
-    double theta;
-    double factor, low_freq_factor, high_freq_factor;
-    double attention_factor, beta_fast, beta_slow, mscale, mscale_all_dim;
-    int64_t original_max_position_embeddings;
-    double partial_rotary_factor;
+struct config_node {
+    enum config_kind kind;
+    bool consumed;
+    bool truth;             /* CONFIG_BOOL */
+    bool is_integer;        /* CONFIG_NUMBER: `integer` holds it exactly */
+    int64_t integer;        /* CONFIG_NUMBER */
+    double number;          /* CONFIG_NUMBER */
+    uint32_t name, text;    /* offsets in config.texts; 0: "" */
+    uint32_t parent, first; /* first child; 0: none */
+    uint32_t next;          /* sibling; 0: last */
+    uint32_t count;         /* children */
 };
 
-struct hf_config {
-    char architecture[CONFIG_TEXT_MAX]; /* the first of "architectures" */
-    char model_type[CONFIG_TEXT_MAX];
-    char dtype[CONFIG_TEXT_MAX];
-    char hidden_act[CONFIG_TEXT_MAX];
-    int64_t vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads, num_key_value_heads,
-        head_dim;
-    int64_t max_position_embeddings, sliding_window, max_window_layers;
-    double rms_norm_eps;
-    int tie_word_embeddings, attention_bias, mlp_bias, use_sliding_window; /* enum config_bool */
-    uint32_t sliding_layer_count, full_layer_count;                        /* of "layer_types" */
-    bool sliding_window_set;                                               /* the key is there, null or not */
-    struct config_rope rope;
+struct config {
+    struct config_node *nodes; /* [0] is the top object */
+    uint32_t node_count, node_cap;
+    struct buf texts;
+    uint32_t top;            /* the object that falls back on the defaults: 0, or that of a wrapped text model */
+    struct config *defaults; /* borrowed; NULL */
+    struct error error;      /* the first thing that was wrong; code 0: none */
 };
 
-/* text: the file's bytes. accept: comma-separated field names that may be ignored, or NULL. */
-MUST_CHECK int config_read(struct hf_config *config, struct bytes text, const char *accept, struct error *err);
+/* Parses a file's bytes. The config must be closed also after an error. */
+MUST_CHECK int config_open(struct config *c, struct bytes text, struct error *err);
+void config_close(struct config *c);
+/* Lets getters on the object `top` fall back on another tree's top object (same names); NULL: none. */
+void config_set_defaults(struct config *c, uint32_t top, struct config *defaults);
+
+/* ---- reading: obj is an object's node; 0 is the top ---- */
+
+/* A field that is there and not null (defaults included); NULL otherwise. Consumes it. */
+const struct config_node *config_find(struct config *c, uint32_t obj, const char *name);
+/* The node index of a field that is an object; -1 when absent. Consumes the field, not what is inside. */
+int64_t config_object(struct config *c, uint32_t obj, const char *name);
+bool config_has(struct config *c, uint32_t obj,
+                const char *name); /* there and not null, not by default; no consuming */
+bool config_has_key(const struct config *c, uint32_t obj, const char *name); /* there, null or not; no consuming */
+
+int64_t config_int(struct config *c, uint32_t obj, const char *name, int64_t fallback);
+double config_double(struct config *c, uint32_t obj, const char *name, double fallback);
+bool config_bool(struct config *c, uint32_t obj, const char *name, bool fallback);
+const char *config_text(struct config *c, uint32_t obj, const char *name, const char *fallback);
+/* Marks a field as understood without reading it. */
+void config_consume(struct config *c, uint32_t obj, const char *name);
+/* Marks a field and everything inside it. */
+void config_consume_all(struct config *c, uint32_t obj, const char *name);
+
+/* Child i of a list or object; NULL past the end. Walk long lists with `next`. */
+const struct config_node *config_item(const struct config *c, const struct config_node *list, uint32_t i);
+const char *config_node_name(const struct config *c, const struct config_node *node);
+const char *config_node_text(const struct config *c, const struct config_node *node); /* "" unless CONFIG_TEXT */
+/* A list of numbers into out[max]; the count, 0 when absent. Longer lists or other values: an error. */
+uint32_t config_doubles(struct config *c, uint32_t obj, const char *name, double *out, uint32_t max);
+
+/* ---- ending ---- */
+
+/* Puts an error of the reader's into the config (the first one stays). Returns its code. */
+int config_fail(struct config *c, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
+static inline bool config_failed(const struct config *c) { return c->error.code != 0; }
+/* 0, or the first error, or ERR_UNSUPPORTED with the name of a field that nobody consumed. accept: comma-separated
+ * names that may be ignored, or NULL. */
+MUST_CHECK int config_finish(struct config *c, const char *accept, struct error *err);
 
 #endif

@@ -1,25 +1,8 @@
 #include "model/forward.h"
 
+#include "model/layer_kinds.h"
+
 /* ---- buffers ---- */
-
-/* Widest of each kind over the layers. */
-struct widths {
-    uint32_t qkv, mixed, ffn, heads, head_dim, half;
-};
-
-static struct widths widths_of(const struct model_spec *spec) {
-    struct widths w = {0};
-    for (uint32_t i = 0; i < spec->layer_count; i++) {
-        const struct attention_spec *a = &spec->layers[i].attention;
-        w.qkv = MAX(w.qkv, qkv_width(a));
-        w.mixed = MAX(w.mixed, a->heads * a->head_dim);
-        w.ffn = MAX(w.ffn, spec->layers[i].ffn.width);
-        w.heads = MAX(w.heads, a->heads);
-        w.head_dim = MAX(w.head_dim, a->head_dim);
-    }
-    for (uint32_t i = 0; i < spec->rope_count; i++) w.half = MAX(w.half, spec->ropes[i].dims / 2);
-    return w;
-}
 
 struct buffer {
     void **at;
@@ -27,29 +10,44 @@ struct buffer {
 };
 enum { BUFFERS_MAX = 32 };
 
+/* The largest scratch area a layer's mixer or feed-forward wants. */
+static size_t scratch_bytes(const struct forward *f) {
+    const struct model_spec *spec = &f->model->spec;
+    size_t most = 64;
+    for (uint32_t i = 0; i < spec->layer_count; i++) {
+        const struct layer_spec *layer = &spec->layers[i];
+        if (layer->mixer) most = MAX(most, MIXERS[layer->mixer]->buffers(f, layer, NULL));
+        if (layer->ffn.kind) most = MAX(most, FFNS[layer->ffn.kind]->buffers(f, layer, NULL));
+    }
+    return most;
+}
+
+static bool any_parallel(const struct model_spec *spec) {
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        if (spec->layers[i].parallel) return true;
+    return false;
+}
+
 /* Every buffer and its size, for allocation and for the memory plan. */
-static size_t list_buffers(struct forward *f, const struct model *model, uint32_t rows, uint32_t runs,
-                           uint32_t max_context, struct buffer out[BUFFERS_MAX]) {
-    const struct model_spec *spec = &model->spec;
-    const struct device *dev = model->dev;
-    struct widths w = widths_of(spec);
-    size_t act = storage_bytes(dev->activation_type, 1), n = 0;
+static size_t list_buffers(struct forward *f, struct buffer out[BUFFERS_MAX]) {
+    const struct model_spec *spec = &f->model->spec;
+    const struct device *dev = f->dev;
+    size_t act = storage_bytes(dev->activation_type, 1), rows = f->max_rows, n = 0;
     out[n++] = (struct buffer){&f->x, act * rows * spec->hidden};
     out[n++] = (struct buffer){&f->delta, act * rows * spec->hidden};
     out[n++] = (struct buffer){&f->normed, act * rows * spec->hidden};
-    out[n++] = (struct buffer){&f->qkv, act * rows * w.qkv};
-    out[n++] = (struct buffer){&f->mixed, act * rows * w.mixed};
-    out[n++] = (struct buffer){&f->gate_up, act * rows * w.ffn * 2};
-    out[n++] = (struct buffer){&f->gated, act * rows * w.ffn};
+    if (any_parallel(spec)) {
+        out[n++] = (struct buffer){&f->delta_ffn, act * rows * spec->hidden};
+        out[n++] = (struct buffer){&f->normed_ffn, act * rows * spec->hidden};
+    }
+    out[n++] = (struct buffer){(void **)&f->scratch, scratch_bytes(f)};
     for (uint32_t i = 0; i < spec->rope_count; i++)
-        out[n++] = (struct buffer){(void **)&f->angles[i], (size_t)rows * w.half * 2 * sizeof(float)};
+        out[n++] = (struct buffer){(void **)&f->angles[i], rows * MAX(spec->ropes[i].dims, 2u) * sizeof(float)};
     out[n++] = (struct buffer){&f->head_x, act * HEAD_ROWS * spec->hidden};
     out[n++] = (struct buffer){&f->head_delta, act * HEAD_ROWS * spec->hidden};
     out[n++] = (struct buffer){(void **)&f->logits, (size_t)HEAD_ROWS * spec->vocab * sizeof(float)};
-    out[n++] = (struct buffer){&f->attention_scratch,
-                               dev->ops->attention_scratch(dev, rows, w.heads, w.head_dim, max_context)};
     out[n++] = (struct buffer){&f->sample_scratch, dev->ops->sample_scratch(dev, HEAD_ROWS, spec->vocab)};
-    out[n++] = (struct buffer){(void **)&f->runs, runs * sizeof *f->runs};
+    out[n++] = (struct buffer){(void **)&f->runs, f->max_runs * sizeof *f->runs};
     out[n++] = (struct buffer){(void **)&f->sample_rows, rows * sizeof(uint32_t)};
     out[n++] = (struct buffer){(void **)&f->ids, rows * sizeof(uint32_t)};
     out[n++] = (struct buffer){(void **)&f->slot_ids, rows * sizeof(uint32_t)};
@@ -59,9 +57,10 @@ static size_t list_buffers(struct forward *f, const struct model *model, uint32_
 }
 
 uint64_t forward_bytes(const struct model *model, uint32_t max_rows, uint32_t max_context) {
-    struct forward f;
+    struct forward f = {
+        .model = model, .dev = model->dev, .max_rows = max_rows, .max_runs = max_rows, .max_context = max_context};
     struct buffer buffers[BUFFERS_MAX];
-    size_t n = list_buffers(&f, model, max_rows, max_rows, max_context, buffers);
+    size_t n = list_buffers(&f, buffers);
     uint64_t total = 0;
     for (size_t i = 0; i < n; i++) total += buffers[i].size;
     return total;
@@ -70,9 +69,13 @@ uint64_t forward_bytes(const struct model *model, uint32_t max_rows, uint32_t ma
 int forward_init(struct forward *f, const struct model *model, struct slots *slots, uint32_t max_rows,
                  uint32_t max_runs, struct error *err) {
     struct buffer buffers[BUFFERS_MAX];
-    *f =
-        (struct forward){.model = model, .slots = slots, .dev = model->dev, .max_rows = max_rows, .max_runs = max_runs};
-    size_t n = list_buffers(f, model, max_rows, max_runs, slots->table.max_context, buffers);
+    *f = (struct forward){.model = model,
+                          .slots = slots,
+                          .dev = model->dev,
+                          .max_rows = max_rows,
+                          .max_runs = max_runs,
+                          .max_context = slots->table.max_context};
+    size_t n = list_buffers(f, buffers);
     for (size_t i = 0; i < n; i++) {
         *buffers[i].at = device_alloc(f->dev, buffers[i].size);
         if (*buffers[i].at) continue;
@@ -85,7 +88,7 @@ int forward_init(struct forward *f, const struct model *model, struct slots *slo
 void forward_release(struct forward *f) {
     struct buffer buffers[BUFFERS_MAX];
     if (!f->model) return;
-    size_t n = list_buffers(f, f->model, 1, 1, 1, buffers);
+    size_t n = list_buffers(f, buffers);
     for (size_t i = 0; i < n; i++) device_free(f->dev, *buffers[i].at);
     *f = (struct forward){0};
 }
@@ -107,18 +110,37 @@ static void load_batch(struct forward *f, struct stream *s, const struct step_in
                                    .positions = f->positions};
 }
 
-static void norm(struct forward *f, struct stream *s, const float *weight, const void *delta) {
-    f->dev->ops->rmsnorm(s, &(struct op_rmsnorm){.out = f->normed,
-                                                 .x = f->x,
-                                                 .delta = delta,
-                                                 .weight = weight,
+/* x += pending; out = norm(x), both act [rows, hidden]. out NULL: only the sum. */
+static void norm(struct forward *f, struct stream *s, void *out, void *x, const void *pending,
+                 const struct norm_spec *spec, const struct norm_weights *w) {
+    f->dev->ops->rmsnorm(s, &(struct op_rmsnorm){.out = out,
+                                                 .x = x,
+                                                 .delta = pending,
+                                                 .weight = w ? w->weight : NULL,
                                                  .rows = f->batch.row_count,
                                                  .width = f->model->spec.hidden,
-                                                 .eps = f->model->spec.norm_eps,
-                                                 .weight_offset = f->model->spec.norm_weight_offset});
+                                                 .eps = spec ? spec->eps : 1,
+                                                 .weight_offset = spec ? spec->weight_offset : 0});
 }
 
-static void product(struct forward *f, struct stream *s, void *out, const void *x, const struct matrix *w) {
+static void add_pending(struct forward *f, struct stream *s) {
+    if (f->pending) norm(f, s, NULL, f->x, f->pending, NULL, NULL);
+    f->pending = NULL;
+}
+
+/* x's norm in `out` (which it returns), or x itself where there is no norm; what was pending is added. */
+static const void *normed(struct forward *f, struct stream *s, void *out, const struct norm_spec *spec,
+                          const struct norm_weights *w) {
+    if (spec->kind == NORM_NONE) {
+        add_pending(f, s);
+        return f->x;
+    }
+    norm(f, s, out, f->x, f->pending, spec, w);
+    f->pending = NULL;
+    return out;
+}
+
+void forward_product(struct forward *f, struct stream *s, void *out, const void *x, const struct matrix *w) {
     f->dev->ops->linear(s, &(struct op_linear){.out = out,
                                                .x = x,
                                                .w = w,
@@ -127,53 +149,72 @@ static void product(struct forward *f, struct stream *s, void *out, const void *
                                                .out_stride = w->rows});
 }
 
-/* normed -> delta. */
-static void attention(struct forward *f, struct stream *s, uint32_t layer) {
+struct kv_view forward_kv(const struct forward *f, uint32_t layer) {
     const struct attention_spec *a = &f->model->spec.layers[layer].attention;
-    const struct layer_weights *w = &f->model->weights.layers[layer];
-    const struct rope_spec *rope = &f->model->spec.ropes[a->rope_idx];
     const struct kv_cache *cache = &f->slots->kv;
-    struct kv_view kv = {.base = cache->base,
-                         .block_stride = cache->geometry.block_bytes,
-                         .layer_offset = cache->geometry.layer_bytes * layer,
-                         .type = cache->geometry.type,
-                         .block_tokens = cache->geometry.block_tokens,
-                         .kv_heads = a->kv_heads,
-                         .head_dim = a->head_dim,
-                         .block_count = cache->block_count,
-                         .tables = f->slots->table.blocks,
-                         .max_blocks = f->slots->table.max_blocks};
-    product(f, s, f->qkv, f->normed, &w->qkv);
-    f->dev->ops->rope_kv(s, &(struct op_rope_kv){.qkv = f->qkv,
-                                                 .angles = rope->kind == ROPE_NONE ? NULL : f->angles[a->rope_idx],
-                                                 .half = rope->dims / 2,
-                                                 .interleaved = rope->interleaved,
-                                                 .heads = a->heads,
-                                                 .kv = &kv,
-                                                 .batch = &f->batch});
-    f->dev->ops->attention(s, &(struct op_attention){.out = f->mixed,
-                                                     .qkv = f->qkv,
-                                                     .heads = a->heads,
-                                                     .window = a->window,
-                                                     .scale = a->scale,
-                                                     .class_rows = f->batch.output_count,
-                                                     .kv = &kv,
-                                                     .batch = &f->batch,
-                                                     .scratch = f->attention_scratch});
-    product(f, s, f->delta, f->mixed, &w->out);
+    return (struct kv_view){.base = cache->base,
+                            .block_stride = cache->geometry.block_bytes,
+                            .layer_offset = cache->geometry.layer_offsets[layer],
+                            .type = cache->geometry.type,
+                            .block_tokens = cache->geometry.block_tokens,
+                            .kv_heads = a->kv_heads,
+                            .head_dim = a->head_dim,
+                            .block_count = cache->block_count,
+                            .tables = f->slots->table.blocks,
+                            .max_blocks = f->slots->table.max_blocks};
 }
 
-/* normed -> delta. */
-static void gated_ffn(struct forward *f, struct stream *s, uint32_t layer) {
-    const struct ffn_spec *ffn = &f->model->spec.layers[layer].ffn;
-    const struct layer_weights *w = &f->model->weights.layers[layer];
-    product(f, s, f->gate_up, f->normed, &w->gate_up);
-    f->dev->ops->act_mul(s, &(struct op_act_mul){.out = f->gated,
-                                                 .gate_up = f->gate_up,
-                                                 .rows = f->batch.row_count,
-                                                 .width = ffn->width,
-                                                 .activation = ffn->activation});
-    product(f, s, f->delta, f->gated, &w->down);
+/* One half of a serial layer. */
+static void serial_half(struct forward *f, struct stream *s, uint32_t layer, const struct layer_kind *kind,
+                        const struct norm_spec *pre, const struct norm_weights *pre_weights,
+                        const struct norm_spec *post, const struct norm_weights *post_weights) {
+    static const struct norm_spec none;
+    bool last = f->model->spec.layers[layer].norm_last;
+    f->in = normed(f, s, f->normed, last ? &none : pre, pre_weights);
+    f->out = f->delta;
+    kind->step(f, s, layer);
+    if (post->kind) norm(f, s, f->delta, f->delta, NULL, post, post_weights);
+    f->pending = f->delta;
+    if (!last) return;
+    norm(f, s, f->x, f->x, f->pending, pre, pre_weights);
+    f->pending = NULL;
+}
+
+static void parallel_layer(struct forward *f, struct stream *s, uint32_t i) {
+    const struct layer_spec *spec = &f->model->spec.layers[i];
+    const struct layer_weights *w = &f->model->weights.layers[i];
+    const void *in = normed(f, s, f->normed, &spec->mixer_norm, &w->mixer_norm), *ffn_in = in;
+    if (spec->ffn_norm.kind) ffn_in = normed(f, s, f->normed_ffn, &spec->ffn_norm, &w->ffn_norm);
+    f->in = in;
+    f->out = f->delta;
+    MIXERS[spec->mixer]->step(f, s, i);
+    f->in = ffn_in;
+    f->out = f->delta_ffn;
+    FFNS[spec->ffn.kind]->step(f, s, i);
+    f->pending = f->delta;
+    add_pending(f, s);
+    f->pending = f->delta_ffn;
+}
+
+static void layer_step(struct forward *f, struct stream *s, uint32_t i) {
+    const struct layer_spec *spec = &f->model->spec.layers[i];
+    const struct layer_weights *w = &f->model->weights.layers[i];
+    if (spec->parallel) {
+        parallel_layer(f, s, i);
+        return;
+    }
+    if (spec->mixer)
+        serial_half(f, s, i, MIXERS[spec->mixer], &spec->mixer_norm, &w->mixer_norm, &spec->mixer_post, &w->mixer_post);
+    if (spec->ffn.kind)
+        serial_half(f, s, i, FFNS[spec->ffn.kind], &spec->ffn_norm, &w->ffn_norm, &spec->ffn_post, &w->ffn_post);
+}
+
+static void embed(struct forward *f, struct stream *s) {
+    const struct model_spec *spec = &f->model->spec;
+    f->pending = NULL;
+    f->dev->ops->embed(
+        s, &(struct op_embed){
+               .out = f->x, .table = &f->model->weights.embed, .batch = &f->batch, .scale = spec->embed_scale});
 }
 
 void forward_layers(struct forward *f, struct stream *s, const struct step_input *input) {
@@ -181,19 +222,16 @@ void forward_layers(struct forward *f, struct stream *s, const struct step_input
     const struct ops *ops = f->dev->ops;
     load_batch(f, s, input);
     ops->prepare(s, &(struct op_prepare){.slots = &f->slots->table, .batch = &f->batch});
-    ops->embed(s, &(struct op_embed){
-                      .out = f->x, .table = &f->model->weights.embed, .batch = &f->batch, .scale = spec->embed_scale});
+    embed(f, s);
     for (uint32_t i = 0; i < spec->rope_count; i++)
-        ops->rope_angles(s, &(struct op_rope_angles){.out = f->angles[i],
-                                                     .inv_freq = f->model->inv_freq[i],
-                                                     .half = spec->ropes[i].dims / 2,
-                                                     .scale = (float)spec->ropes[i].scale,
-                                                     .batch = &f->batch});
+        if (spec->ropes[i].kind)
+            ops->rope_angles(s, &(struct op_rope_angles){.out = f->angles[i],
+                                                         .inv_freq = f->model->inv_freq[i],
+                                                         .half = spec->ropes[i].dims / 2,
+                                                         .scale = (float)spec->ropes[i].scale,
+                                                         .batch = &f->batch});
     for (uint32_t i = 0; i < spec->layer_count; i++) {
-        norm(f, s, f->model->weights.layers[i].mixer_norm, i ? f->delta : NULL);
-        attention(f, s, i);
-        norm(f, s, f->model->weights.layers[i].ffn_norm, f->delta);
-        gated_ffn(f, s, i);
+        layer_step(f, s, i);
         if (f->progress) f->progress(f->progress_ctx);
     }
 }
@@ -207,16 +245,18 @@ void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_
     const uint32_t *rows = f->sample_rows + first;
     ops->gather_rows(
         s, &(struct op_gather_rows){.out = f->head_x, .x = f->x, .idx = rows, .count = count, .width = spec->hidden});
-    ops->gather_rows(s, &(struct op_gather_rows){
-                            .out = f->head_delta, .x = f->delta, .idx = rows, .count = count, .width = spec->hidden});
+    if (f->pending)
+        ops->gather_rows(
+            s, &(struct op_gather_rows){
+                   .out = f->head_delta, .x = f->pending, .idx = rows, .count = count, .width = spec->hidden});
     ops->rmsnorm(s, &(struct op_rmsnorm){.out = f->head_delta,
                                          .x = f->head_x,
-                                         .delta = f->head_delta,
-                                         .weight = f->model->weights.final_norm,
+                                         .delta = f->pending ? f->head_delta : NULL,
+                                         .weight = f->model->weights.final_norm.weight,
                                          .rows = count,
                                          .width = spec->hidden,
-                                         .eps = spec->norm_eps,
-                                         .weight_offset = spec->norm_weight_offset});
+                                         .eps = spec->final_norm.eps,
+                                         .weight_offset = spec->final_norm.weight_offset});
     ops->linear(s, &(struct op_linear){.out = f->logits,
                                        .x = f->head_delta,
                                        .w = &f->model->weights.head,

@@ -3,7 +3,7 @@
  * sample, then samples.
  *
  * All buffers are allocated at init for max_rows; a step allocates nothing. The order on the stream: prepare, embed,
- * for each layer (norm, mixer, norm, feed-forward), gather, final norm, head, sample. Rows to sample are processed
+ * for each layer what its spec says (spec.h), gather, final norm, head, sample. Rows to sample are processed
  * HEAD_ROWS at a time, so that logits of wide vocabularies stay small.
  */
 #ifndef MODEL_FORWARD_H
@@ -18,18 +18,24 @@ struct forward {
     const struct model *model; /* borrowed */
     struct slots *slots;       /* borrowed */
     struct device *dev;
-    uint32_t max_rows, max_runs;
+    uint32_t max_rows, max_runs, max_context;
     /* Device memory. */
-    void *x, *delta, *normed, *qkv, *mixed, *gate_up, *gated; /* act [max_rows, ...] */
-    float *angles[SPEC_ROPES_MAX];                            /* f32 [max_rows, half, 2] */
-    void *head_x, *head_delta;                                /* act [HEAD_ROWS, hidden] */
-    float *logits;                                            /* f32 [HEAD_ROWS, vocab] */
-    void *attention_scratch, *sample_scratch;
+    void *x, *delta, *normed;      /* act [max_rows, hidden] */
+    void *delta_ffn, *normed_ffn;  /* the same, where a layer is parallel; else NULL */
+    char *scratch;                 /* of the mixer or feed-forward whose step it is (layer_kinds.h) */
+    float *angles[SPEC_ROPES_MAX]; /* f32 [max_rows, half, 2] */
+    void *head_x, *head_delta;     /* act [HEAD_ROWS, hidden] */
+    float *logits;                 /* f32 [HEAD_ROWS, vocab] */
+    void *sample_scratch;
     struct step_run *runs;                              /* [max_runs] */
     uint32_t *sample_rows, *ids, *slot_ids, *positions; /* [max_rows] */
     uint32_t *mask_rows;                                /* [max_rows] */
     struct step_batch batch;                            /* of the current step */
-    void (*progress)(void *ctx);                        /* after each layer is on the stream; may be NULL */
+    /* Of the current layer's step: act [rows, hidden] both. */
+    const void *in;
+    void *out;
+    void *pending;               /* what has yet to be added to x; NULL: nothing */
+    void (*progress)(void *ctx); /* after each layer is on the stream; may be NULL */
     void *progress_ctx;
 };
 
@@ -46,7 +52,7 @@ MUST_CHECK int forward_init(struct forward *f, const struct model *model, struct
 void forward_release(struct forward *f);
 uint64_t forward_bytes(const struct model *model, uint32_t max_rows, uint32_t max_context);
 
-/* prepare and all layers; x and delta hold the last residual and what is to be added to it. */
+/* prepare and all layers; x and pending hold the last residual and what is to be added to it. */
 void forward_layers(struct forward *f, struct stream *s, const struct step_input *input);
 /* Logits of sample rows [first, first + count) into f->logits, count <= HEAD_ROWS. After forward_layers. */
 void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_t count);
@@ -54,5 +60,18 @@ void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_
  * op_sample, mask_rows on the host. */
 void forward_sample(struct forward *f, struct stream *s, const struct sample_out *out, const uint32_t *masks,
                     const uint32_t *mask_rows, uint32_t mask_stride);
+
+/* ---- for mixers and feed-forwards (layer_kinds.h) ---- */
+
+/* out = x w^T + bias, act [rows of the step, w->rows]. */
+void forward_product(struct forward *f, struct stream *s, void *out, const void *x, const struct matrix *w);
+/* A layer's part of the cache. */
+struct kv_view forward_kv(const struct forward *f, uint32_t layer);
+/* Takes `size` bytes off the scratch area: adds them, rounded to 256, to *used; base NULL: only counts, gives NULL. */
+static inline void *forward_take(char *base, size_t *used, size_t size) {
+    char *at = base ? base + *used : NULL;
+    *used += (size + 255) / 256 * 256;
+    return at;
+}
 
 #endif

@@ -3,21 +3,22 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "model/forward.h"
+#include "model/layer_kinds.h"
+#include "model/rope.h"
 
 static int read_config(struct model *m, const struct model_options *o, struct buf *text, struct error *err) {
-    struct hf_config config;
     char *path = path_join(o->dir, "config.json");
     int rc = file_read(path, CONFIG_BYTES_MAX, text, err);
     mem_free(path);
-    if (!rc) rc = config_read(&config, buf_bytes(text), o->accept_fields, err);
-    return rc ? rc : spec_from_config(&m->spec, &config, err);
+    return rc ? rc : spec_read_text(&m->spec, buf_bytes(text), o->accept_fields, err);
 }
 
 static int make_rope_tables(struct model *m, struct stream *stream, struct error *err) {
     float host[SPEC_HEAD_DIM_MAX / 2];
     for (uint32_t i = 0; i < m->spec.rope_count; i++) {
         size_t size = m->spec.ropes[i].dims / 2 * sizeof(float);
-        rope_inv_freq(&m->spec.ropes[i], host);
+        if (m->spec.ropes[i].kind == ROPE_NONE) continue;
+        rope_inv_freq(&m->spec.ropes[i], 1, host);
         m->inv_freq[i] = device_alloc(m->dev, size);
         if (!m->inv_freq[i]) return error_set(err, ERR_MEMORY, "no memory for rotary tables");
         stream_copy_in(stream, m->inv_freq[i], host, size);
@@ -91,13 +92,17 @@ int kv_geometry_of(struct kv_geometry *out, const struct model *model, enum stor
     if (type == STORAGE_NONE) type = model->weights.main_type == STORAGE_F32 ? STORAGE_F32 : STORAGE_F16;
     *out = (struct kv_geometry){.type = type, .block_tokens = block_tokens};
     for (uint32_t i = 0; i < model->spec.layer_count; i++) {
-        const struct attention_spec *a = &model->spec.layers[i].attention;
-        int rc = ops->supports(model->weights.main_type, type, block_tokens, a->head_dim, err);
-        if (rc) return rc;
-        size_t bytes = ops->kv_layer_bytes(type, block_tokens, a->kv_heads, a->head_dim);
-        out->layer_bytes = MAX(out->layer_bytes, bytes);
+        const struct layer_spec *layer = &model->spec.layers[i];
+        const struct layer_kind *kinds[] = {MIXERS[layer->mixer], FFNS[layer->ffn.kind]};
+        for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+            if (!kinds[k] || !kinds[k]->supports) continue;
+            int rc = kinds[k]->supports(model->dev, layer, model->weights.main_type, type, block_tokens, err);
+            if (rc) return rc;
+        }
+        out->layer_offsets[i] = out->block_bytes;
+        if (kinds[0] && kinds[0]->kv_bytes) out->block_bytes += kinds[0]->kv_bytes(ops, layer, type, block_tokens);
     }
-    out->block_bytes = out->layer_bytes * model->spec.layer_count;
+    if (out->block_bytes == 0) out->block_bytes = 64; /* a model without keys and values still counts blocks */
     return 0;
 }
 

@@ -14,7 +14,7 @@ struct model {
     struct model_spec spec;
     struct model_weights weights;
     struct safetensors files;        /* mapped while the model is open */
-    float *inv_freq[SPEC_ROPES_MAX]; /* device memory, [dims / 2] */
+    float *inv_freq[SPEC_ROPES_MAX]; /* device memory, [dims / 2]; NULL for ROPE_NONE */
     struct u128 revision;            /* of weights and config; see model_revision */
 };
 
@@ -40,12 +40,12 @@ struct u128 model_revision(struct bytes config, const struct safetensors *files)
 
 /* ---- memory ---- */
 
-/* Geometry of the KV cache (one group of all layers in this version). */
+/* Geometry of the KV cache: one group of all layers, which may differ in what they keep of a position. */
 struct kv_geometry {
     enum storage_type type;
     uint32_t block_tokens;
-    size_t layer_bytes; /* of one layer in a block */
-    size_t block_bytes; /* all layers */
+    size_t layer_offsets[SPEC_LAYERS_MAX]; /* of each layer in a block */
+    size_t block_bytes;                    /* all layers */
 };
 /* type STORAGE_NONE: f32 where the weights are f32, else f16 (11 bits of fraction against bf16's 8; values past 65504
  * saturate); on a GPU the activations' type, whose products tensor cores take. */

@@ -3,56 +3,58 @@
 #include <ctype.h>
 #include <stdio.h>
 
-static const char *const LLAMA_IGNORED[] = {"model.layers.%u.self_attn.rotary_emb.inv_freq",
-                                            "model.rotary_emb.inv_freq", NULL};
+const struct name_prefix NAME_PREFIXES[] = {{"model.", ""},
+                                            {"model.language_model.", ""},
+                                            {"language_model.model.", "language_model."},
+                                            {"model.text_model.", ""},
+                                            {"", ""},
+                                            {NULL, NULL}};
 
-#define LAYER "model.layers.%u."
-const struct name_table LLAMA_NAMES = {
-    .patterns =
-        {
-            [ROLE_EMBED] = "model.embed_tokens.weight",
-            [ROLE_FINAL_NORM] = "model.norm.weight",
-            [ROLE_HEAD] = "lm_head.weight",
-            [ROLE_MIXER_NORM] = LAYER "input_layernorm.weight",
-            [ROLE_Q] = LAYER "self_attn.q_proj.weight",
-            [ROLE_K] = LAYER "self_attn.k_proj.weight",
-            [ROLE_V] = LAYER "self_attn.v_proj.weight",
-            [ROLE_Q_BIAS] = LAYER "self_attn.q_proj.bias",
-            [ROLE_K_BIAS] = LAYER "self_attn.k_proj.bias",
-            [ROLE_V_BIAS] = LAYER "self_attn.v_proj.bias",
-            [ROLE_OUT] = LAYER "self_attn.o_proj.weight",
-            [ROLE_OUT_BIAS] = LAYER "self_attn.o_proj.bias",
-            [ROLE_FFN_NORM] = LAYER "post_attention_layernorm.weight",
-            [ROLE_GATE] = LAYER "mlp.gate_proj.weight",
-            [ROLE_UP] = LAYER "mlp.up_proj.weight",
-            [ROLE_DOWN] = LAYER "mlp.down_proj.weight",
-            [ROLE_GATE_BIAS] = LAYER "mlp.gate_proj.bias",
-            [ROLE_UP_BIAS] = LAYER "mlp.up_proj.bias",
-            [ROLE_DOWN_BIAS] = LAYER "mlp.down_proj.bias",
-        },
-    .ignored = LLAMA_IGNORED,
-};
+static const struct name_prefix *first_prefix(const struct name_table *names) {
+    return names->prefixes ? names->prefixes : NAME_PREFIXES;
+}
 
-void role_name(const struct name_table *names, enum weight_role role, uint32_t layer, char out[TENSOR_NAME_MAX]) {
-    const char *pattern = names->patterns[role], *hole = strstr(pattern, "%u");
+/* The prefix a pattern begins with, and the rest of the pattern. */
+static const char *prefix_of(const char **pattern, const struct name_prefix *prefix) {
+    char mark = **pattern;
+    if (mark != '*' && mark != '^') return "";
+    ++*pattern;
+    return mark == '*' ? prefix->body : prefix->outside;
+}
+
+bool role_name(const struct name_table *names, const struct name_prefix *prefix, enum weight_role role, uint32_t layer,
+               char out[TENSOR_NAME_MAX]) {
+    const char *pattern = names->patterns[role];
+    out[0] = 0;
+    if (!pattern) return false;
+    const char *before = prefix_of(&pattern, prefix ? prefix : first_prefix(names)), *hole = strstr(pattern, "%u");
     if (!hole)
-        snprintf(out, TENSOR_NAME_MAX, "%s", pattern);
+        snprintf(out, TENSOR_NAME_MAX, "%s%s", before, pattern);
     else
-        snprintf(out, TENSOR_NAME_MAX, "%.*s%u%s", (int)(hole - pattern), pattern, layer, hole + 2);
+        snprintf(out, TENSOR_NAME_MAX, "%s%.*s%u%s", before, (int)(hole - pattern), pattern, layer, hole + 2);
+    return true;
 }
 
+/* A pattern without its prefix mark against the rest of a name. */
 static bool matches(const char *pattern, const char *name) {
-    const char *hole = strstr(pattern, "%u");
-    if (!hole) return !strcmp(pattern, name);
-    size_t head = (size_t)(hole - pattern);
-    if (strncmp(pattern, name, head) || !isdigit((unsigned char)name[head])) return false;
-    name += head;
-    while (isdigit((unsigned char)*name)) name++;
-    return !strcmp(hole + 2, name);
+    for (; *pattern; pattern++, name++) {
+        if (!strcmp(pattern, "%s")) return true;
+        if (pattern[0] == '%' && pattern[1] == 'u') {
+            if (!isdigit((unsigned char)*name)) return false;
+            while (isdigit((unsigned char)name[1])) name++;
+            pattern++;
+        } else if (*pattern != *name) {
+            return false;
+        }
+    }
+    return !*name;
 }
 
-bool name_is_ignored(const struct name_table *names, const char *name) {
-    for (const char *const *p = names->ignored; p && *p; p++)
-        if (matches(*p, name)) return true;
+bool name_is_ignored(const struct name_table *names, const struct name_prefix *prefix, const char *name) {
+    for (const char *const *p = names->ignored; p && *p; p++) {
+        const char *pattern = *p, *before = prefix_of(&pattern, prefix ? prefix : first_prefix(names));
+        size_t len = strlen(before);
+        if (!strncmp(name, before, len) && matches(pattern, name + len)) return true;
+    }
     return false;
 }

@@ -1,5 +1,9 @@
 /*
- * names.h - which tensor plays which role: per family one table of patterns, "%u" stands for the layer.
+ * names.h - which tensor plays which role: per family one table of patterns.
+ *
+ * In a pattern "%u" stands for the layer, a "*" in front for the prefix of the network's body and a "^" in front for
+ * that of what lies outside it; the loader finds out which pair of prefixes a file uses by looking for the embedding
+ * (a text model saved alone, inside a wrapper, or without its head).
  */
 #ifndef MODEL_NAMES_H
 #define MODEL_NAMES_H
@@ -8,9 +12,26 @@
 
 enum weight_role {
     ROLE_EMBED,
+    ROLE_EMBED_NORM,
+    ROLE_EMBED_NORM_BIAS,
+    ROLE_POSITIONS,
+    ROLE_PROJECT_IN,
+    ROLE_PROJECT_OUT,
     ROLE_FINAL_NORM,
+    ROLE_FINAL_NORM_BIAS,
     ROLE_HEAD,
+    ROLE_HEAD_BIAS,
     ROLE_MIXER_NORM, /* from here on: one a layer */
+    ROLE_MIXER_NORM_BIAS,
+    ROLE_MIXER_POST,
+    ROLE_MIXER_POST_BIAS,
+    ROLE_FFN_NORM,
+    ROLE_FFN_NORM_BIAS,
+    ROLE_FFN_POST,
+    ROLE_FFN_POST_BIAS,
+    /* attention */
+    ROLE_QKV, /* fused, as the table's qkv layout says */
+    ROLE_QKV_BIAS,
     ROLE_Q,
     ROLE_K,
     ROLE_V,
@@ -19,7 +40,13 @@ enum weight_role {
     ROLE_V_BIAS,
     ROLE_OUT,
     ROLE_OUT_BIAS,
-    ROLE_FFN_NORM,
+    ROLE_Q_NORM,
+    ROLE_K_NORM,
+    ROLE_Q_NORM_BIAS,
+    ROLE_K_NORM_BIAS,
+    /* feed-forward */
+    ROLE_GATE_UP, /* fused: gate above up */
+    ROLE_GATE_UP_BIAS,
     ROLE_GATE,
     ROLE_UP,
     ROLE_DOWN,
@@ -29,18 +56,37 @@ enum weight_role {
     ROLE_COUNT
 };
 
-enum { TENSOR_NAME_MAX = 128 };
+enum { TENSOR_NAME_MAX = 160 };
+
+/* How the rows of a fused Q, K, V tensor lie. */
+enum qkv_layout {
+    QKV_STACKED,  /* all of Q, all of K, all of V */
+    QKV_PER_HEAD, /* for each head its q, k, v */
+    QKV_PER_GROUP /* for each KV head its queries, then its k, its v */
+};
+
+struct name_prefix {
+    const char *body, *outside;
+};
 
 struct name_table {
     const char *patterns[ROLE_COUNT];
-    const char *const *ignored; /* patterns of tensors that carry nothing (old rotary buffers), ended by NULL */
+    const struct name_prefix *prefixes; /* ended by a NULL body; NULL: NAME_PREFIXES */
+    const char *const *ignored; /* patterns of tensors that carry nothing (old buffers) or belong to a part that is not
+                                   served ("%s" at the end: anything), ended by NULL */
+    enum qkv_layout qkv;
+    bool transposed; /* matrices of layers are stored [in, out] */
 };
 
+/* The usual places of a body: "model.", inside a wrapper, or nowhere. */
+extern const struct name_prefix NAME_PREFIXES[];
 extern const struct name_table LLAMA_NAMES;
 
-/* The tensor's name; layer counts only where the pattern has one. */
-void role_name(const struct name_table *names, enum weight_role role, uint32_t layer, char out[TENSOR_NAME_MAX]);
+/* The tensor's name; layer counts only where the pattern has one. prefix NULL: the table's first. False when the table
+ * has no such role. */
+bool role_name(const struct name_table *names, const struct name_prefix *prefix, enum weight_role role, uint32_t layer,
+               char out[TENSOR_NAME_MAX]);
 /* True when the name matches an ignored pattern ("%u": any digits). */
-bool name_is_ignored(const struct name_table *names, const char *name);
+bool name_is_ignored(const struct name_table *names, const struct name_prefix *prefix, const char *name);
 
 #endif

@@ -1,13 +1,20 @@
 /*
- * spec.h - what a network is, as a table: for each layer norm, mixer, feed-forward and their options. One forward pass
- * (forward.h) walks it; no code is written per architecture.
+ * spec.h - what a network is, as a table: for each layer norms and their places, mixer, feed-forward and their options.
+ * One forward pass (forward.h) walks it; no code is written per architecture.
  *
- * A family (families.c) is a row: the names it goes by, the defaults its configuration class has, the name table that
- * maps tensors to roles (names.h). A new architecture is a row, a golden and, where the mathematics is new, a new mixer
- * or feed-forward kind.
+ * A family (families.c) is a row: the names it goes by, what its configuration class assumes, which config field means
+ * which option, the name table that maps tensors to roles (names.h). A new architecture is a row, a golden and, where
+ * the mathematics is new, a new mixer or feed-forward: an entry in MIXERS or FFNS (layer_kinds.h), whose file brings
+ * its weights, its buffers, its cache and its step.
  *
- * Invariants of a spec made by spec_from_config: every count is positive and bounded (SPEC_ limits), so sizes computed
- * from it in 64 bits do not overflow; kv_heads divides heads; rotary dims are even and at most head_dim.
+ * A layer, with x the residual stream and a missing norm the identity:
+ *   serial:    x = x + s mixer_post(mixer(mixer_norm(x))), then the same with the feed-forward and its norms.
+ *   norm_last: x = mixer_norm(x + s mixer(x)), then the same with the feed-forward.
+ *   parallel:  x = x + s mixer(mixer_norm(x)) + s ffn(ffn_norm(x)); without an ffn_norm the feed-forward takes
+ *              mixer_norm(x).
+ *
+ * Invariants of a spec made by spec_read: every count is positive and bounded (SPEC_ limits), so sizes computed from it
+ * in 64 bits do not overflow; kv_heads divides heads; rotary dims are even and at most head_dim.
  *
  * Threading: plain values; owned by the model, read-only after it is made.
  */
@@ -29,9 +36,42 @@ enum {
     SPEC_ROPES_MAX = 4
 };
 
-enum mixer_kind { MIXER_ATTENTION = 1 };
-enum ffn_kind { FFN_GATED = 1 };
-enum rope_kind { ROPE_NONE = 0, ROPE_DEFAULT = 1, ROPE_LINEAR = 2, ROPE_LLAMA3 = 3 };
+enum mixer_kind {
+    MIXER_NONE = 0,
+    MIXER_ATTENTION = 1,
+    MIXER_LATENT,
+    MIXER_MAMBA1,
+    MIXER_MAMBA2,
+    MIXER_RWKV4,
+    MIXER_RWKV6,
+    MIXER_RWKV7,
+    MIXER_RGLRU,
+    MIXER_DELTA,
+    MIXER_SHORT_CONV,
+    MIXER_KIND_COUNT
+};
+enum ffn_kind { FFN_NONE = 0, FFN_GATED = 1, FFN_PLAIN, FFN_MOE, FFN_KIND_COUNT };
+
+/* ---- norms ---- */
+
+enum norm_kind { NORM_NONE = 0, NORM_RMS, NORM_LAYER };
+struct norm_spec {
+    enum norm_kind kind;
+    bool bias;
+    float eps, weight_offset; /* (weight + offset): Gemma and Nemotron store weight - 1 */
+};
+
+/* ---- rotary ---- */
+
+enum rope_kind {
+    ROPE_NONE = 0,
+    ROPE_DEFAULT = 1,
+    ROPE_LINEAR = 2,
+    ROPE_LLAMA3 = 3,
+    ROPE_YARN = 4,
+    ROPE_DYNAMIC = 5,
+    ROPE_LONG = 6 /* LongRoPE */
+};
 
 /* One table of inverse frequencies. */
 struct rope_spec {
@@ -39,26 +79,48 @@ struct rope_spec {
     uint32_t dims; /* of each head that are rotated */
     bool interleaved;
     double theta, factor, low_freq_factor, high_freq_factor, original_context;
-    double scale; /* of cos and sin */
+    double beta_fast, beta_slow;
+    bool no_truncate;                  /* YaRN: bounds are not rounded to whole dims */
+    double scale;                      /* of cos and sin */
+    float *short_factor, *long_factor; /* LongRoPE: [dims / 2], owned */
+};
+
+/* ---- mixers ---- */
+
+enum qk_norm {
+    QK_NORM_NONE = 0,
+    QK_NORM_HEAD,  /* each head by itself, one weight [head_dim] for all */
+    QK_NORM_HEADS, /* each head by itself, a weight [heads, head_dim] */
+    QK_NORM_WHOLE  /* over the whole projection, weight [heads * head_dim] */
 };
 
 struct attention_spec {
     uint32_t heads, kv_heads, head_dim;
     uint32_t window; /* 0: all positions */
     uint32_t rope_idx;
-    uint32_t kv_group;
-    float scale;
+    float scale, soft_cap; /* soft_cap 0: none */
     bool qkv_bias, out_bias;
+    enum qk_norm qk_norm;
+    struct norm_spec q_norm; /* of both q and k */
+    bool norm_after_rope;
+    bool alibi;
 };
+
+/* ---- feed-forwards ---- */
 
 struct ffn_spec {
     enum ffn_kind kind;
     uint32_t width;
     enum activation activation;
-    bool bias;
+    bool bias; /* of all its projections */
 };
 
+/* ---- layers ---- */
+
 struct layer_spec {
+    bool parallel, norm_last;
+    struct norm_spec mixer_norm, mixer_post, ffn_norm, ffn_post; /* kind NORM_NONE: not there */
+    float residual_scale;                                        /* of what is added to x */
     enum mixer_kind mixer;
     struct attention_spec attention;
     struct ffn_spec ffn;
@@ -70,19 +132,24 @@ struct model_spec {
     const char *family; /* "llama" */
     const struct name_table *names;
     uint32_t hidden, vocab, layer_count, max_context;
-    float norm_eps, norm_weight_offset, embed_scale;
-    bool tied_head;
+    float embed_scale;
+    struct norm_spec embed_norm, final_norm;
+    float logit_scale, logit_soft_cap; /* soft_cap 0: none */
+    bool tied_head, head_bias;
+    uint32_t learned_positions, position_offset; /* rows of the table of learned positions; 0: none */
+    uint32_t embed_dim;                          /* differs from hidden where the ends are projected */
     uint32_t rope_count;
     struct rope_spec ropes[SPEC_ROPES_MAX];
     struct layer_spec *layers; /* owned, [layer_count] */
 };
 
-/* Errors: ERR_UNSUPPORTED names the field (or architecture) we lack, ERR_INVALID the one that makes no sense. */
-MUST_CHECK int spec_from_config(struct model_spec *spec, const struct hf_config *config, struct error *err);
+/* Reads a config in its family's sense and checks that nothing in it was ignored. accept: comma-separated field names
+ * that may be, or NULL. Errors: ERR_UNSUPPORTED names the field (or architecture) we lack, ERR_INVALID the one that
+ * makes no sense. */
+MUST_CHECK int spec_read(struct model_spec *spec, struct config *config, const char *accept, struct error *err);
+/* The same from a file's bytes. */
+MUST_CHECK int spec_read_text(struct model_spec *spec, struct bytes text, const char *accept, struct error *err);
 void spec_release(struct model_spec *spec);
-/* inv_freq[dims / 2] of a rotary table. Formulas: Su et al. 2021 (RoPE); linear: Chen et al. 2023; llama3: Llama 3.1's
- * published rope scaling. */
-void rope_inv_freq(const struct rope_spec *rope, float *inv_freq);
 /* Outputs of the merged Q, K, V product: (heads + 2 kv_heads) * head_dim. */
 static inline uint32_t qkv_width(const struct attention_spec *a) { return (a->heads + 2 * a->kv_heads) * a->head_dim; }
 

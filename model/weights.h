@@ -2,8 +2,8 @@
  * weights.h - the tensors of a model, by role, in device memory.
  *
  * Matrices stay in the storage type of the file. A device that reads host memory (the CPU) gets the mapped file itself:
- * merged products (Q, K, V; gate, up) are then parts of one matrix; another device gets one packed copy. Vectors
- * (norms, biases) become f32.
+ * merged products (Q, K, V; gate, up) are then parts of one matrix; another device gets one packed copy. What has to be
+ * rearranged (transposed, or fused with interleaved rows) is copied everywhere. Vectors (norms, biases) become f32.
  *
  * Invariants: (1) every tensor of the files is used, or on the family's list of tensors that carry nothing, else
  * loading fails with its name; (2) every shape is what the spec says.
@@ -16,21 +16,24 @@
 #include "formats/safetensors.h"
 #include "model/spec.h"
 
+struct norm_weights {
+    const float *weight, *bias; /* f32 device memory; bias NULL: none */
+};
+
 struct layer_weights {
-    const float *mixer_norm, *ffn_norm; /* f32 [hidden] */
-    struct matrix qkv;                  /* [(heads + 2 kv_heads) * head_dim, hidden] */
-    struct matrix out;                  /* [hidden, heads * head_dim] */
-    struct matrix gate_up;              /* [2 * width, hidden] */
-    struct matrix down;                 /* [hidden, width] */
+    struct norm_weights mixer_norm, mixer_post, ffn_norm, ffn_post; /* [hidden]; as the layer's spec says */
+    void *mixer, *ffn; /* of the layer's kinds (layer_kinds.h): struct attention_weights, ... */
 };
 
 struct model_weights {
     struct device *dev;        /* borrowed */
-    struct matrix embed, head; /* [vocab, hidden]; the same memory when tied */
-    const float *final_norm;
+    struct matrix embed, head; /* [vocab, embed_dim]; the same memory when tied */
+    struct matrix positions;   /* [learned_positions, hidden] */
+    struct matrix project_in, project_out;
+    struct norm_weights embed_norm, final_norm;
     struct layer_weights *layers; /* owned */
     uint64_t byte_count;          /* of matrices and vectors */
-    enum storage_type main_type;  /* of the first layer's Q, K, V */
+    enum storage_type main_type;  /* of the first matrix of a layer */
     struct weight_memory *memory; /* owned: what has to be given back */
 };
 

@@ -1,92 +1,108 @@
-/* config.json: both spellings of the rotary options, and nothing silently ignored. */
+/* config.json as a tree: typed getters, defaults, and nothing silently ignored. */
 #include "check.h"
 #include "formats/config.h"
 
-static struct hf_config config;
+static struct config config;
 static struct error err;
 
-static int reads(const char *text, const char *accept) { return config_read(&config, bytes_str(text), accept, &err); }
-
-TEST(a_llama_config_of_the_old_spelling_is_read) {
-    EXPECT_EQ(reads("{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"vocab_size\":128256,\"hidden_"
-                    "size\":2048,\"intermediate_size\":8192,"
-                    "\"num_hidden_layers\":16,\"num_attention_heads\":32,\"num_key_value_heads\":8,\"head_dim\":64,"
-                    "\"rms_norm_eps\":1e-05,\"rope_theta\":500000.0,"
-                    "\"rope_scaling\":{\"factor\":32.0,\"high_freq_factor\":4.0,\"low_freq_factor\":1.0,\"original_max_"
-                    "position_embeddings\":8192,\"rope_type\":\"llama3\"},"
-                    "\"tie_word_embeddings\":true,\"torch_dtype\":\"bfloat16\",\"hidden_act\":\"silu\",\"attention_"
-                    "bias\":false,\"mlp_bias\":false,"
-                    "\"max_position_embeddings\":131072,\"eos_token_id\":[1,2],\"bos_token_id\":0,\"transformers_"
-                    "version\":\"4.45\",\"use_cache\":true,\"pretraining_tp\":1}",
-                    NULL),
-              0);
-    EXPECT_STR(config.architecture, "LlamaForCausalLM");
-    EXPECT_STR(config.rope.type, "llama3");
-    EXPECT_STR(config.dtype, "bfloat16");
-    EXPECT(config.vocab_size == 128256 && config.num_key_value_heads == 8 && config.rope.theta == 500000 &&
-           config.rope.factor == 32 && config.rope.low_freq_factor == 1);
-    EXPECT(config.rope.original_max_position_embeddings == 8192 && config.tie_word_embeddings == CONFIG_TRUE &&
-           config.attention_bias == CONFIG_FALSE);
-    EXPECT(config.use_sliding_window == CONFIG_UNSET && !config.sliding_window_set);
+static int opens(const char *text) {
+    config_close(&config);
+    err = (struct error){0};
+    return config_open(&config, bytes_str(text), &err);
+}
+static int finishes(const char *text, const char *accept) {
+    int rc = opens(text);
+    return rc ? rc : config_finish(&config, accept, &err);
 }
 
-TEST(the_new_spelling_ends_in_the_same_fields) {
-    EXPECT_EQ(reads("{\"dtype\":\"float16\",\"rope_parameters\":{\"rope_type\":\"llama3\",\"rope_theta\":10000,"
-                    "\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4,"
-                    "\"original_max_position_embeddings\":4096}}",
-                    NULL),
+TEST(values_are_read_by_name_and_kind) {
+    double list[3];
+    EXPECT_EQ(opens("{\"hidden_size\":2048,\"eps\":1e-05,\"tied\":true,\"act\":\"silu\",\"rope\":{\"factor\":32.0,"
+                    "\"type\":\"llama3\"},\"list\":[1,2.5],\"types\":[\"a\",\"b\"]}"),
               0);
-    EXPECT(config.rope.theta == 10000 && config.rope.factor == 8);
-    EXPECT_STR(config.rope.type, "llama3");
-    EXPECT_STR(config.dtype, "float16");
+    EXPECT(config_int(&config, 0, "hidden_size", 7) == 2048 && config_int(&config, 0, "absent", 7) == 7);
+    EXPECT(config_double(&config, 0, "eps", 0) == 1e-5 && config_double(&config, 0, "hidden_size", 0) == 2048);
+    EXPECT(config_bool(&config, 0, "tied", false) && !config_bool(&config, 0, "absent", false));
+    EXPECT_STR(config_text(&config, 0, "act", "gelu"), "silu");
+    int64_t rope = config_object(&config, 0, "rope");
+    EXPECT(rope > 0 && config_int(&config, (uint32_t)rope, "factor", 0) == 32);
+    EXPECT_STR(config_text(&config, (uint32_t)rope, "type", ""), "llama3");
+    EXPECT(config_doubles(&config, 0, "list", list, 3) == 2 && list[1] == 2.5);
+    const struct config_node *types = config_find(&config, 0, "types");
+    EXPECT(types && types->count == 2 && !config_item(&config, types, 2));
+    EXPECT_STR(config_node_text(&config, config_item(&config, types, 1)), "b");
+    EXPECT_EQ(config_finish(&config, NULL, &err), 0);
 }
 
-TEST(null_means_absent) {
-    EXPECT_EQ(reads("{\"rope_scaling\":null,\"head_dim\":null,\"sliding_window\":null,\"tie_word_embeddings\":null,"
-                    "\"architectures\":null}",
-                    NULL),
-              0);
-    EXPECT(config.head_dim == 0 && config.sliding_window_set && config.sliding_window == 0 &&
-           config.tie_word_embeddings == CONFIG_UNSET && !config.architecture[0]);
+TEST(defaults_hold_where_the_file_says_nothing_and_null_hides_them) {
+    struct config defaults;
+    EXPECT_EQ(config_open(&defaults, bytes_str("{\"a\":1,\"b\":2,\"c\":3,\"l\":[4,5]}"), &err), 0);
+    EXPECT_EQ(opens("{\"a\":9,\"b\":null,\"text\":{\"c\":8}}"), 0);
+    config_set_defaults(&config, 0, &defaults);
+    EXPECT(config_int(&config, 0, "a", 0) == 9 && config_int(&config, 0, "b", 0) == 0 &&
+           config_int(&config, 0, "c", 0) == 3);
+    const struct config_node *list = config_find(&config, 0, "l");
+    EXPECT(list && config_item(&config, list, 1)->integer == 5);
+    int64_t text = config_object(&config, 0, "text");
+    EXPECT(text > 0);
+    config_set_defaults(&config, (uint32_t)text, &defaults);
+    EXPECT(config_int(&config, (uint32_t)text, "c", 0) == 8 && config_int(&config, (uint32_t)text, "a", 0) == 1 &&
+           config_int(&config, 0, "c", 0) == 0);
+    EXPECT(config_has_key(&config, 0, "b") && !config_has(&config, 0, "b") && !config_has(&config, 0, "c"));
+    config_close(&defaults);
 }
 
-TEST(a_field_we_do_not_know_is_refused_by_name_unless_it_asks_for_nothing) {
-    EXPECT_EQ(reads("{\"flux_capacitor\":1.21}", NULL), ERR_UNSUPPORTED);
+TEST(a_field_nobody_read_is_refused_by_name_unless_it_asks_for_nothing) {
+    EXPECT_EQ(finishes("{\"flux_capacitor\":1.21}", NULL), ERR_UNSUPPORTED);
     EXPECT(strstr(err.text, "flux_capacitor") != NULL);
-    EXPECT_EQ(reads("{\"quantization_config\":{\"bits\":4}}", NULL), ERR_UNSUPPORTED);
+    EXPECT_EQ(finishes("{\"quantization_config\":{\"bits\":4}}", NULL), ERR_UNSUPPORTED);
     EXPECT(strstr(err.text, "quantization_config") != NULL);
-    EXPECT_EQ(reads("{\"rope_scaling\":{\"type\":\"linear\",\"wobble\":3}}", NULL), ERR_UNSUPPORTED);
-    EXPECT(strstr(err.text, "wobble") != NULL);
-    EXPECT_EQ(reads("{\"layer_types\":[\"full_attention\",\"mamba\"]}", NULL), ERR_UNSUPPORTED);
-    EXPECT_EQ(reads("{\"flux_capacitor\":null,\"time_circuits\":false,\"_private\":{\"x\":[1]}}", NULL), 0);
-    EXPECT_EQ(reads("{\"flux_capacitor\":{\"gw\":[1.21,{}]},\"hidden_size\":8}", "time_circuits,flux_capacitor"), 0);
-    EXPECT_EQ(config.hidden_size, 8);
-    EXPECT_EQ(reads("{\"flux_capacitor\":1}", "flux,flux_capacitors"), ERR_UNSUPPORTED);
+    EXPECT_EQ(finishes("{\"a\":null,\"b\":false,\"c\":[],\"d\":{},\"_private\":{\"x\":[1]},\"use_cache\":true,"
+                       "\"eos_token_id\":[1,2]}",
+                       NULL),
+              0);
+    EXPECT_EQ(finishes("{\"flux_capacitor\":{\"gw\":[1.21,{}]},\"b\":true}", "b,flux_capacitor"), 0);
+    EXPECT_EQ(finishes("{\"flux_capacitor\":1}", "flux,flux_capacitors"), ERR_UNSUPPORTED);
+    EXPECT_EQ(opens("{\"rope\":{\"factor\":3,\"wobble\":3}}"), 0);
+    EXPECT_EQ(config_int(&config, (uint32_t)config_object(&config, 0, "rope"), "factor", 0), 3);
+    EXPECT_EQ(config_finish(&config, NULL, &err), ERR_UNSUPPORTED);
+    EXPECT(strstr(err.text, "rope") && strstr(err.text, "wobble"));
+    EXPECT_EQ(opens("{\"vision\":{\"size\":3,\"deep\":{\"x\":1}},\"other\":4}"), 0);
+    config_consume_all(&config, 0, "vision");
+    EXPECT_EQ(config_finish(&config, NULL, &err), ERR_UNSUPPORTED);
+    EXPECT(strstr(err.text, "other") != NULL);
 }
 
 TEST(values_of_the_wrong_kind_are_refused_by_name) {
-    static const struct {
-        const char *text, *name;
-    } cases[] = {
-        {"{\"hidden_size\":-1}", "hidden_size"},        {"{\"hidden_size\":1.5}", "hidden_size"},
-        {"{\"hidden_size\":\"8\"}", "hidden_size"},     {"{\"hidden_size\":1e40}", "hidden_size"},
-        {"{\"hidden_size\":true}", "hidden_size"},      {"{\"rms_norm_eps\":\"x\"}", "rms_norm_eps"},
-        {"{\"rms_norm_eps\":1e999}", "rms_norm_eps"},   {"{\"mlp_bias\":1}", "mlp_bias"},
-        {"{\"hidden_act\":7}", "hidden_act"},           {"{\"architectures\":[\"A\",\"B\"]}", "architectures"},
-        {"{\"architectures\":\"A\"}", "architectures"}, {"{\"rope_scaling\":3}", "rotary"},
-        {"{\"layer_types\":{}}", "layer_types"},        {"{\"layer_types\":[1]}", "layer_types"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (!reads(cases[i].text, NULL) || !strstr(err.text, cases[i].name))
-            check_fail(__FILE__, __LINE__, "%s: %s", cases[i].text, err.text);
+    static const char *const cases[] = {"{\"x\":-1}",   "{\"x\":1.5}", "{\"x\":\"8\"}", "{\"x\":1e40}",
+                                        "{\"x\":true}", "{\"x\":[1]}", "{\"x\":{}}"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        EXPECT_EQ(opens(cases[i]), 0);
+        EXPECT_EQ(config_int(&config, 0, "x", 5), 5);
+        if (config_finish(&config, NULL, &err) != ERR_INVALID || !strstr(err.text, "'x'"))
+            check_fail(__FILE__, __LINE__, "%s: %s", cases[i], err.text);
+    }
+    EXPECT_EQ(opens("{\"n\":1e999,\"b\":1,\"t\":7,\"o\":3,\"l\":[1,\"a\"],\"m\":[1,2,3]}"), 0);
+    double list[2];
+    EXPECT(config_double(&config, 0, "n", 2) == 2 && config_bool(&config, 0, "b", true) &&
+           config_object(&config, 0, "o") == -1 && config_doubles(&config, 0, "l", list, 2) == 0 &&
+           config_doubles(&config, 0, "m", list, 2) == 0);
+    EXPECT_STR(config_text(&config, 0, "t", "d"), "d");
+    EXPECT_EQ(config_finish(&config, NULL, &err), ERR_INVALID);
+    EXPECT(strstr(err.text, "'n'") != NULL); /* the first one */
 }
 
 TEST(malformed_files_are_refused) {
     static const char *const cases[] = {
         "", "[]", "{", "{\"a\":1,\"a\":2}", "{\"hidden_size\":8}x", "{\"hidden_act\":\"a\\u0000b\"}", "\xef\xbb\xbf{}"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (!reads(cases[i], NULL)) check_fail(__FILE__, __LINE__, "taken: %s", cases[i]);
+        if (!opens(cases[i])) check_fail(__FILE__, __LINE__, "taken: %s", cases[i]);
     static char deep[4096] = "{\"_x\":";
     memset(deep + 6, '[', 4000);
-    EXPECT(reads(deep, NULL));
+    EXPECT(opens(deep));
+    memset(deep + 6 + 20, ']', 20);
+    deep[6 + 40] = '}';
+    deep[6 + 41] = 0;
+    EXPECT(opens(deep));
+    config_close(&config);
 }

@@ -1,0 +1,115 @@
+/* From config to attention_spec: heads, biases, windows, which rotary table. */
+#include <math.h>
+
+#include "model/ffn_dense.h"
+#include "model/layer_kinds.h"
+#include "model/mixer_attention.h"
+#include "model/rope.h"
+
+static void read_heads(struct spec_reader *r, struct attention_spec *a) {
+    uint32_t hidden = r->spec->hidden;
+    a->heads = read_count(r, "num_attention_heads", 0, SPEC_HEADS_MAX);
+    a->kv_heads = read_count(r, "num_key_value_heads", a->heads, a->heads);
+    int64_t dim = read_int(r, "head_dim", 0);
+    if (config_failed(r->config)) return;
+    if (!dim && hidden % a->heads)
+        config_fail(r->config, ERR_INVALID, "'hidden_size' is no multiple of 'num_attention_heads'");
+    if (a->heads % a->kv_heads)
+        config_fail(r->config, ERR_INVALID, "'num_key_value_heads' does not divide 'num_attention_heads'");
+    a->head_dim = read_count(r, "head_dim", hidden / a->heads, SPEC_HEAD_DIM_MAX);
+}
+
+static void read_scale(struct spec_reader *r, struct attention_spec *a) {
+    const struct family *f = r->family;
+    double of = f->attention_scale_of ? read_double(r, f->attention_scale_of, a->head_dim) : a->head_dim;
+    a->scale = (float)(f->attention_scale ? read_double(r, f->attention_scale, 1 / sqrt(of)) : 1 / sqrt(of));
+    if (!(of > 0 && a->scale > 0)) config_fail(r->config, ERR_INVALID, "the attention's scale is out of range");
+    a->soft_cap = f->attention_cap ? (float)read_double(r, f->attention_cap, 0) : 0;
+}
+
+static const struct layer_type USUAL_TYPES[] = {
+    {"full_attention", MIXER_ATTENTION, false}, {"sliding_attention", MIXER_ATTENTION, true}, {NULL, 0, false}};
+
+/* Whether "layer_types", where given, makes layer i a windowed one; 0, 1, or -1: not given. */
+static int listed_window(struct spec_reader *r, uint32_t i) {
+    const char *name = read_layer_type(r, i);
+    if (!name) return -1;
+    const struct layer_type *types = r->family->layer_types ? r->family->layer_types : USUAL_TYPES;
+    for (; types->name; types++)
+        if (!strcmp(types->name, name)) return types->windowed;
+    read_unsupported(r, "layer_types", name);
+    return -1;
+}
+
+/* Every n-th layer sees all positions; 0: none is windowed. */
+static bool window_by_pattern(struct spec_reader *r, uint32_t i) {
+    int64_t n = read_int(r, "sliding_window_pattern", 0);
+    return n && (i + 1) % (uint64_t)n;
+}
+
+static bool windowed(struct spec_reader *r, uint32_t i, int64_t window) {
+    int listed = listed_window(r, i);
+    int64_t from = read_int(r, "max_window_layers", 0);
+    bool rule = false;
+    switch (r->family->window) {
+    case WINDOW_NEVER: break;
+    case WINDOW_ALWAYS: rule = window > 0; break;
+    case WINDOW_UPPER: return listed >= 0 ? listed && window : window && i >= from;
+    case WINDOW_LISTED: return listed >= 0 ? listed : window_by_pattern(r, i);
+    }
+    if (listed >= 0 && listed != rule) read_unsupported(r, "layer_types", "another order than the family's");
+    return rule;
+}
+
+static void read_window(struct spec_reader *r, uint32_t i, struct attention_spec *a) {
+    bool never = r->family->window == WINDOW_NEVER;
+    bool off = r->family->window == WINDOW_UPPER && !read_bool(r, "use_sliding_window", false);
+    int64_t window = read_int(r, "sliding_window", 0);
+    if (never && window) read_unsupported(r, "sliding_window", "set");
+    if (never && read_bool(r, "use_sliding_window", false)) read_unsupported(r, "use_sliding_window", "true");
+    if (off) window = 0;
+    if (!windowed(r, i, window)) return;
+    if (!window) config_fail(r->config, ERR_INVALID, "'sliding_window' is missing");
+    a->window = (uint32_t)MIN(window, SPEC_CONTEXT_MAX);
+}
+
+/* Whether layer i has no rotation. */
+static bool without_rope(struct spec_reader *r, uint32_t i, const struct attention_spec *a) {
+    switch (r->family->nope) {
+    case NOPE_NEVER: return false;
+    case NOPE_FULL: return !a->window;
+    case NOPE_FULL_MIXED: return !a->window && read_int(r, "sliding_window", 0);
+    case NOPE_LISTED: break;
+    }
+    const struct config_node *list = config_find(r->config, r->top, "no_rope_layers");
+    int64_t interval = read_int(r, "no_rope_layer_interval", 4);
+    if (!list || list->kind != CONFIG_LIST || !list->count) return interval && (i + 1) % (uint64_t)interval == 0;
+    const struct config_node *item = config_item(r->config, list, i);
+    if (item && item->kind == CONFIG_NUMBER) return item->number == 0;
+    config_fail(r->config, ERR_INVALID, "'no_rope_layers' is no list of a number for each layer");
+    return false;
+}
+
+int attention_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
+    const struct family *f = r->family;
+    struct attention_spec *a = &out->attention;
+    read_heads(r, a);
+    if (config_failed(r->config)) return r->config->error.code;
+    read_scale(r, a);
+    a->qkv_bias = read_rule(r, f->qkv_bias);
+    a->out_bias = read_rule(r, f->out_bias);
+    a->alibi = read_rule(r, f->alibi);
+    a->qk_norm = !f->qk_norm_when || read_rule(r, f->qk_norm_when) ? f->qk_norm : QK_NORM_NONE;
+    a->q_norm = r->spec->final_norm;
+    if (f->qk_norm_kind) a->q_norm.kind = f->qk_norm_kind;
+    read_window(r, layer, a);
+    if (f->no_rope || a->alibi || without_rope(r, layer, a)) return rope_none(r, &a->rope_idx);
+    return rope_read(r, a->head_dim, a->window ? "sliding_attention" : "full_attention", &a->rope_idx);
+}
+
+int ffn_dense_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
+    struct ffn_spec *ffn = &out->ffn;
+    ffn->width = read_count(r, "intermediate_size", 0, SPEC_FFN_MAX);
+    ffn->bias = read_rule(r, r->family->ffn_bias);
+    return read_activation(r, "hidden_act", &ffn->activation);
+}

@@ -1,0 +1,239 @@
+#include "model/loader.h"
+
+#include "base/vec.h"
+#include "model/weight_memory.h"
+
+/* ---- tensors ---- */
+
+static enum storage_type storage_of(enum tensor_type type) {
+    return type == TENSOR_F32    ? STORAGE_F32
+           : type == TENSOR_F16  ? STORAGE_F16
+           : type == TENSOR_BF16 ? STORAGE_BF16
+                                 : STORAGE_NONE;
+}
+
+static void advance(struct loader *l, const struct tensor *t) {
+    l->done += t->byte_len;
+    l->w->byte_count += t->byte_len;
+    if (l->progress) l->progress(l->progress_ctx, l->done, l->total);
+}
+
+bool loader_has(const struct loader *l, enum weight_role role, uint32_t layer) {
+    char name[TENSOR_NAME_MAX];
+    return role_name(l->spec->names, l->prefix, role, layer, name) && safetensors_find(l->files, name);
+}
+
+static const struct tensor *find(struct loader *l, enum weight_role role, uint32_t layer) {
+    char name[TENSOR_NAME_MAX];
+    if (!role_name(l->spec->names, l->prefix, role, layer, name)) {
+        error_set(l->err, ERR_UNSUPPORTED, "config.json asks for a tensor (role %d) that no %s model has", (int)role,
+                  l->spec->family);
+        return NULL;
+    }
+    const struct tensor *t = safetensors_find(l->files, name);
+    if (!t)
+        error_set(l->err, ERR_INVALID, "the weights lack '%s', which a %s model with this config.json has", name,
+                  l->spec->family);
+    return t;
+}
+
+static const struct tensor *use(struct loader *l, const struct tensor *t) {
+    if (storage_of(t->type) == STORAGE_NONE) {
+        error_set(l->err, ERR_UNSUPPORTED, "'%s' is of type %s, which is not supported for weights", t->name,
+                  tensor_type_name(t->type));
+        return NULL;
+    }
+    l->used[t - l->files->tensors] = true;
+    return t;
+}
+
+static const struct tensor *wrong_shape(struct loader *l, const struct tensor *t, uint64_t rows, uint32_t cols) {
+    error_set(l->err, ERR_INVALID, "'%s' has another shape than config.json says: expected [%llu%s%.0u]", t->name,
+              (unsigned long long)rows, cols ? ", " : "", cols);
+    return NULL;
+}
+
+/* Finds the role's matrix and checks type and shape. */
+static const struct tensor *take_matrix(struct loader *l, enum weight_role role, uint32_t layer, uint32_t rows,
+                                        uint32_t cols, bool transposed) {
+    const struct tensor *t = find(l, role, layer);
+    if (!t) return NULL;
+    bool ok = t->dim_count == 2 && t->dims[transposed] == rows && t->dims[!transposed] == cols;
+    return ok ? use(l, t) : wrong_shape(l, t, transposed ? cols : rows, transposed ? rows : cols);
+}
+
+static const struct tensor *take_vector(struct loader *l, enum weight_role role, uint32_t layer, uint32_t count) {
+    const struct tensor *t = find(l, role, layer);
+    uint64_t have = 1;
+    if (!t) return NULL;
+    for (uint32_t i = 0; i < t->dim_count; i++) have *= t->dims[i];
+    bool ok = have == count && (t->dim_count == 1 || (t->dim_count == 2 && t->dims[1] > 1));
+    return ok ? use(l, t) : wrong_shape(l, t, count, 0);
+}
+
+static int out_of_memory(struct loader *l, uint64_t size) {
+    return error_set(l->err, ERR_MEMORY, "no memory for weights (%llu MB more)", (unsigned long long)(size >> 20));
+}
+
+static void *new_device_memory(struct loader *l, size_t size) {
+    void *p = device_alloc(l->w->dev, size);
+    if (p)
+        vec_push(&l->w->memory->owned, p);
+    else
+        out_of_memory(l, size);
+    return p;
+}
+
+void *loader_new(struct loader *l, size_t size) {
+    void *p = mem_calloc(1, size);
+    vec_push(&l->w->memory->heap, p);
+    return p;
+}
+
+/* ---- vectors ---- */
+
+/* Puts a vector's values, widened and in another order, to device memory at `to`. */
+static int put_vector(struct loader *l, float *to, enum weight_role role, uint32_t layer, uint32_t count,
+                      const uint32_t *order) {
+    const struct tensor *t = take_vector(l, role, layer, count);
+    if (!t) return l->err->code;
+    float *host = mem_calloc(count, sizeof *host);
+    for (uint32_t i = 0; i < count; i++) host[i] = storage_get(storage_of(t->type), t->data, order ? order[i] : i);
+    stream_copy_in(l->stream, to, host, count * sizeof *host);
+    mem_free(host);
+    advance(l, t);
+    return 0;
+}
+
+int loader_vector(struct loader *l, const float **out, enum weight_role role, uint32_t layer, uint32_t count) {
+    float *v = new_device_memory(l, count * sizeof *v);
+    if (!v) return l->err->code;
+    *out = v;
+    return put_vector(l, v, role, layer, count, NULL);
+}
+
+int loader_norm(struct loader *l, struct norm_weights *out, const struct norm_spec *spec, enum weight_role weight,
+                enum weight_role bias, uint32_t layer, uint32_t width) {
+    *out = (struct norm_weights){0};
+    if (spec->kind == NORM_NONE) return 0;
+    int rc = loader_vector(l, &out->weight, weight, layer, width);
+    return rc || !spec->bias ? rc : loader_vector(l, &out->bias, bias, layer, width);
+}
+
+/* ---- matrices ---- */
+
+/* The tensor's bytes where the device can read them; copied when the file does not align them. */
+static const void *import(struct loader *l, const struct tensor *t) {
+    const void *host = t->data;
+    if ((uintptr_t)host % tensor_type_size(t->type)) {
+        void *copy = mem_try_alloc(t->byte_len);
+        if (!copy) return NULL;
+        memcpy(copy, t->data, t->byte_len);
+        vec_push(&l->w->memory->heap, copy);
+        host = copy;
+    }
+    const void *p = device_import(l->w->dev, host, t->byte_len);
+    if (p) vec_push(&l->w->memory->imported, p);
+    return p;
+}
+
+/* Leaves the parts where they are. */
+static int map_parts(struct loader *l, struct matrix *m, const struct tensor *const *tensors, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        m->parts[i] = (struct matrix_part){.data = import(l, tensors[i]), .rows = (uint32_t)tensors[i]->dims[0]};
+        if (!m->parts[i].data) return out_of_memory(l, tensors[i]->byte_len);
+    }
+    m->part_count = count;
+    return 0;
+}
+
+/* [cols, rows] -> [rows, cols], values of `size` bytes. */
+static void transpose(char *out, const char *in, uint64_t rows, uint64_t cols, size_t size) {
+    for (uint64_t r = 0; r < rows; r++)
+        for (uint64_t c = 0; c < cols; c++) memcpy(out + (r * cols + c) * size, in + (c * rows + r) * size, size);
+}
+
+static void reorder(char *out, const char *in, uint64_t rows, size_t row_size, const uint32_t *order) {
+    for (uint64_t r = 0; r < rows; r++) memcpy(out + r * row_size, in + order[r] * row_size, row_size);
+}
+
+/* A host copy of a tensor with its rows as the product wants them; NULL: no memory. The caller frees it. */
+static char *arranged(const struct tensor *t, uint32_t rows, uint32_t cols, bool transposed, const uint32_t *order) {
+    size_t size = tensor_type_size(t->type), row_size = cols * size;
+    char *out = mem_try_alloc(t->byte_len), *turned = out;
+    if (!out) return NULL;
+    if (transposed && order && !(turned = mem_try_alloc(t->byte_len))) {
+        mem_free(out);
+        return NULL;
+    }
+    if (transposed) transpose(turned, (const char *)t->data, rows, cols, size);
+    if (order) reorder(out, transposed ? turned : (const char *)t->data, rows, row_size, order);
+    if (turned != out) mem_free(turned);
+    return out;
+}
+
+/* Copies the parts behind each other into device memory. */
+static int pack_parts(struct loader *l, struct matrix *m, const struct tensor *const *tensors, uint32_t count,
+                      bool transposed, const uint32_t *order) {
+    char *data = new_device_memory(l, m->rows * storage_bytes(m->type, m->cols));
+    if (!data) return l->err->code;
+    m->part_count = 1;
+    m->parts[0] = (struct matrix_part){.data = data, .rows = m->rows};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct tensor *t = tensors[i];
+        char *copy = NULL;
+        if (transposed || order) {
+            copy = arranged(t, (uint32_t)t->dims[transposed], m->cols, transposed, order);
+            if (!copy) return out_of_memory(l, t->byte_len);
+        }
+        stream_copy_in(l->stream, data, copy ? copy : (const char *)t->data, t->byte_len);
+        mem_free(copy);
+        data += t->byte_len;
+    }
+    return 0;
+}
+
+static int load_bias(struct loader *l, struct matrix *m, const struct part *parts, uint32_t count, uint32_t layer,
+                     const uint32_t *order) {
+    float *bias = new_device_memory(l, m->rows * sizeof *bias);
+    if (!bias) return l->err->code;
+    m->bias = bias;
+    for (uint32_t i = 0; i < count; i++) {
+        int rc = put_vector(l, bias, parts[i].bias, layer, parts[i].rows, order);
+        if (rc) return rc;
+        bias += parts[i].rows;
+    }
+    return 0;
+}
+
+static int load_parts(struct loader *l, struct matrix *m, const struct part *parts, uint32_t count, uint32_t cols,
+                      bool bias, uint32_t layer, const uint32_t *order) {
+    const struct tensor *tensors[MATRIX_PARTS_MAX] = {NULL};
+    bool transposed = l->spec->names->transposed && parts[0].role > ROLE_MIXER_NORM;
+    *m = (struct matrix){.cols = cols};
+    for (uint32_t i = 0; i < count; i++) {
+        tensors[i] = take_matrix(l, parts[i].role, layer, parts[i].rows, cols, transposed);
+        if (!tensors[i]) return l->err->code;
+        if (i && tensors[i]->type != tensors[0]->type)
+            return error_set(l->err, ERR_UNSUPPORTED,
+                             "'%s' and '%s' have different types; they are computed as one product", tensors[0]->name,
+                             tensors[i]->name);
+        m->rows += parts[i].rows;
+        advance(l, tensors[i]);
+    }
+    m->type = storage_of(tensors[0]->type);
+    if (l->w->main_type == STORAGE_NONE && parts[0].role > ROLE_MIXER_NORM) l->w->main_type = m->type;
+    bool in_place = l->w->dev->kind == DEVICE_CPU && !transposed && !order;
+    int rc = in_place ? map_parts(l, m, tensors, count) : pack_parts(l, m, tensors, count, transposed, order);
+    return rc || !bias ? rc : load_bias(l, m, parts, count, layer, order);
+}
+
+int loader_matrix(struct loader *l, struct matrix *m, const struct part *parts, uint32_t count, uint32_t cols,
+                  bool bias, uint32_t layer) {
+    return load_parts(l, m, parts, count, cols, bias, layer, NULL);
+}
+
+int loader_reordered(struct loader *l, struct matrix *m, const struct part *part, uint32_t cols, bool bias,
+                     uint32_t layer, const uint32_t *order) {
+    return load_parts(l, m, part, 1, cols, bias, layer, order);
+}

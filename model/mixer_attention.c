@@ -1,0 +1,112 @@
+#include "model/mixer_attention.h"
+
+#include "model/layer_kinds.h"
+
+/* ---- weights ---- */
+
+/* Row i of the merged product [all Q, all K, all V] is row order[i] of the fused tensor. */
+static uint32_t *fused_order(const struct attention_spec *a, enum qkv_layout layout) {
+    uint32_t rows = qkv_width(a), dim = a->head_dim, group = a->heads / a->kv_heads, n = 0;
+    uint32_t *order = mem_calloc(rows, sizeof *order);
+    if (layout == QKV_PER_HEAD) group = 1;
+    for (uint32_t kind = 0; kind < 3; kind++) {
+        uint32_t heads = kind == 0 ? a->heads : a->kv_heads;
+        for (uint32_t h = 0; h < heads; h++) {
+            uint32_t g = kind == 0 ? h / group : h, at = kind == 0 ? h % group : group + kind - 1;
+            for (uint32_t d = 0; d < dim; d++) order[n++] = (g * (group + 2) + at) * dim + d;
+        }
+    }
+    return order;
+}
+
+static int load_qkv(struct loader *l, uint32_t layer, const struct attention_spec *a, struct matrix *m) {
+    uint32_t hidden = l->spec->hidden, q = a->heads * a->head_dim, kv = a->kv_heads * a->head_dim;
+    const struct part apart[] = {{ROLE_Q, ROLE_Q_BIAS, q}, {ROLE_K, ROLE_K_BIAS, kv}, {ROLE_V, ROLE_V_BIAS, kv}};
+    const struct part fused = {ROLE_QKV, ROLE_QKV_BIAS, qkv_width(a)};
+    if (!l->spec->names->patterns[ROLE_QKV]) return loader_matrix(l, m, apart, 3, hidden, a->qkv_bias, layer);
+    if (l->spec->names->qkv == QKV_STACKED) return loader_matrix(l, m, &fused, 1, hidden, a->qkv_bias, layer);
+    uint32_t *order = fused_order(a, l->spec->names->qkv);
+    int rc = loader_reordered(l, m, &fused, hidden, a->qkv_bias, layer, order);
+    mem_free(order);
+    return rc;
+}
+
+static int attention_load(struct loader *l, uint32_t layer, void **weights) {
+    const struct attention_spec *a = &l->spec->layers[layer].attention;
+    struct attention_weights *w = *weights = loader_new(l, sizeof *w);
+    const struct part out = {ROLE_OUT, ROLE_OUT_BIAS, l->spec->hidden};
+    int rc = load_qkv(l, layer, a, &w->qkv);
+    return rc ? rc : loader_matrix(l, &w->out, &out, 1, a->heads * a->head_dim, a->out_bias, layer);
+}
+
+/* ---- step ---- */
+
+struct attention_buffers {
+    void *qkv, *mixed, *scratch;
+};
+
+static size_t lay_out(const struct forward *f, const struct layer_spec *layer, char *base,
+                      struct attention_buffers *b) {
+    const struct attention_spec *a = &layer->attention;
+    size_t act = storage_bytes(f->dev->activation_type, 1), rows = f->max_rows, used = 0;
+    b->qkv = forward_take(base, &used, act * rows * qkv_width(a));
+    b->mixed = forward_take(base, &used, act * rows * a->heads * a->head_dim);
+    b->scratch = forward_take(
+        base, &used, f->dev->ops->attention_scratch(f->dev, f->max_rows, a->heads, a->head_dim, f->max_context));
+    return used;
+}
+
+static size_t attention_buffers(const struct forward *f, const struct layer_spec *layer, char *base) {
+    struct attention_buffers b;
+    return lay_out(f, layer, base, &b);
+}
+
+static void attention_step(struct forward *f, struct stream *s, uint32_t layer) {
+    const struct layer_spec *spec = &f->model->spec.layers[layer];
+    const struct attention_spec *a = &spec->attention;
+    const struct attention_weights *w = f->model->weights.layers[layer].mixer;
+    const struct rope_spec *rope = &f->model->spec.ropes[a->rope_idx];
+    struct kv_view kv = forward_kv(f, layer);
+    struct attention_buffers b;
+    lay_out(f, spec, f->scratch, &b);
+    forward_product(f, s, b.qkv, f->in, &w->qkv);
+    f->dev->ops->rope_kv(s, &(struct op_rope_kv){.qkv = b.qkv,
+                                                 .angles = rope->kind == ROPE_NONE ? NULL : f->angles[a->rope_idx],
+                                                 .half = rope->dims / 2,
+                                                 .interleaved = rope->interleaved,
+                                                 .heads = a->heads,
+                                                 .kv = &kv,
+                                                 .batch = &f->batch});
+    f->dev->ops->attention(s, &(struct op_attention){.out = b.mixed,
+                                                     .qkv = b.qkv,
+                                                     .heads = a->heads,
+                                                     .window = a->window,
+                                                     .scale = a->scale,
+                                                     .class_rows = f->batch.output_count,
+                                                     .kv = &kv,
+                                                     .batch = &f->batch,
+                                                     .scratch = b.scratch});
+    forward_product(f, s, f->out, b.mixed, &w->out);
+}
+
+/* ---- the kind ---- */
+
+static size_t attention_kv_bytes(const struct ops *ops, const struct layer_spec *layer, enum storage_type type,
+                                 uint32_t block_tokens) {
+    return ops->kv_layer_bytes(type, block_tokens, layer->attention.kv_heads, layer->attention.head_dim);
+}
+
+static int attention_supports(const struct device *dev, const struct layer_spec *layer, enum storage_type weights,
+                              enum storage_type kv, uint32_t block_tokens, struct error *err) {
+    return dev->ops->supports(weights, kv, block_tokens, layer->attention.head_dim, err);
+}
+
+const struct layer_kind mixer_attention = {
+    .name = "attention",
+    .read = attention_read,
+    .load = attention_load,
+    .buffers = attention_buffers,
+    .step = attention_step,
+    .kv_bytes = attention_kv_bytes,
+    .supports = attention_supports,
+};
