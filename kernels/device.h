@@ -23,6 +23,7 @@
 struct ops;
 struct stream;
 struct event;
+struct graph;
 struct device;
 
 enum device_class { DEVICE_CPU = 1, DEVICE_CUDA = 2, DEVICE_EMULATED = 3 };
@@ -56,6 +57,12 @@ struct device_calls {
     void (*event_record)(struct event *e, struct stream *s);
     int (*event_done)(struct event *e);
     int (*event_wait)(struct event *e);
+    /* All NULL where a device has no graphs (the CPU). */
+    bool (*graph_begin)(struct stream *s);
+    struct graph *(*graph_end)(struct stream *s);
+    void (*graph_launch)(struct stream *s, struct graph *g);
+    void (*graph_free)(struct graph *g);
+    uint64_t (*memory_free)(struct device *dev);
 };
 
 struct device {
@@ -70,11 +77,14 @@ struct device {
     bool in_order_at_once;             /* work is done when the call returns */
 };
 
-/* A stream and an event begin with their device, so that the calls below find it. */
+/* A stream, an event and a graph begin with their device, so that the calls below find it. */
 struct stream {
     struct device *dev;
 };
 struct event {
+    struct device *dev;
+};
+struct graph {
     struct device *dev;
 };
 
@@ -141,5 +151,29 @@ static inline void event_record(struct event *e, struct stream *s) { e->dev->cal
 MUST_CHECK static inline int event_done(struct event *e) { return e->dev->calls->event_done(e); }
 /* 0 when done, negative when the device failed. */
 MUST_CHECK static inline int event_wait(struct event *e) { return e->dev->calls->event_wait(e); }
+
+/*
+ * Graphs: work that is put on a stream between graph_begin and graph_end does not run; it becomes a graph, which
+ * graph_launch puts on a stream as one, any number of times. It runs with the arguments it was recorded with, so all
+ * that changes from launch to launch lies in device memory. Host bytes cannot be copied in while recording
+ * (stream_copy_in is a bug there); operations and stream_fill can be recorded.
+ */
+/* False: the device has no graphs, or refused; the work is then to be put on the stream as ever. */
+MUST_CHECK static inline bool graph_begin(struct stream *s) {
+    return s->dev->calls->graph_begin && s->dev->calls->graph_begin(s);
+}
+/* The graph, owned by the caller; NULL when it could not be made. Nothing of it has run. May allocate. */
+MUST_CHECK static inline struct graph *graph_end(struct stream *s) { return s->dev->calls->graph_end(s); }
+static inline void graph_launch(struct stream *s, struct graph *g) { s->dev->calls->graph_launch(s, g); }
+/* Not while a launch of it may be running. */
+static inline void graph_free(struct graph **g) {
+    if (*g) (*g)->dev->calls->graph_free(*g);
+    *g = NULL;
+}
+
+/* Bytes of the device's own memory that are free now; 0: it has none of its own (the CPU), or does not know. */
+static inline uint64_t device_memory_free(struct device *dev) {
+    return dev->calls->memory_free ? dev->calls->memory_free(dev) : 0;
+}
 
 #endif

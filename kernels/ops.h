@@ -87,8 +87,9 @@ struct step_batch {
 };
 
 /* Fills ids, slots, positions from the slots' tokens and adds each run's token_count to its slot's computed_count. A
- * run whose slot is not active, or that would pass the slot's token_count, becomes padding (and adds nothing). Tokens
- * >= vocab_size: never happens, checked at admission. */
+ * run whose slot is not active, or that would pass the slot's token_count, becomes padding (and adds nothing). A slot
+ * may have several runs: they lie next to each other, and each begins where the one before it ended. A run whose slot
+ * is ROW_NONE is padding: its rows' ids and slots are 0. Tokens >= vocab_size: never happens, checked at admission. */
 struct op_prepare {
     const struct slot_table *slots;
     const struct step_batch *batch;

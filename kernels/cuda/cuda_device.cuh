@@ -30,6 +30,11 @@ struct cuda_stream {
     cudaEvent_t ring_done[RING_PARTS];
     unsigned ring_part;
     size_t ring_used; /* bytes of that part */
+    bool recording;   /* between graph_begin and graph_end */
+};
+struct cuda_graph {
+    struct graph base;
+    cudaGraphExec_t handle;
 };
 struct cuda_event {
     struct event base;

@@ -1,5 +1,5 @@
 /*
- * device.cu - a GPU behind kernels/device.h: memory, streams, events, and the table of operations.
+ * device.cu - a GPU behind kernels/device.h: memory, streams, events, graphs, and the table of operations.
  *
  * The first error stays (cuda_note) and is what event_done and event_wait report from then on; the process ends and is
  * restarted. All calls are made by one thread. Opening registers nothing and loads nothing but cudart, which is linked
@@ -92,6 +92,7 @@ static unsigned char *take_ring(struct cuda_stream *s, size_t size) {
 
 static void cuda_copy_in(struct stream *base, void *to, const void *host, size_t size) {
     struct cuda_stream *s = cuda_stream_of(base);
+    CHECK_MSG(!s->recording, "bytes of the host copied into a graph: a launch would bring the old ones again");
     for (size_t done = 0; done < size && device_of(base)->failure == cudaSuccess;) {
         size_t part = MIN(size - done, (size_t)RING_PART_BYTES);
         unsigned char *at = take_ring(s, part);
@@ -171,7 +172,55 @@ static int cuda_event_wait(struct event *base) {
     return rc < 0 ? rc : 0;
 }
 
+/* ---- graphs ---- */
+
+static bool cuda_graph_begin(struct stream *base) {
+    struct cuda_stream *s = cuda_stream_of(base);
+    if (device_of(base)->failure != cudaSuccess) return false;
+    s->recording = cudaStreamBeginCapture(s->handle, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+    if (!s->recording) (void)cudaGetLastError();
+    return s->recording;
+}
+
+/* A graph that cannot be made is not a failure of the device: its work can be put on the stream without. */
+static struct graph *cuda_graph_end(struct stream *base) {
+    struct cuda_stream *s = cuda_stream_of(base);
+    cudaGraph_t recorded = NULL;
+    cudaGraphExec_t handle = NULL;
+    s->recording = false;
+    cudaError_t e = cudaStreamEndCapture(s->handle, &recorded);
+    if (e == cudaSuccess) e = cudaGraphInstantiate(&handle, recorded, 0);
+    if (recorded) (void)cudaGraphDestroy(recorded);
+    if (e != cudaSuccess) {
+        fprintf(stderr, "CUDA device: a graph could not be made: %s\n", cudaGetErrorString(e));
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    struct cuda_graph *g = (struct cuda_graph *)mem_alloc(sizeof *g);
+    g->base.dev = base->dev;
+    g->handle = handle;
+    return &g->base;
+}
+
+static void cuda_graph_launch(struct stream *base, struct graph *g) {
+    struct cuda_stream *s = cuda_stream_of(base);
+    if (device_of(base)->failure != cudaSuccess) return;
+    cuda_note(s, cudaGraphLaunch(((struct cuda_graph *)g)->handle, s->handle), "launching a graph");
+}
+
+static void cuda_graph_free(struct graph *g) {
+    choose(g->dev);
+    (void)cudaGraphExecDestroy(((struct cuda_graph *)g)->handle);
+    mem_free(g);
+}
+
 /* ---- opening ---- */
+
+static uint64_t cuda_memory_free(struct device *dev) {
+    size_t free_bytes = 0, total = 0;
+    choose(dev);
+    return cudaMemGetInfo(&free_bytes, &total) == cudaSuccess ? free_bytes : 0;
+}
 
 static void cuda_close(struct device *dev) {
     struct cuda_device *cuda = cuda_of(dev);
@@ -210,6 +259,11 @@ static struct device_calls make_calls(void) {
     c.event_record = cuda_event_record;
     c.event_done = cuda_event_done;
     c.event_wait = cuda_event_wait;
+    c.graph_begin = cuda_graph_begin;
+    c.graph_end = cuda_graph_end;
+    c.graph_launch = cuda_graph_launch;
+    c.graph_free = cuda_graph_free;
+    c.memory_free = cuda_memory_free;
     return c;
 }
 

@@ -1,35 +1,52 @@
 /*
  * rows.cu - prepare, embed, gather_rows (kernels/ops.h): which token is in which row, and copies of rows.
  *
- * prepare: one block a run. Runs of a step name different slots, so blocks do not meet. Cost: T entries. Launch:
- * run_count blocks of 128. embed: out[t, :] = table[ids[t], :] * scale, 8 values a thread. table and out of any storage
- * type, cols a multiple of 8 (else one value a thread). gather: the same without a table. Tolerance: none but the
- * rounding of the activation type.
+ * prepare: one block a slot: that of the slot's first run makes all of them, one after the other (they lie next to each
+ * other), the others' blocks end at once. Cost: T entries. Launch: run_count blocks of 128. embed: out[t, :] =
+ * table[ids[t], :] * scale, 8 values a thread. table and out of any storage type, cols a multiple of 8 (else one value
+ * a thread). gather: the same without a table. Tolerance: none but the rounding of the activation type.
  */
 #include "kernels/cuda/cuda_device.cuh"
 
-static __global__ void prepare_kernel(struct slot_table slots, const struct step_run *runs, uint32_t *ids,
-                                      uint32_t *row_slots, uint32_t *positions) {
-    dependency_wait();
-    const struct step_run run = runs[blockIdx.x];
-    struct slot_state *state = &slots.states[run.slot];
-    const uint32_t *tokens = slots.tokens + (size_t)run.slot * slots.max_context;
-    const uint32_t first = state->computed_count;
-    const bool padding = !state->active || first + run.token_count > state->token_count;
+/* tokens NULL: padding. */
+static __device__ __forceinline__ void put_run(const struct step_run &run, uint32_t slot, const uint32_t *tokens,
+                                               uint32_t first, uint32_t *ids, uint32_t *row_slots,
+                                               uint32_t *positions) {
     for (uint32_t i = threadIdx.x; i < run.token_count; i += blockDim.x) {
-        ids[run.row_first + i] = padding ? 0 : tokens[first + i];
-        row_slots[run.row_first + i] = run.slot;
-        positions[run.row_first + i] = padding ? (uint32_t)ROW_NONE : first + i;
+        ids[run.row_first + i] = tokens ? tokens[first + i] : 0;
+        row_slots[run.row_first + i] = slot;
+        positions[run.row_first + i] = tokens ? first + i : (uint32_t)ROW_NONE;
+    }
+}
+
+static __global__ void prepare_kernel(struct slot_table slots, const struct step_run *runs, uint32_t run_count,
+                                      uint32_t *ids, uint32_t *row_slots, uint32_t *positions) {
+    dependency_wait();
+    struct step_run run = runs[blockIdx.x];
+    const uint32_t slot = run.slot;
+    if (slot == (uint32_t)ROW_NONE) {
+        put_run(run, 0, NULL, 0, ids, row_slots, positions);
+        return;
+    }
+    if (blockIdx.x && runs[blockIdx.x - 1].slot == slot) return;
+    struct slot_state *state = &slots.states[slot];
+    const uint32_t *tokens = slots.tokens + (size_t)slot * slots.max_context;
+    const uint32_t known = state->active ? state->token_count : 0;
+    uint32_t first = state->computed_count;
+    for (uint32_t r = blockIdx.x; r < run_count && (run = runs[r]).slot == slot; r++) {
+        const bool padding = first + run.token_count > known;
+        put_run(run, slot, padding ? NULL : tokens, first, ids, row_slots, positions);
+        if (!padding) first += run.token_count;
     }
     __syncthreads(); /* everyone has read computed_count */
-    if (threadIdx.x == 0 && !padding) state->computed_count = first + run.token_count;
+    if (threadIdx.x == 0) state->computed_count = first;
 }
 
 void cuda_prepare(struct stream *s, const struct op_prepare *a) {
     if (!a->batch->run_count) return;
     launch_shape shape = {dim3(a->batch->run_count), dim3(128), 0, false};
-    LAUNCH(prepare_kernel, shape, cuda_stream_of(s), *a->slots, a->batch->runs, a->batch->ids, a->batch->slots,
-           a->batch->positions);
+    LAUNCH(prepare_kernel, shape, cuda_stream_of(s), *a->slots, a->batch->runs, a->batch->run_count, a->batch->ids,
+           a->batch->slots, a->batch->positions);
 }
 
 template <int A, int W>

@@ -4,7 +4,7 @@
 static void pad_run(const struct step_batch *b, const struct step_run *run) {
     for (uint32_t i = 0; i < run->token_count; i++) {
         b->ids[run->row_first + i] = 0;
-        b->slots[run->row_first + i] = run->slot;
+        b->slots[run->row_first + i] = run->slot == ROW_NONE ? 0 : run->slot;
         b->positions[run->row_first + i] = ROW_NONE;
     }
 }
@@ -13,7 +13,12 @@ void ref_prepare(struct stream *s, const struct op_prepare *a) {
     const struct step_batch *b = a->batch;
     for (uint32_t r = 0; r < b->run_count; r++) {
         const struct step_run *run = &b->runs[r];
-        CHECK(run->slot < a->slots->slot_count && run->row_first + run->token_count <= b->row_count);
+        CHECK(run->row_first + run->token_count <= b->row_count);
+        if (run->slot == ROW_NONE) {
+            pad_run(b, run);
+            continue;
+        }
+        CHECK(run->slot < a->slots->slot_count);
         struct slot_state *state = &a->slots->states[run->slot];
         const uint32_t *tokens = a->slots->tokens + (size_t)run->slot * a->slots->max_context;
         if (!state->active || state->computed_count + run->token_count > state->token_count) {

@@ -13,7 +13,14 @@ if nm -C "$BUILD_RELEASE/bin/trireme" | grep -qE ' emu(::|_)'; then
 else
     ok emulated.not_in_the_product
 fi
-[ "$LONG" = 1 ] || exit 0
+if [ "$LONG" = 0 ]; then # served by the emulated device: alone, together, in chunks, preempted, after kill -9
+    if ! build release trireme-emu bench_gpu_emulated >&2; then
+        not_ok emulated.build_served "does not build"
+        exit 1
+    fi
+    export BUILD_RELEASE TRIREME_BIN=$BUILD_RELEASE/bin/trireme-emu TRIREME_GPU_BENCH=$BUILD_RELEASE/bin/bench_gpu_emulated TRIREME_GPU_SMALL=1
+    cd tests/e2e && exec python3 run.py test_gpu.py
+fi
 programs=$(cd tests/unit/emu && ls test_*.c | sed -E 's|^test_(.*)\.c$|test_emu_\1|')
 # shellcheck disable=SC2086
 if ! build release $programs >&2; then

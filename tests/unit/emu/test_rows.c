@@ -170,7 +170,10 @@ TEST(prepare_equals_its_definition) {
         for (uint32_t i = 0; i < SLOTS * CONTEXT; i++) tokens[i] = i * 7 % 1000;
         for (uint32_t i = 0; i < SLOTS; i++)
             states[i] = (struct slot_state){.active = i != 2, .token_count = 10 + i * 50, .computed_count = i * 3};
-        const struct step_run runs[] = {{0, 0, 1}, {5, 1, 200}, {2, 201, 3}, {3, 204, 129}, {1, 333, 58}};
+        const struct step_run runs[] = {
+            {0, 0, 1},    {5, 1, 200},  {2, 201, 3},        {3, 204, 129},     {1, 333, 58},
+            {4, 421, 70}, {4, 391, 30}, {ROW_NONE, 491, 1}, {ROW_NONE, 492, 1}}; /* slot 4 has two: prompt rows, then
+                                                                                    output rows */
         struct slot_table t = {.slot_count = SLOTS, .max_context = CONTEXT}, host = t;
         host.states = states;
         host.tokens = tokens;

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# ./dev gpu --pack [--emulated] [--arch LIST] [--out FOLDER]: a folder with all that a machine with a GPU needs to check and
+# measure this tree, below 32 MB: programs (sm_90a unless --arch names others, as CMAKE_CUDA_ARCHITECTURES), the libraries they
+# need beside them, kernel tests, goldens, the bundled model, benchmarks, ./dev. --emulated: the emulator is its device.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT" || exit 1
+emulated=0 arch=90a-real out=$ROOT/build/trireme-gpu
+while [ $# -gt 0 ]; do
+    case $1 in
+    --emulated) emulated=1 ;;
+    --arch) arch=${2:?--arch LIST}; shift ;;
+    --out) out=${2:?--out FOLDER}; shift ;;
+    *) die "gpu --pack: unknown option $1" ;;
+    esac
+    shift
+done
+limit_kb=$((32 * 1024))
+tests=$(cd tests/unit/emu && ls test_*.c | sed -E 's|^test_(.*)\.c$|\1|' | grep -vx emulator)
+
+# --- the programs ---
+if [ $emulated = 1 ]; then
+    from=$BUILD_RELEASE
+    configure release "$from" || exit 1
+    # shellcheck disable=SC2086
+    ninja -C "$from" -j"$(nproc)" trireme-emu bench_gpu_emulated $(printf 'test_emu_%s ' $tests) >&2 </dev/null || exit 1
+    serve=trireme-emu bench=bench_gpu_emulated prefix=test_emu_
+else
+    NVCC=${NVCC:-$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null)}
+    [ -n "$NVCC" ] || die "gpu --pack: no nvcc on the path, in CUDA_HOME or in /usr/local/cuda; CUDA 12.8 or later is needed to build"
+    from=$ROOT/build/gpu
+    mkdir -p "$from"
+    launcher=()
+    command -v ccache >/dev/null && launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
+    say "building for $arch"
+    cmake --preset release -B "$from" -DTRIREME_CUDA=ON "-DTRIREME_CUDA_ARCHITECTURES=$arch" "-DCMAKE_CUDA_COMPILER=$NVCC" "${launcher[@]}" >"$from.configure.log" 2>&1 ||
+        { tail -20 "$from.configure.log" >&2; exit 1; }
+    # shellcheck disable=SC2086
+    ninja -C "$from" -j"$(nproc)" trireme bench_gpu $(printf 'test_gpu_%s ' $tests) >&2 </dev/null || exit 1
+    serve=trireme bench=bench_gpu prefix=test_gpu_
+fi
+
+# --- the folder ---
+rm -rf "$out"
+mkdir -p "$out/bin" "$out/lib" "$out/tests/gpu" "$out/tests/e2e" "$out/bench/gpu" "$out/demo" "$out/docs"
+put() { strip -o "$out/bin/$2" "$from/bin/$1"; }
+put $serve trireme
+put $bench bench_gpu
+for test in $tests; do put "$prefix$test" "test_gpu_$test"; done
+# What a machine need not have, beside the programs (found by LD_LIBRARY_PATH); libc, libm and the loader are the machine's own.
+for file in "$out"/bin/*; do ldd "$file"; done | awk '$3 ~ /^\// { print $3 }' | sort -u |
+    grep -vE '/(libc|libm|libpthread|libdl|librt|libresolv|ld-linux[^/]*)\.so' | while read -r lib; do cp -L "$lib" "$out/lib/"; done
+cp -r demo/model "$out/demo/"
+cp -r tests/goldens/llama "$out/tests/goldens_llama" && mkdir -p "$out/tests/goldens" && mv "$out/tests/goldens_llama" "$out/tests/goldens/llama"
+cp tests/gpu/*.sh tests/gpu/*.awk "$out/tests/gpu/"
+cp tests/e2e/serve.py tests/e2e/stream.py tests/e2e/run.py tests/e2e/test_gpu.py "$out/tests/e2e/"
+cp bench/gpu/*.py "$out/bench/gpu/"
+cat >"$out/dev" <<'TEXT'
+#!/usr/bin/env bash
+# ./dev gpu --run [--budget SECONDS] [--ledger FILE] [--again]: everything this folder is for; see tests/gpu/run.sh.
+[ "${1:-}" = gpu ] && shift
+[ "${1:-}" = --run ] && shift
+exec "$(dirname "$0")/tests/gpu/run.sh" "$@"
+TEXT
+chmod +x "$out/dev" "$out"/tests/gpu/*.sh
+{
+    printf 'commit=%s\n' "$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)$(git diff --quiet HEAD 2>/dev/null || echo +)"
+    printf 'built=%s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+    printf 'arch=%s\n' "$([ $emulated = 1 ] && echo emulated || echo "$arch")"
+} >"$out/PACKED"
+
+# --- what must hold of it ---
+size_kb=$(du -sk "$out" | cut -f1)
+newest=$(for file in "$out"/bin/* "$out"/lib/*; do objdump -T "$file" 2>/dev/null; done | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -1)
+say "$out: $((size_kb / 1024)) MB, needs $newest"
+[ "$size_kb" -lt "$limit_kb" ] || die "gpu --pack: $size_kb KB; $limit_kb are allowed"
+[ "$(printf '%s\nGLIBC_2.36\n' "$newest" | sort -V | tail -1)" = GLIBC_2.36 ] || die "gpu --pack: needs $newest, newer than Debian 12's 2.36"

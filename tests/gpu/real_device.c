@@ -1,0 +1,14 @@
+/* What the tests of tests/unit/emu ask of the emulator, where a real device takes its place: it has one order of its
+ * own, and does not recover. */
+#include <stdint.h>
+
+void emu_set_order(int order, uint64_t seed);
+void emu_recover(void);
+const char *emu_failure(void);
+
+void emu_set_order(int order, uint64_t seed) {
+    (void)order;
+    (void)seed;
+}
+void emu_recover(void) {}
+const char *emu_failure(void) { return "see the lines above"; }
