@@ -96,6 +96,7 @@ static const struct wire_field hello_fields[] = {
     STRUCTS(50, wire_hello, groups, group_count, kv_group, 0, WIRE_MAX_GROUPS),
     U32S(51, wire_hello, held_blocks, WIRE_MAX_BLOCKS),
     U128S(52, wire_hello, held_hashes, WIRE_MAX_BLOCKS),
+    BLOB(53, wire_hello, comm_id, WIRE_COMM_ID_MAX),
 };
 TABLE(hello, wire_check_hello);
 
@@ -114,6 +115,7 @@ static const struct wire_field heartbeat_fields[] = {
     ANY64(3, wire_heartbeat, plan_number),
     U32(4, wire_heartbeat, step_tokens, 0, WIRE_MAX_TOKENS),
     ANY32(5, wire_heartbeat, step_age_ms),
+    BOOL(6, wire_heartbeat, waiting),
 };
 TABLE(heartbeat, NULL);
 
@@ -311,6 +313,7 @@ static const struct wire_field plan_fields[] = {
     U32S(14, wire_plan, row_drafts, WIRE_MAX_SLOTS),
     U32S(15, wire_plan, sealed_ids, WIRE_MAX_BLOCKS),
     U128S(16, wire_plan, sealed_hashes, WIRE_MAX_BLOCKS),
+    BLOB(17, wire_plan, comm_id, WIRE_COMM_ID_MAX),
 };
 TABLE(plan, wire_check_plan);
 

@@ -128,7 +128,10 @@ struct wire_hello {
     size_t group_count;
     struct u32s held_blocks;  /* group 0: blocks that still hold sealed content, */
     struct u128s held_hashes; /* and its chain hashes */
+    struct bytes comm_id; /* of rank 0 of stage 0, when tp * pp > 1: where the ranks shall meet, fresh for each Hello;
+                           * opaque to the scheduler, which gives it to all ranks with plan 1 */
 };
+enum { WIRE_COMM_ID_MAX = 1024 };
 enum { WIRE_FEATURE_BASE = 1 }; /* bit values */
 
 struct wire_welcome {
@@ -136,7 +139,7 @@ struct wire_welcome {
     uint32_t silence_ms;   /* after this the peer is dead */
     uint64_t features;     /* what the scheduler speaks */
     struct u128 replica;   /* to workers: the replica they are part of */
-    struct bytes comm_id;  /* to workers with tp * pp > 1: NCCL unique id or name of the shared memory; else empty */
+    struct bytes comm_id; /* not used: a replica's ranks register one after the other, plan 1 is what all of them see */
 };
 
 struct wire_heartbeat {
@@ -144,7 +147,8 @@ struct wire_heartbeat {
     uint64_t progress;    /* counts up whenever the working thread gets anywhere */
     uint64_t plan_number; /* being computed; 0 none */
     uint32_t step_tokens; /* of the step being computed, */
-    uint32_t step_age_ms; /* and for how long */
+    uint32_t step_age_ms; /* and for how long; 0 while waiting */
+    bool waiting;         /* for another rank of its replica */
 };
 
 /* ---- Status, bundles ---- */
@@ -375,6 +379,7 @@ struct wire_plan {
     struct u32s row_drafts;     /* draft budget a row; empty: none */
     struct u32s sealed_ids;     /* group 0 blocks that earlier steps filled (none of them handed out by this plan), */
     struct u128s sealed_hashes; /* and their chain hashes, for held_blocks of a later Hello */
+    struct bytes comm_id;       /* plan 1 of a replica of several ranks: rank 0's, see wire_hello */
 };
 
 struct wire_step_result {

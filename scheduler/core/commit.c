@@ -99,11 +99,14 @@ static void commit(struct sched *s, struct replica *r, const struct flight *flig
     observe_speed(r, flight, result->compute_us);
 }
 
+/* Rank 0 of the last stage. */
+static uint32_t result_rank(const struct replica *r) { return (r->stage_count - 1) * (r->rank_count / r->stage_count); }
+
 int sched_step_result(struct sched *s, int64_t now, struct u128 instance, const struct wire_step_result *result) {
     sched_at(s, now);
     struct worker *worker = id_map_get(&s->worker_ids, instance);
     struct replica *r = worker ? worker->replica : NULL;
-    bool current = r && r->state == REPLICA_READY && r->flight_count &&
+    bool current = r && r->state == REPLICA_READY && r->flight_count && worker->rank == result_rank(r) &&
                    (!result->incarnation || result->incarnation == r->ranks[0]->incarnation);
     const struct flight *flight = current ? &r->flights[r->flight_first] : NULL;
     if (!current || result->plan_number < flight->number) {

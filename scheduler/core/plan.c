@@ -6,7 +6,9 @@
 struct step {
     struct replica *replica;
     struct flight *flight;
-    uint32_t budget; /* tokens left */
+    uint32_t budget;    /* tokens left */
+    uint32_t row_share; /* decode rows this plan may have */
+    bool early;         /* nothing else is left to do: rows may follow their tokens closely */
 };
 
 /* ---- Room ---- */
@@ -79,6 +81,17 @@ static bool may_run(const struct replica *r, const struct sequence *q) {
            (!r->testing || q->group == r->testing);
 }
 
+/*
+ * Plans of a pipeline are its micro-batches: as many sequences in each as keep all stages equally busy, and a sequence
+ * whose next token is still under way comes again only when its turn is due, so that the first stage does not wait for
+ * the last.
+ */
+static bool is_due(const struct step *step, const struct sequence *q) {
+    uint32_t stages = step->replica->stage_count;
+    if (stages == 1 || q->tokens_hi == q->token_count) return true;
+    return q->planned + stages <= step->flight->number || (step->early && q->rows_in_flight <= 1);
+}
+
 /* One token each, beginning where the last step's budget ended. What has more to compute is collected for chunks. */
 static void add_decodes(struct sched *s, struct step *step) {
     struct replica *r = step->replica;
@@ -93,7 +106,8 @@ static void add_decodes(struct sched *s, struct step *step) {
             vec_push(&s->plan_build.prefills, q);
             continue;
         }
-        if (step->budget == 0) {
+        if (!is_due(step, q)) continue;
+        if (step->budget == 0 || step->flight->row_count == step->row_share) {
             if (r->cursor == 0) r->cursor = (first + i) % count;
             continue;
         }
@@ -135,9 +149,13 @@ static struct sequence *oldest(struct sequence **items, size_t count) {
     return best;
 }
 
+/* A prompt passes a pipeline in pieces, so that its stages work at the same time. */
+static uint32_t pipeline_chunk(const struct replica *r) { return MAX(r->max_step_tokens / r->stage_count, 32u); }
+
 /* What may be added to a step that others wait for with their next token. */
 static uint32_t chunk_budget(const struct sched *s, const struct step *step) {
     double cost = step->replica->ms_per_prompt_token;
+    if (step->replica->stage_count > 1) return MIN(step->budget, pipeline_chunk(step->replica));
     if (!s->config.step_target_ms || cost <= 0 || !step->flight->row_count) return step->budget;
     double most = MAX(s->config.step_target_ms / cost, 32.0);
     return most < step->budget ? (uint32_t)most : step->budget;
@@ -223,6 +241,8 @@ static void send_plan(struct sched *s, struct replica *r, const struct flight *f
         .sealed_ids = {b->sealed_ids.items, b->sealed_ids.count},
         .sealed_hashes = {b->sealed_hashes.items, b->sealed_hashes.count},
     };
+    const struct offer *first = &r->ranks[0]->offer;
+    if (flight->number == 1 && r->rank_count > 1) plan.comm_id = bytes_of(first->comm_id, first->comm_id_len);
     s->sink.plan(s->sink.ctx, (struct u128s){r->rank_ids, r->rank_count}, &plan);
     r->released_slots.count = 0;
 }
@@ -239,11 +259,15 @@ static bool plan_one(struct sched *s, struct replica *r) {
     flight->number = r->plan_number + 1;
     flight->row_count = flight->token_total = 0;
     flight->sent_at = s->now;
-    reset(&s->plan_build);
     vec_reserve(&s->plan_build.order, r->slot_count);
-    struct step step = {.replica = r, .flight = flight, .budget = budget};
-    add_decodes(s, &step);
-    add_chunks(s, &step);
+    for (int early = 0; early < 2 && flight->row_count == 0; early++) {
+        struct step step = {.replica = r, .flight = flight, .budget = budget, .early = early};
+        step.row_share = (r->running_count + r->stage_count - 1) / r->stage_count;
+        reset(&s->plan_build);
+        add_decodes(s, &step);
+        add_chunks(s, &step);
+        if (r->stage_count == 1) break;
+    }
     if (flight->row_count == 0) return false;
     r->plan_number++;
     r->flight_count++;

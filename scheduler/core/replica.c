@@ -61,15 +61,17 @@ void model_review(struct sched *s, struct model *model) {
 
 /* ---- Making replicas ---- */
 
-static struct replica *replica_get(struct sched *s, struct u128 id, struct model *model, uint32_t rank_count) {
+static struct replica *replica_get(struct sched *s, struct u128 id, struct model *model, uint32_t rank_count,
+                                   uint32_t stage_count) {
     struct replica *r = id_map_get(&s->replica_ids, id);
-    if (r && (r->model != model || r->rank_count != rank_count)) {
+    if (r && (r->model != model || r->rank_count != rank_count || r->stage_count != stage_count)) {
         replica_free(s, r); /* another service under the same name */
         r = NULL;
     }
     if (r) return r;
     r = mem_alloc(sizeof *r);
-    *r = (struct replica){.id = id, .model = model, .state = REPLICA_GATHERING, .rank_count = rank_count};
+    *r = (struct replica){
+        .id = id, .model = model, .state = REPLICA_GATHERING, .rank_count = rank_count, .stage_count = stage_count};
     id_map_put(&s->replica_ids, id, r);
     vec_push(&model->replicas, r);
     vec_push(&s->replicas, r);
@@ -92,18 +94,18 @@ static void geometry_release(struct sched *s, struct replica *r) {
     r->slot_count = r->group_count = r->steps_in_flight = r->capacity = 0;
 }
 
-static void geometry_init(struct sched *s, struct replica *r, const struct wire_hello *hello) {
-    r->slot_count = hello->slot_count;
-    r->group_count = (uint32_t)hello->group_count;
-    r->steps_in_flight = MIN(hello->steps_in_flight, SCHED_MAX_STEPS_IN_FLIGHT);
+static void geometry_init(struct sched *s, struct replica *r, const struct offer *offer) {
+    r->slot_count = offer->slot_count;
+    r->group_count = offer->group_count;
+    r->steps_in_flight = offer->steps_in_flight;
     r->slots = mem_calloc(r->slot_count, sizeof *r->slots);
     r->running = mem_calloc(r->slot_count, sizeof *r->running);
     r->free_slots = mem_calloc(r->slot_count, sizeof *r->free_slots);
     for (uint32_t i = 0; i < r->steps_in_flight; i++)
         r->flights[i].rows = mem_calloc(r->slot_count, sizeof *r->flights[i].rows);
-    r->capacity = hello->max_context;
+    r->capacity = offer->max_context;
     for (uint32_t group = 0; group < r->group_count; group++) {
-        const struct wire_kv_group *g = &hello->groups[group];
+        const struct wire_kv_group *g = &offer->groups[group];
         r->groups[group] = *g;
         block_pool_init(&r->pools[group], g->block_count);
         if (g->kind != WIRE_GROUP_WINDOW)
@@ -117,13 +119,12 @@ static void geometry_init(struct sched *s, struct replica *r, const struct wire_
     vec_reserve(&r->hits, r->groups[0].block_count);
 }
 
-static bool geometry_is_same(const struct replica *r, const struct wire_hello *hello) {
-    if (r->slot_count != hello->slot_count || r->group_count != hello->group_count ||
-        r->max_context != hello->max_context ||
-        r->steps_in_flight != MIN(hello->steps_in_flight, SCHED_MAX_STEPS_IN_FLIGHT))
+static bool geometry_is_same(const struct replica *r, const struct offer *offer) {
+    if (r->slot_count != offer->slot_count || r->group_count != offer->group_count ||
+        r->max_context != offer->max_context || r->steps_in_flight != offer->steps_in_flight)
         return false;
     for (uint32_t group = 0; group < r->group_count; group++) {
-        const struct wire_kv_group *a = &r->groups[group], *b = &hello->groups[group];
+        const struct wire_kv_group *a = &r->groups[group], *b = &offer->groups[group];
         if (a->kind != b->kind || a->block_tokens != b->block_tokens || a->block_count != b->block_count ||
             a->window_tokens != b->window_tokens)
             return false;
@@ -131,23 +132,111 @@ static bool geometry_is_same(const struct replica *r, const struct wire_hello *h
     return true;
 }
 
-static void take_hello(struct sched *s, struct replica *r, const struct wire_hello *hello) {
-    if (!geometry_is_same(r, hello)) {
-        geometry_release(s, r);
-        geometry_init(s, r, hello);
-    }
-    r->max_context = hello->max_context;
-    r->max_step_tokens = hello->max_step_tokens;
-    r->logits_width = hello->logits_width;
-    r->class_sensitive = hello->class_sensitive;
-    r->revision = hello->revision;
-    r->fingerprint = hello->fingerprint;
-    r->held_blocks.count = r->held_hashes.count = 0;
+static void offer_release(struct offer *offer) {
+    vec_release(&offer->held_blocks);
+    vec_release(&offer->held_hashes);
+}
+
+static void take_offer(struct offer *offer, const struct wire_hello *hello) {
+    offer->revision = hello->revision;
+    offer->fingerprint = hello->fingerprint;
+    offer->slot_count = hello->slot_count;
+    offer->max_step_tokens = hello->max_step_tokens;
+    offer->max_context = hello->max_context;
+    offer->logits_width = hello->logits_width;
+    offer->steps_in_flight = MIN(hello->steps_in_flight, SCHED_MAX_STEPS_IN_FLIGHT);
+    offer->class_sensitive = hello->class_sensitive;
+    offer->group_count = (uint32_t)hello->group_count;
+    for (size_t i = 0; i < hello->group_count; i++) offer->groups[i] = hello->groups[i];
+    offer->held_blocks.count = offer->held_hashes.count = 0;
     size_t held = MIN(hello->held_blocks.count, hello->held_hashes.count);
     for (size_t i = 0; i < held; i++) {
-        vec_push(&r->held_blocks, hello->held_blocks.items[i]);
-        vec_push(&r->held_hashes, hello->held_hashes.items[i]);
+        vec_push(&offer->held_blocks, hello->held_blocks.items[i]);
+        vec_push(&offer->held_hashes, hello->held_hashes.items[i]);
     }
+    offer->comm_id_len = (uint32_t)MIN(hello->comm_id.len, sizeof offer->comm_id);
+    if (offer->comm_id_len) memcpy(offer->comm_id, hello->comm_id.data, offer->comm_id_len);
+}
+
+/* ---- What the ranks have in common ---- */
+
+static int differs(struct error *err, uint32_t rank, const char *what) {
+    return error_set(err, ERR_INVALID, "rank %u of the replica has another %s than rank 0", rank, what);
+}
+
+/* Narrows *all by one more rank's offer. */
+static int offer_meet(struct offer *all, const struct offer *one, uint32_t rank, struct error *err) {
+    if (!u128_equal(all->revision, one->revision)) return differs(err, rank, "revision of the model");
+    if (all->logits_width != one->logits_width) return differs(err, rank, "width of the logits");
+    if (all->group_count != one->group_count) return differs(err, rank, "number of KV groups");
+    all->slot_count = MIN(all->slot_count, one->slot_count);
+    all->max_step_tokens = MIN(all->max_step_tokens, one->max_step_tokens);
+    all->max_context = MIN(all->max_context, one->max_context);
+    all->steps_in_flight = MIN(all->steps_in_flight, one->steps_in_flight);
+    all->class_sensitive = all->class_sensitive || one->class_sensitive;
+    for (uint32_t i = 0; i < all->group_count; i++) {
+        struct wire_kv_group *a = &all->groups[i];
+        const struct wire_kv_group *b = &one->groups[i];
+        if (a->kind != b->kind || a->block_tokens != b->block_tokens || a->window_tokens != b->window_tokens)
+            return differs(err, rank, "geometry of KV blocks");
+        a->block_count = MIN(a->block_count, b->block_count);
+    }
+    return 0;
+}
+
+/* The bits of a token come from all ranks together. */
+static struct u128 joint_fingerprint(const struct replica *r) {
+    struct u128 all[SCHED_MAX_RANKS];
+    for (uint32_t i = 0; i < r->rank_count; i++) all[i] = r->ranks[i]->offer.fingerprint;
+    return r->rank_count == 1 ? all[0] : hash128(all, r->rank_count * sizeof *all, r->stage_count);
+}
+
+/* Makes the replica what its ranks, all of them loaded, can do together. */
+static int replica_join(struct sched *s, struct replica *r, struct error *err) {
+    struct offer all = r->ranks[0]->offer; /* its vectors are not touched */
+    for (uint32_t i = 1; i < r->rank_count; i++) {
+        int code = offer_meet(&all, &r->ranks[i]->offer, i, err);
+        if (code) return code;
+    }
+    if (!geometry_is_same(r, &all)) {
+        geometry_release(s, r);
+        geometry_init(s, r, &all);
+    }
+    r->max_context = all.max_context;
+    r->max_step_tokens = all.max_step_tokens;
+    r->logits_width = all.logits_width;
+    r->class_sensitive = all.class_sensitive;
+    r->revision = all.revision;
+    r->fingerprint = joint_fingerprint(r);
+    return 0;
+}
+
+/* Into the prefix cache goes what every rank still holds: one that was replaced has lost its part of everything. */
+static void adopt_held(struct replica *r) {
+    struct block_pool *pool = &r->pools[0];
+    const struct offer *first = &r->ranks[0]->offer;
+    struct u128 *held = NULL;
+    uint32_t *holders = NULL;
+    if (r->rank_count > 1) {
+        held = mem_calloc(pool->block_count, sizeof *held);
+        holders = mem_calloc(pool->block_count, sizeof *holders);
+    }
+    for (uint32_t rank = 0; rank < r->rank_count && held; rank++) {
+        const struct offer *offer = &r->ranks[rank]->offer;
+        for (size_t i = 0; i < offer->held_blocks.count; i++) {
+            uint32_t block = offer->held_blocks.items[i];
+            if (block >= pool->block_count) continue;
+            if (rank == 0) held[block] = offer->held_hashes.items[i];
+            holders[block] += u128_equal(held[block], offer->held_hashes.items[i]);
+        }
+    }
+    for (size_t i = 0; i < first->held_blocks.count; i++) {
+        uint32_t block = first->held_blocks.items[i];
+        if (block >= pool->block_count || (holders && holders[block] < r->rank_count)) continue;
+        block_pool_adopt(pool, block, first->held_hashes.items[i]);
+    }
+    mem_free(held);
+    mem_free(holders);
 }
 
 /* ---- Hello ---- */
@@ -191,6 +280,7 @@ static int hello_check(const struct wire_hello *hello, struct error *err) {
 static void worker_remove(struct sched *s, struct worker *worker) {
     worker->replica->ranks[worker->rank] = NULL;
     id_map_remove(&s->worker_ids, worker->instance);
+    offer_release(&worker->offer);
     mem_free(worker);
 }
 
@@ -204,7 +294,7 @@ static void fence(struct sched *s, struct replica *r, const struct worker *worke
 static bool is_complete(const struct replica *r) {
     for (uint32_t i = 0; i < r->rank_count; i++)
         if (!r->ranks[i] || !r->ranks[i]->registered || r->ranks[i]->loading) return false;
-    return r->capacity > 0;
+    return true;
 }
 
 /* From registration to use: plan numbers, slots and pools begin anew. */
@@ -217,8 +307,7 @@ static void replica_start(struct sched *s, struct replica *r) {
     for (uint32_t slot = r->slot_count; slot-- > 0;) r->free_slots[r->free_slot_count++] = slot;
     r->released_slots.count = r->sealed_ids.count = r->sealed_hashes.count = 0;
     for (uint32_t group = 0; group < r->group_count; group++) block_pool_reset(&r->pools[group]);
-    for (size_t i = 0; r->caching && i < r->held_blocks.count; i++)
-        block_pool_adopt(&r->pools[0], r->held_blocks.items[i], r->held_hashes.items[i]);
+    if (r->caching) adopt_held(r);
     for (uint32_t i = 0; i < r->rank_count; i++) r->rank_ids[i] = r->ranks[i]->instance;
     model_review(s, r->model);
     requests_bind_all(s, r->model);
@@ -236,6 +325,18 @@ static void ask_to_register(struct sched *s, struct worker *worker) {
     worker->asked_at = s->now;
     s->counts.reregistrations++;
     s->sink.reregister(s->sink.ctx, worker->instance);
+}
+
+/* One rank is gone or begins anew: the others wait for it in the middle of a step, and have slots of a registration
+ * that is void. Those that were not used since they registered stay as they are. */
+static void ask_others(struct sched *s, struct replica *r, uint32_t rank) {
+    for (uint32_t i = 0; i < r->rank_count && r->plan_number; i++) {
+        struct worker *other = r->ranks[i];
+        if (!other || i == rank || !other->registered || other->asked_at == s->now) continue;
+        other->registered = false;
+        ask_to_register(s, other);
+    }
+    r->plan_number = 0;
 }
 
 /* Another process takes this rank over: the old one has to be gone before its memory is used again. */
@@ -277,18 +378,11 @@ int sched_worker_hello(struct sched *s, int64_t now, const struct wire_hello *he
     struct worker *moved = id_map_get(&s->worker_ids, hello->instance);
     if (moved && (!u128_equal(moved->replica->id, id) || moved->rank != rank)) replica_free(s, moved->replica);
     struct model *model = model_get(s, hello->model);
-    struct replica *r = replica_get(s, id, model, hello->tp * hello->pp);
+    struct replica *r = replica_get(s, id, model, hello->tp * hello->pp, hello->pp);
     replica_fall(s, r, REPLICA_GATHERING, false);
     displace(s, r, rank, hello->instance);
     if (u128_equal(r->fenced, hello->instance)) r->fenced = (struct u128){0}; /* it lives, and begins anew */
-    for (uint32_t i = 0; i < r->rank_count; i++) {
-        struct worker *other = r->ranks[i];
-        if (!other || i == rank || !other->registered || other->asked_at == s->now) continue;
-        if (r->plan_number == 0) continue; /* it has not been used since it registered */
-        other->registered = false;
-        ask_to_register(s, other);
-    }
-    r->plan_number = 0;
+    ask_others(s, r, rank);
     struct worker *worker = worker_get(s, r, rank, hello);
     worker->pid = hello->pid;
     worker->incarnation = hello->incarnation;
@@ -298,7 +392,12 @@ int sched_worker_hello(struct sched *s, int64_t now, const struct wire_hello *he
     r->bundle = hello->bundle;
     model->bundle = hello->bundle;
     model->bundle_bytes = hello->bundle_bytes;
-    if (rank == 0 && !worker->loading) take_hello(s, r, hello);
+    if (!worker->loading) take_offer(&worker->offer, hello);
+    code = is_complete(r) ? replica_join(s, r, err) : 0;
+    if (code) {
+        worker->registered = false;
+        return code;
+    }
     model_review(s, model);
     requests_bind_all(s, model);
     replica_try_start(s, r);
@@ -355,7 +454,7 @@ void replica_fall(struct sched *s, struct replica *r, enum replica_state state, 
     if (was_ready) s->counts.deaths += state == REPLICA_DOWN;
     if (attributable)
         suspects_fell(s, suspects, dangers, count);
-    else if (state == REPLICA_DOWN)
+    else if (state == REPLICA_DOWN || r->rank_count > 1) /* a peer may tell of a death before the supervisor does */
         fall_remember(s, r, suspects, dangers, count);
     mem_free(suspects);
     mem_free(dangers);
@@ -373,8 +472,6 @@ void replica_free(struct sched *s, struct replica *r) {
     for (size_t i = 0; i < s->replicas.count; i++)
         if (s->replicas.items[i] == r) s->replicas.items[i--] = s->replicas.items[--s->replicas.count];
     id_map_remove(&s->replica_ids, r->id);
-    vec_release(&r->held_blocks);
-    vec_release(&r->held_hashes);
     vec_release(&r->released_slots);
     vec_release(&r->sealed_ids);
     vec_release(&r->sealed_hashes);
@@ -405,6 +502,7 @@ void sched_blocks_lost(struct sched *s, int64_t now, struct u128 instance, uint3
     struct replica *r = worker->replica;
     replica_fall(s, r, REPLICA_STALE, false);
     worker->registered = false;
+    ask_others(s, r, worker->rank);
     r->asked_at = s->now; /* its Hello follows by itself; asked for when it does not */
 }
 
@@ -415,6 +513,7 @@ void sched_worker_silent(struct sched *s, int64_t now, struct u128 instance) {
     struct replica *r = worker->replica;
     replica_fall(s, r, REPLICA_DOWN, false);
     fence(s, r, worker);
+    ask_others(s, r, worker->rank);
     worker_remove(s, worker);
     model_review(s, r->model);
 }
@@ -438,6 +537,7 @@ void sched_worker_exited(struct sched *s, int64_t now, const struct wire_exited 
         bool attributable = fault && r->flight_count;
         s->counts.attributable_deaths += attributable;
         replica_fall(s, r, REPLICA_DOWN, attributable);
+        ask_others(s, r, worker->rank);
         worker_remove(s, worker);
     }
     fall_explained(s, exited->instance, fault);
@@ -457,6 +557,21 @@ static bool is_stuck(const struct sched *s, const struct replica *r, const struc
     return beat->step_age_ms > allowed;
 }
 
+/* Plans are out, and it has nothing to do or only waits for another rank. */
+static bool may_be_lost(const struct sched *s, const struct replica *r, const struct worker *worker,
+                        const struct wire_heartbeat *beat) {
+    bool waits = beat->state == WIRE_STATE_IDLE || (beat->waiting && beat->progress == worker->progress);
+    return r->state == REPLICA_READY && r->flight_count && waits &&
+           s->now - r->flights[r->flight_first].sent_at >= s->config.lost_plan_ms;
+}
+
+/* One rank of a pipeline may well be idle while another computes; not all of them. */
+static bool all_are_idle(const struct replica *r) {
+    for (uint32_t i = 0; i < r->rank_count; i++)
+        if (!r->ranks[i] || r->ranks[i]->idle_beats < 2) return false;
+    return true;
+}
+
 bool sched_worker_heartbeat(struct sched *s, int64_t now, struct u128 instance, const struct wire_heartbeat *beat) {
     sched_at(s, now);
     struct worker *worker = id_map_get(&s->worker_ids, instance);
@@ -474,13 +589,13 @@ bool sched_worker_heartbeat(struct sched *s, int64_t now, struct u128 instance, 
         s->counts.attributable_deaths++;
         replica_fall(s, r, REPLICA_DOWN, true);
         fence(s, r, worker);
+        ask_others(s, r, worker->rank);
         worker_remove(s, worker);
         return true;
     }
-    bool lost = r->state == REPLICA_READY && r->flight_count && beat->state == WIRE_STATE_IDLE &&
-                s->now - r->flights[r->flight_first].sent_at >= s->config.lost_plan_ms;
-    worker->idle_beats = lost ? worker->idle_beats + 1 : 0;
-    if (worker->idle_beats >= 2) replica_out_of_step(s, r);
+    worker->idle_beats = may_be_lost(s, r, worker, beat) ? worker->idle_beats + 1 : 0;
+    worker->progress = beat->progress;
+    if (all_are_idle(r)) replica_out_of_step(s, r);
     return true;
 }
 

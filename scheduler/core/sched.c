@@ -132,12 +132,16 @@ struct wire_status sched_status(struct sched *s) {
 uint64_t sched_status_version(const struct sched *s) { return s->status_version; }
 
 struct u128 sched_bundle_source(const struct sched *s, struct u128 bundle) {
+    struct u128 any = {0};
     for (size_t i = 0; i < s->replicas.count; i++) {
         const struct replica *r = s->replicas.items[i];
-        for (uint32_t rank = 0; rank < r->rank_count && u128_equal(r->bundle, bundle); rank++)
-            if (r->ranks[rank]) return r->ranks[rank]->instance;
+        for (uint32_t rank = 0; rank < r->rank_count && u128_equal(r->bundle, bundle); rank++) {
+            if (!r->ranks[rank]) continue;
+            any = r->ranks[rank]->instance;
+            if (!r->ranks[rank]->loading) return any;
+        }
     }
-    return (struct u128){0};
+    return any;
 }
 
 struct u128 sched_worker_replica(const struct sched *s, struct u128 instance) {

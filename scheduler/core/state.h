@@ -178,12 +178,26 @@ enum replica_state {
     REPLICA_DOWN
 };
 
+/* What a rank's Hello says of itself; the replica is what all of its ranks have in common. */
+struct offer {
+    struct u128 revision, fingerprint;
+    uint32_t slot_count, max_step_tokens, max_context, logits_width, steps_in_flight, group_count;
+    bool class_sensitive;
+    struct wire_kv_group groups[SCHED_MAX_GROUPS];
+    VEC(uint32_t) held_blocks;
+    VEC(struct u128) held_hashes;
+    uint8_t comm_id[WIRE_COMM_ID_MAX];
+    uint32_t comm_id_len;
+};
+
 struct worker {
     struct u128 instance;
     uint32_t pid, rank, incarnation;
     bool loading, registered;
     struct replica *replica;
-    uint32_t idle_beats;  /* heartbeats that say idle while plans are out */
+    struct offer offer;
+    uint64_t progress;    /* of its last heartbeat */
+    uint32_t idle_beats;  /* heartbeats that say idle, or waiting for another rank, while plans are out */
     uint32_t stuck_beats; /* heartbeats past the deadline of one step */
     int64_t asked_at;     /* last time it was asked to register */
 };
@@ -205,8 +219,8 @@ struct replica {
     struct model *model;
     enum replica_state state;
     bool draining, caching, class_sensitive;
-    uint32_t rank_count;
-    struct worker *ranks[SCHED_MAX_RANKS];
+    uint32_t rank_count, stage_count;      /* rank_count / stage_count ranks a stage */
+    struct worker *ranks[SCHED_MAX_RANKS]; /* stage by stage */
     struct u128 rank_ids[SCHED_MAX_RANKS];
     struct u128 fenced; /* instance whose end is awaited; zero: none */
     int64_t fence_until, down_since, asked_at;
@@ -215,8 +229,6 @@ struct replica {
     struct u128 revision, bundle, fingerprint;
     uint32_t slot_count, max_step_tokens, max_context, logits_width, steps_in_flight, group_count, capacity;
     struct wire_kv_group groups[SCHED_MAX_GROUPS];
-    VEC(uint32_t) held_blocks;
-    VEC(struct u128) held_hashes;
 
     struct block_pool pools[SCHED_MAX_GROUPS];
     struct sequence **slots; /* owned [slot_count] */

@@ -81,7 +81,7 @@ void message_set_plan(struct message *m, const struct wire_plan *from) {
     *to = *from;
     size_t bytes = SPAN_BYTES(to->release_slots) + room(to->admit_count * sizeof *to->admits) +
                    3 * SPAN_BYTES(to->new_block_rows) + 2 * SPAN_BYTES(to->row_slots) + SPAN_BYTES(to->sealed_ids) +
-                   SPAN_BYTES(to->sealed_hashes);
+                   SPAN_BYTES(to->sealed_hashes) + room(to->comm_id.len);
     for (size_t i = 0; i < to->admit_count; i++)
         bytes += TOKEN_BYTES(to->admits[i].tokens) + 2 * SPAN_BYTES(to->admits[i].block_ids) +
                  SPAN_BYTES(to->admits[i].stop_tokens);
@@ -102,6 +102,7 @@ void message_set_plan(struct message *m, const struct wire_plan *from) {
     KEEP_SPAN(m, to->row_token_counts);
     KEEP_SPAN(m, to->sealed_ids);
     KEEP_SPAN(m, to->sealed_hashes);
+    to->comm_id.data = put(m, to->comm_id.data, to->comm_id.len);
 }
 
 void message_set_result(struct message *m, const struct wire_step_result *from) {
@@ -127,11 +128,12 @@ void message_set_ack(struct message *m, const struct wire_ack *from) {
 void message_set_hello(struct message *m, const struct wire_hello *from) {
     struct wire_hello *to = &m->u.hello;
     *to = *from;
-    reserve(m,
-            room(from->group_count * sizeof *from->groups) + SPAN_BYTES(to->held_blocks) + SPAN_BYTES(to->held_hashes));
+    reserve(m, room(from->group_count * sizeof *from->groups) + SPAN_BYTES(to->held_blocks) +
+                   SPAN_BYTES(to->held_hashes) + room(to->comm_id.len));
     to->groups = put(m, from->groups, from->group_count * sizeof *from->groups);
     KEEP_SPAN(m, to->held_blocks);
     KEEP_SPAN(m, to->held_hashes);
+    to->comm_id.data = put(m, to->comm_id.data, to->comm_id.len);
 }
 
 void message_set_attach(struct message *m, const struct wire_attach *from) {

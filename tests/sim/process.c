@@ -21,11 +21,13 @@ static void send_down(struct process *p, struct message *m, uint32_t peer, struc
 
 static void on_plan(void *ctx, struct u128s ranks, const struct wire_plan *plan) {
     struct process *p = ctx;
-    uint32_t peer = peer_of(p, ranks.items[0]);
-    if (peer == PEERS) return;
-    struct message *m = message_new(p->world, WIRE_PLAN);
-    message_set_plan(m, plan);
-    send_down(p, m, peer, ranks.items[0]);
+    for (size_t i = 0; i < ranks.count; i++) {
+        uint32_t peer = peer_of(p, ranks.items[i]);
+        if (peer == PEERS) continue;
+        struct message *m = message_new(p->world, WIRE_PLAN);
+        message_set_plan(m, plan);
+        send_down(p, m, peer, ranks.items[i]);
+    }
 }
 
 static void on_deltas(void *ctx, struct u128 gateway, const struct wire_deltas *deltas) {
@@ -131,7 +133,9 @@ static void hear(struct process *p, uint32_t peer, const struct message *m) {
 }
 
 static void answer(struct process *p, const struct message *m) {
-    send_down(p, message_new(p->world, m->kind == WIRE_HELLO ? WIRE_WELCOME : WIRE_HEARTBEAT), m->peer, m->from);
+    struct message *reply = message_new(p->world, m->kind == WIRE_HELLO ? WIRE_WELCOME : WIRE_HEARTBEAT);
+    reply->u.lost.incarnation = m->kind == WIRE_HELLO ? m->u.hello.incarnation : 0; /* which Hello it answers */
+    send_down(p, reply, m->peer, m->from);
 }
 
 /* A request belongs to the highest attempt that was heard of. */

@@ -114,6 +114,11 @@ struct fake_block {
 struct fake_worker {
     struct u128 instance, replica;
     uint32_t pid, incarnation;
+    uint32_t first, tp, pp, place; /* its replica's ranks are workers [first, first + tp * pp), this one at place */
+    struct u128 comm_id;           /* offered with the latest Hello */
+    struct u128 formation;         /* the one plan 1 named */
+    uint64_t done_number;          /* plans computed of this registration */
+    bool waiting;                  /* for another rank */
     bool alive, loading;
     int64_t paused_until, slow_until, restart_at;
     struct epoch epoch;

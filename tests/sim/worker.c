@@ -31,7 +31,10 @@ static void say_hello(struct world *w, uint32_t idx) {
     struct u128 hashes[MAX_BLOCKS];
     worker->incarnation++;
     worker->run_generation++;
-    worker->received_number = 0;
+    worker->received_number = worker->done_number = 0;
+    worker->waiting = false;
+    worker->formation = (struct u128){0};
+    worker->comm_id = world_instance(w);
     drop_plans(w, worker);
     for (uint32_t i = 0; i < SLOTS; i++) worker->slots[i].used = false;
     for (uint32_t i = 0; i < worker->group.block_count && !worker->loading; i++)
@@ -45,8 +48,10 @@ static void say_hello(struct world *w, uint32_t idx) {
                                .epoch_number = worker->epoch.number,
                                .epoch_instance = worker->epoch.instance,
                                .replica = worker->replica,
-                               .tp = 1,
-                               .pp = 1,
+                               .rank = worker->place % worker->tp,
+                               .tp = worker->tp,
+                               .stage = worker->place / worker->tp,
+                               .pp = worker->pp,
                                .incarnation = worker->incarnation,
                                .state = worker->loading ? WIRE_STATE_LOADING : WIRE_STATE_IDLE,
                                .model = bytes_str("m"),
@@ -62,6 +67,8 @@ static void say_hello(struct world *w, uint32_t idx) {
                                .group_count = 1,
                                .held_blocks = {ids, count},
                                .held_hashes = {hashes, count}};
+    if (worker->tp * worker->pp > 1 && worker->place == 0 && !worker->loading)
+        hello.comm_id = bytes_of(&worker->comm_id, sizeof worker->comm_id);
     struct message *m = message_new(w, WIRE_HELLO);
     message_set_hello(m, &hello);
     worker->welcome = false;
@@ -111,12 +118,14 @@ void worker_beat(struct world *w, uint32_t idx) {
         say_hello(w, idx);
     struct message *m = message_new(w, WIRE_HEARTBEAT);
     bool stepping = worker->plans != NULL;
-    m->u.heartbeat = (struct wire_heartbeat){.state = worker->loading ? WIRE_STATE_LOADING
-                                                      : stepping      ? WIRE_STATE_STEPPING
-                                                                      : WIRE_STATE_IDLE,
-                                             .progress = worker->progress,
-                                             .plan_number = stepping ? worker->plans->u.plan.number : 0,
-                                             .step_age_ms = stepping ? (uint32_t)(w->now - worker->step_since) : 0};
+    m->u.heartbeat = (struct wire_heartbeat){
+        .state = worker->loading ? WIRE_STATE_LOADING
+                 : stepping      ? WIRE_STATE_STEPPING
+                                 : WIRE_STATE_IDLE,
+        .progress = worker->progress,
+        .plan_number = stepping ? worker->plans->u.plan.number : 0,
+        .waiting = stepping && worker->waiting,
+        .step_age_ms = stepping && !worker->waiting ? (uint32_t)(w->now - worker->step_since) : 0};
     for (size_t i = 0; stepping && i < worker->plans->u.plan.row_slots.count; i++)
         m->u.heartbeat.step_tokens += worker->plans->u.plan.row_token_counts.items[i];
     send_up(w, idx, m);
@@ -250,7 +259,9 @@ static void out_of_step(struct world *w, uint32_t idx) {
 static void receive_plan(struct world *w, uint32_t idx, struct message *m) {
     struct fake_worker *worker = worker_of(w, idx);
     const struct wire_plan *plan = &m->u.plan;
-    bool mine = plan->incarnation == worker->incarnation && !worker->loading;
+    bool alone = worker->tp * worker->pp == 1;
+    /* A rank that registers anew has a new connection: nothing of the old one comes after its Welcome. */
+    bool mine = (alone ? plan->incarnation == worker->incarnation : worker->welcome) && !worker->loading;
     if (!mine || plan->number <= worker->received_number) {
         message_free(w, m);
         return;
@@ -261,6 +272,10 @@ static void receive_plan(struct world *w, uint32_t idx, struct message *m) {
         return;
     }
     worker->received_number++;
+    if (plan->number == 1 && !alone) {
+        MUST(w, plan->comm_id.len == sizeof worker->formation, "plan 1 of a replica of several ranks names no place");
+        memcpy(&worker->formation, plan->comm_id.data, sizeof worker->formation);
+    }
     MUST(w, worker->plan_count < worker->steps_in_flight, "more plans in flight than granted");
     take_seals(w, worker, plan);
     hand_out_all(w, worker, plan);
@@ -337,6 +352,21 @@ static bool compute(struct world *w, struct fake_worker *worker, const struct wi
     return true;
 }
 
+/* A step needs all ranks of the same formation: each has to have the plan, and who answers has to be the last to end.
+ */
+static bool others_are_there(const struct world *w, uint32_t idx, uint64_t number) {
+    const struct fake_worker *worker = &w->workers[idx];
+    bool answers = worker->place == (worker->pp - 1) * worker->tp;
+    for (uint32_t i = worker->first; i < worker->first + worker->tp * worker->pp; i++) {
+        const struct fake_worker *other = &w->workers[i];
+        if (i == idx) continue;
+        if (!other->alive || other->paused_until > w->now || !u128_equal(other->formation, worker->formation))
+            return false;
+        if ((answers ? other->done_number : other->received_number) < number) return false;
+    }
+    return true;
+}
+
 void worker_step(struct world *w, uint32_t idx, uint32_t generation) {
     struct fake_worker *worker = worker_of(w, idx);
     if (!worker->alive || generation != worker->run_generation) return;
@@ -346,6 +376,11 @@ void worker_step(struct world *w, uint32_t idx, uint32_t generation) {
     }
     struct message *m = worker->plans;
     struct outcome out = {0};
+    worker->waiting = !others_are_there(w, idx, m->u.plan.number);
+    if (worker->waiting) {
+        at(w, w->now + 15, EVENT_STEP, idx, generation, NULL);
+        return;
+    }
     if (!compute(w, worker, &m->u.plan, &out)) {
         worker_kill(w, idx, WIRE_EXIT_SIGNAL, true);
         return;
@@ -353,19 +388,23 @@ void worker_step(struct world *w, uint32_t idx, uint32_t generation) {
     worker->progress++;
     w->steps++;
     struct wire_step_result result = {.plan_number = m->u.plan.number,
-                                      .incarnation = worker->incarnation,
+                                      .incarnation = m->u.plan.incarnation,
                                       .slots = m->u.plan.row_slots,
                                       .token_counts = {out.counts, m->u.plan.row_slots.count},
                                       .finishes = {out.finishes, m->u.plan.row_slots.count},
                                       .tokens = {out.tokens, out.token_count},
                                       .compute_us = (uint64_t)(w->now - worker->step_since) * 1000};
-    struct message *reply = message_new(w, WIRE_STEP_RESULT);
-    message_set_result(reply, &result);
+    struct message *reply = NULL;
+    if (worker->place == (worker->pp - 1) * worker->tp) {
+        reply = message_new(w, WIRE_STEP_RESULT);
+        message_set_result(reply, &result);
+    }
+    worker->done_number = m->u.plan.number;
     worker->plans = m->next;
     if (!worker->plans) worker->last_plan = NULL;
     worker->plan_count--;
     message_free(w, m);
-    send_up(w, idx, reply);
+    if (reply) send_up(w, idx, reply);
     if (worker->plans) start_step(w, idx);
 }
 
@@ -388,7 +427,7 @@ void worker_receive(struct world *w, uint32_t idx, struct message *m) {
         receive_plan(w, idx, m);
         return;
     }
-    if (m->kind == WIRE_WELCOME) worker->welcome = true;
+    if (m->kind == WIRE_WELCOME && m->u.lost.incarnation == worker->incarnation) worker->welcome = true;
     if (m->kind == WIRE_BLOCKS_LOST) say_hello(w, idx);
     message_free(w, m);
 }

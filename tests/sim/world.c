@@ -84,6 +84,26 @@ uint32_t next_token(const struct truth *t, uint32_t choice, uint64_t prefix) {
 
 /* ---- A day ---- */
 
+/* On some days the workers are ranks of one replica, which have to agree on the kind of their blocks and on little
+ * else.
+ */
+static void group_ranks(struct world *w) {
+    static const uint32_t SHAPES[][2] = {{2, 1}, {1, 2}, {3, 1}, {1, 3}};
+    uint64_t draw = mix(w->seed, 0x72616e6b);
+    const uint32_t *shape = SHAPES[draw / 2 % ARRAY_LEN(SHAPES)];
+    bool grouped = draw % 2 && shape[0] * shape[1] <= w->worker_count;
+    for (uint32_t i = 0; i < w->worker_count; i++) {
+        struct fake_worker *worker = &w->workers[i];
+        bool inside = grouped && i < shape[0] * shape[1];
+        worker->first = inside ? 0 : i;
+        worker->place = i - worker->first;
+        worker->tp = inside ? shape[0] : 1;
+        worker->pp = inside ? shape[1] : 1;
+        worker->replica = w->workers[worker->first].replica;
+        worker->group.kind = w->workers[worker->first].group.kind;
+    }
+}
+
 static void choose_day(struct world *w) {
     static const uint32_t BLOCK_TOKENS[] = {2, 4, 8, 16};
     uint32_t block_tokens = BLOCK_TOKENS[below(w, ARRAY_LEN(BLOCK_TOKENS))];
@@ -123,6 +143,7 @@ static void choose_day(struct world *w) {
                                                .block_count = MIN(blocks, MAX_BLOCKS),
                                                .block_bytes = 1024};
     }
+    group_ranks(w);
 }
 
 static void schedule_faults(struct world *w) {

@@ -51,6 +51,9 @@ struct stage_worker {
         size_t count, cap;
     } results; /* not handed over yet */
     uint64_t next_plan;
+    uint64_t comm_plan; /* the last plan that said where ranks meet */
+    struct u128 comm_id;
+    size_t rank_count; /* of the last plan */
     struct stage_tokens sealed_ids;
     struct {
         struct u128 *items;
@@ -124,6 +127,11 @@ static inline struct stage_worker *stage_worker_of(struct stage *stage, struct u
 static inline void stage_on_plan(void *ctx, struct u128s ranks, const struct wire_plan *plan) {
     struct stage_worker *w = stage_worker_of(ctx, ranks.items[0]);
     CHECK(w && plan->number == ++w->next_plan && plan->incarnation == w->hello.incarnation);
+    w->rank_count = ranks.count;
+    if (plan->comm_id.len == sizeof w->comm_id) {
+        w->comm_plan = plan->number;
+        memcpy(&w->comm_id, plan->comm_id.data, sizeof w->comm_id);
+    }
     for (size_t i = 0; i < plan->admit_count; i++) {
         const struct wire_admit *admit = &plan->admits[i];
         struct stage_slot *slot = &w->slots[admit->slot];
