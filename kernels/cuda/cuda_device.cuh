@@ -94,6 +94,7 @@ void cuda_act_mul(struct stream *s, const struct op_act_mul *a);
 void cuda_gather_rows(struct stream *s, const struct op_gather_rows *a);
 void cuda_kv_copy(struct stream *s, const struct op_kv_copy *a);
 void cuda_sample(struct stream *s, const struct op_sample *a);
+extern const struct state_ops cuda_state_ops;
 size_t cuda_attention_scratch(const struct device *dev, uint32_t row_count, uint32_t heads, uint32_t head_dim,
                               uint32_t max_context);
 size_t cuda_sample_scratch(const struct device *dev, uint32_t sample_count, uint32_t vocab_size);

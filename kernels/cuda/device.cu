@@ -281,6 +281,7 @@ static struct ops make_ops(void) {
     o.gather_rows = cuda_gather_rows;
     o.kv_copy = cuda_kv_copy;
     o.sample = cuda_sample;
+    o.state = &cuda_state_ops;
     o.kv_layer_bytes = cuda_kv_layer_bytes;
     o.attention_scratch = cuda_attention_scratch;
     o.sample_scratch = cuda_sample_scratch;
