@@ -1,19 +1,32 @@
 #include "kernels/types.h"
 
-static const char *const NAMES[STORAGE_TYPE_COUNT] = {"none", "f32", "f16", "bf16"};
+#include "kernels/decode.h"
 
-const char *storage_name(enum storage_type type) { return (unsigned)type < STORAGE_TYPE_COUNT ? NAMES[type] : "none"; }
+static const struct {
+    const char *name;
+    uint16_t values, bytes;
+} TYPES[STORAGE_TYPE_COUNT] = {{"none", 1, 0},
+#define TYPE_ROW(symbol, name, values, bytes, kind) {name, values, bytes},
+                               STORAGE_TYPES(TYPE_ROW)
+#undef TYPE_ROW
+};
+
+const char *storage_name(enum storage_type type) {
+    return (unsigned)type < STORAGE_TYPE_COUNT ? TYPES[type].name : "none";
+}
 
 enum storage_type storage_parse(const char *name) {
     for (int i = 1; i < STORAGE_TYPE_COUNT; i++)
-        if (name && !strcmp(name, NAMES[i])) return (enum storage_type)i;
+        if (name && !strcmp(name, TYPES[i].name)) return (enum storage_type)i;
     return STORAGE_NONE;
 }
 
 size_t storage_bytes(enum storage_type type, size_t count) {
-    CHECK(type == STORAGE_F32 || type == STORAGE_F16 || type == STORAGE_BF16);
-    return type == STORAGE_F32 ? count * 4 : count * 2;
+    CHECK(type > STORAGE_NONE && type < STORAGE_TYPE_COUNT && count % TYPES[type].values == 0);
+    return count / TYPES[type].values * TYPES[type].bytes;
 }
+
+uint32_t storage_block(enum storage_type type) { return TYPES[type].values; }
 
 static uint32_t bits_of(float f) {
     uint32_t bits;
@@ -53,21 +66,65 @@ uint16_t f32_to_bf16(float f) {
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16);
 }
 
+uint8_t f32_to_e4m3(float f) {
+    uint32_t bits = bits_of(f), sign = bits >> 24 & 0x80, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return (uint8_t)(sign | 0x7f);
+    if (magnitude >= 0x43e00000u) return (uint8_t)(sign | 0x7e); /* 448 and more */
+    if (magnitude < 0x3c800000u) {                               /* below 2^-6: a multiple of 2^-9 */
+        float scaled = float_of(magnitude) + 16384.0f;           /* ulp 2^-9: the addition rounds to nearest even */
+        return (uint8_t)(sign | (bits_of(scaled) - bits_of(16384.0f)));
+    }
+    uint32_t odd = magnitude >> 20 & 1;
+    return (uint8_t)(sign | ((magnitude - 0x3c000000u + 0x7ffffu + odd) >> 20));
+}
+
 float storage_get(enum storage_type type, const void *data, size_t idx) {
     float f;
     uint16_t h;
+    if (type == STORAGE_F8_E4M3) return decode_e4m3(((const uint8_t *)data)[idx]);
     if (type == STORAGE_F32) {
         memcpy(&f, (const char *)data + 4 * idx, 4);
         return f;
     }
+    CHECK(storage_is_plain(type));
     memcpy(&h, (const char *)data + 2 * idx, 2);
     return type == STORAGE_F16 ? f16_to_f32(h) : bf16_to_f32(h);
 }
 
 void storage_put(enum storage_type type, void *data, size_t idx, float value) {
     uint16_t h = type == STORAGE_F16 ? f32_to_f16(value) : type == STORAGE_BF16 ? f32_to_bf16(value) : 0;
-    if (type == STORAGE_F32)
+    if (type == STORAGE_F8_E4M3)
+        ((uint8_t *)data)[idx] = f32_to_e4m3(value);
+    else if (type == STORAGE_F32)
         memcpy((char *)data + 4 * idx, &value, 4);
     else
         memcpy((char *)data + 2 * idx, &h, 2);
+}
+
+/* ---- rows of a matrix ---- */
+
+typedef void (*block_fn)(const uint8_t *block, uint32_t g, float *out);
+static const block_fn BLOCKS[STORAGE_TYPE_COUNT] = {
+#define BLOCK_ROW(symbol, name, values, bytes, lower) [STORAGE_##symbol] = decode_##lower,
+    STORAGE_BLOCK_TYPES(BLOCK_ROW)
+#undef BLOCK_ROW
+};
+
+void matrix_decode(const struct matrix *w, uint32_t row, uint32_t k, uint32_t n, float *out) {
+    const struct matrix_part *p = w->parts;
+    CHECK(row < w->rows && k % 32 == 0 && n <= w->cols - k && (n % 32 == 0 || k + n == w->cols));
+    while (row >= p->rows) row -= (p++)->rows;
+    if (storage_is_scaled(w->type)) {
+        decode_scaled(w->type, p, w->cols, row, k, n, out);
+        return;
+    }
+    const uint8_t *data = (const uint8_t *)p->data + row * storage_bytes(w->type, w->cols);
+    if (storage_is_plain(w->type)) {
+        for (uint32_t i = 0; i < n; i++) out[i] = storage_get(w->type, data, k + i);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i += 32) {
+        uint32_t values = TYPES[w->type].values;
+        BLOCKS[w->type](data + (k + i) / values * TYPES[w->type].bytes, (k + i) % values / 32, out + i);
+    }
 }

@@ -14,21 +14,77 @@
 
 #include "base/base.h"
 
-/* Values are part of fingerprints: never reuse one. */
-enum storage_type { STORAGE_NONE = 0, STORAGE_F32 = 1, STORAGE_F16 = 2, STORAGE_BF16 = 3, STORAGE_TYPE_COUNT };
+/*
+ * X(symbol, name, values a block, bytes a block, kind). Numbers are part of fingerprints: add behind, never reuse one.
+ * plain: one value after the other. block: GGUF's self-contained blocks; rows are whole blocks. scaled: values here,
+ * scales (and zeros) in arrays of the part.
+ */
+#define STORAGE_TYPES(X)                                                                                               \
+    X(F32, "f32", 1, 4, PLAIN)                                                                                         \
+    X(F16, "f16", 1, 2, PLAIN)                                                                                         \
+    X(BF16, "bf16", 1, 2, PLAIN)                                                                                       \
+    X(F8_E4M3, "fp8", 1, 1, SCALED)                                                                                    \
+    X(F8_E5M2, "fp8_e5m2", 1, 1, SCALED)                                                                               \
+    X(I8, "int8", 1, 1, SCALED)                                                                                        \
+    X(U8, "uint8", 1, 1, SCALED)                                                                                       \
+    X(U4, "int4", 2, 1, SCALED)                                                                                        \
+    X(NF4, "nf4", 2, 1, SCALED)                                                                                        \
+    STORAGE_BLOCK_TYPES(X)
+/* lower: of decode_<lower> (decode.h). */
+#define STORAGE_BLOCK_TYPES(X)                                                                                         \
+    X(Q4_0, "q4_0", 32, 18, q4_0)                                                                                      \
+    X(Q4_1, "q4_1", 32, 20, q4_1)                                                                                      \
+    X(Q5_0, "q5_0", 32, 22, q5_0)                                                                                      \
+    X(Q5_1, "q5_1", 32, 24, q5_1)                                                                                      \
+    X(Q8_0, "q8_0", 32, 34, q8_0)                                                                                      \
+    X(Q2_K, "q2_k", 256, 84, q2_k)                                                                                     \
+    X(Q3_K, "q3_k", 256, 110, q3_k)                                                                                    \
+    X(Q4_K, "q4_k", 256, 144, q4_k)                                                                                    \
+    X(Q5_K, "q5_k", 256, 176, q5_k)                                                                                    \
+    X(Q6_K, "q6_k", 256, 210, q6_k)                                                                                    \
+    X(IQ1_S, "iq1_s", 256, 50, iq1_s)                                                                                  \
+    X(IQ1_M, "iq1_m", 256, 56, iq1_m)                                                                                  \
+    X(IQ2_XXS, "iq2_xxs", 256, 66, iq2_xxs)                                                                            \
+    X(IQ2_XS, "iq2_xs", 256, 74, iq2_xs)                                                                               \
+    X(IQ2_S, "iq2_s", 256, 82, iq2_s)                                                                                  \
+    X(IQ3_XXS, "iq3_xxs", 256, 98, iq3_xxs)                                                                            \
+    X(IQ3_S, "iq3_s", 256, 110, iq3_s)                                                                                 \
+    X(IQ4_NL, "iq4_nl", 32, 18, iq4_nl)                                                                                \
+    X(IQ4_XS, "iq4_xs", 256, 136, iq4_xs)                                                                              \
+    X(TQ1_0, "tq1_0", 256, 54, tq1_0)                                                                                  \
+    X(TQ2_0, "tq2_0", 256, 66, tq2_0)                                                                                  \
+    X(MXFP4, "mxfp4", 32, 17, mxfp4)
+
+#define STORAGE_ENUM(symbol, name, values, bytes, kind) STORAGE_##symbol,
+enum storage_type { STORAGE_NONE = 0, STORAGE_TYPES(STORAGE_ENUM) STORAGE_TYPE_COUNT };
+#undef STORAGE_ENUM
 
 /* "f32"; "none" for what is no type. */
 const char *storage_name(enum storage_type type);
 /* STORAGE_NONE when unknown. */
 enum storage_type storage_parse(const char *name);
-/* Bytes of `count` consecutive values of one row. */
+/* Bytes of `count` consecutive values of one row: whole blocks. */
 size_t storage_bytes(enum storage_type type, size_t count);
+/* Values in a block: 1, 2, 32 or 256; a matrix's cols are a multiple of it. */
+uint32_t storage_block(enum storage_type type);
+static inline bool storage_is_plain(enum storage_type type) { return type >= STORAGE_F32 && type <= STORAGE_BF16; }
+static inline bool storage_is_scaled(enum storage_type type) { return type >= STORAGE_F8_E4M3 && type <= STORAGE_NF4; }
 
 enum { MATRIX_PARTS_MAX = 3 };
 
+/*
+ * Scaled types: value = (stored - zero) * scale, each step rounded in f32. The scale of (row, col) is scales[row /
+ * scale_rows * scale_stride + col / scale_cols] (scale_cols 0: + 0; with groups: + groups[col]); with scale_rows 0
+ * scales run along the flat part: scales[(row * cols + col) / scale_cols]. No scales: 1. zeros: the same places; none:
+ * `zero` for all.
+ */
 struct matrix_part {
     const void *data; /* device memory, [rows, cols] */
     uint32_t rows;
+    uint32_t scale_rows, scale_cols, scale_stride;
+    float zero;
+    const float *scales, *zeros; /* device memory, or NULL */
+    const uint32_t *groups;      /* device memory, [cols], or NULL */
 };
 
 struct matrix {
@@ -49,8 +105,13 @@ static inline float bf16_to_f32(uint16_t h) {
     return f;
 }
 uint16_t f32_to_bf16(float f);
-/* Element `idx` of a run of `type`. */
+/* e4m3 (OCP, no infinities): beyond 448 that value; NaN stays NaN. */
+uint8_t f32_to_e4m3(float f);
+/* Element `idx` of a run of a plain type or of fp8 (e4m3), without scale. */
 float storage_get(enum storage_type type, const void *data, size_t idx);
+/* Values [k, k + n) of a row (0 <= row < w->rows) as f32: the definition of every type. k: a multiple of 32; k + n:
+ * one, or w->cols. */
+void matrix_decode(const struct matrix *w, uint32_t row, uint32_t k, uint32_t n, float *out);
 void storage_put(enum storage_type type, void *data, size_t idx, float value);
 
 #endif

@@ -6,8 +6,9 @@
  * row's bits depend neither on the number of rows nor on its place.
  *
  * Work: part = PART_COLUMNS consecutive outputs. Few rows: row tiles read the stored weights directly; the second tile
- * finds them in cache. Many rows: the part's weights are widened to f32 a block of WIDE_WIDTH columns at a time, for
- * WIDE_ROWS rows; chains that go on in the next block wait in `carry` as they are.
+ * finds them in cache. Many rows, and types that are no plain numbers: the part's weights are widened to f32 a block of
+ * WIDE_WIDTH columns at a time, for WIDE_ROWS rows; chains that go on in the next block wait in `carry` as they are. So
+ * a product with any type has the bits of the product with the same values as f32.
  */
 #if VW == 16
 enum { ROWS_MAX = 6 };
@@ -116,14 +117,8 @@ static void run_tiles(enum storage_type type, const struct tile *first, uint32_t
     }
 }
 
-static void widen(enum storage_type type, float *out, const void *w, size_t from, size_t count) {
-    size_t k = 0;
-    for (; k + VW <= count; k += VW) v_store(out + k, v_load_as(type, w, from + k));
-    for (; k < count; k++) out[k] = storage_get(type, w, from + k);
-}
-
 /* Up to WIDE_ROWS rows of a part, block by block along the columns. */
-static void wide_rows(enum storage_type type, const struct tile *all, uint32_t rows) {
+static void wide_rows(const struct matrix *m, uint32_t first, const struct tile *all, uint32_t rows) {
     float wide[PART_COLUMNS][WIDE_WIDTH + 16] __attribute__((aligned(64))),
         carry[WIDE_ROWS * PART_COLUMNS * VW] __attribute__((aligned(64)));
     const void *w[PART_COLUMNS];
@@ -136,17 +131,19 @@ static void wide_rows(enum storage_type type, const struct tile *all, uint32_t r
         t.begins = k == 0;
         t.ends = k + t.width == all->width;
         for (uint32_t c = 0; c < t.count; c++) {
-            w[c] = type == STORAGE_F32 ? (const float *)all->w[c] + k : wide[c];
-            if (type == STORAGE_F16) widen(STORAGE_F16, wide[c], all->w[c], k, t.width);
-            if (type == STORAGE_BF16) widen(STORAGE_BF16, wide[c], all->w[c], k, t.width);
+            uint32_t row = first + c;
+            const struct matrix_part *p = part_of_row(m, &row);
+            w[c] = m->type == STORAGE_F32 ? (const float *)p->data + (size_t)row * m->cols + k : wide[c];
+            if (m->type != STORAGE_F32) WIDEN[m->type](p, m->cols, row, k, t.width, wide[c]);
         }
         run_tiles(STORAGE_F32, &t, rows);
     }
 }
 
 static void linear_columns(const struct op_linear *a, uint32_t first, uint32_t count) {
-    const void *w[PART_COLUMNS];
-    for (uint32_t c = 0; c < count; c++) w[c] = matrix_row(a->w, first + c);
+    const void *w[PART_COLUMNS] = {NULL};
+    bool direct = a->rows <= DIRECT_ROWS && storage_is_plain(a->w->type);
+    for (uint32_t c = 0; direct && c < count; c++) w[c] = matrix_row(a->w, first + c);
     struct tile t = {.x = a->x,
                      .x_stride = a->w->cols,
                      .w = w,
@@ -157,12 +154,12 @@ static void linear_columns(const struct op_linear *a, uint32_t first, uint32_t c
                      .bias = a->w->bias ? a->w->bias + first : NULL,
                      .out = (float *)a->out + first,
                      .out_stride = a->out_stride};
-    if (a->rows <= DIRECT_ROWS) {
+    if (direct) {
         run_tiles(a->w->type, &t, a->rows);
         return;
     }
     for (uint32_t done = 0; done < a->rows; done += WIDE_ROWS) {
-        wide_rows(a->w->type, &t, MIN(a->rows - done, (uint32_t)WIDE_ROWS));
+        wide_rows(a->w, first, &t, MIN(a->rows - done, (uint32_t)WIDE_ROWS));
         t.x += WIDE_ROWS * t.x_stride;
         t.out += WIDE_ROWS * t.out_stride;
     }

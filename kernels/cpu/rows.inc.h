@@ -14,7 +14,7 @@ static void rows_loop(struct stream *s, const void *a, uint32_t rows, size_t wid
 #define ROWS_OF(task, part_idx, t, end)                                                                                \
     uint32_t t = (uint32_t)(part_idx) * (task)->rows_a_part, end = MIN(t + (task)->rows_a_part, (task)->rows)
 
-ALWAYS_INLINE void embed_row(const enum storage_type type, float *out, const void *row, uint32_t width, float scale) {
+static void embed_row(const enum storage_type type, float *out, const void *row, uint32_t width, float scale) {
     vf factor = v_set1(scale);
     uint32_t i = 0;
     for (; i + VW <= width; i += VW) v_store(out + i, v_mul(v_load_as(type, row, i), factor));
@@ -33,13 +33,10 @@ static void embed_part(void *ctx, size_t part_idx, int thread_idx) {
             continue;
         }
         CHECK(a->batch->ids[t] < a->table->rows);
-        const void *row = matrix_row(a->table, a->batch->ids[t]);
-        if (a->table->type == STORAGE_F32)
-            embed_row(STORAGE_F32, out, row, width, a->scale);
-        else if (a->table->type == STORAGE_F16)
-            embed_row(STORAGE_F16, out, row, width, a->scale);
-        else
-            embed_row(STORAGE_BF16, out, row, width, a->scale);
+        uint32_t row = a->batch->ids[t];
+        const struct matrix_part *p = part_of_row(a->table, &row);
+        WIDEN[a->table->type](p, width, row, 0, width, out);
+        embed_row(STORAGE_F32, out, out, width, a->scale);
     }
 }
 

@@ -1,6 +1,8 @@
 /* table.inc.h - all kernels of one instruction set and their table CPU_OPS. Included by isa_*.c after a vec_*.h. */
 #include "kernels/cpu/math.inc.h"
 
+#include "kernels/cpu/widen.inc.h"
+
 #include "kernels/cpu/linear.inc.h"
 
 #include "kernels/cpu/rows.inc.h"

@@ -7,15 +7,16 @@ void ref_linear(struct stream *s, const struct op_linear *a) {
     const float *x = a->x;
     float *out = a->out;
     CHECK(a->out_stride >= a->w->rows);
-    for (uint32_t n = 0; n < a->w->rows; n++) {
-        const void *row = matrix_row(a->w, n);
+    for (uint32_t n = 0; n < a->w->rows; n++)
         for (uint32_t t = 0; t < a->rows; t++) {
+            float w[256];
             double sum = 0;
-            for (uint32_t k = 0; k < a->w->cols; k++)
-                sum += (double)x[(size_t)t * a->w->cols + k] * storage_get(a->w->type, row, k);
+            for (uint32_t k = 0; k < a->w->cols; k++) {
+                if (k % 256 == 0) matrix_decode(a->w, n, k, MIN(a->w->cols - k, 256), w);
+                sum += (double)x[(size_t)t * a->w->cols + k] * w[k % 256];
+            }
             out[(size_t)t * a->out_stride + n] = (float)(sum + (a->w->bias ? a->w->bias[n] : 0));
         }
-    }
 }
 
 void ref_rmsnorm(struct stream *s, const struct op_rmsnorm *a) {

@@ -38,12 +38,13 @@ void ref_prepare(struct stream *s, const struct op_prepare *a) {
 void ref_embed(struct stream *s, const struct op_embed *a) {
     uint32_t width = a->table->cols;
     float *out = a->out;
-    for (uint32_t t = 0; t < a->batch->row_count; t++) {
-        bool padding = a->batch->positions[t] == ROW_NONE;
-        CHECK(padding || a->batch->ids[t] < a->table->rows);
-        const void *row = padding ? NULL : matrix_row(a->table, a->batch->ids[t]);
-        for (uint32_t i = 0; i < width; i++)
-            out[(size_t)t * width + i] = row ? storage_get(a->table->type, row, i) * a->scale : 0;
+    for (uint32_t t = 0; t < a->batch->row_count; t++, out += width) {
+        if (a->batch->positions[t] == ROW_NONE) {
+            memset(out, 0, width * sizeof *out);
+            continue;
+        }
+        matrix_decode(a->table, a->batch->ids[t], 0, width, out);
+        for (uint32_t i = 0; i < width; i++) out[i] *= a->scale;
     }
 }
 

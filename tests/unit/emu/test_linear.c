@@ -29,11 +29,12 @@ static float *run(const struct shape *s, struct inputs *in) {
     enum storage_type out_type = s->out_f32 ? STORAGE_F32 : s->act;
     void *x = rig_values(&r, s->act, in->x, (size_t)s->rows * s->cols);
     struct matrix m = {.type = s->weights, .rows = s->features, .cols = s->cols, .part_count = s->parts};
-    m.parts[0] = (struct matrix_part){rig_values(&r, s->weights, in->w, (size_t)first * s->cols), first};
+    m.parts[0] =
+        (struct matrix_part){.data = rig_values(&r, s->weights, in->w, (size_t)first * s->cols), .rows = first};
     if (s->parts > 1)
-        m.parts[1] = (struct matrix_part){
-            rig_values(&r, s->weights, in->w + (size_t)first * s->cols, (size_t)(s->features - first) * s->cols),
-            s->features - first};
+        m.parts[1] = (struct matrix_part){.data = rig_values(&r, s->weights, in->w + (size_t)first * s->cols,
+                                                             (size_t)(s->features - first) * s->cols),
+                                          .rows = s->features - first};
     m.bias = s->bias ? rig_values(&r, STORAGE_F32, in->bias, s->features) : NULL;
     size_t out_count = (size_t)s->rows * stride;
     void *out = rig_alloc(&r, storage_bytes(out_type, out_count));

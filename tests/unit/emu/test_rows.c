@@ -101,7 +101,7 @@ TEST(embedding_copies_rows_and_zeroes_padding) {
             float *values = random_values((size_t)11 * width);
             uint32_t ids[] = {10, 0, 5, 3}, positions[] = {7, 0, ROW_NONE, 1};
             struct matrix m = {.type = stored, .rows = 11, .cols = width, .part_count = 1};
-            m.parts[0] = (struct matrix_part){rig_values(&r, stored, values, (size_t)11 * width), 11};
+            m.parts[0] = (struct matrix_part){.data = rig_values(&r, stored, values, (size_t)11 * width), .rows = 11};
             struct step_batch batch = {.row_count = 4,
                                        .ids = rig_up(&r, ids, sizeof ids),
                                        .positions = rig_up(&r, positions, sizeof positions)};
