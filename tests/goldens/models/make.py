@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Makes tests/goldens/models/*.json: tiny random models, one or more a family, with the logits transformers gives in float32.
+
+Only config, tokens and logits are committed. Weights are drawn by a counter-based generator of (seed, tensor name) that
+tests/unit/model/golden.h has in C: word i of a tensor is Philox4x32-10(counter = (i / 4, 0, 0, 0), key = FNV-1a(name) ^ seed)[i % 4];
+its four bytes' sum, less 510, times a float32 scale is nearly normal; plus a float32 mean.
+
+Cases are entries of dense.py, moe.py, ssm.py, ... in this folder (CASES, made by case() below). Matrices are N(0, 1 / fan-in), norm
+weights and biases are perturbed, so that every tensor matters. The tensors' names and shapes are those transformers saves.
+
+    python3 tests/goldens/models/make.py [NAME...]        (needs torch, transformers 5, safetensors)
+"""
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch
+import base64, glob, importlib.util, json, math, re, sys, tempfile
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+M0, M1, W0, W1 = 0xD2511F53, 0xCD9E8D57, 0x9E3779B9, 0xBB67AE85
+SIGMA = math.sqrt(4 * (256 * 256 - 1) / 12)  # of the sum of four bytes
+GREEDY, LOGIT_ROWS, BF16_ROWS = 64, 14, 6
+MARGIN = 5e-4  # a greedy step whose two best logits are nearer than this decides nothing: another seed is taken
+
+
+def fnv1a(name):
+    h = 0xCBF29CE484222325
+    for b in name.encode():
+        h = ((h ^ b) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return h
+
+
+def words(seed, name, count):
+    key = fnv1a(name) ^ seed
+    k0, k1 = key & 0xFFFFFFFF, key >> 32
+    c0 = np.arange((count + 3) // 4, dtype=np.uint64)
+    c1 = c2 = c3 = np.zeros_like(c0)
+    low = np.uint64(0xFFFFFFFF)
+    for _ in range(10):
+        p0, p1 = c0 * np.uint64(M0), c2 * np.uint64(M1)
+        c0, c1, c2, c3 = (p1 >> np.uint64(32)) ^ c1 ^ np.uint64(k0), p1 & low, (p0 >> np.uint64(32)) ^ c3 ^ np.uint64(k1), p0 & low
+        k0, k1 = (k0 + W0) & 0xFFFFFFFF, (k1 + W1) & 0xFFFFFFFF
+    return np.stack([c0, c1, c2, c3], 1).reshape(-1)[:count].astype(np.uint32)
+
+
+def bf16_round(x):
+    b = x.view(np.uint32)
+    return (((b + 0x7FFF + ((b >> 16) & 1)) >> 16) << 16).astype(np.uint32).view(np.float32)
+
+
+def case(name, config, tokens=80, draw=(), publish=None, greedy=GREEDY, seed=1, model_class=None, chunk_exact=True):
+    """config: as a published config.json would spell it (with architectures and model_type). draw: (regex, mean, sigma) of tensor names
+    that the rules below get wrong. publish: function of the tensors (name -> array, as transformers saves them) to the tensors of the
+    file, for forms that published checkpoints have and transformers reads. model_class: name of the transformers class."""
+    return dict(name=name, config=config, tokens=tokens, draw=list(draw), publish=publish, greedy=greedy, seed=seed,
+                model_class=model_class, chunk_exact=chunk_exact)
+
+
+def rule(case, name, shape):
+    """(mean, sigma) of a tensor."""
+    for pattern, mean, sigma in case["draw"]:
+        if re.search(pattern, name):
+            return mean, sigma
+    if name.endswith("bias") or name.endswith(".bias"):
+        return 0.0, 0.2
+    if len(shape) <= 1 or "norm" in name.rsplit(".", 2)[-2]:
+        zero = case["config"].get("norm_offset_zero")  # never in a config; see draw
+        return (0.0 if zero else 1.0), 0.2
+    return 0.0, 1 / math.sqrt(shape[-1])
+
+
+def draw(seed, name, shape, mean, sigma):
+    count = int(np.prod(shape))
+    w = words(seed, name, count)
+    total = sum(((w >> s) & 255).astype(np.int64) for s in (0, 8, 16, 24)) - 510
+    return (total.astype(np.float32) * np.float32(sigma / SIGMA) + np.float32(mean)).reshape(shape)
+
+
+def load(case, tensors):
+    """The model with these weights, read from a folder as any checkpoint is."""
+    import torch, transformers
+    from safetensors.numpy import save_file
+    with tempfile.TemporaryDirectory() as d:
+        json.dump(case["config"], open(d + "/config.json", "w"))
+        save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()}, d + "/model.safetensors", metadata={"format": "pt"})
+        cls = getattr(transformers, case["model_class"] or case["config"]["architectures"][0])
+        model, info = cls.from_pretrained(d, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    tied = {"lm_head.weight", "transformer.wte.weight"}
+    assert not set(info["missing_keys"]) - tied and not info["unexpected_keys"] and not info["mismatched_keys"], info
+    return model.eval()
+
+
+def shapes_of(case):
+    """name -> shape as transformers saves the model of this config."""
+    import transformers, torch
+    from safetensors import safe_open
+    with tempfile.TemporaryDirectory() as d:
+        json.dump(case["config"], open(d + "/config.json", "w"))
+        config = transformers.AutoConfig.from_pretrained(d)
+        cls = getattr(transformers, case["model_class"] or case["config"]["architectures"][0])
+        torch.manual_seed(0)
+        model = cls._from_config(config, attn_implementation="eager") if hasattr(cls, "_from_config") else cls(config)
+        model.float().save_pretrained(d)
+        shapes = {}
+        for path in sorted(glob.glob(d + "/*.safetensors")):
+            with safe_open(path, "np") as f:
+                for k in f.keys():
+                    shapes[k] = list(f.get_slice(k).get_shape())
+        return shapes
+
+
+def logits_of(model, ids):
+    import torch
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].double().numpy()
+
+
+def greedy_of(model, ids, count):
+    """The continuation, or None where a step decides nothing."""
+    ids, out = list(ids), []
+    for _ in range(count):
+        row = logits_of(model, ids)[-1]
+        best = np.sort(row)[-2:]
+        if best[1] - best[0] < MARGIN * np.abs(row).max():
+            return None
+        out.append(int(row.argmax()))
+        ids.append(out[-1])
+    return out
+
+
+def b64(x):
+    return base64.b64encode(np.ascontiguousarray(x, dtype="<f4").tobytes()).decode()
+
+
+def rows_of(count, n):
+    """Some early ones, then spread to the last."""
+    return sorted({0, 1, 2} | {round(i * (count - 1) / (n - 4)) for i in range(n - 3)})
+
+
+def make(case):
+    # a case with `publish` draws the published tensors and transformers reads those
+    shapes = shapes_of(case)
+    if case["publish"]:
+        shapes = {k: list(v.shape) for k, v in case["publish"]({k: np.zeros(s, np.float32) for k, s in shapes.items()}).items()}
+    config = case["config"]
+    vocab = (config.get("text_config") or config)["vocab_size"]
+    for seed in range(case["seed"], case["seed"] + 200):
+        spec = [[name, shape] + list(rule(case, name, shape)) for name, shape in sorted(shapes.items())]
+        tensors = {n: draw(seed, n, s, m, g) for n, s, m, g in spec}
+        ids = [int(x) for x in words(seed, "tokens", case["tokens"]) % vocab]
+        model = load(case, tensors)
+        greedy = greedy_of(model, ids, case["greedy"])
+        if greedy is not None:
+            break
+    else:
+        raise SystemExit(f"{case['name']}: no seed gives a decided continuation")
+    rows, rows16 = rows_of(len(ids), LOGIT_ROWS), rows_of(len(ids), BF16_ROWS)
+    full = logits_of(model, ids)
+    rounded = logits_of(load(case, {k: bf16_round(v.reshape(-1)).reshape(v.shape) for k, v in tensors.items()}), ids)
+    import transformers
+    golden = dict(name=case["name"], transformers=transformers.__version__, config=json.dumps(config), seed=seed, vocab=vocab,
+                  tensors=spec, tokens=ids, rows=rows, logits=b64(full[rows]), rows_bf16=rows16, logits_bf16=b64(rounded[rows16]),
+                  greedy=greedy)
+    with open(f"{HERE}/{case['name']}.json", "w") as f:
+        lines = [f"  {json.dumps(k)}: " + ("[\n    " + ",\n    ".join(json.dumps(t) for t in v) + "\n  ]" if k == "tensors" else json.dumps(v))
+                 for k, v in golden.items()]
+        f.write("{\n" + ",\n".join(lines) + "\n}\n")
+    print(f"{case['name']}: seed {seed}, {len(shapes)} tensors, |logits| {np.abs(full).max():.2f}", flush=True)
+
+
+def cases():
+    for path in sorted(glob.glob(HERE + "/*.py")):
+        if path != os.path.abspath(__file__):
+            spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            yield from module.CASES
+
+
+def main():
+    sys.modules["make"] = sys.modules["__main__"]
+    import transformers
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    wanted = sys.argv[1:]
+    for c in cases():
+        if not wanted or c["name"] in wanted:
+            make(c)
+
+
+if __name__ == "__main__":
+    main()
