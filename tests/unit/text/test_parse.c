@@ -1,0 +1,463 @@
+/* Output parsers: what each format gives, and that it does not depend on how the text is cut. */
+#include "text/parse.h"
+
+#include "check.h"
+#include "formats/json.h"
+#include "text/parse_internal.h"
+
+static const char TOOLS[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"parameters\": {\"type\": \"object\", "
+    "\"properties\": {\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"integer\"}, \"units\": {\"type\": "
+    "[\"string\", \"null\"]}, \"where\": {\"type\": \"object\"}, \"hot\": {\"type\": \"boolean\"}, \"any\": "
+    "{\"anyOf\": "
+    "[{\"type\": \"integer\"}, {\"type\": \"string\"}]}}}}}, {\"type\": \"function\", \"function\": {\"name\": "
+    "\"now\"}}]";
+
+/* ---- what a parser put out, as one text: R(reasoning)C(content)T(id|name|arguments)... ---- */
+
+struct answer {
+    struct buf reasoning, content, calls, all;
+    bool valid;
+};
+
+static void on_text(void *ctx, enum parse_part part, struct bytes text) {
+    struct answer *a = ctx;
+    buf_add_bytes(part == PARSE_REASONING ? &a->reasoning : &a->content, text);
+}
+
+static void on_call(void *ctx, const struct parse_call *c) {
+    struct answer *a = ctx;
+    buf_addf(&a->calls, "T(%u|%.*s|%.*s|", c->index, (int)c->id.len, (const char *)c->id.data, (int)c->name.len,
+             (const char *)c->name.data);
+    buf_add_bytes(&a->calls, c->arguments);
+    buf_add_str(&a->calls, ")");
+    a->valid &= c->name.len > 0 && json_is_object(c->arguments);
+}
+
+static void answer_clear(struct answer *a) {
+    buf_reset(&a->reasoning);
+    buf_reset(&a->content);
+    buf_reset(&a->calls);
+    buf_reset(&a->all);
+    a->valid = true;
+}
+
+static void answer_release(struct answer *a) {
+    buf_release(&a->reasoning);
+    buf_release(&a->content);
+    buf_release(&a->calls);
+    buf_release(&a->all);
+}
+
+static void join(struct answer *a) {
+    if (a->reasoning.len) buf_addf(&a->all, "R(%.*s)", (int)a->reasoning.len, a->reasoning.data);
+    if (a->content.len) {
+        buf_add_str(&a->all, "C(");
+        buf_add_bytes(&a->all, buf_bytes(&a->content));
+        buf_add_str(&a->all, ")");
+    }
+    buf_add_bytes(&a->all, buf_bytes(&a->calls));
+}
+
+/* Parses text in pieces; next(ctx, at, len) says how long the piece at `at` is. */
+static void parse(const struct parse_config *config, struct bytes text,
+                  size_t (*next)(size_t at, size_t len, size_t arg), size_t arg, struct answer *a) {
+    struct parse_sink sink = {on_text, on_call, a};
+    struct parser *p = parser_new(config);
+    answer_clear(a);
+    for (size_t at = 0; at < text.len;) {
+        size_t len = next(at, text.len, arg);
+        len = MIN(len, text.len - at);
+        parser_push(p, bytes_of(text.data + at, len), &sink);
+        at += len;
+    }
+    parser_end(p, &sink);
+    parser_free(&p);
+    join(a);
+}
+
+static size_t all_at_once(size_t at, size_t len, size_t arg) {
+    (void)at, (void)arg;
+    return len;
+}
+static size_t cut_once(size_t at, size_t len, size_t arg) { return at == 0 ? arg : len; }
+static size_t in_steps(size_t at, size_t len, size_t arg) {
+    (void)at, (void)len;
+    return arg;
+}
+static size_t at_random(size_t at, size_t len, size_t arg) {
+    (void)at, (void)len;
+    return 1 + check_random() % arg;
+}
+
+/* Every place to cut once, every step, and cuts at random give what the whole gives. */
+static bool cuts_agree(const struct parse_config *config, struct bytes text, const char *whole, struct answer *a) {
+    bool same = true;
+    for (size_t cut = 1; cut < text.len && same; cut++) {
+        parse(config, text, cut_once, cut, a);
+        same = !strcmp(buf_text(&a->all), whole);
+    }
+    for (size_t step = 1; step <= 7 && same; step++) {
+        parse(config, text, in_steps, step, a);
+        same = !strcmp(buf_text(&a->all), whole);
+    }
+    for (size_t i = 0; i < 8 && same; i++) {
+        parse(config, text, at_random, 12, a);
+        same = !strcmp(buf_text(&a->all), whole);
+    }
+    return same;
+}
+
+static struct parse_tools *tools(void) {
+    struct parse_tools *t;
+    struct error err;
+    if (parse_tools_new(bytes_str(TOOLS), &t, &err)) check_fail(__FILE__, __LINE__, "%s", err.text);
+    return t;
+}
+
+/* ---- formats ---- */
+
+struct parse_case {
+    const char *reasoning, *calls;
+    bool inside;
+    const char *text, *expected;
+};
+
+#define W_ARGS  "{\"city\": \"Paris\", \"days\": 2}"
+#define W_CALL  "{\"name\": \"get_weather\", \"arguments\": " W_ARGS "}"
+#define W_IS(n) "T(" n "||get_weather|" W_ARGS ")"
+
+static const struct parse_case cases[] = {
+    /* reasoning */
+    {"think", NULL, false, "Hello <think> there", "C(Hello <think> there)"},
+    {"think", NULL, false, "<think>\nHm.\nYes.\n</think>\n\nHello\n", "R(Hm.\nYes.)C(Hello\n)"},
+    {"think", NULL, true, "Hm.\n</think>\n\nHello </think> you", "R(Hm.)C(Hello </think> you)"},
+    {"deepseek_r1", NULL, true, "cut off </thin", "R(cut off </thin)"},
+    {"qwen3", NULL, false, "<thin", "C(<thin)"},
+    {"qwen3", NULL, false, "  \n<think></think>x", "C(  \nx)"},
+    {"magistral", NULL, false, "[THINK]a[/THINK]b[THINK]c[/THINK]d", "R(ac)C(bd)"},
+    {"granite3.3", NULL, false, "<think>a</think><response>b</response>", "R(a)C(b)"},
+    {"granite", NULL, false, "Here is my thought process: a\n\nHere is my response: b", "R(a)C(b)"},
+    {"hunyuan", NULL, false, "<think>\na\n</think>\n<answer>\nb\n</answer>", "R(a)C(b\n)"},
+    {"cohere", NULL, true, "a<|END_THINKING|><|START_RESPONSE|>b<|END_RESPONSE|>", "R(a)C(b)"},
+    {"seed_oss", NULL, false, "<seed:think>a</seed:think>b", "R(a)C(b)"},
+    {"apriel", NULL, true, "a\n[BEGIN FINAL RESPONSE]\nb\n[END FINAL RESPONSE]", "R(a)C(b\n)"},
+    {"gemma4", NULL, false, "<|channel>thought\na<channel|>b", "R(a)C(b)"},
+    {"kimi_vl", NULL, false, "◁think▷a ◁ b◁/think▷c", "R(a ◁ b)C(c)"},
+    {NULL, NULL, false, "<think>a</think>b", "C(<think>a</think>b)"},
+    /* hermes */
+    {"think", "hermes", false, "<think>a</think>\n\n<tool_call>\n" W_CALL "\n</tool_call>\n", "R(a)" W_IS("0")},
+    {NULL, "hermes", false,
+     "I look.\n\n<tool_call>\n" W_CALL "\n</tool_call>\n<tool_call>\n{\"name\": \"now\"}\n</tool_call> ok",
+     "C(I look.ok)" W_IS("0") "T(1||now|{})"},
+    {NULL, "hermes", false, "<tool_call>" W_CALL, W_IS("0")},
+    {NULL, "hermes", false, "<tool_call>" W_CALL "<tool_call>" W_CALL "</tool_call>", W_IS("0") W_IS("1")},
+    {NULL, "hermes", false, "<tool_call>" W_CALL "</tool_", "C(</tool_)" W_IS("0")},
+    {NULL, "hermes", false, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": ",
+     "C(<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": )"},
+    {NULL, "hermes", false, "<tool_call>no json</tool_call> <tool_call>" W_CALL "</tool_call>",
+     "C(<tool_call>no json</tool_call>)" W_IS("0")},
+    {NULL, "hermes", false, "<tool_call>{\"name\": \"a\", \"arguments\": 5}</tool_call>",
+     "C(<tool_call>{\"name\": \"a\", \"arguments\": 5}</tool_call>)"},
+    {NULL, "hermes", false, "<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": \"</tool_call>\"}}</tool_call>",
+     "T(0||a|{\"x\": \"</tool_call>\"})"},
+    {NULL, "hermes", false, "<tool_call>{\"name\": \"a\", \"arguments\": \"{\\\"x\\\": 1}\"}</tool_call>",
+     "T(0||a|{\"x\": 1})"},
+    {NULL, "hermes", false, "<tool_call>{\"arguments\": {}}</tool_call>",
+     "C(<tool_call>{\"arguments\": {}}</tool_call>)"},
+    {"think", "hermes", true, "I could <tool_call> it</think>b", "R(I could <tool_call> it)C(b)"},
+    /* bare JSON */
+    {NULL, "llama3_json", false, "{\"name\": \"get_weather\", \"parameters\": " W_ARGS "}", W_IS("0")},
+    {NULL, "llama3_json", false,
+     "<|python_tag|>{\"name\": \"now\", \"parameters\": {}}; {\"name\": \"now\", \"parameters\": {\"a\": [1]}}",
+     "T(0||now|{})T(1||now|{\"a\": [1]})"},
+    {NULL, "llama3_json", false, "{\"name\": \"nobody\", \"parameters\": {}}",
+     "C({\"name\": \"nobody\", \"parameters\": {}})"},
+    {NULL, "llama3_json", false, "{\"temperature\": 3}", "C({\"temperature\": 3})"},
+    {NULL, "llama3_json", false, "It is {\"name\": \"now\", \"parameters\": {}}",
+     "C(It is {\"name\": \"now\", \"parameters\": {}})"},
+    {NULL, "phi4_mini", false, "functools[" W_CALL "]", W_IS("0")},
+    {NULL, "xlam", false, "[" W_CALL ", {\"name\": \"now\", \"arguments\": {}}]", W_IS("0") "T(1||now|{})"},
+    {NULL, "llama4_json", false, "<|python_start|>{\"name\": \"now\", \"parameters\": {}}<|python_end|>",
+     "T(0||now|{})"},
+    {NULL, "gigachat3", false, "a function call<|role_sep|>\n" W_CALL, "C(a)" W_IS("0")},
+    {NULL, "granite-20b-fc", false, "<function_call> " W_CALL "<function_call> " W_CALL, W_IS("0") W_IS("1")},
+    {NULL, "longcat", false, "<longcat_tool_call>" W_CALL "</longcat_tool_call>", W_IS("0")},
+    {NULL, "command_r", false, "Action: ```json\n[{\"tool_name\": \"now\", \"parameters\": {}}]\n```", "T(0||now|{})"},
+    /* lists */
+    {NULL, "mistral", false, "[TOOL_CALLS][" W_CALL ", {\"name\": \"now\", \"arguments\": {}}]",
+     W_IS("0") "T(1||now|{})"},
+    {NULL, "mistral", false, "[TOOL_CALLS] [" W_CALL "]", W_IS("0")},
+    {"mistral", "mistral", false, "[THINK]a[/THINK][TOOL_CALLS]get_weather[ARGS]" W_ARGS "[TOOL_CALLS]now[ARGS]{}",
+     "R(a)" W_IS("0") "T(1||now|{})"},
+    {NULL, "mistral", false, "[TOOL_CALLS]now[CALL_ID]123456789[ARGS]{\"a\": \"}\"}",
+     "T(0|123456789|now|{\"a\": \"}\"})"},
+    {NULL, "mistral", false, "a[TOOL_CALLS]now", "C(a[TOOL_CALLS]now)"},
+    {NULL, "granite", false, "<|tool_call|>[" W_CALL "]", W_IS("0")},
+    {NULL, "hunyuan", false, "<tool_calls>[" W_CALL "]</tool_calls>", W_IS("0")},
+    {NULL, "minimax", false, "<tool_calls>\n" W_CALL "\n{\"name\": \"now\"}\n</tool_calls>", W_IS("0") "T(1||now|{})"},
+    {NULL, "internlm", false,
+     "ok<|action_start|><|plugin|>\n{\"name\": \"now\", \"parameters\": {\"a\": 1}}<|action_end|>",
+     "C(ok)T(0||now|{\"a\": 1})"},
+    {"cohere", "cohere", false,
+     "<|START_THINKING|>a<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"now\", "
+     "\"parameters\": {}}\n]<|END_ACTION|>",
+     "R(a)T(0||now|{})"},
+    {NULL, "apertus", false, "<|tools_prefix|>[{\"now\": {\"a\": 1}}]<|tools_suffix|>", "T(0||now|{\"a\": 1})"},
+    {NULL, "nemotron", false, "<TOOLCALL>[" W_CALL "]</TOOLCALL>", W_IS("0")},
+    /* sections */
+    {"think", "deepseek_v3", false,
+     "a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n" W_ARGS
+     "\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><"
+     "｜tool▁calls▁end｜>",
+     "C(a)" W_IS("0") "T(1||now|{})"},
+    {"think", "deepseek_v31", true,
+     "a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>" W_ARGS
+     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "R(a)" W_IS("0")},
+    {NULL, "deepseek_v32", false,
+     "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" "
+     "string=\"true\">Paris\n</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" "
+     "string=\"false\">2</｜DSML｜parameter>\n"
+     "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+     "T(0||get_weather|{\"city\": \"Paris\\n\", \"days\": 2})"},
+    {NULL, "kimi_k2", false,
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:3<|tool_call_argument_begin|>" W_ARGS
+     "<|tool_call_end|><|tool_calls_section_end|>",
+     "T(0|functions.get_weather:3|get_weather|" W_ARGS ")"},
+    {NULL, "step3", false,
+     "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke "
+     "name=\"get_weather\"><steptml:parameter "
+     "name=\"city\">Paris</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>",
+     "T(0||get_weather|{\"city\": \"Paris\"})"},
+    /* elements */
+    {NULL, "qwen3_coder", false,
+     "Go.\n<tool_call>\n<function=get_weather>\n<parameter=city>\nNew\nYork "
+     "\"x\"\n</parameter>\n<parameter=days>\n2\n</parameter>\n"
+     "<parameter=hot>\nTrue\n</parameter>\n<parameter=where>\n{'lat': 1.5}\n</parameter>\n</function>\n</tool_call>",
+     "C(Go.)T(0||get_weather|{\"city\": \"New\\nYork \\\"x\\\"\", \"days\": 2, \"hot\": true, \"where\": {\"lat\": "
+     "1.5}})"},
+    {NULL, "qwen3_coder", false, "<function=now>\n</function>\n</tool_call>", "T(0||now|{})"},
+    {NULL, "qwen3_coder", false, "<tool_call>\nno <b>call</b>", "C(<tool_call>\nno <b>call</b>)"},
+    {NULL, "qwen3_coder", false, "<tool_call>\n<function=now>\n<parameter=a>\ncut",
+     "C(<tool_call>\n<function=now>\n<parameter=a>\ncut)"},
+    {NULL, "seed_oss", false,
+     "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</seed:tool_call>",
+     "T(0||get_weather|{\"city\": \"Paris\"})"},
+    {NULL, "functionary", false, "<function=now>{\"a\": 1}</function>", "T(0||now|{\"a\": 1})"},
+    {NULL, "minimax_m2", false,
+     "a <invoke name=\"x\"> b\n<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter "
+     "name=\"city\">5</parameter>\n"
+     "<parameter name=\"days\">5</parameter>\n</invoke>\n<invoke name=\"now\">\n</invoke>\n</minimax:tool_call>",
+     "C(a <invoke name=\"x\"> b)T(0||get_weather|{\"city\": \"5\", \"days\": 5})T(1||now|{})"},
+    {"glm45", "glm45", false,
+     "<think>a</think>\nb\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>5</arg_value>\n<arg_key>days</"
+     "arg_key>\n"
+     "<arg_value>2</arg_value>\n<arg_key>other</arg_key>\n<arg_value>x y</arg_value>\n</tool_call>",
+     "R(a)C(b)T(0||get_weather|{\"city\": \"5\", \"days\": 2, \"other\": \"x y\"})"},
+    {NULL, "glm47", false, "<tool_call>now</tool_call>", "T(0||now|{})"},
+    {NULL, "gemma4", false,
+     "<|tool_call>call:get_weather{city:<|\"|>a, {b}<|\"|>,days:2,where:{lat:[1,true,<|\"|>x<|\"|>]}}<tool_call|>",
+     "T(0||get_weather|{\"city\": \"a, {b}\", \"days\": 2, \"where\": {\"lat\": [1, true, \"x\"]}})"},
+    {NULL, "functiongemma", false, "<start_function_call>call:now{a:<escape>b<escape>}<end_function_call>",
+     "T(0||now|{\"a\": \"b\"})"},
+    /* Python */
+    {NULL, "pythonic", false, "[get_weather(city='Paris', days=2), now()]", W_IS("0") "T(1||now|{})"},
+    {NULL, "pythonic", false, "[now(a=[1, (2,), None], b={'c': -1.5}, d=\"it's \\\"x\\\" \\u00e9\")]",
+     "T(0||now|{\"a\": [1, [2], null], \"b\": {\"c\": -1.5}, \"d\": \"it's \\\"x\\\" é\"})"},
+    {NULL, "pythonic", false, "[1] is a reference", "C([1] is a reference)"},
+    {NULL, "pythonic", false, "[now(os.system('x'))]", "C([now(os.system('x'))])"},
+    {NULL, "pythonic", false, "[unknown()]", "C([unknown()])"},
+    {NULL, "llama4_pythonic", false, "<|python_start|>[now()]<|python_end|>", "T(0||now|{})"},
+    {NULL, "olmo3", false, "<function_calls>\nget_weather(city=\"Paris\", days=2)\nnow()\n</function_calls>",
+     W_IS("0") "T(1||now|{})"},
+    {NULL, "lfm2", false, "<|tool_call_start|>[now(a=1)]<|tool_call_end|>ok", "C(ok)T(0||now|{\"a\": 1})"},
+    /* harmony */
+    {"harmony", "harmony", false,
+     "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hello", "R(Hm.)C(Hello)"},
+    {"harmony", "harmony", false,
+     "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis<|message|>b<|end|><|start|>assistant"
+     "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>" W_ARGS
+     "<|end|><|start|>assistant to=functions.now<|channel|>commentary json<|message|>{}<|call|>",
+     "R(a\nb)" W_IS("0") "T(1||now|{})"},
+    {"harmony", "harmony", false, "<|channel|>commentary<|message|>I look.<|end|>", "C(I look.)"},
+    {"harmony", "harmony", false, "Just text <b>", "C(Just text <b>)"},
+    {"harmony", "harmony", false, "<|channel|>commentary to=functions.now<|message|>no json", "C(no json)"},
+    {"harmony", NULL, false,
+     "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>", "R(a)C(b)"},
+};
+
+static bool run_case(const struct parse_case *c, const struct parse_tools *t, struct answer *a) {
+    struct parse_config config = {.tools = t, .in_reasoning = c->inside};
+    if (c->reasoning) config.reasoning = reasoning_format_find(bytes_str(c->reasoning));
+    if (c->calls) config.calls = call_format_find(bytes_str(c->calls));
+    if ((c->reasoning && !config.reasoning) || (c->calls && !config.calls)) {
+        check_fail(__FILE__, __LINE__, "no format %s %s", c->reasoning, c->calls);
+        return false;
+    }
+    parse(&config, bytes_str(c->text), all_at_once, 0, a);
+    if (strcmp(buf_text(&a->all), c->expected) || !a->valid) {
+        check_fail(__FILE__, __LINE__, "%s/%s: %s\ngives    %s\nexpected %s", c->reasoning, c->calls, c->text,
+                   buf_text(&a->all), c->expected);
+        return false;
+    }
+    if (!cuts_agree(&config, bytes_str(c->text), c->expected, a)) {
+        check_fail(__FILE__, __LINE__, "cuts matter: %s\ngives    %s", c->text, buf_text(&a->all));
+        return false;
+    }
+    return true;
+}
+
+TEST(every_format_gives_the_same_however_it_is_cut) {
+    struct parse_tools *t = tools();
+    struct answer a = {0};
+    for (size_t i = 0; i < ARRAY_LEN(cases) && run_case(&cases[i], t, &a); i++) {}
+    answer_release(&a);
+    parse_tools_free(&t);
+}
+
+TEST(every_format_has_a_case) {
+    for (size_t i = 0; i < call_format_count; i++) {
+        bool found = false;
+        for (size_t j = 0; j < ARRAY_LEN(cases) && !found; j++)
+            found = cases[j].calls && !strcmp(call_format_name(call_format_find(bytes_str(cases[j].calls))),
+                                              call_format_name(&call_formats[i]));
+        if (!found) check_fail(__FILE__, __LINE__, "no case for %s", call_format_name(&call_formats[i]));
+    }
+}
+
+/* ---- random texts ---- */
+
+/* Marks and pieces of a format, as a model that went wrong might write them. */
+static void add_random_piece(const struct parse_config *config, struct buf *out) {
+    static const char *const PIECES[] = {"word ",
+                                         "\n",
+                                         " ",
+                                         "{",
+                                         "}",
+                                         "\"",
+                                         "[",
+                                         "]",
+                                         W_CALL,
+                                         W_ARGS,
+                                         "get_weather",
+                                         "now",
+                                         "{\"name\": \"now\", \"arguments\": {}}",
+                                         "(a=1)",
+                                         "'",
+                                         ":",
+                                         ";",
+                                         ",",
+                                         "<",
+                                         "<function=now>",
+                                         "<parameter=a>",
+                                         "</parameter>",
+                                         "now>",
+                                         "now\">",
+                                         "é",
+                                         "｜",
+                                         "<arg_key>a</arg_key><arg_value>1</arg_value>",
+                                         "to=functions.now",
+                                         "{}",
+                                         "[now()]"};
+    const struct reasoning_format *r = config->reasoning;
+    const struct call_format *c = config->calls;
+    const char *marks[24] = {
+        r->open,   r->close,        r->drop[0],      c->wrap_open[0],  c->wrap_close[0],
+        c->close,  c->open[0].text, c->open[1].text, "<|channel|>",    "<|message|>",
+        "<|end|>", "<|start|>",     "<|call|>",      "<｜tool▁sep｜>", "<|tool_call_argument_begin|>",
+        "[ARGS]"};
+    const char *piece = check_random() % 2 ? PIECES[check_random() % ARRAY_LEN(PIECES)] : marks[check_random() % 16];
+    if (!piece) piece = "x";
+    size_t len = strlen(piece);
+    if (check_random() % 8 == 0) len = check_random() % (len + 1);
+    buf_add(out, piece, len);
+}
+
+static size_t count_words(const char *text) {
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, "word")); at += 4) count++;
+    return count;
+}
+
+TEST(random_texts_give_the_same_however_they_are_cut) {
+    struct parse_tools *t = tools();
+    struct answer a = {0}, whole = {0};
+    struct buf text = {0};
+    bool ok = true;
+    for (unsigned round = 0; ok && round < 60000; round++) {
+        struct parse_config config = {.reasoning = &reasoning_formats[check_random() % reasoning_format_count],
+                                      .calls = &call_formats[check_random() % call_format_count],
+                                      .tools = check_random() % 4 ? t : NULL,
+                                      .in_reasoning = check_random() % 2};
+        buf_reset(&text);
+        for (uint64_t i = check_random() % 14; i > 0; i--) add_random_piece(&config, &text);
+        parse(&config, buf_bytes(&text), all_at_once, 0, &whole);
+        for (size_t i = 0; ok && i < 6; i++) {
+            parse(&config, buf_bytes(&text), i < 3 ? in_steps : at_random, i < 3 ? i + 1 : 4 * i, &a);
+            ok = a.valid && whole.valid && !strcmp(buf_text(&a.all), buf_text(&whole.all));
+        }
+        /* nothing is lost (harmony's headers are marks as a whole) */
+        if (!config.reasoning->harmony && !config.calls->harmony)
+            ok = ok && count_words(buf_text(&text)) <= count_words(buf_text(&whole.all));
+        if (!ok)
+            check_fail(__FILE__, __LINE__, "%s %s in=%d: %s\nwhole %s\ncut   %s",
+                       reasoning_format_name(config.reasoning), call_format_name(config.calls), config.in_reasoning,
+                       buf_text(&text), buf_text(&whole.all), buf_text(&a.all));
+    }
+    buf_release(&text);
+    answer_release(&a);
+    answer_release(&whole);
+    parse_tools_free(&t);
+}
+
+TEST(no_mark_is_the_beginning_of_another) {
+    for (size_t i = 0; i < call_format_count; i++) {
+        const struct call_format *c = &call_formats[i];
+        const char *marks[] = {c->wrap_open[0], c->wrap_open[1], c->wrap_close[0], c->wrap_close[1],
+                               c->open[0].text, c->open[1].text, c->open[2].text,  c->close};
+        for (size_t j = 0; j < ARRAY_LEN(marks); j++)
+            for (size_t k = 0; k < ARRAY_LEN(marks); k++)
+                if (j != k && marks[j] && marks[k] && begins_with(bytes_str(marks[j]), bytes_str(marks[k])) &&
+                    strcmp(marks[k], "["))
+                    check_fail(__FILE__, __LINE__, "%s: %s %s", call_format_name(c), marks[j], marks[k]);
+    }
+}
+
+TEST(long_texts_take_linear_time) {
+    struct parse_config config = {.reasoning = reasoning_format_find(bytes_str("think")),
+                                  .calls = call_format_find(bytes_str("hermes"))};
+    static const char *const UNITS[] = {"<tool_call>", "<tool_call>{", "<tool_call>{\"", "<think>", "</tool_call>", "<",
+                                        "a "};
+    struct answer a = {0};
+    for (size_t i = 0; i < ARRAY_LEN(UNITS); i++) {
+        struct buf text = {0};
+        while (text.len < 2 << 20) buf_add_str(&text, UNITS[i]);
+        parse(&config, buf_bytes(&text), in_steps, 1 << 16, &a);
+        size_t got = a.content.len + a.reasoning.len, had = text.len;
+        buf_release(&text);
+        EXPECT(got == had || got + strlen("<think>") == had);
+    }
+    answer_release(&a);
+}
+
+/* ---- choosing ---- */
+
+TEST(prompts_that_open_the_reasoning_are_seen) {
+    const struct reasoning_format *think = reasoning_format_find(bytes_str("qwen3"));
+    EXPECT(reasoning_is_open(think, bytes_str("<|im_start|>assistant\n<think>\n")));
+    EXPECT(!reasoning_is_open(think, bytes_str("<|im_start|>assistant\n<think>\n\n</think>\n\n")));
+    EXPECT(!reasoning_is_open(think, bytes_str("<|im_start|>assistant\n")));
+    EXPECT(!reasoning_is_open(NULL, bytes_str("<think>")));
+}
+
+TEST(special_tokens_that_mean_something_are_wanted) {
+    struct parse_config config = {.reasoning = reasoning_format_find(bytes_str("mistral")),
+                                  .calls = call_format_find(bytes_str("mistral"))};
+    EXPECT(parse_wants_token(&config, bytes_str("[TOOL_CALLS]")));
+    EXPECT(parse_wants_token(&config, bytes_str("[ARGS]")));
+    EXPECT(parse_wants_token(&config, bytes_str("[/THINK]")));
+    EXPECT(!parse_wants_token(&config, bytes_str("</s>")));
+    config.calls = NULL;
+    EXPECT(!parse_wants_token(&config, bytes_str("[TOOL_CALLS]")));
+}
