@@ -75,6 +75,11 @@ static const struct added_token *match_at(const struct added_set *set, const uin
     return found ? &set->tokens.items[found - 1] : NULL;
 }
 
+size_t added_prefix(const struct added_set *set, struct bytes text) {
+    const uint8_t *stop;
+    return text.len && match_at(set, text.data, text.data + text.len, &stop) ? (size_t)(stop - text.data) : 0;
+}
+
 static bool touches_word(struct bytes text, const uint8_t *begin, const uint8_t *end) {
     uint32_t cp;
     if (begin > text.data && (unicode_prev(begin, &cp), unicode_is_word(cp))) return true;

@@ -41,6 +41,8 @@ void added_init(struct added_set *set);
 void added_release(struct added_set *set);
 /* Adds a token that matches `content` (empty ones match nothing). A content given again replaces the token. */
 MUST_CHECK int added_add(struct added_set *set, struct bytes content, struct added_token token, struct error *err);
+/* Bytes of the longest content that text begins with; 0: none. */
+size_t added_prefix(const struct added_set *set, struct bytes text);
 /* The next match that begins at or after from; strips reach back at most to from. skip_special: special tokens match
  * nothing, but the text they cover is passed over, as in HF. False: none up to the end of text. */
 bool added_next(const struct added_set *set, struct bytes text, size_t from, bool skip_special,

@@ -1,6 +1,7 @@
 #include "text/bpe_internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "text/unicode.h"
 
@@ -28,6 +29,8 @@ void bpe_release(struct bpe *b) {
     mem_free(b->merges);
     mem_free(b->merge_tags);
     mem_free(b->byte_pairs);
+    mem_free(b->unused);
+    b->unused = NULL;
     b->merges = NULL;
     b->merge_tags = NULL;
     b->byte_pairs = NULL;
@@ -47,13 +50,18 @@ static bool crosses_metaspace(const struct vocab *v, uint32_t left, uint32_t rig
 }
 
 void bpe_add_merge(struct bpe *b, uint32_t left, uint32_t right, uint32_t result) {
+    bpe_add_ranked(b, left, right, result, b->rank_count);
+}
+
+void bpe_add_ranked(struct bpe *b, uint32_t left, uint32_t right, uint32_t result, uint32_t rank) {
     uint64_t hash = pair_hash(left, right);
     uint8_t tag = hash_tag(hash);
     uint32_t i = hash_slot(b, hash);
     while (b->merge_tags[i] && !(b->merge_tags[i] == tag && b->merges[i].left == left && b->merges[i].right == right))
         i = (i + 1) & b->merge_mask;
     b->merge_tags[i] = tag;
-    b->merges[i] = (struct bpe_merge){left, right, b->rank_count++, result};
+    b->merges[i] = (struct bpe_merge){left, right, rank, result};
+    b->rank_count = MAX(b->rank_count, rank + 1);
     if (b->splits_at_metaspace && crosses_metaspace(b->vocab, left, right)) b->splits_at_metaspace = false;
 }
 
@@ -71,6 +79,41 @@ static void make_byte_pairs(struct bpe *b) {
     }
 }
 
+static int compare_results(const void *a, const void *b) {
+    const struct bpe_merge *x = a, *y = b;
+    return (x->result > y->result) - (x->result < y->result);
+}
+
+static void collect_unused(struct bpe *b) {
+    VEC(struct bpe_merge) found = {0};
+    for (uint32_t i = 0; i <= b->merge_mask; i++)
+        if (b->merge_tags[i] && b->vocab->flags[b->merges[i].result] & VOCAB_UNUSED) vec_push(&found, b->merges[i]);
+    if (found.count) qsort(found.items, found.count, sizeof *found.items, compare_results);
+    b->unused = found.items;
+    b->unused_count = found.count;
+}
+
+static void push_cut(const struct bpe *b, uint32_t id, struct token_vec *out) {
+    const struct bpe_merge want = {.result = id}, *m = NULL;
+    if (b->vocab->flags[id] & VOCAB_UNUSED)
+        m = bsearch(&want, b->unused, b->unused_count, sizeof want, compare_results);
+    if (!m) {
+        vec_push(out, id);
+        return;
+    }
+    push_cut(b, m->left, out); /* as deep as the token has symbols at most */
+    push_cut(b, m->right, out);
+}
+
+/* Cuts unused tokens from `from` on into what they were merged from. */
+static void cut_unused(const struct bpe *b, size_t from, struct token_vec *out) {
+    struct token_vec all = {0};
+    for (size_t i = from; i < out->count; i++) vec_push(&all, out->items[i]);
+    out->count = from;
+    for (size_t i = 0; i < all.count; i++) push_cut(b, all.items[i], out);
+    vec_release(&all);
+}
+
 void bpe_finish(struct bpe *b) {
     for (unsigned i = 0; i < 256; i++) {
         uint8_t key = (uint8_t)i;
@@ -81,6 +124,7 @@ void bpe_finish(struct bpe *b) {
     }
     if (vocab_find(b->vocab, (const uint8_t *)METASPACE, 3) == NONE) b->splits_at_metaspace = false;
     if (b->vocab->byte_level && b->rank_count > 4096) make_byte_pairs(b);
+    collect_unused(b);
 }
 
 static bool add_fallback(const struct bpe *b, struct bpe_scratch *s, const uint8_t *c, size_t len) {
@@ -220,6 +264,7 @@ static void encode_uncached(const struct bpe *b, struct bpe_scratch *s, const ui
     }
     size_t before = out->count;
     encode_merging(b, s, piece, len, out);
+    if (b->unused_count) cut_unused(b, before, out);
     if (whole == NONE || known & VOCAB_NEVER_WHOLE) return;
     bool is_whole = out->count == before + 1 && out->items[before] == whole;
     __atomic_fetch_or(&b->vocab->flags[whole], is_whole ? VOCAB_ALWAYS_WHOLE : VOCAB_NEVER_WHOLE, __ATOMIC_RELAXED);

@@ -32,6 +32,8 @@ struct bpe {
     uint32_t unk_id;            /* UINT32_MAX: none */
     uint32_t (*byte_pairs)[2];  /* byte level: rank and result by first byte << 8 | second byte; owned */
     bool splits_at_metaspace;   /* no merge joins something to a U+2581 behind it: text may be cut there */
+    struct bpe_merge *unused;   /* by result: merges whose tokens are not given out but cut again; owned */
+    size_t unused_count;
     bool byte_fallback, fuse_unk, ignore_merges;
 };
 
@@ -67,6 +69,8 @@ void bpe_init(struct bpe *b, const struct vocab *vocab, size_t count);
 void bpe_prefetch(const struct bpe *b, uint32_t left, uint32_t right);
 /* A repeated pair takes the later rank. */
 void bpe_add_merge(struct bpe *b, uint32_t left, uint32_t right, uint32_t result);
+/* The same with a rank of the caller's (below 2^24); several pairs may have the same one. */
+void bpe_add_ranked(struct bpe *b, uint32_t left, uint32_t right, uint32_t result, uint32_t rank);
 /* Looks up the symbols for single bytes or characters; after the options are set. */
 void bpe_finish(struct bpe *b);
 void bpe_release(struct bpe *b);

@@ -3,32 +3,10 @@
 #include <utf8proc.h>
 
 #include "base/utf8.h"
+#include "text/base64.h"
 #include "text/unicode.h"
 
 /* ---- loading ---- */
-
-static int base64_digit(uint8_t c) {
-    if (c >= 'A' && c <= 'Z') return c - 'A';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-    if (c >= '0' && c <= '9') return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-static bool decode_base64(struct bytes text, struct buf *out) {
-    uint32_t bits = 0;
-    unsigned count = 0;
-    while (text.len && text.data[text.len - 1] == '=') text.len--;
-    for (size_t i = 0; i < text.len; i++) {
-        int digit = base64_digit(text.data[i]);
-        if (digit < 0) return false;
-        bits = bits << 6 | (uint32_t)digit;
-        count += 6;
-        if (count < 8) continue;
-        count -= 8;
-        buf_add_byte(out, (char)(bits >> count));
-    }
-    return !out->failed;
-}
 
 int charsmap_init(struct charsmap *m, struct bytes blob, struct error *err) {
     uint32_t trie_len = 0;
@@ -54,7 +32,7 @@ int charsmap_init(struct charsmap *m, struct bytes blob, struct error *err) {
 
 int charsmap_init_base64(struct charsmap *m, struct bytes text, struct error *err) {
     struct buf blob = {0};
-    int rc = decode_base64(text, &blob) ? charsmap_init(m, buf_bytes(&blob), err)
+    int rc = base64_decode(text, &blob) ? charsmap_init(m, buf_bytes(&blob), err)
                                         : error_set(err, ERR_INVALID, "the precompiled character map is not base64");
     buf_release(&blob);
     return rc;

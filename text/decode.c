@@ -171,14 +171,33 @@ static void make_text(struct tokenizer *t, const struct decoder_plan *plan, uint
     text->len = (uint32_t)t->texts.len - text->start;
 }
 
+void decoder_begin_texts(struct tokenizer *t) {
+    buf_init(&t->texts, UINT32_MAX - 1);
+    t->token_texts = mem_calloc(MAX(t->vocab.entries.count, (size_t)1), sizeof *t->token_texts);
+}
+
+void decoder_add_text(struct tokenizer *t, uint32_t id, struct bytes text, bool metaspaced) {
+    struct token_text *out = &t->token_texts[id];
+    int byte = metaspaced && t->decoder.byte_fallback ? fallback_byte(text) : -1;
+    out->start = (uint32_t)t->texts.len;
+    if (byte >= 0) {
+        out->flags = TOKEN_TEXT_BYTE;
+        buf_add_byte(&t->texts, (char)byte);
+    } else if (metaspaced) {
+        add_replaced(&t->texts, text, bytes_str(METASPACE), bytes_str(" "));
+    } else {
+        buf_add_bytes(&t->texts, text);
+    }
+    out->len = (uint32_t)t->texts.len - out->start;
+}
+
 int decoder_load(struct tokenizer *t, struct tvalue json, struct error *err) {
     struct decoder_plan plan = {.decoder = &t->decoder};
     t->decoder.kind = json.kind == TVALUE_DICT ? DECODER_TEXT : DECODER_SPACED;
     int rc = json.kind == TVALUE_DICT ? plan_step(&plan, json, 0, err) : 0;
     if (rc || t->decoder.kind == DECODER_BYTES) return rc;
     struct buf scratch[2] = {0};
-    buf_init(&t->texts, UINT32_MAX - 1);
-    t->token_texts = mem_calloc(MAX(t->vocab.entries.count, (size_t)1), sizeof *t->token_texts);
+    decoder_begin_texts(t);
     for (uint32_t id = 0; id < t->vocab.entries.count; id++) make_text(t, &plan, id, scratch);
     buf_release(&scratch[0]);
     buf_release(&scratch[1]);
@@ -194,6 +213,11 @@ struct bytes tokenizer_token_bytes(const struct tokenizer *t, uint32_t id) {
 }
 
 struct bytes decode_token_text(const struct tokenizer *t, uint32_t id, bool first, struct buf *scratch) {
+    if (first && t->decoder.first_space != FIRST_SPACE_KEPT && !decode_is_byte(t, id)) {
+        struct bytes text = tokenizer_token_bytes(t, id), key = vocab_key(&t->vocab, id);
+        bool space = key.len >= 3 && !memcmp(key.data, METASPACE, 3) && text.len && text.data[0] == ' ';
+        return bytes_of(text.data + space, text.len - space);
+    }
     if (!first || !(t->decoder.drop_first_space || t->decoder.words) || decode_is_byte(t, id))
         return tokenizer_token_bytes(t, id);
     struct buf spelling = {0};
@@ -232,15 +256,15 @@ size_t decode_bad_len(const uint8_t *data, size_t len) {
     return 1;
 }
 
-/* Reads bytes as UTF-8, U+FFFD for each maximal subpart that is none. */
-static void add_lossy(struct buf *out, struct bytes s) {
+/* Reads bytes as UTF-8, U+FFFD for each maximal subpart that is none, or for each of its bytes. */
+static void add_lossy(struct buf *out, struct bytes s, bool singly) {
     while (s.len) {
         size_t good = utf8_valid_prefix(s.data, s.len);
         buf_add(out, s.data, good);
         s = bytes_of(s.data + good, s.len - good);
         if (!s.len) return;
         size_t bad = decode_bad_len(s.data, s.len);
-        decode_add_bad(out, 1);
+        decode_add_bad(out, singly ? bad : 1);
         s = bytes_of(s.data + bad, s.len - bad);
     }
 }
@@ -248,11 +272,17 @@ static void add_lossy(struct buf *out, struct bytes s) {
 /* ---- whole decoding ---- */
 
 /* A run of byte tokens that began at `from` in out: characters if all of it is valid, else one U+FFFD a byte. */
-static void close_run(struct buf *out, size_t from) {
+static void close_run(const struct tokenizer *t, struct buf *out, size_t from) {
     size_t len = out->len - from;
     if (out->failed || utf8_valid(out->data + from, len)) return;
+    struct buf run = {0};
+    buf_add(&run, out->data + from, len);
     out->len = from;
-    decode_add_bad(out, len);
+    if (t->decoder.bytes_singly)
+        add_lossy(out, buf_bytes(&run), true);
+    else
+        decode_add_bad(out, len);
+    buf_release(&run);
 }
 
 static void decode_texts(const struct tokenizer *t, struct tokens ids, unsigned flags, struct buf *out) {
@@ -267,15 +297,16 @@ static void decode_texts(const struct tokenizer *t, struct tokens ids, unsigned 
         bool is_byte = decode_is_byte(t, id);
         if (is_byte && run == NOT_OPEN) run = out->len;
         if (!is_byte && run != NOT_OPEN) {
-            close_run(out, run);
+            close_run(t, out, run);
             run = NOT_OPEN;
         }
         if (t->decoder.kind == DECODER_SPACED && spaced) buf_add_byte(out, ' ');
-        buf_add_bytes(out, decode_token_text(t, id, first, &scratch));
-        first = false;
+        struct bytes text = decode_token_text(t, id, first, &scratch);
+        buf_add_bytes(out, text);
+        first = first && decode_still_first(t, tokenizer_token_bytes(t, id), text);
         spaced = true;
     }
-    if (run != NOT_OPEN) close_run(out, run);
+    if (run != NOT_OPEN) close_run(t, out, run);
     buf_release(&scratch);
 }
 
@@ -285,7 +316,7 @@ static void decode_bytes(const struct tokenizer *t, struct tokens ids, unsigned 
         if (flags & DECODE_SKIP_SPECIAL && tokenizer_is_special(t, ids.ids[i])) continue;
         buf_add_bytes(&raw, vocab_key(&t->vocab, ids.ids[i]));
     }
-    add_lossy(out, buf_bytes(&raw));
+    add_lossy(out, buf_bytes(&raw), false);
     buf_release(&raw);
 }
 

@@ -15,6 +15,20 @@ struct bytes decode_token_text(const struct tokenizer *t, uint32_t id, bool firs
 static inline bool decode_is_byte(const struct tokenizer *t, uint32_t id) {
     return t->token_texts && t->token_texts[id].flags & TOKEN_TEXT_BYTE;
 }
+/* For decoders that are not made from JSON: room for all texts, then the text of each id in turn. metaspaced: U+2581
+ * becomes a space; byte tokens become their bytes where the decoder has byte_fallback. */
+void decoder_begin_texts(struct tokenizer *t);
+void decoder_add_text(struct tokenizer *t, uint32_t id, struct bytes text, bool metaspaced);
+/* After a token that gave `text` (the first tokens' rule): is the next one still the first? */
+static inline bool decode_still_first(const struct tokenizer *t, struct bytes spelling_text, struct bytes text) {
+    bool took_space = text.len < spelling_text.len;
+    switch (t->decoder.first_space) {
+    case FIRST_SPACE_KEPT: return false;
+    case FIRST_SPACE_ONE: return !text.len && !took_space;
+    case FIRST_SPACE_EACH: return !text.len;
+    }
+    return false;
+}
 /* Cuts the leading characters that Strip takes off text, at most *left; *left becomes 0 when something else was met. */
 struct bytes decode_strip(const struct decoder *d, struct bytes text, uint32_t *left);
 

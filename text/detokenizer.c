@@ -61,6 +61,7 @@ static void push_text(struct detok *d, uint32_t id, bool first, struct buf *out)
     if (!decode_is_byte(t, id)) detok_flush(d, out);
     if (t->decoder.kind == DECODER_SPACED && !first) buf_add_byte(out, ' ');
     struct bytes text = decode_token_text(t, id, first, &scratch);
+    d->started = !first || !decode_still_first(t, tokenizer_token_bytes(t, id), text);
     feed(d, d->strip_left ? decode_strip(&t->decoder, text, &d->strip_left) : text, out);
     buf_release(&scratch);
 }
@@ -69,12 +70,10 @@ void detok_push(struct detok *d, uint32_t id, struct buf *out) {
     const struct tokenizer *t = d->tokenizer;
     if (id >= t->vocab.entries.count || t->vocab.entries.items[id].start == VOCAB_ABSENT) return;
     if (d->flags & DECODE_SKIP_SPECIAL && tokenizer_is_special(t, id)) return;
-    bool first = !d->started;
-    d->started = true;
     if (t->decoder.kind == DECODER_BYTES)
         feed(d, vocab_key(&t->vocab, id), out);
     else
-        push_text(d, id, first, out);
+        push_text(d, id, !d->started, out);
 }
 
 void detok_flush(struct detok *d, struct buf *out) {

@@ -7,6 +7,7 @@
 #include <pcre2.h>
 
 #include "base/utf8.h"
+#include "text/spm_normalize.h"
 #include "text/unicode.h"
 
 /* ---- Unicode's forms ---- */
@@ -235,6 +236,7 @@ static bool apply_step(const struct normalizer_step *step, struct bytes s, struc
     case NORMALIZE_NMT: return nmt(s, out);
     case NORMALIZE_CHARSMAP: charsmap_apply(&step->charsmap, s, out); return true;
     case NORMALIZE_REPLACE: return replace(step, s, out);
+    case NORMALIZE_SENTENCEPIECE: spm_normalize(step->spm, s, out); return true;
     case NORMALIZE_PREPEND:
         buf_add(out, step->content, step->content_len);
         buf_add_bytes(out, s);

@@ -27,9 +27,11 @@ enum normalizer_kind {
     NORMALIZE_BERT_CLEAN,       /* control characters out, white space to spaces */
     NORMALIZE_BERT_CHINESE,     /* spaces around ideographs */
     NORMALIZE_STRIP_NONSPACING, /* marks that take no space, after NFD */
+    NORMALIZE_SENTENCEPIECE,    /* all that SentencePiece does */
 };
 
 struct pcre2_real_code_8;
+struct spm_normalizer;
 struct normalizer_step {
     enum normalizer_kind kind;
     char *pattern, *content; /* owned; PREPEND: content, REPLACE: both */
@@ -37,6 +39,7 @@ struct normalizer_step {
     bool left, right;               /* STRIP */
     struct pcre2_real_code_8 *code; /* REPLACE_REGEX; owned */
     struct charsmap charsmap;       /* CHARSMAP */
+    struct spm_normalizer *spm;     /* SENTENCEPIECE; owned */
 };
 
 struct normalizer {

@@ -7,6 +7,7 @@
 #include <pcre2.h>
 
 #include "text/regex_text.h"
+#include "text/spm_normalize.h"
 
 void normalizer_release(struct normalizer *n) {
     for (size_t i = 0; i < n->step_count; i++) {
@@ -14,6 +15,8 @@ void normalizer_release(struct normalizer *n) {
         mem_free(n->steps[i].content);
         pcre2_code_free(n->steps[i].code);
         charsmap_release(&n->steps[i].charsmap);
+        if (n->steps[i].spm) spm_normalizer_release(n->steps[i].spm);
+        mem_free(n->steps[i].spm);
     }
     n->step_count = 0;
 }

@@ -23,6 +23,10 @@ enum decoder_kind {
     DECODER_SPACED, /* no decoder at all: HF joins tokens with spaces */
 };
 
+/* What SentencePiece takes off the beginning of a text: U+2581 of the first piece that is one, or of each until there
+ * is text. */
+enum first_space { FIRST_SPACE_KEPT, FIRST_SPACE_ONE, FIRST_SPACE_EACH };
+
 /* The decoder of tokenizer.json. What it does to single tokens is done once, at load: see struct tokenizer's texts. */
 struct decoder {
     enum decoder_kind kind;
@@ -31,7 +35,9 @@ struct decoder {
     bool words;            /* WordPiece: tokens begin with a space unless they have the prefix of continuations */
     bool cleanup;          /* WordPiece: " ." is ".", and the like, in each token */
     char prefix[WORDPIECE_PREFIX_MAX + 1];
-    uint32_t strip_count; /* Strip after Fuse: up to so many strip_byte at the start of the whole text */
+    enum first_space first_space; /* SentencePiece */
+    bool bytes_singly;            /* SentencePiece: each bad byte of a run is U+FFFD, good characters stay */
+    uint32_t strip_count;         /* Strip after Fuse: up to so many strip_byte at the start of the whole text */
     char strip_byte;
 };
 

@@ -3,7 +3,8 @@
  */
 #include "formats/json.h"
 #include "text/model_text.h"
-#include "text/tokenizer_data.h"
+#include "text/tokenizer_build.h"
+#include "text/tokenizer_open.h"
 #include "text/unicode.h"
 
 enum { SECTION_BUDGET = 64 << 20, SECTION_CALLS = 4 << 20, WORD_CHARS_DEFAULT = 100, WORD_CHARS_MAX = 1000 };
@@ -216,7 +217,7 @@ static int load_unigram(struct load *l, bool byte_level) {
         return rc;
     }
     vocab_seal(&l->t->vocab, byte_level);
-    unigram_init(&l->t->unigram, &l->t->vocab, scores, l->unk_id, l->byte_fallback);
+    unigram_init(&l->t->unigram, &l->t->vocab, scores, l->unk_id, l->byte_fallback, NULL);
     return 0;
 }
 
@@ -263,52 +264,17 @@ static int load_all(struct load *l, struct bytes tokenizer_json) {
     return decoder_load(t, decoder, l->err);
 }
 
-/* ---- BOS and EOS ---- */
-
-/* "<s>" or {"content": "<s>"}. */
-static uint32_t named_token(const struct tokenizer *t, struct tvalue v) {
-    if (v.kind == TVALUE_DICT) v = member(v, "content");
-    return v.kind == TVALUE_STRING ? vocab_find_spelling(&t->vocab, tvalue_text(v)) : TOKEN_NONE;
-}
-
-static void add_eos(struct tokenizer *t, uint32_t id) {
-    for (uint32_t i = 0; i < t->eos_count; i++)
-        if (t->eos[i] == id) return;
-    if (id != TOKEN_NONE && t->eos_count < TOKENIZER_EOS_MAX) t->eos[t->eos_count++] = id;
-}
-
-static uint32_t id_of(struct tvalue v) {
-    return v.kind == TVALUE_INT && v.integer >= 0 && v.integer < VOCAB_IDS_MAX ? (uint32_t)v.integer : TOKEN_NONE;
-}
-
-static int load_ends(struct load *l, struct bytes config_json, struct bytes generation_json) {
-    struct tvalue config = tvalue_none(), generation = tvalue_none();
-    struct tokenizer *t = l->t;
-    int rc = config_json.len ? tvalue_from_json(&l->arena, config_json, &config, l->err) : 0;
-    if (rc) return error_wrap(l->err, "tokenizer_config.json");
-    rc = generation_json.len ? tvalue_from_json(&l->arena, generation_json, &generation, l->err) : 0;
-    if (rc) return error_wrap(l->err, "generation_config.json");
-    t->bos = named_token(t, member(config, "bos_token"));
-    if (t->bos == TOKEN_NONE) t->bos = id_of(member(generation, "bos_token_id"));
-    add_eos(t, named_token(t, member(config, "eos_token")));
-    struct tvalue eos = member(generation, "eos_token_id");
-    add_eos(t, id_of(eos));
-    for (size_t i = 0; i < tvalue_count(eos); i++) add_eos(t, id_of(tvalue_list_at(eos, i)));
-    return 0;
-}
+/* ---- in one go ---- */
 
 int tokenizer_load(struct bytes tokenizer_json, struct bytes config_json, struct bytes generation_json,
                    struct tokenizer **out, struct error *err) {
     struct error local;
+    uint32_t id_limit = (uint32_t)MIN(MAX(tokenizer_json.len, (size_t)VOCAB_IDS_MIN), (size_t)VOCAB_IDS_MAX);
     struct load l = {
-        .t = mem_alloc(sizeof *l.t), .err = err ? err : &local, .unk_id = UINT32_MAX, .chars_max = WORD_CHARS_DEFAULT};
-    unicode_init();
-    vocab_init(&l.t->vocab);
-    l.t->vocab.id_limit = (uint32_t)MIN(MAX(tokenizer_json.len, (size_t)VOCAB_IDS_MIN), (size_t)VOCAB_IDS_MAX);
-    pthread_mutex_init(&l.t->lock, NULL);
+        .t = tokenizer_new(id_limit), .err = err ? err : &local, .unk_id = UINT32_MAX, .chars_max = WORD_CHARS_DEFAULT};
     arena_init(&l.arena, SECTION_BUDGET, SECTION_CALLS);
     int rc = load_all(&l, tokenizer_json);
-    if (!rc) rc = load_ends(&l, config_json, generation_json);
+    if (!rc) rc = tokenizer_load_ends(l.t, config_json, generation_json, false, l.err);
     arena_release(&l.arena);
     if (rc) tokenizer_free(&l.t);
     *out = l.t;
@@ -316,12 +282,13 @@ int tokenizer_load(struct bytes tokenizer_json, struct bytes config_json, struct
 }
 
 int tokenizer_load_bundle(const struct bundle *bundle, struct tokenizer **out, struct error *err) {
-    struct bytes json = bundle_find(bundle, "tokenizer.json"),
+    struct bytes file = bundle_find(bundle, "tokenizer.json"),
                  generation = bundle_find(bundle, "generation_config.json");
-    if (!json.len) {
+    if (!file.len) file = bundle_find(bundle, "tokenizer.model");
+    if (!file.len) {
         *out = NULL;
-        return error_set(err, ERR_NOT_FOUND, "the model has no tokenizer.json");
+        return error_set(err, ERR_NOT_FOUND, "the model has neither tokenizer.json nor tokenizer.model");
     }
     if (!generation.len) generation = bundle_find(bundle, "config.json"); /* has eos_token_id too */
-    return tokenizer_load(json, bundle_find(bundle, "tokenizer_config.json"), generation, out, err);
+    return tokenizer_load_any(file, bundle_find(bundle, "tokenizer_config.json"), generation, out, err);
 }

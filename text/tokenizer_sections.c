@@ -1,7 +1,7 @@
 /*
  * tokenizer_sections.c - "added_tokens" and "post_processor" of tokenizer.json.
  */
-#include "text/tokenizer_data.h"
+#include "text/tokenizer_build.h"
 
 static struct tvalue member(struct tvalue v, const char *name) { return tvalue_dict_get(v, bytes_str(name)); }
 static bool is_true(struct tvalue v, const char *name) {
@@ -24,33 +24,33 @@ static int add_normalized(struct tokenizer *t, struct bytes content, struct adde
     return rc;
 }
 
+int tokenizer_add_token(struct tokenizer *t, struct bytes content, struct added_token token, struct error *err) {
+    struct vocab *v = &t->vocab;
+    uint32_t known = v->keep_first ? UINT32_MAX : vocab_find_spelling(v, content);
+    int rc = known == UINT32_MAX ? vocab_add_sealed(v, content, token.id, err) : 0;
+    if (rc) return rc;
+    if (known != UINT32_MAX) token.id = known;
+    v->flags[token.id] |= VOCAB_ADDED | (token.special ? VOCAB_SPECIAL : 0);
+    if (token.normalized) return add_normalized(t, content, token, err);
+    return added_add(&t->added, content, token, err);
+}
+
 static int add_added(struct tokenizer *t, struct tvalue json, struct error *err) {
     struct tvalue content = member(json, "content"), id = member(json, "id");
-    struct vocab *v = &t->vocab;
     if (content.kind != TVALUE_STRING || id.kind != TVALUE_INT || id.integer < 0 || id.integer >= VOCAB_IDS_MAX)
         return error_set(err, ERR_INVALID, "tokenizer.json: bad entry in added_tokens");
     if (!content.len) return 0;
-    struct added_token token = {.id = vocab_find_spelling(v, tvalue_text(content)),
+    struct added_token token = {.id = (uint32_t)id.integer,
                                 .special = is_true(json, "special"),
                                 .normalized = is_true(json, "normalized"),
                                 .lstrip = is_true(json, "lstrip"),
                                 .rstrip = is_true(json, "rstrip"),
                                 .single_word = is_true(json, "single_word")};
-    int rc = 0;
-    if (token.id == UINT32_MAX) {
-        token.id = (uint32_t)id.integer;
-        rc = vocab_add_sealed(v, tvalue_text(content), token.id, err);
-    }
-    if (rc) return rc;
-    v->flags[token.id] |= VOCAB_ADDED | (token.special ? VOCAB_SPECIAL : 0);
-    if (token.normalized) return add_normalized(t, tvalue_text(content), token, err);
-    return added_add(&t->added, tvalue_text(content), token, err);
+    return tokenizer_add_token(t, tvalue_text(content), token, err);
 }
 
 int tokenizer_load_added(struct tokenizer *t, struct tvalue list, struct error *err) {
     int rc = 0;
-    added_init(&t->added);
-    added_init(&t->added_normalized);
     for (size_t i = 0; !rc && i < tvalue_count(list); i++) rc = add_added(t, tvalue_list_at(list, i), err);
     return rc;
 }

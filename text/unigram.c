@@ -50,11 +50,11 @@ static void grow_node(struct builder *b, uint32_t node) {
     }
 }
 
-static void build_trie(struct unigram *u, const struct vocab *v) {
+static void build_trie(struct unigram *u, const struct vocab *v, const bool *in_trie) {
     struct builder b = {.vocab = v, .order = mem_calloc(MAX(v->entries.count, (size_t)1), sizeof *b.order)};
     uint32_t count = 0;
     for (uint32_t id = 0; id < v->entries.count; id++)
-        if (vocab_key(v, id).len) b.order[count++] = id;
+        if (vocab_key(v, id).len && (!in_trie || in_trie[id])) b.order[count++] = id;
     qsort_r(b.order, count, sizeof *b.order, compare_keys, (void *)(uintptr_t)v);
     add_node(&b, 0, (struct pending){0, count, 0});
     for (uint32_t node = 0; node < b.nodes.count; node++) grow_node(&b, node);
@@ -80,7 +80,8 @@ static uint32_t find_child(const struct unigram *u, uint32_t node, uint8_t byte)
 
 /* ---- life ---- */
 
-void unigram_init(struct unigram *u, const struct vocab *vocab, double *scores, uint32_t unk_id, bool byte_fallback) {
+void unigram_init(struct unigram *u, const struct vocab *vocab, double *scores, uint32_t unk_id, bool byte_fallback,
+                  const bool *in_trie) {
     *u = (struct unigram){
         .vocab = vocab, .scores = scores, .unk_id = unk_id, .fuse_unk = true, .byte_fallback = byte_fallback};
     double lowest = 0;
@@ -96,7 +97,7 @@ void unigram_init(struct unigram *u, const struct vocab *vocab, double *scores, 
         snprintf(name, sizeof name, "<0x%02X>", i);
         u->fallback_ids[i] = byte_fallback ? vocab_find_spelling(vocab, bytes_str(name)) : NONE;
     }
-    build_trie(u, vocab);
+    build_trie(u, vocab, in_trie);
 }
 
 void unigram_release(struct unigram *u) {
@@ -109,7 +110,8 @@ void unigram_scratch_release(struct unigram_scratch *s) { vec_release(&s->steps)
 
 /* ---- encoding ---- */
 
-static void offer(struct unigram_step *end, double score, size_t start, uint32_t id) {
+static void offer(const struct unigram *u, struct unigram_step *end, double score, size_t start, uint32_t id) {
+    if (u->single_precision) score = (float)score;
     if (end->start == NONE || score > end->score) *end = (struct unigram_step){score, (uint32_t)start, id};
 }
 
@@ -122,7 +124,7 @@ static bool offer_tokens(const struct unigram *u, struct unigram_scratch *s, str
     for (size_t i = at + 1; node; i++) {
         uint32_t id = u->nodes[node].id;
         if (id != NONE) {
-            offer(&s->steps.items[i], before + u->scores[id], at, id);
+            offer(u, &s->steps.items[i], before + u->scores[id], at, id);
             single |= i - at == char_len;
         }
         node = i < piece.len ? find_child(u, node, piece.data[i]) : 0;
@@ -136,7 +138,7 @@ static bool find_best(const struct unigram *u, struct unigram_scratch *s, struct
         n = unicode_next(piece.data + at, &cp);
         if (offer_tokens(u, s, piece, at, n)) continue;
         if (u->unk_id == NONE) return false;
-        offer(&s->steps.items[at + n], s->steps.items[at].score + u->unk_score, at, u->unk_id);
+        offer(u, &s->steps.items[at + n], s->steps.items[at].score + u->unk_score, at, u->unk_id);
     }
     return true;
 }
@@ -144,7 +146,7 @@ static bool find_best(const struct unigram *u, struct unigram_scratch *s, struct
 /* Unknown characters: the token of this very text (the unknown token's own spelling), else their bytes where the model
  * has them, else one unknown token. */
 static void add_unknown(const struct unigram *u, struct bytes text, struct token_vec *out) {
-    uint32_t known = vocab_find(u->vocab, text.data, text.len);
+    uint32_t known = u->single_precision ? NONE : vocab_find(u->vocab, text.data, text.len);
     bool all = u->byte_fallback && known == NONE;
     for (size_t i = 0; i < text.len && all; i++) all = u->fallback_ids[text.data[i]] != NONE;
     if (!all) {

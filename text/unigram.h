@@ -30,6 +30,7 @@ struct unigram {
     uint32_t unk_id;     /* UINT32_MAX: none */
     uint32_t fallback_ids[256];
     bool fuse_unk, byte_fallback;
+    bool single_precision; /* SentencePiece: sums of scores are rounded to float; else HF's doubles */
 };
 
 struct unigram_step {
@@ -40,8 +41,10 @@ struct unigram_scratch {
     VEC(struct unigram_step) steps; /* by byte offset of an end */
 };
 
-/* Takes scores (one for each id of the sealed vocabulary). unk_id UINT32_MAX: none. */
-void unigram_init(struct unigram *u, const struct vocab *vocab, double *scores, uint32_t unk_id, bool byte_fallback);
+/* Takes scores (one for each id of the sealed vocabulary). unk_id UINT32_MAX: none. in_trie (borrowed during the call):
+ * by id, which tokens a text may become; NULL: all. */
+void unigram_init(struct unigram *u, const struct vocab *vocab, double *scores, uint32_t unk_id, bool byte_fallback,
+                  const bool *in_trie);
 void unigram_release(struct unigram *u);
 void unigram_scratch_release(struct unigram_scratch *s);
 /* Appends the ids of one piece. ERR_INVALID: a character is unknown and the model has no unknown token. */

@@ -117,6 +117,7 @@ static void index_id(struct vocab *v, uint32_t id) {
     uint32_t literal = v->flags[id] & VOCAB_LITERAL ? VOCAB_SLOT_LITERAL : 0;
     uint64_t h = vocab_hash(v, key.data, key.len);
     struct vocab_slot *slot = find_slot(v, key.data, key.len, literal, h);
+    if (v->keep_first && slot->id != UINT32_MAX) return;
     *slot = (struct vocab_slot){(uint32_t)(h >> 32), id, v->entries.items[id].start, (uint32_t)key.len | literal};
 }
 
@@ -142,11 +143,20 @@ static void decode_spelling(struct vocab *v, uint32_t id) {
         e->len = (uint32_t)byte_alphabet_decode_to(bytes_of(at, e->len), at);
 }
 
-void vocab_seal(struct vocab *v, bool byte_level) {
+static void seal(struct vocab *v, bool byte_level, bool spelled) {
     v->byte_level = byte_level;
     v->flags = mem_calloc(MAX(v->entries.count, (size_t)1), 1);
-    for (uint32_t id = 0; byte_level && id < v->entries.count; id++)
+    for (uint32_t id = 0; spelled && id < v->entries.count; id++)
         if (v->entries.items[id].start != VOCAB_ABSENT) decode_spelling(v, id);
+    build_index(v, v->entries.count);
+}
+
+void vocab_seal(struct vocab *v, bool byte_level) { seal(v, byte_level, byte_level); }
+void vocab_seal_raw(struct vocab *v) { seal(v, true, false); }
+
+void vocab_seal_flagged(struct vocab *v, const uint8_t *flags) {
+    v->flags = mem_calloc(MAX(v->entries.count, (size_t)1), 1);
+    if (v->entries.count) memcpy(v->flags, flags, v->entries.count);
     build_index(v, v->entries.count);
 }
 
@@ -184,7 +194,10 @@ static uint32_t find_literal(const struct vocab *v, struct bytes spelling) {
 }
 
 uint32_t vocab_find_spelling(const struct vocab *v, struct bytes spelling) {
-    if (!v->byte_level) return vocab_find(v, spelling.data, spelling.len);
+    if (!v->byte_level) {
+        uint32_t found = vocab_find(v, spelling.data, spelling.len);
+        return found != UINT32_MAX ? found : find_literal(v, spelling);
+    }
     struct buf raw;
     buf_init(&raw, 0);
     uint32_t id = byte_alphabet_decode(spelling, &raw) ? vocab_find(v, (const uint8_t *)buf_text(&raw), raw.len)

@@ -5,8 +5,8 @@
  * vocabularies, the raw bytes that spelling stands for ("Ġthe" is " the"). A spelling that is not made of the byte
  * alphabet ("a b" with a real space) is kept as it stands and marked literal: it never meets a key of raw bytes.
  *
- * Invariants: (1) an id has at most one key; (2) a key has one id, the last one given; (3) keys lie in one pool, never
- * moved once vocab_seal ran.
+ * Invariants: (1) an id has at most one key; (2) a key has one id, the last one given (or the lowest: keep_first); (3)
+ * keys lie in one pool, never moved once vocab_seal ran.
  *
  * Threading: const after vocab_seal.
  */
@@ -25,7 +25,8 @@ enum vocab_flags {
     VOCAB_SPECIAL = 2,
     VOCAB_ADDED = 4,
     VOCAB_ALWAYS_WHOLE = 8,
-    VOCAB_NEVER_WHOLE = 16
+    VOCAB_NEVER_WHOLE = 16,
+    VOCAB_UNUSED = 32, /* made by merging, but not given out */
 };
 
 struct vocab_entry {
@@ -49,6 +50,7 @@ struct vocab {
     uint32_t id_limit; /* ids below this are taken; VOCAB_IDS_MAX unless set */
     uint64_t seed;
     bool byte_level;
+    bool keep_first; /* of ids with equal keys the lowest is found, not the last one given */
 };
 
 void vocab_init(struct vocab *v);
@@ -59,6 +61,10 @@ MUST_CHECK int vocab_add(struct vocab *v, struct bytes spelling, uint32_t id, st
 MUST_CHECK int vocab_claim(struct vocab *v, size_t start, uint32_t id, struct error *err);
 /* Turns spellings into keys when byte_level, builds the index. */
 void vocab_seal(struct vocab *v, bool byte_level);
+/* The same where what was added are raw bytes already. */
+void vocab_seal_raw(struct vocab *v);
+/* The same with flags of the caller's, one byte an id; VOCAB_LITERAL ones are not found by vocab_find. */
+void vocab_seal_flagged(struct vocab *v, const uint8_t *flags);
 /* Adds a token after vocab_seal (added_tokens). */
 MUST_CHECK int vocab_add_sealed(struct vocab *v, struct bytes spelling, uint32_t id, struct error *err);
 
@@ -86,7 +92,7 @@ static inline void vocab_prefetch(const struct vocab *v, uint64_t hash) {
     __builtin_prefetch(&v->slots[(uint32_t)hash & v->slot_mask]);
 }
 uint32_t vocab_find_hashed(const struct vocab *v, const uint8_t *key, size_t len, uint64_t hash);
-/* UINT32_MAX when absent. Literal keys are found only by vocab_find_spelling. */
+/* UINT32_MAX when absent. Literal keys are found only by vocab_find_spelling, where no other key is spelled so. */
 uint32_t vocab_find(const struct vocab *v, const uint8_t *key, size_t len);
 uint32_t vocab_find_spelling(const struct vocab *v, struct bytes spelling);
 struct bytes vocab_key(const struct vocab *v, uint32_t id); /* empty when absent */

@@ -1,10 +1,10 @@
 /*
  * text_encode: tokenizes or decodes what comes on standard input, for tokenizer_diff.py and for timing.
  *
- *   text_encode TOKENIZER.json encode [FLAGS]   in: u32 length, text; out: u32 count, u32 ids
- *   text_encode TOKENIZER.json decode [FLAGS]   in: u32 count, ids; out: u32 length, text
- *   text_encode TOKENIZER.json stream [FLAGS]   as decode, through the incremental detokenizer
- *   text_encode TOKENIZER.json bench FILE...    prints load time and encoding speed
+ *   text_encode TOKENIZER encode [FLAGS]   in: u32 length, text; out: u32 count, u32 ids
+ *   text_encode TOKENIZER decode [FLAGS]   in: u32 count, ids; out: u32 length, text
+ *   text_encode TOKENIZER stream [FLAGS]   as decode, through the incremental detokenizer
+ *   text_encode TOKENIZER bench FILE...    prints load time and encoding speed
  *
  * FLAGS is the number of the flags in tokenizer.h. Numbers are little-endian.
  */
@@ -14,7 +14,7 @@
 
 #include "base/fsutil.h"
 #include "text/detokenizer.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_open.h"
 
 static bool read_u32(uint32_t *v) { return fread(v, 4, 1, stdin) == 1; }
 
@@ -113,16 +113,11 @@ static void bench_file(const struct tokenizer *t, const char *path) {
 }
 
 int main(int argc, char **argv) {
-    struct buf json = {0};
     struct tokenizer *t = NULL;
     struct error err;
     if (argc < 3) return 2;
-    if (file_read(argv[1], 1u << 30, &json, &err)) {
-        fprintf(stderr, "%s\n", err.text);
-        return 1;
-    }
     int64_t start = cpu_ns();
-    if (tokenizer_load(buf_bytes(&json), bytes_of(NULL, 0), bytes_of(NULL, 0), &t, &err)) {
+    if (tokenizer_open(argv[1], &t, &err)) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
@@ -135,6 +130,5 @@ int main(int argc, char **argv) {
         for (int i = 3; i < argc; i++) bench_file(t, argv[i]);
     }
     tokenizer_free(&t);
-    buf_release(&json);
     return 0;
 }

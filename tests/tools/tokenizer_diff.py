@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Compares our tokenizer with HF tokenizers on many random, multilingual and adversarial texts: encode, decode, streamed decode.
+"""Compares our tokenizer with the reference of its kind on many random, multilingual and adversarial texts: encode, decode, streamed decode.
 
-    tokenizer_diff.py --program BUILD/bin/text_encode --count 20000 [--seed 1] NAME=tokenizer.json ... [--corpus FILE ...]
+    tokenizer_diff.py --program BUILD/bin/text_encode --count 20000 [--seed 1] NAME=FILE ... [--corpus FILE ...]
 
-Needs: pip install tokenizers==0.23.3. Prints one line for each tokenizer; exit code 1 when any text differs.
+FILE is a tokenizer.json (against HF tokenizers), a SentencePiece model (sentencepiece) or a .tiktoken file (tiktoken, with the pattern and
+special tokens of NAME: cl100k_base, o200k_base, p50k_base, r50k_base, llama3, mistral_v3).
+Needs: pip install tokenizers==0.23.3 sentencepiece==0.2.3 tiktoken==0.14.0. Prints one line for each tokenizer; exit code 1 when any text differs.
 """
 import argparse
+import base64
 import random
 import struct
 import subprocess
 import sys
 import unicodedata
-from tokenizers import Tokenizer
 
 SCRIPTS = [(0x20, 0x7E), (0xA0, 0xFF), (0x100, 0x24F), (0x370, 0x3FF), (0x400, 0x4FF), (0x530, 0x58F), (0x590, 0x5F4), (0x600, 0x6FF),
            (0x900, 0x97F), (0xE00, 0xE7F), (0x10A0, 0x10FF), (0x1100, 0x11FF), (0x1E00, 0x1EFF), (0x2000, 0x206F), (0x2100, 0x214F),
@@ -84,36 +86,120 @@ class Ours:
         self.p.wait()
 
 
-def broken_run(hf, ids):
-    """A run of byte-fallback tokens that is no UTF-8 as a whole: there a stream may differ (detokenizer.h, invariant 2)."""
-    run = bytearray()
-    for t in [hf.id_to_token(i) or "" for i in ids] + [""]:
-        if len(t) == 6 and t.startswith("<0x") and t.endswith(">"):
-            run.append(int(t[3:5], 16))
-            continue
-        try:
-            run.decode()
-        except UnicodeDecodeError:
-            return True
-        run.clear()
-    return False
+TEKKEN = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]",
+          "<pad>", "[PREFIX]", "[MIDDLE]", "[SUFFIX]"]
 
 
-def misnamed(hf):
-    """Added tokens that match normalized text and whose content the normalizer changes: HF 0.23 decodes them as the changed content and does
-    not skip them even when they are special (the normalized form is not in its set of specials). We give the content, and skip."""
-    return {i for i, t in hf.get_added_tokens_decoder().items() if hf.id_to_token(i) != t.content}
+class HuggingFace:
+    flags = (0, 1, 2, 3)  # 1 add special, 2 parse special
+    hidden = frozenset()
+
+    def __init__(self, path):
+        from tokenizers import Tokenizer
+        self.t = Tokenizer.from_file(path)
+        self.added = [t.content for t in self.t.get_added_tokens_decoder().values()]
+        self.vocab = self.t.get_vocab_size(with_added_tokens=True)
+        # Added tokens that match normalized text and whose content the normalizer changes: HF 0.23 decodes them as the changed content and
+        # does not skip them even when they are special (the normalized form is not in its set of specials). We give the content, and skip.
+        self.odd = {i for i, t in self.t.get_added_tokens_decoder().items() if self.t.id_to_token(i) != t.content}
+
+    def encode(self, text, flags):
+        self.t.encode_special_tokens = not flags & 2
+        return self.t.encode(text, add_special_tokens=bool(flags & 1)).ids
+
+    def decode(self, ids, skip):
+        return self.t.decode(ids, skip_special_tokens=bool(skip))
+
+    def broken_run(self, ids):
+        """A run of byte-fallback tokens that is no UTF-8 as a whole: there a stream may differ (detokenizer.h, invariant 2)."""
+        run = bytearray()
+        for t in [self.t.id_to_token(i) or "" for i in ids] + [""]:
+            if len(t) == 6 and t.startswith("<0x") and t.endswith(">"):
+                run.append(int(t[3:5], 16))
+                continue
+            try:
+                run.decode()
+            except UnicodeDecodeError:
+                return True
+            run.clear()
+        return False
+
+
+class SentencePiece:
+    flags = (0, 1)
+    odd = frozenset()
+
+    def __init__(self, path):
+        import sentencepiece
+        self.t = sentencepiece.SentencePieceProcessor(model_file=path)
+        self.vocab = self.t.vocab_size()
+        self.hidden = {i for i in range(self.vocab) if self.t.is_control(i)}  # it never shows them; we do unless told to skip them
+        self.added = [self.t.id_to_piece(i) for i in range(min(self.vocab, 1000))]
+
+    def encode(self, text, flags):
+        bos = self.t.bos_id()
+        return ([bos] if flags & 1 and bos >= 0 else []) + self.t.encode(text)
+
+    def decode(self, ids, skip):
+        return self.t.decode(ids)
+
+    def broken_run(self, ids):
+        return False
+
+
+class Tiktoken:
+    odd = hidden = frozenset()
+
+    def __init__(self, name, path):
+        import tiktoken
+        import tiktoken_ext.openai_public as public
+        upper, lower = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+        rest = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+        o200k = "|".join([rf"[^\r\n\p{{L}}\p{{N}}]?{upper}*{lower}+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+                          rf"[^\r\n\p{{L}}\p{{N}}]?{upper}+{lower}*(?i:'s|'t|'re|'ve|'m|'ll|'d)?", r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", rest])
+        tekken = "|".join([rf"[^\r\n\p{{L}}\p{{N}}]?{upper}*{lower}+", rf"[^\r\n\p{{L}}\p{{N}}]?{upper}+{lower}*", r"\p{N}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", rest])
+        cl100k = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + rest
+        patterns = {"cl100k_base": cl100k, "llama3": cl100k, "o200k_base": o200k, "mistral_v3": tekken,
+                    "p50k_base": public.r50k_pat_str, "r50k_base": public.r50k_pat_str}
+        specials = {"cl100k_base": {"<|endoftext|>": 100257, "<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260, "<|endofprompt|>": 100276},
+                    "o200k_base": {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}, "p50k_base": {"<|endoftext|>": 50256}, "r50k_base": {"<|endoftext|>": 50256},
+                    "llama3": {"<|begin_of_text|>": 128000, "<|end_of_text|>": 128001, "<|eot_id|>": 128009},
+                    "mistral_v3": {s: i for i, s in enumerate(TEKKEN)} | {f"<SPECIAL_{i}>": i for i in range(14, 1000)}}[name]
+        self.bos = {"llama3": [128000], "mistral_v3": [1]}.get(name, [])
+        ranks = {base64.b64decode(a): int(b) for a, b in (line.split() for line in open(path, "rb") if line.strip())}
+        self.t = tiktoken.Encoding(name, pat_str=patterns[name], mergeable_ranks=ranks, special_tokens=specials)
+        self.flags = (0, 1, 2, 3)
+        self.added, self.special = list(specials), set(specials.values())
+        self.vocab = min(max(ranks.values()) + 1, 1 << 24)
+        self.first = min(ranks.values())
+
+    def encode(self, text, flags):
+        ids = self.t.encode(text, allowed_special="all") if flags & 2 else self.t.encode_ordinary(text)
+        return (self.bos if flags & 1 else []) + ids
+
+    def decode(self, ids, skip):
+        return self.t.decode([i for i in ids if (i not in self.special if skip else i >= self.first or i in self.special)])
+
+    def broken_run(self, ids):
+        return False
+
+
+def open_reference(name, path):
+    head = open(path, "rb").read(64)
+    if path.endswith(".json"):
+        return HuggingFace(path)
+    return SentencePiece(path) if head[:1] == b"\n" else Tiktoken(name, path)
 
 
 def compare(name, path, args, corpus):
-    hf = Tokenizer.from_file(path)
-    added = [t.content for t in hf.get_added_tokens_decoder().values()]
+    reference = open_reference(name, path)
+    added = reference.added
     rng = random.Random(args.seed)
     # flags: 0 plain, 1 add special, 2 parse special, 3 both
-    ours = {f: Ours(args.program, path, "encode", f) for f in (0, 1, 2, 3)}
+    ours = {f: Ours(args.program, path, "encode", f) for f in reference.flags}
     decode = {(m, f): Ours(args.program, path, m, f) for m in ("decode", "stream") for f in (0, 1)}
-    vocab = hf.get_vocab_size(with_added_tokens=True)
-    odd = misnamed(hf)
+    vocab = reference.vocab
+    odd = reference.odd
     passed_over = 0
     wrong = {"encode": 0, "decode": 0, "stream": 0}
     shown = 0
@@ -129,9 +215,8 @@ def compare(name, path, args, corpus):
         text = random_text(rng, added, corpus)
         if args.assigned_only:
             text = assigned(text)
-        flags = i % 4
-        hf.encode_special_tokens = not flags & 2
-        want = hf.encode(text, add_special_tokens=bool(flags & 1)).ids
+        flags = reference.flags[i % len(reference.flags)]
+        want = reference.encode(text, flags)
         got = ours[flags].encode(text)
         if want != got:
             report("encode", text, want, got)
@@ -140,12 +225,14 @@ def compare(name, path, args, corpus):
             ids = [t for t in ids if t not in odd]
             passed_over += 1
         skip = i & 1
-        want_text = hf.decode(ids, skip_special_tokens=bool(skip))
+        if reference.hidden and not skip:
+            ids = [t for t in ids if t not in reference.hidden]
+        want_text = reference.decode(ids, skip)
         got_text = decode["decode", skip].decode(ids)
         if want_text != got_text:
             report("decode", ids, want_text, got_text)
         got_text = decode["stream", skip].decode(ids)
-        if want_text != got_text and not broken_run(hf, ids):
+        if want_text != got_text and not reference.broken_run(ids):
             report("stream", ids, want_text, got_text)
     for o in list(ours.values()) + list(decode.values()):
         o.close()

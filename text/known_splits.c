@@ -1,0 +1,101 @@
+#include "text/known_splits.h"
+
+enum { PATTERNS_MAX = 8, NAMES_MAX = 16 };
+
+#define ANY_CASE "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define UPPER    "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define WORD     "[^\\r\\n\\p{L}\\p{N}]?"
+#define OTHERS   " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
+#define SPACES   "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define GPT2     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define CL100K   ANY_CASE "|" WORD "\\p{L}+|\\p{N}{1,3}|" OTHERS "|" SPACES
+#define QWEN2    ANY_CASE "|" WORD "\\p{L}+|\\p{N}|" OTHERS "|" SPACES
+#define QWEN35   ANY_CASE "|" WORD "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES
+#define SEED     ANY_CASE "|" WORD "\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES
+#define SLASHES  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
+#define O200K    WORD UPPER "*" LOWER "+" ANY_CASE "?|" WORD UPPER "+" LOWER "*" ANY_CASE "?|\\p{N}{1,3}" SLASHES
+#define TEKKEN   WORD UPPER "*" LOWER "+|" WORD UPPER "+" LOWER "*|\\p{N}" SLASHES
+#define BAILING                                                                                                        \
+    "'(?i:[sdmt]|ll|ve|re)|" WORD "+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define DEEPSEEK3                                                                                                      \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "              \
+    "?[\\p{P}\\p{S}]+[\\r\\n]*|" SPACES
+#define CJK3                     "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+#define CJK                      "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+#define BLOOM                    " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
+#define KIMI_WORD(first, second) "[^\\r\\n\\p{L}\\p{N}]?" first second ANY_CASE "?"
+#define KIMI                                                                                                           \
+    "[\\p{Han}]+|" KIMI_WORD(                                                                                          \
+        "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]*",                                                          \
+        "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^"                                                                             \
+        "\\p{Han}]]+") "|" KIMI_WORD("[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]+",                             \
+                                     "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]*") "|\\p{N}{1,3}|" OTHERS "|" SPACES
+/* Letters of the scripts that the first DeepSeek models knew. */
+#define DEEPSEEK_LETTERS                                                                                                                                                                                                                            \
+    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-"                                                                       \
+    "ὅὈ-"                                                                                                                                                                                                                                       \
+    "Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-" \
+    "ﬗＡ-"                                                                                                                                                                                                                                       \
+    "Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+"
+#define FALCON_SIGNS "[\\p{P}\\$\\+<=>\\^~\\|`]+"
+
+static const struct {
+    const char *names[NAMES_MAX];
+    const char *patterns[PATTERNS_MAX];
+    bool ignore_merges;
+} ROWS[] = {
+    {{"gpt2", "gpt-2", "r50k_base", "p50k_base", "mpt", "olmo", "jais", "phi-2", "trillion", "granite-docling",
+      "exaone4", "roberta-bpe"},
+     {GPT2},
+     false},
+    {{"cl100k", "cl100k_base", "dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {CL100K}, false},
+    {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
+     {CL100K},
+     true},
+    {{"o200k", "o200k_base", "gpt-4o", "llama4", "minimax-m2"}, {O200K}, false},
+    {{"qwen2", "stablelm2", "hunyuan", "deepseek-r1-qwen", "megrez", "grok-2", "kormo", "solar-open"}, {QWEN2}, false},
+    {{"qwen35"}, {QWEN35}, false},
+    {{"tekken"}, {TEKKEN}, true},
+    {{"deepseek-v3", "deepseek_v3", "hunyuan-dense", "joyai-llm"}, {"\\p{N}{1,3}", CJK3, DEEPSEEK3}, false},
+    {{"deepseek-llm"},
+     {"[\\r\\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", CJK, "\\p{N}+"},
+     false},
+    {{"deepseek-coder"}, {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK, "\\p{N}"}, false},
+    {{"falcon"}, {FALCON_SIGNS, GPT2, "[0-9][0-9][0-9]"}, false},
+    {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "modern-bert"},
+     {"\\p{N}", GPT2},
+     false},
+    {{"poro-chat", "bloom", "gpt3-finnish"}, {BLOOM}, false},
+    {{"viking"}, {BLOOM, "\\p{N}"}, false},
+    {{"chameleon"},
+     {"<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "([\\t\\n]|    |  )", "\\p{N}",
+      "[\\p{P}!-/:-@\\[-`{-~]", GPT2},
+     false},
+    {{"superbpe"}, {"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}, false},
+    {{"bailingmoe", "bailingmoe2", "llada-moe"}, {BAILING}, false},
+    {{"seed-coder"}, {SEED}, false},
+    {{"kimi-k2"}, {KIMI}, false},
+    {{"default"}, {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}, false},
+};
+
+static bool has_name(size_t row, struct bytes name) {
+    for (size_t i = 0; i < NAMES_MAX && ROWS[row].names[i]; i++)
+        if (bytes_equal(name, bytes_str(ROWS[row].names[i]))) return true;
+    return false;
+}
+
+bool known_split_json(struct bytes name, struct buf *out, bool *ignore_merges) {
+    size_t row = 0;
+    while (row < ARRAY_LEN(ROWS) && !has_name(row, name)) row++;
+    if (row == ARRAY_LEN(ROWS)) return false;
+    *ignore_merges = ROWS[row].ignore_merges;
+    buf_add_str(out, "{\"type\":\"Sequence\",\"pretokenizers\":[");
+    for (size_t i = 0; i < PATTERNS_MAX && ROWS[row].patterns[i]; i++) {
+        buf_add_str(out, "{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":\"");
+        buf_add_json(out, bytes_str(ROWS[row].patterns[i]));
+        buf_add_str(out, "\"}},");
+    }
+    buf_add_str(out, "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}");
+    return true;
+}
