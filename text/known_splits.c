@@ -21,23 +21,17 @@ enum { PATTERNS_MAX = 8, NAMES_MAX = 16 };
 #define DEEPSEEK3                                                                                                      \
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "              \
     "?[\\p{P}\\p{S}]+[\\r\\n]*|" SPACES
-#define CJK3                     "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
-#define CJK                      "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
-#define BLOOM                    " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
-#define KIMI_WORD(first, second) "[^\\r\\n\\p{L}\\p{N}]?" first second ANY_CASE "?"
-#define KIMI                                                                                                           \
-    "[\\p{Han}]+|" KIMI_WORD(                                                                                          \
-        "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]*",                                                          \
-        "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^"                                                                             \
-        "\\p{Han}]]+") "|" KIMI_WORD("[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]+",                             \
-                                     "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]*") "|\\p{N}{1,3}|" OTHERS "|" SPACES
+#define CJK3  "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+#define CJK   "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+#define BLOOM " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
+
+/* clang-format off */
+#define KIMI_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define KIMI_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define KIMI       "[\\p{Han}]+|" WORD KIMI_UPPER "*" KIMI_LOWER "+" ANY_CASE "?|" WORD KIMI_UPPER "+" KIMI_LOWER "*" ANY_CASE "?|\\p{N}{1,3}|" OTHERS "|" SPACES
 /* Letters of the scripts that the first DeepSeek models knew. */
-#define DEEPSEEK_LETTERS                                                                                                                                                                                                                            \
-    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-"                                                                       \
-    "ὅὈ-"                                                                                                                                                                                                                                       \
-    "Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-" \
-    "ﬗＡ-"                                                                                                                                                                                                                                       \
-    "Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+"
+#define DEEPSEEK_LETTERS "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+"
+/* clang-format on */
 #define FALCON_SIGNS "[\\p{P}\\$\\+<=>\\^~\\|`]+"
 
 static const struct {
