@@ -24,6 +24,8 @@
 #define KERNELS_OPS_H
 
 #include "kernels/device.h"
+#include "kernels/ops_expert.h"
+#include "kernels/ops_latent.h"
 #include "kernels/ops_state.h"
 
 enum { ROW_NONE = UINT32_MAX };
@@ -168,16 +170,20 @@ struct op_rope_kv {
 };
 
 /* out[t, h, :] = sum_j softmax_j(scale * q[t, h] . k[j]) v[j], j over positions 0 .. positions[t] (window: the last
- * `window` of them) of the row's slot. q: qkv as above; out: act [T, H * D]. KV is cut at fixed absolute positions
- * (multiples of ATTENTION_SPLIT); each part has its own maximum and sums, parts are combined in ascending order.
- * Padding rows: zeros. scratch: ops->attention_scratch(row_count, heads, head_dim, max_context) bytes. */
+ * `window` of them; chunk: those of its own chunk, from positions[t] / chunk * chunk on) of the row's slot. sinks: a
+ * score of each head that takes part in the softmax and has no value. q: qkv as above; out: act [T, H * D]. KV is cut
+ * at fixed absolute positions (multiples of ATTENTION_SPLIT); each part has its own maximum and sums, parts are
+ * combined in ascending order. Padding rows: zeros. scratch: ops->attention_scratch(row_count, heads, head_dim,
+ * max_context) bytes. */
 enum { ATTENTION_SPLIT = 256 };
 struct op_attention {
     void *out;
     const void *qkv;
     uint32_t heads;
     uint32_t window; /* 0: none */
+    uint32_t chunk;  /* 0: none */
     float scale;
+    const float *sinks; /* f32 [H], or NULL */
     uint32_t class_rows;
     const struct kv_view *kv;
     const struct step_batch *batch;
@@ -270,11 +276,21 @@ struct ops {
     void (*act_mul)(struct stream *s, const struct op_act_mul *a);
     void (*gather_rows)(struct stream *s, const struct op_gather_rows *a);
     void (*kv_copy)(struct stream *s, const struct op_kv_copy *a);
+    void (*route)(struct stream *s, const struct op_route *a);
+    void (*expert_gather)(struct stream *s, const struct op_expert_gather *a);
+    void (*expert_linear)(struct stream *s, const struct op_expert_linear *a);
+    void (*expert_combine)(struct stream *s, const struct op_expert_combine *a);
+    void (*clamped_swiglu)(struct stream *s, const struct op_clamped_swiglu *a);
+    void (*head_linear)(struct stream *s, const struct op_head_linear *a);
+    void (*latent_write)(struct stream *s, const struct op_latent_write *a);
+    void (*latent_attention)(struct stream *s, const struct op_latent_attention *a);
     void (*sample)(struct stream *s, const struct op_sample *a);
     const struct state_ops *state; /* ops_state.h */
 
     /* Bytes of one layer in one block of a cache; a multiple of 64. */
     size_t (*kv_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim);
+    /* The same of latent attention; width: rank + rope. */
+    size_t (*latent_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t width);
     size_t (*attention_scratch)(const struct device *dev, uint32_t row_count, uint32_t heads, uint32_t head_dim,
                                 uint32_t max_context);
     size_t (*sample_scratch)(const struct device *dev, uint32_t sample_count, uint32_t vocab_size);

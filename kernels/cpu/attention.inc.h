@@ -255,7 +255,20 @@ static void merge(struct partial *into, const struct partial *from, uint32_t dim
     }
 }
 
-static void finish(const struct partial *p, float *out, uint32_t dim) {
+/* The sink is one more part, which has a score and no value. */
+static void finish(struct partial *p, const float *sink, float *out, uint32_t dim) {
+    if (sink) {
+        float shift = *sink > p->max || !(*sink == *sink) ? *sink : p->max;
+        vf part = v_exp(v_set1(p->max - shift));
+        float own[VW], taken[VW];
+        v_store(own, part);
+        v_store(taken, v_exp(v_set1(*sink - shift)));
+        p->sum = p->sum * own[0] + taken[0];
+        for (uint32_t d = 0; d < dim; d += VW) {
+            uint32_t n = MIN(dim - d, (uint32_t)VW);
+            v_store_n(p->acc + d, v_mul(v_load_n(p->acc + d, n), part), n);
+        }
+    }
     vf total = v_set1(p->sum);
     for (uint32_t d = 0; d < dim; d += VW) {
         uint32_t n = MIN(dim - d, (uint32_t)VW);
@@ -279,10 +292,6 @@ struct attention_task {
     size_t partial_bytes;
 };
 
-static uint32_t window_first(const struct op_attention *a, uint32_t position) {
-    return a->window && position + 1 > a->window ? position + 1 - a->window : 0;
-}
-
 /* The tile's queries that see something of the part at `start`; their heads go to heads[], rows to rows[]. */
 static void pick_queries(const struct op_attention *a, const struct attention_unit *u, uint32_t first_query,
                          uint32_t start, struct queries *qs, uint32_t *query_idx) {
@@ -291,7 +300,7 @@ static void pick_queries(const struct op_attention *a, const struct attention_un
     qs->count = 0;
     for (uint32_t i = first_query; i < MIN(first_query + QUERIES, u->rows * group); i++) {
         uint32_t t = u->row + i / group, head = u->g * group + i % group, position = a->batch->positions[t];
-        uint32_t lo = MAX(window_first(a, position), start), hi = MIN(position + 1, start + ATTENTION_SPLIT);
+        uint32_t lo = MAX(attention_first(a, position), start), hi = MIN(position + 1, start + ATTENTION_SPLIT);
         if (lo >= hi) continue;
         qs->q[qs->count] = (const float *)a->qkv + (size_t)t * stride + (size_t)head * kv->head_dim;
         qs->lo[qs->count] = lo;
@@ -306,7 +315,7 @@ static void pick_queries(const struct op_attention *a, const struct attention_un
 static void attend_tile(const struct op_attention *a, const struct attention_unit *u, uint32_t first_query) {
     const struct kv_view *kv = a->kv;
     uint32_t dim = kv->head_dim, group = a->heads / kv->kv_heads, slot = a->batch->slots[u->row];
-    uint32_t last = a->batch->positions[u->row + u->rows - 1], first = window_first(a, a->batch->positions[u->row]);
+    uint32_t last = a->batch->positions[u->row + u->rows - 1], first = attention_first(a, a->batch->positions[u->row]);
     char memory[2 * QUERIES][PARTIAL_BYTES(ATTENTION_DIM_MAX)] __attribute__((aligned(64)));
     struct partial *total[QUERIES], *part[QUERIES];
     for (int i = 0; i < QUERIES; i++) {
@@ -328,9 +337,11 @@ static void attend_tile(const struct op_attention *a, const struct attention_uni
                 merge(t, part[i], dim);
         }
     }
-    for (uint32_t i = first_query; i < MIN(first_query + QUERIES, u->rows * group); i++)
-        finish(total[i - first_query],
-               (float *)a->out + ((size_t)(u->row + i / group) * a->heads + u->g * group + i % group) * dim, dim);
+    for (uint32_t i = first_query; i < MIN(first_query + QUERIES, u->rows * group); i++) {
+        uint32_t h = u->g * group + i % group;
+        finish(total[i - first_query], a->sinks ? a->sinks + h : NULL,
+               (float *)a->out + ((size_t)(u->row + i / group) * a->heads + h) * dim, dim);
+    }
 }
 
 static struct attention_unit unit_of(const struct attention_task *task, size_t idx) {
@@ -384,10 +395,10 @@ static void merge_row(const struct attention_task *task, uint32_t t) {
     const struct op_attention *a = task->a;
     uint32_t dim = a->kv->head_dim, position = a->batch->positions[t];
     for (uint32_t h = 0; h < a->heads; h++) {
-        uint32_t split = window_first(a, position) / ATTENTION_SPLIT;
+        uint32_t split = attention_first(a, position) / ATTENTION_SPLIT;
         struct partial *total = partial_at(task, t, h, split);
         while (++split <= position / ATTENTION_SPLIT) merge(total, partial_at(task, t, h, split), dim);
-        finish(total, (float *)a->out + ((size_t)t * a->heads + h) * dim, dim);
+        finish(total, a->sinks ? a->sinks + h : NULL, (float *)a->out + ((size_t)t * a->heads + h) * dim, dim);
     }
 }
 
@@ -399,7 +410,7 @@ static uint32_t cut_rows(const struct op_attention *a, uint32_t *bounds) {
     const struct step_batch *b = a->batch;
     uint32_t count = 0, t = 0;
     while (t < b->row_count) {
-        uint32_t end = t + 1, limit = a->window ? 1 : ATTENTION_ROWS;
+        uint32_t end = t + 1, limit = a->window || a->chunk ? 1 : ATTENTION_ROWS;
         while (end < b->row_count && end - t < limit && b->slots[end] == b->slots[t] && b->positions[t] != ROW_NONE &&
                b->positions[end] == b->positions[t] + (end - t))
             end++;

@@ -11,6 +11,10 @@
 
 #include "kernels/cpu/attention.inc.h"
 
+#include "kernels/cpu/expert.inc.h"
+
+#include "kernels/cpu/latent.inc.h"
+
 #include "kernels/cpu/sample.inc.h"
 
 static int cpu_supports(enum storage_type weights, enum storage_type kv, uint32_t block_tokens, uint32_t head_dim,
@@ -35,6 +39,15 @@ const struct ops CPU_OPS = {
     .act_mul = cpu_act_mul,
     .gather_rows = ref_gather_rows,
     .kv_copy = ref_kv_copy,
+    .route = cpu_route,
+    .expert_gather = cpu_expert_gather,
+    .expert_linear = cpu_expert_linear,
+    .expert_combine = cpu_expert_combine,
+    .clamped_swiglu = cpu_clamped_swiglu,
+    .head_linear = cpu_head_linear,
+    .latent_write = cpu_latent_write,
+    .latent_attention = cpu_latent_attention,
+    .latent_layer_bytes = ref_latent_layer_bytes,
     .sample = cpu_sample,
     .state = &cpu_state_ops,
     .kv_layer_bytes = ref_kv_layer_bytes,

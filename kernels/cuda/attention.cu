@@ -63,10 +63,11 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
         for (int i = 0; i < 2; i++) acc[i] = merge(f, acc[i], part[i]);
         from = end;
     }
+    const float factor = take_sink(call, h, max, &sum);
 #pragma unroll
     for (int i = 0; i < 2; i++)
         if (threadIdx.x + i * PLAIN_THREADS < dim)
-            values<A>::put(out + threadIdx.x + i * PLAIN_THREADS, __fdiv_rn(acc[i], sum));
+            values<A>::put(out + threadIdx.x + i * PLAIN_THREADS, __fdiv_rn(acc[i] * factor, sum));
 }
 
 template <int A, int K> static void plain_typed(struct stream *s, const struct attention_call &call) {
@@ -110,6 +111,8 @@ void cuda_attention(struct stream *s, const struct op_attention *a) {
     call.qkv = a->qkv;
     call.heads = a->heads;
     call.window = a->window;
+    call.chunk = a->chunk;
+    call.sinks = a->sinks;
     call.scale = a->scale * 1.44269504088896340736f;
     call.kv = kv_pages_of(kv);
     call.slots = a->batch->slots;

@@ -16,8 +16,9 @@
 struct attention_call {
     void *out;
     const void *qkv;
-    uint32_t heads, window;
-    float scale; /* times log2 e */
+    uint32_t heads, window, chunk;
+    float scale;        /* times log2 e */
+    const float *sinks; /* [heads] or NULL */
     uint32_t row_first, row_count;
     struct kv_pages kv;
     const uint32_t *slots, *positions;
@@ -28,7 +29,8 @@ struct attention_call {
     uint32_t unit_max;
 
     __device__ __forceinline__ uint32_t first_position(uint32_t position) const {
-        return window && position + 1 > window ? position + 1 - window : 0;
+        const uint32_t from = window && position + 1 > window ? position + 1 - window : 0;
+        return max(from, chunk ? position / chunk * chunk : 0u);
     }
     /* Parts of a row; padding has one, which is zeros. */
     __device__ __forceinline__ uint32_t parts_of(uint32_t position) const {
@@ -50,6 +52,14 @@ __device__ __forceinline__ struct merge_factors merge_max(float *max, float part
 }
 __device__ __forceinline__ float merge(struct merge_factors f, float a, float part) {
     return __fmaf_rn(part, f.new_one, __fmul_rn(a, f.old_one));
+}
+
+/* The sink is one more part, which has a score and no value: the factor of acc; *sum becomes the sum with it. */
+__device__ __forceinline__ float take_sink(const struct attention_call &call, uint32_t h, float max, float *sum) {
+    if (!call.sinks) return 1.0f;
+    const struct merge_factors f = merge_max(&max, call.sinks[h] * 1.44269504088896340736f);
+    *sum = __fmaf_rn(*sum, f.old_one, f.new_one);
+    return f.old_one;
 }
 
 void attention_output_rows(struct stream *s, const struct attention_call &call, enum storage_type type);

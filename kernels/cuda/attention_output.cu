@@ -248,6 +248,12 @@ static __device__ __forceinline__ void run_task(const struct attention_call &cal
                         merge(f, acc[j][e / 2][half * 2 + e % 2], sums[j][e / 2][half * 2 + e % 2]);
         }
     }
+    float factor[2] = {1.0f, 1.0f};
+    if (task.whole)
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            if (lane / 4 + half * 8 < task.head_count)
+                factor[half] = take_sink(call, task.head_first + lane / 4 + half * 8, max[half], &sum[half]);
 #pragma unroll
     for (int j = 0; j < DP / 64; j++)
 #pragma unroll
@@ -257,7 +263,7 @@ static __device__ __forceinline__ void run_task(const struct attention_call &cal
             if (h >= task.head_count || d >= dim) continue;
             const float v = acc[j][e / 4][e % 4];
             if (task.whole)
-                values<A>::put(out + (size_t)h * dim + d, __fdiv_rn(v, sum[half]));
+                values<A>::put(out + (size_t)h * dim + d, __fdiv_rn(v * factor[half], sum[half]));
             else
                 call.part_sums[((size_t)task.unit * call.heads + task.head_first + h) * dim + d] = v;
         }
@@ -325,7 +331,8 @@ template <int A> static __global__ void attention_merge_kernel(struct attention_
             sum = merge(f, sum, stats[1]);
             acc = merge(f, acc, call.part_sums[((size_t)unit * call.heads + h) * dim + d]);
         }
-        values<A>::put(out + d, __fdiv_rn(acc, sum));
+        const float factor = take_sink(call, h, max, &sum);
+        values<A>::put(out + d, __fdiv_rn(acc * factor, sum));
     }
 }
 

@@ -207,13 +207,16 @@ static __global__ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel
                     mma<A>(acc[2 * j + 1], weights[k], b + 2);
                 }
         }
+        float factor[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) factor[half] = take_sink(call, h, max[half], &sum[half]);
 #pragma unroll
         for (int j = 0; j < DP / 8; j++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const uint32_t r = warp * 16 + lane / 4 + e / 2 * 8, d = j * 8 + lane % 4 * 2 + e % 2;
                 if (r >= s.first && r < s.end && d < dim)
-                    values<A>::put(out + r * out_stride + d, __fdiv_rn(acc[j][e], sum[e / 2]));
+                    values<A>::put(out + r * out_stride + d, __fdiv_rn(acc[j][e] * factor[e / 2], sum[e / 2]));
             }
     }
 }

@@ -93,6 +93,15 @@ void cuda_attention(struct stream *s, const struct op_attention *a);
 void cuda_act_mul(struct stream *s, const struct op_act_mul *a);
 void cuda_gather_rows(struct stream *s, const struct op_gather_rows *a);
 void cuda_kv_copy(struct stream *s, const struct op_kv_copy *a);
+void cuda_route(struct stream *s, const struct op_route *a);
+void cuda_expert_gather(struct stream *s, const struct op_expert_gather *a);
+void cuda_expert_linear(struct stream *s, const struct op_expert_linear *a);
+void cuda_expert_combine(struct stream *s, const struct op_expert_combine *a);
+void cuda_clamped_swiglu(struct stream *s, const struct op_clamped_swiglu *a);
+void cuda_head_linear(struct stream *s, const struct op_head_linear *a);
+void cuda_latent_write(struct stream *s, const struct op_latent_write *a);
+void cuda_latent_attention(struct stream *s, const struct op_latent_attention *a);
+size_t cuda_latent_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t width);
 void cuda_sample(struct stream *s, const struct op_sample *a);
 extern const struct state_ops cuda_state_ops;
 size_t cuda_attention_scratch(const struct device *dev, uint32_t row_count, uint32_t heads, uint32_t head_dim,

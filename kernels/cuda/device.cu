@@ -280,6 +280,15 @@ static struct ops make_ops(void) {
     o.act_mul = cuda_act_mul;
     o.gather_rows = cuda_gather_rows;
     o.kv_copy = cuda_kv_copy;
+    o.route = cuda_route;
+    o.expert_gather = cuda_expert_gather;
+    o.expert_linear = cuda_expert_linear;
+    o.expert_combine = cuda_expert_combine;
+    o.clamped_swiglu = cuda_clamped_swiglu;
+    o.head_linear = cuda_head_linear;
+    o.latent_write = cuda_latent_write;
+    o.latent_attention = cuda_latent_attention;
+    o.latent_layer_bytes = cuda_latent_layer_bytes;
     o.sample = cuda_sample;
     o.state = &cuda_state_ops;
     o.kv_layer_bytes = cuda_kv_layer_bytes;

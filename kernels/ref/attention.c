@@ -54,14 +54,15 @@ static double score(const struct op_attention *a, const float *q, uint32_t slot,
     return dot * a->scale;
 }
 
-static void attend(const struct op_attention *a, const float *q, uint32_t slot, uint32_t position, uint32_t g,
+static void attend(const struct op_attention *a, const float *q, uint32_t slot, uint32_t position, uint32_t h,
                    float *out) {
     const struct kv_view *kv = a->kv;
-    uint32_t first = a->window && position + 1 > a->window ? position + 1 - a->window : 0;
-    double max = -INFINITY, total = 0, sum[1024];
+    uint32_t first = attention_first(a, position), g = h / (a->heads / kv->kv_heads);
+    double max = a->sinks ? a->sinks[h] : -INFINITY, total = 0, sum[1024];
     CHECK(kv->head_dim <= ARRAY_LEN(sum));
     for (uint32_t j = first; j <= position; j++) max = fmax(max, score(a, q, slot, j, g));
     memset(sum, 0, sizeof sum);
+    if (a->sinks) total = exp(a->sinks[h] - max);
     for (uint32_t j = first; j <= position; j++) {
         double p = exp(score(a, q, slot, j, g) - max);
         const void *v = ref_kv_at(kv, slot, j, g, true);
@@ -82,8 +83,8 @@ void ref_attention(struct stream *s, const struct op_attention *a) {
             continue;
         }
         for (uint32_t h = 0; h < a->heads; h++)
-            attend(a, (const float *)a->qkv + (size_t)t * stride + h * dim, a->batch->slots[t], position,
-                   h / (a->heads / kv->kv_heads), out + h * dim);
+            attend(a, (const float *)a->qkv + (size_t)t * stride + h * dim, a->batch->slots[t], position, h,
+                   out + h * dim);
     }
 }
 

@@ -17,6 +17,19 @@ void ref_attention(struct stream *s, const struct op_attention *a);
 void ref_act_mul(struct stream *s, const struct op_act_mul *a);
 void ref_gather_rows(struct stream *s, const struct op_gather_rows *a);
 void ref_kv_copy(struct stream *s, const struct op_kv_copy *a);
+void ref_route(struct stream *s, const struct op_route *a);
+void ref_expert_gather(struct stream *s, const struct op_expert_gather *a);
+void ref_expert_linear(struct stream *s, const struct op_expert_linear *a);
+void ref_expert_combine(struct stream *s, const struct op_expert_combine *a);
+void ref_clamped_swiglu(struct stream *s, const struct op_clamped_swiglu *a);
+void ref_head_linear(struct stream *s, const struct op_head_linear *a);
+void ref_latent_write(struct stream *s, const struct op_latent_write *a);
+void ref_latent_attention(struct stream *s, const struct op_latent_attention *a);
+size_t ref_latent_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t width);
+/* The choice of row t and its weights; what route does before it sorts. */
+void ref_route_row(const struct op_route *a, uint32_t t);
+/* Offsets, pairs and places from what the rows chose. */
+void ref_expert_sort(const struct op_route *a);
 void ref_sample(struct stream *s, const struct op_sample *a);
 size_t ref_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim);
 
@@ -68,6 +81,20 @@ static inline void *ref_kv_at(const struct kv_view *kv, uint32_t slot, uint32_t 
     CHECK(block < kv->block_count);
     size_t row = ((size_t)(value ? kv->kv_heads : 0) + kv_head) * kv->block_tokens + position % kv->block_tokens;
     return (char *)kv->base + block * kv->block_stride + kv->layer_offset + row * storage_bytes(kv->type, kv->head_dim);
+}
+
+/* The first position that a row sees. */
+static inline uint32_t attention_first(const struct op_attention *a, uint32_t position) {
+    uint32_t window = a->window && position + 1 > a->window ? position + 1 - a->window : 0;
+    return MAX(window, a->chunk ? position / a->chunk * a->chunk : 0);
+}
+
+/* A position's row in a latent cache, every device's layout: [block_tokens, rank + rope]. */
+static inline void *ref_latent_at(const struct kv_view *kv, uint32_t slot, uint32_t position) {
+    uint32_t block = kv->tables[(size_t)slot * kv->max_blocks + position / kv->block_tokens];
+    CHECK(block < kv->block_count);
+    return (char *)kv->base + block * kv->block_stride + kv->layer_offset +
+           position % kv->block_tokens * storage_bytes(kv->type, kv->head_dim);
 }
 
 #endif

@@ -8,7 +8,12 @@ struct shape {
     enum storage_type act, kv;
     uint32_t heads, kv_heads, dim, block_tokens, window, max_blocks;
     bool interleaved, output_class;
+    uint32_t chunk;
+    bool sinks;
 };
+
+/* Some below the scores, some above. */
+static const float SINKS[16] = {-1, 0.5f, 2, -3, 4, 0, -0.25f, 1, -6, 3, 0.1f, -2, 1.5f, -0.5f, 5, -4};
 
 /* A cache on the device and the same for the definition, with scattered blocks. */
 struct scene {
@@ -70,6 +75,8 @@ static float *attend(struct scene *s, float *qkv, const uint32_t *slots, const u
                               .qkv = x,
                               .heads = sh->heads,
                               .window = sh->window,
+                              .chunk = sh->chunk,
+                              .sinks = sh->sinks ? rig_up(r, SINKS, sizeof SINKS) : NULL,
                               .scale = 1 / sqrtf((float)sh->dim),
                               .class_rows = sh->output_class ? rows : 0,
                               .kv = &s->kv,
@@ -82,6 +89,7 @@ static float *attend(struct scene *s, float *qkv, const uint32_t *slots, const u
     stream_copy_out(r->stream, s->ref_kv.base, s->kv.base, cache_bytes);
     float *rotated = rig_down(r, sh->act, x, rows * stride);
     struct step_batch hb = {.row_count = rows, .slots = (uint32_t *)slots, .positions = (uint32_t *)positions};
+    op.sinks = sh->sinks ? SINKS : NULL;
     op.out = *want = calloc(rows * width, 4);
     op.qkv = rotated;
     op.kv = &s->ref_kv;
@@ -141,23 +149,41 @@ static void check_shape(const struct shape *sh, uint32_t n) {
 
 static const struct shape SHAPES[] = {
     /* act, kv, heads, kv heads, dim, block, window, blocks, interleaved, output class */
-    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, false},
-    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, true},
-    {STORAGE_F16, STORAGE_F16, 2, 2, 16, 32, 0, 16, true, true},
-    {STORAGE_F16, STORAGE_F16, 2, 1, 16, 32, 0, 16, true, false},
-    {STORAGE_BF16, STORAGE_BF16, 8, 1, 128, 64, 0, 8, false, true},
-    {STORAGE_BF16, STORAGE_BF16, 2, 1, 128, 64, 0, 8, false, false},
-    {STORAGE_BF16, STORAGE_BF16, 2, 2, 80, 32, 70, 12, false, true},
-    {STORAGE_BF16, STORAGE_BF16, 2, 1, 80, 32, 70, 12, false, false},
-    {STORAGE_F16, STORAGE_F16, 2, 1, 256, 128, 0, 4, false, true},
-    {STORAGE_F16, STORAGE_F16, 1, 1, 256, 128, 33, 4, false, false},
-    {STORAGE_BF16, STORAGE_BF16, 18, 1, 32, 256, 0, 2, false, true}, /* more heads than a tile's 16 rows */
-    {STORAGE_F32, STORAGE_F32, 4, 2, 64, 16, 0, 24, false, false},
-    {STORAGE_F32, STORAGE_F16, 2, 1, 20, 32, 50, 12, true, true},
-    {STORAGE_BF16, STORAGE_F32, 2, 1, 48, 32, 0, 12, false, true},
-    {STORAGE_BF16, STORAGE_BF16, 2, 1, 24, 16, 0, 24, false, false}, /* no multiple of 16: the plain kernel */
-    {STORAGE_BF16, STORAGE_BF16, 3, 1, 96, 16, 300, 24, false, true},
+    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, false, 0, false},
+    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, true, 0, false},
+    {STORAGE_F16, STORAGE_F16, 2, 2, 16, 32, 0, 16, true, true, 0, false},
+    {STORAGE_F16, STORAGE_F16, 2, 1, 16, 32, 0, 16, true, false, 0, false},
+    {STORAGE_BF16, STORAGE_BF16, 8, 1, 128, 64, 0, 8, false, true, 0, false},
+    {STORAGE_BF16, STORAGE_BF16, 2, 1, 128, 64, 0, 8, false, false, 0, false},
+    {STORAGE_BF16, STORAGE_BF16, 2, 2, 80, 32, 70, 12, false, true, 0, false},
+    {STORAGE_BF16, STORAGE_BF16, 2, 1, 80, 32, 70, 12, false, false, 0, false},
+    {STORAGE_F16, STORAGE_F16, 2, 1, 256, 128, 0, 4, false, true, 0, false},
+    {STORAGE_F16, STORAGE_F16, 1, 1, 256, 128, 33, 4, false, false, 0, false},
+    {STORAGE_BF16, STORAGE_BF16, 18, 1, 32, 256, 0, 2, false, true, 0, false}, /* more heads than a tile's 16 rows */
+    {STORAGE_F32, STORAGE_F32, 4, 2, 64, 16, 0, 24, false, false, 0, false},
+    {STORAGE_F32, STORAGE_F16, 2, 1, 20, 32, 50, 12, true, true, 0, false},
+    {STORAGE_BF16, STORAGE_F32, 2, 1, 48, 32, 0, 12, false, true, 0, false},
+    {STORAGE_BF16, STORAGE_BF16, 2, 1, 24, 16, 0, 24, false, false, 0, false}, /* no multiple of 16: the plain kernel */
+    {STORAGE_BF16, STORAGE_BF16, 3, 1, 96, 16, 300, 24, false, true, 0, false},
 };
+
+/* Sinks, and attention within chunks of positions, in each kernel. */
+static const struct shape OPTIONS[] = {
+    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, false, 0, true},
+    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, true, 0, true},
+    {STORAGE_F16, STORAGE_F16, 2, 1, 32, 32, 40, 16, false, false, 0, true},
+    {STORAGE_F32, STORAGE_F32, 4, 2, 24, 16, 20, 24, false, false, 0, true},
+    {STORAGE_BF16, STORAGE_BF16, 2, 1, 16, 16, 0, 24, true, true, 48, false},
+    {STORAGE_BF16, STORAGE_BF16, 2, 1, 16, 16, 0, 24, true, false, 48, true},
+    {STORAGE_F32, STORAGE_F32, 2, 1, 20, 16, 0, 24, false, true, 270, true},
+};
+
+TEST(attention_with_sinks_and_chunks_equals_its_definition) {
+    for (size_t i = 0; i < ARRAY_LEN(OPTIONS); i++) {
+        check_shape(&OPTIONS[i], 67);
+        if (is_long() || i % 3 == 0) check_shape(&OPTIONS[i], 300);
+    }
+}
 
 TEST(attention_equals_its_definition_over_the_sweep) {
     static const uint32_t lengths[] = {1, 15, 63, 64, 65, 129, 257, 300};
@@ -172,9 +198,9 @@ TEST(attention_equals_its_definition_over_the_sweep) {
 /* The last row of 290 computed alone, after chunks of 290, 64, 7 and of both classes' own row: the same bits. */
 TEST(a_row_has_the_same_bits_in_any_chunk_and_batch) {
     static const uint32_t chunks[] = {290, 64, 37};
-    for (size_t i = 0; i < 8; i++) {
-        const struct shape *sh = &SHAPES[i];
-        if (!is_long() && i % 4 > 1) continue;
+    for (size_t i = 0; i < 10; i++) {
+        const struct shape *sh = i < 8 ? &SHAPES[i] : &OPTIONS[i - 7];
+        if (!is_long() && i < 8 && i % 4 > 1) continue;
         enum { N = 290 };
         size_t width = (size_t)sh->heads * sh->dim, stride = width + 2 * (size_t)sh->kv_heads * sh->dim;
         float *qkv = random_values(N * stride), *first = NULL;

@@ -20,8 +20,8 @@ struct scene {
     struct kv_view kv;
     void *pages;
     uint32_t *tables;
-    uint32_t heads, half;
-    float *inv_freq;
+    uint32_t heads, half, chunk;
+    float *inv_freq, *sinks; /* sinks NULL: none */
 };
 
 enum { SLOTS = 3, MAX_BLOCKS = 64 };
@@ -78,6 +78,8 @@ static float *attend_rows(struct scene *s, const float *qkv_in, const uint32_t *
                                                        .qkv = qkv,
                                                        .heads = s->heads,
                                                        .window = window,
+                                                       .chunk = s->chunk,
+                                                       .sinks = s->sinks,
                                                        .scale = 1 / sqrtf((float)s->kv.head_dim),
                                                        .kv = &s->kv,
                                                        .batch = &batch,
@@ -105,13 +107,25 @@ static float *small_rows(size_t count) {
 struct shape {
     uint32_t heads, kv_heads, dim, block_tokens, rows, window;
     bool interleaved;
+    uint32_t chunk;
+    bool sinks;
 };
+
+/* Some below the scores, some above. */
+static float SINKS[16] = {-1, 0.5f, 2, -3, 4, 0, -0.25f, 1, -6, 3, 0.1f, -2, 1.5f, -0.5f, 5, -4};
+
+static void shape_options(struct scene *s, const struct shape *sh) {
+    s->chunk = sh->chunk;
+    s->sinks = sh->sinks ? SINKS : NULL;
+}
 
 /* One slot's rows [0, n), another's [0, 5), one row of padding between. */
 static void check_shape(const char *isa, enum storage_type type, const struct shape *sh) {
     struct scene cpu, ref;
     scene_init(&cpu, isa, 2, type, sh->heads, sh->kv_heads, sh->dim, sh->block_tokens);
     scene_init(&ref, "ref", 1, type, sh->heads, sh->kv_heads, sh->dim, sh->block_tokens);
+    shape_options(&cpu, sh);
+    shape_options(&ref, sh);
     uint32_t rows = sh->rows + 6, *slots = calloc(rows, 4), *positions = calloc(rows, 4);
     for (uint32_t t = 0; t < rows; t++) {
         slots[t] = t < sh->rows ? 0 : 2;
@@ -140,11 +154,16 @@ static void check_shape(const char *isa, enum storage_type type, const struct sh
 
 TEST(attention_equals_its_definition_over_heads_sizes_and_types) {
     static const struct shape shapes[] = {
-        {1, 1, 8, 16, 1, 0, false},    {8, 4, 8, 16, 17, 0, false},    {4, 2, 64, 32, 33, 0, false},
-        {7, 1, 64, 32, 20, 0, false},  {14, 2, 64, 16, 9, 0, true},    {3, 3, 10, 16, 31, 0, false},
-        {2, 1, 80, 64, 70, 0, false},  {5, 1, 96, 32, 8, 0, false},    {2, 2, 128, 32, 40, 0, false},
-        {2, 1, 130, 16, 12, 0, true},  {1, 1, 256, 256, 7, 0, false},  {6, 2, 24, 16, 300, 0, false},
-        {2, 1, 16, 32, 600, 0, false}, {2, 1, 16, 16, 300, 40, false}, {2, 2, 20, 32, 530, 257, false},
+        {1, 1, 8, 16, 1, 0, false, 0, false},      {8, 4, 8, 16, 17, 0, false, 0, false},
+        {4, 2, 64, 32, 33, 0, false, 0, false},    {7, 1, 64, 32, 20, 0, false, 0, false},
+        {14, 2, 64, 16, 9, 0, true, 0, false},     {3, 3, 10, 16, 31, 0, false, 0, false},
+        {2, 1, 80, 64, 70, 0, false, 0, false},    {5, 1, 96, 32, 8, 0, false, 0, false},
+        {2, 2, 128, 32, 40, 0, false, 0, false},   {2, 1, 130, 16, 12, 0, true, 0, false},
+        {1, 1, 256, 256, 7, 0, false, 0, false},   {6, 2, 24, 16, 300, 0, false, 0, false},
+        {2, 1, 16, 32, 600, 0, false, 0, false},   {2, 1, 16, 16, 300, 40, false, 0, false},
+        {2, 2, 20, 32, 530, 257, false, 0, false}, {8, 2, 16, 16, 90, 0, false, 0, true},
+        {4, 4, 12, 16, 300, 20, false, 0, true},   {6, 2, 16, 32, 540, 0, false, 0, true},
+        {4, 2, 16, 16, 300, 0, true, 24, false},   {2, 1, 8, 16, 530, 300, false, 270, true},
     };
     FOR_EACH_ISA(isa)
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
@@ -158,6 +177,7 @@ static void check_cuts(const char *isa, enum storage_type type, const struct sha
     static const uint32_t chunks[] = {1, 2, 7, 16, 100};
     struct scene whole;
     scene_init(&whole, isa, 1, type, sh->heads, sh->kv_heads, sh->dim, sh->block_tokens);
+    shape_options(&whole, sh);
     size_t width = (size_t)sh->heads * sh->dim, stride = (size_t)(sh->heads + 2 * sh->kv_heads) * sh->dim;
     uint32_t *slots = calloc(sh->rows + NEIGHBOURS, 4), *positions = calloc(sh->rows + NEIGHBOURS, 4);
     for (uint32_t t = 0; t < sh->rows; t++) positions[t] = t;
@@ -166,6 +186,7 @@ static void check_cuts(const char *isa, enum storage_type type, const struct sha
     for (size_t c = 0; c < ARRAY_LEN(chunks); c++) {
         struct scene cut;
         scene_init(&cut, isa, c % 2 ? 3 : 1, type, sh->heads, sh->kv_heads, sh->dim, sh->block_tokens);
+        shape_options(&cut, sh);
         for (uint32_t first = 0; first < sh->rows; first += chunks[c]) {
             uint32_t n = MIN(chunks[c], sh->rows - first), s2[512 + NEIGHBOURS], p2[512 + NEIGHBOURS];
             float *rows = guarded((n + NEIGHBOURS) * stride);
@@ -194,10 +215,11 @@ static void check_cuts(const char *isa, enum storage_type type, const struct sha
 }
 
 TEST(attention_gives_equal_bits_however_a_sequence_is_cut) {
-    static const struct shape shapes[] = {{8, 4, 8, 16, 61, 0, false},
-                                          {14, 2, 64, 32, 90, 0, false},
-                                          {3, 1, 24, 16, 530, 0, false},
-                                          {2, 1, 16, 16, 300, 50, false}};
+    static const struct shape shapes[] = {{8, 4, 8, 16, 61, 0, false, 0, false},
+                                          {14, 2, 64, 32, 90, 0, false, 0, false},
+                                          {3, 1, 24, 16, 530, 0, false, 0, false},
+                                          {2, 1, 16, 16, 300, 50, false, 0, false},
+                                          {4, 2, 16, 16, 300, 0, false, 40, true}};
     FOR_EACH_ISA(isa)
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++) check_cuts(isa, TYPES[i % 3], &shapes[i]);
 }

@@ -1,0 +1,92 @@
+/* Latent attention: products per head, cache rows, attention in the latent space. */
+#include "kernels/ref/ref.h"
+
+#include <math.h>
+
+size_t ref_latent_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t width) {
+    return (block_tokens * storage_bytes(type, width) + 63) / 64 * 64;
+}
+
+void ref_head_linear(struct stream *s, const struct op_head_linear *a) {
+    uint32_t outputs = a->transposed ? a->w->cols : a->count, inputs = a->transposed ? a->count : a->w->cols;
+    CHECK(a->x_stride >= inputs && a->out_stride >= outputs && a->first + a->count <= a->head_rows &&
+          a->heads * a->head_rows == a->w->rows);
+    for (uint32_t i = 0; i < a->rows * a->heads; i++)
+        for (uint32_t o = 0; o < outputs; o++) {
+            const float *x = (const float *)a->x + (size_t)i * a->x_stride;
+            uint32_t base = i % a->heads * a->head_rows + a->first;
+            double sum = 0;
+            for (uint32_t k = 0; k < inputs; k++)
+                sum += (double)x[k] *
+                       storage_get(a->w->type, matrix_row(a->w, base + (a->transposed ? k : o)), a->transposed ? o : k);
+            ((float *)a->out)[(size_t)i * a->out_stride + o] = (float)sum;
+        }
+}
+
+static void rotated(float *out, const float *x, const float *angles, uint32_t rope, bool interleaved) {
+    memcpy(out, x, rope * sizeof *out);
+    for (uint32_t i = 0; angles && i < rope / 2; i++) {
+        uint32_t a = interleaved ? 2 * i : i, b = interleaved ? 2 * i + 1 : i + rope / 2;
+        double c = angles[2 * i], sn = angles[2 * i + 1];
+        out[a] = (float)(x[a] * c - x[b] * sn);
+        out[b] = (float)(x[b] * c + x[a] * sn);
+    }
+}
+
+static void write_row(const struct op_latent_write *a, uint32_t t, const float *angles) {
+    const float *kv = (const float *)a->kv + (size_t)t * (a->rank + a->rope);
+    void *row = ref_latent_at(a->view, a->batch->slots[t], a->batch->positions[t]);
+    float key[LATENT_WIDTH_MAX];
+    double squares = 0;
+    for (uint32_t i = 0; i < a->rank; i++) squares += (double)kv[i] * kv[i];
+    double scale = 1 / sqrt(squares / a->rank + a->eps);
+    for (uint32_t i = 0; i < a->rank; i++)
+        storage_put(a->view->type, row, i, a->norm ? (float)(kv[i] * scale * a->norm[i]) : kv[i]);
+    rotated(key, kv + a->rank, angles, a->rope, a->interleaved);
+    for (uint32_t i = 0; i < a->rope; i++) storage_put(a->view->type, row, a->rank + i, key[i]);
+}
+
+void ref_latent_write(struct stream *s, const struct op_latent_write *a) {
+    CHECK(a->rank + a->rope <= LATENT_WIDTH_MAX && a->view->head_dim == a->rank + a->rope);
+    for (uint32_t t = 0; t < a->batch->row_count; t++) {
+        if (a->batch->positions[t] == ROW_NONE) continue;
+        const float *angles = a->angles ? a->angles + (size_t)t * a->rope : NULL;
+        write_row(a, t, angles);
+        for (uint32_t h = 0; h < a->heads; h++) {
+            size_t i = (size_t)t * a->heads + h;
+            rotated((float *)a->q + i * (a->rank + a->rope) + a->rank,
+                    (const float *)a->q_rope + i * a->q_stride + a->q_offset, angles, a->rope, a->interleaved);
+        }
+    }
+}
+
+static double score(const struct op_latent_attention *a, const float *q, const void *row) {
+    double dot = 0;
+    for (uint32_t i = 0; i < a->view->head_dim; i++) dot += (double)q[i] * storage_get(a->view->type, row, i);
+    return dot * a->scale;
+}
+
+static void attend(const struct op_latent_attention *a, const float *q, uint32_t slot, uint32_t position, float *out) {
+    double max = -INFINITY, total = 0, sum[LATENT_WIDTH_MAX] = {0};
+    for (uint32_t j = 0; j <= position; j++) max = fmax(max, score(a, q, ref_latent_at(a->view, slot, j)));
+    for (uint32_t j = 0; j <= position; j++) {
+        const void *row = ref_latent_at(a->view, slot, j);
+        double p = exp(score(a, q, row) - max);
+        total += p;
+        for (uint32_t i = 0; i < a->rank; i++) sum[i] += p * storage_get(a->view->type, row, i);
+    }
+    for (uint32_t i = 0; i < a->rank; i++) out[i] = (float)(sum[i] / total);
+}
+
+void ref_latent_attention(struct stream *s, const struct op_latent_attention *a) {
+    uint32_t width = a->view->head_dim;
+    CHECK(width <= LATENT_WIDTH_MAX && a->rank <= width);
+    for (uint32_t i = 0; i < a->batch->row_count * a->heads; i++) {
+        uint32_t t = i / a->heads, position = a->batch->positions[t];
+        float *out = (float *)a->out + (size_t)i * a->rank;
+        if (position == ROW_NONE)
+            memset(out, 0, a->rank * sizeof *out);
+        else
+            attend(a, (const float *)a->q + (size_t)i * width, a->batch->slots[t], position, out);
+    }
+}
