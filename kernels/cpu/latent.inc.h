@@ -49,7 +49,9 @@ static void head_linear_part(void *ctx, size_t part_idx, int thread_idx) {
     uint32_t h = (uint32_t)(part_idx / task->row_parts), t = (uint32_t)(part_idx % task->row_parts) * task->rows_a_part;
     float wide[LATENT_WIDTH_MAX + 16] __attribute__((aligned(64)));
     for (uint32_t n = 0; n < a->count; n++) {
-        widen(a->w->type, wide, matrix_row(a->w, h * a->head_rows + a->first + n), 0, a->w->cols);
+        uint32_t row = h * a->head_rows + a->first + n;
+        const struct matrix_part *part = part_of_row(a->w, &row);
+        WIDEN[a->w->type](part, a->w->cols, row, 0, a->w->cols, wide);
         (a->transposed ? head_adds : head_dots)(a, h, n, wide, t, MIN(t + task->rows_a_part, a->rows));
     }
 }

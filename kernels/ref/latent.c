@@ -7,20 +7,27 @@ size_t ref_latent_layer_bytes(enum storage_type type, uint32_t block_tokens, uin
     return (block_tokens * storage_bytes(type, width) + 63) / 64 * 64;
 }
 
+/* One row and head. */
+static void head_product(const struct op_head_linear *a, const float *x, uint32_t first, float *out) {
+    double sums[LATENT_WIDTH_MAX] = {0};
+    float w[LATENT_WIDTH_MAX];
+    for (uint32_t n = 0; n < a->count; n++) {
+        double dot = 0;
+        matrix_decode(a->w, first + n, 0, a->w->cols, w);
+        for (uint32_t k = 0; a->transposed && k < a->w->cols; k++) sums[k] += (double)x[n] * w[k];
+        for (uint32_t k = 0; !a->transposed && k < a->w->cols; k++) dot += (double)x[k] * w[k];
+        if (!a->transposed) out[n] = (float)dot;
+    }
+    for (uint32_t k = 0; a->transposed && k < a->w->cols; k++) out[k] = (float)sums[k];
+}
+
 void ref_head_linear(struct stream *s, const struct op_head_linear *a) {
     uint32_t outputs = a->transposed ? a->w->cols : a->count, inputs = a->transposed ? a->count : a->w->cols;
     CHECK(a->x_stride >= inputs && a->out_stride >= outputs && a->first + a->count <= a->head_rows &&
-          a->heads * a->head_rows == a->w->rows);
+          a->heads * a->head_rows == a->w->rows && a->w->cols <= LATENT_WIDTH_MAX);
     for (uint32_t i = 0; i < a->rows * a->heads; i++)
-        for (uint32_t o = 0; o < outputs; o++) {
-            const float *x = (const float *)a->x + (size_t)i * a->x_stride;
-            uint32_t base = i % a->heads * a->head_rows + a->first;
-            double sum = 0;
-            for (uint32_t k = 0; k < inputs; k++)
-                sum += (double)x[k] *
-                       storage_get(a->w->type, matrix_row(a->w, base + (a->transposed ? k : o)), a->transposed ? o : k);
-            ((float *)a->out)[(size_t)i * a->out_stride + o] = (float)sum;
-        }
+        head_product(a, (const float *)a->x + (size_t)i * a->x_stride, i % a->heads * a->head_rows + a->first,
+                     (float *)a->out + (size_t)i * a->out_stride);
 }
 
 static void rotated(float *out, const float *x, const float *angles, uint32_t rope, bool interleaved) {
