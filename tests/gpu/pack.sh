@@ -41,13 +41,21 @@ fi
 
 # --- the folder ---
 rm -rf "$out"
-mkdir -p "$out/bin" "$out/lib" "$out/tests/gpu" "$out/tests/e2e" "$out/bench/gpu" "$out/demo" "$out/docs"
-put() { strip -o "$out/bin/$2" "$from/bin/$1"; }
+mkdir -p "$out/bin" "$out/programs" "$out/lib" "$out/tests/gpu" "$out/tests/e2e" "$out/bench/gpu" "$out/demo" "$out/docs"
+put() { # put PROGRAM NAME; bin/NAME starts it with the libraries here, and nothing else gets to see those
+    strip -o "$out/programs/$2" "$from/bin/$1"
+    cat >"$out/bin/$2" <<TEXT
+#!/bin/sh
+here=\$(cd "\$(dirname "\$0")/.." && pwd)
+LD_LIBRARY_PATH=\$here/lib\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH} exec "\$here/programs/$2" "\$@"
+TEXT
+    chmod +x "$out/bin/$2"
+}
 put $serve trireme
 put $bench bench_gpu
 for test in $tests; do put "$prefix$test" "test_gpu_$test"; done
-# What a machine need not have, beside the programs (found by LD_LIBRARY_PATH); libc, libm and the loader are the machine's own.
-for file in "$out"/bin/*; do ldd "$file"; done | awk '$3 ~ /^\// { print $3 }' | sort -u |
+# What a machine need not have lies beside the programs; libc, libm and the loader are the machine's own.
+for file in "$out"/programs/*; do ldd "$file"; done | awk '$3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(libc|libm|libpthread|libdl|librt|libresolv|ld-linux[^/]*)\.so' | while read -r lib; do cp -L "$lib" "$out/lib/"; done
 cp -r demo/model "$out/demo/"
 cp -r tests/goldens/llama "$out/tests/goldens_llama" && mkdir -p "$out/tests/goldens" && mv "$out/tests/goldens_llama" "$out/tests/goldens/llama"
@@ -70,7 +78,7 @@ chmod +x "$out/dev" "$out"/tests/gpu/*.sh
 
 # --- what must hold of it ---
 size_kb=$(du -sk "$out" | cut -f1)
-newest=$(for file in "$out"/bin/* "$out"/lib/*; do objdump -T "$file" 2>/dev/null; done | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -1)
+newest=$(for file in "$out"/programs/* "$out"/lib/*; do objdump -T "$file" 2>/dev/null; done | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -1)
 say "$out: $((size_kb / 1024)) MB, needs $newest"
 [ "$size_kb" -lt "$limit_kb" ] || die "gpu --pack: $size_kb KB; $limit_kb are allowed"
 [ "$(printf '%s\nGLIBC_2.36\n' "$newest" | sort -V | tail -1)" = GLIBC_2.36 ] || die "gpu --pack: needs $newest, newer than Debian 12's 2.36"

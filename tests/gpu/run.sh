@@ -17,7 +17,6 @@ while [ $# -gt 0 ]; do
     shift
 done
 if ! [ -x bin/bench_gpu ]; then echo "gpu --run: this is no packed folder; make one with ./dev gpu --pack" >&2; exit 2; fi
-export LD_LIBRARY_PATH=$HERE/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 commit=$(sed -n 's/^commit=//p' PACKED)
 export TRIREME_COMMIT=$commit
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-gpu-XXXXXX") || exit 1
@@ -84,8 +83,8 @@ sanitizer() { # sanitizer TOOL TEST [FILTER]
     local tool
     tool=$(command -v compute-sanitizer || ls "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer" 2>/dev/null) || true
     if [ -z "$tool" ]; then echo "no compute-sanitizer on this machine"; return 77; fi
-    if ! "$tool" --tool memcheck --error-exitcode 9 bin/bench_gpu probe >"$work/sanitizer" 2>&1; then echo "compute-sanitizer does not work here: $(tail -1 "$work/sanitizer")"; return 77; fi
-    "$tool" --tool "$1" --error-exitcode 9 "bin/test_gpu_$2" ${3:+"$3"}
+    if ! "$tool" --tool memcheck --target-processes all --error-exitcode 9 bin/bench_gpu probe >"$work/sanitizer" 2>&1; then echo "compute-sanitizer does not work here: $(tail -1 "$work/sanitizer")"; return 77; fi
+    "$tool" --tool "$1" --target-processes all --error-exitcode 9 "bin/test_gpu_$2" ${3:+"$3"}
 }
 weights=${TRIREME_GPU_WEIGHTS:-$work}
 model() { # model SHAPE WHAT; weights are made on the machine
