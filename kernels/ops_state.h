@@ -23,6 +23,12 @@
 
 #include "kernels/device.h"
 
+#ifdef __CUDACC__
+#define HOST_AND_DEVICE __host__ __device__
+#else
+#define HOST_AND_DEVICE
+#endif
+
 struct step_batch;
 
 /* One layer's part of every slot's state. */
@@ -66,11 +72,11 @@ struct op_softplus {
  * are one); a unit's last tile may be partly unused.
  */
 enum { SSM_TILE = 16 };
-static inline size_t ssm_state_floats(uint32_t units, uint32_t unit_dim, uint32_t state_size) {
+HOST_AND_DEVICE static inline size_t ssm_state_floats(uint32_t units, uint32_t unit_dim, uint32_t state_size) {
     return (size_t)units * ((unit_dim + SSM_TILE - 1) / SSM_TILE) * state_size * SSM_TILE;
 }
 /* Where (channel p of a unit, n) lies in its unit. */
-static inline size_t ssm_tile_at(uint32_t p, uint32_t n, uint32_t state_size) {
+HOST_AND_DEVICE static inline size_t ssm_tile_at(uint32_t p, uint32_t n, uint32_t state_size) {
     return ((size_t)(p / SSM_TILE) * state_size + n) * SSM_TILE + p % SSM_TILE;
 }
 struct op_ssm {

@@ -32,7 +32,7 @@ else
     launcher=()
     command -v ccache >/dev/null && launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
     say "building for $arch"
-    cmake --preset release -B "$from" -DTRIREME_CUDA=ON "-DTRIREME_CUDA_ARCHITECTURES=$arch" "-DCMAKE_CUDA_COMPILER=$NVCC" "${launcher[@]}" >"$from.configure.log" 2>&1 ||
+    cmake --preset release -B "$from" -DTRIREME_CUDA=ON -DTRIREME_CUDA_SHARED=ON "-DTRIREME_CUDA_ARCHITECTURES=$arch" "-DCMAKE_CUDA_COMPILER=$NVCC" "${launcher[@]}" >"$from.configure.log" 2>&1 ||
         { tail -20 "$from.configure.log" >&2; exit 1; }
     # shellcheck disable=SC2086
     ninja -C "$from" -j"$(nproc)" trireme bench_gpu $(printf 'test_gpu_%s ' $tests) >&2 </dev/null || exit 1
@@ -55,7 +55,8 @@ put $serve trireme
 put $bench bench_gpu
 for test in $tests; do put "$prefix$test" "test_gpu_$test"; done
 # What a machine need not have lies beside the programs; libc, libm and the loader are the machine's own.
-for file in "$out"/programs/*; do ldd "$file"; done | awk '$3 ~ /^\// { print $3 }' | sort -u |
+[ $emulated = 1 ] || strip -o "$out/lib/libtrireme_cuda.so" "$from/libtrireme_cuda.so"
+for file in "$out"/programs/*; do LD_LIBRARY_PATH=$from ldd "$file"; done | grep -v libtrireme_cuda | awk '$3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(libc|libm|libpthread|libdl|librt|libresolv|ld-linux[^/]*)\.so' | while read -r lib; do cp -L "$lib" "$out/lib/"; done
 cp -r demo/model "$out/demo/"
 cp -r tests/goldens/llama "$out/tests/goldens_llama" && mkdir -p "$out/tests/goldens" && mv "$out/tests/goldens_llama" "$out/tests/goldens/llama"
@@ -67,7 +68,7 @@ cat >"$out/dev" <<'TEXT'
 # ./dev gpu --run [--budget SECONDS] [--ledger FILE] [--again]: everything this folder is for; see tests/gpu/run.sh.
 [ "${1:-}" = gpu ] && shift
 [ "${1:-}" = --run ] && shift
-exec "$(dirname "$0")/tests/gpu/run.sh" "$@"
+exec bash "$(dirname "$0")/tests/gpu/run.sh" "$@"
 TEXT
 chmod +x "$out/dev" "$out"/tests/gpu/*.sh
 {
