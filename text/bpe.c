@@ -2,10 +2,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "text/unicode.h"
 
-enum { SHORT_SYMBOLS = 48 };
+enum { WHOLE_BYTES_MAX = 48 }; /* longer pieces are hardly ever tokens */
 #define METASPACE "\xE2\x96\x81"
 
 static inline bool begins_with_metaspace(const uint8_t *p, const uint8_t *end) {
@@ -125,6 +126,9 @@ void bpe_finish(struct bpe *b) {
     if (vocab_find(b->vocab, (const uint8_t *)METASPACE, 3) == NONE) b->splits_at_metaspace = false;
     if (b->vocab->byte_level && b->rank_count > 4096) make_byte_pairs(b);
     collect_unused(b);
+    bpe_merge_fn *variants[BPE_VARIANTS_MAX];
+    b->merge_short = variants[bpe_merge_variants(variants) - 1];
+    b->short_max = b->rank_count < 1u << 24 ? BPE_SHORT_MAX : 1; /* a rank and a place share 32 bits */
 }
 
 static bool add_fallback(const struct bpe *b, struct bpe_scratch *s, const uint8_t *c, size_t len) {
@@ -161,63 +165,12 @@ static void split_symbols(const struct bpe *b, struct bpe_scratch *s, const uint
 
 /* ---- short pieces ---- */
 
-struct short_merge {
-    uint32_t ids[SHORT_SYMBOLS], ranks[SHORT_SYMBOLS], results[SHORT_SYMBOLS];
-    size_t count;
-};
-
-static inline void note_short(const struct bpe *b, struct short_merge *m, size_t i) {
-    const struct bpe_merge *found = find_pair(b, m->ids[i], m->ids[i + 1]);
-    m->ranks[i] = found->rank;
-    m->results[i] = found->result;
-}
-
-static void merge_short(const struct bpe *b, struct short_merge *m) {
-    while (m->count > 1) {
-        size_t best = 0, pairs = m->count - 1;
-        uint32_t lowest = m->ranks[0];
-        for (size_t i = 1; i < pairs; i++)
-            if (m->ranks[i] < lowest) {
-                lowest = m->ranks[i];
-                best = i;
-            }
-        if (lowest == NONE) return;
-        m->ids[best] = m->results[best];
-        for (size_t i = best + 1; i < pairs; i++) { /* symbols behind move up by one, with their pairs */
-            m->ids[i] = m->ids[i + 1];
-            m->ranks[i - 1] = m->ranks[i];
-            m->results[i - 1] = m->results[i];
-        }
-        m->count--;
-        if (best) note_short(b, m, best - 1);
-        if (best + 1 < m->count) note_short(b, m, best);
-    }
-}
-
-/* Pieces of few bytes: straight from the tables. */
+/* Pieces of few bytes: straight from the tables, in place in `out`. */
 static void encode_short_bytes(const struct bpe *b, const uint8_t *piece, size_t len, struct token_vec *out) {
-    struct short_merge m;
-    m.count = len;
-    for (size_t i = 0; i < len; i++) m.ids[i] = b->ascii_ids[piece[i]];
-    for (size_t i = 0; i + 1 < len; i++) {
-        const uint32_t *pair = b->byte_pairs[(size_t)piece[i] << 8 | piece[i + 1]];
-        m.ranks[i] = pair[0];
-        m.results[i] = pair[1];
-    }
-    merge_short(b, &m);
-    vec_reserve(out, out->count + m.count);
-    memcpy(out->items + out->count, m.ids, m.count * sizeof *m.ids);
-    out->count += m.count;
-}
-
-static size_t merge_short_ids(const struct bpe *b, uint32_t *ids, size_t count) {
-    struct short_merge m;
-    m.count = count;
-    memcpy(m.ids, ids, count * sizeof *ids);
-    for (size_t i = 0; i + 1 < count; i++) note_short(b, &m, i);
-    merge_short(b, &m);
-    memcpy(ids, m.ids, m.count * sizeof *ids);
-    return m.count;
+    vec_reserve(out, out->count + len);
+    uint32_t *ids = out->items + out->count;
+    for (size_t i = 0; i < len; i++) ids[i] = b->ascii_ids[piece[i]];
+    out->count += len > 1 ? b->merge_short(b, ids, len, piece) : len;
 }
 
 /* ---- a piece ---- */
@@ -231,21 +184,21 @@ void bpe_scratch_release(struct bpe_scratch *s) {
     vec_release(&s->order_other);
     vec_release(&s->heap);
     mem_free(s->buckets);
-    mem_free(s->words_memory);
+    if (s->caches_memory) munmap(s->caches_memory, s->caches_size);
     for (int level = 0; level < 4; level++) mem_free(s->bits[level]);
     *s = (struct bpe_scratch){0};
 }
 
 static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
                            struct token_vec *out) {
-    if (b->byte_pairs && len <= SHORT_SYMBOLS) {
+    if (b->byte_pairs && len <= b->short_max) {
         encode_short_bytes(b, piece, len, out);
         return;
     }
     split_symbols(b, s, piece, len);
     size_t count = s->ids.count;
     if (count > 1)
-        count = count <= SHORT_SYMBOLS ? merge_short_ids(b, s->ids.items, count) : bpe_merge_long(b, s, piece);
+        count = count <= b->short_max ? b->merge_short(b, s->ids.items, count, NULL) : bpe_merge_long(b, s, piece);
     if (!count) return; /* all characters unknown, and no token for that */
     vec_reserve(out, out->count + count);
     memcpy(out->items + out->count, s->ids.items, count * sizeof *out->items);
@@ -256,7 +209,7 @@ static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uin
  */
 static void encode_uncached(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
                             struct token_vec *out) {
-    uint32_t whole = len <= SHORT_SYMBOLS || b->ignore_merges ? vocab_find(b->vocab, piece, len) : NONE;
+    uint32_t whole = len <= WHOLE_BYTES_MAX || b->ignore_merges ? vocab_find(b->vocab, piece, len) : NONE;
     uint8_t known = whole == NONE ? 0 : __atomic_load_n(&b->vocab->flags[whole], __ATOMIC_RELAXED);
     if (whole != NONE && (b->ignore_merges || known & VOCAB_ALWAYS_WHOLE)) {
         vec_push(out, whole);
@@ -270,20 +223,50 @@ static void encode_uncached(const struct bpe *b, struct bpe_scratch *s, const ui
     __atomic_fetch_or(&b->vocab->flags[whole], is_whole ? VOCAB_ALWAYS_WHOLE : VOCAB_NEVER_WHOLE, __ATOMIC_RELAXED);
 }
 
-static void make_words(struct bpe_scratch *s) {
-    s->words_memory = mem_alloc(sizeof *s->words + 64);
-    s->words = (struct word_cache *)(((uintptr_t)s->words_memory + 63) & ~(uintptr_t)63);
+/* Fresh zeros, in large pages where the system has them: the caches are touched all over, and each first touch of a
+ * small page would cost as much as several words. */
+void bpe_make_caches(struct bpe_scratch *s) {
+    enum { LARGE_PAGE = 2 << 20 };
+    size_t size = sizeof *s->caches + LARGE_PAGE;
+    uint8_t *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    s->caches_memory = memory;
+    s->caches_size = size;
+    s->caches = (struct bpe_caches *)(((uintptr_t)memory + LARGE_PAGE - 1) & ~(uintptr_t)(LARGE_PAGE - 1));
+    (void)madvise(s->caches, sizeof *s->caches, MADV_HUGEPAGE);
+}
+
+/* By the cache of long pieces. */
+static void encode_long(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
+                        struct token_vec *out) {
+    uint64_t hash = hash64(piece, len, b->vocab->seed);
+    size_t count;
+    const uint32_t *ids = piece_find(&s->caches->pieces, hash, piece, len, &count);
+    if (ids) {
+        vec_reserve(out, out->count + count);
+        memcpy(out->items + out->count, ids, count * sizeof *ids);
+        out->count += count;
+        return;
+    }
+    size_t before = out->count;
+    encode_uncached(b, s, piece, len, out);
+    count = out->count - before;
+    if (count && count <= PIECE_IDS_MAX) piece_put(&s->caches->pieces, hash, piece, len, out->items + before, count);
 }
 
 void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, const uint8_t *limit,
                 struct token_vec *out) {
-    if (len > WORD_BYTES_MAX) {
+    bpe_need_caches(s);
+    if (len > PIECE_BYTES_MAX) {
         encode_uncached(b, s, piece, len, out);
         return;
     }
-    if (!s->words) make_words(s);
+    if (len > WORD_BYTES_MAX) {
+        encode_long(b, s, piece, len, out);
+        return;
+    }
     struct word_key key = word_key(piece, len, limit);
-    struct word_entry *set = word_set(s->words, key);
+    struct word_entry *set = word_set(&s->caches->words, key);
     const struct word_entry *found = word_find(set, key);
     vec_reserve(out, out->count + WORD_IDS_MAX);
     uint32_t *to = out->items + out->count;
@@ -293,7 +276,10 @@ void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece
         return;
     }
     size_t before = out->count;
-    encode_uncached(b, s, piece, len, out);
+    if (len > WORD_IDS_MAX)
+        encode_long(b, s, piece, len, out);
+    else
+        encode_uncached(b, s, piece, len, out);
     size_t count = out->count - before;
     if (count && count <= WORD_IDS_MAX) word_put(set, key, out->items + before, count);
 }

@@ -12,6 +12,7 @@
 #ifndef TEXT_BPE_H
 #define TEXT_BPE_H
 
+#include "text/piece_cache.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 #include "text/word_cache.h"
@@ -21,12 +22,22 @@ struct bpe_merge {
     uint32_t rank, result;
 };
 
+struct bpe;
+/* Merges 2 to BPE_SHORT_MAX symbols in place, returns how many remain; piece: NULL, or their bytes when each symbol is
+ * that of one byte and b->byte_pairs is there. */
+typedef size_t bpe_merge_fn(const struct bpe *b, uint32_t *ids, size_t count, const uint8_t *piece);
+enum { BPE_SHORT_MAX = 255, BPE_VARIANTS_MAX = 4 };
+/* Those that this machine can run, the best last; all do the same. */
+size_t bpe_merge_variants(bpe_merge_fn *out[BPE_VARIANTS_MAX]);
+
 struct bpe {
     const struct vocab *vocab; /* borrowed */
     uint8_t *merge_tags; /* by slot of merges: 0 empty, else some bits of the hash; owned. Most pairs asked for do not
                             exist: they end here */
     struct bpe_merge *merges; /* hash table of pairs; owned */
     uint32_t merge_mask, rank_count;
+    bpe_merge_fn *merge_short;
+    uint32_t short_max;         /* symbols of a piece it takes */
     uint32_t ascii_ids[256];    /* symbol of each byte (byte level) or ASCII character */
     uint32_t fallback_ids[256]; /* "<0x0A>" */
     uint32_t unk_id;            /* UINT32_MAX: none */
@@ -47,6 +58,11 @@ struct bpe_wait {
     uint32_t rank, pos;
 };
 
+struct bpe_caches {
+    struct word_cache words;
+    struct piece_cache pieces;
+};
+
 struct bpe_scratch {
     VEC(uint32_t) ids; /* symbols of the piece */
     VEC(uint32_t) next;
@@ -58,9 +74,10 @@ struct bpe_scratch {
     struct bpe_bucket *buckets; /* by rank; owned; all empty between calls */
     uint64_t *bits[4];          /* which buckets have entries: bits[0] by rank, bits[k] by word of bits[k-1] */
     size_t bit_words[4];
-    void *words_memory;       /* owned */
-    struct word_cache *words; /* in it, aligned */
-    struct bpe_merge last;    /* the last pair looked up */
+    struct bpe_caches *caches; /* in caches_memory, which is mapped and owned; made when first needed */
+    void *caches_memory;
+    size_t caches_size;
+    struct bpe_merge last; /* the last pair looked up */
 };
 
 /* The table for `count` merges is allocated; then bpe_add_merge for each, in order of rank. */
@@ -79,5 +96,9 @@ void bpe_scratch_release(struct bpe_scratch *s);
 /* Appends the ids of one piece (len > 0); bytes of it before limit may be read. */
 void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, const uint8_t *limit,
                 struct token_vec *out);
+/* The same for pieces that follow each other: piece i from the i-th bit of `starts` to the next, the last bit being the
+ * end. 80 bytes from p may be read. */
+void bpe_encode_block(const struct bpe *b, struct bpe_scratch *s, const uint8_t *p, uint64_t starts,
+                      const uint8_t *limit, struct token_vec *out);
 
 #endif

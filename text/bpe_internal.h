@@ -26,6 +26,11 @@ static inline const struct bpe_merge *find_pair(const struct bpe *b, uint32_t le
     }
 }
 
+void bpe_make_caches(struct bpe_scratch *s);
+static inline void bpe_need_caches(struct bpe_scratch *s) {
+    if (!s->caches) bpe_make_caches(s);
+}
+
 /* Merges s->ids, which are the symbols of the piece, in place; returns how many remain. */
 size_t bpe_merge_long(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece);
 

@@ -69,6 +69,10 @@ static inline unsigned peek(const uint8_t *p, size_t *len) {
         *len = 1;
         return ASCII_CLASS[*p];
     }
+    if (*p >= 0xE5 && *p <= 0xE8) { /* U+5000 to U+8FFF: ideographs */
+        *len = 3;
+        return C_LETTER | C_UPPER | C_LOWER;
+    }
     uint32_t cp;
     *len = unicode_next(p, &cp);
     return class_of(cp);
@@ -193,7 +197,7 @@ static inline size_t scan(const uint8_t *p, const uint8_t *end, const struct rul
 }
 
 #define SCANNER(name, ...)                                                                                             \
-    static size_t name(const uint8_t *p, const uint8_t *end) { return scan(p, end, (struct rules){__VA_ARGS__}); }
+    size_t name(const uint8_t *p, const uint8_t *end) { return scan(p, end, (struct rules){__VA_ARGS__}); }
 
 size_t scan_gpt2(const uint8_t *p, const uint8_t *end) {
     return scan(p, end, (struct rules){LETTERS, PREFIX_SPACE, 0, TAIL_NONE, CONTRACT_BEFORE_EXACT, false});

@@ -19,6 +19,8 @@ typedef size_t scan_fn(const uint8_t *p, const uint8_t *end);
 scan_fn *scan_find(struct bytes pattern);
 /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ : what ByteLevel's use_regex means. */
 scan_fn scan_gpt2;
+/* The others, named after the family that brought them. */
+scan_fn scan_llama3, scan_qwen2, scan_qwen35, scan_o200k, scan_tekken;
 
 /* All known patterns, for tests: NULL past the last. */
 const char *scan_pattern(size_t idx);

@@ -6,12 +6,13 @@
 #include "text/unicode.h"
 #include "text/vocab.h"
 
-enum { MATCH_LIMIT = 10 * 1000 * 1000, DEPTH_LIMIT = 100 * 1000, HEAP_LIMIT_KB = 64 * 1024 };
+enum { MATCH_LIMIT = 10 * 1000 * 1000, DEPTH_LIMIT = 100 * 1000, HEAP_LIMIT_KB = 64 * 1024, BLOCK_REACH = 80 };
 
 struct run {
     const struct splitter *splitter;
     struct split_scratch *scratch;
     split_piece_fn *piece;
+    split_block_fn *block;
     void *ctx;
     struct error *err;
     const uint8_t *limit; /* of the buffer that spans point into now */
@@ -171,7 +172,14 @@ static int run_scan(struct run *r, const struct split_stage *stage, size_t stage
                     bool at_start) {
     const uint8_t *p = span.data, *end = span.data + span.len;
     bool last = stage_idx + 1 == r->splitter->stage_count && !r->splitter->mapped;
+    scan_block_fn *block = last && r->block ? stage->block : NULL;
     while (last && p < end) {
+        uint64_t starts = block && end - p >= BLOCK_REACH && *p < 0x80 ? block(p) : 1;
+        if (starts != 1) {
+            r->block(r->ctx, p, starts, r->limit);
+            p += 63 - __builtin_clzll(starts);
+            continue;
+        }
         size_t len = stage->scan(p, end);
         int rc = r->piece(r->ctx, bytes_of(p, len), r->limit);
         if (rc) return rc;
@@ -275,7 +283,7 @@ static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at
 }
 
 int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct bytes text, bool at_start,
-                 split_piece_fn *piece, void *ctx, struct error *err) {
+                 split_piece_fn *piece, split_block_fn *block, void *ctx, struct error *err) {
     if (!scratch->match) {
         scratch->match = pcre2_match_data_create(1, NULL);
         scratch->context = pcre2_match_context_create(NULL);
@@ -284,7 +292,7 @@ int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct
         pcre2_set_depth_limit(scratch->context, DEPTH_LIMIT);
         pcre2_set_heap_limit(scratch->context, HEAP_LIMIT_KB);
     }
-    struct run r = {s, scratch, piece, ctx, err, text.data + text.len};
+    struct run r = {s, scratch, piece, block, ctx, err, text.data + text.len};
     return run_stage(&r, 0, text, at_start);
 }
 

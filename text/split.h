@@ -11,7 +11,7 @@
 #ifndef TEXT_SPLIT_H
 #define TEXT_SPLIT_H
 
-#include "text/scan.h"
+#include "text/scan_block.h"
 #include "text/value.h"
 
 enum { SPLIT_STAGES_MAX = 16 };
@@ -46,6 +46,7 @@ struct split_stage {
     bool invert, metaspace_split;
     enum metaspace_prepend prepend;
     scan_fn *scan;
+    scan_block_fn *block;           /* the same by blocks, or NULL */
     struct pcre2_real_code_8 *code; /* owned */
     char *literal;                  /* owned: of SPLIT_LITERAL, or the replacement of metaspace */
     size_t literal_len;
@@ -71,13 +72,17 @@ struct split_scratch {
  * be read. Nonzero ends the splitting with that code. */
 typedef int split_piece_fn(void *ctx, struct bytes piece, const uint8_t *limit);
 
+/* Called for several pieces at once: piece i is from the i-th bit of `starts` to the next; what is behind the last bit
+ * comes later. At least 80 bytes from p may be read. */
+typedef void split_block_fn(void *ctx, const uint8_t *p, uint64_t starts, const uint8_t *limit);
+
 /* From the "pre_tokenizer" value of tokenizer.json (none: one piece). On error nothing is owned. */
 MUST_CHECK int splitter_load(struct splitter *s, struct tvalue json, struct error *err);
 void splitter_release(struct splitter *s);
 void split_scratch_release(struct split_scratch *scratch);
 /* at_start: the text begins where the whole text began (Metaspace's "first"). ERR_LIMIT: a pattern reached its match
- * limit. */
+ * limit. block: NULL, or another way to hand over pieces that `piece` would have got. */
 MUST_CHECK int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct bytes text, bool at_start,
-                            split_piece_fn *piece, void *ctx, struct error *err);
+                            split_piece_fn *piece, split_block_fn *block, void *ctx, struct error *err);
 
 #endif

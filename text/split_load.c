@@ -34,6 +34,7 @@ static int add_stage(struct splitter *s, struct split_stage stage, struct error 
         mem_free(stage.literal);
         return error_set(err, ERR_LIMIT, "more than %d pre-tokenizer stages", SPLIT_STAGES_MAX);
     }
+    stage.block = stage.scan ? scan_block_find(stage.scan) : NULL;
     s->stages[s->stage_count++] = stage;
     return 0;
 }

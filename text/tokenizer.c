@@ -80,6 +80,11 @@ static int encode_piece(void *ctx, struct bytes piece, const uint8_t *limit) {
     return 0;
 }
 
+static void encode_block(void *ctx, const uint8_t *p, uint64_t starts, const uint8_t *limit) {
+    struct encode_run *r = ctx;
+    bpe_encode_block(&r->t->bpe, &r->scratch->bpe, p, starts, limit, r->out);
+}
+
 /* Where no merge crosses it, the text is cut in front of each run of U+2581: the tokens are the same, the pieces words.
  */
 static int encode_metaspaced(struct encode_run *r, struct bytes span) {
@@ -116,7 +121,8 @@ static int cut_added(struct encode_run *r, const struct added_set *set, struct b
 static int encode_plain(struct encode_run *r, struct bytes span, bool at_start) {
     if (!r->t->splitter.stage_count && r->t->model == MODEL_BPE && r->t->bpe.splits_at_metaspace)
         return encode_metaspaced(r, span);
-    return splitter_run(&r->t->splitter, &r->scratch->split, span, at_start, encode_piece, r, r->err);
+    return splitter_run(&r->t->splitter, &r->scratch->split, span, at_start, encode_piece,
+                        r->t->model == MODEL_BPE ? encode_block : NULL, r, r->err);
 }
 
 static int encode_normalized(struct encode_run *r, struct bytes span, bool at_start) {

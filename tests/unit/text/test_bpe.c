@@ -79,13 +79,16 @@ static size_t naive(const struct fixture *f, uint32_t *ids, size_t count) {
 
 TEST(merging_follows_the_definition) {
     struct bpe_scratch scratch = {0};
+    bpe_merge_fn *variants[BPE_VARIANTS_MAX];
+    size_t variant_count = bpe_merge_variants(variants);
     for (int round = 0; round < 60; round++) {
         struct fixture f = {0};
         make_fixture(&f, 8 + check_random() % 100);
+        f.bpe.merge_short = variants[(size_t)round % variant_count];
         for (int k = 0; k < 60; k++) {
-            uint8_t text[300];
-            uint32_t ids[300];
-            size_t len = 1 + check_random() % (k % 3 ? 40 : 300), letters = 1 + check_random() % LETTERS;
+            uint8_t text[400];
+            uint32_t ids[400];
+            size_t len = 1 + check_random() % (k % 3 ? 40 : 400), letters = 1 + check_random() % LETTERS;
             for (size_t i = 0; i < len; i++) {
                 text[i] = (uint8_t)('a' + check_random() % letters);
                 ids[i] = text[i] - 'a';
@@ -95,6 +98,9 @@ TEST(merging_follows_the_definition) {
             size_t count = naive(&f, ids, len);
             EXPECT_EQ(out.count, count);
             EXPECT(!memcmp(out.items, ids, count * sizeof *ids));
+            bpe_encode(&f.bpe, &scratch, text, len, text + len, &out); /* now perhaps from a cache */
+            EXPECT_EQ(out.count, 2 * count);
+            EXPECT(!memcmp(out.items + count, ids, count * sizeof *ids));
             vec_release(&out);
         }
         free_fixture(&f);
