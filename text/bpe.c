@@ -124,7 +124,7 @@ void bpe_finish(struct bpe *b) {
         b->fallback_ids[i] = b->byte_fallback ? vocab_find_spelling(b->vocab, bytes_str(name)) : NONE;
     }
     if (vocab_find(b->vocab, (const uint8_t *)METASPACE, 3) == NONE) b->splits_at_metaspace = false;
-    if (b->vocab->byte_level && b->rank_count > 4096) make_byte_pairs(b);
+    if (b->vocab->byte_level && b->rank_count > 4096 && !b->has_affix) make_byte_pairs(b);
     collect_unused(b);
     bpe_merge_fn *variants[BPE_VARIANTS_MAX];
     b->merge_short = variants[bpe_merge_variants(variants) - 1];
@@ -138,6 +138,17 @@ static bool add_fallback(const struct bpe *b, struct bpe_scratch *s, const uint8
     return true;
 }
 
+/* The character as the vocabulary has it in its place in the word. Returns its bytes. */
+static size_t add_affixes(const struct bpe *b, const uint8_t *c, size_t len, bool first, bool last, char *out) {
+    size_t n = 0, prefix = first ? 0 : strlen(b->prefix), suffix = last ? strlen(b->suffix) : 0;
+    memcpy(out, b->prefix, prefix);
+    n += prefix;
+    memcpy(out + n, c, len);
+    n += len;
+    memcpy(out + n, b->suffix, suffix);
+    return n + suffix;
+}
+
 /* One symbol a character (byte, at byte level). An unknown one falls back to bytes, else is the unknown token (adjacent
  * ones fused where the model says so), else is dropped. A pending unknown is put before the next *known* character, as
  * HF does. */
@@ -148,14 +159,21 @@ static void split_symbols(const struct bpe *b, struct bpe_scratch *s, const uint
     for (size_t i = 0, n; i < len; i += n) {
         uint32_t cp, id;
         n = b->vocab->byte_level ? 1 : unicode_next(piece + i, &cp);
-        id = n == 1 ? b->ascii_ids[piece[i]] : vocab_find(b->vocab, piece + i, n);
+        const uint8_t *symbol = piece + i;
+        size_t symbol_len = n;
+        char text[2 * BPE_AFFIX_MAX + 5];
+        if (b->has_affix) {
+            symbol_len = add_affixes(b, piece + i, n, i == 0, i + n == len, text);
+            symbol = (const uint8_t *)text;
+        }
+        id = symbol_len == 1 ? b->ascii_ids[*symbol] : vocab_find(b->vocab, symbol, symbol_len);
         if (id != NONE) {
             if (unk_pending) vec_push(&s->ids, b->unk_id);
             unk_pending = false;
             vec_push(&s->ids, id);
             continue;
         }
-        if (b->byte_fallback && add_fallback(b, s, piece + i, n)) continue;
+        if (b->byte_fallback && add_fallback(b, s, symbol, symbol_len)) continue;
         if (b->unk_id == NONE) continue;
         if (unk_pending && !b->fuse_unk) vec_push(&s->ids, b->unk_id);
         unk_pending = true;

@@ -17,6 +17,8 @@
 #include "text/vocab.h"
 #include "text/word_cache.h"
 
+enum { BPE_AFFIX_MAX = 16 };
+
 struct bpe_merge {
     uint32_t left, right; /* left == UINT32_MAX: empty slot */
     uint32_t rank, result;
@@ -45,6 +47,8 @@ struct bpe {
     bool splits_at_metaspace;   /* no merge joins something to a U+2581 behind it: text may be cut there */
     struct bpe_merge *unused;   /* by result: merges whose tokens are not given out but cut again; owned */
     size_t unused_count;
+    char prefix[BPE_AFFIX_MAX + 1], suffix[BPE_AFFIX_MAX + 1]; /* of characters behind a word's first, of its last */
+    bool has_affix;                                            /* either is not empty */
     bool byte_fallback, fuse_unk, ignore_merges;
 };
 

@@ -6,6 +6,8 @@
 
 #include "base/fsutil.h"
 #include "base/hash.h"
+#include "base/utf8.h"
+#include "text/gguf_vocab.h"
 
 static const char MAGIC[8] = "TRIBNDL1";
 enum { HEADER_BYTES = 12, FILE_HEADER_BYTES = 8 };
@@ -117,15 +119,66 @@ static bool has_file(const struct folder *f, const char *name) {
     return false;
 }
 
+/* The text parts of a GGUF file as files: its vocabulary, its chat template, the spelling of BOS and EOS. */
+static void add_made(struct folder *f, const char *name, struct buf content) {
+    if (f->count == BUNDLE_FILES_MAX || has_file(f, name)) {
+        buf_release(&content);
+        return;
+    }
+    f->contents[f->count] = content;
+    snprintf(f->names[f->count], sizeof f->names[0], "%s", name);
+    f->files[f->count].name = bytes_str(f->names[f->count]);
+    f->files[f->count].data = bytes_of(buf_text(&content), content.len);
+    f->count++;
+}
+
+static void add_token_name(const struct gguf *g, const char *name, const char *id_key, struct buf *json) {
+    const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
+    int64_t id;
+    struct bytes text;
+    if (!tokens || !gguf_int(g, id_key, &id) || id < 0 || (uint64_t)id >= tokens->count) return;
+    struct gguf_strings strings = gguf_strings_of(tokens);
+    for (int64_t i = 0; i <= id; i++)
+        if (!gguf_strings_next(&strings, &text)) return;
+    if (!utf8_valid(text.data, text.len)) return;
+    buf_addf(json, "%s\"%s\": \"", json->len > 1 ? ", " : "", name);
+    buf_add_json(json, text);
+    buf_add_byte(json, '"');
+}
+
+static int read_gguf(struct folder *f, const char *path, struct error *err) {
+    struct gguf g;
+    struct buf vocabulary = {0}, template = {0}, config = {0};
+    struct bytes text;
+    int rc = gguf_open(&g, path, err);
+    if (rc) return rc;
+    gguf_vocab_extract(&g, &vocabulary);
+    add_made(f, "tokenizer.gguf", vocabulary);
+    if (gguf_string(&g, "tokenizer.chat_template", &text)) {
+        buf_add_bytes(&template, text);
+        add_made(f, "chat_template.jinja", template);
+    }
+    buf_add_byte(&config, '{');
+    add_token_name(&g, "bos_token", "tokenizer.ggml.bos_token_id", &config);
+    add_token_name(&g, "eos_token", "tokenizer.ggml.eos_token_id", &config);
+    buf_add_byte(&config, '}');
+    add_made(f, "tokenizer_config.json", config);
+    gguf_close(&g);
+    return 0;
+}
+
 int bundle_pack(const char *dir, struct buf *out, struct error *err) {
     static const char *const NAMES[] = {"tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json",
                                         "chat_template.jinja", "chat_template.json",    "generation_config.json",
                                         "config.json",         "tokenizer.model",       "added_tokens.json"};
     struct folder *f = mem_alloc(sizeof *f);
+    char *gguf = gguf_path_of(dir);
     int rc = 0;
-    for (size_t i = 0; !rc && i < ARRAY_LEN(NAMES); i++) rc = read_into(f, dir, NAMES[i], err);
-    if (!rc) rc = read_named_templates(f, dir, err);
-    if (!rc && !has_file(f, "tokenizer.json") && !has_file(f, "tokenizer.model"))
+    for (size_t i = 0; !rc && i < ARRAY_LEN(NAMES) && dir_exists(dir); i++) rc = read_into(f, dir, NAMES[i], err);
+    if (!rc && dir_exists(dir)) rc = read_named_templates(f, dir, err);
+    if (!rc && gguf && !has_file(f, "tokenizer.json") && !has_file(f, "tokenizer.model")) rc = read_gguf(f, gguf, err);
+    mem_free(gguf);
+    if (!rc && !has_file(f, "tokenizer.json") && !has_file(f, "tokenizer.model") && !has_file(f, "tokenizer.gguf"))
         rc = error_set(err, ERR_NOT_FOUND, "'%s' has no tokenizer.json", dir);
     if (!rc) rc = bundle_pack_files(f->files, f->count, out, err);
     for (size_t i = 0; i < BUNDLE_FILES_MAX; i++) buf_release(&f->contents[i]);

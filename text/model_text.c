@@ -130,6 +130,8 @@ struct merge_batch {
     struct bpe *bpe;
     struct error *err;
     struct buf text;
+    size_t prefix_len; /* what joining takes off the right side */
+    bool lenient;      /* merges of absent tokens are passed over */
     struct pair_text pairs[BATCH];
     struct bpe_merge merges[BATCH];
     size_t count;
@@ -141,6 +143,17 @@ static uint32_t find_result(struct merge_batch *m, const uint8_t *key, size_t le
         if (bytes_equal(vocab_key(m->vocab, guess), bytes_of(key, len)) && !(m->vocab->flags[guess] & VOCAB_LITERAL))
             return guess;
     return vocab_find(m->vocab, key, len);
+}
+
+/* The token of left and right without the prefix of continuations. */
+static uint32_t find_joined(struct merge_batch *m, const uint8_t *left, const struct pair_text *p) {
+    struct buf joined = {0};
+    buf_add(&joined, left, p->left_len);
+    if (p->right_len >= m->prefix_len)
+        buf_add(&joined, left + p->left_len + m->prefix_len, p->right_len - m->prefix_len);
+    uint32_t id = vocab_find(m->vocab, (const uint8_t *)buf_text(&joined), joined.len);
+    buf_release(&joined);
+    return id;
 }
 
 static int flush(struct merge_batch *m) {
@@ -161,7 +174,12 @@ static int flush(struct merge_batch *m) {
         struct bpe_merge *merge = &m->merges[i];
         merge->left = vocab_find_hashed(m->vocab, left, p->left_len, p->left_hash);
         merge->right = vocab_find_hashed(m->vocab, left + p->left_len, p->right_len, p->right_hash);
-        merge->result = find_result(m, left, (size_t)p->left_len + p->right_len);
+        merge->result =
+            m->prefix_len ? find_joined(m, left, p) : find_result(m, left, (size_t)p->left_len + p->right_len);
+        if (m->lenient && (merge->left == UINT32_MAX || merge->right == UINT32_MAX || merge->result == UINT32_MAX)) {
+            merge->left = UINT32_MAX;
+            continue;
+        }
         if (merge->left == UINT32_MAX || merge->right == UINT32_MAX || merge->result == UINT32_MAX)
             return error_set(m->err, ERR_INVALID,
                              "tokenizer.json: merge %zu names a token that is not in the vocabulary",
@@ -170,7 +188,8 @@ static int flush(struct merge_batch *m) {
         bpe_prefetch(m->bpe, merge->left, merge->right);
     }
     for (size_t i = 0; i < m->count; i++)
-        bpe_add_merge(m->bpe, m->merges[i].left, m->merges[i].right, m->merges[i].result);
+        if (m->merges[i].left != UINT32_MAX)
+            bpe_add_merge(m->bpe, m->merges[i].left, m->merges[i].right, m->merges[i].result);
     m->count = 0;
     buf_reset(&m->text);
     return 0;
@@ -188,18 +207,23 @@ static bool add_side(struct merge_batch *m, struct bytes side, uint32_t *len) {
     return !m->text.failed;
 }
 
-/* Two strings of an inner array, or one with exactly one space. */
+/* One string with exactly one space. */
+static bool add_sides(struct merge_batch *m, struct bytes text, struct pair_text *p) {
+    p->start = (uint32_t)m->text.len;
+    const uint8_t *space = text.len ? memchr(text.data, ' ', text.len) : NULL, *end = text.data + text.len;
+    if (!space || memchr(space + 1, ' ', (size_t)(end - space - 1))) return false;
+    return add_side(m, bytes_of(text.data, (size_t)(space - text.data)), &p->left_len) &&
+           add_side(m, bytes_of(space + 1, (size_t)(end - space - 1)), &p->right_len);
+}
+
+/* Two strings of an inner array, or one. */
 static bool take_merge(struct merge_batch *m, struct walk *w, struct pair_text *p) {
     struct bytes text;
     p->start = (uint32_t)m->text.len;
     if (take(w, '['))
         return take_string(w, &text) && add_side(m, text, &p->left_len) && take(w, ',') && take_string(w, &text) &&
                add_side(m, text, &p->right_len) && take(w, ']');
-    if (!take_string(w, &text)) return false;
-    const uint8_t *space = text.len ? memchr(text.data, ' ', text.len) : NULL, *end = text.data + text.len;
-    if (!space || memchr(space + 1, ' ', (size_t)(end - space - 1))) return false;
-    return add_side(m, bytes_of(text.data, (size_t)(space - text.data)), &p->left_len) &&
-           add_side(m, bytes_of(space + 1, (size_t)(end - space - 1)), &p->right_len);
+    return take_string(w, &text) && add_sides(m, text, p);
 }
 
 /* An upper bound of the merges in the array, by its commas: one a merge, or two where merges are pairs. */
@@ -212,8 +236,8 @@ static size_t count_merges(struct bytes raw) {
     return (pairs ? commas / 2 : commas) + 1;
 }
 
-int model_read_merges(struct bytes raw, const struct vocab *v, struct bpe *b, struct error *err) {
-    struct merge_batch m = {.vocab = v, .bpe = b, .err = err};
+int model_read_merges(struct bytes raw, const struct vocab *v, size_t prefix_len, struct bpe *b, struct error *err) {
+    struct merge_batch m = {.vocab = v, .bpe = b, .err = err, .prefix_len = prefix_len};
     bpe_init(b, v, count_merges(raw));
     if (!raw.len) return 0;
     struct walk w = {raw.data, raw.data + raw.len, {0}};
@@ -228,6 +252,27 @@ int model_read_merges(struct bytes raw, const struct vocab *v, struct bpe *b, st
         rc = error_set(err, ERR_INVALID, "tokenizer.json: merge %zu is not two tokens of this vocabulary",
                        b->rank_count + m.count);
     buf_release(&w.text);
+    buf_release(&m.text);
+    return rc;
+}
+
+int model_take_merges(model_next_fn *next, void *ctx, size_t count, const struct vocab *v, struct bpe *b,
+                      struct error *err) {
+    struct merge_batch m = {.vocab = v, .bpe = b, .err = err, .lenient = true};
+    struct bytes text;
+    int rc = 0;
+    bpe_init(b, v, count);
+    for (size_t i = 0; i < count && !rc && next(ctx, &text); i++) {
+        size_t before = m.text.len;
+        if (add_sides(&m, text, &m.pairs[m.count]) && m.pairs[m.count].left_len && m.pairs[m.count].right_len)
+            m.count++;
+        else if (m.text.failed)
+            rc = error_set(err, ERR_MEMORY, "out of memory for merges");
+        else
+            m.text.len = before;
+        if (m.count == BATCH) rc = flush(&m);
+    }
+    if (!rc) rc = flush(&m);
     buf_release(&m.text);
     return rc;
 }

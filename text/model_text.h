@@ -14,7 +14,14 @@
 MUST_CHECK int model_read_scored(struct bytes raw, struct vocab *v, double **scores, struct error *err);
 /* {"token": id, ...} */
 MUST_CHECK int model_read_vocab(struct bytes raw, struct vocab *v, struct error *err);
-/* ["left right", ...] or [["left", "right"], ...], into b, which bpe_init has not seen yet. v is sealed. */
-MUST_CHECK int model_read_merges(struct bytes raw, const struct vocab *v, struct bpe *b, struct error *err);
+/* ["left right", ...] or [["left", "right"], ...], into b, which bpe_init has not seen yet. v is sealed. prefix_len:
+ * bytes of continuing_subword_prefix, which joining takes off the right side. */
+MUST_CHECK int model_read_merges(struct bytes raw, const struct vocab *v, size_t prefix_len, struct bpe *b,
+                                 struct error *err);
+/* The same from strings "left right" that next() gives, at most count; merges of tokens that the vocabulary lacks are
+ * passed over, as llama.cpp's never apply. */
+typedef bool model_next_fn(void *ctx, struct bytes *out);
+MUST_CHECK int model_take_merges(model_next_fn *next, void *ctx, size_t count, const struct vocab *v, struct bpe *b,
+                                 struct error *err);
 
 #endif

@@ -31,6 +31,7 @@ struct spm_model {
     VEC(struct spm_piece) pieces; /* by id */
     bool unigram, byte_fallback, suffix;
     bool dummy_prefix, remove_extra, escape;
+    bool raw_symbols; /* user-defined symbols are matched in the text as it comes (llama.cpp), not normalized */
     struct bytes charsmap, unk_surface;      /* borrowed; charsmap may be empty */
     uint32_t unk_id, bos_id, eos_id, pad_id; /* TOKEN_NONE: none */
 };

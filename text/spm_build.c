@@ -24,7 +24,7 @@ static int add_pieces(const struct spm_model *m, struct tokenizer *t, struct err
         flags[id] = (is_ordinary(p->type) ? 0 : VOCAB_LITERAL) | (p->type == SPM_UNUSED ? VOCAB_UNUSED : 0) |
                     (p->type == SPM_CONTROL ? VOCAB_SPECIAL | VOCAB_ADDED : 0);
     }
-    if (!rc) vocab_seal_flagged(&t->vocab, flags);
+    if (!rc) vocab_seal_flagged(&t->vocab, false, flags);
     mem_free(flags);
     return rc;
 }
@@ -105,7 +105,8 @@ static int build_normalizer(const struct spm_model *m, struct tokenizer *t, stru
     t->normalizer.step_count = 1; /* owned by t from here on */
     for (uint32_t id = 0; id < m->pieces.count && !rc; id++) {
         const struct spm_piece *p = &m->pieces.items[id];
-        if (p->type == SPM_USER_DEFINED) rc = added_add(&n->symbols, p->text, (struct added_token){.id = id}, err);
+        if (p->type == SPM_USER_DEFINED && !m->raw_symbols)
+            rc = added_add(&n->symbols, p->text, (struct added_token){.id = id}, err);
     }
     return rc;
 }
@@ -117,7 +118,10 @@ static int build_added(const struct spm_model *m, struct tokenizer *t, struct er
         const struct spm_piece *p = &m->pieces.items[id];
         struct added_token token = {.id = id, .special = p->type != SPM_USER_DEFINED};
         if (p->type == SPM_CONTROL || p->type == SPM_UNKNOWN) rc = added_add(&t->added, p->text, token, err);
-        if (p->type == SPM_USER_DEFINED && !m->unigram) rc = added_add(&t->added_normalized, p->text, token, err);
+        if (p->type == SPM_USER_DEFINED && m->raw_symbols)
+            rc = added_add(&t->added, p->text, token, err);
+        else if (p->type == SPM_USER_DEFINED && !m->unigram)
+            rc = added_add(&t->added_normalized, p->text, token, err);
     }
     return rc;
 }

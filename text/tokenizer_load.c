@@ -47,12 +47,13 @@ static int read_text(struct load *l, struct json_reader *r, const char *name, ch
     return 0;
 }
 
+/* Dropout is for training: here every merge applies. */
 static int read_dropout(struct load *l, struct json_reader *r) {
     double dropout = 0;
     enum json_event event = json_next(r);
     if (event == JSON_NULL) return 0;
-    if (event != JSON_NUMBER || !json_number_double(r->text, &dropout) || dropout != 0)
-        return error_set(l->err, ERR_UNSUPPORTED, "tokenizer.json: dropout is not supported");
+    if (event != JSON_NUMBER || !json_number_double(r->text, &dropout))
+        return error_set(l->err, ERR_INVALID, "tokenizer.json: bad dropout");
     return 0;
 }
 
@@ -195,10 +196,11 @@ static int load_bpe(struct load *l, bool byte_level) {
     struct bpe *b = &l->t->bpe;
     int rc = model_read_vocab(l->vocab, &l->t->vocab, l->err);
     if (rc) return rc;
-    if (l->prefix[0] || l->suffix[0])
-        return error_set(l->err, ERR_UNSUPPORTED, "tokenizer.json: BPE with a word prefix or suffix is not supported");
     vocab_seal(&l->t->vocab, byte_level);
-    rc = model_read_merges(l->merges, &l->t->vocab, b, l->err);
+    rc = model_read_merges(l->merges, &l->t->vocab, strlen(l->prefix), b, l->err);
+    memcpy(b->prefix, l->prefix, sizeof b->prefix);
+    memcpy(b->suffix, l->suffix, sizeof b->suffix);
+    b->has_affix = l->prefix[0] || l->suffix[0];
     b->byte_fallback = l->byte_fallback;
     b->fuse_unk = l->fuse_unk;
     b->ignore_merges = l->ignore_merges;
@@ -284,6 +286,7 @@ int tokenizer_load(struct bytes tokenizer_json, struct bytes config_json, struct
 int tokenizer_load_bundle(const struct bundle *bundle, struct tokenizer **out, struct error *err) {
     struct bytes file = bundle_find(bundle, "tokenizer.json"),
                  generation = bundle_find(bundle, "generation_config.json");
+    if (!file.len) file = bundle_find(bundle, "tokenizer.gguf");
     if (!file.len) file = bundle_find(bundle, "tokenizer.model");
     if (!file.len) {
         *out = NULL;

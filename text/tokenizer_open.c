@@ -1,6 +1,7 @@
 #include "text/tokenizer_open.h"
 
 #include "base/fsutil.h"
+#include "text/gguf_vocab.h"
 #include "text/known_splits.h"
 #include "text/named_vocab.h"
 #include "text/spm.h"
@@ -85,13 +86,27 @@ static int load_known(struct bytes file, const struct named_vocab *known, struct
     return rc;
 }
 
+static int build_gguf(struct gguf *g, struct tokenizer **out, struct error *err) {
+    struct tokenizer *t = tokenizer_new(VOCAB_IDS_MAX);
+    int rc = gguf_vocab_build(g, t, err);
+    if (rc) tokenizer_free(&t);
+    gguf_close(g);
+    *out = t;
+    return rc;
+}
+
+static int load_gguf(struct bytes file, struct tokenizer **out, struct error *err) {
+    struct gguf g;
+    int rc = gguf_open_bytes(&g, file, "tokenizer.gguf", err);
+    return rc ? rc : build_gguf(&g, out, err);
+}
+
 int tokenizer_load_any(struct bytes file, struct bytes config_json, struct bytes generation_json,
                        struct tokenizer **out, struct error *err) {
     *out = NULL;
     enum form form = form_of(file);
     if (form == FORM_JSON) return tokenizer_load(file, config_json, generation_json, out, err);
-    if (form == FORM_GGUF) return error_set(err, ERR_UNSUPPORTED, "a vocabulary in a GGUF file is read from its path");
-    int rc = load_known(file, NULL, out, err);
+    int rc = form == FORM_GGUF ? load_gguf(file, out, err) : load_known(file, NULL, out, err);
     if (!rc && (rc = tokenizer_load_ends(*out, config_json, generation_json, true, err))) tokenizer_free(out);
     return rc;
 }
@@ -106,6 +121,13 @@ static int open_folder(const char *path, struct tokenizer **out, struct error *e
     if (!rc) rc = tokenizer_load_bundle(&bundle, out, err);
     buf_release(&packed);
     return rc;
+}
+
+/* Weights are not read. */
+static int open_gguf(const char *path, struct tokenizer **out, struct error *err) {
+    struct gguf g;
+    int rc = gguf_open(&g, path, err);
+    return rc ? rc : build_gguf(&g, out, err);
 }
 
 static int open_file(const char *path, const struct named_vocab *known, struct tokenizer **out, struct error *err) {
@@ -124,6 +146,7 @@ int tokenizer_open(const char *path, struct tokenizer **out, struct error *err) 
     struct error local;
     if (!err) err = &local;
     *out = NULL;
+    if (gguf_is(path)) return open_gguf(path, out, err);
     return dir_exists(path) ? open_folder(path, out, err) : open_file(path, NULL, out, err);
 }
 

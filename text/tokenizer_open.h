@@ -15,7 +15,7 @@
 MUST_CHECK int tokenizer_open(const char *path, struct tokenizer **out, struct error *err);
 /* vocab_dir: where vocabulary files lie (NULL: nowhere). */
 MUST_CHECK int tokenizer_open_named(const char *name, const char *vocab_dir, struct tokenizer **out, struct error *err);
-/* The contents of a file of any of the kinds but GGUF; companions as in tokenizer_load, may be empty. */
+/* The contents of a file of any of the kinds; companions as in tokenizer_load, may be empty. */
 MUST_CHECK int tokenizer_load_any(struct bytes file, struct bytes config_json, struct bytes generation_json,
                                   struct tokenizer **out, struct error *err);
 

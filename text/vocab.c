@@ -154,9 +154,12 @@ static void seal(struct vocab *v, bool byte_level, bool spelled) {
 void vocab_seal(struct vocab *v, bool byte_level) { seal(v, byte_level, byte_level); }
 void vocab_seal_raw(struct vocab *v) { seal(v, true, false); }
 
-void vocab_seal_flagged(struct vocab *v, const uint8_t *flags) {
+void vocab_seal_flagged(struct vocab *v, bool byte_level, const uint8_t *flags) {
+    v->byte_level = byte_level;
     v->flags = mem_calloc(MAX(v->entries.count, (size_t)1), 1);
     if (v->entries.count) memcpy(v->flags, flags, v->entries.count);
+    for (uint32_t id = 0; byte_level && id < v->entries.count; id++)
+        if (v->entries.items[id].start != VOCAB_ABSENT && !(flags[id] & VOCAB_LITERAL)) decode_spelling(v, id);
     build_index(v, v->entries.count);
 }
 

@@ -63,8 +63,9 @@ MUST_CHECK int vocab_claim(struct vocab *v, size_t start, uint32_t id, struct er
 void vocab_seal(struct vocab *v, bool byte_level);
 /* The same where what was added are raw bytes already. */
 void vocab_seal_raw(struct vocab *v);
-/* The same with flags of the caller's, one byte an id; VOCAB_LITERAL ones are not found by vocab_find. */
-void vocab_seal_flagged(struct vocab *v, const uint8_t *flags);
+/* vocab_seal with flags of the caller's, one byte an id; VOCAB_LITERAL ones stay as they are spelled and are not found
+ * by vocab_find. */
+void vocab_seal_flagged(struct vocab *v, bool byte_level, const uint8_t *flags);
 /* Adds a token after vocab_seal (added_tokens). */
 MUST_CHECK int vocab_add_sealed(struct vocab *v, struct bytes spelling, uint32_t id, struct error *err);
 
