@@ -193,7 +193,7 @@ static void encode_short_bytes(const struct bpe *b, const uint8_t *piece, size_t
 
 /* ---- a piece ---- */
 
-void bpe_scratch_release(struct bpe_scratch *s) {
+static void release_lists(struct bpe_scratch *s) {
     vec_release(&s->ids);
     vec_release(&s->next);
     vec_release(&s->prev);
@@ -201,6 +201,14 @@ void bpe_scratch_release(struct bpe_scratch *s) {
     vec_release(&s->order);
     vec_release(&s->order_other);
     vec_release(&s->heap);
+}
+
+void bpe_scratch_trim(struct bpe_scratch *s, size_t symbols_max) {
+    if (s->ids.cap > symbols_max) release_lists(s);
+}
+
+void bpe_scratch_release(struct bpe_scratch *s) {
+    release_lists(s);
     mem_free(s->buckets);
     if (s->caches_memory) munmap(s->caches_memory, s->caches_size);
     for (int level = 0; level < 4; level++) mem_free(s->bits[level]);

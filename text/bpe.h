@@ -97,6 +97,8 @@ void bpe_finish(struct bpe *b);
 void bpe_release(struct bpe *b);
 
 void bpe_scratch_release(struct bpe_scratch *s);
+/* Gives back what a piece of more than so many symbols left; the caches stay. */
+void bpe_scratch_trim(struct bpe_scratch *s, size_t symbols_max);
 /* Appends the ids of one piece (len > 0); bytes of it before limit may be read. */
 void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, const uint8_t *limit,
                 struct token_vec *out);

@@ -3,7 +3,8 @@
 #include "base/utf8.h"
 #include "text/tokenizer_data.h"
 
-enum { SCRATCH_KEEP = 64 * 1024 }; /* symbols; a scratch that grew larger is not kept */
+/* Symbols and bytes: what one very long text needed beyond is given back, so that it does not stay for ever. */
+enum { SCRATCH_KEEP = 64 * 1024, NORMALIZED_KEEP = 4 << 20 };
 
 /* ---- scratch ---- */
 
@@ -26,11 +27,10 @@ static void free_scratch(struct encode_scratch *s) {
 }
 
 static void give_scratch(struct tokenizer *t, struct encode_scratch *s) {
-    if (s->bpe.ids.cap > SCRATCH_KEEP || s->unigram.steps.cap > SCRATCH_KEEP ||
-        s->normalized[0].cap > 16 * SCRATCH_KEEP || s->normalized[1].cap > 16 * SCRATCH_KEEP) {
-        free_scratch(s);
-        return;
-    }
+    bpe_scratch_trim(&s->bpe, SCRATCH_KEEP);
+    if (s->unigram.steps.cap > SCRATCH_KEEP) unigram_scratch_release(&s->unigram);
+    for (int i = 0; i < 2; i++)
+        if (s->normalized[i].cap > NORMALIZED_KEEP) buf_release(&s->normalized[i]);
     pthread_mutex_lock(&t->lock);
     s->next_free = t->free_scratch;
     t->free_scratch = s;
