@@ -12,12 +12,15 @@
 #include "worker/settings.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 struct serve_settings {
     const char *model, *host, *run_dir, *listen, *exe;
+    const char *stage_devices;
+    int64_t tp, pp;
     int64_t port, thread_count, worker_count, gateway_count, admin_port, drain_ms, stop_ms, silence_ms;
     int log_level, log_format;
 };
@@ -27,7 +30,14 @@ static const struct option_row ROWS[] = {
     {"model", 'm', OPTION_STRING, AT(model), NULL, .help = "Folder of the model; may also be given as the argument."},
     {"host", 0, OPTION_STRING, AT(host), "127.0.0.1", .help = "Address to listen on."},
     {"port", 'p', OPTION_INT, AT(port), "8000", .min = 1, .max = 65535, .help = "Port of the HTTP API."},
-    {"workers", 'w', OPTION_INT, AT(worker_count), "1", .min = 1, .max = 1024, .help = "Worker processes."},
+    {"workers", 'w', OPTION_INT, AT(worker_count), "1", .min = 1, .max = 1024,
+     .help = "Workers: processes, or with --tp and --pp replicas of tp times pp processes."},
+    {"tp", 0, OPTION_INT, AT(tp), "1", .min = 1, .max = 64, .unit = "ranks",
+     .help = "Tensor parallel: so many processes divide each layer among them."},
+    {"pp", 0, OPTION_INT, AT(pp), "1", .min = 1, .max = 64, .unit = "stages",
+     .help = "Pipeline parallel: so many stages divide the layers among them."},
+    {"stage-devices", 0, OPTION_STRING, AT(stage_devices), NULL,
+     .help = "Device of each stage, as cuda,cpu; default: that of --device for all."},
     {"threads", 't', OPTION_INT, AT(thread_count), "0", .min = 0, .max = 1024,
      .help = "Threads that compute, in each worker; 0: one for each CPU."},
     {"gateways", 0, OPTION_INT, AT(gateway_count), "1", .min = 1, .max = 64,
@@ -56,7 +66,10 @@ const struct option_table serve_options = {
 static const struct option_table *const CHILD_TABLES[CHILD_ROLE_COUNT] = {&gateway_options, &scheduler_options,
                                                                           &worker_options};
 /* Rows of the children that serve fills in itself. */
-static const char *const DECIDED_HERE[] = {"instance", "share-port", "scheduler", "connect", "name", NULL};
+static const char *const DECIDED_HERE[] = {"instance", "share-port", "scheduler", "connect", "name",
+                                           "rank",     "stage",      "replica",   NULL};
+
+enum { RANKS_MAX = 64 };
 
 struct serve {
     struct merged_options options;
@@ -64,6 +77,8 @@ struct serve {
     struct flags flags[CHILD_ROLE_COUNT];
     uint64_t secret_hash;                   /* of the API keys */
     char *run_dir, *endpoint, *model, *exe; /* owned */
+    char *devices;                          /* owned: stage_devices, cut into words */
+    const char *device_words[RANKS_MAX + 1];
     int lock_fd;
 };
 
@@ -105,6 +120,28 @@ static int prepare_place(struct serve *s, struct error *err) {
     return rc ? rc : run_dir_lock(s->run_dir, 3000, &s->lock_fd, err);
 }
 
+/* The ranks of a replica compute at the same time: they share the machine's CPUs. 0: one rank, which takes all. */
+static int64_t threads_of_a_rank(const struct serve_settings *s) {
+    cpu_set_t set;
+    int64_t ranks = s->tp * s->pp;
+    if (ranks == 1 || sched_getaffinity(0, sizeof set, &set)) return 0;
+    return MAX(CPU_COUNT(&set) / ranks, 1);
+}
+
+static int find_devices(struct serve *s, struct error *err) {
+    if (s->settings->tp * s->settings->pp > RANKS_MAX)
+        return error_set(err, ERR_INVALID, "--tp %" PRId64 " times --pp %" PRId64 " is more than %d ranks",
+                         s->settings->tp, s->settings->pp, RANKS_MAX);
+    if (!s->settings->stage_devices) return 0;
+    s->devices = mem_strdup(s->settings->stage_devices);
+    char *rest = s->devices, *one;
+    int64_t count = 0;
+    while ((one = strsep(&rest, ",")) && count <= RANKS_MAX) s->device_words[MIN(count++, RANKS_MAX)] = one;
+    if (count == s->settings->pp) return 0;
+    return error_set(err, ERR_INVALID, "--stage-devices '%s' names %" PRId64 " devices for --pp %" PRId64,
+                     s->settings->stage_devices, count, s->settings->pp);
+}
+
 /* Options whose name differs from role to role or that serve knows better are put here; the rest is passed on as given.
  */
 static void build_flags(struct serve *s, enum child_role role) {
@@ -127,7 +164,10 @@ static void build_flags(struct serve *s, enum child_role role) {
     if (role == CHILD_SCHEDULER) flags_add(f, "--drain-timeout=%" PRId64 "ms", s->settings->stop_ms);
     if (role == CHILD_WORKER) {
         flags_add(f, "--model=%s", s->model);
-        if (s->settings->thread_count) flags_add(f, "--threads=%" PRId64, s->settings->thread_count);
+        int64_t threads = s->settings->thread_count ? s->settings->thread_count : threads_of_a_rank(s->settings);
+        if (threads) flags_add(f, "--threads=%" PRId64, threads);
+        if (s->settings->tp > 1) flags_add(f, "--tp=%" PRId64, s->settings->tp);
+        if (s->settings->pp > 1) flags_add(f, "--pp=%" PRId64, s->settings->pp);
     }
     merged_options_flags(&s->options, table, f);
     flags_end(f);
@@ -159,7 +199,11 @@ static struct supervisor_config supervisor_config(const struct serve *s) {
                                        .stop_ms = s->settings->stop_ms,
                                        .silence_ms = s->settings->silence_ms,
                                        .admin_port = s->settings->admin_port};
-    const int64_t counts[CHILD_ROLE_COUNT] = {s->settings->gateway_count, 1, s->settings->worker_count};
+    int64_t ranks = s->settings->tp * s->settings->pp;
+    const int64_t counts[CHILD_ROLE_COUNT] = {s->settings->gateway_count, 1, s->settings->worker_count * ranks};
+    config.replicas = (struct supervisor_replicas){.tp = (uint32_t)s->settings->tp,
+                                                   .pp = (uint32_t)s->settings->pp,
+                                                   .stage_devices = s->devices ? s->device_words : NULL};
     for (int role = 0; role < CHILD_ROLE_COUNT; role++) {
         struct supervisor_role *r = &config.roles[role];
         *r = (struct supervisor_role){.count = (uint32_t)counts[role], .flags = s->flags[role].words.items};
@@ -177,6 +221,7 @@ static void release(struct serve *s) {
     mem_free(s->endpoint);
     free(s->model);
     mem_free(s->exe);
+    mem_free(s->devices);
     merged_options_release(&s->options);
     if (s->lock_fd >= 0) close(s->lock_fd);
 }
@@ -185,6 +230,7 @@ static int serve(struct serve *s, const char *model) {
     struct error err;
     int rc = find_model(s, model, &err);
     if (!rc) rc = find_exe(s, &err);
+    if (!rc) rc = find_devices(s, &err);
     if (!rc) rc = prepare_place(s, &err);
     if (rc) {
         log_error("%s", err.text);

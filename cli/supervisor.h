@@ -28,11 +28,17 @@
 
 struct supervisor_role {
     uint64_t secret_hash;  /* of settings that travel in the environment: other ones mean another child too */
-    uint32_t count;        /* workers: may be scaled later */
+    uint32_t count;        /* processes; workers: may be scaled later */
     char *const *flags;    /* borrowed: all options that stay the same from one start to the next, NULL-terminated */
     bool takes_admin_port; /* --admin-port=P is added */
     bool takes_name;       /* --name=worker-0 is added */
     bool takes_instance;   /* --instance=HEX is added: what it says in Hello */
+};
+
+/* Workers come in replicas of tp * pp processes each; --rank, --stage and --replica are added where that is not 1. */
+struct supervisor_replicas {
+    uint32_t tp, pp;
+    const char *const *stage_devices; /* [pp] borrowed; NULL: --device is what the flags say */
 };
 
 struct supervisor_config {
@@ -40,6 +46,7 @@ struct supervisor_config {
     const char *run_dir;  /* checked and locked by the caller */
     const char *endpoint; /* where the scheduler listens */
     struct supervisor_role roles[CHILD_ROLE_COUNT];
+    struct supervisor_replicas replicas;
     int64_t drain_ms;   /* for gateways to finish their streams */
     int64_t stop_ms;    /* between SIGTERM and SIGKILL for all others */
     int64_t silence_ms; /* scheduler unheard of, pulse standing still: 15000 */
@@ -50,6 +57,11 @@ void supervisor_block_signals(void);
 /* Runs until drained (0) or it cannot go on (negative): a child that never lived ended again and again right after its
  * start. */
 MUST_CHECK int supervisor_run(const struct supervisor_config *config, struct error *err);
+
+/* Processes of one replica. */
+static inline uint32_t supervisor_rank_count(const struct supervisor_config *config) {
+    return config->replicas.tp && config->replicas.pp ? config->replicas.tp * config->replicas.pp : 1;
+}
 
 /* One line to a running supervisor ("scale 3", "status"), one line back ("ok ...", "error ..."). reply: at most max
  * bytes with the zero. */

@@ -75,6 +75,28 @@ PRINTF_LIKE(2, 3) static void add(struct argv *a, const char *fmt, ...) {
     vec_push(&a->words, mem_strdup(text));
 }
 
+/* The same replica of the same run folder has the same id for ever: the scheduler puts its ranks together by it. */
+static struct u128 replica_id(const struct supervisor *s, uint32_t replica_idx) {
+    struct buf text;
+    buf_init(&text, 0);
+    buf_addf(&text, "%s\n%u", s->config->run_dir, replica_idx);
+    struct u128 id = hash128(text.data, text.len, 0);
+    buf_release(&text);
+    return id;
+}
+
+static void add_rank(const struct supervisor *s, const struct child *c, struct argv *a) {
+    const struct supervisor_replicas *r = &s->config->replicas;
+    uint32_t count = supervisor_rank_count(s->config), place = c->idx % count;
+    char id[U128_TEXT_MAX];
+    if (c->role != CHILD_WORKER || count == 1) return;
+    u128_text(replica_id(s, c->idx / count), id);
+    add(a, "--replica=%s", id);
+    add(a, "--rank=%u", place % r->tp);
+    add(a, "--stage=%u", place / r->tp);
+    if (r->stage_devices) add(a, "--device=%s", r->stage_devices[place / r->tp]);
+}
+
 /* What differs from one start to the next is only here. The first word is what ps shows: whose child it is. */
 static void build_argv(const struct supervisor *s, const struct child *c, struct argv *a) {
     const struct supervisor_role *role = &s->config->roles[c->role];
@@ -86,6 +108,7 @@ static void build_argv(const struct supervisor *s, const struct child *c, struct
     if (role->takes_name) add(a, "--name=%s-%u", child_role_name(c->role), c->idx);
     if (role->takes_instance) add(a, "--instance=%s", instance);
     for (char *const *flag = role->flags; flag && *flag; flag++) add(a, "%s", *flag);
+    add_rank(s, c, a);
     vec_push(&a->words, NULL);
 }
 

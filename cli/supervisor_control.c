@@ -83,8 +83,8 @@ static bool scale_is_done(const struct supervisor *s) {
 
 static void scale(struct supervisor *s, struct control *c, const char *text, int64_t now_ms) {
     char *end;
-    unsigned long count = strtoul(text, &end, 10);
-    if (end == text || *end || *text < '0' || *text > '9' || count < 1 || count > WORKERS_MAX) {
+    unsigned long count = strtoul(text, &end, 10), ranks = supervisor_rank_count(s->config);
+    if (end == text || *end || *text < '0' || *text > '9' || count < 1 || count > WORKERS_MAX / ranks) {
         reply(s, c, "error the number of workers is a number from 1 to 1024\n");
         return;
     }
@@ -92,6 +92,7 @@ static void scale(struct supervisor *s, struct control *c, const char *text, int
         reply(s, c, "error draining\n");
         return;
     }
+    count *= ranks; /* of replicas, to processes */
     log_info("scaling workers from %u to %lu", s->workers_wanted, count);
     s->workers_wanted = (uint32_t)count;
     children_want(s, now_ms);
@@ -152,7 +153,7 @@ void control_turn(struct supervisor *s, int64_t now_ms) {
         char text[64];
         if (c->fd < 0) continue;
         if (c->waits_for_scale && scale_is_done(s)) {
-            snprintf(text, sizeof text, "ok %u workers\n", s->workers_wanted);
+            snprintf(text, sizeof text, "ok %u workers\n", s->workers_wanted / supervisor_rank_count(s->config));
             reply(s, c, text);
         } else if (now_ms >= c->until_ms) {
             reply(s, c,

@@ -2,8 +2,8 @@
 #ifndef MODEL_FFN_DENSE_H
 #define MODEL_FFN_DENSE_H
 
+#include "model/loader.h"
 #include "model/spec_read.h"
-#include "model/weights.h"
 
 struct ffn_weights {
     struct matrix up;   /* gated: [2 * width, hidden], gate above up; plain: [width, hidden] */
@@ -12,5 +12,12 @@ struct ffn_weights {
 
 /* Fills layer->ffn from the config; its kind is set. */
 int ffn_dense_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+
+/* This rank's part of the width; count 0: all of it (ffn_shard.c). */
+struct shard_range ffn_own(const struct loader *l, uint32_t layer);
+/* The down projection, of that part. Rank 0 adds the bias. */
+MUST_CHECK int ffn_load_down(struct loader *l, uint32_t layer, struct matrix *down);
+/* Gate above up from one fused tensor. */
+MUST_CHECK int ffn_load_fused(struct loader *l, uint32_t layer, struct matrix *up);
 
 #endif

@@ -7,11 +7,13 @@ static int gated_load(struct loader *l, uint32_t layer, void **weights) {
     const struct ffn_spec *ffn = &l->spec->layers[layer].ffn;
     struct ffn_weights *w = *weights = loader_new(l, sizeof *w);
     uint32_t hidden = l->spec->hidden, width = ffn->width;
+    struct shard_range own = ffn_own(l, layer);
     const struct part apart[] = {{ROLE_GATE, ROLE_GATE_BIAS, width}, {ROLE_UP, ROLE_UP_BIAS, width}};
-    const struct part fused = {ROLE_GATE_UP, ROLE_GATE_UP_BIAS, 2 * width}, down = {ROLE_DOWN, ROLE_DOWN_BIAS, hidden};
+    const struct cut cuts[] = {{.rows = own}, {.rows = own}};
     bool one = l->spec->names->patterns[ROLE_GATE_UP] != NULL;
-    int rc = loader_matrix(l, &w->up, one ? &fused : apart, one ? 1 : 2, hidden, ffn->bias, layer);
-    return rc ? rc : loader_matrix(l, &w->down, &down, 1, width, ffn->bias, layer);
+    int rc = one ? ffn_load_fused(l, layer, &w->up)
+                 : loader_cut(l, &w->up, apart, own.count ? cuts : NULL, 2, hidden, ffn->bias, layer, NULL);
+    return rc ? rc : ffn_load_down(l, layer, &w->down);
 }
 
 struct gated_buffers {

@@ -28,6 +28,11 @@ static bool any_parallel(const struct model_spec *spec) {
     return false;
 }
 
+/* Logits this rank computes. */
+static uint32_t head_width(const struct forward *f) {
+    return shard_vocab(&f->model->shard, f->model->spec.vocab).count;
+}
+
 /* Every buffer and its size, for allocation and for the memory plan. */
 static size_t list_buffers(struct forward *f, struct buffer out[BUFFERS_MAX]) {
     const struct model_spec *spec = &f->model->spec;
@@ -46,6 +51,8 @@ static size_t list_buffers(struct forward *f, struct buffer out[BUFFERS_MAX]) {
     out[n++] = (struct buffer){&f->head_x, act * HEAD_ROWS * spec->hidden};
     out[n++] = (struct buffer){&f->head_delta, act * HEAD_ROWS * spec->hidden};
     out[n++] = (struct buffer){(void **)&f->logits, (size_t)HEAD_ROWS * spec->vocab * sizeof(float)};
+    if (shard_tp(&f->model->shard) > 1)
+        out[n++] = (struct buffer){(void **)&f->logits_part, (size_t)HEAD_ROWS * head_width(f) * sizeof(float)};
     out[n++] = (struct buffer){&f->sample_scratch, dev->ops->sample_scratch(dev, HEAD_ROWS, spec->vocab)};
     out[n++] = (struct buffer){(void **)&f->runs, f->max_runs * sizeof *f->runs};
     out[n++] = (struct buffer){(void **)&f->sample_rows, rows * sizeof(uint32_t)};
@@ -164,15 +171,21 @@ struct kv_view forward_kv(const struct forward *f, uint32_t layer) {
                             .max_blocks = f->slots->table.max_blocks};
 }
 
+/* f->out of a mixer or feed-forward that the stage's ranks divide: their sum. */
+static void add_up(struct forward *f, struct stream *s, bool partial) {
+    if (partial) f->ranks->sum(f->ranks_ctx, s, f->out, (size_t)f->batch.row_count * f->model->spec.hidden);
+}
+
 /* One half of a serial layer. */
 static void serial_half(struct forward *f, struct stream *s, uint32_t layer, const struct layer_kind *kind,
-                        const struct norm_spec *pre, const struct norm_weights *pre_weights,
+                        bool partial, const struct norm_spec *pre, const struct norm_weights *pre_weights,
                         const struct norm_spec *post, const struct norm_weights *post_weights) {
     static const struct norm_spec none;
     bool last = f->model->spec.layers[layer].norm_last;
     f->in = normed(f, s, f->normed, last ? &none : pre, pre_weights);
     f->out = f->delta;
     kind->step(f, s, layer);
+    add_up(f, s, partial);
     if (post->kind) norm(f, s, f->delta, f->delta, NULL, post, post_weights);
     f->pending = f->delta;
     if (!last) return;
@@ -188,9 +201,11 @@ static void parallel_layer(struct forward *f, struct stream *s, uint32_t i) {
     f->in = in;
     f->out = f->delta;
     MIXERS[spec->mixer]->step(f, s, i);
+    add_up(f, s, spec->mixer_partial);
     f->in = ffn_in;
     f->out = f->delta_ffn;
     FFNS[spec->ffn.kind]->step(f, s, i);
+    add_up(f, s, spec->ffn_partial);
     f->pending = f->delta;
     add_pending(f, s);
     f->pending = f->delta_ffn;
@@ -204,9 +219,11 @@ static void layer_step(struct forward *f, struct stream *s, uint32_t i) {
         return;
     }
     if (spec->mixer)
-        serial_half(f, s, i, MIXERS[spec->mixer], &spec->mixer_norm, &w->mixer_norm, &spec->mixer_post, &w->mixer_post);
+        serial_half(f, s, i, MIXERS[spec->mixer], spec->mixer_partial, &spec->mixer_norm, &w->mixer_norm,
+                    &spec->mixer_post, &w->mixer_post);
     if (spec->ffn.kind)
-        serial_half(f, s, i, FFNS[spec->ffn.kind], &spec->ffn_norm, &w->ffn_norm, &spec->ffn_post, &w->ffn_post);
+        serial_half(f, s, i, FFNS[spec->ffn.kind], spec->ffn_partial, &spec->ffn_norm, &w->ffn_norm, &spec->ffn_post,
+                    &w->ffn_post);
 }
 
 static void embed(struct forward *f, struct stream *s) {
@@ -222,7 +239,12 @@ void forward_layers(struct forward *f, struct stream *s, const struct step_input
     const struct ops *ops = f->dev->ops;
     load_batch(f, s, input);
     ops->prepare(s, &(struct op_prepare){.slots = &f->slots->table, .batch = &f->batch});
-    embed(f, s);
+    size_t values = (size_t)f->batch.row_count * spec->hidden;
+    f->pending = NULL;
+    if (shard_is_first(&f->model->shard))
+        embed(f, s);
+    else
+        f->ranks->receive(f->ranks_ctx, s, f->x, values);
     for (uint32_t i = 0; i < spec->rope_count; i++)
         if (spec->ropes[i].kind)
             ops->rope_angles(s, &(struct op_rope_angles){.out = f->angles[i],
@@ -234,6 +256,9 @@ void forward_layers(struct forward *f, struct stream *s, const struct step_input
         layer_step(f, s, i);
         if (f->progress) f->progress(f->progress_ctx);
     }
+    if (shard_is_last(&f->model->shard)) return;
+    add_pending(f, s);
+    f->ranks->send(f->ranks_ctx, s, f->x, values);
 }
 
 /* ---- head ---- */
@@ -257,13 +282,14 @@ void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_
                                          .width = spec->hidden,
                                          .eps = spec->final_norm.eps,
                                          .weight_offset = spec->final_norm.weight_offset});
-    ops->linear(s, &(struct op_linear){.out = f->logits,
+    ops->linear(s, &(struct op_linear){.out = f->logits_part ? f->logits_part : f->logits,
                                        .x = f->head_delta,
                                        .w = &f->model->weights.head,
                                        .rows = count,
                                        .class_rows = count,
-                                       .out_stride = spec->vocab,
+                                       .out_stride = f->model->weights.head.rows,
                                        .out_f32 = true});
+    if (f->logits_part) f->ranks->gather(f->ranks_ctx, s, f->logits, spec->vocab, f->logits_part, count);
 }
 
 static struct sample_out out_from(const struct sample_out *out, uint32_t first) {
@@ -286,6 +312,7 @@ void forward_sample(struct forward *f, struct stream *s, const struct sample_out
         batch.sample_rows += first;
         batch.sample_count = count;
         forward_logits(f, s, first, count);
+        if (f->model->shard.rank) continue;
         f->dev->ops->sample(s, &(struct op_sample){.logits = f->logits,
                                                    .logits_stride = f->model->spec.vocab,
                                                    .vocab_size = f->model->spec.vocab,

@@ -25,7 +25,8 @@ struct forward {
     char *scratch;                 /* of the mixer or feed-forward whose step it is (layer_kinds.h) */
     float *angles[SPEC_ROPES_MAX]; /* f32 [max_rows, half, 2] */
     void *head_x, *head_delta;     /* act [HEAD_ROWS, hidden] */
-    float *logits;                 /* f32 [HEAD_ROWS, vocab] */
+    float *logits;                 /* f32 [HEAD_ROWS, vocab]; where ranks divide the vocabulary, rank 0's only */
+    float *logits_part;            /* f32 [HEAD_ROWS, this rank's part]; NULL where they do not */
     void *sample_scratch;
     struct step_run *runs;                              /* [max_runs] */
     uint32_t *sample_rows, *ids, *slot_ids, *positions; /* [max_rows] */
@@ -37,6 +38,8 @@ struct forward {
     void *pending;               /* what has yet to be added to x; NULL: nothing */
     void (*progress)(void *ctx); /* after each layer is on the stream; may be NULL */
     void *progress_ctx;
+    const struct rank_calls *ranks; /* set by the caller where the model is a rank's part (shard.h) */
+    void *ranks_ctx;
 };
 
 /* A step as the host knows it. */
@@ -52,11 +55,13 @@ MUST_CHECK int forward_init(struct forward *f, const struct model *model, struct
 void forward_release(struct forward *f);
 uint64_t forward_bytes(const struct model *model, uint32_t max_rows, uint32_t max_context);
 
-/* prepare and all layers; x and pending hold the last residual and what is to be added to it. */
+/* prepare and all layers; x and pending hold the last residual and what is to be added to it. A stage but the first
+ * takes x from the one before; a stage but the last gives it to the next, and its step ends here. */
 void forward_layers(struct forward *f, struct stream *s, const struct step_input *input);
 /* Logits of sample rows [first, first + count) into f->logits, count <= HEAD_ROWS. After forward_layers. */
 void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_t count);
-/* forward_logits and sample for all sample rows. out: arrays of the step's sample_count. masks: NULL, or as in
+/* forward_logits and sample for all sample rows; only rank 0 of the last stage samples, the others leave out alone.
+ * out: arrays of the step's sample_count. masks: NULL, or as in
  * op_sample, mask_rows on the host. */
 void forward_sample(struct forward *f, struct stream *s, const struct sample_out *out, const uint32_t *masks,
                     const uint32_t *mask_rows, uint32_t mask_stride);

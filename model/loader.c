@@ -90,15 +90,23 @@ void *loader_new(struct loader *l, size_t size) {
     return p;
 }
 
+void loader_skip(struct loader *l, enum weight_role role, uint32_t layer) {
+    char name[TENSOR_NAME_MAX];
+    if (!role_name(l->spec->names, l->prefix, role, layer, name)) return;
+    const struct tensor *t = safetensors_find(l->files, name);
+    if (t) l->used[t - l->files->tensors] = true;
+}
+
 /* ---- vectors ---- */
 
-/* Puts a vector's values, widened and in another order, to device memory at `to`. */
-static int put_vector(struct loader *l, float *to, enum weight_role role, uint32_t layer, uint32_t count,
-                      const uint32_t *order) {
-    const struct tensor *t = take_vector(l, role, layer, count);
+/* Puts `count` of a vector's `all` values, widened, from `first` on or in another order, to device memory at `to`. */
+static int put_values(struct loader *l, float *to, enum weight_role role, uint32_t layer, uint32_t all, uint32_t first,
+                      uint32_t count, const uint32_t *order) {
+    const struct tensor *t = take_vector(l, role, layer, all);
     if (!t) return l->err->code;
     float *host = mem_calloc(count, sizeof *host);
-    for (uint32_t i = 0; i < count; i++) host[i] = storage_get(storage_of(t->type), t->data, order ? order[i] : i);
+    for (uint32_t i = 0; i < count; i++)
+        host[i] = storage_get(storage_of(t->type), t->data, order ? order[i] : first + i);
     stream_copy_in(l->stream, to, host, count * sizeof *host);
     mem_free(host);
     advance(l, t);
@@ -109,7 +117,7 @@ int loader_vector(struct loader *l, const float **out, enum weight_role role, ui
     float *v = new_device_memory(l, count * sizeof *v);
     if (!v) return l->err->code;
     *out = v;
-    return put_vector(l, v, role, layer, count, NULL);
+    return put_values(l, v, role, layer, count, 0, count, NULL);
 }
 
 int loader_norm(struct loader *l, struct norm_weights *out, const struct norm_spec *spec, enum weight_role weight,
@@ -122,26 +130,36 @@ int loader_norm(struct loader *l, struct norm_weights *out, const struct norm_sp
 
 /* ---- matrices ---- */
 
-/* The tensor's bytes where the device can read them; copied when the file does not align them. */
-static const void *import(struct loader *l, const struct tensor *t) {
-    const void *host = t->data;
-    if ((uintptr_t)host % tensor_type_size(t->type)) {
-        void *copy = mem_try_alloc(t->byte_len);
+static struct shard_range rows_of(const struct part *p, const struct cut *cut) {
+    return cut && cut->rows.count ? cut->rows : (struct shard_range){0, p->rows};
+}
+
+static const struct cut *cut_at(const struct cut *cuts, uint32_t i) { return cuts ? &cuts[i] : NULL; }
+
+/* Bytes of a file where the device can read them; copied when the file does not align them. */
+static const void *import(struct loader *l, const void *host, size_t len, size_t align) {
+    if ((uintptr_t)host % align) {
+        void *copy = mem_try_alloc(len);
         if (!copy) return NULL;
-        memcpy(copy, t->data, t->byte_len);
+        memcpy(copy, host, len);
         vec_push(&l->w->memory->heap, copy);
         host = copy;
     }
-    const void *p = device_import(l->w->dev, host, t->byte_len);
+    const void *p = device_import(l->w->dev, host, len);
     if (p) vec_push(&l->w->memory->imported, p);
     return p;
 }
 
 /* Leaves the parts where they are. */
-static int map_parts(struct loader *l, struct matrix *m, const struct tensor *const *tensors, uint32_t count) {
+static int map_parts(struct loader *l, struct matrix *m, const struct tensor *const *tensors, const struct part *parts,
+                     const struct cut *cuts, uint32_t count) {
+    size_t row_size = storage_bytes(m->type, m->cols);
     for (uint32_t i = 0; i < count; i++) {
-        m->parts[i] = (struct matrix_part){.data = import(l, tensors[i]), .rows = (uint32_t)tensors[i]->dims[0]};
-        if (!m->parts[i].data) return out_of_memory(l, tensors[i]->byte_len);
+        struct shard_range rows = rows_of(&parts[i], cut_at(cuts, i));
+        const char *data = (const char *)tensors[i]->data + rows.first * row_size;
+        m->parts[i].data = import(l, data, rows.count * row_size, tensor_type_size(tensors[i]->type));
+        m->parts[i].rows = rows.count;
+        if (!m->parts[i].data) return out_of_memory(l, rows.count * row_size);
     }
     m->part_count = count;
     return 0;
@@ -166,15 +184,43 @@ static char *arranged(const struct tensor *t, uint32_t rows, uint32_t cols, bool
         mem_free(out);
         return NULL;
     }
-    if (transposed) transpose(turned, (const char *)t->data, rows, cols, size);
+    if (transposed) transpose(turned, (const char *)t->data, t->dims[1], cols, size);
     if (order) reorder(out, transposed ? turned : (const char *)t->data, rows, row_size, order);
     if (turned != out) mem_free(turned);
     return out;
 }
 
+/* Rows and columns of an arranged tensor (rows of whole_cols values), at `out`. */
+static void cut_out(char *out, const char *in, const struct matrix *m, uint32_t whole_cols, struct shard_range rows,
+                    uint32_t first_col) {
+    size_t in_size = storage_bytes(m->type, whole_cols), out_size = storage_bytes(m->type, m->cols);
+    size_t skip = storage_bytes(m->type, first_col);
+    for (size_t r = 0; r < rows.count; r++)
+        memcpy(out + r * out_size, in + (rows.first + r) * in_size + skip, out_size);
+}
+
+/* One part with only some of its rows or columns. With an order, that has chosen the rows already. */
+static int pack_cut(struct loader *l, char *to, const struct matrix *m, const struct tensor *t, const struct part *p,
+                    const struct cut *cut, uint32_t cols, bool transposed, const uint32_t *order) {
+    struct shard_range rows = rows_of(p, cut);
+    if (order) rows.first = 0;
+    char *whole = transposed || order ? arranged(t, order ? rows.count : p->rows, cols, transposed, order) : NULL;
+    char *own = mem_try_alloc(rows.count * storage_bytes(m->type, m->cols));
+    if (!own || ((transposed || order) && !whole)) {
+        mem_free(whole);
+        mem_free(own);
+        return out_of_memory(l, t->byte_len);
+    }
+    cut_out(own, whole ? whole : (const char *)t->data, m, cols, rows, cut->cols.first);
+    stream_copy_in(l->stream, to, own, rows.count * storage_bytes(m->type, m->cols));
+    mem_free(whole);
+    mem_free(own);
+    return 0;
+}
+
 /* Copies the parts behind each other into device memory. */
-static int pack_parts(struct loader *l, struct matrix *m, const struct tensor *const *tensors, uint32_t count,
-                      bool transposed, const uint32_t *order) {
+static int pack_parts(struct loader *l, struct matrix *m, const struct tensor *const *tensors, const struct part *parts,
+                      const struct cut *cuts, uint32_t count, uint32_t cols, bool transposed, const uint32_t *order) {
     char *data = new_device_memory(l, m->rows * storage_bytes(m->type, m->cols));
     if (!data) return l->err->code;
     m->part_count = 1;
@@ -182,6 +228,12 @@ static int pack_parts(struct loader *l, struct matrix *m, const struct tensor *c
     for (uint32_t i = 0; i < count; i++) {
         const struct tensor *t = tensors[i];
         char *copy = NULL;
+        if (cuts) {
+            int rc = pack_cut(l, data, m, t, &parts[i], &cuts[i], cols, transposed, order);
+            if (rc) return rc;
+            data += rows_of(&parts[i], &cuts[i]).count * storage_bytes(m->type, m->cols);
+            continue;
+        }
         if (transposed || order) {
             copy = arranged(t, (uint32_t)t->dims[transposed], m->cols, transposed, order);
             if (!copy) return out_of_memory(l, t->byte_len);
@@ -193,24 +245,25 @@ static int pack_parts(struct loader *l, struct matrix *m, const struct tensor *c
     return 0;
 }
 
-static int load_bias(struct loader *l, struct matrix *m, const struct part *parts, uint32_t count, uint32_t layer,
-                     const uint32_t *order) {
+static int load_bias(struct loader *l, struct matrix *m, const struct part *parts, const struct cut *cuts,
+                     uint32_t count, uint32_t layer, const uint32_t *order) {
     float *bias = new_device_memory(l, m->rows * sizeof *bias);
     if (!bias) return l->err->code;
     m->bias = bias;
     for (uint32_t i = 0; i < count; i++) {
-        int rc = put_vector(l, bias, parts[i].bias, layer, parts[i].rows, order);
+        struct shard_range rows = rows_of(&parts[i], cut_at(cuts, i));
+        int rc = put_values(l, bias, parts[i].bias, layer, parts[i].rows, rows.first, rows.count, order);
         if (rc) return rc;
-        bias += parts[i].rows;
+        bias += rows.count;
     }
     return 0;
 }
 
-static int load_parts(struct loader *l, struct matrix *m, const struct part *parts, uint32_t count, uint32_t cols,
-                      bool bias, uint32_t layer, const uint32_t *order) {
+int loader_cut(struct loader *l, struct matrix *m, const struct part *parts, const struct cut *cuts, uint32_t count,
+               uint32_t cols, bool bias, uint32_t layer, const uint32_t *order) {
     const struct tensor *tensors[MATRIX_PARTS_MAX] = {NULL};
     bool transposed = l->spec->names->transposed && parts[0].role > ROLE_MIXER_NORM;
-    *m = (struct matrix){.cols = cols};
+    *m = (struct matrix){.cols = cuts && cuts[0].cols.count ? cuts[0].cols.count : cols};
     for (uint32_t i = 0; i < count; i++) {
         tensors[i] = take_matrix(l, parts[i].role, layer, parts[i].rows, cols, transposed);
         if (!tensors[i]) return l->err->code;
@@ -218,22 +271,23 @@ static int load_parts(struct loader *l, struct matrix *m, const struct part *par
             return error_set(l->err, ERR_UNSUPPORTED,
                              "'%s' and '%s' have different types; they are computed as one product", tensors[0]->name,
                              tensors[i]->name);
-        m->rows += parts[i].rows;
+        m->rows += rows_of(&parts[i], cut_at(cuts, i)).count;
         advance(l, tensors[i]);
     }
     m->type = storage_of(tensors[0]->type);
     if (l->w->main_type == STORAGE_NONE && parts[0].role > ROLE_MIXER_NORM) l->w->main_type = m->type;
-    bool in_place = l->w->dev->kind == DEVICE_CPU && !transposed && !order;
-    int rc = in_place ? map_parts(l, m, tensors, count) : pack_parts(l, m, tensors, count, transposed, order);
-    return rc || !bias ? rc : load_bias(l, m, parts, count, layer, order);
+    bool in_place = l->w->dev->kind == DEVICE_CPU && !transposed && !order && m->cols == cols;
+    int rc = in_place ? map_parts(l, m, tensors, parts, cuts, count)
+                      : pack_parts(l, m, tensors, parts, cuts, count, cols, transposed, order);
+    return rc || !bias ? rc : load_bias(l, m, parts, cuts, count, layer, order);
 }
 
 int loader_matrix(struct loader *l, struct matrix *m, const struct part *parts, uint32_t count, uint32_t cols,
                   bool bias, uint32_t layer) {
-    return load_parts(l, m, parts, count, cols, bias, layer, NULL);
+    return loader_cut(l, m, parts, NULL, count, cols, bias, layer, NULL);
 }
 
 int loader_reordered(struct loader *l, struct matrix *m, const struct part *part, uint32_t cols, bool bias,
                      uint32_t layer, const uint32_t *order) {
-    return load_parts(l, m, part, 1, cols, bias, layer, order);
+    return loader_cut(l, m, part, NULL, 1, cols, bias, layer, order);
 }

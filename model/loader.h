@@ -7,11 +7,13 @@
 #define MODEL_LOADER_H
 
 #include "model/names.h"
+#include "model/shard.h"
 #include "model/weights.h"
 
 struct loader {
     struct model_weights *w;
-    const struct model_spec *spec;
+    const struct model_spec *spec; /* of the whole model */
+    const struct shard *shard;     /* this rank's part of it; NULL: all */
     const struct safetensors *files;
     const struct name_prefix *prefix;
     struct stream *stream;
@@ -26,6 +28,12 @@ struct loader {
 struct part {
     enum weight_role role, bias;
     uint32_t rows;
+};
+
+/* Of a part's rows and columns only these, for a rank that has a part of the product (shard.h); count 0: all. Columns
+ * begin and end at blocks of the storage type. */
+struct cut {
+    struct shard_range rows, cols;
 };
 
 /* Zeroed memory that weights_release gives back. */
@@ -45,5 +53,11 @@ MUST_CHECK int loader_matrix(struct loader *l, struct matrix *m, const struct pa
  * tensor. */
 MUST_CHECK int loader_reordered(struct loader *l, struct matrix *m, const struct part *part, uint32_t cols, bool bias,
                                 uint32_t layer, const uint32_t *order);
+/* As both, with a cut for each part (all with the same columns); order may be NULL, else it has cuts[0].rows.count
+ * entries. */
+MUST_CHECK int loader_cut(struct loader *l, struct matrix *m, const struct part *parts, const struct cut *cuts,
+                          uint32_t count, uint32_t cols, bool bias, uint32_t layer, const uint32_t *order);
+/* A bias that another rank adds: its tensor counts as used. */
+void loader_skip(struct loader *l, enum weight_role role, uint32_t layer);
 
 #endif

@@ -13,20 +13,47 @@ static uint32_t *fused_order(const struct attention_spec *a, enum qkv_layout lay
         uint32_t heads = kind == 0 ? a->heads : a->kv_heads;
         for (uint32_t h = 0; h < heads; h++) {
             uint32_t g = kind == 0 ? h / group : h, at = kind == 0 ? h % group : group + kind - 1;
-            for (uint32_t d = 0; d < dim; d++) order[n++] = (g * (group + 2) + at) * dim + d;
+            for (uint32_t d = 0; d < dim; d++, n++)
+                order[n] = layout == QKV_STACKED ? n : (g * (group + 2) + at) * dim + d;
         }
     }
     return order;
 }
 
+/* The rows of Q, and of K or V, that this rank has. */
+static void own_rows(const struct loader *l, const struct attention_spec *a, struct shard_range *q,
+                     struct shard_range *kv) {
+    shard_heads(l->shard, a, q, kv);
+    q->first *= a->head_dim;
+    q->count *= a->head_dim;
+    kv->first *= a->head_dim;
+    kv->count *= a->head_dim;
+}
+
+/* Leaves this rank's rows of Q, K and V in the order; returns their count. */
+static uint32_t keep_own(uint32_t *order, const struct attention_spec *a, struct shard_range q, struct shard_range kv) {
+    uint32_t width = a->heads * a->head_dim, kv_width = a->kv_heads * a->head_dim, n = q.count;
+    memmove(order, order + q.first, q.count * sizeof *order);
+    for (int part = 0; part < 2; part++, n += kv.count)
+        memmove(order + n, order + width + (uint32_t)part * kv_width + kv.first, kv.count * sizeof *order);
+    return n;
+}
+
 static int load_qkv(struct loader *l, uint32_t layer, const struct attention_spec *a, struct matrix *m) {
     uint32_t hidden = l->spec->hidden, q = a->heads * a->head_dim, kv = a->kv_heads * a->head_dim;
+    struct shard_range q_rows = {0}, kv_rows = {0};
+    bool divided = shard_divides_mixer(l->shard, l->spec, layer);
+    if (divided) own_rows(l, a, &q_rows, &kv_rows);
     const struct part apart[] = {{ROLE_Q, ROLE_Q_BIAS, q}, {ROLE_K, ROLE_K_BIAS, kv}, {ROLE_V, ROLE_V_BIAS, kv}};
     const struct part fused = {ROLE_QKV, ROLE_QKV_BIAS, qkv_width(a)};
-    if (!l->spec->names->patterns[ROLE_QKV]) return loader_matrix(l, m, apart, 3, hidden, a->qkv_bias, layer);
-    if (l->spec->names->qkv == QKV_STACKED) return loader_matrix(l, m, &fused, 1, hidden, a->qkv_bias, layer);
+    struct cut cuts[] = {{.rows = q_rows}, {.rows = kv_rows}, {.rows = kv_rows}};
+    if (!l->spec->names->patterns[ROLE_QKV])
+        return loader_cut(l, m, apart, divided ? cuts : NULL, 3, hidden, a->qkv_bias, layer, NULL);
+    if (l->spec->names->qkv == QKV_STACKED && !divided)
+        return loader_matrix(l, m, &fused, 1, hidden, a->qkv_bias, layer);
     uint32_t *order = fused_order(a, l->spec->names->qkv);
-    int rc = loader_reordered(l, m, &fused, hidden, a->qkv_bias, layer, order);
+    if (divided) cuts[0].rows = (struct shard_range){0, keep_own(order, a, q_rows, kv_rows)};
+    int rc = loader_cut(l, m, &fused, divided ? cuts : NULL, 1, hidden, a->qkv_bias, layer, order);
     mem_free(order);
     return rc;
 }
@@ -35,8 +62,14 @@ static int attention_load(struct loader *l, uint32_t layer, void **weights) {
     const struct attention_spec *a = &l->spec->layers[layer].attention;
     struct attention_weights *w = *weights = loader_new(l, sizeof *w);
     const struct part out = {ROLE_OUT, ROLE_OUT_BIAS, l->spec->hidden};
+    struct cut cut = {.rows = {0}};
+    struct shard_range kv_cols;
+    bool divided = shard_divides_mixer(l->shard, l->spec, layer), bias = a->out_bias;
+    if (divided) own_rows(l, a, &cut.cols, &kv_cols);
+    if (divided && l->shard->rank) bias = false; /* rank 0 adds it */
+    if (divided) loader_skip(l, ROLE_OUT_BIAS, layer);
     int rc = load_qkv(l, layer, a, &w->qkv);
-    return rc ? rc : loader_matrix(l, &w->out, &out, 1, a->heads * a->head_dim, a->out_bias, layer);
+    return rc ? rc : loader_cut(l, &w->out, &out, divided ? &cut : NULL, 1, a->heads * a->head_dim, bias, layer, NULL);
 }
 
 /* ---- step ---- */

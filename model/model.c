@@ -32,10 +32,15 @@ int model_open(struct model *model, const struct model_options *options, struct 
     *model = (struct model){.dev = dev};
     buf_init(&config, 0);
     int rc = read_config(model, options, &config, err);
+    struct model_spec whole = model->spec;
+    struct layer_spec *all_layers = NULL;
+    if (options->shard) model->shard = *options->shard;
+    if (!rc && options->shard) rc = shard_spec(options->shard, &model->spec, &all_layers, err);
     if (!rc) rc = safetensors_open(&model->files, options->dir, err);
     if (!rc)
-        rc = weights_load(&model->weights, &model->spec, &model->files, dev, stream, options->progress,
+        rc = weights_load(&model->weights, &whole, options->shard, &model->files, dev, stream, options->progress,
                           options->progress_ctx, err);
+    mem_free(all_layers);
     if (!rc) rc = make_rope_tables(model, stream, err);
     if (!rc) model->revision = model_revision(buf_bytes(&config), &model->files);
     buf_release(&config);

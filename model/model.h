@@ -10,8 +10,9 @@
 #include "model/weights.h"
 
 struct model {
-    struct device *dev; /* borrowed */
-    struct model_spec spec;
+    struct device *dev;     /* borrowed */
+    struct model_spec spec; /* of this rank's part */
+    struct shard shard;     /* which that is */
     struct model_weights weights;
     struct safetensors files;        /* mapped while the model is open */
     float *inv_freq[SPEC_ROPES_MAX]; /* device memory, [dims / 2]; NULL for ROPE_NONE */
@@ -21,6 +22,7 @@ struct model {
 struct model_options {
     const char *dir;           /* with config.json and model.safetensors (or its index) */
     const char *accept_fields; /* config fields to ignore, comma-separated; NULL */
+    const struct shard *shard; /* the part this rank has (shard.h); NULL: all */
     weights_progress_fn progress;
     void *progress_ctx;
 };

@@ -78,3 +78,17 @@ void slots_remove(struct slots *slots, struct stream *stream, uint32_t slot) {
     CHECK(slot < slots->table.slot_count);
     stream_fill(stream, slots->table.states + slot, 0, sizeof *slots->table.states);
 }
+
+void slots_end(struct slots *slots, struct stream *stream, uint32_t slot) {
+    CHECK(slot < slots->table.slot_count);
+    stream_fill(stream, &slots->table.states[slot].active, 0, sizeof slots->table.states->active);
+}
+
+void slots_accept(struct slots *slots, struct stream *stream, uint32_t slot, uint32_t idx, uint32_t token, bool ended) {
+    const struct slot_table *t = &slots->table;
+    uint32_t count = idx + 1;
+    CHECK(slot < t->slot_count && idx < t->max_context);
+    stream_copy_in(stream, t->tokens + (size_t)slot * t->max_context + idx, &token, sizeof token);
+    stream_copy_in(stream, &t->states[slot].token_count, &count, sizeof count);
+    if (ended) slots_end(slots, stream, slot);
+}

@@ -40,6 +40,11 @@ void slots_admit(struct slots *slots, struct stream *stream, uint32_t slot, cons
 /* Appends blocks behind the `have` the slot has already. */
 void slots_add_blocks(struct slots *slots, struct stream *stream, uint32_t slot, uint32_t have, const uint32_t *blocks,
                       uint32_t count);
+/* What `sample` does on the device that samples, told to one that does not: the token at idx is known; the sequence
+ * goes on or has ended. */
+void slots_accept(struct slots *slots, struct stream *stream, uint32_t slot, uint32_t idx, uint32_t token, bool ended);
+/* The sequence has ended without a token. */
+void slots_end(struct slots *slots, struct stream *stream, uint32_t slot);
 void slots_remove(struct slots *slots, struct stream *stream, uint32_t slot);
 
 #endif

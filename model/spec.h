@@ -124,6 +124,7 @@ struct layer_spec {
     enum mixer_kind mixer;
     struct attention_spec attention;
     struct ffn_spec ffn;
+    bool mixer_partial, ffn_partial; /* several ranks divide it (shard.h): their results are to be added up */
 };
 
 struct name_table;

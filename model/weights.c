@@ -1,5 +1,7 @@
 #include "model/weights.h"
 
+#include <stdio.h>
+
 #include "model/layer_kinds.h"
 #include "model/weight_memory.h"
 
@@ -19,18 +21,36 @@ static const struct tensor *tensor_of(const struct loader *l, enum weight_role r
     return role_name(l->spec->names, l->prefix, role, 0, name) ? safetensors_find(l->files, name) : NULL;
 }
 
+/* This rank's part of the head; count 0: all of it. */
+static struct shard_range head_rows(const struct loader *l) {
+    return shard_tp(l->shard) > 1 ? shard_vocab(l->shard, l->spec->vocab) : (struct shard_range){0};
+}
+
+static int load_shared_bias(struct loader *l) {
+    return l->spec->head_bias ? loader_vector(l, &l->w->head.bias, ROLE_HEAD_BIAS, 0, l->spec->vocab) : 0;
+}
+
 /* A tied head may be stored under either name, or under both with equal bytes. */
 static int load_head(struct loader *l) {
     char embed_name[TENSOR_NAME_MAX], head_name[TENSOR_NAME_MAX];
     const struct tensor *embed = tensor_of(l, ROLE_EMBED, embed_name), *head = tensor_of(l, ROLE_HEAD, head_name);
     bool only_head = l->spec->tied_head && !embed && head;
-    const struct part e = {only_head ? ROLE_HEAD : ROLE_EMBED, 0, l->spec->vocab},
-                      h = {ROLE_HEAD, ROLE_HEAD_BIAS, l->spec->vocab};
-    int rc = loader_matrix(l, &l->w->embed, &e, 1, l->spec->embed_dim, false, 0);
-    if (rc || !l->spec->tied_head)
-        return rc ? rc : loader_matrix(l, &l->w->head, &h, 1, l->spec->embed_dim, l->spec->head_bias, 0);
-    l->w->head = l->w->embed;
-    if (l->spec->head_bias) rc = loader_vector(l, &l->w->head.bias, ROLE_HEAD_BIAS, 0, l->spec->vocab);
+    const struct part e = {only_head ? ROLE_HEAD : ROLE_EMBED, 0, l->spec->vocab};
+    const struct part h = {l->spec->tied_head ? e.role : ROLE_HEAD, ROLE_HEAD_BIAS, l->spec->vocab};
+    const struct cut cut = {.rows = head_rows(l)};
+    int rc = 0;
+    if (shard_is_first(l->shard)) rc = loader_matrix(l, &l->w->embed, &e, 1, l->spec->embed_dim, false, 0);
+    if (!rc && shard_is_last(l->shard)) {
+        bool shared = l->spec->tied_head && shard_tp(l->shard) == 1 && shard_is_first(l->shard);
+        if (shared) l->w->head = l->w->embed;
+        rc = shared ? load_shared_bias(l)
+                    : loader_cut(l, &l->w->head, &h, cut.rows.count ? &cut : NULL, 1, l->spec->embed_dim,
+                                 l->spec->head_bias, 0, NULL);
+    }
+    loader_skip(l, ROLE_HEAD_BIAS, 0);
+    if (embed) l->used[embed - l->files->tensors] = true;
+    if (head && !l->spec->tied_head) l->used[head - l->files->tensors] = true;
+    if (!l->spec->tied_head) return rc;
     if (rc || !head || !embed) return rc;
     if (head->byte_len != embed->byte_len || head->type != embed->type ||
         memcmp(head->data, embed->data, head->byte_len))
@@ -59,9 +79,8 @@ static int load_ends(struct loader *l) {
     return rc;
 }
 
-static int load_layer(struct loader *l, uint32_t i) {
+static int load_layer(struct loader *l, uint32_t i, struct layer_weights *w) {
     const struct layer_spec *spec = &l->spec->layers[i];
-    struct layer_weights *w = &l->w->layers[i];
     uint32_t hidden = l->spec->hidden;
     int rc = loader_norm(l, &w->mixer_norm, &spec->mixer_norm, ROLE_MIXER_NORM, ROLE_MIXER_NORM_BIAS, i, hidden);
     if (!rc) rc = loader_norm(l, &w->mixer_post, &spec->mixer_post, ROLE_MIXER_POST, ROLE_MIXER_POST_BIAS, i, hidden);
@@ -70,6 +89,20 @@ static int load_layer(struct loader *l, uint32_t i) {
     if (!rc) rc = loader_norm(l, &w->ffn_post, &spec->ffn_post, ROLE_FFN_POST, ROLE_FFN_POST_BIAS, i, hidden);
     if (!rc && spec->ffn.kind) rc = FFNS[spec->ffn.kind]->load(l, i, &w->ffn);
     return rc;
+}
+
+/* The layers of other stages: whatever lies under their number. */
+static void skip_layer(struct loader *l, uint32_t layer) {
+    for (int role = 0; role < ROLE_COUNT; role++) {
+        char name[TENSOR_NAME_MAX], number[16];
+        if (role < (int)ROLE_MIXER_NORM || !role_name(l->spec->names, l->prefix, (enum weight_role)role, layer, name))
+            continue;
+        snprintf(number, sizeof number, ".%u.", layer);
+        const char *at = strstr(name, number);
+        for (size_t i = 0; at && i < l->files->tensor_count; i++)
+            if (!strncmp(l->files->tensors[i].name, name, (size_t)(at - name) + strlen(number))) l->used[i] = true;
+        if (at) return;
+    }
 }
 
 static int check_all_used(const struct loader *l) {
@@ -81,27 +114,35 @@ static int check_all_used(const struct loader *l) {
     return 0;
 }
 
-int weights_load(struct model_weights *weights, const struct model_spec *spec, const struct safetensors *files,
-                 struct device *dev, struct stream *stream, weights_progress_fn progress, void *ctx,
-                 struct error *err) {
+int weights_load(struct model_weights *weights, const struct model_spec *spec, const struct shard *shard,
+                 const struct safetensors *files, struct device *dev, struct stream *stream,
+                 weights_progress_fn progress, void *ctx, struct error *err) {
     struct error local;
     struct loader l = {.w = weights,
                        .spec = spec,
+                       .shard = shard,
                        .files = files,
                        .stream = stream,
                        .progress = progress,
                        .progress_ctx = ctx,
                        .err = err ? err : &local};
+    struct shard_range own = shard_layers(shard, spec->layer_count);
     *weights = (struct model_weights){.dev = dev};
     weights->memory = mem_alloc(sizeof *weights->memory);
-    weights->layers = mem_calloc(spec->layer_count, sizeof *weights->layers);
+    weights->layers = mem_calloc(own.count, sizeof *weights->layers);
     l.used = mem_calloc(files->tensor_count + 1, sizeof *l.used);
     l.prefix = find_prefix(&l);
     for (size_t i = 0; i < files->tensor_count; i++) l.total += files->tensors[i].byte_len;
     int rc = load_ends(&l);
-    for (uint32_t i = 0; !rc && i < spec->layer_count; i++) rc = load_layer(&l, i);
+    for (uint32_t i = 0; !rc && i < spec->layer_count; i++) {
+        if (i >= own.first && i - own.first < own.count)
+            rc = load_layer(&l, i, &weights->layers[i - own.first]);
+        else
+            skip_layer(&l, i);
+    }
     if (!rc) rc = check_all_used(&l);
-    if (!rc && weights->main_type == STORAGE_NONE) weights->main_type = weights->embed.type;
+    if (!rc && weights->main_type == STORAGE_NONE)
+        weights->main_type = shard_is_first(shard) ? weights->embed.type : weights->head.type;
     mem_free(l.used);
     if (rc) weights_release(weights);
     return rc;

@@ -14,7 +14,7 @@
 #define MODEL_WEIGHTS_H
 
 #include "formats/safetensors.h"
-#include "model/spec.h"
+#include "model/shard.h"
 
 struct norm_weights {
     const float *weight, *bias; /* f32 device memory; bias NULL: none */
@@ -40,7 +40,8 @@ struct model_weights {
 /* Called now and then while loading, from the loading thread: bytes done of all. May be NULL. */
 typedef void (*weights_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
-MUST_CHECK int weights_load(struct model_weights *weights, const struct model_spec *spec,
+/* spec: of the whole model; shard: the part to load, NULL for all (weights->layers is then of the rank's stage). */
+MUST_CHECK int weights_load(struct model_weights *weights, const struct model_spec *spec, const struct shard *shard,
                             const struct safetensors *files, struct device *dev, struct stream *stream,
                             weights_progress_fn progress, void *ctx, struct error *err);
 void weights_release(struct model_weights *weights);

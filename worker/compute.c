@@ -59,12 +59,25 @@ static void device_failed(const struct error *err) {
     abort(); /* a fault: the supervisor sees it as one, and what ran is suspect */
 }
 
+/* This registration is over; the control thread is told why. */
+static void lose(struct compute *c, const struct error *err) {
+    atomic_store(&c->progress->plan_number, 0);
+    atomic_store(&c->progress->step_start_ms, 0);
+    c->in_flight = 0; /* what else is on the device is waited for by executor_reset */
+    c->lost = true;
+    answer_bytes(c, ANSWER_LOST, bytes_str(err->text));
+}
+
 /* Sends what is done; with wait, at least one result. */
 static void collect(struct compute *c, bool wait) {
     struct wire_step_result result;
     struct error err = {0};
     while (c->in_flight) {
         int rc = executor_collect(c->executor, wait, &result, &err);
+        if (rc == ERR_CLOSED || rc == ERR_TIMEOUT) {
+            lose(c, &err);
+            return;
+        }
         if (rc < 0) device_failed(&err);
         if (rc == 0) return;
         int64_t spent_ms = clock_ms() - atomic_load(&c->progress->step_start_ms);
@@ -75,7 +88,7 @@ static void collect(struct compute *c, bool wait) {
         atomic_store(&c->progress->step_start_ms, c->in_flight ? clock_ms() : 0);
         metric_add(&worker_metrics[WORKER_METRIC_STEPS], 1);
         metric_observe(&worker_metrics[WORKER_METRIC_STEP_SECONDS], (double)result.compute_us * 1e-6);
-        answer_result(c, &result);
+        if (executor_answers(c->executor)) answer_result(c, &result);
         wait = false;
     }
 }
@@ -112,11 +125,8 @@ static void run_plan(struct compute *c) {
         rc = executor_enqueue(c->executor, &plan, &err);
     }
     if (rc) {
-        collect(c, true);
-        atomic_store(&c->progress->plan_number, 0);
-        atomic_store(&c->progress->step_start_ms, 0);
-        c->lost = true;
-        answer_bytes(c, ANSWER_LOST, bytes_str(err.text));
+        if (rc == ERR_INVALID) collect(c, true); /* else nothing more is to be had of the other ranks */
+        if (!c->lost) lose(c, &err);
         return;
     }
     metric_add(&worker_metrics[WORKER_METRIC_STEP_TOKENS], atomic_load(&c->progress->step_tokens));
@@ -125,12 +135,17 @@ static void run_plan(struct compute *c) {
 }
 
 static void reset(struct compute *c) {
-    collect(c, true);
     while (c->in_flight) collect(c, true);
     executor_reset(c->executor);
     c->registration = c->job.registration;
     c->lost = false;
     answer_held(c);
+}
+
+/* A wait for another rank is over when the control thread wants another registration than the one it is for. */
+static bool is_void(void *ctx) {
+    const struct compute *c = ctx;
+    return handoff_current(c->handoff) != c->registration;
 }
 
 static bool load(struct compute *c) {
@@ -146,6 +161,7 @@ static bool load(struct compute *c) {
     struct wire_hello about = {0};
     executor_describe(c->executor, &about);
     c->in_flight_max = MAX(about.steps_in_flight, 1u);
+    executor_watch(c->executor, is_void, c);
     log_info("loaded in %lld ms", (long long)(clock_ms() - start_ms));
     answer_bytes(c, ANSWER_LOADED, (struct bytes){0});
     return true;

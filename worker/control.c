@@ -29,6 +29,7 @@ struct control {
     uint32_t registration;      /* tags jobs and answers; counts our own resets */
     uint32_t ready_incarnation; /* of the Hello that said idle */
     bool registered_ready;      /* the scheduler has taken that Hello */
+    struct u128 comm_id;        /* of the latest Hello */
     struct buf held;            /* answer to the latest reset */
     struct answer answer;
     struct arena arena;
@@ -59,18 +60,31 @@ static void fill_held(struct control *c, struct wire_hello *hello) {
     hello->held_hashes = (struct u128s){hashes, count};
 }
 
+/* A worker alone is its own replica. */
+static void fill_place(const struct control *c, struct wire_hello *hello) {
+    const struct worker_settings *s = c->config->settings;
+    hello->replica = u128_is_zero(c->config->replica) ? c->config->instance : c->config->replica;
+    hello->rank = (uint32_t)s->rank;
+    hello->tp = MAX((uint32_t)s->tp, 1u);
+    hello->stage = (uint32_t)s->stage;
+    hello->pp = MAX((uint32_t)s->pp, 1u);
+}
+
 static void fill_hello(void *ctx, struct wire_hello *hello) {
     struct control *c = ctx;
     hello->model = bytes_str(c->model_name);
     if (c->phase != PHASE_LOADING) executor_describe(compute_executor(c->config->compute), hello);
     hello->name = bytes_str(c->config->settings->name);
     hello->version = bytes_str(TRIREME_VERSION);
-    hello->replica = c->config->instance; /* one rank: its own replica */
-    hello->tp = hello->pp = 1;
+    fill_place(c, hello);
     hello->state = WIRE_STATE_LOADING;
     if (c->phase != PHASE_READY) return;
     hello->state = c->draining ? WIRE_STATE_DRAINING : WIRE_STATE_IDLE;
     fill_held(c, hello);
+    if (hello->tp * hello->pp > 1) {
+        c->comm_id = random_u128(); /* where this registration's ranks meet */
+        hello->comm_id = bytes_of(&c->comm_id, sizeof c->comm_id);
+    }
     c->ready_incarnation = hello->incarnation;
 }
 
@@ -186,7 +200,9 @@ static void fill_heartbeat(void *ctx, struct wire_heartbeat *h) {
     h->progress = atomic_load(&p->count);
     h->plan_number = start_ms ? atomic_load(&p->plan_number) : 0;
     h->step_tokens = start_ms ? atomic_load(&p->step_tokens) : 0;
-    h->step_age_ms = start_ms ? (uint32_t)MIN(MAX(clock_ms() - start_ms, (int64_t)0), (int64_t)UINT32_MAX) : 0;
+    h->waiting = start_ms && atomic_load(&p->waiting);
+    h->step_age_ms =
+        start_ms && !h->waiting ? (uint32_t)MIN(MAX(clock_ms() - start_ms, (int64_t)0), (int64_t)UINT32_MAX) : 0;
 }
 
 static void take_answer(struct control *c) {

@@ -18,7 +18,7 @@
 
 struct control_config {
     const struct worker_settings *settings;
-    struct u128 instance;
+    struct u128 instance, replica; /* replica: zero for a worker alone */
     struct handoff *handoff;
     struct compute *compute;
     struct worker_progress *progress;

@@ -9,11 +9,13 @@
 #include "model/forward.h"
 #include "text/bundle.h"
 #include "worker/flight.h"
+#include "worker/ranks.h"
 
 /* Bumped whenever a change to the kernels changes bits: part of the fingerprint. */
 #define KERNEL_BUILD "2"
 
-enum { STEPS_IN_FLIGHT = 2, POOL_SPIN_US = 60 };
+/* A pipeline has a plan in each stage, and one more so that none of them waits for the scheduler. */
+enum { STEPS_IN_FLIGHT = 2, STEPS_MAX = 8, POOL_SPIN_US = 60 };
 
 struct executor {
     struct worker_progress *progress; /* borrowed */
@@ -24,8 +26,12 @@ struct executor {
     struct slots slots;
     struct forward forward;
     struct mirror mirror;
-    struct flight flights[STEPS_IN_FLIGHT];
-    uint32_t flight_first, flight_count;
+    struct ranks ranks;
+    struct comm_record record;        /* being sent or taken */
+    struct flight flights[STEPS_MAX]; /* a ring of step_count */
+    uint32_t step_count, flight_first, flight_count;
+    uint32_t collected,
+        accepted; /* so many of the oldest are done here; have their tokens from the rank that samples */
     uint32_t max_step_tokens;
     struct step_run *runs; /* [2 * slots] */
     uint32_t *sample_rows; /* [slots] */
@@ -56,6 +62,7 @@ static int open_model(struct executor *e, const struct worker_settings *s, struc
     struct device_options device = {
         .kind = any ? NULL : s->device, .isa = s->isa, .thread_count = (int)s->threads, .spin_us = POOL_SPIN_US};
     struct model_options model = {.dir = s->model, .progress = on_progress, .progress_ctx = e->progress};
+    if (!ranks_are_alone(&e->ranks)) model.shard = &e->ranks.shard;
     if (!s->model || !*s->model) return error_set(err, ERR_INVALID, "no model was given; use --model FOLDER");
     int rc = device_open(&device, &e->dev, err);
     if (rc) return rc;
@@ -77,12 +84,17 @@ static int take_memory(struct executor *e, const struct worker_settings *s, stru
                                      .max_context = context,
                                      .block_count = (uint32_t)s->blocks,
                                      .kv_bytes = s->kv_bytes,
-                                     .memory_free = memory_available()};
+                                     .memory_free = memory_available() / e->ranks.place.tp / e->ranks.place.pp};
     int rc = memory_plan_make(&plan, &e->model, &e->geometry, &request, err);
     if (!rc) rc = slots_init(&e->slots, &e->model, &e->geometry, slots, context, plan.block_count, err);
     if (!rc) rc = forward_init(&e->forward, &e->model, &e->slots, e->max_step_tokens, 2 * slots, err);
-    for (int i = 0; !rc && i < STEPS_IN_FLIGHT; i++) rc = flight_init(&e->flights[i], e->dev, slots, err);
+    if (!rc) rc = ranks_init(&e->ranks, &e->model, e->max_step_tokens, slots, e->progress, err);
+    for (uint32_t i = 0; !rc && i < e->step_count; i++) rc = flight_init(&e->flights[i], e->dev, slots, err);
     if (rc) return rc;
+    e->forward.ranks = &ranks_calls;
+    e->forward.ranks_ctx = &e->ranks;
+    e->record.tokens = mem_calloc(slots, sizeof(uint32_t));
+    e->record.status = mem_calloc(slots, sizeof(uint32_t));
     e->forward.progress = on_layer;
     e->forward.progress_ctx = e->progress;
     mirror_init(&e->mirror, &(struct mirror_limits){.slot_count = slots,
@@ -105,8 +117,9 @@ static int take_memory(struct executor *e, const struct worker_settings *s, stru
 static struct u128 fingerprint(const struct executor *e, struct u128 revision) {
     char text[256], hex[U128_TEXT_MAX];
     u128_text(revision, hex);
-    int n = snprintf(text, sizeof text, "%s|%d|%s|%s|%s|%s|tp1|exact", hex, (int)e->dev->kind, e->dev->isa,
-                     KERNEL_BUILD, storage_name(e->model.weights.main_type), storage_name(e->geometry.type));
+    int n = snprintf(text, sizeof text, "%s|%d|%s|%s|%s|%s|tp%u|pp%u|exact", hex, (int)e->dev->kind, e->dev->isa,
+                     KERNEL_BUILD, storage_name(e->model.weights.main_type), storage_name(e->geometry.type),
+                     e->ranks.place.tp, e->ranks.place.pp);
     return hash128(text, (size_t)n, 0);
 }
 
@@ -127,7 +140,7 @@ static void describe(struct executor *e, const struct worker_settings *s) {
                                    .max_step_tokens = e->max_step_tokens,
                                    .max_context = e->slots.table.max_context,
                                    .logits_width = e->model.spec.vocab,
-                                   .steps_in_flight = STEPS_IN_FLIGHT,
+                                   .steps_in_flight = e->step_count,
                                    .class_sensitive = e->dev->kind != DEVICE_CPU,
                                    .groups = &e->group,
                                    .group_count = 1};
@@ -138,7 +151,10 @@ int executor_new(struct executor **out, const struct worker_settings *settings, 
     struct executor *e = mem_alloc(sizeof *e);
     e->progress = progress;
     buf_init(&e->bundle, 0);
-    int rc = open_model(e, settings, err);
+    int rc = ranks_place(&e->ranks, settings, err);
+    uint32_t stages = e->ranks.place.pp;
+    e->step_count = stages > 1 ? MIN(stages + 1, (uint32_t)STEPS_MAX) : STEPS_IN_FLIGHT;
+    if (!rc) rc = open_model(e, settings, err);
     if (!rc) rc = take_memory(e, settings, err);
     if (rc) {
         executor_free(&e);
@@ -154,14 +170,15 @@ void executor_free(struct executor **out) {
     struct executor *e = *out;
     if (!e) return;
     mirror_release(&e->mirror);
-    for (int i = 0; i < STEPS_IN_FLIGHT; i++) flight_release(&e->flights[i]);
+    ranks_release(&e->ranks);
+    for (uint32_t i = 0; i < e->step_count; i++) flight_release(&e->flights[i]);
     if (e->forward.model) forward_release(&e->forward);
     if (e->slots.dev) slots_release(&e->slots);
     if (e->model.dev) model_close(&e->model);
     stream_free(&e->stream);
     device_close(&e->dev);
     buf_release(&e->bundle);
-    void *owned[] = {e->runs, e->sample_rows, e->row_blocks, e};
+    void *owned[] = {e->runs, e->sample_rows, e->row_blocks, e->record.tokens, e->record.status, e};
     for (size_t i = 0; i < ARRAY_LEN(owned); i++) mem_free(owned[i]);
     *out = NULL;
 }
@@ -290,6 +307,7 @@ static void run_batch(struct executor *e, struct flight *f) {
         if (f->rows[i].fate == ROW_RUNS) b.prompt_at += f->rows[i].token_count - f->rows[i].prompt_rows;
     uint32_t output_count = b.prompt_at;
     for (uint32_t i = 0; i < f->row_count; i++) add_row(e, f, i, &b);
+    f->sample_count = b.samples;
     if (b.runs == 0) return;
     struct step_input input = {.runs = e->runs,
                                .run_count = b.runs,
@@ -298,50 +316,171 @@ static void run_batch(struct executor *e, struct flight *f) {
                                .sample_rows = e->sample_rows,
                                .sample_count = b.samples};
     forward_layers(&e->forward, e->stream, &input);
-    if (b.samples) forward_sample(&e->forward, e->stream, &f->out, NULL, NULL, 0);
+    if (b.samples && shard_is_last(&e->ranks.shard)) forward_sample(&e->forward, e->stream, &f->out, NULL, NULL, 0);
 }
 
 static struct flight *flight_at(struct executor *e, uint32_t idx) {
-    return &e->flights[(e->flight_first + idx) % STEPS_IN_FLIGHT];
+    return &e->flights[(e->flight_first + idx) % e->step_count];
 }
 
+/* ---- several ranks ---- */
+
+/* The oldest flight makes room; the ends its result showed count from here on. */
+static void retire(struct executor *e) {
+    struct flight *f = flight_at(e, 0);
+    for (uint32_t i = 0; i < f->row_count; i++) {
+        uint32_t s = f->sample_of[i];
+        if (s != ROW_NONE && f->out.status[s] != SAMPLE_TOKEN)
+            mirror_ended(&e->mirror, f->rows[i].slot, f->rows[i].admission);
+    }
+    e->flight_first = (e->flight_first + 1) % e->step_count;
+    e->flight_count--;
+    e->collected--;
+    e->accepted -= e->accepted > 0;
+}
+
+/* The tokens of a step, told by the rank that sampled them: into the slots, as the sampler would have. */
+static int accept(struct executor *e, struct flight *f, struct error *err) {
+    const struct comm_record *r = &e->record;
+    if (r->plan_number != f->plan_number || r->count != f->sample_count)
+        return error_set(
+            err, ERR_INVALID, "the ranks do not compute the same: plan %llu with %u tokens, not %llu with %u",
+            (unsigned long long)r->plan_number, r->count, (unsigned long long)f->plan_number, f->sample_count);
+    for (uint32_t i = 0; i < f->row_count; i++) {
+        const struct mirror_row *row = &f->rows[i];
+        uint32_t s = f->sample_of[i];
+        if (s == ROW_NONE) continue;
+        uint32_t status = f->out.status[s] = r->status[s];
+        if (r->tokens[s] >= e->mirror.limits.vocab && status != SAMPLE_NONFINITE && status != SAMPLE_WASTED)
+            return error_set(err, ERR_INVALID, "the rank that samples told token %u", r->tokens[s]);
+        /* A slot that was given to another sequence since is not touched. */
+        if (status == SAMPLE_WASTED || e->mirror.slots[row->slot].admission != row->admission) continue;
+        if (status == SAMPLE_NONFINITE)
+            slots_end(&e->slots, e->stream, row->slot);
+        else
+            slots_accept(&e->slots, e->stream, row->slot, row->position + row->token_count, r->tokens[s],
+                         status != SAMPLE_TOKEN);
+    }
+    return 0;
+}
+
+/* Takes the tokens of the oldest `count` flights that have none yet, and of more when they are there. */
+static int accept_first(struct executor *e, uint32_t count, struct error *err) {
+    while (e->accepted < e->flight_count) {
+        int rc = comm_take(e->ranks.comm, e->accepted < count, &e->record);
+        if (rc < 0) return ranks_failed(&e->ranks, err);
+        if (rc == 0) return 0;
+        rc = accept(e, flight_at(e, e->accepted), err);
+        if (rc) return rc;
+        e->accepted++;
+    }
+    return 0;
+}
+
+static bool samples_for(const struct flight *f, uint32_t slot) {
+    for (uint32_t i = 0; i < f->row_count; i++)
+        if (f->rows[i].slot == slot && f->sample_of[i] != ROW_NONE) return true;
+    return false;
+}
+
+/* How many of the oldest flights have to have their tokens before this plan can be computed. */
+static uint32_t flights_needed(struct executor *e, const struct wire_plan *plan) {
+    for (uint32_t n = e->flight_count; n > e->accepted; n--)
+        for (size_t i = 0; i < plan->row_slots.count; i++)
+            if (samples_for(flight_at(e, n - 1), plan->row_slots.items[i])) return n;
+    return 0;
+}
+
+/* The rank that samples tells the others, as soon as it knows: they may need the tokens for the next plan, and it them.
+ */
+static int tell_first(struct executor *e, uint32_t count, struct error *err) {
+    int rc = ranks_failed(&e->ranks, err);
+    for (; !rc && e->accepted < count; e->accepted++) {
+        const struct flight *f = flight_at(e, e->accepted);
+        struct comm_record record = {
+            .plan_number = f->plan_number, .count = f->sample_count, .tokens = f->out.tokens, .status = f->out.status};
+        rc = event_wait(f->done);
+        if (rc < 0) return error_set(err, ERR_IO, "the device failed in plan %llu", (unsigned long long)f->plan_number);
+        if (comm_post(e->ranks.comm, &record)) rc = ranks_failed(&e->ranks, err);
+    }
+    return rc;
+}
+
+/* Before a plan is applied: the ranks have met, room in the ring, the tokens its rows follow. */
+static int prepare_ranks(struct executor *e, const struct wire_plan *plan, struct error *err) {
+    int rc = plan->number == 1 ? ranks_form(&e->ranks, plan->comm_id, err) : ranks_failed(&e->ranks, err);
+    uint32_t due = e->flight_count == e->step_count; /* the one to be retired */
+    if (rc) return rc;
+    rc = ranks_answer(&e->ranks) ? tell_first(e, e->flight_count, err)
+                                 : accept_first(e, MAX(flights_needed(e, plan), due), err);
+    if (rc) return rc;
+    if (e->flight_count == e->step_count && e->collected) retire(e);
+    return 0;
+}
+
+/* ---- plans ---- */
+
 int executor_enqueue(struct executor *e, const struct wire_plan *plan, struct error *err) {
-    if (e->flight_count == STEPS_IN_FLIGHT)
-        return error_set(err, ERR_INVALID, "more plans in flight than were granted");
+    bool alone = ranks_are_alone(&e->ranks);
     if (plan->op_kinds.count > FLIGHT_OPS_MAX || plan->row_slots.count > e->mirror.limits.slot_count)
         return error_set(err, ERR_INVALID, "too many rows or block operations");
+    if (plan->number != e->mirror.last_plan + 1)
+        return error_set(err, ERR_INVALID, "plan %llu after plan %llu", (unsigned long long)plan->number,
+                         (unsigned long long)e->mirror.last_plan);
+    int rc = alone ? 0 : prepare_ranks(e, plan, err);
+    if (rc) return rc;
+    if (e->flight_count == e->step_count) return error_set(err, ERR_INVALID, "more plans in flight than were granted");
     struct flight *f = flight_at(e, e->flight_count);
-    int rc = mirror_apply(&e->mirror, plan, f->rows, err);
+    rc = mirror_apply(&e->mirror, plan, f->rows, err);
     if (rc) return rc;
     f->start_us = clock_us();
     f->plan_number = plan->number;
     f->incarnation = plan->incarnation;
     f->row_count = (uint32_t)plan->row_slots.count;
     f->op_count = (uint32_t)plan->op_kinds.count;
+    f->sample_count = 0;
     e->flight_count++;
     apply_slots(e, plan);
     run_batch(e, f);
     event_record(f->done, e->stream);
-    return 0;
+    return alone ? 0 : ranks_failed(&e->ranks, err);
 }
 
 int executor_collect(struct executor *e, bool wait, struct wire_step_result *result, struct error *err) {
-    if (e->flight_count == 0) return 0;
-    struct flight *f = flight_at(e, 0);
+    bool alone = ranks_are_alone(&e->ranks);
+    if (e->collected == e->flight_count) return 0;
+    struct flight *f = flight_at(e, e->collected);
     int rc = event_done(f->done);
     if (rc == 0 && !wait) return 0;
     if (rc == 0) rc = event_wait(f->done);
-    if (rc < 0) return error_set(err, rc, "the device failed in plan %llu", (unsigned long long)f->plan_number);
-    flight_finish(f, &e->mirror, result);
-    e->flight_first = (e->flight_first + 1) % STEPS_IN_FLIGHT;
+    if (rc < 0) return error_set(err, ERR_IO, "the device failed in plan %llu", (unsigned long long)f->plan_number);
+    if (!ranks_answer(&e->ranks)) {
+        *result = (struct wire_step_result){.plan_number = f->plan_number};
+    } else {
+        flight_finish(f, alone ? &e->mirror : NULL, result);
+        rc = alone ? 0 : tell_first(e, e->collected + 1, err);
+        if (rc < 0) return rc;
+    }
+    e->collected++;
+    if (!alone) return 1; /* retired when the plan step_count later comes */
+    e->flight_first = (e->flight_first + 1) % e->step_count;
     e->flight_count--;
+    e->collected--;
     return 1;
 }
 
+void executor_watch(struct executor *e, bool (*stopped)(void *ctx), void *ctx) {
+    e->ranks.stopped = stopped;
+    e->ranks.stopped_ctx = ctx;
+}
+
+bool executor_answers(const struct executor *e) { return ranks_answer(&e->ranks); }
+
 void executor_reset(struct executor *e) {
-    for (uint32_t i = 0; i < e->flight_count; i++)
+    ranks_leave(&e->ranks);
+    for (uint32_t i = e->collected; i < e->flight_count; i++)
         if (event_wait(flight_at(e, i)->done)) break; /* a failed device shows itself at the next step */
-    e->flight_count = 0;
+    e->flight_count = e->collected = e->accepted = 0;
     stream_fill(e->stream, e->slots.table.states, 0, e->slots.table.slot_count * sizeof *e->slots.table.states);
     mirror_reset(&e->mirror);
 }

@@ -12,6 +12,10 @@
  * its admission plus what plans and the sampler added; (3) no row reads or writes a block that is not in its slot's
  * table; (4) after loading nothing is allocated.
  *
+ * Several ranks (ranks.h) compute the same plans. Only one of them samples and answers; it tells the others the tokens,
+ * and they wait for those that a plan's rows follow. So that all of them make the same batch of a plan, an end that a
+ * result shows is applied when the plan STEPS_IN_FLIGHT later comes, not when it happens to be known.
+ *
  * Threading: the compute thread only, but for executor_describe and executor_bundle, which read what never changes
  * after loading.
  */
@@ -30,6 +34,10 @@ struct executor;
 MUST_CHECK int executor_new(struct executor **out, const struct worker_settings *settings,
                             struct worker_progress *progress, struct error *err);
 void executor_free(struct executor **e);
+/* Of several ranks: asked while this one waits for another; true ends the wait, and the plan fails. */
+void executor_watch(struct executor *e, bool (*stopped)(void *ctx), void *ctx);
+/* Whether results of this rank go to the scheduler. */
+bool executor_answers(const struct executor *e);
 /* Fills in what a worker's Hello says of model, sizes, groups and fingerprint (not: held blocks, state, identity).
  * Pointers stay until executor_free. */
 void executor_describe(const struct executor *e, struct wire_hello *hello);
@@ -39,10 +47,12 @@ struct bytes executor_bundle(const struct executor *e);
 void executor_reset(struct executor *e);
 /* Sealed blocks of group 0 that still hold what their hash says. Valid until the next plan. */
 void executor_held(const struct executor *e, struct u32s *blocks, struct u128s *hashes);
-/* Puts a plan on the device. 0, or ERR_INVALID: a gap in the numbers or something out of bounds (text says what). */
+/* Puts a plan on the device. 0, or ERR_INVALID: a gap in the numbers or something out of bounds (text says what); of
+ * several ranks also ERR_CLOSED, ERR_TIMEOUT and others of ranks_form: they have lost each other. */
 MUST_CHECK int executor_enqueue(struct executor *e, const struct wire_plan *plan, struct error *err);
 /* The oldest result: 1 and *result (valid until its plan's successor is collected), or 0: none is done (never with
- * wait, when one is in flight), or a negative code: the device failed, the process must end with a fault. */
+ * wait, when one is in flight), or a negative code: the device failed, the process must end with a fault; but
+ * ERR_CLOSED, ERR_TIMEOUT: the ranks have lost each other. */
 MUST_CHECK int executor_collect(struct executor *e, bool wait, struct wire_step_result *result, struct error *err);
 
 #endif

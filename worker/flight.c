@@ -83,7 +83,7 @@ static void finish_row(struct flight *f, struct mirror *mirror, uint32_t i, stru
         f->token_counts[i] = 1;
         add_token(f, s, t);
     }
-    if (status != SAMPLE_TOKEN) mirror_ended(mirror, row->slot, row->admission);
+    if (status != SAMPLE_TOKEN && mirror) mirror_ended(mirror, row->slot, row->admission);
 }
 
 void flight_finish(struct flight *f, struct mirror *mirror, struct wire_step_result *result) {

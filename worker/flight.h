@@ -27,7 +27,7 @@ struct flight {
 
 MUST_CHECK int flight_init(struct flight *f, struct device *dev, uint32_t slot_count, struct error *err);
 void flight_release(struct flight *f);
-/* After f->done: fills *result (into f's columns) and tells the mirror which sequences ended. */
+/* After f->done: fills *result (into f's columns) and tells the mirror, unless NULL, which sequences ended. */
 void flight_finish(struct flight *f, struct mirror *mirror, struct wire_step_result *result);
 
 #endif

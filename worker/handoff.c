@@ -1,6 +1,7 @@
 #include "worker/handoff.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@ struct handoff {
     struct answer answers[HANDOFF_JOBS];
     size_t job_first, job_count, answer_first, answer_count;
     int fd;
+    _Atomic uint32_t current;
 };
 
 struct handoff *handoff_new(void) {
@@ -39,6 +41,7 @@ void handoff_free(struct handoff **m) {
 bool handoff_put(struct handoff *m, enum job_kind kind, uint32_t registration, struct bytes payload) {
     pthread_mutex_lock(&m->lock);
     bool room = m->job_count < HANDOFF_JOBS;
+    if (room && kind != JOB_PLAN) atomic_store(&m->current, kind == JOB_END ? UINT32_MAX : registration);
     if (room) {
         struct job *job = &m->jobs[(m->job_first + m->job_count++) % HANDOFF_JOBS];
         job->kind = kind;
@@ -50,6 +53,8 @@ bool handoff_put(struct handoff *m, enum job_kind kind, uint32_t registration, s
     pthread_mutex_unlock(&m->lock);
     return room;
 }
+
+uint32_t handoff_current(const struct handoff *m) { return atomic_load(&m->current); }
 
 bool handoff_take(struct handoff *m, bool wait, struct job *job) {
     pthread_mutex_lock(&m->lock);

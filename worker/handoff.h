@@ -47,6 +47,8 @@ struct handoff *handoff_new(void);
 void handoff_free(struct handoff **m);
 /* Copies payload. False when full. */
 MUST_CHECK bool handoff_put(struct handoff *m, enum job_kind kind, uint32_t registration, struct bytes payload);
+/* The registration of the latest JOB_RESET put; UINT32_MAX after JOB_END. Any thread: work for another one is void. */
+uint32_t handoff_current(const struct handoff *m);
 /* Swaps the oldest job into *job (whose buffer goes back to the ring). False when there is none and wait is false. */
 MUST_CHECK bool handoff_take(struct handoff *m, bool wait, struct job *job);
 /* Swaps *answer in; waits while the ring is full. */

@@ -14,6 +14,7 @@ struct worker_progress {
     _Atomic uint64_t plan_number; /* being computed; 0: none */
     _Atomic uint32_t step_tokens;
     _Atomic int64_t step_start_ms; /* clock_ms(); 0: no step */
+    _Atomic bool waiting;          /* for another rank of the replica */
 };
 
 static inline void progress_tick(struct worker_progress *p) {

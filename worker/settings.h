@@ -15,6 +15,8 @@ struct worker_settings {
     const char *admin_host;
     int64_t admin_port;
     int log_level, log_format;
+    const char *replica, *stage_layers;
+    int64_t rank, tp, stage, pp, comm_form_ms, comm_timeout_ms;
     int64_t test_abort_token, test_load_ms;
 };
 

@@ -23,7 +23,7 @@ struct worker {
     struct handoff *handoff;
     struct compute *compute;
     struct http_admin *admin;
-    struct u128 instance;
+    struct u128 instance, replica;
     int stop_fd;
     _Atomic bool ready;
 };
@@ -50,6 +50,10 @@ static int check_settings(struct worker *w, struct error *err) {
     w->instance = random_u128();
     if (s->instance && u128_parse(s->instance, &w->instance))
         return error_set(err, ERR_INVALID, "--instance '%s' is not 32 hex digits", s->instance);
+    if (s->replica && *s->replica && u128_parse(s->replica, &w->replica))
+        return error_set(err, ERR_INVALID, "--replica '%s' is not 32 hex digits", s->replica);
+    if (s->tp * s->pp > 1 && u128_is_zero(w->replica))
+        return error_set(err, ERR_INVALID, "--tp and --pp need --replica, the same for all ranks");
     if (s->block_tokens & (s->block_tokens - 1))
         return error_set(err, ERR_INVALID, "--block-tokens %lld is not 16, 32, 64, 128 or 256",
                          (long long)s->block_tokens);
@@ -82,6 +86,7 @@ static int run(struct worker *w, struct error *err) {
     if (!rc) {
         struct control_config control = {.settings = &w->settings,
                                          .instance = w->instance,
+                                         .replica = w->replica,
                                          .handoff = w->handoff,
                                          .compute = w->compute,
                                          .progress = &w->progress,

@@ -38,6 +38,9 @@ struct planner {
     VEC(struct wire_admit) admits;
     VEC(uint32_t) releases, rows, counts, new_rows, new_groups, new_ids;
     uint32_t zeros[64];
+    /* The other ranks of the executor's replica, if any: get each plan before it does. May set comm_id. */
+    void (*tell)(void *ctx, struct wire_plan *plan);
+    void *tell_ctx;
 };
 
 static inline struct worker_settings planner_settings(const char *model, const char *isa) {
@@ -140,6 +143,7 @@ static inline struct wire_plan planner_plan(struct planner *p) {
 
 static inline bool planner_send(struct planner *p) {
     struct wire_plan plan = planner_plan(p);
+    if (p->tell) p->tell(p->tell_ctx, &plan);
     int rc = executor_enqueue(p->executor, &plan, &p->err);
     p->releases.count = p->admits.count = p->rows.count = p->counts.count = p->new_rows.count = p->new_groups.count =
         p->new_ids.count = 0;

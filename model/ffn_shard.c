@@ -1,0 +1,33 @@
+/* The dense feed-forwards' weights where several ranks divide the width (shard.h). */
+#include "model/ffn_dense.h"
+
+struct shard_range ffn_own(const struct loader *l, uint32_t layer) {
+    if (!shard_divides_ffn(l->shard, l->spec, layer)) return (struct shard_range){0};
+    return shard_width(l->shard, l->spec->layers[layer].ffn.width);
+}
+
+int ffn_load_down(struct loader *l, uint32_t layer, struct matrix *down) {
+    const struct ffn_spec *ffn = &l->spec->layers[layer].ffn;
+    const struct part part = {ROLE_DOWN, ROLE_DOWN_BIAS, l->spec->hidden};
+    const struct cut cut = {.cols = ffn_own(l, layer)};
+    bool elsewhere = cut.cols.count && l->shard->rank;
+    if (elsewhere) loader_skip(l, ROLE_DOWN_BIAS, layer);
+    return loader_cut(l, down, &part, cut.cols.count ? &cut : NULL, 1, ffn->width, ffn->bias && !elsewhere, layer,
+                      NULL);
+}
+
+int ffn_load_fused(struct loader *l, uint32_t layer, struct matrix *up) {
+    const struct ffn_spec *ffn = &l->spec->layers[layer].ffn;
+    const struct part fused = {ROLE_GATE_UP, ROLE_GATE_UP_BIAS, 2 * ffn->width};
+    struct shard_range own = ffn_own(l, layer);
+    if (!own.count) return loader_matrix(l, up, &fused, 1, l->spec->hidden, ffn->bias, layer);
+    uint32_t *order = mem_calloc(2 * (size_t)own.count, sizeof *order);
+    for (uint32_t i = 0; i < own.count; i++) {
+        order[i] = own.first + i;
+        order[own.count + i] = ffn->width + own.first + i;
+    }
+    const struct cut cut = {.rows = {0, 2 * own.count}};
+    int rc = loader_cut(l, up, &fused, &cut, 1, l->spec->hidden, ffn->bias, layer, order);
+    mem_free(order);
+    return rc;
+}

@@ -1,0 +1,51 @@
+/*
+ * ranks.h - this rank among the others: the communicator of the current formation, and what lies between it and the
+ * device (staging for devices whose memory the host cannot read, conversion between stages of different devices).
+ *
+ * A formation lives from plan 1 of a registration to the next reset. After an error nothing more is exchanged; calls
+ * return at once, what they leave in the buffers is worthless, and ranks_failed says why.
+ *
+ * Threading: the compute thread.
+ */
+#ifndef WORKER_RANKS_H
+#define WORKER_RANKS_H
+
+#include "model/model.h"
+#include "worker/comm.h"
+#include "worker/progress.h"
+#include "worker/settings.h"
+
+struct ranks {
+    struct comm_place place;
+    struct shard shard;
+    struct comm *comm; /* NULL: not formed */
+    struct device *dev;
+    struct event *staged; /* NULL: the host reads the device's memory */
+    char *host, *other;   /* staging; bytes of another activation type */
+    uint32_t hidden, vocab, max_rows, record_max;
+    int64_t form_ms, timeout_ms;
+    struct worker_progress *progress;
+    bool (*stopped)(void *ctx);
+    void *stopped_ctx;
+};
+
+/* Reads and checks place and stages from the settings. */
+MUST_CHECK int ranks_place(struct ranks *r, const struct worker_settings *settings, struct error *err);
+/* After the model is open. Borrows dev and progress. */
+MUST_CHECK int ranks_init(struct ranks *r, const struct model *model, uint32_t max_rows, uint32_t slot_count,
+                          struct worker_progress *progress, struct error *err);
+void ranks_release(struct ranks *r);
+static inline bool ranks_are_alone(const struct ranks *r) { return comm_place_is_alone(r->place); }
+/* Whether this rank samples and answers: rank 0 of the last stage. */
+static inline bool ranks_answer(const struct ranks *r) {
+    return r->place.rank == 0 && r->place.stage + 1 == r->place.pp;
+}
+
+/* The 16 bytes of Hello's comm_id, as plan 1 brings them back. ERR_INVALID: they are not. */
+MUST_CHECK int ranks_form(struct ranks *r, struct bytes comm_id, struct error *err);
+void ranks_leave(struct ranks *r);
+int ranks_failed(const struct ranks *r, struct error *err);
+
+extern const struct rank_calls ranks_calls; /* ctx: struct ranks */
+
+#endif
