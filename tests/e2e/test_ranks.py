@@ -1,0 +1,153 @@
+"""Replicas of several ranks on the CPU: tensor parallel, pipelines, both. The same bytes in any batch; a rank killed or stopped, or the scheduler:
+the replica forms anew and every stream ends as in an undisturbed run of the same shape. LONG=1: every rank of every shape, several times.
+"""
+import asyncio
+import os
+import random
+import signal
+import time
+
+from serve import Serve, processes
+from stream import run_many
+
+LONG = os.environ.get("LONG") == "1"
+SHAPES = {"tp2": (2, 1), "pp2": (1, 2), "tp2 pp2": (2, 2)}
+STREAMS, TOKENS = 12, 60
+
+
+def bodies():
+    made = []
+    for i in range(STREAMS):
+        body = {"prompt": f"Story {i}: once upon a time a fox met the sea. " * (1 + i % 5), "max_tokens": TOKENS + i, "ignore_eos": True,
+                "stream": True, "stream_options": {"include_usage": True}, "temperature": 0.9 if i % 2 else 0, "seed": 90 + i}
+        if i % 3 == 2:
+            body.update(top_p=0.9, top_k=40, presence_penalty=0.4, repetition_penalty=1.1)
+        if i % 5 == 4:
+            body["n"] = 2
+        made.append(("/v1/completions", body))
+    return made
+
+
+def serve(tp, pp, *args):
+    return Serve(args=["--tp", tp, "--pp", pp, "--threads", 1, "--slots", 32, "--comm-form-timeout", "5s", *args])
+
+
+def keys(results):
+    for i, r in enumerate(results):
+        assert not r.error and r.done and r.usage["completion_tokens"] > 0, f"stream {i}: {r.error or 'no end'}"
+    return [r.key() for r in results]
+
+
+def same(got, wanted, what):
+    wrong = [i for i, (a, b) in enumerate(zip(got, wanted)) if a != b]
+    assert not wrong, f"{what}: {len(wrong)} of {len(wanted)} streams differ; {got[wrong[0]]} is not {wanted[wrong[0]]}"
+
+
+def ranks(server):
+    """{(stage, rank): pid}"""
+    found = {}
+    for pid, argv in processes(server.run_dir).items():
+        words = dict(w[2:].split("=", 1) for w in argv if w.startswith("--") and "=" in w)
+        if len(argv) > 1 and argv[1] == "worker":
+            found[int(words.get("stage", 0)), int(words.get("rank", 0))] = pid
+    return found
+
+
+def disturb(server, requests, fault):
+    """Runs the streams and calls fault(server) once each of them has had a token and none its half."""
+    async def main(results):
+        while not all(r.times for r in results):
+            assert not any(r.error for r in results), [r.error for r in results if r.error][0]
+            await asyncio.sleep(0.005)
+        half = [r for r in results if max(r.chunks.values()) >= TOKENS / 2]
+        fault(server)
+        return len(half)
+    results, late = run_many(server.port, requests, during=main, timeout=100)
+    return keys(results), late
+
+
+def no_segment_is_left():
+    left = [n for n in os.listdir("/dev/shm") if n.startswith("trireme-")]
+    time.sleep(2)
+    return not [n for n in left if os.path.exists(f"/dev/shm/{n}")]
+
+
+def shape_serves(name):
+    tp, pp = SHAPES[name]
+    requests = bodies()
+    with serve(tp, pp) as s:
+        assert len(s.pids("worker")) == tp * pp
+        together = keys(run_many(s.port, requests)[0])
+        for i in (1, 4, 8):
+            same(keys(run_many(s.port, [requests[i]])[0]), [together[i]], f"{name}: alone")
+        same(keys(run_many(s.port, requests[::-1])[0])[::-1], together, f"{name}: again, in another order")
+        assert no_segment_is_left(), "/dev/shm holds a segment of ours"
+    return together
+
+
+def test_every_shape_serves_the_same_bytes_in_any_batch():
+    whole = None
+    with serve(1, 1) as s:
+        whole = keys(run_many(s.port, bodies())[0])
+    got = {name: shape_serves(name) for name in SHAPES}
+    same(got["pp2"], whole, "stages change a bit")
+    same(got["tp2 pp2"], got["tp2"], "stages change a bit of tp2")
+
+
+def kill(place):
+    return lambda s: os.kill(ranks(s)[place], signal.SIGKILL)
+
+
+def stop(place):
+    return lambda s: os.kill(ranks(s)[place], signal.SIGSTOP)
+
+
+def kill_scheduler(s):
+    os.kill(s.pids("scheduler")[0], signal.SIGKILL)
+
+
+def faults_of(tp, pp):
+    places = [(stage, rank) for stage in range(pp) for rank in range(tp)]
+    every = [("kill", p, kill(p)) for p in places] + [("stop", p, stop(p)) for p in places] + [("kill scheduler", "", kill_scheduler)]
+    if LONG:
+        return every * 3
+    rng = random.Random(tp * 10 + pp)
+    return [rng.choice(every[: len(places)]), rng.choice(every[len(places): 2 * len(places)]), every[-1]]
+
+
+def survive(name):
+    tp, pp = SHAPES[name]
+    requests = bodies()
+    with serve(tp, pp, "--min-step-ms", 20) as s:
+        wanted = keys(run_many(s.port, requests)[0])
+        for what, place, fault in faults_of(tp, pp):
+            got, late = disturb(s, requests, fault)
+            same(got, wanted, f"{name}: {what} {place}")
+            assert not late, f"{name}: {what} {place}: {late} streams were past their half"
+        s.wait(lambda: len(s.pids("worker")) == tp * pp, 10, "all ranks run again")
+        poison = s.metrics("scheduler").get('trireme_scheduler_rejects_total{reason="poison"}', 0)
+        assert poison == 0, "a stream was refused as poison"
+
+
+def test_tensor_parallel_survives_a_rank():
+    survive("tp2")
+
+
+def test_pipeline_survives_a_rank():
+    survive("pp2")
+
+
+def test_both_survive_a_rank():
+    survive("tp2 pp2")
+
+
+def test_two_replicas_scale():
+    """Scaling counts replicas; one whose rank dies leaves the other alone."""
+    requests = bodies()
+    with Serve(workers=2, args=["--tp", 2, "--threads", 1, "--min-step-ms", 20, "--slots", 8]) as s:
+        s.wait(lambda: s.metrics("scheduler").get("trireme_scheduler_replicas_ready") == 2, 20, "two replicas")
+        wanted = keys(run_many(s.port, requests)[0])
+        victim = s.pids("worker")[0]
+        got, _ = disturb(s, requests, lambda _: os.kill(victim, signal.SIGKILL))
+        same(got, wanted, "two replicas, a rank of one killed")
+        s.wait(lambda: s.metrics("scheduler").get("trireme_scheduler_replicas_ready") == 2, 20, "two replicas again")
