@@ -8,15 +8,19 @@
  * What counts as output: every token pushed, up to and including the one that completes a stop string. A stop *token*
  * (the worker's finish) is counted but has no text, unless the client asked for stop text in the output.
  *
+ * A chat's answer is then taken apart (text/parse.h): content comes out, reasoning and tool calls are collected in the
+ * choice, for whoever writes the next event or the whole answer.
+ *
  * Threading: one thread at a time.
  */
 #ifndef GATEWAY_CHOICE_H
 #define GATEWAY_CHOICE_H
 
 #include "text/detokenizer.h"
+#include "text/parse.h"
 #include "text/stop.h"
 
-enum choice_finish { CHOICE_RUNNING, CHOICE_STOP, CHOICE_LENGTH, CHOICE_ERROR, CHOICE_DEADLINE };
+enum choice_finish { CHOICE_RUNNING, CHOICE_STOP, CHOICE_LENGTH, CHOICE_ERROR, CHOICE_DEADLINE, CHOICE_CALLS };
 
 struct choice {
     uint32_t index;       /* in the answer */
@@ -25,7 +29,16 @@ struct choice {
     bool has_stops, include_stop_text;
     struct detok detok;
     struct stop stop;
-    struct buf scratch;  /* between detokenizer and stop matcher */
+    struct buf scratch;    /* between detokenizer and stop matcher */
+    struct parser *parser; /* owned; NULL: the text is content as it is */
+    struct parse_config parse;
+    struct parse_sink sink;
+    struct buf raw;       /* between stop matcher and parser */
+    struct buf *out;      /* where content goes during a call */
+    struct buf reasoning; /* thought since it was last taken */
+    struct buf calls;     /* tool calls since then: objects of JSON, comma-separated */
+    bool streams, one_call, hide_reasoning;
+    uint64_t call_seed;
     struct buf text;     /* of an answer that is not streamed: all of it */
     struct buf logprobs; /* and the rendered entries of its tokens, comma-separated */
     struct buf ids;      /* and its token ids, comma-separated, when wanted */
@@ -38,6 +51,11 @@ struct choice_config {
     uint32_t stop_count;
     bool include_stop_text, skip_special;
     bool begins_text; /* the prompt has no text (special tokens alone): rules for the beginning of a text apply */
+    const struct parse_config *parse; /* NULL: none; its formats and tools are borrowed while the choice lives */
+    bool streams;                     /* calls are written as a stream's deltas have them */
+    bool one_call;                    /* further calls are left out */
+    bool hide_reasoning;              /* what was thought is left out */
+    uint64_t call_seed;               /* the ids of calls come from it */
 };
 
 MUST_CHECK int choice_init(struct choice *c, uint32_t index, const struct choice_config *config, struct error *err);
@@ -49,6 +67,8 @@ bool choice_push(struct choice *c, uint32_t id, struct buf *out);
 void choice_push_stop(struct choice *c, uint32_t id, struct buf *out);
 /* The choice has ended otherwise: appends the text held back. */
 void choice_end(struct choice *c, enum choice_finish finish, struct buf *out);
+/* How the choice ended, as clients are told: CHOICE_CALLS for a stop after tool calls. */
+enum choice_finish choice_told_finish(const struct choice *c);
 const char *choice_finish_text(enum choice_finish finish); /* "stop", "length", ... of the API */
 
 #endif

@@ -1,6 +1,7 @@
 #include "gateway/gateway.h"
 
 #include "base/clock.h"
+#include "base/fsutil.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "gateway/server.h"
@@ -62,6 +63,17 @@ static int open_wire(struct gateway *gw, struct error *err) {
     return wire_new(&gw->wire, &config, err);
 }
 
+/* What stands in for the models' own texts; checked here, so that a typing error is told at the start. */
+static int read_text_settings(struct gateway *gw, struct text_settings *text, struct error *err) {
+    enum { CHAT_TEMPLATE_BYTES_MAX = 1 << 20 };
+    const struct gateway_settings *s = &gw->settings;
+    int rc = s->chat_template ? file_read(s->chat_template, CHAT_TEMPLATE_BYTES_MAX, &gw->chat_template, err) : 0;
+    *text = (struct text_settings){.chat_template = buf_bytes(&gw->chat_template),
+                                   .reasoning_parser = s->reasoning_parser,
+                                   .tool_call_parser = s->tool_call_parser};
+    return rc ? rc : text_settings_check(text, err);
+}
+
 int gateway_new(struct gateway **out, const struct gateway_settings *settings, struct error *err) {
     struct gateway *gw = mem_alloc(sizeof *gw);
     gw->settings = *settings;
@@ -70,13 +82,15 @@ int gateway_new(struct gateway **out, const struct gateway_settings *settings, s
     pthread_mutex_init(&gw->http_mutex, NULL);
     gw->boxes = mem_calloc((size_t)gw->shard_count, sizeof *gw->boxes);
     gw->shards = mem_calloc((size_t)gw->shard_count, sizeof *gw->shards);
-    gw->models = model_table_new(on_models_changed, gw);
+    struct text_settings text;
+    int rc = read_text_settings(gw, &text, err);
+    gw->models = model_table_new(&text, on_models_changed, gw);
     gw->pool = prepare_pool_new(on_prepared, gw);
     for (int i = 0; i < gw->shard_count; i++) {
         mailbox_init(&gw->boxes[i]);
         gw->shards[i] = shard_new(gw, i);
     }
-    int rc = auth_init(&gw->auth, settings->api_key, settings->api_key_file, err);
+    if (rc == 0) rc = auth_init(&gw->auth, settings->api_key, settings->api_key_file, err);
     if (rc == 0) rc = open_http(gw, err);
     if (rc == 0) rc = open_wire(gw, err);
     if (rc == 0) rc = http_server_start(gw->http, err);
@@ -109,6 +123,7 @@ void gateway_free(struct gateway **gateway) {
     prepare_pool_free(&gw->pool);
     if (gw->wire) wire_stop(gw->wire);
     model_table_free(&gw->models);
+    buf_release(&gw->chat_template);
     wire_free(&gw->wire);
     for (int i = 0; i < gw->shard_count; i++) mailbox_release(&gw->boxes[i]);
     mem_free(gw->boxes);

@@ -27,6 +27,8 @@ struct gateway_settings {
     int64_t open_max, connections_max;
     uint64_t body_max;
     bool share_port;
+    const char *chat_template;                       /* a file; NULL: the model's own */
+    const char *reasoning_parser, *tool_call_parser; /* names, "auto" or "none" */
     int log_level, log_format;
 };
 
@@ -37,6 +39,7 @@ struct gateway {
     struct auth auth;
     struct http_server *http;
     struct model_table *models;
+    struct buf chat_template; /* the file's bytes */
     struct wire *wire;
     struct prepare_pool *pool;
     struct mailbox *boxes; /* one an event thread */

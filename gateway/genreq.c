@@ -12,6 +12,8 @@ void genreq_init(struct genreq *g, enum genreq_dialect dialect) {
                          .repetition_penalty = 1,
                          .choice_count = 1,
                          .skip_special_tokens = true,
+                         .include_reasoning = true,
+                         .parallel_tool_calls = true,
                          .add_special_tokens = dialect == GENREQ_COMPLETIONS,
                          .add_generation_prompt = dialect == GENREQ_CHAT};
     arena_init(&g->arena, ARENA_BYTES_MAX, 0);

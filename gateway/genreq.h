@@ -63,6 +63,7 @@ struct genreq {
 
     /* what is asked: raw JSON for a chat, prompts for a completion */
     struct bytes messages, tools, documents, template_kwargs;
+    struct bytes reasoning_effort; /* empty: not given */
     bool add_generation_prompt, continue_final_message;
     struct genreq_prompt *prompts;
     uint32_t prompt_count;
@@ -89,6 +90,9 @@ struct genreq {
 
     /* answer */
     bool stream, include_usage, continuous_usage, return_token_ids;
+    bool include_reasoning;   /* show what was thought */
+    bool parallel_tool_calls; /* false: the first call alone */
+    bool tool_choice_none;
 
     struct arena arena; /* owned */
 };

@@ -28,6 +28,7 @@ struct model_table {
     struct buf packed; /* being compiled */
     pthread_t compiler;
     bool compiler_started; /* to be joined */
+    struct text_settings settings;
     void (*changed)(void *ctx);
     void *ctx;
 };
@@ -44,10 +45,11 @@ void served_model_put(struct served_model *m) {
     mem_free(m);
 }
 
-struct model_table *model_table_new(void (*changed)(void *ctx), void *ctx) {
+struct model_table *model_table_new(const struct text_settings *settings, void (*changed)(void *ctx), void *ctx) {
     struct model_table *t = mem_alloc(sizeof *t);
     pthread_mutex_init(&t->mutex, NULL);
     buf_init(&t->packed, 0);
+    t->settings = *settings;
     t->changed = changed;
     t->ctx = ctx;
     return t;
@@ -238,16 +240,23 @@ static void keep_text(struct model_table *t, struct text_model *text) {
     text_model_put(text);
 }
 
+static void tell_compiled(const struct text_model *text, size_t bytes, int64_t took_ms) {
+    struct chat_formats plain = chat_formats(text->chat, NULL, false), tools = chat_formats(text->chat, NULL, true);
+    log_info("model bundle compiled bytes=%zu ms=%lld chat_template=%s reasoning_parser=%s tool_call_parser=%s", bytes,
+             (long long)took_ms, text->template_origin, reasoning_format_name(plain.reasoning),
+             call_format_name(tools.calls));
+}
+
 static void *compile(void *ctx) {
     struct model_table *t = ctx;
     struct text_model *text = NULL;
     struct error err;
     int64_t begin_ms = clock_ms();
-    int rc = text_model_new(buf_bytes(&t->packed), &text, &err);
+    int rc = text_model_new(buf_bytes(&t->packed), &t->settings, &text, &err);
     if (rc)
         log_error("model bundle cannot be used: %s", err.text);
     else
-        log_info("model bundle compiled bytes=%zu ms=%lld", t->packed.len, (long long)(clock_ms() - begin_ms));
+        tell_compiled(text, t->packed.len, clock_ms() - begin_ms);
     pthread_mutex_lock(&t->mutex);
     if (rc)
         t->broken[t->broken_count++ % ARRAY_LEN(t->broken)] = t->compiling_bundle;

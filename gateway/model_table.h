@@ -29,6 +29,14 @@ struct model_defaults {
     int64_t top_k; /* -1: not there */
 };
 
+/* What stands in for the models' own; all may be absent. */
+struct text_settings {
+    struct bytes chat_template;                      /* borrowed while the table lives */
+    const char *reasoning_parser, *tool_call_parser; /* names, "auto" or "none" */
+};
+/* Whether the template can be read and the names are known. */
+MUST_CHECK int text_settings_check(const struct text_settings *settings, struct error *err);
+
 /* A compiled bundle. */
 struct text_model {
     _Atomic int refs;
@@ -36,9 +44,11 @@ struct text_model {
     struct tokenizer *tokenizer;
     struct chat *chat;
     struct model_defaults defaults;
+    const char *template_origin; /* for the log: "model", "option" or "none" */
 };
 /* Compiles; *packed is only read. Returns owned (refs 1). */
-MUST_CHECK int text_model_new(struct bytes packed, struct text_model **out, struct error *err);
+MUST_CHECK int text_model_new(struct bytes packed, const struct text_settings *settings, struct text_model **out,
+                              struct error *err);
 void text_model_put(struct text_model *t);
 
 struct served_model {
@@ -53,7 +63,7 @@ void served_model_put(struct served_model *m); /* NULL is fine */
 
 struct model_table;
 /* changed(ctx) is called (any thread, no lock held) whenever a model became servable. */
-struct model_table *model_table_new(void (*changed)(void *ctx), void *ctx);
+struct model_table *model_table_new(const struct text_settings *settings, void (*changed)(void *ctx), void *ctx);
 void model_table_free(struct model_table **table); /* waits for a compilation in progress */
 
 enum model_found {

@@ -98,11 +98,20 @@ static int read_tools(struct field_reader *r, enum json_event first) {
 }
 
 static int read_tool_choice(struct field_reader *r, enum json_event first) {
-    bool simple = first == JSON_STRING &&
-                  (bytes_equal(r->json.text, bytes_str("none")) || bytes_equal(r->json.text, bytes_str("auto")));
-    if (simple) return 0;
+    bool none = first == JSON_STRING && bytes_equal(r->json.text, bytes_str("none"));
+    if (none) r->g->tool_choice_none = true;
+    if (none || (first == JSON_STRING && bytes_equal(r->json.text, bytes_str("auto")))) return 0;
     return api_error_set(r->err, API_UNSUPPORTED, "tool_choice",
                          "'tool_choice' other than \"none\" and \"auto\" is not offered yet");
+}
+
+static int read_reasoning_effort(struct field_reader *r, enum json_event first) {
+    static const char *const EFFORTS[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+    if (field_string(r, first, GENREQ_NAME_MAX, &r->g->reasoning_effort)) return -1;
+    for (size_t i = 0; i < ARRAY_LEN(EFFORTS); i++)
+        if (bytes_equal(r->g->reasoning_effort, bytes_str(EFFORTS[i]))) return 0;
+    return api_error_set(r->err, API_BAD_REQUEST, "reasoning_effort",
+                         "'reasoning_effort' must be none, minimal, low, medium, high, xhigh or max");
 }
 
 #define AT FIELD_AT
@@ -124,6 +133,9 @@ static const struct field rows[] = {
      .given = GENREQ_TOP_LOGPROBS},
     {.name = "tools", .kind = FIELD_CUSTOM, .read = read_tools},
     {.name = "tool_choice", .kind = FIELD_CUSTOM, .read = read_tool_choice},
+    {.name = "parallel_tool_calls", .kind = FIELD_BOOL, .offset = AT(parallel_tool_calls)},
+    {.name = "include_reasoning", .kind = FIELD_BOOL, .offset = AT(include_reasoning)},
+    {.name = "reasoning_effort", .kind = FIELD_CUSTOM, .read = read_reasoning_effort},
     {.name = "documents", .kind = FIELD_ARRAY, .offset = AT(documents)},
     {.name = "chat_template_kwargs", .kind = FIELD_OBJECT, .offset = AT(template_kwargs)},
     {.name = "add_generation_prompt", .kind = FIELD_BOOL, .offset = AT(add_generation_prompt)},
@@ -138,6 +150,7 @@ static const struct field rows[] = {
 int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err) {
     if (field_read_all(g, rows, ARRAY_LEN(rows), body, err)) return -1;
     if (g->messages.len == 0) return api_error_set(err, API_BAD_REQUEST, "messages", "'messages' is missing");
+    if (g->tool_choice_none) g->tools = bytes_of(NULL, 0); /* a model that must not call is not tempted */
     if (g->given & GENREQ_TOP_LOGPROBS && g->top_logprobs > 0 && !g->logprobs)
         return api_error_set(err, API_BAD_REQUEST, "top_logprobs", "'top_logprobs' needs 'logprobs': true");
     if (g->continue_final_message && g->add_generation_prompt)

@@ -12,17 +12,34 @@ static int64_t local_now_s(void) {
     return (int64_t)now + tm.tm_gmtoff;
 }
 
-static int chat_tokens(const struct genreq *g, const struct text_model *text, struct token_vec *out,
+/* How the answer to this prompt is read. */
+static int settle_parse(const struct genreq *g, const struct text_model *text, struct bytes prompt, struct prepared *p,
+                        struct error *err) {
+    struct chat_formats formats = chat_formats(text->chat, NULL, g->tools.len);
+    int rc = g->tools.len && formats.calls ? parse_tools_new(g->tools, &p->parse_tools, err) : 0;
+    p->parse = (struct parse_config){.reasoning = formats.reasoning,
+                                     .calls = g->tools.len ? formats.calls : NULL,
+                                     .tools = p->parse_tools,
+                                     .in_reasoning = reasoning_is_open(formats.reasoning, prompt)};
+    return rc;
+}
+
+static int chat_tokens(const struct genreq *g, const struct text_model *text, struct prepared *p, struct token_vec *out,
                        struct api_error *api) {
     struct error err;
+    struct buf prompt = {0};
     struct chat_request request = {.messages = g->messages,
                                    .tools = g->tools,
                                    .documents = g->documents,
                                    .kwargs = g->template_kwargs,
+                                   .reasoning_effort = g->reasoning_effort,
                                    .add_generation_prompt = g->add_generation_prompt,
                                    .continue_final_message = g->continue_final_message,
                                    .limits = {.now_s = local_now_s()}};
-    int rc = chat_prompt(text->chat, text->tokenizer, &request, out, &err);
+    int rc = chat_render(text->chat, &request, &prompt, &err);
+    if (rc == 0) rc = settle_parse(g, text, buf_bytes(&prompt), p, &err);
+    if (rc == 0) rc = tokenizer_encode(text->tokenizer, buf_bytes(&prompt), TOKENIZE_PARSE_SPECIAL, out, &err);
+    buf_release(&prompt);
     if (rc == 0) return 0;
     if (rc == ERR_NOT_FOUND)
         return api_error_set(api, API_UNSUPPORTED, "messages", "this model has no chat template; use /v1/completions");
@@ -46,9 +63,10 @@ static void copy_tokens(struct tokens ids, struct token_vec *out) {
     out->count = ids.count;
 }
 
-static int make_prompt(const struct genreq *g, uint32_t i, const struct text_model *text, struct token_vec *out,
+static int make_prompt(const struct genreq *g, uint32_t i, const struct text_model *text, struct prepared *p,
                        struct api_error *err) {
-    if (g->dialect == GENREQ_CHAT) return chat_tokens(g, text, out, err);
+    struct token_vec *out = &p->prompts[i];
+    if (g->dialect == GENREQ_CHAT) return chat_tokens(g, text, p, out, err);
     if (!g->prompts[i].is_ids) return text_tokens(g, text, g->prompts[i].text, out, err);
     copy_tokens(g->prompts[i].ids, out);
     return 0;
@@ -143,7 +161,7 @@ int prepare(const struct genreq *g, const struct served_model *m, uint64_t seed,
     p->prompts = mem_calloc(p->prompt_count, sizeof *p->prompts);
     p->max_tokens = mem_calloc(p->prompt_count, sizeof *p->max_tokens);
     for (uint32_t i = 0; i < p->prompt_count; i++) {
-        if (make_prompt(g, i, m->text, &p->prompts[i], err)) return -1;
+        if (make_prompt(g, i, m->text, p, err)) return -1;
         if (fit_prompt(g, m, &p->prompts[i], &p->max_tokens[i], err)) return -1;
     }
     settle_sampling(g, &m->text->defaults, seed, &p->sampling);
@@ -157,5 +175,6 @@ void prepared_release(struct prepared *p) {
     mem_free(p->max_tokens);
     mem_free(p->bias_ids);
     mem_free(p->bias_values);
+    parse_tools_free(&p->parse_tools);
     *p = (struct prepared){0};
 }

@@ -19,6 +19,8 @@ struct prepared {
     float *bias_values;            /* owned */
     uint32_t stop_tokens[WIRE_MAX_STOP_TOKENS];
     uint32_t stop_token_count;
+    struct parse_config parse;       /* how a chat's answer is read; all NULL: as it is */
+    struct parse_tools *parse_tools; /* owned */
 };
 
 /* seed: what to use when the client gave none. 0, or -1 with *err filled; *p must be released either way. */

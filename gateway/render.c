@@ -80,13 +80,49 @@ void render_chunk_begin(const struct render *r, uint32_t index, struct buf *out)
     chunk_close(r, NULL, out);
 }
 
-void render_chunk_text(const struct render *r, uint32_t index, struct bytes text, struct bytes logprobs,
+/* Both names: older clients read reasoning_content, newer ones reasoning. */
+static void add_reasoning(struct bytes reasoning, struct buf *out) {
+    ADD(out, "\"reasoning\":\"");
+    buf_add_json(out, reasoning);
+    ADD(out, "\",\"reasoning_content\":\"");
+    buf_add_json(out, reasoning);
+    ADD(out, "\"");
+}
+
+static void add_calls(struct bytes calls, struct buf *out) {
+    ADD(out, "\"tool_calls\":[");
+    buf_add_bytes(out, calls);
+    ADD(out, "]");
+}
+
+/* The delta of a chat that thinks or calls. */
+static void add_delta(const struct render_text *text, struct buf *out) {
+    ADD(out, ",\"delta\":{");
+    if (text->reasoning.len) add_reasoning(text->reasoning, out);
+    if (text->content.len) {
+        if (text->reasoning.len) ADD(out, ",");
+        ADD(out, "\"content\":\"");
+        buf_add_json(out, text->content);
+        ADD(out, "\"");
+    }
+    if (text->calls.len) {
+        if (text->reasoning.len || text->content.len) ADD(out, ",");
+        add_calls(text->calls, out);
+    }
+    ADD(out, "}");
+}
+
+void render_chunk_text(const struct render *r, uint32_t index, const struct render_text *text, struct bytes logprobs,
                        struct bytes extra, const struct render_usage *usage, struct buf *out) {
     const struct shape *shape = &shapes[r->dialect];
     chunk_open(r, index, out);
-    buf_add_str(out, shape->text_open);
-    buf_add_json(out, text);
-    buf_add_str(out, shape->text_close);
+    if (text->reasoning.len || text->calls.len) {
+        add_delta(text, out);
+    } else {
+        buf_add_str(out, shape->text_open);
+        buf_add_json(out, text->content);
+        buf_add_str(out, shape->text_close);
+    }
     buf_add_bytes(out, extra);
     if (logprobs.len == 0) {
         ADD(out, ",\"logprobs\":null,\"finish_reason\":null}]");
@@ -124,15 +160,41 @@ void render_done(struct buf *out) { ADD(out, "data: [DONE]\n\n"); }
 
 void render_full_begin(const struct render *r, struct buf *out) { buf_add(out, r->head.data, r->head.len); }
 
-void render_full_choice(const struct render *r, bool first, uint32_t index, struct bytes text, struct bytes logprobs,
-                        struct bytes extra, enum choice_finish finish, struct buf *out) {
+/* The message of a chat that thinks or calls. */
+static void add_message(const struct render_text *text, struct buf *out) {
+    ADD(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
+    if (text->content.len || !text->calls.len) {
+        ADD(out, "\"");
+        buf_add_json(out, text->content);
+        ADD(out, "\"");
+    } else {
+        ADD(out, "null");
+    }
+    ADD(out, ",\"refusal\":null");
+    if (text->reasoning.len) {
+        ADD(out, ",");
+        add_reasoning(text->reasoning, out);
+    }
+    if (text->calls.len) {
+        ADD(out, ",");
+        add_calls(text->calls, out);
+    }
+    ADD(out, "}");
+}
+
+void render_full_choice(const struct render *r, bool first, uint32_t index, const struct render_text *text,
+                        struct bytes logprobs, struct bytes extra, enum choice_finish finish, struct buf *out) {
     const struct shape *shape = &shapes[r->dialect];
     if (!first) ADD(out, ",");
     ADD(out, "{\"index\":");
     buf_add_u64(out, index);
-    buf_add_str(out, shape->full_open);
-    buf_add_json(out, text);
-    buf_add_str(out, shape->full_close);
+    if (text->reasoning.len || text->calls.len) {
+        add_message(text, out);
+    } else {
+        buf_add_str(out, shape->full_open);
+        buf_add_json(out, text->content);
+        buf_add_str(out, shape->full_close);
+    }
     buf_add_bytes(out, extra);
     ADD(out, ",\"logprobs\":");
     if (logprobs.len == 0)

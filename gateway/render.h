@@ -44,9 +44,13 @@ void render_release(struct render *r);
 
 /* What comes before any text of a choice (a chat's role). */
 void render_chunk_begin(const struct render *r, uint32_t index, struct buf *out);
+/* A piece of an answer; of a chat also what was thought and called in it. */
+struct render_text {
+    struct bytes content, reasoning, calls; /* calls: objects of JSON, comma-separated */
+};
 /* A piece of text. logprobs: the value of the dialect's "logprobs" (NULL data: null). extra: further members of the
  * choice, beginning with a comma, or empty. usage: for continuous_usage, else NULL. */
-void render_chunk_text(const struct render *r, uint32_t index, struct bytes text, struct bytes logprobs,
+void render_chunk_text(const struct render *r, uint32_t index, const struct render_text *text, struct bytes logprobs,
                        struct bytes extra, const struct render_usage *usage, struct buf *out);
 /* The last chunk of a choice. */
 void render_chunk_finish(const struct render *r, uint32_t index, enum choice_finish finish,
@@ -59,8 +63,8 @@ void render_done(struct buf *out); /* data: [DONE] */
 
 void render_full_begin(const struct render *r, struct buf *out);
 /* Choices in order of index. logprobs, extra as above. */
-void render_full_choice(const struct render *r, bool first, uint32_t index, struct bytes text, struct bytes logprobs,
-                        struct bytes extra, enum choice_finish finish, struct buf *out);
+void render_full_choice(const struct render *r, bool first, uint32_t index, const struct render_text *text,
+                        struct bytes logprobs, struct bytes extra, enum choice_finish finish, struct buf *out);
 void render_full_end(const struct render *r, const struct render_usage *usage, struct buf *out);
 
 /* ---- log-probabilities ---- */

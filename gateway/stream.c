@@ -205,7 +205,12 @@ static int make_part(struct stream *s, uint32_t part_idx, struct error *err) {
                                    .stops = s->g.stops,
                                    .stop_count = s->g.stop_count,
                                    .include_stop_text = s->g.include_stop_text,
-                                   .skip_special = s->g.skip_special_tokens};
+                                   .skip_special = s->g.skip_special_tokens,
+                                   .parse = &s->prepared.parse,
+                                   .streams = s->g.stream,
+                                   .one_call = !s->g.parallel_tool_calls,
+                                   .hide_reasoning = !s->g.include_reasoning,
+                                   .call_seed = s->number.lo ^ s->number.hi};
     p->stream = s;
     p->prompt = s->prepared.prompts[part_idx];
     config.begins_text = is_special_alone(config.tokenizer, &p->prompt);

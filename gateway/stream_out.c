@@ -72,14 +72,21 @@ static void add_event(struct stream *s, struct choice *c) {
     struct render_usage usage;
     if (s->verbose) render_extras(s, c);
     if (s->render.continuous_usage) usage = stream_usage(s);
-    render_chunk_text(&s->render, c->index, buf_bytes(&shard->piece),
-                      s->verbose ? buf_bytes(&shard->entries) : bytes_of(NULL, 0),
+    struct render_text text = {buf_bytes(&shard->piece), buf_bytes(&c->reasoning), buf_bytes(&c->calls)};
+    render_chunk_text(&s->render, c->index, &text, s->verbose ? buf_bytes(&shard->entries) : bytes_of(NULL, 0),
                       s->verbose ? buf_bytes(&shard->extra) : bytes_of(NULL, 0),
                       s->render.continuous_usage ? &usage : NULL, &shard->out);
+    buf_reset(&c->reasoning);
+    buf_reset(&c->calls);
     if (s->verbose) {
         buf_reset(&c->logprobs);
         buf_reset(&c->ids);
     }
+}
+
+/* Whether there is something to tell of a choice that streams. */
+static bool has_news(const struct choice *c, const struct buf *text) {
+    return text->len || c->reasoning.len || c->calls.len;
 }
 
 /* Feeds one token; true when the choice has ended with it (a stop string, or it is the stop token). */
@@ -93,7 +100,7 @@ static bool feed(struct stream *s, struct choice *c, uint32_t id, bool is_stop_t
         choice_push_stop(c, id, text);
     else
         ended = choice_push(c, id, text);
-    if (s->g.stream && (s->verbose || text->len)) add_event(s, c);
+    if (s->g.stream && (s->verbose || has_news(c, text))) add_event(s, c);
     return ended;
 }
 
@@ -102,7 +109,7 @@ static void end_choice(struct stream *s, struct choice *c, enum choice_finish fi
     struct buf *text = s->g.stream ? &s->shard->piece : &c->text;
     if (s->g.stream) buf_reset(text);
     choice_end(c, finish, text);
-    if (s->g.stream && text->len) add_event(s, c);
+    if (s->g.stream && has_news(c, text)) add_event(s, c);
 }
 
 /* ---- a run ---- */
@@ -144,7 +151,7 @@ static void finish_choice(struct stream *s, struct part *p, uint32_t choice, boo
     if (!s->g.stream || !s->http || (failed && s->choices_open == 0 && all_failed(s, c->finish)))
         return; /* an error ends it */
     struct render_usage usage = stream_usage(s);
-    render_chunk_finish(&s->render, c->index, c->finish, &usage, &s->shard->out);
+    render_chunk_finish(&s->render, c->index, choice_told_finish(c), &usage, &s->shard->out);
 }
 
 static enum choice_finish finish_of(uint32_t wire_finish) {
@@ -228,8 +235,9 @@ static void respond_full(struct stream *s) {
         for (uint32_t j = 0; j < s->parts[i].delivery.choice_count; j++) {
             struct choice *c = &s->parts[i].choices[j];
             render_extras(s, c);
-            render_full_choice(&s->render, first, c->index, buf_bytes(&c->text), buf_bytes(&shard->entries),
-                               buf_bytes(&shard->extra), c->finish, out);
+            struct render_text text = {buf_bytes(&c->text), buf_bytes(&c->reasoning), buf_bytes(&c->calls)};
+            render_full_choice(&s->render, first, c->index, &text, buf_bytes(&shard->entries), buf_bytes(&shard->extra),
+                               choice_told_finish(c), out);
             first = false;
         }
     }

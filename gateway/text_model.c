@@ -33,14 +33,37 @@ static void read_defaults(struct bytes json, struct model_defaults *d) {
     json_reader_release(&r);
 }
 
-int text_model_new(struct bytes packed, struct text_model **out, struct error *err) {
+int text_settings_check(const struct text_settings *settings, struct error *err) {
+    struct bundle none = {.file_count = 0};
+    struct chat *chat;
+    int rc = chat_load(&none, &chat, err);
+    if (rc) return rc;
+    if (settings->chat_template.data) rc = chat_set_template(chat, settings->chat_template, err);
+    if (rc == 0) rc = chat_set_formats(chat, settings->reasoning_parser, settings->tool_call_parser, err);
+    chat_free(&chat);
+    return rc;
+}
+
+/* The model's chat, with what stands in for its own. */
+static int load_chat(const struct bundle *bundle, const struct text_settings *settings, struct text_model *t,
+                     struct error *err) {
+    int rc = chat_load(bundle, &t->chat, err);
+    if (rc == 0 && settings->chat_template.data) rc = chat_set_template(t->chat, settings->chat_template, err);
+    if (rc == 0) rc = chat_set_formats(t->chat, settings->reasoning_parser, settings->tool_call_parser, err);
+    if (rc) return rc;
+    t->template_origin = settings->chat_template.data ? "option" : chat_has_template(t->chat) ? "model" : "none";
+    return 0;
+}
+
+int text_model_new(struct bytes packed, const struct text_settings *settings, struct text_model **out,
+                   struct error *err) {
     struct bundle bundle;
     if (bundle_open(&bundle, packed, err)) return err->code;
     struct text_model *t = mem_alloc(sizeof *t);
     atomic_init(&t->refs, 1);
     t->bundle = bundle_hash(packed);
     int rc = tokenizer_load_bundle(&bundle, &t->tokenizer, err);
-    if (rc == 0) rc = chat_load(&bundle, &t->chat, err);
+    if (rc == 0) rc = load_chat(&bundle, settings, t, err);
     if (rc) {
         text_model_put(t);
         return rc;

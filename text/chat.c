@@ -10,6 +10,7 @@ struct named_template {
     char *source; /* owned */
     size_t source_len;
     struct template *parsed; /* owned */
+    struct chat_formats formats;
 };
 
 struct chat {
@@ -46,6 +47,7 @@ static int add_template(struct chat *chat, struct bytes name, struct bytes sourc
     t->source = mem_strndup((const char *)source.data, source.len);
     t->source_len = source.len;
     t->parsed = parsed;
+    t->formats = (struct chat_formats){reasoning_format_of_template(source), call_format_of_template(source)};
     return 0;
 }
 
@@ -192,6 +194,38 @@ struct bytes chat_template_source(const struct chat *chat, const char *name, boo
     return t ? bytes_of(t->source, t->source_len) : bytes_of(NULL, 0);
 }
 
+/* ---- formats of answers ---- */
+
+struct chat_formats chat_formats(const struct chat *chat, const char *name, bool has_tools) {
+    const struct named_template *t = choose(chat, name, has_tools);
+    return t ? t->formats : (struct chat_formats){0};
+}
+
+static bool is_auto(const char *name) { return !name || !strcmp(name, "auto"); }
+static bool is_none(const char *name) { return name && !strcmp(name, "none"); }
+
+static int no_format(const char *what, const char *name, void (*list)(struct buf *out), struct error *err) {
+    struct buf names = {0};
+    list(&names);
+    int rc = error_set(err, ERR_NOT_FOUND, "there is no %s parser '%s'; there are auto, none, %s", what, name,
+                       buf_text(&names));
+    buf_release(&names);
+    return rc;
+}
+
+int chat_set_formats(struct chat *chat, const char *reasoning, const char *calls, struct error *err) {
+    const struct reasoning_format *r = is_auto(reasoning) ? NULL : reasoning_format_find(bytes_str(reasoning));
+    const struct call_format *c = is_auto(calls) ? NULL : call_format_find(bytes_str(calls));
+    if (!is_auto(reasoning) && !is_none(reasoning) && !r)
+        return no_format("reasoning", reasoning, reasoning_format_names, err);
+    if (!is_auto(calls) && !is_none(calls) && !c) return no_format("tool call", calls, call_format_names, err);
+    for (size_t i = 0; i < chat->template_count; i++) {
+        if (!is_auto(reasoning)) chat->templates[i].formats.reasoning = r;
+        if (!is_auto(calls)) chat->templates[i].formats.calls = c;
+    }
+    return 0;
+}
+
 /* ---- messages ---- */
 
 struct render {
@@ -271,6 +305,20 @@ static int fit_tool_calls(struct render *r, struct tvalue message) {
     return 0;
 }
 
+/* Clients send back what was thought under either name; templates know one of them. */
+static int fit_reasoning(struct render *r, struct tvalue message) {
+    struct tvalue old = member(message, "reasoning_content"), new = member(message, "reasoning");
+    if (new.kind == TVALUE_STRING && old.kind != TVALUE_STRING) return set_member(r, message, "reasoning_content", new);
+    if (old.kind == TVALUE_STRING && new.kind != TVALUE_STRING) return set_member(r, message, "reasoning", old);
+    return 0;
+}
+
+static int fit_message(struct render *r, size_t message_idx, struct tvalue message) {
+    int rc = fit_content(r, message_idx, message);
+    if (!rc) rc = fit_tool_calls(r, message);
+    return rc ? rc : fit_reasoning(r, message);
+}
+
 static int fit_messages(struct render *r, struct tvalue messages) {
     if (messages.kind != TVALUE_LIST || !tvalue_count(messages))
         return error_set(r->err, ERR_INVALID, "messages must be a list with at least one message");
@@ -278,8 +326,7 @@ static int fit_messages(struct render *r, struct tvalue messages) {
         struct tvalue message = tvalue_list_at(messages, i);
         if (message.kind != TVALUE_DICT || member(message, "role").kind != TVALUE_STRING)
             return error_set(r->err, ERR_INVALID, "messages[%zu] must be an object with a role", i);
-        int rc = r->request->raw_messages ? 0 : fit_content(r, i, message);
-        if (!rc && !r->request->raw_messages) rc = fit_tool_calls(r, message);
+        int rc = r->request->raw_messages ? 0 : fit_message(r, i, message);
         if (rc) return rc;
     }
     return 0;
@@ -304,6 +351,15 @@ static int add_all(struct render *r, struct tvalue context, struct tvalue from) 
     return 0;
 }
 
+static int add_effort(struct render *r, struct tvalue context) {
+    struct bytes effort = r->request->reasoning_effort;
+    if (!effort.len) return 0;
+    int rc = set_member(r, context, "reasoning_effort", tvalue_string(effort));
+    if (rc || !bytes_equal(effort, bytes_str("none"))) return rc;
+    rc = set_member(r, context, "enable_thinking", tvalue_bool(false));
+    return rc ? rc : set_member(r, context, "thinking", tvalue_bool(false));
+}
+
 static int build_context(struct render *r, const struct chat *chat, struct tvalue *context, struct tvalue *messages) {
     const struct chat_request *q = r->request;
     struct tvalue tools, documents, kwargs;
@@ -321,7 +377,7 @@ static int build_context(struct render *r, const struct chat *chat, struct tvalu
     if ((rc = add_all(r, *context, chat->specials)) || (rc = set_member(r, *context, "tools", tools)) ||
         (rc = set_member(r, *context, "documents", documents)) ||
         (rc = set_member(r, *context, "add_generation_prompt", tvalue_bool(q->add_generation_prompt))) ||
-        (rc = add_all(r, *context, kwargs)))
+        (rc = add_effort(r, *context)) || (rc = add_all(r, *context, kwargs)))
         return rc;
     return set_member(r, *context, "messages", *messages);
 }

@@ -5,8 +5,8 @@
  * over chat_template.json and over chat_template in tokenizer_config.json, which is a string or a list of {name,
  * template}. With no name given: "tool_use" when the request has tools and such a template exists, else "default". A
  * model with one template has only that. Variables: messages, tools, documents (none when absent),
- * add_generation_prompt, the special tokens by name (bos_token, eos_token, ...), then chat_template_kwargs, which may
- * not replace messages.
+ * add_generation_prompt, the special tokens by name (bos_token, eos_token, ...), reasoning_effort ("none" also sets
+ * enable_thinking and thinking to false), then chat_template_kwargs, which may not replace messages.
  *
  * Threading: const after chat_load; any thread may render.
  */
@@ -14,6 +14,7 @@
 #define TEXT_CHAT_H
 
 #include "text/bundle.h"
+#include "text/parse.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
 
@@ -24,6 +25,7 @@ struct chat_request {
     struct bytes tools;            /* JSON array, or empty */
     struct bytes documents;        /* JSON array, or empty */
     struct bytes kwargs;           /* JSON object (chat_template_kwargs), or empty */
+    struct bytes reasoning_effort; /* "low", ..., or empty; kwargs of the same name win */
     const char *template_name;     /* NULL: as above */
     bool add_generation_prompt;    /* default of the API is true: set it */
     bool continue_final_message;   /* the last message is left open; excludes add_generation_prompt */
@@ -40,6 +42,17 @@ void chat_free(struct chat **chat);
 bool chat_has_template(const struct chat *chat);
 /* The source of the template that would be chosen; empty when none. Valid while chat lives. */
 struct bytes chat_template_source(const struct chat *chat, const char *name, bool has_tools);
+
+/* How answers to the chosen template's prompts are read: by the marks it shows, unless chat_set_formats said otherwise.
+ */
+struct chat_formats {
+    const struct reasoning_format *reasoning; /* NULL: none */
+    const struct call_format *calls;          /* NULL: none */
+};
+struct chat_formats chat_formats(const struct chat *chat, const char *name, bool has_tools);
+/* Sets the formats of all templates; NULL or "auto": as the template shows, "none": none. ERR_NOT_FOUND lists the names
+ * there are. */
+MUST_CHECK int chat_set_formats(struct chat *chat, const char *reasoning, const char *calls, struct error *err);
 
 /* Appends the rendered prompt to out. Unless raw_messages: a template that wants strings gets text parts joined by
  * newlines, and JSON strings in tool_calls[].function.arguments become objects, as vLLM does. Errors: ERR_NOT_FOUND no

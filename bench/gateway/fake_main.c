@@ -9,6 +9,7 @@
 
 struct settings {
     const char *endpoint, *model_dir, *name;
+    bool echo;
     int64_t step_us, window, drop, repeat, low, high, context;
 };
 #define AT(m) offsetof(struct settings, m)
@@ -70,6 +71,7 @@ static const struct option_row rows[] = {
      .min = 1,
      .max = 1e9,
      .help = "Highest token id made, plus one."},
+    {.name = "echo", .type = OPTION_BOOL, .offset = AT(echo), .help = "Every answer is its own prompt."},
     {.name = "context",
      .type = OPTION_INT,
      .offset = AT(context),
@@ -99,6 +101,7 @@ int main(int argc, char **argv) {
         config.endpoint = s.endpoint;
         config.model_dir = s.model_dir;
         config.model_name = s.name;
+        config.echo = s.echo;
         config.step_us = (uint32_t)s.step_us;
         config.window = (uint32_t)s.window;
         config.drop_percent = (uint32_t)s.drop;

@@ -19,6 +19,7 @@ struct sequence {
     uint32_t attempt, choice;
     uint64_t hash;                /* of prompt, seed and choice */
     uint32_t next, acked, length; /* tokens sent, acknowledged, and in all */
+    uint32_t *echo;               /* owned; the tokens to make; NULL: arithmetic */
     uint32_t stop_id;             /* sent last when the end is a stop token */
     uint32_t prompt_count;
     int32_t logprobs;
@@ -78,6 +79,10 @@ uint32_t fake_token(const struct fake_config *c, const uint32_t *prompt, size_t 
     return token_of(c, sequence_hash(prompt, prompt_count, seed, choice), index);
 }
 
+static uint32_t sequence_token(const struct fake_config *c, const struct sequence *s, uint32_t index) {
+    return s->echo && index < s->prompt_count ? s->echo[index] : token_of(c, s->hash, index);
+}
+
 /* ---- sequences ---- */
 
 static struct sequence **bucket_of(struct fake_scheduler *f, struct u128 request) {
@@ -110,6 +115,7 @@ static void remove_sequences(struct fake_scheduler *f, struct u128 request, uint
             f->sequences.items[i] = f->sequences.items[--f->sequences.count];
             break;
         }
+        mem_free(s->echo);
         mem_free(s);
     }
     atomic_store(&f->sequence_count, (uint32_t)f->sequences.count);
@@ -123,15 +129,19 @@ static void add_sequence(struct fake_scheduler *f, struct u128 peer, const struc
     s->attempt = m->attempt;
     s->choice = c->choice;
     s->hash = sequence_hash(m->prompt.ids, m->prompt.count, m->sampling.seed, c->choice);
+    s->prompt_count = (uint32_t)m->prompt.count;
+    if (f->config.echo) {
+        s->echo = mem_calloc(m->prompt.count, sizeof *s->echo);
+        memcpy(s->echo, m->prompt.ids, m->prompt.count * sizeof *s->echo);
+    }
     s->next = s->acked = (uint32_t)c->emitted.count;
     for (size_t i = 0; i < c->emitted.count; i++)
-        CHECK_MSG(c->emitted.ids[i] == token_of(&f->config, s->hash, (uint32_t)i), "the gateway holds other tokens");
+        CHECK_MSG(c->emitted.ids[i] == sequence_token(&f->config, s, (uint32_t)i), "the gateway holds other tokens");
     atomic_fetch_add(&f->emitted, c->emitted.count);
     s->length = m->max_tokens;
-    s->prompt_count = (uint32_t)m->prompt.count;
     s->logprobs = f->config.with_logprobs ? m->sampling.logprobs : -1;
     s->fresh = true;
-    uint32_t stop_after = (uint32_t)(mix(s->hash ^ 77) % 400) + 1;
+    uint32_t stop_after = s->echo ? s->prompt_count + 1 : (uint32_t)(mix(s->hash ^ 77) % 400) + 1;
     if (m->stop_tokens.count && stop_after < s->length) {
         s->stops = true;
         s->length = stop_after;
@@ -323,7 +333,7 @@ static void add_run(struct fake_scheduler *f, struct sequence *s) {
     uint32_t finish = WIRE_FINISH_NONE;
     if (makes) {
         bool last = s->next + 1 == s->length;
-        uint32_t token = last && s->stops ? s->stop_id : token_of(&f->config, s->hash, s->next);
+        uint32_t token = last && s->stops ? s->stop_id : sequence_token(&f->config, s, s->next);
         vec_push(&f->tokens, token);
         add_logprobs(f, s, token);
         s->next++;

@@ -27,6 +27,7 @@ struct fake_config {
     bool no_replicas;                      /* Status says that no replica is ready, and nothing is made */
     bool silent_about_models;              /* Status names none */
     bool with_logprobs;                    /* make some when asked */
+    bool echo;                             /* the answer is the prompt itself, then a stop token */
 };
 void fake_config_init(struct fake_config *config);
 

@@ -23,6 +23,7 @@ struct answer {
     int status;           /* 0: no answer at all */
     struct buf raw, body; /* as received; without head and chunking */
     struct buf text[CLIENT_CHOICES];
+    struct buf reasoning, calls; /* of the first choice; calls as NAME ID ARGUMENTS, a line each */
     char finish[CLIENT_CHOICES][16];
     int events, pings, prompt_tokens, completion_tokens, cached_tokens;
     bool done, error_event;
@@ -33,6 +34,8 @@ static inline void answer_release(struct answer *a) {
     buf_release(&a->raw);
     buf_release(&a->body);
     for (int i = 0; i < CLIENT_CHOICES; i++) buf_release(&a->text[i]);
+    buf_release(&a->reasoning);
+    buf_release(&a->calls);
 }
 
 static inline int client_open(uint16_t port, const char *method, const char *path, const char *headers,
@@ -70,6 +73,21 @@ static inline void client_unchunk(struct answer *a, const char *at, const char *
     }
 }
 
+static inline const char *client_string(const cJSON *object, const char *name) {
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, name);
+    return cJSON_IsString(v) ? v->valuestring : "";
+}
+
+static inline void client_take_calls(struct answer *a, const cJSON *holder) {
+    const cJSON *call;
+    buf_add_str(&a->reasoning, client_string(holder, "reasoning"));
+    cJSON_ArrayForEach(call, cJSON_GetObjectItemCaseSensitive(holder, "tool_calls")) {
+        const cJSON *function = cJSON_GetObjectItemCaseSensitive(call, "function");
+        buf_addf(&a->calls, "%s %s %s\n", client_string(function, "name"), client_string(call, "id"),
+                 client_string(function, "arguments"));
+    }
+}
+
 static inline void client_take_json(struct answer *a, const char *text, size_t len) {
     cJSON *json = cJSON_ParseWithLength(text, len), *choice;
     const cJSON *usage = cJSON_GetObjectItemCaseSensitive(json, "usage");
@@ -82,6 +100,7 @@ static inline void client_take_json(struct answer *a, const char *text, size_t l
                                     : cJSON_GetObjectItemCaseSensitive(choice, "text");
         const cJSON *finish = cJSON_GetObjectItemCaseSensitive(choice, "finish_reason");
         if (index < 0 || index >= CLIENT_CHOICES) continue;
+        if (index == 0) client_take_calls(a, holder);
         if (cJSON_IsString(piece)) buf_add_str(&a->text[index], piece->valuestring);
         if (cJSON_IsString(finish)) snprintf(a->finish[index], sizeof a->finish[index], "%s", finish->valuestring);
     }

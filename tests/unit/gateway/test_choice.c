@@ -27,7 +27,8 @@ static struct choice make(const struct tokenizer *t, const char *const *stops, u
     struct bytes list[4];
     struct error err;
     for (uint32_t i = 0; i < stop_count; i++) list[i] = bytes_str(stops[i]);
-    struct choice_config config = {t, list, stop_count, include, true, false};
+    struct choice_config config = {
+        .tokenizer = t, .stops = list, .stop_count = stop_count, .include_stop_text = include, .skip_special = true};
     CHECK(choice_init(&c, 0, &config, &err) == 0);
     return c;
 }

@@ -25,7 +25,7 @@ TEST(chat_chunks) {
                CHAT_HEAD "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":"
                          "null,\"finish_reason\":null}]}\n\n");
     buf_reset(&out);
-    render_chunk_text(&r, 12, bytes_str("a\"b\n\x01é"), none, none, NULL, &out);
+    render_chunk_text(&r, 12, &(struct render_text){bytes_str("a\"b\n\x01é"), none, none}, none, none, NULL, &out);
     EXPECT_STR(buf_text(&out),
                CHAT_HEAD "{\"index\":12,\"delta\":{\"content\":\"a\\\"b\\n\\u0001é\"},\"logprobs\":null,"
                          "\"finish_reason\":null}]}\n\n");
@@ -55,7 +55,8 @@ TEST(usage_is_null_until_its_own_chunk) {
     buf_reset(&out);
     r.continuous_usage = true;
     usage.other_fingerprint = true;
-    render_chunk_text(&r, 0, bytes_str("x"), bytes_of(NULL, 0), bytes_of(NULL, 0), &usage, &out);
+    render_chunk_text(&r, 0, &(struct render_text){.content = bytes_str("x")}, bytes_of(NULL, 0), bytes_of(NULL, 0),
+                      &usage, &out);
     EXPECT(strstr(buf_text(&out), "}],\"usage\":{\"prompt_tokens\":10,"));
     EXPECT(strstr(buf_text(&out), "\"other_fingerprint\":true"));
     buf_release(&out);
@@ -69,8 +70,9 @@ TEST(a_whole_chat_answer) {
     struct buf out;
     buf_init(&out, 0);
     render_full_begin(&r, &out);
-    render_full_choice(&r, true, 0, bytes_str("hi"), none, none, CHOICE_STOP, &out);
-    render_full_choice(&r, false, 1, none, none, bytes_str(",\"token_ids\":[5]"), CHOICE_LENGTH, &out);
+    render_full_choice(&r, true, 0, &(struct render_text){.content = bytes_str("hi")}, none, none, CHOICE_STOP, &out);
+    render_full_choice(&r, false, 1, &(struct render_text){.content = none}, none, bytes_str(",\"token_ids\":[5]"),
+                       CHOICE_LENGTH, &out);
     render_full_end(&r, &usage, &out);
     EXPECT_STR(buf_text(&out),
                "{\"id\":\"chatcmpl-00000000000000010000000000000abc\",\"object\":\"chat.completion\",\"created\":"
@@ -91,7 +93,8 @@ TEST(a_whole_completion) {
     buf_init(&out, 0);
     render_full_begin(&r, &out);
     render_chunk_begin(&r, 0, &out); /* completions have no first chunk */
-    render_full_choice(&r, true, 0, bytes_str("hi"), bytes_str("{}"), none, CHOICE_STOP, &out);
+    render_full_choice(&r, true, 0, &(struct render_text){.content = bytes_str("hi")}, bytes_str("{}"), none,
+                       CHOICE_STOP, &out);
     render_full_end(&r, &usage, &out);
     EXPECT_STR(buf_text(&out), COMP_HEAD "{\"index\":0,\"text\":\"hi\",\"logprobs\":{},\"finish_reason\":\"stop\"}],"
                                          "\"usage\":{\"prompt_tokens\":0,\"completion_tokens\":0,\"total_tokens\":0,"
