@@ -53,6 +53,7 @@ static bool windowed(struct spec_reader *r, uint32_t i, int64_t window) {
     bool rule = false;
     switch (r->family->window) {
     case WINDOW_NEVER: break;
+    case WINDOW_SWITCHED:
     case WINDOW_ALWAYS: rule = window > 0; break;
     case WINDOW_UPPER: return listed >= 0 ? listed && window : window && i >= from;
     case WINDOW_LISTED: return listed >= 0 ? listed : window_by_pattern(r, i);
@@ -63,7 +64,8 @@ static bool windowed(struct spec_reader *r, uint32_t i, int64_t window) {
 
 static void read_window(struct spec_reader *r, uint32_t i, struct attention_spec *a) {
     bool never = r->family->window == WINDOW_NEVER;
-    bool off = r->family->window == WINDOW_UPPER && !read_bool(r, "use_sliding_window", false);
+    bool switched = r->family->window == WINDOW_UPPER || r->family->window == WINDOW_SWITCHED;
+    bool off = switched && !read_bool(r, "use_sliding_window", false);
     int64_t window = read_int(r, "sliding_window", 0);
     if (never && window) read_unsupported(r, "sliding_window", "set");
     if (never && read_bool(r, "use_sliding_window", false)) read_unsupported(r, "use_sliding_window", "true");
@@ -99,6 +101,7 @@ int attention_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out
     a->qkv_bias = read_rule(r, f->qkv_bias);
     a->out_bias = read_rule(r, f->out_bias);
     a->alibi = read_rule(r, f->alibi);
+    a->sinks = f->sinks;
     a->qk_norm = !f->qk_norm_when || read_rule(r, f->qk_norm_when) ? f->qk_norm : QK_NORM_NONE;
     a->q_norm = r->spec->final_norm;
     if (f->qk_norm_kind) a->q_norm.kind = f->qk_norm_kind;

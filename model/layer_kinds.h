@@ -32,6 +32,7 @@ struct layer_kind {
 extern const struct layer_kind *const MIXERS[MIXER_KIND_COUNT]; /* NULL: not built */
 extern const struct layer_kind *const FFNS[FFN_KIND_COUNT];
 
+extern const struct layer_kind mixer_latent, ffn_moe;
 extern const struct layer_kind mixer_attention, ffn_gated, ffn_plain;
 
 #endif

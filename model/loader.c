@@ -20,12 +20,13 @@ static void advance(struct loader *l, const struct tensor *t) {
 
 bool loader_has(const struct loader *l, enum weight_role role, uint32_t layer) {
     char name[TENSOR_NAME_MAX];
-    return role_name(l->spec->names, l->prefix, role, layer, name) && safetensors_find(l->files, name);
+    return role_expert_name(l->spec->names, l->prefix, role, layer, l->expert, name) &&
+           safetensors_find(l->files, name);
 }
 
 static const struct tensor *find(struct loader *l, enum weight_role role, uint32_t layer) {
     char name[TENSOR_NAME_MAX];
-    if (!role_name(l->spec->names, l->prefix, role, layer, name)) {
+    if (!role_expert_name(l->spec->names, l->prefix, role, layer, l->expert, name)) {
         error_set(l->err, ERR_UNSUPPORTED, "config.json asks for a tensor (role %d) that no %s model has", (int)role,
                   l->spec->family);
         return NULL;
@@ -53,13 +54,29 @@ static const struct tensor *wrong_shape(struct loader *l, const struct tensor *t
     return NULL;
 }
 
+/* The matrix of the current expert out of a tensor of three dimensions. */
+static const struct tensor *slice(struct loader *l, const struct tensor *t, uint32_t layer) {
+    struct tensor *part = &l->slices[l->slice_count++ % ARRAY_LEN(l->slices)];
+    uint32_t experts = l->spec->layers[layer].moe.router.experts;
+    if (t->dims[0] != experts || experts == 0) return NULL;
+    *part = *t;
+    part->dim_count = 2;
+    part->dims[0] = t->dims[1];
+    part->dims[1] = t->dims[2];
+    part->byte_len = t->byte_len / experts;
+    part->data = t->data + l->expert * part->byte_len;
+    return part;
+}
+
 /* Finds the role's matrix and checks type and shape. */
 static const struct tensor *take_matrix(struct loader *l, enum weight_role role, uint32_t layer, uint32_t rows,
                                         uint32_t cols, bool transposed) {
     const struct tensor *t = find(l, role, layer);
     if (!t) return NULL;
-    bool ok = t->dim_count == 2 && t->dims[transposed] == rows && t->dims[!transposed] == cols;
-    return ok ? use(l, t) : wrong_shape(l, t, transposed ? cols : rows, transposed ? rows : cols);
+    const struct tensor *m = t->dim_count == 3 ? slice(l, t, layer) : t;
+    bool ok = m && m->dim_count == 2 && m->dims[transposed] == rows && m->dims[!transposed] == cols;
+    if (!ok) return wrong_shape(l, t, transposed ? cols : rows, transposed ? rows : cols);
+    return use(l, t) ? m : NULL;
 }
 
 static const struct tensor *take_vector(struct loader *l, enum weight_role role, uint32_t layer, uint32_t count) {
@@ -95,6 +112,14 @@ void loader_skip(struct loader *l, enum weight_role role, uint32_t layer) {
     if (!role_name(l->spec->names, l->prefix, role, layer, name)) return;
     const struct tensor *t = safetensors_find(l->files, name);
     if (t) l->used[t - l->files->tensors] = true;
+}
+
+int loader_bytes(struct loader *l, const void **out, const void *host, size_t size) {
+    void *p = new_device_memory(l, size);
+    if (!p) return l->err->code;
+    stream_copy_in(l->stream, p, host, size);
+    *out = p;
+    return 0;
 }
 
 /* ---- vectors ---- */
@@ -259,10 +284,16 @@ static int load_bias(struct loader *l, struct matrix *m, const struct part *part
     return 0;
 }
 
+static bool is_transposed(const struct loader *l, enum weight_role role) {
+    const struct name_table *names = l->spec->names;
+    bool experts = role == ROLE_EXPERTS_GATE_UP || role == ROLE_EXPERTS_DOWN;
+    return (names->transposed && role > ROLE_MIXER_NORM) || (names->experts_transposed && experts);
+}
+
 int loader_cut(struct loader *l, struct matrix *m, const struct part *parts, const struct cut *cuts, uint32_t count,
                uint32_t cols, bool bias, uint32_t layer, const uint32_t *order) {
     const struct tensor *tensors[MATRIX_PARTS_MAX] = {NULL};
-    bool transposed = l->spec->names->transposed && parts[0].role > ROLE_MIXER_NORM;
+    bool transposed = is_transposed(l, parts[0].role);
     *m = (struct matrix){.cols = cuts && cuts[0].cols.count ? cuts[0].cols.count : cols};
     for (uint32_t i = 0; i < count; i++) {
         tensors[i] = take_matrix(l, parts[i].role, layer, parts[i].rows, cols, transposed);

@@ -1,6 +1,8 @@
 /*
  * loader.h - what a mixer's or feed-forward's load function works with: tensors by role, into device memory.
  *
+ * A tensor of three dimensions [experts, ...] stands for the matrix of l->expert.
+ *
  * Every call checks names, types and shapes, marks tensors as used and counts progress. Errors are in l->err.
  */
 #ifndef MODEL_LOADER_H
@@ -21,6 +23,9 @@ struct loader {
     weights_progress_fn progress;
     void *progress_ctx;
     uint64_t done, total;
+    uint32_t expert; /* names and slices are those of this expert */
+    struct tensor slices[MATRIX_PARTS_MAX];
+    uint32_t slice_count;
     struct error *err;
 };
 
@@ -43,6 +48,8 @@ bool loader_has(const struct loader *l, enum weight_role role, uint32_t layer);
 /* f32 device memory [count] from a tensor [count], or [heads, count / heads]. */
 MUST_CHECK int loader_vector(struct loader *l, const float **out, enum weight_role role, uint32_t layer,
                              uint32_t count);
+/* Device memory with a copy of host bytes. */
+MUST_CHECK int loader_bytes(struct loader *l, const void **out, const void *host, size_t size);
 /* Weight [width] and, where the spec has one, bias; nothing when the kind is NORM_NONE. */
 MUST_CHECK int loader_norm(struct loader *l, struct norm_weights *out, const struct norm_spec *spec,
                            enum weight_role weight, enum weight_role bias, uint32_t layer, uint32_t width);

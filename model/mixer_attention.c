@@ -69,6 +69,8 @@ static int attention_load(struct loader *l, uint32_t layer, void **weights) {
     if (divided && l->shard->rank) bias = false; /* rank 0 adds it */
     if (divided) loader_skip(l, ROLE_OUT_BIAS, layer);
     int rc = load_qkv(l, layer, a, &w->qkv);
+    if (!rc && a->sinks) rc = loader_vector(l, &w->sinks, ROLE_SINKS, layer, a->heads);
+    if (!rc && a->sinks && divided) w->sinks += cut.cols.first / a->head_dim;
     return rc ? rc : loader_cut(l, &w->out, &out, divided ? &cut : NULL, 1, a->heads * a->head_dim, bias, layer, NULL);
 }
 
@@ -115,6 +117,7 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
                                                      .heads = a->heads,
                                                      .window = a->window,
                                                      .scale = a->scale,
+                                                     .sinks = w->sinks,
                                                      .class_rows = f->batch.output_count,
                                                      .kv = &kv,
                                                      .batch = &f->batch,

@@ -9,6 +9,7 @@ struct attention_weights {
     struct matrix qkv; /* [(heads + 2 kv_heads) * head_dim, hidden] */
     struct matrix out; /* [hidden, heads * head_dim] */
     struct norm_weights q_norm, k_norm;
+    const float *sinks;  /* f32 [heads]; NULL */
     const float *slopes; /* ALiBi: f32 [heads]; NULL */
 };
 

@@ -22,17 +22,42 @@ static const char *prefix_of(const char **pattern, const struct name_prefix *pre
     return mark == '*' ? prefix->body : prefix->outside;
 }
 
-bool role_name(const struct name_table *names, const struct name_prefix *prefix, enum weight_role role, uint32_t layer,
-               char out[TENSOR_NAME_MAX]) {
+bool role_expert_name(const struct name_table *names, const struct name_prefix *prefix, enum weight_role role,
+                      uint32_t layer, uint32_t expert, char out[TENSOR_NAME_MAX]) {
     const char *pattern = names->patterns[role];
+    uint32_t numbers[] = {layer, expert}, holes = 0;
     out[0] = 0;
     if (!pattern) return false;
-    const char *before = prefix_of(&pattern, prefix ? prefix : first_prefix(names)), *hole = strstr(pattern, "%u");
-    if (!hole)
-        snprintf(out, TENSOR_NAME_MAX, "%s%s", before, pattern);
-    else
-        snprintf(out, TENSOR_NAME_MAX, "%s%.*s%u%s", before, (int)(hole - pattern), pattern, layer, hole + 2);
+    size_t len =
+        (size_t)snprintf(out, TENSOR_NAME_MAX, "%s", prefix_of(&pattern, prefix ? prefix : first_prefix(names)));
+    for (; *pattern && len + 12 < TENSOR_NAME_MAX; pattern++) {
+        if (pattern[0] == '%' && pattern[1] == 'u' && holes < ARRAY_LEN(numbers)) {
+            len += (size_t)snprintf(out + len, TENSOR_NAME_MAX - len, "%u", numbers[holes++]);
+            pattern++;
+        } else {
+            out[len++] = *pattern;
+        }
+    }
+    out[len] = 0;
     return true;
+}
+
+bool role_name(const struct name_table *names, const struct name_prefix *prefix, enum weight_role role, uint32_t layer,
+               char out[TENSOR_NAME_MAX]) {
+    return role_expert_name(names, prefix, role, layer, 0, out);
+}
+
+bool name_is_beyond(const struct name_table *names, const struct name_prefix *prefix, const char *name,
+                    uint32_t layer_count) {
+    static const char layers[] = "layers.";
+    const char *body = (prefix ? prefix : first_prefix(names))->body;
+    size_t len = strlen(body);
+    if (!names->extra_layers || strncmp(name, body, len) || strncmp(name + len, layers, sizeof layers - 1))
+        return false;
+    name += len + sizeof layers - 1;
+    uint32_t layer = 0, digits = 0;
+    for (; isdigit((unsigned char)*name) && digits < 6; name++, digits++) layer = layer * 10 + (uint32_t)(*name - '0');
+    return digits && *name == '.' && layer >= layer_count;
 }
 
 /* A pattern without its prefix mark against the rest of a name. */

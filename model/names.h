@@ -1,9 +1,9 @@
 /*
  * names.h - which tensor plays which role: per family one table of patterns.
  *
- * In a pattern "%u" stands for the layer, a "*" in front for the prefix of the network's body and a "^" in front for
- * that of what lies outside it; the loader finds out which pair of prefixes a file uses by looking for the embedding
- * (a text model saved alone, inside a wrapper, or without its head).
+ * In a pattern the first "%u" stands for the layer, the second for the expert, a "*" in front for the prefix of the
+ * network's body and a "^" in front for that of what lies outside it; the loader finds out which pair of prefixes a
+ * file uses by looking for the embedding (a text model saved alone, inside a wrapper, or without its head).
  */
 #ifndef MODEL_NAMES_H
 #define MODEL_NAMES_H
@@ -44,6 +44,36 @@ enum weight_role {
     ROLE_K_NORM,
     ROLE_Q_NORM_BIAS,
     ROLE_K_NORM_BIAS,
+    ROLE_SINKS,
+    /* latent attention (out: ROLE_OUT; queries without a latent of their own: ROLE_Q) */
+    ROLE_LATENT_Q_DOWN,
+    ROLE_LATENT_Q_DOWN_BIAS,
+    ROLE_LATENT_Q_NORM,
+    ROLE_LATENT_Q_UP,
+    ROLE_LATENT_KV_DOWN,
+    ROLE_LATENT_KV_DOWN_BIAS,
+    ROLE_LATENT_KV_NORM,
+    ROLE_LATENT_KV_UP,
+    /* mixture of experts: one tensor an expert, or EXPERTS_: one of three dimensions for all */
+    ROLE_ROUTER,
+    ROLE_ROUTER_BIAS,
+    ROLE_ROUTER_CORRECTION,
+    ROLE_EXPERT_GATE,
+    ROLE_EXPERT_UP,
+    ROLE_EXPERT_DOWN,
+    ROLE_EXPERTS_GATE_UP,
+    ROLE_EXPERTS_DOWN,
+    ROLE_EXPERTS_GATE_UP_BIAS,
+    ROLE_EXPERTS_DOWN_BIAS,
+    ROLE_EXPERTS_GATE_UP_BLOCKS, /* MXFP4: values, and a scale for 32 of them */
+    ROLE_EXPERTS_GATE_UP_SCALES,
+    ROLE_EXPERTS_DOWN_BLOCKS,
+    ROLE_EXPERTS_DOWN_SCALES,
+    ROLE_SHARED_GATE,
+    ROLE_SHARED_UP,
+    ROLE_SHARED_GATE_UP,
+    ROLE_SHARED_DOWN,
+    ROLE_SHARED_SWITCH, /* what the shared expert's sigmoid is made of */
     /* feed-forward */
     ROLE_GATE_UP, /* fused: gate above up */
     ROLE_GATE_UP_BIAS,
@@ -75,17 +105,28 @@ struct name_table {
     const char *const *ignored; /* patterns of tensors that carry nothing (old buffers) or belong to a part that is not
                                    served ("%s" at the end: anything), ended by NULL */
     enum qkv_layout qkv;
-    bool transposed; /* matrices of layers are stored [in, out] */
+    bool transposed;         /* matrices of layers are stored [in, out] */
+    bool experts_transposed; /* ROLE_EXPERTS_ are [experts, in, out] */
+    bool extra_layers;       /* layers behind the last (for drafting) are not served and may be there */
 };
 
 /* The usual places of a body: "model.", inside a wrapper, or nowhere. */
 extern const struct name_prefix NAME_PREFIXES[];
 extern const struct name_table LLAMA_NAMES;
+/* name_tables_moe.c */
+extern const struct name_table EXPERT_NAMES, DEEPSEEK_NAMES, MIXTRAL_NAMES, GRANITE_MOE_NAMES, GPT_OSS_NAMES,
+    LLAMA4_NAMES;
 
 /* The tensor's name; layer counts only where the pattern has one. prefix NULL: the table's first. False when the table
  * has no such role. */
 bool role_name(const struct name_table *names, const struct name_prefix *prefix, enum weight_role role, uint32_t layer,
                char out[TENSOR_NAME_MAX]);
+/* The same with an expert. */
+bool role_expert_name(const struct name_table *names, const struct name_prefix *prefix, enum weight_role role,
+                      uint32_t layer, uint32_t expert, char out[TENSOR_NAME_MAX]);
+/* True when the name is one of a layer from `layer_count` on and the table has extra_layers. */
+bool name_is_beyond(const struct name_table *names, const struct name_prefix *prefix, const char *name,
+                    uint32_t layer_count);
 /* True when the name matches an ignored pattern ("%u": any digits). */
 bool name_is_ignored(const struct name_table *names, const struct name_prefix *prefix, const char *name);
 

@@ -168,7 +168,8 @@ int rope_read(struct spec_reader *r, uint32_t head_dim, const char *layer_type, 
     }
     struct rope_spec rope = {.kind = read_kind(&s),
                              .dims = read_dims(&s, head_dim),
-                             .interleaved = r->family->rope_interleaved,
+                             .interleaved =
+                                 r->family->rope_interleaved || read_rule(r, r->family->rope_interleaved_when),
                              .theta = option(&s, "rope_theta", theta),
                              .factor = 1,
                              .scale = 1};

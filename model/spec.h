@@ -104,6 +104,19 @@ struct attention_spec {
     struct norm_spec q_norm; /* of both q and k */
     bool norm_after_rope;
     bool alibi;
+    bool sinks; /* a score of each head that has no value */
+};
+
+/* Latent attention (kernels/ops_latent.h). A head's query and key have nope dims without and rope dims with rotation.
+ */
+struct latent_spec {
+    uint32_t heads;
+    uint32_t q_rank, rank; /* of the queries' latent (0: none) and of the cached one */
+    uint32_t nope, rope, value;
+    uint32_t rope_idx;
+    float scale;
+    bool bias;             /* of the products into the latents, and of the last */
+    struct norm_spec norm; /* of both latents */
 };
 
 /* ---- feed-forwards ---- */
@@ -115,6 +128,18 @@ struct ffn_spec {
     bool bias; /* of all its projections */
 };
 
+/* FFN_MOE (kernels/ops_expert.h); ffn_spec.activation is that of its experts. */
+struct moe_spec {
+    struct router router;
+    uint32_t width;        /* of an expert */
+    uint32_t shared_width; /* of the expert every row passes; 0: none */
+    bool shared_gate;      /* scaled by a sigmoid of a product of its own */
+    bool correction, router_bias, expert_bias;
+    bool weigh_input;   /* weights scale what goes in, not what comes out */
+    bool clamped;       /* op_clamped_swiglu of interleaved rows, not the activation */
+    float limit, alpha; /* of it */
+};
+
 /* ---- layers ---- */
 
 struct layer_spec {
@@ -123,7 +148,9 @@ struct layer_spec {
     float residual_scale;                                        /* of what is added to x */
     enum mixer_kind mixer;
     struct attention_spec attention;
+    struct latent_spec latent;
     struct ffn_spec ffn;
+    struct moe_spec moe;
     bool mixer_partial, ffn_partial; /* several ranks divide it (shard.h): their results are to be added up */
 };
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "model/layer_kinds.h"
+#include "model/moe_read.h"
 #include "model/rope.h"
 
 /* ---- getters ---- */
@@ -167,9 +168,36 @@ static void read_layer(struct spec_reader *r, uint32_t i) {
         (void)FFNS[layer->ffn.kind]->read(r, i, layer);
 }
 
+/* A value as a family's `expects` spells it. */
+static bool is_value(const struct config *c, const struct config_node *n, const char *value, size_t len) {
+    char text[32] = "";
+    if (n->kind == CONFIG_BOOL) snprintf(text, sizeof text, "%s", n->truth ? "true" : "false");
+    if (n->kind == CONFIG_NUMBER) snprintf(text, sizeof text, "%g", n->number);
+    const char *have = n->kind == CONFIG_TEXT ? config_node_text(c, n) : text;
+    return strlen(have) == len && !strncmp(have, value, len);
+}
+
+static void check_expected(struct spec_reader *r) {
+    for (const char *at = r->family->expects; at && *at;) {
+        char field[64];
+        size_t name = strcspn(at, "="), value = strcspn(at + name, " ") - 1;
+        const char *wanted = at + name + 1;
+        CHECK(name < sizeof field && at[name]);
+        snprintf(field, sizeof field, "%.*s", (int)name, at);
+        const struct config_node *n = config_find(r->config, r->top, field);
+        if (n && *wanted == '*')
+            config_consume_all(r->config, r->top, field);
+        else if (n && !is_value(r->config, n, wanted, value))
+            config_fail(r->config, ERR_UNSUPPORTED, "'%s' is not '%.*s'; nothing else is supported", field, (int)value,
+                        wanted);
+        at = wanted + value + (wanted[value] == ' ');
+    }
+}
+
 static void read_network(struct spec_reader *r) {
     r->spec->family = r->family->name;
     r->spec->names = r->family->names;
+    check_expected(r);
     read_sizes(r);
     if (config_failed(r->config)) return;
     read_ends(r);
@@ -189,6 +217,12 @@ static bool listed(const char *list, const char *name) {
     return false;
 }
 
+/* Row i of all families; NULL: past the last. */
+static const struct family *family_at(size_t i) {
+    if (i < FAMILY_COUNT) return &FAMILIES[i];
+    return i - FAMILY_COUNT < MOE_FAMILY_COUNT ? &MOE_FAMILIES[i - FAMILY_COUNT] : NULL;
+}
+
 /* By the first of "architectures", else by "model_type"; a wrapper's text model by its own model_type. */
 static const struct family *find_family(struct spec_reader *r) {
     struct config *c = r->config;
@@ -202,10 +236,11 @@ static const struct family *find_family(struct spec_reader *r) {
         architecture = config_node_text(c, config_item(c, list, 0));
         if (!*architecture) config_fail(c, ERR_INVALID, "'architectures' is no list of one name");
     }
-    for (size_t i = 0; *architecture && i < FAMILY_COUNT; i++)
-        if (listed(FAMILIES[i].architectures, architecture)) return &FAMILIES[i];
-    for (size_t i = 0; (!*architecture || r->top) && i < FAMILY_COUNT; i++)
-        if (listed(FAMILIES[i].model_types, type)) return &FAMILIES[i];
+    const struct family *f;
+    for (size_t i = 0; *architecture && (f = family_at(i)); i++)
+        if (listed(f->architectures, architecture)) return f;
+    for (size_t i = 0; (!*architecture || r->top) && (f = family_at(i)); i++)
+        if (listed(f->model_types, type)) return f;
     if (*architecture)
         read_unsupported(r, "architectures", architecture);
     else

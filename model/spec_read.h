@@ -13,9 +13,10 @@
 
 enum window_rule {
     WINDOW_NEVER,
-    WINDOW_ALWAYS, /* "sliding_window" for all layers */
-    WINDOW_UPPER,  /* "use_sliding_window", from max_window_layers on */
-    WINDOW_LISTED  /* by "layer_types", else by sliding_window_pattern: every n-th layer sees all */
+    WINDOW_ALWAYS,   /* "sliding_window" for all layers */
+    WINDOW_SWITCHED, /* the same, with "use_sliding_window" */
+    WINDOW_UPPER,    /* "use_sliding_window", from max_window_layers on */
+    WINDOW_LISTED    /* by "layer_types", else by sliding_window_pattern: every n-th layer sees all */
 };
 enum norm_places {
     PLACES_PRE,      /* x + f(norm(x)) */
@@ -37,6 +38,7 @@ struct layer_type {
     bool windowed;
 };
 
+struct moe_family; /* moe_read.h */
 struct family {
     const char *architectures; /* comma-separated */
     const char *model_types;   /* comma-separated; of config.json, and of text_config */
@@ -65,13 +67,18 @@ struct family {
     const char *attention_cap;      /* field */
     bool no_rope;
     bool rope_interleaved;
+    const char *rope_interleaved_when; /* rule; instead of the line above */
+    bool sinks;
     double rope_part; /* of each head that is rotated where partial_rotary_factor is not given; 0: all */
     enum nope_rule nope;
     bool local_rope;   /* windowed layers have a rotary table of their own: unscaled, "rope_local_base_freq" */
     const char *alibi; /* rule */
 
-    enum ffn_kind ffn;    /* 0: gated */
-    const char *ffn_bias; /* rule */
+    enum ffn_kind ffn;            /* 0: gated */
+    const char *ffn_bias;         /* rule */
+    const struct moe_family *moe; /* of FFN_MOE */
+    /* "field=value ...": a field that is there must have this value; "*": any, it changes nothing here. */
+    const char *expects;
 
     const char *embed_scale;       /* field; "sqrt_hidden": sqrt(hidden) */
     const char *residual_scale;    /* field */

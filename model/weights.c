@@ -107,7 +107,8 @@ static void skip_layer(struct loader *l, uint32_t layer) {
 
 static int check_all_used(const struct loader *l) {
     for (size_t i = 0; i < l->files->tensor_count; i++)
-        if (!l->used[i] && !name_is_ignored(l->spec->names, l->prefix, l->files->tensors[i].name))
+        if (!l->used[i] && !name_is_ignored(l->spec->names, l->prefix, l->files->tensors[i].name) &&
+            !name_is_beyond(l->spec->names, l->prefix, l->files->tensors[i].name, l->spec->layer_count))
             return error_set(l->err, ERR_UNSUPPORTED,
                              "the weights have '%s', which a %s model with this config.json does not use",
                              l->files->tensors[i].name, l->spec->family);

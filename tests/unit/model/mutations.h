@@ -9,7 +9,9 @@
 #define TESTS_UNIT_MODEL_MUTATIONS_H
 
 #include "model/ffn_dense.h"
+#include "model/ffn_moe.h"
 #include "model/mixer_attention.h"
+#include "model/mixer_latent.h"
 #include "model/rope.h"
 #include "rig.h"
 
@@ -113,6 +115,60 @@ MUTATION(down_bias) {
     EACH_LAYER(DENSE(((struct ffn_weights *)W->ffn)->down.bias), ((struct ffn_weights *)W->ffn)->down.bias = NULL);
 }
 
+/* ---- mixtures of experts ---- */
+
+#define EXPERTS(cond)   (L->ffn.kind == FFN_MOE && (cond))
+#define EXPERTS_WEIGHTS ((struct moe_weights *)W->ffn)
+#define BY_SCORE        (L->moe.router.weight == ROUTE_BY_SCORE)
+#define ONE_BY_ONE      (L->moe.router.renormalise && L->moe.router.top_k == 1) /* then every weight is 1 */
+MUTATION(top_k) { EACH_LAYER(EXPERTS(L->moe.router.top_k > 1), L->moe.router.top_k--); }
+MUTATION(renormalise) { EACH_LAYER(EXPERTS(BY_SCORE), L->moe.router.renormalise ^= true); }
+MUTATION(route_scale) { EACH_LAYER(EXPERTS(true), L->moe.router.scale *= 1.5f); }
+MUTATION(route_score) {
+    EACH_LAYER(EXPERTS(BY_SCORE && !ONE_BY_ONE),
+               L->moe.router.score = L->moe.router.score == ROUTE_SOFTMAX ? ROUTE_SIGMOID : ROUTE_SOFTMAX);
+}
+MUTATION(groups) { EACH_LAYER(EXPERTS(L->moe.router.groups > 1), L->moe.router.groups = 0); }
+MUTATION(group_best) {
+    EACH_LAYER(EXPERTS(L->moe.router.groups > 1), L->moe.router.group_best = 3 - L->moe.router.group_best);
+}
+MUTATION(correction) { EACH_LAYER(EXPERTS(EXPERTS_WEIGHTS->correction), EXPERTS_WEIGHTS->correction = NULL); }
+MUTATION(router_bias) { EACH_LAYER(EXPERTS(EXPERTS_WEIGHTS->router.bias), EXPERTS_WEIGHTS->router.bias = NULL); }
+MUTATION(expert_bias) {
+    EACH_LAYER(
+        EXPERTS(EXPERTS_WEIGHTS->up.experts[0].bias),
+        for (uint32_t e = 0; e < L->moe.router.experts; e++)((struct matrix *)EXPERTS_WEIGHTS->up.experts)[e].bias =
+            NULL);
+}
+MUTATION(expert_down_bias) {
+    EACH_LAYER(
+        EXPERTS(EXPERTS_WEIGHTS->down.experts[0].bias),
+        for (uint32_t e = 0; e < L->moe.router.experts; e++)((struct matrix *)EXPERTS_WEIGHTS->down.experts)[e].bias =
+            NULL);
+}
+MUTATION(no_shared) { EACH_LAYER(EXPERTS(L->moe.shared_width), L->moe.shared_width = 0); }
+MUTATION(shared_gate) { EACH_LAYER(EXPERTS(L->moe.shared_gate), L->moe.shared_gate = false); }
+MUTATION(weigh_input) { EACH_LAYER(EXPERTS(L->moe.weigh_input), L->moe.weigh_input = false); }
+MUTATION(clamp) { EACH_LAYER(EXPERTS(L->moe.clamped), L->moe.limit = 1e9f); }
+MUTATION(clamp_alpha) { EACH_LAYER(EXPERTS(L->moe.clamped), L->moe.alpha = 1); }
+MUTATION(expert_activation) {
+    EACH_LAYER(EXPERTS(!L->moe.clamped),
+               L->ffn.activation = L->ffn.activation == ACTIVATION_SILU ? ACTIVATION_GELU_TANH : ACTIVATION_SILU);
+}
+
+/* ---- latent attention, sinks ---- */
+
+#define LATENT(cond)   (L->mixer == MIXER_LATENT && (cond))
+#define LATENT_WEIGHTS ((struct latent_weights *)W->mixer)
+MUTATION(latent_scale) { EACH_LAYER(LATENT(true), L->latent.scale *= 1.5f); }
+MUTATION(latent_norm) { EACH_LAYER(LATENT(true), LATENT_WEIGHTS->kv_norm.weight = NULL); }
+MUTATION(latent_q_norm) {
+    EACH_LAYER(LATENT(L->latent.q_rank), LATENT_WEIGHTS->q_norm.weight = LATENT_WEIGHTS->kv_norm.weight);
+}
+MUTATION(latent_bias) { EACH_LAYER(LATENT(LATENT_WEIGHTS->kv_down.bias), LATENT_WEIGHTS->kv_down.bias = NULL); }
+MUTATION(latent_out_bias) { EACH_LAYER(LATENT(LATENT_WEIGHTS->out.bias), LATENT_WEIGHTS->out.bias = NULL); }
+MUTATION(no_sinks) { EACH_LAYER(ATTENTION(ATTENTION_WEIGHTS->sinks), ATTENTION_WEIGHTS->sinks = NULL); }
+
 /* ---- norms and ends ---- */
 
 MUTATION(norm_offset) {
@@ -128,11 +184,19 @@ MUTATION(embed_scale) {
 #define MUTATION_ROW(name)                                                                                             \
     { #name, mutate_##name }
 static const struct mutation MUTATIONS[] = {
-    MUTATION_ROW(rope_theta),    MUTATION_ROW(rope_kind),       MUTATION_ROW(rope_dims),  MUTATION_ROW(rope_style),
-    MUTATION_ROW(rope_scale),    MUTATION_ROW(rope_everywhere), MUTATION_ROW(rope_table), MUTATION_ROW(no_window),
-    MUTATION_ROW(window_by_one), MUTATION_ROW(qkv_bias),        MUTATION_ROW(out_bias),   MUTATION_ROW(attention_scale),
-    MUTATION_ROW(activation),    MUTATION_ROW(up_bias),         MUTATION_ROW(down_bias),  MUTATION_ROW(norm_offset),
-    MUTATION_ROW(embed_scale),
+    MUTATION_ROW(rope_theta),   MUTATION_ROW(rope_kind),       MUTATION_ROW(rope_dims),
+    MUTATION_ROW(rope_style),   MUTATION_ROW(rope_scale),      MUTATION_ROW(rope_everywhere),
+    MUTATION_ROW(rope_table),   MUTATION_ROW(no_window),       MUTATION_ROW(window_by_one),
+    MUTATION_ROW(qkv_bias),     MUTATION_ROW(out_bias),        MUTATION_ROW(attention_scale),
+    MUTATION_ROW(activation),   MUTATION_ROW(up_bias),         MUTATION_ROW(down_bias),
+    MUTATION_ROW(norm_offset),  MUTATION_ROW(embed_scale),     MUTATION_ROW(top_k),
+    MUTATION_ROW(renormalise),  MUTATION_ROW(route_scale),     MUTATION_ROW(route_score),
+    MUTATION_ROW(groups),       MUTATION_ROW(group_best),      MUTATION_ROW(correction),
+    MUTATION_ROW(router_bias),  MUTATION_ROW(expert_bias),     MUTATION_ROW(expert_down_bias),
+    MUTATION_ROW(no_shared),    MUTATION_ROW(shared_gate),     MUTATION_ROW(weigh_input),
+    MUTATION_ROW(clamp),        MUTATION_ROW(clamp_alpha),     MUTATION_ROW(expert_activation),
+    MUTATION_ROW(latent_scale), MUTATION_ROW(latent_norm),     MUTATION_ROW(latent_q_norm),
+    MUTATION_ROW(latent_bias),  MUTATION_ROW(latent_out_bias), MUTATION_ROW(no_sinks),
 };
 
 #endif

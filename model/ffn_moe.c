@@ -1,0 +1,184 @@
+/* ffn_moe.c - a mixture of experts: the chosen experts' gated feed-forwards, weighed and summed, and a shared one that
+ * every row passes. Shazeer et al. 2017; DeepSeekMoE: Dai et al. 2024. */
+#include "model/ffn_moe.h"
+
+#include "model/layer_kinds.h"
+#include "model/moe_read.h"
+
+/* ---- weights ---- */
+
+/* Experts' biases, [experts, rows] in one tensor: each matrix gets its own. */
+static int load_biases(struct loader *l, struct matrix *experts, uint32_t count, enum weight_role role,
+                       uint32_t layer) {
+    const float *all;
+    uint32_t rows = experts[0].rows;
+    int rc = loader_vector(l, &all, role, layer, count * rows);
+    for (uint32_t e = 0; !rc && e < count; e++) experts[e].bias = all + (size_t)e * rows;
+    return rc;
+}
+
+/* One product of all experts: a tensor for each, or one of three dimensions. */
+static int load_experts(struct loader *l, uint32_t layer, struct expert_matrix *out, const struct part *apart,
+                        uint32_t count, const struct part *fused, uint32_t cols) {
+    const struct moe_spec *moe = &l->spec->layers[layer].moe;
+    bool one = loader_has(l, fused->role, layer);
+    struct matrix *experts = mem_calloc(moe->router.experts, sizeof *experts);
+    int rc = 0;
+    for (uint32_t e = 0; !rc && e < moe->router.experts; e++) {
+        l->expert = e;
+        rc = one ? loader_matrix(l, &experts[e], fused, 1, cols, false, layer)
+                 : loader_matrix(l, &experts[e], apart, count, cols, false, layer);
+        if (!rc && experts[e].type != experts[0].type)
+            rc = error_set(l->err, ERR_UNSUPPORTED, "the experts of layer %u have different types", layer);
+    }
+    l->expert = 0;
+    if (!rc && moe->expert_bias) rc = load_biases(l, experts, moe->router.experts, fused->bias, layer);
+    *out = (struct expert_matrix){experts[0].type, experts[0].rows, cols, moe->router.experts, NULL};
+    if (!rc) rc = loader_bytes(l, (const void **)&out->experts, experts, moe->router.experts * sizeof *experts);
+    mem_free(experts);
+    return rc;
+}
+
+static int load_shared(struct loader *l, uint32_t layer, struct moe_weights *w) {
+    const struct moe_spec *moe = &l->spec->layers[layer].moe;
+    uint32_t hidden = l->spec->hidden, width = moe->shared_width;
+    const struct part apart[] = {{.role = ROLE_SHARED_GATE, .rows = width}, {.role = ROLE_SHARED_UP, .rows = width}};
+    const struct part fused = {.role = ROLE_SHARED_GATE_UP, .rows = 2 * width},
+                      down = {.role = ROLE_SHARED_DOWN, .rows = hidden}, gate = {.role = ROLE_SHARED_SWITCH, .rows = 1};
+    bool one = l->spec->names->patterns[ROLE_SHARED_GATE_UP] != NULL;
+    int rc = loader_matrix(l, &w->shared_up, one ? &fused : apart, one ? 1 : 2, hidden, false, layer);
+    if (!rc) rc = loader_matrix(l, &w->shared_down, &down, 1, width, false, layer);
+    return rc || !moe->shared_gate ? rc : loader_matrix(l, &w->shared_gate, &gate, 1, hidden, false, layer);
+}
+
+static int moe_load(struct loader *l, uint32_t layer, void **weights) {
+    const struct moe_spec *moe = &l->spec->layers[layer].moe;
+    struct moe_weights *w = *weights = loader_new(l, sizeof *w);
+    uint32_t hidden = l->spec->hidden, width = moe->width;
+    const struct part router = {.role = ROLE_ROUTER, .bias = ROLE_ROUTER_BIAS, .rows = moe->router.experts};
+    const struct part apart[] = {{.role = ROLE_EXPERT_GATE, .rows = width}, {.role = ROLE_EXPERT_UP, .rows = width}};
+    const struct part fused = {.role = ROLE_EXPERTS_GATE_UP, .bias = ROLE_EXPERTS_GATE_UP_BIAS, .rows = 2 * width};
+    const struct part down = {.role = ROLE_EXPERT_DOWN, .rows = hidden},
+                      fused_down = {.role = ROLE_EXPERTS_DOWN, .bias = ROLE_EXPERTS_DOWN_BIAS, .rows = hidden};
+    int rc = loader_matrix(l, &w->router, &router, 1, hidden, moe->router_bias, layer);
+    if (!rc && moe->correction) rc = loader_vector(l, &w->correction, ROLE_ROUTER_CORRECTION, layer, router.rows);
+    if (!rc) rc = load_experts(l, layer, &w->up, apart, 2, &fused, hidden);
+    if (!rc) rc = load_experts(l, layer, &w->down, &down, 1, &fused_down, width);
+    return rc || !moe->shared_width ? rc : load_shared(l, layer, w);
+}
+
+/* ---- step ---- */
+
+struct moe_buffers {
+    struct expert_plan plan;
+    float *logits, *shared_gate;    /* f32 [rows, experts], [rows] */
+    void *sorted, *up, *gated;      /* act [pairs, ...] */
+    void *shared_up, *shared_gated; /* act [rows, ...] */
+};
+
+static size_t lay_out(const struct forward *f, const struct layer_spec *layer, char *base, struct moe_buffers *b) {
+    const struct moe_spec *moe = &layer->moe;
+    size_t act = storage_bytes(f->dev->activation_type, 1), rows = f->max_rows, pairs = rows * moe->router.top_k;
+    size_t used = 0;
+    b->plan.chosen = forward_take(base, &used, pairs * sizeof(uint32_t));
+    b->plan.weights = forward_take(base, &used, pairs * sizeof(float));
+    b->plan.pairs = forward_take(base, &used, pairs * sizeof(uint32_t));
+    b->plan.places = forward_take(base, &used, pairs * sizeof(uint32_t));
+    b->plan.offsets = forward_take(base, &used, (moe->router.experts + 1) * sizeof(uint32_t));
+    b->logits = forward_take(base, &used, rows * moe->router.experts * sizeof(float));
+    b->shared_gate = forward_take(base, &used, rows * sizeof(float));
+    b->sorted = forward_take(base, &used, act * pairs * f->model->spec.hidden);
+    b->up = forward_take(base, &used, act * pairs * moe->width * 2);
+    b->gated = forward_take(base, &used, act * pairs * moe->width);
+    b->shared_up = forward_take(base, &used, act * rows * moe->shared_width * 2);
+    b->shared_gated = forward_take(base, &used, act * rows * moe->shared_width);
+    return used;
+}
+
+static size_t moe_buffers(const struct forward *f, const struct layer_spec *layer, char *base) {
+    struct moe_buffers b;
+    return lay_out(f, layer, base, &b);
+}
+
+const uint32_t *ffn_moe_chosen(const struct forward *f, uint32_t layer) {
+    struct moe_buffers b;
+    lay_out(f, &f->model->spec.layers[layer], f->scratch, &b);
+    return b.plan.chosen;
+}
+
+static void product_f32(struct forward *f, struct stream *s, float *out, const struct matrix *w) {
+    f->dev->ops->linear(s, &(struct op_linear){.out = out,
+                                               .x = f->in,
+                                               .w = w,
+                                               .rows = f->batch.row_count,
+                                               .class_rows = f->batch.output_count,
+                                               .out_stride = w->rows,
+                                               .out_f32 = true});
+}
+
+static void meet(struct forward *f, struct stream *s, const struct layer_spec *layer, void *out, const void *gate_up,
+                 uint32_t rows, uint32_t width) {
+    const struct moe_spec *moe = &layer->moe;
+    if (moe->clamped)
+        f->dev->ops->clamped_swiglu(s, &(struct op_clamped_swiglu){.out = out,
+                                                                   .gate_up = gate_up,
+                                                                   .rows = rows,
+                                                                   .width = width,
+                                                                   .interleaved = true,
+                                                                   .limit = moe->limit,
+                                                                   .alpha = moe->alpha});
+    else
+        f->dev->ops->act_mul(
+            s, &(struct op_act_mul){
+                   .out = out, .gate_up = gate_up, .rows = rows, .width = width, .activation = layer->ffn.activation});
+}
+
+/* b->sorted: what each pair's expert gives. */
+static void run_experts(struct forward *f, struct stream *s, const struct layer_spec *layer,
+                        const struct moe_weights *w, const struct moe_buffers *b) {
+    const struct ops *ops = f->dev->ops;
+    const struct moe_spec *moe = &layer->moe;
+    uint32_t rows = f->batch.row_count, top_k = moe->router.top_k;
+    product_f32(f, s, b->logits, &w->router);
+    ops->route(
+        s,
+        &(struct op_route){
+            .plan = &b->plan, .router = &moe->router, .logits = b->logits, .correction = w->correction, .rows = rows});
+    ops->expert_gather(s, &(struct op_expert_gather){.out = b->sorted,
+                                                     .x = f->in,
+                                                     .plan = &b->plan,
+                                                     .rows = rows,
+                                                     .top_k = top_k,
+                                                     .width = f->model->spec.hidden,
+                                                     .weighted = moe->weigh_input});
+    ops->expert_linear(s, &(struct op_expert_linear){b->up, b->sorted, &w->up, &b->plan, rows, top_k});
+    meet(f, s, layer, b->gated, b->up, rows * top_k, moe->width);
+    ops->expert_linear(s, &(struct op_expert_linear){b->sorted, b->gated, &w->down, &b->plan, rows, top_k});
+}
+
+static void moe_step(struct forward *f, struct stream *s, uint32_t layer) {
+    const struct layer_spec *spec = &f->model->spec.layers[layer];
+    const struct moe_spec *moe = &spec->moe;
+    const struct moe_weights *w = f->model->weights.layers[layer].ffn;
+    struct moe_buffers b;
+    lay_out(f, spec, f->scratch, &b);
+    run_experts(f, s, spec, w, &b);
+    if (moe->shared_width) {
+        forward_product(f, s, b.shared_up, f->in, &w->shared_up);
+        meet(f, s, spec, b.shared_gated, b.shared_up, f->batch.row_count, moe->shared_width);
+        if (moe->shared_gate) product_f32(f, s, b.shared_gate, &w->shared_gate);
+        forward_product(f, s, f->out, b.shared_gated, &w->shared_down);
+    }
+    f->dev->ops->expert_combine(s, &(struct op_expert_combine){.out = f->out,
+                                                               .y = b.sorted,
+                                                               .shared = moe->shared_width ? f->out : NULL,
+                                                               .shared_gate = moe->shared_gate ? b.shared_gate : NULL,
+                                                               .plan = &b.plan,
+                                                               .rows = f->batch.row_count,
+                                                               .top_k = moe->router.top_k,
+                                                               .width = f->model->spec.hidden,
+                                                               .weighted = !moe->weigh_input});
+}
+
+const struct layer_kind ffn_moe = {
+    .name = "experts", .read = moe_read, .load = moe_load, .buffers = moe_buffers, .step = moe_step};

@@ -1,0 +1,18 @@
+/* ffn_moe.h - the weights of a mixture of experts. */
+#ifndef MODEL_FFN_MOE_H
+#define MODEL_FFN_MOE_H
+
+#include "model/forward.h"
+
+struct moe_weights {
+    struct matrix router;          /* [experts, hidden] */
+    const float *correction;       /* f32 [experts] */
+    struct expert_matrix up, down; /* [2 * width, hidden], [hidden, width] each */
+    struct matrix shared_up, shared_down, shared_gate;
+};
+
+/* The experts the step's rows went to in this layer, [rows, top_k] in device memory; until the next step of a mixer or
+ * feed-forward. */
+const uint32_t *ffn_moe_chosen(const struct forward *f, uint32_t layer);
+
+#endif

@@ -1,0 +1,201 @@
+/* mixer_latent.c - latent attention, absorbed (kernels/ops_latent.h): DeepSeek-AI 2024, "DeepSeek-V2". The cache has
+ * one row of rank + rope values a position, whatever the number of heads. */
+#include "model/mixer_latent.h"
+
+#include <math.h>
+
+#include "model/layer_kinds.h"
+#include "model/rope.h"
+
+/* ---- spec ---- */
+
+/* YaRN's second correction: of the scores, mscale(factor, mscale_all_dim)^2. */
+static double yarn_scores(struct spec_reader *r) {
+    static const char *const NAMES[] = {"rope_scaling", "rope_parameters"};
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
+        int64_t object = config_object(r->config, r->top, NAMES[i]);
+        if (object <= 0) continue;
+        const char *old = config_text(r->config, (uint32_t)object, "type", "default");
+        if (!strcmp(config_text(r->config, (uint32_t)object, "rope_type", old), "default")) return 1;
+        double all = config_double(r->config, (uint32_t)object, "mscale_all_dim", 0),
+               factor = config_double(r->config, (uint32_t)object, "factor", 1);
+        double mscale = all != 0 && factor > 1 ? 0.1 * all * log(factor) + 1 : 1;
+        return mscale * mscale;
+    }
+    return 1;
+}
+
+static int latent_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
+    struct latent_spec *a = &out->latent;
+    *a = (struct latent_spec){.heads = read_count(r, "num_attention_heads", 0, SPEC_HEADS_MAX),
+                              .q_rank =
+                                  read_int(r, "q_lora_rank", 0) ? read_count(r, "q_lora_rank", 0, SPEC_HIDDEN_MAX) : 0,
+                              .rank = read_count(r, "kv_lora_rank", 0, LATENT_WIDTH_MAX),
+                              .rope = read_count(r, "qk_rope_head_dim", 0, SPEC_HEAD_DIM_MAX),
+                              .nope = read_count(r, "qk_nope_head_dim", 0, SPEC_HEAD_DIM_MAX),
+                              .value = read_count(r, "v_head_dim", 0, SPEC_HEAD_DIM_MAX),
+                              .bias = read_rule(r, r->family->qkv_bias),
+                              .norm = {.kind = NORM_RMS, .eps = 1e-6f}};
+    /* said again by some writers; heads share one row, so the KV heads mean nothing */
+    read_int(r, "num_key_value_heads", 0);
+    read_int(r, "qk_head_dim", 0);
+    read_int(r, "head_dim", 0);
+    if (config_failed(r->config)) return r->config->error.code;
+    if (a->rank + a->rope > LATENT_WIDTH_MAX)
+        config_fail(r->config, ERR_UNSUPPORTED, "'kv_lora_rank' and 'qk_rope_head_dim' add up to more than %d",
+                    LATENT_WIDTH_MAX);
+    a->scale = (float)(yarn_scores(r) / sqrt((double)(a->nope + a->rope)));
+    return rope_read(r, a->rope, NULL, &a->rope_idx);
+}
+
+/* ---- weights ---- */
+
+static int latent_load(struct loader *l, uint32_t layer, void **weights) {
+    const struct latent_spec *a = &l->spec->layers[layer].latent;
+    struct latent_weights *w = *weights = loader_new(l, sizeof *w);
+    uint32_t hidden = l->spec->hidden, q_rows = a->heads * (a->nope + a->rope);
+    const struct part q = {.role = a->q_rank ? ROLE_LATENT_Q_UP : ROLE_Q, .rows = q_rows},
+                      q_down = {.role = ROLE_LATENT_Q_DOWN, .bias = ROLE_LATENT_Q_DOWN_BIAS, .rows = a->q_rank},
+                      kv = {.role = ROLE_LATENT_KV_DOWN, .bias = ROLE_LATENT_KV_DOWN_BIAS, .rows = a->rank + a->rope},
+                      up = {.role = ROLE_LATENT_KV_UP, .rows = a->heads * (a->nope + a->value)},
+                      out = {.role = ROLE_OUT, .bias = ROLE_OUT_BIAS, .rows = hidden};
+    int rc = 0;
+    if (a->q_rank) rc = loader_matrix(l, &w->q_down, &q_down, 1, hidden, a->bias, layer);
+    if (!rc && a->q_rank) rc = loader_norm(l, &w->q_norm, &a->norm, ROLE_LATENT_Q_NORM, 0, layer, a->q_rank);
+    if (!rc) rc = loader_matrix(l, &w->q, &q, 1, a->q_rank ? a->q_rank : hidden, false, layer);
+    if (!rc) rc = loader_matrix(l, &w->kv_down, &kv, 1, hidden, a->bias, layer);
+    if (!rc) rc = loader_norm(l, &w->kv_norm, &a->norm, ROLE_LATENT_KV_NORM, 0, layer, a->rank);
+    if (!rc) rc = loader_matrix(l, &w->kv_up, &up, 1, a->rank, false, layer);
+    return rc ? rc : loader_matrix(l, &w->out, &out, 1, a->heads * a->value, a->bias, layer);
+}
+
+/* ---- step ---- */
+
+struct latent_buffers {
+    void *q_latent, *q, *kv; /* act [rows, q_rank], [rows, heads, nope + rope], [rows, rank + rope] */
+    void *absorbed, *mixed;  /* act [rows, heads, rank + rope], [rows, heads, rank] */
+    void *values;            /* act [rows, heads, value] */
+};
+
+static size_t lay_out(const struct forward *f, const struct layer_spec *layer, char *base, struct latent_buffers *b) {
+    const struct latent_spec *a = &layer->latent;
+    size_t act = storage_bytes(f->dev->activation_type, 1), rows = f->max_rows, heads = rows * a->heads, used = 0;
+    b->q_latent = forward_take(base, &used, act * rows * a->q_rank);
+    b->q = forward_take(base, &used, act * heads * (a->nope + a->rope));
+    b->kv = forward_take(base, &used, act * rows * (a->rank + a->rope));
+    b->absorbed = forward_take(base, &used, act * heads * (a->rank + a->rope));
+    b->mixed = forward_take(base, &used, act * heads * a->rank);
+    b->values = forward_take(base, &used, act * heads * a->value);
+    return used;
+}
+
+static size_t latent_buffers(const struct forward *f, const struct layer_spec *layer, char *base) {
+    struct latent_buffers b;
+    return lay_out(f, layer, base, &b);
+}
+
+static void make_queries(struct forward *f, struct stream *s, const struct latent_spec *a,
+                         const struct latent_weights *w, const struct latent_buffers *b) {
+    if (!a->q_rank) {
+        forward_product(f, s, b->q, f->in, &w->q);
+        return;
+    }
+    forward_product(f, s, b->q_latent, f->in, &w->q_down);
+    f->dev->ops->rmsnorm(s, &(struct op_rmsnorm){.out = b->q_latent,
+                                                 .x = b->q_latent,
+                                                 .weight = w->q_norm.weight,
+                                                 .rows = f->batch.row_count,
+                                                 .width = a->q_rank,
+                                                 .eps = a->norm.eps});
+    forward_product(f, s, b->q, b->q_latent, &w->q);
+}
+
+static struct op_head_linear per_head(const struct forward *f, const struct latent_spec *a,
+                                      const struct latent_weights *w) {
+    return (struct op_head_linear){
+        .w = &w->kv_up, .rows = f->batch.row_count, .heads = a->heads, .head_rows = a->nope + a->value};
+}
+
+/* The queries into the latent space, the step's rows into the cache. */
+static void absorb(struct forward *f, struct stream *s, const struct latent_spec *a, const struct latent_weights *w,
+                   const struct latent_buffers *b, const struct kv_view *kv) {
+    const struct rope_spec *rope = &f->model->spec.ropes[a->rope_idx];
+    struct op_head_linear up = per_head(f, a, w);
+    up.out = b->absorbed;
+    up.x = b->q;
+    up.count = a->nope;
+    up.x_stride = a->nope + a->rope;
+    up.out_stride = a->rank + a->rope;
+    up.transposed = true;
+    f->dev->ops->head_linear(s, &up);
+    f->dev->ops->latent_write(s, &(struct op_latent_write){.q = b->absorbed,
+                                                           .q_rope = b->q,
+                                                           .kv = b->kv,
+                                                           .heads = a->heads,
+                                                           .rank = a->rank,
+                                                           .rope = a->rope,
+                                                           .q_stride = a->nope + a->rope,
+                                                           .q_offset = a->nope,
+                                                           .norm = w->kv_norm.weight,
+                                                           .eps = a->norm.eps,
+                                                           .angles = rope->kind ? f->angles[a->rope_idx] : NULL,
+                                                           .interleaved = rope->interleaved,
+                                                           .view = kv,
+                                                           .batch = &f->batch});
+}
+
+static void latent_step(struct forward *f, struct stream *s, uint32_t layer) {
+    const struct layer_spec *spec = &f->model->spec.layers[layer];
+    const struct latent_spec *a = &spec->latent;
+    const struct latent_weights *w = f->model->weights.layers[layer].mixer;
+    struct latent_buffers b;
+    struct kv_view kv = forward_kv(f, layer);
+    lay_out(f, spec, f->scratch, &b);
+    kv.kv_heads = 1;
+    kv.head_dim = a->rank + a->rope;
+    make_queries(f, s, a, w, &b);
+    forward_product(f, s, b.kv, f->in, &w->kv_down);
+    absorb(f, s, a, w, &b, &kv);
+    f->dev->ops->latent_attention(s, &(struct op_latent_attention){.out = b.mixed,
+                                                                   .q = b.absorbed,
+                                                                   .heads = a->heads,
+                                                                   .rank = a->rank,
+                                                                   .scale = a->scale,
+                                                                   .view = &kv,
+                                                                   .batch = &f->batch});
+    struct op_head_linear down = per_head(f, a, w);
+    down.out = b.values;
+    down.x = b.mixed;
+    down.first = a->nope;
+    down.count = a->value;
+    down.x_stride = a->rank;
+    down.out_stride = a->value;
+    f->dev->ops->head_linear(s, &down);
+    forward_product(f, s, f->out, b.values, &w->out);
+}
+
+/* ---- the kind ---- */
+
+static size_t latent_kv_bytes(const struct ops *ops, const struct layer_spec *layer, enum storage_type type,
+                              uint32_t block_tokens) {
+    return ops->latent_layer_bytes(type, block_tokens, layer->latent.rank + layer->latent.rope);
+}
+
+static int latent_supports(const struct device *dev, const struct layer_spec *layer, enum storage_type weights,
+                           enum storage_type kv, uint32_t block_tokens, struct error *err) {
+    enum { ANY_HEAD = 64 };
+    if (kv > STORAGE_BF16)
+        return error_set(err, ERR_UNSUPPORTED, "a latent cache of type %s; it may be f32, f16 or bf16",
+                         storage_name(kv));
+    return dev->ops->supports(weights, kv, block_tokens, ANY_HEAD, err);
+}
+
+const struct layer_kind mixer_latent = {
+    .name = "latent attention",
+    .read = latent_read,
+    .load = latent_load,
+    .buffers = latent_buffers,
+    .step = latent_step,
+    .kv_bytes = latent_kv_bytes,
+    .supports = latent_supports,
+};

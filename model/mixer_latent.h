@@ -1,0 +1,17 @@
+/* mixer_latent.h - the weights of latent attention. */
+#ifndef MODEL_MIXER_LATENT_H
+#define MODEL_MIXER_LATENT_H
+
+#include "model/weights.h"
+
+struct latent_weights {
+    struct matrix q_down;        /* [q_rank, hidden]; with q_rank */
+    struct norm_weights q_norm;  /* [q_rank] */
+    struct matrix q;             /* [heads * (nope + rope), q_rank or hidden] */
+    struct matrix kv_down;       /* [rank + rope, hidden] */
+    struct norm_weights kv_norm; /* [rank] */
+    struct matrix kv_up;         /* [heads * (nope + value), rank] */
+    struct matrix out;           /* [hidden, heads * value] */
+};
+
+#endif
