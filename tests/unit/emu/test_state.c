@@ -1,6 +1,6 @@
 /* Operations with a state on the emulated device: against the scalar definition, and every cut into steps against the
  * sequence computed at once, bit by bit. */
-#include "../kernels/state_cases.h"
+#include "kernels/state_cases.h"
 #include "rig.h"
 
 /* A case's inputs rounded to the activation type, [slots * length, width]. */
