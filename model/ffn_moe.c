@@ -22,12 +22,18 @@ static int load_experts(struct loader *l, uint32_t layer, struct expert_matrix *
                         uint32_t count, const struct part *fused, uint32_t cols) {
     const struct moe_spec *moe = &l->spec->layers[layer].moe;
     bool one = loader_has(l, fused->role, layer);
+    enum weight_role blocks =
+        fused->role == ROLE_EXPERTS_GATE_UP ? ROLE_EXPERTS_GATE_UP_BLOCKS : ROLE_EXPERTS_DOWN_BLOCKS;
+    if (!loader_has(l, blocks, layer)) blocks = 0;
     struct matrix *experts = mem_calloc(moe->router.experts, sizeof *experts);
     int rc = 0;
     for (uint32_t e = 0; !rc && e < moe->router.experts; e++) {
         l->expert = e;
-        rc = one ? loader_matrix(l, &experts[e], fused, 1, cols, false, layer)
-                 : loader_matrix(l, &experts[e], apart, count, cols, false, layer);
+        if (blocks)
+            rc = loader_mxfp4(l, &experts[e], blocks, blocks + 1, fused->rows, cols, layer);
+        else
+            rc = one ? loader_matrix(l, &experts[e], fused, 1, cols, false, layer)
+                     : loader_matrix(l, &experts[e], apart, count, cols, false, layer);
         if (!rc && experts[e].type != experts[0].type)
             rc = error_set(l->err, ERR_UNSUPPORTED, "the experts of layer %u have different types", layer);
     }

@@ -322,3 +322,46 @@ int loader_reordered(struct loader *l, struct matrix *m, const struct part *part
                      uint32_t layer, const uint32_t *order) {
     return loader_cut(l, m, part, NULL, 1, cols, bias, layer, order);
 }
+
+/* ---- MXFP4 ---- */
+
+/* Blocks of 32: the file has values 2 i and 2 i + 1 in byte i, STORAGE_MXFP4 (GGUF) i and i + 16, behind the scale. */
+static void repack_mxfp4(uint8_t *out, const uint8_t *blocks, const uint8_t *scales, size_t count) {
+    for (size_t b = 0; b < count; b++, blocks += 16, out += 17) {
+        out[0] = scales[b];
+        for (uint32_t i = 0; i < 16; i++) {
+            uint32_t low = blocks[i / 2] >> (i % 2 * 4) & 15, high = blocks[8 + i / 2] >> (i % 2 * 4) & 15;
+            out[1 + i] = (uint8_t)(low | high << 4);
+        }
+    }
+}
+
+static const struct tensor *take_u8(struct loader *l, enum weight_role role, uint32_t layer, const uint64_t *dims,
+                                    uint32_t dim_count) {
+    const struct tensor *t = find(l, role, layer);
+    if (!t) return NULL;
+    bool ok = t->type == TENSOR_U8 && t->dim_count == dim_count;
+    for (uint32_t i = 0; ok && i < dim_count; i++) ok = t->dims[i] == dims[i];
+    if (!ok) return wrong_shape(l, t, dims[1], (uint32_t)dims[2]);
+    l->used[t - l->files->tensors] = true;
+    return t;
+}
+
+int loader_mxfp4(struct loader *l, struct matrix *m, enum weight_role blocks, enum weight_role scales, uint32_t rows,
+                 uint32_t cols, uint32_t layer) {
+    uint32_t experts = l->spec->layers[layer].moe.router.experts;
+    const uint64_t dims[] = {experts, rows, cols / 32, 16};
+    if (cols % 32) return error_set(l->err, ERR_UNSUPPORTED, "MXFP4 rows of %u values are no whole blocks", cols);
+    const struct tensor *b = take_u8(l, blocks, layer, dims, 4), *s = b ? take_u8(l, scales, layer, dims, 3) : NULL;
+    if (!s) return l->err->code;
+    size_t count = (size_t)rows * cols / 32, size = count * storage_bytes(STORAGE_MXFP4, 32);
+    uint8_t *host = mem_try_alloc(size);
+    if (!host) return out_of_memory(l, size);
+    repack_mxfp4(host, b->data + l->expert * count * 16, s->data + l->expert * count, count);
+    *m = (struct matrix){.type = STORAGE_MXFP4, .rows = rows, .cols = cols, .part_count = 1, .parts = {{.rows = rows}}};
+    int rc = loader_bytes(l, &m->parts[0].data, host, size);
+    mem_free(host);
+    struct tensor part = {.byte_len = size};
+    advance(l, &part);
+    return rc;
+}

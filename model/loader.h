@@ -48,6 +48,10 @@ bool loader_has(const struct loader *l, enum weight_role role, uint32_t layer);
 /* f32 device memory [count] from a tensor [count], or [heads, count / heads]. */
 MUST_CHECK int loader_vector(struct loader *l, const float **out, enum weight_role role, uint32_t layer,
                              uint32_t count);
+/* The current expert's matrix out of MXFP4 tensors as GPT-OSS has them: blocks u8 [experts, rows, cols / 32, 16], two
+ * neighbouring values a byte, and scales u8 [experts, rows, cols / 32]. Repacked to STORAGE_MXFP4, the same bits. */
+MUST_CHECK int loader_mxfp4(struct loader *l, struct matrix *m, enum weight_role blocks, enum weight_role scales,
+                            uint32_t rows, uint32_t cols, uint32_t layer);
 /* Device memory with a copy of host bytes. */
 MUST_CHECK int loader_bytes(struct loader *l, const void **out, const void *host, size_t size);
 /* Weight [width] and, where the spec has one, bias; nothing when the kind is NORM_NONE. */
