@@ -26,6 +26,7 @@
 #include "kernels/device.h"
 #include "kernels/ops_expert.h"
 #include "kernels/ops_latent.h"
+#include "kernels/ops_rows.h"
 #include "kernels/ops_state.h"
 
 enum { ROW_NONE = UINT32_MAX };
@@ -107,9 +108,9 @@ struct op_embed {
     float scale;
 };
 
-/* h = x + delta (delta NULL: h = x); x = h (when delta); out = h * rsqrt(mean(h^2) + eps) * (weight + weight_offset).
- * x, delta, out: act [rows, width]; weight: f32 [width]. out may be x only when nobody needs h; it may be delta. out
- * NULL: only the sum.
+/* h = x + delta * delta_scale (delta NULL: h = x); x = h (when delta); out = h * rsqrt(mean(h^2) + eps) * (weight +
+ * weight_offset). x, delta, out: act [rows, width]; weight: f32 [width]. out may be x only when nobody needs h; it may
+ * be delta. out NULL: only the sum.
  */
 struct op_rmsnorm {
     void *out, *x;
@@ -117,6 +118,7 @@ struct op_rmsnorm {
     const float *weight;
     uint32_t rows, width;
     float eps, weight_offset;
+    float delta_scale; /* 0 counts as 1 */
 };
 
 /* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n]. x: act [rows, cols of w]; out: act, or f32 where out_f32, [rows,
@@ -169,12 +171,15 @@ struct op_rope_kv {
     const struct step_batch *batch;
 };
 
-/* out[t, h, :] = sum_j softmax_j(scale * q[t, h] . k[j]) v[j], j over positions 0 .. positions[t] (window: the last
+/* out[t, h, :] = sum_j softmax_j(s(scale * q[t, h] . k[j])) v[j], j over positions 0 .. positions[t] (window: the last
  * `window` of them; chunk: those of its own chunk, from positions[t] / chunk * chunk on) of the row's slot. sinks: a
  * score of each head that takes part in the softmax and has no value. q: qkv as above; out: act [T, H * D]. KV is cut
  * at fixed absolute positions (multiples of ATTENTION_SPLIT); each part has its own maximum and sums, parts are
  * combined in ascending order. Padding rows: zeros. scratch: ops->attention_scratch(row_count, heads, head_dim,
- * max_context) bytes. */
+ * max_context) bytes.
+ *
+ * s(x) = x; with soft_cap: soft_cap * tanh(x / soft_cap); with slopes (ALiBi, Press et al. 2022): x + slopes[h] * (j -
+ * positions[t]). */
 enum { ATTENTION_SPLIT = 256 };
 struct op_attention {
     void *out;
@@ -183,16 +188,27 @@ struct op_attention {
     uint32_t window; /* 0: none */
     uint32_t chunk;  /* 0: none */
     float scale;
-    const float *sinks; /* f32 [H], or NULL */
+    const float *sinks;  /* f32 [H], or NULL */
+    float soft_cap;      /* 0: none */
+    const float *slopes; /* f32 [H], or NULL */
     uint32_t class_rows;
     const struct kv_view *kv;
     const struct step_batch *batch;
     void *scratch;
 };
 
-enum activation { ACTIVATION_SILU = 1, ACTIVATION_GELU_TANH = 2 };
-/* out[t, i] = f(gate_up[t, i]) * gate_up[t, width + i]. act [rows, width], act [rows, 2 * width]. silu(x) = x / (1 +
- * exp(-x)). */
+/* silu(x) = x / (1 + exp(-x)); gelu = x (1 + erf(x / sqrt 2)) / 2, or by tanh, or quick: x / (1 + exp(-1.702 x));
+ * relu = max(x, 0); relu2 = its square. */
+enum activation {
+    ACTIVATION_SILU = 1,
+    ACTIVATION_GELU_TANH = 2,
+    ACTIVATION_GELU = 3,
+    ACTIVATION_GELU_QUICK = 4,
+    ACTIVATION_RELU = 5,
+    ACTIVATION_RELU2 = 6,
+    ACTIVATION_COUNT
+};
+/* out[t, i] = f(gate_up[t, i]) * gate_up[t, width + i]. act [rows, width], act [rows, 2 * width]. */
 struct op_act_mul {
     void *out;
     const void *gate_up;
@@ -286,6 +302,7 @@ struct ops {
     void (*latent_attention)(struct stream *s, const struct op_latent_attention *a);
     void (*sample)(struct stream *s, const struct op_sample *a);
     const struct state_ops *state; /* ops_state.h */
+    const struct row_ops *rows;    /* ops_rows.h */
 
     /* Bytes of one layer in one block of a cache; a multiple of 64. */
     size_t (*kv_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim);

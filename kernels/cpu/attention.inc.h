@@ -73,6 +73,8 @@ struct queries {
     int count;
     const float *q[QUERIES];
     uint32_t lo[QUERIES], hi[QUERIES]; /* positions [lo, hi) each may see, of this part */
+    uint32_t position[QUERIES];
+    float slope[QUERIES]; /* ALiBi; 0: none */
 };
 
 /* Scores of `vectors` * VW positions from j on: a chain for each query and vector. */
@@ -99,6 +101,18 @@ ALWAYS_INLINE void score_block(const enum storage_type type, const int count, co
     uint32_t j = 0;
     for (; j + 2 * VW <= tokens; j += 2 * VW) score_vectors(type, count, 2, qs, k, dim, tokens, j, scale, scores);
     for (; j < tokens; j += VW) score_vectors(type, count, 1, qs, k, dim, tokens, j, scale, scores);
+}
+
+/* Soft cap, then ALiBi, of the scores at positions [lo, hi) of the part at `start`; lanes behind hi are masked later.
+ */
+static void bend_scores(float *scores, const struct queries *qs, int query, uint32_t start, float soft_cap) {
+    uint32_t from = (qs->lo[query] - start) / VW * VW, to = qs->hi[query] - start;
+    if (soft_cap != 0)
+        for (uint32_t j = from; j < to; j += VW)
+            v_store(scores + j, v_mul(v_tanh_near(v_div(v_load(scores + j), v_set1(soft_cap))), v_set1(soft_cap)));
+    if (qs->slope[query] == 0) return;
+    for (uint32_t j = qs->lo[query] - start; j < to; j++)
+        scores[j] -= qs->slope[query] * (float)(qs->position[query] - (start + j));
 }
 
 /* scores -> exp(scores - max) over [lo, hi) of the part, zero elsewhere. Tail lanes outside are masked before they
@@ -236,6 +250,8 @@ static void attend_part(const struct op_attention *a, uint32_t slot, uint32_t g,
         SCORE[kv->type][qs->count - 1](qs, k_of(kv, kv_layer(kv, slot, block), g), kv->head_dim, tokens, a->scale, at);
     }
     uint32_t end = (last - start + tokens - 1) / tokens * tokens;
+    for (int i = 0; i < qs->count && (a->soft_cap != 0 || a->slopes); i++)
+        bend_scores(scores[i], qs, i, start, a->soft_cap);
     for (int i = 0; i < qs->count; i++) soften(scores[i], qs->lo[i] - start, qs->hi[i] - start, end, partials[i]);
     mix_part(kv, slot, g, start, qs, p, acc);
 }
@@ -305,6 +321,8 @@ static void pick_queries(const struct op_attention *a, const struct attention_un
         qs->q[qs->count] = (const float *)a->qkv + (size_t)t * stride + (size_t)head * kv->head_dim;
         qs->lo[qs->count] = lo;
         qs->hi[qs->count] = hi;
+        qs->position[qs->count] = position;
+        qs->slope[qs->count] = a->slopes ? a->slopes[head] : 0;
         query_idx[qs->count++] = i;
     }
 }

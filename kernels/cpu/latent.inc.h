@@ -72,7 +72,7 @@ static void latent_row(const struct op_latent_write *a, const float *kv, float *
     uint32_t i = 0, rank = a->rank;
     memcpy(row, kv, (rank + a->rope) * sizeof *row);
     if (!a->norm) return;
-    vf scale = v_set1(1.0f / sqrtf(add_and_square(row, NULL, rank) / (float)rank + a->eps));
+    vf scale = v_set1(1.0f / sqrtf(add_and_square(row, NULL, rank, 1) / (float)rank + a->eps));
     for (; i < rank; i += VW) {
         size_t n = MIN(rank - i, (uint32_t)VW);
         v_store_n(row + i, v_mul(v_mul(v_load_n(row + i, n), scale), v_load_n(a->norm + i, n)), n);

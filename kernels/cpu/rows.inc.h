@@ -1,4 +1,4 @@
-/* rows.inc.h - operations on rows: embedding, norm, gated activation, rotary angles. A part is a run of rows. */
+/* rows.inc.h - operations on rows: embedding, norm, rotary angles. A part is a run of rows. */
 
 struct rows_task {
     const void *a;
@@ -44,18 +44,18 @@ static void cpu_embed(struct stream *s, const struct op_embed *a) {
     rows_loop(s, a, a->batch->row_count, a->table->cols, embed_part);
 }
 
-/* x += delta (if any); the sum of squares. */
-ALWAYS_INLINE float add_and_square(float *x, const float *delta, uint32_t width) {
-    vf acc = v_set1(0);
+/* x += delta * delta_scale (if any); the sum of squares. A scale of 1 changes no bit. */
+ALWAYS_INLINE float add_and_square(float *x, const float *delta, uint32_t width, float delta_scale) {
+    vf acc = v_set1(0), factor = v_set1(delta_scale);
     uint32_t i = 0;
     for (; i + VW <= width; i += VW) {
         vf h = v_load(x + i);
-        if (delta) v_store(x + i, h = v_add(h, v_load(delta + i)));
+        if (delta) v_store(x + i, h = v_add(h, v_mul(v_load(delta + i), factor)));
         acc = v_fma(h, h, acc);
     }
     if (i < width) {
         vf h = v_load_n(x + i, width - i);
-        if (delta) v_store_n(x + i, h = v_add(h, v_load_n(delta + i, width - i)), width - i);
+        if (delta) v_store_n(x + i, h = v_add(h, v_mul(v_load_n(delta + i, width - i), factor)), width - i);
         acc = v_fma(h, h, acc);
     }
     return v_hsum(acc);
@@ -63,7 +63,8 @@ ALWAYS_INLINE float add_and_square(float *x, const float *delta, uint32_t width)
 
 static void rmsnorm_row(const struct op_rmsnorm *a, float *x, const float *delta, float *out) {
     uint32_t width = a->width, i = 0;
-    float squares = delta ? add_and_square(x, delta, width) : add_and_square(x, NULL, width);
+    float squares = delta ? add_and_square(x, delta, width, a->delta_scale != 0 ? a->delta_scale : 1)
+                          : add_and_square(x, NULL, width, 1);
     if (!out) return;
     vf scale = v_set1(1.0f / sqrtf(squares / (float)width + a->eps)), offset = v_set1(a->weight_offset);
     for (; i + VW <= width; i += VW)
@@ -87,35 +88,6 @@ static void rmsnorm_part(void *ctx, size_t part_idx, int thread_idx) {
 
 static void cpu_rmsnorm(struct stream *s, const struct op_rmsnorm *a) {
     rows_loop(s, a, a->rows, (size_t)a->width * 2, rmsnorm_part);
-}
-
-ALWAYS_INLINE vf v_activate(enum activation kind, vf x) { return kind == ACTIVATION_SILU ? v_silu(x) : v_gelu_tanh(x); }
-
-ALWAYS_INLINE void act_mul_row(const enum activation kind, float *out, const float *gate, const float *up,
-                               uint32_t width) {
-    uint32_t i = 0;
-    for (; i + VW <= width; i += VW) v_store(out + i, v_mul(v_activate(kind, v_load(gate + i)), v_load(up + i)));
-    if (i < width)
-        v_store_n(out + i, v_mul(v_activate(kind, v_load_n(gate + i, width - i)), v_load_n(up + i, width - i)),
-                  width - i);
-}
-
-static void act_mul_part(void *ctx, size_t part_idx, int thread_idx) {
-    const struct rows_task *task = ctx;
-    const struct op_act_mul *a = task->a;
-    ROWS_OF(task, part_idx, t, end);
-    for (; t < end; t++) {
-        const float *gate = (const float *)a->gate_up + (size_t)t * 2 * a->width;
-        float *out = (float *)a->out + (size_t)t * a->width;
-        if (a->activation == ACTIVATION_SILU)
-            act_mul_row(ACTIVATION_SILU, out, gate, gate + a->width, a->width);
-        else
-            act_mul_row(ACTIVATION_GELU_TANH, out, gate, gate + a->width, a->width);
-    }
-}
-
-static void cpu_act_mul(struct stream *s, const struct op_act_mul *a) {
-    rows_loop(s, a, a->rows, (size_t)a->width * 16, act_mul_part);
 }
 
 static void rope_angles_part(void *ctx, size_t part_idx, int thread_idx) {

@@ -9,6 +9,8 @@
 
 #include "kernels/cpu/state.inc.h"
 
+#include "kernels/cpu/more_rows.inc.h"
+
 #include "kernels/cpu/attention.inc.h"
 
 #include "kernels/cpu/expert.inc.h"
@@ -50,6 +52,7 @@ const struct ops CPU_OPS = {
     .latent_layer_bytes = ref_latent_layer_bytes,
     .sample = cpu_sample,
     .state = &cpu_state_ops,
+    .rows = &cpu_row_ops,
     .kv_layer_bytes = ref_kv_layer_bytes,
     .attention_scratch = cpu_attention_scratch,
     .sample_scratch = cpu_sample_scratch,

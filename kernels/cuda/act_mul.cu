@@ -5,12 +5,7 @@
  * One value a thread, 256 a block. Cost: 3 * width * sizeof(act) bytes a row. Tolerance: expf's 2 ulp and the rounding
  * of the activation type.
  */
-#include "kernels/cuda/cuda_device.cuh"
-
-template <int ACTIVATION> static __device__ __forceinline__ float activate(float x) {
-    if (ACTIVATION == ACTIVATION_SILU) return x / (1.0f + expf(-x));
-    return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x)));
-}
+#include "kernels/cuda/activate.cuh"
 
 template <int A, int ACTIVATION>
 static __global__ void act_mul_kernel(typename values<A>::raw *out, const typename values<A>::raw *gate_up,
@@ -20,18 +15,26 @@ static __global__ void act_mul_kernel(typename values<A>::raw *out, const typena
     const typename values<A>::raw *gate = gate_up + (size_t)blockIdx.y * 2 * width;
     if (i < width)
         values<A>::put(out + (size_t)blockIdx.y * width + i,
-                       activate<ACTIVATION>(values<A>::get(gate + i)) * values<A>::get(gate + width + i));
+                       activate(ACTIVATION, values<A>::get(gate + i)) * values<A>::get(gate + width + i));
 }
+
+#define ACT_MUL_CASE(kind)                                                                                             \
+    case kind:                                                                                                         \
+        LAUNCH((act_mul_kernel<A, kind>), shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->gate_up, a->width); \
+        break
 
 template <int A> static void act_mul(struct stream *s, const struct op_act_mul *a) {
     typedef typename values<A>::raw raw;
     launch_shape shape = {dim3(blocks_for(a->width, 256), a->rows), dim3(256), 0, device_of(s)->dependent_launch};
-    if (a->activation == ACTIVATION_SILU)
-        LAUNCH((act_mul_kernel<A, ACTIVATION_SILU>), shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->gate_up,
-               a->width);
-    else
-        LAUNCH((act_mul_kernel<A, ACTIVATION_GELU_TANH>), shape, cuda_stream_of(s), (raw *)a->out,
-               (const raw *)a->gate_up, a->width);
+    switch (a->activation) {
+        ACT_MUL_CASE(ACTIVATION_SILU);
+        ACT_MUL_CASE(ACTIVATION_GELU_TANH);
+        ACT_MUL_CASE(ACTIVATION_GELU);
+        ACT_MUL_CASE(ACTIVATION_GELU_QUICK);
+        ACT_MUL_CASE(ACTIVATION_RELU);
+        ACT_MUL_CASE(ACTIVATION_RELU2);
+    default: CHECK_MSG(false, "activation %d", (int)a->activation);
+    }
 }
 
 void cuda_act_mul(struct stream *s, const struct op_act_mul *a) {

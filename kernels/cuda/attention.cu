@@ -2,7 +2,7 @@
  * attention.cu - which kernel computes which rows (kernels/ops.h: op_attention), and the plain one.
  *
  * Output-class rows: attention_output.cu. Prompt-class rows: attention_prompt.cu. Types that tensor cores do not take,
- * and head sizes that are no multiple of 16: the plain kernel for both classes.
+ * head sizes that are no multiple of 16, soft caps and ALiBi: the plain kernel for both classes.
  *
  * plain: one block of 128 threads a row and head, part after part. A warp makes the score of a position (lane l sums
  * dims l, l + 32, ...), a thread the sums of dims tid, tid + 128 over ascending positions.
@@ -10,6 +10,14 @@
 #include "kernels/cuda/attention.cuh"
 
 enum { PLAIN_THREADS = 128 };
+
+/* Soft cap, then ALiBi, of a score times log2 e. */
+static __device__ __forceinline__ float bend(const struct attention_call &call, float score, uint32_t h,
+                                             uint32_t distance) {
+    const float log2_e = 1.44269504088896340736f;
+    if (call.soft_cap != 0) score = call.soft_cap * tanhf(score / log2_e / call.soft_cap) * log2_e;
+    return call.slopes ? score - call.slopes[h] * (float)distance * log2_e : score;
+}
 
 template <int A, int K> static __global__ void attention_plain_kernel(struct attention_call call) {
     typedef typename values<A>::raw raw;
@@ -41,7 +49,7 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
             float dot = 0;
             for (uint32_t d = lane; d < dim; d += 32) dot += q[d] * values<K>::get(k + d);
             dot = warp_sum(dot);
-            if (lane == 0) scores[j] = dot * call.scale;
+            if (lane == 0) scores[j] = bend(call, dot * call.scale, h, position - (from + j));
         }
         __syncthreads();
         float part_max = MINUS_INFINITY, part_sum = 0, part[2] = {0, 0};
@@ -113,12 +121,15 @@ void cuda_attention(struct stream *s, const struct op_attention *a) {
     call.window = a->window;
     call.chunk = a->chunk;
     call.sinks = a->sinks;
+    call.soft_cap = a->soft_cap;
+    call.slopes = a->slopes;
     call.scale = a->scale * 1.44269504088896340736f;
     call.kv = kv_pages_of(kv);
     call.slots = a->batch->slots;
     call.positions = a->batch->positions;
     const enum storage_type act = s->dev->activation_type;
-    const bool tensor = act == kv->type && act != STORAGE_F32 && kv->head_dim % 16 == 0;
+    const bool tensor =
+        act == kv->type && act != STORAGE_F32 && kv->head_dim % 16 == 0 && a->soft_cap == 0 && !a->slopes;
     call.row_count = tensor ? a->class_rows : rows;
     if (!tensor) {
         if (rows) attention_plain_rows(s, call, kv->type);

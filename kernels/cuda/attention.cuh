@@ -17,8 +17,10 @@ struct attention_call {
     void *out;
     const void *qkv;
     uint32_t heads, window, chunk;
-    float scale;        /* times log2 e */
-    const float *sinks; /* [heads] or NULL */
+    float scale;         /* times log2 e */
+    const float *sinks;  /* [heads] or NULL */
+    float soft_cap;      /* of scores not times log2 e; 0: none. This and slopes: the plain kernel only */
+    const float *slopes; /* [heads] or NULL */
     uint32_t row_first, row_count;
     struct kv_pages kv;
     const uint32_t *slots, *positions;

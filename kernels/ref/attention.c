@@ -47,11 +47,16 @@ void ref_rope_kv(struct stream *s, const struct op_rope_kv *a) {
     }
 }
 
-static double score(const struct op_attention *a, const float *q, uint32_t slot, uint32_t j, uint32_t g) {
+/* h: the query's head. */
+static double score(const struct op_attention *a, const float *q, uint32_t slot, uint32_t j, uint32_t h,
+                    uint32_t position) {
+    uint32_t g = h / (a->heads / a->kv->kv_heads);
     const void *k = ref_kv_at(a->kv, slot, j, g, false);
     double dot = 0;
     for (uint32_t i = 0; i < a->kv->head_dim; i++) dot += (double)q[i] * storage_get(a->kv->type, k, i);
-    return dot * a->scale;
+    double x = dot * a->scale;
+    if (a->soft_cap != 0) x = a->soft_cap * tanh(x / a->soft_cap);
+    return a->slopes ? x - (double)a->slopes[h] * (position - j) : x;
 }
 
 static void attend(const struct op_attention *a, const float *q, uint32_t slot, uint32_t position, uint32_t h,
@@ -60,11 +65,11 @@ static void attend(const struct op_attention *a, const float *q, uint32_t slot, 
     uint32_t first = attention_first(a, position), g = h / (a->heads / kv->kv_heads);
     double max = a->sinks ? a->sinks[h] : -INFINITY, total = 0, sum[1024];
     CHECK(kv->head_dim <= ARRAY_LEN(sum));
-    for (uint32_t j = first; j <= position; j++) max = fmax(max, score(a, q, slot, j, g));
+    for (uint32_t j = first; j <= position; j++) max = fmax(max, score(a, q, slot, j, h, position));
     memset(sum, 0, sizeof sum);
     if (a->sinks) total = exp(a->sinks[h] - max);
     for (uint32_t j = first; j <= position; j++) {
-        double p = exp(score(a, q, slot, j, g) - max);
+        double p = exp(score(a, q, slot, j, h, position) - max);
         const void *v = ref_kv_at(kv, slot, j, g, true);
         total += p;
         for (uint32_t i = 0; i < kv->head_dim; i++) sum[i] += p * storage_get(kv->type, v, i);

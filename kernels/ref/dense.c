@@ -25,7 +25,7 @@ void ref_rmsnorm(struct stream *s, const struct op_rmsnorm *a) {
         const float *delta = a->delta ? (const float *)a->delta + (size_t)t * a->width : NULL;
         double squares = 0;
         for (uint32_t i = 0; i < a->width; i++) {
-            if (delta) x[i] += delta[i];
+            if (delta) x[i] += delta[i] * (a->delta_scale != 0 ? a->delta_scale : 1);
             squares += (double)x[i] * x[i];
         }
         if (!a->out) continue;
@@ -36,16 +36,22 @@ void ref_rmsnorm(struct stream *s, const struct op_rmsnorm *a) {
     }
 }
 
-static double activate(enum activation kind, double x) {
-    if (kind == ACTIVATION_SILU) return x / (1 + exp(-x));
-    return x / (1 + exp(-1.5957691216057307118 *
-                        (x + 0.044715 * x * x * x))); /* = 0.5 x (1 + tanh(u)), without its cancellation */
+double ref_activate(enum activation kind, double x) {
+    switch (kind) {
+    case ACTIVATION_SILU: return x / (1 + exp(-x));
+    case ACTIVATION_GELU: return 0.5 * x * erfc(-x * 0.70710678118654752440);
+    case ACTIVATION_GELU_QUICK: return x / (1 + exp(-1.702 * x));
+    case ACTIVATION_RELU: return x > 0 || isnan(x) ? x : 0;
+    case ACTIVATION_RELU2: return x > 0 || isnan(x) ? x * x : 0;
+    default: /* = 0.5 x (1 + tanh(u)), without its cancellation */
+        return x / (1 + exp(-1.5957691216057307118 * (x + 0.044715 * x * x * x)));
+    }
 }
 
 void ref_act_mul(struct stream *s, const struct op_act_mul *a) {
     for (uint32_t t = 0; t < a->rows; t++) {
         const float *gate = (const float *)a->gate_up + (size_t)t * 2 * a->width, *up = gate + a->width;
         float *out = (float *)a->out + (size_t)t * a->width;
-        for (uint32_t i = 0; i < a->width; i++) out[i] = (float)(activate(a->activation, gate[i]) * up[i]);
+        for (uint32_t i = 0; i < a->width; i++) out[i] = (float)(ref_activate(a->activation, gate[i]) * up[i]);
     }
 }

@@ -34,6 +34,7 @@ const struct ops ref_ops = {
     .latent_layer_bytes = ref_latent_layer_bytes,
     .sample = ref_sample,
     .state = &ref_state_ops,
+    .rows = &ref_row_ops,
     .kv_layer_bytes = ref_kv_layer_bytes,
     .attention_scratch = no_attention_scratch,
     .sample_scratch = no_sample_scratch,

@@ -7,6 +7,8 @@
 
 #include "kernels/ops.h"
 
+void ref_add_positions(struct stream *s, const struct op_add_positions *a);
+double ref_activate(enum activation kind, double x);
 void ref_prepare(struct stream *s, const struct op_prepare *a);
 void ref_embed(struct stream *s, const struct op_embed *a);
 void ref_rmsnorm(struct stream *s, const struct op_rmsnorm *a);

@@ -9,11 +9,13 @@ struct shape {
     uint32_t heads, kv_heads, dim, block_tokens, window, max_blocks;
     bool interleaved, output_class;
     uint32_t chunk;
-    bool sinks;
+    int extra; /* 1: sinks, 2: soft cap, 4: ALiBi */
 };
 
 /* Some below the scores, some above. */
 static const float SINKS[16] = {-1, 0.5f, 2, -3, 4, 0, -0.25f, 1, -6, 3, 0.1f, -2, 1.5f, -0.5f, 5, -4};
+
+static const float SLOPES[16] = {0.5f, 0.25f, 0.01f, 0.125f, 1, 0.003f, 0.7f, 0.05f};
 
 /* A cache on the device and the same for the definition, with scattered blocks. */
 struct scene {
@@ -76,7 +78,9 @@ static float *attend(struct scene *s, float *qkv, const uint32_t *slots, const u
                               .heads = sh->heads,
                               .window = sh->window,
                               .chunk = sh->chunk,
-                              .sinks = sh->sinks ? rig_up(r, SINKS, sizeof SINKS) : NULL,
+                              .sinks = sh->extra & 1 ? rig_up(r, SINKS, sizeof SINKS) : NULL,
+                              .soft_cap = sh->extra & 2 ? 0.4f : 0,
+                              .slopes = sh->extra & 4 ? rig_up(r, SLOPES, sizeof SLOPES) : NULL,
                               .scale = 1 / sqrtf((float)sh->dim),
                               .class_rows = sh->output_class ? rows : 0,
                               .kv = &s->kv,
@@ -89,7 +93,8 @@ static float *attend(struct scene *s, float *qkv, const uint32_t *slots, const u
     stream_copy_out(r->stream, s->ref_kv.base, s->kv.base, cache_bytes);
     float *rotated = rig_down(r, sh->act, x, rows * stride);
     struct step_batch hb = {.row_count = rows, .slots = (uint32_t *)slots, .positions = (uint32_t *)positions};
-    op.sinks = sh->sinks ? SINKS : NULL;
+    op.sinks = sh->extra & 1 ? SINKS : NULL;
+    op.slopes = sh->extra & 4 ? SLOPES : NULL;
     op.out = *want = calloc(rows * width, 4);
     op.qkv = rotated;
     op.kv = &s->ref_kv;
@@ -149,36 +154,39 @@ static void check_shape(const struct shape *sh, uint32_t n) {
 
 static const struct shape SHAPES[] = {
     /* act, kv, heads, kv heads, dim, block, window, blocks, interleaved, output class */
-    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, false, 0, false},
-    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, true, 0, false},
-    {STORAGE_F16, STORAGE_F16, 2, 2, 16, 32, 0, 16, true, true, 0, false},
-    {STORAGE_F16, STORAGE_F16, 2, 1, 16, 32, 0, 16, true, false, 0, false},
-    {STORAGE_BF16, STORAGE_BF16, 8, 1, 128, 64, 0, 8, false, true, 0, false},
-    {STORAGE_BF16, STORAGE_BF16, 2, 1, 128, 64, 0, 8, false, false, 0, false},
-    {STORAGE_BF16, STORAGE_BF16, 2, 2, 80, 32, 70, 12, false, true, 0, false},
-    {STORAGE_BF16, STORAGE_BF16, 2, 1, 80, 32, 70, 12, false, false, 0, false},
-    {STORAGE_F16, STORAGE_F16, 2, 1, 256, 128, 0, 4, false, true, 0, false},
-    {STORAGE_F16, STORAGE_F16, 1, 1, 256, 128, 33, 4, false, false, 0, false},
-    {STORAGE_BF16, STORAGE_BF16, 18, 1, 32, 256, 0, 2, false, true, 0, false}, /* more heads than a tile's 16 rows */
-    {STORAGE_F32, STORAGE_F32, 4, 2, 64, 16, 0, 24, false, false, 0, false},
-    {STORAGE_F32, STORAGE_F16, 2, 1, 20, 32, 50, 12, true, true, 0, false},
-    {STORAGE_BF16, STORAGE_F32, 2, 1, 48, 32, 0, 12, false, true, 0, false},
-    {STORAGE_BF16, STORAGE_BF16, 2, 1, 24, 16, 0, 24, false, false, 0, false}, /* no multiple of 16: the plain kernel */
-    {STORAGE_BF16, STORAGE_BF16, 3, 1, 96, 16, 300, 24, false, true, 0, false},
+    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, false, 0, 0},
+    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, true, 0, 0},
+    {STORAGE_F16, STORAGE_F16, 2, 2, 16, 32, 0, 16, true, true, 0, 0},
+    {STORAGE_F16, STORAGE_F16, 2, 1, 16, 32, 0, 16, true, false, 0, 0},
+    {STORAGE_BF16, STORAGE_BF16, 8, 1, 128, 64, 0, 8, false, true, 0, 0},
+    {STORAGE_BF16, STORAGE_BF16, 2, 1, 128, 64, 0, 8, false, false, 0, 0},
+    {STORAGE_BF16, STORAGE_BF16, 2, 2, 80, 32, 70, 12, false, true, 0, 0},
+    {STORAGE_BF16, STORAGE_BF16, 2, 1, 80, 32, 70, 12, false, false, 0, 0},
+    {STORAGE_F16, STORAGE_F16, 2, 1, 256, 128, 0, 4, false, true, 0, 0},
+    {STORAGE_F16, STORAGE_F16, 1, 1, 256, 128, 33, 4, false, false, 0, 0},
+    {STORAGE_BF16, STORAGE_BF16, 18, 1, 32, 256, 0, 2, false, true, 0, 0}, /* more heads than a tile's 16 rows */
+    {STORAGE_F32, STORAGE_F32, 4, 2, 64, 16, 0, 24, false, false, 0, 0},
+    {STORAGE_F32, STORAGE_F16, 2, 1, 20, 32, 50, 12, true, true, 0, 0},
+    {STORAGE_BF16, STORAGE_F32, 2, 1, 48, 32, 0, 12, false, true, 0, 0},
+    {STORAGE_BF16, STORAGE_BF16, 2, 1, 24, 16, 0, 24, false, false, 0, 0}, /* no multiple of 16: the plain kernel */
+    {STORAGE_BF16, STORAGE_BF16, 3, 1, 96, 16, 300, 24, false, true, 0, 0},
 };
 
-/* Sinks, and attention within chunks of positions, in each kernel. */
+/* Sinks, soft caps, ALiBi, and attention within chunks of positions, in each kernel. */
 static const struct shape OPTIONS[] = {
-    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, false, 0, true},
-    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, true, 0, true},
-    {STORAGE_F16, STORAGE_F16, 2, 1, 32, 32, 40, 16, false, false, 0, true},
-    {STORAGE_F32, STORAGE_F32, 4, 2, 24, 16, 20, 24, false, false, 0, true},
-    {STORAGE_BF16, STORAGE_BF16, 2, 1, 16, 16, 0, 24, true, true, 48, false},
-    {STORAGE_BF16, STORAGE_BF16, 2, 1, 16, 16, 0, 24, true, false, 48, true},
-    {STORAGE_F32, STORAGE_F32, 2, 1, 20, 16, 0, 24, false, true, 270, true},
+    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, false, 0, 1},
+    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, true, 0, 1},
+    {STORAGE_F16, STORAGE_F16, 2, 1, 32, 32, 40, 16, false, false, 0, 1},
+    {STORAGE_F32, STORAGE_F32, 4, 2, 24, 16, 20, 24, false, false, 0, 1},
+    {STORAGE_BF16, STORAGE_BF16, 2, 1, 16, 16, 0, 24, true, true, 48, 0},
+    {STORAGE_BF16, STORAGE_BF16, 2, 1, 16, 16, 0, 24, true, false, 48, 1},
+    {STORAGE_F32, STORAGE_F32, 2, 1, 20, 16, 0, 24, false, true, 270, 1},
+    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 40, 24, false, false, 0, 2},
+    {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, true, 0, 4},
+    {STORAGE_F32, STORAGE_F32, 2, 1, 20, 16, 0, 24, false, true, 0, 6},
 };
 
-TEST(attention_with_sinks_and_chunks_equals_its_definition) {
+TEST(attention_with_options_equals_its_definition) {
     for (size_t i = 0; i < ARRAY_LEN(OPTIONS); i++) {
         check_shape(&OPTIONS[i], 67);
         if (is_long() || i % 3 == 0) check_shape(&OPTIONS[i], 300);

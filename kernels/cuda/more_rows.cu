@@ -1,0 +1,194 @@
+/*
+ * more_rows.cu - the operations of kernels/ops_rows.h: layer norm, norms of heads, activations, learned positions,
+ * clamps, the last touch of logits. All in f32, rounded once.
+ *
+ * Norms: one block of 256 threads a row (layer norm), one warp a head (head norm). A thread sums its values in
+ * ascending order, then warps by a fixed tree, then the warps in order; the mean first, then squared distances from it:
+ * a row's bits depend on the row alone. The rest: one value a thread. Cost: each array once.
+ */
+#include "kernels/cuda/activate.cuh"
+
+enum { NORM_THREADS = 256 };
+
+/* Sum over a block, the same in every thread. */
+static __device__ float block_sum(float v, float *partial) {
+    v = warp_sum(v);
+    __syncthreads(); /* nobody reads the last sums any more */
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = v;
+    __syncthreads();
+    float total = 0;
+    for (int w = 0; w < NORM_THREADS / 32; w++) total += partial[w];
+    return total;
+}
+
+struct norm_args {
+    const float *weight, *bias;
+    uint32_t width;
+    float eps, offset, delta_scale;
+};
+
+static __device__ __forceinline__ float normed(const struct norm_args &n, float x, float mean, float scale,
+                                               uint32_t i) {
+    const float y = (x - mean) * scale * (n.weight[i] + n.offset);
+    return n.bias ? y + n.bias[i] : y;
+}
+
+template <int A>
+static __global__ void layernorm_kernel(typename values<A>::raw *out, typename values<A>::raw *x,
+                                        const typename values<A>::raw *delta, struct norm_args n) {
+    DYNAMIC_SHARED(area);
+    float *partial = (float *)area;
+    dependency_wait();
+    typename values<A>::raw *row = x + (size_t)blockIdx.x * n.width;
+    float sum = 0, squares = 0;
+    for (uint32_t i = threadIdx.x; i < n.width; i += NORM_THREADS) {
+        if (delta)
+            values<A>::put(row + i, values<A>::get(row + i) +
+                                        values<A>::get(delta + (size_t)blockIdx.x * n.width + i) * n.delta_scale);
+        sum += values<A>::get(row + i);
+    }
+    if (!out) return;
+    const float mean = block_sum(sum, partial) / (float)n.width;
+    for (uint32_t i = threadIdx.x; i < n.width; i += NORM_THREADS) {
+        const float d = values<A>::get(row + i) - mean;
+        squares += d * d;
+    }
+    const float scale = 1.0f / sqrtf(block_sum(squares, partial) / (float)n.width + n.eps);
+    for (uint32_t i = threadIdx.x; i < n.width; i += NORM_THREADS)
+        values<A>::put(out + (size_t)blockIdx.x * n.width + i, normed(n, values<A>::get(row + i), mean, scale, i));
+}
+
+static void cuda_layernorm(struct stream *s, const struct op_layernorm *a) {
+    if (!a->rows) return;
+    launch_shape shape = {dim3(a->rows), dim3(NORM_THREADS), NORM_THREADS / 32 * sizeof(float),
+                          device_of(s)->dependent_launch};
+    struct norm_args n = {a->weight, a->bias,          a->width,
+                          a->eps,    a->weight_offset, a->delta_scale != 0 ? a->delta_scale : 1.0f};
+    WITH_ACTIVATION(s->dev->activation_type, A,
+                    LAUNCH(layernorm_kernel<A>, shape, cuda_stream_of(s), (typename values<A>::raw *)a->out,
+                           (typename values<A>::raw *)a->x, (const typename values<A>::raw *)a->delta, n));
+}
+
+template <int A>
+static __global__ void head_norm_kernel(typename values<A>::raw *x, struct norm_args n, uint32_t stride, bool centered,
+                                        bool weight_each) {
+    dependency_wait();
+    const uint32_t h = blockIdx.x, lane = threadIdx.x;
+    typename values<A>::raw *row = x + (size_t)blockIdx.y * stride + (size_t)h * n.width;
+    if (weight_each) {
+        n.weight += (size_t)h * n.width;
+        if (n.bias) n.bias += (size_t)h * n.width;
+    }
+    float mean = 0, squares = 0;
+    if (centered) {
+        for (uint32_t i = lane; i < n.width; i += 32) mean += values<A>::get(row + i);
+        mean = warp_sum(mean) / (float)n.width;
+    }
+    for (uint32_t i = lane; i < n.width; i += 32) {
+        const float d = values<A>::get(row + i) - mean;
+        squares += d * d;
+    }
+    const float scale = 1.0f / sqrtf(warp_sum(squares) / (float)n.width + n.eps);
+    for (uint32_t i = lane; i < n.width; i += 32)
+        values<A>::put(row + i, normed(n, values<A>::get(row + i), mean, scale, i));
+}
+
+static void cuda_head_norm(struct stream *s, const struct op_head_norm *a) {
+    if (!a->rows || !a->heads) return;
+    launch_shape shape = {dim3(a->heads, a->rows), dim3(32), 0, device_of(s)->dependent_launch};
+    struct norm_args n = {a->weight, a->bias, a->width, a->eps, a->weight_offset, 1.0f};
+    WITH_ACTIVATION(s->dev->activation_type, A,
+                    LAUNCH(head_norm_kernel<A>, shape, cuda_stream_of(s), (typename values<A>::raw *)a->x, n, a->stride,
+                           a->centered, a->weight_each));
+}
+
+/* ---- value by value ---- */
+
+template <int A>
+static __global__ void activate_kernel(typename values<A>::raw *out, const typename values<A>::raw *x, uint32_t width,
+                                       int kind) {
+    dependency_wait();
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < width)
+        values<A>::put(out + (size_t)blockIdx.y * width + i,
+                       activate(kind, values<A>::get(x + (size_t)blockIdx.y * width + i)));
+}
+
+static launch_shape row_shape(struct stream *s, uint32_t rows, uint32_t width) {
+    return {dim3(blocks_for(width, 256), rows), dim3(256), 0, device_of(s)->dependent_launch};
+}
+
+static void cuda_activate(struct stream *s, const struct op_activate *a) {
+    if (!a->rows) return;
+    WITH_ACTIVATION(s->dev->activation_type, A,
+                    LAUNCH(activate_kernel<A>, row_shape(s, a->rows, a->width), cuda_stream_of(s),
+                           (typename values<A>::raw *)a->out, (const typename values<A>::raw *)a->x, a->width,
+                           a->activation));
+}
+
+template <int A, int W>
+static __global__ void add_positions_kernel(typename values<A>::raw *x, const typename values<W>::raw *table,
+                                            uint32_t rows, uint32_t cols, uint32_t offset, const uint32_t *positions) {
+    dependency_wait();
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, position = positions[blockIdx.y];
+    if (i >= cols || position == (uint32_t)ROW_NONE || position + offset >= rows) return;
+    typename values<A>::raw *to = x + (size_t)blockIdx.y * cols + i;
+    values<A>::put(to, values<A>::get(to) + values<W>::get(table + (size_t)(position + offset) * cols + i));
+}
+
+template <int A> static void add_positions(struct stream *s, const struct op_add_positions *a) {
+    const struct matrix *t = a->table;
+    WITH_ACTIVATION(t->type, W,
+                    LAUNCH((add_positions_kernel<A, W>), row_shape(s, a->batch->row_count, t->cols), cuda_stream_of(s),
+                           (typename values<A>::raw *)a->x, (const typename values<W>::raw *)t->parts[0].data, t->rows,
+                           t->cols, a->offset, a->batch->positions));
+}
+
+static void cuda_add_positions(struct stream *s, const struct op_add_positions *a) {
+    CHECK(a->table->part_count == 1);
+    if (!a->batch->row_count) return;
+    WITH_ACTIVATION(s->dev->activation_type, A, add_positions<A>(s, a));
+}
+
+template <int A> static __global__ void clamp_kernel(typename values<A>::raw *x, uint32_t width, float limit) {
+    dependency_wait();
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= width) return;
+    typename values<A>::raw *at = x + (size_t)blockIdx.y * width + i;
+    const float v = values<A>::get(at);
+    values<A>::put(at, v > limit ? limit : v < -limit ? -limit : v);
+}
+
+static void cuda_clamp(struct stream *s, const struct op_clamp *a) {
+    if (!a->rows) return;
+    WITH_ACTIVATION(s->dev->activation_type, A,
+                    LAUNCH(clamp_kernel<A>, row_shape(s, a->rows, a->width), cuda_stream_of(s),
+                           (typename values<A>::raw *)a->x, a->width, a->limit));
+}
+
+static __global__ void finish_logits_kernel(float *logits, uint32_t width, float scale, float soft_cap) {
+    dependency_wait();
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= width) return;
+    float *at = logits + (size_t)blockIdx.y * width + i;
+    const float l = *at * scale;
+    *at = soft_cap != 0 ? soft_cap * tanhf(l / soft_cap) : l;
+}
+
+static void cuda_finish_logits(struct stream *s, const struct op_finish_logits *a) {
+    if (!a->rows) return;
+    LAUNCH(finish_logits_kernel, row_shape(s, a->rows, a->width), cuda_stream_of(s), a->logits, a->width, a->scale,
+           a->soft_cap);
+}
+
+static struct row_ops make_row_ops() {
+    struct row_ops o = {};
+    o.layernorm = cuda_layernorm;
+    o.head_norm = cuda_head_norm;
+    o.activate = cuda_activate;
+    o.add_positions = cuda_add_positions;
+    o.clamp = cuda_clamp;
+    o.finish_logits = cuda_finish_logits;
+    return o;
+}
+const struct row_ops cuda_row_ops = make_row_ops();

@@ -1,0 +1,78 @@
+/*
+ * ops_rows.h - operations on rows that dense families want beside those of ops.h: layer norm, norms of heads, plain
+ * activations, learned positions, clamps, the last touch of logits.
+ *
+ * Conventions, numerics and promises are those of ops.h: a row's bits depend on that row alone, sums run in f32 in a
+ * fixed lane order.
+ */
+#ifndef KERNELS_OPS_ROWS_H
+#define KERNELS_OPS_ROWS_H
+
+#include "kernels/device.h"
+
+struct step_batch;
+
+/* As op_rmsnorm, with out = (h - mean(h)) / sqrt(var(h) + eps) * (weight + weight_offset) + bias (NULL: none); var is
+ * the mean of squared distances (Ba et al. 2016). */
+struct op_layernorm {
+    void *out, *x;
+    const void *delta;
+    float delta_scale;          /* of delta; 0 counts as 1 */
+    const float *weight, *bias; /* f32 [width] */
+    uint32_t rows, width;
+    float eps, weight_offset;
+};
+
+/* Norms in place of `heads` neighbouring pieces of `width` values in each row: x is act, piece 0 of row 0; rows are
+ * `stride` values apart. RMS norm, or layer norm where `centered`. weight: f32 [width], or [heads, width] where
+ * weight_each; bias the same, or NULL. */
+struct op_head_norm {
+    void *x;
+    const float *weight, *bias;
+    uint32_t rows, stride, heads, width;
+    bool centered, weight_each;
+    float eps, weight_offset;
+};
+
+/* out[t, i] = f(x[t, i]), act [rows, width]; out may be x. */
+struct op_activate {
+    void *out;
+    const void *x;
+    uint32_t rows, width;
+    int activation; /* enum activation */
+};
+
+/* x[t, :] += table[positions[t] + offset, :], act [T, cols]. Padding rows and positions past the table: nothing. */
+struct op_add_positions {
+    void *x;
+    const struct matrix *table; /* one part */
+    uint32_t offset;
+    const struct step_batch *batch;
+};
+
+/* x[t, i] = min(max(x[t, i], -limit), limit), act [rows, width]. NaN stays. */
+struct op_clamp {
+    void *x;
+    uint32_t rows, width;
+    float limit;
+};
+
+/* l = logits * scale; logits = soft_cap ? soft_cap * tanh(l / soft_cap) : l. f32 [rows, width] in place. */
+struct op_finish_logits {
+    float *logits;
+    uint32_t rows, width;
+    float scale, soft_cap;
+};
+
+struct row_ops {
+    void (*layernorm)(struct stream *s, const struct op_layernorm *a);
+    void (*head_norm)(struct stream *s, const struct op_head_norm *a);
+    void (*activate)(struct stream *s, const struct op_activate *a);
+    void (*add_positions)(struct stream *s, const struct op_add_positions *a);
+    void (*clamp)(struct stream *s, const struct op_clamp *a);
+    void (*finish_logits)(struct stream *s, const struct op_finish_logits *a);
+};
+
+extern const struct row_ops ref_row_ops;
+
+#endif
