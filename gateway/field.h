@@ -67,6 +67,9 @@ int field_read_stop_tokens(struct field_reader *r, enum json_event first);
 int field_read_logit_bias(struct field_reader *r, enum json_event first);
 int field_read_stream_options(struct field_reader *r, enum json_event first);
 int field_read_response_format(struct field_reader *r, enum json_event first);
+int field_read_messages(struct field_reader *r, enum json_event first);
+int field_read_tools(struct field_reader *r, enum json_event first);
+int field_read_reasoning_effort(struct field_reader *r, enum json_event first);
 
 /* Rows that both dialects have; each table begins with them. */
 #define FIELD_AT(member) offsetof(struct genreq, member)
@@ -131,6 +134,18 @@ int field_read_response_format(struct field_reader *r, enum json_event first);
         {.name = "guided_regex", .kind = FIELD_REFUSED}, {.name = "guided_choice", .kind = FIELD_REFUSED},             \
         {.name = "guided_grammar", .kind = FIELD_REFUSED}, {.name = "prompt_embeds", .kind = FIELD_REFUSED}, {         \
         .name = "truncate_prompt_tokens", .kind = FIELD_REFUSED                                                        \
+    }
+
+/* Rows of what a chat template is rendered with. */
+#define FIELD_ROWS_TEMPLATE                                                                                            \
+    {.name = "messages", .kind = FIELD_CUSTOM, .read = field_read_messages},                                           \
+        {.name = "tools", .kind = FIELD_CUSTOM, .read = field_read_tools},                                             \
+        {.name = "reasoning_effort", .kind = FIELD_CUSTOM, .read = field_read_reasoning_effort},                       \
+        {.name = "documents", .kind = FIELD_ARRAY, .offset = FIELD_AT(documents)},                                     \
+        {.name = "chat_template_kwargs", .kind = FIELD_OBJECT, .offset = FIELD_AT(template_kwargs)},                   \
+        {.name = "add_generation_prompt", .kind = FIELD_BOOL, .offset = FIELD_AT(add_generation_prompt)},              \
+        {.name = "continue_final_message", .kind = FIELD_BOOL, .offset = FIELD_AT(continue_final_message)}, {          \
+        .name = "chat_template", .kind = FIELD_REFUSED                                                                 \
     }
 
 /* The dialects' own parts: their tables, then what spans fields. Each returns 0, or -1 with *err filled. */

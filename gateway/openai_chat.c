@@ -68,7 +68,7 @@ static int check_message(struct field_reader *r, uint32_t message_idx) {
     return 0;
 }
 
-static int read_messages(struct field_reader *r, enum json_event first) {
+int field_read_messages(struct field_reader *r, enum json_event first) {
     size_t begin = r->json.offset;
     uint32_t count = 0;
     if (first != JSON_ARRAY_BEGIN) return field_wrong_type(r, "an array of messages", first);
@@ -84,7 +84,7 @@ static int read_messages(struct field_reader *r, enum json_event first) {
     return 0;
 }
 
-static int read_tools(struct field_reader *r, enum json_event first) {
+int field_read_tools(struct field_reader *r, enum json_event first) {
     uint32_t count = 0;
     size_t begin = r->json.offset;
     if (first != JSON_ARRAY_BEGIN) return field_wrong_type(r, "an array of tools", first);
@@ -105,7 +105,7 @@ static int read_tool_choice(struct field_reader *r, enum json_event first) {
                          "'tool_choice' other than \"none\" and \"auto\" is not offered yet");
 }
 
-static int read_reasoning_effort(struct field_reader *r, enum json_event first) {
+int field_read_reasoning_effort(struct field_reader *r, enum json_event first) {
     static const char *const EFFORTS[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
     if (field_string(r, first, GENREQ_NAME_MAX, &r->g->reasoning_effort)) return -1;
     for (size_t i = 0; i < ARRAY_LEN(EFFORTS); i++)
@@ -117,7 +117,7 @@ static int read_reasoning_effort(struct field_reader *r, enum json_event first) 
 #define AT FIELD_AT
 static const struct field rows[] = {
     FIELD_ROWS_SHARED,
-    {.name = "messages", .kind = FIELD_CUSTOM, .read = read_messages},
+    FIELD_ROWS_TEMPLATE,
     {.name = "max_completion_tokens",
      .kind = FIELD_INT,
      .offset = AT(max_completion_tokens),
@@ -131,20 +131,13 @@ static const struct field rows[] = {
      .min = 0,
      .max = GENREQ_TOP_LOGPROBS_MAX,
      .given = GENREQ_TOP_LOGPROBS},
-    {.name = "tools", .kind = FIELD_CUSTOM, .read = read_tools},
     {.name = "tool_choice", .kind = FIELD_CUSTOM, .read = read_tool_choice},
     {.name = "parallel_tool_calls", .kind = FIELD_BOOL, .offset = AT(parallel_tool_calls)},
     {.name = "include_reasoning", .kind = FIELD_BOOL, .offset = AT(include_reasoning)},
-    {.name = "reasoning_effort", .kind = FIELD_CUSTOM, .read = read_reasoning_effort},
-    {.name = "documents", .kind = FIELD_ARRAY, .offset = AT(documents)},
-    {.name = "chat_template_kwargs", .kind = FIELD_OBJECT, .offset = AT(template_kwargs)},
-    {.name = "add_generation_prompt", .kind = FIELD_BOOL, .offset = AT(add_generation_prompt)},
-    {.name = "continue_final_message", .kind = FIELD_BOOL, .offset = AT(continue_final_message)},
     {.name = "functions", .kind = FIELD_REFUSED},
     {.name = "function_call", .kind = FIELD_REFUSED},
     {.name = "audio", .kind = FIELD_REFUSED},
     {.name = "echo", .kind = FIELD_REFUSED},
-    {.name = "chat_template", .kind = FIELD_REFUSED},
 };
 
 int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err) {

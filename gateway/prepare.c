@@ -24,10 +24,8 @@ static int settle_parse(const struct genreq *g, const struct text_model *text, s
     return rc;
 }
 
-static int chat_tokens(const struct genreq *g, const struct text_model *text, struct prepared *p, struct token_vec *out,
-                       struct api_error *api) {
+int prepare_chat_text(const struct genreq *g, const struct text_model *text, struct buf *out, struct api_error *api) {
     struct error err;
-    struct buf prompt = {0};
     struct chat_request request = {.messages = g->messages,
                                    .tools = g->tools,
                                    .documents = g->documents,
@@ -36,14 +34,25 @@ static int chat_tokens(const struct genreq *g, const struct text_model *text, st
                                    .add_generation_prompt = g->add_generation_prompt,
                                    .continue_final_message = g->continue_final_message,
                                    .limits = {.now_s = local_now_s()}};
-    int rc = chat_render(text->chat, &request, &prompt, &err);
-    if (rc == 0) rc = settle_parse(g, text, buf_bytes(&prompt), p, &err);
-    if (rc == 0) rc = tokenizer_encode(text->tokenizer, buf_bytes(&prompt), TOKENIZE_PARSE_SPECIAL, out, &err);
-    buf_release(&prompt);
+    int rc = chat_render(text->chat, &request, out, &err);
     if (rc == 0) return 0;
     if (rc == ERR_NOT_FOUND)
         return api_error_set(api, API_UNSUPPORTED, "messages", "this model has no chat template; use /v1/completions");
     return api_error_set(api, rc == ERR_UNSUPPORTED ? API_UNSUPPORTED : API_BAD_REQUEST, "messages", "%s", err.text);
+}
+
+static int chat_tokens(const struct genreq *g, const struct text_model *text, struct prepared *p, struct token_vec *out,
+                       struct api_error *api) {
+    struct error err;
+    struct buf prompt = {0};
+    int rc = prepare_chat_text(g, text, &prompt, api);
+    if (rc == 0) {
+        rc = settle_parse(g, text, buf_bytes(&prompt), p, &err);
+        if (rc == 0) rc = tokenizer_encode(text->tokenizer, buf_bytes(&prompt), TOKENIZE_PARSE_SPECIAL, out, &err);
+        if (rc) api_error_set(api, API_BAD_REQUEST, "messages", "%s", err.text);
+    }
+    buf_release(&prompt);
+    return rc;
 }
 
 static int text_tokens(const struct genreq *g, const struct text_model *text, struct bytes prompt,

@@ -6,6 +6,7 @@
 #include "formats/json.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/shard.h"
+#include "gateway/text_calls.h"
 
 #define JSON_TYPE "application/json"
 
@@ -122,6 +123,10 @@ static void on_model(const struct call *c) {
     buf_release(&body);
 }
 
+static void on_tokenize(const struct call *c) { text_call_tokenize(c->shard, c->req); }
+static void on_detokenize(const struct call *c) { text_call_detokenize(c->shard, c->req); }
+static void on_apply_template(const struct call *c) { text_call_apply_template(c->shard, c->req); }
+
 static void on_live(const struct call *c) {
     http_respond(c->req, 200, JSON_TYPE, NULL, 0, bytes_str("{\"status\":\"ok\"}\n"));
 }
@@ -150,6 +155,9 @@ static const struct route {
 } routes[] = {
     {"/v1/chat/completions", HTTP_POST, false, on_chat},
     {"/v1/completions", HTTP_POST, false, on_completions},
+    {"/tokenize", HTTP_POST, false, on_tokenize},
+    {"/detokenize", HTTP_POST, false, on_detokenize},
+    {"/apply-template", HTTP_POST, false, on_apply_template},
     {"/v1/models", HTTP_GET, false, on_models},
     {"/v1/models/", HTTP_GET, false, on_model},
     {"/health", HTTP_GET, true, on_live},

@@ -880,3 +880,84 @@ TEST(parsers_may_be_chosen_by_name) {
     EXPECT(strstr(err.text, "nobody's"));
     world_echo_end(&w);
 }
+
+/* ---- text calls ---- */
+
+static cJSON *call_json(struct world *w, const char *path, const char *body, int status) {
+    struct answer a;
+    client_request(w->port, "POST", path, NULL, body, &a);
+    cJSON *json = a.status == status ? cJSON_ParseWithLength(buf_text(&a.body), a.body.len) : NULL;
+    if (!json) check_fail(__FILE__, __LINE__, "%s %s: %d %s", path, body, a.status, buf_text(&a.body));
+    answer_release(&a);
+    return json;
+}
+
+static int count_of(const cJSON *json) { return cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(json, "tokens")); }
+
+TEST(text_becomes_tokens_and_text_again) {
+    struct world w;
+    world_echo(&w, ECHO_TEMPLATE);
+    EXPECT(world_start(&w));
+    cJSON *plain = call_json(&w, "/tokenize", "{\"content\":\"Hello, 🚀 world\"}", 200),
+          *vllm = call_json(&w, "/tokenize", "{\"prompt\":\"Hello, 🚀 world\",\"return_token_strs\":true}", 200),
+          *pieces = call_json(&w, "/tokenize", "{\"content\":\"Hello, 🚀 world\",\"with_pieces\":true}", 200);
+    EXPECT(plain && vllm && pieces && count_of(plain) > 3);
+    EXPECT_EQ(count_of(vllm), cJSON_GetObjectItemCaseSensitive(vllm, "count")->valueint);
+    EXPECT_EQ(count_of(vllm), cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(vllm, "token_strs")));
+    EXPECT(cJSON_GetObjectItemCaseSensitive(vllm, "max_model_len")->valueint > 0);
+    EXPECT_EQ(count_of(pieces), count_of(plain));
+    char *tokens = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(plain, "tokens"));
+    struct buf body = {0}, joined = {0};
+    buf_addf(&body, "{\"tokens\":%s}", tokens);
+    cJSON *back = call_json(&w, "/detokenize", buf_text(&body), 200), *piece;
+    EXPECT(back);
+    EXPECT_STR(client_string(back, "prompt"), "Hello, 🚀 world");
+    EXPECT_STR(client_string(back, "content"), "Hello, 🚀 world");
+    cJSON_ArrayForEach(piece, cJSON_GetObjectItemCaseSensitive(pieces, "tokens")) {
+        const cJSON *p = cJSON_GetObjectItemCaseSensitive(piece, "piece"), *byte;
+        if (cJSON_IsString(p)) buf_add_str(&joined, p->valuestring);
+        cJSON_ArrayForEach(byte, p) buf_add_byte(&joined, (char)byte->valueint);
+    }
+    EXPECT_STR(buf_text(&joined), "Hello, 🚀 world");
+    buf_release(&joined);
+    buf_release(&body);
+    cJSON_free(tokens);
+    cJSON_Delete(plain), cJSON_Delete(vllm), cJSON_Delete(pieces), cJSON_Delete(back);
+    world_echo_end(&w);
+}
+
+TEST(templates_are_applied_without_an_answer) {
+    struct world w;
+    world_echo(&w, "{{ tools|length if tools }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+                   "{% if add_generation_prompt %}<a>{% endif %}{{ x }}");
+    EXPECT(world_start(&w));
+#define HELLO "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Hi\"}]}]"
+    cJSON *json = call_json(&w, "/apply-template", HELLO ",\"chat_template_kwargs\":{\"x\":5}}", 200);
+    EXPECT(json);
+    EXPECT_STR(client_string(json, "prompt"), "<user>Hi<a>5");
+    cJSON_Delete(json);
+    json = call_json(&w, "/apply-template", HELLO ",\"add_generation_prompt\":false" TOOL "}", 200);
+    EXPECT(json);
+    EXPECT_STR(client_string(json, "prompt"), "1<user>Hi");
+    cJSON_Delete(json);
+    json = call_json(&w, "/tokenize", HELLO "}", 200);
+    EXPECT(json && count_of(json) > 2);
+    cJSON_Delete(json);
+    static const char *const BAD[][2] = {{"/apply-template", "{}"},
+                                         {"/tokenize", "{}"},
+                                         {"/tokenize", "{\"prompt\":5}"},
+                                         {"/detokenize", "{}"},
+                                         {"/detokenize", "{\"tokens\":[-1]}"},
+                                         {"/detokenize", "{\"tokens\":[99999999]}"},
+                                         {"/detokenize", "{\"tokens\":\"a\"}"},
+                                         {"/apply-template", "{\"messages\":[{\"role\":\"user\"}]}"}};
+    for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
+        json = call_json(&w, BAD[i][0], BAD[i][1], 400);
+        EXPECT(json && cJSON_GetObjectItemCaseSensitive(json, "error"));
+        cJSON_Delete(json);
+    }
+    json = call_json(&w, "/tokenize", "{\"prompt\":\"a\",\"model\":\"nobody\"}", 404);
+    EXPECT(json);
+    cJSON_Delete(json);
+    world_echo_end(&w);
+}

@@ -1,0 +1,233 @@
+#include "gateway/text_calls.h"
+
+#include "base/utf8.h"
+#include "gateway/field.h"
+#include "gateway/prepare.h"
+#include "gateway/server.h"
+#include "gateway/shard.h"
+
+/* A request; g first, so that the rows of the other dialects serve here too. */
+struct text_request {
+    struct genreq g;
+    struct bytes prompt, content; /* vLLM's and llama.cpp's name */
+    bool has_prompt, has_content;
+    bool add_special, parse_special, with_pieces, return_token_strs;
+    struct u32s tokens;
+    bool has_tokens;
+};
+
+/* ---- fields ---- */
+
+static struct text_request *request_of(struct field_reader *r) { return (struct text_request *)(void *)r->g; }
+
+static int read_prompt(struct field_reader *r, enum json_event first) {
+    request_of(r)->has_prompt = true;
+    return field_string(r, first, TEXT_CALL_BYTES_MAX, &request_of(r)->prompt);
+}
+
+static int read_content(struct field_reader *r, enum json_event first) {
+    request_of(r)->has_content = true;
+    return field_string(r, first, TEXT_CALL_BYTES_MAX, &request_of(r)->content);
+}
+
+static int read_tokens(struct field_reader *r, enum json_event first) {
+    if (first != JSON_ARRAY_BEGIN) return field_wrong_type(r, "an array of token ids", first);
+    request_of(r)->has_tokens = true;
+    return field_token_array(r, json_next(&r->json), TEXT_CALL_BYTES_MAX, &request_of(r)->tokens);
+}
+
+#define AT(member)       FIELD_AT(member)
+#define AT_REQUEST(name) offsetof(struct text_request, name)
+static const struct field rows[] = {
+    {.name = "model", .kind = FIELD_STRING, .offset = AT(model), .max = GENREQ_NAME_MAX},
+    {.name = "prompt", .kind = FIELD_CUSTOM, .read = read_prompt},
+    {.name = "content", .kind = FIELD_CUSTOM, .read = read_content},
+    {.name = "tokens", .kind = FIELD_CUSTOM, .read = read_tokens},
+    {.name = "add_special_tokens", .kind = FIELD_BOOL, .offset = AT(add_special_tokens), .given = GENREQ_ADD_SPECIAL},
+    {.name = "add_special", .kind = FIELD_BOOL, .offset = AT_REQUEST(add_special)},
+    {.name = "parse_special", .kind = FIELD_BOOL, .offset = AT_REQUEST(parse_special)},
+    {.name = "with_pieces", .kind = FIELD_BOOL, .offset = AT_REQUEST(with_pieces)},
+    {.name = "return_token_strs", .kind = FIELD_BOOL, .offset = AT_REQUEST(return_token_strs)},
+    FIELD_ROWS_TEMPLATE,
+};
+
+static int parse(struct text_request *t, struct bytes body, struct api_error *err) {
+    struct error scan;
+    *t = (struct text_request){.parse_special = true};
+    genreq_init(&t->g, GENREQ_CHAT);
+    if (body.len > TEXT_CALL_BYTES_MAX)
+        return api_error_set(err, API_TOO_LARGE, NULL, "the body has more than %d bytes", TEXT_CALL_BYTES_MAX);
+    if (body.len == 0)
+        return api_error_set(err, API_BAD_REQUEST, NULL, "the request has no body; it must be a JSON object");
+    if (json_scan(body, GENREQ_DEPTH_MAX, &scan))
+        return api_error_set(err, API_BAD_REQUEST, NULL, "malformed JSON: %s", scan.text);
+    return field_read_all(&t->g, rows, ARRAY_LEN(rows), body, err);
+}
+
+static int find_model(struct shard *shard, struct bytes name, struct served_model **m, struct api_error *err) {
+    *m = NULL;
+    switch (model_table_find(shard->gw->models, name, m)) {
+    case MODEL_READY: return 0;
+    case MODEL_UNKNOWN:
+        return api_error_set(err, API_MODEL_NOT_FOUND, "model", "the model '%.*s' does not exist",
+                             (int)MIN(name.len, (size_t)100), (const char *)name.data);
+    case MODEL_AMBIGUOUS:
+        return api_error_set(err, API_BAD_REQUEST, "model", "'model' is missing, and this server has several");
+    case MODEL_BROKEN:
+        return api_error_set(err, API_UNAVAILABLE, "model", "this model's tokenizer or template cannot be used");
+    case MODEL_NOT_READY: break;
+    }
+    return api_error_set(err, API_UNAVAILABLE, NULL, "no model is ready");
+}
+
+/* ---- answers ---- */
+
+static int encode(const struct served_model *m, struct bytes text, bool add_special, bool parse_special,
+                  struct token_vec *out, struct api_error *api) {
+    struct error err;
+    unsigned flags = (add_special ? TOKENIZE_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
+    if (tokenizer_encode(m->text->tokenizer, text, flags, out, &err) == 0) return 0;
+    return api_error_set(api, API_BAD_REQUEST, "prompt", "%s", err.text);
+}
+
+/* What is to be tokenized: a text, or a chat's prompt. */
+static int tokens_of(const struct text_request *t, const struct served_model *m, struct token_vec *out,
+                     struct api_error *err) {
+    if (t->has_content) return encode(m, t->content, t->add_special, t->parse_special, out, err);
+    bool given = t->g.given & GENREQ_ADD_SPECIAL;
+    if (t->has_prompt) return encode(m, t->prompt, !given || t->g.add_special_tokens, true, out, err);
+    if (!t->g.messages.len)
+        return api_error_set(err, API_BAD_REQUEST, "prompt", "one of 'prompt', 'content' and 'messages' is needed");
+    struct buf prompt = {0};
+    int rc = prepare_chat_text(&t->g, m->text, &prompt, err);
+    if (rc == 0) rc = encode(m, buf_bytes(&prompt), given && t->g.add_special_tokens, true, out, err);
+    buf_release(&prompt);
+    return rc;
+}
+
+/* llama.cpp's: a piece as text, or as bytes when it is half a character. */
+static void write_piece(struct json_writer *w, struct bytes piece) {
+    if (utf8_valid(piece.data, piece.len)) {
+        json_string_bytes(w, piece);
+        return;
+    }
+    json_begin_array(w);
+    for (size_t i = 0; i < piece.len; i++) json_uint(w, piece.data[i]);
+    json_end_array(w);
+}
+
+static void write_token(struct json_writer *w, const struct tokenizer *t, uint32_t id, bool with_piece) {
+    if (!with_piece) {
+        json_uint(w, id);
+        return;
+    }
+    json_begin_object(w);
+    json_key(w, "id");
+    json_uint(w, id);
+    json_key(w, "piece");
+    write_piece(w, tokenizer_token_bytes(t, id));
+    json_end_object(w);
+}
+
+static void write_token_strs(struct json_writer *w, const struct tokenizer *t, const struct token_vec *ids) {
+    struct buf text = {0};
+    json_key(w, "token_strs");
+    json_begin_array(w);
+    for (size_t i = 0; i < ids->count; i++) {
+        buf_reset(&text);
+        tokenizer_token_text(t, ids->items[i], &text);
+        json_string_bytes(w, buf_bytes(&text));
+    }
+    json_end_array(w);
+    buf_release(&text);
+}
+
+static void write_tokens(const struct text_request *t, const struct served_model *m, const struct token_vec *ids,
+                         struct buf *out) {
+    const struct tokenizer *tokenizer = m->text->tokenizer;
+    struct json_writer w;
+    json_writer_init(&w, out);
+    json_begin_object(&w);
+    json_key(&w, "count");
+    json_uint(&w, ids->count);
+    json_key(&w, "max_model_len");
+    json_uint(&w, m->max_context);
+    json_key(&w, "tokens");
+    json_begin_array(&w);
+    for (size_t i = 0; i < ids->count; i++) write_token(&w, tokenizer, ids->items[i], t->with_pieces);
+    json_end_array(&w);
+    if (t->return_token_strs) write_token_strs(&w, tokenizer, ids);
+    json_end_object(&w);
+}
+
+static void write_text(const char *const *names, size_t count, struct bytes text, struct buf *out) {
+    struct json_writer w;
+    json_writer_init(&w, out);
+    json_begin_object(&w);
+    for (size_t i = 0; i < count; i++) {
+        json_key(&w, names[i]);
+        json_string_bytes(&w, text);
+    }
+    json_end_object(&w);
+}
+
+static int tokenize(const struct text_request *t, const struct served_model *m, struct buf *out,
+                    struct api_error *err) {
+    struct token_vec ids = {0};
+    int rc = tokens_of(t, m, &ids, err);
+    if (rc == 0) write_tokens(t, m, &ids, out);
+    vec_release(&ids);
+    return rc;
+}
+
+static int detokenize(const struct text_request *t, const struct served_model *m, struct buf *out,
+                      struct api_error *err) {
+    static const char *const NAMES[] = {"prompt", "content"}; /* vLLM's and llama.cpp's */
+    struct buf text = {0};
+    if (!t->has_tokens) return api_error_set(err, API_BAD_REQUEST, "tokens", "'tokens' is missing");
+    for (size_t i = 0; i < t->tokens.count; i++)
+        if (t->tokens.items[i] >= tokenizer_vocab_count(m->text->tokenizer))
+            return api_error_set(err, API_BAD_REQUEST, "tokens", "'tokens' holds id %u; this model has ids below %u",
+                                 t->tokens.items[i], tokenizer_vocab_count(m->text->tokenizer));
+    tokenizer_decode(m->text->tokenizer, (struct tokens){t->tokens.items, t->tokens.count}, 0, &text);
+    write_text(NAMES, ARRAY_LEN(NAMES), buf_bytes(&text), out);
+    buf_release(&text);
+    return 0;
+}
+
+static int apply_template(const struct text_request *t, const struct served_model *m, struct buf *out,
+                          struct api_error *err) {
+    static const char *const NAMES[] = {"prompt"};
+    struct buf text = {0};
+    if (!t->g.messages.len) return api_error_set(err, API_BAD_REQUEST, "messages", "'messages' is missing");
+    int rc = prepare_chat_text(&t->g, m->text, &text, err);
+    if (rc == 0) write_text(NAMES, ARRAY_LEN(NAMES), buf_bytes(&text), out);
+    buf_release(&text);
+    return rc;
+}
+
+/* ---- calls ---- */
+
+typedef int text_call(const struct text_request *t, const struct served_model *m, struct buf *out,
+                      struct api_error *err);
+
+static void answer(struct shard *shard, struct http_request *req, text_call *call) {
+    struct text_request t;
+    struct served_model *m = NULL;
+    struct api_error err;
+    struct buf out = {0};
+    int rc = parse(&t, req->body, &err);
+    if (rc == 0) rc = find_model(shard, t.g.model, &m, &err);
+    if (rc == 0) rc = call(&t, m, &out, &err);
+    if (rc == 0)
+        http_respond(req, 200, "application/json", NULL, 0, buf_bytes(&out));
+    else
+        server_respond_error(req, &err);
+    buf_release(&out);
+    served_model_put(m);
+    genreq_release(&t.g);
+}
+
+void text_call_tokenize(struct shard *shard, struct http_request *req) { answer(shard, req, tokenize); }
+void text_call_detokenize(struct shard *shard, struct http_request *req) { answer(shard, req, detokenize); }
+void text_call_apply_template(struct shard *shard, struct http_request *req) { answer(shard, req, apply_template); }
