@@ -78,7 +78,7 @@ struct serve {
     uint64_t secret_hash;                   /* of the API keys */
     char *run_dir, *endpoint, *model, *exe; /* owned */
     char *devices;                          /* owned: stage_devices, cut into words */
-    const char *device_words[RANKS_MAX + 1];
+    const char *device_words[RANKS_MAX];
     int lock_fd;
 };
 
@@ -136,7 +136,8 @@ static int find_devices(struct serve *s, struct error *err) {
     s->devices = mem_strdup(s->settings->stage_devices);
     char *rest = s->devices, *one;
     int64_t count = 0;
-    while ((one = strsep(&rest, ",")) && count <= RANKS_MAX) s->device_words[MIN(count++, RANKS_MAX)] = one;
+    for (; (one = strsep(&rest, ",")); count++)
+        if (count < RANKS_MAX) s->device_words[count] = one;
     if (count == s->settings->pp) return 0;
     return error_set(err, ERR_INVALID, "--stage-devices '%s' names %" PRId64 " devices for --pp %" PRId64,
                      s->settings->stage_devices, count, s->settings->pp);

@@ -188,7 +188,7 @@ static inline float *golden_logits(struct rig *r, const uint32_t *tokens, uint32
         struct step_run run = {.slot = slot, .token_count = n};
         struct step_input in = {.runs = &run, .run_count = 1, .row_count = n, .sample_rows = rows, .sample_count = n};
         forward_layers(&r->forward, r->stream, &in);
-        for (uint32_t i = 0; i < n; i += HEAD_ROWS) {
+        for (uint32_t i = 0; i < n && shard_is_last(&r->model.shard); i += HEAD_ROWS) {
             uint32_t part = MIN(n - i, (uint32_t)HEAD_ROWS);
             forward_logits(&r->forward, r->stream, i, part);
             memcpy(out + (size_t)(at + i) * vocab, r->forward.logits, (size_t)part * vocab * sizeof *out);

@@ -29,11 +29,12 @@ struct rig {
     uint32_t next_block;
 };
 
-static inline bool rig_open(struct rig *r, const char *dir, const char *isa, int threads, enum storage_type kv,
-                            uint32_t block_tokens, struct error *err) {
+/* A rank's part of the model; shard NULL: all of it. */
+static inline bool rig_open_part(struct rig *r, const char *dir, const char *isa, int threads, enum storage_type kv,
+                                 uint32_t block_tokens, const struct shard *shard, struct error *err) {
     *r = (struct rig){0};
     struct device_options options = {.isa = isa, .thread_count = threads, .spin_us = 20};
-    struct model_options model = {.dir = dir};
+    struct model_options model = {.dir = dir, .shard = shard};
     if (device_open(&options, &r->dev, err)) return false;
     r->stream = stream_new(r->dev);
     if (model_open(&r->model, &model, r->dev, r->stream, err)) return false;
@@ -49,6 +50,11 @@ static inline bool rig_open(struct rig *r, const char *dir, const char *isa, int
                                  .top_ids = calloc(RIG_ROWS, 4 * SAMPLE_TOP_MAX),
                                  .top_logprobs = calloc(RIG_ROWS, 4 * SAMPLE_TOP_MAX)};
     return true;
+}
+
+static inline bool rig_open(struct rig *r, const char *dir, const char *isa, int threads, enum storage_type kv,
+                            uint32_t block_tokens, struct error *err) {
+    return rig_open_part(r, dir, isa, threads, kv, block_tokens, NULL, err);
 }
 
 static inline void rig_close(struct rig *r) {

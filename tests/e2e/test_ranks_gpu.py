@@ -1,0 +1,45 @@
+"""Replicas of several ranks on CUDA devices (emulated here: TRIREME_BIN is trireme-emu, see test_gpu.py), and pipelines that mix them with the CPU: the
+same bytes alone, in a batch, after a rank was killed or stopped.
+"""
+import os
+import signal
+
+from serve import Serve
+from stream import run_many
+from test_gpu import bodies, keys, model, same
+from test_ranks import disturb, ranks
+
+LONG = os.environ.get("LONG") == "1"
+
+
+def serve(tp, pp, devices=None):
+    args = ["--tp", tp, "--pp", pp, "--threads", 1, "--device", "cuda", "--slots", 8, "--max-context", 256, "--comm-form-timeout", "5s"]
+    if devices:
+        args += ["--stage-devices", devices]
+    return Serve(model=model(), args=args, ready_s=120)
+
+
+def shape(tp, pp, faults, devices=None):
+    requests, what = bodies(), f"tp {tp} pp {pp} {devices or 'cuda'}"
+    with serve(tp, pp, devices) as s:
+        wanted = keys(run_many(s.port, requests, timeout=200)[0])
+        same(keys(run_many(s.port, [requests[2]], timeout=200)[0]), wanted[2:3], f"{what}: alone")
+        for place, number in faults:
+            got, _ = disturb(s, requests, lambda s: os.kill(ranks(s)[place], number))
+            same(got, wanted, f"{what}: rank {place} got signal {number}")
+
+
+def test_tensor_parallel():
+    shape(2, 1, [((0, 1), signal.SIGKILL)] + [((0, 0), signal.SIGSTOP)] * LONG)
+
+
+def test_both():
+    shape(2, 2, [((1, 1), signal.SIGSTOP)] + [((0, 0), signal.SIGKILL), ((1, 0), signal.SIGKILL)] * LONG)
+
+
+def test_mixed_pipeline():
+    shape(1, 2, [((0, 0), signal.SIGKILL)] + [((1, 0), signal.SIGSTOP)] * LONG, "cuda,cpu")
+
+
+def test_mixed_the_other_way():
+    shape(1, 2, [((1, 0), signal.SIGKILL)], "cpu,cuda")

@@ -1,0 +1,246 @@
+/*
+ * Models divided among ranks, each on a thread of its own: every golden of tests/goldens/models gives the logits of the
+ * whole, whatever is divided, uneven or computed by all; stages alone change no bit.
+ *
+ * TRIREME_GOLDEN=NAME runs one golden.
+ */
+#include <pthread.h>
+
+#include "golden.h"
+
+/* Rounding through a few layers, as in test_families. */
+static const double TOLERANCE = 1e-4;
+enum { RANKS_MAX = 4 };
+
+/* ---- ranks as threads ---- */
+
+struct channel {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    void *data; /* one message at a time */
+};
+struct team {
+    uint32_t tp, pp;
+    pthread_barrier_t barriers[RANKS_MAX]; /* of each stage */
+    const void *parts[RANKS_MAX][RANKS_MAX];
+    struct channel channels[RANKS_MAX][RANKS_MAX];
+};
+struct member {
+    struct team *team;
+    struct shard shard;
+    struct rig rig;
+    const struct model_golden *golden;
+    float *logits; /* of rank 0 of the last stage */
+    pthread_t thread;
+};
+
+static void on_sum(void *ctx, struct stream *s, void *x, size_t count) {
+    struct member *m = ctx;
+    struct team *t = m->team;
+    pthread_barrier_t *barrier = &t->barriers[m->shard.stage];
+    float *sum = calloc(count + 1, sizeof *sum), *out = x;
+    t->parts[m->shard.stage][m->shard.rank] = x;
+    pthread_barrier_wait(barrier);
+    for (uint32_t r = 0; r < t->tp; r++)
+        for (size_t i = 0; i < count; i++) sum[i] += ((const float *)t->parts[m->shard.stage][r])[i];
+    pthread_barrier_wait(barrier);
+    memcpy(out, sum, count * sizeof *sum);
+    free(sum);
+}
+
+static void on_gather(void *ctx, struct stream *s, float *all, size_t stride, const float *part, uint32_t rows) {
+    struct member *m = ctx;
+    struct team *t = m->team;
+    t->parts[m->shard.stage][m->shard.rank] = part;
+    pthread_barrier_wait(&t->barriers[m->shard.stage]);
+    for (uint32_t r = 0; r < t->tp && m->shard.rank == 0; r++) {
+        struct shard at = {.rank = r, .tp = t->tp};
+        struct shard_range own = shard_vocab(&at, m->rig.model.spec.vocab);
+        for (uint32_t i = 0; i < rows; i++)
+            memcpy(all + i * stride + own.first, (const float *)t->parts[m->shard.stage][r] + (size_t)i * own.count,
+                   own.count * sizeof *all);
+    }
+    pthread_barrier_wait(&t->barriers[m->shard.stage]);
+}
+
+static void on_send(void *ctx, struct stream *s, const void *x, size_t count) {
+    struct member *m = ctx;
+    struct channel *c = &m->team->channels[m->shard.stage][m->shard.rank];
+    pthread_mutex_lock(&c->lock);
+    while (c->data) pthread_cond_wait(&c->changed, &c->lock);
+    c->data = malloc(count * sizeof(float) + 1);
+    memcpy(c->data, x, count * sizeof(float));
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void on_receive(void *ctx, struct stream *s, void *x, size_t count) {
+    struct member *m = ctx;
+    struct channel *c = &m->team->channels[m->shard.stage - 1][m->shard.rank];
+    pthread_mutex_lock(&c->lock);
+    while (!c->data) pthread_cond_wait(&c->changed, &c->lock);
+    memcpy(x, c->data, count * sizeof(float));
+    free(c->data);
+    c->data = NULL;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static const struct rank_calls CALLS = {.sum = on_sum, .gather = on_gather, .send = on_send, .receive = on_receive};
+
+static void team_init(struct team *t, uint32_t tp, uint32_t pp) {
+    *t = (struct team){.tp = tp, .pp = pp};
+    for (uint32_t i = 0; i < RANKS_MAX; i++) {
+        if (pthread_barrier_init(&t->barriers[i], NULL, tp)) abort();
+        for (uint32_t k = 0; k < RANKS_MAX; k++) {
+            pthread_mutex_init(&t->channels[i][k].lock, NULL);
+            pthread_cond_init(&t->channels[i][k].changed, NULL);
+        }
+    }
+}
+
+static void team_release(struct team *t) {
+    for (uint32_t i = 0; i < RANKS_MAX; i++) {
+        pthread_barrier_destroy(&t->barriers[i]);
+        for (uint32_t k = 0; k < RANKS_MAX; k++) {
+            pthread_mutex_destroy(&t->channels[i][k].lock);
+            pthread_cond_destroy(&t->channels[i][k].changed);
+        }
+    }
+}
+
+static void *member_main(void *arg) {
+    struct member *m = arg;
+    m->logits = golden_logits(&m->rig, m->golden->tokens, m->golden->token_count, 3, 0);
+    return NULL;
+}
+
+/* Logits of all positions, in chunks of 1, 2, 3, ...; NULL: refused, *why says for what. */
+static float *divided_logits(const struct model_golden *g, const char *dir, uint32_t tp, uint32_t pp,
+                             struct error *why) {
+    static struct member members[RANKS_MAX];
+    static struct team team;
+    uint32_t count = tp * pp, open = 0;
+    float *out = NULL;
+    team_init(&team, tp, pp);
+    for (; open < count; open++) {
+        struct member *m = &members[open];
+        *m = (struct member){.team = &team, .golden = g};
+        m->shard = (struct shard){.rank = open % tp, .tp = tp, .stage = open / tp, .pp = pp};
+        if (!rig_open_part(&m->rig, dir, NULL, 1, STORAGE_F32, 16, count > 1 ? &m->shard : NULL, why)) break;
+        m->rig.forward.ranks = &CALLS;
+        m->rig.forward.ranks_ctx = m;
+    }
+    bool all = open == count;
+    if (!all) rig_close(&members[open].rig);
+    for (uint32_t i = 0; i < count && all; i++)
+        if (pthread_create(&members[i].thread, NULL, member_main, &members[i])) abort();
+    for (uint32_t i = 0; i < count && all; i++) pthread_join(members[i].thread, NULL);
+    for (uint32_t i = 0; i < open; i++) {
+        if (all && i == (pp - 1) * tp)
+            out = members[i].logits;
+        else
+            free(members[i].logits);
+        rig_close(&members[i].rig);
+    }
+    team_release(&team);
+    return out;
+}
+
+/* ---- goldens ---- */
+
+static const uint32_t SHAPES[][2] = {{2, 1}, {3, 1}, {1, 2}, {2, 2}};
+static uint32_t served, refused;
+
+static void check_shape(const struct model_golden *g, const char *dir, uint32_t tp, uint32_t pp, const float *whole) {
+    struct error err = {0};
+    float *logits = divided_logits(g, dir, tp, pp, &err);
+    if (!logits) {
+        refused++;
+        if (err.code != ERR_UNSUPPORTED)
+            check_fail(__FILE__, __LINE__, "%s tp %u pp %u: %s", g->name, tp, pp, err.text);
+        return;
+    }
+    served++;
+    double error = golden_error(logits, g->logits, g->rows, g->row_count, g->vocab);
+    if (!(error <= TOLERANCE)) check_fail(__FILE__, __LINE__, "%s tp %u pp %u: error %.3g", g->name, tp, pp, error);
+    if (tp == 1 && memcmp(logits, whole, (size_t)g->token_count * g->vocab * sizeof *logits))
+        check_fail(__FILE__, __LINE__, "%s pp %u: other bits than the whole", g->name, pp);
+    free(logits);
+}
+
+static void check_golden(const char *path) {
+    struct model_golden g;
+    char dir[] = "/tmp/trm-shard-XXXXXX";
+    struct error err = {0};
+    const char *only = getenv("TRIREME_GOLDEN");
+    if (!model_golden_read(&g, path) || !mkdtemp(dir)) {
+        check_fail(__FILE__, __LINE__, "cannot read %s", path);
+        return;
+    }
+    if (!only || !strcmp(only, g.name)) {
+        float *whole = golden_put_model(&g, dir, STORAGE_F32) ? divided_logits(&g, dir, 1, 1, &err) : NULL;
+        if (!whole) check_fail(__FILE__, __LINE__, "%s: %s", g.name, err.text);
+        for (size_t i = 0; i < ARRAY_LEN(SHAPES) && whole; i++) check_shape(&g, dir, SHAPES[i][0], SHAPES[i][1], whole);
+        free(whole);
+    }
+    golden_drop_dir(dir);
+    model_golden_free(&g);
+}
+
+TEST(divided_models_give_the_logits_of_the_whole) {
+    const char *folder = TRIREME_SOURCE_DIR "/tests/goldens/models";
+    DIR *d = opendir(folder);
+    EXPECT(d);
+    served = refused = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        if (!strstr(e->d_name, ".json")) continue;
+        char *path = path_join(folder, e->d_name);
+        check_golden(path);
+        mem_free(path);
+    }
+    closedir(d);
+    printf("# %u shapes served, %u refused\n", served, refused);
+    EXPECT(getenv("TRIREME_GOLDEN") || served >= 8);
+}
+
+/* ---- cuts ---- */
+
+TEST(cuts_cover_everything_once) {
+    for (uint32_t total = 1; total < 700; total += 13)
+        for (uint32_t count = 1; count <= 9; count++) {
+            uint32_t at = 0;
+            for (uint32_t i = 0; i < count; i++) {
+                struct shard_range r = shard_cut(total, 64, i, count);
+                EXPECT_EQ(r.first, at);
+                if (total >= 64 * count) EXPECT(r.first % 64 == 0 && r.count);
+                EXPECT(r.count || total < count);
+                at += r.count;
+            }
+            EXPECT_EQ(at, total);
+        }
+}
+
+TEST(heads_are_divided_with_their_groups) {
+    static const uint32_t CASES[][2] = {{4, 4}, {8, 2}, {9, 3}, {6, 1}, {14, 2}, {32, 8}, {71, 1}};
+    for (size_t k = 0; k < ARRAY_LEN(CASES); k++) {
+        struct attention_spec a = {.heads = CASES[k][0], .kv_heads = CASES[k][1], .head_dim = 64};
+        for (uint32_t tp = 1; tp <= 6; tp++) {
+            uint32_t at = 0;
+            bool possible = true;
+            for (uint32_t rank = 0; rank < tp; rank++) {
+                struct shard s = {.rank = rank, .tp = tp};
+                struct shard_range heads, kv;
+                shard_heads(&s, &a, &heads, &kv);
+                possible = possible && heads.count;
+                if (!possible) break; /* refused by shard_spec */
+                EXPECT_EQ(heads.first, at);
+                at += heads.count;
+                EXPECT(heads.count % kv.count == 0);
+                for (uint32_t h = 0; h < heads.count; h++) /* what the kernel takes is what the model means */
+                    EXPECT_EQ(kv.first + h / (heads.count / kv.count), (heads.first + h) / (a.heads / a.kv_heads));
+            }
+            if (possible) EXPECT_EQ(at, a.heads);
+        }
+    }
+}
