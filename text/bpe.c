@@ -123,7 +123,7 @@ void bpe_finish(struct bpe *b) {
         snprintf(name, sizeof name, "<0x%02X>", i);
         b->fallback_ids[i] = b->byte_fallback ? vocab_find_spelling(b->vocab, bytes_str(name)) : NONE;
     }
-    if (vocab_find(b->vocab, (const uint8_t *)METASPACE, 3) == NONE) b->splits_at_metaspace = false;
+    if (vocab_find(b->vocab, (const uint8_t *)METASPACE, 3) == NONE || b->has_affix) b->splits_at_metaspace = false;
     if (b->vocab->byte_level && b->rank_count > 4096 && !b->has_affix) make_byte_pairs(b);
     collect_unused(b);
     bpe_merge_fn *variants[BPE_VARIANTS_MAX];

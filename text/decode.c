@@ -75,6 +75,7 @@ static int plan_step(struct decoder_plan *plan, struct tvalue json, unsigned dep
         return rc;
     }
     if (is_text(type, "ByteLevel")) {
+        if (depth) return error_set(err, ERR_UNSUPPORTED, "decoder ByteLevel among others"); /* the chain does that */
         plan->decoder->kind = DECODER_BYTES;
         return 0;
     }
@@ -102,16 +103,15 @@ static int hex_value(uint8_t c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The byte of "<0x0A>", or -1. */
-static int fallback_byte(struct bytes s) {
+int decode_fallback_byte(struct bytes s) {
     if (s.len != 6 || memcmp(s.data, "<0x", 3) || s.data[5] != '>') return -1;
     int high = hex_value(s.data[3]), low = hex_value(s.data[4]);
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-static void add_replaced(struct buf *out, struct bytes s, struct bytes from, struct bytes to) {
+void decode_add_replaced(struct buf *out, struct bytes s, struct bytes from, struct bytes to) {
     const uint8_t *p = s.data, *end = s.data + s.len, *hit;
-    while (p < end && (hit = memmem(p, (size_t)(end - p), from.data, from.len))) {
+    while (from.len && p < end && (hit = memmem(p, (size_t)(end - p), from.data, from.len))) {
         buf_add(out, p, (size_t)(hit - p));
         buf_add_bytes(out, to);
         p = hit + from.len;
@@ -119,26 +119,35 @@ static void add_replaced(struct buf *out, struct bytes s, struct bytes from, str
     if (p < end) buf_add(out, p, (size_t)(end - p));
 }
 
-/* A token as WordPiece decodes it; first: no space before it, and its prefix stays. */
-static void add_word(const struct decoder *d, struct bytes spelling, bool first, struct buf scratch[2],
-                     struct buf *out) {
+void decode_add_cleaned(struct buf *out, struct bytes s) {
     static const char *const CLEANUPS[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
                                               {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
                                               {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-    size_t prefix_len = strlen(d->prefix);
-    bool continues = prefix_len && spelling.len >= prefix_len && !memcmp(spelling.data, d->prefix, prefix_len);
-    buf_reset(&scratch[0]);
-    if (!first && !continues) buf_add_byte(&scratch[0], ' ');
-    if (!first && continues) spelling = bytes_of(spelling.data + prefix_len, spelling.len - prefix_len);
-    buf_add_bytes(&scratch[0], spelling);
-    for (size_t i = 0; d->cleanup && i < ARRAY_LEN(CLEANUPS); i++) {
-        struct buf swap = scratch[0];
-        buf_reset(&scratch[1]);
-        add_replaced(&scratch[1], buf_bytes(&swap), bytes_str(CLEANUPS[i][0]), bytes_str(CLEANUPS[i][1]));
-        scratch[0] = scratch[1];
-        scratch[1] = swap;
+    struct buf texts[2] = {{0}, {0}};
+    buf_add_bytes(&texts[0], s);
+    for (size_t i = 0; i < ARRAY_LEN(CLEANUPS); i++) {
+        buf_reset(&texts[(i + 1) % 2]);
+        decode_add_replaced(&texts[(i + 1) % 2], buf_bytes(&texts[i % 2]), bytes_str(CLEANUPS[i][0]),
+                            bytes_str(CLEANUPS[i][1]));
     }
-    buf_add_bytes(out, buf_bytes(&scratch[0]));
+    buf_add_bytes(out, buf_bytes(&texts[ARRAY_LEN(CLEANUPS) % 2]));
+    buf_release(&texts[0]);
+    buf_release(&texts[1]);
+}
+
+/* A token as WordPiece decodes it; first: no space before it, and its prefix stays. */
+static void add_word(const struct decoder *d, struct bytes spelling, bool first, struct buf *out) {
+    size_t prefix_len = strlen(d->prefix);
+    bool continues = spelling.len >= prefix_len && !memcmp(spelling.data, d->prefix, prefix_len);
+    struct buf word = {0};
+    if (!first && !continues) buf_add_byte(&word, ' ');
+    if (!first && continues) spelling = bytes_of(spelling.data + prefix_len, spelling.len - prefix_len);
+    buf_add_bytes(&word, spelling);
+    if (d->cleanup)
+        decode_add_cleaned(out, buf_bytes(&word));
+    else
+        buf_add_bytes(out, buf_bytes(&word));
+    buf_release(&word);
 }
 
 static void make_text(struct tokenizer *t, const struct decoder_plan *plan, uint32_t id, struct buf scratch[2]) {
@@ -148,20 +157,17 @@ static void make_text(struct tokenizer *t, const struct decoder_plan *plan, uint
     struct bytes s = buf_bytes(&scratch[1]);
     text->start = (uint32_t)t->texts.len;
     if (t->decoder.words) {
-        struct buf words[2] = {{0}, {0}};
-        add_word(&t->decoder, s, false, words, &t->texts);
+        add_word(&t->decoder, s, false, &t->texts);
         text->len = (uint32_t)t->texts.len - text->start;
-        buf_release(&words[0]);
-        buf_release(&words[1]);
         return;
     }
     for (size_t i = 0; i < plan->replace_count && s.len; i++) {
         struct buf *out = &scratch[i % 2];
         buf_reset(out);
-        add_replaced(out, s, plan->from[i], plan->to[i]);
+        decode_add_replaced(out, s, plan->from[i], plan->to[i]);
         s = bytes_of(buf_text(out), out->len);
     }
-    int byte = t->decoder.byte_fallback ? fallback_byte(s) : -1;
+    int byte = t->decoder.byte_fallback ? decode_fallback_byte(s) : -1;
     if (byte >= 0) {
         text->flags = TOKEN_TEXT_BYTE;
         buf_add_byte(&t->texts, (char)byte);
@@ -178,27 +184,47 @@ void decoder_begin_texts(struct tokenizer *t) {
 
 void decoder_add_text(struct tokenizer *t, uint32_t id, struct bytes text, bool metaspaced) {
     struct token_text *out = &t->token_texts[id];
-    int byte = metaspaced && t->decoder.byte_fallback ? fallback_byte(text) : -1;
+    int byte = metaspaced && t->decoder.byte_fallback ? decode_fallback_byte(text) : -1;
     out->start = (uint32_t)t->texts.len;
     if (byte >= 0) {
         out->flags = TOKEN_TEXT_BYTE;
         buf_add_byte(&t->texts, (char)byte);
     } else if (metaspaced) {
-        add_replaced(&t->texts, text, bytes_str(METASPACE), bytes_str(" "));
+        decode_add_replaced(&t->texts, text, bytes_str(METASPACE), bytes_str(" "));
     } else {
         buf_add_bytes(&t->texts, text);
     }
     out->len = (uint32_t)t->texts.len - out->start;
 }
 
+/* Each token's text as the chain gives it in the middle of others. */
+static void make_chain_text(struct tokenizer *t, uint32_t id, struct buf *spelling) {
+    struct token_text *text = &t->token_texts[id];
+    buf_reset(spelling);
+    vocab_spelling(&t->vocab, id, spelling);
+    struct bytes token = bytes_of(buf_text(spelling), spelling->len);
+    text->start = (uint32_t)t->texts.len;
+    if (token.len) decode_chain_run(&t->chain, &token, 1, false, false, &t->texts);
+    text->len = (uint32_t)t->texts.len - text->start;
+}
+
 int decoder_load(struct tokenizer *t, struct tvalue json, struct error *err) {
     struct decoder_plan plan = {.decoder = &t->decoder};
-    t->decoder.kind = json.kind == TVALUE_DICT ? DECODER_TEXT : DECODER_SPACED;
-    int rc = json.kind == TVALUE_DICT ? plan_step(&plan, json, 0, err) : 0;
-    if (rc || t->decoder.kind == DECODER_BYTES) return rc;
     struct buf scratch[2] = {0};
+    int rc = 0;
+    t->decoder.kind = json.kind == TVALUE_DICT ? DECODER_TEXT : DECODER_SPACED;
+    bool planned = json.kind != TVALUE_DICT || !plan_step(&plan, json, 0, err);
+    if (!planned || (t->decoder.kind == DECODER_BYTES && !t->vocab.byte_level)) {
+        t->decoder = (struct decoder){.kind = DECODER_CHAIN};
+        rc = decode_chain_load(&t->chain, json, err);
+    }
+    if (rc || t->decoder.kind == DECODER_BYTES) return rc;
     decoder_begin_texts(t);
-    for (uint32_t id = 0; id < t->vocab.entries.count; id++) make_text(t, &plan, id, scratch);
+    for (uint32_t id = 0; id < t->vocab.entries.count; id++)
+        if (t->decoder.kind == DECODER_CHAIN)
+            make_chain_text(t, id, &scratch[0]);
+        else
+            make_text(t, &plan, id, scratch);
     buf_release(&scratch[0]);
     buf_release(&scratch[1]);
     return t->texts.failed ? error_set(err, ERR_LIMIT, "the decoded vocabulary is larger than 4 GB") : 0;
@@ -224,12 +250,9 @@ struct bytes decode_token_text(const struct tokenizer *t, uint32_t id, bool firs
     vocab_spelling(&t->vocab, id, &spelling);
     buf_reset(scratch);
     if (t->decoder.words) {
-        struct buf words[2] = {{0}, {0}};
-        add_word(&t->decoder, buf_bytes(&spelling), true, words, scratch);
-        buf_release(&words[0]);
-        buf_release(&words[1]);
+        add_word(&t->decoder, buf_bytes(&spelling), true, scratch);
     } else {
-        add_replaced(scratch, buf_bytes(&spelling), bytes_str(METASPACE), bytes_str(""));
+        decode_add_replaced(scratch, buf_bytes(&spelling), bytes_str(METASPACE), bytes_str(""));
     }
     buf_release(&spelling);
     return bytes_of(buf_text(scratch), scratch->len);
@@ -268,6 +291,8 @@ static void add_lossy(struct buf *out, struct bytes s, bool singly) {
         s = bytes_of(s.data + bad, s.len - bad);
     }
 }
+
+void decode_add_lossy(struct buf *out, struct bytes s) { add_lossy(out, s, false); }
 
 /* ---- whole decoding ---- */
 
@@ -320,7 +345,32 @@ static void decode_bytes(const struct tokenizer *t, struct tokens ids, unsigned 
     buf_release(&raw);
 }
 
+static void decode_by_chain(const struct tokenizer *t, struct tokens ids, unsigned flags, struct buf *out) {
+    struct buf spellings = {0};
+    VEC(size_t) ends = {0};
+    VEC(struct bytes) tokens = {0};
+    for (size_t i = 0; i < ids.count; i++) {
+        uint32_t id = ids.ids[i];
+        if (id >= t->vocab.entries.count || t->vocab.entries.items[id].start == VOCAB_ABSENT) continue;
+        if (flags & DECODE_SKIP_SPECIAL && tokenizer_is_special(t, id)) continue;
+        vocab_spelling(&t->vocab, id, &spellings);
+        vec_push(&ends, spellings.len);
+    }
+    for (size_t i = 0; i < ends.count; i++) {
+        size_t start = i ? ends.items[i - 1] : 0;
+        vec_push(&tokens, bytes_of(buf_text(&spellings) + start, ends.items[i] - start));
+    }
+    decode_chain_run(&t->chain, tokens.items, tokens.count, !(flags & DECODE_CONTINUES), true, out);
+    vec_release(&ends);
+    vec_release(&tokens);
+    buf_release(&spellings);
+}
+
 void tokenizer_decode(const struct tokenizer *t, struct tokens ids, unsigned flags, struct buf *out) {
+    if (t->decoder.kind == DECODER_CHAIN) {
+        decode_by_chain(t, ids, flags, out);
+        return;
+    }
     if (t->decoder.kind == DECODER_BYTES) {
         decode_bytes(t, ids, flags, out);
         return;

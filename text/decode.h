@@ -29,6 +29,14 @@ static inline bool decode_still_first(const struct tokenizer *t, struct bytes sp
     }
     return false;
 }
+/* Appends s with every `from` as `to` (from may be empty: then s as it is). */
+void decode_add_replaced(struct buf *out, struct bytes s, struct bytes from, struct bytes to);
+/* Appends s as HF cleans tokens up: " ." to ".", " n't" to "n't" and the like. */
+void decode_add_cleaned(struct buf *out, struct bytes s);
+/* Appends bytes read as UTF-8, U+FFFD for each maximal subpart that is none. */
+void decode_add_lossy(struct buf *out, struct bytes s);
+/* The byte of "<0x0A>", or -1. */
+int decode_fallback_byte(struct bytes s);
 /* Cuts the leading characters that Strip takes off text, at most *left; *left becomes 0 when something else was met. */
 struct bytes decode_strip(const struct decoder *d, struct bytes text, uint32_t *left);
 

@@ -180,6 +180,11 @@ static bool replace_regex(const struct normalizer_step *step, struct bytes s, st
         PCRE2_SIZE *offsets = pcre2_get_ovector_pointer(match);
         size_t begin = offsets[0], end = MAX(offsets[1], offsets[0]);
         uint32_t cp;
+        if (begin == end && begin == done && done) { /* right behind a match: no match */
+            if (at == s.len) break;
+            at += unicode_next(s.data + at, &cp);
+            continue;
+        }
         buf_add(out, s.data + done, begin - done);
         buf_add(out, step->content, step->content_len);
         done = at = end;

@@ -151,14 +151,17 @@ static int run_matches(struct run *r, const struct split_stage *stage, size_t st
                        bool at_start, find_fn *find) {
     struct joiner j = {r, stage_idx + 1, stage->behavior, span.data, at_start, NULL, NULL, false};
     size_t done = 0, at = 0, begin, end;
+    bool matched = false;
     int rc = 0;
     while (at <= span.len && (rc = find(r, stage, span, at, &begin, &end)) == FOUND) {
         if (begin > done && (rc = join_span(&j, span.data + done, span.data + begin, stage->invert))) return rc;
-        if (end > begin && (rc = join_span(&j, span.data + begin, span.data + end, !stage->invert))) return rc;
+        uint32_t cp;
+        bool behind_match = begin == end && begin == done && matched; /* right behind a match: no match */
+        if (!behind_match && (rc = join_span(&j, span.data + begin, span.data + end, !stage->invert))) return rc;
         done = at = end;
-        if (end > begin) continue;
-        uint32_t cp; /* an empty match: look on behind the next character */
-        if (at == span.len) break;
+        matched = end > begin;
+        if (matched) continue;
+        if (at == span.len) break; /* an empty match: look on behind the next character */
         at += unicode_next(span.data + at, &cp);
     }
     if (rc < 0) return rc;
@@ -251,6 +254,19 @@ static int run_byte_map(struct run *r, size_t stage_idx, struct bytes span, bool
     return rewritten(r, stage_idx, at_start);
 }
 
+static int run_length(struct run *r, const struct split_stage *stage, size_t stage_idx, struct bytes span,
+                      bool at_start) {
+    int rc = 0;
+    for (size_t at = 0; at < span.len && !rc;) {
+        size_t end = at;
+        uint32_t cp;
+        for (uint32_t i = 0; i < stage->length && end < span.len; i++) end += unicode_next(span.data + end, &cp);
+        rc = run_stage(r, stage_idx + 1, bytes_of(span.data + at, end - at), at_start && at == 0);
+        at = end;
+    }
+    return rc;
+}
+
 static int finish_piece(struct run *r, struct bytes span) {
     if (!r->splitter->mapped) return r->piece(r->ctx, span, r->limit);
     buf_reset(&r->scratch->raw);
@@ -270,6 +286,7 @@ static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at
     case SPLIT_METASPACE: return run_metaspace(r, stage, stage_idx, span, at_start);
     case SPLIT_PREFIX_SPACE: return run_prefix_space(r, stage_idx, span, at_start);
     case SPLIT_BYTE_MAP: return run_byte_map(r, stage_idx, span, at_start);
+    case SPLIT_LENGTH: return run_length(r, stage, stage_idx, span, at_start);
     case SPLIT_REGEX: return run_matches(r, stage, stage_idx, span, at_start, find_regex);
     case SPLIT_LITERAL: return run_matches(r, stage, stage_idx, span, at_start, find_literal);
     case SPLIT_WORDS: return run_matches(r, stage, stage_idx, span, at_start, find_word);

@@ -28,6 +28,7 @@ enum split_kind {
     SPLIT_METASPACE,    /* rewrite, then perhaps cut before each replacement */
     SPLIT_PREFIX_SPACE, /* rewrite: begin with a space */
     SPLIT_BYTE_MAP,     /* rewrite: bytes to the byte alphabet */
+    SPLIT_LENGTH,       /* so many characters each */
 };
 
 enum split_behavior {
@@ -50,6 +51,7 @@ struct split_stage {
     struct pcre2_real_code_8 *code; /* owned */
     char *literal;                  /* owned: of SPLIT_LITERAL, or the replacement of metaspace */
     size_t literal_len;
+    uint32_t length; /* of SPLIT_LENGTH */
 };
 
 struct splitter {

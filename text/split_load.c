@@ -129,6 +129,14 @@ static int load_plain(struct splitter *s, struct tvalue json, struct error *err)
         stage.literal = mem_strndup(delimiter.text, delimiter.len);
         return add_stage(s, stage, err);
     }
+    if (is_text(type, "FixedLength")) {
+        struct tvalue length = member(json, "length");
+        bool given = length.kind == TVALUE_INT && length.integer > 0;
+        if (!given && length.kind != TVALUE_UNDEFINED) return error_set(err, ERR_INVALID, "FixedLength without length");
+        stage = (struct split_stage){.kind = SPLIT_LENGTH};
+        stage.length = given ? (uint32_t)MIN(length.integer, INT32_MAX) : 5;
+        return add_stage(s, stage, err);
+    }
     return error_set(err, ERR_UNSUPPORTED, "pre-tokenizer '%.*s' is not supported", (int)MIN(type.len, 64u),
                      type.kind == TVALUE_STRING ? type.text : "");
 }

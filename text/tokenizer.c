@@ -52,6 +52,7 @@ void tokenizer_free(struct tokenizer **t) {
     splitter_release(&it->splitter);
     added_release(&it->added);
     added_release(&it->added_normalized);
+    decode_chain_release(&it->chain);
     buf_release(&it->texts);
     mem_free(it->token_texts);
     vec_release(&it->prefix);
@@ -70,12 +71,24 @@ struct encode_run {
     bool skip_special;
 };
 
+/* A model of whole words: each is a token or unknown. */
+static int encode_word(struct encode_run *r, struct bytes word) {
+    uint32_t id = vocab_find(&r->t->vocab, word.data, word.len);
+    if (id == TOKEN_NONE) id = r->t->wordpiece.unk_id;
+    if (id == TOKEN_NONE)
+        return error_set(r->err, ERR_INVALID,
+                         "the text has words that the model does not know, and it has no unknown token");
+    vec_push(r->out, id);
+    return 0;
+}
+
 static int encode_piece(void *ctx, struct bytes piece, const uint8_t *limit) {
     struct encode_run *r = ctx;
     switch (r->t->model) {
     case MODEL_BPE: bpe_encode(&r->t->bpe, &r->scratch->bpe, piece.data, piece.len, limit, r->out); return 0;
     case MODEL_UNIGRAM: return unigram_encode(&r->t->unigram, &r->scratch->unigram, piece, r->out, r->err);
     case MODEL_WORDPIECE: wordpiece_encode(&r->t->wordpiece, &r->scratch->word, piece, r->out); return 0;
+    case MODEL_WORDLEVEL: return encode_word(r, piece);
     }
     return 0;
 }

@@ -8,6 +8,7 @@
 
 #include "text/added.h"
 #include "text/bpe.h"
+#include "text/decode_chain.h"
 #include "text/normalize.h"
 #include "text/split.h"
 #include "text/tokenizer.h"
@@ -15,12 +16,13 @@
 #include "text/vocab.h"
 #include "text/wordpiece.h"
 
-enum model_kind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE };
+enum model_kind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE, MODEL_WORDLEVEL };
 
 enum decoder_kind {
     DECODER_BYTES,  /* ByteLevel: keys are raw bytes, joined, then read as UTF-8 */
     DECODER_TEXT,   /* texts joined; byte tokens as below */
     DECODER_SPACED, /* no decoder at all: HF joins tokens with spaces */
+    DECODER_CHAIN,  /* steps that do not work token by token: decode_chain.h. Streams take each token by itself */
 };
 
 /* What SentencePiece takes off the beginning of a text: U+2581 of the first piece that is one, or of each until there
@@ -67,9 +69,11 @@ struct tokenizer {
     struct splitter splitter;
     struct added_set added, added_normalized; /* matched in raw and in normalized text */
     struct decoder decoder;
+    struct decode_chain chain;      /* of DECODER_CHAIN */
     struct buf texts;               /* not for DECODER_BYTES */
     struct token_text *token_texts; /* by id; owned; not for DECODER_BYTES */
     struct token_vec prefix, suffix;
+    uint32_t next_added_id; /* of an added token that the vocabulary lacks */
     uint32_t bos, eos[TOKENIZER_EOS_MAX], eos_count;
     pthread_mutex_t lock; /* of free_scratch */
     struct encode_scratch *free_scratch;

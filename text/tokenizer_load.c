@@ -65,7 +65,7 @@ static int read_flag(struct load *l, struct json_reader *r, bool *out) {
 }
 
 static int read_type(struct load *l, struct json_reader *r) {
-    static const char *const NAMES[] = {"BPE", "Unigram", "WordPiece"};
+    static const char *const NAMES[] = {"BPE", "Unigram", "WordPiece", "WordLevel"};
     struct bytes type;
     if (!json_read_string(r, &type)) return reader_error(l, r);
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
@@ -149,11 +149,6 @@ static int read_top(struct load *l, struct json_reader *r) {
 
 /* ---- the small sections ---- */
 
-static struct tvalue member(struct tvalue v, const char *name) { return tvalue_dict_get(v, bytes_str(name)); }
-static bool is_text(struct tvalue v, const char *s) {
-    return v.kind == TVALUE_STRING && bytes_equal(tvalue_text(v), bytes_str(s));
-}
-
 static int parse_section(struct load *l, struct bytes raw, struct tvalue *out) {
     *out = tvalue_none();
     if (!raw.len) return 0;
@@ -174,14 +169,6 @@ static void drop_idle_stage(struct tokenizer *t) {
         if (step->kind != NORMALIZE_REPLACE) gone = false; /* anything else might bring it back */
     }
     if (gone) splitter_release(&t->splitter);
-}
-
-static bool has_byte_level(struct tvalue decoder, unsigned depth) {
-    if (is_text(member(decoder, "type"), "ByteLevel")) return true;
-    struct tvalue list = member(decoder, "decoders");
-    for (size_t i = 0; depth < 8 && i < tvalue_count(list); i++)
-        if (has_byte_level(tvalue_list_at(list, i), depth + 1)) return true;
-    return false;
 }
 
 /* ---- in order ---- */
@@ -237,11 +224,20 @@ static int load_wordpiece(struct load *l, bool byte_level) {
     return rc;
 }
 
+static int load_wordlevel(struct load *l, bool byte_level) {
+    int rc = model_read_vocab(l->vocab, &l->t->vocab, l->err);
+    if (rc) return rc;
+    vocab_seal(&l->t->vocab, byte_level);
+    l->t->wordpiece.unk_id = l->unk_token[0] ? vocab_find_spelling(&l->t->vocab, bytes_str(l->unk_token)) : TOKEN_NONE;
+    return 0;
+}
+
 static int load_model(struct load *l, bool byte_level) {
     switch (l->t->model) {
     case MODEL_BPE: return load_bpe(l, byte_level);
     case MODEL_UNIGRAM: return load_unigram(l, byte_level);
     case MODEL_WORDPIECE: return load_wordpiece(l, byte_level);
+    case MODEL_WORDLEVEL: return load_wordlevel(l, byte_level);
     }
     return ERR_UNSUPPORTED;
 }
@@ -260,8 +256,8 @@ static int load_all(struct load *l, struct bytes tokenizer_json) {
     if ((rc = normalizer_load(&t->normalizer, normalizer, l->err)) || (rc = splitter_load(&t->splitter, pre, l->err)))
         return rc;
     drop_idle_stage(t);
-    if ((rc = load_model(l, t->splitter.byte_level || has_byte_level(decoder, 0))) ||
-        (rc = tokenizer_load_added(t, added, l->err)) || (rc = tokenizer_load_post(t, post, l->err)))
+    if ((rc = load_model(l, t->splitter.byte_level)) || (rc = tokenizer_load_added(t, added, l->err)) ||
+        (rc = tokenizer_load_post(t, post, l->err)))
         return rc;
     return decoder_load(t, decoder, l->err);
 }

@@ -30,6 +30,7 @@ int tokenizer_add_token(struct tokenizer *t, struct bytes content, struct added_
     int rc = known == UINT32_MAX ? vocab_add_sealed(v, content, token.id, err) : 0;
     if (rc) return rc;
     if (known != UINT32_MAX) token.id = known;
+    t->next_added_id = MAX(t->next_added_id, token.id + 1);
     v->flags[token.id] |= VOCAB_ADDED | (token.special ? VOCAB_SPECIAL : 0);
     if (token.normalized) return add_normalized(t, content, token, err);
     return added_add(&t->added, content, token, err);
@@ -40,7 +41,7 @@ static int add_added(struct tokenizer *t, struct tvalue json, struct error *err)
     if (content.kind != TVALUE_STRING || id.kind != TVALUE_INT || id.integer < 0 || id.integer >= VOCAB_IDS_MAX)
         return error_set(err, ERR_INVALID, "tokenizer.json: bad entry in added_tokens");
     if (!content.len) return 0;
-    struct added_token token = {.id = (uint32_t)id.integer,
+    struct added_token token = {.id = t->next_added_id, /* HF numbers them itself, whatever the file says */
                                 .special = is_true(json, "special"),
                                 .normalized = is_true(json, "normalized"),
                                 .lstrip = is_true(json, "lstrip"),
@@ -51,6 +52,8 @@ static int add_added(struct tokenizer *t, struct tvalue json, struct error *err)
 
 int tokenizer_load_added(struct tokenizer *t, struct tvalue list, struct error *err) {
     int rc = 0;
+    for (size_t i = 0; i < t->vocab.entries.count; i++)
+        t->next_added_id += t->vocab.entries.items[i].start != VOCAB_ABSENT;
     for (size_t i = 0; !rc && i < tvalue_count(list); i++) rc = add_added(t, tvalue_list_at(list, i), err);
     return rc;
 }

@@ -114,7 +114,7 @@ static struct vocab_slot *find_slot(const struct vocab *v, const uint8_t *key, s
 
 static void index_id(struct vocab *v, uint32_t id) {
     struct bytes key = vocab_key(v, id);
-    uint32_t literal = v->flags[id] & VOCAB_LITERAL ? VOCAB_SLOT_LITERAL : 0;
+    uint32_t literal = v->flags[id] & (VOCAB_LITERAL | VOCAB_LATER) ? VOCAB_SLOT_LITERAL : 0;
     uint64_t h = vocab_hash(v, key.data, key.len);
     struct vocab_slot *slot = find_slot(v, key.data, key.len, literal, h);
     if (v->keep_first && slot->id != UINT32_MAX) return;
@@ -171,7 +171,7 @@ int vocab_add_sealed(struct vocab *v, struct bytes spelling, uint32_t id, struct
         v->flags = mem_realloc(v->flags, v->entries.count);
         memset(v->flags + before, 0, v->entries.count - before);
     }
-    v->flags[id] = 0;
+    v->flags[id] = VOCAB_LATER;
     if (v->byte_level) decode_spelling(v, id);
     if (v->entries.count + v->entries.count / 2 > v->slot_mask)
         build_index(v, v->entries.count * 2);
@@ -203,8 +203,11 @@ uint32_t vocab_find_spelling(const struct vocab *v, struct bytes spelling) {
     }
     struct buf raw;
     buf_init(&raw, 0);
-    uint32_t id = byte_alphabet_decode(spelling, &raw) ? vocab_find(v, (const uint8_t *)buf_text(&raw), raw.len)
-                                                       : find_literal(v, spelling);
+    bool plain = byte_alphabet_decode(spelling, &raw);
+    struct bytes key = plain ? bytes_of(buf_text(&raw), raw.len) : spelling;
+    uint32_t id = plain ? vocab_find(v, key.data, key.len) : UINT32_MAX;
+    if (id == UINT32_MAX) id = find_literal(v, key);
+    if (id == UINT32_MAX && plain) id = find_literal(v, spelling);
     buf_release(&raw);
     return id;
 }

@@ -27,6 +27,7 @@ enum vocab_flags {
     VOCAB_ALWAYS_WHOLE = 8,
     VOCAB_NEVER_WHOLE = 16,
     VOCAB_UNUSED = 32, /* made by merging, but not given out */
+    VOCAB_LATER = 64,  /* added after vocab_seal: no token of the model, found by vocab_find_spelling only */
 };
 
 struct vocab_entry {
