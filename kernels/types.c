@@ -114,17 +114,18 @@ void matrix_decode(const struct matrix *w, uint32_t row, uint32_t k, uint32_t n,
     const struct matrix_part *p = w->parts;
     CHECK(row < w->rows && k % 32 == 0 && n <= w->cols - k && (n % 32 == 0 || k + n == w->cols));
     while (row >= p->rows) row -= (p++)->rows;
-    if (storage_is_scaled(w->type)) {
-        decode_scaled(w->type, p, w->cols, row, k, n, out);
+    enum storage_type type = part_type(w, p);
+    if (storage_is_scaled(type)) {
+        decode_scaled(type, p, w->cols, row, k, n, out);
         return;
     }
-    const uint8_t *data = (const uint8_t *)p->data + row * storage_bytes(w->type, w->cols);
-    if (storage_is_plain(w->type)) {
-        for (uint32_t i = 0; i < n; i++) out[i] = storage_get(w->type, data, k + i);
+    const uint8_t *data = (const uint8_t *)p->data + row * storage_bytes(type, w->cols);
+    if (storage_is_plain(type)) {
+        for (uint32_t i = 0; i < n; i++) out[i] = storage_get(type, data, k + i);
         return;
     }
     for (uint32_t i = 0; i < n; i += 32) {
-        uint32_t values = TYPES[w->type].values;
-        BLOCKS[w->type](data + (k + i) / values * TYPES[w->type].bytes, (k + i) % values / 32, out + i);
+        uint32_t values = TYPES[type].values;
+        BLOCKS[type](data + (k + i) / values * TYPES[type].bytes, (k + i) % values / 32, out + i);
     }
 }

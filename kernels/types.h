@@ -5,6 +5,8 @@
  * that type and nobody expands it in memory. A matrix may consist of several parts stacked by rows (merged Q, K, V or
  * gate and up): a device that reads mapped files in place keeps them as parts, one that copies makes them one.
  *
+ * Parts may differ in type (files that store V finer than Q and K).
+ *
  * Invariants: (1) the parts' rows add up to matrix.rows; (2) each part is contiguous, rows are storage_bytes(type,
  * cols) apart; (3) part data lies in the device's memory (device.h) and is aligned to 2 bytes at least (mapped files
  * promise no more).
@@ -81,6 +83,7 @@ enum { MATRIX_PARTS_MAX = 3 };
 struct matrix_part {
     const void *data; /* device memory, [rows, cols] */
     uint32_t rows;
+    enum storage_type type; /* STORAGE_NONE: the matrix's */
     uint32_t scale_rows, scale_cols, scale_stride;
     float zero;
     const float *scales, *zeros; /* device memory, or NULL */
@@ -94,6 +97,16 @@ struct matrix {
     struct matrix_part parts[MATRIX_PARTS_MAX];
     const float *bias; /* device memory, [rows] f32, or NULL */
 };
+
+static inline enum storage_type part_type(const struct matrix *w, const struct matrix_part *p) {
+    return p->type != STORAGE_NONE ? p->type : w->type;
+}
+/* True when all parts have one type, and that is plain. */
+static inline bool matrix_is_plain(const struct matrix *w) {
+    for (uint32_t i = 0; i < w->part_count; i++)
+        if (part_type(w, &w->parts[i]) != w->type) return false;
+    return storage_is_plain(w->type);
+}
 
 /* Exact conversions and round-to-nearest-even ones, scalar. Every device gives the same bits for these. */
 float f16_to_f32(uint16_t h);

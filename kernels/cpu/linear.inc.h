@@ -133,8 +133,9 @@ static void wide_rows(const struct matrix *m, uint32_t first, const struct tile 
         for (uint32_t c = 0; c < t.count; c++) {
             uint32_t row = first + c;
             const struct matrix_part *p = part_of_row(m, &row);
-            w[c] = m->type == STORAGE_F32 ? (const float *)p->data + (size_t)row * m->cols + k : wide[c];
-            if (m->type != STORAGE_F32) WIDEN[m->type](p, m->cols, row, k, t.width, wide[c]);
+            enum storage_type type = part_type(m, p);
+            w[c] = type == STORAGE_F32 ? (const float *)p->data + (size_t)row * m->cols + k : wide[c];
+            if (type != STORAGE_F32) WIDEN[type](p, m->cols, row, k, t.width, wide[c]);
         }
         run_tiles(STORAGE_F32, &t, rows);
     }
@@ -142,7 +143,7 @@ static void wide_rows(const struct matrix *m, uint32_t first, const struct tile 
 
 static void linear_columns(const struct op_linear *a, uint32_t first, uint32_t count) {
     const void *w[PART_COLUMNS] = {NULL};
-    bool direct = a->rows <= DIRECT_ROWS && storage_is_plain(a->w->type);
+    bool direct = a->rows <= DIRECT_ROWS && matrix_is_plain(a->w);
     for (uint32_t c = 0; direct && c < count; c++) w[c] = matrix_row(a->w, first + c);
     struct tile t = {.x = a->x,
                      .x_stride = a->w->cols,

@@ -35,7 +35,7 @@ static void embed_part(void *ctx, size_t part_idx, int thread_idx) {
         CHECK(a->batch->ids[t] < a->table->rows);
         uint32_t row = a->batch->ids[t];
         const struct matrix_part *p = part_of_row(a->table, &row);
-        WIDEN[a->table->type](p, width, row, 0, width, out);
+        WIDEN[part_type(a->table, p)](p, width, row, 0, width, out);
         embed_row(STORAGE_F32, out, out, width, a->scale);
     }
 }

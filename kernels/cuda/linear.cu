@@ -1,5 +1,5 @@
 /*
- * linear.cu - out[t, n] = sum_k x[t, k] * w[n, k] + bias[n] (kernels/ops.h: op_linear), three ways.
+ * linear.cu - out[t, n] = sum_k x[t, k] * w[n, k] + bias[n] (kernels/ops.h: op_linear), four ways.
  *
  * rows (output class, 16-bit types): a block makes 16 or 32 features of up to 64 rows. Weights stream through a ring of
  * cp.async stages of 128 k; each of its four warps takes 32 k of every stage, features as the 16 rows of mma.m16n8k16
@@ -12,10 +12,13 @@
  * plain (any types, any cols, both classes): a warp makes one feature of four rows; lane l sums k = l, l + 32, ...,
  * then a fixed tree.
  *
+ * decoded (types that are no plain numbers, both classes): as plain, but a lane takes runs of 32 k and decodes each.
+ *
  * Which way depends on the types and on cols % 8 alone. Cost: weights are read once for 64 rows (rows), once for 128
  * (tiles, from L2). Tolerance: ops.h with lanes = 4, 1, 32.
  */
 #include "kernels/cuda/cuda_device.cuh"
+#include "kernels/cuda/decode.cuh"
 
 struct product {
     void *out;
@@ -282,6 +285,44 @@ template <int A, int W> static void linear_plain(struct stream *s, const struct 
     LAUNCH((linear_plain_kernel<A, W>), shape, cuda_stream_of(s), p);
 }
 
+/* ---- decoded ---- */
+
+/* A warp makes one feature of four rows, as above; lane l takes the groups of 32 values l, l + 32, ..., decodes each
+ * (decode.h) and sums along it. */
+template <int A>
+static __global__ void linear_decoded_kernel(struct product p, struct matrix_part part, enum storage_type type) {
+    typedef typename values<A>::raw raw;
+    const uint32_t n = blockIdx.x * PLAIN_WARPS + threadIdx.x / 32, t0 = blockIdx.y * PLAIN_ROWS,
+                   lane = threadIdx.x % 32;
+    dependency_wait();
+    dependents_launch();
+    if (n >= p.features) return;
+    const raw *x = (const raw *)p.x + (size_t)t0 * p.cols;
+    float sums[PLAIN_ROWS] = {};
+    for (uint32_t k = lane * 32; k < p.cols; k += 32 * 32) {
+        const uint32_t count = min(32u, p.cols - k);
+        float v[32];
+        decode_group(type, part, p.cols, n, k, count, v);
+#pragma unroll
+        for (uint32_t i = 0; i < PLAIN_ROWS; i++)
+            if (t0 + i < p.rows)
+                for (uint32_t j = 0; j < count; j++) sums[i] += values<A>::get(x + (size_t)i * p.cols + k + j) * v[j];
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < PLAIN_ROWS; i++) {
+        const float sum = warp_sum(sums[i]);
+        if (lane == 0 && t0 + i < p.rows) store<A>(p, t0 + i, n, sum);
+    }
+}
+
+template <int A>
+static void linear_decoded(struct stream *s, const struct product &p, const struct matrix_part &part,
+                           enum storage_type weights) {
+    launch_shape shape = {dim3(blocks_for(p.features, PLAIN_WARPS), blocks_for(p.rows, PLAIN_ROWS)),
+                          dim3(PLAIN_WARPS * 32), 0, device_of(s)->dependent_launch};
+    LAUNCH(linear_decoded_kernel<A>, shape, cuda_stream_of(s), p, part, weights);
+}
+
 /* ---- choice ---- */
 
 template <int A> static void linear_any(struct stream *s, const struct product &p, enum storage_type weights) {
@@ -323,7 +364,11 @@ void cuda_linear(struct stream *s, const struct op_linear *a) {
                             w->cols,
                             a->out_stride,
                             a->out_f32};
-        if (p.features) linear_part(s, p, w->type, a->class_rows);
+        const enum storage_type type = part_type(w, &w->parts[i]);
+        if (p.features && storage_is_plain(type))
+            linear_part(s, p, type, a->class_rows);
+        else if (p.features)
+            WITH_ACTIVATION(s->dev->activation_type, A, linear_decoded<A>(s, p, w->parts[i], type));
         n += w->parts[i].rows;
     }
 }

@@ -7,6 +7,7 @@
  * a thread). gather: the same without a table. Tolerance: none but the rounding of the activation type.
  */
 #include "kernels/cuda/cuda_device.cuh"
+#include "kernels/cuda/decode.cuh"
 
 /* tokens NULL: padding. */
 static __device__ __forceinline__ void put_run(const struct step_run &run, uint32_t slot, const uint32_t *tokens,
@@ -69,6 +70,30 @@ static __global__ void embed_kernel(typename values<A>::raw *out, const typename
         values<A>::put(to + k, padding ? 0.0f : values<W>::get(row + k) * scale);
 }
 
+template <int A>
+static __global__ void embed_decoded_kernel(typename values<A>::raw *out, struct matrix_part part,
+                                            enum storage_type type, uint32_t cols, struct batch_view batch,
+                                            float scale) {
+    dependency_wait();
+    const uint32_t t = blockIdx.y, k = (blockIdx.x * blockDim.x + threadIdx.x) * 32;
+    if (k >= cols) return;
+    const uint32_t count = min(32u, cols - k);
+    float v[32];
+    if (batch.positions[t] != (uint32_t)ROW_NONE) decode_group(type, part, cols, batch.ids[t], k, count, v);
+    for (uint32_t i = 0; i < count; i++)
+        values<A>::put(out + (size_t)t * cols + k + i,
+                       batch.positions[t] == (uint32_t)ROW_NONE ? 0.0f : __fmul_rn(v[i], scale));
+}
+
+template <int A> static void embed_decoded(struct stream *s, const struct op_embed *a) {
+    const struct matrix *table = a->table;
+    launch_shape shape = {dim3(blocks_for(table->cols, 32 * 64), a->batch->row_count), dim3(64), 0,
+                          device_of(s)->dependent_launch};
+    struct batch_view batch = batch_view_of(a->batch);
+    LAUNCH(embed_decoded_kernel<A>, shape, cuda_stream_of(s), (typename values<A>::raw *)a->out, table->parts[0],
+           part_type(table, &table->parts[0]), table->cols, batch, a->scale);
+}
+
 template <int A> static void embed(struct stream *s, const struct op_embed *a) {
     typedef typename values<A>::raw raw;
     const struct matrix *table = a->table;
@@ -90,7 +115,10 @@ template <int A> static void embed(struct stream *s, const struct op_embed *a) {
 void cuda_embed(struct stream *s, const struct op_embed *a) {
     CHECK(a->table->part_count == 1);
     if (!a->batch->row_count) return;
-    WITH_ACTIVATION(s->dev->activation_type, A, embed<A>(s, a));
+    if (storage_is_plain(part_type(a->table, &a->table->parts[0])))
+        WITH_ACTIVATION(s->dev->activation_type, A, embed<A>(s, a));
+    else
+        WITH_ACTIVATION(s->dev->activation_type, A, embed_decoded<A>(s, a));
 }
 
 template <int A>

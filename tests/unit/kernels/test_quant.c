@@ -293,6 +293,28 @@ TEST(block_products_are_those_of_the_decoded_matrix) {
     fclose(f);
 }
 
+/* As a file that stores V finer than Q and K: parts of three types are one product. */
+TEST(parts_may_differ_in_type) {
+    struct scaled a = make_scaled(STORAGE_U4, &LAYOUTS[3], 21, 160), b = make_scaled(STORAGE_I8, &LAYOUTS[1], 6, 160);
+    float *dense = guarded(32 * 160), *plain = random_array(5 * 160);
+    struct matrix m = {.type = STORAGE_U4, .rows = 32, .cols = 160, .part_count = 3};
+    m.parts[0] = a.m.parts[0];
+    m.parts[1] = b.m.parts[0];
+    m.parts[1].type = STORAGE_I8;
+    m.parts[2] = (struct matrix_part){.data = plain, .rows = 5, .type = STORAGE_F32};
+    memcpy(dense, a.dense, 21 * 160 * 4);
+    memcpy(dense + 21 * 160, b.dense, 6 * 160 * 4);
+    memcpy(dense + 27 * 160, plain, 5 * 160 * 4);
+    check_product(&m, dense, "mixed");
+    m.type = STORAGE_F32;
+    m.parts[0].type = STORAGE_U4;
+    check_product(&m, dense, "mixed, the last first");
+    unguard(dense);
+    unguard(plain);
+    free_scaled(&a);
+    free_scaled(&b);
+}
+
 /* The definition sums in double; f32 chains of at least 4 lanes stay within what ops.h promises. */
 TEST(the_definition_takes_every_type) {
     struct scaled s = make_scaled(STORAGE_U4, &LAYOUTS[3], 9, 160);
