@@ -64,6 +64,8 @@ enum tensor_type {
     TENSOR_TQ1_0,
     TENSOR_TQ2_0,
     TENSOR_MXFP4,
+    TENSOR_U4,  /* not of any file: two numbers a byte, the first in the lower half */
+    TENSOR_NF4, /* the same, the first in the upper half */
     TENSOR_TYPE_COUNT
 };
 /* "BF16", as the format spells it. */
@@ -73,6 +75,16 @@ size_t tensor_type_size(enum tensor_type type);
 /* Values in a block: 1, 32 or 256. */
 uint32_t tensor_type_block(enum tensor_type type);
 
+/* What turns a quantised tensor's stored numbers into values: kernels/types.h (struct matrix_part) says how. Made from
+ * a checkpoint's companion tensors, not read from a file. */
+struct tensor_scales {
+    const float *scales, *zeros; /* [count]; zeros NULL: `zero` for all */
+    const uint32_t *groups;      /* [cols], or NULL */
+    size_t count;
+    uint32_t rows_each, cols_each, stride;
+    float zero;
+};
+
 struct tensor {
     const char *name; /* owned by the set */
     enum tensor_type type;
@@ -81,6 +93,7 @@ struct tensor {
     const uint8_t *data; /* into the mapping; any alignment */
     uint64_t byte_len;
     uint32_t file_idx;
+    const struct tensor_scales *scales; /* borrowed; NULL: none */
 };
 
 struct safetensors_file {

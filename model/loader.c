@@ -1,16 +1,11 @@
 #include "model/loader.h"
 
 #include "base/vec.h"
+#include "model/loader_quantised.h"
+#include "model/storage_map.h"
 #include "model/weight_memory.h"
 
 /* ---- tensors ---- */
-
-static enum storage_type storage_of(enum tensor_type type) {
-    return type == TENSOR_F32    ? STORAGE_F32
-           : type == TENSOR_F16  ? STORAGE_F16
-           : type == TENSOR_BF16 ? STORAGE_BF16
-                                 : STORAGE_NONE;
-}
 
 static void advance(struct loader *l, const struct tensor *t) {
     l->done += t->byte_len;
@@ -39,7 +34,7 @@ static const struct tensor *find(struct loader *l, enum weight_role role, uint32
 }
 
 static const struct tensor *use(struct loader *l, const struct tensor *t) {
-    if (storage_of(t->type) == STORAGE_NONE) {
+    if (storage_of(t) == STORAGE_NONE) {
         error_set(l->err, ERR_UNSUPPORTED, "'%s' is of type %s, which is not supported for weights", t->name,
                   tensor_type_name(t->type));
         return NULL;
@@ -85,6 +80,11 @@ static const struct tensor *take_vector(struct loader *l, enum weight_role role,
     if (!t) return NULL;
     for (uint32_t i = 0; i < t->dim_count; i++) have *= t->dims[i];
     bool ok = have == count && (t->dim_count == 1 || (t->dim_count == 2 && t->dims[1] > 1));
+    if (ok && !storage_is_plain(storage_of(t))) {
+        error_set(l->err, ERR_UNSUPPORTED, "'%s' is a vector of type %s, which is not supported", t->name,
+                  tensor_type_name(t->type));
+        return NULL;
+    }
     return ok ? use(l, t) : wrong_shape(l, t, count, 0);
 }
 
@@ -130,8 +130,7 @@ static int put_values(struct loader *l, float *to, enum weight_role role, uint32
     const struct tensor *t = take_vector(l, role, layer, all);
     if (!t) return l->err->code;
     float *host = mem_calloc(count, sizeof *host);
-    for (uint32_t i = 0; i < count; i++)
-        host[i] = storage_get(storage_of(t->type), t->data, order ? order[i] : first + i);
+    for (uint32_t i = 0; i < count; i++) host[i] = storage_get(storage_of(t), t->data, order ? order[i] : first + i);
     stream_copy_in(l->stream, to, host, count * sizeof *host);
     mem_free(host);
     advance(l, t);
@@ -202,7 +201,7 @@ static void reorder(char *out, const char *in, uint64_t rows, size_t row_size, c
 
 /* A host copy of a tensor with its rows as the product wants them; NULL: no memory. The caller frees it. */
 static char *arranged(const struct tensor *t, uint32_t rows, uint32_t cols, bool transposed, const uint32_t *order) {
-    size_t size = tensor_type_size(t->type), row_size = cols * size;
+    size_t size = tensor_type_size(t->type), row_size = storage_bytes(storage_of(t), cols);
     char *out = mem_try_alloc(t->byte_len), *turned = out;
     if (!out) return NULL;
     if (transposed && order && !(turned = mem_try_alloc(t->byte_len))) {
@@ -290,26 +289,41 @@ static bool is_transposed(const struct loader *l, enum weight_role role) {
     return (names->transposed && role > ROLE_MIXER_NORM) || (names->experts_transposed && experts);
 }
 
+/* Whether a product that is not plain can be arranged so: rows of blocks can change places and lose whole blocks. */
+static int check_arranged(struct loader *l, const struct matrix *m, const struct tensor *t, const struct cut *cut,
+                          bool transposed, bool reordered) {
+    uint32_t first = cut ? cut->cols.first : 0, block = storage_block(m->type);
+    bool narrowed = cut && cut->cols.count, blocks = m->part_count == 1 && !storage_is_scaled(m->type);
+    bool whole_blocks = !narrowed || (blocks && first % block == 0 && m->cols % block == 0);
+    if (matrix_is_plain(m) || (!transposed && whole_blocks && (!reordered || blocks))) return 0;
+    return error_set(l->err, ERR_UNSUPPORTED, "'%s' is of type %s, which cannot be %s", t->name,
+                     tensor_type_name(t->type),
+                     whole_blocks ? "put into another order" : "cut into columns for several ranks");
+}
+
 int loader_cut(struct loader *l, struct matrix *m, const struct part *parts, const struct cut *cuts, uint32_t count,
                uint32_t cols, bool bias, uint32_t layer, const uint32_t *order) {
     const struct tensor *tensors[MATRIX_PARTS_MAX] = {NULL};
     bool transposed = is_transposed(l, parts[0].role);
-    *m = (struct matrix){.cols = cuts && cuts[0].cols.count ? cuts[0].cols.count : cols};
+    *m = (struct matrix){.cols = cuts && cuts[0].cols.count ? cuts[0].cols.count : cols, .part_count = count};
     for (uint32_t i = 0; i < count; i++) {
         tensors[i] = take_matrix(l, parts[i].role, layer, parts[i].rows, cols, transposed);
         if (!tensors[i]) return l->err->code;
-        if (i && tensors[i]->type != tensors[0]->type)
-            return error_set(l->err, ERR_UNSUPPORTED,
-                             "'%s' and '%s' have different types; they are computed as one product", tensors[0]->name,
-                             tensors[i]->name);
+        m->parts[i].type = storage_of(tensors[i]);
+        if (i == 0) m->type = m->parts[0].type;
         m->rows += rows_of(&parts[i], cut_at(cuts, i)).count;
         advance(l, tensors[i]);
     }
-    m->type = storage_of(tensors[0]->type);
+    int rc = check_arranged(l, m, tensors[0], cut_at(cuts, 0), transposed, order != NULL);
+    if (rc) return rc;
     if (l->w->main_type == STORAGE_NONE && parts[0].role > ROLE_MIXER_NORM) l->w->main_type = m->type;
-    bool in_place = l->w->dev->kind == DEVICE_CPU && !transposed && !order && m->cols == cols;
-    int rc = in_place ? map_parts(l, m, tensors, parts, cuts, count)
-                      : pack_parts(l, m, tensors, parts, cuts, count, cols, transposed, order);
+    bool same_place = !transposed && !order && m->cols == cols;
+    if (same_place && !matrix_is_plain(m))
+        rc = loader_map_quantised(l, m, tensors, parts, cuts, count);
+    else if (same_place && l->w->dev->kind == DEVICE_CPU)
+        rc = map_parts(l, m, tensors, parts, cuts, count);
+    else
+        rc = pack_parts(l, m, tensors, parts, cuts, count, cols, transposed, order);
     return rc || !bias ? rc : load_bias(l, m, parts, cuts, count, layer, order);
 }
 

@@ -3,14 +3,38 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "model/forward.h"
+#include "model/gguf_model.h"
 #include "model/layer_kinds.h"
 #include "model/rope.h"
 
-static int read_config(struct model *m, const struct model_options *o, struct buf *text, struct error *err) {
+static int open_folder(struct model *m, const struct model_options *o, struct buf *config, struct error *err) {
     char *path = path_join(o->dir, "config.json");
-    int rc = file_read(path, CONFIG_BYTES_MAX, text, err);
+    int rc = file_read(path, CONFIG_BYTES_MAX, config, err);
     mem_free(path);
-    return rc ? rc : spec_read_text(&m->spec, buf_bytes(text), o->accept_fields, err);
+    if (!rc) rc = spec_read_text(&m->spec, buf_bytes(config), o->accept_fields, err);
+    return rc ? rc : safetensors_open(&m->files, o->dir, err);
+}
+
+/* config: the text that stands for config.json. The model keeps the files; metadata is let go. */
+static int open_gguf(struct model *m, const char *path, const char *accept, struct buf *config, struct error *err) {
+    struct gguf g;
+    int rc = gguf_open(&g, path, err);
+    if (rc) return rc;
+    const struct gguf_arch *arch = gguf_arch_of(&g, err);
+    rc = arch ? gguf_config_text(&g, arch, config, err) : err->code;
+    if (!rc) rc = spec_read_text(&m->spec, buf_bytes(config), accept, err);
+    if (!rc) gguf_adjust_spec(&m->spec, arch);
+    m->files = g.set;
+    g.set = (struct safetensors){0};
+    gguf_close(&g);
+    return rc;
+}
+
+static int open_files(struct model *m, const struct model_options *o, struct buf *config, struct error *err) {
+    char *gguf = gguf_path_of(o->dir);
+    int rc = gguf ? open_gguf(m, gguf, o->accept_fields, config, err) : open_folder(m, o, config, err);
+    mem_free(gguf);
+    return rc;
 }
 
 static int make_rope_tables(struct model *m, struct stream *stream, struct error *err) {
@@ -31,12 +55,11 @@ int model_open(struct model *model, const struct model_options *options, struct 
     struct buf config;
     *model = (struct model){.dev = dev};
     buf_init(&config, 0);
-    int rc = read_config(model, options, &config, err);
+    int rc = open_files(model, options, &config, err);
     struct model_spec whole = model->spec;
     struct layer_spec *all_layers = NULL;
     if (options->shard) model->shard = *options->shard;
     if (!rc && options->shard) rc = shard_spec(options->shard, &model->spec, &all_layers, err);
-    if (!rc) rc = safetensors_open(&model->files, options->dir, err);
     if (!rc)
         rc = weights_load(&model->weights, &whole, options->shard, &model->files, dev, stream, options->progress,
                           options->progress_ctx, err);

@@ -20,7 +20,7 @@ struct model {
 };
 
 struct model_options {
-    const char *dir;           /* with config.json and model.safetensors (or its index) */
+    const char *dir;           /* a folder with config.json and model.safetensors (or its index), or a GGUF file */
     const char *accept_fields; /* config fields to ignore, comma-separated; NULL */
     const struct shard *shard; /* the part this rank has (shard.h); NULL: all */
     weights_progress_fn progress;

@@ -1,0 +1,33 @@
+/*
+ * gguf_model.h - a GGUF file's metadata as the config.json that the same network would have, and the names its tensors
+ * go by. So a GGUF model is read by the same families (spec_read.h) as a folder of Hugging Face's.
+ *
+ * What a converter changed on the way to GGUF is put right here: rows of Q and K permuted for interleaved rotation
+ * (then the tables are interleaved), norm weights with their offset added (then the offset is 0), fused tensors
+ * stacked, matrices never transposed. Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+ *
+ * Threading: none.
+ */
+#ifndef MODEL_GGUF_MODEL_H
+#define MODEL_GGUF_MODEL_H
+
+#include "formats/gguf.h"
+#include "model/names.h"
+#include "model/spec.h"
+
+struct gguf_arch {
+    const char *name; /* general.architecture */
+    const char *model_type, *architecture;
+    const struct name_table *names;
+    bool permuted; /* the converter permutes Q and K (and their biases) for interleaved rotation */
+};
+
+/* The row of general.architecture; NULL with ERR_UNSUPPORTED naming it. */
+const struct gguf_arch *gguf_arch_of(const struct gguf *g, struct error *err);
+/* Appends the JSON of config.json. ERR_INVALID names the key that is missing. */
+MUST_CHECK int gguf_config_text(const struct gguf *g, const struct gguf_arch *arch, struct buf *json,
+                                struct error *err);
+/* Changes a spec read from that text to what the file's tensors are. */
+void gguf_adjust_spec(struct model_spec *spec, const struct gguf_arch *arch);
+
+#endif

@@ -1,0 +1,32 @@
+/* GGUF's names of tensors: one set for all architectures, but for what some of them fuse. */
+#include "model/gguf_names.h"
+
+static const char *const IGNORED[] = {"rope_freqs.weight",         "rope_factors_long.weight",
+                                      "rope_factors_short.weight", "blk.%u.attn_rot_embd.weight",
+                                      "blk.%u.rope_freqs.weight",  NULL};
+
+#define L "blk.%u."
+#define COMMON                                                                                                         \
+    [ROLE_EMBED] = "token_embd.weight", [ROLE_EMBED_NORM] = "token_embd_norm.weight",                                  \
+    [ROLE_EMBED_NORM_BIAS] = "token_embd_norm.bias", [ROLE_POSITIONS] = "position_embd.weight",                        \
+    [ROLE_FINAL_NORM] = "output_norm.weight", [ROLE_FINAL_NORM_BIAS] = "output_norm.bias",                             \
+    [ROLE_HEAD] = "output.weight", [ROLE_HEAD_BIAS] = "output.bias", [ROLE_MIXER_NORM] = L "attn_norm.weight",         \
+    [ROLE_MIXER_NORM_BIAS] = L "attn_norm.bias", [ROLE_MIXER_POST] = L "post_attention_norm.weight",                   \
+    [ROLE_FFN_NORM] = L "ffn_norm.weight", [ROLE_FFN_NORM_BIAS] = L "ffn_norm.bias",                                   \
+    [ROLE_FFN_POST] = L "post_ffw_norm.weight", [ROLE_OUT] = L "attn_output.weight",                                   \
+    [ROLE_OUT_BIAS] = L "attn_output.bias", [ROLE_Q_NORM] = L "attn_q_norm.weight",                                    \
+    [ROLE_K_NORM] = L "attn_k_norm.weight", [ROLE_Q_NORM_BIAS] = L "attn_q_norm.bias",                                 \
+    [ROLE_K_NORM_BIAS] = L "attn_k_norm.bias", [ROLE_DOWN] = L "ffn_down.weight", [ROLE_DOWN_BIAS] = L "ffn_down.bias"
+#define QKV_APART                                                                                                      \
+    [ROLE_Q] = L "attn_q.weight", [ROLE_K] = L "attn_k.weight", [ROLE_V] = L "attn_v.weight",                          \
+    [ROLE_Q_BIAS] = L "attn_q.bias", [ROLE_K_BIAS] = L "attn_k.bias", [ROLE_V_BIAS] = L "attn_v.bias"
+#define QKV_FUSED [ROLE_QKV] = L "attn_qkv.weight", [ROLE_QKV_BIAS] = L "attn_qkv.bias"
+#define FFN_APART                                                                                                      \
+    [ROLE_GATE] = L "ffn_gate.weight", [ROLE_GATE_BIAS] = L "ffn_gate.bias", [ROLE_UP] = L "ffn_up.weight",            \
+    [ROLE_UP_BIAS] = L "ffn_up.bias"
+#define FFN_FUSED [ROLE_GATE_UP] = L "ffn_up.weight", [ROLE_GATE_UP_BIAS] = L "ffn_up.bias"
+
+const struct name_table GGUF_NAMES = {.patterns = {COMMON, QKV_APART, FFN_APART}, .ignored = IGNORED};
+const struct name_table GGUF_QKV_NAMES = {.patterns = {COMMON, QKV_FUSED, FFN_APART}, .ignored = IGNORED};
+const struct name_table GGUF_FUSED_NAMES = {.patterns = {COMMON, QKV_FUSED, FFN_FUSED}, .ignored = IGNORED};
+const struct name_table GGUF_FFN_NAMES = {.patterns = {COMMON, QKV_APART, FFN_FUSED}, .ignored = IGNORED};
