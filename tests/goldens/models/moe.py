@@ -1,4 +1,6 @@
 """Mixtures of experts and latent attention (make.py says what an entry is)."""
+import sys
+
 import numpy as np
 from make import case
 
@@ -84,3 +86,62 @@ CASES = [
                                      n_group=1, topk_group=1, norm_topk_prob=False, routed_scaling_factor=1.0, rope_interleave=False,
                                      attention_bias=True, num_nextn_predict_layers=0), draw=ROUTER),
 ]
+
+
+def first_deepseek():
+    """DeepSeek-MoE, version 1, which transformers lacks: Llama with the mixture of the published code (Dai et al. 2024): softmax over
+    all experts, the k best, their sum to one where norm_topk_prob, and shared experts for all."""
+    import copy
+    import torch
+    import transformers
+    from transformers.models.llama import modeling_llama as llama
+
+    def mlp(config, width):
+        own = copy.deepcopy(config)
+        own.intermediate_size = width
+        return llama.LlamaMLP(own)
+
+    class Router(torch.nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(config.n_routed_experts, config.hidden_size))
+
+    class Mixture(torch.nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.config, width = config, config.moe_intermediate_size
+            self.gate = Router(config)
+            self.experts = torch.nn.ModuleList(mlp(config, width) for _ in range(config.n_routed_experts))
+            self.shared_experts = mlp(config, width * config.n_shared_experts)
+
+        def forward(self, x):
+            scores = torch.nn.functional.linear(x, self.gate.weight).softmax(-1)
+            weights, chosen = scores.topk(self.config.num_experts_per_tok)
+            if self.config.norm_topk_prob:
+                weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
+            y = self.shared_experts(x)
+            for b, t, k in torch.cartesian_prod(*(torch.arange(n) for n in chosen.shape)).tolist():
+                y[b, t] = y[b, t] + weights[b, t, k] * self.experts[chosen[b, t, k]](x[b, t])
+            return y
+
+    class DeepseekConfig(transformers.LlamaConfig):
+        model_type = "deepseek"
+
+    class DeepseekForCausalLM(llama.LlamaForCausalLM):
+        config_class = DeepseekConfig
+
+        def __init__(self, config):
+            super().__init__(config)
+            for i, layer in enumerate(self.model.layers):
+                if i >= config.first_k_dense_replace and i % config.moe_layer_freq == 0:
+                    layer.mlp = Mixture(config)
+
+    transformers.AutoConfig.register("deepseek", DeepseekConfig)
+    sys.modules["transformers"].DeepseekForCausalLM = DeepseekForCausalLM
+    fields = dict(intermediate_size=56, moe_intermediate_size=20, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=2,
+                  first_k_dense_replace=1, scoring_func="softmax")
+    return [case("deepseek", config("DeepseekForCausalLM", "deepseek", moe_layer_freq=1, norm_topk_prob=False, **fields), draw=ROUTER),
+            case("deepseek_norm", config("DeepseekForCausalLM", "deepseek", moe_layer_freq=2, norm_topk_prob=True, **fields), draw=ROUTER)]
+
+
+CASES += first_deepseek()
