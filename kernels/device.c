@@ -17,6 +17,12 @@ void device_register(const char *kind, device_open_fn open) {
     kinds[kind_count++].open = open;
 }
 
+bool device_known(const char *kind) {
+    for (size_t i = 0; i < kind_count; i++)
+        if (!strcmp(kind, kinds[i].name)) return true;
+    return !strcmp(kind, "cpu");
+}
+
 int device_open(const struct device_options *options, struct device **out, struct error *err) {
     if (!options->kind || !strcmp(options->kind, "cpu")) return cpu_device_open(options, out, err);
     for (size_t i = 0; i < kind_count; i++)

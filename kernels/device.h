@@ -93,6 +93,9 @@ struct graph {
 typedef int (*device_open_fn)(const struct device_options *options, struct device **out, struct error *err);
 void device_register(const char *kind, device_open_fn open);
 
+/* Whether a device of this kind can be asked for in this program (the machine may still lack it). */
+bool device_known(const char *kind);
+
 /* Opens a device. ERR_UNSUPPORTED when the machine lacks it or the instruction set asked for. */
 MUST_CHECK int device_open(const struct device_options *options, struct device **out, struct error *err);
 static inline void device_close(struct device **dev) {
@@ -155,8 +158,8 @@ MUST_CHECK static inline int event_wait(struct event *e) { return e->dev->calls-
 /*
  * Graphs: work that is put on a stream between graph_begin and graph_end does not run; it becomes a graph, which
  * graph_launch puts on a stream as one, any number of times. It runs with the arguments it was recorded with, so all
- * that changes from launch to launch lies in device memory. Host bytes cannot be copied in while recording
- * (stream_copy_in is a bug there); operations and stream_fill can be recorded.
+ * that changes from launch to launch lies in device memory. Host bytes cannot be copied in while recording: no graph
+ * comes of that. Operations and stream_fill can be recorded.
  */
 /* False: the device has no graphs, or refused; the work is then to be put on the stream as ever. */
 MUST_CHECK static inline bool graph_begin(struct stream *s) {

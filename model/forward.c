@@ -33,6 +33,12 @@ static uint32_t head_width(const struct forward *f) {
     return shard_vocab(&f->model->shard, f->model->spec.vocab).count;
 }
 
+/* Rows whose logits are made at once. A GPU would read the head's weights anew for each part of a large batch. */
+static uint32_t head_rows(const struct forward *f) {
+    bool small = f->dev->kind == DEVICE_CPU || shard_tp(&f->model->shard) > 1; /* ranks stage so many on the host */
+    return small ? (uint32_t)HEAD_ROWS : MIN(MAX(f->max_runs, (uint32_t)HEAD_ROWS), 256u);
+}
+
 /* Every buffer and its size, for allocation and for the memory plan. */
 static size_t list_buffers(struct forward *f, struct buffer out[BUFFERS_MAX]) {
     const struct model_spec *spec = &f->model->spec;
@@ -48,12 +54,12 @@ static size_t list_buffers(struct forward *f, struct buffer out[BUFFERS_MAX]) {
     out[n++] = (struct buffer){(void **)&f->scratch, scratch_bytes(f)};
     for (uint32_t i = 0; i < spec->rope_count; i++)
         out[n++] = (struct buffer){(void **)&f->angles[i], rows * MAX(spec->ropes[i].dims, 2u) * sizeof(float)};
-    out[n++] = (struct buffer){&f->head_x, act * HEAD_ROWS * spec->hidden};
-    out[n++] = (struct buffer){&f->head_delta, act * HEAD_ROWS * spec->hidden};
-    out[n++] = (struct buffer){(void **)&f->logits, (size_t)HEAD_ROWS * spec->vocab * sizeof(float)};
+    out[n++] = (struct buffer){&f->head_x, act * head_rows(f) * spec->hidden};
+    out[n++] = (struct buffer){&f->head_delta, act * head_rows(f) * spec->hidden};
+    out[n++] = (struct buffer){(void **)&f->logits, (size_t)head_rows(f) * spec->vocab * sizeof(float)};
     if (shard_tp(&f->model->shard) > 1)
-        out[n++] = (struct buffer){(void **)&f->logits_part, (size_t)HEAD_ROWS * head_width(f) * sizeof(float)};
-    out[n++] = (struct buffer){&f->sample_scratch, dev->ops->sample_scratch(dev, HEAD_ROWS, spec->vocab)};
+        out[n++] = (struct buffer){(void **)&f->logits_part, (size_t)head_rows(f) * head_width(f) * sizeof(float)};
+    out[n++] = (struct buffer){&f->sample_scratch, dev->ops->sample_scratch(dev, head_rows(f), spec->vocab)};
     out[n++] = (struct buffer){(void **)&f->runs, f->max_runs * sizeof *f->runs};
     out[n++] = (struct buffer){(void **)&f->sample_rows, rows * sizeof(uint32_t)};
     out[n++] = (struct buffer){(void **)&f->ids, rows * sizeof(uint32_t)};
@@ -102,7 +108,7 @@ void forward_release(struct forward *f) {
 
 /* ---- layers ---- */
 
-static void load_batch(struct forward *f, struct stream *s, const struct step_input *in) {
+void forward_load(struct forward *f, struct stream *s, const struct step_input *in) {
     CHECK(in->row_count <= f->max_rows && in->run_count <= f->max_runs && in->sample_count <= f->max_rows);
     stream_copy_in(s, f->runs, in->runs, in->run_count * sizeof *in->runs);
     stream_copy_in(s, f->sample_rows, in->sample_rows, in->sample_count * sizeof *in->sample_rows);
@@ -235,9 +241,13 @@ static void embed(struct forward *f, struct stream *s) {
 }
 
 void forward_layers(struct forward *f, struct stream *s, const struct step_input *input) {
+    forward_load(f, s, input);
+    forward_put_layers(f, s);
+}
+
+void forward_put_layers(struct forward *f, struct stream *s) {
     const struct model_spec *spec = &f->model->spec;
     const struct ops *ops = f->dev->ops;
-    load_batch(f, s, input);
     ops->prepare(s, &(struct op_prepare){.slots = &f->slots->table, .batch = &f->batch});
     size_t values = (size_t)f->batch.row_count * spec->hidden;
     f->pending = NULL;
@@ -266,7 +276,7 @@ void forward_layers(struct forward *f, struct stream *s, const struct step_input
 void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_t count) {
     const struct model_spec *spec = &f->model->spec;
     const struct ops *ops = f->dev->ops;
-    CHECK(count <= HEAD_ROWS && first + count <= f->batch.sample_count);
+    CHECK(count <= head_rows(f) && first + count <= f->batch.sample_count);
     const uint32_t *rows = f->sample_rows + first;
     ops->gather_rows(
         s, &(struct op_gather_rows){.out = f->head_x, .x = f->x, .idx = rows, .count = count, .width = spec->hidden});
@@ -303,10 +313,15 @@ static struct sample_out out_from(const struct sample_out *out, uint32_t first) 
 
 void forward_sample(struct forward *f, struct stream *s, const struct sample_out *out, const uint32_t *masks,
                     const uint32_t *mask_rows, uint32_t mask_stride) {
-    uint32_t total = f->batch.sample_count;
-    if (masks) stream_copy_in(s, f->mask_rows, mask_rows, total * sizeof *mask_rows);
-    for (uint32_t first = 0; first < total; first += HEAD_ROWS) {
-        uint32_t count = MIN(total - first, (uint32_t)HEAD_ROWS);
+    if (masks) stream_copy_in(s, f->mask_rows, mask_rows, f->batch.sample_count * sizeof *mask_rows);
+    forward_put_sample(f, s, out, masks, mask_stride);
+}
+
+void forward_put_sample(struct forward *f, struct stream *s, const struct sample_out *out, const uint32_t *masks,
+                        uint32_t mask_stride) {
+    uint32_t total = f->batch.sample_count, at_once = head_rows(f);
+    for (uint32_t first = 0; first < total; first += at_once) {
+        uint32_t count = MIN(total - first, at_once);
         struct sample_out part = out_from(out, first);
         struct step_batch batch = f->batch;
         batch.sample_rows += first;

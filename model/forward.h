@@ -4,7 +4,7 @@
  *
  * All buffers are allocated at init for max_rows; a step allocates nothing. The order on the stream: prepare, embed,
  * for each layer what its spec says (spec.h), gather, final norm, head, sample. Rows to sample are processed
- * HEAD_ROWS at a time, so that logits of wide vocabularies stay small.
+ * HEAD_ROWS at a time (a GPU: up to 256), so that logits of wide vocabularies stay small.
  */
 #ifndef MODEL_FORWARD_H
 #define MODEL_FORWARD_H
@@ -54,6 +54,14 @@ MUST_CHECK int forward_init(struct forward *f, const struct model *model, struct
                             uint32_t max_runs, struct error *err);
 void forward_release(struct forward *f);
 uint64_t forward_bytes(const struct model *model, uint32_t max_rows, uint32_t max_context);
+
+/* The halves of forward_layers and forward_sample: what is copied from the host, and the operations, which may be
+ * recorded as a graph (kernels/device.h) for steps of the same counts. */
+void forward_load(struct forward *f, struct stream *s, const struct step_input *input);
+void forward_put_layers(struct forward *f, struct stream *s);
+/* masks: as in op_sample; the rows' mask numbers have been copied to f->mask_rows. */
+void forward_put_sample(struct forward *f, struct stream *s, const struct sample_out *out, const uint32_t *masks,
+                        uint32_t mask_stride);
 
 /* prepare and all layers; x and pending hold the last residual and what is to be added to it. A stage but the first
  * takes x from the one before; a stage but the last gives it to the next, and its step ends here. */

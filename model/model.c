@@ -136,12 +136,15 @@ int kv_geometry_of(struct kv_geometry *out, const struct model *model, enum stor
 
 int memory_plan_make(struct memory_plan *plan, const struct model *model, const struct kv_geometry *kv,
                      const struct memory_request *request, struct error *err) {
-    uint64_t blocks_a_slot = (request->max_context + kv->block_tokens - 1) / kv->block_tokens,
-             limit = request->memory_free / 4, count = request->block_count;
+    uint64_t blocks_a_slot = (request->max_context + kv->block_tokens - 1) / kv->block_tokens, limit = 0,
+             count = request->block_count;
     *plan =
         (struct memory_plan){.weight_bytes = model->weights.byte_count,
                              .activation_bytes = forward_bytes(model, request->max_step_tokens, request->max_context),
                              .slot_bytes = slots_bytes(request->slot_count, request->max_context, kv->block_tokens)};
+    uint64_t buffers = plan->activation_bytes + plan->slot_bytes, left = request->memory_free;
+    if (left) left = left > buffers ? left - buffers : 1;
+    limit = model->dev->kind == DEVICE_CPU ? request->memory_free / 4 : left - left / 10;
     if (!count && request->kv_bytes) count = request->kv_bytes / kv->block_bytes;
     if (!count && !request->kv_bytes) {
         count = blocks_a_slot * request->slot_count;

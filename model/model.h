@@ -65,7 +65,8 @@ struct memory_plan {
 struct memory_request {
     uint32_t slot_count, max_step_tokens, max_context;
     uint32_t block_count; /* 0: from kv_bytes */
-    uint64_t kv_bytes;    /* 0: enough for every slot to be full, at most a quarter of what memory_free leaves */
+    uint64_t kv_bytes; /* 0: enough for every slot to be full, at most a quarter of memory_free; on a GPU, whose memory
+                          is its own, nine tenths of what the buffers leave of it */
     uint64_t memory_free; /* bytes available on the device now; 0: unknown */
 };
 /* ERR_LIMIT with an explanation when it does not fit. */

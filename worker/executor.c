@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "model/forward.h"
+#include "model/step.h"
 #include "text/bundle.h"
 #include "worker/flight.h"
 #include "worker/ranks.h"
@@ -25,6 +25,7 @@ struct executor {
     struct kv_geometry geometry;
     struct slots slots;
     struct forward forward;
+    struct stepper stepper;
     struct mirror mirror;
     struct ranks ranks;
     struct comm_record record;        /* being sent or taken */
@@ -47,7 +48,9 @@ struct executor {
 static void on_progress(void *ctx, uint64_t done, uint64_t total) { progress_tick(ctx); }
 static void on_layer(void *ctx) { progress_tick(ctx); }
 
-static uint64_t memory_available(void) {
+/* Of the device's own memory, else of the machine's. */
+static uint64_t memory_available(struct device *dev) {
+    if (device_memory_free(dev)) return device_memory_free(dev);
     FILE *f = fopen("/proc/meminfo", "re");
     char line[128];
     unsigned long long kb = 0;
@@ -57,14 +60,28 @@ static uint64_t memory_available(void) {
     return (uint64_t)kb * 1024;
 }
 
-static int open_model(struct executor *e, const struct worker_settings *s, struct error *err) {
+/* "auto" is a GPU where this program and the machine have one (an emulated one is only had by name), else the CPU. */
+static int open_device(struct executor *e, const struct worker_settings *s, struct error *err) {
     bool any = !s->device || !*s->device || !strcmp(s->device, "auto");
-    struct device_options device = {
-        .kind = any ? NULL : s->device, .isa = s->isa, .thread_count = (int)s->threads, .spin_us = POOL_SPIN_US};
+    struct device_options options = {
+        .kind = any ? "cuda" : s->device, .isa = s->isa, .thread_count = (int)s->threads, .spin_us = POOL_SPIN_US};
+    struct error why;
+    if (!any) return device_open(&options, &e->dev, err);
+    if (device_known("cuda")) {
+        int rc = device_open(&options, &e->dev, &why);
+        if (!rc && e->dev->kind == DEVICE_CUDA) return 0;
+        if (rc) log_info("computing on the CPU: %s", why.text);
+        device_close(&e->dev);
+    }
+    options.kind = "cpu";
+    return device_open(&options, &e->dev, err);
+}
+
+static int open_model(struct executor *e, const struct worker_settings *s, struct error *err) {
     struct model_options model = {.dir = s->model, .progress = on_progress, .progress_ctx = e->progress};
     if (!ranks_are_alone(&e->ranks)) model.shard = &e->ranks.shard;
     if (!s->model || !*s->model) return error_set(err, ERR_INVALID, "no model was given; use --model FOLDER");
-    int rc = device_open(&device, &e->dev, err);
+    int rc = open_device(e, s, err);
     if (rc) return rc;
     e->stream = stream_new(e->dev);
     rc = bundle_pack(s->model, &e->bundle, err);
@@ -84,7 +101,10 @@ static int take_memory(struct executor *e, const struct worker_settings *s, stru
                                      .max_context = context,
                                      .block_count = (uint32_t)s->blocks,
                                      .kv_bytes = s->kv_bytes,
-                                     .memory_free = memory_available() / e->ranks.place.tp / e->ranks.place.pp};
+                                     .memory_free = memory_available(e->dev)};
+    if (!device_memory_free(e->dev))
+        request.memory_free /= e->ranks.place.tp * e->ranks.place.pp; /* all of them here */
+
     int rc = memory_plan_make(&plan, &e->model, &e->geometry, &request, err);
     if (!rc) rc = slots_init(&e->slots, &e->model, &e->geometry, slots, context, plan.block_count, err);
     if (!rc) rc = forward_init(&e->forward, &e->model, &e->slots, e->max_step_tokens, 2 * slots, err);
@@ -93,6 +113,7 @@ static int take_memory(struct executor *e, const struct worker_settings *s, stru
     if (rc) return rc;
     e->forward.ranks = &ranks_calls;
     e->forward.ranks_ctx = &e->ranks;
+    stepper_init(&e->stepper, &e->forward, slots, s->graphs && ranks_are_alone(&e->ranks));
     e->record.tokens = mem_calloc(slots, sizeof(uint32_t));
     e->record.status = mem_calloc(slots, sizeof(uint32_t));
     e->forward.progress = on_layer;
@@ -172,6 +193,7 @@ void executor_free(struct executor **out) {
     mirror_release(&e->mirror);
     ranks_release(&e->ranks);
     for (uint32_t i = 0; i < e->step_count; i++) flight_release(&e->flights[i]);
+    stepper_release(&e->stepper);
     if (e->forward.model) forward_release(&e->forward);
     if (e->slots.dev) slots_release(&e->slots);
     if (e->model.dev) model_close(&e->model);
@@ -315,6 +337,10 @@ static void run_batch(struct executor *e, struct flight *f) {
                                .output_count = output_count,
                                .sample_rows = e->sample_rows,
                                .sample_count = b.samples};
+    if (ranks_are_alone(&e->ranks)) {
+        stepper_put(&e->stepper, e->stream, &input, &f->out);
+        return;
+    }
     forward_layers(&e->forward, e->stream, &input);
     if (b.samples && shard_is_last(&e->ranks.shard)) forward_sample(&e->forward, e->stream, &f->out, NULL, NULL, 0);
 }

@@ -12,6 +12,7 @@ struct worker_settings {
     int64_t threads, slots, blocks, block_tokens, max_step_tokens, max_context, min_step_ms;
     uint64_t kv_bytes;
     int kv_type; /* "auto|f32|f16|bf16" */
+    bool graphs;
     const char *admin_host;
     int64_t admin_port;
     int log_level, log_format;

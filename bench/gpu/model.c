@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "bench.h"
 #include "gpu_bench.h"
-#include "model/forward.h"
+#include "model/step.h"
 
 enum { BLOCK = 32, STEPS = 48, WARM = 8, SLACK = 64 /* >= STEPS + WARM */, PROMPT_ROWS = 2048, BATCH_MAX = 256 };
 
@@ -14,6 +14,7 @@ struct served {
     struct kv_geometry geometry;
     struct slots slots;
     struct forward forward;
+    struct stepper stepper;
     struct sample_out out[2]; /* of two steps in flight, pinned */
     struct event *done[2];
     uint32_t batch, context;
@@ -44,6 +45,7 @@ static int take_slots(struct bench *b, struct served *m, uint32_t batch, uint32_
     int rc = slots_init(&m->slots, &m->model, &m->geometry, batch, room, per_slot * batch, err);
     if (!rc) rc = forward_init(&m->forward, &m->model, &m->slots, b->tiny ? 64 : PROMPT_ROWS, BATCH_MAX, err);
     if (rc) return rc;
+    stepper_init(&m->stepper, &m->forward, BATCH_MAX, true);
     stream_fill(b->stream, m->slots.kv.base, 0x3c, (size_t)per_slot * batch * m->geometry.block_bytes);
     m->batch = batch;
     m->context = context;
@@ -52,6 +54,7 @@ static int take_slots(struct bench *b, struct served *m, uint32_t batch, uint32_
 
 static void drop_slots(struct bench *b, struct served *m) {
     bench_wait(b);
+    if (m->stepper.forward) stepper_release(&m->stepper);
     if (m->forward.model) forward_release(&m->forward);
     if (m->slots.dev) slots_release(&m->slots);
 }
@@ -77,8 +80,7 @@ static void admit(struct bench *b, struct served *m, uint32_t slot, uint32_t kno
 }
 
 static void put_step(struct bench *b, struct served *m, int flight, const struct step_input *in) {
-    forward_layers(&m->forward, b->stream, in);
-    if (in->sample_count) forward_sample(&m->forward, b->stream, &m->out[flight], NULL, NULL, 0);
+    stepper_put(&m->stepper, b->stream, in, &m->out[flight]);
     event_record(m->done[flight], b->stream);
 }
 

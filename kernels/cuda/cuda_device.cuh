@@ -31,6 +31,7 @@ struct cuda_stream {
     unsigned ring_part;
     size_t ring_used; /* bytes of that part */
     bool recording;   /* between graph_begin and graph_end */
+    bool spoilt;      /* something was asked for that cannot be recorded */
 };
 struct cuda_graph {
     struct graph base;

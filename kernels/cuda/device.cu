@@ -92,7 +92,10 @@ static unsigned char *take_ring(struct cuda_stream *s, size_t size) {
 
 static void cuda_copy_in(struct stream *base, void *to, const void *host, size_t size) {
     struct cuda_stream *s = cuda_stream_of(base);
-    CHECK_MSG(!s->recording, "bytes of the host copied into a graph: a launch would bring the old ones again");
+    if (s->recording) { /* a launch would bring the old bytes again: no graph comes of it */
+        s->spoilt = true;
+        return;
+    }
     for (size_t done = 0; done < size && device_of(base)->failure == cudaSuccess;) {
         size_t part = MIN(size - done, (size_t)RING_PART_BYTES);
         unsigned char *at = take_ring(s, part);
@@ -177,6 +180,7 @@ static int cuda_event_wait(struct event *base) {
 static bool cuda_graph_begin(struct stream *base) {
     struct cuda_stream *s = cuda_stream_of(base);
     if (device_of(base)->failure != cudaSuccess) return false;
+    s->spoilt = false;
     s->recording = cudaStreamBeginCapture(s->handle, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
     if (!s->recording) (void)cudaGetLastError();
     return s->recording;
@@ -189,6 +193,7 @@ static struct graph *cuda_graph_end(struct stream *base) {
     cudaGraphExec_t handle = NULL;
     s->recording = false;
     cudaError_t e = cudaStreamEndCapture(s->handle, &recorded);
+    if (e == cudaSuccess && s->spoilt) e = cudaErrorStreamCaptureUnsupported;
     if (e == cudaSuccess) e = cudaGraphInstantiate(&handle, recorded, 0);
     if (recorded) (void)cudaGraphDestroy(recorded);
     if (e != cudaSuccess) {

@@ -79,11 +79,11 @@ def test_alone_together_and_after_kill_the_same_bytes():
         assert deaths == 0, "a kill from outside counted as a fault"
 
 
-def test_chunks_and_preemption_the_same_bytes():
+def test_chunks_preemption_and_no_graphs_the_same_bytes():
     with serve() as s:
         alone = wanted(s)
-    with serve("--max-step-tokens", 24, "--blocks", 8 if SMALL else 16, "--block-tokens", 16) as s:
-        same(keys(run_many(s.port, bodies(), timeout=300)[0]), alone, "in chunks and preempted")
+    with serve("--graphs=false", "--max-step-tokens", 24, "--blocks", 8 if SMALL else 16, "--block-tokens", 16) as s:
+        same(keys(run_many(s.port, bodies(), timeout=300)[0]), alone, "in chunks, preempted, without graphs")
         preempted = s.metrics("scheduler").get("trireme_scheduler_preemptions_total", 0)
         assert preempted > 0, "nothing was preempted: the test shows nothing"
         return f"{preempted:.0f} preemptions"

@@ -1,0 +1,120 @@
+/* Decode steps as recorded graphs: the bits of steps put on the stream one by one, whatever the batch. */
+#include "../model/golden.h"
+#include "machine.h"
+
+enum { STREAMS = 7, STEPS = 5, PROMPT = 9 };
+
+struct served {
+    struct machine m;
+    struct stepper t;
+    struct sample_out out[2];
+};
+
+static bool served_open(struct served *s, const char *dir, bool graphs) {
+    if (!machine_open(&s->m, dir, "cuda", STORAGE_BF16, STORAGE_BF16)) return false;
+    for (int i = 0; i < 2; i++) {
+        uint32_t *host = device_alloc_host(s->m.dev, MACHINE_SLOTS * (4 + 2 * SAMPLE_TOP_MAX) * 4);
+        if (!host) return false;
+        s->out[i] = (struct sample_out){.tokens = host,
+                                        .status = host + MACHINE_SLOTS,
+                                        .logprobs = (float *)host + 2 * MACHINE_SLOTS,
+                                        .top_counts = host + 3 * MACHINE_SLOTS,
+                                        .top_ids = host + 4 * MACHINE_SLOTS,
+                                        .top_logprobs = (float *)host + (4 + SAMPLE_TOP_MAX) * MACHINE_SLOTS};
+    }
+    stepper_init(&s->t, &s->m.forward, MACHINE_SLOTS, graphs);
+    return true;
+}
+
+static void served_close(struct served *s) {
+    machine_wait(&s->m);
+    stepper_release(&s->t);
+    for (int i = 0; i < 2; i++) device_free_host(s->m.dev, s->out[i].tokens);
+    machine_close(&s->m);
+}
+
+/* Slots [0, STREAMS) know PROMPT tokens each and compute all but the last. */
+static void admit_all(struct served *s) {
+    for (uint32_t slot = 0; slot < STREAMS; slot++) {
+        uint32_t tokens[PROMPT];
+        for (uint32_t i = 0; i < PROMPT; i++) tokens[i] = (slot * 31 + i * 7) % 90;
+        machine_admit(&s->m, slot, tokens, PROMPT,
+                      (struct slot_state){.prompt_count = PROMPT,
+                                          .max_total = PROMPT + STEPS + slot, /* some end before others */
+                                          .temperature = slot % 2 ? 0.9f : 0,
+                                          .seed = slot,
+                                          .logprobs = slot == 2 ? 3 : -1});
+        struct step_run run = {slot, 0, PROMPT - 1};
+        stepper_put(&s->t, s->m.stream, &(struct step_input){&run, 1, PROMPT - 1, 0, NULL, 0}, NULL);
+    }
+}
+
+/* Decode steps of `count` streams at a time, two in flight as the worker has them; every stream gets STEPS tokens:
+ * tokens[slot][step], and log probabilities. */
+static void decode(struct served *s, uint32_t count, uint32_t tokens[STREAMS][STEPS], float logprobs[STREAMS][STEPS]) {
+    admit_all(s);
+    for (uint32_t first = 0; first < STREAMS; first += count) {
+        uint32_t n = MIN(count, STREAMS - first), rows[STREAMS];
+        struct step_run runs[STREAMS];
+        for (uint32_t i = 0; i < n; i++) {
+            runs[i] = (struct step_run){first + i, i, 1};
+            rows[i] = i;
+        }
+        struct event *done[2] = {event_new(s->m.dev), event_new(s->m.dev)};
+        for (uint32_t step = 0; step <= STEPS; step++) {
+            if (step < STEPS) {
+                stepper_put(&s->t, s->m.stream, &(struct step_input){runs, n, n, n, rows, n}, &s->out[step % 2]);
+                event_record(done[step % 2], s->m.stream);
+            }
+            if (!step) continue;
+            const struct sample_out *out = &s->out[(step - 1) % 2];
+            if (event_wait(done[(step - 1) % 2]))
+                check_fail(__FILE__, __LINE__, "the device failed: %s", emu_failure());
+            for (uint32_t i = 0; i < n; i++) {
+                EXPECT(out->status[i] == SAMPLE_TOKEN || out->status[i] == SAMPLE_LENGTH);
+                tokens[first + i][step - 1] = out->tokens[i];
+                logprobs[first + i][step - 1] = out->logprobs[i];
+            }
+        }
+        for (int i = 0; i < 2; i++) event_free(&done[i]);
+    }
+}
+
+TEST(graphs_do_not_change_a_bit) {
+    struct model_golden g;
+    char dir[] = "/tmp/trireme-step-XXXXXX";
+    uint32_t want[STREAMS][STEPS], got[STREAMS][STEPS];
+    float want_logprobs[STREAMS][STEPS], got_logprobs[STREAMS][STEPS];
+    if (!mkdtemp(dir) || !model_golden_read(&g, TRIREME_SOURCE_DIR "/tests/goldens/models/head64-gqa2.json") ||
+        !golden_put_model(&g, dir, STORAGE_BF16)) {
+        check_fail(__FILE__, __LINE__, "the golden cannot be read or written");
+        return;
+    }
+    struct served plain, recorded;
+    if (served_open(&plain, dir, false) && served_open(&recorded, dir, true)) {
+        decode(&plain, 1, want, want_logprobs);
+        EXPECT_EQ(plain.t.launch_count, 0);
+        static const uint32_t batches[] = {STREAMS, 3, 1, STREAMS};
+        for (size_t b = 0; b < ARRAY_LEN(batches); b++) {
+            uint32_t graphs = recorded.t.graph_count;
+            emu_set_order((int)(b % 3), b + 1);
+            decode(&recorded, batches[b], got, got_logprobs);
+            EXPECT(!memcmp(got, want, sizeof got) && !memcmp(got_logprobs, want_logprobs, sizeof got_logprobs));
+            if (b == 3) EXPECT_EQ(recorded.t.graph_count, graphs); /* all buckets were met before */
+        }
+        emu_set_order(0, 1);
+        EXPECT(recorded.t.graph_count >= 9 && recorded.t.launch_count >= 2 * STEPS);
+        for (uint32_t i = 0; i < recorded.t.graph_count; i++) EXPECT(recorded.t.graphs[i].graph != NULL);
+    }
+    served_close(&plain);
+    served_close(&recorded);
+    golden_drop_dir(dir);
+    model_golden_free(&g);
+}
+
+TEST(buckets_hold_what_they_are_for) {
+    for (uint32_t n = 1; n < 1500; n++) {
+        EXPECT(step_bucket(n) >= n && step_bucket(n) >= step_bucket(n - 1) && step_bucket(n) - n < 64);
+        EXPECT_EQ(step_bucket(step_bucket(n)), step_bucket(n));
+    }
+}
