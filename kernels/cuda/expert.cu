@@ -3,9 +3,11 @@
  *
  * Row-wise operations: a value a thread, 256 a block. The product: a warp an output of an expert; lane l sums columns
  * l, l + 32, ..., then a fixed tree, for EXPERT_ROWS of the expert's rows at a time. Weights are read once for
- * EXPERT_ROWS rows. Tolerance: ops.h with 32 lanes.
+ * EXPERT_ROWS rows. Types that are no plain numbers: a lane takes runs of 32 columns and decodes each (decode.h).
+ * Tolerance: ops.h with 32 lanes.
  */
 #include "kernels/cuda/cuda_device.cuh"
+#include "kernels/cuda/decode.cuh"
 
 struct plan_view {
     const uint32_t *offsets, *pairs, *places;
@@ -75,10 +77,48 @@ static __global__ void expert_linear_kernel(typename values<A>::raw *out, const 
     }
 }
 
+template <int A>
+static __global__ void expert_decoded_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
+                                             const struct matrix *experts, const uint32_t *offsets) {
+    dependency_wait();
+    dependents_launch();
+    const struct matrix &m = experts[blockIdx.y];
+    const uint32_t n = blockIdx.x * EXPERT_WARPS + threadIdx.x / 32, lane = threadIdx.x % 32, cols = m.cols;
+    const uint32_t end = offsets[blockIdx.y + 1];
+    if (n >= m.rows) return;
+    uint32_t part = 0, row = n;
+    while (row >= m.parts[part].rows) row -= m.parts[part++].rows;
+    const enum storage_type type = m.parts[part].type != STORAGE_NONE ? m.parts[part].type : m.type;
+    for (uint32_t t = offsets[blockIdx.y]; t < end; t += EXPERT_ROWS) {
+        float sums[EXPERT_ROWS] = {};
+        for (uint32_t k = lane * 32; k < cols; k += 32 * 32) {
+            const uint32_t count = min(32u, cols - k);
+            float v[32];
+            decode_group(type, m.parts[part], cols, row, k, count, v);
+#pragma unroll
+            for (uint32_t i = 0; i < EXPERT_ROWS; i++)
+                if (t + i < end)
+                    for (uint32_t j = 0; j < count; j++)
+                        sums[i] += values<A>::get(x + (size_t)(t + i) * cols + k + j) * v[j];
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < EXPERT_ROWS; i++) {
+            const float sum = warp_sum(sums[i]);
+            if (lane == 0 && t + i < end)
+                values<A>::put(out + (size_t)(t + i) * m.rows + n, m.bias ? sum + m.bias[n] : sum);
+        }
+    }
+}
+
 template <int A> static void expert_linear(struct stream *s, const struct op_expert_linear *a) {
     typedef typename values<A>::raw raw;
     launch_shape shape = {dim3(blocks_for(a->w->rows, EXPERT_WARPS), a->w->expert_count), dim3(EXPERT_WARPS * 32), 0,
                           device_of(s)->dependent_launch};
+    if (!storage_is_plain(a->w->type)) {
+        LAUNCH(expert_decoded_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x, a->w->experts,
+               a->plan->offsets);
+        return;
+    }
     WITH_ACTIVATION(a->w->type, W,
                     LAUNCH((expert_linear_kernel<A, W>), shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x,
                            a->w->experts, a->plan->offsets));

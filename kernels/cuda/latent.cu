@@ -3,10 +3,14 @@
  *
  * head_linear: a warp an output (lanes over columns, a fixed tree), or, transposed, a thread an output that ascends
  * over the head's rows of w. latent_write: a block of 128 threads a row; the norm's sum as in norm.cu.
+ * Types that are no plain numbers: groups of 32 columns are decoded (decode.h); transposed, a thread makes such a group
+ * of outputs.
+ *
  * latent_attention: a block of 128 threads a row and head, part after part, as attention.cu's plain kernel: a warp
  * makes the score of a position, a thread the sums of dims tid, tid + 128, ....
  */
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/decode.cuh"
 
 enum { LATENT_THREADS = 128, LATENT_SUMS = LATENT_WIDTH_MAX / LATENT_THREADS };
 
@@ -50,6 +54,59 @@ static __global__ void head_transposed_kernel(typename values<A>::raw *out, cons
     values<A>::put(out + i * call.out_stride + k, sum);
 }
 
+template <int A>
+static __global__ void head_decoded_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
+                                           struct matrix_part part, enum storage_type type, struct head_call call) {
+    dependency_wait();
+    dependents_launch();
+    const uint32_t n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, h = blockIdx.y;
+    const size_t i = (size_t)blockIdx.z * call.heads + h;
+    if (n >= call.count) return;
+    float sum = 0;
+    for (uint32_t k = lane * 32; k < call.cols; k += 32 * 32) {
+        const uint32_t count = min(32u, call.cols - k);
+        float v[32];
+        decode_group(type, part, call.cols, h * call.head_rows + call.first + n, k, count, v);
+        for (uint32_t j = 0; j < count; j++) sum += values<A>::get(x + i * call.x_stride + k + j) * v[j];
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) values<A>::put(out + i * call.out_stride + n, sum);
+}
+
+template <int A>
+static __global__ void head_transposed_decoded_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
+                                                      struct matrix_part part, enum storage_type type,
+                                                      struct head_call call) {
+    dependency_wait();
+    dependents_launch();
+    const uint32_t k = (blockIdx.x * blockDim.x + threadIdx.x) * 32, h = blockIdx.y;
+    const size_t i = (size_t)blockIdx.z * call.heads + h;
+    if (k >= call.cols) return;
+    const uint32_t count = min(32u, call.cols - k);
+    float sums[32] = {}, v[32];
+    for (uint32_t n = 0; n < call.count; n++) {
+        decode_group(type, part, call.cols, h * call.head_rows + call.first + n, k, count, v);
+        const float q = values<A>::get(x + i * call.x_stride + n);
+        for (uint32_t j = 0; j < count; j++) sums[j] += q * v[j];
+    }
+    for (uint32_t j = 0; j < count; j++) values<A>::put(out + i * call.out_stride + k + j, sums[j]);
+}
+
+template <int A> static void head_decoded(struct stream *s, const struct op_head_linear *a, enum storage_type type) {
+    typedef typename values<A>::raw raw;
+    const struct head_call call = {NULL,     a->w->cols, a->heads,    a->head_rows,
+                                   a->first, a->count,   a->x_stride, a->out_stride};
+    launch_shape shape = {
+        dim3(blocks_for(a->transposed ? a->w->cols : a->count, a->transposed ? 32 * 32 : 4), a->heads, a->rows),
+        dim3(a->transposed ? 32 : 128), 0, device_of(s)->dependent_launch};
+    if (a->transposed)
+        LAUNCH(head_transposed_decoded_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x,
+               a->w->parts[0], type, call);
+    else
+        LAUNCH(head_decoded_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x, a->w->parts[0], type,
+               call);
+}
+
 template <int A, int W> static void head_typed(struct stream *s, const struct op_head_linear *a) {
     typedef typename values<A>::raw raw;
     const struct head_call call = {a->w->parts[0].data, a->w->cols,   a->heads, a->head_rows, a->first, a->count,
@@ -63,7 +120,12 @@ template <int A, int W> static void head_typed(struct stream *s, const struct op
         LAUNCH((head_linear_kernel<A, W>), shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x, call);
 }
 template <int A> static void head_any(struct stream *s, const struct op_head_linear *a) {
-    WITH_ACTIVATION(a->w->type, W, (head_typed<A, W>(s, a)));
+    const enum storage_type type = part_type(a->w, &a->w->parts[0]);
+    if (!storage_is_plain(type)) {
+        head_decoded<A>(s, a, type);
+        return;
+    }
+    WITH_ACTIVATION(type, W, (head_typed<A, W>(s, a)));
 }
 
 void cuda_head_linear(struct stream *s, const struct op_head_linear *a) {

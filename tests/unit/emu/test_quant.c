@@ -116,6 +116,66 @@ static void check_product(struct rig *r, struct table *t) {
     free(x);
 }
 
+/* Two experts of the same matrix: their rows have the definition's values, and the same ones. */
+static void check_experts(struct rig *r, struct table *t) {
+    enum { PAIRS = 5 };
+    uint32_t offsets[] = {0, 2, PAIRS};
+    float *x = random_values((size_t)PAIRS * COLS), *want = calloc(PAIRS * ROWS, 4);
+    struct matrix both[] = {t->device, t->device};
+    struct expert_plan plan = {.offsets = rig_up(r, offsets, sizeof offsets)};
+    struct expert_matrix w = {t->device.type, ROWS, COLS, 2, rig_up(r, both, sizeof both)};
+    memcpy(x + 4 * COLS, x, COLS * sizeof *x); /* the last row, of expert 1, is the first, of expert 0 */
+    void *xs = rig_up(r, x, (size_t)PAIRS * COLS * 4), *out = rig_alloc(r, PAIRS * ROWS * 4);
+    r->dev->ops->expert_linear(r->stream, &(struct op_expert_linear){out, xs, &w, &plan, PAIRS, 1});
+    r->ref->ops->linear(r->ref_stream,
+                        &(struct op_linear){.out = want, .x = x, .w = &t->host, .rows = PAIRS, .out_stride = ROWS});
+    float *got = rig_down(r, STORAGE_F32, out, PAIRS * ROWS);
+    EXPECT(same_bits(got, got + 4 * ROWS, ROWS));
+    for (uint32_t i = 0; i < PAIRS * ROWS; i++) {
+        float w_row[COLS];
+        double size = 0;
+        matrix_decode(&t->host, i % ROWS, 0, COLS, w_row);
+        for (uint32_t k = 0; k < COLS; k++) size += fabs((double)x[i / ROWS * COLS + k] * w_row[k]);
+        EXPECT(fabs((double)got[i] - want[i]) <= 2 * UNIT_ROUNDOFF * size * (COLS + 2));
+    }
+    free(got);
+    free(want);
+    free(x);
+}
+
+/* Three heads of three rows: products of two of them and, transposed, sums of rows. */
+static void check_heads(struct rig *r, struct table *t) {
+    enum { HEADS = 3, T = 2, COUNT = 2 };
+    float *x = random_values(T * HEADS * COLS), *want = calloc(T * HEADS * COLS, 4);
+    void *xs = rig_up(r, x, T * HEADS * COLS * 4);
+    for (int transposed = 0; transposed < 2; transposed++) {
+        void *out = rig_alloc(r, T * HEADS * COLS * 4);
+        struct op_head_linear op = {out, xs, &t->device, T, HEADS, ROWS / HEADS, 1, COUNT, COLS, COLS, transposed};
+        r->dev->ops->head_linear(r->stream, &op);
+        op.out = want;
+        op.x = x;
+        op.w = &t->host;
+        r->ref->ops->head_linear(r->ref_stream, &op);
+        float *got = rig_down(r, STORAGE_F32, out, T * HEADS * COLS);
+        for (uint32_t i = 0; i < T * HEADS; i++)
+            for (uint32_t k = 0; k < (transposed ? COLS : COUNT); k++) {
+                double size = 0;
+                float w_row[COLS];
+                for (uint32_t n = 0; n < COUNT; n++) {
+                    matrix_decode(&t->host, i % HEADS * (ROWS / HEADS) + 1 + n, 0, COLS, w_row);
+                    if (transposed) size += fabs((double)x[i * COLS + n] * w_row[k]);
+                    for (uint32_t c = 0; !transposed && n == k && c < COLS; c++)
+                        size += fabs((double)x[i * COLS + c] * w_row[c]);
+                }
+                EXPECT(fabs((double)got[i * COLS + k] - want[i * COLS + k]) <=
+                       2 * UNIT_ROUNDOFF * size * ((transposed ? COUNT : COLS) + 2));
+            }
+        free(got);
+    }
+    free(x);
+    free(want);
+}
+
 TEST(quantised_types_on_the_device) {
     for (int type = STORAGE_F8_E4M3; type < STORAGE_TYPE_COUNT; type++) {
         struct rig r = rig_open(STORAGE_F32);
@@ -123,6 +183,8 @@ TEST(quantised_types_on_the_device) {
         EXPECT(make_table(&r, &t, (enum storage_type)type));
         check_embed(&r, &t);
         check_product(&r, &t);
+        check_experts(&r, &t);
+        check_heads(&r, &t);
         free(t.data);
         rig_close(&r);
     }
