@@ -199,6 +199,15 @@ struct op_attention {
 
 /* silu(x) = x / (1 + exp(-x)); gelu = x (1 + erf(x / sqrt 2)) / 2, or by tanh, or quick: x / (1 + exp(-1.702 x));
  * relu = max(x, 0); relu2 = its square. */
+/* x[t, i] *= 1 + scale * log(1 + floor((positions[t] + 1) / floor_scale)), i < width: queries of layers without
+ * rotation (Llama 4). x: act, rows `stride` values apart. */
+struct op_temper_queries {
+    void *x;
+    uint32_t stride, width;
+    float scale, floor_scale;
+    const struct step_batch *batch;
+};
+
 enum activation {
     ACTIVATION_SILU = 1,
     ACTIVATION_GELU_TANH = 2,
@@ -289,6 +298,7 @@ struct ops {
     void (*rope_angles)(struct stream *s, const struct op_rope_angles *a);
     void (*rope_kv)(struct stream *s, const struct op_rope_kv *a);
     void (*attention)(struct stream *s, const struct op_attention *a);
+    void (*temper_queries)(struct stream *s, const struct op_temper_queries *a);
     void (*act_mul)(struct stream *s, const struct op_act_mul *a);
     void (*gather_rows)(struct stream *s, const struct op_gather_rows *a);
     void (*kv_copy)(struct stream *s, const struct op_kv_copy *a);

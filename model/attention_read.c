@@ -92,6 +92,24 @@ static bool without_rope(struct spec_reader *r, uint32_t i, const struct attenti
     return false;
 }
 
+/* Chunks in layers that rotate, tempered queries in the others (Llama 4). */
+static void read_chunk(struct spec_reader *r, uint32_t layer, bool rotates, struct attention_spec *a) {
+    const struct family *f = r->family;
+    const char *type = read_layer_type(r, layer);
+    bool chunked = type ? !strcmp(type, "chunked_attention") : rotates;
+    int64_t chunk = f->chunk ? read_int(r, f->chunk, 0) : 0;
+    const struct config_node *tuned = f->temperature ? config_find(r->config, r->top, f->temperature) : NULL;
+    double scale = f->temperature ? read_double(r, "attn_scale", 0) : 0,
+           floor_scale = f->temperature ? read_double(r, "floor_scale", 0) : 0;
+    bool on = tuned && (tuned->kind == CONFIG_BOOL ? tuned->truth : tuned->number != 0);
+    if (chunk < 0 || chunk > UINT32_MAX) config_fail(r->config, ERR_INVALID, "'%s' is out of range", f->chunk);
+    if (chunked) a->chunk = (uint32_t)chunk;
+    if (!on || rotates) return;
+    if (!(floor_scale >= 1)) config_fail(r->config, ERR_INVALID, "'floor_scale' is out of range");
+    a->temperature = (float)scale;
+    a->temperature_floor = (float)floor_scale;
+}
+
 int attention_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     const struct family *f = r->family;
     struct attention_spec *a = &out->attention;
@@ -106,7 +124,13 @@ int attention_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out
     a->q_norm = r->spec->final_norm;
     if (f->qk_norm_kind) a->q_norm.kind = f->qk_norm_kind;
     read_window(r, layer, a);
-    if (f->no_rope || a->alibi || without_rope(r, layer, a)) return rope_none(r, &a->rope_idx);
+    bool rotates = !f->no_rope && !a->alibi && !without_rope(r, layer, a);
+    if (f->chunk || f->temperature) read_chunk(r, layer, rotates, a);
+    if (f->qk_norm_plain) {
+        a->qk_norm_plain = true;
+        if (!rotates) a->qk_norm = QK_NORM_NONE;
+    }
+    if (!rotates) return rope_none(r, &a->rope_idx);
     return rope_read(r, a->head_dim, a->window ? "sliding_attention" : "full_attention", &a->rope_idx);
 }
 

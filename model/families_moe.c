@@ -80,6 +80,17 @@ static const struct moe_family GPT_OSS_MOE = {.experts = "num_local_experts",
                                               .expert_bias = "yes",
                                               .clamped = true};
 
+static const struct moe_family LLAMA4_MOE = {.layers = MOE_LISTED,
+                                             .experts = "num_local_experts",
+                                             .width = "intermediate_size",
+                                             .dense_width = "intermediate_size_mlp",
+                                             .shared_width = "intermediate_size",
+                                             .score = ROUTE_LOGIT,
+                                             .weight = ROUTE_BY_SIGMOID,
+                                             .weigh_input = true};
+static const struct layer_type LLAMA4_TYPES[] = {
+    {"full_attention", MIXER_ATTENTION, false}, {"chunked_attention", MIXER_ATTENTION, false}, {NULL, 0, false}};
+
 const struct family MOE_FAMILIES[] = {
     {.architectures = "MixtralForCausalLM",
      .model_types = "mixtral",
@@ -191,6 +202,29 @@ const struct family MOE_FAMILIES[] = {
      .expects = "experts_per_token=* initial_context_length=*",
      .ffn = FFN_MOE,
      .moe = &GPT_OSS_MOE},
+    {.architectures = "Llama4ForCausalLM,Llama4ForConditionalGeneration",
+     .model_types = "llama4_text",
+     .name = "llama4",
+     .names = &LLAMA4_NAMES,
+     .defaults = "{\"tie_word_embeddings\":false,\"max_position_embeddings\":131072,\"num_key_value_heads\":8,"
+                 "\"head_dim\":128,\"rms_norm_eps\":1e-5,\"rope_theta\":500000.0,\"intermediate_size\":8192,"
+                 "\"intermediate_size_mlp\":16384,\"num_experts_per_tok\":1,\"num_local_experts\":16,"
+                 "\"interleave_moe_layer_step\":1,\"use_qk_norm\":true,\"attention_chunk_size\":8192,"
+                 "\"attn_temperature_tuning\":true,\"floor_scale\":8192,\"attn_scale\":0.1}",
+     .aliases = "num_local_experts=num_experts",
+     .layer_types = LLAMA4_TYPES,
+     .qkv_bias = "attention_bias",
+     .out_bias = "attention_bias",
+     .qk_norm = QK_NORM_HEAD,
+     .qk_norm_when = "use_qk_norm",
+     .qk_norm_plain = true,
+     .rope_interleaved = true,
+     .nope = NOPE_LISTED,
+     .chunk = "attention_chunk_size",
+     .temperature = "attn_temperature_tuning",
+     .expects = "for_llm_compressor=* cache_implementation=*",
+     .ffn = FFN_MOE,
+     .moe = &LLAMA4_MOE},
     {.architectures = "DeepseekForCausalLM",
      .model_types = "deepseek",
      .name = "deepseek",

@@ -105,6 +105,13 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
     struct attention_buffers b;
     lay_out(f, spec, f->scratch, &b);
     forward_product(f, s, b.qkv, f->in, &w->qkv);
+    if (a->temperature != 0)
+        f->dev->ops->temper_queries(s, &(struct op_temper_queries){.x = b.qkv,
+                                                                   .stride = qkv_width(a),
+                                                                   .width = a->heads * a->head_dim,
+                                                                   .scale = a->temperature,
+                                                                   .floor_scale = a->temperature_floor,
+                                                                   .batch = &f->batch});
     f->dev->ops->rope_kv(s, &(struct op_rope_kv){.qkv = b.qkv,
                                                  .angles = rope->kind == ROPE_NONE ? NULL : f->angles[a->rope_idx],
                                                  .half = rope->dims / 2,
@@ -118,6 +125,7 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
                                                      .window = a->window,
                                                      .scale = a->scale,
                                                      .sinks = w->sinks,
+                                                     .chunk = a->chunk,
                                                      .class_rows = f->batch.output_count,
                                                      .kv = &kv,
                                                      .batch = &f->batch,

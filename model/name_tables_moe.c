@@ -2,7 +2,8 @@
 #include "model/names.h"
 
 #define L "*layers.%u."
-static const char *const IGNORED[] = {L "self_attn.rotary_emb.inv_freq", "*rotary_emb.inv_freq", NULL};
+static const char *const IGNORED[] = {L "self_attn.rotary_emb.inv_freq", "*rotary_emb.inv_freq", "vision_model.%s",
+                                      "multi_modal_projector.%s", NULL};
 
 #define ENDS_AND_ATTENTION                                                                                             \
     [ROLE_EMBED] = "*embed_tokens.weight", [ROLE_FINAL_NORM] = "*norm.weight", [ROLE_HEAD] = "^lm_head.weight",        \

@@ -104,7 +104,10 @@ struct attention_spec {
     struct norm_spec q_norm; /* of both q and k */
     bool norm_after_rope;
     bool alibi;
-    bool sinks; /* a score of each head that has no value */
+    uint32_t chunk;                       /* attention within chunks of so many positions; 0: none */
+    float temperature, temperature_floor; /* op_temper_queries; temperature 0: none */
+    bool qk_norm_plain;                   /* the norms of Q and K have no weights */
+    bool sinks;                           /* a score of each head that has no value */
 };
 
 /* Latent attention (kernels/ops_latent.h). A head's query and key have nope dims without and rope dims with rotation.

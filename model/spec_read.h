@@ -69,7 +69,11 @@ struct family {
     bool rope_interleaved;
     const char *rope_interleaved_when; /* rule; instead of the line above */
     bool sinks;
-    double rope_part; /* of each head that is rotated where partial_rotary_factor is not given; 0: all */
+    const char *chunk;       /* field: layers that rotate see their own chunk of so many positions */
+    const char *temperature; /* field, a truth or a number: queries of layers without rotation are tempered */
+    bool qk_norm_plain;      /* QK norms have no weights, and only layers that rotate have them (rotating an RMS norm
+                                without weights changes nothing, so before or after is the same) */
+    double rope_part;        /* of each head that is rotated where partial_rotary_factor is not given; 0: all */
     enum nope_rule nope;
     bool local_rope;   /* windowed layers have a rotary table of their own: unscaled, "rope_local_base_freq" */
     const char *alibi; /* rule */

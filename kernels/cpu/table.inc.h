@@ -38,6 +38,7 @@ const struct ops CPU_OPS = {
     .rope_angles = cpu_rope_angles,
     .rope_kv = cpu_rope_kv,
     .attention = cpu_attention,
+    .temper_queries = ref_temper_queries,
     .act_mul = cpu_act_mul,
     .gather_rows = ref_gather_rows,
     .kv_copy = ref_kv_copy,

@@ -282,6 +282,7 @@ static struct ops make_ops(void) {
     o.rope_angles = cuda_rope_angles;
     o.rope_kv = cuda_rope_kv;
     o.attention = cuda_attention;
+    o.temper_queries = cuda_temper_queries;
     o.act_mul = cuda_act_mul;
     o.gather_rows = cuda_gather_rows;
     o.kv_copy = cuda_kv_copy;

@@ -47,6 +47,14 @@ void ref_rope_kv(struct stream *s, const struct op_rope_kv *a) {
     }
 }
 
+void ref_temper_queries(struct stream *s, const struct op_temper_queries *a) {
+    for (uint32_t t = 0; t < a->batch->row_count; t++) {
+        float *row = (float *)a->x + (size_t)t * a->stride;
+        float factor = a->batch->positions[t] == ROW_NONE ? 1 : query_temperature(a, a->batch->positions[t]);
+        for (uint32_t i = 0; i < a->width; i++) row[i] *= factor;
+    }
+}
+
 /* h: the query's head. */
 static double score(const struct op_attention *a, const float *q, uint32_t slot, uint32_t j, uint32_t h,
                     uint32_t position) {

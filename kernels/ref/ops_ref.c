@@ -20,6 +20,7 @@ const struct ops ref_ops = {
     .rope_angles = ref_rope_angles,
     .rope_kv = ref_rope_kv,
     .attention = ref_attention,
+    .temper_queries = ref_temper_queries,
     .act_mul = ref_act_mul,
     .gather_rows = ref_gather_rows,
     .kv_copy = ref_kv_copy,

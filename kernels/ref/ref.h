@@ -5,6 +5,8 @@
 #ifndef KERNELS_REF_REF_H
 #define KERNELS_REF_REF_H
 
+#include <math.h>
+
 #include "kernels/ops.h"
 
 void ref_add_positions(struct stream *s, const struct op_add_positions *a);
@@ -16,6 +18,7 @@ void ref_linear(struct stream *s, const struct op_linear *a);
 void ref_rope_angles(struct stream *s, const struct op_rope_angles *a);
 void ref_rope_kv(struct stream *s, const struct op_rope_kv *a);
 void ref_attention(struct stream *s, const struct op_attention *a);
+void ref_temper_queries(struct stream *s, const struct op_temper_queries *a);
 void ref_act_mul(struct stream *s, const struct op_act_mul *a);
 void ref_gather_rows(struct stream *s, const struct op_gather_rows *a);
 void ref_kv_copy(struct stream *s, const struct op_kv_copy *a);
@@ -83,6 +86,11 @@ static inline void *ref_kv_at(const struct kv_view *kv, uint32_t slot, uint32_t 
     CHECK(block < kv->block_count);
     size_t row = ((size_t)(value ? kv->kv_heads : 0) + kv_head) * kv->block_tokens + position % kv->block_tokens;
     return (char *)kv->base + block * kv->block_stride + kv->layer_offset + row * storage_bytes(kv->type, kv->head_dim);
+}
+
+/* op_temper_queries' factor at a position. */
+static inline float query_temperature(const struct op_temper_queries *a, uint32_t position) {
+    return 1 + a->scale * log1pf(floorf(((float)position + 1) / a->floor_scale));
 }
 
 /* The first position that a row sees. */

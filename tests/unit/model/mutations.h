@@ -167,6 +167,12 @@ MUTATION(latent_q_norm) {
 }
 MUTATION(latent_bias) { EACH_LAYER(LATENT(LATENT_WEIGHTS->kv_down.bias), LATENT_WEIGHTS->kv_down.bias = NULL); }
 MUTATION(latent_out_bias) { EACH_LAYER(LATENT(LATENT_WEIGHTS->out.bias), LATENT_WEIGHTS->out.bias = NULL); }
+MUTATION(no_chunk) { EACH_LAYER(ATTENTION(L->attention.chunk), L->attention.chunk = 0); }
+MUTATION(chunk_by_one) { EACH_LAYER(ATTENTION(L->attention.chunk), L->attention.chunk++); }
+MUTATION(temperature) { EACH_LAYER(ATTENTION(L->attention.temperature != 0), L->attention.temperature = 0); }
+MUTATION(temperature_floor) {
+    EACH_LAYER(ATTENTION(L->attention.temperature != 0), L->attention.temperature_floor *= 2);
+}
 MUTATION(no_sinks) { EACH_LAYER(ATTENTION(ATTENTION_WEIGHTS->sinks), ATTENTION_WEIGHTS->sinks = NULL); }
 
 /* ---- norms and ends ---- */
@@ -184,19 +190,49 @@ MUTATION(embed_scale) {
 #define MUTATION_ROW(name)                                                                                             \
     { #name, mutate_##name }
 static const struct mutation MUTATIONS[] = {
-    MUTATION_ROW(rope_theta),   MUTATION_ROW(rope_kind),       MUTATION_ROW(rope_dims),
-    MUTATION_ROW(rope_style),   MUTATION_ROW(rope_scale),      MUTATION_ROW(rope_everywhere),
-    MUTATION_ROW(rope_table),   MUTATION_ROW(no_window),       MUTATION_ROW(window_by_one),
-    MUTATION_ROW(qkv_bias),     MUTATION_ROW(out_bias),        MUTATION_ROW(attention_scale),
-    MUTATION_ROW(activation),   MUTATION_ROW(up_bias),         MUTATION_ROW(down_bias),
-    MUTATION_ROW(norm_offset),  MUTATION_ROW(embed_scale),     MUTATION_ROW(top_k),
-    MUTATION_ROW(renormalise),  MUTATION_ROW(route_scale),     MUTATION_ROW(route_score),
-    MUTATION_ROW(groups),       MUTATION_ROW(group_best),      MUTATION_ROW(correction),
-    MUTATION_ROW(router_bias),  MUTATION_ROW(expert_bias),     MUTATION_ROW(expert_down_bias),
-    MUTATION_ROW(no_shared),    MUTATION_ROW(shared_gate),     MUTATION_ROW(weigh_input),
-    MUTATION_ROW(clamp),        MUTATION_ROW(clamp_alpha),     MUTATION_ROW(expert_activation),
-    MUTATION_ROW(latent_scale), MUTATION_ROW(latent_norm),     MUTATION_ROW(latent_q_norm),
-    MUTATION_ROW(latent_bias),  MUTATION_ROW(latent_out_bias), MUTATION_ROW(no_sinks),
+    MUTATION_ROW(rope_theta),
+    MUTATION_ROW(rope_kind),
+    MUTATION_ROW(rope_dims),
+    MUTATION_ROW(rope_style),
+    MUTATION_ROW(rope_scale),
+    MUTATION_ROW(rope_everywhere),
+    MUTATION_ROW(rope_table),
+    MUTATION_ROW(no_window),
+    MUTATION_ROW(window_by_one),
+    MUTATION_ROW(qkv_bias),
+    MUTATION_ROW(out_bias),
+    MUTATION_ROW(attention_scale),
+    MUTATION_ROW(activation),
+    MUTATION_ROW(up_bias),
+    MUTATION_ROW(down_bias),
+    MUTATION_ROW(norm_offset),
+    MUTATION_ROW(embed_scale),
+    MUTATION_ROW(top_k),
+    MUTATION_ROW(renormalise),
+    MUTATION_ROW(route_scale),
+    MUTATION_ROW(route_score),
+    MUTATION_ROW(groups),
+    MUTATION_ROW(group_best),
+    MUTATION_ROW(correction),
+    MUTATION_ROW(router_bias),
+    MUTATION_ROW(expert_bias),
+    MUTATION_ROW(expert_down_bias),
+    MUTATION_ROW(no_shared),
+    MUTATION_ROW(shared_gate),
+    MUTATION_ROW(weigh_input),
+    MUTATION_ROW(clamp),
+    MUTATION_ROW(clamp_alpha),
+    MUTATION_ROW(expert_activation),
+    MUTATION_ROW(latent_scale),
+    MUTATION_ROW(latent_norm),
+    MUTATION_ROW(latent_q_norm),
+    MUTATION_ROW(latent_bias),
+    MUTATION_ROW(latent_out_bias),
+    MUTATION_ROW(no_sinks),
+    MUTATION_ROW(no_chunk),
+    MUTATION_ROW(chunk_by_one),
+    MUTATION_ROW(temperature),
+    MUTATION_ROW(temperature_floor),
 };
 
 #endif
