@@ -145,6 +145,7 @@ const struct family MOE_FAMILIES[] = {
     {.architectures = "GraniteMoeForCausalLM,GraniteMoeSharedForCausalLM",
      .model_types = "granitemoe,granitemoeshared",
      .name = "granitemoe",
+     .aliases = "num_local_experts=num_experts",
      .names = &GRANITE_MOE_NAMES,
      .defaults = "{\"tie_word_embeddings\":false,\"max_position_embeddings\":2048,\"num_local_experts\":8,"
                  "\"num_experts_per_tok\":2,\"shared_intermediate_size\":0,\"attention_multiplier\":1.0}",

@@ -17,11 +17,17 @@ static int load_biases(struct loader *l, struct matrix *experts, uint32_t count,
     return rc;
 }
 
-/* One product of all experts: a tensor for each, or one of three dimensions. */
+/* One product of all experts: a tensor for each (apart), one of three dimensions for each part (stacked), or for all
+ * (fused). */
 static int load_experts(struct loader *l, uint32_t layer, struct expert_matrix *out, const struct part *apart,
-                        uint32_t count, const struct part *fused, uint32_t cols) {
+                        const struct part *stacked, uint32_t count, const struct part *fused, uint32_t cols) {
     const struct moe_spec *moe = &l->spec->layers[layer].moe;
-    bool one = loader_has(l, fused->role, layer);
+    if (loader_has(l, fused->role, layer)) {
+        apart = fused;
+        count = 1;
+    } else if (loader_has(l, stacked->role, layer)) {
+        apart = stacked;
+    }
     enum weight_role blocks =
         fused->role == ROLE_EXPERTS_GATE_UP ? ROLE_EXPERTS_GATE_UP_BLOCKS : ROLE_EXPERTS_DOWN_BLOCKS;
     if (!loader_has(l, blocks, layer)) blocks = 0;
@@ -29,11 +35,8 @@ static int load_experts(struct loader *l, uint32_t layer, struct expert_matrix *
     int rc = 0;
     for (uint32_t e = 0; !rc && e < moe->router.experts; e++) {
         l->expert = e;
-        if (blocks)
-            rc = loader_mxfp4(l, &experts[e], blocks, blocks + 1, fused->rows, cols, layer);
-        else
-            rc = one ? loader_matrix(l, &experts[e], fused, 1, cols, false, layer)
-                     : loader_matrix(l, &experts[e], apart, count, cols, false, layer);
+        rc = blocks ? loader_mxfp4(l, &experts[e], blocks, blocks + 1, fused->rows, cols, layer)
+                    : loader_matrix(l, &experts[e], apart, count, cols, false, layer);
         if (!rc && experts[e].type != experts[0].type)
             rc = error_set(l->err, ERR_UNSUPPORTED, "the experts of layer %u have different types", layer);
     }
@@ -64,12 +67,14 @@ static int moe_load(struct loader *l, uint32_t layer, void **weights) {
     const struct part router = {.role = ROLE_ROUTER, .bias = ROLE_ROUTER_BIAS, .rows = moe->router.experts};
     const struct part apart[] = {{.role = ROLE_EXPERT_GATE, .rows = width}, {.role = ROLE_EXPERT_UP, .rows = width}};
     const struct part fused = {.role = ROLE_EXPERTS_GATE_UP, .bias = ROLE_EXPERTS_GATE_UP_BIAS, .rows = 2 * width};
+    const struct part stacked[] = {{.role = ROLE_EXPERTS_GATE, .rows = width},
+                                   {.role = ROLE_EXPERTS_UP, .rows = width}};
     const struct part down = {.role = ROLE_EXPERT_DOWN, .rows = hidden},
                       fused_down = {.role = ROLE_EXPERTS_DOWN, .bias = ROLE_EXPERTS_DOWN_BIAS, .rows = hidden};
     int rc = loader_matrix(l, &w->router, &router, 1, hidden, moe->router_bias, layer);
     if (!rc && moe->correction) rc = loader_vector(l, &w->correction, ROLE_ROUTER_CORRECTION, layer, router.rows);
-    if (!rc) rc = load_experts(l, layer, &w->up, apart, 2, &fused, hidden);
-    if (!rc) rc = load_experts(l, layer, &w->down, &down, 1, &fused_down, width);
+    if (!rc) rc = load_experts(l, layer, &w->up, apart, stacked, 2, &fused, hidden);
+    if (!rc) rc = load_experts(l, layer, &w->down, &down, &fused_down, 1, &fused_down, width);
     return rc || !moe->shared_width ? rc : load_shared(l, layer, w);
 }
 

@@ -7,6 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Of files that have experts. */
+static const struct gguf_arch EXPERT_ARCHS[] = {
+    {"llama", "mixtral", "MixtralForCausalLM", &GGUF_EXPERT_NAMES, true},
+    {"qwen2moe", "qwen2_moe", "Qwen2MoeForCausalLM", &GGUF_EXPERT_NAMES, false},
+    {"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", &GGUF_EXPERT_NAMES, false},
+    {"olmoe", "olmoe", "OlmoeForCausalLM", &GGUF_EXPERT_NAMES, false},
+    {"granitemoe", "granitemoe", "GraniteMoeForCausalLM", &GGUF_EXPERT_NAMES, true},
+};
+
 static const struct gguf_arch ARCHS[] = {
     {"llama", "llama", "LlamaForCausalLM", &GGUF_NAMES, true},
     {"qwen2", "qwen2", "Qwen2ForCausalLM", &GGUF_NAMES, false},
@@ -28,12 +37,23 @@ static const struct gguf_arch ARCHS[] = {
     {"ernie4_5", "ernie4_5", "Ernie4_5ForCausalLM", &GGUF_NAMES, false},
 };
 
+static bool has_experts(const struct gguf *g, const char *arch) {
+    char key[GGUF_NAME_MAX];
+    int64_t count = 0;
+    snprintf(key, sizeof key, "%s.expert_count", arch);
+    const struct gguf_kv *kv = gguf_find(g, key);
+    return kv && gguf_int_at(kv, 0, &count) && count > 0;
+}
+
 const struct gguf_arch *gguf_arch_of(const struct gguf *g, struct error *err) {
     struct bytes name;
     if (!gguf_string(g, "general.architecture", &name)) {
         error_set(err, ERR_INVALID, "the GGUF file does not say its general.architecture");
         return NULL;
     }
+    for (size_t i = 0; i < ARRAY_LEN(EXPERT_ARCHS); i++)
+        if (bytes_equal(name, bytes_str(EXPERT_ARCHS[i].name)) && has_experts(g, EXPERT_ARCHS[i].name))
+            return &EXPERT_ARCHS[i];
     for (size_t i = 0; i < ARRAY_LEN(ARCHS); i++)
         if (bytes_equal(name, bytes_str(ARCHS[i].name))) return &ARCHS[i];
     error_set(err, ERR_UNSUPPORTED, "GGUF architecture '%.*s' is not supported", (int)MIN(name.len, 64),
@@ -89,6 +109,30 @@ static const struct {
     {"context_length", "max_position_embeddings", true}, {"attention.sliding_window", "sliding_window", false},
 };
 
+/* Counts of a mixture; families know them by other names as well (their aliases). */
+static void write_experts(const struct reader *r) {
+    static const struct {
+        const char *suffix, *field;
+    } COUNTS[] = {{"expert_count", "num_experts"},
+                  {"expert_used_count", "num_experts_per_tok"},
+                  {"expert_feed_forward_length", "moe_intermediate_size"}};
+    bool granite = !strcmp(r->arch->name, "granitemoe");
+    int64_t v;
+    for (size_t i = 0; i < ARRAY_LEN(COUNTS); i++)
+        if (find_int(r, COUNTS[i].suffix, &v)) {
+            json_key(r->w, COUNTS[i].field);
+            json_int(r->w, v);
+        }
+    if (find_int(r, "expert_shared_feed_forward_length", &v)) {
+        json_key(r->w, granite ? "shared_intermediate_size" : "shared_expert_intermediate_size");
+        json_int(r->w, v);
+    }
+    if (!strcmp(r->arch->name, "qwen3moe")) {
+        json_key(r->w, "norm_topk_prob");
+        json_bool(r->w, true);
+    }
+}
+
 static int write_integers(const struct reader *r, struct error *err) {
     int64_t v;
     for (size_t i = 0; i < ARRAY_LEN(INTEGERS); i++) {
@@ -133,7 +177,7 @@ static void write_numbers(const struct reader *r) {
         json_double(r->w, as_written(v));
     }
     if (find_double(r, "logit_scale", &v)) {
-        json_key(r->w, !strcmp(r->arch->name, "granite") ? "logits_scaling" : "logit_scale");
+        json_key(r->w, !strncmp(r->arch->name, "granite", 7) ? "logits_scaling" : "logit_scale");
         json_double(r->w, as_written(v));
     }
 }
@@ -257,7 +301,8 @@ static int write_shown(const struct reader *r, struct error *err) {
     static const struct {
         const char *tensor, *field;
         const char *archs; /* that have the option, as ",a,b," */
-    } SHOWN[] = {{"blk.0.attn_q.bias", "attention_bias", ",llama,qwen3,granite,smollm3,command-r,glm4,seed_oss,"},
+    } SHOWN[] = {{"blk.0.attn_q.bias", "attention_bias",
+                  ",llama,qwen3,qwen3moe,olmoe,granite,granitemoe,smollm3,command-r,glm4,seed_oss,"},
                  {"blk.0.ffn_gate.bias", "mlp_bias", ",llama,granite,smollm3,"},
                  {"blk.0.attn_q.bias", "use_qkv_bias", ",stablelm,"},
                  {"blk.0.attn_q_norm.weight", "qk_layernorm", ",stablelm,"},
@@ -292,6 +337,7 @@ int gguf_config_text(const struct gguf *g, const struct gguf_arch *arch, struct 
     json_string(&w, arch->model_type);
     int rc = write_integers(&r, err);
     if (!rc) write_numbers(&r);
+    if (!rc && arch->names == &GGUF_EXPERT_NAMES) write_experts(&r);
     if (!rc) rc = write_heads(&r, err);
     if (!rc) rc = write_shown(&r, err);
     json_end_object(&w);

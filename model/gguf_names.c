@@ -30,3 +30,13 @@ const struct name_table GGUF_NAMES = {.patterns = {COMMON, QKV_APART, FFN_APART}
 const struct name_table GGUF_QKV_NAMES = {.patterns = {COMMON, QKV_FUSED, FFN_APART}, .ignored = IGNORED};
 const struct name_table GGUF_FUSED_NAMES = {.patterns = {COMMON, QKV_FUSED, FFN_FUSED}, .ignored = IGNORED};
 const struct name_table GGUF_FFN_NAMES = {.patterns = {COMMON, QKV_APART, FFN_FUSED}, .ignored = IGNORED};
+
+#define EXPERTS                                                                                                        \
+    [ROLE_ROUTER] = L "ffn_gate_inp.weight", [ROLE_ROUTER_BIAS] = L "ffn_gate_inp.bias",                               \
+    [ROLE_ROUTER_CORRECTION] = L "exp_probs_b.bias", [ROLE_EXPERT_GATE] = L "ffn_gate.%u.weight",                      \
+    [ROLE_EXPERT_UP] = L "ffn_up.%u.weight", [ROLE_EXPERT_DOWN] = L "ffn_down.%u.weight",                              \
+    [ROLE_EXPERTS_GATE_UP] = L "ffn_gate_up_exps.weight", [ROLE_EXPERTS_GATE] = L "ffn_gate_exps.weight",              \
+    [ROLE_EXPERTS_UP] = L "ffn_up_exps.weight", [ROLE_EXPERTS_DOWN] = L "ffn_down_exps.weight",                        \
+    [ROLE_SHARED_GATE] = L "ffn_gate_shexp.weight", [ROLE_SHARED_UP] = L "ffn_up_shexp.weight",                        \
+    [ROLE_SHARED_DOWN] = L "ffn_down_shexp.weight", [ROLE_SHARED_SWITCH] = L "ffn_gate_inp_shexp.weight"
+const struct name_table GGUF_EXPERT_NAMES = {.patterns = {COMMON, QKV_APART, FFN_APART, EXPERTS}, .ignored = IGNORED};

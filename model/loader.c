@@ -53,7 +53,7 @@ static const struct tensor *wrong_shape(struct loader *l, const struct tensor *t
 static const struct tensor *slice(struct loader *l, const struct tensor *t, uint32_t layer) {
     struct tensor *part = &l->slices[l->slice_count++ % ARRAY_LEN(l->slices)];
     uint32_t experts = l->spec->layers[layer].moe.router.experts;
-    if (t->dims[0] != experts || experts == 0) return NULL;
+    if (t->dims[0] != experts || experts == 0 || t->scales) return NULL;
     *part = *t;
     part->dim_count = 2;
     part->dims[0] = t->dims[1];
@@ -63,12 +63,24 @@ static const struct tensor *slice(struct loader *l, const struct tensor *t, uint
     return part;
 }
 
+/* A vector as a matrix of one row. */
+static const struct tensor *one_row(struct loader *l, const struct tensor *t) {
+    struct tensor *part = &l->slices[l->slice_count++ % ARRAY_LEN(l->slices)];
+    *part = *t;
+    part->dim_count = 2;
+    part->dims[0] = 1;
+    part->dims[1] = t->dims[0];
+    return part;
+}
+
 /* Finds the role's matrix and checks type and shape. */
 static const struct tensor *take_matrix(struct loader *l, enum weight_role role, uint32_t layer, uint32_t rows,
                                         uint32_t cols, bool transposed) {
     const struct tensor *t = find(l, role, layer);
     if (!t) return NULL;
-    const struct tensor *m = t->dim_count == 3 ? slice(l, t, layer) : t;
+    const struct tensor *m = t->dim_count == 3                ? slice(l, t, layer)
+                             : t->dim_count == 1 && rows == 1 ? one_row(l, t)
+                                                              : t;
     bool ok = m && m->dim_count == 2 && m->dims[transposed] == rows && m->dims[!transposed] == cols;
     if (!ok) return wrong_shape(l, t, transposed ? cols : rows, transposed ? rows : cols);
     return use(l, t) ? m : NULL;

@@ -62,6 +62,8 @@ enum weight_role {
     ROLE_EXPERT_UP,
     ROLE_EXPERT_DOWN,
     ROLE_EXPERTS_GATE_UP,
+    ROLE_EXPERTS_GATE, /* where gate and up are apart */
+    ROLE_EXPERTS_UP,
     ROLE_EXPERTS_DOWN,
     ROLE_EXPERTS_GATE_UP_BIAS,
     ROLE_EXPERTS_DOWN_BIAS,
