@@ -23,6 +23,7 @@ static const struct command {
     {"logits", logits_main, "compute the logits of token sequences"},
     {"tokenize", tokenize_main, "turn text into a model's tokens"},
     {"decode", decode_main, "turn tokens into text"},
+    {"render", render_main, "render a chat template"},
     {"scale", scale_main, "change the number of workers of a running server"},
     {"status", status_main, "list the processes of a running server"},
     {"gateway", gateway_main, "one gateway process"},
@@ -52,7 +53,7 @@ static void print_usage(FILE *out) {
 static void print_all_options(void) {
     static const struct option_table *const TABLES[] = {&serve_options,    &gateway_options,    &scheduler_options,
                                                         &worker_options,   &perplexity_options, &logits_options,
-                                                        &tokenize_options, &decode_options};
+                                                        &tokenize_options, &decode_options,     &render_options};
     puts("# Options\n\nWritten by `trireme help --markdown`. A flag wins over the environment, which wins over the "
          "YAML file (`--config FILE`,\n"
          "keys with underscores). `trireme serve` also takes every option of the three processes and passes it on.\n");

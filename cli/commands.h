@@ -22,8 +22,9 @@ int logits_main(int argc, char **argv);
 extern const struct option_table serve_options, perplexity_options, logits_options;
 int tokenize_main(int argc, char **argv);
 int decode_main(int argc, char **argv);
+int render_main(int argc, char **argv);
 
-extern const struct option_table tokenize_options, decode_options;
+extern const struct option_table tokenize_options, decode_options, render_options;
 
 /* Prints "trireme NAME: text" and returns 2. */
 int command_misused(const char *name, const struct error *err);
