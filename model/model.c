@@ -11,8 +11,13 @@ static int open_folder(struct model *m, const struct model_options *o, struct bu
     char *path = path_join(o->dir, "config.json");
     int rc = file_read(path, CONFIG_BYTES_MAX, config, err);
     mem_free(path);
-    if (!rc) rc = spec_read_text(&m->spec, buf_bytes(config), o->accept_fields, err);
-    return rc ? rc : safetensors_open(&m->files, o->dir, err);
+    struct buf accept; /* what quantised_open reads */
+    buf_init(&accept, 0);
+    buf_addf(&accept, "quantization_config,compression_config,%s", o->accept_fields ? o->accept_fields : "");
+    if (!rc) rc = spec_read_text(&m->spec, buf_bytes(config), buf_text(&accept), err);
+    buf_release(&accept);
+    if (!rc) rc = safetensors_open(&m->files, o->dir, err);
+    return rc ? rc : quantised_open(&m->quantised, &m->files, buf_bytes(config), err);
 }
 
 /* config: the text that stands for config.json. The model keeps the files; metadata is let go. */
@@ -75,6 +80,7 @@ void model_close(struct model *m) {
     for (int i = 0; i < SPEC_ROPES_MAX; i++) device_free(m->dev, m->inv_freq[i]);
     weights_release(&m->weights);
     safetensors_close(&m->files);
+    quantised_close(&m->quantised);
     spec_release(&m->spec);
     *m = (struct model){0};
 }

@@ -6,6 +6,7 @@
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
+#include "model/quantised.h"
 #include "model/spec.h"
 #include "model/weights.h"
 
@@ -15,6 +16,7 @@ struct model {
     struct shard shard;     /* which that is */
     struct model_weights weights;
     struct safetensors files;        /* mapped while the model is open */
+    struct quantised quantised;      /* what some of its tensors point into */
     float *inv_freq[SPEC_ROPES_MAX]; /* device memory, [dims / 2]; NULL for ROPE_NONE */
     struct u128 revision;            /* of weights and config; see model_revision */
 };

@@ -1,0 +1,45 @@
+/*
+ * quantised.h - checkpoints of Hugging Face folders whose weights are quantised: what several tensors say together
+ * becomes one tensor with a storage type and scales, under the name the plain weight would have.
+ *
+ *   AWQ (AutoAWQ "gemm")      X.qweight, X.qzeros, X.scales                  -> int4, groups along the inputs
+ *   GPTQ (v1, v2; 4, 8 bits)  X.qweight, X.qzeros, X.scales, X.g_idx         -> int4 or uint8, groups in any order
+ *   compressed-tensors        X.weight_packed, _scale, _zero_point, _g_idx   -> int4 or uint8; in place
+ *   fp8, int8                 X.weight and X.weight_scale, X.weight_scale_inv or X.SCB -> fp8 or int8; in place; one
+ *                             scale for all, for each row, or for each block
+ *   bitsandbytes NF4          X.weight, X.weight.absmax, ...quant_state      -> nf4; in place; also doubly quantised
+ *
+ * Which tensors a module has decides, so modules that the config lists as not converted stay as they are. Activations
+ * are never quantised here: static input scales are left out. What packs along the outputs (AWQ, GPTQ) is transposed
+ * once, at the same size; scales and zeros become f32.
+ *
+ * Threading: none. Everything it makes lives until quantised_close, and the set's tensors point into it.
+ */
+#ifndef MODEL_QUANTISED_H
+#define MODEL_QUANTISED_H
+
+#include "base/error.h"
+#include "base/vec.h"
+#include "formats/safetensors.h"
+
+/* What quantization_config says; all zero: nothing. */
+struct quantised_config {
+    char method[32]; /* "awq", "gptq", "compressed-tensors", "fp8", "bitsandbytes", ...; "": none */
+    int64_t bits, group_size;
+    char version[16];           /* AWQ: "gemm" */
+    char checkpoint_format[16]; /* GPTQ: "gptq", "gptq_v2" */
+    int64_t block[2];           /* of fp8 blocks */
+};
+
+struct quantised {
+    struct quantised_config config;
+    VEC(void *) memory;
+};
+
+/* Rewrites the set. config_json: config.json's text. ERR_UNSUPPORTED names a method or an option we lack, ERR_INVALID a
+ * tensor that does not fit its companions. Nothing happens without companions. */
+MUST_CHECK int quantised_open(struct quantised *q, struct safetensors *set, struct bytes config_json,
+                              struct error *err);
+void quantised_close(struct quantised *q);
+
+#endif

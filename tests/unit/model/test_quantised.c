@@ -1,0 +1,134 @@
+/*
+ * Quantised checkpoints: every form of tests/goldens/quant/forms decodes, bit for bit, to what float64 formulas gave;
+ * their companions are gone from the set; and every cut or changed file is loaded or refused, never more.
+ */
+#include <dirent.h>
+
+#include "kernels/types.h"
+#include "model/quantised.h"
+#include "model/storage_map.h"
+#include "rig.h"
+
+static const char FORMS[] = TRIREME_SOURCE_DIR "/tests/goldens/quant/forms";
+
+static char *path_of(const char *name, const char *end) {
+    struct buf b;
+    buf_init(&b, 0);
+    buf_addf(&b, "%s/%s%s", FORMS, name, end);
+    return b.data;
+}
+
+/* Values of a tensor as the kernels see them. */
+static float *decode(const struct tensor *t) {
+    struct matrix m = {
+        .type = storage_of(t), .rows = (uint32_t)t->dims[0], .cols = (uint32_t)t->dims[1], .part_count = 1};
+    m.parts[0] = (struct matrix_part){.data = t->data, .rows = m.rows};
+    if (t->scales) {
+        m.parts[0].scale_rows = t->scales->rows_each;
+        m.parts[0].scale_cols = t->scales->cols_each;
+        m.parts[0].scale_stride = t->scales->stride;
+        m.parts[0].zero = t->scales->zero;
+        m.parts[0].scales = t->scales->scales;
+        m.parts[0].zeros = t->scales->zeros;
+        m.parts[0].groups = t->scales->groups;
+    }
+    float *out = calloc((size_t)m.rows * m.cols, sizeof *out);
+    for (uint32_t r = 0; r < m.rows; r++) matrix_decode(&m, r, 0, m.cols, out + (size_t)r * m.cols);
+    return out;
+}
+
+static void check_form(const char *name) {
+    char *config_path = path_of(name, ".json"), *path = path_of(name, ".safetensors"),
+         *want_path = path_of(name, ".expected.safetensors");
+    struct safetensors set, want;
+    struct quantised q;
+    struct buf config;
+    struct error err = {0};
+    buf_init(&config, 0);
+    if (file_read(config_path, 1 << 20, &config, &err) || safetensors_open(&want, want_path, &err) ||
+        safetensors_open(&set, path, &err) || quantised_open(&q, &set, buf_bytes(&config), &err)) {
+        check_fail(__FILE__, __LINE__, "%s: %s", name, err.text);
+        return;
+    }
+    const struct tensor *t = safetensors_find(&set, "m.q.weight"), *w = safetensors_find(&want, "m.q.weight");
+    if (set.tensor_count != 1 || !t || !w || t->dim_count != 2 || t->dims[0] != w->dims[0] ||
+        t->dims[1] != w->dims[1]) {
+        check_fail(__FILE__, __LINE__, "%s: %zu tensors are left", name, set.tensor_count);
+        return;
+    }
+    float *got = decode(t);
+    if (memcmp(got, w->data, w->byte_len)) check_fail(__FILE__, __LINE__, "%s decodes to other values", name);
+    free(got);
+    quantised_close(&q);
+    safetensors_close(&set);
+    safetensors_close(&want);
+    buf_release(&config);
+    mem_free(config_path);
+    mem_free(path);
+    mem_free(want_path);
+}
+
+/* Calls check for each form; their count. */
+static int each_form(void (*check)(const char *name)) {
+    int count = 0;
+    DIR *dir = opendir(FORMS);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        size_t len = strlen(e->d_name);
+        if (len < 6 || strcmp(e->d_name + len - 5, ".json")) continue;
+        char *name = mem_strndup(e->d_name, len - 5);
+        check(name);
+        mem_free(name);
+        count++;
+    }
+    if (dir) closedir(dir);
+    return count;
+}
+
+TEST(every_form_decodes_as_its_reference) { EXPECT_EQ(each_form(check_form), 20); }
+
+/* Bytes changed here and there: refused, or decoded without leaving anything's bounds (the sanitizer sees). */
+static void mutate_form(const char *name) {
+    char *config_path = path_of(name, ".json"), *path = path_of(name, ".safetensors");
+    struct buf config, file;
+    struct error err = {0};
+    buf_init(&config, 0);
+    buf_init(&file, 0);
+    if (file_read(config_path, 1 << 20, &config, &err) || file_read(path, 1 << 20, &file, &err))
+        check_fail(__FILE__, __LINE__, "%s: %s", name, err.text);
+    for (int i = 0; i < 300; i++) {
+        char *copy = malloc(file.len);
+        struct safetensors set;
+        struct quantised q;
+        memcpy(copy, file.data, file.len);
+        for (int k = 0; k < 3; k++)
+            copy[check_random() % (k ? MIN(file.len, 900) : file.len)] ^= (char)(1 << check_random() % 8);
+        if (!safetensors_open_bytes(&set, bytes_of(copy, file.len), "mutant", &err)) {
+            if (!quantised_open(&q, &set, buf_bytes(&config), &err)) {
+                for (size_t t = 0; t < set.tensor_count; t++)
+                    if (set.tensors[t].scales) free(decode(&set.tensors[t]));
+                quantised_close(&q);
+            }
+            safetensors_close(&set);
+        }
+        free(copy);
+    }
+    buf_release(&config);
+    buf_release(&file);
+    mem_free(config_path);
+    mem_free(path);
+}
+
+TEST(mutants_of_every_form_are_loaded_or_refused) { EXPECT_EQ(each_form(mutate_form), 20); }
+
+TEST(unknown_methods_are_refused_by_name) {
+    struct safetensors set = {0};
+    struct quantised q;
+    struct error err = {0};
+    EXPECT(quantised_open(&q, &set, bytes_str("{\"quantization_config\":{\"quant_method\":\"hqq\"}}"), &err) != 0);
+    EXPECT(strstr(err.text, "hqq"));
+    EXPECT_EQ(quantised_open(&q, &set, bytes_str("{\"quantization_config\":{\"quant_method\":\"awq\"}}"), &err), 0);
+    quantised_close(&q);
+    EXPECT_EQ(quantised_open(&q, &set, bytes_str("{\"a\":[{}]}"), &err), 0);
+    quantised_close(&q);
+    mem_free(set.tensors);
+}
