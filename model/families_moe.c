@@ -91,6 +91,13 @@ static const struct moe_family LLAMA4_MOE = {.layers = MOE_LISTED,
 static const struct layer_type LLAMA4_TYPES[] = {
     {"full_attention", MIXER_ATTENTION, false}, {"chunked_attention", MIXER_ATTENTION, false}, {NULL, 0, false}};
 
+/* The shared expert is there and added whatever shared_expert_enabled says. */
+static const struct moe_family OXIDIZR_MOE = {.experts = "num_experts",
+                                              .width = "intermediate_size",
+                                              .shared_width = "intermediate_size",
+                                              .score = ROUTE_LOGIT,
+                                              .weight = ROUTE_BY_SOFTMAX};
+
 const struct family MOE_FAMILIES[] = {
     {.architectures = "MixtralForCausalLM",
      .model_types = "mixtral",
@@ -203,6 +210,21 @@ const struct family MOE_FAMILIES[] = {
      .expects = "experts_per_token=* initial_context_length=*",
      .ffn = FFN_MOE,
      .moe = &GPT_OSS_MOE},
+    {.architectures = "oxidizr",
+     .model_types = "oxidizr",
+     .name = "oxidizr",
+     .names = &OXIDIZR_NAMES,
+     .defaults = "{\"tie_word_embeddings\":false,\"max_position_embeddings\":4096,\"rms_norm_eps\":1e-5,"
+                 "\"num_experts_per_tok\":2,\"rope_theta\":10000.0}",
+     .aliases = "num_hidden_layers=num_layers max_position_embeddings=max_seq_len num_key_value_heads=num_kv_heads "
+                "num_experts_per_tok=experts_per_tok",
+     .mixer = MIXER_LATENT,
+     .latent_apart = true,
+     .expects = "shared_expert_enabled=* tokenizer_vocab=* mamba2_num_heads=* mamba2_head_dim=* mamba2_state_size=* "
+                "mamba2_chunk_size=* mamba2_expand=* mamba2_conv_kernel=* mamba3_enabled=false "
+                "mamba3_complex_rope=* mamba3_mimo_rank=* mamba3_use_conv=*",
+     .ffn = FFN_MOE,
+     .moe = &OXIDIZR_MOE},
     {.architectures = "Llama4ForCausalLM,Llama4ForConditionalGeneration",
      .model_types = "llama4_text",
      .name = "llama4",

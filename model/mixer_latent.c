@@ -25,8 +25,26 @@ static double yarn_scores(struct spec_reader *r) {
     return 1;
 }
 
+/* oxidizr's: no norms, no biases, heads of hidden / heads values beside the rotated ones. */
+static int read_apart(struct spec_reader *r, struct latent_spec *a) {
+    *a = (struct latent_spec){.heads = read_count(r, "num_attention_heads", 0, SPEC_HEADS_MAX),
+                              .q_rank = read_count(r, "q_latent_dim", 0, SPEC_HIDDEN_MAX),
+                              .rank = read_count(r, "kv_latent_dim", 0, LATENT_WIDTH_MAX),
+                              .rope = read_count(r, "d_rope", 0, SPEC_HEAD_DIM_MAX),
+                              .apart = true};
+    if (config_failed(r->config)) return r->config->error.code;
+    if (r->spec->hidden % a->heads)
+        config_fail(r->config, ERR_INVALID, "'hidden_size' is no multiple of 'num_attention_heads'");
+    a->nope = a->value = r->spec->hidden / a->heads;
+    if (a->nope > SPEC_HEAD_DIM_MAX || a->rank + a->rope > LATENT_WIDTH_MAX || a->rope % 2)
+        config_fail(r->config, ERR_UNSUPPORTED, "'num_attention_heads', 'kv_latent_dim' or 'd_rope' is out of range");
+    a->scale = (float)(1 / sqrt((double)(a->nope + a->rope)));
+    return rope_read(r, a->rope, NULL, &a->rope_idx);
+}
+
 static int latent_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     struct latent_spec *a = &out->latent;
+    if (r->family->latent_apart) return read_apart(r, a);
     *a = (struct latent_spec){.heads = read_count(r, "num_attention_heads", 0, SPEC_HEADS_MAX),
                               .q_rank =
                                   read_int(r, "q_lora_rank", 0) ? read_count(r, "q_lora_rank", 0, SPEC_HIDDEN_MAX) : 0,
@@ -50,6 +68,26 @@ static int latent_read(struct spec_reader *r, uint32_t layer, struct layer_spec 
 
 /* ---- weights ---- */
 
+/* A tensor for each product (struct latent_spec: apart). */
+static int load_apart(struct loader *l, uint32_t layer, const struct latent_spec *a, struct latent_weights *w) {
+    uint32_t hidden = l->spec->hidden, heads = a->heads;
+    const struct part q_down = {.role = ROLE_LATENT_Q_DOWN, .rows = a->q_rank},
+                      q = {.role = ROLE_LATENT_Q_UP, .rows = heads * a->nope},
+                      q_rope = {.role = ROLE_LATENT_Q_ROPE, .rows = heads * a->rope},
+                      kv[] = {{.role = ROLE_LATENT_KV_DOWN, .rows = a->rank},
+                              {.role = ROLE_LATENT_K_ROPE, .rows = a->rope}},
+                      k_up = {.role = ROLE_LATENT_K_UP, .rows = heads * a->nope},
+                      v_up = {.role = ROLE_LATENT_V_UP, .rows = heads * a->value},
+                      out = {.role = ROLE_OUT, .rows = hidden};
+    int rc = loader_matrix(l, &w->q_down, &q_down, 1, hidden, false, layer);
+    if (!rc) rc = loader_matrix(l, &w->q, &q, 1, a->q_rank, false, layer);
+    if (!rc) rc = loader_matrix(l, &w->q_rope, &q_rope, 1, hidden, false, layer);
+    if (!rc) rc = loader_matrix(l, &w->kv_down, kv, 2, hidden, false, layer);
+    if (!rc) rc = loader_matrix(l, &w->kv_up, &k_up, 1, a->rank, false, layer);
+    if (!rc) rc = loader_matrix(l, &w->v_up, &v_up, 1, a->rank, false, layer);
+    return rc ? rc : loader_matrix(l, &w->out, &out, 1, heads * a->value, false, layer);
+}
+
 static int latent_load(struct loader *l, uint32_t layer, void **weights) {
     const struct latent_spec *a = &l->spec->layers[layer].latent;
     struct latent_weights *w = *weights = loader_new(l, sizeof *w);
@@ -60,6 +98,7 @@ static int latent_load(struct loader *l, uint32_t layer, void **weights) {
                       up = {.role = ROLE_LATENT_KV_UP, .rows = a->heads * (a->nope + a->value)},
                       out = {.role = ROLE_OUT, .bias = ROLE_OUT_BIAS, .rows = hidden};
     int rc = 0;
+    if (a->apart) return load_apart(l, layer, a, w);
     if (a->q_rank) rc = loader_matrix(l, &w->q_down, &q_down, 1, hidden, a->bias, layer);
     if (!rc && a->q_rank) rc = loader_norm(l, &w->q_norm, &a->norm, ROLE_LATENT_Q_NORM, 0, layer, a->q_rank);
     if (!rc) rc = loader_matrix(l, &w->q, &q, 1, a->q_rank ? a->q_rank : hidden, false, layer);
@@ -73,6 +112,7 @@ static int latent_load(struct loader *l, uint32_t layer, void **weights) {
 
 struct latent_buffers {
     void *q_latent, *q, *kv; /* act [rows, q_rank], [rows, heads, nope + rope], [rows, rank + rope] */
+    void *q_rope;            /* act [rows, heads, rope]: apart */
     void *absorbed, *mixed;  /* act [rows, heads, rank + rope], [rows, heads, rank] */
     void *values;            /* act [rows, heads, value] */
 };
@@ -82,6 +122,7 @@ static size_t lay_out(const struct forward *f, const struct layer_spec *layer, c
     size_t act = storage_bytes(f->dev->activation_type, 1), rows = f->max_rows, heads = rows * a->heads, used = 0;
     b->q_latent = forward_take(base, &used, act * rows * a->q_rank);
     b->q = forward_take(base, &used, act * heads * (a->nope + a->rope));
+    b->q_rope = forward_take(base, &used, a->apart ? act * heads * a->rope : 0);
     b->kv = forward_take(base, &used, act * rows * (a->rank + a->rope));
     b->absorbed = forward_take(base, &used, act * heads * (a->rank + a->rope));
     b->mixed = forward_take(base, &used, act * heads * a->rank);
@@ -101,41 +142,53 @@ static void make_queries(struct forward *f, struct stream *s, const struct laten
         return;
     }
     forward_product(f, s, b->q_latent, f->in, &w->q_down);
-    f->dev->ops->rmsnorm(s, &(struct op_rmsnorm){.out = b->q_latent,
-                                                 .x = b->q_latent,
-                                                 .weight = w->q_norm.weight,
-                                                 .rows = f->batch.row_count,
-                                                 .width = a->q_rank,
-                                                 .eps = a->norm.eps});
+    if (w->q_norm.weight)
+        f->dev->ops->rmsnorm(s, &(struct op_rmsnorm){.out = b->q_latent,
+                                                     .x = b->q_latent,
+                                                     .weight = w->q_norm.weight,
+                                                     .rows = f->batch.row_count,
+                                                     .width = a->q_rank,
+                                                     .eps = a->norm.eps});
     forward_product(f, s, b->q, b->q_latent, &w->q);
+    if (a->apart) forward_product(f, s, b->q_rope, f->in, &w->q_rope);
 }
 
+/* Products per head with the rows of K's (of V's) part of the way up. */
 static struct op_head_linear per_head(const struct forward *f, const struct latent_spec *a,
-                                      const struct latent_weights *w) {
-    return (struct op_head_linear){
-        .w = &w->kv_up, .rows = f->batch.row_count, .heads = a->heads, .head_rows = a->nope + a->value};
+                                      const struct latent_weights *w, bool value) {
+    struct op_head_linear op = {.w = &w->kv_up,
+                                .rows = f->batch.row_count,
+                                .heads = a->heads,
+                                .head_rows = a->nope + a->value,
+                                .first = value ? a->nope : 0,
+                                .count = value ? a->value : a->nope};
+    if (!a->apart) return op;
+    op.w = value ? &w->v_up : &w->kv_up;
+    op.head_rows = op.count;
+    op.first = 0;
+    return op;
 }
 
 /* The queries into the latent space, the step's rows into the cache. */
 static void absorb(struct forward *f, struct stream *s, const struct latent_spec *a, const struct latent_weights *w,
                    const struct latent_buffers *b, const struct kv_view *kv) {
     const struct rope_spec *rope = &f->model->spec.ropes[a->rope_idx];
-    struct op_head_linear up = per_head(f, a, w);
+    struct op_head_linear up = per_head(f, a, w, false);
+    uint32_t q_width = a->apart ? a->nope : a->nope + a->rope;
     up.out = b->absorbed;
     up.x = b->q;
-    up.count = a->nope;
-    up.x_stride = a->nope + a->rope;
+    up.x_stride = q_width;
     up.out_stride = a->rank + a->rope;
     up.transposed = true;
     f->dev->ops->head_linear(s, &up);
     f->dev->ops->latent_write(s, &(struct op_latent_write){.q = b->absorbed,
-                                                           .q_rope = b->q,
+                                                           .q_rope = a->apart ? b->q_rope : b->q,
                                                            .kv = b->kv,
                                                            .heads = a->heads,
                                                            .rank = a->rank,
                                                            .rope = a->rope,
-                                                           .q_stride = a->nope + a->rope,
-                                                           .q_offset = a->nope,
+                                                           .q_stride = a->apart ? a->rope : q_width,
+                                                           .q_offset = a->apart ? 0 : a->nope,
                                                            .norm = w->kv_norm.weight,
                                                            .eps = a->norm.eps,
                                                            .angles = rope->kind ? f->angles[a->rope_idx] : NULL,
@@ -163,11 +216,9 @@ static void latent_step(struct forward *f, struct stream *s, uint32_t layer) {
                                                                    .scale = a->scale,
                                                                    .view = &kv,
                                                                    .batch = &f->batch});
-    struct op_head_linear down = per_head(f, a, w);
+    struct op_head_linear down = per_head(f, a, w, true);
     down.out = b.values;
     down.x = b.mixed;
-    down.first = a->nope;
-    down.count = a->value;
     down.x_stride = a->rank;
     down.out_stride = a->value;
     f->dev->ops->head_linear(s, &down);

@@ -7,10 +7,12 @@
 struct latent_weights {
     struct matrix q_down;        /* [q_rank, hidden]; with q_rank */
     struct norm_weights q_norm;  /* [q_rank] */
-    struct matrix q;             /* [heads * (nope + rope), q_rank or hidden] */
+    struct matrix q;             /* [heads * (nope + rope), q_rank or hidden]; apart: [heads * nope, q_rank] */
+    struct matrix q_rope;        /* apart: [heads * rope, hidden] */
     struct matrix kv_down;       /* [rank + rope, hidden] */
     struct norm_weights kv_norm; /* [rank] */
-    struct matrix kv_up;         /* [heads * (nope + value), rank] */
+    struct matrix kv_up;         /* [heads * (nope + value), rank]; apart: [heads * nope, rank] */
+    struct matrix v_up;          /* apart: [heads * value, rank] */
     struct matrix out;           /* [hidden, heads * value] */
 };
 

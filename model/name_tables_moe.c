@@ -93,3 +93,16 @@ const struct name_table LLAMA4_NAMES = {
     .ignored = IGNORED,
     .experts_transposed = true,
 };
+
+/* oxidizr's latent attention with experts: no prefix, nothing fused. */
+const struct name_table OXIDIZR_NAMES = {
+    .patterns = {ENDS_AND_ATTENTION, DENSE_FFN("mlp"),
+                 SHARED("moe.shared_expert"), [ROLE_LATENT_Q_DOWN] = L "self_attn.w_dq.weight",
+                 [ROLE_LATENT_Q_UP] = L "self_attn.w_uq.weight", [ROLE_LATENT_Q_ROPE] = L "self_attn.w_qr.weight",
+                 [ROLE_LATENT_KV_DOWN] = L "self_attn.w_dkv.weight", [ROLE_LATENT_K_ROPE] = L "self_attn.w_kr.weight",
+                 [ROLE_LATENT_K_UP] = L "self_attn.w_uk.weight", [ROLE_LATENT_V_UP] = L "self_attn.w_uv.weight",
+                 [ROLE_ROUTER] = L "moe.router.gate.weight", [ROLE_EXPERT_GATE] = L "moe.experts.%u.gate_proj.weight",
+                 [ROLE_EXPERT_UP] = L "moe.experts.%u.up_proj.weight",
+                 [ROLE_EXPERT_DOWN] = L "moe.experts.%u.down_proj.weight"},
+    .ignored = IGNORED,
+};

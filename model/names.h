@@ -54,6 +54,10 @@ enum weight_role {
     ROLE_LATENT_KV_DOWN_BIAS,
     ROLE_LATENT_KV_NORM,
     ROLE_LATENT_KV_UP,
+    ROLE_LATENT_Q_ROPE, /* where rotated parts and up-projections have tensors of their own */
+    ROLE_LATENT_K_ROPE,
+    ROLE_LATENT_K_UP,
+    ROLE_LATENT_V_UP,
     /* mixture of experts: one tensor an expert, or EXPERTS_: one of three dimensions for all */
     ROLE_ROUTER,
     ROLE_ROUTER_BIAS,
@@ -116,8 +120,8 @@ struct name_table {
 extern const struct name_prefix NAME_PREFIXES[];
 extern const struct name_table LLAMA_NAMES;
 /* name_tables_moe.c */
-extern const struct name_table EXPERT_NAMES, DEEPSEEK_NAMES, MIXTRAL_NAMES, GRANITE_MOE_NAMES, GPT_OSS_NAMES,
-    LLAMA4_NAMES;
+extern const struct name_table OXIDIZR_NAMES, EXPERT_NAMES, DEEPSEEK_NAMES, MIXTRAL_NAMES, GRANITE_MOE_NAMES,
+    GPT_OSS_NAMES, LLAMA4_NAMES;
 
 /* The tensor's name; layer counts only where the pattern has one. prefix NULL: the table's first. False when the table
  * has no such role. */

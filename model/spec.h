@@ -119,6 +119,7 @@ struct latent_spec {
     uint32_t rope_idx;
     float scale;
     bool bias;             /* of the products into the latents, and of the last */
+    bool apart;            /* rotated queries come from the hidden state; K's and V's products up are two */
     struct norm_spec norm; /* of both latents */
 };
 

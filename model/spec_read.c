@@ -236,6 +236,8 @@ static const struct family *find_family(struct spec_reader *r) {
         architecture = config_node_text(c, config_item(c, list, 0));
         if (!*architecture) config_fail(c, ERR_INVALID, "'architectures' is no list of one name");
     }
+    /* oxidizr writes neither; its latent models show by this */
+    if (!*architecture && !*type && config_has_key(c, 0, "kv_latent_dim")) type = "oxidizr";
     const struct family *f;
     for (size_t i = 0; *architecture && (f = family_at(i)); i++)
         if (listed(f->architectures, architecture)) return f;

@@ -69,6 +69,7 @@ struct family {
     bool rope_interleaved;
     const char *rope_interleaved_when; /* rule; instead of the line above */
     bool sinks;
+    bool latent_apart;       /* oxidizr's form of latent attention */
     const char *chunk;       /* field: layers that rotate see their own chunk of so many positions */
     const char *temperature; /* field, a truth or a number: queries of layers without rotation are tempered */
     bool qk_norm_plain;      /* QK norms have no weights, and only layers that rotate have them (rotating an RMS norm

@@ -161,9 +161,9 @@ MUTATION(expert_activation) {
 #define LATENT(cond)   (L->mixer == MIXER_LATENT && (cond))
 #define LATENT_WEIGHTS ((struct latent_weights *)W->mixer)
 MUTATION(latent_scale) { EACH_LAYER(LATENT(true), L->latent.scale *= 1.5f); }
-MUTATION(latent_norm) { EACH_LAYER(LATENT(true), LATENT_WEIGHTS->kv_norm.weight = NULL); }
+MUTATION(latent_norm) { EACH_LAYER(LATENT(LATENT_WEIGHTS->kv_norm.weight), LATENT_WEIGHTS->kv_norm.weight = NULL); }
 MUTATION(latent_q_norm) {
-    EACH_LAYER(LATENT(L->latent.q_rank), LATENT_WEIGHTS->q_norm.weight = LATENT_WEIGHTS->kv_norm.weight);
+    EACH_LAYER(LATENT(LATENT_WEIGHTS->q_norm.weight), LATENT_WEIGHTS->q_norm.weight = LATENT_WEIGHTS->kv_norm.weight);
 }
 MUTATION(latent_bias) { EACH_LAYER(LATENT(LATENT_WEIGHTS->kv_down.bias), LATENT_WEIGHTS->kv_down.bias = NULL); }
 MUTATION(latent_out_bias) { EACH_LAYER(LATENT(LATENT_WEIGHTS->out.bias), LATENT_WEIGHTS->out.bias = NULL); }
