@@ -24,12 +24,15 @@ void bpe_init(struct bpe *b, const struct vocab *vocab, size_t count) {
     b->merges = mem_calloc(size, sizeof *b->merges);
     b->merge_tags = mem_calloc(size, 1);
     b->merge_mask = size - 1;
+    b->first_shared_rank = NONE;
 }
 
 void bpe_release(struct bpe *b) {
     mem_free(b->merges);
     mem_free(b->merge_tags);
     mem_free(b->byte_pairs);
+    mem_free(b->inner_pairs);
+    b->inner_pairs = NULL;
     mem_free(b->unused);
     b->unused = NULL;
     b->merges = NULL;
@@ -60,6 +63,7 @@ void bpe_add_ranked(struct bpe *b, uint32_t left, uint32_t right, uint32_t resul
     uint32_t i = hash_slot(b, hash);
     while (b->merge_tags[i] && !(b->merge_tags[i] == tag && b->merges[i].left == left && b->merges[i].right == right))
         i = (i + 1) & b->merge_mask;
+    if (rank < b->rank_count) b->first_shared_rank = MIN(b->first_shared_rank, rank);
     b->merge_tags[i] = tag;
     b->merges[i] = (struct bpe_merge){left, right, rank, result};
     b->rank_count = MAX(b->rank_count, rank + 1);
@@ -115,6 +119,17 @@ static void cut_unused(const struct bpe *b, size_t from, struct token_vec *out) 
     vec_release(&all);
 }
 
+static void make_inner_pairs(struct bpe *b) {
+    b->inner_pairs = mem_calloc(65536 / 64, sizeof *b->inner_pairs);
+    for (uint32_t id = 0; id < b->vocab->entries.count; id++) {
+        struct bytes key = vocab_key(b->vocab, id);
+        for (size_t i = 0; i + 1 < key.len; i++) {
+            unsigned pair = (unsigned)key.data[i] << 8 | key.data[i + 1];
+            b->inner_pairs[pair / 64] |= (uint64_t)1 << pair % 64;
+        }
+    }
+}
+
 void bpe_finish(struct bpe *b) {
     for (unsigned i = 0; i < 256; i++) {
         uint8_t key = (uint8_t)i;
@@ -125,6 +140,7 @@ void bpe_finish(struct bpe *b) {
     }
     if (vocab_find(b->vocab, (const uint8_t *)METASPACE, 3) == NONE || b->has_affix) b->splits_at_metaspace = false;
     if (b->vocab->byte_level && b->rank_count > 4096 && !b->has_affix) make_byte_pairs(b);
+    if (b->byte_pairs) make_inner_pairs(b);
     collect_unused(b);
     bpe_merge_fn *variants[BPE_VARIANTS_MAX];
     b->merge_short = variants[bpe_merge_variants(variants) - 1];
@@ -201,6 +217,7 @@ static void release_lists(struct bpe_scratch *s) {
     vec_release(&s->order);
     vec_release(&s->order_other);
     vec_release(&s->heap);
+    vec_release(&s->runs);
 }
 
 void bpe_scratch_trim(struct bpe_scratch *s, size_t symbols_max) {
@@ -215,12 +232,8 @@ void bpe_scratch_release(struct bpe_scratch *s) {
     *s = (struct bpe_scratch){0};
 }
 
-static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
-                           struct token_vec *out) {
-    if (b->byte_pairs && len <= b->short_max) {
-        encode_short_bytes(b, piece, len, out);
-        return;
-    }
+static void encode_uncut(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
+                         struct token_vec *out) {
     split_symbols(b, s, piece, len);
     size_t count = s->ids.count;
     if (count > 1)
@@ -229,6 +242,27 @@ static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uin
     vec_reserve(out, out->count + count);
     memcpy(out->items + out->count, s->ids.items, count * sizeof *out->items);
     out->count += count;
+}
+
+/* End of the part of piece that begins at `at`: no merge crosses it. */
+static size_t find_cut(const struct bpe *b, const uint8_t *piece, size_t at, size_t len) {
+    for (at++; at < len; at++) {
+        unsigned pair = (unsigned)piece[at - 1] << 8 | piece[at];
+        if (!(b->inner_pairs[pair / 64] >> pair % 64 & 1)) break;
+    }
+    return at;
+}
+
+static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
+                           struct token_vec *out) {
+    for (size_t at = 0, end; at < len; at = end) {
+        bool is_short = b->byte_pairs && len - at <= b->short_max;
+        end = is_short || !b->byte_pairs ? len : find_cut(b, piece, at, len);
+        if (b->byte_pairs && end - at <= b->short_max)
+            encode_short_bytes(b, piece + at, end - at, out);
+        else
+            encode_uncut(b, s, piece + at, end - at, out);
+    }
 }
 
 /* A piece that is a token by itself is that token: always with ignore_merges, else once merging was seen to end there.

@@ -43,11 +43,14 @@ struct bpe {
     uint32_t ascii_ids[256];    /* symbol of each byte (byte level) or ASCII character */
     uint32_t fallback_ids[256]; /* "<0x0A>" */
     uint32_t unk_id;            /* UINT32_MAX: none */
-    uint32_t (*byte_pairs)[2];  /* byte level: rank and result by first byte << 8 | second byte; owned */
-    bool splits_at_metaspace;   /* no merge joins something to a U+2581 behind it: text may be cut there */
-    struct bpe_merge *unused;   /* by result: merges whose tokens are not given out but cut again; owned */
+    uint64_t *inner_pairs; /* byte level: bit first << 8 | second: the two bytes stand together in some token; owned.
+                              Where they do in none, no merge crosses: a piece may be cut there */
+    uint32_t (*byte_pairs)[2]; /* byte level: rank and result by first byte << 8 | second byte; owned */
+    bool splits_at_metaspace;  /* no merge joins something to a U+2581 behind it: text may be cut there */
+    struct bpe_merge *unused;  /* by result: merges whose tokens are not given out but cut again; owned */
     size_t unused_count;
     char prefix[BPE_AFFIX_MAX + 1], suffix[BPE_AFFIX_MAX + 1]; /* of characters behind a word's first, of its last */
+    uint32_t first_shared_rank;                                /* below it each rank is one pair */
     bool has_affix;                                            /* either is not empty */
     bool byte_fallback, fuse_unk, ignore_merges;
 };
@@ -57,6 +60,11 @@ struct bpe_list {
 };
 struct bpe_bucket {
     uint32_t first, last;
+};
+/* Equal neighbouring symbols: bpe_runs.c. */
+struct bpe_run {
+    uint32_t id, count; /* count 0: no longer in the list */
+    uint32_t prev, next;
 };
 struct bpe_wait {
     uint32_t rank, pos;
@@ -75,6 +83,10 @@ struct bpe_scratch {
     VEC(uint32_t) order;          /* of the bucket being visited */
     VEC(uint32_t) order_other;
     VEC(struct bpe_wait) heap;
+    VEC(struct bpe_run) runs;
+    uint32_t first_run;
+    uint32_t run_rank;          /* of the runs being visited */
+    bool better_pair;           /* one turned up: runs do not do */
     struct bpe_bucket *buckets; /* by rank; owned; all empty between calls */
     uint64_t *bits[4];          /* which buckets have entries: bits[0] by rank, bits[k] by word of bits[k-1] */
     size_t bit_words[4];

@@ -31,6 +31,13 @@ static inline void bpe_need_caches(struct bpe_scratch *s) {
     if (!s->caches) bpe_make_caches(s);
 }
 
+/* Positions by rank: bpe_long.c. */
+void bpe_prepare_buckets(const struct bpe *b, struct bpe_scratch *s);
+void bpe_bucket_push(struct bpe_scratch *s, uint32_t rank, uint32_t pos);
+uint32_t bpe_lowest_bucket(const struct bpe_scratch *s); /* NONE: all are empty */
+void bpe_take_bucket(struct bpe_scratch *s, uint32_t rank);
+/* Merges s->ids in place by runs of equal symbols; false, with nothing changed, where that does not pay. */
+bool bpe_merge_runs(const struct bpe *b, struct bpe_scratch *s, size_t *count);
 /* Merges s->ids, which are the symbols of the piece, in place; returns how many remain. */
 size_t bpe_merge_long(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece);
 

@@ -4,7 +4,7 @@
  */
 #include "text/bpe_internal.h"
 
-static void prepare_buckets(const struct bpe *b, struct bpe_scratch *s) {
+void bpe_prepare_buckets(const struct bpe *b, struct bpe_scratch *s) {
     if (s->buckets) return;
     s->buckets = mem_calloc(MAX(b->rank_count, 1u), sizeof *s->buckets);
     memset(s->buckets, 0xFF, MAX(b->rank_count, 1u) * sizeof *s->buckets);
@@ -16,7 +16,7 @@ static void prepare_buckets(const struct bpe *b, struct bpe_scratch *s) {
     }
 }
 
-static void bucket_push(struct bpe_scratch *s, uint32_t rank, uint32_t pos) {
+void bpe_bucket_push(struct bpe_scratch *s, uint32_t rank, uint32_t pos) {
     struct bpe_bucket *bucket = &s->buckets[rank];
     uint32_t entry = (uint32_t)s->entries.count;
     vec_push(&s->entries, ((struct bpe_list){pos, NONE}));
@@ -31,7 +31,7 @@ static void bucket_push(struct bpe_scratch *s, uint32_t rank, uint32_t pos) {
 }
 
 /* The lowest rank with entries, or NONE. Four levels of 64 cover 16 million words of ranks. */
-static uint32_t lowest_bucket(const struct bpe_scratch *s) {
+uint32_t bpe_lowest_bucket(const struct bpe_scratch *s) {
     size_t word = 0;
     while (word < s->bit_words[3] && !s->bits[3][word]) word++;
     if (word == s->bit_words[3]) return NONE;
@@ -61,7 +61,7 @@ static void sort_order(struct bpe_scratch *s) {
 }
 
 /* Empties the bucket into s->order, positions rising. */
-static void take_bucket(struct bpe_scratch *s, uint32_t rank) {
+void bpe_take_bucket(struct bpe_scratch *s, uint32_t rank) {
     s->order.count = 0;
     for (uint32_t e = s->buckets[rank].first; e != NONE; e = s->entries.items[e].next)
         vec_push(&s->order, s->entries.items[e].pos);
@@ -114,7 +114,7 @@ static void note_pair(const struct bpe *b, struct bpe_scratch *s, uint32_t pos, 
     if (rank <= current_rank && current_rank != NONE)
         heap_push(s, (struct bpe_wait){rank, pos});
     else
-        bucket_push(s, rank, pos);
+        bpe_bucket_push(s, rank, pos);
 }
 
 static void merge_at(const struct bpe *b, struct bpe_scratch *s, struct bpe_wait at, uint32_t current_rank) {
@@ -132,7 +132,7 @@ static void merge_at(const struct bpe *b, struct bpe_scratch *s, struct bpe_wait
 }
 
 static void visit_bucket(const struct bpe *b, struct bpe_scratch *s, uint32_t rank) {
-    take_bucket(s, rank);
+    bpe_take_bucket(s, rank);
     size_t i = 0;
     while (i < s->order.count || s->heap.count) {
         struct bpe_wait at = {rank, i < s->order.count ? s->order.items[i] : NONE};
@@ -156,13 +156,14 @@ static void note_all(const struct bpe *b, struct bpe_scratch *s, const uint8_t *
             continue;
         }
         uint32_t rank = b->byte_pairs[(size_t)piece[i] << 8 | piece[i + 1]][0];
-        if (rank != NONE) bucket_push(s, rank, i);
+        if (rank != NONE) bpe_bucket_push(s, rank, i);
     }
 }
 
 size_t bpe_merge_long(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece) {
     size_t count = s->ids.count;
-    prepare_buckets(b, s);
+    if (bpe_merge_runs(b, s, &count)) return count;
+    bpe_prepare_buckets(b, s);
     vec_reserve(&s->next, count);
     vec_reserve(&s->prev, count);
     s->entries.count = s->heap.count = 0;
@@ -172,7 +173,7 @@ size_t bpe_merge_long(const struct bpe *b, struct bpe_scratch *s, const uint8_t 
     }
     s->last.left = NONE;
     note_all(b, s, piece);
-    for (uint32_t rank; (rank = lowest_bucket(s)) != NONE;) visit_bucket(b, s, rank);
+    for (uint32_t rank; (rank = bpe_lowest_bucket(s)) != NONE;) visit_bucket(b, s, rank);
     size_t kept = 0;
     for (uint32_t i = 0; i != NONE; i = s->next.items[i]) s->ids.items[kept++] = s->ids.items[i];
     return kept;

@@ -45,6 +45,7 @@ static bool is_young_mark(uint32_t cp) {
         {0x11A99, 0x11A99}, {0x11D42, 0x11D42}, {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x11F41, 0x11F42},
         {0x1612F, 0x1612F}, {0x16FF0, 0x16FF1}, {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE},
         {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}, {0x1E5EE, 0x1E5EF}};
+    if (cp > RUNS[ARRAY_LEN(RUNS) - 1][1]) return false;
     for (size_t i = 0; i < ARRAY_LEN(RUNS) && cp >= RUNS[i][0]; i++)
         if (cp <= RUNS[i][1]) return true;
     return false;
@@ -54,7 +55,7 @@ static bool is_young_mark(uint32_t cp) {
  * nor is the second of a composition. Below U+0300 all are. */
 static bool is_nfc_stable(uint32_t cp) {
     if (cp < 0x300 || (cp >= 0x3041 && cp <= 0x3096) || (cp >= 0x4E00 && cp <= 0x9FFF) ||
-        (cp >= 0xAC00 && cp <= 0xD7A3))
+        (cp >= 0xAC00 && cp <= 0xD7A3) || (cp >= 0x1F300 && cp <= 0x1FAFF))
         return true;
     if (cp >= 0x1100 && cp <= 0x11FF) return false; /* jamo combine by rule */
     const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)cp);
@@ -65,13 +66,14 @@ static bool is_nfc_stable(uint32_t cp) {
 /* Start of the first character at or after `at` that is (or is not) stable; *before: start of the character in front of
  * it. */
 static size_t find_stability(struct bytes s, size_t at, bool stable, size_t *before) {
-    uint32_t cp;
-    *before = at;
-    for (size_t n; at < s.len; at += n) {
+    size_t last = at, first = at;
+    uint32_t cp = 0, last_cp = 0;
+    for (size_t n; at < s.len; at += n, last_cp = cp) {
         n = unicode_next(s.data + at, &cp);
-        if ((cp >= 0x80 ? is_nfc_stable(cp) : true) == stable) break;
-        *before = cp >= 0x80 && is_young_mark(cp) ? at + n : at;
+        if ((cp < 0x300 || is_nfc_stable(cp)) == stable) break;
+        last = at;
     }
+    *before = at > first && last_cp >= 0x80 && is_young_mark(last_cp) ? at : last;
     return at;
 }
 

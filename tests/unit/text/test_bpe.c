@@ -108,6 +108,35 @@ TEST(merging_follows_the_definition) {
     }
 }
 
+/* Runs of one letter with others between: the way of bpe_runs.c, and where better pairs turn up, out of it again. */
+TEST(merging_runs_follows_the_definition) {
+    struct bpe_scratch scratch = {0};
+    for (int round = 0; round < 150; round++) {
+        struct fixture f = {0};
+        make_fixture(&f, 6 + check_random() % (round % 2 ? 12 : 60));
+        for (int k = 0; k < 30; k++) {
+            uint8_t text[400];
+            uint32_t ids[400];
+            size_t len = 0, letters = 1 + check_random() % 3;
+            while (len < 60 || (len < 300 && check_random() % 4)) {
+                uint32_t id = (uint32_t)(check_random() % letters);
+                for (size_t n = check_random() % 5 ? 8 + check_random() % 60 : 1; n && len < 400; n--, len++) {
+                    text[len] = (uint8_t)('a' + id);
+                    ids[len] = id;
+                }
+            }
+            struct token_vec out = {0};
+            bpe_encode(&f.bpe, &scratch, text, len, text + len, &out);
+            size_t count = naive(&f, ids, len);
+            EXPECT_EQ(out.count, count);
+            EXPECT(!memcmp(out.items, ids, count * sizeof *ids));
+            vec_release(&out);
+        }
+        free_fixture(&f);
+        bpe_scratch_release(&scratch);
+    }
+}
+
 /* a a -> aa, aa aa -> aaaa, ...: one letter a million times, in time linear in the text (a heap would be slower, a scan
  * never end). */
 TEST(a_million_equal_letters_take_no_time) {
