@@ -81,6 +81,7 @@ static bool without_rope(struct spec_reader *r, uint32_t i, const struct attenti
     case NOPE_NEVER: return false;
     case NOPE_FULL: return !a->window;
     case NOPE_FULL_MIXED: return !a->window && read_int(r, "sliding_window", 0);
+    case NOPE_TYPE: return strcmp(read_text(r, "position_embedding_type", "nope"), "rope") != 0;
     case NOPE_LISTED: break;
     }
     const struct config_node *list = config_find(r->config, r->top, "no_rope_layers");

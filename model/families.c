@@ -27,5 +27,7 @@ const struct family FAMILIES[] = {
                  "\"sliding_window\":4096,\"max_window_layers\":28}",
      .qkv_bias = "yes",
      .window = WINDOW_UPPER},
+
+#include "model/families_state.inc.h"
 };
 const size_t FAMILY_COUNT = ARRAY_LEN(FAMILIES);

@@ -162,6 +162,11 @@ void forward_product(struct forward *f, struct stream *s, void *out, const void 
                                                .out_stride = w->rows});
 }
 
+struct state_view forward_state(const struct forward *f, size_t layer_offset, size_t offset) {
+    return (struct state_view){
+        .base = f->slots->state, .slot_stride = f->slots->kv.geometry.state_bytes, .offset = layer_offset + offset};
+}
+
 struct kv_view forward_kv(const struct forward *f, uint32_t layer) {
     const struct attention_spec *a = &f->model->spec.layers[layer].attention;
     const struct kv_cache *cache = &f->slots->kv;

@@ -78,6 +78,8 @@ void forward_sample(struct forward *f, struct stream *s, const struct sample_out
 
 /* out = x w^T + bias, act [rows of the step, w->rows]. */
 void forward_product(struct forward *f, struct stream *s, void *out, const void *x, const struct matrix *w);
+/* A layer's part of the slots' states, `offset` bytes into its mixer's or its feed-forward's. */
+struct state_view forward_state(const struct forward *f, size_t layer_offset, size_t offset);
 /* A layer's part of the cache. */
 struct kv_view forward_kv(const struct forward *f, uint32_t layer);
 /* Takes `size` bytes off the scratch area: adds them, rounded to 256, to *used; base NULL: only counts, gives NULL. */

@@ -7,7 +7,8 @@
  * NULL for the size and with the scratch area at every step, and must give the same addresses each time (areas of
  * different layers may overlap). step computes f->in -> f->out, act [rows, hidden] both.
  *
- * kv_bytes: bytes of this layer in one cache block; NULL or 0: it has no keys and values.
+ * kv_bytes: bytes of this layer in one cache block; NULL or 0: it has no keys and values. state_bytes: what a slot
+ * keeps of this layer whatever its length (kernels/ops_state.h); NULL: nothing.
  */
 #ifndef MODEL_LAYER_KINDS_H
 #define MODEL_LAYER_KINDS_H
@@ -24,6 +25,7 @@ struct layer_kind {
     void (*step)(struct forward *f, struct stream *s, uint32_t layer);
     size_t (*kv_bytes)(const struct ops *ops, const struct layer_spec *layer, enum storage_type type,
                        uint32_t block_tokens);
+    size_t (*state_bytes)(const struct model_spec *spec, const struct layer_spec *layer);
     /* NULL: always. Whether the device can. */
     int (*supports)(const struct device *dev, const struct layer_spec *layer, enum storage_type weights,
                     enum storage_type kv, uint32_t block_tokens, struct error *err);
@@ -34,5 +36,6 @@ extern const struct layer_kind *const FFNS[FFN_KIND_COUNT];
 
 extern const struct layer_kind mixer_latent, ffn_moe;
 extern const struct layer_kind mixer_attention, ffn_gated, ffn_plain;
+extern const struct layer_kind mixer_mamba1, mixer_mamba2, mixer_delta, mixer_short_conv, mixer_rglru;
 
 #endif

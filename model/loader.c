@@ -156,6 +156,33 @@ int loader_vector(struct loader *l, const float **out, enum weight_role role, ui
     return put_values(l, v, role, layer, count, 0, count, NULL);
 }
 
+float *loader_values(struct loader *l, enum weight_role role, uint32_t layer, const uint32_t *dims) {
+    const struct tensor *t = find(l, role, layer);
+    uint32_t count = 0;
+    size_t values = 1;
+    if (!t) return NULL;
+    bool ok = true;
+    for (; dims[count]; values *= dims[count++]) ok = ok && count < t->dim_count && t->dims[count] == dims[count];
+    if (!ok || t->dim_count != count) {
+        wrong_shape(l, t, dims[0], dims[1]);
+        return NULL;
+    }
+    if (!use(l, t)) return NULL;
+    float *host = mem_calloc(values, sizeof *host);
+    for (size_t i = 0; i < values; i++) host[i] = storage_get(storage_of(t->type), t->data, i);
+    advance(l, t);
+    return host;
+}
+
+int loader_put(struct loader *l, const float **out, float *host, size_t count) {
+    if (!host) return l->err->code;
+    float *v = new_device_memory(l, count * sizeof *v);
+    *out = v;
+    if (v) stream_copy_in(l->stream, v, host, count * sizeof *v);
+    mem_free(host);
+    return v ? 0 : l->err->code;
+}
+
 int loader_norm(struct loader *l, struct norm_weights *out, const struct norm_spec *spec, enum weight_role weight,
                 enum weight_role bias, uint32_t layer, uint32_t width) {
     *out = (struct norm_weights){0};

@@ -119,6 +119,21 @@ struct u128 model_revision(struct bytes config, const struct safetensors *files)
 
 /* ---- memory ---- */
 
+/* Bytes of a slot's state; fills in where each layer's part begins. */
+static size_t state_offsets(const struct model *model, struct kv_geometry *out) {
+    size_t used = 0;
+    for (uint32_t i = 0; i < model->spec.layer_count; i++) {
+        const struct layer_spec *layer = &model->spec.layers[i];
+        const struct layer_kind *kinds[] = {MIXERS[layer->mixer], FFNS[layer->ffn.kind]};
+        size_t *offsets[] = {out->mixer_states, out->ffn_states};
+        for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+            offsets[k][i] = used;
+            if (kinds[k] && kinds[k]->state_bytes) used += (kinds[k]->state_bytes(&model->spec, layer) + 63) / 64 * 64;
+        }
+    }
+    return used;
+}
+
 int kv_geometry_of(struct kv_geometry *out, const struct model *model, enum storage_type type, uint32_t block_tokens,
                    struct error *err) {
     const struct ops *ops = model->dev->ops;
@@ -136,6 +151,7 @@ int kv_geometry_of(struct kv_geometry *out, const struct model *model, enum stor
         out->layer_offsets[i] = out->block_bytes;
         if (kinds[0] && kinds[0]->kv_bytes) out->block_bytes += kinds[0]->kv_bytes(ops, layer, type, block_tokens);
     }
+    out->state_bytes = state_offsets(model, out);
     if (out->block_bytes == 0) out->block_bytes = 64; /* a model without keys and values still counts blocks */
     return 0;
 }
@@ -147,7 +163,7 @@ int memory_plan_make(struct memory_plan *plan, const struct model *model, const 
     *plan =
         (struct memory_plan){.weight_bytes = model->weights.byte_count,
                              .activation_bytes = forward_bytes(model, request->max_step_tokens, request->max_context),
-                             .slot_bytes = slots_bytes(request->slot_count, request->max_context, kv->block_tokens)};
+                             .slot_bytes = slots_bytes(request->slot_count, request->max_context, kv)};
     uint64_t buffers = plan->activation_bytes + plan->slot_bytes, left = request->memory_free;
     if (left) left = left > buffers ? left - buffers : 1;
     limit = model->dev->kind == DEVICE_CPU ? request->memory_free / 4 : left - left / 10;
@@ -159,15 +175,16 @@ int memory_plan_make(struct memory_plan *plan, const struct model *model, const 
     count = MIN(count, (uint64_t)1 << 24);
     plan->block_count = (uint32_t)count;
     plan->kv_bytes = count * kv->block_bytes;
-    uint64_t need = plan->kv_bytes + plan->activation_bytes;
+    uint64_t need = plan->kv_bytes + plan->activation_bytes + request->slot_count * (uint64_t)kv->state_bytes;
     if (count == 0)
         return error_set(err, ERR_LIMIT, "no room for a single KV block of %zu bytes; raise --kv-bytes",
                          kv->block_bytes);
     if (request->memory_free && need > request->memory_free)
         return error_set(err, ERR_LIMIT,
-                         "does not fit: %llu MB for the KV cache and %llu MB for buffers, but %llu MB are free; lower "
-                         "--blocks, --kv-bytes or --max-step-tokens",
+                         "does not fit: %llu MB for the KV cache, %llu MB for buffers and %llu MB for states, but %llu "
+                         "MB are free; lower --blocks, --kv-bytes, --slots or --max-step-tokens",
                          (unsigned long long)(plan->kv_bytes >> 20), (unsigned long long)(plan->activation_bytes >> 20),
+                         (unsigned long long)(request->slot_count * (uint64_t)kv->state_bytes >> 20),
                          (unsigned long long)(request->memory_free >> 20));
     return 0;
 }

@@ -50,6 +50,9 @@ struct kv_geometry {
     uint32_t block_tokens;
     size_t layer_offsets[SPEC_LAYERS_MAX]; /* of each layer in a block */
     size_t block_bytes;                    /* all layers */
+    /* What a slot keeps besides, whatever its length (kernels/ops_state.h); 0: no layer has a state. */
+    size_t state_bytes;
+    size_t mixer_states[SPEC_LAYERS_MAX], ffn_states[SPEC_LAYERS_MAX]; /* offsets in a slot's state */
 };
 /* type STORAGE_NONE: f32 where the weights are f32, else f16 (11 bits of fraction against bf16's 8; values past 65504
  * saturate); on a GPU the activations' type, whose products tensor cores take. */
@@ -60,7 +63,7 @@ MUST_CHECK int kv_geometry_of(struct kv_geometry *out, const struct model *model
 struct memory_plan {
     uint64_t weight_bytes;     /* on the CPU: mapped, shared with the page cache */
     uint64_t activation_bytes; /* buffers of one step */
-    uint64_t slot_bytes;       /* slot tables */
+    uint64_t slot_bytes;       /* slot tables, and the layers' states */
     uint64_t kv_bytes;
     uint32_t block_count;
 };

@@ -89,6 +89,38 @@ enum weight_role {
     ROLE_GATE_BIAS,
     ROLE_UP_BIAS,
     ROLE_DOWN_BIAS,
+    /* mixers with a state */
+    ROLE_IN,
+    ROLE_IN_BIAS,
+    ROLE_IN_Z, /* where the gate has a product of its own */
+    ROLE_IN_Z_BIAS,
+    ROLE_IN_BETA, /* delta rule: beta, and the step (fused: both) */
+    ROLE_IN_STEP,
+    ROLE_CONV,
+    ROLE_CONV_BIAS,
+    ROLE_STEP_PRODUCT, /* Mamba 1: x_proj */
+    ROLE_STEP,         /* dt_proj */
+    ROLE_STEP_BIAS,
+    ROLE_DECAY, /* A_log, time_decay, recurrent_param */
+    ROLE_SKIP,  /* D, time_first */
+    ROLE_STEP_NORM,
+    ROLE_B_NORM,
+    ROLE_C_NORM,
+    ROLE_INNER_NORM,
+    ROLE_INNER_NORM_BIAS,
+    ROLE_MIX_OUT,
+    ROLE_MIX_OUT_BIAS,
+    ROLE_INPUT_GATE,
+    ROLE_INPUT_GATE_BIAS,
+    ROLE_DECAY_GATE,
+    ROLE_DECAY_GATE_BIAS,
+    ROLE_SHIFT_K, /* RWKV: how much of the position before, for each product */
+    ROLE_SHIFT_V,
+    ROLE_SHIFT_R,
+    ROLE_R,
+    ROLE_FFN_SHIFT_K,
+    ROLE_FFN_SHIFT_R,
+    ROLE_FFN_R,
     ROLE_COUNT
 };
 
@@ -122,6 +154,11 @@ extern const struct name_table LLAMA_NAMES;
 /* name_tables_moe.c */
 extern const struct name_table OXIDIZR_NAMES, EXPERT_NAMES, DEEPSEEK_NAMES, MIXTRAL_NAMES, GRANITE_MOE_NAMES,
     GPT_OSS_NAMES, LLAMA4_NAMES;
+extern const struct name_table EXPERT_NAMES, DEEPSEEK_NAMES, MIXTRAL_NAMES, GRANITE_MOE_NAMES, GPT_OSS_NAMES,
+    LLAMA4_NAMES;
+/* name_tables_state.c */
+extern const struct name_table MAMBA_NAMES, MAMBA2_NAMES, NEMOTRON_H_NAMES, JAMBA_NAMES, BAMBA_NAMES,
+    GRANITE_HYBRID_NAMES, LFM2_NAMES, QWEN3_NEXT_NAMES, QWEN3_5_NAMES, RECURRENT_GEMMA_NAMES;
 
 /* The tensor's name; layer counts only where the pattern has one. prefix NULL: the table's first. False when the table
  * has no such role. */

@@ -4,9 +4,9 @@ static uint32_t blocks_of(uint32_t max_context, uint32_t block_tokens) {
     return (max_context + block_tokens - 1) / block_tokens;
 }
 
-uint64_t slots_bytes(uint32_t slot_count, uint32_t max_context, uint32_t block_tokens) {
+uint64_t slots_bytes(uint32_t slot_count, uint32_t max_context, const struct kv_geometry *kv) {
     uint64_t a_slot = sizeof(struct slot_state) + (uint64_t)max_context * 4 +
-                      (uint64_t)blocks_of(max_context, block_tokens) * 4 + SLOT_BIAS_MAX * 8;
+                      (uint64_t)blocks_of(max_context, kv->block_tokens) * 4 + SLOT_BIAS_MAX * 8 + kv->state_bytes;
     return a_slot * slot_count;
 }
 
@@ -25,7 +25,9 @@ int slots_init(struct slots *slots, const struct model *model, const struct kv_g
     t->bias_ids = device_alloc(dev, (size_t)slot_count * SLOT_BIAS_MAX * sizeof *t->bias_ids);
     t->bias_values = device_alloc(dev, (size_t)slot_count * SLOT_BIAS_MAX * sizeof *t->bias_values);
     slots->kv.base = device_alloc(dev, block_count * kv->block_bytes);
-    if (!t->states || !t->tokens || !t->blocks || !t->bias_ids || !t->bias_values || !slots->kv.base) {
+    if (kv->state_bytes) slots->state = device_alloc(dev, slot_count * kv->state_bytes);
+    if (!t->states || !t->tokens || !t->blocks || !t->bias_ids || !t->bias_values || !slots->kv.base ||
+        (kv->state_bytes && !slots->state)) {
         slots_release(slots);
         return error_set(err, ERR_MEMORY, "no memory for %u slots and a KV cache of %llu MB", slot_count,
                          (unsigned long long)(block_count * kv->block_bytes >> 20));
@@ -48,6 +50,7 @@ void slots_release(struct slots *slots) {
     device_free(slots->dev, t->bias_ids);
     device_free(slots->dev, t->bias_values);
     device_free(slots->dev, slots->kv.base);
+    device_free(slots->dev, slots->state);
     *slots = (struct slots){0};
 }
 

@@ -19,6 +19,7 @@ struct slots {
     struct device *dev;
     struct slot_table table; /* device memory */
     struct kv_cache kv;      /* group 0 */
+    void *state;             /* device memory [slot_count, kv.geometry.state_bytes]; NULL: no layer has a state */
 };
 
 struct slot_admission {
@@ -34,7 +35,7 @@ MUST_CHECK int slots_init(struct slots *slots, const struct model *model, const 
                           uint32_t slot_count, uint32_t max_context, uint32_t block_count, struct error *err);
 void slots_release(struct slots *slots);
 /* Bytes slots_init allocates, KV cache not counted. */
-uint64_t slots_bytes(uint32_t slot_count, uint32_t max_context, uint32_t block_tokens);
+uint64_t slots_bytes(uint32_t slot_count, uint32_t max_context, const struct kv_geometry *kv);
 
 void slots_admit(struct slots *slots, struct stream *stream, uint32_t slot, const struct slot_admission *admission);
 /* Appends blocks behind the `have` the slot has already. */

@@ -123,6 +123,25 @@ struct latent_spec {
     struct norm_spec norm; /* of both latents */
 };
 
+/* Mixers with a state (kernels/ops_state.h has the formulas). */
+enum inner_norm { INNER_NORM_NONE = 0, INNER_NORM_GATE_FIRST, INNER_NORM_FIRST };
+struct recurrent_spec {
+    uint32_t width;              /* inner channels */
+    uint32_t heads, head_dim;    /* Mamba 2; delta rule: of values; RG-LRU: blocks of the gates */
+    uint32_t groups, state_size; /* Mamba: of B and C; delta rule: key heads and their size */
+    uint32_t taps;               /* of the convolution; 0: none */
+    uint32_t rank;               /* Mamba 1: of the step's product */
+    bool conv_bias, in_bias, out_bias;
+    enum inner_norm inner_norm; /* before the output product, together with the gate */
+    uint32_t norm_group;        /* channels a group of it */
+    float eps;                  /* of inner norms */
+    bool part_norms;            /* Mamba 1: norms of step, B and C, */
+    bool part_weights;          /* with weights */
+    float step_low, step_high;  /* limits of the step */
+    bool fused_heads;           /* delta rule: products interleaved by key head */
+    enum gate_kind branch;      /* RG-LRU: of the second branch */
+};
+
 /* ---- feed-forwards ---- */
 
 struct ffn_spec {
@@ -153,6 +172,7 @@ struct layer_spec {
     enum mixer_kind mixer;
     struct attention_spec attention;
     struct latent_spec latent;
+    struct recurrent_spec recurrent;
     struct ffn_spec ffn;
     struct moe_spec moe;
     bool mixer_partial, ffn_partial; /* several ranks divide it (shard.h): their results are to be added up */

@@ -152,20 +152,37 @@ static void place_norms(struct spec_reader *r, struct layer_spec *layer) {
     if (places != PLACES_POST) layer->mixer_norm = layer->ffn_norm = norm;
     if (places == PLACES_POST || places == PLACES_SANDWICH) layer->mixer_post = layer->ffn_post = norm;
     if (layer->parallel && r->family->one_norm) layer->ffn_norm.kind = NORM_NONE;
+    if (!layer->mixer) layer->mixer_norm.kind = layer->mixer_post.kind = NORM_NONE;
+    if (!layer->ffn.kind) layer->ffn_norm.kind = layer->ffn_post.kind = NORM_NONE;
+}
+
+/* By "layer_types" where that names it, else the family's. */
+static enum mixer_kind mixer_of(struct spec_reader *r, uint32_t i) {
+    const struct layer_type *types = r->family->layer_types;
+    const char *name = types ? read_layer_type(r, i) : NULL;
+    for (; name && types->name; types++)
+        if (!strcmp(types->name, name)) return types->mixer;
+    if (name) read_unsupported(r, "layer_types", name);
+    return r->family->mixer ? r->family->mixer : MIXER_ATTENTION;
 }
 
 static void read_layer(struct spec_reader *r, uint32_t i) {
     struct layer_spec *layer = &r->spec->layers[i];
     const struct family *f = r->family;
-    *layer = (struct layer_spec){.mixer = f->mixer ? f->mixer : MIXER_ATTENTION,
+    *layer = (struct layer_spec){.mixer = mixer_of(r, i),
                                  .ffn.kind = f->ffn ? f->ffn : FFN_GATED,
                                  .residual_scale = read_factor(r, f->residual_scale)};
+    if (f->kinds) f->kinds(r, i, layer);
     place_norms(r, layer);
     if (config_failed(r->config)) return;
-    if (!MIXERS[layer->mixer] || !FFNS[layer->ffn.kind])
+    const struct layer_kind *mixer = MIXERS[layer->mixer], *ffn = FFNS[layer->ffn.kind];
+    if ((layer->mixer && !mixer) || (layer->ffn.kind && !ffn)) {
         read_unsupported(r, "model_type", f->name);
-    else if (!MIXERS[layer->mixer]->read(r, i, layer) && layer->ffn.kind)
-        (void)FFNS[layer->ffn.kind]->read(r, i, layer);
+        return;
+    }
+    if (mixer && mixer->read(r, i, layer)) return;
+    if (ffn && ffn->read(r, i, layer)) return;
+    if (f->finish) f->finish(r, i, layer);
 }
 
 /* A value as a family's `expects` spells it. */

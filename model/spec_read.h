@@ -29,6 +29,7 @@ enum nope_rule {
     NOPE_NEVER,
     NOPE_FULL,       /* those that see all positions */
     NOPE_FULL_MIXED, /* the same, where the config has a window at all */
+    NOPE_TYPE,       /* all, unless "position_embedding_type" is "rope" */
     NOPE_LISTED      /* zeros of "no_rope_layers", else every no_rope_layer_interval-th */
 };
 /* What a layer type of "layer_types" (or of a rule of the family's) means. */
@@ -39,6 +40,7 @@ struct layer_type {
 };
 
 struct moe_family; /* moe_read.h */
+struct spec_reader;
 struct family {
     const char *architectures; /* comma-separated */
     const char *model_types;   /* comma-separated; of config.json, and of text_config */
@@ -55,7 +57,10 @@ struct family {
     const char *parallel; /* rule: parallel residual */
     bool one_norm;        /* with parallel: one norm for both */
 
-    enum mixer_kind mixer;                /* 0: attention */
+    /* Sets the kinds of a layer where they differ from layer to layer; NULL: all are alike, or by layer_types. */
+    void (*kinds)(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+    void (*finish)(struct spec_reader *r, uint32_t layer, struct layer_spec *out); /* last word on a layer; NULL */
+    enum mixer_kind mixer;                /* 0: attention; of layers that layer_types gives no other */
     const struct layer_type *layer_types; /* ended by a NULL name; NULL: the usual ones */
     const char *qkv_bias, *out_bias;      /* rules */
     enum qk_norm qk_norm;
@@ -121,6 +126,23 @@ struct norm_spec read_norm(struct spec_reader *r);
 int read_activation(struct spec_reader *r, const char *field, enum activation *out);
 /* What "layer_types" says of layer i; NULL where the config has no such list. */
 const char *read_layer_type(struct spec_reader *r, uint32_t i);
+
+/* recurrent_read.c: read functions of mixers with a state, and what hybrids need (families_state.inc.h). */
+int mamba1_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+int mamba2_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+int delta_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+int short_conv_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+int rglru_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+extern const struct layer_type GRANITE_HYBRID_TYPES[];
+void kinds_no_ffn(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+void kinds_jamba(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+void kinds_bamba(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+void kinds_granite_hybrid(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+void kinds_nemotron_h(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+void kinds_qwen_next(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+void kinds_recurrent_gemma(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+void finish_lfm2(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+void finish_recurrent_gemma(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 
 /* families.c */
 extern const struct family FAMILIES[];

@@ -85,6 +85,8 @@ enum {
 
 /* ---- Hello, Welcome, Heartbeat ---- */
 
+/* WIRE_GROUP_RECURRENT: some layers also carry a state in the slot, which blocks do not hold: a sequence can only be
+ * computed from its beginning. */
 enum wire_group_kind { WIRE_GROUP_FULL = 1, WIRE_GROUP_WINDOW = 2, WIRE_GROUP_LATENT = 3, WIRE_GROUP_RECURRENT = 4 };
 
 /* A set of layers that share one page geometry. Block ids count from 0 within a group. */

@@ -148,7 +148,7 @@ static void describe(struct executor *e, const struct worker_settings *s) {
     struct u128 ids[2] = {e->model.revision, bundle_hash(buf_bytes(&e->bundle))},
                 revision = hash128(ids, sizeof ids, 0);
     worker_public_name(s, e->served_name);
-    e->group = (struct wire_kv_group){.kind = WIRE_GROUP_FULL,
+    e->group = (struct wire_kv_group){.kind = e->geometry.state_bytes ? WIRE_GROUP_RECURRENT : WIRE_GROUP_FULL,
                                       .block_tokens = e->geometry.block_tokens,
                                       .block_count = e->slots.kv.block_count,
                                       .block_bytes = e->geometry.block_bytes};

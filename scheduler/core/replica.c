@@ -111,7 +111,8 @@ static void geometry_init(struct sched *s, struct replica *r, const struct offer
         if (g->kind != WIRE_GROUP_WINDOW)
             r->capacity = (uint32_t)MIN(r->capacity, (uint64_t)g->block_count * g->block_tokens);
     }
-    r->caching = r->group_count == 1 && r->groups[0].kind != WIRE_GROUP_WINDOW;
+    r->caching = r->group_count == 1 &&
+                 (r->groups[0].kind == WIRE_GROUP_FULL || r->groups[0].kind == WIRE_GROUP_LATENT);
     s->slot_total += r->slot_count;
     vec_reserve(&r->released_slots, r->slot_count);
     vec_reserve(&r->sealed_ids, r->groups[0].block_count);
@@ -242,9 +243,7 @@ static void adopt_held(struct replica *r) {
 /* ---- Hello ---- */
 
 static int group_check(const struct wire_hello *hello, const struct wire_kv_group *g, struct error *err) {
-    if (g->kind == WIRE_GROUP_RECURRENT)
-        return error_set(err, ERR_UNSUPPORTED, "this scheduler cannot manage recurrent state yet");
-    if (g->kind != WIRE_GROUP_FULL && g->kind != WIRE_GROUP_LATENT && g->kind != WIRE_GROUP_WINDOW)
+    if (g->kind < WIRE_GROUP_FULL || g->kind > WIRE_GROUP_RECURRENT)
         return error_set(err, ERR_UNSUPPORTED, "unknown kind of KV group %d", (int)g->kind);
     if (g->block_tokens == 0 || g->block_tokens > CHAIN_MAX_BLOCK_TOKENS || g->block_count == 0 ||
         g->block_count > WIRE_MAX_BLOCKS)

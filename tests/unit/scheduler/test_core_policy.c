@@ -379,13 +379,21 @@ TEST(policy_window_group_gives_blocks_back) {
     stage_free(stage);
 }
 
-TEST(policy_recurrent_groups_are_refused_at_registration) {
-    struct stage *stage = stage_new(NULL);
-    struct stage_worker *w = stage_worker(stage, 0);
-    w->group.kind = WIRE_GROUP_RECURRENT;
-    EXPECT_EQ(stage_hello(stage, w), ERR_UNSUPPORTED);
-    EXPECT_EQ(sched_counts(stage->s).replicas_ready, 0);
-    stage_free(stage);
+/* A state in the slot is not in the blocks: nobody may begin behind somebody else's prefix. */
+TEST(policy_models_with_a_state_share_no_prefix) {
+    for (int kind = WIRE_GROUP_FULL; kind <= WIRE_GROUP_RECURRENT; kind += WIRE_GROUP_RECURRENT - WIRE_GROUP_FULL) {
+        struct stage *stage = stage_new(NULL);
+        struct stage_worker *w = stage_worker(stage, 0);
+        w->group.kind = (enum wire_group_kind)kind;
+        EXPECT_EQ(stage_hello(stage, w), 0);
+        for (uint32_t idx = 0; idx < 2; idx++) { /* the same prompt twice */
+            struct wire_submit submit = stage_submit(stage, idx, 100, 5, 7);
+            stage_send(stage, &submit);
+            stage_finish(stage);
+        }
+        EXPECT((sched_counts(stage->s).cached_tokens > 0) == (kind == WIRE_GROUP_FULL));
+        stage_free(stage);
+    }
 }
 
 /* Prompt chunks shrink until a step with decoding rows takes about as long as asked for. */

@@ -1,0 +1,181 @@
+/* Name tables of families whose mixers carry a state (names.h). */
+#include "model/names.h"
+
+#define L "*layers.%u."
+
+static const struct name_prefix BACKBONE[] = {{"backbone.", ""}, {"", ""}, {0}};
+
+#define MAMBA_ROLES(at)                                                                                                \
+    [ROLE_IN] = at "in_proj.weight", [ROLE_IN_BIAS] = at "in_proj.bias", [ROLE_CONV] = at "conv1d.weight",             \
+    [ROLE_CONV_BIAS] = at "conv1d.bias", [ROLE_DECAY] = at "A_log", [ROLE_SKIP] = at "D",                              \
+    [ROLE_MIX_OUT] = at "out_proj.weight", [ROLE_MIX_OUT_BIAS] = at "out_proj.bias"
+#define MAMBA1_ROLES(at)                                                                                               \
+    [ROLE_STEP_PRODUCT] = at "x_proj.weight", [ROLE_STEP] = at "dt_proj.weight", [ROLE_STEP_BIAS] = at "dt_proj.bias"
+#define MAMBA2_ROLES(at) [ROLE_STEP_BIAS] = at "dt_bias", [ROLE_INNER_NORM] = at "norm.weight"
+#define ATTENTION_ROLES(at)                                                                                            \
+    [ROLE_Q] = at "q_proj.weight", [ROLE_K] = at "k_proj.weight", [ROLE_V] = at "v_proj.weight",                       \
+    [ROLE_Q_BIAS] = at "q_proj.bias", [ROLE_K_BIAS] = at "k_proj.bias", [ROLE_V_BIAS] = at "v_proj.bias",              \
+    [ROLE_OUT] = at "o_proj.weight", [ROLE_OUT_BIAS] = at "o_proj.bias"
+#define GATED_ROLES(at)                                                                                                \
+    [ROLE_GATE] = at "gate_proj.weight", [ROLE_UP] = at "up_proj.weight", [ROLE_DOWN] = at "down_proj.weight",         \
+    [ROLE_GATE_BIAS] = at "gate_proj.bias", [ROLE_UP_BIAS] = at "up_proj.bias", [ROLE_DOWN_BIAS] = at "down_proj.bias"
+
+const struct name_table MAMBA_NAMES = {
+    .patterns = {[ROLE_EMBED] = "*embeddings.weight",
+                 [ROLE_FINAL_NORM] = "*norm_f.weight",
+                 [ROLE_HEAD] = "^lm_head.weight",
+                 [ROLE_MIXER_NORM] = L "norm.weight",
+                 MAMBA_ROLES(L "mixer."),
+                 MAMBA1_ROLES(L "mixer.")},
+    .prefixes = BACKBONE,
+};
+
+const struct name_table MAMBA2_NAMES = {
+    .patterns = {[ROLE_EMBED] = "*embeddings.weight",
+                 [ROLE_FINAL_NORM] = "*norm_f.weight",
+                 [ROLE_HEAD] = "^lm_head.weight",
+                 [ROLE_MIXER_NORM] = L "norm.weight",
+                 MAMBA_ROLES(L "mixer."),
+                 MAMBA2_ROLES(L "mixer.")},
+    .prefixes = BACKBONE,
+};
+
+/* One block a layer: its norm is the mixer's or the feed-forward's. */
+const struct name_table NEMOTRON_H_NAMES = {
+    .patterns = {[ROLE_EMBED] = "*embeddings.weight",
+                 [ROLE_FINAL_NORM] = "*norm_f.weight",
+                 [ROLE_HEAD] = "^lm_head.weight",
+                 [ROLE_MIXER_NORM] = L "norm.weight",
+                 [ROLE_FFN_NORM] = L "norm.weight",
+                 MAMBA_ROLES(L "mixer."),
+                 MAMBA2_ROLES(L "mixer."),
+                 ATTENTION_ROLES(L "mixer."),
+                 GATED_ROLES(L "mixer.")},
+    .prefixes = BACKBONE,
+};
+
+const struct name_table JAMBA_NAMES = {
+    .patterns = {[ROLE_EMBED] = "*embed_tokens.weight",
+                 [ROLE_FINAL_NORM] = "*final_layernorm.weight",
+                 [ROLE_HEAD] = "^lm_head.weight",
+                 [ROLE_MIXER_NORM] = L "input_layernorm.weight",
+                 [ROLE_FFN_NORM] = L "pre_ff_layernorm.weight",
+                 MAMBA_ROLES(L "mamba."),
+                 MAMBA1_ROLES(L "mamba."),
+                 [ROLE_STEP_NORM] = L "mamba.dt_layernorm.weight",
+                 [ROLE_B_NORM] = L "mamba.b_layernorm.weight",
+                 [ROLE_C_NORM] = L "mamba.c_layernorm.weight",
+                 ATTENTION_ROLES(L "self_attn."),
+                 GATED_ROLES(L "feed_forward.")},
+};
+
+const struct name_table BAMBA_NAMES = {
+    .patterns = {[ROLE_EMBED] = "*embed_tokens.weight",
+                 [ROLE_FINAL_NORM] = "*final_layernorm.weight",
+                 [ROLE_HEAD] = "^lm_head.weight",
+                 [ROLE_MIXER_NORM] = L "input_layernorm.weight",
+                 [ROLE_FFN_NORM] = L "pre_ff_layernorm.weight",
+                 MAMBA_ROLES(L "mamba."),
+                 MAMBA2_ROLES(L "mamba."),
+                 ATTENTION_ROLES(L "self_attn."),
+                 GATED_ROLES(L "feed_forward.")},
+};
+
+const struct name_table GRANITE_HYBRID_NAMES = {
+    .patterns = {[ROLE_EMBED] = "*embed_tokens.weight",
+                 [ROLE_FINAL_NORM] = "*norm.weight",
+                 [ROLE_HEAD] = "^lm_head.weight",
+                 [ROLE_MIXER_NORM] = L "input_layernorm.weight",
+                 [ROLE_FFN_NORM] = L "post_attention_layernorm.weight",
+                 MAMBA_ROLES(L "mamba."),
+                 MAMBA2_ROLES(L "mamba."),
+                 ATTENTION_ROLES(L "self_attn."),
+                 [ROLE_GATE_UP] = L "shared_mlp.input_linear.weight",
+                 [ROLE_DOWN] = L "shared_mlp.output_linear.weight"},
+};
+
+const struct name_table LFM2_NAMES = {
+    .patterns = {[ROLE_EMBED] = "*embed_tokens.weight",
+                 [ROLE_FINAL_NORM] = "*embedding_norm.weight",
+                 [ROLE_HEAD] = "^lm_head.weight",
+                 [ROLE_MIXER_NORM] = L "operator_norm.weight",
+                 [ROLE_FFN_NORM] = L "ffn_norm.weight",
+                 [ROLE_IN] = L "conv.in_proj.weight",
+                 [ROLE_IN_BIAS] = L "conv.in_proj.bias",
+                 [ROLE_CONV] = L "conv.conv.weight",
+                 [ROLE_CONV_BIAS] = L "conv.conv.bias",
+                 [ROLE_MIX_OUT] = L "conv.out_proj.weight",
+                 [ROLE_MIX_OUT_BIAS] = L "conv.out_proj.bias",
+                 [ROLE_Q] = L "self_attn.q_proj.weight",
+                 [ROLE_K] = L "self_attn.k_proj.weight",
+                 [ROLE_V] = L "self_attn.v_proj.weight",
+                 [ROLE_OUT] = L "self_attn.out_proj.weight",
+                 [ROLE_Q_NORM] = L "self_attn.q_layernorm.weight",
+                 [ROLE_K_NORM] = L "self_attn.k_layernorm.weight",
+                 [ROLE_GATE] = L "feed_forward.w1.weight",
+                 [ROLE_UP] = L "feed_forward.w3.weight",
+                 [ROLE_DOWN] = L "feed_forward.w2.weight"},
+};
+
+const struct name_table QWEN3_NEXT_NAMES = {
+    .patterns = {[ROLE_EMBED] = "*embed_tokens.weight",
+                 [ROLE_FINAL_NORM] = "*norm.weight",
+                 [ROLE_HEAD] = "^lm_head.weight",
+                 [ROLE_MIXER_NORM] = L "input_layernorm.weight",
+                 [ROLE_FFN_NORM] = L "post_attention_layernorm.weight",
+                 [ROLE_IN] = L "linear_attn.in_proj_qkvz.weight",
+                 [ROLE_IN_BETA] = L "linear_attn.in_proj_ba.weight",
+                 [ROLE_CONV] = L "linear_attn.conv1d.weight",
+                 [ROLE_STEP_BIAS] = L "linear_attn.dt_bias",
+                 [ROLE_DECAY] = L "linear_attn.A_log",
+                 [ROLE_INNER_NORM] = L "linear_attn.norm.weight",
+                 [ROLE_MIX_OUT] = L "linear_attn.out_proj.weight",
+                 ATTENTION_ROLES(L "self_attn."),
+                 [ROLE_Q_NORM] = L "self_attn.q_norm.weight",
+                 [ROLE_K_NORM] = L "self_attn.k_norm.weight",
+                 GATED_ROLES(L "mlp.")},
+};
+
+const struct name_table QWEN3_5_NAMES = {
+    .patterns = {[ROLE_EMBED] = "*embed_tokens.weight",
+                 [ROLE_FINAL_NORM] = "*norm.weight",
+                 [ROLE_HEAD] = "^lm_head.weight",
+                 [ROLE_MIXER_NORM] = L "input_layernorm.weight",
+                 [ROLE_FFN_NORM] = L "post_attention_layernorm.weight",
+                 [ROLE_IN] = L "linear_attn.in_proj_qkv.weight",
+                 [ROLE_IN_Z] = L "linear_attn.in_proj_z.weight",
+                 [ROLE_IN_BETA] = L "linear_attn.in_proj_b.weight",
+                 [ROLE_IN_STEP] = L "linear_attn.in_proj_a.weight",
+                 [ROLE_CONV] = L "linear_attn.conv1d.weight",
+                 [ROLE_STEP_BIAS] = L "linear_attn.dt_bias",
+                 [ROLE_DECAY] = L "linear_attn.A_log",
+                 [ROLE_INNER_NORM] = L "linear_attn.norm.weight",
+                 [ROLE_MIX_OUT] = L "linear_attn.out_proj.weight",
+                 ATTENTION_ROLES(L "self_attn."),
+                 [ROLE_Q_NORM] = L "self_attn.q_norm.weight",
+                 [ROLE_K_NORM] = L "self_attn.k_norm.weight",
+                 GATED_ROLES(L "mlp.")},
+};
+
+const struct name_table RECURRENT_GEMMA_NAMES = {
+    .patterns = {[ROLE_EMBED] = "*embed_tokens.weight",
+                 [ROLE_FINAL_NORM] = "*final_norm.weight",
+                 [ROLE_HEAD] = "^lm_head.weight",
+                 [ROLE_MIXER_NORM] = L "temporal_pre_norm.weight",
+                 [ROLE_FFN_NORM] = L "channel_pre_norm.weight",
+                 [ROLE_IN] = L "temporal_block.linear_x.weight",
+                 [ROLE_IN_BIAS] = L "temporal_block.linear_x.bias",
+                 [ROLE_IN_Z] = L "temporal_block.linear_y.weight",
+                 [ROLE_IN_Z_BIAS] = L "temporal_block.linear_y.bias",
+                 [ROLE_MIX_OUT] = L "temporal_block.linear_out.weight",
+                 [ROLE_MIX_OUT_BIAS] = L "temporal_block.linear_out.bias",
+                 [ROLE_CONV] = L "temporal_block.conv_1d.weight",
+                 [ROLE_CONV_BIAS] = L "temporal_block.conv_1d.bias",
+                 [ROLE_INPUT_GATE] = L "temporal_block.rg_lru.input_gate_weight",
+                 [ROLE_INPUT_GATE_BIAS] = L "temporal_block.rg_lru.input_gate_bias",
+                 [ROLE_DECAY_GATE] = L "temporal_block.rg_lru.recurrent_gate_weight",
+                 [ROLE_DECAY_GATE_BIAS] = L "temporal_block.rg_lru.recurrent_gate_bias",
+                 [ROLE_DECAY] = L "temporal_block.rg_lru.recurrent_param",
+                 ATTENTION_ROLES(L "temporal_block."),
+                 GATED_ROLES(L "mlp_block.")},
+};
