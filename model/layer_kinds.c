@@ -1,12 +1,8 @@
 #include "model/layer_kinds.h"
 
 const struct layer_kind *const MIXERS[MIXER_KIND_COUNT] = {
-    [MIXER_ATTENTION] = &mixer_attention,
-    [MIXER_LATENT] = &mixer_latent,
-    [MIXER_MAMBA1] = &mixer_mamba1,
-    [MIXER_MAMBA2] = &mixer_mamba2,
-    [MIXER_DELTA] = &mixer_delta,
-    [MIXER_SHORT_CONV] = &mixer_short_conv,
+    [MIXER_ATTENTION] = &mixer_attention, [MIXER_LATENT] = &mixer_latent, [MIXER_MAMBA1] = &mixer_mamba1,
+    [MIXER_MAMBA2] = &mixer_mamba2,       [MIXER_DELTA] = &mixer_delta,   [MIXER_SHORT_CONV] = &mixer_short_conv,
     [MIXER_RGLRU] = &mixer_rglru,
 };
 

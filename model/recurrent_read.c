@@ -89,7 +89,7 @@ int mamba1_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
 int mamba2_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     struct recurrent_spec *s = &out->recurrent;
     char name[64];
-    bool nemotron = !strcmp(r->family->name, "nemotron_h"), own = !strcmp(r->family->name, "mamba2"), auto_dim = false;
+    bool nemotron = !strcmp(r->family->name, "nemotron_h"), auto_dim;
     s->heads = read_count(r, "ssm_heads", 128, SPEC_HEADS_MAX);
     const struct config_node *dim = config_find(r->config, r->top, field_name(r, "ssm_head_dim", name));
     auto_dim = !dim || dim->kind == CONFIG_TEXT;
@@ -107,7 +107,7 @@ int mamba2_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     s->conv_bias = read_bool(r, "use_conv_bias", true);
     s->in_bias = s->out_bias = read_bool(r, "use_bias", false);
     s->inner_norm = INNER_NORM_GATE_FIRST;
-    s->norm_group = own || nemotron ? s->width / s->groups : s->width;
+    s->norm_group = s->width / s->groups;
     s->eps = r->spec->final_norm.eps;
     read_step_limit(r, s);
     if (nemotron) { /* the class limits by the smallest step drawn at the start, whatever time_step_limit says */

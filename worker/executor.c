@@ -91,8 +91,21 @@ static int open_model(struct executor *e, const struct worker_settings *s, struc
     return rc;
 }
 
+/* Layers' states are as large as the model makes them: no more slots than a quarter of the free memory holds. */
+static uint32_t slots_that_fit(const struct executor *e, uint32_t wanted, uint64_t memory_free) {
+    uint64_t state_bytes = e->geometry.state_bytes;
+    if (!state_bytes || !memory_free) return wanted;
+    uint32_t most = (uint32_t)MIN((uint64_t)wanted, MAX(memory_free / 4 / state_bytes, (uint64_t)1));
+    if (most < wanted)
+        log_info("%u slots instead of %u: each keeps %llu MB of state", most, wanted,
+                 (unsigned long long)(state_bytes >> 20));
+    return most;
+}
+
 static int take_memory(struct executor *e, const struct worker_settings *s, struct error *err) {
-    uint32_t slots = (uint32_t)s->slots, context = e->model.spec.max_context;
+    uint64_t memory_free = memory_available(e->dev);
+    if (!device_memory_free(e->dev)) memory_free /= e->ranks.place.tp * e->ranks.place.pp; /* all of them here */
+    uint32_t slots = slots_that_fit(e, (uint32_t)s->slots, memory_free), context = e->model.spec.max_context;
     if (s->max_context) context = MIN(context, (uint32_t)s->max_context);
     e->max_step_tokens = (uint32_t)s->max_step_tokens;
     struct memory_plan plan;
@@ -101,10 +114,7 @@ static int take_memory(struct executor *e, const struct worker_settings *s, stru
                                      .max_context = context,
                                      .block_count = (uint32_t)s->blocks,
                                      .kv_bytes = s->kv_bytes,
-                                     .memory_free = memory_available(e->dev)};
-    if (!device_memory_free(e->dev))
-        request.memory_free /= e->ranks.place.tp * e->ranks.place.pp; /* all of them here */
-
+                                     .memory_free = memory_free};
     int rc = memory_plan_make(&plan, &e->model, &e->geometry, &request, err);
     if (!rc) rc = slots_init(&e->slots, &e->model, &e->geometry, slots, context, plan.block_count, err);
     if (!rc) rc = forward_init(&e->forward, &e->model, &e->slots, e->max_step_tokens, 2 * slots, err);

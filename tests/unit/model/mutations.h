@@ -175,6 +175,8 @@ MUTATION(temperature_floor) {
 }
 MUTATION(no_sinks) { EACH_LAYER(ATTENTION(ATTENTION_WEIGHTS->sinks), ATTENTION_WEIGHTS->sinks = NULL); }
 
+#include "mutations_state.h"
+
 /* ---- norms and ends ---- */
 
 MUTATION(norm_offset) {
@@ -190,6 +192,7 @@ MUTATION(embed_scale) {
 #define MUTATION_ROW(name)                                                                                             \
     { #name, mutate_##name }
 static const struct mutation MUTATIONS[] = {
+    STATE_MUTATIONS,
     MUTATION_ROW(rope_theta),
     MUTATION_ROW(rope_kind),
     MUTATION_ROW(rope_dims),

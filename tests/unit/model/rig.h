@@ -42,6 +42,7 @@ static inline bool rig_open_part(struct rig *r, const char *dir, const char *isa
     uint32_t context = MIN(r->model.spec.max_context, 2048u), blocks = (context + block_tokens - 1) / block_tokens;
     if (slots_init(&r->slots, &r->model, &r->geometry, RIG_SLOTS, context, blocks * RIG_SLOTS, err)) return false;
     memset(r->slots.kv.base, 0xff, r->slots.kv.block_count * r->geometry.block_bytes); /* NaN wherever nobody wrote */
+    if (r->slots.state) memset(r->slots.state, 0xff, r->slots.table.slot_count * r->geometry.state_bytes);
     if (forward_init(&r->forward, &r->model, &r->slots, RIG_ROWS, RIG_SLOTS * 2, err)) return false;
     r->out = (struct sample_out){.tokens = calloc(RIG_ROWS, 4),
                                  .status = calloc(RIG_ROWS, 4),

@@ -1,0 +1,46 @@
+"""Families whose mixers carry a state, and their hybrids with attention, as tiny as their options allow."""
+import numpy as np
+
+from make import case
+
+BASE = dict(vocab_size=96, hidden_size=64)
+
+
+def config(architecture, model_type, **fields):
+    return dict(architectures=[architecture], model_type=model_type, **{**BASE, **fields})
+
+
+def hybrid(architecture, model_type, **fields):
+    return config(architecture, model_type, **{**dict(intermediate_size=96, num_attention_heads=4, num_key_value_heads=2), **fields})
+
+
+# decays between 0.05 and 2.7, steps of about 0.1 to 1, so that states remember some tens of positions
+DECAYS = [(r"A_log$", -1.0, 0.8), (r"dt_bias$|dt_proj\.bias$", -1.0, 0.7), (r"\.D$", 0.5, 0.5), (r"conv1d\.weight$|conv\.weight$|conv_1d\.weight$", 0.1, 0.5),
+          (r"x_proj\.weight$", 0.0, 0.3)]
+MAMBA2 = dict(mamba_n_heads=8, mamba_d_head=16, mamba_n_groups=1, mamba_d_state=16)
+
+CASES = [
+    case("mamba", config("MambaForCausalLM", "mamba", num_hidden_layers=3, state_size=16, conv_kernel=4, expand=2), draw=DECAYS),
+    case("mamba-odd", config("MambaForCausalLM", "mamba", hidden_size=40, num_hidden_layers=2, state_size=11, conv_kernel=3, expand=3,
+                             time_step_rank=5, use_bias=True, use_conv_bias=False, tie_word_embeddings=False, layer_norm_epsilon=1e-3),
+         draw=DECAYS),
+    case("falcon_mamba", config("FalconMambaForCausalLM", "falcon_mamba", num_hidden_layers=2, state_size=16, mixer_rms_eps=1e-2), draw=DECAYS),
+    case("mamba2", config("Mamba2ForCausalLM", "mamba2", num_hidden_layers=3, num_heads=8, head_dim=16, n_groups=2, state_size=24,
+                          time_step_limit=[0.05, 0.9], layer_norm_epsilon=1e-4), draw=DECAYS),
+    case("mamba2-odd", config("Mamba2ForCausalLM", "mamba2", hidden_size=36, num_hidden_layers=2, num_heads=6, head_dim=18, expand=3, n_groups=3,
+                              state_size=10, conv_kernel=2, use_bias=True, use_conv_bias=False, tie_word_embeddings=True, chunk_size=16),
+         draw=DECAYS),
+    case("jamba", hybrid("JambaForCausalLM", "jamba", num_hidden_layers=4, attn_layer_period=4, attn_layer_offset=2, num_experts=1,
+                         mamba_d_state=16, mamba_dt_rank=4, mamba_proj_bias=True, use_mamba_kernels=False), draw=DECAYS),
+    case("bamba", hybrid("BambaForCausalLM", "bamba", num_hidden_layers=3, attn_layer_indices=[1], mamba_d_conv=3, attention_bias=True,
+                         mlp_bias=True, **{**MAMBA2, "mamba_n_groups": 2}), draw=DECAYS),
+    case("granite-hybrid", hybrid("GraniteMoeHybridForCausalLM", "granitemoehybrid", num_hidden_layers=3, layer_types=["mamba", "attention", "mamba"],
+                                  num_local_experts=0, shared_intermediate_size=112, attention_multiplier=0.3, embedding_multiplier=2.5,
+                                  residual_multiplier=0.6, logits_scaling=1.7, **MAMBA2), draw=DECAYS),
+    case("granite-hybrid-rope", hybrid("GraniteMoeHybridForCausalLM", "granitemoehybrid", num_hidden_layers=3,
+                                       layer_types=["mamba", "attention", "mamba"], num_local_experts=0, shared_intermediate_size=80,
+                                       position_embedding_type="rope", **MAMBA2), draw=DECAYS),
+    case("recurrent_gemma", hybrid("RecurrentGemmaForCausalLM", "recurrent_gemma", num_hidden_layers=4, intermediate_size=192, num_key_value_heads=1,
+                                   lru_width=80, attention_window_size=19, conv1d_width=4, num_attention_heads=4, logits_soft_cap=8.0),
+         draw=[(r"recurrent_param$", -2.0, 1.5), (r"norm\.weight$", 0.0, 0.2), (r"gate_weight$", 0.0, 0.25), (r"gate_bias$", 0.0, 0.5)] + DECAYS),
+]

@@ -1,0 +1,41 @@
+/* mutations_state.h - wrong turns for the options of mixers with a state; included by mutations.h. */
+#ifndef TESTS_UNIT_MODEL_MUTATIONS_STATE_H
+#define TESTS_UNIT_MODEL_MUTATIONS_STATE_H
+
+#include "model/recurrent.h"
+
+#define STATE(cond)     (L->mixer >= MIXER_MAMBA1 && (cond))
+#define STATE_WEIGHTS   ((struct recurrent_weights *)W->mixer)
+#define RECURRENT(what) (L->recurrent.what)
+MUTATION(conv_taps) { EACH_LAYER(STATE(RECURRENT(taps) > 1), RECURRENT(taps)--); }
+MUTATION(conv_bias) { EACH_LAYER(STATE(STATE_WEIGHTS->conv_bias), STATE_WEIGHTS->conv_bias = NULL); }
+MUTATION(state_in_bias) { EACH_LAYER(STATE(STATE_WEIGHTS->in.bias), STATE_WEIGHTS->in.bias = NULL); }
+MUTATION(state_out_bias) { EACH_LAYER(STATE(STATE_WEIGHTS->out.bias), STATE_WEIGHTS->out.bias = NULL); }
+MUTATION(step_bias) { EACH_LAYER(STATE(STATE_WEIGHTS->step_bias), STATE_WEIGHTS->step_bias = NULL); }
+MUTATION(step_low) { EACH_LAYER(STATE(RECURRENT(step_low) > 0.01f), RECURRENT(step_low) = 0); }
+MUTATION(step_high) {
+    EACH_LAYER(STATE(RECURRENT(step_high) < 100 && RECURRENT(step_high) > 0), RECURRENT(step_high) = 100);
+}
+MUTATION(inner_norm_order) {
+    EACH_LAYER(STATE(RECURRENT(inner_norm)), RECURRENT(inner_norm) = RECURRENT(inner_norm) == INNER_NORM_GATE_FIRST
+                                                                         ? INNER_NORM_FIRST
+                                                                         : INNER_NORM_GATE_FIRST);
+}
+MUTATION(inner_norm_group) {
+    EACH_LAYER(STATE(RECURRENT(norm_group) && RECURRENT(norm_group) != RECURRENT(width)),
+               RECURRENT(norm_group) = RECURRENT(width));
+}
+MUTATION(inner_norm_weight) { EACH_LAYER(STATE(STATE_WEIGHTS->inner_norm), STATE_WEIGHTS->inner_norm = NULL); }
+MUTATION(part_norms) { EACH_LAYER(STATE(RECURRENT(part_norms)), RECURRENT(part_norms) = false); }
+MUTATION(part_weights) { EACH_LAYER(STATE(STATE_WEIGHTS->b_norm), STATE_WEIGHTS->b_norm = NULL); }
+MUTATION(branch) {
+    EACH_LAYER(L->mixer == MIXER_RGLRU, RECURRENT(branch) = RECURRENT(branch) == GATE_SILU ? GATE_SIGMOID : GATE_SILU);
+}
+
+#define STATE_MUTATIONS                                                                                                \
+    MUTATION_ROW(conv_taps), MUTATION_ROW(conv_bias), MUTATION_ROW(state_in_bias), MUTATION_ROW(state_out_bias),       \
+        MUTATION_ROW(step_bias), MUTATION_ROW(step_low), MUTATION_ROW(step_high), MUTATION_ROW(inner_norm_order),      \
+        MUTATION_ROW(inner_norm_group), MUTATION_ROW(inner_norm_weight), MUTATION_ROW(part_norms),                     \
+        MUTATION_ROW(part_weights), MUTATION_ROW(branch)
+
+#endif
