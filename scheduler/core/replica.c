@@ -111,8 +111,8 @@ static void geometry_init(struct sched *s, struct replica *r, const struct offer
         if (g->kind != WIRE_GROUP_WINDOW)
             r->capacity = (uint32_t)MIN(r->capacity, (uint64_t)g->block_count * g->block_tokens);
     }
-    r->caching = r->group_count == 1 &&
-                 (r->groups[0].kind == WIRE_GROUP_FULL || r->groups[0].kind == WIRE_GROUP_LATENT);
+    r->caching =
+        r->group_count == 1 && (r->groups[0].kind == WIRE_GROUP_FULL || r->groups[0].kind == WIRE_GROUP_LATENT);
     s->slot_total += r->slot_count;
     vec_reserve(&r->released_slots, r->slot_count);
     vec_reserve(&r->sealed_ids, r->groups[0].block_count);
