@@ -169,7 +169,7 @@ float *loader_values(struct loader *l, enum weight_role role, uint32_t layer, co
     }
     if (!use(l, t)) return NULL;
     float *host = mem_calloc(values, sizeof *host);
-    for (size_t i = 0; i < values; i++) host[i] = storage_get(storage_of(t->type), t->data, i);
+    for (size_t i = 0; i < values; i++) host[i] = storage_get(storage_of(t), t->data, i);
     advance(l, t);
     return host;
 }
