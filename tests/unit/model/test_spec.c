@@ -60,7 +60,7 @@ TEST(what_we_lack_is_refused_by_name) {
         const char *text, *name;
         int code;
     } cases[] = {
-        {"{\"architectures\":[\"XLNetLMHeadModel\"]," SIZES "}", "MambaForCausalLM", ERR_UNSUPPORTED},
+        {"{\"architectures\":[\"XLNetLMHeadModel\"]," SIZES "}", "XLNetLMHeadModel", ERR_UNSUPPORTED},
         {"{\"model_type\":\"gpt9\"," SIZES "}", "gpt9", ERR_UNSUPPORTED},
         {"{" SIZES "}", "model_type", ERR_UNSUPPORTED},
         {LLAMA ",\"hidden_act\":\"gelu\"}", "hidden_act", ERR_UNSUPPORTED},
