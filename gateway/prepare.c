@@ -24,7 +24,8 @@ static int settle_parse(const struct genreq *g, const struct text_model *text, s
     return rc;
 }
 
-int prepare_chat_text(const struct genreq *g, const struct text_model *text, struct buf *out, struct api_error *api) {
+int prepare_chat_text(const struct genreq *g, const struct text_model *text, struct buf *out, struct plain_spots *spots,
+                      struct api_error *api) {
     struct error err;
     struct chat_request request = {.messages = g->messages,
                                    .tools = g->tools,
@@ -34,7 +35,8 @@ int prepare_chat_text(const struct genreq *g, const struct text_model *text, str
                                    .add_generation_prompt = g->add_generation_prompt,
                                    .continue_final_message = g->continue_final_message,
                                    .limits = {.now_s = local_now_s()}};
-    int rc = chat_render(text->chat, &request, out, &err);
+    int rc = spots ? chat_render_guarded(text->chat, text->tokenizer, &request, out, spots, &err)
+                   : chat_render(text->chat, &request, out, &err);
     if (rc == 0) return 0;
     if (rc == ERR_NOT_FOUND)
         return api_error_set(api, API_UNSUPPORTED, "messages", "this model has no chat template; use /v1/completions");
@@ -45,12 +47,16 @@ static int chat_tokens(const struct genreq *g, const struct text_model *text, st
                        struct api_error *api) {
     struct error err;
     struct buf prompt = {0};
-    int rc = prepare_chat_text(g, text, &prompt, api);
+    struct plain_spots spots = {0};
+    int rc = prepare_chat_text(g, text, &prompt, &spots, api);
     if (rc == 0) {
         rc = settle_parse(g, text, buf_bytes(&prompt), p, &err);
-        if (rc == 0) rc = tokenizer_encode(text->tokenizer, buf_bytes(&prompt), TOKENIZE_PARSE_SPECIAL, out, &err);
+        if (rc == 0)
+            rc = tokenizer_encode_spots(text->tokenizer, buf_bytes(&prompt), spots.items, spots.count,
+                                        TOKENIZE_PARSE_SPECIAL, out, &err);
         if (rc) api_error_set(api, API_BAD_REQUEST, "messages", "%s", err.text);
     }
+    vec_release(&spots);
     buf_release(&prompt);
     return rc;
 }

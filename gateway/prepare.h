@@ -26,9 +26,10 @@ struct prepared {
 /* seed: what to use when the client gave none. 0, or -1 with *err filled; *p must be released either way. */
 MUST_CHECK int prepare(const struct genreq *g, const struct served_model *model, uint64_t seed, struct prepared *p,
                        struct api_error *err);
-/* Appends a chat's rendered prompt. 0, or -1 with *err filled. */
+/* Appends a chat's rendered prompt, and to spots (may be NULL) where it spells control tokens that are only text
+ * (text/guard.h). 0, or -1 with *err filled. */
 MUST_CHECK int prepare_chat_text(const struct genreq *g, const struct text_model *text, struct buf *out,
-                                 struct api_error *err);
+                                 struct plain_spots *spots, struct api_error *err);
 void prepared_release(struct prepared *p);
 
 #endif

@@ -82,25 +82,27 @@ static int find_model(struct shard *shard, struct bytes name, struct served_mode
 
 /* ---- answers ---- */
 
-static int encode(const struct served_model *m, struct bytes text, bool add_special, bool parse_special,
-                  struct token_vec *out, struct api_error *api) {
+static int encode(const struct served_model *m, struct bytes text, const struct plain_spots *spots, bool add_special,
+                  bool parse_special, struct token_vec *out, struct api_error *api) {
     struct error err;
     unsigned flags = (add_special ? TOKENIZE_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
-    if (tokenizer_encode(m->text->tokenizer, text, flags, out, &err) == 0) return 0;
+    if (tokenizer_encode_spots(m->text->tokenizer, text, spots->items, spots->count, flags, out, &err) == 0) return 0;
     return api_error_set(api, API_BAD_REQUEST, "prompt", "%s", err.text);
 }
 
 /* What is to be tokenized: a text, or a chat's prompt. */
 static int tokens_of(const struct text_request *t, const struct served_model *m, struct token_vec *out,
                      struct api_error *err) {
-    if (t->has_content) return encode(m, t->content, t->add_special, t->parse_special, out, err);
+    struct plain_spots spots = {0};
+    if (t->has_content) return encode(m, t->content, &spots, t->add_special, t->parse_special, out, err);
     bool given = t->g.given & GENREQ_ADD_SPECIAL;
-    if (t->has_prompt) return encode(m, t->prompt, !given || t->g.add_special_tokens, true, out, err);
+    if (t->has_prompt) return encode(m, t->prompt, &spots, !given || t->g.add_special_tokens, true, out, err);
     if (!t->g.messages.len)
         return api_error_set(err, API_BAD_REQUEST, "prompt", "one of 'prompt', 'content' and 'messages' is needed");
     struct buf prompt = {0};
-    int rc = prepare_chat_text(&t->g, m->text, &prompt, err);
-    if (rc == 0) rc = encode(m, buf_bytes(&prompt), given && t->g.add_special_tokens, true, out, err);
+    int rc = prepare_chat_text(&t->g, m->text, &prompt, &spots, err);
+    if (rc == 0) rc = encode(m, buf_bytes(&prompt), &spots, given && t->g.add_special_tokens, true, out, err);
+    vec_release(&spots);
     buf_release(&prompt);
     return rc;
 }
@@ -200,7 +202,7 @@ static int apply_template(const struct text_request *t, const struct served_mode
     static const char *const NAMES[] = {"prompt"};
     struct buf text = {0};
     if (!t->g.messages.len) return api_error_set(err, API_BAD_REQUEST, "messages", "'messages' is missing");
-    int rc = prepare_chat_text(&t->g, m->text, &text, err);
+    int rc = prepare_chat_text(&t->g, m->text, &text, NULL, err);
     if (rc == 0) write_text(NAMES, ARRAY_LEN(NAMES), buf_bytes(&text), out);
     buf_release(&text);
     return rc;

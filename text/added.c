@@ -102,7 +102,19 @@ static void strip(const struct added_token *token, const uint8_t *floor, const u
     }
 }
 
-bool added_next(const struct added_set *set, struct bytes text, size_t from, bool skip_special,
+static bool is_skipped(const struct added_skips *skips, size_t at) {
+    size_t low = 0, high = skips->spot_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (skips->spots[middle] < at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return skips->all || (low < skips->spot_count && skips->spots[low] == at);
+}
+
+bool added_next(const struct added_set *set, struct bytes text, size_t from, const struct added_skips *skips,
                 struct added_match *out) {
     if (set->first_byte == -2 || from >= text.len) return false;
     const uint8_t *end = text.data + text.len, *p = text.data + from, *stop = NULL;
@@ -112,12 +124,13 @@ bool added_next(const struct added_set *set, struct bytes text, size_t from, boo
             p++;
             continue;
         }
-        if ((skip_special && token->special) || (token->single_word && touches_word(text, p, stop))) {
+        size_t content = (size_t)(p - text.data);
+        if ((token->special && is_skipped(skips, content)) || (token->single_word && touches_word(text, p, stop))) {
             p = stop;
             continue;
         }
         strip(token, text.data + from, end, &p, &stop);
-        *out = (struct added_match){(size_t)(p - text.data), (size_t)(stop - text.data), token};
+        *out = (struct added_match){(size_t)(p - text.data), (size_t)(stop - text.data), content, token};
         return true;
     }
     return false;

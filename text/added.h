@@ -33,7 +33,8 @@ struct added_set {
 };
 
 struct added_match {
-    size_t begin, end;
+    size_t begin, end; /* with the white space that its rules take along */
+    size_t content;    /* where its spelling begins */
     const struct added_token *token;
 };
 
@@ -43,9 +44,14 @@ void added_release(struct added_set *set);
 MUST_CHECK int added_add(struct added_set *set, struct bytes content, struct added_token token, struct error *err);
 /* Bytes of the longest content that text begins with; 0: none. */
 size_t added_prefix(const struct added_set *set, struct bytes text);
-/* The next match that begins at or after from; strips reach back at most to from. skip_special: special tokens match
- * nothing, but the text they cover is passed over, as in HF. False: none up to the end of text. */
-bool added_next(const struct added_set *set, struct bytes text, size_t from, bool skip_special,
+/* Where special tokens match nothing, though the text they cover is passed over, as in HF. */
+struct added_skips {
+    bool all;            /* everywhere */
+    const size_t *spots; /* at these offsets in text, rising */
+    size_t spot_count;
+};
+/* The next match that begins at or after from; strips reach back at most to from. False: none up to the end of text. */
+bool added_next(const struct added_set *set, struct bytes text, size_t from, const struct added_skips *skips,
                 struct added_match *out);
 
 #endif

@@ -233,6 +233,8 @@ struct render {
     struct arena arena;
     struct error *err;
     bool wants_parts;
+    const struct tokenizer *guard_for; /* NULL: no guards */
+    unsigned guard;
 };
 
 static int out_of_memory(struct render *r) { return error_set(r->err, ERR_LIMIT, "the messages are too large"); }
@@ -360,6 +362,19 @@ static int add_effort(struct render *r, struct tvalue context) {
     return rc ? rc : set_member(r, context, "thinking", tvalue_bool(false));
 }
 
+/* Guards what users wrote (guard.h), with a noncharacter that is nowhere in what the template will see. */
+static int guard_users(struct render *r, struct tvalue messages, struct tvalue *tools, struct tvalue *documents,
+                       struct tvalue kwargs) {
+    if (!r->guard_for) return 0;
+    uint32_t used = guards_used(messages) | guards_used(*tools) | guards_used(*documents) | guards_used(kwargs);
+    if (used == UINT32_MAX) return error_set(r->err, ERR_INVALID, "the messages hold every noncharacter there is");
+    r->guard = (unsigned)__builtin_ctz(~used);
+    bool good = guard_messages(&r->arena, r->guard_for, r->guard, messages) &&
+                guard_strings(&r->arena, r->guard_for, r->guard, tools) &&
+                guard_strings(&r->arena, r->guard_for, r->guard, documents);
+    return good ? 0 : out_of_memory(r);
+}
+
 static int build_context(struct render *r, const struct chat *chat, struct tvalue *context, struct tvalue *messages) {
     const struct chat_request *q = r->request;
     struct tvalue tools, documents, kwargs;
@@ -367,7 +382,8 @@ static int build_context(struct render *r, const struct chat *chat, struct tvalu
     if ((rc = parse_optional(r, "messages", q->messages, messages)) ||
         (rc = parse_optional(r, "tools", q->tools, &tools)) ||
         (rc = parse_optional(r, "documents", q->documents, &documents)) ||
-        (rc = parse_optional(r, "chat_template_kwargs", q->kwargs, &kwargs)) || (rc = fit_messages(r, *messages)))
+        (rc = parse_optional(r, "chat_template_kwargs", q->kwargs, &kwargs)) || (rc = fit_messages(r, *messages)) ||
+        (rc = guard_users(r, *messages, &tools, &documents, kwargs)))
         return rc;
     if (kwargs.kind != TVALUE_NONE && kwargs.kind != TVALUE_DICT)
         return error_set(r->err, ERR_INVALID, "chat_template_kwargs must be an object");
@@ -415,34 +431,53 @@ static int cut_behind_final(struct render *r, struct tvalue messages, struct buf
     return 0;
 }
 
+static int render(struct render *r, const struct chat *chat, struct buf *out, struct plain_spots *spots) {
+    const struct chat_request *q = r->request;
+    size_t before = out->len;
+    struct tvalue context, messages;
+    const struct named_template *t = choose(chat, q->template_name, q->tools.len);
+    if (!t) {
+        const char *name = q->template_name;
+        return name ? error_set(r->err, ERR_NOT_FOUND, "the model has no chat template named '%.64s'", name)
+                    : error_set(r->err, ERR_NOT_FOUND, "the model has no chat template");
+    }
+    if (q->continue_final_message && q->add_generation_prompt)
+        return error_set(r->err, ERR_INVALID, "continue_final_message and add_generation_prompt exclude each other");
+    r->wants_parts = template_wants_parts(t->parsed);
+    arena_init(&r->arena, q->limits.memory_bytes ? q->limits.memory_bytes : DEFAULT_MEMORY, 0);
+    int rc = build_context(r, chat, &context, &messages);
+    if (!rc) rc = template_render(t->parsed, context, &q->limits, out, r->err);
+    if (!rc && q->continue_final_message) rc = cut_behind_final(r, messages, out, before);
+    arena_release(&r->arena);
+    if (rc)
+        out->len = before;
+    else if (r->guard_for)
+        guards_take_out(out, before, r->guard, spots);
+    return rc;
+}
+
 int chat_render(const struct chat *chat, const struct chat_request *request, struct buf *out, struct error *err) {
     struct error local;
     struct render r = {.request = request, .err = err ? err : &local};
-    size_t before = out->len;
-    struct tvalue context, messages;
-    const struct named_template *t = choose(chat, request->template_name, request->tools.len);
-    if (!t) {
-        const char *name = request->template_name;
-        return name ? error_set(err, ERR_NOT_FOUND, "the model has no chat template named '%.64s'", name)
-                    : error_set(err, ERR_NOT_FOUND, "the model has no chat template");
-    }
-    if (request->continue_final_message && request->add_generation_prompt)
-        return error_set(err, ERR_INVALID, "continue_final_message and add_generation_prompt exclude each other");
-    r.wants_parts = template_wants_parts(t->parsed);
-    arena_init(&r.arena, request->limits.memory_bytes ? request->limits.memory_bytes : DEFAULT_MEMORY, 0);
-    int rc = build_context(&r, chat, &context, &messages);
-    if (!rc) rc = template_render(t->parsed, context, &request->limits, out, r.err);
-    if (!rc && request->continue_final_message) rc = cut_behind_final(&r, messages, out, before);
-    arena_release(&r.arena);
-    if (rc) out->len = before;
-    return rc;
+    return render(&r, chat, out, NULL);
+}
+
+int chat_render_guarded(const struct chat *chat, const struct tokenizer *tokenizer, const struct chat_request *request,
+                        struct buf *out, struct plain_spots *spots, struct error *err) {
+    struct error local;
+    struct render r = {.request = request, .err = err ? err : &local, .guard_for = tokenizer};
+    return render(&r, chat, out, spots);
 }
 
 int chat_prompt(const struct chat *chat, const struct tokenizer *tokenizer, const struct chat_request *request,
                 struct token_vec *out, struct error *err) {
     struct buf text = {0};
-    int rc = chat_render(chat, request, &text, err);
-    if (!rc) rc = tokenizer_encode(tokenizer, buf_bytes(&text), TOKENIZE_PARSE_SPECIAL, out, err);
+    struct plain_spots spots = {0};
+    int rc = chat_render_guarded(chat, tokenizer, request, &text, &spots, err);
+    if (!rc)
+        rc = tokenizer_encode_spots(tokenizer, buf_bytes(&text), spots.items, spots.count, TOKENIZE_PARSE_SPECIAL, out,
+                                    err);
+    vec_release(&spots);
     buf_release(&text);
     return rc;
 }

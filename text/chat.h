@@ -14,6 +14,7 @@
 #define TEXT_CHAT_H
 
 #include "text/bundle.h"
+#include "text/guard.h"
 #include "text/parse.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
@@ -60,8 +61,13 @@ MUST_CHECK int chat_set_formats(struct chat *chat, const char *reasoning, const 
  * that is not text; ERR_LIMIT. */
 MUST_CHECK int chat_render(const struct chat *chat, const struct chat_request *request, struct buf *out,
                            struct error *err);
-/* chat_render, then tokenizer_encode with TOKENIZE_PARSE_SPECIAL and without TOKENIZE_ADD_SPECIAL (the template writes
- * BOS itself). */
+/* The same, and where in what was appended a special token is spelled by somebody else than the template or the
+ * assistant (guard.h): appended to spots, as offsets from where out ended before. */
+MUST_CHECK int chat_render_guarded(const struct chat *chat, const struct tokenizer *tokenizer,
+                                   const struct chat_request *request, struct buf *out, struct plain_spots *spots,
+                                   struct error *err);
+/* chat_render_guarded, then tokenizer_encode_spots with TOKENIZE_PARSE_SPECIAL and without TOKENIZE_ADD_SPECIAL (the
+ * template writes BOS itself). */
 MUST_CHECK int chat_prompt(const struct chat *chat, const struct tokenizer *tokenizer,
                            const struct chat_request *request, struct token_vec *out, struct error *err);
 

@@ -68,7 +68,8 @@ struct encode_run {
     struct encode_scratch *scratch;
     struct token_vec *out;
     struct error *err;
-    bool skip_special;
+    struct added_skips skips;
+    const uint8_t *text; /* whose offsets the spots are */
 };
 
 /* A model of whole words: each is a token or unknown. */
@@ -117,12 +118,12 @@ static int encode_metaspaced(struct encode_run *r, struct bytes span) {
 typedef int encode_span_fn(struct encode_run *r, struct bytes span, bool at_start);
 
 /* Takes the added tokens of one set out of text; the spans between go to `inner`. */
-static int cut_added(struct encode_run *r, const struct added_set *set, struct bytes text, bool at_start,
-                     encode_span_fn *inner) {
+static int cut_added(struct encode_run *r, const struct added_set *set, const struct added_skips *skips,
+                     struct bytes text, bool at_start, encode_span_fn *inner) {
     struct added_match m;
     size_t from = 0;
     int rc = 0;
-    while (!rc && added_next(set, text, from, r->skip_special, &m)) {
+    while (!rc && added_next(set, text, from, skips, &m)) {
         if (m.begin > from) rc = inner(r, bytes_of(text.data + from, m.begin - from), at_start && from == 0);
         vec_push(r->out, m.token->id);
         from = m.end;
@@ -142,23 +143,60 @@ static int encode_normalized(struct encode_run *r, struct bytes span, bool at_st
     struct encode_scratch *s = r->scratch;
     struct bytes text = normalizer_apply(&r->t->normalizer, span, &s->normalized[0], &s->normalized[1]);
     if (!text.data) return error_set(r->err, ERR_MEMORY, "out of memory while normalizing %zu bytes", span.len);
-    return cut_added(r, &r->t->added_normalized, text, at_start, encode_plain);
+    /* Normalizing moved the spots: then no special token is looked for in a span that has one. */
+    size_t begin = (size_t)(span.data - r->text), spots = 0;
+    for (size_t i = 0; i < r->skips.spot_count; i++)
+        spots += r->skips.spots[i] >= begin && r->skips.spots[i] < begin + span.len;
+    struct added_skips skips = {.all = r->skips.all || spots};
+    return cut_added(r, &r->t->added_normalized, &skips, text, at_start, encode_plain);
 }
 
-int tokenizer_encode(const struct tokenizer *t, struct bytes text, unsigned flags, struct token_vec *out,
-                     struct error *err) {
+int tokenizer_encode_spots(const struct tokenizer *t, struct bytes text, const size_t *spots, size_t spot_count,
+                           unsigned flags, struct token_vec *out, struct error *err) {
     size_t before = out->count, good = utf8_valid_prefix(text.data, text.len);
     if (good != text.len) return error_set(err, ERR_INVALID, "the text is not valid UTF-8 at byte %zu", good);
     if (text.len >= UINT32_MAX / 4) return error_set(err, ERR_LIMIT, "the text is larger than 1 GB");
     struct tokenizer *pool = (struct tokenizer *)(uintptr_t)t; /* only its locked list of scratches changes */
-    struct encode_run r = {t, take_scratch(pool), out, err, !(flags & TOKENIZE_PARSE_SPECIAL)};
+    struct encode_run r = {.t = t,
+                           .scratch = take_scratch(pool),
+                           .out = out,
+                           .err = err,
+                           .skips = {!(flags & TOKENIZE_PARSE_SPECIAL), spots, spot_count},
+                           .text = text.data};
     bool add_special = flags & TOKENIZE_ADD_SPECIAL;
     for (size_t i = 0; add_special && i < t->prefix.count; i++) vec_push(out, t->prefix.items[i]);
-    int rc = cut_added(&r, &t->added, text, true, encode_normalized);
+    int rc = cut_added(&r, &t->added, &r.skips, text, true, encode_normalized);
     for (size_t i = 0; add_special && i < t->suffix.count; i++) vec_push(out, t->suffix.items[i]);
     give_scratch(pool, r.scratch);
     if (rc) out->count = before;
     return rc;
+}
+
+int tokenizer_encode(const struct tokenizer *t, struct bytes text, unsigned flags, struct token_vec *out,
+                     struct error *err) {
+    return tokenizer_encode_spots(t, text, NULL, 0, flags, out, err);
+}
+
+static bool next_special(const struct added_set *set, struct bytes text, size_t from, struct added_match *m) {
+    const struct added_skips none = {0};
+    while (added_next(set, text, from, &none, m)) {
+        if (m->token->special) return true;
+        from = m->end;
+    }
+    return false;
+}
+
+bool tokenizer_next_special(const struct tokenizer *t, struct bytes text, size_t from, size_t *begin, size_t *end) {
+    struct added_match m, other;
+    bool found = next_special(&t->added, text, from, &m);
+    if (next_special(&t->added_normalized, text, from, &other) && (!found || other.content < m.content)) {
+        m = other;
+        found = true;
+    }
+    if (!found) return false;
+    *begin = m.content;
+    *end = m.end;
+    return true;
 }
 
 /* ---- questions ---- */

@@ -62,6 +62,12 @@ void tokenizer_free(struct tokenizer **t);
 MUST_CHECK int tokenizer_encode(const struct tokenizer *t, struct bytes text, unsigned flags, struct token_vec *out,
                                 struct error *err);
 
+/* The same, but special tokens that are spelled at these byte offsets (rising) stay text. */
+MUST_CHECK int tokenizer_encode_spots(const struct tokenizer *t, struct bytes text, const size_t *spots,
+                                      size_t spot_count, unsigned flags, struct token_vec *out, struct error *err);
+/* The first spelling of a special token in text that begins at or after from: [*begin, *end). False: none. */
+bool tokenizer_next_special(const struct tokenizer *t, struct bytes text, size_t from, size_t *begin, size_t *end);
+
 /* Appends the text of ids as HF's decode gives it: invalid bytes become U+FFFD; unknown ids are left out. For streams
  * see detokenizer.h. */
 void tokenizer_decode(const struct tokenizer *t, struct tokens ids, unsigned flags, struct buf *out);
