@@ -7,14 +7,38 @@
 
 /* ---- weights ---- */
 
-/* Experts' biases, [experts, rows] in one tensor: each matrix gets its own. */
-static int load_biases(struct loader *l, struct matrix *experts, uint32_t count, enum weight_role role,
-                       uint32_t layer) {
-    const float *all;
-    uint32_t rows = experts[0].rows;
-    int rc = loader_vector(l, &all, role, layer, count * rows);
-    for (uint32_t e = 0; !rc && e < count; e++) experts[e].bias = all + (size_t)e * rows;
+/* The biases [experts, rows] of one part of a product into [experts, all], from column `at` on. */
+static int take_biases(struct loader *l, float *all, uint32_t width, uint32_t at, const struct part *part,
+                       uint32_t experts, uint32_t layer) {
+    const uint32_t dims[] = {experts, part->rows, 0};
+    float *host = loader_values(l, part->bias, layer, dims);
+    if (!host) return l->err->code;
+    for (uint32_t e = 0; e < experts; e++)
+        memcpy(all + (size_t)e * width + at, host + (size_t)e * part->rows, part->rows * sizeof *all);
+    mem_free(host);
+    return 0;
+}
+
+/* Each expert's matrix gets its own. */
+static int load_biases(struct loader *l, struct matrix *experts, uint32_t count, const struct part *parts,
+                       uint32_t part_count, uint32_t layer) {
+    uint32_t width = experts[0].rows, at = 0;
+    float *host = mem_calloc((size_t)count * width, sizeof *host);
+    const void *all = NULL;
+    int rc = 0;
+    for (uint32_t i = 0; !rc && i < part_count; at += parts[i++].rows)
+        rc = take_biases(l, host, width, at, &parts[i], count, layer);
+    if (!rc) rc = loader_bytes(l, &all, host, (size_t)count * width * sizeof *host);
+    for (uint32_t e = 0; !rc && e < count; e++) experts[e].bias = (const float *)all + (size_t)e * width;
+    mem_free(host);
     return rc;
+}
+
+/* A GPU computes all experts of a product in one launch; the CPU takes each part as it is. */
+static bool same_types(const struct loader *l, const struct matrix *m, enum storage_type type) {
+    for (uint32_t i = 0; i < m->part_count; i++)
+        if (part_type(m, &m->parts[i]) != type) return l->w->dev->kind == DEVICE_CPU;
+    return true;
 }
 
 /* One product of all experts: a tensor for each (apart), one of three dimensions for each part (stacked), or for all
@@ -37,11 +61,13 @@ static int load_experts(struct loader *l, uint32_t layer, struct expert_matrix *
         l->expert = e;
         rc = blocks ? loader_mxfp4(l, &experts[e], blocks, blocks + 1, fused->rows, cols, layer)
                     : loader_matrix(l, &experts[e], apart, count, cols, false, layer);
-        if (!rc && experts[e].type != experts[0].type)
+        if (!rc && !same_types(l, &experts[e], experts[0].type))
             rc = error_set(l->err, ERR_UNSUPPORTED, "the experts of layer %u have different types", layer);
     }
     l->expert = 0;
-    if (!rc && moe->expert_bias) rc = load_biases(l, experts, moe->router.experts, fused->bias, layer);
+    bool one = blocks || apart == fused;
+    if (!rc && moe->expert_bias)
+        rc = load_biases(l, experts, moe->router.experts, one ? fused : stacked, one ? 1 : count, layer);
     *out = (struct expert_matrix){experts[0].type, experts[0].rows, cols, moe->router.experts, NULL};
     if (!rc) rc = loader_bytes(l, (const void **)&out->experts, experts, moe->router.experts * sizeof *experts);
     mem_free(experts);
@@ -67,8 +93,8 @@ static int moe_load(struct loader *l, uint32_t layer, void **weights) {
     const struct part router = {.role = ROLE_ROUTER, .bias = ROLE_ROUTER_BIAS, .rows = moe->router.experts};
     const struct part apart[] = {{.role = ROLE_EXPERT_GATE, .rows = width}, {.role = ROLE_EXPERT_UP, .rows = width}};
     const struct part fused = {.role = ROLE_EXPERTS_GATE_UP, .bias = ROLE_EXPERTS_GATE_UP_BIAS, .rows = 2 * width};
-    const struct part stacked[] = {{.role = ROLE_EXPERTS_GATE, .rows = width},
-                                   {.role = ROLE_EXPERTS_UP, .rows = width}};
+    const struct part stacked[] = {{.role = ROLE_EXPERTS_GATE, .bias = ROLE_EXPERTS_GATE_BIAS, .rows = width},
+                                   {.role = ROLE_EXPERTS_UP, .bias = ROLE_EXPERTS_UP_BIAS, .rows = width}};
     const struct part down = {.role = ROLE_EXPERT_DOWN, .rows = hidden},
                       fused_down = {.role = ROLE_EXPERTS_DOWN, .bias = ROLE_EXPERTS_DOWN_BIAS, .rows = hidden};
     int rc = loader_matrix(l, &w->router, &router, 1, hidden, moe->router_bias, layer);
@@ -135,7 +161,7 @@ static void meet(struct forward *f, struct stream *s, const struct layer_spec *l
                                                                    .gate_up = gate_up,
                                                                    .rows = rows,
                                                                    .width = width,
-                                                                   .interleaved = true,
+                                                                   .interleaved = moe->interleaved,
                                                                    .limit = moe->limit,
                                                                    .alpha = moe->alpha});
     else

@@ -13,6 +13,7 @@ static const struct gguf_arch EXPERT_ARCHS[] = {
     {"qwen2moe", "qwen2_moe", "Qwen2MoeForCausalLM", &GGUF_EXPERT_NAMES, false},
     {"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", &GGUF_EXPERT_NAMES, false},
     {"olmoe", "olmoe", "OlmoeForCausalLM", &GGUF_EXPERT_NAMES, false},
+    {"gpt-oss", "gpt_oss", "GptOssForCausalLM", &GGUF_OSS_NAMES, false},
     {"granitemoe", "granitemoe", "GraniteMoeForCausalLM", &GGUF_EXPERT_NAMES, true},
 };
 
@@ -113,9 +114,7 @@ static const struct {
 static void write_experts(const struct reader *r) {
     static const struct {
         const char *suffix, *field;
-    } COUNTS[] = {{"expert_count", "num_experts"},
-                  {"expert_used_count", "num_experts_per_tok"},
-                  {"expert_feed_forward_length", "moe_intermediate_size"}};
+    } COUNTS[] = {{"expert_count", "num_experts"}, {"expert_used_count", "num_experts_per_tok"}};
     bool granite = !strcmp(r->arch->name, "granitemoe");
     int64_t v;
     for (size_t i = 0; i < ARRAY_LEN(COUNTS); i++)
@@ -123,6 +122,10 @@ static void write_experts(const struct reader *r) {
             json_key(r->w, COUNTS[i].field);
             json_int(r->w, v);
         }
+    if (!strncmp(r->arch->name, "qwen", 4) && find_int(r, "expert_feed_forward_length", &v)) {
+        json_key(r->w, "moe_intermediate_size");
+        json_int(r->w, v);
+    }
     if (find_int(r, "expert_shared_feed_forward_length", &v)) {
         json_key(r->w, granite ? "shared_intermediate_size" : "shared_expert_intermediate_size");
         json_int(r->w, v);
@@ -243,6 +246,10 @@ static int write_scaling(const struct reader *r, struct error *err) {
     json_begin_object(r->w);
     json_key(r->w, "rope_type");
     json_string_bytes(r->w, type);
+    if (!strcmp(r->arch->name, "gpt-oss")) {
+        json_key(r->w, "truncate");
+        json_bool(r->w, false);
+    }
     if (find_double(r, "rope.scaling.factor", &v)) {
         json_key(r->w, "factor");
         json_double(r->w, as_written(v));
@@ -337,7 +344,7 @@ int gguf_config_text(const struct gguf *g, const struct gguf_arch *arch, struct 
     json_string(&w, arch->model_type);
     int rc = write_integers(&r, err);
     if (!rc) write_numbers(&r);
-    if (!rc && arch->names == &GGUF_EXPERT_NAMES) write_experts(&r);
+    if (!rc && arch >= EXPERT_ARCHS && arch < EXPERT_ARCHS + ARRAY_LEN(EXPERT_ARCHS)) write_experts(&r);
     if (!rc) rc = write_heads(&r, err);
     if (!rc) rc = write_shown(&r, err);
     json_end_object(&w);
@@ -354,5 +361,6 @@ void gguf_adjust_spec(struct model_spec *spec, const struct gguf_arch *arch) {
         l->mixer_norm.weight_offset = l->mixer_post.weight_offset = 0;
         l->ffn_norm.weight_offset = l->ffn_post.weight_offset = 0;
         l->attention.q_norm.weight_offset = 0;
+        l->moe.interleaved = false;
     }
 }

@@ -40,3 +40,17 @@ const struct name_table GGUF_FFN_NAMES = {.patterns = {COMMON, QKV_APART, FFN_FU
     [ROLE_SHARED_GATE] = L "ffn_gate_shexp.weight", [ROLE_SHARED_UP] = L "ffn_up_shexp.weight",                        \
     [ROLE_SHARED_DOWN] = L "ffn_down_shexp.weight", [ROLE_SHARED_SWITCH] = L "ffn_gate_inp_shexp.weight"
 const struct name_table GGUF_EXPERT_NAMES = {.patterns = {COMMON, QKV_APART, FFN_APART, EXPERTS}, .ignored = IGNORED};
+const struct name_table GGUF_OSS_NAMES = {.patterns = {[ROLE_EMBED] = "token_embd.weight",
+                                                       [ROLE_FINAL_NORM] = "output_norm.weight",
+                                                       [ROLE_HEAD] = "output.weight",
+                                                       [ROLE_MIXER_NORM] = L "attn_norm.weight",
+                                                       [ROLE_FFN_NORM] = L "post_attention_norm.weight",
+                                                       [ROLE_OUT] = L "attn_output.weight",
+                                                       [ROLE_OUT_BIAS] = L "attn_output.bias",
+                                                       [ROLE_SINKS] = L "attn_sinks.weight",
+                                                       [ROLE_EXPERTS_GATE_BIAS] = L "ffn_gate_exps.bias",
+                                                       [ROLE_EXPERTS_UP_BIAS] = L "ffn_up_exps.bias",
+                                                       [ROLE_EXPERTS_DOWN_BIAS] = L "ffn_down_exps.bias",
+                                                       QKV_APART,
+                                                       EXPERTS},
+                                          .ignored = IGNORED};

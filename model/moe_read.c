@@ -79,7 +79,7 @@ static uint32_t read_shared(struct spec_reader *r, const struct moe_family *f, u
 }
 
 static void read_clamped(struct spec_reader *r, struct moe_spec *moe) {
-    moe->clamped = true;
+    moe->clamped = moe->interleaved = true;
     moe->limit = (float)read_double(r, "swiglu_limit", 7);
     moe->alpha = (float)read_double(r, "swiglu_alpha", 1.702);
     if (!(moe->limit > 0)) config_fail(r->config, ERR_INVALID, "'swiglu_limit' is out of range");

@@ -159,7 +159,8 @@ struct moe_spec {
     bool shared_gate;      /* scaled by a sigmoid of a product of its own */
     bool correction, router_bias, expert_bias;
     bool weigh_input;   /* weights scale what goes in, not what comes out */
-    bool clamped;       /* op_clamped_swiglu of interleaved rows, not the activation */
+    bool clamped;       /* op_clamped_swiglu, not the activation */
+    bool interleaved;   /* with it: gate, up, gate, up, ... */
     float limit, alpha; /* of it */
 };
 

@@ -118,13 +118,13 @@ static void stack_experts(struct gguf_maker *m, const struct source *s, const ch
     buf_release(&data);
 }
 
-/* What the goldens here share: 3 layers, 4 and 2 heads, hidden 48. */
-static void put_common(struct gguf_maker *m, const struct source *s, const char *arch, uint32_t ffn, float eps,
-                       float theta) {
-    static const struct {
+/* What the goldens here share: 4 and 2 heads, hidden 48. */
+static void put_common(struct gguf_maker *m, const struct source *s, const char *arch, uint32_t ffn, uint32_t layers,
+                       float eps, float theta) {
+    const struct {
         const char *suffix;
         uint32_t value;
-    } COUNTS[] = {{"block_count", 3},
+    } COUNTS[] = {{"block_count", layers},
                   {"embedding_length", 48},
                   {"attention.head_count", 4},
                   {"attention.head_count_kv", 2},
@@ -148,9 +148,11 @@ static void put_common(struct gguf_maker *m, const struct source *s, const char 
     copy_tensor(m, s, "token_embd.weight", "model.embed_tokens.weight", 0);
     copy_tensor(m, s, "output.weight", "lm_head.weight", 0);
     copy_tensor(m, s, "output_norm.weight", "model.norm.weight", 0);
-    for (uint32_t i = 0; i < 3; i++) {
+    bool oss = !strcmp(arch, "gpt-oss");
+    for (uint32_t i = 0; i < layers; i++) {
         copy_tensor(m, s, "blk.%u.attn_norm.weight", "model.layers.%u.input_layernorm.weight", i);
-        copy_tensor(m, s, "blk.%u.ffn_norm.weight", "model.layers.%u.post_attention_layernorm.weight", i);
+        copy_tensor(m, s, oss ? "blk.%u.post_attention_norm.weight" : "blk.%u.ffn_norm.weight",
+                    "model.layers.%u.post_attention_layernorm.weight", i);
         copy_tensor(m, s, "blk.%u.attn_v.weight", "model.layers.%u.self_attn.v_proj.weight", i);
         copy_tensor(m, s, "blk.%u.attn_output.weight", "model.layers.%u.self_attn.o_proj.weight", i);
     }
@@ -188,6 +190,10 @@ static void compare_and_close(struct source *s) {
     if (!rig_open(&r, path, NULL, 1, STORAGE_F32, 16, &err)) {
         check_fail(__FILE__, __LINE__, "%s: %s", s->g.name, err.text);
     } else {
+        for (uint32_t i = 0; i < r.model.spec.layer_count; i++) { /* no keys say these */
+            r.model.spec.layers[i].moe.limit = 1.1f;
+            r.model.spec.layers[i].moe.alpha = 1.4f;
+        }
         float *logits = golden_logits(&r, s->g.tokens, s->g.token_count, 3, 32);
         double error = golden_error(logits, s->g.logits, s->g.rows, s->g.row_count, s->g.vocab);
         if (!(error <= 1e-4)) check_fail(__FILE__, __LINE__, "%s: relative error %.3g", s->g.name, error);
@@ -204,7 +210,7 @@ TEST(a_gguf_mixtral_is_the_same_model) {
     struct source s;
     struct gguf_maker m = {0};
     open_source(&s, "mixtral");
-    put_common(&m, &s, "llama", 40, 1e-5f, 1e6f);
+    put_common(&m, &s, "llama", 40, 3, 1e-5f, 1e6f);
     for (uint32_t i = 0; i < 3; i++) {
         copy_permuted(&m, &s, "blk.%u.attn_q.weight", "model.layers.%u.self_attn.q_proj.weight", i, 4);
         copy_permuted(&m, &s, "blk.%u.attn_k.weight", "model.layers.%u.self_attn.k_proj.weight", i, 2);
@@ -213,6 +219,76 @@ TEST(a_gguf_mixtral_is_the_same_model) {
                 "model.layers.%u.block_sparse_moe.experts.%u.w1.weight",
                 "model.layers.%u.block_sparse_moe.experts.%u.w3.weight",
                 "model.layers.%u.block_sparse_moe.experts.%u.w2.weight");
+    write_gguf(&m, s.dir);
+    compare_and_close(&s);
+}
+
+/* Every `step`-th column from `first` on of [experts, in, out], as [experts, columns, in]. */
+static void turn_experts(struct gguf_maker *m, const struct source *s, const char *to, const char *from, uint32_t layer,
+                         uint32_t first, uint32_t step) {
+    char name[TENSOR_NAME_MAX];
+    const struct tensor *t = tensor_of(s, from, layer, 0);
+    uint64_t in = t->dims[1], out = t->dims[2], dims[] = {t->dims[0], out / step, in, 0};
+    float *data = calloc(t->dims[0] * dims[1] * in, sizeof *data);
+    for (uint64_t e = 0; e < t->dims[0]; e++)
+        for (uint64_t r = 0; r < dims[1]; r++)
+            for (uint64_t c = 0; c < in; c++)
+                memcpy(&data[(e * dims[1] + r) * in + c], t->data + ((e * in + c) * out + r * step + first) * 4, 4);
+    put_numbers(to, layer, 0, name);
+    add_tensor(m, name, dims, data);
+    free(data);
+}
+/* The same of a bias [experts, out]. */
+static void part_bias(struct gguf_maker *m, const struct source *s, const char *to, const char *from, uint32_t layer,
+                      uint32_t first, uint32_t step) {
+    char name[TENSOR_NAME_MAX];
+    const struct tensor *t = tensor_of(s, from, layer, 0);
+    uint64_t dims[] = {t->dims[0], t->dims[1] / step, 0}, count = dims[0] * dims[1];
+    float *data = calloc(count, sizeof *data);
+    for (uint64_t i = 0; i < count; i++) memcpy(&data[i], t->data + (i * step + first) * 4, 4);
+    put_numbers(to, layer, 0, name);
+    add_tensor(m, name, dims, data);
+    free(data);
+}
+
+TEST(a_gguf_gpt_oss_is_the_same_model) {
+    static const char *const COPIED[][2] = {
+        {"blk.%u.attn_q.weight", "model.layers.%u.self_attn.q_proj.weight"},
+        {"blk.%u.attn_k.weight", "model.layers.%u.self_attn.k_proj.weight"},
+        {"blk.%u.attn_q.bias", "model.layers.%u.self_attn.q_proj.bias"},
+        {"blk.%u.attn_k.bias", "model.layers.%u.self_attn.k_proj.bias"},
+        {"blk.%u.attn_v.bias", "model.layers.%u.self_attn.v_proj.bias"},
+        {"blk.%u.attn_output.bias", "model.layers.%u.self_attn.o_proj.bias"},
+        {"blk.%u.attn_sinks.weight", "model.layers.%u.self_attn.sinks"},
+        {"blk.%u.ffn_gate_inp.weight", "model.layers.%u.mlp.router.weight"},
+        {"blk.%u.ffn_gate_inp.bias", "model.layers.%u.mlp.router.bias"},
+        {"blk.%u.ffn_down_exps.bias", "model.layers.%u.mlp.experts.down_proj_bias"}};
+    static const char GATE_UP[] = "model.layers.%u.mlp.experts.gate_up_proj",
+                      GATE_UP_BIAS[] = "model.layers.%u.mlp.experts.gate_up_proj_bias";
+    struct source s;
+    struct gguf_maker m = {0};
+    open_source(&s, "gpt_oss");
+    put_common(&m, &s, "gpt-oss", 32, 4, 1e-5f, 150000);
+    add_u32(&m, "gpt-oss.attention.key_length", 16);
+    add_u32(&m, "gpt-oss.attention.sliding_window", 20);
+    add_u32(&m, "gpt-oss.expert_count", 5);
+    add_u32(&m, "gpt-oss.expert_used_count", 2);
+    add_u32(&m, "gpt-oss.expert_feed_forward_length", 32);
+    add_f32(&m, "gpt-oss.rope.scaling.factor", 8);
+    add_u32(&m, "gpt-oss.rope.scaling.original_context_length", 64);
+    struct buf yarn;
+    buf_init(&yarn, 0);
+    put_string(&yarn, "yarn");
+    add_kv(&m, "gpt-oss.rope.scaling.type", 8, yarn.data, yarn.len);
+    buf_release(&yarn);
+    for (uint32_t i = 0; i < 4; i++) {
+        for (size_t c = 0; c < ARRAY_LEN(COPIED); c++) copy_tensor(&m, &s, COPIED[c][0], COPIED[c][1], i);
+        turn_experts(&m, &s, "blk.%u.ffn_gate_exps.weight", GATE_UP, i, 0, 2);
+        turn_experts(&m, &s, "blk.%u.ffn_up_exps.weight", GATE_UP, i, 1, 2);
+        turn_experts(&m, &s, "blk.%u.ffn_down_exps.weight", "model.layers.%u.mlp.experts.down_proj", i, 0, 1);
+        part_bias(&m, &s, "blk.%u.ffn_gate_exps.bias", GATE_UP_BIAS, i, 0, 2);
+        part_bias(&m, &s, "blk.%u.ffn_up_exps.bias", GATE_UP_BIAS, i, 1, 2);
+    }
     write_gguf(&m, s.dir);
     compare_and_close(&s);
 }
