@@ -2,6 +2,7 @@
 #include "cli/merged_options.h"
 #include "cli/run_dir.h"
 #include "cli/supervisor.h"
+#include "formats/gguf.h"
 
 #include "base/fsutil.h"
 #include "base/hash.h"
@@ -82,16 +83,28 @@ struct serve {
     int lock_fd;
 };
 
+/* Only a first look: workers say what is wrong with a model. */
+static bool looks_like_model(const char *path) {
+    static const char *const FILES[] = {"config.json", "model.safetensors", "model.safetensors.index.json"};
+    char *gguf = gguf_path_of(path);
+    bool good = gguf != NULL;
+    for (size_t i = 0; i < ARRAY_LEN(FILES) && !good; i++) {
+        char *file = path_join(path, FILES[i]);
+        good = file_exists(file);
+        mem_free(file);
+    }
+    mem_free(gguf);
+    return good;
+}
+
 static int find_model(struct serve *s, const char *argument, struct error *err) {
     const char *given = argument ? argument : s->settings->model;
-    char *config;
-    if (!given) return error_set(err, ERR_INVALID, "which model? give a folder: trireme serve FOLDER");
+    if (!given) return error_set(err, ERR_INVALID, "which model? give a folder or a .gguf file: trireme serve MODEL");
     s->model = realpath(given, NULL);
     if (!s->model) return error_set_errno(err, "cannot find the model '%s'", given);
-    config = path_join(s->model, "config.json");
-    bool good = file_exists(config);
-    mem_free(config);
-    return good ? 0 : error_set(err, ERR_NOT_FOUND, "'%s' is no model folder: it has no config.json", s->model);
+    if (looks_like_model(s->model)) return 0;
+    return error_set(err, ERR_NOT_FOUND, "'%s' is no model: neither a folder with config.json nor a GGUF file",
+                     s->model);
 }
 
 static int find_exe(struct serve *s, struct error *err) {

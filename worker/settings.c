@@ -9,9 +9,9 @@
 
 static const struct option_row ROWS[] = {
     ROW(model, "model", OPTION_STRING, .short_name = 'm',
-        .help = "folder of the model (config.json, safetensors, tokenizer.json)"),
+        .help = "folder of the model (config.json, safetensors, tokenizer.json), or a .gguf file"),
     ROW(served_name, "served-model-name", OPTION_STRING,
-        .help = "public name of the model; default: the folder's name"),
+        .help = "public name of the model; default: the folder's or file's name"),
     ROW(connect, "connect", OPTION_STRING, .help = "where the scheduler listens: ipc:///path or tcp://host:port"),
     ROW(instance, "instance", OPTION_STRING, .help = "32 hex digits naming this process on the wire; default: drawn"),
     ROW(run_dir, "run-dir", OPTION_STRING, .help = "folder for the pulse, and for the mark that a fault leaves"),
@@ -82,5 +82,8 @@ void worker_public_name(const struct worker_settings *settings, char out[WORKER_
         *slash = 0;
         slash = strrchr(path, '/');
     }
-    if (slash && slash[1]) snprintf(out, WORKER_NAME_MAX, "%.*s", WORKER_NAME_MAX - 1, slash + 1);
+    if (!slash || !slash[1]) return;
+    size_t len = strlen(slash + 1);
+    if (len > 5 && !strcmp(slash + 1 + len - 5, ".gguf")) len -= 5;
+    snprintf(out, WORKER_NAME_MAX, "%.*s", (int)MIN(len, (size_t)WORKER_NAME_MAX - 1), slash + 1);
 }
