@@ -1,0 +1,57 @@
+"""Models that carry a state: a request's bytes are what they are alone, in any batch, cut, after preemption and after kill -9."""
+import asyncio
+import os
+import signal
+import tempfile
+
+from serve import Serve
+from stream import run_many
+from tiny_models import put_hybrid, put_recurrent
+
+
+def story(i):
+    """Prompts of many lengths, some with a common beginning, greedy and seeded."""
+    prompt = "Once upon a time there was a small ship. " * (i % 3) + f"Number {i} " + "sailed on and " * (5 * i % 23)
+    return "/v1/completions", {"prompt": prompt, "max_tokens": 30 + i, "temperature": 0.8 if i % 2 else 0, "seed": i, "stream": True,
+                               "ignore_eos": True, "stream_options": {"include_usage": True}}
+
+
+def keys(results):
+    for r in results:
+        assert r.status == 200 and not r.error, f"status {r.status}, {r.error}"
+    return [r.key() for r in results]
+
+
+def kill_when_streaming(server):
+    async def during(results):
+        while not all(r.times for r in results):
+            await asyncio.sleep(0.01)
+        for pid in server.pids("worker"):
+            os.kill(pid, signal.SIGKILL)
+    return during
+
+
+def check(put):
+    requests = [story(i) for i in range(16)]
+    with tempfile.TemporaryDirectory() as folder:
+        put(folder)
+        with Serve(model=folder) as s:
+            alone = [keys(run_many(s.port, [r])[0])[0] for r in requests]
+            assert len({k[1] for k in alone}) > 12, "the texts are all alike: the test has no force"
+            assert keys(run_many(s.port, requests)[0]) == alone, "in company, prompts seen before"
+        with Serve(model=folder, args=["--chunk-tokens", 5]) as s:
+            assert keys(run_many(s.port, requests)[0]) == alone, "in company, cut into chunks of 5"
+        with Serve(model=folder, args=["--blocks", 40, "--block-tokens", 16]) as s:
+            assert keys(run_many(s.port, requests)[0]) == alone, "after preemption"
+            assert s.metrics("scheduler").get("trireme_scheduler_preemptions_total", 0) > 0, "nothing was preempted: the test has no force"
+        with Serve(model=folder, args=["--min-step-ms", 15, "--chunk-tokens", 16]) as s:
+            killed = run_many(s.port, requests, during=kill_when_streaming(s))[0]
+            assert keys(killed) == alone, "after kill -9 of the worker"
+
+
+def test_hybrid():
+    check(put_hybrid)
+
+
+def test_recurrent_alone():
+    check(put_recurrent)

@@ -1,0 +1,90 @@
+"""Folders of tiny random models with the bundled model's tokenizer, for tests of how any model of a kind is served. Standard library only."""
+import array
+import json
+import math
+import os
+import random
+import shutil
+import struct
+
+from serve import bundled_model
+
+VOCAB = 3072  # the bundled tokenizer's
+
+
+def write_safetensors(path, tensors):
+    """{name: (shape, array of floats)} as f32."""
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for name, (shape, values) in tensors.items():
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + 4 * len(values)]}
+        at += 4 * len(values)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for _, values in tensors.values():
+            f.write(values.tobytes())
+
+
+def put_model(folder, config, shapes, draw):
+    """shapes: {name: shape}; draw: name, shape -> (mean, sigma)."""
+    random.seed(7)
+    tensors = {}
+    for name, shape in sorted(shapes.items()):
+        mean, sigma = draw(name, shape)
+        tensors[name] = (shape, array.array("f", (random.gauss(mean, sigma) for _ in range(math.prod(shape)))))
+    write_safetensors(os.path.join(folder, "model.safetensors"), tensors)
+    with open(os.path.join(folder, "config.json"), "w") as f:
+        json.dump(config, f)
+    for name in os.listdir(bundled_model()):
+        if name.startswith("tokenizer") or name in ("special_tokens_map.json", "generation_config.json"):
+            shutil.copy(os.path.join(bundled_model(), name), folder)
+
+
+def mamba2_shapes(at, hidden, heads, dim, groups, state, taps):
+    width, conv = heads * dim, heads * dim + 2 * groups * state
+    return {at + "in_proj.weight": [width + conv + heads, hidden], at + "conv1d.weight": [conv, 1, taps], at + "conv1d.bias": [conv],
+            at + "dt_bias": [heads], at + "A_log": [heads], at + "D": [heads], at + "norm.weight": [width], at + "out_proj.weight": [hidden, width]}
+
+
+def draw(name, shape):
+    if name.endswith("A_log"):
+        return -1.5, 0.8  # remembers some tens of positions
+    if name.endswith("dt_bias"):
+        return -1.0, 0.7
+    if name.endswith("conv1d.weight"):
+        return 0.1, 0.5
+    if len(shape) == 1:
+        return (1.0, 0.2) if "norm" in name or name.endswith(".D") else (0.0, 0.2)
+    return 0.0, (2.0 if "embed" in name else 1.0) / math.sqrt(shape[-1])
+
+
+def put_hybrid(folder):
+    """Bamba: Mamba 2, attention, Mamba 2, each with a gated feed-forward."""
+    hidden, ffn = 64, 96
+    shapes = {"model.embed_tokens.weight": [VOCAB, hidden], "model.final_layernorm.weight": [hidden]}
+    for i in range(3):
+        at = f"model.layers.{i}."
+        shapes |= {at + "input_layernorm.weight": [hidden], at + "pre_ff_layernorm.weight": [hidden],
+                   at + "feed_forward.gate_proj.weight": [ffn, hidden], at + "feed_forward.up_proj.weight": [ffn, hidden],
+                   at + "feed_forward.down_proj.weight": [hidden, ffn]}
+        if i == 1:
+            shapes |= {at + f"self_attn.{p}_proj.weight": [n, hidden] for p, n in (("q", 64), ("k", 32), ("v", 32), ("o", 64))}
+        else:
+            shapes |= mamba2_shapes(at + "mamba.", hidden, 8, 16, 2, 16, 4)
+    config = dict(architectures=["BambaForCausalLM"], model_type="bamba", vocab_size=VOCAB, hidden_size=hidden, intermediate_size=ffn,
+                  num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, attn_layer_indices=[1], mamba_n_heads=8, mamba_d_head=16,
+                  mamba_n_groups=2, mamba_d_state=16, max_position_embeddings=2048, tie_word_embeddings=True, eos_token_id=3067)
+    put_model(folder, config, shapes, draw)
+
+
+def put_recurrent(folder):
+    """Mamba 2 alone: no layer has keys and values."""
+    hidden = 64
+    shapes = {"backbone.embeddings.weight": [VOCAB, hidden], "backbone.norm_f.weight": [hidden]}
+    for i in range(2):
+        shapes[f"backbone.layers.{i}.norm.weight"] = [hidden]
+        shapes |= mamba2_shapes(f"backbone.layers.{i}.mixer.", hidden, 8, 16, 1, 16, 4)
+    config = dict(architectures=["Mamba2ForCausalLM"], model_type="mamba2", vocab_size=VOCAB, hidden_size=hidden, num_hidden_layers=2, num_heads=8,
+                  head_dim=16, n_groups=1, state_size=16, tie_word_embeddings=True, eos_token_id=3067)
+    put_model(folder, config, shapes, draw)
