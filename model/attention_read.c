@@ -6,10 +6,22 @@
 #include "model/mixer_attention.h"
 #include "model/rope.h"
 
+static uint32_t read_kv_heads(struct spec_reader *r, uint32_t heads) {
+    switch (r->family->kv_heads) {
+    case KV_FIELD: break;
+    case KV_HEADS: return heads;
+    case KV_FALCON:
+        if (read_bool(r, "new_decoder_architecture", false)) return read_count(r, "num_kv_heads", heads, heads);
+        (void)read_int(r, "num_kv_heads", 0);
+        return read_bool(r, "multi_query", true) ? 1 : heads;
+    }
+    return read_count(r, "num_key_value_heads", heads, heads);
+}
+
 static void read_heads(struct spec_reader *r, struct attention_spec *a) {
     uint32_t hidden = r->spec->hidden;
     a->heads = read_count(r, "num_attention_heads", 0, SPEC_HEADS_MAX);
-    a->kv_heads = read_count(r, "num_key_value_heads", a->heads, a->heads);
+    a->kv_heads = read_kv_heads(r, a->heads);
     int64_t dim = read_int(r, "head_dim", 0);
     if (config_failed(r->config)) return;
     if (!dim && hidden % a->heads)
@@ -43,6 +55,12 @@ static int listed_window(struct spec_reader *r, uint32_t i) {
 
 /* Every n-th layer sees all positions; 0: none is windowed. */
 static bool window_by_pattern(struct spec_reader *r, uint32_t i) {
+    const struct config_node *p = config_find(r->config, r->top, "sliding_window_pattern");
+    if (p && p->kind == CONFIG_TEXT) { /* "LLLG": L is local */
+        const char *pattern = config_node_text(r->config, p);
+        size_t n = strlen(pattern);
+        return n && pattern[i % n] == 'L';
+    }
     int64_t n = read_int(r, "sliding_window_pattern", 0);
     return n && (i + 1) % (uint64_t)n;
 }
@@ -56,7 +74,7 @@ static bool windowed(struct spec_reader *r, uint32_t i, int64_t window) {
     case WINDOW_SWITCHED:
     case WINDOW_ALWAYS: rule = window > 0; break;
     case WINDOW_UPPER: return listed >= 0 ? listed && window : window && i >= from;
-    case WINDOW_LISTED: return listed >= 0 ? listed : window_by_pattern(r, i);
+    case WINDOW_LISTED: return listed >= 0 ? listed : window && window_by_pattern(r, i);
     }
     if (listed >= 0 && listed != rule) read_unsupported(r, "layer_types", "another order than the family's");
     return rule;
@@ -111,6 +129,15 @@ static void read_chunk(struct spec_reader *r, uint32_t layer, bool rotates, stru
     a->temperature_floor = (float)floor_scale;
 }
 
+/* MPT keeps some options in an object of their own. */
+static void read_clip(struct spec_reader *r, struct attention_spec *a) {
+    int64_t inner = config_object(r->config, r->top, "attn_config");
+    a->clip = (float)read_double(r, "clip_qkv", 0);
+    if (inner <= 0) return;
+    a->clip = (float)config_double(r->config, (uint32_t)inner, "clip_qkv", 0);
+    a->scale = (float)config_double(r->config, (uint32_t)inner, "softmax_scale", a->scale);
+}
+
 int attention_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     const struct family *f = r->family;
     struct attention_spec *a = &out->attention;
@@ -122,8 +149,11 @@ int attention_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out
     a->alibi = read_rule(r, f->alibi);
     a->sinks = f->sinks;
     a->qk_norm = !f->qk_norm_when || read_rule(r, f->qk_norm_when) ? f->qk_norm : QK_NORM_NONE;
-    a->q_norm = r->spec->final_norm;
+    a->q_norm = r->spec->layer_norm;
+    a->alibi_scaled = f->alibi_scaled;
+    read_clip(r, a);
     if (f->qk_norm_kind) a->q_norm.kind = f->qk_norm_kind;
+    if (a->qk_norm == QK_NORM_HEADS) a->q_norm.bias = false; /* both families that have them: without */
     read_window(r, layer, a);
     bool rotates = !f->no_rope && !a->alibi && !without_rope(r, layer, a);
     if (f->chunk || f->temperature) read_chunk(r, layer, rotates, a);
@@ -137,7 +167,8 @@ int attention_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out
 
 int ffn_dense_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     struct ffn_spec *ffn = &out->ffn;
-    ffn->width = read_count(r, "intermediate_size", 0, SPEC_FFN_MAX);
+    int64_t usual = (int64_t)r->spec->hidden * r->family->ffn_factor;
+    ffn->width = read_count(r, "intermediate_size", usual, SPEC_FFN_MAX);
     ffn->bias = read_rule(r, r->family->ffn_bias);
     return read_activation(r, "hidden_act", &ffn->activation);
 }

@@ -123,17 +123,44 @@ void forward_load(struct forward *f, struct stream *s, const struct step_input *
                                    .positions = f->positions};
 }
 
-/* x += pending; out = norm(x), both act [rows, hidden]. out NULL: only the sum. */
+struct norm_call {
+    void *out, *x; /* act [rows, hidden] */
+    const void *delta;
+    float delta_scale;
+    uint32_t rows;
+};
+
+/* x += delta * delta_scale; out = norm(x). out NULL: only the sum. */
+static void norm_rows(struct forward *f, struct stream *s, const struct norm_call *c, const struct norm_spec *spec,
+                      const struct norm_weights *w) {
+    uint32_t width = f->model->spec.hidden;
+    if (c->out && spec->kind == NORM_LAYER)
+        f->dev->ops->rows->layernorm(s, &(struct op_layernorm){.out = c->out,
+                                                               .x = c->x,
+                                                               .delta = c->delta,
+                                                               .delta_scale = c->delta_scale,
+                                                               .weight = w->weight,
+                                                               .bias = w->bias,
+                                                               .rows = c->rows,
+                                                               .width = width,
+                                                               .eps = spec->eps,
+                                                               .weight_offset = spec->weight_offset});
+    else
+        f->dev->ops->rmsnorm(s, &(struct op_rmsnorm){.out = c->out,
+                                                     .x = c->x,
+                                                     .delta = c->delta,
+                                                     .delta_scale = c->delta_scale,
+                                                     .weight = w ? w->weight : NULL,
+                                                     .rows = c->rows,
+                                                     .width = width,
+                                                     .eps = spec ? spec->eps : 1,
+                                                     .weight_offset = spec ? spec->weight_offset : 0});
+}
+
+/* The same for all rows of the step. */
 static void norm(struct forward *f, struct stream *s, void *out, void *x, const void *pending,
                  const struct norm_spec *spec, const struct norm_weights *w) {
-    f->dev->ops->rmsnorm(s, &(struct op_rmsnorm){.out = out,
-                                                 .x = x,
-                                                 .delta = pending,
-                                                 .weight = w ? w->weight : NULL,
-                                                 .rows = f->batch.row_count,
-                                                 .width = f->model->spec.hidden,
-                                                 .eps = spec ? spec->eps : 1,
-                                                 .weight_offset = spec ? spec->weight_offset : 0});
+    norm_rows(f, s, &(struct norm_call){out, x, pending, f->pending_scale, f->batch.row_count}, spec, w);
 }
 
 static void add_pending(struct forward *f, struct stream *s) {
@@ -199,6 +226,7 @@ static void serial_half(struct forward *f, struct stream *s, uint32_t layer, con
     add_up(f, s, partial);
     if (post->kind) norm(f, s, f->delta, f->delta, NULL, post, post_weights);
     f->pending = f->delta;
+    f->pending_scale = f->model->spec.layers[layer].residual_scale;
     if (!last) return;
     norm(f, s, f->x, f->x, f->pending, pre, pre_weights);
     f->pending = NULL;
@@ -218,6 +246,7 @@ static void parallel_layer(struct forward *f, struct stream *s, uint32_t i) {
     FFNS[spec->ffn.kind]->step(f, s, i);
     add_up(f, s, spec->ffn_partial);
     f->pending = f->delta;
+    f->pending_scale = spec->residual_scale;
     add_pending(f, s);
     f->pending = f->delta_ffn;
 }
@@ -239,10 +268,17 @@ static void layer_step(struct forward *f, struct stream *s, uint32_t i) {
 
 static void embed(struct forward *f, struct stream *s) {
     const struct model_spec *spec = &f->model->spec;
-    f->pending = NULL;
+    const struct model_weights *w = &f->model->weights;
+    bool project = spec->embed_dim != spec->hidden;
     f->dev->ops->embed(
         s, &(struct op_embed){
-               .out = f->x, .table = &f->model->weights.embed, .batch = &f->batch, .scale = spec->embed_scale});
+               .out = project ? f->normed : f->x, .table = &w->embed, .batch = &f->batch, .scale = spec->embed_scale});
+    if (project) forward_product(f, s, f->x, f->normed, &w->project_in);
+    if (spec->learned_positions)
+        f->dev->ops->rows->add_positions(
+            s, &(struct op_add_positions){
+                   .x = f->x, .table = &w->positions, .offset = spec->position_offset, .batch = &f->batch});
+    if (spec->embed_norm.kind) norm(f, s, f->x, f->x, NULL, &spec->embed_norm, &w->embed_norm);
 }
 
 void forward_layers(struct forward *f, struct stream *s, const struct step_input *input) {
@@ -256,6 +292,7 @@ void forward_put_layers(struct forward *f, struct stream *s) {
     ops->prepare(s, &(struct op_prepare){.slots = &f->slots->table, .batch = &f->batch});
     size_t values = (size_t)f->batch.row_count * spec->hidden;
     f->pending = NULL;
+    f->pending_scale = 1;
     if (shard_is_first(&f->model->shard))
         embed(f, s);
     else
@@ -278,6 +315,23 @@ void forward_put_layers(struct forward *f, struct stream *s) {
 
 /* ---- head ---- */
 
+/* head_x and what is pending in head_delta: added, normed, projected. */
+static const void *final_rows(struct forward *f, struct stream *s, uint32_t count) {
+    const struct model_spec *spec = &f->model->spec;
+    const struct matrix *project = &f->model->weights.project_out;
+    const void *delta = f->pending ? f->head_delta : NULL;
+    bool plain = spec->final_norm.kind == NORM_NONE;
+    if (!plain || delta)
+        norm_rows(f, s, &(struct norm_call){plain ? NULL : f->head_delta, f->head_x, delta, f->pending_scale, count},
+                  plain ? NULL : &spec->final_norm, &f->model->weights.final_norm);
+    void *x = plain ? f->head_x : f->head_delta, *out = plain ? f->head_delta : f->head_x;
+    if (spec->embed_dim == spec->hidden) return x;
+    f->dev->ops->linear(
+        s, &(struct op_linear){
+               .out = out, .x = x, .w = project, .rows = count, .class_rows = count, .out_stride = project->rows});
+    return out;
+}
+
 void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_t count) {
     const struct model_spec *spec = &f->model->spec;
     const struct ops *ops = f->dev->ops;
@@ -289,22 +343,21 @@ void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_
         ops->gather_rows(
             s, &(struct op_gather_rows){
                    .out = f->head_delta, .x = f->pending, .idx = rows, .count = count, .width = spec->hidden});
-    ops->rmsnorm(s, &(struct op_rmsnorm){.out = f->head_delta,
-                                         .x = f->head_x,
-                                         .delta = f->pending ? f->head_delta : NULL,
-                                         .weight = f->model->weights.final_norm.weight,
-                                         .rows = count,
-                                         .width = spec->hidden,
-                                         .eps = spec->final_norm.eps,
-                                         .weight_offset = spec->final_norm.weight_offset});
+    const void *x = final_rows(f, s, count);
     ops->linear(s, &(struct op_linear){.out = f->logits_part ? f->logits_part : f->logits,
-                                       .x = f->head_delta,
+                                       .x = x,
                                        .w = &f->model->weights.head,
                                        .rows = count,
                                        .class_rows = count,
                                        .out_stride = f->model->weights.head.rows,
                                        .out_f32 = true});
     if (f->logits_part) f->ranks->gather(f->ranks_ctx, s, f->logits, spec->vocab, f->logits_part, count);
+    if (spec->logit_scale != 1 || spec->logit_soft_cap != 0)
+        ops->rows->finish_logits(s, &(struct op_finish_logits){.logits = f->logits,
+                                                               .rows = count,
+                                                               .width = spec->vocab,
+                                                               .scale = spec->logit_scale,
+                                                               .soft_cap = spec->logit_soft_cap});
 }
 
 static struct sample_out out_from(const struct sample_out *out, uint32_t first) {

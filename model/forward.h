@@ -35,7 +35,8 @@ struct forward {
     /* Of the current layer's step: act [rows, hidden] both. */
     const void *in;
     void *out;
-    void *pending;               /* what has yet to be added to x; NULL: nothing */
+    void *pending; /* what has yet to be added to x; NULL: nothing */
+    float pending_scale;
     void (*progress)(void *ctx); /* after each layer is on the stream; may be NULL */
     void *progress_ctx;
     const struct rank_calls *ranks; /* set by the caller where the model is a rank's part (shard.h) */

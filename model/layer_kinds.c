@@ -8,5 +8,6 @@ const struct layer_kind *const MIXERS[MIXER_KIND_COUNT] = {
 
 const struct layer_kind *const FFNS[FFN_KIND_COUNT] = {
     [FFN_GATED] = &ffn_gated,
+    [FFN_PLAIN] = &ffn_plain,
     [FFN_MOE] = &ffn_moe,
 };

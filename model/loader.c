@@ -183,6 +183,19 @@ int loader_put(struct loader *l, const float **out, float *host, size_t count) {
     return v ? 0 : l->err->code;
 }
 
+int loader_vectors(struct loader *l, const float **out, enum weight_role role, uint32_t layer, uint32_t pieces,
+                   uint32_t count) {
+    if (pieces == 1) return loader_vector(l, out, role, layer, count);
+    float *v = new_device_memory(l, (size_t)pieces * count * sizeof *v);
+    if (!v) return l->err->code;
+    *out = v;
+    int rc = 0;
+    for (l->expert = 0; l->expert < pieces && !rc; l->expert++)
+        rc = put_values(l, v + (size_t)l->expert * count, role, layer, count, 0, count, NULL);
+    l->expert = 0;
+    return rc;
+}
+
 int loader_norm(struct loader *l, struct norm_weights *out, const struct norm_spec *spec, enum weight_role weight,
                 enum weight_role bias, uint32_t layer, uint32_t width) {
     *out = (struct norm_weights){0};

@@ -1,5 +1,7 @@
 #include "model/mixer_attention.h"
 
+#include <math.h>
+
 #include "model/layer_kinds.h"
 
 /* ---- weights ---- */
@@ -58,6 +60,49 @@ static int load_qkv(struct loader *l, uint32_t layer, const struct attention_spe
     return rc;
 }
 
+static int make_ones(struct loader *l, const float **out, uint32_t width) {
+    float *host = mem_calloc(width, sizeof *host);
+    const void *ones = NULL;
+    for (uint32_t i = 0; i < width; i++) host[i] = 1;
+    int rc = loader_bytes(l, &ones, host, width * sizeof *host);
+    *out = ones;
+    mem_free(host);
+    return rc;
+}
+
+static int load_qk_norms(struct loader *l, uint32_t layer, const struct attention_spec *a,
+                         struct attention_weights *w) {
+    static const enum weight_role ROLES[] = {ROLE_Q_NORM, ROLE_K_NORM}, BIASES[] = {ROLE_Q_NORM_BIAS, ROLE_K_NORM_BIAS};
+    struct norm_weights *norms[] = {&w->q_norm, &w->k_norm};
+    for (int i = 0; i < 2; i++) {
+        uint32_t heads = i ? a->kv_heads : a->heads;
+        uint32_t pieces = a->qk_norm == QK_NORM_HEADS && l->spec->names->head_norms ? heads : 1,
+                 width = a->qk_norm == QK_NORM_HEAD ? a->head_dim : heads * a->head_dim / pieces;
+        int rc = a->qk_norm_plain ? make_ones(l, &norms[i]->weight, width)
+                                  : loader_vectors(l, &norms[i]->weight, ROLES[i], layer, pieces, width);
+        if (!rc && a->q_norm.bias) rc = loader_vectors(l, &norms[i]->bias, BIASES[i], layer, pieces, width);
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+/* ALiBi's slopes: powers of 2^(-8 / n) for n heads; where n is no power of two those of the next lower one, then every
+ * other one of the next higher. */
+static int make_slopes(struct loader *l, const struct attention_spec *a, struct attention_weights *w) {
+    float host[SPEC_HEADS_MAX];
+    uint32_t low = 1;
+    while (low * 2 <= a->heads) low *= 2;
+    for (uint32_t h = 0; h < a->heads; h++) {
+        double slope = h < low ? exp2(-8.0 * (h + 1) / low) : exp2(-4.0 * (2 * (h - low) + 1) / low);
+        host[h] = (float)slope;
+        if (a->alibi_scaled) host[h] = bf16_to_f32(f32_to_bf16(host[h])) * a->scale;
+    }
+    const void *slopes = NULL;
+    int rc = loader_bytes(l, &slopes, host, a->heads * sizeof *host);
+    w->slopes = slopes;
+    return rc;
+}
+
 static int attention_load(struct loader *l, uint32_t layer, void **weights) {
     const struct attention_spec *a = &l->spec->layers[layer].attention;
     struct attention_weights *w = *weights = loader_new(l, sizeof *w);
@@ -69,6 +114,8 @@ static int attention_load(struct loader *l, uint32_t layer, void **weights) {
     if (divided && l->shard->rank) bias = false; /* rank 0 adds it */
     if (divided) loader_skip(l, ROLE_OUT_BIAS, layer);
     int rc = load_qkv(l, layer, a, &w->qkv);
+    if (!rc && a->qk_norm) rc = load_qk_norms(l, layer, a, w);
+    if (!rc && a->alibi) rc = make_slopes(l, a, w);
     if (!rc && a->sinks) rc = loader_vector(l, &w->sinks, ROLE_SINKS, layer, a->heads);
     if (!rc && a->sinks && divided) w->sinks += cut.cols.first / a->head_dim;
     return rc ? rc : loader_cut(l, &w->out, &out, divided ? &cut : NULL, 1, a->heads * a->head_dim, bias, layer, NULL);
@@ -96,6 +143,35 @@ static size_t attention_buffers(const struct forward *f, const struct layer_spec
     return lay_out(f, layer, base, &b);
 }
 
+/* Of Q, or of K: `heads` pieces from x on. */
+static void qk_norm(struct forward *f, struct stream *s, const struct attention_spec *a, char *x, uint32_t heads,
+                    const struct norm_weights *w) {
+    bool whole = a->qk_norm == QK_NORM_WHOLE;
+    f->dev->ops->rows->head_norm(s, &(struct op_head_norm){.x = x,
+                                                           .weight = w->weight,
+                                                           .bias = w->bias,
+                                                           .rows = f->batch.row_count,
+                                                           .stride = qkv_width(a),
+                                                           .heads = whole ? 1 : heads,
+                                                           .width = whole ? heads * a->head_dim : a->head_dim,
+                                                           .centered = a->q_norm.kind == NORM_LAYER,
+                                                           .weight_each = a->qk_norm == QK_NORM_HEADS,
+                                                           .eps = a->q_norm.eps,
+                                                           .weight_offset = a->q_norm.weight_offset});
+}
+
+/* What comes between the product and the rotation. */
+static void touch_qkv(struct forward *f, struct stream *s, const struct attention_spec *a,
+                      const struct attention_weights *w, char *qkv) {
+    if (a->clip > 0)
+        f->dev->ops->rows->clamp(
+            s, &(struct op_clamp){.x = qkv, .rows = f->batch.row_count, .width = qkv_width(a), .limit = a->clip});
+    if (!a->qk_norm) return;
+    qk_norm(f, s, a, qkv, a->heads, &w->q_norm);
+    size_t k = storage_bytes(f->dev->activation_type, (size_t)a->heads * a->head_dim);
+    qk_norm(f, s, a, qkv + k, a->kv_heads, &w->k_norm);
+}
+
 static void attention_step(struct forward *f, struct stream *s, uint32_t layer) {
     const struct layer_spec *spec = &f->model->spec.layers[layer];
     const struct attention_spec *a = &spec->attention;
@@ -105,6 +181,7 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
     struct attention_buffers b;
     lay_out(f, spec, f->scratch, &b);
     forward_product(f, s, b.qkv, f->in, &w->qkv);
+    touch_qkv(f, s, a, w, b.qkv);
     if (a->temperature != 0)
         f->dev->ops->temper_queries(s, &(struct op_temper_queries){.x = b.qkv,
                                                                    .stride = qkv_width(a),
@@ -125,6 +202,8 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
                                                      .window = a->window,
                                                      .scale = a->scale,
                                                      .sinks = w->sinks,
+                                                     .soft_cap = a->soft_cap,
+                                                     .slopes = w->slopes,
                                                      .chunk = a->chunk,
                                                      .class_rows = f->batch.output_count,
                                                      .kv = &kv,

@@ -145,6 +145,7 @@ struct name_table {
     const char *const *ignored; /* patterns of tensors that carry nothing (old buffers) or belong to a part that is not
                                    served ("%s" at the end: anything), ended by NULL */
     enum qkv_layout qkv;
+    bool head_norms;         /* QK_NORM_HEADS: a tensor each, the second "%u" */
     bool transposed;         /* matrices of layers are stored [in, out] */
     bool experts_transposed; /* ROLE_EXPERTS_ are [experts, in, out] */
     bool extra_layers;       /* layers behind the last (for drafting) are not served and may be there */
@@ -152,7 +153,9 @@ struct name_table {
 
 /* The usual places of a body: "model.", inside a wrapper, or nowhere. */
 extern const struct name_prefix NAME_PREFIXES[];
-extern const struct name_table LLAMA_NAMES;
+extern const struct name_table LLAMA_NAMES, OLMO2_NAMES, GEMMA2_NAMES, PHI3_NAMES, STABLELM_NAMES, PHI_NAMES,
+    STARCODER2_NAMES, GLM4_NAMES, GLM_NAMES, FALCON_NAMES, FALCON_TWO_NORM_NAMES, GPT2_NAMES, NEOX_NAMES, GPTJ_NAMES,
+    OPT_NAMES, BLOOM_NAMES, MPT_NAMES;
 /* name_tables_moe.c */
 extern const struct name_table OXIDIZR_NAMES, EXPERT_NAMES, DEEPSEEK_NAMES, MIXTRAL_NAMES, GRANITE_MOE_NAMES,
     GPT_OSS_NAMES, LLAMA4_NAMES;

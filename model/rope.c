@@ -14,11 +14,11 @@ static double option(const struct rope_source *s, const char *name, double fallb
     return s->object > 0 ? config_double(s->r->config, (uint32_t)s->object, name, fallback) : fallback;
 }
 
-static struct rope_source find_source(struct spec_reader *r, const char *layer_type) {
+static struct rope_source find_source(struct spec_reader *r, const char *layer_type, bool local) {
     struct config *c = r->config;
     struct rope_source s = {.r = r, .object = config_object(c, r->top, "rope_parameters")};
     int64_t scaling = config_object(c, r->top, "rope_scaling");
-    if (scaling > 0) s.object = scaling;
+    if (scaling > 0) s.object = local ? -1 : scaling; /* windowed layers with a table of their own: never scaled */
     if (s.object > 0) {
         int64_t part = layer_type ? config_object(c, (uint32_t)s.object, layer_type) : -1;
         if (part > 0) s.object = part;
@@ -159,11 +159,11 @@ int rope_none(struct spec_reader *r, uint32_t *idx) {
 }
 
 int rope_read(struct spec_reader *r, uint32_t head_dim, const char *layer_type, uint32_t *idx) {
-    struct rope_source s = find_source(r, layer_type);
-    double theta = read_double(r, "rope_theta", 10000);
     bool local = r->family->local_rope && layer_type && !strcmp(layer_type, "sliding_attention");
+    struct rope_source s = find_source(r, layer_type, local);
+    double theta = read_double(r, "rope_theta", 10000);
     if (r->family->local_rope) {
-        double local_theta = read_double(r, "rope_local_base_freq", 10000);
+        double local_theta = read_double(r, "rope_local_base_freq", theta);
         if (local) theta = local_theta;
     }
     struct rope_spec rope = {.kind = read_kind(&s),

@@ -101,9 +101,9 @@ struct attention_spec {
     float scale, soft_cap; /* soft_cap 0: none */
     bool qkv_bias, out_bias;
     enum qk_norm qk_norm;
-    struct norm_spec q_norm; /* of both q and k */
-    bool norm_after_rope;
-    bool alibi;
+    struct norm_spec q_norm;              /* of both q and k */
+    bool alibi, alibi_scaled;             /* scaled: slopes are rounded to bf16 and count before the scale */
+    float clip;                           /* of Q, K and V; 0: none */
     uint32_t chunk;                       /* attention within chunks of so many positions; 0: none */
     float temperature, temperature_floor; /* op_temper_queries; temperature 0: none */
     bool qk_norm_plain;                   /* the norms of Q and K have no weights */
@@ -186,8 +186,8 @@ struct model_spec {
     const struct name_table *names;
     uint32_t hidden, vocab, layer_count, max_context;
     float embed_scale;
-    struct norm_spec embed_norm, final_norm;
-    float logit_scale, logit_soft_cap; /* soft_cap 0: none */
+    struct norm_spec embed_norm, final_norm, layer_norm; /* layer_norm: what layers' norms are like */
+    float logit_scale, logit_soft_cap;                   /* soft_cap 0: none */
     bool tied_head, head_bias;
     uint32_t learned_positions, position_offset; /* rows of the table of learned positions; 0: none */
     uint32_t embed_dim;                          /* differs from hidden where the ends are projected */

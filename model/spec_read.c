@@ -98,7 +98,12 @@ int read_activation(struct spec_reader *r, const char *field, enum activation *o
                  {"swish", ACTIVATION_SILU},
                  {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
                  {"gelu_new", ACTIVATION_GELU_TANH},
-                 {"gelu_fast", ACTIVATION_GELU_TANH}};
+                 {"gelu_fast", ACTIVATION_GELU_TANH},
+                 {"gelu", ACTIVATION_GELU},
+                 {"gelu_python", ACTIVATION_GELU},
+                 {"quick_gelu", ACTIVATION_GELU_QUICK},
+                 {"relu", ACTIVATION_RELU},
+                 {"relu2", ACTIVATION_RELU2}};
     const char *name = read_text(r, field, "silu");
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (!strcmp(name, NAMES[i].name)) {
@@ -117,7 +122,8 @@ static void read_sizes(struct spec_reader *r) {
     spec->hidden = read_count(r, "hidden_size", 0, SPEC_HIDDEN_MAX);
     spec->layer_count = read_count(r, "num_hidden_layers", 0, SPEC_LAYERS_MAX);
     spec->max_context = MIN(read_count(r, "max_position_embeddings", 0, INT32_MAX), (uint32_t)SPEC_CONTEXT_MAX);
-    spec->embed_dim = spec->hidden;
+    spec->embed_dim =
+        read_has(r, "word_embed_proj_dim") ? read_count(r, "word_embed_proj_dim", 0, spec->hidden) : spec->hidden;
     spec->tied_head = read_bool(r, "tie_word_embeddings", true);
     spec->head_bias = read_rule(r, f->head_bias);
 }
@@ -136,6 +142,8 @@ static void read_ends(struct spec_reader *r) {
     spec->embed_scale = root ? (float)sqrt((double)spec->hidden) : read_factor(r, f->embed_scale);
     spec->final_norm = read_norm(r);
     if (read_rule(r, f->embed_norm)) spec->embed_norm = spec->final_norm;
+    spec->layer_norm = spec->final_norm;
+    if (f->final_norm && !read_rule(r, f->final_norm)) spec->final_norm.kind = NORM_NONE;
     spec->logit_scale = f->logit_divisor ? 1 / read_factor(r, f->logit_divisor) : read_factor(r, f->logit_scale);
     spec->logit_soft_cap = f->logit_cap ? (float)read_double(r, f->logit_cap, 0) : 0;
     if (read_rule(r, f->learned_positions)) {
@@ -145,7 +153,7 @@ static void read_ends(struct spec_reader *r) {
 }
 
 static void place_norms(struct spec_reader *r, struct layer_spec *layer) {
-    struct norm_spec norm = r->spec->final_norm;
+    struct norm_spec norm = r->spec->layer_norm;
     enum norm_places places = r->family->places;
     layer->parallel = read_rule(r, r->family->parallel);
     layer->norm_last = places == PLACES_RESIDUAL;
@@ -201,11 +209,14 @@ static void check_expected(struct spec_reader *r) {
         const char *wanted = at + name + 1;
         CHECK(name < sizeof field && at[name]);
         snprintf(field, sizeof field, "%.*s", (int)name, at);
-        const struct config_node *n = config_find(r->config, r->top, field);
+        char *slash = strchr(field, '/'), *leaf = slash ? slash + 1 : field;
+        if (slash) *slash = 0;
+        int64_t obj = slash ? config_object(r->config, r->top, field) : r->top;
+        const struct config_node *n = obj >= 0 ? config_find(r->config, (uint32_t)obj, leaf) : NULL;
         if (n && *wanted == '*')
-            config_consume_all(r->config, r->top, field);
+            config_consume_all(r->config, (uint32_t)obj, leaf);
         else if (n && !is_value(r->config, n, wanted, value))
-            config_fail(r->config, ERR_UNSUPPORTED, "'%s' is not '%.*s'; nothing else is supported", field, (int)value,
+            config_fail(r->config, ERR_UNSUPPORTED, "'%s' is not '%.*s'; nothing else is supported", leaf, (int)value,
                         wanted);
         at = wanted + value + (wanted[value] == ' ');
     }
@@ -240,6 +251,26 @@ static const struct family *family_at(size_t i) {
     return i - FAMILY_COUNT < MOE_FAMILY_COUNT ? &MOE_FAMILIES[i - FAMILY_COUNT] : NULL;
 }
 
+/* Whether the config has what a row's `when` says. */
+static bool fits(struct spec_reader *r, const char *when) {
+    for (const char *at = when; at && *at; at += *at == ' ') {
+        char field[64];
+        size_t name = strcspn(at, "=");
+        bool any = false;
+        CHECK(name < sizeof field && at[name]);
+        snprintf(field, sizeof field, "%.*s", (int)name, at);
+        const struct config_node *n = config_find(r->config, r->top, field);
+        at += name;
+        while (*at == '=' || *at == '|') {
+            size_t len = strcspn(++at, "| ");
+            any |= n ? is_value(r->config, n, at, len) : len == 4 && !strncmp(at, "null", 4);
+            at += len;
+        }
+        if (!any) return false;
+    }
+    return true;
+}
+
 /* By the first of "architectures", else by "model_type"; a wrapper's text model by its own model_type. */
 static const struct family *find_family(struct spec_reader *r) {
     struct config *c = r->config;
@@ -257,9 +288,9 @@ static const struct family *find_family(struct spec_reader *r) {
     if (!*architecture && !*type && config_has_key(c, 0, "kv_latent_dim")) type = "oxidizr";
     const struct family *f;
     for (size_t i = 0; *architecture && (f = family_at(i)); i++)
-        if (listed(f->architectures, architecture)) return f;
+        if (listed(f->architectures, architecture) && fits(r, f->when)) return f;
     for (size_t i = 0; (!*architecture || r->top) && (f = family_at(i)); i++)
-        if (listed(f->model_types, type)) return f;
+        if (listed(f->model_types, type) && fits(r, f->when)) return f;
     if (*architecture)
         read_unsupported(r, "architectures", architecture);
     else

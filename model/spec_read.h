@@ -41,8 +41,17 @@ struct layer_type {
 
 struct moe_family; /* moe_read.h */
 struct spec_reader;
+/* How many heads keys and values have. */
+enum kv_rule {
+    KV_FIELD, /* num_key_value_heads, else as many as queries */
+    KV_HEADS, /* as many as queries */
+    KV_FALCON /* num_kv_heads in the new architecture, else 1 with multi_query, else as many as queries */
+};
+
 struct family {
     const char *architectures; /* comma-separated */
+    const char *when;          /* "field=value|value ...": of several rows of an architecture the first that fits;
+                                  "null": not there */
     const char *model_types;   /* comma-separated; of config.json, and of text_config */
     const char *name;
     const struct name_table *names;
@@ -63,6 +72,7 @@ struct family {
     enum mixer_kind mixer;                /* 0: attention; of layers that layer_types gives no other */
     const struct layer_type *layer_types; /* ended by a NULL name; NULL: the usual ones */
     const char *qkv_bias, *out_bias;      /* rules */
+    enum kv_rule kv_heads;
     enum qk_norm qk_norm;
     const char *qk_norm_when;    /* rule; NULL: always */
     enum norm_kind qk_norm_kind; /* 0: the family's norm */
@@ -83,13 +93,16 @@ struct family {
     enum nope_rule nope;
     bool local_rope;   /* windowed layers have a rotary table of their own: unscaled, "rope_local_base_freq" */
     const char *alibi; /* rule */
+    bool alibi_scaled; /* ALiBi counts before the scale, and in bf16 (Falcon) */
 
     enum ffn_kind ffn;            /* 0: gated */
     const char *ffn_bias;         /* rule */
+    uint32_t ffn_factor;          /* without a width: so many times the hidden size */
     const struct moe_family *moe; /* of FFN_MOE */
     /* "field=value ...": a field that is there must have this value; "*": any, it changes nothing here. */
     const char *expects;
 
+    const char *final_norm;        /* rule; NULL: yes */
     const char *embed_scale;       /* field; "sqrt_hidden": sqrt(hidden) */
     const char *residual_scale;    /* field */
     const char *logit_scale;       /* field */

@@ -49,11 +49,11 @@ def bf16_round(x):
     return (((b + 0x7FFF + ((b >> 16) & 1)) >> 16) << 16).astype(np.uint32).view(np.float32)
 
 
-def case(name, config, tokens=80, draw=(), publish=None, greedy=GREEDY, seed=1, model_class=None, chunk_exact=True):
+def case(name, config, tokens=80, draw=(), publish=None, greedy=GREEDY, seed=1, attention="eager", model_class=None, chunk_exact=True):
     """config: as a published config.json would spell it (with architectures and model_type). draw: (regex, mean, sigma) of tensor names
     that the rules below get wrong. publish: function of the tensors (name -> array, as transformers saves them) to the tensors of the
     file, for forms that published checkpoints have and transformers reads. model_class: name of the transformers class."""
-    return dict(name=name, config=config, tokens=tokens, draw=list(draw), publish=publish, greedy=greedy, seed=seed,
+    return dict(name=name, config=config, tokens=tokens, draw=list(draw), publish=publish, greedy=greedy, seed=seed, attention=attention,
                 model_class=model_class, chunk_exact=chunk_exact)
 
 
@@ -85,7 +85,7 @@ def load(case, tensors):
         json.dump(case["config"], open(d + "/config.json", "w"))
         save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()}, d + "/model.safetensors", metadata={"format": "pt"})
         cls = getattr(transformers, case["model_class"] or case["config"]["architectures"][0])
-        model, info = cls.from_pretrained(d, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+        model, info = cls.from_pretrained(d, dtype=torch.float32, attn_implementation=case["attention"], output_loading_info=True)
     tied = {"lm_head.weight", "transformer.wte.weight"}
     assert not set(info["missing_keys"]) - tied and not info["unexpected_keys"] and not info["mismatched_keys"], info
     return model.eval()

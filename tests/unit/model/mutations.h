@@ -100,6 +100,18 @@ MUTATION(no_window) { EACH_LAYER(ATTENTION(L->attention.window), L->attention.wi
 MUTATION(window_by_one) { EACH_LAYER(ATTENTION(L->attention.window), L->attention.window++); }
 MUTATION(qkv_bias) { EACH_LAYER(ATTENTION(ATTENTION_WEIGHTS->qkv.bias), ATTENTION_WEIGHTS->qkv.bias = NULL); }
 MUTATION(out_bias) { EACH_LAYER(ATTENTION(ATTENTION_WEIGHTS->out.bias), ATTENTION_WEIGHTS->out.bias = NULL); }
+MUTATION(soft_cap) { EACH_LAYER(ATTENTION(L->attention.soft_cap != 0), L->attention.soft_cap = 0); }
+MUTATION(no_alibi) { EACH_LAYER(ATTENTION(ATTENTION_WEIGHTS->slopes), ATTENTION_WEIGHTS->slopes = NULL); }
+MUTATION(clip) { EACH_LAYER(ATTENTION(L->attention.clip != 0), L->attention.clip = 0); }
+MUTATION(qk_norm) { EACH_LAYER(ATTENTION(L->attention.qk_norm), L->attention.qk_norm = QK_NORM_NONE); }
+MUTATION(qk_norm_kind) {
+    EACH_LAYER(ATTENTION(L->attention.qk_norm),
+               L->attention.q_norm.kind = L->attention.q_norm.kind == NORM_RMS ? NORM_LAYER : NORM_RMS);
+}
+MUTATION(qk_norm_bias) {
+    EACH_LAYER(ATTENTION(ATTENTION_WEIGHTS->q_norm.bias),
+               ATTENTION_WEIGHTS->q_norm.bias = ATTENTION_WEIGHTS->k_norm.bias = NULL);
+}
 MUTATION(attention_scale) { EACH_LAYER(ATTENTION(true), L->attention.scale *= 1.5f); }
 
 /* ---- feed-forward ---- */
@@ -183,6 +195,53 @@ MUTATION(norm_offset) {
     m->spec.final_norm.weight_offset = 1 - m->spec.final_norm.weight_offset;
     EACH_LAYER(true, L->mixer_norm.weight_offset = L->ffn_norm.weight_offset = 1 - L->ffn_norm.weight_offset);
 }
+#define NORM_FLIPPED(norm) ((norm).kind == NORM_RMS ? NORM_LAYER : NORM_RMS)
+MUTATION(norm_kind) {
+    EACH_LAYER(L->mixer_norm.kind && L->ffn_norm.kind,
+               L->mixer_norm.kind = L->ffn_norm.kind = NORM_FLIPPED(L->mixer_norm));
+}
+MUTATION(norm_bias) { EACH_LAYER(W->mixer_norm.bias, W->mixer_norm.bias = W->ffn_norm.bias = NULL); }
+MUTATION(no_mixer_post) { EACH_LAYER(L->mixer_post.kind, L->mixer_post.kind = NORM_NONE); }
+MUTATION(no_ffn_post) { EACH_LAYER(L->ffn_post.kind, L->ffn_post.kind = NORM_NONE); }
+MUTATION(norm_last) { EACH_LAYER(L->norm_last, L->norm_last = false); }
+MUTATION(serial) { EACH_LAYER(L->parallel && L->ffn_norm.kind, L->parallel = false); }
+MUTATION(one_norm) { EACH_LAYER(L->parallel && L->ffn_norm.kind, L->ffn_norm.kind = NORM_NONE); }
+MUTATION(residual_scale) { EACH_LAYER(L->residual_scale != 1, L->residual_scale = 1); }
+MUTATION(embed_norm) {
+    bool found = m->spec.embed_norm.kind != NORM_NONE;
+    m->spec.embed_norm.kind = NORM_NONE;
+    return found;
+}
+MUTATION(logit_scale) {
+    bool found = m->spec.logit_scale != 1;
+    m->spec.logit_scale = 1;
+    return found;
+}
+MUTATION(logit_cap) {
+    bool found = m->spec.logit_soft_cap != 0;
+    m->spec.logit_soft_cap = 0;
+    return found;
+}
+MUTATION(head_bias) {
+    bool found = m->weights.head.bias != NULL;
+    m->weights.head.bias = NULL;
+    return found;
+}
+MUTATION(no_positions) {
+    bool found = m->spec.learned_positions > 0;
+    m->spec.learned_positions = 0;
+    return found;
+}
+MUTATION(position_offset) {
+    bool found = m->spec.position_offset > 0;
+    m->spec.position_offset = 0;
+    return found;
+}
+MUTATION(final_norm_bias) {
+    bool found = m->weights.final_norm.bias != NULL;
+    m->weights.final_norm.bias = NULL;
+    return found;
+}
 MUTATION(embed_scale) {
     bool found = m->spec.embed_scale != 1;
     m->spec.embed_scale = 1;
@@ -193,6 +252,27 @@ MUTATION(embed_scale) {
     { #name, mutate_##name }
 static const struct mutation MUTATIONS[] = {
     STATE_MUTATIONS,
+    MUTATION_ROW(soft_cap),
+    MUTATION_ROW(no_alibi),
+    MUTATION_ROW(clip),
+    MUTATION_ROW(qk_norm),
+    MUTATION_ROW(qk_norm_kind),
+    MUTATION_ROW(qk_norm_bias),
+    MUTATION_ROW(norm_kind),
+    MUTATION_ROW(norm_bias),
+    MUTATION_ROW(no_mixer_post),
+    MUTATION_ROW(no_ffn_post),
+    MUTATION_ROW(norm_last),
+    MUTATION_ROW(serial),
+    MUTATION_ROW(one_norm),
+    MUTATION_ROW(residual_scale),
+    MUTATION_ROW(embed_norm),
+    MUTATION_ROW(logit_scale),
+    MUTATION_ROW(logit_cap),
+    MUTATION_ROW(head_bias),
+    MUTATION_ROW(no_positions),
+    MUTATION_ROW(position_offset),
+    MUTATION_ROW(final_norm_bias),
     MUTATION_ROW(rope_theta),
     MUTATION_ROW(rope_kind),
     MUTATION_ROW(rope_dims),

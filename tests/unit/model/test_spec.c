@@ -63,7 +63,7 @@ TEST(what_we_lack_is_refused_by_name) {
         {"{\"architectures\":[\"XLNetLMHeadModel\"]," SIZES "}", "XLNetLMHeadModel", ERR_UNSUPPORTED},
         {"{\"model_type\":\"gpt9\"," SIZES "}", "gpt9", ERR_UNSUPPORTED},
         {"{" SIZES "}", "model_type", ERR_UNSUPPORTED},
-        {LLAMA ",\"hidden_act\":\"gelu\"}", "hidden_act", ERR_UNSUPPORTED},
+        {LLAMA ",\"hidden_act\":\"wobble\"}", "hidden_act", ERR_UNSUPPORTED},
         {LLAMA ",\"rope_scaling\":{\"rope_type\":\"wave\",\"factor\":4}}", "rope_type", ERR_UNSUPPORTED},
         {LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":4}}", "low_freq_factor", ERR_INVALID},
         {LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}", "factor", ERR_INVALID},
