@@ -29,6 +29,9 @@ struct rig {
     uint32_t next_block;
 };
 
+/* How many slots the next rig gets, and how long: fewer cost less to make. */
+static uint32_t rig_slots = RIG_SLOTS, rig_context = 2048;
+
 /* A rank's part of the model; shard NULL: all of it. */
 static inline bool rig_open_part(struct rig *r, const char *dir, const char *isa, int threads, enum storage_type kv,
                                  uint32_t block_tokens, const struct shard *shard, struct error *err) {
@@ -39,8 +42,9 @@ static inline bool rig_open_part(struct rig *r, const char *dir, const char *isa
     r->stream = stream_new(r->dev);
     if (model_open(&r->model, &model, r->dev, r->stream, err)) return false;
     if (kv_geometry_of(&r->geometry, &r->model, kv, block_tokens, err)) return false;
-    uint32_t context = MIN(r->model.spec.max_context, 2048u), blocks = (context + block_tokens - 1) / block_tokens;
-    if (slots_init(&r->slots, &r->model, &r->geometry, RIG_SLOTS, context, blocks * RIG_SLOTS, err)) return false;
+    uint32_t context = MIN(r->model.spec.max_context, rig_context),
+             blocks = (context + block_tokens - 1) / block_tokens;
+    if (slots_init(&r->slots, &r->model, &r->geometry, rig_slots, context, blocks * rig_slots, err)) return false;
     memset(r->slots.kv.base, 0xff, r->slots.kv.block_count * r->geometry.block_bytes); /* NaN wherever nobody wrote */
     if (r->slots.state) memset(r->slots.state, 0xff, r->slots.table.slot_count * r->geometry.state_bytes);
     if (forward_init(&r->forward, &r->model, &r->slots, RIG_ROWS, RIG_SLOTS * 2, err)) return false;
@@ -76,7 +80,7 @@ static inline void rig_close(struct rig *r) {
 static inline void rig_admit(struct rig *r, uint32_t slot, const uint32_t *tokens, uint32_t count,
                              struct slot_state state) {
     uint32_t blocks[2048], n = r->slots.table.max_blocks;
-    for (uint32_t i = 0; i < n; i++) blocks[i] = (slot + i * RIG_SLOTS) % r->slots.kv.block_count;
+    for (uint32_t i = 0; i < n; i++) blocks[i] = (slot + i * r->slots.table.slot_count) % r->slots.kv.block_count;
     state.token_count = count;
     if (!state.max_total) state.max_total = r->slots.table.max_context;
     if (state.top_p == 0) state.top_p = 1;
