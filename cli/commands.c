@@ -20,6 +20,8 @@ static const struct command {
     {"chat", chat_main, "talk with a model"},
     {"info", info_main, "tell what a model folder holds"},
     {"perplexity", perplexity_main, "score a text with a model"},
+    {"convert", convert_main, "convert a model between Hugging Face's format and GGUF"},
+    {"quantize", quantize_main, "write a model with quantised weights"},
     {"logits", logits_main, "compute the logits of token sequences"},
     {"tokenize", tokenize_main, "turn text into a model's tokens"},
     {"decode", decode_main, "turn tokens into text"},
@@ -51,9 +53,9 @@ static void print_usage(FILE *out) {
 
 /* docs/options.md is this text. */
 static void print_all_options(void) {
-    static const struct option_table *const TABLES[] = {&serve_options,    &gateway_options,    &scheduler_options,
-                                                        &worker_options,   &perplexity_options, &logits_options,
-                                                        &tokenize_options, &decode_options,     &render_options};
+    static const struct option_table *const TABLES[] = {
+        &serve_options,   &gateway_options,  &scheduler_options, &worker_options, &perplexity_options, &logits_options,
+        &convert_options, &quantize_options, &tokenize_options,  &decode_options, &render_options};
     puts("# Options\n\nWritten by `trireme help --markdown`. A flag wins over the environment, which wins over the "
          "YAML file (`--config FILE`,\n"
          "keys with underscores). `trireme serve` also takes every option of the three processes and passes it on.\n");

@@ -18,8 +18,10 @@ int chat_main(int argc, char **argv);
 int info_main(int argc, char **argv);
 int perplexity_main(int argc, char **argv);
 int logits_main(int argc, char **argv);
+int convert_main(int argc, char **argv);
+int quantize_main(int argc, char **argv);
 
-extern const struct option_table serve_options, perplexity_options, logits_options;
+extern const struct option_table serve_options, perplexity_options, logits_options, convert_options, quantize_options;
 int tokenize_main(int argc, char **argv);
 int decode_main(int argc, char **argv);
 int render_main(int argc, char **argv);

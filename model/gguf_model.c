@@ -62,6 +62,14 @@ const struct gguf_arch *gguf_arch_of(const struct gguf *g, struct error *err) {
     return NULL;
 }
 
+const struct gguf_arch *gguf_arch_for(const struct model_spec *spec, struct error *err) {
+    const char *family = !strcmp(spec->family, "mistral") ? "llama" : spec->family;
+    for (size_t i = 0; i < ARRAY_LEN(ARCHS); i++)
+        if (!strcmp(family, ARCHS[i].model_type) || !strcmp(family, ARCHS[i].name)) return &ARCHS[i];
+    error_set(err, ERR_UNSUPPORTED, "a %s model cannot be written as GGUF", spec->family);
+    return NULL;
+}
+
 /* ---- keys ---- */
 
 struct reader {

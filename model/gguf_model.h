@@ -15,6 +15,9 @@
 #include "model/names.h"
 #include "model/spec.h"
 
+/* Files of the folder that a GGUF file was converted from are kept under this and their name. */
+#define GGUF_FILE_KEY "trireme.file."
+
 struct gguf_arch {
     const char *name; /* general.architecture */
     const char *model_type, *architecture;
@@ -24,6 +27,8 @@ struct gguf_arch {
 
 /* The row of general.architecture; NULL with ERR_UNSUPPORTED naming it. */
 const struct gguf_arch *gguf_arch_of(const struct gguf *g, struct error *err);
+/* The row a spec of a folder is written as; NULL with ERR_UNSUPPORTED naming the family. */
+const struct gguf_arch *gguf_arch_for(const struct model_spec *spec, struct error *err);
 /* Appends the JSON of config.json. ERR_INVALID names the key that is missing. */
 MUST_CHECK int gguf_config_text(const struct gguf *g, const struct gguf_arch *arch, struct buf *json,
                                 struct error *err);

@@ -7,15 +7,20 @@
 #include "model/layer_kinds.h"
 #include "model/rope.h"
 
+static int read_spec(struct model *m, const struct buf *config, const char *accept, struct error *err) {
+    struct buf fields; /* what quantised_open reads */
+    buf_init(&fields, 0);
+    buf_addf(&fields, "quantization_config,compression_config,%s", accept ? accept : "");
+    int rc = spec_read_text(&m->spec, buf_bytes(config), buf_text(&fields), err);
+    buf_release(&fields);
+    return rc;
+}
+
 static int open_folder(struct model *m, const struct model_options *o, struct buf *config, struct error *err) {
     char *path = path_join(o->dir, "config.json");
     int rc = file_read(path, CONFIG_BYTES_MAX, config, err);
     mem_free(path);
-    struct buf accept; /* what quantised_open reads */
-    buf_init(&accept, 0);
-    buf_addf(&accept, "quantization_config,compression_config,%s", o->accept_fields ? o->accept_fields : "");
-    if (!rc) rc = spec_read_text(&m->spec, buf_bytes(config), buf_text(&accept), err);
-    buf_release(&accept);
+    if (!rc) rc = read_spec(m, config, o->accept_fields, err);
     if (!rc) rc = safetensors_open(&m->files, o->dir, err);
     return rc ? rc : quantised_open(&m->quantised, &m->files, buf_bytes(config), err);
 }
@@ -26,8 +31,14 @@ static int open_gguf(struct model *m, const char *path, const char *accept, stru
     int rc = gguf_open(&g, path, err);
     if (rc) return rc;
     const struct gguf_arch *arch = gguf_arch_of(&g, err);
-    rc = arch ? gguf_config_text(&g, arch, config, err) : err->code;
-    if (!rc) rc = spec_read_text(&m->spec, buf_bytes(config), accept, err);
+    struct bytes kept; /* of a folder that was converted: says more than the metadata can */
+    if (!arch)
+        rc = err->code;
+    else if (gguf_string(&g, GGUF_FILE_KEY "config.json", &kept))
+        buf_add_bytes(config, kept);
+    else
+        rc = gguf_config_text(&g, arch, config, err);
+    if (!rc) rc = read_spec(m, config, accept, err);
     if (!rc) gguf_adjust_spec(&m->spec, arch);
     m->files = g.set;
     g.set = (struct safetensors){0};
@@ -35,7 +46,7 @@ static int open_gguf(struct model *m, const char *path, const char *accept, stru
     return rc;
 }
 
-static int open_files(struct model *m, const struct model_options *o, struct buf *config, struct error *err) {
+int model_open_files(struct model *m, const struct model_options *o, struct buf *config, struct error *err) {
     char *gguf = gguf_path_of(o->dir);
     int rc = gguf ? open_gguf(m, gguf, o->accept_fields, config, err) : open_folder(m, o, config, err);
     mem_free(gguf);
@@ -60,7 +71,7 @@ int model_open(struct model *model, const struct model_options *options, struct 
     struct buf config;
     *model = (struct model){.dev = dev};
     buf_init(&config, 0);
-    int rc = open_files(model, options, &config, err);
+    int rc = model_open_files(model, options, &config, err);
     struct model_spec whole = model->spec;
     struct layer_spec *all_layers = NULL;
     if (options->shard) model->shard = *options->shard;

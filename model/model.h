@@ -31,6 +31,10 @@ struct model_options {
 
 MUST_CHECK int model_open(struct model *model, const struct model_options *options, struct device *dev,
                           struct stream *stream, struct error *err);
+/* The spec and the mapped tensors alone, without a device: what model_open begins with. Appends to config the text
+ * that is, or stands for, config.json. Ends with model_close, also after an error. */
+MUST_CHECK int model_open_files(struct model *model, const struct model_options *options, struct buf *config,
+                                struct error *err);
 void model_close(struct model *model);
 
 /*

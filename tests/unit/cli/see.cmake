@@ -1,2 +1,2 @@
 list(APPEND SEE proto)
-list(APPEND SEE model kernels formats)
+list(APPEND SEE model kernels formats text)
