@@ -33,7 +33,7 @@ struct device_options {
     const char *isa; /* "ref", "scalar", "avx2", "avx512"; NULL or "auto": TRIREME_ISA, else the best the machine has */
     int thread_count; /* 0: one for each CPU this process may use */
     int spin_us;      /* how long idle threads spin between operations before they sleep */
-    int ordinal;      /* which GPU; the CPU has one */
+    int ordinal;      /* which GPU, modulo how many there are; the CPU has one */
     enum storage_type
         activation; /* of a GPU: f32, f16, bf16; none: TRIREME_ACTIVATION, else bf16. The CPU: always f32 */
 };
@@ -63,6 +63,7 @@ struct device_calls {
     void (*graph_launch)(struct stream *s, struct graph *g);
     void (*graph_free)(struct graph *g);
     uint64_t (*memory_free)(struct device *dev);
+    void *(*native_stream)(struct stream *s); /* NULL: it has none */
 };
 
 struct device {
@@ -75,6 +76,7 @@ struct device {
     uint64_t memory_bytes;             /* total, for the memory plan */
     enum storage_type activation_type; /* of every activation buffer: f32 on the CPU */
     bool in_order_at_once;             /* work is done when the call returns */
+    uint64_t unit;                     /* which of this machine's GPUs: no two have the same; 0: not a GPU */
 };
 
 /* A stream, an event and a graph begin with their device, so that the calls below find it. */
@@ -172,6 +174,11 @@ static inline void graph_launch(struct stream *s, struct graph *g) { s->dev->cal
 static inline void graph_free(struct graph **g) {
     if (*g) (*g)->dev->calls->graph_free(*g);
     *g = NULL;
+}
+
+/* The stream as the device's own libraries know it (cudaStream_t), for those that put work on it. */
+static inline void *device_native_stream(struct stream *s) {
+    return s->dev->calls->native_stream ? s->dev->calls->native_stream(s) : NULL;
 }
 
 /* Bytes of the device's own memory that are free now; 0: it has none of its own (the CPU), or does not know. */

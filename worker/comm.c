@@ -19,6 +19,7 @@ struct rank_line {
     _Alignas(LINE) struct comm_bell bell;
     _Atomic uint64_t posted; /* chunks this rank has put into its areas */
     _Atomic uint64_t taken;  /* records this rank has read */
+    uint64_t unit;           /* written before it is present */
 };
 
 struct segment {
@@ -26,6 +27,8 @@ struct segment {
     _Atomic uint64_t layout;                 /* hash of what all must agree on; 0: not told yet */
     _Atomic uint32_t broken;                 /* somebody has given up */
     _Alignas(LINE) _Atomic uint64_t records; /* posted */
+    _Atomic uint64_t shared_len;             /* 0: not given yet */
+    char shared[COMM_SHARED_MAX];
     struct rank_line ranks[COMM_RANKS_MAX];
 };
 
@@ -171,6 +174,7 @@ static int join(struct comm *c, struct error *err) {
         fail(c, ERR_INVALID, "sizes differ");
         return error_set(err, ERR_INVALID, "the ranks of this replica were started with different sizes");
     }
+    c->segment->ranks[c->self].unit = c->config.unit;
     atomic_fetch_or(&c->segment->present, (uint64_t)1 << c->self);
     for (uint32_t i = 0; i < c->count; i++) comm_bell_ring(&c->segment->ranks[i].bell);
     int rc = wait_until(c, all_present, all, c->config.form_ms);
@@ -214,6 +218,30 @@ void comm_free(struct comm **out) {
 
 int comm_failed(const struct comm *c, struct error *err) {
     return c->failed ? error_set(err, c->failed, "the replica's ranks have lost each other: %s", c->why) : 0;
+}
+
+bool comm_has_gpus(const struct comm *c) {
+    for (uint32_t i = 0; i < c->count; i++) {
+        uint64_t unit = c->segment->ranks[i].unit;
+        if (!unit) return false;
+        for (uint32_t k = 0; k < i; k++)
+            if (c->segment->ranks[k].unit == unit) return false;
+    }
+    return true;
+}
+
+static bool is_shared(const struct comm *c, uint64_t goal) { return atomic_load(&c->segment->shared_len) == goal; }
+
+int comm_share(struct comm *c, void *bytes, size_t len) {
+    CHECK(len && len <= COMM_SHARED_MAX);
+    if (c->self == 0 && !c->failed) {
+        memcpy(c->segment->shared, bytes, len);
+        atomic_store(&c->segment->shared_len, len);
+        for (uint32_t i = 1; i < c->count; i++) comm_bell_ring(&c->segment->ranks[i].bell);
+    }
+    int rc = wait_until(c, is_shared, len, c->config.timeout_ms);
+    if (!rc) memcpy(bytes, c->segment->shared, len);
+    return rc;
 }
 
 /* ---- sums and gathers ---- */

@@ -26,7 +26,7 @@
 #include "base/error.h"
 #include "kernels/types.h"
 
-enum { COMM_RANKS_MAX = 64, COMM_RECORDS = 16 };
+enum { COMM_RANKS_MAX = 64, COMM_RECORDS = 16, COMM_SHARED_MAX = 128 };
 
 /* rank in [0, tp) of stage in [0, pp). */
 struct comm_place {
@@ -45,7 +45,8 @@ struct comm_config {
     _Atomic bool *waiting;      /* set while a wait sleeps; NULL: nobody asks */
     bool (*stopped)(void *ctx); /* asked in waits, every few milliseconds; NULL: never */
     void *ctx;
-    void *memory; /* tests: the segment (comm_segment_bytes, zeroed), instead of a shared-memory object */
+    uint64_t unit; /* the GPU that this rank could use NCCL on; 0: none */
+    void *memory;  /* tests: the segment (comm_segment_bytes, zeroed), instead of a shared-memory object */
 };
 
 /* What a step sampled, told by rank 0 of the last stage to every other rank. */
@@ -63,6 +64,10 @@ uint64_t comm_segment_bytes(const struct comm_config *config);
 MUST_CHECK int comm_form(struct comm **out, const struct comm_config *config, struct error *err);
 /* The others' waits end, too. */
 void comm_free(struct comm **c);
+/* Whether every rank has a GPU of its own for NCCL. */
+bool comm_has_gpus(const struct comm *c);
+/* Rank 0 of stage 0 gives bytes to all, once; COMM_SHARED_MAX at most. */
+MUST_CHECK int comm_share(struct comm *c, void *bytes, size_t len);
 /* 0, or why every call fails by now. */
 int comm_failed(const struct comm *c, struct error *err);
 

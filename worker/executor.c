@@ -65,6 +65,9 @@ static int open_device(struct executor *e, const struct worker_settings *s, stru
     bool any = !s->device || !*s->device || !strcmp(s->device, "auto");
     struct device_options options = {
         .kind = any ? "cuda" : s->device, .isa = s->isa, .thread_count = (int)s->threads, .spin_us = POOL_SPIN_US};
+    struct comm_place place = e->ranks.place;
+    bool chosen = s->gpu >= 0 && s->device && *s->device; /* settings made by hand leave it zero */
+    options.ordinal = chosen ? (int)s->gpu : (int)(place.stage * place.tp + place.rank);
     struct error why;
     if (!any) return device_open(&options, &e->dev, err);
     if (device_known("cuda")) {
@@ -148,9 +151,9 @@ static int take_memory(struct executor *e, const struct worker_settings *s, stru
 static struct u128 fingerprint(const struct executor *e, struct u128 revision) {
     char text[256], hex[U128_TEXT_MAX];
     u128_text(revision, hex);
-    int n = snprintf(text, sizeof text, "%s|%d|%s|%s|%s|%s|tp%u|pp%u|exact", hex, (int)e->dev->kind, e->dev->isa,
+    int n = snprintf(text, sizeof text, "%s|%d|%s|%s|%s|%s|tp%u|pp%u|%s|exact", hex, (int)e->dev->kind, e->dev->isa,
                      KERNEL_BUILD, storage_name(e->model.weights.main_type), storage_name(e->geometry.type),
-                     e->ranks.place.tp, e->ranks.place.pp);
+                     e->ranks.place.tp, e->ranks.place.pp, e->ranks.nccl_calls ? "nccl" : "shm");
     return hash128(text, (size_t)n, 0);
 }
 
@@ -375,6 +378,13 @@ static void retire(struct executor *e) {
     e->accepted -= e->accepted > 0;
 }
 
+/* Waits until a plan is done here. Negative: the ranks have lost each other, or the device failed (ERR_IO). */
+static int await_flight(struct executor *e, const struct flight *f, struct error *err) {
+    int rc = ranks_wait(&e->ranks, f->done);
+    if (rc < 0 && !ranks_are_alone(&e->ranks) && ranks_failed(&e->ranks, err)) return err->code;
+    return rc < 0 ? error_set(err, ERR_IO, "the device failed in plan %llu", (unsigned long long)f->plan_number) : 0;
+}
+
 /* The tokens of a step, told by the rank that sampled them: into the slots, as the sampler would have. */
 static int accept(struct executor *e, struct flight *f, struct error *err) {
     const struct comm_record *r = &e->record;
@@ -403,7 +413,10 @@ static int accept(struct executor *e, struct flight *f, struct error *err) {
 /* Takes the tokens of the oldest `count` flights that have none yet, and of more when they are there. */
 static int accept_first(struct executor *e, uint32_t count, struct error *err) {
     while (e->accepted < e->flight_count) {
-        int rc = comm_take(e->ranks.comm, e->accepted < count, &e->record);
+        bool due = e->accepted < count;
+        int rc = due ? await_flight(e, flight_at(e, e->accepted), err) : 0; /* its tokens come no sooner */
+        if (rc) return rc;
+        rc = comm_take(e->ranks.comm, due, &e->record);
         if (rc < 0) return ranks_failed(&e->ranks, err);
         if (rc == 0) return 0;
         rc = accept(e, flight_at(e, e->accepted), err);
@@ -435,9 +448,8 @@ static int tell_first(struct executor *e, uint32_t count, struct error *err) {
         const struct flight *f = flight_at(e, e->accepted);
         struct comm_record record = {
             .plan_number = f->plan_number, .count = f->sample_count, .tokens = f->out.tokens, .status = f->out.status};
-        rc = event_wait(f->done);
-        if (rc < 0) return error_set(err, ERR_IO, "the device failed in plan %llu", (unsigned long long)f->plan_number);
-        if (comm_post(e->ranks.comm, &record)) rc = ranks_failed(&e->ranks, err);
+        rc = await_flight(e, f, err);
+        if (!rc && comm_post(e->ranks.comm, &record)) rc = ranks_failed(&e->ranks, err);
     }
     return rc;
 }
@@ -488,8 +500,8 @@ int executor_collect(struct executor *e, bool wait, struct wire_step_result *res
     struct flight *f = flight_at(e, e->collected);
     int rc = event_done(f->done);
     if (rc == 0 && !wait) return 0;
-    if (rc == 0) rc = event_wait(f->done);
-    if (rc < 0) return error_set(err, ERR_IO, "the device failed in plan %llu", (unsigned long long)f->plan_number);
+    rc = await_flight(e, f, err);
+    if (rc < 0) return rc;
     if (!ranks_answer(&e->ranks)) {
         *result = (struct wire_step_result){.plan_number = f->plan_number};
     } else {

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "model/forward.h"
 
+enum { COMM_AUTO, COMM_SHM, COMM_NCCL }; /* of --comm */
 enum { SPIN_US = 20, CHANNEL_LEAST = 1 << 20, CHANNEL_MOST = 16 << 20 };
 
 /* ---- place ---- */
@@ -26,6 +27,8 @@ static int read_stage_layers(struct shard *shard, const char *text, struct error
 int ranks_place(struct ranks *r, const struct worker_settings *s, struct error *err) {
     struct comm_place p = {(uint32_t)s->rank, MAX((uint32_t)s->tp, 1u), (uint32_t)s->stage, MAX((uint32_t)s->pp, 1u)};
     *r = (struct ranks){.place = p,
+                        .comm_kind = s->comm,
+                        .nccl_path = s->nccl,
                         .form_ms = s->comm_form_ms ? s->comm_form_ms : 30000,
                         .timeout_ms = s->comm_timeout_ms ? s->comm_timeout_ms : 60000};
     if (p.rank >= p.tp || p.stage >= p.pp || p.tp * p.pp > COMM_RANKS_MAX)
@@ -33,6 +36,16 @@ int ranks_place(struct ranks *r, const struct worker_settings *s, struct error *
                          p.stage, p.pp);
     r->shard = (struct shard){.rank = p.rank, .tp = p.tp, .stage = p.stage, .pp = p.pp};
     return s->stage_layers && *s->stage_layers ? read_stage_layers(&r->shard, s->stage_layers, err) : 0;
+}
+
+/* With --comm=auto a machine without NCCL stages over shared memory, and says so. */
+static int find_nccl(struct ranks *r, struct error *err) {
+    struct error why;
+    if (nccl_open(r->nccl_path, &r->nccl_calls, &why) == 0) return 0;
+    r->nccl_calls = NULL;
+    if (r->comm_kind == COMM_NCCL) return error_set(err, why.code, "%s", why.text);
+    log_info("ranks exchange over shared memory: %s", why.text);
+    return 0;
 }
 
 int ranks_init(struct ranks *r, const struct model *model, uint32_t max_rows, uint32_t slot_count,
@@ -47,6 +60,8 @@ int ranks_init(struct ranks *r, const struct model *model, uint32_t max_rows, ui
     size_t rows = (size_t)max_rows * r->hidden * sizeof(float);
     size_t logits = (size_t)HEAD_ROWS * r->vocab * sizeof(float) * (r->place.tp > 1 ? 2 : 0);
     bool in_place = r->dev->kind == DEVICE_CPU;
+    int rc = in_place || r->comm_kind == COMM_SHM ? 0 : find_nccl(r, err);
+    if (rc) return rc;
     if (!in_place) r->staged = event_new(r->dev);
     if (!in_place) r->host = mem_try_alloc(MAX(rows, logits));
     if (r->place.stage) r->other = mem_try_alloc(rows);
@@ -55,7 +70,10 @@ int ranks_init(struct ranks *r, const struct model *model, uint32_t max_rows, ui
     return 0;
 }
 
-void ranks_leave(struct ranks *r) { comm_free(&r->comm); }
+void ranks_leave(struct ranks *r) {
+    comm_nccl_free(&r->nccl);
+    comm_free(&r->comm);
+}
 
 void ranks_release(struct ranks *r) {
     ranks_leave(r);
@@ -63,6 +81,23 @@ void ranks_release(struct ranks *r) {
     mem_free(r->host);
     mem_free(r->other);
     *r = (struct ranks){0};
+}
+
+static int form_nccl(struct ranks *r, struct error *err) {
+    struct nccl_id id = {{0}};
+    struct comm_nccl_config config = {.calls = r->nccl_calls,
+                                      .dev = r->dev,
+                                      .place = r->place,
+                                      .sum_max = (size_t)r->max_rows * r->hidden,
+                                      .width = r->hidden,
+                                      .form_ms = r->form_ms,
+                                      .timeout_ms = r->timeout_ms,
+                                      .stopped = r->stopped,
+                                      .ctx = r->stopped_ctx};
+    bool mine = r->place.rank == 0 && r->place.stage == 0;
+    if (mine && r->nccl_calls->unique_id(&id)) return error_set(err, ERR_CLOSED, "NCCL makes no id");
+    int rc = comm_share(r->comm, &id, sizeof id);
+    return rc ? comm_failed(r->comm, err) : comm_nccl_form(&r->nccl, &config, &id, err);
 }
 
 int ranks_form(struct ranks *r, struct bytes comm_id, struct error *err) {
@@ -80,15 +115,24 @@ int ranks_form(struct ranks *r, struct bytes comm_id, struct error *err) {
     if (comm_id.len != sizeof config.id)
         return error_set(err, ERR_INVALID, "plan 1 does not say where the replica's ranks meet");
     memcpy(&config.id, comm_id.data, sizeof config.id);
+    config.unit = r->nccl_calls ? r->dev->unit : 0;
     int rc = comm_form(&r->comm, &config, err);
-    if (!rc) log_info("the replica's %u ranks have met", r->place.tp * r->place.pp);
+    if (!rc && comm_has_gpus(r->comm)) rc = form_nccl(r, err);
+    if (!rc && r->comm_kind == COMM_NCCL && !r->nccl)
+        rc = error_set(err, ERR_UNSUPPORTED, "--comm=nccl needs a GPU for each rank");
+    if (!rc)
+        log_info("the replica's %u ranks have met, by %s", r->place.tp * r->place.pp,
+                 r->nccl ? "NCCL" : "shared memory");
     return rc;
 }
 
 int ranks_failed(const struct ranks *r, struct error *err) {
     if (!r->comm) return error_set(err, ERR_CLOSED, "the replica's ranks have not met");
-    return comm_failed(r->comm, err);
+    int rc = comm_failed(r->comm, err);
+    return rc || !r->nccl ? rc : comm_nccl_failed(r->nccl, err);
 }
+
+int ranks_wait(struct ranks *r, struct event *e) { return r->nccl ? comm_nccl_wait(r->nccl, e) : event_wait(e); }
 
 /* ---- between the device and the others ---- */
 
@@ -110,7 +154,11 @@ static void on_sum(void *ctx, struct stream *s, void *x, size_t count) {
     struct ranks *r = ctx;
     enum storage_type type = r->dev->activation_type;
     size_t bytes = storage_bytes(type, count);
-    if (comm_failed(r->comm, NULL)) return;
+    if (ranks_failed(r, NULL)) return;
+    if (r->nccl) {
+        comm_nccl_sum(r->nccl, s, x, count);
+        return;
+    }
     void *host = fetch(r, s, x, bytes);
     if (comm_sum(r->comm, host, count, type) == 0) store(r, s, x, host, bytes);
 }
@@ -120,11 +168,15 @@ static void on_gather(void *ctx, struct stream *s, float *all, size_t stride, co
     struct shard_range ranges[COMM_RANKS_MAX];
     size_t bytes[COMM_RANKS_MAX];
     void *out[COMM_RANKS_MAX];
-    if (comm_failed(r->comm, NULL)) return;
+    if (ranks_failed(r, NULL)) return;
     for (uint32_t i = 0; i < r->place.tp; i++) {
         struct shard at = {.rank = i, .tp = r->place.tp};
         ranges[i] = shard_vocab(&at, r->vocab);
         bytes[i] = ranges[i].count * sizeof(float);
+    }
+    if (r->nccl) {
+        comm_nccl_gather(r->nccl, s, all, stride, part, rows, ranges);
+        return;
     }
     size_t own = ranges[r->place.rank].count;
     const float *mine = fetch(r, s, part, rows * own * sizeof(float));
@@ -140,7 +192,11 @@ static void on_send(void *ctx, struct stream *s, const void *x, size_t count) {
     struct ranks *r = ctx;
     uint32_t type = r->dev->activation_type;
     size_t bytes = storage_bytes(r->dev->activation_type, count);
-    if (comm_failed(r->comm, NULL)) return;
+    if (ranks_failed(r, NULL)) return;
+    if (r->nccl) {
+        comm_nccl_send(r->nccl, s, x, count);
+        return;
+    }
     const void *host = fetch(r, s, x, bytes);
     if (comm_send(r->comm, &type, sizeof type) == 0 && comm_send(r->comm, host, bytes))
         log_debug("the next stage is gone");
@@ -155,7 +211,12 @@ static void on_receive(void *ctx, struct stream *s, void *x, size_t count) {
     enum storage_type type = r->dev->activation_type;
     uint32_t sent = 0;
     void *host = r->staged ? r->host : x;
-    if (comm_failed(r->comm, NULL) || comm_receive(r->comm, &sent, sizeof sent)) return;
+    if (ranks_failed(r, NULL)) return;
+    if (r->nccl) {
+        comm_nccl_receive(r->nccl, s, x, count);
+        return;
+    }
+    if (comm_receive(r->comm, &sent, sizeof sent)) return;
     if (sent != STORAGE_F32 && sent != STORAGE_F16 && sent != STORAGE_BF16) return; /* never: the peer is our kind */
     bool same = sent == type;
     if (comm_receive(r->comm, same ? host : r->other, storage_bytes((enum storage_type)sent, count))) return;

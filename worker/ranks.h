@@ -11,19 +11,23 @@
 #define WORKER_RANKS_H
 
 #include "model/model.h"
-#include "worker/comm.h"
+#include "worker/comm_nccl.h"
 #include "worker/progress.h"
 #include "worker/settings.h"
 
 struct ranks {
     struct comm_place place;
     struct shard shard;
-    struct comm *comm; /* NULL: not formed */
+    struct comm *comm;      /* NULL: not formed */
+    struct comm_nccl *nccl; /* NULL: activations are staged over shared memory */
+    const struct nccl_calls *nccl_calls;
     struct device *dev;
     struct event *staged; /* NULL: the host reads the device's memory */
     char *host, *other;   /* staging; bytes of another activation type */
     uint32_t hidden, vocab, max_rows, record_max;
     int64_t form_ms, timeout_ms;
+    int comm_kind;         /* of --comm */
+    const char *nccl_path; /* borrowed from the settings */
     struct worker_progress *progress;
     bool (*stopped)(void *ctx);
     void *stopped_ctx;
@@ -45,6 +49,8 @@ static inline bool ranks_answer(const struct ranks *r) {
 MUST_CHECK int ranks_form(struct ranks *r, struct bytes comm_id, struct error *err);
 void ranks_leave(struct ranks *r);
 int ranks_failed(const struct ranks *r, struct error *err);
+/* As event_wait, of work that may wait for other ranks: ends when this one is told to stop. */
+MUST_CHECK int ranks_wait(struct ranks *r, struct event *e);
 
 extern const struct rank_calls ranks_calls; /* ctx: struct ranks */
 

@@ -47,6 +47,12 @@ static const struct option_row ROWS[] = {
     ROW(stage_layers, "stage-layers", OPTION_STRING,
         .help = "layers of each stage, as 12,20; default: as equal as can be"),
     ROW(replica, "replica", OPTION_STRING, .help = "32 hex digits that the tp * pp ranks of one replica share"),
+    ROW(gpu, "gpu", OPTION_INT, .fallback = "-1", .min = -1, .max = 63,
+        .help = "which GPU, of those the process may see; -1: ranks take one each, in turn"),
+    ROW(comm, "comm", OPTION_ENUM, .choices = "auto|shm|nccl", .fallback = "auto",
+        .help = "how ranks exchange activations: by shared memory, by NCCL (every rank needs a GPU of its own), or by "
+                "NCCL where that can be"),
+    ROW(nccl, "nccl", OPTION_STRING, .help = "path of libnccl.so.2; default: where it is usually found"),
     ROW(comm_form_ms, "comm-form-timeout", OPTION_DURATION, .fallback = "30s", .min = 100, .max = 3600000, .unit = "ms",
         .help = "how long a rank waits for all others to meet"),
     ROW(comm_timeout_ms, "comm-timeout", OPTION_DURATION, .fallback = "60s", .min = 100, .max = 3600000, .unit = "ms",

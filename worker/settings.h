@@ -16,7 +16,9 @@ struct worker_settings {
     const char *admin_host;
     int64_t admin_port;
     int log_level, log_format;
-    const char *replica, *stage_layers;
+    const char *replica, *stage_layers, *nccl;
+    int comm; /* "auto|shm|nccl" */
+    int64_t gpu;
     int64_t rank, tp, stage, pp, comm_form_ms, comm_timeout_ms;
     int64_t test_abort_token, test_load_ms;
 };

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <unistd.h>
 
 #include "kernels/cuda/cuda_device.cuh"
 
@@ -245,6 +246,8 @@ static int cuda_supports(enum storage_type weights, enum storage_type kv, uint32
     return 0;
 }
 
+static void *cuda_native_stream(struct stream *s) { return cuda_stream_of(s)->handle; }
+
 static struct device_calls make_calls(void) {
     struct device_calls c;
     c.close = cuda_close;
@@ -269,6 +272,7 @@ static struct device_calls make_calls(void) {
     c.graph_launch = cuda_graph_launch;
     c.graph_free = cuda_graph_free;
     c.memory_free = cuda_memory_free;
+    c.native_stream = cuda_native_stream;
     return c;
 }
 
@@ -322,16 +326,16 @@ static int cuda_device_open(const struct device_options *options, struct device 
     int rc = activation_of(options, &activation, err);
     if (rc) return rc;
     cudaError_t e = cudaGetDeviceCount(&count);
-    if (e == cudaSuccess && options->ordinal >= count)
-        return error_set(err, ERR_UNSUPPORTED, "there is no GPU %d; this machine has %d", options->ordinal, count);
-    if (e == cudaSuccess) e = cudaSetDevice(options->ordinal);
-    if (e == cudaSuccess) e = cudaGetDeviceProperties(&prop, options->ordinal);
+    if (e == cudaSuccess && count < 1) return error_set(err, ERR_UNSUPPORTED, "this machine has no GPU");
+    int ordinal = e == cudaSuccess ? options->ordinal % count : 0;
+    if (e == cudaSuccess) e = cudaSetDevice(ordinal);
+    if (e == cudaSuccess) e = cudaGetDeviceProperties(&prop, ordinal);
     if (e != cudaSuccess) return error_set(err, ERR_UNSUPPORTED, "no GPU can be used: %s", cudaGetErrorString(e));
     if (prop.major < 8)
         return error_set(err, ERR_UNSUPPORTED, "'%s' has compute capability %d.%d; 8.0 and later work", prop.name,
                          prop.major, prop.minor);
     struct cuda_device *cuda = (struct cuda_device *)mem_alloc(sizeof *cuda);
-    cuda->ordinal = options->ordinal;
+    cuda->ordinal = ordinal;
     cuda->sm_count = prop.multiProcessorCount;
     cuda->arch = prop.major * 10 + prop.minor;
     cuda->shared_max = prop.sharedMemPerBlockOptin;
@@ -341,7 +345,11 @@ static int cuda_device_open(const struct device_options *options, struct device 
     cuda->dev.kind = DEVICE_CUDA;
 #ifdef TRIREME_EMULATED
     cuda->dev.kind = DEVICE_EMULATED;
+    cuda->dev.unit = (uint64_t)getpid(); /* each process emulates one of its own */
     cuda->dependent_launch = true;
+#endif
+#ifndef TRIREME_EMULATED
+    cuda->dev.unit = 1 + ((uint64_t)(uint32_t)prop.pciDomainID << 32 | (uint32_t)(prop.pciBusID << 8 | prop.pciDeviceID));
 #endif
     cuda->dev.thread_count = 1;
     cuda->dev.memory_bytes = prop.totalGlobalMem;

@@ -12,18 +12,20 @@ from test_ranks import disturb, ranks
 LONG = os.environ.get("LONG") == "1"
 
 
-def serve(tp, pp, devices=None):
-    args = ["--tp", tp, "--pp", pp, "--threads", 1, "--device", "cuda", "--slots", 8, "--max-context", 256, "--comm-form-timeout", "5s"]
+def serve(tp, pp, devices=None, comm="auto"):
+    args = ["--tp", tp, "--pp", pp, "--threads", 1, "--device", "cuda", "--slots", 8, "--max-context", 256, "--comm-form-timeout", "5s", "--comm", comm]
     if devices:
         args += ["--stage-devices", devices]
     return Serve(model=model(), args=args, ready_s=120)
 
 
-def shape(tp, pp, faults, devices=None):
+def shape(tp, pp, faults, devices=None, comm="auto"):
     requests, what = bodies(), f"tp {tp} pp {pp} {devices or 'cuda'}"
-    with serve(tp, pp, devices) as s:
+    how = "shared memory" if devices or comm == "shm" else "NCCL"
+    with serve(tp, pp, devices, comm) as s:
         wanted = keys(run_many(s.port, requests, timeout=200)[0])
         same(keys(run_many(s.port, [requests[2]], timeout=200)[0]), wanted[2:3], f"{what}: alone")
+        assert f"ranks have met, by {how}" in s.log(), f"{what}: not by {how}"
         for place, number in faults:
             got, _ = disturb(s, requests, lambda s: os.kill(ranks(s)[place], number))
             same(got, wanted, f"{what}: rank {place} got signal {number}")
@@ -31,6 +33,10 @@ def shape(tp, pp, faults, devices=None):
 
 def test_tensor_parallel():
     shape(2, 1, [((0, 1), signal.SIGKILL)] + [((0, 0), signal.SIGSTOP)] * LONG)
+
+
+def test_tensor_parallel_staged():
+    shape(2, 1, [((0, 0), signal.SIGSTOP)], comm="shm")
 
 
 def test_both():
