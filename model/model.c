@@ -6,6 +6,7 @@
 #include "model/gguf_model.h"
 #include "model/layer_kinds.h"
 #include "model/rope.h"
+#include "model/storage_map.h"
 
 static int read_spec(struct model *m, const struct buf *config, const char *accept, struct error *err) {
     struct buf fields; /* what quantised_open reads */
@@ -66,6 +67,18 @@ static int make_rope_tables(struct model *m, struct stream *stream, struct error
     return 0;
 }
 
+/* For shard.block: the widest block of a storage type in the files; scales beside the values are not cut at all. */
+static uint32_t block_of(const struct safetensors *files) {
+    uint32_t most = 0;
+    for (size_t i = 0; i < files->tensor_count; i++) {
+        if (files->tensors[i].scales) return UINT32_MAX;
+        enum storage_type type = storage_of(&files->tensors[i]);
+        uint32_t block = type == STORAGE_NONE ? 1 : storage_block(type);
+        if (block > 1) most = MAX(most, block);
+    }
+    return most;
+}
+
 int model_open(struct model *model, const struct model_options *options, struct device *dev, struct stream *stream,
                struct error *err) {
     struct buf config;
@@ -74,10 +87,12 @@ int model_open(struct model *model, const struct model_options *options, struct 
     int rc = model_open_files(model, options, &config, err);
     struct model_spec whole = model->spec;
     struct layer_spec *all_layers = NULL;
-    if (options->shard) model->shard = *options->shard;
-    if (!rc && options->shard) rc = shard_spec(options->shard, &model->spec, &all_layers, err);
+    const struct shard *shard = options->shard ? &model->shard : NULL;
+    if (shard) model->shard = *options->shard;
+    if (shard) model->shard.block = block_of(&model->files);
+    if (!rc && shard) rc = shard_spec(shard, &model->spec, &all_layers, err);
     if (!rc)
-        rc = weights_load(&model->weights, &whole, options->shard, &model->files, dev, stream, options->progress,
+        rc = weights_load(&model->weights, &whole, shard, &model->files, dev, stream, options->progress,
                           options->progress_ctx, err);
     mem_free(all_layers);
     if (!rc) rc = make_rope_tables(model, stream, err);

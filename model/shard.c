@@ -49,15 +49,39 @@ struct shard_range shard_vocab(const struct shard *s, uint32_t vocab) {
     return shard_cut(vocab, SHARD_VOCAB_UNIT, s ? s->rank : 0, shard_tp(s));
 }
 
+static bool fits(const struct shard *s, struct shard_range values) {
+    return !s->block || (s->block != UINT32_MAX && values.first % s->block == 0 && values.count % s->block == 0);
+}
+
+/* The same answer on every rank: it is asked for all of them. */
+static bool heads_fit(const struct shard *s, const struct attention_spec *a) {
+    for (uint32_t rank = 0; rank < s->tp; rank++) {
+        struct shard one = {.rank = rank, .tp = s->tp};
+        struct shard_range heads, kv_heads;
+        shard_heads(&one, a, &heads, &kv_heads);
+        if (!fits(s, (struct shard_range){heads.first * a->head_dim, heads.count * a->head_dim})) return false;
+    }
+    return true;
+}
+
+static bool width_fits(const struct shard *s, uint32_t width) {
+    for (uint32_t rank = 0; rank < s->tp; rank++) {
+        struct shard one = {.rank = rank, .tp = s->tp};
+        if (!fits(s, shard_width(&one, width))) return false;
+    }
+    return true;
+}
+
 bool shard_divides_mixer(const struct shard *s, const struct model_spec *spec, uint32_t layer) {
     const struct layer_spec *l = &spec->layers[layer];
+    if (shard_tp(s) == 1 || l->mixer != MIXER_ATTENTION || !heads_fit(s, &l->attention)) return false;
     bool local_norm = l->attention.qk_norm == QK_NORM_NONE || l->attention.qk_norm == QK_NORM_HEAD;
     return shard_tp(s) > 1 && l->mixer == MIXER_ATTENTION && local_norm && !l->attention.alibi;
 }
 
 bool shard_divides_ffn(const struct shard *s, const struct model_spec *spec, uint32_t layer) {
     enum ffn_kind kind = spec->layers[layer].ffn.kind;
-    return shard_tp(s) > 1 && (kind == FFN_GATED || kind == FFN_PLAIN);
+    return shard_tp(s) > 1 && (kind == FFN_GATED || kind == FFN_PLAIN) && width_fits(s, spec->layers[layer].ffn.width);
 }
 
 static int check_layers(const struct shard *s, const struct model_spec *spec, struct error *err) {

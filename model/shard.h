@@ -22,6 +22,9 @@ enum { SHARD_WIDTH_UNIT = 256, SHARD_VOCAB_UNIT = 64, SHARD_STAGES_MAX = 64 };
 struct shard {
     uint32_t rank, tp, stage, pp;            /* all zero: the whole model */
     uint32_t stage_layers[SHARD_STAGES_MAX]; /* of each stage; all zero: as equal as can be */
+    /* Values in a block of the files' storage types: columns are cut between blocks only. 0: anywhere; UINT32_MAX: not
+     * at all. What cannot be cut so is computed whole by every rank. */
+    uint32_t block;
 };
 struct shard_range {
     uint32_t first, count;

@@ -49,3 +49,29 @@ def test_mixed_pipeline():
 
 def test_mixed_the_other_way():
     shape(1, 2, [((1, 0), signal.SIGKILL)], "cpu,cuda")
+
+
+def best(server, prompts):
+    """Log-probabilities of the likeliest tokens behind each prompt, by token."""
+    found = []
+    for prompt in prompts:
+        status, answer, _ = server.post("/v1/completions", {"prompt": prompt, "max_tokens": 1, "temperature": 0, "logprobs": 5}, timeout=200)
+        assert status == 200, answer
+        found.append(answer["choices"][0]["logprobs"]["top_logprobs"][0])
+    return found
+
+
+def test_log_probabilities_are_those_of_the_whole():
+    """bf16: the same best token, and 1e-2 of the values' size, as between devices."""
+    prompts = [[(7 * k + 31 * i) % 2900 + 5 for k in range(5 + 9 * i)] for i in range(4)]
+    with serve(1, 1) as s:
+        whole = best(s, prompts)
+    for tp, pp, devices in ((2, 1, None), (2, 2, None), (1, 2, "cuda,cpu")):
+        with serve(tp, pp, devices) as s:
+            got = best(s, prompts)
+        error = norm = 0.0
+        for a, b in zip(whole, got):
+            assert len(set(a) & set(b)) >= 3, f"tp {tp} pp {pp} {devices}: other tokens are likeliest: {a} and {b}"
+            error += sum((a[t] - b[t]) ** 2 for t in a if t in b)
+            norm += sum(a[t] ** 2 for t in a if t in b)
+        assert error <= 1e-4 * norm, f"tp {tp} pp {pp} {devices}: {(error / norm) ** 0.5:.2g} of the values' size"

@@ -221,6 +221,25 @@ TEST(cuts_cover_everything_once) {
         }
 }
 
+/* Blocks of 32 or 256 values are not cut; where they would be, every rank computes the whole. */
+TEST(what_blocks_do_not_let_divide_is_computed_whole) {
+    struct layer_spec layer = {.mixer = MIXER_ATTENTION,
+                               .attention = {.heads = 4, .kv_heads = 4, .head_dim = 64},
+                               .ffn = {.kind = FFN_GATED, .width = 768}};
+    struct model_spec spec = {.layer_count = 1, .layers = &layer};
+    static const struct {
+        uint32_t tp, block;
+        bool mixer, ffn;
+    } CASES[] = {{2, 0, true, true},     {2, 32, true, true}, {2, 256, false, true},         {3, 256, false, true},
+                 {4, 256, false, false}, {4, 64, true, true}, {2, UINT32_MAX, false, false}, {1, 0, false, false}};
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++)
+        for (uint32_t rank = 0; rank < CASES[i].tp; rank++) { /* all ranks say the same */
+            struct shard s = {.rank = rank, .tp = CASES[i].tp, .block = CASES[i].block};
+            EXPECT_EQ(shard_divides_mixer(&s, &spec, 0), CASES[i].mixer);
+            EXPECT_EQ(shard_divides_ffn(&s, &spec, 0), CASES[i].ffn);
+        }
+}
+
 TEST(heads_are_divided_with_their_groups) {
     static const uint32_t CASES[][2] = {{4, 4}, {8, 2}, {9, 3}, {6, 1}, {14, 2}, {32, 8}, {71, 1}};
     for (size_t k = 0; k < ARRAY_LEN(CASES); k++) {
