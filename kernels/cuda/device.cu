@@ -349,7 +349,8 @@ static int cuda_device_open(const struct device_options *options, struct device 
     cuda->dependent_launch = true;
 #endif
 #ifndef TRIREME_EMULATED
-    cuda->dev.unit = 1 + ((uint64_t)(uint32_t)prop.pciDomainID << 32 | (uint32_t)(prop.pciBusID << 8 | prop.pciDeviceID));
+    cuda->dev.unit =
+        1 + ((uint64_t)(uint32_t)prop.pciDomainID << 32 | (uint32_t)(prop.pciBusID << 8 | prop.pciDeviceID));
 #endif
     cuda->dev.thread_count = 1;
     cuda->dev.memory_bytes = prop.totalGlobalMem;
