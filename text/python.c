@@ -175,6 +175,19 @@ static void add_text(struct run *r, struct tvalue v, struct buf *out) {
         add_dict(r, v.dict, out);
         buf_add_byte(out, '>');
         break;
+    case TVALUE_LOOP: {
+        const struct tloop *loop = v.pointer;
+        buf_addf(out, "<LoopContext %u/%u>", loop->idx + 1, loop->seq.count);
+        break;
+    }
+    case TVALUE_MACRO: {
+        struct bytes name = ((const struct tmacro *)v.pointer)->def->name;
+        if (name.len)
+            buf_addf(out, "<Macro '%.*s'>", (int)name.len, (const char *)name.data);
+        else
+            buf_add_str(out, "<Macro anonymous>");
+        break;
+    }
     default: buf_addf(out, "<%s object>", python_type(v));
     }
 }
@@ -186,7 +199,10 @@ void run_str(struct run *r, struct tvalue v, struct buf *out) {
 
 void run_repr(struct run *r, struct tvalue v, struct buf *out) {
     if (v.kind == TVALUE_STRING) {
+        bool safe = v.flags & TVALUE_SAFE;
+        if (safe) buf_add_str(out, "Markup(");
         python_add_repr(out, tvalue_text(v));
+        if (safe) buf_add_byte(out, ')');
         return;
     }
     if (v.kind == TVALUE_UNDEFINED) {
@@ -209,6 +225,10 @@ struct tvalue run_to_string(struct run *r, struct tvalue v) {
 static void new_line(const struct json_style *style, unsigned depth, struct buf *out) {
     if (style->indent < 0) return;
     buf_add_byte(out, '\n');
+    if (style->indent_text.len) {
+        for (unsigned i = 0; i < depth && !out->failed; i++) buf_add_bytes(out, style->indent_text);
+        return;
+    }
     for (int64_t i = 0; i < style->indent * depth && !out->failed; i++) buf_add_byte(out, ' ');
 }
 

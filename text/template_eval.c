@@ -39,6 +39,26 @@ static struct tvalue method_value(struct run *r, struct tvalue of, struct tvalue
 static bool loop_attribute(struct run *r, const struct tloop *loop, struct bytes name, struct tvalue *out);
 
 /* What getattr(of, name) finds; false: nothing. */
+static bool macro_attribute(struct run *r, const struct tmacro *macro, struct bytes name, struct tvalue *out) {
+    const struct macro_def *def = macro->def;
+    if (bytes_equal(name, bytes_str("name"))) {
+        *out = tvalue_string(def->name);
+    } else if (bytes_equal(name, bytes_str("arguments"))) {
+        *out = run_list(r, TVALUE_TUPLE);
+        for (uint32_t i = 0; i < def->param_count && !r->rc; i++)
+            run_push(r, *out, tvalue_string(r->t->names.items[def->params[i]]));
+    } else if (bytes_equal(name, bytes_str("catch_kwargs"))) {
+        *out = tvalue_bool(def->kwargs_name != UINT32_MAX);
+    } else if (bytes_equal(name, bytes_str("catch_varargs"))) {
+        *out = tvalue_bool(def->varargs_name != UINT32_MAX);
+    } else if (bytes_equal(name, bytes_str("caller"))) {
+        *out = tvalue_bool(def->caller_name != UINT32_MAX);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 static bool real_attribute(struct run *r, struct tvalue of, struct tvalue name, uint64_t hash, unsigned method,
                            struct tvalue *out) {
     if (of.kind == TVALUE_NAMESPACE) {
@@ -47,10 +67,7 @@ static bool real_attribute(struct run *r, struct tvalue of, struct tvalue name, 
         return found;
     }
     if (of.kind == TVALUE_LOOP && loop_attribute(r, of.pointer, tvalue_text(name), out)) return true;
-    if (of.kind == TVALUE_MACRO && bytes_equal(tvalue_text(name), bytes_str("name"))) {
-        *out = tvalue_string(((const struct tmacro *)of.pointer)->def->name);
-        return true;
-    }
+    if (of.kind == TVALUE_MACRO && macro_attribute(r, of.pointer, tvalue_text(name), out)) return true;
     if (!method || !method_exists(of, method)) return false;
     *out = method_value(r, of, name, method);
     return true;
@@ -65,6 +82,10 @@ struct tvalue run_get_attribute(struct run *r, struct tvalue of, struct tvalue n
     if (of.kind == TVALUE_DICT) {
         const struct tvalue *found = tdict_find_hashed(of.dict, name, hash);
         if (found) return *found;
+    }
+    if (of.kind == TVALUE_TUPLE && of.flags & TVALUE_GROUP) {
+        if (bytes_equal(tvalue_text(name), bytes_str("grouper"))) return of.list->items[0];
+        if (bytes_equal(tvalue_text(name), bytes_str("list"))) return of.list->items[1];
     }
     return undefined_attribute(of, name);
 }

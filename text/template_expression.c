@@ -177,6 +177,9 @@ static struct node *parse_subscripted(struct parser *p) {
     return n;
 }
 
+/* A slice that still lacks what it is taken of; x[:] is one that has it. */
+static bool is_open_slice(const struct node *n) { return n->kind == N_SLICE && !n->a; }
+
 static struct node *parse_subscript(struct parser *p, struct node *of) {
     struct node_list list = {0};
     while (!p->rc && !token_is_op(p, OP(']'))) {
@@ -186,12 +189,12 @@ static struct node *parse_subscript(struct parser *p, struct node *of) {
     expect_op(p, OP(']'));
     if (p->rc) return NULL;
     struct node *arg = list.count ? list.items[0] : NULL;
-    if (list.count == 1 && arg->kind == N_SLICE) {
+    if (list.count == 1 && is_open_slice(arg)) {
         arg->a = of;
         return parser_grow(p, arg, of, NULL);
     }
     for (uint32_t i = 0; i < list.count; i++)
-        if (list.items[i]->kind == N_SLICE) parser_fail(p, ERR_UNSUPPORTED, "a slice in a tuple");
+        if (is_open_slice(list.items[i])) parser_fail(p, ERR_UNSUPPORTED, "a slice in a tuple");
     if (list.count != 1) {
         arg = parser_node(p, N_TUPLE);
         if (!arg) return NULL;

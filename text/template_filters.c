@@ -83,7 +83,7 @@ FILTER(filter_forceescape) {
     return marked_safe(run_take_buf(r, &out));
 }
 
-FILTER(filter_escape) {
+struct tvalue filter_escape(struct run *r, struct tvalue v, const struct params *p, struct args args) {
     return v.kind == TVALUE_STRING && v.flags & TVALUE_SAFE ? v : filter_forceescape(r, v, p, args);
 }
 
@@ -131,6 +131,9 @@ static void add_spaces(struct buf *out, int64_t n) {
 
 /* Lines after the first (or all) get the indentation; blank ones only when asked. */
 FILTER(filter_indent) {
+    if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
+    if (v.kind != TVALUE_STRING)
+        return run_fail(r, ERR_INVALID, "unsupported operand type(s) for +=: '%s' and 'str'", python_type(v));
     struct bytes s = soft(r, &v), prefix = {0};
     bool first = p->given[1] && op_truth(p->v[1]), blank = p->given[2] && op_truth(p->v[2]);
     struct buf out, spaces = {0};
@@ -178,6 +181,9 @@ FILTER(filter_wordcount) {
 }
 
 FILTER(filter_truncate) {
+    uint32_t count;
+    if (v.kind != TVALUE_STRING && !op_length(v, &count))
+        return run_fail(r, ERR_INVALID, "object of type '%s' has no len()", python_type(v));
     struct bytes s = soft(r, &v), end = p->given[2] ? tvalue_text(p->v[2]) : bytes_str("...");
     int64_t length = 255, leeway = 5, size = (int64_t)python_length(s), end_size = (int64_t)python_length(end);
     bool kill = p->given[1] && op_truth(p->v[1]);
@@ -200,18 +206,46 @@ FILTER(filter_truncate) {
     return run_take_buf(r, &out);
 }
 
-FILTER(filter_urlencode) {
-    struct bytes s = soft(r, &v);
-    struct buf out;
-    buf_init(&out, r->out_max);
+/* In a query "/" is quoted too, and spaces are "+". */
+static void add_url(struct bytes s, bool query, struct buf *out) {
     for (size_t i = 0; i < s.len; i++) {
         uint8_t c = s.data[i];
-        bool plain =
-            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("_.-~/", c));
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     (c && strchr(query ? "_.-~" : "_.-~/", c));
         if (plain)
-            buf_add_byte(&out, (char)c);
+            buf_add_byte(out, (char)c);
+        else if (query && c == ' ')
+            buf_add_byte(out, '+');
         else
-            buf_addf(&out, "%%%02X", c);
+            buf_addf(out, "%%%02X", c);
+    }
+}
+
+/* A text, or pairs: a dict or a sequence of two each. */
+FILTER(filter_urlencode) {
+    struct buf out;
+    struct iter it;
+    struct tvalue pair, part;
+    struct seq two;
+    buf_init(&out, r->out_max);
+    if (v.kind == TVALUE_DICT) v = (struct tvalue){.kind = TVALUE_VIEW, .tag = VIEW_ITEMS, .dict = v.dict};
+    if (v.kind == TVALUE_STRING || op_is_number(v) || v.kind <= TVALUE_NONE) {
+        add_url(soft(r, &v), false, &out);
+        return run_take_buf(r, &out);
+    }
+    if (!iter_open(r, v, &it)) return undefined_value();
+    for (bool first = true; iter_next(r, &it, &pair); first = false) {
+        if (!seq_open(r, pair, &two)) break;
+        if (two.count != 2) {
+            run_fail(r, ERR_INVALID, "cannot unpack %u values into two", two.count);
+            break;
+        }
+        if (!first) buf_add_byte(&out, '&');
+        part = seq_at(r, &two, 0);
+        add_url(soft(r, &part), true, &out);
+        buf_add_byte(&out, '=');
+        part = seq_at(r, &two, 1);
+        add_url(soft(r, &part), true, &out);
     }
     return run_take_buf(r, &out);
 }
@@ -269,7 +303,10 @@ FILTER(filter_tojson) { /* parameters as HF's: ensure_ascii, indent, separators,
     style.ascii = p->given[0] && op_truth(p->v[0]);
     style.sort_keys = p->given[3] && op_truth(p->v[3]);
     if (p->given[1] && p->v[1].kind != TVALUE_NONE) {
-        if (!op_is_int(p->v[1], &style.indent) || style.indent > 4096)
+        if (p->v[1].kind == TVALUE_STRING) {
+            style.indent_text = tvalue_text(p->v[1]);
+            style.indent = 0;
+        } else if (!op_is_int(p->v[1], &style.indent) || style.indent > 4096)
             return run_fail(r, ERR_INVALID, "tojson: bad indent");
         style.indent = MAX(style.indent, 0);
         style.item_separator = bytes_str(",");
@@ -319,8 +356,10 @@ FILTER(filter_int) {
     int64_t base = 10, i;
     double d;
     struct tvalue fallback = p->given[0] ? p->v[0] : tvalue_int(0);
-    if (p->given[1] && (!op_is_int(p->v[1], &base) || base < 0 || base > 36 || base == 1)) return fallback;
+    if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
     if (op_is_int(v, &i)) return tvalue_int(i);
+    bool bad_base = p->given[1] && (!op_is_int(p->v[1], &base) || base < 0 || base > 36 || base == 1);
+    if (v.kind == TVALUE_STRING && bad_base) return fallback;
     if (v.kind == TVALUE_STRING && parse_int(tvalue_text(v), (int)base, &i)) return tvalue_int(i);
     bool have = v.kind == TVALUE_FLOAT || (v.kind == TVALUE_STRING && parse_float(tvalue_text(v), &d));
     if (v.kind == TVALUE_FLOAT) d = v.number;
@@ -329,6 +368,7 @@ FILTER(filter_int) {
 
 FILTER(filter_float) {
     double d;
+    if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
     if (op_is_number(v)) return tvalue_float(op_number(v));
     if (v.kind == TVALUE_STRING && parse_float(tvalue_text(v), &d)) return tvalue_float(d);
     return p->given[0] ? p->v[0] : tvalue_float(0);
@@ -413,6 +453,10 @@ static const struct {
     {"truncate", filter_truncate, "length killwords end leeway", 0},
     {"urlencode", filter_urlencode, "", 0},
     {"striptags", filter_striptags, "", 0},
+    {"filesizeformat", filter_filesizeformat, "binary", 0},
+    {"pprint", filter_pprint, "", 0},
+    {"wordwrap", filter_wordwrap, "width break_long_words wrapstring break_on_hyphens", 0},
+    {"xmlattr", filter_xmlattr, "autospace", 0},
 };
 
 int filter_find(struct bytes name) {

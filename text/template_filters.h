@@ -13,6 +13,11 @@ filter_fn filter_length, filter_list, filter_first, filter_last, filter_join, fi
     filter_selectattr, filter_rejectattr, filter_items, filter_reverse, filter_sort, filter_dictsort, filter_unique,
     filter_sum, filter_min, filter_max, filter_batch, filter_slice, filter_groupby;
 
+/* template_filters_page.c: those made for pages */
+filter_fn filter_filesizeformat, filter_pprint, filter_wordwrap, filter_xmlattr;
+/* template_filters.c */
+filter_fn filter_escape;
+
 /* template_format.c */
 filter_fn filter_format;
 

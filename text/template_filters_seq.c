@@ -57,6 +57,9 @@ FILTER(filter_items) {
 FILTER(filter_reverse) {
     struct tgenerator *g;
     if (v.kind == TVALUE_STRING) return run_slice(r, v, tvalue_none(), tvalue_none(), tvalue_int(-1));
+    uint32_t count;
+    if (v.kind != TVALUE_GENERATOR && v.kind != TVALUE_UNDEFINED && !op_length(v, &count))
+        return run_fail(r, ERR_INVALID, "argument must be iterable");
     if (v.kind != TVALUE_GENERATOR) return new_generator(r, GENERATE_REVERSED, v, &g);
     struct tvalue list = op_to_list(r, v);
     return run_slice(r, list, tvalue_none(), tvalue_none(), tvalue_int(-1));
@@ -73,8 +76,15 @@ static struct args rest(struct args args, uint32_t skip) {
                          args.keywords && args.keywords->count ? args.keywords : NULL};
 }
 
+/* What is nothing gives nothing, whatever the arguments are. */
+static struct tvalue empty_generator(struct run *r) {
+    struct tgenerator *g;
+    return new_generator(r, GENERATE_PLAIN, run_list(r, TVALUE_LIST), &g);
+}
+
 FILTER(filter_map) {
     struct tgenerator *g;
+    if (!op_truth(v)) return empty_generator(r);
     const struct tvalue *attribute = keyword(args, "attribute"), *fallback = keyword(args, "default");
     if (!args.count && attribute) {
         if (args.keywords->count > 1u + (fallback != NULL))
@@ -102,6 +112,7 @@ static struct tvalue choose(struct run *r, struct tvalue v, struct args args, en
     struct tgenerator *g;
     uint32_t test_at = by_attribute;
     int test = -1;
+    if (!op_truth(v)) return empty_generator(r);
     if (by_attribute && !args.count) return run_fail(r, ERR_INVALID, "Missing parameter for attribute name");
     if (args.count > test_at) {
         struct tvalue name = args.items[test_at];
@@ -162,15 +173,18 @@ struct keyed {
     struct tvalue key, item;
 };
 
-/* Stable merge sort; reversed keeps equal items in their order, as Python's. */
-static void merge_sort(struct run *r, struct keyed *items, struct keyed *scratch, uint32_t count, bool reverse) {
+/* Stable merge sort; reversed keeps equal items in their order, as Python's. listed: keys are compared as if each were
+ * a list of one, so that equal ones need no order. */
+static void merge_sort(struct run *r, struct keyed *items, struct keyed *scratch, uint32_t count, bool reverse,
+                       bool listed) {
     if (count < 2 || r->rc) return;
     uint32_t half = count / 2, i = 0, k = half, at = 0;
-    merge_sort(r, items, scratch, half, reverse);
-    merge_sort(r, items + half, scratch, count - half, reverse);
+    merge_sort(r, items, scratch, half, reverse, listed);
+    merge_sort(r, items + half, scratch, count - half, reverse, listed);
     while (i < half && k < count && !r->rc) {
         run_burn(r, 1);
-        int order = op_equal(r, items[k].key, items[i].key) ? 0 : op_order(r, items[k].key, items[i].key);
+        bool equal = listed && op_equal(r, items[k].key, items[i].key);
+        int order = equal ? 0 : op_order(r, items[k].key, items[i].key);
         bool second = reverse ? order > 0 : order < 0;
         scratch[at++] = second ? items[k++] : items[i++];
     }
@@ -180,9 +194,13 @@ static void merge_sort(struct run *r, struct keyed *items, struct keyed *scratch
     memcpy(items, scratch, count * sizeof *items);
 }
 
+struct order {
+    struct tvalue attribute, fallback; /* fallback: the key of what lacks the attribute */
+    bool case_sensitive, reverse, listed;
+};
+
 /* The items with their keys, sorted; NULL after failing. */
-static struct keyed *sorted(struct run *r, struct tvalue v, struct tvalue attribute, bool case_sensitive, bool reverse,
-                            uint32_t *count) {
+static struct keyed *sorted(struct run *r, struct tvalue v, const struct order *o, uint32_t *count) {
     struct seq s;
     if (!seq_open(r, v, &s)) return NULL;
     *count = s.count;
@@ -190,17 +208,23 @@ static struct keyed *sorted(struct run *r, struct tvalue v, struct tvalue attrib
                  *scratch = run_alloc(r, MAX(s.count, 1u) * sizeof *scratch);
     for (uint32_t i = 0; i < s.count && !r->rc; i++) {
         items[i].item = seq_at(r, &s, i);
-        items[i].key = sort_key(r, items[i].item, attribute, case_sensitive);
+        items[i].key = sort_key(r, items[i].item, o->attribute, o->case_sensitive);
+        if (items[i].key.kind == TVALUE_UNDEFINED && o->fallback.kind != TVALUE_UNDEFINED) items[i].key = o->fallback;
     }
-    if (!r->rc) merge_sort(r, items, scratch, s.count, reverse);
+    if (!r->rc) merge_sort(r, items, scratch, s.count, o->reverse, o->listed);
     return r->rc ? NULL : items;
 }
 
 FILTER(filter_sort) {
     uint32_t count;
-    struct tvalue attribute = p->given[2] ? p->v[2] : tvalue_none();
-    struct keyed *items =
-        sorted(r, v, attribute, p->given[1] && op_truth(p->v[1]), p->given[0] && op_truth(p->v[0]), &count);
+    int64_t reverse = 0;
+    if (p->given[0] && !op_is_int(p->v[0], &reverse))
+        return run_fail(r, ERR_INVALID, "'%s' object cannot be interpreted as an integer", python_type(p->v[0]));
+    struct order o = {.attribute = p->given[2] ? p->v[2] : tvalue_none(),
+                      .case_sensitive = p->given[1] && op_truth(p->v[1]),
+                      .reverse = reverse != 0,
+                      .listed = true};
+    struct keyed *items = sorted(r, v, &o, &count);
     struct tvalue list = run_list(r, TVALUE_LIST);
     for (uint32_t i = 0; items && i < count && !r->rc; i++) run_push(r, list, items[i].item);
     return list;
@@ -214,8 +238,10 @@ FILTER(filter_dictsort) {
     if (p->given[1] && !by_value && !bytes_equal(tvalue_text(p->v[1]), bytes_str("key")))
         return run_fail(r, ERR_INVALID, "You can only sort by either \"key\" or \"value\"");
     struct tvalue pairs = {.kind = TVALUE_VIEW, .tag = VIEW_ITEMS, .dict = v.dict};
-    struct keyed *items = sorted(r, pairs, tvalue_int(by_value), p->given[0] && op_truth(p->v[0]),
-                                 p->given[2] && op_truth(p->v[2]), &count);
+    struct order o = {.attribute = tvalue_int(by_value),
+                      .case_sensitive = p->given[0] && op_truth(p->v[0]),
+                      .reverse = p->given[2] && op_truth(p->v[2])};
+    struct keyed *items = sorted(r, pairs, &o, &count);
     struct tvalue list = run_list(r, TVALUE_LIST);
     for (uint32_t i = 0; items && i < count && !r->rc; i++) run_push(r, list, items[i].item);
     return list;
@@ -294,11 +320,13 @@ FILTER(filter_slice) {
     return generator_of(r, rows);
 }
 
-/* Pairs (key, items), sorted by key. In jinja2 they are named tuples: .grouper and .list are not offered here. */
+/* Pairs (key, items), sorted by key; their parts have the names grouper and list too. */
 FILTER(filter_groupby) {
     uint32_t count;
-    bool case_sensitive = p->given[2] && op_truth(p->v[2]);
-    struct keyed *items = sorted(r, v, p->v[0], case_sensitive, false, &count);
+    struct order o = {.attribute = p->v[0],
+                      .fallback = p->given[1] ? p->v[1] : undefined_value(),
+                      .case_sensitive = p->given[2] && op_truth(p->v[2])};
+    struct keyed *items = sorted(r, v, &o, &count);
     struct tvalue groups = run_list(r, TVALUE_LIST), members = undefined_value();
     for (uint32_t i = 0; items && i < count && !r->rc; i++) {
         if (!i || !op_equal(r, items[i].key, items[i - 1].key)) {
@@ -308,6 +336,7 @@ FILTER(filter_groupby) {
             if (key.kind == TVALUE_UNDEFINED && p->given[1]) key = p->v[1];
             run_push(r, group, key);
             run_push(r, group, members);
+            group.flags |= TVALUE_GROUP;
             run_push(r, groups, group);
         }
         run_push(r, members, items[i].item);

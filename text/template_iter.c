@@ -133,6 +133,7 @@ static struct tvalue fold_case(struct run *r, struct tvalue v) {
 static bool is_new(struct run *r, struct tgenerator *g, struct tvalue item) {
     struct tvalue key = g->attribute.kind == TVALUE_UNDEFINED ? item : run_attribute_path(r, item, g->attribute);
     if (!g->case_sensitive) key = fold_case(r, key);
+    if (key.kind == TVALUE_UNDEFINED) key = tvalue_string(bytes_str("\xFF")); /* equal to itself alone */
     if (!tvalue_is_key(key)) return run_fail(r, ERR_INVALID, "unhashable type: '%s'", python_type(key)), false;
     if (tdict_find(g->seen.dict, key)) return false;
     run_set(r, g->seen, key, tvalue_bool(true));

@@ -55,6 +55,8 @@ static struct tvalue dict_get(struct run *r, struct tvalue self, struct args arg
     struct params p;
     if (args.keywords && args.keywords->count) return run_fail(r, ERR_INVALID, "dict.get() takes no keyword arguments");
     if (!params_bind(r, "get", "key default", 1, args, &p)) return undefined_value();
+    if (!tvalue_is_key(p.v[0]) && p.v[0].kind != TVALUE_TUPLE && p.v[0].kind != TVALUE_UNDEFINED)
+        return run_fail(r, ERR_INVALID, "unhashable type: '%s'", python_type(p.v[0]));
     const struct tvalue *found = tdict_find(self.dict, p.v[0]);
     return found ? *found : p.given[1] ? p.v[1] : tvalue_none();
 }
@@ -157,12 +159,12 @@ static const struct {
     {"setdefault", NULL, NULL, NULL, NULL, OF_DICT, OF_DICT},
     {"popitem", NULL, NULL, NULL, NULL, OF_DICT, OF_DICT},
     {"fromkeys", NULL, NULL, NULL, NULL, OF_DICT, 0},
+    {"expandtabs", str_expandtabs, NULL, NULL, NULL, 0, 0},
+    {"isidentifier", str_isidentifier, NULL, NULL, NULL, 0, 0},
+    {"isprintable", str_isprintable, NULL, NULL, NULL, 0, 0},
+    {"istitle", str_istitle, NULL, NULL, NULL, 0, 0},
     {"encode", NULL, NULL, NULL, NULL, OF_STRING, 0},
-    {"expandtabs", NULL, NULL, NULL, NULL, OF_STRING, 0},
     {"format_map", NULL, NULL, NULL, NULL, OF_STRING, 0},
-    {"isidentifier", NULL, NULL, NULL, NULL, OF_STRING, 0},
-    {"isprintable", NULL, NULL, NULL, NULL, OF_STRING, 0},
-    {"istitle", NULL, NULL, NULL, NULL, OF_STRING, 0},
     {"maketrans", NULL, NULL, NULL, NULL, OF_STRING, 0},
     {"translate", NULL, NULL, NULL, NULL, OF_STRING, 0},
 };

@@ -188,6 +188,7 @@ static void loop_over(struct run *r, const struct node *n, struct tvalue iterabl
     loop->node = n->op ? n : NULL;
     struct tvalue self = {.kind = TVALUE_LOOP, .pointer = loop};
     uint32_t name = r->t->loop_name;
+    bool reached_end = false; /* by any round: as in jinja2, else also serves loops that break or continue each time */
     for (; loop->idx < loop->seq.count && run_burn(r, 1); loop->idx++) {
         struct scope scope = enter_scope(r);
         if (name != UINT32_MAX) assign_name(r, name, self);
@@ -195,10 +196,11 @@ static void loop_over(struct run *r, const struct node *n, struct tvalue iterabl
         run_body(r, n->items[0]);
         leave_scope(r, scope);
         bool stop = r->flow == FLOW_BREAK;
+        reached_end |= r->flow == FLOW_ON;
         r->flow = FLOW_ON;
         if (stop || r->rc) break;
     }
-    if (!loop->seq.count && n->items[1] && !r->rc) {
+    if (!reached_end && n->items[1] && !r->rc) {
         struct scope scope = enter_scope(r);
         run_body(r, n->items[1]);
         leave_scope(r, scope);

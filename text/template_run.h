@@ -24,7 +24,10 @@ enum {
     TVALUE_JOINER,                   /* struct tjoiner */
 };
 
-enum { TVALUE_SAFE = 1 }; /* flag of a string: marked by safe or escape */
+enum {
+    TVALUE_SAFE = 1,  /* flag of a string: marked by safe or escape */
+    TVALUE_GROUP = 2, /* flag of a tuple: made by groupby */
+};
 
 enum view_kind { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
 enum function_id {
@@ -201,7 +204,8 @@ void run_repr(struct run *r, struct tvalue v, struct buf *out); /* repr(v) */
 struct tvalue run_to_string(struct run *r, struct tvalue v);    /* str(v); v itself when it is a string */
 const char *python_type(struct tvalue v);
 struct json_style {
-    int64_t indent; /* -1: one line */
+    int64_t indent;           /* -1: one line */
+    struct bytes indent_text; /* instead of so many spaces; empty: none */
     struct bytes item_separator, key_separator;
     bool sort_keys, ascii;
 };

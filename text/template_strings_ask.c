@@ -1,0 +1,147 @@
+/*
+ * template_strings_ask.c - the methods of Python's str that answer yes or no, and str.format.
+ */
+#include "text/python.h"
+#include "text/template_strings.h"
+
+/* ---- questions ---- */
+
+static struct tvalue all_in(struct run *r, struct tvalue self, struct args args, uint32_t set) {
+    struct bytes s = tvalue_text(self);
+    bool all = s.len;
+    if (!method_no_arguments(r, args)) return undefined_value();
+    for (size_t i = 0; i < s.len && all;) {
+        uint32_t cp;
+        i += unicode_next(s.data + i, &cp);
+        all = unicode_in(cp, set);
+    }
+    return tvalue_bool(all);
+}
+struct tvalue str_isalpha(struct run *r, struct tvalue self, struct args args) {
+    return all_in(r, self, args, UNICODE_L);
+}
+struct tvalue str_isdigit(struct run *r, struct tvalue self, struct args args) {
+    return all_in(r, self, args, 1 << UNICODE_ND);
+}
+struct tvalue str_isnumeric(struct run *r, struct tvalue self, struct args args) {
+    return all_in(r, self, args, UNICODE_N);
+}
+struct tvalue str_isalnum(struct run *r, struct tvalue self, struct args args) {
+    return all_in(r, self, args, UNICODE_L | UNICODE_N);
+}
+
+struct tvalue str_isspace(struct run *r, struct tvalue self, struct args args) {
+    struct bytes s = tvalue_text(self);
+    return method_no_arguments(r, args) ? tvalue_bool(s.len && !python_strip(s, true, false).len) : undefined_value();
+}
+
+struct tvalue str_isascii(struct run *r, struct tvalue self, struct args args) {
+    bool ascii = method_no_arguments(r, args);
+    for (uint32_t i = 0; i < self.len && ascii; i++) ascii = (uint8_t)self.text[i] < 0x80;
+    return tvalue_bool(ascii);
+}
+
+static struct tvalue is_case(struct run *r, struct tvalue self, struct args args, uint32_t good, uint32_t bad) {
+    struct bytes s = tvalue_text(self);
+    bool some = false, all = method_no_arguments(r, args);
+    for (size_t i = 0; i < s.len && all;) {
+        uint32_t cp;
+        i += unicode_next(s.data + i, &cp);
+        some |= unicode_in(cp, good);
+        all = !unicode_in(cp, bad);
+    }
+    return tvalue_bool(some && all);
+}
+struct tvalue str_isupper(struct run *r, struct tvalue self, struct args args) {
+    return is_case(r, self, args, 1 << UNICODE_LU, 1 << UNICODE_LL | 1 << UNICODE_LT);
+}
+struct tvalue str_islower(struct run *r, struct tvalue self, struct args args) {
+    return is_case(r, self, args, 1 << UNICODE_LL, 1 << UNICODE_LU | 1 << UNICODE_LT);
+}
+
+struct tvalue str_isprintable(struct run *r, struct tvalue self, struct args args) {
+    struct bytes s = tvalue_text(self);
+    bool all = method_no_arguments(r, args);
+    for (size_t i = 0; i < s.len && all;) {
+        uint32_t cp;
+        i += unicode_next(s.data + i, &cp);
+        all = python_is_printable(cp);
+    }
+    return tvalue_bool(all);
+}
+
+struct tvalue str_isidentifier(struct run *r, struct tvalue self, struct args args) {
+    struct bytes s = tvalue_text(self);
+    bool all = method_no_arguments(r, args) && s.len;
+    for (size_t i = 0; i < s.len && all;) {
+        bool first = i == 0;
+        uint32_t cp;
+        i += unicode_next(s.data + i, &cp);
+        bool digit = unicode_in(cp, 1 << UNICODE_ND) || unicode_in(cp, 1 << UNICODE_MN | 1 << UNICODE_MC);
+        all = cp == '_' || unicode_in(cp, UNICODE_L | 1 << UNICODE_NL) || (!first && digit);
+    }
+    return tvalue_bool(all);
+}
+
+/* Capitals only at the beginnings of words, small letters only within. */
+struct tvalue str_istitle(struct run *r, struct tvalue self, struct args args) {
+    struct bytes s = tvalue_text(self);
+    bool some = false, all = method_no_arguments(r, args), inside = false;
+    for (size_t i = 0; i < s.len && all;) {
+        uint32_t cp;
+        i += unicode_next(s.data + i, &cp);
+        bool upper = unicode_in(cp, 1 << UNICODE_LU | 1 << UNICODE_LT), lower = unicode_in(cp, 1 << UNICODE_LL);
+        all = !(upper && inside) && !(lower && !inside);
+        some |= upper || lower;
+        inside = upper || lower;
+    }
+    return tvalue_bool(some && all);
+}
+
+/* ---- format ---- */
+
+/* "{}", "{0}", "{name}", with a format of ">10", "05d", ".2f" and the like left to the format filter's code. */
+struct tvalue str_format(struct run *r, struct tvalue self, struct args args) {
+    struct bytes s = tvalue_text(self);
+    struct buf out;
+    uint32_t next = 0;
+    buf_init(&out, r->out_max);
+    for (size_t i = 0; i < s.len && !r->rc; i++) {
+        char c = (char)s.data[i];
+        if ((c == '{' || c == '}') && i + 1 < s.len && (char)s.data[i + 1] == c) {
+            buf_add_byte(&out, c);
+            i++;
+            continue;
+        }
+        if (c != '{') {
+            if (c == '}') run_fail(r, ERR_INVALID, "Single '}' encountered in format string");
+            buf_add_byte(&out, c);
+            continue;
+        }
+        const uint8_t *close = memchr(s.data + i, '}', s.len - i);
+        if (!close) {
+            run_fail(r, ERR_INVALID, "Single '{' encountered in format string");
+            break;
+        }
+        struct bytes field = bytes_of(s.data + i + 1, (size_t)(close - s.data) - i - 1);
+        struct tvalue v = undefined_value();
+        bool digits = field.len && field.len < 9;
+        uint32_t idx = 0;
+        for (size_t k = 0; k < field.len && digits; k++) {
+            digits = field.data[k] >= '0' && field.data[k] <= '9';
+            idx = idx * 10 + (uint32_t)(field.data[k] - '0');
+        }
+        const struct tvalue *named = args.keywords ? tdict_find(args.keywords, tvalue_string(field)) : NULL;
+        if (!field.len) idx = next++;
+        if ((!field.len || digits) && idx < args.count)
+            v = args.items[idx];
+        else if (named)
+            v = *named;
+        else
+            run_fail(r, ERR_INVALID, "str.format: the field '{%.*s}' is missing or not supported",
+                     (int)MIN(field.len, (size_t)32), (const char *)field.data);
+        run_str(r, v, &out);
+        i += field.len + 1;
+    }
+    return run_take_buf(r, &out);
+}
