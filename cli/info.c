@@ -41,9 +41,22 @@ static const char *human(uint64_t value, const char *unit, char out[32]) {
 
 static void tell_layer(const struct model_spec *spec, const struct layer_spec *layer) {
     const struct attention_spec *a = &layer->attention;
-    row("layers", "%u, hidden %u, feed-forward %u", spec->layer_count, spec->hidden, layer->ffn.width);
+    if (layer->ffn.width)
+        row("layers", "%u, hidden %u, feed-forward %u", spec->layer_count, spec->hidden, layer->ffn.width);
+    else
+        row("layers", "%u, hidden %u", spec->layer_count, spec->hidden);
     if (layer->mixer == MIXER_ATTENTION)
         row("attention", "%u heads of %u, %u for keys and values", a->heads, a->head_dim, a->kv_heads);
+    const struct latent_spec *l = &layer->latent;
+    if (layer->mixer == MIXER_LATENT)
+        row("attention", "latent, %u heads of %u + %u, %u values a position cached", l->heads, l->nope, l->rope,
+            l->rank + l->rope);
+    const struct moe_spec *moe = &layer->moe;
+    if (layer->ffn.kind == FFN_MOE && moe->shared_width)
+        row("experts", "%u of %u, width %u; one of width %u for all", moe->router.top_k, moe->router.experts,
+            moe->width, moe->shared_width);
+    else if (layer->ffn.kind == FFN_MOE)
+        row("experts", "%u of %u, width %u", moe->router.top_k, moe->router.experts, moe->width);
 }
 
 static int tell_spec(struct bytes config, struct error *err) {
@@ -51,13 +64,15 @@ static int tell_spec(struct bytes config, struct error *err) {
     int rc = spec_read_text(&spec, config, NULL, err);
     if (rc) return rc;
     row("family", "%s", spec.family);
-    tell_layer(&spec, &spec.layers[0]);
+    tell_layer(&spec, &spec.layers[spec.layer_count - 1]);
     row("context", "%u tokens", spec.max_context);
     row("logits", "%u%s", spec.vocab, spec.tied_head ? ", head tied to the embedding" : "");
     uint64_t values = 0;
     char text[32];
-    for (uint32_t i = 0; i < spec.layer_count; i++)
-        values += (uint64_t)2 * spec.layers[i].attention.kv_heads * spec.layers[i].attention.head_dim;
+    for (uint32_t i = 0; i < spec.layer_count; i++) {
+        const struct layer_spec *l = &spec.layers[i];
+        values += (uint64_t)2 * l->attention.kv_heads * l->attention.head_dim + l->latent.rank + l->latent.rope;
+    }
     row("KV cache", "%s a token as f16", human(values * 2, "B", text));
     row("", "%s for one full context", human(values * 2 * spec.max_context, "B", text));
     spec_release(&spec);
