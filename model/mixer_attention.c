@@ -163,13 +163,14 @@ static void qk_norm(struct forward *f, struct stream *s, const struct attention_
 /* What comes between the product and the rotation. */
 static void touch_qkv(struct forward *f, struct stream *s, const struct attention_spec *a,
                       const struct attention_weights *w, char *qkv) {
+    size_t k = storage_bytes(f->dev->activation_type, (size_t)a->heads * a->head_dim);
+    if (a->qk_norm) {
+        qk_norm(f, s, a, qkv, a->heads, &w->q_norm);
+        qk_norm(f, s, a, qkv + k, a->kv_heads, &w->k_norm);
+    }
     if (a->clip > 0)
         f->dev->ops->rows->clamp(
             s, &(struct op_clamp){.x = qkv, .rows = f->batch.row_count, .width = qkv_width(a), .limit = a->clip});
-    if (!a->qk_norm) return;
-    qk_norm(f, s, a, qkv, a->heads, &w->q_norm);
-    size_t k = storage_bytes(f->dev->activation_type, (size_t)a->heads * a->head_dim);
-    qk_norm(f, s, a, qkv + k, a->kv_heads, &w->k_norm);
 }
 
 static void attention_step(struct forward *f, struct stream *s, uint32_t layer) {

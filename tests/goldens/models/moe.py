@@ -42,7 +42,7 @@ CASES = [
                              shared_expert_intermediate_size=36, num_experts=7, num_experts_per_tok=3, mlp_only_layers=[1]), draw=ROUTER),
     case("qwen3_moe", config("Qwen3MoeForCausalLM", "qwen3_moe", intermediate_size=56, moe_intermediate_size=24, num_experts=8,
                              num_experts_per_tok=3, decoder_sparse_step=2, head_dim=16, norm_topk_prob=True), draw=ROUTER),
-    case("olmoe", config("OlmoeForCausalLM", "olmoe", intermediate_size=24, num_experts=8, num_experts_per_tok=3),
+    case("olmoe", config("OlmoeForCausalLM", "olmoe", intermediate_size=24, num_experts=8, num_experts_per_tok=3, clip_qkv=0.9),
          draw=ROUTER),
     case("granitemoe", config("GraniteMoeForCausalLM", "granitemoe", intermediate_size=24, num_local_experts=6, num_experts_per_tok=2,
                               embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.6, logits_scaling=2.0),
