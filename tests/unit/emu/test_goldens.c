@@ -1,6 +1,6 @@
 /*
  * The goldens of tests/goldens/models on the emulated device, in f32: logits of one prefill and of mixed chunks within
- * the tolerance of the CPU's test. Short: a few kinds of layer. LONG=1: all.
+ * the tolerance of the CPU's test. Short: a few kinds of layer. LONG=1: all. TRIREME_GOLDEN=NAME: one.
  */
 #include <dirent.h>
 
@@ -97,7 +97,11 @@ static void check_golden(const char *name) {
 
 TEST(goldens_hold_on_the_emulated_device) {
     static const char *const FEW[] = {"llama3", "mixtral", "gpt_oss", "deepseek_v3"};
-    const char *set = getenv("LONG");
+    const char *set = getenv("LONG"), *only = getenv("TRIREME_GOLDEN");
+    if (only) {
+        check_golden(only);
+        return;
+    }
     DIR *d = set && *set == '1' ? opendir(TRIREME_SOURCE_DIR "/tests/goldens/models") : NULL;
     struct dirent *e;
     for (size_t i = 0; !d && i < ARRAY_LEN(FEW); i++) check_golden(FEW[i]);
