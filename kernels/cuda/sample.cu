@@ -107,7 +107,7 @@ static __device__ void top_logprobs(const struct sample_block &b, const struct s
 /* c. Each id of the history once: the thread that takes its count away applies it. */
 static __device__ void penalties(const struct slot_state *s, const uint32_t *history, uint32_t *counts, float *x) {
     if (s->repetition_penalty == 1 && s->presence_penalty == 0 && s->frequency_penalty == 0) return;
-    for (uint32_t i = threadIdx.x; i < s->token_count; i += SAMPLE_THREADS) counts[history[i]] = 0;
+    for (uint32_t i = threadIdx.x; i < s->token_count; i += SAMPLE_THREADS) atomicExch(&counts[history[i]], 0u);
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < s->token_count; i += SAMPLE_THREADS) {
         atomicOr(&counts[history[i]], (uint32_t)SEEN);

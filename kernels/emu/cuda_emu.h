@@ -114,18 +114,20 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
 
-template <class T> T emu_atomic(T *at, T next) {
+/* Atomics are not watched for races (races.h): instrumented callers must not inline them. */
+#define EMU_ATOMIC __attribute__((noinline, no_sanitize_thread))
+template <class T> EMU_ATOMIC T emu_atomic(T *at, T next) {
     T old = *at;
     *at = next;
     return old;
 }
-template <class T> T atomicAdd(T *at, T v) { return emu_atomic(at, T(*at + v)); }
-template <class T> T atomicMax(T *at, T v) { return emu_atomic(at, *at > v ? *at : v); }
-template <class T> T atomicMin(T *at, T v) { return emu_atomic(at, *at < v ? *at : v); }
-template <class T> T atomicOr(T *at, T v) { return emu_atomic(at, T(*at | v)); }
-template <class T> T atomicAnd(T *at, T v) { return emu_atomic(at, T(*at & v)); }
-template <class T> T atomicExch(T *at, T v) { return emu_atomic(at, v); }
-template <class T> T atomicCAS(T *at, T expected, T v) { return emu_atomic(at, *at == expected ? v : *at); }
+template <class T> EMU_ATOMIC T atomicAdd(T *at, T v) { return emu_atomic(at, T(*at + v)); }
+template <class T> EMU_ATOMIC T atomicMax(T *at, T v) { return emu_atomic(at, *at > v ? *at : v); }
+template <class T> EMU_ATOMIC T atomicMin(T *at, T v) { return emu_atomic(at, *at < v ? *at : v); }
+template <class T> EMU_ATOMIC T atomicOr(T *at, T v) { return emu_atomic(at, T(*at | v)); }
+template <class T> EMU_ATOMIC T atomicAnd(T *at, T v) { return emu_atomic(at, T(*at & v)); }
+template <class T> EMU_ATOMIC T atomicExch(T *at, T v) { return emu_atomic(at, v); }
+template <class T> EMU_ATOMIC T atomicCAS(T *at, T expected, T v) { return emu_atomic(at, *at == expected ? v : *at); }
 
 inline int __popc(unsigned v) { return __builtin_popcount(v); }
 inline int __clz(int v) { return v ? __builtin_clz(unsigned(v)) : 32; }

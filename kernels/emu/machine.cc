@@ -91,6 +91,7 @@ const char *wait_name(wait w) {
 bool open_barrier(block *b, unsigned idx) {
     if (++b->arrived[idx] != b->threads.size()) return false;
     b->arrived[idx] = 0;
+    b->epoch++;
     for (thread &t : b->threads) t.state = wait::nothing;
     return true;
 }
@@ -197,7 +198,7 @@ void grid::start_block(unsigned linear) {
     b->threads.resize(count);
     for (unsigned i = 0; i < (count + WARP - 1) / WARP; i++) {
         b->warps.push_back(take_warp());
-        b->warps.back()->open_count = b->warps.back()->ended = 0;
+        b->warps.back()->open_count = b->warps.back()->ended = b->warps.back()->meeting_count = 0;
     }
     b->shared = take_shared();
     memset(b->shared - (what.shared_bytes + 127) / 128 * 128, 0xff, (what.shared_bytes + 127) / 128 * 128);
@@ -346,6 +347,7 @@ const unsigned char (*meet(uint32_t mask, const char *what, const void *in, size
         return t->view;
     }
     g = w->open[--w->open_count];
+    w->meeting_count++;
     const size_t first = size_t(t->warp) * WARP, end = std::min(first + WARP, b->threads.size());
     auto *meeting = w->meetings[w->next_meeting++ % MEETINGS];
     for (size_t i = first; i < end; i++) {
@@ -360,6 +362,7 @@ const unsigned char (*meet(uint32_t mask, const char *what, const void *in, size
 
 void copy_async(void *to, const void *from, unsigned bytes, unsigned zero_bytes) {
     if (reinterpret_cast<uintptr_t>(to) % bytes || (bytes > zero_bytes && reinterpret_cast<uintptr_t>(from) % bytes)) fail("cp.async of %u bytes is not aligned", bytes);
+    note_access_if_watched(to, bytes, true);
     memset(to, 0xff, bytes);
     self->copies.push_back({to, from, bytes, zero_bytes, self->copy_group});
 }
@@ -375,6 +378,8 @@ void copy_wait(unsigned groups_left) {
             continue;
         }
         unsigned copied = c.bytes - c.zero_bytes;
+        note_access_if_watched(c.to, c.bytes, true);
+        if (copied) note_access_if_watched(c.from, copied, false);
         if (copied) memcpy(c.to, c.from, copied);
         memset(static_cast<char *>(c.to) + copied, 0, c.zero_bytes);
     }

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "kernels/emu/fiber.h"
+#include "kernels/emu/races.h"
 
 namespace emu {
 
@@ -74,6 +75,7 @@ struct warp {
     alignas(16) unsigned char deposits[WARP][EXCHANGE_BYTES];
     alignas(16) unsigned char meetings[MEETINGS][WARP][EXCHANGE_BYTES];
     unsigned next_meeting;
+    uint32_t meeting_count; /* so far */
 };
 
 struct block {
@@ -83,6 +85,8 @@ struct block {
     std::vector<std::unique_ptr<warp>> warps;
     unsigned char *shared = nullptr;
     unsigned live = 0;
+    uint32_t epoch = 0; /* barriers passed */
+    race_shared races;
     unsigned arrived[BARRIERS] = {};
     unsigned favoured = 0, favoured_passes = 0; /* a warp that runs alone for some passes (order::seeded) */
 };
@@ -107,6 +111,7 @@ struct grid {
     std::vector<std::unique_ptr<block>> resident;
     std::vector<unsigned> block_order;
     size_t next_block = 0;
+    race_grid races;
 
   private:
     bool pass(bool dependency_done);

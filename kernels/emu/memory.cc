@@ -118,6 +118,16 @@ bool device_owns(const void *p) {
     return owned(device_regions, p);
 }
 
+bool device_range(const void *p, uintptr_t *from, uintptr_t *to) {
+    const auto at = reinterpret_cast<uintptr_t>(p);
+    std::lock_guard<std::mutex> hold(lock);
+    auto next = device_regions.upper_bound(at);
+    if (next == device_regions.begin() || at >= (--next)->first + next->second.size) return false;
+    *from = next->first;
+    *to = next->first + next->second.size;
+    return true;
+}
+
 /* Called from a signal handler of the thread that runs kernels, never while that thread holds the lock. */
 const char *describe(const void *p) {
     static thread_local char text[100];

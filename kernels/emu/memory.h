@@ -5,6 +5,7 @@
 #define KERNELS_EMU_MEMORY_H
 
 #include <cstddef>
+#include <cstdint>
 
 namespace emu {
 
@@ -17,6 +18,8 @@ bool device_give(void *p);
 /* Checks every canary; reports the first allocation that was overrun. */
 bool memory_intact();
 /* The allocation p lies in, or nullptr. */
+/* The allocation p lies in: [*from, *to). False: in none. */
+bool device_range(const void *p, uintptr_t *from, uintptr_t *to);
 bool device_owns(const void *p);
 /* What lies near an address that is nobody's: " (24 bytes past an allocation of 4096)", or "". Static buffer. */
 const char *describe(const void *p);

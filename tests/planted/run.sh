@@ -2,7 +2,8 @@
 # Proof that a category's tests can fail: each tests/planted/CATEGORY/*.patch plants one bug in a copy of the tree, and the
 # category's command must fail by it. tests/planted/run.sh CATEGORY [PATCH...]; one verdict a patch.
 # CATEGORY/how.sh sets TARGETS (what to build), CLEAN (a command that succeeds without a bug) and COMMAND (that must fail with
-# each); in both $BUILD is the build folder.
+# each); in both $BUILD is the build folder, in COMMAND $PATCH the
+# patch's file.
 . "$(dirname "$0")/../lib.sh"
 category=${1:?usage: run.sh CATEGORY [PATCH...]}
 here=$ROOT/tests/planted/$category
@@ -32,6 +33,7 @@ for patch in "$@"; do
     name=planted.$category.$(basename "$patch" .patch)
     if ! patch -s -d "$tree" -p1 --dry-run <"$patch" >"$log" 2>&1; then failed "$name" "the patch does not apply any more"; continue; fi
     patch -s -d "$tree" -p1 <"$patch"
+    export PATCH=$patch
     if ! build; then
         grep -m3 -E 'error|FAILED' "$log" >&2
         failed "$name" "does not compile"

@@ -27,5 +27,13 @@ if ! build release $programs >&2; then
     not_ok emulated.build_tests "do not build"
     exit 1
 fi
+# Every access of the kernels watched for races, on the short sweeps.
+watched='test_race_rows test_race_sample test_race_linear test_race_state test_race_attention'
+# shellcheck disable=SC2086
+if build release $watched >&2; then
+    for program in $watched; do LONG=0 run_unit "$BUILD_RELEASE" emulated. "$program"; done
+else
+    not_ok emulated.build_watched "do not build"
+fi
 export LONG
 for program in $programs; do run_unit "$BUILD_RELEASE" emulated. "$program"; done

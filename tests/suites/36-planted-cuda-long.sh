@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# timeout: 3600
+# Bugs planted in the CUDA kernels and in what records their graphs, each found on the emulator.
+. "$(dirname "$0")/../lib.sh"
+"$ROOT/tests/planted/run.sh" cuda
