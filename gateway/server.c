@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "formats/json.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/page.h"
 #include "gateway/shard.h"
 #include "gateway/text_calls.h"
 
@@ -141,6 +142,8 @@ static void on_metrics(const struct call *c) {
     respond(c->req, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
 }
 
+static void on_page(const struct call *c) { page_respond(c->req); }
+
 static void on_version(const struct call *c) {
     http_respond(c->req, 200, JSON_TYPE, NULL, 0, bytes_str("{\"version\":\"" TRIREME_VERSION "\"}\n"));
 }
@@ -153,6 +156,7 @@ static const struct route {
     bool open;
     void (*handle)(const struct call *call);
 } routes[] = {
+    {"/", HTTP_GET, true, on_page},
     {"/v1/chat/completions", HTTP_POST, false, on_chat},
     {"/v1/completions", HTTP_POST, false, on_completions},
     {"/tokenize", HTTP_POST, false, on_tokenize},

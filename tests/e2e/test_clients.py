@@ -1,4 +1,5 @@
 """Unchanged OpenAI clients: openai-python here, openai-node through client.mjs (acceptance 2)."""
+import http.client
 import json
 import os
 import subprocess
@@ -17,6 +18,17 @@ def client(server):
     if openai is None:
         raise Skip("openai", "the openai package is not installed")
     return openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+
+
+def test_page_is_there_and_loads_nothing_from_elsewhere():
+    with Serve() as s:
+        connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=10)
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        page = answer.read().decode()
+    assert answer.status == 200 and answer.getheader("Content-Type").startswith("text/html")
+    assert "default-src 'none'" in answer.getheader("Content-Security-Policy")
+    assert "v1/chat/completions" in page and "http://" not in page and "https://" not in page
 
 
 def test_python_chat_and_completions():

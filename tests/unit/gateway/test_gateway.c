@@ -541,7 +541,8 @@ TEST(paths_methods_and_models_are_checked) {
         const char *method, *path, *body;
         int status;
     } cases[] = {
-        {"GET", "/", NULL, 404},
+        {"GET", "/", NULL, 200},
+        {"GET", "//", NULL, 404},
         {"GET", "/v1/models/", NULL, 404},
         {"GET", "/v1/models/none", NULL, 404},
         {"GET", "/v1/models/fake", NULL, 200},
