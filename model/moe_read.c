@@ -6,9 +6,14 @@
 static bool list_has(struct spec_reader *r, const char *field, uint32_t i) {
     const struct config_node *list = config_find(r->config, r->top, field), *item;
     if (!list) return false;
-    if (list->kind != CONFIG_LIST) config_fail(r->config, ERR_INVALID, "'%s' is no list of layers", field);
-    for (uint32_t n = 0; (item = config_item(r->config, list, n)); n++)
+    if (list->kind != CONFIG_LIST || list->count > SPEC_LAYERS_MAX) {
+        config_fail(r->config, ERR_INVALID, "'%s' is no list of layers", field);
+        return false;
+    }
+    for (uint32_t n = list->first; n; n = item->next) {
+        item = &r->config->nodes[n];
         if (item->kind == CONFIG_NUMBER && item->is_integer && item->integer == i) return true;
+    }
     return false;
 }
 
@@ -70,9 +75,8 @@ static void read_router(struct spec_reader *r, const struct moe_family *f, struc
 }
 
 static uint32_t read_shared(struct spec_reader *r, const struct moe_family *f, uint32_t width) {
-    int64_t shared = f->shared_width   ? read_int(r, f->shared_width, 0)
-                     : f->shared_count ? read_int(r, f->shared_count, 0) * width
-                                       : 0;
+    int64_t count = f->shared_count ? read_int(r, f->shared_count, 0) : 0;
+    int64_t shared = f->shared_width ? read_int(r, f->shared_width, 0) : MAX(MIN(count, SPEC_FFN_MAX), -1) * width;
     if (shared >= 0 && shared <= SPEC_FFN_MAX) return (uint32_t)shared;
     config_fail(r->config, ERR_INVALID, "'%s' is out of range", f->shared_width ? f->shared_width : f->shared_count);
     return 0;

@@ -292,6 +292,9 @@ TEST(a_router_that_is_not_the_familys_is_refused_by_name) {
                  {"\"num_experts_per_tok\":13", "'num_experts_per_tok'"},
                  {"\"n_group\":5", "'n_group'"},
                  {"\"topk_group\":9", "'topk_group'"},
+                 {"\"n_shared_experts\":9000000000000000000", "'n_shared_experts'"},
+                 {"\"n_shared_experts\":-9000000000000000000", "'n_shared_experts'"},
+                 {"\"routed_scaling_factor\":\"x\"", "'routed_scaling_factor'"},
                  {"\"expert_shuffle\":true", "'expert_shuffle'"}};
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
         char text[900];
@@ -305,4 +308,19 @@ TEST(a_router_that_is_not_the_familys_is_refused_by_name) {
         EXPECT(spec_read_text(&spec, bytes_str(text), NULL, &err) && strstr(err.text, CASES[i].says));
         spec_release(&spec);
     }
+}
+
+TEST(a_list_of_layers_is_a_list_of_a_few) {
+    struct buf text;
+    struct model_spec spec;
+    struct error err = {0};
+    buf_init(&text, 0);
+    buf_add_str(&text, "{\"architectures\":[\"Qwen3MoeForCausalLM\"],\"vocab_size\":97,\"hidden_size\":48,"
+                       "\"intermediate_size\":56,\"num_hidden_layers\":1024,\"num_attention_heads\":4,"
+                       "\"mlp_only_layers\":[0");
+    for (int i = 0; i < 200000; i++) buf_add_str(&text, ",7000");
+    buf_add_str(&text, "]}");
+    EXPECT(spec_read_text(&spec, buf_bytes(&text), NULL, &err) && strstr(err.text, "'mlp_only_layers'"));
+    spec_release(&spec);
+    buf_release(&text);
 }
