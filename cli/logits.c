@@ -13,7 +13,7 @@ struct logits_settings {
     const char *model, *device, *isa;
     int64_t threads;
     bool jsonl;
-    int compute;
+    int compute, quantize, kv_type;
 };
 
 #define ROW(field_, name_, type_, ...)                                                                                 \
@@ -24,6 +24,10 @@ static const struct option_row ROWS[] = {
         .help = "read lines {\"ids\": [..], \"chunks\": [..]} and write lines {\"logits\": [[..], ..]}; the default"),
     ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32", .fallback = "auto",
         .help = "type of activations and cache: what serving uses, or f32"),
+    ROW(quantize, "quantize", OPTION_ENUM, .choices = "none|fp8|int8|int4", .fallback = "none",
+        .help = "what the matrices of layers become while they are loaded"),
+    ROW(kv_type, "kv-type", OPTION_ENUM, .choices = "auto|f32|f16|bf16|fp8", .fallback = "auto",
+        .help = "how keys and values are stored"),
     ROW(device, "device", OPTION_STRING, .fallback = "auto", .help = "auto, cpu or cuda"),
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
         .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, ref"),
@@ -165,6 +169,8 @@ int logits_main(int argc, char **argv) {
                                               .device = o.device,
                                               .isa = o.isa,
                                               .thread_count = (int)o.threads,
+                                              .quantise = SCORER_QUANTISE[o.quantize],
+                                              .kv = (enum storage_type)o.kv_type,
                                               .compute_f32 = o.compute == 1},
                      &err);
     if (!rc) rc = answer_lines(&s, &err);

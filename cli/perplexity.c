@@ -19,7 +19,7 @@
 struct perplexity_settings {
     const char *model, *file, *device, *isa;
     int64_t threads, ctx;
-    int compute;
+    int compute, quantize, kv_type;
 };
 
 enum { CTX_DEFAULT = 2048 };
@@ -34,6 +34,10 @@ static const struct option_row ROWS[] = {
         .help = "longest window; 0: the model's context, at most 2048"),
     ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32", .fallback = "auto",
         .help = "type of activations and cache: what serving uses, or f32"),
+    ROW(quantize, "quantize", OPTION_ENUM, .choices = "none|fp8|int8|int4", .fallback = "none",
+        .help = "what the matrices of layers become while they are loaded"),
+    ROW(kv_type, "kv-type", OPTION_ENUM, .choices = "auto|f32|f16|bf16|fp8", .fallback = "auto",
+        .help = "how keys and values are stored"),
     ROW(device, "device", OPTION_STRING, .fallback = "auto", .help = "auto, cpu or cuda"),
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
         .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, ref"),
@@ -167,6 +171,8 @@ int perplexity_main(int argc, char **argv) {
                                               .device = o.device,
                                               .isa = o.isa,
                                               .thread_count = (int)o.threads,
+                                              .quantise = SCORER_QUANTISE[o.quantize],
+                                              .kv = (enum storage_type)o.kv_type,
                                               .compute_f32 = o.compute == 1},
                      &err);
     if (!rc) rc = perplexity(&o, &m, &t, &text, &ids, &err);

@@ -1,5 +1,7 @@
 #include "cli/scorer.h"
 
+const enum storage_type SCORER_QUANTISE[4] = {STORAGE_NONE, STORAGE_F8_E4M3, STORAGE_I8, STORAGE_U4};
+
 enum { BLOCK_TOKENS = 32, ROOM_MIN = 256 };
 
 int scorer_open(struct scorer *s, const struct scorer_options *o, struct error *err) {
@@ -8,7 +10,7 @@ int scorer_open(struct scorer *s, const struct scorer_options *o, struct error *
                                     .isa = o->isa,
                                     .thread_count = o->thread_count,
                                     .activation = o->compute_f32 ? STORAGE_F32 : STORAGE_NONE};
-    struct model_options model = {.dir = o->model};
+    struct model_options model = {.dir = o->model, .quantise = o->quantise};
     *s = (struct scorer){0};
     if (!o->model || !*o->model) return error_set(err, ERR_INVALID, "no model was given; use --model MODEL");
     int rc = device_open(&device, &s->dev, err);
@@ -17,7 +19,11 @@ int scorer_open(struct scorer *s, const struct scorer_options *o, struct error *
     s->done = event_new(s->dev);
     rc = model_open(&s->model, &model, s->dev, s->stream, err);
     if (!rc)
-        rc = kv_geometry_of(&s->geometry, &s->model, o->compute_f32 ? STORAGE_F32 : STORAGE_NONE, BLOCK_TOKENS, err);
+        rc = kv_geometry_of(&s->geometry, &s->model,
+                            o->kv            ? o->kv
+                            : o->compute_f32 ? STORAGE_F32
+                                             : STORAGE_NONE,
+                            BLOCK_TOKENS, err);
     if (!rc) s->host = device_alloc_host(s->dev, (size_t)HEAD_ROWS * s->model.spec.vocab * sizeof *s->host);
     if (!rc && !s->host) rc = error_set(err, ERR_MEMORY, "no memory for logits");
     if (rc) scorer_close(s);

@@ -21,8 +21,13 @@ struct scorer_options {
     const char *device; /* NULL, "" or "auto": the default kind */
     const char *isa;
     int thread_count;
-    bool compute_f32; /* activations and cache in f32, whatever the device's habit */
+    enum storage_type quantise; /* as in model_options */
+    enum storage_type kv;       /* STORAGE_NONE: as served */
+    bool compute_f32;           /* activations and cache in f32, whatever the device's habit */
 };
+
+/* By the numbers of --quantize: "none|fp8|int8|int4". */
+extern const enum storage_type SCORER_QUANTISE[4];
 
 struct scorer {
     struct device *dev;

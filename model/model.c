@@ -51,6 +51,7 @@ int model_open_files(struct model *m, const struct model_options *o, struct buf 
     char *gguf = gguf_path_of(o->dir);
     int rc = gguf ? open_gguf(m, gguf, o->accept_fields, config, err) : open_folder(m, o, config, err);
     mem_free(gguf);
+    if (!rc && o->quantise) rc = quantised_online(&m->quantised, &m->files, &m->spec, o->quantise, err);
     return rc;
 }
 
@@ -169,6 +170,9 @@ int kv_geometry_of(struct kv_geometry *out, const struct model *model, enum stor
     for (uint32_t i = 0; i < model->spec.layer_count; i++) {
         const struct layer_spec *layer = &model->spec.layers[i];
         const struct layer_kind *kinds[] = {MIXERS[layer->mixer], FFNS[layer->ffn.kind]};
+        if (layer->mixer == MIXER_LATENT && !storage_is_plain(type))
+            return error_set(err, ERR_UNSUPPORTED, "a latent cache is stored as f32, f16 or bf16, not %s",
+                             storage_name(type));
         for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
             if (!kinds[k] || !kinds[k]->supports) continue;
             int rc = kinds[k]->supports(model->dev, layer, model->weights.main_type, type, block_tokens, err);

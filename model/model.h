@@ -22,9 +22,10 @@ struct model {
 };
 
 struct model_options {
-    const char *dir;           /* a folder with config.json and model.safetensors (or its index), or a GGUF file */
-    const char *accept_fields; /* config fields to ignore, comma-separated; NULL */
-    const struct shard *shard; /* the part this rank has (shard.h); NULL: all */
+    const char *dir;            /* a folder with config.json and model.safetensors (or its index), or a GGUF file */
+    const char *accept_fields;  /* config fields to ignore, comma-separated; NULL */
+    const struct shard *shard;  /* the part this rank has (shard.h); NULL: all */
+    enum storage_type quantise; /* what plain matrices of layers become at load; STORAGE_NONE: as they are */
     weights_progress_fn progress;
     void *progress_ctx;
 };

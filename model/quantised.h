@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "formats/safetensors.h"
+#include "model/spec.h"
 
 /* What quantization_config says; all zero: nothing. */
 struct quantised_config {
@@ -40,6 +41,10 @@ struct quantised {
  * tensor that does not fit its companions. Nothing happens without companions. */
 MUST_CHECK int quantised_open(struct quantised *q, struct safetensors *set, struct bytes config_json,
                               struct error *err);
+/* Quantises at load: every plain matrix of a layer (not: embedding, head, experts, recurrent mixers') becomes F8_E4M3,
+ * I8 (a scale each row) or U4 (a scale each 128 columns) in memory of ours. After quantised_open. */
+MUST_CHECK int quantised_online(struct quantised *q, struct safetensors *set, const struct model_spec *spec,
+                                enum storage_type type, struct error *err);
 void quantised_close(struct quantised *q);
 
 #endif

@@ -80,8 +80,12 @@ static int open_device(struct executor *e, const struct worker_settings *s, stru
     return device_open(&options, &e->dev, err);
 }
 
+/* By the numbers of --quantize. */
+static const enum storage_type QUANTISE[] = {STORAGE_NONE, STORAGE_F8_E4M3, STORAGE_I8, STORAGE_U4};
+
 static int open_model(struct executor *e, const struct worker_settings *s, struct error *err) {
-    struct model_options model = {.dir = s->model, .progress = on_progress, .progress_ctx = e->progress};
+    struct model_options model = {
+        .dir = s->model, .quantise = QUANTISE[s->quantize], .progress = on_progress, .progress_ctx = e->progress};
     if (!ranks_are_alone(&e->ranks)) model.shard = &e->ranks.shard;
     if (!s->model || !*s->model) return error_set(err, ERR_INVALID, "no model was given; use --model FOLDER");
     int rc = open_device(e, s, err);

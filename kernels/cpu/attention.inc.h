@@ -185,14 +185,17 @@ typedef void (*mix_fn)(float *const *p, const void *v, uint32_t dim, uint32_t fr
 ATTENTION_TYPE(f32, STORAGE_F32)
 ATTENTION_TYPE(f16, STORAGE_F16)
 ATTENTION_TYPE(bf16, STORAGE_BF16)
+ATTENTION_TYPE(fp8, STORAGE_F8_E4M3)
 static const score_fn SCORE[STORAGE_TYPE_COUNT][QUERIES] = {
     [STORAGE_F32] = {score_f32_1, score_f32_2, score_f32_3, score_f32_4},
     [STORAGE_F16] = {score_f16_1, score_f16_2, score_f16_3, score_f16_4},
-    [STORAGE_BF16] = {score_bf16_1, score_bf16_2, score_bf16_3, score_bf16_4}};
+    [STORAGE_BF16] = {score_bf16_1, score_bf16_2, score_bf16_3, score_bf16_4},
+    [STORAGE_F8_E4M3] = {score_fp8_1, score_fp8_2, score_fp8_3, score_fp8_4}};
 static const mix_fn MIX[STORAGE_TYPE_COUNT][QUERIES] = {
     [STORAGE_F32] = {mix_f32_1, mix_f32_2, mix_f32_3, mix_f32_4},
     [STORAGE_F16] = {mix_f16_1, mix_f16_2, mix_f16_3, mix_f16_4},
-    [STORAGE_BF16] = {mix_bf16_1, mix_bf16_2, mix_bf16_3, mix_bf16_4}};
+    [STORAGE_BF16] = {mix_bf16_1, mix_bf16_2, mix_bf16_3, mix_bf16_4},
+    [STORAGE_F8_E4M3] = {mix_fp8_1, mix_fp8_2, mix_fp8_3, mix_fp8_4}};
 
 static const void *k_of(const struct kv_view *kv, const void *layer, uint32_t g) {
     return (const char *)layer + storage_bytes(kv->type, (size_t)g * kv->head_dim * kv->block_tokens);

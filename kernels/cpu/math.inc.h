@@ -39,14 +39,23 @@ ALWAYS_INLINE vf v_gelu_tanh(vf x) {
     return v_div(x, v_add(one, v_exp(v_sub(v_set1(0.0f), u2))));
 }
 
+/* The first n bytes as e4m3. */
+ALWAYS_INLINE vf v_load_e4m3_n(const uint8_t *p, size_t n) {
+    float x[VW];
+    for (size_t i = 0; i < VW; i++) x[i] = i < n ? decode_e4m3(p[i]) : 0;
+    return v_load(x);
+}
+
 ALWAYS_INLINE vf v_load_as(enum storage_type type, const void *p, size_t idx) {
     if (type == STORAGE_F32) return v_load((const float *)p + idx);
     if (type == STORAGE_F16) return v_load_f16((const uint16_t *)p + idx);
+    if (type == STORAGE_F8_E4M3) return v_load_e4m3_n((const uint8_t *)p + idx, VW);
     return v_load_bf16((const uint16_t *)p + idx);
 }
 ALWAYS_INLINE vf v_load_as_n(enum storage_type type, const void *p, size_t idx, size_t n) {
     if (type == STORAGE_F32) return v_load_n((const float *)p + idx, n);
     if (type == STORAGE_F16) return v_load_f16_n((const uint16_t *)p + idx, n);
+    if (type == STORAGE_F8_E4M3) return v_load_e4m3_n((const uint8_t *)p + idx, n);
     return v_load_bf16_n((const uint16_t *)p + idx, n);
 }
 

@@ -1,4 +1,6 @@
 /* table.inc.h - all kernels of one instruction set and their table CPU_OPS. Included by isa_*.c after a vec_*.h. */
+#include "kernels/decode.h"
+
 #include "kernels/cpu/math.inc.h"
 
 #include "kernels/cpu/widen.inc.h"
@@ -24,6 +26,9 @@ static int cpu_supports(enum storage_type weights, enum storage_type kv, uint32_
     if (block_tokens % VW || ATTENTION_SPLIT % block_tokens)
         return error_set(err, ERR_UNSUPPORTED, "a block of %u tokens; the CPU needs 16, 32, 64, 128 or 256",
                          block_tokens);
+    if (!storage_is_plain(kv) && kv != STORAGE_F8_E4M3)
+        return error_set(err, ERR_UNSUPPORTED, "the CPU stores keys and values as f32, f16, bf16 or fp8, not %s",
+                         storage_name(kv));
     if (head_dim == 0 || head_dim > ATTENTION_DIM_MAX)
         return error_set(err, ERR_UNSUPPORTED, "head size %u is past %d", head_dim, ATTENTION_DIM_MAX);
     return 0;

@@ -238,7 +238,10 @@ static void cuda_close(struct device *dev) {
 
 static int cuda_supports(enum storage_type weights, enum storage_type kv, uint32_t block_tokens, uint32_t head_dim,
                          struct error *err) {
-    (void)weights, (void)kv;
+    (void)weights;
+    if (!storage_is_plain(kv))
+        return error_set(err, ERR_UNSUPPORTED, "CUDA stores keys and values as f32, f16 or bf16, not %s",
+                         storage_name(kv));
     if (block_tokens < 16 || ATTENTION_SPLIT % block_tokens)
         return error_set(err, ERR_UNSUPPORTED, "a block of %u tokens; CUDA needs 16, 32, 64, 128 or 256", block_tokens);
     if (head_dim == 0 || head_dim > 256)

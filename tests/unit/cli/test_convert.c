@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/scorer.h"
 #include "kernels/encode.h"
+#include "model/export.h"
 #include "text/tokenizer.h"
 
 static const char MODEL[] = TRIREME_SOURCE_DIR "/demo/model";
@@ -99,11 +100,14 @@ static bool add(void *ctx, uint32_t first, const float *logits, uint32_t count) 
     return true;
 }
 
-static double mean_nll(const char *model, const struct token_vec *ids) {
+static double mean_nll_as(const char *model, const struct token_vec *ids, enum storage_type quantise,
+                          enum storage_type kv) {
     struct scorer s;
     struct error err = {0};
     struct score score = {.ids = ids};
-    if (scorer_open(&s, &(struct scorer_options){.model = model, .thread_count = 1, .compute_f32 = true}, &err)) {
+    struct scorer_options options = {
+        .model = model, .thread_count = 1, .quantise = quantise, .kv = kv, .compute_f32 = true};
+    if (scorer_open(&s, &options, &err)) {
         check_fail(__FILE__, __LINE__, "%s: %s", model, err.text);
         return NAN;
     }
@@ -112,6 +116,61 @@ static double mean_nll(const char *model, const struct token_vec *ids) {
         check_fail(__FILE__, __LINE__, "%s: %s", model, err.text);
     scorer_close(&s);
     return score.sum / (double)(ids->count - 1);
+}
+
+static double mean_nll(const char *model, const struct token_vec *ids) {
+    return mean_nll_as(model, ids, STORAGE_NONE, STORAGE_NONE);
+}
+
+/* The bundled model with its matrices quantised at load and decoded again, as a folder of f32. */
+static bool write_decoded(const char *out, enum storage_type quantise) {
+    struct model m = {0};
+    struct buf config;
+    struct error err = {0};
+    struct export_plan plan = {0};
+    struct model_options options = {.dir = MODEL, .quantise = quantise};
+    buf_init(&config, 0);
+    bool ok = !model_open_files(&m, &options, &config, &err);
+    struct export_options o = {.matrices = STORAGE_F32, .vectors = TENSOR_TYPE_COUNT};
+    o.arch = ok ? gguf_arch_for(&m.spec, &err) : NULL;
+    char *weights = path_join(out, "model.safetensors"), *path = path_join(out, "config.json");
+    ok = ok && !dir_make(out, 0755, &err) && !export_plan_make(&plan, &m, &o, &err) &&
+         !export_write_safetensors(weights, &plan, &err) &&
+         !file_write_atomic(path, config.data, config.len, 0644, &err);
+    if (!ok) check_fail(__FILE__, __LINE__, "%s", err.text);
+    export_plan_release(&plan);
+    model_close(&m);
+    buf_release(&config);
+    mem_free(weights);
+    mem_free(path);
+    return ok;
+}
+
+static void check_online(const struct token_vec *ids, double plain) {
+    for (int i = 1; i < 4; i++) {
+        enum storage_type type = SCORER_QUANTISE[i];
+        char *dense = in_dir(storage_name(type));
+        if (!write_decoded(dense, type)) return;
+        double quantised = mean_nll_as(MODEL, ids, type, STORAGE_NONE), decoded = mean_nll(dense, ids);
+        printf("# %-6s mean nll %.5f, with decoded weights %.5f (at load)\n", storage_name(type), quantised, decoded);
+        if (!(fabs(quantised - decoded) <= 1e-3) || quantised == plain)
+            check_fail(__FILE__, __LINE__, "%s at load: mean nll %g, with decoded weights %g, as is %g",
+                       storage_name(type), quantised, decoded, plain);
+        mem_free(dense);
+    }
+}
+
+/* f32 rounds nothing, the 16-bit types little; fp8 has 4 bits: its effect is measured and must be there. */
+static void check_caches(const struct token_vec *ids) {
+    static const enum storage_type CACHES[] = {STORAGE_F16, STORAGE_BF16, STORAGE_F8_E4M3};
+    static const double ALLOWED[] = {1e-3, 1e-2, 0.1};
+    double exact = mean_nll_as(MODEL, ids, STORAGE_NONE, STORAGE_F32);
+    for (size_t i = 0; i < ARRAY_LEN(CACHES); i++) {
+        double nll = mean_nll_as(MODEL, ids, STORAGE_NONE, CACHES[i]);
+        printf("# cache %-5s mean nll %.5f, f32 %.5f\n", storage_name(CACHES[i]), nll, exact);
+        if (!(fabs(nll - exact) <= ALLOWED[i]) || nll == exact)
+            check_fail(__FILE__, __LINE__, "cache %s: mean nll %g, f32 %g", storage_name(CACHES[i]), nll, exact);
+    }
 }
 
 TEST(every_written_type_has_the_likelihood_of_its_decoded_weights) {
@@ -139,6 +198,8 @@ TEST(every_written_type_has_the_likelihood_of_its_decoded_weights) {
         if (type <= STORAGE_BF16 && !(fabs(quantised - plain) <= 2e-3))
             check_fail(__FILE__, __LINE__, "%s: mean nll %g, as is %g", name, quantised, plain);
     }
+    check_online(&ids, plain);
+    check_caches(&ids);
     vec_release(&ids);
     tokenizer_free(&t);
     buf_release(&packed);
