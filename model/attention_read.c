@@ -146,6 +146,7 @@ int attention_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out
     read_scale(r, a);
     a->qkv_bias = read_rule(r, f->qkv_bias);
     a->out_bias = read_rule(r, f->out_bias);
+    a->output_gate = f->output_gate;
     a->alibi = read_rule(r, f->alibi);
     a->sinks = f->sinks;
     a->qk_norm = !f->qk_norm_when || read_rule(r, f->qk_norm_when) ? f->qk_norm : QK_NORM_NONE;

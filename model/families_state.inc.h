@@ -37,6 +37,7 @@
                  "\"attn_layer_period\":8,\"attn_layer_offset\":4,\"expert_layer_period\":2,\"expert_layer_offset\":1,"
                  "\"num_experts\":16,\"num_experts_per_tok\":2}",
      .no_rope = true,
+     .moe = &JAMBA_MOE,
      .kinds = kinds_jamba},
     {.architectures = "BambaForCausalLM",
      .model_types = "bamba",
@@ -57,7 +58,7 @@
      .names = &GRANITE_HYBRID_NAMES,
      .aliases = "ssm_heads=mamba_n_heads ssm_head_dim=mamba_d_head n_groups=mamba_n_groups state_size=mamba_d_state "
                 "conv_kernel=mamba_d_conv expand=mamba_expand use_conv_bias=mamba_conv_bias use_bias=mamba_proj_bias "
-                "intermediate_size=shared_intermediate_size",
+                "intermediate_size=shared_intermediate_size expert_width=intermediate_size",
      .defaults = "{\"tie_word_embeddings\":false,\"max_position_embeddings\":2048,\"state_size\":256,"
                  "\"attention_multiplier\":1.0,\"intermediate_size\":1024,\"num_local_experts\":8}",
      .layer_types = GRANITE_HYBRID_TYPES,
@@ -69,6 +70,7 @@
      .embed_scale = "embedding_multiplier",
      .residual_scale = "residual_multiplier",
      .logit_divisor = "logits_scaling",
+     .moe = &GRANITE_HYBRID_MOE,
      .kinds = kinds_granite_hybrid},
     {.architectures = "RecurrentGemmaForCausalLM",
      .model_types = "recurrent_gemma",
@@ -87,3 +89,67 @@
      .logit_cap = "logits_soft_cap",
      .kinds = kinds_recurrent_gemma,
      .finish = finish_recurrent_gemma},
+    {.architectures = "NemotronHForCausalLM",
+     .model_types = "nemotron_h",
+     .name = "nemotron_h",
+     .names = &NEMOTRON_H_NAMES,
+     .aliases = "ssm_heads=mamba_num_heads ssm_head_dim=mamba_head_dim state_size=ssm_state_size "
+                "n_groups=mamba_n_groups conv_kernel=mamba_d_conv expand=mamba_expand use_conv_bias=mamba_conv_bias "
+                "time_step_min=mamba_dt_min hidden_act=mlp_hidden_act layer_norm_epsilon=rms_norm_eps "
+                "head_dim=attention_head_dim",
+     .defaults = "{\"tie_word_embeddings\":false,\"max_position_embeddings\":4096,\"num_key_value_heads\":8,"
+                 "\"head_dim\":128,\"layer_norm_epsilon\":1e-5,\"n_groups\":8,\"hidden_act\":\"relu2\"}",
+     .norm_eps = "layer_norm_epsilon",
+     .ffn_bias = "mlp_bias",
+     .no_rope = true,
+     .expects = "mamba_proj_bias=* attention_bias=* n_routed_experts=* n_shared_experts=* moe_intermediate_size=* "
+                "moe_shared_expert_intermediate_size=* moe_latent_size=* moe_shared_expert_overlap=* n_group=* "
+                "topk_group=* norm_topk_prob=* routed_scaling_factor=* num_experts_per_tok=* mtp_layers_block_type=* "
+                "num_nextn_predict_layers=0",
+     .kinds = kinds_nemotron_h},
+    {.architectures = "Lfm2ForCausalLM",
+     .model_types = "lfm2",
+     .name = "lfm2",
+     .names = &LFM2_NAMES,
+     .aliases = "intermediate_size=block_ff_dim tie_word_embeddings=tie_embedding",
+     .defaults = "{\"tie_word_embeddings\":true,\"max_position_embeddings\":128000,\"num_key_value_heads\":8,"
+                 "\"norm_eps\":1e-5,\"rope_theta\":1000000.0,\"hidden_size\":2560,\"intermediate_size\":12288}",
+     .norm_eps = "norm_eps",
+     .layer_types = LFM2_TYPES,
+     .qk_norm = QK_NORM_HEAD,
+     .kinds = kinds_lfm2,
+     .finish = finish_lfm2},
+    {.architectures = "Qwen3NextForCausalLM",
+     .model_types = "qwen3_next",
+     .name = "qwen3_next",
+     .names = &QWEN3_NEXT_NAMES,
+     .defaults = "{\"tie_word_embeddings\":false,\"max_position_embeddings\":32768,\"head_dim\":256,"
+                 "\"num_attention_heads\":16,\"num_key_value_heads\":2,\"num_experts\":512,\"num_experts_per_tok\":10,"
+                 "\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512,\"norm_topk_prob\":true,"
+                 "\"intermediate_size\":5632}",
+     .norm_weight_offset = 1,
+     .layer_types = QWEN_NEXT_TYPES,
+     .mixer = MIXER_DELTA,
+     .qkv_bias = "attention_bias",
+     .out_bias = "attention_bias",
+     .qk_norm = QK_NORM_HEAD,
+     .rope_part = 0.25,
+     .output_gate = true,
+     .ffn = FFN_MOE,
+     .moe = &QWEN_NEXT_MOE,
+     .kinds = kinds_qwen_next},
+    {.architectures = "Qwen3_5ForCausalLM,Qwen3_5ForConditionalGeneration",
+     .model_types = "qwen3_5_text,qwen3_5",
+     .name = "qwen3_5",
+     .names = &QWEN3_5_NAMES,
+     .defaults = "{\"tie_word_embeddings\":false,\"max_position_embeddings\":32768,\"head_dim\":256,"
+                 "\"num_attention_heads\":16,\"num_key_value_heads\":4}",
+     .norm_weight_offset = 1,
+     .layer_types = QWEN_NEXT_TYPES,
+     .mixer = MIXER_DELTA,
+     .qkv_bias = "attention_bias",
+     .out_bias = "attention_bias",
+     .qk_norm = QK_NORM_HEAD,
+     .rope_part = 0.25,
+     .output_gate = true,
+     .kinds = kinds_qwen_next},

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "model/attention_gate.h"
 #include "model/layer_kinds.h"
 
 /* ---- weights ---- */
@@ -113,7 +114,7 @@ static int attention_load(struct loader *l, uint32_t layer, void **weights) {
     if (divided) own_rows(l, a, &cut.cols, &kv_cols);
     if (divided && l->shard->rank) bias = false; /* rank 0 adds it */
     if (divided) loader_skip(l, ROLE_OUT_BIAS, layer);
-    int rc = load_qkv(l, layer, a, &w->qkv);
+    int rc = a->output_gate ? attention_gate_load(l, layer, a, w) : load_qkv(l, layer, a, &w->qkv);
     if (!rc && a->qk_norm) rc = load_qk_norms(l, layer, a, w);
     if (!rc && a->alibi) rc = make_slopes(l, a, w);
     if (!rc && a->sinks) rc = loader_vector(l, &w->sinks, ROLE_SINKS, layer, a->heads);
@@ -124,7 +125,7 @@ static int attention_load(struct loader *l, uint32_t layer, void **weights) {
 /* ---- step ---- */
 
 struct attention_buffers {
-    void *qkv, *mixed, *scratch;
+    void *qkv, *mixed, *scratch, *gate;
 };
 
 static size_t lay_out(const struct forward *f, const struct layer_spec *layer, char *base,
@@ -133,6 +134,7 @@ static size_t lay_out(const struct forward *f, const struct layer_spec *layer, c
     size_t act = storage_bytes(f->dev->activation_type, 1), rows = f->max_rows, used = 0;
     b->qkv = forward_take(base, &used, act * rows * qkv_width(a));
     b->mixed = forward_take(base, &used, act * rows * a->heads * a->head_dim);
+    b->gate = forward_take(base, &used, act * rows * attention_gate_width(a));
     b->scratch = forward_take(
         base, &used, f->dev->ops->attention_scratch(f->dev, f->max_rows, a->heads, a->head_dim, f->max_context));
     return used;
@@ -181,7 +183,10 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
     struct kv_view kv = forward_kv(f, layer);
     struct attention_buffers b;
     lay_out(f, spec, f->scratch, &b);
-    forward_product(f, s, b.qkv, f->in, &w->qkv);
+    if (a->output_gate)
+        attention_gate_product(f, s, a, w, b.qkv, b.gate);
+    else
+        forward_product(f, s, b.qkv, f->in, &w->qkv);
     touch_qkv(f, s, a, w, b.qkv);
     if (a->temperature != 0)
         f->dev->ops->temper_queries(s, &(struct op_temper_queries){.x = b.qkv,
@@ -210,6 +215,7 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
                                                      .kv = &kv,
                                                      .batch = &f->batch,
                                                      .scratch = b.scratch});
+    if (a->output_gate) attention_gate_apply(f, s, a, b.mixed, b.gate);
     forward_product(f, s, f->out, b.mixed, &w->out);
 }
 

@@ -9,8 +9,9 @@ struct attention_weights {
     struct matrix qkv; /* [(heads + 2 kv_heads) * head_dim, hidden] */
     struct matrix out; /* [hidden, heads * head_dim] */
     struct norm_weights q_norm, k_norm;
-    const float *sinks;  /* f32 [heads]; NULL */
-    const float *slopes; /* ALiBi: f32 [heads]; NULL */
+    const float *sinks;       /* f32 [heads]; NULL */
+    struct matrix q_gate, kv; /* with output_gate, in qkv's place (attention_gate.h) */
+    const float *slopes;      /* ALiBi: f32 [heads]; NULL */
 };
 
 /* Fills layer->attention from the config (attention_read.c). */

@@ -20,6 +20,11 @@ static const struct name_prefix BACKBONE[] = {{"backbone.", ""}, {"", ""}, {0}};
     [ROLE_GATE] = at "gate_proj.weight", [ROLE_UP] = at "up_proj.weight", [ROLE_DOWN] = at "down_proj.weight",         \
     [ROLE_GATE_BIAS] = at "gate_proj.bias", [ROLE_UP_BIAS] = at "up_proj.bias", [ROLE_DOWN_BIAS] = at "down_proj.bias"
 
+#define EXPERT_ROLES(at)                                                                                               \
+    [ROLE_EXPERT_GATE] = at "experts.%u.gate_proj.weight", [ROLE_EXPERT_UP] = at "experts.%u.up_proj.weight",          \
+    [ROLE_EXPERT_DOWN] = at "experts.%u.down_proj.weight", [ROLE_EXPERTS_GATE_UP] = at "experts.gate_up_proj",         \
+    [ROLE_EXPERTS_DOWN] = at "experts.down_proj"
+
 const struct name_table MAMBA_NAMES = {
     .patterns = {[ROLE_EMBED] = "*embeddings.weight",
                  [ROLE_FINAL_NORM] = "*norm_f.weight",
@@ -66,6 +71,8 @@ const struct name_table JAMBA_NAMES = {
                  [ROLE_B_NORM] = L "mamba.b_layernorm.weight",
                  [ROLE_C_NORM] = L "mamba.c_layernorm.weight",
                  ATTENTION_ROLES(L "self_attn."),
+                 [ROLE_ROUTER] = L "feed_forward.router.weight",
+                 EXPERT_ROLES(L "feed_forward."),
                  GATED_ROLES(L "feed_forward.")},
 };
 
@@ -90,6 +97,11 @@ const struct name_table GRANITE_HYBRID_NAMES = {
                  MAMBA_ROLES(L "mamba."),
                  MAMBA2_ROLES(L "mamba."),
                  ATTENTION_ROLES(L "self_attn."),
+                 [ROLE_ROUTER] = L "block_sparse_moe.router.layer.weight",
+                 [ROLE_EXPERTS_GATE_UP] = L "block_sparse_moe.input_linear.weight",
+                 [ROLE_EXPERTS_DOWN] = L "block_sparse_moe.output_linear.weight",
+                 [ROLE_SHARED_GATE_UP] = L "shared_mlp.input_linear.weight",
+                 [ROLE_SHARED_DOWN] = L "shared_mlp.output_linear.weight",
                  [ROLE_GATE_UP] = L "shared_mlp.input_linear.weight",
                  [ROLE_DOWN] = L "shared_mlp.output_linear.weight"},
 };
@@ -133,6 +145,12 @@ const struct name_table QWEN3_NEXT_NAMES = {
                  ATTENTION_ROLES(L "self_attn."),
                  [ROLE_Q_NORM] = L "self_attn.q_norm.weight",
                  [ROLE_K_NORM] = L "self_attn.k_norm.weight",
+                 [ROLE_ROUTER] = L "mlp.gate.weight",
+                 EXPERT_ROLES(L "mlp."),
+                 [ROLE_SHARED_GATE] = L "mlp.shared_expert.gate_proj.weight",
+                 [ROLE_SHARED_UP] = L "mlp.shared_expert.up_proj.weight",
+                 [ROLE_SHARED_DOWN] = L "mlp.shared_expert.down_proj.weight",
+                 [ROLE_SHARED_SWITCH] = L "mlp.shared_expert_gate.weight",
                  GATED_ROLES(L "mlp.")},
 };
 

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "model/layer_kinds.h"
+#include "model/moe_read.h"
 
 enum { RANK_MAX = 1 << 16, STATE_MAX = 4096, TAPS_MAX = CONV_TAPS_MAX };
 
@@ -213,7 +214,7 @@ void kinds_nemotron_h(struct spec_reader *r, uint32_t layer, struct layer_spec *
     } BLOCKS[] = {{'M', {"mamba", "linear_attention", "mamba"}, MIXER_MAMBA2, FFN_NONE},
                   {'*', {"attention", "full_attention", "attention"}, MIXER_ATTENTION, FFN_NONE},
                   {'-', {"mlp", "mlp", "mlp"}, MIXER_NONE, FFN_PLAIN},
-                  {'E', {"moe", "moe", "moe"}, MIXER_NONE, FFN_MOE}};
+                  {'E', {"moe", "moe", "moe"}, MIXER_NONE, FFN_MOE}}; /* refused: no row describes its experts */
     const char *pattern = read_text(r, "hybrid_override_pattern", ""), *name = "";
     const struct config_node *list = config_find(r->config, r->top, "layers_block_type");
     if (!list) list = config_find(r->config, r->top, "layer_types");
@@ -241,6 +242,44 @@ void kinds_granite_hybrid(struct spec_reader *r, uint32_t layer, struct layer_sp
     config_consume(r->config, r->top, "intermediate_size");
     config_consume(r->config, r->top, "num_experts_per_tok");
 }
+
+const struct layer_type QWEN_NEXT_TYPES[] = {
+    {"linear_attention", MIXER_DELTA, false}, {"full_attention", MIXER_ATTENTION, false}, {NULL, 0, false}};
+const struct layer_type LFM2_TYPES[] = {
+    {"conv", MIXER_SHORT_CONV, false}, {"full_attention", MIXER_ATTENTION, false}, {NULL, 0, false}};
+
+/* Before there were layer_types: the attention layers' numbers. */
+void kinds_lfm2(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
+    double listed[SPEC_LAYERS_MAX];
+    uint32_t count = config_doubles(r->config, r->top, "full_attn_idxs", listed, SPEC_LAYERS_MAX);
+    if (read_layer_type(r, layer)) return;
+    out->mixer = count ? MIXER_SHORT_CONV : MIXER_ATTENTION;
+    for (uint32_t i = 0; i < count; i++)
+        if (listed[i] == layer) out->mixer = MIXER_ATTENTION;
+}
+
+/* ---- their experts ---- */
+
+const struct moe_family JAMBA_MOE = {.layers = MOE_ALL,
+                                     .experts = "num_experts",
+                                     .width = "intermediate_size",
+                                     .score = ROUTE_SOFTMAX,
+                                     .weight = ROUTE_BY_SCORE};
+const struct moe_family GRANITE_HYBRID_MOE = {.layers = MOE_ALL,
+                                              .experts = "num_local_experts",
+                                              .width = "expert_width",
+                                              .shared_width = "shared_intermediate_size",
+                                              .score = ROUTE_LOGIT,
+                                              .weight = ROUTE_BY_SOFTMAX};
+const struct moe_family QWEN_NEXT_MOE = {.layers = MOE_STEP,
+                                         .experts = "num_experts",
+                                         .width = "moe_intermediate_size",
+                                         .dense_width = "intermediate_size",
+                                         .shared_width = "shared_expert_intermediate_size",
+                                         .shared_gate = true,
+                                         .score = ROUTE_SOFTMAX,
+                                         .weight = ROUTE_BY_SCORE,
+                                         .renormalise = "norm_topk_prob"};
 
 /* ---- last words ---- */
 

@@ -76,7 +76,8 @@ bool shard_divides_mixer(const struct shard *s, const struct model_spec *spec, u
     const struct layer_spec *l = &spec->layers[layer];
     if (shard_tp(s) == 1 || l->mixer != MIXER_ATTENTION || !heads_fit(s, &l->attention)) return false;
     bool local_norm = l->attention.qk_norm == QK_NORM_NONE || l->attention.qk_norm == QK_NORM_HEAD;
-    return shard_tp(s) > 1 && l->mixer == MIXER_ATTENTION && local_norm && !l->attention.alibi;
+    return shard_tp(s) > 1 && l->mixer == MIXER_ATTENTION && local_norm && !l->attention.alibi &&
+           !l->attention.output_gate;
 }
 
 bool shard_divides_ffn(const struct shard *s, const struct model_spec *spec, uint32_t layer) {

@@ -100,6 +100,7 @@ struct attention_spec {
     uint32_t rope_idx;
     float scale, soft_cap; /* soft_cap 0: none */
     bool qkv_bias, out_bias;
+    bool output_gate; /* from the query product */
     enum qk_norm qk_norm;
     struct norm_spec q_norm;              /* of both q and k */
     bool alibi, alibi_scaled;             /* scaled: slopes are rounded to bf16 and count before the scale */

@@ -184,7 +184,7 @@ static void read_layer(struct spec_reader *r, uint32_t i) {
     place_norms(r, layer);
     if (config_failed(r->config)) return;
     const struct layer_kind *mixer = MIXERS[layer->mixer], *ffn = FFNS[layer->ffn.kind];
-    if ((layer->mixer && !mixer) || (layer->ffn.kind && !ffn)) {
+    if ((layer->mixer && !mixer) || (layer->ffn.kind && !ffn) || (layer->ffn.kind == FFN_MOE && !f->moe)) {
         read_unsupported(r, "model_type", f->name);
         return;
     }

@@ -73,6 +73,7 @@ struct family {
     const struct layer_type *layer_types; /* ended by a NULL name; NULL: the usual ones */
     const char *qkv_bias, *out_bias;      /* rules */
     enum kv_rule kv_heads;
+    bool output_gate;
     enum qk_norm qk_norm;
     const char *qk_norm_when;    /* rule; NULL: always */
     enum norm_kind qk_norm_kind; /* 0: the family's norm */
@@ -146,7 +147,9 @@ int mamba2_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 int delta_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 int short_conv_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 int rglru_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
-extern const struct layer_type GRANITE_HYBRID_TYPES[];
+extern const struct moe_family JAMBA_MOE, GRANITE_HYBRID_MOE, QWEN_NEXT_MOE;
+extern const struct layer_type GRANITE_HYBRID_TYPES[], QWEN_NEXT_TYPES[], LFM2_TYPES[];
+void kinds_lfm2(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 void kinds_no_ffn(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 void kinds_jamba(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 void kinds_bamba(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
