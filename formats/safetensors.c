@@ -8,6 +8,7 @@
 #include "formats/gguf_types.h"
 #include "formats/json.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -311,6 +312,12 @@ void safetensors_close(struct safetensors *set) {
     *set = (struct safetensors){0};
 }
 
+void safetensors_add(struct safetensors *set, const struct tensor *tensor) {
+    set->tensors = mem_realloc(set->tensors, (set->tensor_count + 1) * sizeof *set->tensors);
+    set->tensors[set->tensor_count++] = *tensor;
+    tensors_sort(set);
+}
+
 const struct tensor *safetensors_find(const struct safetensors *set, const char *name) {
     struct tensor key = {.name = name};
     if (set->tensor_count == 0) return NULL;
@@ -417,17 +424,53 @@ static int open_index(struct safetensors *set, const char *dir, const char *path
     return rc;
 }
 
+/* How sure a file's name makes us: the last of a training run, a step of it, anything else; -1: no weights. */
+static long long rank_of(const char *name) {
+    static const char suffix[] = ".safetensors";
+    size_t len = strlen(name), tail = sizeof suffix - 1;
+    if (len <= tail || strcmp(name + len - tail, suffix)) return -1;
+    const char *step = strstr(name, "_step_");
+    if (len > tail + 6 && !strncmp(name + len - tail - 6, "_final", 6)) return INT64_MAX;
+    return step ? (long long)strtoul(step + 6, NULL, 10) % INT32_MAX + 1 : 0;
+}
+
+/* The file of a folder without the usual names (see the header); NULL: there is none, or they are alike. */
+static char *only_file(const char *dir) {
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+    char *best = NULL;
+    long long best_rank = -1;
+    bool alike = false;
+    while (d && (e = readdir(d))) {
+        long long rank = rank_of(e->d_name);
+        if (rank < 0 || rank < best_rank) continue;
+        alike = rank == best_rank;
+        best_rank = rank;
+        mem_free(best);
+        best = path_join(dir, e->d_name);
+    }
+    if (d) closedir(d);
+    if (!alike) return best;
+    mem_free(best);
+    return NULL;
+}
+
 static int open_dir(struct safetensors *set, const char *dir, struct error *err) {
-    char *single = path_join(dir, "model.safetensors"), *index = path_join(dir, "model.safetensors.index.json");
+    char *single = path_join(dir, "model.safetensors"), *index = path_join(dir, "model.safetensors.index.json"),
+         *other = NULL;
     int rc;
     if (file_exists(index)) {
         rc = open_index(set, dir, index, err);
     } else if (file_exists(single)) {
         rc = map_file(set, single, err);
         if (!rc) rc = sort_names(set, err);
+    } else if ((other = only_file(dir))) {
+        rc = map_file(set, other, err);
+        if (!rc) rc = sort_names(set, err);
     } else {
         rc = error_set(err, ERR_NOT_FOUND, "'%s' has neither model.safetensors nor model.safetensors.index.json", dir);
     }
+    mem_free(other);
     mem_free(single);
     mem_free(index);
     return rc;

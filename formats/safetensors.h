@@ -109,10 +109,13 @@ struct safetensors {
     size_t tensor_count;
 };
 
-/* Opens a .safetensors file, or a folder with model.safetensors or model.safetensors.index.json. Errors name file and
- * tensor. */
+/* Opens a .safetensors file, or a folder with model.safetensors, model.safetensors.index.json, or files of other names:
+ * then the one, else that which ends in "_final", else that of the highest "_step_N". Errors name file and tensor. */
 MUST_CHECK int safetensors_open(struct safetensors *set, const char *path, struct error *err);
 void safetensors_close(struct safetensors *set);
+/* Adds a tensor that lies in no file: its data must outlive the set, the name becomes the set's. Pointers to tensors
+ * become stale. */
+void safetensors_add(struct safetensors *set, const struct tensor *tensor);
 /* NULL when there is none of this name. */
 const struct tensor *safetensors_find(const struct safetensors *set, const char *name);
 

@@ -219,6 +219,9 @@ const struct family MOE_FAMILIES[] = {
      .aliases = "num_hidden_layers=num_layers max_position_embeddings=max_seq_len num_key_value_heads=num_kv_heads "
                 "num_experts_per_tok=experts_per_tok",
      .mixer = MIXER_LATENT,
+     .layer_types = OXIDIZR_TYPES,
+     .kinds = kinds_oxidizr,
+     .finish = finish_oxidizr,
      .latent_apart = true,
      .expects = "shared_expert_enabled=* tokenizer_vocab=* mamba2_num_heads=* mamba2_head_dim=* mamba2_state_size=* "
                 "mamba2_chunk_size=* mamba2_expand=* mamba2_conv_kernel=* mamba3_enabled=false "

@@ -5,6 +5,7 @@
 #include "model/forward.h"
 #include "model/gguf_model.h"
 #include "model/layer_kinds.h"
+#include "model/oxidizr.h"
 #include "model/rope.h"
 #include "model/storage_map.h"
 
@@ -17,12 +18,20 @@ static int read_spec(struct model *m, const struct buf *config, const char *acce
     return rc;
 }
 
-static int open_folder(struct model *m, const struct model_options *o, struct buf *config, struct error *err) {
+/* After the files are open: some checkpoints have no config.json, or one that says too little. */
+static int read_config(struct model *m, const struct model_options *o, struct buf *text, struct error *err) {
     char *path = path_join(o->dir, "config.json");
-    int rc = file_read(path, CONFIG_BYTES_MAX, config, err);
+    bool bare = !file_exists(path) && oxidizr_is(&m->files, (struct bytes){0});
+    int rc = bare ? 0 : file_read(path, CONFIG_BYTES_MAX, text, err);
     mem_free(path);
+    if (!rc && oxidizr_is(&m->files, buf_bytes(text))) rc = oxidizr_read(&m->files, text, err);
+    return rc;
+}
+
+static int open_folder(struct model *m, const struct model_options *o, struct buf *config, struct error *err) {
+    int rc = safetensors_open(&m->files, o->dir, err);
+    if (!rc) rc = read_config(m, o, config, err);
     if (!rc) rc = read_spec(m, config, o->accept_fields, err);
-    if (!rc) rc = safetensors_open(&m->files, o->dir, err);
     return rc ? rc : quantised_open(&m->quantised, &m->files, buf_bytes(config), err);
 }
 

@@ -103,7 +103,7 @@ int mamba2_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     if ((uint64_t)s->heads * s->head_dim > SPEC_FFN_MAX || s->heads % s->groups)
         return config_fail(r->config, ERR_INVALID, "heads, head size and groups of the state space do not fit");
     s->width = s->heads * s->head_dim;
-    if (!nemotron && s->width != expanded)
+    if (!nemotron && strcmp(r->family->name, "oxidizr") && s->width != expanded)
         return config_fail(r->config, ERR_INVALID, "'expand' times 'hidden_size' is not heads times head size");
     s->conv_bias = read_bool(r, "use_conv_bias", true);
     s->in_bias = s->out_bias = read_bool(r, "use_bias", false);
@@ -258,6 +258,19 @@ void kinds_lfm2(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
         if (listed[i] == layer) out->mixer = MIXER_ATTENTION;
 }
 
+/* As model/oxidizr.c names them. */
+const struct layer_type OXIDIZR_TYPES[] = {{"mamba2", MIXER_MAMBA2, false},
+                                           {"latent_dense", MIXER_LATENT, false},
+                                           {"latent_experts", MIXER_LATENT, false},
+                                           {"attention_dense", MIXER_ATTENTION, false},
+                                           {"attention_experts", MIXER_ATTENTION, false},
+                                           {NULL, 0, false}};
+void kinds_oxidizr(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
+    const char *name = read_layer_type(r, layer);
+    if (!name) return;
+    out->ffn.kind = out->mixer == MIXER_MAMBA2 ? FFN_NONE : strstr(name, "experts") ? FFN_MOE : FFN_GATED;
+}
+
 /* ---- their experts ---- */
 
 const struct moe_family JAMBA_MOE = {.layers = MOE_ALL,
@@ -282,6 +295,13 @@ const struct moe_family QWEN_NEXT_MOE = {.layers = MOE_STEP,
                                          .renormalise = "norm_topk_prob"};
 
 /* ---- last words ---- */
+
+/* Mamba layers stand behind a layer norm. */
+void finish_oxidizr(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
+    if (out->mixer != MIXER_MAMBA2) return;
+    out->mixer_norm = (struct norm_spec){.kind = NORM_LAYER, .bias = true, .eps = 1e-6f};
+    out->recurrent.eps = 1e-6f;
+}
 
 /* LFM2: two thirds of the width, times a factor, rounded up to a multiple. */
 void finish_lfm2(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {

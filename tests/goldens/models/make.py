@@ -49,12 +49,16 @@ def bf16_round(x):
     return (((b + 0x7FFF + ((b >> 16) & 1)) >> 16) << 16).astype(np.uint32).view(np.float32)
 
 
-def case(name, config, tokens=80, draw=(), publish=None, greedy=GREEDY, seed=1, attention="eager", model_class=None, chunk_exact=True):
+def case(name, config, tokens=80, draw=(), publish=None, greedy=GREEDY, seed=1, attention="eager", model_class=None, chunk_exact=True,
+         shapes=None, reference=None):
     """config: as a published config.json would spell it (with architectures and model_type). draw: (regex, mean, sigma) of tensor names
     that the rules below get wrong. publish: function of the tensors (name -> array, as transformers saves them) to the tensors of the
-    file, for forms that published checkpoints have and transformers reads. model_class: name of the transformers class."""
+    file, for forms that published checkpoints have and transformers reads. model_class: name of the transformers class. reference:
+    function of config, tensors and ids to float64 logits where transformers has no such model; shapes are then given too, and an empty
+    config stands for no config.json."""
     return dict(name=name, config=config, tokens=tokens, draw=list(draw), publish=publish, greedy=greedy, seed=seed, attention=attention,
-                model_class=model_class, chunk_exact=chunk_exact)
+                model_class=model_class, chunk_exact=chunk_exact,
+                shapes=shapes, reference=reference)
 
 
 def rule(case, name, shape):
@@ -79,6 +83,8 @@ def draw(seed, name, shape, mean, sigma):
 
 def load(case, tensors):
     """The model with these weights, read from a folder as any checkpoint is."""
+    if case["reference"]:
+        return lambda ids: case["reference"](case["config"], tensors, np.array(ids))
     import torch, transformers
     from safetensors.numpy import save_file
     with tempfile.TemporaryDirectory() as d:
@@ -111,6 +117,8 @@ def shapes_of(case):
 
 
 def logits_of(model, ids):
+    if not hasattr(model, "eval"):
+        return model(ids)
     import torch
     with torch.no_grad():
         return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].double().numpy()
@@ -140,11 +148,11 @@ def rows_of(count, n):
 
 def make(case):
     # a case with `publish` draws the published tensors and transformers reads those
-    shapes = shapes_of(case)
+    shapes = case["shapes"] or shapes_of(case)
     if case["publish"]:
         shapes = {k: list(v.shape) for k, v in case["publish"]({k: np.zeros(s, np.float32) for k, s in shapes.items()}).items()}
     config = case["config"]
-    vocab = (config.get("text_config") or config)["vocab_size"]
+    vocab = (config.get("text_config") or config).get("vocab_size") or shapes["embed_tokens.weight"][0]
     for seed in range(case["seed"], case["seed"] + 200):
         spec = [[name, shape] + list(rule(case, name, shape)) for name, shape in sorted(shapes.items())]
         tensors = {n: draw(seed, n, s, m, g) for n, s, m, g in spec}
@@ -159,7 +167,7 @@ def make(case):
     full = logits_of(model, ids)
     rounded = logits_of(load(case, {k: bf16_round(v.reshape(-1)).reshape(v.shape) for k, v in tensors.items()}), ids)
     import transformers
-    golden = dict(name=case["name"], transformers=transformers.__version__, config=json.dumps(config), seed=seed, vocab=vocab,
+    golden = dict(name=case["name"], transformers=transformers.__version__, config=json.dumps(config) if config else "", seed=seed, vocab=vocab,
                   tensors=spec, tokens=ids, rows=rows, logits=b64(full[rows]), rows_bf16=rows16, logits_bf16=b64(rounded[rows16]),
                   greedy=greedy)
     with open(f"{HERE}/{case['name']}.json", "w") as f:
