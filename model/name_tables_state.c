@@ -197,3 +197,33 @@ const struct name_table RECURRENT_GEMMA_NAMES = {
                  ATTENTION_ROLES(L "temporal_block."),
                  GATED_ROLES(L "mlp_block.")},
 };
+
+#define B "*blocks.%u."
+static const struct name_prefix RWKV_PREFIXES[] = {{"rwkv.", ""}, {"", ""}, {0}};
+const struct name_table RWKV4_NAMES = {
+    .patterns = {[ROLE_EMBED] = "*embeddings.weight",
+                 [ROLE_EMBED_NORM] = "*blocks.0.pre_ln.weight",
+                 [ROLE_EMBED_NORM_BIAS] = "*blocks.0.pre_ln.bias",
+                 [ROLE_FINAL_NORM] = "*ln_out.weight",
+                 [ROLE_FINAL_NORM_BIAS] = "*ln_out.bias",
+                 [ROLE_HEAD] = "^head.weight",
+                 [ROLE_MIXER_NORM] = B "ln1.weight",
+                 [ROLE_MIXER_NORM_BIAS] = B "ln1.bias",
+                 [ROLE_FFN_NORM] = B "ln2.weight",
+                 [ROLE_FFN_NORM_BIAS] = B "ln2.bias",
+                 [ROLE_SHIFT_K] = B "attention.time_mix_key",
+                 [ROLE_SHIFT_V] = B "attention.time_mix_value",
+                 [ROLE_SHIFT_R] = B "attention.time_mix_receptance",
+                 [ROLE_DECAY] = B "attention.time_decay",
+                 [ROLE_SKIP] = B "attention.time_first",
+                 [ROLE_K] = B "attention.key.weight",
+                 [ROLE_V] = B "attention.value.weight",
+                 [ROLE_R] = B "attention.receptance.weight",
+                 [ROLE_MIX_OUT] = B "attention.output.weight",
+                 [ROLE_FFN_SHIFT_K] = B "feed_forward.time_mix_key",
+                 [ROLE_FFN_SHIFT_R] = B "feed_forward.time_mix_receptance",
+                 [ROLE_UP] = B "feed_forward.key.weight",
+                 [ROLE_FFN_R] = B "feed_forward.receptance.weight",
+                 [ROLE_DOWN] = B "feed_forward.value.weight"},
+    .prefixes = RWKV_PREFIXES,
+};

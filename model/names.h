@@ -161,7 +161,7 @@ extern const struct name_table OXIDIZR_NAMES, EXPERT_NAMES, DEEPSEEK_NAMES, MIXT
     GPT_OSS_NAMES, LLAMA4_NAMES;
 /* name_tables_state.c */
 extern const struct name_table MAMBA_NAMES, MAMBA2_NAMES, NEMOTRON_H_NAMES, JAMBA_NAMES, BAMBA_NAMES,
-    GRANITE_HYBRID_NAMES, LFM2_NAMES, QWEN3_NEXT_NAMES, QWEN3_5_NAMES, RECURRENT_GEMMA_NAMES;
+    GRANITE_HYBRID_NAMES, LFM2_NAMES, QWEN3_NEXT_NAMES, QWEN3_5_NAMES, RECURRENT_GEMMA_NAMES, RWKV4_NAMES;
 
 /* The tensor's name; layer counts only where the pattern has one. prefix NULL: the table's first. False when the table
  * has no such role. */

@@ -160,6 +160,16 @@ int rglru_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     return rc;
 }
 
+int rwkv4_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
+    out->recurrent.width = read_count(r, "attention_hidden_size", r->spec->hidden, SPEC_FFN_MAX);
+    return r->config->error.code;
+}
+
+int rwkv_ffn_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
+    out->ffn.width = read_count(r, "intermediate_size", 4 * (int64_t)r->spec->hidden, SPEC_FFN_MAX);
+    return r->config->error.code;
+}
+
 /* ---- which kind a layer is ---- */
 
 void kinds_no_ffn(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
@@ -301,6 +311,18 @@ void finish_oxidizr(struct spec_reader *r, uint32_t layer, struct layer_spec *ou
     if (out->mixer != MIXER_MAMBA2) return;
     out->mixer_norm = (struct norm_spec){.kind = NORM_LAYER, .bias = true, .eps = 1e-6f};
     out->recurrent.eps = 1e-6f;
+}
+
+/* The class halves the residual stream, and what is added to it, every so many layers. Norms take that away but for
+ * their epsilon, which counts four times as much each time. */
+void finish_rwkv4(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
+    int64_t every = read_int(r, "rescale_every", 6), halved = every > 0 ? layer / every : 0;
+    if (layer == 0) r->spec->final_norm.eps = 1e-5f; /* whatever the config says */
+    if (every <= 0) return;
+    out->mixer_norm.eps = ldexpf(out->mixer_norm.eps, (int)(2 * halved));
+    out->ffn_norm.eps = out->mixer_norm.eps;
+    if (layer + 1 == r->spec->layer_count)
+        r->spec->final_norm.eps = ldexpf(r->spec->final_norm.eps, (int)(2 * ((layer + 1) / every)));
 }
 
 /* LFM2: two thirds of the width, times a factor, rounded up to a multiple. */

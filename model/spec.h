@@ -50,7 +50,7 @@ enum mixer_kind {
     MIXER_SHORT_CONV,
     MIXER_KIND_COUNT
 };
-enum ffn_kind { FFN_NONE = 0, FFN_GATED = 1, FFN_PLAIN, FFN_MOE, FFN_KIND_COUNT };
+enum ffn_kind { FFN_NONE = 0, FFN_GATED = 1, FFN_PLAIN, FFN_MOE, FFN_RWKV, FFN_KIND_COUNT };
 
 /* ---- norms ---- */
 

@@ -62,4 +62,7 @@ CASES = [
                               linear_key_head_dim=16, linear_value_head_dim=12, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
                               shared_expert_intermediate_size=40, mlp_only_layers=[2]),
          draw=[(r"linear_attn\.norm\.weight$", 1.0, 0.2), (r"norm\.weight$", 0.0, 0.2), (r"mlp\.gate\.weight$", 0.0, 0.5)] + DECAYS),
+    case("rwkv4", config("RwkvForCausalLM", "rwkv", num_hidden_layers=3, attention_hidden_size=80, intermediate_size=112, context_length=256,
+                         rescale_every=2, layer_norm_epsilon=1e-3),
+         draw=[(r"time_decay$", -1.0, 1.0), (r"time_first$", 0.0, 0.5), (r"time_mix_\w+$", 0.5, 0.25)]),
 ]

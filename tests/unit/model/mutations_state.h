@@ -4,7 +4,8 @@
 
 #include "model/recurrent.h"
 
-#define STATE(cond)     (L->mixer >= MIXER_MAMBA1 && (cond))
+#define STATE(cond)     (L->mixer >= MIXER_MAMBA1 && !RWKV && (cond))
+#define RWKV            (L->mixer >= MIXER_RWKV4 && L->mixer <= MIXER_RWKV7)
 #define STATE_WEIGHTS   ((struct recurrent_weights *)W->mixer)
 #define RECURRENT(what) (L->recurrent.what)
 MUTATION(conv_taps) { EACH_LAYER(STATE(RECURRENT(taps) > 1), RECURRENT(taps)--); }
@@ -32,8 +33,15 @@ MUTATION(branch) {
     EACH_LAYER(L->mixer == MIXER_RGLRU, RECURRENT(branch) = RECURRENT(branch) == GATE_SILU ? GATE_SIGMOID : GATE_SILU);
 }
 
+MUTATION(rwkv_norms) { EACH_LAYER(RWKV, L->mixer_norm.eps = L->ffn_norm.eps = 1); }
+MUTATION(rwkv_no_channel_shift) {
+    EACH_LAYER(RWKV && L->ffn.kind == FFN_RWKV, memset((void *)*(float *const *)W->ffn, 0, m->spec.hidden * 8));
+}
+MUTATION(rwkv_no_shift) { EACH_LAYER(RWKV, memset((void *)*(float *const *)W->mixer, 0, m->spec.hidden * 12)); }
+
 #define STATE_MUTATIONS                                                                                                \
-    MUTATION_ROW(conv_taps), MUTATION_ROW(conv_bias), MUTATION_ROW(state_in_bias), MUTATION_ROW(state_out_bias),       \
+    MUTATION_ROW(rwkv_norms), MUTATION_ROW(rwkv_no_channel_shift), MUTATION_ROW(rwkv_no_shift),                        \
+        MUTATION_ROW(conv_taps), MUTATION_ROW(conv_bias), MUTATION_ROW(state_in_bias), MUTATION_ROW(state_out_bias),   \
         MUTATION_ROW(step_bias), MUTATION_ROW(step_low), MUTATION_ROW(step_high), MUTATION_ROW(inner_norm_order),      \
         MUTATION_ROW(inner_norm_group), MUTATION_ROW(inner_norm_weight), MUTATION_ROW(part_norms),                     \
         MUTATION_ROW(part_weights), MUTATION_ROW(branch)
