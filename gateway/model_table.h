@@ -44,7 +44,7 @@ struct text_model {
     struct tokenizer *tokenizer;
     struct chat *chat;
     struct model_defaults defaults;
-    const char *template_origin; /* for the log: "model", "option" or "none" */
+    const char *template_origin; /* for the log: "model", "option", a probed one's name, or "none" */
 };
 /* Compiles; *packed is only read. Returns owned (refs 1). */
 MUST_CHECK int text_model_new(struct bytes packed, const struct text_settings *settings, struct text_model **out,

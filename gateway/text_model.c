@@ -44,6 +44,24 @@ int text_settings_check(const struct text_settings *settings, struct error *err)
     return rc;
 }
 
+/* A well-known template, by the vocabulary. */
+static const char *probe_chat(const struct bundle *bundle, struct text_model *t) {
+    struct json_reader r;
+    struct buf type = {0};
+    struct bytes value;
+    json_reader_init(&r, bundle_find(bundle, "config.json"), 0, 0);
+    bool ok = json_next(&r) == JSON_OBJECT_BEGIN;
+    while (ok && json_next(&r) == JSON_KEY) {
+        bool is_type = bytes_equal(r.text, bytes_str("model_type"));
+        ok = is_type ? json_read_string(&r, &value) : json_skip(&r);
+        if (ok && is_type) buf_add_bytes(&type, value);
+    }
+    json_reader_release(&r);
+    const char *name = chat_probe(t->chat, t->tokenizer, buf_bytes(&type));
+    buf_release(&type);
+    return name;
+}
+
 /* The model's chat, with what stands in for its own. */
 static int load_chat(const struct bundle *bundle, const struct text_settings *settings, struct text_model *t,
                      struct error *err) {
@@ -51,8 +69,11 @@ static int load_chat(const struct bundle *bundle, const struct text_settings *se
     if (rc == 0 && settings->chat_template.data) rc = chat_set_template(t->chat, settings->chat_template, err);
     if (rc == 0) rc = chat_set_formats(t->chat, settings->reasoning_parser, settings->tool_call_parser, err);
     if (rc) return rc;
-    t->template_origin = settings->chat_template.data ? "option" : chat_has_template(t->chat) ? "model" : "none";
-    return 0;
+    t->template_origin = settings->chat_template.data ? "option" : "model";
+    if (chat_has_template(t->chat)) return 0;
+    const char *probed = probe_chat(bundle, t);
+    t->template_origin = probed ? probed : "none";
+    return chat_set_formats(t->chat, settings->reasoning_parser, settings->tool_call_parser, err);
 }
 
 int text_model_new(struct bytes packed, const struct text_settings *settings, struct text_model **out,

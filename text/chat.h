@@ -39,6 +39,9 @@ struct chat_request {
 MUST_CHECK int chat_load(const struct bundle *bundle, struct chat **out, struct error *err);
 /* Replaces all templates by one (--chat-template FILE). */
 MUST_CHECK int chat_set_template(struct chat *chat, struct bytes source, struct error *err);
+/* Gives a model without a template a well-known one (chatml, llama3, gemma, ...), told by the special tokens of its
+ * vocabulary and config.json's model_type (may be empty). Its name, or NULL: there is a template, or none fits. */
+const char *chat_probe(struct chat *chat, const struct tokenizer *tokenizer, struct bytes model_type);
 void chat_free(struct chat **chat);
 bool chat_has_template(const struct chat *chat);
 /* The source of the template that would be chosen; empty when none. Valid while chat lives. */

@@ -187,3 +187,73 @@ TEST(prompt_parses_the_templates_own_tokens) {
     buf_release(&packed);
     buf_release(&json);
 }
+
+/* ---- probing ---- */
+
+static const char *probed(const char *added, const char *model_type, struct chat **chat) {
+    struct buf json = {0};
+    struct tokenizer *t;
+    struct error err;
+    struct bundle_file files[] = {file("tokenizer_config.json", "{\"bos_token\": \"<s>\"}")};
+    buf_addf(&json, "{\"added_tokens\": [%s], \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}",
+             added);
+    if (tokenizer_load(buf_bytes(&json), bytes_of(NULL, 0), bytes_of(NULL, 0), &t, &err)) {
+        check_fail(__FILE__, __LINE__, "%s", err.text);
+        return NULL;
+    }
+    *chat = load_files(files, 1);
+    const char *name = chat_probe(*chat, t, bytes_str(model_type));
+    tokenizer_free(&t);
+    buf_release(&json);
+    return name;
+}
+
+#define ADDED(id, text) "{\"id\": " #id ", \"content\": \"" text "\", \"special\": true}"
+#define TALK                                                                                                           \
+    "[{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \"U\"}, {\"role\": "               \
+    "\"assistant\", "                                                                                                  \
+    "\"content\": \"A\"}, {\"role\": \"user\", \"content\": \"V\"}]"
+
+TEST(models_without_a_template_are_probed) {
+    static const struct {
+        const char *added, *type, *name, *text;
+    } PROBED[] = {
+        {ADDED(1, "<|im_start|>") "," ADDED(2, "<|im_end|>"), "", "chatml",
+         "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n"
+         "<|im_start|>user\nV<|im_end|>\n<|im_start|>assistant\n"},
+        {ADDED(1, "<|eot_id|>") "," ADDED(2, "<|start_header_id|>") "," ADDED(3, "<|end_header_id|>"), "llama",
+         "llama3",
+         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|><|start_header_id|>user"
+         "<|end_header_id|>\n\nU<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nA<|eot_id|><|start_header_"
+         "id|>"
+         "user<|end_header_id|>\n\nV<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
+        {ADDED(1, "<start_of_turn>") "," ADDED(2, "<end_of_turn>"), "gemma", "gemma",
+         "<bos><start_of_turn>user\nS\n\nU<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n<start_of_turn>user\nV"
+         "<end_of_turn>\n<start_of_turn>model\n"},
+        {ADDED(1, "<s>") "," ADDED(2, "</s>") "," ADDED(3, "<0x0A>"), "llama", "llama2",
+         "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST] A </s><s>[INST] V [/INST]"},
+        {ADDED(1, "<s>") "," ADDED(2, "</s>") "," ADDED(3, "<0x0A>"), "mistral", "mistral",
+         "<s>[INST] S\n\nU [/INST]A</s>[INST] V [/INST]"},
+        {ADDED(1, "<|user|>") "," ADDED(2, "<|assistant|>") "," ADDED(3, "<|end|>"), "phi3", "phi3",
+         "<|system|>\nS<|end|>\n<|user|>\nU<|end|>\n<|assistant|>\nA<|end|>\n<|user|>\nV<|end|>\n<|assistant|>\n"},
+        {ADDED(1, "<|user|>") "," ADDED(2, "<|assistant|>") "," ADDED(3, "</s>"), "", "zephyr",
+         "<|system|>\nS</s>\n<|user|>\nU</s>\n<|assistant|>\nA</s>\n<|user|>\nV</s>\n<|assistant|>\n"},
+        {ADDED(1, "<s>"), "llama", NULL, NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(PROBED); i++) {
+        struct chat *chat;
+        const char *name = probed(PROBED[i].added, PROBED[i].type, &chat);
+        if (PROBED[i].name) {
+            EXPECT_STR(name, PROBED[i].name);
+            EXPECT_STR(
+                rendered(chat, (struct chat_request){.messages = bytes_str(TALK), .add_generation_prompt = true}),
+                PROBED[i].text);
+        } else {
+            EXPECT(!name && !chat_has_template(chat));
+        }
+        chat_free(&chat);
+    }
+    struct chat *own = chatml();
+    EXPECT(!chat_probe(own, NULL, bytes_of(NULL, 0)));
+    chat_free(&own);
+}
