@@ -1,0 +1,134 @@
+"""Reasoning and tool calls as an unchanged openai-python reads them: a gateway before a model that says what the last message says."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from run import Skip
+from serve import binary, bundled_model, free_port
+
+try:
+    import openai
+except ImportError:
+    openai = None
+
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}}}]
+ECHO = "{# %s #}{{ messages[-1]['content'] }}"
+
+
+class Echo:
+    """A gateway and the fake scheduler that echoes prompts; the template's comment shows the marks that choose the parsers."""
+
+    def __init__(self, marks, *args):
+        if openai is None:
+            raise Skip("openai", "the openai package is not installed")
+        fake = Path(binary()).parent / "gateway_fake_scheduler"
+        if not fake.exists():
+            raise Skip("fake", f"{fake} is not built")
+        self.dir = tempfile.mkdtemp(prefix="trm-", dir="/tmp")
+        template = Path(self.dir, "echo.jinja")
+        template.write_text(ECHO % marks)
+        self.port, endpoint = free_port(), f"ipc://{self.dir}/s"
+        log = open(os.path.join(self.dir, "log.txt"), "wb")
+        start = lambda argv: subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.children = [start([str(fake), "--scheduler", endpoint, "--model-dir", bundled_model(), "--echo"]),
+                         start([binary(), "gateway", "--scheduler", endpoint, "--port", str(self.port), "--chat-template", str(template), *args])]
+        log.close()
+        self.client = openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key="none", max_retries=0)
+
+    def __enter__(self):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health/ready", timeout=5) as r:
+                    if r.status == 200:
+                        return self
+            except OSError:
+                time.sleep(0.05)
+        self.__exit__(None, None, None)
+        raise AssertionError("the gateway does not become ready")
+
+    def __exit__(self, kind, value, trace):
+        for child in self.children:
+            child.send_signal(signal.SIGTERM)
+        for child in self.children:
+            child.wait(30)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def log(self):
+        return Path(self.dir, "log.txt").read_text(errors="replace")
+
+    def ask(self, says, **more):
+        ask = dict(model="fake", messages=[{"role": "user", "content": says}], tools=TOOLS, max_tokens=1000)
+        ask.update(more)
+        return self.client.chat.completions.create(**ask)
+
+
+def joined(chunks):
+    """(content, reasoning, [(name, arguments, id)], finish_reason) of a stream."""
+    content = reasoning = ""
+    calls, finish = {}, None
+    for chunk in chunks:
+        for choice in chunk.choices:
+            content += choice.delta.content or ""
+            reasoning += getattr(choice.delta, "reasoning", None) or ""
+            for c in choice.delta.tool_calls or []:
+                name, arguments, known = calls.get(c.index, ("", "", ""))
+                calls[c.index] = (name + (c.function.name or ""), arguments + (c.function.arguments or ""), known + (c.id or ""))
+            finish = choice.finish_reason or finish
+    return content, reasoning, [calls[i] for i in sorted(calls)], finish
+
+
+SAYS = {
+    "tool <tool_call> </think>": '<think>Rain?</think>I look.\n<tool_call>{"name": "get_weather", "arguments": {"city": "Paris", "days": 2}}</tool_call>',
+    "tool <tool_call> <function= <parameter= </think>": "<think>Rain?</think>I look.\n<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n"
+                                                       "<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>",
+    "tool [TOOL_CALLS] [THINK]": '[THINK]Rain?[/THINK]I look.[TOOL_CALLS]get_weather[ARGS]{"city": "Paris", "days": 2}',
+    "function <|channel|> <|message|>": '<|channel|>analysis<|message|>Rain?<|end|><|start|>assistant<|channel|>commentary<|message|>I look.<|end|><|start|>assistant'
+                                       '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris", "days": 2}<|call|>',
+}
+
+
+def test_formats_streamed_and_whole():
+    for marks, says in SAYS.items():
+        with Echo(marks) as e:
+            whole = e.ask(says).choices[0]
+            calls = whole.message.tool_calls
+            assert whole.finish_reason == "tool_calls" and len(calls) == 1, (marks, whole)
+            assert calls[0].type == "function" and calls[0].function.name == "get_weather"
+            assert json.loads(calls[0].function.arguments) == {"city": "Paris", "days": 2}, calls[0]
+            assert whole.message.content == "I look." and whole.message.reasoning == "Rain?" == whole.message.reasoning_content, whole
+            content, reasoning, streamed, finish = joined(e.ask(says, stream=True))
+            assert (content, reasoning, finish) == ("I look.", "Rain?", "tool_calls"), (marks, content, reasoning, finish)
+            assert [s[:2] for s in streamed] == [("get_weather", calls[0].function.arguments)] and len(streamed[0][2]) == 9, streamed
+            assert "tool_call_parser=none" not in e.log() and "chat_template=option" in e.log()
+    return f"{len(SAYS)} formats"
+
+
+def test_a_conversation_goes_back_into_the_template():
+    with Echo("tool <tool_call> </think>") as e:
+        message = e.ask(SAYS["tool <tool_call> </think>"]).choices[0].message
+        history = [{"role": "user", "content": "Rain?"}, message.model_dump(exclude_none=True),
+                   {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "no rain"}]
+        answer = e.client.chat.completions.create(model="fake", messages=history, tools=TOOLS, max_tokens=100).choices[0]
+        assert answer.message.content == "no rain" and answer.finish_reason == "stop", answer
+
+
+def test_what_is_refused_and_what_is_left():
+    with Echo("tool <tool_call> </think>") as e:
+        for bad in (dict(tool_choice="required"), dict(tool_choice={"type": "function", "function": {"name": "get_weather"}}), dict(reasoning_effort="huge")):
+            try:
+                e.ask("x", **bad)
+                raise AssertionError(f"{bad} was taken")
+            except openai.BadRequestError as error:
+                assert error.param in ("tool_choice", "reasoning_effort"), error
+        broken = '<tool_call>{"name": "get_weather", "arguments": {"city": </tool_call>'
+        choice = e.ask(broken).choices[0]
+        assert choice.message.content == broken and not choice.message.tool_calls and choice.finish_reason == "stop", choice
+        plain = e.ask(SAYS["tool <tool_call> </think>"], tool_choice="none").choices[0]
+        assert "<tool_call>" in plain.message.content and plain.finish_reason == "stop", plain
