@@ -15,7 +15,7 @@ struct symbols {
 struct builder {
     struct bpe *bpe;
     const struct vocab *vocab;
-    uint32_t *rank_of; /* by id, for the slow way; NONE: merging does not make it */
+    uint32_t *rank_of; /* by id; NONE: merging does not make it */
     uint32_t bytes[256];
     struct symbols *s;
     uint64_t work;
@@ -74,7 +74,16 @@ static void merge_down(struct builder *b, struct bytes key, pair_fn *pair) {
     }
 }
 
-/* With only the better tokens' merges known: right as long as every token is made of better ones. */
+/* True when merging the token's own text by the definition ends in it. */
+static bool is_made(struct builder *b, struct bytes key) {
+    if (!begin(b, key)) return false;
+    merge_down(b, key, joined_pair);
+    return b->s->count == 2;
+}
+
+/* With only the better tokens' merges known, which is right: they are what comes first, and when they lead to the
+ * token, nothing else would have come between. Where they do not, the definition says whether a token is made of worse
+ * ones or never. False: equal ranks, or too much work; then all must go by the definition. */
 static bool add_quickly(struct builder *b, const struct ranked_token *order, size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct bytes key = vocab_key(b->vocab, order[i].id);
@@ -82,7 +91,10 @@ static bool add_quickly(struct builder *b, const struct ranked_token *order, siz
         if (!begin(b, key)) continue;
         if (b->s->count < 2) continue;
         merge_down(b, key, known_pair);
-        if (b->s->count != 2) return false;
+        if (b->s->count != 2 && !is_made(b, key)) {
+            if (b->work > WORK_MAX) return false;
+            continue;
+        }
         bpe_add_ranked(b->bpe, b->s->ids[0], b->s->ids[1], order[i].id, order[i].rank);
     }
     return true;
@@ -90,9 +102,6 @@ static bool add_quickly(struct builder *b, const struct ranked_token *order, siz
 
 /* By the definition. A token that its own text does not lead to is never made. */
 static int add_slowly(struct builder *b, const struct ranked_token *order, size_t count, struct error *err) {
-    b->rank_of = mem_calloc(MAX(b->vocab->entries.count, (size_t)1), sizeof *b->rank_of);
-    memset(b->rank_of, 0xFF, b->vocab->entries.count * sizeof *b->rank_of);
-    for (size_t i = count; i-- > 0;) b->rank_of[order[i].id] = order[i].rank;
     for (size_t i = 0; i < count; i++) {
         struct bytes key = vocab_key(b->vocab, order[i].id);
         if (!begin(b, key) || b->s->count < 2) continue;
@@ -111,6 +120,9 @@ int rank_merges_build(struct bpe *bpe, const struct vocab *v, const struct ranke
         uint8_t byte = (uint8_t)i;
         b.bytes[i] = vocab_find(v, &byte, 1);
     }
+    b.rank_of = mem_calloc(MAX(v->entries.count, (size_t)1), sizeof *b.rank_of);
+    memset(b.rank_of, 0xFF, v->entries.count * sizeof *b.rank_of);
+    for (size_t i = count; i-- > 0;) b.rank_of[order[i].id] = order[i].rank;
     bpe_init(bpe, v, count);
     if (!add_quickly(&b, order, count)) {
         bpe_release(bpe);
