@@ -119,6 +119,8 @@ void suspect_clear(struct sched *s, struct sequence *q);  /* no longer under sus
 void fall_remember(struct sched *s, struct replica *r, struct sequence **suspects, const uint32_t *dangers,
                    size_t count);
 void fall_explained(struct sched *s, struct u128 instance, bool fault);
+/* It registered anew, done with its steps: what kills it later has nothing to do with the falls before. */
+void fall_survived(struct sched *s, struct u128 instance);
 void groups_place(struct sched *s); /* the front group gets a replica, and its members slots */
 void groups_unassign(struct sched *s, struct replica *r);
 

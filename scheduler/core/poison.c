@@ -145,6 +145,14 @@ void fall_explained(struct sched *s, struct u128 instance, bool fault) {
     }
 }
 
+void fall_survived(struct sched *s, struct u128 instance) {
+    for (int i = 0; i < SCHED_FALLS; i++) {
+        struct fall *fall = &s->falls[i];
+        for (uint32_t k = fall->instance_count; k-- > 0;)
+            if (u128_equal(fall->instances[k], instance)) fall->instances[k] = fall->instances[--fall->instance_count];
+    }
+}
+
 /* ---- Testing a group ---- */
 
 static bool can_test(const struct replica *r, const struct suspect_group *group) {

@@ -391,7 +391,10 @@ int sched_worker_hello(struct sched *s, int64_t now, const struct wire_hello *he
     r->bundle = hello->bundle;
     model->bundle = hello->bundle;
     model->bundle_bytes = hello->bundle_bytes;
-    if (!worker->loading) take_offer(&worker->offer, hello);
+    if (!worker->loading) {
+        take_offer(&worker->offer, hello);
+        fall_survived(s, hello->instance);
+    }
     code = is_complete(r) ? replica_join(s, r, err) : 0;
     if (code) {
         worker->registered = false;
@@ -399,6 +402,7 @@ int sched_worker_hello(struct sched *s, int64_t now, const struct wire_hello *he
     }
     model_review(s, model);
     requests_bind_all(s, model);
+    r->asked_at = s->now; /* the other ranks, just now */
     replica_try_start(s, r);
     return 0;
 }
@@ -606,6 +610,14 @@ static bool has_worker(const struct replica *r) {
     return false;
 }
 
+/* Ranks were asked to register anew, and have not; the asking may have been lost. */
+static bool waits_for_ranks(const struct replica *r) {
+    if (r->state == REPLICA_STALE) return true;
+    for (uint32_t i = 0; i < r->rank_count && r->state == REPLICA_GATHERING; i++)
+        if (r->ranks[i] && !r->ranks[i]->registered) return true;
+    return false;
+}
+
 static void ask_again(struct sched *s, struct replica *r) {
     for (uint32_t i = 0; i < r->rank_count; i++)
         if (r->ranks[i] && !r->ranks[i]->registered) ask_to_register(s, r->ranks[i]);
@@ -619,7 +631,7 @@ void replicas_run(struct sched *s) {
             r->fenced = (struct u128){0};
             replica_try_start(s, r);
         }
-        if (r->state == REPLICA_STALE && s->now - r->asked_at >= ASK_AGAIN_MS) ask_again(s, r);
+        if (waits_for_ranks(r) && s->now - r->asked_at >= ASK_AGAIN_MS) ask_again(s, r);
         if (r->state == REPLICA_DOWN && !has_worker(r) && s->now - r->down_since >= s->config.model_grace_ms)
             replica_free(s, r);
     }
@@ -634,7 +646,7 @@ int64_t replicas_next(const struct sched *s) {
     for (size_t i = 0; i < s->replicas.count; i++) {
         const struct replica *r = s->replicas.items[i];
         if (r->state == REPLICA_FENCING) next = MIN(next, r->fence_until);
-        if (r->state == REPLICA_STALE) next = MIN(next, r->asked_at + ASK_AGAIN_MS);
+        if (waits_for_ranks(r)) next = MIN(next, r->asked_at + ASK_AGAIN_MS);
         if (r->state == REPLICA_DOWN && !has_worker(r)) next = MIN(next, r->down_since + s->config.model_grace_ms);
     }
     return next;
