@@ -141,6 +141,7 @@ struct op_rope_angles {
     uint32_t half;
     float scale;
     const struct step_batch *batch;
+    bool per_slot; /* inv_freq: f32 [slot_count, half], the row of the position's slot */
 };
 
 /* One layer's part of a KV group. A block holds block_tokens positions of every layer; where K and V lie inside is the

@@ -300,7 +300,9 @@ void forward_put_layers(struct forward *f, struct stream *s) {
     for (uint32_t i = 0; i < spec->rope_count; i++)
         if (spec->ropes[i].kind)
             ops->rope_angles(s, &(struct op_rope_angles){.out = f->angles[i],
-                                                         .inv_freq = f->model->inv_freq[i],
+                                                         .inv_freq = f->slots->inv_freq[i] ? f->slots->inv_freq[i]
+                                                                                           : f->model->inv_freq[i],
+                                                         .per_slot = f->slots->inv_freq[i] != NULL,
                                                          .half = spec->ropes[i].dims / 2,
                                                          .scale = (float)spec->ropes[i].scale,
                                                          .batch = &f->batch});

@@ -44,12 +44,13 @@ static enum rope_kind read_kind(const struct rope_source *s) {
 static uint32_t read_dims(const struct rope_source *s, uint32_t head_dim) {
     double family = s->r->family->rope_part ? s->r->family->rope_part : 1,
            top = read_double(s->r, "partial_rotary_factor", family), part = option(s, "partial_rotary_factor", top);
-    if (read_has(s->r, "rotary_dim")) part = (double)read_int(s->r, "rotary_dim", 0) / head_dim;
+    int64_t given = read_int(s->r, "rotary_dim", 0);
+    if (given) part = (double)given / head_dim;
     if (!(part > 0 && part <= 1)) {
         config_fail(s->r->config, ERR_INVALID, "'partial_rotary_factor' is out of range");
         return 2;
     }
-    uint32_t dims = (uint32_t)(head_dim * part);
+    uint32_t dims = given ? (uint32_t)given : (uint32_t)(head_dim * part);
     if (dims % 2 || dims == 0) config_fail(s->r->config, ERR_UNSUPPORTED, "%u rotated dimensions are not even", dims);
     return dims;
 }
@@ -175,6 +176,8 @@ int rope_read(struct spec_reader *r, uint32_t head_dim, const char *layer_type, 
                              .scale = 1};
     if (!(rope.theta >= 1 && rope.theta <= 1e12)) config_fail(r->config, ERR_INVALID, "'rope_theta' is out of range");
     if (rope.kind > ROPE_DEFAULT && !config_failed(r->config)) read_scaled(&s, &rope);
+    if (rope.kind == ROPE_DYNAMIC) /* stretches as far as it is meant to */
+        r->spec->max_context = (uint32_t)fmin(rope.original_context * rope.factor, SPEC_CONTEXT_MAX);
     return add(r, &rope, idx);
 }
 
@@ -228,4 +231,14 @@ void rope_inv_freq(const struct rope_spec *rope, uint32_t tokens, float *inv_fre
         }
         inv_freq[i] = f;
     }
+}
+
+bool rope_depends_on_length(const struct rope_spec *rope) {
+    return rope->kind == ROPE_DYNAMIC || rope->kind == ROPE_LONG;
+}
+
+bool spec_depends_on_length(const struct model_spec *spec) {
+    for (uint32_t i = 0; i < spec->rope_count; i++)
+        if (rope_depends_on_length(&spec->ropes[i]) && spec->max_context > spec->ropes[i].original_context) return true;
+    return false;
 }

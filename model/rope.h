@@ -14,6 +14,11 @@
 MUST_CHECK int rope_read(struct spec_reader *r, uint32_t head_dim, const char *layer_type, uint32_t *idx);
 /* The index of a table of kind ROPE_NONE. */
 MUST_CHECK int rope_none(struct spec_reader *r, uint32_t *idx);
+/* Whether a table is another one for long sequences: dynamic NTK, LongRoPE. A sequence keeps the table its prompt's
+ * length gives it, so that neither chunks nor a replay change a bit; the reference implementations, which take the
+ * length of what they compute at once, agree up to where an answer outgrows the original context. */
+bool rope_depends_on_length(const struct rope_spec *rope);
+bool spec_depends_on_length(const struct model_spec *spec);
 /* inv_freq[dims / 2] of a rotary table, for sequences of `tokens` tokens (matters to ROPE_DYNAMIC and ROPE_LONG). */
 void rope_inv_freq(const struct rope_spec *rope, uint32_t tokens, float *inv_freq);
 

@@ -1,5 +1,7 @@
 #include "model/slots.h"
 
+#include "model/rope.h"
+
 static uint32_t blocks_of(uint32_t max_context, uint32_t block_tokens) {
     return (max_context + block_tokens - 1) / block_tokens;
 }
@@ -8,6 +10,28 @@ uint64_t slots_bytes(uint32_t slot_count, uint32_t max_context, const struct kv_
     uint64_t a_slot = sizeof(struct slot_state) + (uint64_t)max_context * 4 +
                       (uint64_t)blocks_of(max_context, kv->block_tokens) * 4 + SLOT_BIAS_MAX * 8 + kv->state_bytes;
     return a_slot * slot_count;
+}
+
+static bool make_tables(struct slots *slots, const struct model_spec *spec) {
+    slots->spec = spec;
+    for (uint32_t i = 0; i < spec->rope_count; i++) {
+        if (!rope_depends_on_length(&spec->ropes[i])) continue;
+        slots->inv_freq[i] =
+            device_alloc(slots->dev, (size_t)slots->table.slot_count * spec->ropes[i].dims / 2 * sizeof(float));
+        if (!slots->inv_freq[i]) return false;
+    }
+    return true;
+}
+
+/* The tables of a sequence whose prompt has so many tokens. */
+static void put_tables(struct slots *slots, struct stream *stream, uint32_t slot, uint32_t tokens) {
+    float host[SPEC_HEAD_DIM_MAX / 2];
+    for (uint32_t i = 0; i < slots->spec->rope_count; i++) {
+        uint32_t half = slots->spec->ropes[i].dims / 2;
+        if (!slots->inv_freq[i]) continue;
+        rope_inv_freq(&slots->spec->ropes[i], tokens, host);
+        stream_copy_in(stream, slots->inv_freq[i] + (size_t)slot * half, host, half * sizeof *host);
+    }
 }
 
 int slots_init(struct slots *slots, const struct model *model, const struct kv_geometry *kv, uint32_t slot_count,
@@ -26,7 +50,8 @@ int slots_init(struct slots *slots, const struct model *model, const struct kv_g
     t->bias_values = device_alloc(dev, (size_t)slot_count * SLOT_BIAS_MAX * sizeof *t->bias_values);
     slots->kv.base = device_alloc(dev, block_count * kv->block_bytes);
     if (kv->state_bytes) slots->state = device_alloc(dev, slot_count * kv->state_bytes);
-    if (!t->states || !t->tokens || !t->blocks || !t->bias_ids || !t->bias_values || !slots->kv.base ||
+    bool ropes = make_tables(slots, &model->spec);
+    if (!ropes || !t->states || !t->tokens || !t->blocks || !t->bias_ids || !t->bias_values || !slots->kv.base ||
         (kv->state_bytes && !slots->state)) {
         slots_release(slots);
         return error_set(err, ERR_MEMORY, "no memory for %u slots and a KV cache of %llu MB", slot_count,
@@ -51,6 +76,7 @@ void slots_release(struct slots *slots) {
     device_free(slots->dev, t->bias_values);
     device_free(slots->dev, slots->kv.base);
     device_free(slots->dev, slots->state);
+    for (int i = 0; i < SPEC_ROPES_MAX; i++) device_free(slots->dev, slots->inv_freq[i]);
     *slots = (struct slots){0};
 }
 
@@ -68,6 +94,7 @@ void slots_admit(struct slots *slots, struct stream *stream, uint32_t slot, cons
           state.computed_count < state.token_count);
     CHECK(state.bias_count <= SLOT_BIAS_MAX && state.stop_count <= SLOT_STOPS_MAX && state.max_total <= t->max_context);
     state.active = 1;
+    put_tables(slots, stream, slot, state.prompt_count ? state.prompt_count : state.token_count);
     stream_copy_in(stream, t->tokens + (size_t)slot * t->max_context, a->tokens, state.token_count * sizeof *a->tokens);
     stream_copy_in(stream, t->bias_ids + (size_t)slot * SLOT_BIAS_MAX, a->bias_ids,
                    state.bias_count * sizeof *a->bias_ids);

@@ -17,9 +17,12 @@ struct kv_cache {
 
 struct slots {
     struct device *dev;
-    struct slot_table table; /* device memory */
-    struct kv_cache kv;      /* group 0 */
-    void *state;             /* device memory [slot_count, kv.geometry.state_bytes]; NULL: no layer has a state */
+    struct slot_table table;         /* device memory */
+    struct kv_cache kv;              /* group 0 */
+    const struct model_spec *spec;   /* borrowed */
+    float *inv_freq[SPEC_ROPES_MAX]; /* device memory [slot_count, dims / 2] of tables that depend on the sequence's
+                                        length (rope.h); else NULL */
+    void *state; /* device memory [slot_count, kv.geometry.state_bytes]; NULL: no layer has a state */
 };
 
 struct slot_admission {

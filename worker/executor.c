@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "model/rope.h"
 #include "model/step.h"
 #include "text/bundle.h"
 #include "worker/flight.h"
@@ -165,7 +166,9 @@ static void describe(struct executor *e, const struct worker_settings *s) {
     struct u128 ids[2] = {e->model.revision, bundle_hash(buf_bytes(&e->bundle))},
                 revision = hash128(ids, sizeof ids, 0);
     worker_public_name(s, e->served_name);
-    e->group = (struct wire_kv_group){.kind = e->geometry.state_bytes ? WIRE_GROUP_RECURRENT : WIRE_GROUP_FULL,
+    /* Keys rotated by the length of their own prompt are no other prompt's. */
+    bool own = e->geometry.state_bytes || spec_depends_on_length(&e->model.spec);
+    e->group = (struct wire_kv_group){.kind = own ? WIRE_GROUP_RECURRENT : WIRE_GROUP_FULL,
                                       .block_tokens = e->geometry.block_tokens,
                                       .block_count = e->slots.kv.block_count,
                                       .block_bytes = e->geometry.block_bytes};

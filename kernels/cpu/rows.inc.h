@@ -97,8 +97,9 @@ static void rope_angles_part(void *ctx, size_t part_idx, int thread_idx) {
     for (; t < end; t++) {
         float position = a->batch->positions[t] == ROW_NONE ? 0 : (float)a->batch->positions[t];
         float *out = a->out + (size_t)t * a->half * 2;
+        const float *inv_freq = a->inv_freq + (a->per_slot ? (size_t)a->batch->slots[t] * a->half : 0);
         for (uint32_t i = 0; i < a->half; i++) {
-            scalar_sincos(position * a->inv_freq[i], &out[2 * i + 1], &out[2 * i]);
+            scalar_sincos(position * inv_freq[i], &out[2 * i + 1], &out[2 * i]);
             out[2 * i] *= a->scale;
             out[2 * i + 1] *= a->scale;
         }

@@ -17,11 +17,12 @@ size_t cuda_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32
     return (storage_bytes(type, (size_t)2 * kv_heads * block_tokens * head_dim) + 63) / 64 * 64;
 }
 
-static __global__ void rope_angles_kernel(float *out, const float *inv_freq, const uint32_t *positions, uint32_t half,
-                                          float scale) {
+static __global__ void rope_angles_kernel(float *out, const float *inv_freq, const uint32_t *positions,
+                                          const uint32_t *slots, uint32_t half, float scale) {
     dependency_wait();
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y, position = positions[t];
     if (i >= half) return;
+    if (slots) inv_freq += (size_t)slots[t] * half; /* a table of its own for each slot */
     float s, c;
     exact_sincos(position == (uint32_t)ROW_NONE ? 0.0f : __fmul_rn((float)position, inv_freq[i]), &s, &c);
     float *to = out + ((size_t)t * half + i) * 2;
@@ -33,7 +34,8 @@ void cuda_rope_angles(struct stream *s, const struct op_rope_angles *a) {
     if (!a->batch->row_count || !a->half) return;
     launch_shape shape = {dim3(blocks_for(a->half, 64), a->batch->row_count), dim3(64), 0,
                           device_of(s)->dependent_launch};
-    LAUNCH(rope_angles_kernel, shape, cuda_stream_of(s), a->out, a->inv_freq, a->batch->positions, a->half, a->scale);
+    LAUNCH(rope_angles_kernel, shape, cuda_stream_of(s), a->out, a->inv_freq, a->batch->positions,
+           a->per_slot ? a->batch->slots : NULL, a->half, a->scale);
 }
 
 struct rope_shape {

@@ -13,7 +13,8 @@ void ref_rope_angles(struct stream *s, const struct op_rope_angles *a) {
         for (uint32_t i = 0; i < a->half; i++) {
             float *out = a->out + ((size_t)t * a->half + i) * 2;
             uint32_t position = a->batch->positions[t];
-            scalar_sincos(position == ROW_NONE ? 0 : (float)position * a->inv_freq[i], &out[1], &out[0]);
+            const float *inv_freq = a->inv_freq + (a->per_slot ? (size_t)a->batch->slots[t] * a->half : 0);
+            scalar_sincos(position == ROW_NONE ? 0 : (float)position * inv_freq[i], &out[1], &out[0]);
             out[0] *= a->scale;
             out[1] *= a->scale;
         }

@@ -70,7 +70,7 @@ static float *attend(struct scene *s, float *qkv, const uint32_t *slots, const u
     void *scratch = rig_alloc(r, r->dev->ops->attention_scratch(r->dev, rows, sh->heads, sh->dim, context));
     float *angles = rig_alloc(r, (size_t)rows * s->half * 8 + 8);
     const struct ops *ops = r->dev->ops;
-    ops->rope_angles(r->stream, &(struct op_rope_angles){angles, s->inv_freq_dev, s->half, 1, &b});
+    ops->rope_angles(r->stream, &(struct op_rope_angles){angles, s->inv_freq_dev, s->half, 1, &b, false});
     ops->rope_kv(r->stream,
                  &(struct op_rope_kv){x, s->half ? angles : NULL, s->half, sh->interleaved, sh->heads, &s->kv, &b});
     struct op_attention op = {.out = out,

@@ -147,9 +147,9 @@ TEST(angles_have_the_bits_of_the_definition) {
         float *out = rig_alloc(&r, (size_t)T * half * 8);
         struct step_batch batch = {.row_count = T, .positions = rig_up(&r, positions, sizeof positions)};
         r.dev->ops->rope_angles(r.stream,
-                                &(struct op_rope_angles){out, rig_up(&r, inv, half * 4), half, 1.25f, &batch});
+                                &(struct op_rope_angles){out, rig_up(&r, inv, half * 4), half, 1.25f, &batch, false});
         batch.positions = positions;
-        r.ref->ops->rope_angles(r.ref_stream, &(struct op_rope_angles){want, inv, half, 1.25f, &batch});
+        r.ref->ops->rope_angles(r.ref_stream, &(struct op_rope_angles){want, inv, half, 1.25f, &batch, false});
         float *got = rig_down(&r, STORAGE_F32, out, (size_t)T * half * 2);
         EXPECT(same_bits(got, want, (size_t)T * half * 2));
         free(got);

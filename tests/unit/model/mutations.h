@@ -55,7 +55,7 @@ static inline bool change_theta(struct rope_spec *rope) {
     return true;
 }
 static inline bool change_kind(struct rope_spec *rope) {
-    bool scaled = rope->kind != ROPE_DEFAULT && rope->kind != ROPE_DYNAMIC && rope->kind != ROPE_LONG;
+    bool scaled = rope->kind != ROPE_DEFAULT;
     rope->kind = scaled ? ROPE_DEFAULT : rope->kind;
     return scaled;
 }
