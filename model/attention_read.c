@@ -67,6 +67,7 @@ static bool window_by_pattern(struct spec_reader *r, uint32_t i) {
 
 static bool windowed(struct spec_reader *r, uint32_t i, int64_t window) {
     int listed = listed_window(r, i);
+    if (r->family->window == WINDOW_LISTED) config_consume(r->config, r->top, "sliding_window_pattern");
     int64_t from = read_int(r, "max_window_layers", 0);
     bool rule = false;
     switch (r->family->window) {

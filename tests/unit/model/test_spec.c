@@ -55,6 +55,18 @@ TEST(absent_fields_take_the_familys_defaults) {
     spec_release(&spec);
 }
 
+TEST(a_list_of_layer_types_counts_more_than_a_pattern) {
+    EXPECT_EQ(
+        make("{\"model_type\":\"cohere2\",\"sliding_window\":8,\"sliding_window_pattern\":2,\"layer_types\":[\"full_"
+             "attention\",\"sliding_attention\",\"sliding_attention\",\"full_attention\"]," SIZES "}"),
+        0);
+    EXPECT(!spec.layers[0].attention.window && spec.layers[2].attention.window == 8 &&
+           !spec.layers[3].attention.window);
+    EXPECT_EQ(make("{\"model_type\":\"cohere2\",\"sliding_window\":8,\"sliding_window_pattern\":2," SIZES "}"), 0);
+    EXPECT(spec.layers[0].attention.window == 8 && !spec.layers[1].attention.window && spec.layers[2].attention.window);
+    spec_release(&spec);
+}
+
 TEST(what_we_lack_is_refused_by_name) {
     static const struct {
         const char *text, *name;
