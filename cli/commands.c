@@ -19,6 +19,7 @@ static const struct command {
     {"run", run_main, "let a model answer a prompt"},
     {"chat", chat_main, "talk with a model"},
     {"info", info_main, "tell what a model folder holds"},
+    {"doctor", doctor_main, "tell whether a model fits this machine"},
     {"perplexity", perplexity_main, "score a text with a model"},
     {"convert", convert_main, "convert a model between Hugging Face's format and GGUF"},
     {"quantize", quantize_main, "write a model with quantised weights"},

@@ -20,8 +20,10 @@ int perplexity_main(int argc, char **argv);
 int logits_main(int argc, char **argv);
 int convert_main(int argc, char **argv);
 int quantize_main(int argc, char **argv);
+int doctor_main(int argc, char **argv);
 
-extern const struct option_table serve_options, perplexity_options, logits_options, convert_options, quantize_options;
+extern const struct option_table serve_options, perplexity_options, logits_options, convert_options, quantize_options,
+    doctor_options;
 int tokenize_main(int argc, char **argv);
 int decode_main(int argc, char **argv);
 int render_main(int argc, char **argv);
