@@ -12,6 +12,7 @@
 #include "scheduler/scheduler_main.h"
 #include "worker/settings.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -83,17 +84,19 @@ struct serve {
     int lock_fd;
 };
 
-/* Only a first look: workers say what is wrong with a model. */
+/* Only a first look: workers say what is wrong with a model. A folder of weights alone may be one, too. */
 static bool looks_like_model(const char *path) {
-    static const char *const FILES[] = {"config.json", "model.safetensors", "model.safetensors.index.json"};
-    char *gguf = gguf_path_of(path);
-    bool good = gguf != NULL;
-    for (size_t i = 0; i < ARRAY_LEN(FILES) && !good; i++) {
-        char *file = path_join(path, FILES[i]);
-        good = file_exists(file);
-        mem_free(file);
+    static const char WEIGHTS[] = ".safetensors";
+    char *gguf = gguf_path_of(path), *config = path_join(path, "config.json");
+    bool good = gguf || file_exists(config);
+    DIR *dir = good ? NULL : opendir(path);
+    for (const struct dirent *e; dir && !good && (e = readdir(dir));) {
+        size_t len = strlen(e->d_name), tail = sizeof WEIGHTS - 1;
+        good = len > tail && !strcmp(e->d_name + len - tail, WEIGHTS);
     }
+    if (dir) closedir(dir);
     mem_free(gguf);
+    mem_free(config);
     return good;
 }
 

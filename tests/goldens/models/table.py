@@ -37,8 +37,8 @@ def goldens():
     found = {}
     for path in sorted(glob.glob(HERE + "/*.json")):
         golden = json.load(open(path))
-        config = json.loads(golden["config"])
-        for arch in config.get("architectures") or ["(oxidizr)"]:
+        config = json.loads(golden["config"] or "{}")
+        for arch in config.get("architectures") or ["oxidizr"]:
             found.setdefault(arch, []).append(golden["name"])
     return found
 
