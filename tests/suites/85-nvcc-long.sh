@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # timeout: 2400
-# nvcc compiles the kernels for every target without a warning, and no kernel spills. REGISTERS=1 writes docs/gpu-registers.md.
+# nvcc compiles the kernels for every target without a warning, and no kernel spills. REGISTERS=1 writes build/gpu-registers.md, all kernels; docs/gpu-registers.md has the hot ones.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1
 NVCC=${NVCC:-$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null)}
@@ -41,5 +41,5 @@ if [ "${REGISTERS:-0}" = 1 ]; then
                 table "$log" | awk -v arch=$arch '{ n = NF; r = $(n - 1); s = $n; sub(/ [0-9]+ [0-9]+$/, ""); printf "| `%s` | %s | %s | %s |\n", $0, arch, r, s }'
             done
         done
-    } >docs/gpu-registers.md
+    } >build/gpu-registers.md
 fi
