@@ -4,7 +4,7 @@
  */
 #include <dirent.h>
 
-#include "../model/golden.h"
+#include "model/golden.h"
 
 static const double TOLERANCE = 1e-4;
 enum { CONTEXT = 256, BLOCK = 16, ROWS = 96, SLOTS = 2 };

@@ -1,5 +1,5 @@
 /* Decode steps as recorded graphs: the bits of steps put on the stream one by one, whatever the batch. */
-#include "../model/golden.h"
+#include "model/golden.h"
 #include "machine.h"
 
 enum { STREAMS = 7, STEPS = 5, PROMPT = 9 };
