@@ -8,7 +8,6 @@ struct buffer {
     void **at;
     size_t size;
 };
-enum { BUFFERS_MAX = 32 };
 
 /* The largest scratch area a layer's mixer or feed-forward wants. */
 static size_t scratch_bytes(const struct forward *f) {
@@ -40,7 +39,7 @@ static uint32_t head_rows(const struct forward *f) {
 }
 
 /* Every buffer and its size, for allocation and for the memory plan. */
-static size_t list_buffers(struct forward *f, struct buffer out[BUFFERS_MAX]) {
+static size_t list_buffers(struct forward *f, struct buffer out[FORWARD_BUFFERS_MAX]) {
     const struct model_spec *spec = &f->model->spec;
     const struct device *dev = f->dev;
     size_t act = storage_bytes(dev->activation_type, 1), rows = f->max_rows, n = 0;
@@ -72,7 +71,7 @@ static size_t list_buffers(struct forward *f, struct buffer out[BUFFERS_MAX]) {
 uint64_t forward_bytes(const struct model *model, uint32_t max_rows, uint32_t max_context) {
     struct forward f = {
         .model = model, .dev = model->dev, .max_rows = max_rows, .max_runs = max_rows, .max_context = max_context};
-    struct buffer buffers[BUFFERS_MAX];
+    struct buffer buffers[FORWARD_BUFFERS_MAX];
     size_t n = list_buffers(&f, buffers);
     uint64_t total = 0;
     for (size_t i = 0; i < n; i++) total += buffers[i].size;
@@ -81,7 +80,7 @@ uint64_t forward_bytes(const struct model *model, uint32_t max_rows, uint32_t ma
 
 int forward_init(struct forward *f, const struct model *model, struct slots *slots, uint32_t max_rows,
                  uint32_t max_runs, struct error *err) {
-    struct buffer buffers[BUFFERS_MAX];
+    struct buffer buffers[FORWARD_BUFFERS_MAX];
     *f = (struct forward){.model = model,
                           .slots = slots,
                           .dev = model->dev,
@@ -90,8 +89,8 @@ int forward_init(struct forward *f, const struct model *model, struct slots *slo
                           .max_context = slots->table.max_context};
     size_t n = list_buffers(f, buffers);
     for (size_t i = 0; i < n; i++) {
-        *buffers[i].at = device_alloc(f->dev, buffers[i].size);
-        if (*buffers[i].at) continue;
+        *buffers[i].at = f->owned[i] = device_alloc(f->dev, buffers[i].size);
+        if (f->owned[i]) continue;
         forward_release(f);
         return error_set(err, ERR_MEMORY, "no memory for a step of %u tokens", max_rows);
     }
@@ -99,10 +98,8 @@ int forward_init(struct forward *f, const struct model *model, struct slots *slo
 }
 
 void forward_release(struct forward *f) {
-    struct buffer buffers[BUFFERS_MAX];
     if (!f->model) return;
-    size_t n = list_buffers(f, buffers);
-    for (size_t i = 0; i < n; i++) device_free(f->dev, *buffers[i].at);
+    for (size_t i = 0; i < FORWARD_BUFFERS_MAX; i++) device_free(f->dev, f->owned[i]);
     *f = (struct forward){0};
 }
 

@@ -14,11 +14,14 @@
 
 enum { HEAD_ROWS = 32 };
 
+enum { FORWARD_BUFFERS_MAX = 32 };
+
 struct forward {
     const struct model *model; /* borrowed */
     struct slots *slots;       /* borrowed */
     struct device *dev;
     uint32_t max_rows, max_runs, max_context;
+    void *owned[FORWARD_BUFFERS_MAX]; /* every buffer below */
     /* Device memory. */
     void *x, *delta, *normed;      /* act [max_rows, hidden] */
     void *delta_ffn, *normed_ffn;  /* the same, where a layer is parallel; else NULL */
