@@ -61,9 +61,10 @@ left_over() { [ "$(ls -d /tmp/trireme-talk-* 2>/dev/null)" = "$talks" ] || { ech
 check private_servers_leave_nothing left_over
 
 printf '%s' '{{ messages[0].content }} {{ strftime_now("%d %B %Y") }}{{ raise_exception("no tools") if tools }}' >"$dir/t.jinja"
-renders() { printf '%s\n' '{"messages":[{"content":"é"}]}' '{"messages":[{"content":"a"}],"tools":[1]}' 'x' | "$trireme" render --template "$dir/t.jinja" --now 2025-07-10; }
-check render_gives_text says 0 '{"text":"é 10 July 2025"}' renders
-check render_gives_errors says 0 '{"error":"no tools"}' renders
+printf '%s\n' '{"messages":[{"content":"é"}]}' '{"messages":[{"content":"a"}],"tools":[1]}' 'x' >"$dir/requests.jsonl"
+renders=(sh -c "\"\$0\" render --template \"$dir/t.jinja\" --now 2025-07-10 <\"$dir/requests.jsonl\"" "$trireme")
+check render_gives_text says 0 '{"text":"é 10 July 2025"}' "${renders[@]}"
+check render_gives_errors says 0 '{"error":"no tools"}' "${renders[@]}"
 check render_needs_a_template says 2 'template FILE' "$trireme" render
 port=$(free_port)
 "$trireme" serve "$model" --port "$port" --run-dir "$dir" >"$dir/log.txt" 2>&1 </dev/null &
