@@ -2,4 +2,4 @@
 # timeout: 3600
 # Bugs planted in the CUDA kernels and in what records their graphs, each found on the emulator.
 . "$(dirname "$0")/../lib.sh"
-"$ROOT/tests/planted/run.sh" cuda
+PLANTED_SECONDS=${PLANTED_SECONDS:-150} "$ROOT/tests/planted/run.sh" cuda
