@@ -6,8 +6,8 @@
  * random models lie near each other: a position whose two best ones differ by less than 2e-2 of the row's size, so far
  * that the first bound lets them move past each other, decides nothing.
  */
-#include "model/golden.h"
 #include "machine.h"
+#include "model/golden.h"
 
 struct tally {
     uint32_t same, all, models;

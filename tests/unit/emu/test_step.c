@@ -1,6 +1,6 @@
 /* Decode steps as recorded graphs: the bits of steps put on the stream one by one, whatever the batch. */
-#include "model/golden.h"
 #include "machine.h"
+#include "model/golden.h"
 
 enum { STREAMS = 7, STEPS = 5, PROMPT = 9 };
 
