@@ -42,11 +42,15 @@ fi
 # --- the folder ---
 rm -rf "$out"
 mkdir -p "$out/bin" "$out/programs" "$out/lib" "$out/tests/gpu" "$out/tests/e2e" "$out/bench/gpu" "$out/demo" "$out/docs"
-put() { # put PROGRAM NAME; bin/NAME starts it with the libraries here, and nothing else gets to see those
+put() { # put PROGRAM NAME; bin/NAME unpacks it when first asked and starts it with the libraries here, which nothing else gets to see
     strip -o "$out/programs/$2" "$from/bin/$1"
     cat >"$out/bin/$2" <<TEXT
 #!/bin/sh
 here=\$(cd "\$(dirname "\$0")/.." && pwd)
+if [ ! -x "\$here/programs/$2" ]; then
+    gzip -dc "\$here/programs/$2.gz" >"\$here/programs/$2.\$\$" && chmod +x "\$here/programs/$2.\$\$" &&
+        mv "\$here/programs/$2.\$\$" "\$here/programs/$2" || exit 1
+fi
 LD_LIBRARY_PATH=\$here/lib\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH} exec "\$here/programs/$2" "\$@"
 TEXT
     chmod +x "$out/bin/$2"
@@ -79,8 +83,9 @@ chmod +x "$out/dev" "$out"/tests/gpu/*.sh
 } >"$out/PACKED"
 
 # --- what must hold of it ---
-size_kb=$(du -sk "$out" | cut -f1)
 newest=$(for file in "$out"/programs/* "$out"/lib/*; do objdump -T "$file" 2>/dev/null; done | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -1)
+gzip -9 "$out"/programs/* # they share most of their code, the kernels' scalar and CPU forms
+size_kb=$(du -sk "$out" | cut -f1)
 say "$out: $((size_kb / 1024)) MB, needs $newest"
 [ "$size_kb" -lt "$limit_kb" ] || die "gpu --pack: $size_kb KB; $limit_kb are allowed"
 [ "$(printf '%s\nGLIBC_2.36\n' "$newest" | sort -V | tail -1)" = GLIBC_2.36 ] || die "gpu --pack: needs $newest, newer than Debian 12's 2.36"

@@ -30,7 +30,7 @@ if ! ./dev gpu --pack --out "$work/root/gpu" >&2; then not_ok gpu.packs "does no
 ok "gpu.packs ($(du -sm "$work/root/gpu" | cut -f1) MB)"
 if timeout 20 nvidia-smi -L >/dev/null 2>&1; then skip no-gpu gpu.says_what_is_missing "this machine has a GPU"; exit 0; fi
 # A root of a shell, its tools and their libraries.
-for tool in bash sh sed awk mawk grep tr cut date df mktemp rm ls head tail cat touch dirname timeout wc sort printf env; do
+for tool in bash sh sed awk mawk grep tr cut date df mktemp rm ls head tail cat touch dirname timeout wc sort printf env gzip chmod mv; do
     file=$(command -v -p "$tool") && cp -L --parents "$file" "$work/root/" 2>/dev/null
 done
 mkdir -p "$work/root/tmp" "$work/root/bin" "$work/root/dev"
