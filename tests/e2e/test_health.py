@@ -1,4 +1,5 @@
 """Probes tell the truth, idle costs nothing, malformed requests harm nobody (acceptance 8, 9, 10)."""
+import contextlib
 import os
 import signal
 import sys
@@ -24,7 +25,8 @@ def stopped_worker(server, path):
         assert server.get("/health/live")[0] == 200 and server.get("/health")[0] == 200
     finally:
         for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # the supervisor may be quicker to end the worker, as it was told
+                os.kill(pid, signal.SIGCONT)
     within(server, "/health/ready", 200, 15)
     within(server, "/health/e2e", 200, 15)
     return took
