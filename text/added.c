@@ -102,16 +102,20 @@ static void strip(const struct added_token *token, const uint8_t *floor, const u
     }
 }
 
-static bool is_skipped(const struct added_skips *skips, size_t at) {
+bool added_has_spot(const struct added_skips *skips, size_t begin, size_t end) {
     size_t low = 0, high = skips->spot_count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (skips->spots[middle] < at)
+        if (skips->spots[middle] < begin)
             low = middle + 1;
         else
             high = middle;
     }
-    return skips->all || (low < skips->spot_count && skips->spots[low] == at);
+    return low < skips->spot_count && skips->spots[low] < end;
+}
+
+static bool is_skipped(const struct added_skips *skips, size_t at) {
+    return skips->all || added_has_spot(skips, at, at + 1);
 }
 
 bool added_next(const struct added_set *set, struct bytes text, size_t from, const struct added_skips *skips,

@@ -50,6 +50,8 @@ struct added_skips {
     const size_t *spots; /* at these offsets in text, rising */
     size_t spot_count;
 };
+/* True when a spot lies in [begin, end). */
+bool added_has_spot(const struct added_skips *skips, size_t begin, size_t end);
 /* The next match that begins at or after from; strips reach back at most to from. False: none up to the end of text. */
 bool added_next(const struct added_set *set, struct bytes text, size_t from, const struct added_skips *skips,
                 struct added_match *out);

@@ -89,7 +89,14 @@ static int compare_results(const void *a, const void *b) {
     return (x->result > y->result) - (x->result < y->result);
 }
 
+static bool any_unused(const struct vocab *v) {
+    for (size_t i = 0; i < v->entries.count; i++)
+        if (v->flags[i] & VOCAB_UNUSED) return true;
+    return false;
+}
+
 static void collect_unused(struct bpe *b) {
+    if (!any_unused(b->vocab)) return;
     VEC(struct bpe_merge) found = {0};
     for (uint32_t i = 0; i <= b->merge_mask; i++)
         if (b->merge_tags[i] && b->vocab->flags[b->merges[i].result] & VOCAB_UNUSED) vec_push(&found, b->merges[i]);

@@ -27,9 +27,10 @@ uint32_t guards_used(struct tvalue v) {
 static bool guard_string(struct arena *a, const struct tokenizer *t, unsigned guard, struct tvalue *v) {
     const char mark[GUARD_BYTES] = {(char)0xEF, (char)0xB7, (char)(0x90 + guard)};
     struct bytes text = tvalue_text(*v);
-    size_t begin, end = 0, done = 0;
+    struct special_walk walk = {.text = text};
+    size_t begin, end, done = 0;
     struct buf out = {0};
-    while (tokenizer_next_special(t, text, end, &begin, &end)) {
+    while (tokenizer_next_special(t, &walk, &begin, &end)) {
         uint32_t cp;
         size_t first = begin + unicode_next(text.data + begin, &cp);
         buf_add(&out, text.data + done, first - done);

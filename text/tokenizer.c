@@ -144,10 +144,8 @@ static int encode_normalized(struct encode_run *r, struct bytes span, bool at_st
     struct bytes text = normalizer_apply(&r->t->normalizer, span, &s->normalized[0], &s->normalized[1]);
     if (!text.data) return error_set(r->err, ERR_MEMORY, "out of memory while normalizing %zu bytes", span.len);
     /* Normalizing moved the spots: then no special token is looked for in a span that has one. */
-    size_t begin = (size_t)(span.data - r->text), spots = 0;
-    for (size_t i = 0; i < r->skips.spot_count; i++)
-        spots += r->skips.spots[i] >= begin && r->skips.spots[i] < begin + span.len;
-    struct added_skips skips = {.all = r->skips.all || spots};
+    size_t begin = (size_t)(span.data - r->text);
+    struct added_skips skips = {.all = r->skips.all || added_has_spot(&r->skips, begin, begin + span.len)};
     return cut_added(r, &r->t->added_normalized, &skips, text, at_start, encode_plain);
 }
 
@@ -177,25 +175,27 @@ int tokenizer_encode(const struct tokenizer *t, struct bytes text, unsigned flag
     return tokenizer_encode_spots(t, text, NULL, 0, flags, out, err);
 }
 
-static bool next_special(const struct added_set *set, struct bytes text, size_t from, struct added_match *m) {
+/* The first special token of the set at or after from, as [walk->begin[k], walk->end[k]). */
+static void find_special(const struct added_set *set, struct special_walk *walk, int k) {
     const struct added_skips none = {0};
-    while (added_next(set, text, from, &none, m)) {
-        if (m->token->special) return true;
-        from = m->end;
-    }
-    return false;
+    struct added_match m = {.end = walk->from};
+    do walk->over[k] = !added_next(set, walk->text, m.end, &none, &m);
+    while (!walk->over[k] && !m.token->special);
+    walk->begin[k] = m.content;
+    walk->end[k] = m.end;
 }
 
-bool tokenizer_next_special(const struct tokenizer *t, struct bytes text, size_t from, size_t *begin, size_t *end) {
-    struct added_match m, other;
-    bool found = next_special(&t->added, text, from, &m);
-    if (next_special(&t->added_normalized, text, from, &other) && (!found || other.content < m.content)) {
-        m = other;
-        found = true;
+bool tokenizer_next_special(const struct tokenizer *t, struct special_walk *walk, size_t *begin, size_t *end) {
+    const struct added_set *const sets[] = {&t->added, &t->added_normalized};
+    int first = -1;
+    for (int k = 0; k < 2; k++) {
+        bool passed = walk->begin[k] < walk->from || !walk->from;
+        if (!walk->over[k] && passed) find_special(sets[k], walk, k);
+        if (!walk->over[k] && (first < 0 || walk->begin[k] < walk->begin[first])) first = k;
     }
-    if (!found) return false;
-    *begin = m.content;
-    *end = m.end;
+    if (first < 0) return false;
+    *begin = walk->begin[first];
+    *end = walk->from = walk->end[first];
     return true;
 }
 

@@ -65,8 +65,14 @@ MUST_CHECK int tokenizer_encode(const struct tokenizer *t, struct bytes text, un
 /* The same, but special tokens that are spelled at these byte offsets (rising) stay text. */
 MUST_CHECK int tokenizer_encode_spots(const struct tokenizer *t, struct bytes text, const size_t *spots,
                                       size_t spot_count, unsigned flags, struct token_vec *out, struct error *err);
-/* The first spelling of a special token in text that begins at or after from: [*begin, *end). False: none. */
-bool tokenizer_next_special(const struct tokenizer *t, struct bytes text, size_t from, size_t *begin, size_t *end);
+/* A walk over the spellings of special tokens in a text; set text, the rest zero. */
+struct special_walk {
+    struct bytes text;
+    size_t from, begin[2], end[2]; /* private, as is the next: what was found ahead, of each kind of added token */
+    bool over[2];
+};
+/* The next one, behind those before: [*begin, *end). False: no more. Linear in the text over a whole walk. */
+bool tokenizer_next_special(const struct tokenizer *t, struct special_walk *walk, size_t *begin, size_t *end);
 
 /* Appends the text of ids as HF's decode gives it: invalid bytes become U+FFFD; unknown ids are left out. For streams
  * see detokenizer.h. */
