@@ -3,6 +3,7 @@
 
 #include "base/vec.h"
 #include "cli/commands.h"
+#include "cli/lines.h"
 #include "formats/json.h"
 
 #include <math.h>
@@ -135,25 +136,9 @@ int logits_answer(struct scorer *s, struct bytes line, struct buf *out, struct e
     return rc == ERR_IO ? rc : 0;
 }
 
-static int answer_lines(struct scorer *s, struct error *err) {
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t len;
-    int rc = 0;
-    struct buf out;
-    buf_init(&out, 0);
-    while (!rc && (len = getline(&line, &room, stdin)) >= 0) {
-        while (len > 0 && strchr(" \t\r\n", line[len - 1])) len--;
-        if (len == 0) continue;
-        buf_reset(&out);
-        rc = logits_answer(s, bytes_of(line, (size_t)len), &out, err);
-        buf_add_byte(&out, '\n');
-        bool written = fwrite(out.data, 1, out.len, stdout) == out.len && fflush(stdout) == 0;
-        if (!rc && !written) rc = error_set_errno(err, "cannot write the answer");
-    }
-    free(line);
-    buf_release(&out);
-    return rc;
+static int answer_line(void *ctx, struct bytes line, struct buf *out, struct error *err) {
+    while (line.len && strchr(" \t\r", line.data[line.len - 1])) line.len--;
+    return line.len ? logits_answer(ctx, line, out, err) : 0;
 }
 
 int logits_main(int argc, char **argv) {
@@ -173,7 +158,7 @@ int logits_main(int argc, char **argv) {
                                               .kv = (enum storage_type)o.kv_type,
                                               .compute_f32 = o.compute == 1},
                      &err);
-    if (!rc) rc = answer_lines(&s, &err);
+    if (!rc) rc = lines_run(answer_line, &s, &err);
     if (rc) fprintf(stderr, "trireme logits: %s\n", err.text);
     scorer_close(&s);
     option_free(&logits_options, &o);

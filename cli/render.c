@@ -6,6 +6,7 @@
  * would raise.
  */
 #include "cli/commands.h"
+#include "cli/lines.h"
 
 #include "base/fsutil.h"
 #include "formats/json.h"
@@ -60,10 +61,14 @@ static int read_now(const char *text, int64_t *out, struct error *err) {
     return error_set(err, ERR_INVALID, "--now '%.40s' is no time such as 2025-07-10T12:00:00", text);
 }
 
-/* t NULL: the template cannot be read, parse_error says why. */
-static void answer(const struct template *t, const struct error *parse_error, struct bytes line, int64_t now_s,
-                   struct buf *out) {
-    struct template_limits limits = {.now_s = now_s};
+struct renderer {
+    const struct template *t; /* NULL: it cannot be read, parse_error says why */
+    const struct error *parse_error;
+    struct template_limits limits;
+};
+
+static int answer(void *ctx, struct bytes line, struct buf *out, struct error *ignored) {
+    const struct renderer *r = ctx;
     struct json_writer w;
     struct arena arena;
     struct tvalue variables;
@@ -72,12 +77,11 @@ static void answer(const struct template *t, const struct error *parse_error, st
     arena_init(&arena, LINE_BUDGET, 0);
     int rc = tvalue_from_json(&arena, line, &variables, &err);
     if (!rc && variables.kind != TVALUE_DICT) rc = error_set(&err, ERR_INVALID, "the line must be a JSON object");
-    if (!rc && !t) {
-        err = *parse_error;
+    if (!rc && !r->t) {
+        err = *r->parse_error;
         rc = err.code;
     }
-    if (!rc) rc = template_render(t, variables, &limits, &text, &err);
-    buf_reset(out);
+    if (!rc) rc = template_render(r->t, variables, &r->limits, &text, &err);
     json_writer_init(&w, out);
     json_begin_object(&w);
     json_key(&w, rc ? "error" : "text");
@@ -86,26 +90,9 @@ static void answer(const struct template *t, const struct error *parse_error, st
     else
         json_string_bytes(&w, bytes_of(buf_text(&text), text.len));
     json_end_object(&w);
-    buf_add_byte(out, '\n');
     buf_release(&text);
     arena_release(&arena);
-}
-
-static int run_lines(const struct template *t, const struct error *parse_error, int64_t now_s) {
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t len;
-    struct buf out = {0};
-    bool ok = true;
-    while (ok && (len = getline(&line, &cap, stdin)) >= 0) {
-        while (len && (line[len - 1] == '\n' || line[len - 1] == '\r')) len--;
-        if (!len) continue;
-        answer(t, parse_error, bytes_of(line, (size_t)len), now_s, &out);
-        ok = fwrite(buf_text(&out), 1, out.len, stdout) == out.len && fflush(stdout) == 0;
-    }
-    free(line);
-    buf_release(&out);
-    return ok ? 0 : 1;
+    return 0;
 }
 
 int render_main(int argc, char **argv) {
@@ -121,12 +108,12 @@ int render_main(int argc, char **argv) {
     if (!rc) rc = read_now(s.now, &now_s, &err);
     if (rc) return command_misused("render", &err);
     rc = file_read(s.template, TEMPLATE_SOURCE_MAX, &source, &err);
-    if (rc) {
-        fprintf(stderr, "trireme render: %s\n", err.text);
-    } else {
+    if (!rc) {
         if (template_parse(bytes_of(buf_text(&source), source.len), &t, &parse_error)) t = NULL;
-        rc = run_lines(t, &parse_error, now_s);
+        struct renderer r = {t, &parse_error, {.now_s = now_s}};
+        rc = lines_run(answer, &r, &err);
     }
+    if (rc) fprintf(stderr, "trireme render: %s\n", err.text);
     template_free(&t);
     buf_release(&source);
     option_free(&render_options, &s);

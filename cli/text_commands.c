@@ -4,6 +4,7 @@
  * With --jsonl one JSON object a line comes in and one goes out, in order; a line that cannot be done gives {"error"}.
  */
 #include "cli/commands.h"
+#include "cli/lines.h"
 
 #include "base/arena.h"
 #include "formats/json.h"
@@ -146,43 +147,31 @@ static int decode_line(const struct text_settings *s, const struct tokenizer *t,
     return rc;
 }
 
-static void answer_line(const struct text_settings *s, const struct tokenizer *t, struct bytes line, line_fn *fn,
-                        struct buf *out) {
+struct answerer {
+    const struct text_settings *s;
+    const struct tokenizer *t;
+    line_fn *fn;
+};
+
+static int answer_line(void *ctx, struct bytes line, struct buf *out, struct error *ignored) {
+    const struct answerer *a = ctx;
     struct json_writer w;
     struct arena arena;
     struct tvalue in;
     struct error err;
     arena_init(&arena, LINE_BUDGET, LINE_CALLS);
-    buf_reset(out);
     json_writer_init(&w, out);
     json_begin_object(&w);
     int rc = tvalue_from_json(&arena, line, &in, &err);
     if (!rc && in.kind != TVALUE_DICT) rc = error_set(&err, ERR_INVALID, "the line must be a JSON object");
-    if (!rc) rc = fn(s, t, in, &w, &err);
+    if (!rc) rc = a->fn(a->s, a->t, in, &w, &err);
     if (rc) {
         json_key(&w, "error");
         json_string(&w, err.text);
     }
     json_end_object(&w);
-    buf_add_byte(out, '\n');
     arena_release(&arena);
-}
-
-static int run_lines(const struct text_settings *s, const struct tokenizer *t, line_fn *fn) {
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t len;
-    struct buf out = {0};
-    bool ok = true;
-    while (ok && (len = getline(&line, &cap, stdin)) >= 0) {
-        while (len && (line[len - 1] == '\n' || line[len - 1] == '\r')) len--;
-        if (!len) continue;
-        answer_line(s, t, bytes_of(line, (size_t)len), fn, &out);
-        ok = fwrite(buf_text(&out), 1, out.len, stdout) == out.len && fflush(stdout) == 0;
-    }
-    free(line);
-    buf_release(&out);
-    return ok ? 0 : 1;
+    return 0;
 }
 
 /* ---- for a person ---- */
@@ -260,8 +249,9 @@ int tokenize_main(int argc, char **argv) {
     if (rc == OPTION_HELP_PRINTED) return 0;
     if (rc) return command_misused("tokenize", &err);
     rc = open_vocabulary(&s, &t, &err);
-    if (!rc && !s.jsonl) rc = tokenize_text(&s, t, count ? text : NULL, &err);
-    int code = rc ? fail("tokenize", &err) : s.jsonl ? run_lines(&s, t, tokenize_line) : 0;
+    struct answerer lines = {&s, t, tokenize_line};
+    if (!rc) rc = s.jsonl ? lines_run(answer_line, &lines, &err) : tokenize_text(&s, t, count ? text : NULL, &err);
+    int code = rc ? fail("tokenize", &err) : 0;
     tokenizer_free(&t);
     option_free(&tokenize_options, &s);
     return code;
@@ -276,8 +266,9 @@ int decode_main(int argc, char **argv) {
     if (rc == OPTION_HELP_PRINTED) return 0;
     if (rc) return command_misused("decode", &err);
     rc = open_vocabulary(&s, &t, &err);
-    if (!rc && !s.jsonl) rc = decode_ids(&s, t, &err);
-    int code = rc ? fail("decode", &err) : s.jsonl ? run_lines(&s, t, decode_line) : 0;
+    struct answerer lines = {&s, t, decode_line};
+    if (!rc) rc = s.jsonl ? lines_run(answer_line, &lines, &err) : decode_ids(&s, t, &err);
+    int code = rc ? fail("decode", &err) : 0;
     tokenizer_free(&t);
     option_free(&decode_options, &s);
     return code;
