@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SCALE_DOWN_MS = 500, PULSE_EVERY_MS = 1000, PULSE_STILL_MIN_MS = 4000, LATE_TURN_MS = 3000 };
+enum { SCALE_DOWN_MS = 500, PULSE_EVERY_MS = 1000, PULSE_STILL_MIN_MS = 4000 };
 
 static bool is_process(const struct child *c) { return c->state == CHILD_RUNNING || c->state == CHILD_STOPPING; }
 

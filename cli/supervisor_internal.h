@@ -14,6 +14,8 @@
 #include "proto/link.h"
 
 enum { EXIT_RING = 64, CONTROLS_MAX = 8, CONTROL_LINE_MAX = 128, WORKERS_MAX = 1024 };
+/* Between two turns: then it was the supervisor that slept, and the silence of others proves nothing. */
+enum { LATE_TURN_MS = 3000 };
 
 enum phase { PHASE_SERVING, PHASE_GATEWAYS, PHASE_SCHEDULER, PHASE_WORKERS, PHASE_DONE };
 

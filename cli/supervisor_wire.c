@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <signal.h>
 
-enum { RETELL_MS = 60000, LATE_TURN_MS = 3000 };
+enum { RETELL_MS = 60000 };
 
 static void fill_hello(void *ctx, struct wire_hello *hello) {
     hello->name = bytes_str("supervisor");
