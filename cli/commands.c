@@ -41,6 +41,15 @@ int command_misused(const char *name, const struct error *err) {
     return 2;
 }
 
+void command_row(const char *name, const char *fmt, ...) {
+    va_list args;
+    printf("%-16s", name);
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+    printf("\n");
+}
+
 static int version_main(int argc, char **argv) {
     puts("trireme " TRIREME_VERSION);
     return 0;
@@ -54,9 +63,10 @@ static void print_usage(FILE *out) {
 
 /* docs/options.md is this text. */
 static void print_all_options(void) {
-    static const struct option_table *const TABLES[] = {
-        &serve_options,   &gateway_options,  &scheduler_options, &worker_options, &perplexity_options, &logits_options,
-        &convert_options, &quantize_options, &tokenize_options,  &decode_options, &render_options};
+    static const struct option_table *const TABLES[] = {&serve_options,    &gateway_options,    &scheduler_options,
+                                                        &worker_options,   &perplexity_options, &logits_options,
+                                                        &convert_options,  &quantize_options,   &doctor_options,
+                                                        &tokenize_options, &decode_options,     &render_options};
     puts("# Options\n\nWritten by `trireme help --markdown`. A flag wins over the environment, which wins over the "
          "YAML file (`--config FILE`,\n"
          "keys with underscores). `trireme serve` also takes every option of the three processes and passes it on.\n");

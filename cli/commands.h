@@ -32,5 +32,7 @@ extern const struct option_table tokenize_options, decode_options, render_option
 
 /* Prints "trireme NAME: text" and returns 2. */
 int command_misused(const char *name, const struct error *err);
+/* Prints a line of a report: the name in a column of its own, then the text. */
+void command_row(const char *name, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 #endif

@@ -41,30 +41,10 @@ const struct option_table doctor_options = {
     "Tells what this machine offers and whether a model fits, with the worker's own plan of its memory.", ROWS,
     ARRAY_LEN(ROWS)};
 
-static void row(const char *name, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static void row(const char *name, const char *fmt, ...) {
-    va_list args;
-    printf("%-16s", name);
-    va_start(args, fmt);
-    vprintf(fmt, args);
-    va_end(args);
-    printf("\n");
-}
-
-static uint64_t memory_available(void) {
-    char line[256];
-    unsigned long long kb = 0;
-    FILE *f = fopen("/proc/meminfo", "re");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1) break;
-    if (f) fclose(f);
-    return (uint64_t)kb * 1024;
-}
-
-static void tell_machine(const struct device *dev) {
-    row("device", "%s, %s, %u threads", dev->name, dev->isa, dev->thread_count);
-    row("memory", "%" PRIu64 " MB, of which %" PRIu64 " MB are free", dev->memory_bytes >> 20,
-        memory_available() >> 20);
+static void tell_machine(struct device *dev) {
+    command_row("device", "%s, %s, %u threads", dev->name, dev->isa, dev->thread_count);
+    command_row("memory", "%" PRIu64 " MB, of which %" PRIu64 " MB are free", dev->memory_bytes >> 20,
+                device_memory_available(dev) >> 20);
 }
 
 /* What the loader would find, from the headers. */
@@ -89,15 +69,17 @@ static int tell_plan(const struct doctor_settings *o, struct model *m, struct er
                                      .max_context = context,
                                      .block_count = (uint32_t)o->blocks,
                                      .kv_bytes = o->kv_bytes,
-                                     .memory_free = memory_available()};
+                                     .memory_free = device_memory_available(m->dev)};
     rc = memory_plan_make(&plan, m, &kv, &request, err);
-    row("weights", "%" PRIu64 " bytes%s", plan.weight_bytes,
-        m->dev->kind == DEVICE_CPU ? ", mapped from the files where they need no change" : "");
-    row("buffers", "%" PRIu64 " bytes for steps of %u tokens", plan.activation_bytes, request.max_step_tokens);
-    row("slots", "%" PRIu64 " bytes for %u sequences of %u tokens", plan.slot_bytes, request.slot_count, context);
-    row("KV cache", "%" PRIu64 " bytes: %u blocks of %u tokens, %s", plan.kv_bytes, plan.block_count, kv.block_tokens,
-        storage_name(kv.type));
-    row("together", "%" PRIu64 " bytes", plan.weight_bytes + plan.activation_bytes + plan.slot_bytes + plan.kv_bytes);
+    command_row("weights", "%" PRIu64 " bytes%s", plan.weight_bytes,
+                m->dev->kind == DEVICE_CPU ? ", mapped from the files where they need no change" : "");
+    command_row("buffers", "%" PRIu64 " bytes for steps of %u tokens", plan.activation_bytes, request.max_step_tokens);
+    command_row("slots", "%" PRIu64 " bytes for %u sequences of %u tokens", plan.slot_bytes, request.slot_count,
+                context);
+    command_row("KV cache", "%" PRIu64 " bytes: %u blocks of %u tokens, %s", plan.kv_bytes, plan.block_count,
+                kv.block_tokens, storage_name(kv.type));
+    command_row("together", "%" PRIu64 " bytes",
+                plan.weight_bytes + plan.activation_bytes + plan.slot_bytes + plan.kv_bytes);
     return rc;
 }
 
@@ -113,11 +95,11 @@ static int doctor(const struct doctor_settings *o, struct error *err) {
     buf_init(&config, 0);
     tell_machine(dev);
     if (o->model) {
-        row("model", "%s", o->model);
+        command_row("model", "%s", o->model);
         m.dev = dev;
         rc = model_open_files(&m, &options, &config, err);
         if (!rc) rc = tell_plan(o, &m, err);
-        row("fits", "%s", rc ? "no" : "yes");
+        command_row("fits", "%s", rc ? "no" : "yes");
         model_close(&m);
     }
     buf_release(&config);

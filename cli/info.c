@@ -16,16 +16,6 @@
 static const struct option_table TABLE = {"trireme info", "MODEL",
                                           "Tells what a model folder holds and whether it can be served.", NULL, 0};
 
-static void row(const char *name, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static void row(const char *name, const char *fmt, ...) {
-    va_list args;
-    printf("%-16s", name);
-    va_start(args, fmt);
-    vprintf(fmt, args);
-    va_end(args);
-    printf("\n");
-}
-
 /* "1.31 GB" in powers of ten, as file sizes and parameter counts are told. */
 static const char *human(uint64_t value, const char *unit, char out[32]) {
     static const char *const PREFIXES[] = {"", "k", "M", "G", "T", "P"};
@@ -42,39 +32,39 @@ static const char *human(uint64_t value, const char *unit, char out[32]) {
 static void tell_layer(const struct model_spec *spec, const struct layer_spec *layer) {
     const struct attention_spec *a = &layer->attention;
     if (layer->ffn.width)
-        row("layers", "%u, hidden %u, feed-forward %u", spec->layer_count, spec->hidden, layer->ffn.width);
+        command_row("layers", "%u, hidden %u, feed-forward %u", spec->layer_count, spec->hidden, layer->ffn.width);
     else
-        row("layers", "%u, hidden %u", spec->layer_count, spec->hidden);
+        command_row("layers", "%u, hidden %u", spec->layer_count, spec->hidden);
     if (layer->mixer == MIXER_ATTENTION)
-        row("attention", "%u heads of %u, %u for keys and values", a->heads, a->head_dim, a->kv_heads);
+        command_row("attention", "%u heads of %u, %u for keys and values", a->heads, a->head_dim, a->kv_heads);
     const struct latent_spec *l = &layer->latent;
     if (layer->mixer == MIXER_LATENT)
-        row("attention", "latent, %u heads of %u + %u, %u values a position cached", l->heads, l->nope, l->rope,
-            l->rank + l->rope);
+        command_row("attention", "latent, %u heads of %u + %u, %u values a position cached", l->heads, l->nope, l->rope,
+                    l->rank + l->rope);
     const struct moe_spec *moe = &layer->moe;
     if (layer->ffn.kind == FFN_MOE && moe->shared_width)
-        row("experts", "%u of %u, width %u; one of width %u for all", moe->router.top_k, moe->router.experts,
-            moe->width, moe->shared_width);
+        command_row("experts", "%u of %u, width %u; one of width %u for all", moe->router.top_k, moe->router.experts,
+                    moe->width, moe->shared_width);
     else if (layer->ffn.kind == FFN_MOE)
-        row("experts", "%u of %u, width %u", moe->router.top_k, moe->router.experts, moe->width);
+        command_row("experts", "%u of %u, width %u", moe->router.top_k, moe->router.experts, moe->width);
 }
 
 static int tell_spec(struct bytes config, struct error *err) {
     struct model_spec spec;
     int rc = spec_read_text(&spec, config, NULL, err);
     if (rc) return rc;
-    row("family", "%s", spec.family);
+    command_row("family", "%s", spec.family);
     tell_layer(&spec, &spec.layers[spec.layer_count - 1]);
-    row("context", "%u tokens", spec.max_context);
-    row("logits", "%u%s", spec.vocab, spec.tied_head ? ", head tied to the embedding" : "");
+    command_row("context", "%u tokens", spec.max_context);
+    command_row("logits", "%u%s", spec.vocab, spec.tied_head ? ", head tied to the embedding" : "");
     uint64_t values = 0;
     char text[32];
     for (uint32_t i = 0; i < spec.layer_count; i++) {
         const struct layer_spec *l = &spec.layers[i];
         values += (uint64_t)2 * l->attention.kv_heads * l->attention.head_dim + l->latent.rank + l->latent.rope;
     }
-    row("KV cache", "%s a token as f16", human(values * 2, "B", text));
-    row("", "%s for one full context", human(values * 2 * spec.max_context, "B", text));
+    command_row("KV cache", "%s a token as f16", human(values * 2, "B", text));
+    command_row("", "%s for one full context", human(values * 2 * spec.max_context, "B", text));
     spec_release(&spec);
     return 0;
 }
@@ -88,11 +78,11 @@ static void tell_weights(const struct safetensors *set) {
         parameters += count;
         bytes += set->tensors[i].byte_len;
     }
-    row("weights", "%s in %zu tensors and %zu file%s, %s", human(parameters, "", number), set->tensor_count,
-        set->file_count, set->file_count == 1 ? "" : "s", human(bytes, "B", size));
+    command_row("weights", "%s in %zu tensors and %zu file%s, %s", human(parameters, "", number), set->tensor_count,
+                set->file_count, set->file_count == 1 ? "" : "s", human(bytes, "B", size));
     for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
         if (counts[type])
-            row("", "%s as %s", human(counts[type], "", number), tensor_type_name((enum tensor_type)type));
+            command_row("", "%s as %s", human(counts[type], "", number), tensor_type_name((enum tensor_type)type));
 }
 
 static void tell_tokenizer(const struct tokenizer *t) {
@@ -104,7 +94,7 @@ static void tell_tokenizer(const struct tokenizer *t) {
         buf_add_str(&text, i ? ", " : "; an answer ends with ");
         tokenizer_token_text(t, eos.ids[i], &text);
     }
-    row("tokenizer", "%s", buf_text(&text));
+    command_row("tokenizer", "%s", buf_text(&text));
     buf_release(&text);
 }
 
@@ -119,7 +109,7 @@ static int tell_text(const char *dir, struct error *err) {
     if (!rc) rc = tokenizer_load_bundle(&bundle, &tokenizer, err);
     if (!rc) tell_tokenizer(tokenizer);
     if (!rc) rc = chat_load(&bundle, &chat, err);
-    if (!rc) row("chat template", "%s", chat_has_template(chat) ? "yes" : "none: completions only");
+    if (!rc) command_row("chat template", "%s", chat_has_template(chat) ? "yes" : "none: completions only");
     chat_free(&chat);
     tokenizer_free(&tokenizer);
     buf_release(&packed);
@@ -143,7 +133,7 @@ static int info(const char *dir) {
     struct safetensors set;
     int failures = 0;
     char size[32];
-    row("model", "%s", dir);
+    command_row("model", "%s", dir);
     if (tell_config(dir, &err)) failures += fprintf(stderr, "trireme info: %s\n", err.text) > 0;
     if (safetensors_open(&set, dir, &err))
         failures += fprintf(stderr, "trireme info: %s\n", err.text) > 0;
@@ -153,8 +143,8 @@ static int info(const char *dir) {
     }
     if (tell_text(dir, &err)) failures += fprintf(stderr, "trireme info: %s\n", err.text) > 0;
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    row("this machine", "%s of memory, %ld CPUs", human(memory, "B", size), sysconf(_SC_NPROCESSORS_ONLN));
-    row("can be served", "%s", failures ? "no, for the reasons above" : "yes");
+    command_row("this machine", "%s of memory, %ld CPUs", human(memory, "B", size), sysconf(_SC_NPROCESSORS_ONLN));
+    command_row("can be served", "%s", failures ? "no, for the reasons above" : "yes");
     return failures ? 1 : 0;
 }
 

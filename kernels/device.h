@@ -185,5 +185,7 @@ static inline void *device_native_stream(struct stream *s) {
 static inline uint64_t device_memory_free(struct device *dev) {
     return dev->calls->memory_free ? dev->calls->memory_free(dev) : 0;
 }
+/* What may be allocated now: that, or what is available of the machine's memory. */
+uint64_t device_memory_available(struct device *dev);
 
 #endif

@@ -49,18 +49,6 @@ struct executor {
 static void on_progress(void *ctx, uint64_t done, uint64_t total) { progress_tick(ctx); }
 static void on_layer(void *ctx) { progress_tick(ctx); }
 
-/* Of the device's own memory, else of the machine's. */
-static uint64_t memory_available(struct device *dev) {
-    if (device_memory_free(dev)) return device_memory_free(dev);
-    FILE *f = fopen("/proc/meminfo", "re");
-    char line[128];
-    unsigned long long kb = 0;
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1) break;
-    if (f) fclose(f);
-    return (uint64_t)kb * 1024;
-}
-
 /* "auto" is a GPU where this program and the machine have one (an emulated one is only had by name), else the CPU. */
 static int open_device(struct executor *e, const struct worker_settings *s, struct error *err) {
     bool any = !s->device || !*s->device || !strcmp(s->device, "auto");
@@ -111,7 +99,7 @@ static uint32_t slots_that_fit(const struct executor *e, uint32_t wanted, uint64
 }
 
 static int take_memory(struct executor *e, const struct worker_settings *s, struct error *err) {
-    uint64_t memory_free = memory_available(e->dev);
+    uint64_t memory_free = device_memory_available(e->dev);
     if (!device_memory_free(e->dev)) memory_free /= e->ranks.place.tp * e->ranks.place.pp; /* all of them here */
     uint32_t slots = slots_that_fit(e, (uint32_t)s->slots, memory_free), context = e->model.spec.max_context;
     if (s->max_context) context = MIN(context, (uint32_t)s->max_context);
