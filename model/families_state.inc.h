@@ -136,7 +136,7 @@
      .rope_part = 0.25,
      .output_gate = true,
      .ffn = FFN_MOE,
-     .moe = &QWEN_NEXT_MOE,
+     .moe = &QWEN2_MOE,
      .kinds = kinds_qwen_next},
     {.architectures = "Qwen3_5ForCausalLM,Qwen3_5ForConditionalGeneration",
      .model_types = "qwen3_5_text,qwen3_5",

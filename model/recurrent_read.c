@@ -294,15 +294,6 @@ const struct moe_family GRANITE_HYBRID_MOE = {.layers = MOE_ALL,
                                               .shared_width = "shared_intermediate_size",
                                               .score = ROUTE_LOGIT,
                                               .weight = ROUTE_BY_SOFTMAX};
-const struct moe_family QWEN_NEXT_MOE = {.layers = MOE_STEP,
-                                         .experts = "num_experts",
-                                         .width = "moe_intermediate_size",
-                                         .dense_width = "intermediate_size",
-                                         .shared_width = "shared_expert_intermediate_size",
-                                         .shared_gate = true,
-                                         .score = ROUTE_SOFTMAX,
-                                         .weight = ROUTE_BY_SCORE,
-                                         .renormalise = "norm_topk_prob"};
 
 /* ---- last words ---- */
 
