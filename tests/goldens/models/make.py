@@ -18,35 +18,10 @@ import base64, glob, importlib.util, json, math, re, sys, tempfile
 import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-M0, M1, W0, W1 = 0xD2511F53, 0xCD9E8D57, 0x9E3779B9, 0xBB67AE85
-SIGMA = math.sqrt(4 * (256 * 256 - 1) / 12)  # of the sum of four bytes
+sys.path.insert(0, os.path.dirname(HERE))
+from draw import SIGMA, bf16_round, words  # noqa: E402
 GREEDY, LOGIT_ROWS, BF16_ROWS = 64, 14, 6
 MARGIN = 5e-4  # a greedy step whose two best logits are nearer than this decides nothing: another seed is taken
-
-
-def fnv1a(name):
-    h = 0xCBF29CE484222325
-    for b in name.encode():
-        h = ((h ^ b) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    return h
-
-
-def words(seed, name, count):
-    key = fnv1a(name) ^ seed
-    k0, k1 = key & 0xFFFFFFFF, key >> 32
-    c0 = np.arange((count + 3) // 4, dtype=np.uint64)
-    c1 = c2 = c3 = np.zeros_like(c0)
-    low = np.uint64(0xFFFFFFFF)
-    for _ in range(10):
-        p0, p1 = c0 * np.uint64(M0), c2 * np.uint64(M1)
-        c0, c1, c2, c3 = (p1 >> np.uint64(32)) ^ c1 ^ np.uint64(k0), p1 & low, (p0 >> np.uint64(32)) ^ c3 ^ np.uint64(k1), p0 & low
-        k0, k1 = (k0 + W0) & 0xFFFFFFFF, (k1 + W1) & 0xFFFFFFFF
-    return np.stack([c0, c1, c2, c3], 1).reshape(-1)[:count].astype(np.uint32)
-
-
-def bf16_round(x):
-    b = x.view(np.uint32)
-    return (((b + 0x7FFF + ((b >> 16) & 1)) >> 16) << 16).astype(np.uint32).view(np.float32)
 
 
 def case(name, config, tokens=80, draw=(), publish=None, greedy=GREEDY, seed=1, attention="eager", model_class=None, chunk_exact=True,
