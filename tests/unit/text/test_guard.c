@@ -3,6 +3,7 @@
  */
 #include "text/guard.h"
 
+#include "base/clock.h"
 #include "check.h"
 #include "text/chat.h"
 
@@ -107,4 +108,75 @@ TEST(a_guard_is_one_that_nobody_wrote) {
         tvalue_from_json(&a, bytes_str("{\"a\\ufdd0\": [\"b\\ufdd3\", {\"c\": \"\\ufdef\"}], \"d\": 1}"), &v, &err), 0);
     EXPECT_EQ(guards_used(v), 1u | 1u << 3 | 1u << 31);
     arena_release(&a);
+}
+
+/* ---- long texts: linear work; what looks at everything again for each token takes minutes ---- */
+
+enum { MANY = 300000, MANY_MS = 10000 /* generous: sanitizers and other work */ };
+
+static struct buf repeat(const char *unit, size_t count) {
+    struct buf text = {0};
+    for (size_t i = 0; i < count; i++) buf_add_str(&text, unit);
+    return text;
+}
+
+TEST(many_special_tokens_are_guarded_in_no_time) {
+    struct tokenizer *t = make_tokenizer();
+    struct buf text = repeat("<|start|>", MANY);
+    struct plain_spots spots = {0};
+    struct arena a;
+    arena_init(&a, 64 << 20, 0);
+    struct tvalue v = tvalue_string(buf_bytes(&text));
+    int64_t start = clock_ms();
+    EXPECT(guard_strings(&a, t, 5, &v));
+    struct buf guarded = {0};
+    buf_add_bytes(&guarded, tvalue_text(v));
+    guards_take_out(&guarded, 0, 5, &spots);
+    EXPECT(clock_ms() - start < MANY_MS);
+    EXPECT(bytes_equal(buf_bytes(&guarded), buf_bytes(&text)));
+    EXPECT_EQ(spots.count, MANY);
+    for (size_t i = 0; i < spots.count; i++) EXPECT_EQ(spots.items[i], i * strlen("<|start|>"));
+    vec_release(&spots);
+    buf_release(&guarded);
+    buf_release(&text);
+    arena_release(&a);
+    tokenizer_free(&t);
+}
+
+TEST(many_spots_between_many_tokens_take_no_time) {
+    static const char UNIT[] = "<think><|end|>";
+    struct tokenizer *t = make_tokenizer();
+    struct buf text = repeat(UNIT, MANY);
+    struct plain_spots spots = {0};
+    struct token_vec ids = {0};
+    uint32_t think = tokenizer_find(t, bytes_str("<think>")), end = tokenizer_find(t, bytes_str("<|end|>"));
+    for (size_t i = 0; i < MANY; i++) vec_push(&spots, i * strlen(UNIT) + strlen("<think>"));
+    int64_t start = clock_ms();
+    EXPECT_EQ(tokenizer_encode_spots(t, buf_bytes(&text), spots.items, spots.count, TOKENIZE_PARSE_SPECIAL, &ids, NULL),
+              0);
+    EXPECT(clock_ms() - start < MANY_MS);
+    EXPECT_EQ(ids.count, MANY * (1 + strlen("<|end|>"))); /* no merges: a token a character */
+    EXPECT_EQ(count_of(&ids, think), MANY);
+    EXPECT_EQ(count_of(&ids, end), 0);
+    vec_release(&spots);
+    vec_release(&ids);
+    buf_release(&text);
+    tokenizer_free(&t);
+}
+
+/* Both kinds of special tokens, in order, and only they. */
+TEST(a_walk_meets_every_special_token_once) {
+    static const char TEXT[] = "<think><|upper|>a <|end|><|upper|><|start|>x<|star<|upper|>";
+    static const char *const WANT[] = {"<|upper|>", "<|end|>", "<|upper|>", "<|start|>", "<|upper|>"};
+    struct tokenizer *t = make_tokenizer();
+    struct special_walk walk = {.text = bytes_str(TEXT)};
+    size_t seen = 0, last = 0, begin, end;
+    while (tokenizer_next_special(t, &walk, &begin, &end)) {
+        EXPECT(seen < ARRAY_LEN(WANT) && begin >= last);
+        EXPECT(bytes_equal(bytes_of(TEXT + begin, end - begin), bytes_str(WANT[seen])));
+        last = end;
+        seen++;
+    }
+    EXPECT_EQ(seen, ARRAY_LEN(WANT));
+    tokenizer_free(&t);
 }
