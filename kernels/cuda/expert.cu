@@ -47,6 +47,13 @@ void cuda_expert_gather(struct stream *s, const struct op_expert_gather *a) {
 
 enum { EXPERT_ROWS = 4, EXPERT_WARPS = 4 };
 
+/* The part that holds row *n of a matrix; *n becomes the row within. */
+static __device__ __forceinline__ const struct matrix_part &part_of(const struct matrix &m, uint32_t *n) {
+    uint32_t part = 0;
+    while (*n >= m.parts[part].rows) *n -= m.parts[part++].rows;
+    return m.parts[part];
+}
+
 template <int A, int W>
 static __global__ void expert_linear_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
                                             const struct matrix *experts, const uint32_t *offsets) {
@@ -57,9 +64,9 @@ static __global__ void expert_linear_kernel(typename values<A>::raw *out, const 
     const uint32_t n = blockIdx.x * EXPERT_WARPS + threadIdx.x / 32, lane = threadIdx.x % 32, cols = m.cols;
     const uint32_t end = offsets[blockIdx.y + 1];
     if (n >= m.rows) return;
-    uint32_t part = 0, row = n;
-    while (row >= m.parts[part].rows) row -= m.parts[part++].rows;
-    const stored *w = (const stored *)m.parts[part].data + (size_t)row * cols;
+    uint32_t row = n;
+    const stored *w = (const stored *)part_of(m, &row).data;
+    w += (size_t)row * cols;
     for (uint32_t t = offsets[blockIdx.y]; t < end; t += EXPERT_ROWS) {
         float sums[EXPERT_ROWS] = {};
         for (uint32_t k = lane; k < cols; k += 32) {
@@ -86,15 +93,15 @@ static __global__ void expert_decoded_kernel(typename values<A>::raw *out, const
     const uint32_t n = blockIdx.x * EXPERT_WARPS + threadIdx.x / 32, lane = threadIdx.x % 32, cols = m.cols;
     const uint32_t end = offsets[blockIdx.y + 1];
     if (n >= m.rows) return;
-    uint32_t part = 0, row = n;
-    while (row >= m.parts[part].rows) row -= m.parts[part++].rows;
-    const enum storage_type type = m.parts[part].type != STORAGE_NONE ? m.parts[part].type : m.type;
+    uint32_t row = n;
+    const struct matrix_part &part = part_of(m, &row);
+    const enum storage_type type = part.type != STORAGE_NONE ? part.type : m.type;
     for (uint32_t t = offsets[blockIdx.y]; t < end; t += EXPERT_ROWS) {
         float sums[EXPERT_ROWS] = {};
         for (uint32_t k = lane * 32; k < cols; k += 32 * 32) {
             const uint32_t count = min(32u, cols - k);
             float v[32];
-            decode_group(type, m.parts[part], cols, row, k, count, v);
+            decode_group(type, part, cols, row, k, count, v);
 #pragma unroll
             for (uint32_t i = 0; i < EXPERT_ROWS; i++)
                 if (t + i < end)

@@ -2,68 +2,19 @@
  * The goldens of tests/goldens/models on the emulated device, in f32: logits of one prefill and of mixed chunks within
  * the tolerance of the CPU's test. Short: a few kinds of layer. LONG=1: all. TRIREME_GOLDEN=NAME: one.
  */
-#include <dirent.h>
-
+#include "machine.h"
 #include "model/golden.h"
 
 static const double TOLERANCE = 1e-4;
-enum { CONTEXT = 256, BLOCK = 16, ROWS = 96, SLOTS = 2 };
-
-struct machine {
-    struct device *dev;
-    struct stream *stream;
-    struct event *event;
-    struct model model;
-    struct slots slots;
-    struct forward forward;
-};
-
-static bool machine_open(struct machine *m, const char *dir, struct error *err) {
-    struct kv_geometry geometry;
-    struct device_options options = {.kind = "cuda", .activation = STORAGE_F32};
-    struct model_options model = {.dir = dir};
-    *m = (struct machine){0};
-    if (device_open(&options, &m->dev, err)) return false;
-    m->stream = stream_new(m->dev);
-    m->event = event_new(m->dev);
-    return !model_open(&m->model, &model, m->dev, m->stream, err) &&
-           !kv_geometry_of(&geometry, &m->model, STORAGE_F32, BLOCK, err) &&
-           !slots_init(&m->slots, &m->model, &geometry, SLOTS, CONTEXT, SLOTS * CONTEXT / BLOCK, err) &&
-           !forward_init(&m->forward, &m->model, &m->slots, ROWS, SLOTS, err);
-}
-static void machine_close(struct machine *m) {
-    if (m->forward.model) forward_release(&m->forward);
-    if (m->slots.dev) slots_release(&m->slots);
-    if (m->model.dev) model_close(&m->model);
-    if (m->event) event_free(&m->event);
-    stream_free(&m->stream);
-    device_close(&m->dev);
-}
+enum { ROWS = 96 };
 
 /* All positions' logits, [count, vocab], computed in chunks; every other chunk as output class. */
 static float *logits_of(struct machine *m, uint32_t slot, const uint32_t *tokens, uint32_t count, uint32_t chunk) {
-    uint32_t blocks[CONTEXT / BLOCK], rows[ROWS], vocab = m->model.spec.vocab;
+    uint32_t vocab = m->model.spec.vocab;
     float *out = calloc((size_t)count * vocab, sizeof *out);
-    for (uint32_t i = 0; i < CONTEXT / BLOCK; i++) blocks[i] = i * SLOTS + slot;
-    for (uint32_t i = 0; i < ROWS; i++) rows[i] = i;
-    struct slot_state state = {
-        .token_count = count, .max_total = CONTEXT, .top_p = 1, .repetition_penalty = 1, .logprobs = -1};
-    struct slot_admission a = {.state = &state, .tokens = tokens, .blocks = blocks, .block_count = CONTEXT / BLOCK};
-    slots_admit(&m->slots, m->stream, slot, &a);
-    for (uint32_t at = 0, n, k = 0; at < count; at += n, k++) {
-        n = MIN(chunk, count - at);
-        struct step_run run = {slot, 0, n};
-        struct step_input in = {&run, 1, n, k % 2 ? n : 0, rows, n};
-        forward_layers(&m->forward, m->stream, &in);
-        for (uint32_t first = 0; first < n; first += HEAD_ROWS) {
-            uint32_t part = MIN(n - first, (uint32_t)HEAD_ROWS);
-            forward_logits(&m->forward, m->stream, first, part);
-            stream_copy_out(m->stream, out + (size_t)(at + first) * vocab, m->forward.logits,
-                            (size_t)part * vocab * sizeof *out);
-            event_record(m->event, m->stream);
-            if (event_wait(m->event)) check_fail(__FILE__, __LINE__, "the emulated device failed");
-        }
-    }
+    machine_admit(m, slot, tokens, count, (struct slot_state){0});
+    for (uint32_t at = 0, k = 0; at < count; at += chunk, k++)
+        if (!machine_step(m, slot, MIN(chunk, count - at), k % 2, out + (size_t)at * vocab)) break;
     slots_remove(&m->slots, m->stream, slot);
     return out;
 }
@@ -71,7 +22,6 @@ static float *logits_of(struct machine *m, uint32_t slot, const uint32_t *tokens
 static void check_golden(const char *name) {
     struct model_golden g;
     struct machine m;
-    struct error err = {0};
     char path[256], dir[] = "/tmp/trireme-emugold-XXXXXX";
     static const uint32_t chunks[] = {ROWS, 37};
     snprintf(path, sizeof path, TRIREME_SOURCE_DIR "/tests/goldens/models/%s.json", name);
@@ -79,9 +29,7 @@ static void check_golden(const char *name) {
         check_fail(__FILE__, __LINE__, "%s cannot be read or written", name);
         return;
     }
-    if (!machine_open(&m, dir, &err)) {
-        check_fail(__FILE__, __LINE__, "%s: %s", name, err.text);
-    } else {
+    if (machine_open(&m, dir, "cuda", STORAGE_F32, STORAGE_F32)) {
         for (uint32_t c = 0; c < ARRAY_LEN(chunks); c++) {
             float *logits = logits_of(&m, c, g.tokens, g.token_count, chunks[c]);
             double error = golden_error(logits, g.logits, g.rows, g.row_count, g.vocab);
