@@ -15,6 +15,7 @@ static struct {
 static int test_count;
 static char verdict[2048];
 static enum { PASSED, FAILED, SKIPPED } outcome;
+static const char *running; /* the test's name */
 static uint64_t seed, random_state;
 
 void check_register(const char *name, void (*run)(void)) {
@@ -22,6 +23,8 @@ void check_register(const char *name, void (*run)(void)) {
     tests[test_count].name = name;
     tests[test_count++].run = run;
 }
+
+static void print_failure(void) { printf("not ok %s: %s (TRIREME_TEST_SEED=%" PRIu64 ")\n", running, verdict, seed); }
 
 void check_fail(const char *file, int line, const char *fmt, ...) {
     va_list args;
@@ -31,6 +34,9 @@ void check_fail(const char *file, int line, const char *fmt, ...) {
     va_start(args, fmt);
     vsnprintf(verdict + used, sizeof verdict - (size_t)used, fmt, args);
     va_end(args);
+    if (!getenv("TRIREME_TEST_FIRST")) return;
+    print_failure();
+    _exit(1);
 }
 
 static bool required(const char *kind) {
@@ -78,10 +84,11 @@ int main(int argc, char **argv) {
     for (int i = 0; i < test_count; i++) {
         if (argc > 1 && !strstr(tests[i].name, argv[1])) continue;
         outcome = PASSED;
+        running = tests[i].name;
         random_state = seed;
         tests[i].run();
         if (outcome == PASSED) printf("ok %s\n", tests[i].name);
-        if (outcome == FAILED) printf("not ok %s: %s (TRIREME_TEST_SEED=%" PRIu64 ")\n", tests[i].name, verdict, seed);
+        if (outcome == FAILED) print_failure();
         if (outcome == SKIPPED) {
             char *bar = strchr(verdict, '|');
             *bar = 0;

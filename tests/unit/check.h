@@ -4,7 +4,8 @@
  *     TEST(pool_refuses_double_free) { EXPECT(...); EXPECT_EQ(a, b); EXPECT_STR(s, "x"); }
  *
  * A program prints one line a test: "ok NAME", "not ok NAME: why" or "skip KIND NAME: why"; the exit code is the number
- * of failures (at most 99). The first failed expectation ends its test (by return). argv[1], when given, is a substring
+ * of failures (at most 99). The first failed expectation ends its test (by return), with TRIREME_TEST_FIRST set the
+ * program. argv[1], when given, is a substring
  * of the names to run. SKIP(kind, why) names what is missing (shared, nvcc, gpu, docker, isa); where
  * TRIREME_TEST_REQUIRE lists the kind it is a failure.
  */
