@@ -57,8 +57,8 @@ static void clear_place(int supervisor_pid);
 
 static void make_place(void) {
     static const char SCRIPT[] =
-        "#!/bin/sh\necho \"$@\" > $(dirname $0)/args-$1\ncase \"$*\" in *--stubborn*) trap '' TERM; while :; do "
-        "sleep 0.05; done ;; esac\nexec sleep 300\n";
+        "#!/bin/sh\ncase \"$*\" in *--stubborn*) trap '' TERM ;; esac\necho \"$@\" > $(dirname $0)/args-$$\n"
+        "case \"$*\" in *--stubborn*) while :; do sleep 0.05; done ;; esac\nexec sleep 300\n";
     if (dir[0] && dir_exists(dir)) clear_place(running_supervisor); /* of a failed test */
     snprintf(dir, sizeof dir, "/tmp/trm-test-XXXXXX");
     if (!mkdtemp(dir)) abort();
@@ -103,6 +103,29 @@ static bool wait_family(struct family *f, size_t count, int64_t timeout_ms) {
         if (f->count == count) return true;
     }
     return false;
+}
+
+/* What the child was given; it writes that first of all. False: not yet. */
+static bool arguments_of(int pid, struct buf *text) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/args-%d", dir, pid);
+    buf_reset(text);
+    return !file_read(path, 1000, text, NULL) && text->len && text->data[text->len - 1] == '\n';
+}
+
+/* Until count children run, each past its gate. */
+static bool wait_running(struct family *f, size_t count) {
+    struct buf text = {0};
+    size_t running = 0;
+    int64_t end = clock_ms() + 10000;
+    if (!wait_family(f, count, 5000)) return false;
+    while (running < count && clock_ms() < end)
+        if (arguments_of(f->pids[running], &text))
+            running++;
+        else
+            sleep_ms(10);
+    buf_release(&text);
+    return running == count;
 }
 
 /* Until row idx is another process, and all are there. */
@@ -166,16 +189,14 @@ TEST(supervisor_gives_each_child_its_options) {
     struct supervisor_config config = plain_config();
     struct family f;
     struct buf text;
-    char path[128], instance[U128_TEXT_MAX + 16], hex[U128_TEXT_MAX];
+    char instance[U128_TEXT_MAX + 16], hex[U128_TEXT_MAX];
     make_place();
     config.roles[CHILD_WORKER].count = 1;
     config.admin_port = 45000;
     int pid = begin(&config);
-    EXPECT(wait_family(&f, 4, 5000));
-    sleep_ms(200);
+    EXPECT(wait_running(&f, 4));
     buf_init(&text, 0);
-    snprintf(path, sizeof path, "%s/args-worker", dir);
-    EXPECT_EQ(file_read(path, 1000, &text, NULL), 0);
+    EXPECT(arguments_of(f.pids[3], &text));
     u128_text(f.rows[3].instance, hex);
     snprintf(instance, sizeof instance, "--instance=%s", hex);
     EXPECT(!strncmp(buf_text(&text), "worker ", 7) && strstr(buf_text(&text), instance));
@@ -189,8 +210,7 @@ TEST(supervisor_adopts_what_an_earlier_one_left) {
     struct family before, after;
     make_place();
     int first = begin(&config);
-    EXPECT(wait_family(&before, 5, 5000));
-    sleep_ms(200);
+    EXPECT(wait_running(&before, 5));
     kill(first, SIGKILL);
     EXPECT_EQ(end_code(first, 5000), -SIGKILL);
     sleep_ms(50);
@@ -212,8 +232,7 @@ TEST(supervisor_replaces_adopted_children_with_other_settings) {
     struct family before, after;
     make_place();
     int first = begin(&config);
-    EXPECT(wait_family(&before, 5, 5000));
-    sleep_ms(200);
+    EXPECT(wait_running(&before, 5));
     kill(first, SIGKILL);
     end_code(first, 5000);
     config.roles[CHILD_WORKER].flags = OTHER_FLAGS;
@@ -265,8 +284,7 @@ TEST(supervisor_does_not_wait_forever_for_the_stubborn) {
     config.roles[CHILD_GATEWAY].flags = STUBBORN;
     config.drain_ms = 400;
     int pid = begin(&config);
-    EXPECT(wait_family(&f, 5, 5000));
-    sleep_ms(200);
+    EXPECT(wait_running(&f, 5));
     int64_t began = clock_ms();
     kill(pid, SIGTERM);
     sleep_ms(200);
@@ -276,8 +294,7 @@ TEST(supervisor_does_not_wait_forever_for_the_stubborn) {
     EXPECT_EQ(family().count, 0);
     config.drain_ms = 60000;
     pid = begin(&config);
-    EXPECT(wait_family(&f, 5, 5000));
-    sleep_ms(200);
+    EXPECT(wait_running(&f, 5));
     kill(pid, SIGTERM);
     sleep_ms(300);
     kill(pid, SIGINT); /* the second word ends it at once */
@@ -424,8 +441,7 @@ TEST(supervisor_tells_of_faults_of_adopted_children) {
     told_count = 0;
     supervisor_instance = (struct u128){0};
     int pid = begin(&config);
-    EXPECT(wait_family(&f, 5, 5000));
-    sleep_ms(200); /* each is past its gate */
+    EXPECT(wait_running(&f, 5));
     kill(pid, SIGKILL);
     end_code(pid, 5000);
     for (int i = 3; i < 5; i++) { /* one before, one after the next supervisor comes */
