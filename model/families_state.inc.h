@@ -98,15 +98,35 @@
                 "time_step_min=mamba_dt_min hidden_act=mlp_hidden_act layer_norm_epsilon=rms_norm_eps "
                 "head_dim=attention_head_dim",
      .defaults = "{\"tie_word_embeddings\":false,\"max_position_embeddings\":4096,\"num_key_value_heads\":8,"
-                 "\"head_dim\":128,\"layer_norm_epsilon\":1e-5,\"n_groups\":8,\"hidden_act\":\"relu2\"}",
+                 "\"head_dim\":128,\"layer_norm_epsilon\":1e-5,\"n_groups\":8,\"hidden_act\":\"relu2\","
+                 "\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":7688,"
+                 "\"moe_shared_expert_intermediate_size\":7688,\"norm_topk_prob\":true,\"n_group\":1,"
+                 "\"topk_group\":1,\"intermediate_size\":21504}",
      .norm_eps = "layer_norm_epsilon",
      .ffn_bias = "mlp_bias",
      .no_rope = true,
      .expects = "mamba_proj_bias=* attention_bias=* n_routed_experts=* n_shared_experts=* moe_intermediate_size=* "
                 "moe_shared_expert_intermediate_size=* moe_latent_size=* moe_shared_expert_overlap=* n_group=* "
                 "topk_group=* norm_topk_prob=* routed_scaling_factor=* num_experts_per_tok=* mtp_layers_block_type=* "
-                "num_nextn_predict_layers=0",
+                "num_nextn_predict_layers=0 intermediate_size=*",
+     .moe = &NEMOTRON_H_MOE,
      .kinds = kinds_nemotron_h},
+    {.architectures = "FalconH1ForCausalLM",
+     .model_types = "falcon_h1",
+     .name = "falcon_h1",
+     .names = &FALCON_H1_NAMES,
+     .aliases = "ssm_heads=mamba_n_heads ssm_head_dim=mamba_d_head n_groups=mamba_n_groups state_size=mamba_d_state "
+                "conv_kernel=mamba_d_conv expand=mamba_expand use_conv_bias=mamba_conv_bias use_bias=mamba_proj_bias",
+     .defaults = "{\"tie_word_embeddings\":false,\"max_position_embeddings\":8192,\"num_key_value_heads\":8,"
+                 "\"rms_norm_eps\":1e-5,\"state_size\":256}",
+     .qkv_bias = "attention_bias",
+     .out_bias = "attention_bias",
+     .ffn_bias = "mlp_bias",
+     .embed_scale = "embedding_multiplier",
+     .logit_scale = "lm_head_multiplier",
+     .expects = "layers_block_type=* mamba_use_mlp=true mlp_expansion_factor=*",
+     .kinds = kinds_falcon_h1,
+     .finish = finish_falcon_h1},
     {.architectures = "Lfm2ForCausalLM",
      .model_types = "lfm2",
      .name = "lfm2",

@@ -2,12 +2,13 @@
 #ifndef MODEL_FFN_DENSE_H
 #define MODEL_FFN_DENSE_H
 
-#include "model/loader.h"
+#include "model/column_scale.h"
 #include "model/spec_read.h"
 
 struct ffn_weights {
     struct matrix up;   /* gated: [2 * width, hidden], gate above up; plain: [width, hidden] */
     struct matrix down; /* [hidden, width] */
+    struct column_scale gate_scale;
 };
 
 /* Fills layer->ffn from the config; its kind is set. */

@@ -3,6 +3,14 @@
 
 #include "model/layer_kinds.h"
 
+static int load_gate_scale(struct loader *l, const struct ffn_spec *ffn, struct shard_range own,
+                           struct column_scale *out) {
+    uint32_t width = own.count ? own.count : ffn->width;
+    float *by = mem_calloc(width, sizeof *by);
+    for (uint32_t i = 0; i < width; i++) by[i] = ffn->gate_scale;
+    return column_scale_load(l, out, by, width);
+}
+
 static int gated_load(struct loader *l, uint32_t layer, void **weights) {
     const struct ffn_spec *ffn = &l->spec->layers[layer].ffn;
     struct ffn_weights *w = *weights = loader_new(l, sizeof *w);
@@ -13,6 +21,7 @@ static int gated_load(struct loader *l, uint32_t layer, void **weights) {
     bool one = l->spec->names->patterns[ROLE_GATE_UP] != NULL;
     int rc = one ? ffn_load_fused(l, layer, &w->up)
                  : loader_cut(l, &w->up, apart, own.count ? cuts : NULL, 2, hidden, ffn->bias, layer, NULL);
+    if (!rc && ffn->gate_scale != 0) rc = load_gate_scale(l, ffn, own, &w->gate_scale);
     return rc ? rc : ffn_load_down(l, layer, &w->down);
 }
 
@@ -38,6 +47,7 @@ static void gated_step(struct forward *f, struct stream *s, uint32_t layer) {
     struct gated_buffers b;
     lay_out(f, spec, f->scratch, &b);
     forward_product(f, s, b.gate_up, f->in, &w->up);
+    column_scale_apply(f, s, &w->gate_scale, b.gate_up, 2 * spec->ffn.width);
     f->dev->ops->act_mul(s, &(struct op_act_mul){.out = b.gated,
                                                  .gate_up = b.gate_up,
                                                  .rows = f->batch.row_count,

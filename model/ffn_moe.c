@@ -74,9 +74,35 @@ static int load_experts(struct loader *l, uint32_t layer, struct expert_matrix *
     return rc;
 }
 
+/* Rows of a product that makes `width` channels: gates and ups, or ups alone. */
+static uint32_t up_rows(const struct moe_spec *moe, uint32_t width) { return moe->plain ? width : 2 * width; }
+/* What experts take and give. */
+static uint32_t expert_hidden(const struct model_spec *spec, const struct moe_spec *moe) {
+    return moe->latent ? moe->latent : spec->hidden;
+}
+
+static int load_plain_shared(struct loader *l, uint32_t layer, struct moe_weights *w) {
+    const struct moe_spec *moe = &l->spec->layers[layer].moe;
+    uint32_t hidden = l->spec->hidden, width = moe->shared_width;
+    const struct part up = {ROLE_SHARED_UP, ROLE_SHARED_UP_BIAS, width},
+                      down = {ROLE_SHARED_DOWN, ROLE_SHARED_DOWN_BIAS, hidden};
+    int rc = loader_matrix(l, &w->shared_up, &up, 1, hidden, moe->inner_bias, layer);
+    return rc ? rc : loader_matrix(l, &w->shared_down, &down, 1, width, moe->inner_bias, layer);
+}
+
+static int load_latent(struct loader *l, uint32_t layer, struct moe_weights *w) {
+    const struct moe_spec *moe = &l->spec->layers[layer].moe;
+    uint32_t hidden = l->spec->hidden;
+    const struct part in = {ROLE_EXPERT_LATENT_IN, ROLE_EXPERT_LATENT_IN_BIAS, moe->latent},
+                      out = {ROLE_EXPERT_LATENT_OUT, ROLE_EXPERT_LATENT_OUT_BIAS, hidden};
+    int rc = loader_matrix(l, &w->latent_in, &in, 1, hidden, moe->inner_bias, layer);
+    return rc ? rc : loader_matrix(l, &w->latent_out, &out, 1, moe->latent, moe->inner_bias, layer);
+}
+
 static int load_shared(struct loader *l, uint32_t layer, struct moe_weights *w) {
     const struct moe_spec *moe = &l->spec->layers[layer].moe;
     uint32_t hidden = l->spec->hidden, width = moe->shared_width;
+    if (moe->plain) return load_plain_shared(l, layer, w);
     const struct part apart[] = {{.role = ROLE_SHARED_GATE, .rows = width}, {.role = ROLE_SHARED_UP, .rows = width}};
     const struct part fused = {.role = ROLE_SHARED_GATE_UP, .rows = 2 * width},
                       down = {.role = ROLE_SHARED_DOWN, .rows = hidden}, gate = {.role = ROLE_SHARED_SWITCH, .rows = 1};
@@ -89,17 +115,19 @@ static int load_shared(struct loader *l, uint32_t layer, struct moe_weights *w) 
 static int moe_load(struct loader *l, uint32_t layer, void **weights) {
     const struct moe_spec *moe = &l->spec->layers[layer].moe;
     struct moe_weights *w = *weights = loader_new(l, sizeof *w);
-    uint32_t hidden = l->spec->hidden, width = moe->width;
+    uint32_t hidden = l->spec->hidden, inner = expert_hidden(l->spec, moe), width = moe->width;
     const struct part router = {.role = ROLE_ROUTER, .bias = ROLE_ROUTER_BIAS, .rows = moe->router.experts};
     const struct part apart[] = {{.role = ROLE_EXPERT_GATE, .rows = width}, {.role = ROLE_EXPERT_UP, .rows = width}};
     const struct part fused = {.role = ROLE_EXPERTS_GATE_UP, .bias = ROLE_EXPERTS_GATE_UP_BIAS, .rows = 2 * width};
     const struct part stacked[] = {{.role = ROLE_EXPERTS_GATE, .bias = ROLE_EXPERTS_GATE_BIAS, .rows = width},
                                    {.role = ROLE_EXPERTS_UP, .bias = ROLE_EXPERTS_UP_BIAS, .rows = width}};
-    const struct part down = {.role = ROLE_EXPERT_DOWN, .rows = hidden},
-                      fused_down = {.role = ROLE_EXPERTS_DOWN, .bias = ROLE_EXPERTS_DOWN_BIAS, .rows = hidden};
+    const struct part down = {.role = ROLE_EXPERT_DOWN, .rows = inner},
+                      fused_down = {.role = ROLE_EXPERTS_DOWN, .bias = ROLE_EXPERTS_DOWN_BIAS, .rows = inner};
+    uint32_t gate = moe->plain; /* parts from here on */
     int rc = loader_matrix(l, &w->router, &router, 1, hidden, moe->router_bias, layer);
     if (!rc && moe->correction) rc = loader_vector(l, &w->correction, ROLE_ROUTER_CORRECTION, layer, router.rows);
-    if (!rc) rc = load_experts(l, layer, &w->up, apart, stacked, 2, &fused, hidden);
+    if (!rc && moe->latent) rc = load_latent(l, layer, w);
+    if (!rc) rc = load_experts(l, layer, &w->up, apart + gate, stacked + gate, 2 - gate, &fused, inner);
     if (!rc) rc = load_experts(l, layer, &w->down, &down, &fused_down, 1, &fused_down, width);
     return rc || !moe->shared_width ? rc : load_shared(l, layer, w);
 }
@@ -111,6 +139,7 @@ struct moe_buffers {
     float *logits, *shared_gate;    /* f32 [rows, experts], [rows] */
     void *sorted, *up, *gated;      /* act [pairs, ...] */
     void *shared_up, *shared_gated; /* act [rows, ...] */
+    void *latent, *shared;          /* act [rows, latent], [rows, hidden]; only with a latent */
 };
 
 static size_t lay_out(const struct forward *f, const struct layer_spec *layer, char *base, struct moe_buffers *b) {
@@ -124,11 +153,13 @@ static size_t lay_out(const struct forward *f, const struct layer_spec *layer, c
     b->plan.offsets = forward_take(base, &used, (moe->router.experts + 1) * sizeof(uint32_t));
     b->logits = forward_take(base, &used, rows * moe->router.experts * sizeof(float));
     b->shared_gate = forward_take(base, &used, rows * sizeof(float));
-    b->sorted = forward_take(base, &used, act * pairs * f->model->spec.hidden);
-    b->up = forward_take(base, &used, act * pairs * moe->width * 2);
+    b->sorted = forward_take(base, &used, act * pairs * expert_hidden(&f->model->spec, moe));
+    b->up = forward_take(base, &used, act * pairs * up_rows(moe, moe->width));
     b->gated = forward_take(base, &used, act * pairs * moe->width);
-    b->shared_up = forward_take(base, &used, act * rows * moe->shared_width * 2);
+    b->shared_up = forward_take(base, &used, act * rows * up_rows(moe, moe->shared_width));
     b->shared_gated = forward_take(base, &used, act * rows * moe->shared_width);
+    b->latent = forward_take(base, &used, act * rows * moe->latent);
+    b->shared = forward_take(base, &used, moe->latent ? act * rows * f->model->spec.hidden : 0);
     return used;
 }
 
@@ -156,7 +187,11 @@ static void product_f32(struct forward *f, struct stream *s, float *out, const s
 static void meet(struct forward *f, struct stream *s, const struct layer_spec *layer, void *out, const void *gate_up,
                  uint32_t rows, uint32_t width) {
     const struct moe_spec *moe = &layer->moe;
-    if (moe->clamped)
+    if (moe->plain)
+        f->dev->ops->rows->activate(
+            s, &(struct op_activate){
+                   .out = out, .x = gate_up, .rows = rows, .width = width, .activation = layer->ffn.activation});
+    else if (moe->clamped)
         f->dev->ops->clamped_swiglu(s, &(struct op_clamped_swiglu){.out = out,
                                                                    .gate_up = gate_up,
                                                                    .rows = rows,
@@ -181,16 +216,40 @@ static void run_experts(struct forward *f, struct stream *s, const struct layer_
         s,
         &(struct op_route){
             .plan = &b->plan, .router = &moe->router, .logits = b->logits, .correction = w->correction, .rows = rows});
+    if (moe->latent) forward_product(f, s, b->latent, f->in, &w->latent_in);
     ops->expert_gather(s, &(struct op_expert_gather){.out = b->sorted,
-                                                     .x = f->in,
+                                                     .x = moe->latent ? b->latent : f->in,
                                                      .plan = &b->plan,
                                                      .rows = rows,
                                                      .top_k = top_k,
-                                                     .width = f->model->spec.hidden,
+                                                     .width = expert_hidden(&f->model->spec, moe),
                                                      .weighted = moe->weigh_input});
     ops->expert_linear(s, &(struct op_expert_linear){b->up, b->sorted, &w->up, &b->plan, rows, top_k});
     meet(f, s, layer, b->gated, b->up, rows * top_k, moe->width);
     ops->expert_linear(s, &(struct op_expert_linear){b->sorted, b->gated, &w->down, &b->plan, rows, top_k});
+}
+
+static void run_shared(struct forward *f, struct stream *s, const struct layer_spec *layer, const struct moe_weights *w,
+                       const struct moe_buffers *b, void *out) {
+    const struct moe_spec *moe = &layer->moe;
+    forward_product(f, s, b->shared_up, f->in, &w->shared_up);
+    meet(f, s, layer, b->shared_gated, b->shared_up, f->batch.row_count, moe->shared_width);
+    if (moe->shared_gate) product_f32(f, s, b->shared_gate, &w->shared_gate);
+    forward_product(f, s, out, b->shared_gated, &w->shared_down);
+}
+
+/* f->out = latent_out(b->latent), plus the shared expert. */
+static void leave_latent(struct forward *f, struct stream *s, const struct layer_spec *layer,
+                         const struct moe_weights *w, const struct moe_buffers *b) {
+    forward_product(f, s, f->out, b->latent, &w->latent_out);
+    if (!layer->moe.shared_width) return;
+    run_shared(f, s, layer, w, b, b->shared);
+    f->dev->ops->rmsnorm(s, &(struct op_rmsnorm){.x = f->out,
+                                                 .delta = b->shared,
+                                                 .delta_scale = 1,
+                                                 .rows = f->batch.row_count,
+                                                 .width = f->model->spec.hidden,
+                                                 .eps = 1});
 }
 
 static void moe_step(struct forward *f, struct stream *s, uint32_t layer) {
@@ -200,21 +259,18 @@ static void moe_step(struct forward *f, struct stream *s, uint32_t layer) {
     struct moe_buffers b;
     lay_out(f, spec, f->scratch, &b);
     run_experts(f, s, spec, w, &b);
-    if (moe->shared_width) {
-        forward_product(f, s, b.shared_up, f->in, &w->shared_up);
-        meet(f, s, spec, b.shared_gated, b.shared_up, f->batch.row_count, moe->shared_width);
-        if (moe->shared_gate) product_f32(f, s, b.shared_gate, &w->shared_gate);
-        forward_product(f, s, f->out, b.shared_gated, &w->shared_down);
-    }
-    f->dev->ops->expert_combine(s, &(struct op_expert_combine){.out = f->out,
+    bool shared = moe->shared_width && !moe->latent;
+    if (shared) run_shared(f, s, spec, w, &b, f->out);
+    f->dev->ops->expert_combine(s, &(struct op_expert_combine){.out = moe->latent ? b.latent : f->out,
                                                                .y = b.sorted,
-                                                               .shared = moe->shared_width ? f->out : NULL,
+                                                               .shared = shared ? f->out : NULL,
                                                                .shared_gate = moe->shared_gate ? b.shared_gate : NULL,
                                                                .plan = &b.plan,
                                                                .rows = f->batch.row_count,
                                                                .top_k = moe->router.top_k,
-                                                               .width = f->model->spec.hidden,
+                                                               .width = expert_hidden(&f->model->spec, moe),
                                                                .weighted = !moe->weigh_input});
+    if (moe->latent) leave_latent(f, s, spec, w, &b);
 }
 
 const struct layer_kind ffn_moe = {

@@ -7,8 +7,9 @@
 struct moe_weights {
     struct matrix router;          /* [experts, hidden] */
     const float *correction;       /* f32 [experts] */
-    struct expert_matrix up, down; /* [2 * width, hidden], [hidden, width] each */
+    struct expert_matrix up, down; /* [2 * width, hidden], [hidden, width] each; without a gate [width, hidden] */
     struct matrix shared_up, shared_down, shared_gate;
+    struct matrix latent_in, latent_out; /* [latent, hidden], [hidden, latent] */
 };
 
 /* The experts the step's rows went to in this layer, [rows, top_k] in device memory; until the next step of a mixer or

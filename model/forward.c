@@ -16,6 +16,7 @@ static size_t scratch_bytes(const struct forward *f) {
     for (uint32_t i = 0; i < spec->layer_count; i++) {
         const struct layer_spec *layer = &spec->layers[i];
         if (layer->mixer) most = MAX(most, MIXERS[layer->mixer]->buffers(f, layer, NULL));
+        if (layer->beside) most = MAX(most, MIXERS[layer->beside]->buffers(f, layer, NULL));
         if (layer->ffn.kind) most = MAX(most, FFNS[layer->ffn.kind]->buffers(f, layer, NULL));
     }
     return most;
@@ -23,7 +24,7 @@ static size_t scratch_bytes(const struct forward *f) {
 
 static bool any_parallel(const struct model_spec *spec) {
     for (uint32_t i = 0; i < spec->layer_count; i++)
-        if (spec->layers[i].parallel) return true;
+        if (spec->layers[i].parallel || spec->layers[i].beside) return true;
     return false;
 }
 
@@ -212,21 +213,46 @@ static void add_up(struct forward *f, struct stream *s, bool partial) {
 }
 
 /* One half of a serial layer. */
-static void serial_half(struct forward *f, struct stream *s, uint32_t layer, const struct layer_kind *kind,
-                        bool partial, const struct norm_spec *pre, const struct norm_weights *pre_weights,
-                        const struct norm_spec *post, const struct norm_weights *post_weights) {
+struct half {
+    const struct layer_kind *kind;
+    bool partial;
+    float scale;
+    const struct norm_spec *pre, *post;
+    const struct norm_weights *pre_weights, *post_weights;
+};
+
+static void serial_half(struct forward *f, struct stream *s, uint32_t layer, const struct half *h) {
     static const struct norm_spec none;
     bool last = f->model->spec.layers[layer].norm_last;
-    f->in = normed(f, s, f->normed, last ? &none : pre, pre_weights);
+    f->in = normed(f, s, f->normed, last ? &none : h->pre, h->pre_weights);
     f->out = f->delta;
-    kind->step(f, s, layer);
-    add_up(f, s, partial);
-    if (post->kind) norm(f, s, f->delta, f->delta, NULL, post, post_weights);
+    h->kind->step(f, s, layer);
+    add_up(f, s, h->partial);
+    if (h->post->kind) norm(f, s, f->delta, f->delta, NULL, h->post, h->post_weights);
     f->pending = f->delta;
-    f->pending_scale = f->model->spec.layers[layer].residual_scale;
+    f->pending_scale = h->scale;
     if (!last) return;
-    norm(f, s, f->x, f->x, f->pending, pre, pre_weights);
+    norm(f, s, f->x, f->x, f->pending, h->pre, h->pre_weights);
     f->pending = NULL;
+}
+
+/* Two mixers beside each other. */
+static void beside_half(struct forward *f, struct stream *s, uint32_t i) {
+    const struct layer_spec *spec = &f->model->spec.layers[i];
+    const struct layer_weights *w = &f->model->weights.layers[i];
+    f->in = normed(f, s, f->normed, &spec->mixer_norm, &w->mixer_norm);
+    norm(f, s, f->normed_ffn, f->x, NULL, &spec->mixer_norm, &w->beside_norm);
+    f->out = f->delta;
+    MIXERS[spec->mixer]->step(f, s, i);
+    add_up(f, s, spec->mixer_partial);
+    f->in = f->normed_ffn;
+    f->out = f->delta_ffn;
+    MIXERS[spec->beside]->step(f, s, i);
+    f->pending = f->delta;
+    f->pending_scale = spec->residual_scale;
+    add_pending(f, s);
+    f->pending = f->delta_ffn;
+    f->pending_scale = spec->beside_scale;
 }
 
 static void parallel_layer(struct forward *f, struct stream *s, uint32_t i) {
@@ -246,6 +272,7 @@ static void parallel_layer(struct forward *f, struct stream *s, uint32_t i) {
     f->pending_scale = spec->residual_scale;
     add_pending(f, s);
     f->pending = f->delta_ffn;
+    f->pending_scale = spec->ffn_scale;
 }
 
 static void layer_step(struct forward *f, struct stream *s, uint32_t i) {
@@ -255,12 +282,25 @@ static void layer_step(struct forward *f, struct stream *s, uint32_t i) {
         parallel_layer(f, s, i);
         return;
     }
-    if (spec->mixer)
-        serial_half(f, s, i, MIXERS[spec->mixer], spec->mixer_partial, &spec->mixer_norm, &w->mixer_norm,
-                    &spec->mixer_post, &w->mixer_post);
-    if (spec->ffn.kind)
-        serial_half(f, s, i, FFNS[spec->ffn.kind], spec->ffn_partial, &spec->ffn_norm, &w->ffn_norm, &spec->ffn_post,
-                    &w->ffn_post);
+    const struct half mixer = {.kind = MIXERS[spec->mixer],
+                               .partial = spec->mixer_partial,
+                               .scale = spec->residual_scale,
+                               .pre = &spec->mixer_norm,
+                               .post = &spec->mixer_post,
+                               .pre_weights = &w->mixer_norm,
+                               .post_weights = &w->mixer_post};
+    const struct half ffn = {.kind = FFNS[spec->ffn.kind],
+                             .partial = spec->ffn_partial,
+                             .scale = spec->ffn_scale,
+                             .pre = &spec->ffn_norm,
+                             .post = &spec->ffn_post,
+                             .pre_weights = &w->ffn_norm,
+                             .post_weights = &w->ffn_post};
+    if (spec->beside)
+        beside_half(f, s, i);
+    else if (spec->mixer)
+        serial_half(f, s, i, &mixer);
+    if (spec->ffn.kind) serial_half(f, s, i, &ffn);
 }
 
 static void embed(struct forward *f, struct stream *s) {

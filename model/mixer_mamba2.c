@@ -9,11 +9,22 @@
 static uint32_t conv_width(const struct recurrent_spec *r) { return r->width + 2 * r->groups * r->state_size; }
 static uint32_t in_rows(const struct recurrent_spec *r) { return r->width + conv_width(r) + r->heads; }
 
+/* A factor for each of z, x, B, C and the step. */
+static int load_scales(struct loader *l, const struct recurrent_spec *r, struct column_scale *out) {
+    uint32_t bc = r->groups * r->state_size, widths[] = {r->width, r->width, bc, bc, r->heads}, at = 0;
+    if (!r->scaled) return 0;
+    float *by = mem_calloc(in_rows(r), sizeof *by);
+    for (size_t part = 0; part < ARRAY_LEN(widths); part++)
+        for (uint32_t i = 0; i < widths[part]; i++) by[at++] = r->scales[part];
+    return column_scale_load(l, out, by, at);
+}
+
 static int mamba2_load(struct loader *l, uint32_t layer, void **weights) {
     const struct recurrent_spec *r = &l->spec->layers[layer].recurrent;
     struct recurrent_weights *w = *weights = loader_new(l, sizeof *w);
     uint32_t hidden = l->spec->hidden;
     int rc = recurrent_product(l, &w->in, layer, ROLE_IN, ROLE_IN_BIAS, in_rows(r), hidden, r->in_bias);
+    if (!rc) rc = load_scales(l, r, &w->in_scale);
     if (!rc) rc = recurrent_load_conv(l, w, layer, conv_width(r));
     if (!rc) rc = loader_vector(l, &w->step_bias, ROLE_STEP_BIAS, layer, r->heads);
     if (!rc) rc = recurrent_load_decay(l, &w->decay, layer, (uint32_t[]){r->heads, 0});
@@ -90,12 +101,14 @@ static void scan(struct forward *f, struct stream *s, const struct recurrent_spe
 static void mamba2_step(struct forward *f, struct stream *s, uint32_t layer) {
     const struct layer_spec *spec = &f->model->spec.layers[layer];
     const struct recurrent_spec *r = &spec->recurrent;
-    const struct recurrent_weights *w = f->model->weights.layers[layer].mixer;
+    const struct layer_weights *all = &f->model->weights.layers[layer];
+    const struct recurrent_weights *w = spec->beside ? all->beside : all->mixer;
     size_t at = f->slots->kv.geometry.mixer_states[layer], used = 0;
     size_t conv = recurrent_state(&used, (size_t)(r->taps - 1) * conv_width(r));
     struct mamba2_buffers b;
     lay_out(f, spec, f->scratch, &b);
     forward_product(f, s, b.in, f->in, &w->in);
+    column_scale_apply(f, s, &w->in_scale, b.in, in_rows(r));
     f->dev->ops->state->conv(s, &(struct op_conv){.out = b.xbc,
                                                   .x = recurrent_columns(f, b.in, r->width),
                                                   .weight = w->conv,

@@ -160,7 +160,8 @@ static size_t state_offsets(const struct model *model, struct kv_geometry *out) 
     size_t used = 0;
     for (uint32_t i = 0; i < model->spec.layer_count; i++) {
         const struct layer_spec *layer = &model->spec.layers[i];
-        const struct layer_kind *kinds[] = {MIXERS[layer->mixer], FFNS[layer->ffn.kind]};
+        const struct layer_kind *kinds[] = {MIXERS[layer->beside ? layer->beside : layer->mixer],
+                                            FFNS[layer->ffn.kind]};
         size_t *offsets[] = {out->mixer_states, out->ffn_states};
         for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
             offsets[k][i] = used;

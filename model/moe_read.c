@@ -115,6 +115,9 @@ int moe_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     moe->router_bias = read_rule(r, f->router_bias);
     moe->expert_bias = read_rule(r, f->expert_bias);
     moe->weigh_input = f->weigh_input;
+    moe->plain = f->plain;
+    moe->inner_bias = read_rule(r, f->inner_bias);
+    if (f->latent && read_has(r, f->latent)) moe->latent = read_count(r, f->latent, 0, SPEC_HIDDEN_MAX);
     if (f->clamped) read_clamped(r, moe);
     read_mxfp4(r);
     return r->config->error.code;

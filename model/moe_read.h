@@ -34,6 +34,9 @@ struct moe_family {
     const char *router_bias; /* rule */
     const char *expert_bias; /* rule */
     bool weigh_input;        /* a row is weighed before its experts see it */
+    bool plain;              /* experts have no gate */
+    const char *inner_bias;  /* rule, with `plain`: of the shared expert and of the latent's products */
+    const char *latent;      /* field: experts work on a latent of this width */
     bool clamped;            /* the gate is op_clamped_swiglu, of interleaved rows: swiglu_limit, swiglu_alpha */
 };
 

@@ -4,6 +4,7 @@
 #define L "*layers.%u."
 
 static const struct name_prefix BACKBONE[] = {{"backbone.", ""}, {"", ""}, {0}};
+static const struct name_prefix NEMOTRON_PREFIXES[] = {{"backbone.", ""}, {"model.", ""}, {"", ""}, {0}};
 
 #define MAMBA_ROLES(at)                                                                                                \
     [ROLE_IN] = at "in_proj.weight", [ROLE_IN_BIAS] = at "in_proj.bias", [ROLE_CONV] = at "conv1d.weight",             \
@@ -55,8 +56,35 @@ const struct name_table NEMOTRON_H_NAMES = {
                  MAMBA_ROLES(L "mixer."),
                  MAMBA2_ROLES(L "mixer."),
                  ATTENTION_ROLES(L "mixer."),
-                 GATED_ROLES(L "mixer.")},
-    .prefixes = BACKBONE,
+                 GATED_ROLES(L "mixer."),
+                 [ROLE_ROUTER] = L "mixer.gate.weight",
+                 [ROLE_ROUTER_CORRECTION] = L "mixer.gate.e_score_correction_bias",
+                 [ROLE_EXPERT_UP] = L "mixer.experts.%u.up_proj.weight",
+                 [ROLE_EXPERT_DOWN] = L "mixer.experts.%u.down_proj.weight",
+                 [ROLE_EXPERTS_UP] = L "mixer.experts.up_proj",
+                 [ROLE_EXPERTS_DOWN] = L "mixer.experts.down_proj",
+                 [ROLE_SHARED_UP] = L "mixer.shared_experts.up_proj.weight",
+                 [ROLE_SHARED_DOWN] = L "mixer.shared_experts.down_proj.weight",
+                 [ROLE_SHARED_UP_BIAS] = L "mixer.shared_experts.up_proj.bias",
+                 [ROLE_SHARED_DOWN_BIAS] = L "mixer.shared_experts.down_proj.bias",
+                 [ROLE_EXPERT_LATENT_IN] = L "mixer.fc1_latent_proj.weight",
+                 [ROLE_EXPERT_LATENT_IN_BIAS] = L "mixer.fc1_latent_proj.bias",
+                 [ROLE_EXPERT_LATENT_OUT] = L "mixer.fc2_latent_proj.weight",
+                 [ROLE_EXPERT_LATENT_OUT_BIAS] = L "mixer.fc2_latent_proj.bias"},
+    .prefixes = NEMOTRON_PREFIXES,
+};
+
+/* Attention and Mamba 2 beside each other in a layer. */
+const struct name_table FALCON_H1_NAMES = {
+    .patterns = {[ROLE_EMBED] = "*embed_tokens.weight",
+                 [ROLE_FINAL_NORM] = "*final_layernorm.weight",
+                 [ROLE_HEAD] = "^lm_head.weight",
+                 [ROLE_MIXER_NORM] = L "input_layernorm.weight",
+                 [ROLE_FFN_NORM] = L "pre_ff_layernorm.weight",
+                 MAMBA_ROLES(L "mamba."),
+                 MAMBA2_ROLES(L "mamba."),
+                 ATTENTION_ROLES(L "self_attn."),
+                 GATED_ROLES(L "feed_forward.")},
 };
 
 const struct name_table JAMBA_NAMES = {

@@ -82,6 +82,12 @@ enum weight_role {
     ROLE_SHARED_GATE_UP,
     ROLE_SHARED_DOWN,
     ROLE_SHARED_SWITCH, /* what the shared expert's sigmoid is made of */
+    ROLE_SHARED_UP_BIAS,
+    ROLE_SHARED_DOWN_BIAS,
+    ROLE_EXPERT_LATENT_IN, /* where experts work on a latent */
+    ROLE_EXPERT_LATENT_IN_BIAS,
+    ROLE_EXPERT_LATENT_OUT,
+    ROLE_EXPERT_LATENT_OUT_BIAS,
     /* feed-forward */
     ROLE_GATE_UP, /* fused: gate above up */
     ROLE_GATE_UP_BIAS,
@@ -160,7 +166,7 @@ extern const struct name_table LLAMA_NAMES, OLMO2_NAMES, GEMMA2_NAMES, PHI3_NAME
 extern const struct name_table OXIDIZR_NAMES, EXPERT_NAMES, DEEPSEEK_NAMES, MIXTRAL_NAMES, GRANITE_MOE_NAMES,
     GPT_OSS_NAMES, LLAMA4_NAMES;
 /* name_tables_state.c */
-extern const struct name_table MAMBA_NAMES, MAMBA2_NAMES, NEMOTRON_H_NAMES, JAMBA_NAMES, BAMBA_NAMES,
+extern const struct name_table MAMBA_NAMES, MAMBA2_NAMES, NEMOTRON_H_NAMES, FALCON_H1_NAMES, JAMBA_NAMES, BAMBA_NAMES,
     GRANITE_HYBRID_NAMES, LFM2_NAMES, QWEN3_NEXT_NAMES, QWEN3_5_NAMES, RECURRENT_GEMMA_NAMES, RWKV4_NAMES;
 
 /* The tensor's name; layer counts only where the pattern has one. prefix NULL: the table's first. False when the table

@@ -5,6 +5,7 @@
 #ifndef MODEL_RECURRENT_H
 #define MODEL_RECURRENT_H
 
+#include "model/column_scale.h"
 #include "model/layer_kinds.h"
 
 struct recurrent_weights {
@@ -16,6 +17,7 @@ struct recurrent_weights {
     const float *skip, *step_bias;
     const float *inner_norm, *step_norm, *b_norm, *c_norm; /* NULL: no weight */
     const float *gates, *gates_bias;                       /* RG-LRU: both gates' blocks [2 * heads, dim, dim] */
+    struct column_scale in_scale;                          /* Mamba 2: of what `in` gives */
 };
 
 /* Adds `count` floats, rounded to 64 bytes, to a layer's state; the bytes before them. */

@@ -87,14 +87,38 @@ int mamba1_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     return expect_silu(r, "hidden_act");
 }
 
+/* "mamba_d_ssm" says the width, unless it is there and null. */
+static bool read_has_width(struct spec_reader *r) {
+    return !config_has_key(r->config, r->top, "mamba_d_ssm") || read_has(r, "mamba_d_ssm");
+}
+
+/* `count` factors, or none. False: none. */
+static bool read_factors(struct spec_reader *r, const char *field, float *out, uint32_t count) {
+    double list[8];
+    uint32_t have = config_doubles(r->config, r->top, field, list, ARRAY_LEN(list));
+    if (have && have != count) config_fail(r->config, ERR_INVALID, "'%s' is no list of %u numbers", field, count);
+    for (uint32_t i = 0; i < count && have == count; i++) out[i] = (float)list[i];
+    return have == count;
+}
+
+/* The norm is optional, products out have a bias of their own, and what comes in is scaled part by part. */
+static void read_falcon_h1(struct spec_reader *r, struct recurrent_spec *s) {
+    bool first = read_bool(r, "mamba_norm_before_gate", true);
+    s->inner_norm = first ? INNER_NORM_FIRST : INNER_NORM_GATE_FIRST;
+    if (!read_bool(r, "mamba_rms_norm", false)) s->inner_norm = INNER_NORM_NONE;
+    s->out_bias = read_bool(r, "projectors_bias", false);
+    s->scaled = read_factors(r, "ssm_multipliers", s->scales, 5);
+}
+
 int mamba2_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     struct recurrent_spec *s = &out->recurrent;
     char name[64];
-    bool nemotron = !strcmp(r->family->name, "nemotron_h"), auto_dim;
+    bool nemotron = !strcmp(r->family->name, "nemotron_h"), falcon = !strcmp(r->family->name, "falcon_h1"), auto_dim;
     s->heads = read_count(r, "ssm_heads", 128, SPEC_HEADS_MAX);
     const struct config_node *dim = config_find(r->config, r->top, field_name(r, "ssm_head_dim", name));
     auto_dim = !dim || dim->kind == CONFIG_TEXT;
     uint32_t expanded = read_width(r);
+    if (falcon && read_has_width(r)) expanded = read_count(r, "mamba_d_ssm", 1024, SPEC_FFN_MAX);
     s->head_dim = auto_dim ? expanded / MAX(s->heads, 1u) : read_count(r, "ssm_head_dim", 64, SPEC_FFN_MAX);
     s->groups = read_count(r, "n_groups", 1, SPEC_HEADS_MAX);
     s->state_size = read_count(r, "state_size", 128, STATE_MAX);
@@ -115,6 +139,7 @@ int mamba2_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
         s->step_low = (float)read_double(r, "time_step_min", 0.001);
         s->step_high = INFINITY;
     }
+    if (falcon) read_falcon_h1(r, s);
     consume_init_fields(r);
     return expect_silu(r, nemotron ? "mamba_hidden_act" : "hidden_act");
 }
@@ -205,6 +230,12 @@ void kinds_qwen_next(struct spec_reader *r, uint32_t layer, struct layer_spec *o
         out->mixer = n > 0 && (layer + 1) % (uint64_t)n == 0 ? MIXER_ATTENTION : MIXER_DELTA;
 }
 
+/* Attention with a Mamba 2 beside it, in every layer. */
+void kinds_falcon_h1(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
+    out->mixer = MIXER_ATTENTION;
+    out->beside = MIXER_MAMBA2;
+}
+
 /* "block_types" in a circle. */
 void kinds_recurrent_gemma(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     const struct config_node *list = config_find(r->config, r->top, "block_types");
@@ -224,7 +255,7 @@ void kinds_nemotron_h(struct spec_reader *r, uint32_t layer, struct layer_spec *
     } BLOCKS[] = {{'M', {"mamba", "linear_attention", "mamba"}, MIXER_MAMBA2, FFN_NONE},
                   {'*', {"attention", "full_attention", "attention"}, MIXER_ATTENTION, FFN_NONE},
                   {'-', {"mlp", "mlp", "mlp"}, MIXER_NONE, FFN_PLAIN},
-                  {'E', {"moe", "moe", "moe"}, MIXER_NONE, FFN_MOE}}; /* refused: no row describes its experts */
+                  {'E', {"moe", "moe", "moe"}, MIXER_NONE, FFN_MOE}};
     const char *pattern = read_text(r, "hybrid_override_pattern", ""), *name = "";
     const struct config_node *list = config_find(r->config, r->top, "layers_block_type");
     if (!list) list = config_find(r->config, r->top, "layer_types");
@@ -288,6 +319,20 @@ const struct moe_family JAMBA_MOE = {.layers = MOE_ALL,
                                      .width = "intermediate_size",
                                      .score = ROUTE_SOFTMAX,
                                      .weight = ROUTE_BY_SCORE};
+const struct moe_family NEMOTRON_H_MOE = {.layers = MOE_ALL,
+                                          .experts = "n_routed_experts",
+                                          .width = "moe_intermediate_size",
+                                          .shared_width = "moe_shared_expert_intermediate_size",
+                                          .score = ROUTE_SIGMOID,
+                                          .weight = ROUTE_BY_SCORE,
+                                          .renormalise = "norm_topk_prob",
+                                          .renormalise_eps = 1e-20f,
+                                          .scale = "routed_scaling_factor",
+                                          .correction = true,
+                                          .group_best = 2,
+                                          .plain = true,
+                                          .inner_bias = "mlp_bias",
+                                          .latent = "moe_latent_size"};
 const struct moe_family GRANITE_HYBRID_MOE = {.layers = MOE_ALL,
                                               .experts = "num_local_experts",
                                               .width = "expert_width",
@@ -314,6 +359,18 @@ void finish_rwkv4(struct spec_reader *r, uint32_t layer, struct layer_spec *out)
     out->ffn_norm.eps = out->mixer_norm.eps;
     if (layer + 1 == r->spec->layer_count)
         r->spec->final_norm.eps = ldexpf(r->spec->final_norm.eps, (int)(2 * ((layer + 1) / every)));
+}
+
+/* A number for each place where something is scaled. */
+void finish_falcon_h1(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
+    float ffn[2] = {1, 1};
+    out->attention.scale *= (float)read_double(r, "key_multiplier", 1);
+    out->mixer_in_scale = (float)read_double(r, "attention_in_multiplier", 1);
+    out->residual_scale = (float)read_double(r, "attention_out_multiplier", 1);
+    out->beside_in_scale = (float)read_double(r, "ssm_in_multiplier", 1);
+    out->beside_scale = (float)read_double(r, "ssm_out_multiplier", 1);
+    if (read_factors(r, "mlp_multipliers", ffn, 2)) out->ffn.gate_scale = ffn[0];
+    out->ffn_scale = ffn[1];
 }
 
 /* LFM2: two thirds of the width, times a factor, rounded up to a multiple. */

@@ -12,6 +12,8 @@
  *   norm_last: x = mixer_norm(x + s mixer(x)), then the same with the feed-forward.
  *   parallel:  x = x + s mixer(mixer_norm(x)) + s ffn(ffn_norm(x)); without an ffn_norm the feed-forward takes
  *              mixer_norm(x).
+ * A mixer may have another beside it that takes the same: x = x + s mixer(mixer_norm(x)) + t beside(mixer_norm(x)),
+ * serial. Only one of the two has keys and values, and only one a state.
  *
  * Invariants of a spec made by spec_read: every count is positive and bounded (SPEC_ limits), so sizes computed from it
  * in 64 bits do not overflow; kv_heads divides heads; rotary dims are even and at most head_dim.
@@ -141,6 +143,8 @@ struct recurrent_spec {
     float step_low, step_high;  /* limits of the step */
     bool fused_heads;           /* delta rule: products interleaved by key head */
     enum gate_kind branch;      /* RG-LRU: of the second branch */
+    bool scaled;                /* Mamba 2: what the first product gives is multiplied: */
+    float scales[5];            /* of z, x, B, C and the step */
 };
 
 /* ---- feed-forwards ---- */
@@ -149,7 +153,8 @@ struct ffn_spec {
     enum ffn_kind kind;
     uint32_t width;
     enum activation activation;
-    bool bias; /* of all its projections */
+    bool bias;        /* of all its projections */
+    float gate_scale; /* gated: of what the activation takes; 0: none */
 };
 
 /* FFN_MOE (kernels/ops_expert.h); ffn_spec.activation is that of its experts. */
@@ -159,6 +164,9 @@ struct moe_spec {
     uint32_t shared_width; /* of the expert every row passes; 0: none */
     bool shared_gate;      /* scaled by a sigmoid of a product of its own */
     bool correction, router_bias, expert_bias;
+    bool plain;         /* experts and shared expert have no gate: down(f(up(x))) */
+    bool inner_bias;    /* with it: of the shared expert and of the latent's products */
+    uint32_t latent;    /* experts work on a latent of this width; 0: on the hidden state */
     bool weigh_input;   /* weights scale what goes in, not what comes out */
     bool clamped;       /* op_clamped_swiglu, not the activation */
     bool interleaved;   /* with it: gate, up, gate, up, ... */
@@ -170,8 +178,9 @@ struct moe_spec {
 struct layer_spec {
     bool parallel, norm_last;
     struct norm_spec mixer_norm, mixer_post, ffn_norm, ffn_post; /* kind NORM_NONE: not there */
-    float residual_scale;                                        /* of what is added to x */
-    enum mixer_kind mixer;
+    float residual_scale, beside_scale, ffn_scale;               /* of what mixer, beside and feed-forward add to x */
+    enum mixer_kind mixer, beside;
+    float mixer_in_scale, beside_in_scale; /* with a mixer beside: of what each takes */
     struct attention_spec attention;
     struct latent_spec latent;
     struct recurrent_spec recurrent;

@@ -180,15 +180,18 @@ static void read_layer(struct spec_reader *r, uint32_t i) {
     *layer = (struct layer_spec){.mixer = mixer_of(r, i),
                                  .ffn.kind = f->ffn ? f->ffn : FFN_GATED,
                                  .residual_scale = read_factor(r, f->residual_scale)};
+    layer->ffn_scale = layer->residual_scale;
     if (f->kinds) f->kinds(r, i, layer);
     place_norms(r, layer);
     if (config_failed(r->config)) return;
-    const struct layer_kind *mixer = MIXERS[layer->mixer], *ffn = FFNS[layer->ffn.kind];
+    const struct layer_kind *mixer = MIXERS[layer->mixer], *beside = MIXERS[layer->beside],
+                            *ffn = FFNS[layer->ffn.kind];
     if ((layer->mixer && !mixer) || (layer->ffn.kind && !ffn) || (layer->ffn.kind == FFN_MOE && !f->moe)) {
         read_unsupported(r, "model_type", f->name);
         return;
     }
     if (mixer && mixer->read(r, i, layer)) return;
+    if (beside && beside->read(r, i, layer)) return;
     if (ffn && ffn->read(r, i, layer)) return;
     if (f->finish) f->finish(r, i, layer);
 }

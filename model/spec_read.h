@@ -150,7 +150,7 @@ int rwkv4_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 int rwkv_ffn_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 void finish_rwkv4(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 int rglru_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
-extern const struct moe_family JAMBA_MOE, GRANITE_HYBRID_MOE, QWEN2_MOE;
+extern const struct moe_family JAMBA_MOE, GRANITE_HYBRID_MOE, NEMOTRON_H_MOE, QWEN2_MOE;
 extern const struct layer_type GRANITE_HYBRID_TYPES[], QWEN_NEXT_TYPES[], LFM2_TYPES[], OXIDIZR_TYPES[];
 void kinds_oxidizr(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 void finish_oxidizr(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
@@ -159,6 +159,8 @@ void kinds_no_ffn(struct spec_reader *r, uint32_t layer, struct layer_spec *out)
 void kinds_jamba(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 void kinds_bamba(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 void kinds_granite_hybrid(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+void kinds_falcon_h1(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+void finish_falcon_h1(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 void kinds_nemotron_h(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 void kinds_qwen_next(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 void kinds_recurrent_gemma(struct spec_reader *r, uint32_t layer, struct layer_spec *out);

@@ -79,10 +79,26 @@ static int load_ends(struct loader *l) {
     return rc;
 }
 
+/* The mixers' norm times the scale of what one of them takes. */
+static int load_scaled_norm(struct loader *l, uint32_t i, struct norm_weights *w, float scale) {
+    float *x = loader_values(l, ROLE_MIXER_NORM, i, (uint32_t[]){l->spec->hidden, 0});
+    for (uint32_t c = 0; x && c < l->spec->hidden; c++) x[c] *= scale;
+    return loader_put(l, &w->weight, x, l->spec->hidden);
+}
+
+static int load_beside(struct loader *l, uint32_t i, struct layer_weights *w) {
+    const struct layer_spec *spec = &l->spec->layers[i];
+    int rc = load_scaled_norm(l, i, &w->mixer_norm, spec->mixer_in_scale);
+    if (!rc) rc = load_scaled_norm(l, i, &w->beside_norm, spec->beside_in_scale);
+    return rc ? rc : MIXERS[spec->beside]->load(l, i, &w->beside);
+}
+
 static int load_layer(struct loader *l, uint32_t i, struct layer_weights *w) {
     const struct layer_spec *spec = &l->spec->layers[i];
     uint32_t hidden = l->spec->hidden;
-    int rc = loader_norm(l, &w->mixer_norm, &spec->mixer_norm, ROLE_MIXER_NORM, ROLE_MIXER_NORM_BIAS, i, hidden);
+    int rc = spec->beside
+                 ? load_beside(l, i, w)
+                 : loader_norm(l, &w->mixer_norm, &spec->mixer_norm, ROLE_MIXER_NORM, ROLE_MIXER_NORM_BIAS, i, hidden);
     if (!rc) rc = loader_norm(l, &w->mixer_post, &spec->mixer_post, ROLE_MIXER_POST, ROLE_MIXER_POST_BIAS, i, hidden);
     if (!rc && spec->mixer) rc = MIXERS[spec->mixer]->load(l, i, &w->mixer);
     if (!rc) rc = loader_norm(l, &w->ffn_norm, &spec->ffn_norm, ROLE_FFN_NORM, ROLE_FFN_NORM_BIAS, i, hidden);

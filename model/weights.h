@@ -22,7 +22,8 @@ struct norm_weights {
 
 struct layer_weights {
     struct norm_weights mixer_norm, mixer_post, ffn_norm, ffn_post; /* [hidden]; as the layer's spec says */
-    void *mixer, *ffn; /* of the layer's kinds (layer_kinds.h): struct attention_weights, ... */
+    struct norm_weights beside_norm; /* mixer_norm with another scale, where there is a mixer beside */
+    void *mixer, *beside, *ffn;      /* of the layer's kinds (layer_kinds.h): struct attention_weights, ... */
 };
 
 struct model_weights {

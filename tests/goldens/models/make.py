@@ -158,7 +158,7 @@ def cases():
             spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-            yield from module.CASES
+            yield from getattr(module, "CASES", [])
 
 
 def main():

@@ -17,6 +17,7 @@ def hybrid(architecture, model_type, **fields):
 # decays between 0.05 and 2.7, steps of about 0.1 to 1, so that states remember some tens of positions
 DECAYS = [(r"A_log$", -1.0, 0.8), (r"dt_bias$|dt_proj\.bias$", -1.0, 0.7), (r"\.D$", 0.5, 0.5), (r"conv1d\.weight$|conv\.weight$|conv_1d\.weight$", 0.1, 0.5),
           (r"x_proj\.weight$", 0.0, 0.3)]
+ROUTED = [(r"gate\.weight$", 0.0, 0.4), (r"e_score_correction_bias$", 0.0, 0.2)]
 MAMBA2 = dict(mamba_n_heads=8, mamba_d_head=16, mamba_n_groups=1, mamba_d_state=16)
 
 CASES = [
@@ -62,6 +63,24 @@ CASES = [
                               linear_key_head_dim=16, linear_value_head_dim=12, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
                               shared_expert_intermediate_size=40, mlp_only_layers=[2]),
          draw=[(r"linear_attn\.norm\.weight$", 1.0, 0.2), (r"norm\.weight$", 0.0, 0.2), (r"mlp\.gate\.weight$", 0.0, 0.5)] + DECAYS),
+    case("falcon_h1", hybrid("FalconH1ForCausalLM", "falcon_h1", num_hidden_layers=2, intermediate_size=88, mamba_d_ssm=96, mamba_n_heads=6,
+                             mamba_d_head=16, mamba_n_groups=2, mamba_d_state=12, embedding_multiplier=2.2, lm_head_multiplier=0.6,
+                             key_multiplier=0.7, attention_in_multiplier=1.4, attention_out_multiplier=0.8, ssm_in_multiplier=1.25,
+                             ssm_out_multiplier=0.6, ssm_multipliers=[0.7, 1.4, 0.8, 0.6, 0.5], mlp_multipliers=[0.7, 0.6], rope_theta=1e11),
+         draw=DECAYS),
+    case("falcon_h1-norm", hybrid("FalconH1ForCausalLM", "falcon_h1", num_hidden_layers=2, intermediate_size=72, num_key_value_heads=4,
+                                  mamba_d_ssm=None, mamba_n_heads=8, mamba_n_groups=2, mamba_d_state=10, mamba_rms_norm=True,
+                                  mamba_norm_before_gate=False, mamba_proj_bias=True, projectors_bias=True, attention_bias=True, mlp_bias=True,
+                                  mamba_conv_bias=False, mamba_d_conv=3, attention_in_multiplier=0.8, ssm_in_multiplier=1.3,
+                                  time_step_limit=[0.1, 0.9], tie_word_embeddings=True), draw=DECAYS),
+    case("nemotron_h-experts", hybrid("NemotronHForCausalLM", "nemotron_h", hybrid_override_pattern="ME*E-", num_hidden_layers=5, head_dim=16,
+                                      mamba_num_heads=4, mamba_head_dim=16, n_groups=1, ssm_state_size=12, n_routed_experts=8,
+                                      num_experts_per_tok=3, moe_intermediate_size=40, moe_shared_expert_intermediate_size=56, n_group=4,
+                                      topk_group=2, routed_scaling_factor=1.8), draw=ROUTED + DECAYS),
+    case("nemotron_h-latent", hybrid("NemotronHForCausalLM", "nemotron_h", layers_block_type=["mamba", "moe", "attention", "moe"],
+                                     head_dim=16, mamba_num_heads=4, mamba_head_dim=16, n_groups=2, ssm_state_size=12, n_routed_experts=4,
+                                     num_experts_per_tok=2, moe_intermediate_size=40, moe_shared_expert_intermediate_size=48, moe_latent_size=24,
+                                     mlp_bias=True, norm_topk_prob=False, num_hidden_layers=4), draw=ROUTED + DECAYS),
     case("rwkv4", config("RwkvForCausalLM", "rwkv", num_hidden_layers=3, attention_hidden_size=80, intermediate_size=112, context_length=256,
                          rescale_every=2, layer_norm_epsilon=1e-3),
          draw=[(r"time_decay$", -1.0, 1.0), (r"time_first$", 0.0, 0.5), (r"time_mix_\w+$", 0.5, 0.25)]),

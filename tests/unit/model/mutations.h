@@ -207,6 +207,10 @@ MUTATION(norm_last) { EACH_LAYER(L->norm_last, L->norm_last = false); }
 MUTATION(serial) { EACH_LAYER(L->parallel && L->ffn_norm.kind, L->parallel = false); }
 MUTATION(one_norm) { EACH_LAYER(L->parallel && L->ffn_norm.kind, L->ffn_norm.kind = NORM_NONE); }
 MUTATION(residual_scale) { EACH_LAYER(L->residual_scale != 1, L->residual_scale = 1); }
+MUTATION(ffn_scale) { EACH_LAYER(L->ffn_scale != 1, L->ffn_scale = 1); }
+MUTATION(no_expert_latent_bias) {
+    EACH_LAYER(L->ffn.kind == FFN_MOE && EXPERTS_WEIGHTS->latent_out.bias, EXPERTS_WEIGHTS->latent_out.bias = NULL);
+}
 MUTATION(embed_norm) {
     bool found = m->spec.embed_norm.kind != NORM_NONE;
     m->spec.embed_norm.kind = NORM_NONE;
@@ -266,6 +270,8 @@ static const struct mutation MUTATIONS[] = {
     MUTATION_ROW(serial),
     MUTATION_ROW(one_norm),
     MUTATION_ROW(residual_scale),
+    MUTATION_ROW(ffn_scale),
+    MUTATION_ROW(no_expert_latent_bias),
     MUTATION_ROW(embed_norm),
     MUTATION_ROW(logit_scale),
     MUTATION_ROW(logit_cap),

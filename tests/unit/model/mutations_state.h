@@ -4,10 +4,11 @@
 
 #include "model/recurrent.h"
 
-#define STATE(cond)     (L->mixer >= MIXER_MAMBA1 && !RWKV && (cond))
+#define STATE(cond)     ((L->mixer >= MIXER_MAMBA1 || L->beside) && !RWKV && (cond))
 #define RWKV            (L->mixer >= MIXER_RWKV4 && L->mixer <= MIXER_RWKV7)
-#define STATE_WEIGHTS   ((struct recurrent_weights *)W->mixer)
+#define STATE_WEIGHTS   ((struct recurrent_weights *)(L->beside ? W->beside : W->mixer))
 #define RECURRENT(what) (L->recurrent.what)
+#define GATED_WEIGHTS   ((struct ffn_weights *)W->ffn)
 MUTATION(conv_taps) { EACH_LAYER(STATE(RECURRENT(taps) > 1), RECURRENT(taps)--); }
 MUTATION(conv_bias) { EACH_LAYER(STATE(STATE_WEIGHTS->conv_bias), STATE_WEIGHTS->conv_bias = NULL); }
 MUTATION(state_in_bias) { EACH_LAYER(STATE(STATE_WEIGHTS->in.bias), STATE_WEIGHTS->in.bias = NULL); }
@@ -23,7 +24,7 @@ MUTATION(inner_norm_order) {
                                                                          : INNER_NORM_GATE_FIRST);
 }
 MUTATION(inner_norm_group) {
-    EACH_LAYER(STATE(RECURRENT(norm_group) && RECURRENT(norm_group) != RECURRENT(width)),
+    EACH_LAYER(STATE(RECURRENT(inner_norm) && RECURRENT(norm_group) != RECURRENT(width)),
                RECURRENT(norm_group) = RECURRENT(width));
 }
 MUTATION(inner_norm_weight) { EACH_LAYER(STATE(STATE_WEIGHTS->inner_norm), STATE_WEIGHTS->inner_norm = NULL); }
@@ -33,6 +34,13 @@ MUTATION(branch) {
     EACH_LAYER(L->mixer == MIXER_RGLRU, RECURRENT(branch) = RECURRENT(branch) == GATE_SILU ? GATE_SIGMOID : GATE_SILU);
 }
 
+MUTATION(beside_scale) { EACH_LAYER(L->beside, L->beside_scale *= 1.5f); }
+MUTATION(beside_weight) { EACH_LAYER(L->beside, W->beside_norm = W->mixer_norm); }
+MUTATION(column_scales) { EACH_LAYER(STATE(STATE_WEIGHTS->in_scale.by), STATE_WEIGHTS->in_scale.by = NULL); }
+MUTATION(gate_scale) {
+    EACH_LAYER(L->ffn.kind == FFN_GATED && GATED_WEIGHTS->gate_scale.by, GATED_WEIGHTS->gate_scale.by = NULL);
+}
+
 MUTATION(rwkv_norms) { EACH_LAYER(RWKV, L->mixer_norm.eps = L->ffn_norm.eps = 1); }
 MUTATION(rwkv_no_channel_shift) {
     EACH_LAYER(RWKV && L->ffn.kind == FFN_RWKV, memset((void *)*(float *const *)W->ffn, 0, m->spec.hidden * 8));
@@ -40,7 +48,8 @@ MUTATION(rwkv_no_channel_shift) {
 MUTATION(rwkv_no_shift) { EACH_LAYER(RWKV, memset((void *)*(float *const *)W->mixer, 0, m->spec.hidden * 12)); }
 
 #define STATE_MUTATIONS                                                                                                \
-    MUTATION_ROW(rwkv_norms), MUTATION_ROW(rwkv_no_channel_shift), MUTATION_ROW(rwkv_no_shift),                        \
+    MUTATION_ROW(beside_scale), MUTATION_ROW(beside_weight), MUTATION_ROW(column_scales), MUTATION_ROW(gate_scale),    \
+        MUTATION_ROW(rwkv_norms), MUTATION_ROW(rwkv_no_channel_shift), MUTATION_ROW(rwkv_no_shift),                    \
         MUTATION_ROW(conv_taps), MUTATION_ROW(conv_bias), MUTATION_ROW(state_in_bias), MUTATION_ROW(state_out_bias),   \
         MUTATION_ROW(step_bias), MUTATION_ROW(step_low), MUTATION_ROW(step_high), MUTATION_ROW(inner_norm_order),      \
         MUTATION_ROW(inner_norm_group), MUTATION_ROW(inner_norm_weight), MUTATION_ROW(part_norms),                     \
