@@ -28,6 +28,12 @@ static bool any_parallel(const struct model_spec *spec) {
     return false;
 }
 
+static bool any_first_values(const struct model_spec *spec) {
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        if (spec->layers[i].mixer == MIXER_RWKV7) return true;
+    return false;
+}
+
 /* Logits this rank computes. */
 static uint32_t head_width(const struct forward *f) {
     return shard_vocab(&f->model->shard, f->model->spec.vocab).count;
@@ -51,6 +57,7 @@ static size_t list_buffers(struct forward *f, struct buffer out[FORWARD_BUFFERS_
         out[n++] = (struct buffer){&f->delta_ffn, act * rows * spec->hidden};
         out[n++] = (struct buffer){&f->normed_ffn, act * rows * spec->hidden};
     }
+    if (any_first_values(spec)) out[n++] = (struct buffer){&f->first_values, act * rows * spec->hidden};
     out[n++] = (struct buffer){(void **)&f->scratch, scratch_bytes(f)};
     for (uint32_t i = 0; i < spec->rope_count; i++)
         out[n++] = (struct buffer){(void **)&f->angles[i], rows * MAX(spec->ropes[i].dims, 2u) * sizeof(float)};

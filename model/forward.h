@@ -25,6 +25,7 @@ struct forward {
     /* Device memory. */
     void *x, *delta, *normed;      /* act [max_rows, hidden] */
     void *delta_ffn, *normed_ffn;  /* the same, where a layer is parallel; else NULL */
+    void *first_values;            /* RWKV-7: the first layer's, act [max_rows, hidden]; else NULL */
     char *scratch;                 /* of the mixer or feed-forward whose step it is (layer_kinds.h) */
     float *angles[SPEC_ROPES_MAX]; /* f32 [max_rows, half, 2] */
     void *head_x, *head_delta;     /* act [HEAD_ROWS, hidden] */

@@ -156,14 +156,23 @@ int loader_vector(struct loader *l, const float **out, enum weight_role role, ui
     return put_values(l, v, role, layer, count, 0, count, NULL);
 }
 
+/* Dimensions of size 1 do not count: some files have them, some have not. */
+static bool same_dims(const struct tensor *t, const uint32_t *dims) {
+    uint32_t i = 0;
+    for (;; i++, dims++) {
+        while (i < t->dim_count && t->dims[i] == 1) i++;
+        while (*dims == 1) dims++;
+        if (!*dims || i == t->dim_count) return !*dims && i == t->dim_count;
+        if (t->dims[i] != *dims) return false;
+    }
+}
+
 float *loader_values(struct loader *l, enum weight_role role, uint32_t layer, const uint32_t *dims) {
     const struct tensor *t = find(l, role, layer);
-    uint32_t count = 0;
     size_t values = 1;
     if (!t) return NULL;
-    bool ok = true;
-    for (; dims[count]; values *= dims[count++]) ok = ok && count < t->dim_count && t->dims[count] == dims[count];
-    if (!ok || t->dim_count != count) {
+    for (uint32_t i = 0; dims[i]; i++) values *= dims[i];
+    if (!same_dims(t, dims)) {
         wrong_shape(l, t, dims[0], dims[1]);
         return NULL;
     }

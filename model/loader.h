@@ -54,7 +54,8 @@ MUST_CHECK int loader_mxfp4(struct loader *l, struct matrix *m, enum weight_role
                             uint32_t rows, uint32_t cols, uint32_t layer);
 /* Device memory with a copy of host bytes. */
 MUST_CHECK int loader_bytes(struct loader *l, const void **out, const void *host, size_t size);
-/* A tensor of these dims (ended by 0), widened, on the host; NULL: an error is in l->err. The caller frees it. */
+/* A tensor of these dims (ended by 0; sizes of 1 do not count), widened, on the host; NULL: an error is in l->err. The
+ * caller frees it. */
 float *loader_values(struct loader *l, enum weight_role role, uint32_t layer, const uint32_t *dims);
 /* f32 device memory [count] with these values; takes `host`, which may be NULL (an error is set already). */
 MUST_CHECK int loader_put(struct loader *l, const float **out, float *host, size_t count);

@@ -125,7 +125,25 @@ enum weight_role {
     ROLE_SHIFT_K, /* RWKV: how much of the position before, for each product */
     ROLE_SHIFT_V,
     ROLE_SHIFT_R,
+    ROLE_SHIFT_X, /* 6: of what decides the mixes; its products */
+    ROLE_SHIFT_DOWN,
+    ROLE_SHIFT_UP,
+    ROLE_SHIFT_W,
+    ROLE_SHIFT_G,
+    ROLE_SHIFT_A,
     ROLE_R,
+    ROLE_DECAY_DOWN, /* low rank, down and up: 6, 7 */
+    ROLE_DECAY_UP,
+    ROLE_RATE_DOWN, /* 7 from here on */
+    ROLE_RATE_UP,
+    ROLE_RATE_BIAS,
+    ROLE_VALUE_MIX_DOWN,
+    ROLE_VALUE_MIX_UP,
+    ROLE_VALUE_MIX_BIAS,
+    ROLE_GATE_DOWN,
+    ROLE_GATE_UP_PRODUCT,
+    ROLE_KEY_SCALE,
+    ROLE_KEY_MIX,
     ROLE_FFN_SHIFT_K,
     ROLE_FFN_SHIFT_R,
     ROLE_FFN_R,
@@ -167,7 +185,8 @@ extern const struct name_table OXIDIZR_NAMES, EXPERT_NAMES, DEEPSEEK_NAMES, MIXT
     GPT_OSS_NAMES, LLAMA4_NAMES;
 /* name_tables_state.c */
 extern const struct name_table MAMBA_NAMES, MAMBA2_NAMES, NEMOTRON_H_NAMES, FALCON_H1_NAMES, JAMBA_NAMES, BAMBA_NAMES,
-    GRANITE_HYBRID_NAMES, LFM2_NAMES, QWEN3_NEXT_NAMES, QWEN3_5_NAMES, RECURRENT_GEMMA_NAMES, RWKV4_NAMES;
+    GRANITE_HYBRID_NAMES, LFM2_NAMES, QWEN3_NEXT_NAMES, QWEN3_5_NAMES, RECURRENT_GEMMA_NAMES, RWKV4_NAMES, RWKV6_NAMES,
+    RWKV7_NAMES;
 
 /* The tensor's name; layer counts only where the pattern has one. prefix NULL: the table's first. False when the table
  * has no such role. */

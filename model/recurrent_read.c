@@ -186,12 +186,71 @@ int rglru_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
 }
 
 int rwkv4_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
+    out->recurrent.mix_present = out->recurrent.receptance = true;
     out->recurrent.width = read_count(r, "attention_hidden_size", r->spec->hidden, SPEC_FFN_MAX);
     return r->config->error.code;
 }
 
+static int read_wkv_heads(struct spec_reader *r, struct recurrent_spec *s, uint32_t dim) {
+    if (config_failed(r->config)) return r->config->error.code;
+    if (dim > WKV_DIM_MAX || s->width % dim || s->width / dim > SPEC_HEADS_MAX)
+        return config_fail(r->config, ERR_UNSUPPORTED, "a width of %u in heads of %u is not supported", s->width, dim);
+    s->head_dim = dim;
+    s->heads = s->width / dim;
+    return 0;
+}
+
+/* The ranks are the class's, by the hidden size alone. */
+int rwkv6_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
+    struct recurrent_spec *s = &out->recurrent;
+    bool large = r->spec->hidden == 4096;
+    double divisor = read_double(r, "head_size_divisor", 8);
+    s->width = read_count(r, "attention_hidden_size", r->spec->hidden, SPEC_FFN_MAX);
+    s->mix_rank = large ? 64 : 32;
+    s->decay_rank = large ? 128 : 64;
+    s->eps = (float)(1e-5 * divisor * divisor);
+    s->receptance = true;
+    if (!(s->eps > 0)) config_fail(r->config, ERR_INVALID, "'head_size_divisor' is out of range");
+    return read_wkv_heads(r, s, read_count(r, "head_size", 64, SPEC_FFN_MAX));
+}
+
+/* "value_dim": values as wide as the hidden state, in every layer. */
+static void check_value_dim(struct spec_reader *r) {
+    double list[SPEC_LAYERS_MAX];
+    const struct config_node *node = config_find(r->config, r->top, "value_dim");
+    uint32_t count = 1;
+    if (!node) return;
+    list[0] = node->number;
+    if (node->kind == CONFIG_LIST) count = config_doubles(r->config, r->top, "value_dim", list, SPEC_LAYERS_MAX);
+    for (uint32_t i = 0; i < count; i++)
+        if (list[i] != r->spec->hidden)
+            config_fail(r->config, ERR_UNSUPPORTED, "'value_dim' is not 'hidden_size'; nothing else is supported");
+}
+
+int rwkv7_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
+    struct recurrent_spec *s = &out->recurrent;
+    uint32_t hidden = s->width = r->spec->hidden, heads = 1;
+    if (!read_has(r, "head_dim")) heads = read_count(r, "num_heads", hidden / 64, SPEC_HEADS_MAX);
+    config_consume(r->config, r->top, "num_heads");
+    uint32_t dim = read_has(r, "head_dim") ? read_count(r, "head_dim", 64, SPEC_FFN_MAX) : hidden / MAX(heads, 1u);
+    s->decay_low = read_count(r, "decay_low_rank_dim", 64, RANK_MAX);
+    s->rate_low = read_count(r, "a_low_rank_dim", 64, RANK_MAX);
+    s->value_low = read_count(r, "v_low_rank_dim", 16, RANK_MAX);
+    s->gate_low = read_count(r, "gate_low_rank_dim", 128, RANK_MAX);
+    s->first = layer == 0;
+    s->eps = (float)dim * r->spec->final_norm.eps;
+    check_value_dim(r);
+    return read_wkv_heads(r, s, MAX(dim, 1u));
+}
+
+/* Where no width is given: a multiple of the hidden size, and of 32; rounded down in RWKV-6, up in RWKV-7. */
 int rwkv_ffn_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
-    out->ffn.width = read_count(r, "intermediate_size", 4 * (int64_t)r->spec->hidden, SPEC_FFN_MAX);
+    double hidden = r->spec->hidden, usual = 4 * hidden;
+    if (out->mixer == MIXER_RWKV6) usual = floor(3.5 * hidden / 32) * 32;
+    if (out->mixer == MIXER_RWKV7) usual = ceil(floor(read_double(r, "hidden_ratio", 4) * hidden) / 32) * 32;
+    if (!(usual >= 0 && usual < 1e9)) config_fail(r->config, ERR_INVALID, "'hidden_ratio' is out of range");
+    if (config_failed(r->config)) return r->config->error.code;
+    out->ffn.width = read_count(r, "intermediate_size", (int64_t)usual, SPEC_FFN_MAX);
     return r->config->error.code;
 }
 

@@ -92,6 +92,9 @@ static int check_layers(const struct shard *s, const struct model_spec *spec, st
     if (sum && sum != spec->layer_count)
         return error_set(err, ERR_INVALID, "the stages have %llu layers, the model %u", (unsigned long long)sum,
                          spec->layer_count);
+    if (s->pp > 1 && spec->layers[0].mixer == MIXER_RWKV7)
+        return error_set(err, ERR_UNSUPPORTED,
+                         "RWKV-7 cannot be divided into stages: all layers use the first's values");
     if (range.count == 0 || s->pp > spec->layer_count)
         return error_set(err, ERR_UNSUPPORTED, "%u stages are too many for %u layers", s->pp, spec->layer_count);
     return 0;

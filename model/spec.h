@@ -135,16 +135,21 @@ struct recurrent_spec {
     uint32_t taps;               /* of the convolution; 0: none */
     uint32_t rank;               /* Mamba 1: of the step's product */
     bool conv_bias, in_bias, out_bias;
-    enum inner_norm inner_norm; /* before the output product, together with the gate */
-    uint32_t norm_group;        /* channels a group of it */
-    float eps;                  /* of inner norms */
-    bool part_norms;            /* Mamba 1: norms of step, B and C, */
-    bool part_weights;          /* with weights */
-    float step_low, step_high;  /* limits of the step */
-    bool fused_heads;           /* delta rule: products interleaved by key head */
-    enum gate_kind branch;      /* RG-LRU: of the second branch */
-    bool scaled;                /* Mamba 2: what the first product gives is multiplied: */
-    float scales[5];            /* of z, x, B, C and the step */
+    enum inner_norm inner_norm;                        /* before the output product, together with the gate */
+    uint32_t norm_group;                               /* channels a group of it */
+    float eps;                                         /* of inner norms */
+    bool part_norms;                                   /* Mamba 1: norms of step, B and C, */
+    bool part_weights;                                 /* with weights */
+    float step_low, step_high;                         /* limits of the step */
+    bool fused_heads;                                  /* delta rule: products interleaved by key head */
+    enum gate_kind branch;                             /* RG-LRU: of the second branch */
+    uint32_t mix_rank, decay_rank;                     /* RWKV-6 */
+    uint32_t decay_low, rate_low, value_low, gate_low; /* RWKV-7: ranks of low-rank products */
+    bool first;                                        /* RWKV-7: the layer whose values the others mix in */
+    bool mix_present; /* RWKV: files keep how much of the present position is taken, not of the one before */
+    bool receptance;  /* RWKV: channel mixing has a gate */
+    bool scaled;      /* Mamba 2: what the first product gives is multiplied: */
+    float scales[5];  /* of z, x, B, C and the step */
 };
 
 /* ---- feed-forwards ---- */

@@ -147,6 +147,8 @@ int mamba2_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 int delta_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 int short_conv_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 int rwkv4_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+int rwkv6_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
+int rwkv7_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 int rwkv_ffn_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 void finish_rwkv4(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 int rglru_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);

@@ -43,12 +43,18 @@ MUTATION(gate_scale) {
 
 MUTATION(rwkv_norms) { EACH_LAYER(RWKV, L->mixer_norm.eps = L->ffn_norm.eps = 1); }
 MUTATION(rwkv_no_channel_shift) {
-    EACH_LAYER(RWKV && L->ffn.kind == FFN_RWKV, memset((void *)*(float *const *)W->ffn, 0, m->spec.hidden * 8));
+    EACH_LAYER(RWKV && L->ffn.kind == FFN_RWKV,
+               memset((void *)*(float *const *)W->ffn, 0, m->spec.hidden * (L->recurrent.receptance ? 8 : 4)));
 }
 MUTATION(rwkv_no_shift) { EACH_LAYER(RWKV, memset((void *)*(float *const *)W->mixer, 0, m->spec.hidden * 12)); }
 
+MUTATION(rwkv_head_eps) { EACH_LAYER(RWKV && RECURRENT(eps) > 1e-4f, RECURRENT(eps) = 0); }
+MUTATION(rwkv_no_value_mix) { EACH_LAYER(L->mixer == MIXER_RWKV7 && !RECURRENT(first), RECURRENT(first) = true); }
+MUTATION(rwkv_no_receptance) { EACH_LAYER(RWKV && RECURRENT(receptance), RECURRENT(receptance) = false); }
+
 #define STATE_MUTATIONS                                                                                                \
     MUTATION_ROW(beside_scale), MUTATION_ROW(beside_weight), MUTATION_ROW(column_scales), MUTATION_ROW(gate_scale),    \
+        MUTATION_ROW(rwkv_head_eps), MUTATION_ROW(rwkv_no_value_mix), MUTATION_ROW(rwkv_no_receptance),                \
         MUTATION_ROW(rwkv_norms), MUTATION_ROW(rwkv_no_channel_shift), MUTATION_ROW(rwkv_no_shift),                    \
         MUTATION_ROW(conv_taps), MUTATION_ROW(conv_bias), MUTATION_ROW(state_in_bias), MUTATION_ROW(state_out_bias),   \
         MUTATION_ROW(step_bias), MUTATION_ROW(step_low), MUTATION_ROW(step_high), MUTATION_ROW(inner_norm_order),      \
