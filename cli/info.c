@@ -3,8 +3,9 @@
 
 #include "base/fsutil.h"
 #include "formats/config.h"
-#include "formats/safetensors.h"
-#include "model/spec.h"
+#include "formats/gguf.h"
+#include "model/layer_kinds.h"
+#include "model/model.h"
 #include "text/bundle.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
@@ -29,24 +30,66 @@ static const char *human(uint64_t value, const char *unit, char out[32]) {
     return out;
 }
 
-static void tell_layer(const struct model_spec *spec, const struct layer_spec *layer) {
-    const struct attention_spec *a = &layer->attention;
-    if (layer->ffn.width)
-        command_row("layers", "%u, hidden %u, feed-forward %u", spec->layer_count, spec->hidden, layer->ffn.width);
-    else
-        command_row("layers", "%u, hidden %u", spec->layer_count, spec->hidden);
-    if (layer->mixer == MIXER_ATTENTION)
-        command_row("attention", "%u heads of %u, %u for keys and values", a->heads, a->head_dim, a->kv_heads);
-    const struct latent_spec *l = &layer->latent;
-    if (layer->mixer == MIXER_LATENT)
-        command_row("attention", "latent, %u heads of %u + %u, %u values a position cached", l->heads, l->nope, l->rope,
-                    l->rank + l->rope);
+/* ---- layers ---- */
+
+static void add_attention(const struct attention_spec *a, struct buf *out) {
+    buf_addf(out, ", %u heads of %u, %u for keys and values", a->heads, a->head_dim, a->kv_heads);
+    if (a->window) buf_addf(out, ", window %u", a->window);
+    if (a->chunk) buf_addf(out, ", chunks of %u", a->chunk);
+}
+
+static void add_ffn(const struct layer_spec *layer, struct buf *out) {
     const struct moe_spec *moe = &layer->moe;
-    if (layer->ffn.kind == FFN_MOE && moe->shared_width)
-        command_row("experts", "%u of %u, width %u; one of width %u for all", moe->router.top_k, moe->router.experts,
-                    moe->width, moe->shared_width);
-    else if (layer->ffn.kind == FFN_MOE)
-        command_row("experts", "%u of %u, width %u", moe->router.top_k, moe->router.experts, moe->width);
+    if (layer->mixer) buf_add_str(out, "; ");
+    if (layer->ffn.kind == FFN_MOE)
+        buf_addf(out, "%u of %u experts of width %u", moe->router.top_k, moe->router.experts, moe->width);
+    else
+        buf_addf(out, "%s feed-forward of width %u", FFNS[layer->ffn.kind]->name, layer->ffn.width);
+    if (layer->ffn.kind == FFN_MOE && moe->shared_width) buf_addf(out, ", one of width %u for all", moe->shared_width);
+}
+
+/* What a layer is, in words; layers with equal words are of a kind. */
+static char *layer_text(const struct layer_spec *layer) {
+    const struct latent_spec *l = &layer->latent;
+    struct buf out;
+    buf_init(&out, 0);
+    if (layer->mixer) buf_add_str(&out, MIXERS[layer->mixer]->name);
+    if (layer->mixer == MIXER_ATTENTION) add_attention(&layer->attention, &out);
+    if (layer->mixer == MIXER_LATENT)
+        buf_addf(&out, ", %u heads of %u + %u, %u values a position cached", l->heads, l->nope, l->rope,
+                 l->rank + l->rope);
+    if (layer->ffn.kind) add_ffn(layer, &out);
+    char *text = mem_strdup(buf_text(&out));
+    buf_release(&out);
+    return text;
+}
+
+/* The layers of a kind as "0-3, 5"; forgets them. */
+static void take_ranges(char **texts, uint32_t count, const char *kind, struct buf *out) {
+    for (uint32_t i = 0, end; i < count; i = MAX(end, i + 1)) {
+        for (end = i; end < count && texts[end] && !strcmp(texts[end], kind); end++)
+            if (texts[end] != kind) mem_free(texts[end]);
+        if (end == i) continue;
+        buf_addf(out, end - i > 1 ? "%s%u-%u" : "%s%u", out->len ? ", " : "", i, end - 1);
+        memset(texts + i, 0, (end - i) * sizeof *texts);
+    }
+}
+
+static void tell_layers(const struct model_spec *spec) {
+    char **texts = mem_calloc(spec->layer_count, sizeof *texts);
+    for (uint32_t i = 0; i < spec->layer_count; i++) texts[i] = layer_text(&spec->layers[i]);
+    command_row("layers", "%u, hidden %u", spec->layer_count, spec->hidden);
+    for (uint32_t i = 0; i < spec->layer_count; i++) {
+        char *kind = texts[i];
+        struct buf ranges;
+        if (!kind) continue;
+        buf_init(&ranges, 0);
+        take_ranges(texts, spec->layer_count, kind, &ranges);
+        command_row("", "%s: %s", buf_text(&ranges), kind);
+        buf_release(&ranges);
+        mem_free(kind);
+    }
+    mem_free(texts);
 }
 
 static int tell_spec(struct bytes config, struct error *err) {
@@ -54,7 +97,7 @@ static int tell_spec(struct bytes config, struct error *err) {
     int rc = spec_read_text(&spec, config, NULL, err);
     if (rc) return rc;
     command_row("family", "%s", spec.family);
-    tell_layer(&spec, &spec.layers[spec.layer_count - 1]);
+    tell_layers(&spec);
     command_row("context", "%u tokens", spec.max_context);
     command_row("logits", "%u%s", spec.vocab, spec.tied_head ? ", head tied to the embedding" : "");
     uint64_t values = 0;
@@ -127,21 +170,43 @@ static int tell_config(const char *dir, struct error *err) {
     return rc;
 }
 
+static int tell_folder_weights(const char *dir, struct error *err) {
+    struct safetensors set;
+    int rc = safetensors_open(&set, dir, err);
+    if (rc) return rc;
+    tell_weights(&set);
+    safetensors_close(&set);
+    return 0;
+}
+
+/* A GGUF file is config and weights in one. */
+static int tell_gguf(const char *path, struct error *err) {
+    struct model m = {0};
+    struct buf config;
+    buf_init(&config, 0);
+    int rc = model_open_files(&m, &(struct model_options){.dir = path}, &config, err);
+    if (!rc) rc = tell_spec(buf_bytes(&config), err);
+    if (!rc) tell_weights(&m.files);
+    model_close(&m);
+    buf_release(&config);
+    return rc;
+}
+
+static int failed(int rc, const struct error *err) {
+    if (rc) fprintf(stderr, "trireme info: %s\n", err->text);
+    return rc != 0;
+}
+
 /* Every part is told, also when another one cannot be read. */
 static int info(const char *dir) {
     struct error err;
-    struct safetensors set;
     int failures = 0;
-    char size[32];
+    char size[32], *gguf = gguf_path_of(dir);
     command_row("model", "%s", dir);
-    if (tell_config(dir, &err)) failures += fprintf(stderr, "trireme info: %s\n", err.text) > 0;
-    if (safetensors_open(&set, dir, &err))
-        failures += fprintf(stderr, "trireme info: %s\n", err.text) > 0;
-    else {
-        tell_weights(&set);
-        safetensors_close(&set);
-    }
-    if (tell_text(dir, &err)) failures += fprintf(stderr, "trireme info: %s\n", err.text) > 0;
+    if (gguf) failures += failed(tell_gguf(dir, &err), &err);
+    if (!gguf) failures += failed(tell_config(dir, &err), &err) + failed(tell_folder_weights(dir, &err), &err);
+    failures += failed(tell_text(dir, &err), &err);
+    mem_free(gguf);
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     command_row("this machine", "%s of memory, %ld CPUs", human(memory, "B", size), sysconf(_SC_NPROCESSORS_ONLN));
     command_row("can be served", "%s", failures ? "no, for the reasons above" : "yes");

@@ -11,6 +11,7 @@ static uint32_t read_kv_heads(struct spec_reader *r, uint32_t heads) {
     case KV_FIELD: break;
     case KV_HEADS: return heads;
     case KV_FALCON:
+        config_consume(r->config, r->top, "multi_query");
         if (read_bool(r, "new_decoder_architecture", false)) return read_count(r, "num_kv_heads", heads, heads);
         (void)read_int(r, "num_kv_heads", 0);
         return read_bool(r, "multi_query", true) ? 1 : heads;
@@ -31,11 +32,13 @@ static void read_heads(struct spec_reader *r, struct attention_spec *a) {
     a->head_dim = read_count(r, "head_dim", hidden / a->heads, SPEC_HEAD_DIM_MAX);
 }
 
-static void read_scale(struct spec_reader *r, struct attention_spec *a) {
+static void read_scale(struct spec_reader *r, uint32_t layer, struct attention_spec *a) {
     const struct family *f = r->family;
     double of = f->attention_scale_of ? read_double(r, f->attention_scale_of, a->head_dim) : a->head_dim;
     a->scale = (float)(f->attention_scale ? read_double(r, f->attention_scale, 1 / sqrt(of)) : 1 / sqrt(of));
     if (!(of > 0 && a->scale > 0)) config_fail(r->config, ERR_INVALID, "the attention's scale is out of range");
+    if (!read_bool(r, "scale_attn_weights", true)) a->scale = 1;
+    if (read_bool(r, "scale_attn_by_inverse_layer_idx", false)) a->scale /= (float)(layer + 1);
     a->soft_cap = f->attention_cap ? (float)read_double(r, f->attention_cap, 0) : 0;
 }
 
@@ -65,36 +68,7 @@ static bool window_by_pattern(struct spec_reader *r, uint32_t i) {
     return n && (i + 1) % (uint64_t)n;
 }
 
-static bool windowed(struct spec_reader *r, uint32_t i, int64_t window) {
-    int listed = listed_window(r, i);
-    if (r->family->window == WINDOW_LISTED) config_consume(r->config, r->top, "sliding_window_pattern");
-    int64_t from = read_int(r, "max_window_layers", 0);
-    bool rule = false;
-    switch (r->family->window) {
-    case WINDOW_NEVER: break;
-    case WINDOW_SWITCHED:
-    case WINDOW_ALWAYS: rule = window > 0; break;
-    case WINDOW_UPPER: return listed >= 0 ? listed && window : window && i >= from;
-    case WINDOW_LISTED: return listed >= 0 ? listed : window && window_by_pattern(r, i);
-    }
-    if (listed >= 0 && listed != rule) read_unsupported(r, "layer_types", "another order than the family's");
-    return rule;
-}
-
-static void read_window(struct spec_reader *r, uint32_t i, struct attention_spec *a) {
-    bool never = r->family->window == WINDOW_NEVER;
-    bool switched = r->family->window == WINDOW_UPPER || r->family->window == WINDOW_SWITCHED;
-    bool off = switched && !read_bool(r, "use_sliding_window", false);
-    int64_t window = read_int(r, "sliding_window", 0);
-    if (never && window) read_unsupported(r, "sliding_window", "set");
-    if (never && read_bool(r, "use_sliding_window", false)) read_unsupported(r, "use_sliding_window", "true");
-    if (off) window = 0;
-    if (!windowed(r, i, window)) return;
-    if (!window) config_fail(r->config, ERR_INVALID, "'sliding_window' is missing");
-    a->window = (uint32_t)MIN(window, SPEC_CONTEXT_MAX);
-}
-
-/* Whether layer i has no rotation. */
+/* Whether layer i has no rotation; a: its window is known, or NULL where the rule does not ask for that. */
 static bool without_rope(struct spec_reader *r, uint32_t i, const struct attention_spec *a) {
     switch (r->family->nope) {
     case NOPE_NEVER: return false;
@@ -110,6 +84,37 @@ static bool without_rope(struct spec_reader *r, uint32_t i, const struct attenti
     if (item && item->kind == CONFIG_NUMBER) return item->number == 0;
     config_fail(r->config, ERR_INVALID, "'no_rope_layers' is no list of a number for each layer");
     return false;
+}
+
+static bool windowed(struct spec_reader *r, uint32_t i, int64_t window) {
+    int listed = listed_window(r, i);
+    if (r->family->window == WINDOW_LISTED) config_consume(r->config, r->top, "sliding_window_pattern");
+    int64_t from = read_int(r, "max_window_layers", 0);
+    bool rule = false;
+    switch (r->family->window) {
+    case WINDOW_NEVER: break;
+    case WINDOW_SWITCHED:
+    case WINDOW_ALWAYS: rule = window > 0; break;
+    case WINDOW_UPPER: return listed >= 0 ? listed && window : window && i >= from;
+    case WINDOW_NOPE: return listed >= 0 ? listed && window : window && without_rope(r, i, NULL);
+    case WINDOW_LISTED: return listed >= 0 ? listed : window && window_by_pattern(r, i);
+    }
+    if (listed >= 0 && listed != rule) read_unsupported(r, "layer_types", "another order than the family's");
+    return rule;
+}
+
+static void read_window(struct spec_reader *r, uint32_t i, struct attention_spec *a) {
+    bool never = r->family->window == WINDOW_NEVER;
+    bool switched =
+        r->family->window == WINDOW_UPPER || r->family->window == WINDOW_SWITCHED || r->family->window == WINDOW_NOPE;
+    bool off = switched && !read_bool(r, "use_sliding_window", false);
+    int64_t window = read_int(r, "sliding_window", 0);
+    if (never && window) read_unsupported(r, "sliding_window", "set");
+    if (never && read_bool(r, "use_sliding_window", false)) read_unsupported(r, "use_sliding_window", "true");
+    if (off) window = 0;
+    if (!windowed(r, i, window)) return;
+    if (!window) config_fail(r->config, ERR_INVALID, "'sliding_window' is missing");
+    a->window = (uint32_t)MIN(window, SPEC_CONTEXT_MAX);
 }
 
 /* Chunks in layers that rotate, tempered queries in the others (Llama 4). */
@@ -144,7 +149,7 @@ int attention_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out
     struct attention_spec *a = &out->attention;
     read_heads(r, a);
     if (config_failed(r->config)) return r->config->error.code;
-    read_scale(r, a);
+    read_scale(r, layer, a);
     a->qkv_bias = read_rule(r, f->qkv_bias);
     a->out_bias = read_rule(r, f->out_bias);
     a->output_gate = f->output_gate;

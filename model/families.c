@@ -14,8 +14,8 @@ const struct family FAMILIES[] = {
      .model_types = "arcee",
      .name = "arcee",
      .names = &LLAMA_NAMES,
-     .defaults = "{\"max_position_embeddings\":4096,\"tie_word_embeddings\":false,\"num_key_value_heads\":32,\"rms_"
-                 "norm_eps\":1e-05,\"hidden_act\":\"relu2\"}",
+     .defaults = "{\"max_position_embeddings\":4096,\"tie_word_embeddings\":false,\"rms_norm_eps\":1e-05,"
+                 "\"hidden_act\":\"relu2\"}",
      .ffn = FFN_PLAIN,
      .ffn_bias = "mlp_bias",
      .qkv_bias = "attention_bias",
@@ -109,6 +109,7 @@ const struct family FAMILIES[] = {
      .names = &PHI3_NAMES,
      .defaults = "{\"max_position_embeddings\":4096,\"tie_word_embeddings\":false,\"original_max_position_embeddings\":"
                  "4096,\"rms_norm_eps\":1e-05}",
+     .expects = "original_max_position_embeddings=*",
      .window = WINDOW_ALWAYS},
     {.architectures = "SmolLM3ForCausalLM",
      .model_types = "smollm3",
@@ -117,6 +118,7 @@ const struct family FAMILIES[] = {
      .defaults = "{\"max_position_embeddings\":32768,\"tie_word_embeddings\":true,\"num_key_value_heads\":4,\"rope_"
                  "theta\":2000000.0}",
      .nope = NOPE_LISTED,
+     .window = WINDOW_NOPE,
      .ffn_bias = "mlp_bias",
      .qkv_bias = "attention_bias",
      .out_bias = "attention_bias"},
@@ -373,7 +375,7 @@ const struct family FAMILIES[] = {
                  "epsilon\":1e-05}",
      .aliases = "hidden_size=n_embd num_attention_heads=n_head num_hidden_layers=n_layer "
                 "max_position_embeddings=n_positions intermediate_size=n_inner hidden_act=activation_function",
-     .expects = "scale_attn_weights=true scale_attn_by_inverse_layer_idx=false reorder_and_upcast_attn=*",
+     .expects = "reorder_and_upcast_attn=*",
      .norm_eps = "layer_norm_epsilon",
      .qkv_bias = "yes",
      .out_bias = "yes",
@@ -409,7 +411,7 @@ const struct family FAMILIES[] = {
                  "norm_epsilon\":1e-05,\"rotary_dim\":64}",
      .aliases = "hidden_size=n_embd num_attention_heads=n_head num_hidden_layers=n_layer "
                 "max_position_embeddings=n_positions intermediate_size=n_inner hidden_act=activation_function",
-     .expects = "rotary=true scale_attn_weights=true",
+     .expects = "rotary=true scale_attn_weights=true rope_theta=10000 rope_scaling=null rope_parameters=null",
      .norm_eps = "layer_norm_epsilon",
      .parallel = "yes",
      .one_norm = true,
@@ -448,7 +450,8 @@ const struct family FAMILIES[] = {
      .names = &OPT_NAMES,
      .defaults =
          "{\"max_position_embeddings\":2048,\"tie_word_embeddings\":true,\"hidden_act\":\"relu\",\"enable_bias\":true}",
-     .expects = "do_layer_norm_before=* layer_norm_elementwise_affine=true _remove_final_layer_norm=false",
+     .expects = "do_layer_norm_before=* layer_norm_elementwise_affine=true",
+     .final_norm = "!_remove_final_layer_norm",
      .aliases = "intermediate_size=ffn_dim hidden_act=activation_function",
      .qkv_bias = "enable_bias",
      .out_bias = "enable_bias",
@@ -491,7 +494,7 @@ const struct family FAMILIES[] = {
      .aliases = "hidden_size=d_model num_attention_heads=n_heads num_hidden_layers=n_layers "
                 "max_position_embeddings=max_seq_len",
      .expects =
-         "no_bias=true learned_pos_emb=* norm_type=low_precision_layernorm attn_config/attn_type=multihead_attention "
+         "no_bias=* learned_pos_emb=* norm_type=low_precision_layernorm attn_config/attn_type=multihead_attention "
          "attn_config/prefix_lm=false attn_config/qk_ln=false attn_config/alibi=true attn_config/alibi_bias_max=8 "
          "attn_config/attn_impl=* attn_config/attn_uses_sequence_id=false attn_config/attn_pdrop=* emb_pdrop=* "
          "resid_pdrop=* verbose=* init_config=* logit_scale=null embedding_fraction=1 expansion_ratio=4",

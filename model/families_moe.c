@@ -274,7 +274,7 @@ const struct family MOE_FAMILIES[] = {
      .qkv_bias = "attention_bias",
      .ffn_bias = "mlp_bias",
      .rope_interleaved = true,
-     .expects = "scoring_func=softmax norm_topk_prob=false ep_size=1 moe_layer_freq=1",
+     .expects = "scoring_func=softmax norm_topk_prob=* ep_size=1 moe_layer_freq=1",
      .ffn = FFN_MOE,
      .moe = &DEEPSEEK_V2_MOE},
     {.architectures = "DeepseekV3ForCausalLM",

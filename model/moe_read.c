@@ -49,7 +49,8 @@ static bool holds(struct spec_reader *r, const char *condition) {
 
 static void read_groups(struct spec_reader *r, const struct moe_family *f, struct router *out) {
     int64_t groups = read_int(r, "n_group", 1), kept = read_int(r, "topk_group", groups);
-    if (!f->group_best || groups <= 1 || (f->group_when && !holds(r, f->group_when))) return;
+    bool limited = f->group_best && (!f->group_when || holds(r, f->group_when));
+    if (!limited || groups <= 1) return;
     uint32_t size = (uint32_t)(out->experts / groups);
     if (groups > out->experts || out->experts % groups || size < f->group_best)
         config_fail(r->config, ERR_INVALID, "'n_group' does not divide the experts");

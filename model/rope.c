@@ -41,7 +41,8 @@ static enum rope_kind read_kind(const struct rope_source *s) {
     return ROPE_NONE;
 }
 
-static uint32_t read_dims(const struct rope_source *s, uint32_t head_dim) {
+/* An odd count is rounded up, as the references do by making a frequency for each two dims begun. */
+static uint32_t read_dims(const struct rope_source *s, uint32_t head_dim, bool *odd) {
     double family = s->r->family->rope_part ? s->r->family->rope_part : 1,
            top = read_double(s->r, "partial_rotary_factor", family), part = option(s, "partial_rotary_factor", top);
     int64_t given = read_int(s->r, "rotary_dim", 0);
@@ -51,8 +52,10 @@ static uint32_t read_dims(const struct rope_source *s, uint32_t head_dim) {
         return 2;
     }
     uint32_t dims = given ? (uint32_t)given : (uint32_t)(head_dim * part);
-    if (dims % 2 || dims == 0) config_fail(s->r->config, ERR_UNSUPPORTED, "%u rotated dimensions are not even", dims);
-    return dims;
+    *odd = dims % 2;
+    if (dims == 0 || dims + *odd > head_dim)
+        config_fail(s->r->config, ERR_UNSUPPORTED, "%u rotated dimensions of %u are not supported", dims, head_dim);
+    return dims + *odd;
 }
 
 static void read_llama3(const struct rope_source *s, struct rope_spec *rope) {
@@ -131,11 +134,11 @@ static bool same_list(const float *a, const float *b, uint32_t count) {
 static bool same_rope(const struct rope_spec *a, const struct rope_spec *b) {
     struct rope_spec x = *a, y = *b;
     x.short_factor = x.long_factor = y.short_factor = y.long_factor = NULL;
-    return x.kind == y.kind && x.dims == y.dims && x.interleaved == y.interleaved && x.theta == y.theta &&
-           x.factor == y.factor && x.low_freq_factor == y.low_freq_factor && x.high_freq_factor == y.high_freq_factor &&
-           x.original_context == y.original_context && x.beta_fast == y.beta_fast && x.beta_slow == y.beta_slow &&
-           x.no_truncate == y.no_truncate && x.scale == y.scale &&
-           same_list(a->short_factor, b->short_factor, a->dims / 2) &&
+    return x.kind == y.kind && x.dims == y.dims && x.odd == y.odd && x.interleaved == y.interleaved &&
+           x.theta == y.theta && x.factor == y.factor && x.low_freq_factor == y.low_freq_factor &&
+           x.high_freq_factor == y.high_freq_factor && x.original_context == y.original_context &&
+           x.beta_fast == y.beta_fast && x.beta_slow == y.beta_slow && x.no_truncate == y.no_truncate &&
+           x.scale == y.scale && same_list(a->short_factor, b->short_factor, a->dims / 2) &&
            same_list(a->long_factor, b->long_factor, a->dims / 2);
 }
 
@@ -167,8 +170,11 @@ int rope_read(struct spec_reader *r, uint32_t head_dim, const char *layer_type, 
         double local_theta = read_double(r, "rope_local_base_freq", theta);
         if (local) theta = local_theta;
     }
+    bool odd = false;
+    uint32_t dims = read_dims(&s, head_dim, &odd);
     struct rope_spec rope = {.kind = read_kind(&s),
-                             .dims = read_dims(&s, head_dim),
+                             .dims = dims,
+                             .odd = odd,
                              .interleaved =
                                  r->family->rope_interleaved || read_rule(r, r->family->rope_interleaved_when),
                              .theta = option(&s, "rope_theta", theta),
@@ -217,11 +223,12 @@ static double yarn_frequency(const struct rope_spec *rope, uint32_t i, double f)
 
 void rope_inv_freq(const struct rope_spec *rope, uint32_t tokens, float *inv_freq) {
     const float *factors = tokens > rope->original_context ? rope->long_factor : rope->short_factor;
-    double theta = rope->theta, n = fmax(tokens, rope->original_context), dims = rope->dims;
+    double theta = rope->theta, n = fmax(tokens, rope->original_context);
+    uint32_t dims = rope->dims - rope->odd;
     if (rope->kind == ROPE_DYNAMIC && dims > 2)
-        theta *= pow(rope->factor * n / rope->original_context - (rope->factor - 1), dims / (dims - 2));
+        theta *= pow(rope->factor * n / rope->original_context - (rope->factor - 1), dims / (dims - 2.0));
     for (uint32_t i = 0; i < rope->dims / 2; i++) {
-        float power = wavelength(theta, i, rope->dims), f = 1.0f / power;
+        float power = wavelength(theta, i, dims), f = 1.0f / power;
         switch (rope->kind) {
         case ROPE_LINEAR: f /= (float)rope->factor; break;
         case ROPE_LLAMA3: f = (float)llama3_frequency(rope, f); break;

@@ -78,7 +78,8 @@ enum rope_kind {
 /* One table of inverse frequencies. */
 struct rope_spec {
     enum rope_kind kind;
-    uint32_t dims; /* of each head that are rotated */
+    uint32_t dims; /* of each head that are rotated: even */
+    bool odd;      /* the config said one less: the frequencies count that */
     bool interleaved;
     double theta, factor, low_freq_factor, high_freq_factor, original_context;
     double beta_fast, beta_slow;

@@ -115,12 +115,25 @@ int read_activation(struct spec_reader *r, const char *field, enum activation *o
 
 /* ---- the network ---- */
 
+/* Layers of a config that lists their kinds and gives no number. */
+static int64_t listed_layers(struct spec_reader *r) {
+    static const char *const LISTS[] = {"layer_types", "layers_block_type"};
+    for (size_t i = 0; i < ARRAY_LEN(LISTS); i++) {
+        const struct config_node *list =
+            config_has(r->config, r->top, LISTS[i]) ? config_find(r->config, r->top, LISTS[i]) : NULL;
+        if (list && list->kind == CONFIG_LIST) return list->count;
+    }
+    return config_has(r->config, r->top, "hybrid_override_pattern")
+               ? (int64_t)strlen(read_text(r, "hybrid_override_pattern", ""))
+               : 0;
+}
+
 static void read_sizes(struct spec_reader *r) {
     struct model_spec *spec = r->spec;
     const struct family *f = r->family;
     spec->vocab = read_count(r, "vocab_size", 0, SPEC_VOCAB_MAX);
     spec->hidden = read_count(r, "hidden_size", 0, SPEC_HIDDEN_MAX);
-    spec->layer_count = read_count(r, "num_hidden_layers", 0, SPEC_LAYERS_MAX);
+    spec->layer_count = read_count(r, "num_hidden_layers", listed_layers(r), SPEC_LAYERS_MAX);
     spec->max_context = MIN(read_count(r, "max_position_embeddings", 0, INT32_MAX), (uint32_t)SPEC_CONTEXT_MAX);
     spec->embed_dim =
         read_has(r, "word_embed_proj_dim") ? read_count(r, "word_embed_proj_dim", 0, spec->hidden) : spec->hidden;
@@ -234,6 +247,7 @@ static void read_network(struct spec_reader *r) {
     read_ends(r);
     r->spec->layers = mem_calloc(r->spec->layer_count, sizeof *r->spec->layers);
     for (uint32_t i = 0; i < r->spec->layer_count && !config_failed(r->config); i++) read_layer(r, i);
+    if (!config_failed(r->config)) consume_absent(r);
 }
 
 /* ---- the family ---- */

@@ -16,6 +16,7 @@ enum window_rule {
     WINDOW_ALWAYS,   /* "sliding_window" for all layers */
     WINDOW_SWITCHED, /* the same, with "use_sliding_window" */
     WINDOW_UPPER,    /* "use_sliding_window", from max_window_layers on */
+    WINDOW_NOPE,     /* "use_sliding_window", layers without rotation */
     WINDOW_LISTED    /* by "layer_types", else by sliding_window_pattern: every n-th layer sees all */
 };
 enum norm_places {
@@ -140,6 +141,9 @@ struct norm_spec read_norm(struct spec_reader *r);
 int read_activation(struct spec_reader *r, const char *field, enum activation *out);
 /* What "layer_types" says of layer i; NULL where the config has no such list. */
 const char *read_layer_type(struct spec_reader *r, uint32_t i);
+
+/* spec_absent.c: marks what describes parts that no layer of this model has. */
+void consume_absent(struct spec_reader *r);
 
 /* recurrent_read.c: read functions of mixers with a state, and what hybrids need (families_state.inc.h). */
 int mamba1_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);

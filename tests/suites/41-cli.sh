@@ -30,6 +30,7 @@ free_port() { "$VENV/bin/python" -c 'import socket; s = socket.socket(); s.bind(
 check version says 0 'trireme 0.' "$trireme" version
 check unknown_command says 2 "no command 'sail'" "$trireme" sail
 check info_tells_the_model says 0 'can be served   yes' "$trireme" info "$model"
+check info_lists_kinds_of_layers says 0 ": attention, " "$trireme" info "$model"
 check info_of_nothing says 1 'can be served   no' "$trireme" info "$dir"
 logits_of() { printf '{"ids":[1,2,3],"chunks":[2,1]}\nnothing\n' | "$trireme" logits --model "$model" --jsonl | cut -c1-12 | tr '\n' ' '; }
 logits_answer_line_by_line() { [ "$(logits_of)" = '{"logits":[[ {"error":"ba ' ] || { logits_of; return 1; }; }

@@ -154,7 +154,7 @@ def make(case):
 
 def cases():
     for path in sorted(glob.glob(HERE + "/*.py")):
-        if path != os.path.abspath(__file__):
+        if os.path.basename(path) not in ("make.py", "table.py"):
             spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
