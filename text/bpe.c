@@ -172,6 +172,36 @@ static size_t add_affixes(const struct bpe *b, const uint8_t *c, size_t len, boo
     return n + suffix;
 }
 
+/* The symbols of one character, as the vocabulary has it; returns how many. *unk_pending: an unknown one before it. */
+static size_t add_symbol(const struct bpe *b, struct bpe_scratch *s, const uint8_t *symbol, size_t len,
+                         bool *unk_pending) {
+    uint32_t id = len == 1 ? b->ascii_ids[*symbol] : vocab_find(b->vocab, symbol, len);
+    if (id != NONE) {
+        if (*unk_pending) vec_push(&s->ids, b->unk_id);
+        *unk_pending = false;
+        vec_push(&s->ids, id);
+        return 1;
+    }
+    if (b->byte_fallback && add_fallback(b, s, symbol, len)) return len;
+    if (b->unk_id == NONE) return 0;
+    if (*unk_pending && !b->fuse_unk) vec_push(&s->ids, b->unk_id);
+    *unk_pending = true;
+    return 0;
+}
+
+/* Appends the last `made` symbols again for each time that the character of n bytes at p follows itself before end.
+ * Returns the bytes passed over. */
+static size_t repeat_symbols(struct bpe_scratch *s, size_t made, const uint8_t *p, size_t n, const uint8_t *end) {
+    const uint8_t *next = p + n;
+    while ((size_t)(end - next) >= n && !memcmp(next, p, n)) {
+        vec_reserve(&s->ids, s->ids.count + made);
+        memcpy(s->ids.items + s->ids.count, s->ids.items + s->ids.count - made, made * sizeof *s->ids.items);
+        s->ids.count += made;
+        next += n;
+    }
+    return (size_t)(next - p) - n;
+}
+
 /* One symbol a character (byte, at byte level). An unknown one falls back to bytes, else is the unknown token (adjacent
  * ones fused where the model says so), else is dropped. A pending unknown is put before the next *known* character, as
  * HF does. */
@@ -180,26 +210,16 @@ static void split_symbols(const struct bpe *b, struct bpe_scratch *s, const uint
     vec_reserve(&s->ids, len + 1);
     bool unk_pending = false;
     for (size_t i = 0, n; i < len; i += n) {
-        uint32_t cp, id;
+        uint32_t cp;
         n = b->vocab->byte_level ? 1 : unicode_next(piece + i, &cp);
-        const uint8_t *symbol = piece + i;
-        size_t symbol_len = n;
-        char text[2 * BPE_AFFIX_MAX + 5];
         if (b->has_affix) {
-            symbol_len = add_affixes(b, piece + i, n, i == 0, i + n == len, text);
-            symbol = (const uint8_t *)text;
-        }
-        id = symbol_len == 1 ? b->ascii_ids[*symbol] : vocab_find(b->vocab, symbol, symbol_len);
-        if (id != NONE) {
-            if (unk_pending) vec_push(&s->ids, b->unk_id);
-            unk_pending = false;
-            vec_push(&s->ids, id);
+            char text[2 * BPE_AFFIX_MAX + 5];
+            size_t text_len = add_affixes(b, piece + i, n, i == 0, i + n == len, text);
+            add_symbol(b, s, (const uint8_t *)text, text_len, &unk_pending);
             continue;
         }
-        if (b->byte_fallback && add_fallback(b, s, symbol, symbol_len)) continue;
-        if (b->unk_id == NONE) continue;
-        if (unk_pending && !b->fuse_unk) vec_push(&s->ids, b->unk_id);
-        unk_pending = true;
+        size_t made = add_symbol(b, s, piece + i, n, &unk_pending);
+        if (made) i += repeat_symbols(s, made, piece + i, n, piece + len);
     }
     if (unk_pending) vec_push(&s->ids, b->unk_id);
 }
@@ -260,15 +280,46 @@ static size_t find_cut(const struct bpe *b, const uint8_t *piece, size_t at, siz
     return at;
 }
 
+/* Appends what the cache knows of the word; false: nothing. */
+static inline bool take_word(struct word_entry *set, struct word_key key, struct token_vec *out) {
+    const struct word_entry *found = word_find(set, key);
+    vec_reserve(out, out->count + WORD_IDS_MAX);
+    uint32_t *to = out->items + out->count;
+    if (!found) return false;
+    memcpy(to, found->ids, sizeof found->ids);
+    out->count += 1u + (to[1] != NONE) + (to[2] != NONE) + (to[3] != NONE);
+    return true;
+}
+
+static void put_word(struct word_entry *set, struct word_key key, size_t before, const struct token_vec *out) {
+    size_t count = out->count - before;
+    if (count && count <= WORD_IDS_MAX) word_put(set, key, out->items + before, count);
+}
+
+/* A short part of a long piece, such as each character of a text of emoji. The cache keeps parts apart from words: a
+ * word may be a token that merging does not make. */
+static void encode_part(const struct bpe *b, struct bpe_scratch *s, const uint8_t *part, size_t len,
+                        const uint8_t *limit, struct token_vec *out) {
+    struct word_key key = word_key(part, len, limit);
+    key.high |= (uint64_t)1 << 63;
+    struct word_entry *set = word_set(&s->caches->words, key);
+    if (take_word(set, key, out)) return;
+    size_t before = out->count;
+    encode_short_bytes(b, part, len, out);
+    put_word(set, key, before, out);
+}
+
 static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
                            struct token_vec *out) {
     for (size_t at = 0, end; at < len; at = end) {
         bool is_short = b->byte_pairs && len - at <= b->short_max;
         end = is_short || !b->byte_pairs ? len : find_cut(b, piece, at, len);
-        if (b->byte_pairs && end - at <= b->short_max)
+        if (!b->byte_pairs || end - at > b->short_max)
+            encode_uncut(b, s, piece + at, end - at, out);
+        else if (is_short || end - at > WORD_BYTES_MAX)
             encode_short_bytes(b, piece + at, end - at, out);
         else
-            encode_uncut(b, s, piece + at, end - at, out);
+            encode_part(b, s, piece + at, end - at, piece + len, out);
     }
 }
 
@@ -334,19 +385,11 @@ void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece
     }
     struct word_key key = word_key(piece, len, limit);
     struct word_entry *set = word_set(&s->caches->words, key);
-    const struct word_entry *found = word_find(set, key);
-    vec_reserve(out, out->count + WORD_IDS_MAX);
-    uint32_t *to = out->items + out->count;
-    if (found) {
-        memcpy(to, found->ids, sizeof found->ids);
-        out->count += 1u + (to[1] != NONE) + (to[2] != NONE) + (to[3] != NONE);
-        return;
-    }
+    if (take_word(set, key, out)) return;
     size_t before = out->count;
     if (len > WORD_IDS_MAX)
         encode_long(b, s, piece, len, out);
     else
         encode_uncached(b, s, piece, len, out);
-    size_t count = out->count - before;
-    if (count && count <= WORD_IDS_MAX) word_put(set, key, out->items + before, count);
+    put_word(set, key, before, out);
 }

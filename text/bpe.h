@@ -65,6 +65,7 @@ struct bpe_bucket {
 struct bpe_run {
     uint32_t id, count; /* count 0: no longer in the list */
     uint32_t prev, next;
+    uint32_t pos; /* rises along the list; never more than the run's symbols before the next one's */
 };
 struct bpe_wait {
     uint32_t rank, pos;

@@ -23,19 +23,22 @@ static size_t next_chunk(const struct spm_normalizer *n, struct bytes text, stru
     return len;
 }
 
-static void add_space(const struct spm_normalizer *n, struct buf *out) {
-    if (n->escape)
-        buf_add_bytes(out, METASPACE);
-    else
-        buf_add_byte(out, ' ');
+static void add_spaces(const struct spm_normalizer *n, size_t count, struct buf *out) {
+    size_t len = n->escape ? METASPACE.len : 1;
+    buf_reserve(out, count * len);
+    if (out->failed) return;
+    for (size_t i = 0; i < count; i++, out->len += len)
+        memcpy(out->data + out->len, n->escape ? (const char *)METASPACE.data : " ", len);
+    out->data[out->len] = 0;
 }
 
 static void add_escaped(const struct spm_normalizer *n, struct bytes s, struct buf *out) {
     for (const uint8_t *hit; s.len && (hit = memchr(s.data, ' ', s.len));) {
-        size_t before = (size_t)(hit - s.data);
-        buf_add(out, s.data, before);
-        add_space(n, out);
-        s = bytes_of(hit + 1, s.len - before - 1);
+        const uint8_t *stop = hit, *end = s.data + s.len;
+        while (stop < end && *stop == ' ') stop++;
+        buf_add(out, s.data, (size_t)(hit - s.data));
+        add_spaces(n, (size_t)(stop - hit), out);
+        s = bytes_of(stop, (size_t)(end - stop));
     }
     buf_add_bytes(out, s);
 }
@@ -74,11 +77,11 @@ void spm_normalize(const struct spm_normalizer *n, struct bytes text, struct buf
     size_t before = out->len;
     if (n->remove_extra) text = skip_spaces(n, text);
     if (!text.len) return;
-    if (n->dummy_prefix && !n->suffix) add_space(n, out);
+    if (n->dummy_prefix && !n->suffix) add_spaces(n, 1, out);
     if (n->charsmap.units || n->symbols.tokens.count || n->remove_extra)
         add_chunks(n, text, out);
     else
         add_escaped(n, text, out);
     if (n->remove_extra) trim_end(n, before, out);
-    if (n->dummy_prefix && n->suffix) add_space(n, out);
+    if (n->dummy_prefix && n->suffix) add_spaces(n, 1, out);
 }

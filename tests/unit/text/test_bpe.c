@@ -17,12 +17,14 @@ struct fixture {
         uint32_t left, right, result;
     } merges[400];
     size_t merge_count;
+    size_t ties; /* so many merges have the same rank */
 };
 
-static void make_fixture(struct fixture *f, size_t words) {
+static void make_fixture(struct fixture *f, size_t words, size_t ties) {
     struct error err;
     vocab_init(&f->vocab);
     f->merge_count = 0;
+    f->ties = ties;
     char texts[200][16];
     size_t count = 0;
     for (; count < LETTERS; count++) memcpy(texts[count], (char[]){(char)('a' + count), 0}, 2);
@@ -52,7 +54,7 @@ static void make_fixture(struct fixture *f, size_t words) {
         f->merge_count++;
     }
     for (size_t i = 0; i < f->merge_count; i++)
-        bpe_add_merge(&f->bpe, f->merges[i].left, f->merges[i].right, f->merges[i].result);
+        bpe_add_ranked(&f->bpe, f->merges[i].left, f->merges[i].right, f->merges[i].result, (uint32_t)(i / ties));
     bpe_finish(&f->bpe);
 }
 
@@ -63,15 +65,16 @@ static void free_fixture(struct fixture *f) {
 
 static size_t naive(const struct fixture *f, uint32_t *ids, size_t count) {
     for (;;) {
-        size_t best_rank = f->merge_count, best = 0;
+        size_t best_merge = f->merge_count, best = 0;
         for (size_t i = 0; i + 1 < count; i++)
-            for (size_t m = 0; m < best_rank; m++)
+            for (size_t m = 0; m < best_merge && (best_merge == f->merge_count || m / f->ties < best_merge / f->ties);
+                 m++)
                 if (f->merges[m].left == ids[i] && f->merges[m].right == ids[i + 1]) {
-                    best_rank = m;
+                    best_merge = m;
                     best = i;
                 }
-        if (best_rank == f->merge_count) return count;
-        ids[best] = f->merges[best_rank].result;
+        if (best_merge == f->merge_count) return count;
+        ids[best] = f->merges[best_merge].result;
         for (size_t i = best + 1; i + 1 < count; i++) ids[i] = ids[i + 1];
         count--;
     }
@@ -83,7 +86,7 @@ TEST(merging_follows_the_definition) {
     size_t variant_count = bpe_merge_variants(variants);
     for (int round = 0; round < 60; round++) {
         struct fixture f = {0};
-        make_fixture(&f, 8 + check_random() % 100);
+        make_fixture(&f, 8 + check_random() % 100, round % 4 ? 1 : 2 + check_random() % 8);
         f.bpe.merge_short = variants[(size_t)round % variant_count];
         for (int k = 0; k < 60; k++) {
             uint8_t text[400];
@@ -108,12 +111,13 @@ TEST(merging_follows_the_definition) {
     }
 }
 
-/* Runs of one letter with others between: the way of bpe_runs.c, and where better pairs turn up, out of it again. */
+/* Runs of one letter, some with ties among ranks, with others between: the way of bpe_runs.c, and where better pairs
+ * turn up, out of it again. */
 TEST(merging_runs_follows_the_definition) {
     struct bpe_scratch scratch = {0};
     for (int round = 0; round < 150; round++) {
         struct fixture f = {0};
-        make_fixture(&f, 6 + check_random() % (round % 2 ? 12 : 60));
+        make_fixture(&f, 6 + check_random() % (round % 2 ? 12 : 60), round % 3 ? 1 : 2 + check_random() % 12);
         for (int k = 0; k < 30; k++) {
             uint8_t text[400];
             uint32_t ids[400];
