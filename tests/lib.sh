@@ -93,7 +93,7 @@ need_node() { # then node_modules in "$NODE"
     cp "$ROOT/tests/e2e/package.json" "$stamp"
 }
 
-# --- unit tests: run_units BUILD_FOLDER PREFIX [FILTER]: every tests/unit/*/test_*.c, two programs at a time; UNIT_EXCEPT: a pattern of those to leave out ---
+# --- unit tests: run_units BUILD_FOLDER PREFIX [FILTER]: every tests/unit/*/test_*.c; UNIT_EXCEPT: a pattern of those to leave out ---
 unit_programs() {
     (cd "$ROOT/tests/unit" && ls ./*/test_*.c 2>/dev/null) | sed -E 's|^\./([^/]*)/test_(.*)\.c$|test_\1_\2|' | sort |
         grep -vE "${UNIT_EXCEPT:-^$}"
@@ -118,15 +118,18 @@ run_unit() { # run_unit BUILD_FOLDER PREFIX PROGRAM [FILTER]
     [ $((SECONDS - began)) -lt 5 ] || say "$program took $((SECONDS - began)) s"
     rm -f "$out" "$out.err"
 }
-run_units() {
-    local folder=$1 prefix=$2 filter=${3:-} program running=0 dir
+run_programs() { # run_programs BUILD_FOLDER PREFIX FILTER PROGRAM...: two at a time, their verdicts in the order given
+    local folder=$1 prefix=$2 filter=$3 program running=0 dir
+    shift 3
     dir=$(mktemp -d)
-    for program in $(unit_programs); do
+    for program in "$@"; do
         if [ $running -ge 2 ]; then wait -n || true; running=$((running - 1)); fi
         run_unit "$folder" "$prefix" "$program" "$filter" >"$dir/$program" &
         running=$((running + 1))
     done
     wait
-    for program in $(unit_programs); do cat "$dir/$program"; done
+    for program in "$@"; do cat "$dir/$program"; done
     rm -rf "$dir"
 }
+# shellcheck disable=SC2046
+run_units() { run_programs "$1" "$2" "${3:-}" $(unit_programs); }

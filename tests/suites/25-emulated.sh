@@ -31,9 +31,10 @@ fi
 watched='test_race_rows test_race_sample test_race_linear test_race_state test_race_attention'
 # shellcheck disable=SC2086
 if build release $watched >&2; then
-    for program in $watched; do LONG=0 run_unit "$BUILD_RELEASE" emulated. "$program"; done
+    LONG=0 run_programs "$BUILD_RELEASE" emulated. '' $watched
 else
     not_ok emulated.build_watched "do not build"
 fi
 export LONG
-for program in $programs; do run_unit "$BUILD_RELEASE" emulated. "$program"; done
+# shellcheck disable=SC2086
+run_programs "$BUILD_RELEASE" emulated. '' $programs
