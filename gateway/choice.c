@@ -20,12 +20,7 @@ static void add_call_id(struct choice *c, uint32_t index) {
     for (int i = 0; i < 9; i++, bits /= 62) buf_add_byte(&c->calls, DIGITS[bits % 62]);
 }
 
-static void on_call(void *ctx, const struct parse_call *call) {
-    struct choice *c = ctx;
-    if (c->one_call && call->index > 0) return;
-    if (c->calls.len) buf_add_byte(&c->calls, ',');
-    buf_add_byte(&c->calls, '{');
-    if (c->streams) buf_addf(&c->calls, "\"index\":%u,", call->index);
+static void begin_call(struct choice *c, const struct parse_call *call) {
     buf_add_str(&c->calls, "\"id\":\"");
     if (call->id.len)
         buf_add_json(&c->calls, call->id);
@@ -33,14 +28,34 @@ static void on_call(void *ctx, const struct parse_call *call) {
         add_call_id(c, call->index);
     buf_add_str(&c->calls, "\",\"type\":\"function\",\"function\":{\"name\":\"");
     buf_add_json(&c->calls, call->name);
-    buf_add_str(&c->calls, "\",\"arguments\":\"");
+    buf_add_str(&c->calls, "\",");
+}
+
+/* More of a call whose beginning is still in the buffer goes into it; else it is an object of its own. */
+static void on_call(void *ctx, const struct parse_call *call) {
+    static const char END[] = "\"}}";
+    struct choice *c = ctx;
+    if (c->one_call && call->index > 0) return;
+    if (c->calls.len && !call->name.len) {
+        c->calls.len -= strlen(END);
+    } else {
+        if (c->calls.len) buf_add_byte(&c->calls, ',');
+        buf_add_byte(&c->calls, '{');
+        if (c->streams) buf_addf(&c->calls, "\"index\":%u,", call->index);
+        if (call->name.len)
+            begin_call(c, call);
+        else
+            buf_add_str(&c->calls, "\"function\":{");
+        buf_add_str(&c->calls, "\"arguments\":\"");
+    }
     buf_add_json(&c->calls, call->arguments);
-    buf_add_str(&c->calls, "\"}}");
+    buf_add_str(&c->calls, END);
 }
 
 static void init_parser(struct choice *c, const struct choice_config *config) {
     if (!config->parse || (!config->parse->reasoning && !config->parse->calls)) return;
     c->parse = *config->parse;
+    c->parse.complete_calls = !config->streams;
     c->parser = parser_new(&c->parse);
     c->sink = (struct parse_sink){on_text, on_call, NULL};
     c->streams = config->streams;

@@ -52,7 +52,7 @@ struct choice_config {
     bool include_stop_text, skip_special;
     bool begins_text; /* the prompt has no text (special tokens alone): rules for the beginning of a text apply */
     const struct parse_config *parse; /* NULL: none; its formats and tools are borrowed while the choice lives */
-    bool streams;                     /* calls are written as a stream's deltas have them */
+    bool streams;                     /* calls go out as they come, as a stream's deltas have them */
     bool one_call;                    /* further calls are left out */
     bool hide_reasoning;              /* what was thought is left out */
     uint64_t call_seed;               /* the ids of calls come from it */

@@ -20,24 +20,27 @@ void outlet_add(struct outlet *o, struct bytes text, const struct parse_sink *si
     buf_add(&o->space, text.data + to, text.len - to);
 }
 
-static void put_content(struct parser *p, struct bytes text, const struct parse_sink *sink) {
+void parser_put_content(struct parser *p, struct bytes text) {
     for (size_t i = 0; i < text.len && !p->begun; i++) p->begun = !is_blank(text.data[i]);
-    outlet_add(&p->content, text, sink);
+    outlet_add(&p->content, text, p->sink);
 }
 
-void parser_put_calls(struct parser *p, const struct parse_sink *sink) {
-    const char *made = p->reader.made.data;
-    for (size_t i = 0; i < p->reader.calls.count; i++) {
-        const struct read_call *c = &p->reader.calls.items[i];
-        struct parse_call call = {p->call_count++, bytes_of(made + c->id_at, c->id_len),
-                                  bytes_of(made + c->name_at, c->name_len),
-                                  bytes_of(made + c->arguments_at, c->arguments_len)};
-        sink->call(sink->ctx, &call);
-    }
-    p->reader.calls.count = 0;
-    buf_reset(&p->reader.made);
+static void begin_call(struct parser *p) {
+    buf_reset(&p->pending);
+    if (p->wrap == WRAP_OPEN) p->wrap = WRAP_CALLED;
     buf_reset(&p->content.space); /* white space beside a call is its own */
     p->content.skip = true;
+    p->body.put_count++;
+    p->call_count++;
+}
+
+void parser_put_call(struct parser *p, struct bytes id, struct bytes name, struct bytes arguments) {
+    if (name.len)
+        begin_call(p);
+    else if (!arguments.len)
+        return;
+    struct parse_call call = {p->call_count - 1, id, name, arguments};
+    p->sink->call(p->sink->ctx, &call);
 }
 
 /* ---- marks ---- */
@@ -133,26 +136,25 @@ static void init_firsts(struct parser *p) {
 
 /* ---- text outside of calls ---- */
 
-/* A wrap was opened and something else than a call follows: it was no wrap. */
-static void give_up_wrap(struct parser *p, const struct parse_sink *sink) {
-    if (p->pending.len) put_content(p, buf_bytes(&p->pending), sink);
+void parser_give_up_wrap(struct parser *p) {
+    if (p->pending.len) parser_put_content(p, buf_bytes(&p->pending));
     buf_reset(&p->pending);
     if (p->wrap == WRAP_OPEN) p->wrap = WRAP_NONE;
 }
 
-static void put_text(struct parser *p, struct bytes text, const struct parse_sink *sink) {
+static void put_text(struct parser *p, struct bytes text) {
     size_t blank = 0;
     if (p->state == PARSER_REASONING) {
-        outlet_add(&p->reasoning, text, sink);
+        outlet_add(&p->reasoning, text, p->sink);
         return;
     }
     while (blank < text.len && is_blank(text.data[blank])) blank++;
     if (p->wrap == WRAP_OPEN) {
         buf_add(&p->pending, text.data, blank);
         text = bytes_from(text, blank);
-        if (text.len) give_up_wrap(p, sink);
+        if (text.len) parser_give_up_wrap(p);
     }
-    if (text.len) put_content(p, text, sink);
+    if (text.len) parser_put_content(p, text);
 }
 
 static void end_reasoning(struct parser *p) {
@@ -167,10 +169,11 @@ static void open_call(struct parser *p, const struct open_mark *open) {
     p->open = open;
     p->seen = 0;
     p->track = (struct tracker){0};
+    p->body = (struct body){0};
 }
 
 /* Takes a mark; returns how many bytes of it are done with. */
-static size_t take_mark(struct parser *p, const struct found *f, const struct parse_sink *sink) {
+static size_t take_mark(struct parser *p, const struct found *f) {
     size_t len = strlen(f->text);
     if (p->state == PARSER_REASONING) end_reasoning(p);
     switch (f->kind) {
@@ -181,13 +184,13 @@ static size_t take_mark(struct parser *p, const struct found *f, const struct pa
     case MARK_WRAP_CLOSE:
         if (p->wrap == WRAP_OPEN) {
             buf_add(&p->pending, f->text, len);
-            give_up_wrap(p, sink);
+            parser_give_up_wrap(p);
         }
         p->wrap = WRAP_NONE;
         break;
     case MARK_OPEN: open_call(p, f->open); return len - f->open->keep;
     case MARK_THINK:
-        give_up_wrap(p, sink);
+        parser_give_up_wrap(p);
         buf_reset(&p->content.space);
         p->state = PARSER_REASONING;
         p->reasoning.skip = true;
@@ -204,16 +207,14 @@ static bool is_separator(const struct parser *p, uint8_t c) {
            (f->open[0].start_only || f->open[1].start_only);
 }
 
-static struct bytes undecided(const struct parser *p) { return bytes_from(buf_bytes(&p->held), p->at); }
-
 /* What is put out before a mark may decide what the mark means. */
 static bool depends_on_before(const struct parser *p) {
     return p->state == PARSER_PLAIN && (!p->begun || p->content.skip || p->wrap == WRAP_OPEN);
 }
 
 /* Text up to the next mark. False: nothing more can be decided. */
-static bool run_text(struct parser *p, const struct parse_sink *sink, bool last) {
-    struct bytes in = undecided(p);
+static bool run_text(struct parser *p, bool last) {
+    struct bytes in = parser_undecided(p);
     struct found f = {0};
     size_t i = 0;
     for (; i < in.len; i++) {
@@ -227,133 +228,11 @@ static bool run_text(struct parser *p, const struct parse_sink *sink, bool last)
         f = find_mark(p, in, i);
         if (f.kind != MARK_NONE || (f.partial && !last)) break;
     }
-    if (i > 0) put_text(p, bytes_of(in.data, i), sink);
+    if (i > 0) put_text(p, bytes_of(in.data, i));
     size_t done = i;
-    if (f.kind != MARK_NONE) done += take_mark(p, &f, sink);
+    if (f.kind != MARK_NONE) done += take_mark(p, &f);
     p->at += done;
     return done > 0 || f.kind != MARK_NONE;
-}
-
-/* ---- calls ---- */
-
-static bool is_closing(uint8_t c) { return c == '}' || c == ']' || c == ')'; }
-static bool is_opening(uint8_t c) { return c == '{' || c == '[' || c == '('; }
-
-static void track_quoted(struct tracker *t, uint8_t c) {
-    if (t->escaped)
-        t->escaped = false;
-    else if (c == '\\')
-        t->escaped = true;
-    else if (c == t->quote)
-        t->quote = 0;
-}
-
-/* Passes one byte of a body. A list counts only where the body begins with it. */
-static void track_byte(struct tracker *t, uint8_t c, bool python) {
-    bool at_head = t->first == 0;
-    if (at_head && !is_blank(c)) t->first = c;
-    if (t->quote) {
-        track_quoted(t, c);
-    } else if (c == '{' || (is_opening(c) && (t->depth || python || (c == '[' && at_head)))) {
-        t->depth++;
-        t->started = true;
-        t->complete = false;
-    } else if (t->depth && (c == '"' || (python && c == '\''))) {
-        t->quote = c;
-    } else if (t->depth && is_closing(c) && --t->depth == 0) {
-        t->complete = true;
-    }
-}
-
-static bool read_body(struct parser *p, struct bytes body) {
-    const struct call_format *f = p->config.calls;
-    bool ok = false;
-    for (size_t i = 0; !ok && i < ARRAY_LEN(f->read) && f->read[i]; i++) {
-        p->reader.calls.count = 0;
-        buf_reset(&p->reader.made);
-        ok = f->read[i](&p->reader, body) && p->reader.calls.count > 0;
-    }
-    for (size_t i = 0; ok && p->open->start_only && i < p->reader.calls.count; i++) {
-        const struct read_call *c = &p->reader.calls.items[i];
-        ok = parse_tools_has(p->config.tools, bytes_of(p->reader.made.data + c->name_at, c->name_len));
-    }
-    return ok;
-}
-
-/* It was no call: its mark is text, and what follows is looked at anew. */
-static void fail_call(struct parser *p, const struct parse_sink *sink) {
-    const char *mark = p->open->text;
-    size_t len = strlen(mark);
-    p->failures++;
-    p->state = PARSER_PLAIN;
-    give_up_wrap(p, sink);
-    put_content(p, bytes_of(mark, len - p->open->keep), sink);
-    if (len > p->open->keep) return;
-    put_content(p, bytes_of(undecided(p).data, len), sink);
-    p->at += len;
-}
-
-/* The body has `len` bytes; `after` more belong to its closing mark. */
-static void end_call(struct parser *p, size_t len, size_t after, const struct parse_sink *sink) {
-    if (!read_body(p, bytes_of(undecided(p).data, len))) {
-        fail_call(p, sink);
-        return;
-    }
-    buf_reset(&p->pending);
-    if (p->wrap == WRAP_OPEN) p->wrap = WRAP_CALLED;
-    p->state = PARSER_PLAIN;
-    parser_put_calls(p, sink);
-    p->at += len + after;
-}
-
-/* Behind complete JSON: whether a byte cannot belong to the body any more. */
-static bool ends_json(uint8_t c) { return !is_blank(c) && c != ',' && c != ';' && !is_opening(c); }
-
-/* Looks for the closing mark at `at`: its length, 0 when it is none, SIZE_MAX when that is not decided. */
-static size_t closing_mark(const struct parser *p, struct bytes in, size_t at) {
-    const char *close = p->config.calls->close;
-    if (p->track.quote || !close) return 0;
-    enum match m = match_mark(in, at, close);
-    return m == MATCH_FULL ? strlen(close) : m == MATCH_PARTIAL ? SIZE_MAX : 0;
-}
-
-/* Passes one byte of the body; true when the call is over. */
-static bool run_call_byte(struct parser *p, struct bytes in, size_t at, const struct parse_sink *sink) {
-    enum { HEAD_MAX = 512 };
-    const struct call_format *f = p->config.calls;
-    struct tracker *t = &p->track;
-    bool marked = f->end == BODY_MARK || f->end == BODY_MARK_JSON;
-    if (f->end == BODY_MARK && t->complete && ends_json(in.data[at])) {
-        end_call(p, at, 0, sink);
-        return true;
-    }
-    if (f->end != BODY_MARK || !t->first || t->first == '{' || t->first == '[')
-        track_byte(t, in.data[at], f->end == BODY_PYTHON);
-    bool hopeless = (f->may_be && at < HEAD_MAX && !f->may_be(bytes_of(in.data, at + 1))) ||
-                    (!marked && !t->started && at >= HEAD_MAX);
-    if (hopeless)
-        fail_call(p, sink);
-    else if (!marked && t->complete)
-        end_call(p, at + 1, 0, sink);
-    else
-        return false;
-    return true;
-}
-
-/* Passes the body from p->seen on. False: more is needed. */
-static bool run_call(struct parser *p, const struct parse_sink *sink, bool last) {
-    struct bytes in = undecided(p);
-    for (; p->seen < in.len; p->seen++) {
-        size_t mark = closing_mark(p, in, p->seen);
-        if (mark == SIZE_MAX && !last) return false;
-        if (mark && mark != SIZE_MAX) {
-            end_call(p, p->seen, mark, sink);
-            return true;
-        }
-        if (run_call_byte(p, in, p->seen, sink)) return true;
-    }
-    if (last) end_call(p, in.len, 0, sink);
-    return last;
 }
 
 /* ---- the parser ---- */
@@ -365,8 +244,6 @@ bool parser_is_harmony(const struct parser *p) {
 struct parser *parser_new(const struct parse_config *config) {
     struct parser *p = mem_alloc(sizeof *p);
     p->config = *config;
-    p->reader.tools = config->tools;
-    p->reader.format = config->calls;
     p->reasoning = (struct outlet){.part = PARSE_REASONING, .hold = true, .skip = true};
     p->content = (struct outlet){.part = PARSE_CONTENT, .hold = config->calls != NULL};
     if (config->reasoning && config->in_reasoning) p->state = PARSER_REASONING;
@@ -386,12 +263,13 @@ void parser_free(struct parser **p) {
 
 static void run(struct parser *p, const struct parse_sink *sink, bool last) {
     bool more = true;
+    p->sink = sink;
     if (parser_is_harmony(p)) {
-        harmony_run(p, sink, last);
+        harmony_run(p, last);
         return;
     }
     while (more && (p->at < p->held.len || (last && p->state == PARSER_CALL)))
-        more = p->state == PARSER_CALL ? run_call(p, sink, last) : run_text(p, sink, last);
+        more = p->state == PARSER_CALL ? parser_run_call(p, last) : run_text(p, last);
     buf_consume(&p->held, p->at);
     p->at = 0;
 }
@@ -403,7 +281,7 @@ void parser_push(struct parser *p, struct bytes text, const struct parse_sink *s
 
 void parser_end(struct parser *p, const struct parse_sink *sink) {
     run(p, sink, true);
-    give_up_wrap(p, sink);
+    parser_give_up_wrap(p);
     outlet_flush(&p->reasoning, sink);
     outlet_flush(&p->content, sink);
 }

@@ -5,15 +5,18 @@
  * what lies between. Rows are found by name (--reasoning-parser, --tool-call-parser; the names other servers use are
  * aliases) or by the model's chat template, which shows the marks its model was trained with.
  *
- * A tool call is put out when it is complete and well formed, in one piece; until then its text is held back. What
- * looked like a call and is none becomes content, mark and all.
+ * A tool call is put out as soon as its name is known and its arguments begin, then its arguments as they come: JSON as
+ * it is written, other notations value by value, and what only its end makes certain (Python) in one piece. What looked
+ * like a call and is none becomes content, mark and all. Once a call has begun that is too late: arguments that break
+ * off or are no JSON are put out as far as they came. An answer that is read whole need not accept that: with
+ * complete_calls a call is put out when it is complete and well formed, in one piece.
  *
  * Invariants, for any bytes the model may write:
- *   (1) The texts put out for one part, joined, and the list of calls depend on the text alone, not on how it was cut
- *       into pieces.
- *   (2) A call's name is not empty and its arguments are one JSON object.
- *   (3) Every byte is reasoning, content, or belongs to a call; but for marks, and white space beside them.
- *   (4) Work is linear in the text (PARSE_FAILURES_MAX bounds how often a broken call is looked at again).
+ *   (1) The texts put out for one part, joined, and the list of calls, their arguments joined, depend on the text
+ * alone, not on how it was cut into pieces. (2) A call's name is not empty. With complete_calls its arguments are one
+ * JSON object; without, they are the same text wherever they are one. (3) Every byte is reasoning, content, or belongs
+ * to a call; but for marks, and white space beside them. (4) Work is linear in the text (PARSE_FAILURES_MAX bounds how
+ * often a broken call is looked at again).
  *
  * Threading: formats and tools are const; a parser belongs to one thread.
  */
@@ -59,11 +62,12 @@ void parse_tools_free(struct parse_tools **tools);
 
 enum parse_part { PARSE_REASONING, PARSE_CONTENT };
 
+/* The beginning of a call, or more of the last one's arguments. */
 struct parse_call {
     uint32_t index;         /* 0, 1, ... in the answer */
-    struct bytes id;        /* as the model gave it; empty: it gave none */
-    struct bytes name;      /* valid UTF-8 when the text is */
-    struct bytes arguments; /* a JSON object */
+    struct bytes id;        /* as the model gave it; empty: it gave none, or it is more of a call */
+    struct bytes name;      /* valid UTF-8 when the text is; empty: it is more of the last call */
+    struct bytes arguments; /* the next piece of a JSON object; may be empty where a call begins */
 };
 
 /* Spans are valid during the call. */
@@ -78,6 +82,7 @@ struct parse_config {
     const struct call_format *calls;          /* NULL: none (no tools, or tool_choice "none") */
     const struct parse_tools *tools;          /* borrowed while the parser lives; NULL: unknown */
     bool in_reasoning;                        /* reasoning_is_open */
+    bool complete_calls;                      /* put calls out when they are complete */
 };
 
 struct parser;
@@ -87,7 +92,7 @@ void parser_free(struct parser **p);
 void parser_push(struct parser *p, struct bytes text, const struct parse_sink *sink);
 /* The text is complete: what was held back comes out. */
 void parser_end(struct parser *p, const struct parse_sink *sink);
-/* Calls put out so far. */
+/* Calls put out so far, or begun. */
 uint32_t parser_call_count(const struct parser *p);
 /* True when a special token of this text means something to the formats, so it must reach the parser although special
  * tokens are left out of the answer. */

@@ -15,8 +15,6 @@ enum { HEADER_MAX = 1024 }; /* what is longer is text */
 static const char START[] = "<|start|>", MESSAGE[] = "<|message|>", CHANNEL[] = "<|channel|>";
 static const char *const ENDS[] = {"<|end|>", "<|call|>", "<|return|>", START};
 
-static struct bytes undecided(const struct parser *p) { return bytes_from(buf_bytes(&p->held), p->at); }
-
 /* ---- a message ---- */
 
 static bool is_word_end(struct bytes s, size_t at) { return at >= s.len || is_blank(s.data[at]) || s.data[at] == '<'; }
@@ -42,31 +40,53 @@ static struct bytes recipient(const struct parser *p) {
     return bytes_from(to, strlen("functions."));
 }
 
-static void put(struct parser *p, struct bytes text, const struct parse_sink *sink) {
+/* A message to a function is a call from the bracket on that opens its arguments. What is blank at its end is left out.
+ */
+static void put_called(struct parser *p, struct bytes function, struct bytes text) {
+    struct buf *body = &p->harmony.body;
+    size_t blank = 0, begin = 0;
+    while (blank < text.len && is_blank(text.data[text.len - 1 - blank])) blank++;
+    buf_add_bytes(body, text);
+    if (p->config.complete_calls || blank == text.len) return;
+    if (!p->harmony.called) {
+        while (is_blank((uint8_t)body->data[begin])) begin++;
+        buf_consume(body, begin);
+        if (body->data[0] != '{' || !is_call_name(function)) return;
+        p->harmony.called = true;
+        parser_put_call(p, bytes_of(NULL, 0), function, bytes_of(NULL, 0));
+    }
+    parser_put_call(p, bytes_of(NULL, 0), bytes_of(NULL, 0), bytes_of(body->data, body->len - blank));
+    buf_consume(body, body->len - blank);
+}
+
+static void put(struct parser *p, struct bytes text) {
     bool reasoning = is_analysis(p) && p->config.reasoning;
-    if (recipient(p).len)
-        buf_add_bytes(&p->harmony.body, text);
+    struct bytes function = recipient(p);
+    if (function.len)
+        put_called(p, function, text);
     else
-        outlet_add(reasoning ? &p->reasoning : &p->content, text, sink);
+        outlet_add(reasoning ? &p->reasoning : &p->content, text, p->sink);
     if (reasoning && text.len) p->harmony.reasoned = true;
 }
 
-static void begin_message(struct parser *p, const struct parse_sink *sink) {
+static void begin_message(struct parser *p) {
     p->harmony.state = HARMONY_BODY;
     p->harmony.begun = true;
     buf_reset(&p->harmony.body);
-    if (is_analysis(p) && p->harmony.reasoned) outlet_add(&p->reasoning, bytes_str("\n"), sink);
+    if (is_analysis(p) && p->harmony.reasoned) outlet_add(&p->reasoning, bytes_str("\n"), p->sink);
 }
 
-static void end_message(struct parser *p, const struct parse_sink *sink) {
-    struct bytes function = recipient(p);
+static void end_message(struct parser *p) {
+    struct bytes function = recipient(p), arguments = strip_blank(buf_bytes(&p->harmony.body));
+    bool called = p->harmony.called;
     p->harmony.state = HARMONY_BETWEEN;
+    p->harmony.called = false;
     if (!function.len) return;
-    if (read_add(&p->reader, bytes_of(NULL, 0), function, buf_bytes(&p->harmony.body))) {
-        parser_put_calls(p, sink);
+    if (called || (is_call_name(function) && (!arguments.len || json_is_object(arguments)))) {
+        if (!called) parser_put_call(p, bytes_of(NULL, 0), function, arguments.len ? arguments : bytes_str("{}"));
         p->content.skip = false;
     } else {
-        outlet_add(&p->content, buf_bytes(&p->harmony.body), sink);
+        outlet_add(&p->content, buf_bytes(&p->harmony.body), p->sink);
     }
     buf_reset(&p->harmony.body);
 }
@@ -92,7 +112,7 @@ static enum match looks_like_header(struct bytes text) {
 /* Takes text up to one of the marks; *mark is its index, or -1 while it has not come. False: more is needed. */
 static bool take_to(struct parser *p, const char *const *marks, size_t count, bool last, struct bytes *text,
                     int *mark) {
-    struct bytes in = undecided(p);
+    struct bytes in = parser_undecided(p);
     *mark = -1;
     for (size_t i = 0; i < in.len; i++) {
         if (in.data[i] != '<') continue;
@@ -115,33 +135,33 @@ static bool take_to(struct parser *p, const char *const *marks, size_t count, bo
     return false;
 }
 
-static bool run_header(struct parser *p, const struct parse_sink *sink, bool last) {
+static bool run_header(struct parser *p, bool last) {
     static const char *const MARKS[] = {MESSAGE};
     struct bytes text;
     int mark;
     if (!p->harmony.header.len) {
-        enum match m = looks_like_header(undecided(p));
+        enum match m = looks_like_header(parser_undecided(p));
         if (m == MATCH_PARTIAL && !last) return false;
         if (m != MATCH_FULL) { /* no header: a message of content */
-            begin_message(p, sink);
+            begin_message(p);
             return true;
         }
     }
     bool more = take_to(p, MARKS, 1, last, &text, &mark);
     buf_add_bytes(&p->harmony.header, text);
     if (mark < 0 && !last) return more;
-    if (p->harmony.header.len > HEADER_MAX) outlet_add(&p->content, buf_bytes(&p->harmony.header), sink);
+    if (p->harmony.header.len > HEADER_MAX) outlet_add(&p->content, buf_bytes(&p->harmony.header), p->sink);
     if (mark < 0 || p->harmony.header.len > HEADER_MAX) buf_reset(&p->harmony.header);
-    if (mark == 0) begin_message(p, sink);
+    if (mark == 0) begin_message(p);
     return more;
 }
 
-static bool run_body(struct parser *p, const struct parse_sink *sink, bool last) {
+static bool run_body(struct parser *p, bool last) {
     struct bytes text;
     int mark;
     bool more = take_to(p, ENDS, ARRAY_LEN(ENDS), last, &text, &mark);
-    put(p, text, sink);
-    if (mark >= 0 || last) end_message(p, sink);
+    put(p, text);
+    if (mark >= 0 || last) end_message(p);
     if (mark >= 0 && ENDS[mark] == START) {
         p->harmony.state = HARMONY_HEADER;
         buf_reset(&p->harmony.header);
@@ -150,7 +170,7 @@ static bool run_body(struct parser *p, const struct parse_sink *sink, bool last)
 }
 
 static bool run_between(struct parser *p, bool last) {
-    struct bytes in = undecided(p);
+    struct bytes in = parser_undecided(p);
     size_t blank = 0;
     while (blank < in.len && is_blank(in.data[blank])) blank++;
     if (blank == in.len) return false;
@@ -162,12 +182,12 @@ static bool run_between(struct parser *p, bool last) {
     return true;
 }
 
-void harmony_run(struct parser *p, const struct parse_sink *sink, bool last) {
+void harmony_run(struct parser *p, bool last) {
     bool more = true;
     while (more && (p->at < p->held.len || (last && p->harmony.state == HARMONY_BODY))) {
         switch (p->harmony.state) {
-        case HARMONY_HEADER: more = run_header(p, sink, last); break;
-        case HARMONY_BODY: more = run_body(p, sink, last); break;
+        case HARMONY_HEADER: more = run_header(p, last); break;
+        case HARMONY_BODY: more = run_body(p, last); break;
         case HARMONY_BETWEEN: more = run_between(p, last); break;
         }
     }

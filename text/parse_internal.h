@@ -34,6 +34,25 @@ enum body_end {
 typedef bool body_test(struct bytes body);
 /* Reads one body into calls; false: it is no call (what was added is dropped). */
 typedef bool body_read(struct call_reader *r, struct bytes body);
+/* Takes a call's id and name from what stands before its arguments; more: arguments follow. */
+typedef bool head_read(struct bytes head, bool more, struct bytes *id, struct bytes *name);
+
+/* Objects that are calls: {"name", "arguments"}; with the arguments required; {NAME: {arguments}}. */
+enum envelope { ENVELOPE_NONE, ENVELOPE_LOOSE, ENVELOPE_STRICT, ENVELOPE_KEYED };
+
+/* Calls as elements, with values that are not quoted (parse_markup.c). */
+struct element_form {
+    const char *before;   /* the name; NULL: nothing */
+    const char *name_end; /* NULL: the name ends where the first value's key begins */
+    const char *name_end_too;
+    const char *open, *key_end; /* around a key */
+    const char *value_open;     /* NULL: the value follows its key at once */
+    const char *close;          /* behind a value */
+    const char *end;            /* behind the last value; may be absent; NULL: none */
+    bool has_attributes;        /* between a key and its value */
+    bool may_miss_close;        /* a value may also end where the next key begins */
+    bool mixed;                 /* a value of no declared type may be JSON */
+};
 
 struct open_mark {
     const char *text;
@@ -49,12 +68,15 @@ struct call_format {
     const char *close;                                            /* behind each; NULL: none */
     const char *keeps; /* further special tokens that the body needs, separated by spaces */
     const char *signs[PARSE_MARKS];
-    const char *prefix;  /* of element names, for read_invoke */
     bool ends_reasoning; /* a call may come without the end of the reasoning */
     bool harmony;
     enum body_end end;
-    body_test *may_be;  /* NULL: anything */
-    body_read *read[3]; /* tried in order */
+    body_test *may_be; /* NULL: anything */
+    /* How a body is read; which of them, its first byte tells (parse_call.c). */
+    enum envelope envelope;
+    head_read *head;
+    const struct element_form *elements;
+    body_read *read; /* whole */
 };
 
 extern const struct reasoning_format reasoning_formats[];
@@ -69,8 +91,6 @@ struct read_call {
 };
 
 struct call_reader {
-    const struct parse_tools *tools;
-    const struct call_format *format;
     struct buf made;
     VEC(struct read_call) calls;
 };
@@ -78,20 +98,20 @@ struct call_reader {
 /* Adds a call; arguments empty: "{}". False when the name is empty or the arguments are no JSON object. */
 MUST_CHECK bool read_add(struct call_reader *r, struct bytes id, struct bytes name, struct bytes arguments);
 
-bool read_json(struct call_reader *r, struct bytes body);        /* {"name", "arguments"}, one or several, or a list */
-bool read_json_strict(struct call_reader *r, struct bytes body); /* the same; arguments must be there */
-bool read_keyed(struct call_reader *r, struct bytes body);       /* {NAME: {arguments}} */
-bool read_function(struct call_reader *r, struct bytes body);    /* NAME><parameter=K>V</parameter></function> */
-bool read_invoke(struct call_reader *r, struct bytes body);      /* NAME"><parameter name="K">V</parameter> */
-bool read_glm(struct call_reader *r, struct bytes body);         /* NAME <arg_key>K</arg_key><arg_value>V</arg_value> */
-bool read_step(struct call_reader *r, struct bytes body);        /* function SEP invoke */
-bool read_deepseek(struct call_reader *r, struct bytes body);    /* [function SEP] NAME SEP arguments */
-bool read_kimi(struct call_reader *r, struct bytes body);        /* functions.NAME:0 MARK arguments */
-bool read_mistral(struct call_reader *r, struct bytes body);     /* [...] or NAME[CALL_ID]id[ARGS]{...} */
-bool read_python(struct call_reader *r, struct bytes body);      /* [f(a=1), g()], f(a=1) */
-bool read_gemma(struct call_reader *r, struct bytes body);       /* NAME{k:v} */
+/* An object, as an envelope says. */
+bool read_json(struct call_reader *r, struct bytes object, enum envelope envelope);
+/* True when the last byte of an object that is not complete opens the arguments of a call; its name is appended. */
+bool json_opens_arguments(struct bytes object, enum envelope envelope, struct buf *name);
+bool read_python(struct call_reader *r, struct bytes body); /* [f(a=1), g()], f(a=1) */
+bool read_gemma(struct call_reader *r, struct bytes body);  /* NAME{k:v} */
+head_read head_function;                                    /* NAME> */
+head_read head_deepseek;                                    /* [function SEP] NAME SEP */
+head_read head_kimi;                                        /* functions.NAME:0 MARK */
+head_read head_mistral;                                     /* NAME[CALL_ID]id[ARGS] */
 bool json_may_be(struct bytes body);
 bool python_may_be(struct bytes body);
+bool is_call_name(struct bytes s);
+struct bytes strip_fence(struct bytes s);
 
 /* ---- values ---- */
 
@@ -99,7 +119,7 @@ enum parse_type { TYPE_UNKNOWN, TYPE_STRING, TYPE_MIXED, TYPE_OTHER };
 bool parse_tools_has(const struct parse_tools *t, struct bytes name); /* true when tools are unknown */
 enum parse_type parse_tools_type(const struct parse_tools *t, struct bytes function, struct bytes parameter);
 /* Appends an unquoted value as JSON, by its parameter's type. unknown: what to take TYPE_UNKNOWN for. */
-void add_typed(const struct call_reader *r, struct bytes function, struct bytes parameter, enum parse_type unknown,
+void add_typed(const struct parse_tools *t, struct bytes function, struct bytes parameter, enum parse_type unknown,
                struct bytes value, struct buf *out);
 void add_quoted(struct bytes text, struct buf *out);
 bool json_is_value(struct bytes text);
@@ -131,8 +151,9 @@ static inline void outlet_drop_space(struct outlet *o) { buf_reset(&o->space); }
 
 struct harmony {
     enum { HARMONY_HEADER, HARMONY_BODY, HARMONY_BETWEEN } state;
-    struct buf header, body;
+    struct buf header, body; /* body: of a call, what has not gone out */
     bool begun, reasoned;
+    bool called; /* the message is a call, and its beginning went out */
 };
 
 /* Where a call's text stands: brackets and quotes. */
@@ -143,8 +164,25 @@ struct tracker {
     bool escaped, started, complete;
 };
 
+/* What of a call's body was read and put out. */
+struct body {
+    enum body_kind { BODY_UNKNOWN, BODY_ENVELOPE, BODY_NAMED, BODY_OTHER } kind;
+    uint32_t put_count;       /* calls of it that went out */
+    size_t done;              /* up to here it is in calls that went out */
+    size_t sent;              /* of the arguments that are open: up to here they went out */
+    size_t item_at;           /* where the object begins that may be a call */
+    uint32_t inside;          /* the tracker's depth in the arguments that are open; 0: none are */
+    uint8_t tries;            /* to find where the object's arguments begin */
+    bool begun;               /* the call's beginning went out, its end did not */
+    bool headed;              /* a head was looked for */
+    bool elements;            /* elements were read: */
+    bool broken;              /* and then something else came */
+    size_t name_at, name_len; /* the name before the elements */
+};
+
 struct parser {
     struct parse_config config;
+    const struct parse_sink *sink; /* during a call */
     enum { PARSER_PLAIN, PARSER_REASONING, PARSER_CALL } state;
     enum { WRAP_NONE, WRAP_OPEN, WRAP_CALLED } wrap;
     bool begun;    /* content was put out, white space apart */
@@ -158,13 +196,26 @@ struct parser {
     const struct open_mark *open; /* of the call */
     size_t seen;                  /* bytes of the body that the tracker has passed */
     struct tracker track;
+    struct body body;
     struct call_reader reader;
     struct harmony harmony;
 };
 
-/* Puts out the calls that were read and forgets them. */
-void parser_put_calls(struct parser *p, const struct parse_sink *sink);
-void harmony_run(struct parser *p, const struct parse_sink *sink, bool last);
+/* Whether a call of that name may be one. */
+bool parser_may_call(const struct parser *p, struct bytes name);
+/* Puts out the beginning of a call, or of the call that was begun more of its arguments: then the name is empty. */
+void parser_put_call(struct parser *p, struct bytes id, struct bytes name, struct bytes arguments);
+void parser_put_content(struct parser *p, struct bytes text);
+/* A wrap was opened and something else than a call follows: it was no wrap. */
+void parser_give_up_wrap(struct parser *p);
+/* What was pushed and not decided yet. */
+struct bytes parser_undecided(const struct parser *p);
+/* Passes a call's body from p->seen on. False: more is needed. */
+bool parser_run_call(struct parser *p, bool last);
+/* Puts out what has come of a call's arguments since the last time; last: the body is complete. False: it is no call,
+ * or goes on as none. */
+bool read_elements(struct parser *p, struct bytes body, bool last);
+void harmony_run(struct parser *p, bool last);
 bool parser_is_harmony(const struct parser *p);
 
 enum match { MATCH_NONE, MATCH_PARTIAL, MATCH_FULL };

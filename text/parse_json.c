@@ -10,7 +10,7 @@ static size_t keep(struct call_reader *r, struct bytes s) {
 }
 
 /* Markup in a name means that something was misread. */
-static bool is_name(struct bytes s) {
+bool is_call_name(struct bytes s) {
     for (size_t i = 0; i < s.len; i++)
         if (is_blank(s.data[i]) || strchr("<>{}[]()\"'", s.data[i])) return false;
     return s.len > 0;
@@ -19,7 +19,7 @@ static bool is_name(struct bytes s) {
 bool read_add(struct call_reader *r, struct bytes id, struct bytes name, struct bytes arguments) {
     arguments = arguments.len ? strip_blank(arguments) : bytes_str("{}");
     name = strip_blank(name);
-    if (!is_name(name) || !json_is_object(arguments)) return false;
+    if (!is_call_name(name) || !json_is_object(arguments)) return false;
     struct read_call c = {.id_len = id.len, .name_len = name.len, .arguments_len = arguments.len};
     c.id_at = keep(r, id);
     c.name_at = keep(r, name);
@@ -33,6 +33,7 @@ bool read_add(struct call_reader *r, struct bytes id, struct bytes name, struct 
 struct json_call {
     struct buf name, arguments; /* arguments: JSON text */
     bool has_arguments;
+    size_t arguments_at; /* where they begin */
 };
 
 static bool is_one_of(struct bytes key, const char *const *names) {
@@ -55,6 +56,7 @@ static bool take_arguments(struct json_reader *j, struct json_call *c) {
     enum json_event event = json_next(j);
     struct bytes raw;
     c->has_arguments = true;
+    c->arguments_at = j->offset;
     buf_reset(&c->arguments);
     if (event == JSON_STRING) {
         if (!bytes_equal(j->text, bytes_str("null"))) buf_add_bytes(&c->arguments, j->text);
@@ -114,43 +116,42 @@ static bool read_keyed_object(struct call_reader *r, struct json_reader *j) {
     return ok && event == JSON_OBJECT_END;
 }
 
-enum object_form { FORM_LOOSE, FORM_STRICT, FORM_KEYED };
-
-static bool read_one(struct call_reader *r, struct json_reader *j, enum object_form form) {
-    return form == FORM_KEYED ? read_keyed_object(r, j) : read_object(r, j, form == FORM_STRICT);
-}
-
-/* One JSON value at the beginning of text; its length, 0: it is none. */
-static size_t read_value(struct call_reader *r, struct bytes text, enum object_form form) {
+bool read_json(struct call_reader *r, struct bytes object, enum envelope envelope) {
     struct json_reader j;
-    json_reader_init(&j, text, PARSE_DEPTH_MAX, JSON_ALLOW_NUL);
-    enum json_event event = json_next(&j);
-    bool ok = event == JSON_OBJECT_BEGIN || event == JSON_ARRAY_BEGIN;
-    if (event == JSON_OBJECT_BEGIN) ok = read_one(r, &j, form);
-    while (ok && event == JSON_ARRAY_BEGIN) {
-        enum json_event item = json_next(&j);
-        if (item == JSON_ARRAY_END) break;
-        ok = item == JSON_OBJECT_BEGIN && read_one(r, &j, form);
-    }
-    size_t len = j.offset + j.raw.len;
+    json_reader_init(&j, object, PARSE_DEPTH_MAX, JSON_ALLOW_NUL);
+    bool ok = json_next(&j) == JSON_OBJECT_BEGIN;
+    if (ok)
+        ok = envelope == ENVELOPE_KEYED ? read_keyed_object(r, &j) : read_object(r, &j, envelope == ENVELOPE_STRICT);
     json_reader_release(&j);
-    return ok ? len : 0;
+    return ok;
 }
 
-/* Values one after another, with commas, semicolons or only white space between them. */
-static bool read_values(struct call_reader *r, struct bytes body, enum object_form form) {
-    for (body = strip_blank(body); body.len; body = strip_blank(body)) {
-        size_t len = read_value(r, body, form);
-        if (!len) return false;
-        body = strip_blank(bytes_from(body, len));
-        if (body.len && (body.data[0] == ';' || body.data[0] == ',')) body = bytes_from(body, 1);
-    }
+/* {NAME: { */
+static bool opens_keyed(struct json_reader *j, struct buf *name, size_t *at) {
+    if (json_next(j) != JSON_KEY) return false;
+    buf_add_bytes(name, j->text);
+    if (json_next(j) != JSON_OBJECT_BEGIN) return false;
+    *at = j->offset;
     return true;
 }
 
-bool read_json(struct call_reader *r, struct bytes body) { return read_values(r, body, FORM_LOOSE); }
-bool read_json_strict(struct call_reader *r, struct bytes body) { return read_values(r, body, FORM_STRICT); }
-bool read_keyed(struct call_reader *r, struct bytes body) { return read_values(r, body, FORM_KEYED); }
+bool json_opens_arguments(struct bytes object, enum envelope envelope, struct buf *name) {
+    struct json_reader j;
+    struct json_call c = {0};
+    bool opened;
+    json_reader_init(&j, object, PARSE_DEPTH_MAX, JSON_ALLOW_NUL);
+    if (json_next(&j) != JSON_OBJECT_BEGIN)
+        opened = false;
+    else if (envelope == ENVELOPE_KEYED)
+        opened = opens_keyed(&j, &c.name, &c.arguments_at);
+    else
+        opened = !read_members(&j, &c, 0) && c.has_arguments && c.name.len;
+    if (opened && c.arguments_at + 1 == object.len) buf_add_bytes(name, buf_bytes(&c.name));
+    json_reader_release(&j);
+    buf_release(&c.name);
+    buf_release(&c.arguments);
+    return name->len;
+}
 
 /* {"name" or another key of a call; [ before it for a list */
 bool json_may_be(struct bytes body) {
@@ -179,54 +180,51 @@ static bool split(struct bytes s, const char *mark, struct bytes *before, struct
     return true;
 }
 
-static struct bytes strip_fence(struct bytes s) {
+struct bytes strip_fence(struct bytes s) {
     s = strip_blank(s);
-    if (begins_with(s, bytes_str("```json"))) s = bytes_from(s, 7);
     if (s.len >= 3 && !memcmp(s.data + s.len - 3, "```", 3)) s.len -= 3;
     return strip_blank(s);
 }
 
-bool read_deepseek(struct call_reader *r, struct bytes body) {
+bool head_function(struct bytes head, bool more, struct bytes *id, struct bytes *name) {
+    struct bytes rest;
+    (void)id;
+    return more && split(head, ">", name, &rest) && !strip_blank(rest).len;
+}
+
+bool head_deepseek(struct bytes head, bool more, struct bytes *id, struct bytes *name) {
     static const char SEP[] = "<｜tool▁sep｜>";
-    struct bytes name, arguments;
-    if (!split(body, SEP, &name, &arguments)) return false;
-    if (bytes_equal(strip_blank(name), bytes_str("function"))) { /* V3, R1: the name is on a line of its own */
-        struct bytes line = arguments;
-        if (split(line, "\n", &name, &arguments)) arguments = strip_fence(arguments);
-    }
-    return read_add(r, bytes_of(NULL, 0), name, strip_fence(arguments));
+    struct bytes rest, fence;
+    (void)id, (void)more;
+    if (!split(head, SEP, name, &rest)) return false;
+    if (!bytes_equal(strip_blank(*name), bytes_str("function"))) return !strip_blank(rest).len;
+    if (!split(rest, "\n", name, &fence)) return false; /* V3, R1: the name is on a line of its own */
+    fence = strip_blank(fence);
+    return !fence.len || bytes_equal(fence, bytes_str("```json"));
 }
 
 /* The model's own id is functions.NAME:INDEX and must come back in the conversation as it is. */
-bool read_kimi(struct call_reader *r, struct bytes body) {
-    struct bytes id, name, arguments, rest;
-    if (!split(body, "<|tool_call_argument_begin|>", &id, &arguments)) return false;
-    id = name = strip_blank(id);
-    if (begins_with(name, bytes_str("functions."))) name = bytes_from(name, 10);
-    for (size_t at = name.len; at-- > 0;) {
-        if (name.data[at] != ':') continue;
-        name.len = at;
+bool head_kimi(struct bytes head, bool more, struct bytes *id, struct bytes *name) {
+    struct bytes rest;
+    (void)more;
+    if (!split(head, "<|tool_call_argument_begin|>", id, &rest) || strip_blank(rest).len) return false;
+    *name = strip_blank(*id);
+    if (begins_with(*name, bytes_str("functions."))) *name = bytes_from(*name, 10);
+    for (size_t at = name->len; at-- > 0;) {
+        if (name->data[at] != ':') continue;
+        name->len = at;
         break;
     }
-    rest = strip_blank(arguments);
-    return read_add(r, id, name, rest.len ? rest : bytes_str("{}"));
+    return true;
 }
 
-bool read_mistral(struct call_reader *r, struct bytes body) {
-    struct bytes head, rest, name, id = {0};
-    body = strip_blank(body);
-    if (body.len && (body.data[0] == '[' || body.data[0] == '{')) return read_json(r, body);
-    size_t at = find_bytes(body, bytes_str("{"), 0);
-    if (at == SIZE_MAX) return false;
-    head = bytes_of(body.data, at);
-    rest = bytes_from(body, at);
-    if (split(head, "[ARGS]", &name, &id)) {
-        if (strip_blank(id).len) return false;
-        head = name;
+bool head_mistral(struct bytes head, bool more, struct bytes *id, struct bytes *name) {
+    struct bytes before, rest;
+    if (!more) return false;
+    if (split(head, "[ARGS]", &before, &rest)) {
+        if (strip_blank(rest).len) return false;
+        head = before;
     }
-    if (!split(head, "[CALL_ID]", &name, &id)) {
-        name = head;
-        id = bytes_of(NULL, 0);
-    }
-    return read_add(r, strip_blank(id), name, rest);
+    if (!split(head, "[CALL_ID]", name, id)) *name = head;
+    return true;
 }

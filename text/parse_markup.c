@@ -28,65 +28,29 @@ static struct bytes strip_line_ends(struct bytes s) {
     return s;
 }
 
-struct fields {
-    struct buf json;
-    struct bytes function;
-    bool any;
+struct parameter {
+    struct bytes key, attributes, value;
 };
 
-static void begin_fields(struct fields *f, struct bytes function) {
-    *f = (struct fields){.function = strip_blank(function)};
-    buf_add_byte(&f->json, '{');
-}
-
-static void add_key(struct fields *f, struct bytes key) {
-    if (f->any) buf_add_str(&f->json, ", ");
-    f->any = true;
-    add_quoted(key, &f->json);
-    buf_add_str(&f->json, ": ");
-}
-
-static bool end_fields(struct fields *f, struct call_reader *r, bool ok) {
-    buf_add_byte(&f->json, '}');
-    ok = ok && read_add(r, bytes_of(NULL, 0), f->function, buf_bytes(&f->json));
-    buf_release(&f->json);
-    return ok;
-}
-
-/* ---- <function=NAME><parameter=KEY>value</parameter></function> ---- */
-
-/* A parameter whose end is missing ends at the next one, as models do that forget it. */
-static bool parameter_value(struct walk *w, struct bytes *value) {
-    static const char NEXT[] = "<parameter=", END[] = "</parameter>";
-    size_t next = find_bytes(w->rest, bytes_str(NEXT), 0), end = find_bytes(w->rest, bytes_str(END), 0);
-    if (end == SIZE_MAX && next == SIZE_MAX) return false;
-    if (end < next) return take_until(w, END, value);
+/* The value's end; or where the next key begins, as models forget the end. */
+static bool take_value(const struct element_form *e, struct walk *w, struct bytes *value) {
+    size_t next = e->may_miss_close ? find_bytes(w->rest, bytes_str(e->open), 0) : SIZE_MAX,
+           close = find_bytes(w->rest, bytes_str(e->close), 0);
+    if (close == SIZE_MAX && next == SIZE_MAX) return false;
+    if (close < next) return take_until(w, e->close, value);
     *value = bytes_of(w->rest.data, next);
     w->rest = bytes_from(w->rest, next);
     return true;
 }
 
-bool read_function(struct call_reader *r, struct bytes body) {
-    struct walk w = {body};
-    struct bytes name, key, value;
-    struct fields f;
-    if (!take_until(&w, ">", &name)) return false;
-    w.rest = strip_blank(w.rest);
-    if (w.rest.len && w.rest.data[0] == '{') return read_add(r, bytes_of(NULL, 0), name, w.rest);
-    begin_fields(&f, name);
-    bool ok = true;
-    while (ok && take(&w, "<parameter=")) {
-        ok = take_until(&w, ">", &key) && parameter_value(&w, &value);
-        if (!ok) break;
-        key = strip_blank(key);
-        add_key(&f, key);
-        add_typed(r, f.function, key, TYPE_STRING, strip_line_ends(value), &f.json);
-    }
-    (void)!take(&w, "</function>");
-    return end_fields(&f, r, ok && strip_blank(w.rest).len == 0);
+/* Behind the mark before its key. */
+static bool take_parameter(const struct element_form *e, struct walk *w, struct parameter *p) {
+    p->attributes = bytes_of(NULL, 0);
+    if (!take_until(w, e->key_end, &p->key)) return false;
+    if (e->value_open && !take_until(w, e->value_open, &p->attributes)) return false;
+    p->key = strip_blank(p->key);
+    return (e->has_attributes || !strip_blank(p->attributes).len) && take_value(e, w, &p->value);
 }
-
-/* ---- <invoke name="NAME"><parameter name="KEY">value</parameter></invoke> ---- */
 
 /* KEY" string="true">: whether the model says itself that the value is a string. */
 static enum parse_type stated_type(struct bytes attributes) {
@@ -94,72 +58,69 @@ static enum parse_type stated_type(struct bytes attributes) {
     return find_bytes(attributes, bytes_str("string=\"false\""), 0) != SIZE_MAX ? TYPE_OTHER : TYPE_UNKNOWN;
 }
 
-static void add_stated(const struct call_reader *r, struct fields *f, struct bytes key, enum parse_type stated,
-                       struct bytes value) {
-    struct call_reader untyped = {.tools = NULL};
+static void add_value(const struct parse_tools *tools, const struct element_form *e, struct bytes function,
+                      const struct parameter *p, struct buf *out) {
+    enum parse_type stated = stated_type(p->attributes);
+    struct bytes value = e->mixed || stated != TYPE_UNKNOWN ? p->value : strip_line_ends(p->value);
+    add_quoted(p->key, out);
+    buf_add_str(out, ": ");
     if (stated == TYPE_UNKNOWN)
-        add_typed(r, f->function, key, TYPE_STRING, strip_line_ends(value), &f->json);
+        add_typed(tools, function, p->key, e->mixed ? TYPE_MIXED : TYPE_STRING, value, out);
     else
-        add_typed(&untyped, f->function, key, stated, value, &f->json);
+        add_typed(NULL, function, p->key, stated, value, out);
 }
 
-static bool invoke_rest(struct call_reader *r, struct walk *w) {
-    const char *prefix = r->format->prefix ? r->format->prefix : "";
-    struct buf open = {0}, close = {0};
-    struct bytes name, key, attributes, value;
-    struct fields f;
-    if (!take_until(w, "\"", &name) || !take(w, ">")) return false;
-    begin_fields(&f, name);
-    buf_addf(&open, "<%sparameter name=\"", prefix);
-    buf_addf(&close, "</%sparameter>", prefix);
-    bool ok = true;
-    while (ok && take(w, open.data)) {
-        ok = take_until(w, "\"", &key) && take_until(w, ">", &attributes) && take_until(w, close.data, &value);
-        if (!ok) break;
-        add_key(&f, key);
-        add_stated(r, &f, key, stated_type(attributes), value);
+static bool take_name(const struct element_form *e, struct walk *w, struct bytes *name) {
+    if (e->before && !take(w, e->before)) return false;
+    if (e->name_end) return take_until(w, e->name_end, name) && (!e->name_end_too || take(w, e->name_end_too));
+    size_t at = MIN(find_bytes(w->rest, bytes_str(e->open), 0), w->rest.len);
+    *name = bytes_of(w->rest.data, at);
+    w->rest = bytes_from(w->rest, at);
+    return true;
+}
+
+/* Values from w on, as members of the object in out. */
+static bool add_values(const struct parser *p, struct bytes name, struct walk *w, struct buf *out) {
+    const struct element_form *e = p->config.calls->elements;
+    struct parameter value;
+    while (take(w, e->open)) {
+        if (!take_parameter(e, w, &value)) return false;
+        buf_add_str(out, out->len || p->body.begun ? ", " : "{");
+        add_value(p->config.tools, e, name, &value, out);
     }
-    buf_reset(&close);
-    buf_addf(&close, "</%sinvoke>", prefix);
-    (void)!take(w, close.data);
-    buf_release(&open);
-    buf_release(&close);
-    return end_fields(&f, r, ok && strip_blank(w->rest).len == 0);
+    return true;
 }
 
-bool read_invoke(struct call_reader *r, struct bytes body) {
-    struct walk w = {body};
-    return invoke_rest(r, &w);
-}
-
-bool read_step(struct call_reader *r, struct bytes body) {
-    struct walk w = {body};
-    if (!take(&w, "function")) return false;
-    (void)!take(&w, "<｜tool_sep｜>");
-    return take(&w, "<steptml:invoke name=\"") && invoke_rest(r, &w);
-}
-
-/* ---- NAME <arg_key>KEY</arg_key><arg_value>value</arg_value> ---- */
-
-bool read_glm(struct call_reader *r, struct bytes body) {
-    struct walk w = {body};
-    struct bytes key, value;
-    struct fields f;
-    size_t at = find_bytes(body, bytes_str("<arg_key>"), 0);
-    struct bytes name = strip_blank(bytes_of(body.data, MIN(at, body.len)));
-    for (size_t i = 0; i < name.len; i++)
-        if (is_blank(name.data[i]) || name.data[i] == '{' || name.data[i] == '<') return false;
-    w.rest = bytes_from(body, MIN(at, body.len));
-    begin_fields(&f, name);
-    bool ok = true;
-    while (ok && take(&w, "<arg_key>")) {
-        ok = take_until(&w, "</arg_key>", &key) && take(&w, "<arg_value>") && take_until(&w, "</arg_value>", &value);
-        if (!ok) break;
-        key = strip_blank(key);
-        add_key(&f, key);
-        add_typed(r, f.function, key, TYPE_MIXED, value, &f.json);
+static bool put_elements(struct parser *p, struct bytes name, struct bytes made) {
+    if (p->body.begun) {
+        parser_put_call(p, bytes_of(NULL, 0), bytes_of(NULL, 0), made);
+        return true;
     }
-    return end_fields(&f, r, ok && strip_blank(w.rest).len == 0);
+    if (!parser_may_call(p, name)) return false;
+    parser_put_call(p, bytes_of(NULL, 0), name, made);
+    p->body.begun = true;
+    return true;
+}
+
+bool read_elements(struct parser *p, struct bytes body, bool last) {
+    const struct element_form *e = p->config.calls->elements;
+    struct body *b = &p->body;
+    struct walk w = {bytes_from(body, b->done)};
+    struct bytes name = bytes_of(body.data + b->name_at, b->name_len);
+    struct buf *made = &p->reader.made;
+    if (!b->begun && !take_name(e, &w, &name)) return false;
+    name = strip_blank(name);
+    buf_reset(made);
+    bool ok = add_values(p, name, &w, made);
+    if (last && e->end) (void)!take(&w, e->end);
+    ok = ok && !strip_blank(w.rest).len;
+    if (ok && last) buf_add_str(made, made->len || b->begun ? "}" : "{}");
+    if (!ok || !put_elements(p, name, buf_bytes(made))) return false;
+    b->elements = true;
+    b->done = body.len;
+    b->name_at = (size_t)(name.data - body.data);
+    b->name_len = name.len;
+    return true;
 }
 
 /* ---- NAME{key:value,...}: keys bare, strings between marks ---- */

@@ -145,9 +145,9 @@ static bool add_literal(struct bytes value, struct buf *out) {
     return false;
 }
 
-void add_typed(const struct call_reader *r, struct bytes function, struct bytes parameter, enum parse_type unknown,
+void add_typed(const struct parse_tools *t, struct bytes function, struct bytes parameter, enum parse_type unknown,
                struct bytes value, struct buf *out) {
-    enum parse_type type = parse_tools_type(r->tools, function, parameter);
+    enum parse_type type = parse_tools_type(t, function, parameter);
     struct bytes plain = strip_blank(value);
     if (type == TYPE_UNKNOWN) type = unknown;
     if (type == TYPE_STRING) {

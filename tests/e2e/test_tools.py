@@ -70,18 +70,19 @@ class Echo:
 
 
 def joined(chunks):
-    """(content, reasoning, [(name, arguments, id)], finish_reason) of a stream."""
+    """(content, reasoning, [(name, arguments, id)], finish_reason, number of deltas with calls) of a stream."""
     content = reasoning = ""
-    calls, finish = {}, None
+    calls, finish, pieces = {}, None, 0
     for chunk in chunks:
         for choice in chunk.choices:
             content += choice.delta.content or ""
             reasoning += getattr(choice.delta, "reasoning", None) or ""
+            pieces += bool(choice.delta.tool_calls)
             for c in choice.delta.tool_calls or []:
                 name, arguments, known = calls.get(c.index, ("", "", ""))
                 calls[c.index] = (name + (c.function.name or ""), arguments + (c.function.arguments or ""), known + (c.id or ""))
             finish = choice.finish_reason or finish
-    return content, reasoning, [calls[i] for i in sorted(calls)], finish
+    return content, reasoning, [calls[i] for i in sorted(calls)], finish, pieces
 
 
 SAYS = {
@@ -103,9 +104,10 @@ def test_formats_streamed_and_whole():
             assert calls[0].type == "function" and calls[0].function.name == "get_weather"
             assert json.loads(calls[0].function.arguments) == {"city": "Paris", "days": 2}, calls[0]
             assert whole.message.content == "I look." and whole.message.reasoning == "Rain?" == whole.message.reasoning_content, whole
-            content, reasoning, streamed, finish = joined(e.ask(says, stream=True))
+            content, reasoning, streamed, finish, pieces = joined(e.ask(says, stream=True))
             assert (content, reasoning, finish) == ("I look.", "Rain?", "tool_calls"), (marks, content, reasoning, finish)
             assert [s[:2] for s in streamed] == [("get_weather", calls[0].function.arguments)] and len(streamed[0][2]) == 9, streamed
+            assert pieces > 1, pieces
             assert "tool_call_parser=none" not in e.log() and "chat_template=option" in e.log()
     return f"{len(SAYS)} formats"
 
@@ -130,5 +132,7 @@ def test_what_is_refused_and_what_is_left():
         broken = '<tool_call>{"name": "get_weather", "arguments": {"city": </tool_call>'
         choice = e.ask(broken).choices[0]
         assert choice.message.content == broken and not choice.message.tool_calls and choice.finish_reason == "stop", choice
+        content, _, calls, finish, _ = joined(e.ask(broken, stream=True))
+        assert content == "" and [c[:2] for c in calls] == [("get_weather", '{"city": ')] and finish == "tool_calls", (content, calls, finish)
         plain = e.ask(SAYS["tool <tool_call> </think>"], tool_choice="none").choices[0]
         assert "<tool_call>" in plain.message.content and plain.finish_reason == "stop", plain

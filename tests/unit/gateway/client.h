@@ -23,7 +23,7 @@ struct answer {
     int status;           /* 0: no answer at all */
     struct buf raw, body; /* as received; without head and chunking */
     struct buf text[CLIENT_CHOICES];
-    struct buf reasoning, calls; /* of the first choice; calls as NAME ID ARGUMENTS, a line each */
+    struct buf reasoning, calls; /* of the first choice; calls as NAME ID ARGUMENTS, a line each, pieces joined */
     char finish[CLIENT_CHOICES][16];
     int events, pings, prompt_tokens, completion_tokens, cached_tokens;
     bool done, error_event;
@@ -83,8 +83,10 @@ static inline void client_take_calls(struct answer *a, const cJSON *holder) {
     buf_add_str(&a->reasoning, client_string(holder, "reasoning"));
     cJSON_ArrayForEach(call, cJSON_GetObjectItemCaseSensitive(holder, "tool_calls")) {
         const cJSON *function = cJSON_GetObjectItemCaseSensitive(call, "function");
-        buf_addf(&a->calls, "%s %s %s\n", client_string(function, "name"), client_string(call, "id"),
-                 client_string(function, "arguments"));
+        const char *name = client_string(function, "name");
+        if (*name && a->calls.len) buf_add_byte(&a->calls, '\n');
+        if (*name) buf_addf(&a->calls, "%s %s ", name, client_string(call, "id"));
+        buf_add_str(&a->calls, client_string(function, "arguments"));
     }
 }
 

@@ -17,7 +17,9 @@ static const char TOOLS[] =
 
 struct answer {
     struct buf reasoning, content, calls, all;
-    bool valid;
+    struct buf arguments; /* of the last call */
+    uint32_t count, pieces;
+    bool valid; /* the calls are as they are promised */
 };
 
 static void on_text(void *ctx, enum parse_part part, struct bytes text) {
@@ -27,11 +29,22 @@ static void on_text(void *ctx, enum parse_part part, struct bytes text) {
 
 static void on_call(void *ctx, const struct parse_call *c) {
     struct answer *a = ctx;
-    buf_addf(&a->calls, "T(%u|%.*s|%.*s|", c->index, (int)c->id.len, (const char *)c->id.data, (int)c->name.len,
-             (const char *)c->name.data);
+    a->pieces++;
+    a->valid &= c->name.len ? c->index == a->count : c->index + 1 == a->count && c->arguments.len && !c->id.len;
+    if (c->name.len) {
+        if (a->count++) buf_add_byte(&a->calls, ')');
+        buf_addf(&a->calls, "T(%u|%.*s|%.*s|", c->index, (int)c->id.len, (const char *)c->id.data, (int)c->name.len,
+                 (const char *)c->name.data);
+        buf_reset(&a->arguments);
+    }
     buf_add_bytes(&a->calls, c->arguments);
-    buf_add_str(&a->calls, ")");
-    a->valid &= c->name.len > 0 && json_is_object(c->arguments);
+    buf_add_bytes(&a->arguments, c->arguments);
+}
+
+/* A call that was promised to be complete is an object, and comes in one piece. */
+static void check_complete(struct answer *a, const struct parse_config *config) {
+    if (config->complete_calls && a->count)
+        a->valid &= a->pieces == a->count && json_is_object(buf_bytes(&a->arguments));
 }
 
 static void answer_clear(struct answer *a) {
@@ -39,6 +52,8 @@ static void answer_clear(struct answer *a) {
     buf_reset(&a->content);
     buf_reset(&a->calls);
     buf_reset(&a->all);
+    buf_reset(&a->arguments);
+    a->count = a->pieces = 0;
     a->valid = true;
 }
 
@@ -47,6 +62,7 @@ static void answer_release(struct answer *a) {
     buf_release(&a->content);
     buf_release(&a->calls);
     buf_release(&a->all);
+    buf_release(&a->arguments);
 }
 
 static void join(struct answer *a) {
@@ -57,6 +73,7 @@ static void join(struct answer *a) {
         buf_add_str(&a->all, ")");
     }
     buf_add_bytes(&a->all, buf_bytes(&a->calls));
+    if (a->count) buf_add_byte(&a->all, ')');
 }
 
 /* Parses text in pieces; next(ctx, at, len) says how long the piece at `at` is. */
@@ -73,6 +90,7 @@ static void parse(const struct parse_config *config, struct bytes text,
     }
     parser_end(p, &sink);
     parser_free(&p);
+    check_complete(a, config);
     join(a);
 }
 
@@ -153,8 +171,6 @@ static const struct parse_case cases[] = {
     {NULL, "hermes", false, "<tool_call>" W_CALL, W_IS("0")},
     {NULL, "hermes", false, "<tool_call>" W_CALL "<tool_call>" W_CALL "</tool_call>", W_IS("0") W_IS("1")},
     {NULL, "hermes", false, "<tool_call>" W_CALL "</tool_", "C(</tool_)" W_IS("0")},
-    {NULL, "hermes", false, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": ",
-     "C(<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": )"},
     {NULL, "hermes", false, "<tool_call>no json</tool_call> <tool_call>" W_CALL "</tool_call>",
      "C(<tool_call>no json</tool_call>)" W_IS("0")},
     {NULL, "hermes", false, "<tool_call>{\"name\": \"a\", \"arguments\": 5}</tool_call>",
@@ -287,7 +303,57 @@ static const struct parse_case cases[] = {
      "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>", "R(a)C(b)"},
 };
 
-static bool run_case(const struct parse_case *c, const struct parse_tools *t, struct answer *a) {
+/* Calls that turn out to be none after they have begun. */
+static const struct {
+    struct parse_case in;
+    const char *streamed;
+} broken[] = {
+    {{NULL, "hermes", false, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": ",
+      "C(<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": )"},
+     "T(0||get_weather|{\"city\": )"},
+    {{NULL, "hermes", false, "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": x}}</tool_call>b",
+      "C(<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": x}}</tool_call>b)"},
+     "C(b)T(0||now|{\"a\": x})"},
+    {{NULL, "hermes", false, "<tool_call>{\"name\": \"now\", \"arguments\": {}</tool_call>b",
+      "C(<tool_call>{\"name\": \"now\", \"arguments\": {}</tool_call>b)"},
+     "C(b)T(0||now|{})"},
+    {{NULL, "hermes", false, "<tool_call>{\"name\": \"now\", \"arguments\": {}, b}</tool_call>",
+      "C(<tool_call>{\"name\": \"now\", \"arguments\": {}, b}</tool_call>)"},
+     "C(, b}</tool_call>)T(0||now|{})"},
+    {{NULL, "llama3_json", false, "{\"name\": \"now\", \"parameters\": {\"a\": [",
+      "C({\"name\": \"now\", \"parameters\": {\"a\": [)"},
+     "T(0||now|{\"a\": [)"},
+    {{NULL, "mistral", false, "[TOOL_CALLS]now[ARGS]{\"a\": 1, b", "C([TOOL_CALLS]now[ARGS]{\"a\": 1, b)"},
+     "T(0||now|{\"a\": 1, b)"},
+    {{NULL, "qwen3_coder", false, "<function=now><parameter=a>1</parameter><parameter=b>2",
+      "C(<function=now><parameter=a>1</parameter><parameter=b>2)"},
+     "C(<parameter=b>2)T(0||now|{\"a\": \"1\")"},
+    {{NULL, "glm45", false, "<tool_call>now<arg_key>a</arg_key><arg_value>1</arg_value>b</tool_call>",
+      "C(<tool_call>now<arg_key>a</arg_key><arg_value>1</arg_value>b</tool_call>)"},
+     "C(b</tool_call>)T(0||now|{\"a\": 1)"},
+    {{NULL, "functionary", false, "<function=now>{\"a\": ", "C(<function=now>{\"a\": )"}, "T(0||now|{\"a\": )"},
+    {{"harmony", "harmony", false, "<|channel|>commentary to=functions.now<|message|> {\"a\": 1 ", "C( {\"a\": 1 )"},
+     "T(0||now|{\"a\": 1)"},
+};
+
+/* Each way of putting calls out: what it gives, however the text is cut. */
+static bool run_way(const struct parse_case *c, const struct parse_config *config, const char *expected,
+                    struct answer *a) {
+    parse(config, bytes_str(c->text), all_at_once, 0, a);
+    if (strcmp(buf_text(&a->all), expected) || !a->valid) {
+        check_fail(__FILE__, __LINE__, "%s/%s: %s\ngives    %s\nexpected %s", c->reasoning, c->calls, c->text,
+                   buf_text(&a->all), expected);
+        return false;
+    }
+    if (!cuts_agree(config, bytes_str(c->text), expected, a)) {
+        check_fail(__FILE__, __LINE__, "cuts matter: %s\ngives    %s", c->text, buf_text(&a->all));
+        return false;
+    }
+    return true;
+}
+
+/* streamed: what is expected where calls go out before they are known to be well formed. */
+static bool run_case(const struct parse_case *c, const char *streamed, const struct parse_tools *t, struct answer *a) {
     struct parse_config config = {.tools = t, .in_reasoning = c->inside};
     if (c->reasoning) config.reasoning = reasoning_format_find(bytes_str(c->reasoning));
     if (c->calls) config.calls = call_format_find(bytes_str(c->calls));
@@ -295,23 +361,50 @@ static bool run_case(const struct parse_case *c, const struct parse_tools *t, st
         check_fail(__FILE__, __LINE__, "no format %s %s", c->reasoning, c->calls);
         return false;
     }
-    parse(&config, bytes_str(c->text), all_at_once, 0, a);
-    if (strcmp(buf_text(&a->all), c->expected) || !a->valid) {
-        check_fail(__FILE__, __LINE__, "%s/%s: %s\ngives    %s\nexpected %s", c->reasoning, c->calls, c->text,
-                   buf_text(&a->all), c->expected);
-        return false;
-    }
-    if (!cuts_agree(&config, bytes_str(c->text), c->expected, a)) {
-        check_fail(__FILE__, __LINE__, "cuts matter: %s\ngives    %s", c->text, buf_text(&a->all));
-        return false;
-    }
-    return true;
+    if (!run_way(c, &config, streamed, a)) return false;
+    config.complete_calls = true;
+    return run_way(c, &config, c->expected, a);
 }
 
 TEST(every_format_gives_the_same_however_it_is_cut) {
     struct parse_tools *t = tools();
     struct answer a = {0};
-    for (size_t i = 0; i < ARRAY_LEN(cases) && run_case(&cases[i], t, &a); i++) {}
+    for (size_t i = 0; i < ARRAY_LEN(cases) && run_case(&cases[i], cases[i].expected, t, &a); i++) {}
+    answer_release(&a);
+    parse_tools_free(&t);
+}
+
+TEST(calls_that_break_off_are_as_far_as_they_came) {
+    struct parse_tools *t = tools();
+    struct answer a = {0};
+    for (size_t i = 0; i < ARRAY_LEN(broken) && run_case(&broken[i].in, broken[i].streamed, t, &a); i++) {}
+    answer_release(&a);
+    parse_tools_free(&t);
+}
+
+/* JSON goes out as it is written, elements value by value. */
+TEST(arguments_go_out_as_they_come) {
+    static const char JSON[] = "\"city\": \"Paris\"";
+    struct parse_tools *t = tools();
+    struct answer a = {0};
+    unsigned counts[2] = {0};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const char *city = strstr(cases[i].text, "Paris");
+        struct parse_config config = {.tools = t, .in_reasoning = cases[i].inside};
+        struct buf text = {0};
+        if (cases[i].reasoning) config.reasoning = reasoning_format_find(bytes_str(cases[i].reasoning));
+        if (cases[i].calls) config.calls = call_format_find(bytes_str(cases[i].calls));
+        bool json = strstr(cases[i].text, JSON) && !strstr(cases[i].text, "\"{");
+        if (!city || !config.calls || (!json && !config.calls->elements)) continue;
+        buf_add(&text, cases[i].text, (size_t)(city - cases[i].text));
+        for (int j = 0; j < 1000; j++) buf_add_byte(&text, 'x');
+        buf_add_str(&text, city);
+        parse(&config, buf_bytes(&text), in_steps, 5, &a);
+        if (a.pieces < (json ? 200 : 2)) check_fail(__FILE__, __LINE__, "%u pieces of %s", a.pieces, buf_text(&text));
+        counts[json]++;
+        buf_release(&text);
+    }
+    EXPECT(counts[true] > 20 && counts[false] > 2);
     answer_release(&a);
     parse_tools_free(&t);
 }
@@ -389,7 +482,8 @@ TEST(random_texts_give_the_same_however_they_are_cut) {
         struct parse_config config = {.reasoning = &reasoning_formats[check_random() % reasoning_format_count],
                                       .calls = &call_formats[check_random() % call_format_count],
                                       .tools = check_random() % 4 ? t : NULL,
-                                      .in_reasoning = check_random() % 2};
+                                      .in_reasoning = check_random() % 2,
+                                      .complete_calls = check_random() % 2};
         buf_reset(&text);
         for (uint64_t i = check_random() % 14; i > 0; i--) add_random_piece(&config, &text);
         parse(&config, buf_bytes(&text), all_at_once, 0, &whole);
@@ -398,8 +492,8 @@ TEST(random_texts_give_the_same_however_they_are_cut) {
             ok = a.valid && whole.valid && !strcmp(buf_text(&a.all), buf_text(&whole.all));
         }
         /* nothing is lost (harmony's headers are marks as a whole) */
-        if (!config.reasoning->harmony && !config.calls->harmony)
-            ok = ok && count_words(buf_text(&text)) <= count_words(buf_text(&whole.all));
+        if (ok && !config.reasoning->harmony && !config.calls->harmony)
+            ok = count_words(buf_text(&text)) <= count_words(buf_text(&whole.all));
         if (!ok)
             check_fail(__FILE__, __LINE__, "%s %s in=%d: %s\nwhole %s\ncut   %s",
                        reasoning_format_name(config.reasoning), call_format_name(config.calls), config.in_reasoning,
