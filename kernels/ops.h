@@ -100,12 +100,14 @@ struct op_prepare {
 
 /* ---- forward ---- */
 
-/* out[t, :] = table[ids[t], :] * scale. out: act [T, cols]. Padding rows: zeros. */
+/* out[t, :] = table[ids[t] - first, :] * scale. out: act [T, cols]. Padding rows, and ids that the table lacks: zeros.
+ */
 struct op_embed {
     void *out;
-    const struct matrix *table; /* [vocab, cols], one part */
+    const struct matrix *table; /* [ids from first on, cols], one part */
     const struct step_batch *batch;
     float scale;
+    uint32_t first; /* the id of the table's first row: a rank's part of the vocabulary */
 };
 
 /* h = x + delta * delta_scale (delta NULL: h = x); x = h (when delta); out = h * rsqrt(mean(h^2) + eps) * (weight +

@@ -2,27 +2,22 @@
 
 #include "model/recurrent.h"
 
-int attention_gate_load(struct loader *l, uint32_t layer, const struct attention_spec *a, struct attention_weights *w) {
+/* The tensor has each head's query and gate behind each other; the product all queries, then all gates. */
+int attention_gate_load(struct loader *l, uint32_t layer, const struct attention_spec *a, struct shard_range q_own,
+                        struct shard_range kv_own, struct attention_weights *w) {
     uint32_t q = a->heads * a->head_dim, kv = a->kv_heads * a->head_dim, n = 0;
     const struct part queries = {ROLE_Q, ROLE_Q_BIAS, 2 * q},
                       rest[] = {{ROLE_K, ROLE_K_BIAS, kv}, {ROLE_V, ROLE_V_BIAS, kv}};
-    uint32_t *order = mem_calloc(2 * (size_t)q, sizeof *order);
+    if (!q_own.count) q_own.count = q;
+    const struct cut cut = {.rows = {0, 2 * q_own.count}}, cuts[] = {{.rows = kv_own}, {.rows = kv_own}};
+    uint32_t *order = mem_calloc(2 * (size_t)q_own.count, sizeof *order);
     for (uint32_t kind = 0; kind < 2; kind++)
-        for (uint32_t i = 0; i < q; i++) order[n++] = (i / a->head_dim * 2 + kind) * a->head_dim + i % a->head_dim;
-    int rc = loader_reordered(l, &w->q_gate, &queries, l->spec->hidden, a->qkv_bias, layer, order);
+        for (uint32_t i = q_own.first; i < q_own.first + q_own.count; i++)
+            order[n++] = (i / a->head_dim * 2 + kind) * a->head_dim + i % a->head_dim;
+    int rc = loader_cut(l, &w->q_gate, &queries, &cut, 1, l->spec->hidden, a->qkv_bias, layer, order);
     mem_free(order);
-    return rc ? rc : loader_matrix(l, &w->kv, rest, 2, l->spec->hidden, a->qkv_bias, layer);
-}
-
-static void copy(struct forward *f, struct stream *s, void *out, const void *x, uint32_t width, uint32_t from,
-                 uint32_t to) {
-    f->dev->ops->state->gate(s, &(struct op_gate){.out = out,
-                                                  .gate = x,
-                                                  .rows = f->batch.row_count,
-                                                  .width = width,
-                                                  .gate_stride = from,
-                                                  .out_stride = to,
-                                                  .kind = GATE_IDENTITY});
+    return rc ? rc
+              : loader_cut(l, &w->kv, rest, kv_own.count ? cuts : NULL, 2, l->spec->hidden, a->qkv_bias, layer, NULL);
 }
 
 void attention_gate_product(struct forward *f, struct stream *s, const struct attention_spec *a,
@@ -31,8 +26,8 @@ void attention_gate_product(struct forward *f, struct stream *s, const struct at
     void *kv_rows = recurrent_columns(f, buffer, (size_t)f->max_rows * 2 * q);
     forward_product(f, s, buffer, f->in, &w->q_gate);
     forward_product(f, s, kv_rows, f->in, &w->kv);
-    copy(f, s, qkv, buffer, q, 2 * q, q + kv);
-    copy(f, s, recurrent_columns(f, qkv, q), kv_rows, kv, kv, q + kv);
+    recurrent_copy(f, s, qkv, buffer, q, 2 * q, q + kv);
+    recurrent_copy(f, s, recurrent_columns(f, qkv, q), kv_rows, kv, kv, q + kv);
 }
 
 void attention_gate_apply(struct forward *f, struct stream *s, const struct attention_spec *a, void *mixed,

@@ -8,9 +8,10 @@
 #include "model/layer_kinds.h"
 #include "model/mixer_attention.h"
 
-/* w->q_gate: [all queries; all gates], w->kv: [keys; values]. */
+/* w->q_gate: [all queries; all gates], w->kv: [keys; values]. q_own, kv_own: this rank's rows of queries and of keys;
+ * count 0: all. */
 MUST_CHECK int attention_gate_load(struct loader *l, uint32_t layer, const struct attention_spec *a,
-                                   struct attention_weights *w);
+                                   struct shard_range q_own, struct shard_range kv_own, struct attention_weights *w);
 /* Values a row of its buffer: queries and gates, then keys and values. */
 static inline size_t attention_gate_width(const struct attention_spec *a) {
     return a->output_gate ? (size_t)2 * (a->heads + a->kv_heads) * a->head_dim : 0;

@@ -18,6 +18,8 @@ int ffn_dense_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out
 struct shard_range ffn_own(const struct loader *l, uint32_t layer);
 /* The down projection, of that part. Rank 0 adds the bias. */
 MUST_CHECK int ffn_load_down(struct loader *l, uint32_t layer, struct matrix *down);
+/* Of a fused tensor [2 * width, ...] the rows of a part of the width, gate above up. The caller frees it. */
+uint32_t *ffn_fused_order(uint32_t width, struct shard_range own);
 /* Gate above up from one fused tensor. */
 MUST_CHECK int ffn_load_fused(struct loader *l, uint32_t layer, struct matrix *up);
 

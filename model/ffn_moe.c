@@ -2,37 +2,76 @@
  * every row passes. Shazeer et al. 2017; DeepSeekMoE: Dai et al. 2024. */
 #include "model/ffn_moe.h"
 
+#include "model/ffn_dense.h"
 #include "model/layer_kinds.h"
 #include "model/moe_read.h"
 
 /* ---- weights ---- */
 
-/* The biases [experts, rows] of one part of a product into [experts, all], from column `at` on. */
-static int take_biases(struct loader *l, float *all, uint32_t width, uint32_t at, const struct part *part,
-                       uint32_t experts, uint32_t layer) {
-    const uint32_t dims[] = {experts, part->rows, 0};
-    float *host = loader_values(l, part->bias, layer, dims);
+/* This rank's part of an expert's width; count 0: all of it. */
+static struct shard_range expert_own(const struct loader *l, uint32_t layer, uint32_t width) {
+    return shard_divides_ffn(l->shard, l->spec, layer) ? shard_expert(l->shard, width) : (struct shard_range){0};
+}
+
+/* One product of all experts as files may have it: a tensor for each (apart), one of three dimensions for each part
+ * (stacked), or for all (fused); the way up has two parts. */
+struct expert_product {
+    const struct part *apart, *stacked, *fused;
+    uint32_t part_count, cols;
+    struct shard_range
+        own; /* this rank's part of the width (rows of the way up, columns of the way down); count 0: all */
+    bool down;
+};
+
+/* How it is taken: the parts, what of them, and in which order (NULL: as they lie). */
+struct expert_parts {
+    const struct part *parts;
+    uint32_t count;
+    struct cut cuts[2];
+    uint32_t *order; /* owned */
+};
+
+static void cut_experts(struct expert_parts *p, const struct expert_product *e, const struct moe_spec *moe) {
+    if (!e->own.count) return;
+    for (uint32_t i = 0; i < p->count; i++)
+        p->cuts[i] = e->down ? (struct cut){.cols = e->own} : (struct cut){e->own, {0}};
+    if (e->down || p->parts != e->fused) return;
+    p->cuts[0].rows = (struct shard_range){moe->interleaved ? 2 * e->own.first : 0, 2 * e->own.count};
+    if (!moe->interleaved) p->order = ffn_fused_order(moe->width, e->own);
+}
+
+/* ---- biases ---- */
+
+/* The biases [experts, rows] of one part of a product into [experts, width], from column `at` on; how many. */
+static int take_biases(struct loader *l, float *all, uint32_t width, uint32_t *at, const struct part *part,
+                       struct shard_range rows, const uint32_t *order, uint32_t layer) {
+    uint32_t experts = l->spec->layers[layer].moe.router.experts;
+    if (!rows.count) rows.count = part->rows;
+    float *host = loader_values(l, part->bias, layer, (uint32_t[]){experts, part->rows, 0});
     if (!host) return l->err->code;
     for (uint32_t e = 0; e < experts; e++)
-        memcpy(all + (size_t)e * width + at, host + (size_t)e * part->rows, part->rows * sizeof *all);
+        for (uint32_t i = 0; i < rows.count; i++)
+            all[(size_t)e * width + *at + i] = host[(size_t)e * part->rows + (order ? order[i] : rows.first + i)];
+    *at += rows.count;
     mem_free(host);
     return 0;
 }
 
 /* Each expert's matrix gets its own. */
-static int load_biases(struct loader *l, struct matrix *experts, uint32_t count, const struct part *parts,
-                       uint32_t part_count, uint32_t layer) {
-    uint32_t width = experts[0].rows, at = 0;
+static int load_biases(struct loader *l, struct matrix *experts, const struct expert_parts *p, uint32_t layer) {
+    uint32_t width = experts[0].rows, at = 0, count = l->spec->layers[layer].moe.router.experts;
     float *host = mem_calloc((size_t)count * width, sizeof *host);
     const void *all = NULL;
     int rc = 0;
-    for (uint32_t i = 0; !rc && i < part_count; at += parts[i++].rows)
-        rc = take_biases(l, host, width, at, &parts[i], count, layer);
+    for (uint32_t i = 0; !rc && i < p->count; i++)
+        rc = take_biases(l, host, width, &at, &p->parts[i], p->cuts[i].rows, p->order, layer);
     if (!rc) rc = loader_bytes(l, &all, host, (size_t)count * width * sizeof *host);
     for (uint32_t e = 0; !rc && e < count; e++) experts[e].bias = (const float *)all + (size_t)e * width;
     mem_free(host);
     return rc;
 }
+
+/* ---- products ---- */
 
 /* A GPU computes all experts of a product in one launch; the CPU takes each part as it is. */
 static bool same_types(const struct loader *l, const struct matrix *m, enum storage_type type) {
@@ -41,36 +80,43 @@ static bool same_types(const struct loader *l, const struct matrix *m, enum stor
     return true;
 }
 
-/* One product of all experts: a tensor for each (apart), one of three dimensions for each part (stacked), or for all
- * (fused). */
-static int load_experts(struct loader *l, uint32_t layer, struct expert_matrix *out, const struct part *apart,
-                        const struct part *stacked, uint32_t count, const struct part *fused, uint32_t cols) {
-    const struct moe_spec *moe = &l->spec->layers[layer].moe;
-    if (loader_has(l, fused->role, layer)) {
-        apart = fused;
-        count = 1;
-    } else if (loader_has(l, stacked->role, layer)) {
-        apart = stacked;
-    }
-    enum weight_role blocks =
-        fused->role == ROLE_EXPERTS_GATE_UP ? ROLE_EXPERTS_GATE_UP_BLOCKS : ROLE_EXPERTS_DOWN_BLOCKS;
-    if (!loader_has(l, blocks, layer)) blocks = 0;
-    struct matrix *experts = mem_calloc(moe->router.experts, sizeof *experts);
+static int load_matrices(struct loader *l, struct matrix *experts, const struct expert_product *product,
+                         const struct expert_parts *p, enum weight_role blocks, uint32_t layer) {
     int rc = 0;
-    for (uint32_t e = 0; !rc && e < moe->router.experts; e++) {
+    for (uint32_t e = 0; !rc && e < l->spec->layers[layer].moe.router.experts; e++) {
         l->expert = e;
-        rc = blocks ? loader_mxfp4(l, &experts[e], blocks, blocks + 1, fused->rows, cols, layer)
-                    : loader_matrix(l, &experts[e], apart, count, cols, false, layer);
+        rc = blocks ? loader_mxfp4(l, &experts[e], blocks, blocks + 1, p->parts->rows, product->cols, p->cuts, layer)
+                    : loader_cut(l, &experts[e], p->parts, p->cuts, p->count, product->cols, false, layer, p->order);
         if (!rc && !same_types(l, &experts[e], experts[0].type))
             rc = error_set(l->err, ERR_UNSUPPORTED, "the experts of layer %u have different types", layer);
     }
     l->expert = 0;
-    bool one = blocks || apart == fused;
-    if (!rc && moe->expert_bias)
-        rc = load_biases(l, experts, moe->router.experts, one ? fused : stacked, one ? 1 : count, layer);
-    *out = (struct expert_matrix){experts[0].type, experts[0].rows, cols, moe->router.experts, NULL};
+    return rc;
+}
+
+static int load_experts(struct loader *l, uint32_t layer, struct expert_matrix *out,
+                        const struct expert_product *product) {
+    const struct moe_spec *moe = &l->spec->layers[layer].moe;
+    enum weight_role blocks = product->down ? ROLE_EXPERTS_DOWN_BLOCKS : ROLE_EXPERTS_GATE_UP_BLOCKS;
+    if (!loader_has(l, blocks, layer)) blocks = 0;
+    bool fused = blocks || loader_has(l, product->fused->role, layer);
+    bool stacked = !fused && loader_has(l, product->stacked->role, layer);
+    struct expert_parts p = {fused     ? product->fused
+                             : stacked ? product->stacked
+                                       : product->apart,
+                             fused ? 1 : product->part_count,
+                             {{{0}, {0}}},
+                             NULL};
+    struct matrix *experts = mem_calloc(moe->router.experts, sizeof *experts);
+    bool elsewhere = product->down && product->own.count && l->shard->rank; /* rank 0 adds the bias */
+    cut_experts(&p, product, moe);
+    int rc = load_matrices(l, experts, product, &p, blocks, layer);
+    if (elsewhere) loader_skip(l, product->fused->bias, layer);
+    if (!rc && moe->expert_bias && !elsewhere) rc = load_biases(l, experts, &p, layer);
+    *out = (struct expert_matrix){experts[0].type, experts[0].rows, experts[0].cols, moe->router.experts, NULL};
     if (!rc) rc = loader_bytes(l, (const void **)&out->experts, experts, moe->router.experts * sizeof *experts);
     mem_free(experts);
+    mem_free(p.order);
     return rc;
 }
 
@@ -86,29 +132,37 @@ static int load_plain_shared(struct loader *l, uint32_t layer, struct moe_weight
     uint32_t hidden = l->spec->hidden, width = moe->shared_width;
     const struct part up = {ROLE_SHARED_UP, ROLE_SHARED_UP_BIAS, width},
                       down = {ROLE_SHARED_DOWN, ROLE_SHARED_DOWN_BIAS, hidden};
-    int rc = loader_matrix(l, &w->shared_up, &up, 1, hidden, moe->inner_bias, layer);
-    return rc ? rc : loader_matrix(l, &w->shared_down, &down, 1, width, moe->inner_bias, layer);
+    const struct cut cut = {.rows = expert_own(l, layer, width)};
+    int rc = loader_cut(l, &w->shared_up, &up, &cut, 1, hidden, moe->inner_bias, layer, NULL);
+    return rc ? rc : loader_partial(l, &w->shared_down, &down, cut.rows, width, moe->inner_bias, layer);
 }
 
-static int load_latent(struct loader *l, uint32_t layer, struct moe_weights *w) {
+/* divided: what comes out of the latent is a part of a sum, to which rank 0 adds the bias. */
+static int load_latent(struct loader *l, uint32_t layer, struct moe_weights *w, bool divided) {
     const struct moe_spec *moe = &l->spec->layers[layer].moe;
     uint32_t hidden = l->spec->hidden;
     const struct part in = {ROLE_EXPERT_LATENT_IN, ROLE_EXPERT_LATENT_IN_BIAS, moe->latent},
                       out = {ROLE_EXPERT_LATENT_OUT, ROLE_EXPERT_LATENT_OUT_BIAS, hidden};
     int rc = loader_matrix(l, &w->latent_in, &in, 1, hidden, moe->inner_bias, layer);
-    return rc ? rc : loader_matrix(l, &w->latent_out, &out, 1, moe->latent, moe->inner_bias, layer);
+    bool elsewhere = divided && l->shard->rank;
+    if (elsewhere) loader_skip(l, out.bias, layer);
+    return rc ? rc : loader_matrix(l, &w->latent_out, &out, 1, moe->latent, moe->inner_bias && !elsewhere, layer);
 }
 
 static int load_shared(struct loader *l, uint32_t layer, struct moe_weights *w) {
     const struct moe_spec *moe = &l->spec->layers[layer].moe;
     uint32_t hidden = l->spec->hidden, width = moe->shared_width;
+    struct shard_range own = expert_own(l, layer, width);
     if (moe->plain) return load_plain_shared(l, layer, w);
     const struct part apart[] = {{.role = ROLE_SHARED_GATE, .rows = width}, {.role = ROLE_SHARED_UP, .rows = width}};
     const struct part fused = {.role = ROLE_SHARED_GATE_UP, .rows = 2 * width},
                       down = {.role = ROLE_SHARED_DOWN, .rows = hidden}, gate = {.role = ROLE_SHARED_SWITCH, .rows = 1};
     bool one = l->spec->names->patterns[ROLE_SHARED_GATE_UP] != NULL;
-    int rc = loader_matrix(l, &w->shared_up, one ? &fused : apart, one ? 1 : 2, hidden, false, layer);
-    if (!rc) rc = loader_matrix(l, &w->shared_down, &down, 1, width, false, layer);
+    uint32_t *order = one && own.count ? ffn_fused_order(width, own) : NULL;
+    const struct cut cuts[] = {{.rows = {order ? 0 : own.first, order ? 2 * own.count : own.count}}, {.rows = own}};
+    int rc = loader_cut(l, &w->shared_up, one ? &fused : apart, cuts, one ? 1 : 2, hidden, false, layer, order);
+    mem_free(order);
+    if (!rc) rc = loader_partial(l, &w->shared_down, &down, own, width, false, layer);
     return rc || !moe->shared_gate ? rc : loader_matrix(l, &w->shared_gate, &gate, 1, hidden, false, layer);
 }
 
@@ -116,19 +170,22 @@ static int moe_load(struct loader *l, uint32_t layer, void **weights) {
     const struct moe_spec *moe = &l->spec->layers[layer].moe;
     struct moe_weights *w = *weights = loader_new(l, sizeof *w);
     uint32_t hidden = l->spec->hidden, inner = expert_hidden(l->spec, moe), width = moe->width;
+    struct shard_range own = expert_own(l, layer, width);
     const struct part router = {.role = ROLE_ROUTER, .bias = ROLE_ROUTER_BIAS, .rows = moe->router.experts};
     const struct part apart[] = {{.role = ROLE_EXPERT_GATE, .rows = width}, {.role = ROLE_EXPERT_UP, .rows = width}};
     const struct part fused = {.role = ROLE_EXPERTS_GATE_UP, .bias = ROLE_EXPERTS_GATE_UP_BIAS, .rows = 2 * width};
     const struct part stacked[] = {{.role = ROLE_EXPERTS_GATE, .bias = ROLE_EXPERTS_GATE_BIAS, .rows = width},
                                    {.role = ROLE_EXPERTS_UP, .bias = ROLE_EXPERTS_UP_BIAS, .rows = width}};
-    const struct part down = {.role = ROLE_EXPERT_DOWN, .rows = inner},
-                      fused_down = {.role = ROLE_EXPERTS_DOWN, .bias = ROLE_EXPERTS_DOWN_BIAS, .rows = inner};
+    const struct part one_down = {.role = ROLE_EXPERT_DOWN, .rows = inner},
+                      all_down = {.role = ROLE_EXPERTS_DOWN, .bias = ROLE_EXPERTS_DOWN_BIAS, .rows = inner};
     uint32_t gate = moe->plain; /* parts from here on */
+    const struct expert_product up = {apart + gate, stacked + gate, &fused, 2 - gate, inner, own, false},
+                                down = {&one_down, &all_down, &all_down, 1, width, own, true};
     int rc = loader_matrix(l, &w->router, &router, 1, hidden, moe->router_bias, layer);
     if (!rc && moe->correction) rc = loader_vector(l, &w->correction, ROLE_ROUTER_CORRECTION, layer, router.rows);
-    if (!rc && moe->latent) rc = load_latent(l, layer, w);
-    if (!rc) rc = load_experts(l, layer, &w->up, apart + gate, stacked + gate, 2 - gate, &fused, inner);
-    if (!rc) rc = load_experts(l, layer, &w->down, &down, &fused_down, 1, &fused_down, width);
+    if (!rc && moe->latent) rc = load_latent(l, layer, w, own.count);
+    if (!rc) rc = load_experts(l, layer, &w->up, &up);
+    if (!rc) rc = load_experts(l, layer, &w->down, &down);
     return rc || !moe->shared_width ? rc : load_shared(l, layer, w);
 }
 

@@ -9,11 +9,16 @@ struct shard_range ffn_own(const struct loader *l, uint32_t layer) {
 int ffn_load_down(struct loader *l, uint32_t layer, struct matrix *down) {
     const struct ffn_spec *ffn = &l->spec->layers[layer].ffn;
     const struct part part = {ROLE_DOWN, ROLE_DOWN_BIAS, l->spec->hidden};
-    const struct cut cut = {.cols = ffn_own(l, layer)};
-    bool elsewhere = cut.cols.count && l->shard->rank;
-    if (elsewhere) loader_skip(l, ROLE_DOWN_BIAS, layer);
-    return loader_cut(l, down, &part, cut.cols.count ? &cut : NULL, 1, ffn->width, ffn->bias && !elsewhere, layer,
-                      NULL);
+    return loader_partial(l, down, &part, ffn_own(l, layer), ffn->width, ffn->bias, layer);
+}
+
+uint32_t *ffn_fused_order(uint32_t width, struct shard_range own) {
+    uint32_t *order = mem_calloc(2 * (size_t)own.count, sizeof *order);
+    for (uint32_t i = 0; i < own.count; i++) {
+        order[i] = own.first + i;
+        order[own.count + i] = width + own.first + i;
+    }
+    return order;
 }
 
 int ffn_load_fused(struct loader *l, uint32_t layer, struct matrix *up) {
@@ -21,11 +26,7 @@ int ffn_load_fused(struct loader *l, uint32_t layer, struct matrix *up) {
     const struct part fused = {ROLE_GATE_UP, ROLE_GATE_UP_BIAS, 2 * ffn->width};
     struct shard_range own = ffn_own(l, layer);
     if (!own.count) return loader_matrix(l, up, &fused, 1, l->spec->hidden, ffn->bias, layer);
-    uint32_t *order = mem_calloc(2 * (size_t)own.count, sizeof *order);
-    for (uint32_t i = 0; i < own.count; i++) {
-        order[i] = own.first + i;
-        order[own.count + i] = ffn->width + own.first + i;
-    }
+    uint32_t *order = ffn_fused_order(ffn->width, own);
     const struct cut cut = {.rows = {0, 2 * own.count}};
     int rc = loader_cut(l, up, &fused, &cut, 1, l->spec->hidden, ffn->bias, layer, order);
     mem_free(order);

@@ -214,9 +214,13 @@ struct kv_view forward_kv(const struct forward *f, uint32_t layer) {
                             .max_blocks = f->slots->table.max_blocks};
 }
 
+void forward_sum(struct forward *f, struct stream *s, void *x, uint32_t width) {
+    f->ranks->sum(f->ranks_ctx, s, x, f->batch.row_count, width);
+}
+
 /* f->out of a mixer or feed-forward that the stage's ranks divide: their sum. */
 static void add_up(struct forward *f, struct stream *s, bool partial) {
-    if (partial) f->ranks->sum(f->ranks_ctx, s, f->out, (size_t)f->batch.row_count * f->model->spec.hidden);
+    if (partial) forward_sum(f, s, f->out, f->model->spec.hidden);
 }
 
 /* One half of a serial layer. */
@@ -255,6 +259,7 @@ static void beside_half(struct forward *f, struct stream *s, uint32_t i) {
     f->in = f->normed_ffn;
     f->out = f->delta_ffn;
     MIXERS[spec->beside]->step(f, s, i);
+    add_up(f, s, spec->beside_partial);
     f->pending = f->delta;
     f->pending_scale = spec->residual_scale;
     add_pending(f, s);
@@ -313,10 +318,13 @@ static void layer_step(struct forward *f, struct stream *s, uint32_t i) {
 static void embed(struct forward *f, struct stream *s) {
     const struct model_spec *spec = &f->model->spec;
     const struct model_weights *w = &f->model->weights;
-    bool project = spec->embed_dim != spec->hidden;
+    bool project = spec->embed_dim != spec->hidden, divided = shard_tp(&f->model->shard) > 1;
+    void *out = project ? f->normed : f->x;
+    uint32_t first = divided ? shard_vocab(&f->model->shard, spec->vocab).first : 0;
     f->dev->ops->embed(
         s, &(struct op_embed){
-               .out = project ? f->normed : f->x, .table = &w->embed, .batch = &f->batch, .scale = spec->embed_scale});
+               .out = out, .table = &w->embed, .batch = &f->batch, .scale = spec->embed_scale, .first = first});
+    if (divided) forward_sum(f, s, out, spec->embed_dim);
     if (project) forward_product(f, s, f->x, f->normed, &w->project_in);
     if (spec->learned_positions)
         f->dev->ops->rows->add_positions(

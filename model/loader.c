@@ -314,9 +314,11 @@ static int pack_parts(struct loader *l, struct matrix *m, const struct tensor *c
         const struct tensor *t = tensors[i];
         char *copy = NULL;
         if (cuts) {
+            uint32_t rows = rows_of(&parts[i], &cuts[i]).count;
             int rc = pack_cut(l, data, m, t, &parts[i], &cuts[i], cols, transposed, order);
             if (rc) return rc;
-            data += rows_of(&parts[i], &cuts[i]).count * storage_bytes(m->type, m->cols);
+            data += rows * storage_bytes(m->type, m->cols);
+            if (order) order += rows;
             continue;
         }
         if (transposed || order) {
@@ -326,6 +328,7 @@ static int pack_parts(struct loader *l, struct matrix *m, const struct tensor *c
         stream_copy_in(l->stream, data, copy ? copy : (const char *)t->data, t->byte_len);
         mem_free(copy);
         data += t->byte_len;
+        if (order) order += parts[i].rows;
     }
     return 0;
 }
@@ -340,6 +343,7 @@ static int load_bias(struct loader *l, struct matrix *m, const struct part *part
         int rc = put_values(l, bias, parts[i].bias, layer, parts[i].rows, rows.first, rows.count, order);
         if (rc) return rc;
         bias += rows.count;
+        if (order) order += rows.count;
     }
     return 0;
 }
@@ -354,7 +358,8 @@ static bool is_transposed(const struct loader *l, enum weight_role role) {
 static int check_arranged(struct loader *l, const struct matrix *m, const struct tensor *t, const struct cut *cut,
                           bool transposed, bool reordered) {
     uint32_t first = cut ? cut->cols.first : 0, block = storage_block(m->type);
-    bool narrowed = cut && cut->cols.count, blocks = m->part_count == 1 && !storage_is_scaled(m->type);
+    bool narrowed = cut && cut->cols.count, blocks = !storage_is_scaled(m->type);
+    for (uint32_t i = 1; i < m->part_count; i++) blocks = blocks && m->parts[i].type == m->type;
     bool whole_blocks = !narrowed || (blocks && first % block == 0 && m->cols % block == 0);
     if (matrix_is_plain(m) || (!transposed && whole_blocks && (!reordered || blocks))) return 0;
     return error_set(l->err, ERR_UNSUPPORTED, "'%s' is of type %s, which cannot be %s", t->name,
@@ -362,10 +367,17 @@ static int check_arranged(struct loader *l, const struct matrix *m, const struct
                      whole_blocks ? "put into another order" : "cut into columns for several ranks");
 }
 
+static bool is_whole(const struct part *parts, const struct cut *cuts, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (cuts[i].cols.count || rows_of(&parts[i], &cuts[i]).count != parts[i].rows) return false;
+    return true;
+}
+
 int loader_cut(struct loader *l, struct matrix *m, const struct part *parts, const struct cut *cuts, uint32_t count,
                uint32_t cols, bool bias, uint32_t layer, const uint32_t *order) {
     const struct tensor *tensors[MATRIX_PARTS_MAX] = {NULL};
     bool transposed = is_transposed(l, parts[0].role);
+    if (cuts && is_whole(parts, cuts, count)) cuts = NULL;
     *m = (struct matrix){.cols = cuts && cuts[0].cols.count ? cuts[0].cols.count : cols, .part_count = count};
     for (uint32_t i = 0; i < count; i++) {
         tensors[i] = take_matrix(l, parts[i].role, layer, parts[i].rows, cols, transposed);
@@ -393,9 +405,12 @@ int loader_matrix(struct loader *l, struct matrix *m, const struct part *parts, 
     return loader_cut(l, m, parts, NULL, count, cols, bias, layer, NULL);
 }
 
-int loader_reordered(struct loader *l, struct matrix *m, const struct part *part, uint32_t cols, bool bias,
-                     uint32_t layer, const uint32_t *order) {
-    return loader_cut(l, m, part, NULL, 1, cols, bias, layer, order);
+int loader_partial(struct loader *l, struct matrix *m, const struct part *part, struct shard_range own, uint32_t cols,
+                   bool bias, uint32_t layer) {
+    const struct cut cut = {.cols = own};
+    bool elsewhere = own.count && l->shard->rank;
+    if (elsewhere) loader_skip(l, part->bias, layer);
+    return loader_cut(l, m, part, own.count ? &cut : NULL, 1, cols, bias && !elsewhere, layer, NULL);
 }
 
 /* ---- MXFP4 ---- */
@@ -423,20 +438,27 @@ static const struct tensor *take_u8(struct loader *l, enum weight_role role, uin
 }
 
 int loader_mxfp4(struct loader *l, struct matrix *m, enum weight_role blocks, enum weight_role scales, uint32_t rows,
-                 uint32_t cols, uint32_t layer) {
-    uint32_t experts = l->spec->layers[layer].moe.router.experts;
-    const uint64_t dims[] = {experts, rows, cols / 32, 16};
-    if (cols % 32) return error_set(l->err, ERR_UNSUPPORTED, "MXFP4 rows of %u values are no whole blocks", cols);
+                 uint32_t cols, const struct cut *cut, uint32_t layer) {
+    uint32_t experts = l->spec->layers[layer].moe.router.experts, row_blocks = cols / 32;
+    const uint64_t dims[] = {experts, rows, row_blocks, 16};
+    struct shard_range own = cut && cut->rows.count ? cut->rows : (struct shard_range){0, rows};
+    struct shard_range part = cut && cut->cols.count ? cut->cols : (struct shard_range){0, cols};
+    if (cols % 32 || part.first % 32 || part.count % 32)
+        return error_set(l->err, ERR_UNSUPPORTED, "MXFP4 rows of %u values are no whole blocks", part.count);
     const struct tensor *b = take_u8(l, blocks, layer, dims, 4), *s = b ? take_u8(l, scales, layer, dims, 3) : NULL;
     if (!s) return l->err->code;
-    size_t count = (size_t)rows * cols / 32, size = count * storage_bytes(STORAGE_MXFP4, 32);
+    size_t row_size = storage_bytes(STORAGE_MXFP4, part.count), size = own.count * row_size;
     uint8_t *host = mem_try_alloc(size);
     if (!host) return out_of_memory(l, size);
-    repack_mxfp4(host, b->data + l->expert * count * 16, s->data + l->expert * count, count);
-    *m = (struct matrix){.type = STORAGE_MXFP4, .rows = rows, .cols = cols, .part_count = 1, .parts = {{.rows = rows}}};
+    for (uint32_t r = 0; r < own.count; r++) {
+        size_t at = ((size_t)l->expert * rows + own.first + r) * row_blocks + part.first / 32;
+        repack_mxfp4(host + r * row_size, b->data + at * 16, s->data + at, part.count / 32);
+    }
+    *m = (struct matrix){
+        .type = STORAGE_MXFP4, .rows = own.count, .cols = part.count, .part_count = 1, .parts = {{.rows = own.count}}};
     int rc = loader_bytes(l, &m->parts[0].data, host, size);
     mem_free(host);
-    struct tensor part = {.byte_len = size};
-    advance(l, &part);
+    struct tensor given = {.byte_len = size};
+    advance(l, &given);
     return rc;
 }

@@ -49,9 +49,10 @@ bool loader_has(const struct loader *l, enum weight_role role, uint32_t layer);
 MUST_CHECK int loader_vector(struct loader *l, const float **out, enum weight_role role, uint32_t layer,
                              uint32_t count);
 /* The current expert's matrix out of MXFP4 tensors as GPT-OSS has them: blocks u8 [experts, rows, cols / 32, 16], two
- * neighbouring values a byte, and scales u8 [experts, rows, cols / 32]. Repacked to STORAGE_MXFP4, the same bits. */
+ * neighbouring values a byte, and scales u8 [experts, rows, cols / 32]. Repacked to STORAGE_MXFP4, the same bits. cut:
+ * as above, or NULL. */
 MUST_CHECK int loader_mxfp4(struct loader *l, struct matrix *m, enum weight_role blocks, enum weight_role scales,
-                            uint32_t rows, uint32_t cols, uint32_t layer);
+                            uint32_t rows, uint32_t cols, const struct cut *cut, uint32_t layer);
 /* Device memory with a copy of host bytes. */
 MUST_CHECK int loader_bytes(struct loader *l, const void **out, const void *host, size_t size);
 /* A tensor of these dims (ended by 0; sizes of 1 do not count), widened, on the host; NULL: an error is in l->err. The
@@ -68,14 +69,15 @@ MUST_CHECK int loader_norm(struct loader *l, struct norm_weights *out, const str
 /* One product of `count` parts, [sum of rows, cols]; with biases [rows] of all parts where `bias`. */
 MUST_CHECK int loader_matrix(struct loader *l, struct matrix *m, const struct part *parts, uint32_t count,
                              uint32_t cols, bool bias, uint32_t layer);
-/* As loader_matrix, of one tensor whose rows are taken in another order: row i of the product is row order[i] of the
- * tensor. */
-MUST_CHECK int loader_reordered(struct loader *l, struct matrix *m, const struct part *part, uint32_t cols, bool bias,
-                                uint32_t layer, const uint32_t *order);
-/* As both, with a cut for each part (all with the same columns); order may be NULL, else it has cuts[0].rows.count
- * entries. */
+/* As loader_matrix, with a cut for each part (all with the same columns; NULL: whole ones). order may be NULL, else the
+ * rows change places: it has an entry for each row of the product, part after part (cuts' rows then only say how many),
+ * the row of the part's tensor. */
 MUST_CHECK int loader_cut(struct loader *l, struct matrix *m, const struct part *parts, const struct cut *cuts,
                           uint32_t count, uint32_t cols, bool bias, uint32_t layer, const uint32_t *order);
+/* A product [part->rows, cols] whose results ranks add up: of its columns only `own` (count 0: all), and rank 0 adds
+ * the bias. */
+MUST_CHECK int loader_partial(struct loader *l, struct matrix *m, const struct part *part, struct shard_range own,
+                              uint32_t cols, bool bias, uint32_t layer);
 /* A bias that another rank adds: its tensor counts as used. */
 void loader_skip(struct loader *l, enum weight_role role, uint32_t layer);
 

@@ -42,11 +42,11 @@ static uint32_t keep_own(uint32_t *order, const struct attention_spec *a, struct
     return n;
 }
 
-static int load_qkv(struct loader *l, uint32_t layer, const struct attention_spec *a, struct matrix *m) {
+/* q_rows, kv_rows: this rank's; count 0: all. */
+static int load_qkv(struct loader *l, uint32_t layer, const struct attention_spec *a, struct shard_range q_rows,
+                    struct shard_range kv_rows, struct matrix *m) {
     uint32_t hidden = l->spec->hidden, q = a->heads * a->head_dim, kv = a->kv_heads * a->head_dim;
-    struct shard_range q_rows = {0}, kv_rows = {0};
-    bool divided = shard_divides_mixer(l->shard, l->spec, layer);
-    if (divided) own_rows(l, a, &q_rows, &kv_rows);
+    bool divided = q_rows.count;
     const struct part apart[] = {{ROLE_Q, ROLE_Q_BIAS, q}, {ROLE_K, ROLE_K_BIAS, kv}, {ROLE_V, ROLE_V_BIAS, kv}};
     const struct part fused = {ROLE_QKV, ROLE_QKV_BIAS, qkv_width(a)};
     struct cut cuts[] = {{.rows = q_rows}, {.rows = kv_rows}, {.rows = kv_rows}};
@@ -104,22 +104,30 @@ static int make_slopes(struct loader *l, const struct attention_spec *a, struct 
     return rc;
 }
 
+/* Of what is loaded for all heads, this rank's part; q, kv: its first rows. */
+static void skip_heads(const struct attention_spec *a, struct attention_weights *w, uint32_t q, uint32_t kv) {
+    bool each = a->qk_norm == QK_NORM_HEADS;
+    if (w->sinks) w->sinks += q / a->head_dim;
+    if (w->slopes) w->slopes += q / a->head_dim;
+    if (each && w->q_norm.weight) w->q_norm.weight += q;
+    if (each && w->q_norm.bias) w->q_norm.bias += q;
+    if (each && w->k_norm.weight) w->k_norm.weight += kv;
+    if (each && w->k_norm.bias) w->k_norm.bias += kv;
+}
+
 static int attention_load(struct loader *l, uint32_t layer, void **weights) {
     const struct attention_spec *a = &l->spec->layers[layer].attention;
     struct attention_weights *w = *weights = loader_new(l, sizeof *w);
     const struct part out = {ROLE_OUT, ROLE_OUT_BIAS, l->spec->hidden};
-    struct cut cut = {.rows = {0}};
-    struct shard_range kv_cols;
-    bool divided = shard_divides_mixer(l->shard, l->spec, layer), bias = a->out_bias;
-    if (divided) own_rows(l, a, &cut.cols, &kv_cols);
-    if (divided && l->shard->rank) bias = false; /* rank 0 adds it */
-    if (divided) loader_skip(l, ROLE_OUT_BIAS, layer);
-    int rc = a->output_gate ? attention_gate_load(l, layer, a, w) : load_qkv(l, layer, a, &w->qkv);
+    struct shard_range q = {0}, kv = {0};
+    if (shard_divides_mixer(l->shard, l->spec, layer)) own_rows(l, a, &q, &kv);
+    int rc = a->output_gate ? attention_gate_load(l, layer, a, q, kv, w) : load_qkv(l, layer, a, q, kv, &w->qkv);
     if (!rc && a->qk_norm) rc = load_qk_norms(l, layer, a, w);
     if (!rc && a->alibi) rc = make_slopes(l, a, w);
     if (!rc && a->sinks) rc = loader_vector(l, &w->sinks, ROLE_SINKS, layer, a->heads);
-    if (!rc && a->sinks && divided) w->sinks += cut.cols.first / a->head_dim;
-    return rc ? rc : loader_cut(l, &w->out, &out, divided ? &cut : NULL, 1, a->heads * a->head_dim, bias, layer, NULL);
+    if (rc) return rc;
+    skip_heads(a, w, q.first, kv.first);
+    return loader_partial(l, &w->out, &out, q, a->heads * a->head_dim, a->out_bias, layer);
 }
 
 /* ---- step ---- */

@@ -26,36 +26,57 @@ static uint32_t *fused_order(const struct recurrent_spec *r, const uint32_t *cou
     return order;
 }
 
-static int load_fused(struct loader *l, struct recurrent_weights *w, uint32_t layer, const struct recurrent_spec *r) {
-    uint32_t share = r->heads / r->groups, value = share * r->head_dim, rows;
-    uint32_t *order = fused_order(r, (uint32_t[]){r->state_size, r->state_size, value, value}, 4, &rows);
-    struct part part = {ROLE_IN, 0, rows};
-    int rc = loader_reordered(l, &w->in, &part, l->spec->hidden, false, layer, order);
+/* The pieces of q, k, v, and of z behind them. */
+static struct recurrent_pieces conv_pieces(const struct recurrent_spec *r, const struct shard_state *own) {
+    struct shard_range q = {own->groups.first * r->state_size, own->groups.count * r->state_size};
+    return (struct recurrent_pieces){
+        {ROLE_IN, 0, conv_width(r)},
+        NULL,
+        3,
+        {q, {key_width(r) + q.first, q.count}, {2 * key_width(r) + own->channels.first, own->channels.count}}};
+}
+
+static int load_fused(struct loader *l, struct recurrent_weights *w, uint32_t layer, const struct recurrent_spec *r,
+                      const struct shard_state *own) {
+    uint32_t share = r->heads / r->groups, value = share * r->head_dim;
+    struct recurrent_pieces in = conv_pieces(r, own),
+                            beta = {{ROLE_IN_BETA, 0, 0},
+                                    NULL,
+                                    2,
+                                    {own->heads, {r->heads + own->heads.first, own->heads.count}}};
+    uint32_t *order = fused_order(r, (uint32_t[]){r->state_size, r->state_size, value, value}, 4, &in.part.rows);
+    in.order = order;
+    in.ranges[in.count++] = (struct shard_range){conv_width(r) + own->channels.first, own->channels.count};
+    int rc = recurrent_rows(l, &w->in, layer, &in, 1, l->spec->hidden, false);
     mem_free(order);
     if (rc) return rc;
-    order = fused_order(r, (uint32_t[]){share, share}, 2, &rows);
-    part = (struct part){ROLE_IN_BETA, 0, rows};
-    rc = loader_reordered(l, &w->beta, &part, l->spec->hidden, false, layer, order);
+    beta.order = order = fused_order(r, (uint32_t[]){share, share}, 2, &beta.part.rows);
+    rc = recurrent_rows(l, &w->beta, layer, &beta, 1, l->spec->hidden, false);
     mem_free(order);
     return rc;
 }
 
-static int load_apart(struct loader *l, struct recurrent_weights *w, uint32_t layer, const struct recurrent_spec *r) {
-    const struct part in[] = {{ROLE_IN, 0, conv_width(r)}, {ROLE_IN_Z, 0, r->width}},
-                      beta[] = {{ROLE_IN_BETA, 0, r->heads}, {ROLE_IN_STEP, 0, r->heads}};
-    int rc = loader_matrix(l, &w->in, in, 2, l->spec->hidden, false, layer);
-    return rc ? rc : loader_matrix(l, &w->beta, beta, 2, l->spec->hidden, false, layer);
+static int load_apart(struct loader *l, struct recurrent_weights *w, uint32_t layer, const struct recurrent_spec *r,
+                      const struct shard_state *own) {
+    const struct recurrent_pieces in[] = {conv_pieces(r, own), {{ROLE_IN_Z, 0, r->width}, NULL, 1, {own->channels}}},
+                                  beta[] = {{{ROLE_IN_BETA, 0, r->heads}, NULL, 1, {own->heads}},
+                                            {{ROLE_IN_STEP, 0, r->heads}, NULL, 1, {own->heads}}};
+    int rc = recurrent_rows(l, &w->in, layer, in, 2, l->spec->hidden, false);
+    return rc ? rc : recurrent_rows(l, &w->beta, layer, beta, 2, l->spec->hidden, false);
 }
 
 static int delta_load(struct loader *l, uint32_t layer, void **weights) {
     const struct recurrent_spec *r = &l->spec->layers[layer].recurrent;
     struct recurrent_weights *w = *weights = loader_new(l, sizeof *w);
-    int rc = r->fused_heads ? load_fused(l, w, layer, r) : load_apart(l, w, layer, r);
-    if (!rc) rc = recurrent_load_conv(l, w, layer, conv_width(r));
-    if (!rc) rc = loader_vector(l, &w->step_bias, ROLE_STEP_BIAS, layer, r->heads);
-    if (!rc) rc = recurrent_load_decay(l, &w->decay, layer, (uint32_t[]){r->heads, 0});
+    const struct shard_state own = recurrent_own(l, layer);
+    const struct recurrent_pieces conv = conv_pieces(r, &own);
+    const struct part out = {.role = ROLE_MIX_OUT, .rows = l->spec->hidden};
+    int rc = r->fused_heads ? load_fused(l, w, layer, r, &own) : load_apart(l, w, layer, r, &own);
+    if (!rc) rc = recurrent_load_conv(l, w, layer, &conv);
+    if (!rc) rc = recurrent_vector(l, &w->step_bias, layer, ROLE_STEP_BIAS, own.heads, r->heads);
+    if (!rc) rc = recurrent_load_decay(l, &w->decay, layer, own.heads, r->heads);
     if (!rc) rc = loader_vector(l, &w->inner_norm, ROLE_INNER_NORM, layer, r->head_dim);
-    return rc ? rc : recurrent_product(l, &w->out, layer, ROLE_MIX_OUT, 0, l->spec->hidden, r->width, false);
+    return rc ? rc : recurrent_columns_of(l, &w->out, layer, &out, own.channels, r->width, false);
 }
 
 struct delta_buffers {

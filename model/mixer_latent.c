@@ -68,44 +68,62 @@ static int latent_read(struct spec_reader *r, uint32_t layer, struct layer_spec 
 
 /* ---- weights ---- */
 
+/* This rank's heads; count 0: all. */
+static struct shard_range latent_own(const struct loader *l, uint32_t layer) {
+    bool divided = shard_divides_mixer(l->shard, l->spec, layer);
+    return divided ? shard_latent(l->shard, l->spec->layers[layer].latent.heads) : (struct shard_range){0};
+}
+
+/* Rows of this rank's heads: of a product of `dim` rows a head. */
+static int load_heads(struct loader *l, uint32_t layer, struct matrix *m, enum weight_role role, uint32_t dim,
+                      uint32_t cols) {
+    const struct latent_spec *a = &l->spec->layers[layer].latent;
+    struct shard_range own = latent_own(l, layer);
+    const struct part part = {.role = role, .rows = a->heads * dim};
+    const struct cut cut = {.rows = {own.first * dim, own.count * dim}};
+    return loader_cut(l, m, &part, &cut, 1, cols, false, layer, NULL);
+}
+
+static int load_out(struct loader *l, uint32_t layer, const struct latent_spec *a, struct matrix *m) {
+    struct shard_range own = latent_own(l, layer);
+    const struct part out = {.role = ROLE_OUT, .bias = ROLE_OUT_BIAS, .rows = l->spec->hidden};
+    own.first *= a->value;
+    own.count *= a->value;
+    return loader_partial(l, m, &out, own, a->heads * a->value, a->bias, layer);
+}
+
 /* A tensor for each product (struct latent_spec: apart). */
 static int load_apart(struct loader *l, uint32_t layer, const struct latent_spec *a, struct latent_weights *w) {
-    uint32_t hidden = l->spec->hidden, heads = a->heads;
+    uint32_t hidden = l->spec->hidden;
     const struct part q_down = {.role = ROLE_LATENT_Q_DOWN, .rows = a->q_rank},
-                      q = {.role = ROLE_LATENT_Q_UP, .rows = heads * a->nope},
-                      q_rope = {.role = ROLE_LATENT_Q_ROPE, .rows = heads * a->rope},
                       kv[] = {{.role = ROLE_LATENT_KV_DOWN, .rows = a->rank},
-                              {.role = ROLE_LATENT_K_ROPE, .rows = a->rope}},
-                      k_up = {.role = ROLE_LATENT_K_UP, .rows = heads * a->nope},
-                      v_up = {.role = ROLE_LATENT_V_UP, .rows = heads * a->value},
-                      out = {.role = ROLE_OUT, .rows = hidden};
+                              {.role = ROLE_LATENT_K_ROPE, .rows = a->rope}};
     int rc = loader_matrix(l, &w->q_down, &q_down, 1, hidden, false, layer);
-    if (!rc) rc = loader_matrix(l, &w->q, &q, 1, a->q_rank, false, layer);
-    if (!rc) rc = loader_matrix(l, &w->q_rope, &q_rope, 1, hidden, false, layer);
+    if (!rc) rc = load_heads(l, layer, &w->q, ROLE_LATENT_Q_UP, a->nope, a->q_rank);
+    if (!rc) rc = load_heads(l, layer, &w->q_rope, ROLE_LATENT_Q_ROPE, a->rope, hidden);
     if (!rc) rc = loader_matrix(l, &w->kv_down, kv, 2, hidden, false, layer);
-    if (!rc) rc = loader_matrix(l, &w->kv_up, &k_up, 1, a->rank, false, layer);
-    if (!rc) rc = loader_matrix(l, &w->v_up, &v_up, 1, a->rank, false, layer);
-    return rc ? rc : loader_matrix(l, &w->out, &out, 1, heads * a->value, false, layer);
+    if (!rc) rc = load_heads(l, layer, &w->kv_up, ROLE_LATENT_K_UP, a->nope, a->rank);
+    if (!rc) rc = load_heads(l, layer, &w->v_up, ROLE_LATENT_V_UP, a->value, a->rank);
+    return rc ? rc : load_out(l, layer, a, &w->out);
 }
 
 static int latent_load(struct loader *l, uint32_t layer, void **weights) {
     const struct latent_spec *a = &l->spec->layers[layer].latent;
     struct latent_weights *w = *weights = loader_new(l, sizeof *w);
-    uint32_t hidden = l->spec->hidden, q_rows = a->heads * (a->nope + a->rope);
-    const struct part q = {.role = a->q_rank ? ROLE_LATENT_Q_UP : ROLE_Q, .rows = q_rows},
-                      q_down = {.role = ROLE_LATENT_Q_DOWN, .bias = ROLE_LATENT_Q_DOWN_BIAS, .rows = a->q_rank},
-                      kv = {.role = ROLE_LATENT_KV_DOWN, .bias = ROLE_LATENT_KV_DOWN_BIAS, .rows = a->rank + a->rope},
-                      up = {.role = ROLE_LATENT_KV_UP, .rows = a->heads * (a->nope + a->value)},
-                      out = {.role = ROLE_OUT, .bias = ROLE_OUT_BIAS, .rows = hidden};
+    uint32_t hidden = l->spec->hidden;
+    const struct part q_down = {.role = ROLE_LATENT_Q_DOWN, .bias = ROLE_LATENT_Q_DOWN_BIAS, .rows = a->q_rank},
+                      kv = {.role = ROLE_LATENT_KV_DOWN, .bias = ROLE_LATENT_KV_DOWN_BIAS, .rows = a->rank + a->rope};
     int rc = 0;
     if (a->apart) return load_apart(l, layer, a, w);
     if (a->q_rank) rc = loader_matrix(l, &w->q_down, &q_down, 1, hidden, a->bias, layer);
     if (!rc && a->q_rank) rc = loader_norm(l, &w->q_norm, &a->norm, ROLE_LATENT_Q_NORM, 0, layer, a->q_rank);
-    if (!rc) rc = loader_matrix(l, &w->q, &q, 1, a->q_rank ? a->q_rank : hidden, false, layer);
+    if (!rc)
+        rc = load_heads(l, layer, &w->q, a->q_rank ? ROLE_LATENT_Q_UP : ROLE_Q, a->nope + a->rope,
+                        a->q_rank ? a->q_rank : hidden);
     if (!rc) rc = loader_matrix(l, &w->kv_down, &kv, 1, hidden, a->bias, layer);
     if (!rc) rc = loader_norm(l, &w->kv_norm, &a->norm, ROLE_LATENT_KV_NORM, 0, layer, a->rank);
-    if (!rc) rc = loader_matrix(l, &w->kv_up, &up, 1, a->rank, false, layer);
-    return rc ? rc : loader_matrix(l, &w->out, &out, 1, a->heads * a->value, a->bias, layer);
+    if (!rc) rc = load_heads(l, layer, &w->kv_up, ROLE_LATENT_KV_UP, a->nope + a->value, a->rank);
+    return rc ? rc : load_out(l, layer, a, &w->out);
 }
 
 /* ---- step ---- */

@@ -8,16 +8,17 @@
 
 #include "model/recurrent.h"
 
-/* A [width, state] -> the tiles of op_ssm. */
-static int load_decay(struct loader *l, struct recurrent_weights *w, uint32_t layer, const struct recurrent_spec *r) {
+/* Of A [width, state] this rank's channels -> the tiles of op_ssm. */
+static int load_decay(struct loader *l, struct recurrent_weights *w, uint32_t layer, const struct recurrent_spec *r,
+                      struct shard_range own) {
     const float *plain;
     float *x = loader_values(l, ROLE_DECAY, layer, (uint32_t[]){r->width, r->state_size, 0});
-    size_t count = ssm_state_floats(1, r->width, r->state_size);
+    size_t count = ssm_state_floats(1, own.count, r->state_size);
     if (!x) return l->err->code;
     float *tiled = mem_calloc(count, sizeof *tiled);
-    for (uint32_t c = 0; c < r->width; c++)
+    for (uint32_t c = 0; c < own.count; c++)
         for (uint32_t n = 0; n < r->state_size; n++)
-            tiled[ssm_tile_at(c, n, r->state_size)] = -expf(x[(size_t)c * r->state_size + n]);
+            tiled[ssm_tile_at(c, n, r->state_size)] = -expf(x[(size_t)(own.first + c) * r->state_size + n]);
     mem_free(x);
     int rc = loader_put(l, &plain, tiled, count);
     w->decay = plain;
@@ -36,16 +37,23 @@ static int mamba1_load(struct loader *l, uint32_t layer, void **weights) {
     const struct recurrent_spec *r = &l->spec->layers[layer].recurrent;
     struct recurrent_weights *w = *weights = loader_new(l, sizeof *w);
     uint32_t hidden = l->spec->hidden, width = r->width;
-    int rc = recurrent_product(l, &w->in, layer, ROLE_IN, ROLE_IN_BIAS, 2 * width, hidden, r->in_bias);
-    if (!rc) rc = recurrent_load_conv(l, w, layer, width);
-    if (!rc)
-        rc = recurrent_product(l, &w->step, layer, ROLE_STEP_PRODUCT, 0, r->rank + 2 * r->state_size, width, false);
-    if (!rc) rc = recurrent_product(l, &w->step_out, layer, ROLE_STEP, 0, width, r->rank, false);
-    if (!rc) rc = loader_vector(l, &w->step_bias, ROLE_STEP_BIAS, layer, width);
+    struct shard_range own = recurrent_own(l, layer).channels;
+    const struct recurrent_pieces in = {{ROLE_IN, ROLE_IN_BIAS, 2 * width},
+                                        NULL,
+                                        2,
+                                        {own, {width + own.first, own.count}}},
+                                  conv = {{.rows = width}, NULL, 1, {own}};
+    const struct part step = {.role = ROLE_STEP_PRODUCT, .rows = r->rank + 2 * r->state_size},
+                      step_out = {.role = ROLE_STEP, .rows = width}, out = {ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, hidden};
+    int rc = recurrent_rows(l, &w->in, layer, &in, 1, hidden, r->in_bias);
+    if (!rc) rc = recurrent_load_conv(l, w, layer, &conv);
+    if (!rc) rc = recurrent_columns_of(l, &w->step, layer, &step, own, width, false);
+    if (!rc) rc = recurrent_product(l, &w->step_out, layer, &step_out, own, r->rank, false);
+    if (!rc) rc = recurrent_vector(l, &w->step_bias, layer, ROLE_STEP_BIAS, own, width);
     if (!rc) rc = load_part_norms(l, w, layer, r);
-    if (!rc) rc = load_decay(l, w, layer, r);
-    if (!rc) rc = loader_vector(l, &w->skip, ROLE_SKIP, layer, width);
-    return rc ? rc : recurrent_product(l, &w->out, layer, ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, hidden, width, r->out_bias);
+    if (!rc) rc = load_decay(l, w, layer, r, own);
+    if (!rc) rc = recurrent_vector(l, &w->skip, layer, ROLE_SKIP, own, width);
+    return rc ? rc : recurrent_columns_of(l, &w->out, layer, &out, own, width, r->out_bias);
 }
 
 struct mamba1_buffers {
@@ -97,7 +105,7 @@ static void split_parts(struct forward *f, struct stream *s, const struct recurr
                         const struct recurrent_weights *w, const struct mamba1_buffers *b) {
     uint32_t stride = r->rank + 2 * r->state_size, at = r->rank;
     if (!r->part_norms) {
-        recurrent_copy(f, s, b->rank, b->parts, r->rank, stride);
+        recurrent_copy(f, s, b->rank, b->parts, r->rank, stride, r->rank);
         return;
     }
     part_norm(f, s, r, b->rank, r->rank, b->parts, 0, r->rank, w->step_norm);
@@ -128,6 +136,7 @@ static void mamba1_step(struct forward *f, struct stream *s, uint32_t layer) {
                                    .state = forward_state(f, at, conv),
                                    .batch = &f->batch});
     forward_product(f, s, b.parts, b.x, &w->step);
+    if (spec->mixer_partial) forward_sum(f, s, b.parts, r->rank + 2 * r->state_size);
     split_parts(f, s, r, w, &b);
     forward_product(f, s, b.raw, b.rank, &w->step_out);
     ops->softplus(s, &(struct op_softplus){.out = b.dt,

@@ -9,9 +9,11 @@
 static uint32_t conv_width(const struct recurrent_spec *r) { return r->width + 2 * r->groups * r->state_size; }
 static uint32_t in_rows(const struct recurrent_spec *r) { return r->width + conv_width(r) + r->heads; }
 
-/* A factor for each of z, x, B, C and the step. */
-static int load_scales(struct loader *l, const struct recurrent_spec *r, struct column_scale *out) {
-    uint32_t bc = r->groups * r->state_size, widths[] = {r->width, r->width, bc, bc, r->heads}, at = 0;
+/* A factor for each of z, x, B, C and the step, of which this rank has `own`. */
+static int load_scales(struct loader *l, const struct recurrent_spec *r, const struct shard_state *own,
+                       struct column_scale *out) {
+    uint32_t x = own->channels.count, bc = own->groups.count * r->state_size,
+             widths[] = {x, x, bc, bc, own->heads.count}, at = 0;
     if (!r->scaled) return 0;
     float *by = mem_calloc(in_rows(r), sizeof *by);
     for (size_t part = 0; part < ARRAY_LEN(widths); part++)
@@ -22,20 +24,36 @@ static int load_scales(struct loader *l, const struct recurrent_spec *r, struct 
 static int mamba2_load(struct loader *l, uint32_t layer, void **weights) {
     const struct recurrent_spec *r = &l->spec->layers[layer].recurrent;
     struct recurrent_weights *w = *weights = loader_new(l, sizeof *w);
-    uint32_t hidden = l->spec->hidden;
-    int rc = recurrent_product(l, &w->in, layer, ROLE_IN, ROLE_IN_BIAS, in_rows(r), hidden, r->in_bias);
-    if (!rc) rc = load_scales(l, r, &w->in_scale);
-    if (!rc) rc = recurrent_load_conv(l, w, layer, conv_width(r));
-    if (!rc) rc = loader_vector(l, &w->step_bias, ROLE_STEP_BIAS, layer, r->heads);
-    if (!rc) rc = recurrent_load_decay(l, &w->decay, layer, (uint32_t[]){r->heads, 0});
-    if (!rc) rc = loader_vector(l, &w->skip, ROLE_SKIP, layer, r->heads);
-    if (!rc && r->inner_norm) rc = loader_vector(l, &w->inner_norm, ROLE_INNER_NORM, layer, r->width);
-    return rc ? rc
-              : recurrent_product(l, &w->out, layer, ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, hidden, r->width, r->out_bias);
+    uint32_t hidden = l->spec->hidden, width = r->width, all = r->groups * r->state_size;
+    struct shard_state own = recurrent_own(l, layer);
+    struct shard_range x = own.channels,
+                       b = {width + own.groups.first * r->state_size, own.groups.count * r->state_size},
+                       c = {all + b.first, b.count}; /* of the convolution's channels */
+    const struct recurrent_pieces in = {{ROLE_IN, ROLE_IN_BIAS, in_rows(r)},
+                                        NULL,
+                                        5,
+                                        {x,
+                                         {width + x.first, x.count},
+                                         {width + b.first, b.count},
+                                         {width + c.first, c.count},
+                                         {width + conv_width(r) + own.heads.first, own.heads.count}}},
+                                  conv = {{.rows = conv_width(r)}, NULL, 3, {x, b, c}};
+    const struct part out = {ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, hidden};
+    bool spans = shard_norm_spans(l->shard, l->spec, layer);
+    int rc = recurrent_rows(l, &w->in, layer, &in, 1, hidden, r->in_bias);
+    if (!rc) rc = load_scales(l, r, &own, &w->in_scale);
+    if (!rc) rc = recurrent_load_conv(l, w, layer, &conv);
+    if (!rc) rc = recurrent_vector(l, &w->step_bias, layer, ROLE_STEP_BIAS, own.heads, r->heads);
+    if (!rc) rc = recurrent_load_decay(l, &w->decay, layer, own.heads, r->heads);
+    if (!rc) rc = recurrent_vector(l, &w->skip, layer, ROLE_SKIP, own.heads, r->heads);
+    if (!rc && r->inner_norm)
+        rc = recurrent_vector(l, &w->inner_norm, layer, ROLE_INNER_NORM, spans ? (struct shard_range){0} : x, width);
+    return rc ? rc : recurrent_columns_of(l, &w->out, layer, &out, x, width, r->out_bias);
 }
 
 struct mamba2_buffers {
     void *in, *xbc, *y;
+    void *whole; /* act [rows, norm_width]: where the norm's groups span ranks */
     float *dt;
 };
 
@@ -45,6 +63,7 @@ static size_t lay_out(const struct forward *f, const struct layer_spec *layer, c
     b->in = forward_take(base, &used, act * rows * in_rows(r));
     b->xbc = forward_take(base, &used, act * rows * conv_width(r));
     b->y = forward_take(base, &used, act * rows * r->width);
+    b->whole = forward_take(base, &used, act * rows * r->norm_width);
     b->dt = forward_take(base, &used, sizeof(float) * rows * r->heads);
     return used;
 }
@@ -62,14 +81,16 @@ static size_t mamba2_state(const struct model_spec *spec, const struct layer_spe
     return used;
 }
 
+/* The gate is applied here where there is no norm, or where the norm, after it, spans ranks. */
 static void scan(struct forward *f, struct stream *s, const struct recurrent_spec *r, const struct recurrent_weights *w,
                  const struct mamba2_buffers *b, struct state_view state) {
     uint32_t width = conv_width(r), group_width = r->groups * r->state_size;
+    bool gate_here = !r->inner_norm || r->norm_width;
     f->dev->ops->state->ssm(s, &(struct op_ssm){.out = b->y,
                                                 .x = b->xbc,
                                                 .b = recurrent_columns(f, b->xbc, r->width),
                                                 .c = recurrent_columns(f, b->xbc, r->width + group_width),
-                                                .z = r->inner_norm ? NULL : b->in,
+                                                .z = gate_here ? b->in : NULL,
                                                 .dt = b->dt,
                                                 .a = w->decay,
                                                 .d = w->skip,
@@ -83,7 +104,11 @@ static void scan(struct forward *f, struct stream *s, const struct recurrent_spe
                                                 .out_stride = r->width,
                                                 .state = state,
                                                 .batch = &f->batch});
-    if (!r->inner_norm) return;
+}
+
+/* The norm within this rank. */
+static void norm_own(struct forward *f, struct stream *s, const struct recurrent_spec *r,
+                     const struct recurrent_weights *w, const struct mamba2_buffers *b) {
     f->dev->ops->state->group_norm(s, &(struct op_group_norm){.out = b->y,
                                                               .x = b->y,
                                                               .gate = b->in,
@@ -96,6 +121,28 @@ static void scan(struct forward *f, struct stream *s, const struct recurrent_spe
                                                               .out_stride = r->width,
                                                               .eps = r->eps,
                                                               .gate_first = r->inner_norm == INNER_NORM_GATE_FIRST});
+}
+
+/* The norm of all ranks' channels, which have met their gates: those of the others are zeros here until they are
+ * summed.
+ */
+static void norm_spanning(struct forward *f, struct stream *s, const struct recurrent_spec *r,
+                          const struct recurrent_weights *w, const struct mamba2_buffers *b) {
+    void *own = recurrent_columns(f, b->whole, r->norm_first);
+    size_t values = (size_t)f->batch.row_count * r->norm_width;
+    stream_fill(s, b->whole, 0, storage_bytes(f->dev->activation_type, values));
+    recurrent_copy(f, s, own, b->y, r->width, r->width, r->norm_width);
+    forward_sum(f, s, b->whole, r->norm_width);
+    f->dev->ops->state->group_norm(s, &(struct op_group_norm){.out = b->whole,
+                                                              .x = b->whole,
+                                                              .weight = w->inner_norm,
+                                                              .rows = f->batch.row_count,
+                                                              .width = r->norm_width,
+                                                              .group = r->norm_group,
+                                                              .in_stride = r->norm_width,
+                                                              .out_stride = r->norm_width,
+                                                              .eps = r->eps});
+    recurrent_copy(f, s, b->y, own, r->width, r->norm_width, r->width);
 }
 
 static void mamba2_step(struct forward *f, struct stream *s, uint32_t layer) {
@@ -129,6 +176,10 @@ static void mamba2_step(struct forward *f, struct stream *s, uint32_t layer) {
                                                           .low = r->step_low,
                                                           .high = r->step_high});
     scan(f, s, r, w, &b, forward_state(f, at, used));
+    if (r->norm_width)
+        norm_spanning(f, s, r, w, &b);
+    else if (r->inner_norm)
+        norm_own(f, s, r, w, &b);
     forward_product(f, s, f->out, b.y, &w->out);
 }
 

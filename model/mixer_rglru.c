@@ -6,20 +6,22 @@
 
 #include "model/recurrent.h"
 
-/* Both gates' blocks behind each other, input gate first: weights [heads, dim, dim] (inputs first) and biases. */
-static int load_gates(struct loader *l, struct recurrent_weights *w, uint32_t layer, const struct recurrent_spec *r) {
+/* Both gates' blocks behind each other, input gate first: weights [heads, dim, dim] (inputs first) and biases, of this
+ * rank's heads. */
+static int load_gates(struct loader *l, struct recurrent_weights *w, uint32_t layer, const struct recurrent_spec *r,
+                      const struct shard_state *own) {
     const uint32_t cube[] = {r->heads, r->head_dim, r->head_dim, 0}, flat[] = {r->heads, r->head_dim, 0};
     static const enum weight_role ROLES[2][2] = {{ROLE_INPUT_GATE, ROLE_INPUT_GATE_BIAS},
                                                  {ROLE_DECAY_GATE, ROLE_DECAY_GATE_BIAS}};
-    size_t size = (size_t)r->width * r->head_dim;
-    float *weights = mem_calloc(2 * size, sizeof *weights), *biases = mem_calloc(2 * (size_t)r->width, sizeof *biases);
+    size_t width = own->channels.count, size = width * r->head_dim, skip = (size_t)own->channels.first * r->head_dim;
+    float *weights = mem_calloc(2 * size, sizeof *weights), *biases = mem_calloc(2 * width, sizeof *biases);
     int rc = 0;
     for (int i = 0; !rc && i < 2; i++) {
         float *weight = loader_values(l, ROLES[i][0], layer, cube),
               *bias = weight ? loader_values(l, ROLES[i][1], layer, flat) : NULL;
         if (bias) {
-            memcpy(weights + i * size, weight, size * sizeof *weights);
-            memcpy(biases + (size_t)i * r->width, bias, r->width * sizeof *biases);
+            memcpy(weights + i * size, weight + skip, size * sizeof *weights);
+            memcpy(biases + (size_t)i * width, bias + own->channels.first, width * sizeof *biases);
         } else {
             rc = l->err->code;
         }
@@ -31,30 +33,35 @@ static int load_gates(struct loader *l, struct recurrent_weights *w, uint32_t la
         mem_free(biases);
         return rc;
     }
-    rc = loader_put(l, &w->gates_bias, biases, 2 * (size_t)r->width);
+    rc = loader_put(l, &w->gates_bias, biases, 2 * width);
     if (rc) mem_free(weights);
     return rc ? rc : loader_put(l, &w->gates, weights, 2 * size);
 }
 
 /* -8 softplus(x). */
-static int load_decay(struct loader *l, struct recurrent_weights *w, uint32_t layer, const struct recurrent_spec *r) {
+static int load_decay(struct loader *l, struct recurrent_weights *w, uint32_t layer, const struct recurrent_spec *r,
+                      struct shard_range own) {
     float *x = loader_values(l, ROLE_DECAY, layer, (uint32_t[]){r->width, 0});
     for (uint32_t i = 0; x && i < r->width; i++)
         x[i] = (float)(-8 * (fmax((double)x[i], 0) + log1p(exp(-fabs((double)x[i])))));
-    return loader_put(l, &w->decay, x, r->width);
+    int rc = loader_put(l, &w->decay, x, r->width);
+    if (!rc) w->decay += own.first;
+    return rc;
 }
 
 static int rglru_load(struct loader *l, uint32_t layer, void **weights) {
     const struct recurrent_spec *r = &l->spec->layers[layer].recurrent;
     struct recurrent_weights *w = *weights = loader_new(l, sizeof *w);
-    uint32_t hidden = l->spec->hidden;
-    int rc = recurrent_product(l, &w->in, layer, ROLE_IN, ROLE_IN_BIAS, r->width, hidden, r->in_bias);
-    if (!rc) rc = recurrent_product(l, &w->z, layer, ROLE_IN_Z, ROLE_IN_Z_BIAS, r->width, hidden, r->in_bias);
-    if (!rc) rc = recurrent_load_conv(l, w, layer, r->width);
-    if (!rc) rc = load_gates(l, w, layer, r);
-    if (!rc) rc = load_decay(l, w, layer, r);
-    return rc ? rc
-              : recurrent_product(l, &w->out, layer, ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, hidden, r->width, r->out_bias);
+    const struct shard_state own = recurrent_own(l, layer);
+    const struct recurrent_pieces conv = {{.rows = r->width}, NULL, 1, {own.channels}};
+    const struct part in = {ROLE_IN, ROLE_IN_BIAS, r->width}, z = {ROLE_IN_Z, ROLE_IN_Z_BIAS, r->width},
+                      out = {ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, l->spec->hidden};
+    int rc = recurrent_product(l, &w->in, layer, &in, own.channels, l->spec->hidden, r->in_bias);
+    if (!rc) rc = recurrent_product(l, &w->z, layer, &z, own.channels, l->spec->hidden, r->in_bias);
+    if (!rc) rc = recurrent_load_conv(l, w, layer, &conv);
+    if (!rc) rc = load_gates(l, w, layer, r, &own);
+    if (!rc) rc = load_decay(l, w, layer, r, own.channels);
+    return rc ? rc : recurrent_columns_of(l, &w->out, layer, &out, own.channels, r->width, r->out_bias);
 }
 
 struct rglru_buffers {

@@ -8,9 +8,10 @@ static int rwkv4_load(struct loader *l, uint32_t layer, void **weights) {
     static const enum weight_role MIXES[] = {ROLE_SHIFT_K, ROLE_SHIFT_V, ROLE_SHIFT_R};
     struct rwkv_weights *w = *weights = loader_new(l, sizeof *w);
     uint32_t width = l->spec->layers[layer].recurrent.width;
+    struct shard_range own = recurrent_own(l, layer).channels;
     int rc = rwkv_load_mixes(l, &w->mix, layer, MIXES, 3);
-    if (!rc) rc = recurrent_load_decay(l, &w->decay, layer, (uint32_t[]){width, 0});
-    if (!rc) rc = loader_vector(l, &w->first, ROLE_SKIP, layer, width);
+    if (!rc) rc = recurrent_load_decay(l, &w->decay, layer, own, width);
+    if (!rc) rc = recurrent_vector(l, &w->first, layer, ROLE_SKIP, own, width);
     return rc ? rc : rwkv_load_products(l, w, layer, width);
 }
 

@@ -21,22 +21,24 @@ struct rwkv6_weights {
 static int load_vectors(struct loader *l, uint32_t layer, struct rwkv6_weights *w) {
     const struct recurrent_spec *r = &l->spec->layers[layer].recurrent;
     uint32_t hidden = l->spec->hidden;
+    const struct rwkv_columns own = {r->width, recurrent_own(l, layer).channels};
     const struct {
         const float **out;
         enum weight_role role;
         uint32_t dims[4];
-    } VECTORS[] = {{&w->common.decay, ROLE_DECAY, {r->width}},
-                   {&w->common.first, ROLE_SKIP, {r->heads, r->head_dim}},
-                   {&w->norm_weight, ROLE_INNER_NORM, {r->width}},
-                   {&w->norm_bias, ROLE_INNER_NORM_BIAS, {r->width}},
-                   {&w->mix_x, ROLE_SHIFT_X, {hidden}},
-                   {&w->mix_down, ROLE_SHIFT_DOWN, {hidden, MIXES * r->mix_rank}},
-                   {&w->mix_up, ROLE_SHIFT_UP, {MIXES, r->mix_rank, hidden}},
-                   {&w->decay_down, ROLE_DECAY_DOWN, {hidden, r->decay_rank}},
-                   {&w->decay_up, ROLE_DECAY_UP, {r->decay_rank, r->width}}};
+        struct rwkv_columns own;
+    } VECTORS[] = {{&w->common.decay, ROLE_DECAY, {r->width}, own},
+                   {&w->common.first, ROLE_SKIP, {r->heads, r->head_dim}, own},
+                   {&w->norm_weight, ROLE_INNER_NORM, {r->width}, own},
+                   {&w->norm_bias, ROLE_INNER_NORM_BIAS, {r->width}, own},
+                   {&w->mix_x, ROLE_SHIFT_X, {hidden}, {0}},
+                   {&w->mix_down, ROLE_SHIFT_DOWN, {hidden, MIXES * r->mix_rank}, {0}},
+                   {&w->mix_up, ROLE_SHIFT_UP, {MIXES, r->mix_rank, hidden}, {0}},
+                   {&w->decay_down, ROLE_DECAY_DOWN, {hidden, r->decay_rank}, {0}},
+                   {&w->decay_up, ROLE_DECAY_UP, {r->decay_rank, r->width}, own}};
     int rc = 0;
     for (size_t i = 0; !rc && i < ARRAY_LEN(VECTORS); i++)
-        rc = rwkv_vector(l, VECTORS[i].out, VECTORS[i].role, layer, VECTORS[i].dims);
+        rc = rwkv_vector(l, VECTORS[i].out, VECTORS[i].role, layer, VECTORS[i].dims, VECTORS[i].own);
     return rc;
 }
 
@@ -47,7 +49,9 @@ static int rwkv6_load(struct loader *l, uint32_t layer, void **weights) {
     int rc = rwkv_load_mixes(l, &w->common.mix, layer, ROLES, MIXES);
     if (!rc) rc = load_vectors(l, layer, w);
     if (!rc) rc = rwkv_load_products(l, &w->common, layer, width);
-    return rc ? rc : recurrent_product(l, &w->gate, layer, ROLE_IN_Z, 0, width, l->spec->hidden, false);
+    const struct part gate = {.role = ROLE_IN_Z, .rows = width};
+    struct shard_range own = recurrent_own(l, layer).channels;
+    return rc ? rc : recurrent_product(l, &w->gate, layer, &gate, own, l->spec->hidden, false);
 }
 
 struct rwkv6_buffers {

@@ -23,12 +23,14 @@ struct rwkv7_weights {
 
 static int load_low_rank(struct loader *l, uint32_t layer, struct low_rank *out, enum weight_role down, uint32_t rank) {
     uint32_t hidden = l->spec->hidden, width = l->spec->layers[layer].recurrent.width;
-    int rc = recurrent_product(l, &out->down, layer, down, 0, rank, hidden, false);
-    return rc ? rc : recurrent_product(l, &out->up, layer, down + 1, 0, width, rank, false);
+    const struct part low = {.role = down, .rows = rank}, high = {.role = down + 1, .rows = width};
+    int rc = loader_matrix(l, &out->down, &low, 1, hidden, false, layer);
+    return rc ? rc : recurrent_product(l, &out->up, layer, &high, recurrent_own(l, layer).channels, rank, false);
 }
 
 static int load_vectors(struct loader *l, uint32_t layer, struct rwkv7_weights *w) {
     const struct recurrent_spec *r = &l->spec->layers[layer].recurrent;
+    const struct rwkv_columns own = {r->width, recurrent_own(l, layer).channels};
     const struct {
         const float **out;
         enum weight_role role;
@@ -36,9 +38,9 @@ static int load_vectors(struct loader *l, uint32_t layer, struct rwkv7_weights *
                    {&w->key_scale, ROLE_KEY_SCALE},      {&w->key_mix, ROLE_KEY_MIX},
                    {&w->norm_weight, ROLE_INNER_NORM},   {&w->norm_bias, ROLE_INNER_NORM_BIAS},
                    {&w->value_bias, ROLE_VALUE_MIX_BIAS}}; /* the last: not in the first layer */
-    int rc = rwkv_vector(l, &w->common.first, ROLE_SKIP, layer, (uint32_t[]){r->heads, r->head_dim, 0});
+    int rc = rwkv_vector(l, &w->common.first, ROLE_SKIP, layer, (uint32_t[]){r->heads, r->head_dim, 0}, own);
     for (size_t i = 0; !rc && i < ARRAY_LEN(VECTORS) - r->first; i++)
-        rc = rwkv_vector(l, VECTORS[i].out, VECTORS[i].role, layer, (uint32_t[]){r->width, 0});
+        rc = rwkv_vector(l, VECTORS[i].out, VECTORS[i].role, layer, (uint32_t[]){r->width, 0}, own);
     return rc;
 }
 
@@ -88,7 +90,7 @@ static void apply_low_rank(struct forward *f, struct stream *s, const struct rwk
 static void mix_values(struct forward *f, struct stream *s, const struct recurrent_spec *r,
                        const struct rwkv7_weights *w, const struct rwkv7_buffers *b) {
     if (r->first) {
-        recurrent_copy(f, s, f->first_values, b->v, r->width, r->width);
+        recurrent_copy(f, s, f->first_values, b->v, r->width, r->width, r->width);
         return;
     }
     apply_low_rank(f, s, b, b->y, rwkv_plane(f, b->shifted, 3), &w->value, GATE_IDENTITY);

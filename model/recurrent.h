@@ -27,18 +27,47 @@ static inline size_t recurrent_state(size_t *used, size_t count) {
     return at;
 }
 
-/* weight [channels, 1, taps] as [taps, channels], and the bias. */
-MUST_CHECK int recurrent_load_conv(struct loader *l, struct recurrent_weights *w, uint32_t layer, uint32_t channels);
-/* -exp(x) of a tensor of these dims. */
-MUST_CHECK int recurrent_load_decay(struct loader *l, const float **out, uint32_t layer, const uint32_t *dims);
-/* One product [rows, cols] with an optional bias. */
-MUST_CHECK int recurrent_product(struct loader *l, struct matrix *m, uint32_t layer, enum weight_role role,
-                                 enum weight_role bias_role, uint32_t rows, uint32_t cols, bool bias);
+/* ---- loading; where ranks divide the mixer, this rank's part ---- */
+
+/* Its channels, heads and groups: all of them where it is not divided. */
+struct shard_state recurrent_own(const struct loader *l, uint32_t layer);
+
+enum { RECURRENT_PIECES_MAX = 5 };
+/* Of a tensor's rows (or a vector's values), these ranges behind each other. */
+struct recurrent_pieces {
+    struct part part;      /* of the whole tensor */
+    const uint32_t *order; /* NULL, or: ranges are of the rows in this order */
+    uint32_t count;
+    struct shard_range ranges[RECURRENT_PIECES_MAX];
+};
+/* A product [rows of all pieces, cols] with an optional bias. */
+MUST_CHECK int recurrent_rows(struct loader *l, struct matrix *m, uint32_t layer, const struct recurrent_pieces *pieces,
+                              uint32_t count, uint32_t cols, bool bias);
+/* The same of one tensor and range. */
+MUST_CHECK int recurrent_product(struct loader *l, struct matrix *m, uint32_t layer, const struct part *part,
+                                 struct shard_range rows, uint32_t cols, bool bias);
+/* A product [part->rows, cols] of whose columns this rank has `own`; its results are to be added up where those are not
+ * all. */
+MUST_CHECK int recurrent_columns_of(struct loader *l, struct matrix *m, uint32_t layer, const struct part *part,
+                                    struct shard_range own, uint32_t cols, bool bias);
+/* `own` values of a vector [count]. */
+MUST_CHECK int recurrent_vector(struct loader *l, const float **out, uint32_t layer, enum weight_role role,
+                                struct shard_range own, uint32_t count);
+/* weight [channels, 1, taps] as [taps, channels], and the bias. pieces->part.rows: all channels. */
+MUST_CHECK int recurrent_load_conv(struct loader *l, struct recurrent_weights *w, uint32_t layer,
+                                   const struct recurrent_pieces *pieces);
+/* -exp(x) of `own` values of a tensor [count]. */
+MUST_CHECK int recurrent_load_decay(struct loader *l, const float **out, uint32_t layer, struct shard_range own,
+                                    uint32_t count);
+
+/* ---- the step ---- */
+
 /* Columns [first, ...) of rows of activations. */
 static inline void *recurrent_columns(const struct forward *f, const void *x, size_t first) {
     return (char *)x + storage_bytes(f->dev->activation_type, first);
 }
-/* out[t, :] = x[t, 0 .. width) of rows `stride` apart. */
-void recurrent_copy(struct forward *f, struct stream *s, void *out, const void *x, uint32_t width, uint32_t stride);
+/* out[t, 0 .. width) = x[t, 0 .. width); rows of x are `from` apart, of out `to`. */
+void recurrent_copy(struct forward *f, struct stream *s, void *out, const void *x, uint32_t width, uint32_t from,
+                    uint32_t to);
 
 #endif

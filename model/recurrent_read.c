@@ -163,6 +163,7 @@ int delta_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
 
 int short_conv_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     struct recurrent_spec *s = &out->recurrent;
+    s->width = r->spec->hidden;
     s->taps = read_count(r, "conv_L_cache", 3, TAPS_MAX);
     s->conv_bias = s->in_bias = s->out_bias = read_bool(r, "conv_bias", false);
     return 0;

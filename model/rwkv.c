@@ -5,6 +5,8 @@
  */
 #include "model/rwkv.h"
 
+#include "model/ffn_dense.h"
+
 int rwkv_load_mixes(struct loader *l, const float **out, uint32_t layer, const enum weight_role *roles,
                     uint32_t count) {
     uint32_t hidden = l->spec->hidden;
@@ -24,17 +26,25 @@ int rwkv_load_mixes(struct loader *l, const float **out, uint32_t layer, const e
 
 int rwkv_load_products(struct loader *l, struct rwkv_weights *w, uint32_t layer, uint32_t width) {
     uint32_t hidden = l->spec->hidden;
-    int rc = recurrent_product(l, &w->k, layer, ROLE_K, 0, width, hidden, false);
-    if (!rc) rc = recurrent_product(l, &w->v, layer, ROLE_V, 0, width, hidden, false);
-    if (!rc) rc = recurrent_product(l, &w->r, layer, ROLE_R, 0, width, hidden, false);
-    return rc ? rc : recurrent_product(l, &w->out, layer, ROLE_MIX_OUT, 0, hidden, width, false);
+    struct shard_range own = recurrent_own(l, layer).channels;
+    const struct part k = {.role = ROLE_K, .rows = width}, v = {.role = ROLE_V, .rows = width},
+                      r = {.role = ROLE_R, .rows = width}, out = {.role = ROLE_MIX_OUT, .rows = hidden};
+    int rc = recurrent_product(l, &w->k, layer, &k, own, hidden, false);
+    if (!rc) rc = recurrent_product(l, &w->v, layer, &v, own, hidden, false);
+    if (!rc) rc = recurrent_product(l, &w->r, layer, &r, own, hidden, false);
+    return rc ? rc : recurrent_columns_of(l, &w->out, layer, &out, own, width, false);
 }
 
-int rwkv_vector(struct loader *l, const float **out, enum weight_role role, uint32_t layer, const uint32_t *dims) {
-    size_t count = 1;
+int rwkv_vector(struct loader *l, const float **out, enum weight_role role, uint32_t layer, const uint32_t *dims,
+                struct rwkv_columns own) {
+    uint32_t count = 1;
     float *host = loader_values(l, role, layer, dims);
     for (; *dims; dims++) count *= *dims;
-    return loader_put(l, out, host, count);
+    if (host && own.of)
+        for (uint32_t r = 0; r < count / own.of; r++)
+            memmove(host + (size_t)r * own.range.count, host + (size_t)r * own.of + own.range.first,
+                    own.range.count * sizeof *host);
+    return loader_put(l, out, host, own.of ? count / own.of * own.range.count : count);
 }
 
 void rwkv_shift(struct forward *f, struct stream *s, const struct op_shift *what) {
@@ -65,15 +75,19 @@ size_t rwkv_state(const struct model_spec *spec, const struct layer_spec *layer)
 
 /* ---- channel mixing ---- */
 
+/* Where ranks divide the width, each gates its part of the sum: all have the whole of R. */
 static int channel_load(struct loader *l, uint32_t layer, void **weights) {
     static const enum weight_role MIXES[] = {ROLE_FFN_SHIFT_K, ROLE_FFN_SHIFT_R};
     struct rwkv_weights *w = *weights = loader_new(l, sizeof *w);
     uint32_t hidden = l->spec->hidden, width = l->spec->layers[layer].ffn.width;
     bool gate = l->spec->layers[layer].recurrent.receptance;
     int rc = rwkv_load_mixes(l, &w->mix, layer, MIXES, gate ? 2 : 1);
-    if (!rc) rc = recurrent_product(l, &w->k, layer, ROLE_UP, 0, width, hidden, false);
-    if (!rc && gate) rc = recurrent_product(l, &w->r, layer, ROLE_FFN_R, 0, hidden, hidden, false);
-    return rc ? rc : recurrent_product(l, &w->v, layer, ROLE_DOWN, 0, hidden, width, false);
+    const struct part k = {.role = ROLE_UP, .rows = width}, r = {.role = ROLE_FFN_R, .rows = hidden},
+                      v = {.role = ROLE_DOWN, .rows = hidden};
+    const struct cut cut = {.rows = ffn_own(l, layer)};
+    if (!rc) rc = loader_cut(l, &w->k, &k, &cut, 1, hidden, false, layer, NULL);
+    if (!rc && gate) rc = loader_matrix(l, &w->r, &r, 1, hidden, false, layer);
+    return rc ? rc : loader_partial(l, &w->v, &v, cut.rows, width, false, layer);
 }
 
 struct channel_buffers {

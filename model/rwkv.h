@@ -17,11 +17,16 @@ struct rwkv_weights {
 /* `count` tensors [hidden] behind each other, as shares of the position before. */
 MUST_CHECK int rwkv_load_mixes(struct loader *l, const float **out, uint32_t layer, const enum weight_role *roles,
                                uint32_t count);
-/* K, V, R [width, hidden], and the product out [hidden, width]. */
+/* K, V, R [width, hidden], and the product out [hidden, width]; of the width this rank's part. */
 MUST_CHECK int rwkv_load_products(struct loader *l, struct rwkv_weights *w, uint32_t layer, uint32_t width);
-/* f32 [count] of a tensor with as many values in its last dimensions as `dims` says. */
+/* Of rows of `of` values those in the range; of 0: all. */
+struct rwkv_columns {
+    uint32_t of;
+    struct shard_range range;
+};
+/* f32 of a tensor with as many values in its last dimensions as `dims` says. */
 MUST_CHECK int rwkv_vector(struct loader *l, const float **out, enum weight_role role, uint32_t layer,
-                           const uint32_t *dims);
+                           const uint32_t *dims, struct rwkv_columns own);
 /* f->in shifted `mixes` times into out [mixes, rows, hidden]. */
 void rwkv_shift(struct forward *f, struct stream *s, const struct op_shift *what);
 /* Plane m of it. */

@@ -19,26 +19,31 @@ struct shard_range shard_layers(const struct shard *s, uint32_t layer_count) {
 }
 
 /*
- * With fewer ranks than KV heads each rank has whole groups. With more, rank r serves KV head r * kv_heads / tp, and
- * the ranks of one KV head divide its group.
+ * With fewer ranks than groups each rank has whole ones. With more, rank r serves group r * groups / tp, and the ranks
+ * of one group divide its heads.
  */
-void shard_heads(const struct shard *s, const struct attention_spec *a, struct shard_range *heads,
-                 struct shard_range *kv_heads) {
-    uint32_t tp = shard_tp(s), rank = s ? s->rank : 0, group = a->heads / a->kv_heads;
-    if (tp <= a->kv_heads) {
-        *kv_heads = shard_cut(a->kv_heads, 1, rank, tp);
-        *heads = (struct shard_range){kv_heads->first * group, kv_heads->count * group};
+void shard_groups(const struct shard *s, uint32_t head_count, uint32_t group_count, struct shard_range *heads,
+                  struct shard_range *groups) {
+    uint32_t tp = shard_tp(s), rank = s ? s->rank : 0, size = head_count / group_count;
+    if (tp <= group_count) {
+        *groups = shard_cut(group_count, 1, rank, tp);
+        *heads = (struct shard_range){groups->first * size, groups->count * size};
         return;
     }
-    uint32_t kv = (uint32_t)((uint64_t)rank * a->kv_heads / tp), first = 0, sharers = 0;
+    uint32_t group = (uint32_t)((uint64_t)rank * group_count / tp), first = 0, sharers = 0;
     for (uint32_t r = 0; r < tp; r++) {
-        bool same = (uint64_t)r * a->kv_heads / tp == kv;
+        bool same = (uint64_t)r * group_count / tp == group;
         if (same && !sharers) first = r;
         sharers += same;
     }
-    *kv_heads = (struct shard_range){kv, 1};
-    *heads = shard_cut(group, 1, rank - first, sharers);
-    heads->first += kv * group;
+    *groups = (struct shard_range){group, 1};
+    *heads = shard_cut(size, 1, rank - first, sharers);
+    heads->first += group * size;
+}
+
+void shard_heads(const struct shard *s, const struct attention_spec *a, struct shard_range *heads,
+                 struct shard_range *kv_heads) {
+    shard_groups(s, a->heads, a->kv_heads, heads, kv_heads);
 }
 
 struct shard_range shard_width(const struct shard *s, uint32_t width) {
@@ -49,41 +54,113 @@ struct shard_range shard_vocab(const struct shard *s, uint32_t vocab) {
     return shard_cut(vocab, SHARD_VOCAB_UNIT, s ? s->rank : 0, shard_tp(s));
 }
 
+struct shard_range shard_latent(const struct shard *s, uint32_t heads) {
+    return shard_cut(heads, 1, s ? s->rank : 0, shard_tp(s));
+}
+
+/* Channels, cut where blocks of the storage type end if they can be. */
+static struct shard_range cut_channels(const struct shard *s, uint32_t count) {
+    uint32_t unit = SHARD_CHANNEL_UNIT;
+    if (s && s->block != UINT32_MAX) unit = MAX(unit, s->block);
+    return shard_cut(count, unit, s ? s->rank : 0, shard_tp(s));
+}
+
+struct shard_range shard_expert(const struct shard *s, uint32_t width) {
+    return cut_channels(s, width);
+}
+
+/* The mixer that has a state, if one does. */
+static enum mixer_kind state_mixer(const struct layer_spec *l) { return l->beside ? l->beside : l->mixer; }
+
+struct shard_state shard_state(const struct shard *s, const struct layer_spec *layer) {
+    const struct recurrent_spec *r = &layer->recurrent;
+    enum mixer_kind kind = state_mixer(layer);
+    struct shard_state own = {.channels = {0}};
+    if (kind == MIXER_MAMBA2 || kind == MIXER_DELTA)
+        shard_groups(s, r->heads, r->groups, &own.heads, &own.groups);
+    else if (kind == MIXER_RGLRU || kind == MIXER_RWKV6 || kind == MIXER_RWKV7)
+        own.heads = shard_cut(r->heads, 1, s ? s->rank : 0, shard_tp(s));
+    else
+        own.channels = cut_channels(s, r->width);
+    if (own.heads.count)
+        own.channels = (struct shard_range){own.heads.first * r->head_dim, own.heads.count * r->head_dim};
+    return own;
+}
+
+/* ---- what is divided ---- */
+
+/* A part that is none, or that begins or ends within a block, cannot be. */
 static bool fits(const struct shard *s, struct shard_range values) {
-    return !s->block || (s->block != UINT32_MAX && values.first % s->block == 0 && values.count % s->block == 0);
+    return values.count &&
+           (!s->block || (s->block != UINT32_MAX && values.first % s->block == 0 && values.count % s->block == 0));
+}
+
+/* Whether groups of the norm before the last product would have channels of several ranks. */
+static bool norm_spans(const struct shard *s, const struct layer_spec *l) {
+    const struct recurrent_spec *r = &l->recurrent;
+    struct shard one = *s;
+    if (state_mixer(l) != MIXER_MAMBA2 || !r->inner_norm) return false;
+    for (one.rank = 0; one.rank < s->tp; one.rank++) {
+        struct shard_range own = shard_state(&one, l).channels;
+        if (own.first % r->norm_group || own.count % r->norm_group) return true;
+    }
+    return false;
+}
+
+bool shard_norm_spans(const struct shard *s, const struct model_spec *spec, uint32_t layer) {
+    return shard_divides_state(s, spec, layer) && norm_spans(s, &spec->layers[layer]);
+}
+
+/* The columns of the mixer's last product that a rank would have. */
+static struct shard_range mixer_columns(const struct shard *s, const struct layer_spec *layer, enum mixer_kind kind) {
+    struct shard_range heads, kv_heads;
+    if (kind == MIXER_ATTENTION) {
+        shard_heads(s, &layer->attention, &heads, &kv_heads);
+        return (struct shard_range){heads.first * layer->attention.head_dim, heads.count * layer->attention.head_dim};
+    }
+    if (kind == MIXER_LATENT) {
+        heads = shard_latent(s, layer->latent.heads);
+        return (struct shard_range){heads.first * layer->latent.value, heads.count * layer->latent.value};
+    }
+    return shard_state(s, layer).channels;
 }
 
 /* The same answer on every rank: it is asked for all of them. */
-static bool heads_fit(const struct shard *s, const struct attention_spec *a) {
-    for (uint32_t rank = 0; rank < s->tp; rank++) {
-        struct shard one = {.rank = rank, .tp = s->tp};
-        struct shard_range heads, kv_heads;
-        shard_heads(&one, a, &heads, &kv_heads);
-        if (!fits(s, (struct shard_range){heads.first * a->head_dim, heads.count * a->head_dim})) return false;
-    }
-    return true;
-}
-
-static bool width_fits(const struct shard *s, uint32_t width) {
-    for (uint32_t rank = 0; rank < s->tp; rank++) {
-        struct shard one = {.rank = rank, .tp = s->tp};
-        if (!fits(s, shard_width(&one, width))) return false;
-    }
+static bool divides(const struct shard *s, const struct layer_spec *l, enum mixer_kind kind) {
+    if (shard_tp(s) == 1 || kind == MIXER_NONE) return false;
+    bool state = kind != MIXER_ATTENTION && kind != MIXER_LATENT;
+    if (kind == MIXER_ATTENTION && l->attention.qk_norm == QK_NORM_WHOLE) return false;
+    if (state && norm_spans(s, l) && l->recurrent.inner_norm != INNER_NORM_GATE_FIRST) return false;
+    struct shard one = *s;
+    for (one.rank = 0; one.rank < s->tp; one.rank++)
+        if (!fits(s, mixer_columns(&one, l, kind))) return false;
     return true;
 }
 
 bool shard_divides_mixer(const struct shard *s, const struct model_spec *spec, uint32_t layer) {
-    const struct layer_spec *l = &spec->layers[layer];
-    if (shard_tp(s) == 1 || l->mixer != MIXER_ATTENTION || !heads_fit(s, &l->attention)) return false;
-    bool local_norm = l->attention.qk_norm == QK_NORM_NONE || l->attention.qk_norm == QK_NORM_HEAD;
-    return shard_tp(s) > 1 && l->mixer == MIXER_ATTENTION && local_norm && !l->attention.alibi &&
-           !l->attention.output_gate;
+    return divides(s, &spec->layers[layer], spec->layers[layer].mixer);
+}
+
+bool shard_divides_state(const struct shard *s, const struct model_spec *spec, uint32_t layer) {
+    return divides(s, &spec->layers[layer], state_mixer(&spec->layers[layer]));
+}
+
+static bool ffn_fits(const struct shard *s, const struct layer_spec *l) {
+    if (l->ffn.kind != FFN_MOE) return fits(s, shard_width(s, l->ffn.width));
+    return fits(s, shard_expert(s, l->moe.width)) &&
+           (!l->moe.shared_width || fits(s, shard_expert(s, l->moe.shared_width)));
 }
 
 bool shard_divides_ffn(const struct shard *s, const struct model_spec *spec, uint32_t layer) {
-    enum ffn_kind kind = spec->layers[layer].ffn.kind;
-    return shard_tp(s) > 1 && (kind == FFN_GATED || kind == FFN_PLAIN) && width_fits(s, spec->layers[layer].ffn.width);
+    const struct layer_spec *l = &spec->layers[layer];
+    if (shard_tp(s) == 1 || l->ffn.kind == FFN_NONE) return false;
+    struct shard one = *s;
+    for (one.rank = 0; one.rank < s->tp; one.rank++)
+        if (!ffn_fits(&one, l)) return false;
+    return true;
 }
+
+/* ---- a rank's own spec ---- */
 
 static int check_layers(const struct shard *s, const struct model_spec *spec, struct error *err) {
     struct shard_range range = shard_layers(s, spec->layer_count);
@@ -100,25 +177,60 @@ static int check_layers(const struct shard *s, const struct model_spec *spec, st
     return 0;
 }
 
-static int cut_layer(const struct shard *s, const struct model_spec *spec, uint32_t layer, struct layer_spec *own,
-                     struct error *err) {
-    if (shard_divides_mixer(s, spec, layer)) {
-        struct shard_range heads, kv_heads;
-        if (shard_tp(s) > own->attention.heads)
-            return error_set(err, ERR_UNSUPPORTED, "%u ranks are too many for %u heads", s->tp, own->attention.heads);
-        shard_heads(s, &spec->layers[layer].attention, &heads, &kv_heads);
-        if (!heads.count)
-            return error_set(err, ERR_UNSUPPORTED, "%u ranks do not divide %u heads of %u groups", s->tp,
-                             own->attention.heads, own->attention.kv_heads);
+static void cut_state(const struct shard *s, struct layer_spec *own) {
+    struct recurrent_spec *r = &own->recurrent;
+    struct shard_state part = shard_state(s, own);
+    if (norm_spans(s, own)) {
+        r->norm_width = r->width;
+        r->norm_first = part.channels.first;
+    }
+    r->width = part.channels.count;
+    r->heads = part.heads.count;
+    r->groups = part.groups.count;
+}
+
+static void cut_mixer(const struct shard *s, struct layer_spec *own) {
+    struct shard_range heads, kv_heads;
+    if (own->mixer == MIXER_ATTENTION) {
+        shard_heads(s, &own->attention, &heads, &kv_heads);
         own->attention.heads = heads.count;
         own->attention.kv_heads = kv_heads.count;
-        own->mixer_partial = true;
+    } else if (own->mixer == MIXER_LATENT) {
+        own->latent.heads = shard_latent(s, own->latent.heads).count;
+    } else {
+        cut_state(s, own);
     }
-    if (!shard_divides_ffn(s, spec, layer)) return 0;
-    if (own->ffn.width < s->tp)
-        return error_set(err, ERR_UNSUPPORTED, "%u ranks are too many for a width of %u", s->tp, own->ffn.width);
-    own->ffn.width = shard_width(s, own->ffn.width).count;
+    own->mixer_partial = true;
+}
+
+static void cut_ffn(const struct shard *s, struct layer_spec *own) {
+    if (own->ffn.kind == FFN_MOE) {
+        own->moe.width = shard_expert(s, own->moe.width).count;
+        if (own->moe.shared_width) own->moe.shared_width = shard_expert(s, own->moe.shared_width).count;
+    } else {
+        own->ffn.width = shard_width(s, own->ffn.width).count;
+    }
     own->ffn_partial = true;
+}
+
+static void cut_layer(const struct shard *s, const struct model_spec *spec, uint32_t layer, struct layer_spec *own) {
+    if (shard_divides_mixer(s, spec, layer)) cut_mixer(s, own);
+    if (own->beside && shard_divides_state(s, spec, layer)) {
+        cut_state(s, own);
+        own->beside_partial = true;
+    }
+    if (shard_divides_ffn(s, spec, layer)) cut_ffn(s, own);
+}
+
+/* More ranks than attention has heads are a mistake. */
+static int check_heads(const struct shard *s, const struct layer_spec *l, struct error *err) {
+    const struct attention_spec *a = &l->attention;
+    struct shard one = *s;
+    if (shard_tp(s) == 1 || l->mixer != MIXER_ATTENTION || a->qk_norm == QK_NORM_WHOLE) return 0;
+    for (one.rank = 0; one.rank < s->tp; one.rank++)
+        if (!mixer_columns(&one, l, l->mixer).count)
+            return error_set(err, ERR_UNSUPPORTED, "%u ranks are too many for %u heads of %u groups", s->tp, a->heads,
+                             a->kv_heads);
     return 0;
 }
 
@@ -129,7 +241,10 @@ int shard_spec(const struct shard *s, struct model_spec *spec, struct layer_spec
     if (spec->vocab < shard_tp(s)) return error_set(err, ERR_UNSUPPORTED, "more ranks than tokens");
     struct layer_spec *own = mem_calloc(range.count, sizeof *own);
     memcpy(own, spec->layers + range.first, range.count * sizeof *own);
-    for (uint32_t i = 0; !rc && i < range.count; i++) rc = cut_layer(s, spec, range.first + i, &own[i], err);
+    for (uint32_t i = 0; !rc && i < range.count; i++) {
+        rc = check_heads(s, &own[i], err);
+        if (!rc) cut_layer(s, spec, range.first + i, &own[i]);
+    }
     if (rc) {
         mem_free(own);
         return rc;
@@ -138,4 +253,14 @@ int shard_spec(const struct shard *s, struct model_spec *spec, struct layer_spec
     spec->layers = own;
     spec->layer_count = range.count;
     return 0;
+}
+
+uint32_t shard_sum_width(const struct model_spec *spec) {
+    uint32_t most = MAX(spec->hidden, spec->embed_dim);
+    for (uint32_t i = 0; i < spec->layer_count; i++) {
+        const struct recurrent_spec *r = &spec->layers[i].recurrent;
+        most = MAX(most, r->norm_width);
+        if (spec->layers[i].mixer == MIXER_MAMBA1) most = MAX(most, r->rank + 2 * r->state_size);
+    }
+    return most;
 }

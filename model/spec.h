@@ -138,6 +138,8 @@ struct recurrent_spec {
     bool conv_bias, in_bias, out_bias;
     enum inner_norm inner_norm;                        /* before the output product, together with the gate */
     uint32_t norm_group;                               /* channels a group of it */
+    uint32_t norm_width;                               /* 0, or the channels of all ranks: its groups span several, */
+    uint32_t norm_first;                               /* and where this rank's begin (shard.h) */
     float eps;                                         /* of inner norms */
     bool part_norms;                                   /* Mamba 1: norms of step, B and C, */
     bool part_weights;                                 /* with weights */
@@ -192,7 +194,8 @@ struct layer_spec {
     struct recurrent_spec recurrent;
     struct ffn_spec ffn;
     struct moe_spec moe;
-    bool mixer_partial, ffn_partial; /* several ranks divide it (shard.h): their results are to be added up */
+    bool mixer_partial, beside_partial,
+        ffn_partial; /* several ranks divide it (shard.h): their results are to be added up */
 };
 
 struct name_table;

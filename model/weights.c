@@ -21,13 +21,11 @@ static const struct tensor *tensor_of(const struct loader *l, enum weight_role r
     return role_name(l->spec->names, l->prefix, role, 0, name) ? safetensors_find(l->files, name) : NULL;
 }
 
-/* This rank's part of the head; count 0: all of it. */
-static struct shard_range head_rows(const struct loader *l) {
-    return shard_tp(l->shard) > 1 ? shard_vocab(l->shard, l->spec->vocab) : (struct shard_range){0};
-}
-
-static int load_shared_bias(struct loader *l) {
-    return l->spec->head_bias ? loader_vector(l, &l->w->head.bias, ROLE_HEAD_BIAS, 0, l->spec->vocab) : 0;
+static int load_shared_bias(struct loader *l, uint32_t first) {
+    if (!l->spec->head_bias) return 0;
+    int rc = loader_vector(l, &l->w->head.bias, ROLE_HEAD_BIAS, 0, l->spec->vocab);
+    if (!rc) l->w->head.bias += first;
+    return rc;
 }
 
 /* A tied head may be stored under either name, or under both with equal bytes. */
@@ -37,15 +35,14 @@ static int load_head(struct loader *l) {
     bool only_head = l->spec->tied_head && !embed && head;
     const struct part e = {only_head ? ROLE_HEAD : ROLE_EMBED, 0, l->spec->vocab};
     const struct part h = {l->spec->tied_head ? e.role : ROLE_HEAD, ROLE_HEAD_BIAS, l->spec->vocab};
-    const struct cut cut = {.rows = head_rows(l)};
+    const struct cut cut = {.rows = shard_vocab(l->shard, l->spec->vocab)}; /* of both ends */
     int rc = 0;
-    if (shard_is_first(l->shard)) rc = loader_matrix(l, &l->w->embed, &e, 1, l->spec->embed_dim, false, 0);
+    if (shard_is_first(l->shard)) rc = loader_cut(l, &l->w->embed, &e, &cut, 1, l->spec->embed_dim, false, 0, NULL);
     if (!rc && shard_is_last(l->shard)) {
-        bool shared = l->spec->tied_head && shard_tp(l->shard) == 1 && shard_is_first(l->shard);
+        bool shared = l->spec->tied_head && shard_is_first(l->shard);
         if (shared) l->w->head = l->w->embed;
-        rc = shared ? load_shared_bias(l)
-                    : loader_cut(l, &l->w->head, &h, cut.rows.count ? &cut : NULL, 1, l->spec->embed_dim,
-                                 l->spec->head_bias, 0, NULL);
+        rc = shared ? load_shared_bias(l, cut.rows.first)
+                    : loader_cut(l, &l->w->head, &h, &cut, 1, l->spec->embed_dim, l->spec->head_bias, 0, NULL);
     }
     loader_skip(l, ROLE_HEAD_BIAS, 0);
     if (embed) l->used[embed - l->files->tensors] = true;

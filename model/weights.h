@@ -28,7 +28,7 @@ struct layer_weights {
 
 struct model_weights {
     struct device *dev;        /* borrowed */
-    struct matrix embed, head; /* [vocab, embed_dim]; the same memory when tied */
+    struct matrix embed, head; /* [this rank's part of the vocabulary, embed_dim]; the same memory when tied */
     struct matrix positions;   /* [learned_positions, hidden] */
     struct matrix project_in, project_out;
     struct norm_weights embed_norm, final_norm;

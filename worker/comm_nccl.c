@@ -128,10 +128,11 @@ static void take(struct comm_nccl *c, void *x, size_t count, int type, uint32_t 
 }
 
 /* Every rank's values to every rank, then 0 + first + second + ... */
-void comm_nccl_sum(struct comm_nccl *c, struct stream *s, void *x, size_t count) {
+void comm_nccl_sum(struct comm_nccl *c, struct stream *s, void *x, uint32_t rows, uint32_t width) {
+    size_t count = (size_t)rows * width;
     size_t bytes = storage_bytes(c->config.dev->activation_type, count);
     void *stream = device_native_stream(s);
-    CHECK(count <= c->config.sum_max && count % c->config.width == 0);
+    CHECK(count <= c->config.sum_max);
     if (!begin(c, s)) return;
     for (uint32_t r = 0; r < c->config.place.tp && !c->failed; r++) {
         give(c, x, count, c->type, c->first + r, stream);
@@ -141,11 +142,9 @@ void comm_nccl_sum(struct comm_nccl *c, struct stream *s, void *x, size_t count)
     if (c->failed) return;
     stream_fill(s, x, 0, bytes);
     for (uint32_t r = 0; r < c->config.place.tp; r++)
-        s->dev->ops->rmsnorm(s, &(struct op_rmsnorm){.x = x,
-                                                     .delta = (char *)c->parts + r * bytes,
-                                                     .rows = (uint32_t)(count / c->config.width),
-                                                     .width = c->config.width,
-                                                     .eps = 1});
+        s->dev->ops->rmsnorm(
+            s, &(struct op_rmsnorm){
+                   .x = x, .delta = (char *)c->parts + r * bytes, .rows = rows, .width = width, .eps = 1});
 }
 
 void comm_nccl_gather(struct comm_nccl *c, struct stream *s, float *all, size_t stride, const float *part,

@@ -24,7 +24,6 @@ struct comm_nccl_config {
     struct device *dev;
     struct comm_place place;
     size_t sum_max; /* most values of one sum */
-    uint32_t width; /* of the rows they come in */
     int64_t form_ms, timeout_ms;
     _Atomic bool *waiting;
     bool (*stopped)(void *ctx);
@@ -37,8 +36,8 @@ MUST_CHECK int comm_nccl_form(struct comm_nccl **out, const struct comm_nccl_con
 void comm_nccl_free(struct comm_nccl **c);
 int comm_nccl_failed(const struct comm_nccl *c, struct error *err);
 
-/* As comm_sum, of act [count / width, width] device memory, in stream order. Rounded after each addition. */
-void comm_nccl_sum(struct comm_nccl *c, struct stream *s, void *x, size_t count);
+/* As comm_sum, of act [rows, width] device memory, in stream order. Rounded after each addition. */
+void comm_nccl_sum(struct comm_nccl *c, struct stream *s, void *x, uint32_t rows, uint32_t width);
 /* As rank_calls.gather. ranges: [tp], each rank's columns. */
 void comm_nccl_gather(struct comm_nccl *c, struct stream *s, float *all, size_t stride, const float *part,
                       uint32_t rows, const struct shard_range *ranges);

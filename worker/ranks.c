@@ -52,12 +52,13 @@ int ranks_init(struct ranks *r, const struct model *model, uint32_t max_rows, ui
                struct worker_progress *progress, struct error *err) {
     r->dev = model->dev;
     r->hidden = model->spec.hidden;
+    r->sum_width = shard_sum_width(&model->spec);
     r->vocab = model->spec.vocab;
     r->max_rows = max_rows;
     r->record_max = slot_count;
     r->progress = progress;
     if (ranks_are_alone(r)) return 0;
-    size_t rows = (size_t)max_rows * r->hidden * sizeof(float);
+    size_t rows = (size_t)max_rows * r->sum_width * sizeof(float);
     size_t logits = (size_t)HEAD_ROWS * r->vocab * sizeof(float) * (r->place.tp > 1 ? 2 : 0);
     bool in_place = r->dev->kind == DEVICE_CPU;
     int rc = in_place || r->comm_kind == COMM_SHM ? 0 : find_nccl(r, err);
@@ -88,8 +89,7 @@ static int form_nccl(struct ranks *r, struct error *err) {
     struct comm_nccl_config config = {.calls = r->nccl_calls,
                                       .dev = r->dev,
                                       .place = r->place,
-                                      .sum_max = (size_t)r->max_rows * r->hidden,
-                                      .width = r->hidden,
+                                      .sum_max = (size_t)r->max_rows * r->sum_width,
                                       .form_ms = r->form_ms,
                                       .timeout_ms = r->timeout_ms,
                                       .stopped = r->stopped,
@@ -150,13 +150,14 @@ static void store(struct ranks *r, struct stream *s, void *x, const void *host, 
     if (r->staged) stream_copy_in(s, x, host, bytes);
 }
 
-static void on_sum(void *ctx, struct stream *s, void *x, size_t count) {
+static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width) {
     struct ranks *r = ctx;
+    size_t count = (size_t)rows * width;
     enum storage_type type = r->dev->activation_type;
     size_t bytes = storage_bytes(type, count);
     if (ranks_failed(r, NULL)) return;
     if (r->nccl) {
-        comm_nccl_sum(r->nccl, s, x, count);
+        comm_nccl_sum(r->nccl, s, x, rows, width);
         return;
     }
     void *host = fetch(r, s, x, bytes);

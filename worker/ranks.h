@@ -24,7 +24,7 @@ struct ranks {
     struct device *dev;
     struct event *staged; /* NULL: the host reads the device's memory */
     char *host, *other;   /* staging; bytes of another activation type */
-    uint32_t hidden, vocab, max_rows, record_max;
+    uint32_t hidden, vocab, max_rows, record_max, sum_width;
     int64_t form_ms, timeout_ms;
     int comm_kind;         /* of --comm */
     const char *nccl_path; /* borrowed from the settings */

@@ -28,12 +28,11 @@ static void embed_part(void *ctx, size_t part_idx, int thread_idx) {
     ROWS_OF(task, part_idx, t, end);
     for (; t < end; t++) {
         float *out = (float *)a->out + (size_t)t * width;
-        if (a->batch->positions[t] == ROW_NONE) {
+        uint32_t row = a->batch->ids[t] - a->first; /* wraps around for an id before the first */
+        if (a->batch->positions[t] == ROW_NONE || row >= a->table->rows) {
             memset(out, 0, width * sizeof *out);
             continue;
         }
-        CHECK(a->batch->ids[t] < a->table->rows);
-        uint32_t row = a->batch->ids[t];
         const struct matrix_part *p = part_of_row(a->table, &row);
         WIDEN[part_type(a->table, p)](p, width, row, 0, width, out);
         embed_row(STORAGE_F32, out, out, width, a->scale);

@@ -50,14 +50,26 @@ void cuda_prepare(struct stream *s, const struct op_prepare *a) {
            a->batch->slots, a->batch->positions);
 }
 
+/* The ids a table has. */
+struct embed_range {
+    uint32_t first, count;
+};
+
+/* The table's row for row t; ROW_NONE: zeros. */
+static __device__ inline uint32_t embed_row_of(const struct batch_view &batch, struct embed_range range, uint32_t t) {
+    const uint32_t row = batch.ids[t] - range.first; /* wraps around for an id before the first */
+    return batch.positions[t] == (uint32_t)ROW_NONE || row >= range.count ? (uint32_t)ROW_NONE : row;
+}
+
 template <int A, int W>
 static __global__ void embed_kernel(typename values<A>::raw *out, const typename values<W>::raw *table, uint32_t cols,
-                                    struct batch_view batch, float scale) {
+                                    struct embed_range range, struct batch_view batch, float scale) {
     dependency_wait();
     const uint32_t t = blockIdx.y, i = (blockIdx.x * blockDim.x + threadIdx.x) * 8;
     if (i >= cols) return;
-    const bool padding = batch.positions[t] == (uint32_t)ROW_NONE;
-    const typename values<W>::raw *row = table + (size_t)batch.ids[t] * cols;
+    const uint32_t at = embed_row_of(batch, range, t);
+    const bool padding = at == (uint32_t)ROW_NONE;
+    const typename values<W>::raw *row = table + (padding ? 0 : (size_t)at * cols);
     typename values<A>::raw *to = out + (size_t)t * cols;
     if (cols % 8 == 0) {
         float v[8] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -72,17 +84,16 @@ static __global__ void embed_kernel(typename values<A>::raw *out, const typename
 
 template <int A>
 static __global__ void embed_decoded_kernel(typename values<A>::raw *out, struct matrix_part part,
-                                            enum storage_type type, uint32_t cols, struct batch_view batch,
-                                            float scale) {
+                                            enum storage_type type, uint32_t cols, struct embed_range range,
+                                            struct batch_view batch, float scale) {
     dependency_wait();
     const uint32_t t = blockIdx.y, k = (blockIdx.x * blockDim.x + threadIdx.x) * 32;
     if (k >= cols) return;
-    const uint32_t count = min(32u, cols - k);
+    const uint32_t count = min(32u, cols - k), row = embed_row_of(batch, range, t);
     float v[32];
-    if (batch.positions[t] != (uint32_t)ROW_NONE) decode_group(type, part, cols, batch.ids[t], k, count, v);
+    if (row != (uint32_t)ROW_NONE) decode_group(type, part, cols, row, k, count, v);
     for (uint32_t i = 0; i < count; i++)
-        values<A>::put(out + (size_t)t * cols + k + i,
-                       batch.positions[t] == (uint32_t)ROW_NONE ? 0.0f : __fmul_rn(v[i], scale));
+        values<A>::put(out + (size_t)t * cols + k + i, row == (uint32_t)ROW_NONE ? 0.0f : __fmul_rn(v[i], scale));
 }
 
 template <int A> static void embed_decoded(struct stream *s, const struct op_embed *a) {
@@ -91,25 +102,26 @@ template <int A> static void embed_decoded(struct stream *s, const struct op_emb
                           device_of(s)->dependent_launch};
     struct batch_view batch = batch_view_of(a->batch);
     LAUNCH(embed_decoded_kernel<A>, shape, cuda_stream_of(s), (typename values<A>::raw *)a->out, table->parts[0],
-           part_type(table, &table->parts[0]), table->cols, batch, a->scale);
+           part_type(table, &table->parts[0]), table->cols, embed_range{a->first, table->rows}, batch, a->scale);
 }
 
 template <int A> static void embed(struct stream *s, const struct op_embed *a) {
     typedef typename values<A>::raw raw;
     const struct matrix *table = a->table;
     const void *data = table->parts[0].data;
+    const struct embed_range range = {a->first, table->rows};
     launch_shape shape = {dim3(blocks_for(table->cols, 8 * 128), a->batch->row_count), dim3(128), 0,
                           device_of(s)->dependent_launch};
     struct batch_view batch = batch_view_of(a->batch);
     if (table->type == STORAGE_F32)
         LAUNCH((embed_kernel<A, STORAGE_F32>), shape, cuda_stream_of(s), (raw *)a->out, (const float *)data,
-               table->cols, batch, a->scale);
+               table->cols, range, batch, a->scale);
     else if (table->type == STORAGE_F16)
         LAUNCH((embed_kernel<A, STORAGE_F16>), shape, cuda_stream_of(s), (raw *)a->out, (const uint16_t *)data,
-               table->cols, batch, a->scale);
+               table->cols, range, batch, a->scale);
     else
         LAUNCH((embed_kernel<A, STORAGE_BF16>), shape, cuda_stream_of(s), (raw *)a->out, (const uint16_t *)data,
-               table->cols, batch, a->scale);
+               table->cols, range, batch, a->scale);
 }
 
 void cuda_embed(struct stream *s, const struct op_embed *a) {

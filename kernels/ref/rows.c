@@ -39,11 +39,12 @@ void ref_embed(struct stream *s, const struct op_embed *a) {
     uint32_t width = a->table->cols;
     float *out = a->out;
     for (uint32_t t = 0; t < a->batch->row_count; t++, out += width) {
-        if (a->batch->positions[t] == ROW_NONE) {
+        uint32_t id = a->batch->ids[t];
+        if (a->batch->positions[t] == ROW_NONE || id < a->first || id - a->first >= a->table->rows) {
             memset(out, 0, width * sizeof *out);
             continue;
         }
-        matrix_decode(a->table, a->batch->ids[t], 0, width, out);
+        matrix_decode(a->table, id - a->first, 0, width, out);
         for (uint32_t i = 0; i < width; i++) out[i] *= a->scale;
     }
 }

@@ -99,19 +99,22 @@ TEST(embedding_copies_rows_and_zeroes_padding) {
             struct rig r = rig_open(TYPES[type / 3]);
             enum storage_type stored = TYPES[type % 3];
             float *values = random_values((size_t)11 * width);
-            uint32_t ids[] = {10, 0, 5, 3}, positions[] = {7, 0, ROW_NONE, 1};
+            uint32_t first = width % 2 * 20; /* a part of a larger table: the last two ids are of others */
+            uint32_t ids[] = {first + 10, first, first + 5, first + 3, first + 11, first - 1};
+            uint32_t positions[] = {7, 0, ROW_NONE, 1, 2, 3};
             struct matrix m = {.type = stored, .rows = 11, .cols = width, .part_count = 1};
             m.parts[0] = (struct matrix_part){.data = rig_values(&r, stored, values, (size_t)11 * width), .rows = 11};
-            struct step_batch batch = {.row_count = 4,
+            struct step_batch batch = {.row_count = 6,
                                        .ids = rig_up(&r, ids, sizeof ids),
                                        .positions = rig_up(&r, positions, sizeof positions)};
-            void *out = rig_alloc(&r, storage_bytes(r.act, (size_t)4 * width));
-            r.dev->ops->embed(r.stream, &(struct op_embed){out, &m, &batch, 2});
-            float *got = rig_down(&r, r.act, out, (size_t)4 * width);
+            void *out = rig_alloc(&r, storage_bytes(r.act, (size_t)6 * width));
+            r.dev->ops->embed(r.stream, &(struct op_embed){out, &m, &batch, 2, first});
+            float *got = rig_down(&r, r.act, out, (size_t)6 * width);
             uint8_t one[4];
-            for (uint32_t t = 0; t < 4; t++)
+            for (uint32_t t = 0; t < 6; t++)
                 for (uint32_t i = 0; i < width; i++) {
-                    storage_put(r.act, one, 0, t == 2 ? 0 : 2 * values[ids[t] * width + i]);
+                    bool none = t == 2 || t > 3;
+                    storage_put(r.act, one, 0, none ? 0 : 2 * values[(ids[t] - first) * width + i]);
                     EXPECT(got[t * width + i] == storage_get(r.act, one, 0));
                 }
             free(got);

@@ -221,17 +221,22 @@ TEST(embedding_copies_rows_exactly_and_zeroes_padding) {
     for (size_t type = 0; type < ARRAY_LEN(TYPES); type++)
         for (uint32_t width = 1; width < 40; width += 6) {
             struct bench b = bench_open(isa, 1);
-            float *values = random_array((size_t)11 * width), *out = guarded((size_t)4 * width);
+            float *values = random_array((size_t)11 * width), *out = guarded((size_t)6 * width);
             void *table = stored(TYPES[type], values, (size_t)11 * width);
             struct matrix m = {.type = TYPES[type], .rows = 11, .cols = width, .part_count = 1, .parts = {{table, 11}}};
-            uint32_t ids[] = {10, 0, 5, 3}, positions[] = {7, 0, ROW_NONE, 1};
-            struct step_batch batch = {.row_count = 4, .ids = ids, .positions = positions};
-            b.dev->ops->embed(b.stream, &(struct op_embed){.out = out, .table = &m, .batch = &batch, .scale = 2});
-            for (uint32_t t = 0; t < 4; t++)
-                for (uint32_t i = 0; i < width; i++)
+            uint32_t first = width % 4 == 1 ? 20 : 0; /* a part of a larger table: the last two ids are of others */
+            uint32_t ids[] = {first + 10, first, first + 5, first + 3, first + 11, first - 1};
+            uint32_t positions[] = {7, 0, ROW_NONE, 1, 2, 3};
+            struct step_batch batch = {.row_count = 6, .ids = ids, .positions = positions};
+            b.dev->ops->embed(b.stream,
+                              &(struct op_embed){.out = out, .table = &m, .batch = &batch, .scale = 2, .first = first});
+            for (uint32_t t = 0; t < 6; t++)
+                for (uint32_t i = 0; i < width; i++) {
+                    bool none = t == 2 || t > 3;
                     EXPECT(out[t * width + i] ==
-                           (t == 2 ? 0 : 2 * storage_get(TYPES[type], table, ids[t] * width + i)));
-            EXPECT(guards_intact(out, (size_t)4 * width));
+                           (none ? 0 : 2 * storage_get(TYPES[type], table, (ids[t] - first) * width + i)));
+                }
+            EXPECT(guards_intact(out, (size_t)6 * width));
             free(table);
             unguard(values);
             unguard(out);
