@@ -7,6 +7,7 @@
 #include "base/pool.h"
 
 #include "base/clock.h"
+#include "base/spin.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -49,12 +50,6 @@ static void futex_wake(_Atomic uint32_t *word, int count) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
-static inline void relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 /* True as soon as *word is no longer `seen`, false when the time to spin is over. */
 static bool spin_while(_Atomic uint32_t *word, uint32_t seen, int spin_us) {
     if (spin_us <= 0) return atomic_load(word) != seen;
@@ -62,7 +57,7 @@ static bool spin_while(_Atomic uint32_t *word, uint32_t seen, int spin_us) {
     do {
         for (int i = 0; i < 64; i++) {
             if (atomic_load_explicit(word, memory_order_acquire) != seen) return true;
-            relax();
+            spin_relax();
         }
     } while (clock_ns() < until);
     return false;

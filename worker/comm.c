@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/spin.h"
 #include "worker/comm_wait.h"
 
 enum { AREA_BYTES = 1 << 18, AREAS = 2, LINE = 64, SLICE_MS = 5 };
@@ -101,7 +102,7 @@ static bool spin(const struct comm *c, ready_fn ready, uint64_t goal) {
     do {
         for (int i = 0; i < 32; i++) {
             if (ready(c, goal)) return true;
-            __builtin_ia32_pause();
+            spin_relax();
         }
     } while (clock_us() < end_us);
     return false;
