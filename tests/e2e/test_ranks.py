@@ -5,10 +5,12 @@ import asyncio
 import os
 import random
 import signal
+import tempfile
 import time
 
 from serve import Serve, processes
 from stream import run_many
+from tiny_models import put_experts, put_hybrid
 
 LONG = os.environ.get("LONG") == "1"
 SHAPES = {"tp2": (2, 1), "pp2": (1, 2), "tp2 pp2": (2, 2)}
@@ -139,6 +141,29 @@ def test_pipeline_survives_a_rank():
 
 def test_both_survive_a_rank():
     survive("tp2 pp2")
+
+
+def survive_with(put):
+    """A model made here, its layers divided: streams end as they would undisturbed when a rank is killed, when one stops."""
+    requests = bodies()[:8]
+    with tempfile.TemporaryDirectory() as folder:
+        put(folder)
+        with Serve(model=folder, args=["--tp", 2, "--threads", 1, "--slots", 16, "--comm-form-timeout", "5s", "--min-step-ms", 20]) as s:
+            wanted = keys(run_many(s.port, requests)[0])
+            same(keys(run_many(s.port, requests[:1])[0]), wanted[:1], "alone")
+            for what, fault in ("kill", kill((0, 1))), ("stop", stop((0, 0))):
+                got, late = disturb(s, requests, fault)
+                same(got, wanted, f"{put.__name__}: {what}")
+                assert not late, f"{put.__name__}: {what}: {late} streams were past their half"
+            assert no_segment_is_left(), "/dev/shm holds a segment of ours"
+
+
+def test_experts_survive_a_rank():
+    survive_with(put_experts)
+
+
+def test_states_survive_a_rank():
+    survive_with(put_hybrid)
 
 
 def test_two_replicas_scale():

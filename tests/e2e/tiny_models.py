@@ -78,6 +78,30 @@ def put_hybrid(folder):
     put_model(folder, config, shapes, draw)
 
 
+def put_experts(folder):
+    """DeepSeek-V2: latent attention, a dense layer, then mixtures of eight experts with a shared one."""
+    hidden, ffn, heads, nope, rope, value, rank, width = 64, 96, 4, 16, 8, 16, 32, 32
+    shapes = {"model.embed_tokens.weight": [VOCAB, hidden], "model.norm.weight": [hidden], "lm_head.weight": [VOCAB, hidden]}
+    for i in range(3):
+        at, attention = f"model.layers.{i}.", f"model.layers.{i}.self_attn."
+        shapes |= {at + "input_layernorm.weight": [hidden], at + "post_attention_layernorm.weight": [hidden],
+                   attention + "q_proj.weight": [heads * (nope + rope), hidden], attention + "kv_a_proj_with_mqa.weight": [rank + rope, hidden],
+                   attention + "kv_a_layernorm.weight": [rank], attention + "kv_b_proj.weight": [heads * (nope + value), rank],
+                   attention + "o_proj.weight": [hidden, heads * value]}
+        parts = [("mlp.", ffn)] if i == 0 else [(f"mlp.experts.{e}.", width) for e in range(8)] + [("mlp.shared_experts.", width)]
+        for part, rows in parts:
+            shapes |= {at + part + "gate_proj.weight": [rows, hidden], at + part + "up_proj.weight": [rows, hidden],
+                       at + part + "down_proj.weight": [hidden, rows]}
+        if i:
+            shapes[at + "mlp.gate.weight"] = [8, hidden]
+    config = dict(architectures=["DeepseekV2ForCausalLM"], model_type="deepseek_v2", vocab_size=VOCAB, hidden_size=hidden, intermediate_size=ffn,
+                  num_hidden_layers=3, num_attention_heads=heads, num_key_value_heads=heads, q_lora_rank=None, kv_lora_rank=rank,
+                  qk_nope_head_dim=nope, qk_rope_head_dim=rope, v_head_dim=value, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1,
+                  moe_intermediate_size=width, first_k_dense_replace=1, norm_topk_prob=False, routed_scaling_factor=1.0, topk_method="greedy",
+                  scoring_func="softmax", max_position_embeddings=2048, eos_token_id=3067)
+    put_model(folder, config, shapes, draw)
+
+
 def put_recurrent(folder):
     """Mamba 2 alone: no layer has keys and values."""
     hidden = 64
