@@ -354,17 +354,28 @@ static bool is_transposed(const struct loader *l, enum weight_role role) {
     return (names->transposed && role > ROLE_MIXER_NORM) || (names->experts_transposed && experts);
 }
 
-/* Whether a product that is not plain can be arranged so: rows of blocks can change places and lose whole blocks. */
-static int check_arranged(struct loader *l, const struct matrix *m, const struct tensor *t, const struct cut *cut,
-                          bool transposed, bool reordered) {
-    uint32_t first = cut ? cut->cols.first : 0, block = storage_block(m->type);
-    bool narrowed = cut && cut->cols.count, blocks = !storage_is_scaled(m->type);
-    for (uint32_t i = 1; i < m->part_count; i++) blocks = blocks && m->parts[i].type == m->type;
-    bool whole_blocks = !narrowed || (blocks && first % block == 0 && m->cols % block == 0);
-    if (matrix_is_plain(m) || (!transposed && whole_blocks && (!reordered || blocks))) return 0;
-    return error_set(l->err, ERR_UNSUPPORTED, "'%s' is of type %s, which cannot be %s", t->name,
-                     tensor_type_name(t->type),
-                     whole_blocks ? "put into another order" : "cut into columns for several ranks");
+/* Whether columns [first, first + cols) of a tensor are whole blocks, or whole groups of scales. */
+static bool ends_between(const struct tensor *t, uint32_t whole_cols, uint32_t first, uint32_t cols) {
+    uint32_t unit = t->scales ? quantised_column_unit(t, whole_cols) : storage_block(storage_of(t));
+    return first % unit == 0 && (cols % unit == 0 || (first + cols == whole_cols && t->scales && cols % 2 == 0));
+}
+
+static bool is_one_type(const struct matrix *m) {
+    for (uint32_t i = 1; i < m->part_count; i++)
+        if (m->parts[i].type != m->type) return false;
+    return true;
+}
+
+/* Whether a product that is not plain can be arranged so: rows can change places, and lose columns between blocks. */
+static int check_arranged(struct loader *l, const struct matrix *m, const struct tensor *const *tensors,
+                          const struct cut *cuts, uint32_t cols, bool transposed) {
+    bool whole = true;
+    for (uint32_t i = 0; i < m->part_count && cuts; i++)
+        whole = whole && (!cuts[i].cols.count || ends_between(tensors[i], cols, cuts[i].cols.first, m->cols));
+    if (matrix_is_plain(m) || (!transposed && whole)) return 0;
+    return error_set(l->err, ERR_UNSUPPORTED, "'%s' is of type %s, which cannot be %s", tensors[0]->name,
+                     tensor_type_name(tensors[0]->type),
+                     whole ? "put into another order" : "cut into columns for several ranks");
 }
 
 static bool is_whole(const struct part *parts, const struct cut *cuts, uint32_t count) {
@@ -387,12 +398,14 @@ int loader_cut(struct loader *l, struct matrix *m, const struct part *parts, con
         m->rows += rows_of(&parts[i], cut_at(cuts, i)).count;
         advance(l, tensors[i]);
     }
-    int rc = check_arranged(l, m, tensors[0], cut_at(cuts, 0), transposed, order != NULL);
+    int rc = check_arranged(l, m, tensors, cuts, cols, transposed);
     if (rc) return rc;
     if (l->w->main_type == STORAGE_NONE && parts[0].role > ROLE_MIXER_NORM) l->w->main_type = m->type;
     bool same_place = !transposed && !order && m->cols == cols;
     if (same_place && !matrix_is_plain(m))
         rc = loader_map_quantised(l, m, tensors, parts, cuts, count);
+    else if (storage_is_scaled(m->type) || !is_one_type(m))
+        rc = loader_take_scaled(l, m, tensors, parts, cuts, count, cols, order);
     else if (same_place && l->w->dev->kind == DEVICE_CPU)
         rc = map_parts(l, m, tensors, parts, cuts, count);
     else

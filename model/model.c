@@ -5,6 +5,7 @@
 #include "model/forward.h"
 #include "model/gguf_model.h"
 #include "model/layer_kinds.h"
+#include "model/loader_quantised.h"
 #include "model/oxidizr.h"
 #include "model/rope.h"
 #include "model/storage_map.h"
@@ -77,16 +78,23 @@ static int make_rope_tables(struct model *m, struct stream *stream, struct error
     return 0;
 }
 
-/* For shard.block: the widest block of a storage type in the files; scales beside the values are not cut at all. */
+/* For shard.block: what all matrices of the files can be cut between, blocks of a storage type or what shares a scale.
+ */
 static uint32_t block_of(const struct safetensors *files) {
-    uint32_t most = 0;
-    for (size_t i = 0; i < files->tensor_count; i++) {
-        if (files->tensors[i].scales) return UINT32_MAX;
-        enum storage_type type = storage_of(&files->tensors[i]);
-        uint32_t block = type == STORAGE_NONE ? 1 : storage_block(type);
-        if (block > 1) most = MAX(most, block);
+    uint64_t all = 1;
+    for (size_t i = 0; i < files->tensor_count && all < UINT32_MAX; i++) {
+        const struct tensor *t = &files->tensors[i];
+        enum storage_type type = storage_of(t);
+        uint64_t unit = type == STORAGE_NONE ? 1 : storage_block(type), a = all, b;
+        if (t->scales) unit = quantised_column_unit(t, t->dims[t->dim_count - 1]);
+        for (b = unit; b;) { /* the greatest common divisor */
+            uint64_t rest = a % b;
+            a = b;
+            b = rest;
+        }
+        all = MIN(all / a * unit, (uint64_t)UINT32_MAX);
     }
-    return most;
+    return all > 1 ? (uint32_t)all : 0;
 }
 
 int model_open(struct model *model, const struct model_options *options, struct device *dev, struct stream *stream,
@@ -171,6 +179,9 @@ static size_t state_offsets(const struct model *model, struct kv_geometry *out) 
     return used;
 }
 
+const enum storage_type KV_TYPES[6] = {STORAGE_NONE, STORAGE_F32,     STORAGE_F16,
+                                       STORAGE_BF16, STORAGE_F8_E4M3, STORAGE_I8};
+
 int kv_geometry_of(struct kv_geometry *out, const struct model *model, enum storage_type type, uint32_t block_tokens,
                    struct error *err) {
     const struct ops *ops = model->dev->ops;
@@ -180,9 +191,6 @@ int kv_geometry_of(struct kv_geometry *out, const struct model *model, enum stor
     for (uint32_t i = 0; i < model->spec.layer_count; i++) {
         const struct layer_spec *layer = &model->spec.layers[i];
         const struct layer_kind *kinds[] = {MIXERS[layer->mixer], FFNS[layer->ffn.kind]};
-        if (layer->mixer == MIXER_LATENT && !storage_is_plain(type))
-            return error_set(err, ERR_UNSUPPORTED, "a latent cache is stored as f32, f16 or bf16, not %s",
-                             storage_name(type));
         for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
             if (!kinds[k] || !kinds[k]->supports) continue;
             int rc = kinds[k]->supports(model->dev, layer, model->weights.main_type, type, block_tokens, err);

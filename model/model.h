@@ -59,6 +59,9 @@ struct kv_geometry {
     size_t state_bytes;
     size_t mixer_states[SPEC_LAYERS_MAX], ffn_states[SPEC_LAYERS_MAX]; /* offsets in a slot's state */
 };
+/* The choices of --kv-type, and what each means. All go with every device and with plain and latent attention. */
+#define KV_TYPE_CHOICES "auto|f32|f16|bf16|fp8|int8"
+extern const enum storage_type KV_TYPES[6];
 /* type STORAGE_NONE: f32 where the weights are f32, else f16 (11 bits of fraction against bf16's 8; values past 65504
  * saturate); on a GPU the activations' type, whose products tensor cores take. */
 MUST_CHECK int kv_geometry_of(struct kv_geometry *out, const struct model *model, enum storage_type type,

@@ -31,13 +31,15 @@ struct rig {
 
 /* How many slots the next rig gets, and how long: fewer cost less to make. */
 static uint32_t rig_slots = RIG_SLOTS, rig_context = 2048;
+/* What its matrices become when they are loaded; none: as they are. */
+static enum storage_type rig_quantise __attribute__((unused));
 
 /* A rank's part of the model; shard NULL: all of it. */
 static inline bool rig_open_part(struct rig *r, const char *dir, const char *isa, int threads, enum storage_type kv,
                                  uint32_t block_tokens, const struct shard *shard, struct error *err) {
     *r = (struct rig){0};
     struct device_options options = {.isa = isa, .thread_count = threads, .spin_us = 20};
-    struct model_options model = {.dir = dir, .shard = shard};
+    struct model_options model = {.dir = dir, .shard = shard, .quantise = rig_quantise};
     if (device_open(&options, &r->dev, err)) return false;
     r->stream = stream_new(r->dev);
     if (model_open(&r->model, &model, r->dev, r->stream, err)) return false;

@@ -5,8 +5,10 @@
 #include <dirent.h>
 
 #include "kernels/types.h"
+#include "model/loader_quantised.h"
 #include "model/quantised.h"
 #include "model/storage_map.h"
+#include "model/weight_memory.h"
 #include "rig.h"
 
 static const char FORMS[] = TRIREME_SOURCE_DIR "/tests/goldens/quant/forms";
@@ -37,35 +39,47 @@ static float *decode(const struct tensor *t) {
     return out;
 }
 
-static void check_form(const char *name) {
-    char *config_path = path_of(name, ".json"), *path = path_of(name, ".safetensors"),
-         *want_path = path_of(name, ".expected.safetensors");
+/* A form's tensors after reading, and what its reference says. */
+struct form {
     struct safetensors set, want;
     struct quantised q;
+    const struct tensor *t, *w;
+    struct error err;
+};
+
+static bool form_open(struct form *f, const char *name) {
+    char *config_path = path_of(name, ".json"), *path = path_of(name, ".safetensors"),
+         *want_path = path_of(name, ".expected.safetensors");
     struct buf config;
-    struct error err = {0};
+    *f = (struct form){0};
     buf_init(&config, 0);
-    if (file_read(config_path, 1 << 20, &config, &err) || safetensors_open(&want, want_path, &err) ||
-        safetensors_open(&set, path, &err) || quantised_open(&q, &set, buf_bytes(&config), &err)) {
-        check_fail(__FILE__, __LINE__, "%s: %s", name, err.text);
-        return;
-    }
-    const struct tensor *t = safetensors_find(&set, "m.q.weight"), *w = safetensors_find(&want, "m.q.weight");
-    if (set.tensor_count != 1 || !t || !w || t->dim_count != 2 || t->dims[0] != w->dims[0] ||
-        t->dims[1] != w->dims[1]) {
-        check_fail(__FILE__, __LINE__, "%s: %zu tensors are left", name, set.tensor_count);
-        return;
-    }
-    float *got = decode(t);
-    if (memcmp(got, w->data, w->byte_len)) check_fail(__FILE__, __LINE__, "%s decodes to other values", name);
-    free(got);
-    quantised_close(&q);
-    safetensors_close(&set);
-    safetensors_close(&want);
+    bool ok = !file_read(config_path, 1 << 20, &config, &f->err) && !safetensors_open(&f->want, want_path, &f->err) &&
+              !safetensors_open(&f->set, path, &f->err) && !quantised_open(&f->q, &f->set, buf_bytes(&config), &f->err);
+    f->t = ok ? safetensors_find(&f->set, "m.q.weight") : NULL;
+    f->w = ok ? safetensors_find(&f->want, "m.q.weight") : NULL;
+    ok = f->t && f->w && f->t->dim_count == 2 && f->t->dims[0] == f->w->dims[0] && f->t->dims[1] == f->w->dims[1];
+    if (!ok) check_fail(__FILE__, __LINE__, "%s: %s", name, f->err.text);
     buf_release(&config);
     mem_free(config_path);
     mem_free(path);
     mem_free(want_path);
+    return ok;
+}
+
+static void form_close(struct form *f) {
+    quantised_close(&f->q);
+    safetensors_close(&f->set);
+    safetensors_close(&f->want);
+}
+
+static void check_form(const char *name) {
+    struct form f;
+    if (!form_open(&f, name)) return;
+    float *got = decode(f.t);
+    if (f.set.tensor_count != 1) check_fail(__FILE__, __LINE__, "%s: %zu tensors are left", name, f.set.tensor_count);
+    if (memcmp(got, f.w->data, f.w->byte_len)) check_fail(__FILE__, __LINE__, "%s decodes to other values", name);
+    free(got);
+    form_close(&f);
 }
 
 /* Calls check for each form; their count. */
@@ -85,6 +99,49 @@ static int each_form(void (*check)(const char *name)) {
 }
 
 TEST(every_form_decodes_as_its_reference) { EXPECT_EQ(each_form(check_form), 20); }
+
+/* Some columns, between what shares a scale, of rows in another order: the values of the whole. */
+static uint32_t cut_forms;
+static void cut_form(const char *name) {
+    struct form f;
+    if (!form_open(&f, name)) return;
+    uint32_t rows = (uint32_t)f.t->dims[0], cols = (uint32_t)f.t->dims[1], unit = quantised_column_unit(f.t, cols);
+    uint32_t order[5], units = unit == UINT32_MAX ? 0 : cols / unit;
+    struct device_options options = {0};
+    struct model_weights weights = {.memory = mem_calloc(1, sizeof *weights.memory)};
+    EXPECT_EQ(device_open(&options, &weights.dev, &f.err), 0);
+    struct loader l = {.w = &weights, .files = &f.set, .stream = stream_new(weights.dev), .err = &f.err};
+    for (int i = 0; i < 5; i++) order[i] = (uint32_t)(check_random() % rows);
+    for (uint32_t first = 0; first < units; first++) {
+        uint32_t count = 1 + (uint32_t)(check_random() % (units - first));
+        const struct part part = {.rows = rows};
+        const struct cut cut = {.rows = {0, 5}, .cols = {first * unit, count * unit}};
+        struct matrix m = {.type = storage_of(f.t), .rows = 5, .cols = count * unit};
+        m.parts[0].type = m.type;
+        if (loader_take_scaled(&l, &m, &f.t, &part, &cut, 1, cols, order))
+            check_fail(__FILE__, __LINE__, "%s: %s", name, f.err.text);
+        float *got = calloc(m.cols, sizeof *got);
+        for (uint32_t i = 0; i < 5; i++) {
+            matrix_decode(&m, i, 0, m.cols, got);
+            const uint8_t *want = f.w->data + ((size_t)order[i] * cols + first * unit) * sizeof *got;
+            if (memcmp(got, want, m.cols * sizeof *got))
+                check_fail(__FILE__, __LINE__, "%s: other values from column %u on", name, first * unit);
+        }
+        free(got);
+    }
+    cut_forms += units > 1;
+    stream_free(&l.stream);
+    struct device *dev = weights.dev;
+    weights_release(&weights);
+    device_close(&dev);
+    form_close(&f);
+}
+
+TEST(forms_are_cut_between_their_groups) {
+    cut_forms = 0;
+    EXPECT_EQ(each_form(cut_form), 20);
+    EXPECT(cut_forms >= 15);
+}
 
 /* Bytes changed here and there: refused, or decoded without leaving anything's bounds (the sanitizer sees). */
 static void mutate_form(const char *name) {

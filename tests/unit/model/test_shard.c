@@ -230,6 +230,38 @@ TEST(divided_models_give_the_logits_of_the_whole) {
     expect_all_divided();
 }
 
+/* ---- scales ---- */
+
+/* The bundled model, quantised with a scale a row and with groups along the columns: both halves of each layer are
+ * divided, and give the logits of the whole. */
+TEST(quantised_matrices_are_divided_between_their_groups) {
+    static const enum storage_type TYPES[] = {STORAGE_F8_E4M3, STORAGE_I8, STORAGE_U4};
+    enum { TOKENS = 24 };
+    uint32_t tokens[TOKENS], rows[TOKENS];
+    struct model_golden g = {.name = "demo", .tokens = tokens, .token_count = TOKENS, .vocab = 3072};
+    const char *dir = TRIREME_SOURCE_DIR "/demo/model";
+    rig_slots = 4;
+    for (uint32_t i = 0; i < TOKENS; i++) tokens[rows[i] = i] = (uint32_t)(check_random() % 3000);
+    for (size_t i = 0; i < ARRAY_LEN(TYPES); i++) {
+        struct error err = {0};
+        struct rig r;
+        struct shard half = {.rank = 1, .tp = 2};
+        rig_quantise = TYPES[i];
+        EXPECT(rig_open_part(&r, dir, NULL, 1, STORAGE_F32, 16, &half, &err));
+        for (uint32_t k = 0; k < r.model.spec.layer_count; k++)
+            EXPECT(r.model.spec.layers[k].mixer_partial && r.model.spec.layers[k].ffn_partial);
+        rig_close(&r);
+        float *whole = divided_logits(&g, dir, 1, 1, &err), *halves = divided_logits(&g, dir, 2, 1, &err);
+        double error = whole && halves ? golden_error(halves, whole, rows, TOKENS, g.vocab) : INFINITY;
+        if (!(error <= TOLERANCE))
+            check_fail(__FILE__, __LINE__, "%s: error %.3g %s", storage_name(TYPES[i]), error, err.text);
+        free(whole);
+        free(halves);
+    }
+    rig_quantise = STORAGE_NONE;
+    rig_slots = RIG_SLOTS;
+}
+
 /* ---- cuts ---- */
 
 TEST(cuts_cover_everything_once) {
