@@ -30,7 +30,7 @@ static const struct option_row ROWS[] = {
     ROW(kv_bytes, "kv-bytes", OPTION_SIZE, .fallback = "0", .unit = "bytes", .help = "as of trireme worker"),
     ROW(block_tokens, "block-tokens", OPTION_INT, .fallback = "32", .min = 16, .max = 256, .unit = "tokens",
         .help = "as of trireme worker"),
-    ROW(kv_type, "kv-type", OPTION_ENUM, .choices = "auto|f32|f16|bf16|fp8", .fallback = "auto",
+    ROW(kv_type, "kv-type", OPTION_ENUM, .choices = KV_TYPE_CHOICES, .fallback = "auto",
         .help = "as of trireme worker"),
     ROW(max_step_tokens, "max-step-tokens", OPTION_INT, .fallback = "512", .min = 1, .max = 65536, .unit = "tokens",
         .help = "as of trireme worker"),
@@ -62,7 +62,7 @@ static int tell_plan(const struct doctor_settings *o, struct model *m, struct er
     uint32_t context = m->spec.max_context;
     if (o->max_context) context = MIN(context, (uint32_t)o->max_context);
     count_weights(m);
-    int rc = kv_geometry_of(&kv, m, (enum storage_type)o->kv_type, (uint32_t)o->block_tokens, err);
+    int rc = kv_geometry_of(&kv, m, KV_TYPES[o->kv_type], (uint32_t)o->block_tokens, err);
     if (rc) return rc;
     struct memory_request request = {.slot_count = (uint32_t)o->slots,
                                      .max_step_tokens = (uint32_t)o->max_step_tokens,
@@ -84,8 +84,7 @@ static int tell_plan(const struct doctor_settings *o, struct model *m, struct er
 }
 
 static int doctor(const struct doctor_settings *o, struct error *err) {
-    bool any = !strcmp(o->device, "auto");
-    struct device_options device = {.kind = any ? NULL : o->device, .isa = o->isa};
+    struct device_options device = {.kind = o->device, .isa = o->isa};
     struct device *dev = NULL;
     struct model m = {0};
     struct buf config;

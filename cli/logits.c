@@ -27,7 +27,7 @@ static const struct option_row ROWS[] = {
         .help = "type of activations and cache: what serving uses, or f32"),
     ROW(quantize, "quantize", OPTION_ENUM, .choices = "none|fp8|int8|int4", .fallback = "none",
         .help = "what the matrices of layers become while they are loaded"),
-    ROW(kv_type, "kv-type", OPTION_ENUM, .choices = "auto|f32|f16|bf16|fp8", .fallback = "auto",
+    ROW(kv_type, "kv-type", OPTION_ENUM, .choices = KV_TYPE_CHOICES, .fallback = "auto",
         .help = "how keys and values are stored"),
     ROW(device, "device", OPTION_STRING, .fallback = "auto", .help = "auto, cpu or cuda"),
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
@@ -155,7 +155,7 @@ int logits_main(int argc, char **argv) {
                                               .isa = o.isa,
                                               .thread_count = (int)o.threads,
                                               .quantise = SCORER_QUANTISE[o.quantize],
-                                              .kv = (enum storage_type)o.kv_type,
+                                              .kv = KV_TYPES[o.kv_type],
                                               .compute_f32 = o.compute == 1},
                      &err);
     if (!rc) rc = lines_run(answer_line, &s, &err);

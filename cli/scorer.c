@@ -5,8 +5,7 @@ const enum storage_type SCORER_QUANTISE[4] = {STORAGE_NONE, STORAGE_F8_E4M3, STO
 enum { BLOCK_TOKENS = 32, ROOM_MIN = 256 };
 
 int scorer_open(struct scorer *s, const struct scorer_options *o, struct error *err) {
-    bool any = !o->device || !*o->device || !strcmp(o->device, "auto");
-    struct device_options device = {.kind = any ? NULL : o->device,
+    struct device_options device = {.kind = o->device ? o->device : "auto",
                                     .isa = o->isa,
                                     .thread_count = o->thread_count,
                                     .activation = o->compute_f32 ? STORAGE_F32 : STORAGE_NONE};

@@ -18,7 +18,7 @@ enum { SCORER_STEP_MAX = 1024 };
 
 struct scorer_options {
     const char *model;  /* as in model_options.dir */
-    const char *device; /* NULL, "" or "auto": the default kind */
+    const char *device; /* as in device_options; NULL: "auto" */
     const char *isa;
     int thread_count;
     enum storage_type quantise; /* as in model_options */

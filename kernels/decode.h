@@ -50,6 +50,22 @@ DECODE_FN float decode_e4m3(uint8_t b) {
     float f = DECODE_MUL(decode_bits((uint32_t)(b & 0x7f) << 20), 0x1p120f);
     return sign ? -f : f;
 }
+/* To the nearest, even among two; beyond 448: that; NaN stays NaN. */
+DECODE_FN uint8_t encode_e4m3(float f) {
+    uint32_t bits, sign, magnitude;
+    memcpy(&bits, &f, 4);
+    sign = bits >> 24 & 0x80;
+    magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return (uint8_t)(sign | 0x7f);
+    if (magnitude >= 0x43e00000u) return (uint8_t)(sign | 0x7e);     /* 448 and more */
+    if (magnitude < 0x3c800000u) {                                   /* below 2^-6: a multiple of 2^-9 */
+        float scaled = DECODE_ADD(decode_bits(magnitude), 16384.0f); /* ulp 2^-9: rounds to nearest even */
+        memcpy(&bits, &scaled, 4);
+        return (uint8_t)(sign | (bits - 0x46800000u));
+    }
+    uint32_t odd = magnitude >> 20 & 1;
+    return (uint8_t)(sign | ((magnitude - 0x3c000000u + 0x7ffffu + odd) >> 20));
+}
 DECODE_FN float decode_e5m2(uint8_t b) { return decode_half((uint32_t)b << 8); }
 
 /* ---- blocks of 32 ---- */

@@ -1,7 +1,9 @@
 /* device_open: the CPU, and the kinds that a program brings along. */
 #include "kernels/device.h"
+
 #include <stdio.h>
 
+#include "base/log.h"
 #include "kernels/cpu/cpu.h"
 
 enum { KINDS_MAX = 4 };
@@ -24,12 +26,31 @@ bool device_known(const char *kind) {
     return !strcmp(kind, "cpu");
 }
 
-int device_open(const struct device_options *options, struct device **out, struct error *err) {
-    if (!options->kind || !strcmp(options->kind, "cpu")) return cpu_device_open(options, out, err);
+static int open_kind(const struct device_options *options, const char *kind, struct device **out, struct error *err) {
+    struct device_options one = *options;
+    one.kind = kind;
+    if (!strcmp(kind, "cpu")) return cpu_device_open(&one, out, err);
     for (size_t i = 0; i < kind_count; i++)
-        if (!strcmp(options->kind, kinds[i].name)) return kinds[i].open(options, out, err);
-    return error_set(err, ERR_UNSUPPORTED, "no device of kind '%s' in this build", options->kind);
+        if (!strcmp(kind, kinds[i].name)) return kinds[i].open(&one, out, err);
+    return error_set(err, ERR_UNSUPPORTED, "no device of kind '%s' in this build", kind);
 }
+
+int device_open(const struct device_options *options, struct device **out, struct error *err) {
+    const char *kind = options->kind ? options->kind : "cpu";
+    struct error why;
+    if (*kind && strcmp(kind, "auto")) return open_kind(options, kind, out, err);
+    if (device_known("cuda")) {
+        int rc = open_kind(options, "cuda", out, &why);
+        if (!rc && (*out)->kind == DEVICE_CUDA) return 0;
+        if (rc)
+            log_info("computing on the CPU: %s", why.text);
+        else
+            device_close(out);
+    }
+    return open_kind(options, "cpu", out, err);
+}
+
+/* ---- memory ---- */
 
 uint64_t device_memory_available(struct device *dev) {
     if (device_memory_free(dev)) return device_memory_free(dev);

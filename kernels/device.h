@@ -29,7 +29,8 @@ struct device;
 enum device_class { DEVICE_CPU = 1, DEVICE_CUDA = 2, DEVICE_EMULATED = 3 };
 
 struct device_options {
-    const char *kind; /* "cpu", or one that is registered; NULL: cpu */
+    const char *kind; /* "cpu", or one that is registered, or "auto": a GPU where this program and the machine have one
+                         (an emulated one is only had by name), else the CPU. NULL: cpu; "": auto */
     const char *isa; /* "ref", "scalar", "avx2", "avx512"; NULL or "auto": TRIREME_ISA, else the best the machine has */
     int thread_count; /* 0: one for each CPU this process may use */
     int spin_us;      /* how long idle threads spin between operations before they sleep */
@@ -98,7 +99,8 @@ void device_register(const char *kind, device_open_fn open);
 /* Whether a device of this kind can be asked for in this program (the machine may still lack it). */
 bool device_known(const char *kind);
 
-/* Opens a device. ERR_UNSUPPORTED when the machine lacks it or the instruction set asked for. */
+/* Opens a device. ERR_UNSUPPORTED when the machine lacks it or the instruction set asked for. With "auto" the log says
+ * why it is not a GPU. */
 MUST_CHECK int device_open(const struct device_options *options, struct device **out, struct error *err);
 static inline void device_close(struct device **dev) {
     if (*dev) (*dev)->calls->close(*dev);

@@ -147,8 +147,8 @@ struct op_rope_angles {
 };
 
 /* One layer's part of a KV group. A block holds block_tokens positions of every layer; where K and V lie inside is the
- * device's own affair: only rope_kv, attention and whole-block copies touch it. Values are stored as `type`, rounded to
- * nearest even. */
+ * device's own affair: only rope_kv, attention and whole-block copies touch it. Values are stored as `type` (a plain
+ * one, F8_E4M3 without scales, or I8 with those of kv_scale.h), rounded to nearest even. */
 struct kv_view {
     void *base;          /* of block 0 */
     size_t block_stride; /* bytes from block to block */

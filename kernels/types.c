@@ -66,22 +66,13 @@ uint16_t f32_to_bf16(float f) {
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16);
 }
 
-uint8_t f32_to_e4m3(float f) {
-    uint32_t bits = bits_of(f), sign = bits >> 24 & 0x80, magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) return (uint8_t)(sign | 0x7f);
-    if (magnitude >= 0x43e00000u) return (uint8_t)(sign | 0x7e); /* 448 and more */
-    if (magnitude < 0x3c800000u) {                               /* below 2^-6: a multiple of 2^-9 */
-        float scaled = float_of(magnitude) + 16384.0f;           /* ulp 2^-9: the addition rounds to nearest even */
-        return (uint8_t)(sign | (bits_of(scaled) - bits_of(16384.0f)));
-    }
-    uint32_t odd = magnitude >> 20 & 1;
-    return (uint8_t)(sign | ((magnitude - 0x3c000000u + 0x7ffffu + odd) >> 20));
-}
+uint8_t f32_to_e4m3(float f) { return encode_e4m3(f); }
 
 float storage_get(enum storage_type type, const void *data, size_t idx) {
     float f;
     uint16_t h;
     if (type == STORAGE_F8_E4M3) return decode_e4m3(((const uint8_t *)data)[idx]);
+    if (type == STORAGE_I8) return ((const int8_t *)data)[idx];
     if (type == STORAGE_F32) {
         memcpy(&f, (const char *)data + 4 * idx, 4);
         return f;

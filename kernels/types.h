@@ -120,7 +120,7 @@ static inline float bf16_to_f32(uint16_t h) {
 uint16_t f32_to_bf16(float f);
 /* e4m3 (OCP, no infinities): beyond 448 that value; NaN stays NaN. */
 uint8_t f32_to_e4m3(float f);
-/* Element `idx` of a run of a plain type or of fp8 (e4m3), without scale. */
+/* Element `idx` of a run of a plain type, of fp8 (e4m3) or of int8, without scale. */
 float storage_get(enum storage_type type, const void *data, size_t idx);
 /* Values [k, k + n) of a row (0 <= row < w->rows) as f32: the definition of every type. k: a multiple of 32; k + n:
  * one, or w->cols. */

@@ -253,9 +253,6 @@ static size_t latent_kv_bytes(const struct ops *ops, const struct layer_spec *la
 static int latent_supports(const struct device *dev, const struct layer_spec *layer, enum storage_type weights,
                            enum storage_type kv, uint32_t block_tokens, struct error *err) {
     enum { ANY_HEAD = 64 };
-    if (kv > STORAGE_BF16)
-        return error_set(err, ERR_UNSUPPORTED, "a latent cache of type %s; it may be f32, f16 or bf16",
-                         storage_name(kv));
     return dev->ops->supports(weights, kv, block_tokens, ANY_HEAD, err);
 }
 

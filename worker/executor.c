@@ -49,23 +49,14 @@ struct executor {
 static void on_progress(void *ctx, uint64_t done, uint64_t total) { progress_tick(ctx); }
 static void on_layer(void *ctx) { progress_tick(ctx); }
 
-/* "auto" is a GPU where this program and the machine have one (an emulated one is only had by name), else the CPU. */
 static int open_device(struct executor *e, const struct worker_settings *s, struct error *err) {
-    bool any = !s->device || !*s->device || !strcmp(s->device, "auto");
-    struct device_options options = {
-        .kind = any ? "cuda" : s->device, .isa = s->isa, .thread_count = (int)s->threads, .spin_us = POOL_SPIN_US};
     struct comm_place place = e->ranks.place;
     bool chosen = s->gpu >= 0 && s->device && *s->device; /* settings made by hand leave it zero */
-    options.ordinal = chosen ? (int)s->gpu : (int)(place.stage * place.tp + place.rank);
-    struct error why;
-    if (!any) return device_open(&options, &e->dev, err);
-    if (device_known("cuda")) {
-        int rc = device_open(&options, &e->dev, &why);
-        if (!rc && e->dev->kind == DEVICE_CUDA) return 0;
-        if (rc) log_info("computing on the CPU: %s", why.text);
-        device_close(&e->dev);
-    }
-    options.kind = "cpu";
+    struct device_options options = {.kind = s->device ? s->device : "auto",
+                                     .isa = s->isa,
+                                     .thread_count = (int)s->threads,
+                                     .spin_us = POOL_SPIN_US,
+                                     .ordinal = chosen ? (int)s->gpu : (int)(place.stage * place.tp + place.rank)};
     return device_open(&options, &e->dev, err);
 }
 
@@ -82,8 +73,7 @@ static int open_model(struct executor *e, const struct worker_settings *s, struc
     e->stream = stream_new(e->dev);
     rc = bundle_pack(s->model, &e->bundle, err);
     if (!rc) rc = model_open(&e->model, &model, e->dev, e->stream, err);
-    if (!rc)
-        rc = kv_geometry_of(&e->geometry, &e->model, (enum storage_type)s->kv_type, (uint32_t)s->block_tokens, err);
+    if (!rc) rc = kv_geometry_of(&e->geometry, &e->model, KV_TYPES[s->kv_type], (uint32_t)s->block_tokens, err);
     return rc;
 }
 

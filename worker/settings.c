@@ -1,5 +1,7 @@
 #include "worker/settings.h"
 
+#include "model/model.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +32,8 @@ static const struct option_row ROWS[] = {
         .help = "memory for the KV cache; 0: chosen from the model and the machine"),
     ROW(block_tokens, "block-tokens", OPTION_INT, .fallback = "32", .min = 16, .max = 256, .unit = "tokens",
         .help = "positions of a KV block: 16, 32, 64, 128 or 256"),
-    ROW(kv_type, "kv-type", OPTION_ENUM, .choices = "auto|f32|f16|bf16|fp8", .fallback = "auto",
-        .help = "how keys and values are stored; fp8 (e4m3, no scale): on the CPU"),
+    ROW(kv_type, "kv-type", OPTION_ENUM, .choices = KV_TYPE_CHOICES, .fallback = "auto",
+        .help = "how keys and values are stored; fp8: e4m3 without scales, int8: with a scale for each vector"),
     ROW(quantize, "quantize", OPTION_ENUM, .choices = "none|fp8|int8|int4", .fallback = "none",
         .help = "what the matrices of layers become while they are loaded"),
     ROW(max_step_tokens, "max-step-tokens", OPTION_INT, .fallback = "512", .min = 1, .max = 65536, .unit = "tokens",

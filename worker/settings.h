@@ -11,7 +11,7 @@ struct worker_settings {
     const char *device, *isa;
     int64_t threads, slots, blocks, block_tokens, max_step_tokens, max_context, min_step_ms;
     uint64_t kv_bytes;
-    int kv_type;  /* "auto|f32|f16|bf16|fp8": enum storage_type */
+    int kv_type;  /* of KV_TYPE_CHOICES (model/model.h) */
     int quantize; /* "none|fp8|int8|int4" */
     bool graphs;
     const char *admin_host;

@@ -2,7 +2,8 @@
  * attention.inc.h - rotation, cache write, and attention over the paged cache for mixed rows.
  *
  * Layout of a layer in a block, in the cache's type: K [kv_heads, head_dim, block_tokens] (so that lanes are positions
- * and a score needs no sum over lanes), then V [kv_heads, block_tokens, head_dim] (lanes are dims).
+ * and a score needs no sum over lanes), then V [kv_heads, block_tokens, head_dim] (lanes are dims). An int8 cache's
+ * numbers go through the sums as they are; keys' scales are multiplied into scores, values' into weights.
  *
  * A unit is up to ATTENTION_ROWS consecutive rows of one run and one KV head: its queries (rows x the heads of the
  * group, in tiles of QUERIES) share each load of K and V. The cache is walked in parts of ATTENTION_SPLIT positions at
@@ -25,21 +26,15 @@ ALWAYS_INLINE void rotate_head(float *x, const float *angles, uint32_t half, boo
     }
 }
 
-static void *kv_layer(const struct kv_view *kv, uint32_t slot, uint32_t position) {
-    uint32_t block = kv->tables[(size_t)slot * kv->max_blocks + position / kv->block_tokens];
-    CHECK(block < kv->block_count);
-    return (char *)kv->base + block * kv->block_stride + kv->layer_offset;
-}
-
-static void kv_write(const struct kv_view *kv, uint32_t slot, uint32_t position, const float *k, const float *v) {
+/* rows: [2 * kv_heads, head_dim], keys first. */
+static void kv_write(const struct kv_view *kv, uint32_t slot, uint32_t position, const float *rows) {
     void *layer = kv_layer(kv, slot, position);
     uint32_t dim = kv->head_dim, tokens = kv->block_tokens, at = position % tokens;
-    size_t values = (size_t)kv->kv_heads * dim * tokens;
-    for (uint32_t g = 0; g < kv->kv_heads; g++)
-        for (uint32_t i = 0; i < dim; i++) {
-            storage_put(kv->type, layer, ((size_t)g * dim + i) * tokens + at, k[g * dim + i]);
-            storage_put(kv->type, layer, values + ((size_t)g * tokens + at) * dim + i, v[g * dim + i]);
-        }
+    for (uint32_t head = 0; head < 2 * kv->kv_heads; head++) {
+        bool key = head < kv->kv_heads;
+        kv_put(kv, layer, (size_t)head * dim * tokens + (key ? at : at * dim), key ? tokens : 1, rows + head * dim, dim,
+               kv_scales(kv, layer, head) + at);
+    }
 }
 
 static void rope_kv_part(void *ctx, size_t part_idx, int thread_idx) {
@@ -54,7 +49,7 @@ static void rope_kv_part(void *ctx, size_t part_idx, int thread_idx) {
         float *row = (float *)a->qkv + (size_t)t * stride;
         for (uint32_t h = 0; a->angles && h < a->heads + kv->kv_heads; h++)
             rotate_head(row + h * dim, a->angles + (size_t)t * a->half * 2, a->half, a->interleaved);
-        kv_write(kv, a->batch->slots[t], position, row + a->heads * dim, row + (a->heads + kv->kv_heads) * dim);
+        kv_write(kv, a->batch->slots[t], position, row + a->heads * dim);
     }
 }
 
@@ -186,16 +181,19 @@ ATTENTION_TYPE(f32, STORAGE_F32)
 ATTENTION_TYPE(f16, STORAGE_F16)
 ATTENTION_TYPE(bf16, STORAGE_BF16)
 ATTENTION_TYPE(fp8, STORAGE_F8_E4M3)
+ATTENTION_TYPE(int8, STORAGE_I8)
 static const score_fn SCORE[STORAGE_TYPE_COUNT][QUERIES] = {
     [STORAGE_F32] = {score_f32_1, score_f32_2, score_f32_3, score_f32_4},
     [STORAGE_F16] = {score_f16_1, score_f16_2, score_f16_3, score_f16_4},
     [STORAGE_BF16] = {score_bf16_1, score_bf16_2, score_bf16_3, score_bf16_4},
-    [STORAGE_F8_E4M3] = {score_fp8_1, score_fp8_2, score_fp8_3, score_fp8_4}};
+    [STORAGE_F8_E4M3] = {score_fp8_1, score_fp8_2, score_fp8_3, score_fp8_4},
+    [STORAGE_I8] = {score_int8_1, score_int8_2, score_int8_3, score_int8_4}};
 static const mix_fn MIX[STORAGE_TYPE_COUNT][QUERIES] = {
     [STORAGE_F32] = {mix_f32_1, mix_f32_2, mix_f32_3, mix_f32_4},
     [STORAGE_F16] = {mix_f16_1, mix_f16_2, mix_f16_3, mix_f16_4},
     [STORAGE_BF16] = {mix_bf16_1, mix_bf16_2, mix_bf16_3, mix_bf16_4},
-    [STORAGE_F8_E4M3] = {mix_fp8_1, mix_fp8_2, mix_fp8_3, mix_fp8_4}};
+    [STORAGE_F8_E4M3] = {mix_fp8_1, mix_fp8_2, mix_fp8_3, mix_fp8_4},
+    [STORAGE_I8] = {mix_int8_1, mix_int8_2, mix_int8_3, mix_int8_4}};
 
 static const void *k_of(const struct kv_view *kv, const void *layer, uint32_t g) {
     return (const char *)layer + storage_bytes(kv->type, (size_t)g * kv->head_dim * kv->block_tokens);
@@ -234,6 +232,21 @@ static void mix_part(const struct kv_view *kv, uint32_t slot, uint32_t g, uint32
     }
 }
 
+/* rows[i][j - start] *= the scale of position j, over whole blocks from `first` to `last`: of an int8 cache. What lies
+ * outside the positions a query sees is not read afterwards, or masked. */
+static void apply_scales(const struct kv_view *kv, uint32_t slot, uint32_t head, uint32_t start, uint32_t first,
+                         uint32_t last, int count, float *const *rows) {
+    uint32_t tokens = kv->block_tokens;
+    for (uint32_t block = first / tokens * tokens; kv->type == STORAGE_I8 && block < last; block += tokens) {
+        const float *scales = kv_scales(kv, kv_layer(kv, slot, block), head);
+        for (int i = 0; i < count; i++)
+            for (uint32_t j = 0; j < tokens; j += VW) {
+                float *at = rows[i] + (block - start) + j;
+                v_store(at, v_mul(v_load(at), v_load(scales + j)));
+            }
+    }
+}
+
 /* One part for a tile of queries: fills partials[i]. */
 static void attend_part(const struct op_attention *a, uint32_t slot, uint32_t g, uint32_t start,
                         const struct queries *qs, struct partial *const *partials) {
@@ -253,9 +266,11 @@ static void attend_part(const struct op_attention *a, uint32_t slot, uint32_t g,
         SCORE[kv->type][qs->count - 1](qs, k_of(kv, kv_layer(kv, slot, block), g), kv->head_dim, tokens, a->scale, at);
     }
     uint32_t end = (last - start + tokens - 1) / tokens * tokens;
+    apply_scales(kv, slot, g, start, first, last, qs->count, p);
     for (int i = 0; i < qs->count && (a->soft_cap != 0 || a->slopes); i++)
         bend_scores(scores[i], qs, i, start, a->soft_cap);
     for (int i = 0; i < qs->count; i++) soften(scores[i], qs->lo[i] - start, qs->hi[i] - start, end, partials[i]);
+    apply_scales(kv, slot, kv->kv_heads + g, start, first, last, qs->count, p);
     mix_part(kv, slot, g, start, qs, p, acc);
 }
 

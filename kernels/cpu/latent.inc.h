@@ -88,10 +88,9 @@ static void latent_write_part(void *ctx, size_t part_idx, int thread_idx) {
         if (a->batch->positions[t] == ROW_NONE) continue;
         const float *angles = a->angles ? a->angles + (size_t)t * a->rope : NULL;
         float row[LATENT_WIDTH_MAX];
-        void *at = ref_latent_at(a->view, a->batch->slots[t], a->batch->positions[t]);
         latent_row(a, (const float *)a->kv + (size_t)t * width, row);
         if (angles) rotate_head(row + a->rank, angles, a->rope / 2, a->interleaved);
-        for (uint32_t i = 0; i < width; i++) storage_put(a->view->type, at, i, row[i]);
+        latent_put(a->view, a->batch->slots[t], a->batch->positions[t], row, a->rank);
         for (uint32_t h = 0; h < a->heads; h++) {
             size_t i = (size_t)t * a->heads + h;
             float *q = (float *)a->q + i * width + a->rank;
@@ -108,25 +107,36 @@ static void cpu_latent_write(struct stream *s, const struct op_latent_write *a) 
 
 /* ---- attention ---- */
 
-/* scores[i][j] = scale * q_i . row j, for `count` cached rows. */
+/* sums[i] = q_i . row over [from, to): one chain a query. */
+ALWAYS_INLINE void latent_dots(const enum storage_type type, const struct queries *qs, const void *row, uint32_t from,
+                               uint32_t to, float *sums) {
+    vf acc[QUERIES];
+    uint32_t d = from;
+    UNROLL for (int i = 0; i < QUERIES; i++) acc[i] = v_set1(0);
+    for (; d + VW <= to; d += VW) {
+        vf k = v_load_as(type, row, d);
+        UNROLL for (int i = 0; i < QUERIES; i++) acc[i] = v_fma(v_load(qs->q[i] + d), k, acc[i]);
+    }
+    if (d < to) {
+        vf k = v_load_as_n(type, row, d, to - d);
+        UNROLL for (int i = 0; i < QUERIES; i++) acc[i] = v_fma(v_load_n(qs->q[i] + d, to - d), k, acc[i]);
+    }
+    v_hsum4(acc, sums);
+}
+
+/* scores[i][j] = scale * q_i . row j, for `count` cached rows. scales: those of an int8 cache, [count, 2]. */
 ALWAYS_INLINE void latent_scores(const enum storage_type type, const struct queries *qs, const char *rows,
-                                 uint32_t width, uint32_t count, float scale, float *const *scores) {
+                                 uint32_t width, uint32_t rank, uint32_t count, const float *scales, float scale,
+                                 float *const *scores) {
     for (uint32_t j = 0; j < count; j++) {
         const void *row = rows + j * storage_bytes(type, width);
-        vf acc[QUERIES];
-        float sums[QUERIES];
-        uint32_t d = 0;
-        UNROLL for (int i = 0; i < QUERIES; i++) acc[i] = v_set1(0);
-        for (; d + VW <= width; d += VW) {
-            vf k = v_load_as(type, row, d);
-            UNROLL for (int i = 0; i < QUERIES; i++) acc[i] = v_fma(v_load(qs->q[i] + d), k, acc[i]);
+        float sums[QUERIES], others[QUERIES];
+        latent_dots(type, qs, row, 0, type == STORAGE_I8 ? rank : width, sums);
+        if (type == STORAGE_I8) latent_dots(type, qs, row, rank, width, others);
+        for (int i = 0; i < QUERIES; i++) {
+            float dot = type == STORAGE_I8 ? sums[i] * scales[2 * j] + others[i] * scales[2 * j + 1] : sums[i];
+            scores[i][j] = dot * scale;
         }
-        if (d < width) {
-            vf k = v_load_as_n(type, row, d, width - d);
-            UNROLL for (int i = 0; i < QUERIES; i++) acc[i] = v_fma(v_load_n(qs->q[i] + d, width - d), k, acc[i]);
-        }
-        v_hsum4(acc, sums);
-        for (int i = 0; i < QUERIES; i++) scores[i][j] = sums[i] * scale;
     }
 }
 
@@ -147,9 +157,9 @@ ALWAYS_INLINE void latent_mix(const enum storage_type type, float *const *p, con
 }
 
 #define LATENT_TYPE(name, type)                                                                                        \
-    static void latent_scores_##name(const struct queries *qs, const char *rows, uint32_t width, uint32_t count,       \
-                                     float scale, float *const *scores) {                                              \
-        latent_scores(type, qs, rows, width, count, scale, scores);                                                    \
+    static void latent_scores_##name(const struct queries *qs, const char *rows, uint32_t width, uint32_t rank,        \
+                                     uint32_t count, const float *scales, float scale, float *const *scores) {         \
+        latent_scores(type, qs, rows, width, rank, count, scales, scale, scores);                                      \
     }                                                                                                                  \
     static void latent_mix_##name(float *const *p, const char *rows, uint32_t width, uint32_t rank, uint32_t count,    \
                                   float *const *acc) {                                                                 \
@@ -158,13 +168,17 @@ ALWAYS_INLINE void latent_mix(const enum storage_type type, float *const *p, con
 LATENT_TYPE(f32, STORAGE_F32)
 LATENT_TYPE(f16, STORAGE_F16)
 LATENT_TYPE(bf16, STORAGE_BF16)
+LATENT_TYPE(fp8, STORAGE_F8_E4M3)
+LATENT_TYPE(int8, STORAGE_I8)
 static const struct latent_functions {
-    void (*scores)(const struct queries *qs, const char *rows, uint32_t width, uint32_t count, float scale,
-                   float *const *scores);
+    void (*scores)(const struct queries *qs, const char *rows, uint32_t width, uint32_t rank, uint32_t count,
+                   const float *scales, float scale, float *const *scores);
     void (*mix)(float *const *p, const char *rows, uint32_t width, uint32_t rank, uint32_t count, float *const *acc);
 } LATENT[STORAGE_TYPE_COUNT] = {[STORAGE_F32] = {latent_scores_f32, latent_mix_f32},
                                 [STORAGE_F16] = {latent_scores_f16, latent_mix_f16},
-                                [STORAGE_BF16] = {latent_scores_bf16, latent_mix_bf16}};
+                                [STORAGE_BF16] = {latent_scores_bf16, latent_mix_bf16},
+                                [STORAGE_F8_E4M3] = {latent_scores_fp8, latent_mix_fp8},
+                                [STORAGE_I8] = {latent_scores_int8, latent_mix_int8}};
 
 /* Positions [start, start + count) for QUERIES queries. */
 static void latent_attend_part(const struct op_latent_attention *a, uint32_t slot, uint32_t start, uint32_t count,
@@ -172,10 +186,11 @@ static void latent_attend_part(const struct op_latent_attention *a, uint32_t slo
     const struct kv_view *kv = a->view;
     float scores[QUERIES][ATTENTION_SPLIT] __attribute__((aligned(64))), *acc[QUERIES];
     for (uint32_t j = 0; j < count; j += kv->block_tokens) {
+        void *layer = kv_layer(kv, slot, start + j);
         float *at[QUERIES];
         for (int i = 0; i < QUERIES; i++) at[i] = scores[i] + j;
-        LATENT[kv->type].scores(qs, kv_layer(kv, slot, start + j), kv->head_dim, MIN(count - j, kv->block_tokens),
-                                a->scale, at);
+        LATENT[kv->type].scores(qs, layer, kv->head_dim, a->rank, MIN(count - j, kv->block_tokens),
+                                latent_scales(kv, layer, 0), a->scale, at);
     }
     for (int i = 0; i < QUERIES; i++) {
         soften(scores[i], 0, count, (count + VW - 1) / VW * VW, partials[i]);
@@ -183,10 +198,13 @@ static void latent_attend_part(const struct op_latent_attention *a, uint32_t slo
         memset(acc[i], 0, a->rank * sizeof(float));
     }
     for (uint32_t j = 0; j < count; j += kv->block_tokens) {
+        void *layer = kv_layer(kv, slot, start + j);
+        uint32_t n = MIN(count - j, kv->block_tokens);
         float *at[QUERIES];
         for (int i = 0; i < QUERIES; i++) at[i] = scores[i] + j;
-        LATENT[kv->type].mix(at, kv_layer(kv, slot, start + j), kv->head_dim, a->rank, MIN(count - j, kv->block_tokens),
-                             acc);
+        for (uint32_t k = 0; kv->type == STORAGE_I8 && k < n * QUERIES; k++)
+            at[k % QUERIES][k / QUERIES] *= latent_scales(kv, layer, k / QUERIES)[0];
+        LATENT[kv->type].mix(at, layer, kv->head_dim, a->rank, n, acc);
     }
 }
 

@@ -46,16 +46,25 @@ ALWAYS_INLINE vf v_load_e4m3_n(const uint8_t *p, size_t n) {
     return v_load(x);
 }
 
+/* The first n bytes as signed numbers. */
+ALWAYS_INLINE vf v_load_i8_n(const int8_t *p, size_t n) {
+    int8_t x[VW] = {0};
+    memcpy(x, p, n);
+    return v_load_i8(x);
+}
+
 ALWAYS_INLINE vf v_load_as(enum storage_type type, const void *p, size_t idx) {
     if (type == STORAGE_F32) return v_load((const float *)p + idx);
     if (type == STORAGE_F16) return v_load_f16((const uint16_t *)p + idx);
     if (type == STORAGE_F8_E4M3) return v_load_e4m3_n((const uint8_t *)p + idx, VW);
+    if (type == STORAGE_I8) return v_load_i8((const int8_t *)p + idx);
     return v_load_bf16((const uint16_t *)p + idx);
 }
 ALWAYS_INLINE vf v_load_as_n(enum storage_type type, const void *p, size_t idx, size_t n) {
     if (type == STORAGE_F32) return v_load_n((const float *)p + idx, n);
     if (type == STORAGE_F16) return v_load_f16_n((const uint16_t *)p + idx, n);
     if (type == STORAGE_F8_E4M3) return v_load_e4m3_n((const uint8_t *)p + idx, n);
+    if (type == STORAGE_I8) return v_load_i8_n((const int8_t *)p + idx, n);
     return v_load_bf16_n((const uint16_t *)p + idx, n);
 }
 

@@ -26,8 +26,8 @@ static int cpu_supports(enum storage_type weights, enum storage_type kv, uint32_
     if (block_tokens % VW || ATTENTION_SPLIT % block_tokens)
         return error_set(err, ERR_UNSUPPORTED, "a block of %u tokens; the CPU needs 16, 32, 64, 128 or 256",
                          block_tokens);
-    if (!storage_is_plain(kv) && kv != STORAGE_F8_E4M3)
-        return error_set(err, ERR_UNSUPPORTED, "the CPU stores keys and values as f32, f16, bf16 or fp8, not %s",
+    if (!storage_is_plain(kv) && kv != STORAGE_F8_E4M3 && kv != STORAGE_I8)
+        return error_set(err, ERR_UNSUPPORTED, "the CPU stores keys and values as f32, f16, bf16, fp8 or int8, not %s",
                          storage_name(kv));
     if (head_dim == 0 || head_dim > ATTENTION_DIM_MAX)
         return error_set(err, ERR_UNSUPPORTED, "head size %u is past %d", head_dim, ATTENTION_DIM_MAX);

@@ -54,6 +54,9 @@ static inline float v_hmax(vf a) {
 static inline vf v_load_bf16(const void *p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
 }
+static inline vf v_load_i8(const int8_t *p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)));
+}
 static inline vf v_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
 static inline __m128i v_load16_n(const void *p, size_t n) {
     uint16_t lanes[8] = {0};

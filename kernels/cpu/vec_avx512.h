@@ -52,6 +52,9 @@ static inline vf v_load_bf16(const void *p) {
 static inline vf v_load_bf16_n(const void *p, size_t n) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(v_first(n), p)), 16));
 }
+static inline vf v_load_i8(const int8_t *p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p)));
+}
 static inline vf v_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 static inline vf v_load_f16_n(const void *p, size_t n) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(v_first(n), p));

@@ -75,6 +75,7 @@ static inline vf v_load_f16_n(const void *p, size_t n) {
     vi scaled = (vi)((vf)magnitude * v_set1(0x1p112f));
     return (vf)((h & 0x8000) << 16 | (special & (magnitude | 0x7f800000u)) | (~special & scaled));
 }
+static inline vf v_load_i8(const int8_t *p) { return (vf){p[0], p[1], p[2], p[3]}; }
 static inline vf v_load_f16(const void *p) { return v_load_f16_n(p, VW); }
 
 static inline vi vi_set1(uint32_t x) { return (vi){x, x, x, x}; }

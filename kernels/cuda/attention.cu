@@ -8,6 +8,7 @@
  * dims l, l + 32, ...), a thread the sums of dims tid, tid + 128 over ascending positions.
  */
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/cache.cuh"
 
 enum { PLAIN_THREADS = 128 };
 
@@ -49,6 +50,7 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
             float dot = 0;
             for (uint32_t d = lane; d < dim; d += 32) dot += q[d] * values<K>::get(k + d);
             dot = warp_sum(dot);
+            if (K == STORAGE_I8) dot *= *kv.scale(slot, from + j, g);
             if (lane == 0) scores[j] = bend(call, dot * call.scale, h, position - (from + j));
         }
         __syncthreads();
@@ -59,7 +61,8 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
         part_sum = warp_sum(part_sum);
         for (uint32_t j = 0; j < count; j++) {
             const stored *v = (const stored *)kv.at(slot, from + j) + (size_t)(kv.kv_heads + g) * kv.head_stride();
-            const float p = exp2f(scores[j] - part_max);
+            float p = exp2f(scores[j] - part_max);
+            if (K == STORAGE_I8) p *= *kv.scale(slot, from + j, kv.kv_heads + g);
 #pragma unroll
             for (int i = 0; i < 2; i++)
                 if (threadIdx.x + i * PLAIN_THREADS < dim)
@@ -84,7 +87,7 @@ template <int A, int K> static void plain_typed(struct stream *s, const struct a
     LAUNCH((attention_plain_kernel<A, K>), shape, cuda_stream_of(s), call);
 }
 template <int A> static void plain(struct stream *s, const struct attention_call &call, enum storage_type kv_type) {
-    WITH_ACTIVATION(kv_type, K, (plain_typed<A, K>(s, call)));
+    WITH_CACHE(kv_type, K, (plain_typed<A, K>(s, call)));
 }
 void attention_plain_rows(struct stream *s, const struct attention_call &call, enum storage_type kv_type) {
     WITH_ACTIVATION(s->dev->activation_type, A, plain<A>(s, call, kv_type));

@@ -61,25 +61,19 @@ static inline unsigned blocks_for(uint64_t items, unsigned threads) {
     return (unsigned)((items + threads - 1) / threads);
 }
 
+#define STORAGE_CASE(type, A, body)                                                                                    \
+    case type: {                                                                                                       \
+        constexpr int A = type;                                                                                        \
+        body;                                                                                                          \
+        break;                                                                                                         \
+    }
 /* Calls body with A as enum storage_type constant of an activation type. */
 #define WITH_ACTIVATION(type, A, body)                                                                                 \
     do {                                                                                                               \
         switch (type) {                                                                                                \
-        case STORAGE_F32: {                                                                                            \
-            constexpr int A = STORAGE_F32;                                                                             \
-            body;                                                                                                      \
-            break;                                                                                                     \
-        }                                                                                                              \
-        case STORAGE_F16: {                                                                                            \
-            constexpr int A = STORAGE_F16;                                                                             \
-            body;                                                                                                      \
-            break;                                                                                                     \
-        }                                                                                                              \
-        case STORAGE_BF16: {                                                                                           \
-            constexpr int A = STORAGE_BF16;                                                                            \
-            body;                                                                                                      \
-            break;                                                                                                     \
-        }                                                                                                              \
+            STORAGE_CASE(STORAGE_F32, A, body)                                                                         \
+            STORAGE_CASE(STORAGE_F16, A, body)                                                                         \
+            STORAGE_CASE(STORAGE_BF16, A, body)                                                                        \
         default: CHECK_MSG(false, "activation type %d", (int)(type));                                                  \
         }                                                                                                              \
     } while (0)

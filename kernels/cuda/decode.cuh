@@ -6,6 +6,8 @@
 #ifndef KERNELS_CUDA_DECODE_CUH
 #define KERNELS_CUDA_DECODE_CUH
 
+#include "kernels/cuda/cuda.cuh"
+
 #define DECODE_FN        static __device__ __forceinline__
 #define DECODE_TABLE     static __device__ const
 #define DECODE_MUL(a, b) __fmul_rn(a, b)
@@ -15,8 +17,9 @@
 
 /* Values [k, k + count) of row n, k a multiple of 32, count 32 but at the row's end. All threads of a warp have the
  * same type, so the switch costs little; one kernel then serves all types. */
-static __device__ __noinline__ void decode_group(enum storage_type type, const struct matrix_part &part, uint32_t cols,
-                                                 uint32_t n, uint32_t k, uint32_t count, float v[32]) {
+[[maybe_unused]] static __device__ __noinline__ void decode_group(enum storage_type type,
+                                                                  const struct matrix_part &part, uint32_t cols,
+                                                                  uint32_t n, uint32_t k, uint32_t count, float v[32]) {
     const uint8_t *data = (const uint8_t *)part.data;
     switch (type) {
 #define DECODE_CASE(symbol, name, values, bytes, lower)                                                                \

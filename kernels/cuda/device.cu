@@ -239,8 +239,8 @@ static void cuda_close(struct device *dev) {
 static int cuda_supports(enum storage_type weights, enum storage_type kv, uint32_t block_tokens, uint32_t head_dim,
                          struct error *err) {
     (void)weights;
-    if (!storage_is_plain(kv))
-        return error_set(err, ERR_UNSUPPORTED, "CUDA stores keys and values as f32, f16 or bf16, not %s",
+    if (!storage_is_plain(kv) && kv != STORAGE_F8_E4M3 && kv != STORAGE_I8)
+        return error_set(err, ERR_UNSUPPORTED, "CUDA stores keys and values as f32, f16, bf16, fp8 or int8, not %s",
                          storage_name(kv));
     if (block_tokens < 16 || ATTENTION_SPLIT % block_tokens)
         return error_set(err, ERR_UNSUPPORTED, "a block of %u tokens; CUDA needs 16, 32, 64, 128 or 256", block_tokens);

@@ -10,7 +10,7 @@
  * makes the score of a position, a thread the sums of dims tid, tid + 128, ....
  */
 #include "kernels/cuda/attention.cuh"
-#include "kernels/cuda/decode.cuh"
+#include "kernels/cuda/cache.cuh"
 
 enum { LATENT_THREADS = 128, LATENT_SUMS = LATENT_WIDTH_MAX / LATENT_THREADS };
 
@@ -148,6 +148,11 @@ struct latent_rows {
         const uint32_t block = tables[(size_t)slot * max_blocks + position / block_tokens];
         return base + block * block_stride + (size_t)(position % block_tokens) * width * value_bytes;
     }
+    /* Of an int8 cache: the row's two. */
+    __device__ __forceinline__ float *scales(uint32_t slot, uint32_t position) const {
+        const uint32_t block = tables[(size_t)slot * max_blocks + position / block_tokens];
+        return (float *)(base + block * block_stride + (size_t)block_tokens * width) + 2 * (position % block_tokens);
+    }
 };
 static inline struct latent_rows latent_rows_of(const struct kv_view *kv) {
     return {(unsigned char *)kv->base + kv->layer_offset,
@@ -160,7 +165,7 @@ static inline struct latent_rows latent_rows_of(const struct kv_view *kv) {
 }
 
 size_t cuda_latent_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t width) {
-    return (block_tokens * storage_bytes(type, width) + 63) / 64 * 64;
+    return (block_tokens * storage_bytes(type, width) + kv_scale_bytes(type, 2 * (size_t)block_tokens) + 63) / 64 * 64;
 }
 
 struct latent_write_call {
@@ -176,19 +181,52 @@ struct latent_write_call {
 template <int A>
 static __device__ __forceinline__ float rotated(const typename values<A>::raw *x, uint32_t i,
                                                 const struct latent_write_call &call, const float *angles) {
-    if (!angles) return values<A>::get(x + i);
-    const uint32_t half = call.rope / 2, pair = call.interleaved ? i / 2 : i % half;
-    const bool second = call.interleaved ? i % 2 : i >= half;
-    const float a = values<A>::get(x + (call.interleaved ? 2 * pair : pair)),
-                b = values<A>::get(x + (call.interleaved ? 2 * pair + 1 : pair + half));
-    const float c = angles[2 * pair], sn = angles[2 * pair + 1];
-    return second ? b * c + a * sn : a * c - b * sn;
+    return rotated_value<A>(x, i, angles ? call.rope / 2 : 0, call.interleaved, angles);
 }
+
+/* Element i of the row that is cached. */
+template <int A>
+static __device__ __forceinline__ float cached_value(const typename values<A>::raw *row, uint32_t i,
+                                                     const struct latent_write_call &call, float scale,
+                                                     const float *angles) {
+    if (i >= call.rank) return rotated<A>(row + call.rank, i - call.rank, call, angles);
+    return call.norm ? values<A>::get(row + i) * scale * call.norm[i] : values<A>::get(row + i);
+}
+
+template <int K> struct latent_store {
+    template <int A>
+    static __device__ __forceinline__ void put(const typename values<A>::raw *row, const struct latent_write_call &call,
+                                               float scale, const float *angles, uint32_t slot, uint32_t position) {
+        typename values<K>::raw *cached = (typename values<K>::raw *)call.rows.at(slot, position);
+        for (uint32_t i = threadIdx.x; i < call.rank + call.rope; i += LATENT_THREADS)
+            values<K>::put(cached + i, cached_value<A>(row, i, call, scale, angles));
+    }
+};
+/* A warp each for the latent and the rotated part. */
+template <> struct latent_store<STORAGE_I8> {
+    template <int A>
+    static __device__ __forceinline__ void put(const typename values<A>::raw *row, const struct latent_write_call &call,
+                                               float scale, const float *angles, uint32_t slot, uint32_t position) {
+        const uint32_t part = threadIdx.x / 32, lane = threadIdx.x % 32;
+        const uint32_t first = part ? call.rank : 0, end = part ? call.rank + call.rope : call.rank;
+        int8_t *cached = (int8_t *)call.rows.at(slot, position);
+        float most = 0, poison = 0;
+        if (part > 1) return;
+        for (uint32_t i = first + lane; i < end; i += 32) {
+            const float v = cached_value<A>(row, i, call, scale, angles);
+            most = fmaxf(most, fabsf(v));
+            poison += v * 0.0f;
+        }
+        const float step = warp_kv_scale(most, poison), inverse = kv_inverse(step);
+        for (uint32_t i = first + lane; i < end; i += 32)
+            cached[i] = kv_stored(cached_value<A>(row, i, call, scale, angles), inverse);
+        if (lane == 0) call.rows.scales(slot, position)[part] = step;
+    }
+};
 
 template <int A, int K>
 static __global__ void latent_write_kernel(typename values<A>::raw *q, const typename values<A>::raw *q_rope,
                                            const typename values<A>::raw *kv, struct latent_write_call call) {
-    typedef typename values<K>::raw stored;
     DYNAMIC_SHARED(area);
     float *partial = (float *)area; /* [warps] */
     dependency_wait();
@@ -196,9 +234,8 @@ static __global__ void latent_write_kernel(typename values<A>::raw *q, const typ
     const uint32_t t = blockIdx.x, position = call.batch.positions[t], width = call.rank + call.rope;
     if (position == (uint32_t)ROW_NONE) return;
     const typename values<A>::raw *row = kv + (size_t)t * width;
-    stored *cached = (stored *)call.rows.at(call.batch.slots[t], position);
     const float *angles = call.angles ? call.angles + (size_t)t * call.rope : NULL;
-    /* 1. the latent, normed */
+    /* 1. the row: the latent, normed, and the rotated part of the key */
     float squares = 0, total = 0;
     for (uint32_t i = threadIdx.x; i < call.rank; i += LATENT_THREADS) {
         const float v = values<A>::get(row + i);
@@ -209,12 +246,8 @@ static __global__ void latent_write_kernel(typename values<A>::raw *q, const typ
     __syncthreads();
     for (int w = 0; w < LATENT_THREADS / 32; w++) total += partial[w];
     const float scale = 1.0f / sqrtf(total / (float)call.rank + call.eps);
-    for (uint32_t i = threadIdx.x; i < call.rank; i += LATENT_THREADS)
-        values<K>::put(cached + i,
-                       call.norm ? values<A>::get(row + i) * scale * call.norm[i] : values<A>::get(row + i));
-    /* 2. rotated parts of the key and of the heads' queries */
-    for (uint32_t i = threadIdx.x; i < call.rope; i += LATENT_THREADS)
-        values<K>::put(cached + call.rank + i, rotated<A>(row + call.rank, i, call, angles));
+    latent_store<K>::template put<A>(row, call, scale, angles, call.batch.slots[t], position);
+    /* 2. rotated parts of the heads' queries */
     for (uint32_t n = threadIdx.x; n < call.heads * call.rope; n += LATENT_THREADS) {
         const size_t h = (size_t)t * call.heads + n / call.rope;
         values<A>::put(q + h * width + call.rank + n % call.rope,
@@ -243,7 +276,7 @@ template <int A, int K> static void write_typed(struct stream *s, const struct o
            (const raw *)a->kv, call);
 }
 template <int A> static void write_any(struct stream *s, const struct op_latent_write *a) {
-    WITH_ACTIVATION(a->view->type, K, (write_typed<A, K>(s, a)));
+    WITH_CACHE(a->view->type, K, (write_typed<A, K>(s, a)));
 }
 
 void cuda_latent_write(struct stream *s, const struct op_latent_write *a) {
@@ -285,8 +318,10 @@ static __global__ void latent_attention_kernel(typename values<A>::raw *out_rows
         __syncthreads(); /* q is there; nobody reads the scores before */
         for (uint32_t j = warp; j < count; j += LATENT_THREADS / 32) {
             const stored *k = (const stored *)call.rows.at(slot, from + j);
+            const float *scales = K == STORAGE_I8 ? call.rows.scales(slot, from + j) : NULL;
             float dot = 0;
-            for (uint32_t d = lane; d < width; d += 32) dot += q[d] * values<K>::get(k + d);
+            for (uint32_t d = lane; d < width; d += 32)
+                dot += q[d] * values<K>::get(k + d) * (scales ? scales[d >= rank] : 1.0f);
             dot = warp_sum(dot);
             if (lane == 0) scores[j] = dot * call.scale;
         }
@@ -298,7 +333,8 @@ static __global__ void latent_attention_kernel(typename values<A>::raw *out_rows
         part_sum = warp_sum(part_sum);
         for (uint32_t j = 0; j < count; j++) {
             const stored *v = (const stored *)call.rows.at(slot, from + j);
-            const float p = exp2f(scores[j] - part_max);
+            float p = exp2f(scores[j] - part_max);
+            if (K == STORAGE_I8) p *= call.rows.scales(slot, from + j)[0];
 #pragma unroll
             for (uint32_t i = 0; i < LATENT_SUMS; i++)
                 if (threadIdx.x + i * LATENT_THREADS < rank)
@@ -325,7 +361,7 @@ template <int A, int K> static void attention_typed(struct stream *s, const stru
     LAUNCH((latent_attention_kernel<A, K>), shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->q, call);
 }
 template <int A> static void attention_any(struct stream *s, const struct op_latent_attention *a) {
-    WITH_ACTIVATION(a->view->type, K, (attention_typed<A, K>(s, a)));
+    WITH_CACHE(a->view->type, K, (attention_typed<A, K>(s, a)));
 }
 
 void cuda_latent_attention(struct stream *s, const struct op_latent_attention *a) {

@@ -19,6 +19,12 @@ struct kv_pages {
         const uint32_t block = tables[(size_t)slot * max_blocks + position / block_tokens];
         return base + block * block_stride + (size_t)(position % block_tokens) * head_dim * value_bytes;
     }
+    /* Of an int8 cache: the scale of a head's vector at a position. */
+    __device__ __forceinline__ float *scale(uint32_t slot, uint32_t position, uint32_t head) const {
+        const uint32_t block = tables[(size_t)slot * max_blocks + position / block_tokens];
+        unsigned char *scales = base + block * block_stride + 2 * kv_heads * head_stride();
+        return (float *)scales + (size_t)head * block_tokens + position % block_tokens;
+    }
 };
 
 static inline struct kv_pages kv_pages_of(const struct kv_view *kv) {

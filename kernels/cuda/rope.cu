@@ -7,14 +7,17 @@
  * it takes one value at a time. K and V are rounded once, from f32, to the cache's type. Cost: reads and writes
  * (H + 2 G) * D values a row. Padding rows do nothing.
  *
+ * Into an int8 cache a warp writes a vector: it makes the values twice, for the largest and to store them.
+ *
  * A cache block of a layer holds K [G, block_tokens, D], then V the same: the positions of one head lie together, as
- * attention reads them.
+ * attention reads them; then an int8 cache's scales.
  */
+#include "kernels/cuda/cache.cuh"
 #include "kernels/cuda/exact.cuh"
-#include "kernels/cuda/paged.cuh"
 
 size_t cuda_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim) {
-    return (storage_bytes(type, (size_t)2 * kv_heads * block_tokens * head_dim) + 63) / 64 * 64;
+    const size_t vectors = (size_t)2 * kv_heads * block_tokens;
+    return (storage_bytes(type, vectors * head_dim) + kv_scale_bytes(type, vectors) + 63) / 64 * 64;
 }
 
 static __global__ void rope_angles_kernel(float *out, const float *inv_freq, const uint32_t *positions,
@@ -85,15 +88,55 @@ static __global__ void rope_kv_kernel(typename values<A>::raw *qkv, const float 
     }
 }
 
+template <int A>
+static __global__ void rope_int8_kernel(typename values<A>::raw *qkv, const float *angles, struct rope_shape shape,
+                                        struct kv_pages kv, struct batch_view batch) {
+    dependency_wait();
+    const uint32_t t = blockIdx.x, position = batch.positions[t], dim = kv.head_dim, lane = threadIdx.x % 32;
+    if (position == (uint32_t)ROW_NONE) return;
+    typename values<A>::raw *row = qkv + (size_t)t * (shape.heads + 2 * kv.kv_heads) * dim;
+    const float *row_angles = angles + (size_t)t * shape.half * 2;
+    const uint32_t half = angles ? shape.half : 0, slot = batch.slots[t];
+    int8_t *rows = (int8_t *)kv.at(slot, position);
+    /* 1. rotated pairs of Q */
+    for (uint32_t n = threadIdx.x; n < shape.heads * half; n += blockDim.x) {
+        const uint32_t i = n % half, at0 = shape.interleaved ? 2 * i : i, at1 = shape.interleaved ? at0 + 1 : i + half;
+        typename values<A>::raw *x = row + (size_t)(n / half) * dim;
+        const float y0 = rotated_value<A>(x, at0, half, shape.interleaved, row_angles);
+        const float y1 = rotated_value<A>(x, at1, half, shape.interleaved, row_angles);
+        values<A>::put(x + at0, y0);
+        values<A>::put(x + at1, y1);
+    }
+    /* 2. a warp a vector of K or V */
+    for (uint32_t head = threadIdx.x / 32; head < 2 * kv.kv_heads; head += blockDim.x / 32) {
+        const typename values<A>::raw *x = row + (size_t)(shape.heads + head) * dim;
+        const uint32_t turned = head < kv.kv_heads ? half : 0;
+        float most = 0, poison = 0;
+        for (uint32_t i = lane; i < dim; i += 32) {
+            const float v = rotated_value<A>(x, i, turned, shape.interleaved, row_angles);
+            most = fmaxf(most, fabsf(v));
+            poison += v * 0.0f;
+        }
+        const float scale = warp_kv_scale(most, poison), inverse = kv_inverse(scale);
+        for (uint32_t i = lane; i < dim; i += 32)
+            rows[(size_t)head * kv.head_stride() + i] =
+                kv_stored(rotated_value<A>(x, i, turned, shape.interleaved, row_angles), inverse);
+        if (lane == 0) *kv.scale(slot, position, head) = scale;
+    }
+}
+
+template <int A, int K> struct rope_kernel { static constexpr auto kernel = rope_kv_kernel<A, K>; };
+template <int A> struct rope_kernel<A, STORAGE_I8> { static constexpr auto kernel = rope_int8_kernel<A>; };
+
 template <int A, int K> static void rope_kv_typed(struct stream *s, const struct op_rope_kv *a) {
     launch_shape shape = {dim3(a->batch->row_count), dim3(256), 0, device_of(s)->dependent_launch};
     struct rope_shape rope = {a->heads, a->half, a->interleaved};
-    LAUNCH((rope_kv_kernel<A, K>), shape, cuda_stream_of(s), (typename values<A>::raw *)a->qkv, a->angles, rope,
+    LAUNCH((rope_kernel<A, K>::kernel), shape, cuda_stream_of(s), (typename values<A>::raw *)a->qkv, a->angles, rope,
            kv_pages_of(a->kv), batch_view_of(a->batch));
 }
 
 template <int A> static void rope_kv(struct stream *s, const struct op_rope_kv *a) {
-    WITH_ACTIVATION(a->kv->type, K, (rope_kv_typed<A, K>(s, a)));
+    WITH_CACHE(a->kv->type, K, (rope_kv_typed<A, K>(s, a)));
 }
 
 void cuda_rope_kv(struct stream *s, const struct op_rope_kv *a) {

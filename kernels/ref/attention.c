@@ -5,7 +5,8 @@
 #include "kernels/scalar_math.h"
 
 size_t ref_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim) {
-    return (storage_bytes(type, (size_t)2 * kv_heads * block_tokens * head_dim) + 63) / 64 * 64;
+    size_t vectors = (size_t)2 * kv_heads * block_tokens;
+    return (storage_bytes(type, vectors * head_dim) + kv_scale_bytes(type, vectors) + 63) / 64 * 64;
 }
 
 void ref_rope_angles(struct stream *s, const struct op_rope_angles *a) {
@@ -38,13 +39,12 @@ void ref_rope_kv(struct stream *s, const struct op_rope_kv *a) {
         float *row = (float *)a->qkv + (size_t)t * stride;
         for (uint32_t h = 0; a->angles && h < a->heads + kv->kv_heads; h++)
             rotate(row + h * dim, a->angles + (size_t)t * a->half * 2, a->half, a->interleaved);
-        for (uint32_t g = 0; g < kv->kv_heads; g++)
-            for (uint32_t i = 0; i < dim; i++) {
-                storage_put(kv->type, ref_kv_at(kv, a->batch->slots[t], position, g, false), i,
-                            row[(a->heads + g) * dim + i]);
-                storage_put(kv->type, ref_kv_at(kv, a->batch->slots[t], position, g, true), i,
-                            row[(a->heads + kv->kv_heads + g) * dim + i]);
-            }
+        void *layer = kv_layer(kv, a->batch->slots[t], position);
+        for (uint32_t head = 0; head < 2 * kv->kv_heads; head++) {
+            uint32_t at = position % kv->block_tokens;
+            kv_put(kv, layer, ((size_t)head * kv->block_tokens + at) * dim, 1, row + (a->heads + head) * dim, dim,
+                   kv_scales(kv, layer, head) + at);
+        }
     }
 }
 
@@ -56,14 +56,20 @@ void ref_temper_queries(struct stream *s, const struct op_temper_queries *a) {
     }
 }
 
+/* Of a cached vector; 1: it has none. */
+static double kv_scale(const struct kv_view *kv, uint32_t slot, uint32_t j, uint32_t head) {
+    if (kv->type != STORAGE_I8) return 1;
+    return kv_scales(kv, kv_layer(kv, slot, j), head)[j % kv->block_tokens];
+}
+
 /* h: the query's head. */
 static double score(const struct op_attention *a, const float *q, uint32_t slot, uint32_t j, uint32_t h,
                     uint32_t position) {
     uint32_t g = h / (a->heads / a->kv->kv_heads);
-    const void *k = ref_kv_at(a->kv, slot, j, g, false);
+    const void *k = ref_kv_at(a->kv, slot, j, g);
     double dot = 0;
     for (uint32_t i = 0; i < a->kv->head_dim; i++) dot += (double)q[i] * storage_get(a->kv->type, k, i);
-    double x = dot * a->scale;
+    double x = dot * kv_scale(a->kv, slot, j, g) * a->scale;
     if (a->soft_cap != 0) x = a->soft_cap * tanh(x / a->soft_cap);
     return a->slopes ? x - (double)a->slopes[h] * (position - j) : x;
 }
@@ -79,8 +85,9 @@ static void attend(const struct op_attention *a, const float *q, uint32_t slot, 
     if (a->sinks) total = exp(a->sinks[h] - max);
     for (uint32_t j = first; j <= position; j++) {
         double p = exp(score(a, q, slot, j, h, position) - max);
-        const void *v = ref_kv_at(kv, slot, j, g, true);
+        const void *v = ref_kv_at(kv, slot, j, kv->kv_heads + g);
         total += p;
+        p *= kv_scale(kv, slot, j, kv->kv_heads + g);
         for (uint32_t i = 0; i < kv->head_dim; i++) sum[i] += p * storage_get(kv->type, v, i);
     }
     for (uint32_t i = 0; i < kv->head_dim; i++) out[i] = (float)(sum[i] / total);

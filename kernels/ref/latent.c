@@ -4,7 +4,7 @@
 #include <math.h>
 
 size_t ref_latent_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t width) {
-    return (block_tokens * storage_bytes(type, width) + 63) / 64 * 64;
+    return (block_tokens * storage_bytes(type, width) + kv_scale_bytes(type, 2 * (size_t)block_tokens) + 63) / 64 * 64;
 }
 
 /* One row and head. */
@@ -42,15 +42,13 @@ static void rotated(float *out, const float *x, const float *angles, uint32_t ro
 
 static void write_row(const struct op_latent_write *a, uint32_t t, const float *angles) {
     const float *kv = (const float *)a->kv + (size_t)t * (a->rank + a->rope);
-    void *row = ref_latent_at(a->view, a->batch->slots[t], a->batch->positions[t]);
-    float key[LATENT_WIDTH_MAX];
+    float row[LATENT_WIDTH_MAX];
     double squares = 0;
     for (uint32_t i = 0; i < a->rank; i++) squares += (double)kv[i] * kv[i];
     double scale = 1 / sqrt(squares / a->rank + a->eps);
-    for (uint32_t i = 0; i < a->rank; i++)
-        storage_put(a->view->type, row, i, a->norm ? (float)(kv[i] * scale * a->norm[i]) : kv[i]);
-    rotated(key, kv + a->rank, angles, a->rope, a->interleaved);
-    for (uint32_t i = 0; i < a->rope; i++) storage_put(a->view->type, row, a->rank + i, key[i]);
+    for (uint32_t i = 0; i < a->rank; i++) row[i] = a->norm ? (float)(kv[i] * scale * a->norm[i]) : kv[i];
+    rotated(row + a->rank, kv + a->rank, angles, a->rope, a->interleaved);
+    latent_put(a->view, a->batch->slots[t], a->batch->positions[t], row, a->rank);
 }
 
 void ref_latent_write(struct stream *s, const struct op_latent_write *a) {
@@ -67,20 +65,34 @@ void ref_latent_write(struct stream *s, const struct op_latent_write *a) {
     }
 }
 
-static double score(const struct op_latent_attention *a, const float *q, const void *row) {
+/* Position j's row as numbers. */
+static void read_row(const struct op_latent_attention *a, uint32_t slot, uint32_t j, double *out) {
+    const struct kv_view *kv = a->view;
+    const void *row = ref_latent_at(kv, slot, j);
+    const float *scales = kv->type == STORAGE_I8 ? latent_scales(kv, kv_layer(kv, slot, j), j) : NULL;
+    for (uint32_t i = 0; i < kv->head_dim; i++) {
+        out[i] = storage_get(kv->type, row, i);
+        if (scales) out[i] *= scales[i >= a->rank];
+    }
+}
+
+static double score(const struct op_latent_attention *a, const float *q, const double *row) {
     double dot = 0;
-    for (uint32_t i = 0; i < a->view->head_dim; i++) dot += (double)q[i] * storage_get(a->view->type, row, i);
+    for (uint32_t i = 0; i < a->view->head_dim; i++) dot += q[i] * row[i];
     return dot * a->scale;
 }
 
 static void attend(const struct op_latent_attention *a, const float *q, uint32_t slot, uint32_t position, float *out) {
-    double max = -INFINITY, total = 0, sum[LATENT_WIDTH_MAX] = {0};
-    for (uint32_t j = 0; j <= position; j++) max = fmax(max, score(a, q, ref_latent_at(a->view, slot, j)));
+    double max = -INFINITY, total = 0, sum[LATENT_WIDTH_MAX] = {0}, row[LATENT_WIDTH_MAX];
     for (uint32_t j = 0; j <= position; j++) {
-        const void *row = ref_latent_at(a->view, slot, j);
+        read_row(a, slot, j, row);
+        max = fmax(max, score(a, q, row));
+    }
+    for (uint32_t j = 0; j <= position; j++) {
+        read_row(a, slot, j, row);
         double p = exp(score(a, q, row) - max);
         total += p;
-        for (uint32_t i = 0; i < a->rank; i++) sum[i] += p * storage_get(a->view->type, row, i);
+        for (uint32_t i = 0; i < a->rank; i++) sum[i] += p * row[i];
     }
     for (uint32_t i = 0; i < a->rank; i++) out[i] = (float)(sum[i] / total);
 }

@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "kernels/kv_scale.h"
 #include "kernels/ops.h"
 
 void ref_add_positions(struct stream *s, const struct op_add_positions *a);
@@ -78,14 +79,44 @@ static inline const void *matrix_row(const struct matrix *w, uint32_t row) {
     return (const char *)w->parts[part].data + row * storage_bytes(w->type, w->cols);
 }
 
-/* ref's layout of a layer in a block: K [kv_heads, block_tokens, head_dim], then V the same. Element 0 of (kv head,
- * position) of a slot. */
-static inline void *ref_kv_at(const struct kv_view *kv, uint32_t slot, uint32_t position, uint32_t kv_head,
-                              bool value) {
+/* The layer in the block that holds a slot's position. */
+static inline void *kv_layer(const struct kv_view *kv, uint32_t slot, uint32_t position) {
     uint32_t block = kv->tables[(size_t)slot * kv->max_blocks + position / kv->block_tokens];
     CHECK(block < kv->block_count);
-    size_t row = ((size_t)(value ? kv->kv_heads : 0) + kv_head) * kv->block_tokens + position % kv->block_tokens;
-    return (char *)kv->base + block * kv->block_stride + kv->layer_offset + row * storage_bytes(kv->type, kv->head_dim);
+    return (char *)kv->base + block * kv->block_stride + kv->layer_offset;
+}
+/* ref's layout of a layer in a block: K [kv_heads, block_tokens, head_dim], then V the same. Element 0 of (head,
+ * position) of a slot; head: a key's, or kv_heads + a value's. */
+static inline void *ref_kv_at(const struct kv_view *kv, uint32_t slot, uint32_t position, uint32_t head) {
+    size_t row = (size_t)head * kv->block_tokens + position % kv->block_tokens;
+    return (char *)kv_layer(kv, slot, position) + row * storage_bytes(kv->type, kv->head_dim);
+}
+/* Scales of an int8 cache's block (kv_scale.h), in every layout: of a head, [block_tokens]. */
+static inline float *kv_scales(const struct kv_view *kv, void *layer, uint32_t head) {
+    size_t values = (size_t)2 * kv->kv_heads * kv->head_dim * kv->block_tokens;
+    return (float *)(void *)((char *)layer + values) + (size_t)head * kv->block_tokens;
+}
+/* The same of a latent cache: of a row, [2]. */
+static inline float *latent_scales(const struct kv_view *kv, void *layer, uint32_t position) {
+    size_t values = (size_t)kv->head_dim * kv->block_tokens;
+    return (float *)(void *)((char *)layer + values) + 2 * (position % kv->block_tokens);
+}
+/* For kv_scale_of: the largest magnitude, NaN where one is. */
+static inline float kv_largest(const float *x, uint32_t count) {
+    float most = 0;
+    for (uint32_t i = 0; i < count; i++) most = fabsf(x[i]) > most || x[i] != x[i] ? fabsf(x[i]) : most;
+    return most;
+}
+/* Stores a vector `step` elements apart from element `first` of a layer on; *scale: of an int8 cache. */
+static inline void kv_put(const struct kv_view *kv, void *layer, size_t first, size_t step, const float *x,
+                          uint32_t count, float *scale) {
+    if (kv->type != STORAGE_I8) {
+        for (uint32_t i = 0; i < count; i++) storage_put(kv->type, layer, first + i * step, x[i]);
+        return;
+    }
+    *scale = kv_scale_of(kv_largest(x, count));
+    float inverse = kv_inverse(*scale);
+    for (uint32_t i = 0; i < count; i++) ((int8_t *)layer)[first + i * step] = kv_stored(x[i], inverse);
 }
 
 /* op_temper_queries' factor at a position. */
@@ -101,10 +132,16 @@ static inline uint32_t attention_first(const struct op_attention *a, uint32_t po
 
 /* A position's row in a latent cache, every device's layout: [block_tokens, rank + rope]. */
 static inline void *ref_latent_at(const struct kv_view *kv, uint32_t slot, uint32_t position) {
-    uint32_t block = kv->tables[(size_t)slot * kv->max_blocks + position / kv->block_tokens];
-    CHECK(block < kv->block_count);
-    return (char *)kv->base + block * kv->block_stride + kv->layer_offset +
-           position % kv->block_tokens * storage_bytes(kv->type, kv->head_dim);
+    return (char *)kv_layer(kv, slot, position) + position % kv->block_tokens * storage_bytes(kv->type, kv->head_dim);
+}
+/* Stores the two vectors of a latent row: x [rank + rope]. */
+static inline void latent_put(const struct kv_view *kv, uint32_t slot, uint32_t position, const float *x,
+                              uint32_t rank) {
+    void *layer = kv_layer(kv, slot, position);
+    size_t first = (size_t)(position % kv->block_tokens) * kv->head_dim;
+    float *scales = latent_scales(kv, layer, position);
+    kv_put(kv, layer, first, 1, x, rank, &scales[0]);
+    kv_put(kv, layer, first + rank, 1, x + rank, kv->head_dim - rank, &scales[1]);
 }
 
 #endif

@@ -98,16 +98,25 @@ def sampled(i):
                                "n": 1 + i % 2, "stream": True, "stream_options": {"include_usage": True}}
 
 
+def check_seeded(requests, others, what, env=None, args=()):
+    """The answers alone, in company (the prompts' blocks are cached by then) and preempted."""
+    with Serve(env=env, args=list(args)) as s:
+        alone = [run_many(s.port, [r])[0][0].key() for r in requests]
+        together = [r.key() for r in run_many(s.port, requests + company(others))[0][: len(requests)]]
+        assert together == alone, f"{what}: in company"
+    # 24 blocks of 16 tokens hold few of these sequences at once: the others are preempted and recomputed.
+    with Serve(env=env, args=["--blocks", 24, "--block-tokens", 16, *args]) as s:
+        squeezed = [r.key() for r in run_many(s.port, requests)[0]]
+        preempted = s.metrics("scheduler").get("trireme_scheduler_preemptions_total", 0)
+        assert preempted > 0, "nothing was preempted: the test has no force"
+        assert squeezed == alone, f"{what}: after preemption"
+
+
 def test_seeded_equals_itself_alone_and_preempted():
-    requests = [sampled(i) for i in range(24)]
     for isa in isas():
-        with Serve(env={"TRIREME_ISA": isa}) as s:
-            alone = [run_many(s.port, [r])[0][0].key() for r in requests]
-            together = [r.key() for r in run_many(s.port, requests + company(40))[0][: len(requests)]]
-            assert together == alone, f"{isa}: in company"
-        # 24 blocks of 32 tokens hold about 8 of these sequences at once: the others are preempted and recomputed.
-        with Serve(env={"TRIREME_ISA": isa}, args=["--blocks", 24, "--block-tokens", 16]) as s:
-            squeezed = [r.key() for r in run_many(s.port, requests)[0]]
-            preempted = s.metrics("scheduler").get("trireme_scheduler_preemptions_total", 0)
-            assert preempted > 0, "nothing was preempted: the test has no force"
-            assert squeezed == alone, f"{isa}: after preemption"
+        check_seeded([sampled(i) for i in range(24)], 40, isa, env={"TRIREME_ISA": isa})
+
+
+def test_small_caches_are_exact_too():
+    for kind in ("fp8", "int8"):
+        check_seeded([sampled(i) for i in range(8)], 4, f"cache of {kind}", args=["--kv-type", kind])

@@ -170,6 +170,10 @@ static const struct shape SHAPES[] = {
     {STORAGE_BF16, STORAGE_F32, 2, 1, 48, 32, 0, 12, false, true, 0, 0},
     {STORAGE_BF16, STORAGE_BF16, 2, 1, 24, 16, 0, 24, false, false, 0, 0}, /* no multiple of 16: the plain kernel */
     {STORAGE_BF16, STORAGE_BF16, 3, 1, 96, 16, 300, 24, false, true, 0, 0},
+    {STORAGE_BF16, STORAGE_F8_E4M3, 4, 2, 64, 16, 0, 24, false, true, 0, 0},
+    {STORAGE_F32, STORAGE_F8_E4M3, 2, 1, 20, 32, 50, 12, true, false, 0, 0},
+    {STORAGE_BF16, STORAGE_I8, 4, 2, 64, 16, 0, 24, false, false, 0, 0},
+    {STORAGE_F32, STORAGE_I8, 5, 5, 20, 32, 50, 12, true, true, 0, 0},
 };
 
 /* Sinks, soft caps, ALiBi, and attention within chunks of positions, in each kernel. */
@@ -206,8 +210,8 @@ TEST(attention_equals_its_definition_over_the_sweep) {
 /* The last row of 290 computed alone, after chunks of 290, 64, 7 and of both classes' own row: the same bits. */
 TEST(a_row_has_the_same_bits_in_any_chunk_and_batch) {
     static const uint32_t chunks[] = {290, 64, 37};
-    for (size_t i = 0; i < 10; i++) {
-        const struct shape *sh = i < 8 ? &SHAPES[i] : &OPTIONS[i - 7];
+    for (size_t i = 0; i < 12; i++) {
+        const struct shape *sh = i < 8 ? &SHAPES[i] : i < 10 ? &OPTIONS[i - 7] : &SHAPES[ARRAY_LEN(SHAPES) - 14 + i];
         if (!is_long() && i < 8 && i % 4 > 1) continue;
         enum { N = 290 };
         size_t width = (size_t)sh->heads * sh->dim, stride = width + 2 * (size_t)sh->kv_heads * sh->dim;

@@ -7,6 +7,8 @@ static void expect_close(int line, double got, double want, double tolerance) {
 }
 #define EXPECT_CLOSE(got, want, tolerance) expect_close(__LINE__, got, want, tolerance)
 
+static double cache_rounding(enum storage_type type) { return type == STORAGE_F8_E4M3 ? 0x1p-4 : rounding(type); }
+
 enum { SLOTS = 3, MAX_BLOCKS = 40 };
 
 struct shape {
@@ -161,12 +163,20 @@ static float *run(struct scene *s, const struct inputs *in, uint32_t first, cons
         if (positions[t] == ROW_NONE) continue;
         uint32_t block = s->tables[(size_t)slots[t] * MAX_BLOCKS + positions[t] / sh->block_tokens];
         size_t at = block * s->kv.block_stride + 64 + positions[t] % sh->block_tokens * storage_bytes(sh->cache, width);
+        const float *scales =
+            (const float *)(void *)((char *)filled + block * s->kv.block_stride + 64 + sh->block_tokens * width) +
+            2 * (positions[t] % sh->block_tokens);
         for (uint32_t i = 0; i < width; i++) {
             double a = storage_get(sh->cache, (char *)cache + at, i),
                    c = storage_get(sh->cache, (char *)filled + at, i);
             /* one step of the cache's type where the two lie on both sides of a rounding boundary */
-            EXPECT_CLOSE(a, c, 2 * rounding(sh->cache) * fabs(c) + 64 * UNIT_ROUNDOFF * 2);
+            double step = sh->cache == STORAGE_I8 ? 1 : 2 * cache_rounding(sh->cache) * fabs(c);
+            EXPECT_CLOSE(a, c, step + 64 * UNIT_ROUNDOFF * 2 + (sh->cache == STORAGE_F8_E4M3 ? 0x1p-9 : 0));
         }
+        if (sh->cache == STORAGE_I8)
+            for (int i = 0; i < 2; i++)
+                EXPECT_CLOSE(((const float *)(void *)((char *)cache + ((char *)scales - (char *)filled)))[i], scales[i],
+                             64 * UNIT_ROUNDOFF * scales[i]);
         for (size_t i = (size_t)t * heads * width; i < (size_t)(t + 1) * heads * width; i++)
             if (i % width >= sh->rank) EXPECT_CLOSE(q[i], want[i], rounding(sh->act) * 1.5 + 4 * UNIT_ROUNDOFF);
     }
@@ -209,6 +219,8 @@ static const struct shape SHAPES[] = {
     {3, 37, 6, 11, 9, 32, 20, STORAGE_F16, STORAGE_F16, STORAGE_F32, true, false},
     {2, 512, 64, 16, 16, 64, 9, STORAGE_F32, STORAGE_BF16, STORAGE_F16, false, true},
     {1, 20, 12, 8, 10, 16, 270, STORAGE_F32, STORAGE_F32, STORAGE_BF16, true, true},
+    {2, 40, 8, 16, 12, 16, 21, STORAGE_BF16, STORAGE_F8_E4M3, STORAGE_BF16, true, true},
+    {3, 36, 6, 11, 9, 32, 37, STORAGE_F32, STORAGE_I8, STORAGE_F32, true, true},
 };
 
 TEST(latent_attention_equals_its_definitions) {

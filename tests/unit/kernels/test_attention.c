@@ -101,7 +101,11 @@ static float *attend_rows(struct scene *s, const float *qkv_in, const uint32_t *
  * moves a score by 2 u / sqrt(dim) and the output by that times twice its weight, at most 16 / positions here (scores
  * are within 1.4). */
 static double attention_tolerance(enum storage_type type, uint32_t dim, uint32_t positions) {
-    double u = type == STORAGE_BF16 ? 0x1p-8 : type == STORAGE_F16 ? 0x1p-11 : type == STORAGE_F8_E4M3 ? 0x1p-4 : 0;
+    double u = type == STORAGE_BF16      ? 0x1p-8
+               : type == STORAGE_F16     ? 0x1p-11
+               : type == STORAGE_F8_E4M3 ? 0x1p-4
+               : type == STORAGE_I8      ? sqrt(2) / 127 / 2 /* a step of 2 u, as the others */
+                                         : 0;
     double score_error = UNIT_ROUNDOFF * (dim + 8.0) * sqrt((double)dim); /* |q . k| * scale <= sqrt(dim) */
     return 4 * score_error + 4 * UNIT_ROUNDOFF * (MIN(positions, 256u) + positions / 256.0 + 32) +
            4 * u / sqrt((double)dim) * fmin(1, 16.0 / positions);
@@ -165,7 +169,7 @@ static void check_shape(const char *isa, enum storage_type type, const struct sh
     scene_release(&ref);
 }
 
-static const enum storage_type CACHES[] = {STORAGE_F32, STORAGE_F16, STORAGE_BF16, STORAGE_F8_E4M3};
+static const enum storage_type CACHES[] = {STORAGE_F32, STORAGE_F16, STORAGE_BF16, STORAGE_F8_E4M3, STORAGE_I8};
 
 TEST(attention_equals_its_definition_over_heads_sizes_and_types) {
     static const struct shape shapes[] = {
@@ -236,13 +240,45 @@ TEST(attention_gives_equal_bits_however_a_sequence_is_cut) {
                                           {3, 1, 24, 16, 530, 0, false, 0, 0},  {2, 1, 16, 16, 300, 50, false, 0, 0},
                                           {4, 2, 16, 16, 300, 0, false, 40, 1}, {3, 1, 16, 16, 300, 0, false, 0, 6}};
     FOR_EACH_ISA(isa)
-    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) check_cuts(isa, CACHES[i % 4], &shapes[i]);
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        check_cuts(isa, CACHES[i % ARRAY_LEN(CACHES)], &shapes[i]);
+        if (i < 2) check_cuts(isa, STORAGE_I8, &shapes[i]);
+    }
+}
+
+/* What an int8 cache costs: values err by half a step, a 254th of the largest of their vector; keys likewise, which
+ * moves a score by |q| . |key's error| * scale at most, and so each weight by a factor of e^(2 * that). Inputs are at
+ * most 1, rotated ones sqrt 2. */
+TEST(an_int8_cache_errs_by_half_a_step_of_each_vector) {
+    static const struct shape sh = {4, 2, 64, 16, 300, 0, false, 0, 0};
+    FOR_EACH_ISA(isa) {
+        struct scene exact, small;
+        uint32_t slots[300] = {0}, positions[300];
+        size_t width = (size_t)sh.heads * sh.dim, stride = width + 2 * (size_t)sh.kv_heads * sh.dim;
+        for (uint32_t t = 0; t < sh.rows; t++) positions[t] = t;
+        scene_init(&exact, isa, 1, STORAGE_F32, sh.heads, sh.kv_heads, sh.dim, sh.block_tokens);
+        scene_init(&small, isa, 1, STORAGE_I8, sh.heads, sh.kv_heads, sh.dim, sh.block_tokens);
+        float *qkv = small_rows(sh.rows * stride), *want, *got;
+        memset(qkv + width + sh.kv_heads * sh.dim, 0, sh.dim * sizeof *qkv); /* a value of zeros */
+        want = attend_rows(&exact, qkv, slots, positions, sh.rows, 0, false);
+        got = attend_rows(&small, qkv, slots, positions, sh.rows, 0, false);
+        double score = sqrt((double)sh.dim) * sqrt(2) * sqrt(2) / 254, value = 1.0 / 254, rest = 1e-5;
+        for (size_t i = 0; i < sh.rows * width; i++)
+            EXPECT(fabs((double)got[i] - want[i]) <= (i < width ? 0 : exp(2 * score) - 1) + value + rest);
+        for (uint32_t i = 0; i < 2 * sh.dim; i++) EXPECT(got[i] == 0);
+        unguard(qkv);
+        unguard(want);
+        unguard(got);
+        scene_release(&exact);
+        scene_release(&small);
+    }
 }
 
 TEST(a_value_that_is_not_finite_stays_in_its_sequence) {
-    FOR_EACH_ISA(isa) {
+    FOR_EACH_ISA(isa)
+    for (int int8 = 0; int8 < 2; int8++) {
         struct scene s;
-        scene_init(&s, isa, 1, STORAGE_F32, 2, 1, 16, 16);
+        scene_init(&s, isa, 1, int8 ? STORAGE_I8 : STORAGE_F32, 2, 1, 16, 16);
         uint32_t slots[] = {0, 0, 0, 1}, positions[] = {0, 1, 2, 0};
         float *qkv = small_rows(4 * 64);
         qkv[64 + 40] = NAN; /* a key of slot 0, position 1 */

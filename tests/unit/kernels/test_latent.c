@@ -153,6 +153,8 @@ static const struct shape SHAPES[] = {
     {2, 64, 16, 32, 24, 64, 70, STORAGE_BF16, STORAGE_F32, false, false},
     {16, 512, 64, 128, 128, 16, 9, STORAGE_F32, STORAGE_F32, true, true},
     {3, 20, 12, 8, 10, 16, 530, STORAGE_F32, STORAGE_BF16, true, true},
+    {4, 32, 8, 16, 16, 16, 40, STORAGE_F8_E4M3, STORAGE_F32, true, true},
+    {5, 37, 6, 11, 9, 32, 300, STORAGE_I8, STORAGE_F16, true, true},
 };
 
 /* One slot's rows, a row of padding, five rows of another slot. */
@@ -171,8 +173,11 @@ TEST(latent_attention_equals_its_definition) {
         struct inputs in = inputs_new(sh, rows);
         float *got = run(&cpu, &in, 0, slots, positions, rows), *want = run(&ref, &in, 0, slots, positions, rows);
         /* Scores are sums of rank + rope terms of at most 2 or so; values of the order of 1. A cached value that lies
-         * at a rounding boundary of the cache's type may round the other way. */
-        double cache = sh->cache == STORAGE_F32 ? 0 : sh->cache == STORAGE_F16 ? 0x1p-11 : 0x1p-8;
+         * at a rounding boundary of the cache's type may round the other way: a step is a 127th of the largest, or
+         * an eighth of an fp8 value. */
+        static const double ROUNDING[STORAGE_TYPE_COUNT] = {
+            [STORAGE_F16] = 0x1p-11, [STORAGE_BF16] = 0x1p-8, [STORAGE_F8_E4M3] = 0x1p-2, [STORAGE_I8] = 0x1p-2};
+        double cache = ROUNDING[sh->cache];
         double tolerance = 64 * UNIT_ROUNDOFF * (sh->rank + sh->rope) + cache / 8;
         for (size_t n = 0; n < (size_t)rows * sh->heads * sh->value; n++) {
             uint32_t t = (uint32_t)(n / (sh->heads * sh->value));
