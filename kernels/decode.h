@@ -118,8 +118,11 @@ DECODE_FN void decode_q8_0(const uint8_t *b, uint32_t g, float *out) {
 
 /* e2m1 values doubled, so the scale is halved. */
 DECODE_TABLE int8_t MXFP4_VALUES[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+DECODE_FN float decode_mxfp4_scale(const uint8_t *b) {
+    return decode_bits(b[0] < 2 ? 0x00200000u << b[0] : (uint32_t)(b[0] - 1) << 23);
+}
 DECODE_FN void decode_mxfp4(const uint8_t *b, uint32_t g, float *out) {
-    float d = decode_bits(b[0] < 2 ? 0x00200000u << b[0] : (uint32_t)(b[0] - 1) << 23);
+    float d = decode_mxfp4_scale(b);
     (void)g;
     for (int i = 0; i < 16; i++) {
         out[i] = DECODE_MUL(d, (float)MXFP4_VALUES[b[1 + i] & 15]);
@@ -362,19 +365,27 @@ DECODE_FN float decode_stored(enum storage_type type, const uint8_t *data, size_
     }
 }
 
-/* Values [k, k + n) of a row of a part: runs that share a scale. */
+/* Of values [k, k + n) of a part's row: the end of the run from i on that shares a scale; the zero and the scale. */
+DECODE_FN uint32_t decode_run(const struct matrix_part *p, uint32_t cols, uint32_t row, uint32_t k, uint32_t n,
+                              uint32_t i, float *zero, float *scale) {
+    const bool flat = p->scale_rows == 0;
+    const size_t along = flat ? (size_t)row * cols + k + i : k + i;
+    const size_t at = p->groups ? p->groups[k + i] : p->scale_cols ? along / p->scale_cols : 0;
+    const size_t place = flat ? at : (size_t)(row / p->scale_rows) * p->scale_stride + at;
+    const size_t left = p->groups ? 1 : p->scale_cols ? p->scale_cols - along % p->scale_cols : n - i;
+    *zero = p->zeros ? p->zeros[place] : p->zero;
+    *scale = p->scales ? p->scales[place] : 1.0f;
+    return left < n - i ? i + (uint32_t)left : n;
+}
+
+/* Values [k, k + n) of a row of a part. */
 DECODE_FN void decode_scaled(enum storage_type type, const struct matrix_part *p, uint32_t cols, uint32_t row,
                              uint32_t k, uint32_t n, float *out) {
     const uint8_t *data = (const uint8_t *)p->data;
     const size_t first = (size_t)row * cols + k;
-    const bool flat = p->scale_rows == 0;
     for (uint32_t i = 0; i < n;) {
-        const size_t along = flat ? first + i : k + i;
-        const size_t at = p->groups ? p->groups[k + i] : p->scale_cols ? along / p->scale_cols : 0;
-        const size_t place = flat ? at : (size_t)(row / p->scale_rows) * p->scale_stride + at;
-        const size_t left = p->groups ? 1 : p->scale_cols ? p->scale_cols - along % p->scale_cols : n - i;
-        const uint32_t end = left < n - i ? i + (uint32_t)left : n;
-        const float zero = p->zeros ? p->zeros[place] : p->zero, scale = p->scales ? p->scales[place] : 1.0f;
+        float zero, scale;
+        const uint32_t end = decode_run(p, cols, row, k, n, i, &zero, &scale);
         for (; i < end; i++) out[i] = DECODE_MUL(DECODE_SUB(decode_stored(type, data, first + i), zero), scale);
     }
 }

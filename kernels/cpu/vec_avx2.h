@@ -80,6 +80,22 @@ static inline vi vi_mulhi(vi a, vi b) {
     vi odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32));
     return _mm256_blend_epi32(even, odd, 0xaa);
 }
+static inline vi vi_load_u8(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)); }
+static inline vi vi_load_u4(const uint8_t *p) {
+    int bytes;
+    memcpy(&bytes, p, 4);
+    vi pairs = _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(bytes));
+    return _mm256_and_si256(_mm256_or_si256(pairs, _mm256_slli_epi64(pairs, 28)), _mm256_set1_epi32(15));
+}
+static inline vf v_lookup(const float table[16], vi idx) {
+    vf low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), idx);
+    vf high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), idx);
+    return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(idx, 28)));
+}
+static inline vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
+static inline vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
+static inline vi vi_shl(vi a, uint32_t n) { return _mm256_sll_epi32(a, _mm_cvtsi32_si128((int)n)); }
+static inline vi vi_shr(vi a, uint32_t n) { return _mm256_srl_epi32(a, _mm_cvtsi32_si128((int)n)); }
 static inline vi vi_sra23(vi a) { return _mm256_srai_epi32(a, 23); }
 static inline vi vi_shl23(vi a) { return _mm256_slli_epi32(a, 23); }
 static inline vi vi_sign(vi a) { return _mm256_srai_epi32(a, 31); }

@@ -73,6 +73,18 @@ static inline vi vi_mulhi(vi a, vi b) {
     vi odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(b, 32));
     return _mm512_mask_mov_epi32(even, 0xaaaa, odd);
 }
+/* VW bytes as numbers; VW numbers of four bits, the lower half of a byte first. */
+static inline vi vi_load_u8(const uint8_t *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)); }
+static inline vi vi_load_u4(const uint8_t *p) {
+    vi pairs = _mm512_cvtepu8_epi64(_mm_loadl_epi64((const void *)p));
+    return _mm512_and_si512(_mm512_or_si512(pairs, _mm512_slli_epi64(pairs, 28)), _mm512_set1_epi32(15));
+}
+/* table[idx] in each lane, idx < 16. */
+static inline vf v_lookup(const float table[16], vi idx) { return _mm512_permutexvar_ps(idx, _mm512_loadu_ps(table)); }
+static inline vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
+static inline vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
+static inline vi vi_shl(vi a, uint32_t n) { return _mm512_sll_epi32(a, _mm_cvtsi32_si128((int)n)); }
+static inline vi vi_shr(vi a, uint32_t n) { return _mm512_srl_epi32(a, _mm_cvtsi32_si128((int)n)); }
 static inline vi vi_sra23(vi a) { return _mm512_srai_epi32(a, 23); }
 static inline vi vi_shl23(vi a) { return _mm512_slli_epi32(a, 23); }
 static inline vi vi_sign(vi a) { return _mm512_srai_epi32(a, 31); } /* all ones where the top bit is set */

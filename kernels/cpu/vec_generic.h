@@ -5,6 +5,8 @@
  *   VW, vf, vi            lanes; a vector of f32; a vector of u32
  *   v_load_n, v_store_n   the first n < VW lanes (loads give zero for the rest and do not touch memory behind)
  *   v_load_bf16, _f16     VW stored values, widened exactly
+ *   v_lookup              table[lane] for lanes below 16
+ *   vi_load_u8, _u4       VW bytes, or numbers of four bits (the lower half of a byte first), as lanes
  *   v_fma(a, b, c)        a * b + c: fused where the set has it, else rounded twice (fixed for each set)
  *   v_scale2(a, n)        a * 2^n for integral n in [-126, 128]
  *   v_zero_below(a, x, l) lane: x < l ? 0 : a (NaN x: a)
@@ -90,6 +92,17 @@ static inline vi vi_mulhi(vi a, vi b) {
     for (int i = 0; i < VW; i++) r[i] = (uint32_t)((uint64_t)a[i] * b[i] >> 32);
     return r;
 }
+static inline vi vi_load_u8(const uint8_t *p) { return (vi){p[0], p[1], p[2], p[3]}; }
+static inline vi vi_load_u4(const uint8_t *p) {
+    return (vi){p[0] & 15u, (uint32_t)p[0] >> 4, p[1] & 15u, (uint32_t)p[1] >> 4};
+}
+static inline vf v_lookup(const float table[16], vi idx) {
+    return (vf){table[idx[0]], table[idx[1]], table[idx[2]], table[idx[3]]};
+}
+static inline vi vi_and(vi a, vi b) { return a & b; }
+static inline vi vi_or(vi a, vi b) { return a | b; }
+static inline vi vi_shl(vi a, uint32_t n) { return a << n; }
+static inline vi vi_shr(vi a, uint32_t n) { return a >> n; }
 static inline vi vi_sra23(vi a) { return (vi)((vs)a >> 23); }
 static inline vi vi_shl23(vi a) { return a << 23; }
 static inline vi vi_sign(vi a) { return (vi)((vs)a >> 31); }
