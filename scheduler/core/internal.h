@@ -87,15 +87,36 @@ uint32_t logprob_stride(const struct request *request); /* words a token; 0: non
 void logprobs_append(struct sched *s, struct sequence *q, const struct wire_logprobs *from, size_t token_idx,
                      size_t entry);
 
+/* ---- models.c ---- */
+struct model *model_find(struct sched *s, struct bytes name);
+struct model *model_get(struct sched *s, struct bytes name); /* made when new */
+void model_free(struct sched *s, struct model *model);
+void model_review(struct sched *s, struct model *model); /* capacity, width and emptiness from its replicas */
+
+/* ---- formation.c: what a replica's ranks can do together ---- */
+void offer_take(struct offer *offer, const struct wire_hello *hello);
+void offer_release(struct offer *offer);
+/* Makes the replica what its ranks, all of them loaded, have in common; they may not fit. */
+int replica_join(struct sched *s, struct replica *r, struct error *err);
+/* Into the prefix cache goes what every rank still holds. */
+void replica_adopt_held(struct replica *r);
+void geometry_release(struct sched *s, struct replica *r); /* slots and pools */
+
+/* ---- worker.c: one rank's process ---- */
+enum { ASK_AGAIN_MS = 1000 };
+void worker_ask(struct sched *s, struct worker *worker); /* to register anew */
+void worker_remove(struct sched *s, struct worker *worker);
+
 /* ---- replica.c ---- */
+struct replica *replica_get(struct sched *s, struct u128 id, struct model *model, uint32_t rank_count,
+                            uint32_t stage_count); /* made when new */
+bool replica_is_complete(const struct replica *r); /* all ranks registered and loaded */
+void replica_try_start(struct sched *s, struct replica *r);
 void replica_fall(struct sched *s, struct replica *r, enum replica_state state, bool attributable);
 void replicas_run(struct sched *s);
 int64_t replicas_next(const struct sched *s);
 void replica_out_of_step(struct sched *s, struct replica *r); /* plans or results were lost: register anew */
 void replica_free(struct sched *s, struct replica *r);
-struct model *model_find(struct sched *s, struct bytes name);
-void model_free(struct sched *s, struct model *model);
-void model_review(struct sched *s, struct model *model); /* capacity, width and emptiness from its replicas */
 
 /* ---- place.c ---- */
 /* Longest cached prefix of its known tokens into r->hits, at least one token left to compute. Returns positions. */

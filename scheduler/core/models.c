@@ -1,0 +1,56 @@
+/* The models that workers serve: known as long as one has a worker or a request. */
+#include "scheduler/core/internal.h"
+
+struct model *model_find(struct sched *s, struct bytes name) {
+    struct model *only = NULL;
+    uint32_t count = 0;
+    LIST_EACH(at, &s->models) {
+        struct model *model = LINK_ITEM(at, struct model, link);
+        if (bytes_equal(bytes_str(model->name), name)) return model;
+        only = model;
+        count++;
+    }
+    return name.len == 0 && count == 1 ? only : NULL;
+}
+
+struct model *model_get(struct sched *s, struct bytes name) {
+    LIST_EACH(at, &s->models) {
+        struct model *model = LINK_ITEM(at, struct model, link);
+        if (bytes_equal(bytes_str(model->name), name)) return model;
+    }
+    struct model *model = mem_alloc(sizeof *model);
+    *model = (struct model){.name = mem_strndup((const char *)name.data, name.len), .empty_since = NEVER};
+    list_push(&s->models, &model->link);
+    s->status_version++;
+    return model;
+}
+
+void model_free(struct sched *s, struct model *model) {
+    CHECK(model->request_count == 0 && model->replicas.count == 0);
+    waiting_release(&model->waiting);
+    vec_release(&model->replicas);
+    list_remove(&model->link);
+    mem_free(model->name);
+    mem_free(model);
+    s->status_version++;
+}
+
+void model_review(struct sched *s, struct model *model) {
+    model->max_capacity = model->max_context = model->logits_width = 0;
+    bool any = false;
+    for (size_t i = 0; i < model->replicas.count; i++) {
+        const struct replica *r = model->replicas.items[i];
+        any = any || r->state != REPLICA_DOWN;
+        model->max_capacity = MAX(model->max_capacity, r->capacity);
+        model->max_context = MAX(model->max_context, r->max_context);
+        if (!r->capacity) continue;
+        model->logits_width = model->logits_width ? MIN(model->logits_width, r->logits_width) : r->logits_width;
+        model->revision = r->revision;
+        model->bundle = r->bundle;
+    }
+    if (any)
+        model->empty_since = NEVER;
+    else if (model->empty_since == NEVER)
+        model->empty_since = s->now;
+    s->status_version++;
+}
