@@ -16,11 +16,13 @@ static int64_t local_now_s(void) {
 static int settle_parse(const struct genreq *g, const struct text_model *text, struct bytes prompt, struct prepared *p,
                         struct error *err) {
     struct chat_formats formats = chat_formats(text->chat, NULL, g->tools.len);
-    int rc = g->tools.len && formats.calls ? parse_tools_new(g->tools, &p->parse_tools, err) : 0;
+    bool reads = formats.calls && (g->tools.len || call_format_frames_content(formats.calls));
+    int rc = reads ? parse_tools_new(g->tools.len ? g->tools : bytes_str("[]"), &p->parse_tools, err) : 0;
     p->parse = (struct parse_config){.reasoning = formats.reasoning,
-                                     .calls = g->tools.len ? formats.calls : NULL,
+                                     .calls = reads ? formats.calls : NULL,
                                      .tools = p->parse_tools,
-                                     .in_reasoning = reasoning_is_open(formats.reasoning, prompt)};
+                                     .in_reasoning = reasoning_is_open(formats.reasoning, prompt),
+                                     .in_call = reads && call_is_open(formats.calls, prompt)};
     return rc;
 }
 

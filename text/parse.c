@@ -247,6 +247,10 @@ struct parser *parser_new(const struct parse_config *config) {
     p->reasoning = (struct outlet){.part = PARSE_REASONING, .hold = true, .skip = true};
     p->content = (struct outlet){.part = PARSE_CONTENT, .hold = config->calls != NULL};
     if (config->reasoning && config->in_reasoning) p->state = PARSER_REASONING;
+    if (config->in_call && call_format_frames_content(config->calls)) {
+        open_call(p, &config->calls->open[0]);
+        p->prompted = true;
+    }
     init_firsts(p);
     return p;
 }

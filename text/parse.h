@@ -49,6 +49,11 @@ void call_format_names(struct buf *out);
 /* True when a rendered prompt has opened the reasoning itself, so that the answer begins inside it. */
 bool reasoning_is_open(const struct reasoning_format *f, struct bytes prompt);
 
+/* True when it has ended with the mark before a call. */
+bool call_is_open(const struct call_format *f, struct bytes prompt);
+/* True when content has marks too, so that an answer is taken apart although there are no tools. */
+bool call_format_frames_content(const struct call_format *f);
+
 /* ---- the tools of a request ---- */
 
 /* Names and parameter types, for the formats that write values without quotes. */
@@ -82,6 +87,7 @@ struct parse_config {
     const struct call_format *calls;          /* NULL: none (no tools, or tool_choice "none") */
     const struct parse_tools *tools;          /* borrowed while the parser lives; NULL: unknown */
     bool in_reasoning;                        /* reasoning_is_open */
+    bool in_call;                             /* call_is_open */
     bool complete_calls;                      /* put calls out when they are complete */
 };
 

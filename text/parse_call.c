@@ -52,7 +52,8 @@ static void track_byte(struct tracker *t, uint8_t c, bool python) {
 /* ---- calls on their way out ---- */
 
 bool parser_may_call(const struct parser *p, struct bytes name) {
-    return is_call_name(name) && (!p->open->start_only || parse_tools_has(p->config.tools, name));
+    const struct open_mark *open = p->open;
+    return is_call_name(name) && (!(open->start_only || open->known_only) || parse_tools_has(p->config.tools, name));
 }
 
 /* Puts out the calls that were read at once and forgets them; false: there is none, or one for no tool. */
@@ -202,10 +203,11 @@ static bool end_named(struct parser *p, struct bytes body) {
 
 /* It was no call: its mark is text, and what follows is looked at anew. */
 static void fail_call(struct parser *p) {
-    const char *mark = p->open->text;
+    const char *mark = p->prompted ? "" : p->open->text;
     size_t len = strlen(mark);
     p->failures++;
     p->state = PARSER_PLAIN;
+    p->prompted = false;
     if (p->body.put_count) { /* but for the calls that went out */
         p->at += p->body.done;
         return;
@@ -239,6 +241,7 @@ static void end_call(struct parser *p, size_t len, size_t after) {
         return;
     }
     p->state = PARSER_PLAIN;
+    p->prompted = false;
     p->at += len + after;
 }
 
@@ -255,7 +258,7 @@ static bool ends_json(uint8_t c) { return !is_blank(c) && !strchr(",;}]", c) && 
 
 /* Looks for the closing mark at `at`: its length, 0 when it is none, SIZE_MAX when that is not decided. */
 static size_t closing_mark(const struct parser *p, struct bytes in, size_t at) {
-    const char *close = p->config.calls->close;
+    const char *close = p->open->close ? p->open->close : p->config.calls->close;
     if (p->track.quote || !close) return 0;
     enum match m = match_mark(in, at, close);
     return m == MATCH_FULL ? strlen(close) : m == MATCH_PARTIAL ? SIZE_MAX : 0;
@@ -270,12 +273,23 @@ static bool pass_body(struct parser *p, struct bytes in, size_t at, uint32_t bef
     return b->kind != BODY_NAMED || pass_named(p, in, at);
 }
 
+/* The body is content. */
+static void be_plain(struct parser *p) {
+    p->state = PARSER_PLAIN;
+    p->prompted = false;
+    p->at += strlen(p->config.calls->plain);
+}
+
 /* Passes one byte of the body; true when the call is over. */
 static bool run_byte(struct parser *p, struct bytes in, size_t at) {
     const struct call_format *f = p->config.calls;
     struct tracker *t = &p->track;
     bool marked = f->end == BODY_MARK || f->end == BODY_MARK_JSON;
     uint32_t before = t->depth;
+    if (f->plain && bytes_equal(bytes_of(in.data, at + 1), bytes_str(f->plain))) {
+        be_plain(p);
+        return true;
+    }
     if (f->end == BODY_MARK && t->complete && ends_json(in.data[at])) {
         end_call(p, at, 0);
         return true;

@@ -56,9 +56,11 @@ struct element_form {
 
 struct open_mark {
     const char *text;
-    uint8_t keep;    /* bytes at its end that belong to the body */
-    bool start_only; /* opens only where no content came before; the name must be a known tool's */
-    bool needs_wrap; /* opens only inside a wrap */
+    uint8_t keep;      /* bytes at its end that belong to the body */
+    const char *close; /* in place of the format's */
+    bool known_only;   /* the name must be a known tool's */
+    bool start_only;   /* opens only where no content came before; known_only */
+    bool needs_wrap;   /* opens only inside a wrap */
 };
 
 struct call_format {
@@ -66,6 +68,7 @@ struct call_format {
     const char *wrap_open[PARSE_MARKS], *wrap_close[PARSE_MARKS]; /* around all calls; may be absent */
     struct open_mark open[PARSE_MARKS];                           /* before each call */
     const char *close;                                            /* behind each; NULL: none */
+    const char *plain; /* a body that begins so is content; the prompt may end with the mark before it */
     const char *keeps; /* further special tokens that the body needs, separated by spaces */
     const char *signs[PARSE_MARKS];
     bool ends_reasoning; /* a call may come without the end of the reasoning */
@@ -107,8 +110,10 @@ bool read_gemma(struct call_reader *r, struct bytes body);  /* NAME{k:v} */
 head_read head_function;                                    /* NAME> */
 head_read head_deepseek;                                    /* [function SEP] NAME SEP */
 head_read head_kimi;                                        /* functions.NAME:0 MARK */
+head_read head_line;                                        /* NAME, line end */
 head_read head_mistral;                                     /* NAME[CALL_ID]id[ARGS] */
 bool json_may_be(struct bytes body);
+bool line_may_be(struct bytes body);
 bool python_may_be(struct bytes body);
 bool is_call_name(struct bytes s);
 struct bytes strip_fence(struct bytes s);
@@ -185,6 +190,7 @@ struct parser {
     const struct parse_sink *sink; /* during a call */
     enum { PARSER_PLAIN, PARSER_REASONING, PARSER_CALL } state;
     enum { WRAP_NONE, WRAP_OPEN, WRAP_CALLED } wrap;
+    bool prompted; /* the mark before the call stood in the prompt */
     bool begun;    /* content was put out, white space apart */
     bool reasoned; /* the reasoning has ended */
     uint32_t call_count, failures;

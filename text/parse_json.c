@@ -192,6 +192,20 @@ bool head_function(struct bytes head, bool more, struct bytes *id, struct bytes 
     return more && split(head, ">", name, &rest) && !strip_blank(rest).len;
 }
 
+bool head_line(struct bytes head, bool more, struct bytes *id, struct bytes *name) {
+    struct bytes rest;
+    (void)id;
+    return more && split(head, "\n", name, &rest) && !strip_blank(rest).len;
+}
+
+/* A name, a line end, { */
+bool line_may_be(struct bytes body) {
+    const uint8_t *end = memchr(body.data, '\n', body.len);
+    size_t len = end ? (size_t)(end - body.data) : body.len;
+    struct bytes rest = strip_blank(bytes_from(body, len));
+    return (!body.len || is_call_name(bytes_of(body.data, len))) && (!rest.len || rest.data[0] == '{');
+}
+
 bool head_deepseek(struct bytes head, bool more, struct bytes *id, struct bytes *name) {
     static const char SEP[] = "<｜tool▁sep｜>";
     struct bytes rest, fence;

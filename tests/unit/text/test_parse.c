@@ -261,6 +261,16 @@ static const struct parse_case cases[] = {
      "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</seed:tool_call>",
      "T(0||get_weather|{\"city\": \"Paris\"})"},
     {NULL, "functionary", false, "<function=now>{\"a\": 1}</function>", "T(0||now|{\"a\": 1})"},
+    {NULL, "functionary_v3.2", true, "all\nHi >> you", "C(Hi >> you)"},
+    {NULL, "functionary_v3.2", true, "all\nI look.\n>>>get_weather\n" W_ARGS ">>>now\n{}",
+     "C(I look.)" W_IS("0") "T(1||now|{})"},
+    {NULL, "functionary_v3.2", true, "get_weather\n" W_ARGS "\n>>>all\nok", "C(ok)" W_IS("0")},
+    {NULL, "functionary_v3.2", true, "Hello", "C(Hello)"},
+    {NULL, "functionary_v3.2", true, "nobody\n{\"a\": 1}", "C(nobody\n{\"a\": 1})"},
+    {NULL, "functionary_v3.2", false, "a>>>python\nprint({1})", "C(a>>>python\nprint({1}))"},
+    {NULL, "smollm3", false, "<tool_call>" W_CALL "</tool_call>", W_IS("0")},
+    {NULL, "smollm3", false, "<code>\nget_weather(city=\"Paris\", days=2)\n</code>", W_IS("0")},
+    {NULL, "smollm3", false, "<code>\nprint(1)\n</code>", "C(<code>\nprint(1)\n</code>)"},
     {NULL, "minimax_m2", false,
      "a <invoke name=\"x\"> b\n<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter "
      "name=\"city\">5</parameter>\n"
@@ -352,11 +362,17 @@ static bool run_way(const struct parse_case *c, const struct parse_config *confi
     return true;
 }
 
-/* streamed: what is expected where calls go out before they are known to be well formed. */
-static bool run_case(const struct parse_case *c, const char *streamed, const struct parse_tools *t, struct answer *a) {
+static struct parse_config config_of(const struct parse_case *c, const struct parse_tools *t) {
     struct parse_config config = {.tools = t, .in_reasoning = c->inside};
     if (c->reasoning) config.reasoning = reasoning_format_find(bytes_str(c->reasoning));
     if (c->calls) config.calls = call_format_find(bytes_str(c->calls));
+    config.in_call = c->inside && call_format_frames_content(config.calls);
+    return config;
+}
+
+/* streamed: what is expected where calls go out before they are known to be well formed. */
+static bool run_case(const struct parse_case *c, const char *streamed, const struct parse_tools *t, struct answer *a) {
+    struct parse_config config = config_of(c, t);
     if ((c->reasoning && !config.reasoning) || (c->calls && !config.calls)) {
         check_fail(__FILE__, __LINE__, "no format %s %s", c->reasoning, c->calls);
         return false;
@@ -390,10 +406,8 @@ TEST(arguments_go_out_as_they_come) {
     unsigned counts[2] = {0};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const char *city = strstr(cases[i].text, "Paris");
-        struct parse_config config = {.tools = t, .in_reasoning = cases[i].inside};
+        struct parse_config config = config_of(&cases[i], t);
         struct buf text = {0};
-        if (cases[i].reasoning) config.reasoning = reasoning_format_find(bytes_str(cases[i].reasoning));
-        if (cases[i].calls) config.calls = call_format_find(bytes_str(cases[i].calls));
         bool json = strstr(cases[i].text, JSON) && !strstr(cases[i].text, "\"{");
         if (!city || !config.calls || (!json && !config.calls->elements)) continue;
         buf_add(&text, cases[i].text, (size_t)(city - cases[i].text));
@@ -483,6 +497,7 @@ TEST(random_texts_give_the_same_however_they_are_cut) {
                                       .calls = &call_formats[check_random() % call_format_count],
                                       .tools = check_random() % 4 ? t : NULL,
                                       .in_reasoning = check_random() % 2,
+                                      .in_call = check_random() % 2,
                                       .complete_calls = check_random() % 2};
         buf_reset(&text);
         for (uint64_t i = check_random() % 14; i > 0; i--) add_random_piece(&config, &text);
@@ -537,12 +552,15 @@ TEST(long_texts_take_linear_time) {
 
 /* ---- choosing ---- */
 
-TEST(prompts_that_open_the_reasoning_are_seen) {
+TEST(prompts_that_open_reasoning_or_a_call_are_seen) {
     const struct reasoning_format *think = reasoning_format_find(bytes_str("qwen3"));
     EXPECT(reasoning_is_open(think, bytes_str("<|im_start|>assistant\n<think>\n")));
     EXPECT(!reasoning_is_open(think, bytes_str("<|im_start|>assistant\n<think>\n\n</think>\n\n")));
     EXPECT(!reasoning_is_open(think, bytes_str("<|im_start|>assistant\n")));
     EXPECT(!reasoning_is_open(NULL, bytes_str("<think>")));
+    const struct call_format *functionary = call_format_find(bytes_str("functionary_v3.2"));
+    EXPECT(call_is_open(functionary, bytes_str("assistant<|end_header_id|>\n\n>>>")));
+    EXPECT(!call_is_open(functionary, bytes_str(">>>all\n")) && !call_is_open(NULL, bytes_str(">>>")));
 }
 
 TEST(special_tokens_that_mean_something_are_wanted) {

@@ -58,6 +58,7 @@ static const struct {
     {"llama.cpp/google-gemma-4-31B-it.jinja", "gemma4", "gemma4", false},
     {"llama.cpp/ibm-granite-granite-3.3-2B-Instruct.jinja", "granite3.3", "granite", true},
     {"llama.cpp/llama-cpp-deepseek-r1.jinja", "think", "deepseek_v3", true},
+    {"llama.cpp/meetkai-functionary-medium-v3.2.jinja", "none", "functionary_v3.2", true},
     {"llama.cpp/meetkai-functionary-medium-v3.1.jinja", "none", "functionary", false},
     {"llama.cpp/meta-llama-Llama-3.1-8B-Instruct.jinja", "none", "llama3_json", false},
     {"llama.cpp/meta-llama-Llama-3.2-3B-Instruct.jinja", "none", "llama3_json", false},
