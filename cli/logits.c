@@ -31,7 +31,7 @@ static const struct option_row ROWS[] = {
         .help = "how keys and values are stored"),
     ROW(device, "device", OPTION_STRING, .fallback = "auto", .help = "auto, cpu or cuda"),
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
-        .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, ref"),
+        .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, amx, ref"),
     ROW(threads, "threads", OPTION_INT, .max = 1024, .help = "threads that compute; 0: one for each CPU"),
 };
 const struct option_table logits_options = {"trireme logits", "--model MODEL --jsonl [OPTIONS]",

@@ -31,7 +31,7 @@ enum device_class { DEVICE_CPU = 1, DEVICE_CUDA = 2, DEVICE_EMULATED = 3 };
 struct device_options {
     const char *kind; /* "cpu", or one that is registered, or "auto": a GPU where this program and the machine have one
                          (an emulated one is only had by name), else the CPU. NULL: cpu; "": auto */
-    const char *isa; /* "ref", "scalar", "avx2", "avx512"; NULL or "auto": TRIREME_ISA, else the best the machine has */
+    const char *isa; /* "ref", "scalar", "avx2", "avx512", "amx"; NULL or "auto": TRIREME_ISA, else the best there is */
     int thread_count; /* 0: one for each CPU this process may use */
     int spin_us;      /* how long idle threads spin between operations before they sleep */
     int ordinal;      /* which GPU, modulo how many there are; the CPU has one */

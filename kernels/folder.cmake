@@ -11,6 +11,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_avx2.c PROPERTIES COMPILE_OPTIONS "${KERNEL_FLAGS};-mavx2;-mfma;-mf16c")
   set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_avx512.c PROPERTIES
     COMPILE_OPTIONS "${KERNEL_FLAGS};-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mfma;-mf16c;-mprefer-vector-width=512")
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_amx.c PROPERTIES
+    COMPILE_OPTIONS "${KERNEL_FLAGS};-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mfma;-mf16c;-mprefer-vector-width=512;-mamx-tile;-mamx-bf16")
 else()
-  list(FILTER FOLDER_SOURCES EXCLUDE REGEX "/cpu/isa_avx(2|512)\\.c$")
+  list(FILTER FOLDER_SOURCES EXCLUDE REGEX "/cpu/isa_(avx2|avx512|amx)\\.c$")
 endif()

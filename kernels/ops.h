@@ -13,7 +13,7 @@
  * Numerics. What is promised of each row: its bits depend only on that row's inputs, the storage types, the instruction
  * set (CPU) or row class (GPU): never on T, on the row's place, on other rows or on the thread count. Sums run in f32
  * in a fixed lane order. Errors against ref (which sums in double): linear and norm |error| <= 2 * u * sum(|terms|) *
- * (terms / lanes + log2(lanes) + 2), u = 2^-24. exp, silu: 4 ulp.
+ * (terms / lanes + log2(lanes) + 2), u = 2^-24. exp, silu: 4 ulp. AMX takes numbers below 2^-126 as zero.
  *
  * Rows whose position is ROW_NONE are padding: they may be computed or not, write no KV, sample nothing.
  *

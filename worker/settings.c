@@ -22,7 +22,7 @@ static const struct option_row ROWS[] = {
     ROW(graphs, "graphs", OPTION_BOOL, .fallback = "true",
         .help = "on a GPU, record decode steps as graphs; changes no result"),
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
-        .help = "instruction set of the CPU device: auto, scalar, avx2, avx512"),
+        .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, amx"),
     ROW(threads, "threads", OPTION_INT, .max = 1024, .help = "threads that compute; 0: one for each CPU"),
     ROW(slots, "slots", OPTION_INT, .fallback = "256", .min = 1, .max = 16384, .unit = "sequences",
         .help = "sequences that may run at once"),

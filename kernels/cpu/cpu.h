@@ -11,11 +11,12 @@
 #include "base/pool.h"
 #include "kernels/ops.h"
 
-enum { CPU_THREADS_MAX = 256 };
+enum { CPU_THREADS_MAX = 256, CPU_PACK_BYTES = 16 << 20 };
 
 struct cpu_device {
     struct device dev; /* first */
     struct thread_pool *pool;
+    char *pack; /* owned; CPU_PACK_BYTES where linear packs activations (AMX), else NULL */
 };
 
 static inline struct thread_pool *cpu_pool(const struct stream *s) { return ((struct cpu_device *)s->dev)->pool; }
@@ -34,6 +35,6 @@ static inline void cpu_loop(const struct stream *s, size_t part_count, size_t wo
 
 int cpu_device_open(const struct device_options *options, struct device **out, struct error *err);
 
-extern const struct ops cpu_ops_scalar, cpu_ops_avx2, cpu_ops_avx512;
+extern const struct ops cpu_ops_scalar, cpu_ops_avx2, cpu_ops_avx512, cpu_ops_amx;
 
 #endif

@@ -5,7 +5,9 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include "kernels/cpu/cpu.h"
 
@@ -16,6 +18,7 @@
 static void cpu_close(struct device *dev) {
     struct cpu_device *cpu = (struct cpu_device *)dev;
     thread_pool_free(&cpu->pool);
+    free(cpu->pack);
     mem_free(cpu);
 }
 
@@ -86,6 +89,13 @@ static bool has_avx512(void) {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
+/* The kernel gives the tiles' state only to processes that ask for it. */
+static bool has_amx(void) {
+    enum { BF16 = 1 << 22, TILE = 1 << 24, ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
+    unsigned a, b, c, d;
+    return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & BF16) && (d & TILE) &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0;
+}
 #endif
 
 static const struct isa {
@@ -98,6 +108,7 @@ static const struct isa {
 #if defined(__x86_64__)
     {"avx2", has_avx2, &cpu_ops_avx2},
     {"avx512", has_avx512, &cpu_ops_avx512},
+    {"amx", has_amx, &cpu_ops_amx},
 #endif
 };
 
@@ -123,7 +134,8 @@ static int choose_isa(const char *want, struct isa *out, struct error *err) {
         }
         return error_set(err, ERR_UNSUPPORTED, "this machine lacks the instruction set '%s'", ISAS[i].name);
     }
-    return error_set(err, ERR_UNSUPPORTED, "unknown instruction set '%s'; known are ref, scalar, avx2, avx512", want);
+    return error_set(err, ERR_UNSUPPORTED, "unknown instruction set '%s'; known are ref, scalar, avx2, avx512, amx",
+                     want);
 }
 
 static void cpu_name(char *out, size_t size) {
@@ -160,6 +172,7 @@ int cpu_device_open(const struct device_options *options, struct device **out, s
     if (!sysinfo(&info)) cpu->dev.memory_bytes = (uint64_t)info.totalram * info.mem_unit;
     snprintf(cpu->dev.isa, sizeof cpu->dev.isa, "%s", isa.name);
     cpu_name(cpu->dev.name, sizeof cpu->dev.name);
+    cpu->pack = !strcmp(isa.name, "amx") ? aligned_alloc(64, CPU_PACK_BYTES) : NULL;
     cpu->pool = thread_pool_new((int)cpu->dev.thread_count, options->spin_us);
     *out = &cpu->dev;
     return 0;

@@ -175,6 +175,12 @@ static void linear_part(void *ctx, size_t part_idx, int thread_idx) {
 static void cpu_linear(struct stream *s, const struct op_linear *a) {
     CHECK(a->out_stride >= a->w->rows && a->w->type > STORAGE_NONE && a->w->type < STORAGE_TYPE_COUNT);
     if (a->rows == 0) return;
+#ifdef CPU_AMX
+    if (amx_takes(a->w)) {
+        amx_linear(s, a);
+        return;
+    }
+#endif
     struct linear_task task = {.a = a, .columns_a_part = PART_COLUMNS};
     while (a->w->rows / task.columns_a_part > 256) task.columns_a_part *= 2;
     size_t parts = (a->w->rows + task.columns_a_part - 1) / task.columns_a_part;

@@ -5,6 +5,10 @@
 
 #include "kernels/cpu/widen.inc.h"
 
+#ifdef CPU_AMX
+#include "kernels/cpu/linear_amx.inc.h"
+#endif
+
 #include "kernels/cpu/linear.inc.h"
 
 #include "kernels/cpu/rows.inc.h"

@@ -16,6 +16,8 @@ def isas():
         names.append("avx2")
     if all(f" {f} " in flags for f in ("avx512f", "avx512bw", "avx512vl", "avx512dq")):
         names.append("avx512")
+        if " amx_bf16 " in flags and " amx_tile " in flags:
+            names.append("amx")
     return names
 
 

@@ -121,6 +121,29 @@ TEST(linear_rows_do_not_know_their_neighbours) {
     }
 }
 
+/* More rows than one pass of any kernel takes, whole blocks of weights and a rest. */
+TEST(linear_of_many_rows_has_the_bits_of_each_alone) {
+    enum { ROWS = 270, COLUMNS = 200, WIDTH = 544 };
+    FOR_EACH_ISA(isa)
+    for (size_t type = 0; type < ARRAY_LEN(TYPES); type++) {
+        struct bench b = bench_open(isa, 2);
+        struct problem all;
+        problem_init(&all, ROWS, COLUMNS, WIDTH, TYPES[type], true);
+        float *want = run_linear(&b, &all, COLUMNS);
+        for (uint32_t t = check_random() % 9; t < ROWS; t += 9) {
+            struct problem one = all;
+            one.x = all.x + (size_t)t * WIDTH;
+            one.rows = 1;
+            float *out = run_linear(&b, &one, COLUMNS);
+            EXPECT(same_bits(out, want + (size_t)t * COLUMNS, COLUMNS));
+            unguard(out);
+        }
+        unguard(want);
+        problem_release(&all);
+        bench_close(&b);
+    }
+}
+
 TEST(linear_hands_on_what_is_not_finite) {
     FOR_EACH_ISA(isa) {
         struct bench b = bench_open(isa, 1);

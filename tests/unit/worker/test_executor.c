@@ -77,7 +77,7 @@ static bool reference_texts(struct planner *p, uint32_t texts[PROMPTS][TOTAL]) {
 
 TEST(tokens_do_not_depend_on_chunks_batches_or_pipelining) {
     static const uint32_t chunks[] = {7, 1, 16, 512};
-    const char *isas[] = {"scalar", "avx2", "avx512"};
+    const char *isas[] = {"scalar", "avx2", "avx512", "amx"};
     static struct planner p;
     static uint32_t texts[PROMPTS][TOTAL];
     for (size_t k = 0; k < ARRAY_LEN(isas); k++) {
