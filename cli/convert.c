@@ -46,19 +46,46 @@ static bool ends_with(const char *s, const char *end) {
     return n > m && !strcmp(s + n - m, end);
 }
 
-#define VECTORS_KEY "trireme.vectors" /* the type a folder's vectors had: GGUF keeps them as f32 */
+#define KEPT_KEY "trireme.folder" /* export_kept_text */
 
 #define HEAD_ONLY_KEY "trireme.head_only"
 
-/* The type of all vectors, TENSOR_TYPE_COUNT when they differ. */
-static enum tensor_type vector_type(const struct safetensors *set) {
-    enum tensor_type type = TENSOR_TYPE_COUNT;
-    for (size_t i = 0; i < set->tensor_count; i++) {
-        if (set->tensors[i].dim_count != 1) continue;
-        if (type != TENSOR_TYPE_COUNT && type != set->tensors[i].type) return TENSOR_TYPE_COUNT;
-        type = set->tensors[i].type;
+#define EXACT_KEY "trireme.exact." /* and a tensor's name: the values of a norm that adding an offset would change */
+
+/* Norms whose offset cannot be taken away again without a rounding are kept as they were. */
+static void put_exact(struct gguf_writer *w, const struct export_item *item) {
+    char key[GGUF_NAME_MAX];
+    const struct tensor *t = item->views[0].tensor;
+    float *values = mem_calloc(item->rows, sizeof *values);
+    bool exact = true;
+    for (uint32_t i = 0; i < item->rows; i++) {
+        values[i] = storage_get(storage_of(t), t->data, i);
+        exact = exact && (values[i] + item->add) - item->add == values[i];
     }
-    return type;
+    if (!exact && (size_t)snprintf(key, sizeof key, EXACT_KEY "%s", item->name) < sizeof key) {
+        gguf_put_array(w, key, GGUF_F32, item->rows);
+        for (uint32_t i = 0; i < item->rows; i++) gguf_add_f32(w, values[i]);
+    }
+    mem_free(values);
+}
+
+static void take_exact(const struct gguf *g, struct export_item *item) {
+    char key[GGUF_NAME_MAX];
+    const struct tensor *t = item->views[0].tensor;
+    if ((size_t)snprintf(key, sizeof key, EXACT_KEY "%s", t->name) >= sizeof key) return;
+    const struct gguf_kv *kv = gguf_find(g, key);
+    if (kv && kv->is_array && kv->type == GGUF_F32 && kv->count == item->rows && item->cols == 1)
+        item->exact = kv->data;
+}
+
+static void put_kept(struct gguf_writer *w, const struct model *m, const struct export_plan *plan) {
+    struct buf kept;
+    buf_init(&kept, 0);
+    export_kept_text(m, plan, &kept);
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->items[i].add != 0) put_exact(w, &plan->items[i]);
+    gguf_put_string(w, KEPT_KEY, buf_bytes(&kept));
+    buf_release(&kept);
 }
 
 static int to_gguf(const struct convert_settings *s, const struct model *m, const struct gguf *source,
@@ -76,8 +103,7 @@ static int to_gguf(const struct convert_settings *s, const struct model *m, cons
     gguf_writer_init(&w, s->out);
     if (!rc && !source) {
         export_gguf_keys(&w, m, o.arch, type);
-        enum tensor_type vectors = vector_type(&m->files);
-        if (vectors != TENSOR_TYPE_COUNT) gguf_put_string(&w, VECTORS_KEY, bytes_str(tensor_type_name(vectors)));
+        put_kept(&w, m, &plan);
         if (o.head_only) gguf_put_int(&w, HEAD_ONLY_KEY, GGUF_BOOL, 1);
         rc = gguf_text_put(&w, s->model, err);
     }
@@ -93,15 +119,6 @@ static int to_gguf(const struct convert_settings *s, const struct model *m, cons
 
 /* ---- to a folder ---- */
 
-static enum tensor_type kept_vectors(const struct gguf *g) {
-    struct bytes name;
-    static const enum tensor_type TYPES[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16};
-    if (gguf_string(g, VECTORS_KEY, &name))
-        for (size_t i = 0; i < ARRAY_LEN(TYPES); i++)
-            if (bytes_equal(name, bytes_str(tensor_type_name(TYPES[i])))) return TYPES[i];
-    return TENSOR_TYPE_COUNT;
-}
-
 /* Block types have no place in a folder: they are decoded to f16 unless something else is asked for. */
 static enum storage_type folder_type(const struct safetensors *set, enum storage_type asked) {
     for (size_t i = 0; asked == STORAGE_NONE && i < set->tensor_count; i++)
@@ -114,18 +131,24 @@ static int to_folder(const struct convert_settings *s, const struct model *m, co
     struct export_options o = {.arch = source ? gguf_arch_of(source, err) : gguf_arch_for(&m->spec, err),
                                .from_gguf = source != NULL,
                                .matrices = folder_type(&m->files, type),
-                               .vectors = source ? kept_vectors(source) : TENSOR_TYPE_COUNT};
+                               .vectors = TENSOR_TYPE_COUNT};
+    struct bytes text = {0};
+    bool told = source && gguf_string(source, KEPT_KEY, &text);
+    char *lines = told ? mem_strndup((const char *)text.data, text.len) : NULL;
     struct export_plan plan = {0};
     size_t kept = 0;
     if (source && !gguf_bool(source, HEAD_ONLY_KEY, &o.head_only)) o.head_only = false;
-    if (!o.arch) return err->code;
+    o.kept = lines;
     char *weights = path_join(s->out, "model.safetensors"), *config_path = path_join(s->out, "config.json");
-    int rc = dir_make(s->out, 0755, err);
+    int rc = o.arch ? dir_make(s->out, 0755, err) : err->code;
     if (!rc) rc = export_plan_make(&plan, m, &o, err);
+    for (size_t i = 0; !rc && source && i < plan.count; i++)
+        if (plan.items[i].add != 0) take_exact(source, &plan.items[i]);
     if (!rc) rc = export_write_safetensors(weights, &plan, err);
     if (!rc && source) rc = gguf_text_restore(source, s->out, &kept, err);
     if (!rc && !kept) rc = file_write_atomic(config_path, config->data, config->len, 0644, err);
     export_plan_release(&plan);
+    mem_free(lines);
     mem_free(weights);
     mem_free(config_path);
     return rc;

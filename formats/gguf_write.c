@@ -72,6 +72,7 @@ void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type type,
 }
 
 void gguf_add_string(struct gguf_writer *w, struct bytes value) { add_text(&w->keys, value); }
+void gguf_add_bool(struct gguf_writer *w, bool value) { buf_add_byte(&w->keys, value); }
 void gguf_add_i32(struct gguf_writer *w, int32_t value) { buf_add(&w->keys, &value, 4); }
 void gguf_add_f32(struct gguf_writer *w, float value) { buf_add(&w->keys, &value, 4); }
 

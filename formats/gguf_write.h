@@ -34,6 +34,7 @@ void gguf_put_copy(struct gguf_writer *w, const struct gguf_kv *kv);
 /* Begins an array; `count` elements must follow, by the calls below. */
 void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type type, uint64_t count);
 void gguf_add_string(struct gguf_writer *w, struct bytes value);
+void gguf_add_bool(struct gguf_writer *w, bool value);
 void gguf_add_i32(struct gguf_writer *w, int32_t value);
 void gguf_add_f32(struct gguf_writer *w, float value);
 /* The next tensor; dims in row-major order. ERR_UNSUPPORTED: GGUF lacks the type. */

@@ -2,8 +2,10 @@
  * export.h - a model's tensors under the names of another format, with their rows in its order and their numbers in
  * another type: HF folder to GGUF, GGUF to HF folder, either to itself with other types.
  *
- * A list of items is made once from the two name tables: each tensor of the source has one. A tensor that the other
- * format has no name for is an error. Rows are made one at a time, so memory does not grow with the model.
+ * A list of items is made once from the two name tables (export_plan.c): each is a tensor of the target, put together
+ * from views of tensors of the source. What the formats do differently is a way of viewing: experts in a tensor each or
+ * in one of three dimensions, gate and up fused or apart, matrices turned, heads' rows in another order. A tensor that
+ * the other format has no name for is an error. Rows are made one at a time, so memory does not grow with the model.
  *
  * Threading: one thread.
  */
@@ -14,30 +16,53 @@
 #include "model/gguf_model.h"
 #include "model/model.h"
 
-struct export_item {
+/* Part of a tensor that is taken as planes of plane_rows rows of `cols` values each, whatever its dims.
+ * Row r of plane p: row first + r * step of plane plane_first + p; turned: column first + r * step of that plane. */
+struct export_view {
     const struct tensor *tensor; /* borrowed */
-    char name[TENSOR_NAME_MAX];  /* in the target */
-    enum tensor_type type;       /* in the target */
-    uint32_t rows, cols;         /* a vector: 1 row */
-    bool is_vector;
-    uint32_t turn_heads; /* rows of each of so many heads change between half and interleaved order; 0: no */
-    bool to_interleaved;
-    float add; /* to a norm's weights */
+    uint32_t cols, plane_first, plane_rows, first, step;
+    bool turned;
+    uint32_t count; /* rows (EXPORT_COLUMNS: columns) of the item that it gives */
+};
+
+/* How views make an item. */
+enum export_join {
+    EXPORT_STACK,  /* in each plane their rows behind one another */
+    EXPORT_TURNS,  /* in each plane a row of each in turn */
+    EXPORT_PLANES, /* a plane each */
+    EXPORT_COLUMNS /* in each row their columns behind one another; `alternate`: one of each in turn */
+};
+
+struct export_item {
+    char name[TENSOR_NAME_MAX]; /* in the target */
+    enum tensor_type type;      /* in the target */
+    uint64_t dims[3];
+    uint32_t dim_count, planes, rows, cols;
+    struct export_view *views; /* owned */
+    uint32_t view_count;
+    enum export_join join;
+    bool alternate;
+    uint32_t *order; /* owned; row r of a plane is row order[r] of what the views make; NULL: as it is */
+    float add;       /* to a norm's weights */
+    const uint8_t
+        *exact; /* f32 [rows], borrowed, of a vector: its values, where subtracting would not give them back; NULL */
 };
 
 struct export_plan {
     struct export_item *items; /* owned */
-    size_t count;
+    size_t count, room;
 };
 
 /* matrices: type of matrices where their rows fit whole blocks (else Q8_0, else F16), STORAGE_NONE: as they are;
- * vectors: of the others, TENSOR_TYPE_COUNT: as they are. to_gguf: which way. */
+ * vectors: of the others, TENSOR_TYPE_COUNT: as they are. to_gguf: which way. kept: what a folder was like that a GGUF
+ * file was made from (export_kept_text), NULL: not known. */
 struct export_options {
     const struct gguf_arch *arch;
     bool from_gguf, to_gguf;
     enum storage_type matrices;
     enum tensor_type vectors;
     bool head_only; /* the folder stores a tied embedding under the head's name, as GGUF never does */
+    const char *kept;
 };
 /* Whether a folder's model is so. */
 bool export_is_head_only(const struct model *model);
@@ -45,15 +70,20 @@ bool export_is_head_only(const struct model *model);
 MUST_CHECK int export_plan_make(struct export_plan *plan, const struct model *model,
                                 const struct export_options *options, struct error *err);
 void export_plan_release(struct export_plan *plan);
-/* Bytes of a row of the target, and the row itself. values: f32 [cols] to work in. */
+/* What is lost on the way from a folder to GGUF, a line each: "name type" of tensors that change their type without
+ * being matrices, "* prefix", "+" where the experts of a layer share a tensor. Appended to out. */
+void export_kept_text(const struct model *model, const struct export_plan *plan, struct buf *out);
+/* Bytes of a row of the target, and row `row` of all planes' rows. values: f32 [2 * cols] to work in. */
 size_t export_row_bytes(const struct export_item *item);
-void export_row(const struct export_item *item, uint32_t row, float *values, void *out);
+void export_row(const struct export_item *item, uint64_t row, float *values, void *out);
 
 /* ---- files ---- */
 
 /* Puts the keys that say what the network is (not: the tokenizer's). */
 void export_gguf_keys(struct gguf_writer *w, const struct model *model, const struct gguf_arch *arch,
                       enum storage_type matrices);
+/* The table of rotation that a file's keys tell; NULL: nothing rotates. */
+const struct rope_spec *export_main_rope(const struct model_spec *spec);
 /* Lists the tensors and writes the file, keys and data, to its end. */
 MUST_CHECK int export_write_gguf(struct gguf_writer *w, const struct model *model, const struct export_plan *plan,
                                  struct error *err);

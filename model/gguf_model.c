@@ -1,74 +1,10 @@
 #include "model/gguf_model.h"
 
 #include "formats/json.h"
-#include "model/gguf_names.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-/* Of files that have experts. */
-static const struct gguf_arch EXPERT_ARCHS[] = {
-    {"llama", "mixtral", "MixtralForCausalLM", &GGUF_EXPERT_NAMES, true},
-    {"qwen2moe", "qwen2_moe", "Qwen2MoeForCausalLM", &GGUF_EXPERT_NAMES, false},
-    {"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", &GGUF_EXPERT_NAMES, false},
-    {"olmoe", "olmoe", "OlmoeForCausalLM", &GGUF_EXPERT_NAMES, false},
-    {"gpt-oss", "gpt_oss", "GptOssForCausalLM", &GGUF_OSS_NAMES, false},
-    {"granitemoe", "granitemoe", "GraniteMoeForCausalLM", &GGUF_EXPERT_NAMES, true},
-};
-
-static const struct gguf_arch ARCHS[] = {
-    {"llama", "llama", "LlamaForCausalLM", &GGUF_NAMES, true},
-    {"qwen2", "qwen2", "Qwen2ForCausalLM", &GGUF_NAMES, false},
-    {"qwen3", "qwen3", "Qwen3ForCausalLM", &GGUF_NAMES, false},
-    {"gemma", "gemma", "GemmaForCausalLM", &GGUF_NAMES, false},
-    {"gemma2", "gemma2", "Gemma2ForCausalLM", &GGUF_NAMES, false},
-    {"gemma3", "gemma3_text", "Gemma3ForCausalLM", &GGUF_NAMES, false},
-    {"phi3", "phi3", "Phi3ForCausalLM", &GGUF_FUSED_NAMES, false},
-    {"smollm3", "smollm3", "SmolLM3ForCausalLM", &GGUF_NAMES, true},
-    {"granite", "granite", "GraniteForCausalLM", &GGUF_NAMES, true},
-    {"olmo2", "olmo2", "Olmo2ForCausalLM", &GGUF_NAMES, false},
-    {"stablelm", "stablelm", "StableLmForCausalLM", &GGUF_NAMES, false},
-    {"starcoder2", "starcoder2", "Starcoder2ForCausalLM", &GGUF_NAMES, false},
-    {"command-r", "cohere", "CohereForCausalLM", &GGUF_NAMES, false},
-    {"cohere2", "cohere2", "Cohere2ForCausalLM", &GGUF_NAMES, false},
-    {"glm4", "glm4", "Glm4ForCausalLM", &GGUF_FFN_NAMES, false},
-    {"exaone4", "exaone4", "Exaone4ForCausalLM", &GGUF_NAMES, false},
-    {"seed_oss", "seed_oss", "SeedOssForCausalLM", &GGUF_NAMES, false},
-    {"ernie4_5", "ernie4_5", "Ernie4_5ForCausalLM", &GGUF_NAMES, false},
-};
-
-static bool has_experts(const struct gguf *g, const char *arch) {
-    char key[GGUF_NAME_MAX];
-    int64_t count = 0;
-    snprintf(key, sizeof key, "%s.expert_count", arch);
-    const struct gguf_kv *kv = gguf_find(g, key);
-    return kv && gguf_int_at(kv, 0, &count) && count > 0;
-}
-
-const struct gguf_arch *gguf_arch_of(const struct gguf *g, struct error *err) {
-    struct bytes name;
-    if (!gguf_string(g, "general.architecture", &name)) {
-        error_set(err, ERR_INVALID, "the GGUF file does not say its general.architecture");
-        return NULL;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(EXPERT_ARCHS); i++)
-        if (bytes_equal(name, bytes_str(EXPERT_ARCHS[i].name)) && has_experts(g, EXPERT_ARCHS[i].name))
-            return &EXPERT_ARCHS[i];
-    for (size_t i = 0; i < ARRAY_LEN(ARCHS); i++)
-        if (bytes_equal(name, bytes_str(ARCHS[i].name))) return &ARCHS[i];
-    error_set(err, ERR_UNSUPPORTED, "GGUF architecture '%.*s' is not supported", (int)MIN(name.len, 64),
-              (const char *)name.data);
-    return NULL;
-}
-
-const struct gguf_arch *gguf_arch_for(const struct model_spec *spec, struct error *err) {
-    const char *family = !strcmp(spec->family, "mistral") ? "llama" : spec->family;
-    for (size_t i = 0; i < ARRAY_LEN(ARCHS); i++)
-        if (!strcmp(family, ARCHS[i].model_type) || !strcmp(family, ARCHS[i].name)) return &ARCHS[i];
-    error_set(err, ERR_UNSUPPORTED, "a %s model cannot be written as GGUF", spec->family);
-    return NULL;
-}
 
 /* ---- keys ---- */
 
@@ -109,88 +45,109 @@ static double as_written(double v) {
     return v;
 }
 
-static const struct {
-    const char *suffix, *field;
-    bool required;
-} INTEGERS[] = {
-    {"block_count", "num_hidden_layers", true},          {"embedding_length", "hidden_size", true},
-    {"feed_forward_length", "intermediate_size", true},  {"attention.head_count", "num_attention_heads", true},
-    {"context_length", "max_position_embeddings", true}, {"attention.sliding_window", "sliding_window", false},
-};
-
-/* Counts of a mixture; families know them by other names as well (their aliases). */
-static void write_experts(const struct reader *r) {
-    static const struct {
-        const char *suffix, *field;
-    } COUNTS[] = {{"expert_count", "num_experts"}, {"expert_used_count", "num_experts_per_tok"}};
-    bool granite = !strcmp(r->arch->name, "granitemoe");
-    int64_t v;
-    for (size_t i = 0; i < ARRAY_LEN(COUNTS); i++)
-        if (find_int(r, COUNTS[i].suffix, &v)) {
-            json_key(r->w, COUNTS[i].field);
-            json_int(r->w, v);
-        }
-    if (!strncmp(r->arch->name, "qwen", 4) && find_int(r, "expert_feed_forward_length", &v)) {
-        json_key(r->w, "moe_intermediate_size");
-        json_int(r->w, v);
-    }
-    if (find_int(r, "expert_shared_feed_forward_length", &v)) {
-        json_key(r->w, granite ? "shared_intermediate_size" : "shared_expert_intermediate_size");
-        json_int(r->w, v);
-    }
-    if (!strcmp(r->arch->name, "qwen3moe")) {
-        json_key(r->w, "norm_topk_prob");
-        json_bool(r->w, true);
-    }
+/* Whether the architecture is in a list like ",a,b,"; NULL: all are. */
+static bool is_listed(const struct reader *r, const char *list) {
+    char name[80];
+    snprintf(name, sizeof name, ",%s,", r->arch->name);
+    return !list || strstr(list, name) != NULL;
 }
 
-static int write_integers(const struct reader *r, struct error *err) {
-    int64_t v;
-    for (size_t i = 0; i < ARRAY_LEN(INTEGERS); i++) {
-        if (find_int(r, INTEGERS[i].suffix, &v)) {
-            json_key(r->w, INTEGERS[i].field);
-            json_int(r->w, v);
-        } else if (find(r, INTEGERS[i].suffix)) {
+static bool has_tensor(const struct reader *r, const char *name) { return safetensors_find(&r->g->set, name) != NULL; }
+
+enum key_kind { KEY_INT, KEY_REAL, KEY_BOOL };
+#define ROUTED ",deepseek,deepseek2,glm4moe,"
+
+/* Keys and the fields they become. `absent`: what a file without the key means, as JSON, where the configuration class
+ * assumes something else; "!": it must be there. */
+static const struct {
+    const char *suffix, *field;
+    enum key_kind kind;
+    const char *archs, *absent;
+} KEYS[] = {
+    {"block_count", "num_hidden_layers", KEY_INT, NULL, "!"},
+    {"embedding_length", "hidden_size", KEY_INT, NULL, "!"},
+    {"attention.head_count", "num_attention_heads", KEY_INT, NULL, "!"},
+    {"context_length", "max_position_embeddings", KEY_INT, NULL, "!"},
+    {"attention.sliding_window", "sliding_window", KEY_INT, NULL, NULL},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", KEY_REAL, NULL, NULL},
+    {"attention.layer_norm_epsilon", "norm_epsilon", KEY_REAL, ",starcoder2,", NULL},
+    {"attention.layer_norm_epsilon", "norm_eps", KEY_REAL, ",nemotron,", NULL},
+    {"attention.layer_norm_epsilon", "layer_norm_epsilon", KEY_REAL, ",falcon,gpt2,bloom,mpt,", NULL},
+    {"attention.layer_norm_epsilon", "layer_norm_eps", KEY_REAL, ",stablelm,command-r,cohere2,gptneox,phi2,", NULL},
+    {"attn_logit_softcapping", "attn_logit_softcapping", KEY_REAL, NULL, NULL},
+    {"final_logit_softcapping", "final_logit_softcapping", KEY_REAL, NULL, NULL},
+    {"embedding_scale", "embedding_multiplier", KEY_REAL, NULL, NULL},
+    {"residual_scale", "residual_multiplier", KEY_REAL, NULL, NULL},
+    {"attention.scale", "attention_multiplier", KEY_REAL, ",granite,granitemoe,", NULL},
+    {"logit_scale", "logits_scaling", KEY_REAL, ",granite,granitemoe,", NULL},
+    {"logit_scale", "logit_scale", KEY_REAL, ",command-r,cohere2,", NULL},
+    {"attention.clamp_kqv", "clip_qkv", KEY_REAL, ",olmoe,", NULL},
+    {"use_parallel_residual", "use_parallel_residual", KEY_BOOL, ",gptneox,stablelm,", NULL},
+    {"attention.chunk_size", "attention_chunk_size", KEY_INT, ",llama4,", NULL},
+    {"attention.temperature_scale", "attn_scale", KEY_REAL, ",llama4,", NULL},
+    {"attention.temperature_length", "floor_scale", KEY_INT, ",llama4,", NULL},
+    {"rope.scaling.original_context_length", "original_max_position_embeddings", KEY_INT, ",phi3,", NULL},
+    {"rope.freq_base_swa", "rope_local_base_freq", KEY_REAL, ",gemma3,", NULL},
+    /* experts */
+    {"expert_count", "n_routed_experts", KEY_INT, ROUTED, "!"},
+    {"expert_count", "num_experts", KEY_INT, ",llama,qwen2moe,qwen3moe,olmoe,gpt-oss,granitemoe,minimax-m2,llama4,",
+     NULL},
+    {"expert_used_count", "num_experts_per_tok", KEY_INT, NULL, NULL},
+    {"expert_feed_forward_length", "moe_intermediate_size", KEY_INT, ",qwen2moe,qwen3moe,deepseek,deepseek2,glm4moe,",
+     NULL},
+    {"expert_feed_forward_length", "intermediate_size", KEY_INT, ",llama4,", "!"},
+    {"feed_forward_length", "intermediate_size_mlp", KEY_INT, ",llama4,", "!"},
+    {"interleave_moe_layer_step", "interleave_moe_layer_step", KEY_INT, ",llama4,", NULL},
+    {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", KEY_INT, ",qwen2moe,", NULL},
+    {"expert_shared_feed_forward_length", "shared_intermediate_size", KEY_INT, ",granitemoe,", NULL},
+    {"expert_shared_count", "n_shared_experts", KEY_INT, ROUTED, "0"},
+    {"leading_dense_block_count", "first_k_dense_replace", KEY_INT, ROUTED, "0"},
+    {"expert_group_count", "n_group", KEY_INT, ",deepseek2,glm4moe,", "1"},
+    {"expert_group_used_count", "topk_group", KEY_INT, ",deepseek2,glm4moe,", "1"},
+    {"expert_weights_scale", "routed_scaling_factor", KEY_REAL, ",deepseek2,glm4moe,", "1"},
+    {"expert_weights_norm", "norm_topk_prob", KEY_BOOL, ",olmoe,qwen2moe,deepseek,deepseek2,glm4moe,", "false"},
+    {"expert_weights_norm", "norm_topk_prob", KEY_BOOL, ",qwen3moe,", "true"},
+    /* latent attention */
+    {"attention.q_lora_rank", "q_lora_rank", KEY_INT, ",deepseek2,", "null"},
+    {"attention.kv_lora_rank", "kv_lora_rank", KEY_INT, ",deepseek2,", "!"},
+    {"rope.dimension_count", "qk_rope_head_dim", KEY_INT, ",deepseek2,", "!"},
+    {"attention.value_length_mla", "v_head_dim", KEY_INT, ",deepseek2,", "!"},
+};
+
+/* False: the file has no such value. */
+static bool write_value(const struct reader *r, const char *suffix, const char *field, enum key_kind kind) {
+    int64_t i = 0;
+    double v = 0;
+    bool have = kind == KEY_REAL ? find_double(r, suffix, &v) : find_int(r, suffix, &i);
+    if (!have) return false;
+    json_key(r->w, field);
+    if (kind == KEY_REAL)
+        json_double(r->w, as_written(v));
+    else if (kind == KEY_BOOL)
+        json_bool(r->w, i != 0);
+    else
+        json_int(r->w, i);
+    return true;
+}
+
+static int write_keys(const struct reader *r, struct error *err) {
+    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
+        const char *suffix = KEYS[i].suffix, *absent = KEYS[i].absent;
+        if (!is_listed(r, KEYS[i].archs) || write_value(r, suffix, KEYS[i].field, KEYS[i].kind)) continue;
+        if (find(r, suffix))
             return error_set(err, ERR_UNSUPPORTED, "GGUF key '%s.%s' differs between layers, which is not supported",
-                             r->arch->name, INTEGERS[i].suffix);
-        } else if (INTEGERS[i].required) {
-            return error_set(err, ERR_INVALID, "the GGUF file lacks '%s.%s'", r->arch->name, INTEGERS[i].suffix);
-        }
+                             r->arch->name, suffix);
+        if (absent && *absent == '!')
+            return error_set(err, ERR_INVALID, "the GGUF file lacks '%s.%s'", r->arch->name, suffix);
+        if (!absent) continue;
+        json_key(r->w, KEYS[i].field);
+        json_raw(r->w, bytes_str(absent));
     }
-    return 0;
-}
-
-static const struct {
-    const char *suffix, *field;
-} NUMBERS[] = {
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
-    {"attn_logit_softcapping", "attn_logit_softcapping"},
-    {"final_logit_softcapping", "final_logit_softcapping"},
-    {"embedding_scale", "embedding_multiplier"},
-    {"residual_scale", "residual_multiplier"},
-    {"attention.scale", "attention_multiplier"},
-};
-
-/* Families spell the epsilon of a LayerNorm differently. */
-static const char *layer_norm_field(const struct gguf_arch *arch) {
-    return !strcmp(arch->name, "starcoder2") ? "norm_epsilon" : "layer_norm_eps";
-}
-
-static void write_numbers(const struct reader *r) {
-    double v;
-    for (size_t i = 0; i < ARRAY_LEN(NUMBERS); i++)
-        if (find_double(r, NUMBERS[i].suffix, &v)) {
-            json_key(r->w, NUMBERS[i].field);
-            json_double(r->w, as_written(v));
-        }
-    if (find_double(r, "attention.layer_norm_epsilon", &v)) {
-        json_key(r->w, layer_norm_field(r->arch));
-        json_double(r->w, as_written(v));
-    }
-    if (find_double(r, "logit_scale", &v)) {
-        json_key(r->w, !strncmp(r->arch->name, "granite", 7) ? "logits_scaling" : "logit_scale");
-        json_double(r->w, as_written(v));
-    }
+    if (is_listed(r, ",llama4,")) return 0;
+    if (write_value(r, "feed_forward_length", "intermediate_size", KEY_INT) ||
+        write_value(r, "expert_feed_forward_length", "intermediate_size", KEY_INT))
+        return 0;
+    return error_set(err, ERR_INVALID, "the GGUF file lacks '%s.feed_forward_length'", r->arch->name);
 }
 
 /* ---- heads and rotation ---- */
@@ -209,8 +166,6 @@ static bool write_factors(const struct reader *r, const char *tensor, const char
     json_end_array(r->w);
     return true;
 }
-
-static bool has_tensor(const struct reader *r, const char *name) { return safetensors_find(&r->g->set, name) != NULL; }
 
 /* Factors of each frequency: of LongRoPE, or those of a scaling that the converter has worked out (Llama 3). */
 static void write_long_rope(const struct reader *r) {
@@ -234,10 +189,24 @@ static void write_long_rope(const struct reader *r) {
     json_end_object(r->w);
 }
 
+/* What YaRN multiplies to cos and sin, where that is not 0.1 ln(factor) + 1; of latent attention, to the scores. */
+static void write_mscale(const struct reader *r) {
+    double factor = 1, attention, log_multiplier;
+    find_double(r, "rope.scaling.factor", &factor);
+    if (find_double(r, "rope.scaling.attn_factor", &attention) && fabs(attention - 1) > 1e-6 && factor >= 1) {
+        json_key(r->w, "attention_factor");
+        json_double(r->w, attention * (0.1 * log(factor) + 1));
+    }
+    if (!find_double(r, "rope.scaling.yarn_log_multiplier", &log_multiplier)) return;
+    json_key(r->w, "mscale");
+    json_double(r->w, as_written(log_multiplier) * 10);
+    json_key(r->w, "mscale_all_dim");
+    json_double(r->w, as_written(log_multiplier) * 10);
+}
+
 static int write_scaling(const struct reader *r, struct error *err) {
     const struct gguf_kv *kv = find(r, "rope.scaling.type");
     struct bytes type = bytes_str("none");
-    double v;
     if (has_tensor(r, "rope_freqs.weight") || has_tensor(r, "rope_factors_long.weight")) {
         write_long_rope(r);
         return 0;
@@ -258,84 +227,160 @@ static int write_scaling(const struct reader *r, struct error *err) {
         json_key(r->w, "truncate");
         json_bool(r->w, false);
     }
-    if (find_double(r, "rope.scaling.factor", &v)) {
-        json_key(r->w, "factor");
-        json_double(r->w, as_written(v));
-    }
-    if (find_double(r, "rope.scaling.original_context_length", &v)) {
-        json_key(r->w, "original_max_position_embeddings");
-        json_double(r->w, v);
-    }
+    write_value(r, "rope.scaling.factor", "factor", KEY_REAL);
+    write_value(r, "rope.scaling.original_context_length", "original_max_position_embeddings", KEY_INT);
+    write_value(r, "rope.scaling.yarn_beta_fast", "beta_fast", KEY_REAL);
+    write_value(r, "rope.scaling.yarn_beta_slow", "beta_slow", KEY_REAL);
+    if (bytes_equal(type, bytes_str("yarn"))) write_mscale(r);
     json_end_object(r->w);
     return 0;
 }
 
-static bool is_one_of(const struct gguf_arch *arch, const char *a, const char *b) {
-    return !strcmp(arch->name, a) || !strcmp(arch->name, b);
+/* Falcon says by other fields how many heads keys and values have. */
+static void write_kv_heads(const struct reader *r, int64_t heads, int64_t kv_heads) {
+    if (!is_listed(r, ",falcon,")) {
+        json_key(r->w, "num_key_value_heads");
+        json_int(r->w, kv_heads);
+        return;
+    }
+    bool two_norms = r->arch->when != NULL, grouped = two_norms || (kv_heads > 1 && kv_heads < heads);
+    json_key(r->w, "new_decoder_architecture");
+    json_bool(r->w, grouped);
+    json_key(r->w, grouped ? "num_kv_heads" : "multi_query");
+    if (grouped)
+        json_int(r->w, kv_heads);
+    else
+        json_bool(r->w, kv_heads == 1 && heads > 1);
+    if (grouped && !two_norms) {
+        json_key(r->w, "num_ln_in_parallel_attn");
+        json_int(r->w, 1);
+    }
+    if (grouped) return;
+    json_key(r->w, "parallel_attn");
+    json_bool(r->w, !has_tensor(r, "blk.0.ffn_norm.weight"));
+}
+
+/* Gemma scales scores by another size than its heads' in some models, which the file says or (27B) shows. */
+static void write_query_scale(const struct reader *r, int64_t layers, int64_t hidden, int64_t heads, int64_t dim) {
+    double scale;
+    json_key(r->w, "query_pre_attn_scalar");
+    if (find_double(r, "attention.scale", &scale) && scale > 0)
+        json_double(r->w, as_written(1 / (scale * scale)));
+    else
+        json_int(r->w, layers == 46 || layers == 62 ? hidden / heads : dim);
+}
+
+/* Which layers have a window. */
+static void write_windows(const struct reader *r) {
+    const struct gguf_kv *kv = find(r, "attention.sliding_window_pattern");
+    int64_t windowed;
+    if (find(r, "attention.sliding_window") && is_listed(r, ",qwen2,qwen3,qwen2moe,qwen3moe,smollm3,")) {
+        json_key(r->w, "use_sliding_window");
+        json_bool(r->w, true);
+    }
+    if (!kv || !kv->is_array || kv->count > SPEC_LAYERS_MAX ||
+        !is_listed(r, ",qwen2,gemma2,gemma3,cohere2,olmo2,exaone4,gpt-oss,smollm3,"))
+        return;
+    json_key(r->w, "layer_types");
+    json_begin_array(r->w);
+    for (uint64_t i = 0; i < kv->count && gguf_int_at(kv, i, &windowed); i++)
+        json_string(r->w, windowed ? "sliding_attention" : "full_attention");
+    json_end_array(r->w);
+}
+
+static void write_rotation(const struct reader *r, int64_t dim) {
+    int64_t rotated;
+    bool told = is_listed(r, ",phi2,gptneox,stablelm,nemotron,glm4,glm4moe,"); /* their classes assume a part */
+    if (dim > 0 && find_int(r, "rope.dimension_count", &rotated) && (rotated != dim || told)) {
+        json_key(r->w, "partial_rotary_factor");
+        json_double(r->w, (double)rotated / (double)dim);
+    }
+    write_value(r, "rope.freq_base", "rope_theta", KEY_REAL);
+    if (is_listed(r, ",olmo2,") && r->arch->when)
+        write_value(r, find(r, "rope.freq_base_swa") ? "rope.freq_base_swa" : "rope.freq_base", "rope_local_base_freq",
+                    KEY_REAL);
+}
+
+static int write_latent_heads(const struct reader *r, struct error *err) {
+    int64_t key, rotated = 0, groups = 1;
+    if (!find_int(r, "attention.key_length_mla", &key) || !find_int(r, "rope.dimension_count", &rotated))
+        return error_set(err, ERR_UNSUPPORTED,
+                         "the GGUF file lacks 'deepseek2.attention.key_length_mla': convert it anew");
+    json_key(r->w, "qk_nope_head_dim");
+    json_int(r->w, key - rotated);
+    if (find_int(r, "expert_group_count", &groups) && groups > 1 && !r->arch->when) {
+        json_key(r->w, "topk_method");
+        json_string(r->w, "group_limited_greedy");
+    }
+    write_value(r, "rope.freq_base", "rope_theta", KEY_REAL);
+    return write_scaling(r, err);
 }
 
 static int write_heads(const struct reader *r, struct error *err) {
-    int64_t heads = 0, kv_heads, hidden = 0, dim, rotated, layers = 0;
-    double theta;
+    int64_t heads = 0, kv_heads, hidden = 0, dim, layers = 0;
     bool counted = find_int(r, "attention.head_count", &heads) && find_int(r, "embedding_length", &hidden) &&
                    find_int(r, "block_count", &layers);
     if (!counted || heads <= 0) return error_set(err, ERR_INVALID, "'%s.attention.head_count' is 0", r->arch->name);
+    if (is_listed(r, ",deepseek2,")) return write_latent_heads(r, err);
     if (!find_int(r, "attention.head_count_kv", &kv_heads)) {
         if (find(r, "attention.head_count_kv"))
             return error_set(err, ERR_UNSUPPORTED, "GGUF key '%s.attention.head_count_kv' differs between layers",
                              r->arch->name);
         kv_heads = heads;
     }
-    bool has_dim = find_int(r, "attention.key_length", &dim);
-    if (!has_dim) dim = hidden / heads;
-    json_key(r->w, "num_key_value_heads");
-    json_int(r->w, kv_heads);
-    if (has_dim) {
-        json_key(r->w, "head_dim");
-        json_int(r->w, dim);
-    }
-    if (find_int(r, "rope.dimension_count", &rotated) && rotated != dim && dim > 0) {
-        json_key(r->w, "partial_rotary_factor");
-        json_double(r->w, (double)rotated / (double)dim);
-    }
-    if (find_double(r, "rope.freq_base", &theta)) {
-        json_key(r->w, "rope_theta");
-        json_double(r->w, as_written(theta));
-    }
-    if (is_one_of(r->arch, "gemma2", "gemma3")) { /* the 27B models scale by another size */
-        json_key(r->w, "query_pre_attn_scalar");
-        json_int(r->w, layers == 46 || layers == 62 ? hidden / heads : dim);
-    }
+    if (!find_int(r, "attention.key_length", &dim)) dim = hidden / heads;
+    if (!is_listed(r, ",gpt2,gptneox,bloom,mpt,")) write_kv_heads(r, heads, kv_heads);
+    json_key(r->w, "head_dim");
+    json_int(r->w, dim);
+    write_rotation(r, dim);
+    if (is_listed(r, ",gemma2,gemma3,")) write_query_scale(r, layers, hidden, heads, dim);
+    write_windows(r);
     return write_scaling(r, err);
 }
 
 /* ---- the whole ---- */
 
+static void write_mpt(const struct reader *r) {
+    json_key(r->w, "attn_config");
+    json_begin_object(r->w);
+    write_value(r, "attention.clamp_kqv", "clip_qkv", KEY_REAL);
+    write_value(r, "attention.scale", "softmax_scale", KEY_REAL);
+    json_end_object(r->w);
+}
+
 /* What a file shows by the tensors it has. */
 static int write_shown(const struct reader *r, struct error *err) {
     static const struct {
-        const char *tensor, *field;
-        const char *archs; /* that have the option, as ",a,b," */
+        const char *tensor, *field, *archs;
     } SHOWN[] = {{"blk.0.attn_q.bias", "attention_bias",
-                  ",llama,qwen3,qwen3moe,olmoe,granite,granitemoe,smollm3,command-r,glm4,seed_oss,"},
-                 {"blk.0.ffn_gate.bias", "mlp_bias", ",llama,granite,smollm3,"},
+                  ",llama,arcee,qwen3,qwen3moe,olmoe,olmo2,granite,granitemoe,smollm3,command-r,cohere2,glm4,glm4moe,"
+                  "seed_oss,nemotron,deepseek,gemma,gemma2,gemma3,llama4,"},
+                 {"blk.0.attn_qkv.bias", "attention_bias", ",gptneox,"},
+                 {"blk.0.attn_qkv.bias", "bias", ",falcon,"},
+                 {"blk.0.attn_kv_a_mqa.bias", "attention_bias", ",deepseek2,"},
+                 {"blk.0.attn_output.bias", "attention_out_bias", ",seed_oss,"},
+                 {"blk.0.attn_q.bias", "use_bias", ",starcoder2,ernie4_5,"},
+                 {"blk.0.ffn_up.bias", "mlp_bias", ",llama,arcee,granite,smollm3,seed_oss,nemotron,"},
                  {"blk.0.attn_q.bias", "use_qkv_bias", ",stablelm,"},
-                 {"blk.0.attn_q_norm.weight", "qk_layernorm", ",stablelm,"},
-                 {"blk.0.attn_q_norm.weight", "use_qk_norm", ",command-r,"}};
+                 {"blk.0.attn_q_norm.weight", "qk_layernorm", ",stablelm,phi2,"},
+                 {"blk.0.attn_q_norm.weight", "use_qk_norm", ",command-r,glm4moe,"}};
     const struct tensor *embed = safetensors_find(&r->g->set, "token_embd.weight");
-    char arch[80];
     if (!embed || embed->dim_count != 2)
         return error_set(err, ERR_INVALID, "the GGUF file has no matrix 'token_embd.weight'");
     json_key(r->w, "vocab_size");
     json_uint(r->w, embed->dims[0]);
     json_key(r->w, "tie_word_embeddings");
     json_bool(r->w, !has_tensor(r, "output.weight"));
-    snprintf(arch, sizeof arch, ",%s,", r->arch->name);
     for (size_t i = 0; i < ARRAY_LEN(SHOWN); i++)
-        if (strstr(SHOWN[i].archs, arch) && has_tensor(r, SHOWN[i].tensor)) {
+        if (is_listed(r, SHOWN[i].archs)) {
             json_key(r->w, SHOWN[i].field);
-            json_bool(r->w, true);
+            json_bool(r->w, has_tensor(r, SHOWN[i].tensor));
         }
+    if (find(r, "attention.max_alibi_bias") && is_listed(r, ",falcon,")) {
+        json_key(r->w, "alibi");
+        json_bool(r->w, true);
+    }
+    if (is_listed(r, ",mpt,")) write_mpt(r);
     return 0;
 }
 
@@ -350,9 +395,7 @@ int gguf_config_text(const struct gguf *g, const struct gguf_arch *arch, struct 
     json_end_array(&w);
     json_key(&w, "model_type");
     json_string(&w, arch->model_type);
-    int rc = write_integers(&r, err);
-    if (!rc) write_numbers(&r);
-    if (!rc && arch >= EXPERT_ARCHS && arch < EXPERT_ARCHS + ARRAY_LEN(EXPERT_ARCHS)) write_experts(&r);
+    int rc = write_keys(&r, err);
     if (!rc) rc = write_heads(&r, err);
     if (!rc) rc = write_shown(&r, err);
     json_end_object(&w);

@@ -22,7 +22,9 @@ struct gguf_arch {
     const char *name; /* general.architecture */
     const char *model_type, *architecture;
     const struct name_table *names;
-    bool permuted; /* the converter permutes Q and K (and their biases) for interleaved rotation */
+    bool permuted;                   /* the converter permutes Q and K (and their biases) for interleaved rotation */
+    const char *when;                /* only files that have this (gguf_archs.c); NULL: all */
+    const struct name_table *folder; /* only models whose folders have these names; NULL: all */
 };
 
 /* The row of general.architecture; NULL with ERR_UNSUPPORTED naming it. */

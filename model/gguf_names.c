@@ -39,6 +39,31 @@ const struct name_table GGUF_FFN_NAMES = {.patterns = {COMMON, QKV_APART, FFN_FU
     [ROLE_EXPERTS_UP] = L "ffn_up_exps.weight", [ROLE_EXPERTS_DOWN] = L "ffn_down_exps.weight",                        \
     [ROLE_SHARED_GATE] = L "ffn_gate_shexp.weight", [ROLE_SHARED_UP] = L "ffn_up_shexp.weight",                        \
     [ROLE_SHARED_DOWN] = L "ffn_down_shexp.weight", [ROLE_SHARED_SWITCH] = L "ffn_gate_inp_shexp.weight"
+#define LATENT                                                                                                         \
+    [ROLE_Q] = L "attn_q.weight", [ROLE_LATENT_Q_DOWN] = L "attn_q_a.weight",                                          \
+    [ROLE_LATENT_Q_DOWN_BIAS] = L "attn_q_a.bias", [ROLE_LATENT_Q_NORM] = L "attn_q_a_norm.weight",                    \
+    [ROLE_LATENT_Q_UP] = L "attn_q_b.weight", [ROLE_LATENT_KV_DOWN] = L "attn_kv_a_mqa.weight",                        \
+    [ROLE_LATENT_KV_DOWN_BIAS] = L "attn_kv_a_mqa.bias", [ROLE_LATENT_KV_NORM] = L "attn_kv_a_norm.weight",            \
+    [ROLE_LATENT_KV_UP] = L "attn_kv_b.weight", [ROLE_LATENT_K_UP] = L "attn_k_b.weight",                              \
+    [ROLE_LATENT_V_UP] = L "attn_v_b.weight"
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverride-init" /* tables that differ from the common one in a name or two */
+const struct name_table GGUF_POST_NAMES = {
+    .patterns = {COMMON, QKV_APART,
+                 FFN_APART, [ROLE_FFN_NORM] = L "post_attention_norm.weight", [ROLE_MIXER_POST] = NULL},
+    .ignored = IGNORED};
+const struct name_table GGUF_POST_EXPERT_NAMES = {
+    .patterns = {COMMON, QKV_APART, FFN_APART,
+                 EXPERTS, [ROLE_FFN_NORM] = L "post_attention_norm.weight", [ROLE_MIXER_POST] = NULL},
+    .ignored = IGNORED};
+const struct name_table GGUF_TWO_NORM_NAMES = {
+    .patterns = {COMMON, QKV_FUSED,
+                 FFN_APART, [ROLE_MIXER_NORM] = L "attn_norm_2.weight", [ROLE_MIXER_NORM_BIAS] = L "attn_norm_2.bias",
+                 [ROLE_FFN_NORM] = L "attn_norm.weight", [ROLE_FFN_NORM_BIAS] = L "attn_norm.bias"},
+    .ignored = IGNORED};
+#pragma GCC diagnostic pop
+const struct name_table GGUF_LATENT_NAMES = {.patterns = {COMMON, LATENT, FFN_APART, EXPERTS}, .ignored = IGNORED};
 const struct name_table GGUF_EXPERT_NAMES = {.patterns = {COMMON, QKV_APART, FFN_APART, EXPERTS}, .ignored = IGNORED};
 const struct name_table GGUF_OSS_NAMES = {.patterns = {[ROLE_EMBED] = "token_embd.weight",
                                                        [ROLE_FINAL_NORM] = "output_norm.weight",

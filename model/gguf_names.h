@@ -10,5 +10,9 @@ extern const struct name_table GGUF_FUSED_NAMES;  /* qkv; gate above up */
 extern const struct name_table GGUF_FFN_NAMES;    /* q, k, v; gate above up */
 extern const struct name_table GGUF_OSS_NAMES;    /* GPT-OSS: with sinks and biases */
 extern const struct name_table GGUF_EXPERT_NAMES; /* q, k, v; experts, and a shared one */
+extern const struct name_table GGUF_LATENT_NAMES; /* latent attention; the same */
+/* The feed-forward's norm is called post_attention_norm. */
+extern const struct name_table GGUF_POST_NAMES, GGUF_POST_EXPERT_NAMES;
+extern const struct name_table GGUF_TWO_NORM_NAMES; /* qkv; attn_norm_2 is the attention's, attn_norm the other */
 
 #endif

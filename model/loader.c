@@ -63,6 +63,16 @@ static const struct tensor *slice(struct loader *l, const struct tensor *t, uint
     return part;
 }
 
+/* A tensor of three dimensions as one matrix of all its rows. */
+static const struct tensor *flat(struct loader *l, const struct tensor *t) {
+    struct tensor *part = &l->slices[l->slice_count++ % ARRAY_LEN(l->slices)];
+    *part = *t;
+    part->dim_count = 2;
+    part->dims[0] = t->dims[0] * t->dims[1];
+    part->dims[1] = t->dims[2];
+    return part;
+}
+
 /* A vector as a matrix of one row. */
 static const struct tensor *one_row(struct loader *l, const struct tensor *t) {
     struct tensor *part = &l->slices[l->slice_count++ % ARRAY_LEN(l->slices)];
@@ -78,7 +88,9 @@ static const struct tensor *take_matrix(struct loader *l, enum weight_role role,
                                         uint32_t cols, bool transposed) {
     const struct tensor *t = find(l, role, layer);
     if (!t) return NULL;
-    const struct tensor *m = t->dim_count == 3                ? slice(l, t, layer)
+    bool heads = role == ROLE_LATENT_K_UP || role == ROLE_LATENT_V_UP;
+    const struct tensor *m = t->dim_count == 3 && heads       ? flat(l, t)
+                             : t->dim_count == 3              ? slice(l, t, layer)
                              : t->dim_count == 1 && rows == 1 ? one_row(l, t)
                                                               : t;
     bool ok = m && m->dim_count == 2 && m->dims[transposed] == rows && m->dims[!transposed] == cols;

@@ -7,8 +7,7 @@
 
 /* ---- weights ---- */
 
-/* Row i of the merged product [all Q, all K, all V] is row order[i] of the fused tensor. */
-static uint32_t *fused_order(const struct attention_spec *a, enum qkv_layout layout) {
+uint32_t *attention_fused_order(const struct attention_spec *a, enum qkv_layout layout) {
     uint32_t rows = qkv_width(a), dim = a->head_dim, group = a->heads / a->kv_heads, n = 0;
     uint32_t *order = mem_calloc(rows, sizeof *order);
     if (layout == QKV_PER_HEAD) group = 1;
@@ -54,7 +53,7 @@ static int load_qkv(struct loader *l, uint32_t layer, const struct attention_spe
         return loader_cut(l, m, apart, divided ? cuts : NULL, 3, hidden, a->qkv_bias, layer, NULL);
     if (l->spec->names->qkv == QKV_STACKED && !divided)
         return loader_matrix(l, m, &fused, 1, hidden, a->qkv_bias, layer);
-    uint32_t *order = fused_order(a, l->spec->names->qkv);
+    uint32_t *order = attention_fused_order(a, l->spec->names->qkv);
     if (divided) cuts[0].rows = (struct shard_range){0, keep_own(order, a, q_rows, kv_rows)};
     int rc = loader_cut(l, m, &fused, divided ? cuts : NULL, 1, hidden, a->qkv_bias, layer, order);
     mem_free(order);

@@ -14,6 +14,8 @@ struct attention_weights {
     const float *slopes;      /* ALiBi: f32 [heads]; NULL */
 };
 
+/* Where the rows of a fused tensor lie: row i of [all Q, all K, all V] is row order[i] of it. The caller frees it. */
+uint32_t *attention_fused_order(const struct attention_spec *a, enum qkv_layout layout);
 /* Fills layer->attention from the config (attention_read.c). */
 int attention_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 

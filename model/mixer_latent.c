@@ -107,6 +107,14 @@ static int load_apart(struct loader *l, uint32_t layer, const struct latent_spec
     return rc ? rc : load_out(l, layer, a, &w->out);
 }
 
+/* From the cached latent to keys and values: one tensor, or GGUF's two of three dimensions, K's turned. */
+static int load_up(struct loader *l, uint32_t layer, const struct latent_spec *a, struct latent_weights *w) {
+    w->turned = loader_has(l, ROLE_LATENT_K_UP, layer);
+    if (!w->turned) return load_heads(l, layer, &w->kv_up, ROLE_LATENT_KV_UP, a->nope + a->value, a->rank);
+    int rc = load_heads(l, layer, &w->kv_up, ROLE_LATENT_K_UP, a->rank, a->nope);
+    return rc ? rc : load_heads(l, layer, &w->v_up, ROLE_LATENT_V_UP, a->value, a->rank);
+}
+
 static int latent_load(struct loader *l, uint32_t layer, void **weights) {
     const struct latent_spec *a = &l->spec->layers[layer].latent;
     struct latent_weights *w = *weights = loader_new(l, sizeof *w);
@@ -122,7 +130,7 @@ static int latent_load(struct loader *l, uint32_t layer, void **weights) {
                         a->q_rank ? a->q_rank : hidden);
     if (!rc) rc = loader_matrix(l, &w->kv_down, &kv, 1, hidden, a->bias, layer);
     if (!rc) rc = loader_norm(l, &w->kv_norm, &a->norm, ROLE_LATENT_KV_NORM, 0, layer, a->rank);
-    if (!rc) rc = load_heads(l, layer, &w->kv_up, ROLE_LATENT_KV_UP, a->nope + a->value, a->rank);
+    if (!rc) rc = load_up(l, layer, a, w);
     return rc ? rc : load_out(l, layer, a, &w->out);
 }
 
@@ -180,8 +188,10 @@ static struct op_head_linear per_head(const struct forward *f, const struct late
                                 .head_rows = a->nope + a->value,
                                 .first = value ? a->nope : 0,
                                 .count = value ? a->value : a->nope};
-    if (!a->apart) return op;
+    op.transposed = !value && !w->turned;
+    if (!a->apart && !w->turned) return op;
     op.w = value ? &w->v_up : &w->kv_up;
+    if (w->turned && !value) op.count = a->rank;
     op.head_rows = op.count;
     op.first = 0;
     return op;
@@ -197,7 +207,6 @@ static void absorb(struct forward *f, struct stream *s, const struct latent_spec
     up.x = b->q;
     up.x_stride = q_width;
     up.out_stride = a->rank + a->rope;
-    up.transposed = true;
     f->dev->ops->head_linear(s, &up);
     f->dev->ops->latent_write(s, &(struct op_latent_write){.q = b->absorbed,
                                                            .q_rope = a->apart ? b->q_rope : b->q,

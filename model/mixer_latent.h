@@ -11,8 +11,9 @@ struct latent_weights {
     struct matrix q_rope;        /* apart: [heads * rope, hidden] */
     struct matrix kv_down;       /* [rank + rope, hidden] */
     struct norm_weights kv_norm; /* [rank] */
-    struct matrix kv_up;         /* [heads * (nope + value), rank]; apart: [heads * nope, rank] */
-    struct matrix v_up;          /* apart: [heads * value, rank] */
+    struct matrix kv_up;         /* [heads * (nope + value), rank]; apart: [heads * nope, rank]; turned: see there */
+    struct matrix v_up;          /* apart or turned: [heads * value, rank] */
+    bool turned;                 /* kv_up is [heads * rank, nope], as GGUF files have it */
     struct matrix out;           /* [hidden, heads * value] */
 };
 

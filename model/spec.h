@@ -201,8 +201,10 @@ struct layer_spec {
 struct name_table;
 
 struct model_spec {
-    const char *family; /* "llama" */
-    const struct name_table *names;
+    const char *family;                    /* "llama" */
+    const struct name_table *names;        /* in the files that are read */
+    const struct name_table *folder_names; /* in a folder of this family */
+    float folder_norm_offset;              /* what a folder's norm weights lack; GGUF files have it added */
     uint32_t hidden, vocab, layer_count, max_context;
     float embed_scale;
     struct norm_spec embed_norm, final_norm, layer_norm; /* layer_norm: what layers' norms are like */

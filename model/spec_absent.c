@@ -5,17 +5,9 @@
  */
 #include "model/moe_read.h"
 
-static const char *const ATTENTION[] = {"num_attention_heads",
-                                        "num_key_value_heads",
-                                        "head_dim",
-                                        "sliding_window",
-                                        "attention_bias",
-                                        "partial_rotary_factor",
-                                        "rope_theta",
-                                        "rope_scaling",
-                                        "rope_parameters",
-                                        "v_head_dim",
-                                        NULL};
+static const char *const ATTENTION[] = {"num_attention_heads", "num_key_value_heads", "head_dim", "sliding_window",
+                                        "attention_bias",      "v_head_dim",          NULL};
+static const char *const ROTATION[] = {"partial_rotary_factor", "rope_theta", "rope_scaling", "rope_parameters", NULL};
 static const char *const EXPERTS[] = {"num_experts_per_tok",
                                       "norm_topk_prob",
                                       "n_group",
@@ -84,7 +76,9 @@ void consume_absent(struct spec_reader *r) {
         experts |= l->ffn.kind == FFN_MOE;
         dense |= l->ffn.kind && l->ffn.kind != FFN_MOE;
     }
+    bool alibi = attention && r->spec->layers[0].attention.alibi;
     if (!attention) consume_list(r, ATTENTION);
+    if (!attention || alibi) consume_list(r, ROTATION);
     if (attention) consume_tables(r, windowed, full);
     if (!experts && r->family->moe) consume_experts(r, r->family->moe);
     if (!state && r->family->kinds) consume_list(r, STATES);

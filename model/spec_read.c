@@ -240,7 +240,8 @@ static void check_expected(struct spec_reader *r) {
 
 static void read_network(struct spec_reader *r) {
     r->spec->family = r->family->name;
-    r->spec->names = r->family->names;
+    r->spec->names = r->spec->folder_names = r->family->names;
+    r->spec->folder_norm_offset = r->family->norm_weight_offset;
     check_expected(r);
     read_sizes(r);
     if (config_failed(r->config)) return;

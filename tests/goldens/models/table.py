@@ -28,7 +28,7 @@ def rows_of_families():
 def gguf_of():
     """architecture class -> names in GGUF files."""
     found = {}
-    for gguf, _, arch in re.findall(r'\{"([\w.-]+)",\s*"(\w+)",\s*"(\w+)",\s*&', sources("gguf_model.c")):
+    for gguf, _, arch in re.findall(r'\{"([\w.-]+)",\s*"(\w+)",\s*"(\w+)",\s*&', sources("gguf_archs.c")):
         found.setdefault(arch, []).append(gguf)
     return found
 

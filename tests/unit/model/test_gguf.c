@@ -47,9 +47,9 @@ TEST(gguf_metadata_becomes_a_config) {
     EXPECT_EQ(gguf_config_text(&g, arch, &json, &err), 0);
     EXPECT_STR(buf_text(&json),
                "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"num_hidden_layers\":5,"
-               "\"hidden_size\":64,\"intermediate_size\":172,\"num_attention_heads\":8,"
-               "\"max_position_embeddings\":2048,\"rms_norm_eps\":1e-05,\"num_key_value_heads\":4,\"vocab_size\":512,"
-               "\"tie_word_embeddings\":false}");
+               "\"hidden_size\":64,\"num_attention_heads\":8,\"max_position_embeddings\":2048,\"rms_norm_eps\":1e-05,"
+               "\"intermediate_size\":172,\"num_key_value_heads\":4,\"head_dim\":8,\"vocab_size\":512,"
+               "\"tie_word_embeddings\":false,\"attention_bias\":false,\"mlp_bias\":false}");
     buf_release(&json);
     gguf_close(&g);
 }
