@@ -93,7 +93,8 @@ static bool check_golden(struct model_golden *g, const char *folder, enum storag
         check_same(g->name, folder, back);
         if (type == STORAGE_F32) check_logits(g, gguf);
         for (size_t i = 0; i < ARRAY_LEN(NOT_IN_KEYS); i++) told = told && strcmp(NOT_IN_KEYS[i], g->name) != 0;
-        if (told && hide_config(gguf)) check_logits(g, gguf);
+        if (told && !hide_config(gguf)) check_fail(__FILE__, __LINE__, "%s: no config is kept", g->name);
+        if (told) check_logits(g, gguf);
     }
     golden_drop_dir(back);
     unlink(gguf);
