@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "formats/json.h"
+#include "text/compiled.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer_open.h"
 #include "text/value.h"
@@ -20,7 +21,7 @@
 enum { LINE_BYTES_MAX = 1 << 30, LINE_BUDGET = 1 << 30, LINE_CALLS = 64 << 20 };
 
 struct text_settings {
-    const char *model, *vocab, *vocab_dir, *ids;
+    const char *model, *vocab, *vocab_dir, *cache_dir, *ids;
     bool jsonl, add_special, parse_special, skip_special;
 };
 
@@ -39,6 +40,11 @@ struct text_settings {
          .type = OPTION_STRING,                                                                                        \
          .offset = offsetof(struct text_settings, vocab_dir),                                                          \
          .help = "The folder where the files of well-known vocabularies lie, directly or one folder deeper."},         \
+        {.name = "cache-dir",                                                                                          \
+         .type = OPTION_STRING,                                                                                        \
+         .offset = offsetof(struct text_settings, cache_dir),                                                          \
+         .help = "Folder where vocabularies are kept ready to be mapped; default XDG_CACHE_HOME/trireme or "           \
+                 "~/.cache/trireme, none: keep nothing."},                                                             \
     {                                                                                                                  \
         .name = "jsonl", .type = OPTION_BOOL, .offset = offsetof(struct text_settings, jsonl),                         \
         .help = "Read one JSON object a line from standard input, write one a line."                                   \
@@ -79,6 +85,7 @@ static int fail(const char *command, const struct error *err) {
 
 static int open_vocabulary(const struct text_settings *s, struct tokenizer **out, struct error *err) {
     *out = NULL;
+    compiled_set_folder(s->cache_dir);
     if (!s->model == !s->vocab) return error_set(err, ERR_INVALID, "give either --model or --vocab");
     return s->model ? tokenizer_open(s->model, out, err) : tokenizer_open_named(s->vocab, s->vocab_dir, out, err);
 }

@@ -29,6 +29,7 @@ struct gateway_settings {
     bool share_port;
     const char *chat_template;                       /* a file; NULL: the model's own */
     const char *reasoning_parser, *tool_call_parser; /* names, "auto" or "none" */
+    const char *cache_dir;                           /* of compiled vocabularies; NULL: the user's */
     int log_level, log_format;
 };
 

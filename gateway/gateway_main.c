@@ -11,6 +11,7 @@
 #include "gateway/gateway_metrics.h"
 #include "http/http_metrics.h"
 #include "proto/link.h"
+#include "text/compiled.h"
 
 #define AT(member) offsetof(struct gateway_settings, member)
 static const struct option_row rows[] = {
@@ -117,6 +118,11 @@ static const struct option_row rows[] = {
      .offset = AT(tool_call_parser),
      .fallback = "auto",
      .help = "How tool calls are read: auto (by the chat template), none, or a name of docs/parsers.md."},
+    {.name = "cache-dir",
+     .type = OPTION_STRING,
+     .offset = AT(cache_dir),
+     .help = "Folder where vocabularies are kept ready to be mapped, by all gateways of a user; default "
+             "XDG_CACHE_HOME/trireme or ~/.cache/trireme, none: keep nothing."},
     {.name = "share-port",
      .type = OPTION_BOOL,
      .offset = AT(share_port),
@@ -192,6 +198,7 @@ static int serve(const struct gateway_settings *settings) {
     int signal_number;
     block_signals(&signals);
     raise_file_limit(settings->connections_max);
+    compiled_set_folder(settings->cache_dir);
     if (link_endpoint_check(settings->scheduler, &err) || gateway_new(&gw, settings, &err)) {
         log_error("%s", err.text);
         return 1;

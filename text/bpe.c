@@ -137,6 +137,11 @@ static void make_inner_pairs(struct bpe *b) {
     }
 }
 
+void bpe_choose_variant(struct bpe *b) {
+    bpe_merge_fn *variants[BPE_VARIANTS_MAX];
+    b->merge_short = variants[bpe_merge_variants(variants) - 1];
+}
+
 void bpe_finish(struct bpe *b) {
     for (unsigned i = 0; i < 256; i++) {
         uint8_t key = (uint8_t)i;
@@ -149,8 +154,7 @@ void bpe_finish(struct bpe *b) {
     if (b->vocab->byte_level && b->rank_count > 4096 && !b->has_affix) make_byte_pairs(b);
     if (b->byte_pairs) make_inner_pairs(b);
     collect_unused(b);
-    bpe_merge_fn *variants[BPE_VARIANTS_MAX];
-    b->merge_short = variants[bpe_merge_variants(variants) - 1];
+    bpe_choose_variant(b);
     b->short_max = b->rank_count < 1u << 24 ? BPE_SHORT_MAX : 1; /* a rank and a place share 32 bits */
 }
 

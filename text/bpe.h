@@ -107,6 +107,8 @@ void bpe_add_merge(struct bpe *b, uint32_t left, uint32_t right, uint32_t result
 void bpe_add_ranked(struct bpe *b, uint32_t left, uint32_t right, uint32_t result, uint32_t rank);
 /* Looks up the symbols for single bytes or characters; after the options are set. */
 void bpe_finish(struct bpe *b);
+/* The best way of this machine to merge short pieces; bpe_finish does it. */
+void bpe_choose_variant(struct bpe *b);
 void bpe_release(struct bpe *b);
 
 void bpe_scratch_release(struct bpe_scratch *s);

@@ -1,6 +1,7 @@
 #include "text/tokenizer.h"
 
 #include "base/utf8.h"
+#include "text/compiled.h"
 #include "text/tokenizer_data.h"
 
 /* Symbols and bytes: what one very long text needed beyond is given back, so that it does not stay for ever. */
@@ -45,6 +46,7 @@ void tokenizer_free(struct tokenizer **t) {
         next = s->next_free;
         free_scratch(s);
     }
+    compiled_detach(it);
     vocab_release(&it->vocab);
     bpe_release(&it->bpe);
     unigram_release(&it->unigram);
@@ -57,6 +59,7 @@ void tokenizer_free(struct tokenizer **t) {
     mem_free(it->token_texts);
     vec_release(&it->prefix);
     vec_release(&it->suffix);
+    for (size_t i = 0; i < ARRAY_LEN(it->rules); i++) buf_release(&it->rules[i]);
     pthread_mutex_destroy(&it->lock);
     mem_free(it);
 }

@@ -1,5 +1,6 @@
 #include "text/tokenizer_build.h"
 
+#include "text/compiled.h"
 #include "text/unicode.h"
 
 enum { RULES_BUDGET = 1 << 20, CONFIG_BUDGET = 64 << 20, CALLS = 4 << 20 };
@@ -30,6 +31,7 @@ int tokenizer_set_rules(struct tokenizer *t, const struct tokenizer_rules *rules
     if (!rc) rc = normalizer_load(&t->normalizer, normalizer, err);
     if (!rc) rc = splitter_load(&t->splitter, split, err);
     arena_release(&a);
+    if (!rc) compiled_note_rules(t, bytes_str(rules->normalizer), bytes_str(rules->pre_tokenizer));
     return rc;
 }
 

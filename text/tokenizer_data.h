@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "base/fsutil.h"
 #include "text/added.h"
 #include "text/bpe.h"
 #include "text/decode_chain.h"
@@ -75,6 +76,9 @@ struct tokenizer {
     struct token_vec prefix, suffix;
     uint32_t next_added_id; /* of an added token that the vocabulary lacks */
     uint32_t bos, eos[TOKENIZER_EOS_MAX], eos_count;
+    struct file_map image; /* of compiled.h: where the tables lie; empty: each is owned */
+    struct buf rules[2];   /* for compiled.h: JSON of the normalizer and the pre-tokenizer */
+    bool has_rules;
     pthread_mutex_t lock; /* of free_scratch */
     struct encode_scratch *free_scratch;
 };

@@ -2,6 +2,7 @@
  * tokenizer_load.c - reads tokenizer.json: the large parts (vocabulary, merges) as a stream, the small ones as trees.
  */
 #include "formats/json.h"
+#include "text/compiled.h"
 #include "text/model_text.h"
 #include "text/tokenizer_build.h"
 #include "text/tokenizer_open.h"
@@ -255,6 +256,7 @@ static int load_all(struct load *l, struct bytes tokenizer_json) {
     struct tokenizer *t = l->t;
     if ((rc = normalizer_load(&t->normalizer, normalizer, l->err)) || (rc = splitter_load(&t->splitter, pre, l->err)))
         return rc;
+    compiled_note_rules(t, l->normalizer, l->pre_tokenizer);
     drop_idle_stage(t);
     if ((rc = load_model(l, t->splitter.byte_level)) || (rc = tokenizer_load_added(t, added, l->err)) ||
         (rc = tokenizer_load_post(t, post, l->err)))

@@ -1,6 +1,7 @@
 #include "text/tokenizer_open.h"
 
 #include "base/fsutil.h"
+#include "text/compiled.h"
 #include "text/gguf_vocab.h"
 #include "text/known_splits.h"
 #include "text/named_vocab.h"
@@ -101,13 +102,22 @@ static int load_gguf(struct bytes file, struct tokenizer **out, struct error *er
     return rc ? rc : build_gguf(&g, out, err);
 }
 
-int tokenizer_load_any(struct bytes file, struct bytes config_json, struct bytes generation_json,
+static int load_source(struct bytes file, struct bytes config_json, struct bytes generation_json,
                        struct tokenizer **out, struct error *err) {
-    *out = NULL;
     enum form form = form_of(file);
     if (form == FORM_JSON) return tokenizer_load(file, config_json, generation_json, out, err);
     int rc = form == FORM_GGUF ? load_gguf(file, out, err) : load_known(file, NULL, out, err);
     if (!rc && (rc = tokenizer_load_ends(*out, config_json, generation_json, true, err))) tokenizer_free(out);
+    return rc;
+}
+
+int tokenizer_load_any(struct bytes file, struct bytes config_json, struct bytes generation_json,
+                       struct tokenizer **out, struct error *err) {
+    const struct bytes source[] = {file, config_json, generation_json};
+    struct u128 key = compiled_key(source, ARRAY_LEN(source));
+    *out = compiled_open(key);
+    int rc = *out ? 0 : load_source(file, config_json, generation_json, out, err);
+    if (!rc) compiled_keep(key, out);
     return rc;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/fsutil.h"
+#include "text/compiled.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_open.h"
 
@@ -102,6 +103,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: bench_text TOKENIZER [FILE...]\n");
         return 2;
     }
+    if (getenv("TRIREME_CACHE_DIR")) compiled_set_folder(getenv("TRIREME_CACHE_DIR"));
     double before = resident_mb();
     int64_t start = clock_ns();
     if (tokenizer_open(argv[1], &tokenizer, &err)) {

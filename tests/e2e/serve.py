@@ -84,7 +84,7 @@ class Serve:
         if tcp:
             self.argv += ["--listen", f"tcp://127.0.0.1:{free_port()}"]
         self.argv += [str(a) for a in args]
-        self.env = dict(os.environ, **(env or {}))
+        self.env = dict(os.environ, **{"TRIREME_CACHE_DIR": f"{self.run_dir}/cache", **(env or {})})
         self.log_path = os.path.join(self.run_dir, "log.txt")
         self.process = None
         self.ready_s = ready_s

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/fsutil.h"
+#include "text/compiled.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer_open.h"
 
@@ -116,6 +117,7 @@ int main(int argc, char **argv) {
     struct tokenizer *t = NULL;
     struct error err;
     if (argc < 3) return 2;
+    if (getenv("TRIREME_CACHE_DIR")) compiled_set_folder(getenv("TRIREME_CACHE_DIR"));
     int64_t start = cpu_ns();
     if (tokenizer_open(argv[1], &t, &err)) {
         fprintf(stderr, "%s\n", err.text);
