@@ -74,8 +74,7 @@ void bpe_add_ranked(struct bpe *b, uint32_t left, uint32_t right, uint32_t resul
 
 /* At byte level most pairs looked up first are two single bytes: those are in a table. */
 static void make_byte_pairs(struct bpe *b) {
-    for (unsigned i = 0; i < 256; i++)
-        if (b->ascii_ids[i] == NONE) return; /* pieces may then have other symbols than their bytes' */
+    for (unsigned i = 0; i < 256; i++) b->lacks_bytes |= b->ascii_ids[i] == NONE;
     b->byte_pairs = mem_calloc(65536, sizeof *b->byte_pairs);
     for (unsigned i = 0; i < 65536; i++) {
         const struct bpe_merge *m = find_pair(b, b->ascii_ids[i >> 8], b->ascii_ids[i & 255]);
@@ -263,12 +262,15 @@ void bpe_scratch_release(struct bpe_scratch *s) {
     *s = (struct bpe_scratch){0};
 }
 
-static void encode_uncut(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
+/* bytes: each symbol is that of one byte. */
+static void encode_uncut(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, bool bytes,
                          struct token_vec *out) {
     split_symbols(b, s, piece, len);
     size_t count = s->ids.count;
-    if (count > 1)
-        count = count <= b->short_max ? b->merge_short(b, s->ids.items, count, NULL) : bpe_merge_long(b, s, piece);
+    if (count > b->short_max)
+        count = bpe_merge_long(b, s, bytes ? piece : NULL);
+    else if (count > 1)
+        count = b->merge_short(b, s->ids.items, count, NULL);
     if (!count) return; /* all characters unknown, and no token for that */
     vec_reserve(out, out->count + count);
     memcpy(out->items + out->count, s->ids.items, count * sizeof *out->items);
@@ -313,13 +315,21 @@ static void encode_part(const struct bpe *b, struct bpe_scratch *s, const uint8_
     put_word(set, key, before, out);
 }
 
+/* Each of the piece's bytes has its symbol. */
+static bool is_of_symbols(const struct bpe *b, const uint8_t *piece, size_t len) {
+    for (size_t i = 0; b->lacks_bytes && i < len; i++)
+        if (b->ascii_ids[piece[i]] == NONE) return false;
+    return true;
+}
+
 static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
                            struct token_vec *out) {
+    bool bytes = b->byte_pairs && is_of_symbols(b, piece, len);
     for (size_t at = 0, end; at < len; at = end) {
-        bool is_short = b->byte_pairs && len - at <= b->short_max;
-        end = is_short || !b->byte_pairs ? len : find_cut(b, piece, at, len);
-        if (!b->byte_pairs || end - at > b->short_max)
-            encode_uncut(b, s, piece + at, end - at, out);
+        bool is_short = bytes && len - at <= b->short_max;
+        end = is_short || !bytes ? len : find_cut(b, piece, at, len);
+        if (!bytes || end - at > b->short_max)
+            encode_uncut(b, s, piece + at, end - at, bytes, out);
         else if (is_short || end - at > WORD_BYTES_MAX)
             encode_short_bytes(b, piece + at, end - at, out);
         else

@@ -46,6 +46,7 @@ struct bpe {
     uint64_t *inner_pairs; /* byte level: bit first << 8 | second: the two bytes stand together in some token; owned.
                               Where they do in none, no merge crosses: a piece may be cut there */
     uint32_t (*byte_pairs)[2]; /* byte level: rank and result by first byte << 8 | second byte; owned */
+    bool lacks_bytes;          /* with byte_pairs: some bytes have no symbol. Pieces with such go without the tables */
     bool splits_at_metaspace;  /* no merge joins something to a U+2581 behind it: text may be cut there */
     struct bpe_merge *unused;  /* by result: merges whose tokens are not given out but cut again; owned */
     size_t unused_count;

@@ -38,7 +38,8 @@ uint32_t bpe_lowest_bucket(const struct bpe_scratch *s); /* NONE: all are empty 
 void bpe_take_bucket(struct bpe_scratch *s, uint32_t rank);
 /* Merges s->ids in place by runs of equal symbols; false, with nothing changed, where that does not pay. */
 bool bpe_merge_runs(const struct bpe *b, struct bpe_scratch *s, size_t *count);
-/* Merges s->ids, which are the symbols of the piece, in place; returns how many remain. */
+/* Merges s->ids in place, returns how many remain; piece: NULL, or their bytes when each symbol is that of one byte and
+ * b->byte_pairs is there. */
 size_t bpe_merge_long(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece);
 
 #endif

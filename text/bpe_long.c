@@ -149,9 +149,8 @@ static void visit_bucket(const struct bpe *b, struct bpe_scratch *s, uint32_t ra
 /* Puts the pairs of the piece as it begins into their buckets; those of single bytes come from the table. */
 static void note_all(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece) {
     size_t count = s->ids.count;
-    bool bytes = b->byte_pairs; /* then every byte has its symbol */
     for (uint32_t i = 0; i + 1 < count; i++) {
-        if (!bytes) {
+        if (!piece) {
             note_pair(b, s, i, NONE);
             continue;
         }
