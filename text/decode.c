@@ -208,21 +208,33 @@ static void make_chain_text(struct tokenizer *t, uint32_t id, struct buf *spelli
     text->len = (uint32_t)t->texts.len - text->start;
 }
 
+/* ByteLevel over a vocabulary of spellings (its normalizer maps bytes to the alphabet): raw bytes where it is made of
+ * the alphabet. */
+static void make_raw_text(struct tokenizer *t, uint32_t id) {
+    struct token_text *text = &t->token_texts[id];
+    struct bytes key = vocab_key(&t->vocab, id);
+    text->start = (uint32_t)t->texts.len;
+    if (!byte_alphabet_decode(key, &t->texts)) buf_add_bytes(&t->texts, key);
+    text->len = (uint32_t)t->texts.len - text->start;
+}
+
 int decoder_load(struct tokenizer *t, struct tvalue json, struct error *err) {
     struct decoder_plan plan = {.decoder = &t->decoder};
     struct buf scratch[2] = {0};
     int rc = 0;
     t->decoder.kind = json.kind == TVALUE_DICT ? DECODER_TEXT : DECODER_SPACED;
     bool planned = json.kind != TVALUE_DICT || !plan_step(&plan, json, 0, err);
-    if (!planned || (t->decoder.kind == DECODER_BYTES && !t->vocab.byte_level)) {
+    if (!planned) {
         t->decoder = (struct decoder){.kind = DECODER_CHAIN};
         rc = decode_chain_load(&t->chain, json, err);
     }
-    if (rc || t->decoder.kind == DECODER_BYTES) return rc;
+    if (rc || (t->decoder.kind == DECODER_BYTES && t->vocab.byte_level)) return rc;
     decoder_begin_texts(t);
     for (uint32_t id = 0; id < t->vocab.entries.count; id++)
         if (t->decoder.kind == DECODER_CHAIN)
             make_chain_text(t, id, &scratch[0]);
+        else if (t->decoder.kind == DECODER_BYTES)
+            make_raw_text(t, id);
         else
             make_text(t, &plan, id, scratch);
     buf_release(&scratch[0]);
@@ -339,7 +351,7 @@ static void decode_bytes(const struct tokenizer *t, struct tokens ids, unsigned 
     struct buf raw = {0};
     for (size_t i = 0; i < ids.count; i++) {
         if (flags & DECODE_SKIP_SPECIAL && tokenizer_is_special(t, ids.ids[i])) continue;
-        buf_add_bytes(&raw, vocab_key(&t->vocab, ids.ids[i]));
+        buf_add_bytes(&raw, tokenizer_token_bytes(t, ids.ids[i]));
     }
     add_lossy(out, buf_bytes(&raw), false);
     buf_release(&raw);

@@ -71,7 +71,7 @@ void detok_push(struct detok *d, uint32_t id, struct buf *out) {
     if (id >= t->vocab.entries.count || t->vocab.entries.items[id].start == VOCAB_ABSENT) return;
     if (d->flags & DECODE_SKIP_SPECIAL && tokenizer_is_special(t, id)) return;
     if (t->decoder.kind == DECODER_BYTES)
-        feed(d, vocab_key(&t->vocab, id), out);
+        feed(d, tokenizer_token_bytes(t, id), out);
     else
         push_text(d, id, !d->started, out);
 }
@@ -79,4 +79,24 @@ void detok_push(struct detok *d, uint32_t id, struct buf *out) {
 void detok_flush(struct detok *d, struct buf *out) {
     if (d->held_count) add_bad(d, d->held_count, out);
     d->held_count = 0;
+}
+
+/* ---- which token made what ---- */
+
+void detok_spans(const struct tokenizer *t, struct tokens ids, unsigned flags, struct token_span *spans,
+                 struct buf *out) {
+    size_t start = out->len;
+    struct detok d;
+    detok_init(&d, t, flags);
+    for (size_t i = 0; i < ids.count; i++) {
+        size_t begin = out->len - start, held = d.held_count;
+        detok_push(&d, ids.ids[i], out);
+        size_t end = out->len - start;
+        bool cut = d.held_count && (end > begin || d.held_count > held);
+        spans[i] = (struct token_span){begin, end + cut}; /* the cut character's end is not known yet */
+    }
+    detok_flush(&d, out);
+    size_t len = out->len - start;
+    for (size_t i = 0; i < ids.count; i++)
+        while (spans[i].end < len && ((uint8_t)out->data[start + spans[i].end] & 0xC0) == 0x80) spans[i].end++;
 }

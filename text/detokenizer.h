@@ -34,6 +34,15 @@ void detok_init(struct detok *d, const struct tokenizer *t, unsigned flags);
 void detok_push(struct detok *d, uint32_t id, struct buf *out);
 /* The stream has ended: a character that was cut becomes U+FFFD. */
 void detok_flush(struct detok *d, struct buf *out);
+/* What a token took part in: bytes [begin, end) of the text. */
+struct token_span {
+    size_t begin, end;
+};
+/* Appends to out what a stream gives for ids, and writes the span of each id, offsets from where that text begins. A
+ * character cut between tokens belongs whole to each of them; a token without text has an empty span where the next
+ * text begins. Spans begin in rising order. */
+void detok_spans(const struct tokenizer *t, struct tokens ids, unsigned flags, struct token_span *spans,
+                 struct buf *out);
 /* True when bytes of an incomplete character are held back. */
 static inline bool detok_holds(const struct detok *d) { return d->held_count != 0; }
 

@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "text/spm_normalize.h"
 #include "text/unicode.h"
+#include "text/vocab.h"
 
 /* ---- Unicode's forms ---- */
 
@@ -241,6 +242,7 @@ static bool apply_step(const struct normalizer_step *step, struct bytes s, struc
     case NORMALIZE_BERT_CLEAN: return bert_clean(s, out);
     case NORMALIZE_BERT_CHINESE: return bert_chinese(s, out);
     case NORMALIZE_NMT: return nmt(s, out);
+    case NORMALIZE_BYTE_LEVEL: byte_alphabet_encode(s, out); return true;
     case NORMALIZE_CHARSMAP: charsmap_apply(&step->charsmap, s, out); return true;
     case NORMALIZE_REPLACE: return replace(step, s, out);
     case NORMALIZE_SENTENCEPIECE: spm_normalize(step->spm, s, out); return true;

@@ -24,6 +24,7 @@ enum normalizer_kind {
     NORMALIZE_REPLACE_REGEX,
     NORMALIZE_CHARSMAP,
     NORMALIZE_NMT,
+    NORMALIZE_BYTE_LEVEL,       /* bytes to the characters of the byte alphabet */
     NORMALIZE_BERT_CLEAN,       /* control characters out, white space to spaces */
     NORMALIZE_BERT_CHINESE,     /* spaces around ideographs */
     NORMALIZE_STRIP_NONSPACING, /* marks that take no space, after NFD */

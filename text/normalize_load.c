@@ -92,7 +92,8 @@ static int load_one(struct normalizer *n, struct tvalue json, struct error *err)
                  {"NFKD", NORMALIZE_NFKD},
                  {"Lowercase", NORMALIZE_LOWERCASE},
                  {"StripAccents", NORMALIZE_STRIP_ACCENTS},
-                 {"Nmt", NORMALIZE_NMT}};
+                 {"Nmt", NORMALIZE_NMT},
+                 {"ByteLevel", NORMALIZE_BYTE_LEVEL}};
     struct bytes type = tvalue_text(member(json, "type")), none = {0};
     for (size_t i = 0; i < ARRAY_LEN(PLAIN); i++)
         if (bytes_equal(type, bytes_str(PLAIN[i].name)))

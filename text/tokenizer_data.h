@@ -20,7 +20,7 @@
 enum model_kind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE, MODEL_WORDLEVEL };
 
 enum decoder_kind {
-    DECODER_BYTES,  /* ByteLevel: keys are raw bytes, joined, then read as UTF-8 */
+    DECODER_BYTES,  /* ByteLevel: keys (else texts) are raw bytes, joined, then read as UTF-8 */
     DECODER_TEXT,   /* texts joined; byte tokens as below */
     DECODER_SPACED, /* no decoder at all: HF joins tokens with spaces */
     DECODER_CHAIN,  /* steps that do not work token by token: decode_chain.h. Streams take each token by itself */
@@ -71,8 +71,8 @@ struct tokenizer {
     struct added_set added, added_normalized; /* matched in raw and in normalized text */
     struct decoder decoder;
     struct decode_chain chain;      /* of DECODER_CHAIN */
-    struct buf texts;               /* not for DECODER_BYTES */
-    struct token_text *token_texts; /* by id; owned; not for DECODER_BYTES */
+    struct buf texts;               /* empty where keys are raw bytes */
+    struct token_text *token_texts; /* by id; owned; NULL where keys are raw bytes */
     struct token_vec prefix, suffix;
     uint32_t next_added_id; /* of an added token that the vocabulary lacks */
     uint32_t bos, eos[TOKENIZER_EOS_MAX], eos_count;

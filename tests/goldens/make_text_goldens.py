@@ -135,6 +135,16 @@ BITS = ["<|begin|>", "<|end|>", "<|end|>ing", "<|en", "<left>", "<right>", "<bot
         "\u0301", "\x00", "\x7f", "\ufeff", "\u3000", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "-" * 70]
 
 
+def byte_normalizer():
+    t = Tokenizer(models.BPE())
+    t.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.ByteLevel()])
+    t.pre_tokenizer = pre_tokenizers.Split(Regex("\u0120?[^\u0120]+"), "isolated")
+    t.decoder = decoders.ByteLevel()
+    t.train_from_iterator(SENTENCES * 4, trainers.BpeTrainer(vocab_size=500, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    t.add_special_tokens(["<|begin|>", "<|end|>"])
+    return t
+
+
 def texts(rng):
     yield from ["", " ", "  ", "\n", "a", " a", "Hello", " Hello world", "\ud7a3", "\U0010ffff"] + SENTENCES
     for _ in range(30):
@@ -148,7 +158,7 @@ def decoded(tokenizer, ids):
 
 
 def tokenizer_goldens(out):
-    makers = {"byte_level": byte_level, "sentencepiece": sentencepiece_like, "added_rules": added_rules, "metaspace": metaspace, "odd_regex": odd_regex, "nested_regex": nested_regex, "unigram": unigram, "wordpiece": wordpiece}
+    makers = {"byte_level": byte_level, "sentencepiece": sentencepiece_like, "added_rules": added_rules, "metaspace": metaspace, "odd_regex": odd_regex, "nested_regex": nested_regex, "unigram": unigram, "wordpiece": wordpiece, "byte_normalizer": byte_normalizer}
     vectors = []
     for seed, (name, make) in enumerate(makers.items()):
         tokenizer = make()

@@ -4,6 +4,7 @@
  *   text_encode TOKENIZER encode [FLAGS]   in: u32 length, text; out: u32 count, u32 ids
  *   text_encode TOKENIZER decode [FLAGS]   in: u32 count, ids; out: u32 length, text
  *   text_encode TOKENIZER stream [FLAGS]   as decode, through the incremental detokenizer
+ *   text_encode TOKENIZER spans  [FLAGS]   in: as decode; out: u32 count of ids, begin and end of each, u32 each
  *   text_encode TOKENIZER bench FILE...    prints load time and encoding speed
  *
  * FLAGS is the number of the flags in tokenizer.h. Numbers are little-endian.
@@ -71,6 +72,27 @@ static void decode_loop(const struct tokenizer *t, unsigned flags, bool streamed
     buf_release(&out);
 }
 
+static void spans_loop(const struct tokenizer *t, unsigned flags) {
+    struct buf out = {0};
+    uint32_t count;
+    while (read_u32(&count)) {
+        uint32_t *ids = mem_calloc((size_t)count + 1, 4);
+        struct token_span *spans = mem_calloc((size_t)count + 1, sizeof *spans);
+        if (count && fread(ids, 4, count, stdin) != count) exit(1);
+        buf_reset(&out);
+        detok_spans(t, (struct tokens){ids, count}, flags, spans, &out);
+        write_all(&count, 4);
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t span[2] = {(uint32_t)spans[i].begin, (uint32_t)spans[i].end};
+            write_all(span, sizeof span);
+        }
+        fflush(stdout);
+        mem_free(ids);
+        mem_free(spans);
+    }
+    buf_release(&out);
+}
+
 /* Processor time: other processes do not count. */
 static int64_t cpu_ns(void) {
     struct timespec now;
@@ -127,6 +149,7 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[2], "encode")) encode_loop(t, flags);
     if (!strcmp(argv[2], "decode")) decode_loop(t, flags, false);
     if (!strcmp(argv[2], "stream")) decode_loop(t, flags, true);
+    if (!strcmp(argv[2], "spans")) spans_loop(t, flags);
     if (!strcmp(argv[2], "bench")) {
         printf("load %.1f ms\n", 1e3 * seconds_since(start));
         for (int i = 3; i < argc; i++) bench_file(t, argv[i]);

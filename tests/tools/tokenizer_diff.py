@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares our tokenizer with the reference of its kind on many random, multilingual and adversarial texts: encode, decode, streamed decode.
+"""Compares our tokenizer with the reference of its kind on many random, multilingual and adversarial texts: encode, decode, streamed decode, spans of tokens.
 
     tokenizer_diff.py --program BUILD/bin/text_encode --count 20000 [--seed 1] NAME=FILE ... [--corpus FILE ...]
 
@@ -60,6 +60,14 @@ def assigned(text):
     return "".join(c for c in text if unicodedata.category(c) != "Cn")
 
 
+def trimmed(raw, span):
+    """Without white space at its ends; an empty one wherever it lies."""
+    piece = raw[span[0]:span[1]].decode(errors="replace")
+    begin = span[0] + len(piece.encode()) - len(piece.lstrip().encode())
+    end = span[1] - (len(piece.encode()) - len(piece.rstrip().encode()))
+    return (begin, end) if begin < end else None
+
+
 class Ours:
     def __init__(self, program, path, mode, flags):
         self.p = subprocess.Popen([program, path, mode, str(flags)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -80,6 +88,12 @@ class Ours:
         self.p.stdin.write(struct.pack(f"<I{len(ids)}I", len(ids), *ids))
         self.p.stdin.flush()
         return self.read(struct.unpack("<I", self.read(4))[0]).decode()
+
+    def spans(self, ids):
+        self.p.stdin.write(struct.pack(f"<I{len(ids)}I", len(ids), *ids))
+        self.p.stdin.flush()
+        numbers = struct.unpack(f"<{2 * len(ids)}I", self.read(4 + 8 * len(ids))[4:])
+        return list(zip(numbers[::2], numbers[1::2]))
 
     def close(self):
         self.p.stdin.close()
@@ -106,6 +120,17 @@ class HuggingFace:
     def encode(self, text, flags):
         self.t.encode_special_tokens = not flags & 2
         return self.t.encode(text, add_special_tokens=bool(flags & 1)).ids
+
+    def spans(self, text):
+        """Token spans in bytes of the text where encoding it loses nothing, else None; white space at their ends, which HF may trim, left out."""
+        self.t.encode_special_tokens = True
+        e = self.t.encode(text, add_special_tokens=False)
+        if self.t.decode(e.ids, skip_special_tokens=False) != text:
+            return None, None
+        ends = [0]
+        for c in text:
+            ends.append(ends[-1] + len(c.encode()))
+        return e.ids, [(ends[b], ends[e]) for b, e in e.offsets]
 
     def decode(self, ids, skip):
         return self.t.decode(ids, skip_special_tokens=bool(skip))
@@ -201,7 +226,9 @@ def compare(name, path, args, corpus):
     vocab = reference.vocab
     odd = reference.odd
     passed_over = 0
-    wrong = {"encode": 0, "decode": 0, "stream": 0}
+    wrong = {"encode": 0, "decode": 0, "stream": 0, "spans": 0}
+    spans = Ours(args.program, path, "spans", 0) if isinstance(reference, HuggingFace) else None
+    span_texts = 0
     shown = 0
 
     def report(kind, text, want, got):
@@ -234,9 +261,17 @@ def compare(name, path, args, corpus):
         got_text = decode["stream", skip].decode(ids)
         if want_text != got_text and not reference.broken_run(ids):
             report("stream", ids, want_text, got_text)
-    for o in list(ours.values()) + list(decode.values()):
+        ids, want_spans = reference.spans(text) if spans and i % 4 == 0 else (None, None)
+        if ids:
+            raw = text.encode()
+            got_spans = spans.spans(ids)
+            span_texts += 1
+            if [trimmed(raw, s) for s in want_spans] != [trimmed(raw, s) for s in got_spans]:
+                report("spans", text, want_spans, got_spans)
+    for o in list(ours.values()) + list(decode.values()) + [spans] * bool(spans):
         o.close()
     print(f"{name}: {args.count} texts, different: {wrong['encode']} encoded, {wrong['decode']} decoded, {wrong['stream']} streamed"
+          + (f", {wrong['spans']} of {span_texts} in spans" if spans else "")
           + (f" ({passed_over} decoded without tokens that HF misnames)" if passed_over else ""), flush=True)
     return sum(wrong.values())
 

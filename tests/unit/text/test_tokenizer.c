@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include "base/utf8.h"
 #include "check.h"
 #include "golden.h"
 #include "text/detokenizer.h"
@@ -99,6 +100,7 @@ TEST(goldens_metaspace) { run_goldens("metaspace"); }
 TEST(goldens_odd_regex) { run_goldens("odd_regex"); }
 TEST(goldens_unigram) { run_goldens("unigram"); }
 TEST(goldens_wordpiece) { run_goldens("wordpiece"); }
+TEST(goldens_byte_normalizer) { run_goldens("byte_normalizer"); }
 TEST(goldens_nested_regex) { run_goldens("nested_regex"); }
 
 /* ---- shared vectors ---- */
@@ -290,6 +292,55 @@ TEST(token_bytes_agree_with_decoding) {
         buf_release(&spelling);
         tokenizer_free(&t);
     }
+}
+
+/* The spans of all tokens of a text cover it, in order; a whole token's span is its own text. */
+static const char *check_spans(const struct tokenizer *t, const struct token_vec *ids) {
+    struct tokens tokens = {ids->items, ids->count};
+    struct token_span *spans = mem_calloc(ids->count + 1, sizeof *spans);
+    struct buf text = {0}, streamed = {0};
+    const char *wrong = "";
+    size_t covered = 0, last = 0;
+    detok_spans(t, tokens, 0, spans, &text);
+    decode_streamed(t, ids, 0, &streamed);
+    for (size_t i = 0; i < ids->count; i++) {
+        struct bytes own = tokenizer_token_bytes(t, ids->items[i]),
+                     span = bytes_of(buf_text(&text) + spans[i].begin, spans[i].end - spans[i].begin);
+        bool whole = utf8_valid(own.data, own.len) && (!i || spans[i].begin >= spans[i - 1].end);
+        if (spans[i].begin < last || spans[i].begin > covered || spans[i].end < spans[i].begin) wrong = "rising";
+        if (whole && !bytes_equal(own, span)) wrong = "the token's text";
+        if (!utf8_valid(span.data, span.len)) wrong = "whole characters";
+        last = spans[i].begin;
+        covered = MAX(covered, spans[i].end);
+    }
+    if (covered != text.len) wrong = "covering";
+    if (!bytes_equal(buf_bytes(&text), buf_bytes(&streamed))) wrong = "of the streamed text";
+    mem_free(spans);
+    buf_release(&text);
+    buf_release(&streamed);
+    return wrong;
+}
+
+TEST(spans_say_which_token_made_what) {
+    struct tokenizer *t = load("tests/goldens/text/byte_level.tokenizer.json");
+    struct token_vec ids = {0};
+    for (int round = 0; round < 2000; round++) {
+        ids.count = 0;
+        for (size_t n = check_random() % 20; n; n--)
+            vec_push(&ids, (uint32_t)(check_random() % (round % 2 ? tokenizer_vocab_count(t) : 256)));
+        const char *wrong = check_spans(t, &ids);
+        if (*wrong) check_fail(__FILE__, __LINE__, "round %d: spans are not %s", round, wrong);
+    }
+    struct token_span spans[8];
+    struct buf text = {0};
+    ids.count = 0; /* one character, cut between tokens */
+    EXPECT_EQ(tokenizer_encode(t, bytes_str("\xE2\x82\xAC"), 0, &ids, NULL), 0);
+    EXPECT(ids.count > 1 && ids.count < 8);
+    detok_spans(t, (struct tokens){ids.items, ids.count}, 0, spans, &text);
+    for (size_t i = 0; i < ids.count; i++) EXPECT(spans[i].begin == 0 && spans[i].end == 3);
+    vec_release(&ids);
+    buf_release(&text);
+    tokenizer_free(&t);
 }
 
 /* ---- hostile files ---- */
