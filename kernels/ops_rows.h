@@ -13,7 +13,7 @@
 struct step_batch;
 
 /* As op_rmsnorm, with out = (h - mean(h)) / sqrt(var(h) + eps) * (weight + weight_offset) + bias (NULL: none); var is
- * the mean of squared distances (Ba et al. 2016). */
+ * the mean of squared distances (Ba et al. 2016). weight is there. */
 struct op_layernorm {
     void *out, *x;
     const void *delta;
@@ -21,6 +21,7 @@ struct op_layernorm {
     const float *weight, *bias; /* f32 [width] */
     uint32_t rows, width;
     float eps, weight_offset;
+    bool x_f32;
 };
 
 /* Norms in place of `heads` neighbouring pieces of `width` values in each row: x is act, piece 0 of row 0; rows are

@@ -50,7 +50,7 @@ static size_t list_buffers(struct forward *f, struct buffer out[FORWARD_BUFFERS_
     const struct model_spec *spec = &f->model->spec;
     const struct device *dev = f->dev;
     size_t act = storage_bytes(dev->activation_type, 1), rows = f->max_rows, n = 0;
-    out[n++] = (struct buffer){&f->x, act * rows * spec->hidden};
+    out[n++] = (struct buffer){(void **)&f->x, sizeof *f->x * rows * spec->hidden};
     out[n++] = (struct buffer){&f->delta, act * rows * spec->hidden};
     out[n++] = (struct buffer){&f->normed, act * rows * spec->hidden};
     if (any_parallel(spec)) {
@@ -61,7 +61,7 @@ static size_t list_buffers(struct forward *f, struct buffer out[FORWARD_BUFFERS_
     out[n++] = (struct buffer){(void **)&f->scratch, scratch_bytes(f)};
     for (uint32_t i = 0; i < spec->rope_count; i++)
         out[n++] = (struct buffer){(void **)&f->angles[i], rows * MAX(spec->ropes[i].dims, 2u) * sizeof(float)};
-    out[n++] = (struct buffer){&f->head_x, act * head_rows(f) * spec->hidden};
+    out[n++] = (struct buffer){(void **)&f->head_x, sizeof *f->head_x * head_rows(f) * spec->hidden};
     out[n++] = (struct buffer){&f->head_delta, act * head_rows(f) * spec->hidden};
     out[n++] = (struct buffer){(void **)&f->logits, (size_t)head_rows(f) * spec->vocab * sizeof(float)};
     if (shard_tp(&f->model->shard) > 1)
@@ -73,6 +73,7 @@ static size_t list_buffers(struct forward *f, struct buffer out[FORWARD_BUFFERS_
     out[n++] = (struct buffer){(void **)&f->slot_ids, rows * sizeof(uint32_t)};
     out[n++] = (struct buffer){(void **)&f->positions, rows * sizeof(uint32_t)};
     out[n++] = (struct buffer){(void **)&f->mask_rows, rows * sizeof(uint32_t)};
+    out[n++] = (struct buffer){(void **)&f->masks, (size_t)f->max_runs * forward_mask_words(f) * sizeof *f->masks};
     return n;
 }
 
@@ -94,7 +95,8 @@ int forward_init(struct forward *f, const struct model *model, struct slots *slo
                           .dev = model->dev,
                           .max_rows = max_rows,
                           .max_runs = max_runs,
-                          .max_context = slots->table.max_context};
+                          .max_context = slots->table.max_context,
+                          .constrained = true};
     size_t n = list_buffers(f, buffers);
     for (size_t i = 0; i < n; i++) {
         *buffers[i].at = f->owned[i] = device_alloc(f->dev, buffers[i].size);
@@ -129,17 +131,18 @@ void forward_load(struct forward *f, struct stream *s, const struct step_input *
 }
 
 struct norm_call {
-    void *out, *x; /* act [rows, hidden] */
+    void *out, *x; /* [rows, hidden]: act, but x (and out, where it is x) f32 where x_f32 */
     const void *delta;
     float delta_scale;
     uint32_t rows;
+    bool x_f32;
 };
 
-/* x += delta * delta_scale; out = norm(x). out NULL: only the sum. */
+/* x += delta * delta_scale; out = norm(x), or x where w is NULL. out NULL: only the sum. */
 static void norm_rows(struct forward *f, struct stream *s, const struct norm_call *c, const struct norm_spec *spec,
                       const struct norm_weights *w) {
     uint32_t width = f->model->spec.hidden;
-    if (c->out && spec->kind == NORM_LAYER)
+    if (w && spec->kind == NORM_LAYER)
         f->dev->ops->rows->layernorm(s, &(struct op_layernorm){.out = c->out,
                                                                .x = c->x,
                                                                .delta = c->delta,
@@ -149,7 +152,8 @@ static void norm_rows(struct forward *f, struct stream *s, const struct norm_cal
                                                                .rows = c->rows,
                                                                .width = width,
                                                                .eps = spec->eps,
-                                                               .weight_offset = spec->weight_offset});
+                                                               .weight_offset = spec->weight_offset,
+                                                               .x_f32 = c->x_f32});
     else
         f->dev->ops->rmsnorm(s, &(struct op_rmsnorm){.out = c->out,
                                                      .x = c->x,
@@ -159,29 +163,32 @@ static void norm_rows(struct forward *f, struct stream *s, const struct norm_cal
                                                      .rows = c->rows,
                                                      .width = width,
                                                      .eps = spec ? spec->eps : 1,
-                                                     .weight_offset = spec ? spec->weight_offset : 0});
+                                                     .weight_offset = spec ? spec->weight_offset : 0,
+                                                     .x_f32 = c->x_f32});
 }
 
-/* The same for all rows of the step. */
-static void norm(struct forward *f, struct stream *s, void *out, void *x, const void *pending,
-                 const struct norm_spec *spec, const struct norm_weights *w) {
-    norm_rows(f, s, &(struct norm_call){out, x, pending, f->pending_scale, f->batch.row_count}, spec, w);
+/* The same for the residual of all rows of the step; what was pending is added. */
+static void norm(struct forward *f, struct stream *s, void *out, const struct norm_spec *spec,
+                 const struct norm_weights *w) {
+    norm_rows(f, s, &(struct norm_call){out, f->x, f->pending, f->pending_scale, f->batch.row_count, true}, spec, w);
+    f->pending = NULL;
+}
+
+/* The norm of delta, in place. */
+static void norm_delta(struct forward *f, struct stream *s, const struct norm_spec *spec,
+                       const struct norm_weights *w) {
+    norm_rows(f, s, &(struct norm_call){.out = f->delta, .x = f->delta, .rows = f->batch.row_count}, spec, w);
 }
 
 static void add_pending(struct forward *f, struct stream *s) {
-    if (f->pending) norm(f, s, NULL, f->x, f->pending, NULL, NULL);
-    f->pending = NULL;
+    if (f->pending) norm(f, s, NULL, NULL, NULL);
 }
 
-/* x's norm in `out` (which it returns), or x itself where there is no norm; what was pending is added. */
+/* The residual's norm, or itself where there is none, in `out`, which is returned; what was pending is added. */
 static const void *normed(struct forward *f, struct stream *s, void *out, const struct norm_spec *spec,
                           const struct norm_weights *w) {
-    if (spec->kind == NORM_NONE) {
-        add_pending(f, s);
-        return f->x;
-    }
-    norm(f, s, out, f->x, f->pending, spec, w);
-    f->pending = NULL;
+    bool any = spec->kind != NORM_NONE;
+    norm(f, s, out, any ? spec : NULL, any ? w : NULL);
     return out;
 }
 
@@ -239,12 +246,10 @@ static void serial_half(struct forward *f, struct stream *s, uint32_t layer, con
     f->out = f->delta;
     h->kind->step(f, s, layer);
     add_up(f, s, h->partial);
-    if (h->post->kind) norm(f, s, f->delta, f->delta, NULL, h->post, h->post_weights);
+    if (h->post->kind) norm_delta(f, s, h->post, h->post_weights);
     f->pending = f->delta;
     f->pending_scale = h->scale;
-    if (!last) return;
-    norm(f, s, f->x, f->x, f->pending, h->pre, h->pre_weights);
-    f->pending = NULL;
+    if (last) norm(f, s, f->x, h->pre, h->pre_weights);
 }
 
 /* Two mixers beside each other. */
@@ -252,7 +257,7 @@ static void beside_half(struct forward *f, struct stream *s, uint32_t i) {
     const struct layer_spec *spec = &f->model->spec.layers[i];
     const struct layer_weights *w = &f->model->weights.layers[i];
     f->in = normed(f, s, f->normed, &spec->mixer_norm, &w->mixer_norm);
-    norm(f, s, f->normed_ffn, f->x, NULL, &spec->mixer_norm, &w->beside_norm);
+    norm(f, s, f->normed_ffn, &spec->mixer_norm, &w->beside_norm);
     f->out = f->delta;
     MIXERS[spec->mixer]->step(f, s, i);
     add_up(f, s, spec->mixer_partial);
@@ -315,22 +320,25 @@ static void layer_step(struct forward *f, struct stream *s, uint32_t i) {
     if (spec->ffn.kind) serial_half(f, s, i, &ffn);
 }
 
+/* Into delta; it is what the residual, zero, has pending. */
 static void embed(struct forward *f, struct stream *s) {
     const struct model_spec *spec = &f->model->spec;
     const struct model_weights *w = &f->model->weights;
     bool project = spec->embed_dim != spec->hidden, divided = shard_tp(&f->model->shard) > 1;
-    void *out = project ? f->normed : f->x;
+    void *out = project ? f->normed : f->delta;
     uint32_t first = divided ? shard_vocab(&f->model->shard, spec->vocab).first : 0;
     f->dev->ops->embed(
         s, &(struct op_embed){
                .out = out, .table = &w->embed, .batch = &f->batch, .scale = spec->embed_scale, .first = first});
     if (divided) forward_sum(f, s, out, spec->embed_dim);
-    if (project) forward_product(f, s, f->x, f->normed, &w->project_in);
+    if (project) forward_product(f, s, f->delta, f->normed, &w->project_in);
     if (spec->learned_positions)
         f->dev->ops->rows->add_positions(
             s, &(struct op_add_positions){
-                   .x = f->x, .table = &w->positions, .offset = spec->position_offset, .batch = &f->batch});
-    if (spec->embed_norm.kind) norm(f, s, f->x, f->x, NULL, &spec->embed_norm, &w->embed_norm);
+                   .x = f->delta, .table = &w->positions, .offset = spec->position_offset, .batch = &f->batch});
+    if (spec->embed_norm.kind) norm_delta(f, s, &spec->embed_norm, &w->embed_norm);
+    stream_fill(s, f->x, 0, (size_t)f->batch.row_count * spec->hidden * sizeof *f->x);
+    f->pending = f->delta;
 }
 
 void forward_layers(struct forward *f, struct stream *s, const struct step_input *input) {
@@ -375,15 +383,16 @@ static const void *final_rows(struct forward *f, struct stream *s, uint32_t coun
     const struct matrix *project = &f->model->weights.project_out;
     const void *delta = f->pending ? f->head_delta : NULL;
     bool plain = spec->final_norm.kind == NORM_NONE;
-    if (!plain || delta)
-        norm_rows(f, s, &(struct norm_call){plain ? NULL : f->head_delta, f->head_x, delta, f->pending_scale, count},
-                  plain ? NULL : &spec->final_norm, &f->model->weights.final_norm);
-    void *x = plain ? f->head_x : f->head_delta, *out = plain ? f->head_delta : f->head_x;
-    if (spec->embed_dim == spec->hidden) return x;
-    f->dev->ops->linear(
-        s, &(struct op_linear){
-               .out = out, .x = x, .w = project, .rows = count, .class_rows = count, .out_stride = project->rows});
-    return out;
+    norm_rows(f, s, &(struct norm_call){f->head_delta, f->head_x, delta, f->pending_scale, count, true},
+              plain ? NULL : &spec->final_norm, plain ? NULL : &f->model->weights.final_norm);
+    if (spec->embed_dim == spec->hidden) return f->head_delta;
+    f->dev->ops->linear(s, &(struct op_linear){.out = f->head_x,
+                                               .x = f->head_delta,
+                                               .w = project,
+                                               .rows = count,
+                                               .class_rows = count,
+                                               .out_stride = project->rows});
+    return f->head_x;
 }
 
 void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_t count) {
@@ -391,8 +400,9 @@ void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_
     const struct ops *ops = f->dev->ops;
     CHECK(count <= head_rows(f) && first + count <= f->batch.sample_count);
     const uint32_t *rows = f->sample_rows + first;
-    ops->gather_rows(
-        s, &(struct op_gather_rows){.out = f->head_x, .x = f->x, .idx = rows, .count = count, .width = spec->hidden});
+    ops->gather_rows(s,
+                     &(struct op_gather_rows){
+                         .out = f->head_x, .x = f->x, .idx = rows, .count = count, .width = spec->hidden, .f32 = true});
     if (f->pending)
         ops->gather_rows(
             s, &(struct op_gather_rows){
@@ -423,14 +433,24 @@ static struct sample_out out_from(const struct sample_out *out, uint32_t first) 
                                .top_logprobs = out->top_logprobs + (size_t)first * SAMPLE_TOP_MAX};
 }
 
-void forward_sample(struct forward *f, struct stream *s, const struct sample_out *out, const uint32_t *masks,
-                    const uint32_t *mask_rows, uint32_t mask_stride) {
-    if (masks) stream_copy_in(s, f->mask_rows, mask_rows, f->batch.sample_count * sizeof *mask_rows);
-    forward_put_sample(f, s, out, masks, mask_stride);
+void forward_load_masks(struct forward *f, struct stream *s, const struct sample_masks *masks, uint32_t sample_count) {
+    if (masks && masks->await) masks->await(masks->ctx);
+    if (masks) {
+        CHECK(masks->count <= f->max_runs);
+        stream_copy_in(s, f->masks, masks->bits, (size_t)masks->count * forward_mask_words(f) * sizeof *f->masks);
+    }
+    if (f->constrained) stream_fill(s, f->mask_rows, 0xff, f->max_rows * sizeof *f->mask_rows);
+    if (masks) stream_copy_in(s, f->mask_rows, masks->rows, sample_count * sizeof *masks->rows);
+    f->constrained = masks != NULL;
 }
 
-void forward_put_sample(struct forward *f, struct stream *s, const struct sample_out *out, const uint32_t *masks,
-                        uint32_t mask_stride) {
+void forward_sample(struct forward *f, struct stream *s, const struct sample_out *out,
+                    const struct sample_masks *masks) {
+    forward_load_masks(f, s, masks, f->batch.sample_count);
+    forward_put_sample(f, s, out);
+}
+
+void forward_put_sample(struct forward *f, struct stream *s, const struct sample_out *out) {
     uint32_t total = f->batch.sample_count, at_once = head_rows(f);
     for (uint32_t first = 0; first < total; first += at_once) {
         uint32_t count = MIN(total - first, at_once);
@@ -443,9 +463,9 @@ void forward_put_sample(struct forward *f, struct stream *s, const struct sample
         f->dev->ops->sample(s, &(struct op_sample){.logits = f->logits,
                                                    .logits_stride = f->model->spec.vocab,
                                                    .vocab_size = f->model->spec.vocab,
-                                                   .masks = masks,
-                                                   .mask_rows = masks ? f->mask_rows + first : NULL,
-                                                   .mask_stride = mask_stride,
+                                                   .masks = f->masks,
+                                                   .mask_rows = f->mask_rows + first,
+                                                   .mask_stride = forward_mask_words(f),
                                                    .slots = &f->slots->table,
                                                    .batch = &batch,
                                                    .out = &part,

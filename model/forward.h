@@ -23,18 +23,22 @@ struct forward {
     uint32_t max_rows, max_runs, max_context;
     void *owned[FORWARD_BUFFERS_MAX]; /* every buffer below */
     /* Device memory. */
-    void *x, *delta, *normed;      /* act [max_rows, hidden] */
+    float *x;                      /* the residual: f32 [max_rows, hidden], on every device */
+    void *delta, *normed;          /* act [max_rows, hidden] */
     void *delta_ffn, *normed_ffn;  /* the same, where a layer is parallel; else NULL */
     void *first_values;            /* RWKV-7: the first layer's, act [max_rows, hidden]; else NULL */
     char *scratch;                 /* of the mixer or feed-forward whose step it is (layer_kinds.h) */
     float *angles[SPEC_ROPES_MAX]; /* f32 [max_rows, half, 2] */
-    void *head_x, *head_delta;     /* act [HEAD_ROWS, hidden] */
+    float *head_x;                 /* f32 [HEAD_ROWS, hidden] */
+    void *head_delta;              /* act [HEAD_ROWS, hidden] */
     float *logits;                 /* f32 [HEAD_ROWS, vocab]; where ranks divide the vocabulary, rank 0's only */
     float *logits_part;            /* f32 [HEAD_ROWS, this rank's part]; NULL where they do not */
     void *sample_scratch;
     struct step_run *runs;                              /* [max_runs] */
     uint32_t *sample_rows, *ids, *slot_ids, *positions; /* [max_rows] */
-    uint32_t *mask_rows;                                /* [max_rows] */
+    uint32_t *masks;                                    /* [max_runs, forward_mask_words] */
+    uint32_t *mask_rows;                                /* [max_rows]: as op_sample's */
+    bool constrained;                                   /* mask_rows is not ROW_NONE throughout */
     struct step_batch batch;                            /* of the current step */
     /* Of the current layer's step: act [rows, hidden] both. */
     const void *in;
@@ -55,6 +59,15 @@ struct step_input {
     uint32_t sample_count;
 };
 
+/* Which tokens a step's rows may sample: masks as op_sample has them, on the host. */
+struct sample_masks {
+    const uint32_t *bits;     /* [count, forward_mask_words] */
+    uint32_t count;           /* <= max_runs */
+    const uint32_t *rows;     /* of each sampling row: its mask, or ROW_NONE */
+    void (*await)(void *ctx); /* called before bits and rows are read, when the layers are on the stream; may be NULL */
+    void *ctx;
+};
+
 MUST_CHECK int forward_init(struct forward *f, const struct model *model, struct slots *slots, uint32_t max_rows,
                             uint32_t max_runs, struct error *err);
 void forward_release(struct forward *f);
@@ -64,9 +77,11 @@ uint64_t forward_bytes(const struct model *model, uint32_t max_rows, uint32_t ma
  * recorded as a graph (kernels/device.h) for steps of the same counts. */
 void forward_load(struct forward *f, struct stream *s, const struct step_input *input);
 void forward_put_layers(struct forward *f, struct stream *s);
-/* masks: as in op_sample; the rows' mask numbers have been copied to f->mask_rows. */
-void forward_put_sample(struct forward *f, struct stream *s, const struct sample_out *out, const uint32_t *masks,
-                        uint32_t mask_stride);
+/* masks NULL: no row is constrained. sample_count: so many there are of masks->rows; no later row is constrained. */
+void forward_load_masks(struct forward *f, struct stream *s, const struct sample_masks *masks, uint32_t sample_count);
+void forward_put_sample(struct forward *f, struct stream *s, const struct sample_out *out);
+/* Words of a mask. */
+static inline uint32_t forward_mask_words(const struct forward *f) { return (f->model->spec.vocab + 31) / 32; }
 
 /* prepare and all layers; x and pending hold the last residual and what is to be added to it. A stage but the first
  * takes x from the one before; a stage but the last gives it to the next, and its step ends here. */
@@ -74,10 +89,9 @@ void forward_layers(struct forward *f, struct stream *s, const struct step_input
 /* Logits of sample rows [first, first + count) into f->logits, count <= HEAD_ROWS. After forward_layers. */
 void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_t count);
 /* forward_logits and sample for all sample rows; only rank 0 of the last stage samples, the others leave out alone.
- * out: arrays of the step's sample_count. masks: NULL, or as in
- * op_sample, mask_rows on the host. */
-void forward_sample(struct forward *f, struct stream *s, const struct sample_out *out, const uint32_t *masks,
-                    const uint32_t *mask_rows, uint32_t mask_stride);
+ * out: arrays of the step's sample_count. masks: NULL for none. */
+void forward_sample(struct forward *f, struct stream *s, const struct sample_out *out,
+                    const struct sample_masks *masks);
 
 /* ---- for mixers and feed-forwards (layer_kinds.h) ---- */
 

@@ -89,8 +89,8 @@ struct rank_calls {
     /* Rank 0 gets all parts of the logits: row i of rank r's part, f32 [rows, widths[r]], at all + i * stride +
      * firsts[r]. */
     void (*gather)(void *ctx, struct stream *s, float *all, size_t stride, const float *part, uint32_t rows);
-    void (*send)(void *ctx, struct stream *s, const void *x, size_t count);
-    void (*receive)(void *ctx, struct stream *s, void *x, size_t count);
+    void (*send)(void *ctx, struct stream *s, const float *x, size_t count);
+    void (*receive)(void *ctx, struct stream *s, float *x, size_t count);
 };
 
 #endif

@@ -45,7 +45,7 @@ static struct step_input pad(struct stepper *t, const struct step_input *in, uin
 /* The operations of one half of the loaded step: the head and the sampler with `out`, else the forward pass. */
 static void put_half(struct stepper *t, struct stream *s, const struct sample_out *out) {
     if (out)
-        forward_put_sample(t->forward, s, out, NULL, 0);
+        forward_put_sample(t->forward, s, out);
     else
         forward_put_layers(t->forward, s);
 }
@@ -77,16 +77,18 @@ static void play_half(struct stepper *t, struct stream *s, const struct sample_o
     t->launch_count++;
 }
 
-void stepper_put(struct stepper *t, struct stream *s, const struct step_input *in, const struct sample_out *out) {
+void stepper_put(struct stepper *t, struct stream *s, const struct step_input *in, const struct sample_out *out,
+                 const struct sample_masks *masks) {
     struct forward *f = t->forward;
     if (in->row_count > t->rows_max || !is_decode(in)) {
         forward_layers(f, s, in);
-        if (in->sample_count) forward_sample(f, s, out, NULL, NULL, 0);
+        if (in->sample_count) forward_sample(f, s, out, masks);
         return;
     }
     struct step_input padded = pad(t, in, MIN(step_bucket(in->row_count), t->rows_max));
     forward_load(f, s, &padded);
     play_half(t, s, NULL);
     if (f->progress) f->progress(f->progress_ctx);
+    forward_load_masks(f, s, masks, in->sample_count);
     play_half(t, s, out);
 }

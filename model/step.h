@@ -5,7 +5,7 @@
  * A decode step is one whose rows are all of output class, one for each slot, each to be sampled. Its rows are padded
  * to a bucket of counts, and for each bucket two graphs are recorded when it is first met: the forward pass (prepare to
  * the last layer) and the head with the sampler (for each place of results: a step in flight has its own). What
- * changes from step to step, runs and slots, lies in device memory.
+ * changes from step to step, runs, slots and masks, lies in device memory; masks are awaited between the two.
  *
  * Invariants: (1) graphs change no bit: padding rows come behind and output rows do not depend on each other (kernels/
  * ops.h); (2) a recorded graph holds pointers of `forward` and of the results' arrays, which live as long; (3) after a
@@ -40,8 +40,9 @@ struct stepper {
 void stepper_init(struct stepper *t, struct forward *forward, uint32_t results_max, bool graphs);
 /* The stream must be idle. */
 void stepper_release(struct stepper *t);
-/* Puts a step on the stream: forward_layers, and forward_sample without masks where rows sample. */
-void stepper_put(struct stepper *t, struct stream *s, const struct step_input *in, const struct sample_out *out);
+/* Puts a step on the stream: forward_layers, and forward_sample where rows sample. masks: NULL for none. */
+void stepper_put(struct stepper *t, struct stream *s, const struct step_input *in, const struct sample_out *out,
+                 const struct sample_masks *masks);
 /* The count of rows that n rows are padded to. */
 uint32_t step_bucket(uint32_t n);
 

@@ -160,14 +160,14 @@ void comm_nccl_gather(struct comm_nccl *c, struct stream *s, float *all, size_t 
     if (!c->failed) end(c);
 }
 
-void comm_nccl_send(struct comm_nccl *c, struct stream *s, const void *x, size_t count) {
+void comm_nccl_send(struct comm_nccl *c, struct stream *s, const float *x, size_t count) {
     if (!begin(c, s)) return;
-    give(c, x, count, c->type, c->self + c->config.place.tp, device_native_stream(s));
+    give(c, x, count, NCCL_FLOAT32, c->self + c->config.place.tp, device_native_stream(s));
     if (!c->failed) end(c);
 }
 
-void comm_nccl_receive(struct comm_nccl *c, struct stream *s, void *x, size_t count) {
+void comm_nccl_receive(struct comm_nccl *c, struct stream *s, float *x, size_t count) {
     if (!begin(c, s)) return;
-    take(c, x, count, c->type, c->self - c->config.place.tp, device_native_stream(s));
+    take(c, x, count, NCCL_FLOAT32, c->self - c->config.place.tp, device_native_stream(s));
     if (!c->failed) end(c);
 }

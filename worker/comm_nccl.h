@@ -41,8 +41,8 @@ void comm_nccl_sum(struct comm_nccl *c, struct stream *s, void *x, uint32_t rows
 /* As rank_calls.gather. ranges: [tp], each rank's columns. */
 void comm_nccl_gather(struct comm_nccl *c, struct stream *s, float *all, size_t stride, const float *part,
                       uint32_t rows, const struct shard_range *ranges);
-void comm_nccl_send(struct comm_nccl *c, struct stream *s, const void *x, size_t count);
-void comm_nccl_receive(struct comm_nccl *c, struct stream *s, void *x, size_t count);
+void comm_nccl_send(struct comm_nccl *c, struct stream *s, const float *x, size_t count);
+void comm_nccl_receive(struct comm_nccl *c, struct stream *s, float *x, size_t count);
 /* As event_wait; aborts the communicator when it is told to stop or the time is over. */
 MUST_CHECK int comm_nccl_wait(struct comm_nccl *c, struct event *e);
 

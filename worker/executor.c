@@ -13,7 +13,7 @@
 #include "worker/ranks.h"
 
 /* Bumped whenever a change to the kernels changes bits: part of the fingerprint. */
-#define KERNEL_BUILD "2"
+#define KERNEL_BUILD "3"
 
 /* A pipeline has a plan in each stage, and one more so that none of them waits for the scheduler. */
 enum { STEPS_IN_FLIGHT = 2, STEPS_MAX = 8, POOL_SPIN_US = 60 };
@@ -336,11 +336,11 @@ static void run_batch(struct executor *e, struct flight *f) {
                                .sample_rows = e->sample_rows,
                                .sample_count = b.samples};
     if (ranks_are_alone(&e->ranks)) {
-        stepper_put(&e->stepper, e->stream, &input, &f->out);
+        stepper_put(&e->stepper, e->stream, &input, &f->out, NULL);
         return;
     }
     forward_layers(&e->forward, e->stream, &input);
-    if (b.samples && shard_is_last(&e->ranks.shard)) forward_sample(&e->forward, e->stream, &f->out, NULL, NULL, 0);
+    if (b.samples && shard_is_last(&e->ranks.shard)) forward_sample(&e->forward, e->stream, &f->out, NULL);
 }
 
 static struct flight *flight_at(struct executor *e, uint32_t idx) {

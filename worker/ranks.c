@@ -65,8 +65,7 @@ int ranks_init(struct ranks *r, const struct model *model, uint32_t max_rows, ui
     if (rc) return rc;
     if (!in_place) r->staged = event_new(r->dev);
     if (!in_place) r->host = mem_try_alloc(MAX(rows, logits));
-    if (r->place.stage) r->other = mem_try_alloc(rows);
-    if ((!in_place && (!r->host || !r->staged)) || (r->place.stage && !r->other))
+    if (!in_place && (!r->host || !r->staged))
         return error_set(err, ERR_MEMORY, "no memory for what the ranks exchange");
     return 0;
 }
@@ -80,7 +79,6 @@ void ranks_release(struct ranks *r) {
     ranks_leave(r);
     event_free(&r->staged);
     mem_free(r->host);
-    mem_free(r->other);
     *r = (struct ranks){0};
 }
 
@@ -189,40 +187,26 @@ static void on_gather(void *ctx, struct stream *s, float *all, size_t stride, co
     if (r->place.rank == 0) store(r, s, all, to, rows * stride * sizeof(float));
 }
 
-static void on_send(void *ctx, struct stream *s, const void *x, size_t count) {
+static void on_send(void *ctx, struct stream *s, const float *x, size_t count) {
     struct ranks *r = ctx;
-    uint32_t type = r->dev->activation_type;
-    size_t bytes = storage_bytes(r->dev->activation_type, count);
     if (ranks_failed(r, NULL)) return;
     if (r->nccl) {
         comm_nccl_send(r->nccl, s, x, count);
         return;
     }
-    const void *host = fetch(r, s, x, bytes);
-    if (comm_send(r->comm, &type, sizeof type) == 0 && comm_send(r->comm, host, bytes))
-        log_debug("the next stage is gone");
+    const void *host = fetch(r, s, x, count * sizeof *x);
+    if (comm_send(r->comm, host, count * sizeof *x)) log_debug("the next stage is gone");
 }
 
-static void convert(void *to, enum storage_type type, const void *from, enum storage_type from_type, size_t count) {
-    for (size_t i = 0; i < count; i++) storage_put(type, to, i, storage_get(from_type, from, i));
-}
-
-static void on_receive(void *ctx, struct stream *s, void *x, size_t count) {
+static void on_receive(void *ctx, struct stream *s, float *x, size_t count) {
     struct ranks *r = ctx;
-    enum storage_type type = r->dev->activation_type;
-    uint32_t sent = 0;
-    void *host = r->staged ? r->host : x;
+    void *host = r->staged ? (void *)r->host : x;
     if (ranks_failed(r, NULL)) return;
     if (r->nccl) {
         comm_nccl_receive(r->nccl, s, x, count);
         return;
     }
-    if (comm_receive(r->comm, &sent, sizeof sent)) return;
-    if (sent != STORAGE_F32 && sent != STORAGE_F16 && sent != STORAGE_BF16) return; /* never: the peer is our kind */
-    bool same = sent == type;
-    if (comm_receive(r->comm, same ? host : r->other, storage_bytes((enum storage_type)sent, count))) return;
-    if (!same) convert(host, type, r->other, (enum storage_type)sent, count);
-    store(r, s, x, host, storage_bytes(type, count));
+    if (comm_receive(r->comm, host, count * sizeof *x) == 0) store(r, s, x, host, count * sizeof *x);
 }
 
 const struct rank_calls ranks_calls = {.sum = on_sum, .gather = on_gather, .send = on_send, .receive = on_receive};

@@ -23,7 +23,7 @@ struct ranks {
     const struct nccl_calls *nccl_calls;
     struct device *dev;
     struct event *staged; /* NULL: the host reads the device's memory */
-    char *host, *other;   /* staging; bytes of another activation type */
+    char *host;           /* staging */
     uint32_t hidden, vocab, max_rows, record_max, sum_width;
     int64_t form_ms, timeout_ms;
     int comm_kind;         /* of --comm */

@@ -80,7 +80,7 @@ static void admit(struct bench *b, struct served *m, uint32_t slot, uint32_t kno
 }
 
 static void put_step(struct bench *b, struct served *m, int flight, const struct step_input *in) {
-    stepper_put(&m->stepper, b->stream, in, &m->out[flight]);
+    stepper_put(&m->stepper, b->stream, in, &m->out[flight], NULL);
     event_record(m->done[flight], b->stream);
 }
 

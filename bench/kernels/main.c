@@ -219,7 +219,7 @@ static double decode_step(struct rig *r, struct stream *s, uint32_t batch) {
                                         .output_count = batch,
                                         .sample_rows = rows,
                                         .sample_count = batch});
-    forward_sample(&r->forward, s, &r->out, NULL, NULL, 0);
+    forward_sample(&r->forward, s, &r->out, NULL);
     return (double)(bench_ns() - start) * 1e-9;
 }
 
@@ -238,7 +238,7 @@ static double prefill(struct rig *r, struct stream *s) {
     forward_layers(
         &r->forward, s,
         &(struct step_input){.runs = &run, .run_count = 1, .row_count = ROWS, .sample_rows = &row, .sample_count = 1});
-    forward_sample(&r->forward, s, &r->out, NULL, NULL, 0);
+    forward_sample(&r->forward, s, &r->out, NULL);
     return (double)(bench_ns() - start) * 1e-9;
 }
 

@@ -65,6 +65,10 @@ static void rmsnorm_row(const struct op_rmsnorm *a, float *x, const float *delta
     float squares = delta ? add_and_square(x, delta, width, a->delta_scale != 0 ? a->delta_scale : 1)
                           : add_and_square(x, NULL, width, 1);
     if (!out) return;
+    if (!a->weight) {
+        memmove(out, x, width * sizeof *out);
+        return;
+    }
     vf scale = v_set1(1.0f / sqrtf(squares / (float)width + a->eps)), offset = v_set1(a->weight_offset);
     for (; i + VW <= width; i += VW)
         v_store(out + i, v_mul(v_mul(v_load(x + i), scale), v_add(v_load(a->weight + i), offset)));

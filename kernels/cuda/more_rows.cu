@@ -33,40 +33,53 @@ static __device__ __forceinline__ float normed(const struct norm_args &n, float 
     return n.bias ? y + n.bias[i] : y;
 }
 
-template <int A>
-static __global__ void layernorm_kernel(typename values<A>::raw *out, typename values<A>::raw *x,
+/* Types of out, of x, of delta. */
+template <int O, int X, int A>
+static __global__ void layernorm_kernel(typename values<O>::raw *out, typename values<X>::raw *x,
                                         const typename values<A>::raw *delta, struct norm_args n) {
     DYNAMIC_SHARED(area);
     float *partial = (float *)area;
     dependency_wait();
-    typename values<A>::raw *row = x + (size_t)blockIdx.x * n.width;
+    typename values<X>::raw *row = x + (size_t)blockIdx.x * n.width;
     float sum = 0, squares = 0;
     for (uint32_t i = threadIdx.x; i < n.width; i += NORM_THREADS) {
         if (delta)
-            values<A>::put(row + i, values<A>::get(row + i) +
+            values<X>::put(row + i, values<X>::get(row + i) +
                                         values<A>::get(delta + (size_t)blockIdx.x * n.width + i) * n.delta_scale);
-        sum += values<A>::get(row + i);
+        sum += values<X>::get(row + i);
     }
     if (!out) return;
     const float mean = block_sum(sum, partial) / (float)n.width;
     for (uint32_t i = threadIdx.x; i < n.width; i += NORM_THREADS) {
-        const float d = values<A>::get(row + i) - mean;
+        const float d = values<X>::get(row + i) - mean;
         squares += d * d;
     }
     const float scale = 1.0f / sqrtf(block_sum(squares, partial) / (float)n.width + n.eps);
     for (uint32_t i = threadIdx.x; i < n.width; i += NORM_THREADS)
-        values<A>::put(out + (size_t)blockIdx.x * n.width + i, normed(n, values<A>::get(row + i), mean, scale, i));
+        values<O>::put(out + (size_t)blockIdx.x * n.width + i, normed(n, values<X>::get(row + i), mean, scale, i));
 }
 
-static void cuda_layernorm(struct stream *s, const struct op_layernorm *a) {
-    if (!a->rows) return;
+template <int O, int X, int A> static void layernorm(struct stream *s, const struct op_layernorm *a) {
     launch_shape shape = {dim3(a->rows), dim3(NORM_THREADS), NORM_THREADS / 32 * sizeof(float),
                           device_of(s)->dependent_launch};
     struct norm_args n = {a->weight, a->bias,          a->width,
                           a->eps,    a->weight_offset, a->delta_scale != 0 ? a->delta_scale : 1.0f};
-    WITH_ACTIVATION(s->dev->activation_type, A,
-                    LAUNCH(layernorm_kernel<A>, shape, cuda_stream_of(s), (typename values<A>::raw *)a->out,
-                           (typename values<A>::raw *)a->x, (const typename values<A>::raw *)a->delta, n));
+    LAUNCH((layernorm_kernel<O, X, A>), shape, cuda_stream_of(s), (typename values<O>::raw *)a->out,
+           (typename values<X>::raw *)a->x, (const typename values<A>::raw *)a->delta, n);
+}
+
+template <int A> static void layernorm_of(struct stream *s, const struct op_layernorm *a) {
+    if (!a->x_f32)
+        layernorm<A, A, A>(s, a);
+    else if (a->out == a->x)
+        layernorm<STORAGE_F32, STORAGE_F32, A>(s, a);
+    else
+        layernorm<A, STORAGE_F32, A>(s, a);
+}
+
+static void cuda_layernorm(struct stream *s, const struct op_layernorm *a) {
+    if (!a->rows) return;
+    WITH_ACTIVATION(s->dev->activation_type, A, layernorm_of<A>(s, a));
 }
 
 template <int A>

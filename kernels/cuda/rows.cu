@@ -144,7 +144,7 @@ static __global__ void gather_kernel(typename values<A>::raw *out, const typenam
 void cuda_gather_rows(struct stream *s, const struct op_gather_rows *a) {
     if (!a->count) return;
     launch_shape shape = {dim3(blocks_for(a->width, 256), a->count), dim3(256), 0, device_of(s)->dependent_launch};
-    WITH_ACTIVATION(s->dev->activation_type, A,
+    WITH_ACTIVATION(a->f32 ? STORAGE_F32 : s->dev->activation_type, A,
                     LAUNCH(gather_kernel<A>, shape, cuda_stream_of(s), (typename values<A>::raw *)a->out,
                            (const typename values<A>::raw *)a->x, a->idx, a->width));
 }

@@ -31,7 +31,8 @@ void ref_rmsnorm(struct stream *s, const struct op_rmsnorm *a) {
         if (!a->out) continue;
         double scale = 1 / sqrt(squares / a->width + a->eps);
         float *out = (float *)a->out + (size_t)t * a->width;
-        for (uint32_t i = 0; i < a->width; i++)
+        if (!a->weight) memcpy(out, x, a->width * sizeof *out);
+        for (uint32_t i = 0; a->weight && i < a->width; i++)
             out[i] = (float)(x[i] * scale * ((double)a->weight[i] + a->weight_offset));
     }
 }

@@ -52,7 +52,10 @@ failed:
     return false;
 }
 
-/* state's token_count and max_total are set; its other fields as given. */
+enum { MACHINE_BIAS = 2 };
+
+/* state's token_count and max_total are set; its other fields as given. bias_count, at most MACHINE_BIAS: so many
+ * tokens from 11 on are 3 likelier. */
 static inline void machine_admit(struct machine *m, uint32_t slot, const uint32_t *tokens, uint32_t count,
                                  struct slot_state state) {
     uint32_t blocks[MACHINE_CONTEXT / MACHINE_BLOCK];
@@ -63,8 +66,12 @@ static inline void machine_admit(struct machine *m, uint32_t slot, const uint32_
     state.repetition_penalty = 1;
     state.logprobs = state.logprobs ? state.logprobs : -1;
     slots_admit(&m->slots, m->stream, slot,
-                &(struct slot_admission){
-                    .state = &state, .tokens = tokens, .blocks = blocks, .block_count = ARRAY_LEN(blocks)});
+                &(struct slot_admission){.state = &state,
+                                         .tokens = tokens,
+                                         .blocks = blocks,
+                                         .block_count = ARRAY_LEN(blocks),
+                                         .bias_ids = (const uint32_t[MACHINE_BIAS]){11, 12},
+                                         .bias_values = (const float[MACHINE_BIAS]){3, 3}});
 }
 
 static inline bool machine_wait(struct machine *m) {

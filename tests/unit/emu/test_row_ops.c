@@ -4,17 +4,21 @@
 static const uint32_t WIDTHS[] = {1, 7, 31, 32, 33, 64, 257, 300};
 
 /* Device results against the definition's, which took the same rounded inputs. */
-static void compare(struct rig *r, const char *what, const void *dev, const float *want, size_t count, double size) {
-    float *got = rig_down(r, r->act, dev, count);
+static void compare_as(struct rig *r, const char *what, enum storage_type type, const void *dev, const float *want,
+                       size_t count, double size) {
+    float *got = rig_down(r, type, dev, count);
     for (size_t i = 0; i < count; i++)
-        if (!(fabs((double)got[i] - want[i]) <= rounding(r->act) * 1.01 * fabs(want[i]) +
+        if (!(fabs((double)got[i] - want[i]) <= rounding(type) * 1.01 * fabs(want[i]) +
                                                     UNIT_ROUNDOFF * 64 * (size + fabs(want[i])) +
-                                                    rounding_floor(r->act))) {
-            check_fail(__FILE__, __LINE__, "%s, %s: value %zu is %g, expected %g", what, storage_name(r->act), i,
+                                                    rounding_floor(type))) {
+            check_fail(__FILE__, __LINE__, "%s, %s: value %zu is %g, expected %g", what, storage_name(type), i,
                        (double)got[i], (double)want[i]);
             break;
         }
     free(got);
+}
+static void compare(struct rig *r, const char *what, const void *dev, const float *want, size_t count, double size) {
+    compare_as(r, what, r->act, dev, want, count, size);
 }
 
 TEST(norms_equal_their_definition) {
@@ -44,7 +48,8 @@ TEST(norms_equal_their_definition) {
         r.ref->ops->rows->head_norm(r.ref_stream, &h);
         compare(&r, "head norm", dx, want, count, 32);
         for (size_t n = 0; n < count; n++) x[n] = 0; /* what the sum gives, exactly: delta alone */
-        void *zero = rig_values(&r, r.act, x, count);
+        const enum storage_type x_type = i % 2 ? STORAGE_F32 : r.act;
+        void *zero = rig_values(&r, x_type, x, count);
         struct op_layernorm l = {.out = out,
                                  .x = zero,
                                  .delta = dd,
@@ -54,13 +59,14 @@ TEST(norms_equal_their_definition) {
                                  .rows = rows,
                                  .width = width,
                                  .eps = 1e-3f,
-                                 .weight_offset = 1};
+                                 .weight_offset = 1,
+                                 .x_f32 = i % 2};
         r.dev->ops->rows->layernorm(r.stream, &l);
         memset(x, 0, count * 4);
         l.out = want, l.x = x, l.delta = d, l.weight = w, l.bias = i % 2 ? bias : NULL;
         r.ref->ops->rows->layernorm(r.ref_stream, &l);
         compare(&r, "layer norm", out, want, (size_t)rows * width, 64);
-        compare(&r, "sum", zero, x, (size_t)rows * width, 0);
+        compare_as(&r, "sum", x_type, zero, x, (size_t)rows * width, 0);
         rig_close(&r);
         free(x), free(d), free(w), free(bias), free(want);
     }

@@ -10,35 +10,43 @@ TEST(rmsnorm_equals_its_definition_and_adds_first) {
             uint32_t width = WIDTHS[i], rows = (uint32_t)(i % 4);
             if (!is_long() && (i + type) % 3 == 2) continue;
             size_t count = (size_t)rows * width;
-            bool delta = (i + type) % 2, only_sum = delta && i % 5 == 3;
+            bool delta = (i + type) % 2, only_sum = delta && i % 5 == 3, x_f32 = i % 2, plain = i % 3 == 1;
+            bool in_place = x_f32 && !only_sum && i % 4 == 3; /* what was added is nowhere then */
+            const enum storage_type x_type = x_f32 ? STORAGE_F32 : TYPES[type];
+            const enum storage_type out_type = in_place ? STORAGE_F32 : TYPES[type];
             float *x = random_values(count), *d = random_values(count), *w = random_values(width), *first = NULL;
             for (int order = 0; order < ORDERS; order++) {
                 emu_set_order(order, i + 1);
                 struct rig r = rig_open(TYPES[type]);
-                void *dx = rig_values(&r, r.act, x, count), *dd = rig_values(&r, r.act, d, count);
-                void *out = rig_alloc(&r, storage_bytes(r.act, count));
-                r.dev->ops->rmsnorm(r.stream, &(struct op_rmsnorm){.out = only_sum ? NULL : out,
-                                                                   .x = dx,
-                                                                   .delta = delta ? dd : NULL,
-                                                                   .weight = rig_values(&r, STORAGE_F32, w, width),
-                                                                   .rows = rows,
-                                                                   .width = width,
-                                                                   .eps = 1e-5f,
-                                                                   .weight_offset = (float)(i % 2)});
-                float *h = rig_down(&r, r.act, dx, count), *got = rig_down(&r, r.act, out, count);
+                void *dx = rig_values(&r, x_type, x, count), *dd = rig_values(&r, r.act, d, count);
+                void *out = in_place ? dx : rig_alloc(&r, storage_bytes(r.act, count));
+                r.dev->ops->rmsnorm(r.stream,
+                                    &(struct op_rmsnorm){.out = only_sum ? NULL : out,
+                                                         .x = dx,
+                                                         .delta = delta ? dd : NULL,
+                                                         .weight = plain ? NULL : rig_values(&r, STORAGE_F32, w, width),
+                                                         .rows = rows,
+                                                         .width = width,
+                                                         .eps = 1e-5f,
+                                                         .weight_offset = (float)(i % 2),
+                                                         .x_f32 = x_f32});
+                float *h = rig_down(&r, x_type, dx, count), *got = rig_down(&r, out_type, out, count);
                 for (size_t n = 0; n < count; n++) {
                     float sum = x[n] + (delta ? d[n] : 0);
-                    EXPECT(fabs(h[n] - sum) <= (delta ? rounding(r.act) * fabs(sum) + rounding_floor(r.act) : 0));
+                    if (in_place) h[n] = sum;
+                    EXPECT(fabs(h[n] - sum) <= (delta ? rounding(x_type) * fabs(sum) + rounding_floor(x_type) : 0));
                 }
                 for (uint32_t t = 0; t < rows && !only_sum; t++) {
                     double squares = 0;
                     for (uint32_t n = 0; n < width; n++) squares += (double)h[t * width + n] * h[t * width + n];
                     double scale = 1 / sqrt(squares / width + 1e-5f);
                     for (uint32_t n = 0; n < width; n++) {
-                        double want = h[t * width + n] * scale * ((double)w[n] + (double)(i % 2));
-                        double tolerance = (rounding(r.act) * 1.01 + UNIT_ROUNDOFF * (width / 4.0 + 16)) * fabs(want);
+                        double want = h[t * width + n];
+                        if (!plain) want *= scale * ((double)w[n] + (double)(i % 2));
+                        double tolerance =
+                            (rounding(out_type) * 1.01 + UNIT_ROUNDOFF * (width / 4.0 + 16)) * fabs(want);
                         /* weight + offset rounds to f32 */
-                        tolerance += UNIT_ROUNDOFF * 2 * fabs(h[t * width + n] * scale) + rounding_floor(r.act);
+                        tolerance += UNIT_ROUNDOFF * 2 * fabs(h[t * width + n] * scale) + rounding_floor(out_type);
                         EXPECT(fabs(got[t * width + n] - want) <= tolerance);
                     }
                 }
@@ -129,10 +137,13 @@ TEST(gathered_rows_are_copies) {
             struct rig r = rig_open(TYPES[type]);
             float *x = random_values((size_t)5 * width);
             uint32_t idx[] = {4, 0, 4, 2};
-            void *in = rig_values(&r, r.act, x, (size_t)5 * width),
-                 *out = rig_alloc(&r, storage_bytes(r.act, (size_t)4 * width));
-            r.dev->ops->gather_rows(r.stream, &(struct op_gather_rows){out, in, rig_up(&r, idx, sizeof idx), 4, width});
-            float *got = rig_down(&r, r.act, out, (size_t)4 * width);
+            const bool f32 = width % 2;
+            const enum storage_type rows = f32 ? STORAGE_F32 : r.act;
+            void *in = rig_values(&r, rows, x, (size_t)5 * width),
+                 *out = rig_alloc(&r, storage_bytes(rows, (size_t)4 * width));
+            r.dev->ops->gather_rows(r.stream,
+                                    &(struct op_gather_rows){out, in, rig_up(&r, idx, sizeof idx), 4, width, f32});
+            float *got = rig_down(&r, rows, out, (size_t)4 * width);
             for (uint32_t t = 0; t < 4; t++) EXPECT(same_bits(got + t * width, x + idx[t] * width, width));
             free(got);
             free(x);

@@ -2,7 +2,7 @@
 #include "machine.h"
 #include "model/golden.h"
 
-enum { STREAMS = 7, STEPS = 5, PROMPT = 9 };
+enum { STREAMS = 7, STEPS = 5, PROMPT = 9, VOCAB = 96 };
 
 struct served {
     struct machine m;
@@ -43,10 +43,43 @@ static void admit_all(struct served *s) {
                                           .max_total = PROMPT + STEPS + slot, /* some end before others */
                                           .temperature = slot % 2 ? 0.9f : 0,
                                           .seed = slot,
+                                          .bias_count = slot == 4 ? MACHINE_BIAS : 0,
                                           .logprobs = slot == 2 ? 3 : -1});
         struct step_run run = {slot, 0, PROMPT - 1};
-        stepper_put(&s->t, s->m.stream, &(struct step_input){&run, 1, PROMPT - 1, 0, NULL, 0}, NULL);
+        stepper_put(&s->t, s->m.stream, &(struct step_input){&run, 1, PROMPT - 1, 0, NULL, 0}, NULL, NULL);
     }
+}
+
+/* In all steps but one every third stream may have only every fifth token. */
+static bool is_constrained(uint32_t slot, uint32_t step) { return slot % 3 == 1 && step != 2; }
+static bool is_allowed(uint32_t slot, uint32_t step, uint32_t token) { return token % 5 == (slot + step) % 5; }
+
+/* A step's masks, made when they are awaited. */
+struct constraint {
+    uint32_t first, count, step;
+    uint32_t bits[STREAMS][VOCAB / 32], rows[STREAMS];
+    struct sample_masks masks;
+};
+
+static void make_masks(void *ctx) {
+    struct constraint *c = ctx;
+    uint32_t count = 0;
+    memset(c->bits, 0, sizeof c->bits);
+    for (uint32_t i = 0; i < c->count; i++) {
+        c->rows[i] = ROW_NONE;
+        if (!is_constrained(c->first + i, c->step)) continue;
+        for (uint32_t id = 0; id < VOCAB; id++)
+            if (is_allowed(c->first + i, c->step, id)) c->bits[count][id / 32] |= 1u << id % 32;
+        c->rows[i] = count++;
+    }
+}
+
+/* NULL: no stream of [first, first + count) is constrained in this step. */
+static const struct sample_masks *masks_of(struct constraint *c, uint32_t first, uint32_t count, uint32_t step) {
+    *c = (struct constraint){.first = first, .count = count, .step = step};
+    c->masks = (struct sample_masks){&c->bits[0][0], 0, c->rows, make_masks, c};
+    for (uint32_t i = 0; i < count; i++) c->masks.count += is_constrained(first + i, step);
+    return c->masks.count ? &c->masks : NULL;
 }
 
 /* Decode steps of `count` streams at a time, two in flight as the worker has them; every stream gets STEPS tokens:
@@ -63,7 +96,9 @@ static void decode(struct served *s, uint32_t count, uint32_t tokens[STREAMS][ST
         struct event *done[2] = {event_new(s->m.dev), event_new(s->m.dev)};
         for (uint32_t step = 0; step <= STEPS; step++) {
             if (step < STEPS) {
-                stepper_put(&s->t, s->m.stream, &(struct step_input){runs, n, n, n, rows, n}, &s->out[step % 2]);
+                struct constraint c;
+                stepper_put(&s->t, s->m.stream, &(struct step_input){runs, n, n, n, rows, n}, &s->out[step % 2],
+                            masks_of(&c, first, n, step));
                 event_record(done[step % 2], s->m.stream);
             }
             if (!step) continue;
@@ -73,6 +108,7 @@ static void decode(struct served *s, uint32_t count, uint32_t tokens[STREAMS][ST
             for (uint32_t i = 0; i < n; i++) {
                 EXPECT(out->status[i] == SAMPLE_TOKEN || out->status[i] == SAMPLE_LENGTH);
                 tokens[first + i][step - 1] = out->tokens[i];
+                EXPECT(!is_constrained(first + i, step - 1) || is_allowed(first + i, step - 1, out->tokens[i]));
                 logprobs[first + i][step - 1] = out->logprobs[i];
             }
         }

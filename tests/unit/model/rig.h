@@ -117,7 +117,7 @@ static inline uint32_t rig_step(struct rig *r, const uint32_t *list, uint32_t co
 
 /* Samples the rows of the last rig_step; known tokens grow. */
 static inline void rig_sample(struct rig *r, const uint32_t *sampled, uint32_t samples) {
-    forward_sample(&r->forward, r->stream, &r->out, NULL, NULL, 0);
+    forward_sample(&r->forward, r->stream, &r->out, NULL);
     for (uint32_t i = 0; i < samples; i++)
         if (r->out.status[i] != SAMPLE_NONFINITE && r->out.status[i] != SAMPLE_WASTED) r->slot_tokens[sampled[i]]++;
 }

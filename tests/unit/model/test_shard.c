@@ -65,7 +65,7 @@ static void on_gather(void *ctx, struct stream *s, float *all, size_t stride, co
     pthread_barrier_wait(&t->barriers[m->shard.stage]);
 }
 
-static void on_send(void *ctx, struct stream *s, const void *x, size_t count) {
+static void on_send(void *ctx, struct stream *s, const float *x, size_t count) {
     struct member *m = ctx;
     struct channel *c = &m->team->channels[m->shard.stage][m->shard.rank];
     pthread_mutex_lock(&c->lock);
@@ -76,7 +76,7 @@ static void on_send(void *ctx, struct stream *s, const void *x, size_t count) {
     pthread_mutex_unlock(&c->lock);
 }
 
-static void on_receive(void *ctx, struct stream *s, void *x, size_t count) {
+static void on_receive(void *ctx, struct stream *s, float *x, size_t count) {
     struct member *m = ctx;
     struct channel *c = &m->team->channels[m->shard.stage - 1][m->shard.rank];
     pthread_mutex_lock(&c->lock);
