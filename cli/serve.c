@@ -207,6 +207,12 @@ static void hide_api_key(struct serve *s) {
     }
 }
 
+static bool flags_have(const struct flags *f, const char *flag) {
+    for (size_t i = 0; i < f->words.count && f->words.items[i]; i++)
+        if (!strncmp(f->words.items[i], flag, strlen(flag))) return true;
+    return false;
+}
+
 static struct supervisor_config supervisor_config(const struct serve *s) {
     struct supervisor_config config = {.exe = s->exe,
                                        .run_dir = s->run_dir,
@@ -227,6 +233,7 @@ static struct supervisor_config supervisor_config(const struct serve *s) {
         r->takes_admin_port = option_table_has(CHILD_TABLES[role], "admin-port");
         r->takes_name = option_table_has(CHILD_TABLES[role], "name");
         r->takes_instance = option_table_has(CHILD_TABLES[role], "instance");
+        r->takes_gpu = option_table_has(CHILD_TABLES[role], "gpu") && !flags_have(&s->flags[role], "--gpu=");
     }
     config.roles[CHILD_GATEWAY].secret_hash = s->secret_hash;
     return config;

@@ -33,6 +33,7 @@ struct supervisor_role {
     bool takes_admin_port; /* --admin-port=P is added */
     bool takes_name;       /* --name=worker-0 is added */
     bool takes_instance;   /* --instance=HEX is added: what it says in Hello */
+    bool takes_gpu;        /* --gpu=I is added: each of them its own, as far as there are so many */
 };
 
 /* Workers come in replicas of tp * pp processes each; --rank, --stage and --replica are added where that is not 1. */

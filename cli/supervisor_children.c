@@ -61,6 +61,8 @@ static int64_t admin_port(const struct supervisor *s, const struct child *c) {
     return s->config->admin_port + (c->role == CHILD_WORKER ? 1 + (int64_t)c->idx : 0);
 }
 
+enum { GPUS_MAX = 64 }; /* as --gpu says; a worker takes it modulo how many there are */
+
 struct argv {
     VEC(char *) words; /* owned strings */
 };
@@ -107,6 +109,7 @@ static void build_argv(const struct supervisor *s, const struct child *c, struct
     if (role->takes_admin_port) add(a, "--admin-port=%" PRId64, admin_port(s, c));
     if (role->takes_name) add(a, "--name=%s-%u", child_role_name(c->role), c->idx);
     if (role->takes_instance) add(a, "--instance=%s", instance);
+    if (role->takes_gpu) add(a, "--gpu=%u", c->idx % GPUS_MAX);
     for (char *const *flag = role->flags; flag && *flag; flag++) add(a, "%s", *flag);
     add_rank(s, c, a);
     vec_push(&a->words, NULL);

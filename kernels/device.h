@@ -36,7 +36,8 @@ struct device_options {
     int spin_us;      /* how long idle threads spin between operations before they sleep */
     int ordinal;      /* which GPU, modulo how many there are; the CPU has one */
     enum storage_type
-        activation; /* of a GPU: f32, f16, bf16; none: TRIREME_ACTIVATION, else bf16. The CPU: always f32 */
+        activation;   /* of a GPU: f32, f16, bf16; none: TRIREME_ACTIVATION, else bf16. The CPU: always f32 */
+    const char *gemm; /* of a GPU: who multiplies prompt rows: "own", "cublaslt"; NULL: TRIREME_GEMM, else own */
 };
 
 /* What a device does for memory and time; ops.h has the arithmetic. A device's author fills one of these. */
@@ -72,7 +73,7 @@ struct device {
     const struct ops *ops;
     enum device_class kind;
     char name[64]; /* "Intel Xeon ..." */
-    char isa[16];  /* "avx512"; what decides bits: part of the fingerprint */
+    char isa[40];  /* "avx512"; what decides bits: part of the fingerprint */
     uint32_t thread_count;
     uint64_t memory_bytes;             /* total, for the memory plan */
     enum storage_type activation_type; /* of every activation buffer: f32 on the CPU */

@@ -51,12 +51,14 @@ static void on_layer(void *ctx) { progress_tick(ctx); }
 
 static int open_device(struct executor *e, const struct worker_settings *s, struct error *err) {
     struct comm_place place = e->ranks.place;
-    bool chosen = s->gpu >= 0 && s->device && *s->device; /* settings made by hand leave it zero */
+    bool chosen = s->gpu >= 0 && s->device && *s->device;  /* settings made by hand leave it zero */
+    static const char *const GEMM[] = {"own", "cublaslt"}; /* by the numbers of --gemm */
     struct device_options options = {.kind = s->device ? s->device : "auto",
                                      .isa = s->isa,
                                      .thread_count = (int)s->threads,
                                      .spin_us = POOL_SPIN_US,
-                                     .ordinal = chosen ? (int)s->gpu : (int)(place.stage * place.tp + place.rank)};
+                                     .ordinal = chosen ? (int)s->gpu : (int)(place.stage * place.tp + place.rank),
+                                     .gemm = GEMM[s->gemm]};
     return device_open(&options, &e->dev, err);
 }
 

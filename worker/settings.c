@@ -36,6 +36,9 @@ static const struct option_row ROWS[] = {
         .help = "how keys and values are stored; fp8: e4m3 without scales, int8: with a scale for each vector"),
     ROW(quantize, "quantize", OPTION_ENUM, .choices = "none|fp8|int8|int4", .fallback = "none",
         .help = "what the matrices of layers become while they are loaded"),
+    ROW(gemm, "gemm", OPTION_ENUM, .choices = "own|cublaslt", .fallback = "own",
+        .help = "on a GPU, who multiplies the rows of prompts: our kernels, or NVIDIA's library, which is then to be "
+                "there"),
     ROW(max_step_tokens, "max-step-tokens", OPTION_INT, .fallback = "512", .min = 1, .max = 65536, .unit = "tokens",
         .help = "rows of one step"),
     ROW(max_context, "max-context", OPTION_INT, .max = 1 << 20, .unit = "tokens",
@@ -52,7 +55,8 @@ static const struct option_row ROWS[] = {
         .help = "layers of each stage, as 12,20; default: as equal as can be"),
     ROW(replica, "replica", OPTION_STRING, .help = "32 hex digits that the tp * pp ranks of one replica share"),
     ROW(gpu, "gpu", OPTION_INT, .fallback = "-1", .min = -1, .max = 63,
-        .help = "which GPU, of those the process may see; -1: ranks take one each, in turn"),
+        .help = "which GPU, of those the process may see, modulo how many there are; -1: each worker of serve takes "
+                "one, in turn"),
     ROW(comm, "comm", OPTION_ENUM, .choices = "auto|shm|nccl", .fallback = "auto",
         .help = "how ranks exchange activations: by shared memory, by NCCL (every rank needs a GPU of its own), or by "
                 "NCCL where that can be"),

@@ -13,6 +13,7 @@ struct worker_settings {
     uint64_t kv_bytes;
     int kv_type;  /* of KV_TYPE_CHOICES (model/model.h) */
     int quantize; /* "none|fp8|int8|int4" */
+    int gemm;     /* "own|cublaslt" */
     bool graphs;
     const char *admin_host;
     int64_t admin_port;

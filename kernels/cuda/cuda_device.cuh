@@ -17,6 +17,7 @@ struct cuda_device {
     cudaError_t failure;         /* sticky */
     char failure_text[256];
     struct cuda_stream *loading; /* of import; made when first needed */
+    struct cuda_blas *blas;      /* linear_blas.cu; NULL: prompt rows are multiplied by our own kernels */
 };
 
 /* Host bytes reach the device by a pinned ring, so that the caller's memory is free when copy_in returns. The ring is
@@ -41,6 +42,10 @@ struct cuda_event {
     struct event base;
     cudaEvent_t handle;
 };
+
+/* Sets cuda->blas, even where it fails; blas_close releases it. */
+int blas_open(struct cuda_device *cuda, size_t *version, struct error *err);
+void blas_close(struct cuda_device *cuda);
 
 static inline struct cuda_device *device_of(const struct stream *s) { return (struct cuda_device *)s->dev; }
 static inline struct cuda_stream *cuda_stream_of(struct stream *s) { return (struct cuda_stream *)s; }

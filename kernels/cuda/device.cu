@@ -233,6 +233,7 @@ static void cuda_close(struct device *dev) {
     choose(dev);
     if (cuda->loading) cuda_stream_free(&cuda->loading->base);
     (void)cudaDeviceSynchronize();
+    blas_close(cuda);
     mem_free(cuda);
 }
 
@@ -322,6 +323,18 @@ static int activation_of(const struct device_options *options, enum storage_type
     return error_set(err, ERR_INVALID, "TRIREME_ACTIVATION is '%s'; known are f32, f16, bf16", name);
 }
 
+/* Who multiplies prompt rows; dev.isa tells, because it decides bits. */
+static int choose_gemm(struct cuda_device *cuda, const struct device_options *options, struct error *err) {
+    const char *set = getenv("TRIREME_GEMM"), *gemm = options->gemm ? options->gemm : set && *set ? set : "own";
+    size_t version = 0, used = strlen(cuda->dev.isa);
+    if (!strcmp(gemm, "own")) return 0;
+    if (strcmp(gemm, "cublaslt"))
+        return error_set(err, ERR_INVALID, "no products by '%s'; own and cublaslt are known", gemm);
+    int rc = blas_open(cuda, &version, err);
+    if (!rc) snprintf(cuda->dev.isa + used, sizeof cuda->dev.isa - used, "/cublaslt%zu", version);
+    return rc;
+}
+
 static int cuda_device_open(const struct device_options *options, struct device **out, struct error *err) {
     int count = 0;
     enum storage_type activation;
@@ -358,10 +371,16 @@ static int cuda_device_open(const struct device_options *options, struct device 
     cuda->dev.thread_count = 1;
     cuda->dev.memory_bytes = prop.totalGlobalMem;
     cuda->dev.activation_type = activation;
-    snprintf(cuda->dev.name, sizeof cuda->dev.name, "%.63s", prop.name);
+    int used = snprintf(cuda->dev.name, sizeof cuda->dev.name, "%.40s", prop.name);
+    if (count > 1)
+        snprintf(cuda->dev.name + used, sizeof cuda->dev.name - (size_t)used, ", GPU %d of %d", ordinal, count);
     snprintf(cuda->dev.isa, sizeof cuda->dev.isa, "sm_%d/%s", cuda->arch, storage_name(activation));
-    *out = &cuda->dev;
-    return 0;
+    rc = choose_gemm(cuda, options, err);
+    if (rc)
+        cuda_close(&cuda->dev);
+    else
+        *out = &cuda->dev;
+    return rc;
 }
 
 /* Linking this file makes the kind known. */

@@ -7,7 +7,8 @@
  * whatever the number of rows: four interleaved sums over k in ascending order, then ((0 + 1) + 2) + 3.
  *
  * tiles (prompt class, 16-bit types): a block makes 64 x 64 or 128 x 128 outputs, all k in ascending order by
- * mma.m16n8k16: the tile's size does not change a bit.
+ * mma.m16n8k16: the tile's size does not change a bit. Where the device was opened so, by cuBLASLt instead
+ * (linear_blas.cu).
  *
  * plain (any types, any cols, both classes): a warp makes one feature of four rows; lane l sums k = l, l + 32, ...,
  * then a fixed tree.
@@ -19,14 +20,7 @@
  */
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/decode.cuh"
-
-struct product {
-    void *out;
-    const void *x, *w;
-    const float *bias;
-    uint32_t rows, features, cols, out_stride;
-    bool out_f32;
-};
+#include "kernels/cuda/linear.cuh"
 
 template <int A>
 static __device__ __forceinline__ void store(const struct product &p, uint32_t t, uint32_t n, float v) {
@@ -336,7 +330,7 @@ template <int A> static void linear_16(struct stream *s, const struct product &p
     rest.x = (const uint16_t *)p.x + (size_t)class_rows * p.cols;
     rest.out = (char *)p.out + (size_t)class_rows * p.out_stride * (p.out_f32 ? 4 : 2);
     if (first.rows) linear_rows<A>(s, first);
-    if (rest.rows) linear_tiles<A>(s, rest);
+    if (rest.rows && !linear_blas(s, rest)) linear_tiles<A>(s, rest);
 }
 
 static void linear_part(struct stream *s, const struct product &p, enum storage_type weights, uint32_t class_rows) {

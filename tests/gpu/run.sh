@@ -94,10 +94,15 @@ model() { # model SHAPE WHAT; weights are made on the machine
     if [ ! -e "$weights/$1/config.json" ] && [ "$free_kb" -lt $need_kb ]; then echo "$weights has no room for the weights: $free_kb KB"; return 77; fi
     bin/bench_gpu model "$1" "$weights/$1" "$2"
 }
+model_cublaslt() { # the same with prompt rows multiplied by the library
+    export TRIREME_GEMM=cublaslt
+    case $(bin/bench_gpu probe 2>&1) in *cuBLASLt*) echo "no cuBLASLt on this machine"; return 77 ;; esac
+    model "$@"
+}
 served() { bin/bench_gpu weights "$1" "$weights/$1" && TRIREME_BIN=$HERE/bin/trireme with_python bench/gpu/served.py "$1" "$weights/$1" "$device"; }
 peer() { with_python bench/gpu/peer_torch.py "$1" "$device"; }
 
-export -f kernel_test with_python end_to_end sanitizer model served peer
+export -f kernel_test with_python end_to_end sanitizer model model_cublaslt served peer
 export HERE emulated python work weights device
 
 # --- in order of worth ---
@@ -112,11 +117,13 @@ if [ $emulated = 1 ]; then
     step bench.kernels 5 bin/bench_gpu kernels
     step bench.tiny.1k 10 model tiny 1,2@64
     step bench.tiny.prefill 10 model tiny prefill
+    step bench.tiny.prefill.cublaslt 10 model_cublaslt tiny prefill
 else
     for test in rows linear attention sample; do step "sanitizer.memcheck.$test" 60 sanitizer memcheck "$test"; done
     step bench.kernels 30 bin/bench_gpu kernels
     for shape in llama-3.2-1b qwen2.5-0.5b llama-3.1-8b; do step "bench.$shape.1k" 20 model $shape 1,8,32,64,128,256@1024; done
     for shape in llama-3.2-1b llama-3.1-8b; do step "bench.$shape.prefill" 20 model $shape prefill; done
+    step bench.llama-3.1-8b.prefill.cublaslt 20 model_cublaslt llama-3.1-8b prefill
     for shape in llama-3.2-1b llama-3.1-8b; do step "served.$shape" 30 served $shape; done
     for shape in llama-3.2-1b qwen2.5-0.5b llama-3.1-8b; do step "bench.$shape.4k" 20 model $shape 1,8,32,64,128,256@4096; done
     for shape in llama-3.2-1b qwen2.5-0.5b llama-3.1-8b; do step "peer.$shape" 60 peer $shape; done

@@ -35,9 +35,11 @@ static struct supervisor_config plain_config(void) {
         .drain_ms = 1000,
         .stop_ms = 1000,
         .silence_ms = 60000,
-        .roles = {[CHILD_GATEWAY] = {.count = 2, .flags = NO_FLAGS},
-                  [CHILD_SCHEDULER] = {.count = 1, .flags = NO_FLAGS, .takes_admin_port = true},
-                  [CHILD_WORKER] = {.count = 2, .flags = NO_FLAGS, .takes_admin_port = true, .takes_instance = true}}};
+        .roles = {
+            [CHILD_GATEWAY] = {.count = 2, .flags = NO_FLAGS},
+            [CHILD_SCHEDULER] = {.count = 1, .flags = NO_FLAGS, .takes_admin_port = true},
+            [CHILD_WORKER] = {
+                .count = 2, .flags = NO_FLAGS, .takes_admin_port = true, .takes_instance = true, .takes_gpu = true}}};
 }
 
 static int begin(const struct supervisor_config *config) {
@@ -200,7 +202,7 @@ TEST(supervisor_gives_each_child_its_options) {
     u128_text(f.rows[3].instance, hex);
     snprintf(instance, sizeof instance, "--instance=%s", hex);
     EXPECT(!strncmp(buf_text(&text), "worker ", 7) && strstr(buf_text(&text), instance));
-    EXPECT(strstr(buf_text(&text), "--admin-port=45001"));
+    EXPECT(strstr(buf_text(&text), "--admin-port=45001") && strstr(buf_text(&text), "--gpu=0"));
     buf_release(&text);
     clear_place(pid);
 }

@@ -152,3 +152,75 @@ TEST(a_row_has_the_same_bits_whatever_the_number_of_rows) {
             free_inputs(&in);
         }
 }
+
+/* ---- by cuBLASLt ---- */
+
+/* Whether a device opens that multiplies so; *emulated: it is one. */
+static bool has_blas(bool *emulated, struct error *err) {
+    struct device *dev;
+    struct device_options options = {.kind = "cuda", .activation = STORAGE_BF16, .gemm = "cublaslt"};
+    if (device_open(&options, &dev, err)) return false;
+    *emulated = dev->kind == DEVICE_EMULATED;
+    device_close(&dev);
+    return true;
+}
+
+/* As run, by the library where it takes the product. */
+static float *run_blas(const struct shape *s, struct inputs *in) {
+    setenv("TRIREME_GEMM", "cublaslt", 1);
+    float *out = run(s, in);
+    unsetenv("TRIREME_GEMM");
+    return out;
+}
+
+TEST(prompt_rows_by_cublaslt_equal_the_definition) {
+    static const uint32_t rows[] = {1, 9, 255, 256, 257, 300}, features[] = {8, 64, 136}, cols[] = {8, 64, 264};
+    struct error err;
+    bool emulated;
+    if (!has_blas(&emulated, &err)) SKIP("gpu", err.text);
+    for (size_t i = 0; i < ARRAY_LEN(rows) * 3; i++) {
+        struct shape s = {.act = TYPES[1 + i % 2],
+                          .weights = TYPES[1 + i % 2],
+                          .rows = rows[i / 3],
+                          .class_rows = i % 4 == 3 ? 1 : 0,
+                          .features = features[i % 3],
+                          .cols = cols[(i + i / 3) % 3],
+                          .extra = i % 5 == 2 ? 8 : 0,
+                          .out_f32 = i % 2,
+                          .parts = i % 7 == 3 ? 2 : 1};
+        setenv("TRIREME_GEMM", "cublaslt", 1);
+        check_shape(&s);
+        unsetenv("TRIREME_GEMM");
+    }
+}
+
+TEST(a_prompt_row_has_the_same_bits_by_cublaslt_whatever_the_number_of_rows) {
+    static const uint32_t counts[] = {1, 9, 255, 256, 300, 520};
+    struct error err;
+    bool emulated;
+    if (!has_blas(&emulated, &err)) SKIP("gpu", err.text);
+    struct shape s = {.act = STORAGE_BF16,
+                      .weights = STORAGE_BF16,
+                      .rows = 1,
+                      .features = 72,
+                      .cols = 264,
+                      .parts = 1,
+                      .out_f32 = true};
+    struct inputs in = make_inputs(&s);
+    float *alone = run_blas(&s, &in), *own = run(&s, &in);
+    if (emulated) EXPECT(!same_bits(alone, own, s.features)); /* it did multiply: it sums otherwise */
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+        s.rows = counts[i];
+        struct inputs moved = make_inputs(&s);
+        uint32_t place = (uint32_t)(check_random() % s.rows);
+        memcpy(moved.x + (size_t)place * s.cols, in.x, s.cols * sizeof(float));
+        memcpy(moved.w, in.w, (size_t)s.features * s.cols * sizeof(float));
+        float *got = run_blas(&s, &moved);
+        EXPECT(same_bits(alone, got + (size_t)place * s.features, s.features));
+        free(got);
+        free_inputs(&moved);
+    }
+    free(own);
+    free(alone);
+    free_inputs(&in);
+}

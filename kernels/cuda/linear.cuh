@@ -1,0 +1,21 @@
+/*
+ * linear.cuh - what the ways to make a product share (linear.cu, linear_blas.cu).
+ */
+#ifndef KERNELS_CUDA_LINEAR_CUH
+#define KERNELS_CUDA_LINEAR_CUH
+
+#include "kernels/cuda/cuda_device.cuh"
+
+/* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n], of one part of a matrix. */
+struct product {
+    void *out;
+    const void *x, *w;
+    const float *bias;
+    uint32_t rows, features, cols, out_stride;
+    bool out_f32;
+};
+
+/* The product by cuBLASLt; false: not by it (linear_blas.cu says when), nothing is on the stream. */
+bool linear_blas(struct stream *s, const struct product &p);
+
+#endif
