@@ -3,6 +3,7 @@
  *
  * A path that ends with .gguf is a GGUF file, anything else a folder as Hugging Face has them. Folder to GGUF and back
  * gives the folder's tensors and text files unchanged (quantised ones excepted). --type says what matrices become.
+ * quantize writes GGUF's types into GGUF files, and fp8, int8, int4 into folders that other servers read too.
  */
 #include "cli/commands.h"
 #include "cli/gguf_text.h"
@@ -13,7 +14,10 @@
 #include "model/export.h"
 #include "model/storage_map.h"
 
+#include <dirent.h>
 #include <stdio.h>
+
+enum { TEXT_MAX = 1 << 28 };
 
 struct convert_settings {
     const char *model, *out, *type;
@@ -29,17 +33,19 @@ static const struct option_row CONVERT_ROWS[] = {
 };
 static const struct option_row QUANTIZE_ROWS[] = {
     ROW(model, "model", OPTION_STRING, .short_name = 'm', .help = "folder of a model, or a GGUF file"),
-    ROW(out, "out", OPTION_STRING, .short_name = 'o', .help = "the GGUF file to write"),
+    ROW(out, "out", OPTION_STRING, .short_name = 'o', .help = "the GGUF file, or the folder, to write"),
     ROW(type, "type", OPTION_STRING, .short_name = 't',
-        .help =
-            "q8_0, q5_1, q5_0, q4_1, q4_0, q6_k, q5_k, q4_k, q3_k or q2_k; rows of no whole blocks become q8_0 or f16"),
+        .help = "into a file: q8_0, q5_1, q5_0, q4_1, q4_0, q6_k, q5_k, q4_k, q3_k or q2_k (rows of no whole blocks "
+                "become q8_0 or f16); into a folder, as compressed-tensors: fp8 or int8 (a scale a row), int4 (a scale "
+                "for 128 columns)"),
 };
 const struct option_table convert_options = {"trireme convert", "--model MODEL --out PATH [--type TYPE]",
                                              "Converts between Hugging Face folders and GGUF files, both ways.",
                                              CONVERT_ROWS, ARRAY_LEN(CONVERT_ROWS)};
-const struct option_table quantize_options = {"trireme quantize", "--model MODEL --out FILE.gguf --type TYPE",
-                                              "Writes a model as a GGUF file with its matrices quantised.",
-                                              QUANTIZE_ROWS, ARRAY_LEN(QUANTIZE_ROWS)};
+const struct option_table quantize_options = {
+    "trireme quantize", "--model MODEL --out FILE.gguf|FOLDER --type TYPE",
+    "Writes a model as a GGUF file, or as a folder of safetensors, with its matrices quantised.", QUANTIZE_ROWS,
+    ARRAY_LEN(QUANTIZE_ROWS)};
 
 static bool ends_with(const char *s, const char *end) {
     size_t n = strlen(s), m = strlen(end);
@@ -174,24 +180,104 @@ static int convert(const struct convert_settings *s, enum storage_type type, str
     return rc;
 }
 
+/* ---- quantised folders ---- */
+
+static bool is_text_file(const char *name) {
+    static const char *const ENDS[] = {".json", ".jinja", ".model", ".tiktoken", ".txt", ".md"};
+    for (size_t i = 0; i < ARRAY_LEN(ENDS); i++)
+        if (ends_with(name, ENDS[i])) return strcmp(name, "config.json") && !ends_with(name, ".safetensors.index.json");
+    return false;
+}
+
+/* Everything beside the weights and config.json. */
+static int copy_texts(const char *from, const char *to, struct error *err) {
+    DIR *d = opendir(from);
+    int rc = d ? 0 : error_set_errno(err, "cannot read '%s'", from);
+    for (struct dirent *e; !rc && (e = readdir(d));) {
+        if (!is_text_file(e->d_name)) continue;
+        char *source = path_join(from, e->d_name), *target = path_join(to, e->d_name);
+        struct buf text;
+        buf_init(&text, 0);
+        rc = file_read(source, TEXT_MAX, &text, err);
+        if (!rc) rc = file_write_atomic(target, text.data, text.len, 0644, err);
+        buf_release(&text);
+        mem_free(source);
+        mem_free(target);
+    }
+    if (d) closedir(d);
+    return rc;
+}
+
+/* config.json with one key more. */
+static int write_config(const char *path, const struct buf *config, const struct model *m, enum storage_type type,
+                        struct error *err) {
+    struct buf out;
+    size_t len = config->len;
+    while (len && config->data[len - 1] != '}') len--; /* it was read: an object, with keys */
+    buf_init(&out, 0);
+    buf_add(&out, config->data, len ? len - 1 : 0);
+    buf_add_str(&out, ", \"quantization_config\": ");
+    export_compressed_config(&out, m, type);
+    buf_add_str(&out, "}\n");
+    int rc = file_write_atomic(path, out.data, out.len, 0644, err);
+    buf_release(&out);
+    return rc;
+}
+
+static int quantise_folder(const struct convert_settings *s, enum storage_type type, struct error *err) {
+    struct model m = {0};
+    struct buf config;
+    struct model_options options = {.dir = s->model, .quantise = type};
+    if (!dir_exists(s->model))
+        return error_set(err, ERR_UNSUPPORTED, "'%s' is no folder; `trireme convert` makes one of a GGUF file",
+                         s->model);
+    char *weights = path_join(s->out, "model.safetensors"), *config_path = path_join(s->out, "config.json");
+    buf_init(&config, 0);
+    int rc = model_open_files(&m, &options, &config, err);
+    if (m.quantised.config.method[0])
+        rc = error_set(err, ERR_UNSUPPORTED, "'%s' is quantised already (%s)", s->model, m.quantised.config.method);
+    if (!rc) rc = dir_make(s->out, 0755, err);
+    if (!rc) rc = export_write_compressed(weights, &m, err);
+    if (!rc) rc = copy_texts(s->model, s->out, err);
+    if (!rc) rc = write_config(config_path, &config, &m, type, err);
+    model_close(&m);
+    buf_release(&config);
+    mem_free(weights);
+    mem_free(config_path);
+    return rc;
+}
+
+/* ---- the commands ---- */
+
+static bool is_folder_type(enum storage_type type) {
+    return type == STORAGE_F8_E4M3 || type == STORAGE_I8 || type == STORAGE_U4;
+}
+
+/* What can be written where. */
+static int check_type(const struct convert_settings *s, enum storage_type type, bool quantise, struct error *err) {
+    bool file = ends_with(s->out, ".gguf"), folder_type = quantise && is_folder_type(type);
+    if (s->type && !storage_can_encode(type) && !folder_type)
+        return error_set(err, ERR_INVALID, "--type '%s' is no type that can be written", s->type);
+    if (quantise && file == folder_type)
+        return error_set(err, ERR_INVALID,
+                         folder_type ? "--type '%s' goes into a folder, not into a .gguf file"
+                                     : "--out must end with .gguf for --type '%s'",
+                         s->type);
+    return 0;
+}
+
 static int run(const struct option_table *table, const char *name, bool quantise, int argc, char **argv) {
     struct error err = {0};
     struct convert_settings s;
     size_t count = 0;
-    enum storage_type type = STORAGE_NONE;
     int rc = option_parse(table, &s, argc, argv, NULL, 0, &count, &err);
     if (rc == OPTION_HELP_PRINTED) return 0;
     if (!rc && (!s.model || !s.out || (quantise && !s.type)))
         rc = error_set(&err, ERR_INVALID, quantise ? "give --model, --out and --type" : "give --model and --out");
-    if (!rc && s.type) {
-        type = storage_parse(s.type);
-        if (!storage_can_encode(type))
-            rc = error_set(&err, ERR_INVALID, "--type '%s' is no type that can be written", s.type);
-    }
-    if (!rc && quantise && !ends_with(s.out, ".gguf"))
-        rc = error_set(&err, ERR_INVALID, "--out '%s' must end with .gguf", s.out);
+    enum storage_type type = !rc && s.type ? storage_parse(s.type) : STORAGE_NONE;
+    if (!rc) rc = check_type(&s, type, quantise, &err);
     if (rc) return command_misused(name, &err);
-    rc = convert(&s, type, &err);
+    rc = quantise && is_folder_type(type) ? quantise_folder(&s, type, &err) : convert(&s, type, &err);
     if (rc) fprintf(stderr, "trireme %s: %s\n", name, err.text);
     option_free(table, &s);
     return rc ? 1 : 0;

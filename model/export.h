@@ -90,4 +90,11 @@ MUST_CHECK int export_write_gguf(struct gguf_writer *w, const struct model *mode
 /* Writes one .safetensors file. */
 MUST_CHECK int export_write_safetensors(const char *path, const struct export_plan *plan, struct error *err);
 
+/* A folder's tensors as they are, those with scales (quantised_online's) as the library compressed-tensors lays them
+ * out: fp8 and int8 as X.weight with X.weight_scale [rows, 1], int4 as X.weight_packed, words of eight numbers above
+ * their middle, with X.weight_scale [rows, groups] and X.weight_shape. ERR_UNSUPPORTED: rows of no whole groups. */
+MUST_CHECK int export_write_compressed(const char *path, const struct model *model, struct error *err);
+/* Appends what config.json says of it: the value of quantization_config. */
+void export_compressed_config(struct buf *out, const struct model *model, enum storage_type type);
+
 #endif

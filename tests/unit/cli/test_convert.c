@@ -160,10 +160,40 @@ static void check_online(const struct token_vec *ids, double plain) {
     }
 }
 
+/* Folders that quantize writes, as compressed-tensors has them: the network that quantising at load makes. */
+static void check_folders(const struct token_vec *ids) {
+    for (int i = 1; i < 4; i++) {
+        enum storage_type type = SCORER_QUANTISE[i];
+        struct error err = {0};
+        struct safetensors set = {0};
+        char *out = in_dir("folder"), *again = in_dir("again");
+        EXPECT_EQ(run_quietly(quantize_main, MODEL, out, storage_name(type)), 0);
+        double written = mean_nll(out, ids), at_load = mean_nll_as(MODEL, ids, type, STORAGE_NONE);
+        printf("# %-6s mean nll %.5f (folder)\n", storage_name(type), written);
+        if (written != at_load)
+            check_fail(__FILE__, __LINE__, "%s: mean nll %g, quantised at load %g", storage_name(type), written,
+                       at_load);
+        EXPECT(same_file(MODEL, out, "tokenizer.json") && !same_file(MODEL, out, "config.json"));
+        EXPECT_EQ(safetensors_open(&set, out, &err), 0);
+        const char *part = type == STORAGE_U4 ? "weight_packed" : "weight";
+        char name[128];
+        snprintf(name, sizeof name, "model.layers.0.mlp.down_proj.%s", part);
+        const struct tensor *t = safetensors_find(&set, name),
+                            *s = safetensors_find(&set, "model.layers.0.mlp.down_proj.weight_scale");
+        EXPECT(t && s && t->dims[0] == 256 && t->dims[1] == (type == STORAGE_U4 ? 768 / 8 : 768));
+        EXPECT(s->dim_count == 2 && s->dims[0] == 256 && s->dims[1] == (type == STORAGE_U4 ? 768 / 128 : 1));
+        safetensors_close(&set);
+        EXPECT_EQ(run_quietly(quantize_main, out, again, "int8"), 1); /* it is quantised already */
+        drop(out);
+        mem_free(out);
+        mem_free(again);
+    }
+}
+
 /* f32 rounds nothing, the 16-bit types little; fp8 has 4 bits: its effect is measured and must be there. */
 static void check_caches(const struct token_vec *ids) {
-    static const enum storage_type CACHES[] = {STORAGE_F16, STORAGE_BF16, STORAGE_F8_E4M3};
-    static const double ALLOWED[] = {1e-3, 1e-2, 0.1};
+    static const enum storage_type CACHES[] = {STORAGE_F16, STORAGE_BF16, STORAGE_F8_E4M3, STORAGE_I8};
+    static const double ALLOWED[] = {1e-3, 1e-2, 0.1, 1e-2};
     double exact = mean_nll_as(MODEL, ids, STORAGE_NONE, STORAGE_F32);
     for (size_t i = 0; i < ARRAY_LEN(CACHES); i++) {
         double nll = mean_nll_as(MODEL, ids, STORAGE_NONE, CACHES[i]);
@@ -199,6 +229,7 @@ TEST(every_written_type_has_the_likelihood_of_its_decoded_weights) {
             check_fail(__FILE__, __LINE__, "%s: mean nll %g, as is %g", name, quantised, plain);
     }
     check_online(&ids, plain);
+    check_folders(&ids);
     check_caches(&ids);
     vec_release(&ids);
     tokenizer_free(&t);
