@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# timeout: 900
+# The bundled model in every storage type against the f32 network on the decoded weights; damaged files of every kind.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT" || exit 1
+out=$(mktemp /tmp/trm-types-XXXXXX)
+trap 'rm -f "$out"' EXIT
+python=python3
+[ -x "$VENV/bin/python" ] && "$VENV/bin/python" -c 'import gguf' 2>/dev/null && python=$VENV/bin/python
+"$python" tests/tools/type_table.py --trireme "$BUILD_RELEASE/bin/trireme" >"$out" 2>&1 </dev/null
+case $? in
+0) ok "types.likelihood ($(grep -c '+0\|-0\|e-' "$out") rows)" ;;
+77) skip gguf types.likelihood "$(tail -1 "$out")" ;;
+*) not_ok types.likelihood "$(grep 'too far\|rror' "$out" | head -3 | tr '\n' ' ')" ;;
+esac
+if python3 tests/tools/mutants.py 300 --seed "${TRIREME_TEST_SEED:-$RANDOM}" --bin "$BUILD_RELEASE/bin" >"$out" 2>&1 </dev/null; then
+    ok "types.mutants ($(grep -o 'at most [0-9]* ms' "$out" | sort -k3n | tail -1))"
+else not_ok types.mutants "$(tail -3 "$out" | tr '\n' ' ')"; fi
