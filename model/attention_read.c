@@ -95,6 +95,7 @@ static bool windowed(struct spec_reader *r, uint32_t i, int64_t window) {
     case WINDOW_NEVER: break;
     case WINDOW_SWITCHED:
     case WINDOW_ALWAYS: rule = window > 0; break;
+    case WINDOW_FROM:
     case WINDOW_UPPER: return listed >= 0 ? listed && window : window && i >= from;
     case WINDOW_NOPE: return listed >= 0 ? listed && window : window && without_rope(r, i, NULL);
     case WINDOW_LISTED: return listed >= 0 ? listed : window && window_by_pattern(r, i);

@@ -16,6 +16,7 @@ enum window_rule {
     WINDOW_ALWAYS,   /* "sliding_window" for all layers */
     WINDOW_SWITCHED, /* the same, with "use_sliding_window" */
     WINDOW_UPPER,    /* "use_sliding_window", from max_window_layers on */
+    WINDOW_FROM,     /* by "layer_types", else from max_window_layers on */
     WINDOW_NOPE,     /* "use_sliding_window", layers without rotation */
     WINDOW_LISTED    /* by "layer_types", else by sliding_window_pattern: every n-th layer sees all */
 };

@@ -29,6 +29,7 @@ CASES = [
     case("llama-yarn", config("LlamaForCausalLM", "llama", attention_bias=True, mlp_bias=True,
                               rope_parameters=dict(YARN, rope_theta=10000.0))),
     case("arcee", config("ArceeForCausalLM", "arcee", mlp_bias=True)),
+    case("helium", config("HeliumForCausalLM", "helium", head_dim=16, attention_bias=True, mlp_bias=True, pad_token_id=0)),
     case("mistral", config("MistralForCausalLM", "mistral", sliding_window=13, rms_norm_eps=1e-5)),
     case("ministral", config("MinistralForCausalLM", "ministral", sliding_window=13, head_dim=20,
                              layer_types=["full_attention", "sliding_attention", "sliding_attention"])),
