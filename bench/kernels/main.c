@@ -5,8 +5,8 @@
  *
  *     bench_kernels [SHAPE [FOLDER [ISA]]]
  *
- * The folder keeps the made-up model between runs. Ceilings are measured first, in the same run: compare ratios, not
- * figures.
+ * The folder keeps the made-up model between runs; a GGUF file in its place is read as it is. Ceilings are measured
+ * first, in the same run: compare ratios, not figures.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,15 +290,19 @@ int main(int argc, char **argv) {
     bench_linear(dev, s, &m, STORAGE_BF16, 1, 896, 4864);
     bench_linear(dev, s, &m, STORAGE_BF16, 64, 896, 4864);
     bench_linear(dev, s, &m, STORAGE_BF16, 512, 896, 4864);
+    static const enum storage_type quantised[] = {STORAGE_Q8_0, STORAGE_Q4_K, STORAGE_Q6_K};
+    for (size_t t = 0; t < ARRAY_LEN(quantised); t++)
+        for (uint32_t n = 1; n <= 512; n *= 8) bench_linear(dev, s, &m, quantised[t], n, 896, 4864);
     bench_attention(dev, s, &m, STORAGE_F16, 1, 1024);
     bench_attention(dev, s, &m, STORAGE_F16, 512, 1024);
     bench_sample(dev, s, &m, "sample greedy, 151936", 0, 0, 1);
     bench_sample(dev, s, &m, "sample, temperature 1", 1, 0, 1);
     bench_sample(dev, s, &m, "sample, top_k 40, top_p 0.95", 1, 40, 0.95f);
-    int rc = random_model_write(shape, argc > 2 ? argv[2] : dir, &err);
-    if (!rc) rc = rig_open(&r, argc > 2 ? argv[2] : dir, dev, s, &err);
+    const char *path = argc > 2 ? argv[2] : dir;
+    int rc = strstr(path, ".gguf") ? 0 : random_model_write(shape, path, &err);
+    if (!rc) rc = rig_open(&r, path, dev, s, &err);
     if (rc) return fprintf(stderr, "%s\n", err.text), 1;
-    printf("%s, bf16, %.2f GB\n", shape->name, (double)r.model.weights.byte_count * 1e-9);
+    printf("%s, %.2f GB\n", path, (double)r.model.weights.byte_count * 1e-9);
     bench_model(&r, s, &m);
     return 0;
 }
