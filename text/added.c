@@ -75,9 +75,16 @@ static const struct added_token *match_at(const struct added_set *set, const uin
     return found ? &set->tokens.items[found - 1] : NULL;
 }
 
-size_t added_prefix(const struct added_set *set, struct bytes text) {
+const struct added_token *added_longest(const struct added_set *set, struct bytes text, size_t *len) {
     const uint8_t *stop;
-    return text.len && match_at(set, text.data, text.data + text.len, &stop) ? (size_t)(stop - text.data) : 0;
+    const struct added_token *token = text.len ? match_at(set, text.data, text.data + text.len, &stop) : NULL;
+    if (token) *len = (size_t)(stop - text.data);
+    return token;
+}
+
+size_t added_prefix(const struct added_set *set, struct bytes text) {
+    size_t len;
+    return added_longest(set, text, &len) ? len : 0;
 }
 
 static bool touches_word(struct bytes text, const uint8_t *begin, const uint8_t *end) {

@@ -42,6 +42,8 @@ void added_init(struct added_set *set);
 void added_release(struct added_set *set);
 /* Adds a token that matches `content` (empty ones match nothing). A content given again replaces the token. */
 MUST_CHECK int added_add(struct added_set *set, struct bytes content, struct added_token token, struct error *err);
+/* The token of the longest content that text begins with, that content's bytes in *len; NULL: none. */
+const struct added_token *added_longest(const struct added_set *set, struct bytes text, size_t *len);
 /* Bytes of the longest content that text begins with; 0: none. */
 size_t added_prefix(const struct added_set *set, struct bytes text);
 /* Where special tokens match nothing, though the text they cover is passed over, as in HF. */

@@ -146,6 +146,7 @@ static void clear_links(struct tokenizer *t) {
     memset(&t->splitter, 0, sizeof t->splitter);
     memset(&t->chain, 0, sizeof t->chain);
     memset(&t->unigram, 0, sizeof t->unigram);
+    memset(&t->greedy, 0, sizeof t->greedy);
     memset(&t->lock, 0, sizeof t->lock);
     t->splitter.stage_count = stage_count;
     t->free_scratch = NULL;

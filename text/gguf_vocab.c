@@ -139,6 +139,59 @@ static int build_bpe(const struct source *s, struct tokenizer *t) {
     return rc;
 }
 
+/* ---- RWKV's World vocabulary ---- */
+
+static uint8_t hex_digit(uint8_t c) { return (uint8_t)(c >= 'a' ? c - 'a' + 10 : c - '0'); }
+
+/* Bytes as llama.cpp writes them: \\t, \\n, \\r, \\x0f; any other character behind a backslash is itself. */
+static void add_unescaped(struct bytes s, struct buf *out) {
+    static const char NAMED[][2] = {{'t', '\t'}, {'n', '\n'}, {'r', '\r'}};
+    for (size_t i = 0; i < s.len; i++) {
+        char c = (char)s.data[i];
+        if (c == '\\' && ++i == s.len) return;
+        if (c == '\\' && s.data[i] == 'x') {
+            if (s.len - i < 3) return;
+            c = (char)(hex_digit(s.data[i + 1]) << 4 | hex_digit(s.data[i + 2]));
+            i += 2;
+        } else if (c == '\\') {
+            c = (char)s.data[i];
+            for (size_t k = 0; k < ARRAY_LEN(NAMED); k++)
+                if (s.data[i] == NAMED[k][0]) c = NAMED[k][1];
+        }
+        buf_add_byte(out, c);
+    }
+}
+
+static int add_world_token(const struct source *s, struct tokenizer *t, uint32_t id) {
+    uint8_t type = type_of(s, id);
+    struct added_token token = {.id = id, .special = type == SPM_CONTROL};
+    if (type == SPM_UNUSED || type == SPM_UNKNOWN) return 0;
+    if (token.special) t->vocab.flags[id] |= VOCAB_ADDED | VOCAB_SPECIAL;
+    return added_add(token.special ? &t->added : &t->greedy, vocab_key(&t->vocab, id), token, s->err);
+}
+
+static int build_world(const struct source *s, struct tokenizer *t) {
+    struct gguf_strings strings = gguf_strings_of(s->tokens);
+    struct tokenizer_rules rules = {.decoder = "{\"type\":\"ByteLevel\"}"};
+    struct bytes text;
+    int rc = 0;
+    for (uint32_t id = 0; !rc && gguf_strings_next(&strings, &text); id++) {
+        size_t start = t->vocab.pool.len;
+        if (type_of(s, id) == SPM_CONTROL)
+            buf_add_bytes(&t->vocab.pool, text);
+        else
+            add_unescaped(text, &t->vocab.pool);
+        rc = vocab_claim(&t->vocab, start, id, s->err);
+    }
+    if (rc) return rc;
+    t->model = MODEL_GREEDY;
+    vocab_seal_raw(&t->vocab);
+    for (uint32_t id = 0; !rc && id < t->vocab.entries.count; id++) rc = add_world_token(s, t, id);
+    if (!rc) rc = tokenizer_finish(t, &rules, s->err);
+    if (!rc) set_ends(s, t, false);
+    return rc;
+}
+
 /* ---- whole ---- */
 
 int gguf_vocab_build(const struct gguf *g, struct tokenizer *t, struct error *err) {
@@ -157,7 +210,8 @@ int gguf_vocab_build(const struct gguf *g, struct tokenizer *t, struct error *er
     if (bytes_equal(model, bytes_str("gpt2"))) return build_bpe(&s, t);
     if (bytes_equal(model, bytes_str("llama"))) return build_spm(&s, false, t);
     if (bytes_equal(model, bytes_str("t5"))) return build_spm(&s, true, t);
-    return error_set(err, ERR_UNSUPPORTED, "tokenizer.ggml.model '%.*s' is not supported (gpt2, llama and t5 are)",
+    if (bytes_equal(model, bytes_str("rwkv"))) return build_world(&s, t);
+    return error_set(err, ERR_UNSUPPORTED, "tokenizer.ggml.model '%.*s' is not supported (gpt2, llama, t5, rwkv are)",
                      (int)MIN(model.len, (size_t)64), (const char *)model.data);
 }
 

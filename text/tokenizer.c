@@ -54,6 +54,7 @@ void tokenizer_free(struct tokenizer **t) {
     splitter_release(&it->splitter);
     added_release(&it->added);
     added_release(&it->added_normalized);
+    added_release(&it->greedy);
     decode_chain_release(&it->chain);
     buf_release(&it->texts);
     mem_free(it->token_texts);
@@ -86,6 +87,18 @@ static int encode_word(struct encode_run *r, struct bytes word) {
     return 0;
 }
 
+static int encode_greedy(struct encode_run *r, struct bytes text) {
+    size_t len;
+    for (; text.len; text = bytes_of(text.data + len, text.len - len)) {
+        const struct added_token *token = added_longest(&r->t->greedy, text, &len);
+        if (!token)
+            return error_set(r->err, ERR_INVALID, "the text has the byte 0x%02x, for which the model has no token",
+                             text.data[0]);
+        vec_push(r->out, token->id);
+    }
+    return 0;
+}
+
 static int encode_piece(void *ctx, struct bytes piece, const uint8_t *limit) {
     struct encode_run *r = ctx;
     switch (r->t->model) {
@@ -93,6 +106,7 @@ static int encode_piece(void *ctx, struct bytes piece, const uint8_t *limit) {
     case MODEL_UNIGRAM: return unigram_encode(&r->t->unigram, &r->scratch->unigram, piece, r->out, r->err);
     case MODEL_WORDPIECE: wordpiece_encode(&r->t->wordpiece, &r->scratch->word, piece, r->out); return 0;
     case MODEL_WORDLEVEL: return encode_word(r, piece);
+    case MODEL_GREEDY: return encode_greedy(r, piece);
     }
     return 0;
 }

@@ -13,6 +13,7 @@ struct tokenizer *tokenizer_new(uint32_t id_limit) {
     t->bos = TOKEN_NONE;
     added_init(&t->added);
     added_init(&t->added_normalized);
+    added_init(&t->greedy);
     pthread_mutex_init(&t->lock, NULL);
     return t;
 }

@@ -17,7 +17,13 @@
 #include "text/vocab.h"
 #include "text/wordpiece.h"
 
-enum model_kind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE, MODEL_WORDLEVEL };
+enum model_kind {
+    MODEL_BPE,
+    MODEL_UNIGRAM,
+    MODEL_WORDPIECE,
+    MODEL_WORDLEVEL,
+    MODEL_GREEDY, /* the longest token at each place: RWKV's World vocabulary */
+};
 
 enum decoder_kind {
     DECODER_BYTES,  /* ByteLevel: keys (else texts) are raw bytes, joined, then read as UTF-8 */
@@ -66,6 +72,7 @@ struct tokenizer {
     struct bpe bpe; /* of the three, the one of `model` */
     struct unigram unigram;
     struct wordpiece wordpiece;
+    struct added_set greedy; /* the tokens of MODEL_GREEDY */
     struct normalizer normalizer;
     struct splitter splitter;
     struct added_set added, added_normalized; /* matched in raw and in normalized text */

@@ -239,6 +239,7 @@ static int load_model(struct load *l, bool byte_level) {
     case MODEL_UNIGRAM: return load_unigram(l, byte_level);
     case MODEL_WORDPIECE: return load_wordpiece(l, byte_level);
     case MODEL_WORDLEVEL: return load_wordlevel(l, byte_level);
+    case MODEL_GREEDY: break; /* no tokenizer.json says so */
     }
     return ERR_UNSUPPORTED;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "formats/gguf_write.h"
 #include "golden.h"
 #include "text/detokenizer.h"
 
@@ -181,4 +182,74 @@ TEST(bad_files_are_refused_with_a_reason) {
         if (!tokenizer_load_any(file, none, none, &t, &err)) check_fail(__FILE__, __LINE__, "file %zu was taken", i);
         EXPECT(err.text[0] && !t);
     }
+}
+
+/* ---- RWKV's World vocabulary ---- */
+
+static const char *const WORLD[] = {"<s>", "ab", "abc", " a", "\\n\\n", "\\\\n", "c\\xc3\\xa9", "\\t a", "aba"};
+static const char *const WORLD_RAW[] = {"", "ab", "abc", " a", "\n\n", "\\n", "c\xC3\xA9", "\t a", "aba"};
+
+/* The tokens above behind those of all bytes; the first one is a control token. */
+static void write_world(const char *path) {
+    struct gguf_writer w;
+    struct error err;
+    char byte[8];
+    gguf_writer_init(&w, path);
+    gguf_put_string(&w, "general.architecture", bytes_str("rwkv7"));
+    gguf_put_string(&w, "tokenizer.ggml.model", bytes_str("rwkv"));
+    gguf_put_array(&w, "tokenizer.ggml.tokens", GGUF_STRING, ARRAY_LEN(WORLD) + 256);
+    for (size_t i = 0; i < ARRAY_LEN(WORLD); i++) gguf_add_string(&w, bytes_str(WORLD[i]));
+    for (unsigned i = 0; i < 256; i++) {
+        snprintf(byte, sizeof byte, "\\x%02x", i);
+        gguf_add_string(&w, bytes_str(byte));
+    }
+    gguf_put_array(&w, "tokenizer.ggml.token_type", GGUF_I32, ARRAY_LEN(WORLD) + 256);
+    for (int32_t i = 0; i < (int32_t)ARRAY_LEN(WORLD) + 256; i++) gguf_add_i32(&w, i ? 1 : 3);
+    if (gguf_write_begin(&w, &err) || gguf_write_end(&w, &err)) check_fail(__FILE__, __LINE__, "%s", err.text);
+    gguf_writer_release(&w);
+}
+
+/* The id of the longest token that text begins with. */
+static uint32_t longest_world(const char *text, size_t *len) {
+    uint32_t best = (uint32_t)ARRAY_LEN(WORLD) + (uint8_t)text[0];
+    *len = 1;
+    for (uint32_t i = 1; i < ARRAY_LEN(WORLD); i++) {
+        size_t n = strlen(WORLD_RAW[i]);
+        if (n <= *len || strncmp(text, WORLD_RAW[i], n)) continue;
+        *len = n;
+        best = i;
+    }
+    return best;
+}
+
+TEST(world_takes_the_longest_token) {
+    static const char *const PARTS[] = {"a", "b", "c", " ", "\n", "\t", "\\", "n", "\xC3\xA9", "<s>"};
+    char path[64];
+    struct tokenizer *t;
+    struct error err;
+    snprintf(path, sizeof path, "/tmp/trireme-world-%d.gguf", (int)getpid());
+    write_world(path);
+    if (tokenizer_open(path, &t, &err)) check_fail(__FILE__, __LINE__, "%s", err.text);
+    unlink(path);
+    EXPECT(t);
+    for (int round = 0; round < 500; round++) {
+        struct buf text = {0}, decoded = {0};
+        struct token_vec ids = {0};
+        for (size_t n = 1 + check_random() % 30; n; n--) buf_add_str(&text, PARTS[check_random() % ARRAY_LEN(PARTS)]);
+        EXPECT_EQ(tokenizer_encode(t, buf_bytes(&text), 0, &ids, &err), 0);
+        size_t at = 0, len;
+        for (size_t i = 0; i < ids.count && at < text.len; i++, at += len)
+            EXPECT_EQ(ids.items[i], longest_world(text.data + at, &len));
+        EXPECT_EQ(at, text.len);
+        tokenizer_decode(t, (struct tokens){ids.items, ids.count}, 0, &decoded);
+        EXPECT_STR(buf_text(&decoded), buf_text(&text));
+        vec_release(&ids);
+        buf_release(&text);
+        buf_release(&decoded);
+    }
+    struct token_vec ids = {0};
+    EXPECT_EQ(tokenizer_encode(t, bytes_str("<s>a"), TOKENIZE_PARSE_SPECIAL, &ids, &err), 0);
+    EXPECT(ids.count == 2 && ids.items[0] == 0 && tokenizer_is_special(t, 0));
+    vec_release(&ids);
+    tokenizer_free(&t);
 }
