@@ -98,7 +98,7 @@ int gguf_put_tensor(struct gguf_writer *w, const char *name, enum tensor_type ty
 }
 
 int gguf_write_data(struct gguf_writer *w, const void *data, size_t len, struct error *err) {
-    if (fwrite(data, 1, len, w->file) == len) return 0;
+    if (!len || fwrite(data, 1, len, w->file) == len) return 0;
     return error_set_errno(err, "cannot write '%s'", w->part);
 }
 

@@ -1,6 +1,7 @@
 #include "text/scan_block.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 
 /* What the patterns differ in; the names are scan.c's. */
@@ -224,8 +225,14 @@ static const struct {
                       {scan_qwen2, qwen2_avx512, qwen2_avx2}, {scan_qwen35, qwen2_avx512, qwen2_avx2},
                       {scan_o200k, o200k_avx512, o200k_avx2}, {scan_tekken, tekken_avx512, tekken_avx2}};
 
+/* clang's __builtin_cpu_supports does not know it. */
+static bool has_lzcnt(void) {
+    unsigned a, b, c = 0, d;
+    return __get_cpuid(0x80000001, &a, &b, &c, &d) && c & bit_LZCNT;
+}
+
 scan_block_fn *scan_block_find(scan_fn *scan) {
-    bool bits = __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt");
+    bool bits = __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_lzcnt();
     for (size_t i = 0; i < ARRAY_LEN(BLOCK_SCANNERS) && bits; i++) {
         if (BLOCK_SCANNERS[i].scan != scan) continue;
         if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) return BLOCK_SCANNERS[i].avx512;
