@@ -3,9 +3,9 @@
  * models (Mamba 1 and 2), the gated delta rule, RWKV, RG-LRU, and the row operations only they need.
  *
  * State lies in device memory, f32, for every slot and layer (struct state_view). It is never cleared by the host: a
- * run whose first position is 0 begins with an empty state, any other one with what the slot's last run left. So
- * admission, and recomputation after a preemption, need nothing; what a slot holds is that of its positions
- * [0, computed_count).
+ * run whose first position is 0 begins with an empty state, any other one with what the slot's last run left, or what
+ * was copied there (model/slots.h). So admission, and recomputation after a preemption, need nothing; what a slot holds
+ * is that of its positions [0, computed_count).
  *
  * Numerics: the recurrence runs position by position, in f32, in the same order of additions everywhere; there is no
  * chunked form. A row's bits depend on its sequence alone: not on how the prompt was cut into runs, nor on other slots,

@@ -223,7 +223,8 @@ int memory_plan_make(struct memory_plan *plan, const struct model *model, const 
     count = MIN(count, (uint64_t)1 << 24);
     plan->block_count = (uint32_t)count;
     plan->kv_bytes = count * kv->block_bytes;
-    uint64_t need = plan->kv_bytes + plan->activation_bytes + request->slot_count * (uint64_t)kv->state_bytes;
+    uint64_t states = (request->slot_count + (uint64_t)kv->snapshot_count) * kv->state_bytes,
+             need = plan->kv_bytes + plan->activation_bytes + states;
     if (count == 0)
         return error_set(err, ERR_LIMIT, "no room for a single KV block of %zu bytes; raise --kv-bytes",
                          kv->block_bytes);
@@ -232,7 +233,6 @@ int memory_plan_make(struct memory_plan *plan, const struct model *model, const 
                          "does not fit: %llu MB for the KV cache, %llu MB for buffers and %llu MB for states, but %llu "
                          "MB are free; lower --blocks, --kv-bytes, --slots or --max-step-tokens",
                          (unsigned long long)(plan->kv_bytes >> 20), (unsigned long long)(plan->activation_bytes >> 20),
-                         (unsigned long long)(request->slot_count * (uint64_t)kv->state_bytes >> 20),
-                         (unsigned long long)(request->memory_free >> 20));
+                         (unsigned long long)(states >> 20), (unsigned long long)(request->memory_free >> 20));
     return 0;
 }

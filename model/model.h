@@ -57,6 +57,7 @@ struct kv_geometry {
     size_t block_bytes;                    /* all layers */
     /* What a slot keeps besides, whatever its length (kernels/ops_state.h); 0: no layer has a state. */
     size_t state_bytes;
+    uint32_t snapshot_count; /* copies of a slot's state that there is room for besides; chosen by the caller */
     size_t mixer_states[SPEC_LAYERS_MAX], ffn_states[SPEC_LAYERS_MAX]; /* offsets in a slot's state */
 };
 /* The choices of --kv-type, and what each means. All go with every device and with plain and latent attention. */

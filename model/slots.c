@@ -9,7 +9,7 @@ static uint32_t blocks_of(uint32_t max_context, uint32_t block_tokens) {
 uint64_t slots_bytes(uint32_t slot_count, uint32_t max_context, const struct kv_geometry *kv) {
     uint64_t a_slot = sizeof(struct slot_state) + (uint64_t)max_context * 4 +
                       (uint64_t)blocks_of(max_context, kv->block_tokens) * 4 + SLOT_BIAS_MAX * 8 + kv->state_bytes;
-    return a_slot * slot_count;
+    return a_slot * slot_count + (uint64_t)kv->snapshot_count * kv->state_bytes;
 }
 
 static bool make_tables(struct slots *slots, const struct model_spec *spec) {
@@ -49,7 +49,7 @@ int slots_init(struct slots *slots, const struct model *model, const struct kv_g
     t->bias_ids = device_alloc(dev, (size_t)slot_count * SLOT_BIAS_MAX * sizeof *t->bias_ids);
     t->bias_values = device_alloc(dev, (size_t)slot_count * SLOT_BIAS_MAX * sizeof *t->bias_values);
     slots->kv.base = device_alloc(dev, block_count * kv->block_bytes);
-    if (kv->state_bytes) slots->state = device_alloc(dev, slot_count * kv->state_bytes);
+    if (kv->state_bytes) slots->state = device_alloc(dev, ((size_t)slot_count + kv->snapshot_count) * kv->state_bytes);
     bool ropes = make_tables(slots, &model->spec);
     if (!ropes || !t->states || !t->tokens || !t->blocks || !t->bias_ids || !t->bias_values || !slots->kv.base ||
         (kv->state_bytes && !slots->state)) {
@@ -78,6 +78,17 @@ void slots_release(struct slots *slots) {
     device_free(slots->dev, slots->state);
     for (int i = 0; i < SPEC_ROPES_MAX; i++) device_free(slots->dev, slots->inv_freq[i]);
     *slots = (struct slots){0};
+}
+
+void slots_copy_states(struct slots *slots, struct stream *stream, const uint32_t *sources, const uint32_t *targets,
+                       uint32_t count) {
+    uint32_t all = slots->table.slot_count + slots->kv.geometry.snapshot_count;
+    for (uint32_t i = 0; i < count; i++) CHECK(slots->state && sources[i] < all && targets[i] < all);
+    slots->dev->ops->kv_copy(stream, &(struct op_kv_copy){.base = slots->state,
+                                                          .block_stride = slots->kv.geometry.state_bytes,
+                                                          .sources = sources,
+                                                          .targets = targets,
+                                                          .count = count});
 }
 
 void slots_add_blocks(struct slots *slots, struct stream *stream, uint32_t slot, uint32_t have, const uint32_t *blocks,

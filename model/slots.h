@@ -22,7 +22,8 @@ struct slots {
     const struct model_spec *spec;   /* borrowed */
     float *inv_freq[SPEC_ROPES_MAX]; /* device memory [slot_count, dims / 2] of tables that depend on the sequence's
                                         length (rope.h); else NULL */
-    void *state; /* device memory [slot_count, kv.geometry.state_bytes]; NULL: no layer has a state */
+    void *state; /* device memory [slot_count + snapshot_count, kv.geometry.state_bytes], snapshots behind the slots';
+                  * NULL: no layer has a state */
 };
 
 struct slot_admission {
@@ -37,6 +38,10 @@ struct slot_admission {
 MUST_CHECK int slots_init(struct slots *slots, const struct model *model, const struct kv_geometry *kv,
                           uint32_t slot_count, uint32_t max_context, uint32_t block_count, struct error *err);
 void slots_release(struct slots *slots);
+/* Copies states within slots->state: sources[i] -> targets[i]; a snapshot's number is behind the slots'. Host arrays,
+ * read before the call returns; no number is both source and target. */
+void slots_copy_states(struct slots *slots, struct stream *stream, const uint32_t *sources, const uint32_t *targets,
+                       uint32_t count);
 /* Bytes slots_init allocates, KV cache not counted. */
 uint64_t slots_bytes(uint32_t slot_count, uint32_t max_context, const struct kv_geometry *kv);
 

@@ -93,6 +93,7 @@ static const struct wire_field hello_fields[] = {
     U32(35, wire_hello, logits_width, 0, INT32_MAX),
     U32(36, wire_hello, steps_in_flight, 0, STEP_CREDIT_MAX),
     BOOL(37, wire_hello, class_sensitive),
+    U32(38, wire_hello, snapshot_count, 0, WIRE_MAX_BLOCKS),
     STRUCTS(50, wire_hello, groups, group_count, kv_group, 0, WIRE_MAX_GROUPS),
     U32S(51, wire_hello, held_blocks, WIRE_MAX_BLOCKS),
     U128S(52, wire_hello, held_hashes, WIRE_MAX_BLOCKS),

@@ -86,7 +86,7 @@ enum {
 /* ---- Hello, Welcome, Heartbeat ---- */
 
 /* WIRE_GROUP_RECURRENT: some layers also carry a state in the slot, which blocks do not hold: a sequence can only be
- * computed from its beginning. */
+ * computed from its beginning, or from the end of blocks for which a copy of the state was kept (WIRE_OP_SNAPSHOT). */
 enum wire_group_kind { WIRE_GROUP_FULL = 1, WIRE_GROUP_WINDOW = 2, WIRE_GROUP_LATENT = 3, WIRE_GROUP_RECURRENT = 4 };
 
 /* A set of layers that share one page geometry. Block ids count from 0 within a group. */
@@ -126,6 +126,7 @@ struct wire_hello {
     uint32_t logits_width;    /* token ids are in [0, this) */
     uint32_t steps_in_flight; /* plans the worker takes before it has answered the first (credit), >= 1 */
     bool class_sensitive;     /* prompt- and output-class bits differ (false on CPU: blocks are shared freely) */
+    uint32_t snapshot_count;  /* WIRE_GROUP_RECURRENT: copies of a slot's state that it has room for */
     const struct wire_kv_group *groups;
     size_t group_count;
     struct u32s held_blocks;  /* group 0: blocks that still hold sealed content, */
@@ -350,6 +351,9 @@ struct wire_admit {
     size_t media_count;
 };
 
+/* SNAPSHOT: the state of slot `source` as the plans before left it becomes snapshot `target`; RESTORE: snapshot
+ * `source` becomes the state of slot `target`, which this plan admits with the positions computed that it stands for.
+ * Within a plan no snapshot is both written and read, or written twice. Snapshots do not outlive a registration. */
 enum wire_block_op {
     WIRE_OP_COPY = 1,
     WIRE_OP_SNAPSHOT = 2,

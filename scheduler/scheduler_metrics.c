@@ -26,6 +26,7 @@ struct metric scheduler_metrics[METRIC_COUNT] = {
     [METRIC_STEP_TOKENS] = COUNTER("step_tokens", "Positions computed by steps."),
     [METRIC_PREFIX_HIT_TOKENS] =
         COUNTER("prefix_hit_tokens", "Positions found in the prefix cache instead of computed."),
+    [METRIC_SNAPSHOTS] = COUNTER("snapshots", "States of layers kept at the end of a prompt."),
     [METRIC_OUTPUT_TOKENS] = COUNTER("output_tokens", "Tokens sampled."),
     [METRIC_WASTED_ROWS] = COUNTER("wasted_rows", "Rows planned for sequences that had ended."),
     [METRIC_PREEMPTIONS] = COUNTER("preemptions", "Sequences put back because blocks ran out."),
@@ -92,6 +93,7 @@ void scheduler_metrics_publish(const struct sched_counts *c, const struct link_s
         [METRIC_PROMPT_TOKENS] = c->prompt_tokens,
         [METRIC_STEP_TOKENS] = c->computed_tokens,
         [METRIC_PREFIX_HIT_TOKENS] = c->cached_tokens,
+        [METRIC_SNAPSHOTS] = c->snapshots,
         [METRIC_OUTPUT_TOKENS] = c->output_tokens,
         [METRIC_WASTED_ROWS] = c->wasted_rows,
         [METRIC_PREEMPTIONS] = c->preemptions,

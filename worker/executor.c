@@ -38,6 +38,7 @@ struct executor {
     struct step_run *runs; /* [2 * slots] */
     uint32_t *sample_rows; /* [slots] */
     uint32_t *row_blocks;  /* [slots]: blocks of the slot as new ones are added */
+    uint32_t *op_numbers;  /* [4 * FLIGHT_OPS_MAX] */
     struct buf bundle;
     char served_name[WORKER_NAME_MAX];
     struct wire_kv_group group;
@@ -90,12 +91,22 @@ static uint32_t slots_that_fit(const struct executor *e, uint32_t wanted, uint64
     return most;
 }
 
+/* Copies of states at the ends of prompts: at most an eighth of the free memory, and two a slot, whatever was asked
+ * for. A model whose keys depend on a prompt's length shares nothing, whatever its states. */
+static uint32_t snapshots_that_fit(const struct executor *e, uint64_t bytes, uint32_t slots, uint64_t memory_free) {
+    uint64_t state_bytes = e->geometry.state_bytes;
+    if (!state_bytes || spec_depends_on_length(&e->model.spec)) return 0;
+    if (memory_free) bytes = MIN(bytes, memory_free / 8);
+    return (uint32_t)MIN(bytes / state_bytes, 2 * (uint64_t)slots);
+}
+
 static int take_memory(struct executor *e, const struct worker_settings *s, struct error *err) {
     uint64_t memory_free = device_memory_available(e->dev);
     if (!device_memory_free(e->dev)) memory_free /= e->ranks.place.tp * e->ranks.place.pp; /* all of them here */
     uint32_t slots = slots_that_fit(e, (uint32_t)s->slots, memory_free), context = e->model.spec.max_context;
     if (s->max_context) context = MIN(context, (uint32_t)s->max_context);
     e->max_step_tokens = (uint32_t)s->max_step_tokens;
+    e->geometry.snapshot_count = snapshots_that_fit(e, s->snapshot_bytes, slots, memory_free);
     struct memory_plan plan;
     struct memory_request request = {.slot_count = slots,
                                      .max_step_tokens = e->max_step_tokens,
@@ -121,9 +132,11 @@ static int take_memory(struct executor *e, const struct worker_settings *s, stru
                                                     .max_step_tokens = e->max_step_tokens,
                                                     .vocab = e->model.spec.vocab,
                                                     .block_tokens = e->geometry.block_tokens,
-                                                    .block_count = plan.block_count});
+                                                    .block_count = plan.block_count,
+                                                    .snapshot_count = e->geometry.snapshot_count});
     e->runs = mem_calloc(2 * (size_t)slots, sizeof *e->runs);
     e->sample_rows = mem_calloc(slots, sizeof *e->sample_rows);
+    e->op_numbers = mem_calloc(4 * (size_t)FLIGHT_OPS_MAX, sizeof *e->op_numbers);
     e->row_blocks = mem_calloc(slots, sizeof *e->row_blocks);
     log_info("memory: weights %llu MB, KV cache %llu MB (%u blocks of %u tokens, %s), buffers %llu MB, slots %llu MB",
              (unsigned long long)(plan.weight_bytes >> 20), (unsigned long long)(plan.kv_bytes >> 20), plan.block_count,
@@ -163,6 +176,7 @@ static void describe(struct executor *e, const struct worker_settings *s) {
                                    .logits_width = e->model.spec.vocab,
                                    .steps_in_flight = e->step_count,
                                    .class_sensitive = e->dev->kind != DEVICE_CPU,
+                                   .snapshot_count = e->geometry.snapshot_count,
                                    .groups = &e->group,
                                    .group_count = 1};
 }
@@ -200,7 +214,7 @@ void executor_free(struct executor **out) {
     stream_free(&e->stream);
     device_close(&e->dev);
     buf_release(&e->bundle);
-    void *owned[] = {e->runs, e->sample_rows, e->row_blocks, e->record.tokens, e->record.status, e};
+    void *owned[] = {e->op_numbers, e->runs, e->sample_rows, e->row_blocks, e->record.tokens, e->record.status, e};
     for (size_t i = 0; i < ARRAY_LEN(owned); i++) mem_free(owned[i]);
     *out = NULL;
 }
@@ -267,6 +281,29 @@ static void admit(struct executor *e, const struct wire_admit *a) {
     slots_admit(&e->slots, e->stream, a->slot, &admission);
 }
 
+/* Blocks are copied in the cache, states among slots and the snapshots behind them. */
+static void apply_ops(struct executor *e, const struct wire_plan *p) {
+    uint32_t slots = e->slots.table.slot_count, states = 0, blocks = 0, *s = e->op_numbers, *b = s + FLIGHT_OPS_MAX;
+    uint32_t *s_targets = b + FLIGHT_OPS_MAX, *b_targets = s_targets + FLIGHT_OPS_MAX;
+    for (size_t i = 0; i < p->op_kinds.count; i++) {
+        uint32_t kind = p->op_kinds.items[i], source = p->op_sources.items[i], target = p->op_targets.items[i];
+        if (kind == WIRE_OP_COPY) {
+            b[blocks] = source;
+            b_targets[blocks++] = target;
+        } else {
+            s[states] = source + (kind == WIRE_OP_RESTORE ? slots : 0);
+            s_targets[states++] = target + (kind == WIRE_OP_SNAPSHOT ? slots : 0);
+        }
+    }
+    if (states) slots_copy_states(&e->slots, e->stream, s, s_targets, states);
+    if (!blocks) return;
+    e->dev->ops->kv_copy(e->stream, &(struct op_kv_copy){.base = e->slots.kv.base,
+                                                         .block_stride = e->geometry.block_bytes,
+                                                         .sources = b,
+                                                         .targets = b_targets,
+                                                         .count = blocks});
+}
+
 /* Releases, admissions, block operations, new blocks: the plan's order. The mirror has checked everything. */
 static void apply_slots(struct executor *e, const struct wire_plan *p) {
     for (size_t i = 0; i < p->release_slots.count; i++) slots_remove(&e->slots, e->stream, p->release_slots.items[i]);
@@ -276,12 +313,7 @@ static void apply_slots(struct executor *e, const struct wire_plan *p) {
         else
             admit(e, &p->admits[i]);
     }
-    if (p->op_kinds.count)
-        e->dev->ops->kv_copy(e->stream, &(struct op_kv_copy){.base = e->slots.kv.base,
-                                                             .block_stride = e->geometry.block_bytes,
-                                                             .sources = p->op_sources.items,
-                                                             .targets = p->op_targets.items,
-                                                             .count = (uint32_t)p->op_kinds.count});
+    apply_ops(e, p);
     for (size_t i = p->new_block_rows.count;
          i-- > 0;) { /* backwards: the mirror's counts are those after all of them */
         uint32_t slot = p->row_slots.items[p->new_block_rows.items[i]];

@@ -44,22 +44,38 @@ static int check_admit(const struct mirror *m, const struct wire_admit *a, struc
     return 0;
 }
 
+static int check_ops(const struct mirror *m, const struct wire_plan *p, struct error *err) {
+    const struct mirror_limits *l = &m->limits;
+    for (size_t i = 0; i < p->op_kinds.count; i++) {
+        uint32_t kind = p->op_kinds.items[i], sources = l->block_count, targets = l->block_count;
+        if (kind == WIRE_OP_SNAPSHOT || kind == WIRE_OP_RESTORE) {
+            sources = kind == WIRE_OP_SNAPSHOT ? l->slot_count : l->snapshot_count;
+            targets = kind == WIRE_OP_SNAPSHOT ? l->snapshot_count : l->slot_count;
+        } else if (kind != WIRE_OP_COPY) {
+            return error_set(err, ERR_INVALID, "a block operation this worker does not have");
+        }
+        if (p->op_sources.items[i] >= sources || p->op_targets.items[i] >= targets)
+            return error_set(err, ERR_INVALID, "a block operation out of bounds");
+    }
+    return 0;
+}
+
 static int check_ids(const struct mirror *m, const struct wire_plan *p, struct error *err) {
+    int rc = 0;
     if (p->number != m->last_plan + 1)
         return error_set(err, ERR_INVALID, "plan %llu after plan %llu", (unsigned long long)p->number,
                          (unsigned long long)m->last_plan);
     if (!below(p->release_slots, m->limits.slot_count) || !below(p->row_slots, m->limits.slot_count))
         return error_set(err, ERR_INVALID, "a slot out of bounds");
     for (size_t i = 0; i < p->admit_count; i++) {
-        int rc = check_admit(m, &p->admits[i], err);
+        rc = check_admit(m, &p->admits[i], err);
         if (rc) return rc;
     }
-    for (size_t i = 0; i < p->op_kinds.count; i++)
-        if (p->op_kinds.items[i] != WIRE_OP_COPY)
-            return error_set(err, ERR_INVALID, "a block operation this worker does not have");
+    rc = check_ops(m, p, err);
+    if (rc) return rc;
     if (!all_zero(p->op_groups) || !all_zero(p->new_block_groups))
         return error_set(err, ERR_INVALID, "a block of a group this model does not have");
-    const struct u32s columns[] = {p->op_sources, p->op_targets, p->new_block_ids, p->sealed_ids};
+    const struct u32s columns[] = {p->new_block_ids, p->sealed_ids};
     for (size_t i = 0; i < ARRAY_LEN(columns); i++)
         if (!below(columns[i], m->limits.block_count)) return error_set(err, ERR_INVALID, "a block id past the cache");
     return 0;
@@ -145,7 +161,8 @@ static void follow_blocks(struct mirror *m, const struct wire_plan *p) {
     for (size_t i = 0; i < p->admit_count; i++)
         for (size_t b = p->admits[i].computed_count / m->limits.block_tokens; b < p->admits[i].block_ids.count; b++)
             forget(m, p->admits[i].block_ids.items[b]);
-    for (size_t i = 0; i < p->op_targets.count; i++) forget(m, p->op_targets.items[i]);
+    for (size_t i = 0; i < p->op_targets.count; i++)
+        if (p->op_kinds.items[i] == WIRE_OP_COPY) forget(m, p->op_targets.items[i]);
     for (size_t i = 0; i < p->new_block_ids.count; i++) forget(m, p->new_block_ids.items[i]);
 }
 

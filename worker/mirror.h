@@ -28,7 +28,7 @@ struct mirror_slot {
 };
 
 struct mirror_limits {
-    uint32_t slot_count, max_context, max_step_tokens, vocab, block_tokens, block_count;
+    uint32_t slot_count, max_context, max_step_tokens, vocab, block_tokens, block_count, snapshot_count;
 };
 
 struct mirror {

@@ -30,6 +30,10 @@ static const struct option_row ROWS[] = {
         .help = "KV blocks; 0: as many as --kv-bytes hold"),
     ROW(kv_bytes, "kv-bytes", OPTION_SIZE, .fallback = "0", .unit = "bytes",
         .help = "memory for the KV cache; 0: chosen from the model and the machine"),
+    ROW(snapshot_bytes, "snapshot-bytes", OPTION_SIZE, .fallback = "1g", .unit = "bytes",
+        .help =
+            "models whose layers carry a state: memory for copies of it at the ends of prompts, so that what begins "
+            "alike is not computed again; at most two a slot and an eighth of the free memory; 0: none"),
     ROW(block_tokens, "block-tokens", OPTION_INT, .fallback = "32", .min = 16, .max = 256, .unit = "tokens",
         .help = "positions of a KV block: 16, 32, 64, 128 or 256"),
     ROW(kv_type, "kv-type", OPTION_ENUM, .choices = KV_TYPE_CHOICES, .fallback = "auto",

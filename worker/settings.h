@@ -10,7 +10,7 @@ struct worker_settings {
     const char *model, *served_name, *connect, *instance, *run_dir, *name;
     const char *device, *isa;
     int64_t threads, slots, blocks, block_tokens, max_step_tokens, max_context, min_step_ms;
-    uint64_t kv_bytes;
+    uint64_t kv_bytes, snapshot_bytes;
     int kv_type;  /* of KV_TYPE_CHOICES (model/model.h) */
     int quantize; /* "none|fp8|int8|int4" */
     int gemm;     /* "own|cublaslt" */

@@ -119,6 +119,26 @@ static void check_tables(const struct sequence *q, uint32_t group) {
     }
 }
 
+/* Held by those whose state is still to be restored, and by rows in flight that were copied. */
+static void check_snapshots(const struct replica *r) {
+    if (!r->snapshot_count) return;
+    block_pool_check(&r->snapshots); /* (1) */
+    clear(&seen.refs, r->snapshot_count);
+    for (uint32_t i = 0; i < r->running_count; i++) {
+        const struct sequence *q = r->running[i];
+        CHECK(q->snapshot == BLOCK_NONE || !q->admitted);
+        CHECK(q->admitted || q->leave != LEAVE_NOT || (q->computed_hi > 0) == (q->snapshot != BLOCK_NONE));
+        if (q->snapshot != BLOCK_NONE) seen.refs.items[q->snapshot]++;
+    }
+    for (uint32_t i = 0; i < r->flight_count; i++) {
+        const struct flight *flight = &r->flights[(r->flight_first + i) % r->steps_in_flight];
+        for (uint32_t row = 0; row < flight->row_count; row++)
+            if (flight->rows[row].snapshot != BLOCK_NONE) seen.refs.items[flight->rows[row].snapshot]++;
+    }
+    for (uint32_t i = 0; i < r->snapshot_count; i++)
+        CHECK(seen.refs.items[i] == block_pool_refs(&r->snapshots, i)); /* (1) */
+}
+
 static void check_replica(const struct sched *s, const struct replica *r) {
     uint32_t leaving = 0, resumed = 0, filled = 0;
     CHECK(r->state == REPLICA_READY || (r->running_count == 0 && r->flight_count == 0));
@@ -135,6 +155,7 @@ static void check_replica(const struct sched *s, const struct replica *r) {
         resumed += q->recomputing;
     }
     CHECK(leaving == r->leaving_count && resumed == r->resume_count); /* (9) */
+    check_snapshots(r);
     for (uint32_t group = 0; group < r->group_count; group++) {
         block_pool_check(&r->pools[group]); /* (1) */
         clear(&seen.refs, r->pools[group].block_count);

@@ -55,6 +55,7 @@ static void commit_row(struct sched *s, const struct flight_row *row, const stru
     struct sequence *q = row->sequence;
     uint32_t finish = result->finishes.items[i];
     q->rows_in_flight--;
+    snapshot_settle(s, row, !is_over(q) && finish != WIRE_FINISH_ERROR);
     if (is_over(q)) {
         s->counts.wasted_rows++;
         return;

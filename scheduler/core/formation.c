@@ -6,6 +6,7 @@
 void geometry_release(struct sched *s, struct replica *r) {
     CHECK(r->running_count == 0 && r->flight_count == 0);
     for (uint32_t group = 0; group < r->group_count; group++) block_pool_release(&r->pools[group]);
+    if (r->snapshot_count) block_pool_release(&r->snapshots);
     for (uint32_t i = 0; i < r->steps_in_flight; i++) {
         mem_free(r->flights[i].rows);
         r->flights[i].rows = NULL;
@@ -16,7 +17,12 @@ void geometry_release(struct sched *s, struct replica *r) {
     mem_free(r->running);
     r->slots = r->running = NULL;
     r->free_slots = NULL;
-    r->slot_count = r->group_count = r->steps_in_flight = r->capacity = 0;
+    r->slot_count = r->group_count = r->steps_in_flight = r->capacity = r->snapshot_count = 0;
+}
+
+void pools_reset(struct replica *r) {
+    for (uint32_t group = 0; group < r->group_count; group++) block_pool_reset(&r->pools[group]);
+    if (r->snapshot_count) block_pool_reset(&r->snapshots);
 }
 
 static void geometry_init(struct sched *s, struct replica *r, const struct offer *offer) {
@@ -36,8 +42,10 @@ static void geometry_init(struct sched *s, struct replica *r, const struct offer
         if (g->kind != WIRE_GROUP_WINDOW)
             r->capacity = (uint32_t)MIN(r->capacity, (uint64_t)g->block_count * g->block_tokens);
     }
-    r->caching =
-        r->group_count == 1 && (r->groups[0].kind == WIRE_GROUP_FULL || r->groups[0].kind == WIRE_GROUP_LATENT);
+    bool carries_state = r->groups[0].kind == WIRE_GROUP_RECURRENT;
+    r->snapshot_count = carries_state ? offer->snapshot_count : 0;
+    if (r->snapshot_count) block_pool_init(&r->snapshots, r->snapshot_count);
+    r->caching = r->group_count == 1 && r->groups[0].kind != WIRE_GROUP_WINDOW && (!carries_state || r->snapshot_count);
     s->slot_total += r->slot_count;
     vec_reserve(&r->released_slots, r->slot_count);
     vec_reserve(&r->sealed_ids, r->groups[0].block_count);
@@ -47,7 +55,8 @@ static void geometry_init(struct sched *s, struct replica *r, const struct offer
 
 static bool geometry_is_same(const struct replica *r, const struct offer *offer) {
     if (r->slot_count != offer->slot_count || r->group_count != offer->group_count ||
-        r->max_context != offer->max_context || r->steps_in_flight != offer->steps_in_flight)
+        r->max_context != offer->max_context || r->steps_in_flight != offer->steps_in_flight ||
+        (r->groups[0].kind == WIRE_GROUP_RECURRENT && r->snapshot_count != offer->snapshot_count))
         return false;
     for (uint32_t group = 0; group < r->group_count; group++) {
         const struct wire_kv_group *a = &r->groups[group], *b = &offer->groups[group];
@@ -72,6 +81,7 @@ void offer_take(struct offer *offer, const struct wire_hello *hello) {
     offer->logits_width = hello->logits_width;
     offer->steps_in_flight = MIN(hello->steps_in_flight, SCHED_MAX_STEPS_IN_FLIGHT);
     offer->class_sensitive = hello->class_sensitive;
+    offer->snapshot_count = hello->snapshot_count;
     offer->group_count = (uint32_t)hello->group_count;
     for (size_t i = 0; i < hello->group_count; i++) offer->groups[i] = hello->groups[i];
     offer->held_blocks.count = offer->held_hashes.count = 0;
@@ -100,6 +110,7 @@ static int offer_meet(struct offer *all, const struct offer *one, uint32_t rank,
     all->max_context = MIN(all->max_context, one->max_context);
     all->steps_in_flight = MIN(all->steps_in_flight, one->steps_in_flight);
     all->class_sensitive = all->class_sensitive || one->class_sensitive;
+    all->snapshot_count = MIN(all->snapshot_count, one->snapshot_count);
     for (uint32_t i = 0; i < all->group_count; i++) {
         struct wire_kv_group *a = &all->groups[i];
         const struct wire_kv_group *b = &one->groups[i];

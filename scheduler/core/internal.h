@@ -101,6 +101,7 @@ int replica_join(struct sched *s, struct replica *r, struct error *err);
 /* Into the prefix cache goes what every rank still holds. */
 void replica_adopt_held(struct replica *r);
 void geometry_release(struct sched *s, struct replica *r); /* slots and pools */
+void pools_reset(struct replica *r);
 
 /* ---- worker.c: one rank's process ---- */
 enum { ASK_AGAIN_MS = 1000 };
@@ -127,6 +128,18 @@ void place_all(struct sched *s);
 /* Hash of the block idx of the sequence's tokens given the one before. */
 struct u128 seq_block_hash(struct sched *s, const struct sequence *q, const struct replica *r, struct u128 parent,
                            uint32_t idx);
+
+/* ---- snapshot.c: states at the ends of prompts, of workers whose layers carry one ---- */
+void snapshot_trim_hits(struct replica *r, const struct request *request); /* r->hits: to the last with a snapshot */
+void snapshot_hold(struct sequence *q);   /* placed on r->hits: keeps what it will be restored from */
+void snapshot_let_go(struct sequence *q); /* if it is kept */
+/* Positions until one is to be taken: a chunk ends there. UINT32_MAX: none. */
+uint32_t snapshot_room(const struct sequence *q);
+/* Before a row: takes one if it is due, as an operation of the plan under construction. BLOCK_NONE: not. */
+uint32_t snapshot_take(struct sched *s, struct sequence *q);
+void snapshot_restore(struct sched *s, struct sequence *q); /* its admission is in the plan under construction */
+/* The row's result is in. good: it was computed. */
+void snapshot_settle(struct sched *s, const struct flight_row *row, bool good);
 
 /* ---- plan.c ---- */
 void plan_all(struct sched *s);

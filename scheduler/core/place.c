@@ -45,6 +45,7 @@ uint32_t prefix_find(struct sched *s, struct sequence *q, struct replica *r) {
         if (block == BLOCK_NONE) break;
         vec_push(&r->hits, block);
     }
+    if (r->snapshot_count) snapshot_trim_hits(r, q->request);
     return (uint32_t)r->hits.count * block_tokens;
 }
 

@@ -60,8 +60,11 @@ static void add_row(struct sched *s, struct step *step, struct sequence *q, uint
     struct plan_build *b = &s->plan_build;
     uint32_t row = flight->row_count++;
     bool samples = q->computed_hi + token_count == q->tokens_hi;
-    flight->rows[row] =
-        (struct flight_row){.sequence = q, .slot = q->slot, .token_count = token_count, .samples = samples};
+    flight->rows[row] = (struct flight_row){.sequence = q,
+                                            .slot = q->slot,
+                                            .token_count = token_count,
+                                            .snapshot = snapshot_take(s, q),
+                                            .samples = samples};
     flight->token_total += token_count;
     vec_push(&b->row_slots, q->slot);
     vec_push(&b->row_token_counts, token_count);
@@ -133,7 +136,7 @@ static int compare_chunks(const void *a, const void *b) {
 static uint32_t chunk_of(const struct sched *s, const struct sequence *q, uint32_t most) {
     uint32_t left = q->tokens_hi - q->computed_hi;
     uint32_t bound = s->config.chunk_tokens ? s->config.chunk_tokens : UINT32_MAX;
-    return MIN(MIN(left, bound), most);
+    return MIN(MIN(left, snapshot_room(q)), MIN(bound, most));
 }
 
 static void add_chunk(struct sched *s, struct step *step, struct sequence *q, uint32_t most) {
@@ -209,6 +212,7 @@ static void build_admits(struct sched *s, const struct replica *r) {
                                    .stop_tokens = request->stop_tokens,
                                    .max_total = q->max_total};
         vec_push(&b->admits, admit);
+        snapshot_restore(s, b->admitted.items[i]);
     }
 }
 
@@ -233,6 +237,10 @@ static void send_plan(struct sched *s, struct replica *r, const struct flight *f
         .release_slots = {r->released_slots.items, r->released_slots.count},
         .admits = b->admits.items,
         .admit_count = b->admits.count,
+        .op_kinds = {b->op_kinds.items, b->op_kinds.count},
+        .op_groups = {b->op_groups.items, b->op_groups.count},
+        .op_sources = {b->op_sources.items, b->op_sources.count},
+        .op_targets = {b->op_targets.items, b->op_targets.count},
         .new_block_rows = {b->new_rows.items, b->new_rows.count},
         .new_block_groups = {b->new_groups.items, b->new_groups.count},
         .new_block_ids = {b->new_ids.items, b->new_ids.count},
@@ -249,6 +257,7 @@ static void send_plan(struct sched *s, struct replica *r, const struct flight *f
 
 static void reset(struct plan_build *b) {
     b->admits.count = b->row_slots.count = b->row_token_counts.count = b->new_rows.count = b->new_groups.count = 0;
+    b->op_kinds.count = b->op_groups.count = b->op_sources.count = b->op_targets.count = 0;
     b->new_ids.count = b->sealed_ids.count = b->sealed_hashes.count = b->prefills.count = b->admitted.count = 0;
 }
 
@@ -288,6 +297,10 @@ void plan_release(struct sched *s) {
     struct plan_build *b = &s->plan_build;
     vec_release(&b->admits);
     vec_release(&b->row_slots);
+    vec_release(&b->op_kinds);
+    vec_release(&b->op_groups);
+    vec_release(&b->op_sources);
+    vec_release(&b->op_targets);
     vec_release(&b->row_token_counts);
     vec_release(&b->new_rows);
     vec_release(&b->new_groups);

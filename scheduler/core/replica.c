@@ -35,7 +35,7 @@ static void replica_start(struct sched *s, struct replica *r) {
     r->free_slot_count = 0;
     for (uint32_t slot = r->slot_count; slot-- > 0;) r->free_slots[r->free_slot_count++] = slot;
     r->released_slots.count = r->sealed_ids.count = r->sealed_hashes.count = 0;
-    for (uint32_t group = 0; group < r->group_count; group++) block_pool_reset(&r->pools[group]);
+    pools_reset(r);
     if (r->caching) replica_adopt_held(r);
     for (uint32_t i = 0; i < r->rank_count; i++) r->rank_ids[i] = r->ranks[i]->instance;
     model_review(s, r->model);
@@ -94,7 +94,7 @@ void replica_fall(struct sched *s, struct replica *r, enum replica_state state, 
     s->scratch.count = 0;
     groups_unassign(s, r);
     while (r->running_count) sequence_fell(s, r->running[r->running_count - 1]);
-    for (uint32_t group = 0; group < r->group_count; group++) block_pool_reset(&r->pools[group]);
+    pools_reset(r);
     r->released_slots.count = r->sealed_ids.count = r->sealed_hashes.count = 0;
     r->down_since = s->now;
     if (was_ready) s->counts.deaths += state == REPLICA_DOWN;

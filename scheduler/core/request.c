@@ -87,6 +87,7 @@ static void sequence_init(struct sched *s, struct sequence *q, struct request *r
                            .number = ++s->next_sequence,
                            .choice = choice->choice,
                            .slot = SLOT_NONE,
+                           .snapshot = BLOCK_NONE,
                            .fingerprint = fingerprint,
                            .token_count = (uint32_t)request->prompt.count,
                            .tokens_hi = (uint32_t)request->prompt.count};

@@ -23,6 +23,7 @@
  *
  * Invariants (sched_check asserts them all; its cost is linear in everything, so: tests and the simulator):
  *   (1) Block pool: see block_pool.h; and a block's references are exactly the tables of sequences that name it.
+ *       Snapshots of states are such a pool too (snapshot.c).
  *   (2) A sequence is in exactly one place: a waiting queue, held behind its sibling, parked, a slot of one replica, or
  *       done; and each slot holds at most one sequence, which names that slot.
  *   (3) For a sequence in a slot: what it has computed and its tokens lie in [lo, hi], its blocks cover hi, and the
@@ -158,6 +159,7 @@ struct sched_counts {
     /* since the start */
     uint64_t steps, prompt_tokens, computed_tokens, cached_tokens, output_tokens, wasted_rows;
     uint64_t preemptions, evictions, requests, rejected[WIRE_REJECT_UNKNOWN + 1], finished[WIRE_FINISH_DEADLINE + 1];
+    uint64_t snapshots;
     uint64_t retransmits, deaths, attributable_deaths, fences, reregistrations, stale_messages;
 };
 struct sched_counts sched_counts(const struct sched *s);

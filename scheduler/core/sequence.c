@@ -130,6 +130,7 @@ bool seq_cover(struct sequence *q, struct store *store, uint32_t upto) {
 
 /* Last block first, so that the start of a prompt stays cached longest. */
 static void give_blocks(struct sched *s, struct sequence *q) {
+    snapshot_let_go(q);
     for (uint32_t group = 0; group < q->replica->group_count; group++) {
         struct block_table *table = &q->tables[group];
         for (uint32_t i = table->count; i-- > table->first;)
@@ -169,7 +170,8 @@ void seq_seal(struct sched *s, struct sequence *q) {
         vec_push(&r->sealed_ids, block);
         vec_push(&r->sealed_hashes, q->chain);
     }
-    if (q->request->held_count && q->computed_lo >= seq_prompt_count(q) / block_tokens * block_tokens)
+    uint32_t shared = seq_prompt_count(q) / block_tokens * block_tokens; /* with a state: one row behind its snapshot */
+    if (q->request->held_count && q->computed_lo >= (r->snapshot_count ? seq_prompt_count(q) : shared))
         siblings_release(s, q->request);
 }
 
@@ -181,6 +183,7 @@ static void take_hits(struct sched *s, struct sequence *q) {
     struct block_table *table = &q->tables[0];
     if (r->caching) request_hash(s, q->request, r); /* another replica may have been looked at last */
     q->chain = q->request->root;
+    snapshot_hold(q);
     if (!hit_count) return;
     store_reserve(&s->store, &table->ids, 0, hit_count);
     for (uint32_t i = 0; i < hit_count; i++) {

@@ -64,6 +64,7 @@ struct sequence {
     uint32_t rows_in_flight, max_total;
     uint64_t planned; /* number of the plan that last had a row of it */
     struct block_table tables[SCHED_MAX_GROUPS];
+    uint32_t snapshot;        /* its state is restored from this one on admission; BLOCK_NONE */
     uint32_t sealed_count;    /* blocks of group 0 hashed so far */
     struct u128 chain;        /* hash of the last of them, or the root */
     uint32_t recompute_until; /* tokens known when it was placed */
@@ -181,7 +182,7 @@ enum replica_state {
 /* What a rank's Hello says of itself; the replica is what all of its ranks have in common. */
 struct offer {
     struct u128 revision, fingerprint;
-    uint32_t slot_count, max_step_tokens, max_context, logits_width, steps_in_flight, group_count;
+    uint32_t slot_count, max_step_tokens, max_context, logits_width, steps_in_flight, group_count, snapshot_count;
     bool class_sensitive;
     struct wire_kv_group groups[SCHED_MAX_GROUPS];
     VEC(uint32_t) held_blocks;
@@ -205,6 +206,7 @@ struct worker {
 struct flight_row {
     struct sequence *sequence;
     uint32_t slot, token_count;
+    uint32_t snapshot; /* taken of it before the row; BLOCK_NONE */
     bool samples;
 };
 struct flight {
@@ -228,9 +230,10 @@ struct replica {
     /* From Hello */
     struct u128 revision, bundle, fingerprint;
     uint32_t slot_count, max_step_tokens, max_context, logits_width, steps_in_flight, group_count, capacity;
+    uint32_t snapshot_count; /* 0: layers carry no state, or it is not kept */
     struct wire_kv_group groups[SCHED_MAX_GROUPS];
 
-    struct block_pool pools[SCHED_MAX_GROUPS];
+    struct block_pool pools[SCHED_MAX_GROUPS], snapshots;
     struct sequence **slots; /* owned [slot_count] */
     uint32_t *free_slots;    /* owned stack */
     uint32_t free_slot_count;
@@ -249,6 +252,7 @@ struct replica {
     VEC(struct u128) sealed_hashes;
     /* Scratch of prefix lookups */
     VEC(uint32_t) hits;
+    uint32_t hit_snapshot; /* with snapshots: of the last of them */
 };
 
 /* ---- Gateways, poison, records of falls ---- */
@@ -291,6 +295,7 @@ struct delta_build {
 struct plan_build {
     VEC(struct wire_admit) admits;
     VEC(uint32_t) row_slots, row_token_counts, new_rows, new_groups, new_ids, sealed_ids, admit_groups, admit_ids;
+    VEC(uint32_t) op_kinds, op_groups, op_sources, op_targets;
     VEC(struct u128) sealed_hashes;
     VEC(struct sequence *) prefills, order, admitted;
 };

@@ -25,7 +25,7 @@ static int hello_check(const struct wire_hello *hello, struct error *err) {
     if (hello->state == WIRE_STATE_LOADING) return 0;
     if (hello->slot_count == 0 || hello->slot_count > WIRE_MAX_SLOTS || hello->max_step_tokens == 0 ||
         hello->max_context < 2 || hello->max_context > WIRE_MAX_TOKENS || hello->logits_width == 0 ||
-        hello->steps_in_flight == 0)
+        hello->snapshot_count > WIRE_MAX_BLOCKS || hello->steps_in_flight == 0)
         return error_set(err, ERR_INVALID, "worker's sizes are out of bounds");
     if (hello->group_count == 0 || hello->group_count > SCHED_MAX_GROUPS)
         return error_set(err, ERR_UNSUPPORTED, "%zu KV groups; this scheduler takes 1 to %d", hello->group_count,

@@ -1,4 +1,5 @@
-"""Models that carry a state: a request's bytes are what they are alone, in any batch, cut, after preemption and after kill -9."""
+"""Models that carry a state: a request's bytes are what they are alone, in any batch, cut, after preemption, after
+kill -9, and when it begins from a state that was kept."""
 import asyncio
 import os
 import signal
@@ -31,16 +32,36 @@ def kill_when_streaming(server):
     return during
 
 
+def longer(request):
+    """The next turn of a talk: the prompt goes on."""
+    path, body = request
+    return path, dict(body, prompt=body["prompt"] + "until the wind asked where it went. " * 3)
+
+
+def cached(results):
+    return [(r.usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0) for r in results]
+
+
 def check(put):
     requests = [story(i) for i in range(16)]
+    requests += [longer(r) for r in requests[8:12]]
     with tempfile.TemporaryDirectory() as folder:
         put(folder)
-        with Serve(model=folder) as s:
+        with Serve(model=folder, args=["--snapshot-bytes", 0]) as s:
             alone = [keys(run_many(s.port, [r])[0])[0] for r in requests]
             assert len({k[1] for k in alone}) > 12, "the texts are all alike: the test has no force"
-            assert keys(run_many(s.port, requests)[0]) == alone, "in company, prompts seen before"
+            again = run_many(s.port, requests)[0]
+            assert keys(again) == alone and not any(cached(again)), "in company, no state kept"
         with Serve(model=folder, args=["--chunk-tokens", 5]) as s:
-            assert keys(run_many(s.port, requests)[0]) == alone, "in company, cut into chunks of 5"
+            assert keys(run_many(s.port, requests[:16])[0]) == alone[:16], "in company, cut into chunks of 5"
+            again = run_many(s.port, requests)[0]
+            assert keys(again) == alone, "prompts seen before, and prompts that begin like one"
+            hits = cached(again)
+            assert sum(h > 0 for h in hits[:16]) > 8 and all(hits[16:]), f"states were not restored: {hits}"
+            os.kill(s.pids("worker")[0], signal.SIGKILL)
+            assert keys(run_many(s.port, requests)[0]) == alone, "after kill -9: no state is left"
+            again = run_many(s.port, requests)[0]
+            assert keys(again) == alone and sum(cached(again)) >= sum(hits), "kept anew"
         with Serve(model=folder, args=["--blocks", 40, "--block-tokens", 16]) as s:
             assert keys(run_many(s.port, requests)[0]) == alone, "after preemption"
             assert s.metrics("scheduler").get("trireme_scheduler_preemptions_total", 0) > 0, "nothing was preempted: the test has no force"

@@ -18,7 +18,9 @@ struct shared {
     X(steps)                                                                                                           \
     X(finished)                                                                                                        \
     X(rejected)                                                                                                        \
-    X(poisoned) X(resubmitted) X(hits) X(preemptions) X(evictions) X(retransmits) X(wasted) X(fences) X(faults)
+    X(poisoned)                                                                                                        \
+    X(resubmitted)                                                                                                     \
+    X(hits) X(snapshots) X(restores) X(preemptions) X(evictions) X(retransmits) X(wasted) X(fences) X(faults)
 #define X(name) _Atomic uint64_t name;
     SUMS(X)
 #undef X

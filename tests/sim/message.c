@@ -81,7 +81,7 @@ void message_set_plan(struct message *m, const struct wire_plan *from) {
     *to = *from;
     size_t bytes = SPAN_BYTES(to->release_slots) + room(to->admit_count * sizeof *to->admits) +
                    3 * SPAN_BYTES(to->new_block_rows) + 2 * SPAN_BYTES(to->row_slots) + SPAN_BYTES(to->sealed_ids) +
-                   SPAN_BYTES(to->sealed_hashes) + room(to->comm_id.len);
+                   SPAN_BYTES(to->sealed_hashes) + room(to->comm_id.len) + 4 * SPAN_BYTES(to->op_kinds);
     for (size_t i = 0; i < to->admit_count; i++)
         bytes += TOKEN_BYTES(to->admits[i].tokens) + 2 * SPAN_BYTES(to->admits[i].block_ids) +
                  SPAN_BYTES(to->admits[i].stop_tokens);
@@ -95,6 +95,10 @@ void message_set_plan(struct message *m, const struct wire_plan *from) {
         KEEP_SPAN(m, admits[i].stop_tokens);
     }
     to->admits = admits;
+    KEEP_SPAN(m, to->op_kinds);
+    KEEP_SPAN(m, to->op_groups);
+    KEEP_SPAN(m, to->op_sources);
+    KEEP_SPAN(m, to->op_targets);
     KEEP_SPAN(m, to->new_block_rows);
     KEEP_SPAN(m, to->new_block_groups);
     KEEP_SPAN(m, to->new_block_ids);

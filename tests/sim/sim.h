@@ -27,6 +27,7 @@ enum {
     PROCS = 2,
     CHOICES = 3,
     SLOTS = 8,
+    SNAPSHOTS = 5,
     MAX_BLOCKS = 64,
     MAX_CONTEXT = 96,
     VOCABULARY = 64,
@@ -105,6 +106,7 @@ struct fake_slot {
     uint32_t truth, choice, tokens[MAX_CONTEXT], token_count, prompt_count, computed, max_total;
     uint64_t prefix[MAX_CONTEXT]; /* hash of tokens [0, i] and their classes */
     uint32_t blocks[MAX_BLOCKS], block_count;
+    uint64_t state; /* of layers that carry one: what the positions computed leave, as prefix[computed - 1] */
 };
 struct fake_block {
     uint64_t content; /* hash of everything up to the last position written */
@@ -124,6 +126,8 @@ struct fake_worker {
     struct epoch epoch;
     bool welcome;
     struct wire_kv_group group;
+    uint32_t snapshot_count;
+    uint64_t snapshots[SNAPSHOTS]; /* states */
     uint32_t slot_count, max_step_tokens, steps_in_flight;
     struct fake_slot slots[SLOTS];
     struct fake_block blocks[MAX_BLOCKS];
@@ -235,8 +239,8 @@ struct world {
     bool class_sensitive;
     uint32_t killer_goal, killer_count; /* requests that abort their worker */
     struct sched_config config;
-    uint64_t finished, rejected, poisoned, resubmitted, steps, hits, preemptions, evictions, retransmits, wasted,
-        fences, faults;
+    uint64_t finished, rejected, poisoned, resubmitted, steps, hits, snapshots, restores, preemptions, evictions,
+        retransmits, wasted, fences, faults;
     struct trace_line trace[TRACE_LINES];
     uint64_t trace_count;
 };

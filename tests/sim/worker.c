@@ -37,6 +37,7 @@ static void say_hello(struct world *w, uint32_t idx) {
     worker->comm_id = world_instance(w);
     drop_plans(w, worker);
     for (uint32_t i = 0; i < SLOTS; i++) worker->slots[i].used = false;
+    for (uint32_t i = 0; i < SNAPSHOTS; i++) worker->snapshots[i] = mix(w->seed, w->order) | 1; /* nobody's */
     for (uint32_t i = 0; i < worker->group.block_count && !worker->loading; i++)
         if (!u128_is_zero(worker->blocks[i].sealed)) {
             ids[count] = i;
@@ -63,6 +64,7 @@ static void say_hello(struct world *w, uint32_t idx) {
                                .logits_width = VOCABULARY,
                                .steps_in_flight = worker->steps_in_flight,
                                .class_sensitive = w->class_sensitive,
+                               .snapshot_count = worker->snapshot_count,
                                .groups = &worker->group,
                                .group_count = 1,
                                .held_blocks = {ids, count},
@@ -190,6 +192,10 @@ static void write_position(struct world *w, struct fake_worker *worker, struct f
     MUST(w, u128_is_zero(block->sealed), "a sealed block is written");
     block->content = slot->prefix[position];
     block->filled = position % size + 1;
+    bool carries = worker->group.kind == WIRE_GROUP_RECURRENT && position;
+    MUST(w, !carries || slot->state == slot->prefix[position - 1], "sequence %llu goes on from another's state",
+         (unsigned long long)slot->sequence);
+    slot->state = slot->prefix[position];
     slot->computed++;
 }
 
@@ -327,6 +333,35 @@ static bool compute_row(struct world *w, struct fake_worker *worker, const struc
     return true;
 }
 
+/* A plan may not write a snapshot that it reads, nor write one twice. */
+static void check_op_targets(struct world *w, const struct wire_plan *plan) {
+    uint32_t reads[SNAPSHOTS] = {0}, writes[SNAPSHOTS] = {0};
+    for (size_t i = 0; i < plan->op_kinds.count; i++) {
+        bool restores = plan->op_kinds.items[i] == WIRE_OP_RESTORE;
+        uint32_t id = restores ? plan->op_sources.items[i] : plan->op_targets.items[i];
+        *(restores ? &reads[id] : &writes[id]) += 1;
+        MUST(w, writes[id] + (reads[id] > 0) < 2 || !writes[id], "a plan uses snapshot %u in two ways", id);
+    }
+}
+
+static void move_states(struct world *w, struct fake_worker *worker, const struct wire_plan *plan) {
+    for (size_t i = 0; i < plan->op_kinds.count; i++) {
+        uint32_t kind = plan->op_kinds.items[i], source = plan->op_sources.items[i], target = plan->op_targets.items[i];
+        bool restores = kind == WIRE_OP_RESTORE;
+        uint32_t slot = restores ? target : source, id = restores ? source : target;
+        MUST(w, restores || kind == WIRE_OP_SNAPSHOT, "operation %u", kind);
+        MUST(w, slot < worker->slot_count && worker->slots[slot].used, "a state of an empty slot is moved");
+        MUST(w, id < worker->snapshot_count, "snapshot %u of %u", id, worker->snapshot_count);
+        if (restores)
+            worker->slots[slot].state = worker->snapshots[id];
+        else
+            worker->snapshots[id] = worker->slots[slot].state;
+        w->snapshots += !restores;
+        w->restores += restores;
+    }
+    check_op_targets(w, plan);
+}
+
 static bool compute(struct world *w, struct fake_worker *worker, const struct wire_plan *plan, struct outcome *out) {
     uint32_t total = 0;
     for (size_t i = 0; i < plan->release_slots.count; i++) {
@@ -335,6 +370,7 @@ static bool compute(struct world *w, struct fake_worker *worker, const struct wi
         worker->slots[plan->release_slots.items[i]].used = false;
     }
     for (size_t i = 0; i < plan->admit_count; i++) admit_one(w, worker, &plan->admits[i]);
+    move_states(w, worker, plan);
     for (size_t i = 0; i < plan->new_block_ids.count; i++) {
         MUST(w, plan->new_block_rows.items[i] < plan->row_slots.count, "a block for a row that is not there");
         struct fake_slot *slot = &worker->slots[plan->row_slots.items[plan->new_block_rows.items[i]]];

@@ -84,6 +84,15 @@ uint32_t next_token(const struct truth *t, uint32_t choice, uint64_t prefix) {
 
 /* ---- A day ---- */
 
+/* On some days the layers carry a state; few snapshots, so that they are taken over often. */
+static void choose_states(struct world *w) {
+    uint64_t draw = mix(w->seed, 0x73746174);
+    for (uint32_t i = 0; draw % 3 == 0 && i < w->worker_count; i++) {
+        w->workers[i].group.kind = WIRE_GROUP_RECURRENT;
+        w->workers[i].snapshot_count = (uint32_t)(mix(draw, i) % (SNAPSHOTS + 1));
+    }
+}
+
 /* On some days the workers are ranks of one replica, which have to agree on the kind of their blocks and on little
  * else.
  */
@@ -143,6 +152,7 @@ static void choose_day(struct world *w) {
                                                .block_count = MIN(blocks, MAX_BLOCKS),
                                                .block_bytes = 1024};
     }
+    choose_states(w);
     group_ranks(w);
 }
 

@@ -41,6 +41,10 @@ struct stage_result {
     uint64_t sequences[64];
     size_t admit_count, release_count;
 };
+struct stage_op {
+    uint32_t kind, source, target;
+    uint64_t plan;
+};
 struct stage_worker {
     struct u128 instance;
     struct wire_hello hello;
@@ -54,6 +58,10 @@ struct stage_worker {
     uint64_t comm_plan; /* the last plan that said where ranks meet */
     struct u128 comm_id;
     size_t rank_count; /* of the last plan */
+    struct {
+        struct stage_op *items;
+        size_t count, cap;
+    } ops; /* of all plans */
     struct stage_tokens sealed_ids;
     struct {
         struct u128 *items;
@@ -145,6 +153,11 @@ static inline void stage_on_plan(void *ctx, struct u128s ranks, const struct wir
         slot->sequence = admit->sequence;
         slot->ended = false;
     }
+    for (size_t i = 0; i < plan->op_kinds.count; i++) {
+        struct stage_op op = {plan->op_kinds.items[i], plan->op_sources.items[i], plan->op_targets.items[i],
+                              plan->number};
+        vec_push(&w->ops, op);
+    }
     for (size_t i = 0; i < plan->sealed_ids.count; i++) {
         vec_push(&w->sealed_ids, plan->sealed_ids.items[i]);
         vec_push(&w->sealed_hashes, plan->sealed_hashes.items[i]);
@@ -227,6 +240,7 @@ static inline void stage_free(struct stage *stage) {
     for (int i = 0; i < STAGE_WORKERS; i++) {
         for (int slot = 0; slot < 64; slot++) vec_release(&stage->workers[i].slots[slot].tokens);
         vec_release(&stage->workers[i].sealed_ids);
+        vec_release(&stage->workers[i].ops);
         vec_release(&stage->workers[i].sealed_hashes);
         vec_release(&stage->workers[i].results);
     }
