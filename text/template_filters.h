@@ -21,4 +21,18 @@ filter_fn filter_escape;
 /* template_format.c */
 filter_fn filter_format;
 
+/* template_spec.c: what stands behind the colon in '{:>10.2f}' */
+struct format_spec {
+    struct bytes fill;          /* one character */
+    char align, sign, grouping; /* 0: not given */
+    char type;                  /* 0: not given */
+    bool alternate;             /* '#' */
+    int64_t width, precision;   /* precision -1: not given */
+    int64_t min_digits;         /* of an integer ('%.3d') */
+};
+extern const struct format_spec FORMAT_SPEC_NONE;
+/* Appends v as a specification says; fails where Python does. */
+void format_value(struct run *r, struct tvalue v, struct bytes specification, struct buf *out);
+void format_with(struct run *r, struct tvalue v, const struct format_spec *spec, struct buf *out);
+
 #endif
