@@ -8,7 +8,7 @@
 #include "model/model.h"
 #include "text/bundle.h"
 #include "text/chat.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 
 #include "base/fsutil.h"
 #include "formats/json.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <math.h>
 #include <stdio.h>

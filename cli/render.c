@@ -10,7 +10,7 @@
 
 #include "base/fsutil.h"
 #include "formats/json.h"
-#include "text/template.h"
+#include "text/template/template.h"
 
 #include <stdio.h>
 #include <stdlib.h>

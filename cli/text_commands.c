@@ -8,10 +8,10 @@
 
 #include "base/arena.h"
 #include "formats/json.h"
-#include "text/compiled.h"
-#include "text/detokenizer.h"
-#include "text/tokenizer_open.h"
-#include "text/value.h"
+#include "text/template/value.h"
+#include "text/tokenizer/compiled.h"
+#include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/open.h"
 
 #include <limits.h>
 #include <stdio.h>

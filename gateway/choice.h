@@ -8,17 +8,17 @@
  * What counts as output: every token pushed, up to and including the one that completes a stop string. A stop *token*
  * (the worker's finish) is counted but has no text, unless the client asked for stop text in the output.
  *
- * A chat's answer is then taken apart (text/parse.h): content comes out, reasoning and tool calls are collected in the
- * choice, for whoever writes the next event or the whole answer.
+ * A chat's answer is then taken apart (text/parse/parse.h): content comes out, reasoning and tool calls are collected
+ * in the choice, for whoever writes the next event or the whole answer.
  *
  * Threading: one thread at a time.
  */
 #ifndef GATEWAY_CHOICE_H
 #define GATEWAY_CHOICE_H
 
-#include "text/detokenizer.h"
-#include "text/parse.h"
+#include "text/parse/parse.h"
 #include "text/stop.h"
+#include "text/tokenizer/detokenizer.h"
 
 enum choice_finish { CHOICE_RUNNING, CHOICE_STOP, CHOICE_LENGTH, CHOICE_ERROR, CHOICE_DEADLINE, CHOICE_CALLS };
 

@@ -11,7 +11,7 @@
 #include "gateway/gateway_metrics.h"
 #include "http/http_metrics.h"
 #include "proto/link.h"
-#include "text/compiled.h"
+#include "text/tokenizer/compiled.h"
 
 #define AT(member) offsetof(struct gateway_settings, member)
 static const struct option_row rows[] = {

@@ -7,7 +7,7 @@
 #include "base/fsutil.h"
 #include "base/hash.h"
 #include "base/utf8.h"
-#include "text/gguf_vocab.h"
+#include "text/tokenizer/gguf_vocab.h"
 
 static const char MAGIC[8] = "TRIBNDL1";
 enum { HEADER_BYTES = 12, FILE_HEADER_BYTES = 8 };

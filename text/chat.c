@@ -1,7 +1,7 @@
 #include "text/chat.h"
 
-#include "text/python.h"
-#include "text/value_data.h"
+#include "text/template/python.h"
+#include "text/template/value_data.h"
 
 enum { TEMPLATES_MAX = 32, CONFIG_BUDGET = 64 << 20, DEFAULT_MEMORY = 256 << 20 };
 

@@ -15,9 +15,9 @@
 
 #include "text/bundle.h"
 #include "text/guard.h"
-#include "text/parse.h"
-#include "text/template.h"
-#include "text/tokenizer.h"
+#include "text/parse/parse.h"
+#include "text/template/template.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct chat;
 

@@ -1,8 +1,8 @@
 #include "text/guard.h"
 
 #include "base/vec.h"
+#include "text/template/value_data.h"
 #include "text/unicode.h"
-#include "text/value_data.h"
 
 enum { GUARD_BYTES = 3 }; /* EF B7 90 to EF B7 AF */
 

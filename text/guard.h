@@ -12,8 +12,8 @@
 #ifndef TEXT_GUARD_H
 #define TEXT_GUARD_H
 
-#include "text/tokenizer.h"
-#include "text/value.h"
+#include "text/template/value.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct plain_spots {
     size_t *items; /* owned: rising byte offsets; vec_release */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "text/template.h"
+#include "text/template/template.h"
 
 enum { PARSE_ROUNDS = 50, RENDER_ROUNDS = 200 };
 

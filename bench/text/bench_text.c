@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "base/fsutil.h"
-#include "text/compiled.h"
-#include "text/tokenizer.h"
-#include "text/tokenizer_open.h"
+#include "text/tokenizer/compiled.h"
+#include "text/tokenizer/open.h"
+#include "text/tokenizer/tokenizer.h"
 
 enum { RUNS = 7, MEGABYTE = 1000 * 1000, PIECE = 1000 };
 

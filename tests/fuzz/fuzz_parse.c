@@ -5,7 +5,7 @@
 // see: text formats base
 #include "formats/json.h"
 #include "fuzz.h"
-#include "text/parse_internal.h"
+#include "text/parse/internal.h"
 
 struct seen {
     struct buf reasoning, content, calls;

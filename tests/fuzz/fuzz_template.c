@@ -4,7 +4,7 @@
 // see: text formats base
 #include "base/utf8.h"
 #include "fuzz.h"
-#include "text/template.h"
+#include "text/template/template.h"
 
 static const char CONTEXT[] = "{\"messages\": [{\"role\": \"system\", \"content\": \"You are <b>\\u00e9</b>\"}, "
                               "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"Hi\"}]},"

@@ -5,9 +5,9 @@
 // see: text formats base
 #include "base/utf8.h"
 #include "fuzz.h"
-#include "text/detokenizer.h"
 #include "text/stop.h"
-#include "text/vocab.h"
+#include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/vocab.h"
 
 static const char *const SPLITS[] = {
     "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true}",

@@ -4,7 +4,7 @@
 // see: text formats base
 #include "base/utf8.h"
 #include "fuzz.h"
-#include "text/detokenizer.h"
+#include "text/tokenizer/detokenizer.h"
 
 static const char TEXT[] = "Hello  World's 123 \n\t<s>caf\xC3\xA9 e\xCC\x81 \xE4\xBD\xA0 \xF0\x9F\x99\x82!! "
                            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";

@@ -14,9 +14,9 @@
 #include <time.h>
 
 #include "base/fsutil.h"
-#include "text/compiled.h"
-#include "text/detokenizer.h"
-#include "text/tokenizer_open.h"
+#include "text/tokenizer/compiled.h"
+#include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/open.h"
 
 static bool read_u32(uint32_t *v) { return fread(v, 4, 1, stdin) == 1; }
 

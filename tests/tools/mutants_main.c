@@ -18,7 +18,7 @@
 
 #include "base/fsutil.h"
 #include "model/model.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 enum { REFUSED = 3, ALLOWANCE = 2 << 20, SMALL = 1 << 20, PIECE_MAX = 4096 };
 

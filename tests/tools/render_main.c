@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "text/template.h"
+#include "text/template/template.h"
 
 static void answer(const char *key, struct bytes text) {
     struct buf out = {0};

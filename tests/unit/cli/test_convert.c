@@ -13,7 +13,7 @@
 #include "cli/scorer.h"
 #include "kernels/encode.h"
 #include "model/export.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 static const char MODEL[] = TRIREME_SOURCE_DIR "/demo/model";
 static const char TEXT[] =

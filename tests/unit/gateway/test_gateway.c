@@ -8,7 +8,7 @@
 #include "gateway/gateway.h"
 #include "gateway/gateway_main.h"
 #include "gateway/gateway_metrics.h"
-#include "text/detokenizer.h"
+#include "text/tokenizer/detokenizer.h"
 
 struct world {
     char dir[64], endpoint[128];

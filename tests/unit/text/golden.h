@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/fsutil.h"
-#include "text/value.h"
+#include "text/template/value.h"
 
 /* The file's bytes; ends the program when it cannot be read. Release with buf_release. */
 static inline struct buf golden_read(const char *path) {

@@ -1,7 +1,7 @@
 /*
  * Merging against the definition: of all pairs the one of lowest rank, leftmost, again and again.
  */
-#include "text/bpe.h"
+#include "text/tokenizer/bpe.h"
 
 #include "base/clock.h"
 #include "check.h"

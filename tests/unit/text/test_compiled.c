@@ -1,7 +1,7 @@
 /*
  * A vocabulary kept in the cache folder is the one that was read; a file that is not as it was written is made anew.
  */
-#include "text/compiled.h"
+#include "text/tokenizer/compiled.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "check.h"
 #include "golden.h"
-#include "text/tokenizer_open.h"
+#include "text/tokenizer/open.h"
 
 static const char *const KEPT[] = {"byte_level.tokenizer.json",  "sentencepiece.tokenizer.json",
                                    "added_rules.tokenizer.json", "metaspace.tokenizer.json",
@@ -31,10 +31,11 @@ static void set_up(struct fixture *f, const char *file) {
     snprintf(relative, sizeof relative, "tests/goldens/text/%s", file);
     f->source = golden_read_source(relative);
     struct bytes parts[3] = {buf_bytes(&f->source)};
-    char name[U128_TEXT_MAX + 6];
+    char hex[U128_TEXT_MAX], name[U128_TEXT_MAX + 8];
     f->key = compiled_key(parts, ARRAY_LEN(parts));
-    u128_text(f->key, name);
-    f->path = path_join(f->folder, strcat(name, ".vocab"));
+    u128_text(f->key, hex);
+    snprintf(name, sizeof name, "%s.vocab", hex);
+    f->path = path_join(f->folder, name);
 }
 
 static void tear_down(struct fixture *f) {

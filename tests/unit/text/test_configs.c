@@ -1,7 +1,7 @@
 /*
  * Random tokenizer.json files made of HF's parts, and what HF makes of some texts (tokenizer_config_diff.py --write).
  */
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include "check.h"
 #include "golden.h"

@@ -1,14 +1,14 @@
 /*
  * Vocabularies in other forms than tokenizer.json: SentencePiece models, tiktoken files, named ones.
  */
-#include "text/tokenizer_open.h"
+#include "text/tokenizer/open.h"
 
 #include <unistd.h>
 
 #include "check.h"
 #include "formats/gguf_write.h"
 #include "golden.h"
-#include "text/detokenizer.h"
+#include "text/tokenizer/detokenizer.h"
 
 static struct tokenizer *open_source(const char *relative) {
     char path[1024];

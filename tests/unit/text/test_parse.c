@@ -1,9 +1,9 @@
 /* Output parsers: what each format gives, and that it does not depend on how the text is cut. */
-#include "text/parse.h"
+#include "text/parse/parse.h"
 
 #include "check.h"
 #include "formats/json.h"
-#include "text/parse_internal.h"
+#include "text/parse/internal.h"
 
 static const char TOOLS[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"parameters\": {\"type\": \"object\", "

@@ -4,7 +4,7 @@
 #include "check.h"
 #include "golden.h"
 #include "text/chat.h"
-#include "text/parse.h"
+#include "text/parse/parse.h"
 
 #define TOOLS                                                                                                          \
     "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": \"d\", \"parameters\": "     \

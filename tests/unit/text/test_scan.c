@@ -2,7 +2,7 @@
  * The hand-written scanners against the regular expressions they stand for, on random text made of what such patterns
  * look at.
  */
-#include "text/scan.h"
+#include "text/tokenizer/scan.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

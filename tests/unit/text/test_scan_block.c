@@ -1,7 +1,7 @@
 /*
  * The scanners by blocks against the scanners themselves: whatever follows a block, its borders are theirs.
  */
-#include "text/scan_block.h"
+#include "text/tokenizer/scan_block.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-#include "text/template.h"
+#include "text/template/template.h"
 
 #include "base/clock.h"
 #include "check.h"

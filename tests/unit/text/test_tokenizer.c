@@ -1,11 +1,11 @@
-#include "text/tokenizer_open.h"
+#include "text/tokenizer/open.h"
 
 #include <pthread.h>
 
 #include "base/utf8.h"
 #include "check.h"
 #include "golden.h"
-#include "text/detokenizer.h"
+#include "text/tokenizer/detokenizer.h"
 
 static struct tokenizer *load(const char *relative) {
     struct buf json = golden_read_source(relative);

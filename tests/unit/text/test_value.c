@@ -1,10 +1,10 @@
-#include "text/value.h"
+#include "text/template/value.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "check.h"
-#include "text/value_data.h"
+#include "text/template/value_data.h"
 
 static const char *float_text(double v) {
     static struct buf out;

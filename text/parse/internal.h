@@ -1,0 +1,230 @@
+/*
+ * internal.h - the rows of the format table, and what the files of the output parsers offer each other; for
+ * parse*.c only.
+ */
+#ifndef TEXT_PARSE_INTERNAL_H
+#define TEXT_PARSE_INTERNAL_H
+
+#include "base/vec.h"
+#include "text/parse/parse.h"
+
+enum { PARSE_MARKS = 4, PARSE_DEPTH_MAX = 64 };
+
+struct reasoning_format {
+    const char *names; /* the row's own first, then aliases; separated by spaces */
+    const char *open, *close;
+    const char *drop[PARSE_MARKS];  /* marks around the content that follows, left out */
+    const char *signs[PARSE_MARKS]; /* a template that holds all of these is this format's */
+    bool anywhere;                  /* may open again later: the mark is no text anyone would write */
+    bool harmony;                   /* harmony.c reads it */
+};
+
+struct call_list;
+struct call_reader; /* see below */
+
+/* How the end of a call's body is found. */
+enum body_end {
+    BODY_MARK,      /* at the closing mark; outside of JSON strings when the body begins as JSON */
+    BODY_MARK_JSON, /* the same, with JSON behind a head */
+    BODY_BALANCE,   /* behind the first complete JSON value */
+    BODY_PYTHON,    /* behind the bracket that closes the first one */
+};
+
+/* What the body may begin with: false as soon as it can be no call. */
+typedef bool body_test(struct bytes body);
+/* Reads one body into calls; false: it is no call (what was added is dropped). */
+typedef bool body_read(struct call_reader *r, struct bytes body);
+/* Takes a call's id and name from what stands before its arguments; more: arguments follow. */
+typedef bool head_read(struct bytes head, bool more, struct bytes *id, struct bytes *name);
+
+/* Objects that are calls: {"name", "arguments"}; with the arguments required; {NAME: {arguments}}. */
+enum envelope { ENVELOPE_NONE, ENVELOPE_LOOSE, ENVELOPE_STRICT, ENVELOPE_KEYED };
+
+/* Calls as elements, with values that are not quoted (markup.c). */
+struct element_form {
+    const char *before;   /* the name; NULL: nothing */
+    const char *name_end; /* NULL: the name ends where the first value's key begins */
+    const char *name_end_too;
+    const char *open, *key_end; /* around a key */
+    const char *value_open;     /* NULL: the value follows its key at once */
+    const char *close;          /* behind a value */
+    const char *end;            /* behind the last value; may be absent; NULL: none */
+    bool has_attributes;        /* between a key and its value */
+    bool may_miss_close;        /* a value may also end where the next key begins */
+    bool mixed;                 /* a value of no declared type may be JSON */
+};
+
+struct open_mark {
+    const char *text;
+    uint8_t keep;      /* bytes at its end that belong to the body */
+    const char *close; /* in place of the format's */
+    bool known_only;   /* the name must be a known tool's */
+    bool start_only;   /* opens only where no content came before; known_only */
+    bool needs_wrap;   /* opens only inside a wrap */
+};
+
+struct call_format {
+    const char *names;
+    const char *wrap_open[PARSE_MARKS], *wrap_close[PARSE_MARKS]; /* around all calls; may be absent */
+    struct open_mark open[PARSE_MARKS];                           /* before each call */
+    const char *close;                                            /* behind each; NULL: none */
+    const char *plain; /* a body that begins so is content; the prompt may end with the mark before it */
+    const char *keeps; /* further special tokens that the body needs, separated by spaces */
+    const char *signs[PARSE_MARKS];
+    bool ends_reasoning; /* a call may come without the end of the reasoning */
+    bool harmony;
+    enum body_end end;
+    body_test *may_be; /* NULL: anything */
+    /* How a body is read; which of them, its first byte tells (call.c). */
+    enum envelope envelope;
+    head_read *head;
+    const struct element_form *elements;
+    body_read *read; /* whole */
+};
+
+extern const struct reasoning_format reasoning_formats[];
+extern const size_t reasoning_format_count;
+extern const struct call_format call_formats[];
+extern const size_t call_format_count;
+
+/* ---- reading a body ---- */
+
+struct read_call {
+    size_t id_at, id_len, name_at, name_len, arguments_at, arguments_len; /* in call_reader.made */
+};
+
+struct call_reader {
+    struct buf made;
+    VEC(struct read_call) calls;
+};
+
+/* Adds a call; arguments empty: "{}". False when the name is empty or the arguments are no JSON object. */
+MUST_CHECK bool read_add(struct call_reader *r, struct bytes id, struct bytes name, struct bytes arguments);
+
+/* An object, as an envelope says. */
+bool read_json(struct call_reader *r, struct bytes object, enum envelope envelope);
+/* True when the last byte of an object that is not complete opens the arguments of a call; its name is appended. */
+bool json_opens_arguments(struct bytes object, enum envelope envelope, struct buf *name);
+bool read_python(struct call_reader *r, struct bytes body); /* [f(a=1), g()], f(a=1) */
+bool read_gemma(struct call_reader *r, struct bytes body);  /* NAME{k:v} */
+head_read head_function;                                    /* NAME> */
+head_read head_deepseek;                                    /* [function SEP] NAME SEP */
+head_read head_kimi;                                        /* functions.NAME:0 MARK */
+head_read head_line;                                        /* NAME, line end */
+head_read head_mistral;                                     /* NAME[CALL_ID]id[ARGS] */
+bool json_may_be(struct bytes body);
+bool line_may_be(struct bytes body);
+bool python_may_be(struct bytes body);
+bool is_call_name(struct bytes s);
+struct bytes strip_fence(struct bytes s);
+
+/* ---- values ---- */
+
+enum parse_type { TYPE_UNKNOWN, TYPE_STRING, TYPE_MIXED, TYPE_OTHER };
+bool parse_tools_has(const struct parse_tools *t, struct bytes name); /* true when tools are unknown */
+enum parse_type parse_tools_type(const struct parse_tools *t, struct bytes function, struct bytes parameter);
+/* Appends an unquoted value as JSON, by its parameter's type. unknown: what to take TYPE_UNKNOWN for. */
+void add_typed(const struct parse_tools *t, struct bytes function, struct bytes parameter, enum parse_type unknown,
+               struct bytes value, struct buf *out);
+void add_quoted(struct bytes text, struct buf *out);
+bool json_is_value(struct bytes text);
+bool json_is_object(struct bytes text);
+/* Appends a Python literal at *at as JSON and moves *at behind it. */
+MUST_CHECK bool python_literal(struct bytes text, size_t *at, struct buf *out);
+
+static inline bool is_blank(uint8_t c) { return c == ' ' || (c >= 9 && c <= 13); }
+struct bytes strip_blank(struct bytes s);
+/* Offset of what from `from` on; SIZE_MAX: it is not there. */
+size_t find_bytes(struct bytes in, struct bytes what, size_t from);
+static inline bool begins_with(struct bytes s, struct bytes with) {
+    return s.len >= with.len && !memcmp(s.data, with.data, with.len);
+}
+static inline struct bytes bytes_from(struct bytes s, size_t at) { return bytes_of(s.data + at, s.len - at); }
+
+/* ---- putting out ---- */
+
+/* Text of one part on its way out: white space at its end is kept until more comes. */
+struct outlet {
+    enum parse_part part;
+    struct buf space;
+    bool skip; /* white space at its beginning is left out */
+    bool hold; /* keep white space back */
+};
+void outlet_add(struct outlet *o, struct bytes text, const struct parse_sink *sink);
+void outlet_flush(struct outlet *o, const struct parse_sink *sink);
+static inline void outlet_drop_space(struct outlet *o) { buf_reset(&o->space); }
+
+struct harmony {
+    enum { HARMONY_HEADER, HARMONY_BODY, HARMONY_BETWEEN } state;
+    struct buf header, body; /* body: of a call, what has not gone out */
+    bool begun, reasoned;
+    bool called; /* the message is a call, and its beginning went out */
+};
+
+/* Where a call's text stands: brackets and quotes. */
+struct tracker {
+    uint32_t depth;
+    uint8_t first; /* the first byte that is not blank; 0: none yet */
+    uint8_t quote; /* 0: not in a string */
+    bool escaped, started, complete;
+};
+
+/* What of a call's body was read and put out. */
+struct body {
+    enum body_kind { BODY_UNKNOWN, BODY_ENVELOPE, BODY_NAMED, BODY_OTHER } kind;
+    uint32_t put_count;       /* calls of it that went out */
+    size_t done;              /* up to here it is in calls that went out */
+    size_t sent;              /* of the arguments that are open: up to here they went out */
+    size_t item_at;           /* where the object begins that may be a call */
+    uint32_t inside;          /* the tracker's depth in the arguments that are open; 0: none are */
+    uint8_t tries;            /* to find where the object's arguments begin */
+    bool begun;               /* the call's beginning went out, its end did not */
+    bool headed;              /* a head was looked for */
+    bool elements;            /* elements were read: */
+    bool broken;              /* and then something else came */
+    size_t name_at, name_len; /* the name before the elements */
+};
+
+struct parser {
+    struct parse_config config;
+    const struct parse_sink *sink; /* during a call */
+    enum { PARSER_PLAIN, PARSER_REASONING, PARSER_CALL } state;
+    enum { WRAP_NONE, WRAP_OPEN, WRAP_CALLED } wrap;
+    bool prompted; /* the mark before the call stood in the prompt */
+    bool begun;    /* content was put out, white space apart */
+    bool reasoned; /* the reasoning has ended */
+    uint32_t call_count, failures;
+    bool firsts[256]; /* first bytes of all marks */
+    struct buf held;  /* from `at` on: not decided yet; of a call: its body so far */
+    size_t at;
+    struct buf pending; /* an opened wrap and the white space behind it, before its first call */
+    struct outlet reasoning, content;
+    const struct open_mark *open; /* of the call */
+    size_t seen;                  /* bytes of the body that the tracker has passed */
+    struct tracker track;
+    struct body body;
+    struct call_reader reader;
+    struct harmony harmony;
+};
+
+/* Whether a call of that name may be one. */
+bool parser_may_call(const struct parser *p, struct bytes name);
+/* Puts out the beginning of a call, or of the call that was begun more of its arguments: then the name is empty. */
+void parser_put_call(struct parser *p, struct bytes id, struct bytes name, struct bytes arguments);
+void parser_put_content(struct parser *p, struct bytes text);
+/* A wrap was opened and something else than a call follows: it was no wrap. */
+void parser_give_up_wrap(struct parser *p);
+/* What was pushed and not decided yet. */
+struct bytes parser_undecided(const struct parser *p);
+/* Passes a call's body from p->seen on. False: more is needed. */
+bool parser_run_call(struct parser *p, bool last);
+/* Puts out what has come of a call's arguments since the last time; last: the body is complete. False: it is no call,
+ * or goes on as none. */
+bool read_elements(struct parser *p, struct bytes body, bool last);
+void harmony_run(struct parser *p, bool last);
+bool parser_is_harmony(const struct parser *p);
+
+enum match { MATCH_NONE, MATCH_PARTIAL, MATCH_FULL };
+enum match match_mark(struct bytes in, size_t at, const char *mark);
+
+#endif

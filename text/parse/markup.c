@@ -1,0 +1,200 @@
+/* Calls as elements, with values that are not quoted; their types come from the request's tools. */
+#include "text/parse/internal.h"
+
+/* Walks a body. Every take_... moves behind what it takes, or returns false. */
+struct walk {
+    struct bytes rest;
+};
+
+static bool take(struct walk *w, const char *mark) {
+    w->rest = strip_blank(w->rest);
+    if (!begins_with(w->rest, bytes_str(mark))) return false;
+    w->rest = bytes_from(w->rest, strlen(mark));
+    return true;
+}
+
+static bool take_until(struct walk *w, const char *mark, struct bytes *out) {
+    size_t at = find_bytes(w->rest, bytes_str(mark), 0);
+    if (at == SIZE_MAX) return false;
+    *out = bytes_of(w->rest.data, at);
+    w->rest = bytes_from(w->rest, at + strlen(mark));
+    return true;
+}
+
+/* Values stand on lines of their own: one line end on each side is not theirs. */
+static struct bytes strip_line_ends(struct bytes s) {
+    if (s.len && s.data[0] == '\n') s = bytes_from(s, 1);
+    if (s.len && s.data[s.len - 1] == '\n') s.len--;
+    return s;
+}
+
+struct parameter {
+    struct bytes key, attributes, value;
+};
+
+/* The value's end; or where the next key begins, as models forget the end. */
+static bool take_value(const struct element_form *e, struct walk *w, struct bytes *value) {
+    size_t next = e->may_miss_close ? find_bytes(w->rest, bytes_str(e->open), 0) : SIZE_MAX,
+           close = find_bytes(w->rest, bytes_str(e->close), 0);
+    if (close == SIZE_MAX && next == SIZE_MAX) return false;
+    if (close < next) return take_until(w, e->close, value);
+    *value = bytes_of(w->rest.data, next);
+    w->rest = bytes_from(w->rest, next);
+    return true;
+}
+
+/* Behind the mark before its key. */
+static bool take_parameter(const struct element_form *e, struct walk *w, struct parameter *p) {
+    p->attributes = bytes_of(NULL, 0);
+    if (!take_until(w, e->key_end, &p->key)) return false;
+    if (e->value_open && !take_until(w, e->value_open, &p->attributes)) return false;
+    p->key = strip_blank(p->key);
+    return (e->has_attributes || !strip_blank(p->attributes).len) && take_value(e, w, &p->value);
+}
+
+/* KEY" string="true">: whether the model says itself that the value is a string. */
+static enum parse_type stated_type(struct bytes attributes) {
+    if (find_bytes(attributes, bytes_str("string=\"true\""), 0) != SIZE_MAX) return TYPE_STRING;
+    return find_bytes(attributes, bytes_str("string=\"false\""), 0) != SIZE_MAX ? TYPE_OTHER : TYPE_UNKNOWN;
+}
+
+static void add_value(const struct parse_tools *tools, const struct element_form *e, struct bytes function,
+                      const struct parameter *p, struct buf *out) {
+    enum parse_type stated = stated_type(p->attributes);
+    struct bytes value = e->mixed || stated != TYPE_UNKNOWN ? p->value : strip_line_ends(p->value);
+    add_quoted(p->key, out);
+    buf_add_str(out, ": ");
+    if (stated == TYPE_UNKNOWN)
+        add_typed(tools, function, p->key, e->mixed ? TYPE_MIXED : TYPE_STRING, value, out);
+    else
+        add_typed(NULL, function, p->key, stated, value, out);
+}
+
+static bool take_name(const struct element_form *e, struct walk *w, struct bytes *name) {
+    if (e->before && !take(w, e->before)) return false;
+    if (e->name_end) return take_until(w, e->name_end, name) && (!e->name_end_too || take(w, e->name_end_too));
+    size_t at = MIN(find_bytes(w->rest, bytes_str(e->open), 0), w->rest.len);
+    *name = bytes_of(w->rest.data, at);
+    w->rest = bytes_from(w->rest, at);
+    return true;
+}
+
+/* Values from w on, as members of the object in out. */
+static bool add_values(const struct parser *p, struct bytes name, struct walk *w, struct buf *out) {
+    const struct element_form *e = p->config.calls->elements;
+    struct parameter value;
+    while (take(w, e->open)) {
+        if (!take_parameter(e, w, &value)) return false;
+        buf_add_str(out, out->len || p->body.begun ? ", " : "{");
+        add_value(p->config.tools, e, name, &value, out);
+    }
+    return true;
+}
+
+static bool put_elements(struct parser *p, struct bytes name, struct bytes made) {
+    if (p->body.begun) {
+        parser_put_call(p, bytes_of(NULL, 0), bytes_of(NULL, 0), made);
+        return true;
+    }
+    if (!parser_may_call(p, name)) return false;
+    parser_put_call(p, bytes_of(NULL, 0), name, made);
+    p->body.begun = true;
+    return true;
+}
+
+bool read_elements(struct parser *p, struct bytes body, bool last) {
+    const struct element_form *e = p->config.calls->elements;
+    struct body *b = &p->body;
+    struct walk w = {bytes_from(body, b->done)};
+    struct bytes name = bytes_of(body.data + b->name_at, b->name_len);
+    struct buf *made = &p->reader.made;
+    if (!b->begun && !take_name(e, &w, &name)) return false;
+    name = strip_blank(name);
+    buf_reset(made);
+    bool ok = add_values(p, name, &w, made);
+    if (last && e->end) (void)!take(&w, e->end);
+    ok = ok && !strip_blank(w.rest).len;
+    if (ok && last) buf_add_str(made, made->len || b->begun ? "}" : "{}");
+    if (!ok || !put_elements(p, name, buf_bytes(made))) return false;
+    b->elements = true;
+    b->done = body.len;
+    b->name_at = (size_t)(name.data - body.data);
+    b->name_len = name.len;
+    return true;
+}
+
+/* ---- NAME{key:value,...}: keys bare, strings between marks ---- */
+
+static bool gemma_string(struct walk *w, struct buf *out) {
+    static const char *const QUOTES[] = {"<|\"|>", "<escape>"};
+    struct bytes text;
+    for (size_t i = 0; i < ARRAY_LEN(QUOTES); i++) {
+        if (!take(w, QUOTES[i])) continue;
+        if (!take_until(w, QUOTES[i], &text)) return false;
+        add_quoted(text, out);
+        return true;
+    }
+    return false;
+}
+
+static bool gemma_value(struct walk *w, unsigned depth, struct buf *out);
+
+static bool gemma_list(struct walk *w, unsigned depth, struct buf *out) {
+    buf_add_byte(out, '[');
+    for (size_t count = 0; !take(w, "]"); count++) {
+        if (count && !take(w, ",")) return false;
+        if (count) buf_add_str(out, ", ");
+        if (!gemma_value(w, depth, out)) return false;
+    }
+    buf_add_byte(out, ']');
+    return true;
+}
+
+/* Behind '{'. */
+static bool gemma_object(struct walk *w, unsigned depth, struct buf *out) {
+    struct bytes key;
+    buf_add_byte(out, '{');
+    for (size_t count = 0; !take(w, "}"); count++) {
+        if (count && !take(w, ",")) return false;
+        if (count) buf_add_str(out, ", ");
+        if (gemma_string(w, out)) {
+            if (!take(w, ":")) return false;
+        } else {
+            if (!take_until(w, ":", &key)) return false;
+            add_quoted(strip_blank(key), out);
+        }
+        buf_add_str(out, ": ");
+        if (!gemma_value(w, depth, out)) return false;
+    }
+    buf_add_byte(out, '}');
+    return true;
+}
+
+static bool gemma_value(struct walk *w, unsigned depth, struct buf *out) {
+    if (depth >= PARSE_DEPTH_MAX) return false;
+    if (take(w, "{")) return gemma_object(w, depth + 1, out);
+    if (take(w, "[")) return gemma_list(w, depth + 1, out);
+    size_t before = out->len;
+    if (gemma_string(w, out)) return true;
+    out->len = before;
+    size_t len = 0;
+    while (len < w->rest.len && !strchr(",}]", w->rest.data[len])) len++;
+    struct bytes bare = strip_blank(bytes_of(w->rest.data, len));
+    w->rest = bytes_from(w->rest, len);
+    if (!bare.len) return false;
+    if (json_is_value(bare))
+        buf_add_bytes(out, bare);
+    else
+        add_quoted(bare, out);
+    return true;
+}
+
+bool read_gemma(struct call_reader *r, struct bytes body) {
+    struct walk w = {body};
+    struct bytes name;
+    struct buf arguments = {0};
+    bool ok = take_until(&w, "{", &name) && gemma_object(&w, 0, &arguments) && strip_blank(w.rest).len == 0 &&
+              read_add(r, bytes_of(NULL, 0), name, buf_bytes(&arguments));
+    buf_release(&arguments);
+    return ok;
+}

@@ -1,0 +1,162 @@
+/* Values in calls: what the request's tools say of them, and JSON from what models write instead. */
+#include "formats/json.h"
+#include "text/parse/internal.h"
+#include "text/template/value.h"
+
+enum { TOOLS_BUDGET = 256 << 20, NUMBER_MAX = 64 };
+
+struct parse_tools {
+    struct arena arena;
+    struct tvalue functions; /* dict: name to properties (a dict, or undefined for none) */
+};
+
+struct bytes strip_blank(struct bytes s) {
+    while (s.len && is_blank(s.data[0])) s = bytes_from(s, 1);
+    while (s.len && is_blank(s.data[s.len - 1])) s.len--;
+    return s;
+}
+
+size_t find_bytes(struct bytes in, struct bytes what, size_t from) {
+    if (from >= in.len || what.len == 0) return SIZE_MAX;
+    const uint8_t *at = memmem(in.data + from, in.len - from, what.data, what.len);
+    return at ? (size_t)(at - in.data) : SIZE_MAX;
+}
+
+/* ---- tools ---- */
+
+static struct tvalue member(struct tvalue v, const char *name) { return tvalue_dict_get(v, bytes_str(name)); }
+
+static bool add_tool(struct parse_tools *t, struct tvalue tool) {
+    struct tvalue function = member(tool, "function");
+    if (function.kind != TVALUE_DICT) function = tool; /* the bare form */
+    struct tvalue name = member(function, "name"), parameters = member(function, "parameters");
+    if (parameters.kind != TVALUE_DICT) parameters = member(function, "input_schema");
+    if (name.kind != TVALUE_STRING) return true;
+    struct tvalue properties = member(parameters, "properties");
+    if (properties.kind != TVALUE_DICT) properties = tvalue_none();
+    return tvalue_dict_set(&t->arena, t->functions, tvalue_text(name), properties);
+}
+
+int parse_tools_new(struct bytes tools, struct parse_tools **out, struct error *err) {
+    struct parse_tools *t = mem_alloc(sizeof *t);
+    struct tvalue list;
+    *out = NULL;
+    arena_init(&t->arena, TOOLS_BUDGET, 0);
+    t->functions = tvalue_dict(&t->arena);
+    int rc = tvalue_from_json(&t->arena, tools, &list, err);
+    if (!rc && list.kind != TVALUE_LIST) rc = error_set(err, ERR_INVALID, "tools must be a list");
+    for (size_t i = 0; !rc && i < tvalue_count(list); i++)
+        if (!add_tool(t, tvalue_list_at(list, i))) rc = error_set(err, ERR_LIMIT, "the tools are too large");
+    if (rc) parse_tools_free(&t);
+    *out = t;
+    return rc;
+}
+
+void parse_tools_free(struct parse_tools **tools) {
+    if (!*tools) return;
+    arena_release(&(*tools)->arena);
+    mem_free(*tools);
+    *tools = NULL;
+}
+
+bool parse_tools_has(const struct parse_tools *t, struct bytes name) {
+    return !t || tvalue_dict_get(t->functions, name).kind != TVALUE_UNDEFINED;
+}
+
+static bool is_text(struct tvalue v, const char *s) {
+    return v.kind == TVALUE_STRING && bytes_equal(tvalue_text(v), bytes_str(s));
+}
+
+static enum parse_type type_of_name(struct tvalue name) {
+    if (name.kind != TVALUE_STRING) return TYPE_UNKNOWN;
+    bool string = is_text(name, "string") || is_text(name, "str") || is_text(name, "text") || is_text(name, "enum");
+    return string ? TYPE_STRING : TYPE_OTHER;
+}
+
+static enum parse_type merge_types(enum parse_type a, enum parse_type b) {
+    if (a == TYPE_UNKNOWN) return b;
+    return a == b || b == TYPE_UNKNOWN ? a : TYPE_MIXED;
+}
+
+static enum parse_type type_of_schema(struct tvalue schema, unsigned depth);
+
+/* Of alternatives; each a name or a schema. */
+static enum parse_type type_of_list(struct tvalue list, unsigned depth) {
+    enum parse_type type = TYPE_UNKNOWN;
+    for (size_t i = 0; i < tvalue_count(list); i++) {
+        struct tvalue item = tvalue_list_at(list, i);
+        type = merge_types(type, item.kind == TVALUE_DICT ? type_of_schema(item, depth + 1) : type_of_name(item));
+    }
+    return type;
+}
+
+static enum parse_type type_of_enum(struct tvalue values) {
+    enum parse_type type = TYPE_UNKNOWN;
+    for (size_t i = 0; i < tvalue_count(values); i++)
+        type = merge_types(type, tvalue_list_at(values, i).kind == TVALUE_STRING ? TYPE_STRING : TYPE_OTHER);
+    return type;
+}
+
+static enum parse_type type_of_schema(struct tvalue schema, unsigned depth) {
+    static const char *const ALTERNATIVES[] = {"anyOf", "oneOf", "allOf"};
+    struct tvalue type = member(schema, "type");
+    if (depth > PARSE_DEPTH_MAX) return TYPE_UNKNOWN;
+    if (type.kind == TVALUE_STRING) return type_of_name(type);
+    if (type.kind == TVALUE_LIST) return type_of_list(type, depth);
+    for (size_t i = 0; i < ARRAY_LEN(ALTERNATIVES); i++)
+        if (member(schema, ALTERNATIVES[i]).kind == TVALUE_LIST)
+            return type_of_list(member(schema, ALTERNATIVES[i]), depth);
+    return type_of_enum(member(schema, "enum"));
+}
+
+enum parse_type parse_tools_type(const struct parse_tools *t, struct bytes function, struct bytes parameter) {
+    if (!t) return TYPE_UNKNOWN;
+    return type_of_schema(tvalue_dict_get(tvalue_dict_get(t->functions, function), parameter), 0);
+}
+
+/* ---- JSON ---- */
+
+static bool json_is(struct bytes text, bool object) {
+    struct json_reader r;
+    json_reader_init(&r, text, PARSE_DEPTH_MAX, JSON_ALLOW_NUL);
+    enum json_event event = json_next(&r);
+    bool ok = event != JSON_ERROR && event != JSON_END && (!object || event == JSON_OBJECT_BEGIN);
+    if (ok && (event == JSON_OBJECT_BEGIN || event == JSON_ARRAY_BEGIN)) ok = json_skip(&r);
+    if (ok) ok = json_next(&r) == JSON_END;
+    json_reader_release(&r);
+    return ok;
+}
+
+bool json_is_value(struct bytes text) { return json_is(text, false); }
+bool json_is_object(struct bytes text) { return json_is(text, true); }
+
+void add_quoted(struct bytes text, struct buf *out) {
+    buf_add_byte(out, '"');
+    buf_add_json(out, text);
+    buf_add_byte(out, '"');
+}
+
+static bool is_null(struct bytes s) { return s.len == 4 && !strncasecmp((const char *)s.data, "null", 4); }
+
+static bool add_literal(struct bytes value, struct buf *out) {
+    size_t before = out->len, at = 0;
+    if (python_literal(value, &at, out) && at == value.len) return true;
+    out->len = before;
+    return false;
+}
+
+void add_typed(const struct parse_tools *t, struct bytes function, struct bytes parameter, enum parse_type unknown,
+               struct bytes value, struct buf *out) {
+    enum parse_type type = parse_tools_type(t, function, parameter);
+    struct bytes plain = strip_blank(value);
+    if (type == TYPE_UNKNOWN) type = unknown;
+    if (type == TYPE_STRING) {
+        add_quoted(value, out);
+    } else if (is_null(plain)) {
+        buf_add_str(out, "null");
+    } else if (json_is_value(plain)) {
+        buf_add_bytes(out, plain);
+    } else if (!add_literal(plain, out)) {
+        add_quoted(value, out);
+    }
+}

@@ -1,0 +1,200 @@
+/*
+ * ast.h - a template's tokens and tree; for the files here only.
+ *
+ * Everything lies in the template's arena. Names are numbered, so a render keeps its variables in arrays.
+ */
+#ifndef TEXT_TEMPLATE_AST_H
+#define TEXT_TEMPLATE_AST_H
+
+#include "base/vec.h"
+#include "text/template/template.h"
+#include "text/template/value_data.h"
+
+/* ---- tokens ---- */
+
+enum token_kind {
+    T_EOF,
+    T_DATA,
+    T_PRINT_BEGIN, /* {{ */
+    T_PRINT_END,
+    T_BLOCK_BEGIN, /* {% */
+    T_BLOCK_END,
+    T_NAME,
+    T_STRING,
+    T_INT,
+    T_FLOAT,
+    T_OP, /* op: the characters, up to two, as first | second << 8 */
+};
+
+struct token {
+    enum token_kind kind;
+    uint32_t line;
+    uint32_t op;
+    struct bytes text; /* DATA, NAME; STRING: decoded */
+    struct tvalue number;
+};
+
+#define OP(a)     ((uint32_t)(a))
+#define OP2(a, b) ((uint32_t)(a) | (uint32_t)(b) << 8)
+
+struct lexed {
+    VEC(struct token) tokens; /* ends with T_EOF; released by the caller */
+};
+
+/* Cuts source into tokens: white space control is done here. Texts lie in the arena. */
+MUST_CHECK int template_lex(struct arena *a, struct bytes source, struct lexed *out, struct error *err);
+
+/* ---- tree ---- */
+
+enum node_kind {
+    /* expressions */
+    N_CONST,     /* value */
+    N_NAME,      /* name */
+    N_LIST,      /* items */
+    N_TUPLE,     /* items */
+    N_DICT,      /* items: key, value, key, value, ... */
+    N_ATTR,      /* a.value; method: id of value as a method's name; hash of value */
+    N_ITEM,      /* a[b] */
+    N_SLICE,     /* a[items[0] : items[1] : items[2]], each may be NULL */
+    N_CALL,      /* a(args) */
+    N_FILTER,    /* a | function(args); a NULL in filter blocks */
+    N_TEST,      /* a is function(args); op 1: negated */
+    N_NOT,       /* a */
+    N_NEGATE,    /* a */
+    N_PLUS,      /* +a */
+    N_AND,       /* a, b */
+    N_OR,        /* a, b */
+    N_JOIN,      /* items ~ items */
+    N_ADD,       /* items + items, from the left */
+    N_BINARY,    /* a op b: - * / // % ** */
+    N_COMPARE,   /* a, then items with ops */
+    N_CONDITION, /* a if b else c (c NULL: undefined) */
+    /* statements; `next` links a body */
+    N_TEXT,         /* value */
+    N_PRINT,        /* a */
+    N_IF,           /* items: condition, body, condition, body, ...; a condition NULL: else. Bodies may be NULL */
+    N_FOR,          /* a: target, b: iterable, c: condition or NULL; items: body, else body; op 1: recursive */
+    N_SET,          /* a: target, b: value */
+    N_SET_BLOCK,    /* a: target, b: body, c: filter chain or NULL */
+    N_MACRO,        /* name; macro */
+    N_CALL_BLOCK,   /* a: call; macro: the body */
+    N_FILTER_BLOCK, /* a: filter chain; b: body */
+    N_WITH,         /* items: target, value, ...; a: body */
+    N_GROUP,        /* a: body, a scope of its own when op 1 */
+    N_BREAK,
+    N_CONTINUE,
+};
+
+enum compare_op { CMP_EQ, CMP_NE, CMP_LT, CMP_LE, CMP_GT, CMP_GE, CMP_IN, CMP_NOT_IN };
+
+struct node;
+struct keyword {
+    struct bytes name;
+    struct node *value;
+};
+
+struct call_args {
+    struct node **items;
+    struct keyword *keywords;
+    struct node *star, *double_star; /* *args, **kwargs */
+    uint32_t count, keyword_count;
+};
+
+struct macro_def {
+    struct bytes name;
+    uint32_t *params;       /* names */
+    struct node **defaults; /* by parameter; NULL: none */
+    uint32_t param_count;
+    uint32_t varargs_name, kwargs_name, caller_name; /* UINT32_MAX unless the body uses them */
+    struct node *body;
+};
+
+struct node {
+    uint8_t kind; /* enum node_kind */
+    uint8_t method;
+    uint16_t op;
+    uint16_t depth;    /* of the tree below */
+    uint16_t function; /* of filters and tests */
+    uint32_t line, name, count;
+    struct node *a, *b, *c, *next;
+    struct node **items;
+    uint8_t *ops; /* of N_COMPARE */
+    struct call_args *args;
+    struct macro_def *macro;
+    struct tvalue value;
+    uint64_t hash;
+};
+
+struct template {
+    struct arena arena;
+    struct node *body;
+    VEC(struct bytes) names; /* by number */
+    uint32_t loop_name;      /* number of the name "loop"; UINT32_MAX: not used */
+    bool wants_parts;
+};
+
+enum { FUNCTION_UNKNOWN = UINT16_MAX }; /* the name is in value; an error when it is reached */
+
+enum { TEMPLATE_NAMES_MAX = 4096, TEMPLATE_CHAIN_MAX = 400 };
+
+/* ---- parser: parse.c has statements, operators.c and expression.c the rest ---- */
+
+struct parser {
+    struct template *t;
+    const struct token *tokens; /* current one first */
+    struct error *err;
+    int rc; /* sticky */
+    unsigned depth, loop_depth;
+    bool soft;              /* inside an if: unknown filters and tests are errors only when reached */
+    unsigned unknown_count; /* those met elsewhere; unknown_name is the first */
+    struct token unknown;
+    bool uses_varargs, uses_kwargs, uses_caller; /* in the macro being read */
+};
+
+struct node *parser_node(struct parser *p, enum node_kind kind); /* NULL once p->rc */
+int parser_fail(struct parser *p, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
+void *parser_alloc(struct parser *p, size_t size);
+uint32_t parser_name(struct parser *p, struct bytes name);
+bool parser_enter(struct parser *p); /* one level deeper; false past the limit */
+void parser_leave(struct parser *p);
+bool token_is_op(const struct parser *p, uint32_t op);
+bool token_is_name(const struct parser *p, const char *name);
+bool take_op(struct parser *p, uint32_t op);
+bool take_name(struct parser *p, const char *name);
+void expect_op(struct parser *p, uint32_t op);
+void parser_unexpected(struct parser *p);
+
+/* Gives n the depth of its operands (NULL: none) plus one. Long chains are refused, since evaluation recurses along
+ * them. NULL once p->rc. */
+struct node *parser_grow(struct parser *p, struct node *n, const struct node *a, const struct node *b);
+struct node *parser_binary(struct parser *p, enum node_kind kind, struct node *a, struct node *b);
+
+struct node *parse_primary(struct parser *p);
+struct node *parse_postfix(struct parser *p, struct node *n);
+struct node *parse_filters_and_tests(struct parser *p, struct node *n);
+/* Behind the dot. */
+struct node *parse_attribute(struct parser *p, struct node *of);
+struct node *parse_expression(struct parser *p, bool with_condition);
+/* Expressions separated by commas make a tuple; a single one stays itself. */
+struct node *parse_tuple(struct parser *p, bool with_condition, bool explicit_parentheses);
+/* One name, or (a, b), or a.b where namespaces are allowed. */
+struct node *parse_single_target(struct parser *p, bool with_namespace);
+/* The same, or several separated by commas. */
+struct node *parse_target(struct parser *p, bool with_namespace);
+/* a | filter | filter; `input` may be NULL (filter blocks). inline_only: the first filter's name has no pipe before it.
+ */
+struct node *parse_filters(struct parser *p, struct node *input, bool begun);
+/* After "(": up to and with ")". */
+struct call_args *parse_call_args(struct parser *p);
+struct node *parse_call_of(struct parser *p, struct node *callee);
+
+/* A growing list while parsing: nodes are copied to the arena at the end. */
+struct node_list {
+    struct node *fixed[16];
+    struct node **items;
+    uint32_t count, cap;
+};
+void node_list_push(struct parser *p, struct node_list *list, struct node *node);
+struct node **node_list_items(struct parser *p, struct node_list *list);
+
+#endif

@@ -1,0 +1,389 @@
+/*
+ * eval.c - expressions.
+ */
+#include "text/template/python.h"
+#include "text/template/run.h"
+
+/* ---- names, attributes, items ---- */
+
+static struct tvalue look_up(struct run *r, uint32_t name) {
+    for (size_t i = r->bindings.count; i-- > r->frame_base;)
+        if (r->bindings.items[i].name == name) return r->bindings.items[i].value;
+    return r->root[name];
+}
+
+static struct tvalue undefined_attribute(struct tvalue of, struct tvalue name) {
+    uint16_t tag = (uint16_t)(UNDEFINED_ATTRIBUTE + of.kind);
+    return (struct tvalue){.kind = TVALUE_UNDEFINED, .tag = tag, .len = name.len, .text = name.text};
+}
+
+static struct tvalue method_value(struct run *r, struct tvalue of, struct tvalue name, unsigned method) {
+    if (method_is_mutating(of, method)) {
+        struct tvalue u = undefined_attribute(of, name);
+        struct tvalue text = run_string(r, NULL, 0);
+        struct buf b = {0};
+        buf_addf(&b, "access to attribute '%.*s' of '%s' object is unsafe.", (int)MIN(name.len, 64u), name.text,
+                 python_type(of));
+        text = run_take_buf(r, &b);
+        u.tag = UNDEFINED_UNSAFE;
+        u.text = text.text;
+        u.len = text.len;
+        return u;
+    }
+    struct tvalue *self = run_alloc(r, sizeof *self);
+    if (!self) return undefined_value();
+    *self = of;
+    return (struct tvalue){.kind = TVALUE_METHOD, .tag = (uint16_t)method, .pointer = self};
+}
+
+static bool loop_attribute(struct run *r, const struct tloop *loop, struct bytes name, struct tvalue *out);
+
+/* What getattr(of, name) finds; false: nothing. */
+static bool macro_attribute(struct run *r, const struct tmacro *macro, struct bytes name, struct tvalue *out) {
+    const struct macro_def *def = macro->def;
+    if (bytes_equal(name, bytes_str("name"))) {
+        *out = tvalue_string(def->name);
+    } else if (bytes_equal(name, bytes_str("arguments"))) {
+        *out = run_list(r, TVALUE_TUPLE);
+        for (uint32_t i = 0; i < def->param_count && !r->rc; i++)
+            run_push(r, *out, tvalue_string(r->t->names.items[def->params[i]]));
+    } else if (bytes_equal(name, bytes_str("catch_kwargs"))) {
+        *out = tvalue_bool(def->kwargs_name != UINT32_MAX);
+    } else if (bytes_equal(name, bytes_str("catch_varargs"))) {
+        *out = tvalue_bool(def->varargs_name != UINT32_MAX);
+    } else if (bytes_equal(name, bytes_str("caller"))) {
+        *out = tvalue_bool(def->caller_name != UINT32_MAX);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool real_attribute(struct run *r, struct tvalue of, struct tvalue name, uint64_t hash, unsigned method,
+                           struct tvalue *out) {
+    if (of.kind == TVALUE_NAMESPACE) {
+        const struct tvalue *found = tdict_find_hashed(of.dict, name, hash);
+        if (found) *out = *found;
+        return found;
+    }
+    if (of.kind == TVALUE_LOOP && loop_attribute(r, of.pointer, tvalue_text(name), out)) return true;
+    if (of.kind == TVALUE_MACRO && macro_attribute(r, of.pointer, tvalue_text(name), out)) return true;
+    if (!method || !method_exists(of, method)) return false;
+    *out = method_value(r, of, name, method);
+    return true;
+}
+
+/* jinja2's environment.getattr: an attribute of the object, else an item. */
+struct tvalue run_get_attribute(struct run *r, struct tvalue of, struct tvalue name, uint64_t hash, unsigned method) {
+    struct tvalue out;
+    if (r->rc) return undefined_value();
+    if (of.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, of);
+    if (real_attribute(r, of, name, hash, method, &out)) return out;
+    if (of.kind == TVALUE_DICT) {
+        const struct tvalue *found = tdict_find_hashed(of.dict, name, hash);
+        if (found) return *found;
+    }
+    if (of.kind == TVALUE_TUPLE && of.flags & TVALUE_GROUP) {
+        if (bytes_equal(tvalue_text(name), bytes_str("grouper"))) return of.list->items[0];
+        if (bytes_equal(tvalue_text(name), bytes_str("list"))) return of.list->items[1];
+    }
+    return undefined_attribute(of, name);
+}
+
+static struct tvalue character_at(struct run *r, struct tvalue of, int64_t idx, uint32_t count) {
+    (void)r;
+    struct bytes s = tvalue_text(of);
+    uint32_t cp;
+    size_t at = count == of.len ? (size_t)idx : python_offset(s, (size_t)idx);
+    return tvalue_string(bytes_of(s.data + at, unicode_next(s.data + at, &cp)));
+}
+
+/* jinja2's environment.getitem: an item of the object, else an attribute. */
+struct tvalue run_get_item(struct run *r, struct tvalue of, struct tvalue key) {
+    int64_t idx;
+    uint32_t count;
+    struct tvalue out;
+    if (r->rc) return undefined_value();
+    if (of.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, of);
+    if (of.kind == TVALUE_DICT) {
+        const struct tvalue *found = tdict_find(of.dict, key);
+        if (found) return *found;
+    } else if (op_is_int(key, &idx) && of.kind != TVALUE_VIEW && of.kind != TVALUE_LOOP && op_length(of, &count)) {
+        if (idx < 0) idx += count;
+        if (idx < 0 || idx >= count) return undefined_attribute(of, tvalue_string(bytes_str("item")));
+        if (of.kind == TVALUE_STRING) return character_at(r, of, idx, count);
+        struct seq s = {of, count};
+        return seq_at(r, &s, (uint32_t)idx);
+    }
+    if (key.kind == TVALUE_STRING && real_attribute(r, of, key, tdict_hash(key), method_find(tvalue_text(key)), &out))
+        return out;
+    return undefined_attribute(of, key.kind == TVALUE_STRING ? key : tvalue_string(bytes_str("item")));
+}
+
+/* ---- slices ---- */
+
+/* One bound of a slice, clipped as Python does; false after failing. */
+static bool slice_bound(struct run *r, struct tvalue v, int64_t count, int64_t fallback, bool backwards, int64_t *out) {
+    *out = fallback;
+    if (v.kind == TVALUE_NONE) return true;
+    if (!op_is_int(v, out)) {
+        if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v), false;
+        return run_fail(r, ERR_INVALID, "slice indices must be integers or None or have an __index__ method"), false;
+    }
+    if (*out < 0) *out = *out < -count ? -1 : *out + count;
+    if (*out < 0) *out = backwards ? -1 : 0;
+    if (*out >= count) *out = backwards ? count - 1 : count;
+    return true;
+}
+
+static struct tvalue slice_string(struct run *r, struct tvalue of, int64_t start, int64_t stop, int64_t step,
+                                  int64_t count) {
+    struct bytes s = tvalue_text(of);
+    if (step == 1) {
+        if (stop <= start) return tvalue_string(bytes_of(NULL, 0));
+        bool ascii = count == (int64_t)s.len;
+        size_t from = ascii ? (size_t)start : python_offset(s, (size_t)start);
+        size_t len = ascii ? (size_t)(stop - start)
+                           : python_offset(bytes_of(s.data + from, s.len - from), (size_t)(stop - start));
+        return tvalue_string(bytes_of(s.data + from, len));
+    }
+    struct seq chars;
+    struct buf out = {0};
+    if (!seq_open(r, of, &chars)) return undefined_value();
+    for (int64_t i = start; step > 0 ? i < stop : i > stop; i += step)
+        buf_add_bytes(&out, tvalue_text(seq_at(r, &chars, (uint32_t)i)));
+    return run_take_buf(r, &out);
+}
+
+struct tvalue run_slice(struct run *r, struct tvalue of, struct tvalue start, struct tvalue stop, struct tvalue step) {
+    uint32_t length;
+    int64_t from, to, by = 1;
+    if (r->rc) return undefined_value();
+    if (of.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, of);
+    bool sliceable =
+        of.kind == TVALUE_STRING || of.kind == TVALUE_LIST || of.kind == TVALUE_TUPLE || of.kind == TVALUE_RANGE;
+    if (!sliceable || !op_length(of, &length))
+        return run_fail(r, ERR_INVALID, "'%s' object is not subscriptable", python_type(of));
+    if (step.kind != TVALUE_NONE && !op_is_int(step, &by))
+        return run_fail(r, ERR_INVALID, "slice indices must be integers or None");
+    if (!by) return run_fail(r, ERR_INVALID, "slice step cannot be zero");
+    if (by < -(int64_t)UINT32_MAX) by = -(int64_t)UINT32_MAX;
+    if (by > UINT32_MAX) by = UINT32_MAX;
+    bool back = by < 0;
+    if (!slice_bound(r, start, length, back ? (int64_t)length - 1 : 0, back, &from) ||
+        !slice_bound(r, stop, length, back ? -1 : (int64_t)length, back, &to))
+        return undefined_value();
+    run_burn(r, length / 16 + 1);
+    if (of.kind == TVALUE_STRING) return slice_string(r, of, from, to, by, length);
+    struct seq s = {of, length};
+    struct tvalue list = run_list(r, of.kind == TVALUE_TUPLE ? TVALUE_TUPLE : TVALUE_LIST);
+    for (int64_t i = from; (back ? i > to : i < to) && run_burn(r, 1); i += by)
+        run_push(r, list, seq_at(r, &s, (uint32_t)i));
+    return list;
+}
+
+static struct tvalue eval_slice(struct run *r, const struct node *n) {
+    struct tvalue of = run_eval(r, n->a), parts[3];
+    for (int i = 0; i < 3; i++) parts[i] = n->items[i] ? run_eval(r, n->items[i]) : tvalue_none();
+    return run_slice(r, of, parts[0], parts[1], parts[2]);
+}
+
+/* ---- loop ---- */
+
+static bool loop_attribute(struct run *r, const struct tloop *loop, struct bytes name, struct tvalue *out) {
+    uint32_t i = loop->idx, count = loop->seq.count;
+    struct tvalue missing = {.kind = TVALUE_UNDEFINED, .tag = UNDEFINED_TEXT};
+    if (bytes_equal(name, bytes_str("index")))
+        *out = tvalue_int((int64_t)i + 1);
+    else if (bytes_equal(name, bytes_str("index0")))
+        *out = tvalue_int(i);
+    else if (bytes_equal(name, bytes_str("first")))
+        *out = tvalue_bool(i == 0);
+    else if (bytes_equal(name, bytes_str("last")))
+        *out = tvalue_bool(i + 1 == count);
+    else if (bytes_equal(name, bytes_str("length")))
+        *out = tvalue_int(count);
+    else if (bytes_equal(name, bytes_str("revindex")))
+        *out = tvalue_int((int64_t)count - i);
+    else if (bytes_equal(name, bytes_str("revindex0")))
+        *out = tvalue_int((int64_t)count - i - 1);
+    else if (bytes_equal(name, bytes_str("previtem")))
+        *out = i ? seq_at(r, &loop->seq, i - 1) : missing;
+    else if (bytes_equal(name, bytes_str("nextitem")))
+        *out = i + 1 < count ? seq_at(r, &loop->seq, i + 1) : missing;
+    else if (bytes_equal(name, bytes_str("depth")))
+        *out = tvalue_int((int64_t)loop->depth + 1);
+    else if (bytes_equal(name, bytes_str("depth0")))
+        *out = tvalue_int(loop->depth);
+    else
+        return false;
+    return true;
+}
+
+/* ---- making ---- */
+
+static struct tvalue eval_list(struct run *r, const struct node *n) {
+    struct tvalue list = run_list(r, n->kind == N_LIST ? TVALUE_LIST : TVALUE_TUPLE);
+    for (uint32_t i = 0; i < n->count && !r->rc; i++) run_push(r, list, run_eval(r, n->items[i]));
+    return list;
+}
+
+static struct tvalue eval_dict(struct run *r, const struct node *n) {
+    struct tvalue dict = tvalue_dict(&r->arena);
+    if (dict.kind != TVALUE_DICT) return run_fail(r, ERR_LIMIT, "the template uses too much memory");
+    for (uint32_t i = 0; i + 1 < n->count && !r->rc; i += 2) {
+        struct tvalue key = run_eval(r, n->items[i]);
+        run_set(r, dict, key, run_eval(r, n->items[i + 1]));
+    }
+    return dict;
+}
+
+/* ---- operators ---- */
+
+/* a ~ b: every part as a string. */
+static struct tvalue eval_join(struct run *r, const struct node *n) {
+    struct buf out;
+    buf_init(&out, r->out_max);
+    for (uint32_t i = 0; i < n->count && !r->rc; i++) run_str(r, run_eval(r, n->items[i]), &out);
+    return run_take_buf(r, &out);
+}
+
+enum { SUM_FIXED = 16 };
+
+/* a + b + c: all strings are put together at once. */
+static struct tvalue eval_sum(struct run *r, const struct node *n) {
+    struct tvalue parts[SUM_FIXED];
+    if (n->count > SUM_FIXED) {
+        struct tvalue sum = run_eval(r, n->items[0]);
+        for (uint32_t i = 1; i < n->count && !r->rc; i++) sum = op_add(r, sum, run_eval(r, n->items[i]));
+        return sum;
+    }
+    size_t total = 0;
+    uint32_t strings = 0;
+    for (uint32_t i = 0; i < n->count; i++) {
+        parts[i] = run_eval(r, n->items[i]);
+        if (parts[i].kind == TVALUE_STRING && strings == i) {
+            strings++;
+            total += parts[i].len;
+        } else if (i && !r->rc) { /* errors come in order: what is evaluated later must not run after a failed sum */
+            struct tvalue sum = parts[0];
+            for (uint32_t k = 1; k <= i && !r->rc; k++) sum = op_add(r, sum, parts[k]);
+            for (uint32_t k = i + 1; k < n->count && !r->rc; k++) sum = op_add(r, sum, run_eval(r, n->items[k]));
+            return sum;
+        }
+        if (r->rc) return undefined_value();
+    }
+    char *text = total < UINT32_MAX && run_burn(r, total / 16) ? run_alloc(r, MAX(total, (size_t)1)) : NULL;
+    if (!text) return run_fail(r, ERR_LIMIT, "a string is too large");
+    size_t at = 0;
+    for (uint32_t i = 0; i < strings; i++) {
+        memcpy(text + at, parts[i].text, parts[i].len);
+        at += parts[i].len;
+    }
+    return tvalue_string(bytes_of(text, total));
+}
+
+static bool compare(struct run *r, enum compare_op op, struct tvalue a, struct tvalue b) {
+    switch (op) {
+    case CMP_EQ: return op_equal(r, a, b);
+    case CMP_NE: return !op_equal(r, a, b);
+    case CMP_LT: return op_order(r, a, b) < 0;
+    case CMP_LE: return op_order(r, a, b) <= 0;
+    case CMP_GT: return op_order(r, a, b) > 0;
+    case CMP_GE: return op_order(r, a, b) >= 0;
+    case CMP_IN: return op_contains(r, b, a);
+    case CMP_NOT_IN: return !op_contains(r, b, a);
+    }
+    return false;
+}
+
+static struct tvalue eval_compare(struct run *r, const struct node *n) {
+    struct tvalue left = run_eval(r, n->a);
+    for (uint32_t i = 0; i < n->count && !r->rc; i++) {
+        struct tvalue right = run_eval(r, n->items[i]);
+        if (r->rc || !compare(r, n->ops[i], left, right)) return tvalue_bool(false);
+        left = right;
+    }
+    return tvalue_bool(!r->rc);
+}
+
+static struct tvalue eval_condition(struct run *r, const struct node *n) {
+    if (op_truth(run_eval(r, n->b))) return run_eval(r, n->a);
+    if (n->c) return run_eval(r, n->c);
+    struct bytes why = bytes_str("the inline if-expression evaluated to false and no else section was defined.");
+    return (struct tvalue){
+        .kind = TVALUE_UNDEFINED, .tag = UNDEFINED_TEXT, .text = (const char *)why.data, .len = (uint32_t)why.len};
+}
+
+/* ---- calls, filters, tests ---- */
+
+static struct tvalue eval_call(struct run *r, const struct node *n) {
+    struct tvalue callee = run_eval(r, n->a);
+    struct args args;
+    if (r->rc) return undefined_value();
+    if (!run_eval_args(r, n->args, &args)) return undefined_value();
+    return run_call(r, callee, args);
+}
+
+static struct tvalue eval_filter(struct run *r, const struct node *n) {
+    if (n->function == FUNCTION_UNKNOWN)
+        return run_fail(r, ERR_INVALID, "No filter named '%.*s' found.", (int)MIN(n->value.len, 64u), n->value.text);
+    struct tvalue input = n->a ? run_eval(r, n->a) : undefined_value();
+    struct args args = {0};
+    if (r->rc || (n->args && !run_eval_args(r, n->args, &args))) return undefined_value();
+    return filter_call(r, n->function, input, args);
+}
+
+static struct tvalue eval_test(struct run *r, const struct node *n) {
+    if (n->function == FUNCTION_UNKNOWN)
+        return run_fail(r, ERR_INVALID, "No test named '%.*s' found.", (int)MIN(n->value.len, 64u), n->value.text);
+    struct tvalue input = run_eval(r, n->a);
+    struct args args = {0};
+    if (r->rc || (n->args && !run_eval_args(r, n->args, &args))) return undefined_value();
+    return tvalue_bool(test_call(r, n->function, input, args) != (n->op != 0));
+}
+
+/* ---- all ---- */
+
+static struct tvalue eval(struct run *r, const struct node *n) {
+    struct tvalue left;
+    switch (n->kind) {
+    case N_CONST: return n->value;
+    case N_NAME: return look_up(r, n->name);
+    case N_LIST:
+    case N_TUPLE: return eval_list(r, n);
+    case N_DICT: return eval_dict(r, n);
+    case N_ATTR: return run_get_attribute(r, run_eval(r, n->a), n->value, n->hash, n->method);
+    case N_ITEM:
+        left = run_eval(r, n->a);
+        if (n->b->kind == N_CONST && left.kind == TVALUE_DICT) {
+            const struct tvalue *found = tdict_find_hashed(left.dict, n->b->value, n->b->hash);
+            if (found) return *found;
+        }
+        return run_get_item(r, left, run_eval(r, n->b));
+    case N_SLICE: return eval_slice(r, n);
+    case N_CALL: return eval_call(r, n);
+    case N_FILTER: return eval_filter(r, n);
+    case N_TEST: return eval_test(r, n);
+    case N_NOT: return tvalue_bool(!op_truth(run_eval(r, n->a)));
+    case N_NEGATE: return op_negate(r, run_eval(r, n->a), true);
+    case N_PLUS: return op_negate(r, run_eval(r, n->a), false);
+    case N_AND: left = run_eval(r, n->a); return op_truth(left) ? run_eval(r, n->b) : left;
+    case N_OR: left = run_eval(r, n->a); return op_truth(left) ? left : run_eval(r, n->b);
+    case N_JOIN: return eval_join(r, n);
+    case N_ADD: return eval_sum(r, n);
+    case N_BINARY: left = run_eval(r, n->a); return op_binary(r, n->op, left, run_eval(r, n->b));
+    case N_COMPARE: return eval_compare(r, n);
+    case N_CONDITION: return eval_condition(r, n);
+    default: CHECK_MSG(false, "node kind %d is no expression", n->kind);
+    }
+    return undefined_value();
+}
+
+struct tvalue run_eval(struct run *r, const struct node *n) {
+    if (r->rc || !run_burn(r, 1)) return undefined_value();
+    if (++r->depth > RUN_DEPTH_MAX) run_fail(r, ERR_LIMIT, "nested too deep");
+    struct tvalue v = r->rc ? undefined_value() : eval(r, n);
+    r->depth--;
+    return v;
+}

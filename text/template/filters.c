@@ -1,0 +1,478 @@
+/*
+ * filters.c - filters on text and numbers, and the table of all filters.
+ */
+#include "text/template/filters.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "text/template/python.h"
+
+#define FILTER(name) static struct tvalue name(struct run *r, struct tvalue v, const struct params *p, struct args args)
+
+/* ---- text ---- */
+
+/* The input as a string, as jinja2's soft_str. */
+static struct bytes soft(struct run *r, struct tvalue *v) {
+    *v = run_to_string(r, *v);
+    return tvalue_text(*v);
+}
+
+static struct tvalue cased(struct run *r, struct tvalue v, enum python_case to) {
+    struct buf out = {0};
+    python_add_all_cased(&out, soft(r, &v), to);
+    return run_take_buf(r, &out);
+}
+FILTER(filter_upper) { return cased(r, v, PYTHON_UPPER); }
+FILTER(filter_lower) { return cased(r, v, PYTHON_LOWER); }
+
+FILTER(filter_capitalize) {
+    soft(r, &v);
+    return r->rc ? v : method_call(r, v, method_find(bytes_str("capitalize")), (struct args){0});
+}
+
+/* Words begin behind -, white space and opening brackets. */
+FILTER(filter_title) {
+    struct bytes s = soft(r, &v);
+    struct buf out = {0};
+    bool start = true;
+    for (size_t i = 0; i < s.len;) {
+        uint32_t cp;
+        i += unicode_next(s.data + i, &cp);
+        python_add_cased(&out, cp, start ? PYTHON_UPPER : PYTHON_LOWER);
+        start = python_is_space(cp) || cp == '-' || cp == '(' || cp == '{' || cp == '[' || cp == '<';
+    }
+    return run_take_buf(r, &out);
+}
+
+FILTER(filter_trim) {
+    struct bytes s = soft(r, &v);
+    if (r->rc) return v;
+    if (!p->given[0] || p->v[0].kind == TVALUE_NONE) return tvalue_string(python_strip(s, true, true));
+    return method_call(r, v, method_find(bytes_str("strip")), (struct args){(struct tvalue *)(uintptr_t)p->v, 1, NULL});
+}
+
+FILTER(filter_string) { return run_to_string(r, v); }
+
+static struct tvalue marked_safe(struct tvalue v) {
+    v.flags |= v.kind == TVALUE_STRING ? TVALUE_SAFE : 0;
+    return v;
+}
+
+FILTER(filter_safe) { return marked_safe(run_to_string(r, v)); }
+
+FILTER(filter_forceescape) {
+    static const struct {
+        char c;
+        const char *text;
+    } ESCAPES[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&#34;"}, {'\'', "&#39;"}};
+    struct bytes s = soft(r, &v);
+    struct buf out;
+    buf_init(&out, r->out_max);
+    for (size_t i = 0; i < s.len; i++) {
+        const char *escape = NULL;
+        for (size_t k = 0; k < ARRAY_LEN(ESCAPES); k++)
+            if ((char)s.data[i] == ESCAPES[k].c) escape = ESCAPES[k].text;
+        if (escape)
+            buf_add_str(&out, escape);
+        else
+            buf_add_byte(&out, (char)s.data[i]);
+    }
+    return marked_safe(run_take_buf(r, &out));
+}
+
+struct tvalue filter_escape(struct run *r, struct tvalue v, const struct params *p, struct args args) {
+    return v.kind == TVALUE_STRING && v.flags & TVALUE_SAFE ? v : filter_forceescape(r, v, p, args);
+}
+
+/* "" matches before every character and at the end, as in Python. */
+static void replace_empty(struct bytes s, struct bytes to, int64_t count, struct buf *out) {
+    size_t i = 0;
+    while (count != 0 && !out->failed) {
+        uint32_t cp;
+        buf_add_bytes(out, to);
+        count--;
+        if (i == s.len) return;
+        size_t n = unicode_next(s.data + i, &cp);
+        buf_add(out, s.data + i, n);
+        i += n;
+    }
+    buf_add(out, s.data + i, s.len - i);
+}
+
+FILTER(filter_replace) {
+    struct tvalue old = p->v[0], new = p->v[1];
+    struct bytes s = soft(r, &v), from = soft(r, &old), to = soft(r, &new);
+    int64_t count = -1;
+    struct buf out;
+    if (p->given[2] && p->v[2].kind != TVALUE_NONE && !op_is_int(p->v[2], &count))
+        return run_fail(r, ERR_INVALID, "count must be an integer");
+    buf_init(&out, r->out_max);
+    run_burn(r, s.len / 16);
+    if (!from.len) {
+        replace_empty(s, to, count, &out);
+        return run_take_buf(r, &out);
+    }
+    const uint8_t *at = s.data, *end = s.data + s.len, *hit;
+    while (count-- != 0 && at < end && (hit = memmem(at, (size_t)(end - at), from.data, from.len))) {
+        buf_add(&out, at, (size_t)(hit - at));
+        buf_add_bytes(&out, to);
+        at = hit + from.len;
+    }
+    buf_add(&out, at, (size_t)(end - at));
+    return run_take_buf(r, &out);
+}
+
+static void add_spaces(struct buf *out, int64_t n) {
+    while (n-- > 0 && !out->failed) buf_add_byte(out, ' ');
+}
+
+/* Lines after the first (or all) get the indentation; blank ones only when asked. */
+FILTER(filter_indent) {
+    if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
+    if (v.kind != TVALUE_STRING)
+        return run_fail(r, ERR_INVALID, "unsupported operand type(s) for +=: '%s' and 'str'", python_type(v));
+    struct bytes s = soft(r, &v), prefix = {0};
+    bool first = p->given[1] && op_truth(p->v[1]), blank = p->given[2] && op_truth(p->v[2]);
+    struct buf out, spaces = {0};
+    int64_t width = 4;
+    if (p->given[0] && p->v[0].kind == TVALUE_STRING)
+        prefix = tvalue_text(p->v[0]);
+    else if (p->given[0] && !op_is_int(p->v[0], &width))
+        return run_fail(r, ERR_INVALID, "indent: width must be an integer or a string");
+    if (!prefix.len && !(p->given[0] && p->v[0].kind == TVALUE_STRING)) {
+        add_spaces(&spaces, MIN(width, 4096));
+        prefix = buf_bytes(&spaces);
+    }
+    buf_init(&out, r->out_max);
+    for (size_t at = 0; at <= s.len;) {
+        const uint8_t *nl = at < s.len ? memchr(s.data + at, '\n', s.len - at) : NULL;
+        size_t len = nl ? (size_t)(nl - s.data) - at : s.len - at;
+        if (at ? (len || blank) : first) buf_add_bytes(&out, prefix);
+        buf_add(&out, s.data + at, len);
+        if (!nl) break;
+        buf_add_byte(&out, '\n');
+        at += len + 1;
+    }
+    buf_release(&spaces);
+    return run_take_buf(r, &out);
+}
+
+FILTER(filter_center) {
+    soft(r, &v);
+    struct tvalue width = p->given[0] ? p->v[0] : tvalue_int(80);
+    return r->rc ? v : method_call(r, v, method_find(bytes_str("center")), (struct args){&width, 1, NULL});
+}
+
+FILTER(filter_wordcount) {
+    struct bytes s = soft(r, &v);
+    int64_t n = 0;
+    bool inside = false;
+    for (size_t i = 0; i < s.len;) {
+        uint32_t cp;
+        i += unicode_next(s.data + i, &cp);
+        bool word = unicode_is_word(cp);
+        n += word && !inside;
+        inside = word;
+    }
+    return tvalue_int(n);
+}
+
+FILTER(filter_truncate) {
+    uint32_t count;
+    if (v.kind != TVALUE_STRING && !op_length(v, &count))
+        return run_fail(r, ERR_INVALID, "object of type '%s' has no len()", python_type(v));
+    struct bytes s = soft(r, &v), end = p->given[2] ? tvalue_text(p->v[2]) : bytes_str("...");
+    int64_t length = 255, leeway = 5, size = (int64_t)python_length(s), end_size = (int64_t)python_length(end);
+    bool kill = p->given[1] && op_truth(p->v[1]);
+    if ((p->given[0] && !op_is_int(p->v[0], &length)) ||
+        (p->given[3] && p->v[3].kind != TVALUE_NONE && !op_is_int(p->v[3], &leeway)))
+        return run_fail(r, ERR_INVALID, "truncate: length and leeway must be integers");
+    if (length < end_size)
+        return run_fail(r, ERR_INVALID, "expected length >= %lld, got %lld", (long long)end_size, (long long)length);
+    if (leeway < 0) return run_fail(r, ERR_INVALID, "expected leeway >= 0, got %lld", (long long)leeway);
+    if (size - leeway <= length) return v;
+    struct bytes cut = bytes_of(s.data, python_offset(s, (size_t)(length - end_size)));
+    for (size_t i = cut.len; !kill && i-- > 0;)
+        if (cut.data[i] == ' ') {
+            cut.len = i;
+            break;
+        }
+    struct buf out = {0};
+    buf_add_bytes(&out, cut);
+    buf_add_bytes(&out, end);
+    return run_take_buf(r, &out);
+}
+
+/* In a query "/" is quoted too, and spaces are "+". */
+static void add_url(struct bytes s, bool query, struct buf *out) {
+    for (size_t i = 0; i < s.len; i++) {
+        uint8_t c = s.data[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     (c && strchr(query ? "_.-~" : "_.-~/", c));
+        if (plain)
+            buf_add_byte(out, (char)c);
+        else if (query && c == ' ')
+            buf_add_byte(out, '+');
+        else
+            buf_addf(out, "%%%02X", c);
+    }
+}
+
+/* A text, or pairs: a dict or a sequence of two each. */
+FILTER(filter_urlencode) {
+    struct buf out;
+    struct iter it;
+    struct tvalue pair, part;
+    struct seq two;
+    buf_init(&out, r->out_max);
+    if (v.kind == TVALUE_DICT) v = (struct tvalue){.kind = TVALUE_VIEW, .tag = VIEW_ITEMS, .dict = v.dict};
+    if (v.kind == TVALUE_STRING || op_is_number(v) || v.kind <= TVALUE_NONE) {
+        add_url(soft(r, &v), false, &out);
+        return run_take_buf(r, &out);
+    }
+    if (!iter_open(r, v, &it)) return undefined_value();
+    for (bool first = true; iter_next(r, &it, &pair); first = false) {
+        if (!seq_open(r, pair, &two)) break;
+        if (two.count != 2) {
+            run_fail(r, ERR_INVALID, "cannot unpack %u values into two", two.count);
+            break;
+        }
+        if (!first) buf_add_byte(&out, '&');
+        part = seq_at(r, &two, 0);
+        add_url(soft(r, &part), true, &out);
+        buf_add_byte(&out, '=');
+        part = seq_at(r, &two, 1);
+        add_url(soft(r, &part), true, &out);
+    }
+    return run_take_buf(r, &out);
+}
+
+FILTER(filter_striptags) {
+    struct bytes s = soft(r, &v);
+    struct buf out = {0};
+    bool space = false;
+    for (size_t i = 0; i < s.len;) {
+        const uint8_t *close = s.data[i] == '<' ? memchr(s.data + i, '>', s.len - i) : NULL;
+        uint32_t cp;
+        if (close) {
+            i = (size_t)(close - s.data) + 1;
+            continue;
+        }
+        size_t n = unicode_next(s.data + i, &cp);
+        if (python_is_space(cp)) {
+            space = true;
+        } else {
+            if (space && out.len) buf_add_byte(&out, ' ');
+            space = false;
+            buf_add(&out, s.data + i, n);
+        }
+        i += n;
+    }
+    return run_take_buf(r, &out);
+}
+
+/* ---- values ---- */
+
+FILTER(filter_default) {
+    bool boolean = p->given[1] && op_truth(p->v[1]);
+    if (v.kind != TVALUE_UNDEFINED && !(boolean && !op_truth(v))) return v;
+    return p->given[0] ? p->v[0] : tvalue_string(bytes_of(NULL, 0));
+}
+
+FILTER(filter_attr) {
+    struct tvalue name = run_to_string(r, p->v[0]);
+    if (r->rc) return undefined_value();
+    if (v.kind == TVALUE_DICT && !method_find(tvalue_text(name)))
+        return (struct tvalue){.tag = (uint16_t)(UNDEFINED_ATTRIBUTE + v.kind), .len = name.len, .text = name.text};
+    return run_get_attribute(r, v, name, tdict_hash(name), method_find(tvalue_text(name)));
+}
+
+static bool separator(struct tvalue pair, uint32_t idx, struct bytes *out) {
+    if (pair.kind != TVALUE_LIST && pair.kind != TVALUE_TUPLE) return false;
+    if (pair.list->count != 2 || pair.list->items[idx].kind != TVALUE_STRING) return false;
+    *out = tvalue_text(pair.list->items[idx]);
+    return true;
+}
+
+FILTER(filter_tojson) { /* parameters as HF's: ensure_ascii, indent, separators, sort_keys */
+    struct json_style style = {.indent = -1, .item_separator = bytes_str(", "), .key_separator = bytes_str(": ")};
+    struct buf out;
+    style.ascii = p->given[0] && op_truth(p->v[0]);
+    style.sort_keys = p->given[3] && op_truth(p->v[3]);
+    if (p->given[1] && p->v[1].kind != TVALUE_NONE) {
+        if (p->v[1].kind == TVALUE_STRING) {
+            style.indent_text = tvalue_text(p->v[1]);
+            style.indent = 0;
+        } else if (!op_is_int(p->v[1], &style.indent) || style.indent > 4096)
+            return run_fail(r, ERR_INVALID, "tojson: bad indent");
+        style.indent = MAX(style.indent, 0);
+        style.item_separator = bytes_str(",");
+    }
+    if (p->given[2] && p->v[2].kind != TVALUE_NONE &&
+        (!separator(p->v[2], 0, &style.item_separator) || !separator(p->v[2], 1, &style.key_separator)))
+        return run_fail(r, ERR_INVALID, "tojson: separators must be two strings");
+    buf_init(&out, r->out_max);
+    run_to_json(r, v, &style, 0, &out);
+    return run_take_buf(r, &out);
+}
+
+/* ---- numbers ---- */
+
+FILTER(filter_abs) {
+    if (v.kind == TVALUE_FLOAT) return tvalue_float(fabs(v.number));
+    int64_t i;
+    if (op_is_int(v, &i)) return i < 0 ? op_negate(r, v, true) : tvalue_int(i);
+    if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
+    return run_fail(r, ERR_INVALID, "bad operand type for abs(): '%s'", python_type(v));
+}
+
+/* A number in text, white space around it, underscores not; false: none. */
+static bool parse_float(struct bytes s, double *out) {
+    char text[80], *stop;
+    s = python_strip(s, true, true);
+    if (!s.len || s.len >= sizeof text || memchr(s.data, 'x', s.len) || memchr(s.data, 'X', s.len)) return false;
+    memcpy(text, s.data, s.len);
+    text[s.len] = 0;
+    *out = strtod(text, &stop);
+    return *stop == 0;
+}
+
+static bool parse_int(struct bytes s, int base, int64_t *out) {
+    char text[80], *stop;
+    s = python_strip(s, true, true);
+    if (!s.len || s.len >= sizeof text) return false;
+    memcpy(text, s.data, s.len);
+    text[s.len] = 0;
+    if (base == 10 && strpbrk(text, "xXoO")) return false;
+    errno = 0;
+    *out = strtoll(text, &stop, base);
+    return *stop == 0 && !errno;
+}
+
+FILTER(filter_int) {
+    int64_t base = 10, i;
+    double d;
+    struct tvalue fallback = p->given[0] ? p->v[0] : tvalue_int(0);
+    if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
+    if (op_is_int(v, &i)) return tvalue_int(i);
+    bool bad_base = p->given[1] && (!op_is_int(p->v[1], &base) || base < 0 || base > 36 || base == 1);
+    if (v.kind == TVALUE_STRING && bad_base) return fallback;
+    if (v.kind == TVALUE_STRING && parse_int(tvalue_text(v), (int)base, &i)) return tvalue_int(i);
+    bool have = v.kind == TVALUE_FLOAT || (v.kind == TVALUE_STRING && parse_float(tvalue_text(v), &d));
+    if (v.kind == TVALUE_FLOAT) d = v.number;
+    return have && fabs(d) < 9.2e18 ? tvalue_int((int64_t)d) : fallback;
+}
+
+FILTER(filter_float) {
+    double d;
+    if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
+    if (op_is_number(v)) return tvalue_float(op_number(v));
+    if (v.kind == TVALUE_STRING && parse_float(tvalue_text(v), &d)) return tvalue_float(d);
+    return p->given[0] ? p->v[0] : tvalue_float(0);
+}
+
+FILTER(filter_round) {
+    int64_t precision = 0;
+    struct bytes method = p->given[1] ? tvalue_text(p->v[1]) : bytes_str("common");
+    if (!op_is_number(v)) {
+        if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
+        return run_fail(r, ERR_INVALID, "type %s doesn't define __round__ method", python_type(v));
+    }
+    if (p->given[0] && !op_is_int(p->v[0], &precision))
+        return run_fail(r, ERR_INVALID, "round: precision must be an integer");
+    if (precision > 300 || precision < -300) return v;
+    double d = op_number(v), scale = pow(10, (double)precision);
+    if (bytes_equal(method, bytes_str("common"))) {
+        char text[400];
+        if (v.kind != TVALUE_FLOAT && precision >= 0) return v.kind == TVALUE_BOOL ? tvalue_int(v.boolean) : v;
+        if (precision < 0) return tvalue_float(nearbyint(d * scale) / scale);
+        snprintf(text, sizeof text, "%.*f", (int)precision, d); /* correctly rounded, ties to even, as Python's round */
+        return tvalue_float(strtod(text, NULL));
+    }
+    if (bytes_equal(method, bytes_str("ceil"))) return tvalue_float(ceil(d * scale) / scale);
+    if (bytes_equal(method, bytes_str("floor"))) return tvalue_float(floor(d * scale) / scale);
+    return run_fail(r, ERR_INVALID, "method must be common, ceil or floor");
+}
+
+/* ---- the table ---- */
+
+static const struct {
+    const char *name;
+    filter_fn *run;
+    const char *params; /* NULL: takes raw arguments */
+    unsigned required;
+} FILTERS[] = {
+    {"tojson", filter_tojson, "ensure_ascii indent separators sort_keys", 0},
+    {"trim", filter_trim, "chars", 0},
+    {"default", filter_default, "default_value boolean", 0},
+    {"d", filter_default, "default_value boolean", 0},
+    {"join", filter_join, "d attribute", 0},
+    {"length", filter_length, "", 0},
+    {"count", filter_length, "", 0},
+    {"selectattr", filter_selectattr, NULL, 0},
+    {"rejectattr", filter_rejectattr, NULL, 0},
+    {"select", filter_select, NULL, 0},
+    {"reject", filter_reject, NULL, 0},
+    {"map", filter_map, NULL, 0},
+    {"items", filter_items, "", 0},
+    {"list", filter_list, "", 0},
+    {"first", filter_first, "", 0},
+    {"last", filter_last, "", 0},
+    {"indent", filter_indent, "width first blank", 0},
+    {"upper", filter_upper, "", 0},
+    {"lower", filter_lower, "", 0},
+    {"title", filter_title, "", 0},
+    {"capitalize", filter_capitalize, "", 0},
+    {"replace", filter_replace, "old new count", 2},
+    {"string", filter_string, "", 0},
+    {"safe", filter_safe, "", 0},
+    {"escape", filter_escape, "", 0},
+    {"e", filter_escape, "", 0},
+    {"forceescape", filter_forceescape, "", 0},
+    {"int", filter_int, "default base", 0},
+    {"float", filter_float, "default", 0},
+    {"round", filter_round, "precision method", 0},
+    {"abs", filter_abs, "", 0},
+    {"reverse", filter_reverse, "", 0},
+    {"sort", filter_sort, "reverse case_sensitive attribute", 0},
+    {"dictsort", filter_dictsort, "case_sensitive by reverse", 0},
+    {"unique", filter_unique, "case_sensitive attribute", 0},
+    {"sum", filter_sum, "attribute start", 0},
+    {"min", filter_min, "case_sensitive attribute", 0},
+    {"max", filter_max, "case_sensitive attribute", 0},
+    {"batch", filter_batch, "linecount fill_with", 1},
+    {"slice", filter_slice, "slices fill_with", 1},
+    {"groupby", filter_groupby, "attribute default case_sensitive", 1},
+    {"attr", filter_attr, "name", 1},
+    {"format", filter_format, NULL, 0},
+    {"center", filter_center, "width", 0},
+    {"wordcount", filter_wordcount, "", 0},
+    {"truncate", filter_truncate, "length killwords end leeway", 0},
+    {"urlencode", filter_urlencode, "", 0},
+    {"striptags", filter_striptags, "", 0},
+    {"filesizeformat", filter_filesizeformat, "binary", 0},
+    {"pprint", filter_pprint, "", 0},
+    {"wordwrap", filter_wordwrap, "width break_long_words wrapstring break_on_hyphens", 0},
+    {"xmlattr", filter_xmlattr, "autospace", 0},
+};
+
+int filter_find(struct bytes name) {
+    for (size_t i = 0; i < ARRAY_LEN(FILTERS); i++)
+        if (bytes_equal(name, bytes_str(FILTERS[i].name))) return (int)i;
+    return -1;
+}
+
+struct tvalue filter_call(struct run *r, int function, struct tvalue input, struct args args) {
+    struct params p = {0};
+    if (r->rc || !run_burn(r, 1)) return undefined_value();
+    if (FILTERS[function].params &&
+        !params_bind(r, FILTERS[function].name, FILTERS[function].params, FILTERS[function].required, args, &p))
+        return undefined_value();
+    if (++r->depth > RUN_DEPTH_MAX) run_fail(r, ERR_LIMIT, "nested too deep");
+    struct tvalue v = r->rc ? undefined_value() : FILTERS[function].run(r, input, &p, args);
+    r->depth--;
+    return v;
+}

@@ -1,0 +1,460 @@
+/*
+ * parse.c - statements, as jinja2's parser reads them.
+ */
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "text/template/ast.h"
+#include "text/template/run.h"
+#include "text/unicode.h"
+
+enum { TREE_BUDGET = 256 << 20, TREE_CALLS = 16 << 20 };
+
+/* ---- helpers ---- */
+
+int parser_fail(struct parser *p, int code, const char *fmt, ...) {
+    char text[300];
+    va_list args;
+    if (p->rc) return p->rc;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return p->rc = error_set(p->err, code, "template line %u: %s", p->tokens->line, text);
+}
+
+void *parser_alloc(struct parser *p, size_t size) {
+    void *memory = arena_alloc(&p->t->arena, size);
+    if (!memory) parser_fail(p, ERR_LIMIT, "the template is too large");
+    return memory;
+}
+
+struct node *parser_node(struct parser *p, enum node_kind kind) {
+    struct node *n = p->rc ? NULL : parser_alloc(p, sizeof *n);
+    if (!n) return NULL;
+    n->kind = (uint8_t)kind;
+    n->line = p->tokens->line;
+    return n;
+}
+
+uint32_t parser_name(struct parser *p, struct bytes name) {
+    for (size_t i = 0; i < p->t->names.count; i++)
+        if (bytes_equal(p->t->names.items[i], name)) return (uint32_t)i;
+    if (p->t->names.count >= TEMPLATE_NAMES_MAX) {
+        parser_fail(p, ERR_LIMIT, "more than %d names", TEMPLATE_NAMES_MAX);
+        return 0;
+    }
+    vec_push(&p->t->names, name);
+    return (uint32_t)p->t->names.count - 1;
+}
+
+bool parser_enter(struct parser *p) {
+    if (++p->depth > TEMPLATE_DEPTH_MAX) parser_fail(p, ERR_LIMIT, "nested deeper than %d", TEMPLATE_DEPTH_MAX);
+    return !p->rc;
+}
+
+void parser_leave(struct parser *p) { p->depth--; }
+
+bool token_is_op(const struct parser *p, uint32_t op) { return p->tokens->kind == T_OP && p->tokens->op == op; }
+bool token_is_name(const struct parser *p, const char *name) {
+    return p->tokens->kind == T_NAME && bytes_equal(p->tokens->text, bytes_str(name));
+}
+
+bool take_op(struct parser *p, uint32_t op) {
+    if (p->rc || !token_is_op(p, op)) return false;
+    p->tokens++;
+    return true;
+}
+
+bool take_name(struct parser *p, const char *name) {
+    if (p->rc || !token_is_name(p, name)) return false;
+    p->tokens++;
+    return true;
+}
+
+void parser_unexpected(struct parser *p) {
+    const struct token *t = p->tokens;
+    char op[3] = {(char)t->op, (char)(t->op >> 8), 0};
+    switch (t->kind) {
+    case T_EOF: parser_fail(p, ERR_INVALID, "unexpected end of template"); break;
+    case T_OP: parser_fail(p, ERR_INVALID, "unexpected '%s'", op); break;
+    case T_PRINT_END:
+    case T_BLOCK_END: parser_fail(p, ERR_INVALID, "unexpected end of tag"); break;
+    default:
+        parser_fail(p, ERR_INVALID, "unexpected '%.*s'", (int)MIN(t->text.len, (size_t)64),
+                    t->text.len ? (const char *)t->text.data : "");
+    }
+}
+
+void expect_op(struct parser *p, uint32_t op) {
+    if (!take_op(p, op)) parser_unexpected(p);
+}
+
+static void expect_name(struct parser *p, const char *name) {
+    if (!take_name(p, name)) parser_unexpected(p);
+}
+
+static void expect_block_end(struct parser *p) {
+    if (p->rc) return;
+    if (p->tokens->kind != T_BLOCK_END)
+        parser_unexpected(p);
+    else
+        p->tokens++;
+}
+
+void node_list_push(struct parser *p, struct node_list *list, struct node *node) {
+    if (p->rc) return;
+    if (!list->items) {
+        list->items = list->fixed;
+        list->cap = ARRAY_LEN(list->fixed);
+    }
+    if (list->count == list->cap) {
+        struct node **bigger = parser_alloc(p, list->cap * 2 * sizeof *bigger);
+        if (!bigger) return;
+        memcpy(bigger, list->items, list->count * sizeof *bigger);
+        list->items = bigger;
+        list->cap *= 2;
+    }
+    list->items[list->count++] = node;
+}
+
+struct node **node_list_items(struct parser *p, struct node_list *list) {
+    if (!list->count) return NULL;
+    struct node **items = parser_alloc(p, list->count * sizeof *items);
+    if (items) memcpy(items, list->items, list->count * sizeof *items);
+    return items;
+}
+
+/* ---- bodies ---- */
+
+static struct node *parse_statement(struct parser *p);
+
+static bool at_any(const struct parser *p, const char *const *names) {
+    for (; *names; names++)
+        if (token_is_name(p, *names)) return true;
+    return false;
+}
+
+static struct node *parse_print(struct parser *p) {
+    struct node *n = parser_node(p, N_PRINT);
+    p->tokens++;
+    struct node *value = parse_tuple(p, true, false);
+    if (!p->rc && p->tokens->kind != T_PRINT_END) parser_unexpected(p);
+    if (p->rc) return NULL;
+    p->tokens++;
+    n->a = value;
+    return n;
+}
+
+static struct node *parse_text(struct parser *p) {
+    struct node *n = parser_node(p, N_TEXT);
+    if (n) n->value = tvalue_string(p->tokens->text);
+    p->tokens++;
+    return n;
+}
+
+/* Statements up to a block tag that begins with one of the names (NULL: up to the end of the template); that tag's name
+ * is current then. */
+static struct node *parse_body(struct parser *p, const char *const *ends) {
+    struct node *first = NULL, **last = &first;
+    if (!parser_enter(p)) return NULL;
+    while (!p->rc && p->tokens->kind != T_EOF) {
+        struct node *n;
+        if (p->tokens->kind == T_DATA) {
+            n = parse_text(p);
+        } else if (p->tokens->kind == T_PRINT_BEGIN) {
+            n = parse_print(p);
+        } else {
+            p->tokens++; /* {% */
+            if (ends && at_any(p, ends)) {
+                parser_leave(p);
+                return first;
+            }
+            n = parse_statement(p);
+            expect_block_end(p);
+        }
+        if (!n) continue;
+        *last = n;
+        last = &n->next;
+    }
+    if (!p->rc && ends) parser_fail(p, ERR_INVALID, "'%s' is missing", *ends);
+    parser_leave(p);
+    return first;
+}
+
+/* "%}" body "{% end": the end's name is taken. */
+static struct node *parse_block(struct parser *p, const char *end) {
+    const char *const ends[] = {end, NULL};
+    bool soft = p->soft;
+    p->soft = false;
+    expect_block_end(p);
+    struct node *body = parse_body(p, ends);
+    expect_name(p, end);
+    p->soft = soft;
+    return body;
+}
+
+/* ---- statements ---- */
+
+static struct node *parse_if(struct parser *p) {
+    static const char *const ENDS[] = {"endif", "elif", "else", NULL}, *const ELSE_ENDS[] = {"endif", NULL};
+    struct node *n = parser_node(p, N_IF);
+    struct node_list list = {0};
+    bool soft = p->soft;
+    p->soft = true;
+    do {
+        struct node *condition = parse_tuple(p, false, false);
+        expect_block_end(p);
+        struct node *body = parse_body(p, ENDS);
+        node_list_push(p, &list, condition);
+        node_list_push(p, &list, body);
+    } while (take_name(p, "elif"));
+    if (take_name(p, "else")) {
+        expect_block_end(p);
+        struct node *body = parse_body(p, ELSE_ENDS);
+        node_list_push(p, &list, NULL);
+        node_list_push(p, &list, body);
+    }
+    expect_name(p, "endif");
+    p->soft = soft;
+    if (p->rc) return NULL;
+    n->count = list.count;
+    n->items = node_list_items(p, &list);
+    return n;
+}
+
+/* True for message.content, message['content'], a variable called content, and filters of these. */
+static bool is_content(const struct parser *p, const struct node *n) {
+    struct bytes name = bytes_of(NULL, 0);
+    while (n && n->kind == N_FILTER) n = n->a;
+    if (!n) return false;
+    if (n->kind == N_ATTR) name = tvalue_text(n->value);
+    if (n->kind == N_ITEM && n->b->kind == N_CONST) name = tvalue_text(n->b->value);
+    if (n->kind == N_NAME) name = p->t->names.items[n->name];
+    return bytes_equal(name, bytes_str("content"));
+}
+
+static struct node *parse_for(struct parser *p) {
+    static const char *const ENDS[] = {"endfor", "else", NULL}, *const ELSE_ENDS[] = {"endfor", NULL};
+    struct node *n = parser_node(p, N_FOR), *bodies[2] = {NULL, NULL};
+    struct node *target = parse_target(p, false);
+    expect_name(p, "in");
+    struct node *iterable = parse_tuple(p, false, false), *condition = NULL;
+    if (take_name(p, "if")) condition = parse_expression(p, true);
+    bool recursive = take_name(p, "recursive");
+    expect_block_end(p);
+    bool soft = p->soft;
+    p->soft = false;
+    p->loop_depth++;
+    bodies[0] = parse_body(p, ENDS);
+    p->loop_depth--;
+    if (take_name(p, "else")) {
+        expect_block_end(p);
+        bodies[1] = parse_body(p, ELSE_ENDS);
+    }
+    p->soft = soft;
+    expect_name(p, "endfor");
+    if (p->rc) return NULL;
+    n->items = parser_alloc(p, sizeof bodies);
+    if (!n->items) return NULL;
+    memcpy(n->items, bodies, sizeof bodies);
+    p->t->wants_parts |= is_content(p, iterable);
+    n->a = target;
+    n->b = iterable;
+    n->c = condition;
+    n->op = recursive;
+    return n;
+}
+
+static struct node *parse_set(struct parser *p) {
+    struct node *target = parse_target(p, true);
+    if (take_op(p, OP('='))) {
+        struct node *n = parser_node(p, N_SET), *value = parse_tuple(p, true, false);
+        if (p->rc) return NULL;
+        n->a = target;
+        n->b = value;
+        return n;
+    }
+    struct node *n = parser_node(p, N_SET_BLOCK), *filters = NULL;
+    if (!p->rc && token_is_op(p, OP('|'))) filters = parse_filters(p, NULL, false);
+    struct node *body = parse_block(p, "endset");
+    if (p->rc) return NULL;
+    n->a = target;
+    n->b = body;
+    n->c = filters;
+    return n;
+}
+
+/* "(a, b=1)" of macros and call blocks, into def. */
+static void parse_signature(struct parser *p, struct macro_def *def) {
+    struct node_list params = {0}, defaults = {0};
+    expect_op(p, OP('('));
+    while (!p->rc && !token_is_op(p, OP(')'))) {
+        if (params.count) expect_op(p, OP(','));
+        struct node *param = parse_single_target(p, false);
+        if (!p->rc && param->kind != N_NAME) parser_fail(p, ERR_INVALID, "a parameter must be a name");
+        struct node *fallback = take_op(p, OP('=')) ? parse_expression(p, true) : NULL;
+        if (!p->rc && !fallback && defaults.count && defaults.items[defaults.count - 1])
+            parser_fail(p, ERR_INVALID, "non-default argument follows default argument");
+        node_list_push(p, &params, param);
+        node_list_push(p, &defaults, fallback);
+    }
+    expect_op(p, OP(')'));
+    if (p->rc || !params.count) return;
+    def->params = parser_alloc(p, params.count * sizeof *def->params);
+    def->defaults = node_list_items(p, &defaults);
+    if (p->rc) return;
+    def->param_count = params.count;
+    for (uint32_t i = 0; i < params.count; i++) def->params[i] = params.items[i]->name;
+}
+
+static void parse_macro_body(struct parser *p, struct macro_def *def, const char *end) {
+    bool varargs = p->uses_varargs, kwargs = p->uses_kwargs, caller = p->uses_caller;
+    unsigned loop_depth = p->loop_depth;
+    p->uses_varargs = p->uses_kwargs = p->uses_caller = false;
+    p->loop_depth = 0;
+    def->body = parse_block(p, end);
+    def->varargs_name = p->uses_varargs ? parser_name(p, bytes_str("varargs")) : UINT32_MAX;
+    def->kwargs_name = p->uses_kwargs ? parser_name(p, bytes_str("kwargs")) : UINT32_MAX;
+    def->caller_name = p->uses_caller ? parser_name(p, bytes_str("caller")) : UINT32_MAX;
+    p->uses_varargs = varargs;
+    p->uses_kwargs = kwargs;
+    p->uses_caller = caller;
+    p->loop_depth = loop_depth;
+}
+
+static struct macro_def *new_macro(struct parser *p, struct bytes name) {
+    struct macro_def *def = p->rc ? NULL : parser_alloc(p, sizeof *def);
+    if (def) def->name = name;
+    return def;
+}
+
+static struct node *parse_macro(struct parser *p) {
+    struct node *n = parser_node(p, N_MACRO), *target = parse_single_target(p, false);
+    if (!p->rc && target->kind != N_NAME) parser_fail(p, ERR_INVALID, "a macro's name is expected");
+    if (p->rc) return NULL;
+    n->name = target->name;
+    n->macro = new_macro(p, p->t->names.items[target->name]);
+    if (p->rc) return NULL;
+    parse_signature(p, n->macro);
+    parse_macro_body(p, n->macro, "endmacro");
+    return n;
+}
+
+static struct node *parse_call_block(struct parser *p) {
+    struct node *n = parser_node(p, N_CALL_BLOCK);
+    struct macro_def *def = new_macro(p, bytes_str("caller"));
+    if (p->rc) return NULL;
+    if (token_is_op(p, OP('('))) parse_signature(p, def);
+    n->a = parse_expression(p, true);
+    if (!p->rc && n->a->kind != N_CALL) parser_fail(p, ERR_INVALID, "a call is expected");
+    n->macro = def;
+    parse_macro_body(p, def, "endcall");
+    return p->rc ? NULL : n;
+}
+
+static struct node *parse_filter_block(struct parser *p) {
+    struct node *n = parser_node(p, N_FILTER_BLOCK), *filters = parse_filters(p, NULL, true);
+    struct node *body = parse_block(p, "endfilter");
+    if (p->rc) return NULL;
+    n->a = filters;
+    n->b = body;
+    return n;
+}
+
+static struct node *parse_with(struct parser *p) {
+    struct node *n = parser_node(p, N_WITH);
+    struct node_list list = {0};
+    while (!p->rc && p->tokens->kind != T_BLOCK_END) {
+        if (list.count) expect_op(p, OP(','));
+        node_list_push(p, &list, parse_target(p, false));
+        expect_op(p, OP('='));
+        node_list_push(p, &list, parse_expression(p, true));
+    }
+    struct node *body = parse_block(p, "endwith");
+    if (p->rc) return NULL;
+    n->count = list.count;
+    n->items = node_list_items(p, &list);
+    n->a = body;
+    return n;
+}
+
+/* block, generation and autoescape only group here. */
+static struct node *parse_group(struct parser *p, const char *end, bool takes_more) {
+    struct node *n = parser_node(p, N_GROUP);
+    while (takes_more && !p->rc && p->tokens->kind != T_BLOCK_END && p->tokens->kind != T_EOF) p->tokens++;
+    struct node *body = NULL;
+    const char *const ends[] = {end, NULL};
+    expect_block_end(p);
+    body = parse_body(p, ends);
+    expect_name(p, end);
+    if (!p->rc && takes_more && p->tokens->kind == T_NAME) p->tokens++; /* {% endblock name %} */
+    if (p->rc) return NULL;
+    n->a = body;
+    n->op = 1;
+    return n;
+}
+
+static struct node *parse_jump(struct parser *p, enum node_kind kind) {
+    if (!p->loop_depth) parser_fail(p, ERR_INVALID, "break or continue outside of a loop");
+    return parser_node(p, kind);
+}
+
+static struct node *parse_statement(struct parser *p) {
+    if (!p->rc && p->tokens->kind != T_NAME) parser_unexpected(p);
+    if (take_name(p, "if")) return parse_if(p);
+    if (take_name(p, "for")) return parse_for(p);
+    if (take_name(p, "set")) return parse_set(p);
+    if (take_name(p, "macro")) return parse_macro(p);
+    if (take_name(p, "call")) return parse_call_block(p);
+    if (take_name(p, "filter")) return parse_filter_block(p);
+    if (take_name(p, "with")) return parse_with(p);
+    if (take_name(p, "generation")) return parse_group(p, "endgeneration", false);
+    if (take_name(p, "block")) return parse_group(p, "endblock", true);
+    if (take_name(p, "break")) return parse_jump(p, N_BREAK);
+    if (take_name(p, "continue")) return parse_jump(p, N_CONTINUE);
+    if (!p->rc)
+        parser_fail(p, ERR_INVALID, "unknown tag '%.*s'", (int)MIN(p->tokens->text.len, (size_t)64),
+                    (const char *)p->tokens->text.data);
+    return NULL;
+}
+
+/* ---- the whole ---- */
+
+void template_free(struct template **t) {
+    if (!*t) return;
+    arena_release(&(*t)->arena);
+    vec_release(&(*t)->names);
+    mem_free(*t);
+    *t = NULL;
+}
+
+static void finish(struct template *t) {
+    t->loop_name = UINT32_MAX;
+    for (size_t i = 0; i < t->names.count; i++)
+        if (bytes_equal(t->names.items[i], bytes_str("loop"))) t->loop_name = (uint32_t)i;
+}
+
+int template_parse(struct bytes source, struct template **out, struct error *err) {
+    struct error local;
+    struct lexed lexed;
+    *out = NULL;
+    unicode_init();
+    struct template *t = mem_alloc(sizeof *t);
+    arena_init(&t->arena, TREE_BUDGET, TREE_CALLS);
+    struct parser p = {.t = t, .err = err ? err : &local};
+    p.rc = template_lex(&t->arena, source, &lexed, p.err);
+    p.tokens = lexed.tokens.items;
+    if (!p.rc) t->body = parse_body(&p, NULL);
+    if (!p.rc && p.unknown_count)
+        p.rc = error_set(p.err, ERR_INVALID, "template line %u: no filter or test named '%.*s'", p.unknown.line,
+                         (int)MIN(p.unknown.text.len, (size_t)64), (const char *)p.unknown.text.data);
+    vec_release(&lexed.tokens);
+    if (p.rc)
+        template_free(&t);
+    else
+        finish(t);
+    *out = t;
+    return p.rc;
+}
+
+bool template_wants_parts(const struct template *t) { return t->wants_parts; }

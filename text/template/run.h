@@ -1,0 +1,237 @@
+/*
+ * run.h - a render in progress, and what its parts offer each other; for the files here only.
+ *
+ * Errors are sticky: the first run_fail sets run.rc, from then on every step returns undefined at once. Memory is the
+ * render's arena; nothing is freed alone. Values follow Python: 1 == 1.0 == True, strings are sequences of code points,
+ * dicts keep order, generators run once.
+ */
+#ifndef TEXT_TEMPLATE_RUN_H
+#define TEXT_TEMPLATE_RUN_H
+
+#include "text/template/ast.h"
+
+/* Kinds that only a running template makes. */
+enum {
+    TVALUE_RANGE = TVALUE_TUPLE + 1, /* struct trange */
+    TVALUE_VIEW,                     /* dict; tag: enum view_kind */
+    TVALUE_GENERATOR,                /* struct tgenerator */
+    TVALUE_NAMESPACE,                /* dict */
+    TVALUE_MACRO,                    /* struct tmacro */
+    TVALUE_FUNCTION,                 /* tag: enum function_id */
+    TVALUE_METHOD,                   /* tag: enum method_id; pointer: the struct tvalue it belongs to */
+    TVALUE_LOOP,                     /* struct tloop */
+    TVALUE_CYCLER,                   /* struct tcycler */
+    TVALUE_JOINER,                   /* struct tjoiner */
+};
+
+enum {
+    TVALUE_SAFE = 1,  /* flag of a string: marked by safe or escape */
+    TVALUE_GROUP = 2, /* flag of a tuple: made by groupby */
+};
+
+enum view_kind { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
+enum function_id {
+    FUNCTION_RANGE,
+    FUNCTION_DICT,
+    FUNCTION_NAMESPACE,
+    FUNCTION_RAISE,
+    FUNCTION_STRFTIME,
+    FUNCTION_JOINER,
+    FUNCTION_CYCLER,
+    FUNCTION_COUNT
+};
+
+/* What an undefined value remembers, for its error: text is the name; tag says of what. */
+enum undefined_tag {
+    UNDEFINED_NAME = 0,
+    UNDEFINED_UNSAFE = 1,
+    UNDEFINED_TEXT = 2,
+    UNDEFINED_ATTRIBUTE = 16 /* + kind of the object */
+};
+
+struct trange {
+    int64_t start, step;
+    uint32_t count;
+};
+
+/* Something to iterate over whose length is known. */
+struct seq {
+    struct tvalue of;
+    uint32_t count;
+};
+
+struct tgenerator;
+struct iter {
+    struct seq seq;
+    uint32_t at;
+    struct tgenerator *generator; /* instead of seq */
+};
+
+enum generator_kind {
+    GENERATE_PLAIN,
+    GENERATE_REVERSED,
+    GENERATE_ITEMS,
+    GENERATE_MAP_ATTRIBUTE,
+    GENERATE_MAP_FILTER,
+    GENERATE_SELECT,
+    GENERATE_REJECT,
+    GENERATE_SELECT_ATTRIBUTE,
+    GENERATE_REJECT_ATTRIBUTE,
+    GENERATE_UNIQUE
+};
+
+struct run;
+struct args {
+    struct tvalue *items;
+    uint32_t count;
+    struct tdict *keywords; /* NULL: none */
+};
+
+struct tgenerator {
+    enum generator_kind kind;
+    bool opened, done;
+    struct tvalue source;
+    struct iter iter;
+    struct tvalue attribute, fallback;
+    int function; /* filter or test; -1: truth */
+    struct args args;
+    bool case_sensitive;
+    struct tvalue seen; /* of UNIQUE: a dict */
+};
+
+struct binding {
+    uint32_t name;
+    struct tvalue value;
+};
+
+struct tmacro {
+    const struct macro_def *def;
+    struct binding *closure; /* what was visible where it was made */
+    uint32_t closure_count;
+};
+
+struct tloop {
+    struct seq seq;
+    uint32_t idx, depth;
+    struct tvalue changed;   /* last arguments of loop.changed; a tuple or undefined */
+    const struct node *node; /* of a recursive loop */
+};
+
+struct tcycler {
+    struct tlist *items;
+    uint32_t at;
+};
+struct tjoiner {
+    struct tvalue separator;
+    bool used;
+};
+
+enum { RUN_DEPTH_MAX = 1500, RUN_CALLS_MAX = 64 };
+
+struct run {
+    const struct template *t;
+    struct arena arena;
+    struct buf *out;
+    size_t out_start, out_max;
+    uint64_t fuel;
+    int64_t now_s;
+    struct error *err;
+    int rc;
+    unsigned depth, calls, loop_depth;
+    struct tvalue *root; /* by name */
+    VEC(struct binding) bindings;
+    size_t frame_base, scope_base; /* of the bindings: first of this macro call, first of this scope */
+    bool at_root;                  /* assignments go to root */
+    enum { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } flow;
+};
+
+/* ---- errors, memory, fuel ---- */
+
+struct tvalue run_fail(struct run *r, int code, const char *fmt, ...) PRINTF_LIKE(3, 4); /* returns undefined */
+struct tvalue run_fail_undefined(struct run *r, struct tvalue undefined);
+void *run_alloc(struct run *r, size_t size);                           /* NULL after failing */
+bool run_burn(struct run *r, uint64_t fuel);                           /* false: out of fuel (failed) */
+struct tvalue run_string(struct run *r, const void *data, size_t len); /* copies */
+struct tvalue run_take_buf(struct run *r, struct buf *b);              /* copies and releases */
+struct tvalue run_list(struct run *r, unsigned kind);                  /* LIST or TUPLE */
+void run_push(struct run *r, struct tvalue list, struct tvalue item);
+void run_set(struct run *r, struct tvalue dict, struct tvalue key, struct tvalue value);
+static inline struct tvalue undefined_value(void) { return (struct tvalue){0}; }
+
+/* ---- statements and expressions ---- */
+
+struct tvalue run_eval(struct run *r, const struct node *n);
+void run_body(struct run *r, const struct node *body);
+struct tvalue run_call(struct run *r, struct tvalue callee, struct args args);
+struct tvalue run_call_macro(struct run *r, const struct tmacro *macro, struct args args);
+struct tvalue run_loop_again(struct run *r, const struct tloop *loop, struct args args);
+bool run_eval_args(struct run *r, const struct call_args *from, struct args *out);
+struct tvalue run_get_attribute(struct run *r, struct tvalue of, struct tvalue name, uint64_t hash, unsigned method);
+struct tvalue run_get_item(struct run *r, struct tvalue of, struct tvalue key);
+struct tvalue run_slice(struct run *r, struct tvalue of, struct tvalue start, struct tvalue stop, struct tvalue step);
+
+/* ---- Python's operations: ops.c ---- */
+
+bool op_truth(struct tvalue v);
+bool op_equal(struct run *r, struct tvalue a, struct tvalue b);
+/* Order as <: -1, 0, 1; fails for kinds without one. */
+int op_order(struct run *r, struct tvalue a, struct tvalue b);
+bool op_contains(struct run *r, struct tvalue in, struct tvalue item);
+struct tvalue op_add(struct run *r, struct tvalue a, struct tvalue b);
+struct tvalue op_binary(struct run *r, uint32_t op, struct tvalue a, struct tvalue b);
+struct tvalue op_negate(struct run *r, struct tvalue v, bool minus);
+bool op_length(struct tvalue v, uint32_t *count); /* false: has none */
+bool op_is_number(struct tvalue v);               /* int, float or bool */
+double op_number(struct tvalue v);
+bool op_is_int(struct tvalue v, int64_t *out); /* int or bool */
+
+/* Opens v for iteration; fails (false) for what cannot be. */
+bool iter_open(struct run *r, struct tvalue v, struct iter *it);
+bool iter_next(struct run *r, struct iter *it, struct tvalue *out);
+/* A sequence with a length; what has none is collected first. */
+bool seq_open(struct run *r, struct tvalue v, struct seq *s);
+struct tvalue seq_at(struct run *r, const struct seq *s, uint32_t idx);
+/* A new list of all items. */
+struct tvalue op_to_list(struct run *r, struct tvalue v);
+/* of.path, where "a.b.0" steps inside: each step as an item first, then as an attribute. */
+struct tvalue run_attribute_path(struct run *r, struct tvalue of, struct tvalue path);
+struct tvalue new_generator(struct run *r, enum generator_kind kind, struct tvalue source, struct tgenerator **out);
+
+/* ---- text: python.c ---- */
+
+void run_str(struct run *r, struct tvalue v, struct buf *out);  /* str(v) */
+void run_repr(struct run *r, struct tvalue v, struct buf *out); /* repr(v) */
+struct tvalue run_to_string(struct run *r, struct tvalue v);    /* str(v); v itself when it is a string */
+const char *python_type(struct tvalue v);
+struct json_style {
+    int64_t indent;           /* -1: one line */
+    struct bytes indent_text; /* instead of so many spaces; empty: none */
+    struct bytes item_separator, key_separator;
+    bool sort_keys, ascii;
+};
+void run_to_json(struct run *r, struct tvalue v, const struct json_style *style, unsigned depth, struct buf *out);
+
+/* ---- tables ---- */
+
+uint8_t method_find(struct bytes name); /* 0: no method has this name */
+int filter_find(struct bytes name);     /* -1: unknown */
+int test_find(struct bytes name);
+int function_find(struct bytes name);
+bool method_exists(struct tvalue of, unsigned method);
+bool method_is_mutating(struct tvalue of, unsigned method);
+struct tvalue method_call(struct run *r, struct tvalue self, unsigned method, struct args args);
+struct tvalue filter_call(struct run *r, int function, struct tvalue input, struct args args);
+bool test_call(struct run *r, int function, struct tvalue input, struct args args);
+struct tvalue function_call(struct run *r, int function, struct args args);
+
+/* Arguments by name. `names` is "old new count"; those before `required` must be given. Absent ones are undefined and
+ * not given. */
+enum { PARAMS_MAX = 6 };
+struct params {
+    struct tvalue v[PARAMS_MAX];
+    bool given[PARAMS_MAX];
+};
+bool params_bind(struct run *r, const char *what, const char *names, unsigned required, struct args args,
+                 struct params *out);
+
+#endif

@@ -1,0 +1,409 @@
+#include "text/tokenizer/bpe_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "text/unicode.h"
+
+enum { WHOLE_BYTES_MAX = 48 }; /* longer pieces are hardly ever tokens */
+#define METASPACE "\xE2\x96\x81"
+
+static inline bool begins_with_metaspace(const uint8_t *p, const uint8_t *end) {
+    return end - p >= 3 && p[0] == 0xE2 && p[1] == 0x96 && p[2] == 0x81;
+}
+
+/* ---- merges ---- */
+
+const struct bpe_merge BPE_NO_MERGE = {NONE, NONE, NONE, NONE};
+
+void bpe_init(struct bpe *b, const struct vocab *vocab, size_t count) {
+    *b = (struct bpe){.vocab = vocab, .unk_id = NONE, .splits_at_metaspace = !vocab->byte_level};
+    uint32_t size = 16;
+    while (size < count + count / 2) size *= 2;
+    b->merges = mem_calloc(size, sizeof *b->merges);
+    b->merge_tags = mem_calloc(size, 1);
+    b->merge_mask = size - 1;
+    b->first_shared_rank = NONE;
+}
+
+void bpe_release(struct bpe *b) {
+    mem_free(b->merges);
+    mem_free(b->merge_tags);
+    mem_free(b->byte_pairs);
+    mem_free(b->inner_pairs);
+    b->inner_pairs = NULL;
+    mem_free(b->unused);
+    b->unused = NULL;
+    b->merges = NULL;
+    b->merge_tags = NULL;
+    b->byte_pairs = NULL;
+}
+
+void bpe_prefetch(const struct bpe *b, uint32_t left, uint32_t right) {
+    uint32_t slot = hash_slot(b, pair_hash(left, right));
+    __builtin_prefetch(&b->merges[slot], 1);
+    __builtin_prefetch(&b->merge_tags[slot], 1);
+}
+
+/* True when the pair puts a U+2581 behind something else. */
+static bool crosses_metaspace(const struct vocab *v, uint32_t left, uint32_t right) {
+    struct bytes a = vocab_key(v, left), b = vocab_key(v, right);
+    return begins_with_metaspace(b.data, b.data + b.len) &&
+           !(a.len >= 3 && begins_with_metaspace(a.data + a.len - 3, a.data + a.len));
+}
+
+void bpe_add_merge(struct bpe *b, uint32_t left, uint32_t right, uint32_t result) {
+    bpe_add_ranked(b, left, right, result, b->rank_count);
+}
+
+void bpe_add_ranked(struct bpe *b, uint32_t left, uint32_t right, uint32_t result, uint32_t rank) {
+    uint64_t hash = pair_hash(left, right);
+    uint8_t tag = hash_tag(hash);
+    uint32_t i = hash_slot(b, hash);
+    while (b->merge_tags[i] && !(b->merge_tags[i] == tag && b->merges[i].left == left && b->merges[i].right == right))
+        i = (i + 1) & b->merge_mask;
+    if (rank < b->rank_count) b->first_shared_rank = MIN(b->first_shared_rank, rank);
+    b->merge_tags[i] = tag;
+    b->merges[i] = (struct bpe_merge){left, right, rank, result};
+    b->rank_count = MAX(b->rank_count, rank + 1);
+    if (b->splits_at_metaspace && crosses_metaspace(b->vocab, left, right)) b->splits_at_metaspace = false;
+}
+
+/* ---- symbols ---- */
+
+/* At byte level most pairs looked up first are two single bytes: those are in a table. */
+static void make_byte_pairs(struct bpe *b) {
+    for (unsigned i = 0; i < 256; i++) b->lacks_bytes |= b->ascii_ids[i] == NONE;
+    b->byte_pairs = mem_calloc(65536, sizeof *b->byte_pairs);
+    for (unsigned i = 0; i < 65536; i++) {
+        const struct bpe_merge *m = find_pair(b, b->ascii_ids[i >> 8], b->ascii_ids[i & 255]);
+        b->byte_pairs[i][0] = m->rank;
+        b->byte_pairs[i][1] = m->result;
+    }
+}
+
+static int compare_results(const void *a, const void *b) {
+    const struct bpe_merge *x = a, *y = b;
+    return (x->result > y->result) - (x->result < y->result);
+}
+
+static bool any_unused(const struct vocab *v) {
+    for (size_t i = 0; i < v->entries.count; i++)
+        if (v->flags[i] & VOCAB_UNUSED) return true;
+    return false;
+}
+
+static void collect_unused(struct bpe *b) {
+    if (!any_unused(b->vocab)) return;
+    VEC(struct bpe_merge) found = {0};
+    for (uint32_t i = 0; i <= b->merge_mask; i++)
+        if (b->merge_tags[i] && b->vocab->flags[b->merges[i].result] & VOCAB_UNUSED) vec_push(&found, b->merges[i]);
+    if (found.count) qsort(found.items, found.count, sizeof *found.items, compare_results);
+    b->unused = found.items;
+    b->unused_count = found.count;
+}
+
+static void push_cut(const struct bpe *b, uint32_t id, struct token_vec *out) {
+    const struct bpe_merge want = {.result = id}, *m = NULL;
+    if (b->vocab->flags[id] & VOCAB_UNUSED)
+        m = bsearch(&want, b->unused, b->unused_count, sizeof want, compare_results);
+    if (!m) {
+        vec_push(out, id);
+        return;
+    }
+    push_cut(b, m->left, out); /* as deep as the token has symbols at most */
+    push_cut(b, m->right, out);
+}
+
+/* Cuts unused tokens from `from` on into what they were merged from. */
+static void cut_unused(const struct bpe *b, size_t from, struct token_vec *out) {
+    struct token_vec all = {0};
+    for (size_t i = from; i < out->count; i++) vec_push(&all, out->items[i]);
+    out->count = from;
+    for (size_t i = 0; i < all.count; i++) push_cut(b, all.items[i], out);
+    vec_release(&all);
+}
+
+static void make_inner_pairs(struct bpe *b) {
+    b->inner_pairs = mem_calloc(65536 / 64, sizeof *b->inner_pairs);
+    for (uint32_t id = 0; id < b->vocab->entries.count; id++) {
+        struct bytes key = vocab_key(b->vocab, id);
+        for (size_t i = 0; i + 1 < key.len; i++) {
+            unsigned pair = (unsigned)key.data[i] << 8 | key.data[i + 1];
+            b->inner_pairs[pair / 64] |= (uint64_t)1 << pair % 64;
+        }
+    }
+}
+
+void bpe_choose_variant(struct bpe *b) {
+    bpe_merge_fn *variants[BPE_VARIANTS_MAX];
+    b->merge_short = variants[bpe_merge_variants(variants) - 1];
+}
+
+void bpe_finish(struct bpe *b) {
+    for (unsigned i = 0; i < 256; i++) {
+        uint8_t key = (uint8_t)i;
+        b->ascii_ids[i] = b->vocab->byte_level || i < 128 ? vocab_find(b->vocab, &key, 1) : NONE;
+        char name[8];
+        snprintf(name, sizeof name, "<0x%02X>", i);
+        b->fallback_ids[i] = b->byte_fallback ? vocab_find_spelling(b->vocab, bytes_str(name)) : NONE;
+    }
+    if (vocab_find(b->vocab, (const uint8_t *)METASPACE, 3) == NONE || b->has_affix) b->splits_at_metaspace = false;
+    if (b->vocab->byte_level && b->rank_count > 4096 && !b->has_affix) make_byte_pairs(b);
+    if (b->byte_pairs) make_inner_pairs(b);
+    collect_unused(b);
+    bpe_choose_variant(b);
+    b->short_max = b->rank_count < 1u << 24 ? BPE_SHORT_MAX : 1; /* a rank and a place share 32 bits */
+}
+
+static bool add_fallback(const struct bpe *b, struct bpe_scratch *s, const uint8_t *c, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if (b->fallback_ids[c[i]] == NONE) return false;
+    for (size_t i = 0; i < len; i++) vec_push(&s->ids, b->fallback_ids[c[i]]);
+    return true;
+}
+
+/* The character as the vocabulary has it in its place in the word. Returns its bytes. */
+static size_t add_affixes(const struct bpe *b, const uint8_t *c, size_t len, bool first, bool last, char *out) {
+    size_t n = 0, prefix = first ? 0 : strlen(b->prefix), suffix = last ? strlen(b->suffix) : 0;
+    memcpy(out, b->prefix, prefix);
+    n += prefix;
+    memcpy(out + n, c, len);
+    n += len;
+    memcpy(out + n, b->suffix, suffix);
+    return n + suffix;
+}
+
+/* The symbols of one character, as the vocabulary has it; returns how many. *unk_pending: an unknown one before it. */
+static size_t add_symbol(const struct bpe *b, struct bpe_scratch *s, const uint8_t *symbol, size_t len,
+                         bool *unk_pending) {
+    uint32_t id = len == 1 ? b->ascii_ids[*symbol] : vocab_find(b->vocab, symbol, len);
+    if (id != NONE) {
+        if (*unk_pending) vec_push(&s->ids, b->unk_id);
+        *unk_pending = false;
+        vec_push(&s->ids, id);
+        return 1;
+    }
+    if (b->byte_fallback && add_fallback(b, s, symbol, len)) return len;
+    if (b->unk_id == NONE) return 0;
+    if (*unk_pending && !b->fuse_unk) vec_push(&s->ids, b->unk_id);
+    *unk_pending = true;
+    return 0;
+}
+
+/* Appends the last `made` symbols again for each time that the character of n bytes at p follows itself before end.
+ * Returns the bytes passed over. */
+static size_t repeat_symbols(struct bpe_scratch *s, size_t made, const uint8_t *p, size_t n, const uint8_t *end) {
+    const uint8_t *next = p + n;
+    while ((size_t)(end - next) >= n && !memcmp(next, p, n)) {
+        vec_reserve(&s->ids, s->ids.count + made);
+        memcpy(s->ids.items + s->ids.count, s->ids.items + s->ids.count - made, made * sizeof *s->ids.items);
+        s->ids.count += made;
+        next += n;
+    }
+    return (size_t)(next - p) - n;
+}
+
+/* One symbol a character (byte, at byte level). An unknown one falls back to bytes, else is the unknown token (adjacent
+ * ones fused where the model says so), else is dropped. A pending unknown is put before the next *known* character, as
+ * HF does. */
+static void split_symbols(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len) {
+    s->ids.count = 0;
+    vec_reserve(&s->ids, len + 1);
+    bool unk_pending = false;
+    for (size_t i = 0, n; i < len; i += n) {
+        uint32_t cp;
+        n = b->vocab->byte_level ? 1 : unicode_next(piece + i, &cp);
+        if (b->has_affix) {
+            char text[2 * BPE_AFFIX_MAX + 5];
+            size_t text_len = add_affixes(b, piece + i, n, i == 0, i + n == len, text);
+            add_symbol(b, s, (const uint8_t *)text, text_len, &unk_pending);
+            continue;
+        }
+        size_t made = add_symbol(b, s, piece + i, n, &unk_pending);
+        if (made) i += repeat_symbols(s, made, piece + i, n, piece + len);
+    }
+    if (unk_pending) vec_push(&s->ids, b->unk_id);
+}
+
+/* ---- short pieces ---- */
+
+/* Pieces of few bytes: straight from the tables, in place in `out`. */
+static void encode_short_bytes(const struct bpe *b, const uint8_t *piece, size_t len, struct token_vec *out) {
+    vec_reserve(out, out->count + len);
+    uint32_t *ids = out->items + out->count;
+    for (size_t i = 0; i < len; i++) ids[i] = b->ascii_ids[piece[i]];
+    out->count += len > 1 ? b->merge_short(b, ids, len, piece) : len;
+}
+
+/* ---- a piece ---- */
+
+static void release_lists(struct bpe_scratch *s) {
+    vec_release(&s->ids);
+    vec_release(&s->next);
+    vec_release(&s->prev);
+    vec_release(&s->entries);
+    vec_release(&s->order);
+    vec_release(&s->order_other);
+    vec_release(&s->heap);
+    vec_release(&s->runs);
+}
+
+void bpe_scratch_trim(struct bpe_scratch *s, size_t symbols_max) {
+    if (s->ids.cap > symbols_max) release_lists(s);
+}
+
+void bpe_scratch_release(struct bpe_scratch *s) {
+    release_lists(s);
+    mem_free(s->buckets);
+    if (s->caches_memory) munmap(s->caches_memory, s->caches_size);
+    for (int level = 0; level < 4; level++) mem_free(s->bits[level]);
+    *s = (struct bpe_scratch){0};
+}
+
+/* bytes: each symbol is that of one byte. */
+static void encode_uncut(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, bool bytes,
+                         struct token_vec *out) {
+    split_symbols(b, s, piece, len);
+    size_t count = s->ids.count;
+    if (count > b->short_max)
+        count = bpe_merge_long(b, s, bytes ? piece : NULL);
+    else if (count > 1)
+        count = b->merge_short(b, s->ids.items, count, NULL);
+    if (!count) return; /* all characters unknown, and no token for that */
+    vec_reserve(out, out->count + count);
+    memcpy(out->items + out->count, s->ids.items, count * sizeof *out->items);
+    out->count += count;
+}
+
+/* End of the part of piece that begins at `at`: no merge crosses it. */
+static size_t find_cut(const struct bpe *b, const uint8_t *piece, size_t at, size_t len) {
+    for (at++; at < len; at++) {
+        unsigned pair = (unsigned)piece[at - 1] << 8 | piece[at];
+        if (!(b->inner_pairs[pair / 64] >> pair % 64 & 1)) break;
+    }
+    return at;
+}
+
+/* Appends what the cache knows of the word; false: nothing. */
+static inline bool take_word(struct word_entry *set, struct word_key key, struct token_vec *out) {
+    const struct word_entry *found = word_find(set, key);
+    vec_reserve(out, out->count + WORD_IDS_MAX);
+    uint32_t *to = out->items + out->count;
+    if (!found) return false;
+    memcpy(to, found->ids, sizeof found->ids);
+    out->count += 1u + (to[1] != NONE) + (to[2] != NONE) + (to[3] != NONE);
+    return true;
+}
+
+static void put_word(struct word_entry *set, struct word_key key, size_t before, const struct token_vec *out) {
+    size_t count = out->count - before;
+    if (count && count <= WORD_IDS_MAX) word_put(set, key, out->items + before, count);
+}
+
+/* A short part of a long piece, such as each character of a text of emoji. The cache keeps parts apart from words: a
+ * word may be a token that merging does not make. */
+static void encode_part(const struct bpe *b, struct bpe_scratch *s, const uint8_t *part, size_t len,
+                        const uint8_t *limit, struct token_vec *out) {
+    struct word_key key = word_key(part, len, limit);
+    key.high |= (uint64_t)1 << 63;
+    struct word_entry *set = word_set(&s->caches->words, key);
+    if (take_word(set, key, out)) return;
+    size_t before = out->count;
+    encode_short_bytes(b, part, len, out);
+    put_word(set, key, before, out);
+}
+
+/* Each of the piece's bytes has its symbol. */
+static bool is_of_symbols(const struct bpe *b, const uint8_t *piece, size_t len) {
+    for (size_t i = 0; b->lacks_bytes && i < len; i++)
+        if (b->ascii_ids[piece[i]] == NONE) return false;
+    return true;
+}
+
+static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
+                           struct token_vec *out) {
+    bool bytes = b->byte_pairs && is_of_symbols(b, piece, len);
+    for (size_t at = 0, end; at < len; at = end) {
+        bool is_short = bytes && len - at <= b->short_max;
+        end = is_short || !bytes ? len : find_cut(b, piece, at, len);
+        if (!bytes || end - at > b->short_max)
+            encode_uncut(b, s, piece + at, end - at, bytes, out);
+        else if (is_short || end - at > WORD_BYTES_MAX)
+            encode_short_bytes(b, piece + at, end - at, out);
+        else
+            encode_part(b, s, piece + at, end - at, piece + len, out);
+    }
+}
+
+/* A piece that is a token by itself is that token: always with ignore_merges, else once merging was seen to end there.
+ */
+static void encode_uncached(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
+                            struct token_vec *out) {
+    uint32_t whole = len <= WHOLE_BYTES_MAX || b->ignore_merges ? vocab_find(b->vocab, piece, len) : NONE;
+    uint8_t known = whole == NONE ? 0 : __atomic_load_n(&b->vocab->flags[whole], __ATOMIC_RELAXED);
+    if (whole != NONE && (b->ignore_merges || known & VOCAB_ALWAYS_WHOLE)) {
+        vec_push(out, whole);
+        return;
+    }
+    size_t before = out->count;
+    encode_merging(b, s, piece, len, out);
+    if (b->unused_count) cut_unused(b, before, out);
+    if (whole == NONE || known & VOCAB_NEVER_WHOLE) return;
+    bool is_whole = out->count == before + 1 && out->items[before] == whole;
+    __atomic_fetch_or(&b->vocab->flags[whole], is_whole ? VOCAB_ALWAYS_WHOLE : VOCAB_NEVER_WHOLE, __ATOMIC_RELAXED);
+}
+
+/* Fresh zeros, in large pages where the system has them: the caches are touched all over, and each first touch of a
+ * small page would cost as much as several words. */
+void bpe_make_caches(struct bpe_scratch *s) {
+    enum { LARGE_PAGE = 2 << 20 };
+    size_t size = sizeof *s->caches + LARGE_PAGE;
+    uint8_t *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    s->caches_memory = memory;
+    s->caches_size = size;
+    s->caches = (struct bpe_caches *)(((uintptr_t)memory + LARGE_PAGE - 1) & ~(uintptr_t)(LARGE_PAGE - 1));
+    (void)madvise(s->caches, sizeof *s->caches, MADV_HUGEPAGE);
+}
+
+/* By the cache of long pieces. */
+static void encode_long(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
+                        struct token_vec *out) {
+    uint64_t hash = hash64(piece, len, b->vocab->seed);
+    size_t count;
+    const uint32_t *ids = piece_find(&s->caches->pieces, hash, piece, len, &count);
+    if (ids) {
+        vec_reserve(out, out->count + count);
+        memcpy(out->items + out->count, ids, count * sizeof *ids);
+        out->count += count;
+        return;
+    }
+    size_t before = out->count;
+    encode_uncached(b, s, piece, len, out);
+    count = out->count - before;
+    if (count && count <= PIECE_IDS_MAX) piece_put(&s->caches->pieces, hash, piece, len, out->items + before, count);
+}
+
+void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, const uint8_t *limit,
+                struct token_vec *out) {
+    bpe_need_caches(s);
+    if (len > PIECE_BYTES_MAX) {
+        encode_uncached(b, s, piece, len, out);
+        return;
+    }
+    if (len > WORD_BYTES_MAX) {
+        encode_long(b, s, piece, len, out);
+        return;
+    }
+    struct word_key key = word_key(piece, len, limit);
+    struct word_entry *set = word_set(&s->caches->words, key);
+    if (take_word(set, key, out)) return;
+    size_t before = out->count;
+    if (len > WORD_IDS_MAX)
+        encode_long(b, s, piece, len, out);
+    else
+        encode_uncached(b, s, piece, len, out);
+    put_word(set, key, before, out);
+}

@@ -1,0 +1,126 @@
+/*
+ * bpe.h - byte pair encoding of one piece: symbols are merged, the pair of lowest rank first, leftmost first, until no
+ * pair has a rank.
+ *
+ * Short pieces are merged in small arrays. Long ones use a linked list of symbols and one bucket of positions per rank,
+ * visited in rising rank, so a piece of a million equal letters takes time linear in its length; positions that turn up
+ * with a rank below the current one (possible, though not in trained vocabularies) wait in a heap. Either way the
+ * result is the one of HF tokenizers.
+ *
+ * Threading: struct bpe is const after bpe_init; a scratch belongs to one thread at a time.
+ */
+#ifndef TEXT_TOKENIZER_BPE_H
+#define TEXT_TOKENIZER_BPE_H
+
+#include "text/tokenizer/piece_cache.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/vocab.h"
+#include "text/tokenizer/word_cache.h"
+
+enum { BPE_AFFIX_MAX = 16 };
+
+struct bpe_merge {
+    uint32_t left, right; /* left == UINT32_MAX: empty slot */
+    uint32_t rank, result;
+};
+
+struct bpe;
+/* Merges 2 to BPE_SHORT_MAX symbols in place, returns how many remain; piece: NULL, or their bytes when each symbol is
+ * that of one byte and b->byte_pairs is there. */
+typedef size_t bpe_merge_fn(const struct bpe *b, uint32_t *ids, size_t count, const uint8_t *piece);
+enum { BPE_SHORT_MAX = 255, BPE_VARIANTS_MAX = 4 };
+/* Those that this machine can run, the best last; all do the same. */
+size_t bpe_merge_variants(bpe_merge_fn *out[BPE_VARIANTS_MAX]);
+
+struct bpe {
+    const struct vocab *vocab; /* borrowed */
+    uint8_t *merge_tags; /* by slot of merges: 0 empty, else some bits of the hash; owned. Most pairs asked for do not
+                            exist: they end here */
+    struct bpe_merge *merges; /* hash table of pairs; owned */
+    uint32_t merge_mask, rank_count;
+    bpe_merge_fn *merge_short;
+    uint32_t short_max;         /* symbols of a piece it takes */
+    uint32_t ascii_ids[256];    /* symbol of each byte (byte level) or ASCII character */
+    uint32_t fallback_ids[256]; /* "<0x0A>" */
+    uint32_t unk_id;            /* UINT32_MAX: none */
+    uint64_t *inner_pairs; /* byte level: bit first << 8 | second: the two bytes stand together in some token; owned.
+                              Where they do in none, no merge crosses: a piece may be cut there */
+    uint32_t (*byte_pairs)[2]; /* byte level: rank and result by first byte << 8 | second byte; owned */
+    bool lacks_bytes;          /* with byte_pairs: some bytes have no symbol. Pieces with such go without the tables */
+    bool splits_at_metaspace;  /* no merge joins something to a U+2581 behind it: text may be cut there */
+    struct bpe_merge *unused;  /* by result: merges whose tokens are not given out but cut again; owned */
+    size_t unused_count;
+    char prefix[BPE_AFFIX_MAX + 1], suffix[BPE_AFFIX_MAX + 1]; /* of characters behind a word's first, of its last */
+    uint32_t first_shared_rank;                                /* below it each rank is one pair */
+    bool has_affix;                                            /* either is not empty */
+    bool byte_fallback, fuse_unk, ignore_merges;
+};
+
+struct bpe_list {
+    uint32_t pos, next;
+};
+struct bpe_bucket {
+    uint32_t first, last;
+};
+/* Equal neighbouring symbols: bpe_runs.c. */
+struct bpe_run {
+    uint32_t id, count; /* count 0: no longer in the list */
+    uint32_t prev, next;
+    uint32_t pos; /* rises along the list; never more than the run's symbols before the next one's */
+};
+struct bpe_wait {
+    uint32_t rank, pos;
+};
+
+struct bpe_caches {
+    struct word_cache words;
+    struct piece_cache pieces;
+};
+
+struct bpe_scratch {
+    VEC(uint32_t) ids; /* symbols of the piece */
+    VEC(uint32_t) next;
+    VEC(uint32_t) prev;
+    VEC(struct bpe_list) entries; /* positions in buckets */
+    VEC(uint32_t) order;          /* of the bucket being visited */
+    VEC(uint32_t) order_other;
+    VEC(struct bpe_wait) heap;
+    VEC(struct bpe_run) runs;
+    uint32_t first_run;
+    uint32_t run_rank;          /* of the runs being visited */
+    bool better_pair;           /* one turned up: runs do not do */
+    struct bpe_bucket *buckets; /* by rank; owned; all empty between calls */
+    uint64_t *bits[4];          /* which buckets have entries: bits[0] by rank, bits[k] by word of bits[k-1] */
+    size_t bit_words[4];
+    struct bpe_caches *caches; /* in caches_memory, which is mapped and owned; made when first needed */
+    void *caches_memory;
+    size_t caches_size;
+    struct bpe_merge last; /* the last pair looked up */
+};
+
+/* The table for `count` merges is allocated; then bpe_add_merge for each, in order of rank. */
+void bpe_init(struct bpe *b, const struct vocab *vocab, size_t count);
+/* Starts to load the slot of the pair. */
+void bpe_prefetch(const struct bpe *b, uint32_t left, uint32_t right);
+/* A repeated pair takes the later rank. */
+void bpe_add_merge(struct bpe *b, uint32_t left, uint32_t right, uint32_t result);
+/* The same with a rank of the caller's (below 2^24); several pairs may have the same one. */
+void bpe_add_ranked(struct bpe *b, uint32_t left, uint32_t right, uint32_t result, uint32_t rank);
+/* Looks up the symbols for single bytes or characters; after the options are set. */
+void bpe_finish(struct bpe *b);
+/* The best way of this machine to merge short pieces; bpe_finish does it. */
+void bpe_choose_variant(struct bpe *b);
+void bpe_release(struct bpe *b);
+
+void bpe_scratch_release(struct bpe_scratch *s);
+/* Gives back what a piece of more than so many symbols left; the caches stay. */
+void bpe_scratch_trim(struct bpe_scratch *s, size_t symbols_max);
+/* Appends the ids of one piece (len > 0); bytes of it before limit may be read. */
+void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, const uint8_t *limit,
+                struct token_vec *out);
+/* The same for pieces that follow each other: piece i from the i-th bit of `starts` to the next, the last bit being the
+ * end. 80 bytes from p may be read. */
+void bpe_encode_block(const struct bpe *b, struct bpe_scratch *s, const uint8_t *p, uint64_t starts,
+                      const uint8_t *limit, struct token_vec *out);
+
+#endif

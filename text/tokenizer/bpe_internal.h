@@ -1,0 +1,45 @@
+/*
+ * bpe_internal.h - the table of merges, for bpe.c and bpe_long.c.
+ */
+#ifndef TEXT_TOKENIZER_BPE_INTERNAL_H
+#define TEXT_TOKENIZER_BPE_INTERNAL_H
+
+#include "text/tokenizer/bpe.h"
+
+#define NONE UINT32_MAX
+
+extern const struct bpe_merge BPE_NO_MERGE;
+
+static inline uint64_t pair_hash(uint32_t left, uint32_t right) {
+    uint64_t h = ((uint64_t)left << 32 | right) * 0x9E3779B97F4A7C15u;
+    return (h ^ h >> 29) * 0xBF58476D1CE4E5B9u;
+}
+static inline uint32_t hash_slot(const struct bpe *b, uint64_t hash) { return (uint32_t)(hash >> 32) & b->merge_mask; }
+static inline uint8_t hash_tag(uint64_t hash) { return (uint8_t)(hash >> 20 | 1); }
+
+static inline const struct bpe_merge *find_pair(const struct bpe *b, uint32_t left, uint32_t right) {
+    uint64_t hash = pair_hash(left, right);
+    uint8_t tag = hash_tag(hash);
+    for (uint32_t i = hash_slot(b, hash);; i = (i + 1) & b->merge_mask) {
+        if (!b->merge_tags[i]) return &BPE_NO_MERGE;
+        if (b->merge_tags[i] == tag && b->merges[i].left == left && b->merges[i].right == right) return &b->merges[i];
+    }
+}
+
+void bpe_make_caches(struct bpe_scratch *s);
+static inline void bpe_need_caches(struct bpe_scratch *s) {
+    if (!s->caches) bpe_make_caches(s);
+}
+
+/* Positions by rank: bpe_long.c. */
+void bpe_prepare_buckets(const struct bpe *b, struct bpe_scratch *s);
+void bpe_bucket_push(struct bpe_scratch *s, uint32_t rank, uint32_t pos);
+uint32_t bpe_lowest_bucket(const struct bpe_scratch *s); /* NONE: all are empty */
+void bpe_take_bucket(struct bpe_scratch *s, uint32_t rank);
+/* Merges s->ids in place by runs of equal symbols; false, with nothing changed, where that does not pay. */
+bool bpe_merge_runs(const struct bpe *b, struct bpe_scratch *s, size_t *count);
+/* Merges s->ids in place, returns how many remain; piece: NULL, or their bytes when each symbol is that of one byte and
+ * b->byte_pairs is there. */
+size_t bpe_merge_long(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece);
+
+#endif

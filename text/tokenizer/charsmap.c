@@ -1,0 +1,115 @@
+#include "text/tokenizer/charsmap.h"
+
+#include <utf8proc.h>
+
+#include "base/utf8.h"
+#include "text/tokenizer/base64.h"
+#include "text/unicode.h"
+
+/* ---- loading ---- */
+
+int charsmap_init(struct charsmap *m, struct bytes blob, struct error *err) {
+    uint32_t trie_len = 0;
+    *m = (struct charsmap){0};
+    if (blob.len >= 4)
+        trie_len =
+            blob.data[0] | (uint32_t)blob.data[1] << 8 | (uint32_t)blob.data[2] << 16 | (uint32_t)blob.data[3] << 24;
+    if (blob.len < 8 || trie_len % 4 || !trie_len || trie_len > blob.len - 4)
+        return error_set(err, ERR_INVALID, "the precompiled character map is damaged");
+    struct bytes strings = bytes_of(blob.data + 4 + trie_len, blob.len - 4 - trie_len);
+    if (!utf8_valid(strings.data, strings.len))
+        return error_set(err, ERR_INVALID, "the precompiled character map is not UTF-8");
+    m->unit_count = trie_len / 4;
+    m->units = mem_calloc(m->unit_count, sizeof *m->units);
+    for (size_t i = 0; i < m->unit_count; i++) {
+        const uint8_t *p = blob.data + 4 + 4 * i;
+        m->units[i] = p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    }
+    m->strings = mem_strndup((const char *)strings.data, strings.len);
+    m->strings_len = strings.len;
+    return 0;
+}
+
+int charsmap_init_base64(struct charsmap *m, struct bytes text, struct error *err) {
+    struct buf blob = {0};
+    int rc = base64_decode(text, &blob) ? charsmap_init(m, buf_bytes(&blob), err)
+                                        : error_set(err, ERR_INVALID, "the precompiled character map is not base64");
+    buf_release(&blob);
+    return rc;
+}
+
+void charsmap_release(struct charsmap *m) {
+    mem_free(m->units);
+    mem_free(m->strings);
+    *m = (struct charsmap){0};
+}
+
+/* ---- the double array ---- */
+
+static size_t unit_offset(uint32_t unit) { return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6); }
+
+static bool string_at(const struct charsmap *m, uint32_t value, struct bytes *out) {
+    size_t at = value & 0x7FFFFFFFu;
+    if (at > m->strings_len) return false;
+    *out = bytes_str(m->strings + at);
+    return true;
+}
+
+/* Walks s through the trie; takes the first prefix with a value, or the last one. */
+static bool look_up(const struct charsmap *m, struct bytes s, bool longest, size_t *len, struct bytes *out) {
+    size_t node = unit_offset(m->units[0]);
+    bool found = false;
+    for (size_t i = 0; i < s.len && s.data[i]; i++) {
+        node ^= s.data[i];
+        if (node >= m->unit_count) break;
+        uint32_t unit = m->units[node];
+        if ((unit & 0x800000FFu) != s.data[i]) break;
+        node ^= unit_offset(unit);
+        if (!(unit >> 8 & 1) || node >= m->unit_count || !string_at(m, m->units[node], out)) continue;
+        found = true;
+        *len = i + 1;
+        if (!longest) break;
+    }
+    return found;
+}
+
+bool charsmap_longest(const struct charsmap *m, struct bytes s, size_t *len, struct bytes *replacement) {
+    return look_up(m, s, true, len, replacement);
+}
+
+/* ---- applying ---- */
+
+/* Replaces the chunk by its shortest prefix's string, if there is one. */
+static bool transform(const struct charsmap *m, struct bytes chunk, struct buf *out) {
+    size_t len;
+    struct bytes replacement;
+    if (!look_up(m, chunk, false, &len, &replacement)) return false;
+    buf_add_bytes(out, replacement);
+    return true;
+}
+
+static size_t grapheme_len(struct bytes s) {
+    utf8proc_int32_t state = 0;
+    uint32_t cp, next;
+    size_t at = unicode_next(s.data, &cp);
+    while (at < s.len) {
+        size_t n = unicode_next(s.data + at, &next);
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)cp, (utf8proc_int32_t)next, &state)) break;
+        cp = next;
+        at += n;
+    }
+    return at;
+}
+
+void charsmap_apply(const struct charsmap *m, struct bytes text, struct buf *out) {
+    for (size_t at = 0, n; at < text.len; at += n) {
+        struct bytes grapheme = bytes_of(text.data + at, grapheme_len(bytes_of(text.data + at, text.len - at)));
+        n = grapheme.len;
+        if (n < 6 && transform(m, grapheme, out)) continue;
+        for (size_t i = 0, c; i < n; i += c) {
+            uint32_t cp;
+            c = unicode_next(grapheme.data + i, &cp);
+            if (!transform(m, bytes_of(grapheme.data + i, c), out)) buf_add(out, grapheme.data + i, c);
+        }
+    }
+}

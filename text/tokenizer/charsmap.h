@@ -1,0 +1,34 @@
+/*
+ * charsmap.h - SentencePiece's precompiled normalization: a double-array trie (Darts) from bytes to replacement
+ * strings.
+ *
+ * Applied as HF does: to each grapheme of fewer than 6 bytes as a whole, else to each character; a lookup takes the
+ * *shortest* prefix in the trie and replaces the whole chunk by it.
+ *
+ * Threading: const after charsmap_init.
+ */
+#ifndef TEXT_TOKENIZER_CHARSMAP_H
+#define TEXT_TOKENIZER_CHARSMAP_H
+
+#include "base/buf.h"
+#include "base/error.h"
+
+struct charsmap {
+    uint32_t *units; /* owned */
+    size_t unit_count;
+    char *strings; /* owned; zero-terminated strings, one after the other */
+    size_t strings_len;
+};
+
+/* From the blob: u32 bytes of the trie, the trie, the strings. */
+MUST_CHECK int charsmap_init(struct charsmap *m, struct bytes blob, struct error *err);
+/* From base64 of it, as in tokenizer.json. */
+MUST_CHECK int charsmap_init_base64(struct charsmap *m, struct bytes text, struct error *err);
+void charsmap_release(struct charsmap *m);
+/* Appends the normalized text (valid UTF-8 in). */
+void charsmap_apply(const struct charsmap *m, struct bytes text, struct buf *out);
+/* The replacement of the longest prefix of s that has one, as SentencePiece itself takes it; *len: the bytes it
+ * replaces. False: none. */
+bool charsmap_longest(const struct charsmap *m, struct bytes s, size_t *len, struct bytes *replacement);
+
+#endif

@@ -1,0 +1,316 @@
+#include "text/tokenizer/compiled.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fsutil.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "text/tokenizer/build.h"
+
+enum { PARTS_MAX = 20, ALIGNMENT = 64, CHUNK = 1 << 16, RULES_BYTES_MAX = 1 << 16, FORMAT_VERSION = 1 };
+
+static const char MAGIC[8] = "TRIVOCAB";
+
+/* Followed by the body: struct tokenizer without its pointers, the sizes of its parts, the parts at multiples of 64. */
+struct image_head {
+    char magic[8];
+    uint64_t size; /* of the file */
+    struct u128 build, source, sum;
+};
+
+struct image_body {
+    struct tokenizer tokenizer;
+    uint64_t sizes[PARTS_MAX]; /* in bytes; 0: the pointer is NULL */
+};
+
+static struct {
+    char *path; /* NULL: none */
+    struct u128 build;
+} folder;
+
+/* ---- the folder ---- */
+
+static int find_build_id(struct dl_phdr_info *info, size_t size, void *ctx) {
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        const uint8_t *p = (const uint8_t *)(info->dlpi_addr + segment->p_vaddr), *end = p + segment->p_memsz;
+        while (segment->p_type == PT_NOTE && (size_t)(end - p) > sizeof(ElfW(Nhdr))) {
+            ElfW(Nhdr) note;
+            memcpy(&note, p, sizeof note);
+            const uint8_t *id = p + sizeof note + ((note.n_namesz + 3) & ~3u);
+            if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && !memcmp(p + sizeof note, "GNU", 4))
+                *(struct u128 *)ctx = hash128(id, note.n_descsz, FORMAT_VERSION);
+            p = id + ((note.n_descsz + 3) & ~3u);
+        }
+    }
+    return 1; /* the program itself comes first; nothing else is looked at */
+}
+
+static char *default_folder(void) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (cache && *cache == '/') return path_join(cache, "trireme");
+    return home && *home == '/' ? path_join(home, ".cache/trireme") : NULL;
+}
+
+void compiled_set_folder(const char *wanted) {
+    struct error err;
+    mem_free(folder.path);
+    folder.path = !wanted || !*wanted ? default_folder() : strcmp(wanted, "none") ? mem_strdup(wanted) : NULL;
+    folder.build = (struct u128){0, 0};
+    dl_iterate_phdr(find_build_id, &folder.build);
+    if (folder.path && !u128_is_zero(folder.build) && !dir_make(folder.path, 0700, &err) && !access(folder.path, W_OK))
+        return;
+    if (folder.path && wanted && *wanted)
+        log_warn("vocabularies are not kept: the folder '%s' cannot be written", folder.path);
+    mem_free(folder.path);
+    folder.path = NULL;
+}
+
+struct u128 compiled_key(const struct bytes *parts, size_t count) {
+    if (!folder.path) return (struct u128){0, 0};
+    struct hash_stream *h = hash_stream_new();
+    for (size_t i = 0; i < count; i++) {
+        uint64_t len = parts[i].len;
+        hash_stream_add(h, &len, sizeof len);
+        if (len) hash_stream_add(h, parts[i].data, parts[i].len);
+    }
+    struct u128 key = hash_stream_end(h);
+    hash_stream_free(&h);
+    return key;
+}
+
+static char *image_path(struct u128 key) {
+    char hex[U128_TEXT_MAX], name[U128_TEXT_MAX + 8];
+    u128_text(key, hex);
+    snprintf(name, sizeof name, "%s.vocab", hex);
+    return path_join(folder.path, name);
+}
+
+/* ---- what an image holds ---- */
+
+struct part {
+    void *pointer; /* the address of a pointer in the tokenizer */
+    uint64_t size; /* of what it points to */
+};
+
+#define PART(field, count)                                                                                             \
+    (struct part) { &(field), (uint64_t)(count) * sizeof *(field) }
+
+/* Sizes as the tokenizer's own counts say. Returns how many parts. */
+static size_t list_parts(struct tokenizer *t, struct part out[PARTS_MAX]) {
+    struct vocab *v = &t->vocab;
+    struct bpe *b = &t->bpe;
+    struct added_set *sets[] = {&t->added, &t->added_normalized};
+    size_t n = 0, ids = v->entries.count;
+    out[n++] = PART(v->flags, ids); /* the first: see take_parts */
+    out[n++] = PART(v->pool.data, v->pool.len + 1);
+    out[n++] = PART(v->entries.items, ids);
+    out[n++] = PART(v->slots, (uint64_t)v->slot_mask + 1);
+    out[n++] = PART(b->merge_tags, (uint64_t)b->merge_mask + 1);
+    out[n++] = PART(b->merges, (uint64_t)b->merge_mask + 1);
+    out[n++] = PART(b->inner_pairs, 65536 / 64);
+    out[n++] = PART(b->byte_pairs, 65536);
+    out[n++] = PART(b->unused, b->unused_count);
+    for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
+        out[n++] = PART(sets[i]->tokens.items, sets[i]->tokens.count);
+        out[n++] = PART(sets[i]->nodes.items, sets[i]->nodes.count);
+    }
+    out[n++] = PART(t->texts.data, t->texts.len + 1);
+    out[n++] = PART(t->token_texts, ids);
+    out[n++] = PART(t->prefix.items, t->prefix.count);
+    out[n++] = PART(t->suffix.items, t->suffix.count);
+    for (size_t i = 0; i < ARRAY_LEN(t->rules); i++) out[n++] = PART(t->rules[i].data, t->rules[i].len + 1);
+    return n;
+}
+
+static void *get_pointer(const struct part *p) {
+    void *value;
+    memcpy(&value, p->pointer, sizeof value);
+    return value;
+}
+static void set_pointer(const struct part *p, const void *value) { memcpy(p->pointer, &value, sizeof value); }
+
+static uint64_t aligned(uint64_t at) { return (at + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1); }
+
+/* What is not plain data, or made anew. */
+static void clear_links(struct tokenizer *t) {
+    size_t stage_count = t->splitter.stage_count;
+    memset(&t->normalizer, 0, sizeof t->normalizer);
+    memset(&t->splitter, 0, sizeof t->splitter);
+    memset(&t->chain, 0, sizeof t->chain);
+    memset(&t->unigram, 0, sizeof t->unigram);
+    memset(&t->greedy, 0, sizeof t->greedy);
+    memset(&t->lock, 0, sizeof t->lock);
+    t->splitter.stage_count = stage_count;
+    t->free_scratch = NULL;
+    t->bpe.vocab = t->wordpiece.vocab = NULL;
+    t->bpe.merge_short = NULL;
+}
+
+/* ---- writing ---- */
+
+void compiled_note_rules(struct tokenizer *t, struct bytes normalizer, struct bytes pre_tokenizer) {
+    if (!folder.path || t->image.data) return;
+    buf_add_bytes(&t->rules[0], normalizer);
+    buf_add_bytes(&t->rules[1], pre_tokenizer);
+    t->has_rules = true;
+}
+
+static bool can_keep(const struct tokenizer *t) {
+    return folder.path && t->has_rules && t->rules[0].len + t->rules[1].len <= RULES_BYTES_MAX &&
+           t->model == MODEL_BPE && t->decoder.kind != DECODER_CHAIN;
+}
+
+static void add_padding(struct buf *out) {
+    static const char ZEROS[ALIGNMENT];
+    buf_add(out, ZEROS, aligned(out->len) - out->len);
+}
+
+static void add_body(struct tokenizer *t, struct buf *out) {
+    struct image_body *body = mem_alloc(sizeof *body);
+    struct part from[PARTS_MAX], to[PARTS_MAX];
+    size_t count = list_parts(t, from);
+    body->tokenizer = *t;
+    clear_links(&body->tokenizer);
+    list_parts(&body->tokenizer, to);
+    for (size_t i = 0; i < count; i++) {
+        set_pointer(&to[i], NULL);
+        body->sizes[i] = get_pointer(&from[i]) ? from[i].size : 0;
+    }
+    buf_add(out, body, sizeof *body);
+    for (size_t i = 0; i < count; i++) {
+        add_padding(out);
+        if (body->sizes[i]) buf_add(out, get_pointer(&from[i]), body->sizes[i]);
+    }
+    mem_free(body);
+}
+
+static bool write_image(struct u128 key, struct tokenizer *t) {
+    struct image_head head = {.build = folder.build, .source = key};
+    struct buf out = {0};
+    struct error err;
+    char *path = image_path(key);
+    memcpy(head.magic, MAGIC, sizeof head.magic);
+    buf_add(&out, &head, sizeof head);
+    add_padding(&out);
+    add_body(t, &out);
+    head.size = out.len;
+    bool written = !out.failed;
+    if (written) {
+        head.sum = hash128(out.data + sizeof head, out.len - sizeof head, 0);
+        memcpy(out.data, &head, sizeof head);
+        written = !file_write_atomic(path, out.data, out.len, 0600, &err);
+    }
+    buf_release(&out);
+    mem_free(path);
+    return written;
+}
+
+void compiled_keep(struct u128 key, struct tokenizer **t) {
+    if ((*t)->image.data || !can_keep(*t) || !write_image(key, *t)) return;
+    struct tokenizer *mapped = compiled_open(key);
+    if (!mapped) return;
+    tokenizer_free(t);
+    *t = mapped;
+}
+
+/* ---- reading ---- */
+
+/* Reads past the mapping, so that only pages in use count as this process's memory. */
+static bool sum_is_right(int fd, const struct image_head *head) {
+    struct hash_stream *h = hash_stream_new();
+    uint8_t *chunk = mem_alloc(CHUNK);
+    uint64_t at = sizeof *head;
+    for (ssize_t n; at < head->size && (n = pread(fd, chunk, CHUNK, (off_t)at)) > 0; at += (uint64_t)n)
+        hash_stream_add(h, chunk, (size_t)n);
+    struct u128 sum = hash_stream_end(h);
+    hash_stream_free(&h);
+    mem_free(chunk);
+    return at == head->size && u128_equal(sum, head->sum);
+}
+
+static bool is_ours(int fd, struct u128 key) {
+    struct stat st;
+    struct image_head head;
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH))
+        return false;
+    if (pread(fd, &head, sizeof head, 0) != sizeof head || memcmp(head.magic, MAGIC, sizeof head.magic)) return false;
+    return head.size == (uint64_t)st.st_size && head.size >= aligned(sizeof head) + sizeof(struct image_body) &&
+           u128_equal(head.source, key) && u128_equal(head.build, folder.build) && sum_is_right(fd, &head);
+}
+
+static bool map_image(struct u128 key, struct file_map *map) {
+    char *path = image_path(key);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    struct stat st;
+    void *data = MAP_FAILED;
+    if (fd >= 0 && is_ours(fd, key) && !fstat(fd, &st))
+        data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (fd >= 0) close(fd);
+    mem_free(path);
+    if (data == MAP_FAILED) return false;
+    *map = (struct file_map){data, (size_t)st.st_size};
+    return true;
+}
+
+/* Points the tokenizer into its image; flags, which encoding changes, are copied. */
+static bool take_parts(struct tokenizer *t, const uint64_t sizes[PARTS_MAX]) {
+    struct part parts[PARTS_MAX];
+    size_t count = list_parts(t, parts);
+    uint64_t at = aligned(sizeof(struct image_head)) + sizeof(struct image_body);
+    for (size_t i = 0; i < count; i++) {
+        at = aligned(at);
+        if (sizes[i] && (sizes[i] != parts[i].size || at > t->image.len || sizes[i] > t->image.len - at)) return false;
+        set_pointer(&parts[i], sizes[i] ? t->image.data + at : NULL);
+        at += sizes[i];
+    }
+    uint8_t *flags = mem_calloc(MAX(t->vocab.entries.count, (size_t)1), 1);
+    if (t->vocab.flags) memcpy(flags, t->vocab.flags, t->vocab.entries.count);
+    t->vocab.flags = flags;
+    return true;
+}
+
+static bool load_rules(struct tokenizer *t) {
+    bool idle = !t->splitter.stage_count;
+    struct error err;
+    struct tokenizer_rules rules = {.normalizer = t->rules[0].len ? t->rules[0].data : NULL,
+                                    .pre_tokenizer = t->rules[1].len ? t->rules[1].data : NULL};
+    t->splitter.stage_count = 0;
+    if (tokenizer_set_rules(t, &rules, &err)) return false;
+    if (idle) splitter_release(&t->splitter);
+    return true;
+}
+
+struct tokenizer *compiled_open(struct u128 key) {
+    struct file_map map;
+    if (!folder.path || !map_image(key, &map)) return NULL;
+    const struct image_body *body =
+        (const struct image_body *)(const void *)(map.data + aligned(sizeof(struct image_head)));
+    struct tokenizer *t = mem_alloc(sizeof *t);
+    *t = body->tokenizer;
+    clear_links(t);
+    pthread_mutex_init(&t->lock, NULL);
+    t->image = map;
+    t->bpe.vocab = t->wordpiece.vocab = &t->vocab;
+    bool good = take_parts(t, body->sizes);
+    if (!good) t->vocab.flags = NULL;
+    bpe_choose_variant(&t->bpe);
+    if (!good || !load_rules(t)) tokenizer_free(&t);
+    return t;
+}
+
+void compiled_detach(struct tokenizer *t) {
+    struct part parts[PARTS_MAX];
+    if (!t->image.data) return;
+    size_t count = list_parts(t, parts);
+    for (size_t i = 1; i < count; i++) set_pointer(&parts[i], NULL); /* not the flags */
+    file_map_close(&t->image);
+}

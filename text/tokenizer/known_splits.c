@@ -1,0 +1,111 @@
+#include "text/tokenizer/known_splits.h"
+
+enum { PATTERNS_MAX = 8, NAMES_MAX = 16 };
+
+#define ANY_CASE "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define UPPER    "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define WORD     "[^\\r\\n\\p{L}\\p{N}]?"
+#define OTHERS   " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
+#define SPACES   "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define GPT2     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define CL100K   ANY_CASE "|" WORD "\\p{L}+|\\p{N}{1,3}|" OTHERS "|" SPACES
+#define QWEN2    ANY_CASE "|" WORD "\\p{L}+|\\p{N}|" OTHERS "|" SPACES
+#define QWEN35   ANY_CASE "|" WORD "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES
+#define SEED     ANY_CASE "|" WORD "\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES
+#define SLASHES  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
+#define O200K    WORD UPPER "*" LOWER "+" ANY_CASE "?|" WORD UPPER "+" LOWER "*" ANY_CASE "?|\\p{N}{1,3}" SLASHES
+#define TEKKEN   WORD UPPER "*" LOWER "+|" WORD UPPER "+" LOWER "*|\\p{N}" SLASHES
+#define BAILING                                                                                                        \
+    "'(?i:[sdmt]|ll|ve|re)|" WORD "+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define DEEPSEEK3                                                                                                      \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "              \
+    "?[\\p{P}\\p{S}]+[\\r\\n]*|" SPACES
+#define CJK3  "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+#define CJK   "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+#define BLOOM " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
+
+/* clang-format off */
+#define KIMI_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define KIMI_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define KIMI       "[\\p{Han}]+|" WORD KIMI_UPPER "*" KIMI_LOWER "+" ANY_CASE "?|" WORD KIMI_UPPER "+" KIMI_LOWER "*" ANY_CASE "?|\\p{N}{1,3}|" OTHERS "|" SPACES
+/* Letters of the scripts that the first DeepSeek models knew. */
+#define DEEPSEEK_LETTERS "\\s?[" \
+    "A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}\\x{1C4}-\\x{293}" \
+    "\\x{295}-\\x{2AF}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37B}-\\x{37D}\\x{37F}\\x{386}\\x{388}-\\x{38A}" \
+    "\\x{38C}\\x{38E}-\\x{3A1}\\x{3A3}-\\x{3F5}\\x{3F7}-\\x{481}\\x{48A}-\\x{52F}\\x{531}-\\x{556}" \
+    "\\x{10A0}-\\x{10C5}\\x{13A0}-\\x{13F5}\\x{13F8}-\\x{13FD}\\x{1C90}-\\x{1CBA}\\x{1CBD}-\\x{1CBF}" \
+    "\\x{1D00}-\\x{1D2B}\\x{1D6B}-\\x{1D77}\\x{1D79}-\\x{1D9A}\\x{1E00}-\\x{1F15}\\x{1F18}-\\x{1F1D}" \
+    "\\x{1F20}-\\x{1F45}\\x{1F48}-\\x{1F4D}\\x{1F50}-\\x{1F57}\\x{1F59}\\x{1F5B}\\x{1F5D}" \
+    "\\x{1F5F}-\\x{1F7D}\\x{1F80}-\\x{1FB4}\\x{1FB6}-\\x{1FBC}\\x{1FBE}\\x{1FC2}-\\x{1FC4}" \
+    "\\x{1FC6}-\\x{1FCC}\\x{1FD0}-\\x{1FD3}\\x{1FD6}-\\x{1FDB}\\x{1FE0}-\\x{1FEC}\\x{1FF2}-\\x{1FF4}" \
+    "\\x{1FF6}-\\x{1FFC}\\x{2102}\\x{2107}\\x{210A}-\\x{2113}\\x{2115}\\x{2119}-\\x{211D}\\x{2124}" \
+    "\\x{2126}\\x{2128}\\x{212A}-\\x{212D}\\x{212F}-\\x{2134}\\x{2139}\\x{213C}-\\x{213F}" \
+    "\\x{2145}-\\x{2149}\\x{214E}\\x{2183}\\x{2184}\\x{2C00}-\\x{2C7B}\\x{2C7E}-\\x{2CE4}" \
+    "\\x{2CEB}-\\x{2CEE}\\x{2CF2}\\x{2CF3}\\x{A640}-\\x{A66D}\\x{A680}-\\x{A69B}\\x{A722}-\\x{A76F}" \
+    "\\x{A771}-\\x{A787}\\x{A78B}-\\x{A78E}\\x{AB70}-\\x{ABBF}\\x{FB00}-\\x{FB06}\\x{FB13}-\\x{FB17}" \
+    "\\x{FF21}-\\x{FF3A}\\x{FF41}-\\x{FF5A}\\x{10400}-\\x{1044F}\\x{104B0}-\\x{104D3}" \
+    "\\x{104D8}-\\x{104FB}\\x{10C80}-\\x{10CB2}\\x{10CC0}-\\x{10CF2}\\x{118A0}-\\x{118DF}" \
+    "\\x{1E900}-\\x{1E943}" "]+"
+/* clang-format on */
+#define FALCON_SIGNS "[\\p{P}\\$\\+<=>\\^~\\|`]+"
+
+static const struct {
+    const char *names[NAMES_MAX];
+    const char *patterns[PATTERNS_MAX];
+    bool ignore_merges;
+} ROWS[] = {
+    {{"gpt2", "gpt-2", "r50k_base", "p50k_base", "mpt", "olmo", "jais", "phi-2", "trillion", "granite-docling",
+      "exaone4", "roberta-bpe"},
+     {GPT2},
+     false},
+    {{"cl100k", "cl100k_base", "dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {CL100K}, false},
+    {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
+     {CL100K},
+     true},
+    {{"o200k", "o200k_base", "gpt-4o", "llama4", "minimax-m2"}, {O200K}, false},
+    {{"qwen2", "stablelm2", "hunyuan", "deepseek-r1-qwen", "megrez", "grok-2", "kormo", "solar-open"}, {QWEN2}, false},
+    {{"qwen35"}, {QWEN35}, false},
+    {{"tekken"}, {TEKKEN}, true},
+    {{"deepseek-v3", "deepseek_v3", "hunyuan-dense", "joyai-llm"}, {"\\p{N}{1,3}", CJK3, DEEPSEEK3}, false},
+    {{"deepseek-llm"},
+     {"[\\r\\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", CJK, "\\p{N}+"},
+     false},
+    {{"deepseek-coder"}, {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK, "\\p{N}"}, false},
+    {{"falcon"}, {FALCON_SIGNS, GPT2, "[0-9][0-9][0-9]"}, false},
+    {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "modern-bert"},
+     {"\\p{N}", GPT2},
+     false},
+    {{"poro-chat", "bloom", "gpt3-finnish"}, {BLOOM}, false},
+    {{"viking"}, {BLOOM, "\\p{N}"}, false},
+    {{"chameleon"},
+     {"<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "([\\t\\n]|    |  )", "\\p{N}",
+      "[\\p{P}!-/:-@\\[-`{-~]", GPT2},
+     false},
+    {{"superbpe"}, {"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}, false},
+    {{"bailingmoe", "bailingmoe2", "llada-moe"}, {BAILING}, false},
+    {{"seed-coder"}, {SEED}, false},
+    {{"kimi-k2"}, {KIMI}, false},
+    {{"default"}, {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}, false},
+};
+
+static bool has_name(size_t row, struct bytes name) {
+    for (size_t i = 0; i < NAMES_MAX && ROWS[row].names[i]; i++)
+        if (bytes_equal(name, bytes_str(ROWS[row].names[i]))) return true;
+    return false;
+}
+
+bool known_split_json(struct bytes name, struct buf *out, bool *ignore_merges) {
+    size_t row = 0;
+    while (row < ARRAY_LEN(ROWS) && !has_name(row, name)) row++;
+    if (row == ARRAY_LEN(ROWS)) return false;
+    *ignore_merges = ROWS[row].ignore_merges;
+    buf_add_str(out, "{\"type\":\"Sequence\",\"pretokenizers\":[");
+    for (size_t i = 0; i < PATTERNS_MAX && ROWS[row].patterns[i]; i++) {
+        buf_add_str(out, "{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":\"");
+        buf_add_json(out, bytes_str(ROWS[row].patterns[i]));
+        buf_add_str(out, "\"}},");
+    }
+    buf_add_str(out, "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}");
+    return true;
+}

@@ -1,0 +1,58 @@
+/*
+ * normalize.h - the normalizer of tokenizer.json: a chain of rewrites applied to text between added tokens.
+ *
+ * Threading: const after normalizer_load.
+ */
+#ifndef TEXT_TOKENIZER_NORMALIZE_H
+#define TEXT_TOKENIZER_NORMALIZE_H
+
+#include "text/template/value.h"
+#include "text/tokenizer/charsmap.h"
+
+enum { NORMALIZER_STEPS_MAX = 16 };
+
+enum normalizer_kind {
+    NORMALIZE_NFC,
+    NORMALIZE_NFD,
+    NORMALIZE_NFKC,
+    NORMALIZE_NFKD,
+    NORMALIZE_LOWERCASE,
+    NORMALIZE_STRIP,
+    NORMALIZE_STRIP_ACCENTS,
+    NORMALIZE_PREPEND,
+    NORMALIZE_REPLACE,
+    NORMALIZE_REPLACE_REGEX,
+    NORMALIZE_CHARSMAP,
+    NORMALIZE_NMT,
+    NORMALIZE_BYTE_LEVEL,       /* bytes to the characters of the byte alphabet */
+    NORMALIZE_BERT_CLEAN,       /* control characters out, white space to spaces */
+    NORMALIZE_BERT_CHINESE,     /* spaces around ideographs */
+    NORMALIZE_STRIP_NONSPACING, /* marks that take no space, after NFD */
+    NORMALIZE_SENTENCEPIECE,    /* all that SentencePiece does */
+};
+
+struct pcre2_real_code_8;
+struct spm_normalizer;
+struct normalizer_step {
+    enum normalizer_kind kind;
+    char *pattern, *content; /* owned; PREPEND: content, REPLACE: both */
+    size_t pattern_len, content_len;
+    bool left, right;               /* STRIP */
+    struct pcre2_real_code_8 *code; /* REPLACE_REGEX; owned */
+    struct charsmap charsmap;       /* CHARSMAP */
+    struct spm_normalizer *spm;     /* SENTENCEPIECE; owned */
+};
+
+struct normalizer {
+    struct normalizer_step steps[NORMALIZER_STEPS_MAX];
+    size_t step_count;
+};
+
+/* From the "normalizer" value of tokenizer.json (none: does nothing). On error nothing is owned. */
+MUST_CHECK int normalizer_load(struct normalizer *n, struct tvalue json, struct error *err);
+void normalizer_release(struct normalizer *n);
+/* Returns the normalized text: the text itself when nothing changes, else a view into *a or *b (both overwritten).
+ * Never fails for valid UTF-8 but for memory: then the view's data is NULL. */
+struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, struct buf *a, struct buf *b);
+
+#endif

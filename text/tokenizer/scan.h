@@ -1,0 +1,28 @@
+/*
+ * scan.h - hand-written scanners for the split patterns that models use, equal to the regular expressions they stand
+ * for.
+ *
+ * Each pattern covers any text without gaps, so a scanner is one function: the length of the piece that begins here.
+ * The table in scan.c lists the pattern text of each, as it stands in tokenizer.json files; scan_find recognises it.
+ *
+ * Threading: pure functions; unicode_init must have run.
+ */
+#ifndef TEXT_TOKENIZER_SCAN_H
+#define TEXT_TOKENIZER_SCAN_H
+
+#include "base/base.h"
+
+/* Valid UTF-8, p < end. Returns the bytes of the first piece, at least one character, never past end. */
+typedef size_t scan_fn(const uint8_t *p, const uint8_t *end);
+
+/* The scanner for this pattern text, or NULL when it is not a known one. */
+scan_fn *scan_find(struct bytes pattern);
+/* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ : what ByteLevel's use_regex means. */
+scan_fn scan_gpt2;
+/* The others, named after the family that brought them. */
+scan_fn scan_llama3, scan_qwen2, scan_qwen35, scan_o200k, scan_tekken;
+
+/* All known patterns, for tests: NULL past the last. */
+const char *scan_pattern(size_t idx);
+
+#endif

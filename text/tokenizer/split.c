@@ -1,0 +1,322 @@
+#include "text/tokenizer/split.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "text/tokenizer/vocab.h"
+#include "text/unicode.h"
+
+enum { MATCH_LIMIT = 10 * 1000 * 1000, DEPTH_LIMIT = 100 * 1000, HEAP_LIMIT_KB = 64 * 1024, BLOCK_REACH = 80 };
+
+struct run {
+    const struct splitter *splitter;
+    struct split_scratch *scratch;
+    split_piece_fn *piece;
+    split_block_fn *block;
+    void *ctx;
+    struct error *err;
+    const uint8_t *limit; /* of the buffer that spans point into now */
+};
+
+static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at_start);
+
+/* ---- what to do with matches ---- */
+
+/* Matches and the gaps between them come in order; `behavior` says which are joined or dropped. */
+struct joiner {
+    struct run *run;
+    size_t next_stage;
+    enum split_behavior behavior;
+    const uint8_t *start; /* of the stage's span */
+    bool at_start;
+    const uint8_t *pending_begin, *pending_end; /* begin NULL: nothing pending */
+    bool previous_match;
+};
+
+static int emit(struct joiner *j, const uint8_t *begin, const uint8_t *end) {
+    if (begin == end) return 0;
+    return run_stage(j->run, j->next_stage, bytes_of(begin, (size_t)(end - begin)), j->at_start && begin == j->start);
+}
+
+static int emit_pending(struct joiner *j) {
+    const uint8_t *begin = j->pending_begin;
+    j->pending_begin = NULL;
+    return begin ? emit(j, begin, j->pending_end) : 0;
+}
+
+/* Adds the span to what is pending when join, else emits that and starts anew. */
+static int hold(struct joiner *j, const uint8_t *begin, const uint8_t *end, bool join) {
+    int rc = 0;
+    if (!join || !j->pending_begin) {
+        rc = emit_pending(j);
+        j->pending_begin = begin;
+    }
+    j->pending_end = end;
+    return rc;
+}
+
+static int join_span(struct joiner *j, const uint8_t *begin, const uint8_t *end, bool is_match) {
+    bool join = false;
+    switch (j->behavior) {
+    case SPLIT_ISOLATED: return emit(j, begin, end);
+    case SPLIT_REMOVED: return is_match ? 0 : emit(j, begin, end);
+    case SPLIT_CONTIGUOUS: join = is_match == j->previous_match; break;
+    case SPLIT_MERGED_WITH_PREVIOUS: join = is_match && !j->previous_match; break;
+    case SPLIT_MERGED_WITH_NEXT: join = !is_match && j->previous_match; break;
+    }
+    j->previous_match = is_match;
+    return hold(j, begin, end, join);
+}
+
+/* ---- stages that match something ---- */
+
+/* Finds the next match in [at, end): false when there is none. */
+typedef int find_fn(struct run *r, const struct split_stage *stage, struct bytes span, size_t at, size_t *begin,
+                    size_t *end);
+
+enum { FOUND = 1, NOT_FOUND = 0 };
+
+static int find_regex(struct run *r, const struct split_stage *stage, struct bytes span, size_t at, size_t *begin,
+                      size_t *end) {
+    struct split_scratch *s = r->scratch;
+    uint32_t options = PCRE2_NO_UTF_CHECK;
+    int rc = pcre2_match(stage->code, span.data, span.len, at, options, s->match, s->context);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+        rc = pcre2_match(stage->code, span.data, span.len, at, options | PCRE2_NO_JIT, s->match, s->context);
+    if (rc == PCRE2_ERROR_NOMATCH) return NOT_FOUND;
+    if (rc < 0)
+        return error_set(r->err, ERR_LIMIT, "the text is too hard for this model's split pattern (code %d)", rc);
+    PCRE2_SIZE *offsets = pcre2_get_ovector_pointer(s->match);
+    *begin = offsets[0];
+    *end = MAX(offsets[1], offsets[0]);
+    return FOUND;
+}
+
+static int find_literal(struct run *r, const struct split_stage *stage, struct bytes span, size_t at, size_t *begin,
+                        size_t *end) {
+    (void)r;
+    const uint8_t *hit = memmem(span.data + at, span.len - at, stage->literal, stage->literal_len);
+    if (!hit) return NOT_FOUND;
+    *begin = (size_t)(hit - span.data);
+    *end = *begin + stage->literal_len;
+    return FOUND;
+}
+
+static bool is_kind(enum split_kind kind, uint32_t cp) {
+    if (kind == SPLIT_SPACES) return unicode_is_space(cp);
+    if (kind == SPLIT_PUNCTUATION) {
+        bool ascii =
+            (cp >= 33 && cp <= 47) || (cp >= 58 && cp <= 64) || (cp >= 91 && cp <= 96) || (cp >= 123 && cp <= 126);
+        return ascii || unicode_in_old(cp, UNICODE_P);
+    }
+    return unicode_in(cp, UNICODE_N);
+}
+
+static int find_char(struct run *r, const struct split_stage *stage, struct bytes span, size_t at, size_t *begin,
+                     size_t *end) {
+    (void)r;
+    uint32_t cp;
+    size_t n;
+    for (; at < span.len; at += n) {
+        n = unicode_next(span.data + at, &cp);
+        if (!is_kind(stage->kind, cp)) continue;
+        *begin = at;
+        *end = at + n;
+        return FOUND;
+    }
+    return NOT_FOUND;
+}
+
+static int find_word(struct run *r, const struct split_stage *stage, struct bytes span, size_t at, size_t *begin,
+                     size_t *end) {
+    (void)r, (void)stage;
+    uint32_t cp = 0;
+    size_t n;
+    for (; at < span.len; at += n) {
+        n = unicode_next(span.data + at, &cp);
+        if (!unicode_is_space(cp)) break;
+    }
+    if (at == span.len) return NOT_FOUND;
+    bool word = unicode_is_word(cp);
+    *begin = at;
+    for (; at < span.len; at += n) {
+        n = unicode_next(span.data + at, &cp);
+        if (unicode_is_word(cp) != word || unicode_is_space(cp)) break;
+    }
+    *end = at;
+    return FOUND;
+}
+
+static int run_matches(struct run *r, const struct split_stage *stage, size_t stage_idx, struct bytes span,
+                       bool at_start, find_fn *find) {
+    struct joiner j = {r, stage_idx + 1, stage->behavior, span.data, at_start, NULL, NULL, false};
+    size_t done = 0, at = 0, begin, end;
+    bool matched = false;
+    int rc = 0;
+    while (at <= span.len && (rc = find(r, stage, span, at, &begin, &end)) == FOUND) {
+        if (begin > done && (rc = join_span(&j, span.data + done, span.data + begin, stage->invert))) return rc;
+        uint32_t cp;
+        bool behind_match = begin == end && begin == done && matched; /* right behind a match: no match */
+        if (!behind_match && (rc = join_span(&j, span.data + begin, span.data + end, !stage->invert))) return rc;
+        done = at = end;
+        matched = end > begin;
+        if (matched) continue;
+        if (at == span.len) break; /* an empty match: look on behind the next character */
+        at += unicode_next(span.data + at, &cp);
+    }
+    if (rc < 0) return rc;
+    if (done < span.len && (rc = join_span(&j, span.data + done, span.data + span.len, stage->invert))) return rc;
+    return emit_pending(&j);
+}
+
+/* ---- stages that cover everything, and rewrites ---- */
+
+static int run_scan(struct run *r, const struct split_stage *stage, size_t stage_idx, struct bytes span,
+                    bool at_start) {
+    const uint8_t *p = span.data, *end = span.data + span.len;
+    bool last = stage_idx + 1 == r->splitter->stage_count && !r->splitter->mapped;
+    scan_block_fn *block = last && r->block ? stage->block : NULL;
+    while (last && p < end) {
+        uint64_t starts = block && end - p >= BLOCK_REACH && *p < 0x80 ? block(p) : 1;
+        if (starts != 1) {
+            r->block(r->ctx, p, starts, r->limit);
+            p += 63 - __builtin_clzll(starts);
+            continue;
+        }
+        size_t len = stage->scan(p, end);
+        int rc = r->piece(r->ctx, bytes_of(p, len), r->limit);
+        if (rc) return rc;
+        p += len;
+    }
+    while (p < end) {
+        size_t len = stage->scan(p, end);
+        int rc = run_stage(r, stage_idx + 1, bytes_of(p, len), at_start && p == span.data);
+        if (rc) return rc;
+        p += len;
+    }
+    return 0;
+}
+
+static bool begins_with(struct bytes span, const char *s, size_t len) {
+    return span.len >= len && !memcmp(span.data, s, len);
+}
+
+static int rewritten(struct run *r, size_t stage_idx, bool at_start) {
+    struct buf *out = &r->scratch->rewritten[stage_idx];
+    if (out->failed) return error_set(r->err, ERR_MEMORY, "out of memory");
+    const uint8_t *limit = r->limit;
+    r->limit = (const uint8_t *)buf_text(out) + out->len;
+    int rc = run_stage(r, stage_idx + 1, bytes_of(buf_text(out), out->len), at_start);
+    r->limit = limit;
+    return rc;
+}
+
+static int run_prefix_space(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
+    if (begins_with(span, " ", 1)) return run_stage(r, stage_idx + 1, span, at_start);
+    struct buf *out = &r->scratch->rewritten[stage_idx];
+    buf_reset(out);
+    buf_add_byte(out, ' ');
+    buf_add_bytes(out, span);
+    return rewritten(r, stage_idx, at_start);
+}
+
+static void add_metaspaced(struct buf *out, const struct split_stage *stage, struct bytes span) {
+    const uint8_t *p = span.data, *end = span.data + span.len, *hit;
+    while (p < end && (hit = memchr(p, ' ', (size_t)(end - p)))) {
+        buf_add(out, p, (size_t)(hit - p));
+        buf_add(out, stage->literal, stage->literal_len);
+        p = hit + 1;
+    }
+    buf_add(out, p, (size_t)(end - p));
+}
+
+static int run_metaspace(struct run *r, const struct split_stage *stage, size_t stage_idx, struct bytes span,
+                         bool at_start) {
+    struct buf *out = &r->scratch->rewritten[stage_idx];
+    buf_reset(out);
+    bool prepend = stage->prepend == METASPACE_ALWAYS || (stage->prepend == METASPACE_FIRST && at_start);
+    if (prepend && !begins_with(span, " ", 1) && !begins_with(span, stage->literal, stage->literal_len))
+        buf_add(out, stage->literal, stage->literal_len);
+    add_metaspaced(out, stage, span);
+    if (!stage->metaspace_split) return rewritten(r, stage_idx, at_start);
+    if (out->failed) return error_set(r->err, ERR_MEMORY, "out of memory");
+    const uint8_t *limit = r->limit;
+    r->limit = (const uint8_t *)buf_text(out) + out->len;
+    int rc = run_matches(r, stage, stage_idx, bytes_of(buf_text(out), out->len), at_start, find_literal);
+    r->limit = limit;
+    return rc;
+}
+
+static int run_byte_map(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
+    struct buf *out = &r->scratch->rewritten[stage_idx];
+    buf_reset(out);
+    byte_alphabet_encode(span, out);
+    return rewritten(r, stage_idx, at_start);
+}
+
+static int run_length(struct run *r, const struct split_stage *stage, size_t stage_idx, struct bytes span,
+                      bool at_start) {
+    int rc = 0;
+    for (size_t at = 0; at < span.len && !rc;) {
+        size_t end = at;
+        uint32_t cp;
+        for (uint32_t i = 0; i < stage->length && end < span.len; i++) end += unicode_next(span.data + end, &cp);
+        rc = run_stage(r, stage_idx + 1, bytes_of(span.data + at, end - at), at_start && at == 0);
+        at = end;
+    }
+    return rc;
+}
+
+static int finish_piece(struct run *r, struct bytes span) {
+    if (!r->splitter->mapped) return r->piece(r->ctx, span, r->limit);
+    buf_reset(&r->scratch->raw);
+    if (!byte_alphabet_decode(span, &r->scratch->raw))
+        return error_set(r->err, ERR_UNSUPPORTED,
+                         "a pre-tokenizer behind ByteLevel makes characters that are no bytes");
+    struct bytes raw = bytes_of(buf_text(&r->scratch->raw), r->scratch->raw.len);
+    return r->piece(r->ctx, raw, raw.data + raw.len);
+}
+
+static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
+    if (!span.len) return 0;
+    if (stage_idx == r->splitter->stage_count) return finish_piece(r, span);
+    const struct split_stage *stage = &r->splitter->stages[stage_idx];
+    switch (stage->kind) {
+    case SPLIT_SCAN: return run_scan(r, stage, stage_idx, span, at_start);
+    case SPLIT_METASPACE: return run_metaspace(r, stage, stage_idx, span, at_start);
+    case SPLIT_PREFIX_SPACE: return run_prefix_space(r, stage_idx, span, at_start);
+    case SPLIT_BYTE_MAP: return run_byte_map(r, stage_idx, span, at_start);
+    case SPLIT_LENGTH: return run_length(r, stage, stage_idx, span, at_start);
+    case SPLIT_REGEX: return run_matches(r, stage, stage_idx, span, at_start, find_regex);
+    case SPLIT_LITERAL: return run_matches(r, stage, stage_idx, span, at_start, find_literal);
+    case SPLIT_WORDS: return run_matches(r, stage, stage_idx, span, at_start, find_word);
+    case SPLIT_DIGITS:
+    case SPLIT_DIGIT:
+    case SPLIT_PUNCTUATION:
+    case SPLIT_SPACES: return run_matches(r, stage, stage_idx, span, at_start, find_char);
+    }
+    CHECK(!"split kind");
+    return 0;
+}
+
+int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct bytes text, bool at_start,
+                 split_piece_fn *piece, split_block_fn *block, void *ctx, struct error *err) {
+    if (!scratch->match) {
+        scratch->match = pcre2_match_data_create(1, NULL);
+        scratch->context = pcre2_match_context_create(NULL);
+        CHECK(scratch->match && scratch->context);
+        pcre2_set_match_limit(scratch->context, MATCH_LIMIT);
+        pcre2_set_depth_limit(scratch->context, DEPTH_LIMIT);
+        pcre2_set_heap_limit(scratch->context, HEAP_LIMIT_KB);
+    }
+    struct run r = {s, scratch, piece, block, ctx, err, text.data + text.len};
+    return run_stage(&r, 0, text, at_start);
+}
+
+void split_scratch_release(struct split_scratch *scratch) {
+    for (size_t i = 0; i < SPLIT_STAGES_MAX; i++) buf_release(&scratch->rewritten[i]);
+    buf_release(&scratch->raw);
+    pcre2_match_data_free(scratch->match);
+    pcre2_match_context_free(scratch->context);
+    *scratch = (struct split_scratch){0};
+}

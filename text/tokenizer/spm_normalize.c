@@ -1,0 +1,87 @@
+#include "text/tokenizer/spm_normalize.h"
+
+#include "text/unicode.h"
+
+static const struct bytes METASPACE = {(const uint8_t *)"\xE2\x96\x81", 3};
+
+void spm_normalizer_release(struct spm_normalizer *n) {
+    charsmap_release(&n->charsmap);
+    added_release(&n->symbols);
+}
+
+/* What the text at p becomes, and how much of it. */
+static size_t next_chunk(const struct spm_normalizer *n, struct bytes text, struct bytes *out) {
+    size_t len;
+    uint32_t cp;
+    if ((len = added_prefix(&n->symbols, text))) {
+        *out = bytes_of(text.data, len);
+        return len;
+    }
+    if (n->charsmap.units && charsmap_longest(&n->charsmap, text, &len, out)) return len;
+    len = unicode_next(text.data, &cp);
+    *out = bytes_of(text.data, len);
+    return len;
+}
+
+static void add_spaces(const struct spm_normalizer *n, size_t count, struct buf *out) {
+    size_t len = n->escape ? METASPACE.len : 1;
+    buf_reserve(out, count * len);
+    if (out->failed) return;
+    for (size_t i = 0; i < count; i++, out->len += len)
+        memcpy(out->data + out->len, n->escape ? (const char *)METASPACE.data : " ", len);
+    out->data[out->len] = 0;
+}
+
+static void add_escaped(const struct spm_normalizer *n, struct bytes s, struct buf *out) {
+    for (const uint8_t *hit; s.len && (hit = memchr(s.data, ' ', s.len));) {
+        const uint8_t *stop = hit, *end = s.data + s.len;
+        while (stop < end && *stop == ' ') stop++;
+        buf_add(out, s.data, (size_t)(hit - s.data));
+        add_spaces(n, (size_t)(stop - hit), out);
+        s = bytes_of(stop, (size_t)(end - stop));
+    }
+    buf_add_bytes(out, s);
+}
+
+static struct bytes skip(struct bytes s, size_t n) { return bytes_of(s.data + n, s.len - n); }
+
+static struct bytes skip_spaces(const struct spm_normalizer *n, struct bytes text) {
+    struct bytes chunk;
+    while (text.len) {
+        size_t len = next_chunk(n, text, &chunk);
+        if (chunk.len != 1 || chunk.data[0] != ' ') break;
+        text = skip(text, len);
+    }
+    return text;
+}
+
+static void trim_end(const struct spm_normalizer *n, size_t floor, struct buf *out) {
+    size_t len = n->escape ? METASPACE.len : 1;
+    const void *space = n->escape ? (const void *)METASPACE.data : " ";
+    while (out->len >= floor + len && !memcmp(out->data + out->len - len, space, len)) out->len -= len;
+}
+
+static void add_chunks(const struct spm_normalizer *n, struct bytes text, struct buf *out) {
+    bool after_space = n->remove_extra;
+    while (text.len) {
+        struct bytes chunk;
+        text = skip(text, next_chunk(n, text, &chunk));
+        while (after_space && chunk.len && chunk.data[0] == ' ') chunk = skip(chunk, 1);
+        if (!chunk.len) continue;
+        add_escaped(n, chunk, out);
+        after_space = n->remove_extra && chunk.data[chunk.len - 1] == ' ';
+    }
+}
+
+void spm_normalize(const struct spm_normalizer *n, struct bytes text, struct buf *out) {
+    size_t before = out->len;
+    if (n->remove_extra) text = skip_spaces(n, text);
+    if (!text.len) return;
+    if (n->dummy_prefix && !n->suffix) add_spaces(n, 1, out);
+    if (n->charsmap.units || n->symbols.tokens.count || n->remove_extra)
+        add_chunks(n, text, out);
+    else
+        add_escaped(n, text, out);
+    if (n->remove_extra) trim_end(n, before, out);
+    if (n->dummy_prefix && n->suffix) add_spaces(n, 1, out);
+}

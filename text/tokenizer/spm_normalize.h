@@ -1,0 +1,25 @@
+/*
+ * spm_normalize.h - the normalizer of SentencePiece: the longest rule of a character map at each place, white space
+ * escaped as U+2581, a dummy prefix (or suffix), perhaps without leading, trailing and repeated spaces.
+ *
+ * Unlike HF's Precompiled step it knows no graphemes, and user-defined symbols pass unchanged.
+ *
+ * Threading: const after it is built.
+ */
+#ifndef TEXT_TOKENIZER_SPM_NORMALIZE_H
+#define TEXT_TOKENIZER_SPM_NORMALIZE_H
+
+#include "text/tokenizer/added.h"
+#include "text/tokenizer/charsmap.h"
+
+struct spm_normalizer {
+    struct charsmap charsmap; /* units NULL: none */
+    struct added_set symbols; /* user-defined */
+    bool dummy_prefix, suffix, remove_extra, escape;
+};
+
+void spm_normalizer_release(struct spm_normalizer *n);
+/* Appends the normalized text (valid UTF-8 in). */
+void spm_normalize(const struct spm_normalizer *n, struct bytes text, struct buf *out);
+
+#endif

@@ -1,0 +1,242 @@
+#include "text/tokenizer/tokenizer.h"
+
+#include "base/utf8.h"
+#include "text/tokenizer/compiled.h"
+#include "text/tokenizer/data.h"
+
+/* Symbols and bytes: what one very long text needed beyond is given back, so that it does not stay for ever. */
+enum { SCRATCH_KEEP = 64 * 1024, NORMALIZED_KEEP = 4 << 20 };
+
+/* ---- scratch ---- */
+
+static struct encode_scratch *take_scratch(struct tokenizer *t) {
+    pthread_mutex_lock(&t->lock);
+    struct encode_scratch *s = t->free_scratch;
+    if (s) t->free_scratch = s->next_free;
+    pthread_mutex_unlock(&t->lock);
+    return s ? s : mem_alloc(sizeof *s);
+}
+
+static void free_scratch(struct encode_scratch *s) {
+    bpe_scratch_release(&s->bpe);
+    unigram_scratch_release(&s->unigram);
+    buf_release(&s->word);
+    split_scratch_release(&s->split);
+    buf_release(&s->normalized[0]);
+    buf_release(&s->normalized[1]);
+    mem_free(s);
+}
+
+static void give_scratch(struct tokenizer *t, struct encode_scratch *s) {
+    bpe_scratch_trim(&s->bpe, SCRATCH_KEEP);
+    if (s->unigram.steps.cap > SCRATCH_KEEP) unigram_scratch_release(&s->unigram);
+    for (int i = 0; i < 2; i++)
+        if (s->normalized[i].cap > NORMALIZED_KEEP) buf_release(&s->normalized[i]);
+    pthread_mutex_lock(&t->lock);
+    s->next_free = t->free_scratch;
+    t->free_scratch = s;
+    pthread_mutex_unlock(&t->lock);
+}
+
+void tokenizer_free(struct tokenizer **t) {
+    struct tokenizer *it = *t;
+    if (!it) return;
+    *t = NULL;
+    for (struct encode_scratch *s = it->free_scratch, *next; s; s = next) {
+        next = s->next_free;
+        free_scratch(s);
+    }
+    compiled_detach(it);
+    vocab_release(&it->vocab);
+    bpe_release(&it->bpe);
+    unigram_release(&it->unigram);
+    normalizer_release(&it->normalizer);
+    splitter_release(&it->splitter);
+    added_release(&it->added);
+    added_release(&it->added_normalized);
+    added_release(&it->greedy);
+    decode_chain_release(&it->chain);
+    buf_release(&it->texts);
+    mem_free(it->token_texts);
+    vec_release(&it->prefix);
+    vec_release(&it->suffix);
+    for (size_t i = 0; i < ARRAY_LEN(it->rules); i++) buf_release(&it->rules[i]);
+    pthread_mutex_destroy(&it->lock);
+    mem_free(it);
+}
+
+/* ---- encode ---- */
+
+struct encode_run {
+    const struct tokenizer *t;
+    struct encode_scratch *scratch;
+    struct token_vec *out;
+    struct error *err;
+    struct added_skips skips;
+    const uint8_t *text; /* whose offsets the spots are */
+};
+
+/* A model of whole words: each is a token or unknown. */
+static int encode_word(struct encode_run *r, struct bytes word) {
+    uint32_t id = vocab_find(&r->t->vocab, word.data, word.len);
+    if (id == TOKEN_NONE) id = r->t->wordpiece.unk_id;
+    if (id == TOKEN_NONE)
+        return error_set(r->err, ERR_INVALID,
+                         "the text has words that the model does not know, and it has no unknown token");
+    vec_push(r->out, id);
+    return 0;
+}
+
+static int encode_greedy(struct encode_run *r, struct bytes text) {
+    size_t len;
+    for (; text.len; text = bytes_of(text.data + len, text.len - len)) {
+        const struct added_token *token = added_longest(&r->t->greedy, text, &len);
+        if (!token)
+            return error_set(r->err, ERR_INVALID, "the text has the byte 0x%02x, for which the model has no token",
+                             text.data[0]);
+        vec_push(r->out, token->id);
+    }
+    return 0;
+}
+
+static int encode_piece(void *ctx, struct bytes piece, const uint8_t *limit) {
+    struct encode_run *r = ctx;
+    switch (r->t->model) {
+    case MODEL_BPE: bpe_encode(&r->t->bpe, &r->scratch->bpe, piece.data, piece.len, limit, r->out); return 0;
+    case MODEL_UNIGRAM: return unigram_encode(&r->t->unigram, &r->scratch->unigram, piece, r->out, r->err);
+    case MODEL_WORDPIECE: wordpiece_encode(&r->t->wordpiece, &r->scratch->word, piece, r->out); return 0;
+    case MODEL_WORDLEVEL: return encode_word(r, piece);
+    case MODEL_GREEDY: return encode_greedy(r, piece);
+    }
+    return 0;
+}
+
+static void encode_block(void *ctx, const uint8_t *p, uint64_t starts, const uint8_t *limit) {
+    struct encode_run *r = ctx;
+    bpe_encode_block(&r->t->bpe, &r->scratch->bpe, p, starts, limit, r->out);
+}
+
+/* Where no merge crosses it, the text is cut in front of each run of U+2581: the tokens are the same, the pieces words.
+ */
+static int encode_metaspaced(struct encode_run *r, struct bytes span) {
+    const uint8_t *p = span.data, *end = span.data + span.len;
+    while (p < end) {
+        const uint8_t *stop = p;
+        while (end - stop >= 3 && stop[0] == 0xE2 && stop[1] == 0x96 && stop[2] == 0x81) stop += 3;
+        do stop = stop < end ? memchr(stop, 0xE2, (size_t)(end - stop)) : NULL;
+        while (stop && (end - stop < 3 || stop[1] != 0x96 || stop[2] != 0x81) && stop++);
+        if (!stop) stop = end;
+        encode_piece(r, bytes_of(p, (size_t)(stop - p)), end);
+        p = stop;
+    }
+    return 0;
+}
+
+typedef int encode_span_fn(struct encode_run *r, struct bytes span, bool at_start);
+
+/* Takes the added tokens of one set out of text; the spans between go to `inner`. */
+static int cut_added(struct encode_run *r, const struct added_set *set, const struct added_skips *skips,
+                     struct bytes text, bool at_start, encode_span_fn *inner) {
+    struct added_match m;
+    size_t from = 0;
+    int rc = 0;
+    while (!rc && added_next(set, text, from, skips, &m)) {
+        if (m.begin > from) rc = inner(r, bytes_of(text.data + from, m.begin - from), at_start && from == 0);
+        vec_push(r->out, m.token->id);
+        from = m.end;
+    }
+    if (!rc && from < text.len) rc = inner(r, bytes_of(text.data + from, text.len - from), at_start && from == 0);
+    return rc;
+}
+
+static int encode_plain(struct encode_run *r, struct bytes span, bool at_start) {
+    if (!r->t->splitter.stage_count && r->t->model == MODEL_BPE && r->t->bpe.splits_at_metaspace)
+        return encode_metaspaced(r, span);
+    return splitter_run(&r->t->splitter, &r->scratch->split, span, at_start, encode_piece,
+                        r->t->model == MODEL_BPE ? encode_block : NULL, r, r->err);
+}
+
+static int encode_normalized(struct encode_run *r, struct bytes span, bool at_start) {
+    struct encode_scratch *s = r->scratch;
+    struct bytes text = normalizer_apply(&r->t->normalizer, span, &s->normalized[0], &s->normalized[1]);
+    if (!text.data) return error_set(r->err, ERR_MEMORY, "out of memory while normalizing %zu bytes", span.len);
+    /* Normalizing moved the spots: then no special token is looked for in a span that has one. */
+    size_t begin = (size_t)(span.data - r->text);
+    struct added_skips skips = {.all = r->skips.all || added_has_spot(&r->skips, begin, begin + span.len)};
+    return cut_added(r, &r->t->added_normalized, &skips, text, at_start, encode_plain);
+}
+
+int tokenizer_encode_spots(const struct tokenizer *t, struct bytes text, const size_t *spots, size_t spot_count,
+                           unsigned flags, struct token_vec *out, struct error *err) {
+    size_t before = out->count, good = utf8_valid_prefix(text.data, text.len);
+    if (good != text.len) return error_set(err, ERR_INVALID, "the text is not valid UTF-8 at byte %zu", good);
+    if (text.len >= UINT32_MAX / 4) return error_set(err, ERR_LIMIT, "the text is larger than 1 GB");
+    struct tokenizer *pool = (struct tokenizer *)(uintptr_t)t; /* only its locked list of scratches changes */
+    struct encode_run r = {.t = t,
+                           .scratch = take_scratch(pool),
+                           .out = out,
+                           .err = err,
+                           .skips = {!(flags & TOKENIZE_PARSE_SPECIAL), spots, spot_count},
+                           .text = text.data};
+    bool add_special = flags & TOKENIZE_ADD_SPECIAL;
+    for (size_t i = 0; add_special && i < t->prefix.count; i++) vec_push(out, t->prefix.items[i]);
+    int rc = cut_added(&r, &t->added, &r.skips, text, true, encode_normalized);
+    for (size_t i = 0; add_special && i < t->suffix.count; i++) vec_push(out, t->suffix.items[i]);
+    give_scratch(pool, r.scratch);
+    if (rc) out->count = before;
+    return rc;
+}
+
+int tokenizer_encode(const struct tokenizer *t, struct bytes text, unsigned flags, struct token_vec *out,
+                     struct error *err) {
+    return tokenizer_encode_spots(t, text, NULL, 0, flags, out, err);
+}
+
+/* The first special token of the set at or after from, as [walk->begin[k], walk->end[k]). */
+static void find_special(const struct added_set *set, struct special_walk *walk, int k) {
+    const struct added_skips none = {0};
+    struct added_match m = {.end = walk->from};
+    do walk->over[k] = !added_next(set, walk->text, m.end, &none, &m);
+    while (!walk->over[k] && !m.token->special);
+    walk->begin[k] = m.content;
+    walk->end[k] = m.end;
+}
+
+bool tokenizer_next_special(const struct tokenizer *t, struct special_walk *walk, size_t *begin, size_t *end) {
+    const struct added_set *const sets[] = {&t->added, &t->added_normalized};
+    int first = -1;
+    for (int k = 0; k < 2; k++) {
+        bool passed = walk->begin[k] < walk->from || !walk->from;
+        if (!walk->over[k] && passed) find_special(sets[k], walk, k);
+        if (!walk->over[k] && (first < 0 || walk->begin[k] < walk->begin[first])) first = k;
+    }
+    if (first < 0) return false;
+    *begin = walk->begin[first];
+    *end = walk->from = walk->end[first];
+    return true;
+}
+
+/* ---- questions ---- */
+
+uint32_t tokenizer_vocab_count(const struct tokenizer *t) { return (uint32_t)t->vocab.entries.count; }
+
+static bool has_flag(const struct tokenizer *t, uint32_t id, uint8_t flag) {
+    return id < t->vocab.entries.count && __atomic_load_n(&t->vocab.flags[id], __ATOMIC_RELAXED) & flag;
+}
+bool tokenizer_is_special(const struct tokenizer *t, uint32_t id) { return has_flag(t, id, VOCAB_SPECIAL); }
+bool tokenizer_is_added(const struct tokenizer *t, uint32_t id) { return has_flag(t, id, VOCAB_ADDED); }
+
+void tokenizer_token_text(const struct tokenizer *t, uint32_t id, struct buf *out) {
+    vocab_spelling(&t->vocab, id, out);
+}
+uint32_t tokenizer_find(const struct tokenizer *t, struct bytes spelling) {
+    return vocab_find_spelling(&t->vocab, spelling);
+}
+
+uint32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
+struct tokens tokenizer_eos(const struct tokenizer *t) {
+    return (struct tokens){t->eos, t->eos_count};
+}
+struct tokens tokenizer_prefix(const struct tokenizer *t) {
+    return (struct tokens){t->prefix.items, t->prefix.count};
+}

@@ -1,0 +1,111 @@
+/*
+ * vocab.h - the tokens of a model: id to bytes, bytes to id.
+ *
+ * A token's *key* is what the model's symbols are made of: the spelling in tokenizer.json, or, for byte-level
+ * vocabularies, the raw bytes that spelling stands for ("Ġthe" is " the"). A spelling that is not made of the byte
+ * alphabet ("a b" with a real space) is kept as it stands and marked literal: it never meets a key of raw bytes.
+ *
+ * Invariants: (1) an id has at most one key; (2) a key has one id, the last one given (or the lowest: keep_first); (3)
+ * keys lie in one pool, never moved once vocab_seal ran.
+ *
+ * Threading: const after vocab_seal.
+ */
+#ifndef TEXT_TOKENIZER_VOCAB_H
+#define TEXT_TOKENIZER_VOCAB_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/vec.h"
+
+enum { VOCAB_IDS_MAX = 1 << 24, VOCAB_IDS_MIN = 1 << 16, VOCAB_TOKEN_BYTES_MAX = (1 << 24) - 1 };
+
+enum vocab_flags {
+    VOCAB_LITERAL = 1,
+    VOCAB_SPECIAL = 2,
+    VOCAB_ADDED = 4,
+    VOCAB_ALWAYS_WHOLE = 8,
+    VOCAB_NEVER_WHOLE = 16,
+    VOCAB_UNUSED = 32, /* made by merging, but not given out */
+    VOCAB_LATER = 64,  /* added after vocab_seal: no token of the model, found by vocab_find_spelling only */
+};
+
+struct vocab_entry {
+    uint32_t start, len; /* in the pool; start VOCAB_ABSENT: no such id */
+};
+#define VOCAB_ABSENT UINT32_MAX
+
+struct vocab_slot {
+    uint32_t tag, id; /* id UINT32_MAX: empty */
+    uint32_t start;   /* in the pool */
+    uint32_t len;     /* and VOCAB_SLOT_LITERAL */
+};
+#define VOCAB_SLOT_LITERAL 0x80000000u
+
+struct vocab {
+    struct buf pool;
+    VEC(struct vocab_entry) entries; /* by id */
+    uint8_t *flags;                  /* by id; enum vocab_flags; owned, made by vocab_seal */
+    struct vocab_slot *slots;        /* owned */
+    uint32_t slot_mask;
+    uint32_t id_limit; /* ids below this are taken; VOCAB_IDS_MAX unless set */
+    uint64_t seed;
+    bool byte_level;
+    bool keep_first; /* of ids with equal keys the lowest is found, not the last one given */
+};
+
+void vocab_init(struct vocab *v);
+void vocab_release(struct vocab *v);
+/* Adds a token by its spelling. ERR_LIMIT for an id or a length out of bounds. Only before vocab_seal. */
+MUST_CHECK int vocab_add(struct vocab *v, struct bytes spelling, uint32_t id, struct error *err);
+/* The same for a spelling that was appended to the pool as [start, pool.len). */
+MUST_CHECK int vocab_claim(struct vocab *v, size_t start, uint32_t id, struct error *err);
+/* Turns spellings into keys when byte_level, builds the index. */
+void vocab_seal(struct vocab *v, bool byte_level);
+/* The same where what was added are raw bytes already. */
+void vocab_seal_raw(struct vocab *v);
+/* vocab_seal with flags of the caller's, one byte an id; VOCAB_LITERAL ones stay as they are spelled and are not found
+ * by vocab_find. */
+void vocab_seal_flagged(struct vocab *v, bool byte_level, const uint8_t *flags);
+/* Adds a token after vocab_seal (added_tokens). */
+MUST_CHECK int vocab_add_sealed(struct vocab *v, struct bytes spelling, uint32_t id, struct error *err);
+
+/* Seeded, so that nobody can prepare a table that is slow. */
+static inline uint64_t vocab_hash(const struct vocab *v, const uint8_t *key, size_t len) {
+    uint64_t a = 0, b = 0;
+    if (len > 16) return hash64(key, len, v->seed);
+    if (len >= 8) {
+        memcpy(&a, key, 8);
+        memcpy(&b, key + len - 8, 8);
+    } else if (len >= 4) {
+        uint32_t low, high;
+        memcpy(&low, key, 4);
+        memcpy(&high, key + len - 4, 4);
+        a = (uint64_t)high << 32 | low;
+    } else if (len) {
+        a = (uint64_t)key[0] << 16 | (uint64_t)key[len / 2] << 8 | key[len - 1];
+    }
+    unsigned __int128 product = (unsigned __int128)(a ^ v->seed) * (b ^ v->seed ^ (0x9E3779B97F4A7C15u + len));
+    uint64_t h = (uint64_t)product ^ (uint64_t)(product >> 64);
+    return (h ^ h >> 29) * 0xBF58476D1CE4E5B9u;
+}
+/* Starts to load the slot for a key of this hash; a later vocab_find_hashed waits less. */
+static inline void vocab_prefetch(const struct vocab *v, uint64_t hash) {
+    __builtin_prefetch(&v->slots[(uint32_t)hash & v->slot_mask]);
+}
+uint32_t vocab_find_hashed(const struct vocab *v, const uint8_t *key, size_t len, uint64_t hash);
+/* UINT32_MAX when absent. Literal keys are found only by vocab_find_spelling, where no other key is spelled so. */
+uint32_t vocab_find(const struct vocab *v, const uint8_t *key, size_t len);
+uint32_t vocab_find_spelling(const struct vocab *v, struct bytes spelling);
+struct bytes vocab_key(const struct vocab *v, uint32_t id); /* empty when absent */
+void vocab_spelling(const struct vocab *v, uint32_t id, struct buf *out);
+
+/* The byte alphabet of GPT-2: bytes as printable characters. Appends; false (with nothing useful appended) when s has
+ * others. */
+bool byte_alphabet_decode(struct bytes s, struct buf *out);
+/* The same into out, which has room for s.len bytes (out == s.data is fine; NULL only checks). Returns the bytes
+ * written, SIZE_MAX when s has others. */
+size_t byte_alphabet_decode_to(struct bytes s, uint8_t *out);
+void byte_alphabet_encode(struct bytes raw, struct buf *out);
+
+#endif

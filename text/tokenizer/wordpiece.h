@@ -1,0 +1,25 @@
+/*
+ * wordpiece.h - WordPiece: the longest token that begins the word, then the longest continuation ("##ing"), and so on;
+ * a word that cannot be covered is one unknown token.
+ *
+ * Threading: const after load.
+ */
+#ifndef TEXT_TOKENIZER_WORDPIECE_H
+#define TEXT_TOKENIZER_WORDPIECE_H
+
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/vocab.h"
+
+enum { WORDPIECE_PREFIX_MAX = 16 };
+
+struct wordpiece {
+    const struct vocab *vocab;             /* borrowed */
+    char prefix[WORDPIECE_PREFIX_MAX + 1]; /* of continuations */
+    uint32_t unk_id;
+    uint32_t chars_max; /* longer words are unknown */
+};
+
+/* Appends the ids of one word; scratch holds prefixed candidates. */
+void wordpiece_encode(const struct wordpiece *w, struct buf *scratch, struct bytes word, struct token_vec *out);
+
+#endif
