@@ -17,6 +17,11 @@ forbid no_unbounded_copies '\b(strcat|sprintf|vsprintf|gets)[[:space:]]*\(' 'cop
 forbid no_conflict_marks '^(<<<<<<<|>>>>>>>) ' 'a merge was left unfinished'
 forbid no_machine_paths '"/(work|home|root)/' "a developer's own path"
 
+# Of templates and inline functions over structs of one name the linker keeps one, silently, with one file's layout for both.
+twice=$(sources | grep -E '\.(cuh?|h)$' | xargs -d '\n' grep -oE '^(template <[^>]*> )?(struct|union) [a-z0-9_]+ (:.*)?\{' |
+    sed -E 's/:(template <[^>]*> )?(struct|union) ([a-z0-9_]+) .*/ \3/' | sort -k2 | awk '$2 == name && $1 != file && ($1 file) ~ /\.cu/ { printf "%s (%s, %s) ", name, file, $1 } { file = $1; name = $2 }')
+if [ -z "$twice" ]; then ok lint.gpu_structs_are_unique; else not_ok lint.gpu_structs_are_unique "$twice"; fi
+
 bare=$(for dir in */; do [ "$dir" = build/ ] || [ -f "$dir/README.md" ] || printf '%s ' "$dir"; done)
 if [ -z "$bare" ]; then ok lint.folders_have_readme; else not_ok lint.folders_have_readme "none in $bare"; fi
 
