@@ -233,6 +233,8 @@ struct render {
     struct arena arena;
     struct error *err;
     bool wants_parts;
+    bool keep_arguments;               /* of tool calls: as the client's strings */
+    bool parsed_arguments;             /* some became objects */
     const struct tokenizer *guard_for; /* NULL: no guards */
     unsigned guard;
 };
@@ -291,8 +293,9 @@ static int fit_content(struct render *r, size_t message_idx, struct tvalue messa
     return rc ? rc : set_member(r, message, "content", text);
 }
 
-/* OpenAI's arguments are JSON in a string; templates want the object. What is no object stays as it is. */
+/* OpenAI's arguments are JSON in a string; most templates want the object. What is no object stays as it is. */
 static int fit_tool_calls(struct render *r, struct tvalue message) {
+    if (r->keep_arguments) return 0;
     struct tvalue calls = member(message, "tool_calls");
     for (size_t i = 0; i < tvalue_count(calls); i++) {
         struct tvalue function = member(tvalue_list_at(calls, i), "function"),
@@ -303,6 +306,7 @@ static int fit_tool_calls(struct render *r, struct tvalue message) {
         if (tvalue_from_json(&r->arena, text, &object, &ignored) || object.kind != TVALUE_DICT) continue;
         int rc = set_member(r, function, "arguments", object);
         if (rc) return rc;
+        r->parsed_arguments = true;
     }
     return 0;
 }
@@ -431,10 +435,34 @@ static int cut_behind_final(struct render *r, struct tvalue messages, struct buf
     return 0;
 }
 
-static int render(struct render *r, const struct chat *chat, struct buf *out, struct plain_spots *spots) {
+static int render_once(struct render *r, const struct chat *chat, const struct named_template *t, struct buf *out) {
     const struct chat_request *q = r->request;
     size_t before = out->len;
     struct tvalue context, messages;
+    arena_init(&r->arena, q->limits.memory_bytes ? q->limits.memory_bytes : DEFAULT_MEMORY, 0);
+    int rc = build_context(r, chat, &context, &messages);
+    if (!rc) rc = template_render(t->parsed, context, &q->limits, out, r->err);
+    if (!rc && q->continue_final_message) rc = cut_behind_final(r, messages, out, before);
+    arena_release(&r->arena);
+    if (rc) out->len = before;
+    return rc;
+}
+
+/* Some templates (DeepSeek's, Functionary's) add arguments to a string and so fail with objects. They get the strings;
+ * when that fails too, the first error tells more. */
+static int render_fitting(struct render *r, const struct chat *chat, const struct named_template *t, struct buf *out) {
+    int rc = render_once(r, chat, t, out);
+    if (rc != ERR_INVALID || !r->parsed_arguments) return rc;
+    struct error first = *r->err;
+    r->keep_arguments = true;
+    if (render_once(r, chat, t, out) == 0) return 0;
+    *r->err = first;
+    return rc;
+}
+
+static int render(struct render *r, const struct chat *chat, struct buf *out, struct plain_spots *spots) {
+    const struct chat_request *q = r->request;
+    size_t before = out->len;
     const struct named_template *t = choose(chat, q->template_name, q->tools.len);
     if (!t) {
         const char *name = q->template_name;
@@ -444,15 +472,8 @@ static int render(struct render *r, const struct chat *chat, struct buf *out, st
     if (q->continue_final_message && q->add_generation_prompt)
         return error_set(r->err, ERR_INVALID, "continue_final_message and add_generation_prompt exclude each other");
     r->wants_parts = template_wants_parts(t->parsed);
-    arena_init(&r->arena, q->limits.memory_bytes ? q->limits.memory_bytes : DEFAULT_MEMORY, 0);
-    int rc = build_context(r, chat, &context, &messages);
-    if (!rc) rc = template_render(t->parsed, context, &q->limits, out, r->err);
-    if (!rc && q->continue_final_message) rc = cut_behind_final(r, messages, out, before);
-    arena_release(&r->arena);
-    if (rc)
-        out->len = before;
-    else if (r->guard_for)
-        guards_take_out(out, before, r->guard, spots);
+    int rc = render_fitting(r, chat, t, out);
+    if (!rc && r->guard_for) guards_take_out(out, before, r->guard, spots);
     return rc;
 }
 

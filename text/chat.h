@@ -59,9 +59,10 @@ struct chat_formats chat_formats(const struct chat *chat, const char *name, bool
 MUST_CHECK int chat_set_formats(struct chat *chat, const char *reasoning, const char *calls, struct error *err);
 
 /* Appends the rendered prompt to out. Unless raw_messages: a template that wants strings gets text parts joined by
- * newlines, and JSON strings in tool_calls[].function.arguments become objects, as vLLM does. Errors: ERR_NOT_FOUND no
- * template; ERR_INVALID the messages do not fit the template (the text is fit for the client); ERR_UNSUPPORTED a part
- * that is not text; ERR_LIMIT. */
+ * newlines, and JSON strings in tool_calls[].function.arguments become objects, as vLLM does (where the template fails
+ * with the objects, they stay strings, which in vLLM is an error). Errors: ERR_NOT_FOUND no template; ERR_INVALID the
+ * messages do not fit the template (the text is fit for the client); ERR_UNSUPPORTED a part that is not text;
+ * ERR_LIMIT. */
 MUST_CHECK int chat_render(const struct chat *chat, const struct chat_request *request, struct buf *out,
                            struct error *err);
 /* The same, and where in what was appended a special token is spelled by somebody else than the template or the

@@ -103,6 +103,29 @@ TEST(content_parts_fit_the_template) {
     chat_free(&chat);
 }
 
+#define CALL_WITH(arguments)                                                                                           \
+    "[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": " arguments "}}]}]"
+
+TEST(tool_arguments_stay_strings_where_objects_do_not_fit) {
+    static const char ADDS[] = "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.name + ':' + "
+                               "c.function.arguments }}{% endfor %}{% endfor %}";
+    struct chat *chat = chatml();
+    struct buf out = {0};
+    struct error err;
+    EXPECT_EQ(chat_set_template(chat, bytes_str(ADDS), &err), 0);
+    struct chat_request r = {.messages = bytes_str(CALL_WITH("\"{\\\"a\\\":  1}\""))};
+    EXPECT_STR(rendered(chat, r), "f:{\"a\":  1}");
+    r.messages = bytes_str(CALL_WITH("{\"a\": 1}")); /* an object from the client: nothing to fall back on */
+    EXPECT_EQ(chat_render(chat, &r, &out, &err), ERR_INVALID);
+    EXPECT_EQ(chat_set_template(chat, bytes_str("{{ raise_exception(messages[0].tool_calls|tojson) }}"), &err), 0);
+    r.messages = bytes_str(CALL_WITH("\"{}\""));
+    EXPECT_EQ(chat_render(chat, &r, &out, &err), ERR_INVALID);
+    EXPECT(strstr(err.text, "\"arguments\": {}") != NULL); /* the first error, of the objects */
+    EXPECT_EQ(out.len, 0);
+    buf_release(&out);
+    chat_free(&chat);
+}
+
 TEST(tool_arguments_become_objects) {
     struct chat *chat = chatml();
     struct error err;
