@@ -3,7 +3,7 @@
 
 Needs: pip install unicodedata2==16.0.0 tokenizers==0.23.3. Unicode 16.0 is what the regular expressions of HF tokenizers 0.23
 know. Membership in \\w is asked of their Whitespace pre-tokenizer, which runs on the regex crate, as the rules of added tokens do; membership
-in \\s of their regular expressions; the rest comes from the character database.
+in \\s of their regular expressions, scripts of their UnicodeScripts pre-tokenizer; the rest comes from the character database.
 """
 import sys
 import unicodedata2
@@ -46,6 +46,26 @@ def young(chars):
             yield c
 
 
+def scripts():
+    """(first code point, script) of every run, as HF's UnicodeScripts has them: 0 for what takes any neighbour's."""
+    split = pre_tokenizers.UnicodeScripts().pre_tokenize_str
+    chars = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    own = {c for c in chars if split(c)}
+    firsts = {piece[0] for piece, _ in split("".join(c for c in chars if c in own))}
+    examples, runs, script = [], [], 0
+    for c in chars:
+        if c in firsts:  # another script than the character before
+            script = next((i for i, e in enumerate(examples, 1) if len(split(e + c)) == 1), 0)
+            if not script:
+                examples.append(c)
+                script = len(examples)
+        now = script if c in own else 0
+        if not runs or runs[-1][1] != now:
+            runs.append((ord(c), now))
+    assert len(examples) < 256
+    return runs
+
+
 def as_runs(chars):
     runs = []
     for c in chars:
@@ -54,6 +74,16 @@ def as_runs(chars):
         else:
             runs.append([c, c])
     return runs
+
+
+def add_packed(out, items):
+    line = ""
+    for item in items:
+        if len(line) + len(item) > 118:
+            out.append(line)
+            line = ""
+        line += item
+    out += [line, "};"]
 
 
 def main():
@@ -67,22 +97,13 @@ def main():
             runs.append((c, k))
     out = ["/* Made by make_unicode_data.py from Unicode 16.0; do not edit. */", "/* clang-format off */",
            "static const uint32_t UNICODE_RUNS[] = { /* first code point << 8 | class; up to the next run */"]
-    line = ""
-    for c, k in runs:
-        item = f"0x{c << 8 | k:x},"
-        if len(line) + len(item) > 118:
-            out.append(line)
-            line = ""
-        line += item
-    out += [line, "};", "", "static const uint32_t UNICODE_YOUNG[][2] = { /* punctuation, marks and format characters younger than Unicode 8 */"]
-    line = ""
-    for first, last in as_runs(young(c for c in range(0x110000) if not 0xD800 <= c < 0xE000)):
-        item = f"{{0x{first:x},0x{last:x}}},"
-        if len(line) + len(item) > 118:
-            out.append(line)
-            line = ""
-        line += item
-    out += [line, "};", "/* clang-format on */"]
+    add_packed(out, (f"0x{c << 8 | k:x}," for c, k in runs))
+    out += ["", "static const uint32_t UNICODE_YOUNG[][2] = { /* punctuation, marks and format characters younger than Unicode 8 */"]
+    young_runs = as_runs(young(c for c in range(0x110000) if not 0xD800 <= c < 0xE000))
+    add_packed(out, (f"{{0x{first:x},0x{last:x}}}," for first, last in young_runs))
+    out += ["", "static const uint32_t UNICODE_SCRIPTS[] = { /* first code point << 8 | script; up to the next run */"]
+    add_packed(out, (f"0x{c << 8 | script:x}," for c, script in scripts()))
+    out.append("/* clang-format on */")
     open(sys.argv[1] if len(sys.argv) > 1 else "unicode_data.h", "w").write("\n".join(out) + "\n")
 
 

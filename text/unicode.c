@@ -50,3 +50,15 @@ bool unicode_in_old(uint32_t cp, uint32_t set) {
     }
     return low == ARRAY_LEN(UNICODE_YOUNG) || cp < UNICODE_YOUNG[low][0];
 }
+
+uint8_t unicode_script(uint32_t cp) {
+    size_t low = 0, high = ARRAY_LEN(UNICODE_SCRIPTS); /* the last run that begins at or before cp is in [low, high) */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (UNICODE_SCRIPTS[middle] >> 8 <= cp)
+            low = middle;
+        else
+            high = middle;
+    }
+    return UNICODE_SCRIPTS[low] & 255;
+}

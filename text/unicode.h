@@ -71,6 +71,9 @@ static inline bool unicode_in(uint32_t cp, uint32_t set) {
 /* The same as tables of Unicode 8 have it, for punctuation, nonspacing marks and format characters: HF's own rules use
  * such. */
 bool unicode_in_old(uint32_t cp, uint32_t set);
+/* A number for the character's script as HF's UnicodeScripts has it (Han, Hiragana and Katakana are one); 0 for the
+ * space, unassigned ones and others that go with any script. A binary search. */
+uint8_t unicode_script(uint32_t cp);
 static inline bool unicode_is_space(uint32_t cp) { return unicode_class(cp) & UNICODE_IS_SPACE; }
 static inline bool unicode_is_word(uint32_t cp) { return unicode_class(cp) & UNICODE_IS_WORD; }
 

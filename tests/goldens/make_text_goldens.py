@@ -9,6 +9,8 @@ whose expectation is another engine's. Deterministic.
 import json
 import random
 import sys
+import unicodedata
+from itertools import chain
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -145,6 +147,23 @@ def byte_normalizer():
     return t
 
 
+def scripts():
+    """Every piece begins with a space, so ids show where the pieces are."""
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.UnicodeScripts(), pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    t.train_from_iterator(SENTENCES * 4, trainers.BpeTrainer(vocab_size=320, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    return t
+
+
+def script_texts(rng):
+    yield from ["  ab \u3069\u3053", "\u65e5\u672c\u30fc\u30ab\u30bf \u304b\u306aabc", "a\u0378\u65e5", "\u0378 a", "ab 12, x", "\u30fc\u30fc", "\uff70a"]
+    chars = [c for c in map(chr, range(0x110000)) if unicodedata.category(c)[0] in "LMNPS"]
+    for _ in range(40):
+        at = rng.randrange(len(chars))
+        yield "".join(rng.choice([chars[rng.randrange(len(chars))], chars[min(at + rng.randrange(300), len(chars) - 1)], " ", "\u0378"]) for _ in range(20))
+
+
 def texts(rng):
     yield from ["", " ", "  ", "\n", "a", " a", "Hello", " Hello world", "\ud7a3", "\U0010ffff"] + SENTENCES
     for _ in range(30):
@@ -158,13 +177,13 @@ def decoded(tokenizer, ids):
 
 
 def tokenizer_goldens(out):
-    makers = {"byte_level": byte_level, "sentencepiece": sentencepiece_like, "added_rules": added_rules, "metaspace": metaspace, "odd_regex": odd_regex, "nested_regex": nested_regex, "unigram": unigram, "wordpiece": wordpiece, "byte_normalizer": byte_normalizer}
+    makers = {"byte_level": byte_level, "sentencepiece": sentencepiece_like, "added_rules": added_rules, "metaspace": metaspace, "odd_regex": odd_regex, "nested_regex": nested_regex, "unigram": unigram, "wordpiece": wordpiece, "byte_normalizer": byte_normalizer, "scripts": scripts}
     vectors = []
     for seed, (name, make) in enumerate(makers.items()):
         tokenizer = make()
         (out / f"{name}.tokenizer.json").write_text(json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False, separators=(",", ":")) + "\n")
         rng = random.Random(seed)
-        for text in texts(rng):
+        for text in chain(texts(rng), script_texts(rng) if name == "scripts" else []):
             flags = rng.randrange(4)
             tokenizer.encode_special_tokens = not flags & 2
             ids = tokenizer.encode(text, add_special_tokens=bool(flags & 1)).ids

@@ -83,7 +83,7 @@ def pre_tokenizer(rng, depth=0):
     if kind == 9:
         return {"type": "ByteLevel", "add_prefix_space": rng.random() < 0.5, "trim_offsets": True, "use_regex": rng.random() < 0.5}
     if kind == 10:
-        return {"type": "FixedLength", "length": rng.randrange(1, 6)} if rng.random() < 0.5 else (None if depth == 0 else {"type": "Whitespace"})
+        return {"type": "FixedLength", "length": rng.randrange(1, 6)} if rng.random() < 0.5 else (None if depth == 0 else {"type": "UnicodeScripts"})
     parts = [pre_tokenizer(rng, depth + 1) or {"type": "Whitespace"} for _ in range(rng.randrange(0, 4))]
     seen = False
     for p in list(parts):

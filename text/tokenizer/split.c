@@ -267,6 +267,23 @@ static int run_length(struct run *r, const struct split_stage *stage, size_t sta
     return rc;
 }
 
+static int run_scripts(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
+    size_t begin = 0, n;
+    uint32_t cp;
+    uint8_t last = 0;
+    int rc = 0;
+    for (size_t at = 0; at < span.len && !rc; at += n) {
+        n = unicode_next(span.data + at, &cp);
+        uint8_t script = unicode_script(cp);
+        if (!script || script == last) continue;
+        if (last) rc = run_stage(r, stage_idx + 1, bytes_of(span.data + begin, at - begin), at_start && begin == 0);
+        last = script;
+        begin = at;
+    }
+    if (rc || !last) return rc;
+    return run_stage(r, stage_idx + 1, bytes_of(span.data + begin, span.len - begin), at_start && begin == 0);
+}
+
 static int finish_piece(struct run *r, struct bytes span) {
     if (!r->splitter->mapped) return r->piece(r->ctx, span, r->limit);
     buf_reset(&r->scratch->raw);
@@ -287,6 +304,7 @@ static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at
     case SPLIT_PREFIX_SPACE: return run_prefix_space(r, stage_idx, span, at_start);
     case SPLIT_BYTE_MAP: return run_byte_map(r, stage_idx, span, at_start);
     case SPLIT_LENGTH: return run_length(r, stage, stage_idx, span, at_start);
+    case SPLIT_SCRIPTS: return run_scripts(r, stage_idx, span, at_start);
     case SPLIT_REGEX: return run_matches(r, stage, stage_idx, span, at_start, find_regex);
     case SPLIT_LITERAL: return run_matches(r, stage, stage_idx, span, at_start, find_literal);
     case SPLIT_WORDS: return run_matches(r, stage, stage_idx, span, at_start, find_word);

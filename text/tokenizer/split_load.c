@@ -117,6 +117,7 @@ static int load_plain(struct splitter *s, struct tvalue json, struct error *err)
         return add_stage(s, (struct split_stage){.kind = SPLIT_WORDS, .behavior = SPLIT_REMOVED, .invert = true}, err);
     if (is_text(type, "WhitespaceSplit"))
         return add_stage(s, (struct split_stage){.kind = SPLIT_SPACES, .behavior = SPLIT_REMOVED}, err);
+    if (is_text(type, "UnicodeScripts")) return add_stage(s, (struct split_stage){.kind = SPLIT_SCRIPTS}, err);
     if (is_text(type, "BertPreTokenizer")) {
         int rc = add_stage(s, (struct split_stage){.kind = SPLIT_SPACES, .behavior = SPLIT_REMOVED}, err);
         return rc ? rc : add_stage(s, (struct split_stage){.kind = SPLIT_PUNCTUATION, .behavior = SPLIT_ISOLATED}, err);

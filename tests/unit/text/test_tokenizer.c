@@ -100,6 +100,7 @@ TEST(goldens_metaspace) { run_goldens("metaspace"); }
 TEST(goldens_odd_regex) { run_goldens("odd_regex"); }
 TEST(goldens_unigram) { run_goldens("unigram"); }
 TEST(goldens_wordpiece) { run_goldens("wordpiece"); }
+TEST(goldens_scripts) { run_goldens("scripts"); }
 TEST(goldens_byte_normalizer) { run_goldens("byte_normalizer"); }
 TEST(goldens_nested_regex) { run_goldens("nested_regex"); }
 
