@@ -181,11 +181,10 @@ FILTER(filter_wordcount) {
 }
 
 FILTER(filter_truncate) {
-    uint32_t count;
-    if (v.kind != TVALUE_STRING && !op_length(v, &count))
-        return run_fail(r, ERR_INVALID, "object of type '%s' has no len()", python_type(v));
-    struct bytes s = soft(r, &v), end = p->given[2] ? tvalue_text(p->v[2]) : bytes_str("...");
-    int64_t length = 255, leeway = 5, size = (int64_t)python_length(s), end_size = (int64_t)python_length(end);
+    uint32_t size;
+    if (!op_length(v, &size)) return run_fail(r, ERR_INVALID, "object of type '%s' has no len()", python_type(v));
+    struct bytes s = tvalue_text(v), end = p->given[2] ? tvalue_text(p->v[2]) : bytes_str("...");
+    int64_t length = 255, leeway = 5, end_size = (int64_t)python_length(end);
     bool kill = p->given[1] && op_truth(p->v[1]);
     if ((p->given[0] && !op_is_int(p->v[0], &length)) ||
         (p->given[3] && p->v[3].kind != TVALUE_NONE && !op_is_int(p->v[3], &leeway)))
@@ -194,6 +193,7 @@ FILTER(filter_truncate) {
         return run_fail(r, ERR_INVALID, "expected length >= %lld, got %lld", (long long)end_size, (long long)length);
     if (leeway < 0) return run_fail(r, ERR_INVALID, "expected leeway >= 0, got %lld", (long long)leeway);
     if (size - leeway <= length) return v;
+    if (v.kind != TVALUE_STRING) return run_fail(r, ERR_INVALID, "truncate: a %s is too long", python_type(v));
     struct bytes cut = bytes_of(s.data, python_offset(s, (size_t)(length - end_size)));
     for (size_t i = cut.len; !kill && i-- > 0;)
         if (cut.data[i] == ' ') {

@@ -257,17 +257,22 @@ static struct tvalue subtract(struct run *r, struct tvalue a, struct tvalue b) {
     return tvalue_float(op_number(a) - op_number(b));
 }
 
+/* "..." % b. What has items by key may have more than the text uses, and for Python lists and undefined values have. */
+static struct tvalue percent(struct run *r, struct tvalue a, struct tvalue b) {
+    static struct tdict none;
+    struct tvalue items[1] = {b};
+    struct args args = {items, 1, NULL};
+    if (b.kind == TVALUE_TUPLE) args = (struct args){b.list->items, b.list->count, NULL};
+    if (b.kind == TVALUE_DICT) args.keywords = b.dict;
+    if (b.kind == TVALUE_LIST || b.kind == TVALUE_RANGE || b.kind == TVALUE_UNDEFINED) args.keywords = &none;
+    return filter_call(r, filter_find(bytes_str("format")), a, args);
+}
+
 struct tvalue op_binary(struct run *r, uint32_t op, struct tvalue a, struct tvalue b) {
     char name[3] = {(char)op, (char)(op >> 8), 0};
     if (r->rc) return undefined_value();
     if (op == OP('*')) return multiply(r, a, b);
-    if (op == OP('%') && a.kind == TVALUE_STRING) {
-        struct tvalue items[1] = {b};
-        struct args args = {items, 1, NULL};
-        if (b.kind == TVALUE_TUPLE) args = (struct args){b.list->items, b.list->count, NULL};
-        if (b.kind == TVALUE_DICT) args = (struct args){NULL, 0, b.dict};
-        return filter_call(r, filter_find(bytes_str("format")), a, args);
-    }
+    if (op == OP('%') && a.kind == TVALUE_STRING) return percent(r, a, b);
     if (!op_is_number(a) || !op_is_number(b)) return no_operation(r, name, a, b);
     if (op == OP('-')) return subtract(r, a, b);
     return op == OP2('*', '*') ? power(r, a, b) : divide(r, op, a, b);
