@@ -48,11 +48,59 @@ need_packages() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing >&2 </dev/null
 }
 
+# --- CUDA: TRIREME_CUDA=on, off, or auto: built in where the machine has a GPU ---
+CUDA_ARGS=() # for cmake
+NVCC_PACKAGES="nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85 nvidia-cuda-runtime==13.0.96"
+nvcc_will_do() { # nvcc_will_do NVCC: it is of CUDA 12.8 or later
+    local version
+    version=$("$1" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+    [ -n "$version" ] && [ "${version% *}" -gt 12 ] || { [ "${version% *}" = 12 ] && [ "${version#* }" -ge 8 ]; }
+}
+need_nvcc() { # sets NVCC: the machine's, else one from Python packages, in build/cuda
+    local candidate home=$ROOT/build/cuda root
+    for candidate in "${NVCC:-}" "$(command -v nvcc)" "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"; do
+        if [ -n "$candidate" ] && nvcc_will_do "$candidate"; then NVCC=$candidate; return 0; fi
+    done
+    NVCC=$home/toolkit/bin/nvcc
+    if [ "$(cat "$home/.made-from" 2>/dev/null)" = "$NVCC_PACKAGES" ]; then return 0; fi
+    need_packages python3 python3-venv || return 1
+    say "fetching the CUDA compiler"
+    rm -rf "$home"
+    # shellcheck disable=SC2086
+    python3 -m venv "$home" >&2 && retry "$home/bin/pip" install -q --no-input --disable-pip-version-check $NVCC_PACKAGES >&2 </dev/null || return 1
+    root=$(echo "$home"/lib/python3*/site-packages/nvidia/cu13)
+    ln -sfn lib "$root/lib64" && ln -sfn libcudart.so.13 "$root/lib/libcudart.so" || return 1 # as an installed toolkit has them
+    ln -sfn "$root" "$home/toolkit" && nvcc_will_do "$NVCC" || return 1
+    echo "$NVCC_PACKAGES" >"$home/.made-from"
+}
+gpu_architectures() { # of this machine's GPUs, as CMAKE_CUDA_ARCHITECTURES; those before compute capability 8.0 are left out
+    timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d ' .' | sort -un |
+        awk '/^[0-9]+$/ && $1 >= 80 { printf "%s%s-real", n++ ? ";" : "", $1 == 90 ? "90a" : $1 }'
+}
+choose_cuda() { # sets CUDA_ARGS
+    local architectures
+    architectures=$(gpu_architectures || true)
+    case ${TRIREME_CUDA:-auto} in
+    off) CUDA_ARGS=(-DTRIREME_CUDA=OFF) && return 0 ;;
+    on) ;;
+    auto) [ -n "$architectures" ] || return 0 ;;
+    *) die "TRIREME_CUDA is '$TRIREME_CUDA'; it may be on, off or auto" ;;
+    esac
+    if ! need_nvcc; then
+        [ "${TRIREME_CUDA:-auto}" = auto ] || die "there is no CUDA compiler, and none could be fetched"
+        say "a GPU is here, but no CUDA compiler, and none could be fetched: building for the CPU alone"
+        return 0
+    fi
+    CUDA_ARGS=(-DTRIREME_CUDA=ON "-DCMAKE_CUDA_COMPILER=$NVCC")
+    [ -z "$architectures" ] || CUDA_ARGS+=("-DTRIREME_CUDA_ARCHITECTURES=$architectures")
+    say "building the CUDA device${architectures:+ for $architectures}"
+}
+
 # --- builds ---
 configure() { # configure PRESET [FOLDER]
     local preset=$1 folder=${2:-$ROOT/build/$1} launcher=()
     command -v ccache >/dev/null && launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-    (cd "$ROOT" && cmake --preset "$preset" -B "$folder" "${launcher[@]}" >"$folder.configure.log" 2>&1) ||
+    (cd "$ROOT" && cmake --preset "$preset" -B "$folder" "${launcher[@]}" "${CUDA_ARGS[@]}" >"$folder.configure.log" 2>&1) ||
         { cat "$folder.configure.log" >&2; return 1; }
 }
 build() { # build PRESET [TARGET...]

@@ -25,8 +25,7 @@ if [ $emulated = 1 ]; then
     ninja -C "$from" -j"$(nproc)" trireme-emu bench_gpu_emulated $(printf 'test_emu_%s ' $tests) >&2 </dev/null || exit 1
     serve=trireme-emu bench=bench_gpu_emulated prefix=test_emu_
 else
-    NVCC=${NVCC:-$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null)}
-    [ -n "$NVCC" ] || die "gpu --pack: no nvcc on the path, in CUDA_HOME or in /usr/local/cuda; CUDA 12.8 or later is needed to build"
+    need_nvcc || die "gpu --pack: no nvcc of CUDA 12.8 or later, and none could be fetched"
     from=$ROOT/build/gpu
     mkdir -p "$from"
     launcher=()
