@@ -166,7 +166,7 @@ int attention_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out
     bool rotates = !f->no_rope && !a->alibi && !without_rope(r, layer, a);
     if (f->chunk || f->temperature) read_chunk(r, layer, rotates, a);
     if (f->qk_norm_plain) {
-        a->qk_norm_plain = true;
+        a->q_norm.plain = true;
         if (!rotates) a->qk_norm = QK_NORM_NONE;
     }
     if (!rotates) return rope_none(r, &a->rope_idx);

@@ -31,6 +31,7 @@ static const struct gguf_arch ARCHS[] = {
     {"phi3", "phi3", "Phi3ForCausalLM", &GGUF_FUSED_NAMES, false, NULL, NULL},
     {"smollm3", "smollm3", "SmolLM3ForCausalLM", &GGUF_NAMES, true, NULL, NULL},
     {"granite", "granite", "GraniteForCausalLM", &GGUF_NAMES, true, NULL, NULL},
+    {"olmo", "olmo", "OlmoForCausalLM", &GGUF_NAMES, true, NULL, NULL},
     {"olmo2", "olmo3", "Olmo3ForCausalLM", &GGUF_NAMES, false, "attention.sliding_window", NULL},
     {"olmo2", "olmo2", "Olmo2ForCausalLM", &GGUF_NAMES, false, NULL, NULL},
     {"stablelm", "stablelm", "StableLmForCausalLM", &GGUF_NAMES, false, NULL, NULL},

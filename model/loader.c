@@ -217,11 +217,17 @@ int loader_vectors(struct loader *l, const float **out, enum weight_role role, u
     return rc;
 }
 
+int loader_ones(struct loader *l, const float **out, uint32_t count) {
+    float *host = mem_calloc(count, sizeof *host);
+    for (uint32_t i = 0; i < count; i++) host[i] = 1;
+    return loader_put(l, out, host, count);
+}
+
 int loader_norm(struct loader *l, struct norm_weights *out, const struct norm_spec *spec, enum weight_role weight,
                 enum weight_role bias, uint32_t layer, uint32_t width) {
     *out = (struct norm_weights){0};
     if (spec->kind == NORM_NONE) return 0;
-    int rc = loader_vector(l, &out->weight, weight, layer, width);
+    int rc = spec->plain ? loader_ones(l, &out->weight, width) : loader_vector(l, &out->weight, weight, layer, width);
     return rc || !spec->bias ? rc : loader_vector(l, &out->bias, bias, layer, width);
 }
 

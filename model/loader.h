@@ -63,6 +63,8 @@ MUST_CHECK int loader_put(struct loader *l, const float **out, float *host, size
 /* `pieces` of them behind each other, each [count]; more than one: tensors of l->expert = 0, 1, ... */
 MUST_CHECK int loader_vectors(struct loader *l, const float **out, enum weight_role role, uint32_t layer,
                               uint32_t pieces, uint32_t count);
+/* The same of ones: for norms without weights. */
+MUST_CHECK int loader_ones(struct loader *l, const float **out, uint32_t count);
 /* Weight [width] and, where the spec has one, bias; nothing when the kind is NORM_NONE. */
 MUST_CHECK int loader_norm(struct loader *l, struct norm_weights *out, const struct norm_spec *spec,
                            enum weight_role weight, enum weight_role bias, uint32_t layer, uint32_t width);

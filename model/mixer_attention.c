@@ -60,16 +60,6 @@ static int load_qkv(struct loader *l, uint32_t layer, const struct attention_spe
     return rc;
 }
 
-static int make_ones(struct loader *l, const float **out, uint32_t width) {
-    float *host = mem_calloc(width, sizeof *host);
-    const void *ones = NULL;
-    for (uint32_t i = 0; i < width; i++) host[i] = 1;
-    int rc = loader_bytes(l, &ones, host, width * sizeof *host);
-    *out = ones;
-    mem_free(host);
-    return rc;
-}
-
 static int load_qk_norms(struct loader *l, uint32_t layer, const struct attention_spec *a,
                          struct attention_weights *w) {
     static const enum weight_role ROLES[] = {ROLE_Q_NORM, ROLE_K_NORM}, BIASES[] = {ROLE_Q_NORM_BIAS, ROLE_K_NORM_BIAS};
@@ -78,8 +68,8 @@ static int load_qk_norms(struct loader *l, uint32_t layer, const struct attentio
         uint32_t heads = i ? a->kv_heads : a->heads;
         uint32_t pieces = a->qk_norm == QK_NORM_HEADS && l->spec->names->head_norms ? heads : 1,
                  width = a->qk_norm == QK_NORM_HEAD ? a->head_dim : heads * a->head_dim / pieces;
-        int rc = a->qk_norm_plain ? make_ones(l, &norms[i]->weight, width)
-                                  : loader_vectors(l, &norms[i]->weight, ROLES[i], layer, pieces, width);
+        int rc = a->q_norm.plain ? loader_ones(l, &norms[i]->weight, width)
+                                 : loader_vectors(l, &norms[i]->weight, ROLES[i], layer, pieces, width);
         if (!rc && a->q_norm.bias) rc = loader_vectors(l, &norms[i]->bias, BIASES[i], layer, pieces, width);
         if (rc) return rc;
     }

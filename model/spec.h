@@ -59,7 +59,7 @@ enum ffn_kind { FFN_NONE = 0, FFN_GATED = 1, FFN_PLAIN, FFN_MOE, FFN_RWKV, FFN_K
 enum norm_kind { NORM_NONE = 0, NORM_RMS, NORM_LAYER };
 struct norm_spec {
     enum norm_kind kind;
-    bool bias;
+    bool bias, plain;         /* plain: without weights */
     float eps, weight_offset; /* (weight + offset): Gemma and Nemotron store weight - 1 */
 };
 
@@ -110,7 +110,6 @@ struct attention_spec {
     float clip;                           /* of Q, K and V; 0: none */
     uint32_t chunk;                       /* attention within chunks of so many positions; 0: none */
     float temperature, temperature_floor; /* op_temper_queries; temperature 0: none */
-    bool qk_norm_plain;                   /* the norms of Q and K have no weights */
     bool sinks;                           /* a score of each head that has no value */
 };
 

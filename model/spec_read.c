@@ -83,6 +83,7 @@ struct norm_spec read_norm(struct spec_reader *r) {
     const char *field = f->norm_eps ? f->norm_eps : f->norm == NORM_LAYER ? "layer_norm_eps" : "rms_norm_eps";
     struct norm_spec norm = {.kind = f->norm ? f->norm : NORM_RMS,
                              .bias = read_rule(r, f->norm_bias),
+                             .plain = f->norm_plain,
                              .weight_offset = f->norm_weight_offset};
     double eps = read_double(r, field, norm.kind == NORM_LAYER ? 1e-5 : 1e-6);
     if (!(eps > 0 && eps < 1)) config_fail(r->config, ERR_INVALID, "'%s' is out of range", field);

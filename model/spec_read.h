@@ -63,6 +63,7 @@ struct family {
     enum norm_kind norm;
     const char *norm_bias; /* rule */
     const char *norm_eps;  /* field; NULL: rms_norm_eps or layer_norm_eps by kind */
+    bool norm_plain;       /* without weights */
     float norm_weight_offset;
     enum norm_places places;
     const char *parallel; /* rule: parallel residual */

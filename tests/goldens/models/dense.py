@@ -57,6 +57,7 @@ CASES = [
     case("smollm3", config("SmolLM3ForCausalLM", "smollm3", no_rope_layers=[1, 0, 1], pad_token_id=0, rope_scaling=YARN)),
     case("granite", config("GraniteForCausalLM", "granite", attention_bias=True, mlp_bias=True, embedding_multiplier=6.0,
                            residual_multiplier=0.4, attention_multiplier=0.3, logits_scaling=3.0)),
+    case("olmo", config("OlmoForCausalLM", "olmo", clip_qkv=0.7, attention_bias=True)),
     case("olmo2", config("Olmo2ForCausalLM", "olmo2")),
     case("olmo3", config("Olmo3ForCausalLM", "olmo3", num_hidden_layers=4, sliding_window=9, rope_scaling=YARN, rope_theta=20000.0)),
     case("stablelm", config("StableLmForCausalLM", "stablelm", use_qkv_bias=True)),
