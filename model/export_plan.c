@@ -176,12 +176,15 @@ static int finish(struct planner *p, struct export_item *item, bool is_vector) {
 
 /* ---- heads ---- */
 
-/* Rows of each head from halves to pairs, or back. */
-static uint32_t *turned_order(uint32_t rows, uint32_t heads, bool to_pairs) {
-    uint32_t dim = rows / heads, *order = mem_calloc(rows, sizeof *order);
+/* The last `dim` of each `each` rows from halves to pairs, or back. */
+static uint32_t *turned_order(uint32_t rows, uint32_t each, uint32_t dim, bool to_pairs) {
+    uint32_t *order = mem_calloc(rows, sizeof *order);
     for (uint32_t i = 0; i < rows; i++) {
-        uint32_t k = i % dim;
-        order[i] = i - k + (to_pairs ? k % 2 * (dim / 2) + k / 2 : k % (dim / 2) * 2 + k / (dim / 2));
+        uint32_t first = i - i % each + each - dim, k = i - first;
+        bool rotates = i >= first;
+        order[i] = !rotates   ? i
+                   : to_pairs ? first + k % 2 * (dim / 2) + k / 2
+                              : first + k % (dim / 2) * 2 + k / (dim / 2);
     }
     return order;
 }
@@ -197,18 +200,34 @@ static const struct attention_spec *attention_of(const struct planner *p) {
     return &p->model->spec.layers[MIN(p->layer, p->model->spec.layer_count - 1)].attention;
 }
 
+static int check_rows(const struct planner *p, const struct export_item *item, uint32_t rows) {
+    if (item->rows == rows) return 0;
+    return error_set(p->err, ERR_INVALID, "'%s' has another shape than config.json says", item->views[0].tensor->name);
+}
+
+/* Rotated rows of latent heads: a folder's may be halves, GGUF's are pairs. */
+static int set_latent_order(struct planner *p, struct export_item *item, enum weight_role role) {
+    const struct latent_spec *a = &p->model->spec.layers[p->layer].latent;
+    bool q = role == ROLE_Q || role == ROLE_LATENT_Q_UP,
+         kv = role == ROLE_LATENT_KV_DOWN || role == ROLE_LATENT_KV_DOWN_BIAS;
+    uint32_t each = q ? a->nope + a->rope : a->rank + a->rope, rows = q ? a->heads * each : each;
+    if (!q && !kv) return 0;
+    if (check_rows(p, item, rows)) return p->err->code;
+    item->order = turned_order(rows, each, a->rope, p->o->to_gguf);
+    return 0;
+}
+
 static int set_order(struct planner *p, struct export_item *item, enum weight_role role) {
     const struct attention_spec *a = attention_of(p);
     const bool crossing = p->o->from_gguf != p->o->to_gguf;
+    if (crossing && p->model->spec.folder_halves) return set_latent_order(p, item, role);
     bool q = role == ROLE_Q || role == ROLE_Q_BIAS, k = role == ROLE_K || role == ROLE_K_BIAS;
     bool fused = role == ROLE_QKV || role == ROLE_QKV_BIAS, heads = crossing && p->o->arch->permuted && (q || k);
     uint32_t rows = fused ? qkv_width(a) : (q ? a->heads : a->kv_heads) * a->head_dim;
     if (!heads && !(fused && p->from->qkv != p->to->qkv)) return 0;
-    if (item->rows != rows)
-        return error_set(p->err, ERR_INVALID, "'%s' has another shape than config.json says",
-                         item->views[0].tensor->name);
+    if (check_rows(p, item, rows)) return p->err->code;
     if (heads)
-        item->order = turned_order(rows, q ? a->heads : a->kv_heads, p->o->to_gguf);
+        item->order = turned_order(rows, a->head_dim, a->head_dim, p->o->to_gguf);
     else if (p->from->qkv == QKV_STACKED)
         item->order = inverse(attention_fused_order(a, p->to->qkv), rows);
     else

@@ -405,7 +405,7 @@ int gguf_config_text(const struct gguf *g, const struct gguf_arch *arch, struct 
 
 void gguf_adjust_spec(struct model_spec *spec, const struct gguf_arch *arch) {
     spec->names = arch->names;
-    if (arch->permuted)
+    if (arch->permuted || spec->folder_halves)
         for (uint32_t i = 0; i < spec->rope_count; i++) spec->ropes[i].interleaved = true;
     spec->embed_norm.weight_offset = spec->final_norm.weight_offset = 0;
     for (uint32_t i = 0; i < spec->layer_count; i++) {

@@ -204,6 +204,7 @@ struct model_spec {
     const struct name_table *names;        /* in the files that are read */
     const struct name_table *folder_names; /* in a folder of this family */
     float folder_norm_offset;              /* what a folder's norm weights lack; GGUF files have it added */
+    bool folder_halves;                    /* a folder's latent heads rotate halves; GGUF files' pairs */
     uint32_t hidden, vocab, layer_count, max_context;
     float embed_scale;
     struct norm_spec embed_norm, final_norm, layer_norm; /* layer_norm: what layers' norms are like */

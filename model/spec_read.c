@@ -243,6 +243,7 @@ static void read_network(struct spec_reader *r) {
     r->spec->family = r->family->name;
     r->spec->names = r->spec->folder_names = r->family->names;
     r->spec->folder_norm_offset = r->family->norm_weight_offset;
+    r->spec->folder_halves = r->family->rope_interleaved_when && !read_rule(r, r->family->rope_interleaved_when);
     check_expected(r);
     read_sizes(r);
     if (config_failed(r->config)) return;

@@ -14,10 +14,10 @@ static int run_convert(const char *from, const char *to) {
     return convert_main(5, argv);
 }
 
-/* What no key of the format says: dynamic scaling, two YaRN corrections that differ, halves in latent
- * heads, clamps of GPT-OSS's gates, layers without rotation or experts other than every so many. */
-static const char *const NOT_IN_KEYS[] = {"deepseek_v3", "deepseek_v3_plain", "gpt_oss",   "llama-dynamic",
-                                          "llama4",      "qwen2_moe",         "qwen3_moe", "smollm3"};
+/* What no key of the format says: dynamic scaling, two YaRN corrections that differ,
+ * clamps of GPT-OSS's gates, layers without rotation or experts other than every so many. */
+static const char *const NOT_IN_KEYS[] = {"deepseek_v3", "gpt_oss",   "llama-dynamic", "llama4",
+                                          "qwen2_moe",   "qwen3_moe", "smollm3"};
 
 /* Hides the config.json that the file keeps, so that its keys alone must say what the network is. */
 static bool hide_config(const char *gguf) {
