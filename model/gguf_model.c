@@ -353,18 +353,19 @@ static void write_mpt(const struct reader *r) {
 static int write_shown(const struct reader *r, struct error *err) {
     static const struct {
         const char *tensor, *field, *archs;
-    } SHOWN[] = {{"blk.0.attn_q.bias", "attention_bias",
-                  ",llama,arcee,qwen3,qwen3moe,olmoe,olmo2,granite,granitemoe,smollm3,command-r,cohere2,glm4,glm4moe,"
-                  "seed_oss,nemotron,deepseek,gemma,gemma2,gemma3,llama4,"},
-                 {"blk.0.attn_qkv.bias", "attention_bias", ",gptneox,"},
-                 {"blk.0.attn_qkv.bias", "bias", ",falcon,"},
-                 {"blk.0.attn_kv_a_mqa.bias", "attention_bias", ",deepseek2,"},
-                 {"blk.0.attn_output.bias", "attention_out_bias", ",seed_oss,"},
-                 {"blk.0.attn_q.bias", "use_bias", ",starcoder2,ernie4_5,"},
-                 {"blk.0.ffn_up.bias", "mlp_bias", ",llama,arcee,granite,smollm3,seed_oss,nemotron,"},
-                 {"blk.0.attn_q.bias", "use_qkv_bias", ",stablelm,"},
-                 {"blk.0.attn_q_norm.weight", "qk_layernorm", ",stablelm,phi2,"},
-                 {"blk.0.attn_q_norm.weight", "use_qk_norm", ",command-r,glm4moe,"}};
+    } SHOWN[] = {
+        {"blk.0.attn_q.bias", "attention_bias",
+         ",llama,arcee,qwen3,qwen3moe,olmo,olmoe,olmo2,granite,granitemoe,smollm3,command-r,cohere2,glm4,glm4moe,"
+         "seed_oss,nemotron,deepseek,gemma,gemma2,gemma3,llama4,"},
+        {"blk.0.attn_qkv.bias", "attention_bias", ",gptneox,"},
+        {"blk.0.attn_qkv.bias", "bias", ",falcon,"},
+        {"blk.0.attn_kv_a_mqa.bias", "attention_bias", ",deepseek2,"},
+        {"blk.0.attn_output.bias", "attention_out_bias", ",seed_oss,"},
+        {"blk.0.attn_q.bias", "use_bias", ",starcoder2,ernie4_5,"},
+        {"blk.0.ffn_up.bias", "mlp_bias", ",llama,arcee,granite,smollm3,seed_oss,nemotron,"},
+        {"blk.0.attn_q.bias", "use_qkv_bias", ",stablelm,"},
+        {"blk.0.attn_q_norm.weight", "qk_layernorm", ",stablelm,phi2,"},
+        {"blk.0.attn_q_norm.weight", "use_qk_norm", ",command-r,glm4moe,"}};
     const struct tensor *embed = safetensors_find(&r->g->set, "token_embd.weight");
     if (!embed || embed->dim_count != 2)
         return error_set(err, ERR_INVALID, "the GGUF file has no matrix 'token_embd.weight'");
