@@ -7,7 +7,7 @@ namespace emu {
 
 namespace {
 
-enum { WORD = 2 }; /* no kernel writes single bytes */
+enum { WORD = 1 }; /* caches of one byte a value are written by the byte */
 
 unsigned char *shared_begin(const block *b) { return b->shared - (b->owner->what.shared_bytes + 127) / 128 * 128; }
 
