@@ -5,9 +5,8 @@
 cd "$ROOT" || exit 1
 out=$(mktemp /tmp/trm-types-XXXXXX)
 trap 'rm -f "$out"' EXIT
-python=python3
-[ -x "$VENV/bin/python" ] && "$VENV/bin/python" -c 'import gguf' 2>/dev/null && python=$VENV/bin/python
-"$python" tests/tools/type_table.py --trireme "$BUILD_RELEASE/bin/trireme" >"$out" 2>&1 </dev/null
+need_venv && python=$VENV/bin/python
+"${python:-python3}" tests/tools/type_table.py --trireme "$BUILD_RELEASE/bin/trireme" >"$out" 2>&1 </dev/null
 case $? in
 0) ok "types.likelihood ($(grep -c '+0\|-0\|e-' "$out") rows)" ;;
 77) skip gguf types.likelihood "$(tail -1 "$out")" ;;
