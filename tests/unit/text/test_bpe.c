@@ -3,6 +3,9 @@
  */
 #include "text/tokenizer/bpe.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "check.h"
 
@@ -22,6 +25,15 @@ struct fixture {
 
 /* Ranks from which on byte-level vocabularies get their tables of bytes. */
 enum { MANY_RANKS = 5000 };
+
+/* The model of f->merges, whose ranks begin at first_rank; the vocabulary is sealed. */
+static void add_merges(struct fixture *f, uint32_t first_rank) {
+    bpe_init(&f->bpe, &f->vocab, f->vocab.entries.count);
+    for (size_t i = 0; i < f->merge_count; i++)
+        bpe_add_ranked(&f->bpe, f->merges[i].left, f->merges[i].right, f->merges[i].result,
+                       first_rank + (uint32_t)(i / f->ties));
+    bpe_finish(&f->bpe);
+}
 
 static void make_fixture(struct fixture *f, size_t words, size_t ties, bool byte_level) {
     struct error err;
@@ -49,7 +61,6 @@ static void make_fixture(struct fixture *f, size_t words, size_t ties, bool byte
         vocab_seal_raw(&f->vocab);
     else
         vocab_seal(&f->vocab, false);
-    bpe_init(&f->bpe, &f->vocab, count);
     for (size_t i = LETTERS; i < count; i++) { /* in random order */
         size_t k = LETTERS + check_random() % (i - LETTERS + 1);
         size_t at = i - LETTERS;
@@ -59,10 +70,7 @@ static void make_fixture(struct fixture *f, size_t words, size_t ties, bool byte
         f->merges[k - LETTERS].result = (uint32_t)i;
         f->merge_count++;
     }
-    for (size_t i = 0; i < f->merge_count; i++)
-        bpe_add_ranked(&f->bpe, f->merges[i].left, f->merges[i].right, f->merges[i].result,
-                       (uint32_t)(i / ties) + (byte_level ? MANY_RANKS : 0));
-    bpe_finish(&f->bpe);
+    add_merges(f, byte_level ? MANY_RANKS : 0);
 }
 
 static void free_fixture(struct fixture *f) {
@@ -130,8 +138,8 @@ TEST(merging_runs_follows_the_definition) {
         for (int k = 0; k < 30; k++) {
             uint8_t text[400];
             uint32_t ids[400];
-            size_t len = 0, letters = 1 + check_random() % 3;
-            while (len < 60 || (len < 300 && check_random() % 4)) {
+            size_t len = 0, letters = 1 + check_random() % 3, least = k ? 60 : BPE_SHORT_MAX + 1;
+            while (len < least || (len < 300 && check_random() % 4)) {
                 uint32_t id = (uint32_t)(check_random() % letters);
                 for (size_t n = check_random() % 5 ? 8 + check_random() % 60 : 1; n && len < 400; n--, len++) {
                     text[len] = (uint8_t)('a' + id);
@@ -148,6 +156,77 @@ TEST(merging_runs_follows_the_definition) {
         free_fixture(&f);
         bpe_scratch_release(&scratch);
     }
+}
+
+/* ---- pieces of runs longer than BPE_SHORT_MAX: each row fails without one check of bpe_runs.c, or its order ---- */
+
+struct run_case {
+    const char *runs;      /* a letter and how many of it */
+    size_t ties;           /* so many of the merges, in order, share a rank */
+    const char *merges[4]; /* "left right"; "d d" fills a rank */
+};
+
+/* The id of the token, which is added when it is new. */
+static uint32_t token_of(struct fixture *f, const char *text, char texts[][8], uint32_t *count) {
+    struct error err;
+    for (uint32_t i = 0; i < *count; i++)
+        if (!strcmp(texts[i], text)) return i;
+    snprintf(texts[*count], sizeof texts[0], "%s", text);
+    (void)!vocab_add(&f->vocab, bytes_str(text), *count, &err);
+    return (*count)++;
+}
+
+static void make_run_fixture(struct fixture *f, const struct run_case *c) {
+    char texts[16][8], left[8], right[8], joined[16];
+    uint32_t count = 0;
+    vocab_init(&f->vocab);
+    f->ties = c->ties;
+    for (const char *letter = "a\0b\0c\0d"; count < LETTERS; letter += 2) token_of(f, letter, texts, &count);
+    for (f->merge_count = 0; f->merge_count < ARRAY_LEN(c->merges) && c->merges[f->merge_count]; f->merge_count++) {
+        EXPECT_EQ(sscanf(c->merges[f->merge_count], "%7s %7s", left, right), 2);
+        snprintf(joined, sizeof joined, "%s%s", left, right);
+        f->merges[f->merge_count].left = token_of(f, left, texts, &count);
+        f->merges[f->merge_count].right = token_of(f, right, texts, &count);
+        f->merges[f->merge_count].result = token_of(f, joined, texts, &count);
+    }
+    vocab_seal(&f->vocab, false);
+    add_merges(f, 0);
+}
+
+static void check_run_case(const struct run_case *c) {
+    struct fixture f = {0};
+    struct bpe_scratch scratch = {0};
+    struct token_vec out = {0};
+    uint8_t text[400];
+    uint32_t ids[400];
+    size_t len = 0;
+    make_run_fixture(&f, c);
+    for (const char *p = c->runs; *p;) {
+        uint8_t letter = (uint8_t)*p++;
+        for (long n = strtol(p, (char **)&p, 10); n; n--, len++) {
+            text[len] = letter;
+            ids[len] = letter - 'a';
+        }
+    }
+    bpe_encode(&f.bpe, &scratch, text, len, text + len, &out);
+    size_t count = naive(&f, ids, len);
+    if (out.count != count || memcmp(out.items, ids, count * sizeof *ids))
+        check_fail(__FILE__, __LINE__, "'%s' with '%s' is merged otherwise", c->runs, c->merges[0]);
+    vec_release(&out);
+    bpe_scratch_release(&scratch);
+    free_fixture(&f);
+}
+
+TEST(merging_runs_sees_better_pairs_and_keeps_the_order) {
+    static const struct run_case CASES[] = {
+        {"a301b1c64", 2, {"a a", "d d", "a b", "b c"}},  /* the a left over comes before the b, though made later */
+        {"a300b2c64", 2, {"ab b", "d d", "a b", "b c"}}, /* ab makes a better pair, which takes c's b */
+        {"a300b2c64", 3, {"a b", "b c", "ab b"}},        /* the same with one as good */
+        {"b64a300", 2, {"b aa", "d d", "a a", "aa a"}},  /* on the way to aaa there is aa behind b */
+        {"a300", 1, {"aa a", "a a"}},                    /* aa does not stay */
+        {"a300", 2, {"aaa aa", "d d", "a a", "aa a"}},   /* on the way to a second aaa there is aa behind the first */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) check_run_case(&CASES[i]);
 }
 
 /* a a -> aa, aa aa -> aaaa, ...: one letter a million times, in time linear in the text (a heap would be slower, a scan
