@@ -56,11 +56,16 @@ nvcc_will_do() { # nvcc_will_do NVCC: it is of CUDA 12.8 or later
     version=$("$1" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
     [ -n "$version" ] && [ "${version% *}" -gt 12 ] || { [ "${version% *}" = 12 ] && [ "${version#* }" -ge 8 ]; }
 }
-need_nvcc() { # sets NVCC: the machine's, else one from Python packages, in build/cuda
-    local candidate home=$ROOT/build/cuda root
+find_nvcc() { # sets NVCC to the machine's; nonzero without one
+    local candidate
     for candidate in "${NVCC:-}" "$(command -v nvcc)" "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"; do
         if [ -n "$candidate" ] && nvcc_will_do "$candidate"; then NVCC=$candidate; return 0; fi
     done
+    return 1
+}
+need_nvcc() { # sets NVCC: the machine's, else one from Python packages, in build/cuda
+    local home=$ROOT/build/cuda root
+    if find_nvcc; then return 0; fi
     NVCC=$home/toolkit/bin/nvcc
     if [ "$(cat "$home/.made-from" 2>/dev/null)" = "$NVCC_PACKAGES" ]; then return 0; fi
     need_packages python3 python3-venv || return 1

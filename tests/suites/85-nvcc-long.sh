@@ -3,9 +3,8 @@
 # nvcc compiles the kernels for every target without a warning, and no kernel spills. REGISTERS=1 writes build/gpu-registers.md, all kernels; docs/gpu-registers.md has the hot ones.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1
-NVCC=${NVCC:-$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null)}
-if [ -z "$NVCC" ]; then
-    skip nvcc nvcc.compiles "no nvcc on the path, in CUDA_HOME or in /usr/local/cuda"
+if ! find_nvcc; then
+    skip nvcc nvcc.compiles "no nvcc of CUDA 12.8 or later on the path, in CUDA_HOME or in /usr/local/cuda"
     exit 0
 fi
 work=$(mktemp -d)
