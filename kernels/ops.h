@@ -201,8 +201,6 @@ struct op_attention {
     void *scratch;
 };
 
-/* silu(x) = x / (1 + exp(-x)); gelu = x (1 + erf(x / sqrt 2)) / 2, or by tanh, or quick: x / (1 + exp(-1.702 x));
- * relu = max(x, 0); relu2 = its square. */
 /* x[t, i] *= 1 + scale * log(1 + floor((positions[t] + 1) / floor_scale)), i < width: queries of layers without
  * rotation (Llama 4). x: act, rows `stride` values apart. */
 struct op_temper_queries {
@@ -212,6 +210,8 @@ struct op_temper_queries {
     const struct step_batch *batch;
 };
 
+/* silu(x) = x / (1 + exp(-x)); gelu = x (1 + erf(x / sqrt 2)) / 2, or by tanh, or quick: x / (1 + exp(-1.702 x));
+ * relu = max(x, 0); relu2 = its square. */
 enum activation {
     ACTIVATION_SILU = 1,
     ACTIVATION_GELU_TANH = 2,

@@ -12,7 +12,7 @@
  *                        held by several, who divide its query heads. Mamba 2 and the delta rule likewise, their groups
  *                        (key heads) standing for KV heads.
  *   latent attention     heads; the latents, and the cache of them, are everybody's.
- *   other mixers         channels, in multiples of SHARD_CHANNEL_UNIT; RG-LRU: the gates' blocks.
+ *   other mixers         channels, in multiples of SHARD_CHANNEL_UNIT; RG-LRU: the gates' blocks; RWKV-6 and 7: heads.
  *   feed-forward         width, in multiples of SHARD_WIDTH_UNIT (blocks of every storage type divide it).
  *   experts              each one's width, and the shared one's, in multiples of SHARD_CHANNEL_UNIT or a block; the
  *                        router is everybody's, so all choose the same experts.
