@@ -56,21 +56,25 @@ static bool ends_with(const char *s, const char *end) {
 
 #define HEAD_ONLY_KEY "trireme.head_only"
 
-#define EXACT_KEY "trireme.exact." /* and a tensor's name: the values of a norm that adding an offset would change */
+#define EXACT_KEY "trireme.exact." /* and a tensor's name: values that the way there and back would change */
 
-/* Norms whose offset cannot be taken away again without a rounding are kept as they were. */
+/* What a rounding keeps from being changed back (norms' offsets, a state's decay) is kept as it was. */
 static void put_exact(struct gguf_writer *w, const struct export_item *item) {
     char key[GGUF_NAME_MAX];
     const struct tensor *t = item->views[0].tensor;
-    float *values = mem_calloc(item->rows, sizeof *values);
+    size_t count = (size_t)item->rows * item->cols;
+    float *values = mem_calloc(count, sizeof *values);
     bool exact = true;
-    for (uint32_t i = 0; i < item->rows; i++) {
+    for (size_t i = 0; i < count; i++) {
+        uint8_t stored[sizeof(float)];
         values[i] = storage_get(storage_of(t), t->data, i);
-        exact = exact && (values[i] + item->add) - item->add == values[i];
+        float back = export_unchanged(item, export_changed(item, values[i]));
+        storage_encode(storage_of(t), &back, 1, stored);
+        exact = exact && storage_get(storage_of(t), stored, 0) == values[i];
     }
     if (!exact && (size_t)snprintf(key, sizeof key, EXACT_KEY "%s", item->name) < sizeof key) {
-        gguf_put_array(w, key, GGUF_F32, item->rows);
-        for (uint32_t i = 0; i < item->rows; i++) gguf_add_f32(w, values[i]);
+        gguf_put_array(w, key, GGUF_F32, count);
+        for (size_t i = 0; i < count; i++) gguf_add_f32(w, values[i]);
     }
     mem_free(values);
 }
@@ -80,7 +84,7 @@ static void take_exact(const struct gguf *g, struct export_item *item) {
     const struct tensor *t = item->views[0].tensor;
     if ((size_t)snprintf(key, sizeof key, EXACT_KEY "%s", t->name) >= sizeof key) return;
     const struct gguf_kv *kv = gguf_find(g, key);
-    if (kv && kv->is_array && kv->type == GGUF_F32 && kv->count == item->rows && item->cols == 1)
+    if (kv && kv->is_array && kv->type == GGUF_F32 && kv->count == (uint64_t)item->rows * item->cols)
         item->exact = kv->data;
 }
 
@@ -89,7 +93,7 @@ static void put_kept(struct gguf_writer *w, const struct model *m, const struct 
     buf_init(&kept, 0);
     export_kept_text(m, plan, &kept);
     for (size_t i = 0; i < plan->count; i++)
-        if (plan->items[i].add != 0) put_exact(w, &plan->items[i]);
+        if (export_changes(&plan->items[i])) put_exact(w, &plan->items[i]);
     gguf_put_string(w, KEPT_KEY, buf_bytes(&kept));
     buf_release(&kept);
 }
@@ -149,7 +153,7 @@ static int to_folder(const struct convert_settings *s, const struct model *m, co
     int rc = o.arch ? dir_make(s->out, 0755, err) : err->code;
     if (!rc) rc = export_plan_make(&plan, m, &o, err);
     for (size_t i = 0; !rc && source && i < plan.count; i++)
-        if (plan.items[i].add != 0) take_exact(source, &plan.items[i]);
+        if (export_changes(&plan.items[i])) take_exact(source, &plan.items[i]);
     if (!rc) rc = export_write_safetensors(weights, &plan, err);
     if (!rc && source) rc = gguf_text_restore(source, s->out, &kept, err);
     if (!rc && !kept) rc = file_write_atomic(config_path, config->data, config->len, 0644, err);

@@ -4,6 +4,8 @@
 #include "kernels/encode.h"
 #include "model/storage_map.h"
 
+#include <math.h>
+
 static struct matrix matrix_of(const struct export_view *v) {
     const struct tensor *t = v->tensor;
     uint64_t values = 1;
@@ -24,6 +26,18 @@ static struct matrix matrix_of(const struct export_view *v) {
 
 size_t export_row_bytes(const struct export_item *item) {
     return item->cols / tensor_type_block(item->type) * tensor_type_size(item->type);
+}
+
+bool export_changes(const struct export_item *item) { return item->add != 0 || item->map; }
+
+float export_changed(const struct export_item *item, float value) {
+    if (item->map == MAP_NONE) return value + item->add;
+    return item->map == MAP_NEGATED_EXP ? -expf(value) : logf(-value);
+}
+
+float export_unchanged(const struct export_item *item, float value) {
+    if (item->map == MAP_NONE) return value - item->add;
+    return item->map == MAP_NEGATED_EXP ? logf(-value) : -expf(value);
 }
 
 /* Where row r of plane p lies: a row, or for a turned view the column and the plane's first row. */
@@ -82,16 +96,17 @@ void export_row(const struct export_item *item, uint64_t row, float *values, voi
     const struct export_view *v = view_of(item, &plane, &r);
     size_t size = export_row_bytes(item);
     bool columns = item->join == EXPORT_COLUMNS;
-    if (item->type == v->tensor->type && item->add == 0 && !v->turned && !columns) {
+    if (item->type == v->tensor->type && !export_changes(item) && !v->turned && !columns) {
         memcpy(out, v->tensor->data + place_of(v, plane, r).row * size, size);
         return;
     }
     if (item->exact)
-        memcpy(values, item->exact + row * sizeof *values, sizeof *values);
+        memcpy(values, item->exact + row * item->cols * sizeof *values, item->cols * sizeof *values);
     else if (columns)
         joined_columns(item, plane, r, values, values + item->cols);
     else
         view_row(v, plane, r, item->cols, values);
-    for (uint32_t i = 0; !item->exact && item->add != 0 && i < item->cols; i++) values[i] += item->add;
+    for (uint32_t i = 0; !item->exact && export_changes(item) && i < item->cols; i++)
+        values[i] = export_changed(item, values[i]);
     storage_encode(storage_of(&(struct tensor){.type = item->type}), values, item->cols, out);
 }

@@ -33,6 +33,13 @@ enum export_join {
     EXPORT_COLUMNS /* in each row their columns behind one another; `alternate`: one of each in turn */
 };
 
+/* What a state's decay becomes. */
+enum export_map {
+    MAP_NONE,
+    MAP_NEGATED_EXP, /* A = -exp(A_log) */
+    MAP_LOG_NEGATED  /* the reverse */
+};
+
 struct export_item {
     char name[TENSOR_NAME_MAX]; /* in the target */
     enum tensor_type type;      /* in the target */
@@ -43,9 +50,10 @@ struct export_item {
     enum export_join join;
     bool alternate;
     uint32_t *order; /* owned; row r of a plane is row order[r] of what the views make; NULL: as it is */
+    bool vector;     /* no matrix: not of the types that matrices become */
     float add;       /* to a norm's weights */
-    const uint8_t
-        *exact; /* f32 [rows], borrowed, of a vector: its values, where subtracting would not give them back; NULL */
+    enum export_map map;
+    const uint8_t *exact; /* f32 [rows, cols], borrowed: its values, where the way back would not give them; NULL */
 };
 
 struct export_plan {
@@ -75,6 +83,10 @@ void export_plan_release(struct export_plan *plan);
 void export_kept_text(const struct model *model, const struct export_plan *plan, struct buf *out);
 /* Bytes of a row of the target, and row `row` of all planes' rows. values: f32 [2 * cols] to work in. */
 size_t export_row_bytes(const struct export_item *item);
+/* Whether values change on the way, what becomes of one, and what was it (but for rounding). */
+bool export_changes(const struct export_item *item);
+float export_changed(const struct export_item *item, float value);
+float export_unchanged(const struct export_item *item, float value);
 void export_row(const struct export_item *item, uint64_t row, float *values, void *out);
 
 /* ---- files ---- */

@@ -97,9 +97,23 @@ static void put_windows(const struct keys *k, const struct model_spec *spec) {
     for (uint32_t i = 0; i < spec->layer_count; i++) gguf_add_bool(k->w, spec->layers[i].attention.window > 0);
 }
 
+/* Of hybrids layer by layer: 0 where a layer has no attention. */
+static void put_kv_heads(const struct keys *k, const struct model_spec *spec, uint32_t kv_heads) {
+    char key[GGUF_NAME_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < spec->layer_count; i++) count += spec->layers[i].mixer == MIXER_ATTENTION;
+    if (count == spec->layer_count) {
+        put_int(k, "attention.head_count_kv", kv_heads);
+        return;
+    }
+    gguf_put_array(k->w, key_of(k, "attention.head_count_kv", key), GGUF_I32, spec->layer_count);
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        gguf_add_i32(k->w, spec->layers[i].mixer == MIXER_ATTENTION ? (int32_t)kv_heads : 0);
+}
+
 static void put_heads(const struct keys *k, const struct model_spec *spec, const struct attention_spec *a) {
     put_int(k, "attention.head_count", a->heads);
-    put_int(k, "attention.head_count_kv", a->kv_heads);
+    put_kv_heads(k, spec, a->kv_heads);
     if (a->head_dim * a->heads != spec->hidden) {
         put_int(k, "attention.key_length", a->head_dim);
         put_int(k, "attention.value_length", a->head_dim);
@@ -128,6 +142,38 @@ static void put_latent(const struct keys *k, const struct latent_spec *a) {
     put_int(k, "attention.value_length", a->rank);
     put_int(k, "attention.key_length_mla", a->nope + a->rope);
     put_int(k, "attention.value_length_mla", a->value);
+}
+
+/* ---- states ---- */
+
+static void put_state(const struct keys *k, const struct layer_spec *l) {
+    const struct recurrent_spec *r = &l->recurrent;
+    if (l->mixer == MIXER_SHORT_CONV) {
+        put_int(k, "shortconv.l_cache", r->taps);
+        return;
+    }
+    put_int(k, "ssm.conv_kernel", r->taps);
+    put_int(k, "ssm.inner_size", r->width);
+    put_int(k, "ssm.state_size", r->state_size);
+    put_int(k, "ssm.time_step_rank", l->mixer == MIXER_MAMBA1 ? r->rank : r->heads);
+    if (l->mixer == MIXER_MAMBA2) put_int(k, "ssm.group_count", r->groups);
+    if (is_arch(k, "mamba")) put_bool(k, "ssm.dt_b_c_rms", r->part_norms);
+}
+
+/* What layers mix with, by the first of each kind. */
+static void put_mixers(const struct keys *k, const struct model_spec *spec) {
+    static const enum mixer_kind STATES[] = {MIXER_MAMBA1, MIXER_MAMBA2, MIXER_SHORT_CONV};
+    const struct layer_spec *full = find_layer(spec, MIXER_ATTENTION, false),
+                            *heads = full ? full : find_layer(spec, MIXER_ATTENTION, true),
+                            *latent = find_layer(spec, MIXER_LATENT, false), *state;
+    if (latent)
+        put_latent(k, &latent->latent);
+    else if (heads)
+        put_heads(k, spec, &heads->attention);
+    else
+        put_int(k, "attention.head_count", 0);
+    for (size_t i = 0; i < ARRAY_LEN(STATES); i++)
+        if ((state = find_layer(spec, STATES[i], false))) put_state(k, state);
 }
 
 /* ---- experts ---- */
@@ -205,10 +251,7 @@ void export_gguf_keys(struct gguf_writer *w, const struct model *model, const st
     put_int(&k, "embedding_length", spec->hidden);
     put_int(&k, "feed_forward_length", first->ffn.width ? first->ffn.width : first->moe.width);
     put_int(&k, "vocab_size", spec->vocab);
-    if (first->mixer == MIXER_LATENT)
-        put_latent(&k, &first->latent);
-    else
-        put_heads(&k, spec, &first->attention);
+    put_mixers(&k, spec);
     put_rope(&k, spec);
     put_experts(&k, spec);
     put_ends(&k, spec);

@@ -91,8 +91,7 @@ void export_kept_text(const struct model *m, const struct export_plan *plan, str
     for (size_t i = 0; i < plan->count; i++)
         for (uint32_t k = 0; k < plan->items[i].view_count; k++) {
             const struct tensor *t = plan->items[i].views[k].tensor;
-            bool vector = t->dim_count == 1 || plan->items[i].cols == 1;
-            if (vector && t->type != plan->items[i].type && t->type < TENSOR_SAFETENSORS_COUNT)
+            if (plan->items[i].vector && t->type != plan->items[i].type && t->type < TENSOR_SAFETENSORS_COUNT)
                 buf_addf(out, "%s %s\n", t->name, tensor_type_name(t->type));
         }
 }
@@ -158,6 +157,7 @@ static void set_shape(struct export_item *item, uint32_t planes, uint32_t rows, 
 static int finish(struct planner *p, struct export_item *item, bool is_vector) {
     const struct tensor *t = item->views[0].tensor;
     enum tensor_type kept = kept_type(p, item->name);
+    item->vector = is_vector;
     for (uint32_t i = 0; i < item->view_count; i++) {
         const struct tensor *v = item->views[i].tensor;
         bool plain = storage_is_plain(storage_of(v));
@@ -237,6 +237,29 @@ static int set_order(struct planner *p, struct export_item *item, enum weight_ro
 
 /* ---- one tensor of each kind ---- */
 
+/* Values of a mixer with a state that are no matrix of a product, whatever their dimensions. */
+static bool is_state_value(enum weight_role role) {
+    return role == ROLE_CONV || role == ROLE_DECAY || role == ROLE_SKIP || role == ROLE_INNER_NORM;
+}
+
+/* GGUF has convolutions without the dimension of 1, A itself, and of Mamba 2 A and D as columns, the norm by groups. */
+static void cross_state_value(const struct planner *p, struct export_item *item, enum weight_role role) {
+    const struct layer_spec *l = &p->model->spec.layers[p->layer];
+    uint64_t all = (uint64_t)item->rows * item->cols, taps = MAX(item->cols, 1u);
+    uint64_t groups = MAX(l->recurrent.groups, 1u), last = role == ROLE_INNER_NORM ? all / groups : 1;
+    if (!last || all % last) return; /* no shape that loads */
+    if (role == ROLE_DECAY) item->map = p->o->to_gguf ? MAP_NEGATED_EXP : MAP_LOG_NEGATED;
+    if (role == ROLE_CONV) {
+        item->dim_count = p->o->to_gguf ? 2 : 3;
+        memcpy(item->dims, p->o->to_gguf ? (uint64_t[]){all / taps, taps, 0} : (uint64_t[]){all / taps, 1, taps},
+               sizeof item->dims);
+    } else if (l->mixer == MIXER_MAMBA2) {
+        item->dim_count = p->o->to_gguf ? 2 : 1;
+        memcpy(item->dims, p->o->to_gguf ? (uint64_t[]){all / last, last, 0} : (uint64_t[]){all, 0, 0},
+               sizeof item->dims);
+    }
+}
+
 /* Under another name, perhaps turned or with its rows in another order. */
 static int add_plain(struct planner *p, enum weight_role role, const struct tensor *t) {
     bool matrix = t->dim_count == 2,
@@ -258,10 +281,15 @@ static int add_plain(struct planner *p, enum weight_role role, const struct tens
         item->dim_count = t->dim_count;
         memcpy(item->dims, t->dims, sizeof item->dims);
     }
+    bool vector = t->dim_count == 1;
+    if (is_state_value(role)) {
+        vector = true;
+        if (p->o->from_gguf != p->o->to_gguf) cross_state_value(p, item, role);
+    }
     float offset = is_norm(role) ? p->model->spec.folder_norm_offset : 0;
     item->add = p->o->from_gguf == p->o->to_gguf ? 0 : p->o->to_gguf ? offset : -offset;
     int rc = set_order(p, item, role);
-    return rc ? rc : finish(p, item, t->dim_count == 1);
+    return rc ? rc : finish(p, item, vector);
 }
 
 /* Tensors of the same shape, one a piece (an expert, a head), as planes of one. */

@@ -50,6 +50,10 @@ static const struct gguf_arch ARCHS[] = {
     {"gptneox", "gpt_neox", "GPTNeoXForCausalLM", &GGUF_QKV_NAMES, false, NULL, NULL},
     {"bloom", "bloom", "BloomForCausalLM", &GGUF_QKV_NAMES, false, NULL, NULL},
     {"mpt", "mpt", "MptForCausalLM", &GGUF_QKV_NAMES, false, NULL, NULL},
+    {"mamba", "falcon_mamba", "FalconMambaForCausalLM", &GGUF_STATE_NAMES, false, "ssm.dt_b_c_rms", NULL},
+    {"mamba", "mamba", "MambaForCausalLM", &GGUF_STATE_NAMES, false, NULL, NULL},
+    {"mamba2", "mamba2", "Mamba2ForCausalLM", &GGUF_STATE_NAMES, false, NULL, NULL},
+    {"lfm2", "lfm2", "Lfm2ForCausalLM", &GGUF_LFM2_NAMES, false, NULL, NULL},
 };
 
 /* "suffix": there is such a key, and it is not 0; "suffix=value": it has that value; "@name": there is such a tensor.

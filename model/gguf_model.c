@@ -45,17 +45,18 @@ static double as_written(double v) {
     return v;
 }
 
-/* Whether the architecture is in a list like ",a,b,"; NULL: all are. */
+/* Whether the architecture is in a list like ",a,b,"; NULL: all are; "!" before it: all that it does not name. */
 static bool is_listed(const struct reader *r, const char *list) {
     char name[80];
     snprintf(name, sizeof name, ",%s,", r->arch->name);
-    return !list || strstr(list, name) != NULL;
+    return !list || (strstr(list, name) != NULL) == (*list != '!');
 }
 
 static bool has_tensor(const struct reader *r, const char *name) { return safetensors_find(&r->g->set, name) != NULL; }
 
 enum key_kind { KEY_INT, KEY_REAL, KEY_BOOL };
 #define ROUTED ",deepseek,deepseek2,glm4moe,"
+#define STATES ",mamba,mamba2," /* without attention and feed-forward */
 
 /* Keys and the fields they become. `absent`: what a file without the key means, as JSON, where the configuration class
  * assumes something else; "!": it must be there. */
@@ -66,10 +67,12 @@ static const struct {
 } KEYS[] = {
     {"block_count", "num_hidden_layers", KEY_INT, NULL, "!"},
     {"embedding_length", "hidden_size", KEY_INT, NULL, "!"},
-    {"attention.head_count", "num_attention_heads", KEY_INT, NULL, "!"},
+    {"attention.head_count", "num_attention_heads", KEY_INT, "!" STATES, "!"},
     {"context_length", "max_position_embeddings", KEY_INT, NULL, "!"},
     {"attention.sliding_window", "sliding_window", KEY_INT, NULL, NULL},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", KEY_REAL, NULL, NULL},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", KEY_REAL, "!,mamba,mamba2,lfm2,", NULL},
+    {"attention.layer_norm_rms_epsilon", "layer_norm_epsilon", KEY_REAL, STATES, NULL},
+    {"attention.layer_norm_rms_epsilon", "norm_eps", KEY_REAL, ",lfm2,", NULL},
     {"attention.layer_norm_epsilon", "norm_epsilon", KEY_REAL, ",starcoder2,", NULL},
     {"attention.layer_norm_epsilon", "norm_eps", KEY_REAL, ",nemotron,", NULL},
     {"attention.layer_norm_epsilon", "layer_norm_epsilon", KEY_REAL, ",falcon,gpt2,bloom,mpt,", NULL},
@@ -108,6 +111,13 @@ static const struct {
     {"expert_weights_scale", "routed_scaling_factor", KEY_REAL, ",deepseek2,glm4moe,", "1"},
     {"expert_weights_norm", "norm_topk_prob", KEY_BOOL, ",olmoe,qwen2moe,deepseek,deepseek2,glm4moe,", "false"},
     {"expert_weights_norm", "norm_topk_prob", KEY_BOOL, ",qwen3moe,", "true"},
+    /* states */
+    {"ssm.conv_kernel", "conv_kernel", KEY_INT, STATES, "!"},
+    {"ssm.state_size", "state_size", KEY_INT, STATES, "!"},
+    {"ssm.time_step_rank", "time_step_rank", KEY_INT, ",mamba,", "!"},
+    {"ssm.time_step_rank", "num_heads", KEY_INT, ",mamba2,", "!"},
+    {"ssm.group_count", "n_groups", KEY_INT, ",mamba2,", "1"},
+    {"shortconv.l_cache", "conv_L_cache", KEY_INT, ",lfm2,", "!"},
     /* latent attention */
     {"attention.q_lora_rank", "q_lora_rank", KEY_INT, ",deepseek2,", "null"},
     {"attention.kv_lora_rank", "kv_lora_rank", KEY_INT, ",deepseek2,", "!"},
@@ -144,7 +154,7 @@ static int write_keys(const struct reader *r, struct error *err) {
         json_key(r->w, KEYS[i].field);
         json_raw(r->w, bytes_str(absent));
     }
-    if (is_listed(r, ",llama4,")) return 0;
+    if (is_listed(r, ",llama4," STATES)) return 0;
     if (write_value(r, "feed_forward_length", "intermediate_size", KEY_INT) ||
         write_value(r, "expert_feed_forward_length", "intermediate_size", KEY_INT))
         return 0;
@@ -271,6 +281,72 @@ static void write_query_scale(const struct reader *r, int64_t layers, int64_t hi
         json_int(r->w, layers == 46 || layers == 62 ? hidden / heads : dim);
 }
 
+/* Layers of hybrids have heads of keys, all as many, or 0 and a state. */
+static bool find_kv_heads(const struct reader *r, int64_t *out) {
+    const struct gguf_kv *kv = find(r, "attention.head_count_kv");
+    int64_t here;
+    if (!kv || !kv->is_array || !is_listed(r, ",lfm2,")) return find_int(r, "attention.head_count_kv", out);
+    *out = 0;
+    for (uint64_t i = 0; i < kv->count; i++) {
+        if (!gguf_int_at(kv, i, &here) || (here && *out && here != *out)) return false;
+        if (here) *out = here;
+    }
+    return *out > 0;
+}
+
+/* What the layers of a hybrid mix with. */
+static void write_layer_types(const struct reader *r, const char *state, const char *attention) {
+    const struct gguf_kv *kv = find(r, "attention.head_count_kv");
+    int64_t layers = 0, heads = 0;
+    find_int(r, "block_count", &layers);
+    json_key(r->w, "layer_types");
+    json_begin_array(r->w);
+    for (int64_t i = 0; i < MIN(layers, SPEC_LAYERS_MAX); i++) {
+        bool has = kv && gguf_int_at(kv, kv->is_array ? (uint64_t)i : 0, &heads) && heads > 0;
+        json_string(r->w, has ? attention : state);
+    }
+    json_end_array(r->w);
+}
+
+static void write_short_conv(const struct reader *r) {
+    char name[TENSOR_NAME_MAX];
+    int64_t layers = 0;
+    bool bias = false;
+    find_int(r, "block_count", &layers);
+    for (int64_t i = 0; i < MIN(layers, SPEC_LAYERS_MAX) && !bias; i++) {
+        snprintf(name, sizeof name, "blk.%d.shortconv.in_proj.bias", (int)i);
+        bias = has_tensor(r, name);
+    }
+    json_key(r->w, "conv_bias");
+    json_bool(r->w, bias);
+    write_layer_types(r, "conv", "full_attention");
+    json_key(r->w, "block_auto_adjust_ff_dim");
+    json_bool(r->w, false);
+}
+
+/* A number that others are divided by. */
+static int find_divisor(const struct reader *r, const char *suffix, int64_t *out, struct error *err) {
+    if (find_int(r, suffix, out) && *out > 0) return 0;
+    return error_set(err, ERR_INVALID, "'%s.%s' is missing or zero", r->arch->name, suffix);
+}
+
+/* The mixer's width as what it is of the hidden size, so that the product is the same number again. */
+static int write_state(const struct reader *r, struct error *err) {
+    int64_t width = 0, hidden = 0, heads = 0;
+    int rc = find_divisor(r, "embedding_length", &hidden, err);
+    if (!rc) rc = find_divisor(r, "ssm.inner_size", &width, err);
+    if (rc) return rc;
+    double expand = (double)width / (double)hidden;
+    if (expand * (double)hidden < (double)width) expand = nextafter(expand, INFINITY);
+    json_key(r->w, "expand");
+    json_double(r->w, expand);
+    if (is_listed(r, ",mamba,")) return 0;
+    if ((rc = find_divisor(r, "ssm.time_step_rank", &heads, err))) return rc;
+    json_key(r->w, "head_dim");
+    json_int(r->w, width / heads);
+    return 0;
+}
+
 /* Which layers have a window. */
 static void write_windows(const struct reader *r) {
     const struct gguf_kv *kv = find(r, "attention.sliding_window_pattern");
@@ -323,7 +399,7 @@ static int write_heads(const struct reader *r, struct error *err) {
                    find_int(r, "block_count", &layers);
     if (!counted || heads <= 0) return error_set(err, ERR_INVALID, "'%s.attention.head_count' is 0", r->arch->name);
     if (is_listed(r, ",deepseek2,")) return write_latent_heads(r, err);
-    if (!find_int(r, "attention.head_count_kv", &kv_heads)) {
+    if (!find_kv_heads(r, &kv_heads)) {
         if (find(r, "attention.head_count_kv"))
             return error_set(err, ERR_UNSUPPORTED, "GGUF key '%s.attention.head_count_kv' differs between layers",
                              r->arch->name);
@@ -336,6 +412,7 @@ static int write_heads(const struct reader *r, struct error *err) {
     write_rotation(r, dim);
     if (is_listed(r, ",gemma2,gemma3,")) write_query_scale(r, layers, hidden, heads, dim);
     write_windows(r);
+    if (is_listed(r, ",lfm2,")) write_short_conv(r);
     return write_scaling(r, err);
 }
 
@@ -354,6 +431,8 @@ static int write_shown(const struct reader *r, struct error *err) {
     static const struct {
         const char *tensor, *field, *archs;
     } SHOWN[] = {
+        {"blk.0.ssm_conv1d.bias", "use_conv_bias", STATES},
+        {"blk.0.ssm_in.bias", "use_bias", STATES},
         {"blk.0.attn_q.bias", "attention_bias",
          ",llama,arcee,qwen3,qwen3moe,olmo,olmoe,olmo2,granite,granitemoe,smollm3,command-r,cohere2,glm4,glm4moe,"
          "seed_oss,nemotron,deepseek,gemma,gemma2,gemma3,llama4,"},
@@ -398,7 +477,7 @@ int gguf_config_text(const struct gguf *g, const struct gguf_arch *arch, struct 
     json_key(&w, "model_type");
     json_string(&w, arch->model_type);
     int rc = write_keys(&r, err);
-    if (!rc) rc = write_heads(&r, err);
+    if (!rc) rc = is_listed(&r, STATES) ? write_state(&r, err) : write_heads(&r, err);
     if (!rc) rc = write_shown(&r, err);
     json_end_object(&w);
     return rc;
@@ -415,5 +494,6 @@ void gguf_adjust_spec(struct model_spec *spec, const struct gguf_arch *arch) {
         l->ffn_norm.weight_offset = l->ffn_post.weight_offset = 0;
         l->attention.q_norm.weight_offset = 0;
         l->moe.interleaved = false;
+        l->recurrent.decay_plain = true;
     }
 }

@@ -47,6 +47,16 @@ const struct name_table GGUF_FFN_NAMES = {.patterns = {COMMON, QKV_APART, FFN_FU
     [ROLE_LATENT_KV_UP] = L "attn_kv_b.weight", [ROLE_LATENT_K_UP] = L "attn_k_b.weight",                              \
     [ROLE_LATENT_V_UP] = L "attn_v_b.weight"
 
+#define STATE                                                                                                          \
+    [ROLE_IN] = L "ssm_in.weight", [ROLE_IN_BIAS] = L "ssm_in.bias", [ROLE_CONV] = L "ssm_conv1d.weight",              \
+    [ROLE_CONV_BIAS] = L "ssm_conv1d.bias", [ROLE_STEP_PRODUCT] = L "ssm_x.weight", [ROLE_STEP] = L "ssm_dt.weight",   \
+    [ROLE_STEP_BIAS] = L "ssm_dt.bias", [ROLE_DECAY] = L "ssm_a", [ROLE_SKIP] = L "ssm_d",                             \
+    [ROLE_STEP_NORM] = L "ssm_dt_norm.weight", [ROLE_B_NORM] = L "ssm_b_norm.weight",                                  \
+    [ROLE_C_NORM] = L "ssm_c_norm.weight", [ROLE_INNER_NORM] = L "ssm_norm.weight",                                    \
+    [ROLE_MIX_OUT] = L "ssm_out.weight", [ROLE_MIX_OUT_BIAS] = L "ssm_out.bias"
+const struct name_table GGUF_STATE_NAMES = {.patterns = {COMMON, QKV_APART, FFN_APART, EXPERTS, STATE},
+                                            .ignored = IGNORED};
+
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init" /* tables that differ from the common one in a name or two */
 const struct name_table GGUF_POST_NAMES = {
@@ -61,6 +71,12 @@ const struct name_table GGUF_TWO_NORM_NAMES = {
     .patterns = {COMMON, QKV_FUSED,
                  FFN_APART, [ROLE_MIXER_NORM] = L "attn_norm_2.weight", [ROLE_MIXER_NORM_BIAS] = L "attn_norm_2.bias",
                  [ROLE_FFN_NORM] = L "attn_norm.weight", [ROLE_FFN_NORM_BIAS] = L "attn_norm.bias"},
+    .ignored = IGNORED};
+const struct name_table GGUF_LFM2_NAMES = {
+    .patterns = {COMMON, QKV_APART, FFN_APART, [ROLE_EMBED_NORM] = NULL, [ROLE_FINAL_NORM] = "token_embd_norm.weight",
+                 [ROLE_IN] = L "shortconv.in_proj.weight", [ROLE_IN_BIAS] = L "shortconv.in_proj.bias",
+                 [ROLE_CONV] = L "shortconv.conv.weight", [ROLE_CONV_BIAS] = L "shortconv.conv.bias",
+                 [ROLE_MIX_OUT] = L "shortconv.out_proj.weight", [ROLE_MIX_OUT_BIAS] = L "shortconv.out_proj.bias"},
     .ignored = IGNORED};
 #pragma GCC diagnostic pop
 const struct name_table GGUF_LATENT_NAMES = {.patterns = {COMMON, LATENT, FFN_APART, EXPERTS}, .ignored = IGNORED};

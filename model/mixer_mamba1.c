@@ -18,7 +18,8 @@ static int load_decay(struct loader *l, struct recurrent_weights *w, uint32_t la
     float *tiled = mem_calloc(count, sizeof *tiled);
     for (uint32_t c = 0; c < own.count; c++)
         for (uint32_t n = 0; n < r->state_size; n++)
-            tiled[ssm_tile_at(c, n, r->state_size)] = -expf(x[(size_t)(own.first + c) * r->state_size + n]);
+            tiled[ssm_tile_at(c, n, r->state_size)] =
+                recurrent_decay_of(r, x[(size_t)(own.first + c) * r->state_size + n]);
     mem_free(x);
     int rc = loader_put(l, &plain, tiled, count);
     w->decay = plain;

@@ -98,9 +98,13 @@ int recurrent_load_conv(struct loader *l, struct recurrent_weights *w, uint32_t 
     return rc;
 }
 
+float recurrent_decay_of(const struct recurrent_spec *r, float stored) {
+    return r->decay_plain ? stored : -expf(stored);
+}
+
 int recurrent_load_decay(struct loader *l, const float **out, uint32_t layer, struct shard_range own, uint32_t count) {
     float *x = loader_values(l, ROLE_DECAY, layer, (uint32_t[]){count, 0});
-    for (uint32_t i = 0; x && i < count; i++) x[i] = -expf(x[i]);
+    for (uint32_t i = 0; x && i < count; i++) x[i] = recurrent_decay_of(&l->spec->layers[layer].recurrent, x[i]);
     int rc = loader_put(l, out, x, count);
     if (!rc) *out += own.first;
     return rc;

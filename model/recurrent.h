@@ -56,7 +56,9 @@ MUST_CHECK int recurrent_vector(struct loader *l, const float **out, uint32_t la
 /* weight [channels, 1, taps] as [taps, channels], and the bias. pieces->part.rows: all channels. */
 MUST_CHECK int recurrent_load_conv(struct loader *l, struct recurrent_weights *w, uint32_t layer,
                                    const struct recurrent_pieces *pieces);
-/* -exp(x) of `own` values of a tensor [count]. */
+/* A, of what files keep of it. */
+float recurrent_decay_of(const struct recurrent_spec *r, float stored);
+/* The same of `own` values of a tensor [count]. */
 MUST_CHECK int recurrent_load_decay(struct loader *l, const float **out, uint32_t layer, struct shard_range own,
                                     uint32_t count);
 

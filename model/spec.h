@@ -150,6 +150,7 @@ struct recurrent_spec {
     bool first;                                        /* RWKV-7: the layer whose values the others mix in */
     bool mix_present; /* RWKV: files keep how much of the present position is taken, not of the one before */
     bool receptance;  /* RWKV: channel mixing has a gate */
+    bool decay_plain; /* files keep A itself, as GGUF does, not the logarithm of -A */
     bool scaled;      /* Mamba 2: what the first product gives is multiplied: */
     float scales[5];  /* of z, x, B, C and the step */
 };

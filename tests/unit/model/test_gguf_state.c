@@ -1,0 +1,96 @@
+/* Metadata of GGUF files whose layers carry a state: what is missing or makes no sense is refused by its name. */
+#include "check.h"
+#include "formats/gguf_build.h"
+#include "model/gguf_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct key {
+    const char *name;
+    uint32_t value;
+};
+
+/* The keys of a file of one architecture, one of which (NULL: none) is left out or has another value. */
+struct odd_file {
+    const char *arch;
+    const struct key *keys;
+    const char *name;
+    bool left_out;
+    uint32_t value;
+    const char *error;
+};
+
+static const struct key MAMBA[] = {{"block_count", 1},          {"context_length", 64},    {"embedding_length", 32},
+                                   {"attention.head_count", 0}, {"ssm.conv_kernel", 4},    {"ssm.inner_size", 64},
+                                   {"ssm.state_size", 16},      {"ssm.time_step_rank", 2}, {NULL, 0}};
+static const struct key MAMBA2[] = {{"block_count", 1},          {"context_length", 64},    {"embedding_length", 32},
+                                    {"attention.head_count", 0}, {"ssm.conv_kernel", 4},    {"ssm.inner_size", 64},
+                                    {"ssm.state_size", 16},      {"ssm.time_step_rank", 4}, {NULL, 0}};
+static const struct key LFM2[] = {{"block_count", 1},
+                                  {"context_length", 64},
+                                  {"embedding_length", 32},
+                                  {"attention.head_count", 4},
+                                  {"attention.head_count_kv", 2},
+                                  {"feed_forward_length", 64},
+                                  {"shortconv.l_cache", 3},
+                                  {NULL, 0}};
+
+static bool is_odd(const struct odd_file *f, const struct key *k) { return f->name && !strcmp(k->name, f->name); }
+
+/* Returns a text that the caller frees: the config, or the error. */
+static char *config_of(const struct odd_file *f) {
+    struct buf file, json;
+    struct gguf g = {0};
+    struct error err = {0};
+    char name[128];
+    uint64_t count = 1;
+    for (const struct key *k = f->keys; k->name; k++) count += !(f->left_out && is_odd(f, k));
+    buf_init(&file, 0);
+    buf_init(&json, 0);
+    put_head(&file, 3, 1, count);
+    put_key_text(&file, "general.architecture", f->arch);
+    for (const struct key *k = f->keys; k->name; k++) {
+        bool odd = is_odd(f, k);
+        snprintf(name, sizeof name, "%s.%s", f->arch, k->name);
+        if (!odd || !f->left_out) put_key_u32(&file, name, odd ? f->value : k->value);
+    }
+    put_tensor(&file, "token_embd.weight", 32, 4, 0, 0);
+    put_padding(&file, 32);
+    put_zeros(&file, (size_t)32 * 4 * 4);
+    int rc = gguf_open_bytes(&g, buf_bytes(&file), "odd.gguf", &err);
+    const struct gguf_arch *arch = rc ? NULL : gguf_arch_of(&g, &err);
+    if (arch) rc = gguf_config_text(&g, arch, &json, &err);
+    char *text = strdup(rc || !arch ? err.text : buf_text(&json));
+    gguf_close(&g);
+    buf_release(&json);
+    buf_release(&file);
+    return text;
+}
+
+TEST(state_metadata_that_makes_no_sense_is_refused_by_name) {
+    static const struct odd_file FILES[] = {
+        {"mamba", MAMBA, "ssm.inner_size", true, 0, "mamba.ssm.inner_size"},
+        {"mamba", MAMBA, "embedding_length", false, 0, "mamba.embedding_length"},
+        {"mamba", MAMBA, "embedding_length", true, 0, "mamba.embedding_length"},
+        {"mamba", MAMBA, "ssm.conv_kernel", true, 0, "mamba.ssm.conv_kernel"},
+        {"mamba", MAMBA, "ssm.time_step_rank", true, 0, "mamba.ssm.time_step_rank"},
+        {"mamba2", MAMBA2, "ssm.inner_size", true, 0, "mamba2.ssm.inner_size"},
+        {"mamba2", MAMBA2, "embedding_length", false, 0, "mamba2.embedding_length"},
+        {"mamba2", MAMBA2, "ssm.time_step_rank", false, 0, "mamba2.ssm.time_step_rank"},
+        {"mamba2", MAMBA2, "ssm.time_step_rank", true, 0, "mamba2.ssm.time_step_rank"},
+        {"lfm2", LFM2, "shortconv.l_cache", true, 0, "lfm2.shortconv.l_cache"},
+        {"lfm2", LFM2, "attention.head_count", false, 0, "lfm2.attention.head_count"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(FILES); i++) {
+        struct odd_file whole = FILES[i];
+        char *text = config_of(&FILES[i]);
+        if (!strstr(text, FILES[i].error) || *text == '{')
+            check_fail(__FILE__, __LINE__, "%s: '%s', not about '%s'", FILES[i].arch, text, FILES[i].error);
+        free(text);
+        whole.name = NULL;
+        text = config_of(&whole);
+        if (*text != '{') check_fail(__FILE__, __LINE__, "%s: %s", whole.arch, text);
+        free(text);
+    }
+}
