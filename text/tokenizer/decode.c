@@ -110,6 +110,7 @@ int decode_fallback_byte(struct bytes s) {
 }
 
 void decode_add_replaced(struct buf *out, struct bytes s, struct bytes from, struct bytes to) {
+    if (!s.len) return; /* may be a null pointer, from which nothing is counted */
     const uint8_t *p = s.data, *end = s.data + s.len, *hit;
     while (from.len && p < end && (hit = memmem(p, (size_t)(end - p), from.data, from.len))) {
         buf_add(out, p, (size_t)(hit - p));
