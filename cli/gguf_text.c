@@ -247,6 +247,8 @@ static int put_tokenizer(struct gguf_writer *w, const char *dir, struct error *e
     if (!rc && tokenizer.len && read_tokenizer(buf_bytes(&tokenizer), &v) && (v.byte_level || v.byte_fallback)) {
         put_vocab(w, &v, buf_bytes(&tokenizer));
         if (config.len) put_special(w, &v, buf_bytes(&config));
+    } else if (!rc) {
+        gguf_put_string(w, "tokenizer.ggml.model", bytes_str("no_vocab"));
     }
     vocab_release(&v);
     buf_release(&tokenizer);

@@ -69,8 +69,9 @@ static const struct {
     {"embedding_length", "hidden_size", KEY_INT, NULL, "!"},
     {"attention.head_count", "num_attention_heads", KEY_INT, "!" STATES, "!"},
     {"context_length", "max_position_embeddings", KEY_INT, NULL, "!"},
-    {"attention.sliding_window", "sliding_window", KEY_INT, NULL, NULL},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", KEY_REAL, "!,mamba,mamba2,lfm2,", NULL},
+    {"attention.sliding_window", "sliding_window", KEY_INT, "!,exaone4,gemma3,", NULL},
+    {"attention.sliding_window", "sliding_window", KEY_INT, ",exaone4,gemma3,", "null"},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", KEY_REAL, "!,mamba,mamba2,lfm2,nemotron,", NULL},
     {"attention.layer_norm_rms_epsilon", "layer_norm_epsilon", KEY_REAL, STATES, NULL},
     {"attention.layer_norm_rms_epsilon", "norm_eps", KEY_REAL, ",lfm2,", NULL},
     {"attention.layer_norm_epsilon", "norm_epsilon", KEY_REAL, ",starcoder2,", NULL},
@@ -215,16 +216,24 @@ static void write_mscale(const struct reader *r) {
     json_double(r->w, as_written(log_multiplier) * 10);
 }
 
-static int write_scaling(const struct reader *r, struct error *err) {
+/* The kind of scaling a file asks: a factor alone, by its present or its old name, is of the linear one. */
+static struct bytes scaling_type(const struct reader *r) {
     const struct gguf_kv *kv = find(r, "rope.scaling.type");
-    struct bytes type = bytes_str("none");
+    struct bytes type;
+    double factor = 0;
+    if (kv) {
+        struct gguf_strings s = gguf_strings_of(kv);
+        return gguf_strings_next(&s, &type) ? type : bytes_str("?");
+    }
+    if (!find_double(r, "rope.scaling.factor", &factor)) find_double(r, "rope.scale_linear", &factor);
+    return bytes_str(factor != 0 && factor != 1 ? "linear" : "none");
+}
+
+static int write_scaling(const struct reader *r, struct error *err) {
+    struct bytes type = scaling_type(r);
     if (has_tensor(r, "rope_freqs.weight") || has_tensor(r, "rope_factors_long.weight")) {
         write_long_rope(r);
         return 0;
-    }
-    if (kv) {
-        struct gguf_strings s = gguf_strings_of(kv);
-        if (!gguf_strings_next(&s, &type)) type = bytes_str("?");
     }
     if (bytes_equal(type, bytes_str("none"))) return 0;
     if (!bytes_equal(type, bytes_str("linear")) && !bytes_equal(type, bytes_str("yarn")))
@@ -238,7 +247,8 @@ static int write_scaling(const struct reader *r, struct error *err) {
         json_key(r->w, "truncate");
         json_bool(r->w, false);
     }
-    write_value(r, "rope.scaling.factor", "factor", KEY_REAL);
+    if (!write_value(r, "rope.scaling.factor", "factor", KEY_REAL))
+        write_value(r, "rope.scale_linear", "factor", KEY_REAL);
     write_value(r, "rope.scaling.original_context_length", "original_max_position_embeddings", KEY_INT);
     write_value(r, "rope.scaling.yarn_beta_fast", "beta_fast", KEY_REAL);
     write_value(r, "rope.scaling.yarn_beta_slow", "beta_slow", KEY_REAL);

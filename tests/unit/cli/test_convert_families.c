@@ -33,6 +33,17 @@ static bool hide_config(const char *gguf) {
     return ok;
 }
 
+/* llama.cpp opens a file without a tokenizer if it says so. */
+static bool says_no_vocabulary(const char *path) {
+    struct gguf g;
+    struct error err;
+    struct bytes model = {0};
+    bool ok = !gguf_open(&g, path, &err) && gguf_string(&g, "tokenizer.ggml.model", &model) &&
+              bytes_equal(model, bytes_str("no_vocab"));
+    gguf_close(&g);
+    return ok;
+}
+
 static void check_logits(const struct model_golden *g, const char *gguf) {
     struct rig r;
     struct error err = {0};
@@ -91,6 +102,7 @@ static bool check_golden(struct model_golden *g, const char *folder, enum storag
     } else {
         bool told = type == STORAGE_F32;
         check_same(g->name, folder, back);
+        if (!says_no_vocabulary(gguf)) check_fail(__FILE__, __LINE__, "%s: a vocabulary from nowhere", g->name);
         if (type == STORAGE_F32) check_logits(g, gguf);
         for (size_t i = 0; i < ARRAY_LEN(NOT_IN_KEYS); i++) told = told && strcmp(NOT_IN_KEYS[i], g->name) != 0;
         if (told && !hide_config(gguf)) check_fail(__FILE__, __LINE__, "%s: no config is kept", g->name);
