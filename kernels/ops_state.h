@@ -66,10 +66,12 @@ struct op_softplus {
  *   S[n, c] = exp(dt * a) * S[n, c] + (dt * x[t, c]) * B[t, g, n];  y = sum_n C[t, g, n] * S[n, c] + d * x[t, c]
  *   out[t, c] = y * silu(z[t, c])  (z NULL: y)
  * with g = h / (heads / groups). per_channel (Mamba 1; head_dim 1): dt f32 [T, channels], d [channels], a tiled like
- * the state; else dt f32 [T, heads], a and d [heads]. a is negative: -exp(A_log).
+ * the state; else dt f32 [T, heads], a and d [heads]. a is negative, -exp(A_log), but see below.
  *
  * State: f32, tiles of SSM_TILE channels: [unit, tile, state, SSM_TILE], a unit being a head (per_channel: all channels
  * are one); a unit's last tile may be partly unused.
+ *
+ * a may be positive where `limit` is: each S[n, c] is kept within [-limit, limit], before y takes it.
  */
 enum { SSM_TILE = 16 };
 HOST_AND_DEVICE static inline size_t ssm_state_floats(uint32_t units, uint32_t unit_dim, uint32_t state_size) {
@@ -86,6 +88,7 @@ struct op_ssm {
     uint32_t heads, head_dim, groups, state_size;
     uint32_t x_stride, bc_stride, z_stride, out_stride;
     bool per_channel;
+    float limit; /* 0: none */
     struct state_view state;
     const struct step_batch *batch;
 };

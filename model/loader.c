@@ -13,15 +13,20 @@ static void advance(struct loader *l, const struct tensor *t) {
     if (l->progress) l->progress(l->progress_ctx, l->done, l->total);
 }
 
+/* Roles outside of layers are the family's. */
+static const struct name_table *names_of(const struct loader *l, enum weight_role role, uint32_t layer) {
+    return role < ROLE_MIXER_NORM ? l->spec->names : layer_names(l->spec->names, l->spec->layers[layer].mixer);
+}
+
 bool loader_has(const struct loader *l, enum weight_role role, uint32_t layer) {
     char name[TENSOR_NAME_MAX];
-    return role_expert_name(l->spec->names, l->prefix, role, layer, l->expert, name) &&
+    return role_expert_name(names_of(l, role, layer), l->prefix, role, layer, l->expert, name) &&
            safetensors_find(l->files, name);
 }
 
 static const struct tensor *find(struct loader *l, enum weight_role role, uint32_t layer) {
     char name[TENSOR_NAME_MAX];
-    if (!role_expert_name(l->spec->names, l->prefix, role, layer, l->expert, name)) {
+    if (!role_expert_name(names_of(l, role, layer), l->prefix, role, layer, l->expert, name)) {
         error_set(l->err, ERR_UNSUPPORTED, "config.json asks for a tensor (role %d) that no %s model has", (int)role,
                   l->spec->family);
         return NULL;
@@ -133,7 +138,7 @@ void *loader_new(struct loader *l, size_t size) {
 
 void loader_skip(struct loader *l, enum weight_role role, uint32_t layer) {
     char name[TENSOR_NAME_MAX];
-    if (!role_name(l->spec->names, l->prefix, role, layer, name)) return;
+    if (!role_name(names_of(l, role, layer), l->prefix, role, layer, name)) return;
     const struct tensor *t = safetensors_find(l->files, name);
     if (t) l->used[t - l->files->tensors] = true;
 }

@@ -3,6 +3,8 @@
  *
  *   x, z = in(h);  x = silu(conv(x));  d, B, C = step(x), each normed where part_norms;  dt = softplus(step_out(d) + b)
  *   out(scan(x, dt, B, C) * silu(z))
+ *
+ * oxidizr's has no norms, but A = exp(-a_log): the state grows, within a limit.
  */
 #include <math.h>
 
@@ -165,6 +167,7 @@ static void mamba1_step(struct forward *f, struct stream *s, uint32_t layer) {
                                  .z_stride = 2 * r->width,
                                  .out_stride = r->width,
                                  .per_channel = true,
+                                 .limit = r->state_limit,
                                  .state = forward_state(f, at, used),
                                  .batch = &f->batch});
     forward_product(f, s, f->out, b.y, &w->out);

@@ -25,7 +25,7 @@ static int read_config(struct model *m, const struct model_options *o, struct bu
     bool bare = !file_exists(path) && oxidizr_is(&m->files, (struct bytes){0});
     int rc = bare ? 0 : file_read(path, CONFIG_BYTES_MAX, text, err);
     mem_free(path);
-    if (!rc && oxidizr_is(&m->files, buf_bytes(text))) rc = oxidizr_read(&m->files, text, err);
+    if (!rc && oxidizr_is(&m->files, buf_bytes(text))) rc = oxidizr_read(&m->files, text, o->accept_fields, err);
     return rc;
 }
 

@@ -2,8 +2,6 @@
 #include "model/names.h"
 
 #define L "*layers.%u."
-/* model/oxidizr.c gives the norm a second name. */
-static const char *const OXIDIZR_IGNORED[] = {L "mamba2.norm.%s", NULL};
 static const char *const IGNORED[] = {L "self_attn.rotary_emb.inv_freq", "*rotary_emb.inv_freq", "vision_model.%s",
                                       "multi_modal_projector.%s", NULL};
 
@@ -96,32 +94,15 @@ const struct name_table LLAMA4_NAMES = {
     .experts_transposed = true,
 };
 
-/* oxidizr's latent attention with experts: no prefix, nothing fused. */
+/* oxidizr's: no prefix, nothing fused; state space layers have tables of their own (name_tables_state.c). */
 const struct name_table OXIDIZR_NAMES = {
-    .patterns = {ENDS_AND_ATTENTION,
-                 DENSE_FFN("mlp"),
-                 [ROLE_MIXER_NORM_BIAS] = L "input_layernorm.bias",
-                 [ROLE_IN] = L "mamba2.mixer.in_proj.weight",
-                 [ROLE_IN_BIAS] = L "mamba2.mixer.in_proj.bias",
-                 [ROLE_CONV] = L "mamba2.mixer.conv1d.weight",
-                 [ROLE_CONV_BIAS] = L "mamba2.mixer.conv1d.bias",
-                 [ROLE_STEP_BIAS] = L "mamba2.mixer.dt_bias",
-                 [ROLE_DECAY] = L "mamba2.mixer.A_log",
-                 [ROLE_SKIP] = L "mamba2.mixer.D",
-                 [ROLE_INNER_NORM] = L "mamba2.mixer.norm.weight",
-                 [ROLE_MIX_OUT] = L "mamba2.mixer.out_proj.weight",
-                 [ROLE_MIX_OUT_BIAS] = L "mamba2.mixer.out_proj.bias",
-                 SHARED("moe.shared_expert"),
-                 [ROLE_LATENT_Q_DOWN] = L "self_attn.w_dq.weight",
-                 [ROLE_LATENT_Q_UP] = L "self_attn.w_uq.weight",
-                 [ROLE_LATENT_Q_ROPE] = L "self_attn.w_qr.weight",
-                 [ROLE_LATENT_KV_DOWN] = L "self_attn.w_dkv.weight",
-                 [ROLE_LATENT_K_ROPE] = L "self_attn.w_kr.weight",
-                 [ROLE_LATENT_K_UP] = L "self_attn.w_uk.weight",
-                 [ROLE_LATENT_V_UP] = L "self_attn.w_uv.weight",
-                 [ROLE_ROUTER] = L "moe.router.gate.weight",
-                 [ROLE_EXPERT_GATE] = L "moe.experts.%u.gate_proj.weight",
+    .patterns = {ENDS_AND_ATTENTION, DENSE_FFN("mlp"),
+                 SHARED("moe.shared_expert"), [ROLE_LATENT_Q_DOWN] = L "self_attn.w_dq.weight",
+                 [ROLE_LATENT_Q_UP] = L "self_attn.w_uq.weight", [ROLE_LATENT_Q_ROPE] = L "self_attn.w_qr.weight",
+                 [ROLE_LATENT_KV_DOWN] = L "self_attn.w_dkv.weight", [ROLE_LATENT_K_ROPE] = L "self_attn.w_kr.weight",
+                 [ROLE_LATENT_K_UP] = L "self_attn.w_uk.weight", [ROLE_LATENT_V_UP] = L "self_attn.w_uv.weight",
+                 [ROLE_ROUTER] = L "moe.router.gate.weight", [ROLE_EXPERT_GATE] = L "moe.experts.%u.gate_proj.weight",
                  [ROLE_EXPERT_UP] = L "moe.experts.%u.up_proj.weight",
                  [ROLE_EXPERT_DOWN] = L "moe.experts.%u.down_proj.weight"},
-    .ignored = OXIDIZR_IGNORED,
+    .by_mixer = OXIDIZR_MIXER_NAMES,
 };

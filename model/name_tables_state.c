@@ -1,5 +1,6 @@
 /* Name tables of families whose mixers carry a state (names.h). */
 #include "model/names.h"
+#include "model/spec.h"
 
 #define L "*layers.%u."
 
@@ -334,3 +335,26 @@ const struct name_table RWKV7_NAMES = {
                  [ROLE_UP] = L "ffn.key.weight",
                  [ROLE_DOWN] = L "ffn.value.weight"},
 };
+
+/* ---- oxidizr's layers of each kind; their norm is among a layer's own tensors ---- */
+
+static const struct name_table OXIDIZR_MAMBA1_NAMES = {
+    .patterns = {[ROLE_MIXER_NORM] = L "norm.weight",
+                 [ROLE_IN] = L "mamba.in_proj.weight",
+                 [ROLE_CONV] = L "mamba.conv1d.weight",
+                 [ROLE_CONV_BIAS] = L "mamba.conv1d.bias",
+                 [ROLE_DECAY] = L "mamba.a_log",
+                 [ROLE_SKIP] = L "mamba.d",
+                 [ROLE_MIX_OUT] = L "mamba.out_proj.weight",
+                 MAMBA1_ROLES(L "mamba.")},
+};
+
+static const struct name_table OXIDIZR_MAMBA2_NAMES = {
+    .patterns = {[ROLE_MIXER_NORM] = L "mamba2.norm.weight",
+                 [ROLE_MIXER_NORM_BIAS] = L "mamba2.norm.bias",
+                 MAMBA_ROLES(L "mamba2.mixer."),
+                 MAMBA2_ROLES(L "mamba2.mixer.")},
+};
+
+const struct name_table *const OXIDIZR_MIXER_NAMES[MIXER_KIND_COUNT] = {
+    [MIXER_MAMBA1] = &OXIDIZR_MAMBA1_NAMES, [MIXER_MAMBA2] = &OXIDIZR_MAMBA2_NAMES};

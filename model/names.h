@@ -165,7 +165,9 @@ struct name_prefix {
 
 struct name_table {
     const char *patterns[ROLE_COUNT];
-    const struct name_prefix *prefixes; /* ended by a NULL body; NULL: NAME_PREFIXES */
+    const struct name_table *const *by_mixer; /* [MIXER_KIND_COUNT], or NULL: of layers whose mixer has names of its own
+                                                 (NULL: it has none); roles outside of layers are here */
+    const struct name_prefix *prefixes;       /* ended by a NULL body; NULL: NAME_PREFIXES */
     const char *const *ignored; /* patterns of tensors that carry nothing (old buffers) or belong to a part that is not
                                    served ("%s" at the end: anything), ended by NULL */
     enum qkv_layout qkv;
@@ -187,6 +189,12 @@ extern const struct name_table OXIDIZR_NAMES, EXPERT_NAMES, DEEPSEEK_NAMES, MIXT
 extern const struct name_table MAMBA_NAMES, MAMBA2_NAMES, NEMOTRON_H_NAMES, FALCON_H1_NAMES, JAMBA_NAMES, BAMBA_NAMES,
     GRANITE_HYBRID_NAMES, LFM2_NAMES, QWEN3_NEXT_NAMES, QWEN3_5_NAMES, RECURRENT_GEMMA_NAMES, RWKV4_NAMES, RWKV6_NAMES,
     RWKV7_NAMES;
+extern const struct name_table *const OXIDIZR_MIXER_NAMES[];
+
+/* The table of a layer with this mixer (enum mixer_kind). */
+static inline const struct name_table *layer_names(const struct name_table *names, int mixer) {
+    return names->by_mixer && names->by_mixer[mixer] ? names->by_mixer[mixer] : names;
+}
 
 /* The tensor's name; layer counts only where the pattern has one. prefix NULL: the table's first. False when the table
  * has no such role. */

@@ -55,7 +55,7 @@ int quantised_online(struct quantised *q, struct safetensors *set, const struct 
     for (uint32_t layer = 0; layer < spec->layer_count; layer++)
         for (size_t i = 0; i < ARRAY_LEN(ROLES); i++) {
             char name[TENSOR_NAME_MAX];
-            bool known = role_name(spec->names, prefix, ROLES[i], layer, name);
+            bool known = role_name(layer_names(spec->names, spec->layers[layer].mixer), prefix, ROLES[i], layer, name);
             const struct tensor *found = known ? safetensors_find(set, name) : NULL;
             struct tensor *t = found ? &set->tensors[found - set->tensors] : NULL;
             struct module m = {.q = q, .set = set, .base = name, .base_len = strlen(name), .err = err};

@@ -99,6 +99,7 @@ int recurrent_load_conv(struct loader *l, struct recurrent_weights *w, uint32_t 
 }
 
 float recurrent_decay_of(const struct recurrent_spec *r, float stored) {
+    if (r->rising) return expf(-stored);
     return r->decay_plain ? stored : -expf(stored);
 }
 

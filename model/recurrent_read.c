@@ -4,7 +4,7 @@
 #include "model/layer_kinds.h"
 #include "model/moe_read.h"
 
-enum { RANK_MAX = 1 << 16, STATE_MAX = 4096, TAPS_MAX = CONV_TAPS_MAX };
+enum { RANK_MAX = 1 << 16, STATE_MAX = SPEC_STATE_MAX, TAPS_MAX = CONV_TAPS_MAX };
 
 /* Fields that tell how such models were initialised, or which library's kernels to use. */
 static void consume_init_fields(struct spec_reader *r) {
@@ -72,6 +72,7 @@ static uint32_t read_rank(struct spec_reader *r) {
 
 int mamba1_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     struct recurrent_spec *s = &out->recurrent;
+    if (!strcmp(r->family->name, "oxidizr")) return oxidizr_mamba1_read(r, s);
     bool jamba = !strcmp(r->family->name, "jamba"), falcon = !strcmp(r->family->name, "falcon_mamba");
     s->width = read_width(r);
     s->state_size = read_count(r, "state_size", 16, STATE_MAX);
@@ -359,19 +360,6 @@ void kinds_lfm2(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
         if (listed[i] == layer) out->mixer = MIXER_ATTENTION;
 }
 
-/* As model/oxidizr.c names them. */
-const struct layer_type OXIDIZR_TYPES[] = {{"mamba2", MIXER_MAMBA2, false},
-                                           {"latent_dense", MIXER_LATENT, false},
-                                           {"latent_experts", MIXER_LATENT, false},
-                                           {"attention_dense", MIXER_ATTENTION, false},
-                                           {"attention_experts", MIXER_ATTENTION, false},
-                                           {NULL, 0, false}};
-void kinds_oxidizr(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
-    const char *name = read_layer_type(r, layer);
-    if (!name) return;
-    out->ffn.kind = out->mixer == MIXER_MAMBA2 ? FFN_NONE : strstr(name, "experts") ? FFN_MOE : FFN_GATED;
-}
-
 /* ---- their experts ---- */
 
 const struct moe_family JAMBA_MOE = {.layers = MOE_ALL,
@@ -401,13 +389,6 @@ const struct moe_family GRANITE_HYBRID_MOE = {.layers = MOE_ALL,
                                               .weight = ROUTE_BY_SOFTMAX};
 
 /* ---- last words ---- */
-
-/* Mamba layers stand behind a layer norm. */
-void finish_oxidizr(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
-    if (out->mixer != MIXER_MAMBA2) return;
-    out->mixer_norm = (struct norm_spec){.kind = NORM_LAYER, .bias = true, .eps = 1e-6f};
-    out->recurrent.eps = 1e-6f;
-}
 
 /* The class halves the residual stream, and what is added to it, every so many layers. Norms take that away but for
  * their epsilon, which counts four times as much each time. */

@@ -34,6 +34,7 @@ enum {
     SPEC_VOCAB_MAX = 1 << 22,
     SPEC_HEADS_MAX = 1024,
     SPEC_HEAD_DIM_MAX = 512,
+    SPEC_STATE_MAX = 4096,
     SPEC_CONTEXT_MAX = 1 << 20, /* longest sequence served, whatever the config says: WIRE_MAX_TOKENS */
     SPEC_ROPES_MAX = 4
 };
@@ -142,6 +143,8 @@ struct recurrent_spec {
     float eps;                                         /* of inner norms */
     bool part_norms;                                   /* Mamba 1: norms of step, B and C, */
     bool part_weights;                                 /* with weights */
+    bool rising;                                       /* Mamba 1: A is exp(-a_log), not -exp(A_log), */
+    float state_limit;                                 /* and the state is kept within this; 0: no limit */
     float step_low, step_high;                         /* limits of the step */
     bool fused_heads;                                  /* delta rule: products interleaved by key head */
     enum gate_kind branch;                             /* RG-LRU: of the second branch */

@@ -147,7 +147,8 @@ const char *read_layer_type(struct spec_reader *r, uint32_t i);
 /* spec_absent.c: marks what describes parts that no layer of this model has. */
 void consume_absent(struct spec_reader *r);
 
-/* recurrent_read.c: read functions of mixers with a state, and what hybrids need (families_state.inc.h). */
+/* recurrent_read.c, oxidizr_read.c: read functions of mixers with a state, and what hybrids need
+ * (families_state.inc.h). */
 int mamba1_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 int mamba2_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 int delta_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
@@ -160,6 +161,7 @@ void finish_rwkv4(struct spec_reader *r, uint32_t layer, struct layer_spec *out)
 int rglru_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 extern const struct moe_family JAMBA_MOE, GRANITE_HYBRID_MOE, NEMOTRON_H_MOE, QWEN2_MOE;
 extern const struct layer_type GRANITE_HYBRID_TYPES[], QWEN_NEXT_TYPES[], LFM2_TYPES[], OXIDIZR_TYPES[];
+int oxidizr_mamba1_read(struct spec_reader *r, struct recurrent_spec *s);
 void kinds_oxidizr(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 void finish_oxidizr(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 void kinds_lfm2(struct spec_reader *r, uint32_t layer, struct layer_spec *out);

@@ -120,11 +120,12 @@ static void cpu_softplus(struct stream *s, const struct op_softplus *a) {
 
 /* One row, VW channels: x, its step dt; the state's column and, per channel, that of a. */
 ALWAYS_INLINE vf ssm_vector(const bool per_channel, float *state, const float *a, vf decay, vf dt, vf x, const float *b,
-                            const float *c, uint32_t state_size) {
+                            const float *c, uint32_t state_size, float limit) {
     vf put = v_mul(dt, x), sums[4] = {v_set1(0.0f), v_set1(0.0f), v_set1(0.0f), v_set1(0.0f)};
     for (uint32_t n = 0; n < state_size; n++) {
         if (per_channel) decay = v_exp(v_mul(dt, v_load(a + (size_t)n * SSM_TILE)));
         vf s = v_fma(decay, v_load(state + (size_t)n * SSM_TILE), v_mul(put, v_set1(b[n])));
+        if (limit > 0) s = v_min(v_set1(limit), v_max(v_set1(-limit), s));
         v_store(state + (size_t)n * SSM_TILE, s);
         sums[n % 4] = v_fma(v_set1(c[n]), s, sums[n % 4]);
     }
@@ -143,7 +144,7 @@ ALWAYS_INLINE void ssm_tile_row(const bool per_channel, const struct op_ssm *a, 
         vf d = per_channel ? v_some(a->d + at, n) : v_set1(a->d[head]), decay = dt;
         if (!per_channel) decay = v_exp(v_mul(dt, v_set1(a->a[head])));
         vf y = ssm_vector(per_channel, state + i, per_channel ? a->a + tile_offset + i : NULL, decay, dt, x, b, c,
-                          a->state_size);
+                          a->state_size, a->limit);
         y = v_fma(d, x, y);
         if (a->z) y = v_mul(y, v_silu(v_some(ROW(a->z, a->z_stride, t) + at, n)));
         v_put(ROW_OUT(a->out, a->out_stride, t) + at, y, n);

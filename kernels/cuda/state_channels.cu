@@ -66,6 +66,7 @@ template <int A> static __global__ void ssm_kernel(struct op_ssm a, struct runs_
             for (uint32_t n = 0; n < a.state_size; n++) {
                 if (a.per_channel) decay = expf(dt * a.a[first + (size_t)n * SSM_TILE]);
                 float v = decay * state[(size_t)n * SSM_TILE] + put * values<A>::get(b + n);
+                if (a.limit > 0) v = v < -a.limit ? -a.limit : v > a.limit ? a.limit : v; /* NaN stays */
                 state[(size_t)n * SSM_TILE] = v;
                 y += values<A>::get(cs + n) * v;
             }

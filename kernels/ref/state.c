@@ -72,6 +72,7 @@ static void ssm_row(const struct op_ssm *a, float *state, uint32_t t) {
             size_t at = ssm_tile_at(c % dim, n, a->state_size);
             float *v = &state[c / dim * unit + at];
             *v = (float)(exp(dt * a->a[a->per_channel ? at : h]) * *v + dt * x * b[n]);
+            if (a->limit > 0) *v = *v < -a->limit ? -a->limit : *v > a->limit ? a->limit : *v;
             y += (double)cs[n] * *v;
         }
         OUT(a->out, a->out_stride, t)[c] = (float)(a->z ? y * silu(AT(a->z, a->z_stride, t)[c]) : y);

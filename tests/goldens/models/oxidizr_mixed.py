@@ -7,6 +7,13 @@ from make import case
 V, H = 96, 48
 
 
+def mamba1_shapes(i, state=16, taps=4):
+    width, at = 2 * H, f"layers.{i}.mamba."
+    return {f"layers.{i}.norm.weight": [H], at + "in_proj.weight": [2 * width, H], at + "conv1d.weight": [width, 1, taps],
+            at + "conv1d.bias": [width], at + "x_proj.weight": [2 * state + width, width], at + "dt_proj.weight": [width, width],
+            at + "dt_proj.bias": [width], at + "a_log": [width, state], at + "d": [width], at + "out_proj.weight": [H, width]}
+
+
 def mamba2_shapes(i, heads, state, groups=1, taps=4, expand=2):
     width = H * expand
     conv, at = width + 2 * groups * state, f"layers.{i}.mamba2."
@@ -74,13 +81,31 @@ def attend(q, k, v, scale):
     return np.einsum("hts,shd->thd", p / p.sum(-1, keepdims=True), v)
 
 
+def convolve(w, x):
+    taps = w["conv1d.weight"].shape[-1]
+    padded = np.concatenate([np.zeros((taps - 1, x.shape[1])), x])
+    return silu(sum(padded[j:j + len(x)] * w["conv1d.weight"][:, 0, j] for j in range(taps)) + w["conv1d.bias"])
+
+
+def mamba1(w, x):
+    width, state = w["a_log"].shape
+    u = x @ w["in_proj.weight"].T
+    xs, z = convolve(w, u[:, :width]), u[:, width:]
+    d, b, c = np.split(xs @ w["x_proj.weight"].T, [width, width + state], -1)
+    dt, a = np.log1p(np.exp(d @ w["dt_proj.weight"].T + w["dt_proj.bias"])), np.exp(-w["a_log"])  # it grows
+    s, y = np.zeros((width, state)), np.zeros_like(xs)
+    for t in range(len(x)):
+        s = np.clip(np.exp(dt[t][:, None] * a) * s + (dt[t] * xs[t])[:, None] * b[t], -30, 30)
+        y[t] = s @ c[t] + w["d"] * xs[t]
+    return (y * silu(z)) @ w["out_proj.weight"].T
+
+
 def mamba2(w, x, groups):
-    heads, width, taps = len(w["A_log"]), len(w["norm.weight"]), w["conv1d.weight"].shape[-1]
+    heads, width = len(w["A_log"]), len(w["norm.weight"])
     dim, state = width // heads, (len(w["conv1d.bias"]) - width) // 2 // groups
     u = x @ w["in_proj.weight"].T + w["in_proj.bias"]
     z, xbc, d = u[:, :width], u[:, width:-heads], u[:, -heads:]
-    padded = np.concatenate([np.zeros((taps - 1, xbc.shape[1])), xbc])
-    xbc = silu(sum(padded[j:j + len(x)] * w["conv1d.weight"][:, 0, j] for j in range(taps)) + w["conv1d.bias"])
+    xbc = convolve(w, xbc)
     xs = xbc[:, :width].reshape(len(x), heads, dim)
     b, c = (xbc[:, width + k * groups * state:width + (k + 1) * groups * state].reshape(len(x), groups, state) for k in (0, 1))
     b, c = np.repeat(b, heads // groups, 1), np.repeat(c, heads // groups, 1)
@@ -140,6 +165,9 @@ def reference(config, tensors, ids):
             normed = c / np.sqrt((c * c).mean(-1, keepdims=True) + 1e-6) * layer["mamba2.norm.weight"] + layer["mamba2.norm.bias"]
             x = x + mamba2(part(layer, "mamba2.mixer."), normed, groups)
             continue
+        if "mamba.a_log" in layer:
+            x = x + mamba1(part(layer, "mamba."), rms(x, layer["norm.weight"], eps))
+            continue
         normed, mixer = rms(x, layer["input_layernorm.weight"], eps), part(layer, "self_attn.")
         heads = config.get("num_attention_heads") or len(mixer.get("q_proj.weight", [])) // 64
         x = x + (latent(mixer, normed, theta) if "w_dkv.weight" in mixer else attention(mixer, normed, theta, heads))
@@ -172,5 +200,8 @@ CASES = [
     checkpoint("oxidizr-mixed", {},  # no config.json at all
                mamba2_shapes(0, 6, 16, taps=3), latent_shapes(1, 2, 20, 28, 8), expert_shapes(1, 3, 40), mamba2_shapes(2, 6, 16, taps=3),
                latent_shapes(3, 2, 20, 28, 8), gated_shapes("layers.3.mlp.", 40)),
+    checkpoint("oxidizr-mamba1", KEYS | dict(num_layers=2, num_attention_heads=4, mamba_layers=[0, 1]), mamba1_shapes(0), mamba1_shapes(1)),
+    checkpoint("oxidizr-mamba2-groups", KEYS | dict(num_layers=1, mamba2_num_heads=6, mamba2_head_dim=16, mamba2_state_size=12, mamba2_n_groups=2,
+                                                    mamba_layers=[0]), mamba2_shapes(0, 6, 12, groups=2)),
     checkpoint("oxidizr-attention-bare", {}, mamba2_shapes(0, 6, 16), attention_shapes(1, 2, 1, 64), gated_shapes("layers.1.mlp.", 80)),
 ]

@@ -44,7 +44,8 @@ static void case_conv(const struct state_case *c, struct stream *s, const struct
                                    .batch = batch});
 }
 
-/* sizes: heads, head_dim, groups, state; flag: per channel. */
+/* sizes: heads, head_dim, groups, state; flag: per channel, and in the place of groups the limit of a state that grows
+ * (0: none). */
 static void case_ssm(const struct state_case *c, struct stream *s, const struct state_ops *ops, void *const *in,
                      const float *wide, float *const *p, void *out, struct state_view state,
                      const struct step_batch *batch) {
@@ -58,13 +59,14 @@ static void case_ssm(const struct state_case *c, struct stream *s, const struct 
                                  .d = p[1],
                                  .heads = c->sizes[0],
                                  .head_dim = c->sizes[1],
-                                 .groups = c->sizes[2],
+                                 .groups = c->flag ? 1 : c->sizes[2],
                                  .state_size = c->sizes[3],
                                  .x_stride = c->inputs[0],
                                  .bc_stride = c->inputs[1],
                                  .z_stride = c->inputs[3],
                                  .out_stride = c->out_width,
                                  .per_channel = c->flag,
+                                 .limit = c->flag ? (float)c->sizes[2] : 0,
                                  .state = state,
                                  .batch = batch});
 }
@@ -170,9 +172,9 @@ static void case_wkv(const struct state_case *c, struct stream *s, const struct 
         "ssm", {heads, dim, groups, n}, false, {heads * dim, groups * n, groups * n, z ? heads * dim : 0}, heads,      \
             {heads, heads}, heads *dim, 1, (size_t)heads *((dim + 15) / 16) * n * 16, case_ssm                         \
     }
-#define SCAN(channels, n)                                                                                              \
+#define SCAN(channels, n, limit)                                                                                       \
     {                                                                                                                  \
-        "scan", {channels, 1, 1, n}, true, {channels, n, n, channels}, channels,                                       \
+        "scan", {channels, 1, limit, n}, true, {channels, n, n, channels}, channels,                                   \
             {(size_t)((channels + 15) / 16) * n * 16, channels}, channels, 1, (size_t)((channels + 15) / 16) * n * 16, \
             case_ssm                                                                                                   \
     }
@@ -201,9 +203,10 @@ static const struct state_case STATE_CASES[] = {
     SSM(6, 8, 2, 16, true),
     SSM(4, 21, 4, 7, true),
     SSM(2, 64, 1, 33, false),
-    SCAN(3, 16),
-    SCAN(37, 5),
-    SCAN(80, 16),
+    SCAN(3, 16, 0),
+    SCAN(37, 5, 0),
+    SCAN(80, 16, 0),
+    SCAN(37, 16, 2),
     {"rglru", {3}, false, {3, 6}, 0, {3}, 3, 1, 3, case_rglru},
     {"rglru", {70}, false, {70, 140}, 0, {70}, 70, 1, 70, case_rglru},
     SHIFT(5, 2, false),
@@ -218,10 +221,15 @@ static const struct state_case STATE_CASES[] = {
     DELTA(2, 2, 16, 32),
     DELTA(6, 2, 33, 37),
 };
-/* Makes plausible values of random ones: decays are negative, steps positive. */
+/* Makes plausible values of random ones: decays are negative, but where the state has a limit; there they are so small
+ * that no step overflows. */
 static inline void case_tame(const struct state_case *c, float *const *p) {
-    bool decays = c->call == case_ssm || c->call == case_delta || c->call == case_rglru || c->call == case_wkv4;
-    for (size_t i = 0; decays && i < c->parameters[0]; i++) p[0][i] = -0.05f - fabsf(p[0][i]);
+    bool decays = c->call == case_ssm || c->call == case_delta || c->call == case_rglru || c->call == case_wkv4,
+         limited = c->call == case_ssm && c->flag && c->sizes[2];
+    for (size_t i = 0; decays && i < c->parameters[0]; i++) {
+        float size = 0.05f + fabsf(p[0][i]);
+        p[0][i] = limited ? fminf(size, 0.1f) : -size;
+    }
 }
 
 #endif
