@@ -108,7 +108,8 @@ static const struct tensor *take_vector(struct loader *l, enum weight_role role,
     uint64_t have = 1;
     if (!t) return NULL;
     for (uint32_t i = 0; i < t->dim_count; i++) have *= t->dims[i];
-    bool ok = have == count && (t->dim_count == 1 || t->dim_count == 2);
+    bool column = role == ROLE_SKIP; /* GGUF keeps D as one */
+    bool ok = have == count && (t->dim_count == 1 || (t->dim_count == 2 && (column || t->dims[1] > 1)));
     if (ok && !storage_is_plain(storage_of(t))) {
         error_set(l->err, ERR_UNSUPPORTED, "'%s' is a vector of type %s, which is not supported", t->name,
                   tensor_type_name(t->type));
