@@ -112,7 +112,8 @@ struct op_embed {
 
 /* h = x + delta * delta_scale (delta NULL: h = x); x = h (when delta); out = h * rsqrt(mean(h^2) + eps) * (weight +
  * weight_offset), or h where weight is NULL. x, delta, out: act [rows, width]; with x_f32 x is f32, and so is out where
- * it is x; weight: f32 [width]. out may be x only when nobody needs h; it may be delta. out NULL: only the sum.
+ * it is x, and with delta_f32 (only then) delta; weight: f32 [width]. out may be x only when nobody needs h; it may be
+ * delta. out NULL: only the sum.
  */
 struct op_rmsnorm {
     void *out, *x;
@@ -121,7 +122,7 @@ struct op_rmsnorm {
     uint32_t rows, width;
     float eps, weight_offset;
     float delta_scale; /* 0 counts as 1 */
-    bool x_f32;
+    bool x_f32, delta_f32;
 };
 
 /* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n]. x: act [rows, cols of w]; out: act, or f32 where out_f32, [rows,

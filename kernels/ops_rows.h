@@ -26,13 +26,23 @@ struct op_layernorm {
 
 /* Norms in place of `heads` neighbouring pieces of `width` values in each row: x is act, piece 0 of row 0; rows are
  * `stride` values apart. RMS norm, or layer norm where `centered`. weight: f32 [width], or [heads, width] where
- * weight_each; bias the same, or NULL. */
+ * weight_each; bias the same, or NULL. squares: f32, rows squares_stride apart, each the sum of squares of `whole`
+ * values of which x has a part: the RMS norm's mean is theirs. NULL: x's own. */
 struct op_head_norm {
     void *x;
     const float *weight, *bias;
     uint32_t rows, stride, heads, width;
     bool centered, weight_each;
     float eps, weight_offset;
+    const float *squares;
+    uint32_t squares_stride, whole;
+};
+
+/* out[t * out_stride] = sum_i x[t, i]^2, f32, i < width; x: act, rows `stride` values apart. */
+struct op_row_squares {
+    float *out;
+    const void *x;
+    uint32_t rows, stride, width, out_stride;
 };
 
 /* out[t, i] = f(x[t, i]), act [rows, width]; out may be x. */
@@ -68,6 +78,7 @@ struct op_finish_logits {
 struct row_ops {
     void (*layernorm)(struct stream *s, const struct op_layernorm *a);
     void (*head_norm)(struct stream *s, const struct op_head_norm *a);
+    void (*row_squares)(struct stream *s, const struct op_row_squares *a);
     void (*activate)(struct stream *s, const struct op_activate *a);
     void (*add_positions)(struct stream *s, const struct op_add_positions *a);
     void (*clamp)(struct stream *s, const struct op_clamp *a);

@@ -222,7 +222,11 @@ struct kv_view forward_kv(const struct forward *f, uint32_t layer) {
 }
 
 void forward_sum(struct forward *f, struct stream *s, void *x, uint32_t width) {
-    f->ranks->sum(f->ranks_ctx, s, x, f->batch.row_count, width);
+    f->ranks->sum(f->ranks_ctx, s, x, f->batch.row_count, width, f->dev->activation_type);
+}
+
+void forward_sum_f32(struct forward *f, struct stream *s, float *x, uint32_t width) {
+    f->ranks->sum(f->ranks_ctx, s, x, f->batch.row_count, width, STORAGE_F32);
 }
 
 /* f->out of a mixer or feed-forward that the stage's ranks divide: their sum. */

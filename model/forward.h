@@ -97,8 +97,9 @@ void forward_sample(struct forward *f, struct stream *s, const struct sample_out
 
 /* out = x w^T + bias, act [rows of the step, w->rows]. */
 void forward_product(struct forward *f, struct stream *s, void *out, const void *x, const struct matrix *w);
-/* x = the sum of the stage's ranks' x, act [rows of the step, width]. */
+/* x = the sum of the stage's ranks' x, [rows of the step, width]; act, or f32. */
 void forward_sum(struct forward *f, struct stream *s, void *x, uint32_t width);
+void forward_sum_f32(struct forward *f, struct stream *s, float *x, uint32_t width);
 /* A layer's part of the slots' states, `offset` bytes into its mixer's or its feed-forward's. */
 struct state_view forward_state(const struct forward *f, size_t layer_offset, size_t offset);
 /* A layer's part of the cache. */

@@ -95,7 +95,7 @@ static int make_slopes(struct loader *l, const struct attention_spec *a, struct 
 
 /* Of what is loaded for all heads, this rank's part; q, kv: its first rows. */
 static void skip_heads(const struct attention_spec *a, struct attention_weights *w, uint32_t q, uint32_t kv) {
-    bool each = a->qk_norm == QK_NORM_HEADS;
+    bool each = a->qk_norm != QK_NORM_HEAD;
     if (w->sinks) w->sinks += q / a->head_dim;
     if (w->slopes) w->slopes += q / a->head_dim;
     if (each && w->q_norm.weight) w->q_norm.weight += q;
@@ -123,6 +123,7 @@ static int attention_load(struct loader *l, uint32_t layer, void **weights) {
 
 struct attention_buffers {
     void *qkv, *mixed, *scratch, *gate;
+    float *squares; /* [rows, 2]: of queries and keys that are normed over all ranks' heads */
 };
 
 static size_t lay_out(const struct forward *f, const struct layer_spec *layer, char *base,
@@ -132,6 +133,7 @@ static size_t lay_out(const struct forward *f, const struct layer_spec *layer, c
     b->qkv = forward_take(base, &used, act * rows * qkv_width(a));
     b->mixed = forward_take(base, &used, act * rows * a->heads * a->head_dim);
     b->gate = forward_take(base, &used, act * rows * attention_gate_width(a));
+    b->squares = forward_take(base, &used, a->norm_heads ? sizeof(float) * 2 * rows : 0);
     b->scratch = forward_take(
         base, &used, f->dev->ops->attention_scratch(f->dev, f->max_rows, a->heads, a->head_dim, f->max_context));
     return used;
@@ -142,9 +144,9 @@ static size_t attention_buffers(const struct forward *f, const struct layer_spec
     return lay_out(f, layer, base, &b);
 }
 
-/* Of Q, or of K: `heads` pieces from x on. */
+/* Of Q, or of K: `heads` pieces from x on. squares: of all_heads, those of all ranks; NULL: this rank has all. */
 static void qk_norm(struct forward *f, struct stream *s, const struct attention_spec *a, char *x, uint32_t heads,
-                    const struct norm_weights *w) {
+                    const struct norm_weights *w, const float *squares, uint32_t all_heads) {
     bool whole = a->qk_norm == QK_NORM_WHOLE;
     f->dev->ops->rows->head_norm(s, &(struct op_head_norm){.x = x,
                                                            .weight = w->weight,
@@ -156,16 +158,39 @@ static void qk_norm(struct forward *f, struct stream *s, const struct attention_
                                                            .centered = a->q_norm.kind == NORM_LAYER,
                                                            .weight_each = a->qk_norm == QK_NORM_HEADS,
                                                            .eps = a->q_norm.eps,
-                                                           .weight_offset = a->q_norm.weight_offset});
+                                                           .weight_offset = a->q_norm.weight_offset,
+                                                           .squares = squares,
+                                                           .squares_stride = 2,
+                                                           .whole = all_heads * a->head_dim});
+}
+
+/* What the norm over all heads needs where ranks divide them: each head counts once, whoever else has it. */
+static void sum_squares(struct forward *f, struct stream *s, const struct attention_spec *a, char *q, char *k,
+                        float *squares) {
+    struct op_row_squares of = {.out = squares,
+                                .x = q,
+                                .rows = f->batch.row_count,
+                                .stride = qkv_width(a),
+                                .width = a->heads * a->head_dim,
+                                .out_stride = 2};
+    if (!a->norm_first) stream_fill(s, squares, 0, sizeof *squares * 2 * f->batch.row_count);
+    f->dev->ops->rows->row_squares(s, &of);
+    of.out++;
+    of.x = k;
+    of.width = a->kv_heads * a->head_dim;
+    if (a->norm_first) f->dev->ops->rows->row_squares(s, &of);
+    forward_sum_f32(f, s, squares, 2);
 }
 
 /* What comes between the product and the rotation. */
 static void touch_qkv(struct forward *f, struct stream *s, const struct attention_spec *a,
-                      const struct attention_weights *w, char *qkv) {
-    size_t k = storage_bytes(f->dev->activation_type, (size_t)a->heads * a->head_dim);
+                      const struct attention_weights *w, char *qkv, float *squares) {
+    char *k = qkv + storage_bytes(f->dev->activation_type, (size_t)a->heads * a->head_dim);
+    bool across = a->norm_heads;
+    if (across) sum_squares(f, s, a, qkv, k, squares);
     if (a->qk_norm) {
-        qk_norm(f, s, a, qkv, a->heads, &w->q_norm);
-        qk_norm(f, s, a, qkv + k, a->kv_heads, &w->k_norm);
+        qk_norm(f, s, a, qkv, a->heads, &w->q_norm, across ? squares : NULL, a->norm_heads);
+        qk_norm(f, s, a, k, a->kv_heads, &w->k_norm, across ? squares + 1 : NULL, a->norm_kv_heads);
     }
     if (a->clip > 0)
         f->dev->ops->rows->clamp(
@@ -184,7 +209,7 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
         attention_gate_product(f, s, a, w, b.qkv, b.gate);
     else
         forward_product(f, s, b.qkv, f->in, &w->qkv);
-    touch_qkv(f, s, a, w, b.qkv);
+    touch_qkv(f, s, a, w, b.qkv, b.squares);
     if (a->temperature != 0)
         f->dev->ops->temper_queries(s, &(struct op_temper_queries){.x = b.qkv,
                                                                    .stride = qkv_width(a),

@@ -129,7 +129,6 @@ static struct shard_range mixer_columns(const struct shard *s, const struct laye
 static bool divides(const struct shard *s, const struct layer_spec *l, enum mixer_kind kind) {
     if (shard_tp(s) == 1 || kind == MIXER_NONE) return false;
     bool state = kind != MIXER_ATTENTION && kind != MIXER_LATENT;
-    if (kind == MIXER_ATTENTION && l->attention.qk_norm == QK_NORM_WHOLE) return false;
     if (state && norm_spans(s, l) && l->recurrent.inner_norm != INNER_NORM_GATE_FIRST) return false;
     struct shard one = *s;
     for (one.rank = 0; one.rank < s->tp; one.rank++)
@@ -189,12 +188,24 @@ static void cut_state(const struct shard *s, struct layer_spec *own) {
     r->groups = part.groups.count;
 }
 
+static void cut_attention(const struct shard *s, struct attention_spec *a) {
+    struct shard_range heads, kv_heads, others;
+    struct shard before = *s;
+    shard_heads(s, a, &heads, &kv_heads);
+    if (a->qk_norm == QK_NORM_WHOLE) {
+        before.rank -= s->rank != 0;
+        shard_heads(&before, a, &(struct shard_range){0}, &others);
+        a->norm_first = s->rank == 0 || others.first != kv_heads.first;
+        a->norm_heads = a->heads;
+        a->norm_kv_heads = a->kv_heads;
+    }
+    a->heads = heads.count;
+    a->kv_heads = kv_heads.count;
+}
+
 static void cut_mixer(const struct shard *s, struct layer_spec *own) {
-    struct shard_range heads, kv_heads;
     if (own->mixer == MIXER_ATTENTION) {
-        shard_heads(s, &own->attention, &heads, &kv_heads);
-        own->attention.heads = heads.count;
-        own->attention.kv_heads = kv_heads.count;
+        cut_attention(s, &own->attention);
     } else if (own->mixer == MIXER_LATENT) {
         own->latent.heads = shard_latent(s, own->latent.heads).count;
     } else {
@@ -226,7 +237,7 @@ static void cut_layer(const struct shard *s, const struct model_spec *spec, uint
 static int check_heads(const struct shard *s, const struct layer_spec *l, struct error *err) {
     const struct attention_spec *a = &l->attention;
     struct shard one = *s;
-    if (shard_tp(s) == 1 || l->mixer != MIXER_ATTENTION || a->qk_norm == QK_NORM_WHOLE) return 0;
+    if (shard_tp(s) == 1 || l->mixer != MIXER_ATTENTION) return 0;
     for (one.rank = 0; one.rank < s->tp; one.rank++)
         if (!mixer_columns(&one, l, l->mixer).count)
             return error_set(err, ERR_UNSUPPORTED, "%u ranks are too many for %u heads of %u groups", s->tp, a->heads,
@@ -260,6 +271,7 @@ uint32_t shard_sum_width(const struct model_spec *spec) {
     for (uint32_t i = 0; i < spec->layer_count; i++) {
         const struct recurrent_spec *r = &spec->layers[i].recurrent;
         most = MAX(most, r->norm_width);
+        if (spec->layers[i].attention.norm_heads) most = MAX(most, 4u); /* two in f32 */
         if (spec->layers[i].mixer == MIXER_MAMBA1) most = MAX(most, r->rank + 2 * r->state_size);
     }
     return most;

@@ -4,8 +4,8 @@
  * tp ranks share every layer of a stage, pp stages share the layers. A rank's own spec is derived from the whole one:
  * it has the stage's layers only, and in each the rank's heads, channels and width; the forward pass walks it as if it
  * were a small model, and adds up what the ranks of the stage computed. What does not divide evenly is uneven (some
- * ranks have one unit more); what cannot be cut at all is computed whole on every rank, which needs no sum: attention
- * with norms over all heads, other mixers with fewer heads than ranks, columns in the midst of a storage type's blocks.
+ * ranks have one unit more); what cannot be cut at all is computed whole on every rank, which needs no sum: mixers
+ * other than attention with fewer heads than ranks, columns in the midst of a storage type's blocks.
  *
  * Units:
  *   attention            between KV heads, so that a rank has whole groups; with more ranks than KV heads a KV head is
@@ -18,8 +18,9 @@
  *                        router is everybody's, so all choose the same experts.
  *   vocabulary           rows of the embedding and the head, in multiples of SHARD_VOCAB_UNIT. A rank's embedding of
  *                        another's token is zeros; the sum has them all.
- * Two mixers exchange in their midst: Mamba 1 sums its product of step, B and C; Mamba 2, where a group of its norm
- * spans ranks, gathers what is normed (as a sum of rows that are zeros outside of the rank's own channels).
+ * Three mixers exchange in their midst: attention whose queries and keys are normed over all heads sums their squares;
+ * Mamba 1 its product of step, B and C; Mamba 2, where a group of its norm spans ranks, gathers what is normed (as a
+ * sum of rows that are zeros outside of the rank's own channels).
  */
 #ifndef MODEL_SHARD_H
 #define MODEL_SHARD_H
@@ -73,7 +74,7 @@ struct shard_state {
 struct shard_state shard_state(const struct shard *s, const struct layer_spec *layer);
 /* Whether groups of Mamba 2's norm have channels of several ranks. */
 bool shard_norm_spans(const struct shard *s, const struct model_spec *spec, uint32_t layer);
-/* Values of the widest rows that ranks add up, of a rank's own spec. */
+/* Activations in the widest rows that ranks add up, of a rank's own spec. */
 uint32_t shard_sum_width(const struct model_spec *spec);
 
 /* Turns the whole spec into this rank's; mixer_partial and ffn_partial of its layers are set. whole->layers goes to the
@@ -84,8 +85,8 @@ MUST_CHECK int shard_spec(const struct shard *s, struct model_spec *spec, struct
 
 /* What forward.h asks of the other ranks; everything in stream order, act or f32 device memory. */
 struct rank_calls {
-    /* x = the sum of the stage's ranks' x, act [rows, width], in rank order. */
-    void (*sum)(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width);
+    /* x = the sum of the stage's ranks' x, [rows, width] of `type` (act or f32), in rank order. */
+    void (*sum)(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width, enum storage_type type);
     /* Rank 0 gets all parts of the logits: row i of rank r's part, f32 [rows, widths[r]], at all + i * stride +
      * firsts[r]. */
     void (*gather)(void *ctx, struct stream *s, float *all, size_t stride, const float *part, uint32_t rows);

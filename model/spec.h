@@ -106,10 +106,12 @@ struct attention_spec {
     bool qkv_bias, out_bias;
     bool output_gate; /* from the query product */
     enum qk_norm qk_norm;
-    struct norm_spec q_norm;              /* of both q and k */
-    bool alibi, alibi_scaled;             /* scaled: slopes are rounded to bf16 and count before the scale */
-    float clip;                           /* of Q, K and V; 0: none */
-    uint32_t chunk;                       /* attention within chunks of so many positions; 0: none */
+    struct norm_spec q_norm;            /* of both q and k */
+    uint32_t norm_heads, norm_kv_heads; /* QK_NORM_WHOLE: heads of all ranks where they divide them (shard.h), or 0; */
+    bool norm_first;                    /* and whether this rank is the first that has its KV heads */
+    bool alibi, alibi_scaled;           /* scaled: slopes are rounded to bf16 and count before the scale */
+    float clip;                         /* of Q, K and V; 0: none */
+    uint32_t chunk;                     /* attention within chunks of so many positions; 0: none */
     float temperature, temperature_floor; /* op_temper_queries; temperature 0: none */
     bool sinks;                           /* a score of each head that has no value */
 };

@@ -13,7 +13,6 @@ struct comm_nccl {
     struct stream *stream; /* of the latest work; NULL: none yet */
     struct event *drained;
     uint32_t self, first;
-    int type;
     int failed;
     char why[160];
 };
@@ -77,7 +76,6 @@ int comm_nccl_form(struct comm_nccl **out, const struct comm_nccl_config *config
     *c = (struct comm_nccl){.config = *config, .calls = config->calls};
     c->first = config->place.stage * config->place.tp;
     c->self = c->first + config->place.rank;
-    c->type = nccl_type_of(config->dev->activation_type);
     size_t bytes = storage_bytes(config->dev->activation_type, config->sum_max);
     c->parts = config->place.tp > 1 ? device_alloc(config->dev, bytes * config->place.tp) : NULL;
     c->drained = event_new(config->dev);
@@ -128,23 +126,28 @@ static void take(struct comm_nccl *c, void *x, size_t count, int type, uint32_t 
 }
 
 /* Every rank's values to every rank, then 0 + first + second + ... */
-void comm_nccl_sum(struct comm_nccl *c, struct stream *s, void *x, uint32_t rows, uint32_t width) {
-    size_t count = (size_t)rows * width;
-    size_t bytes = storage_bytes(c->config.dev->activation_type, count);
+void comm_nccl_sum(struct comm_nccl *c, struct stream *s, void *x, uint32_t rows, uint32_t width,
+                   enum storage_type type) {
+    size_t count = (size_t)rows * width, bytes = storage_bytes(type, count);
+    bool f32 = type != c->config.dev->activation_type;
     void *stream = device_native_stream(s);
-    CHECK(count <= c->config.sum_max);
+    CHECK(bytes <= storage_bytes(c->config.dev->activation_type, c->config.sum_max) && (!f32 || type == STORAGE_F32));
     if (!begin(c, s)) return;
     for (uint32_t r = 0; r < c->config.place.tp && !c->failed; r++) {
-        give(c, x, count, c->type, c->first + r, stream);
-        take(c, (char *)c->parts + r * bytes, count, c->type, c->first + r, stream);
+        give(c, x, count, nccl_type_of(type), c->first + r, stream);
+        take(c, (char *)c->parts + r * bytes, count, nccl_type_of(type), c->first + r, stream);
     }
     if (!c->failed) end(c);
     if (c->failed) return;
     stream_fill(s, x, 0, bytes);
     for (uint32_t r = 0; r < c->config.place.tp; r++)
-        s->dev->ops->rmsnorm(
-            s, &(struct op_rmsnorm){
-                   .x = x, .delta = (char *)c->parts + r * bytes, .rows = rows, .width = width, .eps = 1});
+        s->dev->ops->rmsnorm(s, &(struct op_rmsnorm){.x = x,
+                                                     .delta = (char *)c->parts + r * bytes,
+                                                     .rows = rows,
+                                                     .width = width,
+                                                     .eps = 1,
+                                                     .x_f32 = f32,
+                                                     .delta_f32 = f32});
 }
 
 void comm_nccl_gather(struct comm_nccl *c, struct stream *s, float *all, size_t stride, const float *part,

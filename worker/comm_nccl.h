@@ -23,7 +23,7 @@ struct comm_nccl_config {
     const struct nccl_calls *calls;
     struct device *dev;
     struct comm_place place;
-    size_t sum_max; /* most values of one sum */
+    size_t sum_max; /* most values of one sum, of the activation type */
     int64_t form_ms, timeout_ms;
     _Atomic bool *waiting;
     bool (*stopped)(void *ctx);
@@ -36,8 +36,9 @@ MUST_CHECK int comm_nccl_form(struct comm_nccl **out, const struct comm_nccl_con
 void comm_nccl_free(struct comm_nccl **c);
 int comm_nccl_failed(const struct comm_nccl *c, struct error *err);
 
-/* As comm_sum, of act [rows, width] device memory, in stream order. Rounded after each addition. */
-void comm_nccl_sum(struct comm_nccl *c, struct stream *s, void *x, uint32_t rows, uint32_t width);
+/* As comm_sum, of [rows, width] in device memory, act or f32, in stream order. Rounded after each addition. */
+void comm_nccl_sum(struct comm_nccl *c, struct stream *s, void *x, uint32_t rows, uint32_t width,
+                   enum storage_type type);
 /* As rank_calls.gather. ranges: [tp], each rank's columns. */
 void comm_nccl_gather(struct comm_nccl *c, struct stream *s, float *all, size_t stride, const float *part,
                       uint32_t rows, const struct shard_range *ranges);

@@ -148,14 +148,13 @@ static void store(struct ranks *r, struct stream *s, void *x, const void *host, 
     if (r->staged) stream_copy_in(s, x, host, bytes);
 }
 
-static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width) {
+static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width, enum storage_type type) {
     struct ranks *r = ctx;
     size_t count = (size_t)rows * width;
-    enum storage_type type = r->dev->activation_type;
     size_t bytes = storage_bytes(type, count);
     if (ranks_failed(r, NULL)) return;
     if (r->nccl) {
-        comm_nccl_sum(r->nccl, s, x, rows, width);
+        comm_nccl_sum(r->nccl, s, x, rows, width, type);
         return;
     }
     void *host = fetch(r, s, x, bytes);

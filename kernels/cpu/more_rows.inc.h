@@ -78,11 +78,9 @@ ALWAYS_INLINE vf norm_lanes(vf x, vf mean, vf scale, vf weight, vf offset) {
     return v_mul(v_mul(v_sub(x, mean), scale), v_add(weight, offset));
 }
 
-static void norm_one(const struct norm_row *n, const float *x, float *out) {
+static void norm_by(const struct norm_row *n, const float *x, float *out, float mean, float mean_square) {
     uint32_t width = n->width, i = 0;
-    float mean = n->centered ? sum_of(x, width) / (float)width : 0;
-    vf m = v_set1(mean), offset = v_set1(n->offset),
-       scale = v_set1(1.0f / sqrtf(squares_of(x, width, mean) / (float)width + n->eps));
+    vf m = v_set1(mean), offset = v_set1(n->offset), scale = v_set1(1.0f / sqrtf(mean_square + n->eps));
     for (; i + VW <= width; i += VW) {
         vf y = norm_lanes(v_load(x + i), m, scale, v_load(n->weight + i), offset);
         v_store(out + i, n->bias ? v_add(y, v_load(n->bias + i)) : y);
@@ -90,6 +88,11 @@ static void norm_one(const struct norm_row *n, const float *x, float *out) {
     if (i == width) return;
     vf y = norm_lanes(v_load_n(x + i, width - i), m, scale, v_load_n(n->weight + i, width - i), offset);
     v_store_n(out + i, n->bias ? v_add(y, v_load_n(n->bias + i, width - i)) : y, width - i);
+}
+
+static void norm_one(const struct norm_row *n, const float *x, float *out) {
+    float mean = n->centered ? sum_of(x, n->width) / (float)n->width : 0;
+    norm_by(n, x, out, mean, squares_of(x, n->width, mean) / (float)n->width);
 }
 
 static void layernorm_part(void *ctx, size_t part_idx, int thread_idx) {
@@ -119,11 +122,25 @@ static void head_norm_part(void *ctx, size_t part_idx, int thread_idx) {
             struct norm_row n = {a->weight + at,  a->bias ? a->bias + at : NULL, a->width, a->centered, a->eps,
                                  a->weight_offset};
             float *x = (float *)a->x + (size_t)t * a->stride + (size_t)h * a->width;
-            norm_one(&n, x, x);
+            if (a->squares)
+                norm_by(&n, x, x, 0, a->squares[(size_t)t * a->squares_stride] / (float)a->whole);
+            else
+                norm_one(&n, x, x);
         }
 }
 static void cpu_head_norm(struct stream *s, const struct op_head_norm *a) {
     rows_loop(s, a, a->rows, (size_t)a->heads * a->width * 3, head_norm_part);
+}
+
+static void row_squares_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct rows_task *task = ctx;
+    const struct op_row_squares *a = task->a;
+    ROWS_OF(task, part_idx, t, end);
+    for (; t < end; t++)
+        a->out[(size_t)t * a->out_stride] = squares_of((const float *)a->x + (size_t)t * a->stride, a->width, 0);
+}
+static void cpu_row_squares(struct stream *s, const struct op_row_squares *a) {
+    rows_loop(s, a, a->rows, a->width, row_squares_part);
 }
 
 /* ---- value by value ---- */
@@ -233,6 +250,7 @@ static void cpu_act_mul(struct stream *s, const struct op_act_mul *a) {
 
 static const struct row_ops cpu_row_ops = {.layernorm = cpu_layernorm,
                                            .head_norm = cpu_head_norm,
+                                           .row_squares = cpu_row_squares,
                                            .activate = cpu_activate,
                                            .add_positions = ref_add_positions,
                                            .clamp = cpu_clamp,

@@ -33,6 +33,12 @@ static __device__ __forceinline__ float normed(const struct norm_args &n, float 
     return n.bias ? y + n.bias[i] : y;
 }
 
+/* Of a head norm: where sums of squares come from; rows NULL: from x. */
+struct norm_squares {
+    const float *rows;
+    uint32_t stride, whole;
+};
+
 /* Types of out, of x, of delta. */
 template <int O, int X, int A>
 static __global__ void layernorm_kernel(typename values<O>::raw *out, typename values<X>::raw *x,
@@ -84,7 +90,7 @@ static void cuda_layernorm(struct stream *s, const struct op_layernorm *a) {
 
 template <int A>
 static __global__ void head_norm_kernel(typename values<A>::raw *x, struct norm_args n, uint32_t stride, bool centered,
-                                        bool weight_each) {
+                                        bool weight_each, struct norm_squares given) {
     dependency_wait();
     const uint32_t h = blockIdx.x, lane = threadIdx.x;
     typename values<A>::raw *row = x + (size_t)blockIdx.y * stride + (size_t)h * n.width;
@@ -97,11 +103,13 @@ static __global__ void head_norm_kernel(typename values<A>::raw *x, struct norm_
         for (uint32_t i = lane; i < n.width; i += 32) mean += values<A>::get(row + i);
         mean = warp_sum(mean) / (float)n.width;
     }
-    for (uint32_t i = lane; i < n.width; i += 32) {
+    for (uint32_t i = lane; i < n.width && !given.rows; i += 32) {
         const float d = values<A>::get(row + i) - mean;
         squares += d * d;
     }
-    const float scale = 1.0f / sqrtf(warp_sum(squares) / (float)n.width + n.eps);
+    const float mean_square = given.rows ? given.rows[(size_t)blockIdx.y * given.stride] / (float)given.whole
+                                         : warp_sum(squares) / (float)n.width;
+    const float scale = 1.0f / sqrtf(mean_square + n.eps);
     for (uint32_t i = lane; i < n.width; i += 32)
         values<A>::put(row + i, normed(n, values<A>::get(row + i), mean, scale, i));
 }
@@ -110,9 +118,30 @@ static void cuda_head_norm(struct stream *s, const struct op_head_norm *a) {
     if (!a->rows || !a->heads) return;
     launch_shape shape = {dim3(a->heads, a->rows), dim3(32), 0, device_of(s)->dependent_launch};
     struct norm_args n = {a->weight, a->bias, a->width, a->eps, a->weight_offset, 1.0f};
+    struct norm_squares given = {a->squares, a->squares_stride, a->whole};
     WITH_ACTIVATION(s->dev->activation_type, A,
                     LAUNCH(head_norm_kernel<A>, shape, cuda_stream_of(s), (typename values<A>::raw *)a->x, n, a->stride,
-                           a->centered, a->weight_each));
+                           a->centered, a->weight_each, given));
+}
+
+/* One warp a row. */
+template <int A>
+static __global__ void row_squares_kernel(float *out, const typename values<A>::raw *x, uint32_t stride, uint32_t width,
+                                          uint32_t out_stride) {
+    dependency_wait();
+    const typename values<A>::raw *row = x + (size_t)blockIdx.x * stride;
+    float squares = 0;
+    for (uint32_t i = threadIdx.x; i < width; i += 32) squares += values<A>::get(row + i) * values<A>::get(row + i);
+    squares = warp_sum(squares);
+    if (threadIdx.x == 0) out[(size_t)blockIdx.x * out_stride] = squares;
+}
+
+static void cuda_row_squares(struct stream *s, const struct op_row_squares *a) {
+    if (!a->rows) return;
+    launch_shape shape = {dim3(a->rows), dim3(32), 0, device_of(s)->dependent_launch};
+    WITH_ACTIVATION(s->dev->activation_type, A,
+                    LAUNCH(row_squares_kernel<A>, shape, cuda_stream_of(s), a->out,
+                           (const typename values<A>::raw *)a->x, a->stride, a->width, a->out_stride));
 }
 
 /* ---- value by value ---- */
@@ -198,6 +227,7 @@ static struct row_ops make_row_ops() {
     struct row_ops o = {};
     o.layernorm = cuda_layernorm;
     o.head_norm = cuda_head_norm;
+    o.row_squares = cuda_row_squares;
     o.activate = cuda_activate;
     o.add_positions = cuda_add_positions;
     o.clamp = cuda_clamp;

@@ -58,13 +58,21 @@ template <int O, int X, int A> static void rmsnorm(struct stream *s, const struc
            (typename values<X>::raw *)a->x, (const typename values<A>::raw *)a->delta, n);
 }
 
+/* x in f32; types of activations, of delta. */
+template <int A, int D> static void rmsnorm_f32(struct stream *s, const struct op_rmsnorm *a) {
+    if (a->out == a->x)
+        rmsnorm<STORAGE_F32, STORAGE_F32, D>(s, a);
+    else
+        rmsnorm<A, STORAGE_F32, D>(s, a);
+}
+
 template <int A> static void rmsnorm_of(struct stream *s, const struct op_rmsnorm *a) {
     if (!a->x_f32)
         rmsnorm<A, A, A>(s, a);
-    else if (a->out == a->x)
-        rmsnorm<STORAGE_F32, STORAGE_F32, A>(s, a);
+    else if (a->delta_f32)
+        rmsnorm_f32<A, STORAGE_F32>(s, a);
     else
-        rmsnorm<A, STORAGE_F32, A>(s, a);
+        rmsnorm_f32<A, A>(s, a);
 }
 
 void cuda_rmsnorm(struct stream *s, const struct op_rmsnorm *a) {

@@ -3,16 +3,26 @@
 
 #include <math.h>
 
-/* out = norm of x; both [width]. */
-static void norm(float *out, const float *x, const float *weight, const float *bias, uint32_t width, bool centered,
-                 float eps, float offset) {
-    double mean = 0, squares = 0;
-    for (uint32_t i = 0; centered && i < width; i++) mean += x[i];
-    mean /= width;
+static double squares_of(const float *x, uint32_t width, double mean) {
+    double squares = 0;
     for (uint32_t i = 0; i < width; i++) squares += (x[i] - mean) * (x[i] - mean);
-    double scale = 1 / sqrt(squares / width + eps);
+    return squares;
+}
+
+/* out = norm of x by its mean and its mean square; both [width]. */
+static void norm_by(float *out, const float *x, const float *weight, const float *bias, uint32_t width, double mean,
+                    double mean_square, float eps, float offset) {
+    double scale = 1 / sqrt(mean_square + eps);
     for (uint32_t i = 0; i < width; i++)
         out[i] = (float)((x[i] - mean) * scale * ((double)weight[i] + offset) + (bias ? bias[i] : 0));
+}
+
+static void norm(float *out, const float *x, const float *weight, const float *bias, uint32_t width, bool centered,
+                 float eps, float offset) {
+    double mean = 0;
+    for (uint32_t i = 0; centered && i < width; i++) mean += x[i];
+    mean /= width;
+    norm_by(out, x, weight, bias, width, mean, squares_of(x, width, mean) / width, eps, offset);
 }
 
 static void ref_layernorm(struct stream *s, const struct op_layernorm *a) {
@@ -31,8 +41,18 @@ static void ref_head_norm(struct stream *s, const struct op_head_norm *a) {
         for (uint32_t h = 0; h < a->heads; h++) {
             float *x = (float *)a->x + (size_t)t * a->stride + (size_t)h * a->width;
             size_t at = a->weight_each ? (size_t)h * a->width : 0;
-            norm(x, x, a->weight + at, a->bias ? a->bias + at : NULL, a->width, a->centered, a->eps, a->weight_offset);
+            const float *weight = a->weight + at, *bias = a->bias ? a->bias + at : NULL;
+            if (a->squares)
+                norm_by(x, x, weight, bias, a->width, 0, (double)a->squares[(size_t)t * a->squares_stride] / a->whole,
+                        a->eps, a->weight_offset);
+            else
+                norm(x, x, weight, bias, a->width, a->centered, a->eps, a->weight_offset);
         }
+}
+
+static void ref_row_squares(struct stream *s, const struct op_row_squares *a) {
+    for (uint32_t t = 0; t < a->rows; t++)
+        a->out[(size_t)t * a->out_stride] = (float)squares_of((const float *)a->x + (size_t)t * a->stride, a->width, 0);
 }
 
 static void ref_activate_rows(struct stream *s, const struct op_activate *a) {
@@ -66,6 +86,7 @@ static void ref_finish_logits(struct stream *s, const struct op_finish_logits *a
 
 const struct row_ops ref_row_ops = {.layernorm = ref_layernorm,
                                     .head_norm = ref_head_norm,
+                                    .row_squares = ref_row_squares,
                                     .activate = ref_activate_rows,
                                     .add_positions = ref_add_positions,
                                     .clamp = ref_clamp,

@@ -3,20 +3,22 @@ same bytes alone, in a batch, after a rank was killed or stopped.
 """
 import os
 import signal
+import tempfile
 
 from serve import Serve
 from stream import run_many
 from test_gpu import bodies, keys, model, same
 from test_ranks import disturb, ranks
+from tiny_models import put_whole_norm
 
 LONG = os.environ.get("LONG") == "1"
 
 
-def serve(tp, pp, devices=None, comm="auto"):
+def serve(tp, pp, devices=None, comm="auto", folder=None):
     args = ["--tp", tp, "--pp", pp, "--threads", 1, "--device", "cuda", "--slots", 8, "--max-context", 256, "--comm-form-timeout", "5s", "--comm", comm]
     if devices:
         args += ["--stage-devices", devices]
-    return Serve(model=model(), args=args, ready_s=120)
+    return Serve(model=folder or model(), args=args, ready_s=120)
 
 
 def shape(tp, pp, faults, devices=None, comm="auto"):
@@ -61,6 +63,15 @@ def best(server, prompts):
     return found
 
 
+def near(got, whole, what):
+    error = norm = 0.0
+    for a, b in zip(whole, got):
+        assert len(set(a) & set(b)) >= 3, f"{what}: other tokens are likeliest: {a} and {b}"
+        error += sum((a[t] - b[t]) ** 2 for t in a if t in b)
+        norm += sum(a[t] ** 2 for t in a if t in b)
+    assert error <= 1e-4 * norm, f"{what}: {(error / norm) ** 0.5:.2g} of the values' size"
+
+
 def test_log_probabilities_are_those_of_the_whole():
     """bf16: the same best token, and 1e-2 of the values' size, as between devices."""
     prompts = [[(7 * k + 31 * i) % 2900 + 5 for k in range(5 + 9 * i)] for i in range(4)]
@@ -68,10 +79,16 @@ def test_log_probabilities_are_those_of_the_whole():
         whole = best(s, prompts)
     for tp, pp, devices in ((2, 1, None), (2, 2, None), (1, 2, "cuda,cpu")):
         with serve(tp, pp, devices) as s:
-            got = best(s, prompts)
-        error = norm = 0.0
-        for a, b in zip(whole, got):
-            assert len(set(a) & set(b)) >= 3, f"tp {tp} pp {pp} {devices}: other tokens are likeliest: {a} and {b}"
-            error += sum((a[t] - b[t]) ** 2 for t in a if t in b)
-            norm += sum(a[t] ** 2 for t in a if t in b)
-        assert error <= 1e-4 * norm, f"tp {tp} pp {pp} {devices}: {(error / norm) ** 0.5:.2g} of the values' size"
+            near(best(s, prompts), whole, f"tp {tp} pp {pp} {devices}")
+
+
+def test_norms_over_all_heads():
+    """Sums of squares go between the ranks in f32, by NCCL and by shared memory."""
+    prompts = [[(7 * k + 31 * i) % 2900 + 5 for k in range(5 + 9 * i)] for i in range(4)]
+    with tempfile.TemporaryDirectory() as folder:
+        put_whole_norm(folder)
+        with serve(1, 1, folder=folder) as s:
+            whole = best(s, prompts)
+        for comm in "nccl", "shm":
+            with serve(2, 1, comm=comm, folder=folder) as s:
+                near(best(s, prompts), whole, f"tp 2 by {comm}")

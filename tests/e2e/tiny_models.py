@@ -41,6 +41,22 @@ def put_model(folder, config, shapes, draw):
             shutil.copy(os.path.join(bundled_model(), name), folder)
 
 
+def put_whole_norm(folder):
+    """OLMo 2: queries and keys are normed over all heads, of which there are fewer with keys than with queries."""
+    hidden, ffn = 64, 96
+    shapes = {"model.embed_tokens.weight": [VOCAB, hidden], "model.norm.weight": [hidden]}
+    for i in range(2):
+        at = f"model.layers.{i}."
+        shapes |= {at + f"self_attn.{p}_proj.weight": [n, hidden] for p, n in (("q", 64), ("k", 32), ("v", 32), ("o", 64))}
+        shapes |= {at + "self_attn.q_norm.weight": [64], at + "self_attn.k_norm.weight": [32], at + "post_attention_layernorm.weight": [hidden],
+                   at + "post_feedforward_layernorm.weight": [hidden], at + "mlp.gate_proj.weight": [ffn, hidden],
+                   at + "mlp.up_proj.weight": [ffn, hidden], at + "mlp.down_proj.weight": [hidden, ffn]}
+    config = dict(architectures=["Olmo2ForCausalLM"], model_type="olmo2", vocab_size=VOCAB, hidden_size=hidden, intermediate_size=ffn,
+                  num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=2048, tie_word_embeddings=True,
+                  eos_token_id=3067)
+    put_model(folder, config, shapes, draw)
+
+
 def mamba2_shapes(at, hidden, heads, dim, groups, state, taps):
     width, conv = heads * dim, heads * dim + 2 * groups * state
     return {at + "in_proj.weight": [width + conv + heads, hidden], at + "conv1d.weight": [conv, 1, taps], at + "conv1d.bias": [conv],

@@ -32,6 +32,7 @@ TEST(norms_equal_their_definition) {
         void *dx = rig_values(&r, r.act, x, count), *dd = rig_values(&r, r.act, d, count),
              *out = rig_alloc(&r, storage_bytes(r.act, count));
         void *dw = rig_values(&r, STORAGE_F32, w, 2 * width), *db = rig_values(&r, STORAGE_F32, bias, 2 * width);
+        float squares[6] = {1, 2, 3, 4, 5, 6}, *dsquares = rig_values(&r, STORAGE_F32, squares, 6);
         struct op_head_norm h = {.x = dx,
                                  .weight = dw,
                                  .bias = i % 2 ? db : NULL,
@@ -41,10 +42,19 @@ TEST(norms_equal_their_definition) {
                                  .width = width,
                                  .centered = i % 2,
                                  .weight_each = i % 4 < 2,
-                                 .eps = 1e-3f};
+                                 .eps = 1e-3f,
+                                 .squares = i % 4 == 2 ? dsquares + 1 : NULL,
+                                 .squares_stride = 2,
+                                 .whole = 3 * width};
+        struct op_row_squares q = {dsquares + 1, dx, rows, stride, width, 2};
+        r.dev->ops->rows->row_squares(r.stream, &q);
         r.dev->ops->rows->head_norm(r.stream, &h);
         memcpy(want, x, count * 4);
+        q.out = squares + 1, q.x = want;
+        r.ref->ops->rows->row_squares(r.ref_stream, &q);
+        compare_as(&r, "squares", STORAGE_F32, dsquares, squares, 2 * rows, width);
         h.x = want, h.weight = w, h.bias = i % 2 ? bias : NULL;
+        if (h.squares) h.squares = squares + 1;
         r.ref->ops->rows->head_norm(r.ref_stream, &h);
         compare(&r, "head norm", dx, want, count, 32);
         for (size_t n = 0; n < count; n++) x[n] = 0; /* what the sum gives, exactly: delta alone */

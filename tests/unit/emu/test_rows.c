@@ -12,13 +12,15 @@ TEST(rmsnorm_equals_its_definition_and_adds_first) {
             size_t count = (size_t)rows * width;
             bool delta = (i + type) % 2, only_sum = delta && i % 5 == 3, x_f32 = i % 2, plain = i % 3 == 1;
             bool in_place = x_f32 && !only_sum && i % 4 == 3; /* what was added is nowhere then */
+            bool delta_f32 = x_f32 && i % 3 == 0;
             const enum storage_type x_type = x_f32 ? STORAGE_F32 : TYPES[type];
             const enum storage_type out_type = in_place ? STORAGE_F32 : TYPES[type];
             float *x = random_values(count), *d = random_values(count), *w = random_values(width), *first = NULL;
             for (int order = 0; order < ORDERS; order++) {
                 emu_set_order(order, i + 1);
                 struct rig r = rig_open(TYPES[type]);
-                void *dx = rig_values(&r, x_type, x, count), *dd = rig_values(&r, r.act, d, count);
+                void *dx = rig_values(&r, x_type, x, count),
+                     *dd = rig_values(&r, delta_f32 ? STORAGE_F32 : r.act, d, count);
                 void *out = in_place ? dx : rig_alloc(&r, storage_bytes(r.act, count));
                 r.dev->ops->rmsnorm(r.stream,
                                     &(struct op_rmsnorm){.out = only_sum ? NULL : out,
@@ -29,7 +31,8 @@ TEST(rmsnorm_equals_its_definition_and_adds_first) {
                                                          .width = width,
                                                          .eps = 1e-5f,
                                                          .weight_offset = (float)(i % 2),
-                                                         .x_f32 = x_f32});
+                                                         .x_f32 = x_f32,
+                                                         .delta_f32 = delta_f32});
                 float *h = rig_down(&r, x_type, dx, count), *got = rig_down(&r, out_type, out, count);
                 for (size_t n = 0; n < count; n++) {
                     float sum = x[n] + (delta ? d[n] : 0);

@@ -80,6 +80,7 @@ TEST(norms_of_heads_equal_their_definition_and_touch_nothing_else) {
             size_t count = (size_t)rows * stride;
             float *x = random_array(count), *w = random_array(heads * width), *bias = random_array(heads * width),
                   *got = guarded(count), *want = guarded(count), *flat = guarded(width), *size = guarded(width);
+            const float squares[] = {1.5f * (float)width, 0, 0.3f * (float)width, 0, 9.0f * (float)width};
             copy(got, x, count);
             copy(want, x, count);
             struct op_head_norm a = {.x = got,
@@ -92,7 +93,10 @@ TEST(norms_of_heads_equal_their_definition_and_touch_nothing_else) {
                                      .centered = n % 2,
                                      .weight_each = n % 4 > 1,
                                      .eps = 1e-6f,
-                                     .weight_offset = (float)(n % 2)};
+                                     .weight_offset = (float)(n % 2),
+                                     .squares = n % 8 == 4 ? squares : NULL,
+                                     .squares_stride = 2,
+                                     .whole = 3 * width};
             b.dev->ops->rows->head_norm(b.stream, &a);
             a.x = want;
             ref.dev->ops->rows->head_norm(ref.stream, &a);
@@ -103,10 +107,35 @@ TEST(norms_of_heads_equal_their_definition_and_touch_nothing_else) {
                     size_t at = (size_t)t * stride + h * width, wat = a.weight_each ? h * width : 0;
                     copy(flat, x + at, width);
                     fill_sizes(size, flat, w + wat, bias + wat, 1, width, 1, 1e-6f);
+                    for (uint32_t i = 0; a.squares && i < width; i++)
+                        size[i] =
+                            fabsf(flat[i]) / sqrtf(squares[2 * t] / (float)(3 * width)) * (fabsf(w[wat + i]) + 1) +
+                            fabsf(bias[wat + i]);
                     compare("head norm", isa, got + at, want + at, size, width, width / 4.0 + 24);
                 }
             }
             unguard(x), unguard(w), unguard(bias), unguard(got), unguard(want), unguard(flat), unguard(size);
+        }
+        bench_close(&b);
+    }
+    bench_close(&ref);
+}
+
+TEST(sums_of_squares_equal_their_definition) {
+    struct bench ref = bench_open("ref", 1);
+    FOR_EACH_ISA(isa) {
+        struct bench b = bench_open(isa, 2);
+        for (size_t n = 0; n < ARRAY_LEN(WIDTHS); n++) {
+            uint32_t width = WIDTHS[n], rows = 5, stride = width + 3;
+            float *x = random_array(rows * stride), *got = guarded(rows * 2), *want = guarded(rows * 2);
+            struct op_row_squares a = {got, x, rows, stride, width, 2};
+            for (uint32_t i = 0; i < rows * 2; i++) got[i] = want[i] = (float)i;
+            b.dev->ops->rows->row_squares(b.stream, &a);
+            a.out = want;
+            ref.dev->ops->rows->row_squares(ref.stream, &a);
+            EXPECT(guards_intact(got, rows * 2));
+            compare("squares", isa, got, want, want, rows * 2, width / 4.0 + 8); /* the odd ones are untouched */
+            unguard(x), unguard(got), unguard(want);
         }
         bench_close(&b);
     }

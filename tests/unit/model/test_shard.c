@@ -35,7 +35,7 @@ struct member {
     pthread_t thread;
 };
 
-static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width) {
+static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width, enum storage_type type) {
     struct member *m = ctx;
     size_t count = (size_t)rows * width;
     struct team *t = m->team;
@@ -117,8 +117,8 @@ static void *member_main(void *arg) {
     return NULL;
 }
 
-/* Layers that two ranks divided, of each kind; norms of Mamba 2 within ranks and across. */
-static uint32_t mixers[MIXER_KIND_COUNT], ffns[FFN_KIND_COUNT], norms[2];
+/* Layers that two ranks divided, of each kind; norms of Mamba 2 within ranks and across, of all heads across. */
+static uint32_t mixers[MIXER_KIND_COUNT], ffns[FFN_KIND_COUNT], norms[2], head_norms;
 
 static void count_divided(const struct model_spec *own) {
     for (uint32_t i = 0; i < own->layer_count; i++) {
@@ -126,6 +126,7 @@ static void count_divided(const struct model_spec *own) {
         mixers[l->mixer] += l->mixer_partial;
         ffns[l->ffn.kind] += l->ffn_partial;
         if (l->mixer == MIXER_MAMBA2 && l->mixer_partial) norms[l->recurrent.norm_width != 0]++;
+        head_norms += l->attention.norm_heads != 0;
     }
 }
 
@@ -135,7 +136,7 @@ static void expect_all_divided(void) {
         if (MIXERS[k] && !mixers[k]) check_fail(__FILE__, __LINE__, "no golden divides %s", MIXERS[k]->name);
     for (int k = 1; k < FFN_KIND_COUNT; k++)
         if (FFNS[k] && !ffns[k]) check_fail(__FILE__, __LINE__, "no golden divides %s", FFNS[k]->name);
-    EXPECT(norms[0] && norms[1]);
+    EXPECT(norms[0] && norms[1] && head_norms);
 }
 
 /* Logits of all positions, in chunks of 1, 2, 3, ...; NULL: refused, *why says for what. */
@@ -181,6 +182,7 @@ static void check_shape(const struct model_golden *g, const char *dir, uint32_t 
     float *logits = divided_logits(g, dir, tp, pp, &err);
     if (!logits) {
         refused++;
+        printf("# %s tp %u pp %u: %s\n", g->name, tp, pp, err.text);
         if (err.code != ERR_UNSUPPORTED)
             check_fail(__FILE__, __LINE__, "%s tp %u pp %u: %s", g->name, tp, pp, err.text);
         return;
