@@ -33,7 +33,6 @@ void arena_reset(struct arena *a) {
     if (!a->first) return;
     free_chunks(a->first->next);
     a->first->next = NULL;
-    memset(a->first->data, 0, a->first->used); /* what was never handed out is still zero */
     a->first->used = 0;
 }
 
@@ -41,9 +40,9 @@ static struct arena_chunk *add_chunk(struct arena *a, size_t size) {
     uint64_t total;
     size = MAX(size, (size_t)CHUNK_BYTES);
     if (!add_ok(size, sizeof(struct arena_chunk), &total)) return NULL;
-    struct arena_chunk *chunk = calloc(1, (size_t)total);
+    struct arena_chunk *chunk = malloc((size_t)total);
     if (!chunk) return NULL;
-    chunk->size = size;
+    *chunk = (struct arena_chunk){.size = size};
     if (a->current)
         a->current->next = chunk;
     else
@@ -52,7 +51,8 @@ static struct arena_chunk *add_chunk(struct arena *a, size_t size) {
     return chunk;
 }
 
-void *arena_alloc(struct arena *a, size_t size) {
+/* Not zeroed. */
+static void *take(struct arena *a, size_t size) {
     if (size > SIZE_MAX / 2) return NULL;
     size = (MAX(size, (size_t)1) + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
     if (a->byte_budget && (size > a->byte_budget || a->byte_count > a->byte_budget - size)) return NULL;
@@ -67,9 +67,16 @@ void *arena_alloc(struct arena *a, size_t size) {
     return p;
 }
 
+void *arena_alloc(struct arena *a, size_t size) {
+    void *p = take(a, size);
+    return p ? memset(p, 0, size) : NULL;
+}
+
 void *arena_copy(struct arena *a, const void *data, size_t len) {
     if (len == SIZE_MAX) return NULL;
-    uint8_t *p = arena_alloc(a, len + 1);
-    if (p && len) memcpy(p, data, len);
+    uint8_t *p = take(a, len + 1);
+    if (!p) return NULL;
+    if (len) memcpy(p, data, len);
+    p[len] = 0;
     return p;
 }

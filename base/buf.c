@@ -40,17 +40,24 @@ static bool grow(struct buf *b, size_t more) {
     return true;
 }
 
+/* The same, for the usual case that there is room. */
+static inline bool room(struct buf *b, size_t more) { return (!b->failed && more < b->cap - b->len) || grow(b, more); }
+
 void buf_reserve(struct buf *b, size_t more) { (void)grow(b, more); }
 
 void buf_add(struct buf *b, const void *data, size_t len) {
-    if (!len || !grow(b, len)) return;
+    if (!len || !room(b, len)) return;
     memcpy(b->data + b->len, data, len);
     b->len += len;
     b->data[b->len] = 0;
 }
 
 void buf_add_str(struct buf *b, const char *s) { buf_add(b, s, strlen(s)); }
-void buf_add_byte(struct buf *b, char c) { buf_add(b, &c, 1); }
+void buf_add_byte(struct buf *b, char c) {
+    if (!room(b, 1)) return;
+    b->data[b->len++] = c;
+    b->data[b->len] = 0;
+}
 void buf_add_bytes(struct buf *b, struct bytes s) { buf_add(b, s.data, s.len); }
 
 void buf_addf(struct buf *b, const char *fmt, ...) {
@@ -79,6 +86,11 @@ void buf_add_u64(struct buf *b, uint64_t v) {
         v /= 10;
     } while (v);
     buf_add(b, digits + at, sizeof digits - at);
+}
+
+void buf_add_i64(struct buf *b, int64_t v) {
+    if (v < 0) buf_add_byte(b, '-');
+    buf_add_u64(b, v < 0 ? -(uint64_t)v : (uint64_t)v);
 }
 
 /* 0: passes as it is; 'u': \u00XX; else the letter behind the backslash. */

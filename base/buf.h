@@ -25,6 +25,7 @@ void buf_add_byte(struct buf *b, char c);
 void buf_add_bytes(struct buf *b, struct bytes s);
 void buf_addf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void buf_add_u64(struct buf *b, uint64_t v); /* decimal, fast */
+void buf_add_i64(struct buf *b, int64_t v);
 /* Appends s as the inside of a JSON string (quotes not included): escapes ", \, control characters; bytes >= 0x80 pass
  * through. */
 void buf_add_json(struct buf *b, struct bytes s);
