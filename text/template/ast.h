@@ -48,7 +48,7 @@ MUST_CHECK int template_lex(struct arena *a, struct bytes source, struct lexed *
 
 enum node_kind {
     /* expressions */
-    N_CONST,     /* value */
+    N_CONST,     /* value; method and hash as of N_ATTR */
     N_NAME,      /* name */
     N_LIST,      /* items */
     N_TUPLE,     /* items */
@@ -125,11 +125,18 @@ struct node {
     uint64_t hash;
 };
 
+/* A name's value when the context has none: a function or an undefined value. */
+struct template_global {
+    uint64_t hash;
+    struct tvalue value;
+};
+
 struct template {
     struct arena arena;
     struct node *body;
-    VEC(struct bytes) names; /* by number */
-    uint32_t loop_name;      /* number of the name "loop"; UINT32_MAX: not used */
+    VEC(struct bytes) names;         /* by number */
+    struct template_global *globals; /* by name */
+    uint32_t loop_name;              /* number of the name "loop"; UINT32_MAX: not used */
     bool wants_parts;
 };
 

@@ -66,6 +66,7 @@ bool params_bind(struct run *r, const char *what, const char *names, unsigned re
                  struct params *out) {
     unsigned total;
     *out = (struct params){0};
+    if (!args.count && !args.keywords && !required) return true;
     name_index(names, bytes_of(NULL, 0), &total);
     if (args.count > total)
         return run_fail(r, ERR_INVALID, "%s() takes at most %u arguments (%u given)", what, total, args.count), false;

@@ -12,6 +12,20 @@ static struct tvalue look_up(struct run *r, uint32_t name) {
     return r->root[name];
 }
 
+static struct tvalue eval_deeper(struct run *r, const struct node *n);
+
+/* run_eval, with what has no parts done at once. */
+static inline struct tvalue eval_part(struct run *r, const struct node *n) {
+    if (r->rc || !run_burn(r, 1)) return undefined_value();
+    if (n->kind == N_CONST) return n->value;
+    if (n->kind == N_NAME) return look_up(r, n->name);
+    return eval_deeper(r, n);
+}
+
+struct tvalue run_eval(struct run *r, const struct node *n) {
+    return eval_part(r, n);
+}
+
 static struct tvalue undefined_attribute(struct tvalue of, struct tvalue name) {
     uint16_t tag = (uint16_t)(UNDEFINED_ATTRIBUTE + of.kind);
     return (struct tvalue){.kind = TVALUE_UNDEFINED, .tag = tag, .len = name.len, .text = name.text};
@@ -80,7 +94,7 @@ struct tvalue run_get_attribute(struct run *r, struct tvalue of, struct tvalue n
     if (of.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, of);
     if (real_attribute(r, of, name, hash, method, &out)) return out;
     if (of.kind == TVALUE_DICT) {
-        const struct tvalue *found = tdict_find_hashed(of.dict, name, hash);
+        const struct tvalue *found = tdict_find_text(of.dict, name, hash);
         if (found) return *found;
     }
     if (of.kind == TVALUE_TUPLE && of.flags & TVALUE_GROUP) {
@@ -98,26 +112,41 @@ static struct tvalue character_at(struct run *r, struct tvalue of, int64_t idx, 
     return tvalue_string(bytes_of(s.data + at, unicode_next(s.data + at, &cp)));
 }
 
-/* jinja2's environment.getitem: an item of the object, else an attribute. */
-struct tvalue run_get_item(struct run *r, struct tvalue of, struct tvalue key) {
+/* What is not among a dict's items: an item by number, else an attribute. */
+static struct tvalue item_or_attribute(struct run *r, struct tvalue of, struct tvalue key, uint64_t hash,
+                                       unsigned method) {
     int64_t idx;
     uint32_t count;
     struct tvalue out;
     if (r->rc) return undefined_value();
     if (of.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, of);
-    if (of.kind == TVALUE_DICT) {
-        const struct tvalue *found = tdict_find(of.dict, key);
-        if (found) return *found;
-    } else if (op_is_int(key, &idx) && of.kind != TVALUE_VIEW && of.kind != TVALUE_LOOP && op_length(of, &count)) {
+    if (of.kind != TVALUE_DICT && op_is_int(key, &idx) && of.kind != TVALUE_VIEW && of.kind != TVALUE_LOOP &&
+        op_length(of, &count)) {
         if (idx < 0) idx += count;
         if (idx < 0 || idx >= count) return undefined_attribute(of, tvalue_string(bytes_str("item")));
         if (of.kind == TVALUE_STRING) return character_at(r, of, idx, count);
         struct seq s = {of, count};
         return seq_at(r, &s, (uint32_t)idx);
     }
-    if (key.kind == TVALUE_STRING && real_attribute(r, of, key, tdict_hash(key), method_find(tvalue_text(key)), &out))
-        return out;
+    if (key.kind == TVALUE_STRING && real_attribute(r, of, key, hash, method, &out)) return out;
     return undefined_attribute(of, key.kind == TVALUE_STRING ? key : tvalue_string(bytes_str("item")));
+}
+
+/* jinja2's environment.getitem: an item of the object, else an attribute. */
+struct tvalue run_get_item(struct run *r, struct tvalue of, struct tvalue key) {
+    const struct tvalue *found = of.kind == TVALUE_DICT ? tdict_find(of.dict, key) : NULL;
+    if (found) return *found;
+    if (key.kind != TVALUE_STRING) return item_or_attribute(r, of, key, 0, 0);
+    return item_or_attribute(r, of, key, tdict_hash(key), method_find(tvalue_text(key)));
+}
+
+/* The same for a key that stands in the template, whose hash is known. */
+static struct tvalue get_constant_item(struct run *r, struct tvalue of, const struct node *key) {
+    const struct tvalue *found = NULL;
+    if (of.kind == TVALUE_DICT)
+        found = key->value.kind == TVALUE_STRING ? tdict_find_text(of.dict, key->value, key->hash)
+                                                 : tdict_find_hashed(of.dict, key->value, key->hash);
+    return found ? *found : item_or_attribute(r, of, key->value, key->hash, key->method);
 }
 
 /* ---- slices ---- */
@@ -251,7 +280,7 @@ static struct tvalue eval_join(struct run *r, const struct node *n) {
 enum { SUM_FIXED = 16 };
 
 /* a + b + c: all strings are put together at once. */
-static struct tvalue eval_sum(struct run *r, const struct node *n) {
+__attribute__((noinline)) static struct tvalue eval_sum(struct run *r, const struct node *n) {
     struct tvalue parts[SUM_FIXED];
     if (n->count > SUM_FIXED) {
         struct tvalue sum = run_eval(r, n->items[0]);
@@ -261,7 +290,7 @@ static struct tvalue eval_sum(struct run *r, const struct node *n) {
     size_t total = 0;
     uint32_t strings = 0;
     for (uint32_t i = 0; i < n->count; i++) {
-        parts[i] = run_eval(r, n->items[i]);
+        parts[i] = eval_part(r, n->items[i]);
         if (parts[i].kind == TVALUE_STRING && strings == i) {
             strings++;
             total += parts[i].len;
@@ -283,10 +312,16 @@ static struct tvalue eval_sum(struct run *r, const struct node *n) {
     return tvalue_string(bytes_of(text, total));
 }
 
+/* op_equal; roles and types, which templates compare most, at once. */
+static bool equal(struct run *r, struct tvalue a, struct tvalue b) {
+    if (a.kind != TVALUE_STRING || b.kind != TVALUE_STRING) return op_equal(r, a, b);
+    return a.len == b.len && same_text(a.text, b.text, a.len) && run_burn(r, a.len / 16);
+}
+
 static bool compare(struct run *r, enum compare_op op, struct tvalue a, struct tvalue b) {
     switch (op) {
-    case CMP_EQ: return op_equal(r, a, b);
-    case CMP_NE: return !op_equal(r, a, b);
+    case CMP_EQ: return equal(r, a, b);
+    case CMP_NE: return !equal(r, a, b);
     case CMP_LT: return op_order(r, a, b) < 0;
     case CMP_LE: return op_order(r, a, b) <= 0;
     case CMP_GT: return op_order(r, a, b) > 0;
@@ -297,18 +332,18 @@ static bool compare(struct run *r, enum compare_op op, struct tvalue a, struct t
     return false;
 }
 
-static struct tvalue eval_compare(struct run *r, const struct node *n) {
-    struct tvalue left = run_eval(r, n->a);
+static bool eval_compare(struct run *r, const struct node *n) {
+    struct tvalue left = eval_part(r, n->a);
     for (uint32_t i = 0; i < n->count && !r->rc; i++) {
-        struct tvalue right = run_eval(r, n->items[i]);
-        if (r->rc || !compare(r, n->ops[i], left, right)) return tvalue_bool(false);
+        struct tvalue right = eval_part(r, n->items[i]);
+        if (r->rc || !compare(r, n->ops[i], left, right)) return false;
         left = right;
     }
-    return tvalue_bool(!r->rc);
+    return !r->rc;
 }
 
 static struct tvalue eval_condition(struct run *r, const struct node *n) {
-    if (op_truth(run_eval(r, n->b))) return run_eval(r, n->a);
+    if (run_truth(r, n->b)) return run_eval(r, n->a);
     if (n->c) return run_eval(r, n->c);
     struct bytes why = bytes_str("the inline if-expression evaluated to false and no else section was defined.");
     return (struct tvalue){
@@ -334,38 +369,54 @@ static struct tvalue eval_filter(struct run *r, const struct node *n) {
     return filter_call(r, n->function, input, args);
 }
 
-static struct tvalue eval_test(struct run *r, const struct node *n) {
-    if (n->function == FUNCTION_UNKNOWN)
-        return run_fail(r, ERR_INVALID, "No test named '%.*s' found.", (int)MIN(n->value.len, 64u), n->value.text);
+static bool eval_test(struct run *r, const struct node *n) {
+    if (n->function == FUNCTION_UNKNOWN) {
+        run_fail(r, ERR_INVALID, "No test named '%.*s' found.", (int)MIN(n->value.len, 64u), n->value.text);
+        return false;
+    }
     struct tvalue input = run_eval(r, n->a);
     struct args args = {0};
-    if (r->rc || (n->args && !run_eval_args(r, n->args, &args))) return undefined_value();
-    return tvalue_bool(test_call(r, n->function, input, args) != (n->op != 0));
+    if (r->rc || (n->args && !run_eval_args(r, n->args, &args))) return false;
+    return test_call(r, n->function, input, args) != (n->op != 0);
 }
 
 /* ---- all ---- */
 
+static bool eval_truth(struct run *r, const struct node *n) {
+    switch (n->kind) {
+    case N_TEST: return eval_test(r, n);
+    case N_COMPARE: return eval_compare(r, n);
+    case N_NOT: return !run_truth(r, n->a);
+    case N_AND: return run_truth(r, n->a) && run_truth(r, n->b);
+    case N_OR: return run_truth(r, n->a) || run_truth(r, n->b);
+    default: return op_truth(run_eval(r, n));
+    }
+}
+
+bool run_truth(struct run *r, const struct node *n) {
+    if (r->rc || !run_burn(r, 1)) return false;
+    if (++r->depth > RUN_DEPTH_MAX) run_fail(r, ERR_LIMIT, "nested too deep");
+    bool truth = !r->rc && eval_truth(r, n);
+    r->depth--;
+    return truth;
+}
+
 static struct tvalue eval(struct run *r, const struct node *n) {
     struct tvalue left;
     switch (n->kind) {
-    case N_CONST: return n->value;
-    case N_NAME: return look_up(r, n->name);
     case N_LIST:
     case N_TUPLE: return eval_list(r, n);
     case N_DICT: return eval_dict(r, n);
-    case N_ATTR: return run_get_attribute(r, run_eval(r, n->a), n->value, n->hash, n->method);
+    case N_ATTR: return run_get_attribute(r, eval_part(r, n->a), n->value, n->hash, n->method);
     case N_ITEM:
-        left = run_eval(r, n->a);
-        if (n->b->kind == N_CONST && left.kind == TVALUE_DICT) {
-            const struct tvalue *found = tdict_find_hashed(left.dict, n->b->value, n->b->hash);
-            if (found) return *found;
-        }
-        return run_get_item(r, left, run_eval(r, n->b));
+        left = eval_part(r, n->a);
+        return n->b->kind == N_CONST ? get_constant_item(r, left, n->b) : run_get_item(r, left, run_eval(r, n->b));
     case N_SLICE: return eval_slice(r, n);
     case N_CALL: return eval_call(r, n);
     case N_FILTER: return eval_filter(r, n);
-    case N_TEST: return eval_test(r, n);
-    case N_NOT: return tvalue_bool(!op_truth(run_eval(r, n->a)));
+    case N_TEST:
+    case N_NOT:
+    case N_COMPARE: return tvalue_bool(eval_truth(r, n));
     case N_NEGATE: return op_negate(r, run_eval(r, n->a), true);
     case N_PLUS: return op_negate(r, run_eval(r, n->a), false);
     case N_AND: left = run_eval(r, n->a); return op_truth(left) ? run_eval(r, n->b) : left;
@@ -373,15 +424,14 @@ static struct tvalue eval(struct run *r, const struct node *n) {
     case N_JOIN: return eval_join(r, n);
     case N_ADD: return eval_sum(r, n);
     case N_BINARY: left = run_eval(r, n->a); return op_binary(r, n->op, left, run_eval(r, n->b));
-    case N_COMPARE: return eval_compare(r, n);
     case N_CONDITION: return eval_condition(r, n);
     default: CHECK_MSG(false, "node kind %d is no expression", n->kind);
     }
     return undefined_value();
 }
 
-struct tvalue run_eval(struct run *r, const struct node *n) {
-    if (r->rc || !run_burn(r, 1)) return undefined_value();
+/* What has parts. */
+__attribute__((noinline)) static struct tvalue eval_deeper(struct run *r, const struct node *n) {
     if (++r->depth > RUN_DEPTH_MAX) run_fail(r, ERR_LIMIT, "nested too deep");
     struct tvalue v = r->rc ? undefined_value() : eval(r, n);
     r->depth--;

@@ -20,6 +20,7 @@ static struct node *constant(struct parser *p, struct tvalue value) {
     if (!n) return NULL;
     n->value = value;
     if (tvalue_is_key(value)) n->hash = tdict_hash(value);
+    if (value.kind == TVALUE_STRING) n->method = method_find(tvalue_text(value));
     return n;
 }
 

@@ -297,9 +297,10 @@ static bool separator(struct tvalue pair, uint32_t idx, struct bytes *out) {
     return true;
 }
 
+enum { JSON_ROOM = 1000 }; /* bytes to begin with */
+
 FILTER(filter_tojson) { /* parameters as HF's: ensure_ascii, indent, separators, sort_keys */
     struct json_style style = {.indent = -1, .item_separator = bytes_str(", "), .key_separator = bytes_str(": ")};
-    struct buf out;
     style.ascii = p->given[0] && op_truth(p->v[0]);
     style.sort_keys = p->given[3] && op_truth(p->v[3]);
     if (p->given[1] && p->v[1].kind != TVALUE_NONE) {
@@ -314,9 +315,11 @@ FILTER(filter_tojson) { /* parameters as HF's: ensure_ascii, indent, separators,
     if (p->given[2] && p->v[2].kind != TVALUE_NONE &&
         (!separator(p->v[2], 0, &style.item_separator) || !separator(p->v[2], 1, &style.key_separator)))
         return run_fail(r, ERR_INVALID, "tojson: separators must be two strings");
-    buf_init(&out, r->out_max);
-    run_to_json(r, v, &style, 0, &out);
-    return run_take_buf(r, &out);
+    buf_reset(&r->scratch);
+    buf_reserve(&r->scratch, JSON_ROOM);
+    run_to_json(r, v, &style, 0, &r->scratch);
+    if (r->scratch.failed) return run_fail(r, ERR_LIMIT, "a string is too large");
+    return run_string(r, r->scratch.data, r->scratch.len);
 }
 
 /* ---- numbers ---- */

@@ -170,8 +170,9 @@ static const struct {
 };
 
 uint8_t method_find(struct bytes name) {
+    if (!name.len) return 0;
     for (uint8_t i = 1; i < ARRAY_LEN(METHODS); i++)
-        if (bytes_equal(name, bytes_str(METHODS[i].name))) return i;
+        if (METHODS[i].name[0] == (char)name.data[0] && bytes_equal(name, bytes_str(METHODS[i].name))) return i;
     return 0;
 }
 

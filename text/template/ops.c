@@ -70,7 +70,7 @@ static bool same_kind_equal(struct run *r, struct tvalue a, struct tvalue b) {
     switch (a.kind) {
     case TVALUE_UNDEFINED:
     case TVALUE_NONE: return true;
-    case TVALUE_STRING: return a.len == b.len && !memcmp(a.text, b.text, a.len);
+    case TVALUE_STRING: return a.len == b.len && same_text(a.text, b.text, a.len);
     case TVALUE_LIST:
     case TVALUE_TUPLE: return list_equal(r, a.list, b.list);
     case TVALUE_DICT: return dict_equal(r, a.dict, b.dict);

@@ -428,10 +428,21 @@ void template_free(struct template **t) {
     *t = NULL;
 }
 
-static void finish(struct template *t) {
+static struct tvalue global_value(struct bytes name) {
+    int function = function_find(name);
+    if (function >= 0) return (struct tvalue){.kind = TVALUE_FUNCTION, .tag = (uint16_t)function};
+    return (struct tvalue){.tag = UNDEFINED_NAME, .len = (uint32_t)name.len, .text = (const char *)name.data};
+}
+
+static void finish(struct parser *p) {
+    struct template *t = p->t;
     t->loop_name = UINT32_MAX;
-    for (size_t i = 0; i < t->names.count; i++)
-        if (bytes_equal(t->names.items[i], bytes_str("loop"))) t->loop_name = (uint32_t)i;
+    t->globals = parser_alloc(p, t->names.count * sizeof *t->globals);
+    for (size_t i = 0; i < t->names.count && !p->rc; i++) {
+        struct bytes name = t->names.items[i];
+        if (bytes_equal(name, bytes_str("loop"))) t->loop_name = (uint32_t)i;
+        t->globals[i] = (struct template_global){tdict_hash(tvalue_string(name)), global_value(name)};
+    }
 }
 
 int template_parse(struct bytes source, struct template **out, struct error *err) {
@@ -449,10 +460,8 @@ int template_parse(struct bytes source, struct template **out, struct error *err
         p.rc = error_set(p.err, ERR_INVALID, "template line %u: no filter or test named '%.*s'", p.unknown.line,
                          (int)MIN(p.unknown.text.len, (size_t)64), (const char *)p.unknown.text.data);
     vec_release(&lexed.tokens);
-    if (p.rc)
-        template_free(&t);
-    else
-        finish(t);
+    if (!p.rc) finish(&p);
+    if (p.rc) template_free(&t);
     *out = t;
     return p.rc;
 }

@@ -36,11 +36,23 @@ void python_add_all_cased(struct buf *out, struct bytes s, enum python_case to) 
     }
 }
 
+/* Length of the printable ASCII at the start of s that a literal in `quote`s shows as it is. */
+static size_t plain_run(struct bytes s, char quote) {
+    size_t n = 0;
+    while (n < s.len && s.data[n] >= ' ' && s.data[n] < 0x7F && s.data[n] != (uint8_t)quote && s.data[n] != '\\') n++;
+    return n;
+}
+
 void python_add_repr(struct buf *out, struct bytes s) {
     char quote = s.len && memchr(s.data, '\'', s.len) && !memchr(s.data, '"', s.len) ? '"' : '\'';
     buf_add_byte(out, quote);
     for (size_t i = 0, n; i < s.len; i += n) {
         uint32_t cp;
+        n = plain_run(bytes_of(s.data + i, s.len - i), quote);
+        if (n) {
+            buf_add(out, s.data + i, n);
+            continue;
+        }
         n = unicode_next(s.data + i, &cp);
         if (cp == (uint8_t)quote || cp == '\\')
             buf_addf(out, "\\%c", (char)cp);
@@ -154,7 +166,7 @@ static void add_text(struct run *r, struct tvalue v, struct buf *out) {
     case TVALUE_UNDEFINED: break;
     case TVALUE_NONE: buf_add_str(out, "None"); break;
     case TVALUE_BOOL: buf_add_str(out, v.boolean ? "True" : "False"); break;
-    case TVALUE_INT: buf_addf(out, "%lld", (long long)v.integer); break;
+    case TVALUE_INT: buf_add_i64(out, v.integer); break;
     case TVALUE_FLOAT: tvalue_format_float(v.number, out); break;
     case TVALUE_STRING: buf_add(out, v.text, v.len); break;
     case TVALUE_LIST:
@@ -223,13 +235,15 @@ struct tvalue run_to_string(struct run *r, struct tvalue v) {
 /* ---- JSON, as json.dumps ---- */
 
 static void new_line(const struct json_style *style, unsigned depth, struct buf *out) {
+    static const char SPACES[] = "                                ";
     if (style->indent < 0) return;
     buf_add_byte(out, '\n');
     if (style->indent_text.len) {
         for (unsigned i = 0; i < depth && !out->failed; i++) buf_add_bytes(out, style->indent_text);
         return;
     }
-    for (int64_t i = 0; i < style->indent * depth && !out->failed; i++) buf_add_byte(out, ' ');
+    for (int64_t left = style->indent * depth; left > 0 && !out->failed; left -= (int64_t)sizeof SPACES - 1)
+        buf_add(out, SPACES, (size_t)MIN(left, (int64_t)sizeof SPACES - 1));
 }
 
 static void add_json_string(const struct json_style *style, struct bytes s, struct buf *out) {

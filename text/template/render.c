@@ -36,14 +36,10 @@ void *run_alloc(struct run *r, size_t size) {
     return memory;
 }
 
-bool run_burn(struct run *r, uint64_t fuel) {
-    if (r->fuel < fuel) {
-        r->fuel = 0;
-        run_fail(r, ERR_LIMIT, "the template runs too long");
-        return false;
-    }
-    r->fuel -= fuel;
-    return true;
+bool run_out_of_fuel(struct run *r) {
+    r->fuel = 0;
+    run_fail(r, ERR_LIMIT, "the template runs too long");
+    return false;
 }
 
 struct tvalue run_string(struct run *r, const void *data, size_t len) {
@@ -157,7 +153,7 @@ static struct tvalue capture(struct run *r, const struct node *body) {
 
 static void run_if(struct run *r, const struct node *n) {
     for (uint32_t i = 0; i < n->count && !r->rc; i += 2) {
-        if (n->items[i] && !op_truth(run_eval(r, n->items[i]))) continue;
+        if (n->items[i] && !run_truth(r, n->items[i])) continue;
         if (!r->rc) run_body(r, n->items[i + 1]);
         return;
     }
@@ -170,7 +166,7 @@ static struct tvalue filter_items(struct run *r, const struct node *n, const str
         struct scope scope = enter_scope(r);
         struct tvalue item = seq_at(r, s, i);
         assign(r, n->a, item);
-        if (op_truth(run_eval(r, n->c))) run_push(r, kept, item);
+        if (run_truth(r, n->c)) run_push(r, kept, item);
         leave_scope(r, scope);
     }
     return kept;
@@ -339,16 +335,10 @@ static void bind_context(struct run *r, struct tvalue context) {
     size_t count = r->t->names.count;
     r->root = run_alloc(r, MAX(count, (size_t)1) * sizeof *r->root);
     for (size_t i = 0; r->root && i < count; i++) {
-        struct bytes name = r->t->names.items[i];
-        const struct tvalue *given = context.kind == TVALUE_DICT ? tdict_find(context.dict, tvalue_string(name)) : NULL;
-        int function = given ? -1 : function_find(name);
-        if (given)
-            r->root[i] = *given;
-        else if (function >= 0)
-            r->root[i] = (struct tvalue){.kind = TVALUE_FUNCTION, .tag = (uint16_t)function};
-        else
-            r->root[i] =
-                (struct tvalue){.tag = UNDEFINED_NAME, .len = (uint32_t)name.len, .text = (const char *)name.data};
+        const struct tvalue *given = NULL;
+        if (context.kind == TVALUE_DICT)
+            given = tdict_find_hashed(context.dict, tvalue_string(r->t->names.items[i]), r->t->globals[i].hash);
+        r->root[i] = given ? *given : r->t->globals[i].value;
     }
 }
 
@@ -362,9 +352,11 @@ int template_render(const struct template *t, struct tvalue context, const struc
     r.out_max = limits->output_bytes ? limits->output_bytes : DEFAULT_OUTPUT;
     r.now_s = limits->now_s;
     arena_init(&r.arena, limits->memory_bytes ? limits->memory_bytes : DEFAULT_MEMORY, 0);
+    buf_init(&r.scratch, r.out_max);
     bind_context(&r, context);
     run_body(&r, t->body);
     vec_release(&r.bindings);
+    buf_release(&r.scratch);
     arena_release(&r.arena);
     if (r.rc) {
         out->len = r.out_start;

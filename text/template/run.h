@@ -132,6 +132,7 @@ struct run {
     const struct template *t;
     struct arena arena;
     struct buf *out;
+    struct buf scratch; /* of a filter at work that calls no other */
     size_t out_start, out_max;
     uint64_t fuel;
     int64_t now_s;
@@ -149,8 +150,13 @@ struct run {
 
 struct tvalue run_fail(struct run *r, int code, const char *fmt, ...) PRINTF_LIKE(3, 4); /* returns undefined */
 struct tvalue run_fail_undefined(struct run *r, struct tvalue undefined);
-void *run_alloc(struct run *r, size_t size);                           /* NULL after failing */
-bool run_burn(struct run *r, uint64_t fuel);                           /* false: out of fuel (failed) */
+void *run_alloc(struct run *r, size_t size);                /* NULL after failing */
+bool run_out_of_fuel(struct run *r);                        /* fails; false */
+static inline bool run_burn(struct run *r, uint64_t fuel) { /* false: out of fuel (failed) */
+    if (r->fuel < fuel) return run_out_of_fuel(r);
+    r->fuel -= fuel;
+    return true;
+}
 struct tvalue run_string(struct run *r, const void *data, size_t len); /* copies */
 struct tvalue run_take_buf(struct run *r, struct buf *b);              /* copies and releases */
 struct tvalue run_list(struct run *r, unsigned kind);                  /* LIST or TUPLE */
@@ -161,6 +167,7 @@ static inline struct tvalue undefined_value(void) { return (struct tvalue){0}; }
 /* ---- statements and expressions ---- */
 
 struct tvalue run_eval(struct run *r, const struct node *n);
+bool run_truth(struct run *r, const struct node *n); /* op_truth(run_eval(r, n)), cheaper */
 void run_body(struct run *r, const struct node *body);
 struct tvalue run_call(struct run *r, struct tvalue callee, struct args args);
 struct tvalue run_call_macro(struct run *r, const struct tmacro *macro, struct args args);

@@ -105,12 +105,12 @@ static double key_number(struct tvalue v) {
 }
 
 static bool key_equal(struct tvalue a, struct tvalue b) {
+    if (a.kind == TVALUE_STRING && b.kind == TVALUE_STRING) return a.len == b.len && same_text(a.text, b.text, a.len);
     bool numbers = a.kind >= TVALUE_BOOL && a.kind <= TVALUE_FLOAT && b.kind >= TVALUE_BOOL && b.kind <= TVALUE_FLOAT;
     if (numbers && (a.kind == TVALUE_FLOAT || b.kind == TVALUE_FLOAT)) return key_number(a) == key_number(b);
     if (numbers)
         return (a.kind == TVALUE_INT ? a.integer : a.boolean) == (b.kind == TVALUE_INT ? b.integer : b.boolean);
     if (a.kind != b.kind) return false;
-    if (a.kind == TVALUE_STRING) return a.len == b.len && !memcmp(a.text, b.text, a.len);
     if (a.kind != TVALUE_TUPLE) return true; /* none */
     bool equal = a.list->count == b.list->count;
     for (uint32_t i = 0; equal && i < a.list->count; i++) equal = key_equal(a.list->items[i], b.list->items[i]);
@@ -329,7 +329,7 @@ static void to_json(struct tvalue v, struct buf *out, unsigned depth) {
     if (depth > TVALUE_DEPTH_MAX) v.kind = TVALUE_NONE;
     switch (v.kind) {
     case TVALUE_BOOL: buf_add_str(out, v.boolean ? "true" : "false"); break;
-    case TVALUE_INT: buf_addf(out, "%lld", (long long)v.integer); break;
+    case TVALUE_INT: buf_add_i64(out, v.integer); break;
     case TVALUE_FLOAT: float_to_json(v.number, out); break;
     case TVALUE_STRING:
         buf_add_byte(out, '"');

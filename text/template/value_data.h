@@ -40,6 +40,38 @@ uint64_t tdict_hash(struct tvalue key);
 struct tvalue *tdict_find_hashed(const struct tdict *dict, struct tvalue key, uint64_t hash);
 bool tvalue_is_key(struct tvalue v);
 
+/* a and b have len bytes each. Most strings a template compares are names of a few bytes: no call for those. */
+static inline bool same_text(const char *a, const char *b, uint32_t len) {
+    uint64_t x, y;
+    uint32_t p, q;
+    if (len > 16) return !memcmp(a, b, len);
+    if (len >= 8) {
+        memcpy(&x, a, 8), memcpy(&y, b, 8);
+        if (x != y) return false;
+        memcpy(&x, a + len - 8, 8), memcpy(&y, b + len - 8, 8);
+        return x == y;
+    }
+    if (len >= 4) {
+        memcpy(&p, a, 4), memcpy(&q, b, 4);
+        if (p != q) return false;
+        memcpy(&p, a + len - 4, 4), memcpy(&q, b + len - 4, 4);
+        return p == q;
+    }
+    for (uint32_t i = 0; i < len; i++)
+        if (a[i] != b[i]) return false;
+    return true;
+}
+
+/* tdict_find_hashed for a string, without calls while the dict is small. */
+static inline struct tvalue *tdict_find_text(const struct tdict *dict, struct tvalue key, uint64_t hash) {
+    if (dict->index) return tdict_find_hashed(dict, key, hash);
+    for (struct tdict_entry *e = dict->entries, *end = e + dict->count; e < end; e++)
+        if (e->hash == hash && e->key.kind == TVALUE_STRING && e->key.len == key.len &&
+            same_text(e->key.text, key.text, key.len))
+            return &e->value;
+    return NULL;
+}
+
 /* As Python's repr(float). */
 void tvalue_format_float(double v, struct buf *out);
 
