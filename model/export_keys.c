@@ -31,6 +31,9 @@ static void put_text(const struct keys *k, const char *suffix, const char *value
 }
 static bool is_arch(const struct keys *k, const char *name) { return !strcmp(k->arch->name, name); }
 
+/* Bamba's files are of the same architecture, but without multipliers. */
+static bool is_granite(const struct keys *k) { return !strncmp(k->arch->model_type, "granite", 7); }
+
 /* ---- rotation ---- */
 
 /* The first layer that has attention of this kind; NULL: none has. */
@@ -71,6 +74,7 @@ static void put_yarn(const struct keys *k, const struct model_spec *spec, const 
 
 static void put_rope(const struct keys *k, const struct model_spec *spec) {
     const struct rope_spec *r = export_main_rope(spec), *local = rope_of(spec, find_layer(spec, MIXER_ATTENTION, true));
+    if (is_arch(k, "granitehybrid")) put_bool(k, "rope.scaling.finetuned", r != NULL);
     if (!r) return;
     put_f32(k, "rope.freq_base", r->theta);
     put_int(k, "rope.dimension_count", r->dims);
@@ -120,7 +124,7 @@ static void put_heads(const struct keys *k, const struct model_spec *spec, const
     }
     if (a->soft_cap != 0) put_f32(k, "attn_logit_softcapping", (double)a->soft_cap);
     bool usual = fabs((double)a->scale * sqrt((double)a->head_dim) - 1) < 1e-6;
-    if (!usual || !strncmp(k->arch->name, "granite", 7)) put_f32(k, "attention.scale", (double)a->scale);
+    if (!usual || is_granite(k)) put_f32(k, "attention.scale", (double)a->scale);
     if (a->clip > 0) put_f32(k, "attention.clamp_kqv", (double)a->clip);
     if (a->alibi && !is_arch(k, "bloom")) put_f32(k, "attention.max_alibi_bias", 8);
     if (a->chunk) put_int(k, "attention.chunk_size", a->chunk);
@@ -205,6 +209,7 @@ static void put_experts(const struct keys *k, const struct model_spec *spec) {
     put_int(k, "expert_feed_forward_length", moe->width);
     if (moe->shared_width) put_int(k, "expert_shared_feed_forward_length", moe->shared_width);
     if (moe->shared_width && !moe->shared_gate) put_int(k, "expert_shared_count", moe->shared_width / moe->width);
+    if (moe->latent) put_int(k, "moe_latent_size", moe->latent);
     if (is_arch(k, "llama4"))
         put_int(k, "interleave_moe_layer_step", expert_step(spec, first));
     else
@@ -214,13 +219,14 @@ static void put_experts(const struct keys *k, const struct model_spec *spec) {
 /* ---- the whole ---- */
 
 static void put_ends(const struct keys *k, const struct model_spec *spec) {
-    bool granite = !strncmp(k->arch->name, "granite", 7);
     const struct layer_spec *l = &spec->layers[0];
     put_f32(k,
             spec->final_norm.kind == NORM_LAYER ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
             (double)spec->final_norm.eps);
+    if (spec->final_norm.kind == NORM_RMS && !strncmp(k->arch->name, "nemotron_h", 10)) /* llama.cpp wants both */
+        put_f32(k, "attention.layer_norm_epsilon", (double)spec->final_norm.eps);
     if (spec->logit_soft_cap != 0) put_f32(k, "final_logit_softcapping", (double)spec->logit_soft_cap);
-    if (granite) {
+    if (is_granite(k)) {
         put_f32(k, "embedding_scale", (double)spec->embed_scale);
         put_f32(k, "residual_scale", (double)l->residual_scale);
         put_f32(k, "logit_scale", 1 / (double)spec->logit_scale);
@@ -228,6 +234,23 @@ static void put_ends(const struct keys *k, const struct model_spec *spec) {
         put_f32(k, "logit_scale", (double)spec->logit_scale);
     }
     if (is_arch(k, "gptneox") || is_arch(k, "stablelm")) put_bool(k, "use_parallel_residual", l->parallel);
+}
+
+static uint32_t ffn_width(const struct layer_spec *l) {
+    return l->ffn.kind == FFN_NONE ? 0 : l->ffn.width ? l->ffn.width : l->moe.width;
+}
+
+/* Layer by layer where some have no feed-forward and others have one. */
+static void put_ffn_widths(const struct keys *k, const struct model_spec *spec) {
+    char key[GGUF_NAME_MAX];
+    uint32_t none = 0;
+    for (uint32_t i = 0; i < spec->layer_count; i++) none += spec->layers[i].ffn.kind == FFN_NONE;
+    if (none == 0 || none == spec->layer_count) {
+        put_int(k, "feed_forward_length", ffn_width(&spec->layers[0]));
+        return;
+    }
+    gguf_put_array(k->w, key_of(k, "feed_forward_length", key), GGUF_I32, spec->layer_count);
+    for (uint32_t i = 0; i < spec->layer_count; i++) gguf_add_i32(k->w, (int32_t)ffn_width(&spec->layers[i]));
 }
 
 void export_gguf_keys(struct gguf_writer *w, const struct model *model, const struct gguf_arch *arch,
@@ -240,7 +263,6 @@ void export_gguf_keys(struct gguf_writer *w, const struct model *model, const st
                       {STORAGE_Q2_K, 10}, {STORAGE_Q3_K, 12}, {STORAGE_Q4_K, 15}, {STORAGE_Q5_K, 17},
                       {STORAGE_Q6_K, 18}};
     const struct model_spec *spec = &model->spec;
-    const struct layer_spec *first = &spec->layers[0];
     const struct keys k = {w, arch};
     gguf_put_string(w, "general.architecture", bytes_str(arch->name));
     gguf_put_int(w, "general.quantization_version", GGUF_U32, 2);
@@ -249,7 +271,7 @@ void export_gguf_keys(struct gguf_writer *w, const struct model *model, const st
     put_int(&k, "block_count", spec->layer_count);
     put_int(&k, "context_length", spec->max_context);
     put_int(&k, "embedding_length", spec->hidden);
-    put_int(&k, "feed_forward_length", first->ffn.width ? first->ffn.width : first->moe.width);
+    put_ffn_widths(&k, spec);
     put_int(&k, "vocab_size", spec->vocab);
     put_mixers(&k, spec);
     put_rope(&k, spec);

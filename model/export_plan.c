@@ -176,12 +176,12 @@ static int finish(struct planner *p, struct export_item *item, bool is_vector) {
 
 /* ---- heads ---- */
 
-/* The last `dim` of each `each` rows from halves to pairs, or back. */
-static uint32_t *turned_order(uint32_t rows, uint32_t each, uint32_t dim, bool to_pairs) {
+/* `dim` of each `each` rows, from `at` on, from halves to pairs, or back. */
+static uint32_t *turned_order(uint32_t rows, uint32_t each, uint32_t at, uint32_t dim, bool to_pairs) {
     uint32_t *order = mem_calloc(rows, sizeof *order);
     for (uint32_t i = 0; i < rows; i++) {
-        uint32_t first = i - i % each + each - dim, k = i - first;
-        bool rotates = i >= first;
+        uint32_t first = i - i % each + at, k = i - first;
+        bool rotates = i >= first && k < dim;
         order[i] = !rotates   ? i
                    : to_pairs ? first + k % 2 * (dim / 2) + k / 2
                               : first + k % (dim / 2) * 2 + k / (dim / 2);
@@ -213,8 +213,15 @@ static int set_latent_order(struct planner *p, struct export_item *item, enum we
     uint32_t each = q ? a->nope + a->rope : a->rank + a->rope, rows = q ? a->heads * each : each;
     if (!q && !kv) return 0;
     if (check_rows(p, item, rows)) return p->err->code;
-    item->order = turned_order(rows, each, a->rope, p->o->to_gguf);
+    item->order = turned_order(rows, each, each - a->rope, a->rope, p->o->to_gguf);
     return 0;
+}
+
+/* Of a head; all where nothing rotates, as llama.cpp's converters turn those too. */
+static uint32_t rotated_dims(const struct planner *p) {
+    const struct attention_spec *a = attention_of(p);
+    const struct rope_spec *rope = &p->model->spec.ropes[a->rope_idx];
+    return rope->kind == ROPE_NONE ? a->head_dim : rope->dims;
 }
 
 static int set_order(struct planner *p, struct export_item *item, enum weight_role role) {
@@ -227,7 +234,7 @@ static int set_order(struct planner *p, struct export_item *item, enum weight_ro
     if (!heads && !(fused && p->from->qkv != p->to->qkv)) return 0;
     if (check_rows(p, item, rows)) return p->err->code;
     if (heads)
-        item->order = turned_order(rows, a->head_dim, a->head_dim, p->o->to_gguf);
+        item->order = turned_order(rows, a->head_dim, 0, rotated_dims(p), p->o->to_gguf);
     else if (p->from->qkv == QKV_STACKED)
         item->order = inverse(attention_fused_order(a, p->to->qkv), rows);
     else
@@ -347,7 +354,8 @@ struct halves {
 static const struct halves HALVES[] = {
     {ROLE_EXPERTS_GATE_UP, {ROLE_EXPERTS_GATE, ROLE_EXPERTS_UP}, true, false},
     {ROLE_EXPERTS_GATE_UP_BIAS, {ROLE_EXPERTS_GATE_BIAS, ROLE_EXPERTS_UP_BIAS}, true, true},
-    {ROLE_SHARED_GATE_UP, {ROLE_SHARED_GATE, ROLE_SHARED_UP}, false, false}};
+    {ROLE_SHARED_GATE_UP, {ROLE_SHARED_GATE, ROLE_SHARED_UP}, false, false},
+    {ROLE_GATE_UP, {ROLE_GATE, ROLE_UP}, false, false}};
 
 static bool alternating(const struct planner *p) { return p->model->spec.layers[p->layer].moe.clamped; }
 
@@ -493,7 +501,8 @@ static int add_crossing(struct planner *p, enum weight_role role, const struct t
     *done = true;
     for (size_t i = 0; i < ARRAY_LEN(HALVES); i++) {
         const struct halves *h = &HALVES[i];
-        if (role == h->whole && p->o->to_gguf) return split(p, h, t);
+        bool apart = h->experts || !p->to->patterns[h->whole];
+        if (role == h->whole && p->o->to_gguf && apart) return split(p, h, t);
         bool whole = h->experts ? p->fused : p->to->patterns[h->whole] != NULL;
         if (role == h->parts[0] && !p->o->to_gguf && whole) return join(p, h);
     }
@@ -507,8 +516,15 @@ static int add_crossing(struct planner *p, enum weight_role role, const struct t
     return 0;
 }
 
+/* Where a layer's one feed-forward has the names that a shared expert has in others. */
+static bool is_of_layer(const struct planner *p, enum weight_role role) {
+    bool shared = role >= ROLE_SHARED_GATE && role <= ROLE_SHARED_DOWN_BIAS,
+         experts = p->model->spec.layers[p->layer].ffn.kind == FFN_MOE;
+    return !shared || experts;
+}
+
 static int add_role(struct planner *p, enum weight_role role) {
-    const struct tensor *t = find(p, role, 0);
+    const struct tensor *t = is_of_layer(p, role) ? find(p, role, 0) : NULL;
     bool done = false;
     if (!t || is_used(p, t)) return 0;
     int rc = p->o->from_gguf == p->o->to_gguf ? 0 : add_crossing(p, role, t, &done);
@@ -531,7 +547,7 @@ int export_plan_make(struct export_plan *plan, const struct model *m, const stru
     p.to = o->to_gguf ? o->arch->names : m->spec.folder_names;
     p.prefix = find_prefix(p.from, &m->files);
     p.to_prefix = o->from_gguf && !o->to_gguf ? kept_prefix(&p) : NULL;
-    p.fused = !m->spec.folder_names->patterns[ROLE_EXPERT_GATE] || kept_line(o->kept, "+").len;
+    p.fused = !m->spec.folder_names->patterns[ROLE_EXPERT_DOWN] || kept_line(o->kept, "+").len;
     p.used = mem_calloc(m->files.tensor_count + 1, sizeof *p.used);
     *plan = (struct export_plan){0};
     int rc = p.prefix ? 0 : error_set(err, ERR_INVALID, "the weights have neither embedding nor norms");

@@ -53,6 +53,14 @@ static const struct gguf_arch ARCHS[] = {
     {"mamba", "falcon_mamba", "FalconMambaForCausalLM", &GGUF_STATE_NAMES, false, "ssm.dt_b_c_rms", NULL},
     {"mamba", "mamba", "MambaForCausalLM", &GGUF_STATE_NAMES, false, NULL, NULL},
     {"mamba2", "mamba2", "Mamba2ForCausalLM", &GGUF_STATE_NAMES, false, NULL, NULL},
+    {"jamba", "jamba", "JambaForCausalLM", &GGUF_STATE_NAMES, false, NULL, NULL},
+    {"granitehybrid", "granitemoehybrid", "GraniteMoeHybridForCausalLM", &GGUF_STATE_NAMES, true, "embedding_scale",
+     NULL},
+    {"granitehybrid", "granitemoehybrid", "GraniteMoeHybridForCausalLM", &GGUF_STATE_NAMES, true,
+     "rope.scaling.finetuned=0", NULL},
+    {"granitehybrid", "bamba", "BambaForCausalLM", &GGUF_STATE_NAMES, true, NULL, NULL},
+    {"nemotron_h_moe", "nemotron_h", "NemotronHForCausalLM", &GGUF_BLOCK_NAMES, true, "expert_count", NULL},
+    {"nemotron_h", "nemotron_h", "NemotronHForCausalLM", &GGUF_BLOCK_NAMES, true, NULL, NULL},
     {"lfm2", "lfm2", "Lfm2ForCausalLM", &GGUF_LFM2_NAMES, false, NULL, NULL},
 };
 
@@ -60,13 +68,13 @@ static const struct gguf_arch ARCHS[] = {
  */
 static bool holds(const struct gguf *g, const struct gguf_arch *arch) {
     char key[GGUF_NAME_MAX];
-    int64_t value = 0;
+    double value = 0;
     if (!arch->when) return true;
     if (*arch->when == '@') return safetensors_find(&g->set, arch->when + 1) != NULL;
     size_t len = strcspn(arch->when, "=");
     snprintf(key, sizeof key, "%s.%.*s", arch->name, (int)len, arch->when);
     const struct gguf_kv *kv = gguf_find(g, key);
-    if (!kv || !gguf_int_at(kv, 0, &value)) return false;
+    if (!kv || !gguf_double_at(kv, 0, &value)) return false;
     return arch->when[len] ? value == atoi(arch->when + len + 1) : value > 0;
 }
 
@@ -90,10 +98,21 @@ static bool is_family(const struct gguf_arch *arch, const char *family) {
            (!arch->model_type[len] || !strcmp(arch->model_type + len, "_text"));
 }
 
+static bool has_experts(const struct model_spec *spec) {
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        if (spec->layers[i].ffn.kind == FFN_MOE) return true;
+    return false;
+}
+
+/* Rows of files with experts are for models that have some, rows of folders' names for those. */
+static bool suits(const struct gguf_arch *arch, const struct model_spec *spec) {
+    if (arch->when && !strcmp(arch->when, "expert_count") && !has_experts(spec)) return false;
+    return !arch->folder || arch->folder == spec->folder_names;
+}
+
 const struct gguf_arch *gguf_arch_for(const struct model_spec *spec, struct error *err) {
     for (size_t i = 0; i < ARRAY_LEN(ARCHS); i++)
-        if (is_family(&ARCHS[i], spec->family) && (!ARCHS[i].folder || ARCHS[i].folder == spec->folder_names))
-            return &ARCHS[i];
+        if (is_family(&ARCHS[i], spec->family) && suits(&ARCHS[i], spec)) return &ARCHS[i];
     error_set(err, ERR_UNSUPPORTED, "a %s model cannot be written as GGUF", spec->family);
     return NULL;
 }

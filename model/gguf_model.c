@@ -1,62 +1,10 @@
-#include "model/gguf_model.h"
-
-#include "formats/json.h"
+#include "model/gguf_reader.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* ---- keys ---- */
 
-struct reader {
-    const struct gguf *g;
-    const struct gguf_arch *arch;
-    struct json_writer *w;
-};
-
-static const struct gguf_kv *find(const struct reader *r, const char *suffix) {
-    char key[GGUF_NAME_MAX];
-    snprintf(key, sizeof key, "%s.%s", r->arch->name, suffix);
-    return gguf_find(r->g, key);
-}
-
-/* A number, or an array of equal ones (per layer). */
-static bool find_int(const struct reader *r, const char *suffix, int64_t *out) {
-    const struct gguf_kv *kv = find(r, suffix);
-    int64_t other;
-    if (!kv || !gguf_int_at(kv, 0, out)) return false;
-    for (uint64_t i = 1; i < kv->count; i++)
-        if (!gguf_int_at(kv, i, &other) || other != *out) return false;
-    return true;
-}
-
-static bool find_double(const struct reader *r, const char *suffix, double *out) {
-    const struct gguf_kv *kv = find(r, suffix);
-    return kv && !kv->is_array && gguf_double_at(kv, 0, out);
-}
-
-/* f32 metadata holds numbers people wrote in decimal: the shortest text that rounds to the same f32. */
-static double as_written(double v) {
-    char text[32];
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if ((float)strtod(text, NULL) == (float)v) return strtod(text, NULL);
-    }
-    return v;
-}
-
-/* Whether the architecture is in a list like ",a,b,"; NULL: all are; "!" before it: all that it does not name. */
-static bool is_listed(const struct reader *r, const char *list) {
-    char name[80];
-    snprintf(name, sizeof name, ",%s,", r->arch->name);
-    return !list || (strstr(list, name) != NULL) == (*list != '!');
-}
-
-static bool has_tensor(const struct reader *r, const char *name) { return safetensors_find(&r->g->set, name) != NULL; }
-
-enum key_kind { KEY_INT, KEY_REAL, KEY_BOOL };
 #define ROUTED ",deepseek,deepseek2,glm4moe,"
-#define STATES ",mamba,mamba2," /* without attention and feed-forward */
 
 /* Keys and the fields they become. `absent`: what a file without the key means, as JSON, where the configuration class
  * assumes something else; "!": it must be there. */
@@ -71,7 +19,7 @@ static const struct {
     {"context_length", "max_position_embeddings", KEY_INT, NULL, "!"},
     {"attention.sliding_window", "sliding_window", KEY_INT, "!,exaone4,gemma3,", NULL},
     {"attention.sliding_window", "sliding_window", KEY_INT, ",exaone4,gemma3,", "null"},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", KEY_REAL, "!,mamba,mamba2,lfm2,nemotron,", NULL},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", KEY_REAL, "!" STATES "lfm2,nemotron," NEMOTRON_H, NULL},
     {"attention.layer_norm_rms_epsilon", "layer_norm_epsilon", KEY_REAL, STATES, NULL},
     {"attention.layer_norm_rms_epsilon", "norm_eps", KEY_REAL, ",lfm2,", NULL},
     {"attention.layer_norm_epsilon", "norm_epsilon", KEY_REAL, ",starcoder2,", NULL},
@@ -83,8 +31,8 @@ static const struct {
     {"final_logit_softcapping", "final_logit_softcapping", KEY_REAL, NULL, NULL},
     {"embedding_scale", "embedding_multiplier", KEY_REAL, NULL, NULL},
     {"residual_scale", "residual_multiplier", KEY_REAL, NULL, NULL},
-    {"attention.scale", "attention_multiplier", KEY_REAL, ",granite,granitemoe,", NULL},
-    {"logit_scale", "logits_scaling", KEY_REAL, ",granite,granitemoe,", NULL},
+    {"attention.scale", "attention_multiplier", KEY_REAL, ",granite,granitemoe,granitehybrid,", NULL},
+    {"logit_scale", "logits_scaling", KEY_REAL, ",granite,granitemoe,granitehybrid,", NULL},
     {"logit_scale", "logit_scale", KEY_REAL, ",command-r,cohere2,", NULL},
     {"attention.clamp_kqv", "clip_qkv", KEY_REAL, ",olmoe,olmo,", NULL},
     {"use_parallel_residual", "use_parallel_residual", KEY_BOOL, ",gptneox,stablelm,", NULL},
@@ -97,6 +45,7 @@ static const struct {
     {"expert_count", "n_routed_experts", KEY_INT, ROUTED, "!"},
     {"expert_count", "num_experts", KEY_INT, ",llama,qwen2moe,qwen3moe,olmoe,gpt-oss,granitemoe,minimax-m2,llama4,",
      NULL},
+    {"expert_count", "num_experts", KEY_INT, ",jamba,", "1"},
     {"expert_used_count", "num_experts_per_tok", KEY_INT, NULL, NULL},
     {"expert_feed_forward_length", "moe_intermediate_size", KEY_INT, ",qwen2moe,qwen3moe,deepseek,deepseek2,glm4moe,",
      NULL},
@@ -106,11 +55,16 @@ static const struct {
     {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", KEY_INT, ",qwen2moe,", NULL},
     {"expert_shared_feed_forward_length", "shared_intermediate_size", KEY_INT, ",granitemoe,", NULL},
     {"expert_shared_count", "n_shared_experts", KEY_INT, ROUTED, "0"},
+    {"expert_count", "n_routed_experts", KEY_INT, ",nemotron_h_moe,", "!"},
+    {"expert_feed_forward_length", "moe_intermediate_size", KEY_INT, ",nemotron_h_moe,", "!"},
+    {"expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size", KEY_INT, ",nemotron_h_moe,", "!"},
+    {"moe_latent_size", "moe_latent_size", KEY_INT, ",nemotron_h_moe,", NULL},
     {"leading_dense_block_count", "first_k_dense_replace", KEY_INT, ROUTED, "0"},
-    {"expert_group_count", "n_group", KEY_INT, ",deepseek2,glm4moe,", "1"},
-    {"expert_group_used_count", "topk_group", KEY_INT, ",deepseek2,glm4moe,", "1"},
-    {"expert_weights_scale", "routed_scaling_factor", KEY_REAL, ",deepseek2,glm4moe,", "1"},
-    {"expert_weights_norm", "norm_topk_prob", KEY_BOOL, ",olmoe,qwen2moe,deepseek,deepseek2,glm4moe,", "false"},
+    {"expert_group_count", "n_group", KEY_INT, ",deepseek2,glm4moe,nemotron_h_moe,", "1"},
+    {"expert_group_used_count", "topk_group", KEY_INT, ",deepseek2,glm4moe,nemotron_h_moe,", "1"},
+    {"expert_weights_scale", "routed_scaling_factor", KEY_REAL, ",deepseek2,glm4moe,nemotron_h_moe,", "1"},
+    {"expert_weights_norm", "norm_topk_prob", KEY_BOOL, ",olmoe,qwen2moe,deepseek,deepseek2,glm4moe,nemotron_h_moe,",
+     "false"},
     {"expert_weights_norm", "norm_topk_prob", KEY_BOOL, ",qwen3moe,", "true"},
     /* states */
     {"ssm.conv_kernel", "conv_kernel", KEY_INT, STATES, "!"},
@@ -118,6 +72,15 @@ static const struct {
     {"ssm.time_step_rank", "time_step_rank", KEY_INT, ",mamba,", "!"},
     {"ssm.time_step_rank", "num_heads", KEY_INT, ",mamba2,", "!"},
     {"ssm.group_count", "n_groups", KEY_INT, ",mamba2,", "1"},
+    {"ssm.conv_kernel", "mamba_d_conv", KEY_INT, ",jamba,granitehybrid,", "!"},
+    {"ssm.state_size", "mamba_d_state", KEY_INT, ",jamba,granitehybrid,", "!"},
+    {"ssm.time_step_rank", "mamba_dt_rank", KEY_INT, ",jamba,", "!"},
+    {"ssm.time_step_rank", "mamba_n_heads", KEY_INT, ",granitehybrid,", "!"},
+    {"ssm.group_count", "mamba_n_groups", KEY_INT, ",granitehybrid,", "1"},
+    {"ssm.conv_kernel", "conv_kernel", KEY_INT, NEMOTRON_H, "!"},
+    {"ssm.state_size", "ssm_state_size", KEY_INT, NEMOTRON_H, "!"},
+    {"ssm.time_step_rank", "mamba_num_heads", KEY_INT, NEMOTRON_H, "!"},
+    {"ssm.group_count", "n_groups", KEY_INT, NEMOTRON_H, "1"},
     {"shortconv.l_cache", "conv_L_cache", KEY_INT, ",lfm2,", "!"},
     /* latent attention */
     {"attention.q_lora_rank", "q_lora_rank", KEY_INT, ",deepseek2,", "null"},
@@ -125,22 +88,6 @@ static const struct {
     {"rope.dimension_count", "qk_rope_head_dim", KEY_INT, ",deepseek2,", "!"},
     {"attention.value_length_mla", "v_head_dim", KEY_INT, ",deepseek2,", "!"},
 };
-
-/* False: the file has no such value. */
-static bool write_value(const struct reader *r, const char *suffix, const char *field, enum key_kind kind) {
-    int64_t i = 0;
-    double v = 0;
-    bool have = kind == KEY_REAL ? find_double(r, suffix, &v) : find_int(r, suffix, &i);
-    if (!have) return false;
-    json_key(r->w, field);
-    if (kind == KEY_REAL)
-        json_double(r->w, as_written(v));
-    else if (kind == KEY_BOOL)
-        json_bool(r->w, i != 0);
-    else
-        json_int(r->w, i);
-    return true;
-}
 
 static int write_keys(const struct reader *r, struct error *err) {
     for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
@@ -155,7 +102,7 @@ static int write_keys(const struct reader *r, struct error *err) {
         json_key(r->w, KEYS[i].field);
         json_raw(r->w, bytes_str(absent));
     }
-    if (is_listed(r, ",llama4," STATES)) return 0;
+    if (is_listed(r, ",llama4," STATES NEMOTRON_H)) return 0;
     if (write_value(r, "feed_forward_length", "intermediate_size", KEY_INT) ||
         write_value(r, "expert_feed_forward_length", "intermediate_size", KEY_INT))
         return 0;
@@ -291,72 +238,6 @@ static void write_query_scale(const struct reader *r, int64_t layers, int64_t hi
         json_int(r->w, layers == 46 || layers == 62 ? hidden / heads : dim);
 }
 
-/* Layers of hybrids have heads of keys, all as many, or 0 and a state. */
-static bool find_kv_heads(const struct reader *r, int64_t *out) {
-    const struct gguf_kv *kv = find(r, "attention.head_count_kv");
-    int64_t here;
-    if (!kv || !kv->is_array || !is_listed(r, ",lfm2,")) return find_int(r, "attention.head_count_kv", out);
-    *out = 0;
-    for (uint64_t i = 0; i < kv->count; i++) {
-        if (!gguf_int_at(kv, i, &here) || (here && *out && here != *out)) return false;
-        if (here) *out = here;
-    }
-    return *out > 0;
-}
-
-/* What the layers of a hybrid mix with. */
-static void write_layer_types(const struct reader *r, const char *state, const char *attention) {
-    const struct gguf_kv *kv = find(r, "attention.head_count_kv");
-    int64_t layers = 0, heads = 0;
-    find_int(r, "block_count", &layers);
-    json_key(r->w, "layer_types");
-    json_begin_array(r->w);
-    for (int64_t i = 0; i < MIN(layers, SPEC_LAYERS_MAX); i++) {
-        bool has = kv && gguf_int_at(kv, kv->is_array ? (uint64_t)i : 0, &heads) && heads > 0;
-        json_string(r->w, has ? attention : state);
-    }
-    json_end_array(r->w);
-}
-
-static void write_short_conv(const struct reader *r) {
-    char name[TENSOR_NAME_MAX];
-    int64_t layers = 0;
-    bool bias = false;
-    find_int(r, "block_count", &layers);
-    for (int64_t i = 0; i < MIN(layers, SPEC_LAYERS_MAX) && !bias; i++) {
-        snprintf(name, sizeof name, "blk.%d.shortconv.in_proj.bias", (int)i);
-        bias = has_tensor(r, name);
-    }
-    json_key(r->w, "conv_bias");
-    json_bool(r->w, bias);
-    write_layer_types(r, "conv", "full_attention");
-    json_key(r->w, "block_auto_adjust_ff_dim");
-    json_bool(r->w, false);
-}
-
-/* A number that others are divided by. */
-static int find_divisor(const struct reader *r, const char *suffix, int64_t *out, struct error *err) {
-    if (find_int(r, suffix, out) && *out > 0) return 0;
-    return error_set(err, ERR_INVALID, "'%s.%s' is missing or zero", r->arch->name, suffix);
-}
-
-/* The mixer's width as what it is of the hidden size, so that the product is the same number again. */
-static int write_state(const struct reader *r, struct error *err) {
-    int64_t width = 0, hidden = 0, heads = 0;
-    int rc = find_divisor(r, "embedding_length", &hidden, err);
-    if (!rc) rc = find_divisor(r, "ssm.inner_size", &width, err);
-    if (rc) return rc;
-    double expand = (double)width / (double)hidden;
-    if (expand * (double)hidden < (double)width) expand = nextafter(expand, INFINITY);
-    json_key(r->w, "expand");
-    json_double(r->w, expand);
-    if (is_listed(r, ",mamba,")) return 0;
-    if ((rc = find_divisor(r, "ssm.time_step_rank", &heads, err))) return rc;
-    json_key(r->w, "head_dim");
-    json_int(r->w, width / heads);
-    return 0;
-}
-
 /* Which layers have a window. */
 static void write_windows(const struct reader *r) {
     const struct gguf_kv *kv = find(r, "attention.sliding_window_pattern");
@@ -378,6 +259,7 @@ static void write_windows(const struct reader *r) {
 static void write_rotation(const struct reader *r, int64_t dim) {
     int64_t rotated;
     bool told = is_listed(r, ",phi2,gptneox,stablelm,nemotron,glm4,glm4moe,"); /* their classes assume a part */
+    told = told || (is_listed(r, ",granitehybrid,") && !r->arch->when);
     if (dim > 0 && find_int(r, "rope.dimension_count", &rotated) && (rotated != dim || told)) {
         json_key(r->w, "partial_rotary_factor");
         json_double(r->w, (double)rotated / (double)dim);
@@ -409,7 +291,7 @@ static int write_heads(const struct reader *r, struct error *err) {
                    find_int(r, "block_count", &layers);
     if (!counted || heads <= 0) return error_set(err, ERR_INVALID, "'%s.attention.head_count' is 0", r->arch->name);
     if (is_listed(r, ",deepseek2,")) return write_latent_heads(r, err);
-    if (!find_kv_heads(r, &kv_heads)) {
+    if (!gguf_kv_heads(r, &kv_heads)) {
         if (find(r, "attention.head_count_kv"))
             return error_set(err, ERR_UNSUPPORTED, "GGUF key '%s.attention.head_count_kv' differs between layers",
                              r->arch->name);
@@ -419,10 +301,10 @@ static int write_heads(const struct reader *r, struct error *err) {
     if (!is_listed(r, ",gpt2,gptneox,bloom,mpt,")) write_kv_heads(r, heads, kv_heads);
     json_key(r->w, "head_dim");
     json_int(r->w, dim);
+    if (!gguf_rotates(r)) return 0; /* whatever keys of rotation there are */
     write_rotation(r, dim);
     if (is_listed(r, ",gemma2,gemma3,")) write_query_scale(r, layers, hidden, heads, dim);
     write_windows(r);
-    if (is_listed(r, ",lfm2,")) write_short_conv(r);
     return write_scaling(r, err);
 }
 
@@ -441,8 +323,6 @@ static int write_shown(const struct reader *r, struct error *err) {
     static const struct {
         const char *tensor, *field, *archs;
     } SHOWN[] = {
-        {"blk.0.ssm_conv1d.bias", "use_conv_bias", STATES},
-        {"blk.0.ssm_in.bias", "use_bias", STATES},
         {"blk.0.attn_q.bias", "attention_bias",
          ",llama,arcee,qwen3,qwen3moe,olmo,olmoe,olmo2,granite,granitemoe,smollm3,command-r,cohere2,glm4,glm4moe,"
          "seed_oss,nemotron,deepseek,gemma,gemma2,gemma3,llama4,"},
@@ -486,8 +366,10 @@ int gguf_config_text(const struct gguf *g, const struct gguf_arch *arch, struct 
     json_end_array(&w);
     json_key(&w, "model_type");
     json_string(&w, arch->model_type);
+    if (find_int(&r, "block_count", &r.layers)) r.layers = MIN(MAX(r.layers, 0), SPEC_LAYERS_MAX);
     int rc = write_keys(&r, err);
-    if (!rc) rc = is_listed(&r, STATES) ? write_state(&r, err) : write_heads(&r, err);
+    if (!rc && !is_listed(&r, STATES)) rc = write_heads(&r, err);
+    if (!rc) rc = gguf_write_state(&r, err);
     if (!rc) rc = write_shown(&r, err);
     json_end_object(&w);
     return rc;

@@ -72,6 +72,13 @@ const struct name_table GGUF_TWO_NORM_NAMES = {
                  FFN_APART, [ROLE_MIXER_NORM] = L "attn_norm_2.weight", [ROLE_MIXER_NORM_BIAS] = L "attn_norm_2.bias",
                  [ROLE_FFN_NORM] = L "attn_norm.weight", [ROLE_FFN_NORM_BIAS] = L "attn_norm.bias"},
     .ignored = IGNORED};
+const struct name_table GGUF_BLOCK_NAMES = {
+    .patterns =
+        {COMMON, QKV_APART, FFN_APART, EXPERTS, STATE, [ROLE_FFN_NORM] = L "attn_norm.weight",
+         [ROLE_SHARED_UP_BIAS] = L "ffn_up_shexp.bias", [ROLE_SHARED_DOWN_BIAS] = L "ffn_down_shexp.bias",
+         [ROLE_EXPERT_LATENT_IN] = L "ffn_latent_down.weight", [ROLE_EXPERT_LATENT_IN_BIAS] = L "ffn_latent_down.bias",
+         [ROLE_EXPERT_LATENT_OUT] = L "ffn_latent_up.weight", [ROLE_EXPERT_LATENT_OUT_BIAS] = L "ffn_latent_up.bias"},
+    .ignored = IGNORED};
 const struct name_table GGUF_LFM2_NAMES = {
     .patterns = {COMMON, QKV_APART, FFN_APART, [ROLE_EMBED_NORM] = NULL, [ROLE_FINAL_NORM] = "token_embd_norm.weight",
                  [ROLE_IN] = L "shortconv.in_proj.weight", [ROLE_IN_BIAS] = L "shortconv.in_proj.bias",

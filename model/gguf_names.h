@@ -14,6 +14,7 @@ extern const struct name_table GGUF_LATENT_NAMES; /* latent attention; the same 
 /* The feed-forward's norm is called post_attention_norm. */
 extern const struct name_table GGUF_POST_NAMES, GGUF_POST_EXPERT_NAMES;
 extern const struct name_table GGUF_STATE_NAMES;    /* Mamba 1 and 2, and attention; the feed-forwards of above */
+extern const struct name_table GGUF_BLOCK_NAMES;    /* the same where a layer is one block behind attn_norm */
 extern const struct name_table GGUF_LFM2_NAMES;     /* short convolutions; the final norm is called token_embd_norm */
 extern const struct name_table GGUF_TWO_NORM_NAMES; /* qkv; attn_norm_2 is the attention's, attn_norm the other */
 

@@ -265,7 +265,7 @@ void kinds_no_ffn(struct spec_reader *r, uint32_t layer, struct layer_spec *out)
 
 static bool every(struct spec_reader *r, const char *period, const char *offset, uint32_t layer) {
     int64_t p = read_int(r, period, 1), o = read_int(r, offset, 0);
-    return p > 0 && o >= 0 && ((int64_t)layer - o) % p == 0;
+    return p > 0 && layer % p == o;
 }
 
 void kinds_jamba(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {

@@ -33,8 +33,11 @@ OWN_KEYS = ("trireme.", "general.", "tokenizer.")
 # has any.
 NO_WINDOW = {"set": {"sliding_window": None}}
 V3 = {"scoring_func": "sigmoid"}
+GRANITE_4 = {"mamba_expand": 2, "mamba_d_conv": 4, "rms_norm_eps": 1e-6, "attention_multiplier": 0.3, "embedding_multiplier": 2.5,
+             "residual_multiplier": 0.6, "logits_scaling": 1.7}
 WITHOUT = {
     "arcee": {"set": {"mlp_bias": False}, "drop": r"mlp\..*bias"},
+    "bamba": {"set": {"partial_rotary_factor": 1.0}},  # it turns whole heads where a part rotates
     "cohere": {"set": {"use_qk_norm": False, "attention_bias": False}, "drop": r"norm\.weight.*qk|[qk]_norm|attn\..*bias"},
     "cohere2": {"set": {"sliding_window_pattern": 4}},
     "deepseek_norm": {"set": {"norm_topk_prob": False, "moe_layer_freq": 1, "num_hidden_layers": 2}, "layers": [0, 2]},
@@ -52,14 +55,26 @@ WITHOUT = {
     "gemma3": {"set": {"query_pre_attn_scalar": 24, "sliding_window_pattern": 6, "num_hidden_layers": 6}, "layers": [0, 1, 2, 0, 1, 2]},
     "gemma3-wrapped": {"set": {"query_pre_attn_scalar": 16, "num_hidden_layers": 6, "layer_types": ["sliding_attention"] * 5 + ["full_attention"]},
                        "layers": [0, 1, 0, 1, 0, 1]},
+    "falcon_mamba": {"set": {"mixer_rms_eps": 1e-5}},
     "gpt_neox": {"set": {"rotary_emb_base": 10000}},
     "gpt_neox-serial": {"set": {"attention_bias": True}, "add": (r"(.*)\.(query_key_value|dense)\.weight", r"\1.\2.bias")},
     "gpt_oss": {"set": {"swiglu_limit": 7.0, "swiglu_alpha": 1.702, "rope_scaling": {"rope_type": "default"}}},  # it truncates YaRN's bounds
+    "granite-hybrid": {"set": {**GRANITE_4, "shared_intermediate_size": 96}, "shapes": (r"shared_mlp", 224, 192, 112, 96)},
+    "granite-hybrid-experts": {"set": GRANITE_4},
+    "granite-hybrid-rope": {"set": {**GRANITE_4, "position_embedding_type": "nope", "shared_intermediate_size": 96},
+                            "shapes": (r"shared_mlp", 160, 192, 80, 96)},
+    "jamba": {"set": {"mamba_proj_bias": False, "num_experts_per_tok": 1, "mamba_expand": 2, "mamba_d_conv": 4}, "drop": r"(in|out)_proj\.bias"},
+    "jamba-experts": {"set": {"mamba_expand": 2, "mamba_d_conv": 4}},
+    "lfm2": {"set": {"conv_bias": False}, "drop": "bias"},
     "llama-dynamic": {"set": {"rope_scaling": None, "max_position_embeddings": 256}},
     "llama4": {"set": {"attention_chunk_size": 8192, "floor_scale": 8192, "attn_scale": 0.1, "no_rope_layer_interval": 4}},
+    "mamba2": {"set": {"time_step_limit": [0.0, 1e9]}},
     "mistral": NO_WINDOW,
     "mixtral_window": NO_WINDOW,
     "mpt": {"set": {"architectures": ["MPTForCausalLM"], "attn_config": {"alibi": True, "clip_qkv": 1.5, "alibi_bias_max": 8}}},
+    "nemotron_h": {"set": {"use_bias": False, "attention_bias": False, "time_step_min": 0.001}, "drop": r"(in|out|[qkvo])_proj\.bias"},
+    "nemotron_h-experts": {"set": {"hybrid_override_pattern": "ME*E", "num_hidden_layers": 4, "n_group": 1, "topk_group": 1}, "layers": [0, 1, 2, 3]},
+    "nemotron_h-latent": {"set": {"mlp_bias": False}, "drop": r"(shared_experts\.\w+|latent_proj)\.bias"},
     "olmo": {"set": {"attention_bias": False}, "drop": "bias"},
     "olmo3": {"set": {"rope_theta": 500000.0}},
     "olmoe": {"set": {"clip_qkv": None, "num_key_value_heads": 4}, "shapes": (r"[kv]_proj|k_norm", 24, 48)},
@@ -80,8 +95,12 @@ PUBLISHED = {
     "gpt2": {"n_ctx": 160},
     "gpt_neox": {"rotary_pct": 0.25},
 }
+# What classes of transformers add that published configs do not say.
+UNPUBLISHED = {"nemotron_h": ["num_experts_per_tok", "layers_block_type"]}
 # Nothing of these is left.
 NOT_THERE = {
+    "mamba-odd": "only layers twice as wide as the hidden state",
+    "mamba2-odd": "no convolution without a bias",
     "falcon-rw": "no such Falcon",
     "phi-norm": "no norms of queries and keys",
     "phi3-short": "takes the long factors where the context is not shorter than the prompt's",
@@ -170,6 +189,8 @@ class Sides:
         except ValueError:  # not a class of transformers
             saved = {}
         new = {k: v for k, v in config.items() if not saved.get("rope_parameters") or k not in ("rope_theta", "rope_scaling")}
+        for field in UNPUBLISHED.get(config["model_type"], []):
+            saved.pop(field, None)
         hparams = {**saved, **PUBLISHED.get(config["model_type"], {}), **new}
         vocab = (config.get("text_config") or config)["vocab_size"]
         with open(folder + "/config.json", "w") as f:
