@@ -96,7 +96,7 @@ static bool put_elements(struct parser *p, struct bytes name, struct bytes made)
         parser_put_call(p, bytes_of(NULL, 0), bytes_of(NULL, 0), made);
         return true;
     }
-    if (!parser_may_call(p, name)) return false;
+    if (!parser_may_call(p, name) || (p->config.complete_calls && !json_is_object(made))) return false;
     parser_put_call(p, bytes_of(NULL, 0), name, made);
     p->body.begun = true;
     return true;
