@@ -6,6 +6,7 @@
 #include "formats/gguf.h"
 #include "model/layer_kinds.h"
 #include "model/model.h"
+#include "model/quantised.h"
 #include "text/bundle.h"
 #include "text/chat.h"
 #include "text/tokenizer/tokenizer.h"
@@ -94,9 +95,12 @@ static void tell_layers(const struct model_spec *spec) {
 
 static int tell_spec(struct bytes config, struct error *err) {
     struct model_spec spec;
-    int rc = spec_read_text(&spec, config, NULL, err);
+    struct quantised_config storage = {.bits = 0};
+    int rc = quantised_config_read(&storage, config, err);
+    if (!rc) rc = spec_read_text(&spec, config, NULL, err);
     if (rc) return rc;
     command_row("family", "%s", spec.family);
+    if (*storage.method) command_row("quantised", "%s", storage.method);
     tell_layers(&spec);
     command_row("context", "%u tokens", spec.max_context);
     command_row("logits", "%u%s", spec.vocab, spec.tied_head ? ", head tied to the embedding" : "");

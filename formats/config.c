@@ -194,6 +194,14 @@ void config_consume(struct config *c, uint32_t obj, const char *name) {
     if (i) c->nodes[i].consumed = true;
 }
 
+void config_consume_same(struct config *c, uint32_t obj, const char *name, const char *other) {
+    struct config_node *a = &c->nodes[child_named(c, obj, name)], *b = &c->nodes[child_named(c, obj, other)];
+    if (a == c->nodes || b == c->nodes || a->kind != b->kind) return;
+    if ((a->kind == CONFIG_NUMBER && a->number == b->number) || (a->kind == CONFIG_BOOL && a->truth == b->truth) ||
+        (a->kind == CONFIG_TEXT && !strcmp(text_at(c, a->text), text_at(c, b->text))))
+        a->consumed = true;
+}
+
 void config_consume_all(struct config *c, uint32_t obj, const char *name) {
     uint32_t top = child_named(c, obj, name);
     if (!top) return;

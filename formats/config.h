@@ -73,6 +73,8 @@ bool config_bool(struct config *c, uint32_t obj, const char *name, bool fallback
 const char *config_text(struct config *c, uint32_t obj, const char *name, const char *fallback);
 /* Marks a field as understood without reading it. */
 void config_consume(struct config *c, uint32_t obj, const char *name);
+/* Marks a field that says the same as another: a number, text or truth that is equal. */
+void config_consume_same(struct config *c, uint32_t obj, const char *name, const char *other);
 /* Marks a field and everything inside it. */
 void config_consume_all(struct config *c, uint32_t obj, const char *name);
 

@@ -2,10 +2,11 @@
 #include "model/spec_read.h"
 
 const struct family FAMILIES[] = {
-    {.architectures = "LlamaForCausalLM",
+    {.architectures = "LlamaForCausalLM,LLaMAForCausalLM",
      .model_types = "llama",
      .name = "llama",
      .names = &LLAMA_NAMES,
+     .aliases = "max_position_embeddings=max_sequence_length",
      .defaults = "{\"max_position_embeddings\":2048,\"tie_word_embeddings\":false}",
      .ffn_bias = "mlp_bias",
      .qkv_bias = "attention_bias",
@@ -80,7 +81,7 @@ const struct family FAMILIES[] = {
                  "dim\":256,\"hidden_act\":\"gelu_pytorch_tanh\",\"sliding_window\":4096,\"sliding_window_pattern\":2,"
                  "\"query_pre_attn_scalar\":256,\"attn_logit_softcapping\":50.0,\"final_logit_softcapping\":30.0}",
      .aliases = "hidden_act=hidden_activation",
-     .expects = "hidden_act=* cache_implementation=* use_bidirectional_attention=false",
+     .expects = "hidden_act=* cache_implementation=* use_bidirectional_attention=false sliding_window_size=*",
      .places = PLACES_SANDWICH,
      .window = WINDOW_LISTED,
      .attention_scale_of = "query_pre_attn_scalar",
@@ -118,7 +119,7 @@ const struct family FAMILIES[] = {
      .names = &PHI3_NAMES,
      .defaults = "{\"max_position_embeddings\":4096,\"tie_word_embeddings\":false,\"original_max_position_embeddings\":"
                  "4096,\"rms_norm_eps\":1e-05}",
-     .expects = "original_max_position_embeddings=*",
+     .expects = "original_max_position_embeddings=* full_attn_mod=1 interpolate_factor=1",
      .window = WINDOW_ALWAYS},
     {.architectures = "SmolLM3ForCausalLM",
      .model_types = "smollm3",
@@ -179,6 +180,8 @@ const struct family FAMILIES[] = {
      .model_types = "stablelm",
      .name = "stablelm",
      .names = &STABLELM_NAMES,
+     .expects = "rotary_scaling_factor=1",
+     .aliases = "num_attention_heads=num_heads",
      .defaults = "{\"max_position_embeddings\":4096,\"tie_word_embeddings\":false,\"num_key_value_heads\":32,\"layer_"
                  "norm_eps\":1e-05}",
      .norm_bias = "yes",
@@ -193,6 +196,8 @@ const struct family FAMILIES[] = {
      .model_types = "starcoder2",
      .name = "starcoder2",
      .names = &STARCODER2_NAMES,
+     .expects = "mlp_type=default norm_type=layer_norm",
+     .aliases = "norm_epsilon=layer_norm_epsilon",
      .defaults = "{\"max_position_embeddings\":4096,\"tie_word_embeddings\":true,\"num_key_value_heads\":2,\"norm_"
                  "epsilon\":1e-05,\"hidden_act\":\"gelu_pytorch_tanh\",\"use_bias\":true}",
      .norm_bias = "yes",
@@ -279,6 +284,7 @@ const struct family FAMILIES[] = {
      .model_types = "nemotron",
      .name = "nemotron",
      .names = &LLAMA_NAMES,
+     .aliases = "partial_rotary_factor=rope_percent",
      .defaults =
          "{\"max_position_embeddings\":4096,\"tie_word_embeddings\":false,\"norm_eps\":1e-05,\"hidden_act\":\"relu2\"}",
      .norm_bias = "yes",
@@ -294,6 +300,7 @@ const struct family FAMILIES[] = {
      .model_types = "ernie4_5",
      .name = "ernie4_5",
      .names = &LLAMA_NAMES,
+     .expects = "compression_ratio=1",
      .defaults = "{\"max_position_embeddings\":131072,\"tie_word_embeddings\":true,\"num_key_value_heads\":2,\"head_"
                  "dim\":128,\"rms_norm_eps\":1e-05,\"rope_theta\":500000.0}",
      .qkv_bias = "use_bias",
@@ -327,7 +334,7 @@ const struct family FAMILIES[] = {
      .when = "new_decoder_architecture=true num_ln_in_parallel_attn=1",
      .parallel = "yes",
      .one_norm = true,
-     .expects = "parallel_attn=* apply_residual_connection_post_layernorm=false",
+     .expects = "parallel_attn=* apply_residual_connection_post_layernorm=false ff_factor=4",
      .aliases = "intermediate_size=ffn_hidden_size hidden_act=activation hidden_size=n_embed num_hidden_layers=n_layer "
                 "num_attention_heads=n_head",
      .norm_bias = "yes",
@@ -349,7 +356,7 @@ const struct family FAMILIES[] = {
                  "query\":true,\"parallel_attn\":true}",
      .when = "new_decoder_architecture=true num_ln_in_parallel_attn=null|2",
      .parallel = "yes",
-     .expects = "parallel_attn=* apply_residual_connection_post_layernorm=false",
+     .expects = "parallel_attn=* apply_residual_connection_post_layernorm=false ff_factor=4",
      .aliases = "intermediate_size=ffn_hidden_size hidden_act=activation hidden_size=n_embed num_hidden_layers=n_layer "
                 "num_attention_heads=n_head",
      .norm_bias = "yes",
@@ -371,7 +378,7 @@ const struct family FAMILIES[] = {
                  "query\":true,\"parallel_attn\":true}",
      .parallel = "parallel_attn",
      .one_norm = true,
-     .expects = "num_ln_in_parallel_attn=* apply_residual_connection_post_layernorm=false",
+     .expects = "num_ln_in_parallel_attn=* apply_residual_connection_post_layernorm=false ff_factor=4",
      .aliases = "intermediate_size=ffn_hidden_size hidden_act=activation hidden_size=n_embed num_hidden_layers=n_layer "
                 "num_attention_heads=n_head",
      .norm_bias = "yes",

@@ -134,7 +134,7 @@ const struct family MOE_FAMILIES[] = {
      .out_bias = "attention_bias",
      .qk_norm = QK_NORM_HEAD,
      .window = WINDOW_SWITCHED,
-     .expects = "max_window_layers=*",
+     .expects = "max_window_layers=* shared_expert_intermediate_size=0 use_qk_norm=true",
      .ffn = FFN_MOE,
      .moe = &QWEN3_MOE},
     {.architectures = "OlmoeForCausalLM",
@@ -185,6 +185,7 @@ const struct family MOE_FAMILIES[] = {
      .model_types = "dots1",
      .name = "dots1",
      .names = &DEEPSEEK_NAMES,
+     .expects = "scoring_func=* topk_method=noaux_tc moe_layer_freq=1",
      .defaults = "{\"tie_word_embeddings\":false,\"max_position_embeddings\":2048,\"num_key_value_heads\":32,"
                  "\"moe_intermediate_size\":1408,\"n_group\":1,\"topk_group\":1,\"first_k_dense_replace\":0,"
                  "\"norm_topk_prob\":false,\"sliding_window\":4096,\"max_window_layers\":62}",

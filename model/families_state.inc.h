@@ -5,6 +5,7 @@
  .model_types = "mamba",
  .name = "mamba",
  .names = &MAMBA_NAMES,
+ .expects = "d_inner=* d_model=* n_layer=* rms_norm=true",
  .defaults = "{\"tie_word_embeddings\":true,\"max_position_embeddings\":131072,\"layer_norm_epsilon\":1e-5}",
  .norm_eps = "layer_norm_epsilon",
  .mixer = MIXER_MAMBA1,
@@ -21,6 +22,7 @@
      .model_types = "mamba2",
      .name = "mamba2",
      .names = &MAMBA2_NAMES,
+     .expects = "norm_before_gate=* rms_norm=true",
      .aliases = "ssm_heads=num_heads ssm_head_dim=head_dim",
      .defaults = "{\"tie_word_embeddings\":false,\"max_position_embeddings\":131072,\"layer_norm_epsilon\":1e-5,"
                  "\"ssm_heads\":128,\"ssm_head_dim\":64,\"n_groups\":8,\"state_size\":128}",
@@ -43,6 +45,7 @@
      .model_types = "bamba",
      .name = "bamba",
      .names = &BAMBA_NAMES,
+     .expects = "attn_rotary_emb=*",
      .aliases = "ssm_heads=mamba_n_heads ssm_head_dim=mamba_d_head n_groups=mamba_n_groups state_size=mamba_d_state "
                 "conv_kernel=mamba_d_conv expand=mamba_expand use_conv_bias=mamba_conv_bias use_bias=mamba_proj_bias",
      .defaults = "{\"tie_word_embeddings\":false,\"max_position_embeddings\":262144,\"num_key_value_heads\":8,"
@@ -56,6 +59,7 @@
      .model_types = "granitemoehybrid",
      .name = "granitemoehybrid",
      .names = &GRANITE_HYBRID_NAMES,
+     .expects = "normalization_function=rmsnorm",
      .aliases = "ssm_heads=mamba_n_heads ssm_head_dim=mamba_d_head n_groups=mamba_n_groups state_size=mamba_d_state "
                 "conv_kernel=mamba_d_conv expand=mamba_expand use_conv_bias=mamba_conv_bias use_bias=mamba_proj_bias "
                 "intermediate_size=shared_intermediate_size expert_width=intermediate_size",
@@ -76,7 +80,8 @@
      .model_types = "recurrent_gemma",
      .name = "recurrent_gemma",
      .names = &RECURRENT_GEMMA_NAMES,
-     .aliases = "sliding_window=attention_window_size hidden_act=hidden_activation",
+     .expects = "embeddings_scale_by_sqrt_dim=true",
+     .aliases = "sliding_window=attention_window_size hidden_act=hidden_activation sliding_window=attention_window",
      .defaults = "{\"tie_word_embeddings\":true,\"max_position_embeddings\":8192,\"num_key_value_heads\":1,"
                  "\"sliding_window\":2048,\"hidden_activation\":\"gelu_pytorch_tanh\",\"logits_soft_cap\":30.0,"
                  "\"hidden_act\":\"gelu_pytorch_tanh\",\"intermediate_size\":7680}",
@@ -96,7 +101,7 @@
      .aliases = "ssm_heads=mamba_num_heads ssm_head_dim=mamba_head_dim state_size=ssm_state_size "
                 "n_groups=mamba_n_groups conv_kernel=mamba_d_conv expand=mamba_expand use_conv_bias=mamba_conv_bias "
                 "time_step_min=mamba_dt_min hidden_act=mlp_hidden_act layer_norm_epsilon=rms_norm_eps "
-                "head_dim=attention_head_dim",
+                "head_dim=attention_head_dim layer_norm_epsilon=norm_eps",
      .defaults = "{\"tie_word_embeddings\":false,\"max_position_embeddings\":4096,\"num_key_value_heads\":8,"
                  "\"head_dim\":128,\"layer_norm_epsilon\":1e-5,\"n_groups\":8,\"hidden_act\":\"relu2\","
                  "\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":7688,"
@@ -131,7 +136,9 @@
      .model_types = "lfm2",
      .name = "lfm2",
      .names = &LFM2_NAMES,
-     .aliases = "intermediate_size=block_ff_dim tie_word_embeddings=tie_embedding",
+     .expects = "block_dim=* block_use_swiglu=true conv_dim=* conv_dim_out=* use_pos_enc=true",
+     .aliases = "intermediate_size=block_ff_dim num_attention_heads=num_heads tie_word_embeddings=tie_embedding "
+                "norm_eps=block_norm_eps rope_theta=theta",
      .defaults = "{\"tie_word_embeddings\":true,\"max_position_embeddings\":128000,\"num_key_value_heads\":8,"
                  "\"norm_eps\":1e-5,\"rope_theta\":1000000.0,\"hidden_size\":2560,\"intermediate_size\":12288}",
      .norm_eps = "norm_eps",
@@ -162,6 +169,7 @@
      .model_types = "qwen3_5_text,qwen3_5",
      .name = "qwen3_5",
      .names = &QWEN3_5_NAMES,
+     .expects = "attn_output_gate=true mtp_num_hidden_layers=* mtp_use_dedicated_embeddings=* mamba_ssm_dtype=*",
      .defaults = "{\"tie_word_embeddings\":false,\"max_position_embeddings\":32768,\"head_dim\":256,"
                  "\"num_attention_heads\":16,\"num_key_value_heads\":4}",
      .norm_weight_offset = 1,

@@ -10,15 +10,6 @@
 #include "model/rope.h"
 #include "model/storage_map.h"
 
-static int read_spec(struct model *m, const struct buf *config, const char *accept, struct error *err) {
-    struct buf fields; /* what quantised_open reads */
-    buf_init(&fields, 0);
-    buf_addf(&fields, "quantization_config,compression_config,%s", accept ? accept : "");
-    int rc = spec_read_text(&m->spec, buf_bytes(config), buf_text(&fields), err);
-    buf_release(&fields);
-    return rc;
-}
-
 /* After the files are open: some checkpoints have no config.json, or one that says too little. */
 static int read_config(struct model *m, const struct model_options *o, struct buf *text, struct error *err) {
     char *path = path_join(o->dir, "config.json");
@@ -32,7 +23,7 @@ static int read_config(struct model *m, const struct model_options *o, struct bu
 static int open_folder(struct model *m, const struct model_options *o, struct buf *config, struct error *err) {
     int rc = safetensors_open(&m->files, o->dir, err);
     if (!rc) rc = read_config(m, o, config, err);
-    if (!rc) rc = read_spec(m, config, o->accept_fields, err);
+    if (!rc) rc = spec_read_text(&m->spec, buf_bytes(config), o->accept_fields, err);
     return rc ? rc : quantised_open(&m->quantised, &m->files, buf_bytes(config), err);
 }
 
@@ -49,7 +40,7 @@ static int open_gguf(struct model *m, const char *path, const char *accept, stru
         buf_add_bytes(config, kept);
     else
         rc = gguf_config_text(&g, arch, config, err);
-    if (!rc) rc = read_spec(m, config, accept, err);
+    if (!rc) rc = spec_read_text(&m->spec, buf_bytes(config), accept, err);
     if (!rc) gguf_adjust_spec(&m->spec, arch);
     m->files = g.set;
     g.set = (struct safetensors){0};

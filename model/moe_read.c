@@ -90,13 +90,6 @@ static void read_clamped(struct spec_reader *r, struct moe_spec *moe) {
     if (!(moe->limit > 0)) config_fail(r->config, ERR_INVALID, "'swiglu_limit' is out of range");
 }
 
-/* The experts' MXFP4 shows in their tensors' names; nothing else is quantised by this method. */
-static void read_mxfp4(struct spec_reader *r) {
-    int64_t object = config_object(r->config, r->top, "quantization_config");
-    if (object > 0 && !strcmp(config_text(r->config, (uint32_t)object, "quant_method", ""), "mxfp4"))
-        config_consume_all(r->config, r->top, "quantization_config");
-}
-
 int moe_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     const struct moe_family *f = r->family->moe;
     struct moe_spec *moe = &out->moe;
@@ -120,6 +113,5 @@ int moe_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     moe->inner_bias = read_rule(r, f->inner_bias);
     if (f->latent && read_has(r, f->latent)) moe->latent = read_count(r, f->latent, 0, SPEC_HIDDEN_MAX);
     if (f->clamped) read_clamped(r, moe);
-    read_mxfp4(r);
     return r->config->error.code;
 }

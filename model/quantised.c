@@ -50,17 +50,18 @@ static bool read_config(struct json_reader *r, struct quantised_config *c) {
 
 /* Finds quantization_config (or compression_config) at the top, or in text_config. */
 static bool find_config(struct json_reader *r, struct quantised_config *c) {
-    enum json_event ev;
-    if (json_next(r) != JSON_OBJECT_BEGIN) return false;
+    enum json_event ev = json_next(r);
+    if (ev != JSON_OBJECT_BEGIN) return ev == JSON_NULL;
     while ((ev = json_next(r)) == JSON_KEY) {
         bool here = bytes_equal(r->text, bytes_str("quantization_config")) ||
                     bytes_equal(r->text, bytes_str("compression_config"));
-        if (here ? !read_config(r, c) : !json_skip(r)) return false;
+        bool inside = bytes_equal(r->text, bytes_str("text_config"));
+        if (here ? !read_config(r, c) : inside ? !find_config(r, c) : !json_skip(r)) return false;
     }
     return ev == JSON_OBJECT_END;
 }
 
-static int load_config(struct quantised_config *c, struct bytes text, struct error *err) {
+int quantised_config_read(struct quantised_config *c, struct bytes text, struct error *err) {
     static const char *const METHODS[] = {"",    "awq",   "gptq",         "compressed-tensors",
                                           "fp8", "mxfp4", "bitsandbytes", "fbgemm_fp8"};
     struct json_reader r;
@@ -197,7 +198,7 @@ static void replace(struct safetensors *set, const bool *used, const struct tens
 
 int quantised_open(struct quantised *q, struct safetensors *set, struct bytes config_json, struct error *err) {
     *q = (struct quantised){0};
-    int rc = load_config(&q->config, config_json, err);
+    int rc = quantised_config_read(&q->config, config_json, err);
     if (rc || !strcmp(q->config.method, "mxfp4")) return rc; /* experts: their loader reads those */
     bool *used = mem_calloc(set->tensor_count + 1, sizeof *used);
     struct tensor *made = mem_calloc(set->tensor_count + 1, sizeof *made);

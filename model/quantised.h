@@ -37,6 +37,8 @@ struct quantised {
     VEC(void *) memory;
 };
 
+/* Of config.json's text; *c was zero. ERR_UNSUPPORTED names a method we lack. */
+MUST_CHECK int quantised_config_read(struct quantised_config *c, struct bytes text, struct error *err);
 /* Rewrites the set. config_json: config.json's text. ERR_UNSUPPORTED names a method or an option we lack, ERR_INVALID a
  * tensor that does not fit its companions. Nothing happens without companions. */
 MUST_CHECK int quantised_open(struct quantised *q, struct safetensors *set, struct bytes config_json,

@@ -61,7 +61,7 @@ static uint32_t read_dims(const struct rope_source *s, uint32_t head_dim, bool *
 static void read_llama3(const struct rope_source *s, struct rope_spec *rope) {
     rope->low_freq_factor = option(s, "low_freq_factor", 0);
     rope->high_freq_factor = option(s, "high_freq_factor", 0);
-    if (!(rope->low_freq_factor > 0 && rope->high_freq_factor > rope->low_freq_factor && rope->original_context >= 1))
+    if (!(rope->low_freq_factor > 0 && rope->high_freq_factor >= rope->low_freq_factor && rope->original_context >= 1))
         config_fail(s->r->config, ERR_INVALID,
                     "rotary 'low_freq_factor', 'high_freq_factor' or 'original_max_position_embeddings' is missing or "
                     "out of order");
@@ -172,6 +172,10 @@ int rope_read(struct spec_reader *r, uint32_t head_dim, const char *layer_type, 
     }
     bool odd = false;
     uint32_t dims = read_dims(&s, head_dim, &odd);
+    if (s.object > 0) { /* of images' positions: a text's are the same in every section */
+        config_consume(r->config, (uint32_t)s.object, "mrope_section");
+        config_consume(r->config, (uint32_t)s.object, "mrope_interleaved");
+    }
     struct rope_spec rope = {.kind = read_kind(&s),
                              .dims = dims,
                              .odd = odd,
@@ -198,7 +202,7 @@ static double llama3_frequency(const struct rope_spec *rope, double f) {
     double wave = 2 * M_PI / f, low = rope->original_context / rope->low_freq_factor,
            high = rope->original_context / rope->high_freq_factor;
     if (wave < high) return f;
-    if (wave > low) return f / rope->factor;
+    if (wave > low || low == high) return f / rope->factor;
     double smooth =
         (rope->original_context / wave - rope->low_freq_factor) / (rope->high_freq_factor - rope->low_freq_factor);
     return (1 - smooth) * f / rope->factor + smooth * f;

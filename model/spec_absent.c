@@ -1,7 +1,7 @@
 /*
  * Fields of a config that describe parts which no layer of the model has: the experts of a model whose layers are all
- * dense, the heads of one without attention, a table of rotation for a type of layers that does not occur. Such a
- * config says nothing that could be ignored wrongly.
+ * dense, the heads of one without attention, rotation where no layer rotates, a table of it for a type of layers that
+ * does not occur. Such a config says nothing that could be ignored wrongly.
  */
 #include "model/moe_read.h"
 
@@ -76,9 +76,10 @@ void consume_absent(struct spec_reader *r) {
         experts |= l->ffn.kind == FFN_MOE;
         dense |= l->ffn.kind && l->ffn.kind != FFN_MOE;
     }
-    bool alibi = attention && r->spec->layers[0].attention.alibi;
+    bool rotation = false;
+    for (uint32_t i = 0; i < r->spec->rope_count; i++) rotation |= r->spec->ropes[i].kind != ROPE_NONE;
     if (!attention) consume_list(r, ATTENTION);
-    if (!attention || alibi) consume_list(r, ROTATION);
+    if (!rotation) consume_list(r, ROTATION);
     if (attention) consume_tables(r, windowed, full);
     if (!experts && r->family->moe) consume_experts(r, r->family->moe);
     if (!state && r->family->kinds) consume_list(r, STATES);

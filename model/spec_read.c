@@ -11,15 +11,23 @@
 
 const char *field_name(const struct spec_reader *r, const char *field, char out[64]) {
     size_t len = strlen(field);
+    char other[64];
+    *out = 0;
     for (const char *at = r->family->aliases; at && *at;) {
         size_t pair = strcspn(at, " ");
         if (pair > len && !strncmp(at, field, len) && at[len] == '=') {
-            snprintf(out, 64, "%.*s", (int)(pair - len - 1), at + len + 1);
-            if (config_has_key(r->config, r->top, out)) return out;
+            snprintf(other, sizeof other, "%.*s", (int)(pair - len - 1), at + len + 1);
+            if (*out)
+                config_consume_same(r->config, r->top, other, out);
+            else if (config_has_key(r->config, r->top, other))
+                memcpy(out, other, sizeof other);
         }
         at += pair + (at[pair] == ' ');
     }
-    snprintf(out, 64, "%s", field);
+    if (*out)
+        config_consume_same(r->config, r->top, field, out);
+    else
+        snprintf(out, 64, "%s", field);
     return out;
 }
 
@@ -332,6 +340,12 @@ static void skip_wrapper(struct config *c) {
     for (size_t i = 0; i < ARRAY_LEN(PARTS); i++) config_consume_all(c, 0, PARTS[i]);
 }
 
+/* How weights are stored: quantised.h reads that. */
+static void skip_storage(struct config *c, uint32_t obj) {
+    config_consume_all(c, obj, "quantization_config");
+    config_consume_all(c, obj, "compression_config");
+}
+
 int spec_read(struct model_spec *spec, struct config *config, const char *accept, struct error *err) {
     struct spec_reader r = {.config = config, .spec = spec};
     struct config defaults = {0};
@@ -342,6 +356,8 @@ int spec_read(struct model_spec *spec, struct config *config, const char *accept
         r.top = (uint32_t)text;
         skip_wrapper(config);
     }
+    skip_storage(config, 0);
+    skip_storage(config, r.top);
     r.family = find_family(&r);
     if (r.family) {
         rc = config_open(&defaults, bytes_str(r.family->defaults ? r.family->defaults : "{}"), err);

@@ -1,0 +1,48 @@
+/* Configs in the spellings their publishers use (published.jsonl, one a line): fields that ask for nothing, others that
+ * say one thing twice, wrappers, quantised storage. All are read, and a field that nobody knows is still refused. */
+#include <stdio.h>
+
+#include "base/fsutil.h"
+#include "check.h"
+#include "model/spec.h"
+
+static int read_line(const char *line, size_t len, struct error *err) {
+    struct model_spec spec;
+    int rc = spec_read_text(&spec, bytes_of(line, len), NULL, err);
+    if (!rc) spec_release(&spec);
+    return rc;
+}
+
+TEST(published_configs_are_read_and_nothing_in_them_ignored) {
+    struct buf text, odd;
+    struct error err = {0};
+    uint32_t count = 0;
+    buf_init(&text, 0);
+    buf_init(&odd, 0);
+    EXPECT_EQ(file_read(TRIREME_SOURCE_DIR "/tests/unit/model/published.jsonl", 1 << 20, &text, &err), 0);
+    for (const char *at = buf_text(&text); *at; count++) {
+        size_t len = strcspn(at, "\n");
+        if (read_line(at, len, &err)) check_fail(__FILE__, __LINE__, "%.120s: %s", at, err.text);
+        buf_reset(&odd);
+        buf_addf(&odd, "{\"of_another_day\": 1, %.*s", (int)len - 1, at + 1);
+        EXPECT_EQ(read_line(buf_text(&odd), odd.len, &err), ERR_UNSUPPORTED);
+        EXPECT(strstr(err.text, "of_another_day"));
+        at += len + (at[len] == '\n');
+    }
+    EXPECT(count >= 40);
+    buf_release(&text);
+    buf_release(&odd);
+}
+
+/* A field in two spellings that disagree is no fit for a guess. */
+TEST(spellings_that_disagree_are_refused) {
+    static const char *const TEXT =
+        "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":64,\"num_hidden_layers\":1,"
+        "\"num_attention_heads\":4,\"vocab_size\":96,\"intermediate_size\":96,"
+        "\"max_sequence_length\":64,\"max_position_embeddings\":%d}";
+    char text[512];
+    struct error err = {0};
+    EXPECT_EQ(read_line(text, (size_t)snprintf(text, sizeof text, TEXT, 64), &err), 0);
+    EXPECT_EQ(read_line(text, (size_t)snprintf(text, sizeof text, TEXT, 65), &err), ERR_UNSUPPORTED);
+    EXPECT(strstr(err.text, "max_position_embeddings"));
+}
