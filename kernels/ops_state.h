@@ -1,6 +1,6 @@
 /*
  * ops_state.h - operations of mixers that carry a state from position to position: short convolutions, state space
- * models (Mamba 1 and 2), the gated delta rule, RWKV, RG-LRU, and the row operations only they need.
+ * models (Mamba 1, 2 and 3), the gated delta rule, RWKV, RG-LRU, and the row operations only they need.
  *
  * State lies in device memory, f32, for every slot and layer (struct state_view). It is never cleared by the host: a
  * run whose first position is 0 begins with an empty state, any other one with what the slot's last run left, or what
@@ -94,6 +94,33 @@ struct op_ssm {
 };
 
 /*
+ * Mamba 3 as oxidizr has it: a trapezoidal rule whose two weights are learned, and states that turn. Head h of group
+ * g = h / (heads / groups), mix = sigmoid(mix[t, h]), R the rotation of neighbouring values (2 i, 2 i + 1) by angle[i]:
+ *   angle = turned(angle, dt * theta[t, h])  (scalar_math.h; theta NULL: R is the identity)
+ *   B = R (b[t, g] + b_bias[h]);  C = R (c[t, g] + c_bias[h]);  fade = exp(dt * a)
+ *   S[n, p] = fade * S[n, p] + (1 - mix) * dt * fade * B'[n] * x'[p] + mix * dt * B[n] * x[p]
+ *   out[t, h, p] = sum_n C[n] * S[n, p] + d * x[p]
+ * with B' and x' of the position before, 0 at the first. dt f32 [T, heads]; a, d [heads]; theta [heads, state / 2].
+ *
+ * State: f32, behind each other for each head S [state, dim], B' [state], x' [dim], angle [state / 2].
+ */
+enum { TRAPEZOID_STATE_MAX = 1024 };
+HOST_AND_DEVICE static inline size_t trapezoid_head_floats(uint32_t dim, uint32_t state_size) {
+    return (size_t)dim * state_size + state_size + dim + state_size / 2;
+}
+struct op_trapezoid {
+    void *out;               /* act [T, heads * dim] */
+    const void *x, *b, *c;   /* act [T, stride]; b, c: [groups, state] within a row */
+    const void *mix, *theta; /* act [T, turn_stride] */
+    const float *dt, *a, *d;
+    const float *b_bias, *c_bias; /* [heads, state] */
+    uint32_t heads, dim, groups, state_size;
+    uint32_t x_stride, bc_stride, turn_stride;
+    struct state_view state;
+    const struct step_batch *batch;
+};
+
+/*
  * Gated delta rule (Yang et al. 2024). Key head of value head h: h / (heads / key_heads). With k, q divided by
  * sqrt(sum of squares + 1e-6), q then times scale, and beta = sigmoid(b[t, h]):
  *   S *= exp(dt[t, h] * a[h]);  e = beta * (v - S^T k);  S += k e^T;  out = S^T q
@@ -174,13 +201,14 @@ struct op_wkv {
 /* ---- rows ---- */
 
 /* out[t, n * cols + j] = bias + sum_i x[t, n * x_block + i] * weight[n, i, j]: a product of `blocks` diagonal blocks,
- * weights stored input-major. x: act [rows, in_stride]; x_block 0: every block reads the same inputs. out: act
- * [rows, blocks * cols]. */
+ * weights stored input-major. x: act [rows, in_stride]; x_block 0: every block reads the same inputs; one_weight: all
+ * blocks have the same weights and bias. out: act [rows, blocks * cols]. */
 struct op_block_linear {
     void *out;
     const void *x;
-    const float *weight, *bias; /* [blocks, inputs, cols]; [blocks * cols] or NULL */
+    const float *weight, *bias; /* [blocks, inputs, cols]; [blocks * cols] or NULL; without blocks where one_weight */
     uint32_t rows, blocks, inputs, cols, in_stride, x_block;
+    bool one_weight;
 };
 
 /* RMS norm over groups of `group` values of a row, with an optional gate: gate_first: u = x * silu(gate), out = u / rms
@@ -217,6 +245,7 @@ struct state_ops {
     void (*conv)(struct stream *s, const struct op_conv *a);
     void (*softplus)(struct stream *s, const struct op_softplus *a);
     void (*ssm)(struct stream *s, const struct op_ssm *a);
+    void (*trapezoid)(struct stream *s, const struct op_trapezoid *a);
     void (*delta)(struct stream *s, const struct op_delta *a);
     void (*rglru)(struct stream *s, const struct op_rglru *a);
     void (*shift)(struct stream *s, const struct op_shift *a);

@@ -1,7 +1,7 @@
 /*
- * scalar_math.h - log for the sampler's noise, and sin/cos for rotary angles, of our own: multiplications, additions
- * and divisions in a fixed order and no fma, so that every compiler, instruction set and device that rounds each
- * operation gives the same bits. Vector kernels repeat these operations lane by lane.
+ * scalar_math.h - log for the sampler's noise, sin/cos for rotary angles, and angles that go on, of our own:
+ * multiplications, additions and divisions in a fixed order and no fma, so that every compiler, instruction set and
+ * device that rounds each operation gives the same bits. Vector kernels repeat these operations lane by lane.
  */
 #ifndef KERNELS_SCALAR_MATH_H
 #define KERNELS_SCALAR_MATH_H
@@ -51,6 +51,17 @@ static inline float scalar_log(float x) {
     float m = bits_float(bits - ((uint32_t)e << 23)), n = (float)e;
     float l = scalar_atanh2((m - 1.0f) / (m + 1.0f));
     return n * LOG_LN2_HI + (n * LOG_LN2_LO + l);
+}
+
+/* angle + step less whole turns: within [-pi, pi] and a few ulp, where |angle + step| < 2^20. The first part of 2 pi
+ * has 8 bits, so its product with a number of turns is exact. */
+#define TURN_HI      6.28125f
+#define TURN_LO      0.00193530718f
+#define TURN_INVERSE 0.159154943f
+static inline float scalar_turned(float angle, float step) {
+    const float rounder = 0x1.8p23f;
+    float x = angle + step, turns = (x * TURN_INVERSE + rounder) - rounder;
+    return (x - turns * TURN_HI) - turns * TURN_LO;
 }
 
 /* sin and cos of |angle| <= 2^20, rounded from double: right within 1 ulp. */

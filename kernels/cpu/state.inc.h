@@ -174,6 +174,69 @@ static void cpu_ssm(struct stream *s, const struct op_ssm *a) {
                (size_t)a->heads * a->head_dim * a->state_size * (a->per_channel ? 16 : 4) / VW, ssm_part);
 }
 
+/* ---- Mamba 3 ---- */
+
+/* v = R (x + bias): lanes do not meet, so pairs go one by one. */
+static void turn_pairs(float *v, const float *x, const float *bias, const float *sines, const float *cosines,
+                       uint32_t count) {
+    EACH_VECTOR(i, n, count) v_put(v + i, v_add(v_some(x + i, n), v_some(bias + i, n)), n);
+    for (uint32_t i = 0; sines && i < count / 2; i++) {
+        float re = v[2 * i], im = v[2 * i + 1];
+        v[2 * i] = re * cosines[i] - im * sines[i];
+        v[2 * i + 1] = re * sines[i] + im * cosines[i];
+    }
+}
+
+static void trapezoid_row(const struct op_trapezoid *a, float *state, uint32_t t, uint32_t h) {
+    float b[TRAPEZOID_STATE_MAX], c[TRAPEZOID_STATE_MAX], sines[TRAPEZOID_STATE_MAX / 2],
+        cosines[TRAPEZOID_STATE_MAX / 2], lanes[VW];
+    uint32_t count = a->state_size, g = h / (a->heads / a->groups), dim = a->dim;
+    float *last_b = state + (size_t)count * dim, *last_x = last_b + count, *angle = last_x + dim,
+          *out = ROW_OUT(a->out, a->heads * dim, t) + (size_t)h * dim, dt = ROW(a->dt, a->heads, t)[h];
+    const float *x = ROW(a->x, a->x_stride, t) + (size_t)h * dim,
+                *theta = a->theta ? ROW(a->theta, a->turn_stride, t) + (size_t)h * (count / 2) : NULL;
+    for (uint32_t i = 0; theta && i < count / 2; i++) {
+        angle[i] = scalar_turned(angle[i], dt * theta[i]);
+        scalar_sincos(angle[i], &sines[i], &cosines[i]);
+    }
+    turn_pairs(b, ROW(a->b, a->bc_stride, t) + (size_t)g * count, a->b_bias + (size_t)h * count, theta ? sines : NULL,
+               cosines, count);
+    turn_pairs(c, ROW(a->c, a->bc_stride, t) + (size_t)g * count, a->c_bias + (size_t)h * count, theta ? sines : NULL,
+               cosines, count);
+    v_store(lanes, v_exp(v_set1(dt * a->a[h])));
+    float fade = lanes[0];
+    v_store(lanes, v_sigmoid(v_set1(ROW(a->mix, a->turn_stride, t)[h])));
+    float before = (1.0f - lanes[0]) * dt * fade, now = lanes[0] * dt;
+    EACH_VECTOR(p, n, dim) v_put(out + p, v_mul(v_set1(a->d[h]), v_some(x + p, n)), n);
+    for (uint32_t k = 0; k < count; k++) {
+        float *row = state + (size_t)k * dim;
+        vf old_b = v_set1(before * last_b[k]), new_b = v_set1(now * b[k]), ck = v_set1(c[k]);
+        EACH_VECTOR(p, n, dim) {
+            vf put = v_fma(old_b, v_some(last_x + p, n), v_mul(new_b, v_some(x + p, n)));
+            vf s = v_fma(v_set1(fade), v_some(row + p, n), put);
+            v_put(row + p, s, n);
+            v_put(out + p, v_fma(ck, s, v_some(out + p, n)), n);
+        }
+    }
+    memcpy(last_b, b, count * sizeof *b);
+    memcpy(last_x, x, dim * sizeof *x);
+}
+
+static void trapezoid_part(void *ctx, size_t part_idx, int thread_idx) {
+    STATE_PART(op_trapezoid);
+    size_t head = trapezoid_head_floats(a->dim, a->state_size);
+    float *state = state_at(&a->state, slot) + unit * head;
+    while (state_walk_next(&w)) {
+        if (w.fresh) memset(state, 0, head * sizeof *state);
+        for (uint32_t t = w.row; t < w.end; t++) trapezoid_row(a, state, t, unit);
+    }
+}
+
+static void cpu_trapezoid(struct stream *s, const struct op_trapezoid *a) {
+    CHECK(a->heads % a->groups == 0 && a->state_size <= TRAPEZOID_STATE_MAX);
+    state_loop(s, a, a->batch, a->heads, (size_t)a->heads * a->state_size * (4 * a->dim / VW + 30), trapezoid_part);
+}
+
 /* ---- gated delta rule ---- */
 
 /* out = x * scale / sqrt(sum of squares + 1e-6). */
@@ -446,8 +509,9 @@ static void block_linear_part(void *ctx, size_t part_idx, int thread_idx) {
         for (uint32_t n = 0; n < a->blocks; n++) {
             float *out = ROW_OUT(a->out, a->blocks * a->cols, t) + (size_t)n * a->cols;
             const float *x = ROW(a->x, a->in_stride, t) + (size_t)n * a->x_block,
-                        *weight = a->weight + (size_t)n * a->inputs * a->cols;
-            for (uint32_t j = 0; j < a->cols; j++) out[j] = a->bias ? a->bias[(size_t)n * a->cols + j] : 0.0f;
+                        *weight = a->weight + (a->one_weight ? 0 : (size_t)n * a->inputs * a->cols),
+                        *bias = a->bias ? a->bias + (a->one_weight ? 0 : (size_t)n * a->cols) : NULL;
+            for (uint32_t j = 0; j < a->cols; j++) out[j] = bias ? bias[j] : 0.0f;
             for (uint32_t i = 0; i < a->inputs; i++) add_scaled(out, x[i], weight + (size_t)i * a->cols, a->cols);
         }
 }
@@ -539,6 +603,7 @@ static const struct state_ops cpu_state_ops = {
     .conv = cpu_conv,
     .softplus = cpu_softplus,
     .ssm = cpu_ssm,
+    .trapezoid = cpu_trapezoid,
     .delta = cpu_delta,
     .rglru = cpu_rglru,
     .shift = cpu_shift,

@@ -58,6 +58,12 @@ __device__ __forceinline__ uint32_t exact_noise(uint64_t seed, uint32_t choice, 
     return token % 4 == 0 ? c0 : token % 4 == 1 ? c1 : token % 4 == 2 ? c2 : c3;
 }
 
+__device__ __forceinline__ float exact_turned(float angle, float step) {
+    const float rounder = 0x1.8p23f;
+    float x = __fadd_rn(angle, step), turns = __fsub_rn(mul_add(x, TURN_INVERSE, rounder), rounder);
+    return __fsub_rn(__fsub_rn(x, __fmul_rn(turns, TURN_HI)), __fmul_rn(turns, TURN_LO));
+}
+
 __device__ __forceinline__ void exact_sincos(float angle, float *sine, float *cosine) {
     const double rounder = 0x1.8p52;
     double a = angle, k = __dsub_rn(mul_add(a, 0.63661977236758134308, rounder), rounder);

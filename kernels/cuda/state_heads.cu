@@ -1,10 +1,11 @@
 /*
- * state_heads.cu - the gated delta rule and RWKV-6 and 7 (kernels/ops_state.h): a state [keys, values] a head.
+ * state_heads.cu - the gated delta rule, Mamba 3 and RWKV-6 and 7 (kernels/ops_state.h): a state [keys, values] a head.
  *
  * One block of 128 threads a (sequence, head); a thread has value columns j, j + 128, ... and sums over keys in
  * ascending order, so reads of the state are coalesced and each column has one order of additions. What all columns
  * need of a row (scaled keys, decays, ...) lies in shared memory. Cost: the state once in and out of memory a row.
  */
+#include "kernels/cuda/exact.cuh"
 #include "kernels/cuda/state.cuh"
 
 enum { HEAD_THREADS = 128, HEAD_WARPS = HEAD_THREADS / 32 };
@@ -66,6 +67,91 @@ void cuda_delta(struct stream *s, const struct op_delta *a) {
     if (!a->batch->run_count) return;
     WITH_ACTIVATION(s->dev->activation_type, A,
                     LAUNCH(delta_kernel<A>, head_shape(s, a->batch, a->heads, 2 * (size_t)a->key_dim),
+                           cuda_stream_of(s), *a, runs_view_of(a->batch)));
+}
+
+/* What the threads of a (sequence, head) share, [state] each: B and C turned, and B of the row before. */
+struct trapezoid_row {
+    float *b, *c, *last_b;
+};
+
+/* The row's B and C; the thread of a pair has its angle. */
+template <int A>
+static __device__ void trapezoid_turn(const struct op_trapezoid &a, const struct trapezoid_row &p, float *angle,
+                                      uint32_t t, uint32_t h, float dt) {
+    typedef typename values<A>::raw raw;
+    const uint32_t count = a.state_size, half = count / 2;
+    const size_t in = (size_t)h * count, bc = (size_t)t * a.bc_stride + (size_t)(h / (a.heads / a.groups)) * count;
+    for (uint32_t n = threadIdx.x; n < count; n += HEAD_THREADS) {
+        p.b[n] = values<A>::get((const raw *)a.b + bc + n) + a.b_bias[in + n];
+        p.c[n] = values<A>::get((const raw *)a.c + bc + n) + a.c_bias[in + n];
+    }
+    if (!a.theta) return;
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < half; i += HEAD_THREADS) {
+        const float theta = values<A>::get((const raw *)a.theta + (size_t)t * a.turn_stride + (size_t)h * half + i);
+        float *parts[] = {p.b + 2 * i, p.c + 2 * i}, sine, cosine;
+        angle[i] = exact_turned(angle[i], __fmul_rn(dt, theta));
+        exact_sincos(angle[i], &sine, &cosine);
+        for (int k = 0; k < 2; k++) {
+            const float re = parts[k][0], im = parts[k][1];
+            parts[k][0] = re * cosine - im * sine;
+            parts[k][1] = re * sine + im * cosine;
+        }
+    }
+}
+
+/* Column p of the state goes one position on. */
+static __device__ __forceinline__ float trapezoid_column(const struct op_trapezoid &a, const struct trapezoid_row &p,
+                                                         float *state, float fade, float before, float now) {
+    float y = 0;
+    for (uint32_t n = 0; n < a.state_size; n++) {
+        float v = fade * state[(size_t)n * a.dim] + (before * p.last_b[n] + now * p.b[n]);
+        state[(size_t)n * a.dim] = v;
+        y += p.c[n] * v;
+    }
+    return y;
+}
+
+template <int A> static __global__ void trapezoid_kernel(struct op_trapezoid a, struct runs_view view) {
+    typedef typename values<A>::raw raw;
+    DYNAMIC_SHARED(area);
+    const uint32_t count = a.state_size, h = blockIdx.y;
+    struct trapezoid_row p = {(float *)area, (float *)area + count, (float *)area + 2 * count};
+    dependency_wait();
+    for (state_rows w(view, blockIdx.x); w.next();) {
+        float *state = state_of(a.state, w.slot) + h * trapezoid_head_floats(a.dim, count),
+              *last_b = state + (size_t)count * a.dim, *last_x = last_b + count, *angle = last_x + a.dim;
+        if (w.fresh)
+            for (size_t i = threadIdx.x; i < trapezoid_head_floats(a.dim, count); i += HEAD_THREADS) state[i] = 0;
+        __syncthreads();
+        for (uint32_t n = threadIdx.x; n < count; n += HEAD_THREADS) p.last_b[n] = last_b[n];
+        for (uint32_t t = w.row; t < w.end; t++) {
+            const float dt = a.dt[(size_t)t * a.heads + h], fade = expf(dt * a.a[h]),
+                        mix = sigmoid_of(values<A>::get((const raw *)a.mix + (size_t)t * a.turn_stride + h));
+            trapezoid_turn<A>(a, p, angle, t, h, dt);
+            __syncthreads(); /* B and C are there */
+            for (uint32_t i = threadIdx.x; i < a.dim; i += HEAD_THREADS) {
+                const float x = values<A>::get((const raw *)a.x + (size_t)t * a.x_stride + (size_t)h * a.dim + i);
+                float y = trapezoid_column(a, p, state + i, fade, (1.0f - mix) * dt * fade * last_x[i], mix * dt * x);
+                values<A>::put((raw *)a.out + ((size_t)t * a.heads + h) * a.dim + i, a.d[h] * x + y);
+                last_x[i] = x;
+            }
+            __syncthreads(); /* and read */
+            float *free_row = p.last_b;
+            p.last_b = p.b;
+            p.b = free_row;
+        }
+        for (uint32_t n = threadIdx.x; n < count; n += HEAD_THREADS) last_b[n] = p.last_b[n];
+        __syncthreads();
+    }
+}
+
+void cuda_trapezoid(struct stream *s, const struct op_trapezoid *a) {
+    CHECK(a->heads % a->groups == 0 && a->state_size <= TRAPEZOID_STATE_MAX);
+    if (!a->batch->run_count) return;
+    WITH_ACTIVATION(s->dev->activation_type, A,
+                    LAUNCH(trapezoid_kernel<A>, head_shape(s, a->batch, a->heads, 3 * (size_t)a->state_size),
                            cuda_stream_of(s), *a, runs_view_of(a->batch)));
 }
 

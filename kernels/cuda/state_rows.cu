@@ -36,10 +36,10 @@ template <int A> static __global__ void block_linear_kernel(struct op_block_line
     dependency_wait();
     const uint32_t o = COLUMN, t = blockIdx.y;
     if (o >= a.blocks * a.cols) return;
-    const uint32_t n = o / a.cols;
+    const uint32_t n = o / a.cols, block = a.one_weight ? 0 : n;
     const raw *x = (const raw *)a.x + (size_t)t * a.in_stride + (size_t)n * a.x_block;
-    const float *weight = a.weight + (size_t)n * a.inputs * a.cols + o % a.cols;
-    float sum = a.bias ? a.bias[o] : 0.0f;
+    const float *weight = a.weight + (size_t)block * a.inputs * a.cols + o % a.cols;
+    float sum = a.bias ? a.bias[(size_t)block * a.cols + o % a.cols] : 0.0f;
     for (uint32_t i = 0; i < a.inputs; i++) sum += values<A>::get(x + i) * weight[(size_t)i * a.cols];
     values<A>::put((raw *)a.out + (size_t)t * a.blocks * a.cols + o, sum);
 }
@@ -134,10 +134,11 @@ void cuda_ssm(struct stream *s, const struct op_ssm *a);
 void cuda_rglru(struct stream *s, const struct op_rglru *a);
 void cuda_shift(struct stream *s, const struct op_shift *a);
 void cuda_wkv4(struct stream *s, const struct op_wkv4 *a);
+void cuda_trapezoid(struct stream *s, const struct op_trapezoid *a);
 void cuda_delta(struct stream *s, const struct op_delta *a);
 void cuda_wkv(struct stream *s, const struct op_wkv *a);
 
 /* In the order of struct state_ops. */
-const struct state_ops cuda_state_ops = {cuda_conv,         cuda_softplus,   cuda_ssm,  cuda_delta,
-                                         cuda_rglru,        cuda_shift,      cuda_wkv4, cuda_wkv,
-                                         cuda_block_linear, cuda_group_norm, cuda_gate, cuda_lerp};
+const struct state_ops cuda_state_ops = {cuda_conv,       cuda_softplus, cuda_ssm,  cuda_trapezoid, cuda_delta,
+                                         cuda_rglru,      cuda_shift,    cuda_wkv4, cuda_wkv,       cuda_block_linear,
+                                         cuda_group_norm, cuda_gate,     cuda_lerp};

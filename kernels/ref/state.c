@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "kernels/ref/ref.h"
+#include "kernels/scalar_math.h"
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static double silu(double x) { return x / (1 + exp(-x)); }
@@ -84,6 +85,51 @@ static void ref_ssm(struct stream *s, const struct op_ssm *a) {
     size_t count = a->per_channel ? ssm_state_floats(1, a->heads, a->state_size)
                                   : ssm_state_floats(a->heads, a->head_dim, a->state_size);
     EACH_ROW(a, count, zeros, ssm_row(a, S, t));
+}
+
+/* ---- Mamba 3 ---- */
+
+/* v = R (x + bias) */
+static void turn(float *v, const float *x, const float *bias, const float *angle, uint32_t count) {
+    for (uint32_t n = 0; n < count; n++) v[n] = x[n] + bias[n];
+    for (uint32_t i = 0; angle && i < count / 2; i++) {
+        double re = v[2 * i], im = v[2 * i + 1];
+        float s, c;
+        scalar_sincos(angle[i], &s, &c);
+        v[2 * i] = (float)(re * c - im * s);
+        v[2 * i + 1] = (float)(re * s + im * c);
+    }
+}
+
+static void trapezoid_head(const struct op_trapezoid *a, float *state, uint32_t t, uint32_t h) {
+    uint32_t count = a->state_size, g = h / (a->heads / a->groups);
+    float *last_b = state + (size_t)count * a->dim, *last_x = last_b + count, *angle = last_x + a->dim,
+          b[TRAPEZOID_STATE_MAX], c[TRAPEZOID_STATE_MAX];
+    const float *x = AT(a->x, a->x_stride, t) + (size_t)h * a->dim, dt = AT(a->dt, a->heads, t)[h];
+    for (uint32_t i = 0; a->theta && i < count / 2; i++)
+        angle[i] = scalar_turned(angle[i], dt * AT(a->theta, a->turn_stride, t)[(size_t)h * (count / 2) + i]);
+    turn(b, AT(a->b, a->bc_stride, t) + (size_t)g * count, a->b_bias + (size_t)h * count, a->theta ? angle : NULL,
+         count);
+    turn(c, AT(a->c, a->bc_stride, t) + (size_t)g * count, a->c_bias + (size_t)h * count, a->theta ? angle : NULL,
+         count);
+    double fade = exp((double)dt * a->a[h]), mix = sigmoid(AT(a->mix, a->turn_stride, t)[h]);
+    for (uint32_t p = 0; p < a->dim; p++) {
+        double y = (double)a->d[h] * x[p];
+        for (uint32_t n = 0; n < count; n++) {
+            float *s = &state[(size_t)n * a->dim + p];
+            *s = (float)(fade * *s + (1 - mix) * dt * fade * last_b[n] * last_x[p] + mix * dt * b[n] * x[p]);
+            y += (double)c[n] * *s;
+        }
+        OUT(a->out, a->heads * a->dim, t)[(size_t)h * a->dim + p] = (float)y;
+        last_x[p] = x[p];
+    }
+    memcpy(last_b, b, count * sizeof *b);
+}
+
+static void ref_trapezoid(struct stream *s, const struct op_trapezoid *a) {
+    CHECK(a->heads % a->groups == 0 && a->state_size <= TRAPEZOID_STATE_MAX);
+    size_t head = trapezoid_head_floats(a->dim, a->state_size);
+    EACH_ROW(a, head * a->heads, zeros, for (uint32_t h = 0; h < a->heads; h++) trapezoid_head(a, S + h * head, t, h));
 }
 
 /* ---- gated delta rule ---- */
@@ -262,9 +308,10 @@ static void ref_block_linear(struct stream *s, const struct op_block_linear *a) 
         for (uint32_t n = 0; n < a->blocks; n++)
             for (uint32_t j = 0; j < a->cols; j++) {
                 const float *x = AT(a->x, a->in_stride, t) + (size_t)n * a->x_block;
-                double sum = a->bias ? a->bias[(size_t)n * a->cols + j] : 0;
+                size_t block = a->one_weight ? 0 : n;
+                double sum = a->bias ? a->bias[block * a->cols + j] : 0;
                 for (uint32_t i = 0; i < a->inputs; i++)
-                    sum += (double)x[i] * a->weight[((size_t)n * a->inputs + i) * a->cols + j];
+                    sum += (double)x[i] * a->weight[(block * a->inputs + i) * a->cols + j];
                 OUT(a->out, a->blocks * a->cols, t)[(size_t)n * a->cols + j] = (float)sum;
             }
 }
@@ -316,6 +363,7 @@ const struct state_ops ref_state_ops = {
     .conv = ref_conv,
     .softplus = ref_softplus,
     .ssm = ref_ssm,
+    .trapezoid = ref_trapezoid,
     .delta = ref_delta,
     .rglru = ref_rglru,
     .shift = ref_shift,

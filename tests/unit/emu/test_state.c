@@ -206,9 +206,10 @@ TEST(row_operations_equal_their_definition) {
         got = rig_down(&r, r.act, out, T * WIDTH);
         expect_near("group norm", r.act, got, want, T * WIDTH);
         free(got);
-        struct op_block_linear block = {out, dx, w, odd ? w : NULL, T, 3, 7, GROUP, STRIDE, odd ? 7 : 0};
+        struct op_block_linear block = {out, dx, w, odd ? w : NULL, T, 3, 7, GROUP, STRIDE, odd ? 7 : 0, form > 2};
         r.dev->ops->state->block_linear(r.stream, &block);
-        block = (struct op_block_linear){want, x, weight, odd ? weight : NULL, T, 3, 7, GROUP, STRIDE, odd ? 7 : 0};
+        block = (struct op_block_linear){want, x,     weight, odd ? weight : NULL, T,       3,
+                                         7,    GROUP, STRIDE, odd ? 7 : 0,         form > 2};
         r.ref->ops->state->block_linear(r.ref_stream, &block);
         got = rig_down(&r, r.act, out, T * WIDTH);
         EXPECT(relative_error(got, want, T * WIDTH) <= rounding(r.act) + 16 * UNIT_ROUNDOFF);

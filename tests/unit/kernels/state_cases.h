@@ -95,6 +95,34 @@ static void case_delta(const struct state_case *c, struct stream *s, const struc
                                      .batch = batch});
 }
 
+/* sizes: heads, head_dim, groups, state; flag: states turn. */
+static void case_trapezoid(const struct state_case *c, struct stream *s, const struct state_ops *ops, void *const *in,
+                           const float *wide, float *const *p, void *out, struct state_view state,
+                           const struct step_batch *batch) {
+    uint32_t heads = c->sizes[0];
+    ops->trapezoid(s, &(struct op_trapezoid){
+                          .out = out,
+                          .x = in[0],
+                          .b = in[1],
+                          .c = in[2],
+                          .mix = in[3],
+                          .theta = c->flag ? (char *)in[3] + storage_bytes(s->dev->activation_type, heads) : NULL,
+                          .dt = wide,
+                          .a = p[0],
+                          .d = p[1],
+                          .b_bias = p[2],
+                          .c_bias = p[3],
+                          .heads = heads,
+                          .dim = c->sizes[1],
+                          .groups = c->sizes[2],
+                          .state_size = c->sizes[3],
+                          .x_stride = c->inputs[0],
+                          .bc_stride = c->inputs[1],
+                          .turn_stride = c->inputs[3],
+                          .state = state,
+                          .batch = batch});
+}
+
 static void case_rglru(const struct state_case *c, struct stream *s, const struct state_ops *ops, void *const *in,
                        const float *wide, float *const *p, void *out, struct state_view state,
                        const struct step_batch *batch) {
@@ -178,6 +206,13 @@ static void case_wkv(const struct state_case *c, struct stream *s, const struct 
             {(size_t)((channels + 15) / 16) * n * 16, channels}, channels, 1, (size_t)((channels + 15) / 16) * n * 16, \
             case_ssm                                                                                                   \
     }
+#define TRAPEZOID(heads, dim, groups, n, turns)                                                                        \
+    {                                                                                                                  \
+        "trapezoid", {heads, dim, groups, n}, turns,                                                                   \
+            {heads * dim, groups * n, groups * n, heads * (1 + (turns ? n / 2 : 0))}, heads,                           \
+            {heads, heads, heads * n, heads * n}, heads *dim, 1, (size_t)heads *(dim * n + n + dim + n / 2),           \
+            case_trapezoid                                                                                             \
+    }
 #define DELTA(heads, keys, dk, dv)                                                                                     \
     {                                                                                                                  \
         "delta", {heads, keys, dk, dv}, false, {2 * keys * dk + heads * dv, heads}, heads, {heads}, heads *dv, 1,      \
@@ -217,6 +252,10 @@ static const struct state_case STATE_CASES[] = {
     WKV(2, 21, false),
     WKV(3, 8, true),
     WKV(2, 37, true),
+    TRAPEZOID(1, 3, 1, 5, false),
+    TRAPEZOID(6, 8, 2, 16, true),
+    TRAPEZOID(2, 37, 1, 34, true),
+    TRAPEZOID(3, 16, 3, 17, false),
     DELTA(4, 2, 9, 5),
     DELTA(2, 2, 16, 32),
     DELTA(6, 2, 33, 37),
@@ -224,7 +263,8 @@ static const struct state_case STATE_CASES[] = {
 /* Makes plausible values of random ones: decays are negative, but where the state has a limit; there they are so small
  * that no step overflows. */
 static inline void case_tame(const struct state_case *c, float *const *p) {
-    bool decays = c->call == case_ssm || c->call == case_delta || c->call == case_rglru || c->call == case_wkv4,
+    bool decays = c->call == case_ssm || c->call == case_delta || c->call == case_trapezoid || c->call == case_rglru ||
+                  c->call == case_wkv4,
          limited = c->call == case_ssm && c->flag && c->sizes[2];
     for (size_t i = 0; decays && i < c->parameters[0]; i++) {
         float size = 0.05f + fabsf(p[0][i]);

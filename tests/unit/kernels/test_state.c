@@ -228,13 +228,14 @@ TEST(step_sizes_are_softplus_within_their_limits) {
 
 TEST(block_products_equal_their_definition) {
     FOR_EACH_ISA(isa)
-    for (uint32_t shared = 0; shared < 2; shared++) {
+    for (uint32_t form = 0; form < 3; form++) { /* blocks apart; of the same inputs; with the same weights */
         struct bench b = bench_open(isa, 1), ref = bench_open("ref", 1);
         enum { ROWS = 3, BLOCKS = 4, IN = 11, COLS = 19 };
         float *x = random_array(ROWS * 50), *weight = random_array(BLOCKS * IN * COLS),
               *bias = random_array(BLOCKS * COLS), *out = guarded(ROWS * BLOCKS * COLS),
               *want = guarded(ROWS * BLOCKS * COLS);
-        struct op_block_linear op = {out, x, weight, shared ? NULL : bias, ROWS, BLOCKS, IN, COLS, 50, shared ? 0 : IN};
+        struct op_block_linear op = {out, x,    weight, form == 1 ? NULL : bias, ROWS,     BLOCKS,
+                                     IN,  COLS, 50,     form == 1 ? 0 : IN,      form == 2};
         b.dev->ops->state->block_linear(b.stream, &op);
         op.out = want;
         ref.dev->ops->state->block_linear(ref.stream, &op);
