@@ -36,7 +36,7 @@ extern const struct layer_kind *const FFNS[FFN_KIND_COUNT];
 
 extern const struct layer_kind mixer_latent, ffn_moe;
 extern const struct layer_kind mixer_attention, ffn_gated, ffn_plain;
-extern const struct layer_kind mixer_mamba1, mixer_mamba2, mixer_delta, mixer_short_conv, mixer_rglru, mixer_rwkv4,
-    mixer_rwkv6, mixer_rwkv7, ffn_rwkv;
+extern const struct layer_kind mixer_mamba1, mixer_mamba2, mixer_mamba3, mixer_delta, mixer_short_conv, mixer_rglru,
+    mixer_rwkv4, mixer_rwkv6, mixer_rwkv7, ffn_rwkv;
 
 #endif

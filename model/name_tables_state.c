@@ -356,5 +356,24 @@ static const struct name_table OXIDIZR_MAMBA2_NAMES = {
                  MAMBA2_ROLES(L "mamba2.mixer.")},
 };
 
-const struct name_table *const OXIDIZR_MIXER_NAMES[MIXER_KIND_COUNT] = {
-    [MIXER_MAMBA1] = &OXIDIZR_MAMBA1_NAMES, [MIXER_MAMBA2] = &OXIDIZR_MAMBA2_NAMES};
+static const struct name_table OXIDIZR_MAMBA3_NAMES = {
+    .patterns = {[ROLE_MIXER_NORM] = L "mamba3.norm.weight",
+                 [ROLE_MIXER_NORM_BIAS] = L "mamba3.norm.bias",
+                 [ROLE_B_NORM] = L "mamba3.mixer.bc_norm.weight",
+                 [ROLE_BLEND] = L "mamba3.mixer.lambda_proj.weight",
+                 [ROLE_BLEND_BIAS] = L "mamba3.mixer.lambda_proj.bias",
+                 [ROLE_TURN] = L "mamba3.mixer.theta_proj.weight",
+                 [ROLE_TURN_BIAS] = L "mamba3.mixer.theta_proj.bias",
+                 [ROLE_B_BIAS] = L "mamba3.mixer.b_bias",
+                 [ROLE_C_BIAS] = L "mamba3.mixer.c_bias",
+                 [ROLE_WIDEN] = L "mamba3.mixer.mimo_x_up.weight",
+                 [ROLE_WIDEN_BIAS] = L "mamba3.mixer.mimo_x_up.bias",
+                 [ROLE_NARROW] = L "mamba3.mixer.mimo_x_down.weight",
+                 [ROLE_NARROW_BIAS] = L "mamba3.mixer.mimo_x_down.bias",
+                 MAMBA_ROLES(L "mamba3.mixer."),
+                 MAMBA2_ROLES(L "mamba3.mixer.")},
+};
+
+const struct name_table *const OXIDIZR_MIXER_NAMES[MIXER_KIND_COUNT] = {[MIXER_MAMBA1] = &OXIDIZR_MAMBA1_NAMES,
+                                                                        [MIXER_MAMBA2] = &OXIDIZR_MAMBA2_NAMES,
+                                                                        [MIXER_MAMBA3] = &OXIDIZR_MAMBA3_NAMES};

@@ -158,6 +158,48 @@ static int put_mamba2(struct reader *r, uint32_t layer) {
     return r->err->code;
 }
 
+/* What the config says of an option that shows by its tensors. */
+static void agree_truth(struct reader *r, const char *field, bool value) {
+    if (!config_has(&r->config, 0, field) || r->err->code) return;
+    if (config_bool(&r->config, 0, field, value) != value)
+        error_set(r->err, ERR_INVALID, "config.json: '%s' is %s, but by the weights it is %s", field,
+                  value ? "false" : "true", value ? "true" : "false");
+}
+
+/* How many times as wide heads of `dim` are inside; 0: no more than outside. */
+static int put_widening(struct reader *r, uint32_t layer, uint64_t dim) {
+    bool wide = tensor_at(r, layer, "mamba3.mixer.mimo_x_up.weight") != NULL;
+    uint64_t inside = wide ? size_of(r, layer, "mamba3.mixer.mimo_x_up.weight", 0) : 0;
+    if (wide && (r->err->code || inside % dim || size_of(r, layer, "mamba3.mixer.mimo_x_down.weight", 1) != inside))
+        return contradict(r, layer, "Mamba 3 with several inputs");
+    agree(r, "mamba3_mimo_rank", inside / dim);
+    if (wide) put(r, "mamba3_widening", inside / dim);
+    return r->err->code;
+}
+
+static int put_mamba3(struct reader *r, uint32_t layer) {
+    uint64_t heads = size_of(r, layer, "mamba3.mixer.A_log", 0),
+             width = size_of(r, layer, "mamba3.mixer.norm.weight", 0),
+             states = size_of(r, layer, "mamba3.mixer.bc_norm.weight", 0),
+             rows = size_of(r, layer, "mamba3.mixer.in_proj.weight", 0);
+    bool conv = tensor_at(r, layer, "mamba3.mixer.conv1d.weight") != NULL,
+         turns = tensor_at(r, layer, "mamba3.mixer.theta_proj.weight") != NULL;
+    if (r->err->code || width % heads || rows <= 2 * width + heads || (rows - 2 * width - heads) % (2 * states) ||
+        (turns && size_of(r, layer, "mamba3.mixer.theta_proj.weight", 0) * 2 != heads * states) ||
+        (conv && size_of(r, layer, "mamba3.mixer.conv1d.weight", 0) != rows - width - heads))
+        return contradict(r, layer, "Mamba 3");
+    put_heads(r, "mamba3", heads, width);
+    put_agreed(r, "mamba3_groups", "mamba2_n_groups", (rows - 2 * width - heads) / (2 * states));
+    put_agreed(r, "mamba3_state_size", "mamba2_state_size", states);
+    agree_truth(r, "mamba3_enabled", true);
+    agree_truth(r, "mamba3_complex_rope", turns);
+    agree_truth(r, "mamba3_use_conv", conv);
+    say(r, ",\"mamba3_turns\":%s", turns ? "true" : "false");
+    if (conv)
+        put_agreed(r, "mamba3_conv_kernel", "mamba2_conv_kernel", size_of(r, layer, "mamba3.mixer.conv1d.weight", 2));
+    return put_widening(r, layer, width / heads);
+}
+
 static int set_heads(struct reader *r, uint64_t heads) {
     agree(r, "num_attention_heads", heads);
     if (r->heads && r->heads != heads)
@@ -212,7 +254,8 @@ static const struct kind {
     const char *name, *mark; /* of layer_types (oxidizr_read.c); a tensor that only this kind has */
     bool ffn;                /* has a feed-forward behind it */
     int (*put)(struct reader *r, uint32_t layer);
-} KINDS[] = {{"mamba2", "mamba2.mixer.in_proj.weight", false, put_mamba2},
+} KINDS[] = {{"mamba3", "mamba3.mixer.in_proj.weight", false, put_mamba3},
+             {"mamba2", "mamba2.mixer.in_proj.weight", false, put_mamba2},
              {"mamba", "mamba.in_proj.weight", false, put_mamba1},
              {"latent", "self_attn.w_dkv.weight", true, put_latent},
              {"attention", "self_attn.q_proj.weight", true, put_attention}};
@@ -304,8 +347,10 @@ static int finish_config(struct reader *r, const char *accept) {
                                            "layer_types"};
     for (size_t i = 0; i < ARRAY_LEN(ANSWERED); i++) config_consume_all(&r->config, 0, ANSWERED[i]);
     int64_t scaling = config_object(&r->config, 0, "rope_scaling");
-    if (scaling > 0 && config_double(&r->config, (uint32_t)scaling, "factor", 1) == 1)
-        config_consume_all(&r->config, 0, "rope_scaling");
+    double factor = scaling > 0 ? config_double(&r->config, (uint32_t)scaling, "factor", 1) : 1;
+    config_consume_all(&r->config, 0, "rope_scaling");
+    if (factor != 1)
+        config_fail(&r->config, ERR_UNSUPPORTED, "'rope_scaling' by a factor of %g is not supported", factor);
     return r->err->code ? r->err->code : config_finish(&r->config, accept, r->err);
 }
 

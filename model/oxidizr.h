@@ -1,5 +1,5 @@
 /*
- * oxidizr.h - checkpoints of the trainer oxidizr: layers of Mamba 1 and 2, latent or plain attention, experts or a
+ * oxidizr.h - checkpoints of the trainer oxidizr: layers of Mamba 1, 2 and 3, latent or plain attention, experts or a
  * dense feed-forward, mixed freely. Their config.json has no architecture and lacks sizes, or is not there at all; what
  * is missing is inferred from the tensors' names and shapes, and what is told must agree with them.
  *

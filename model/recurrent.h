@@ -8,6 +8,11 @@
 #include "model/column_scale.h"
 #include "model/layer_kinds.h"
 
+/* Of op_block_linear. */
+struct block_weights {
+    const float *weight, *bias;
+};
+
 struct recurrent_weights {
     struct matrix in, z, beta, step; /* products of the mixer's input; step: Mamba 1: of the convolution's output */
     struct matrix step_out;          /* Mamba 1: dt_proj, without its bias */
@@ -18,6 +23,9 @@ struct recurrent_weights {
     const float *inner_norm, *step_norm, *b_norm, *c_norm; /* NULL: no weight */
     const float *gates, *gates_bias;                       /* RG-LRU: both gates' blocks [2 * heads, dim, dim] */
     struct column_scale in_scale;                          /* Mamba 2: of what `in` gives */
+    struct matrix turn;                                    /* Mamba 3: mixes and angles of the mixer's input */
+    const float *b_bias, *c_bias;
+    struct block_weights widen, narrow;
 };
 
 /* Adds `count` floats, rounded to 64 bytes, to a layer's state; the bytes before them. */

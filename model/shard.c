@@ -72,11 +72,14 @@ struct shard_range shard_expert(const struct shard *s, uint32_t width) {
 /* The mixer that has a state, if one does. */
 static enum mixer_kind state_mixer(const struct layer_spec *l) { return l->beside ? l->beside : l->mixer; }
 
+/* As ssm_heads.h has it. */
+static bool has_heads(enum mixer_kind kind) { return kind == MIXER_MAMBA2 || kind == MIXER_MAMBA3; }
+
 struct shard_state shard_state(const struct shard *s, const struct layer_spec *layer) {
     const struct recurrent_spec *r = &layer->recurrent;
     enum mixer_kind kind = state_mixer(layer);
     struct shard_state own = {.channels = {0}};
-    if (kind == MIXER_MAMBA2 || kind == MIXER_DELTA)
+    if (has_heads(kind) || kind == MIXER_DELTA)
         shard_groups(s, r->heads, r->groups, &own.heads, &own.groups);
     else if (kind == MIXER_RGLRU || kind == MIXER_RWKV6 || kind == MIXER_RWKV7)
         own.heads = shard_cut(r->heads, 1, s ? s->rank : 0, shard_tp(s));
@@ -99,7 +102,7 @@ static bool fits(const struct shard *s, struct shard_range values) {
 static bool norm_spans(const struct shard *s, const struct layer_spec *l) {
     const struct recurrent_spec *r = &l->recurrent;
     struct shard one = *s;
-    if (state_mixer(l) != MIXER_MAMBA2 || !r->inner_norm) return false;
+    if (!has_heads(state_mixer(l)) || !r->inner_norm) return false;
     for (one.rank = 0; one.rank < s->tp; one.rank++) {
         struct shard_range own = shard_state(&one, l).channels;
         if (own.first % r->norm_group || own.count % r->norm_group) return true;

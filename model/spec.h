@@ -45,6 +45,7 @@ enum mixer_kind {
     MIXER_LATENT,
     MIXER_MAMBA1,
     MIXER_MAMBA2,
+    MIXER_MAMBA3,
     MIXER_RWKV4,
     MIXER_RWKV6,
     MIXER_RWKV7,
@@ -153,11 +154,13 @@ struct recurrent_spec {
     uint32_t mix_rank, decay_rank;                     /* RWKV-6 */
     uint32_t decay_low, rate_low, value_low, gate_low; /* RWKV-7: ranks of low-rank products */
     bool first;                                        /* RWKV-7: the layer whose values the others mix in */
-    bool mix_present; /* RWKV: files keep how much of the present position is taken, not of the one before */
-    bool receptance;  /* RWKV: channel mixing has a gate */
-    bool decay_plain; /* files keep A itself, as GGUF does, not the logarithm of -A */
-    bool scaled;      /* Mamba 2: what the first product gives is multiplied: */
-    float scales[5];  /* of z, x, B, C and the step */
+    bool mix_present;  /* RWKV: files keep how much of the present position is taken, not of the one before */
+    bool receptance;   /* RWKV: channel mixing has a gate */
+    bool decay_plain;  /* files keep A itself, as GGUF does, not the logarithm of -A */
+    bool turns;        /* Mamba 3: states turn, */
+    uint32_t widening; /* and heads are so many times as wide inside; 0: they are not */
+    bool scaled;       /* Mamba 2: what the first product gives is multiplied: */
+    float scales[5];   /* of z, x, B, C and the step */
 };
 
 /* ---- feed-forwards ---- */

@@ -9,6 +9,8 @@
 #define STATE_WEIGHTS   ((struct recurrent_weights *)(L->beside ? W->beside : W->mixer))
 #define RECURRENT(what) (L->recurrent.what)
 #define GATED_WEIGHTS   ((struct ffn_weights *)W->ffn)
+/* The CPU's device memory may be written. */
+static void zero_floats(const float *x, size_t count) { memset((void *)(uintptr_t)x, 0, count * sizeof *x); }
 MUTATION(conv_taps) { EACH_LAYER(STATE(RECURRENT(taps) > 1), RECURRENT(taps)--); }
 MUTATION(conv_bias) { EACH_LAYER(STATE(STATE_WEIGHTS->conv_bias), STATE_WEIGHTS->conv_bias = NULL); }
 MUTATION(state_in_bias) { EACH_LAYER(STATE(STATE_WEIGHTS->in.bias), STATE_WEIGHTS->in.bias = NULL); }
@@ -30,6 +32,33 @@ MUTATION(inner_norm_group) {
 MUTATION(inner_norm_weight) { EACH_LAYER(STATE(STATE_WEIGHTS->inner_norm), STATE_WEIGHTS->inner_norm = NULL); }
 MUTATION(part_norms) { EACH_LAYER(STATE(RECURRENT(part_norms)), RECURRENT(part_norms) = false); }
 MUTATION(part_weights) { EACH_LAYER(STATE(STATE_WEIGHTS->b_norm), STATE_WEIGHTS->b_norm = NULL); }
+MUTATION(state_limit) { EACH_LAYER(STATE(RECURRENT(state_limit) > 0), RECURRENT(state_limit) = 0); }
+MUTATION(state_falls) {
+    EACH_LAYER(STATE(RECURRENT(rising)),
+               zero_floats(STATE_WEIGHTS->decay, ssm_state_floats(1, RECURRENT(width), RECURRENT(state_size))));
+}
+MUTATION(b_bias) {
+    EACH_LAYER(STATE(STATE_WEIGHTS->b_bias),
+               zero_floats(STATE_WEIGHTS->b_bias, RECURRENT(heads) * RECURRENT(state_size)));
+}
+MUTATION(c_bias) {
+    EACH_LAYER(STATE(STATE_WEIGHTS->c_bias),
+               zero_floats(STATE_WEIGHTS->c_bias, RECURRENT(heads) * RECURRENT(state_size)));
+}
+MUTATION(blend_bias) {
+    EACH_LAYER(STATE(STATE_WEIGHTS->turn.bias), zero_floats(STATE_WEIGHTS->turn.bias, RECURRENT(heads)));
+}
+MUTATION(turn_bias) {
+    EACH_LAYER(STATE(RECURRENT(turns)), zero_floats(STATE_WEIGHTS->turn.bias + RECURRENT(heads),
+                                                    RECURRENT(heads) * (RECURRENT(state_size) / 2)));
+}
+MUTATION(widen_bias) {
+    EACH_LAYER(STATE(RECURRENT(widening)),
+               zero_floats(STATE_WEIGHTS->widen.bias, RECURRENT(head_dim) * RECURRENT(widening)));
+}
+MUTATION(narrow_bias) {
+    EACH_LAYER(STATE(RECURRENT(widening)), zero_floats(STATE_WEIGHTS->narrow.bias, RECURRENT(head_dim)));
+}
 MUTATION(branch) {
     EACH_LAYER(L->mixer == MIXER_RGLRU, RECURRENT(branch) = RECURRENT(branch) == GATE_SILU ? GATE_SIGMOID : GATE_SILU);
 }
@@ -59,6 +88,8 @@ MUTATION(rwkv_no_receptance) { EACH_LAYER(RWKV && RECURRENT(receptance), RECURRE
         MUTATION_ROW(conv_taps), MUTATION_ROW(conv_bias), MUTATION_ROW(state_in_bias), MUTATION_ROW(state_out_bias),   \
         MUTATION_ROW(step_bias), MUTATION_ROW(step_low), MUTATION_ROW(step_high), MUTATION_ROW(inner_norm_order),      \
         MUTATION_ROW(inner_norm_group), MUTATION_ROW(inner_norm_weight), MUTATION_ROW(part_norms),                     \
-        MUTATION_ROW(part_weights), MUTATION_ROW(branch)
+        MUTATION_ROW(part_weights), MUTATION_ROW(state_limit), MUTATION_ROW(state_falls), MUTATION_ROW(b_bias),        \
+        MUTATION_ROW(c_bias), MUTATION_ROW(blend_bias), MUTATION_ROW(turn_bias), MUTATION_ROW(widen_bias),             \
+        MUTATION_ROW(narrow_bias), MUTATION_ROW(branch)
 
 #endif
