@@ -137,7 +137,7 @@ static bool set_has(const struct set *s, uint32_t cp) {
     case SET_RANGE: has = cp >= s->low && cp <= s->high; break;
     case SET_CATEGORIES: has = unicode_in(cp, s->categories); break;
     case SET_SPACE: has = unicode_is_space(cp); break;
-    case SET_WORD: has = unicode_is_word(cp); break;
+    case SET_WORD: has = unicode_is_word(cp) && cp != 0x200C && cp != 0x200D; break;
     case SET_HAN: has = in_runs(HAN, ARRAY_LEN(HAN), cp); break;
     case SET_CLASS: has = class_has(s->class, cp); break;
     }
@@ -315,20 +315,51 @@ static void add_class(struct buf *out, const struct class *c) {
     buf_add_byte(out, ']');
 }
 
-static int rewrite_escape(struct rewriter *r) {
-    struct set s;
-    size_t n = read_set(r->p + 1, r->end, &s);
-    if (!n) { /* an escape of one character, passed on */
-        buf_add(r->out, r->p, MIN((size_t)(r->end - r->p), (size_t)2));
-        r->p += MIN((size_t)(r->end - r->p), (size_t)2);
-        return 0;
-    }
-    struct class c = {.negated = s.negated, .nested = s.kind == SET_HAN || s.kind == SET_WORD};
+/* \w outside of brackets: there, and there only, Oniguruma counts the number signs of Latin 1 in. */
+static void add_word(struct buf *out, bool negated) {
+    static const struct set SETS[] = {{.kind = SET_WORD},
+                                      {.kind = SET_RANGE, .low = 0xB2, .high = 0xB3},
+                                      {.kind = SET_RANGE, .low = 0xB9, .high = 0xB9},
+                                      {.kind = SET_RANGE, .low = 0xBC, .high = 0xBE}};
+    struct class word = {.negated = negated, .nested = true};
+    for (size_t i = 0; i < ARRAY_LEN(SETS); i++) vec_push(&word.items, SETS[i]);
+    add_listed(out, &word);
+    vec_release(&word.items);
+}
+
+/* \b and \B: PCRE2's know other words. */
+static void add_boundary(struct buf *out, bool negated) {
+    struct buf word = {0};
+    add_word(&word, false);
+    const char *w = buf_text(&word);
+    buf_addf(out, negated ? "(?(?<=%s)(?=%s)|(?!%s))" : "(?(?<=%s)(?!%s)|(?=%s))", w, w, w);
+    buf_release(&word);
+}
+
+static void add_set(struct buf *out, struct set s) {
+    struct class c = {.negated = s.negated, .nested = s.kind == SET_HAN};
     s.negated = false;
     vec_push(&c.items, s);
-    add_class(r->out, &c);
+    add_class(out, &c);
     vec_release(&c.items);
-    r->p += n + 1;
+}
+
+static int rewrite_escape(struct rewriter *r) {
+    struct set s;
+    uint8_t c = r->end - r->p >= 2 ? r->p[1] : 0;
+    size_t n = read_set(r->p + 1, r->end, &s), len = n + 1;
+    if (c == 'b' || c == 'B') {
+        add_boundary(r->out, c == 'B');
+        len = 2;
+    } else if (n && s.kind == SET_WORD) {
+        add_word(r->out, s.negated);
+    } else if (n) {
+        add_set(r->out, s);
+    } else { /* an escape of one character, passed on */
+        len = MIN((size_t)(r->end - r->p), (size_t)2);
+        buf_add(r->out, r->p, len);
+    }
+    r->p += len;
     return 0;
 }
 

@@ -2,7 +2,7 @@
  * regex_text.h - a split pattern as tokenizer.json has it (Oniguruma's Ruby syntax, Unicode 16), rewritten for PCRE2
  * (Unicode 14).
  *
- * What differs and is rewritten: \s, \d, \w and \p{...} know characters younger than PCRE2's tables; classes may be
+ * What differs and is rewritten: \s, \d, \w, \b and \p{...} know characters younger than PCRE2's tables; classes may be
  * nested ([a[^b]]) and intersected ([a-z&&[^q]]). Everything else is passed on. ^ and $ are those of lines: compile
  * with PCRE2_MULTILINE.
  */

@@ -104,6 +104,47 @@ TEST(goldens_scripts) { run_goldens("scripts"); }
 TEST(goldens_byte_normalizer) { run_goldens("byte_normalizer"); }
 TEST(goldens_nested_regex) { run_goldens("nested_regex"); }
 
+/* ---- Oniguruma's words ---- */
+
+/* What a pattern does to texts, by HF tokenizers: matches are removed, so each token left is a piece between them. */
+TEST(patterns_know_words_as_oniguruma_does) {
+    static const struct {
+        const char *pattern, *text;
+        size_t pieces;
+    } ROWS[] = {{"\\\\w", "\xC2\xBD", 0},
+                {"[\\\\w]", "\xC2\xBD", 1},
+                {"\\\\w", "\xE2\x80\x8D", 1},
+                {"1\\\\b", "1-", 1},
+                {"1\\\\b", "-1\xC2\xBD-", 1},
+                {"1\\\\b", "-1\xCC\x81-", 1},
+                {"1\\\\b", "-1-", 2},
+                {"1\\\\B", "-1-", 1},
+                {"1\\\\B", "-1\xCC\x81-", 2},
+                {"\\\\b1",
+                 "\xE0\xA4\xBE"
+                 "1-",
+                 1},
+                {"\\\\b1", "-1-", 2}};
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct buf json = {0};
+        struct bytes none = {0};
+        struct tokenizer *t;
+        struct token_vec ids = {0};
+        struct error err;
+        buf_addf(&json,
+                 "{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Removed\",\"invert\":false,"
+                 "\"pattern\":{\"Regex\":\"%s\"}},"
+                 "\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"u\",\"vocab\":{\"u\":0}}}",
+                 ROWS[i].pattern);
+        EXPECT_EQ(tokenizer_load(buf_bytes(&json), none, none, &t, &err), 0);
+        EXPECT_EQ(tokenizer_encode(t, bytes_str(ROWS[i].text), 0, &ids, &err), 0);
+        if (ids.count != ROWS[i].pieces) check_fail(__FILE__, __LINE__, "row %zu: %zu pieces", i, ids.count);
+        vec_release(&ids);
+        tokenizer_free(&t);
+        buf_release(&json);
+    }
+}
+
 /* ---- shared vectors ---- */
 
 /* llama.cpp's: texts in .inp between marks, ids in .out one line a text, no special tokens. */
