@@ -119,6 +119,13 @@ static bool has_file(const struct folder *f, const char *name) {
     return false;
 }
 
+static bool has_tokenizer(const struct folder *f) {
+    static const char *const NAMES[] = {"tokenizer.json", "tokenizer.model", "tokenizer.gguf", BUNDLE_WORLD};
+    bool found = false;
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) found |= has_file(f, NAMES[i]);
+    return found;
+}
+
 /* The text parts of a GGUF file as files: its vocabulary, its chat template, the spelling of BOS and EOS. */
 static void add_made(struct folder *f, const char *name, struct buf content) {
     if (f->count == BUNDLE_FILES_MAX || has_file(f, name)) {
@@ -170,16 +177,16 @@ static int read_gguf(struct folder *f, const char *path, struct error *err) {
 int bundle_pack(const char *dir, struct buf *out, struct error *err) {
     static const char *const NAMES[] = {"tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json",
                                         "chat_template.jinja", "chat_template.json",    "generation_config.json",
-                                        "config.json",         "tokenizer.model",       "added_tokens.json"};
+                                        "config.json",         "tokenizer.model",       "added_tokens.json",
+                                        BUNDLE_WORLD};
     struct folder *f = mem_alloc(sizeof *f);
     char *gguf = gguf_path_of(dir);
     int rc = 0;
     for (size_t i = 0; !rc && i < ARRAY_LEN(NAMES) && dir_exists(dir); i++) rc = read_into(f, dir, NAMES[i], err);
     if (!rc && dir_exists(dir)) rc = read_named_templates(f, dir, err);
-    if (!rc && gguf && !has_file(f, "tokenizer.json") && !has_file(f, "tokenizer.model")) rc = read_gguf(f, gguf, err);
+    if (!rc && gguf && !has_tokenizer(f)) rc = read_gguf(f, gguf, err);
     mem_free(gguf);
-    if (!rc && !has_file(f, "tokenizer.json") && !has_file(f, "tokenizer.model") && !has_file(f, "tokenizer.gguf"))
-        rc = error_set(err, ERR_NOT_FOUND, "'%s' has no tokenizer.json", dir);
+    if (!rc && !has_tokenizer(f)) rc = error_set(err, ERR_NOT_FOUND, "'%s' has no tokenizer.json", dir);
     if (!rc) rc = bundle_pack_files(f->files, f->count, out, err);
     for (size_t i = 0; i < BUNDLE_FILES_MAX; i++) buf_release(&f->contents[i]);
     mem_free(f);

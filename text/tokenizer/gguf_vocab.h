@@ -1,7 +1,9 @@
 /*
- * gguf_vocab.h - the vocabulary in a GGUF file's metadata (tokenizer.ggml.*): byte-level BPE ("gpt2"), SentencePiece
- * BPE
- * ("llama") and Unigram ("t5"), as llama.cpp reads them.
+ * gguf_vocab.h - the vocabulary in a GGUF file's metadata (tokenizer.ggml.*): byte-level BPE ("gpt2"), BPE of pieces
+ * ("gemma4"), SentencePiece BPE ("llama") and Unigram ("t5"), WordPiece ("bert") and RWKV's World ("rwkv").
+ *
+ * The ids are those of the tokenizer that the file was converted from; where llama.cpp differs from it (words of more
+ * than 100 letters in WordPiece, say) the former counts.
  *
  * Threading: building only.
  */

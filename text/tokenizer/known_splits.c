@@ -1,6 +1,6 @@
 #include "text/tokenizer/known_splits.h"
 
-enum { PATTERNS_MAX = 8, NAMES_MAX = 16 };
+enum { PATTERNS_MAX = 8, NAMES_MAX = 24 };
 
 #define ANY_CASE "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define UPPER    "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
@@ -49,44 +49,72 @@ enum { PATTERNS_MAX = 8, NAMES_MAX = 16 };
     "\\x{1E900}-\\x{1E943}" "]+"
 /* clang-format on */
 #define FALCON_SIGNS "[\\p{P}\\$\\+<=>\\^~\\|`]+"
+#define NO_CASE      WORD "\\p{L}+|\\p{N}|" OTHERS "|" SPACES
+#define YOUTU_ASIAN                                                                                                    \
+    "[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f\ufe30-"  \
+    "\ufe4f]+|"                                                                                                        \
+    "[\u3105-\u312f]+|" CJK3
+#define YOUTU WORD UPPER "*" LOWER "+" ANY_CASE "?|" WORD UPPER "+" LOWER "*" ANY_CASE "?|\\p{N}" SLASHES
+#define EXAONE_MOE                                                                                                     \
+    ANY_CASE "|" WORD "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|"     \
+             "\\s+(?!\\S)|\\s+"
+#define SPARK                                                                                                          \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "              \
+    "?[\\p{P}\\p{S}]+|[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define AFMOE_ASIAN                                                                                                    \
+    "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f"        \
+    "\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+"
+/* Numbers in groups of three, the first of one to three, as (?=(...{3})*$) would have them but in linear time: first
+ * the digits that are too many, then by threes from there. */
+#define GROUPS(digit) "\\A" digit "{1,2}(?=(?:" digit "{3})*\\z)", "\\G" digit "{3}"
 
 static const struct {
     const char *names[NAMES_MAX];
     const char *patterns[PATTERNS_MAX];
-    bool ignore_merges;
+    struct known_split more;
 } ROWS[] = {
-    {{"gpt2", "gpt-2", "r50k_base", "p50k_base", "mpt", "olmo", "jais", "phi-2", "trillion", "granite-docling",
-      "exaone4", "roberta-bpe"},
+    {{"gpt2",       "gpt-2",           "r50k_base",    "p50k_base",   "mpt",         "olmo",    "jais",    "phi-2",
+      "trillion",   "granite-docling", "exaone4",      "roberta-bpe", "modern-bert", "jina-es", "jina-de", "jina-v2-es",
+      "jina-v2-de", "jina-v1-en",      "jina-v2-code", "gigachat",    "a.x-4.0",     "mellum"},
      {GPT2},
-     false},
-    {{"cl100k", "cl100k_base", "dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {CL100K}, false},
+     {0}},
+    {{"cl100k", "cl100k_base", "dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {CL100K}, {0}},
     {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
      {CL100K},
-     true},
-    {{"o200k", "o200k_base", "gpt-4o", "llama4", "minimax-m2"}, {O200K}, false},
-    {{"qwen2", "stablelm2", "hunyuan", "deepseek-r1-qwen", "megrez", "grok-2", "kormo", "solar-open"}, {QWEN2}, false},
-    {{"qwen35"}, {QWEN35}, false},
-    {{"tekken"}, {TEKKEN}, true},
-    {{"deepseek-v3", "deepseek_v3", "hunyuan-dense", "joyai-llm"}, {"\\p{N}{1,3}", CJK3, DEEPSEEK3}, false},
-    {{"deepseek-llm"},
-     {"[\\r\\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", CJK, "\\p{N}+"},
-     false},
-    {{"deepseek-coder"}, {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK, "\\p{N}"}, false},
-    {{"falcon"}, {FALCON_SIGNS, GPT2, "[0-9][0-9][0-9]"}, false},
-    {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "modern-bert"},
+     {.ignore_merges = true, .add_bos = true}},
+    {{"minicpm5"}, {"\\p{N}{1,3}", CL100K}, {.ignore_merges = true}},
+    {{"o200k", "o200k_base", "gpt-4o", "llama4", "minimax-m2", "kanana2", "talkie"}, {O200K}, {0}},
+    {{"granite-embed-multi-97m"}, {O200K}, {.ignore_merges = true}},
+    {{"qwen2", "stablelm2", "hunyuan", "deepseek-r1-qwen", "megrez", "grok-2", "kormo", "solar-open", "f2llmv2"},
+     {QWEN2},
+     {0}},
+    {{"laguna"}, {"[^\\n]+|[\\n]+", QWEN2}, {0}},
+    {{"ufakzeka"}, {NO_CASE}, {0}},
+    {{"qwen35"}, {QWEN35}, {0}},
+    {{"tekken"}, {TEKKEN}, {.ignore_merges = true, .add_bos = true}},
+    {{"youtu"}, {YOUTU_ASIAN, YOUTU}, {.ignore_merges = true}},
+    {{"exaone-moe"}, {EXAONE_MOE}, {0}},
+    {{"tiny_aya", "cohere2moe"}, {"(?<!\\d)\\d++\\b", GROUPS("\\d"), O200K}, {0}},
+    {{"afmoe"}, {"\\p{N}+", GROUPS("\\p{N}"), AFMOE_ASIAN, DEEPSEEK3}, {0}},
+    {{"spark2_5"}, {"\\p{N}{1,3}", CJK3, SPARK, "\\p{N}"}, {0}},
+    {{"deepseek-v3", "deepseek_v3", "hunyuan-dense", "joyai-llm", "hy_v4"}, {"\\p{N}{1,3}", CJK3, DEEPSEEK3}, {0}},
+    {{"deepseek-llm"}, {"[\\r\\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", CJK, "\\p{N}+"}, {0}},
+    {{"deepseek-coder"}, {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK, "\\p{N}"}, {0}},
+    {{"falcon"}, {FALCON_SIGNS, GPT2, "[0-9][0-9][0-9]"}, {0}},
+    {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"},
      {"\\p{N}", GPT2},
-     false},
-    {{"poro-chat", "bloom", "gpt3-finnish"}, {BLOOM}, false},
-    {{"viking"}, {BLOOM, "\\p{N}"}, false},
+     {0}},
+    {{"poro-chat", "bloom", "gpt3-finnish"}, {BLOOM}, {0}},
+    {{"viking"}, {BLOOM, "\\p{N}"}, {0}},
     {{"chameleon"},
      {"<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "([\\t\\n]|    |  )", "\\p{N}",
       "[\\p{P}!-/:-@\\[-`{-~]", GPT2},
-     false},
-    {{"superbpe"}, {"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}, false},
-    {{"bailingmoe", "bailingmoe2", "llada-moe"}, {BAILING}, false},
-    {{"seed-coder"}, {SEED}, false},
-    {{"kimi-k2"}, {KIMI}, false},
-    {{"default"}, {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}, false},
+     {.add_bos = true}},
+    {{"superbpe"}, {"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}, {0}},
+    {{"bailingmoe", "bailingmoe2", "llada-moe"}, {BAILING}, {0}},
+    {{"seed-coder"}, {SEED}, {0}},
+    {{"kimi-k2"}, {KIMI}, {0}},
+    {{"default"}, {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}, {0}},
 };
 
 static bool has_name(size_t row, struct bytes name) {
@@ -95,11 +123,11 @@ static bool has_name(size_t row, struct bytes name) {
     return false;
 }
 
-bool known_split_json(struct bytes name, struct buf *out, bool *ignore_merges) {
+bool known_split_json(struct bytes name, struct buf *out, struct known_split *more) {
     size_t row = 0;
     while (row < ARRAY_LEN(ROWS) && !has_name(row, name)) row++;
     if (row == ARRAY_LEN(ROWS)) return false;
-    *ignore_merges = ROWS[row].ignore_merges;
+    if (more) *more = ROWS[row].more;
     buf_add_str(out, "{\"type\":\"Sequence\",\"pretokenizers\":[");
     for (size_t i = 0; i < PATTERNS_MAX && ROWS[row].patterns[i]; i++) {
         buf_add_str(out, "{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":\"");

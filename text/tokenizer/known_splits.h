@@ -13,8 +13,14 @@
 
 #include "base/buf.h"
 
-/* Appends the "pre_tokenizer" value of tokenizer.json for this name; false (nothing appended) for an unknown one.
- * *ignore_merges: a piece that is a token by itself is that token. */
-bool known_split_json(struct bytes name, struct buf *out, bool *ignore_merges);
+/* What goes with a name besides its patterns, where the vocabulary does not say it. */
+struct known_split {
+    bool ignore_merges; /* a piece that is a token by itself is that token */
+    bool add_bos;
+};
+
+/* Appends the "pre_tokenizer" value of tokenizer.json for this name; false (nothing appended) for an unknown one. more
+ * may be NULL. */
+bool known_split_json(struct bytes name, struct buf *out, struct known_split *more);
 
 #endif

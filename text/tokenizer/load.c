@@ -8,7 +8,7 @@
 #include "text/tokenizer/open.h"
 #include "text/unicode.h"
 
-enum { SECTION_BUDGET = 64 << 20, SECTION_CALLS = 4 << 20, WORD_CHARS_DEFAULT = 100, WORD_CHARS_MAX = 1000 };
+enum { SECTION_BUDGET = 64 << 20, SECTION_CALLS = 4 << 20, WORD_CHARS_MAX = 1000 };
 
 struct load {
     struct tokenizer *t;
@@ -212,16 +212,14 @@ static int load_unigram(struct load *l, bool byte_level) {
 }
 
 static int load_wordpiece(struct load *l, bool byte_level) {
-    struct wordpiece *w = &l->t->wordpiece;
+    uint32_t unk_id;
     int rc = model_read_vocab(l->vocab, &l->t->vocab, l->err);
     if (rc) return rc;
     vocab_seal(&l->t->vocab, byte_level);
-    w->vocab = &l->t->vocab;
-    w->chars_max = (uint32_t)MIN(MAX(l->chars_max, 0), WORD_CHARS_MAX);
-    memcpy(w->prefix, l->prefix, sizeof w->prefix);
-    rc = find_unk(l, &w->unk_id);
-    if (!rc && w->unk_id == UINT32_MAX)
-        rc = error_set(l->err, ERR_INVALID, "tokenizer.json: WordPiece without unk_token");
+    rc = find_unk(l, &unk_id);
+    if (!rc && unk_id == UINT32_MAX) rc = error_set(l->err, ERR_INVALID, "tokenizer.json: WordPiece without unk_token");
+    uint32_t chars_max = (uint32_t)MIN(MAX(l->chars_max, 0), WORD_CHARS_MAX);
+    if (!rc) wordpiece_init(&l->t->wordpiece, &l->t->vocab, l->prefix, chars_max, unk_id);
     return rc;
 }
 
@@ -271,8 +269,10 @@ int tokenizer_load(struct bytes tokenizer_json, struct bytes config_json, struct
                    struct tokenizer **out, struct error *err) {
     struct error local;
     uint32_t id_limit = (uint32_t)MIN(MAX(tokenizer_json.len, (size_t)VOCAB_IDS_MIN), (size_t)VOCAB_IDS_MAX);
-    struct load l = {
-        .t = tokenizer_new(id_limit), .err = err ? err : &local, .unk_id = UINT32_MAX, .chars_max = WORD_CHARS_DEFAULT};
+    struct load l = {.t = tokenizer_new(id_limit),
+                     .err = err ? err : &local,
+                     .unk_id = UINT32_MAX,
+                     .chars_max = WORDPIECE_CHARS_DEFAULT};
     arena_init(&l.arena, SECTION_BUDGET, SECTION_CALLS);
     int rc = load_all(&l, tokenizer_json);
     if (!rc) rc = tokenizer_load_ends(l.t, config_json, generation_json, false, l.err);
@@ -287,9 +287,10 @@ int tokenizer_load_bundle(const struct bundle *bundle, struct tokenizer **out, s
                  generation = bundle_find(bundle, "generation_config.json");
     if (!file.len) file = bundle_find(bundle, "tokenizer.gguf");
     if (!file.len) file = bundle_find(bundle, "tokenizer.model");
+    if (!file.len) file = bundle_find(bundle, BUNDLE_WORLD);
     if (!file.len) {
         *out = NULL;
-        return error_set(err, ERR_NOT_FOUND, "the model has neither tokenizer.json nor tokenizer.model");
+        return error_set(err, ERR_NOT_FOUND, "the model has no tokenizer.json, tokenizer.model or " BUNDLE_WORLD);
     }
     if (!generation.len) generation = bundle_find(bundle, "config.json"); /* has eos_token_id too */
     return tokenizer_load_any(file, bundle_find(bundle, "tokenizer_config.json"), generation, out, err);

@@ -251,8 +251,8 @@ int named_vocab_path(const struct named_vocab *v, const char *dir, struct buf *p
 
 /* ---- what the file does not say ---- */
 
-void named_vocab_rules(const struct named_vocab *v, struct buf *json, bool *ignore_merges) {
-    CHECK(!v->split || known_split_json(bytes_str(v->split), json, ignore_merges));
+void named_vocab_rules(const struct named_vocab *v, struct buf *json) {
+    CHECK(!v->split || known_split_json(bytes_str(v->split), json, NULL));
 }
 
 static int add(struct tokenizer *t, const char *text, uint32_t id, bool special, struct error *err) {

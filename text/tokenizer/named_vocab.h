@@ -24,7 +24,7 @@ const struct named_vocab *named_vocab_recognize(const struct tiktoken_file *f);
 /* Appends the path of its file in dir; ERR_NOT_FOUND names the files looked for and where they are published. */
 MUST_CHECK int named_vocab_path(const struct named_vocab *v, const char *dir, struct buf *path, struct error *err);
 /* What tokenizer_set_rules wants for it; json holds the text. */
-void named_vocab_rules(const struct named_vocab *v, struct buf *json, bool *ignore_merges);
+void named_vocab_rules(const struct named_vocab *v, struct buf *json);
 /* Lines of a tiktoken file with lower ranks are special tokens, not text. */
 uint32_t named_vocab_first_text_id(const struct named_vocab *v);
 /* Special and agent tokens, BOS, EOS, prefix: into t, whose model is built. */

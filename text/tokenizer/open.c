@@ -6,6 +6,7 @@
 #include "text/tokenizer/known_splits.h"
 #include "text/tokenizer/named_vocab.h"
 #include "text/tokenizer/spm.h"
+#include "text/tokenizer/world.h"
 
 enum { FILE_BYTES_MAX = 256 << 20 };
 
@@ -16,11 +17,10 @@ static const char BYTES_DECODER[] = "{\"type\":\"ByteLevel\"}";
 static int finish_tiktoken(const struct named_vocab *known, struct tokenizer *t, struct error *err) {
     struct tokenizer_rules rules = {.decoder = BYTES_DECODER};
     struct buf json = {0};
-    bool ignore_merges;
     if (known)
-        named_vocab_rules(known, &json, &ignore_merges);
+        named_vocab_rules(known, &json);
     else
-        CHECK(known_split_json(bytes_str("cl100k_base"), &json, &ignore_merges));
+        CHECK(known_split_json(bytes_str("cl100k_base"), &json, NULL));
     rules.pre_tokenizer = buf_text(&json);
     int rc = tokenizer_set_rules(t, &rules, err);
     if (!rc && known) rc = named_vocab_add_tokens(known, true, t, err);
@@ -60,7 +60,7 @@ static int load_spm(struct bytes file, const struct named_vocab *known, struct t
 
 /* ---- telling them apart ---- */
 
-enum form { FORM_JSON, FORM_SPM, FORM_TIKTOKEN, FORM_GGUF };
+enum form { FORM_JSON, FORM_SPM, FORM_TIKTOKEN, FORM_GGUF, FORM_WORLD };
 
 static bool is_base64_line(struct bytes file) {
     size_t i = 0;
@@ -71,6 +71,7 @@ static bool is_base64_line(struct bytes file) {
 static enum form form_of(struct bytes file) {
     size_t i = 0;
     if (file.len >= 4 && !memcmp(file.data, "GGUF", 4)) return FORM_GGUF;
+    if (world_is(file)) return FORM_WORLD;
     if (is_base64_line(file)) return FORM_TIKTOKEN;
     while (i < file.len &&
            (file.data[i] == ' ' || file.data[i] == '\n' || file.data[i] == '\r' || file.data[i] == '\t'))
@@ -102,11 +103,25 @@ static int load_gguf(struct bytes file, struct tokenizer **out, struct error *er
     return rc ? rc : build_gguf(&g, out, err);
 }
 
+static int load_world(struct bytes file, struct tokenizer **out, struct error *err) {
+    struct tokenizer *t = tokenizer_new((uint32_t)MIN(MAX(file.len, (size_t)VOCAB_IDS_MIN), (size_t)VOCAB_IDS_MAX));
+    int rc = world_build(file, t, err);
+    if (rc) tokenizer_free(&t);
+    *out = t;
+    return rc;
+}
+
+/* Of a form that has no JSON with it. */
+static int load_form(enum form form, struct bytes file, struct tokenizer **out, struct error *err) {
+    if (form == FORM_GGUF) return load_gguf(file, out, err);
+    return form == FORM_WORLD ? load_world(file, out, err) : load_known(file, NULL, out, err);
+}
+
 static int load_source(struct bytes file, struct bytes config_json, struct bytes generation_json,
                        struct tokenizer **out, struct error *err) {
     enum form form = form_of(file);
     if (form == FORM_JSON) return tokenizer_load(file, config_json, generation_json, out, err);
-    int rc = form == FORM_GGUF ? load_gguf(file, out, err) : load_known(file, NULL, out, err);
+    int rc = load_form(form, file, out, err);
     if (!rc && (rc = tokenizer_load_ends(*out, config_json, generation_json, true, err))) tokenizer_free(out);
     return rc;
 }

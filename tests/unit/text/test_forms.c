@@ -1,5 +1,5 @@
 /*
- * Vocabularies in other forms than tokenizer.json: SentencePiece models, tiktoken files, named ones.
+ * Vocabularies in other forms than tokenizer.json: SentencePiece models, tiktoken files, named ones, GGUF, RWKV's.
  */
 #include "text/tokenizer/open.h"
 
@@ -209,6 +209,41 @@ static void write_world(const char *path) {
     gguf_writer_release(&w);
 }
 
+/* The same tokens as RWKV's file has them: ids from 1, Python's literals, in either quotes, as bytes or as text. */
+static void add_world_lines(struct buf *out) {
+    static const char *const LITERALS[] = {"'ab'",     "'abc'",    "\" a\"",        "'\\n\\n'",
+                                           "b'\\\\n'", "'c\\xe9'", "'\\t\\u0020a'", "b'aba'"};
+    for (unsigned i = 1; i < ARRAY_LEN(WORLD); i++)
+        buf_addf(out, "%u %s %zu\n", i, LITERALS[i - 1], strlen(WORLD_RAW[i]));
+    for (unsigned i = 0; i < 256; i++) buf_addf(out, "%u b'\\x%02x' 1\r\n", (unsigned)ARRAY_LEN(WORLD) + i, i);
+}
+
+static struct tokenizer *load_world_text(struct error *err) {
+    struct buf file = {0};
+    struct tokenizer *t;
+    struct bytes none = {0};
+    add_world_lines(&file);
+    if (tokenizer_load_any(buf_bytes(&file), none, none, &t, err)) check_fail(__FILE__, __LINE__, "%s", err->text);
+    buf_release(&file);
+    return t;
+}
+
+TEST(bad_world_files_are_refused_with_their_line) {
+    static const char *const BAD[] = {"1 'a' 1\n2 'b'\n",      "1 'a' 1\n2 'b 1\n",        "1 'a' 1\n1 'b' 1\n",
+                                      "1 'a' 1\n0 'b' 1\n",    "1 'a' 1\n2 'b' 2\n",       "1 'a' 1\n2 '\\q' 1\n",
+                                      "1 'a' 1\n2 '\\x4' 1\n", "1 'a' 1\n2 '\\ud800' 3\n", "1 'a' 1\n2 b'\\u0041' 1\n",
+                                      "1 'a' 1\n2 ''' 1\n",    "1 'a' 1\n2 '' 0\n",        "1 'a' 1\n99999999 'b' 1\n",
+                                      "1 'a' 1\n2 'b\\' 1\n"};
+    struct bytes none = {0};
+    for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
+        struct tokenizer *t;
+        struct error err = {0};
+        EXPECT(tokenizer_load_any(bytes_str(BAD[i]), none, none, &t, &err) < 0);
+        if (!strstr(err.text, "line 2") && !strstr(err.text, "99999999"))
+            check_fail(__FILE__, __LINE__, "file %zu: '%s'", i, err.text);
+    }
+}
+
 /* The id of the longest token that text begins with. */
 static uint32_t longest_world(const char *text, size_t *len) {
     uint32_t best = (uint32_t)ARRAY_LEN(WORLD) + (uint8_t)text[0];
@@ -222,16 +257,9 @@ static uint32_t longest_world(const char *text, size_t *len) {
     return best;
 }
 
-TEST(world_takes_the_longest_token) {
+static void check_world(const struct tokenizer *t) {
     static const char *const PARTS[] = {"a", "b", "c", " ", "\n", "\t", "\\", "n", "\xC3\xA9", "<s>"};
-    char path[64];
-    struct tokenizer *t;
     struct error err;
-    snprintf(path, sizeof path, "/tmp/trireme-world-%d.gguf", (int)getpid());
-    write_world(path);
-    if (tokenizer_open(path, &t, &err)) check_fail(__FILE__, __LINE__, "%s", err.text);
-    unlink(path);
-    EXPECT(t);
     for (int round = 0; round < 500; round++) {
         struct buf text = {0}, decoded = {0};
         struct token_vec ids = {0};
@@ -247,9 +275,167 @@ TEST(world_takes_the_longest_token) {
         buf_release(&text);
         buf_release(&decoded);
     }
+}
+
+/* The special token that ends a text, id 0, is parsed where it is asked for. */
+static void check_world_end(const struct tokenizer *t, const char *text) {
     struct token_vec ids = {0};
-    EXPECT_EQ(tokenizer_encode(t, bytes_str("<s>a"), TOKENIZE_PARSE_SPECIAL, &ids, &err), 0);
+    struct error err;
+    EXPECT_EQ(tokenizer_encode(t, bytes_str(text), TOKENIZE_PARSE_SPECIAL, &ids, &err), 0);
     EXPECT(ids.count == 2 && ids.items[0] == 0 && tokenizer_is_special(t, 0));
     vec_release(&ids);
+}
+
+TEST(world_takes_the_longest_token) {
+    char path[64];
+    struct tokenizer *t;
+    struct error err;
+    snprintf(path, sizeof path, "/tmp/trireme-world-%d.gguf", (int)getpid());
+    write_world(path);
+    if (tokenizer_open(path, &t, &err)) check_fail(__FILE__, __LINE__, "%s", err.text);
+    unlink(path);
+    EXPECT(t);
+    check_world(t);
+    check_world_end(t, "<s>a");
+    tokenizer_free(&t);
+    t = load_world_text(&err);
+    check_world(t);
+    check_world_end(t, "<|rwkv_tokenizer_end_of_text|>a");
+    EXPECT_EQ(tokenizer_eos(t).ids[0], 0);
+    tokenizer_free(&t);
+}
+
+/* ---- GGUF files against the tokenizer.json they come from ---- */
+
+/* The spelling of a token in the GGUF file. */
+typedef void spell_fn(struct bytes spelling, bool special, struct buf *out);
+
+static void spell_as_it_is(struct bytes spelling, bool special, struct buf *out) { buf_add_bytes(out, spelling); }
+
+/* llama.cpp's converter for BERT: "##x" is "x", "x" is U+2581 and "x". */
+static void spell_word(struct bytes spelling, bool special, struct buf *out) {
+    bool continues = spelling.len > 2 && !memcmp(spelling.data, "##", 2);
+    if (!special && !continues) buf_add_str(out, "\xE2\x96\x81");
+    if (!special && continues) spelling = bytes_of(spelling.data + 2, spelling.len - 2);
+    buf_add_bytes(out, spelling);
+}
+
+static void put_tokens(struct gguf_writer *w, const struct tokenizer *from, spell_fn *spell) {
+    uint32_t count = tokenizer_vocab_count(from);
+    gguf_put_array(w, "tokenizer.ggml.tokens", GGUF_STRING, count);
+    for (uint32_t id = 0; id < count; id++) {
+        struct buf spelling = {0}, text = {0};
+        tokenizer_token_text(from, id, &spelling);
+        spell(buf_bytes(&spelling), tokenizer_is_special(from, id), &text);
+        gguf_add_string(w, buf_bytes(&text));
+        buf_release(&spelling);
+        buf_release(&text);
+    }
+    gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, count);
+    for (uint32_t id = 0; id < count; id++) gguf_add_i32(w, tokenizer_is_special(from, id) ? 3 : 1);
+}
+
+static void put_merges(struct gguf_writer *w, const char *json_path) {
+    struct arena a;
+    struct buf json = golden_read_source(json_path);
+    arena_init(&a, 0, 0);
+    struct tvalue merges = golden_member(golden_member(golden_parse(&a, buf_bytes(&json)), "model"), "merges");
+    gguf_put_array(w, "tokenizer.ggml.merges", GGUF_STRING, tvalue_count(merges));
+    for (size_t i = 0; i < tvalue_count(merges); i++) {
+        struct tvalue pair = tvalue_list_at(merges, i);
+        struct buf line = {0};
+        buf_add_bytes(&line, tvalue_text(tvalue_list_at(pair, 0)));
+        buf_add_byte(&line, ' ');
+        buf_add_bytes(&line, tvalue_text(tvalue_list_at(pair, 1)));
+        gguf_add_string(w, buf_bytes(&line));
+        buf_release(&line);
+    }
+    arena_release(&a);
+    buf_release(&json);
+}
+
+/* The tokenizer of a GGUF file with the tokens of `from`; merges of its tokenizer.json, or NULL. */
+static struct tokenizer *convert(const struct tokenizer *from, const char *kind, spell_fn *spell, const char *merges) {
+    struct gguf_writer w;
+    struct tokenizer *t = NULL;
+    struct error err;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/trireme-vocab-%d.gguf", (int)getpid());
+    gguf_writer_init(&w, path);
+    gguf_put_string(&w, "general.architecture", bytes_str("any"));
+    gguf_put_string(&w, "tokenizer.ggml.model", bytes_str(kind));
+    put_tokens(&w, from, spell);
+    if (merges) put_merges(&w, merges);
+    gguf_put_int(&w, "tokenizer.ggml.unknown_token_id", GGUF_U32, tokenizer_find(from, bytes_str("<unk>")));
+    if (gguf_write_begin(&w, &err) || gguf_write_end(&w, &err) || tokenizer_open(path, &t, &err))
+        check_fail(__FILE__, __LINE__, "%s", err.text);
+    unlink(path);
+    gguf_writer_release(&w);
+    return t;
+}
+
+/* The file's own text and ours: words of at most 20 characters, for the golden's limit is not in the file; and none of
+ * "<", where a special token would end what is prefixed. */
+static bool is_fit(struct bytes text) {
+    size_t run = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        run = text.data[i] == ' ' ? 0 : run + 1;
+        if (run > 20 || text.data[i] == '<') return false;
+    }
+    return text.len;
+}
+
+/* before: what the golden's normalizer puts before a text and the file's does not. */
+static void expect_same_ids(const struct tokenizer *from, const struct tokenizer *t, const char *before) {
+    struct arena a;
+    struct buf json = golden_read_source("tests/goldens/text/vectors.json");
+    size_t seen = 0;
+    arena_init(&a, 0, 0);
+    struct tvalue vectors = golden_parse(&a, buf_bytes(&json));
+    for (size_t i = 0; i < tvalue_count(vectors); i++) {
+        struct bytes text = tvalue_text(golden_member(tvalue_list_at(vectors, i), "text"));
+        struct token_vec want = {0}, got = {0};
+        struct buf prefixed = {0}, want_text = {0}, got_text = {0};
+        if (!is_fit(text)) continue;
+        buf_add_str(&prefixed, before);
+        buf_add_bytes(&prefixed, text);
+        EXPECT(!tokenizer_encode(from, text, 0, &want, NULL));
+        EXPECT(!tokenizer_encode(t, buf_bytes(&prefixed), 0, &got, NULL));
+        bool same = want.count == got.count;
+        for (size_t k = 0; same && k < got.count; k++) same = want.items[k] == got.items[k];
+        if (!same) check_fail(__FILE__, __LINE__, "vector %zu is encoded in another way", i);
+        tokenizer_decode(from, (struct tokens){want.items, want.count}, DECODE_CONTINUES, &want_text);
+        tokenizer_decode(t, (struct tokens){want.items, want.count}, DECODE_CONTINUES, &got_text);
+        EXPECT_STR(buf_text(&got_text), buf_text(&want_text));
+        seen++;
+        vec_release(&want);
+        vec_release(&got);
+        buf_release(&prefixed);
+        buf_release(&want_text);
+        buf_release(&got_text);
+    }
+    EXPECT(seen > 100);
+    arena_release(&a);
+    buf_release(&json);
+}
+
+TEST(wordpiece_of_a_gguf_file) {
+    struct tokenizer *from = open_source("tests/goldens/text/wordpiece.tokenizer.json");
+    struct tokenizer *t = convert(from, "bert", spell_word, NULL);
+    struct token_vec ids = {0};
+    expect_same_ids(from, t, "");
+    EXPECT_EQ(tokenizer_encode(t, bytes_str("a"), TOKENIZE_ADD_SPECIAL, &ids, NULL), 0);
+    EXPECT(ids.count == 3 && ids.items[0] == tokenizer_find(from, bytes_str("[CLS]")) &&
+           ids.items[2] == tokenizer_find(from, bytes_str("[SEP]")));
+    vec_release(&ids);
+    tokenizer_free(&from);
+    tokenizer_free(&t);
+}
+
+TEST(bpe_of_pieces_in_a_gguf_file) {
+    static const char NAME[] = "tests/goldens/text/sentencepiece.tokenizer.json";
+    struct tokenizer *from = open_source(NAME), *t = convert(from, "gemma4", spell_as_it_is, NAME);
+    expect_same_ids(from, t, " ");
+    tokenizer_free(&from);
     tokenizer_free(&t);
 }
