@@ -213,9 +213,9 @@ static void fail_call(struct parser *p) {
         return;
     }
     parser_give_up_wrap(p);
-    parser_put_content(p, bytes_of(mark, len - p->open->keep));
+    parser_put_back(p, bytes_of(mark, len - p->open->keep));
     if (len > p->open->keep) return;
-    parser_put_content(p, bytes_of(parser_undecided(p).data, len));
+    parser_put_back(p, bytes_of(parser_undecided(p).data, len));
     p->at += len;
 }
 

@@ -52,6 +52,7 @@ struct element_form {
     bool has_attributes;        /* between a key and its value */
     bool may_miss_close;        /* a value may also end where the next key begins */
     bool mixed;                 /* a value of no declared type may be JSON */
+    bool has_cdata;             /* a value may stand in <![CDATA[ ]]> */
 };
 
 struct open_mark {
@@ -71,7 +72,7 @@ struct call_format {
     const char *plain; /* a body that begins so is content; the prompt may end with the mark before it */
     const char *keeps; /* further special tokens that the body needs, separated by spaces */
     const char *signs[PARSE_MARKS];
-    bool ends_reasoning; /* a call may come without the end of the reasoning */
+    bool ends_reasoning; /* a call may come without the end of the reasoning; what is none leaves it open */
     bool harmony;
     enum body_end end;
     body_test *may_be; /* NULL: anything */
@@ -112,6 +113,7 @@ head_read head_deepseek;                                    /* [function SEP] NA
 head_read head_kimi;                                        /* functions.NAME:0 MARK */
 head_read head_line;                                        /* NAME, line end */
 head_read head_mistral;                                     /* NAME[CALL_ID]id[ARGS] */
+head_read head_solar;                                       /* ID MARK NAME MARK */
 bool json_may_be(struct bytes body);
 bool line_may_be(struct bytes body);
 bool python_may_be(struct bytes body);
@@ -193,6 +195,7 @@ struct parser {
     bool prompted; /* the mark before the call stood in the prompt */
     bool begun;    /* content was put out, white space apart */
     bool reasoned; /* the reasoning has ended */
+    bool thinking; /* it ended by the mark of a call, and goes on when that is none */
     uint32_t call_count, failures;
     bool firsts[256]; /* first bytes of all marks */
     struct buf held;  /* from `at` on: not decided yet; of a call: its body so far */
@@ -211,7 +214,8 @@ struct parser {
 bool parser_may_call(const struct parser *p, struct bytes name);
 /* Puts out the beginning of a call, or of the call that was begun more of its arguments: then the name is empty. */
 void parser_put_call(struct parser *p, struct bytes id, struct bytes name, struct bytes arguments);
-void parser_put_content(struct parser *p, struct bytes text);
+/* Text that is no call after all. */
+void parser_put_back(struct parser *p, struct bytes text);
 /* A wrap was opened and something else than a call follows: it was no wrap. */
 void parser_give_up_wrap(struct parser *p);
 /* What was pushed and not decided yet. */

@@ -232,6 +232,13 @@ bool head_kimi(struct bytes head, bool more, struct bytes *id, struct bytes *nam
     return true;
 }
 
+bool head_solar(struct bytes head, bool more, struct bytes *id, struct bytes *name) {
+    struct bytes rest, end;
+    (void)more;
+    return split(head, "<|tool_call:name|>", id, &rest) && split(rest, "<|tool_call:args|>", name, &end) &&
+           !strip_blank(end).len;
+}
+
 bool head_mistral(struct bytes head, bool more, struct bytes *id, struct bytes *name) {
     struct bytes before, rest;
     if (!more) return false;

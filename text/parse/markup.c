@@ -58,13 +58,25 @@ static enum parse_type stated_type(struct bytes attributes) {
     return find_bytes(attributes, bytes_str("string=\"false\""), 0) != SIZE_MAX ? TYPE_OTHER : TYPE_UNKNOWN;
 }
 
+static struct bytes strip_cdata(struct bytes value) {
+    static const char OPEN[] = "<![CDATA[", CLOSE[] = "]]>";
+    struct bytes s = strip_blank(value);
+    size_t marks = sizeof OPEN + sizeof CLOSE - 2;
+    bool wrapped = s.len >= marks && begins_with(s, bytes_str(OPEN)) &&
+                   begins_with(bytes_from(s, s.len - strlen(CLOSE)), bytes_str(CLOSE));
+    return wrapped ? bytes_of(s.data + strlen(OPEN), s.len - marks) : value;
+}
+
+/* What the request's tools declare goes before what the model states. */
 static void add_value(const struct parse_tools *tools, const struct element_form *e, struct bytes function,
                       const struct parameter *p, struct buf *out) {
     enum parse_type stated = stated_type(p->attributes);
+    bool declared = parse_tools_type(tools, function, p->key) != TYPE_UNKNOWN;
     struct bytes value = e->mixed || stated != TYPE_UNKNOWN ? p->value : strip_line_ends(p->value);
+    if (e->has_cdata) value = strip_cdata(value);
     add_quoted(p->key, out);
     buf_add_str(out, ": ");
-    if (stated == TYPE_UNKNOWN)
+    if (stated == TYPE_UNKNOWN || declared)
         add_typed(tools, function, p->key, e->mixed ? TYPE_MIXED : TYPE_STRING, value, out);
     else
         add_typed(NULL, function, p->key, stated, value, out);

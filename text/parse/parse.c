@@ -20,13 +20,15 @@ void outlet_add(struct outlet *o, struct bytes text, const struct parse_sink *si
     buf_add(&o->space, text.data + to, text.len - to);
 }
 
-void parser_put_content(struct parser *p, struct bytes text) {
+static void put_content(struct parser *p, struct bytes text) {
     for (size_t i = 0; i < text.len && !p->begun; i++) p->begun = !is_blank(text.data[i]);
     outlet_add(&p->content, text, p->sink);
 }
 
 static void begin_call(struct parser *p) {
     buf_reset(&p->pending);
+    if (p->thinking) buf_reset(&p->reasoning.space);
+    p->thinking = false;
     if (p->wrap == WRAP_OPEN) p->wrap = WRAP_CALLED;
     buf_reset(&p->content.space); /* white space beside a call is its own */
     p->content.skip = true;
@@ -109,6 +111,7 @@ static struct found find_mark(const struct parser *p, struct bytes in, size_t at
         return f;
     }
     find_call_mark(p, in, at, &f);
+    if (r && p->thinking) try_mark(&f, in, at, MARK_THOUGHT, r->close, NULL);
     if (r && (r->anywhere || (!p->reasoned && !p->begun))) try_mark(&f, in, at, MARK_THINK, r->open, NULL);
     if (r && p->reasoned) try_marks(&f, in, at, MARK_DROP, r->drop);
     return f;
@@ -136,10 +139,24 @@ static void init_firsts(struct parser *p) {
 
 /* ---- text outside of calls ---- */
 
+/* What looked like a call is none: it and what follows belong where the text before it went. */
+static void go_on_thinking(struct parser *p) {
+    p->state = PARSER_REASONING;
+    p->thinking = p->reasoned = false;
+}
+
+void parser_put_back(struct parser *p, struct bytes text) {
+    if (p->thinking) go_on_thinking(p);
+    if (p->state == PARSER_REASONING)
+        outlet_add(&p->reasoning, text, p->sink);
+    else
+        put_content(p, text);
+}
+
 void parser_give_up_wrap(struct parser *p) {
-    if (p->pending.len) parser_put_content(p, buf_bytes(&p->pending));
-    buf_reset(&p->pending);
     if (p->wrap == WRAP_OPEN) p->wrap = WRAP_NONE;
+    if (p->pending.len) parser_put_back(p, buf_bytes(&p->pending));
+    buf_reset(&p->pending);
 }
 
 static void put_text(struct parser *p, struct bytes text) {
@@ -154,11 +171,12 @@ static void put_text(struct parser *p, struct bytes text) {
         text = bytes_from(text, blank);
         if (text.len) parser_give_up_wrap(p);
     }
-    if (text.len) parser_put_content(p, text);
+    if (text.len) parser_put_back(p, text);
 }
 
-static void end_reasoning(struct parser *p) {
-    buf_reset(&p->reasoning.space);
+static void end_reasoning(struct parser *p, bool by_call) {
+    p->thinking = by_call;
+    if (!by_call) buf_reset(&p->reasoning.space);
     p->state = PARSER_PLAIN;
     p->reasoned = true;
     p->content.skip = true;
@@ -175,7 +193,8 @@ static void open_call(struct parser *p, const struct open_mark *open) {
 /* Takes a mark; returns how many bytes of it are done with. */
 static size_t take_mark(struct parser *p, const struct found *f) {
     size_t len = strlen(f->text);
-    if (p->state == PARSER_REASONING) end_reasoning(p);
+    if (f->kind == MARK_THOUGHT) parser_give_up_wrap(p);
+    if (p->state == PARSER_REASONING) end_reasoning(p, f->kind != MARK_THOUGHT);
     switch (f->kind) {
     case MARK_WRAP_OPEN:
         p->wrap = WRAP_OPEN;
@@ -200,11 +219,17 @@ static size_t take_mark(struct parser *p, const struct found *f) {
     return len;
 }
 
-/* What separates bare calls: "{...}; {...}". */
+/* True when calls need no mark: "{...}; {...}". */
+static bool has_bare_calls(const struct call_format *f) {
+    return (f->open[0].keep && f->open[0].start_only) ||
+           (f->open[1].keep && (f->open[1].start_only || f->open[1].known_only));
+}
+
+/* What separates bare calls. */
 static bool is_separator(const struct parser *p, uint8_t c) {
     const struct call_format *f = calls_of(p);
-    return (c == ';' || c == ',') && f && p->state == PARSER_PLAIN && p->call_count && p->content.skip && !p->begun &&
-           (f->open[0].start_only || f->open[1].start_only);
+    return (c == ';' || c == ',') && f && p->state == PARSER_PLAIN && p->call_count && p->content.skip &&
+           has_bare_calls(f);
 }
 
 /* What is put out before a mark may decide what the mark means. */

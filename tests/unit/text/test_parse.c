@@ -182,6 +182,12 @@ static const struct parse_case cases[] = {
     {NULL, "hermes", false, "<tool_call>{\"arguments\": {}}</tool_call>",
      "C(<tool_call>{\"arguments\": {}}</tool_call>)"},
     {"think", "hermes", true, "I could <tool_call> it</think>b", "R(I could <tool_call> it)C(b)"},
+    {"think", "hermes", true, "So:\n\n<tool_call>\n" W_CALL "\n</tool_call>", "R(So:)" W_IS("0")},
+    {"think", "hermes", true, "a <tool_call>\n</think>b", "R(a <tool_call>)C(b)"},
+    {"think", "qwen3_coder", true, "So:\n<tool_call>\n<function=now>\n</function>\n</tool_call>", "R(So:)T(0||now|{})"},
+    {"think", "qwen3_coder", true, "a <tool_call> \n</think>b", "R(a <tool_call>)C(b)"},
+    {"think", "qwen3_coder", true, "a <tool_call> b <function=x</think>c", "R(a <tool_call> b <function=x)C(c)"},
+    {"think", "qwen3_coder", true, "a <tool_call>\n</tool_call> b </think>c", "R(a <tool_call>\n</tool_call> b)C(c)"},
     /* bare JSON */
     {NULL, "llama3_json", false, "{\"name\": \"get_weather\", \"parameters\": " W_ARGS "}", W_IS("0")},
     {NULL, "llama3_json", false,
@@ -190,10 +196,15 @@ static const struct parse_case cases[] = {
     {NULL, "llama3_json", false, "{\"name\": \"nobody\", \"parameters\": {}}",
      "C({\"name\": \"nobody\", \"parameters\": {}})"},
     {NULL, "llama3_json", false, "{\"temperature\": 3}", "C({\"temperature\": 3})"},
-    {NULL, "llama3_json", false, "It is {\"name\": \"now\", \"parameters\": {}}",
-     "C(It is {\"name\": \"now\", \"parameters\": {}})"},
+    {NULL, "llama3_json", false, "It is {\"name\": \"now\", \"parameters\": {}}", "C(It is)T(0||now|{})"},
+    {NULL, "llama3_json", false,
+     "First: {\"name\": \"now\", \"parameters\": {}}; {\"name\": \"now\", \"parameters\": {\"a\": 1}} Done; {\"a\": 1}",
+     "C(First:Done; {\"a\": 1})T(0||now|{})T(1||now|{\"a\": 1})"},
     {NULL, "phi4_mini", false, "functools[" W_CALL "]", W_IS("0")},
     {NULL, "xlam", false, "[" W_CALL ", {\"name\": \"now\", \"arguments\": {}}]", W_IS("0") "T(1||now|{})"},
+    {NULL, "xlam", false, "I look.\n```json\n[" W_CALL "]\n```", "C(I look.)" W_IS("0")},
+    {NULL, "xlam", false, "I look.<tool_call>[" W_CALL "]</tool_call>", "C(I look.)" W_IS("0")},
+    {NULL, "xlam", false, "See:\n```json\n[1]\n```", "C(See:\n```json\n[1]\n```)"},
     {NULL, "llama4_json", false, "<|python_start|>{\"name\": \"now\", \"parameters\": {}}<|python_end|>",
      "T(0||now|{})"},
     {NULL, "gigachat3", false, "a function call<|role_sep|>\n" W_CALL, "C(a)" W_IS("0")},
@@ -237,6 +248,15 @@ static const struct parse_case cases[] = {
      "string=\"false\">2</｜DSML｜parameter>\n"
      "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
      "T(0||get_weather|{\"city\": \"Paris\\n\", \"days\": 2})"},
+    {NULL, "deepseek_v32", false,
+     "<｜DSML｜tool_calls><｜DSML｜invoke name=\"get_weather\"><｜DSML｜parameter name=\"days\" string=\"true\">2"
+     "</｜DSML｜parameter><｜DSML｜parameter name=\"city\" string=\"false\">null</｜DSML｜parameter><｜DSML｜parameter "
+     "name=\"x\" string=\"true\">3</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>",
+     "T(0||get_weather|{\"days\": 2, \"city\": \"null\", \"x\": \"3\"})"},
+    {NULL, "solar_open", false,
+     "Go.<|tool_calls|><|tool_call:begin|>abc1<|tool_call:name|>get_weather<|tool_call:args|>" W_ARGS
+     "<|tool_call:end|>",
+     "C(Go.)T(0|abc1|get_weather|" W_ARGS ")"},
     {NULL, "kimi_k2", false,
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:3<|tool_call_argument_begin|>" W_ARGS
      "<|tool_call_end|><|tool_calls_section_end|>",
@@ -282,9 +302,28 @@ static const struct parse_case cases[] = {
      "<arg_value>2</arg_value>\n<arg_key>other</arg_key>\n<arg_value>x y</arg_value>\n</tool_call>",
      "R(a)C(b)T(0||get_weather|{\"city\": \"5\", \"days\": 2, \"other\": \"x y\"})"},
     {NULL, "glm47", false, "<tool_call>now</tool_call>", "T(0||now|{})"},
+    {"hy_v3", "hy_v3", true,
+     "a</think>b<tool_calls>\n<tool_call>get_weather<tool_sep>\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n"
+     "<arg_key>days</arg_key><arg_value>2</arg_value></tool_call>\n<tool_call>now<tool_sep></tool_call></tool_calls>",
+     "R(a)C(b)" W_IS("0") "T(1||now|{})"},
+    {"hy_v4", "hy_v4", true,
+     "a</think:opensource>b<tool_calls:opensource>\n<tool_call:opensource>get_weather<tool_sep:opensource>\n"
+     "<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>Paris</arg_value:opensource>\n"
+     "<arg_key:opensource>days</arg_key:opensource>\n<arg_value:opensource>2</arg_value:opensource>\n"
+     "</tool_call:opensource>\n</tool_calls:opensource>",
+     "R(a)C(b)" W_IS("0")},
+    {NULL, "dots", false,
+     "<dots_function_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n<parameter "
+     "name=\"days\">2</parameter>\n</invoke>\n</dots_function_call>",
+     W_IS("0")},
+    {NULL, "minicpm5", false,
+     "ok\n<function name=\"get_weather\"><param name=\"city\"><![CDATA[a <b>\nc]]></param><param "
+     "name=\"days\">2</param></function>\n<function name=\"now\"></function>",
+     "C(ok)T(0||get_weather|{\"city\": \"a <b>\\nc\", \"days\": 2})T(1||now|{})"},
     {NULL, "gemma4", false,
      "<|tool_call>call:get_weather{city:<|\"|>a, {b}<|\"|>,days:2,where:{lat:[1,true,<|\"|>x<|\"|>]}}<tool_call|>",
      "T(0||get_weather|{\"city\": \"a, {b}\", \"days\": 2, \"where\": {\"lat\": [1, true, \"x\"]}})"},
+    {NULL, "gemma4", false, "<|tool_call>:get_weather{city:<|\"|>Paris<|\"|>,days:2}<tool_call|>", W_IS("0")},
     {NULL, "functiongemma", false, "<start_function_call>call:now{a:<escape>b<escape>}<end_function_call>",
      "T(0||now|{\"a\": \"b\"})"},
     /* Python */
