@@ -129,10 +129,13 @@ static int to_gguf(const struct convert_settings *s, const struct model *m, cons
 
 /* ---- to a folder ---- */
 
-/* Block types have no place in a folder: they are decoded to f16 unless something else is asked for. */
-static enum storage_type folder_type(const struct safetensors *set, enum storage_type asked) {
-    for (size_t i = 0; asked == STORAGE_NONE && i < set->tensor_count; i++)
-        if (set->tensors[i].type >= TENSOR_SAFETENSORS_COUNT) return STORAGE_F16;
+/* Block types have no place in a folder, but for MXFP4 of GPT-OSS: they are decoded to f16 unless something else is
+ * asked for. */
+static enum storage_type folder_type(const struct model *m, enum storage_type asked) {
+    for (size_t i = 0; asked == STORAGE_NONE && i < m->files.tensor_count; i++) {
+        enum tensor_type type = m->files.tensors[i].type;
+        if (type >= TENSOR_SAFETENSORS_COUNT && !export_has_blocks(&m->spec, type)) return STORAGE_F16;
+    }
     return asked;
 }
 
@@ -140,7 +143,7 @@ static int to_folder(const struct convert_settings *s, const struct model *m, co
                      const struct buf *config, enum storage_type type, struct error *err) {
     struct export_options o = {.arch = source ? gguf_arch_of(source, err) : gguf_arch_for(&m->spec, err),
                                .from_gguf = source != NULL,
-                               .matrices = folder_type(&m->files, type),
+                               .matrices = folder_type(m, type),
                                .vectors = TENSOR_TYPE_COUNT};
     struct bytes text = {0};
     bool told = source && gguf_string(source, KEPT_KEY, &text);

@@ -2,6 +2,7 @@
 #include "model/export.h"
 
 #include "kernels/encode.h"
+#include "model/mxfp4.h"
 #include "model/storage_map.h"
 
 #include <math.h>
@@ -50,13 +51,21 @@ static struct place place_of(const struct export_view *v, uint32_t plane, uint32
     return v->turned ? (struct place){begin, (uint32_t)at} : (struct place){begin + at, 0};
 }
 
+/* One value; of block types by way of those beside it. */
+static float value_at(const struct matrix *m, uint64_t row, uint32_t col) {
+    float group[32];
+    uint32_t first = col / 32 * 32;
+    if (storage_is_plain(m->type)) return storage_get(m->type, m->parts[0].data, row * m->cols + col);
+    matrix_decode(m, (uint32_t)row, first, MIN(32, m->cols - first), group);
+    return group[col - first];
+}
+
 /* `count` values of a row of a view. */
 static void view_row(const struct export_view *v, uint32_t plane, uint32_t r, uint32_t count, float *out) {
     struct place at = place_of(v, plane, r);
     struct matrix m = matrix_of(v);
     if (!v->turned) matrix_decode(&m, (uint32_t)at.row, 0, count, out);
-    for (uint32_t c = 0; v->turned && c < count; c++)
-        out[c] = storage_get(m.type, v->tensor->data, (at.row + c) * v->cols + at.col);
+    for (uint32_t c = 0; v->turned && c < count; c++) out[c] = value_at(&m, at.row + c, at.col);
 }
 
 /* The view that gives row *r of a plane; *plane and *r become its own. */
@@ -67,6 +76,8 @@ static const struct export_view *view_of(const struct export_item *item, uint32_
         for (; *r >= v->count; v++) *r -= v->count;
         return v;
     case EXPORT_TURNS:
+    case EXPORT_BLOCKS:
+    case EXPORT_SCALES:
         v += *r % item->view_count;
         *r /= item->view_count;
         return v;
@@ -74,7 +85,8 @@ static const struct export_view *view_of(const struct export_item *item, uint32_
         v += *plane;
         *plane = 0;
         return v;
-    case EXPORT_COLUMNS: break;
+    case EXPORT_COLUMNS:
+    case EXPORT_PACKED: break;
     }
     return v;
 }
@@ -90,10 +102,27 @@ static void joined_columns(const struct export_item *item, uint32_t plane, uint3
     }
 }
 
+/* A row of an item that folders have as blocks and scales. values: f32 [2 * cols]. */
+static void mxfp4_row(const struct export_item *item, const struct export_view *v, uint64_t row, float *values,
+                      void *out) {
+    size_t groups = v->cols / (item->join == EXPORT_PACKED ? MXFP4_BLOCK : MXFP4_VALUES_EACH);
+    const uint8_t *from = v->tensor->data;
+    if (item->join == EXPORT_BLOCKS) return mxfp4_blocks(out, from + row * groups * MXFP4_SIZE, groups);
+    if (item->join == EXPORT_SCALES) return mxfp4_scales(out, from + row * groups * MXFP4_SIZE, groups);
+    uint8_t *packed = item->type == TENSOR_MXFP4 ? out : (uint8_t *)(values + item->cols);
+    mxfp4_pack(packed, from + row * groups * MXFP4_BLOCK, item->views[1].tensor->data + row * groups, groups);
+    if (item->type == TENSOR_MXFP4) return;
+    const struct matrix m = {
+        .type = STORAGE_MXFP4, .rows = 1, .cols = item->cols, .part_count = 1, .parts = {{.data = packed, .rows = 1}}};
+    matrix_decode(&m, 0, 0, item->cols, values);
+    storage_encode(storage_of(&(struct tensor){.type = item->type}), values, item->cols, out);
+}
+
 void export_row(const struct export_item *item, uint64_t row, float *values, void *out) {
     uint32_t plane = (uint32_t)(row / item->rows), r = (uint32_t)(row % item->rows);
     if (item->order) r = item->order[r];
     const struct export_view *v = view_of(item, &plane, &r);
+    if (item->join >= EXPORT_PACKED) return mxfp4_row(item, v, place_of(v, plane, r).row, values, out);
     size_t size = export_row_bytes(item);
     bool columns = item->join == EXPORT_COLUMNS;
     if (item->type == v->tensor->type && !export_changes(item) && !v->turned && !columns) {

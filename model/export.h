@@ -27,10 +27,13 @@ struct export_view {
 
 /* How views make an item. */
 enum export_join {
-    EXPORT_STACK,  /* in each plane their rows behind one another */
-    EXPORT_TURNS,  /* in each plane a row of each in turn */
-    EXPORT_PLANES, /* a plane each */
-    EXPORT_COLUMNS /* in each row their columns behind one another; `alternate`: one of each in turn */
+    EXPORT_STACK,   /* in each plane their rows behind one another */
+    EXPORT_TURNS,   /* in each plane a row of each in turn */
+    EXPORT_PLANES,  /* a plane each */
+    EXPORT_COLUMNS, /* in each row their columns behind one another; `alternate`: one of each in turn */
+    EXPORT_PACKED,  /* of two, a folder's MXFP4 blocks and scales: the rows that they make */
+    EXPORT_BLOCKS,  /* the blocks, or the scales, of MXFP4 rows of each in turn, for a folder */
+    EXPORT_SCALES
 };
 
 /* What a state's decay becomes. */
@@ -45,6 +48,7 @@ struct export_item {
     enum tensor_type type;      /* in the target */
     uint64_t dims[3];
     uint32_t dim_count, planes, rows, cols;
+    uint32_t inner;            /* a further dimension, within the last; 0: none */
     struct export_view *views; /* owned */
     uint32_t view_count;
     enum export_join join;
@@ -74,6 +78,8 @@ struct export_options {
 };
 /* Whether a folder's model is so. */
 bool export_is_head_only(const struct model *model);
+/* Whether a folder of this model has a tensor of this type, which is no type of folders, as blocks and scales. */
+bool export_has_blocks(const struct model_spec *spec, enum tensor_type type);
 /* model: of model_open_files. */
 MUST_CHECK int export_plan_make(struct export_plan *plan, const struct model *model,
                                 const struct export_options *options, struct error *err);

@@ -156,7 +156,9 @@ int export_write_safetensors(const char *path, const struct export_plan *plan, s
     begin_header(&w, &header);
     for (size_t i = 0; i < plan->count; i++) {
         const struct export_item *item = &plan->items[i];
-        put_entry(&w, item->name, item->type, item->dims, item->dim_count,
+        uint64_t dims[] = {item->dims[0], item->dims[1], item->dims[2], item->inner};
+        if (item->inner) dims[item->dim_count - 1] /= item->inner;
+        put_entry(&w, item->name, item->type, dims, item->dim_count + (item->inner > 0),
                   (uint64_t)item->planes * item->rows * export_row_bytes(item), &at);
     }
     end_header(&w, &header);

@@ -3,6 +3,7 @@
 #include "base/vec.h"
 #include "model/export.h"
 #include "model/mixer_attention.h"
+#include "model/mxfp4.h"
 #include "model/storage_map.h"
 
 #include <stdio.h>
@@ -98,12 +99,29 @@ void export_kept_text(const struct model *m, const struct export_plan *plan, str
 
 /* ---- items ---- */
 
+static bool is_among(enum weight_role role, const enum weight_role *roles, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (roles[i] == role) return true;
+    return false;
+}
+
 static bool is_norm(enum weight_role role) {
     static const enum weight_role NORMS[] = {ROLE_EMBED_NORM, ROLE_FINAL_NORM, ROLE_MIXER_NORM, ROLE_MIXER_POST,
                                              ROLE_FFN_NORM,   ROLE_FFN_POST,   ROLE_Q_NORM,     ROLE_K_NORM};
-    for (size_t i = 0; i < ARRAY_LEN(NORMS); i++)
-        if (NORMS[i] == role) return true;
-    return false;
+    return is_among(role, NORMS, ARRAY_LEN(NORMS));
+}
+
+/* One vector an expert. */
+static bool is_expert_bias(enum weight_role role) {
+    static const enum weight_role BIASES[] = {ROLE_EXPERTS_GATE_UP_BIAS, ROLE_EXPERTS_GATE_BIAS, ROLE_EXPERTS_UP_BIAS,
+                                              ROLE_EXPERTS_DOWN_BIAS};
+    return is_among(role, BIASES, ARRAY_LEN(BIASES));
+}
+
+/* Small matrices on which much depends: not of block types, in llama.cpp neither. */
+static bool stays_plain(enum weight_role role) {
+    static const enum weight_role ROLES[] = {ROLE_ROUTER, ROLE_SHARED_SWITCH, ROLE_POSITIONS};
+    return is_among(role, ROLES, ARRAY_LEN(ROLES));
 }
 
 static enum tensor_type matrix_type(const struct tensor *t, enum storage_type want, uint32_t cols) {
@@ -160,8 +178,7 @@ static int finish(struct planner *p, struct export_item *item, bool is_vector) {
     item->vector = is_vector;
     for (uint32_t i = 0; i < item->view_count; i++) {
         const struct tensor *v = item->views[i].tensor;
-        bool plain = storage_is_plain(storage_of(v));
-        if (storage_of(v) == STORAGE_NONE || (!plain && (item->views[i].turned || item->join == EXPORT_COLUMNS)))
+        if (storage_of(v) == STORAGE_NONE)
             return error_set(p->err, ERR_UNSUPPORTED,
                              "'%s' is of type %s with %u dimensions, which cannot be converted", v->name,
                              tensor_type_name(v->type), v->dim_count);
@@ -288,7 +305,7 @@ static int add_plain(struct planner *p, enum weight_role role, const struct tens
         item->dim_count = t->dim_count;
         memcpy(item->dims, t->dims, sizeof item->dims);
     }
-    bool vector = t->dim_count == 1;
+    bool vector = t->dim_count == 1 || is_norm(role) || is_expert_bias(role);
     if (is_state_value(role)) {
         vector = true;
         if (p->o->from_gguf != p->o->to_gguf) cross_state_value(p, item, role);
@@ -296,7 +313,10 @@ static int add_plain(struct planner *p, enum weight_role role, const struct tens
     float offset = is_norm(role) ? p->model->spec.folder_norm_offset : 0;
     item->add = p->o->from_gguf == p->o->to_gguf ? 0 : p->o->to_gguf ? offset : -offset;
     int rc = set_order(p, item, role);
-    return rc ? rc : finish(p, item, vector);
+    if (!rc) rc = finish(p, item, vector);
+    if (!rc && !vector && stays_plain(role) && !storage_is_plain(p->o->matrices))
+        item->type = matrix_type(t, STORAGE_NONE, item->cols);
+    return rc;
 }
 
 /* Tensors of the same shape, one a piece (an expert, a head), as planes of one. */
@@ -427,6 +447,73 @@ static int add_down(struct planner *p, const struct tensor *t) {
     return finish(p, item, false);
 }
 
+/* ---- MXFP4 ---- */
+
+bool export_has_blocks(const struct model_spec *spec, enum tensor_type type) {
+    return type == TENSOR_MXFP4 && spec->layers[spec->layer_count - 1].moe.mxfp4;
+}
+
+/* A folder's blocks and scales [experts, rows, cols / 32 (, 16)]: of each plane row `first` and every `step`-th. */
+static int pack_mxfp4(struct planner *p, enum weight_role blocks, enum weight_role to, uint32_t first, uint32_t step) {
+    const struct tensor *parts[] = {find(p, blocks, 0), find(p, blocks + 1, 0)}, *b = parts[0], *s = parts[1];
+    bool ok = s && b->type == TENSOR_U8 && s->type == TENSOR_U8 && b->dim_count == 4 && s->dim_count == 3 &&
+              b->dims[3] == MXFP4_BLOCK && !memcmp(b->dims, s->dims, 3 * sizeof *s->dims) && b->dims[1] % step == 0;
+    if (!ok) return error_set(p->err, ERR_INVALID, "'%s' has no scales that fit it", b->name);
+    struct export_item *item = add_item(p, to, 0, 2);
+    if (!item) return p->err->code;
+    for (uint32_t i = 0; i < 2; i++) {
+        item->views[i] = view(p, parts[i], (uint32_t)s->dims[1]);
+        item->views[i].cols = (uint32_t)s->dims[2] * (i ? 1 : MXFP4_BLOCK);
+        item->views[i].first = first;
+        item->views[i].step = step;
+    }
+    item->join = EXPORT_PACKED;
+    set_shape(item, (uint32_t)s->dims[0], (uint32_t)s->dims[1] / step, (uint32_t)s->dims[2] * MXFP4_VALUES_EACH);
+    item->dim_count = 3;
+    memcpy(item->dims, (uint64_t[]){item->planes, item->rows, item->cols}, sizeof item->dims);
+    item->type = p->o->matrices == STORAGE_NONE ? TENSOR_MXFP4 : matrix_type(b, p->o->matrices, item->cols);
+    return 0;
+}
+
+/* The reverse: rows of `count` of GGUF's tensors in turn. */
+static int unpack_mxfp4(struct planner *p, enum weight_role blocks, const enum weight_role *from, uint32_t count) {
+    const struct tensor *t = find(p, from[0], 0);
+    uint32_t groups = (uint32_t)t->dims[t->dim_count - 1] / MXFP4_VALUES_EACH;
+    for (uint32_t k = 0; k < 2; k++) {
+        struct export_item *item = add_item(p, blocks + k, 0, count);
+        if (!item) return p->err->code;
+        for (uint32_t i = 0; i < count; i++) {
+            const struct tensor *part = find(p, from[i], 0);
+            if (!part || part->type != TENSOR_MXFP4 || part->dim_count != 3 ||
+                memcmp(part->dims, t->dims, 3 * sizeof *t->dims))
+                return error_set(p->err, ERR_INVALID, "gate and up of layer %u do not fit", p->layer);
+            item->views[i] = view(p, part, (uint32_t)t->dims[1]);
+        }
+        item->join = k ? EXPORT_SCALES : EXPORT_BLOCKS;
+        item->type = TENSOR_U8;
+        item->inner = k ? 0 : MXFP4_BLOCK;
+        set_shape(item, (uint32_t)t->dims[0], count * (uint32_t)t->dims[1], groups * (k ? 1 : MXFP4_BLOCK));
+        item->dim_count = 3;
+        memcpy(item->dims, (uint64_t[]){item->planes, item->rows, item->cols}, sizeof item->dims);
+    }
+    return 0;
+}
+
+static int add_mxfp4(struct planner *p, enum weight_role role, const struct tensor *t, bool *done) {
+    static const enum weight_role HALF[] = {ROLE_EXPERTS_GATE, ROLE_EXPERTS_UP}, DOWN[] = {ROLE_EXPERTS_DOWN};
+    bool kept = !p->o->to_gguf && p->o->matrices == STORAGE_NONE && export_has_blocks(&p->model->spec, t->type);
+    *done = true;
+    if (role == ROLE_EXPERTS_DOWN_BLOCKS) return pack_mxfp4(p, role, ROLE_EXPERTS_DOWN, 0, 1);
+    if (role == ROLE_EXPERTS_GATE_UP_BLOCKS) {
+        int rc = pack_mxfp4(p, role, ROLE_EXPERTS_GATE, 0, 2);
+        return rc ? rc : pack_mxfp4(p, role, ROLE_EXPERTS_UP, 1, 2);
+    }
+    if (kept && role == ROLE_EXPERTS_GATE) return unpack_mxfp4(p, ROLE_EXPERTS_GATE_UP_BLOCKS, HALF, 2);
+    if (kept && role == ROLE_EXPERTS_DOWN) return unpack_mxfp4(p, ROLE_EXPERTS_DOWN_BLOCKS, DOWN, 1);
+    *done = false;
+    return 0;
+}
+
 /* ---- latent attention ---- */
 
 /* A folder's product up to keys and values to GGUF's two: [heads, rank, nope] and [heads, value, rank]. */
@@ -496,7 +583,8 @@ static int add_expert_role(struct planner *p, enum weight_role role, const struc
 /* A tensor that crosses from one format to the other in another form; *done: it was one. */
 static int add_crossing(struct planner *p, enum weight_role role, const struct tensor *t, bool *done) {
     const struct attention_spec *a = attention_of(p);
-    int rc = add_expert_role(p, role, t, done);
+    int rc = add_mxfp4(p, role, t, done);
+    if (!*done) rc = add_expert_role(p, role, t, done);
     if (*done) return rc;
     *done = true;
     for (size_t i = 0; i < ARRAY_LEN(HALVES); i++) {

@@ -318,6 +318,15 @@ static void write_mpt(const struct reader *r) {
     json_end_object(r->w);
 }
 
+/* GPT-OSS's experts are published as MXFP4, with nothing else in it. */
+static void write_mxfp4(const struct reader *r) {
+    const struct tensor *experts = safetensors_find(&r->g->set, "blk.0.ffn_down_exps.weight");
+    if (!is_listed(r, ",gpt-oss,") || !experts || experts->type != TENSOR_MXFP4) return;
+    json_key(r->w, "quantization_config");
+    json_raw(r->w, bytes_str("{\"quant_method\":\"mxfp4\",\"modules_to_not_convert\":[\"model.layers.*.self_attn\","
+                             "\"model.layers.*.mlp.router\",\"model.embed_tokens\",\"lm_head\"]}"));
+}
+
 /* What a file shows by the tensors it has. */
 static int write_shown(const struct reader *r, struct error *err) {
     static const struct {
@@ -352,6 +361,7 @@ static int write_shown(const struct reader *r, struct error *err) {
         json_bool(r->w, true);
     }
     if (is_listed(r, ",mpt,")) write_mpt(r);
+    write_mxfp4(r);
     return 0;
 }
 

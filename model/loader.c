@@ -2,6 +2,7 @@
 
 #include "base/vec.h"
 #include "model/loader_quantised.h"
+#include "model/mxfp4.h"
 #include "model/storage_map.h"
 #include "model/weight_memory.h"
 
@@ -452,17 +453,6 @@ int loader_partial(struct loader *l, struct matrix *m, const struct part *part, 
 
 /* ---- MXFP4 ---- */
 
-/* Blocks of 32: the file has values 2 i and 2 i + 1 in byte i, STORAGE_MXFP4 (GGUF) i and i + 16, behind the scale. */
-static void repack_mxfp4(uint8_t *out, const uint8_t *blocks, const uint8_t *scales, size_t count) {
-    for (size_t b = 0; b < count; b++, blocks += 16, out += 17) {
-        out[0] = scales[b];
-        for (uint32_t i = 0; i < 16; i++) {
-            uint32_t low = blocks[i / 2] >> (i % 2 * 4) & 15, high = blocks[8 + i / 2] >> (i % 2 * 4) & 15;
-            out[1 + i] = (uint8_t)(low | high << 4);
-        }
-    }
-}
-
 static const struct tensor *take_u8(struct loader *l, enum weight_role role, uint32_t layer, const uint64_t *dims,
                                     uint32_t dim_count) {
     const struct tensor *t = find(l, role, layer);
@@ -489,7 +479,7 @@ int loader_mxfp4(struct loader *l, struct matrix *m, enum weight_role blocks, en
     if (!host) return out_of_memory(l, size);
     for (uint32_t r = 0; r < own.count; r++) {
         size_t at = ((size_t)l->expert * rows + own.first + r) * row_blocks + part.first / 32;
-        repack_mxfp4(host + r * row_size, b->data + at * 16, s->data + at, part.count / 32);
+        mxfp4_pack(host + r * row_size, b->data + at * 16, s->data + at, part.count / 32);
     }
     *m = (struct matrix){
         .type = STORAGE_MXFP4, .rows = own.count, .cols = part.count, .part_count = 1, .parts = {{.rows = own.count}}};

@@ -90,6 +90,11 @@ static void read_clamped(struct spec_reader *r, struct moe_spec *moe) {
     if (!(moe->limit > 0)) config_fail(r->config, ERR_INVALID, "'swiglu_limit' is out of range");
 }
 
+static bool has_mxfp4(struct spec_reader *r) {
+    int64_t object = config_object(r->config, r->top, "quantization_config");
+    return object > 0 && !strcmp(config_text(r->config, (uint32_t)object, "quant_method", ""), "mxfp4");
+}
+
 int moe_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     const struct moe_family *f = r->family->moe;
     struct moe_spec *moe = &out->moe;
@@ -113,5 +118,6 @@ int moe_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     moe->inner_bias = read_rule(r, f->inner_bias);
     if (f->latent && read_has(r, f->latent)) moe->latent = read_count(r, f->latent, 0, SPEC_HIDDEN_MAX);
     if (f->clamped) read_clamped(r, moe);
+    moe->mxfp4 = has_mxfp4(r);
     return r->config->error.code;
 }

@@ -186,6 +186,7 @@ struct moe_spec {
     bool weigh_input;   /* weights scale what goes in, not what comes out */
     bool clamped;       /* op_clamped_swiglu, not the activation */
     bool interleaved;   /* with it: gate, up, gate, up, ... */
+    bool mxfp4;         /* the folder has the experts as blocks and scales (model/mxfp4.h) */
     float limit, alpha; /* of it */
 };
 

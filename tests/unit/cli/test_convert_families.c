@@ -5,6 +5,7 @@
  * TRIREME_GOLDEN=NAME runs one golden.
  */
 #include "model/golden.h"
+#include "model/mxfp4_model.h"
 
 #include "cli/commands.h"
 #include "model/gguf_model.h"
@@ -12,6 +13,12 @@
 static int run_convert(const char *from, const char *to) {
     char *argv[] = {(char *)"convert", (char *)"--model", (char *)from, (char *)"--out", (char *)to};
     return convert_main(5, argv);
+}
+
+static int run_quantize(const char *from, const char *to, const char *type) {
+    char *argv[] = {(char *)"quantize", (char *)"--model", (char *)from, (char *)"--out",
+                    (char *)to,         (char *)"--type",  (char *)type};
+    return quantize_main(7, argv);
 }
 
 /* What no key of the format says: limits of a state's step, an epsilon of inner norms, dynamic scaling, two YaRN
@@ -139,3 +146,67 @@ TEST(gguf_gives_the_logits_and_the_folder_back) {
     EXPECT(each_golden(STORAGE_F32) >= (getenv("TRIREME_GOLDEN") ? 0 : 66));
 }
 TEST(bf16_comes_back_unchanged) { EXPECT(each_golden(STORAGE_BF16) >= (getenv("TRIREME_GOLDEN") ? 0 : 66)); }
+
+/* ---- MXFP4 ---- */
+
+static void expect_same_logits(const char *a_path, const char *b_path) {
+    float *a = mxfp4_logits_of(a_path), *b = mxfp4_logits_of(b_path);
+    EXPECT(a && b && !memcmp(a, b, (size_t)M_TOKENS * M_VOCAB * sizeof *a));
+    free(a);
+    free(b);
+}
+
+static enum tensor_type type_in(const char *gguf, const char *name) {
+    struct gguf g;
+    struct error err;
+    if (gguf_open(&g, gguf, &err)) return TENSOR_TYPE_COUNT;
+    const struct tensor *t = safetensors_find(&g.set, name);
+    enum tensor_type type = t ? t->type : TENSOR_TYPE_COUNT;
+    gguf_close(&g);
+    return type;
+}
+
+/* Blocks and scales of a folder are MXFP4 in the file, and come back, also where only the file's own keys tell. */
+TEST(mxfp4_experts_cross_as_they_are) {
+    char dir[] = "/tmp/trireme-convert-XXXXXX";
+    if (!mkdtemp(dir)) abort();
+    put_mxfp4_model(dir, true);
+    char *gguf = path_join(dir, "m.gguf"), *back = path_join(dir, "back");
+    EXPECT_EQ(run_convert(dir, gguf), 0);
+    EXPECT_EQ(type_in(gguf, "blk.1.ffn_up_exps.weight"), TENSOR_MXFP4);
+    EXPECT_EQ(type_in(gguf, "blk.1.ffn_down_exps.weight"), TENSOR_MXFP4);
+    EXPECT_EQ(type_in(gguf, "blk.1.ffn_gate_exps.bias"), TENSOR_F32);
+    expect_same_logits(dir, gguf);
+    for (int told = 0; told < 2; told++) {
+        if (told) EXPECT(hide_config(gguf));
+        EXPECT_EQ(run_convert(gguf, back), 0);
+        check_same("mxfp4", dir, back);
+        expect_same_logits(dir, back);
+        golden_drop_dir(back);
+    }
+    unlink(gguf);
+    golden_drop_dir(dir);
+    mem_free(gguf);
+    mem_free(back);
+}
+
+/* In another type they are what their values would be; the router is of no block type. */
+TEST(mxfp4_experts_are_quantised_by_their_values) {
+    char blocks[] = "/tmp/trireme-convert-XXXXXX", values[] = "/tmp/trireme-convert-XXXXXX";
+    if (!mkdtemp(blocks) || !mkdtemp(values)) abort();
+    put_mxfp4_model(blocks, true);
+    put_mxfp4_model(values, false);
+    char *a = path_join(blocks, "m.gguf"), *b = path_join(values, "m.gguf");
+    EXPECT_EQ(run_quantize(blocks, a, "q8_0"), 0);
+    EXPECT_EQ(run_quantize(values, b, "q8_0"), 0);
+    EXPECT_EQ(type_in(a, "blk.1.ffn_up_exps.weight"), TENSOR_Q8_0);
+    EXPECT_EQ(type_in(a, "blk.1.ffn_gate_inp.weight"), TENSOR_F32);
+    EXPECT_EQ(type_in(a, "blk.1.ffn_down_exps.bias"), TENSOR_F32);
+    expect_same_logits(a, b);
+    unlink(a);
+    unlink(b);
+    golden_drop_dir(blocks);
+    golden_drop_dir(values);
+    mem_free(a);
+    mem_free(b);
+}
