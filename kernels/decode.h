@@ -117,7 +117,8 @@ DECODE_FN void decode_q8_0(const uint8_t *b, uint32_t g, float *out) {
 }
 
 /* e2m1 values doubled, so the scale is halved. */
-DECODE_TABLE int8_t MXFP4_VALUES[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+#define MXFP4_LEVELS 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
+DECODE_TABLE int8_t MXFP4_VALUES[16] = {MXFP4_LEVELS};
 DECODE_FN float decode_mxfp4_scale(const uint8_t *b) {
     return decode_bits(b[0] < 2 ? 0x00200000u << b[0] : (uint32_t)(b[0] - 1) << 23);
 }
@@ -130,7 +131,8 @@ DECODE_FN void decode_mxfp4(const uint8_t *b, uint32_t g, float *out) {
     }
 }
 
-DECODE_TABLE int8_t IQ4_VALUES[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+#define IQ4_LEVELS -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
+DECODE_TABLE int8_t IQ4_VALUES[16] = {IQ4_LEVELS};
 DECODE_FN void decode_iq4(const uint8_t *q, float d, float *out) {
     for (int i = 0; i < 16; i++) {
         out[i] = DECODE_MUL(d, (float)IQ4_VALUES[q[i] & 15]);

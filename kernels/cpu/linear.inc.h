@@ -5,10 +5,11 @@
  * by v_hsum's tree, then the bias. Tiles, blocks and threads only decide which chains run side by side and when, so a
  * row's bits depend neither on the number of rows nor on its place.
  *
- * Work: part = PART_COLUMNS consecutive outputs. Few rows: row tiles read the stored weights directly; the second tile
- * finds them in cache. Many rows, and types that are no plain numbers: the part's weights are widened to f32 a block of
- * WIDE_WIDTH columns at a time, for WIDE_ROWS rows; chains that go on in the next block wait in `carry` as they are. So
- * a product with any type has the bits of the product with the same values as f32.
+ * Work: part = PART_COLUMNS consecutive outputs. Few rows: row tiles read the stored weights directly, types in blocks
+ * decoded into registers; a second tile finds them in cache. Many rows, and types without such tiles: the part's
+ * weights are widened to f32 a block of WIDE_WIDTH columns at a time, for WIDE_ROWS rows; chains that go on in the next
+ * block wait in `carry` as they are. So a product with any type has the bits of the product with the same values as
+ * f32.
  */
 #if VW == 16
 enum { ROWS_MAX = 6 };
@@ -25,7 +26,7 @@ enum { ROWS_MAX = 5 };
 #define TILE_TABLE(name)                                                                                               \
     { name##_1, name##_2, name##_3, name##_4, name##_5 }
 #endif
-enum { PART_COLUMNS = 16, DIRECT_ROWS = 2 * ROWS_MAX, WIDE_WIDTH = 1024, WIDE_ROWS = 16 * ROWS_MAX };
+enum { PART_COLUMNS = 16, QUANT_COLUMNS = 4, QUANT_ROWS_MAX = VW / 4, WIDE_WIDTH = 1024, WIDE_ROWS = 16 * ROWS_MAX };
 
 struct linear_task {
     const struct op_linear *a;
@@ -45,6 +46,25 @@ struct tile {
     float *out;
     size_t out_stride;
 };
+
+/* The chains of a tile into `carry`, or their sums and the bias into `out`. */
+ALWAYS_INLINE void tile_finish(const int rows, const int columns, const struct tile *t, uint32_t c0,
+                               vf acc[ROWS_MAX][8]) {
+    UNROLL for (int r = 0; r < rows; r++) {
+        if (!t->ends) {
+            UNROLL for (int c = 0; c < columns; c++)
+                v_store(t->carry + ((size_t)r * PART_COLUMNS + c0 + (uint32_t)c) * VW, acc[r][c]);
+            continue;
+        }
+        float sums[8];
+        if (columns % 4 == 0)
+            UNROLL for (int c = 0; c < columns; c += 4) v_hsum4(&acc[r][c], sums + c);
+        else
+            UNROLL for (int c = 0; c < columns; c++) sums[c] = v_hsum(acc[r][c]);
+        float *out = t->out + (size_t)r * t->out_stride + c0;
+        UNROLL for (int c = 0; c < columns; c++) out[c] = sums[c] + (t->bias ? t->bias[c0 + (uint32_t)c] : 0.0f);
+    }
+}
 
 /* rows x columns chains from column c of the part on. */
 ALWAYS_INLINE void tile_chains(const int rows, const int columns, const enum storage_type type, const struct tile *t,
@@ -71,20 +91,7 @@ ALWAYS_INLINE void tile_chains(const int rows, const int columns, const enum sto
             UNROLL for (int c = 0; c < columns; c++) acc[r][c] = v_fma(xv, wv[c], acc[r][c]);
         }
     }
-    UNROLL for (int r = 0; r < rows; r++) {
-        if (!t->ends) {
-            UNROLL for (int c = 0; c < columns; c++)
-                v_store(t->carry + ((size_t)r * PART_COLUMNS + c0 + (uint32_t)c) * VW, acc[r][c]);
-            continue;
-        }
-        float sums[8];
-        if (columns % 4 == 0)
-            UNROLL for (int c = 0; c < columns; c += 4) v_hsum4(&acc[r][c], sums + c);
-        else
-            UNROLL for (int c = 0; c < columns; c++) sums[c] = v_hsum(acc[r][c]);
-        float *out = t->out + (size_t)r * t->out_stride + c0;
-        UNROLL for (int c = 0; c < columns; c++) out[c] = sums[c] + (t->bias ? t->bias[c0 + (uint32_t)c] : 0.0f);
-    }
+    tile_finish(rows, columns, t, c0, acc);
 }
 
 /* All columns of the part for one row tile. */
@@ -101,8 +108,75 @@ typedef void (*tile_fn)(const struct tile *t);
 FOR_TILE_ROWS(TILE_FUNCTION, tile_f32, STORAGE_F32)
 FOR_TILE_ROWS(TILE_FUNCTION, tile_f16, STORAGE_F16)
 FOR_TILE_ROWS(TILE_FUNCTION, tile_bf16, STORAGE_BF16)
-static const tile_fn TILES[STORAGE_TYPE_COUNT][ROWS_MAX] = {
-    [STORAGE_F32] = TILE_TABLE(tile_f32), [STORAGE_F16] = TILE_TABLE(tile_f16), [STORAGE_BF16] = TILE_TABLE(tile_bf16)};
+
+/* ---- types in blocks, few rows ---- */
+
+/* All chains of one row tile, as tile_columns; t->count a multiple of QUANT_COLUMNS. Memory is asked for a group of
+ * columns ahead: the rows are too short for the machine to see it coming. */
+ALWAYS_INLINE void quant_chains(const int rows, const enum storage_type type, const uint32_t values,
+                                const uint32_t bytes, const struct tile *t, uint32_t c0) {
+    const uint8_t *w[QUANT_COLUMNS];
+    const float *x = t->x;
+    const size_t size = t->width / values * bytes, groups = values / 32, pair = MIN(groups, (size_t)2);
+    vf acc[ROWS_MAX][8];
+    UNROLL for (int c = 0; c < QUANT_COLUMNS; c++) w[c] = t->w[c0 + (uint32_t)c];
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < QUANT_COLUMNS; c++) acc[r][c] = v_set1(0);
+    for (size_t at = 0; at < size; at += bytes) {
+        struct open_block o[QUANT_COLUMNS];
+        UNROLL for (int c = 0; c < QUANT_COLUMNS; c++) {
+            open_of(type, w[c] + at, &o[c]);
+            for (uint32_t i = 0; i < bytes; i += 64) __builtin_prefetch(w[c] + at + QUANT_COLUMNS * size + i, 0, 2);
+        }
+        for (uint32_t g = 0; g < groups; g += pair)
+            UNROLL for (uint32_t h = 0; h < pair; h++, x += 32) UNROLL for (int c = 0; c < QUANT_COLUMNS; c++) {
+                vf v[LANES];
+                lanes_of(type, w[c] + at, &o[c], g + h, v);
+                UNROLL for (int i = 0; i < LANES; i++) UNROLL for (int r = 0; r < rows; r++) acc[r][c] =
+                    v_fma(v_load(x + (size_t)r * t->x_stride + i * VW), v[i], acc[r][c]);
+            }
+    }
+    tile_finish(rows, QUANT_COLUMNS, t, c0, acc);
+}
+
+#define QUANT_TILE(rows, symbol, values, bytes, lower)                                                                 \
+    static void tile_##lower##_##rows(const struct tile *t) {                                                          \
+        for (uint32_t c = 0; c < t->count; c += QUANT_COLUMNS)                                                         \
+            quant_chains(rows, STORAGE_##symbol, values, bytes, t, c);                                                 \
+    }
+#if VW == 16
+#define QUANT_TILES(...)                                                                                               \
+    QUANT_TILE(1, __VA_ARGS__) QUANT_TILE(2, __VA_ARGS__) QUANT_TILE(3, __VA_ARGS__) QUANT_TILE(4, __VA_ARGS__)
+#define QUANT_ROW(symbol, values, bytes, lower)                                                                        \
+    [STORAGE_##symbol] = {tile_##lower##_1, tile_##lower##_2, tile_##lower##_3, tile_##lower##_4},
+#elif VW == 8
+#define QUANT_TILES(...)                        QUANT_TILE(1, __VA_ARGS__) QUANT_TILE(2, __VA_ARGS__)
+#define QUANT_ROW(symbol, values, bytes, lower) [STORAGE_##symbol] = {tile_##lower##_1, tile_##lower##_2},
+#else /* nothing is won */
+#define QUANT_TILES(...)
+#define QUANT_ROW(...)
+#endif
+LANE_TYPES(QUANT_TILES)
+
+static const tile_fn TILES[STORAGE_TYPE_COUNT][ROWS_MAX] = {[STORAGE_F32] = TILE_TABLE(tile_f32),
+                                                            [STORAGE_F16] = TILE_TABLE(tile_f16),
+                                                            [STORAGE_BF16] = TILE_TABLE(tile_bf16),
+                                                            LANE_TYPES(QUANT_ROW)};
+
+/* Where weight rows [first, first + count) begin, if these tiles read them: few rows of x, weights of one type that has
+ * such tiles. Else STORAGE_NONE. */
+static enum storage_type direct_rows(const struct op_linear *a, uint32_t first, uint32_t count, const void **w) {
+    enum storage_type type = STORAGE_NONE;
+    for (uint32_t c = 0; c < count; c++) {
+        uint32_t row = first + c;
+        const struct matrix_part *p = part_of_row(a->w, &row);
+        if (c && part_type(a->w, p) != type) return STORAGE_NONE;
+        type = part_type(a->w, p);
+        w[c] = (const char *)p->data + row * storage_bytes(type, a->w->cols);
+    }
+    bool plain = storage_is_plain(type);
+    if (!plain && (count % QUANT_COLUMNS || !TILES[type][0])) return STORAGE_NONE;
+    return a->rows <= (plain ? 2 * (uint32_t)ROWS_MAX : (uint32_t)QUANT_ROWS_MAX) ? type : STORAGE_NONE;
+}
 
 /* Rows [0, rows) in tiles. */
 static void run_tiles(enum storage_type type, const struct tile *first, uint32_t rows) {
@@ -142,9 +216,8 @@ static void wide_rows(const struct matrix *m, uint32_t first, const struct tile 
 }
 
 static void linear_columns(const struct op_linear *a, uint32_t first, uint32_t count) {
-    const void *w[PART_COLUMNS] = {NULL};
-    bool direct = a->rows <= DIRECT_ROWS && matrix_is_plain(a->w);
-    for (uint32_t c = 0; direct && c < count; c++) w[c] = matrix_row(a->w, first + c);
+    const void *w[PART_COLUMNS];
+    enum storage_type direct = direct_rows(a, first, count, w);
     struct tile t = {.x = a->x,
                      .x_stride = a->w->cols,
                      .w = w,
@@ -155,8 +228,8 @@ static void linear_columns(const struct op_linear *a, uint32_t first, uint32_t c
                      .bias = a->w->bias ? a->w->bias + first : NULL,
                      .out = (float *)a->out + first,
                      .out_stride = a->out_stride};
-    if (direct) {
-        run_tiles(a->w->type, &t, a->rows);
+    if (direct != STORAGE_NONE) {
+        run_tiles(direct, &t, a->rows);
         return;
     }
     for (uint32_t done = 0; done < a->rows; done += WIDE_ROWS) {

@@ -26,6 +26,7 @@ static inline vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
 static inline vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 static inline vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+static inline vf v_fms(vf a, vf b, vf c) { return _mm256_fmsub_ps(a, b, c); }
 static inline vf v_rint(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 /* a * 2^n in two steps, so that n up to 128 works. */
 static inline vf v_scale2(vf a, vf n) {
@@ -58,6 +59,11 @@ static inline vf v_load_i8(const int8_t *p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)));
 }
 static inline vf v_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
+static inline float f16_at(const void *p) {
+    uint16_t h;
+    memcpy(&h, p, 2);
+    return _cvtsh_ss(h);
+}
 static inline __m128i v_load16_n(const void *p, size_t n) {
     uint16_t lanes[8] = {0};
     memcpy(lanes, p, 2 * n);
@@ -92,6 +98,7 @@ static inline vf v_lookup(const float table[16], vi idx) {
     vf high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), idx);
     return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(idx, 28)));
 }
+static inline vf v_low4(vi a) { return _mm256_cvtepi32_ps(_mm256_and_si256(a, _mm256_set1_epi32(15))); }
 static inline vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
 static inline vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
 static inline vi vi_shl(vi a, uint32_t n) { return _mm256_sll_epi32(a, _mm_cvtsi32_si128((int)n)); }

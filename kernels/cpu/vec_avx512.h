@@ -25,6 +25,7 @@ static inline vf v_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 static inline vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+static inline vf v_fms(vf a, vf b, vf c) { return _mm512_fmsub_ps(a, b, c); }
 static inline vf v_rint(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 static inline vf v_scale2(vf a, vf n) { return _mm512_scalef_ps(a, n); }
 static inline vf v_zero_below(vf a, vf x, float limit) {
@@ -56,6 +57,11 @@ static inline vf v_load_i8(const int8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p)));
 }
 static inline vf v_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+static inline float f16_at(const void *p) {
+    uint16_t h;
+    memcpy(&h, p, 2);
+    return _cvtsh_ss(h);
+}
 static inline vf v_load_f16_n(const void *p, size_t n) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(v_first(n), p));
 }
@@ -79,8 +85,10 @@ static inline vi vi_load_u4(const uint8_t *p) {
     vi pairs = _mm512_cvtepu8_epi64(_mm_loadl_epi64((const void *)p));
     return _mm512_and_si512(_mm512_or_si512(pairs, _mm512_slli_epi64(pairs, 28)), _mm512_set1_epi32(15));
 }
-/* table[idx] in each lane, idx < 16. */
 static inline vf v_lookup(const float table[16], vi idx) { return _mm512_permutexvar_ps(idx, _mm512_loadu_ps(table)); }
+static inline vf v_low4(vi a) {
+    return _mm512_permutexvar_ps(a, _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+}
 static inline vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 static inline vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 static inline vi vi_shl(vi a, uint32_t n) { return _mm512_sll_epi32(a, _mm_cvtsi32_si128((int)n)); }

@@ -5,9 +5,10 @@
  *   VW, vf, vi            lanes; a vector of f32; a vector of u32
  *   v_load_n, v_store_n   the first n < VW lanes (loads give zero for the rest and do not touch memory behind)
  *   v_load_bf16, _f16     VW stored values, widened exactly
- *   v_lookup              table[lane] for lanes below 16
+ *   f16_at                a stored value, widened exactly
+ *   v_lookup, v_low4      table[lane mod 16]; lane mod 16 as a number
  *   vi_load_u8, _u4       VW bytes, or numbers of four bits (the lower half of a byte first), as lanes
- *   v_fma(a, b, c)        a * b + c: fused where the set has it, else rounded twice (fixed for each set)
+ *   v_fma(a, b, c)        a * b + c: fused where the set has it, else rounded twice (fixed for each set); v_fms: - c
  *   v_scale2(a, n)        a * 2^n for integral n in [-126, 128]
  *   v_zero_below(a, x, l) lane: x < l ? 0 : a (NaN x: a)
  *   v_hsum, v_hmax        over all lanes, halves first: the same tree always; v_hsum4: four vectors to four floats, the
@@ -16,7 +17,7 @@
 #ifndef KERNELS_CPU_VEC_GENERIC_H
 #define KERNELS_CPU_VEC_GENERIC_H
 
-#include "kernels/types.h"
+#include "kernels/decode.h"
 
 #define VW      4
 #define VEC_ISA scalar
@@ -44,6 +45,7 @@ static inline vf v_div(vf a, vf b) { return a / b; }
 static inline vf v_max(vf a, vf b) { return (vf)(((vi)a & (vi)(a > b)) | ((vi)b & ~(vi)(a > b))); }
 static inline vf v_min(vf a, vf b) { return (vf)(((vi)a & (vi)(a < b)) | ((vi)b & ~(vi)(a < b))); }
 static inline vf v_fma(vf a, vf b, vf c) { return a * b + c; }
+static inline vf v_fms(vf a, vf b, vf c) { return a * b - c; }
 static inline vf v_rint(vf a) {
     vf rounder = v_set1(0x1.8p23f); /* |a| < 2^22 here */
     return (a + rounder) - rounder;
@@ -77,6 +79,7 @@ static inline vf v_load_f16_n(const void *p, size_t n) {
     vi scaled = (vi)((vf)magnitude * v_set1(0x1p112f));
     return (vf)((h & 0x8000) << 16 | (special & (magnitude | 0x7f800000u)) | (~special & scaled));
 }
+static inline float f16_at(const void *p) { return decode_f16(p); }
 static inline vf v_load_i8(const int8_t *p) { return (vf){p[0], p[1], p[2], p[3]}; }
 static inline vf v_load_f16(const void *p) { return v_load_f16_n(p, VW); }
 
@@ -97,8 +100,9 @@ static inline vi vi_load_u4(const uint8_t *p) {
     return (vi){p[0] & 15u, (uint32_t)p[0] >> 4, p[1] & 15u, (uint32_t)p[1] >> 4};
 }
 static inline vf v_lookup(const float table[16], vi idx) {
-    return (vf){table[idx[0]], table[idx[1]], table[idx[2]], table[idx[3]]};
+    return (vf){table[idx[0] & 15], table[idx[1] & 15], table[idx[2] & 15], table[idx[3] & 15]};
 }
+static inline vf v_low4(vi a) { return __builtin_convertvector((vs)(a & 15), vf); }
 static inline vi vi_and(vi a, vi b) { return a & b; }
 static inline vi vi_or(vi a, vi b) { return a | b; }
 static inline vi vi_shl(vi a, uint32_t n) { return a << n; }

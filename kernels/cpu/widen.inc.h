@@ -7,87 +7,200 @@
 /* Values [k, k + n) of a part's row. k: a multiple of 256; n too, or up to the row's end. */
 typedef void (*widen_fn)(const struct matrix_part *p, uint32_t cols, uint32_t row, size_t k, size_t n, float *out);
 
-/* ---- the common types, VW values at a time: decode.h's operations lane by lane ---- */
+/* ---- the common types, VW values at a time: decode.h's operations lane by lane ----
+ *
+ * A block's scales first (open_<type>, once a block), then vectors of 32 values (lanes_<type>), so that products take
+ * them from registers. Where v_fms stands for a multiplication and a subtraction the product is exact in f32.
+ */
 
-/* mask: of VW bytes, shifted. */
-ALWAYS_INLINE vi v_bits(const uint8_t *q, uint32_t shift, uint32_t mask) {
-    return vi_and(vi_shr(vi_load_u8(q), shift), vi_set1(mask));
-}
+enum { LANES = 32 / VW, LANES_OF_8 = MIN(VW, 8) };
 
-static void lanes_q4_0(const uint8_t *b, uint32_t g, float *out) {
-    vf d = v_set1(decode_f16(b));
-    for (uint32_t i = 0; i < 32; i += VW)
-        v_store(out + i, v_mul(d, v_of_int(vi_sub(v_bits(b + 2 + i % 16, i / 16 * 4, 15), vi_set1(8)))));
-}
+struct open_block {
+    float scales[16], minima[16];
+    uint8_t values[256]; /* of types whose values lie in two places */
+};
 
-static void lanes_q8_0(const uint8_t *b, uint32_t g, float *out) {
-    vf d = v_set1(decode_f16(b));
-    for (uint32_t i = 0; i < 32; i += VW) v_store(out + i, v_mul(v_load_i8((const int8_t *)b + 2 + i), d));
-}
+/* 32 bytes at p; operations go byte by byte. */
+typedef uint8_t bytes32 __attribute__((vector_size(32), aligned(1), may_alias));
+#define BYTES32(p)    (*(bytes32 *)(p))
+#define BYTES32_AT(p) (*(const bytes32 *)(p))
 
-/* high: a bit of each value more; NULL: none. */
-ALWAYS_INLINE void lanes_k(const uint8_t *b, const uint8_t *q, const uint8_t *high, uint32_t g, float *out) {
-    uint8_t scale, minimum;
-    decode_k_scale(b + 4, g, &scale, &minimum);
-    vf d = v_set1(DECODE_MUL(decode_f16(b), (float)scale)), m = v_set1(DECODE_MUL(decode_f16(b + 2), (float)minimum));
-    for (uint32_t i = 0; i < 32; i += VW) {
-        vi x = v_bits(q + i, 4 * (g % 2), 15);
-        if (high) x = vi_or(x, vi_shl(v_bits(high + i, g, 1), 4));
-        v_store(out + i, v_sub(v_mul(d, v_of_int(x)), m));
-    }
-}
-static void lanes_q4_k(const uint8_t *b, uint32_t g, float *out) { lanes_k(b, b + 16 + 32 * (g / 2), NULL, g, out); }
-static void lanes_q5_k(const uint8_t *b, uint32_t g, float *out) { lanes_k(b, b + 48 + 32 * (g / 2), b + 16, g, out); }
+ALWAYS_INLINE void open_half(const uint8_t *b, struct open_block *o) { o->scales[0] = f16_at(b); }
 
-static void lanes_q6_k(const uint8_t *b, uint32_t g, float *out) {
-    const uint8_t *low = b + 64 * (g / 4) + 32 * (g % 2), *high = b + 128 + 32 * (g / 4);
-    float d = decode_f16(b + 208);
-    for (uint32_t i = 0; i < 32; i += VW) {
-        vf dl = v_set1(DECODE_MUL(d, (float)(int8_t)b[192 + 2 * g + i / 16]));
-        vi x = vi_or(v_bits(low + i, 4 * (g % 4 / 2), 15), vi_shl(v_bits(high + i, 2 * (g % 4), 3), 4));
-        v_store(out + i, v_mul(dl, v_of_int(vi_sub(x, vi_set1(32)))));
+#define open_q4_0 open_half
+ALWAYS_INLINE void lanes_q4_0(const uint8_t *b, const struct open_block *o, uint32_t g, vf *out) {
+    vf d = v_set1(o->scales[0]), eight = v_set1(8);
+    UNROLL for (uint32_t i = 0; i < LANES; i++) {
+        vi q = vi_shr(vi_load_u8(b + 2 + i * VW % 16), i * VW / 16 * 4);
+        out[i] = v_mul(d, v_sub(v_low4(q), eight));
     }
 }
 
-static void lanes_q2_k(const uint8_t *b, uint32_t g, float *out) {
-    float d = decode_f16(b + 80), dmin = decode_f16(b + 82);
-    const uint8_t *q = b + 16 + 32 * (g / 4);
-    for (uint32_t i = 0; i < 32; i += VW) {
-        uint8_t s = b[2 * g + i / 16];
-        vf dl = v_set1(DECODE_MUL(d, (float)(s & 15))), ml = v_set1(DECODE_MUL(dmin, (float)(s >> 4)));
-        v_store(out + i, v_sub(v_mul(dl, v_of_int(v_bits(q + i, 2 * (g % 4), 3))), ml));
+#define open_q8_0 open_half
+ALWAYS_INLINE void lanes_q8_0(const uint8_t *b, const struct open_block *o, uint32_t g, vf *out) {
+    vf d = v_set1(o->scales[0]);
+    UNROLL for (uint32_t i = 0; i < LANES; i++) out[i] = v_mul(v_load_i8((const int8_t *)b + 2 + i * VW), d);
+}
+
+/* Scales and minima are six bits each: decode_k_scale for all eight groups. */
+ALWAYS_INLINE void open_q4_k(const uint8_t *b, struct open_block *o) {
+    uint32_t low = decode_u32(b + 4), middle = decode_u32(b + 8), high = decode_u32(b + 12), six[8];
+    six[0] = low & 0x3f3f3f3f;
+    six[1] = (high & 0x0f0f0f0f) | (low >> 2 & 0x30303030);
+    six[2] = middle & 0x3f3f3f3f;
+    six[3] = (high >> 4 & 0x0f0f0f0f) | (middle >> 2 & 0x30303030);
+    vf d = v_set1(f16_at(b)), least = v_set1(f16_at(b + 2));
+    six[4] = six[5] = 0;
+    UNROLL for (uint32_t g = 0; g < 8; g += LANES_OF_8) {
+        v_store_n(o->scales + g, v_mul(d, v_load_i8((const int8_t *)six + g)), LANES_OF_8);
+        v_store_n(o->minima + g, v_mul(least, v_load_i8((const int8_t *)six + 8 + g)), LANES_OF_8);
+    }
+}
+ALWAYS_INLINE void lanes_q4_k(const uint8_t *b, const struct open_block *o, uint32_t g, vf *out) {
+    vf d = v_set1(o->scales[g]), m = v_set1(o->minima[g]);
+    UNROLL for (uint32_t i = 0; i < LANES; i++) out[i] =
+        v_fms(v_low4(vi_shr(vi_load_u8(b + 16 + 32 * (g / 2) + i * VW), 4 * (g % 2))), d, m);
+}
+
+ALWAYS_INLINE void open_q5_k(const uint8_t *b, struct open_block *o) {
+    bytes32 high = BYTES32_AT(b + 16);
+    open_q4_k(b, o);
+    UNROLL for (uint32_t g = 0; g < 8; g++) {
+        BYTES32(o->values + 32 * g) = (BYTES32_AT(b + 48 + 32 * (g / 2)) >> 4 * (g % 2) & 15) | (high >> g & 1) << 4;
+    }
+}
+ALWAYS_INLINE void lanes_q5_k(const uint8_t *b, const struct open_block *o, uint32_t g, vf *out) {
+    vf d = v_set1(o->scales[g]), m = v_set1(o->minima[g]);
+    UNROLL for (uint32_t i = 0; i < LANES; i++) out[i] =
+        v_fms(v_load_i8((const int8_t *)o->values + 32 * g + i * VW), d, m);
+}
+
+/* scales[i] = d * signed byte i. */
+ALWAYS_INLINE void open_scales(float d, const int8_t *scales, struct open_block *o) {
+    UNROLL for (uint32_t i = 0; i < 16; i += VW) v_store(o->scales + i, v_mul(v_set1(d), v_load_i8(scales + i)));
+}
+/* Signed values in o->values, a scale for each sixteen. */
+ALWAYS_INLINE void lanes_by_16(const struct open_block *o, uint32_t g, vf *out) {
+    UNROLL for (uint32_t i = 0; i < LANES; i++) {
+        vf d = v_set1(o->scales[2 * g + i * VW / 16]);
+        out[i] = v_mul(d, v_load_i8((const int8_t *)o->values + 32 * g + i * VW));
     }
 }
 
-static void lanes_q3_k(const uint8_t *b, uint32_t g, float *out) {
-    float d = decode_f16(b + 108);
-    const uint8_t *q = b + 32 + 32 * (g / 4), *scales = b + 96;
-    for (uint32_t i = 0; i < 32; i += VW) {
-        uint32_t j = 2 * g + i / 16;
-        int low = scales[j % 8] >> (j < 8 ? 0 : 4) & 15, high = scales[8 + j % 4] >> 2 * (j / 4) & 3;
-        vf dl = v_set1(DECODE_MUL(d, (float)((low | high << 4) - 32)));
-        vi x = vi_or(v_bits(q + i, 2 * (g % 4), 3), vi_shl(v_bits(b + i, g, 1), 2));
-        v_store(out + i, v_mul(dl, v_of_int(vi_sub(x, vi_set1(4)))));
+ALWAYS_INLINE void open_q6_k(const uint8_t *b, struct open_block *o) {
+    open_scales(f16_at(b + 208), (const int8_t *)b + 192, o);
+    UNROLL for (uint32_t g = 0; g < 8; g++) {
+        bytes32 low = BYTES32_AT(b + 64 * (g / 4) + 32 * (g % 2)), high = BYTES32_AT(b + 128 + 32 * (g / 4));
+        BYTES32(o->values + 32 * g) = ((low >> 4 * (g % 4 / 2) & 15) | (high >> 2 * (g % 4) & 3) << 4) - 32;
+    }
+}
+ALWAYS_INLINE void lanes_q6_k(const uint8_t *b, const struct open_block *o, uint32_t g, vf *out) {
+    lanes_by_16(o, g, out);
+}
+
+ALWAYS_INLINE void open_q3_k(const uint8_t *b, struct open_block *o) {
+    int8_t scales[16];
+    bytes32 high = BYTES32_AT(b);
+    UNROLL for (uint32_t j = 0; j < 16; j++) {
+        int low = b[96 + j % 8] >> (j < 8 ? 0 : 4) & 15, top = b[104 + j % 4] >> 2 * (j / 4) & 3;
+        scales[j] = (int8_t)((low | top << 4) - 32);
+    }
+    open_scales(f16_at(b + 108), scales, o);
+    UNROLL for (uint32_t g = 0; g < 8; g++) {
+        BYTES32(o->values + 32 * g) =
+            ((BYTES32_AT(b + 32 + 32 * (g / 4)) >> 2 * (g % 4) & 3) | (high >> g & 1) << 2) - 4;
+    }
+}
+ALWAYS_INLINE void lanes_q3_k(const uint8_t *b, const struct open_block *o, uint32_t g, vf *out) {
+    lanes_by_16(o, g, out);
+}
+
+ALWAYS_INLINE void open_q2_k(const uint8_t *b, struct open_block *o) {
+    float d = f16_at(b + 80), least = f16_at(b + 82);
+    for (uint32_t i = 0; i < 16; i++) o->scales[i] = DECODE_MUL(d, (float)(b[i] & 15));
+    for (uint32_t i = 0; i < 16; i++) o->minima[i] = DECODE_MUL(least, (float)(b[i] >> 4));
+}
+ALWAYS_INLINE void lanes_q2_k(const uint8_t *b, const struct open_block *o, uint32_t g, vf *out) {
+    UNROLL for (uint32_t i = 0; i < LANES; i++) {
+        vi q = vi_and(vi_shr(vi_load_u8(b + 16 + 32 * (g / 4) + i * VW), 2 * (g % 4)), vi_set1(3));
+        uint32_t j = 2 * g + i * VW / 16;
+        out[i] = v_fms(v_of_int(q), v_set1(o->scales[j]), v_set1(o->minima[j]));
     }
 }
 
 /* d * table[..] of sixteen bytes: the lower halves, then the upper ones. */
-ALWAYS_INLINE void lanes_table(const uint8_t *q, const int8_t *values, float d, float *out) {
-    float table[16];
-    for (int i = 0; i < 16; i++) table[i] = values[i];
-    for (uint32_t i = 0; i < 32; i += VW)
-        v_store(out + i, v_mul(v_set1(d), v_lookup(table, v_bits(q + i % 16, i / 16 * 4, 15))));
+ALWAYS_INLINE void lanes_table(const uint8_t *q, const float *table, float d, vf *out) {
+    UNROLL for (uint32_t i = 0; i < LANES; i++) out[i] =
+        v_mul(v_set1(d), v_lookup(table, vi_shr(vi_load_u8(q + i * VW % 16), i * VW / 16 * 4)));
 }
-static void lanes_iq4_nl(const uint8_t *b, uint32_t g, float *out) {
-    lanes_table(b + 2, IQ4_VALUES, decode_f16(b), out);
+static const float IQ4_TABLE[16] = {IQ4_LEVELS}, MXFP4_TABLE[16] = {MXFP4_LEVELS};
+
+#define open_iq4_nl open_half
+ALWAYS_INLINE void lanes_iq4_nl(const uint8_t *b, const struct open_block *o, uint32_t g, vf *out) {
+    lanes_table(b + 2, IQ4_TABLE, o->scales[0], out);
 }
-static void lanes_iq4_xs(const uint8_t *b, uint32_t g, float *out) {
-    int low = b[4 + g / 2] >> 4 * (g % 2) & 15, high = (int)(decode_u16(b + 2) >> 2 * g & 3);
-    lanes_table(b + 8 + 16 * g, IQ4_VALUES, DECODE_MUL(decode_f16(b), (float)((low | high << 4) - 32)), out);
+ALWAYS_INLINE void open_iq4_xs(const uint8_t *b, struct open_block *o) {
+    float d = f16_at(b);
+    UNROLL for (uint32_t g = 0; g < 8; g++) {
+        int low = b[4 + g / 2] >> 4 * (g % 2) & 15, high = (int)(decode_u16(b + 2) >> 2 * g & 3);
+        o->scales[g] = DECODE_MUL(d, (float)((low | high << 4) - 32));
+    }
 }
-static void lanes_mxfp4(const uint8_t *b, uint32_t g, float *out) {
-    lanes_table(b + 1, MXFP4_VALUES, decode_mxfp4_scale(b), out);
+ALWAYS_INLINE void lanes_iq4_xs(const uint8_t *b, const struct open_block *o, uint32_t g, vf *out) {
+    lanes_table(b + 8 + 16 * g, IQ4_TABLE, o->scales[g], out);
 }
+ALWAYS_INLINE void open_mxfp4(const uint8_t *b, struct open_block *o) { o->scales[0] = decode_mxfp4_scale(b); }
+ALWAYS_INLINE void lanes_mxfp4(const uint8_t *b, const struct open_block *o, uint32_t g, vf *out) {
+    lanes_table(b + 1, MXFP4_TABLE, o->scales[0], out);
+}
+
+/* Types with lanes: X(symbol, values, bytes, lower). */
+#define LANE_TYPES(X)                                                                                                  \
+    X(Q4_0, 32, 18, q4_0)                                                                                              \
+    X(Q8_0, 32, 34, q8_0)                                                                                              \
+    X(Q2_K, 256, 84, q2_k)                                                                                             \
+    X(Q3_K, 256, 110, q3_k)                                                                                            \
+    X(Q4_K, 256, 144, q4_k)                                                                                            \
+    X(Q5_K, 256, 176, q5_k)                                                                                            \
+    X(Q6_K, 256, 210, q6_k)                                                                                            \
+    X(IQ4_NL, 32, 18, iq4_nl)                                                                                          \
+    X(IQ4_XS, 256, 136, iq4_xs)                                                                                        \
+    X(MXFP4, 32, 17, mxfp4)
+
+ALWAYS_INLINE void open_of(const enum storage_type type, const uint8_t *b, struct open_block *o) {
+#define OPEN_CASE(symbol, values, bytes, lower)                                                                        \
+    if (type == STORAGE_##symbol) open_##lower(b, o);
+    LANE_TYPES(OPEN_CASE)
+#undef OPEN_CASE
+}
+ALWAYS_INLINE void lanes_of(const enum storage_type type, const uint8_t *b, const struct open_block *o, uint32_t g,
+                            vf *out) {
+#define LANES_CASE(symbol, values, bytes, lower)                                                                       \
+    if (type == STORAGE_##symbol) lanes_##lower(b, o, g, out);
+    LANE_TYPES(LANES_CASE)
+#undef LANES_CASE
+}
+
+/* The others, value by value. */
+#define LANES_BY_VALUE(lower)                                                                                          \
+    ALWAYS_INLINE void open_##lower(const uint8_t *b, struct open_block *o) {}                                         \
+    ALWAYS_INLINE void lanes_##lower(const uint8_t *b, const struct open_block *o, uint32_t g, vf *out) {              \
+        float values[32];                                                                                              \
+        decode_##lower(b, g, values);                                                                                  \
+        UNROLL for (uint32_t i = 0; i < LANES; i++) out[i] = v_load(values + i * VW);                                  \
+    }
+LANES_BY_VALUE(q4_1)
+LANES_BY_VALUE(q5_0)
+LANES_BY_VALUE(q5_1)
+LANES_BY_VALUE(iq1_s)
+LANES_BY_VALUE(iq1_m)
+LANES_BY_VALUE(iq2_xxs)
+LANES_BY_VALUE(iq2_xs)
+LANES_BY_VALUE(iq2_s)
+LANES_BY_VALUE(iq3_xxs)
+LANES_BY_VALUE(iq3_s)
+LANES_BY_VALUE(tq1_0)
+LANES_BY_VALUE(tq2_0)
 
 /* VW stored numbers from element idx on (of U4: an even one). */
 ALWAYS_INLINE vf v_stored(const enum storage_type type, const uint8_t *data, size_t idx) {
@@ -112,36 +225,22 @@ ALWAYS_INLINE void lanes_scaled(const enum storage_type type, const struct matri
 
 /* ---- rows ---- */
 
-/* The table below takes lanes for these. */
-#define decode_q4_0   lanes_q4_0
-#define decode_q8_0   lanes_q8_0
-#define decode_q2_k   lanes_q2_k
-#define decode_q3_k   lanes_q3_k
-#define decode_q4_k   lanes_q4_k
-#define decode_q5_k   lanes_q5_k
-#define decode_q6_k   lanes_q6_k
-#define decode_iq4_nl lanes_iq4_nl
-#define decode_iq4_xs lanes_iq4_xs
-#define decode_mxfp4  lanes_mxfp4
 #define WIDEN_BLOCKS(symbol, name, values, bytes, lower)                                                               \
     static void widen_##lower(const struct matrix_part *p, uint32_t cols, uint32_t row, size_t k, size_t n,            \
                               float *out) {                                                                            \
         const uint8_t *b = (const uint8_t *)p->data + ((size_t)row * cols + k) / (values) * (bytes);                   \
-        for (size_t i = 0; i < n; i += (values), b += (bytes))                                                         \
-            for (uint32_t g = 0; g < (values) / 32; g++) decode_##lower(b, g, out + i + 32 * g);                       \
+        struct open_block o;                                                                                           \
+        for (size_t i = 0; i < n; i += (values), b += (bytes)) {                                                       \
+            open_##lower(b, &o);                                                                                       \
+            for (uint32_t g = 0; g < (values) / 32; g++) {                                                             \
+                vf w[LANES];                                                                                           \
+                lanes_##lower(b, &o, g, w);                                                                            \
+                UNROLL for (uint32_t j = 0; j < LANES; j++) v_store(out + i + 32 * g + j * VW, w[j]);                  \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 STORAGE_BLOCK_TYPES(WIDEN_BLOCKS)
 #undef WIDEN_BLOCKS
-#undef decode_q4_0
-#undef decode_q8_0
-#undef decode_q2_k
-#undef decode_q3_k
-#undef decode_q4_k
-#undef decode_q5_k
-#undef decode_q6_k
-#undef decode_iq4_nl
-#undef decode_iq4_xs
-#undef decode_mxfp4
 
 #define WIDEN_PLAIN(symbol, bytes)                                                                                     \
     static void widen_##symbol(const struct matrix_part *p, uint32_t cols, uint32_t row, size_t k, size_t n,           \
