@@ -202,12 +202,12 @@ struct op_attention {
     void *scratch;
 };
 
-/* x[t, i] *= 1 + scale * log(1 + floor((positions[t] + 1) / floor_scale)), i < width: queries of layers without
- * rotation (Llama 4). x: act, rows `stride` values apart. */
+/* x[t, i] *= 1 + scale * log(1 + floor((positions[t] + offset) / floor_scale)), i < width: queries of layers without
+ * rotation (Llama 4: offset 1), or of all (Ministral 3: offset 0). x: act, rows `stride` values apart. */
 struct op_temper_queries {
     void *x;
     uint32_t stride, width;
-    float scale, floor_scale;
+    float scale, floor_scale, offset;
     const struct step_batch *batch;
 };
 

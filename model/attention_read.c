@@ -134,6 +134,7 @@ static void read_chunk(struct spec_reader *r, uint32_t layer, bool rotates, stru
     if (!(floor_scale >= 1)) config_fail(r->config, ERR_INVALID, "'floor_scale' is out of range");
     a->temperature = (float)scale;
     a->temperature_floor = (float)floor_scale;
+    a->temperature_offset = 1;
 }
 
 /* MPT keeps some options in an object of their own. */
@@ -170,6 +171,7 @@ int attention_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out
         if (!rotates) a->qk_norm = QK_NORM_NONE;
     }
     if (!rotates) return rope_none(r, &a->rope_idx);
+    if (f->rope_tempers) rope_read_temper(r, a);
     return rope_read(r, a->head_dim, a->window ? "sliding_attention" : "full_attention", &a->rope_idx);
 }
 

@@ -132,7 +132,8 @@ static void put_heads(const struct keys *k, const struct model_spec *spec, const
     for (uint32_t i = 0; i < spec->layer_count; i++) {
         if (spec->layers[i].attention.temperature == 0) continue;
         put_f32(k, "attention.temperature_scale", (double)spec->layers[i].attention.temperature);
-        put_int(k, "attention.temperature_length", (uint64_t)spec->layers[i].attention.temperature_floor);
+        if (is_arch(k, "llama4")) /* Ministral 3: the context it was first trained with */
+            put_int(k, "attention.temperature_length", (uint64_t)spec->layers[i].attention.temperature_floor);
         break;
     }
 }

@@ -44,6 +44,15 @@ const struct family FAMILIES[] = {
      .defaults = "{\"max_position_embeddings\":131072,\"tie_word_embeddings\":false,\"num_key_value_heads\":8,"
                  "\"sliding_window\":4096,\"sliding_window_pattern\":1048576}",
      .window = WINDOW_LISTED},
+    {.architectures = "Ministral3ForCausalLM",
+     .model_types = "ministral3",
+     .name = "ministral3",
+     .names = &LLAMA_NAMES,
+     .defaults = "{\"max_position_embeddings\":262144,\"tie_word_embeddings\":false,\"num_key_value_heads\":8,"
+                 "\"head_dim\":128,\"rms_norm_eps\":1e-5}",
+     .expects = "rope_parameters/max_position_embeddings=*",
+     .rope_tempers = true,
+     .window = WINDOW_ALWAYS},
     {.architectures = "Qwen2ForCausalLM",
      .model_types = "qwen2",
      .name = "qwen2",

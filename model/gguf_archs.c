@@ -21,6 +21,7 @@ static const struct gguf_arch ARCHS[] = {
     {"deepseek2", "deepseek_v2", "DeepseekV2ForCausalLM", &GGUF_LATENT_NAMES, false, NULL, NULL},
     {"llama", "mistral", "MistralForCausalLM", &GGUF_NAMES, true, "attention.sliding_window", NULL},
     {"llama", "llama", "LlamaForCausalLM", &GGUF_NAMES, true, NULL, NULL},
+    {"mistral3", "ministral3", "Ministral3ForCausalLM", &GGUF_NAMES, true, NULL, NULL},
     {"arcee", "arcee", "ArceeForCausalLM", &GGUF_NAMES, true, NULL, NULL},
     {"qwen2", "qwen2", "Qwen2ForCausalLM", &GGUF_NAMES, false, NULL, NULL},
     {"qwen3", "qwen3", "Qwen3ForCausalLM", &GGUF_NAMES, false, NULL, NULL},

@@ -157,10 +157,11 @@ static void write_mscale(const struct reader *r) {
         json_double(r->w, attention * (0.1 * log(factor) + 1));
     }
     if (!find_double(r, "rope.scaling.yarn_log_multiplier", &log_multiplier)) return;
+    bool plain = is_listed(r, ",mistral3,"); /* the others' have been multiplied by 0.1 */
     json_key(r->w, "mscale");
-    json_double(r->w, as_written(log_multiplier) * 10);
+    json_double(r->w, plain ? 1 : as_written(log_multiplier) * 10);
     json_key(r->w, "mscale_all_dim");
-    json_double(r->w, as_written(log_multiplier) * 10);
+    json_double(r->w, as_written(log_multiplier) * (plain ? 1 : 10));
 }
 
 /* The kind of scaling a file asks: a factor alone, by its present or its old name, is of the linear one. */
@@ -200,6 +201,7 @@ static int write_scaling(const struct reader *r, struct error *err) {
     write_value(r, "rope.scaling.yarn_beta_fast", "beta_fast", KEY_REAL);
     write_value(r, "rope.scaling.yarn_beta_slow", "beta_slow", KEY_REAL);
     if (bytes_equal(type, bytes_str("yarn"))) write_mscale(r);
+    if (is_listed(r, ",mistral3,")) write_value(r, "attention.temperature_scale", "llama_4_scaling_beta", KEY_REAL);
     json_end_object(r->w);
     return 0;
 }

@@ -216,6 +216,7 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
                                                                    .width = a->heads * a->head_dim,
                                                                    .scale = a->temperature,
                                                                    .floor_scale = a->temperature_floor,
+                                                                   .offset = a->temperature_offset,
                                                                    .batch = &f->batch});
     f->dev->ops->rope_kv(s, &(struct op_rope_kv){.qkv = b.qkv,
                                                  .angles = rope->kind == ROPE_NONE ? NULL : f->angles[a->rope_idx],

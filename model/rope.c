@@ -191,6 +191,17 @@ int rope_read(struct spec_reader *r, uint32_t head_dim, const char *layer_type, 
     return add(r, &rope, idx);
 }
 
+/* "llama_4_scaling_beta" beside the context that the model was first trained with. */
+void rope_read_temper(struct spec_reader *r, struct attention_spec *a) {
+    struct rope_source s = find_source(r, NULL, false);
+    double beta = option(&s, "llama_4_scaling_beta", 0), original = option(&s, "original_max_position_embeddings", 0);
+    if (beta != 0 && !(original >= 1 && original < INT32_MAX && fabs(beta) < 1e6))
+        config_fail(r->config, ERR_INVALID,
+                    "rotary 'llama_4_scaling_beta' or 'original_max_position_embeddings' is out of range");
+    a->temperature = (float)beta;
+    a->temperature_floor = (float)original;
+}
+
 /* ---- frequencies ---- */
 
 /* theta^(2 i / dims) with the roundings of the reference implementations: the exponent and the power in f32. */

@@ -12,6 +12,8 @@
 /* Reads the rotary options that hold for layers of `layer_type` ("full_attention", ...; NULL: of all) and adds the
  * table to the spec, unless an equal one is there; *idx: its index. */
 MUST_CHECK int rope_read(struct spec_reader *r, uint32_t head_dim, const char *layer_type, uint32_t *idx);
+/* How rotary options say that queries are tempered, into a->temperature...; none: it stays 0. */
+void rope_read_temper(struct spec_reader *r, struct attention_spec *a);
 /* The index of a table of kind ROPE_NONE. */
 MUST_CHECK int rope_none(struct spec_reader *r, uint32_t *idx);
 /* Whether a table is another one for long sequences: dynamic NTK, LongRoPE. A sequence keeps the table its prompt's

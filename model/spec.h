@@ -114,7 +114,8 @@ struct attention_spec {
     float clip;                         /* of Q, K and V; 0: none */
     uint32_t chunk;                     /* attention within chunks of so many positions; 0: none */
     float temperature, temperature_floor; /* op_temper_queries; temperature 0: none */
-    bool sinks;                           /* a score of each head that has no value */
+    float temperature_offset;
+    bool sinks; /* a score of each head that has no value */
 };
 
 /* Latent attention (kernels/ops_latent.h). A head's query and key have nope dims without and rope dims with rotation.

@@ -91,6 +91,7 @@ struct family {
     bool latent_apart;       /* oxidizr's form of latent attention */
     const char *chunk;       /* field: layers that rotate see their own chunk of so many positions */
     const char *temperature; /* field, a truth or a number: queries of layers without rotation are tempered */
+    bool rope_tempers;       /* rotary options say how queries are tempered (Ministral 3) */
     bool qk_norm_plain;      /* QK norms have no weights, and only layers that rotate have them (rotating an RMS norm
                                 without weights changes nothing, so before or after is the same) */
     double rope_part;        /* of each head that is rotated where partial_rotary_factor is not given; 0: all */

@@ -6,13 +6,13 @@
 
 template <int A>
 static __global__ void temper_kernel(typename values<A>::raw *x, uint32_t stride, uint32_t width, float scale,
-                                     float floor_scale, const uint32_t *positions) {
+                                     float floor_scale, float offset, const uint32_t *positions) {
     dependency_wait();
     dependents_launch();
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, position = positions[blockIdx.y];
     if (i >= width || position == (uint32_t)ROW_NONE) return;
     typename values<A>::raw *at = x + (size_t)blockIdx.y * stride + i;
-    const float factor = 1.0f + scale * log1pf(floorf(((float)position + 1.0f) / floor_scale));
+    const float factor = 1.0f + scale * log1pf(floorf(((float)position + offset) / floor_scale));
     values<A>::put(at, values<A>::get(at) * factor);
 }
 
@@ -22,5 +22,5 @@ void cuda_temper_queries(struct stream *s, const struct op_temper_queries *a) {
                           device_of(s)->dependent_launch};
     WITH_ACTIVATION(s->dev->activation_type, A,
                     LAUNCH(temper_kernel<A>, shape, cuda_stream_of(s), (typename values<A>::raw *)a->x, a->stride,
-                           a->width, a->scale, a->floor_scale, a->batch->positions));
+                           a->width, a->scale, a->floor_scale, a->offset, a->batch->positions));
 }

@@ -121,7 +121,7 @@ static inline void kv_put(const struct kv_view *kv, void *layer, size_t first, s
 
 /* op_temper_queries' factor at a position. */
 static inline float query_temperature(const struct op_temper_queries *a, uint32_t position) {
-    return 1 + a->scale * log1pf(floorf(((float)position + 1) / a->floor_scale));
+    return 1 + a->scale * log1pf(floorf(((float)position + a->offset) / a->floor_scale));
 }
 
 /* The first position that a row sees. */

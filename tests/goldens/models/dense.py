@@ -33,6 +33,8 @@ CASES = [
     case("mistral", config("MistralForCausalLM", "mistral", sliding_window=13, rms_norm_eps=1e-5)),
     case("ministral", config("MinistralForCausalLM", "ministral", sliding_window=13, head_dim=20,
                              layer_types=["full_attention", "sliding_attention", "sliding_attention"])),
+    case("ministral3", config("Ministral3ForCausalLM", "ministral3", head_dim=24, sliding_window=None, rope_parameters=dict(
+        YARN, type="yarn", rope_theta=5000.0, mscale=1.0, mscale_all_dim=1.0, original_max_position_embeddings=16, llama_4_scaling_beta=0.5))),
     case("qwen2", config("Qwen2ForCausalLM", "qwen2", use_sliding_window=True, sliding_window=11, max_window_layers=1)),
     case("qwen3", config("Qwen3ForCausalLM", "qwen3", head_dim=24, attention_bias=True, rope_theta=1000000.0)),
     case("gemma", config("GemmaForCausalLM", "gemma", "tie_word_embeddings", head_dim=24, num_key_value_heads=1), draw=ZERO),

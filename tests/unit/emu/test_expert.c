@@ -260,16 +260,18 @@ TEST(queries_are_tempered_by_their_position) {
     enum { STRIDE = 300, WIDTH = 270, T = 5 };
     uint32_t positions[T] = {0, 7, 8, ROW_NONE, 8191};
     for (size_t type = 0; type < ARRAY_LEN(TYPES); type++) {
+        uint32_t offset = (type + 1) % 2;
         struct rig r = rig_open(TYPES[type]);
         float *was = random_values(T * STRIDE);
         void *x = rig_values(&r, r.act, was, T * STRIDE);
         struct step_batch batch = {.row_count = T, .positions = rig_up(&r, positions, sizeof positions)};
-        r.dev->ops->temper_queries(r.stream, &(struct op_temper_queries){x, STRIDE, WIDTH, 0.25f, 9, &batch});
+        r.dev->ops->temper_queries(r.stream,
+                                   &(struct op_temper_queries){x, STRIDE, WIDTH, 0.25f, 8, (float)offset, &batch});
         float *got = rig_down(&r, r.act, x, T * STRIDE);
         for (uint32_t i = 0; i < T * STRIDE; i++) {
             uint32_t p = positions[i / STRIDE];
             bool same = p == ROW_NONE || i % STRIDE >= WIDTH;
-            double want = was[i] * (same ? 1 : 1 + 0.25 * log(1 + floor((p + 1) / 9.0)));
+            double want = was[i] * (same ? 1 : 1 + 0.25 * log(1 + floor((p + offset) / 8.0)));
             EXPECT(fabs(got[i] - want) <=
                    (same ? 0 : (rounding(r.act) * 1.01 + 8 * UNIT_ROUNDOFF) * fabs(want) + rounding_floor(r.act)));
         }

@@ -185,6 +185,10 @@ MUTATION(temperature) { EACH_LAYER(ATTENTION(L->attention.temperature != 0), L->
 MUTATION(temperature_floor) {
     EACH_LAYER(ATTENTION(L->attention.temperature != 0), L->attention.temperature_floor *= 2);
 }
+MUTATION(temperature_offset) {
+    EACH_LAYER(ATTENTION(L->attention.temperature != 0),
+               L->attention.temperature_offset = 1 - L->attention.temperature_offset);
+}
 MUTATION(no_sinks) { EACH_LAYER(ATTENTION(ATTENTION_WEIGHTS->sinks), ATTENTION_WEIGHTS->sinks = NULL); }
 
 #include "mutations_state.h"
@@ -322,6 +326,7 @@ static const struct mutation MUTATIONS[] = {
     MUTATION_ROW(chunk_by_one),
     MUTATION_ROW(temperature),
     MUTATION_ROW(temperature_floor),
+    MUTATION_ROW(temperature_offset),
 };
 
 #endif
