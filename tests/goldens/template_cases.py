@@ -248,3 +248,25 @@ case("{{ 'a' % 1 }}")
 case("{{ '%s%s' % [1, 2] }}")
 case("{{ '%s%s' % {'x': 1} }}")
 case("{{ '%(a)s' % [1] }}")
+# strings that are marked as safe: what joins them is escaped
+case("{{ \"Use '\"|safe + x + \"' to \"|safe + x|tojson }}|{{ x + 'a'|safe }}|{{ 'a'|safe ~ x }}|{{ ('<b>'|safe) * 2 + '<' }}", x="<é> & \"q\"")
+case("{{ ('<%s> %r'|safe) % (x, 1) }}|{{ '<%s|%d>'|safe|format(x, 5) }}|{{ ('<{}|{a}>'|safe).format(x, a=1) }}", x="<'>")
+case("{{ ('<{}|{a:>5}>'|safe).format(x, a=1) }}|{{ (', <'|safe).join([x, 1, x|safe]) }}|{{ ', '.join([x|safe, x]) }}", x="<'>")
+case("{{ ('{:>5}'|safe).format('a'|safe) }}")
+for form in ["s.upper()", "s|upper", "s|trim", "s.split('>')[0]", "s|string", "s[1:]", "s[0]", "s|last", "s|first", "s|reverse", "s|title", "s|capitalize", "s|center(9)", "s|indent", "s|truncate(3, true)",
+             "s|truncate(3, true, '&')", "s.replace('b', '<')", "s|replace('b', '<')", "s.partition('b')[1]", "s.ljust(9)", "s|default('x')", "s|e", "s|list|first", "[s, '<']|join", "s|wordwrap(2)"]:
+    case("{% set s = '<b> c'|safe %}{{ " + form + " + '<' }}")
+case("{{ ('<b>'|safe).ljust(9, '<') }}")
+case("{{ ['a', 'b']|sum(start='') }}")
+# what needs another template, and the template itself
+case("{% if false %}{% include 'a' %}{% import 'b' as c %}{% from 'd' import e, f as g %}{% extends 'h' %}{% endif %}x{{ self }}[{{ self.nothing }}]")
+for tag in ["include 'a'", "include 'a' ignore missing", "import 'a' as b", "from 'a' import b", "extends 'a'"]:
+    case("x{% " + tag + " %}")
+case("{{ self() }}")
+case("{{ '%s %(a)s'|format(1, a=2) }}")
+case("{{ 'abcdefgh'|truncate(3, true, none) }}")
+case("{{ 'abcdefgh'|truncate(3, true, 5) }}")
+case("{{ 'ab'|truncate(3, true, undef) }}")
+case("{% if x['items'] is defined and x['keys'] is callable and x['nokey'] is undefined %}{{ x['get']('a') }}{% endif %}{{ x['upper'] is defined }}", x={"a": 1})
+# a macro made in a loop knows itself
+case("{% for f in [5] %}{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(2) }}{% endfor %}{{ f is defined }}")

@@ -83,6 +83,7 @@ enum node_kind {
     N_GROUP,        /* a: body, a scope of its own when op 1 */
     N_BREAK,
     N_CONTINUE,
+    N_OTHER_FILE, /* include and its like, which fail when they are reached */
 };
 
 enum compare_op { CMP_EQ, CMP_NE, CMP_LT, CMP_LE, CMP_GT, CMP_GE, CMP_IN, CMP_NOT_IN };

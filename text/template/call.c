@@ -298,7 +298,7 @@ static struct tvalue call_cycler(struct run *r, struct args args) {
 
 int function_find(struct bytes name) {
     static const char *const NAMES[FUNCTION_COUNT] = {"range",        "dict",   "namespace", "raise_exception",
-                                                      "strftime_now", "joiner", "cycler"};
+                                                      "strftime_now", "joiner", "cycler",    "self"};
     for (int i = 0; i < FUNCTION_COUNT; i++)
         if (bytes_equal(name, bytes_str(NAMES[i]))) return i;
     return -1;
@@ -313,7 +313,8 @@ struct tvalue function_call(struct run *r, int function, struct args args) {
     case FUNCTION_STRFTIME: return call_strftime(r, args);
     case FUNCTION_JOINER: return call_joiner(r, args);
     case FUNCTION_CYCLER: return call_cycler(r, args);
+    case FUNCTION_SELF:
     case FUNCTION_COUNT: break;
     }
-    return undefined_value();
+    return run_fail(r, ERR_INVALID, "'TemplateReference' object is not callable");
 }

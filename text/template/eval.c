@@ -124,7 +124,8 @@ static struct tvalue item_or_attribute(struct run *r, struct tvalue of, struct t
         op_length(of, &count)) {
         if (idx < 0) idx += count;
         if (idx < 0 || idx >= count) return undefined_attribute(of, tvalue_string(bytes_str("item")));
-        if (of.kind == TVALUE_STRING) return character_at(r, of, idx, count);
+        if (of.kind == TVALUE_STRING)
+            return is_markup(of) ? markup_of(character_at(r, of, idx, count)) : character_at(r, of, idx, count);
         struct seq s = {of, count};
         return seq_at(r, &s, (uint32_t)idx);
     }
@@ -203,7 +204,10 @@ struct tvalue run_slice(struct run *r, struct tvalue of, struct tvalue start, st
         !slice_bound(r, stop, length, back ? -1 : (int64_t)length, back, &to))
         return undefined_value();
     run_burn(r, length / 16 + 1);
-    if (of.kind == TVALUE_STRING) return slice_string(r, of, from, to, by, length);
+    if (of.kind == TVALUE_STRING) {
+        struct tvalue part = slice_string(r, of, from, to, by, length);
+        return is_markup(of) ? markup_of(part) : part;
+    }
     struct seq s = {of, length};
     struct tvalue list = run_list(r, of.kind == TVALUE_TUPLE ? TVALUE_TUPLE : TVALUE_LIST);
     for (int64_t i = from; (back ? i > to : i < to) && run_burn(r, 1); i += by)
@@ -291,7 +295,7 @@ __attribute__((noinline)) static struct tvalue eval_sum(struct run *r, const str
     uint32_t strings = 0;
     for (uint32_t i = 0; i < n->count; i++) {
         parts[i] = eval_part(r, n->items[i]);
-        if (parts[i].kind == TVALUE_STRING && strings == i) {
+        if (parts[i].kind == TVALUE_STRING && strings == i && !is_markup(parts[i])) {
             strings++;
             total += parts[i].len;
         } else if (i && !r->rc) { /* errors come in order: what is evaluated later must not run after a failed sum */

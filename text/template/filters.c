@@ -23,7 +23,8 @@ static struct bytes soft(struct run *r, struct tvalue *v) {
 static struct tvalue cased(struct run *r, struct tvalue v, enum python_case to) {
     struct buf out = {0};
     python_add_all_cased(&out, soft(r, &v), to);
-    return run_take_buf(r, &out);
+    struct tvalue made = run_take_buf(r, &out);
+    return is_markup(v) ? markup_of(made) : made;
 }
 FILTER(filter_upper) { return cased(r, v, PYTHON_UPPER); }
 FILTER(filter_lower) { return cased(r, v, PYTHON_LOWER); }
@@ -50,42 +51,14 @@ FILTER(filter_title) {
 FILTER(filter_trim) {
     struct bytes s = soft(r, &v);
     if (r->rc) return v;
-    if (!p->given[0] || p->v[0].kind == TVALUE_NONE) return tvalue_string(python_strip(s, true, true));
+    if (!p->given[0] || p->v[0].kind == TVALUE_NONE) {
+        struct tvalue stripped = tvalue_string(python_strip(s, true, true));
+        return is_markup(v) ? markup_of(stripped) : stripped;
+    }
     return method_call(r, v, method_find(bytes_str("strip")), (struct args){(struct tvalue *)(uintptr_t)p->v, 1, NULL});
 }
 
 FILTER(filter_string) { return run_to_string(r, v); }
-
-static struct tvalue marked_safe(struct tvalue v) {
-    v.flags |= v.kind == TVALUE_STRING ? TVALUE_SAFE : 0;
-    return v;
-}
-
-FILTER(filter_safe) { return marked_safe(run_to_string(r, v)); }
-
-FILTER(filter_forceescape) {
-    static const struct {
-        char c;
-        const char *text;
-    } ESCAPES[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&#34;"}, {'\'', "&#39;"}};
-    struct bytes s = soft(r, &v);
-    struct buf out;
-    buf_init(&out, r->out_max);
-    for (size_t i = 0; i < s.len; i++) {
-        const char *escape = NULL;
-        for (size_t k = 0; k < ARRAY_LEN(ESCAPES); k++)
-            if ((char)s.data[i] == ESCAPES[k].c) escape = ESCAPES[k].text;
-        if (escape)
-            buf_add_str(&out, escape);
-        else
-            buf_add_byte(&out, (char)s.data[i]);
-    }
-    return marked_safe(run_take_buf(r, &out));
-}
-
-struct tvalue filter_escape(struct run *r, struct tvalue v, const struct params *p, struct args args) {
-    return v.kind == TVALUE_STRING && v.flags & TVALUE_SAFE ? v : filter_forceescape(r, v, p, args);
-}
 
 /* "" matches before every character and at the end, as in Python. */
 static void replace_empty(struct bytes s, struct bytes to, int64_t count, struct buf *out) {
@@ -157,7 +130,8 @@ FILTER(filter_indent) {
         at += len + 1;
     }
     buf_release(&spaces);
-    return run_take_buf(r, &out);
+    struct tvalue made = run_take_buf(r, &out);
+    return is_markup(v) ? markup_of(made) : made;
 }
 
 FILTER(filter_center) {
@@ -181,16 +155,18 @@ FILTER(filter_wordcount) {
 }
 
 FILTER(filter_truncate) {
-    uint32_t size;
-    if (!op_length(v, &size)) return run_fail(r, ERR_INVALID, "object of type '%s' has no len()", python_type(v));
-    struct bytes s = tvalue_text(v), end = p->given[2] ? tvalue_text(p->v[2]) : bytes_str("...");
-    int64_t length = 255, leeway = 5, end_size = (int64_t)python_length(end);
+    uint32_t size, end_size;
+    struct tvalue end = p->given[2] ? p->v[2] : tvalue_string(bytes_str("..."));
+    if (!op_length(v, &size) || !op_length(end, &end_size))
+        return run_fail(r, ERR_INVALID, "object of type '%s' has no len()", python_type(op_length(v, &size) ? end : v));
+    struct bytes s = tvalue_text(v);
+    int64_t length = 255, leeway = 5;
     bool kill = p->given[1] && op_truth(p->v[1]);
     if ((p->given[0] && !op_is_int(p->v[0], &length)) ||
         (p->given[3] && p->v[3].kind != TVALUE_NONE && !op_is_int(p->v[3], &leeway)))
         return run_fail(r, ERR_INVALID, "truncate: length and leeway must be integers");
     if (length < end_size)
-        return run_fail(r, ERR_INVALID, "expected length >= %lld, got %lld", (long long)end_size, (long long)length);
+        return run_fail(r, ERR_INVALID, "expected length >= %u, got %lld", end_size, (long long)length);
     if (leeway < 0) return run_fail(r, ERR_INVALID, "expected leeway >= 0, got %lld", (long long)leeway);
     if (size - leeway <= length) return v;
     if (v.kind != TVALUE_STRING) return run_fail(r, ERR_INVALID, "truncate: a %s is too long", python_type(v));
@@ -200,10 +176,8 @@ FILTER(filter_truncate) {
             cut.len = i;
             break;
         }
-    struct buf out = {0};
-    buf_add_bytes(&out, cut);
-    buf_add_bytes(&out, end);
-    return run_take_buf(r, &out);
+    struct tvalue kept = tvalue_string(cut);
+    return op_add(r, is_markup(v) ? markup_of(kept) : kept, end);
 }
 
 /* In a query "/" is quoted too, and spaces are "+". */
@@ -404,7 +378,7 @@ FILTER(filter_round) {
 
 static const struct {
     const char *name;
-    filter_fn *run;
+    filter_fn *run;     /* NULL: not supported */
     const char *params; /* NULL: takes raw arguments */
     unsigned required;
 } FILTERS[] = {
@@ -460,6 +434,8 @@ static const struct {
     {"pprint", filter_pprint, "", 0},
     {"wordwrap", filter_wordwrap, "width break_long_words wrapstring break_on_hyphens", 0},
     {"xmlattr", filter_xmlattr, "autospace", 0},
+    {"urlize", NULL, NULL, 0}, /* makes links, which no prompt needs */
+    {"random", NULL, NULL, 0}, /* a prompt must be the same each time */
 };
 
 int filter_find(struct bytes name) {
@@ -474,6 +450,8 @@ struct tvalue filter_call(struct run *r, int function, struct tvalue input, stru
     if (FILTERS[function].params &&
         !params_bind(r, FILTERS[function].name, FILTERS[function].params, FILTERS[function].required, args, &p))
         return undefined_value();
+    if (!FILTERS[function].run)
+        return run_fail(r, ERR_UNSUPPORTED, "the filter '%s' is not supported", FILTERS[function].name);
     if (++r->depth > RUN_DEPTH_MAX) run_fail(r, ERR_LIMIT, "nested too deep");
     struct tvalue v = r->rc ? undefined_value() : FILTERS[function].run(r, input, &p, args);
     r->depth--;

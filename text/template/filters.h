@@ -15,8 +15,8 @@ filter_fn filter_length, filter_list, filter_first, filter_last, filter_join, fi
 
 /* filters_page.c: those made for pages */
 filter_fn filter_filesizeformat, filter_pprint, filter_wordwrap, filter_xmlattr;
-/* filters.c */
-filter_fn filter_escape;
+/* markup.c */
+filter_fn filter_safe, filter_escape, filter_forceescape;
 
 /* format.c */
 filter_fn filter_format;

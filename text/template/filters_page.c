@@ -57,16 +57,14 @@ FILTER(filter_xmlattr) {
             if (strchr(" \t\n\v\f\r/>=", key.text[k]))
                 return run_fail(r, ERR_INVALID, "Invalid character in attribute name: '%.*s'", (int)MIN(key.len, 64u),
                                 key.text);
-        key = filter_escape(r, key, p, args);
-        value = filter_escape(r, value, p, args);
+        key = markup_escape(r, key);
+        value = markup_escape(r, value);
         if (out.len || !p->given[0] || op_truth(p->v[0])) buf_add_byte(&out, ' ');
         buf_addf(&out, "%.*s=\"", (int)key.len, key.text);
         buf_add(&out, value.text, value.len);
         buf_add_byte(&out, '"');
     }
-    struct tvalue text = run_take_buf(r, &out);
-    text.flags |= text.kind == TVALUE_STRING ? TVALUE_SAFE : 0;
-    return text;
+    return run_take_buf(r, &out);
 }
 
 /* ---- wordwrap ---- */

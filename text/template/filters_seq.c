@@ -32,7 +32,9 @@ FILTER(filter_last) {
     struct seq s;
     if (v.kind == TVALUE_GENERATOR) return run_fail(r, ERR_INVALID, "'generator' object is not reversible");
     if (!seq_open(r, v, &s)) return undefined_value();
-    return s.count ? seq_at(r, &s, s.count - 1) : nothing("No last item, sequence was empty.");
+    if (!s.count) return nothing("No last item, sequence was empty.");
+    struct tvalue last = seq_at(r, &s, s.count - 1);
+    return is_markup(v) ? markup_of(last) : last;
 }
 
 FILTER(filter_join) {
@@ -267,6 +269,8 @@ FILTER(filter_max) { return extreme(r, v, p, 1); }
 FILTER(filter_sum) {
     struct iter it;
     struct tvalue item, total = p->given[1] ? p->v[1] : tvalue_int(0);
+    if (total.kind == TVALUE_STRING)
+        return run_fail(r, ERR_INVALID, "sum() can't sum strings [use ''.join(seq) instead]");
     if (!iter_open(r, v, &it)) return undefined_value();
     while (iter_next(r, &it, &item)) {
         if (p->given[0] && p->v[0].kind != TVALUE_NONE) item = run_attribute_path(r, item, p->v[0]);

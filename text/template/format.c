@@ -17,6 +17,7 @@ struct percent {
     struct args args;
     uint32_t next; /* of the positional values */
     bool named;    /* the conversion says which value */
+    bool markup;   /* values are escaped */
 };
 
 static int percent_peek(const struct percent *f) { return f->at < f->text.len ? f->text.data[f->at] : -1; }
@@ -76,7 +77,8 @@ static struct format_spec percent_spec(struct percent *f) {
     return s;
 }
 
-static void percent_text(struct run *r, struct tvalue v, char conversion, struct format_spec s, struct buf *out) {
+static void percent_text(struct percent *f, struct tvalue v, char conversion, struct format_spec s, struct buf *out) {
+    struct run *r = f->r;
     struct format_spec plain = FORMAT_SPEC_NONE;
     struct buf text = {0};
     plain.width = s.width;
@@ -84,7 +86,9 @@ static void percent_text(struct run *r, struct tvalue v, char conversion, struct
     plain.align = s.align == '<' ? '<' : '>';
     int64_t cp;
     char utf8[4];
-    if (conversion == 's')
+    if (conversion == 's' && f->markup)
+        buf_add_bytes(&text, tvalue_text(markup_escape(r, v)));
+    else if (conversion == 's')
         run_str(r, v, &text);
     else if (conversion == 'r')
         run_repr(r, v, &text);
@@ -140,7 +144,7 @@ static void percent_one(struct percent *f, struct buf *out) {
     if (!f->named) v = percent_next(f);
     if (f->r->rc) return;
     if (strchr("srac", c)) {
-        percent_text(f->r, v, (char)c, s, out);
+        percent_text(f, v, (char)c, s, out);
     } else if (strchr("diuxXo", c)) {
         percent_int(f->r, v, (char)c, s, out);
     } else if (op_is_number(v)) {
@@ -151,10 +155,8 @@ static void percent_one(struct percent *f, struct buf *out) {
     }
 }
 
-/* args is raw: positional values, or keywords for %(name)s. */
-struct tvalue filter_format(struct run *r, struct tvalue v, const struct params *p, struct args args) {
-    v = run_to_string(r, v);
-    struct percent f = {.r = r, .text = tvalue_text(v), .args = args};
+struct tvalue format_percent(struct run *r, struct tvalue text, struct args args) {
+    struct percent f = {.r = r, .text = tvalue_text(text), .args = args, .markup = is_markup(text)};
     struct buf out;
     buf_init(&out, r->out_max);
     while (f.at < f.text.len && !r->rc) {
@@ -167,7 +169,16 @@ struct tvalue filter_format(struct run *r, struct tvalue v, const struct params 
     }
     if (!args.keywords && f.next < args.count && !r->rc)
         run_fail(r, ERR_INVALID, "not all arguments converted during string formatting");
-    return run_take_buf(r, &out);
+    struct tvalue made = run_take_buf(r, &out);
+    return f.markup ? markup_of(made) : made;
+}
+
+/* args is raw. */
+struct tvalue filter_format(struct run *r, struct tvalue v, const struct params *p, struct args args) {
+    if (args.count && args.keywords && args.keywords->count)
+        return run_fail(r, ERR_INVALID, "can't handle positional and keyword arguments at the same time");
+    v = run_to_string(r, v);
+    return r->rc ? v : format_percent(r, v, args);
 }
 
 /* ---- str.format ---- */
@@ -179,6 +190,7 @@ struct fields {
     struct args args;
     uint32_t next; /* of the fields without a name */
     bool counted, numbered;
+    bool markup; /* values are escaped */
 };
 
 static bool is_number_text(struct bytes s, uint32_t *out) {
@@ -260,7 +272,19 @@ static void format_field(struct fields *f, struct bytes field, unsigned depth, s
     }
     if (at < field.len && field.data[at] != ':') run_fail(f->r, ERR_INVALID, "expected ':' after conversion specifier");
     if (at < field.len) format_fields(f, bytes_of(field.data + at + 1, field.len - at - 1), depth + 1, &spec);
-    if (!f->r->rc) format_value(f->r, v, buf_bytes(&spec), out);
+    if (f->markup && is_markup(v) && spec.len)
+        run_fail(f->r, ERR_INVALID, "Unsupported format specification for Markup.");
+    if (!f->r->rc && f->markup && depth == 0) {
+        struct buf value = {0};
+        format_value(f->r, v, buf_bytes(&spec), &value);
+        if (is_markup(v))
+            buf_add_bytes(out, buf_bytes(&value));
+        else
+            markup_add_escaped(buf_bytes(&value), out);
+        buf_release(&value);
+    } else if (!f->r->rc) {
+        format_value(f->r, v, buf_bytes(&spec), out);
+    }
     buf_release(&spec);
     buf_release(&text);
 }
@@ -299,7 +323,7 @@ static void format_fields(struct fields *f, struct bytes s, unsigned depth, stru
 
 /* "{}", "{0}", "{name.key[0]!r:>10}". */
 struct tvalue str_format(struct run *r, struct tvalue self, struct args args) {
-    struct fields f = {.r = r, .args = args};
+    struct fields f = {.r = r, .args = args, .markup = is_markup(self)};
     struct buf out;
     buf_init(&out, r->out_max);
     format_fields(&f, tvalue_text(self), 0, &out);

@@ -207,6 +207,6 @@ bool method_is_mutating(struct tvalue of, unsigned method) { return METHODS[meth
 struct tvalue method_call(struct run *r, struct tvalue self, unsigned method, struct args args) {
     method_fn *call = method_of(self, method);
     if (r->rc || !run_burn(r, 1)) return undefined_value();
-    return call ? call(r, self, args)
-                : run_fail(r, ERR_UNSUPPORTED, "the method '%s' is not supported", METHODS[method].name);
+    if (!call) return run_fail(r, ERR_UNSUPPORTED, "the method '%s' is not supported", METHODS[method].name);
+    return is_markup(self) ? markup_of_method(r, call(r, self, args)) : call(r, self, args);
 }

@@ -182,7 +182,11 @@ static struct tvalue concat_strings(struct run *r, struct tvalue a, struct tvalu
 
 struct tvalue op_add(struct run *r, struct tvalue a, struct tvalue b) {
     int64_t x, y, sum;
-    if (a.kind == TVALUE_STRING && b.kind == TVALUE_STRING) return concat_strings(r, a, b);
+    if (a.kind == TVALUE_STRING && b.kind == TVALUE_STRING) {
+        if (!is_markup(a) && !is_markup(b)) return concat_strings(r, a, b);
+        a = markup_escape(r, a);
+        return r->rc ? a : markup_of(concat_strings(r, a, markup_escape(r, b)));
+    }
     if (op_is_int(a, &x) && op_is_int(b, &y)) return __builtin_add_overflow(x, y, &sum) ? overflow(r) : tvalue_int(sum);
     if (op_is_number(a) && op_is_number(b)) return tvalue_float(op_number(a) + op_number(b));
     if (is_sequence(a) && a.kind == b.kind) return concat_lists(r, a, b);
@@ -200,7 +204,8 @@ static struct tvalue repeat(struct run *r, struct tvalue v, int64_t times) {
         char *text = run_burn(r, len / 16) ? run_alloc(r, (size_t)len + 1) : NULL;
         if (!text) return undefined_value();
         for (int64_t i = 0; v.len && i < times; i++) memcpy(text + (size_t)i * v.len, v.text, v.len);
-        return tvalue_string(bytes_of(text, (size_t)len));
+        return is_markup(v) ? markup_of(tvalue_string(bytes_of(text, (size_t)len)))
+                            : tvalue_string(bytes_of(text, (size_t)len));
     }
     struct tvalue list = run_list(r, v.kind);
     for (int64_t k = 0; v.list->count && k < times && !r->rc; k++)
@@ -265,7 +270,7 @@ static struct tvalue percent(struct run *r, struct tvalue a, struct tvalue b) {
     if (b.kind == TVALUE_TUPLE) args = (struct args){b.list->items, b.list->count, NULL};
     if (b.kind == TVALUE_DICT) args.keywords = b.dict;
     if (b.kind == TVALUE_LIST || b.kind == TVALUE_RANGE || b.kind == TVALUE_UNDEFINED) args.keywords = &none;
-    return filter_call(r, filter_find(bytes_str("format")), a, args);
+    return format_percent(r, a, args);
 }
 
 struct tvalue op_binary(struct run *r, uint32_t op, struct tvalue a, struct tvalue b) {

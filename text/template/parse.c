@@ -399,6 +399,14 @@ static struct node *parse_jump(struct parser *p, enum node_kind kind) {
     return parser_node(p, kind);
 }
 
+/* There are no other templates: jinja2 without a loader fails where one is asked for, not before. */
+static struct node *parse_other_file(struct parser *p) {
+    struct node *n = parser_node(p, N_OTHER_FILE);
+    (void)parse_expression(p, false);
+    while (!p->rc && p->tokens->kind != T_BLOCK_END && p->tokens->kind != T_EOF) p->tokens++;
+    return n;
+}
+
 static struct node *parse_statement(struct parser *p) {
     if (!p->rc && p->tokens->kind != T_NAME) parser_unexpected(p);
     if (take_name(p, "if")) return parse_if(p);
@@ -412,6 +420,8 @@ static struct node *parse_statement(struct parser *p) {
     if (take_name(p, "block")) return parse_group(p, "endblock", true);
     if (take_name(p, "break")) return parse_jump(p, N_BREAK);
     if (take_name(p, "continue")) return parse_jump(p, N_CONTINUE);
+    if (take_name(p, "include") || take_name(p, "import") || take_name(p, "from") || take_name(p, "extends"))
+        return parse_other_file(p);
     if (!p->rc)
         parser_fail(p, ERR_INVALID, "unknown tag '%.*s'", (int)MIN(p->tokens->text.len, (size_t)64),
                     (const char *)p->tokens->text.data);

@@ -187,6 +187,9 @@ static void add_text(struct run *r, struct tvalue v, struct buf *out) {
         add_dict(r, v.dict, out);
         buf_add_byte(out, '>');
         break;
+    case TVALUE_FUNCTION:
+        buf_add_str(out, v.tag == FUNCTION_SELF ? "<TemplateReference None>" : "<function object>");
+        break;
     case TVALUE_LOOP: {
         const struct tloop *loop = v.pointer;
         buf_addf(out, "<LoopContext %u/%u>", loop->idx + 1, loop->seq.count);

@@ -218,21 +218,23 @@ struct tvalue run_loop_again(struct run *r, const struct tloop *loop, struct arg
     return text;
 }
 
-static struct tvalue new_macro(struct run *r, const struct macro_def *def) {
+/* Sees what is visible here, and itself by its name unless that is UINT32_MAX. */
+static struct tvalue new_macro(struct run *r, const struct macro_def *def, uint32_t name) {
     struct tmacro *macro = run_alloc(r, sizeof *macro);
+    size_t count = r->bindings.count - r->frame_base;
     if (!macro) return undefined_value();
+    struct tvalue self = {.kind = TVALUE_MACRO, .pointer = macro};
     macro->def = def;
-    macro->closure_count = (uint32_t)(r->bindings.count - r->frame_base);
-    if (macro->closure_count) {
-        macro->closure = run_alloc(r, macro->closure_count * sizeof *macro->closure);
-        if (!macro->closure) return undefined_value();
-        memcpy(macro->closure, r->bindings.items + r->frame_base, macro->closure_count * sizeof *macro->closure);
-    }
-    return (struct tvalue){.kind = TVALUE_MACRO, .pointer = macro};
+    macro->closure = run_alloc(r, (count + 1) * sizeof *macro->closure);
+    if (!macro->closure) return undefined_value();
+    if (count) memcpy(macro->closure, r->bindings.items + r->frame_base, count * sizeof *macro->closure);
+    macro->closure[count] = (struct binding){name, self};
+    macro->closure_count = (uint32_t)count + (name != UINT32_MAX);
+    return self;
 }
 
 static void run_call_block(struct run *r, const struct node *n) {
-    struct tvalue callee = run_eval(r, n->a->a), caller = new_macro(r, n->macro);
+    struct tvalue callee = run_eval(r, n->a->a), caller = new_macro(r, n->macro, UINT32_MAX);
     struct args args;
     if (r->rc || !run_eval_args(r, n->a->args, &args)) return;
     struct tvalue keywords = tvalue_dict(&r->arena);
@@ -307,13 +309,14 @@ static void run_statement(struct run *r, const struct node *n) {
         assign(r, n->a, n->c ? apply_filters(r, n->c, text) : text);
         break;
     }
-    case N_MACRO: assign_name(r, n->name, new_macro(r, n->macro)); break;
+    case N_MACRO: assign_name(r, n->name, new_macro(r, n->macro, r->at_root ? UINT32_MAX : n->name)); break;
     case N_CALL_BLOCK: run_call_block(r, n); break;
     case N_FILTER_BLOCK: run_str(r, apply_filters(r, n->a, capture(r, n->b)), r->out); break;
     case N_WITH: run_with(r, n); break;
     case N_GROUP: run_group(r, n); break;
     case N_BREAK: r->flow = FLOW_BREAK; break;
     case N_CONTINUE: r->flow = FLOW_CONTINUE; break;
+    case N_OTHER_FILE: run_fail(r, ERR_INVALID, "no loader for this environment specified"); break;
     default: CHECK_MSG(false, "node kind %d is no statement", n->kind);
     }
 }

@@ -38,6 +38,7 @@ enum function_id {
     FUNCTION_STRFTIME,
     FUNCTION_JOINER,
     FUNCTION_CYCLER,
+    FUNCTION_SELF, /* the template: no function, without any attributes */
     FUNCTION_COUNT
 };
 
@@ -204,6 +205,16 @@ struct tvalue op_to_list(struct run *r, struct tvalue v);
 struct tvalue run_attribute_path(struct run *r, struct tvalue of, struct tvalue path);
 struct tvalue new_generator(struct run *r, enum generator_kind kind, struct tvalue source, struct tgenerator **out);
 
+/* ---- strings marked as safe: markup.c ---- */
+
+static inline bool is_markup(struct tvalue v) { return v.kind == TVALUE_STRING && v.flags & TVALUE_SAFE; }
+struct tvalue markup_of(struct tvalue v); /* marked; v itself when it is no string */
+/* str(v) with &, <, >, quotes escaped, and marked; what is marked stays as it is. */
+struct tvalue markup_escape(struct run *r, struct tvalue v);
+void markup_add_escaped(struct bytes s, struct buf *out);
+/* What a method of a marked string gives: its strings are marked. */
+struct tvalue markup_of_method(struct run *r, struct tvalue result);
+
 /* ---- text: python.c ---- */
 
 void run_str(struct run *r, struct tvalue v, struct buf *out);  /* str(v) */
@@ -228,6 +239,8 @@ bool method_exists(struct tvalue of, unsigned method);
 bool method_is_mutating(struct tvalue of, unsigned method);
 struct tvalue method_call(struct run *r, struct tvalue self, unsigned method, struct args args);
 struct tvalue filter_call(struct run *r, int function, struct tvalue input, struct args args);
+/* text % args: positional values, or keywords for %(name)s; format.c */
+struct tvalue format_percent(struct run *r, struct tvalue text, struct args args);
 bool test_call(struct run *r, int function, struct tvalue input, struct args args);
 struct tvalue function_call(struct run *r, int function, struct args args);
 

@@ -159,9 +159,10 @@ struct tvalue str_join(struct run *r, struct tvalue self, struct args args) {
     if (!method_positional(r, "join", "iterable", 1, args, &p) || !iter_open(r, p.v[0], &it)) return undefined_value();
     buf_init(&out, r->out_max);
     for (uint32_t i = 0; iter_next(r, &it, &item); i++) {
-        if (item.kind != TVALUE_STRING)
+        if (item.kind != TVALUE_STRING && !is_markup(self))
             run_fail(r, ERR_INVALID, "sequence item %u: expected str instance, %s found", i, python_type(item));
         if (i) buf_add(&out, self.text, self.len);
+        if (is_markup(self)) item = markup_escape(r, item);
         buf_add_bytes(&out, tvalue_text(item));
     }
     return run_take_buf(r, &out);
@@ -171,6 +172,7 @@ struct tvalue str_replace(struct run *r, struct tvalue self, struct args args) {
     if (args.keywords && args.keywords->count)
         return run_fail(r, ERR_INVALID, "str.replace() takes no keyword arguments");
     if (args.count < 2) return run_fail(r, ERR_INVALID, "replace expected at least 2 arguments, got %u", args.count);
+    if (is_markup(self)) args.items[1] = markup_escape(r, args.items[1]);
     for (int i = 0; i < 2; i++) {
         struct bytes ignored;
         if (!method_string_argument(r, args.items[i], &ignored)) return undefined_value();
@@ -186,6 +188,7 @@ static struct tvalue pad(struct run *r, struct tvalue self, struct args args, in
     struct bytes fill = bytes_str(" ");
     if (!method_positional(r, "ljust", "width fillchar", 1, args, &p) || !method_int_argument(r, p.v[0], &width))
         return undefined_value();
+    if (p.given[1] && is_markup(self)) p.v[1] = markup_escape(r, p.v[1]);
     if (p.given[1] && !method_string_argument(r, p.v[1], &fill)) return undefined_value();
     if (python_length(fill) != 1)
         return run_fail(r, ERR_INVALID, "The fill character must be exactly one character long");

@@ -3,8 +3,8 @@
  *
  * Settings: trim_blocks, lstrip_blocks, one trailing newline dropped, loop controls, generation blocks, tojson with
  * ensure_ascii=False, sandboxed and immutable: a template reads data, calls the known methods of strings, lists and
- * dicts, and changes nothing but namespaces. There is no include, import, extends, no attribute of anything but data,
- * no I/O, no clock (strftime_now uses limits.now_s).
+ * dicts, and changes nothing but namespaces. There is nothing to include, import or extend, no attribute of anything
+ * but data, no I/O, no clock (strftime_now uses limits.now_s).
  *
  * Bounds: source 1 MB, nesting TEMPLATE_DEPTH_MAX in the parser and in calls, `fuel` steps, output and memory bytes.
  * Past a bound: ERR_LIMIT.
