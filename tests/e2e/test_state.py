@@ -7,7 +7,7 @@ import tempfile
 
 from serve import Serve
 from stream import run_many
-from tiny_models import put_hybrid, put_recurrent
+from tiny_models import put_hybrid, put_oxidizr, put_recurrent
 
 
 def story(i):
@@ -76,3 +76,7 @@ def test_hybrid():
 
 def test_recurrent_alone():
     check(put_recurrent)
+
+
+def test_oxidizr():
+    check(put_oxidizr)

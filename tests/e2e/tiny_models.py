@@ -27,15 +27,16 @@ def write_safetensors(path, tensors):
 
 
 def put_model(folder, config, shapes, draw):
-    """shapes: {name: shape}; draw: name, shape -> (mean, sigma)."""
+    """config None: no config.json; shapes: {name: shape}; draw: name, shape -> (mean, sigma)."""
     random.seed(7)
     tensors = {}
     for name, shape in sorted(shapes.items()):
         mean, sigma = draw(name, shape)
         tensors[name] = (shape, array.array("f", (random.gauss(mean, sigma) for _ in range(math.prod(shape)))))
     write_safetensors(os.path.join(folder, "model.safetensors"), tensors)
-    with open(os.path.join(folder, "config.json"), "w") as f:
-        json.dump(config, f)
+    if config:
+        with open(os.path.join(folder, "config.json"), "w") as f:
+            json.dump(config, f)
     for name in os.listdir(bundled_model()):
         if name.startswith("tokenizer") or name in ("special_tokens_map.json", "generation_config.json"):
             shutil.copy(os.path.join(bundled_model(), name), folder)
@@ -128,3 +129,32 @@ def put_recurrent(folder):
     config = dict(architectures=["Mamba2ForCausalLM"], model_type="mamba2", vocab_size=VOCAB, hidden_size=hidden, num_hidden_layers=2, num_heads=8,
                   head_dim=16, n_groups=1, state_size=16, tie_word_embeddings=True, eos_token_id=3067)
     put_model(folder, config, shapes, draw)
+
+
+def mamba3_shapes(at, hidden, heads, state, taps, inputs):
+    width = 2 * hidden
+    conv, dim, shapes = width + 2 * state, width // heads, {at + "norm.weight": [hidden], at + "norm.bias": [hidden]}
+    for name, rows, cols in (("in_proj", width + conv + heads, hidden), ("out_proj", hidden, width), ("lambda_proj", heads, hidden),
+                             ("theta_proj", heads * state // 2, hidden), ("mimo_x_up", dim * inputs, dim), ("mimo_x_down", dim, dim * inputs)):
+        shapes |= {f"{at}mixer.{name}.weight": [rows, cols], f"{at}mixer.{name}.bias": [rows]}
+    for name, shape in (("conv1d.weight", [conv, 1, taps]), ("conv1d.bias", [conv]), ("b_bias", [heads, state]), ("c_bias", [heads, state]),
+                        ("dt_bias", [heads]), ("A_log", [heads]), ("D", [heads]), ("bc_norm.weight", [state]), ("norm.weight", [width])):
+        shapes[f"{at}mixer.{name}"] = shape
+    return shapes
+
+
+def put_oxidizr(folder):
+    """Mamba 3, latent attention, Mamba 1, in oxidizr's layout and without a config.json."""
+    hidden, heads, rope = 64, 4, 8
+    shapes = {"embed_tokens.weight": [VOCAB, hidden], "norm.weight": [hidden], "lm_head.weight": [VOCAB, hidden]}
+    shapes |= mamba3_shapes("layers.0.mamba3.", hidden, 8, 16, 4, 2)
+    latent = {"w_dkv": [24, hidden], "w_dq": [32, hidden], "w_uq": [hidden, 32], "w_uk": [hidden, 24], "w_uv": [hidden, 24],
+              "w_qr": [heads * rope, hidden], "w_kr": [rope, hidden], "o_proj": [hidden, hidden]}
+    shapes |= {f"layers.1.self_attn.{name}.weight": shape for name, shape in latent.items()}
+    shapes |= {f"layers.1.mlp.{p}_proj.weight": s for p, s in (("gate", [96, hidden]), ("up", [96, hidden]), ("down", [hidden, 96]))}
+    shapes |= {"layers.1.input_layernorm.weight": [hidden], "layers.1.post_attention_layernorm.weight": [hidden], "layers.2.norm.weight": [hidden]}
+    mamba = {"in_proj.weight": [4 * hidden, hidden], "conv1d.weight": [2 * hidden, 1, 4], "conv1d.bias": [2 * hidden], "d": [2 * hidden],
+             "x_proj.weight": [32 + 2 * hidden, 2 * hidden], "dt_proj.weight": [2 * hidden, 2 * hidden], "dt_proj.bias": [2 * hidden],
+             "a_log": [2 * hidden, 16], "out_proj.weight": [hidden, 2 * hidden]}
+    shapes |= {"layers.2.mamba." + name: shape for name, shape in mamba.items()}
+    put_model(folder, None, shapes, draw)
