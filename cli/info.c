@@ -163,26 +163,6 @@ static int tell_text(const char *dir, struct error *err) {
     return rc;
 }
 
-static int tell_config(const char *dir, struct error *err) {
-    char *path = path_join(dir, "config.json");
-    struct buf text;
-    buf_init(&text, 0);
-    int rc = file_read(path, CONFIG_BYTES_MAX, &text, err);
-    if (!rc) rc = tell_spec(buf_bytes(&text), err);
-    buf_release(&text);
-    mem_free(path);
-    return rc;
-}
-
-static int tell_folder_weights(const char *dir, struct error *err) {
-    struct safetensors set;
-    int rc = safetensors_open(&set, dir, err);
-    if (rc) return rc;
-    tell_weights(&set);
-    safetensors_close(&set);
-    return 0;
-}
-
 /* A GGUF file is config and weights in one. */
 static int tell_gguf(const char *path, struct error *err) {
     struct model m = {0};
@@ -201,6 +181,21 @@ static int failed(int rc, const struct error *err) {
     return rc != 0;
 }
 
+/* Failures: each of both is told, also when the other cannot be read. */
+static int tell_folder(const char *dir) {
+    struct safetensors set = {0};
+    struct buf config;
+    struct error err, weights_err;
+    int weights_rc = safetensors_open(&set, dir, &weights_err);
+    buf_init(&config, 0);
+    int rc = model_config_text(dir, &set, NULL, &config, &err);
+    if (!rc) rc = tell_spec(buf_bytes(&config), &err);
+    if (!weights_rc) tell_weights(&set);
+    safetensors_close(&set);
+    buf_release(&config);
+    return failed(rc, &err) + failed(weights_rc, &weights_err);
+}
+
 /* Every part is told, also when another one cannot be read. */
 static int info(const char *dir) {
     struct error err;
@@ -208,7 +203,7 @@ static int info(const char *dir) {
     char size[32], *gguf = gguf_path_of(dir);
     command_row("model", "%s", dir);
     if (gguf) failures += failed(tell_gguf(dir, &err), &err);
-    if (!gguf) failures += failed(tell_config(dir, &err), &err) + failed(tell_folder_weights(dir, &err), &err);
+    if (!gguf) failures += tell_folder(dir);
     failures += failed(tell_text(dir, &err), &err);
     mem_free(gguf);
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);

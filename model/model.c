@@ -10,19 +10,19 @@
 #include "model/rope.h"
 #include "model/storage_map.h"
 
-/* After the files are open: some checkpoints have no config.json, or one that says too little. */
-static int read_config(struct model *m, const struct model_options *o, struct buf *text, struct error *err) {
-    char *path = path_join(o->dir, "config.json");
-    bool bare = !file_exists(path) && oxidizr_is(&m->files, (struct bytes){0});
+int model_config_text(const char *dir, const struct safetensors *files, const char *accept, struct buf *text,
+                      struct error *err) {
+    char *path = path_join(dir, "config.json");
+    bool bare = !file_exists(path) && oxidizr_is(files, (struct bytes){0});
     int rc = bare ? 0 : file_read(path, CONFIG_BYTES_MAX, text, err);
     mem_free(path);
-    if (!rc && oxidizr_is(&m->files, buf_bytes(text))) rc = oxidizr_read(&m->files, text, o->accept_fields, err);
+    if (!rc && oxidizr_is(files, buf_bytes(text))) rc = oxidizr_read(files, text, accept, err);
     return rc;
 }
 
 static int open_folder(struct model *m, const struct model_options *o, struct buf *config, struct error *err) {
     int rc = safetensors_open(&m->files, o->dir, err);
-    if (!rc) rc = read_config(m, o, config, err);
+    if (!rc) rc = model_config_text(o->dir, &m->files, o->accept_fields, config, err);
     if (!rc) rc = spec_read_text(&m->spec, buf_bytes(config), o->accept_fields, err);
     return rc ? rc : quantised_open(&m->quantised, &m->files, buf_bytes(config), err);
 }

@@ -37,6 +37,10 @@ MUST_CHECK int model_open(struct model *model, const struct model_options *optio
 MUST_CHECK int model_open_files(struct model *model, const struct model_options *options, struct buf *config,
                                 struct error *err);
 void model_close(struct model *model);
+/* Of a folder with these files, the text that is config.json, or stands for it where there is none or it says too
+ * little (oxidizr.h); appended. accept: as in model_options. */
+MUST_CHECK int model_config_text(const char *dir, const struct safetensors *files, const char *accept, struct buf *text,
+                                 struct error *err);
 
 /*
  * What a model's identity is made of: config.json's bytes; for each weight file its length, its header, and its data:

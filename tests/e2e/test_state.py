@@ -3,9 +3,10 @@ kill -9, and when it begins from a state that was kept."""
 import asyncio
 import os
 import signal
+import subprocess
 import tempfile
 
-from serve import Serve
+from serve import Serve, binary
 from stream import run_many
 from tiny_models import put_hybrid, put_oxidizr, put_recurrent
 
@@ -80,3 +81,7 @@ def test_recurrent_alone():
 
 def test_oxidizr():
     check(put_oxidizr)
+    with tempfile.TemporaryDirectory() as folder:
+        put_oxidizr(folder)
+        told = subprocess.run([binary(), "info", folder], check=True, capture_output=True, text=True).stdout
+        assert "0: mamba3" in told and "can be served   yes" in told, told
