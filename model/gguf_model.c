@@ -4,7 +4,7 @@
 
 /* ---- keys ---- */
 
-#define ROUTED ",deepseek,deepseek2,glm4moe,"
+#define ROUTED ",deepseek,deepseek2,glm4moe,dots1,"
 
 /* Keys and the fields they become. `absent`: what a file without the key means, as JSON, where the configuration class
  * assumes something else; "!": it must be there. */
@@ -47,8 +47,8 @@ static const struct {
      NULL},
     {"expert_count", "num_experts", KEY_INT, ",jamba,", "1"},
     {"expert_used_count", "num_experts_per_tok", KEY_INT, NULL, NULL},
-    {"expert_feed_forward_length", "moe_intermediate_size", KEY_INT, ",qwen2moe,qwen3moe,deepseek,deepseek2,glm4moe,",
-     NULL},
+    {"expert_feed_forward_length", "moe_intermediate_size", KEY_INT,
+     ",qwen2moe,qwen3moe,deepseek,deepseek2,glm4moe,dots1,", NULL},
     {"expert_feed_forward_length", "intermediate_size", KEY_INT, ",llama4,", "!"},
     {"feed_forward_length", "intermediate_size_mlp", KEY_INT, ",llama4,", "!"},
     {"interleave_moe_layer_step", "interleave_moe_layer_step", KEY_INT, ",llama4,", NULL},
@@ -60,11 +60,11 @@ static const struct {
     {"expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size", KEY_INT, ",nemotron_h_moe,", "!"},
     {"moe_latent_size", "moe_latent_size", KEY_INT, ",nemotron_h_moe,", NULL},
     {"leading_dense_block_count", "first_k_dense_replace", KEY_INT, ROUTED, "0"},
-    {"expert_group_count", "n_group", KEY_INT, ",deepseek2,glm4moe,nemotron_h_moe,", "1"},
-    {"expert_group_used_count", "topk_group", KEY_INT, ",deepseek2,glm4moe,nemotron_h_moe,", "1"},
-    {"expert_weights_scale", "routed_scaling_factor", KEY_REAL, ",deepseek2,glm4moe,nemotron_h_moe,", "1"},
-    {"expert_weights_norm", "norm_topk_prob", KEY_BOOL, ",olmoe,qwen2moe,deepseek,deepseek2,glm4moe,nemotron_h_moe,",
-     "false"},
+    {"expert_group_count", "n_group", KEY_INT, ",deepseek2,glm4moe,dots1,nemotron_h_moe,", "1"},
+    {"expert_group_used_count", "topk_group", KEY_INT, ",deepseek2,glm4moe,dots1,nemotron_h_moe,", "1"},
+    {"expert_weights_scale", "routed_scaling_factor", KEY_REAL, ",deepseek2,glm4moe,dots1,nemotron_h_moe,", "1"},
+    {"expert_weights_norm", "norm_topk_prob", KEY_BOOL,
+     ",olmoe,qwen2moe,deepseek,deepseek2,glm4moe,dots1,nemotron_h_moe,", "false"},
     {"expert_weights_norm", "norm_topk_prob", KEY_BOOL, ",qwen3moe,", "true"},
     /* states */
     {"ssm.conv_kernel", "conv_kernel", KEY_INT, STATES, "!"},
@@ -249,7 +249,7 @@ static void write_windows(const struct reader *r) {
         json_bool(r->w, true);
     }
     if (!kv || !kv->is_array || kv->count > SPEC_LAYERS_MAX ||
-        !is_listed(r, ",qwen2,gemma2,gemma3,cohere2,olmo2,exaone4,gpt-oss,smollm3,"))
+        !is_listed(r, ",qwen2,gemma2,gemma3,cohere2,olmo2,exaone4,gpt-oss,smollm3,dots1,"))
         return;
     json_key(r->w, "layer_types");
     json_begin_array(r->w);
@@ -260,7 +260,7 @@ static void write_windows(const struct reader *r) {
 
 static void write_rotation(const struct reader *r, int64_t dim) {
     int64_t rotated;
-    bool told = is_listed(r, ",phi2,gptneox,stablelm,nemotron,glm4,glm4moe,"); /* their classes assume a part */
+    bool told = is_listed(r, ",phi2,gptneox,stablelm,nemotron,chatglm,glm4,glm4moe,"); /* their classes assume a part */
     told = told || (is_listed(r, ",granitehybrid,") && !r->arch->when);
     if (dim > 0 && find_int(r, "rope.dimension_count", &rotated) && (rotated != dim || told)) {
         json_key(r->w, "partial_rotary_factor");
@@ -329,23 +329,25 @@ static void write_mxfp4(const struct reader *r) {
                              "\"model.layers.*.mlp.router\",\"model.embed_tokens\",\"lm_head\"]}"));
 }
 
+#define Q_BIAS "blk.0.attn_q.bias" /* may be fused */
+
 /* What a file shows by the tensors it has. */
 static int write_shown(const struct reader *r, struct error *err) {
     static const struct {
         const char *tensor, *field, *archs;
-    } SHOWN[] = {
-        {"blk.0.attn_q.bias", "attention_bias",
-         ",llama,arcee,qwen3,qwen3moe,olmo,olmoe,olmo2,granite,granitemoe,smollm3,command-r,cohere2,glm4,glm4moe,"
-         "seed_oss,nemotron,deepseek,gemma,gemma2,gemma3,llama4,"},
-        {"blk.0.attn_qkv.bias", "attention_bias", ",gptneox,"},
-        {"blk.0.attn_qkv.bias", "bias", ",falcon,"},
-        {"blk.0.attn_kv_a_mqa.bias", "attention_bias", ",deepseek2,"},
-        {"blk.0.attn_output.bias", "attention_out_bias", ",seed_oss,"},
-        {"blk.0.attn_q.bias", "use_bias", ",starcoder2,ernie4_5,"},
-        {"blk.0.ffn_up.bias", "mlp_bias", ",llama,arcee,granite,smollm3,seed_oss,nemotron,"},
-        {"blk.0.attn_q.bias", "use_qkv_bias", ",stablelm,"},
-        {"blk.0.attn_q_norm.weight", "qk_layernorm", ",stablelm,phi2,"},
-        {"blk.0.attn_q_norm.weight", "use_qk_norm", ",command-r,glm4moe,"}};
+    } SHOWN[] = {{Q_BIAS, "attention_bias",
+                  ",llama,arcee,qwen3,qwen3moe,olmo,olmoe,olmo2,granite,granitemoe,smollm3,command-r,cohere2,chatglm,"
+                  "glm4,glm4moe,dots1,"
+                  "seed_oss,nemotron,deepseek,gemma,gemma2,gemma3,llama4,"},
+                 {"blk.0.attn_qkv.bias", "attention_bias", ",gptneox,"},
+                 {"blk.0.attn_qkv.bias", "bias", ",falcon,"},
+                 {"blk.0.attn_kv_a_mqa.bias", "attention_bias", ",deepseek2,"},
+                 {"blk.0.attn_output.bias", "attention_out_bias", ",seed_oss,"},
+                 {Q_BIAS, "use_bias", ",starcoder2,ernie4_5,"},
+                 {"blk.0.ffn_up.bias", "mlp_bias", ",llama,arcee,granite,smollm3,seed_oss,nemotron,"},
+                 {Q_BIAS, "use_qkv_bias", ",stablelm,"},
+                 {"blk.0.attn_q_norm.weight", "qk_layernorm", ",stablelm,phi2,"},
+                 {"blk.0.attn_q_norm.weight", "use_qk_norm", ",command-r,glm4moe,"}};
     const struct tensor *embed = safetensors_find(&r->g->set, "token_embd.weight");
     if (!embed || embed->dim_count != 2)
         return error_set(err, ERR_INVALID, "the GGUF file has no matrix 'token_embd.weight'");
@@ -356,7 +358,8 @@ static int write_shown(const struct reader *r, struct error *err) {
     for (size_t i = 0; i < ARRAY_LEN(SHOWN); i++)
         if (is_listed(r, SHOWN[i].archs)) {
             json_key(r->w, SHOWN[i].field);
-            json_bool(r->w, has_tensor(r, SHOWN[i].tensor));
+            json_bool(r->w, has_tensor(r, SHOWN[i].tensor) ||
+                                (!strcmp(SHOWN[i].tensor, Q_BIAS) && has_tensor(r, "blk.0.attn_qkv.bias")));
         }
     if (find(r, "attention.max_alibi_bias") && is_listed(r, ",falcon,")) {
         json_key(r->w, "alibi");

@@ -26,10 +26,10 @@ static const char *const IGNORED[] = {"rope_freqs.weight",         "rope_factors
     [ROLE_UP_BIAS] = L "ffn_up.bias"
 #define FFN_FUSED [ROLE_GATE_UP] = L "ffn_up.weight", [ROLE_GATE_UP_BIAS] = L "ffn_up.bias"
 
-const struct name_table GGUF_NAMES = {.patterns = {COMMON, QKV_APART, FFN_APART}, .ignored = IGNORED};
+const struct name_table GGUF_NAMES = {.patterns = {COMMON, QKV_APART, QKV_FUSED, FFN_APART}, .ignored = IGNORED};
 const struct name_table GGUF_QKV_NAMES = {.patterns = {COMMON, QKV_FUSED, FFN_APART}, .ignored = IGNORED};
 const struct name_table GGUF_FUSED_NAMES = {.patterns = {COMMON, QKV_FUSED, FFN_FUSED}, .ignored = IGNORED};
-const struct name_table GGUF_FFN_NAMES = {.patterns = {COMMON, QKV_APART, FFN_FUSED}, .ignored = IGNORED};
+const struct name_table GGUF_FFN_NAMES = {.patterns = {COMMON, QKV_APART, QKV_FUSED, FFN_FUSED}, .ignored = IGNORED};
 
 #define EXPERTS                                                                                                        \
     [ROLE_ROUTER] = L "ffn_gate_inp.weight", [ROLE_ROUTER_BIAS] = L "ffn_gate_inp.bias",                               \
@@ -60,11 +60,11 @@ const struct name_table GGUF_STATE_NAMES = {.patterns = {COMMON, QKV_APART, FFN_
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init" /* tables that differ from the common one in a name or two */
 const struct name_table GGUF_POST_NAMES = {
-    .patterns = {COMMON, QKV_APART,
+    .patterns = {COMMON, QKV_APART, QKV_FUSED,
                  FFN_APART, [ROLE_FFN_NORM] = L "post_attention_norm.weight", [ROLE_MIXER_POST] = NULL},
     .ignored = IGNORED};
 const struct name_table GGUF_POST_EXPERT_NAMES = {
-    .patterns = {COMMON, QKV_APART, FFN_APART,
+    .patterns = {COMMON, QKV_APART, QKV_FUSED, FFN_APART,
                  EXPERTS, [ROLE_FFN_NORM] = L "post_attention_norm.weight", [ROLE_MIXER_POST] = NULL},
     .ignored = IGNORED};
 const struct name_table GGUF_TWO_NORM_NAMES = {
@@ -87,7 +87,8 @@ const struct name_table GGUF_LFM2_NAMES = {
     .ignored = IGNORED};
 #pragma GCC diagnostic pop
 const struct name_table GGUF_LATENT_NAMES = {.patterns = {COMMON, LATENT, FFN_APART, EXPERTS}, .ignored = IGNORED};
-const struct name_table GGUF_EXPERT_NAMES = {.patterns = {COMMON, QKV_APART, FFN_APART, EXPERTS}, .ignored = IGNORED};
+const struct name_table GGUF_EXPERT_NAMES = {.patterns = {COMMON, QKV_APART, QKV_FUSED, FFN_APART, EXPERTS},
+                                             .ignored = IGNORED};
 const struct name_table GGUF_OSS_NAMES = {.patterns = {[ROLE_EMBED] = "token_embd.weight",
                                                        [ROLE_FINAL_NORM] = "output_norm.weight",
                                                        [ROLE_HEAD] = "output.weight",

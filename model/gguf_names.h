@@ -4,7 +4,7 @@
 
 #include "model/names.h"
 
-extern const struct name_table GGUF_NAMES;        /* q, k, v; gate, up */
+extern const struct name_table GGUF_NAMES;        /* q, k, v, or qkv; gate, up */
 extern const struct name_table GGUF_QKV_NAMES;    /* qkv; gate, up (or up alone) */
 extern const struct name_table GGUF_FUSED_NAMES;  /* qkv; gate above up */
 extern const struct name_table GGUF_FFN_NAMES;    /* q, k, v; gate above up */

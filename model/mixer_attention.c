@@ -49,7 +49,8 @@ static int load_qkv(struct loader *l, uint32_t layer, const struct attention_spe
     const struct part apart[] = {{ROLE_Q, ROLE_Q_BIAS, q}, {ROLE_K, ROLE_K_BIAS, kv}, {ROLE_V, ROLE_V_BIAS, kv}};
     const struct part fused = {ROLE_QKV, ROLE_QKV_BIAS, qkv_width(a)};
     struct cut cuts[] = {{.rows = q_rows}, {.rows = kv_rows}, {.rows = kv_rows}};
-    if (!l->spec->names->patterns[ROLE_QKV])
+    const char *const *patterns = l->spec->names->patterns;
+    if (!patterns[ROLE_QKV] || (patterns[ROLE_Q] && !loader_has(l, ROLE_QKV, layer)))
         return loader_cut(l, m, apart, divided ? cuts : NULL, 3, hidden, a->qkv_bias, layer, NULL);
     if (l->spec->names->qkv == QKV_STACKED && !divided)
         return loader_matrix(l, m, &fused, 1, hidden, a->qkv_bias, layer);

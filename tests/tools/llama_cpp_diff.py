@@ -6,11 +6,12 @@ converter of llama.cpp writes the same folder (with the config as transformers s
 file. What a golden asks and llama.cpp's architecture does not know is taken out first (WITHOUT). Errors are relative to our logits of the folder,
 which test_model_families holds to those of transformers; GELU is good for 1e-3, as ggml looks it up in halves.
 
-    python3 tests/tools/llama_cpp_diff.py --source LLAMA.CPP [--build LLAMA.CPP/build/bin] [--ours] [--keys] [--type q8_0] [GOLDEN...]
+    python3 tests/tools/llama_cpp_diff.py --source LLAMA.CPP [--build LLAMA.CPP/build/bin] [--ours] [--keys] [--fused]
+                                     [--type q8_0] [GOLDEN...]
 
 --source: a checkout of llama.cpp; --build: the folder of its libllama.so. --ours: only our files, which needs numpy alone; the other way needs
-torch, transformers and gguf. --keys: prints in which keys and tensors the two files differ. --type: the errors are those of files so quantised,
-against our logits of the same file. Exit code 1: a file of ours is refused or gives other logits there, or one of theirs here.
+torch, transformers and gguf. --keys: prints in which keys and tensors the two files differ. --fused: its converter fuses queries, keys and values.
+--type: the errors are those of files so quantised, against our logits of the same file. Exit code 1: a file of ours is refused or gives other logits there, or one of theirs here.
 """
 import argparse, json, os, re, struct, subprocess, sys, tempfile, zlib
 
@@ -46,6 +47,8 @@ WITHOUT = {
     "deepseek_v3": {"set": {**V3, "rope_scaling": {"type": "yarn", "factor": 8, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0,
                                                    "mscale_all_dim": 1.0, "original_max_position_embeddings": 32}}},
     "deepseek_v3_plain": {"set": {**V3, "attention_bias": False, "rope_interleave": True, "num_hidden_layers": 27}, "drop": r"attn\..*bias", "layers": [0, 1] + [2] * 25},
+    "dots1": {"set": {**V3, "num_key_value_heads": 4, "attention_bias": False, "sliding_window": None}, "drop": r"attn\..*bias",
+              "shapes": (r"[kv]_proj", 32, 64)},
     "ernie4_5": {"set": {"use_bias": False}, "drop": "bias"},
     "exaone4": {"set": {"sliding_window": None, "layer_types": ["full_attention"] * 4}},
     "falcon-7b": {"set": {"num_kv_heads": 1}},
@@ -92,6 +95,7 @@ WITHOUT = {
 PUBLISHED = {
     "bloom": {"seq_length": 2048},
     "cohere2": {"rotary_pct": 1.0},
+    "glm": {"seq_length": 256, "layernorm_epsilon": 1.5625e-07},
     "gpt2": {"n_ctx": 160},
     "gpt_neox": {"rotary_pct": 0.25},
 }
@@ -159,6 +163,7 @@ class Sides:
 
     def __init__(self, args, scratch):
         self.trireme, self.source, self.reader = args.trireme, args.source, scratch + "/logits"
+        self.fused = args.fused
         build = args.build or args.source + "/build/bin"
         run(["cc", "-O1", f"-I{args.source}/include", f"-I{args.source}/ggml/include", HERE + "/llama_cpp_logits.c", "-o", self.reader,
              f"-L{build}", "-lllama", "-lggml", "-lggml-base", f"-Wl,-rpath,{build}"])
@@ -205,7 +210,7 @@ class Sides:
                 self.gguf_writer.add_vocab_size(vocab)
 
         plain = type(cls.__name__, (cls,), {"set_vocab": no_vocab, "model_arch": cls.model_arch})
-        plain(Path(folder), gguf.LlamaFileType.ALL_F32, Path(out), eager=True, hparams=hparams).write()
+        plain(Path(folder), gguf.LlamaFileType.ALL_F32, Path(out), eager=True, hparams=hparams, fuse_qkv=self.fused).write()
 
 
 def error_of(got, want):
@@ -275,6 +280,7 @@ def main():
     parser.add_argument("--ours", action="store_true")
     parser.add_argument("--keys", action="store_true")
     parser.add_argument("--type")
+    parser.add_argument("--fused", action="store_true")
     args = parser.parse_args()
     bad = 0
     with tempfile.TemporaryDirectory() as scratch:

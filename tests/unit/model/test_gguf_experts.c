@@ -87,19 +87,39 @@ static void copy_tensor(struct gguf_maker *m, const struct source *s, const char
     add_tensor(m, name, dims, t->data);
 }
 /* Rows of each head from halves to pairs. */
-static void copy_permuted(struct gguf_maker *m, const struct source *s, const char *to, const char *from,
-                          uint32_t layer, uint32_t heads) {
-    char name[TENSOR_NAME_MAX];
-    const struct tensor *t = tensor_of(s, from, layer, 0);
-    uint64_t dim = t->dims[0] / heads, cols = t->dims[1], dims[] = {t->dims[0], cols, 0};
+static uint8_t *permuted(const struct tensor *t, uint32_t heads) {
+    uint64_t dim = t->dims[0] / heads, row = t->dims[1] * 4;
     uint8_t *data = malloc(t->byte_len);
     for (uint64_t r = 0; r < t->dims[0]; r++) {
         uint64_t h = r / dim, i = r % dim, place = h * dim + i % (dim / 2) * 2 + i / (dim / 2);
-        memcpy(data + place * cols * 4, t->data + r * cols * 4, cols * 4);
+        memcpy(data + place * row, t->data + r * row, row);
     }
-    put_numbers(to, layer, 0, name);
-    add_tensor(m, name, dims, data);
-    free(data);
+    return data;
+}
+/* Queries, keys (both permuted) and values, as three tensors or one. */
+static void put_heads(struct gguf_maker *m, const struct source *s, uint32_t layer, bool fused) {
+    static const char *const FROM[] = {"model.layers.%u.self_attn.q_proj.weight",
+                                       "model.layers.%u.self_attn.k_proj.weight",
+                                       "model.layers.%u.self_attn.v_proj.weight"};
+    static const char *const TO[] = {"blk.%u.attn_q.weight", "blk.%u.attn_k.weight", "blk.%u.attn_v.weight"};
+    char name[TENSOR_NAME_MAX];
+    struct buf all;
+    uint64_t dims[] = {0, 0, 0};
+    buf_init(&all, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct tensor *t = tensor_of(s, FROM[i], layer, 0);
+        uint8_t *turned = i < 2 ? permuted(t, i ? 2 : 4) : NULL;
+        buf_add(&all, turned ? turned : t->data, t->byte_len);
+        dims[0] += t->dims[0];
+        dims[1] = t->dims[1];
+        free(turned);
+        if (fused && i < 2) continue;
+        put_numbers(fused ? "blk.%u.attn_qkv.weight" : TO[i], layer, 0, name);
+        add_tensor(m, name, dims, all.data);
+        buf_reset(&all);
+        dims[0] = 0;
+    }
+    buf_release(&all);
 }
 static void stack_experts(struct gguf_maker *m, const struct source *s, const char *to, const char *from,
                           uint32_t layer, uint32_t experts) {
@@ -153,7 +173,6 @@ static void put_common(struct gguf_maker *m, const struct source *s, const char 
         copy_tensor(m, s, "blk.%u.attn_norm.weight", "model.layers.%u.input_layernorm.weight", i);
         copy_tensor(m, s, oss ? "blk.%u.post_attention_norm.weight" : "blk.%u.ffn_norm.weight",
                     "model.layers.%u.post_attention_layernorm.weight", i);
-        copy_tensor(m, s, "blk.%u.attn_v.weight", "model.layers.%u.self_attn.v_proj.weight", i);
         copy_tensor(m, s, "blk.%u.attn_output.weight", "model.layers.%u.self_attn.o_proj.weight", i);
     }
 }
@@ -206,15 +225,12 @@ static void compare_and_close(struct source *s) {
     model_golden_free(&s->g);
 }
 
-TEST(a_gguf_mixtral_is_the_same_model) {
+static void check_mixtral(bool fused) {
     struct source s;
     struct gguf_maker m = {0};
     open_source(&s, "mixtral");
     put_common(&m, &s, "llama", 40, 3, 1e-5f, 1e6f);
-    for (uint32_t i = 0; i < 3; i++) {
-        copy_permuted(&m, &s, "blk.%u.attn_q.weight", "model.layers.%u.self_attn.q_proj.weight", i, 4);
-        copy_permuted(&m, &s, "blk.%u.attn_k.weight", "model.layers.%u.self_attn.k_proj.weight", i, 2);
-    }
+    for (uint32_t i = 0; i < 3; i++) put_heads(&m, &s, i, fused);
     put_experts(&m, &s, "llama", 5, 2, "model.layers.%u.block_sparse_moe.gate.weight",
                 "model.layers.%u.block_sparse_moe.experts.%u.w1.weight",
                 "model.layers.%u.block_sparse_moe.experts.%u.w3.weight",
@@ -222,6 +238,9 @@ TEST(a_gguf_mixtral_is_the_same_model) {
     write_gguf(&m, s.dir);
     compare_and_close(&s);
 }
+
+TEST(a_gguf_mixtral_is_the_same_model) { check_mixtral(false); }
+TEST(fused_queries_keys_and_values_are_the_same_model) { check_mixtral(true); }
 
 /* Every `step`-th column from `first` on of [experts, in, out], as [experts, columns, in]. */
 static void turn_experts(struct gguf_maker *m, const struct source *s, const char *to, const char *from, uint32_t layer,
@@ -255,6 +274,7 @@ TEST(a_gguf_gpt_oss_is_the_same_model) {
     static const char *const COPIED[][2] = {
         {"blk.%u.attn_q.weight", "model.layers.%u.self_attn.q_proj.weight"},
         {"blk.%u.attn_k.weight", "model.layers.%u.self_attn.k_proj.weight"},
+        {"blk.%u.attn_v.weight", "model.layers.%u.self_attn.v_proj.weight"},
         {"blk.%u.attn_q.bias", "model.layers.%u.self_attn.q_proj.bias"},
         {"blk.%u.attn_k.bias", "model.layers.%u.self_attn.k_proj.bias"},
         {"blk.%u.attn_v.bias", "model.layers.%u.self_attn.v_proj.bias"},
