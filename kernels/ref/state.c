@@ -346,7 +346,7 @@ static double gate_of(enum gate_kind kind, double x) {
 static void ref_gate(struct stream *s, const struct op_gate *a) {
     for (uint32_t t = 0; t < a->rows; t++)
         for (uint32_t i = 0; i < a->width; i++) {
-            double f = gate_of(a->kind, (double)AT(a->gate, a->gate_stride, t)[i] + (a->bias ? a->bias[i] : 0));
+            double f = gate_of(a->kind, AT(a->gate, a->gate_stride, t)[i] + (a->bias ? a->bias[i] : 0.0f));
             OUT(a->out, a->out_stride, t)[i] = (float)(a->x ? f * AT(a->x, a->x_stride, t)[i] : f);
         }
 }

@@ -44,7 +44,7 @@ static void check_golden(const char *name) {
 }
 
 TEST(goldens_hold_on_the_emulated_device) {
-    static const char *const FEW[] = {"llama3", "mixtral", "gpt_oss", "deepseek_v3"};
+    static const char *const FEW[] = {"llama3", "mixtral", "gpt_oss", "deepseek_v3", "oxidizr-mamba3-mimo"};
     const char *set = getenv("LONG"), *only = getenv("TRIREME_GOLDEN");
     if (only) {
         check_golden(only);
