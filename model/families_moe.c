@@ -16,6 +16,13 @@ const struct moe_family QWEN2_MOE = {.layers = MOE_STEP,
                                      .score = ROUTE_SOFTMAX,
                                      .weight = ROUTE_BY_SCORE,
                                      .renormalise = "norm_topk_prob"};
+const struct moe_family QWEN3_5_MOE = {.experts = "num_experts",
+                                       .width = "moe_intermediate_size",
+                                       .shared_width = "shared_expert_intermediate_size",
+                                       .shared_gate = true,
+                                       .score = ROUTE_SOFTMAX,
+                                       .weight = ROUTE_BY_SCORE,
+                                       .renormalise = "yes"};
 static const struct moe_family QWEN3_MOE = {.layers = MOE_STEP,
                                             .experts = "num_experts",
                                             .width = "moe_intermediate_size",

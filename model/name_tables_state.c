@@ -158,6 +158,16 @@ const struct name_table LFM2_NAMES = {
                  [ROLE_DOWN] = L "feed_forward.w2.weight"},
 };
 
+/* What Qwen3-Next and Qwen3.5 have of experts. */
+#define QWEN_EXPERT_ROLES                                                                                              \
+    EXPERT_ROLES(L "mlp."), [ROLE_ROUTER] = L "mlp.gate.weight",                                                       \
+                            [ROLE_SHARED_GATE] = L "mlp.shared_expert.gate_proj.weight",                               \
+                            [ROLE_SHARED_UP] = L "mlp.shared_expert.up_proj.weight",                                   \
+                            [ROLE_SHARED_DOWN] = L "mlp.shared_expert.down_proj.weight",                               \
+                            [ROLE_SHARED_SWITCH] = L "mlp.shared_expert_gate.weight"
+/* Their layers for drafting, and what sees images. */
+static const char *const QWEN_IGNORED[] = {"mtp.%s", "model.visual.%s", "visual.%s", NULL};
+
 const struct name_table QWEN3_NEXT_NAMES = {
     .patterns = {[ROLE_EMBED] = "*embed_tokens.weight",
                  [ROLE_FINAL_NORM] = "*norm.weight",
@@ -174,13 +184,9 @@ const struct name_table QWEN3_NEXT_NAMES = {
                  ATTENTION_ROLES(L "self_attn."),
                  [ROLE_Q_NORM] = L "self_attn.q_norm.weight",
                  [ROLE_K_NORM] = L "self_attn.k_norm.weight",
-                 [ROLE_ROUTER] = L "mlp.gate.weight",
-                 EXPERT_ROLES(L "mlp."),
-                 [ROLE_SHARED_GATE] = L "mlp.shared_expert.gate_proj.weight",
-                 [ROLE_SHARED_UP] = L "mlp.shared_expert.up_proj.weight",
-                 [ROLE_SHARED_DOWN] = L "mlp.shared_expert.down_proj.weight",
-                 [ROLE_SHARED_SWITCH] = L "mlp.shared_expert_gate.weight",
+                 QWEN_EXPERT_ROLES,
                  GATED_ROLES(L "mlp.")},
+    .ignored = QWEN_IGNORED,
 };
 
 const struct name_table QWEN3_5_NAMES = {
@@ -201,7 +207,9 @@ const struct name_table QWEN3_5_NAMES = {
                  ATTENTION_ROLES(L "self_attn."),
                  [ROLE_Q_NORM] = L "self_attn.q_norm.weight",
                  [ROLE_K_NORM] = L "self_attn.k_norm.weight",
+                 QWEN_EXPERT_ROLES,
                  GATED_ROLES(L "mlp.")},
+    .ignored = QWEN_IGNORED,
 };
 
 const struct name_table RECURRENT_GEMMA_NAMES = {

@@ -21,6 +21,9 @@ static struct rope_source find_source(struct spec_reader *r, const char *layer_t
     if (scaling > 0) s.object = local ? -1 : scaling; /* windowed layers with a table of their own: never scaled */
     if (s.object > 0) {
         int64_t part = layer_type ? config_object(c, (uint32_t)s.object, layer_type) : -1;
+        /* one table for layers that have two: transformers ignores it */
+        if (part <= 0 && scaling <= 0 && r->family->local_rope && layer_type)
+            config_fail(c, ERR_UNSUPPORTED, "'rope_parameters' has no '%s'", layer_type);
         if (part > 0) s.object = part;
     }
     return s;

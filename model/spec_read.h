@@ -160,7 +160,7 @@ int rwkv7_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 int rwkv_ffn_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 void finish_rwkv4(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 int rglru_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
-extern const struct moe_family JAMBA_MOE, GRANITE_HYBRID_MOE, NEMOTRON_H_MOE, QWEN2_MOE;
+extern const struct moe_family JAMBA_MOE, GRANITE_HYBRID_MOE, NEMOTRON_H_MOE, QWEN2_MOE, QWEN3_5_MOE;
 extern const struct layer_type GRANITE_HYBRID_TYPES[], QWEN_NEXT_TYPES[], LFM2_TYPES[], OXIDIZR_TYPES[];
 int oxidizr_mamba1_read(struct spec_reader *r, struct recurrent_spec *s);
 int oxidizr_mamba3_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);

@@ -3,11 +3,12 @@
 
 Each round takes a case of tests/goldens/models, changes its sizes (heads, groups, odd head sizes, widths), flips what the configuration
 class knows as switches, leaves fields out (the class's defaults then hold) or spells them the other way (rope_theta and rope_scaling, or
-rope_parameters), draws weights, and compares all logits. Every model is tried with the config as written and as transformers saves it.
+rope_parameters), orders layers of several kinds anew, draws weights, and compares all logits, computed in chunks of any size. Files are one
+or several, f32 or bf16. Every model is tried with the config as written and as transformers saves it.
 
     python3 tests/tools/model_diff.py [--rounds N] [--seed N] [--trireme PATH] [CASE...]     (needs torch and transformers)
 """
-import argparse, collections, copy, dataclasses, json, os, random, subprocess, sys, tempfile
+import argparse, collections, copy, dataclasses, glob, json, os, random, subprocess, sys, tempfile
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -56,6 +57,19 @@ def resize(rng, c):
             c[w] = rng.randrange(9, 70) if rng.random() < 0.3 else 4 * rng.randrange(3, 30)
     if "layer_types" not in c and "num_hidden_layers" in c:
         c["num_hidden_layers"] = rng.randrange(1, 6)
+
+
+def layers(rng, c):
+    """Other orders of layers' kinds, and which have experts."""
+    if isinstance(c.get("layer_types"), list) and "num_hidden_layers" in c and "no_rope_layers" not in c and rng.random() < 0.5:
+        kinds = sorted(set(c["layer_types"]))
+        c["num_hidden_layers"] = rng.randrange(1, 6)
+        c["layer_types"] = [rng.choice(kinds) for _ in range(c["num_hidden_layers"])]
+    for field, most in ("first_k_dense_replace", 3), ("decoder_sparse_step", 3), ("interleave_moe_layer_step", 2):
+        if field in c and rng.random() < 0.5:
+            c[field] = rng.randrange(field != "first_k_dense_replace", most + 1)
+    if "mlp_only_layers" in c and rng.random() < 0.5:
+        c["mlp_only_layers"] = [i for i in range(4) if rng.random() < 0.4]
 
 
 def switches(rng, c, cls):
@@ -120,6 +134,7 @@ def drop(rng, c):
 def vary(rng, config, cls):
     c = copy.deepcopy(config)
     resize(rng, c)
+    layers(rng, c)
     switches(rng, c, cls)
     if "rope_parameters" in {f.name for f in dataclasses.fields(cls)}:
         rotary(rng, c)
@@ -127,9 +142,9 @@ def vary(rng, config, cls):
     return c
 
 
-def build(case, config, seed, folder):
-    """A model of this config with drawn weights, saved; None where transformers has none."""
-    import torch, transformers
+def build(case, config, seed, folder, bf16, shard):
+    """A model of this config with drawn weights, saved: in bf16 what bf16 holds, in files of so many bytes."""
+    import safetensors.torch, torch, transformers
     json.dump(config, open(folder + "/config.json", "w"))
     cls = getattr(transformers, case["model_class"] or config["architectures"][0])
     parsed = transformers.AutoConfig.from_pretrained(folder)
@@ -138,16 +153,22 @@ def build(case, config, seed, folder):
     with torch.no_grad():
         for name, p in model.named_parameters():
             mean, sigma = make.rule(case, name, list(p.shape))
-            p.copy_(torch.randn(p.shape) * sigma + mean)
+            values = torch.randn(p.shape) * sigma + mean
+            p.copy_(values.bfloat16() if bf16 else values)
         for name, b in model.named_buffers():
             if "correction" in name:
                 b.copy_(torch.randn(b.shape) * 0.3)
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, max_shard_size=shard)
+    if bf16:
+        for name in glob.glob(folder + "/*.safetensors"):
+            tensors = safetensors.torch.load_file(name)
+            kept = {k: v if "correction" in k else v.bfloat16() for k, v in tensors.items()}
+            safetensors.torch.save_file(kept, name, metadata={"format": "pt"})
     return model
 
 
-def trireme(program, folder, ids):
-    line = json.dumps({"ids": ids, "chunks": [len(ids)]})
+def trireme(program, folder, ids, chunks):
+    line = json.dumps({"ids": ids, "chunks": chunks})
     p = subprocess.run([program, "logits", "--model", folder, "--jsonl", "--compute", "f32", "--threads", "1"], input=line + "\n",
                        capture_output=True, text=True, timeout=60)
     if p.returncode:
@@ -165,6 +186,14 @@ def compare(got, want):
     return (errors <= TOLERANCE).double().mean().item(), errors.median().item()
 
 
+def cut(rng, count):
+    """Chunks of a prompt."""
+    chunks = []
+    while sum(chunks) < count:
+        chunks.append(min(rng.choice([1, 1, 2, 5, 16, 33, count]), count - sum(chunks)))
+    return chunks
+
+
 def round_of(rng, case, program, results):
     import torch, transformers
     cls = transformers.CONFIG_MAPPING[case["config"]["model_type"]]
@@ -173,7 +202,7 @@ def round_of(rng, case, program, results):
     length = min(length, config.get("max_position_embeddings", 90), config.get("n_positions", 90), config.get("max_seq_len", 90))
     with tempfile.TemporaryDirectory() as folder:
         try:
-            model = build(case, config, rng.randrange(1 << 30), folder)
+            model = build(case, config, rng.randrange(1 << 30), folder, rng.random() < 0.3, rng.choice(["5GB", "20KB"]))
             ids = [rng.randrange(config["vocab_size"]) for _ in range(length)]
             with torch.no_grad():
                 want = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
@@ -184,7 +213,7 @@ def round_of(rng, case, program, results):
         saved = open(folder + "/config.json").read()
         for spelling, text in (("saved", saved), ("written", json.dumps(config))):
             open(folder + "/config.json", "w").write(text)
-            got, why = trireme(program, folder, ids)
+            got, why = trireme(program, folder, ids, cut(rng, length))
             shown = compare(got, want) if got else None
             kind = "refused" if not got else "no reference" if not shown else "equal" if shown[0] >= 0.9 else "DIFFERENT"
             results[kind] += 1
