@@ -156,13 +156,26 @@ static void vocab_release(struct vocab *v) {
 
 /* ---- keys ---- */
 
-/* How llama.cpp calls the ways of splitting, by a piece of their pattern. */
+static bool contains(struct bytes text, const char *piece) {
+    return !piece || memmem(text.data, text.len, piece, strlen(piece));
+}
+
+/* How llama.cpp calls the ways of splitting, by pieces that only their tokenizer.json has; the special ones first. */
 static const char *split_name(struct bytes tokenizer) {
     static const struct {
-        const char *piece, *name;
-    } SPLITS[] = {{"\\\\p{N}{1,3}", "llama-bpe"}, {"[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}|", "qwen2"}};
+        const char *piece, *also, *name;
+    } SPLITS[] = {
+        {"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", "\\\\p{N}{1,3}", "deepseek-v3"},
+        {"\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*[\\\\p{Ll}", "\\\\p{N}{1,3}", "gpt-4o"},
+        {"\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*[\\\\p{Ll}", NULL, "tekken"},
+        {"\\\\p{N}{1,3}", NULL, "llama-bpe"},
+        {"[\\\\p{L}\\\\p{M}]+|\\\\p{N}|", NULL, "qwen35"},
+        {"[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}|", NULL, "qwen2"},
+        {"\"Digits\"", "\"individual_digits\": true", "smollm"},
+        {"\"Digits\"", "\"individual_digits\":true", "smollm"},
+    };
     for (size_t i = 0; i < ARRAY_LEN(SPLITS); i++)
-        if (memmem(tokenizer.data, tokenizer.len, SPLITS[i].piece, strlen(SPLITS[i].piece))) return SPLITS[i].name;
+        if (contains(tokenizer, SPLITS[i].piece) && contains(tokenizer, SPLITS[i].also)) return SPLITS[i].name;
     return "gpt-2";
 }
 

@@ -1,0 +1,67 @@
+/* What the tokenizer of a folder is called in the GGUF file that it becomes. */
+#include "cli/gguf_text.h"
+
+#include "base/fsutil.h"
+#include "check.h"
+#include "formats/gguf_write.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* tokenizer.ggml.pre of a folder whose tokenizer splits so; "": none. */
+static void pre_of(const char *splits, char out[32]) {
+    char dir[] = "/tmp/trireme-text-XXXXXX";
+    struct gguf_writer w;
+    struct gguf g = {0};
+    struct error err = {0};
+    struct bytes name = {0};
+    struct buf text;
+    if (!mkdtemp(dir)) abort();
+    char *tokenizer = path_join(dir, "tokenizer.json"), *file = path_join(dir, "m.gguf");
+    buf_init(&text, 0);
+    buf_addf(&text,
+             "{\"added_tokens\":[],\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s{\"type\":"
+             "\"ByteLevel\"}]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}",
+             splits);
+    EXPECT_EQ(file_write_atomic(tokenizer, text.data, text.len, 0600, &err), 0);
+    gguf_writer_init(&w, file);
+    EXPECT_EQ(gguf_text_put(&w, dir, &err), 0);
+    EXPECT_EQ(gguf_write_begin(&w, &err), 0);
+    EXPECT_EQ(gguf_write_end(&w, &err), 0);
+    EXPECT_EQ(gguf_open(&g, file, &err), 0);
+    *out = '\0';
+    if (gguf_string(&g, "tokenizer.ggml.pre", &name)) snprintf(out, 32, "%.*s", (int)name.len, (const char *)name.data);
+    gguf_close(&g);
+    gguf_writer_release(&w);
+    unlink(tokenizer);
+    unlink(file);
+    rmdir(dir);
+    buf_release(&text);
+    mem_free(tokenizer);
+    mem_free(file);
+}
+
+#define SPLIT(regex) "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex "\"}},"
+#define WORDS        "[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?"
+#define CASES        WORDS "[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]+|"
+
+TEST(splits_are_called_as_llama_cpp_calls_them) {
+    static const struct {
+        const char *splits, *name;
+    } ROWS[] = {{"", "gpt-2"},
+                {SPLIT(WORDS "\\\\p{L}+|\\\\p{N}{1,3}| ?x"), "llama-bpe"},
+                {SPLIT(WORDS "\\\\p{L}+|\\\\p{N}| ?x"), "qwen2"},
+                {SPLIT(WORDS "[\\\\p{L}\\\\p{M}]+|\\\\p{N}| ?x"), "qwen35"},
+                {SPLIT(CASES "\\\\p{N}{1,3}| ?x"), "gpt-4o"},
+                {SPLIT(CASES "\\\\p{N}| ?x"), "tekken"},
+                {SPLIT("\\\\p{N}{1,3}") SPLIT("[一-龥぀-ゟ゠-ヿ]+"), "deepseek-v3"},
+                {"{\"type\":\"Digits\",\"individual_digits\":true},", "smollm"},
+                {"{\"type\": \"Digits\", \"individual_digits\": true},", "smollm"},
+                {"{\"type\":\"Digits\",\"individual_digits\":false},", "gpt-2"}};
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        char name[32];
+        pre_of(ROWS[i].splits, name);
+        EXPECT_STR(name, ROWS[i].name);
+    }
+}
