@@ -235,6 +235,8 @@ struct render {
     bool wants_parts;
     bool keep_arguments;               /* of tool calls: as the client's strings */
     bool parsed_arguments;             /* some became objects */
+    bool no_tools;                     /* there are none */
+    bool leave_out_tools;              /* then the template sees no such variable */
     const struct tokenizer *guard_for; /* NULL: no guards */
     unsigned guard;
 };
@@ -311,12 +313,14 @@ static int fit_tool_calls(struct render *r, struct tvalue message) {
     return 0;
 }
 
-/* Clients send back what was thought under either name; templates know one of them. */
+/* Clients send back what was thought under one of three names; templates know one of the first two. */
 static int fit_reasoning(struct render *r, struct tvalue message) {
-    struct tvalue old = member(message, "reasoning_content"), new = member(message, "reasoning");
-    if (new.kind == TVALUE_STRING && old.kind != TVALUE_STRING) return set_member(r, message, "reasoning_content", new);
-    if (old.kind == TVALUE_STRING && new.kind != TVALUE_STRING) return set_member(r, message, "reasoning", old);
-    return 0;
+    struct tvalue old = member(message, "reasoning_content"), new = member(message, "reasoning"),
+                  thought = old.kind == TVALUE_STRING ? old : new;
+    if (thought.kind != TVALUE_STRING) thought = member(message, "thinking");
+    if (thought.kind != TVALUE_STRING) return 0;
+    int rc = old.kind == TVALUE_STRING ? 0 : set_member(r, message, "reasoning_content", thought);
+    return rc || new.kind == TVALUE_STRING ? rc : set_member(r, message, "reasoning", thought);
 }
 
 static int fit_message(struct render *r, size_t message_idx, struct tvalue message) {
@@ -391,10 +395,12 @@ static int build_context(struct render *r, const struct chat *chat, struct tvalu
         return rc;
     if (kwargs.kind != TVALUE_NONE && kwargs.kind != TVALUE_DICT)
         return error_set(r->err, ERR_INVALID, "chat_template_kwargs must be an object");
-    if (tvalue_count(tools) == 0) tools = tvalue_none();
+    r->no_tools = tvalue_count(tools) == 0;
+    if (r->no_tools) tools = tvalue_none();
     *context = tvalue_dict(&r->arena);
     if (context->kind != TVALUE_DICT) return out_of_memory(r);
-    if ((rc = add_all(r, *context, chat->specials)) || (rc = set_member(r, *context, "tools", tools)) ||
+    if ((rc = add_all(r, *context, chat->specials)) ||
+        (!r->leave_out_tools && (rc = set_member(r, *context, "tools", tools))) ||
         (rc = set_member(r, *context, "documents", documents)) ||
         (rc = set_member(r, *context, "add_generation_prompt", tvalue_bool(q->add_generation_prompt))) ||
         (rc = add_effort(r, *context)) || (rc = add_all(r, *context, kwargs)))
@@ -402,35 +408,44 @@ static int build_context(struct render *r, const struct chat *chat, struct tvalu
     return set_member(r, *context, "messages", *messages);
 }
 
-/* The text of the last message, of its last text part. */
-static struct bytes final_text(struct tvalue messages) {
-    struct tvalue content = member(tvalue_list_at(messages, tvalue_count(messages) - 1), "content");
+/* HF's: stands behind the final message's text while the template runs. */
+static const char FINAL_TAG[] = "CONTINUE_FINAL_MESSAGE_TAG ";
+
+/* Puts the tag behind the member `name` of v, a string; *text is what was there. */
+static int tag_text(struct render *r, struct tvalue v, const char *name, struct bytes *text) {
+    struct buf tagged = {0};
+    *text = tvalue_text(member(v, name));
+    buf_add_bytes(&tagged, *text);
+    buf_add_str(&tagged, FINAL_TAG);
+    struct tvalue copy = tvalue_string_copy(&r->arena, buf_bytes(&tagged));
+    buf_release(&tagged);
+    return copy.kind == TVALUE_STRING ? set_member(r, v, name, copy) : out_of_memory(r);
+}
+
+/* Tags the text of the last message, of its last text part. */
+static int tag_final(struct render *r, struct tvalue messages, struct bytes *text) {
+    struct tvalue message = tvalue_list_at(messages, tvalue_count(messages) - 1), content = member(message, "content");
+    if (content.kind == TVALUE_STRING) return tag_text(r, message, "content", text);
     for (size_t i = tvalue_count(content); content.kind == TVALUE_LIST && i-- > 0;) {
-        struct tvalue text = part_text(tvalue_list_at(content, i));
-        if (text.kind == TVALUE_STRING) return tvalue_text(text);
+        struct tvalue part = tvalue_list_at(content, i);
+        if (member(part, "text").kind == TVALUE_STRING) return tag_text(r, part, "text", text);
     }
-    return tvalue_text(content);
+    return error_set(r->err, ERR_INVALID, "continue_final_message: the final message has no text to continue");
 }
 
-static const char *find_last(const struct buf *out, size_t from, struct bytes what) {
-    if (!what.len || what.len > out->len - from) return NULL;
-    for (size_t i = out->len - what.len + 1; i-- > from;)
-        if (!memcmp(out->data + i, what.data, what.len)) return out->data + i;
-    return NULL;
-}
-
-/* Cuts what the template put behind the last message's text, as HF does: with the message's own trailing space if the
- * template kept it. */
-static int cut_behind_final(struct render *r, struct tvalue messages, struct buf *out, size_t from) {
-    struct bytes text = final_text(messages), left = python_strip(text, true, false),
-                 both = python_strip(text, true, true);
-    const char *at = find_last(out, from, both);
-    if (!at)
+/* Cuts from the tag on; where the template has cut the tag's own trailing space, what it trims is cut too. */
+static int cut_at_tag(struct render *r, struct bytes text, struct buf *out, size_t from) {
+    struct bytes made = bytes_of(out->data + from, out->len - from), tag = bytes_of(FINAL_TAG, strlen(FINAL_TAG) - 1);
+    size_t at = SIZE_MAX;
+    for (size_t i = made.len < tag.len ? 0 : made.len - tag.len + 1; i-- > 0 && at == SIZE_MAX;)
+        if (!memcmp(made.data + i, tag.data, tag.len)) at = i;
+    text = python_strip(text, true, true);
+    if (at == SIZE_MAX || (text.len && !memmem(made.data, made.len, text.data, text.len)))
         return error_set(r->err, ERR_INVALID,
                          "continue_final_message: the chat template does not show the final message as it is");
-    size_t begin = (size_t)(at - out->data);
-    bool kept = left.len == text.len && begin + left.len <= out->len && !memcmp(at, left.data, left.len);
-    out->len = begin + (kept ? left.len : both.len);
+    bool kept = at + tag.len < made.len && made.data[at + tag.len] == ' ';
+    made.len = at;
+    out->len = from + (kept ? made : python_strip(made, false, true)).len;
     out->data[out->len] = 0;
     return 0;
 }
@@ -439,23 +454,29 @@ static int render_once(struct render *r, const struct chat *chat, const struct n
     const struct chat_request *q = r->request;
     size_t before = out->len;
     struct tvalue context, messages;
+    struct bytes final = {0};
     arena_init(&r->arena, q->limits.memory_bytes ? q->limits.memory_bytes : DEFAULT_MEMORY, 0);
     int rc = build_context(r, chat, &context, &messages);
+    if (!rc && q->continue_final_message) rc = tag_final(r, messages, &final);
     if (!rc) rc = template_render(t->parsed, context, &q->limits, out, r->err);
-    if (!rc && q->continue_final_message) rc = cut_behind_final(r, messages, out, before);
+    if (!rc && q->continue_final_message) rc = cut_at_tag(r, final, out, before);
     arena_release(&r->arena);
     if (rc) out->len = before;
     return rc;
 }
 
-/* Some templates (DeepSeek's, Functionary's) add arguments to a string and so fail with objects. They get the strings;
- * when that fails too, the first error tells more. */
+/* Some templates (DeepSeek's, Functionary's) add arguments to a string and so fail with objects: they get the strings.
+ * Some loop over tools although there are none (Hermes', made for tools alone): they get no tools instead of none. When
+ * that fails too, the first error tells more. */
 static int render_fitting(struct render *r, const struct chat *chat, const struct named_template *t, struct buf *out) {
     int rc = render_once(r, chat, t, out);
-    if (rc != ERR_INVALID || !r->parsed_arguments) return rc;
+    if (rc != ERR_INVALID) return rc;
     struct error first = *r->err;
     r->keep_arguments = true;
-    if (render_once(r, chat, t, out) == 0) return 0;
+    if (r->parsed_arguments && render_once(r, chat, t, out) == 0) return 0;
+    r->keep_arguments = false;
+    r->leave_out_tools = true;
+    if (r->no_tools && render_once(r, chat, t, out) == 0) return 0;
     *r->err = first;
     return rc;
 }

@@ -4,9 +4,10 @@
  * The template is chosen as HF transformers does: chat_template.jinja (and additional_chat_templates/NAME.jinja) win
  * over chat_template.json and over chat_template in tokenizer_config.json, which is a string or a list of {name,
  * template}. With no name given: "tool_use" when the request has tools and such a template exists, else "default". A
- * model with one template has only that. Variables: messages, tools, documents (none when absent),
- * add_generation_prompt, the special tokens by name (bos_token, eos_token, ...), reasoning_effort ("none" also sets
- * enable_thinking and thinking to false), then chat_template_kwargs, which may not replace messages.
+ * model with one template has only that. Variables: messages, tools (none when absent, and
+ * left out where the template fails with none), documents (none when absent), add_generation_prompt, the special tokens
+ * by name (bos_token, eos_token, ...), reasoning_effort ("none" also sets enable_thinking and thinking to false), then
+ * chat_template_kwargs, which may not replace messages.
  *
  * Threading: const after chat_load; any thread may render.
  */

@@ -6,11 +6,12 @@ import signal
 import subprocess
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
 from run import Skip
-from serve import binary, bundled_model, free_port
+from serve import binary, bundled_model, free_port, shared
 
 try:
     import openai
@@ -22,9 +23,9 @@ ECHO = "{# %s #}{{ messages[-1]['content'] }}"
 
 
 class Echo:
-    """A gateway and the fake scheduler that echoes prompts; the template's comment shows the marks that choose the parsers."""
+    """A gateway and the fake scheduler that echoes prompts; the template, or a comment in one that says the last message, shows the marks that choose the parsers."""
 
-    def __init__(self, marks, *args):
+    def __init__(self, marks, *args, source=None):
         if openai is None:
             raise Skip("openai", "the openai package is not installed")
         fake = Path(binary()).parent / "gateway_fake_scheduler"
@@ -32,7 +33,7 @@ class Echo:
             raise Skip("fake", f"{fake} is not built")
         self.dir = tempfile.mkdtemp(prefix="trm-", dir="/tmp")
         template = Path(self.dir, "echo.jinja")
-        template.write_text(ECHO % marks)
+        template.write_text(source or ECHO % marks)
         self.port, endpoint = free_port(), f"ipc://{self.dir}/s"
         log = open(os.path.join(self.dir, "log.txt"), "wb")
         start = lambda argv: subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -59,6 +60,15 @@ class Echo:
         for child in self.children:
             child.wait(30)
         shutil.rmtree(self.dir, ignore_errors=True)
+
+    def post(self, path, body):
+        """(status, answer)"""
+        ask = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(ask, timeout=30) as r:
+                return r.status, json.load(r)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
 
     def log(self):
         return Path(self.dir, "log.txt").read_text(errors="replace")
@@ -136,3 +146,44 @@ def test_what_is_refused_and_what_is_left():
         assert content == "" and [c[:2] for c in calls] == [("get_weather", '{"city": ')] and finish == "tool_calls", (content, calls, finish)
         plain = e.ask(SAYS["tool <tool_call> </think>"], tool_choice="none").choices[0]
         assert "<tool_call>" in plain.message.content and plain.finish_reason == "stop", plain
+
+
+def expected_prompts(goldens):
+    """{template: {context: jinja2's text, None where it fails}}. The gateway gives templates objects for tool calls' arguments, or strings where only those work."""
+    made = {}
+    for line in (goldens / "rendered_jinja2.jsonl").open():
+        r = json.loads(line)
+        if "context" in r:
+            made.setdefault(r["template"], {})[r["context"]] = r.get("output")
+    for texts in made.values():
+        texts["tool_use"] = texts.get("tool_use_dict") or texts.get("tool_use")
+    return made
+
+
+def test_templates_of_the_goldens_are_served():
+    root = shared("chat_templates")
+    if not root:
+        raise Skip("shared", "the shared data is not here")
+    contexts = json.loads((root / "goldens" / "contexts.json").read_text())
+    expected = expected_prompts(root / "goldens")
+    for name in sorted(expected)[::2]:
+        source = (root / name).read_text()
+        if "strftime_now" in source:  # shows today
+            continue
+        with Echo("", source=source) as e:
+            for context in ("simple", "system", "tool_use", "multi_no_gen", "reasoning"):
+                variables = dict(contexts[context])
+                if "tools" not in variables and "tools is " in source:  # here they are not given; the gateway's are none then, as HF's
+                    continue
+                body = {key: variables.pop(key) for key in ("messages", "add_generation_prompt", "tools") if key in variables}
+                body["chat_template_kwargs"] = variables
+                status, answer = e.post("/apply-template", body)
+                want = expected[name][context]
+                assert (status, answer.get("prompt")) == ((200, want) if want is not None else (400, None)), (name, context, status, answer)
+                if want is None:
+                    continue
+                status, tokens = e.post("/tokenize", body)
+                assert status == 200, (name, context, tokens)
+                status, text = e.post("/detokenize", {"tokens": tokens["tokens"]})
+                assert status == 200 and want in text.values(), (name, context, text)
+    return f"{len(expected) // 2} templates"

@@ -163,8 +163,34 @@ TEST(the_final_message_is_continued) {
     struct error err;
     EXPECT_EQ(chat_set_template(chat, bytes_str("{{ messages[-1].content|trim }}</s>"), &err), 0);
     EXPECT_STR(rendered(chat, r), "Sure,");
+    /* its text may stand behind it once more, be empty, or be its last part with a text */
+    r.messages = bytes_str("[{\"role\": \"assistant\", \"content\": \"s\"}]");
+    EXPECT_STR(rendered(chat, r), "s");
+    r.messages = bytes_str("[{\"role\": \"assistant\", \"content\": \"\"}]");
+    EXPECT_STR(rendered(chat, r), "");
+    EXPECT_EQ(chat_set_template(chat, bytes_str("{% for p in messages[-1].content %}{{ p.text }}|{% endfor %}"), &err),
+              0);
+    r.messages = bytes_str("[{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
+                           "\"text\", \"text\": \"b \"}]}]");
+    EXPECT_STR(rendered(chat, r), "a|b ");
+    r.messages = bytes_str("[{\"role\": \"assistant\", \"tool_calls\": []}]");
+    EXPECT(!strncmp(rendered(chat, r), "error -1", 8));
     EXPECT_EQ(chat_set_template(chat, bytes_str("nothing"), &err), 0);
     EXPECT(!strncmp(rendered(chat, r), "error -1", 8));
+    chat_free(&chat);
+}
+
+TEST(templates_that_need_tools_work_without) {
+    struct chat *chat = load_files((struct bundle_file[]){file("tokenizer_config.json", "{}")}, 1);
+    struct chat_request r = {.messages = bytes_str("[{\"role\": \"user\", \"content\": \"Hi\"}]")};
+    struct error err;
+    EXPECT_EQ(chat_set_template(chat, bytes_str("{{ tools is none }}"), &err), 0);
+    EXPECT_STR(rendered(chat, r), "True");
+    EXPECT_EQ(chat_set_template(chat, bytes_str("{% for t in tools %}{{ t }}{% endfor %}{{ tools is defined }}"), &err),
+              0);
+    EXPECT_STR(rendered(chat, r), "False");
+    r.tools = bytes_str("[5]");
+    EXPECT_STR(rendered(chat, r), "5True");
     chat_free(&chat);
 }
 
