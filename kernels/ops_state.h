@@ -121,7 +121,7 @@ struct op_trapezoid {
 };
 
 /*
- * Gated delta rule (Yang et al. 2024). Key head of value head h: h / (heads / key_heads). With k, q divided by
+ * Gated delta rule (Yang et al. 2024). Key head of value head h: delta_key_head. With k, q divided by
  * sqrt(sum of squares + 1e-6), q then times scale, and beta = sigmoid(b[t, h]):
  *   S *= exp(dt[t, h] * a[h]);  e = beta * (v - S^T k);  S += k e^T;  out = S^T q
  * State: f32 [heads, key_dim, value_dim].
@@ -133,10 +133,14 @@ struct op_delta {
     const void *b;         /* act [T, b_stride] */
     const float *dt, *a;   /* f32 [T, heads]; [heads] */
     uint32_t heads, key_heads, key_dim, value_dim, in_stride, b_stride;
+    bool tiled; /* value heads come in rounds, one of each key head; else all of a key head behind each other */
     float scale;
     struct state_view state;
     const struct step_batch *batch;
 };
+HOST_AND_DEVICE static inline uint32_t delta_key_head(const struct op_delta *a, uint32_t h) {
+    return a->tiled ? h % a->key_heads : h / (a->heads / a->key_heads);
+}
 
 /* Real-gated linear recurrent unit (De et al. 2024): r = exp(a[i] * sigmoid(gates[t, width + i])) (a = -8 softplus);
  * S = r * S + m * sigmoid(gates[t, i]) * x[t, i], m = sqrt(1 - r^2), 1 at position 0; out = S. State: f32 [width]. */

@@ -125,7 +125,7 @@ void export_row(const struct export_item *item, uint64_t row, float *values, voi
     if (item->join >= EXPORT_PACKED) return mxfp4_row(item, v, place_of(v, plane, r).row, values, out);
     size_t size = export_row_bytes(item);
     bool columns = item->join == EXPORT_COLUMNS;
-    if (item->type == v->tensor->type && !export_changes(item) && !v->turned && !columns) {
+    if (item->type == v->tensor->type && !export_changes(item) && !v->turned && !columns && !item->columns) {
         memcpy(out, v->tensor->data + place_of(v, plane, r).row * size, size);
         return;
     }
@@ -135,6 +135,10 @@ void export_row(const struct export_item *item, uint64_t row, float *values, voi
         joined_columns(item, plane, r, values, values + item->cols);
     else
         view_row(v, plane, r, item->cols, values);
+    if (item->columns) {
+        memcpy(values + item->cols, values, item->cols * sizeof *values);
+        for (uint32_t c = 0; c < item->cols; c++) values[c] = values[item->cols + item->columns[c]];
+    }
     for (uint32_t i = 0; !item->exact && export_changes(item) && i < item->cols; i++)
         values[i] = export_changed(item, values[i]);
     storage_encode(storage_of(&(struct tensor){.type = item->type}), values, item->cols, out);

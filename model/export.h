@@ -53,9 +53,10 @@ struct export_item {
     uint32_t view_count;
     enum export_join join;
     bool alternate;
-    uint32_t *order; /* owned; row r of a plane is row order[r] of what the views make; NULL: as it is */
-    bool vector;     /* no matrix: not of the types that matrices become */
-    float add;       /* to a norm's weights */
+    uint32_t *order;   /* owned; row r of a plane is row order[r] of what the views make; NULL: as it is */
+    uint32_t *columns; /* owned; column c of a row is column columns[c]; NULL: as it is */
+    bool vector;       /* no matrix: not of the types that matrices become */
+    float add;         /* to a norm's weights */
     enum export_map map;
     const uint8_t *exact; /* f32 [rows, cols], borrowed: its values, where the way back would not give them; NULL */
 };

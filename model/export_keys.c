@@ -106,7 +106,7 @@ static void put_kv_heads(const struct keys *k, const struct model_spec *spec, ui
     char key[GGUF_NAME_MAX];
     uint32_t count = 0;
     for (uint32_t i = 0; i < spec->layer_count; i++) count += spec->layers[i].mixer == MIXER_ATTENTION;
-    if (count == spec->layer_count) {
+    if (count == spec->layer_count || find_layer(spec, MIXER_DELTA, false)) {
         put_int(k, "attention.head_count_kv", kv_heads);
         return;
     }
@@ -161,13 +161,30 @@ static void put_state(const struct keys *k, const struct layer_spec *l) {
     put_int(k, "ssm.inner_size", r->width);
     put_int(k, "ssm.state_size", r->state_size);
     put_int(k, "ssm.time_step_rank", l->mixer == MIXER_MAMBA1 ? r->rank : r->heads);
-    if (l->mixer == MIXER_MAMBA2) put_int(k, "ssm.group_count", r->groups);
+    if (l->mixer != MIXER_MAMBA1) put_int(k, "ssm.group_count", r->groups);
     if (is_arch(k, "mamba")) put_bool(k, "ssm.dt_b_c_rms", r->part_norms);
+}
+
+/* Which layers have the delta rule, as an array, and as older programs read it: how far apart the others lie. Sections
+ * of the rotation are what text, which has one position, does not need. */
+static void put_delta(const struct keys *k, const struct model_spec *spec) {
+    const struct rope_spec *rope = export_main_rope(spec);
+    uint32_t interval = 0, pairs = rope ? rope->dims / 2 : 0;
+    char key[GGUF_NAME_MAX];
+    while (interval < spec->layer_count && spec->layers[interval].mixer == MIXER_DELTA) interval++;
+    put_int(k, "full_attention_interval", interval + 1);
+    gguf_put_array(k->w, key_of(k, "attention.recurrent_layers", key), GGUF_BOOL, spec->layer_count);
+    for (uint32_t i = 0; i < spec->layer_count; i++) gguf_add_bool(k->w, spec->layers[i].mixer == MIXER_DELTA);
+    if (!is_arch(k, "qwen35")) return;
+    const uint32_t width = pairs / 3, height = (pairs - width) / 2,
+                   sections[] = {pairs - width - height, height, width, 0};
+    gguf_put_array(k->w, key_of(k, "rope.dimension_sections", key), GGUF_I32, ARRAY_LEN(sections));
+    for (size_t i = 0; i < ARRAY_LEN(sections); i++) gguf_add_i32(k->w, (int32_t)sections[i]);
 }
 
 /* What layers mix with, by the first of each kind. */
 static void put_mixers(const struct keys *k, const struct model_spec *spec) {
-    static const enum mixer_kind STATES[] = {MIXER_MAMBA1, MIXER_MAMBA2, MIXER_SHORT_CONV};
+    static const enum mixer_kind STATES[] = {MIXER_MAMBA1, MIXER_MAMBA2, MIXER_SHORT_CONV, MIXER_DELTA};
     const struct layer_spec *full = find_layer(spec, MIXER_ATTENTION, false),
                             *heads = full ? full : find_layer(spec, MIXER_ATTENTION, true),
                             *latent = find_layer(spec, MIXER_LATENT, false), *state;
@@ -179,6 +196,7 @@ static void put_mixers(const struct keys *k, const struct model_spec *spec) {
         put_int(k, "attention.head_count", 0);
     for (size_t i = 0; i < ARRAY_LEN(STATES); i++)
         if ((state = find_layer(spec, STATES[i], false))) put_state(k, state);
+    if (find_layer(spec, MIXER_DELTA, false)) put_delta(k, spec);
 }
 
 /* ---- experts ---- */

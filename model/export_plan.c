@@ -2,8 +2,10 @@
 #include "base/buf.h"
 #include "base/vec.h"
 #include "model/export.h"
+#include "model/gguf_names.h"
 #include "model/mixer_attention.h"
 #include "model/mxfp4.h"
+#include "model/recurrent.h"
 #include "model/storage_map.h"
 
 #include <stdio.h>
@@ -284,6 +286,41 @@ static void cross_state_value(const struct planner *p, struct export_item *item,
     }
 }
 
+/* Value heads of a delta rule from all of a key head behind each other to rounds of one of each, or back. `first`
+ * numbers before them stay, a head has `each`. */
+static uint32_t *round_order(const struct recurrent_spec *r, uint32_t first, uint32_t each, bool to_rounds) {
+    uint32_t count = first + r->heads * each, share = r->heads / r->groups, *order = mem_calloc(count, sizeof *order);
+    for (uint32_t i = 0; i < first; i++) order[i] = i;
+    for (uint32_t h = 0; h < r->heads; h++)
+        for (uint32_t i = 0; i < each; i++)
+            order[first + h * each + i] = first + (h % r->groups * share + h / r->groups) * each + i;
+    return to_rounds ? order : inverse(order, count);
+}
+
+/* What of a layer with a delta rule lies by value heads. */
+static int set_rounds(struct planner *p, struct export_item *item, enum weight_role role) {
+    static const struct {
+        enum weight_role role;
+        bool behind_keys, per_head; /* behind the rows of q and k; a number a head */
+    } BY_HEAD[] = {{ROLE_IN, true, false},      {ROLE_CONV, true, false},    {ROLE_IN_Z, false, false},
+                   {ROLE_IN_BETA, false, true}, {ROLE_IN_STEP, false, true}, {ROLE_STEP_BIAS, false, true},
+                   {ROLE_DECAY, false, true},   {ROLE_MIX_OUT, false, false}};
+    const struct layer_spec *l = &p->model->spec.layers[p->layer];
+    const struct recurrent_spec *r = &l->recurrent;
+    bool columns = role == ROLE_MIX_OUT;
+    if (p->o->arch->names != &GGUF_DELTA_TILED_NAMES || l->mixer != MIXER_DELTA || r->heads == r->groups) return 0;
+    for (size_t i = 0; i < ARRAY_LEN(BY_HEAD); i++) {
+        if (role != BY_HEAD[i].role) continue;
+        uint32_t first = BY_HEAD[i].behind_keys ? 2 * r->groups * r->state_size : 0;
+        uint32_t each = BY_HEAD[i].per_head ? 1 : r->head_dim;
+        if ((columns ? item->cols : item->rows) != first + r->heads * each)
+            return error_set(p->err, ERR_INVALID, "'%s' has another shape than config.json says",
+                             item->views[0].tensor->name);
+        *(columns ? &item->columns : &item->order) = round_order(r, first, each, p->o->to_gguf);
+    }
+    return 0;
+}
+
 /* Under another name, perhaps turned or with its rows in another order. */
 static int add_plain(struct planner *p, enum weight_role role, const struct tensor *t) {
     bool matrix = t->dim_count == 2,
@@ -313,6 +350,7 @@ static int add_plain(struct planner *p, enum weight_role role, const struct tens
     float offset = is_norm(role) ? p->model->spec.folder_norm_offset : 0;
     item->add = p->o->from_gguf == p->o->to_gguf ? 0 : p->o->to_gguf ? offset : -offset;
     int rc = set_order(p, item, role);
+    if (!rc && p->o->from_gguf != p->o->to_gguf) rc = set_rounds(p, item, role);
     if (!rc) rc = finish(p, item, vector);
     if (!rc && !vector && stays_plain(role) && !storage_is_plain(p->o->matrices))
         item->type = matrix_type(t, STORAGE_NONE, item->cols);
@@ -558,6 +596,53 @@ static int join_latent(struct planner *p) {
     return finish(p, item, false);
 }
 
+/* ---- the delta rule's fused product ---- */
+
+static void delta_rows(const struct recurrent_spec *r, uint32_t rows[2]) {
+    rows[0] = 2 * r->groups * r->state_size + r->width;
+    rows[1] = r->width;
+}
+
+/* A folder's to GGUF's two: all of q, k and v, and all of z. */
+static int split_delta(struct planner *p, const struct tensor *t) {
+    const struct recurrent_spec *r = &p->model->spec.layers[p->layer].recurrent;
+    uint32_t rows[2];
+    delta_rows(r, rows);
+    if (t->dim_count != 2 || t->dims[0] != (uint64_t)rows[0] + rows[1])
+        return error_set(p->err, ERR_INVALID, "'%s' has another shape than config.json says", t->name);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct export_item *item = add_item(p, i ? ROLE_IN_Z : ROLE_IN, 0, 1);
+        if (!item) return p->err->code;
+        item->views[0] = view(p, t, 0);
+        item->views[0].count = (uint32_t)t->dims[0];
+        set_shape(item, 1, rows[i], item->views[0].cols);
+        item->order = delta_fused_order(r);
+        if (i) memmove(item->order, item->order + rows[0], rows[1] * sizeof *item->order);
+        int rc = finish(p, item, false);
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+static int join_delta(struct planner *p) {
+    const struct recurrent_spec *r = &p->model->spec.layers[p->layer].recurrent;
+    const struct tensor *parts[] = {find(p, ROLE_IN, 0), find(p, ROLE_IN_Z, 0)};
+    struct export_item *item = add_item(p, ROLE_IN, 0, 2);
+    uint32_t rows[2], hidden = p->model->spec.hidden;
+    delta_rows(r, rows);
+    if (!item) return p->err->code;
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct tensor *t = parts[i];
+        if (!t || t->dim_count != 2 || t->dims[0] != rows[i] || t->dims[1] != hidden)
+            return error_set(p->err, ERR_INVALID, "attn_qkv and attn_gate of layer %u do not fit", p->layer);
+        item->views[i] = view(p, t, 0);
+        item->views[i].count = rows[i];
+    }
+    set_shape(item, 1, rows[0] + rows[1], hidden);
+    item->order = inverse(delta_fused_order(r), rows[0] + rows[1]);
+    return finish(p, item, false);
+}
+
 /* ---- the plan ---- */
 
 static enum weight_role one_each(enum weight_role stacked) {
@@ -594,6 +679,10 @@ static int add_crossing(struct planner *p, enum weight_role role, const struct t
         bool whole = h->experts ? p->fused : p->to->patterns[h->whole] != NULL;
         if (role == h->parts[0] && !p->o->to_gguf && whole) return join(p, h);
     }
+    bool delta = role == ROLE_IN && p->model->spec.layers[p->layer].mixer == MIXER_DELTA,
+         fused = !p->from->patterns[ROLE_IN_Z], fuses = !p->to->patterns[ROLE_IN_Z];
+    if (delta && fused && !fuses) return split_delta(p, t);
+    if (delta && !fused && fuses) return join_delta(p);
     if (role == ROLE_LATENT_KV_UP && p->o->to_gguf) return split_latent(p, t);
     if (role == ROLE_LATENT_K_UP && !p->o->to_gguf) return join_latent(p);
     if ((role == ROLE_Q_NORM || role == ROLE_K_NORM) && p->from->head_norms != p->to->head_norms) {
@@ -652,6 +741,7 @@ void export_plan_release(struct export_plan *plan) {
     for (size_t i = 0; i < plan->count; i++) {
         mem_free(plan->items[i].views);
         mem_free(plan->items[i].order);
+        mem_free(plan->items[i].columns);
     }
     mem_free(plan->items);
     *plan = (struct export_plan){0};

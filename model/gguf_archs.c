@@ -64,6 +64,9 @@ static const struct gguf_arch ARCHS[] = {
     {"granitehybrid", "bamba", "BambaForCausalLM", &GGUF_STATE_NAMES, true, NULL, NULL},
     {"nemotron_h_moe", "nemotron_h", "NemotronHForCausalLM", &GGUF_BLOCK_NAMES, true, "expert_count", NULL},
     {"nemotron_h", "nemotron_h", "NemotronHForCausalLM", &GGUF_BLOCK_NAMES, true, NULL, NULL},
+    {"qwen3next", "qwen3_next", "Qwen3NextForCausalLM", &GGUF_DELTA_NAMES, false, "@blk.0.attn_qkv.weight", NULL},
+    {"qwen3next", "qwen3_next", "Qwen3NextForCausalLM", &GGUF_DELTA_FUSED_NAMES, false, NULL, NULL},
+    {"qwen35", "qwen3_5_text", "Qwen3_5ForCausalLM", &GGUF_DELTA_TILED_NAMES, false, NULL, NULL},
     {"lfm2", "lfm2", "Lfm2ForCausalLM", &GGUF_LFM2_NAMES, false, NULL, NULL},
 };
 

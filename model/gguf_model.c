@@ -1,3 +1,4 @@
+#include "model/gguf_names.h"
 #include "model/gguf_reader.h"
 
 #include <math.h>
@@ -13,7 +14,6 @@ static const struct {
     enum key_kind kind;
     const char *archs, *absent;
 } KEYS[] = {
-    {"block_count", "num_hidden_layers", KEY_INT, NULL, "!"},
     {"embedding_length", "hidden_size", KEY_INT, NULL, "!"},
     {"attention.head_count", "num_attention_heads", KEY_INT, "!" STATES, "!"},
     {"context_length", "max_position_embeddings", KEY_INT, NULL, "!"},
@@ -43,16 +43,16 @@ static const struct {
     {"rope.freq_base_swa", "rope_local_base_freq", KEY_REAL, ",gemma3,", NULL},
     /* experts */
     {"expert_count", "n_routed_experts", KEY_INT, ROUTED, "!"},
-    {"expert_count", "num_experts", KEY_INT, ",llama,qwen2moe,qwen3moe,olmoe,gpt-oss,granitemoe,minimax-m2,llama4,",
-     NULL},
+    {"expert_count", "num_experts", KEY_INT,
+     ",llama,qwen2moe,qwen3moe,qwen3next,olmoe,gpt-oss,granitemoe,minimax-m2,llama4,", NULL},
     {"expert_count", "num_experts", KEY_INT, ",jamba,", "1"},
     {"expert_used_count", "num_experts_per_tok", KEY_INT, NULL, NULL},
     {"expert_feed_forward_length", "moe_intermediate_size", KEY_INT,
-     ",qwen2moe,qwen3moe,deepseek,deepseek2,glm4moe,dots1,", NULL},
+     ",qwen2moe,qwen3moe,qwen3next,deepseek,deepseek2,glm4moe,dots1,", NULL},
     {"expert_feed_forward_length", "intermediate_size", KEY_INT, ",llama4,", "!"},
     {"feed_forward_length", "intermediate_size_mlp", KEY_INT, ",llama4,", "!"},
     {"interleave_moe_layer_step", "interleave_moe_layer_step", KEY_INT, ",llama4,", NULL},
-    {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", KEY_INT, ",qwen2moe,", NULL},
+    {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", KEY_INT, ",qwen2moe,qwen3next,", NULL},
     {"expert_shared_feed_forward_length", "shared_intermediate_size", KEY_INT, ",granitemoe,", NULL},
     {"expert_shared_count", "n_shared_experts", KEY_INT, ROUTED, "0"},
     {"expert_count", "n_routed_experts", KEY_INT, ",nemotron_h_moe,", "!"},
@@ -65,7 +65,7 @@ static const struct {
     {"expert_weights_scale", "routed_scaling_factor", KEY_REAL, ",deepseek2,glm4moe,dots1,nemotron_h_moe,", "1"},
     {"expert_weights_norm", "norm_topk_prob", KEY_BOOL,
      ",olmoe,qwen2moe,deepseek,deepseek2,glm4moe,dots1,nemotron_h_moe,", "false"},
-    {"expert_weights_norm", "norm_topk_prob", KEY_BOOL, ",qwen3moe,", "true"},
+    {"expert_weights_norm", "norm_topk_prob", KEY_BOOL, ",qwen3moe,qwen3next,", "true"},
     /* states */
     {"ssm.conv_kernel", "conv_kernel", KEY_INT, STATES, "!"},
     {"ssm.state_size", "state_size", KEY_INT, STATES, "!"},
@@ -81,6 +81,10 @@ static const struct {
     {"ssm.state_size", "ssm_state_size", KEY_INT, NEMOTRON_H, "!"},
     {"ssm.time_step_rank", "mamba_num_heads", KEY_INT, NEMOTRON_H, "!"},
     {"ssm.group_count", "n_groups", KEY_INT, NEMOTRON_H, "1"},
+    {"ssm.conv_kernel", "linear_conv_kernel_dim", KEY_INT, DELTA, "!"},
+    {"ssm.state_size", "linear_key_head_dim", KEY_INT, DELTA, "!"},
+    {"ssm.time_step_rank", "linear_num_value_heads", KEY_INT, DELTA, "!"},
+    {"ssm.group_count", "linear_num_key_heads", KEY_INT, DELTA, "!"},
     {"shortconv.l_cache", "conv_L_cache", KEY_INT, ",lfm2,", "!"},
     /* latent attention */
     {"attention.q_lora_rank", "q_lora_rank", KEY_INT, ",deepseek2,", "null"},
@@ -88,6 +92,20 @@ static const struct {
     {"rope.dimension_count", "qk_rope_head_dim", KEY_INT, ",deepseek2,", "!"},
     {"attention.value_length_mla", "v_head_dim", KEY_INT, ",deepseek2,", "!"},
 };
+
+/* Those for drafting behind the last are not served. */
+static int write_layers(struct reader *r, struct error *err) {
+    int64_t drafting = 0;
+    int rc = find_divisor(r, "block_count", &r->layers, err);
+    if (rc) return rc;
+    if (find_int(r, "nextn_predict_layers", &drafting) && drafting > 0 && drafting < r->layers &&
+        is_listed(r, DELTA NEMOTRON_H))
+        r->layers -= drafting;
+    json_key(r->w, "num_hidden_layers");
+    json_int(r->w, r->layers);
+    r->layers = MIN(r->layers, SPEC_LAYERS_MAX);
+    return 0;
+}
 
 static int write_keys(const struct reader *r, struct error *err) {
     for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
@@ -260,7 +278,8 @@ static void write_windows(const struct reader *r) {
 
 static void write_rotation(const struct reader *r, int64_t dim) {
     int64_t rotated;
-    bool told = is_listed(r, ",phi2,gptneox,stablelm,nemotron,chatglm,glm4,glm4moe,"); /* their classes assume a part */
+    bool told =
+        is_listed(r, ",phi2,gptneox,stablelm,nemotron,chatglm,glm4,glm4moe," DELTA); /* their classes assume a part */
     told = told || (is_listed(r, ",granitehybrid,") && !r->arch->when);
     if (dim > 0 && find_int(r, "rope.dimension_count", &rotated) && (rotated != dim || told)) {
         json_key(r->w, "partial_rotary_factor");
@@ -381,13 +400,18 @@ int gguf_config_text(const struct gguf *g, const struct gguf_arch *arch, struct 
     json_end_array(&w);
     json_key(&w, "model_type");
     json_string(&w, arch->model_type);
-    if (find_int(&r, "block_count", &r.layers)) r.layers = MIN(MAX(r.layers, 0), SPEC_LAYERS_MAX);
-    int rc = write_keys(&r, err);
+    int rc = write_layers(&r, err);
+    if (!rc) rc = write_keys(&r, err);
     if (!rc && !is_listed(&r, STATES)) rc = write_heads(&r, err);
     if (!rc) rc = gguf_write_state(&r, err);
     if (!rc) rc = write_shown(&r, err);
     json_end_object(&w);
     return rc;
+}
+
+static void adjust_delta(struct recurrent_spec *r, const struct gguf_arch *arch) {
+    if (arch->names->patterns[ROLE_IN_Z]) r->fused_heads = false;
+    r->tiled = arch->names == &GGUF_DELTA_TILED_NAMES && r->heads != r->groups;
 }
 
 void gguf_adjust_spec(struct model_spec *spec, const struct gguf_arch *arch) {
@@ -402,5 +426,6 @@ void gguf_adjust_spec(struct model_spec *spec, const struct gguf_arch *arch) {
         l->attention.q_norm.weight_offset = 0;
         l->moe.interleaved = false;
         l->recurrent.decay_plain = true;
+        if (l->mixer == MIXER_DELTA) adjust_delta(&l->recurrent, arch);
     }
 }

@@ -57,6 +57,11 @@ const struct name_table GGUF_FFN_NAMES = {.patterns = {COMMON, QKV_APART, QKV_FU
 const struct name_table GGUF_STATE_NAMES = {.patterns = {COMMON, QKV_APART, FFN_APART, EXPERTS, STATE},
                                             .ignored = IGNORED};
 
+#define DELTA                                                                                                          \
+    [ROLE_CONV] = L "ssm_conv1d.weight", [ROLE_STEP_BIAS] = L "ssm_dt.bias", [ROLE_DECAY] = L "ssm_a",                 \
+    [ROLE_INNER_NORM] = L "ssm_norm.weight", [ROLE_MIX_OUT] = L "ssm_out.weight"
+#define DELTA_APART [ROLE_IN] = L "attn_qkv.weight", [ROLE_IN_Z] = L "attn_gate.weight"
+
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init" /* tables that differ from the common one in a name or two */
 const struct name_table GGUF_POST_NAMES = {
@@ -78,7 +83,23 @@ const struct name_table GGUF_BLOCK_NAMES = {
          [ROLE_SHARED_UP_BIAS] = L "ffn_up_shexp.bias", [ROLE_SHARED_DOWN_BIAS] = L "ffn_down_shexp.bias",
          [ROLE_EXPERT_LATENT_IN] = L "ffn_latent_down.weight", [ROLE_EXPERT_LATENT_IN_BIAS] = L "ffn_latent_down.bias",
          [ROLE_EXPERT_LATENT_OUT] = L "ffn_latent_up.weight", [ROLE_EXPERT_LATENT_OUT_BIAS] = L "ffn_latent_up.bias"},
-    .ignored = IGNORED};
+    .ignored = IGNORED,
+    .extra_layers = true};
+#define DELTA_NORMS [ROLE_FFN_NORM] = L "post_attention_norm.weight", [ROLE_MIXER_POST] = NULL
+const struct name_table GGUF_DELTA_NAMES = {.patterns = {COMMON, QKV_APART, FFN_APART, EXPERTS, DELTA, DELTA_NORMS,
+                                                         DELTA_APART, [ROLE_IN_BETA] = L "ssm_ba.weight"},
+                                            .ignored = IGNORED,
+                                            .extra_layers = true};
+const struct name_table GGUF_DELTA_FUSED_NAMES = {
+    .patterns = {COMMON, QKV_APART, FFN_APART, EXPERTS, DELTA,
+                 DELTA_NORMS, [ROLE_IN] = L "ssm_in.weight", [ROLE_IN_BETA] = L "ssm_ba.weight"},
+    .ignored = IGNORED,
+    .extra_layers = true};
+const struct name_table GGUF_DELTA_TILED_NAMES = {
+    .patterns = {COMMON, QKV_APART, FFN_APART, DELTA, DELTA_NORMS,
+                 DELTA_APART, [ROLE_IN_BETA] = L "ssm_beta.weight", [ROLE_IN_STEP] = L "ssm_alpha.weight"},
+    .ignored = IGNORED,
+    .extra_layers = true};
 const struct name_table GGUF_LFM2_NAMES = {
     .patterns = {COMMON, QKV_APART, FFN_APART, [ROLE_EMBED_NORM] = NULL, [ROLE_FINAL_NORM] = "token_embd_norm.weight",
                  [ROLE_IN] = L "shortconv.in_proj.weight", [ROLE_IN_BIAS] = L "shortconv.in_proj.bias",

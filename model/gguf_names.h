@@ -13,8 +13,11 @@ extern const struct name_table GGUF_EXPERT_NAMES; /* q, k, v; experts, and a sha
 extern const struct name_table GGUF_LATENT_NAMES; /* latent attention; the same */
 /* The feed-forward's norm is called post_attention_norm. */
 extern const struct name_table GGUF_POST_NAMES, GGUF_POST_EXPERT_NAMES;
-extern const struct name_table GGUF_STATE_NAMES;    /* Mamba 1 and 2, and attention; the feed-forwards of above */
-extern const struct name_table GGUF_BLOCK_NAMES;    /* the same where a layer is one block behind attn_norm */
+extern const struct name_table GGUF_STATE_NAMES; /* Mamba 1 and 2, and attention; the feed-forwards of above */
+extern const struct name_table GGUF_BLOCK_NAMES; /* the same where a layer is one block behind attn_norm */
+/* Delta rule, z and the rest of the fused product apart; all of it fused, as files once were; beta and step apart too,
+ * value heads in rounds. The feed-forward's norm is called post_attention_norm. */
+extern const struct name_table GGUF_DELTA_NAMES, GGUF_DELTA_FUSED_NAMES, GGUF_DELTA_TILED_NAMES;
 extern const struct name_table GGUF_LFM2_NAMES;     /* short convolutions; the final norm is called token_embd_norm */
 extern const struct name_table GGUF_TWO_NORM_NAMES; /* qkv; attn_norm_2 is the attention's, attn_norm the other */
 

@@ -17,7 +17,7 @@ struct reader {
     const struct gguf *g;
     const struct gguf_arch *arch;
     struct json_writer *w;
-    int64_t layers; /* block_count, at most SPEC_LAYERS_MAX */
+    int64_t layers; /* block_count without layers for drafting, at most SPEC_LAYERS_MAX */
 };
 
 static inline const struct gguf_kv *find(const struct reader *r, const char *suffix) {
@@ -91,13 +91,14 @@ static inline int find_divisor(const struct reader *r, const char *suffix, int64
 /* Lists for is_listed: of layers that carry a state, and nothing else; with attention among them. */
 #define STATES     ",mamba,mamba2,"
 #define HYBRIDS    ",lfm2,jamba,granitehybrid,nemotron_h,nemotron_h_moe,"
+#define DELTA      ",qwen3next,qwen35,"
 #define NEMOTRON_H ",nemotron_h,nemotron_h_moe,"
 
 /* Heads of keys: of hybrids those of the layers that have some. False: there is no such key, or they differ. */
 bool gguf_kv_heads(const struct reader *r, int64_t *out);
 /* False: of architectures without rotation, and of Granite's where it is switched off. */
 bool gguf_rotates(const struct reader *r);
-/* What the layers of STATES and HYBRIDS are, beyond keys that are fields. */
+/* What the layers of STATES, HYBRIDS and DELTA are, beyond keys that are fields. */
 MUST_CHECK int gguf_write_state(const struct reader *r, struct error *err);
 
 #endif

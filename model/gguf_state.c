@@ -31,10 +31,10 @@ static bool has_experts(const struct reader *r, int64_t layer) { return layer_ha
 
 /* Arrays have a number for each layer. */
 static int check_arrays(const struct reader *r, struct error *err) {
-    static const char *const KEYS[] = {"attention.head_count_kv", "feed_forward_length"};
+    static const char *const KEYS[] = {"attention.head_count_kv", "feed_forward_length", "attention.recurrent_layers"};
     for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
         const struct gguf_kv *kv = find(r, KEYS[i]);
-        if (kv && kv->is_array && kv->count != (uint64_t)r->layers)
+        if (kv && kv->is_array && kv->count < (uint64_t)r->layers)
             return error_set(err, ERR_INVALID, "'%s.%s' has %llu numbers for %lld layers", r->arch->name, KEYS[i],
                              (unsigned long long)kv->count, (long long)r->layers);
     }
@@ -112,7 +112,7 @@ static void write_biases(const struct reader *r) {
                  {{"ssm_conv1d.bias"}, "mamba_conv_bias", ",jamba,granitehybrid,"},
                  {{"ssm_in.bias"}, "mamba_proj_bias", ",jamba,granitehybrid,"},
                  {{"shortconv.in_proj.bias"}, "conv_bias", ",lfm2,"},
-                 {{"attn_q.bias"}, "attention_bias", ",granitehybrid," NEMOTRON_H},
+                 {{"attn_q.bias"}, "attention_bias", ",granitehybrid," NEMOTRON_H DELTA},
                  {{"ffn_up.bias", "ffn_up_shexp.bias"}, "mlp_bias", NEMOTRON_H}};
     for (size_t i = 0; i < ARRAY_LEN(SHOWN); i++) {
         if (!is_listed(r, SHOWN[i].archs)) continue;
@@ -183,15 +183,44 @@ static int write_nemotron(const struct reader *r, struct error *err) {
     return rc ? rc : write_width(r, NULL, "mamba_head_dim", err);
 }
 
+static void write_dense_layers(const struct reader *r) {
+    json_key(r->w, "mlp_only_layers");
+    json_begin_array(r->w);
+    for (int64_t i = 0; i < r->layers; i++)
+        if (!has_experts(r, i)) json_int(r->w, i);
+    json_end_array(r->w);
+}
+
+/* Layers show in an array, or every so many is attention. */
+static int write_delta(const struct reader *r, struct error *err) {
+    static const char STATES_KEY[] = "attention.recurrent_layers";
+    bool told = find(r, STATES_KEY) != NULL;
+    int64_t interval = 4;
+    if (find(r, "full_attention_interval")) {
+        int rc = find_divisor(r, "full_attention_interval", &interval, err);
+        if (rc) return rc;
+    }
+    json_key(r->w, "layer_types");
+    json_begin_array(r->w);
+    for (int64_t i = 0; i < r->layers; i++) {
+        bool state = told ? int_of(r, STATES_KEY, i) > 0 : (i + 1) % interval != 0;
+        json_string(r->w, state ? "linear_attention" : "full_attention");
+    }
+    json_end_array(r->w);
+    if (is_listed(r, ",qwen3next,")) write_dense_layers(r);
+    return write_width(r, NULL, "linear_value_head_dim", err);
+}
+
 int gguf_write_state(const struct reader *r, struct error *err) {
     int rc = check_arrays(r, err);
-    if (rc || !is_listed(r, STATES HYBRIDS)) return rc;
+    if (rc || !is_listed(r, STATES HYBRIDS DELTA)) return rc;
     write_biases(r);
     if (is_listed(r, ",mamba,")) return write_width(r, "expand", NULL, err);
     if (is_listed(r, ",mamba2,")) return write_width(r, "expand", "head_dim", err);
     if (is_listed(r, ",jamba,")) return write_jamba(r, err);
     if (is_listed(r, ",granitehybrid,")) return r->arch->when ? write_granite(r, err) : write_bamba(r, err);
     if (is_listed(r, NEMOTRON_H)) return write_nemotron(r, err);
+    if (is_listed(r, DELTA)) return write_delta(r, err);
     write_layer_types(r, "conv", "full_attention");
     json_key(r->w, "block_auto_adjust_ff_dim");
     json_bool(r->w, false);

@@ -4,8 +4,8 @@
  *   q, k, v = silu(conv(in(h)));  z, b, a = products of h;  dt = softplus(a + step_bias)
  *   y = delta(q, k, v, exp(decay dt), sigmoid(b)), q and k of unit length;  out(norm(y) * silu(z)), the norm a head
  *
- * The files have q, k, v, z of one key head behind each other (fused_heads; b, a likewise), or each by itself; here the
- * rows are [all q, all k, all v] and [all b, all a].
+ * The files have q, k, v, z of one key head behind each other (fused_heads; fused_beta: b, a likewise), or each by
+ * itself; here the rows are [all q, all k, all v] and [all b, all a].
  */
 #include <math.h>
 
@@ -14,16 +14,20 @@
 static uint32_t key_width(const struct recurrent_spec *r) { return r->groups * r->state_size; }
 static uint32_t conv_width(const struct recurrent_spec *r) { return 2 * key_width(r) + r->width; }
 
-/* Rows of the fused tensor in the order [q, k, v, z]: of each key head, `counts` rows of each kind. */
-static uint32_t *fused_order(const struct recurrent_spec *r, const uint32_t *counts, uint32_t kinds, uint32_t *rows) {
+/* Rows of a fused tensor as all of the first kind, all of the second, ...; of each key head it has `counts` of each. */
+static uint32_t *fused_order(const struct recurrent_spec *r, const uint32_t *counts, uint32_t kinds) {
     uint32_t group = 0, at = 0, n = 0;
     for (uint32_t k = 0; k < kinds; k++) group += counts[k];
     uint32_t *order = mem_calloc((size_t)group * r->groups, sizeof *order);
     for (uint32_t k = 0; k < kinds; at += counts[k++])
         for (uint32_t g = 0; g < r->groups; g++)
             for (uint32_t i = 0; i < counts[k]; i++) order[n++] = g * group + at + i;
-    *rows = n;
     return order;
+}
+
+uint32_t *delta_fused_order(const struct recurrent_spec *r) {
+    const uint32_t value = r->width / r->groups, counts[] = {r->state_size, r->state_size, value, value};
+    return fused_order(r, counts, ARRAY_LEN(counts));
 }
 
 /* The pieces of q, k, v, and of z behind them. */
@@ -38,31 +42,34 @@ static struct recurrent_pieces conv_pieces(const struct recurrent_spec *r, const
 
 static int load_fused(struct loader *l, struct recurrent_weights *w, uint32_t layer, const struct recurrent_spec *r,
                       const struct shard_state *own) {
-    uint32_t share = r->heads / r->groups, value = share * r->head_dim;
-    struct recurrent_pieces in = conv_pieces(r, own),
-                            beta = {{ROLE_IN_BETA, 0, 0},
-                                    NULL,
-                                    2,
-                                    {own->heads, {r->heads + own->heads.first, own->heads.count}}};
-    uint32_t *order = fused_order(r, (uint32_t[]){r->state_size, r->state_size, value, value}, 4, &in.part.rows);
+    struct recurrent_pieces in = conv_pieces(r, own);
+    uint32_t *order = delta_fused_order(r);
+    in.part.rows += r->width;
     in.order = order;
     in.ranges[in.count++] = (struct shard_range){conv_width(r) + own->channels.first, own->channels.count};
     int rc = recurrent_rows(l, &w->in, layer, &in, 1, l->spec->hidden, false);
-    mem_free(order);
-    if (rc) return rc;
-    beta.order = order = fused_order(r, (uint32_t[]){share, share}, 2, &beta.part.rows);
-    rc = recurrent_rows(l, &w->beta, layer, &beta, 1, l->spec->hidden, false);
     mem_free(order);
     return rc;
 }
 
 static int load_apart(struct loader *l, struct recurrent_weights *w, uint32_t layer, const struct recurrent_spec *r,
                       const struct shard_state *own) {
-    const struct recurrent_pieces in[] = {conv_pieces(r, own), {{ROLE_IN_Z, 0, r->width}, NULL, 1, {own->channels}}},
-                                  beta[] = {{{ROLE_IN_BETA, 0, r->heads}, NULL, 1, {own->heads}},
-                                            {{ROLE_IN_STEP, 0, r->heads}, NULL, 1, {own->heads}}};
-    int rc = recurrent_rows(l, &w->in, layer, in, 2, l->spec->hidden, false);
-    return rc ? rc : recurrent_rows(l, &w->beta, layer, beta, 2, l->spec->hidden, false);
+    const struct recurrent_pieces in[] = {conv_pieces(r, own), {{ROLE_IN_Z, 0, r->width}, NULL, 1, {own->channels}}};
+    return recurrent_rows(l, &w->in, layer, in, 2, l->spec->hidden, false);
+}
+
+static int load_beta(struct loader *l, struct recurrent_weights *w, uint32_t layer, const struct recurrent_spec *r,
+                     const struct shard_state *own) {
+    const struct recurrent_pieces apart[] = {{{ROLE_IN_BETA, 0, r->heads}, NULL, 1, {own->heads}},
+                                             {{ROLE_IN_STEP, 0, r->heads}, NULL, 1, {own->heads}}};
+    const uint32_t share = r->heads / r->groups, counts[] = {share, share};
+    if (!r->fused_beta) return recurrent_rows(l, &w->beta, layer, apart, 2, l->spec->hidden, false);
+    uint32_t *order = fused_order(r, counts, 2);
+    const struct recurrent_pieces fused = {
+        {ROLE_IN_BETA, 0, 2 * r->heads}, order, 2, {own->heads, {r->heads + own->heads.first, own->heads.count}}};
+    int rc = recurrent_rows(l, &w->beta, layer, &fused, 1, l->spec->hidden, false);
+    mem_free(order);
+    return rc;
 }
 
 static int delta_load(struct loader *l, uint32_t layer, void **weights) {
@@ -72,6 +79,7 @@ static int delta_load(struct loader *l, uint32_t layer, void **weights) {
     const struct recurrent_pieces conv = conv_pieces(r, &own);
     const struct part out = {.role = ROLE_MIX_OUT, .rows = l->spec->hidden};
     int rc = r->fused_heads ? load_fused(l, w, layer, r, &own) : load_apart(l, w, layer, r, &own);
+    if (!rc) rc = load_beta(l, w, layer, r, &own);
     if (!rc) rc = recurrent_load_conv(l, w, layer, &conv);
     if (!rc) rc = recurrent_vector(l, &w->step_bias, layer, ROLE_STEP_BIAS, own.heads, r->heads);
     if (!rc) rc = recurrent_load_decay(l, &w->decay, layer, own.heads, r->heads);
@@ -123,6 +131,7 @@ static void rule(struct forward *f, struct stream *s, const struct recurrent_spe
                                                     .value_dim = r->head_dim,
                                                     .in_stride = conv_width(r),
                                                     .b_stride = 2 * r->heads,
+                                                    .tiled = r->tiled,
                                                     .scale = 1 / sqrtf((float)r->state_size),
                                                     .state = state,
                                                     .batch = &f->batch});

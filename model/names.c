@@ -49,12 +49,11 @@ bool role_name(const struct name_table *names, const struct name_prefix *prefix,
 
 bool name_is_beyond(const struct name_table *names, const struct name_prefix *prefix, const char *name,
                     uint32_t layer_count) {
-    static const char layers[] = "layers.";
-    const char *body = (prefix ? prefix : first_prefix(names))->body;
-    size_t len = strlen(body);
-    if (!names->extra_layers || strncmp(name, body, len) || strncmp(name + len, layers, sizeof layers - 1))
-        return false;
-    name += len + sizeof layers - 1;
+    char before[TENSOR_NAME_MAX];
+    size_t len = (size_t)snprintf(before, sizeof before, "%slayers.", (prefix ? prefix : first_prefix(names))->body);
+    if (!strncmp(name, "blk.", 4)) len = (size_t)snprintf(before, sizeof before, "blk."); /* GGUF's have no body */
+    if (!names->extra_layers || strncmp(name, before, len)) return false;
+    name += len;
     uint32_t layer = 0, digits = 0;
     for (; isdigit((unsigned char)*name) && digits < 6; name++, digits++) layer = layer * 10 + (uint32_t)(*name - '0');
     return digits && *name == '.' && layer >= layer_count;

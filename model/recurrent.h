@@ -70,6 +70,9 @@ float recurrent_decay_of(const struct recurrent_spec *r, float stored);
 MUST_CHECK int recurrent_load_decay(struct loader *l, const float **out, uint32_t layer, struct shard_range own,
                                     uint32_t count);
 
+/* Rows of a delta rule's fused product as all of q, all of k, all of v, all of z; the caller frees it. */
+uint32_t *delta_fused_order(const struct recurrent_spec *r);
+
 /* ---- the step ---- */
 
 /* Columns [first, ...) of rows of activations. */

@@ -158,7 +158,7 @@ int delta_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     s->width = s->heads * s->head_dim;
     s->eps = r->spec->final_norm.eps;
     s->step_high = INFINITY;
-    s->fused_heads = !strcmp(r->family->name, "qwen3_next");
+    s->fused_heads = s->fused_beta = !strcmp(r->family->name, "qwen3_next");
     return expect_silu(r, "hidden_act");
 }
 

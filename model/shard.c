@@ -131,6 +131,7 @@ static struct shard_range mixer_columns(const struct shard *s, const struct laye
 /* The same answer on every rank: it is asked for all of them. */
 static bool divides(const struct shard *s, const struct layer_spec *l, enum mixer_kind kind) {
     if (shard_tp(s) == 1 || kind == MIXER_NONE) return false;
+    if (kind == MIXER_DELTA && l->recurrent.tiled) return false; /* a key head's value heads lie apart */
     bool state = kind != MIXER_ATTENTION && kind != MIXER_LATENT;
     if (state && norm_spans(s, l) && l->recurrent.inner_norm != INNER_NORM_GATE_FIRST) return false;
     struct shard one = *s;

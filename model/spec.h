@@ -140,19 +140,20 @@ struct recurrent_spec {
     uint32_t taps;               /* of the convolution; 0: none */
     uint32_t rank;               /* Mamba 1: of the step's product */
     bool conv_bias, in_bias, out_bias;
-    enum inner_norm inner_norm;                        /* before the output product, together with the gate */
-    uint32_t norm_group;                               /* channels a group of it */
-    uint32_t norm_width;                               /* 0, or the channels of all ranks: its groups span several, */
-    uint32_t norm_first;                               /* and where this rank's begin (shard.h) */
-    float eps;                                         /* of inner norms */
-    bool part_norms;                                   /* Mamba 1: norms of step, B and C, */
-    bool part_weights;                                 /* with weights */
-    bool rising;                                       /* Mamba 1: A is exp(-a_log), not -exp(A_log), */
-    float state_limit;                                 /* and the state is kept within this; 0: no limit */
-    float step_low, step_high;                         /* limits of the step */
-    bool fused_heads;                                  /* delta rule: products interleaved by key head */
-    enum gate_kind branch;                             /* RG-LRU: of the second branch */
-    uint32_t mix_rank, decay_rank;                     /* RWKV-6 */
+    enum inner_norm inner_norm;    /* before the output product, together with the gate */
+    uint32_t norm_group;           /* channels a group of it */
+    uint32_t norm_width;           /* 0, or the channels of all ranks: its groups span several, */
+    uint32_t norm_first;           /* and where this rank's begin (shard.h) */
+    float eps;                     /* of inner norms */
+    bool part_norms;               /* Mamba 1: norms of step, B and C, */
+    bool part_weights;             /* with weights */
+    bool rising;                   /* Mamba 1: A is exp(-a_log), not -exp(A_log), */
+    float state_limit;             /* and the state is kept within this; 0: no limit */
+    float step_low, step_high;     /* limits of the step */
+    bool fused_heads, fused_beta;  /* delta rule: q, k, v, z, and beta and step, interleaved by key head, */
+    bool tiled;                    /* and which key head a value head has (op_delta) */
+    enum gate_kind branch;         /* RG-LRU: of the second branch */
+    uint32_t mix_rank, decay_rank; /* RWKV-6 */
     uint32_t decay_low, rate_low, value_low, gate_low; /* RWKV-7: ranks of low-rank products */
     bool first;                                        /* RWKV-7: the layer whose values the others mix in */
     bool mix_present;  /* RWKV: files keep how much of the present position is taken, not of the one before */

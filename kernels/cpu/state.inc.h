@@ -257,7 +257,7 @@ ALWAYS_INLINE void add_scaled(float *sum, float factor, const float *row, uint32
 
 static void delta_row(const struct op_delta *a, float *state, uint32_t t, uint32_t h) {
     float q[DELTA_DIM_MAX], k[DELTA_DIM_MAX], e[DELTA_DIM_MAX], gates[VW];
-    uint32_t g = h / (a->heads / a->key_heads), dk = a->key_dim, dv = a->value_dim;
+    uint32_t g = delta_key_head(a, h), dk = a->key_dim, dv = a->value_dim;
     const float *v = ROW(a->v, a->in_stride, t) + (size_t)h * dv;
     float *out = ROW_OUT(a->out, a->heads * dv, t) + (size_t)h * dv;
     delta_unit(q, ROW(a->q, a->in_stride, t) + (size_t)g * dk, dk, a->scale);

@@ -34,7 +34,7 @@ template <int A> static __global__ void delta_kernel(struct op_delta a, struct r
     DYNAMIC_SHARED(area);
     float *partial = (float *)area, *q = partial + HEAD_WARPS, *k = q + a.key_dim;
     dependency_wait();
-    const uint32_t h = blockIdx.y, g = h / (a.heads / a.key_heads), dk = a.key_dim, dv = a.value_dim;
+    const uint32_t h = blockIdx.y, g = delta_key_head(&a, h), dk = a.key_dim, dv = a.value_dim;
     for (state_rows w(view, blockIdx.x); w.next();) {
         float *state = state_of(a.state, w.slot) + (size_t)h * dk * dv;
         for (uint32_t j = threadIdx.x; w.fresh && j < dv; j += HEAD_THREADS)

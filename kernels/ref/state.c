@@ -141,7 +141,7 @@ static double inverse_length(const float *x, uint32_t count) {
 }
 
 static void delta_head(const struct op_delta *a, float *state, uint32_t t, uint32_t h) {
-    uint32_t g = h / (a->heads / a->key_heads), dk = a->key_dim, dv = a->value_dim;
+    uint32_t g = delta_key_head(a, h), dk = a->key_dim, dv = a->value_dim;
     const float *q = AT(a->q, a->in_stride, t) + (size_t)g * dk, *k = AT(a->k, a->in_stride, t) + (size_t)g * dk,
                 *v = AT(a->v, a->in_stride, t) + (size_t)h * dv;
     double qs = inverse_length(q, dk) * a->scale, ks = inverse_length(k, dk),

@@ -87,6 +87,8 @@ WITHOUT = {
     "qwen2_moe": {"set": {"mlp_only_layers": [], "num_hidden_layers": 2}, "layers": [0, 2]},
     "qwen3": {"set": {"attention_bias": False}, "drop": "bias"},
     "qwen3_moe": {"set": {"decoder_sparse_step": 1, "num_hidden_layers": 2}, "layers": [1, 1]},
+    "qwen3_5": {"set": {"linear_value_head_dim": 16}, "shapes": (r"linear_attn", 112, 128, 48, 64, 12, 16)},
+    "qwen3_next": {"set": {"linear_value_head_dim": 16, "mlp_only_layers": []}, "layers": [0, 1, 0, 3], "shapes": (r"linear_attn", 160, 192, 112, 128, 48, 64, 12, 16)},
     "seed_oss": {"set": {"attention_out_bias": False}, "drop": r"o_proj\.bias"},
     "smollm3": {"set": {"no_rope_layers": [1, 1, 1]}},
     "starcoder2": NO_WINDOW,
@@ -209,7 +211,7 @@ class Sides:
             if not any("vocab_size" in key for kvs in self.gguf_writer.kv_data for key in kvs):
                 self.gguf_writer.add_vocab_size(vocab)
 
-        plain = type(cls.__name__, (cls,), {"set_vocab": no_vocab, "model_arch": cls.model_arch})
+        plain = type(cls.__name__, (cls,), {"set_vocab": no_vocab, "model_arch": cls.model_arch, "no_mtp": True})
         plain(Path(folder), gguf.LlamaFileType.ALL_F32, Path(out), eager=True, hparams=hparams, fuse_qkv=self.fused).write()
 
 

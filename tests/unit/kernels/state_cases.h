@@ -71,7 +71,7 @@ static void case_ssm(const struct state_case *c, struct stream *s, const struct 
                                  .batch = batch});
 }
 
-/* sizes: heads, key heads, key_dim, value_dim. */
+/* sizes: heads, key heads, key_dim, value_dim; flag: tiled. */
 static void case_delta(const struct state_case *c, struct stream *s, const struct state_ops *ops, void *const *in,
                        const float *wide, float *const *p, void *out, struct state_view state,
                        const struct step_batch *batch) {
@@ -90,6 +90,7 @@ static void case_delta(const struct state_case *c, struct stream *s, const struc
                                      .value_dim = c->sizes[3],
                                      .in_stride = c->inputs[0],
                                      .b_stride = c->inputs[1],
+                                     .tiled = c->flag,
                                      .scale = 0.5f,
                                      .state = state,
                                      .batch = batch});
@@ -213,9 +214,9 @@ static void case_wkv(const struct state_case *c, struct stream *s, const struct 
             {heads, heads, heads * n, heads * n}, heads *dim, 1, (size_t)heads *(dim * n + n + dim + n / 2),           \
             case_trapezoid                                                                                             \
     }
-#define DELTA(heads, keys, dk, dv)                                                                                     \
+#define DELTA(heads, keys, dk, dv, tiled)                                                                              \
     {                                                                                                                  \
-        "delta", {heads, keys, dk, dv}, false, {2 * keys * dk + heads * dv, heads}, heads, {heads}, heads *dv, 1,      \
+        "delta", {heads, keys, dk, dv}, tiled, {2 * keys * dk + heads * dv, heads}, heads, {heads}, heads *dv, 1,      \
             (size_t)heads *dk *dv, case_delta                                                                          \
     }
 #define SHIFT(w, mixes, dynamic)                                                                                       \
@@ -256,9 +257,10 @@ static const struct state_case STATE_CASES[] = {
     TRAPEZOID(6, 8, 2, 16, true),
     TRAPEZOID(2, 37, 1, 34, true),
     TRAPEZOID(3, 16, 3, 17, false),
-    DELTA(4, 2, 9, 5),
-    DELTA(2, 2, 16, 32),
-    DELTA(6, 2, 33, 37),
+    DELTA(4, 2, 9, 5, false),
+    DELTA(2, 2, 16, 32, false),
+    DELTA(6, 2, 33, 37, false),
+    DELTA(6, 2, 7, 12, true),
 };
 /* Makes plausible values of random ones: decays are negative, but where the state has a limit; there they are so small
  * that no step overflows. */

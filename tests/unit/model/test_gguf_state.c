@@ -68,6 +68,22 @@ static const struct key NEMOTRON[] = {{"block_count", 2},
                                       {"expert_shared_feed_forward_length", 8},
                                       {NULL, 0}};
 
+static const struct key QWEN[] = {{"block_count", 3},
+                                  {"context_length", 64},
+                                  {"embedding_length", 32},
+                                  {"attention.head_count", 4},
+                                  {"attention.head_count_kv", 2},
+                                  {"feed_forward_length", 64},
+                                  {"full_attention_interval", 2},
+                                  {"nextn_predict_layers", 1},
+                                  {"attention.recurrent_layers", 1},
+                                  {"ssm.conv_kernel", 4},
+                                  {"ssm.inner_size", 64},
+                                  {"ssm.state_size", 16},
+                                  {"ssm.group_count", 2},
+                                  {"ssm.time_step_rank", 4},
+                                  {NULL, 0}};
+
 /* A key of numbers, one a layer. */
 static void put_key_array(struct buf *b, const char *key, const uint32_t *values, uint32_t count) {
     put_text(b, key);
@@ -133,6 +149,9 @@ TEST(state_metadata_that_makes_no_sense_is_refused_by_name) {
         {"nemotron_h_moe", NEMOTRON, "expert_feed_forward_length", true, 0,
          "nemotron_h_moe.expert_feed_forward_length"},
         {"nemotron_h_moe", NEMOTRON, "expert_count", true, 0, "nemotron_h_moe"},
+        {"qwen35", QWEN, "full_attention_interval", false, 0, "qwen35.full_attention_interval"},
+        {"qwen35", QWEN, "ssm.time_step_rank", false, 0, "qwen35.ssm.time_step_rank"},
+        {"qwen3next", QWEN, "ssm.group_count", true, 0, "qwen3next.ssm.group_count"},
     };
     for (size_t i = 0; i < ARRAY_LEN(FILES); i++) {
         struct odd_file whole = FILES[i];
@@ -157,14 +176,17 @@ TEST(layers_show_in_arrays_with_a_number_for_each) {
     } FILES[] = {
         {"jamba", JAMBA, "attention.head_count_kv", {0, 2}, 2, "\"attn_layer_period\":2,\"attn_layer_offset\":1"},
         {"jamba", JAMBA, "attention.head_count_kv", {2, 0}, 2, "\"attn_layer_period\":2,\"attn_layer_offset\":0"},
-        {"jamba", JAMBA, "attention.head_count_kv", {0, 2, 0}, 3, "'jamba.attention.head_count_kv' has 3 numbers"},
+        {"jamba", JAMBA, "attention.head_count_kv", {2}, 1, "'jamba.attention.head_count_kv' has 1 numbers"},
         {"jamba", JAMBA, "attention.head_count_kv", {1, 2}, 2, "'jamba.attention.head_count_kv' differs"},
         {"granitehybrid", GRANITE, "attention.head_count_kv", {0, 2}, 2, "[\"mamba\",\"attention\"]"},
         {"granitehybrid", GRANITE, "attention.head_count_kv", {2}, 1, "has 1 numbers for 2 layers"},
         {"lfm2", LFM2, "attention.head_count_kv", {0}, 1, "\"layer_types\":[\"conv\"]"},
+        {"qwen35", QWEN, "attention.recurrent_layers", {0, 1, 0}, 3, "[\"full_attention\",\"linear_attention\"]"},
+        {"qwen35", QWEN, "attention.recurrent_layers", {1}, 1, "has 1 numbers for 2 layers"},
+        {"qwen35", QWEN, "attention.head_count_kv", {2, 2, 2}, 3, "\"num_hidden_layers\":2"},
         {"nemotron_h", NEMOTRON, "feed_forward_length", {0, 64}, 2, "\"hybrid_override_pattern\":\"**\""},
         {"nemotron_h", NEMOTRON, "attention.head_count_kv", {0, 2}, 2, "\"hybrid_override_pattern\":\"-*\""},
-        {"nemotron_h", NEMOTRON, "feed_forward_length", {0, 64, 0}, 3, "'nemotron_h.feed_forward_length' has 3"},
+        {"nemotron_h", NEMOTRON, "feed_forward_length", {64}, 1, "'nemotron_h.feed_forward_length' has 1"},
     };
     for (size_t i = 0; i < ARRAY_LEN(FILES); i++) {
         const struct odd_file file = {FILES[i].arch, FILES[i].keys, FILES[i].name, false, 0, FILES[i].text};
