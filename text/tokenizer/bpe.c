@@ -32,6 +32,10 @@ void bpe_release(struct bpe *b) {
     mem_free(b->merge_tags);
     mem_free(b->byte_pairs);
     mem_free(b->inner_pairs);
+    mem_free(b->char_rows);
+    mem_free(b->chars);
+    b->char_rows = NULL;
+    b->chars = NULL;
     b->inner_pairs = NULL;
     mem_free(b->unused);
     b->unused = NULL;
@@ -152,6 +156,7 @@ void bpe_finish(struct bpe *b) {
     if (vocab_find(b->vocab, (const uint8_t *)METASPACE, 3) == NONE || b->has_affix) b->splits_at_metaspace = false;
     if (b->vocab->byte_level && b->rank_count > 4096 && !b->has_affix) make_byte_pairs(b);
     if (b->byte_pairs) make_inner_pairs(b);
+    if (b->byte_pairs && !b->lacks_bytes) bpe_make_chars(b);
     collect_unused(b);
     bpe_choose_variant(b);
     b->short_max = b->rank_count < 1u << 24 ? BPE_SHORT_MAX : 1; /* a rank and a place share 32 bits */
@@ -322,9 +327,24 @@ static bool is_of_symbols(const struct bpe *b, const uint8_t *piece, size_t len)
     return true;
 }
 
+/* A piece that is mostly characters of several bytes, from those; false: it is none, or has too many. */
+static bool encode_chars(const struct bpe *b, const uint8_t *piece, size_t len, struct token_vec *out) {
+    uint32_t ids[BPE_SHORT_MAX];
+    size_t max = MIN(len * 2 / 3, (size_t)b->short_max), count;
+    if (piece[0] < 0x80 && (len < 4 || piece[len / 2] < 0x80)) return false;
+    count = bpe_char_symbols(b, piece, len, ids, max);
+    if (!count) return false;
+    if (count > 1) count = b->merge_short(b, ids, count, NULL);
+    vec_reserve(out, out->count + count);
+    memcpy(out->items + out->count, ids, count * sizeof *ids);
+    out->count += count;
+    return true;
+}
+
 static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
                            struct token_vec *out) {
     bool bytes = b->byte_pairs && is_of_symbols(b, piece, len);
+    if (bytes && b->chars && encode_chars(b, piece, len, out)) return;
     for (size_t at = 0, end; at < len; at = end) {
         bool is_short = bytes && len - at <= b->short_max;
         end = is_short || !bytes ? len : find_cut(b, piece, at, len);

@@ -28,9 +28,17 @@ struct bpe;
 /* Merges 2 to BPE_SHORT_MAX symbols in place, returns how many remain; piece: NULL, or their bytes when each symbol is
  * that of one byte and b->byte_pairs is there. */
 typedef size_t bpe_merge_fn(const struct bpe *b, uint32_t *ids, size_t count, const uint8_t *piece);
-enum { BPE_SHORT_MAX = 255, BPE_VARIANTS_MAX = 4 };
+enum { BPE_SHORT_MAX = 255, BPE_VARIANTS_MAX = 4, BPE_CHARS = 65536 };
 /* Those that this machine can run, the best last; all do the same. */
 size_t bpe_merge_variants(bpe_merge_fn *out[BPE_VARIANTS_MAX]);
+
+/* A character that is one symbol from the start, but beside some bytes: bit n for those with the lower six bits n, or
+ * any of ASCII. */
+struct bpe_char {
+    uint64_t left, right;
+    uint32_t id;
+    uint8_t ascii_left, ascii_right;
+};
 
 struct bpe {
     const struct vocab *vocab; /* borrowed */
@@ -46,9 +54,12 @@ struct bpe {
     uint64_t *inner_pairs; /* byte level: bit first << 8 | second: the two bytes stand together in some token; owned.
                               Where they do in none, no merge crosses: a piece may be cut there */
     uint32_t (*byte_pairs)[2]; /* byte level: rank and result by first byte << 8 | second byte; owned */
-    bool lacks_bytes;          /* with byte_pairs: some bytes have no symbol. Pieces with such go without the tables */
-    bool splits_at_metaspace;  /* no merge joins something to a U+2581 behind it: text may be cut there */
-    struct bpe_merge *unused;  /* by result: merges whose tokens are not given out but cut again; owned */
+    uint16_t *char_rows;       /* with byte_pairs, by code point: index into chars; owned */
+    struct bpe_char *chars;    /* [0]: none; owned */
+    uint32_t char_count;
+    bool lacks_bytes;         /* with byte_pairs: some bytes have no symbol. Pieces with such go without the tables */
+    bool splits_at_metaspace; /* no merge joins something to a U+2581 behind it: text may be cut there */
+    struct bpe_merge *unused; /* by result: merges whose tokens are not given out but cut again; owned */
     size_t unused_count;
     char prefix[BPE_AFFIX_MAX + 1], suffix[BPE_AFFIX_MAX + 1]; /* of characters behind a word's first, of its last */
     uint32_t first_shared_rank;                                /* below it each rank is one pair */

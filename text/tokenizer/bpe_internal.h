@@ -26,6 +26,12 @@ static inline const struct bpe_merge *find_pair(const struct bpe *b, uint32_t le
     }
 }
 
+/* b->chars, at byte level: bpe_chars.c. */
+void bpe_make_chars(struct bpe *b);
+/* The piece's symbols, whole characters where they are certain, into ids; how many, 0: more than max. Each of the
+ * piece's bytes has its symbol. */
+size_t bpe_char_symbols(const struct bpe *b, const uint8_t *piece, size_t len, uint32_t *ids, size_t max);
+
 void bpe_make_caches(struct bpe_scratch *s);
 static inline void bpe_need_caches(struct bpe_scratch *s) {
     if (!s->caches) bpe_make_caches(s);

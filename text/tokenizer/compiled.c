@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "text/tokenizer/build.h"
 
-enum { PARTS_MAX = 20, ALIGNMENT = 64, CHUNK = 1 << 16, RULES_BYTES_MAX = 1 << 16, FORMAT_VERSION = 1 };
+enum { PARTS_MAX = 24, ALIGNMENT = 64, CHUNK = 1 << 16, RULES_BYTES_MAX = 1 << 16, FORMAT_VERSION = 1 };
 
 static const char MAGIC[8] = "TRIVOCAB";
 
@@ -118,6 +118,8 @@ static size_t list_parts(struct tokenizer *t, struct part out[PARTS_MAX]) {
     out[n++] = PART(b->merges, (uint64_t)b->merge_mask + 1);
     out[n++] = PART(b->inner_pairs, 65536 / 64);
     out[n++] = PART(b->byte_pairs, 65536);
+    out[n++] = PART(b->char_rows, BPE_CHARS);
+    out[n++] = PART(b->chars, b->char_count);
     out[n++] = PART(b->unused, b->unused_count);
     for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
         out[n++] = PART(sets[i]->tokens.items, sets[i]->tokens.count);

@@ -35,17 +35,30 @@ static void add_merges(struct fixture *f, uint32_t first_rank) {
     bpe_finish(&f->bpe);
 }
 
-static void make_fixture(struct fixture *f, size_t words, size_t ties, bool byte_level) {
+/* Two letters or words, by their place: letters first, then words in the order they are made. */
+struct joint {
+    uint8_t left, right;
+};
+
+/* letters: one byte each. given: the first words, up to one of two zeros; then the vocabulary has all other bytes, too.
+ * NULL: words are random. */
+static void make_fixture_of(struct fixture *f, const char *letters, const struct joint *given, size_t words,
+                            size_t ties, bool byte_level) {
+    size_t letter_count = strlen(letters);
+    const struct joint *next = given;
     struct error err;
     vocab_init(&f->vocab);
     f->merge_count = 0;
     f->ties = ties;
     char texts[200][16];
     size_t count = 0;
-    for (; count < LETTERS; count++) memcpy(texts[count], (char[]){(char)('a' + count), 0}, 2);
+    for (; count < letter_count; count++) memcpy(texts[count], (char[]){letters[count], 0}, 2);
     size_t pairs[200][2];
     while (count < words) {
-        size_t l = check_random() % count, r = check_random() % count, len = strlen(texts[l]) + strlen(texts[r]);
+        bool is_given = next && (next->left || next->right);
+        size_t l = is_given ? next->left : check_random() % count,
+               r = is_given ? next++->right : check_random() % count;
+        size_t len = strlen(texts[l]) + strlen(texts[r]);
         bool known = len > 12;
         char joined[32];
         memcpy(joined, texts[l], strlen(texts[l]));
@@ -57,20 +70,29 @@ static void make_fixture(struct fixture *f, size_t words, size_t ties, bool byte
         memcpy(texts[count++], joined, strlen(joined) + 1);
     }
     for (size_t i = 0; i < count; i++) (void)!vocab_add(&f->vocab, bytes_str(texts[i]), (uint32_t)i, &err);
+    for (unsigned i = 0; given && i < 256; i++) {
+        uint8_t byte = (uint8_t)i;
+        if (!i || !strchr(letters, (char)byte))
+            (void)!vocab_add(&f->vocab, bytes_of(&byte, 1), (uint32_t)count + i, &err);
+    }
     if (byte_level)
         vocab_seal_raw(&f->vocab);
     else
         vocab_seal(&f->vocab, false);
-    for (size_t i = LETTERS; i < count; i++) { /* in random order */
-        size_t k = LETTERS + check_random() % (i - LETTERS + 1);
-        size_t at = i - LETTERS;
-        f->merges[at] = f->merges[k - LETTERS];
-        f->merges[k - LETTERS].left = (uint32_t)pairs[i][0];
-        f->merges[k - LETTERS].right = (uint32_t)pairs[i][1];
-        f->merges[k - LETTERS].result = (uint32_t)i;
+    for (size_t i = letter_count; i < count; i++) { /* in random order, more or less */
+        size_t k = given && check_random() % 2 ? i : letter_count + check_random() % (i - letter_count + 1);
+        size_t at = i - letter_count;
+        f->merges[at] = f->merges[k - letter_count];
+        f->merges[k - letter_count].left = (uint32_t)pairs[i][0];
+        f->merges[k - letter_count].right = (uint32_t)pairs[i][1];
+        f->merges[k - letter_count].result = (uint32_t)i;
         f->merge_count++;
     }
     add_merges(f, byte_level ? MANY_RANKS : 0);
+}
+
+static void make_fixture(struct fixture *f, size_t words, size_t ties, bool byte_level) {
+    make_fixture_of(f, "abcd", NULL, words, ties, byte_level);
 }
 
 static void free_fixture(struct fixture *f) {
@@ -129,6 +151,40 @@ TEST(merging_follows_the_definition) {
 
 /* Runs of one letter, some with ties among ranks, with others between: the way of bpe_runs.c, and where better pairs
  * turn up, out of it again. */
+/* Characters of several bytes whose parts merge with their neighbours in some vocabularies, and among themselves. */
+TEST(characters_follow_the_definition) {
+    static const char LETTERS_OF[] = "a \xC3\xA9\xA8\xE3\x81\x82\x97";
+    static const char *const CHARS[] = {"a",           " ", "\xC3\xA9", "\xC3\xA8", "\xE3\x81\x82", "\xE3\x81\x97",
+                                        "\xE3\x82\x97"};
+    static const struct joint WHOLE[] = {{2, 3}, {2, 4}, {5, 6}, {11, 7}, {11, 8}, {0, 0}};
+    struct bpe_scratch scratch = {0};
+    size_t char_count = 0;
+    for (int round = 0; round < 60; round++) {
+        struct fixture f = {0};
+        make_fixture_of(&f, LETTERS_OF, WHOLE, 20 + check_random() % 100, round % 4 ? 1 : 2 + check_random() % 8, true);
+        char_count += f.bpe.char_count - 1;
+        for (int k = 0; k < 60; k++) {
+            struct buf text = {0};
+            struct token_vec out = {0};
+            uint32_t ids[400];
+            for (size_t n = 1 + check_random() % 20; n; n--)
+                buf_add_str(&text, CHARS[check_random() % ARRAY_LEN(CHARS)]);
+            for (size_t i = 0; i < text.len; i++) ids[i] = (uint32_t)(strchr(LETTERS_OF, text.data[i]) - LETTERS_OF);
+            size_t count = naive(&f, ids, text.len);
+            const uint8_t *piece = (const uint8_t *)text.data;
+            bpe_encode(&f.bpe, &scratch, piece, text.len, piece + text.len, &out);
+            bool same = out.count == count;
+            for (size_t i = 0; same && i < count; i++) same = out.items[i] == ids[i];
+            if (!same) check_fail(__FILE__, __LINE__, "round %d: '%s' is merged in another way", round, text.data);
+            vec_release(&out);
+            buf_release(&text);
+        }
+        bpe_scratch_release(&scratch); /* what it remembers is this vocabulary's */
+        free_fixture(&f);
+    }
+    EXPECT(char_count > 60);
+}
+
 TEST(merging_runs_follows_the_definition) {
     struct bpe_scratch scratch = {0};
     for (int round = 0; round < 150; round++) {
