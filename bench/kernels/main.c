@@ -4,6 +4,7 @@
  * and prefill of a random-weight model in a real shape.
  *
  *     bench_kernels [SHAPE [FOLDER [ISA]]]
+ *     bench_kernels decode|prefill COUNT MODEL     so many tokens of a folder or GGUF file, nothing else
  *
  * The folder keeps the made-up model between runs; a GGUF file in its place is read as it is. Ceilings are measured
  * first, in the same run: compare ratios, not figures.
@@ -223,21 +224,21 @@ static double decode_step(struct rig *r, struct stream *s, uint32_t batch) {
     return (double)(bench_ns() - start) * 1e-9;
 }
 
-/* A slot made to know 512 tokens, computed at once. */
-static double prefill(struct rig *r, struct stream *s) {
+/* A slot made to know so many tokens, computed at once. */
+static double prefill(struct rig *r, struct stream *s, uint32_t count) {
     r->slots.table.states[0] = (struct slot_state){.active = 1,
-                                                   .token_count = ROWS,
+                                                   .token_count = count,
                                                    .max_total = CONTEXT_MAX,
                                                    .top_p = 1,
                                                    .repetition_penalty = 1,
                                                    .logprobs = -1};
-    for (uint32_t i = 0; i < ROWS; i++) r->slots.table.tokens[i] = i % 1000;
-    struct step_run run = {.slot = 0, .token_count = ROWS};
-    uint32_t row = ROWS - 1;
+    for (uint32_t i = 0; i < count; i++) r->slots.table.tokens[i] = i % 1000;
+    struct step_run run = {.slot = 0, .token_count = count};
+    uint32_t row = count - 1;
     int64_t start = bench_ns();
     forward_layers(
         &r->forward, s,
-        &(struct step_input){.runs = &run, .run_count = 1, .row_count = ROWS, .sample_rows = &row, .sample_count = 1});
+        &(struct step_input){.runs = &run, .run_count = 1, .row_count = count, .sample_rows = &row, .sample_count = 1});
     forward_sample(&r->forward, s, &r->out, NULL);
     return (double)(bench_ns() - start) * 1e-9;
 }
@@ -257,12 +258,40 @@ static void bench_model(struct rig *r, struct stream *s, const struct machine *m
     }
     double best = 1e9;
     for (int k = 0; k < 2; k++) {
-        double t = prefill(r, s);
+        double t = prefill(r, s, ROWS);
         if (t < best) best = t;
     }
     double head = (double)r->model.spec.vocab * r->model.spec.hidden * 2;
     snprintf(what, sizeof what, "prefill %d: %.1f tok/s", ROWS, ROWS / best);
     print_row(what, best, bytes, (flops - head) * ROWS, m);
+}
+
+static void bench_operations(struct device *dev, struct stream *s, const struct machine *m) {
+    static const enum storage_type types[] = {STORAGE_BF16, STORAGE_F16, STORAGE_F32};
+    for (size_t t = 0; t < ARRAY_LEN(types); t++) bench_linear(dev, s, m, types[t], 1, 4864, 896);
+    static const uint32_t rows[] = {2, 4, 8, 16, 32, 64, 512};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) bench_linear(dev, s, m, STORAGE_BF16, rows[i], 4864, 896);
+    bench_linear(dev, s, m, STORAGE_BF16, 1, 896, 4864);
+    bench_linear(dev, s, m, STORAGE_BF16, 64, 896, 4864);
+    bench_linear(dev, s, m, STORAGE_BF16, 512, 896, 4864);
+    static const enum storage_type quantised[] = {STORAGE_Q8_0, STORAGE_Q4_K, STORAGE_Q6_K};
+    for (size_t t = 0; t < ARRAY_LEN(quantised); t++)
+        for (uint32_t n = 1; n <= 512; n *= 8) bench_linear(dev, s, m, quantised[t], n, 896, 4864);
+    bench_attention(dev, s, m, STORAGE_F16, 1, 1024);
+    bench_attention(dev, s, m, STORAGE_F16, 512, 1024);
+    bench_sample(dev, s, m, "sample greedy, 151936", 0, 0, 1);
+    bench_sample(dev, s, m, "sample, temperature 1", 1, 0, 1);
+    bench_sample(dev, s, m, "sample, top_k 40, top_p 0.95", 1, 40, 0.95f);
+}
+
+/* What peer_bench.py takes the time of. */
+static int only_tokens(const char *what, int count, const char *path, struct device *dev, struct stream *s,
+                       struct error *err) {
+    static struct rig r;
+    int rc = rig_open(&r, path, dev, s, err);
+    if (!rc && !strcmp(what, "prefill")) prefill(&r, s, (uint32_t)MIN(count, ROWS + 0));
+    for (int i = 0; !rc && !strcmp(what, "decode") && i < count; i++) decode_step(&r, s, 1);
+    return rc;
 }
 
 int main(int argc, char **argv) {
@@ -272,32 +301,22 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[1], RANDOM_SHAPES[i].name)) shape = &RANDOM_SHAPES[i];
     snprintf(dir, sizeof dir, "/tmp/trireme-bench-%s", shape->name);
     cpu_time = getenv("TRIREME_BENCH_CPU_TIME") != NULL;
-    struct device_options options = {.isa = argc > 3 ? argv[3] : NULL, .spin_us = 100, .thread_count = cpu_time};
+    struct device_options options = {.isa = argc > 3 && !strstr("decode prefill", argv[1]) ? argv[3] : NULL,
+                                     .spin_us = 100,
+                                     .thread_count = cpu_time};
     struct device *dev;
     struct error err;
     static struct rig r;
     if (device_open(&options, &dev, &err)) return fprintf(stderr, "%s\n", err.text), 1;
     struct stream *s = stream_new(dev);
+    if (argc > 3 && (!strcmp(argv[1], "decode") || !strcmp(argv[1], "prefill")))
+        return only_tokens(argv[1], atoi(argv[2]), argv[3], dev, s, &err) ? fprintf(stderr, "%s\n", err.text), 1 : 0;
     struct machine m = {.threads = (int)dev->thread_count};
     m.read = machine_read_bandwidth(m.threads);
     m.flops = machine_fma_rate(m.threads);
     printf("%s, %s, %d threads: reads %.1f GB/s, fma %.0f Gflop/s\n", dev->name, dev->isa, m.threads, m.read * 1e-9,
            m.flops * 1e-9);
-    static const enum storage_type types[] = {STORAGE_BF16, STORAGE_F16, STORAGE_F32};
-    for (size_t t = 0; t < ARRAY_LEN(types); t++) bench_linear(dev, s, &m, types[t], 1, 4864, 896);
-    static const uint32_t rows[] = {2, 4, 8, 16, 32, 64, 512};
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) bench_linear(dev, s, &m, STORAGE_BF16, rows[i], 4864, 896);
-    bench_linear(dev, s, &m, STORAGE_BF16, 1, 896, 4864);
-    bench_linear(dev, s, &m, STORAGE_BF16, 64, 896, 4864);
-    bench_linear(dev, s, &m, STORAGE_BF16, 512, 896, 4864);
-    static const enum storage_type quantised[] = {STORAGE_Q8_0, STORAGE_Q4_K, STORAGE_Q6_K};
-    for (size_t t = 0; t < ARRAY_LEN(quantised); t++)
-        for (uint32_t n = 1; n <= 512; n *= 8) bench_linear(dev, s, &m, quantised[t], n, 896, 4864);
-    bench_attention(dev, s, &m, STORAGE_F16, 1, 1024);
-    bench_attention(dev, s, &m, STORAGE_F16, 512, 1024);
-    bench_sample(dev, s, &m, "sample greedy, 151936", 0, 0, 1);
-    bench_sample(dev, s, &m, "sample, temperature 1", 1, 0, 1);
-    bench_sample(dev, s, &m, "sample, top_k 40, top_p 0.95", 1, 40, 0.95f);
+    bench_operations(dev, s, &m);
     const char *path = argc > 2 ? argv[2] : dir;
     int rc = strstr(path, ".gguf") ? 0 : random_model_write(shape, path, &err);
     if (!rc) rc = rig_open(&r, path, dev, s, &err);

@@ -166,12 +166,13 @@ static const tile_fn TILES[STORAGE_TYPE_COUNT][ROWS_MAX] = {[STORAGE_F32] = TILE
  * such tiles. Else STORAGE_NONE. */
 static enum storage_type direct_rows(const struct op_linear *a, uint32_t first, uint32_t count, const void **w) {
     enum storage_type type = STORAGE_NONE;
+    size_t row_bytes = 0;
     for (uint32_t c = 0; c < count; c++) {
         uint32_t row = first + c;
         const struct matrix_part *p = part_of_row(a->w, &row);
         if (c && part_type(a->w, p) != type) return STORAGE_NONE;
-        type = part_type(a->w, p);
-        w[c] = (const char *)p->data + row * storage_bytes(type, a->w->cols);
+        if (c == 0) row_bytes = storage_bytes(type = part_type(a->w, p), a->w->cols);
+        w[c] = (const char *)p->data + row * row_bytes;
     }
     bool plain = storage_is_plain(type);
     if (!plain && (count % QUANT_COLUMNS || !TILES[type][0])) return STORAGE_NONE;
