@@ -14,19 +14,17 @@ struct tvalue markup_of(struct tvalue v) {
 }
 
 void markup_add_escaped(struct bytes s, struct buf *out) {
-    static const struct {
-        char c;
-        const char *text;
-    } ESCAPES[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&#34;"}, {'\'', "&#39;"}};
+    static const char *const ESCAPES[256] = {
+        ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&#34;", ['\''] = "&#39;"};
+    size_t start = 0;
     for (size_t i = 0; i < s.len; i++) {
-        const char *escape = NULL;
-        for (size_t k = 0; k < ARRAY_LEN(ESCAPES); k++)
-            if ((char)s.data[i] == ESCAPES[k].c) escape = ESCAPES[k].text;
-        if (escape)
-            buf_add_str(out, escape);
-        else
-            buf_add_byte(out, (char)s.data[i]);
+        const char *escape = ESCAPES[s.data[i]];
+        if (!escape) continue;
+        buf_add(out, s.data + start, i - start);
+        buf_add_str(out, escape);
+        start = i + 1;
     }
+    buf_add(out, s.data + start, s.len - start);
 }
 
 static struct tvalue escaped(struct run *r, struct tvalue v) {

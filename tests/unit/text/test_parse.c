@@ -602,6 +602,13 @@ TEST(prompts_that_open_reasoning_or_a_call_are_seen) {
     EXPECT(!call_is_open(functionary, bytes_str(">>>all\n")) && !call_is_open(NULL, bytes_str(">>>")));
 }
 
+/* MiniMax M2 puts results of tools between <response> marks. */
+TEST(marks_of_tool_results_choose_no_reasoning_format) {
+    struct bytes source =
+        bytes_str("{{ '<think>' + reasoning + '</think>' }}{{ '<response>' + result + '</response>' }}");
+    EXPECT_STR(reasoning_format_name(reasoning_format_of_template(source)), "think");
+}
+
 TEST(special_tokens_that_mean_something_are_wanted) {
     struct parse_config config = {.reasoning = reasoning_format_find(bytes_str("mistral")),
                                   .calls = call_format_find(bytes_str("mistral"))};
