@@ -39,7 +39,7 @@ struct spm_model {
 /* The defaults of sentencepiece_model.proto. */
 void spm_model_init(struct spm_model *m);
 void spm_model_release(struct spm_model *m);
-/* Reads a serialized ModelProto. Keeps views into file. ERR_INVALID, ERR_UNSUPPORTED (word and character models). */
+/* Reads a serialized ModelProto. Keeps views into file. ERR_INVALID, ERR_UNSUPPORTED (word models). */
 MUST_CHECK int spm_model_read(struct bytes file, struct spm_model *m, struct error *err);
 /* A SentencePiece BPE vocabulary that someone wrote as a tiktoken file: the 256 single bytes in a row, control pieces
  * before them, all others by falling score behind. False: it is none. Keeps views into f. */

@@ -126,9 +126,8 @@ static int read_trainer(struct bytes in, struct spm_model *m, struct error *err)
     }
     m->unigram = type == 1;
     if (in.len) return damaged(err);
-    return type == 1 || type == 2 ? 0
-                                  : error_set(err, ERR_UNSUPPORTED,
-                                              "tokenizer.model is a word or character model; we read BPE and Unigram");
+    if (type == 1 || type == 2 || type == 4) return 0; /* a character model is BPE without merges */
+    return error_set(err, ERR_UNSUPPORTED, "tokenizer.model is a word model; we read BPE, Unigram and characters");
 }
 
 static int read_normalizer(struct bytes in, struct spm_model *m, struct error *err) {

@@ -184,6 +184,28 @@ TEST(bad_files_are_refused_with_a_reason) {
     }
 }
 
+TEST(sentencepiece_characters) {
+    static const char PIECES[] = "\x0A\x09\x0A\x05<unk>\x18\x02" /* unknown */
+                                 "\x0A\x05\x0A\x03\xE2\x96\x81"
+                                 "\x0A\x03\x0A\x01"
+                                 "a"
+                                 "\x0A\x03\x0A\x01"
+                                 "b"
+                                 "\x12\x02\x18\x04"; /* model_type: CHAR */
+    static const uint32_t WANT[] = {1, 2, 3, 1, 2, 0};
+    struct bytes none = {0};
+    struct token_vec ids = {0};
+    struct tokenizer *t;
+    struct error err;
+    if (tokenizer_load_any(bytes_of(PIECES, sizeof PIECES - 1), none, none, &t, &err))
+        check_fail(__FILE__, __LINE__, "%s", err.text);
+    EXPECT_EQ(tokenizer_encode(t, bytes_str("ab axy"), 0, &ids, &err), 0);
+    EXPECT_EQ(ids.count, ARRAY_LEN(WANT));
+    for (size_t i = 0; i < ids.count; i++) EXPECT_EQ(ids.items[i], WANT[i]);
+    vec_release(&ids);
+    tokenizer_free(&t);
+}
+
 /* ---- RWKV's World vocabulary ---- */
 
 static const char *const WORLD[] = {"<s>", "ab", "abc", " a", "\\n\\n", "\\\\n", "c\\xc3\\xa9", "\\t a", "aba"};
