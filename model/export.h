@@ -2,10 +2,11 @@
  * export.h - a model's tensors under the names of another format, with their rows in its order and their numbers in
  * another type: HF folder to GGUF, GGUF to HF folder, either to itself with other types.
  *
- * A list of items is made once from the two name tables (export_plan.c): each is a tensor of the target, put together
- * from views of tensors of the source. What the formats do differently is a way of viewing: experts in a tensor each or
- * in one of three dimensions, gate and up fused or apart, matrices turned, heads' rows in another order. A tensor that
- * the other format has no name for is an error. Rows are made one at a time, so memory does not grow with the model.
+ * A list of items is made once from the two name tables (export_planner.h): each is a tensor of the target, put
+ * together from views of tensors of the source. What the formats do differently is a way of viewing: experts in a
+ * tensor each or in one of three dimensions, gate and up fused or apart, matrices turned, heads' rows in another order.
+ * A tensor that the other format has no name for is an error. Rows are made one at a time, so memory does not grow with
+ * the model.
  *
  * Threading: one thread.
  */
