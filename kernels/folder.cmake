@@ -1,8 +1,10 @@
 # Each instruction set is one file with its own flags; everything else is built for any x86-64 (or any machine at all).
-set(KERNEL_FLAGS -O3)
 if(NOT TRIREME_SANITIZE)
-  list(APPEND KERNEL_FLAGS -fno-stack-protector)
-elseif(TRIREME_SANITIZE STREQUAL "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  set(KERNEL_FLAGS -O3 -fno-stack-protector)
+else()
+  set(KERNEL_FLAGS -O1) # with checks of every access -O3 takes two minutes a file
+endif()
+if(TRIREME_SANITIZE STREQUAL "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
   # GCC 12 stores vectors to such frames as if they were aligned to 64 bytes, which they are not (GCC bug 110027).
   list(APPEND KERNEL_FLAGS --param=asan-use-after-return=0)
 endif()
