@@ -63,8 +63,8 @@ def fd_count(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Of all threads that live; schedstat counts nanoseconds, where stat counts hundredths of a second."""
+    return sum(int(t.read_text().split()[0]) for t in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
 def resident_bytes(pid: int) -> int:
