@@ -47,7 +47,7 @@ def table():
     lines = ["| family | architectures (safetensors) | GGUF | goldens |", "| --- | --- | --- | --- |"]
     proof, gguf = goldens(), gguf_of()
     for name, archs in rows_of_families().items():
-        names = [g for a in archs for g in gguf.get(a, [])]
+        names = list(dict.fromkeys(g for a in archs for g in gguf.get(a, [])))
         tests = sorted(g for a in archs for g in proof.get(a, []))
         lines.append(f"| {name} | {', '.join(archs)} | {', '.join(names) or '–'} | {', '.join(tests) or 'none'} |")
     return "\n".join(lines)
