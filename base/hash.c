@@ -1,6 +1,7 @@
 #include "base/hash.h"
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -64,17 +65,10 @@ void u128_text(struct u128 v, char out[U128_TEXT_MAX]) {
     out[32] = 0;
 }
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 int u128_parse(const char *hex, struct u128 *out) {
     uint64_t part[2] = {0};
     for (int i = 0; i < 32; i++) {
-        int digit = hex_digit(hex[i]);
+        int digit = hex_value((uint8_t)hex[i]);
         if (digit < 0) return ERR_INVALID;
         part[i / 16] = part[i / 16] << 4 | (uint64_t)digit;
     }

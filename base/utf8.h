@@ -15,4 +15,11 @@ bool utf8_is_partial(const void *data, size_t len);
 size_t utf8_decode(const void *data, size_t len, uint32_t *cp);
 size_t utf8_encode(uint32_t cp, char out[4]);
 
+/* The value of a hexadecimal digit in ASCII, of either case; -1: it is none. */
+static inline int hex_value(uint8_t c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 #endif

@@ -81,18 +81,12 @@ static const uint8_t *find_special(const uint8_t *at, const uint8_t *end, bool *
     return at;
 }
 
-static int hex_digit(uint8_t c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* The 4 digits of a \u escape, or -1. */
 static int32_t hex4(const uint8_t *at, const uint8_t *end) {
     int32_t v = 0;
     if (end - at < 4) return -1;
     for (int i = 0; i < 4; i++) {
-        int d = hex_digit(at[i]);
+        int d = hex_value(at[i]);
         if (d < 0) return -1;
         v = v * 16 + d;
     }

@@ -3,6 +3,8 @@
  */
 #include "http/http_parse.h"
 
+#include "base/utf8.h"
+
 #include "http/http_parse_internal.h"
 
 enum { HEAD_KEPT_BYTES = 4096 };
@@ -53,12 +55,6 @@ static enum http_parse_event take_body(struct http_parser *p, struct bytes *in, 
     p->remaining -= len;
     if (!p->remaining) p->state = (uint8_t)next;
     return HTTP_PARSE_BODY;
-}
-
-static int hex_value(uint8_t c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* The line of a chunk's size has ended. */

@@ -152,12 +152,6 @@ static bool skip_authority(struct bytes *path) {
     return true;
 }
 
-static int hex_value(uint8_t c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Decodes %XX in place. False for bad escapes, control characters and what is not UTF-8. */
 static bool decode_path(uint8_t *path, uint32_t *len) {
     uint32_t out = 0;

@@ -3,6 +3,8 @@
  */
 #include "http/http_types.h"
 
+#include "base/utf8.h"
+
 const char *http_method_text(enum http_method method) {
     static const char *const texts[HTTP_METHOD_COUNT] = {
         [HTTP_GET] = "GET",       [HTTP_HEAD] = "HEAD",       [HTTP_POST] = "POST",   [HTTP_PUT] = "PUT",
@@ -87,12 +89,6 @@ const struct http_header *http_header_find(const struct http_header *headers, si
     for (size_t i = 0; i < count; i++)
         if (http_name_equal(headers[i].name, name)) return &headers[i];
     return NULL;
-}
-
-static int hex_value(uint8_t c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c = lower(c);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* One decoded byte of a query at *at, or -1. */

@@ -161,10 +161,6 @@ static bool try_head(struct parser *p, struct bytes in, size_t at) {
     return p->config.complete_calls || open_arguments(p, at, id, name);
 }
 
-static bool ends_with(struct bytes s, struct bytes end) {
-    return s.len >= end.len && !memcmp(s.data + s.len - end.len, end.data, end.len);
-}
-
 static bool pass_named(struct parser *p, struct bytes in, size_t at) {
     const struct call_format *f = p->config.calls;
     struct body *b = &p->body;

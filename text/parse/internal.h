@@ -141,6 +141,9 @@ size_t find_bytes(struct bytes in, struct bytes what, size_t from);
 static inline bool begins_with(struct bytes s, struct bytes with) {
     return s.len >= with.len && !memcmp(s.data, with.data, with.len);
 }
+static inline bool ends_with(struct bytes s, struct bytes end) {
+    return s.len >= end.len && !memcmp(s.data + s.len - end.len, end.data, end.len);
+}
 static inline struct bytes bytes_from(struct bytes s, size_t at) { return bytes_of(s.data + at, s.len - at); }
 
 /* ---- putting out ---- */

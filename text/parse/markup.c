@@ -62,8 +62,7 @@ static struct bytes strip_cdata(struct bytes value) {
     static const char OPEN[] = "<![CDATA[", CLOSE[] = "]]>";
     struct bytes s = strip_blank(value);
     size_t marks = sizeof OPEN + sizeof CLOSE - 2;
-    bool wrapped = s.len >= marks && begins_with(s, bytes_str(OPEN)) &&
-                   begins_with(bytes_from(s, s.len - strlen(CLOSE)), bytes_str(CLOSE));
+    bool wrapped = s.len >= marks && begins_with(s, bytes_str(OPEN)) && ends_with(s, bytes_str(CLOSE));
     return wrapped ? bytes_of(s.data + strlen(OPEN), s.len - marks) : value;
 }
 

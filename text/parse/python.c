@@ -31,10 +31,9 @@ static bool literal(struct scan *s);
 static int hex_digits(struct scan *s, unsigned count, uint32_t *out) {
     *out = 0;
     for (unsigned i = 0; i < count; i++, s->at++) {
-        int c = peek(s);
-        uint32_t digit = c >= '0' && c <= '9' ? (uint32_t)(c - '0') : (uint32_t)((c | 32) - 'a' + 10);
-        if (c < 0 || digit > 15 || (c > '9' && (c | 32) < 'a')) return -1;
-        *out = *out * 16 + digit;
+        int c = peek(s), digit = c < 0 ? -1 : hex_value((uint8_t)c);
+        if (digit < 0) return -1;
+        *out = *out * 16 + (uint32_t)digit;
     }
     return 0;
 }

@@ -97,12 +97,6 @@ static int plan_step(struct decoder_plan *plan, struct tvalue json, unsigned dep
                      type.kind == TVALUE_STRING ? type.text : "");
 }
 
-static int hex_value(uint8_t c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 int decode_fallback_byte(struct bytes s) {
     if (s.len != 6 || memcmp(s.data, "<0x", 3) || s.data[5] != '>') return -1;
     int high = hex_value(s.data[3]), low = hex_value(s.data[4]);

@@ -148,12 +148,6 @@ static int bad_class(struct rewriter *r) {
     return error_set(r->err, ERR_UNSUPPORTED, "split pattern: a character class cannot be read");
 }
 
-static int hex_value(uint8_t c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* One character of a class, escaped or not. */
 static int read_char(struct rewriter *r, uint32_t *cp) {
     static const char FROM[] = "nrtfvae", TO[] = "\n\r\t\f\v\a\x1b";

@@ -21,18 +21,12 @@ int world_finish(struct tokenizer *t, const uint8_t *types, struct error *err) {
 
 /* ---- Python's literals ---- */
 
-static int hex_digit(uint8_t c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* The `digits` hexadecimal digits at p, -1 where there are others. */
 static int64_t read_hex(const uint8_t *p, const uint8_t *end, size_t digits) {
     int64_t value = 0;
     if ((size_t)(end - p) < digits) return -1;
     for (size_t i = 0; i < digits; i++) {
-        int digit = hex_digit(p[i]);
+        int digit = hex_value(p[i]);
         if (digit < 0) return -1;
         value = value * 16 + digit;
     }
