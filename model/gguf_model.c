@@ -348,25 +348,23 @@ static void write_mxfp4(const struct reader *r) {
                              "\"model.layers.*.mlp.router\",\"model.embed_tokens\",\"lm_head\"]}"));
 }
 
-#define Q_BIAS "blk.0.attn_q.bias" /* may be fused */
-
-/* What a file shows by the tensors it has. */
+/* What a file shows by the tensors it has: one of two, where some files have it fused. */
 static int write_shown(const struct reader *r, struct error *err) {
     static const struct {
-        const char *tensor, *field, *archs;
-    } SHOWN[] = {{Q_BIAS, "attention_bias",
+        const char *tensors[2], *field, *archs;
+    } SHOWN[] = {{{"blk.0.attn_q.bias", "blk.0.attn_qkv.bias"},
+                  "attention_bias",
                   ",llama,arcee,qwen3,qwen3moe,olmo,olmoe,olmo2,granite,granitemoe,smollm3,command-r,cohere2,chatglm,"
-                  "glm4,glm4moe,dots1,"
-                  "seed_oss,nemotron,deepseek,gemma,gemma2,gemma3,llama4,"},
-                 {"blk.0.attn_qkv.bias", "attention_bias", ",gptneox,"},
-                 {"blk.0.attn_qkv.bias", "bias", ",falcon,"},
-                 {"blk.0.attn_kv_a_mqa.bias", "attention_bias", ",deepseek2,"},
-                 {"blk.0.attn_output.bias", "attention_out_bias", ",seed_oss,"},
-                 {Q_BIAS, "use_bias", ",starcoder2,ernie4_5,"},
-                 {"blk.0.ffn_up.bias", "mlp_bias", ",llama,arcee,granite,smollm3,seed_oss,nemotron,"},
-                 {Q_BIAS, "use_qkv_bias", ",stablelm,"},
-                 {"blk.0.attn_q_norm.weight", "qk_layernorm", ",stablelm,phi2,"},
-                 {"blk.0.attn_q_norm.weight", "use_qk_norm", ",command-r,glm4moe,"}};
+                  "glm4,glm4moe,dots1,seed_oss,nemotron,deepseek,gemma,gemma2,gemma3,llama4,"},
+                 {{"blk.0.attn_qkv.bias"}, "attention_bias", ",gptneox,"},
+                 {{"blk.0.attn_qkv.bias"}, "bias", ",falcon,"},
+                 {{"blk.0.attn_kv_a_mqa.bias"}, "attention_bias", ",deepseek2,"},
+                 {{"blk.0.attn_output.bias"}, "attention_out_bias", ",seed_oss,"},
+                 {{"blk.0.attn_q.bias", "blk.0.attn_qkv.bias"}, "use_bias", ",starcoder2,ernie4_5,"},
+                 {{"blk.0.ffn_up.bias"}, "mlp_bias", ",llama,arcee,granite,smollm3,seed_oss,nemotron,"},
+                 {{"blk.0.attn_q.bias", "blk.0.attn_qkv.bias"}, "use_qkv_bias", ",stablelm,"},
+                 {{"blk.0.attn_q_norm.weight"}, "qk_layernorm", ",stablelm,phi2,"},
+                 {{"blk.0.attn_q_norm.weight"}, "use_qk_norm", ",command-r,glm4moe,"}};
     const struct tensor *embed = safetensors_find(&r->g->set, "token_embd.weight");
     if (!embed || embed->dim_count != 2)
         return error_set(err, ERR_INVALID, "the GGUF file has no matrix 'token_embd.weight'");
@@ -374,12 +372,12 @@ static int write_shown(const struct reader *r, struct error *err) {
     json_uint(r->w, embed->dims[0]);
     json_key(r->w, "tie_word_embeddings");
     json_bool(r->w, !has_tensor(r, "output.weight"));
-    for (size_t i = 0; i < ARRAY_LEN(SHOWN); i++)
-        if (is_listed(r, SHOWN[i].archs)) {
-            json_key(r->w, SHOWN[i].field);
-            json_bool(r->w, has_tensor(r, SHOWN[i].tensor) ||
-                                (!strcmp(SHOWN[i].tensor, Q_BIAS) && has_tensor(r, "blk.0.attn_qkv.bias")));
-        }
+    for (size_t i = 0; i < ARRAY_LEN(SHOWN); i++) {
+        const char *const *tensors = SHOWN[i].tensors;
+        if (!is_listed(r, SHOWN[i].archs)) continue;
+        json_key(r->w, SHOWN[i].field);
+        json_bool(r->w, has_tensor(r, tensors[0]) || (tensors[1] && has_tensor(r, tensors[1])));
+    }
     if (find(r, "attention.max_alibi_bias") && is_listed(r, ",falcon,")) {
         json_key(r->w, "alibi");
         json_bool(r->w, true);
