@@ -289,7 +289,7 @@ static int only_tokens(const char *what, int count, const char *path, struct dev
                        struct error *err) {
     static struct rig r;
     int rc = rig_open(&r, path, dev, s, err);
-    if (!rc && !strcmp(what, "prefill")) prefill(&r, s, (uint32_t)MIN(count, ROWS + 0));
+    if (!rc && !strcmp(what, "prefill")) prefill(&r, s, MIN((uint32_t)count, (uint32_t)ROWS));
     for (int i = 0; !rc && !strcmp(what, "decode") && i < count; i++) decode_step(&r, s, 1);
     return rc;
 }
@@ -301,15 +301,15 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[1], RANDOM_SHAPES[i].name)) shape = &RANDOM_SHAPES[i];
     snprintf(dir, sizeof dir, "/tmp/trireme-bench-%s", shape->name);
     cpu_time = getenv("TRIREME_BENCH_CPU_TIME") != NULL;
-    struct device_options options = {.isa = argc > 3 && !strstr("decode prefill", argv[1]) ? argv[3] : NULL,
-                                     .spin_us = 100,
-                                     .thread_count = cpu_time};
+    bool tokens = argc > 3 && (!strcmp(argv[1], "decode") || !strcmp(argv[1], "prefill"));
+    struct device_options options = {
+        .isa = argc > 3 && !tokens ? argv[3] : NULL, .spin_us = 100, .thread_count = cpu_time};
     struct device *dev;
     struct error err;
     static struct rig r;
     if (device_open(&options, &dev, &err)) return fprintf(stderr, "%s\n", err.text), 1;
     struct stream *s = stream_new(dev);
-    if (argc > 3 && (!strcmp(argv[1], "decode") || !strcmp(argv[1], "prefill")))
+    if (tokens)
         return only_tokens(argv[1], atoi(argv[2]), argv[3], dev, s, &err) ? fprintf(stderr, "%s\n", err.text), 1 : 0;
     struct machine m = {.threads = (int)dev->thread_count};
     m.read = machine_read_bandwidth(m.threads);
