@@ -7,15 +7,20 @@
 
 #include "base/vec.h"
 #include "text/parse/parse.h"
+#include "text/template/value.h"
 
 enum { PARSE_MARKS = 4, PARSE_DEPTH_MAX = 64 };
 
+#define MINIMAX_SPACE   "]<]minimax[>["
+#define PLAMO_NAME_END  "<|plamo:end_tool_name:plamo|>"
+#define PLAMO_ARGUMENTS "<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>"
+
 struct reasoning_format {
     const char *names; /* the row's own first, then aliases; separated by spaces */
-    const char *open, *close;
+    const char *open[PARSE_MARKS], *close[PARSE_MARKS];
     const char *drop[PARSE_MARKS];  /* marks around the content that follows, left out */
     const char *signs[PARSE_MARKS]; /* a template that holds all of these is this format's */
-    bool anywhere;                  /* may open again later: the mark is no text anyone would write */
+    bool anywhere;                  /* may open again later: its marks are no text anyone would write */
     bool harmony;                   /* harmony.c reads it */
 };
 
@@ -42,9 +47,9 @@ enum envelope { ENVELOPE_NONE, ENVELOPE_LOOSE, ENVELOPE_STRICT, ENVELOPE_KEYED }
 
 /* Calls as elements, with values that are not quoted (markup.c). */
 struct element_form {
-    const char *before;   /* the name; NULL: nothing */
-    const char *name_end; /* NULL: the name ends where the first value's key begins */
-    const char *name_end_too;
+    const char *before;         /* the name; NULL: nothing */
+    const char *name_end;       /* NULL: the name ends where the first value's key begins */
+    const char *name_end_too;   /* behind it and attributes; NULL: none */
     const char *open, *key_end; /* around a key */
     const char *value_open;     /* NULL: the value follows its key at once */
     const char *close;          /* behind a value */
@@ -53,6 +58,9 @@ struct element_form {
     bool may_miss_close;        /* a value may also end where the next key begins */
     bool mixed;                 /* a value of no declared type may be JSON */
     bool has_cdata;             /* a value may stand in <![CDATA[ ]]> */
+    bool has_entities;          /* &quot; and &amp; in keys */
+    bool states_types;          /* the model states each value's type, which goes before what is declared */
+    bool unwraps;               /* a single value "arguments" or "input" may be all of the arguments */
 };
 
 struct open_mark {
@@ -95,6 +103,7 @@ struct read_call {
 };
 
 struct call_reader {
+    const struct parse_tools *tools; /* NULL: unknown */
     struct buf made;
     VEC(struct read_call) calls;
 };
@@ -106,14 +115,16 @@ MUST_CHECK bool read_add(struct call_reader *r, struct bytes id, struct bytes na
 bool read_json(struct call_reader *r, struct bytes object, enum envelope envelope);
 /* True when the last byte of an object that is not complete opens the arguments of a call; its name is appended. */
 bool json_opens_arguments(struct bytes object, enum envelope envelope, struct buf *name);
-bool read_python(struct call_reader *r, struct bytes body); /* [f(a=1), g()], f(a=1) */
-bool read_gemma(struct call_reader *r, struct bytes body);  /* NAME{k:v} */
-head_read head_function;                                    /* NAME> */
-head_read head_deepseek;                                    /* [function SEP] NAME SEP */
-head_read head_kimi;                                        /* functions.NAME:0 MARK */
-head_read head_line;                                        /* NAME, line end */
-head_read head_mistral;                                     /* NAME[CALL_ID]id[ARGS] */
-head_read head_solar;                                       /* ID MARK NAME MARK */
+bool read_python(struct call_reader *r, struct bytes body);  /* [f(a=1), g()], f(a=1) */
+bool read_gemma(struct call_reader *r, struct bytes body);   /* NAME{k:v} */
+bool read_minimax(struct call_reader *r, struct bytes body); /* "NAME">, nested elements (nested.c) */
+head_read head_function;                                     /* NAME> */
+head_read head_deepseek;                                     /* [function SEP] NAME SEP */
+head_read head_kimi;                                         /* functions.NAME:0 MARK */
+head_read head_line;                                         /* NAME, line end */
+head_read head_mistral;                                      /* NAME[CALL_ID]id[ARGS] */
+head_read head_solar;                                        /* ID MARK NAME MARK */
+head_read head_plamo;                                        /* NAME MARK MARK */
 bool json_may_be(struct bytes body);
 bool line_may_be(struct bytes body);
 bool python_may_be(struct bytes body);
@@ -124,10 +135,17 @@ struct bytes strip_fence(struct bytes s);
 
 enum parse_type { TYPE_UNKNOWN, TYPE_STRING, TYPE_MIXED, TYPE_OTHER };
 bool parse_tools_has(const struct parse_tools *t, struct bytes name); /* true when tools are unknown */
+/* Its parameters' schema; undefined or none: unknown. */
+struct tvalue parse_tools_parameters(const struct parse_tools *t, struct bytes function);
+bool parse_tools_has_parameters(const struct parse_tools *t, struct bytes function); /* false when unknown */
+bool parse_tools_has_parameter(const struct parse_tools *t, struct bytes function, struct bytes parameter);
 enum parse_type parse_tools_type(const struct parse_tools *t, struct bytes function, struct bytes parameter);
 /* Appends an unquoted value as JSON, by its parameter's type. unknown: what to take TYPE_UNKNOWN for. */
 void add_typed(const struct parse_tools *t, struct bytes function, struct bytes parameter, enum parse_type unknown,
                struct bytes value, struct buf *out);
+/* The same by a schema; a string when it says nothing. */
+void add_of_schema(struct tvalue schema, struct bytes value, struct buf *out);
+bool schema_has_string(struct tvalue schema);
 void add_quoted(struct bytes text, struct buf *out);
 bool json_is_value(struct bytes text);
 bool json_is_object(struct bytes text);

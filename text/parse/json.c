@@ -239,6 +239,13 @@ bool head_solar(struct bytes head, bool more, struct bytes *id, struct bytes *na
            !strip_blank(end).len;
 }
 
+bool head_plamo(struct bytes head, bool more, struct bytes *id, struct bytes *name) {
+    struct bytes rest;
+    (void)id;
+    return more && split(head, PLAMO_NAME_END, name, &rest) &&
+           bytes_equal(strip_blank(rest), bytes_str(PLAMO_ARGUMENTS));
+}
+
 bool head_mistral(struct bytes head, bool more, struct bytes *id, struct bytes *name) {
     struct bytes before, rest;
     if (!more) return false;

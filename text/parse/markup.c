@@ -1,4 +1,5 @@
 /* Calls as elements, with values that are not quoted; their types come from the request's tools. */
+#include "formats/json.h"
 #include "text/parse/internal.h"
 
 /* Walks a body. Every take_... moves behind what it takes, or returns false. */
@@ -52,10 +53,19 @@ static bool take_parameter(const struct element_form *e, struct walk *w, struct 
     return (e->has_attributes || !strip_blank(p->attributes).len) && take_value(e, w, &p->value);
 }
 
-/* KEY" string="true">: whether the model says itself that the value is a string. */
+/* Whether the model says itself that the value is a string. */
 static enum parse_type stated_type(struct bytes attributes) {
-    if (find_bytes(attributes, bytes_str("string=\"true\""), 0) != SIZE_MAX) return TYPE_STRING;
-    return find_bytes(attributes, bytes_str("string=\"false\""), 0) != SIZE_MAX ? TYPE_OTHER : TYPE_UNKNOWN;
+    static const struct {
+        const char *text;
+        enum parse_type type;
+    } STATED[] = {
+        {"string=\"true\"", TYPE_STRING},       {"string=\"false\"", TYPE_OTHER}, /* DSML */
+        {"type=\"string\"", TYPE_STRING},       {"type=\"", TYPE_OTHER},          /* XTML */
+        {"<ifm|arg_type>string<", TYPE_STRING}, {"<ifm|arg_type>", TYPE_OTHER},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(STATED); i++)
+        if (find_bytes(attributes, bytes_str(STATED[i].text), 0) != SIZE_MAX) return STATED[i].type;
+    return TYPE_UNKNOWN;
 }
 
 static struct bytes strip_cdata(struct bytes value) {
@@ -66,14 +76,31 @@ static struct bytes strip_cdata(struct bytes value) {
     return wrapped ? bytes_of(s.data + strlen(OPEN), s.len - marks) : value;
 }
 
-/* What the request's tools declare goes before what the model states. */
+/* &quot; and &amp; as what they stand for. */
+static void add_unescaped(struct bytes s, struct buf *out) {
+    for (size_t i = 0; i < s.len; i++) {
+        struct bytes rest = bytes_from(s, i);
+        bool quote = begins_with(rest, bytes_str("&quot;")), amp = begins_with(rest, bytes_str("&amp;"));
+        buf_add_byte(out, quote ? '"' : (char)s.data[i]);
+        i += quote ? 5 : amp ? 4 : 0;
+    }
+}
+
+static void add_key(const struct element_form *e, struct bytes key, struct buf *out) {
+    struct buf text = {0};
+    if (e->has_entities) add_unescaped(key, &text);
+    add_quoted(e->has_entities ? buf_bytes(&text) : key, out);
+    buf_release(&text);
+}
+
+/* What the request's tools declare goes before what the model states, but for forms that always state it. */
 static void add_value(const struct parse_tools *tools, const struct element_form *e, struct bytes function,
                       const struct parameter *p, struct buf *out) {
     enum parse_type stated = stated_type(p->attributes);
-    bool declared = parse_tools_type(tools, function, p->key) != TYPE_UNKNOWN;
+    bool declared = !e->states_types && parse_tools_type(tools, function, p->key) != TYPE_UNKNOWN;
     struct bytes value = e->mixed || stated != TYPE_UNKNOWN ? p->value : strip_line_ends(p->value);
     if (e->has_cdata) value = strip_cdata(value);
-    add_quoted(p->key, out);
+    add_key(e, p->key, out);
     buf_add_str(out, ": ");
     if (stated == TYPE_UNKNOWN || declared)
         add_typed(tools, function, p->key, e->mixed ? TYPE_MIXED : TYPE_STRING, value, out);
@@ -83,7 +110,11 @@ static void add_value(const struct parse_tools *tools, const struct element_form
 
 static bool take_name(const struct element_form *e, struct walk *w, struct bytes *name) {
     if (e->before && !take(w, e->before)) return false;
-    if (e->name_end) return take_until(w, e->name_end, name) && (!e->name_end_too || take(w, e->name_end_too));
+    struct bytes attributes = {0};
+    if (e->name_end)
+        return take_until(w, e->name_end, name) &&
+               (!e->name_end_too ||
+                (take_until(w, e->name_end_too, &attributes) && find_bytes(attributes, bytes_str("<"), 0) == SIZE_MAX));
     size_t at = MIN(find_bytes(w->rest, bytes_str(e->open), 0), w->rest.len);
     *name = bytes_of(w->rest.data, at);
     w->rest = bytes_from(w->rest, at);
@@ -100,6 +131,40 @@ static bool add_values(const struct parser *p, struct bytes name, struct walk *w
         add_value(p->config.tools, e, name, &value, out);
     }
     return true;
+}
+
+/* ---- one value that is all of the arguments ---- */
+
+static bool is_wrapper(const struct parser *p, struct bytes name, struct bytes key) {
+    bool known = bytes_equal(key, bytes_str("arguments")) || bytes_equal(key, bytes_str("input"));
+    return known && parse_tools_has_parameters(p->config.tools, name) &&
+           !parse_tools_has_parameter(p->config.tools, name, key);
+}
+
+/* Whether a body has a wrapper's value alone, as far as it came. */
+static bool begins_wrapped(const struct parser *p, struct bytes name, struct walk w, struct parameter *value) {
+    const struct element_form *e = p->config.calls->elements;
+    if (!e->unwraps || p->body.begun || !take(&w, e->open) || !take_parameter(e, &w, value)) return false;
+    return is_wrapper(p, name, value->key) && !take(&w, e->open);
+}
+
+static bool has_declared_keys(const struct parser *p, struct bytes name, struct bytes object) {
+    struct json_reader r;
+    enum json_event event;
+    bool ok = true;
+    json_reader_init(&r, object, PARSE_DEPTH_MAX, JSON_ALLOW_NUL);
+    for (event = json_next(&r); ok && (event = json_next(&r)) == JSON_KEY; ok = ok && json_skip(&r))
+        ok = parse_tools_has_parameter(p->config.tools, name, r.text);
+    json_reader_release(&r);
+    return ok && event == JSON_OBJECT_END;
+}
+
+/* Replaces made by the object in the wrapper's value, when it has declared parameters alone. */
+static void unwrap(const struct parser *p, struct bytes name, struct bytes value, struct buf *made) {
+    value = strip_blank(value);
+    if (!json_is_object(value) || !has_declared_keys(p, name, value)) return;
+    buf_reset(made);
+    buf_add_bytes(made, value);
 }
 
 static bool put_elements(struct parser *p, struct bytes name, struct bytes made) {
@@ -122,10 +187,14 @@ bool read_elements(struct parser *p, struct bytes body, bool last) {
     if (!b->begun && !take_name(e, &w, &name)) return false;
     name = strip_blank(name);
     buf_reset(made);
+    struct parameter only;
+    bool wrapped = begins_wrapped(p, name, w, &only);
+    if (wrapped && !last) return true; /* until it is known to be the only one */
     bool ok = add_values(p, name, &w, made);
     if (last && e->end) (void)!take(&w, e->end);
     ok = ok && !strip_blank(w.rest).len;
     if (ok && last) buf_add_str(made, made->len || b->begun ? "}" : "{}");
+    if (ok && wrapped) unwrap(p, name, only.value, made);
     if (!ok || !put_elements(p, name, buf_bytes(made))) return false;
     b->elements = true;
     b->done = body.len;

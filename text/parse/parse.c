@@ -106,14 +106,14 @@ static struct found find_mark(const struct parser *p, struct bytes in, size_t at
     const struct reasoning_format *r = p->config.reasoning;
     struct found f = {0};
     if (p->state == PARSER_REASONING) {
-        try_mark(&f, in, at, MARK_THOUGHT, r->close, NULL);
+        try_marks(&f, in, at, MARK_THOUGHT, r->close);
         if (calls_of(p) && calls_of(p)->ends_reasoning) find_call_mark(p, in, at, &f);
         return f;
     }
     find_call_mark(p, in, at, &f);
-    if (r && p->thinking) try_mark(&f, in, at, MARK_THOUGHT, r->close, NULL);
-    if (r && (r->anywhere || (!p->reasoned && !p->begun))) try_mark(&f, in, at, MARK_THINK, r->open, NULL);
-    if (r && p->reasoned) try_marks(&f, in, at, MARK_DROP, r->drop);
+    if (r && p->thinking) try_marks(&f, in, at, MARK_THOUGHT, r->close);
+    if (r && (r->anywhere || (!p->reasoned && !p->begun))) try_marks(&f, in, at, MARK_THINK, r->open);
+    if (r && (r->anywhere || p->reasoned)) try_marks(&f, in, at, MARK_DROP, r->drop);
     return f;
 }
 
@@ -126,8 +126,8 @@ static void init_firsts(struct parser *p) {
     const struct reasoning_format *r = p->config.reasoning;
     const struct call_format *c = p->config.calls;
     if (r) {
-        note_firsts(p, &r->open, 1);
-        note_firsts(p, &r->close, 1);
+        note_firsts(p, r->open, PARSE_MARKS);
+        note_firsts(p, r->close, PARSE_MARKS);
         note_firsts(p, r->drop, PARSE_MARKS);
     }
     if (!c) return;
@@ -269,6 +269,7 @@ bool parser_is_harmony(const struct parser *p) {
 struct parser *parser_new(const struct parse_config *config) {
     struct parser *p = mem_alloc(sizeof *p);
     p->config = *config;
+    p->reader.tools = config->tools;
     p->reasoning = (struct outlet){.part = PARSE_REASONING, .hold = true, .skip = true};
     p->content = (struct outlet){.part = PARSE_CONTENT, .hold = config->calls != NULL};
     if (config->reasoning && config->in_reasoning) p->state = PARSER_REASONING;

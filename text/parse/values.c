@@ -7,7 +7,7 @@ enum { TOOLS_BUDGET = 256 << 20, NUMBER_MAX = 64 };
 
 struct parse_tools {
     struct arena arena;
-    struct tvalue functions; /* dict: name to properties (a dict, or undefined for none) */
+    struct tvalue functions; /* dict: name to its parameters' schema, or none */
 };
 
 struct bytes strip_blank(struct bytes s) {
@@ -32,9 +32,8 @@ static bool add_tool(struct parse_tools *t, struct tvalue tool) {
     struct tvalue name = member(function, "name"), parameters = member(function, "parameters");
     if (parameters.kind != TVALUE_DICT) parameters = member(function, "input_schema");
     if (name.kind != TVALUE_STRING) return true;
-    struct tvalue properties = member(parameters, "properties");
-    if (properties.kind != TVALUE_DICT) properties = tvalue_none();
-    return tvalue_dict_set(&t->arena, t->functions, tvalue_text(name), properties);
+    if (parameters.kind != TVALUE_DICT) parameters = tvalue_none();
+    return tvalue_dict_set(&t->arena, t->functions, tvalue_text(name), parameters);
 }
 
 int parse_tools_new(struct bytes tools, struct parse_tools **out, struct error *err) {
@@ -109,9 +108,29 @@ static enum parse_type type_of_schema(struct tvalue schema, unsigned depth) {
     return type_of_enum(member(schema, "enum"));
 }
 
+struct tvalue parse_tools_parameters(const struct parse_tools *t, struct bytes function) {
+    return t ? tvalue_dict_get(t->functions, function) : tvalue_none();
+}
+
+static struct tvalue properties_of(const struct parse_tools *t, struct bytes function) {
+    return member(parse_tools_parameters(t, function), "properties");
+}
+
+bool parse_tools_has_parameters(const struct parse_tools *t, struct bytes function) {
+    return tvalue_count(properties_of(t, function)) > 0;
+}
+
+bool parse_tools_has_parameter(const struct parse_tools *t, struct bytes function, struct bytes parameter) {
+    return tvalue_dict_get(properties_of(t, function), parameter).kind != TVALUE_UNDEFINED;
+}
+
+bool schema_has_string(struct tvalue schema) {
+    enum parse_type type = type_of_schema(schema, 0);
+    return type == TYPE_STRING || type == TYPE_MIXED;
+}
+
 enum parse_type parse_tools_type(const struct parse_tools *t, struct bytes function, struct bytes parameter) {
-    if (!t) return TYPE_UNKNOWN;
-    return type_of_schema(tvalue_dict_get(tvalue_dict_get(t->functions, function), parameter), 0);
+    return type_of_schema(tvalue_dict_get(properties_of(t, function), parameter), 0);
 }
 
 /* ---- JSON ---- */
@@ -145,11 +164,8 @@ static bool add_literal(struct bytes value, struct buf *out) {
     return false;
 }
 
-void add_typed(const struct parse_tools *t, struct bytes function, struct bytes parameter, enum parse_type unknown,
-               struct bytes value, struct buf *out) {
-    enum parse_type type = parse_tools_type(t, function, parameter);
+static void add_by_type(enum parse_type type, struct bytes value, struct buf *out) {
     struct bytes plain = strip_blank(value);
-    if (type == TYPE_UNKNOWN) type = unknown;
     if (type == TYPE_STRING) {
         add_quoted(value, out);
     } else if (is_null(plain)) {
@@ -159,4 +175,15 @@ void add_typed(const struct parse_tools *t, struct bytes function, struct bytes 
     } else if (!add_literal(plain, out)) {
         add_quoted(value, out);
     }
+}
+
+void add_typed(const struct parse_tools *t, struct bytes function, struct bytes parameter, enum parse_type unknown,
+               struct bytes value, struct buf *out) {
+    enum parse_type type = parse_tools_type(t, function, parameter);
+    add_by_type(type == TYPE_UNKNOWN ? unknown : type, value, out);
+}
+
+void add_of_schema(struct tvalue schema, struct bytes value, struct buf *out) {
+    enum parse_type type = type_of_schema(schema, 0);
+    add_by_type(type == TYPE_UNKNOWN ? TYPE_STRING : type, value, out);
 }

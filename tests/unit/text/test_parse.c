@@ -10,7 +10,8 @@ static const char TOOLS[] =
     "\"properties\": {\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"integer\"}, \"units\": {\"type\": "
     "[\"string\", \"null\"]}, \"where\": {\"type\": \"object\"}, \"hot\": {\"type\": \"boolean\"}, \"any\": "
     "{\"anyOf\": "
-    "[{\"type\": \"integer\"}, {\"type\": \"string\"}]}}}}}, {\"type\": \"function\", \"function\": {\"name\": "
+    "[{\"type\": \"integer\"}, {\"type\": \"string\"}]}, \"list\": {\"type\": \"array\", \"items\": {\"properties\": "
+    "{\"k\": {\"type\": \"integer\"}}}}}}}}, {\"type\": \"function\", \"function\": {\"name\": "
     "\"now\"}}]";
 
 /* ---- what a parser put out, as one text: R(reasoning)C(content)T(id|name|arguments)... ---- */
@@ -145,6 +146,8 @@ struct parse_case {
 #define W_CALL  "{\"name\": \"get_weather\", \"arguments\": " W_ARGS "}"
 #define W_IS(n) "T(" n "||get_weather|" W_ARGS ")"
 
+#define M_ "]<]minimax[>["
+
 static const struct parse_case cases[] = {
     /* reasoning */
     {"think", NULL, false, "Hello <think> there", "C(Hello <think> there)"},
@@ -253,6 +256,66 @@ static const struct parse_case cases[] = {
      "</｜DSML｜parameter><｜DSML｜parameter name=\"city\" string=\"false\">null</｜DSML｜parameter><｜DSML｜parameter "
      "name=\"x\" string=\"true\">3</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>",
      "T(0||get_weather|{\"days\": 2, \"city\": \"null\", \"x\": \"3\"})"},
+    {NULL, "deepseek_v32", false,
+     "<｜DSML｜tool_calls><｜DSML｜invoke name=\"get_weather\"><｜DSML｜parameter name=\"arguments\" "
+     "string=\"true\">{\"city\": \"Lyon\"}</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>",
+     "T(0||get_weather|{\"city\": \"Lyon\"})"},
+    {NULL, "deepseek_v32", false,
+     "<｜DSML｜tool_calls><｜DSML｜invoke name=\"get_weather\"><｜DSML｜parameter name=\"input\" "
+     "string=\"false\">{\"x\": 1}</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>",
+     "T(0||get_weather|{\"input\": {\"x\": 1}})"},
+    {NULL, "deepseek_v32", false,
+     "<｜DSML｜tool_calls><｜DSML｜invoke name=\"get_weather\"><｜DSML｜parameter name=\"input\" "
+     "string=\"false\">{\"city\": 1}</｜DSML｜parameter><｜DSML｜parameter name=\"days\" "
+     "string=\"false\">2</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>",
+     "T(0||get_weather|{\"input\": {\"city\": 1}, \"days\": 2})"},
+    {"deepseek_v41", "deepseek_v41", true,
+     "a</think>b<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get_weather\">\n<｜DSML｜ parameter name=\"city\" "
+     "string=\"true\">Paris</｜DSML｜ parameter>\n<｜DSML｜ parameter name=\"days\" "
+     "string=\"false\">2</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>",
+     "R(a)C(b)" W_IS("0")},
+    {"gigachat35", "gigachat35", false,
+     "<think>a</think>b\n<｜GCML｜tool_calls>\n<｜GCML｜invoke name=\"get_weather\">\n<｜GCML｜parameter "
+     "name=\"city\" string=\"true\">Paris</｜GCML｜parameter>\n<｜GCML｜parameter name=\"days\" "
+     "string=\"false\">2</｜GCML｜parameter>\n</｜GCML｜invoke>\n</｜GCML｜tool_calls>",
+     "R(a)C(b)" W_IS("0")},
+    {"kimi_k3", "kimi_k3", true,
+     "a<|close|>think<|sep|><|open|>response<|sep|>b<|close|>response<|sep|><|open|>tools<|sep|>\n<|open|>call "
+     "tool=\"get_weather\" index=\"1\"<|sep|><|open|>argument key=\"city\" "
+     "type=\"string\"<|sep|>Paris<|close|>argument<|sep|><|open|>argument key=\"days\" "
+     "type=\"number\"<|sep|>2<|close|>argument<|sep|><|close|>call<|sep|><|open|>call tool=\"now\" "
+     "index=\"2\"<|sep|><|open|>argument key=\"a &amp;&quot;b&quot;\" type=\"string\"<|sep|>1<|close|>argument"
+     "<|sep|><|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>",
+     "R(a)C(b)" W_IS("0") "T(1||now|{\"a &\\\"b\\\"\": \"1\"})"},
+    {"kimi_k3", NULL, false, "<|open|>response<|sep|>b<|close|>response<|sep|><|close|>message<|sep|>", "C(b)"},
+    {"k2_horizon", "k2_horizon", false,
+     "<ifm|think_fast>a</ifm|think_fast>b<ifm|tool_calls>\n<ifm|tool_call>get_weather\n<ifm|arg_key>city"
+     "</ifm|arg_key><ifm|arg_value>Paris</ifm|arg_value>\n<ifm|arg_key>days</ifm|arg_key><ifm|arg_type>integer"
+     "</ifm|arg_type><ifm|arg_value>2</ifm|arg_value></ifm|tool_call>\n<ifm|tool_call>{\"name\": \"now\", "
+     "\"arguments\": {}}</ifm|tool_call>\n</ifm|tool_calls>",
+     "R(a)C(b)" W_IS("0") "T(1||now|{})"},
+    {NULL, "k2_horizon", false,
+     "<ifm|tool_call>now<ifm|arg_key>a</ifm|arg_key><ifm|arg_type>string</ifm|arg_type><ifm|arg_value>2"
+     "</ifm|arg_value></ifm|tool_call>",
+     "T(0||now|{\"a\": \"2\"})"},
+    {"plamo3", "plamo3", false,
+     "<|plamo:begin_think:plamo|>a<|plamo:end_think:plamo|>b<|plamo:begin_tool_requests:plamo|><|plamo:begin_tool_"
+     "request:plamo|><|plamo:begin_tool_name:plamo|>get_weather<|plamo:end_tool_name:plamo|><|plamo:begin_tool_"
+     "arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>" W_ARGS
+     "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|><|plamo:begin_tool_request:plamo|>"
+     "<|plamo:begin_tool_name:plamo|>now<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
+     "<|plamo:constrain|>json<|plamo:msg|>{}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>"
+     "<|plamo:end_tool_requests:plamo|><|plamo:tag|>",
+     "R(a)C(b)" W_IS("0") "T(1||now|{})"},
+    {"minimax_m3", "minimax_m3", true,
+     "a</mm:think>b" M_ "<tool_call>\n" M_ "<invoke name=\"get_weather\">" M_ "<city>5" M_ "</city>" M_ "<days>2" M_
+     "</days>" M_ "<where>" M_ "<lat>1.5" M_ "</lat>" M_ "<tag>x" M_ "</tag>" M_ "<tag>y" M_ "</tag>" M_ "</where>" M_
+     "<list>" M_ "<item>" M_ "<k>1" M_ "</k>" M_ "</item>" M_ "<item> " M_ "</item>" M_ "</list>" M_ "<none>" M_
+     "</none>" M_ "</invoke>\n" M_ "<invoke name='now'>" M_ "</invoke>\n" M_ "</tool_call>",
+     "R(a)C(b)T(0||get_weather|{\"city\": \"5\", \"days\": 2, \"where\": {\"lat\": \"1.5\", \"tag\": [\"x\", "
+     "\"y\"]}, \"list\": [{\"k\": 1}, {}], \"none\": \"\"})T(1||now|{})"},
+    {NULL, "minimax_m3", false, M_ "<tool_call>" M_ "<invoke name=\"now\">" M_ "<a>1" M_ "</b>" M_ "</invoke>",
+     "C(" M_ "<tool_call>" M_ "<invoke name=\"now\">" M_ "<a>1" M_ "</b>" M_ "</invoke>)"},
     {NULL, "solar_open", false,
      "Go.<|tool_calls|><|tool_call:begin|>abc1<|tool_call:name|>get_weather<|tool_call:args|>" W_ARGS
      "<|tool_call:end|>",
@@ -302,6 +365,10 @@ static const struct parse_case cases[] = {
      "<arg_value>2</arg_value>\n<arg_key>other</arg_key>\n<arg_value>x y</arg_value>\n</tool_call>",
      "R(a)C(b)T(0||get_weather|{\"city\": \"5\", \"days\": 2, \"other\": \"x y\"})"},
     {NULL, "glm47", false, "<tool_call>now</tool_call>", "T(0||now|{})"},
+    {NULL, "iquest_q1", false,
+     "<iquest_tool_call>get_weather\n<arg_key>city</arg_key><arg_value>Paris</arg_value><arg_key>days</arg_key>"
+     "<arg_value>2</arg_value></iquest_tool_call>",
+     W_IS("0")},
     {"hy_v3", "hy_v3", true,
      "a</think>b<tool_calls>\n<tool_call>get_weather<tool_sep>\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n"
      "<arg_key>days</arg_key><arg_value>2</arg_value></tool_call>\n<tool_call>now<tool_sep></tool_call></tool_calls>",
@@ -509,9 +576,9 @@ static void add_random_piece(const struct parse_config *config, struct buf *out)
     const struct reasoning_format *r = config->reasoning;
     const struct call_format *c = config->calls;
     const char *marks[24] = {
-        r->open,   r->close,        r->drop[0],      c->wrap_open[0],  c->wrap_close[0],
-        c->close,  c->open[0].text, c->open[1].text, "<|channel|>",    "<|message|>",
-        "<|end|>", "<|start|>",     "<|call|>",      "<｜tool▁sep｜>", "<|tool_call_argument_begin|>",
+        r->open[0], r->close[0],     r->drop[0],      c->wrap_open[0],  c->wrap_close[0],
+        c->close,   c->open[0].text, c->open[1].text, "<|channel|>",    "<|message|>",
+        "<|end|>",  "<|start|>",     "<|call|>",      "<｜tool▁sep｜>", "<|tool_call_argument_begin|>",
         "[ARGS]"};
     const char *piece = check_random() % 2 ? PIECES[check_random() % ARRAY_LEN(PIECES)] : marks[check_random() % 16];
     if (!piece) piece = "x";
