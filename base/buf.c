@@ -45,9 +45,25 @@ static inline bool room(struct buf *b, size_t more) { return (!b->failed && more
 
 void buf_reserve(struct buf *b, size_t more) { (void)grow(b, more); }
 
+/* At most 16 bytes, without a call: most of what is added are a few. */
+static inline void copy_few(char *to, const char *from, size_t len) {
+    if (len >= 8) {
+        memcpy(to, from, 8);
+        memcpy(to + len - 8, from + len - 8, 8);
+    } else if (len >= 4) {
+        memcpy(to, from, 4);
+        memcpy(to + len - 4, from + len - 4, 4);
+    } else {
+        for (size_t i = 0; i < len; i++) to[i] = from[i];
+    }
+}
+
 void buf_add(struct buf *b, const void *data, size_t len) {
     if (!len || !room(b, len)) return;
-    memcpy(b->data + b->len, data, len);
+    if (len <= 16)
+        copy_few(b->data + b->len, data, len);
+    else
+        memcpy(b->data + b->len, data, len);
     b->len += len;
     b->data[b->len] = 0;
 }
@@ -95,14 +111,26 @@ void buf_add_i64(struct buf *b, int64_t v) {
 
 /* 0: passes as it is; 'u': \u00XX; else the letter behind the backslash. */
 static const char JSON_ESCAPES[256] = {
-    [0 ... 7] = 'u', ['\b'] = 'b',      ['\t'] = 't', ['\n'] = 'n',  [11] = 'u',  ['\f'] = 'f',
-    ['\r'] = 'r',    [14 ... 31] = 'u', ['"'] = '"',  ['\\'] = '\\', [127] = 'u',
+    [0 ... 7] = 'u', ['\b'] = 'b', ['\t'] = 't',      ['\n'] = 'n', [11] = 'u',
+    ['\f'] = 'f',    ['\r'] = 'r', [14 ... 31] = 'u', ['"'] = '"',  ['\\'] = '\\',
 };
+
+/* None of the eight bytes is a quote, a backslash or below a space. */
+static bool passes_all(const uint8_t *eight) {
+    const uint64_t ones = 0x0101010101010101u;
+    uint64_t x, quote, backslash;
+    memcpy(&x, eight, sizeof x);
+    quote = x ^ ones * '"';
+    backslash = x ^ ones * '\\';
+    return !((((x - ones * ' ') & ~x) | ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash)) & (ones << 7));
+}
 
 void buf_add_json(struct buf *b, struct bytes s) {
     static const char HEX[] = "0123456789abcdef";
     size_t start = 0;
     for (size_t i = 0; i < s.len; i++) {
+        while (s.len - i > 8 && passes_all(s.data + i)) i += 8;
+        if (s.len >= 8 && s.len - i <= 8 && passes_all(s.data + s.len - 8)) break;
         char escape = JSON_ESCAPES[s.data[i]];
         if (!escape) continue;
         buf_add(b, s.data + start, i - start);

@@ -113,6 +113,7 @@ struct macro_def {
 struct node {
     uint8_t kind; /* enum node_kind */
     uint8_t method;
+    bool member; /* N_ATTR or N_ITEM of a name, whose key is a string and of a dict never a method */
     uint16_t op;
     uint16_t depth;    /* of the tree below */
     uint16_t function; /* of filters and tests */

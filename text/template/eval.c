@@ -13,13 +13,14 @@ static struct tvalue look_up(struct run *r, uint32_t name) {
 }
 
 static struct tvalue eval_deeper(struct run *r, const struct node *n);
+static struct tvalue eval_member(struct run *r, const struct node *n);
 
-/* run_eval, with what has no parts done at once. */
+/* run_eval, with what has no parts and a variable's member done at once. */
 static inline struct tvalue eval_part(struct run *r, const struct node *n) {
     if (r->rc || !run_burn(r, 1)) return undefined_value();
     if (n->kind == N_CONST) return n->value;
     if (n->kind == N_NAME) return look_up(r, n->name);
-    return eval_deeper(r, n);
+    return n->member ? eval_member(r, n) : eval_deeper(r, n);
 }
 
 struct tvalue run_eval(struct run *r, const struct node *n) {
@@ -148,6 +149,16 @@ static struct tvalue get_constant_item(struct run *r, struct tvalue of, const st
         found = key->value.kind == TVALUE_STRING ? tdict_find_text(of.dict, key->value, key->hash)
                                                  : tdict_find_hashed(of.dict, key->value, key->hash);
     return found ? *found : item_or_attribute(r, of, key->value, key->hash, key->method);
+}
+
+/* name.member and name['member'], which are most of what templates read. */
+static struct tvalue eval_member(struct run *r, const struct node *n) {
+    if (!run_burn(r, 1)) return undefined_value();
+    struct tvalue of = look_up(r, n->a->name);
+    const struct node *key = n->kind == N_ATTR ? n : n->b;
+    const struct tvalue *found = of.kind == TVALUE_DICT ? tdict_find_text(of.dict, key->value, key->hash) : NULL;
+    if (found) return *found;
+    return n->kind == N_ATTR ? run_get_attribute(r, of, n->value, n->hash, n->method) : get_constant_item(r, of, key);
 }
 
 /* ---- slices ---- */
@@ -283,37 +294,79 @@ static struct tvalue eval_join(struct run *r, const struct node *n) {
 
 enum { SUM_FIXED = 16 };
 
-/* a + b + c: all strings are put together at once. */
-__attribute__((noinline)) static struct tvalue eval_sum(struct run *r, const struct node *n) {
-    struct tvalue parts[SUM_FIXED];
+static struct tvalue sum_on(struct run *r, const struct node *n, struct tvalue sum, uint32_t from) {
+    for (uint32_t i = from; i < n->count && !r->rc; i++) sum = op_add(r, sum, run_eval(r, n->items[i]));
+    return sum;
+}
+
+enum sum_kind { SUM_TEXT, SUM_MARKUP, SUM_OTHER };
+
+/* Evaluates the parts of a sum as long as they are strings. SUM_OTHER: not all were, and *sum is the sum. SUM_MARKUP:
+ * one is marked, so the others are to be escaped. What stands behind a sum that fails is not evaluated, as in Python.
+ */
+static enum sum_kind sum_parts(struct run *r, const struct node *n, struct tvalue parts[SUM_FIXED],
+                               struct tvalue *sum) {
+    bool markup = false;
     if (n->count > SUM_FIXED) {
-        struct tvalue sum = run_eval(r, n->items[0]);
-        for (uint32_t i = 1; i < n->count && !r->rc; i++) sum = op_add(r, sum, run_eval(r, n->items[i]));
-        return sum;
+        *sum = sum_on(r, n, run_eval(r, n->items[0]), 1);
+        return SUM_OTHER;
     }
-    size_t total = 0;
-    uint32_t strings = 0;
     for (uint32_t i = 0; i < n->count; i++) {
         parts[i] = eval_part(r, n->items[i]);
-        if (parts[i].kind == TVALUE_STRING && strings == i && !is_markup(parts[i])) {
-            strings++;
-            total += parts[i].len;
-        } else if (i && !r->rc) { /* errors come in order: what is evaluated later must not run after a failed sum */
-            struct tvalue sum = parts[0];
-            for (uint32_t k = 1; k <= i && !r->rc; k++) sum = op_add(r, sum, parts[k]);
-            for (uint32_t k = i + 1; k < n->count && !r->rc; k++) sum = op_add(r, sum, run_eval(r, n->items[k]));
-            return sum;
-        }
-        if (r->rc) return undefined_value();
+        markup |= is_markup(parts[i]);
+        if (!r->rc && parts[i].kind == TVALUE_STRING) continue;
+        *sum = parts[0];
+        for (uint32_t k = 1; k <= i && !r->rc; k++) *sum = op_add(r, *sum, parts[k]);
+        *sum = sum_on(r, n, *sum, i + 1);
+        return SUM_OTHER;
+    }
+    return markup ? SUM_MARKUP : SUM_TEXT;
+}
+
+/* a + b + c: strings are put together at once. */
+__attribute__((noinline)) static struct tvalue eval_sum(struct run *r, const struct node *n) {
+    struct tvalue parts[SUM_FIXED], sum;
+    size_t total = 0, at = 0;
+    enum sum_kind kind = sum_parts(r, n, parts, &sum);
+    if (kind == SUM_OTHER) return sum;
+    for (uint32_t i = 0; i < n->count; i++) {
+        if (kind == SUM_MARKUP) parts[i] = markup_escape(r, parts[i]);
+        total += parts[i].len;
     }
     char *text = total < UINT32_MAX && run_burn(r, total / 16) ? run_alloc(r, MAX(total, (size_t)1)) : NULL;
     if (!text) return run_fail(r, ERR_LIMIT, "a string is too large");
-    size_t at = 0;
-    for (uint32_t i = 0; i < strings; i++) {
-        memcpy(text + at, parts[i].text, parts[i].len);
+    for (uint32_t i = 0; i < n->count; i++) {
+        if (parts[i].len) memcpy(text + at, parts[i].text, parts[i].len);
         at += parts[i].len;
     }
-    return tvalue_string(bytes_of(text, total));
+    sum = tvalue_string(bytes_of(text, total));
+    return kind == SUM_MARKUP ? markup_of(sum) : sum;
+}
+
+static void print(struct run *r, struct tvalue v) {
+    if (v.kind == TVALUE_STRING) {
+        run_burn(r, v.len / 16);
+        buf_add(r->out, v.text, v.len);
+    } else if (!r->rc) {
+        run_str(r, v, r->out);
+    }
+}
+
+void run_print(struct run *r, const struct node *n) {
+    struct tvalue parts[SUM_FIXED], sum;
+    enum sum_kind kind = n->kind == N_ADD ? sum_parts(r, n, parts, &sum) : SUM_OTHER;
+    if (kind == SUM_OTHER) {
+        print(r, n->kind == N_ADD ? sum : eval_part(r, n));
+        return;
+    }
+    for (uint32_t i = 0; i < n->count; i++) { /* the sum needs no string of its own */
+        if (kind == SUM_MARKUP && !is_markup(parts[i])) {
+            run_burn(r, parts[i].len / 16);
+            markup_add_escaped(tvalue_text(parts[i]), r->out);
+        } else {
+            print(r, parts[i]);
+        }
+    }
 }
 
 /* op_equal; roles and types, which templates compare most, at once. */
@@ -338,6 +391,10 @@ static bool compare(struct run *r, enum compare_op op, struct tvalue a, struct t
 
 static bool eval_compare(struct run *r, const struct node *n) {
     struct tvalue left = eval_part(r, n->a);
+    if (n->count == 1 && n->ops[0] <= CMP_NE) {
+        bool same = equal(r, left, eval_part(r, n->items[0]));
+        return !r->rc && same == (n->ops[0] == CMP_EQ);
+    }
     for (uint32_t i = 0; i < n->count && !r->rc; i++) {
         struct tvalue right = eval_part(r, n->items[i]);
         if (r->rc || !compare(r, n->ops[i], left, right)) return false;
@@ -373,7 +430,7 @@ static struct tvalue eval_filter(struct run *r, const struct node *n) {
     return filter_call(r, n->function, input, args);
 }
 
-static bool eval_test(struct run *r, const struct node *n) {
+__attribute__((noinline)) static bool eval_test(struct run *r, const struct node *n) {
     if (n->function == FUNCTION_UNKNOWN) {
         run_fail(r, ERR_INVALID, "No test named '%.*s' found.", (int)MIN(n->value.len, 64u), n->value.text);
         return false;
@@ -387,9 +444,9 @@ static bool eval_test(struct run *r, const struct node *n) {
 /* ---- all ---- */
 
 static bool eval_truth(struct run *r, const struct node *n) {
+    if (n->kind == N_COMPARE) return eval_compare(r, n); /* the most frequent: before the jump through a table */
     switch (n->kind) {
     case N_TEST: return eval_test(r, n);
-    case N_COMPARE: return eval_compare(r, n);
     case N_NOT: return !run_truth(r, n->a);
     case N_AND: return run_truth(r, n->a) && run_truth(r, n->b);
     case N_OR: return run_truth(r, n->a) || run_truth(r, n->b);

@@ -156,6 +156,7 @@ struct node *parse_attribute(struct parser *p, struct node *of) {
     if (!n || p->rc) return NULL;
     p->tokens++;
     n->a = of;
+    n->member = n->kind == N_ATTR && !n->method && of && of->kind == N_NAME;
     return parser_grow(p, n, of, NULL);
 }
 
@@ -202,7 +203,9 @@ static struct node *parse_subscript(struct parser *p, struct node *of) {
         arg->count = list.count;
         arg->items = node_list_items(p, &list);
     }
-    return parser_binary(p, N_ITEM, of, arg);
+    struct node *n = parser_binary(p, N_ITEM, of, arg);
+    if (n) n->member = of->kind == N_NAME && arg->kind == N_CONST && arg->value.kind == TVALUE_STRING;
+    return n;
 }
 
 static void push_keyword(struct parser *p, struct call_args *args, struct bytes name, struct node *value,

@@ -445,7 +445,7 @@ int filter_find(struct bytes name) {
 }
 
 struct tvalue filter_call(struct run *r, int function, struct tvalue input, struct args args) {
-    struct params p = {0};
+    struct params p;
     if (r->rc || !run_burn(r, 1)) return undefined_value();
     if (FILTERS[function].params &&
         !params_bind(r, FILTERS[function].name, FILTERS[function].params, FILTERS[function].required, args, &p))

@@ -257,7 +257,7 @@ static void add_json_string(const struct json_style *style, struct bytes s, stru
         for (size_t i = 0, n; i < s.len; i += n) {
             uint32_t cp;
             n = unicode_next(s.data + i, &cp);
-            if (cp < 0x7F || cp == 0x7F)
+            if (cp < 0x7F)
                 buf_add_json(out, bytes_of(s.data + i, 1));
             else if (cp < 0x10000)
                 buf_addf(out, "\\u%04x", cp);

@@ -277,23 +277,13 @@ static void run_group(struct run *r, const struct node *n) {
     leave_scope(r, scope);
 }
 
-static void run_print(struct run *r, const struct node *n) {
-    struct tvalue v = run_eval(r, n->a);
-    if (v.kind == TVALUE_STRING) {
-        run_burn(r, v.len / 16);
-        buf_add(r->out, v.text, v.len);
-    } else if (!r->rc) {
-        run_str(r, v, r->out);
-    }
-}
-
 static void run_statement(struct run *r, const struct node *n) {
     switch (n->kind) {
     case N_TEXT:
         run_burn(r, n->value.len / 16);
         buf_add(r->out, n->value.text, n->value.len);
         break;
-    case N_PRINT: run_print(r, n); break;
+    case N_PRINT: run_print(r, n->a); break;
     case N_IF: run_if(r, n); break;
     case N_FOR: {
         struct tvalue iterable = run_eval(r, n->b);

@@ -169,6 +169,7 @@ static inline struct tvalue undefined_value(void) { return (struct tvalue){0}; }
 
 struct tvalue run_eval(struct run *r, const struct node *n);
 bool run_truth(struct run *r, const struct node *n); /* op_truth(run_eval(r, n)), cheaper */
+void run_print(struct run *r, const struct node *n); /* appends str(run_eval(r, n)) to the output */
 void run_body(struct run *r, const struct node *body);
 struct tvalue run_call(struct run *r, struct tvalue callee, struct args args);
 struct tvalue run_call_macro(struct run *r, const struct tmacro *macro, struct args args);
