@@ -19,17 +19,19 @@ const struct bpe_merge BPE_NO_MERGE = {NONE, NONE, NONE, NONE};
 
 void bpe_init(struct bpe *b, const struct vocab *vocab, size_t count) {
     *b = (struct bpe){.vocab = vocab, .unk_id = NONE, .splits_at_metaspace = !vocab->byte_level};
-    uint32_t size = 16;
-    while (size < count + count / 2) size *= 2;
-    b->merges = mem_calloc(size, sizeof *b->merges);
-    b->merge_tags = mem_calloc(size, 1);
-    b->merge_mask = size - 1;
+    CHECK(count < UINT32_MAX / 2);
+    b->merge_cap = (uint32_t)count;
+    b->merge_slot_count = (uint32_t)(count + count / 2 + 16);
+    b->merges = mem_calloc(count, sizeof *b->merges);
+    b->merge_tags = mem_calloc(b->merge_slot_count, 1);
+    b->merge_slots = mem_calloc(b->merge_slot_count, sizeof *b->merge_slots);
     b->first_shared_rank = NONE;
 }
 
 void bpe_release(struct bpe *b) {
     mem_free(b->merges);
     mem_free(b->merge_tags);
+    mem_free(b->merge_slots);
     mem_free(b->byte_pairs);
     mem_free(b->inner_pairs);
     mem_free(b->char_rows);
@@ -41,12 +43,13 @@ void bpe_release(struct bpe *b) {
     b->unused = NULL;
     b->merges = NULL;
     b->merge_tags = NULL;
+    b->merge_slots = NULL;
     b->byte_pairs = NULL;
 }
 
 void bpe_prefetch(const struct bpe *b, uint32_t left, uint32_t right) {
     uint32_t slot = hash_slot(b, pair_hash(left, right));
-    __builtin_prefetch(&b->merges[slot], 1);
+    __builtin_prefetch(&b->merge_slots[slot], 1);
     __builtin_prefetch(&b->merge_tags[slot], 1);
 }
 
@@ -61,15 +64,22 @@ void bpe_add_merge(struct bpe *b, uint32_t left, uint32_t right, uint32_t result
     bpe_add_ranked(b, left, right, result, b->rank_count);
 }
 
-void bpe_add_ranked(struct bpe *b, uint32_t left, uint32_t right, uint32_t result, uint32_t rank) {
+/* The pair's merge; a new pair's is the next one, in a slot of its own. */
+static struct bpe_merge *take_pair(struct bpe *b, uint32_t left, uint32_t right) {
+    struct bpe_merge *known = (struct bpe_merge *)(uintptr_t)find_pair(b, left, right);
+    if (known != &BPE_NO_MERGE) return known;
     uint64_t hash = pair_hash(left, right);
-    uint8_t tag = hash_tag(hash);
     uint32_t i = hash_slot(b, hash);
-    while (b->merge_tags[i] && !(b->merge_tags[i] == tag && b->merges[i].left == left && b->merges[i].right == right))
-        i = (i + 1) & b->merge_mask;
+    CHECK(b->merge_count < b->merge_cap);
+    while (b->merge_tags[i]) i = next_slot(b, i);
+    b->merge_tags[i] = hash_tag(hash);
+    b->merge_slots[i] = b->merge_count;
+    return &b->merges[b->merge_count++];
+}
+
+void bpe_add_ranked(struct bpe *b, uint32_t left, uint32_t right, uint32_t result, uint32_t rank) {
     if (rank < b->rank_count) b->first_shared_rank = MIN(b->first_shared_rank, rank);
-    b->merge_tags[i] = tag;
-    b->merges[i] = (struct bpe_merge){left, right, rank, result};
+    *take_pair(b, left, right) = (struct bpe_merge){left, right, rank, result};
     b->rank_count = MAX(b->rank_count, rank + 1);
     if (b->splits_at_metaspace && crosses_metaspace(b->vocab, left, right)) b->splits_at_metaspace = false;
 }
@@ -101,8 +111,8 @@ static bool any_unused(const struct vocab *v) {
 static void collect_unused(struct bpe *b) {
     if (!any_unused(b->vocab)) return;
     VEC(struct bpe_merge) found = {0};
-    for (uint32_t i = 0; i <= b->merge_mask; i++)
-        if (b->merge_tags[i] && b->vocab->flags[b->merges[i].result] & VOCAB_UNUSED) vec_push(&found, b->merges[i]);
+    for (uint32_t i = 0; i < b->merge_count; i++)
+        if (b->vocab->flags[b->merges[i].result] & VOCAB_UNUSED) vec_push(&found, b->merges[i]);
     if (found.count) qsort(found.items, found.count, sizeof *found.items, compare_results);
     b->unused = found.items;
     b->unused_count = found.count;

@@ -20,7 +20,7 @@
 enum { BPE_AFFIX_MAX = 16 };
 
 struct bpe_merge {
-    uint32_t left, right; /* left == UINT32_MAX: empty slot */
+    uint32_t left, right;
     uint32_t rank, result;
 };
 
@@ -42,10 +42,12 @@ struct bpe_char {
 
 struct bpe {
     const struct vocab *vocab; /* borrowed */
-    uint8_t *merge_tags; /* by slot of merges: 0 empty, else some bits of the hash; owned. Most pairs asked for do not
+    uint8_t *merge_tags; /* hash table of pairs: 0 empty, else some bits of the hash; owned. Most pairs asked for do not
                             exist: they end here */
-    struct bpe_merge *merges; /* hash table of pairs; owned */
-    uint32_t merge_mask, rank_count;
+    uint32_t *merge_slots;    /* beside merge_tags: index into merges; owned */
+    struct bpe_merge *merges; /* as they were added: what is merged often lies together; owned */
+    uint32_t merge_slot_count, merge_count, merge_cap;
+    uint32_t rank_count;
     bpe_merge_fn *merge_short;
     uint32_t short_max;         /* symbols of a piece it takes */
     uint32_t ascii_ids[256];    /* symbol of each byte (byte level) or ASCII character */
@@ -109,7 +111,7 @@ struct bpe_scratch {
     struct bpe_merge last; /* the last pair looked up */
 };
 
-/* The table for `count` merges is allocated; then bpe_add_merge for each, in order of rank. */
+/* Room for `count` merges is allocated; then bpe_add_merge for each, in order of rank. */
 void bpe_init(struct bpe *b, const struct vocab *vocab, size_t count);
 /* Starts to load the slot of the pair. */
 void bpe_prefetch(const struct bpe *b, uint32_t left, uint32_t right);

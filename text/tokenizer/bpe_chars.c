@@ -68,9 +68,8 @@ static void find_crossings(const struct bpe *b, struct crossings *c) {
     memset(c->whole, 0xFF, v->entries.count * sizeof *c->whole);
     add_row(c);
     for (uint32_t id = 0; id < v->entries.count; id++) c->parts[id] = part_of(vocab_key(v, id));
-    for (uint32_t i = 0; i <= b->merge_mask; i++) {
+    for (uint32_t i = 0; i < b->merge_count; i++) {
         const struct bpe_merge *m = &b->merges[i];
-        if (!b->merge_tags[i]) continue;
         note_whole(c, m->left, m->rank);
         note_whole(c, m->right, m->rank);
         bool is_left = c->parts[m->right] & BEGINS_CHAR;

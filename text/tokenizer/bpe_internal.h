@@ -14,15 +14,22 @@ static inline uint64_t pair_hash(uint32_t left, uint32_t right) {
     uint64_t h = ((uint64_t)left << 32 | right) * 0x9E3779B97F4A7C15u;
     return (h ^ h >> 29) * 0xBF58476D1CE4E5B9u;
 }
-static inline uint32_t hash_slot(const struct bpe *b, uint64_t hash) { return (uint32_t)(hash >> 32) & b->merge_mask; }
+static inline uint32_t hash_slot(const struct bpe *b, uint64_t hash) {
+    return (uint32_t)((hash >> 32) * b->merge_slot_count >> 32);
+}
+static inline uint32_t next_slot(const struct bpe *b, uint32_t slot) {
+    return slot + 1 < b->merge_slot_count ? slot + 1 : 0;
+}
 static inline uint8_t hash_tag(uint64_t hash) { return (uint8_t)(hash >> 20 | 1); }
 
 static inline const struct bpe_merge *find_pair(const struct bpe *b, uint32_t left, uint32_t right) {
     uint64_t hash = pair_hash(left, right);
     uint8_t tag = hash_tag(hash);
-    for (uint32_t i = hash_slot(b, hash);; i = (i + 1) & b->merge_mask) {
+    for (uint32_t i = hash_slot(b, hash);; i = next_slot(b, i)) {
         if (!b->merge_tags[i]) return &BPE_NO_MERGE;
-        if (b->merge_tags[i] == tag && b->merges[i].left == left && b->merges[i].right == right) return &b->merges[i];
+        if (b->merge_tags[i] != tag) continue;
+        const struct bpe_merge *m = &b->merges[b->merge_slots[i]];
+        if (m->left == left && m->right == right) return m;
     }
 }
 

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "text/tokenizer/build.h"
 
-enum { PARTS_MAX = 24, ALIGNMENT = 64, CHUNK = 1 << 16, RULES_BYTES_MAX = 1 << 16, FORMAT_VERSION = 1 };
+enum { PARTS_MAX = 32, ALIGNMENT = 64, CHUNK = 1 << 16, RULES_BYTES_MAX = 1 << 16, FORMAT_VERSION = 1 };
 
 static const char MAGIC[8] = "TRIVOCAB";
 
@@ -113,9 +113,11 @@ static size_t list_parts(struct tokenizer *t, struct part out[PARTS_MAX]) {
     out[n++] = PART(v->flags, ids); /* the first: see take_parts */
     out[n++] = PART(v->pool.data, v->pool.len + 1);
     out[n++] = PART(v->entries.items, ids);
-    out[n++] = PART(v->slots, (uint64_t)v->slot_mask + 1);
-    out[n++] = PART(b->merge_tags, (uint64_t)b->merge_mask + 1);
-    out[n++] = PART(b->merges, (uint64_t)b->merge_mask + 1);
+    out[n++] = PART(v->aliases.items, v->aliases.count);
+    out[n++] = PART(v->slots, v->slot_count);
+    out[n++] = PART(b->merge_tags, b->merge_slot_count);
+    out[n++] = PART(b->merge_slots, b->merge_slot_count);
+    out[n++] = PART(b->merges, b->merge_count);
     out[n++] = PART(b->inner_pairs, 65536 / 64);
     out[n++] = PART(b->byte_pairs, 65536);
     out[n++] = PART(b->char_rows, BPE_CHARS);

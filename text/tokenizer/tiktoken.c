@@ -73,10 +73,8 @@ static bool is_spelled(const struct tiktoken_file *f) {
 /* In place: bytes are never longer than their spelling. A token with other characters (a special one) stays. */
 static void decode_spellings(struct tiktoken_file *f) {
     for (size_t i = 0; i < f->count; i++) {
-        uint8_t *p = (uint8_t *)f->bytes.data + f->lines[i].start;
-        struct bytes spelling = bytes_of(p, f->lines[i].len);
-        if (byte_alphabet_decode_to(spelling, NULL) != SIZE_MAX)
-            f->lines[i].len = (uint32_t)byte_alphabet_decode_to(spelling, p);
+        size_t len = byte_alphabet_decode_over((uint8_t *)f->bytes.data + f->lines[i].start, f->lines[i].len);
+        if (len != SIZE_MAX) f->lines[i].len = (uint32_t)len;
     }
 }
 

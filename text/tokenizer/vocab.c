@@ -8,8 +8,8 @@
 
 static bool is_plain(uint32_t b) { return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255); }
 
-/* The byte that a character of the alphabet stands for, or -1. */
-static int alphabet_byte(uint32_t cp) {
+/* The byte that a character of two bytes of the alphabet stands for, or -1. */
+static inline int alphabet_byte(uint32_t cp) {
     if (cp < 256) return is_plain(cp) ? (int)cp : -1;
     uint32_t i = cp - 256;
     if (i <= 32) return (int)i;
@@ -22,30 +22,41 @@ static uint32_t alphabet_char(uint32_t b) {
     return b <= 32 ? 256 + b : b <= 160 ? 256 + 33 + b - 127 : 256 + 67;
 }
 
-size_t byte_alphabet_decode_to(struct bytes s, uint8_t *out) {
-    size_t n = 0;
-    for (size_t i = 0; i < s.len;) {
-        uint32_t cp = s.data[i++];
-        if (cp >= 0x80) { /* the alphabet ends at U+0143: two bytes each */
-            if (cp < 0xC2 || cp > 0xC5 || i == s.len) return SIZE_MAX;
-            cp = (cp & 31) << 6 | (s.data[i++] & 63u);
+/* Into out, which has room for s.len bytes. Returns the bytes written, SIZE_MAX when s has others. */
+static size_t alphabet_decode(struct bytes s, uint8_t *out) {
+    const uint8_t *p = s.data, *end = s.data + s.len;
+    uint8_t *to = out;
+    while (p < end) {
+        uint32_t c = *p++;
+        if (c < 0x80) {
+            if (c - 33 > 93) return SIZE_MAX;
+            *to++ = (uint8_t)c;
+            continue;
         }
-        int byte = alphabet_byte(cp);
+        if (c < 0xC2 || c > 0xC5 || p == end) return SIZE_MAX; /* the alphabet ends at U+0143: two bytes each */
+        int byte = alphabet_byte((c & 31) << 6 | (*p++ & 63u));
         if (byte < 0) return SIZE_MAX;
-        if (out) out[n] = (uint8_t)byte;
-        n++;
+        *to++ = (uint8_t)byte;
     }
-    return n;
+    return (size_t)(to - out);
 }
 
 bool byte_alphabet_decode(struct bytes s, struct buf *out) {
     buf_reserve(out, s.len);
     if (out->failed) return false;
-    size_t n = byte_alphabet_decode_to(s, (uint8_t *)out->data + out->len);
+    size_t n = alphabet_decode(s, (uint8_t *)out->data + out->len);
     if (n == SIZE_MAX) return false;
     out->len += n;
     out->data[out->len] = 0;
     return true;
+}
+
+size_t byte_alphabet_decode_over(uint8_t *s, size_t len) {
+    uint8_t short_one[64], *raw = len <= sizeof short_one ? short_one : mem_alloc(len);
+    size_t n = alphabet_decode(bytes_of(s, len), raw);
+    if (n != SIZE_MAX) memcpy(s, raw, n);
+    if (raw != short_one) mem_free(raw);
+    return n;
 }
 
 void byte_alphabet_encode(struct bytes raw, struct buf *out) {
@@ -67,6 +78,7 @@ void vocab_init(struct vocab *v) {
 void vocab_release(struct vocab *v) {
     buf_release(&v->pool);
     vec_release(&v->entries);
+    vec_release(&v->aliases);
     mem_free(v->flags);
     mem_free(v->slots);
     *v = (struct vocab){0};
@@ -99,72 +111,167 @@ static struct bytes entry_key(const struct vocab *v, struct vocab_entry e) {
     return bytes_of(v->pool.data + e.start, e.len);
 }
 
+/* By its flags, some of which encoding sets meanwhile. */
+static bool is_literal(const struct vocab *v, uint32_t id) {
+    return __atomic_load_n(&v->flags[id], __ATOMIC_RELAXED) & (VOCAB_LITERAL | VOCAB_LATER);
+}
+
+enum { SLOT_ID = (1 << 24) - 1, SLOT_ALIAS = 2 };
+
+/* Odd, so that it is neither 0 nor that of an alias. */
+static uint32_t slot_tag(uint64_t hash) { return ((uint32_t)hash >> 24) | 1; }
+
+static bool is_alias(uint32_t slot) { return slot >> 24 == SLOT_ALIAS; }
+
+static uint32_t slot_id(const struct vocab *v, uint32_t slot) {
+    if (!slot) return UINT32_MAX;
+    return is_alias(slot) ? v->aliases.items[slot & SLOT_ID].id : slot & SLOT_ID;
+}
+
+static struct bytes slot_key(const struct vocab *v, uint32_t slot) {
+    uint32_t i = slot & SLOT_ID;
+    return entry_key(v, is_alias(slot) ? v->aliases.items[i].key : v->entries.items[i]);
+}
+
+static bool slot_holds(const struct vocab *v, uint32_t slot, struct bytes key, bool literal) {
+    uint32_t i = slot & SLOT_ID;
+    return bytes_equal(slot_key(v, slot), key) &&
+           literal == (is_alias(slot) ? v->aliases.items[i].literal : is_literal(v, i));
+}
+
+static uint32_t next_slot(const struct vocab *v, uint32_t slot) { return slot + 1 < v->slot_count ? slot + 1 : 0; }
+
 /* The slot that holds the key, or the empty one where it belongs. */
-static struct vocab_slot *find_slot(const struct vocab *v, const uint8_t *key, size_t len, uint32_t literal,
-                                    uint64_t h) {
-    uint32_t tag = (uint32_t)(h >> 32), stored_len = (uint32_t)len | literal;
-    for (uint32_t i = (uint32_t)h & v->slot_mask;; i = (i + 1) & v->slot_mask) {
-        struct vocab_slot *slot = &v->slots[i];
-        if (slot->tag == tag && slot->len == stored_len && slot->id != UINT32_MAX &&
-            (!len || !memcmp(v->pool.data + slot->start, key, len)))
-            return slot;
-        if (slot->id == UINT32_MAX) return slot;
+static uint32_t *find_slot(const struct vocab *v, struct bytes key, bool literal, uint64_t h) {
+    uint32_t tag = slot_tag(h);
+    for (uint32_t i = vocab_slot_of(v, h);; i = next_slot(v, i)) {
+        uint32_t slot = v->slots[i];
+        bool likely = slot >> 24 == tag || is_alias(slot);
+        if (!slot || (likely && slot_holds(v, slot, key, literal))) return &v->slots[i];
     }
 }
 
-static void index_id(struct vocab *v, uint32_t id) {
+/* Where the id's key is, or belongs; value: the slot for the id there. */
+static uint32_t *slot_of_id(const struct vocab *v, uint32_t id, uint32_t *value) {
     struct bytes key = vocab_key(v, id);
-    uint32_t literal = v->flags[id] & (VOCAB_LITERAL | VOCAB_LATER) ? VOCAB_SLOT_LITERAL : 0;
     uint64_t h = vocab_hash(v, key.data, key.len);
-    struct vocab_slot *slot = find_slot(v, key.data, key.len, literal, h);
-    if (v->keep_first && slot->id != UINT32_MAX) return;
-    *slot = (struct vocab_slot){(uint32_t)(h >> 32), id, v->entries.items[id].start, (uint32_t)key.len | literal};
+    *value = slot_tag(h) << 24 | id;
+    return find_slot(v, key, is_literal(v, id), h);
 }
 
-/* Room for `count` keys at most two thirds full; everything is indexed anew. */
-static void build_index(struct vocab *v, size_t count) {
-    uint32_t size = 16;
-    while (size < count + count / 2) size *= 2;
-    mem_free(v->slots);
-    v->slots = mem_calloc(size, sizeof *v->slots);
-    memset(v->slots, 0xFF, size * sizeof *v->slots);
-    v->slot_mask = size - 1;
-    for (uint32_t id = 0; id < v->entries.count; id++)
-        if (v->entries.items[id].start != VOCAB_ABSENT) index_id(v, id);
+static void index_id(struct vocab *v, uint32_t id) {
+    uint32_t value, *slot = slot_of_id(v, id, &value);
+    if (!v->keep_first || !*slot) *slot = value;
 }
 
-/* Spellings become raw bytes in place: a key is never longer than its spelling. */
+static void make_slots(struct vocab *v, size_t count) {
+    v->slot_count = (uint32_t)(count + count / 2 + 16);
+    v->slots = mem_calloc(v->slot_count, sizeof *v->slots);
+}
+
+/* A batch of ids at a time, so that their slots are loaded together. */
+static void build_index(struct vocab *v) {
+    enum { BATCH = 32 };
+    uint32_t count = (uint32_t)v->entries.count;
+    make_slots(v, count);
+    for (uint32_t first = 0, end; first < count; first = end) {
+        end = first + MIN(count - first, (uint32_t)BATCH);
+        for (uint32_t id = first; id < end; id++) {
+            struct bytes key = vocab_key(v, id);
+            vocab_prefetch(v, vocab_hash(v, key.data, key.len));
+        }
+        for (uint32_t id = first; id < end; id++)
+            if (v->entries.items[id].start != VOCAB_ABSENT) index_id(v, id);
+    }
+}
+
+/* More slots for the same keys. */
+static void grow_index(struct vocab *v, size_t count) {
+    uint32_t *old = v->slots, old_count = v->slot_count;
+    make_slots(v, count);
+    for (uint32_t i = 0; i < old_count; i++) {
+        if (!old[i]) continue;
+        struct bytes key = slot_key(v, old[i]);
+        uint32_t at = vocab_slot_of(v, vocab_hash(v, key.data, key.len));
+        while (v->slots[at]) at = next_slot(v, at);
+        v->slots[at] = old[i];
+    }
+    mem_free(old);
+}
+
+/* ---- sealing ---- */
+
+/* A spelling becomes raw bytes in place. */
 static void decode_spelling(struct vocab *v, uint32_t id) {
     struct vocab_entry *e = &v->entries.items[id];
-    uint8_t *at = (uint8_t *)v->pool.data + e->start;
-    if (byte_alphabet_decode_to(bytes_of(at, e->len), NULL) == SIZE_MAX)
+    size_t len = byte_alphabet_decode_over((uint8_t *)v->pool.data + e->start, e->len);
+    if (len == SIZE_MAX)
         v->flags[id] |= VOCAB_LITERAL;
     else
-        e->len = (uint32_t)byte_alphabet_decode_to(bytes_of(at, e->len), at);
+        e->len = (uint32_t)len;
 }
 
-static void seal(struct vocab *v, bool byte_level, bool spelled) {
+/* True when keys lie in the pool in the order of their ids. */
+static bool in_order(const struct vocab *v) {
+    uint32_t end = 0;
+    for (size_t i = 0; i < v->entries.count; i++) {
+        struct vocab_entry e = v->entries.items[i];
+        if (e.start == VOCAB_ABSENT) continue;
+        if (e.start < end) return false;
+        end = e.start + e.len;
+    }
+    return true;
+}
+
+/* Raw bytes are shorter than spellings: keys in order come to lie side by side. */
+static void decode_spellings(struct vocab *v) {
+    bool packs = in_order(v);
+    uint32_t end = 0;
+    for (uint32_t id = 0; id < v->entries.count; id++) {
+        struct vocab_entry *e = &v->entries.items[id];
+        if (e->start == VOCAB_ABSENT) continue;
+        if (!(v->flags[id] & VOCAB_LITERAL)) decode_spelling(v, id);
+        if (!packs) continue;
+        memmove(v->pool.data + end, v->pool.data + e->start, e->len);
+        e->start = end;
+        end += e->len;
+    }
+    if (packs) v->pool.len = end;
+}
+
+/* Gives back what reading reserved. */
+static void trim(struct vocab *v) {
+    if (v->pool.data) v->pool.data = mem_realloc(v->pool.data, v->pool.cap = v->pool.len + 1);
+    if (v->entries.count) v->entries.items = mem_realloc(v->entries.items, v->entries.count * sizeof *v->entries.items);
+    v->entries.cap = v->entries.count;
+}
+
+static void seal(struct vocab *v, bool byte_level, bool spelled, const uint8_t *flags) {
     v->byte_level = byte_level;
     v->flags = mem_calloc(MAX(v->entries.count, (size_t)1), 1);
-    for (uint32_t id = 0; spelled && id < v->entries.count; id++)
-        if (v->entries.items[id].start != VOCAB_ABSENT) decode_spelling(v, id);
-    build_index(v, v->entries.count);
+    if (flags && v->entries.count) memcpy(v->flags, flags, v->entries.count);
+    if (spelled) decode_spellings(v);
+    trim(v);
+    build_index(v);
 }
 
-void vocab_seal(struct vocab *v, bool byte_level) { seal(v, byte_level, byte_level); }
-void vocab_seal_raw(struct vocab *v) { seal(v, true, false); }
-
+void vocab_seal(struct vocab *v, bool byte_level) { seal(v, byte_level, byte_level, NULL); }
+void vocab_seal_raw(struct vocab *v) { seal(v, true, false, NULL); }
 void vocab_seal_flagged(struct vocab *v, bool byte_level, const uint8_t *flags) {
-    v->byte_level = byte_level;
-    v->flags = mem_calloc(MAX(v->entries.count, (size_t)1), 1);
-    if (v->entries.count) memcpy(v->flags, flags, v->entries.count);
-    for (uint32_t id = 0; byte_level && id < v->entries.count; id++)
-        if (v->entries.items[id].start != VOCAB_ABSENT && !(flags[id] & VOCAB_LITERAL)) decode_spelling(v, id);
-    build_index(v, v->entries.count);
+    seal(v, byte_level, byte_level, flags);
+}
+
+/* The id is about to have another key: its own is found still. */
+static void make_alias(struct vocab *v, uint32_t id) {
+    uint32_t value, *slot = slot_of_id(v, id, &value);
+    if (*slot != value) return;
+    vec_push(&v->aliases, ((struct vocab_alias){v->entries.items[id], id, is_literal(v, id)}));
+    *slot = (uint32_t)SLOT_ALIAS << 24 | (uint32_t)(v->aliases.count - 1);
 }
 
 int vocab_add_sealed(struct vocab *v, struct bytes spelling, uint32_t id, struct error *err) {
     size_t before = v->entries.count;
+    if (id < before && v->entries.items[id].start != VOCAB_ABSENT) make_alias(v, id);
     int rc = vocab_add(v, spelling, id, err);
     if (rc) return rc;
     if (v->entries.count > before) {
@@ -173,17 +280,16 @@ int vocab_add_sealed(struct vocab *v, struct bytes spelling, uint32_t id, struct
     }
     v->flags[id] = VOCAB_LATER;
     if (v->byte_level) decode_spelling(v, id);
-    if (v->entries.count + v->entries.count / 2 > v->slot_mask)
-        build_index(v, v->entries.count * 2);
-    else
-        index_id(v, id);
+    size_t keys = v->entries.count + v->aliases.count;
+    if (keys + keys / 3 > v->slot_count) grow_index(v, keys + keys / 4);
+    index_id(v, id);
     return 0;
 }
 
 /* ---- lookup ---- */
 
 uint32_t vocab_find_hashed(const struct vocab *v, const uint8_t *key, size_t len, uint64_t hash) {
-    return len <= VOCAB_TOKEN_BYTES_MAX ? find_slot(v, key, len, 0, hash)->id : UINT32_MAX;
+    return slot_id(v, *find_slot(v, bytes_of(key, len), false, hash));
 }
 
 uint32_t vocab_find(const struct vocab *v, const uint8_t *key, size_t len) {
@@ -191,9 +297,7 @@ uint32_t vocab_find(const struct vocab *v, const uint8_t *key, size_t len) {
 }
 
 static uint32_t find_literal(const struct vocab *v, struct bytes spelling) {
-    if (spelling.len > VOCAB_TOKEN_BYTES_MAX) return UINT32_MAX;
-    uint64_t h = vocab_hash(v, spelling.data, spelling.len);
-    return find_slot(v, spelling.data, spelling.len, VOCAB_SLOT_LITERAL, h)->id;
+    return slot_id(v, *find_slot(v, spelling, true, vocab_hash(v, spelling.data, spelling.len)));
 }
 
 uint32_t vocab_find_spelling(const struct vocab *v, struct bytes spelling) {

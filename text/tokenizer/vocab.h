@@ -5,8 +5,9 @@
  * vocabularies, the raw bytes that spelling stands for ("Ġthe" is " the"). A spelling that is not made of the byte
  * alphabet ("a b" with a real space) is kept as it stands and marked literal: it never meets a key of raw bytes.
  *
- * Invariants: (1) an id has at most one key; (2) a key has one id, the last one given (or the lowest: keep_first); (3)
- * keys lie in one pool, never moved once vocab_seal ran.
+ * Invariants: (1) an id has at most one key, and what vocab_add_sealed displaced (an alias, which is only found); (2) a
+ * key has one id, the last one given (or the lowest: keep_first); (3) keys lie in one pool, never moved once vocab_seal
+ * ran.
  *
  * Threading: const after vocab_seal.
  */
@@ -35,19 +36,21 @@ struct vocab_entry {
 };
 #define VOCAB_ABSENT UINT32_MAX
 
-struct vocab_slot {
-    uint32_t tag, id; /* id UINT32_MAX: empty */
-    uint32_t start;   /* in the pool */
-    uint32_t len;     /* and VOCAB_SLOT_LITERAL */
+/* A key whose id has another key now. */
+struct vocab_alias {
+    struct vocab_entry key;
+    uint32_t id;
+    bool literal;
 };
-#define VOCAB_SLOT_LITERAL 0x80000000u
 
 struct vocab {
     struct buf pool;
     VEC(struct vocab_entry) entries; /* by id */
-    uint8_t *flags;                  /* by id; enum vocab_flags; owned, made by vocab_seal */
-    struct vocab_slot *slots;        /* owned */
-    uint32_t slot_mask;
+    VEC(struct vocab_alias) aliases;
+    uint8_t *flags;  /* by id; enum vocab_flags; owned, made by vocab_seal */
+    uint32_t *slots; /* hash table, at most three quarters full: some bits of the hash over an id's 24 (or an alias's
+                        index); 0: empty; owned */
+    uint32_t slot_count;
     uint32_t id_limit; /* ids below this are taken; VOCAB_IDS_MAX unless set */
     uint64_t seed;
     bool byte_level;
@@ -89,9 +92,13 @@ static inline uint64_t vocab_hash(const struct vocab *v, const uint8_t *key, siz
     uint64_t h = (uint64_t)product ^ (uint64_t)(product >> 64);
     return (h ^ h >> 29) * 0xBF58476D1CE4E5B9u;
 }
+/* Where the search for a key of this hash begins. */
+static inline uint32_t vocab_slot_of(const struct vocab *v, uint64_t hash) {
+    return (uint32_t)((hash >> 32) * v->slot_count >> 32);
+}
 /* Starts to load the slot for a key of this hash; a later vocab_find_hashed waits less. */
 static inline void vocab_prefetch(const struct vocab *v, uint64_t hash) {
-    __builtin_prefetch(&v->slots[(uint32_t)hash & v->slot_mask]);
+    __builtin_prefetch(&v->slots[vocab_slot_of(v, hash)]);
 }
 uint32_t vocab_find_hashed(const struct vocab *v, const uint8_t *key, size_t len, uint64_t hash);
 /* UINT32_MAX when absent. Literal keys are found only by vocab_find_spelling, where no other key is spelled so. */
@@ -103,9 +110,8 @@ void vocab_spelling(const struct vocab *v, uint32_t id, struct buf *out);
 /* The byte alphabet of GPT-2: bytes as printable characters. Appends; false (with nothing useful appended) when s has
  * others. */
 bool byte_alphabet_decode(struct bytes s, struct buf *out);
-/* The same into out, which has room for s.len bytes (out == s.data is fine; NULL only checks). Returns the bytes
- * written, SIZE_MAX when s has others. */
-size_t byte_alphabet_decode_to(struct bytes s, uint8_t *out);
+/* The same in place. Returns the bytes that remain, SIZE_MAX (with nothing changed) when s has others. */
+size_t byte_alphabet_decode_over(uint8_t *s, size_t len);
 void byte_alphabet_encode(struct bytes raw, struct buf *out);
 
 #endif
