@@ -7,18 +7,14 @@
 #include "text/unicode.h"
 
 enum { WHOLE_BYTES_MAX = 48 }; /* longer pieces are hardly ever tokens */
-#define METASPACE "\xE2\x96\x81"
-
-static inline bool begins_with_metaspace(const uint8_t *p, const uint8_t *end) {
-    return end - p >= 3 && p[0] == 0xE2 && p[1] == 0x96 && p[2] == 0x81;
-}
 
 /* ---- merges ---- */
 
 const struct bpe_merge BPE_NO_MERGE = {NONE, NONE, NONE, NONE};
 
 void bpe_init(struct bpe *b, const struct vocab *vocab, size_t count) {
-    *b = (struct bpe){.vocab = vocab, .unk_id = NONE, .splits_at_metaspace = !vocab->byte_level};
+    *b = (struct bpe){.vocab = vocab, .unk_id = NONE};
+    if (!vocab->byte_level) bpe_cuts_init(&b->cuts, vocab, count);
     CHECK(count < UINT32_MAX / 2);
     b->merge_cap = (uint32_t)count;
     b->merge_slot_count = (uint32_t)(count + count / 2 + 16);
@@ -34,6 +30,7 @@ void bpe_release(struct bpe *b) {
     mem_free(b->merge_slots);
     mem_free(b->byte_pairs);
     mem_free(b->inner_pairs);
+    bpe_cuts_release(&b->cuts);
     mem_free(b->char_rows);
     mem_free(b->chars);
     b->char_rows = NULL;
@@ -51,13 +48,6 @@ void bpe_prefetch(const struct bpe *b, uint32_t left, uint32_t right) {
     uint32_t slot = hash_slot(b, pair_hash(left, right));
     __builtin_prefetch(&b->merge_slots[slot], 1);
     __builtin_prefetch(&b->merge_tags[slot], 1);
-}
-
-/* True when the pair puts a U+2581 behind something else. */
-static bool crosses_metaspace(const struct vocab *v, uint32_t left, uint32_t right) {
-    struct bytes a = vocab_key(v, left), b = vocab_key(v, right);
-    return begins_with_metaspace(b.data, b.data + b.len) &&
-           !(a.len >= 3 && begins_with_metaspace(a.data + a.len - 3, a.data + a.len));
 }
 
 void bpe_add_merge(struct bpe *b, uint32_t left, uint32_t right, uint32_t result) {
@@ -81,7 +71,7 @@ void bpe_add_ranked(struct bpe *b, uint32_t left, uint32_t right, uint32_t resul
     if (rank < b->rank_count) b->first_shared_rank = MIN(b->first_shared_rank, rank);
     *take_pair(b, left, right) = (struct bpe_merge){left, right, rank, result};
     b->rank_count = MAX(b->rank_count, rank + 1);
-    if (b->splits_at_metaspace && crosses_metaspace(b->vocab, left, right)) b->splits_at_metaspace = false;
+    if (b->cuts.joints) bpe_cuts_note(&b->cuts, b->vocab, left, right, result);
 }
 
 /* ---- symbols ---- */
@@ -155,6 +145,15 @@ void bpe_choose_variant(struct bpe *b) {
     b->merge_short = variants[bpe_merge_variants(variants) - 1];
 }
 
+static void finish_cuts(struct bpe *b) {
+    for (unsigned i = 0; i < 256; i++)
+        if (b->fallback_ids[i] == NONE) b->cuts.known = false;
+    bool drops = !b->cuts.known && b->unk_id == NONE; /* what stood apart may meet */
+    if (b->has_affix || b->ignore_merges || drops) bpe_cuts_release(&b->cuts);
+    if (!b->cuts.known) b->cuts.line_ends = false;
+    if (b->cuts.joints && bpe_cuts_symbol(&b->cuts, METASPACE_CHAR) == NONE) b->cuts.words = false;
+}
+
 void bpe_finish(struct bpe *b) {
     for (unsigned i = 0; i < 256; i++) {
         uint8_t key = (uint8_t)i;
@@ -163,7 +162,7 @@ void bpe_finish(struct bpe *b) {
         snprintf(name, sizeof name, "<0x%02X>", i);
         b->fallback_ids[i] = b->byte_fallback ? vocab_find_spelling(b->vocab, bytes_str(name)) : NONE;
     }
-    if (vocab_find(b->vocab, (const uint8_t *)METASPACE, 3) == NONE || b->has_affix) b->splits_at_metaspace = false;
+    finish_cuts(b);
     if (b->vocab->byte_level && b->rank_count > 4096 && !b->has_affix) make_byte_pairs(b);
     if (b->byte_pairs) make_inner_pairs(b);
     if (b->byte_pairs && !b->lacks_bytes) bpe_make_chars(b);
@@ -263,10 +262,11 @@ static void release_lists(struct bpe_scratch *s) {
     vec_release(&s->order_other);
     vec_release(&s->heap);
     vec_release(&s->runs);
+    for (int i = 0; i < 2; i++) vec_release(&s->spaced[i]);
 }
 
 void bpe_scratch_trim(struct bpe_scratch *s, size_t symbols_max) {
-    if (s->ids.cap > symbols_max) release_lists(s);
+    if (MAX(s->ids.cap, MAX(s->spaced[0].cap, s->spaced[1].cap)) > symbols_max) release_lists(s);
 }
 
 void bpe_scratch_release(struct bpe_scratch *s) {

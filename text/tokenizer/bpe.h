@@ -12,6 +12,7 @@
 #ifndef TEXT_TOKENIZER_BPE_H
 #define TEXT_TOKENIZER_BPE_H
 
+#include "text/tokenizer/bpe_cuts.h"
 #include "text/tokenizer/piece_cache.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/vocab.h"
@@ -60,7 +61,7 @@ struct bpe {
     struct bpe_char *chars;    /* [0]: none; owned */
     uint32_t char_count;
     bool lacks_bytes;         /* with byte_pairs: some bytes have no symbol. Pieces with such go without the tables */
-    bool splits_at_metaspace; /* no merge joins something to a U+2581 behind it: text may be cut there */
+    struct bpe_cuts cuts;     /* not at byte level */
     struct bpe_merge *unused; /* by result: merges whose tokens are not given out but cut again; owned */
     size_t unused_count;
     char prefix[BPE_AFFIX_MAX + 1], suffix[BPE_AFFIX_MAX + 1]; /* of characters behind a word's first, of its last */
@@ -99,6 +100,7 @@ struct bpe_scratch {
     VEC(uint32_t) order_other;
     VEC(struct bpe_wait) heap;
     VEC(struct bpe_run) runs;
+    VEC(uint8_t) spaced[2]; /* metaspaced.c */
     uint32_t first_run;
     uint32_t run_rank;          /* of the runs being visited */
     bool better_pair;           /* one turned up: runs do not do */

@@ -123,6 +123,9 @@ static size_t list_parts(struct tokenizer *t, struct part out[PARTS_MAX]) {
     out[n++] = PART(b->char_rows, BPE_CHARS);
     out[n++] = PART(b->chars, b->char_count);
     out[n++] = PART(b->unused, b->unused_count);
+    out[n++] = PART(b->cuts.rows, BPE_CUTS_ROWS);
+    out[n++] = PART(b->cuts.ids.items, b->cuts.ids.count);
+    out[n++] = PART(b->cuts.joints, ((uint64_t)1 << (32 - b->cuts.joint_shift)) / 64);
     for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
         out[n++] = PART(sets[i]->tokens.items, sets[i]->tokens.count);
         out[n++] = PART(sets[i]->nodes.items, sets[i]->nodes.count);

@@ -18,6 +18,10 @@ struct spm_normalizer {
     bool dummy_prefix, suffix, remove_extra, escape;
 };
 
+/* True when nothing but spaces changes, each to U+2581, and perhaps one stands before. */
+static inline bool spm_only_spaces(const struct spm_normalizer *n) {
+    return n->escape && !n->suffix && !n->remove_extra && !n->charsmap.units && !n->symbols.tokens.count;
+}
 void spm_normalizer_release(struct spm_normalizer *n);
 /* Appends the normalized text (valid UTF-8 in). */
 void spm_normalize(const struct spm_normalizer *n, struct bytes text, struct buf *out);

@@ -3,6 +3,8 @@
 #include "base/utf8.h"
 #include "text/tokenizer/compiled.h"
 #include "text/tokenizer/data.h"
+#include "text/tokenizer/metaspaced.h"
+#include "text/tokenizer/spm_normalize.h"
 
 /* Symbols and bytes: what one very long text needed beyond is given back, so that it does not stay for ever. */
 enum { SCRATCH_KEEP = 64 * 1024, NORMALIZED_KEEP = 4 << 20 };
@@ -116,21 +118,42 @@ static void encode_block(void *ctx, const uint8_t *p, uint64_t starts, const uin
     bpe_encode_block(&r->t->bpe, &r->scratch->bpe, p, starts, limit, r->out);
 }
 
-/* Where no merge crosses it, the text is cut in front of each run of U+2581: the tokens are the same, the pieces words.
- */
-static int encode_metaspaced(struct encode_run *r, struct bytes span) {
-    const uint8_t *p = span.data, *end = span.data + span.len;
-    while (p < end) {
-        const uint8_t *stop = p;
-        while (end - stop >= 3 && stop[0] == 0xE2 && stop[1] == 0x96 && stop[2] == 0x81) stop += 3;
-        do stop = stop < end ? memchr(stop, 0xE2, (size_t)(end - stop)) : NULL;
-        while (stop && (end - stop < 3 || stop[1] != 0x96 || stop[2] != 0x81) && stop++);
-        if (!stop) stop = end;
-        encode_piece(r, bytes_of(p, (size_t)(stop - p)), end);
-        p = stop;
+/* ---- BPE with U+2581 for spaces ---- */
+
+static bool is_metaspaced(const struct tokenizer *t) { return t->model == MODEL_BPE && metaspaced_fits(&t->bpe); }
+
+static bool is_metaspace(const char *text, size_t len) { return len == 3 && !memcmp(text, "\xE2\x96\x81", 3); }
+
+/* The normalizer does no more than spaces to U+2581, perhaps with one more before the text. */
+static bool normalizes_spaces(const struct normalizer *n, struct metaspaced *how) {
+    const struct normalizer_step *first = &n->steps[0];
+    if (n->step_count == 1 && first->kind == NORMALIZE_SENTENCEPIECE) {
+        *how = (struct metaspaced){true, first->spm->dummy_prefix};
+        return spm_only_spaces(first->spm);
     }
-    return 0;
+    bool prefix =
+        n->step_count == 2 && first->kind == NORMALIZE_PREPEND && is_metaspace(first->content, first->content_len);
+    const struct normalizer_step *last = first + prefix;
+    *how = (struct metaspaced){true, prefix};
+    return n->step_count == 1u + prefix && last->kind == NORMALIZE_REPLACE && last->pattern_len == 1 &&
+           last->pattern[0] == ' ' && is_metaspace(last->content, last->content_len);
 }
+
+/* The pre-tokenizer, if any, does no more than that to the span. */
+static bool splits_nothing(const struct splitter *s, struct bytes span, bool at_start, struct metaspaced *how) {
+    const struct split_stage *stage = &s->stages[0];
+    *how = (struct metaspaced){0};
+    if (!s->stage_count) return true;
+    if (s->stage_count > 1 || stage->kind != SPLIT_METASPACE || stage->metaspace_split ||
+        !is_metaspace(stage->literal, stage->literal_len))
+        return false;
+    bool prefix = stage->prepend == METASPACE_ALWAYS || (stage->prepend == METASPACE_FIRST && at_start);
+    bool has = span.data[0] == ' ' || (span.len >= 3 && is_metaspace((const char *)span.data, 3));
+    *how = (struct metaspaced){true, prefix && !has};
+    return true;
+}
+
+/* ---- the chain ---- */
 
 typedef int encode_span_fn(struct encode_run *r, struct bytes span, bool at_start);
 
@@ -150,14 +173,23 @@ static int cut_added(struct encode_run *r, const struct added_set *set, const st
 }
 
 static int encode_plain(struct encode_run *r, struct bytes span, bool at_start) {
-    if (!r->t->splitter.stage_count && r->t->model == MODEL_BPE && r->t->bpe.splits_at_metaspace)
-        return encode_metaspaced(r, span);
+    struct metaspaced how;
+    if (is_metaspaced(r->t) && splits_nothing(&r->t->splitter, span, at_start, &how)) {
+        metaspaced_encode(&r->t->bpe, &r->scratch->bpe, span, how, r->out);
+        return 0;
+    }
     return splitter_run(&r->t->splitter, &r->scratch->split, span, at_start, encode_piece,
                         r->t->model == MODEL_BPE ? encode_block : NULL, r, r->err);
 }
 
 static int encode_normalized(struct encode_run *r, struct bytes span, bool at_start) {
     struct encode_scratch *s = r->scratch;
+    struct metaspaced how;
+    if (is_metaspaced(r->t) && !r->t->splitter.stage_count && !r->t->added_normalized.tokens.count &&
+        normalizes_spaces(&r->t->normalizer, &how)) {
+        metaspaced_encode(&r->t->bpe, &s->bpe, span, how, r->out);
+        return 0;
+    }
     struct bytes text = normalizer_apply(&r->t->normalizer, span, &s->normalized[0], &s->normalized[1]);
     if (!text.data) return error_set(r->err, ERR_MEMORY, "out of memory while normalizing %zu bytes", span.len);
     /* Normalizing moved the spots: then no special token is looked for in a span that has one. */

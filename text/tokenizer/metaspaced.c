@@ -1,0 +1,254 @@
+#include "text/tokenizer/metaspaced.h"
+
+#include "text/tokenizer/bpe_internal.h"
+#include "text/unicode.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+static const uint8_t METASPACE[3] = {0xE2, 0x96, 0x81};
+enum { BLOCK = 64, LOOKED_AT = BLOCK + 2 };
+
+struct walk {
+    const struct bpe *b;
+    struct bpe_scratch *s;
+    struct token_vec *out;
+    const uint8_t *limit; /* bytes before it may be read */
+    bool spaces;
+};
+
+/* ---- parts ---- */
+
+struct symbol {
+    uint32_t cp, id; /* id NONE: unknown */
+    size_t len;
+};
+
+static inline struct symbol read_symbol(const struct walk *w, const uint8_t *p) {
+    struct symbol x;
+    x.len = unicode_next(p, &x.cp);
+    if (x.cp == ' ' && w->spaces) x.cp = METASPACE_CHAR;
+    x.id = bpe_cuts_symbol(&w->b->cuts, x.cp);
+    return x;
+}
+
+static inline bool is_cut(const struct walk *w, struct symbol x, struct symbol y) {
+    if (!w->b->cuts.known && (x.id == NONE || y.id == NONE)) return false;
+    return !bpe_cuts_joined(&w->b->cuts, x.cp, y.cp);
+}
+
+/* Unknown characters that are fused or dropped, unused tokens: as bpe_encode does it. */
+static void encode_slowly(struct walk *w, const uint8_t *p, size_t len) {
+    size_t count = 0;
+    vec_reserve(&w->s->spaced[1], len * sizeof METASPACE);
+    uint8_t *to = w->s->spaced[1].items;
+    for (size_t i = 0; i < len; i++) {
+        if (p[i] == ' ' && w->spaces) {
+            memcpy(to + count, METASPACE, sizeof METASPACE);
+            count += sizeof METASPACE;
+        } else {
+            to[count++] = p[i];
+        }
+    }
+    bpe_encode(w->b, w->s, to, count, to + count, w->out);
+}
+
+/* Merges the part's symbols; there is room for them. False: one is unknown. */
+static bool encode_symbols(struct walk *w, const uint8_t *p, size_t len) {
+    uint32_t *ids = w->out->items + w->out->count;
+    size_t count = 0;
+    for (size_t i = 0; i < len; count++) {
+        struct symbol x = read_symbol(w, p + i);
+        if (x.id == NONE) return false;
+        ids[count] = x.id;
+        i += x.len;
+    }
+    if (count > w->b->short_max) {
+        struct bpe_scratch *s = w->s;
+        vec_reserve(&s->ids, count);
+        memcpy(s->ids.items, ids, count * sizeof *ids);
+        s->ids.count = count;
+        count = bpe_merge_long(w->b, s, NULL);
+        memcpy(ids, s->ids.items, count * sizeof *ids);
+    } else if (count > 1) {
+        count = w->b->merge_short(w->b, ids, count, NULL);
+    }
+    w->out->count += count;
+    return true;
+}
+
+static void encode_uncached(struct walk *w, const uint8_t *p, size_t len) {
+    vec_reserve(w->out, w->out->count + len);
+    if (w->b->unused_count || !encode_symbols(w, p, len)) encode_slowly(w, p, len);
+}
+
+static void encode_by_pieces(struct walk *w, const uint8_t *p, size_t len) {
+    struct piece_cache *cache = &w->s->caches->pieces;
+    uint64_t hash = hash64(p, len, w->b->vocab->seed);
+    size_t count, before = w->out->count;
+    const uint32_t *ids = piece_find(cache, hash, p, len, &count);
+    if (ids) {
+        vec_reserve(w->out, before + count);
+        memcpy(w->out->items + before, ids, count * sizeof *ids);
+        w->out->count += count;
+        return;
+    }
+    encode_uncached(w, p, len);
+    count = w->out->count - before;
+    if (count && count <= PIECE_IDS_MAX) piece_put(cache, hash, p, len, w->out->items + before, count);
+}
+
+/* The entry's ids go to out, which has room for WORD_IDS_MAX. */
+static inline void push_entry(const struct word_entry *found, struct token_vec *out) {
+    uint32_t *to = out->items + out->count;
+    memcpy(to, found->ids, sizeof found->ids);
+    out->count += 1u + (to[1] != NONE) + (to[2] != NONE) + (to[3] != NONE);
+}
+
+static inline void remember(struct word_entry *set, struct word_key key, size_t before, const struct token_vec *out) {
+    size_t count = out->count - before;
+    if (count && count <= WORD_IDS_MAX) word_put(set, key, out->items + before, count);
+}
+
+/* Several characters between two cuts. */
+static void encode_part(struct walk *w, const uint8_t *p, size_t len) {
+    if (len > PIECE_BYTES_MAX) {
+        encode_uncached(w, p, len);
+        return;
+    }
+    if (len > WORD_BYTES_MAX) {
+        encode_by_pieces(w, p, len);
+        return;
+    }
+    struct word_key key = word_key(p, len, w->limit);
+    struct word_entry *set = word_set(&w->s->caches->words, key);
+    const struct word_entry *found = word_find(set, key);
+    size_t before = w->out->count;
+    vec_reserve(w->out, before + WORD_IDS_MAX);
+    if (found) {
+        push_entry(found, w->out);
+        return;
+    }
+    (len > WORD_IDS_MAX ? encode_by_pieces : encode_uncached)(w, p, len);
+    remember(set, key, before, w->out);
+}
+
+/* A character between two cuts. */
+static inline void encode_char(struct walk *w, const uint8_t *p, struct symbol x) {
+    vec_reserve(w->out, w->out->count + 4);
+    if (x.id != NONE && !w->b->unused_count) {
+        w->out->items[w->out->count++] = x.id;
+    } else if (x.id == NONE && w->b->cuts.known) {
+        for (size_t i = 0; i < x.len; i++) w->out->items[w->out->count++] = w->b->fallback_ids[p[i]];
+    } else {
+        encode_slowly(w, p, x.len);
+    }
+}
+
+static void encode_parts(struct walk *w, const uint8_t *p, const uint8_t *end) {
+    struct symbol first = read_symbol(w, p), last, next = first;
+    for (const uint8_t *stop; p < end; p = stop, first = next) {
+        last = first;
+        for (stop = p + first.len; stop < end; stop += next.len, last = next) {
+            next = read_symbol(w, stop);
+            if (is_cut(w, last, next)) break;
+        }
+        if (stop == p + first.len)
+            encode_char(w, p, first);
+        else
+            encode_part(w, p, (size_t)(stop - p));
+    }
+}
+
+/* ---- words ---- */
+
+static void encode_word(struct walk *w, const uint8_t *p, size_t len) {
+    if (len > WORD_BYTES_MAX) {
+        encode_parts(w, p, p + len);
+        return;
+    }
+    struct word_key key = word_key(p, len, w->limit);
+    struct word_entry *set = word_set(&w->s->caches->words, key);
+    const struct word_entry *found = word_find(set, key);
+    size_t before = w->out->count;
+    vec_reserve(w->out, before + WORD_IDS_MAX);
+    if (found) {
+        push_entry(found, w->out);
+        return;
+    }
+    encode_parts(w, p, p + len);
+    remember(set, key, before, w->out);
+}
+
+/* The word with one more space before it. */
+static void encode_prefixed(struct walk *w, const uint8_t *p, size_t len) {
+    struct walk inner = *w;
+    vec_reserve(&w->s->spaced[0], len + 1);
+    uint8_t *to = w->s->spaced[0].items;
+    to[0] = ' ';
+    memcpy(to + 1, p, len);
+    inner.limit = to + 1 + len;
+    encode_word(&inner, to, len + 1);
+}
+
+static inline uint64_t equal_mask(const uint8_t *p, uint8_t byte) {
+    uint64_t mask = 0;
+#if defined(__SSE2__)
+    const __m128i want = _mm_set1_epi8((char)byte);
+    for (int i = 0; i < BLOCK; i += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(p + i));
+        mask |= (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, want)) << i;
+    }
+#else
+    for (int i = 0; i < BLOCK; i++) mask |= (uint64_t)(p[i] == byte) << i;
+#endif
+    return mask;
+}
+
+/* What the block before ended with. */
+struct carry {
+    uint64_t spaces, metaspaces, line_ends;
+};
+
+/* Where words begin among 64 bytes; LOOKED_AT bytes from p are read. */
+static inline uint64_t find_words(const struct walk *w, const uint8_t *p, struct carry *carry) {
+    uint64_t spaces = w->spaces ? equal_mask(p, ' ') : 0, line_ends = 0;
+    uint64_t metaspaces = equal_mask(p, METASPACE[0]);
+    if (metaspaces) metaspaces &= equal_mask(p + 1, METASPACE[1]) & equal_mask(p + 2, METASPACE[2]);
+    uint64_t behind = spaces << 1 | carry->spaces | metaspaces << 3 | carry->metaspaces;
+    uint64_t starts = (spaces | metaspaces) & ~behind;
+    if (w->b->cuts.line_ends) {
+        line_ends = equal_mask(p, '\n');
+        starts |= line_ends ^ (line_ends << 1 | carry->line_ends);
+    }
+    *carry = (struct carry){spaces >> 63, metaspaces >> 61, line_ends >> 63};
+    return starts;
+}
+
+void metaspaced_encode(const struct bpe *b, struct bpe_scratch *s, struct bytes text, struct metaspaced how,
+                       struct token_vec *out) {
+    struct walk w = {b, s, out, text.data + text.len, how.spaces};
+    struct carry carry = {0};
+    uint8_t tail[LOOKED_AT];
+    const uint8_t *end = w.limit, *word = text.data;
+    bool prefix = how.prefix;
+    bpe_need_caches(s);
+    for (const uint8_t *p = text.data; p < end; p += BLOCK) {
+        size_t left = (size_t)(end - p);
+        if (left < LOOKED_AT) {
+            memset(tail, 0, sizeof tail);
+            memcpy(tail, p, left);
+        }
+        uint64_t starts = find_words(&w, left < LOOKED_AT ? tail : p, &carry);
+        for (; starts; starts &= starts - 1) {
+            const uint8_t *next = p + __builtin_ctzll(starts);
+            if (next == word) continue;
+            if (next >= end) break; /* behind a line end that is the last byte */
+            (prefix ? encode_prefixed : encode_word)(&w, word, (size_t)(next - word));
+            prefix = false;
+            word = next;
+        }
+    }
+    if (word < end) (prefix ? encode_prefixed : encode_word)(&w, word, (size_t)(end - word));
+}
