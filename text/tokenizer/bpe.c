@@ -302,8 +302,8 @@ static size_t find_cut(const struct bpe *b, const uint8_t *piece, size_t at, siz
 }
 
 /* Appends what the cache knows of the word; false: nothing. */
-static inline bool take_word(struct word_entry *set, struct word_key key, struct token_vec *out) {
-    const struct word_entry *found = word_find(set, key);
+static inline bool take_word(struct word_cache *c, struct word_entry *set, struct word_key key, struct token_vec *out) {
+    const struct word_entry *found = word_find(c, set, key);
     vec_reserve(out, out->count + WORD_IDS_MAX);
     uint32_t *to = out->items + out->count;
     if (!found) return false;
@@ -312,9 +312,10 @@ static inline bool take_word(struct word_entry *set, struct word_key key, struct
     return true;
 }
 
-static void put_word(struct word_entry *set, struct word_key key, size_t before, const struct token_vec *out) {
+static void put_word(struct word_cache *c, struct word_entry *set, struct word_key key, size_t before,
+                     const struct token_vec *out) {
     size_t count = out->count - before;
-    if (count && count <= WORD_IDS_MAX) word_put(set, key, out->items + before, count);
+    if (count && count <= WORD_IDS_MAX) word_put(c, set, key, out->items + before, count);
 }
 
 /* A short part of a long piece, such as each character of a text of emoji. The cache keeps parts apart from words: a
@@ -324,10 +325,10 @@ static void encode_part(const struct bpe *b, struct bpe_scratch *s, const uint8_
     struct word_key key = word_key(part, len, limit);
     key.high |= (uint64_t)1 << 63;
     struct word_entry *set = word_set(&s->caches->words, key);
-    if (take_word(set, key, out)) return;
+    if (take_word(&s->caches->words, set, key, out)) return;
     size_t before = out->count;
     encode_short_bytes(b, part, len, out);
-    put_word(set, key, before, out);
+    put_word(&s->caches->words, set, key, before, out);
 }
 
 /* Each of the piece's bytes has its symbol. */
@@ -429,11 +430,11 @@ void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece
     }
     struct word_key key = word_key(piece, len, limit);
     struct word_entry *set = word_set(&s->caches->words, key);
-    if (take_word(set, key, out)) return;
+    if (take_word(&s->caches->words, set, key, out)) return;
     size_t before = out->count;
     if (len > WORD_IDS_MAX)
         encode_long(b, s, piece, len, out);
     else
         encode_uncached(b, s, piece, len, out);
-    put_word(set, key, before, out);
+    put_word(&s->caches->words, set, key, before, out);
 }

@@ -13,6 +13,7 @@
 #define TEXT_TOKENIZER_BPE_H
 
 #include "text/tokenizer/bpe_cuts.h"
+#include "text/tokenizer/piece_batch.h"
 #include "text/tokenizer/piece_cache.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/vocab.h"
@@ -133,9 +134,8 @@ void bpe_scratch_trim(struct bpe_scratch *s, size_t symbols_max);
 /* Appends the ids of one piece (len > 0); bytes of it before limit may be read. */
 void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, const uint8_t *limit,
                 struct token_vec *out);
-/* The same for pieces that follow each other: piece i from the i-th bit of `starts` to the next, the last bit being the
- * end. 80 bytes from p may be read. */
-void bpe_encode_block(const struct bpe *b, struct bpe_scratch *s, const uint8_t *p, uint64_t starts,
+/* The same for many pieces, sooner than one by one. */
+void bpe_encode_batch(const struct bpe *b, struct bpe_scratch *s, const struct piece_batch *pieces,
                       const uint8_t *limit, struct token_vec *out);
 
 #endif

@@ -106,9 +106,9 @@ static inline void push_entry(const struct word_entry *found, struct token_vec *
     out->count += 1u + (to[1] != NONE) + (to[2] != NONE) + (to[3] != NONE);
 }
 
-static inline void remember(struct word_entry *set, struct word_key key, size_t before, const struct token_vec *out) {
-    size_t count = out->count - before;
-    if (count && count <= WORD_IDS_MAX) word_put(set, key, out->items + before, count);
+static inline void remember(struct walk *w, struct word_entry *set, struct word_key key, size_t before) {
+    size_t count = w->out->count - before;
+    if (count && count <= WORD_IDS_MAX) word_put(&w->s->caches->words, set, key, w->out->items + before, count);
 }
 
 /* Several characters between two cuts. */
@@ -123,7 +123,7 @@ static void encode_part(struct walk *w, const uint8_t *p, size_t len) {
     }
     struct word_key key = word_key(p, len, w->limit);
     struct word_entry *set = word_set(&w->s->caches->words, key);
-    const struct word_entry *found = word_find(set, key);
+    const struct word_entry *found = word_find(&w->s->caches->words, set, key);
     size_t before = w->out->count;
     vec_reserve(w->out, before + WORD_IDS_MAX);
     if (found) {
@@ -131,7 +131,7 @@ static void encode_part(struct walk *w, const uint8_t *p, size_t len) {
         return;
     }
     (len > WORD_IDS_MAX ? encode_by_pieces : encode_uncached)(w, p, len);
-    remember(set, key, before, w->out);
+    remember(w, set, key, before);
 }
 
 /* A character between two cuts. */
@@ -170,7 +170,7 @@ static void encode_word(struct walk *w, const uint8_t *p, size_t len) {
     }
     struct word_key key = word_key(p, len, w->limit);
     struct word_entry *set = word_set(&w->s->caches->words, key);
-    const struct word_entry *found = word_find(set, key);
+    const struct word_entry *found = word_find(&w->s->caches->words, set, key);
     size_t before = w->out->count;
     vec_reserve(w->out, before + WORD_IDS_MAX);
     if (found) {
@@ -178,7 +178,7 @@ static void encode_word(struct walk *w, const uint8_t *p, size_t len) {
         return;
     }
     encode_parts(w, p, p + len);
-    remember(set, key, before, w->out);
+    remember(w, set, key, before);
 }
 
 /* The word with one more space before it. */

@@ -11,8 +11,8 @@
 #include "base/base.h"
 
 enum {
-    PIECE_SETS = 1 << 14,
-    PIECE_WAYS = 4,
+    PIECE_SETS = 1 << 12,
+    PIECE_WAYS = 16,
     PIECE_AT_BITS = 21,
     PIECE_CELLS = 1 << PIECE_AT_BITS, /* of four bytes: 8 MB */
     PIECE_BYTES_MAX = 255,
@@ -21,29 +21,50 @@ enum {
 
 /* An entry: a cell {hash bits, length of the piece, count of ids}, the ids, the bytes. */
 struct piece_cache {
-    uint32_t index[PIECE_SETS][PIECE_WAYS]; /* other hash bits, and where the entry begins; 0: none */
+    uint32_t index[PIECE_SETS][PIECE_WAYS]; /* other hash bits, and the cell where the entry begins; 0: none */
     uint32_t used;                          /* cells; the first is never used */
+    uint32_t emptied;                       /* how often: cells found before are no longer entries */
     uint32_t cells[PIECE_CELLS];
 };
 
 static inline uint32_t piece_head(uint64_t hash, size_t len, size_t count) {
     return (uint32_t)(hash >> 48) << 16 | (uint32_t)len << 8 | (uint32_t)count;
 }
-static inline uint32_t piece_mark(uint64_t hash, uint32_t at) { return (uint32_t)(hash >> 16) << PIECE_AT_BITS | at; }
+static inline uint32_t piece_mark(uint64_t hash, uint32_t cell) {
+    return (uint32_t)(hash >> 16) << PIECE_AT_BITS | cell;
+}
+static inline const uint32_t *piece_set(const struct piece_cache *c, uint64_t hash) {
+    return c->index[hash % PIECE_SETS];
+}
 
-/* The ids of the piece, *count of them, or NULL. */
+/* Whether the index's entry may be the hash's. */
+static inline bool piece_marked(uint32_t mark, uint64_t hash) {
+    return mark && mark >> PIECE_AT_BITS == piece_mark(hash, 0) >> PIECE_AT_BITS;
+}
+
+/* Cell of the newest entry that may be the hash's, or 0. */
+static inline uint32_t piece_cell(const struct piece_cache *c, uint64_t hash) {
+    const uint32_t *set = piece_set(c, hash);
+    for (int way = 0; way < PIECE_WAYS; way++)
+        if (piece_marked(set[way], hash)) return set[way] & (PIECE_CELLS - 1);
+    return 0;
+}
+
+/* The ids of the entry if it is the piece's, *count of them, or NULL. */
+static inline const uint32_t *piece_at(const struct piece_cache *c, uint32_t cell, uint64_t hash, const uint8_t *piece,
+                                       size_t len, size_t *count) {
+    uint32_t head = c->cells[cell];
+    *count = head & 255;
+    bool same = head == piece_head(hash, len, *count) && !memcmp(&c->cells[cell + 1 + *count], piece, len);
+    return same ? &c->cells[cell + 1] : NULL;
+}
+
 static inline const uint32_t *piece_find(const struct piece_cache *c, uint64_t hash, const uint8_t *piece, size_t len,
                                          size_t *count) {
-    const uint32_t *set = c->index[hash % PIECE_SETS];
-    for (int way = 0; way < PIECE_WAYS; way++) {
-        uint32_t at = set[way] & (PIECE_CELLS - 1);
-        if (!at || set[way] != piece_mark(hash, at)) continue;
-        uint32_t head = c->cells[at];
-        *count = head & 255;
-        if (head == piece_head(hash, len, *count) && !memcmp(&c->cells[at + 1 + *count], piece, len))
-            return &c->cells[at + 1];
-    }
-    return NULL;
+    const uint32_t *set = piece_set(c, hash), *ids = NULL;
+    for (int way = 0; way < PIECE_WAYS && !ids; way++)
+        if (piece_marked(set[way], hash)) ids = piece_at(c, set[way] & (PIECE_CELLS - 1), hash, piece, len, count);
+    return ids;
 }
 
 /* len <= PIECE_BYTES_MAX, count <= PIECE_IDS_MAX. A full set forgets its oldest. */
@@ -53,14 +74,15 @@ static inline void piece_put(struct piece_cache *c, uint64_t hash, const uint8_t
     if (c->used + 1 + size > PIECE_CELLS) {
         memset(c->index, 0, sizeof c->index);
         c->used = 0;
+        c->emptied++;
     }
-    uint32_t at = MAX(c->used, 1u);
-    c->used = at + size;
+    uint32_t cell = MAX(c->used, 1u);
+    c->used = cell + size;
     memmove(set + 1, set, (PIECE_WAYS - 1) * sizeof *set);
-    set[0] = piece_mark(hash, at);
-    c->cells[at] = piece_head(hash, len, count);
-    memcpy(&c->cells[at + 1], ids, count * sizeof *ids);
-    memcpy(&c->cells[at + 1 + count], piece, len);
+    set[0] = piece_mark(hash, cell);
+    c->cells[cell] = piece_head(hash, len, count);
+    memcpy(&c->cells[cell + 1], ids, count * sizeof *ids);
+    memcpy(&c->cells[cell + 1 + count], piece, len);
 }
 
 #endif

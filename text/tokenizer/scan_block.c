@@ -1,5 +1,7 @@
 #include "text/tokenizer/scan_block.h"
 
+#include "text/unicode.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
@@ -14,10 +16,44 @@ struct block_rules {
     bool contract_before; /* 's is a piece of its own, in front of everything */
     bool contract_after;  /* 's belongs to the word before it */
     bool exact;           /* contractions in small letters only */
+    bool marks;           /* are letters; else others, of which `cased` patterns make several things */
 };
 
+/* Bytes above 127 by range. */
+enum far_kind {
+    FAR_C3,
+    FAR_D0,
+    FAR_D1,
+    FAR_E3,
+    FAR_E4,
+    FAR_E5_E9,
+    FAR_EB_EC,
+    FAR_80,
+    FAR_81,
+    FAR_82,
+    FAR_83,
+    FAR_97,
+    FAR_B7,
+    FAR_BB,
+    FAR_80_9E,
+    FAR_80_9F,
+    FAR_80_AF,
+    FAR_97_A0,
+    FAR_B8_BF,
+    FAR_KINDS
+};
+static const uint8_t FAR_RANGES[FAR_KINDS][2] = {
+    [FAR_C3] = {0xC3, 0xC3},    [FAR_D0] = {0xD0, 0xD0},    [FAR_D1] = {0xD1, 0xD1},    [FAR_E3] = {0xE3, 0xE3},
+    [FAR_E4] = {0xE4, 0xE4},    [FAR_E5_E9] = {0xE5, 0xE9}, [FAR_EB_EC] = {0xEB, 0xEC}, [FAR_80] = {0x80, 0x80},
+    [FAR_81] = {0x81, 0x81},    [FAR_82] = {0x82, 0x82},    [FAR_83] = {0x83, 0x83},    [FAR_97] = {0x97, 0x97},
+    [FAR_B7] = {0xB7, 0xB7},    [FAR_BB] = {0xBB, 0xBB},    [FAR_80_9E] = {0x80, 0x9E}, [FAR_80_9F] = {0x80, 0x9F},
+    [FAR_80_AF] = {0x80, 0xAF}, [FAR_97_A0] = {0x97, 0xA0}, [FAR_B8_BF] = {0xB8, 0xBF}};
+
+/* A bit for each byte, of characters of several bytes for the first. `far`: kinds of bytes that tell letters above
+ * U+007F. */
 struct classes {
-    uint64_t letter, capital, digit, space, blank, line_end, apostrophe, slash, high;
+    uint64_t letter, capital, digit, space, blank, line_end, apostrophe, slash, high, inside;
+    uint64_t far[FAR_KINDS];
 };
 
 enum {
@@ -42,6 +78,9 @@ enum {
         B_LETTER_45
 
 #define INLINE static inline __attribute__((always_inline))
+#define BITS   __attribute__((target("bmi,bmi2,lzcnt")))
+#define AVX2   __attribute__((target("avx2,bmi,bmi2,lzcnt")))
+#define AVX512 __attribute__((target("avx512f,avx512bw,bmi,bmi2,lzcnt")))
 
 /* 'll, 've, ...: the masks of apostrophes that begin a contraction of one letter, of two, and those for which the block
  * ends too early to say. */
@@ -49,13 +88,14 @@ struct contractions {
     uint64_t one, two, unknown;
 };
 
+/* known: bytes. */
 INLINE struct contractions find_contractions(const uint8_t *p, uint64_t apostrophes, unsigned known, bool exact) {
     struct contractions c = {0, 0, 0};
     const uint8_t fold = exact ? 0 : 0x20;
     for (uint64_t left = apostrophes; left; left &= left - 1) { /* few */
         unsigned i = (unsigned)__builtin_ctzll(left);
         uint64_t bit = left & -left;
-        if (i + 1 >= known) {
+        if (i + 1 >= known || (!exact && p[i + 1] == 0xC5)) { /* U+017F is an s */
             c.unknown |= bit;
             continue;
         }
@@ -68,6 +108,53 @@ INLINE struct contractions find_contractions(const uint8_t *p, uint64_t apostrop
             c.two |= bit;
     }
     return c;
+}
+
+/* The letters among the characters that texts in many languages are made of: U+00C0 to U+00FF, Cyrillic, kana, Han and
+ * Hangul. */
+INLINE uint64_t common_letters(const uint64_t far[FAR_KINDS], uint64_t *capital) {
+    const uint64_t latin = far[FAR_C3] & ~((far[FAR_97] | far[FAR_B7]) >> 1);
+    const uint64_t cyrillic = far[FAR_D0] | (far[FAR_D1] & far[FAR_80_9F] >> 1);
+    const uint64_t kana = (far[FAR_81] & ~(far[FAR_80] >> 1)) | (far[FAR_82] & ~(far[FAR_97_A0] >> 1)) |
+                          (far[FAR_83] & ~(far[FAR_BB] >> 1));
+    const uint64_t han = far[FAR_E5_E9] | (far[FAR_E4] & far[FAR_B8_BF] >> 1);
+    *capital |= (far[FAR_C3] & far[FAR_80_9E] >> 1) | (far[FAR_D0] & far[FAR_80_AF] >> 1);
+    return latin | cyrillic | (far[FAR_E3] & kana >> 1) | han | far[FAR_EB_EC];
+}
+
+/* Classes of the characters above U+007F; returns how many bytes are known: up to a character that the block cuts, or
+ * one that the rules of masks do not cover. */
+BITS INLINE unsigned classify_far(const uint8_t *p, struct classes *c, const struct block_rules r) {
+    const uint64_t leads = c->high & ~c->inside;
+    unsigned known = 64, last = 63 - (unsigned)__builtin_clzll(leads | 1);
+    unsigned last_len = p[last] < 0x80 ? 1 : p[last] < 0xE0 ? 2 : p[last] < 0xF0 ? 3 : 4;
+    if (last + last_len > 64) known = last;
+    uint64_t both = 0; /* neither capital nor small */
+    c->capital &= ~c->high;
+    uint64_t letters = common_letters(c->far, &c->capital) & leads;
+    c->letter |= letters;
+    if (r.cased) both = letters & ~(c->far[FAR_C3] | c->far[FAR_D0] | c->far[FAR_D1]);
+    for (uint64_t rest = leads & ~letters; rest; rest &= rest - 1) {
+        unsigned i = (unsigned)__builtin_ctzll(rest);
+        uint64_t bit = rest & -rest;
+        if (i >= known) break;
+        uint32_t cp;
+        unicode_next(p + i, &cp);
+        unsigned class = unicode_class(cp);
+        uint32_t category = 1u << (class & UNICODE_CATEGORY_MASK);
+        if (category & UNICODE_M && r.cased) known = i;
+        if (category & (r.marks ? UNICODE_L | UNICODE_M : UNICODE_L)) c->letter |= bit;
+        if (category & (1u << UNICODE_LU | 1u << UNICODE_LT)) c->capital |= bit;
+        if (category & (1u << UNICODE_LM | 1u << UNICODE_LO)) both |= bit;
+        if (category & UNICODE_N) c->digit |= bit;
+        if (class & UNICODE_IS_SPACE) c->blank |= bit;
+    }
+    if (r.cased && both) { /* what a capital behind such a letter is depends on what comes before and after */
+        const uint64_t outer = ~c->inside, capitals = _pext_u64(c->capital & c->letter, outer);
+        uint64_t trouble = _pdep_u64(_pext_u64(both, outer) & capitals >> 1, outer);
+        if (trouble) known = MIN(known, (unsigned)__builtin_ctzll(trouble));
+    }
+    return known;
 }
 
 INLINE uint64_t digit_starts(uint64_t digits, unsigned max) {
@@ -92,9 +179,8 @@ INLINE uint64_t tails(uint64_t from, uint64_t in) {
     return all;
 }
 
-INLINE uint64_t borders(const uint8_t *p, struct classes c, const struct block_rules r) {
-    unsigned known = c.high ? (unsigned)__builtin_ctzll(c.high) : 64;
-    const uint64_t in = known == 64 ? ~(uint64_t)0 : ((uint64_t)1 << known) - 1;
+/* The borders of characters that are a byte each; k: the contractions among them. */
+INLINE uint64_t char_borders(struct classes c, struct contractions k, uint64_t in, const struct block_rules r) {
     const uint64_t L = c.letter & in, N = c.digit & in, SP = c.space & in, LE = c.line_end & in;
     const uint64_t S = SP | (c.blank & in) | LE;
     uint64_t O = in & ~(L | N | S);
@@ -123,9 +209,9 @@ INLINE uint64_t borders(const uint8_t *p, struct classes c, const struct block_r
     if (r.cased) letter_starts |= c.capital & L & (L & ~c.capital) << 1;
     const uint64_t prefix = r.any_prefix ? alone | (W & ~LE) : SP;
     letter_starts &= ~(prefix << 1);
-    const uint64_t quotes = c.apostrophe & in & (r.contract_after ? L << 1 : r.contract_before ? alone : 0);
-    if (quotes) {
-        struct contractions k = find_contractions(p, quotes, known, r.exact);
+    const uint64_t quotes = r.contract_after ? L << 1 : r.contract_before ? alone : 0;
+    k.one &= quotes, k.two &= quotes, k.unknown &= quotes;
+    if (k.one | k.two | k.unknown) {
         if (r.contract_before) letter_starts &= ~((k.one | k.two) << 1);
         if (r.contract_after) {
             starts &= ~(k.one | k.two);
@@ -146,7 +232,34 @@ INLINE uint64_t borders(const uint8_t *p, struct classes c, const struct block_r
     return (starts & (((uint64_t)2 << last) - 1)) | 1;
 }
 
-__attribute__((target("avx512f,avx512bw,bmi,bmi2,lzcnt"))) INLINE struct classes classes_avx512(const uint8_t *p) {
+INLINE uint64_t low_bits(unsigned count) { return count == 64 ? ~(uint64_t)0 : ((uint64_t)1 << count) - 1; }
+
+/* Characters of several bytes are pressed into one bit, and spread again. */
+BITS INLINE uint64_t far_borders(const uint8_t *p, struct classes c, const struct block_rules r) {
+    const unsigned known = classify_far(p, &c, r);
+    struct contractions k = {0, 0, 0};
+    if (c.apostrophe && (r.contract_before || r.contract_after))
+        k = find_contractions(p, c.apostrophe & low_bits(known), known, r.exact);
+    const uint64_t outer = ~c.inside, in = _pext_u64(low_bits(known), outer);
+    const struct classes chars = {.letter = _pext_u64(c.letter, outer),
+                                  .capital = r.cased ? _pext_u64(c.capital, outer) : 0,
+                                  .digit = _pext_u64(c.digit, outer),
+                                  .space = _pext_u64(c.space, outer),
+                                  .blank = _pext_u64(c.blank, outer),
+                                  .line_end = _pext_u64(c.line_end, outer),
+                                  .slash = r.slash_tail ? _pext_u64(c.slash, outer) : 0};
+    const struct contractions of_chars = {_pext_u64(k.one, outer), _pext_u64(k.two, outer),
+                                          _pext_u64(k.unknown, outer)};
+    return _pdep_u64(char_borders(chars, of_chars, in, r), outer);
+}
+
+INLINE uint64_t near_borders(const uint8_t *p, struct classes c, const struct block_rules r) {
+    struct contractions k = {0, 0, 0};
+    if (c.apostrophe && (r.contract_before || r.contract_after)) k = find_contractions(p, c.apostrophe, 64, r.exact);
+    return char_borders(c, k, ~(uint64_t)0, r);
+}
+
+AVX512 INLINE struct classes classes_avx512(const uint8_t *p) {
     const __m512i rows = _mm512_broadcast_i32x4(_mm_setr_epi8(HIGH_ROWS));
     const __m512i columns = _mm512_broadcast_i32x4(_mm_setr_epi8(LOW_COLUMNS));
     const __m512i low = _mm512_set1_epi8(15);
@@ -167,11 +280,22 @@ __attribute__((target("avx512f,avx512bw,bmi,bmi2,lzcnt"))) INLINE struct classes
 #undef HAS
 }
 
+AVX512 INLINE void far_avx512(const uint8_t *p, struct classes *c) {
+    __m512i x = _mm512_loadu_si512(p);
+    for (int k = 0; k < FAR_KINDS; k++) {
+        const uint8_t low = FAR_RANGES[k][0], high = FAR_RANGES[k][1];
+        c->far[k] = low == high ? _mm512_cmpeq_epi8_mask(x, _mm512_set1_epi8((char)low))
+                                : _mm512_cmple_epu8_mask(_mm512_sub_epi8(x, _mm512_set1_epi8((char)low)),
+                                                         _mm512_set1_epi8((char)(high - low)));
+    }
+    c->inside = _mm512_cmplt_epi8_mask(x, _mm512_set1_epi8((char)0xC0));
+}
+
 struct half {
     __m256i x, bits;
 };
 
-__attribute__((target("avx2,bmi,bmi2,lzcnt"))) INLINE struct half classify_half(const uint8_t *p) {
+AVX2 INLINE struct half classify_half(const uint8_t *p) {
     const __m256i rows = _mm256_broadcastsi128_si256(_mm_setr_epi8(HIGH_ROWS));
     const __m256i columns = _mm256_broadcastsi128_si256(_mm_setr_epi8(LOW_COLUMNS));
     const __m256i low = _mm256_set1_epi8(15);
@@ -182,13 +306,13 @@ __attribute__((target("avx2,bmi,bmi2,lzcnt"))) INLINE struct half classify_half(
 }
 
 /* The bytes whose bit `shift` places below the sign is set. */
-__attribute__((target("avx2,bmi,bmi2,lzcnt"))) INLINE uint64_t mask_of(__m256i a, __m256i b, int shift) {
+AVX2 INLINE uint64_t mask_of(__m256i a, __m256i b, int shift) {
     uint32_t low = (uint32_t)_mm256_movemask_epi8(_mm256_slli_epi16(a, shift));
     uint32_t high = (uint32_t)_mm256_movemask_epi8(_mm256_slli_epi16(b, shift));
     return (uint64_t)high << 32 | low;
 }
 
-__attribute__((target("avx2,bmi,bmi2,lzcnt"))) INLINE struct classes classes_avx2(const uint8_t *p) {
+AVX2 INLINE struct classes classes_avx2(const uint8_t *p) {
     struct half a = classify_half(p), b = classify_half(p + 32);
     const __m256i slash = _mm256_set1_epi8('/');
     return (struct classes){.letter = mask_of(a.bits, b.bits, 7) | mask_of(a.bits, b.bits, 6),
@@ -202,27 +326,45 @@ __attribute__((target("avx2,bmi,bmi2,lzcnt"))) INLINE struct classes classes_avx
                             .high = mask_of(a.x, b.x, 0)};
 }
 
-#define BLOCK_SCANNER(name, ...)                                                                                       \
-    __attribute__((target("avx512f,avx512bw,bmi,bmi2,lzcnt"))) static uint64_t name##_avx512(const uint8_t *p) {       \
-        return borders(p, classes_avx512(p), (struct block_rules){__VA_ARGS__});                                       \
-    }                                                                                                                  \
-    __attribute__((target("avx2,bmi,bmi2,lzcnt"))) static uint64_t name##_avx2(const uint8_t *p) {                     \
-        return borders(p, classes_avx2(p), (struct block_rules){__VA_ARGS__});                                         \
+AVX2 INLINE __m256i in_range(__m256i x, uint8_t low, uint8_t high) {
+    __m256i up = _mm256_sub_epi8(x, _mm256_set1_epi8((char)low));
+    return _mm256_cmpeq_epi8(_mm256_min_epu8(up, _mm256_set1_epi8((char)(high - low))), up);
+}
+
+AVX2 INLINE void far_avx2(const uint8_t *p, struct classes *c) {
+    __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(p + 32));
+    for (int k = 0; k < FAR_KINDS; k++)
+        c->far[k] = mask_of(in_range(a, FAR_RANGES[k][0], FAR_RANGES[k][1]),
+                            in_range(b, FAR_RANGES[k][0], FAR_RANGES[k][1]), 0);
+    c->inside = mask_of(in_range(a, 0x80, 0xBF), in_range(b, 0x80, 0xBF), 0);
+}
+
+#define SCANNER_OF(isa, name, ...)                                                                                     \
+    static uint64_t name##_##isa(const uint8_t *p) {                                                                   \
+        struct classes c = classes_##isa(p);                                                                           \
+        const struct block_rules r = {__VA_ARGS__};                                                                    \
+        if (!c.high) return near_borders(p, c, r);                                                                     \
+        far_##isa(p, &c);                                                                                              \
+        return far_borders(p, c, r);                                                                                   \
     }
+#define BLOCK_SCANNER(name, ...)                                                                                       \
+    AVX512 SCANNER_OF(avx512, name, __VA_ARGS__)                                                                       \
+    AVX2 SCANNER_OF(avx2, name, __VA_ARGS__)
 
 BLOCK_SCANNER(gpt2, .contract_before = true, .exact = true)
 BLOCK_SCANNER(llama3, .digits_max = 3, .any_prefix = true, .line_ends = true, .contract_before = true)
 BLOCK_SCANNER(qwen2, .digits_max = 1, .any_prefix = true, .line_ends = true, .contract_before = true)
+BLOCK_SCANNER(qwen35, .digits_max = 1, .any_prefix = true, .line_ends = true, .contract_before = true, .marks = true)
 BLOCK_SCANNER(o200k, .digits_max = 3, .any_prefix = true, .line_ends = true, .slash_tail = true, .cased = true,
               .contract_after = true)
 BLOCK_SCANNER(tekken, .digits_max = 1, .any_prefix = true, .line_ends = true, .slash_tail = true, .cased = true)
 
-/* Marks are above 127: in a block, Qwen 3.5's pattern is Qwen 2's. */
 static const struct {
     scan_fn *scan;
     scan_block_fn *avx512, *avx2;
 } BLOCK_SCANNERS[] = {{scan_gpt2, gpt2_avx512, gpt2_avx2},    {scan_llama3, llama3_avx512, llama3_avx2},
-                      {scan_qwen2, qwen2_avx512, qwen2_avx2}, {scan_qwen35, qwen2_avx512, qwen2_avx2},
+                      {scan_qwen2, qwen2_avx512, qwen2_avx2}, {scan_qwen35, qwen35_avx512, qwen35_avx2},
                       {scan_o200k, o200k_avx512, o200k_avx2}, {scan_tekken, tekken_avx512, tekken_avx2}};
 
 /* clang's __builtin_cpu_supports does not know it. */
@@ -231,21 +373,29 @@ static bool has_lzcnt(void) {
     return __get_cpuid(0x80000001, &a, &b, &c, &d) && c & bit_LZCNT;
 }
 
-scan_block_fn *scan_block_find(scan_fn *scan) {
+size_t scan_block_variants(scan_fn *scan, scan_block_fn *out[SCAN_BLOCK_VARIANTS_MAX]) {
     bool bits = __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_lzcnt();
+    bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+    size_t count = 0;
     for (size_t i = 0; i < ARRAY_LEN(BLOCK_SCANNERS) && bits; i++) {
         if (BLOCK_SCANNERS[i].scan != scan) continue;
-        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) return BLOCK_SCANNERS[i].avx512;
-        if (__builtin_cpu_supports("avx2")) return BLOCK_SCANNERS[i].avx2;
+        if (__builtin_cpu_supports("avx2")) out[count++] = BLOCK_SCANNERS[i].avx2;
+        if (wide) out[count++] = BLOCK_SCANNERS[i].avx512;
     }
-    return NULL;
+    return count;
 }
 
 #else
 
-scan_block_fn *scan_block_find(scan_fn *scan) {
-    (void)scan;
-    return NULL;
+size_t scan_block_variants(scan_fn *scan, scan_block_fn *out[SCAN_BLOCK_VARIANTS_MAX]) {
+    (void)scan, (void)out;
+    return 0;
 }
 
 #endif
+
+scan_block_fn *scan_block_find(scan_fn *scan) {
+    scan_block_fn *variants[SCAN_BLOCK_VARIANTS_MAX];
+    size_t count = scan_block_variants(scan, variants);
+    return count ? variants[count - 1] : NULL;
+}

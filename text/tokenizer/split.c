@@ -6,19 +6,52 @@
 #include "text/tokenizer/vocab.h"
 #include "text/unicode.h"
 
-enum { MATCH_LIMIT = 10 * 1000 * 1000, DEPTH_LIMIT = 100 * 1000, HEAP_LIMIT_KB = 64 * 1024, BLOCK_REACH = 80 };
+enum { MATCH_LIMIT = 10 * 1000 * 1000, DEPTH_LIMIT = 100 * 1000, HEAP_LIMIT_KB = 64 * 1024, TAIL_MIN = 16 };
 
 struct run {
     const struct splitter *splitter;
     struct split_scratch *scratch;
     split_piece_fn *piece;
-    split_block_fn *block;
+    split_batch_fn *batch;
     void *ctx;
     struct error *err;
     const uint8_t *limit; /* of the buffer that spans point into now */
 };
 
 static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at_start);
+
+/* ---- pieces ---- */
+
+/* Hands over what has been collected; before the buffer that it lies in changes. */
+static void flush(struct run *r) {
+    struct piece_batch *pieces = &r->scratch->batch;
+    if (pieces->count) r->batch(r->ctx, pieces, r->limit);
+    pieces->count = 0;
+}
+
+static inline int add_piece(struct run *r, const uint8_t *p, size_t len) {
+    struct piece_batch *pieces = &r->scratch->batch;
+    if (!r->batch) return r->piece(r->ctx, bytes_of(p, len), r->limit);
+    if (pieces->count == PIECE_BATCH) flush(r);
+    pieces->at[pieces->count] = p;
+    pieces->len[pieces->count++] = (uint32_t)len;
+    return 0;
+}
+
+/* Those from each bit of starts to the next, for r->batch; returns the last bit. */
+static size_t add_block(struct run *r, const uint8_t *p, uint64_t starts) {
+    struct piece_batch *pieces = &r->scratch->batch;
+    if (pieces->count > PIECE_BATCH - SCAN_BLOCK_BYTES) flush(r);
+    unsigned at = 0, count = pieces->count;
+    for (uint64_t rest = starts & (starts - 1); rest; rest &= rest - 1, count++) {
+        unsigned next = (unsigned)__builtin_ctzll(rest);
+        pieces->at[count] = p + at;
+        pieces->len[count] = next - at;
+        at = next;
+    }
+    pieces->count = count;
+    return at;
+}
 
 /* ---- what to do with matches ---- */
 
@@ -171,43 +204,76 @@ static int run_matches(struct run *r, const struct split_stage *stage, size_t st
 
 /* ---- stages that cover everything, and rewrites ---- */
 
-static int run_scan(struct run *r, const struct split_stage *stage, size_t stage_idx, struct bytes span,
-                    bool at_start) {
+/* The last bytes of a text as a block: behind them stand spaces, which borders in front of a letter or digit take like
+ * the end. */
+static uint64_t scan_tail(scan_block_fn *block, const uint8_t *p, size_t left) {
+    uint8_t bytes[SCAN_BLOCK_BYTES + SCAN_BLOCK_REACH];
+    memset(bytes, ' ', sizeof bytes);
+    memcpy(bytes, p, left);
+    return block(bytes);
+}
+
+/* All of the span by blocks, as far as they are certain, else piece by piece. */
+static int scan_pieces(struct run *r, const struct split_stage *stage, struct bytes span) {
     const uint8_t *p = span.data, *end = span.data + span.len;
-    bool last = stage_idx + 1 == r->splitter->stage_count && !r->splitter->mapped;
-    scan_block_fn *block = last && r->block ? stage->block : NULL;
-    while (last && p < end) {
-        uint64_t starts = block && end - p >= BLOCK_REACH && *p < 0x80 ? block(p) : 1;
+    scan_block_fn *block = r->batch ? stage->block : NULL;
+    int rc = 0;
+    while (p < end && !rc) {
+        size_t left = (size_t)(end - p);
+        uint64_t starts = 1;
+        if (block && left >= SCAN_BLOCK_REACH) {
+            starts = block(p);
+        } else if (block && left >= TAIL_MIN) {
+            starts = scan_tail(block, p, left);
+            block = left > SCAN_BLOCK_BYTES ? block : NULL;
+        }
         if (starts != 1) {
-            r->block(r->ctx, p, starts, r->limit);
-            p += 63 - __builtin_clzll(starts);
+            p += add_block(r, p, starts);
             continue;
         }
         size_t len = stage->scan(p, end);
-        int rc = r->piece(r->ctx, bytes_of(p, len), r->limit);
-        if (rc) return rc;
+        rc = add_piece(r, p, len);
         p += len;
     }
-    while (p < end) {
+    return rc;
+}
+
+static int run_scan(struct run *r, const struct split_stage *stage, size_t stage_idx, struct bytes span,
+                    bool at_start) {
+    const uint8_t *p = span.data, *end = span.data + span.len;
+    int rc = 0;
+    if (stage_idx + 1 == r->splitter->stage_count && !r->splitter->mapped) return scan_pieces(r, stage, span);
+    while (p < end && !rc) {
         size_t len = stage->scan(p, end);
-        int rc = run_stage(r, stage_idx + 1, bytes_of(p, len), at_start && p == span.data);
-        if (rc) return rc;
+        rc = run_stage(r, stage_idx + 1, bytes_of(p, len), at_start && p == span.data);
         p += len;
     }
-    return 0;
+    return rc;
 }
 
 static bool begins_with(struct bytes span, const char *s, size_t len) {
     return span.len >= len && !memcmp(span.data, s, len);
 }
 
+/* Pieces lie in the buffer from here on; returns the limit for leave. */
+static const uint8_t *enter(struct run *r, const struct buf *rewritten) {
+    const uint8_t *limit = r->limit;
+    flush(r);
+    r->limit = (const uint8_t *)buf_text(rewritten) + rewritten->len;
+    return limit;
+}
+
+static void leave(struct run *r, const uint8_t *limit) {
+    flush(r);
+    r->limit = limit;
+}
+
 static int rewritten(struct run *r, size_t stage_idx, bool at_start) {
     struct buf *out = &r->scratch->rewritten[stage_idx];
     if (out->failed) return error_set(r->err, ERR_MEMORY, "out of memory");
-    const uint8_t *limit = r->limit;
-    r->limit = (const uint8_t *)buf_text(out) + out->len;
+    const uint8_t *limit = enter(r, out);
     int rc = run_stage(r, stage_idx + 1, bytes_of(buf_text(out), out->len), at_start);
-    r->limit = limit;
+    leave(r, limit);
     return rc;
 }
 
@@ -240,10 +306,9 @@ static int run_metaspace(struct run *r, const struct split_stage *stage, size_t 
     add_metaspaced(out, stage, span);
     if (!stage->metaspace_split) return rewritten(r, stage_idx, at_start);
     if (out->failed) return error_set(r->err, ERR_MEMORY, "out of memory");
-    const uint8_t *limit = r->limit;
-    r->limit = (const uint8_t *)buf_text(out) + out->len;
+    const uint8_t *limit = enter(r, out);
     int rc = run_matches(r, stage, stage_idx, bytes_of(buf_text(out), out->len), at_start, find_literal);
-    r->limit = limit;
+    leave(r, limit);
     return rc;
 }
 
@@ -285,7 +350,7 @@ static int run_scripts(struct run *r, size_t stage_idx, struct bytes span, bool 
 }
 
 static int finish_piece(struct run *r, struct bytes span) {
-    if (!r->splitter->mapped) return r->piece(r->ctx, span, r->limit);
+    if (!r->splitter->mapped) return add_piece(r, span.data, span.len);
     buf_reset(&r->scratch->raw);
     if (!byte_alphabet_decode(span, &r->scratch->raw))
         return error_set(r->err, ERR_UNSUPPORTED,
@@ -318,7 +383,7 @@ static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at
 }
 
 int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct bytes text, bool at_start,
-                 split_piece_fn *piece, split_block_fn *block, void *ctx, struct error *err) {
+                 split_piece_fn *piece, split_batch_fn *batch, void *ctx, struct error *err) {
     if (!scratch->match) {
         scratch->match = pcre2_match_data_create(1, NULL);
         scratch->context = pcre2_match_context_create(NULL);
@@ -327,8 +392,10 @@ int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct
         pcre2_set_depth_limit(scratch->context, DEPTH_LIMIT);
         pcre2_set_heap_limit(scratch->context, HEAP_LIMIT_KB);
     }
-    struct run r = {s, scratch, piece, block, ctx, err, text.data + text.len};
-    return run_stage(&r, 0, text, at_start);
+    struct run r = {s, scratch, piece, s->mapped ? NULL : batch, ctx, err, text.data + text.len};
+    int rc = run_stage(&r, 0, text, at_start);
+    flush(&r);
+    return rc;
 }
 
 void split_scratch_release(struct split_scratch *scratch) {

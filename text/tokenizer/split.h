@@ -12,6 +12,7 @@
 #define TEXT_TOKENIZER_SPLIT_H
 
 #include "text/template/value.h"
+#include "text/tokenizer/piece_batch.h"
 #include "text/tokenizer/scan_block.h"
 
 enum { SPLIT_STAGES_MAX = 16 };
@@ -67,6 +68,7 @@ struct pcre2_real_match_context_8;
 struct split_scratch {
     struct buf rewritten[SPLIT_STAGES_MAX];
     struct buf raw;
+    struct piece_batch batch;                   /* empty between calls */
     struct pcre2_real_match_data_8 *match;      /* owned */
     struct pcre2_real_match_context_8 *context; /* owned */
 };
@@ -75,17 +77,16 @@ struct split_scratch {
  * be read. Nonzero ends the splitting with that code. */
 typedef int split_piece_fn(void *ctx, struct bytes piece, const uint8_t *limit);
 
-/* Called for several pieces at once: piece i is from the i-th bit of `starts` to the next; what is behind the last bit
- * comes later. At least 80 bytes from p may be read. */
-typedef void split_block_fn(void *ctx, const uint8_t *p, uint64_t starts, const uint8_t *limit);
+/* The same for several pieces. */
+typedef void split_batch_fn(void *ctx, const struct piece_batch *pieces, const uint8_t *limit);
 
 /* From the "pre_tokenizer" value of tokenizer.json (none: one piece). On error nothing is owned. */
 MUST_CHECK int splitter_load(struct splitter *s, struct tvalue json, struct error *err);
 void splitter_release(struct splitter *s);
 void split_scratch_release(struct split_scratch *scratch);
 /* at_start: the text begins where the whole text began (Metaspace's "first"). ERR_LIMIT: a pattern reached its match
- * limit. block: NULL, or another way to hand over pieces that `piece` would have got. */
+ * limit. batch: NULL, or what gets nearly all pieces instead of `piece`. */
 MUST_CHECK int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct bytes text, bool at_start,
-                            split_piece_fn *piece, split_block_fn *block, void *ctx, struct error *err);
+                            split_piece_fn *piece, split_batch_fn *batch, void *ctx, struct error *err);
 
 #endif

@@ -113,9 +113,9 @@ static int encode_piece(void *ctx, struct bytes piece, const uint8_t *limit) {
     return 0;
 }
 
-static void encode_block(void *ctx, const uint8_t *p, uint64_t starts, const uint8_t *limit) {
+static void encode_batch(void *ctx, const struct piece_batch *pieces, const uint8_t *limit) {
     struct encode_run *r = ctx;
-    bpe_encode_block(&r->t->bpe, &r->scratch->bpe, p, starts, limit, r->out);
+    bpe_encode_batch(&r->t->bpe, &r->scratch->bpe, pieces, limit, r->out);
 }
 
 /* ---- BPE with U+2581 for spaces ---- */
@@ -179,7 +179,7 @@ static int encode_plain(struct encode_run *r, struct bytes span, bool at_start) 
         return 0;
     }
     return splitter_run(&r->t->splitter, &r->scratch->split, span, at_start, encode_piece,
-                        r->t->model == MODEL_BPE ? encode_block : NULL, r, r->err);
+                        r->t->model == MODEL_BPE ? encode_batch : NULL, r, r->err);
 }
 
 static int encode_normalized(struct encode_run *r, struct bytes span, bool at_start) {

@@ -1,5 +1,6 @@
 /*
- * word_cache.h - the last short pieces and their tokens: 16 bytes of key, up to four ids, two entries a set.
+ * word_cache.h - the last short pieces and their tokens: 16 bytes of key, up to four ids, two entries a set of 64
+ * bytes.
  *
  * Natural text repeats its words, so most pieces end here. A cache belongs to one thread at a time; it starts zeroed
  * (an empty entry has length 0).
@@ -43,23 +44,38 @@ static inline struct word_key word_key(const uint8_t *p, size_t len, const uint8
 }
 
 static inline struct word_entry *word_set(struct word_cache *c, struct word_key k) {
-    uint64_t h = (k.low * 0x9E3779B97F4A7C15u) ^ ((k.high * 0xC2B2AE3D27D4EB4Fu) >> 17);
-    return c->sets[(h ^ h >> 31) * 0xBF58476D1CE4E5B9u >> 49];
+    uint64_t h = k.low * 0x9E3779B97F4A7C15u + k.high * 0xC2B2AE3D27D4EB4Fu;
+    return c->sets[h >> 49];
 }
 
 static inline bool word_key_equal(struct word_key a, struct word_key b) { return a.low == b.low && a.high == b.high; }
 
-/* Entry for the key, or NULL; one found second becomes first. */
-static inline const struct word_entry *word_find(struct word_entry *set, struct word_key k) {
+/* The set beside it, where entries go that had to make room. */
+static inline struct word_entry *word_other_set(struct word_cache *c, struct word_entry *set) {
+    return c->sets[(size_t)(set - c->sets[0]) / 2 ^ 1];
+}
+
+/* Entry for the key, or NULL; it becomes the first of its set. */
+static inline const struct word_entry *word_find(struct word_cache *c, struct word_entry *set, struct word_key k) {
     if (word_key_equal(set[0].key, k)) return &set[0];
-    if (!word_key_equal(set[1].key, k)) return NULL;
-    struct word_entry found = set[1];
+    struct word_entry *other = word_other_set(c, set), *at = NULL;
+    if (word_key_equal(set[1].key, k))
+        at = &set[1];
+    else if (word_key_equal(other[0].key, k))
+        at = &other[0];
+    else if (word_key_equal(other[1].key, k))
+        at = &other[1];
+    if (!at) return NULL;
+    struct word_entry found = *at;
+    *at = set[1];
     set[1] = set[0];
     set[0] = found;
     return &set[0];
 }
 
-static inline void word_put(struct word_entry *set, struct word_key k, const uint32_t *ids, size_t count) {
+static inline void word_put(struct word_cache *c, struct word_entry *set, struct word_key k, const uint32_t *ids,
+                            size_t count) {
+    if (set[1].key.high) word_other_set(c, set)[1] = set[1];
     set[1] = set[0];
     set[0].key = k;
     for (size_t i = 0; i < WORD_IDS_MAX; i++) set[0].ids[i] = i < count ? ids[i] : UINT32_MAX;
