@@ -6,6 +6,7 @@ Needs: pip install sentencepiece==0.2.3 tiktoken==0.14.0. Training is determinis
 import base64
 import io
 import json
+import os
 import random
 import sys
 from pathlib import Path
@@ -105,7 +106,8 @@ def main():
     import tiktoken._educational
     OUT.mkdir(exist_ok=True)
     rules = "\n".join(["41\t61", "FF21\t61", "BD\t31 2F 32", "FB01\t66 69", "3000\t20", "9\t20", "65 301\tE9", "DF\t73 73"]) + "\n"
-    tsv = OUT / "rules.tsv"
+    os.chdir(OUT)
+    tsv = Path("rules.tsv")  # models keep its name
     tsv.write_text(rules)
     vectors = []
     bpe = train("bpe_bytes", model_type="bpe", vocab_size=420, byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
@@ -121,6 +123,9 @@ def main():
                                                             normalization_rule_name="identity", remove_extra_whitespaces=False))
     vectors += sentencepiece_vectors("unigram_suffix", train("unigram_suffix", model_type="unigram", vocab_size=200, treat_whitespace_as_suffix=True,
                                                              normalization_rule_tsv=str(tsv)))
+    vectors += sentencepiece_vectors("words", train("words", model_type="word", vocab_size=150, normalization_rule_tsv=str(tsv), user_defined_symbols=["<sep>"]))
+    vectors += sentencepiece_vectors("words_bytes", train("words_bytes", model_type="word", vocab_size=420, byte_fallback=True, add_dummy_prefix=False,
+                                                          normalization_rule_name="identity", remove_extra_whitespaces=False))
     tsv.unlink()
     vectors += tiktoken_vectors()
     with open(OUT / "vectors.json", "w") as f:

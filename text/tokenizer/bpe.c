@@ -1,6 +1,5 @@
 #include "text/tokenizer/bpe_internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -155,12 +154,11 @@ static void finish_cuts(struct bpe *b) {
 }
 
 void bpe_finish(struct bpe *b) {
+    memset(b->fallback_ids, 0xFF, sizeof b->fallback_ids);
+    if (b->byte_fallback) vocab_find_byte_tokens(b->vocab, b->fallback_ids);
     for (unsigned i = 0; i < 256; i++) {
         uint8_t key = (uint8_t)i;
         b->ascii_ids[i] = b->vocab->byte_level || i < 128 ? vocab_find(b->vocab, &key, 1) : NONE;
-        char name[8];
-        snprintf(name, sizeof name, "<0x%02X>", i);
-        b->fallback_ids[i] = b->byte_fallback ? vocab_find_spelling(b->vocab, bytes_str(name)) : NONE;
     }
     finish_cuts(b);
     if (b->vocab->byte_level && b->rank_count > 4096 && !b->has_affix) make_byte_pairs(b);

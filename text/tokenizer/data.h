@@ -15,6 +15,7 @@
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/unigram.h"
 #include "text/tokenizer/vocab.h"
+#include "text/tokenizer/wordlevel.h"
 #include "text/tokenizer/wordpiece.h"
 
 enum model_kind {
@@ -69,9 +70,10 @@ struct token_text {
 struct tokenizer {
     struct vocab vocab;
     enum model_kind model;
-    struct bpe bpe; /* of the three, the one of `model` */
+    struct bpe bpe; /* of the four, the one of `model` */
     struct unigram unigram;
     struct wordpiece wordpiece;
+    struct wordlevel wordlevel;
     struct added_set greedy; /* the tokens of MODEL_GREEDY */
     struct normalizer normalizer;
     struct splitter splitter;

@@ -227,7 +227,8 @@ static int load_wordlevel(struct load *l, bool byte_level) {
     int rc = model_read_vocab(l->vocab, &l->t->vocab, l->err);
     if (rc) return rc;
     vocab_seal(&l->t->vocab, byte_level);
-    l->t->wordpiece.unk_id = l->unk_token[0] ? vocab_find_spelling(&l->t->vocab, bytes_str(l->unk_token)) : TOKEN_NONE;
+    uint32_t unk_id = l->unk_token[0] ? vocab_find_spelling(&l->t->vocab, bytes_str(l->unk_token)) : TOKEN_NONE;
+    wordlevel_init(&l->t->wordlevel, &l->t->vocab, unk_id, false, false);
     return 0;
 }
 

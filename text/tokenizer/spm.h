@@ -1,5 +1,6 @@
 /*
- * spm.h - SentencePiece models: BPE and Unigram, from tokenizer.model files (a protocol buffer) or from GGUF metadata.
+ * spm.h - SentencePiece models: BPE, Unigram, words and characters, from tokenizer.model files (a protocol buffer) or
+ * from GGUF metadata.
  *
  * Text becomes what sentencepiece makes of it: its own normalizer (spm_normalize.h), user-defined symbols kept whole,
  * pieces of type UNUSED merged through and cut again, scores added in single precision, neighbouring unknown
@@ -28,8 +29,8 @@ struct spm_piece {
 };
 
 struct spm_model {
-    VEC(struct spm_piece) pieces; /* by id */
-    bool unigram, byte_fallback, suffix;
+    VEC(struct spm_piece) pieces;               /* by id */
+    bool unigram, words, byte_fallback, suffix; /* neither of the first two: BPE; characters are BPE without merges */
     bool dummy_prefix, remove_extra, escape;
     bool raw_symbols; /* user-defined symbols are matched in the text as it comes (llama.cpp), not normalized */
     struct bytes charsmap, unk_surface;      /* borrowed; charsmap may be empty */
@@ -39,7 +40,7 @@ struct spm_model {
 /* The defaults of sentencepiece_model.proto. */
 void spm_model_init(struct spm_model *m);
 void spm_model_release(struct spm_model *m);
-/* Reads a serialized ModelProto. Keeps views into file. ERR_INVALID, ERR_UNSUPPORTED (word models). */
+/* Reads a serialized ModelProto. Keeps views into file. ERR_INVALID. */
 MUST_CHECK int spm_model_read(struct bytes file, struct spm_model *m, struct error *err);
 /* A SentencePiece BPE vocabulary that someone wrote as a tiktoken file: the 256 single bytes in a row, control pieces
  * before them, all others by falling score behind. False: it is none. Keeps views into f. */

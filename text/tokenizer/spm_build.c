@@ -90,6 +90,19 @@ static int build_unigram(const struct spm_model *m, struct tokenizer *t, struct 
     return 0;
 }
 
+/* ---- words ---- */
+
+/* Each U+2581 begins a word, even where one is trained to end with it. */
+static void build_words(const struct spm_model *m, struct tokenizer *t) {
+    t->model = MODEL_WORDLEVEL;
+    wordlevel_init(&t->wordlevel, &t->vocab, m->unk_id, true, m->byte_fallback);
+    t->splitter.stages[0] = (struct split_stage){.kind = SPLIT_LITERAL,
+                                                 .behavior = SPLIT_MERGED_WITH_NEXT,
+                                                 .literal = mem_strdup("\xE2\x96\x81"),
+                                                 .literal_len = 3};
+    t->splitter.stage_count = 1;
+}
+
 /* ---- around the model ---- */
 
 static int build_normalizer(const struct spm_model *m, struct tokenizer *t, struct error *err) {
@@ -120,7 +133,7 @@ static int build_added(const struct spm_model *m, struct tokenizer *t, struct er
         if (p->type == SPM_CONTROL || p->type == SPM_UNKNOWN) rc = added_add(&t->added, p->text, token, err);
         if (p->type == SPM_USER_DEFINED && m->raw_symbols)
             rc = added_add(&t->added, p->text, token, err);
-        else if (p->type == SPM_USER_DEFINED && !m->unigram)
+        else if (p->type == SPM_USER_DEFINED && !m->unigram && !m->words)
             rc = added_add(&t->added_normalized, p->text, token, err);
     }
     return rc;
@@ -150,7 +163,10 @@ int spm_build(const struct spm_model *m, struct tokenizer *t, struct error *err)
     if (checked_id(m, m->unk_id) == TOKEN_NONE)
         return error_set(err, ERR_INVALID, "tokenizer.model has no unknown token");
     int rc = add_pieces(m, t, err);
-    if (!rc) rc = m->unigram ? build_unigram(m, t, err) : build_bpe(m, t, err);
+    if (!rc && m->words)
+        build_words(m, t);
+    else if (!rc)
+        rc = m->unigram ? build_unigram(m, t, err) : build_bpe(m, t, err);
     if (!rc) rc = build_normalizer(m, t, err);
     if (!rc) rc = build_added(m, t, err);
     if (rc) return rc;

@@ -107,8 +107,10 @@ static uint32_t id_or_none(uint64_t value) {
     return value < VOCAB_IDS_MAX ? (uint32_t)value : TOKEN_NONE; /* -1 is a large varint */
 }
 
+enum { SPM_MODEL_UNIGRAM = 1, SPM_MODEL_BPE, SPM_MODEL_WORD, SPM_MODEL_CHAR };
+
 static int read_trainer(struct bytes in, struct spm_model *m, struct error *err) {
-    uint64_t type = 1;
+    uint64_t type = SPM_MODEL_UNIGRAM;
     struct field f;
     while (take_field(&in, &f)) {
         switch (f.number) {
@@ -124,10 +126,12 @@ static int read_trainer(struct bytes in, struct spm_model *m, struct error *err)
             break;
         }
     }
-    m->unigram = type == 1;
+    m->unigram = type == SPM_MODEL_UNIGRAM;
+    m->words = type == SPM_MODEL_WORD;
     if (in.len) return damaged(err);
-    if (type == 1 || type == 2 || type == 4) return 0; /* a character model is BPE without merges */
-    return error_set(err, ERR_UNSUPPORTED, "tokenizer.model is a word model; we read BPE, Unigram and characters");
+    if (type >= SPM_MODEL_UNIGRAM && type <= SPM_MODEL_CHAR) return 0;
+    return error_set(err, ERR_UNSUPPORTED, "tokenizer.model: model_type %llu is none that we know",
+                     (unsigned long long)type);
 }
 
 static int read_normalizer(struct bytes in, struct spm_model *m, struct error *err) {

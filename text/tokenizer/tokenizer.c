@@ -76,18 +76,8 @@ struct encode_run {
     struct error *err;
     struct added_skips skips;
     const uint8_t *text; /* whose offsets the spots are */
+    size_t first;        /* ids in out that were there before it */
 };
-
-/* A model of whole words: each is a token or unknown. */
-static int encode_word(struct encode_run *r, struct bytes word) {
-    uint32_t id = vocab_find(&r->t->vocab, word.data, word.len);
-    if (id == TOKEN_NONE) id = r->t->wordpiece.unk_id;
-    if (id == TOKEN_NONE)
-        return error_set(r->err, ERR_INVALID,
-                         "the text has words that the model does not know, and it has no unknown token");
-    vec_push(r->out, id);
-    return 0;
-}
 
 static int encode_greedy(struct encode_run *r, struct bytes text) {
     size_t len;
@@ -107,7 +97,7 @@ static int encode_piece(void *ctx, struct bytes piece, const uint8_t *limit) {
     case MODEL_BPE: bpe_encode(&r->t->bpe, &r->scratch->bpe, piece.data, piece.len, limit, r->out); return 0;
     case MODEL_UNIGRAM: return unigram_encode(&r->t->unigram, &r->scratch->unigram, piece, r->out, r->err);
     case MODEL_WORDPIECE: wordpiece_encode(&r->t->wordpiece, &r->scratch->word, piece, r->out); return 0;
-    case MODEL_WORDLEVEL: return encode_word(r, piece);
+    case MODEL_WORDLEVEL: return wordlevel_encode(&r->t->wordlevel, piece, r->first, r->out, r->err);
     case MODEL_GREEDY: return encode_greedy(r, piece);
     }
     return 0;
@@ -212,6 +202,7 @@ int tokenizer_encode_spots(const struct tokenizer *t, struct bytes text, const s
                            .text = text.data};
     bool add_special = flags & TOKENIZE_ADD_SPECIAL;
     for (size_t i = 0; add_special && i < t->prefix.count; i++) vec_push(out, t->prefix.items[i]);
+    r.first = out->count;
     int rc = cut_added(&r, &t->added, &r.skips, text, true, encode_normalized);
     for (size_t i = 0; add_special && i < t->suffix.count; i++) vec_push(out, t->suffix.items[i]);
     give_scratch(pool, r.scratch);

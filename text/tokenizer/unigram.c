@@ -1,6 +1,5 @@
 #include "text/tokenizer/unigram.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "text/unicode.h"
@@ -92,11 +91,7 @@ void unigram_init(struct unigram *u, const struct vocab *vocab, double *scores, 
         any = true;
     }
     u->unk_score = lowest - UNK_PENALTY;
-    for (unsigned i = 0; i < 256; i++) {
-        char name[8];
-        snprintf(name, sizeof name, "<0x%02X>", i);
-        u->fallback_ids[i] = byte_fallback ? vocab_find_spelling(vocab, bytes_str(name)) : NONE;
-    }
+    if (byte_fallback) vocab_find_byte_tokens(vocab, u->fallback_ids);
     build_trie(u, vocab, in_trie);
 }
 

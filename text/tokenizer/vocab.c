@@ -1,5 +1,7 @@
 #include "text/tokenizer/vocab.h"
 
+#include <stdio.h>
+
 #include "base/hash.h"
 #include "base/utf8.h"
 
@@ -314,6 +316,14 @@ uint32_t vocab_find_spelling(const struct vocab *v, struct bytes spelling) {
     if (id == UINT32_MAX && plain) id = find_literal(v, spelling);
     buf_release(&raw);
     return id;
+}
+
+void vocab_find_byte_tokens(const struct vocab *v, uint32_t out[256]) {
+    for (unsigned i = 0; i < 256; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "<0x%02X>", i);
+        out[i] = vocab_find_spelling(v, bytes_str(name));
+    }
 }
 
 struct bytes vocab_key(const struct vocab *v, uint32_t id) {

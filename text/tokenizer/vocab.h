@@ -104,6 +104,8 @@ uint32_t vocab_find_hashed(const struct vocab *v, const uint8_t *key, size_t len
 /* UINT32_MAX when absent. Literal keys are found only by vocab_find_spelling, where no other key is spelled so. */
 uint32_t vocab_find(const struct vocab *v, const uint8_t *key, size_t len);
 uint32_t vocab_find_spelling(const struct vocab *v, struct bytes spelling);
+/* "<0x00>" to "<0xFF>", by byte. */
+void vocab_find_byte_tokens(const struct vocab *v, uint32_t out[256]);
 struct bytes vocab_key(const struct vocab *v, uint32_t id); /* empty when absent */
 void vocab_spelling(const struct vocab *v, uint32_t id, struct buf *out);
 

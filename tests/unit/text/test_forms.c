@@ -80,6 +80,8 @@ TEST(sentencepiece_bpe_with_rules) { run_goldens("bpe_rules.model"); }
 TEST(sentencepiece_unigram) { run_goldens("unigram.model"); }
 TEST(sentencepiece_unigram_with_bytes) { run_goldens("unigram_bytes.model"); }
 TEST(sentencepiece_unigram_with_suffix) { run_goldens("unigram_suffix.model"); }
+TEST(sentencepiece_words) { run_goldens("words.model"); }
+TEST(sentencepiece_words_with_bytes) { run_goldens("words_bytes.model"); }
 TEST(tiktoken_trained) { run_goldens("small.tiktoken"); }
 TEST(tiktoken_with_ranks_no_training_gives) { run_goldens("odd_ranks.tiktoken"); }
 
@@ -174,7 +176,7 @@ TEST(bad_files_are_refused_with_a_reason) {
                {"\x0A\x7F", 2},
                {"\x0A\x03\x0A\x01\x61", 5},         /* no unknown piece */
                {"\x0A\x05\x0A\x01\xFF\x18\x02", 7}, /* not UTF-8 */
-               {"\x0A\x05\x0A\x01\x61\x18\x02\x12\x02\x18\x03", 11} /* a word model */};
+               {"\x0A\x05\x0A\x01\x61\x18\x02\x12\x02\x18\x05", 11} /* no kind of model */};
     for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
         struct bytes file = bytes_of(BAD[i].text, BAD[i].len ? BAD[i].len : strlen(BAD[i].text)), none = {0};
         struct tokenizer *t;
