@@ -7,6 +7,7 @@
 #include <pcre2.h>
 
 #include "base/utf8.h"
+#include "text/tokenizer/nfc.h"
 #include "text/tokenizer/spm_normalize.h"
 #include "text/tokenizer/vocab.h"
 #include "text/unicode.h"
@@ -52,17 +53,7 @@ static bool is_young_mark(uint32_t cp) {
     return false;
 }
 
-/* True when NFC leaves the character alone and nothing before it combines with it: a starter that neither decomposes
- * nor is the second of a composition. Below U+0300 all are. */
-static bool is_nfc_stable(uint32_t cp) {
-    if (cp < 0x300 || (cp >= 0x3041 && cp <= 0x3096) || (cp >= 0x4E00 && cp <= 0x9FFF) ||
-        (cp >= 0xAC00 && cp <= 0xD7A3) || (cp >= 0x1F300 && cp <= 0x1FAFF))
-        return true;
-    if (cp >= 0x1100 && cp <= 0x11FF) return false; /* jamo combine by rule */
-    const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)cp);
-    return (!p->combining_class && p->decomp_seqindex == UINT16_MAX && p->comb_index == UINT16_MAX) ||
-           is_young_mark(cp);
-}
+static bool is_nfc_stable(uint32_t cp) { return nfc_is_stable(cp) || is_young_mark(cp); }
 
 /* Start of the first character at or after `at` that is (or is not) stable; *before: start of the character in front of
  * it. */
@@ -70,8 +61,12 @@ static size_t find_stability(struct bytes s, size_t at, bool stable, size_t *bef
     size_t last = at, first = at;
     uint32_t cp = 0, last_cp = 0;
     for (size_t n; at < s.len; at += n, last_cp = cp) {
+        size_t skipped = stable ? at : nfc_skip_stable(s, at);
+        if (skipped > at) last = skipped - unicode_prev(s.data + skipped, &last_cp);
+        at = skipped;
+        if (at == s.len) break;
         n = unicode_next(s.data + at, &cp);
-        if ((cp < 0x300 || is_nfc_stable(cp)) == stable) break;
+        if (is_nfc_stable(cp) == stable) break;
         last = at;
     }
     *before = at > first && last_cp >= 0x80 && is_young_mark(last_cp) ? at : last;

@@ -6,6 +6,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "text/tokenizer/nfc.h"
 #include "text/tokenizer/regex_text.h"
 #include "text/tokenizer/spm_normalize.h"
 
@@ -30,6 +31,7 @@ static int add_step(struct normalizer *n, struct normalizer_step step, struct by
         charsmap_release(&step.charsmap);
         return error_set(err, ERR_LIMIT, "more than %d normalizers", NORMALIZER_STEPS_MAX);
     }
+    if (step.kind == NORMALIZE_NFC) nfc_init();
     step.pattern = mem_strndup((const char *)pattern.data, pattern.len);
     step.content = mem_strndup((const char *)content.data, content.len);
     step.pattern_len = pattern.len;
