@@ -5,6 +5,7 @@
 
 #include "base/utf8.h"
 
+#include <endian.h>
 #include <stdio.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -146,6 +147,13 @@ static inline size_t character(const uint8_t *s, size_t len) {
 static bool run_valid(struct json_reader *r, const uint8_t *run, const uint8_t *end, bool high) {
     if (!high) return true;
     for (size_t len; run < end; run += len) {
+        if (*run < 0x80 && r->end - run >= 8) { /* up to the next byte that is not ASCII */
+            uint64_t eight;
+            memcpy(&eight, run, sizeof eight);
+            eight = le64toh(eight) & 0x8080808080808080u;
+            len = eight ? (size_t)__builtin_ctzll(eight) / 8 : 8;
+            continue;
+        }
         len = character(run, (size_t)(end - run));
         if (!len) return fail_at(r, ERR_INVALID, run, "invalid UTF-8"), false;
     }

@@ -22,10 +22,11 @@ static void expand(void) {
     size_t run = 0;
     for (uint32_t block = 0; block < BLOCK_COUNT; block++) {
         uint8_t classes[256];
-        for (uint32_t i = 0; i < 256; i++) {
-            uint32_t cp = block << 8 | i;
-            while (run + 1 < ARRAY_LEN(UNICODE_RUNS) && UNICODE_RUNS[run + 1] >> 8 <= cp) run++;
-            classes[i] = UNICODE_RUNS[run] & 255;
+        for (uint32_t i = 0, end; i < 256; i = end) { /* up to the end of a run, or of the block */
+            while (run + 1 < ARRAY_LEN(UNICODE_RUNS) && UNICODE_RUNS[run + 1] >> 8 <= (block << 8 | i)) run++;
+            uint32_t next = run + 1 < ARRAY_LEN(UNICODE_RUNS) ? UNICODE_RUNS[run + 1] >> 8 : UINT32_MAX;
+            end = MIN(next - (block << 8), 256u);
+            memset(classes + i, (int)(UNICODE_RUNS[run] & 255), end - i);
         }
         unicode_block[block] = find_or_add_block(classes, &count);
     }

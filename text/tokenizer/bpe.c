@@ -55,13 +55,15 @@ void bpe_add_merge(struct bpe *b, uint32_t left, uint32_t right, uint32_t result
 
 /* The pair's merge; a new pair's is the next one, in a slot of its own. */
 static struct bpe_merge *take_pair(struct bpe *b, uint32_t left, uint32_t right) {
-    struct bpe_merge *known = (struct bpe_merge *)(uintptr_t)find_pair(b, left, right);
-    if (known != &BPE_NO_MERGE) return known;
     uint64_t hash = pair_hash(left, right);
+    uint8_t tag = hash_tag(hash);
     uint32_t i = hash_slot(b, hash);
+    for (; b->merge_tags[i]; i = next_slot(b, i)) {
+        struct bpe_merge *known = &b->merges[b->merge_slots[i]];
+        if (b->merge_tags[i] == tag && known->left == left && known->right == right) return known;
+    }
     CHECK(b->merge_count < b->merge_cap);
-    while (b->merge_tags[i]) i = next_slot(b, i);
-    b->merge_tags[i] = hash_tag(hash);
+    b->merge_tags[i] = tag;
     b->merge_slots[i] = b->merge_count;
     return &b->merges[b->merge_count++];
 }
@@ -75,12 +77,15 @@ void bpe_add_ranked(struct bpe *b, uint32_t left, uint32_t right, uint32_t resul
 
 /* ---- symbols ---- */
 
+static bool is_inner(const struct bpe *b, unsigned pair) { return b->inner_pairs[pair / 64] >> pair % 64 & 1; }
+
 /* At byte level most pairs looked up first are two single bytes: those are in a table. */
 static void make_byte_pairs(struct bpe *b) {
     for (unsigned i = 0; i < 256; i++) b->lacks_bytes |= b->ascii_ids[i] == NONE;
-    b->byte_pairs = mem_calloc(65536, sizeof *b->byte_pairs);
+    b->byte_pairs = mem_alloc(65536 * sizeof *b->byte_pairs);
     for (unsigned i = 0; i < 65536; i++) {
-        const struct bpe_merge *m = find_pair(b, b->ascii_ids[i >> 8], b->ascii_ids[i & 255]);
+        const struct bpe_merge *m =
+            is_inner(b, i) ? find_pair(b, b->ascii_ids[i >> 8], b->ascii_ids[i & 255]) : &BPE_NO_MERGE;
         b->byte_pairs[i][0] = m->rank;
         b->byte_pairs[i][1] = m->result;
     }
@@ -161,9 +166,11 @@ void bpe_finish(struct bpe *b) {
         b->ascii_ids[i] = b->vocab->byte_level || i < 128 ? vocab_find(b->vocab, &key, 1) : NONE;
     }
     finish_cuts(b);
-    if (b->vocab->byte_level && b->rank_count > 4096 && !b->has_affix) make_byte_pairs(b);
-    if (b->byte_pairs) make_inner_pairs(b);
-    if (b->byte_pairs && !b->lacks_bytes) bpe_make_chars(b);
+    if (b->vocab->byte_level && b->rank_count > 4096 && !b->has_affix) {
+        make_inner_pairs(b);
+        make_byte_pairs(b);
+        if (!b->lacks_bytes) bpe_make_chars(b);
+    }
     collect_unused(b);
     bpe_choose_variant(b);
     b->short_max = b->rank_count < 1u << 24 ? BPE_SHORT_MAX : 1; /* a rank and a place share 32 bits */
@@ -294,7 +301,7 @@ static void encode_uncut(const struct bpe *b, struct bpe_scratch *s, const uint8
 static size_t find_cut(const struct bpe *b, const uint8_t *piece, size_t at, size_t len) {
     for (at++; at < len; at++) {
         unsigned pair = (unsigned)piece[at - 1] << 8 | piece[at];
-        if (!(b->inner_pairs[pair / 64] >> pair % 64 & 1)) break;
+        if (!is_inner(b, pair)) break;
     }
     return at;
 }

@@ -1,5 +1,8 @@
 /*
  * load.c - reads tokenizer.json: the large parts (vocabulary, merges) as a stream, the small ones as trees.
+ *
+ * The large parts go into their tables as they come, where the file has its members in the order in which everyone
+ * writes them. What comes before something that it needs is passed over, and read in the end.
  */
 #include "formats/json.h"
 #include "text/tokenizer/build.h"
@@ -15,11 +18,14 @@ struct load {
     struct error *err;
     struct arena arena;
     struct bytes added, normalizer, pre_tokenizer, post_processor, decoder; /* raw JSON */
-    struct bytes vocab, merges;                                             /* raw JSON of the model's large parts */
+    struct bytes model, merges;                                             /* raw JSON of what came too early */
+    double *scores;                                                         /* of a Unigram vocabulary; owned */
     char unk_token[256], prefix[WORDPIECE_PREFIX_MAX + 1], suffix[WORDPIECE_PREFIX_MAX + 1];
     uint32_t unk_id;
     int64_t chars_max;
     bool byte_fallback, fuse_unk, ignore_merges;
+    bool has_split, has_prefix, has_vocab, has_merges; /* what has been read */
+    bool is_scored, is_sealed;                         /* the vocabulary */
 };
 
 /* ---- reading ---- */
@@ -88,7 +94,36 @@ static int read_unk_id(struct load *l, struct json_reader *r) {
     return 0;
 }
 
+static int read_vocab(struct load *l, struct json_reader *r) {
+    enum json_event event = json_next(r);
+    if (l->has_vocab) return error_set(l->err, ERR_INVALID, "tokenizer.json has two vocabularies");
+    l->has_vocab = true;
+    if (event == JSON_OBJECT_BEGIN) return model_read_vocab(r, &l->t->vocab, l->err);
+    l->is_scored = true;
+    if (event == JSON_ARRAY_BEGIN) return model_read_scored(r, &l->t->vocab, &l->scores, l->err);
+    return error_set(l->err, ERR_INVALID, "tokenizer.json: vocab is neither an object nor an array");
+}
+
+static void seal_vocab(struct load *l) {
+    if (!l->is_sealed) vocab_seal(&l->t->vocab, l->t->splitter.byte_level);
+    l->is_sealed = true;
+}
+
+static int read_merges(struct load *l, struct json_reader *r) {
+    if (l->has_merges) return error_set(l->err, ERR_INVALID, "tokenizer.json has two lists of merges");
+    if (!json_expect(r, JSON_ARRAY_BEGIN)) return reader_error(l, r);
+    l->has_merges = true;
+    seal_vocab(l);
+    return model_read_merges(r, &l->t->vocab, strlen(l->prefix), &l->t->bpe, l->err);
+}
+
+static int read_prefix(struct load *l, struct json_reader *r) {
+    l->has_prefix = true;
+    return read_text(l, r, "continuing_subword_prefix", l->prefix, sizeof l->prefix);
+}
+
 static int read_model_member(struct load *l, struct json_reader *r, struct bytes key) {
+    bool merges_now = l->has_prefix && l->has_vocab && !l->is_scored && l->t->model == MODEL_BPE;
     if (bytes_equal(key, bytes_str("type"))) return read_type(l, r);
     if (bytes_equal(key, bytes_str("unk_token")))
         return read_text(l, r, "unk_token", l->unk_token, sizeof l->unk_token);
@@ -98,15 +133,14 @@ static int read_model_member(struct load *l, struct json_reader *r, struct bytes
     if (bytes_equal(key, bytes_str("byte_fallback"))) return read_flag(l, r, &l->byte_fallback);
     if (bytes_equal(key, bytes_str("fuse_unk"))) return read_flag(l, r, &l->fuse_unk);
     if (bytes_equal(key, bytes_str("ignore_merges"))) return read_flag(l, r, &l->ignore_merges);
-    if (bytes_equal(key, bytes_str("continuing_subword_prefix")))
-        return read_text(l, r, "continuing_subword_prefix", l->prefix, sizeof l->prefix);
+    if (bytes_equal(key, bytes_str("continuing_subword_prefix"))) return read_prefix(l, r);
     if (bytes_equal(key, bytes_str("end_of_word_suffix")))
         return read_text(l, r, "end_of_word_suffix", l->suffix, sizeof l->suffix);
     if (bytes_equal(key, bytes_str("dropout"))) return read_dropout(l, r);
-    struct bytes ignored, *to = &ignored;
-    if (bytes_equal(key, bytes_str("vocab"))) to = &l->vocab;
-    if (bytes_equal(key, bytes_str("merges"))) to = &l->merges;
-    return read_raw(r, to) ? 0 : reader_error(l, r);
+    if (bytes_equal(key, bytes_str("vocab"))) return read_vocab(l, r);
+    if (bytes_equal(key, bytes_str("merges")) && merges_now) return read_merges(l, r);
+    struct bytes ignored;
+    return read_raw(r, bytes_equal(key, bytes_str("merges")) ? &l->merges : &ignored) ? 0 : reader_error(l, r);
 }
 
 /* The key's text, kept over the next read. */
@@ -127,35 +161,66 @@ static int read_model(struct load *l, struct json_reader *r) {
     return event == JSON_OBJECT_END ? 0 : reader_error(l, r);
 }
 
-static int read_top(struct load *l, struct json_reader *r) {
-    static const char *const NAMES[] = {"added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder"};
-    struct bytes *const sections[] = {&l->added, &l->normalizer, &l->pre_tokenizer, &l->post_processor, &l->decoder};
-    char kept[64];
-    if (!json_expect(r, JSON_OBJECT_BEGIN)) return reader_error(l, r);
-    enum json_event event;
-    while ((event = json_next(r)) == JSON_KEY) {
-        struct bytes key = keep_key(r->text, kept), ignored, *to = &ignored;
-        if (bytes_equal(key, bytes_str("model"))) {
-            int rc = read_model(l, r);
-            if (rc) return rc;
-            continue;
-        }
-        for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
-            if (bytes_equal(key, bytes_str(NAMES[i]))) to = sections[i];
-        if (!read_raw(r, to)) return reader_error(l, r);
-    }
-    if (event != JSON_OBJECT_END || json_next(r) != JSON_END) return reader_error(l, r);
-    return l->vocab.len ? 0 : error_set(l->err, ERR_INVALID, "tokenizer.json has no vocabulary");
-}
-
-/* ---- the small sections ---- */
-
 static int parse_section(struct load *l, struct bytes raw, struct tvalue *out) {
     *out = tvalue_none();
     if (!raw.len) return 0;
     int rc = tvalue_from_json(&l->arena, raw, out, l->err);
     return rc ? error_wrap(l->err, "tokenizer.json") : 0;
 }
+
+typedef int read_fn(struct load *l, struct json_reader *r);
+
+static int read_bytes(struct load *l, struct bytes raw, read_fn *read) {
+    struct json_reader r;
+    json_reader_init(&r, raw, TVALUE_DEPTH_MAX, JSON_ALLOW_NUL);
+    int rc = read(l, &r);
+    json_reader_release(&r);
+    return rc;
+}
+
+/* The pre-tokenizer says whether the vocabulary is of bytes. */
+static int load_split(struct load *l) {
+    struct tvalue pre;
+    int rc = parse_section(l, l->pre_tokenizer, &pre);
+    l->has_split = true;
+    return rc ? rc : splitter_load(&l->t->splitter, pre, l->err);
+}
+
+static int read_model_now(struct load *l, struct json_reader *r) {
+    int rc = l->has_split ? 0 : load_split(l);
+    return rc ? rc : read_model(l, r);
+}
+
+static int read_top(struct load *l, struct json_reader *r) {
+    static const char *const NAMES[] = {"added_tokens",   "normalizer", "pre_tokenizer",
+                                        "post_processor", "decoder",    "model"};
+    struct bytes *const sections[] = {&l->added,          &l->normalizer, &l->pre_tokenizer,
+                                      &l->post_processor, &l->decoder,    &l->model};
+    char kept[64];
+    if (!json_expect(r, JSON_OBJECT_BEGIN)) return reader_error(l, r);
+    enum json_event event;
+    while ((event = json_next(r)) == JSON_KEY) {
+        struct bytes key = keep_key(r->text, kept), ignored, *to = &ignored;
+        for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+            if (bytes_equal(key, bytes_str(NAMES[i]))) to = sections[i];
+        if (to == &l->model && l->pre_tokenizer.len) {
+            int rc = read_model_now(l, r);
+            if (rc) return rc;
+        } else if (!read_raw(r, to)) {
+            return reader_error(l, r);
+        }
+    }
+    return event == JSON_OBJECT_END && json_next(r) == JSON_END ? 0 : reader_error(l, r);
+}
+
+static int read_all(struct load *l, struct json_reader *r) {
+    int rc = read_top(l, r);
+    if (!rc && l->model.len) rc = read_bytes(l, l->model, read_model_now);
+    if (!rc && !l->has_vocab) rc = error_set(l->err, ERR_INVALID, "tokenizer.json has no vocabulary");
+    return rc;
+}
+
+/* ---- the small sections ---- */
 
 /* Gemma: spaces become U+2581, and the pre-tokenizer splits at spaces, which are gone then. */
 static void drop_idle_stage(struct tokenizer *t) {
@@ -180,12 +245,13 @@ static int find_unk(struct load *l, uint32_t *id) {
     return error_set(l->err, ERR_INVALID, "tokenizer.json: unk_token is not in the vocabulary");
 }
 
-static int load_bpe(struct load *l, bool byte_level) {
+static int load_bpe(struct load *l) {
     struct bpe *b = &l->t->bpe;
-    int rc = model_read_vocab(l->vocab, &l->t->vocab, l->err);
-    if (rc) return rc;
-    vocab_seal(&l->t->vocab, byte_level);
-    rc = model_read_merges(l->merges, &l->t->vocab, strlen(l->prefix), b, l->err);
+    int rc = 0;
+    if (l->merges.len)
+        rc = read_bytes(l, l->merges, read_merges);
+    else if (!l->has_merges)
+        bpe_init(b, &l->t->vocab, 0);
     memcpy(b->prefix, l->prefix, sizeof b->prefix);
     memcpy(b->suffix, l->suffix, sizeof b->suffix);
     b->has_affix = l->prefix[0] || l->suffix[0];
@@ -197,68 +263,54 @@ static int load_bpe(struct load *l, bool byte_level) {
     return rc;
 }
 
-static int load_unigram(struct load *l, bool byte_level) {
-    double *scores = NULL;
-    int rc = model_read_scored(l->vocab, &l->t->vocab, &scores, l->err);
-    if (!rc && l->unk_id != UINT32_MAX && l->unk_id >= l->t->vocab.entries.count)
-        rc = error_set(l->err, ERR_INVALID, "tokenizer.json: unk_id is not in the vocabulary");
-    if (rc) {
-        mem_free(scores);
-        return rc;
-    }
-    vocab_seal(&l->t->vocab, byte_level);
-    unigram_init(&l->t->unigram, &l->t->vocab, scores, l->unk_id, l->byte_fallback, NULL);
+static int load_unigram(struct load *l) {
+    if (l->unk_id != UINT32_MAX && l->unk_id >= l->t->vocab.entries.count)
+        return error_set(l->err, ERR_INVALID, "tokenizer.json: unk_id is not in the vocabulary");
+    unigram_init(&l->t->unigram, &l->t->vocab, l->scores, l->unk_id, l->byte_fallback, NULL);
+    l->scores = NULL;
     return 0;
 }
 
-static int load_wordpiece(struct load *l, bool byte_level) {
+static int load_wordpiece(struct load *l) {
     uint32_t unk_id;
-    int rc = model_read_vocab(l->vocab, &l->t->vocab, l->err);
-    if (rc) return rc;
-    vocab_seal(&l->t->vocab, byte_level);
-    rc = find_unk(l, &unk_id);
+    int rc = find_unk(l, &unk_id);
     if (!rc && unk_id == UINT32_MAX) rc = error_set(l->err, ERR_INVALID, "tokenizer.json: WordPiece without unk_token");
     uint32_t chars_max = (uint32_t)MIN(MAX(l->chars_max, 0), WORD_CHARS_MAX);
     if (!rc) wordpiece_init(&l->t->wordpiece, &l->t->vocab, l->prefix, chars_max, unk_id);
     return rc;
 }
 
-static int load_wordlevel(struct load *l, bool byte_level) {
-    int rc = model_read_vocab(l->vocab, &l->t->vocab, l->err);
-    if (rc) return rc;
-    vocab_seal(&l->t->vocab, byte_level);
+static int load_wordlevel(struct load *l) {
     uint32_t unk_id = l->unk_token[0] ? vocab_find_spelling(&l->t->vocab, bytes_str(l->unk_token)) : TOKEN_NONE;
     wordlevel_init(&l->t->wordlevel, &l->t->vocab, unk_id, false, false);
     return 0;
 }
 
-static int load_model(struct load *l, bool byte_level) {
+static int load_model(struct load *l) {
+    if (l->is_scored != (l->t->model == MODEL_UNIGRAM))
+        return error_set(l->err, ERR_INVALID, "tokenizer.json: the model's vocab is not of its type");
+    seal_vocab(l);
     switch (l->t->model) {
-    case MODEL_BPE: return load_bpe(l, byte_level);
-    case MODEL_UNIGRAM: return load_unigram(l, byte_level);
-    case MODEL_WORDPIECE: return load_wordpiece(l, byte_level);
-    case MODEL_WORDLEVEL: return load_wordlevel(l, byte_level);
+    case MODEL_BPE: return load_bpe(l);
+    case MODEL_UNIGRAM: return load_unigram(l);
+    case MODEL_WORDPIECE: return load_wordpiece(l);
+    case MODEL_WORDLEVEL: return load_wordlevel(l);
     case MODEL_GREEDY: break; /* no tokenizer.json says so */
     }
     return ERR_UNSUPPORTED;
 }
 
-static int load_all(struct load *l, struct bytes tokenizer_json) {
-    struct json_reader r;
-    json_reader_init(&r, tokenizer_json, TVALUE_DEPTH_MAX, JSON_ALLOW_NUL);
-    int rc = read_top(l, &r);
-    json_reader_release(&r);
-    struct tvalue added, normalizer, pre, post, decoder;
-    if (rc || (rc = parse_section(l, l->added, &added)) || (rc = parse_section(l, l->normalizer, &normalizer)) ||
-        (rc = parse_section(l, l->pre_tokenizer, &pre)) || (rc = parse_section(l, l->post_processor, &post)) ||
-        (rc = parse_section(l, l->decoder, &decoder)))
-        return rc;
+static int load_sections(struct load *l) {
+    struct tvalue added, normalizer, post, decoder;
     struct tokenizer *t = l->t;
-    if ((rc = normalizer_load(&t->normalizer, normalizer, l->err)) || (rc = splitter_load(&t->splitter, pre, l->err)))
+    int rc;
+    if ((rc = parse_section(l, l->added, &added)) || (rc = parse_section(l, l->normalizer, &normalizer)) ||
+        (rc = parse_section(l, l->post_processor, &post)) || (rc = parse_section(l, l->decoder, &decoder)) ||
+        (rc = normalizer_load(&t->normalizer, normalizer, l->err)))
         return rc;
     compiled_note_rules(t, l->normalizer, l->pre_tokenizer);
     drop_idle_stage(t);
-    if ((rc = load_model(l, t->splitter.byte_level)) || (rc = tokenizer_load_added(t, added, l->err)) ||
+    if ((rc = load_model(l)) || (rc = tokenizer_load_added(t, added, l->err)) ||
         (rc = tokenizer_load_post(t, post, l->err)))
         return rc;
     return decoder_load(t, decoder, l->err);
@@ -275,9 +327,11 @@ int tokenizer_load(struct bytes tokenizer_json, struct bytes config_json, struct
                      .unk_id = UINT32_MAX,
                      .chars_max = WORDPIECE_CHARS_DEFAULT};
     arena_init(&l.arena, SECTION_BUDGET, SECTION_CALLS);
-    int rc = load_all(&l, tokenizer_json);
+    int rc = read_bytes(&l, tokenizer_json, read_all);
+    if (!rc) rc = load_sections(&l);
     if (!rc) rc = tokenizer_load_ends(l.t, config_json, generation_json, false, l.err);
     arena_release(&l.arena);
+    mem_free(l.scores);
     if (rc) tokenizer_free(&l.t);
     *out = l.t;
     return rc;

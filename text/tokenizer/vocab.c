@@ -10,15 +10,6 @@
 
 static bool is_plain(uint32_t b) { return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255); }
 
-/* The byte that a character of two bytes of the alphabet stands for, or -1. */
-static inline int alphabet_byte(uint32_t cp) {
-    if (cp < 256) return is_plain(cp) ? (int)cp : -1;
-    uint32_t i = cp - 256;
-    if (i <= 32) return (int)i;
-    if (i <= 66) return (int)(127 + i - 33);
-    return i == 67 ? 173 : -1;
-}
-
 static uint32_t alphabet_char(uint32_t b) {
     if (is_plain(b)) return b;
     return b <= 32 ? 256 + b : b <= 160 ? 256 + 33 + b - 127 : 256 + 67;
@@ -30,13 +21,11 @@ static size_t alphabet_decode(struct bytes s, uint8_t *out) {
     uint8_t *to = out;
     while (p < end) {
         uint32_t c = *p++;
-        if (c < 0x80) {
-            if (c - 33 > 93) return SIZE_MAX;
+        if (c - 33 <= 93) {
             *to++ = (uint8_t)c;
             continue;
         }
-        if (c < 0xC2 || c > 0xC5 || p == end) return SIZE_MAX; /* the alphabet ends at U+0143: two bytes each */
-        int byte = alphabet_byte((c & 31) << 6 | (*p++ & 63u));
+        int byte = p < end ? byte_alphabet_byte((uint8_t)c, *p++) : -1;
         if (byte < 0) return SIZE_MAX;
         *to++ = (uint8_t)byte;
     }
@@ -120,6 +109,11 @@ static bool is_literal(const struct vocab *v, uint32_t id) {
 
 enum { SLOT_ID = (1 << 24) - 1, SLOT_ALIAS = 2 };
 
+/* Where the search for a key of this hash begins. */
+static inline uint32_t slot_of(const struct vocab *v, uint64_t hash) {
+    return (uint32_t)((hash >> 32) * v->slot_count >> 32);
+}
+
 /* Odd, so that it is neither 0 nor that of an alias. */
 static uint32_t slot_tag(uint64_t hash) { return ((uint32_t)hash >> 24) | 1; }
 
@@ -135,9 +129,31 @@ static struct bytes slot_key(const struct vocab *v, uint32_t slot) {
     return entry_key(v, is_alias(slot) ? v->aliases.items[i].key : v->entries.items[i]);
 }
 
+/* Most keys are short: a call would take longer. */
+static inline bool keys_equal(struct bytes a, struct bytes b) {
+    uint64_t x[2] = {0}, y[2] = {0};
+    if (a.len != b.len) return false;
+    if (a.len > 16 || !a.len) return bytes_equal(a, b);
+    if (a.len >= 8) {
+        memcpy(&x[0], a.data, 8);
+        memcpy(&y[0], b.data, 8);
+        memcpy(&x[1], a.data + a.len - 8, 8);
+        memcpy(&y[1], b.data + b.len - 8, 8);
+    } else if (a.len >= 4) {
+        memcpy(&x[0], a.data, 4);
+        memcpy(&y[0], b.data, 4);
+        memcpy(&x[1], a.data + a.len - 4, 4);
+        memcpy(&y[1], b.data + b.len - 4, 4);
+    } else {
+        return a.data[0] == b.data[0] && a.data[a.len / 2] == b.data[a.len / 2] &&
+               a.data[a.len - 1] == b.data[a.len - 1];
+    }
+    return x[0] == y[0] && x[1] == y[1];
+}
+
 static bool slot_holds(const struct vocab *v, uint32_t slot, struct bytes key, bool literal) {
     uint32_t i = slot & SLOT_ID;
-    return bytes_equal(slot_key(v, slot), key) &&
+    return keys_equal(slot_key(v, slot), key) &&
            literal == (is_alias(slot) ? v->aliases.items[i].literal : is_literal(v, i));
 }
 
@@ -146,7 +162,7 @@ static uint32_t next_slot(const struct vocab *v, uint32_t slot) { return slot + 
 /* The slot that holds the key, or the empty one where it belongs. */
 static uint32_t *find_slot(const struct vocab *v, struct bytes key, bool literal, uint64_t h) {
     uint32_t tag = slot_tag(h);
-    for (uint32_t i = vocab_slot_of(v, h);; i = next_slot(v, i)) {
+    for (uint32_t i = slot_of(v, h);; i = next_slot(v, i)) {
         uint32_t slot = v->slots[i];
         bool likely = slot >> 24 == tag || is_alias(slot);
         if (!slot || (likely && slot_holds(v, slot, key, literal))) return &v->slots[i];
@@ -180,7 +196,7 @@ static void build_index(struct vocab *v) {
         end = first + MIN(count - first, (uint32_t)BATCH);
         for (uint32_t id = first; id < end; id++) {
             struct bytes key = vocab_key(v, id);
-            vocab_prefetch(v, vocab_hash(v, key.data, key.len));
+            __builtin_prefetch(&v->slots[slot_of(v, vocab_hash(v, key.data, key.len))], 1);
         }
         for (uint32_t id = first; id < end; id++)
             if (v->entries.items[id].start != VOCAB_ABSENT) index_id(v, id);
@@ -194,7 +210,7 @@ static void grow_index(struct vocab *v, size_t count) {
     for (uint32_t i = 0; i < old_count; i++) {
         if (!old[i]) continue;
         struct bytes key = slot_key(v, old[i]);
-        uint32_t at = vocab_slot_of(v, vocab_hash(v, key.data, key.len));
+        uint32_t at = slot_of(v, vocab_hash(v, key.data, key.len));
         while (v->slots[at]) at = next_slot(v, at);
         v->slots[at] = old[i];
     }
@@ -290,12 +306,17 @@ int vocab_add_sealed(struct vocab *v, struct bytes spelling, uint32_t id, struct
 
 /* ---- lookup ---- */
 
-uint32_t vocab_find_hashed(const struct vocab *v, const uint8_t *key, size_t len, uint64_t hash) {
-    return slot_id(v, *find_slot(v, bytes_of(key, len), false, hash));
+uint32_t vocab_find(const struct vocab *v, const uint8_t *key, size_t len) {
+    return slot_id(v, *find_slot(v, bytes_of(key, len), false, vocab_hash(v, key, len)));
 }
 
-uint32_t vocab_find(const struct vocab *v, const uint8_t *key, size_t len) {
-    return vocab_find_hashed(v, key, len, vocab_hash(v, key, len));
+void vocab_find_many(const struct vocab *v, struct vocab_lookup *lookups, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        lookups[i].hash = vocab_hash(v, lookups[i].key, lookups[i].len);
+        __builtin_prefetch(&v->slots[slot_of(v, lookups[i].hash)]);
+    }
+    for (size_t i = 0; i < count; i++)
+        lookups[i].id = slot_id(v, *find_slot(v, bytes_of(lookups[i].key, lookups[i].len), false, lookups[i].hash));
 }
 
 static uint32_t find_literal(const struct vocab *v, struct bytes spelling) {
@@ -324,11 +345,6 @@ void vocab_find_byte_tokens(const struct vocab *v, uint32_t out[256]) {
         snprintf(name, sizeof name, "<0x%02X>", i);
         out[i] = vocab_find_spelling(v, bytes_str(name));
     }
-}
-
-struct bytes vocab_key(const struct vocab *v, uint32_t id) {
-    if (id >= v->entries.count || v->entries.items[id].start == VOCAB_ABSENT) return bytes_of(NULL, 0);
-    return entry_key(v, v->entries.items[id]);
 }
 
 void vocab_spelling(const struct vocab *v, uint32_t id, struct buf *out) {

@@ -92,21 +92,24 @@ static inline uint64_t vocab_hash(const struct vocab *v, const uint8_t *key, siz
     uint64_t h = (uint64_t)product ^ (uint64_t)(product >> 64);
     return (h ^ h >> 29) * 0xBF58476D1CE4E5B9u;
 }
-/* Where the search for a key of this hash begins. */
-static inline uint32_t vocab_slot_of(const struct vocab *v, uint64_t hash) {
-    return (uint32_t)((hash >> 32) * v->slot_count >> 32);
-}
-/* Starts to load the slot for a key of this hash; a later vocab_find_hashed waits less. */
-static inline void vocab_prefetch(const struct vocab *v, uint64_t hash) {
-    __builtin_prefetch(&v->slots[vocab_slot_of(v, hash)]);
-}
-uint32_t vocab_find_hashed(const struct vocab *v, const uint8_t *key, size_t len, uint64_t hash);
 /* UINT32_MAX when absent. Literal keys are found only by vocab_find_spelling, where no other key is spelled so. */
 uint32_t vocab_find(const struct vocab *v, const uint8_t *key, size_t len);
+struct vocab_lookup {
+    const uint8_t *key; /* borrowed */
+    size_t len;
+    uint32_t id; /* as vocab_find's */
+    uint64_t hash;
+};
+/* vocab_find for many keys, whose memory accesses overlap. */
+void vocab_find_many(const struct vocab *v, struct vocab_lookup *lookups, size_t count);
 uint32_t vocab_find_spelling(const struct vocab *v, struct bytes spelling);
 /* "<0x00>" to "<0xFF>", by byte. */
 void vocab_find_byte_tokens(const struct vocab *v, uint32_t out[256]);
-struct bytes vocab_key(const struct vocab *v, uint32_t id); /* empty when absent */
+/* Empty when absent. */
+static inline struct bytes vocab_key(const struct vocab *v, uint32_t id) {
+    if (id >= v->entries.count || v->entries.items[id].start == VOCAB_ABSENT) return bytes_of(NULL, 0);
+    return bytes_of(v->pool.data + v->entries.items[id].start, v->entries.items[id].len);
+}
 void vocab_spelling(const struct vocab *v, uint32_t id, struct buf *out);
 
 /* The byte alphabet of GPT-2: bytes as printable characters. Appends; false (with nothing useful appended) when s has
@@ -114,6 +117,17 @@ void vocab_spelling(const struct vocab *v, uint32_t id, struct buf *out);
 bool byte_alphabet_decode(struct bytes s, struct buf *out);
 /* The same in place. Returns the bytes that remain, SIZE_MAX (with nothing changed) when s has others. */
 size_t byte_alphabet_decode_over(uint8_t *s, size_t len);
+/* The byte that the alphabet's character of two bytes stands for; -1: it is none. */
+static inline int byte_alphabet_byte(uint8_t lead, uint8_t follow) {
+    int i = follow & 63;
+    switch (lead) { /* it ends at U+0143 */
+    case 0xC2: return i > 32 && i != 45 ? 128 + i : -1;
+    case 0xC3: return 192 + i;
+    case 0xC4: return i <= 32 ? i : 94 + i;
+    case 0xC5: return i < 3 ? 158 + i : i == 3 ? 173 : -1;
+    default: return -1;
+    }
+}
 void byte_alphabet_encode(struct bytes raw, struct buf *out);
 
 #endif

@@ -419,6 +419,11 @@ TEST(bad_files_are_refused_with_a_reason) {
         "\"(\"}}}",
         "{\"model\": {\"vocab\": {\"a\": 0}}, \"added_tokens\": [{\"id\": 5}]}",
         "{\"model\": {\"vocab\": {\"a\": 0}}, \"added_tokens\": [{\"id\": 999999999, \"content\": \"x\"}]}",
+        "{\"model\": {\"vocab\": {\"a\": 0}, \"vocab\": {\"b\": 0}}}",
+        "{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": null}}",
+        "{\"model\": {\"vocab\": [[\"a\", 0]]}}",
+        "{\"model\": {\"type\": \"Unigram\", \"vocab\": {\"a\": 0}}}",
+        "{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\"]]}}",
         "{\"model\": {\"vocab\": {\"a\": 0}}} x"};
     for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
         struct error err = {0};
@@ -426,6 +431,33 @@ TEST(bad_files_are_refused_with_a_reason) {
         EXPECT(err.text[0]);
     }
     EXPECT_EQ(try_load("{\"model\": {\"vocab\": {\"a\": 0}}}", NULL), 0);
+}
+
+/* What the large parts need (whether keys are bytes, the prefix of continuations) may come behind them. */
+#define PRE    "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}"
+#define PREFIX "\"continuing_subword_prefix\": \"##\""
+#define VOCAB  "\"vocab\": {\"a\": 0, \"##b\": 1, \"ab\": 2, \"\\u00c3\": 3, \"##\\u00a9\": 4, \"\\u00c3\\u00a9\": 5}"
+#define MERGES "\"merges\": [\"a ##b\", \"\\u00c3 ##\\u00a9\"]"
+
+TEST(members_come_in_any_order) {
+    static const char *const ORDERS[] = {
+        "{" PRE ", \"model\": {\"type\": \"BPE\", " PREFIX ", " VOCAB ", " MERGES "}}",
+        "{\"model\": {" PREFIX ", " VOCAB ", " MERGES "}, " PRE "}",
+        "{" PRE ", \"model\": {" PREFIX ", " MERGES ", " VOCAB "}}",
+        "{" PRE ", \"model\": {" VOCAB ", " MERGES ", " PREFIX "}}",
+        "{\"model\": {" MERGES ", " PREFIX ", " VOCAB ", \"type\": \"BPE\"}, " PRE "}",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ORDERS); i++) {
+        struct token_vec ids = {0};
+        struct tokenizer *t;
+        struct error err;
+        EXPECT_EQ(tokenizer_load(bytes_str(ORDERS[i]), bytes_of(NULL, 0), bytes_of(NULL, 0), &t, &err), 0);
+        EXPECT_EQ(tokenizer_encode(t, bytes_str("ab"), 0, &ids, &err), 0);
+        EXPECT_EQ(tokenizer_encode(t, bytes_str("\xC3\xA9"), 0, &ids, &err), 0);
+        EXPECT(ids.count == 2 && ids.items[0] == 2 && ids.items[1] == 5);
+        vec_release(&ids);
+        tokenizer_free(&t);
+    }
 }
 
 TEST(deep_nesting_is_refused) {
