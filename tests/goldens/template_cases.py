@@ -270,3 +270,29 @@ case("{{ 'ab'|truncate(3, true, undef) }}")
 case("{% if x['items'] is defined and x['keys'] is callable and x['nokey'] is undefined %}{{ x['get']('a') }}{% endif %}{{ x['upper'] is defined }}", x={"a": 1})
 # a macro made in a loop knows itself
 case("{% for f in [5] %}{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(2) }}{% endfor %}{{ f is defined }}")
+
+# what a scope assigns first is its own: the context's is not seen before, also not by what is inside
+for source in ["{% set s %}[{{ s }}]{% endset %}{{ s }}", "{% for i in l %}{{ s }}{% endfor %}{% set s = 1 %}{{ s }}", "{{ s }}{% for i in l %}{{ s }}{% endfor %}{% set s = 1 %}{{ s }}",
+               "{% if l %}{% set s = 1 %}{% endif %}{% for i in l %}{{ s }}{% endfor %}", "{% macro f() %}<{{ s }}>{% endmacro %}{{ f() }}{% set s = 1 %}{{ f() }}",
+               "{% for i in l %}{% for k in l %}{{ s }}{% endfor %}{% set s = i %}{% endfor %}{{ s }}", "{% for i in l %}{% for k in l %}{{ s }}{% endfor %}{% set s = i %}{% endfor %}{% if s %}{% endif %}",
+               "{% set s = s ~ '!' %}{% for i in l %}{{ s }}{% endfor %}", "{% if x is not defined %}{% set x = 1 %}{% endif %}{% for i in l %}{{ x }}{% endfor %}", "{% with s = 2 %}{% set l = 5 %}{{ s }}{{ l }}{% endwith %}{{ l }}",
+               "{% for i in l if i > s|length %}{{ i }}{% set s = 3 %}{% else %}{{ s }}{% endfor %}", "{% filter upper %}{% set s = s ~ 'x' %}{{ s }}{% endfilter %}{{ s }}", "{% for i in l %}{% call m() %}{{ s }}{% endcall %}{% set s = 1 %}{% endfor %}",
+               "{% macro m() %}({{ caller() }}){% endmacro %}{% for i in l %}{% call m() %}{{ s }}{% endcall %}{% set s = 1 %}{% endfor %}", "{% set ns = namespace(a=1) %}{% for i in l %}{% set ns.a = ns.a + i %}{% endfor %}{{ ns.a }}"]:
+    case(source, s="ctx", l=[1, 2])
+# blocks
+for source in ["{% for i in l %}{% block b %}[{{ i }}{{ s }}]{% endblock %}{% endfor %}", "{% for i in l %}{% block b scoped %}[{{ i }}]{% endblock b %}{% endfor %}", "{% block b %}<{{ s }}>{% endblock %}{{ self.b() }}{{ self.b is defined }}{{ self.c is defined }}",
+               "{% set s = 1 %}{% block b %}{{ s }}{% set s = 2 %}{{ s }}{% endblock %}{{ s }}{{ self.b()|upper }}", "{{ self.c() }}", "{% block b %}{% endblock %}{% block b %}{% endblock %}", "{% block b required %} {# x #}{% endblock %}",
+               "{% block b required %}x{% endblock %}", "{% block b %}{{ super() }}{% endblock %}", "{% for i in l %}{% block b %}{% break %}{% endblock %}{% endfor %}", "{% block b %}{{ self.b() }}{% endblock %}", "{% block b %}{{ loop is defined }}{% endblock c %}"]:
+    case(source, s="ctx", l=[1, 2])
+# escaping
+for source in ["{{ s }}{% autoescape true %}{{ s }}{{ s|safe }}{{ '<' }}{{ n }}{{ s|e }}{% endautoescape %}{{ s }}", "{% autoescape true %}{% set x %}{{ s }}{% endset %}{{ x }}{% endautoescape %}{{ x }}{{ x is escaped }}",
+               "{% macro f() %}<{{ s }}>{% endmacro %}{% autoescape true %}{{ f() }}{% endautoescape %}{{ f() is escaped }}", "{% autoescape true %}{% macro f(a) %}<{{ a }}>{% endmacro %}{{ f(s) }}{% endautoescape %}{{ f(s) }}",
+               "{% autoescape n %}{{ s }}{{ s ~ s|safe }}{% endautoescape %}", "{% autoescape true %}{{ s ~ n ~ s|safe }}{{ s ~ n }}{{ s + s|safe }}{{ 'a' + s }}{% endautoescape %}", "{% autoescape true %}{{ [s, s|safe]|join(',') }}{{ [s]|join('<') }}{{ [s]|join('<'|safe) }}{% endautoescape %}",
+               "{% autoescape true %}{{ s|replace('a', '<') }}{{ s|replace('a', '<'|safe) }}{{ s|safe|replace('a', '<') }}{{ {'a': s}|xmlattr }}{% filter upper %}{{ s }}{% endfilter %}{% endautoescape %}",
+               "{% autoescape true %}{% autoescape false %}{{ s }}{% endautoescape %}{{ s }}{% for x in [[s]] recursive %}{{ loop(x) if x is not string else x }}{% endfor %}{% endautoescape %}", "{% autoescape true %}{{ {'a': s}|tojson }}{{ [s] }}{{ undef }}{{ none }}{% endautoescape %}",
+               "{{ '<'|safe + s + '&' ~ s }}{{ '<' + s + '&'|safe + n|string }}", "{% autoescape %}{% endautoescape %}", "{% autoescape true %}"]:
+    case(source, s="<a b='c'>", n=5)
+# numbers
+for source in ["{{ 15|round(-1) }}{{ 25|round(-1) }}{{ -15|round(-1) }}{{ 25.0|round(-1) }}{{ 7|round(1) }}{{ true|round(-1) }}", "{{ -0.2|round(0, 'ceil') }}{{ 2.675|round(2, 'floor') }}{{ 5|round(-400) }}{{ 5.5|round(-400) }}{{ 5.5|round(400) }}", "{{ 1e308 * 10 }}{{ (1e308 * 10)|round(0, 'floor') }}",
+               "{{ 10.0 ** 400 }}", "{{ s|tojson }}{{ s|tojson(ensure_ascii=true) }}", "{{ 'ab'.replace('a', 'b', none) }}", "{% macro o() %}{% macro i() %}{{ kwargs }}{% endmacro %}{{ i(a=1) }}{% endmacro %}{{ o.catch_kwargs }}{{ o(b=2) }}"]:
+    case(source, s="a\x7f\x1f")

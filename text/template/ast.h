@@ -64,14 +64,14 @@ enum node_kind {
     N_PLUS,      /* +a */
     N_AND,       /* a, b */
     N_OR,        /* a, b */
-    N_JOIN,      /* items ~ items */
+    N_JOIN,      /* items ~ items; op: enum escape_mode */
     N_ADD,       /* items + items, from the left */
     N_BINARY,    /* a op b: - * / // % ** */
     N_COMPARE,   /* a, then items with ops */
     N_CONDITION, /* a if b else c (c NULL: undefined) */
     /* statements; `next` links a body */
     N_TEXT,         /* value */
-    N_PRINT,        /* a */
+    N_PRINT,        /* a; op: enum escape_mode */
     N_IF,           /* items: condition, body, condition, body, ...; a condition NULL: else. Bodies may be NULL */
     N_FOR,          /* a: target, b: iterable, c: condition or NULL; items: body, else body; op 1: recursive */
     N_SET,          /* a: target, b: value */
@@ -80,7 +80,9 @@ enum node_kind {
     N_CALL_BLOCK,   /* a: call; macro: the body */
     N_FILTER_BLOCK, /* a: filter chain; b: body */
     N_WITH,         /* items: target, value, ...; a: body */
-    N_GROUP,        /* a: body, a scope of its own when op 1 */
+    N_GROUP,        /* a: body, in a scope of its own */
+    N_AUTOESCAPE,   /* a: condition; b: body */
+    N_BLOCK,        /* block */
     N_BREAK,
     N_CONTINUE,
     N_OTHER_FILE, /* include and its like, which fail when they are reached */
@@ -108,7 +110,35 @@ struct macro_def {
     uint32_t param_count;
     uint32_t varargs_name, kwargs_name, caller_name; /* UINT32_MAX unless the body uses them */
     struct node *body;
+    struct template_scope *scope;
 };
+
+/* What a scope needs to know of its names: scope.c. */
+struct template_scope {
+    uint32_t *hidden; /* names that are undefined from its start */
+    uint32_t hidden_count;
+    /* while parsing */
+    uint32_t use_count, use_cap;
+    struct name_use {
+        uint32_t name;
+        bool assigned;
+    } * uses;
+    struct template_scope *parent; /* NULL: the template's or a block's */
+    struct template_scope *next;   /* made before this one */
+    uint64_t *used, *own, *outer, *inner;
+};
+
+/* A {% block %}, which runs where it stands and where self.name() is called. */
+struct template_block {
+    struct bytes name;
+    struct node *body;
+    struct template_scope *scope;
+    bool scoped;   /* sees the variables around it, else only the template's */
+    bool required; /* may not run: another template would have to fill it */
+};
+
+/* Whether what is printed is escaped; of {% autoescape %}. */
+enum escape_mode { ESCAPE_OFF, ESCAPE_ON, ESCAPE_ASK /* the run */ };
 
 struct node {
     uint8_t kind; /* enum node_kind */
@@ -122,7 +152,12 @@ struct node {
     struct node **items;
     uint8_t *ops; /* of N_COMPARE */
     struct call_args *args;
-    struct macro_def *macro;
+    union {
+        struct macro_def *macro;
+        struct template_block *block;
+        struct template_scope
+            *scope; /* of the body of N_FOR, N_SET_BLOCK, N_FILTER_BLOCK, N_WITH, N_GROUP, N_AUTOESCAPE */
+    };
     struct tvalue value;
     uint64_t hash;
 };
@@ -136,17 +171,22 @@ struct template_global {
 struct template {
     struct arena arena;
     struct node *body;
+    struct template_scope *scope;
     VEC(struct bytes) names;         /* by number */
     struct template_global *globals; /* by name */
-    uint32_t loop_name;              /* number of the name "loop"; UINT32_MAX: not used */
+    VEC(struct template_block *) blocks;
+    uint32_t loop_name; /* number of the name "loop"; UINT32_MAX: not used */
     bool wants_parts;
 };
+
+/* NULL: there is none. */
+const struct template_block *template_find_block(const struct template *t, struct bytes name);
 
 enum { FUNCTION_UNKNOWN = UINT16_MAX }; /* the name is in value; an error when it is reached */
 
 enum { TEMPLATE_NAMES_MAX = 4096, TEMPLATE_CHAIN_MAX = 400 };
 
-/* ---- parser: parse.c has statements, operators.c and expression.c the rest ---- */
+/* ---- parser: parse.c and parse_scopes.c have statements, operators.c and expression.c the rest ---- */
 
 struct parser {
     struct template *t;
@@ -158,6 +198,10 @@ struct parser {
     unsigned unknown_count; /* those met elsewhere; unknown_name is the first */
     struct token unknown;
     bool uses_varargs, uses_kwargs, uses_caller; /* in the macro being read */
+    enum escape_mode escape;
+    struct template_scope *scope, *scopes; /* the current one; all, newest first */
+    size_t scope_count;
+    unsigned branch_depth; /* ifs around, in the current scope */
 };
 
 struct node *parser_node(struct parser *p, enum node_kind kind); /* NULL once p->rc */
@@ -178,6 +222,20 @@ void parser_unexpected(struct parser *p);
 struct node *parser_grow(struct parser *p, struct node *n, const struct node *a, const struct node *b);
 struct node *parser_binary(struct parser *p, enum node_kind kind, struct node *a, struct node *b);
 
+/* Scopes while parsing: scope.c. What parser_leave_scope returns goes into the tree. */
+struct scope_mark {
+    struct template_scope *scope;
+    unsigned branch_depth;
+};
+struct scope_mark parser_enter_scope(struct parser *p, bool alone); /* alone: sees no scope around it */
+struct scope_mark parser_reenter_scope(struct parser *p, struct template_scope *scope);
+struct template_scope *parser_leave_scope(struct parser *p, struct scope_mark mark);
+/* In the order in which jinja2 looks at a scope: what is assigned comes before its target. */
+void parser_uses(struct parser *p, uint32_t name);
+void parser_assigns(struct parser *p, const struct node *target);
+void parser_declares(struct parser *p, const struct node *target);
+void parser_hide_names(struct parser *p);
+
 struct node *parse_primary(struct parser *p);
 struct node *parse_postfix(struct parser *p, struct node *n);
 struct node *parse_filters_and_tests(struct parser *p, struct node *n);
@@ -193,6 +251,16 @@ struct node *parse_target(struct parser *p, bool with_namespace);
 /* a | filter | filter; `input` may be NULL (filter blocks). inline_only: the first filter's name has no pipe before it.
  */
 struct node *parse_filters(struct parser *p, struct node *input, bool begun);
+/* "%}" body "{% end": the end's name is taken. */
+struct node *parse_block(struct parser *p, const char *end);
+/* Behind the tag's name. */
+struct node *parse_macro(struct parser *p);
+struct node *parse_call_block(struct parser *p);
+struct node *parse_filter_block(struct parser *p);
+struct node *parse_with(struct parser *p);
+struct node *parse_generation(struct parser *p);
+struct node *parse_autoescape(struct parser *p);
+struct node *parse_named_block(struct parser *p);
 /* After "(": up to and with ")". */
 struct call_args *parse_call_args(struct parser *p);
 struct node *parse_call_of(struct parser *p, struct node *callee);

@@ -136,10 +136,7 @@ static void bind_params(struct run *r, const struct macro_def *def, struct args 
     for (uint32_t i = 0; i < def->param_count && !r->rc; i++) {
         struct bytes name = r->t->names.items[def->params[i]];
         const struct tvalue *named = keyword(&args, name);
-        struct tvalue value = {.kind = TVALUE_UNDEFINED,
-                               .tag = UNDEFINED_NAME,
-                               .text = (const char *)name.data,
-                               .len = (uint32_t)name.len};
+        struct tvalue value = run_undefined_name(name);
         if (i < args.count) {
             value = args.items[i];
             if (named) run_fail(r, ERR_INVALID, "macro got multiple values for an argument");
@@ -166,11 +163,10 @@ struct tvalue run_call_macro(struct run *r, const struct tmacro *macro, struct a
     r->at_root = false;
     r->loop_depth = 0;
     bind_params(r, macro->def, args);
+    run_hide_names(r, macro->def->scope);
     run_body(r, macro->def->body);
     r->flow = FLOW_ON;
-    struct tvalue text = undefined_value();
-    if (!r->rc) text = run_string(r, buf_text(r->out) + mark, r->out->len - mark);
-    r->out->len = MIN(mark, r->out->len);
+    struct tvalue text = run_take_output(r, mark);
     r->bindings.count = count;
     r->frame_base = frame;
     r->scope_base = scope;
@@ -184,7 +180,8 @@ struct tvalue run_call(struct run *r, struct tvalue callee, struct args args) {
     if (r->rc) return undefined_value();
     switch (callee.kind) {
     case TVALUE_MACRO: return run_call_macro(r, callee.pointer, args);
-    case TVALUE_FUNCTION: return function_call(r, callee.tag, args);
+    case TVALUE_FUNCTION:
+        return callee.tag == FUNCTION_BLOCK ? run_call_block_of(r, callee.pointer) : function_call(r, callee.tag, args);
     case TVALUE_METHOD: return method_call(r, *(const struct tvalue *)callee.pointer, callee.tag, args);
     case TVALUE_LOOP: return run_loop_again(r, callee.pointer, args);
     case TVALUE_UNDEFINED: return run_fail_undefined(r, callee);
@@ -298,9 +295,11 @@ static struct tvalue call_cycler(struct run *r, struct args args) {
 
 int function_find(struct bytes name) {
     static const char *const NAMES[FUNCTION_COUNT] = {"range",        "dict",   "namespace", "raise_exception",
-                                                      "strftime_now", "joiner", "cycler",    "self"};
+                                                      "strftime_now", "joiner", "cycler",    "self",
+                                                      NULL, /* a block has no name of its own */
+                                                      "lipsum"};
     for (int i = 0; i < FUNCTION_COUNT; i++)
-        if (bytes_equal(name, bytes_str(NAMES[i]))) return i;
+        if (NAMES[i] && bytes_equal(name, bytes_str(NAMES[i]))) return i;
     return -1;
 }
 
@@ -313,7 +312,10 @@ struct tvalue function_call(struct run *r, int function, struct args args) {
     case FUNCTION_STRFTIME: return call_strftime(r, args);
     case FUNCTION_JOINER: return call_joiner(r, args);
     case FUNCTION_CYCLER: return call_cycler(r, args);
+    case FUNCTION_LIPSUM:
+        return run_fail(r, ERR_UNSUPPORTED, "lipsum() is not supported: a prompt is the same each time");
     case FUNCTION_SELF:
+    case FUNCTION_BLOCK:
     case FUNCTION_COUNT: break;
     }
     return run_fail(r, ERR_INVALID, "'TemplateReference' object is not callable");

@@ -83,6 +83,11 @@ static bool real_attribute(struct run *r, struct tvalue of, struct tvalue name, 
     }
     if (of.kind == TVALUE_LOOP && loop_attribute(r, of.pointer, tvalue_text(name), out)) return true;
     if (of.kind == TVALUE_MACRO && macro_attribute(r, of.pointer, tvalue_text(name), out)) return true;
+    if (of.kind == TVALUE_FUNCTION && of.tag == FUNCTION_SELF) {
+        const struct template_block *block = template_find_block(r->t, tvalue_text(name));
+        *out = (struct tvalue){.kind = TVALUE_FUNCTION, .tag = FUNCTION_BLOCK, .pointer = block};
+        return block;
+    }
     if (!method || !method_exists(of, method)) return false;
     *out = method_value(r, of, name, method);
     return true;
@@ -284,9 +289,20 @@ static struct tvalue eval_dict(struct run *r, const struct node *n) {
 
 /* ---- operators ---- */
 
+/* a ~ b inside {% autoescape true %}: where one part is marked, the others are escaped. */
+static struct tvalue join_markup(struct run *r, const struct node *n) {
+    struct tvalue joined = tvalue_string(bytes_of(NULL, 0));
+    for (uint32_t i = 0; i < n->count && !r->rc; i++) {
+        struct tvalue part = run_to_string(r, run_eval(r, n->items[i]));
+        if (!r->rc) joined = op_add(r, joined, part);
+    }
+    return joined;
+}
+
 /* a ~ b: every part as a string. */
 static struct tvalue eval_join(struct run *r, const struct node *n) {
     struct buf out;
+    if (n->op == ESCAPE_ON) return join_markup(r, n);
     buf_init(&out, r->out_max);
     for (uint32_t i = 0; i < n->count && !r->rc; i++) run_str(r, run_eval(r, n->items[i]), &out);
     return run_take_buf(r, &out);
@@ -352,11 +368,12 @@ static void print(struct run *r, struct tvalue v) {
     }
 }
 
-void run_print(struct run *r, const struct node *n) {
+void run_print(struct run *r, const struct node *n, bool escape) {
     struct tvalue parts[SUM_FIXED], sum;
-    enum sum_kind kind = n->kind == N_ADD ? sum_parts(r, n, parts, &sum) : SUM_OTHER;
+    enum sum_kind kind = n->kind == N_ADD && !escape ? sum_parts(r, n, parts, &sum) : SUM_OTHER;
     if (kind == SUM_OTHER) {
-        print(r, n->kind == N_ADD ? sum : eval_part(r, n));
+        struct tvalue v = n->kind == N_ADD && !escape ? sum : eval_part(r, n);
+        print(r, escape && !r->rc ? markup_escape(r, v) : v);
         return;
     }
     for (uint32_t i = 0; i < n->count; i++) { /* the sum needs no string of its own */

@@ -54,6 +54,7 @@ static struct node *parse_name(struct parser *p) {
     p->uses_caller |= bytes_equal(name, bytes_str("caller"));
     struct node *n = parser_node(p, N_NAME);
     if (n) n->name = parser_name(p, name);
+    if (n) parser_uses(p, n->name);
     p->tokens++;
     return n;
 }

@@ -75,13 +75,8 @@ static void replace_empty(struct bytes s, struct bytes to, int64_t count, struct
     buf_add(out, s.data + i, s.len - i);
 }
 
-FILTER(filter_replace) {
-    struct tvalue old = p->v[0], new = p->v[1];
-    struct bytes s = soft(r, &v), from = soft(r, &old), to = soft(r, &new);
-    int64_t count = -1;
+struct tvalue replace_text(struct run *r, struct bytes s, struct bytes from, struct bytes to, int64_t count) {
     struct buf out;
-    if (p->given[2] && p->v[2].kind != TVALUE_NONE && !op_is_int(p->v[2], &count))
-        return run_fail(r, ERR_INVALID, "count must be an integer");
     buf_init(&out, r->out_max);
     run_burn(r, s.len / 16);
     if (!from.len) {
@@ -96,6 +91,19 @@ FILTER(filter_replace) {
     }
     buf_add(&out, at, (size_t)(end - at));
     return run_take_buf(r, &out);
+}
+
+FILTER(filter_replace) {
+    struct tvalue old = p->v[0], new = p->v[1];
+    int64_t count = -1;
+    if (p->given[2] && p->v[2].kind != TVALUE_NONE && !op_is_int(p->v[2], &count))
+        return run_fail(r, ERR_INVALID, "count must be an integer");
+    struct bytes s = soft(r, &v), from = soft(r, &old), to = soft(r, &new);
+    if (!r->autoescape || !(is_markup(v) || is_markup(old) || is_markup(new)))
+        return r->rc ? v : replace_text(r, s, from, to, count);
+    v = markup_escape(r, v);
+    new = markup_escape(r, new);
+    return r->rc ? v : markup_of(replace_text(r, tvalue_text(v), from, tvalue_text(new), count));
 }
 
 static void add_spaces(struct buf *out, int64_t n) {
@@ -351,27 +359,41 @@ FILTER(filter_float) {
     return p->given[0] ? p->v[0] : tvalue_float(0);
 }
 
+/* round(v, precision): correctly rounded, ties to even, as Python's. */
+static struct tvalue round_common(struct tvalue v, int64_t precision) {
+    enum { DIGITS_MAX = 323, TENS_MAX = 308 };
+    char text[700];
+    int64_t i;
+    double scale = pow(10, (double)MIN(-precision, (int64_t)TENS_MAX));
+    if (op_is_int(v, &i) && precision >= 0) return tvalue_int(i);
+    if (op_is_int(v, &i)) {
+        if (precision < -18) return tvalue_int(0);
+        int64_t tens = (int64_t)scale, rest = i % tens, down = i - rest;
+        if (rest < 0) rest += tens, down -= tens;
+        bool up = rest > tens - rest || (rest == tens - rest && (down / tens) % 2);
+        return tvalue_int(up ? down + tens : down);
+    }
+    if (precision > DIGITS_MAX || !isfinite(v.number)) return v;
+    if (precision < -TENS_MAX) return tvalue_float(0 * v.number);
+    if (precision < 0) return tvalue_float(nearbyint(v.number / scale) * scale);
+    snprintf(text, sizeof text, "%.*f", (int)precision, v.number);
+    return tvalue_float(strtod(text, NULL));
+}
+
 FILTER(filter_round) {
     int64_t precision = 0;
     struct bytes method = p->given[1] ? tvalue_text(p->v[1]) : bytes_str("common");
-    if (!op_is_number(v)) {
-        if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
-        return run_fail(r, ERR_INVALID, "type %s doesn't define __round__ method", python_type(v));
-    }
+    bool up = bytes_equal(method, bytes_str("ceil"));
+    if (!up && !bytes_equal(method, bytes_str("common")) && !bytes_equal(method, bytes_str("floor")))
+        return run_fail(r, ERR_INVALID, "method must be common, ceil or floor");
+    if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
+    if (!op_is_number(v)) return run_fail(r, ERR_INVALID, "type %s doesn't define __round__ method", python_type(v));
     if (p->given[0] && !op_is_int(p->v[0], &precision))
         return run_fail(r, ERR_INVALID, "round: precision must be an integer");
-    if (precision > 300 || precision < -300) return v;
-    double d = op_number(v), scale = pow(10, (double)precision);
-    if (bytes_equal(method, bytes_str("common"))) {
-        char text[400];
-        if (v.kind != TVALUE_FLOAT && precision >= 0) return v.kind == TVALUE_BOOL ? tvalue_int(v.boolean) : v;
-        if (precision < 0) return tvalue_float(nearbyint(d * scale) / scale);
-        snprintf(text, sizeof text, "%.*f", (int)precision, d); /* correctly rounded, ties to even, as Python's round */
-        return tvalue_float(strtod(text, NULL));
-    }
-    if (bytes_equal(method, bytes_str("ceil"))) return tvalue_float(ceil(d * scale) / scale);
-    if (bytes_equal(method, bytes_str("floor"))) return tvalue_float(floor(d * scale) / scale);
-    return run_fail(r, ERR_INVALID, "method must be common, ceil or floor");
+    if (bytes_equal(method, bytes_str("common"))) return round_common(v, precision);
+    double scale = pow(10, (double)precision), scaled = op_number(v) * scale;
+    if (!isfinite(scaled) || !isfinite(scale)) return run_fail(r, ERR_INVALID, "cannot convert float to integer");
+    return tvalue_float((up ? ceil(scaled) : floor(scaled)) / scale + 0.0); /* through an integer: no -0.0 */
 }
 
 /* ---- the table ---- */

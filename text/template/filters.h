@@ -8,6 +8,9 @@
 
 typedef struct tvalue filter_fn(struct run *r, struct tvalue v, const struct params *p, struct args args);
 
+/* filters.c: str.replace; a count below 0: all */
+struct tvalue replace_text(struct run *r, struct bytes s, struct bytes from, struct bytes to, int64_t count);
+
 /* filters_seq.c: those that work on sequences */
 filter_fn filter_length, filter_list, filter_first, filter_last, filter_join, filter_map, filter_select, filter_reject,
     filter_selectattr, filter_rejectattr, filter_items, filter_reverse, filter_sort, filter_dictsort, filter_unique,

@@ -64,7 +64,8 @@ FILTER(filter_xmlattr) {
         buf_add(&out, value.text, value.len);
         buf_add_byte(&out, '"');
     }
-    return run_take_buf(r, &out);
+    struct tvalue made = run_take_buf(r, &out);
+    return r->autoescape ? markup_of(made) : made;
 }
 
 /* ---- wordwrap ---- */

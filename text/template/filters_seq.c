@@ -37,11 +37,29 @@ FILTER(filter_last) {
     return is_markup(v) ? markup_of(last) : last;
 }
 
+/* Inside {% autoescape true %}: where a part or the separator is marked, the others are escaped. */
+static struct tvalue join_escaped(struct run *r, struct tvalue list, struct tvalue between) {
+    bool marked = is_markup(between);
+    for (uint32_t i = 0; i < list.list->count && !r->rc; i++) {
+        list.list->items[i] = run_to_string(r, list.list->items[i]);
+        marked |= is_markup(list.list->items[i]);
+    }
+    if (marked) between = markup_escape(r, between);
+    struct args args = {&list, 1, NULL};
+    return r->rc ? undefined_value() : method_call(r, between, method_find(bytes_str("join")), args);
+}
+
 FILTER(filter_join) {
     struct tvalue between = p->given[0] ? run_to_string(r, p->v[0]) : tvalue_string(bytes_of(NULL, 0)), item;
     struct iter it;
     struct buf out;
     if (!iter_open(r, v, &it)) return undefined_value();
+    if (r->autoescape) {
+        struct tvalue list = run_list(r, TVALUE_LIST);
+        while (iter_next(r, &it, &item))
+            run_push(r, list, p->given[1] && p->v[1].kind != TVALUE_NONE ? run_attribute_path(r, item, p->v[1]) : item);
+        return r->rc ? undefined_value() : join_escaped(r, list, between);
+    }
     buf_init(&out, r->out_max);
     for (bool first = true; iter_next(r, &it, &item); first = false) {
         if (p->given[1] && p->v[1].kind != TVALUE_NONE) item = run_attribute_path(r, item, p->v[1]);

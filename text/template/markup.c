@@ -1,8 +1,8 @@
 /*
  * markup.c - strings that are marked as safe, as markupsafe's Markup: what they are joined with is escaped.
  *
- * Chat templates render without escaping, so the mark only comes from the filters here; where it spreads is in op_add,
- * str_join, format.c and markup_of_method.
+ * The mark comes from the filters here and, inside {% autoescape true %}, from what macros and blocks put out; where it
+ * spreads is in op_add, str_join, format.c and markup_of_method.
  */
 #include "text/template/filters.h"
 

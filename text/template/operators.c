@@ -63,7 +63,9 @@ static struct node *parse_join(struct parser *p) {
     if (p->rc || !token_is_op(p, OP('~'))) return first;
     node_list_push(p, &list, first);
     while (take_op(p, OP('~'))) node_list_push(p, &list, parse_product(p));
-    return many(p, N_JOIN, &list);
+    struct node *n = many(p, N_JOIN, &list);
+    if (n) n->op = p->escape;
+    return n;
 }
 
 /* Sums: runs of + are one node. */

@@ -246,7 +246,12 @@ static struct tvalue power(struct run *r, struct tvalue a, struct tvalue b) {
     if (!op_is_int(a, &x) || !op_is_int(b, &y) || y < 0) {
         if (op_number(a) == 0 && op_number(b) < 0)
             return run_fail(r, ERR_INVALID, "0.0 cannot be raised to a negative power");
-        return tvalue_float(pow(op_number(a), op_number(b)));
+        double base = op_number(a), exponent = op_number(b), result_f = pow(base, exponent);
+        if (base < 0 && isfinite(base) && isfinite(exponent) && exponent != floor(exponent))
+            return run_fail(r, ERR_UNSUPPORTED, "complex numbers are not supported");
+        if (isinf(result_f) && isfinite(base) && isfinite(exponent))
+            return run_fail(r, ERR_INVALID, "Numerical result out of range");
+        return tvalue_float(result_f);
     }
     for (; y; y >>= 1) {
         if (y & 1 && __builtin_mul_overflow(result, x, &result)) return overflow(r);

@@ -1,5 +1,5 @@
 /*
- * parse.c - statements, as jinja2's parser reads them.
+ * parse.c - statements, as jinja2's parser reads them; those with a scope of their own are in parse_scopes.c.
  */
 #include <stdio.h>
 
@@ -142,6 +142,7 @@ static struct node *parse_print(struct parser *p) {
     if (p->rc) return NULL;
     p->tokens++;
     n->a = value;
+    n->op = p->escape;
     return n;
 }
 
@@ -181,8 +182,7 @@ static struct node *parse_body(struct parser *p, const char *const *ends) {
     return first;
 }
 
-/* "%}" body "{% end": the end's name is taken. */
-static struct node *parse_block(struct parser *p, const char *end) {
+struct node *parse_block(struct parser *p, const char *end) {
     const char *const ends[] = {end, NULL};
     bool soft = p->soft;
     p->soft = false;
@@ -204,6 +204,7 @@ static struct node *parse_if(struct parser *p) {
     do {
         struct node *condition = parse_tuple(p, false, false);
         expect_block_end(p);
+        if (!list.count) p->branch_depth++;
         struct node *body = parse_body(p, ENDS);
         node_list_push(p, &list, condition);
         node_list_push(p, &list, body);
@@ -215,6 +216,7 @@ static struct node *parse_if(struct parser *p) {
         node_list_push(p, &list, body);
     }
     expect_name(p, "endif");
+    p->branch_depth--;
     p->soft = soft;
     if (p->rc) return NULL;
     n->count = list.count;
@@ -233,24 +235,41 @@ static bool is_content(const struct parser *p, const struct node *n) {
     return bytes_equal(name, bytes_str("content"));
 }
 
+static struct node *parse_loop_condition(struct parser *p, const struct node *target) {
+    struct scope_mark mark = parser_enter_scope(p, false);
+    parser_declares(p, target);
+    struct node *condition = parse_expression(p, true);
+    parser_leave_scope(p, mark);
+    return condition;
+}
+
+static struct node *parse_for_else(struct parser *p) {
+    static const char *const ENDS[] = {"endfor", NULL};
+    if (!take_name(p, "else")) return NULL;
+    struct scope_mark mark = parser_enter_scope(p, false);
+    expect_block_end(p);
+    struct node *body = parse_body(p, ENDS);
+    parser_leave_scope(p, mark);
+    return body;
+}
+
 static struct node *parse_for(struct parser *p) {
-    static const char *const ENDS[] = {"endfor", "else", NULL}, *const ELSE_ENDS[] = {"endfor", NULL};
+    static const char *const ENDS[] = {"endfor", "else", NULL};
     struct node *n = parser_node(p, N_FOR), *bodies[2] = {NULL, NULL};
     struct node *target = parse_target(p, false);
     expect_name(p, "in");
-    struct node *iterable = parse_tuple(p, false, false), *condition = NULL;
-    if (take_name(p, "if")) condition = parse_expression(p, true);
-    bool recursive = take_name(p, "recursive");
+    struct node *iterable = parse_tuple(p, false, false);
+    struct node *condition = take_name(p, "if") ? parse_loop_condition(p, target) : NULL;
+    bool recursive = take_name(p, "recursive"), soft = p->soft;
     expect_block_end(p);
-    bool soft = p->soft;
     p->soft = false;
     p->loop_depth++;
+    struct scope_mark mark = parser_enter_scope(p, false);
+    parser_declares(p, target);
     bodies[0] = parse_body(p, ENDS);
+    struct template_scope *scope = parser_leave_scope(p, mark);
     p->loop_depth--;
-    if (take_name(p, "else")) {
-        expect_block_end(p);
-        bodies[1] = parse_body(p, ELSE_ENDS);
-    }
+    bodies[1] = parse_for_else(p);
     p->soft = soft;
     expect_name(p, "endfor");
     if (p->rc) return NULL;
@@ -262,6 +281,7 @@ static struct node *parse_for(struct parser *p) {
     n->b = iterable;
     n->c = condition;
     n->op = recursive;
+    n->scope = scope;
     return n;
 }
 
@@ -270,127 +290,22 @@ static struct node *parse_set(struct parser *p) {
     if (take_op(p, OP('='))) {
         struct node *n = parser_node(p, N_SET), *value = parse_tuple(p, true, false);
         if (p->rc) return NULL;
+        parser_assigns(p, target);
         n->a = target;
         n->b = value;
         return n;
     }
     struct node *n = parser_node(p, N_SET_BLOCK), *filters = NULL;
+    parser_assigns(p, target);
+    struct scope_mark mark = parser_enter_scope(p, false);
     if (!p->rc && token_is_op(p, OP('|'))) filters = parse_filters(p, NULL, false);
     struct node *body = parse_block(p, "endset");
+    struct template_scope *scope = parser_leave_scope(p, mark);
     if (p->rc) return NULL;
+    n->scope = scope;
     n->a = target;
     n->b = body;
     n->c = filters;
-    return n;
-}
-
-/* "(a, b=1)" of macros and call blocks, into def. */
-static void parse_signature(struct parser *p, struct macro_def *def) {
-    struct node_list params = {0}, defaults = {0};
-    expect_op(p, OP('('));
-    while (!p->rc && !token_is_op(p, OP(')'))) {
-        if (params.count) expect_op(p, OP(','));
-        struct node *param = parse_single_target(p, false);
-        if (!p->rc && param->kind != N_NAME) parser_fail(p, ERR_INVALID, "a parameter must be a name");
-        struct node *fallback = take_op(p, OP('=')) ? parse_expression(p, true) : NULL;
-        if (!p->rc && !fallback && defaults.count && defaults.items[defaults.count - 1])
-            parser_fail(p, ERR_INVALID, "non-default argument follows default argument");
-        node_list_push(p, &params, param);
-        node_list_push(p, &defaults, fallback);
-    }
-    expect_op(p, OP(')'));
-    if (p->rc || !params.count) return;
-    def->params = parser_alloc(p, params.count * sizeof *def->params);
-    def->defaults = node_list_items(p, &defaults);
-    if (p->rc) return;
-    def->param_count = params.count;
-    for (uint32_t i = 0; i < params.count; i++) def->params[i] = params.items[i]->name;
-}
-
-static void parse_macro_body(struct parser *p, struct macro_def *def, const char *end) {
-    bool varargs = p->uses_varargs, kwargs = p->uses_kwargs, caller = p->uses_caller;
-    unsigned loop_depth = p->loop_depth;
-    p->uses_varargs = p->uses_kwargs = p->uses_caller = false;
-    p->loop_depth = 0;
-    def->body = parse_block(p, end);
-    def->varargs_name = p->uses_varargs ? parser_name(p, bytes_str("varargs")) : UINT32_MAX;
-    def->kwargs_name = p->uses_kwargs ? parser_name(p, bytes_str("kwargs")) : UINT32_MAX;
-    def->caller_name = p->uses_caller ? parser_name(p, bytes_str("caller")) : UINT32_MAX;
-    p->uses_varargs = varargs;
-    p->uses_kwargs = kwargs;
-    p->uses_caller = caller;
-    p->loop_depth = loop_depth;
-}
-
-static struct macro_def *new_macro(struct parser *p, struct bytes name) {
-    struct macro_def *def = p->rc ? NULL : parser_alloc(p, sizeof *def);
-    if (def) def->name = name;
-    return def;
-}
-
-static struct node *parse_macro(struct parser *p) {
-    struct node *n = parser_node(p, N_MACRO), *target = parse_single_target(p, false);
-    if (!p->rc && target->kind != N_NAME) parser_fail(p, ERR_INVALID, "a macro's name is expected");
-    if (p->rc) return NULL;
-    n->name = target->name;
-    n->macro = new_macro(p, p->t->names.items[target->name]);
-    if (p->rc) return NULL;
-    parse_signature(p, n->macro);
-    parse_macro_body(p, n->macro, "endmacro");
-    return n;
-}
-
-static struct node *parse_call_block(struct parser *p) {
-    struct node *n = parser_node(p, N_CALL_BLOCK);
-    struct macro_def *def = new_macro(p, bytes_str("caller"));
-    if (p->rc) return NULL;
-    if (token_is_op(p, OP('('))) parse_signature(p, def);
-    n->a = parse_expression(p, true);
-    if (!p->rc && n->a->kind != N_CALL) parser_fail(p, ERR_INVALID, "a call is expected");
-    n->macro = def;
-    parse_macro_body(p, def, "endcall");
-    return p->rc ? NULL : n;
-}
-
-static struct node *parse_filter_block(struct parser *p) {
-    struct node *n = parser_node(p, N_FILTER_BLOCK), *filters = parse_filters(p, NULL, true);
-    struct node *body = parse_block(p, "endfilter");
-    if (p->rc) return NULL;
-    n->a = filters;
-    n->b = body;
-    return n;
-}
-
-static struct node *parse_with(struct parser *p) {
-    struct node *n = parser_node(p, N_WITH);
-    struct node_list list = {0};
-    while (!p->rc && p->tokens->kind != T_BLOCK_END) {
-        if (list.count) expect_op(p, OP(','));
-        node_list_push(p, &list, parse_target(p, false));
-        expect_op(p, OP('='));
-        node_list_push(p, &list, parse_expression(p, true));
-    }
-    struct node *body = parse_block(p, "endwith");
-    if (p->rc) return NULL;
-    n->count = list.count;
-    n->items = node_list_items(p, &list);
-    n->a = body;
-    return n;
-}
-
-/* block, generation and autoescape only group here. */
-static struct node *parse_group(struct parser *p, const char *end, bool takes_more) {
-    struct node *n = parser_node(p, N_GROUP);
-    while (takes_more && !p->rc && p->tokens->kind != T_BLOCK_END && p->tokens->kind != T_EOF) p->tokens++;
-    struct node *body = NULL;
-    const char *const ends[] = {end, NULL};
-    expect_block_end(p);
-    body = parse_body(p, ends);
-    expect_name(p, end);
-    if (!p->rc && takes_more && p->tokens->kind == T_NAME) p->tokens++; /* {% endblock name %} */
-    if (p->rc) return NULL;
-    n->a = body;
-    n->op = 1;
     return n;
 }
 
@@ -416,8 +331,9 @@ static struct node *parse_statement(struct parser *p) {
     if (take_name(p, "call")) return parse_call_block(p);
     if (take_name(p, "filter")) return parse_filter_block(p);
     if (take_name(p, "with")) return parse_with(p);
-    if (take_name(p, "generation")) return parse_group(p, "endgeneration", false);
-    if (take_name(p, "block")) return parse_group(p, "endblock", true);
+    if (take_name(p, "generation")) return parse_generation(p);
+    if (take_name(p, "autoescape")) return parse_autoescape(p);
+    if (take_name(p, "block")) return parse_named_block(p);
     if (take_name(p, "break")) return parse_jump(p, N_BREAK);
     if (take_name(p, "continue")) return parse_jump(p, N_CONTINUE);
     if (take_name(p, "include") || take_name(p, "import") || take_name(p, "from") || take_name(p, "extends"))
@@ -434,6 +350,7 @@ void template_free(struct template **t) {
     if (!*t) return;
     arena_release(&(*t)->arena);
     vec_release(&(*t)->names);
+    vec_release(&(*t)->blocks);
     mem_free(*t);
     *t = NULL;
 }
@@ -441,7 +358,7 @@ void template_free(struct template **t) {
 static struct tvalue global_value(struct bytes name) {
     int function = function_find(name);
     if (function >= 0) return (struct tvalue){.kind = TVALUE_FUNCTION, .tag = (uint16_t)function};
-    return (struct tvalue){.tag = UNDEFINED_NAME, .len = (uint32_t)name.len, .text = (const char *)name.data};
+    return run_undefined_name(name);
 }
 
 static void finish(struct parser *p) {
@@ -465,12 +382,15 @@ int template_parse(struct bytes source, struct template **out, struct error *err
     struct parser p = {.t = t, .err = err ? err : &local};
     p.rc = template_lex(&t->arena, source, &lexed, p.err);
     p.tokens = lexed.tokens.items;
+    (void)parser_enter_scope(&p, true);
+    t->scope = p.scope;
     if (!p.rc) t->body = parse_body(&p, NULL);
     if (!p.rc && p.unknown_count)
         p.rc = error_set(p.err, ERR_INVALID, "template line %u: no filter or test named '%.*s'", p.unknown.line,
                          (int)MIN(p.unknown.text.len, (size_t)64), (const char *)p.unknown.text.data);
     vec_release(&lexed.tokens);
     if (!p.rc) finish(&p);
+    if (!p.rc) parser_hide_names(&p);
     if (p.rc) template_free(&t);
     *out = t;
     return p.rc;

@@ -112,6 +112,12 @@ static void assign_name(struct run *r, uint32_t name, struct tvalue value) {
         vec_push(&r->bindings, ((struct binding){name, value}));
 }
 
+void run_hide_names(struct run *r, const struct template_scope *scope) {
+    for (uint32_t i = 0; i < scope->hidden_count && !r->rc; i++)
+        if (r->root[scope->hidden[i]].kind != TVALUE_UNDEFINED)
+            assign_name(r, scope->hidden[i], run_undefined_name(r->t->names.items[scope->hidden[i]]));
+}
+
 static void assign(struct run *r, const struct node *target, struct tvalue value);
 
 static void unpack(struct run *r, const struct node *target, struct tvalue value) {
@@ -141,14 +147,23 @@ static void assign(struct run *r, const struct node *target, struct tvalue value
 
 /* ---- statements ---- */
 
-static struct tvalue capture(struct run *r, const struct node *body) {
-    size_t mark = r->out->len;
-    struct scope scope = enter_scope(r);
-    run_body(r, body);
-    leave_scope(r, scope);
+struct tvalue run_take_output(struct run *r, size_t mark) {
     struct tvalue text = r->rc ? undefined_value() : run_string(r, buf_text(r->out) + mark, r->out->len - mark);
     r->out->len = MIN(mark, r->out->len);
-    return text;
+    return r->autoescape ? markup_of(text) : text;
+}
+
+static void run_group(struct run *r, const struct node *body, const struct template_scope *names) {
+    struct scope scope = enter_scope(r);
+    run_hide_names(r, names);
+    run_body(r, body);
+    leave_scope(r, scope);
+}
+
+static struct tvalue capture(struct run *r, const struct node *body, const struct template_scope *names) {
+    size_t mark = r->out->len;
+    run_group(r, body, names);
+    return run_take_output(r, mark);
 }
 
 static void run_if(struct run *r, const struct node *n) {
@@ -189,6 +204,7 @@ static void loop_over(struct run *r, const struct node *n, struct tvalue iterabl
         struct scope scope = enter_scope(r);
         if (name != UINT32_MAX) assign_name(r, name, self);
         assign(r, n->a, seq_at(r, &loop->seq, loop->idx));
+        run_hide_names(r, n->scope);
         run_body(r, n->items[0]);
         leave_scope(r, scope);
         bool stop = r->flow == FLOW_BREAK;
@@ -213,9 +229,7 @@ struct tvalue run_loop_again(struct run *r, const struct tloop *loop, struct arg
     loop_over(r, loop->node, args.items[0]);
     r->loop_depth = depth;
     r->calls--;
-    struct tvalue text = r->rc ? undefined_value() : run_string(r, buf_text(r->out) + mark, r->out->len - mark);
-    r->out->len = MIN(mark, r->out->len);
-    return text;
+    return run_take_output(r, mark);
 }
 
 /* Sees what is visible here, and itself by its name unless that is UINT32_MAX. */
@@ -267,14 +281,38 @@ static void run_with(struct run *r, const struct node *n) {
     for (uint32_t i = 0; i < count; i++) values[i] = run_eval(r, n->items[2 * i + 1]);
     struct scope scope = enter_scope(r);
     for (uint32_t i = 0; i < count; i++) assign(r, n->items[2 * i], values[i]);
+    run_hide_names(r, n->scope);
     run_body(r, n->a);
     leave_scope(r, scope);
 }
 
-static void run_group(struct run *r, const struct node *n) {
-    struct scope scope = enter_scope(r);
-    run_body(r, n->a);
-    leave_scope(r, scope);
+static void run_autoescape(struct run *r, const struct node *n) {
+    bool outer = r->autoescape;
+    r->autoescape = run_truth(r, n->a);
+    run_group(r, n->b, n->scope);
+    r->autoescape = outer;
+}
+
+/* A block sees the template's variables, and those around it only where it says so. */
+static void run_block(struct run *r, const struct template_block *block) {
+    size_t frame = r->frame_base;
+    unsigned loop_depth = r->loop_depth;
+    if (block->required)
+        run_fail(r, ERR_INVALID, "Required block '%.*s' not found", (int)MIN(block->name.len, (size_t)64),
+                 (const char *)block->name.data);
+    if (!block->scoped) r->frame_base = r->bindings.count;
+    r->loop_depth = 0;
+    run_group(r, block->body, block->scope);
+    r->frame_base = frame;
+    r->loop_depth = loop_depth;
+}
+
+struct tvalue run_call_block_of(struct run *r, const struct template_block *block) {
+    size_t mark = r->out->len;
+    if (++r->calls > RUN_CALLS_MAX) run_fail(r, ERR_LIMIT, "calls nested deeper than %d", RUN_CALLS_MAX);
+    if (!r->rc) run_block(r, block);
+    r->calls--;
+    return run_take_output(r, mark);
 }
 
 static void run_statement(struct run *r, const struct node *n) {
@@ -283,7 +321,7 @@ static void run_statement(struct run *r, const struct node *n) {
         run_burn(r, n->value.len / 16);
         buf_add(r->out, n->value.text, n->value.len);
         break;
-    case N_PRINT: run_print(r, n->a); break;
+    case N_PRINT: run_print(r, n->a, n->op == ESCAPE_ON || (n->op && r->autoescape)); break;
     case N_IF: run_if(r, n); break;
     case N_FOR: {
         struct tvalue iterable = run_eval(r, n->b);
@@ -295,15 +333,17 @@ static void run_statement(struct run *r, const struct node *n) {
     }
     case N_SET: assign(r, n->a, run_eval(r, n->b)); break;
     case N_SET_BLOCK: {
-        struct tvalue text = capture(r, n->b);
+        struct tvalue text = capture(r, n->b, n->scope);
         assign(r, n->a, n->c ? apply_filters(r, n->c, text) : text);
         break;
     }
     case N_MACRO: assign_name(r, n->name, new_macro(r, n->macro, r->at_root ? UINT32_MAX : n->name)); break;
     case N_CALL_BLOCK: run_call_block(r, n); break;
-    case N_FILTER_BLOCK: run_str(r, apply_filters(r, n->a, capture(r, n->b)), r->out); break;
+    case N_FILTER_BLOCK: run_str(r, apply_filters(r, n->a, capture(r, n->b, n->scope)), r->out); break;
     case N_WITH: run_with(r, n); break;
-    case N_GROUP: run_group(r, n); break;
+    case N_GROUP: run_group(r, n->a, n->scope); break;
+    case N_AUTOESCAPE: run_autoescape(r, n); break;
+    case N_BLOCK: run_block(r, n->block); break;
     case N_BREAK: r->flow = FLOW_BREAK; break;
     case N_CONTINUE: r->flow = FLOW_CONTINUE; break;
     case N_OTHER_FILE: run_fail(r, ERR_INVALID, "no loader for this environment specified"); break;
@@ -347,6 +387,7 @@ int template_render(const struct template *t, struct tvalue context, const struc
     arena_init(&r.arena, limits->memory_bytes ? limits->memory_bytes : DEFAULT_MEMORY, 0);
     buf_init(&r.scratch, r.out_max);
     bind_context(&r, context);
+    run_hide_names(&r, t->scope);
     run_body(&r, t->body);
     vec_release(&r.bindings);
     buf_release(&r.scratch);

@@ -38,7 +38,9 @@ enum function_id {
     FUNCTION_STRFTIME,
     FUNCTION_JOINER,
     FUNCTION_CYCLER,
-    FUNCTION_SELF, /* the template: no function, without any attributes */
+    FUNCTION_SELF,  /* the template: no function; its attributes are its blocks */
+    FUNCTION_BLOCK, /* pointer: the struct template_block */
+    FUNCTION_LIPSUM,
     FUNCTION_COUNT
 };
 
@@ -144,6 +146,7 @@ struct run {
     VEC(struct binding) bindings;
     size_t frame_base, scope_base; /* of the bindings: first of this macro call, first of this scope */
     bool at_root;                  /* assignments go to root */
+    bool autoescape;               /* inside {% autoescape true %} */
     enum { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } flow;
 };
 
@@ -165,15 +168,25 @@ void run_push(struct run *r, struct tvalue list, struct tvalue item);
 void run_set(struct run *r, struct tvalue dict, struct tvalue key, struct tvalue value);
 static inline struct tvalue undefined_value(void) { return (struct tvalue){0}; }
 
+/* Of a variable that there is not. */
+static inline struct tvalue run_undefined_name(struct bytes name) {
+    return (struct tvalue){.tag = UNDEFINED_NAME, .len = (uint32_t)name.len, .text = (const char *)name.data};
+}
+
 /* ---- statements and expressions ---- */
 
 struct tvalue run_eval(struct run *r, const struct node *n);
-bool run_truth(struct run *r, const struct node *n); /* op_truth(run_eval(r, n)), cheaper */
-void run_print(struct run *r, const struct node *n); /* appends str(run_eval(r, n)) to the output */
+bool run_truth(struct run *r, const struct node *n);              /* op_truth(run_eval(r, n)), cheaper */
+void run_print(struct run *r, const struct node *n, bool escape); /* appends str(run_eval(r, n)) to the output */
 void run_body(struct run *r, const struct node *body);
 struct tvalue run_call(struct run *r, struct tvalue callee, struct args args);
 struct tvalue run_call_macro(struct run *r, const struct tmacro *macro, struct args args);
 struct tvalue run_loop_again(struct run *r, const struct tloop *loop, struct args args);
+/* At a scope's start: what it hides of the context is undefined. */
+void run_hide_names(struct run *r, const struct template_scope *scope);
+/* What was put out since `mark`, taken back as a string (marked inside {% autoescape true %}). */
+struct tvalue run_take_output(struct run *r, size_t mark);
+struct tvalue run_call_block_of(struct run *r, const struct template_block *block);
 bool run_eval_args(struct run *r, const struct call_args *from, struct args *out);
 struct tvalue run_get_attribute(struct run *r, struct tvalue of, struct tvalue name, uint64_t hash, unsigned method);
 struct tvalue run_get_item(struct run *r, struct tvalue of, struct tvalue key);

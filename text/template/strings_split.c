@@ -1,6 +1,7 @@
 /*
  * strings_split.c - the methods of Python's str that cut, join and pad.
  */
+#include "text/template/filters.h"
 #include "text/template/python.h"
 #include "text/template/strings.h"
 
@@ -169,15 +170,15 @@ struct tvalue str_join(struct run *r, struct tvalue self, struct args args) {
 }
 
 struct tvalue str_replace(struct run *r, struct tvalue self, struct args args) {
-    if (args.keywords && args.keywords->count)
-        return run_fail(r, ERR_INVALID, "str.replace() takes no keyword arguments");
-    if (args.count < 2) return run_fail(r, ERR_INVALID, "replace expected at least 2 arguments, got %u", args.count);
-    if (is_markup(self)) args.items[1] = markup_escape(r, args.items[1]);
-    for (int i = 0; i < 2; i++) {
-        struct bytes ignored;
-        if (!method_string_argument(r, args.items[i], &ignored)) return undefined_value();
-    }
-    return filter_call(r, filter_find(bytes_str("replace")), self, args);
+    struct params p;
+    struct bytes from, to;
+    int64_t count = -1;
+    if (!method_positional(r, "replace", "old new count", 2, args, &p)) return undefined_value();
+    if (is_markup(self)) p.v[1] = markup_escape(r, p.v[1]);
+    if (!method_string_argument(r, p.v[0], &from) || !method_string_argument(r, p.v[1], &to) ||
+        (p.given[2] && !method_int_argument(r, p.v[2], &count)))
+        return undefined_value();
+    return replace_text(r, tvalue_text(self), from, to, count);
 }
 
 /* ---- padding ---- */

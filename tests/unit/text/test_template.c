@@ -267,7 +267,7 @@ TEST(a_sandbox_has_no_way_out) {
                                           "{% import 'os' as os %}",
                                           "{{ self._TemplateReference__context.x }}",
                                           "{{ cycler.__init__.__globals__.os }}",
-                                          "{{ lipsum.__globals__ }}",
+                                          "{{ lipsum.__globals__.os }}",
                                           "{{ ''|attr('__class__')|attr('__mro__') }}"};
     for (size_t i = 0; i < ARRAY_LEN(SOURCES); i++) {
         struct buf out = {0};
