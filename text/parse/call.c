@@ -4,6 +4,7 @@
  * A body is one of these, told by its first byte:
  *   - an envelope: objects with a name and arguments (text/parse/json.c), one or several or a list;
  *   - named: a head with the name, then the arguments as JSON or as elements (text/parse/markup.c);
+ *   - calls that are read value by value (text/parse/python.c, gemma.c);
  *   - anything else, which is read when it is complete.
  * A call goes out as soon as its name is known and its arguments begin, and then its arguments as they come; with
  * parse_config.complete_calls only when it is complete and well formed.
@@ -95,6 +96,27 @@ static void close_arguments(struct parser *p, struct bytes in, size_t to) {
     send_arguments(p, in, to);
     p->body.inside = 0;
     p->body.done = to;
+}
+
+bool parser_put_arguments(struct parser *p, struct bytes name, struct bytes piece) {
+    if (p->body.begun) {
+        parser_put_call(p, bytes_of(NULL, 0), bytes_of(NULL, 0), piece);
+        return true;
+    }
+    name = strip_blank(name);
+    if (!parser_may_call(p, name) || (p->config.complete_calls && !json_is_object(piece))) return false;
+    parser_put_call(p, bytes_of(NULL, 0), name, piece);
+    p->body.begun = true;
+    return true;
+}
+
+bool parser_put_member(struct parser *p, struct bytes name, struct bytes member, bool last) {
+    struct buf *piece = &p->reader.made;
+    buf_reset(piece);
+    if (member.len || !p->body.begun) buf_add_str(piece, p->body.begun ? ", " : "{");
+    buf_add_bytes(piece, member);
+    if (last) buf_add_byte(piece, '}');
+    return parser_put_arguments(p, name, buf_bytes(piece));
 }
 
 /* What may be left of a body behind its calls: brackets, separators, a fence. */
@@ -223,6 +245,8 @@ static bool end_body(struct parser *p, struct bytes body) {
         close_arguments(p, body, body.len);
     else if (b->kind == BODY_NAMED)
         ok = end_named(p, body);
+    else if (b->kind == BODY_STREAM && (ok = f->stream(p, body, true)))
+        b->done = body.len;
     else if (b->kind == BODY_OTHER && f->read && (ok = f->read(&p->reader, body) && put_read(p)))
         b->done = body.len;
     p->reader.calls.count = 0;
@@ -244,8 +268,10 @@ static void end_call(struct parser *p, size_t len, size_t after) {
 /* ---- passing a body ---- */
 
 /* The first byte that is neither blank nor opens a list. */
-static enum body_kind kind_of_body(const struct call_format *f, uint8_t c) {
+static enum body_kind kind_of_body(const struct parser *p, uint8_t c) {
+    const struct call_format *f = p->config.calls;
     if (c == '{' && f->envelope) return BODY_ENVELOPE;
+    if (f->stream && !p->config.complete_calls) return BODY_STREAM;
     return f->head || f->elements ? BODY_NAMED : BODY_OTHER;
 }
 
@@ -264,8 +290,10 @@ static size_t closing_mark(const struct parser *p, struct bytes in, size_t at) {
 static bool pass_body(struct parser *p, struct bytes in, size_t at, uint32_t before) {
     struct body *b = &p->body;
     uint8_t c = in.data[at];
-    if (b->kind == BODY_UNKNOWN && !is_blank(c) && c != '[') b->kind = kind_of_body(p->config.calls, c);
+    if (b->kind == BODY_UNKNOWN && !is_blank(c) && c != '[') b->kind = kind_of_body(p, c);
     if (b->kind == BODY_ENVELOPE) return pass_envelope(p, in, at, before);
+    if (b->kind == BODY_STREAM)
+        return !strchr(",)}]", c) || p->config.calls->stream(p, bytes_of(in.data, at + 1), false);
     return b->kind != BODY_NAMED || pass_named(p, in, at);
 }
 
@@ -291,7 +319,7 @@ static bool run_byte(struct parser *p, struct bytes in, size_t at) {
         return true;
     }
     if (f->end != BODY_MARK || !t->first || t->first == '{' || t->first == '[')
-        track_byte(t, in.data[at], f->end == BODY_PYTHON);
+        track_byte(t, in.data[at], f->read == read_python);
     bool hopeless = (f->may_be && at < HEAD_MAX && !f->may_be(bytes_of(in.data, at + 1))) ||
                     (!marked && !t->started && at >= HEAD_MAX);
     if (hopeless || !pass_body(p, in, at, before))

@@ -26,6 +26,7 @@ struct reasoning_format {
 
 struct call_list;
 struct call_reader; /* see below */
+struct parser;
 
 /* How the end of a call's body is found. */
 enum body_end {
@@ -39,6 +40,9 @@ enum body_end {
 typedef bool body_test(struct bytes body);
 /* Reads one body into calls; false: it is no call (what was added is dropped). */
 typedef bool body_read(struct call_reader *r, struct bytes body);
+/* Puts out what of a body has come since the last time, value by value; last: the body is complete. False: it is no
+ * call, or goes on as none. Called where a value may have ended, so that a text's end is all that remains open. */
+typedef bool body_stream(struct parser *p, struct bytes body, bool last);
 /* Takes a call's id and name from what stands before its arguments; more: arguments follow. */
 typedef bool head_read(struct bytes head, bool more, struct bytes *id, struct bytes *name);
 
@@ -49,7 +53,7 @@ enum envelope { ENVELOPE_NONE, ENVELOPE_LOOSE, ENVELOPE_STRICT, ENVELOPE_KEYED }
 struct element_form {
     const char *before;         /* the name; NULL: nothing */
     const char *name_end;       /* NULL: the name ends where the first value's key begins */
-    const char *name_end_too;   /* behind it and attributes; NULL: none */
+    const char *name_end_too;   /* behind it, and perhaps an index; NULL: none */
     const char *open, *key_end; /* around a key */
     const char *value_open;     /* NULL: the value follows its key at once */
     const char *close;          /* behind a value */
@@ -59,8 +63,9 @@ struct element_form {
     bool mixed;                 /* a value of no declared type may be JSON */
     bool has_cdata;             /* a value may stand in <![CDATA[ ]]> */
     bool has_entities;          /* &quot; and &amp; in keys */
+    bool keeps_blanks;          /* a value begins and ends with its marks: no line end beside them is theirs */
     bool states_types;          /* the model states each value's type, which goes before what is declared */
-    bool unwraps;               /* a single value "arguments" or "input" may be all of the arguments */
+    bool unwraps;               /* a single value "arguments", "input" or "properties" may be all of the arguments */
 };
 
 struct open_mark {
@@ -88,7 +93,8 @@ struct call_format {
     enum envelope envelope;
     head_read *head;
     const struct element_form *elements;
-    body_read *read; /* whole */
+    body_read *read;     /* whole */
+    body_stream *stream; /* the same while it comes; NULL: not before its end */
 };
 
 extern const struct reasoning_format reasoning_formats[];
@@ -125,6 +131,7 @@ head_read head_line;                                         /* NAME, line end *
 head_read head_mistral;                                      /* NAME[CALL_ID]id[ARGS] */
 head_read head_solar;                                        /* ID MARK NAME MARK */
 head_read head_plamo;                                        /* NAME MARK MARK */
+body_stream stream_python, stream_gemma;
 bool json_may_be(struct bytes body);
 bool line_may_be(struct bytes body);
 bool python_may_be(struct bytes body);
@@ -149,6 +156,12 @@ bool schema_has_string(struct tvalue schema);
 void add_quoted(struct bytes text, struct buf *out);
 bool json_is_value(struct bytes text);
 bool json_is_object(struct bytes text);
+/* Walks a body: moves behind what it takes, or returns false. */
+struct walk {
+    struct bytes rest;
+};
+bool walk_take(struct walk *w, const char *mark); /* blanks before it too */
+bool walk_until(struct walk *w, const char *mark, struct bytes *out);
 /* Appends a Python literal at *at as JSON and moves *at behind it. */
 MUST_CHECK bool python_literal(struct bytes text, size_t *at, struct buf *out);
 
@@ -192,9 +205,26 @@ struct tracker {
     bool escaped, started, complete;
 };
 
+/* Where a body_stream stands in its body. */
+struct script {
+    size_t name_at, name_len;
+    size_t at;   /* where the value begins that is being passed */
+    size_t seen; /* bytes that were passed */
+    bool in_call;
+    bool closed; /* nothing may follow */
+    uint8_t state;
+    bool fresh;         /* nothing but blanks yet in this state */
+    const char *quoted; /* the mark that ends the string */
+    uint32_t depth;
+    uint64_t lists;         /* bit d: what is open at depth d is a list */
+    bool listed, separated; /* calls in brackets; a comma was behind the last */
+    bool escaped, triple;
+    uint8_t quote;
+};
+
 /* What of a call's body was read and put out. */
 struct body {
-    enum body_kind { BODY_UNKNOWN, BODY_ENVELOPE, BODY_NAMED, BODY_OTHER } kind;
+    enum body_kind { BODY_UNKNOWN, BODY_ENVELOPE, BODY_NAMED, BODY_STREAM, BODY_OTHER } kind;
     uint32_t put_count;       /* calls of it that went out */
     size_t done;              /* up to here it is in calls that went out */
     size_t sent;              /* of the arguments that are open: up to here they went out */
@@ -206,6 +236,7 @@ struct body {
     bool elements;            /* elements were read: */
     bool broken;              /* and then something else came */
     size_t name_at, name_len; /* the name before the elements */
+    struct script script;
 };
 
 struct parser {
@@ -235,6 +266,11 @@ struct parser {
 bool parser_may_call(const struct parser *p, struct bytes name);
 /* Puts out the beginning of a call, or of the call that was begun more of its arguments: then the name is empty. */
 void parser_put_call(struct parser *p, struct bytes id, struct bytes name, struct bytes arguments);
+/* The next piece of the arguments of a call that is read value by value, with the name of the call for the first.
+ * False: it may be none. */
+MUST_CHECK bool parser_put_arguments(struct parser *p, struct bytes name, struct bytes piece);
+/* The same for a member of the object, or none; last: no more follow. */
+MUST_CHECK bool parser_put_member(struct parser *p, struct bytes name, struct bytes member, bool last);
 /* Text that is no call after all. */
 void parser_put_back(struct parser *p, struct bytes text);
 /* A wrap was opened and something else than a call follows: it was no wrap. */

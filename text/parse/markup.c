@@ -2,19 +2,14 @@
 #include "formats/json.h"
 #include "text/parse/internal.h"
 
-/* Walks a body. Every take_... moves behind what it takes, or returns false. */
-struct walk {
-    struct bytes rest;
-};
-
-static bool take(struct walk *w, const char *mark) {
+bool walk_take(struct walk *w, const char *mark) {
     w->rest = strip_blank(w->rest);
     if (!begins_with(w->rest, bytes_str(mark))) return false;
     w->rest = bytes_from(w->rest, strlen(mark));
     return true;
 }
 
-static bool take_until(struct walk *w, const char *mark, struct bytes *out) {
+bool walk_until(struct walk *w, const char *mark, struct bytes *out) {
     size_t at = find_bytes(w->rest, bytes_str(mark), 0);
     if (at == SIZE_MAX) return false;
     *out = bytes_of(w->rest.data, at);
@@ -38,7 +33,7 @@ static bool take_value(const struct element_form *e, struct walk *w, struct byte
     size_t next = e->may_miss_close ? find_bytes(w->rest, bytes_str(e->open), 0) : SIZE_MAX,
            close = find_bytes(w->rest, bytes_str(e->close), 0);
     if (close == SIZE_MAX && next == SIZE_MAX) return false;
-    if (close < next) return take_until(w, e->close, value);
+    if (close < next) return walk_until(w, e->close, value);
     *value = bytes_of(w->rest.data, next);
     w->rest = bytes_from(w->rest, next);
     return true;
@@ -47,8 +42,8 @@ static bool take_value(const struct element_form *e, struct walk *w, struct byte
 /* Behind the mark before its key. */
 static bool take_parameter(const struct element_form *e, struct walk *w, struct parameter *p) {
     p->attributes = bytes_of(NULL, 0);
-    if (!take_until(w, e->key_end, &p->key)) return false;
-    if (e->value_open && !take_until(w, e->value_open, &p->attributes)) return false;
+    if (!walk_until(w, e->key_end, &p->key)) return false;
+    if (e->value_open && !walk_until(w, e->value_open, &p->attributes)) return false;
     p->key = strip_blank(p->key);
     return (e->has_attributes || !strip_blank(p->attributes).len) && take_value(e, w, &p->value);
 }
@@ -98,7 +93,7 @@ static void add_value(const struct parse_tools *tools, const struct element_form
                       const struct parameter *p, struct buf *out) {
     enum parse_type stated = stated_type(p->attributes);
     bool declared = !e->states_types && parse_tools_type(tools, function, p->key) != TYPE_UNKNOWN;
-    struct bytes value = e->mixed || stated != TYPE_UNKNOWN ? p->value : strip_line_ends(p->value);
+    struct bytes value = e->mixed || e->keeps_blanks || stated != TYPE_UNKNOWN ? p->value : strip_line_ends(p->value);
     if (e->has_cdata) value = strip_cdata(value);
     add_key(e, p->key, out);
     buf_add_str(out, ": ");
@@ -108,13 +103,23 @@ static void add_value(const struct parse_tools *tools, const struct element_form
         add_typed(NULL, function, p->key, stated, value, out);
 }
 
+/* What may stand between a name and the end of its mark: nothing, or index="1". */
+static bool is_index(struct bytes s) {
+    static const char INDEX[] = "index=\"";
+    s = strip_blank(s);
+    if (!s.len) return true;
+    if (!begins_with(s, bytes_str(INDEX)) || !ends_with(s, bytes_str("\""))) return false;
+    for (size_t i = strlen(INDEX); i + 1 < s.len; i++)
+        if (s.data[i] < '0' || s.data[i] > '9') return false;
+    return true;
+}
+
 static bool take_name(const struct element_form *e, struct walk *w, struct bytes *name) {
-    if (e->before && !take(w, e->before)) return false;
-    struct bytes attributes = {0};
+    struct bytes index;
+    if (e->before && !walk_take(w, e->before)) return false;
     if (e->name_end)
-        return take_until(w, e->name_end, name) &&
-               (!e->name_end_too ||
-                (take_until(w, e->name_end_too, &attributes) && find_bytes(attributes, bytes_str("<"), 0) == SIZE_MAX));
+        return walk_until(w, e->name_end, name) &&
+               (!e->name_end_too || (walk_until(w, e->name_end_too, &index) && is_index(index)));
     size_t at = MIN(find_bytes(w->rest, bytes_str(e->open), 0), w->rest.len);
     *name = bytes_of(w->rest.data, at);
     w->rest = bytes_from(w->rest, at);
@@ -125,7 +130,7 @@ static bool take_name(const struct element_form *e, struct walk *w, struct bytes
 static bool add_values(const struct parser *p, struct bytes name, struct walk *w, struct buf *out) {
     const struct element_form *e = p->config.calls->elements;
     struct parameter value;
-    while (take(w, e->open)) {
+    while (walk_take(w, e->open)) {
         if (!take_parameter(e, w, &value)) return false;
         buf_add_str(out, out->len || p->body.begun ? ", " : "{");
         add_value(p->config.tools, e, name, &value, out);
@@ -136,7 +141,8 @@ static bool add_values(const struct parser *p, struct bytes name, struct walk *w
 /* ---- one value that is all of the arguments ---- */
 
 static bool is_wrapper(const struct parser *p, struct bytes name, struct bytes key) {
-    bool known = bytes_equal(key, bytes_str("arguments")) || bytes_equal(key, bytes_str("input"));
+    bool known = bytes_equal(key, bytes_str("arguments")) || bytes_equal(key, bytes_str("input")) ||
+                 bytes_equal(key, bytes_str("properties"));
     return known && parse_tools_has_parameters(p->config.tools, name) &&
            !parse_tools_has_parameter(p->config.tools, name, key);
 }
@@ -144,8 +150,8 @@ static bool is_wrapper(const struct parser *p, struct bytes name, struct bytes k
 /* Whether a body has a wrapper's value alone, as far as it came. */
 static bool begins_wrapped(const struct parser *p, struct bytes name, struct walk w, struct parameter *value) {
     const struct element_form *e = p->config.calls->elements;
-    if (!e->unwraps || p->body.begun || !take(&w, e->open) || !take_parameter(e, &w, value)) return false;
-    return is_wrapper(p, name, value->key) && !take(&w, e->open);
+    if (!e->unwraps || p->body.begun || !walk_take(&w, e->open) || !take_parameter(e, &w, value)) return false;
+    return is_wrapper(p, name, value->key) && !walk_take(&w, e->open);
 }
 
 static bool has_declared_keys(const struct parser *p, struct bytes name, struct bytes object) {
@@ -167,17 +173,6 @@ static void unwrap(const struct parser *p, struct bytes name, struct bytes value
     buf_add_bytes(made, value);
 }
 
-static bool put_elements(struct parser *p, struct bytes name, struct bytes made) {
-    if (p->body.begun) {
-        parser_put_call(p, bytes_of(NULL, 0), bytes_of(NULL, 0), made);
-        return true;
-    }
-    if (!parser_may_call(p, name) || (p->config.complete_calls && !json_is_object(made))) return false;
-    parser_put_call(p, bytes_of(NULL, 0), name, made);
-    p->body.begun = true;
-    return true;
-}
-
 bool read_elements(struct parser *p, struct bytes body, bool last) {
     const struct element_form *e = p->config.calls->elements;
     struct body *b = &p->body;
@@ -191,90 +186,14 @@ bool read_elements(struct parser *p, struct bytes body, bool last) {
     bool wrapped = begins_wrapped(p, name, w, &only);
     if (wrapped && !last) return true; /* until it is known to be the only one */
     bool ok = add_values(p, name, &w, made);
-    if (last && e->end) (void)!take(&w, e->end);
+    if (last && e->end) (void)!walk_take(&w, e->end);
     ok = ok && !strip_blank(w.rest).len;
     if (ok && last) buf_add_str(made, made->len || b->begun ? "}" : "{}");
     if (ok && wrapped) unwrap(p, name, only.value, made);
-    if (!ok || !put_elements(p, name, buf_bytes(made))) return false;
+    if (!ok || !parser_put_arguments(p, name, buf_bytes(made))) return false;
     b->elements = true;
     b->done = body.len;
     b->name_at = (size_t)(name.data - body.data);
     b->name_len = name.len;
     return true;
-}
-
-/* ---- NAME{key:value,...}: keys bare, strings between marks ---- */
-
-static bool gemma_string(struct walk *w, struct buf *out) {
-    static const char *const QUOTES[] = {"<|\"|>", "<escape>"};
-    struct bytes text;
-    for (size_t i = 0; i < ARRAY_LEN(QUOTES); i++) {
-        if (!take(w, QUOTES[i])) continue;
-        if (!take_until(w, QUOTES[i], &text)) return false;
-        add_quoted(text, out);
-        return true;
-    }
-    return false;
-}
-
-static bool gemma_value(struct walk *w, unsigned depth, struct buf *out);
-
-static bool gemma_list(struct walk *w, unsigned depth, struct buf *out) {
-    buf_add_byte(out, '[');
-    for (size_t count = 0; !take(w, "]"); count++) {
-        if (count && !take(w, ",")) return false;
-        if (count) buf_add_str(out, ", ");
-        if (!gemma_value(w, depth, out)) return false;
-    }
-    buf_add_byte(out, ']');
-    return true;
-}
-
-/* Behind '{'. */
-static bool gemma_object(struct walk *w, unsigned depth, struct buf *out) {
-    struct bytes key;
-    buf_add_byte(out, '{');
-    for (size_t count = 0; !take(w, "}"); count++) {
-        if (count && !take(w, ",")) return false;
-        if (count) buf_add_str(out, ", ");
-        if (gemma_string(w, out)) {
-            if (!take(w, ":")) return false;
-        } else {
-            if (!take_until(w, ":", &key)) return false;
-            add_quoted(strip_blank(key), out);
-        }
-        buf_add_str(out, ": ");
-        if (!gemma_value(w, depth, out)) return false;
-    }
-    buf_add_byte(out, '}');
-    return true;
-}
-
-static bool gemma_value(struct walk *w, unsigned depth, struct buf *out) {
-    if (depth >= PARSE_DEPTH_MAX) return false;
-    if (take(w, "{")) return gemma_object(w, depth + 1, out);
-    if (take(w, "[")) return gemma_list(w, depth + 1, out);
-    size_t before = out->len;
-    if (gemma_string(w, out)) return true;
-    out->len = before;
-    size_t len = 0;
-    while (len < w->rest.len && !strchr(",}]", w->rest.data[len])) len++;
-    struct bytes bare = strip_blank(bytes_of(w->rest.data, len));
-    w->rest = bytes_from(w->rest, len);
-    if (!bare.len) return false;
-    if (json_is_value(bare))
-        buf_add_bytes(out, bare);
-    else
-        add_quoted(bare, out);
-    return true;
-}
-
-bool read_gemma(struct call_reader *r, struct bytes body) {
-    struct walk w = {body};
-    struct bytes name;
-    struct buf arguments = {0};
-    bool ok = take_until(&w, "{", &name) && gemma_object(&w, 0, &arguments) && strip_blank(w.rest).len == 0 &&
-              read_add(r, bytes_of(NULL, 0), name, buf_bytes(&arguments));
-    buf_release(&arguments);
-    return ok;
 }

@@ -108,7 +108,9 @@ static bool number(struct scan *s) {
     bool minus = text.len && text.data[0] == '-';
     if (minus) buf_add_byte(s->out, '-');
     if (text.len > minus && text.data[minus] == '.') buf_add_byte(s->out, '0'); /* .5 */
-    for (size_t i = minus; i < text.len; i++) {
+    size_t i = minus;
+    while (i + 1 < text.len && text.data[i] == '0' && text.data[i + 1] >= '0' && text.data[i + 1] <= '9') i++; /* 07 */
+    for (; i < text.len; i++) {
         if (text.data[i] == '_') continue;
         buf_add_byte(s->out, (char)text.data[i]);
         bool bare = text.data[i] == '.' && (i + 1 == text.len || text.data[i + 1] == 'e' || text.data[i + 1] == 'E');
@@ -149,21 +151,26 @@ static bool list_rest(struct scan *s, char close) {
     return close == ')' || count || !comma;
 }
 
+/* Behind '{': a set becomes a list. */
 static bool dict_rest(struct scan *s) {
-    bool comma = true;
-    size_t count = 0;
+    bool comma = true, set = false;
+    size_t count = 0, open_at = s->out->len;
     buf_add_byte(s->out, '{');
     while (!take(s, '}')) {
         if (!comma) return false;
         if (count++) buf_add_str(s->out, ", ");
         skip_blank(s);
-        if (peek(s) != '"' && peek(s) != '\'') return false; /* JSON has string keys alone */
-        if (!string(s) || !take(s, ':')) return false;
-        buf_add_str(s->out, ": ");
+        bool quoted = peek(s) == '"' || peek(s) == '\'';
         if (!literal(s)) return false;
+        bool pair = take(s, ':');
+        if (count == 1) set = !pair;
+        if (set == pair || (pair && !quoted)) return false; /* JSON has string keys alone */
+        if (pair) buf_add_str(s->out, ": ");
+        if (pair && !literal(s)) return false;
         comma = take(s, ',');
     }
-    buf_add_byte(s->out, '}');
+    if (set) s->out->data[open_at] = '[';
+    buf_add_byte(s->out, set ? ']' : '}');
     return true;
 }
 
@@ -197,6 +204,15 @@ static struct bytes name(struct scan *s, bool dotted) {
     return bytes_of(s->in.data + from, s->at - from);
 }
 
+/* key=value */
+static bool argument(struct scan *s) {
+    struct bytes key = name(s, false);
+    if (!key.len || !take(s, '=')) return false;
+    add_quoted(key, s->out);
+    buf_add_str(s->out, ": ");
+    return literal(s);
+}
+
 static bool call(struct scan *s, struct call_reader *r) {
     struct bytes function = name(s, true);
     bool comma = true, first = true;
@@ -204,13 +220,10 @@ static bool call(struct scan *s, struct call_reader *r) {
     buf_add_byte(s->out, '{');
     if (!function.len || !take(s, '(')) return false;
     while (!take(s, ')')) {
-        struct bytes key = name(s, false);
-        if (!comma || !key.len || !take(s, '=')) return false;
+        if (!comma) return false;
         if (!first) buf_add_str(s->out, ", ");
         first = false;
-        add_quoted(key, s->out);
-        buf_add_str(s->out, ": ");
-        if (!literal(s)) return false;
+        if (!argument(s)) return false;
         comma = take(s, ',');
     }
     buf_add_byte(s->out, '}');
@@ -250,4 +263,100 @@ bool python_may_be(struct bytes body) {
     if (!function.len) return false;
     skip_blank(&s);
     return s.at == body.len || peek(&s) == '(';
+}
+
+/* ---- calls while they come ---- */
+
+static bool begins_triple(struct bytes body, size_t at) {
+    uint8_t c = body.data[at];
+    return body.len - at >= 3 && body.data[at + 1] == c && body.data[at + 2] == c;
+}
+
+/* A byte of a string. */
+static void pass_quoted(struct script *q, struct bytes body) {
+    uint8_t c = body.data[q->seen];
+    if (q->escaped) {
+        q->escaped = false;
+    } else if (c == '\\') {
+        q->escaped = true;
+    } else if (c == q->quote && (!q->triple || begins_triple(body, q->seen))) {
+        q->seen += q->triple ? 2 : 0;
+        q->quote = 0;
+    }
+}
+
+/* Where the argument that is being passed ends: its ',' or a bracket that closes what it did not open. SIZE_MAX: it
+ * goes on. */
+static size_t argument_end(struct script *q, struct bytes body) {
+    for (; q->seen < body.len; q->seen++) {
+        uint8_t c = body.data[q->seen];
+        if (q->quote) {
+            pass_quoted(q, body);
+        } else if (c == '"' || c == '\'') {
+            q->quote = c;
+            q->triple = begins_triple(body, q->seen);
+            q->seen += q->triple ? 2 : 0;
+        } else if (c == '(' || c == '[' || c == '{') {
+            q->depth++;
+        } else if ((c == ',' || c == ')' || c == ']' || c == '}') && !q->depth) {
+            return q->seen;
+        } else if (c == ')' || c == ']' || c == '}') {
+            q->depth--;
+        }
+    }
+    return SIZE_MAX;
+}
+
+/* The argument up to `end`; behind the last one the call is over. */
+static bool put_argument(struct parser *p, struct bytes body, size_t end) {
+    struct script *q = &p->body.script;
+    struct buf member = {0};
+    struct scan s = {bytes_of(body.data, end), q->at, 0, &member};
+    bool close = body.data[end] == ')', ok = close || body.data[end] == ',';
+    skip_blank(&s);
+    ok = ok && (s.at == end ? close : argument(&s));
+    skip_blank(&s);
+    ok = ok && s.at == end &&
+         parser_put_member(p, bytes_of(body.data + q->name_at, q->name_len), buf_bytes(&member), close);
+    buf_release(&member);
+    if (!ok) return false;
+    p->body.done = q->at = q->seen = end + 1;
+    if (close) q->in_call = p->body.begun = q->separated = false;
+    return true;
+}
+
+/* Between calls: takes what separates them, and the next one's name. False: none can follow. */
+static bool open_call(struct parser *p, struct bytes body, bool last) {
+    struct script *q = &p->body.script;
+    struct scan s = {body, q->at, 0, NULL};
+    if (!q->at)
+        q->listed = q->separated = take(&s, '[');
+    else if (!q->separated)
+        q->separated = take(&s, ',') || take(&s, ';');
+    skip_blank(&s);
+    if (!q->closed && q->listed) q->closed = take(&s, ']');
+    skip_blank(&s);
+    q->at = s.at;
+    if (s.at == body.len) return last ? q->closed || !q->listed : true;
+    if (q->closed || (q->listed && !q->separated)) return false;
+    struct bytes function = name(&s, true);
+    if (!take(&s, '(')) return false;
+    q->name_at = (size_t)(function.data - body.data);
+    q->name_len = function.len;
+    q->in_call = true;
+    q->at = q->seen = s.at;
+    return function.len;
+}
+
+bool stream_python(struct parser *p, struct bytes body, bool last) {
+    struct script *q = &p->body.script;
+    for (;;) {
+        if (!q->in_call) {
+            bool ok = open_call(p, body, last);
+            if (!q->in_call) return ok;
+        }
+        size_t end = argument_end(q, body);
+        if (end == SIZE_MAX) return !last;
+        if (!put_argument(p, body, end)) return false;
+    }
 }

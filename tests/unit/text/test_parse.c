@@ -390,6 +390,14 @@ static const struct parse_case cases[] = {
     {NULL, "gemma4", false,
      "<|tool_call>call:get_weather{city:<|\"|>a, {b}<|\"|>,days:2,where:{lat:[1,true,<|\"|>x<|\"|>]}}<tool_call|>",
      "T(0||get_weather|{\"city\": \"a, {b}\", \"days\": 2, \"where\": {\"lat\": [1, true, \"x\"]}})"},
+    {NULL, "gemma4", false,
+     "<|tool_call>call:get_weather{<|\"|>city<|\"|>:<|\"|>}a\"<|\"|>, any : x {y ,list:[], "
+     "where:{},days:-2}\n"
+     "<tool_call|>",
+     "T(0||get_weather|{\"city\": \"}a\\\"\", \"any\": \"x {y\", \"list\": [], \"where\": {}, \"days\": "
+     "-2})"},
+    {NULL, "gemma4", false, "<|tool_call>call:now{}<tool_call|><|tool_call>call:now{a:[{b:1},[2]]}<tool_call|>",
+     "T(0||now|{})T(1||now|{\"a\": [{\"b\": 1}, [2]]})"},
     {NULL, "gemma4", false, "<|tool_call>:get_weather{city:<|\"|>Paris<|\"|>,days:2}<tool_call|>", W_IS("0")},
     {NULL, "functiongemma", false, "<start_function_call>call:now{a:<escape>b<escape>}<end_function_call>",
      "T(0||now|{\"a\": \"b\"})"},
@@ -397,6 +405,11 @@ static const struct parse_case cases[] = {
     {NULL, "pythonic", false, "[get_weather(city='Paris', days=2), now()]", W_IS("0") "T(1||now|{})"},
     {NULL, "pythonic", false, "[now(a=[1, (2,), None], b={'c': -1.5}, d=\"it's \\\"x\\\" \\u00e9\")]",
      "T(0||now|{\"a\": [1, [2], null], \"b\": {\"c\": -1.5}, \"d\": \"it's \\\"x\\\" é\"})"},
+    {NULL, "pythonic", false, "[now(a={'x', 'y'}, b=007, c=(1, [')', \"]\"]), d='' , ), now(e='''it\\'s, \\\\''')]",
+     "T(0||now|{\"a\": [\"x\", \"y\"], \"b\": 7, \"c\": [1, [\")\", \"]\"]], \"d\": \"\"})"
+     "T(1||now|{\"e\": \"it's, \\\\\"})"},
+    {NULL, "lfm2", false, "<|tool_call_start|>[get_weather(city='Martha\\'s \\\"Inn\\\"', days=2)]<|tool_call_end|>",
+     "T(0||get_weather|{\"city\": \"Martha's \\\"Inn\\\"\", \"days\": 2})"},
     {NULL, "pythonic", false, "[1] is a reference", "C([1] is a reference)"},
     {NULL, "pythonic", false, "[now(os.system('x'))]", "C([now(os.system('x'))])"},
     {NULL, "pythonic", false, "[unknown()]", "C([unknown()])"},
@@ -447,6 +460,13 @@ static const struct {
     {{NULL, "glm45", false, "<tool_call>now<arg_key>a</arg_key><arg_value>1</arg_value>b</tool_call>",
       "C(<tool_call>now<arg_key>a</arg_key><arg_value>1</arg_value>b</tool_call>)"},
      "C(b</tool_call>)T(0||now|{\"a\": 1)"},
+    {{NULL, "pythonic", false, "[now(a=1, b='x'), now(c=d)]", "C([now(a=1, b='x'), now(c=d)])"},
+     "C(now(c=d)])T(0||now|{\"a\": 1, \"b\": \"x\"})"},
+    {{NULL, "pythonic", false, "[now(a=1, b='x", "C([now(a=1, b='x)"}, "C(b='x)T(0||now|{\"a\": 1)"},
+    {{NULL, "gemma4", false, "<|tool_call>call:now{a:1,b:<|\"|>x", "C(<|tool_call>call:now{a:1,b:<|\"|>x)"},
+     "C(b:<|\"|>x)T(0||now|{\"a\": 1)"},
+    {{NULL, "gemma4", false, "<|tool_call>call:now{a:1,b}<tool_call|>", "C(<|tool_call>call:now{a:1,b}<tool_call|>)"},
+     "C(b}<tool_call|>)T(0||now|{\"a\": 1)"},
     {{NULL, "functionary", false, "<function=now>{\"a\": ", "C(<function=now>{\"a\": )"}, "T(0||now|{\"a\": )"},
     {{"harmony", "harmony", false, "<|channel|>commentary to=functions.now<|message|> {\"a\": 1 ", "C( {\"a\": 1 )"},
      "T(0||now|{\"a\": 1)"},
@@ -515,7 +535,7 @@ TEST(arguments_go_out_as_they_come) {
         struct parse_config config = config_of(&cases[i], t);
         struct buf text = {0};
         bool json = strstr(cases[i].text, JSON) && !strstr(cases[i].text, "\"{");
-        if (!city || !config.calls || (!json && !config.calls->elements)) continue;
+        if (!city || !config.calls || (!json && !config.calls->elements && !config.calls->stream)) continue;
         buf_add(&text, cases[i].text, (size_t)(city - cases[i].text));
         for (int j = 0; j < 1000; j++) buf_add_byte(&text, 'x');
         buf_add_str(&text, city);
@@ -621,6 +641,75 @@ TEST(random_texts_give_the_same_however_they_are_cut) {
                        buf_text(&text), buf_text(&whole.all), buf_text(&a.all));
     }
     buf_release(&text);
+    answer_release(&a);
+    answer_release(&whole);
+    parse_tools_free(&t);
+}
+
+/* ---- good outputs gone wrong ---- */
+
+static struct bytes random_slice(struct bytes text) {
+    size_t at = check_random() % (text.len + 1), len = check_random() % 24;
+    return bytes_of(text.data + at, MIN(len, text.len - at));
+}
+
+/* One slice of text is left out, repeated, moved, or has something put before it; or the text ends there. */
+static void mutate(struct bytes text, struct buf *out) {
+    static const char *const PIECES[] = {"word", "\"", "'",  "\\", "\\u00e9", "\\ud83d", "{", "}",
+                                         "[",    "]",  "(",  ")",  ",",       ":",       "<", ">",
+                                         "\n",   "|>", "</", "=",  "é",       " ",       "`", "]<]minimax[>["};
+    struct bytes slice = random_slice(text), other = random_slice(text);
+    struct bytes before = bytes_of(text.data, (size_t)(slice.data - text.data)),
+                 after = bytes_from(text, before.len + slice.len);
+    unsigned kind = (unsigned)(check_random() % 5);
+    buf_add_bytes(out, before);
+    if (kind == 0) return;
+    if (kind == 1) buf_add_bytes(out, other);
+    if (kind == 2) buf_add_str(out, PIECES[check_random() % ARRAY_LEN(PIECES)]);
+    if (kind == 3) buf_add_bytes(out, slice);
+    if (kind >= 2) buf_add_bytes(out, slice);
+    if (kind == 4) buf_add_str(out, "word");
+    buf_add_bytes(out, after);
+}
+
+/* However a mutant is cut, it gives the same; and where nothing is a call, nothing of it is lost. */
+static bool mutant_holds(const struct parse_config *config, struct bytes text, struct answer *whole, struct answer *a) {
+    parse(config, text, all_at_once, 0, whole);
+    bool ok = whole->valid;
+    for (size_t i = 0; ok && i < 3; i++) {
+        parse(config, text, i ? at_random : in_steps, i ? 5 * i : 1, a);
+        ok = a->valid && !strcmp(buf_text(&a->all), buf_text(&whole->all));
+    }
+    bool harmony = config->calls->harmony || (config->reasoning && config->reasoning->harmony);
+    return ok &&
+           (harmony || whole->count || count_words((const char *)text.data) <= count_words(buf_text(&whole->all)));
+}
+
+TEST(good_outputs_gone_wrong_give_the_same_however_they_are_cut) {
+    struct parse_tools *t = tools();
+    struct answer a = {0}, whole = {0};
+    struct buf texts[2] = {0};
+    bool ok = true;
+    for (unsigned round = 0; ok && round < 30000; round++) {
+        const struct parse_case *c = &cases[check_random() % ARRAY_LEN(cases)];
+        struct parse_config config = config_of(c, check_random() % 4 ? t : NULL);
+        if (!config.calls) continue;
+        config.complete_calls = check_random() % 2;
+        buf_reset(&texts[0]);
+        buf_add_str(&texts[0], c->text);
+        for (unsigned i = 0, count = 1 + check_random() % 3; i < count; i++) {
+            mutate(buf_bytes(&texts[i % 2]), &texts[1 - i % 2]);
+            buf_reset(&texts[i % 2]);
+            if (i + 1 == count && i % 2 == 0) buf_add_bytes(&texts[0], buf_bytes(&texts[1]));
+        }
+        ok = mutant_holds(&config, bytes_str(buf_text(&texts[0])), &whole, &a);
+        if (!ok)
+            check_fail(__FILE__, __LINE__, "%s %s: %s\nwhole %s\ncut   %s", c->reasoning, c->calls, buf_text(&texts[0]),
+                       buf_text(&whole.all), buf_text(&a.all));
+        buf_reset(&texts[1]);
+    }
+    buf_release(&texts[0]);
+    buf_release(&texts[1]);
     answer_release(&a);
     answer_release(&whole);
     parse_tools_free(&t);
