@@ -46,6 +46,10 @@ enum unicode_category {
 
 enum { UNICODE_CATEGORY_MASK = 31, UNICODE_IS_WORD = 32, UNICODE_IS_SPACE = 64 };
 
+/* In front of the trailing jamo and none of them: it combines with nothing, though utf8proc 2.6 takes it into a
+ * syllable. */
+enum { UNICODE_NO_JAMO = 0x11A7 };
+
 /* Sets of categories, for unicode_in. */
 enum {
     UNICODE_L = 1 << UNICODE_LU | 1 << UNICODE_LL | 1 << UNICODE_LT | 1 << UNICODE_LM | 1 << UNICODE_LO,

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes tests/goldens/text/forms: small vocabularies in other forms than tokenizer.json, and what their references make of some texts.
 
-Needs: pip install sentencepiece==0.2.3 tiktoken==0.14.0. Training is deterministic; the files are committed so that tests need neither.
+Needs: pip install sentencepiece==0.2.3 protobuf tiktoken==0.14.0. Training is deterministic; the files are committed so that tests need neither.
 """
 import base64
 import io
+import itertools
 import json
 import os
 import random
@@ -80,8 +81,10 @@ def sentencepiece_vectors(name, data):
     rng = random.Random(7)
     shown = [i for i in range(sp.vocab_size()) if not sp.is_control(i)]
     for text in TEXTS + list(random_texts(60)):
-        ids = sp.encode(text)
-        yield {"file": f"{name}.model", "text": text, "flags": 0, "ids": ids, "all": sp.decode(ids)}
+        pieces = sp.encode(text, return_type="proto").pieces
+        before = list(itertools.accumulate((byte & 0xC0 != 0x80 for byte in text.encode()), initial=0))
+        ids, offsets = [p.id for p in pieces], [before[at] for p in pieces for at in (p.begin, p.end)]
+        yield {"file": f"{name}.model", "text": text, "flags": 0, "ids": ids, "offsets": offsets, "all": sp.decode(ids)}
     for _ in range(60):
         ids = [rng.choice(shown) for _ in range(rng.randrange(1, 8))]
         yield {"file": f"{name}.model", "ids": ids, "all": sp.decode(ids)}

@@ -2,6 +2,7 @@
  * text_encode: tokenizes or decodes what comes on standard input, for tokenizer_diff.py and for timing.
  *
  *   text_encode TOKENIZER encode [FLAGS]   in: u32 length, text; out: u32 count, u32 ids
+ *   text_encode TOKENIZER offsets [FLAGS]  the same; behind the ids begin and end of each, in characters, u32 each
  *   text_encode TOKENIZER decode [FLAGS]   in: u32 count, ids; out: u32 length, text
  *   text_encode TOKENIZER stream [FLAGS]   as decode, through the incremental detokenizer
  *   text_encode TOKENIZER spans  [FLAGS]   in: as decode; out: u32 count of ids, begin and end of each, u32 each
@@ -24,25 +25,30 @@ static void write_all(const void *data, size_t size) {
     if (size && fwrite(data, size, 1, stdout) != 1) exit(1);
 }
 
-static void encode_loop(const struct tokenizer *t, unsigned flags) {
+static void encode_loop(const struct tokenizer *t, unsigned flags, bool with_offsets) {
     struct token_vec ids = {0};
+    struct offset_map offsets = {0};
     struct error err;
     uint32_t len;
     while (read_u32(&len)) {
         char *text = mem_alloc((size_t)len + 1);
         if (len && fread(text, len, 1, stdin) != 1) exit(1);
         ids.count = 0;
+        offsets.spans.count = 0;
         uint32_t count = UINT32_MAX;
-        if (!tokenizer_encode(t, bytes_of(text, len), flags, &ids, &err))
+        if (!(with_offsets ? tokenizer_encode_offsets(t, bytes_of(text, len), flags, &ids, &offsets, &err)
+                           : tokenizer_encode(t, bytes_of(text, len), flags, &ids, &err)))
             count = (uint32_t)ids.count;
         else
             fprintf(stderr, "%s\n", err.text);
         write_all(&count, 4);
         write_all(ids.items, ids.count * 4);
+        write_all(offsets.spans.items, offsets.spans.count * 8);
         fflush(stdout);
         mem_free(text);
     }
     vec_release(&ids);
+    vec_release(&offsets.spans);
 }
 
 static void stream(const struct tokenizer *t, struct tokens ids, unsigned flags, struct buf *out) {
@@ -146,7 +152,8 @@ int main(int argc, char **argv) {
         return 1;
     }
     unsigned flags = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 10) : 0;
-    if (!strcmp(argv[2], "encode")) encode_loop(t, flags);
+    if (!strcmp(argv[2], "encode")) encode_loop(t, flags, false);
+    if (!strcmp(argv[2], "offsets")) encode_loop(t, flags, true);
     if (!strcmp(argv[2], "decode")) decode_loop(t, flags, false);
     if (!strcmp(argv[2], "stream")) decode_loop(t, flags, true);
     if (!strcmp(argv[2], "spans")) spans_loop(t, flags);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes random tokenizer.json files from the parts that HF tokenizers knows and compares us with it: encode, decode.
+"""Makes random tokenizer.json files from the parts that HF tokenizers knows and compares us with it: encode with and
+without special tokens, offsets, decode.
 
     tokenizer_config_diff.py --program BUILD/bin/text_encode --count 300 [--seed 1]
     tokenizer_config_diff.py --write tests/goldens/text/configs.json --count 40     (HF's answers, for tests/unit/text/test_configs.c)
@@ -178,6 +179,32 @@ def other_model(rng):
     return {"type": "Unigram", "unk_id": 0, "vocab": [[w, -rng.random() * 12] for w in pieces], "byte_fallback": rng.random() < 0.5}
 
 
+def post_processor(rng, names, depth=0):
+    kind, trim, space = rng.randrange(8 if depth < 2 else 6), rng.random() < 0.5, rng.random() < 0.5
+    first, last = rng.choice(names), rng.choice(names)
+    if kind == 0:
+        return {"type": "ByteLevel", "add_prefix_space": space, "trim_offsets": trim, "use_regex": True}
+    if kind == 1:
+        return {"type": "BertProcessing", "sep": list(last), "cls": list(first)}
+    if kind == 2:
+        return {"type": "RobertaProcessing", "sep": list(last), "cls": list(first), "trim_offsets": trim, "add_prefix_space": space}
+    if kind in (3, 4):
+        around = [[{"SpecialToken": {"id": n, "type_id": 0}} for n, _ in part] for part in ([first] * rng.randrange(3), [last] * rng.randrange(2))]
+        single = around[0] + [{"Sequence": {"id": "A", "type_id": 0}}] + around[1]
+        return {"type": "TemplateProcessing", "single": single, "pair": single + [{"Sequence": {"id": "B", "type_id": 1}}],
+                "special_tokens": {n: {"id": n, "ids": [i], "tokens": [n]} for n, i in (first, last)}}
+    if kind == 5:
+        return None if depth == 0 else {"type": "ByteLevel", "add_prefix_space": space, "trim_offsets": trim, "use_regex": True}
+    return {"type": "Sequence", "processors": [post_processor(rng, names, depth + 1) for _ in range(rng.randrange(0, 3))]}
+
+
+def template_last(post):
+    """HF hands what TemplateProcessing makes on as so many sequences, or panics: behind it comes nothing."""
+    text = json.dumps(post)
+    behind = text.partition("TemplateProcessing")[2]
+    return not any(t in behind for t in ("Processing", "ByteLevel"))
+
+
 def config(rng):
     pre, dec = pre_tokenizer(rng), decoder(rng)
     byte_level = "ByteLevel" in json.dumps(pre) or "ByteLevel" in json.dumps(dec)
@@ -191,8 +218,15 @@ def config(rng):
         known = model["vocab"].get(content) if isinstance(model["vocab"], dict) else None
         added.append({"id": count + i if known is None else known, "content": content, "single_word": rng.random() < 0.2, "lstrip": rng.random() < 0.2,
                       "rstrip": rng.random() < 0.2, "normalized": rng.random() < 0.4, "special": rng.random() < 0.5})
-    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": normalizer(rng), "pre_tokenizer": pre,
-            "post_processor": None, "decoder": dec, "model": model}
+    names = list(model["vocab"].items()) if isinstance(model["vocab"], dict) else [(n, i) for i, (n, _) in enumerate(model["vocab"])]
+    # Sections of the file that a server takes no part in: transformers switches them off for each call.
+    truncation = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
+    padding = {"strategy": {"Fixed": 40}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"}
+    post = post_processor(rng, names)
+    while not template_last(post):
+        post = post_processor(rng, names)
+    return {"version": "1.0", "truncation": pick(rng, None, truncation), "padding": pick(rng, None, padding), "added_tokens": added, "normalizer": normalizer(rng), "pre_tokenizer": pre,
+            "post_processor": post, "decoder": dec, "model": model}
 
 
 def random_text(rng):
@@ -204,25 +238,40 @@ def random_text(rng):
     return "".join(parts)
 
 
+def falls_back_affixed(made):
+    """Bytes of a prefix or suffix that fall back count in HF's offsets as if they stood in the text."""
+    model = made["model"]
+    return model.get("byte_fallback") and (model.get("end_of_word_suffix") or model.get("continuing_subword_prefix"))
+
+
+def open_hf(text):
+    hf = Tokenizer.from_str(text)
+    hf.no_truncation()
+    hf.no_padding()
+    hf.encode_special_tokens = False
+    return hf
+
+
 def write(path, count, seed):
     """Some configurations with what HF makes of a few texts."""
     made, lines = 0, []
     while made < count:
         rng = random.Random(seed)
         seed += 1
-        text = json.dumps(config(rng), ensure_ascii=False, separators=(",", ":"))
-        if "first" in text or "x*" in text or len(text) > 6000:  # where HF goes by offsets, or panics; and small files only
+        parts = config(rng)
+        text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+        if falls_back_affixed(parts) or "x*" in text or len(text) > 6000:  # where HF panics; and small files only
             continue
         try:
-            hf = Tokenizer.from_str(text)
-            hf.encode_special_tokens = False
+            hf = open_hf(text)
             cases = []
             for _ in range(6):
                 t = random_text(rng)
-                ids = hf.encode(t, add_special_tokens=False).ids
+                e = hf.encode(t, add_special_tokens=True)
+                ids = e.ids
                 odd = {i for i, a in hf.get_added_tokens_decoder().items() if hf.id_to_token(i) != a.content}
                 back = [i for i in ids + [rng.randrange(hf.get_vocab_size())] if i not in odd]
-                cases.append({"text": t, "ids": ids, "back": back, "decoded": hf.decode(back, skip_special_tokens=False)})
+                cases.append({"text": t, "ids": ids, "offsets": [n for o in e.offsets for n in o], "back": back, "decoded": hf.decode(back, skip_special_tokens=False)})
         except BaseException:
             continue
         lines.append(json.dumps({"config": text, "cases": cases}))
@@ -240,7 +289,7 @@ def main():
     args = p.parse_args()
     if args.write:
         return write(args.write, args.count, args.seed)
-    counts = {"same": 0, "encode": 0, "decode": 0, "refused by us": 0, "refused by HF": 0}
+    counts = {"same": 0, "encode": 0, "offsets": 0, "decode": 0, "refused by us": 0, "refused by HF": 0}
     shown = 0
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(args.seed, args.seed + args.count):
@@ -249,7 +298,7 @@ def main():
             made = config(rng)
             file.write_text(json.dumps(made, ensure_ascii=False))
             try:
-                hf = Tokenizer.from_file(str(file))
+                hf = open_hf(file.read_text())
             except Exception:
                 counts["refused by HF"] += 1
                 continue
@@ -260,17 +309,22 @@ def main():
                     shown += 1
                     print(f"  seed {seed}: {refused.stderr.strip()[:200]}")
                 continue
-            encode, decode = Ours(args.program, str(file), "encode", 2), Ours(args.program, str(file), "decode", 0)
+            encode, decode = [Ours(args.program, str(file), "encode", f) for f in (2, 3)], Ours(args.program, str(file), "decode", 0)
+            offsets = [Ours(args.program, str(file), "offsets", f) for f in (2, 3)]
             wrong = None
-            for _ in range(25):
-                text = random_text(rng)
+            for round in range(25):
+                text, special = random_text(rng), round & 1
                 try:
-                    want = hf.encode(text, add_special_tokens=False).ids
+                    e = hf.encode(text, add_special_tokens=bool(special))
+                    want, want_offsets = e.ids, e.offsets
                 except BaseException:
-                    want = None
-                got = encode.encode(text)
+                    want, want_offsets = None, []
+                got = encode[special].encode(text)
                 if want != got:
                     wrong = wrong or ("encode", text, want, got)
+                got, got_offsets = offsets[special].offsets(text)
+                if want != got or (want_offsets != got_offsets and not falls_back_affixed(made)):
+                    wrong = wrong or ("offsets", text, (want, want_offsets), (got, got_offsets))
                 odd = {i for i, t in hf.get_added_tokens_decoder().items() if hf.id_to_token(i) != t.content}
                 ids = [i for i in (want or []) + [rng.randrange(hf.get_vocab_size()) for _ in range(rng.randrange(3))] if i not in odd]
                 try:
@@ -280,16 +334,16 @@ def main():
                 got = decode.decode(ids)
                 if want != got:
                     wrong = wrong or ("decode", [hf.id_to_token(i) for i in ids], want, got)
-            encode.close()
-            decode.close()
+            for o in encode + offsets + [decode]:
+                o.close()
             counts[wrong[0] if wrong else "same"] += 1
             if wrong and shown < args.show:
                 shown += 1
-                parts = {k: made[k] for k in (("normalizer", "pre_tokenizer", "added_tokens") if wrong[0] == "encode" else ("decoder",))}
+                parts = {k: made[k] for k in (("decoder",) if wrong[0] == "decode" else ("normalizer", "pre_tokenizer", "added_tokens", "post_processor"))}
                 model = {k: v for k, v in made["model"].items() if k not in ("vocab", "merges")}
-                print(f"  seed {seed} {wrong[0]} {wrong[1]!r}\n    want {wrong[2]!r}\n    got  {wrong[3]!r}\n    {json.dumps(parts)[:900]} {json.dumps(model)}")
+                print(f"  seed {seed} {wrong[0]} {wrong[1]!r} {[hf.id_to_token(i) for i in hf.encode(wrong[1]).ids] if wrong[0] == 'offsets' else ''}\n    want {wrong[2]!r}\n    got  {wrong[3]!r}\n    {json.dumps(parts)[:900]} {json.dumps(model)}")
     print(", ".join(f"{v} {k}" for k, v in counts.items()))
-    sys.exit(1 if counts["encode"] + counts["decode"] else 0)
+    sys.exit(1 if counts["encode"] + counts["offsets"] + counts["decode"] else 0)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Compares our tokenizer with the reference of its kind on many random, multilingual and adversarial texts: encode, decode, streamed decode, spans of tokens.
+"""Compares our tokenizer with the reference of its kind on many random, multilingual and adversarial texts: encode, offsets,
+decode, streamed decode, spans of tokens in what a stream gives.
 
     tokenizer_diff.py --program BUILD/bin/text_encode --count 20000 [--seed 1] NAME=FILE ... [--corpus FILE ...]
 
 FILE is a tokenizer.json (against HF tokenizers), a SentencePiece model (sentencepiece) or a .tiktoken file (tiktoken, with the pattern and
 special tokens of NAME: cl100k_base, o200k_base, p50k_base, r50k_base, llama3, mistral_v3).
-Needs: pip install tokenizers==0.23.3 sentencepiece==0.2.3 tiktoken==0.14.0. Prints one line for each tokenizer; exit code 1 when any text differs.
+Needs: pip install tokenizers==0.23.3 sentencepiece==0.2.3 protobuf tiktoken==0.14.0. Prints one line for each tokenizer; exit code 1 when any text differs.
 """
 import argparse
 import base64
+import itertools
 import random
 import struct
 import subprocess
@@ -23,7 +25,7 @@ BITS = ["'s", "'S", "'ll", "'LL", "'Re", "'\u017f", "'t", "don't", "\n", "\r\n",
         "\u2028", "\x85", "0", "1", "12", "123", "1234", "1,000.50", "\u0661\u0662", "\u00b2", "\u00bd", "!", "!!", "...", "//", "->", "==", "_", "__a",
         "e\u0301", "\u0301", "\u200d", "\u200b", "\ufeff", "\ufffd", "\u2581", "\u2581a", "\u0120", "<", ">", "<|", "|>", "</s>", "<s>", "<unk>", "<0x0A>",
         "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea", "\x00", "\x01", "\x7f", "http://a.b/c?d=e&f", "camelCaseWord",
-        "SHOUTING", "x=1;y=2;", "{\"a\": [1, 2]}", "def f(x):\n    return x\n", "\u4f60\u597d", "\u3053\u3093\u306b\u3061\u306f", "\uc548\ub155",
+        "SHOUTING", "x=1;y=2;", "{\"a\": [1, 2]}", "def f(x):\n    return x\n", "\ub728\u11a7", "\u1112\u1161\u11ab", "\u4f60\u597d", "\u3053\u3093\u306b\u3061\u306f", "\uc548\ub155",
         "\u0645\u0631\u062d\u0628\u0627", "\u041f\u0440\u0438\u0432\u0435\u0442", "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35"]
 
 
@@ -55,6 +57,11 @@ def random_text(rng, specials, corpus):
     return "".join(parts)
 
 
+def characters_before(text):
+    """By byte; a character counts from its first one."""
+    return list(itertools.accumulate((byte & 0xC0 != 0x80 for byte in text.encode()), initial=0))
+
+
 def assigned(text):
     """Characters of Unicode versions that both sides know."""
     return "".join(c for c in text if unicodedata.category(c) != "Cn")
@@ -83,6 +90,12 @@ class Ours:
         self.p.stdin.flush()
         count = struct.unpack("<I", self.read(4))[0]
         return None if count == 0xFFFFFFFF else list(struct.unpack(f"<{count}I", self.read(4 * count)))
+
+    def offsets(self, text):
+        """Of a process in that mode: ids and what each stands for."""
+        ids = self.encode(text)
+        numbers = struct.unpack(f"<{2 * len(ids or [])}I", self.read(8 * len(ids or [])))
+        return ids, list(zip(numbers[::2], numbers[1::2]))
 
     def decode(self, ids):
         self.p.stdin.write(struct.pack(f"<I{len(ids)}I", len(ids), *ids))
@@ -118,8 +131,10 @@ class HuggingFace:
         self.odd = {i for i, t in self.t.get_added_tokens_decoder().items() if self.t.id_to_token(i) != t.content}
 
     def encode(self, text, flags):
+        """Ids, and what each stands for: characters [begin, end) of text."""
         self.t.encode_special_tokens = not flags & 2
-        return self.t.encode(text, add_special_tokens=bool(flags & 1)).ids
+        e = self.t.encode(text, add_special_tokens=bool(flags & 1))
+        return e.ids, e.offsets
 
     def spans(self, text):
         """Token spans in bytes of the text where encoding it loses nothing, else None; white space at their ends, which HF may trim, left out."""
@@ -163,7 +178,10 @@ class SentencePiece:
 
     def encode(self, text, flags):
         bos = self.t.bos_id()
-        return ([bos] if flags & 1 and bos >= 0 else []) + self.t.encode(text)
+        pieces = self.t.encode(text, return_type="proto").pieces  # offsets in bytes
+        before = characters_before(text)
+        first = [bos] if flags & 1 and bos >= 0 else []
+        return first + [p.id for p in pieces], [(0, 0)] * len(first) + [(before[p.begin], before[p.end]) for p in pieces]
 
     def decode(self, ids, skip):
         return self.t.decode(ids)
@@ -200,7 +218,13 @@ class Tiktoken:
 
     def encode(self, text, flags):
         ids = self.t.encode(text, allowed_special="all") if flags & 2 else self.t.encode_ordinary(text)
-        return (self.bos if flags & 1 else []) + ids
+        first = self.bos if flags & 1 else []
+        # tiktoken tells where tokens begin only; a token ends with the character that its last byte is of
+        spans, at, before = [(0, 0)] * len(first), 0, characters_before(text)
+        for token, begin in zip(ids, self.t.decode_with_offsets(ids)[1]):
+            at += len(self.t.decode_single_token_bytes(token))
+            spans.append((begin, before[at]))
+        return first + ids, spans
 
     def decode(self, ids, skip):
         return self.t.decode([i for i in ids if (i not in self.special if skip else i >= self.first or i in self.special)])
@@ -226,7 +250,8 @@ def compare(name, path, args, corpus):
     vocab = reference.vocab
     odd = reference.odd
     passed_over = 0
-    wrong = {"encode": 0, "decode": 0, "stream": 0, "spans": 0}
+    offsets = {f: Ours(args.program, path, "offsets", f) for f in reference.flags}
+    wrong = {"encode": 0, "offsets": 0, "decode": 0, "stream": 0, "spans": 0}
     spans = Ours(args.program, path, "spans", 0) if isinstance(reference, HuggingFace) else None
     span_texts = 0
     shown = 0
@@ -243,10 +268,13 @@ def compare(name, path, args, corpus):
         if args.assigned_only:
             text = assigned(text)
         flags = reference.flags[i % len(reference.flags)]
-        want = reference.encode(text, flags)
+        want, want_offsets = reference.encode(text, flags)
         got = ours[flags].encode(text)
         if want != got:
             report("encode", text, want, got)
+        got, got_offsets = offsets[flags].offsets(text)
+        if (want, want_offsets) != (got, got_offsets):
+            report("offsets", text, want_offsets, got_offsets)
         ids = want if rng.random() < 0.6 else [rng.randrange(vocab) for _ in range(rng.randrange(0, 20))]
         if odd.intersection(ids):
             ids = [t for t in ids if t not in odd]
@@ -266,12 +294,12 @@ def compare(name, path, args, corpus):
             raw = text.encode()
             got_spans = spans.spans(ids)
             span_texts += 1
-            # A prefix that decoding takes off again has no text; HF gives it the first character.
-            if any(trimmed(raw, w) != trimmed(raw, g) for w, g in zip(want_spans, got_spans) if g[0] < g[1]):
+            # A prefix that decoding takes off again has no text, or stands where a space was; HF gives it the first character.
+            if any(trimmed(raw, w) != trimmed(raw, g) for w, g in zip(want_spans, got_spans) if g[0] < g[1] and trimmed(raw, g)):
                 report("spans", text, want_spans, got_spans)
-    for o in list(ours.values()) + list(decode.values()) + [spans] * bool(spans):
+    for o in list(ours.values()) + list(offsets.values()) + list(decode.values()) + [spans] * bool(spans):
         o.close()
-    print(f"{name}: {args.count} texts, different: {wrong['encode']} encoded, {wrong['decode']} decoded, {wrong['stream']} streamed"
+    print(f"{name}: {args.count} texts, different: {wrong['encode']} encoded, {wrong['offsets']} in offsets, {wrong['decode']} decoded, {wrong['stream']} streamed"
           + (f", {wrong['spans']} of {span_texts} in spans" if spans else "")
           + (f" ({passed_over} decoded without tokens that HF misnames)" if passed_over else ""), flush=True)
     return sum(wrong.values())

@@ -79,13 +79,10 @@ bool charsmap_longest(const struct charsmap *m, struct bytes s, size_t *len, str
 
 /* ---- applying ---- */
 
-/* Replaces the chunk by its shortest prefix's string, if there is one. */
-static bool transform(const struct charsmap *m, struct bytes chunk, struct buf *out) {
+/* What the chunk becomes by the string of its shortest prefix that has one. */
+static bool transform(const struct charsmap *m, struct bytes chunk, struct bytes *becomes) {
     size_t len;
-    struct bytes replacement;
-    if (!look_up(m, chunk, false, &len, &replacement)) return false;
-    buf_add_bytes(out, replacement);
-    return true;
+    return look_up(m, chunk, false, &len, becomes);
 }
 
 static size_t grapheme_len(struct bytes s) {
@@ -101,15 +98,24 @@ static size_t grapheme_len(struct bytes s) {
     return at;
 }
 
-void charsmap_apply(const struct charsmap *m, struct bytes text, struct buf *out) {
-    for (size_t at = 0, n; at < text.len; at += n) {
-        struct bytes grapheme = bytes_of(text.data + at, grapheme_len(bytes_of(text.data + at, text.len - at)));
-        n = grapheme.len;
-        if (n < 6 && transform(m, grapheme, out)) continue;
-        for (size_t i = 0, c; i < n; i += c) {
-            uint32_t cp;
-            c = unicode_next(grapheme.data + i, &cp);
-            if (!transform(m, bytes_of(grapheme.data + i, c), out)) buf_add(out, grapheme.data + i, c);
-        }
+bool charsmap_next(const struct charsmap *m, struct charsmap_walk *walk, struct bytes *part, struct bytes *becomes) {
+    struct bytes text = walk->text;
+    uint32_t cp;
+    if (!text.len) return false;
+    size_t n = walk->single ? 0 : grapheme_len(text);
+    *part = bytes_of(text.data, n);
+    if (!n || n >= 6 || !transform(m, *part, becomes)) { /* its characters, this one first */
+        walk->single = MAX(walk->single, n);
+        *part = bytes_of(text.data, unicode_next(text.data, &cp));
+        if (!transform(m, *part, becomes)) *becomes = *part;
+        walk->single -= part->len;
     }
+    walk->text = bytes_of(text.data + part->len, text.len - part->len);
+    return true;
+}
+
+void charsmap_apply(const struct charsmap *m, struct bytes text, struct buf *out) {
+    struct charsmap_walk walk = {.text = text};
+    struct bytes part, becomes;
+    while (charsmap_next(m, &walk, &part, &becomes)) buf_add_bytes(out, becomes);
 }

@@ -25,6 +25,13 @@ MUST_CHECK int charsmap_init(struct charsmap *m, struct bytes blob, struct error
 /* From base64 of it, as in tokenizer.json. */
 MUST_CHECK int charsmap_init_base64(struct charsmap *m, struct bytes text, struct error *err);
 void charsmap_release(struct charsmap *m);
+/* A walk over what charsmap_apply does to a text; set text, the rest zero. */
+struct charsmap_walk {
+    struct bytes text;
+    size_t single; /* private: bytes that are looked up character by character */
+};
+/* The next part of the text, and what it becomes (the part itself when it stays). False: no more. */
+bool charsmap_next(const struct charsmap *m, struct charsmap_walk *walk, struct bytes *part, struct bytes *becomes);
 /* Appends the normalized text (valid UTF-8 in). */
 void charsmap_apply(const struct charsmap *m, struct bytes text, struct buf *out);
 /* The replacement of the longest prefix of s that has one, as SentencePiece itself takes it; *len: the bytes it

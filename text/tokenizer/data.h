@@ -83,6 +83,9 @@ struct tokenizer {
     struct buf texts;               /* empty where keys are raw bytes */
     struct token_text *token_texts; /* by id; owned; NULL where keys are raw bytes */
     struct token_vec prefix, suffix;
+    bool trims_offsets;     /* the post-processor takes white space off tokens' offsets, */
+    bool trim_keeps_prefix; /* but not the space that stands in front of all */
+    bool spm_offsets;       /* those of SentencePiece, not of HF */
     uint32_t next_added_id; /* of an added token that the vocabulary lacks */
     uint32_t bos, eos[TOKENIZER_EOS_MAX], eos_count;
     struct file_map image; /* of compiled.h: where the tables lie; empty: each is owned */

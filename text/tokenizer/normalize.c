@@ -26,7 +26,7 @@ static bool is_ascii(struct bytes s) {
     return true;
 }
 
-static bool compose(struct bytes s, utf8proc_option_t options, struct buf *out) {
+static bool map_part(struct bytes s, utf8proc_option_t options, struct buf *out) {
     utf8proc_uint8_t *mapped = NULL;
     utf8proc_ssize_t len = utf8proc_map(s.data, (utf8proc_ssize_t)s.len, &mapped, UTF8PROC_STABLE | options);
     if (len >= 0) buf_add(out, mapped, (size_t)len);
@@ -34,9 +34,19 @@ static bool compose(struct bytes s, utf8proc_option_t options, struct buf *out) 
     return len >= 0;
 }
 
-/* Marks (and one composition) younger than the tables of HF's normalizer, Unicode 10: it leaves them where they stand.
- */
-static bool is_young_mark(uint32_t cp) {
+/* The parts around each UNICODE_NO_JAMO by themselves. */
+static bool compose(struct bytes s, utf8proc_option_t options, struct buf *out) {
+    static const char ALONE[] = "\xE1\x86\xA7";
+    const uint8_t *p = s.data, *end = s.data + s.len, *hit;
+    while (p < end && (hit = memmem(p, (size_t)(end - p), ALONE, 3))) {
+        if (hit > p && !map_part(bytes_of(p, (size_t)(hit - p)), options, out)) return false;
+        buf_add(out, ALONE, 3);
+        p = hit + 3;
+    }
+    return p == end || map_part(bytes_of(p, (size_t)(end - p)), options, out);
+}
+
+bool normalizer_is_young_mark(uint32_t cp) {
     static const uint32_t RUNS[][2] = {
         {0x7FD, 0x7FD},     {0x897, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xC3C, 0xC3C},
         {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},   {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},
@@ -53,7 +63,7 @@ static bool is_young_mark(uint32_t cp) {
     return false;
 }
 
-static bool is_nfc_stable(uint32_t cp) { return nfc_is_stable(cp) || is_young_mark(cp); }
+static bool is_nfc_stable(uint32_t cp) { return nfc_is_stable(cp) || normalizer_is_young_mark(cp); }
 
 /* Start of the first character at or after `at` that is (or is not) stable; *before: start of the character in front of
  * it. */
@@ -69,7 +79,7 @@ static size_t find_stability(struct bytes s, size_t at, bool stable, size_t *bef
         if (is_nfc_stable(cp) == stable) break;
         last = at;
     }
-    *before = at > first && last_cp >= 0x80 && is_young_mark(last_cp) ? at : last;
+    *before = at > first && last_cp >= 0x80 && normalizer_is_young_mark(last_cp) ? at : last;
     return at;
 }
 
@@ -167,7 +177,8 @@ static bool nmt(struct bytes s, struct buf *out) {
 enum { MATCH_LIMIT = 10 * 1000 * 1000 };
 
 /* False also when the pattern reaches its match limit. */
-static bool replace_regex(const struct normalizer_step *step, struct bytes s, struct buf *out) {
+static bool replace_regex(const struct normalizer_step *step, struct bytes s, struct buf *out,
+                          struct normalizer_edits *edits) {
     pcre2_match_data *match = pcre2_match_data_create(1, NULL);
     pcre2_match_context *context = pcre2_match_context_create(NULL);
     size_t done = 0, at = 0;
@@ -185,6 +196,7 @@ static bool replace_regex(const struct normalizer_step *step, struct bytes s, st
         }
         buf_add(out, s.data + done, begin - done);
         buf_add(out, step->content, step->content_len);
+        if (edits) vec_push(&edits->list, ((struct normalizer_edit){begin, end}));
         done = at = end;
         if (end > begin) continue;
         if (at == s.len) break;
@@ -196,25 +208,27 @@ static bool replace_regex(const struct normalizer_step *step, struct bytes s, st
     return rc >= 0 || rc == PCRE2_ERROR_NOMATCH;
 }
 
-static bool replace(const struct normalizer_step *step, struct bytes s, struct buf *out) {
+static bool replace(const struct normalizer_step *step, struct bytes s, struct buf *out,
+                    struct normalizer_edits *edits) {
     const uint8_t *p = s.data, *end = s.data + s.len, *hit;
     while (p < end && (hit = memmem(p, (size_t)(end - p), step->pattern, step->pattern_len))) {
         buf_add(out, p, (size_t)(hit - p));
         buf_add(out, step->content, step->content_len);
         p = hit + step->pattern_len;
+        if (edits) vec_push(&edits->list, ((struct normalizer_edit){(size_t)(hit - s.data), (size_t)(p - s.data)}));
     }
     buf_add(out, p, (size_t)(end - p));
     return true;
 }
 
-static struct bytes strip_spaces(struct bytes s, bool left, bool right) {
+struct bytes normalizer_strip(const struct normalizer_step *step, struct bytes s) {
     uint32_t cp;
-    while (left && s.len) {
+    while (step->left && s.len) {
         size_t n = unicode_next(s.data, &cp);
         if (!unicode_is_space(cp)) break;
         s = bytes_of(s.data + n, s.len - n);
     }
-    while (right && s.len) {
+    while (step->right && s.len) {
         size_t n = unicode_prev(s.data + s.len, &cp);
         if (!unicode_is_space(cp)) break;
         s.len -= n;
@@ -224,7 +238,8 @@ static struct bytes strip_spaces(struct bytes s, bool left, bool right) {
 
 /* ---- applying ---- */
 
-static bool apply_step(const struct normalizer_step *step, struct bytes s, struct buf *out) {
+bool normalizer_apply_step(const struct normalizer_step *step, struct bytes s, struct buf *out,
+                           struct normalizer_edits *edits) {
     switch (step->kind) {
     case NORMALIZE_NFC: return compose_nfc(s, out);
     case NORMALIZE_NFD: return compose(s, UTF8PROC_DECOMPOSE, out);
@@ -233,13 +248,13 @@ static bool apply_step(const struct normalizer_step *step, struct bytes s, struc
     case NORMALIZE_LOWERCASE: return lower(s, out);
     case NORMALIZE_STRIP_ACCENTS: return leave_out(s, UNICODE_M, out);
     case NORMALIZE_STRIP_NONSPACING: return leave_out(s, 1 << UNICODE_MN, out);
-    case NORMALIZE_REPLACE_REGEX: return replace_regex(step, s, out);
+    case NORMALIZE_REPLACE_REGEX: return replace_regex(step, s, out, edits);
     case NORMALIZE_BERT_CLEAN: return bert_clean(s, out);
     case NORMALIZE_BERT_CHINESE: return bert_chinese(s, out);
     case NORMALIZE_NMT: return nmt(s, out);
     case NORMALIZE_BYTE_LEVEL: byte_alphabet_encode(s, out); return true;
     case NORMALIZE_CHARSMAP: charsmap_apply(&step->charsmap, s, out); return true;
-    case NORMALIZE_REPLACE: return replace(step, s, out);
+    case NORMALIZE_REPLACE: return replace(step, s, out, edits);
     case NORMALIZE_SENTENCEPIECE: spm_normalize(step->spm, s, out); return true;
     case NORMALIZE_PREPEND:
         buf_add(out, step->content, step->content_len);
@@ -250,8 +265,7 @@ static bool apply_step(const struct normalizer_step *step, struct bytes s, struc
     return false;
 }
 
-/* True when the step would leave s as it is, known without doing it. */
-static bool is_identity(const struct normalizer_step *step, struct bytes s) {
+bool normalizer_is_identity(const struct normalizer_step *step, struct bytes s) {
     size_t ignored;
     switch (step->kind) {
     case NORMALIZE_NFC: return find_stability(s, 0, false, &ignored) == s.len;
@@ -271,13 +285,13 @@ struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, str
     for (size_t i = 0; i < n->step_count && text.len; i++) {
         const struct normalizer_step *step = &n->steps[i];
         if (step->kind == NORMALIZE_STRIP) {
-            text = strip_spaces(text, step->left, step->right);
+            text = normalizer_strip(step, text);
             continue;
         }
-        if (is_identity(step, text)) continue;
+        if (normalizer_is_identity(step, text)) continue;
         buf_reset(out);
         buf_reserve(out, text.len + text.len / 4);
-        if (!apply_step(step, text, out) || out->failed) return bytes_of(NULL, 0);
+        if (!normalizer_apply_step(step, text, out, NULL) || out->failed) return bytes_of(NULL, 0);
         text = bytes_of(buf_text(out), out->len);
         out = out == a ? b : a;
     }

@@ -60,49 +60,70 @@ int tokenizer_load_added(struct tokenizer *t, struct tvalue list, struct error *
 
 /* ---- post-processor ---- */
 
-static int push_ids(struct tokenizer *t, struct token_vec *to, struct tvalue ids, struct error *err) {
-    for (size_t i = 0; i < tvalue_count(ids); i++) {
-        struct tvalue id = tvalue_list_at(ids, i);
-        if (id.kind != TVALUE_INT || id.integer < 0 || id.integer >= tokenizer_vocab_count(t) || to->count > 64)
-            return error_set(err, ERR_INVALID, "tokenizer.json: bad ids in the post-processor");
-        vec_push(to, (uint32_t)id.integer);
-    }
+enum { POST_IDS_MAX = 64 };
+
+/* A processor's tokens go around those of the processors before it. */
+struct post {
+    struct token_vec before, after;
+};
+
+static void wrap(struct tokenizer *t, struct post *p) {
+    for (size_t i = 0; i < t->prefix.count; i++) vec_push(&p->before, t->prefix.items[i]);
+    for (size_t i = 0; i < p->after.count; i++) vec_push(&t->suffix, p->after.items[i]);
+    vec_release(&t->prefix);
+    t->prefix = p->before;
+    vec_release(&p->after);
+}
+
+static int push_id(struct tokenizer *t, struct token_vec *to, struct tvalue id, struct error *err) {
+    if (id.kind != TVALUE_INT || id.integer < 0 || id.integer >= tokenizer_vocab_count(t) || to->count > POST_IDS_MAX)
+        return error_set(err, ERR_INVALID, "tokenizer.json: bad ids in the post-processor");
+    vec_push(to, (uint32_t)id.integer);
     return 0;
 }
 
 /* TemplateProcessing "single": special tokens before and after the sequence. */
-static int load_template(struct tokenizer *t, struct tvalue json, struct error *err) {
+static int load_template(struct tokenizer *t, struct tvalue json, struct post *p, struct error *err) {
     struct tvalue single = member(json, "single"), specials = member(json, "special_tokens");
-    bool after = false;
+    struct token_vec *to = &p->before;
     int rc = 0;
     for (size_t i = 0; !rc && i < tvalue_count(single); i++) {
-        struct tvalue item = tvalue_list_at(single, i), special = member(item, "SpecialToken");
+        struct tvalue special = member(tvalue_list_at(single, i), "SpecialToken");
         if (special.kind != TVALUE_DICT) {
-            after = true;
+            to = &p->after;
             continue;
         }
-        struct tvalue named = tvalue_dict_get(specials, tvalue_text(member(special, "id")));
-        rc = push_ids(t, after ? &t->suffix : &t->prefix, member(named, "ids"), err);
+        struct tvalue ids = member(tvalue_dict_get(specials, tvalue_text(member(special, "id"))), "ids");
+        for (size_t k = 0; !rc && k < tvalue_count(ids); k++) rc = push_id(t, to, tvalue_list_at(ids, k), err);
     }
     return rc;
 }
 
 /* BertProcessing and RobertaProcessing: ["</s>", 2] and the like. */
-static int load_pair(struct tokenizer *t, struct tvalue json, struct error *err) {
-    struct tvalue cls = tvalue_list_at(member(json, "cls"), 1), sep = tvalue_list_at(member(json, "sep"), 1);
-    if (cls.kind != TVALUE_INT || sep.kind != TVALUE_INT || cls.integer < 0 || sep.integer < 0 ||
-        cls.integer >= VOCAB_IDS_MAX || sep.integer >= VOCAB_IDS_MAX)
-        return error_set(err, ERR_INVALID, "tokenizer.json: bad post-processor");
-    vec_push(&t->prefix, (uint32_t)cls.integer);
-    vec_push(&t->suffix, (uint32_t)sep.integer);
-    return 0;
+static int load_pair(struct tokenizer *t, struct tvalue json, struct post *p, struct error *err) {
+    int rc = push_id(t, &p->before, tvalue_list_at(member(json, "cls"), 1), err);
+    return rc ? rc : push_id(t, &p->after, tvalue_list_at(member(json, "sep"), 1), err);
+}
+
+/* ByteLevel and RobertaProcessing. */
+static void load_trim(struct tokenizer *t, struct tvalue json) {
+    if (!is_true(json, "trim_offsets")) return;
+    t->trims_offsets = true;
+    t->trim_keeps_prefix = is_true(json, "add_prefix_space");
 }
 
 static int load_post(struct tokenizer *t, struct tvalue json, unsigned depth, struct error *err) {
     struct tvalue type = member(json, "type");
-    if (json.kind != TVALUE_DICT || is_text(type, "ByteLevel")) return 0;
-    if (is_text(type, "TemplateProcessing")) return load_template(t, json, err);
-    if (is_text(type, "BertProcessing") || is_text(type, "RobertaProcessing")) return load_pair(t, json, err);
+    if (json.kind != TVALUE_DICT) return 0;
+    if (is_text(type, "ByteLevel") || is_text(type, "RobertaProcessing")) load_trim(t, json);
+    if (is_text(type, "ByteLevel")) return 0;
+    bool pair = is_text(type, "BertProcessing") || is_text(type, "RobertaProcessing");
+    if (pair || is_text(type, "TemplateProcessing")) {
+        struct post p = {0};
+        int rc = pair ? load_pair(t, json, &p, err) : load_template(t, json, &p, err);
+        wrap(t, &p);
+        return rc;
+    }
     if (!is_text(type, "Sequence") || depth > 8)
         return error_set(err, ERR_UNSUPPORTED, "post-processor '%.*s' is not supported", (int)MIN(type.len, 64u),
                          type.kind == TVALUE_STRING ? type.text : "");

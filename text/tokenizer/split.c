@@ -14,6 +14,7 @@ struct run {
     split_piece_fn *piece;
     split_batch_fn *batch;
     void *ctx;
+    struct split_track *track; /* or NULL */
     struct error *err;
     const uint8_t *limit; /* of the buffer that spans point into now */
 };
@@ -255,25 +256,40 @@ static bool begins_with(struct bytes span, const char *s, size_t len) {
     return span.len >= len && !memcmp(span.data, s, len);
 }
 
-/* Pieces lie in the buffer from here on; returns the limit for leave. */
-static const uint8_t *enter(struct run *r, const struct buf *rewritten) {
-    const uint8_t *limit = r->limit;
-    flush(r);
-    r->limit = (const uint8_t *)buf_text(rewritten) + rewritten->len;
-    return limit;
+/* Bytes that a stage makes of one. */
+static size_t width_of(const struct split_stage *stage, uint8_t byte) {
+    if (stage->kind == SPLIT_METASPACE) return byte == ' ' ? stage->literal_len : 1;
+    return stage->kind == SPLIT_BYTE_MAP ? byte_alphabet_width(byte) : 1;
 }
 
-static void leave(struct run *r, const uint8_t *limit) {
-    flush(r);
-    r->limit = limit;
+/* Where the bytes of a stage's rewritten span come from: those it put in front go with the first. */
+static void track_rewritten(struct run *r, size_t stage_idx, struct bytes span, const struct buf *out) {
+    const struct split_stage *stage = &r->splitter->stages[stage_idx];
+    struct offset_map *map = &r->track->maps[stage_idx];
+    size_t len = 0;
+    for (size_t i = 0; i < span.len; i++) len += width_of(stage, span.data[i]);
+    map->spans.count = 0;
+    offset_map_add(map, offset_at(&r->track->view, span.data), out->len - len);
+    for (size_t i = 0; i < span.len; i++)
+        offset_map_add(map, offset_at(&r->track->view, span.data + i), width_of(stage, span.data[i]));
+    r->track->view = (struct offset_view){(const uint8_t *)buf_text(out), map};
 }
 
-static int rewritten(struct run *r, size_t stage_idx, bool at_start) {
+/* Goes on with what the stage made of span, in another buffer: cut by `find`, or as it is (NULL). */
+static int rewritten(struct run *r, size_t stage_idx, struct bytes span, bool at_start, find_fn *find) {
     struct buf *out = &r->scratch->rewritten[stage_idx];
     if (out->failed) return error_set(r->err, ERR_MEMORY, "out of memory");
-    const uint8_t *limit = enter(r, out);
-    int rc = run_stage(r, stage_idx + 1, bytes_of(buf_text(out), out->len), at_start);
-    leave(r, limit);
+    struct bytes text = bytes_of(buf_text(out), out->len);
+    const uint8_t *limit = r->limit;
+    struct offset_view view = r->track ? r->track->view : (struct offset_view){0};
+    flush(r);
+    if (r->track) track_rewritten(r, stage_idx, span, out);
+    r->limit = text.data + text.len;
+    int rc = find ? run_matches(r, &r->splitter->stages[stage_idx], stage_idx, text, at_start, find)
+                  : run_stage(r, stage_idx + 1, text, at_start);
+    flush(r);
+    r->limit = limit;
+    if (r->track) r->track->view = view;
     return rc;
 }
 
@@ -283,7 +299,7 @@ static int run_prefix_space(struct run *r, size_t stage_idx, struct bytes span, 
     buf_reset(out);
     buf_add_byte(out, ' ');
     buf_add_bytes(out, span);
-    return rewritten(r, stage_idx, at_start);
+    return rewritten(r, stage_idx, span, at_start, NULL);
 }
 
 static void add_metaspaced(struct buf *out, const struct split_stage *stage, struct bytes span) {
@@ -300,23 +316,19 @@ static int run_metaspace(struct run *r, const struct split_stage *stage, size_t 
                          bool at_start) {
     struct buf *out = &r->scratch->rewritten[stage_idx];
     buf_reset(out);
-    bool prepend = stage->prepend == METASPACE_ALWAYS || (stage->prepend == METASPACE_FIRST && at_start);
+    bool first = r->track ? offset_at(&r->track->view, span.data).begin == 0 : at_start;
+    bool prepend = stage->prepend == METASPACE_ALWAYS || (stage->prepend == METASPACE_FIRST && first);
     if (prepend && !begins_with(span, " ", 1) && !begins_with(span, stage->literal, stage->literal_len))
         buf_add(out, stage->literal, stage->literal_len);
     add_metaspaced(out, stage, span);
-    if (!stage->metaspace_split) return rewritten(r, stage_idx, at_start);
-    if (out->failed) return error_set(r->err, ERR_MEMORY, "out of memory");
-    const uint8_t *limit = enter(r, out);
-    int rc = run_matches(r, stage, stage_idx, bytes_of(buf_text(out), out->len), at_start, find_literal);
-    leave(r, limit);
-    return rc;
+    return rewritten(r, stage_idx, span, at_start, stage->metaspace_split ? find_literal : NULL);
 }
 
 static int run_byte_map(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
     struct buf *out = &r->scratch->rewritten[stage_idx];
     buf_reset(out);
     byte_alphabet_encode(span, out);
-    return rewritten(r, stage_idx, at_start);
+    return rewritten(r, stage_idx, span, at_start, NULL);
 }
 
 static int run_length(struct run *r, const struct split_stage *stage, size_t stage_idx, struct bytes span,
@@ -349,6 +361,15 @@ static int run_scripts(struct run *r, size_t stage_idx, struct bytes span, bool 
     return run_stage(r, stage_idx + 1, bytes_of(span.data + begin, span.len - begin), at_start && begin == 0);
 }
 
+/* Each character of the byte alphabet becomes a byte. */
+static void track_raw(struct split_track *track, struct bytes span, const uint8_t *raw) {
+    struct offset_map *map = &track->maps[SPLIT_STAGES_MAX];
+    map->spans.count = 0;
+    for (size_t i = 0; i < span.len; i++)
+        if ((span.data[i] & 0xC0) != 0x80) offset_map_add(map, offset_at(&track->view, span.data + i), 1);
+    track->view = (struct offset_view){raw, map};
+}
+
 static int finish_piece(struct run *r, struct bytes span) {
     if (!r->splitter->mapped) return add_piece(r, span.data, span.len);
     buf_reset(&r->scratch->raw);
@@ -356,7 +377,11 @@ static int finish_piece(struct run *r, struct bytes span) {
         return error_set(r->err, ERR_UNSUPPORTED,
                          "a pre-tokenizer behind ByteLevel makes characters that are no bytes");
     struct bytes raw = bytes_of(buf_text(&r->scratch->raw), r->scratch->raw.len);
-    return r->piece(r->ctx, raw, raw.data + raw.len);
+    struct offset_view view = r->track ? r->track->view : (struct offset_view){0};
+    if (r->track) track_raw(r->track, span, raw.data);
+    int rc = r->piece(r->ctx, raw, raw.data + raw.len);
+    if (r->track) r->track->view = view;
+    return rc;
 }
 
 static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
@@ -383,7 +408,8 @@ static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at
 }
 
 int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct bytes text, bool at_start,
-                 split_piece_fn *piece, split_batch_fn *batch, void *ctx, struct error *err) {
+                 split_piece_fn *piece, split_batch_fn *batch, void *ctx, struct split_track *track,
+                 struct error *err) {
     if (!scratch->match) {
         scratch->match = pcre2_match_data_create(1, NULL);
         scratch->context = pcre2_match_context_create(NULL);
@@ -392,7 +418,7 @@ int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct
         pcre2_set_depth_limit(scratch->context, DEPTH_LIMIT);
         pcre2_set_heap_limit(scratch->context, HEAP_LIMIT_KB);
     }
-    struct run r = {s, scratch, piece, s->mapped ? NULL : batch, ctx, err, text.data + text.len};
+    struct run r = {s, scratch, piece, s->mapped ? NULL : batch, ctx, track, err, text.data + text.len};
     int rc = run_stage(&r, 0, text, at_start);
     flush(&r);
     return rc;
@@ -404,4 +430,9 @@ void split_scratch_release(struct split_scratch *scratch) {
     pcre2_match_data_free(scratch->match);
     pcre2_match_context_free(scratch->context);
     *scratch = (struct split_scratch){0};
+}
+
+void split_track_release(struct split_track *track) {
+    for (size_t i = 0; i < ARRAY_LEN(track->maps); i++) vec_release(&track->maps[i].spans);
+    *track = (struct split_track){0};
 }

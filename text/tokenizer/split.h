@@ -12,6 +12,7 @@
 #define TEXT_TOKENIZER_SPLIT_H
 
 #include "text/template/value.h"
+#include "text/tokenizer/offsets.h"
 #include "text/tokenizer/piece_batch.h"
 #include "text/tokenizer/scan_block.h"
 
@@ -63,6 +64,14 @@ struct splitter {
     bool mapped;     /* pieces come out in the byte alphabet */
 };
 
+/* Where pieces come from. The caller zeroes it and sets view to the text's; while a piece is handed over, view is that
+ * of the buffer it lies in. */
+struct split_track {
+    struct offset_view view;
+    struct offset_map maps[SPLIT_STAGES_MAX + 1]; /* private: of what the stages rewrote, and of raw pieces */
+};
+void split_track_release(struct split_track *track);
+
 struct pcre2_real_match_data_8;
 struct pcre2_real_match_context_8;
 struct split_scratch {
@@ -84,9 +93,11 @@ typedef void split_batch_fn(void *ctx, const struct piece_batch *pieces, const u
 MUST_CHECK int splitter_load(struct splitter *s, struct tvalue json, struct error *err);
 void splitter_release(struct splitter *s);
 void split_scratch_release(struct split_scratch *scratch);
-/* at_start: the text begins where the whole text began (Metaspace's "first"). ERR_LIMIT: a pattern reached its match
- * limit. batch: NULL, or what gets nearly all pieces instead of `piece`. */
+/* at_start: the text begins where the whole text began (Metaspace's "first"; with track its spans say so). ERR_LIMIT: a
+ * pattern reached its match limit. batch: NULL, or what gets nearly all pieces instead of `piece`. track: NULL, or what
+ * keeps account of offsets (then without batch). */
 MUST_CHECK int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct bytes text, bool at_start,
-                            split_piece_fn *piece, split_batch_fn *batch, void *ctx, struct error *err);
+                            split_piece_fn *piece, split_batch_fn *batch, void *ctx, struct split_track *track,
+                            struct error *err);
 
 #endif

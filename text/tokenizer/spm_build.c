@@ -162,6 +162,7 @@ static uint32_t checked_id(const struct spm_model *m, uint32_t id) { return id <
 int spm_build(const struct spm_model *m, struct tokenizer *t, struct error *err) {
     if (checked_id(m, m->unk_id) == TOKEN_NONE)
         return error_set(err, ERR_INVALID, "tokenizer.model has no unknown token");
+    t->spm_offsets = true;
     int rc = add_pieces(m, t, err);
     if (!rc && m->words)
         build_words(m, t);

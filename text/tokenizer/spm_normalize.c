@@ -85,3 +85,41 @@ void spm_normalize(const struct spm_normalizer *n, struct bytes text, struct buf
     if (n->remove_extra) trim_end(n, before, out);
     if (n->dummy_prefix && n->suffix) add_spaces(n, 1, out);
 }
+
+/* ---- where it comes from ---- */
+
+/* n bytes of output that begin at byte `at` of the text; their ends are not known yet. */
+static void add_begin(struct offset_map *m, size_t at, size_t n) {
+    offset_map_add(m, (struct offset_span){(uint32_t)at, (uint32_t)at}, n);
+}
+
+/* Each span ends where the next one begins. */
+static void close_spans(struct offset_map *m, size_t end) {
+    for (size_t i = 0; i < m->spans.count; i++)
+        m->spans.items[i].end = i + 1 < m->spans.count ? m->spans.items[i + 1].begin : (uint32_t)end;
+}
+
+void spm_normalize_offsets(const struct spm_normalizer *n, struct bytes text, size_t len, struct offset_map *out) {
+    const uint8_t *start = text.data;
+    size_t space = n->escape ? METASPACE.len : 1;
+    bool after_space = n->remove_extra;
+    out->spans.count = 0;
+    if (n->remove_extra) text = skip_spaces(n, text);
+    if (!text.len) return;
+    if (n->dummy_prefix && !n->suffix) add_begin(out, (size_t)(text.data - start), space);
+    while (text.len) {
+        struct bytes chunk;
+        size_t at = (size_t)(text.data - start);
+        text = skip(text, next_chunk(n, text, &chunk));
+        while (after_space && chunk.len && chunk.data[0] == ' ') chunk = skip(chunk, 1);
+        for (size_t i = 0; i < chunk.len; i++) add_begin(out, at, chunk.data[i] == ' ' ? space : 1);
+        if (chunk.len) after_space = n->remove_extra && chunk.data[chunk.len - 1] == ' ';
+    }
+    size_t end = (size_t)(text.data - start), suffix = n->dummy_prefix && n->suffix ? space : 0;
+    if (out->spans.count + suffix > len) { /* spaces at the end are gone */
+        out->spans.count = len - suffix;
+        end = out->spans.items[out->spans.count].begin;
+    }
+    if (suffix) add_begin(out, end, space);
+    close_spans(out, end);
+}

@@ -11,6 +11,7 @@
 
 #include "text/tokenizer/added.h"
 #include "text/tokenizer/charsmap.h"
+#include "text/tokenizer/offsets.h"
 
 struct spm_normalizer {
     struct charsmap charsmap; /* units NULL: none */
@@ -25,5 +26,9 @@ static inline bool spm_only_spaces(const struct spm_normalizer *n) {
 void spm_normalizer_release(struct spm_normalizer *n);
 /* Appends the normalized text (valid UTF-8 in). */
 void spm_normalize(const struct spm_normalizer *n, struct bytes text, struct buf *out);
+
+/* Writes where each of the len bytes that spm_normalize makes of text comes from, as SentencePiece has it: the spans
+ * cover the text without gaps. */
+void spm_normalize_offsets(const struct spm_normalizer *n, struct bytes text, size_t len, struct offset_map *out);
 
 #endif

@@ -5,6 +5,7 @@
 #include "text/tokenizer/data.h"
 #include "text/tokenizer/metaspaced.h"
 #include "text/tokenizer/spm_normalize.h"
+#include "text/tokenizer/token_spans.h"
 
 /* Symbols and bytes: what one very long text needed beyond is given back, so that it does not stay for ever. */
 enum { SCRATCH_KEEP = 64 * 1024, NORMALIZED_KEEP = 4 << 20 };
@@ -69,8 +70,16 @@ void tokenizer_free(struct tokenizer **t) {
 
 /* ---- encode ---- */
 
+/* What keeps account of offsets. */
+struct encode_offsets {
+    struct split_track track;
+    struct offset_map normalized; /* of the text between added tokens */
+    struct offset_map out;        /* a span for each id, in bytes */
+};
+
 struct encode_run {
     const struct tokenizer *t;
+    struct encode_offsets *offsets; /* or NULL */
     struct encode_scratch *scratch;
     struct token_vec *out;
     struct error *err;
@@ -101,6 +110,15 @@ static int encode_piece(void *ctx, struct bytes piece, const uint8_t *limit) {
     case MODEL_GREEDY: return encode_greedy(r, piece);
     }
     return 0;
+}
+
+static int encode_piece_tracked(void *ctx, struct bytes piece, const uint8_t *limit) {
+    struct encode_run *r = ctx;
+    size_t before = r->out->count;
+    int rc = encode_piece(ctx, piece, limit);
+    struct tokens ids = {r->out->items + before, r->out->count - before};
+    if (!rc) token_spans_add(r->t, &r->offsets->track.view, piece, ids, &r->offsets->out);
+    return rc;
 }
 
 static void encode_batch(void *ctx, const struct piece_batch *pieces, const uint8_t *limit) {
@@ -156,6 +174,10 @@ static int cut_added(struct encode_run *r, const struct added_set *set, const st
     while (!rc && added_next(set, text, from, skips, &m)) {
         if (m.begin > from) rc = inner(r, bytes_of(text.data + from, m.begin - from), at_start && from == 0);
         vec_push(r->out, m.token->id);
+        if (r->offsets) {
+            struct bytes taken = bytes_of(text.data + m.begin, m.end - m.begin);
+            offset_map_add(&r->offsets->out, offset_of(&r->offsets->track.view, taken), 1);
+        }
         from = m.end;
     }
     if (!rc && from < text.len) rc = inner(r, bytes_of(text.data + from, text.len - from), at_start && from == 0);
@@ -163,50 +185,136 @@ static int cut_added(struct encode_run *r, const struct added_set *set, const st
 }
 
 static int encode_plain(struct encode_run *r, struct bytes span, bool at_start) {
+    if (r->offsets)
+        return splitter_run(&r->t->splitter, &r->scratch->split, span, at_start, encode_piece_tracked, NULL, r,
+                            &r->offsets->track, r->err);
     struct metaspaced how;
     if (is_metaspaced(r->t) && splits_nothing(&r->t->splitter, span, at_start, &how)) {
         metaspaced_encode(&r->t->bpe, &r->scratch->bpe, span, how, r->out);
         return 0;
     }
     return splitter_run(&r->t->splitter, &r->scratch->split, span, at_start, encode_piece,
-                        r->t->model == MODEL_BPE ? encode_batch : NULL, r, r->err);
+                        r->t->model == MODEL_BPE ? encode_batch : NULL, r, NULL, r->err);
+}
+
+/* The span normalized; with offsets the view becomes that text's. */
+static struct bytes normalize(struct encode_run *r, struct bytes span) {
+    struct encode_scratch *s = r->scratch;
+    struct encode_offsets *o = r->offsets;
+    if (!o) return normalizer_apply(&r->t->normalizer, span, &s->normalized[0], &s->normalized[1]);
+    offset_map_set(&o->normalized, span, (size_t)(span.data - r->text));
+    struct bytes text =
+        normalizer_apply_mapped(&r->t->normalizer, span, &o->normalized, &s->normalized[0], &s->normalized[1]);
+    o->track.view = (struct offset_view){text.data, &o->normalized};
+    return text;
 }
 
 static int encode_normalized(struct encode_run *r, struct bytes span, bool at_start) {
-    struct encode_scratch *s = r->scratch;
     struct metaspaced how;
-    if (is_metaspaced(r->t) && !r->t->splitter.stage_count && !r->t->added_normalized.tokens.count &&
+    if (!r->offsets && is_metaspaced(r->t) && !r->t->splitter.stage_count && !r->t->added_normalized.tokens.count &&
         normalizes_spaces(&r->t->normalizer, &how)) {
-        metaspaced_encode(&r->t->bpe, &s->bpe, span, how, r->out);
+        metaspaced_encode(&r->t->bpe, &r->scratch->bpe, span, how, r->out);
         return 0;
     }
-    struct bytes text = normalizer_apply(&r->t->normalizer, span, &s->normalized[0], &s->normalized[1]);
+    struct offset_view view = r->offsets ? r->offsets->track.view : (struct offset_view){0};
+    struct bytes text = normalize(r, span);
     if (!text.data) return error_set(r->err, ERR_MEMORY, "out of memory while normalizing %zu bytes", span.len);
     /* Normalizing moved the spots: then no special token is looked for in a span that has one. */
     size_t begin = (size_t)(span.data - r->text);
     struct added_skips skips = {.all = r->skips.all || added_has_spot(&r->skips, begin, begin + span.len)};
-    return cut_added(r, &r->t->added_normalized, &skips, text, at_start, encode_plain);
+    int rc = cut_added(r, &r->t->added_normalized, &skips, text, at_start, encode_plain);
+    if (r->offsets) r->offsets->track.view = view;
+    return rc;
+}
+
+/* Whether what begins the text cannot be told without offsets: HF's Metaspace asks where a piece that was rewritten
+ * before came from. */
+static bool asks_offsets(const struct tokenizer *t) {
+    for (size_t i = 0; i < t->splitter.stage_count; i++) {
+        const struct split_stage *stage = &t->splitter.stages[i];
+        if (stage->kind == SPLIT_METASPACE && stage->prepend == METASPACE_FIRST && (i || t->normalizer.step_count))
+            return true;
+    }
+    return false;
+}
+
+static int encode_all(struct encode_run *r, struct bytes text) {
+    if (!r->offsets) return cut_added(r, &r->t->added, &r->skips, text, true, encode_normalized);
+    struct offset_map raw = {0};
+    offset_map_set(&raw, text, 0);
+    r->offsets->track.view = (struct offset_view){text.data, &raw};
+    int rc = cut_added(r, &r->t->added, &r->skips, text, true, encode_normalized);
+    vec_release(&raw.spans);
+    return rc;
+}
+
+static void add_special(const struct token_vec *ids, struct encode_run *r) {
+    for (size_t i = 0; i < ids->count; i++) vec_push(r->out, ids->items[i]);
+    if (r->offsets) offset_map_add(&r->offsets->out, (struct offset_span){0, 0}, ids->count);
+}
+
+static void release_offsets(struct encode_offsets *o) {
+    split_track_release(&o->track);
+    vec_release(&o->normalized.spans);
+    vec_release(&o->out.spans);
+}
+
+static int encode(struct encode_run *r, struct bytes text, unsigned flags) {
+    struct tokenizer *pool = (struct tokenizer *)(uintptr_t)r->t; /* only its locked list of scratches changes */
+    size_t before = r->out->count, good = utf8_valid_prefix(text.data, text.len);
+    if (good != text.len) return error_set(r->err, ERR_INVALID, "the text is not valid UTF-8 at byte %zu", good);
+    if (text.len >= UINT32_MAX / 4) return error_set(r->err, ERR_LIMIT, "the text is larger than 1 GB");
+    r->scratch = take_scratch(pool);
+    r->skips.all = !(flags & TOKENIZE_PARSE_SPECIAL);
+    r->text = text.data;
+    if (flags & TOKENIZE_ADD_SPECIAL) add_special(&r->t->prefix, r);
+    r->first = r->out->count;
+    int rc = encode_all(r, text);
+    if (flags & TOKENIZE_ADD_SPECIAL) add_special(&r->t->suffix, r);
+    give_scratch(pool, r->scratch);
+    if (rc) r->out->count = before;
+    return rc;
 }
 
 int tokenizer_encode_spots(const struct tokenizer *t, struct bytes text, const size_t *spots, size_t spot_count,
                            unsigned flags, struct token_vec *out, struct error *err) {
-    size_t before = out->count, good = utf8_valid_prefix(text.data, text.len);
-    if (good != text.len) return error_set(err, ERR_INVALID, "the text is not valid UTF-8 at byte %zu", good);
-    if (text.len >= UINT32_MAX / 4) return error_set(err, ERR_LIMIT, "the text is larger than 1 GB");
-    struct tokenizer *pool = (struct tokenizer *)(uintptr_t)t; /* only its locked list of scratches changes */
+    struct encode_offsets unseen = {0};
     struct encode_run r = {.t = t,
-                           .scratch = take_scratch(pool),
+                           .offsets = asks_offsets(t) ? &unseen : NULL,
                            .out = out,
                            .err = err,
-                           .skips = {!(flags & TOKENIZE_PARSE_SPECIAL), spots, spot_count},
-                           .text = text.data};
-    bool add_special = flags & TOKENIZE_ADD_SPECIAL;
-    for (size_t i = 0; add_special && i < t->prefix.count; i++) vec_push(out, t->prefix.items[i]);
-    r.first = out->count;
-    int rc = cut_added(&r, &t->added, &r.skips, text, true, encode_normalized);
-    for (size_t i = 0; add_special && i < t->suffix.count; i++) vec_push(out, t->suffix.items[i]);
-    give_scratch(pool, r.scratch);
-    if (rc) out->count = before;
+                           .skips = {.spots = spots, .spot_count = spot_count}};
+    int rc = encode(&r, text, flags);
+    if (r.offsets) release_offsets(&unseen);
+    return rc;
+}
+
+/* Bytes of text to characters. */
+static void to_characters(struct bytes text, struct offset_span *spans, size_t count) {
+    uint32_t *before = mem_calloc(text.len + 1, sizeof *before), n = 0; /* characters before each byte */
+    for (size_t i = 0; i < text.len; i++) {
+        n += (text.data[i] & 0xC0) != 0x80;
+        before[i + 1] = n;
+    }
+    for (size_t i = 0; i < count; i++) spans[i] = (struct offset_span){before[spans[i].begin], before[spans[i].end]};
+    mem_free(before);
+}
+
+int tokenizer_encode_offsets(const struct tokenizer *t, struct bytes text, unsigned flags, struct token_vec *out,
+                             struct offset_map *offsets, struct error *err) {
+    struct encode_offsets tracked = {0};
+    struct encode_run r = {.t = t, .offsets = &tracked, .out = out, .err = err};
+    size_t before = out->count;
+    int rc = encode(&r, text, flags);
+    if (!rc) {
+        size_t count = out->count - before, skip = flags & TOKENIZE_ADD_SPECIAL ? t->prefix.count : 0;
+        offset_map_fit(&tracked.out, count);
+        struct tokens ids = {out->items + before + skip, count - skip};
+        if (t->trims_offsets) token_spans_trim(t, text, ids, tracked.out.spans.items + skip);
+        to_characters(text, tracked.out.spans.items, count);
+        for (size_t i = 0; i < count; i++) vec_push(&offsets->spans, tracked.out.spans.items[i]);
+    }
+    release_offsets(&tracked);
     return rc;
 }
 

@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "text/bundle.h"
+#include "text/tokenizer/offsets.h"
 
 struct tokenizer;
 
@@ -62,7 +63,14 @@ void tokenizer_free(struct tokenizer **t);
 MUST_CHECK int tokenizer_encode(const struct tokenizer *t, struct bytes text, unsigned flags, struct token_vec *out,
                                 struct error *err);
 
-/* The same, but special tokens that are spelled at these byte offsets (rising) stay text. */
+/* The same, with what each id stands for: characters (not bytes) of text, as HF's Encoding.offsets, or, for a
+ * SentencePiece model, as its pieces' begin and end. Spans may overlap (a character cut between tokens belongs to each)
+ * and be empty; tokens that TOKENIZE_ADD_SPECIAL puts around the text have [0, 0). Appends to both; some times slower.
+ */
+MUST_CHECK int tokenizer_encode_offsets(const struct tokenizer *t, struct bytes text, unsigned flags,
+                                        struct token_vec *out, struct offset_map *offsets, struct error *err);
+
+/* tokenizer_encode, but special tokens that are spelled at these byte offsets (rising) stay text. */
 MUST_CHECK int tokenizer_encode_spots(const struct tokenizer *t, struct bytes text, const size_t *spots,
                                       size_t spot_count, unsigned flags, struct token_vec *out, struct error *err);
 /* A walk over the spellings of special tokens in a text; set text, the rest zero. */

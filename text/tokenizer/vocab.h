@@ -129,5 +129,7 @@ static inline int byte_alphabet_byte(uint8_t lead, uint8_t follow) {
     }
 }
 void byte_alphabet_encode(struct bytes raw, struct buf *out);
+/* Bytes that one byte's character takes in UTF-8. */
+static inline size_t byte_alphabet_width(uint8_t byte) { return byte > ' ' && byte < 127 ? 1 : 2; }
 
 #endif

@@ -12,14 +12,28 @@ static bool same_ids(const struct token_vec *got, struct tvalue want) {
     return same;
 }
 
+static bool same_offsets(const struct offset_map *got, struct tvalue want) {
+    bool same = 2 * got->spans.count == tvalue_count(want);
+    for (size_t i = 0; i < got->spans.count && same; i++)
+        same = got->spans.items[i].begin == (uint32_t)tvalue_list_at(want, 2 * i).integer &&
+               got->spans.items[i].end == (uint32_t)tvalue_list_at(want, 2 * i + 1).integer;
+    return same;
+}
+
 static void check_case(const struct tokenizer *t, size_t config, struct tvalue c) {
     struct token_vec ids = {0};
     struct buf out = {0};
-    struct tvalue back = golden_member(c, "back");
-    if (tokenizer_encode(t, tvalue_text(golden_member(c, "text")), TOKENIZE_PARSE_SPECIAL, &ids, NULL) ||
-        !same_ids(&ids, golden_member(c, "ids")))
-        check_fail(__FILE__, __LINE__, "configuration %zu: '%.*s' is encoded otherwise", config,
-                   (int)golden_member(c, "text").len, golden_member(c, "text").text);
+    struct tvalue back = golden_member(c, "back"), text = golden_member(c, "text");
+    const unsigned flags = TOKENIZE_PARSE_SPECIAL | TOKENIZE_ADD_SPECIAL;
+    if (tokenizer_encode(t, tvalue_text(text), flags, &ids, NULL) || !same_ids(&ids, golden_member(c, "ids")))
+        check_fail(__FILE__, __LINE__, "configuration %zu: '%.*s' is encoded otherwise", config, (int)text.len,
+                   text.text);
+    ids.count = 0;
+    struct offset_map offsets = {0};
+    if (tokenizer_encode_offsets(t, tvalue_text(text), flags, &ids, &offsets, NULL) ||
+        !same_ids(&ids, golden_member(c, "ids")) || !same_offsets(&offsets, golden_member(c, "offsets")))
+        check_fail(__FILE__, __LINE__, "configuration %zu: '%.*s' has other offsets", config, (int)text.len, text.text);
+    vec_release(&offsets.spans);
     ids.count = 0;
     for (size_t i = 0; i < tvalue_count(back); i++) vec_push(&ids, (uint32_t)tvalue_list_at(back, i).integer);
     tokenizer_decode(t, (struct tokens){ids.items, ids.count}, 0, &out);

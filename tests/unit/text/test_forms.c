@@ -25,6 +25,20 @@ static bool same_ids(const struct token_vec *got, struct tvalue want) {
     return same;
 }
 
+/* Where the vector says them. */
+static bool same_offsets(const struct tokenizer *t, struct tvalue text, struct tvalue want) {
+    struct token_vec ids = {0};
+    struct offset_map got = {0};
+    bool same = want.kind != TVALUE_LIST || (!tokenizer_encode_offsets(t, tvalue_text(text), 0, &ids, &got, NULL) &&
+                                             2 * got.spans.count == tvalue_count(want));
+    for (size_t i = 0; i < got.spans.count && same; i++)
+        same = got.spans.items[i].begin == (uint32_t)tvalue_list_at(want, 2 * i).integer &&
+               got.spans.items[i].end == (uint32_t)tvalue_list_at(want, 2 * i + 1).integer;
+    vec_release(&ids);
+    vec_release(&got.spans);
+    return same;
+}
+
 static void decode_streamed(const struct tokenizer *t, struct tokens ids, struct buf *out) {
     struct detok d;
     detok_init(&d, t, 0);
@@ -39,6 +53,7 @@ static const char *check_vector(const struct tokenizer *t, struct tvalue v) {
     const char *wrong = "";
     if (text.kind == TVALUE_STRING && (tokenizer_encode(t, tvalue_text(text), 0, &ids, NULL) || !same_ids(&ids, want)))
         wrong = "encoded";
+    if (!same_offsets(t, text, golden_member(v, "offsets"))) wrong = "given offsets";
     ids.count = 0;
     for (size_t i = 0; i < tvalue_count(want); i++) vec_push(&ids, (uint32_t)tvalue_list_at(want, i).integer);
     tokenizer_decode(t, (struct tokens){ids.items, ids.count}, 0, &whole);

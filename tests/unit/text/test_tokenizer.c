@@ -6,6 +6,7 @@
 #include "check.h"
 #include "golden.h"
 #include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/normalize.h"
 
 static struct tokenizer *load(const char *relative) {
     struct buf json = golden_read_source(relative);
@@ -107,6 +108,27 @@ TEST(goldens_nested_regex) { run_goldens("nested_regex"); }
 /* ---- Oniguruma's words ---- */
 
 /* What a pattern does to texts, by HF tokenizers: matches are removed, so each token left is a piece between them. */
+static bool becomes(const char *normalizer, const char *text, const char *want) {
+    struct arena a;
+    struct normalizer n;
+    struct buf one = {0}, other = {0};
+    arena_init(&a, 0, 0);
+    bool same = normalizer_load(&n, golden_parse(&a, bytes_str(normalizer)), NULL) == 0;
+    same = same && bytes_equal(normalizer_apply(&n, bytes_str(text), &one, &other), bytes_str(want));
+    normalizer_release(&n);
+    buf_release(&one);
+    buf_release(&other);
+    arena_release(&a);
+    return same;
+}
+
+/* U+11A7 stands in front of the trailing jamo (U+11A8 on) and is none. */
+TEST(what_only_borders_on_the_jamo_is_not_composed) {
+    EXPECT(becomes("{\"type\": \"NFC\"}", "\xEB\x9C\xA8\xE1\x86\xA7", "\xEB\x9C\xA8\xE1\x86\xA7"));
+    EXPECT(becomes("{\"type\": \"NFKC\"}", "x\xEB\x9C\xA8\xE1\x86\xA7y", "x\xEB\x9C\xA8\xE1\x86\xA7y"));
+    EXPECT(becomes("{\"type\": \"NFC\"}", "\xEB\x9C\xA8\xE1\x86\xA8", "\xEB\x9C\xA9"));
+}
+
 TEST(patterns_know_words_as_oniguruma_does) {
     static const struct {
         const char *pattern, *text;
