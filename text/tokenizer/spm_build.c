@@ -43,7 +43,9 @@ static int build_bpe(const struct spm_model *m, struct tokenizer *t, struct erro
     size_t count = 0;
     for (size_t i = 0; i < m->pieces.count; i++)
         if (is_ordinary(m->pieces.items[i].type)) sorted[count++] = &m->pieces.items[i];
-    qsort(sorted, count, sizeof *sorted, compare_scores);
+    bool in_order = true;
+    for (size_t i = 1; i < count && in_order; i++) in_order = compare_scores(&sorted[i - 1], &sorted[i]) < 0;
+    if (!in_order) qsort(sorted, count, sizeof *sorted, compare_scores);
     for (size_t i = 0; i < count; i++) {
         bool tie = i && sorted[i]->score == sorted[i - 1]->score;
         order[i].id = (uint32_t)(sorted[i] - m->pieces.items);

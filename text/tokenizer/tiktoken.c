@@ -79,14 +79,21 @@ static void decode_spellings(struct tiktoken_file *f) {
 }
 
 static void hash_contents(struct tiktoken_file *f) {
+    enum { CHUNK = 1 << 16 };
     struct hash_stream *h = hash_stream_new();
+    struct buf chunk = {0};
     for (size_t i = 0; i < f->count; i++) {
         uint32_t numbers[2] = {f->lines[i].rank, f->lines[i].len};
-        hash_stream_add(h, numbers, sizeof numbers);
-        hash_stream_add(h, f->bytes.data + f->lines[i].start, f->lines[i].len);
+        buf_add(&chunk, numbers, sizeof numbers);
+        buf_add(&chunk, f->bytes.data + f->lines[i].start, f->lines[i].len);
+        if (chunk.len < CHUNK) continue;
+        hash_stream_add(h, chunk.data, chunk.len);
+        buf_reset(&chunk);
     }
+    hash_stream_add(h, chunk.data, chunk.len);
     f->contents = hash_stream_end(h);
     hash_stream_free(&h);
+    buf_release(&chunk);
 }
 
 int tiktoken_read(struct bytes file, struct tiktoken_file *out, struct error *err) {
