@@ -172,6 +172,7 @@ void bpe_finish(struct bpe *b) {
         if (!b->lacks_bytes) bpe_make_chars(b);
     }
     collect_unused(b);
+    if (b->chars) bpe_make_joints(b);
     bpe_choose_variant(b);
     b->short_max = b->rank_count < 1u << 24 ? BPE_SHORT_MAX : 1; /* a rank and a place share 32 bits */
 }
@@ -306,6 +307,9 @@ static size_t find_cut(const struct bpe *b, const uint8_t *piece, size_t at, siz
     return at;
 }
 
+static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
+                           struct token_vec *out);
+
 /* Appends what the cache knows of the word; false: nothing. */
 static inline bool take_word(struct word_cache *c, struct word_entry *set, struct word_key key, struct token_vec *out) {
     const struct word_entry *found = word_find(c, set, key);
@@ -321,19 +325,6 @@ static void put_word(struct word_cache *c, struct word_entry *set, struct word_k
                      const struct token_vec *out) {
     size_t count = out->count - before;
     if (count && count <= WORD_IDS_MAX) word_put(c, set, key, out->items + before, count);
-}
-
-/* A short part of a long piece, such as each character of a text of emoji. The cache keeps parts apart from words: a
- * word may be a token that merging does not make. */
-static void encode_part(const struct bpe *b, struct bpe_scratch *s, const uint8_t *part, size_t len,
-                        const uint8_t *limit, struct token_vec *out) {
-    struct word_key key = word_key(part, len, limit);
-    key.high |= (uint64_t)1 << 63;
-    struct word_entry *set = word_set(&s->caches->words, key);
-    if (take_word(&s->caches->words, set, key, out)) return;
-    size_t before = out->count;
-    encode_short_bytes(b, part, len, out);
-    put_word(&s->caches->words, set, key, before, out);
 }
 
 /* Each of the piece's bytes has its symbol. */
@@ -357,6 +348,22 @@ static bool encode_chars(const struct bpe *b, const uint8_t *piece, size_t len, 
     return true;
 }
 
+/* The cache keeps parts apart from words: a word may be a token that merging does not make. */
+void bpe_encode_part(const struct bpe *b, struct bpe_scratch *s, const uint8_t *part, size_t len, const uint8_t *limit,
+                     struct token_vec *out) {
+    if (len > WORD_BYTES_MAX) {
+        encode_merging(b, s, part, len, out);
+        return;
+    }
+    struct word_key key = word_key(part, len, limit);
+    key.high |= (uint64_t)1 << 63;
+    struct word_entry *set = word_set(&s->caches->words, key);
+    if (take_word(&s->caches->words, set, key, out)) return;
+    size_t before = out->count;
+    if (!b->chars || !encode_chars(b, part, len, out)) encode_short_bytes(b, part, len, out);
+    put_word(&s->caches->words, set, key, before, out);
+}
+
 static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
                            struct token_vec *out) {
     bool bytes = b->byte_pairs && is_of_symbols(b, piece, len);
@@ -369,14 +376,15 @@ static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uin
         else if (is_short || end - at > WORD_BYTES_MAX)
             encode_short_bytes(b, piece + at, end - at, out);
         else
-            encode_part(b, s, piece + at, end - at, piece + len, out);
+            bpe_encode_part(b, s, piece + at, end - at, piece + len, out);
     }
 }
 
 /* A piece that is a token by itself is that token: always with ignore_merges, else once merging was seen to end there.
  */
 static void encode_uncached(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
-                            struct token_vec *out) {
+                            const uint8_t *limit, struct token_vec *out) {
+    if (bpe_is_far(b, piece, len) && bpe_encode_far(b, s, piece, len, limit, out)) return; /* no token by itself */
     uint32_t whole = len <= WHOLE_BYTES_MAX || b->ignore_merges ? vocab_find(b->vocab, piece, len) : NONE;
     uint8_t known = whole == NONE ? 0 : __atomic_load_n(&b->vocab->flags[whole], __ATOMIC_RELAXED);
     if (whole != NONE && (b->ignore_merges || known & VOCAB_ALWAYS_WHOLE)) {
@@ -406,7 +414,7 @@ void bpe_make_caches(struct bpe_scratch *s) {
 
 /* By the cache of long pieces. */
 static void encode_long(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
-                        struct token_vec *out) {
+                        const uint8_t *limit, struct token_vec *out) {
     uint64_t hash = hash64(piece, len, b->vocab->seed);
     size_t count;
     const uint32_t *ids = piece_find(&s->caches->pieces, hash, piece, len, &count);
@@ -417,7 +425,7 @@ static void encode_long(const struct bpe *b, struct bpe_scratch *s, const uint8_
         return;
     }
     size_t before = out->count;
-    encode_uncached(b, s, piece, len, out);
+    encode_uncached(b, s, piece, len, limit, out);
     count = out->count - before;
     if (count && count <= PIECE_IDS_MAX) piece_put(&s->caches->pieces, hash, piece, len, out->items + before, count);
 }
@@ -426,20 +434,17 @@ void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece
                 struct token_vec *out) {
     bpe_need_caches(s);
     if (len > PIECE_BYTES_MAX) {
-        encode_uncached(b, s, piece, len, out);
+        encode_uncached(b, s, piece, len, limit, out);
         return;
     }
     if (len > WORD_BYTES_MAX) {
-        encode_long(b, s, piece, len, out);
+        encode_long(b, s, piece, len, limit, out);
         return;
     }
     struct word_key key = word_key(piece, len, limit);
     struct word_entry *set = word_set(&s->caches->words, key);
     if (take_word(&s->caches->words, set, key, out)) return;
     size_t before = out->count;
-    if (len > WORD_IDS_MAX)
-        encode_long(b, s, piece, len, out);
-    else
-        encode_uncached(b, s, piece, len, out);
+    (len > WORD_IDS_MAX ? encode_long : encode_uncached)(b, s, piece, len, limit, out);
     put_word(&s->caches->words, set, key, before, out);
 }

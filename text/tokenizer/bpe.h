@@ -38,7 +38,8 @@ size_t bpe_merge_variants(bpe_merge_fn *out[BPE_VARIANTS_MAX]);
  * any of ASCII. */
 struct bpe_char {
     uint64_t left, right;
-    uint32_t id;
+    uint64_t open_left, open_right; /* a token holds it and a part of its neighbour: bpe_far.c */
+    uint32_t id;                    /* UINT32_MAX: it has none */
     uint8_t ascii_left, ascii_right;
 };
 
@@ -62,7 +63,8 @@ struct bpe {
     struct bpe_char *chars;    /* [0]: none; owned */
     uint32_t char_count;
     bool lacks_bytes;         /* with byte_pairs: some bytes have no symbol. Pieces with such go without the tables */
-    struct bpe_cuts cuts;     /* not at byte level */
+    struct bpe_cuts cuts;     /* at byte level only its joints, with chars: pairs that stand together in a token */
+    uint64_t part_joints[64]; /* tokens that end one character and begin the next: bpe_far.c */
     struct bpe_merge *unused; /* by result: merges whose tokens are not given out but cut again; owned */
     size_t unused_count;
     char prefix[BPE_AFFIX_MAX + 1], suffix[BPE_AFFIX_MAX + 1]; /* of characters behind a word's first, of its last */

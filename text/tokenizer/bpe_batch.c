@@ -93,7 +93,7 @@ static inline void look_up_longer(const struct bpe *b, const struct piece_cache 
         __builtin_prefetch(piece_set(c, l->hashes[k]));
     }
     for (unsigned k = 0; k < l->longer_count; k++) {
-        l->cells[k] = pieces->len[l->longer[k]] > PIECE_BYTES_MAX ? 0 : piece_cell(c, l->hashes[k]);
+        l->cells[k] = pieces->len[l->longer[k]] <= PIECE_BYTES_MAX ? piece_cell(c, l->hashes[k]) : 0;
         __builtin_prefetch(&c->cells[l->cells[k]]);
         __builtin_prefetch(&c->cells[l->cells[k]] + 16);
     }

@@ -66,8 +66,7 @@ void bpe_cuts_note(struct bpe_cuts *c, const struct vocab *vocab, uint32_t left,
     }
     if (is_byte_token(a) || is_byte_token(b)) c->known = false;
     if (!end_char(a, true, &first) || !end_char(b, false, &second)) return; /* no text has it */
-    uint32_t bit = bpe_cuts_hash(c, first, second);
-    c->joints[bit / 64] |= (uint64_t)1 << bit % 64;
+    bpe_cuts_join(c, first, second);
     if (second == METASPACE_CHAR && first != METASPACE_CHAR) c->words = false;
     if ((first == '\n') != (second == '\n')) c->line_ends = false;
 }

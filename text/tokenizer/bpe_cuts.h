@@ -40,6 +40,10 @@ static inline bool bpe_cuts_joined(const struct bpe_cuts *c, uint32_t first, uin
     uint32_t bit = bpe_cuts_hash(c, first, second);
     return c->joints[bit / 64] >> bit % 64 & 1;
 }
+static inline void bpe_cuts_join(struct bpe_cuts *c, uint32_t first, uint32_t second) {
+    uint32_t bit = bpe_cuts_hash(c, first, second);
+    c->joints[bit / 64] |= (uint64_t)1 << bit % 64;
+}
 static inline uint32_t bpe_cuts_symbol(const struct bpe_cuts *c, uint32_t cp) {
     return c->ids.items[(size_t)c->rows[cp / BPE_CUTS_ROW] * BPE_CUTS_ROW + cp % BPE_CUTS_ROW];
 }

@@ -22,15 +22,32 @@ static inline uint32_t next_slot(const struct bpe *b, uint32_t slot) {
 }
 static inline uint8_t hash_tag(uint64_t hash) { return (uint8_t)(hash >> 20 | 1); }
 
-static inline const struct bpe_merge *find_pair(const struct bpe *b, uint32_t left, uint32_t right) {
+/* The pair's place in the table, whose memory is on its way. */
+struct pair_place {
+    uint32_t slot;
+    uint8_t tag;
+};
+static inline struct pair_place place_pair(const struct bpe *b, uint32_t left, uint32_t right) {
     uint64_t hash = pair_hash(left, right);
-    uint8_t tag = hash_tag(hash);
-    for (uint32_t i = hash_slot(b, hash);; i = next_slot(b, i)) {
+    struct pair_place place = {hash_slot(b, hash), hash_tag(hash)};
+    __builtin_prefetch(&b->merge_tags[place.slot]);
+    __builtin_prefetch(&b->merge_slots[place.slot]);
+    return place;
+}
+
+static inline const struct bpe_merge *find_placed(const struct bpe *b, struct pair_place place, uint32_t left,
+                                                  uint32_t right) {
+    for (uint32_t i = place.slot;; i = next_slot(b, i)) {
         if (!b->merge_tags[i]) return &BPE_NO_MERGE;
-        if (b->merge_tags[i] != tag) continue;
+        if (b->merge_tags[i] != place.tag) continue;
         const struct bpe_merge *m = &b->merges[b->merge_slots[i]];
         if (m->left == left && m->right == right) return m;
     }
+}
+
+static inline const struct bpe_merge *find_pair(const struct bpe *b, uint32_t left, uint32_t right) {
+    uint64_t hash = pair_hash(left, right);
+    return find_placed(b, (struct pair_place){hash_slot(b, hash), hash_tag(hash)}, left, right);
 }
 
 /* b->chars, at byte level: bpe_chars.c. */
@@ -38,6 +55,19 @@ void bpe_make_chars(struct bpe *b);
 /* The piece's symbols, whole characters where they are certain, into ids; how many, 0: more than max. Each of the
  * piece's bytes has its symbol. */
 size_t bpe_char_symbols(const struct bpe *b, const uint8_t *piece, size_t len, uint32_t *ids, size_t max);
+
+/* With chars: where text may be cut; bpe_far.c. */
+void bpe_make_joints(struct bpe *b);
+/* The part of a piece between two cuts, from bytes that stand for themselves. */
+void bpe_encode_part(const struct bpe *b, struct bpe_scratch *s, const uint8_t *part, size_t len, const uint8_t *limit,
+                     struct token_vec *out);
+/* The piece by its parts; false, with nothing appended: it has no cut. b->cuts.joints is there. */
+bool bpe_encode_far(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, const uint8_t *limit,
+                    struct token_vec *out);
+/* Whether bpe_encode_far is worth trying: the piece begins with a character of three bytes, perhaps behind a space. */
+static inline bool bpe_is_far(const struct bpe *b, const uint8_t *piece, size_t len) {
+    return b->cuts.joints && b->chars && (piece[0] >= 0xE0 || (piece[0] < 0x80 && len > 1 && piece[1] >= 0xE0));
+}
 
 void bpe_make_caches(struct bpe_scratch *s);
 static inline void bpe_need_caches(struct bpe_scratch *s) {

@@ -17,8 +17,7 @@ struct short_merge {
     uint8_t next[CELLS], prev[CELLS]; /* of symbols that are left; next of the last: count; prev of the first: 255 */
 };
 
-INLINE void note(const struct bpe *b, struct short_merge *m, const uint32_t *ids, uint32_t i, uint32_t j) {
-    const struct bpe_merge *found = find_pair(b, ids[i], ids[j]);
+INLINE void note(struct short_merge *m, uint32_t i, const struct bpe_merge *found) {
     m->keys[i] = found->rank == NONE ? NONE : found->rank << POS_BITS | i;
     m->results[i] = found->result;
 }
@@ -54,13 +53,12 @@ INLINE size_t merge_all(const struct bpe *b, struct short_merge *m, uint32_t *id
         ids[pos] = m->results[pos];
         m->keys[gone] = NONE;
         m->next[pos] = (uint8_t)after;
-        if (after < count) {
-            m->prev[after] = (uint8_t)pos;
-            note(b, m, ids, pos, after);
-        } else {
-            m->keys[pos] = NONE;
-        }
-        if (before != 255) note(b, m, ids, before, pos);
+        struct pair_place right = after < count ? place_pair(b, ids[pos], ids[after]) : (struct pair_place){0, 0};
+        if (before != 255) note(m, before, find_pair(b, ids[before], ids[pos]));
+        m->keys[pos] = NONE;
+        if (after == count) continue;
+        m->prev[after] = (uint8_t)pos;
+        note(m, pos, find_placed(b, right, ids[pos], ids[after]));
     }
     size_t kept = 0;
     for (uint32_t i = 0; i < count; i = m->next[i]) ids[kept++] = ids[i];
@@ -86,7 +84,9 @@ INLINE size_t merge(const struct bpe *b, uint32_t *ids, size_t symbol_count, con
             m.results[i] = pair[1];
         }
     } else {
-        for (uint32_t i = 0; i + 1 < count; i++) note(b, &m, ids, i, i + 1);
+        struct pair_place places[CELLS];
+        for (uint32_t i = 0; i + 1 < count; i++) places[i] = place_pair(b, ids[i], ids[i + 1]);
+        for (uint32_t i = 0; i + 1 < count; i++) note(&m, i, find_placed(b, places[i], ids[i], ids[i + 1]));
     }
     return merge_all(b, &m, ids, count, least);
 }
