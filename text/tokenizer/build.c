@@ -3,7 +3,7 @@
 #include "text/tokenizer/compiled.h"
 #include "text/unicode.h"
 
-enum { RULES_BUDGET = 1 << 20, CONFIG_BUDGET = 64 << 20, CALLS = 4 << 20 };
+enum { RULES_BUDGET = 64 << 20, CONFIG_BUDGET = 64 << 20, CALLS = 4 << 20 };
 
 struct tokenizer *tokenizer_new(uint32_t id_limit) {
     struct tokenizer *t = mem_alloc(sizeof *t);
@@ -32,7 +32,19 @@ int tokenizer_set_rules(struct tokenizer *t, const struct tokenizer_rules *rules
     if (!rc) rc = normalizer_load(&t->normalizer, normalizer, err);
     if (!rc) rc = splitter_load(&t->splitter, split, err);
     arena_release(&a);
-    if (!rc) compiled_note_rules(t, bytes_str(rules->normalizer), bytes_str(rules->pre_tokenizer));
+    if (!rc)
+        compiled_note_rules(t, bytes_str(rules->normalizer), bytes_str(rules->pre_tokenizer),
+                            bytes_str(rules->decoder));
+    return rc;
+}
+
+int tokenizer_set_chain(struct tokenizer *t, const struct tokenizer_rules *rules, struct error *err) {
+    struct tvalue decoder;
+    struct arena a;
+    arena_init(&a, RULES_BUDGET, CALLS);
+    int rc = parse(&a, rules->decoder, &decoder, err);
+    if (!rc) rc = decode_chain_load(&t->chain, decoder, err);
+    arena_release(&a);
     return rc;
 }
 

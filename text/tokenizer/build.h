@@ -24,6 +24,8 @@ struct tokenizer_rules {
 struct tokenizer *tokenizer_new(uint32_t id_limit);
 /* Normalizer and pre-tokenizer; the decoder waits for tokenizer_finish. */
 MUST_CHECK int tokenizer_set_rules(struct tokenizer *t, const struct tokenizer_rules *rules, struct error *err);
+/* Of a tokenizer that decodes by a chain, only that. */
+MUST_CHECK int tokenizer_set_chain(struct tokenizer *t, const struct tokenizer_rules *rules, struct error *err);
 /* An added token. token.id is the wanted id; one whose content the vocabulary has keeps that one's, as in HF (but not
  * with vocab.keep_first: tiktoken's special tokens are no tokens of text). */
 MUST_CHECK int tokenizer_add_token(struct tokenizer *t, struct bytes content, struct added_token token,

@@ -13,12 +13,14 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "text/tokenizer/build.h"
+#include "text/tokenizer/spm_normalize.h"
 
-enum { PARTS_MAX = 32, ALIGNMENT = 64, CHUNK = 1 << 16, RULES_BYTES_MAX = 1 << 16, FORMAT_VERSION = 1 };
+enum { PARTS_MAX = 48, ALIGNMENT = 64, CHUNK = 1 << 16, RULES_BYTES_MAX = 4 << 20, FORMAT_VERSION = 1 };
 
 static const char MAGIC[8] = "TRIVOCAB";
 
-/* Followed by the body: struct tokenizer without its pointers, the sizes of its parts, the parts at multiples of 64. */
+/* Followed by the body: struct tokenizer and SentencePiece's normalizer without their pointers, the sizes of their
+ * parts, the parts at multiples of 64. */
 struct image_head {
     char magic[8];
     uint64_t size; /* of the file */
@@ -27,6 +29,8 @@ struct image_head {
 
 struct image_body {
     struct tokenizer tokenizer;
+    struct spm_normalizer spm; /* where has_spm */
+    bool has_spm;
     uint64_t sizes[PARTS_MAX]; /* in bytes; 0: the pointer is NULL */
 };
 
@@ -104,11 +108,17 @@ struct part {
 #define PART(field, count)                                                                                             \
     (struct part) { &(field), (uint64_t)(count) * sizeof *(field) }
 
-/* Sizes as the tokenizer's own counts say. Returns how many parts. */
-static size_t list_parts(struct tokenizer *t, struct part out[PARTS_MAX]) {
+/* NULL: it has another normalizer. */
+static struct spm_normalizer *spm_of(struct tokenizer *t) {
+    const struct normalizer_step *step = &t->normalizer.steps[0];
+    return t->normalizer.step_count && step->kind == NORMALIZE_SENTENCEPIECE ? step->spm : NULL;
+}
+
+/* Sizes as the tokenizer's own counts say; spm: its normalizer, or one that is empty. Returns how many parts. */
+static size_t list_parts(struct tokenizer *t, struct spm_normalizer *spm, struct part out[PARTS_MAX]) {
     struct vocab *v = &t->vocab;
     struct bpe *b = &t->bpe;
-    struct added_set *sets[] = {&t->added, &t->added_normalized};
+    struct added_set *sets[] = {&t->added, &t->added_normalized, &t->greedy, &spm->symbols};
     size_t n = 0, ids = v->entries.count;
     out[n++] = PART(v->flags, ids); /* the first: see take_parts */
     out[n++] = PART(v->pool.data, v->pool.len + 1);
@@ -130,6 +140,10 @@ static size_t list_parts(struct tokenizer *t, struct part out[PARTS_MAX]) {
         out[n++] = PART(sets[i]->tokens.items, sets[i]->tokens.count);
         out[n++] = PART(sets[i]->nodes.items, sets[i]->nodes.count);
     }
+    out[n++] = PART(t->unigram.scores, ids);
+    out[n++] = PART(t->unigram.nodes, t->unigram.node_count);
+    out[n++] = PART(spm->charsmap.units, spm->charsmap.unit_count);
+    out[n++] = PART(spm->charsmap.strings, spm->charsmap.strings_len + 1);
     out[n++] = PART(t->texts.data, t->texts.len + 1);
     out[n++] = PART(t->token_texts, ids);
     out[n++] = PART(t->prefix.items, t->prefix.count);
@@ -153,27 +167,34 @@ static void clear_links(struct tokenizer *t) {
     memset(&t->normalizer, 0, sizeof t->normalizer);
     memset(&t->splitter, 0, sizeof t->splitter);
     memset(&t->chain, 0, sizeof t->chain);
-    memset(&t->unigram, 0, sizeof t->unigram);
-    memset(&t->greedy, 0, sizeof t->greedy);
     memset(&t->lock, 0, sizeof t->lock);
     t->splitter.stage_count = stage_count;
     t->free_scratch = NULL;
-    t->bpe.vocab = t->wordpiece.vocab = NULL;
+    t->bpe.vocab = t->unigram.vocab = t->wordpiece.vocab = t->wordlevel.vocab = NULL;
     t->bpe.merge_short = NULL;
 }
 
 /* ---- writing ---- */
 
-void compiled_note_rules(struct tokenizer *t, struct bytes normalizer, struct bytes pre_tokenizer) {
+bool compiled_is_on(void) { return folder.path; }
+
+void compiled_note_rules(struct tokenizer *t, struct bytes normalizer, struct bytes pre_tokenizer,
+                         struct bytes decoder) {
+    const struct bytes rules[] = {normalizer, pre_tokenizer, decoder};
     if (!folder.path || t->image.data) return;
-    buf_add_bytes(&t->rules[0], normalizer);
-    buf_add_bytes(&t->rules[1], pre_tokenizer);
-    t->has_rules = true;
+    for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
+        buf_reset(&t->rules[i]);
+        buf_add_bytes(&t->rules[i], rules[i]);
+    }
 }
 
-static bool can_keep(const struct tokenizer *t) {
-    return folder.path && t->has_rules && t->rules[0].len + t->rules[1].len <= RULES_BYTES_MAX &&
-           t->model == MODEL_BPE && t->decoder.kind != DECODER_CHAIN;
+/* Its rules are texts, and not too long (a SentencePiece model's words are cut by a rule that is none). */
+static bool can_keep(struct tokenizer *t) {
+    size_t len = 0;
+    if (t->splitter.stage_count && !t->rules[1].len) return false;
+    if (t->normalizer.step_count && !t->rules[0].len && !spm_of(t)) return false;
+    for (size_t i = 0; i < ARRAY_LEN(t->rules); i++) len += t->rules[i].len;
+    return folder.path && len <= RULES_BYTES_MAX;
 }
 
 static void add_padding(struct buf *out) {
@@ -184,10 +205,13 @@ static void add_padding(struct buf *out) {
 static void add_body(struct tokenizer *t, struct buf *out) {
     struct image_body *body = mem_alloc(sizeof *body);
     struct part from[PARTS_MAX], to[PARTS_MAX];
-    size_t count = list_parts(t, from);
+    struct spm_normalizer none = {0}, *spm = spm_of(t);
+    size_t count = list_parts(t, spm ? spm : &none, from);
     body->tokenizer = *t;
+    body->has_spm = spm;
+    body->spm = spm ? *spm : none;
     clear_links(&body->tokenizer);
-    list_parts(&body->tokenizer, to);
+    list_parts(&body->tokenizer, &body->spm, to);
     for (size_t i = 0; i < count; i++) {
         set_pointer(&to[i], NULL);
         body->sizes[i] = get_pointer(&from[i]) ? from[i].size : 0;
@@ -269,9 +293,9 @@ static bool map_image(struct u128 key, struct file_map *map) {
 }
 
 /* Points the tokenizer into its image; flags, which encoding changes, are copied. */
-static bool take_parts(struct tokenizer *t, const uint64_t sizes[PARTS_MAX]) {
+static bool take_parts(struct tokenizer *t, struct spm_normalizer *spm, const uint64_t sizes[PARTS_MAX]) {
     struct part parts[PARTS_MAX];
-    size_t count = list_parts(t, parts);
+    size_t count = list_parts(t, spm, parts);
     uint64_t at = aligned(sizeof(struct image_head)) + sizeof(struct image_body);
     for (size_t i = 0; i < count; i++) {
         at = aligned(at);
@@ -285,15 +309,24 @@ static bool take_parts(struct tokenizer *t, const uint64_t sizes[PARTS_MAX]) {
     return true;
 }
 
+static const char *rule_text(const struct tokenizer *t, size_t i) { return t->rules[i].len ? t->rules[i].data : NULL; }
+
 static bool load_rules(struct tokenizer *t) {
     bool idle = !t->splitter.stage_count;
     struct error err;
-    struct tokenizer_rules rules = {.normalizer = t->rules[0].len ? t->rules[0].data : NULL,
-                                    .pre_tokenizer = t->rules[1].len ? t->rules[1].data : NULL};
+    struct tokenizer_rules rules = {rule_text(t, 0), rule_text(t, 1), rule_text(t, 2)};
     t->splitter.stage_count = 0;
     if (tokenizer_set_rules(t, &rules, &err)) return false;
     if (idle) splitter_release(&t->splitter);
-    return true;
+    return t->decoder.kind != DECODER_CHAIN || !tokenizer_set_chain(t, &rules, &err);
+}
+
+/* SentencePiece's normalizer, whose tables lie in the image. */
+static void set_spm(struct tokenizer *t, const struct spm_normalizer *from) {
+    struct spm_normalizer *spm = mem_alloc(sizeof *spm);
+    *spm = *from;
+    t->normalizer.steps[0] = (struct normalizer_step){.kind = NORMALIZE_SENTENCEPIECE, .spm = spm};
+    t->normalizer.step_count = 1;
 }
 
 struct tokenizer *compiled_open(struct u128 key) {
@@ -302,22 +335,26 @@ struct tokenizer *compiled_open(struct u128 key) {
     const struct image_body *body =
         (const struct image_body *)(const void *)(map.data + aligned(sizeof(struct image_head)));
     struct tokenizer *t = mem_alloc(sizeof *t);
+    struct spm_normalizer spm = body->spm;
     *t = body->tokenizer;
     clear_links(t);
     pthread_mutex_init(&t->lock, NULL);
     t->image = map;
-    t->bpe.vocab = t->wordpiece.vocab = &t->vocab;
-    bool good = take_parts(t, body->sizes);
+    t->bpe.vocab = t->unigram.vocab = t->wordpiece.vocab = t->wordlevel.vocab = &t->vocab;
+    bool good = take_parts(t, &spm, body->sizes);
     if (!good) t->vocab.flags = NULL;
     bpe_choose_variant(&t->bpe);
-    if (!good || !load_rules(t)) tokenizer_free(&t);
+    good = good && load_rules(t);
+    if (good && body->has_spm) set_spm(t, &spm);
+    if (!good) tokenizer_free(&t);
     return t;
 }
 
 void compiled_detach(struct tokenizer *t) {
     struct part parts[PARTS_MAX];
+    struct spm_normalizer none = {0}, *spm = spm_of(t);
     if (!t->image.data) return;
-    size_t count = list_parts(t, parts);
+    size_t count = list_parts(t, spm ? spm : &none, parts);
     for (size_t i = 1; i < count; i++) set_pointer(&parts[i], NULL); /* not the flags */
     file_map_close(&t->image);
 }

@@ -13,9 +13,6 @@
  *   (2) A file is never changed once it is there, only replaced (rename): a mapping never changes.
  *   (3) Nothing here ever fails a load: without a folder that can be written all goes on as before.
  *
- * Only byte pair encodings whose rules are texts are kept: SentencePiece models, Unigram and WordPiece vocabularies are
- * small, and load in less time than a file is mapped.
- *
  * Threading: compiled_set_folder before other threads; the rest any thread.
  */
 #ifndef TEXT_TOKENIZER_COMPILED_H
@@ -27,6 +24,7 @@
  * nowhere, as before the first call. A folder that cannot be made or written is as good as none. */
 void compiled_set_folder(const char *folder);
 
+bool compiled_is_on(void); /* there is a folder */
 /* Names a source by all the bytes that a tokenizer is made from. */
 struct u128 compiled_key(const struct bytes *parts, size_t count);
 /* The tokenizer that was kept under the key, owned by the caller, or NULL. */
@@ -34,9 +32,10 @@ struct tokenizer *compiled_open(struct u128 key);
 /* Keeps the tokenizer, just loaded, under the key; *t is then one that lies in the file. Otherwise it stays. */
 void compiled_keep(struct u128 key, struct tokenizer **t);
 
-/* For tokenizer*.c. The JSON of the normalizer and of the pre-tokenizer that t is made with; not copied when nothing is
- * kept. */
-void compiled_note_rules(struct tokenizer *t, struct bytes normalizer, struct bytes pre_tokenizer);
+/* For tokenizer*.c. The JSON of the normalizer, the pre-tokenizer and the decoder that t is made with; not copied when
+ * nothing is kept. */
+void compiled_note_rules(struct tokenizer *t, struct bytes normalizer, struct bytes pre_tokenizer,
+                         struct bytes decoder);
 /* Takes the mapped tables out of t, which is about to be freed. */
 void compiled_detach(struct tokenizer *t);
 

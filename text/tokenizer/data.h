@@ -89,9 +89,8 @@ struct tokenizer {
     uint32_t next_added_id; /* of an added token that the vocabulary lacks */
     uint32_t bos, eos[TOKENIZER_EOS_MAX], eos_count;
     struct file_map image; /* of compiled.h: where the tables lie; empty: each is owned */
-    struct buf rules[2];   /* for compiled.h: JSON of the normalizer and the pre-tokenizer */
-    bool has_rules;
-    pthread_mutex_t lock; /* of free_scratch */
+    struct buf rules[3];   /* for compiled.h: JSON of the normalizer, the pre-tokenizer and the decoder */
+    pthread_mutex_t lock;  /* of free_scratch */
     struct encode_scratch *free_scratch;
 };
 

@@ -308,7 +308,7 @@ static int load_sections(struct load *l) {
         (rc = parse_section(l, l->post_processor, &post)) || (rc = parse_section(l, l->decoder, &decoder)) ||
         (rc = normalizer_load(&t->normalizer, normalizer, l->err)))
         return rc;
-    compiled_note_rules(t, l->normalizer, l->pre_tokenizer);
+    compiled_note_rules(t, l->normalizer, l->pre_tokenizer, l->decoder);
     drop_idle_stage(t);
     if ((rc = load_model(l)) || (rc = tokenizer_load_added(t, added, l->err)) ||
         (rc = tokenizer_load_post(t, post, l->err)))

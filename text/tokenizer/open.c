@@ -80,6 +80,7 @@ static enum form form_of(struct bytes file) {
     return file.len && file.data[0] == 0x0A ? FORM_SPM : FORM_JSON; /* field 1, a piece */
 }
 
+/* known: by name, or NULL: by the contents. */
 static int load_known(struct bytes file, const struct named_vocab *known, struct tokenizer **out, struct error *err) {
     struct tokenizer *t = tokenizer_new(VOCAB_IDS_MAX);
     int rc = form_of(file) == FORM_SPM ? load_spm(file, known, t, err) : load_tiktoken(file, known, t, err);
@@ -136,6 +137,16 @@ int tokenizer_load_any(struct bytes file, struct bytes config_json, struct bytes
     return rc;
 }
 
+/* The same for a vocabulary by its name, which chooses rules and added tokens. */
+static int load_named(struct bytes file, const char *name, struct tokenizer **out, struct error *err) {
+    const struct bytes source[] = {file, bytes_str(name)};
+    struct u128 key = compiled_key(source, ARRAY_LEN(source));
+    *out = compiled_open(key);
+    int rc = *out ? 0 : load_known(file, named_vocab_find(name), out, err);
+    if (!rc) compiled_keep(key, out);
+    return rc;
+}
+
 /* ---- files ---- */
 
 static int open_folder(const char *path, struct tokenizer **out, struct error *err) {
@@ -148,20 +159,29 @@ static int open_folder(const char *path, struct tokenizer **out, struct error *e
     return rc;
 }
 
-/* Weights are not read. */
+/* Weights are not read. What is kept is named by the metadata about the tokenizer alone. */
 static int open_gguf(const char *path, struct tokenizer **out, struct error *err) {
+    struct bytes none = {0};
+    struct buf metadata = {0};
     struct gguf g;
     int rc = gguf_open(&g, path, err);
-    return rc ? rc : build_gguf(&g, out, err);
+    if (rc) return rc;
+    if (!compiled_is_on()) return build_gguf(&g, out, err);
+    gguf_vocab_extract(&g, &metadata);
+    gguf_close(&g);
+    rc = tokenizer_load_any(buf_bytes(&metadata), none, none, out, err);
+    buf_release(&metadata);
+    return rc;
 }
 
-static int open_file(const char *path, const struct named_vocab *known, struct tokenizer **out, struct error *err) {
+/* name: of a well-known vocabulary, or NULL: by the contents. */
+static int open_file(const char *path, const char *name, struct tokenizer **out, struct error *err) {
     struct buf file = {0};
     struct bytes none = {0};
     int rc = file_read(path, FILE_BYTES_MAX, &file, err);
     if (!rc)
-        rc = known ? load_known(buf_bytes(&file), known, out, err)
-                   : tokenizer_load_any(buf_bytes(&file), none, none, out, err);
+        rc = name ? load_named(buf_bytes(&file), name, out, err)
+                  : tokenizer_load_any(buf_bytes(&file), none, none, out, err);
     if (rc && file.len) error_wrap(err, "'%s'", path);
     buf_release(&file);
     return rc;
@@ -185,7 +205,7 @@ int tokenizer_open_named(const char *name, const char *vocab_dir, struct tokeniz
         return error_set(err, ERR_NOT_FOUND, "there is no vocabulary named '%s'; known are %s", name,
                          named_vocab_list());
     int rc = named_vocab_path(v, vocab_dir, &path, err);
-    if (!rc) rc = open_file(buf_text(&path), v, out, err);
+    if (!rc) rc = open_file(buf_text(&path), name, out, err);
     buf_release(&path);
     return rc;
 }

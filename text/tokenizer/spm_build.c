@@ -95,14 +95,13 @@ static int build_unigram(const struct spm_model *m, struct tokenizer *t, struct 
 /* ---- words ---- */
 
 /* Each U+2581 begins a word, even where one is trained to end with it. */
-static void build_words(const struct spm_model *m, struct tokenizer *t) {
+static int build_words(const struct spm_model *m, struct tokenizer *t, struct error *err) {
+    static const struct tokenizer_rules RULES = {
+        .pre_tokenizer =
+            "{\"type\":\"Split\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"behavior\":\"MergedWithNext\"}"};
     t->model = MODEL_WORDLEVEL;
     wordlevel_init(&t->wordlevel, &t->vocab, m->unk_id, true, m->byte_fallback);
-    t->splitter.stages[0] = (struct split_stage){.kind = SPLIT_LITERAL,
-                                                 .behavior = SPLIT_MERGED_WITH_NEXT,
-                                                 .literal = mem_strdup("\xE2\x96\x81"),
-                                                 .literal_len = 3};
-    t->splitter.stage_count = 1;
+    return tokenizer_set_rules(t, &RULES, err);
 }
 
 /* ---- around the model ---- */
@@ -167,7 +166,7 @@ int spm_build(const struct spm_model *m, struct tokenizer *t, struct error *err)
     t->spm_offsets = true;
     int rc = add_pieces(m, t, err);
     if (!rc && m->words)
-        build_words(m, t);
+        rc = build_words(m, t, err);
     else if (!rc)
         rc = m->unigram ? build_unigram(m, t, err) : build_bpe(m, t, err);
     if (!rc) rc = build_normalizer(m, t, err);
