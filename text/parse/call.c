@@ -314,7 +314,8 @@ static bool run_byte(struct parser *p, struct bytes in, size_t at) {
         be_plain(p);
         return true;
     }
-    if (f->end == BODY_MARK && t->complete && ends_json(in.data[at])) {
+    bool behind = f->end == BODY_MARK ? ends_json(in.data[at]) : f->end == BODY_MARK_JSON && in.data[at] == '<';
+    if (behind && t->complete) {
         end_call(p, at, 0);
         return true;
     }

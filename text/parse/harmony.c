@@ -19,11 +19,13 @@ static const char *const ENDS[] = {"<|end|>", "<|call|>", "<|return|>", START};
 
 static bool is_word_end(struct bytes s, size_t at) { return at >= s.len || is_blank(s.data[at]) || s.data[at] == '<'; }
 
-/* The word behind a mark in the header. */
+/* The word behind the last such mark in the header. */
 static struct bytes word_behind(struct bytes header, const char *mark) {
-    size_t at = find_bytes(header, bytes_str(mark), 0), end;
+    size_t at = SIZE_MAX, end, len = strlen(mark);
+    for (size_t i = find_bytes(header, bytes_str(mark), 0); i != SIZE_MAX;
+         i = find_bytes(header, bytes_str(mark), i + len))
+        at = i + len;
     if (at == SIZE_MAX) return bytes_of(NULL, 0);
-    at += strlen(mark);
     while (at < header.len && is_blank(header.data[at])) at++;
     for (end = at; !is_word_end(header, end);) end++;
     return bytes_of(header.data + at, end - at);

@@ -51,6 +51,7 @@ enum envelope { ENVELOPE_NONE, ENVELOPE_LOOSE, ENVELOPE_STRICT, ENVELOPE_KEYED }
 
 /* Calls as elements, with values that are not quoted (markup.c). */
 struct element_form {
+    const char *may_begin;      /* before all, and may be absent; NULL: nothing */
     const char *before;         /* the name; NULL: nothing */
     const char *name_end;       /* NULL: the name ends where the first value's key begins */
     const char *name_end_too;   /* behind it, and perhaps an index; NULL: none */

@@ -116,6 +116,7 @@ static bool is_index(struct bytes s) {
 
 static bool take_name(const struct element_form *e, struct walk *w, struct bytes *name) {
     struct bytes index;
+    if (e->may_begin) (void)!walk_take(w, e->may_begin);
     if (e->before && !walk_take(w, e->before)) return false;
     if (e->name_end)
         return walk_until(w, e->name_end, name) &&

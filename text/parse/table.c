@@ -36,6 +36,7 @@ const struct reasoning_format reasoning_formats[] = {
     {.names = "gemma4",
      .open = {"<|channel>thought"},
      .close = {"<channel|>"},
+     .drop = {"<channel|>"}, /* it may end what was not begun */
      .signs = {"<|channel>", "<channel|>"},
      .anywhere = true},
     {.names = "kimi kimi_vl", .open = {"◁think▷"}, .close = {"◁/think▷"}, .signs = {"◁/think▷"}},
@@ -83,23 +84,21 @@ const size_t reasoning_format_count = ARRAY_LEN(reasoning_formats);
 #define INVOKE_OF(mark)                                                                                                \
     .name_end = "\"", .name_end_too = ">", .open = "<" mark "parameter name=\"", .key_end = "\"", .value_open = ">",   \
     .close = "</" mark "parameter>", .end = "</" mark "invoke>", .has_attributes = true
+#define FUNCTION_FORM                                                                                                  \
+    .name_end = ">", .open = "<parameter=", .key_end = ">", .close = "</parameter>", .end = "</function>",             \
+    .may_miss_close = true
 /* Key and value are elements of their own. */
 #define PAIR_OF(begin, end)                                                                                            \
     .open = "<" begin "arg_key" end ">", .key_end = "</" begin "arg_key" end ">",                                      \
     .value_open = "<" begin "arg_value" end ">", .close = "</" begin "arg_value" end ">", .mixed = true
 
-static const struct element_form FUNCTION = {.name_end = ">",
-                                             .open = "<parameter=",
-                                             .key_end = ">",
-                                             .close = "</parameter>",
-                                             .end = "</function>",
-                                             .may_miss_close = true},
+static const struct element_form FUNCTION = {FUNCTION_FORM}, FUNCTION_RAW = {FUNCTION_FORM, .keeps_blanks = true},
                                  INVOKE = {INVOKE_OF("")}, MINIMAX = {INVOKE_OF(""), .keeps_blanks = true},
                                  DSML = {INVOKE_OF("｜DSML｜"), .unwraps = true},
                                  DSML_SPACED = {INVOKE_OF("｜DSML｜ "), .unwraps = true},
                                  GCML = {INVOKE_OF("｜GCML｜")},
-                                 STEP = {INVOKE_OF("steptml:"),
-                                         .before = "function<｜tool_sep｜><steptml:invoke name=\""},
+                                 STEP = {INVOKE_OF("steptml:"), .may_begin = "function<｜tool_sep｜>",
+                                         .before = "<steptml:invoke name=\""},
                                  PARAM = {.name_end = "\"",
                                           .name_end_too = ">",
                                           .open = "<param name=\"",
@@ -301,6 +300,14 @@ const struct call_format call_formats[] = {
      .ends_reasoning = true,
      .head = head_function,
      .elements = &FUNCTION},
+    {.names = "mimo", /* as qwen3_coder, without the line ends */
+     .wrap_open = {"<tool_call>"},
+     .wrap_close = {"</tool_call>"},
+     .open = {{.text = "<function="}},
+     .close = "</function>",
+     .ends_reasoning = true,
+     .head = head_function,
+     .elements = &FUNCTION_RAW},
     {.names = "functionary_v3.2 functionary_v3",
      .open = {{.text = ">>>", .known_only = true}},
      .plain = "all\n",
@@ -389,7 +396,7 @@ const struct call_format call_formats[] = {
      .close = "</tool_calls>",
      .signs = {"<tool_calls>"},
      .envelope = ENVELOPE_LOOSE},
-    {.names = "hermes qwen qwen25 qwen3 qwen3_json ernie45 exaone4 mimo granite4 xlam_qwen trinity",
+    {.names = "hermes qwen qwen25 qwen3 qwen3_json ernie45 exaone4 granite4 xlam_qwen trinity",
      .open = {{.text = "<tool_call>"}},
      .close = "</tool_call>",
      .signs = {"<tool_call>"},

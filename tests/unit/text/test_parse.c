@@ -164,6 +164,7 @@ static const struct parse_case cases[] = {
     {"seed_oss", NULL, false, "<seed:think>a</seed:think>b", "R(a)C(b)"},
     {"apriel", NULL, true, "a\n[BEGIN FINAL RESPONSE]\nb\n[END FINAL RESPONSE]", "R(a)C(b\n)"},
     {"gemma4", NULL, false, "<|channel>thought\na<channel|>b", "R(a)C(b)"},
+    {"gemma4", NULL, false, "<|channel>thought\n<channel|>b<channel|>", "C(b)"},
     {"kimi_vl", NULL, false, "◁think▷a ◁ b◁/think▷c", "R(a ◁ b)C(c)"},
     {NULL, NULL, false, "<think>a</think>b", "C(<think>a</think>b)"},
     /* hermes */
@@ -316,6 +317,12 @@ static const struct parse_case cases[] = {
      "\"y\"]}, \"list\": [{\"k\": 1}, {}], \"none\": \"\"})T(1||now|{})"},
     {NULL, "minimax_m3", false, M_ "<tool_call>" M_ "<invoke name=\"now\">" M_ "<a>1" M_ "</b>" M_ "</invoke>",
      "C(" M_ "<tool_call>" M_ "<invoke name=\"now\">" M_ "<a>1" M_ "</b>" M_ "</invoke>)"},
+    {"think", "kimi_k2", false, /* an end is missing */
+     "<think>a<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>" W_ARGS
+     "<|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}",
+     "R(a)T(0|functions.get_weather:0|get_weather|" W_ARGS ")T(1|functions.now:1|now|{})"},
+    {NULL, "kimi_k2", false, "<|tool_call_begin|>functions.now<|tool_call_argument_begin|>{}<|tool_call_end|>",
+     "T(0|functions.now|now|{})"},
     {NULL, "solar_open", false,
      "Go.<|tool_calls|><|tool_call:begin|>abc1<|tool_call:name|>get_weather<|tool_call:args|>" W_ARGS
      "<|tool_call:end|>",
@@ -329,6 +336,10 @@ static const struct parse_case cases[] = {
      "name=\"get_weather\"><steptml:parameter "
      "name=\"city\">Paris</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>",
      "T(0||get_weather|{\"city\": \"Paris\"})"},
+    {NULL, "step3", false,
+     "<｜tool_calls_begin｜><｜tool_call_begin｜><steptml:invoke name=\"now\"></steptml:invoke><｜tool_call_end｜>"
+     "<｜tool_calls_end｜>",
+     "T(0||now|{})"},
     /* elements */
     {NULL, "qwen3_coder", false,
      "Go.\n<tool_call>\n<function=get_weather>\n<parameter=city>\nNew\nYork "
@@ -343,6 +354,10 @@ static const struct parse_case cases[] = {
     {NULL, "seed_oss", false,
      "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</seed:tool_call>",
      "T(0||get_weather|{\"city\": \"Paris\"})"},
+    {NULL, "mimo", false,
+     "<tool_call>\n<function=get_weather>\n<parameter=city>a\n</parameter><parameter=days>2</parameter>\n</function>\n"
+     "</tool_call>",
+     "T(0||get_weather|{\"city\": \"a\\n\", \"days\": 2})"},
     {NULL, "functionary", false, "<function=now>{\"a\": 1}</function>", "T(0||now|{\"a\": 1})"},
     {NULL, "functionary_v3.2", true, "all\nHi >> you", "C(Hi >> you)"},
     {NULL, "functionary_v3.2", true, "all\nI look.\n>>>get_weather\n" W_ARGS ">>>now\n{}",
@@ -425,6 +440,10 @@ static const struct parse_case cases[] = {
      "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>" W_ARGS
      "<|end|><|start|>assistant to=functions.now<|channel|>commentary json<|message|>{}<|call|>",
      "R(a\nb)" W_IS("0") "T(1||now|{})"},
+    {"harmony", "harmony", false,
+     "<|channel|>commentary to=assistant<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final"
+     "<|message|>b",
+     "R(a)C(b)"},
     {"harmony", "harmony", false, "<|channel|>commentary<|message|>I look.<|end|>", "C(I look.)"},
     {"harmony", "harmony", false, "Just text <b>", "C(Just text <b>)"},
     {"harmony", "harmony", false, "<|channel|>commentary to=functions.now<|message|>no json", "C(no json)"},
@@ -743,6 +762,38 @@ TEST(long_texts_take_linear_time) {
         EXPECT(got == had || got + strlen("<think>") == had);
     }
     answer_release(&a);
+}
+
+/* ---- names ---- */
+
+/* What --tool-call-parser and --reasoning-parser may be in vLLM 0.33 and SGLang 0.5.23, but for those that
+ * docs/parsers.md says are not read. */
+static const char CALL_NAMES[] =
+    "apertus apertus2509 cohere_command3 cohere_command4 deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4 "
+    "deepseek_v41 deepseekv3 deepseekv31 deepseekv32 deepseekv4 deepseekv41 dots ernie45 functiongemma gemma4 "
+    "gigachat3 gigachat35 glm glm45 glm47 gpt-oss granite granite-20b-fc granite4 hermes hunyuan hunyuan_a13b "
+    "hy_v3 hy_v4 internlm interns1 iquest_q1 jamba k2_horizon kimi_k2 kimi_k3 lfm2 ling3 llama3 llama3_json "
+    "llama4_json llama4_pythonic longcat mimo minicpm5 minimax-m2 minimax-m3 minimax_m2 minimax_m3 mistral "
+    "nanbeige olmo3 openai phi4_mini_json plamo3 poolside_v1 pythonic qwen qwen25 qwen3_coder qwen3_json "
+    "qwen3_xml seed_oss spark25 step3 step3p5 step5 trinity xlam";
+static const char REASONING_NAMES[] =
+    "apertus2509 cohere_command3 cohere_command4 deepseek-r1 deepseek-v3 deepseek-v4 deepseek-v41 deepseek_r1 "
+    "deepseek_v3 deepseek_v4 deepseek_v41 dots ernie45 gemma4 gigachat35 glm45 glm47 gpt-oss granite "
+    "granite_thinking_parser holo2 hunyuan hunyuan_a13b hy_v3 hy_v4 interns1 iquest_q1 k2_horizon kimi kimi_k2 "
+    "kimi_k3 ling3 mimo minicpmv minimax minimax-append-think minimax-m3 minimax_m2 minimax_m2_append_think "
+    "minimax_m3 mistral nanbeige nemotron_3 nemotron_v3 olmo3 openai_gptoss plamo3 poolside_v1 qwen3 "
+    "qwen3-thinking seed_oss step3 step3p5 step5";
+
+TEST(names_of_other_servers_are_known) {
+    char names[sizeof CALL_NAMES + sizeof REASONING_NAMES], *rest;
+    size_t count = 0;
+    memcpy(names, CALL_NAMES, sizeof CALL_NAMES);
+    for (char *name = strtok_r(names, " ", &rest); name; name = strtok_r(NULL, " ", &rest), count++)
+        if (!call_format_find(bytes_str(name))) check_fail(__FILE__, __LINE__, "no tool call parser %s", name);
+    memcpy(names, REASONING_NAMES, sizeof REASONING_NAMES);
+    for (char *name = strtok_r(names, " ", &rest); name; name = strtok_r(NULL, " ", &rest), count++)
+        if (!reasoning_format_find(bytes_str(name))) check_fail(__FILE__, __LINE__, "no reasoning parser %s", name);
+    EXPECT(count == 126);
 }
 
 /* ---- choosing ---- */
