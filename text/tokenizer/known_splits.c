@@ -1,5 +1,7 @@
 #include "text/tokenizer/known_splits.h"
 
+#include "text/tokenizer/scan.h"
+
 enum { PATTERNS_MAX = 8, NAMES_MAX = 24 };
 
 #define ANY_CASE "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -18,12 +20,10 @@ enum { PATTERNS_MAX = 8, NAMES_MAX = 24 };
 #define TEKKEN   WORD UPPER "*" LOWER "+|" WORD UPPER "+" LOWER "*|\\p{N}" SLASHES
 #define BAILING                                                                                                        \
     "'(?i:[sdmt]|ll|ve|re)|" WORD "+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
-#define DEEPSEEK3                                                                                                      \
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "              \
-    "?[\\p{P}\\p{S}]+[\\r\\n]*|" SPACES
-#define CJK3  "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
-#define CJK   "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
-#define BLOOM " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
+#define DEEPSEEK3 SCAN_DEEPSEEK3_REST
+#define CJK3      SCAN_DEEPSEEK3_ASIAN
+#define CJK       "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+#define BLOOM     " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
 
 /* clang-format off */
 #define KIMI_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"

@@ -25,6 +25,7 @@ struct rules {
     enum tail_rule tail;
     enum contraction_rule contraction;
     bool line_ends; /* the `\s*[\r\n]+` alternative */
+    bool apart;     /* digits were taken out before: text ends in front of them */
 };
 
 enum char_class {
@@ -164,17 +165,18 @@ static inline const uint8_t *other_run(const uint8_t *p, const uint8_t *end, con
 }
 
 /* A run of white space from p. */
-static inline const uint8_t *space_run(const uint8_t *p, const uint8_t *end, bool line_ends) {
+static inline const uint8_t *space_run(const uint8_t *p, const uint8_t *end, const struct rules r) {
     const uint8_t *at = p, *last_start = p, *line_end = NULL;
     while (at < end) {
         size_t len;
         unsigned c = peek(at, &len);
+        if (r.apart && c & C_DIGIT) return at;
         if (!(c & C_SPACE)) break;
         last_start = at;
         at += len;
         if (c & C_LINE_END) line_end = at;
     }
-    if (line_ends && line_end) return line_end;
+    if (r.line_ends && line_end) return line_end;
     return at < end && last_start > p ? last_start : at;
 }
 
@@ -193,20 +195,23 @@ static inline size_t scan(const uint8_t *p, const uint8_t *end, const struct rul
     const unsigned not_other = C_SPACE | C_DIGIT | C_LETTER | (r.letter == LETTERS_AND_MARKS ? C_MARK : 0);
     if (!(c & not_other)) return (size_t)(other_run(p, end, r) - p);
     if (*p == ' ' && p + 1 < end && !(next & not_other)) return (size_t)(other_run(p + 1, end, r) - p);
-    return (size_t)(space_run(p, end, r.line_ends) - p);
+    return (size_t)(space_run(p, end, r) - p);
 }
 
 #define SCANNER(name, ...)                                                                                             \
     size_t name(const uint8_t *p, const uint8_t *end) { return scan(p, end, (struct rules){__VA_ARGS__}); }
 
 size_t scan_gpt2(const uint8_t *p, const uint8_t *end) {
-    return scan(p, end, (struct rules){LETTERS, PREFIX_SPACE, 0, TAIL_NONE, CONTRACT_BEFORE_EXACT, false});
+    return scan(p, end, (struct rules){LETTERS, PREFIX_SPACE, 0, TAIL_NONE, CONTRACT_BEFORE_EXACT, false, false});
 }
-SCANNER(scan_llama3, LETTERS, PREFIX_ANY, 3, TAIL_LINE_ENDS, CONTRACT_BEFORE, true)
-SCANNER(scan_qwen2, LETTERS, PREFIX_ANY, 1, TAIL_LINE_ENDS, CONTRACT_BEFORE, true)
-SCANNER(scan_qwen35, LETTERS_AND_MARKS, PREFIX_ANY, 1, TAIL_LINE_ENDS, CONTRACT_BEFORE, true)
-SCANNER(scan_o200k, LETTERS_CASED, PREFIX_ANY, 3, TAIL_LINE_ENDS_SLASH, CONTRACT_AFTER, true)
-SCANNER(scan_tekken, LETTERS_CASED, PREFIX_ANY, 1, TAIL_LINE_ENDS_SLASH, CONTRACT_NONE, true)
+size_t scan_digits_gpt2(const uint8_t *p, const uint8_t *end) {
+    return scan(p, end, (struct rules){LETTERS, PREFIX_SPACE, 1, TAIL_NONE, CONTRACT_BEFORE_EXACT, false, true});
+}
+SCANNER(scan_llama3, LETTERS, PREFIX_ANY, 3, TAIL_LINE_ENDS, CONTRACT_BEFORE, true, false)
+SCANNER(scan_qwen2, LETTERS, PREFIX_ANY, 1, TAIL_LINE_ENDS, CONTRACT_BEFORE, true, false)
+SCANNER(scan_qwen35, LETTERS_AND_MARKS, PREFIX_ANY, 1, TAIL_LINE_ENDS, CONTRACT_BEFORE, true, false)
+SCANNER(scan_o200k, LETTERS_CASED, PREFIX_ANY, 3, TAIL_LINE_ENDS_SLASH, CONTRACT_AFTER, true, false)
+SCANNER(scan_tekken, LETTERS_CASED, PREFIX_ANY, 1, TAIL_LINE_ENDS_SLASH, CONTRACT_NONE, true, false)
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define UPPER        "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
@@ -220,6 +225,8 @@ static const struct {
 } SCANNERS[] = {
     {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", scan_gpt2},
     {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", scan_gpt2},
+    {"\\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?=\\p{N})|\\s+(?!\\S)|\\s+",
+     scan_digits_gpt2},
     {CONTRACTIONS "|" BEFORE "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES, scan_llama3},
     {"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|" BEFORE
      "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES,

@@ -19,6 +19,19 @@ typedef size_t scan_fn(const uint8_t *p, const uint8_t *end);
 scan_fn *scan_find(struct bytes pattern);
 /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ : what ByteLevel's use_regex means. */
 scan_fn scan_gpt2;
+/* Each \p{N} by itself, and what is between by scan_gpt2: two stages in one. */
+scan_fn scan_digits_gpt2;
+/* The three stages of DeepSeek V3 in one: scan_deepseek.c. */
+#define SCAN_DEEPSEEK3_DIGITS "\\p{N}{1,3}"
+#define SCAN_DEEPSEEK3_ASIAN  "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+#define SCAN_DEEPSEEK3_REST                                                                                            \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "              \
+    "?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+extern const char *const SCAN_DEEPSEEK3_STAGES[3];
+scan_fn scan_deepseek3;
+static inline bool scan_is_deepseek_asian(uint32_t cp) {
+    return (cp >= 0x4E00 && cp <= 0x9FA5) || (cp >= 0x3040 && cp <= 0x30FF);
+}
 /* The others, named after the family that brought them. */
 scan_fn scan_llama3, scan_qwen2, scan_qwen35, scan_o200k, scan_tekken;
 

@@ -16,6 +16,8 @@ struct block_rules {
     bool contract_before; /* 's is a piece of its own, in front of everything */
     bool contract_after;  /* 's belongs to the word before it */
     bool exact;           /* contractions in small letters only */
+    bool apart;           /* digits were taken out before: text ends in front of them */
+    bool deepseek;        /* scan_deepseek.c: asian characters are apart too, one ASCII sign may begin an ASCII word */
     bool marks;           /* are letters; else others, of which `cased` patterns make several things */
 };
 
@@ -27,6 +29,7 @@ enum far_kind {
     FAR_E3,
     FAR_E4,
     FAR_E5_E9,
+    FAR_E9,
     FAR_EB_EC,
     FAR_80,
     FAR_81,
@@ -40,19 +43,23 @@ enum far_kind {
     FAR_80_AF,
     FAR_97_A0,
     FAR_B8_BF,
+    FAR_BE_BF,
+    FAR_CONTROL,
+    FAR_DELETE,
     FAR_KINDS
 };
 static const uint8_t FAR_RANGES[FAR_KINDS][2] = {
     [FAR_C3] = {0xC3, 0xC3},    [FAR_D0] = {0xD0, 0xD0},    [FAR_D1] = {0xD1, 0xD1},    [FAR_E3] = {0xE3, 0xE3},
-    [FAR_E4] = {0xE4, 0xE4},    [FAR_E5_E9] = {0xE5, 0xE9}, [FAR_EB_EC] = {0xEB, 0xEC}, [FAR_80] = {0x80, 0x80},
-    [FAR_81] = {0x81, 0x81},    [FAR_82] = {0x82, 0x82},    [FAR_83] = {0x83, 0x83},    [FAR_97] = {0x97, 0x97},
-    [FAR_B7] = {0xB7, 0xB7},    [FAR_BB] = {0xBB, 0xBB},    [FAR_80_9E] = {0x80, 0x9E}, [FAR_80_9F] = {0x80, 0x9F},
-    [FAR_80_AF] = {0x80, 0xAF}, [FAR_97_A0] = {0x97, 0xA0}, [FAR_B8_BF] = {0xB8, 0xBF}};
+    [FAR_E4] = {0xE4, 0xE4},    [FAR_E5_E9] = {0xE5, 0xE9}, [FAR_E9] = {0xE9, 0xE9},    [FAR_EB_EC] = {0xEB, 0xEC},
+    [FAR_80] = {0x80, 0x80},    [FAR_81] = {0x81, 0x81},    [FAR_82] = {0x82, 0x82},    [FAR_83] = {0x83, 0x83},
+    [FAR_97] = {0x97, 0x97},    [FAR_B7] = {0xB7, 0xB7},    [FAR_BB] = {0xBB, 0xBB},    [FAR_80_9E] = {0x80, 0x9E},
+    [FAR_80_9F] = {0x80, 0x9F}, [FAR_80_AF] = {0x80, 0xAF}, [FAR_97_A0] = {0x97, 0xA0}, [FAR_B8_BF] = {0xB8, 0xBF},
+    [FAR_BE_BF] = {0xBE, 0xBF}, [FAR_CONTROL] = {0, 0x1F},  [FAR_DELETE] = {0x7F, 0x7F}};
 
 /* A bit for each byte, of characters of several bytes for the first. `far`: kinds of bytes that tell letters above
  * U+007F. */
 struct classes {
-    uint64_t letter, capital, digit, space, blank, line_end, apostrophe, slash, high, inside;
+    uint64_t asian, letter, capital, digit, space, blank, line_end, apostrophe, slash, high, inside;
     uint64_t far[FAR_KINDS];
 };
 
@@ -129,12 +136,21 @@ BITS INLINE unsigned classify_far(const uint8_t *p, struct classes *c, const str
     unsigned known = 64, last = 63 - (unsigned)__builtin_clzll(leads | 1);
     unsigned last_len = p[last] < 0x80 ? 1 : p[last] < 0xE0 ? 2 : p[last] < 0xF0 ? 3 : 4;
     if (last + last_len > 64) known = last;
+    if (r.deepseek) {
+        const uint64_t strange = (c->far[FAR_CONTROL] & ~(c->blank | c->line_end)) | c->far[FAR_DELETE];
+        if (strange) known = MIN(known, (unsigned)__builtin_ctzll(strange));
+    }
     uint64_t both = 0; /* neither capital nor small */
     c->capital &= ~c->high;
     uint64_t letters = common_letters(c->far, &c->capital) & leads;
+    if (r.deepseek) {
+        const uint64_t e3_e9 = c->far[FAR_E3] | c->far[FAR_E4] | c->far[FAR_E5_E9];
+        c->asian = letters & e3_e9 & ~(c->far[FAR_E9] & c->far[FAR_BE_BF] >> 1); /* the last few end amid U+9Fxx */
+        letters &= ~e3_e9;
+    }
     c->letter |= letters;
     if (r.cased) both = letters & ~(c->far[FAR_C3] | c->far[FAR_D0] | c->far[FAR_D1]);
-    for (uint64_t rest = leads & ~letters; rest; rest &= rest - 1) {
+    for (uint64_t rest = leads & ~(letters | c->asian); rest; rest &= rest - 1) {
         unsigned i = (unsigned)__builtin_ctzll(rest);
         uint64_t bit = rest & -rest;
         if (i >= known) break;
@@ -143,6 +159,13 @@ BITS INLINE unsigned classify_far(const uint8_t *p, struct classes *c, const str
         unsigned class = unicode_class(cp);
         uint32_t category = 1u << (class & UNICODE_CATEGORY_MASK);
         if (category & UNICODE_M && r.cased) known = i;
+        if (r.deepseek && scan_is_deepseek_asian(cp)) {
+            if (!(category & (UNICODE_L | UNICODE_M))) known = i;
+            c->asian |= bit;
+            continue;
+        }
+        const uint32_t matched = UNICODE_L | UNICODE_M | UNICODE_N | UNICODE_P | UNICODE_S;
+        if (r.deepseek && !(category & matched) && !(class & UNICODE_IS_SPACE)) known = i;
         if (category & (r.marks ? UNICODE_L | UNICODE_M : UNICODE_L)) c->letter |= bit;
         if (category & (1u << UNICODE_LU | 1u << UNICODE_LT)) c->capital |= bit;
         if (category & (1u << UNICODE_LM | 1u << UNICODE_LO)) both |= bit;
@@ -180,20 +203,22 @@ INLINE uint64_t tails(uint64_t from, uint64_t in) {
 }
 
 /* The borders of characters that are a byte each; k: the contractions among them. */
-INLINE uint64_t char_borders(struct classes c, struct contractions k, uint64_t in, const struct block_rules r) {
+INLINE uint64_t char_borders(struct classes c, uint64_t ascii, struct contractions k, uint64_t in,
+                             const struct block_rules r) {
+    const uint64_t K = r.deepseek ? c.asian & in : 0;
     const uint64_t L = c.letter & in, N = c.digit & in, SP = c.space & in, LE = c.line_end & in;
     const uint64_t S = SP | (c.blank & in) | LE;
-    uint64_t O = in & ~(L | N | S);
-    if (!(L | N)) return 1;
+    uint64_t O = in & ~(L | N | S | K);
+    if (!(L | N | K)) return 1;
     uint64_t taken = 0; /* line ends (and slashes) that the others before them take */
     if (r.line_ends) {
         taken = r.slash_tail && c.slash ? tails(O << 1 & LE, LE | (c.slash & in)) : run_from(O << 1 & LE, LE);
         O &= ~taken;
     }
-    const uint64_t W = S & ~taken, text = L | N | O;
+    const uint64_t W = S & ~taken, text = r.apart ? L | O : L | N | O;
     const uint64_t alone = O & ~(O << 1) & ~(O >> 1) & ~(SP << 1); /* one other, that no space takes */
     uint64_t starts = (W & ~(W << 1)) | (O & ~(O << 1) & ~(SP << 1));
-    uint64_t limit_bits = L | N; /* borders behind the last of these are not certain */
+    uint64_t limit_bits = L | N | K; /* borders behind the last of these are not certain */
     if (r.line_ends) {
         const uint64_t inner = W & ~LE, after = inner & (W & LE) << 1;
         starts |= after | (inner & text >> 1);
@@ -207,7 +232,12 @@ INLINE uint64_t char_borders(struct classes c, struct contractions k, uint64_t i
     }
     uint64_t letter_starts = L & ~(L << 1);
     if (r.cased) letter_starts |= c.capital & L & (L & ~c.capital) << 1;
-    const uint64_t prefix = r.any_prefix ? alone | (W & ~LE) : SP;
+    uint64_t prefix = r.any_prefix ? alone | (W & ~LE) : SP;
+    if (r.deepseek) { /* one ASCII sign takes the ASCII letters behind it, no others */
+        const uint64_t near = L & ascii, signs = alone & ascii & near >> 1;
+        prefix = signs | (W & ~LE);
+        starts |= (K & ~(K << 1)) | (run_from(signs << 1, near) << 1 & L & ~near);
+    }
     letter_starts &= ~(prefix << 1);
     const uint64_t quotes = r.contract_after ? L << 1 : r.contract_before ? alone : 0;
     k.one &= quotes, k.two &= quotes, k.unknown &= quotes;
@@ -241,7 +271,8 @@ BITS INLINE uint64_t far_borders(const uint8_t *p, struct classes c, const struc
     if (c.apostrophe && (r.contract_before || r.contract_after))
         k = find_contractions(p, c.apostrophe & low_bits(known), known, r.exact);
     const uint64_t outer = ~c.inside, in = _pext_u64(low_bits(known), outer);
-    const struct classes chars = {.letter = _pext_u64(c.letter, outer),
+    const struct classes chars = {.asian = r.deepseek ? _pext_u64(c.asian, outer) : 0,
+                                  .letter = _pext_u64(c.letter, outer),
                                   .capital = r.cased ? _pext_u64(c.capital, outer) : 0,
                                   .digit = _pext_u64(c.digit, outer),
                                   .space = _pext_u64(c.space, outer),
@@ -250,13 +281,13 @@ BITS INLINE uint64_t far_borders(const uint8_t *p, struct classes c, const struc
                                   .slash = r.slash_tail ? _pext_u64(c.slash, outer) : 0};
     const struct contractions of_chars = {_pext_u64(k.one, outer), _pext_u64(k.two, outer),
                                           _pext_u64(k.unknown, outer)};
-    return _pdep_u64(char_borders(chars, of_chars, in, r), outer);
+    return _pdep_u64(char_borders(chars, _pext_u64(~c.high, outer), of_chars, in, r), outer);
 }
 
 INLINE uint64_t near_borders(const uint8_t *p, struct classes c, const struct block_rules r) {
     struct contractions k = {0, 0, 0};
     if (c.apostrophe && (r.contract_before || r.contract_after)) k = find_contractions(p, c.apostrophe, 64, r.exact);
-    return char_borders(c, k, ~(uint64_t)0, r);
+    return char_borders(c, ~(uint64_t)0, k, ~(uint64_t)0, r);
 }
 
 AVX512 INLINE struct classes classes_avx512(const uint8_t *p) {
@@ -344,7 +375,7 @@ AVX2 INLINE void far_avx2(const uint8_t *p, struct classes *c) {
     static uint64_t name##_##isa(const uint8_t *p) {                                                                   \
         struct classes c = classes_##isa(p);                                                                           \
         const struct block_rules r = {__VA_ARGS__};                                                                    \
-        if (!c.high) return near_borders(p, c, r);                                                                     \
+        if (!c.high && !r.deepseek) return near_borders(p, c, r);                                                      \
         far_##isa(p, &c);                                                                                              \
         return far_borders(p, c, r);                                                                                   \
     }
@@ -353,6 +384,8 @@ AVX2 INLINE void far_avx2(const uint8_t *p, struct classes *c) {
     AVX2 SCANNER_OF(avx2, name, __VA_ARGS__)
 
 BLOCK_SCANNER(gpt2, .contract_before = true, .exact = true)
+BLOCK_SCANNER(digits_gpt2, .digits_max = 1, .contract_before = true, .exact = true, .apart = true)
+BLOCK_SCANNER(deepseek3, .digits_max = 3, .line_ends = true, .apart = true, .deepseek = true, .marks = true)
 BLOCK_SCANNER(llama3, .digits_max = 3, .any_prefix = true, .line_ends = true, .contract_before = true)
 BLOCK_SCANNER(qwen2, .digits_max = 1, .any_prefix = true, .line_ends = true, .contract_before = true)
 BLOCK_SCANNER(qwen35, .digits_max = 1, .any_prefix = true, .line_ends = true, .contract_before = true, .marks = true)
@@ -363,9 +396,14 @@ BLOCK_SCANNER(tekken, .digits_max = 1, .any_prefix = true, .line_ends = true, .s
 static const struct {
     scan_fn *scan;
     scan_block_fn *avx512, *avx2;
-} BLOCK_SCANNERS[] = {{scan_gpt2, gpt2_avx512, gpt2_avx2},    {scan_llama3, llama3_avx512, llama3_avx2},
-                      {scan_qwen2, qwen2_avx512, qwen2_avx2}, {scan_qwen35, qwen35_avx512, qwen35_avx2},
-                      {scan_o200k, o200k_avx512, o200k_avx2}, {scan_tekken, tekken_avx512, tekken_avx2}};
+} BLOCK_SCANNERS[] = {{scan_gpt2, gpt2_avx512, gpt2_avx2},
+                      {scan_digits_gpt2, digits_gpt2_avx512, digits_gpt2_avx2},
+                      {scan_deepseek3, deepseek3_avx512, deepseek3_avx2},
+                      {scan_llama3, llama3_avx512, llama3_avx2},
+                      {scan_qwen2, qwen2_avx512, qwen2_avx2},
+                      {scan_qwen35, qwen35_avx512, qwen35_avx2},
+                      {scan_o200k, o200k_avx512, o200k_avx2},
+                      {scan_tekken, tekken_avx512, tekken_avx2}};
 
 /* clang's __builtin_cpu_supports does not know it. */
 static bool has_lzcnt(void) {

@@ -70,6 +70,10 @@ static int load_split(struct splitter *s, struct tvalue json, struct error *err)
         stage.kind = SPLIT_SCAN;
         return add_stage(s, stage, err);
     }
+    if (is_text(regex, "\\p{N}") && stage.behavior == SPLIT_ISOLATED && !stage.invert) {
+        stage.kind = SPLIT_DIGIT;
+        return add_stage(s, stage, err);
+    }
     rc = regex_compile(tvalue_text(regex), &stage.code, err);
     return rc ? rc : add_stage(s, stage, err);
 }
@@ -142,14 +146,31 @@ static int load_plain(struct splitter *s, struct tvalue json, struct error *err)
                      type.kind == TVALUE_STRING ? type.text : "");
 }
 
+static bool is_isolated(struct tvalue json, const char *regex) {
+    return is_text(member(json, "type"), "Split") && is_text(member(member(json, "pattern"), "Regex"), regex) &&
+           is_text(member(json, "behavior"), "Isolated") && !flag(json, "invert", false);
+}
+
+/* Stages from the i-th on that one scanner does: how many, 0: none. */
+static size_t load_joined(struct splitter *s, struct tvalue list, size_t i, struct error *err) {
+    if (s->byte_level || i + 3 > tvalue_count(list) || s->stage_count == SPLIT_STAGES_MAX) return 0;
+    for (size_t k = 0; k < 3; k++)
+        if (!is_isolated(tvalue_list_at(list, i + k), SCAN_DEEPSEEK3_STAGES[k])) return 0;
+    return add_stage(s, (struct split_stage){.kind = SPLIT_SCAN, .scan = scan_deepseek3}, err) ? 0 : 3;
+}
+
 static int load_any(struct splitter *s, struct tvalue json, unsigned depth, struct error *err) {
     struct tvalue type = member(json, "type");
     int rc;
     if (is_text(type, "Sequence")) {
         if (depth > NESTING_MAX) return error_set(err, ERR_LIMIT, "pre-tokenizer: sequences nested too deep");
         struct tvalue list = member(json, "pretokenizers");
-        for (size_t i = 0; i < tvalue_count(list); i++)
-            if ((rc = load_any(s, tvalue_list_at(list, i), depth + 1, err))) return rc;
+        for (size_t i = 0; i < tvalue_count(list); i++) {
+            size_t joined = load_joined(s, list, i, err);
+            rc = joined ? 0 : load_any(s, tvalue_list_at(list, i), depth + 1, err);
+            if (rc) return rc;
+            if (joined) i += joined - 1;
+        }
         return 0;
     }
     if (s->byte_level && !s->mapped) { /* something follows ByteLevel: it sees the byte alphabet */
@@ -162,11 +183,24 @@ static int load_any(struct splitter *s, struct tvalue json, unsigned depth, stru
     return load_plain(s, json, err);
 }
 
+/* Stages that one scanner does. */
+static void join_stages(struct splitter *s) {
+    for (size_t i = 0; i + 1 < s->stage_count; i++) {
+        struct split_stage *first = &s->stages[i], *second = first + 1;
+        if (first->kind != SPLIT_DIGIT || second->kind != SPLIT_SCAN || second->scan != scan_gpt2) continue;
+        second->scan = scan_digits_gpt2;
+        second->block = scan_block_find(scan_digits_gpt2);
+        memmove(first, second, (s->stage_count - i - 1) * sizeof *first);
+        s->stage_count--;
+    }
+}
+
 int splitter_load(struct splitter *s, struct tvalue json, struct error *err) {
     *s = (struct splitter){0};
     unicode_init();
     if (json.kind != TVALUE_DICT) return 0;
     int rc = load_any(s, json, 0, err);
+    join_stages(s);
     if (rc) splitter_release(s);
     return rc;
 }

@@ -11,7 +11,8 @@
 
 enum { BEHIND = 16 };
 
-static scan_fn *const SCANNERS[] = {scan_gpt2, scan_llama3, scan_qwen2, scan_qwen35, scan_o200k, scan_tekken};
+static scan_fn *const SCANNERS[] = {scan_gpt2,  scan_digits_gpt2, scan_deepseek3, scan_llama3,
+                                    scan_qwen2, scan_qwen35,      scan_o200k,     scan_tekken};
 
 /* Text of what the patterns look at; `kind` shifts the mixture from words to chaos. */
 static size_t random_text(uint8_t *text, size_t len, unsigned kind) {
@@ -20,10 +21,11 @@ static size_t random_text(uint8_t *text, size_t len, unsigned kind) {
                                         "\n    ", " \n \n",     "1234",   " 567",  "...",   ".\n", " //",
                                         "x.y",    "HTTPServer", " we'Ve", "\t",    "'s's",  "''s", " 's",
                                         "'re",    "'lL",        ".\n/",   "a'd'd", "\r\n",  " ()"};
-    static const uint32_t FAR[] = {0xE9,   0xC9,   0xD7,    0xF7,   0x17F,  0x301,  0xA0,   0x85,    0x2028, 0x4E2D,
-                                   0x4DC0, 0x4DBF, 0x1F642, 0x660,  0x3042, 0x30A2, 0x30FB, 0x30FC,  0x3099, 0x3002,
-                                   0x3000, 0xFF11, 0xFF01,  0xAC00, 0xB098, 0xD7A3, 0x410,  0x430,   0x44F,  0x450,
-                                   0x460,  0x2019, 0x201C,  0x2014, 0x1C5,  0x2B0,  0xAA,   0x20000, 0x3097, 0x30A0};
+    static const uint32_t FAR[] = {0xE9,   0xC9,    0xD7,   0xF7,    0x17F,  0x301,  0xA0,   0x85,   0x2028,
+                                   0x4E2D, 0x4DC0,  0x4DBF, 0x1F642, 0x660,  0x3042, 0x30A2, 0x30FB, 0x30FC,
+                                   0x3099, 0x3002,  0x3000, 0xFF11,  0xFF01, 0xAC00, 0xB098, 0xD7A3, 0x410,
+                                   0x430,  0x44F,   0x450,  0x460,   0x2019, 0x201C, 0x2014, 0x1C5,  0x2B0,
+                                   0xAA,   0x20000, 0x3097, 0x30A0,  0x9FA5, 0x9FA6, 0x200D};
     const unsigned far = (unsigned)(check_random() % 4) * 30; /* of a hundred */
     size_t at = 0;
     while (at < len) {
