@@ -1,5 +1,7 @@
 #include "base/utf8.h"
 
+#include "base/utf8_block.h"
+
 /*
  * For each first byte: the length of its character and the range of its second byte, which is what rules out overlong
  * forms, surrogates and code points past U+10FFFF (RFC 3629, section 4). Length 0: no character starts so.
@@ -43,25 +45,24 @@ static bool ascii32(const uint8_t *s) {
     return !((words[0] | words[1] | words[2] | words[3]) & 0x8080808080808080u);
 }
 
-/* End of the run of characters of three bytes whose second byte may be any continuation: most of Asia's. */
-static size_t skip_plain3(const uint8_t *s, size_t at, size_t len) {
-    while (len - at >= 3 && s[at] > 0xe0 && s[at] < 0xf0 && s[at] != 0xed && (s[at + 1] & 0xc0) == 0x80 &&
-           (s[at + 2] & 0xc0) == 0x80)
-        at += 3;
-    return at;
-}
-
 size_t utf8_valid_prefix(const void *data, size_t len) {
     const uint8_t *s = data;
-    size_t at = 0;
+    size_t at = 0, blocks_from = 0; /* where blocks are worth trying again */
     while (at < len) {
         while (len - at >= 32 && ascii32(s + at)) at += 32;
         if (len - at >= 8 && ascii8(s + at)) {
             at += 8;
             continue;
         }
-        at = skip_plain3(s, at, len);
         if (at == len) break;
+        if (at >= blocks_from) {
+            size_t skipped = utf8_skip_blocks(s, at, len);
+            blocks_from = skipped + 64;
+            if (skipped > at) {
+                at = skipped;
+                continue;
+            }
+        }
         size_t n = char_len(s + at, len - at);
         if (!n) break;
         at += n;

@@ -96,3 +96,20 @@ TEST(utf8_fast_path_stops_at_the_right_byte) {
         EXPECT_EQ(utf8_valid_prefix(text, bad), bad);
     }
 }
+
+/* Long texts of good characters with a few bytes of any kind in them: blocks find what is wrong, wherever it stands. */
+TEST(utf8_blocks_stop_at_the_right_byte) {
+    static const uint32_t LIMITS[] = {0x80, 0x800, 0x10000, 0x110000};
+    size_t stopped = 0;
+    for (int round = 0; round < 60000; round++) {
+        uint8_t s[256];
+        size_t len = 0, target = check_random() % 240, limit = check_random() % ARRAY_LEN(LIMITS);
+        while (len < target) len += utf8_encode((uint32_t)(check_random() % LIMITS[limit]), (char *)s + len);
+        size_t bad = len && round % 4 ? 1 + check_random() % 4 : 0;
+        for (size_t at = len ? check_random() % len : 0; bad && at < len; bad--, at++) s[at] = spicy_byte();
+        size_t prefix = slow_valid_prefix(s, len);
+        EXPECT_EQ(utf8_valid_prefix(s, len), prefix);
+        stopped += prefix < len;
+    }
+    EXPECT(stopped > 10000);
+}
