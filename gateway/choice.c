@@ -129,10 +129,12 @@ static bool push_text(struct choice *c, uint32_t id, struct buf *text) {
 }
 
 bool choice_push(struct choice *c, uint32_t id, struct buf *out) {
+    bool thinks = c->parser && parser_is_thinking(c->parser);
     c->token_count++;
     bool stopped = push_text(c, id, begin_text(c, out));
     if (stopped) c->finish = CHOICE_STOP;
     end_text(c, stopped);
+    if (thinks && parser_is_thinking(c->parser)) c->thought_count++;
     return stopped;
 }
 

@@ -23,8 +23,9 @@
 enum choice_finish { CHOICE_RUNNING, CHOICE_STOP, CHOICE_LENGTH, CHOICE_ERROR, CHOICE_DEADLINE, CHOICE_CALLS };
 
 struct choice {
-    uint32_t index;       /* in the answer */
-    uint32_t token_count; /* output tokens that count */
+    uint32_t index;         /* in the answer */
+    uint32_t token_count;   /* output tokens that count */
+    uint32_t thought_count; /* of these, inside of reasoning: not the token that completes its mark */
     enum choice_finish finish;
     bool has_stops, include_stop_text;
     struct detok detok;

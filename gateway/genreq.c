@@ -13,6 +13,7 @@ void genreq_init(struct genreq *g, enum genreq_dialect dialect) {
                          .choice_count = 1,
                          .skip_special_tokens = true,
                          .include_reasoning = true,
+                         .separate_reasoning = true,
                          .parallel_tool_calls = true,
                          .add_special_tokens = dialect == GENREQ_COMPLETIONS,
                          .add_generation_prompt = dialect == GENREQ_CHAT};

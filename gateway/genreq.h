@@ -91,6 +91,7 @@ struct genreq {
     /* answer */
     bool stream, include_usage, continuous_usage, return_token_ids;
     bool include_reasoning;   /* show what was thought */
+    bool separate_reasoning;  /* tell it from content */
     bool parallel_tool_calls; /* false: the first call alone */
     bool tool_choice_none;
 

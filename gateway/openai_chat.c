@@ -134,6 +134,7 @@ static const struct field rows[] = {
     {.name = "tool_choice", .kind = FIELD_CUSTOM, .read = read_tool_choice},
     {.name = "parallel_tool_calls", .kind = FIELD_BOOL, .offset = AT(parallel_tool_calls)},
     {.name = "include_reasoning", .kind = FIELD_BOOL, .offset = AT(include_reasoning)},
+    {.name = "separate_reasoning", .kind = FIELD_BOOL, .offset = AT(separate_reasoning)},
     {.name = "functions", .kind = FIELD_REFUSED},
     {.name = "function_call", .kind = FIELD_REFUSED},
     {.name = "audio", .kind = FIELD_REFUSED},

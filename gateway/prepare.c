@@ -16,6 +16,7 @@ static int64_t local_now_s(void) {
 static int settle_parse(const struct genreq *g, const struct text_model *text, struct bytes prompt, struct prepared *p,
                         struct error *err) {
     struct chat_formats formats = chat_formats(text->chat, NULL, g->tools.len);
+    if (!g->separate_reasoning) formats.reasoning = NULL;
     bool reads = formats.calls && (g->tools.len || call_format_frames_content(formats.calls));
     int rc = reads ? parse_tools_new(g->tools.len ? g->tools : bytes_str("[]"), &p->parse_tools, err) : 0;
     p->parse = (struct parse_config){.reasoning = formats.reasoning,

@@ -52,6 +52,11 @@ static void add_usage(const struct render_usage *u, struct buf *out) {
     ADD(out, ",\"prompt_tokens_details\":{\"cached_tokens\":");
     buf_add_u64(out, u->cached_tokens);
     ADD(out, "}");
+    if (u->reasons) {
+        ADD(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":");
+        buf_add_u64(out, u->reasoning_tokens);
+        ADD(out, "}");
+    }
     if (u->other_fingerprint) ADD(out, ",\"other_fingerprint\":true");
     ADD(out, "}");
 }

@@ -25,7 +25,9 @@ struct render {
 
 struct render_usage {
     uint32_t prompt_tokens, completion_tokens, cached_tokens;
-    bool other_fingerprint; /* part of the answer was made by a replica whose bits may differ */
+    uint32_t reasoning_tokens; /* of completion_tokens, those that were thought */
+    bool reasons;              /* reasoning was told from content */
+    bool other_fingerprint;    /* part of the answer was made by a replica whose bits may differ */
 };
 
 /* Log-probabilities of one token, as the wire has them: the chosen token first, then the best ones. */

@@ -6,13 +6,19 @@
 
 #define METRIC(id) (&gateway_metrics[GATEWAY_METRIC_##id])
 
+static void add_choice_usage(const struct choice *c, struct render_usage *u) {
+    u->completion_tokens += c->token_count;
+    u->reasoning_tokens += c->thought_count;
+    u->reasons |= c->parser && c->parse.reasoning;
+}
+
 struct render_usage stream_usage(const struct stream *s) {
     struct render_usage u = {.other_fingerprint = s->other_fingerprint};
     for (uint32_t i = 0; i < s->part_count; i++) {
         const struct part *p = &s->parts[i];
         u.prompt_tokens += (uint32_t)p->prompt.count;
         u.cached_tokens += p->cached_tokens;
-        for (uint32_t j = 0; j < p->delivery.choice_count; j++) u.completion_tokens += p->choices[j].token_count;
+        for (uint32_t j = 0; j < p->delivery.choice_count; j++) add_choice_usage(&p->choices[j], &u);
     }
     return u;
 }

@@ -35,6 +35,10 @@ static bool is_analysis(const struct parser *p) {
     return bytes_equal(word_behind(buf_bytes(&p->harmony.header), CHANNEL), bytes_str("analysis"));
 }
 
+bool harmony_is_thinking(const struct parser *p) {
+    return p->harmony.state == HARMONY_BODY && p->config.reasoning && is_analysis(p);
+}
+
 /* The function a message is for; empty: none. */
 static struct bytes recipient(const struct parser *p) {
     struct bytes to = word_behind(buf_bytes(&p->harmony.header), "to=");

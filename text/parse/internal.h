@@ -284,6 +284,7 @@ bool parser_run_call(struct parser *p, bool last);
  * or goes on as none. */
 bool read_elements(struct parser *p, struct bytes body, bool last);
 void harmony_run(struct parser *p, bool last);
+bool harmony_is_thinking(const struct parser *p);
 bool parser_is_harmony(const struct parser *p);
 
 enum match { MATCH_NONE, MATCH_PARTIAL, MATCH_FULL };

@@ -316,4 +316,8 @@ void parser_end(struct parser *p, const struct parse_sink *sink) {
     outlet_flush(&p->content, sink);
 }
 
+bool parser_is_thinking(const struct parser *p) {
+    return parser_is_harmony(p) ? harmony_is_thinking(p) : p->state == PARSER_REASONING;
+}
+
 uint32_t parser_call_count(const struct parser *p) { return p->call_count; }

@@ -100,6 +100,8 @@ void parser_push(struct parser *p, struct bytes text, const struct parse_sink *s
 void parser_end(struct parser *p, const struct parse_sink *sink);
 /* Calls put out so far, or begun. */
 uint32_t parser_call_count(const struct parser *p);
+/* True while what comes is reasoning. */
+bool parser_is_thinking(const struct parser *p);
 /* True when a special token of this text means something to the formats, so it must reach the parser although special
  * tokens are left out of the answer. */
 bool parse_wants_token(const struct parse_config *config, struct bytes token);

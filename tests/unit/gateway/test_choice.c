@@ -72,6 +72,33 @@ TEST(a_cut_character_is_shown_as_one_at_the_end) {
     buf_release(&packed);
 }
 
+/* The end mark has several tokens here, of which the last alone tells that it is one. */
+TEST(tokens_inside_of_reasoning_are_counted) {
+    static const char *const PIECES[] = {"<think>", "I look around.", "</think>", "Yes, I think so."};
+    struct buf packed, out;
+    struct tokenizer *t = load(&packed);
+    struct parse_config parse = {.reasoning = reasoning_format_find(bytes_str("think"))};
+    struct choice_config config = {.tokenizer = t, .skip_special = true, .parse = &parse};
+    struct choice c;
+    struct error err;
+    size_t counts[ARRAY_LEN(PIECES)], all = 0;
+    buf_init(&out, 0);
+    CHECK(choice_init(&c, 0, &config, &err) == 0);
+    for (size_t i = 0; i < ARRAY_LEN(PIECES); i++) {
+        struct token_vec ids = encode(t, PIECES[i]);
+        all += counts[i] = ids.count;
+        for (size_t j = 0; j < ids.count; j++) choice_push(&c, ids.items[j], &out);
+        vec_release(&ids);
+    }
+    choice_end(&c, CHOICE_STOP, &out);
+    EXPECT_EQ(c.thought_count, counts[1] + counts[2] - 1);
+    EXPECT_EQ(c.token_count, all);
+    choice_release(&c);
+    buf_release(&out);
+    tokenizer_free(&t);
+    buf_release(&packed);
+}
+
 TEST(stop_strings_over_token_borders) {
     static const char *const stops[] = {"the end", "zzz"};
     struct buf packed, out;

@@ -829,6 +829,8 @@ TEST(chats_are_taken_apart_streamed_and_whole) {
     EXPECT(strstr(buf_text(&streamed.calls), " {\"a\":\"\\\"é\"}\ng "));
     EXPECT(strstr(buf_text(&streamed.body), "\"tool_calls\":[{\"index\":0,\"id\":\""));
     EXPECT(strstr(buf_text(&whole.body), "\"reasoning_content\":\"I look.\""));
+    EXPECT(strstr(buf_text(&whole.body), "\"completion_tokens_details\":{\"reasoning_tokens\":"));
+    EXPECT(!strstr(buf_text(&whole.body), "\"reasoning_tokens\":0"));
     answer_release(&whole);
     answer_release(&streamed);
     world_echo_end(&w);
@@ -846,6 +848,10 @@ TEST(fields_say_what_is_taken_apart) {
     CHAT(&w, SAYS, TOOL ",\"tool_choice\":\"none\",\"include_reasoning\":false", &a);
     EXPECT(strstr(buf_text(&a.text[0]), "Wait.\n<tool_call>"));
     EXPECT_STR(buf_text(&a.reasoning), "");
+    answer_release(&a);
+    CHAT(&w, SAYS, TOOL ",\"separate_reasoning\":false", &a);
+    EXPECT_STR(buf_text(&a.text[0]), "<think>I look.</think>Wait.");
+    EXPECT(!a.reasoning.len && a.calls.len && !strstr(buf_text(&a.body), "reasoning_tokens"));
     answer_release(&a);
     CHAT(&w, SAYS, TOOL ",\"parallel_tool_calls\":false", &a);
     EXPECT(!strstr(buf_text(&a.calls), "\ng "));
