@@ -30,7 +30,7 @@ struct text_settings {
      .short_name = 'm',                                                                                                \
      .type = OPTION_STRING,                                                                                            \
      .offset = offsetof(struct text_settings, model),                                                                  \
-     .help = "A model folder, tokenizer.json, tokenizer.model, .tiktoken or .gguf file."},                             \
+     .help = "A model folder, tokenizer.json, tokenizer.model, tekken.json, .tiktoken or .gguf file."},                \
         {.name = "vocab",                                                                                              \
          .type = OPTION_STRING,                                                                                        \
          .offset = offsetof(struct text_settings, vocab),                                                              \
@@ -61,9 +61,12 @@ static const struct option_row TOKENIZE_ROWS[] = {
      .type = OPTION_BOOL,
      .offset = offsetof(struct text_settings, parse_special),
      .help = "Take special tokens spelled in the text as such; \"parse_special\" of a line wins."}};
-const struct option_table tokenize_options = {"trireme tokenize", "[OPTIONS] [TEXT]",
-                                              "Turns text (or standard input) into a model's tokens.", TOKENIZE_ROWS,
-                                              ARRAY_LEN(TOKENIZE_ROWS)};
+const struct option_table tokenize_options = {
+    "trireme tokenize", "[OPTIONS] [TEXT]",
+    "Turns text (or standard input) into a model's tokens. A line of --jsonl is "
+    "{\"text\"}, and gets {\"ids\"}; with \"offsets\": true also "
+    "\"offsets\", the characters [begin, end) that each stands for.",
+    TOKENIZE_ROWS, ARRAY_LEN(TOKENIZE_ROWS)};
 
 static const struct option_row DECODE_ROWS[] = {
     COMMON_ROWS,
@@ -104,24 +107,43 @@ static int flag_member(struct tvalue in, const char *name, bool fallback, bool *
     return error_set(err, ERR_INVALID, "\"%s\" must be true or false", name);
 }
 
+/* What each id stands for: characters of the text. */
+static void write_offsets(const struct offset_map *offsets, struct json_writer *out) {
+    json_key(out, "offsets");
+    json_begin_array(out);
+    for (size_t i = 0; i < offsets->spans.count; i++) {
+        json_begin_array(out);
+        json_uint(out, offsets->spans.items[i].begin);
+        json_uint(out, offsets->spans.items[i].end);
+        json_end_array(out);
+    }
+    json_end_array(out);
+}
+
 static int tokenize_line(const struct text_settings *s, const struct tokenizer *t, struct tvalue in,
                          struct json_writer *out, struct error *err) {
     struct tvalue text = member(in, "text");
     struct token_vec ids = {0};
-    bool add, parse;
+    struct offset_map offsets = {0};
+    bool add, parse, with_offsets;
     int rc = text.kind == TVALUE_STRING ? 0 : error_set(err, ERR_INVALID, "\"text\" must be a string");
     if (!rc) rc = flag_member(in, "add_special", s->add_special, &add, err);
     if (!rc) rc = flag_member(in, "parse_special", s->parse_special, &parse, err);
-    if (!rc)
-        rc = tokenizer_encode(t, tvalue_text(text),
-                              (add ? TOKENIZE_ADD_SPECIAL : 0) | (parse ? TOKENIZE_PARSE_SPECIAL : 0), &ids, err);
+    if (!rc) rc = flag_member(in, "offsets", false, &with_offsets, err);
+    if (!rc) {
+        unsigned flags = (add ? TOKENIZE_ADD_SPECIAL : 0) | (parse ? TOKENIZE_PARSE_SPECIAL : 0);
+        rc = with_offsets ? tokenizer_encode_offsets(t, tvalue_text(text), flags, &ids, &offsets, err)
+                          : tokenizer_encode(t, tvalue_text(text), flags, &ids, err);
+    }
     if (!rc) {
         json_key(out, "ids");
         json_begin_array(out);
         for (size_t i = 0; i < ids.count; i++) json_uint(out, ids.items[i]);
         json_end_array(out);
+        if (with_offsets) write_offsets(&offsets, out);
     }
     vec_release(&ids);
+    vec_release(&offsets.spans);
     return rc;
 }
 

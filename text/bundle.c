@@ -120,8 +120,10 @@ static bool has_file(const struct folder *f, const char *name) {
 }
 
 static bool has_tokenizer(const struct folder *f) {
-    static const char *const NAMES[] = {"tokenizer.json", "tokenizer.model", "tokenizer.gguf", BUNDLE_WORLD};
-    bool found = false;
+    static const char *const NAMES[] = {"tokenizer.json", "tokenizer.model", "tokenizer.gguf",
+                                        BUNDLE_WORLD,     "tekken.json",     "vocab.txt"};
+    bool found = (has_file(f, "vocab.json") && has_file(f, "merges.txt")) ||
+                 (has_file(f, "encoder.json") && has_file(f, "vocab.bpe"));
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) found |= has_file(f, NAMES[i]);
     return found;
 }
@@ -179,10 +181,14 @@ int bundle_pack(const char *dir, struct buf *out, struct error *err) {
                                         "chat_template.jinja", "chat_template.json",    "generation_config.json",
                                         "config.json",         "tokenizer.model",       "added_tokens.json",
                                         BUNDLE_WORLD};
+    static const char *const OLDER[] = {"tekken.json", "vocab.json", "merges.txt", "encoder.json",
+                                        "vocab.bpe",   "vocab.txt"}; /* where there is no tokenizer.json */
     struct folder *f = mem_alloc(sizeof *f);
     char *gguf = gguf_path_of(dir);
     int rc = 0;
     for (size_t i = 0; !rc && i < ARRAY_LEN(NAMES) && dir_exists(dir); i++) rc = read_into(f, dir, NAMES[i], err);
+    for (size_t i = 0; !rc && i < ARRAY_LEN(OLDER) && dir_exists(dir) && !has_file(f, "tokenizer.json"); i++)
+        rc = read_into(f, dir, OLDER[i], err);
     if (!rc && dir_exists(dir)) rc = read_named_templates(f, dir, err);
     if (!rc && gguf && !has_tokenizer(f)) rc = read_gguf(f, gguf, err);
     mem_free(gguf);

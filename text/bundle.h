@@ -34,9 +34,10 @@ struct bundle {
 
 /* Packs the text files found in dir: tokenizer.json, tokenizer_config.json, special_tokens_map.json,
  * chat_template.jinja, chat_template.json, additional_chat_templates/ *.jinja, generation_config.json, config.json,
- * tokenizer.model, added_tokens.json and RWKV's vocabulary; of a .gguf file (dir may be one, or a folder of one) its
- * vocabulary as tokenizer.gguf, its chat template and the names of its BOS and EOS. Missing ones are left out;
- * ERR_NOT_FOUND when there is no vocabulary. Replaces what out held. */
+ * tokenizer.model, added_tokens.json and RWKV's vocabulary; where there is no tokenizer.json also tekken.json,
+ * vocab.json with merges.txt (or encoder.json with vocab.bpe) and vocab.txt; of a .gguf file (dir may be one, or a
+ * folder of one) its vocabulary as tokenizer.gguf, its chat template and the names of its BOS and EOS. Missing ones are
+ * left out; ERR_NOT_FOUND when there is no vocabulary. Replaces what out held. */
 MUST_CHECK int bundle_pack(const char *dir, struct buf *out, struct error *err);
 /* Packs files already in memory (any order; names checked as above). */
 MUST_CHECK int bundle_pack_files(const struct bundle_file *files, size_t count, struct buf *out, struct error *err);

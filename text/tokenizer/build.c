@@ -85,6 +85,16 @@ static void set_end(struct token_vec *end, struct tvalue wanted, uint32_t id) {
     if (wanted.boolean && id != TOKEN_NONE) vec_push(end, id);
 }
 
+/* HF transformers 5 puts a post-processor of its own in the file's place when the configuration says either. */
+static void replace_post(struct tokenizer *t, struct tvalue config, uint32_t bos, uint32_t eos) {
+    struct tvalue before = member(config, "add_bos_token"), after = member(config, "add_eos_token");
+    if (before.kind == TVALUE_UNDEFINED && after.kind == TVALUE_UNDEFINED) return;
+    t->prefix.count = t->suffix.count = 0;
+    t->trims_offsets = false;
+    set_end(&t->prefix, before, bos);
+    set_end(&t->suffix, after, eos);
+}
+
 static void take_ends(struct tokenizer *t, struct tvalue config, struct tvalue generation, bool with_prefix) {
     uint32_t bos = named_token(t, member(config, "bos_token")), eos = named_token(t, member(config, "eos_token"));
     if (bos == TOKEN_NONE) bos = id_of(member(generation, "bos_token_id"));
@@ -93,7 +103,10 @@ static void take_ends(struct tokenizer *t, struct tvalue config, struct tvalue g
     struct tvalue list = member(generation, "eos_token_id");
     tokenizer_add_eos(t, id_of(list));
     for (size_t i = 0; i < tvalue_count(list); i++) tokenizer_add_eos(t, id_of(tvalue_list_at(list, i)));
-    if (!with_prefix) return;
+    if (!with_prefix) {
+        replace_post(t, config, bos, eos);
+        return;
+    }
     set_end(&t->prefix, member(config, "add_bos_token"), t->bos);
     set_end(&t->suffix, member(config, "add_eos_token"), t->eos_count ? t->eos[0] : TOKEN_NONE);
 }

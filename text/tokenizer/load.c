@@ -7,6 +7,7 @@
 #include "formats/json.h"
 #include "text/tokenizer/build.h"
 #include "text/tokenizer/compiled.h"
+#include "text/tokenizer/folder_vocab.h"
 #include "text/tokenizer/model_text.h"
 #include "text/tokenizer/open.h"
 #include "text/unicode.h"
@@ -338,15 +339,23 @@ int tokenizer_load(struct bytes tokenizer_json, struct bytes config_json, struct
 }
 
 int tokenizer_load_bundle(const struct bundle *bundle, struct tokenizer **out, struct error *err) {
-    struct bytes file = bundle_find(bundle, "tokenizer.json"),
-                 generation = bundle_find(bundle, "generation_config.json");
-    if (!file.len) file = bundle_find(bundle, "tokenizer.gguf");
-    if (!file.len) file = bundle_find(bundle, "tokenizer.model");
-    if (!file.len) file = bundle_find(bundle, BUNDLE_WORLD);
-    if (!file.len) {
-        *out = NULL;
-        return error_set(err, ERR_NOT_FOUND, "the model has no tokenizer.json, tokenizer.model or " BUNDLE_WORLD);
+    static const char *const NAMES[] = {"tokenizer.json", "tokenizer.gguf", "tokenizer.model", BUNDLE_WORLD,
+                                        "tekken.json"};
+    struct bytes file = {0}, generation = bundle_find(bundle, "generation_config.json");
+    struct buf made = {0};
+    int rc = 0;
+    *out = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(NAMES) && !file.len; i++) file = bundle_find(bundle, NAMES[i]);
+    if (!file.len && folder_vocab_is(bundle)) {
+        rc = folder_vocab_json(bundle, &made, err);
+        file = buf_bytes(&made);
     }
+    if (!rc && !file.len)
+        rc = error_set(err, ERR_NOT_FOUND,
+                       "the model has no tokenizer.json, tokenizer.model, tekken.json, vocab.json with merges.txt, "
+                       "vocab.txt or " BUNDLE_WORLD);
     if (!generation.len) generation = bundle_find(bundle, "config.json"); /* has eos_token_id too */
-    return tokenizer_load_any(file, bundle_find(bundle, "tokenizer_config.json"), generation, out, err);
+    if (!rc) rc = tokenizer_load_any(file, bundle_find(bundle, "tokenizer_config.json"), generation, out, err);
+    buf_release(&made);
+    return rc;
 }

@@ -6,6 +6,7 @@
 #include "text/tokenizer/known_splits.h"
 #include "text/tokenizer/named_vocab.h"
 #include "text/tokenizer/spm.h"
+#include "text/tokenizer/tekken.h"
 #include "text/tokenizer/world.h"
 
 enum { FILE_BYTES_MAX = 256 << 20 };
@@ -60,11 +61,11 @@ static int load_spm(struct bytes file, const struct named_vocab *known, struct t
 
 /* ---- telling them apart ---- */
 
-enum form { FORM_JSON, FORM_SPM, FORM_TIKTOKEN, FORM_GGUF, FORM_WORLD };
+enum form { FORM_JSON, FORM_SPM, FORM_TIKTOKEN, FORM_GGUF, FORM_WORLD, FORM_TEKKEN };
 
 static bool is_base64_line(struct bytes file) {
     size_t i = 0;
-    while (i < file.len && i < 4096 && file.data[i] > ' ' && file.data[i] < 127) i++;
+    while (i < file.len && i < 4096 && file.data[i] > ' ' && file.data[i] < 127 && file.data[i] != '{') i++;
     return i && i + 1 < file.len && file.data[i] == ' ' && file.data[i + 1] >= '0' && file.data[i + 1] <= '9';
 }
 
@@ -76,7 +77,8 @@ static enum form form_of(struct bytes file) {
     while (i < file.len &&
            (file.data[i] == ' ' || file.data[i] == '\n' || file.data[i] == '\r' || file.data[i] == '\t'))
         i++;
-    if (i < file.len && file.data[i] == '{') return FORM_JSON;
+    if (i < file.len && file.data[i] == '{')
+        return tekken_is(bytes_of(file.data + i, file.len - i)) ? FORM_TEKKEN : FORM_JSON;
     return file.len && file.data[0] == 0x0A ? FORM_SPM : FORM_JSON; /* field 1, a piece */
 }
 
@@ -112,9 +114,18 @@ static int load_world(struct bytes file, struct tokenizer **out, struct error *e
     return rc;
 }
 
-/* Of a form that has no JSON with it. */
+static int load_tekken(struct bytes file, struct tokenizer **out, struct error *err) {
+    struct tokenizer *t = tokenizer_new(VOCAB_IDS_MAX);
+    int rc = tekken_build(file, t, err);
+    if (rc) tokenizer_free(&t);
+    *out = t;
+    return rc;
+}
+
+/* Of any form but tokenizer.json. */
 static int load_form(enum form form, struct bytes file, struct tokenizer **out, struct error *err) {
     if (form == FORM_GGUF) return load_gguf(file, out, err);
+    if (form == FORM_TEKKEN) return load_tekken(file, out, err);
     return form == FORM_WORLD ? load_world(file, out, err) : load_known(file, NULL, out, err);
 }
 

@@ -1,6 +1,7 @@
 /*
  * open.h - a tokenizer from whatever a person has: a model folder, tokenizer.json, a SentencePiece
- * tokenizer.model, a .tiktoken file, RWKV's vocabulary file, a .gguf file, or the name of a well-known vocabulary.
+ * tokenizer.model, a .tiktoken file, Mistral's tekken.json, RWKV's vocabulary file, a .gguf file, or the name of a
+ * well-known vocabulary.
  *
  * What a file is shows in its first bytes, not in its name.
  *
