@@ -219,7 +219,7 @@ static struct tvalue call_range(struct run *r, struct args args) {
         return run_fail(r, ERR_INVALID, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).");
     struct trange *range = run_alloc(r, sizeof *range);
     if (!range) return undefined_value();
-    *range = (struct trange){start, step, (uint32_t)count};
+    *range = (struct trange){start, stop, step, (uint32_t)count};
     return (struct tvalue){.kind = TVALUE_RANGE, .pointer = range};
 }
 

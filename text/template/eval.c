@@ -74,6 +74,34 @@ static bool macro_attribute(struct run *r, const struct tmacro *macro, struct by
     return true;
 }
 
+static bool is_named(struct tvalue name, const char *want) { return bytes_equal(tvalue_text(name), bytes_str(want)); }
+
+static bool range_attribute(const struct trange *range, struct tvalue name, struct tvalue *out) {
+    if (is_named(name, "start"))
+        *out = tvalue_int(range->start);
+    else if (is_named(name, "stop"))
+        *out = tvalue_int(range->stop);
+    else if (is_named(name, "step"))
+        *out = tvalue_int(range->step);
+    else
+        return false;
+    return true;
+}
+
+static bool number_attribute(struct tvalue number, struct tvalue name, struct tvalue *out) {
+    int64_t i = 0;
+    bool whole = op_is_int(number, &i);
+    if (is_named(name, "real") || (whole && is_named(name, "numerator")))
+        *out = whole ? tvalue_int(i) : number;
+    else if (is_named(name, "imag"))
+        *out = whole ? tvalue_int(0) : tvalue_float(0);
+    else if (whole && is_named(name, "denominator"))
+        *out = tvalue_int(1);
+    else
+        return false;
+    return true;
+}
+
 static bool real_attribute(struct run *r, struct tvalue of, struct tvalue name, uint64_t hash, unsigned method,
                            struct tvalue *out) {
     if (of.kind == TVALUE_NAMESPACE) {
@@ -83,6 +111,13 @@ static bool real_attribute(struct run *r, struct tvalue of, struct tvalue name, 
     }
     if (of.kind == TVALUE_LOOP && loop_attribute(r, of.pointer, tvalue_text(name), out)) return true;
     if (of.kind == TVALUE_MACRO && macro_attribute(r, of.pointer, tvalue_text(name), out)) return true;
+    if (of.kind == TVALUE_RANGE && range_attribute(of.pointer, name, out)) return true;
+    if (op_is_number(of) && number_attribute(of, name, out)) return true;
+    if (of.kind == TVALUE_CYCLER && is_named(name, "current")) {
+        const struct tcycler *c = of.pointer;
+        *out = c->items->items[c->at % c->items->count];
+        return true;
+    }
     if (of.kind == TVALUE_FUNCTION && of.tag == FUNCTION_SELF) {
         const struct template_block *block = template_find_block(r->t, tvalue_text(name));
         *out = (struct tvalue){.kind = TVALUE_FUNCTION, .tag = FUNCTION_BLOCK, .pointer = block};
@@ -201,6 +236,18 @@ static struct tvalue slice_string(struct run *r, struct tvalue of, int64_t start
     return run_take_buf(r, &out);
 }
 
+static struct tvalue slice_range(struct run *r, const struct trange *of, int64_t from, int64_t to, int64_t by) {
+    struct trange *range = run_alloc(r, sizeof *range);
+    if (!range) return undefined_value();
+    bool empty = by > 0 ? from >= to : from <= to;
+    uint64_t steps = by > 0 ? (uint64_t)(to - from - 1) / (uint64_t)by : (uint64_t)(from - to - 1) / (uint64_t)-by;
+    *range = (struct trange){.start = of->start + from * of->step,
+                             .stop = of->start + to * of->step,
+                             .step = of->step * by,
+                             .count = empty ? 0 : (uint32_t)steps + 1};
+    return (struct tvalue){.kind = TVALUE_RANGE, .pointer = range};
+}
+
 struct tvalue run_slice(struct run *r, struct tvalue of, struct tvalue start, struct tvalue stop, struct tvalue step) {
     uint32_t length;
     int64_t from, to, by = 1;
@@ -224,6 +271,7 @@ struct tvalue run_slice(struct run *r, struct tvalue of, struct tvalue start, st
         struct tvalue part = slice_string(r, of, from, to, by, length);
         return is_markup(of) ? markup_of(part) : part;
     }
+    if (of.kind == TVALUE_RANGE) return slice_range(r, of.pointer, from, to, by);
     struct seq s = {of, length};
     struct tvalue list = run_list(r, of.kind == TVALUE_TUPLE ? TVALUE_TUPLE : TVALUE_LIST);
     for (int64_t i = from; (back ? i > to : i < to) && run_burn(r, 1); i += by)
@@ -398,8 +446,8 @@ static bool compare(struct run *r, enum compare_op op, struct tvalue a, struct t
     case CMP_NE: return !equal(r, a, b);
     case CMP_LT: return op_order(r, a, b) < 0;
     case CMP_LE: return op_order(r, a, b) <= 0;
-    case CMP_GT: return op_order(r, a, b) > 0;
-    case CMP_GE: return op_order(r, a, b) >= 0;
+    case CMP_GT: return op_order(r, a, b) == 1;
+    case CMP_GE: return (unsigned)op_order(r, a, b) <= 1;
     case CMP_IN: return op_contains(r, b, a);
     case CMP_NOT_IN: return !op_contains(r, b, a);
     }

@@ -205,7 +205,7 @@ static void merge_sort(struct run *r, struct keyed *items, struct keyed *scratch
         run_burn(r, 1);
         bool equal = listed && op_equal(r, items[k].key, items[i].key);
         int order = equal ? 0 : op_order(r, items[k].key, items[i].key);
-        bool second = reverse ? order > 0 : order < 0;
+        bool second = reverse ? order == 1 : order < 0;
         scratch[at++] = second ? items[k++] : items[i++];
     }
     if (r->rc) return;
@@ -299,48 +299,54 @@ FILTER(filter_sum) {
 
 /* ---- groups ---- */
 
-/* A generator over a list that is ready. */
-static struct tvalue generator_of(struct run *r, struct tvalue list) {
+/* Rows are made when the first is asked for, as by jinja2's generators, so errors come then. */
+static struct tvalue rows_later(struct run *r, struct tvalue v, const struct params *p, make_rows *make) {
     struct tgenerator *g;
-    return new_generator(r, GENERATE_PLAIN, list, &g);
+    struct tvalue out = new_generator(r, GENERATE_ROWS, v, &g);
+    if (!g) return out;
+    g->make = make;
+    g->attribute = p->v[0];
+    g->fallback = p->given[1] ? p->v[1] : tvalue_none();
+    return out;
 }
 
-FILTER(filter_batch) {
-    int64_t size;
+static struct tvalue batch_rows(struct run *r, struct tvalue v, struct tvalue count, struct tvalue fill) {
     struct seq s;
-    struct tvalue rows = run_list(r, TVALUE_LIST), row = undefined_value();
-    if (!op_is_int(p->v[0], &size) || size < 1)
-        return run_fail(r, ERR_INVALID, "batch: the size must be a positive integer");
+    struct tvalue rows = run_list(r, TVALUE_LIST), row = run_list(r, TVALUE_LIST);
     if (!seq_open(r, v, &s)) return undefined_value();
     for (uint32_t i = 0; i < s.count && !r->rc; i++) {
-        if (i % size == 0) {
-            row = run_list(r, TVALUE_LIST);
+        if (op_equal(r, tvalue_int(row.list->count), count)) {
             run_push(r, rows, row);
+            row = run_list(r, TVALUE_LIST);
         }
         run_push(r, row, seq_at(r, &s, i));
     }
-    if (p->given[1] && p->v[1].kind != TVALUE_NONE && s.count)
-        while (!r->rc && row.list->count < size) run_push(r, row, p->v[1]);
-    return generator_of(r, rows);
+    if (r->rc || !s.count) return rows;
+    while (fill.kind != TVALUE_NONE && !r->rc && op_order(r, tvalue_int(row.list->count), count) < 0 && run_burn(r, 1))
+        run_push(r, row, fill);
+    run_push(r, rows, row);
+    return rows;
 }
+FILTER(filter_batch) { return rows_later(r, v, p, batch_rows); }
 
-FILTER(filter_slice) {
+static struct tvalue slice_rows(struct run *r, struct tvalue v, struct tvalue count, struct tvalue fill) {
     int64_t slices;
     struct seq s;
     struct tvalue rows = run_list(r, TVALUE_LIST);
-    if (!op_is_int(p->v[0], &slices) || slices < 1)
-        return run_fail(r, ERR_INVALID, "slice: the count must be a positive integer");
     if (!seq_open(r, v, &s)) return undefined_value();
-    int64_t per = s.count / slices, extra = s.count % slices;
+    if (!op_is_int(count, &slices)) return run_fail(r, ERR_INVALID, "slice: the count must be an integer");
+    if (!slices) return run_fail(r, ERR_INVALID, "integer division or modulo by zero");
+    int64_t per = s.count / MAX(slices, (int64_t)1), extra = s.count % MAX(slices, (int64_t)1);
     uint32_t at = 0;
     for (int64_t i = 0; i < slices && run_burn(r, 1); i++) {
         struct tvalue row = run_list(r, TVALUE_LIST);
         for (int64_t k = 0; k < per + (i < extra) && !r->rc; k++) run_push(r, row, seq_at(r, &s, at++));
-        if (p->given[1] && p->v[1].kind != TVALUE_NONE && i >= extra) run_push(r, row, p->v[1]);
+        if (fill.kind != TVALUE_NONE && i >= extra) run_push(r, row, fill);
         run_push(r, rows, row);
     }
-    return generator_of(r, rows);
+    return rows;
 }
+FILTER(filter_slice) { return rows_later(r, v, p, slice_rows); }
 
 /* Pairs (key, items), sorted by key; their parts have the names grouper and list too. */
 FILTER(filter_groupby) {

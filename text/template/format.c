@@ -329,3 +329,11 @@ struct tvalue str_format(struct run *r, struct tvalue self, struct args args) {
     format_fields(&f, tvalue_text(self), 0, &out);
     return run_take_buf(r, &out);
 }
+
+struct tvalue str_format_map(struct run *r, struct tvalue self, struct args args) {
+    struct params p;
+    if (!method_positional(r, "format_map", "mapping", 1, args, &p)) return undefined_value();
+    if (p.v[0].kind != TVALUE_DICT)
+        return run_fail(r, ERR_INVALID, "format_map: a dict is expected, not %s", python_type(p.v[0]));
+    return str_format(r, self, (struct args){.keywords = p.v[0].dict});
+}

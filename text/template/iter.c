@@ -167,6 +167,7 @@ static bool open_generator(struct run *r, struct tgenerator *g) {
             return run_fail(r, ERR_INVALID, "Can only get item pairs from a mapping."), false;
         g->source = (struct tvalue){.kind = TVALUE_VIEW, .tag = VIEW_ITEMS, .dict = g->source.dict};
     }
+    if (g->kind == GENERATE_ROWS) g->source = g->make(r, g->source, g->attribute, g->fallback);
     if (g->kind == GENERATE_REVERSED) {
         if (!seq_open(r, g->source, &g->iter.seq)) return false;
         return true;

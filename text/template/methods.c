@@ -1,12 +1,12 @@
 /*
- * methods.c - the methods of Python's strings, lists and dicts that a template may call.
+ * methods.c - the methods of Python's values that a template may call: those of lists and dicts, and the table of all.
  *
  * All of Python's method names are known (`x.foo is defined` depends on it); those that would change a value are
  * refused, as jinja2's immutable sandbox does, and a few that no template needs are refused as unsupported.
  */
 #include "text/template/strings.h"
 
-enum of_kind { OF_STRING = 1, OF_LIST = 2, OF_TUPLE = 4, OF_DICT = 8, OF_LOOP = 16 };
+enum of_kind { OF_STRING = 1, OF_LIST = 2, OF_TUPLE = 4, OF_DICT = 8, OF_LOOP = 16, OF_INT = 32, OF_FLOAT = 64 };
 
 /* ---- lists and dicts ---- */
 
@@ -99,74 +99,86 @@ static const struct {
     method_fn *string, *list, *dict, *loop; /* list: tuples too */
     uint8_t also;                           /* of_kind where the name exists without being supported */
     uint8_t mutates;                        /* of_kind whose method of this name would change the value */
+    method_fn *integer, *real, *range, *cycler;
 } METHODS[] = {
     {.name = ""}, /* 0 is no method */
-    {"upper", str_upper, NULL, NULL, NULL, 0, 0},
-    {"lower", str_lower, NULL, NULL, NULL, 0, 0},
-    {"title", str_title, NULL, NULL, NULL, 0, 0},
-    {"capitalize", str_capitalize, NULL, NULL, NULL, 0, 0},
-    {"swapcase", str_swapcase, NULL, NULL, NULL, 0, 0},
-    {"casefold", str_lower, NULL, NULL, NULL, 0, 0},
-    {"strip", str_strip, NULL, NULL, NULL, 0, 0},
-    {"lstrip", str_lstrip, NULL, NULL, NULL, 0, 0},
-    {"rstrip", str_rstrip, NULL, NULL, NULL, 0, 0},
-    {"startswith", str_startswith, NULL, NULL, NULL, 0, 0},
-    {"endswith", str_endswith, NULL, NULL, NULL, 0, 0},
-    {"removeprefix", str_removeprefix, NULL, NULL, NULL, 0, 0},
-    {"removesuffix", str_removesuffix, NULL, NULL, NULL, 0, 0},
-    {"find", str_find, NULL, NULL, NULL, 0, 0},
-    {"rfind", str_rfind, NULL, NULL, NULL, 0, 0},
-    {"index", str_index, list_index, NULL, NULL, 0, 0},
-    {"rindex", str_rindex, NULL, NULL, NULL, 0, 0},
-    {"count", str_count, list_count, NULL, NULL, 0, 0},
-    {"split", str_split, NULL, NULL, NULL, 0, 0},
-    {"rsplit", str_rsplit, NULL, NULL, NULL, 0, 0},
-    {"splitlines", str_splitlines, NULL, NULL, NULL, 0, 0},
-    {"partition", str_partition, NULL, NULL, NULL, 0, 0},
-    {"rpartition", str_rpartition, NULL, NULL, NULL, 0, 0},
-    {"join", str_join, NULL, NULL, NULL, 0, 0},
-    {"replace", str_replace, NULL, NULL, NULL, 0, 0},
-    {"ljust", str_ljust, NULL, NULL, NULL, 0, 0},
-    {"rjust", str_rjust, NULL, NULL, NULL, 0, 0},
-    {"center", str_center, NULL, NULL, NULL, 0, 0},
-    {"zfill", str_zfill, NULL, NULL, NULL, 0, 0},
-    {"isalpha", str_isalpha, NULL, NULL, NULL, 0, 0},
-    {"isdigit", str_isdigit, NULL, NULL, NULL, 0, 0},
-    {"isdecimal", str_isdigit, NULL, NULL, NULL, 0, 0},
-    {"isnumeric", str_isnumeric, NULL, NULL, NULL, 0, 0},
-    {"isalnum", str_isalnum, NULL, NULL, NULL, 0, 0},
-    {"isspace", str_isspace, NULL, NULL, NULL, 0, 0},
-    {"isascii", str_isascii, NULL, NULL, NULL, 0, 0},
-    {"isupper", str_isupper, NULL, NULL, NULL, 0, 0},
-    {"islower", str_islower, NULL, NULL, NULL, 0, 0},
-    {"format", str_format, NULL, NULL, NULL, 0, 0},
-    {"copy", NULL, list_copy, any_copy, NULL, 0, 0},
-    {"get", NULL, NULL, dict_get, NULL, 0, 0},
-    {"items", NULL, NULL, dict_items, NULL, 0, 0},
-    {"keys", NULL, NULL, dict_keys, NULL, 0, 0},
-    {"values", NULL, NULL, dict_values, NULL, 0, 0},
-    {"cycle", NULL, NULL, NULL, loop_cycle, 0, 0},
-    {"changed", NULL, NULL, NULL, loop_changed, 0, 0},
-    {"append", NULL, NULL, NULL, NULL, OF_LIST, OF_LIST},
-    {"extend", NULL, NULL, NULL, NULL, OF_LIST, OF_LIST},
-    {"insert", NULL, NULL, NULL, NULL, OF_LIST, OF_LIST},
-    {"remove", NULL, NULL, NULL, NULL, OF_LIST, OF_LIST},
-    {"reverse", NULL, NULL, NULL, NULL, OF_LIST, OF_LIST},
-    {"sort", NULL, NULL, NULL, NULL, OF_LIST, OF_LIST},
-    {"pop", NULL, list_pop, NULL, NULL, OF_DICT, OF_DICT},
-    {"clear", NULL, NULL, NULL, NULL, OF_LIST | OF_DICT, OF_LIST | OF_DICT},
-    {"update", NULL, NULL, NULL, NULL, OF_DICT, OF_DICT},
-    {"setdefault", NULL, NULL, NULL, NULL, OF_DICT, OF_DICT},
-    {"popitem", NULL, NULL, NULL, NULL, OF_DICT, OF_DICT},
-    {"fromkeys", NULL, NULL, NULL, NULL, OF_DICT, 0},
-    {"expandtabs", str_expandtabs, NULL, NULL, NULL, 0, 0},
-    {"isidentifier", str_isidentifier, NULL, NULL, NULL, 0, 0},
-    {"isprintable", str_isprintable, NULL, NULL, NULL, 0, 0},
-    {"istitle", str_istitle, NULL, NULL, NULL, 0, 0},
-    {"encode", NULL, NULL, NULL, NULL, OF_STRING, 0},
-    {"format_map", NULL, NULL, NULL, NULL, OF_STRING, 0},
-    {"maketrans", NULL, NULL, NULL, NULL, OF_STRING, 0},
-    {"translate", NULL, NULL, NULL, NULL, OF_STRING, 0},
+    {.name = "upper", .string = str_upper},
+    {.name = "lower", .string = str_lower},
+    {.name = "title", .string = str_title},
+    {.name = "capitalize", .string = str_capitalize},
+    {.name = "swapcase", .string = str_swapcase},
+    {.name = "casefold", .string = str_lower},
+    {.name = "strip", .string = str_strip},
+    {.name = "lstrip", .string = str_lstrip},
+    {.name = "rstrip", .string = str_rstrip},
+    {.name = "startswith", .string = str_startswith},
+    {.name = "endswith", .string = str_endswith},
+    {.name = "removeprefix", .string = str_removeprefix},
+    {.name = "removesuffix", .string = str_removesuffix},
+    {.name = "find", .string = str_find},
+    {.name = "rfind", .string = str_rfind},
+    {.name = "index", .string = str_index, .list = list_index, .range = range_index},
+    {.name = "rindex", .string = str_rindex},
+    {.name = "count", .string = str_count, .list = list_count, .range = range_count},
+    {.name = "split", .string = str_split},
+    {.name = "rsplit", .string = str_rsplit},
+    {.name = "splitlines", .string = str_splitlines},
+    {.name = "partition", .string = str_partition},
+    {.name = "rpartition", .string = str_rpartition},
+    {.name = "join", .string = str_join},
+    {.name = "replace", .string = str_replace},
+    {.name = "ljust", .string = str_ljust},
+    {.name = "rjust", .string = str_rjust},
+    {.name = "center", .string = str_center},
+    {.name = "zfill", .string = str_zfill},
+    {.name = "isalpha", .string = str_isalpha},
+    {.name = "isdigit", .string = str_isdigit},
+    {.name = "isdecimal", .string = str_isdigit},
+    {.name = "isnumeric", .string = str_isnumeric},
+    {.name = "isalnum", .string = str_isalnum},
+    {.name = "isspace", .string = str_isspace},
+    {.name = "isascii", .string = str_isascii},
+    {.name = "isupper", .string = str_isupper},
+    {.name = "islower", .string = str_islower},
+    {.name = "format", .string = str_format},
+    {.name = "copy", .list = list_copy, .dict = any_copy},
+    {.name = "get", .dict = dict_get},
+    {.name = "items", .dict = dict_items},
+    {.name = "keys", .dict = dict_keys},
+    {.name = "values", .dict = dict_values},
+    {.name = "cycle", .loop = loop_cycle},
+    {.name = "changed", .loop = loop_changed},
+    {.name = "append", .also = OF_LIST, .mutates = OF_LIST},
+    {.name = "extend", .also = OF_LIST, .mutates = OF_LIST},
+    {.name = "insert", .also = OF_LIST, .mutates = OF_LIST},
+    {.name = "remove", .also = OF_LIST, .mutates = OF_LIST},
+    {.name = "reverse", .also = OF_LIST, .mutates = OF_LIST},
+    {.name = "sort", .also = OF_LIST, .mutates = OF_LIST},
+    {.name = "pop", .list = list_pop, .also = OF_DICT, .mutates = OF_DICT},
+    {.name = "clear", .also = OF_LIST | OF_DICT, .mutates = OF_LIST | OF_DICT},
+    {.name = "update", .also = OF_DICT, .mutates = OF_DICT},
+    {.name = "setdefault", .also = OF_DICT, .mutates = OF_DICT},
+    {.name = "popitem", .also = OF_DICT, .mutates = OF_DICT},
+    {.name = "fromkeys", .dict = dict_fromkeys},
+    {.name = "expandtabs", .string = str_expandtabs},
+    {.name = "isidentifier", .string = str_isidentifier},
+    {.name = "isprintable", .string = str_isprintable},
+    {.name = "istitle", .string = str_istitle},
+    {.name = "format_map", .string = str_format_map},
+    {.name = "maketrans", .string = str_maketrans},
+    {.name = "translate", .string = str_translate},
+    {.name = "encode", .also = OF_STRING}, /* gives bytes, which nothing here is made of */
+    {.name = "bit_length", .integer = int_bit_length},
+    {.name = "bit_count", .integer = int_bit_count},
+    {.name = "conjugate", .integer = number_conjugate, .real = number_conjugate},
+    {.name = "is_integer", .real = float_is_integer},
+    {.name = "as_integer_ratio", .also = OF_INT | OF_FLOAT},
+    {.name = "from_bytes", .also = OF_INT},
+    {.name = "to_bytes", .also = OF_INT},
+    {.name = "fromhex", .also = OF_FLOAT},
+    {.name = "hex", .also = OF_FLOAT},
+    {.name = "next", .cycler = cycler_next},
+    {.name = "reset", .cycler = cycler_reset},
 };
 
 uint8_t method_find(struct bytes name) {
@@ -183,6 +195,9 @@ static unsigned of_kind(struct tvalue v) {
     case TVALUE_TUPLE: return OF_TUPLE;
     case TVALUE_DICT: return OF_DICT;
     case TVALUE_LOOP: return OF_LOOP;
+    case TVALUE_BOOL:
+    case TVALUE_INT: return OF_INT;
+    case TVALUE_FLOAT: return OF_FLOAT;
     default: return 0;
     }
 }
@@ -195,6 +210,11 @@ static method_fn *method_of(struct tvalue of, unsigned method) {
         return METHODS[method].list == list_copy || METHODS[method].list == list_pop ? NULL : METHODS[method].list;
     case TVALUE_DICT: return METHODS[method].dict;
     case TVALUE_LOOP: return METHODS[method].loop;
+    case TVALUE_BOOL:
+    case TVALUE_INT: return METHODS[method].integer;
+    case TVALUE_FLOAT: return METHODS[method].real;
+    case TVALUE_RANGE: return METHODS[method].range;
+    case TVALUE_CYCLER: return METHODS[method].cycler;
     default: return NULL;
     }
 }

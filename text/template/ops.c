@@ -48,6 +48,29 @@ bool op_truth(struct tvalue v) {
 
 /* ---- comparing ---- */
 
+/* -1, 0, 1: i against d, exactly; d is no NaN. */
+static int order_int_float(int64_t i, double d) {
+    const double limit = 9223372036854775808.0;
+    if (d >= limit) return -1;
+    if (d < -limit) return 1;
+    int64_t whole = (int64_t)d;
+    if (i != whole) return i < whole ? -1 : 1;
+    double rest = d - (double)whole;
+    return (rest < 0) - (rest > 0);
+}
+
+/* Of two numbers; UNORDERED when one is NaN. */
+enum { UNORDERED = 2 };
+static int order_numbers(struct tvalue a, struct tvalue b) {
+    int64_t x, y;
+    double p = op_number(a), q = op_number(b);
+    bool whole_a = op_is_int(a, &x), whole_b = op_is_int(b, &y);
+    if (whole_a && whole_b) return (x > y) - (x < y);
+    if (isnan(p) || isnan(q)) return UNORDERED;
+    if (whole_a) return order_int_float(x, q);
+    return whole_b ? -order_int_float(y, p) : (p > q) - (p < q);
+}
+
 static bool is_sequence(struct tvalue v) { return v.kind == TVALUE_LIST || v.kind == TVALUE_TUPLE; }
 
 static bool dict_equal(struct run *r, const struct tdict *a, const struct tdict *b) {
@@ -84,11 +107,7 @@ static bool same_kind_equal(struct run *r, struct tvalue a, struct tvalue b) {
 }
 
 bool op_equal(struct run *r, struct tvalue a, struct tvalue b) {
-    if (op_is_number(a) && op_is_number(b)) {
-        int64_t x, y;
-        if (op_is_int(a, &x) && op_is_int(b, &y)) return x == y;
-        return op_number(a) == op_number(b);
-    }
+    if (op_is_number(a) && op_is_number(b)) return order_numbers(a, b) == 0;
     if (a.kind != b.kind || !run_burn(r, 1)) return false;
     if (++r->depth > RUN_DEPTH_MAX) run_fail(r, ERR_LIMIT, "nested too deep");
     bool equal = !r->rc && same_kind_equal(r, a, b);
@@ -102,12 +121,7 @@ static int order_strings(struct bytes a, struct bytes b) { /* UTF-8 sorts as its
 }
 
 int op_order(struct run *r, struct tvalue a, struct tvalue b) {
-    if (op_is_number(a) && op_is_number(b)) {
-        int64_t x, y;
-        if (op_is_int(a, &x) && op_is_int(b, &y)) return (x > y) - (x < y);
-        double p = op_number(a), q = op_number(b);
-        return (p > q) - (p < q);
-    }
+    if (op_is_number(a) && op_is_number(b)) return order_numbers(a, b);
     if (a.kind == TVALUE_STRING && b.kind == TVALUE_STRING) return order_strings(tvalue_text(a), tvalue_text(b));
     if (is_sequence(a) && a.kind == b.kind && run_burn(r, 1) && r->depth < RUN_DEPTH_MAX) {
         r->depth++;
@@ -236,9 +250,15 @@ static struct tvalue divide(struct run *r, uint32_t op, struct tvalue a, struct 
         }
         return tvalue_int(op == OP('%') ? rest : quotient);
     }
-    double p = op_number(a), q = op_number(b), rest = fmod(p, q);
-    if (rest != 0 && (rest < 0) != (q < 0)) rest += q;
-    return tvalue_float(op == OP('%') ? rest : floor(p / q));
+    double p = op_number(a), q = op_number(b), rest = fmod(p, q), quotient = (p - rest) / q;
+    if (rest != 0 && (rest < 0) != (q < 0)) {
+        rest += q;
+        quotient -= 1;
+    }
+    if (op == OP('%')) return tvalue_float(rest != 0 ? rest : copysign(0, q));
+    if (quotient == 0) return tvalue_float(copysign(0, p / q));
+    double whole = floor(quotient); /* as CPython's float_divmod */
+    return tvalue_float(quotient - whole > 0.5 ? whole + 1 : whole);
 }
 
 static struct tvalue power(struct run *r, struct tvalue a, struct tvalue b) {

@@ -149,8 +149,7 @@ static void add_dict(struct run *r, const struct tdict *dict, struct buf *out) {
 }
 
 static void add_range(const struct trange *range, struct buf *out) {
-    int64_t stop = range->start + range->step * (int64_t)range->count;
-    buf_addf(out, "range(%lld, %lld", (long long)range->start, (long long)stop);
+    buf_addf(out, "range(%lld, %lld", (long long)range->start, (long long)range->stop);
     if (range->step != 1) buf_addf(out, ", %lld", (long long)range->step);
     buf_add_byte(out, ')');
 }

@@ -53,7 +53,7 @@ enum undefined_tag {
 };
 
 struct trange {
-    int64_t start, step;
+    int64_t start, stop, step;
     uint32_t count;
 };
 
@@ -80,7 +80,8 @@ enum generator_kind {
     GENERATE_REJECT,
     GENERATE_SELECT_ATTRIBUTE,
     GENERATE_REJECT_ATTRIBUTE,
-    GENERATE_UNIQUE
+    GENERATE_UNIQUE,
+    GENERATE_ROWS
 };
 
 struct run;
@@ -89,6 +90,9 @@ struct args {
     uint32_t count;
     struct tdict *keywords; /* NULL: none */
 };
+
+/* Makes the list of what batch and slice yield. */
+typedef struct tvalue make_rows(struct run *r, struct tvalue of, struct tvalue count, struct tvalue fill);
 
 struct tgenerator {
     enum generator_kind kind;
@@ -100,6 +104,7 @@ struct tgenerator {
     struct args args;
     bool case_sensitive;
     struct tvalue seen; /* of UNIQUE: a dict */
+    make_rows *make;    /* of ROWS, whose arguments are attribute and fallback */
 };
 
 struct binding {
@@ -196,7 +201,7 @@ struct tvalue run_slice(struct run *r, struct tvalue of, struct tvalue start, st
 
 bool op_truth(struct tvalue v);
 bool op_equal(struct run *r, struct tvalue a, struct tvalue b);
-/* Order as <: -1, 0, 1; fails for kinds without one. */
+/* Order as <: -1, 0, 1, or 2 where NaN has none; fails for kinds without one. */
 int op_order(struct run *r, struct tvalue a, struct tvalue b);
 bool op_contains(struct run *r, struct tvalue in, struct tvalue item);
 struct tvalue op_add(struct run *r, struct tvalue a, struct tvalue b);

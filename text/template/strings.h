@@ -24,6 +24,11 @@ method_fn str_upper, str_lower, str_title, str_capitalize, str_swapcase, str_str
     str_startswith, str_endswith, str_removeprefix, str_removesuffix, str_find, str_rfind, str_index, str_rindex,
     str_count, str_split, str_rsplit, str_splitlines, str_partition, str_rpartition, str_join, str_replace, str_ljust,
     str_rjust, str_center, str_zfill, str_isalpha, str_isdigit, str_isnumeric, str_isalnum, str_isspace, str_isascii,
-    str_isupper, str_islower, str_format, str_expandtabs, str_isidentifier, str_isprintable, str_istitle;
+    str_isupper, str_islower, str_format, str_format_map, str_expandtabs, str_isidentifier, str_isprintable,
+    str_istitle;
+
+/* methods_more.c */
+method_fn str_translate, str_maketrans, dict_fromkeys, int_bit_length, int_bit_count, number_conjugate,
+    float_is_integer, range_count, range_index, cycler_next, cycler_reset;
 
 #endif

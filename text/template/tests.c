@@ -34,26 +34,23 @@ static bool is_callable(struct run *r, struct tvalue v, struct tvalue a) {
 }
 
 static bool parity(struct run *r, struct tvalue v, int64_t want) {
-    int64_t i;
-    if (op_is_int(v, &i)) return (i & 1) == want;
-    if (v.kind == TVALUE_FLOAT) return (double)want == v.number - 2 * (double)(int64_t)(v.number / 2);
-    op_binary(r, OP('%'), v, tvalue_int(2));
-    return false;
+    struct tvalue rest = op_binary(r, OP('%'), v, tvalue_int(2));
+    return !r->rc && op_equal(r, rest, tvalue_int(want));
 }
 static bool is_odd(struct run *r, struct tvalue v, struct tvalue a) { return parity(r, v, 1); }
 static bool is_even(struct run *r, struct tvalue v, struct tvalue a) { return parity(r, v, 0); }
 
 static bool is_divisible(struct run *r, struct tvalue v, struct tvalue a) {
     struct tvalue rest = op_binary(r, OP('%'), v, a);
-    return !r->rc && op_number(rest) == 0;
+    return !r->rc && op_equal(r, rest, tvalue_int(0));
 }
 
 static bool is_equal(struct run *r, struct tvalue v, struct tvalue a) { return op_equal(r, v, a); }
 static bool is_unequal(struct run *r, struct tvalue v, struct tvalue a) { return !op_equal(r, v, a); }
 static bool is_less(struct run *r, struct tvalue v, struct tvalue a) { return op_order(r, v, a) < 0; }
 static bool is_at_most(struct run *r, struct tvalue v, struct tvalue a) { return op_order(r, v, a) <= 0; }
-static bool is_greater(struct run *r, struct tvalue v, struct tvalue a) { return op_order(r, v, a) > 0; }
-static bool is_at_least(struct run *r, struct tvalue v, struct tvalue a) { return op_order(r, v, a) >= 0; }
+static bool is_greater(struct run *r, struct tvalue v, struct tvalue a) { return op_order(r, v, a) == 1; }
+static bool is_at_least(struct run *r, struct tvalue v, struct tvalue a) { return (unsigned)op_order(r, v, a) <= 1; }
 static bool is_in(struct run *r, struct tvalue v, struct tvalue a) { return op_contains(r, a, v); }
 
 static bool is_same(struct run *r, struct tvalue v, struct tvalue a) {
