@@ -14,6 +14,7 @@
 #include "base/vec.h"
 #include "formats/json.h"
 #include "gateway/genreq.h"
+#include "text/template/template.h"
 
 enum field_kind {
     FIELD_BOOL,   /* bool */
@@ -145,7 +146,7 @@ int field_read_reasoning_effort(struct field_reader *r, enum json_event first);
         {.name = "chat_template_kwargs", .kind = FIELD_OBJECT, .offset = FIELD_AT(template_kwargs)},                   \
         {.name = "add_generation_prompt", .kind = FIELD_BOOL, .offset = FIELD_AT(add_generation_prompt)},              \
         {.name = "continue_final_message", .kind = FIELD_BOOL, .offset = FIELD_AT(continue_final_message)}, {          \
-        .name = "chat_template", .kind = FIELD_REFUSED                                                                 \
+        .name = "chat_template", .kind = FIELD_STRING, .offset = FIELD_AT(chat_template), .max = TEMPLATE_SOURCE_MAX   \
     }
 
 /* The dialects' own parts: their tables, then what spans fields. Each returns 0, or -1 with *err filled. */

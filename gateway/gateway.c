@@ -70,7 +70,8 @@ static int read_text_settings(struct gateway *gw, struct text_settings *text, st
     int rc = s->chat_template ? file_read(s->chat_template, CHAT_TEMPLATE_BYTES_MAX, &gw->chat_template, err) : 0;
     *text = (struct text_settings){.chat_template = buf_bytes(&gw->chat_template),
                                    .reasoning_parser = s->reasoning_parser,
-                                   .tool_call_parser = s->tool_call_parser};
+                                   .tool_call_parser = s->tool_call_parser,
+                                   .trust_request_template = s->trust_request_template};
     return rc ? rc : text_settings_check(text, err);
 }
 

@@ -26,7 +26,7 @@ struct gateway_settings {
     int64_t drain_ms, ping_ms, slow_ms, probe_ms;
     int64_t open_max, connections_max;
     uint64_t body_max;
-    bool share_port;
+    bool share_port, trust_request_template;
     const char *chat_template;                       /* a file; NULL: the model's own */
     const char *reasoning_parser, *tool_call_parser; /* names, "auto" or "none" */
     const char *cache_dir;                           /* of compiled vocabularies; NULL: the user's */

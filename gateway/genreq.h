@@ -63,6 +63,7 @@ struct genreq {
 
     /* what is asked: raw JSON for a chat, prompts for a completion */
     struct bytes messages, tools, documents, template_kwargs;
+    struct bytes chat_template;    /* of this request alone; empty: the model's */
     struct bytes reasoning_effort; /* empty: not given */
     bool add_generation_prompt, continue_final_message;
     struct genreq_prompt *prompts;

@@ -33,6 +33,7 @@ struct model_defaults {
 struct text_settings {
     struct bytes chat_template;                      /* borrowed while the table lives */
     const char *reasoning_parser, *tool_call_parser; /* names, "auto" or "none" */
+    bool trust_request_template;                     /* requests may bring a template of their own */
 };
 /* Whether the template can be read and the names are known. */
 MUST_CHECK int text_settings_check(const struct text_settings *settings, struct error *err);
@@ -44,6 +45,7 @@ struct text_model {
     struct tokenizer *tokenizer;
     struct chat *chat;
     struct model_defaults defaults;
+    bool trust_request_template; /* as the settings */
     const char *template_origin; /* for the log: "model", "option", a probed one's name, or "none" */
 };
 /* Compiles; *packed is only read. Returns owned (refs 1). */

@@ -30,11 +30,16 @@ static int settle_parse(const struct genreq *g, const struct text_model *text, s
 int prepare_chat_text(const struct genreq *g, const struct text_model *text, struct buf *out, struct plain_spots *spots,
                       struct api_error *api) {
     struct error err;
+    if (g->chat_template.len && !text->trust_request_template)
+        return api_error_set(
+            api, API_UNSUPPORTED, "chat_template",
+            "'chat_template' in a request is not taken by this server (--trust-request-chat-template)");
     struct chat_request request = {.messages = g->messages,
                                    .tools = g->tools,
                                    .documents = g->documents,
                                    .kwargs = g->template_kwargs,
                                    .reasoning_effort = g->reasoning_effort,
+                                   .template_source = g->chat_template,
                                    .add_generation_prompt = g->add_generation_prompt,
                                    .continue_final_message = g->continue_final_message,
                                    .limits = {.now_s = local_now_s()}};

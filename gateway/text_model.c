@@ -83,6 +83,7 @@ int text_model_new(struct bytes packed, const struct text_settings *settings, st
     struct text_model *t = mem_alloc(sizeof *t);
     atomic_init(&t->refs, 1);
     t->bundle = bundle_hash(packed);
+    t->trust_request_template = settings->trust_request_template;
     int rc = tokenizer_load_bundle(&bundle, &t->tokenizer, err);
     if (rc == 0) rc = load_chat(&bundle, settings, t, err);
     if (rc) {

@@ -481,21 +481,38 @@ static int render_fitting(struct render *r, const struct chat *chat, const struc
     return rc;
 }
 
-static int render(struct render *r, const struct chat *chat, struct buf *out, struct plain_spots *spots) {
+static int render_with(struct render *r, const struct chat *chat, const struct named_template *t, struct buf *out,
+                       struct plain_spots *spots) {
     const struct chat_request *q = r->request;
     size_t before = out->len;
-    const struct named_template *t = choose(chat, q->template_name, q->tools.len);
-    if (!t) {
-        const char *name = q->template_name;
-        return name ? error_set(r->err, ERR_NOT_FOUND, "the model has no chat template named '%.64s'", name)
-                    : error_set(r->err, ERR_NOT_FOUND, "the model has no chat template");
-    }
     if (q->continue_final_message && q->add_generation_prompt)
         return error_set(r->err, ERR_INVALID, "continue_final_message and add_generation_prompt exclude each other");
     r->wants_parts = template_wants_parts(t->parsed);
     int rc = render_fitting(r, chat, t, out);
     if (!rc && r->guard_for) guards_take_out(out, before, r->guard, spots);
     return rc;
+}
+
+/* With the template that the request brings. */
+static int render_own(struct render *r, const struct chat *chat, struct buf *out, struct plain_spots *spots) {
+    struct named_template own = {0};
+    int rc = template_parse(r->request->template_source, &own.parsed, r->err);
+    if (rc) return error_wrap(r->err, "chat_template");
+    rc = render_with(r, chat, &own, out, spots);
+    template_free(&own.parsed);
+    return rc;
+}
+
+static int render(struct render *r, const struct chat *chat, struct buf *out, struct plain_spots *spots) {
+    const struct chat_request *q = r->request;
+    if (q->template_source.len) return render_own(r, chat, out, spots);
+    const struct named_template *t = choose(chat, q->template_name, q->tools.len);
+    if (!t) {
+        const char *name = q->template_name;
+        return name ? error_set(r->err, ERR_NOT_FOUND, "the model has no chat template named '%.64s'", name)
+                    : error_set(r->err, ERR_NOT_FOUND, "the model has no chat template");
+    }
+    return render_with(r, chat, t, out, spots);
 }
 
 int chat_render(const struct chat *chat, const struct chat_request *request, struct buf *out, struct error *err) {

@@ -29,6 +29,7 @@ struct chat_request {
     struct bytes kwargs;           /* JSON object (chat_template_kwargs), or empty */
     struct bytes reasoning_effort; /* "low", ..., or empty; kwargs of the same name win */
     const char *template_name;     /* NULL: as above */
+    struct bytes template_source;  /* a template for this request alone; empty: the model's */
     bool add_generation_prompt;    /* default of the API is true: set it */
     bool continue_final_message;   /* the last message is left open; excludes add_generation_prompt */
     bool raw_messages;             /* pass messages as they are: no content parts joined, no tool arguments parsed */

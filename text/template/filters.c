@@ -128,14 +128,14 @@ FILTER(filter_indent) {
         prefix = buf_bytes(&spaces);
     }
     buf_init(&out, r->out_max);
-    for (size_t at = 0; at <= s.len;) {
-        const uint8_t *nl = at < s.len ? memchr(s.data + at, '\n', s.len - at) : NULL;
-        size_t len = nl ? (size_t)(nl - s.data) - at : s.len - at;
-        if (at ? (len || blank) : first) buf_add_bytes(&out, prefix);
-        buf_add(&out, s.data + at, len);
-        if (!nl) break;
-        buf_add_byte(&out, '\n');
-        at += len + 1;
+    size_t at = 0;
+    bool more = true;
+    for (bool begin = true; more; begin = false) { /* line ends of all kinds become \n; one at the end stays */
+        struct bytes line = python_take_line(s, &at, &more);
+        if (begin ? first : line.len || blank) buf_add_bytes(&out, prefix);
+        buf_add_bytes(&out, line);
+        more = more && (at < s.len || s.data[at - 1] != '\r'); /* jinja2 adds \n, which ends the same line */
+        if (more) buf_add_byte(&out, '\n');
     }
     buf_release(&spaces);
     struct tvalue made = run_take_buf(r, &out);

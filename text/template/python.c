@@ -72,6 +72,21 @@ size_t python_length(struct bytes s) {
     return n;
 }
 
+struct bytes python_take_line(struct bytes s, size_t *at, bool *ended) {
+    size_t begin = *at, n;
+    for (size_t i = begin; i < s.len; i += n) {
+        uint32_t cp;
+        n = unicode_next(s.data + i, &cp);
+        *ended = (cp >= 10 && cp <= 13) || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 || cp == 0x2029;
+        if (!*ended) continue;
+        *at = i + n + (cp == '\r' && i + 1 < s.len && s.data[i + 1] == '\n');
+        return bytes_of(s.data + begin, i - begin);
+    }
+    *ended = false;
+    *at = s.len;
+    return bytes_of(s.data + begin, s.len - begin);
+}
+
 size_t python_offset(struct bytes s, size_t idx) {
     size_t i = 0;
     uint32_t cp;

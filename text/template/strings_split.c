@@ -108,20 +108,11 @@ struct tvalue str_splitlines(struct run *r, struct tvalue self, struct args args
     struct tvalue list = run_list(r, TVALUE_LIST);
     if (!params_bind(r, "splitlines", "keepends", 0, args, &p)) return undefined_value();
     bool keep = p.given[0] && op_truth(p.v[0]);
-    size_t begin = 0;
-    for (size_t i = 0, n; i < s.len && !r->rc;) {
-        uint32_t cp;
-        n = unicode_next(s.data + i, &cp);
-        bool line_end =
-            (cp >= 10 && cp <= 13) || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 || cp == 0x2029;
-        if (cp == '\r' && i + 1 < s.len && s.data[i + 1] == '\n') n = 2;
-        if (line_end) {
-            push_part(r, list, s.data + begin, s.data + i + (keep ? n : 0));
-            begin = i + n;
-        }
-        i += n;
+    bool ended;
+    for (size_t at = 0; at < s.len && !r->rc;) {
+        struct bytes line = python_take_line(s, &at, &ended);
+        push_part(r, list, line.data, keep ? s.data + at : line.data + line.len);
     }
-    if (begin < s.len) push_part(r, list, s.data + begin, s.data + s.len);
     return list;
 }
 

@@ -957,6 +957,8 @@ TEST(templates_are_applied_without_an_answer) {
                                          {"/detokenize", "{\"tokens\":[-1]}"},
                                          {"/detokenize", "{\"tokens\":[99999999]}"},
                                          {"/detokenize", "{\"tokens\":\"a\"}"},
+                                         {"/apply-template", HELLO ",\"chat_template\":\"x\"}"},
+                                         {"/tokenize", HELLO ",\"chat_template\":\"x\"}"},
                                          {"/apply-template", "{\"messages\":[{\"role\":\"user\"}]}"}};
     for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
         json = call_json(&w, BAD[i][0], BAD[i][1], 400);
@@ -964,6 +966,28 @@ TEST(templates_are_applied_without_an_answer) {
         cJSON_Delete(json);
     }
     json = call_json(&w, "/tokenize", "{\"prompt\":\"a\",\"model\":\"nobody\"}", 404);
+    EXPECT(json);
+    cJSON_Delete(json);
+    world_echo_end(&w);
+}
+
+TEST(requests_bring_a_template_where_they_are_trusted) {
+    struct world w;
+    struct answer a;
+    world_echo(&w, ECHO_TEMPLATE);
+    w.settings.trust_request_template = true;
+    EXPECT(world_start(&w));
+    cJSON *json = call_json(&w, "/apply-template", HELLO ",\"chat_template\":\"{{ messages[0].role }}!\"}", 200);
+    EXPECT(json);
+    EXPECT_STR(client_string(json, "prompt"), "user!");
+    cJSON_Delete(json);
+    CHAT(&w, "Hi", ",\"chat_template\":\"own {{ messages[0].content }}\"", &a);
+    EXPECT_STR(buf_text(&a.text[0]), "own Hi");
+    answer_release(&a);
+    json = call_json(&w, "/apply-template", HELLO ",\"chat_template\":\"{% if %}\"}", 400);
+    EXPECT(json && strstr(client_string(cJSON_GetObjectItemCaseSensitive(json, "error"), "message"), "chat_template"));
+    cJSON_Delete(json);
+    json = call_json(&w, "/apply-template", HELLO ",\"chat_template\":7}", 400);
     EXPECT(json);
     cJSON_Delete(json);
     world_echo_end(&w);
