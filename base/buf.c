@@ -138,7 +138,7 @@ void buf_add_json(struct buf *b, struct bytes s) {
         char text[6] = {'\\', escape, '0', '0', HEX[s.data[i] >> 4], HEX[s.data[i] & 15]};
         buf_add(b, text, escape == 'u' ? 6 : 2);
     }
-    buf_add(b, s.data + start, s.len - start);
+    if (start < s.len) buf_add(b, s.data + start, s.len - start);
 }
 
 void buf_consume(struct buf *b, size_t n) {

@@ -7,6 +7,7 @@
 #include "fuzz.h"
 #include "text/stop.h"
 #include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/known_splits.h"
 #include "text/tokenizer/vocab.h"
 
 static const char *const SPLITS[] = {
@@ -20,7 +21,9 @@ static const char *const SPLITS[] = {
     "\"behavior\":\"MergedWithNext\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_"
     "regex\":false},{\"type\":\"Digits\",\"individual_digits\":false}]}",
 };
-enum { KINDS = 4 };
+/* Of vocabularies with many merges: those that are scanned by blocks. */
+static const char *const WIDE_SPLITS[] = {"qwen35", "o200k_base", "deepseek-v3", "smollm"};
+enum { WIDE_FIRST = ARRAY_LEN(SPLITS), SPACED = WIDE_FIRST + ARRAY_LEN(WIDE_SPLITS), KINDS };
 
 /* All bytes, some merges, two added tokens. */
 static struct tokenizer *make_byte_level(const char *split) {
@@ -58,6 +61,64 @@ static struct tokenizer *make_byte_level(const char *split) {
     return t;
 }
 
+struct vocab_text {
+    struct buf vocab, merges;
+    unsigned count;
+};
+
+/* The token of left and right, merged from them unless right is empty. */
+static void add_token(struct vocab_text *v, struct bytes left, struct bytes right) {
+    struct buf names[2] = {{0}, {0}};
+    byte_alphabet_encode(left, &names[0]);
+    byte_alphabet_encode(right, &names[1]);
+    buf_add_str(&v->vocab, v->count ? ",\"" : "\"");
+    buf_add_json(&v->vocab, buf_bytes(&names[0]));
+    if (right.len) buf_add_json(&v->vocab, buf_bytes(&names[1]));
+    buf_addf(&v->vocab, "\":%u", v->count++);
+    if (right.len) {
+        buf_add_str(&v->merges, v->merges.len ? ",[\"" : "[\"");
+        buf_add_json(&v->merges, buf_bytes(&names[0]));
+        buf_add_str(&v->merges, "\",\"");
+        buf_add_json(&v->merges, buf_bytes(&names[1]));
+        buf_add_str(&v->merges, "\"]");
+    }
+    for (int i = 0; i < 2; i++) buf_release(&names[i]);
+}
+
+/* All bytes, 64 characters of three, each two of them, and a few tokens that end inside of a character: so many that
+ * the tables of bytes and characters are made. */
+static struct tokenizer *make_wide(const char *split) {
+    struct vocab_text v = {0};
+    struct buf json = {0};
+    struct tokenizer *t;
+    struct error err;
+    uint8_t text[6] = {0xE3, 0x81, 0, 0xE3, 0x81, 0};
+    for (unsigned b = 0; b < 256; b++) add_token(&v, bytes_of(&(uint8_t){(uint8_t)b}, 1), bytes_of("", 0));
+    add_token(&v, bytes_of(text, 1), bytes_of(text + 1, 1));
+    for (unsigned i = 0; i < 64; i++) {
+        text[2] = (uint8_t)(0x80 + i);
+        add_token(&v, bytes_of(text, 2), bytes_of(text + 2, 1));
+    }
+    for (unsigned i = 0; i < 64 * 64; i++) {
+        text[2] = (uint8_t)(0x80 + i / 64);
+        text[5] = (uint8_t)(0x80 + i % 64);
+        if (i % 64 != 5) add_token(&v, bytes_of(text, 3), bytes_of(text + 3, 3)); /* some are never joined */
+    }
+    for (unsigned i = 0; i < 64; i++) add_token(&v, bytes_of(&(uint8_t){(uint8_t)(0x80 + i)}, 1), bytes_of("\xE4", 1));
+    add_token(&v, bytes_str("a"), bytes_of("\xE3\x81", 2));
+    add_token(&v, bytes_str(" "), bytes_str("a"));
+    add_token(&v, bytes_str("'"), bytes_str("s"));
+    buf_add_str(&json, "{\"decoder\":{\"type\":\"ByteLevel\"},\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":");
+    CHECK(known_split_json(bytes_str(split), &json, NULL));
+    buf_addf(&json, ",\"model\":{\"type\":\"BPE\",\"vocab\":{%s},\"merges\":[%s]}}", buf_text(&v.vocab),
+             buf_text(&v.merges));
+    CHECK_MSG(!tokenizer_load(buf_bytes(&json), bytes_of(NULL, 0), bytes_of(NULL, 0), &t, &err), "%s", err.text);
+    buf_release(&v.vocab);
+    buf_release(&v.merges);
+    buf_release(&json);
+    return t;
+}
+
 static struct tokenizer *make_spaced(void) {
     struct buf json = {0};
     struct tokenizer *t;
@@ -81,7 +142,10 @@ static struct tokenizer *make_spaced(void) {
 
 static const struct tokenizer *tokenizer(unsigned kind) {
     static struct tokenizer *made[KINDS];
-    if (!made[kind]) made[kind] = kind < ARRAY_LEN(SPLITS) ? make_byte_level(SPLITS[kind]) : make_spaced();
+    if (!made[kind])
+        made[kind] = kind < WIDE_FIRST ? make_byte_level(SPLITS[kind])
+                     : kind < SPACED   ? make_wide(WIDE_SPLITS[kind - WIDE_FIRST])
+                                       : make_spaced();
     return made[kind];
 }
 
@@ -100,6 +164,15 @@ static void check_stream(const struct tokenizer *t, struct tokens ids, unsigned 
     buf_release(&out);
 }
 
+/* What is known from the first time gives the same. */
+static void check_again(const struct tokenizer *t, unsigned flags, struct bytes text, const struct token_vec *ids) {
+    struct token_vec again = {0};
+    CHECK(!tokenizer_encode(t, text, flags & 3, &again, NULL));
+    CHECK(again.count == ids->count &&
+          (!ids->count || !memcmp(again.items, ids->items, ids->count * sizeof *ids->items)));
+    vec_release(&again);
+}
+
 static void check_text(const struct tokenizer *t, unsigned kind, unsigned flags, struct bytes text) {
     struct token_vec ids = {0};
     struct buf whole = {0};
@@ -108,7 +181,8 @@ static void check_text(const struct tokenizer *t, unsigned kind, unsigned flags,
     CHECK(rc == 0 || (err.text[0] && ids.count == 0));
     if (!rc) {
         tokenizer_decode(t, (struct tokens){ids.items, ids.count}, 0, &whole);
-        if (kind < ARRAY_LEN(SPLITS)) CHECK(bytes_equal(buf_bytes(&whole), text) || (!text.len && !whole.len));
+        check_again(t, flags, text, &ids);
+        if (kind < WIDE_FIRST) CHECK(bytes_equal(buf_bytes(&whole), text) || (!text.len && !whole.len));
         check_stream(t, (struct tokens){ids.items, ids.count}, 0, &whole, true);
     }
     vec_release(&ids);
@@ -122,7 +196,7 @@ static void check_ids(const struct tokenizer *t, unsigned kind, struct bytes dat
     for (size_t i = 0; i + 1 < data.len; i += 2) vec_push(&ids, (uint32_t)(data.data[i] | (data.data[i + 1] & 3) << 8));
     tokenizer_decode(t, (struct tokens){ids.items, ids.count}, DECODE_SKIP_SPECIAL, &whole);
     CHECK(utf8_valid(whole.data, whole.len));
-    check_stream(t, (struct tokens){ids.items, ids.count}, DECODE_SKIP_SPECIAL, &whole, kind < ARRAY_LEN(SPLITS));
+    check_stream(t, (struct tokens){ids.items, ids.count}, DECODE_SKIP_SPECIAL, &whole, kind < WIDE_FIRST);
     vec_release(&ids);
     buf_release(&whole);
 }

@@ -129,9 +129,11 @@ static inline struct far_char read_char(const struct bpe *b, const uint8_t *p) {
 
 static inline bool is_joined(const struct bpe *b, struct far_char x, struct far_char y) {
     if ((x.cp | y.cp) < 0x80 || x.cp >= PLANE || y.cp >= PLANE || bpe_cuts_joined(&b->cuts, x.cp, y.cp)) return true;
-    uint64_t left = y.known->open_left >> (x.last & 63), right = x.known->open_right >> (y.second & 63);
-    uint64_t both = b->part_joints[x.last & 63] >> (y.second & 63);
-    return ((x.cp >= 0x80 ? left : 0) | (y.cp >= 0x80 ? right : 0) | ((x.cp >= 0x80) & (y.cp >= 0x80) ? both : 0)) & 1;
+    bool far_x = x.cp >= 0x80, far_y = y.cp >= 0x80; /* others have no parts */
+    uint64_t joined = far_x ? y.known->open_left >> (x.last & 63) : 0;
+    if (far_y) joined |= x.known->open_right >> (y.second & 63);
+    if (far_x && far_y) joined |= b->part_joints[x.last & 63] >> (y.second & 63);
+    return joined & 1;
 }
 
 bool bpe_encode_far(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, const uint8_t *limit,
