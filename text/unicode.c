@@ -17,18 +17,31 @@ static uint8_t find_or_add_block(const uint8_t classes[256], unsigned *count) {
     return (uint8_t)(*count)++;
 }
 
+static uint32_t run_end(size_t run) {
+    return run + 1 < ARRAY_LEN(UNICODE_RUNS) ? UNICODE_RUNS[run + 1] >> 8 : BLOCK_COUNT << 8;
+}
+
+/* The classes of a block, run by run; *run: the one that its first character is in. */
+static void expand_block(uint32_t block, size_t *run, uint8_t classes[256]) {
+    for (uint32_t i = 0, end; i < 256; i = end) {
+        while (run_end(*run) <= (block << 8 | i)) ++*run;
+        end = MIN(run_end(*run) - (block << 8), 256u);
+        memset(classes + i, (int)(UNICODE_RUNS[*run] & 255), end - i);
+    }
+}
+
 static void expand(void) {
     unsigned count = 0;
-    size_t run = 0;
+    size_t run = 0, uniform = SIZE_MAX; /* the run that the block before lay in as a whole */
     for (uint32_t block = 0; block < BLOCK_COUNT; block++) {
         uint8_t classes[256];
-        for (uint32_t i = 0, end; i < 256; i = end) { /* up to the end of a run, or of the block */
-            while (run + 1 < ARRAY_LEN(UNICODE_RUNS) && UNICODE_RUNS[run + 1] >> 8 <= (block << 8 | i)) run++;
-            uint32_t next = run + 1 < ARRAY_LEN(UNICODE_RUNS) ? UNICODE_RUNS[run + 1] >> 8 : UINT32_MAX;
-            end = MIN(next - (block << 8), 256u);
-            memset(classes + i, (int)(UNICODE_RUNS[run] & 255), end - i);
+        if (uniform == run && run_end(run) >= (block + 1) << 8) {
+            unicode_block[block] = unicode_block[block - 1];
+            continue;
         }
+        expand_block(block, &run, classes);
         unicode_block[block] = find_or_add_block(classes, &count);
+        uniform = UNICODE_RUNS[run] >> 8 <= block << 8 ? run : SIZE_MAX;
     }
 }
 

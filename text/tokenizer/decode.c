@@ -106,7 +106,8 @@ int decode_fallback_byte(struct bytes s) {
 void decode_add_replaced(struct buf *out, struct bytes s, struct bytes from, struct bytes to) {
     if (!s.len) return; /* may be a null pointer, from which nothing is counted */
     const uint8_t *p = s.data, *end = s.data + s.len, *hit;
-    while (from.len && p < end && (hit = memmem(p, (size_t)(end - p), from.data, from.len))) {
+    while (from.len && p < end && (hit = memchr(p, from.data[0], (size_t)(end - p))) && /* memmem's start is slow */
+           (hit = memmem(hit, (size_t)(end - hit), from.data, from.len))) {
         buf_add(out, p, (size_t)(hit - p));
         buf_add_bytes(out, to);
         p = hit + from.len;

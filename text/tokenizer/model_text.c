@@ -158,7 +158,7 @@ static bool add_side(struct merge_batch *m, struct bytes side, uint32_t *len) {
 
 /* Both sides' keys, where they are spelled in the byte alphabet. */
 static bool add_spelled_sides(struct merge_batch *m, struct bytes text, struct pair_text *p) {
-    buf_reserve(&m->text, text.len);
+    if (m->text.cap - m->text.len <= text.len) buf_reserve(&m->text, text.len);
     if (m->text.failed) return false;
     uint8_t *begin = (uint8_t *)m->text.data + m->text.len, *out = begin, *space = NULL;
     for (const uint8_t *at = text.data, *end = at + text.len; at < end;) {

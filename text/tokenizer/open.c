@@ -1,5 +1,7 @@
 #include "text/tokenizer/open.h"
 
+#include <malloc.h>
+
 #include "base/fsutil.h"
 #include "text/tokenizer/compiled.h"
 #include "text/tokenizer/gguf_vocab.h"
@@ -138,6 +140,13 @@ static int load_source(struct bytes file, struct bytes config_json, struct bytes
     return rc;
 }
 
+/* What was only for building goes back to the system: it may be as much as what stays. */
+static void trim_memory(void) {
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
+}
+
 int tokenizer_load_any(struct bytes file, struct bytes config_json, struct bytes generation_json,
                        struct tokenizer **out, struct error *err) {
     const struct bytes source[] = {file, config_json, generation_json};
@@ -145,6 +154,7 @@ int tokenizer_load_any(struct bytes file, struct bytes config_json, struct bytes
     *out = compiled_open(key);
     int rc = *out ? 0 : load_source(file, config_json, generation_json, out, err);
     if (!rc) compiled_keep(key, out);
+    if (!rc) trim_memory();
     return rc;
 }
 
@@ -155,6 +165,7 @@ static int load_named(struct bytes file, const char *name, struct tokenizer **ou
     *out = compiled_open(key);
     int rc = *out ? 0 : load_known(file, named_vocab_find(name), out, err);
     if (!rc) compiled_keep(key, out);
+    if (!rc) trim_memory();
     return rc;
 }
 
@@ -177,7 +188,11 @@ static int open_gguf(const char *path, struct tokenizer **out, struct error *err
     struct gguf g;
     int rc = gguf_open(&g, path, err);
     if (rc) return rc;
-    if (!compiled_is_on()) return build_gguf(&g, out, err);
+    if (!compiled_is_on()) {
+        rc = build_gguf(&g, out, err);
+        trim_memory();
+        return rc;
+    }
     gguf_vocab_extract(&g, &metadata);
     gguf_close(&g);
     rc = tokenizer_load_any(buf_bytes(&metadata), none, none, out, err);

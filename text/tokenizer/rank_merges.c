@@ -18,7 +18,8 @@ struct builder {
     const struct vocab *vocab;
     uint32_t *rank_of; /* by id; NONE: merging does not make it */
     uint32_t bytes[256];
-    struct ranked_token *byte_pairs; /* byte level: what two bytes make, by first << 8 | second, as far as known */
+    struct ranked_token *byte_pairs; /* what two bytes make, as far as known */
+    unsigned byte_bits;              /* 7 where symbols of one byte are ASCII */
     struct {
         uint32_t cp, id;
     } chars[CHARS]; /* characters met last, by their lower bits */
@@ -53,13 +54,15 @@ static bool begin(struct builder *b, struct bytes key) {
 
 typedef struct ranked_token pair_fn(struct builder *b, struct bytes key, const struct symbol *left);
 
-static unsigned byte_pair(const uint8_t *p) { return (unsigned)p[0] << 8 | p[1]; }
+static struct ranked_token *byte_pair(const struct builder *b, const uint8_t *p) {
+    return &b->byte_pairs[(unsigned)p[0] << b->byte_bits | p[1]];
+}
 
 /* By the merges known so far, but those as good as the token in hand. */
 static struct ranked_token known_pair(struct builder *b, struct bytes key, const struct symbol *left) {
     struct ranked_token made;
-    if (b->byte_pairs && left[2].start - left->start == 2) {
-        made = b->byte_pairs[byte_pair(key.data + left->start)];
+    if (left[2].start - left->start == 2) {
+        made = *byte_pair(b, key.data + left->start);
     } else {
         const struct bpe_merge *m = find_pair(b->bpe, left[0].id, left[1].id);
         made = (struct ranked_token){m->result, m->rank};
@@ -94,7 +97,7 @@ static void merge_down(struct builder *b, struct bytes key, pair_fn *pair) {
 
 static void add_merge(struct builder *b, struct bytes key, struct ranked_token made) {
     bpe_add_ranked(b->bpe, b->symbols[0].id, b->symbols[1].id, made.id, made.rank);
-    if (b->byte_pairs && key.len == 2) b->byte_pairs[byte_pair(key.data)] = made;
+    if (key.len == 2) *byte_pair(b, key.data) = made;
 }
 
 /* Whether merging the token's own text by the definition ends in two symbols. */
@@ -128,8 +131,9 @@ int rank_merges_build(struct bpe *bpe, const struct vocab *v, const struct ranke
         uint8_t byte = (uint8_t)i;
         b->bytes[i] = vocab_find(v, &byte, 1);
     }
-    if (v->byte_level) b->byte_pairs = mem_calloc(65536, sizeof *b->byte_pairs);
-    if (v->byte_level) memset(b->byte_pairs, 0xFF, 65536 * sizeof *b->byte_pairs);
+    b->byte_bits = v->byte_level ? 8 : 7;
+    size_t pairs_size = sizeof *b->byte_pairs << 2 * b->byte_bits;
+    b->byte_pairs = memset(mem_alloc(pairs_size), 0xFF, pairs_size);
     b->rank_of = mem_calloc(MAX(v->entries.count, (size_t)1), sizeof *b->rank_of);
     memset(b->rank_of, 0xFF, v->entries.count * sizeof *b->rank_of);
     for (size_t i = count; i-- > 0;) b->rank_of[order[i].id] = order[i].rank;

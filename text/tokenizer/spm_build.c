@@ -2,7 +2,6 @@
  * spm_build.c - a tokenizer from a SentencePiece vocabulary.
  */
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/utf8.h"
 #include "text/tokenizer/decode.h"
@@ -31,25 +30,46 @@ static int add_pieces(const struct spm_model *m, struct tokenizer *t, struct err
 
 /* ---- BPE ---- */
 
-static int compare_scores(const void *a, const void *b) {
-    const struct spm_piece *x = *(const struct spm_piece *const *)a, *y = *(const struct spm_piece *const *)b;
-    if (x->score != y->score) return x->score < y->score ? 1 : -1;
-    return (x > y) - (x < y);
+/* Higher scores are lower keys; all zeros are alike. */
+static uint32_t score_key(float score) {
+    uint32_t bits;
+    if (score == 0) score = 0;
+    memcpy(&bits, &score, sizeof bits);
+    return bits >> 31 ? bits : ~bits & 0x7FFFFFFFu;
+}
+
+struct scored {
+    uint32_t key, id;
+};
+
+/* By key; what is equal stays as it was. Spare: as large. */
+static void sort_scored(struct scored *list, struct scored *spare, size_t count) {
+    enum { BITS = 11, PASSES = 3 };
+    for (unsigned pass = 0; pass < PASSES; pass++) {
+        size_t starts[(1 << BITS) + 1] = {0};
+        unsigned shift = pass * BITS, mask = (1 << BITS) - 1;
+        for (size_t i = 0; i < count; i++) starts[(list[i].key >> shift & mask) + 1]++;
+        for (size_t i = 0; i < mask; i++) starts[i + 1] += starts[i];
+        for (size_t i = 0; i < count; i++) spare[starts[list[i].key >> shift & mask]++] = list[i];
+        struct scored *other = list;
+        list = spare;
+        spare = other;
+    }
+    memcpy(spare, list, count * sizeof *list); /* the passes are odd */
 }
 
 static int build_bpe(const struct spm_model *m, struct tokenizer *t, struct error *err) {
-    const struct spm_piece **sorted = mem_calloc(m->pieces.count, sizeof *sorted);
+    struct scored *sorted = mem_calloc(2 * m->pieces.count, sizeof *sorted);
     struct ranked_token *order = mem_calloc(m->pieces.count, sizeof *order);
-    size_t count = 0;
-    for (size_t i = 0; i < m->pieces.count; i++)
-        if (is_ordinary(m->pieces.items[i].type)) sorted[count++] = &m->pieces.items[i];
-    bool in_order = true;
-    for (size_t i = 1; i < count && in_order; i++) in_order = compare_scores(&sorted[i - 1], &sorted[i]) < 0;
-    if (!in_order) qsort(sorted, count, sizeof *sorted, compare_scores);
-    for (size_t i = 0; i < count; i++) {
-        bool tie = i && sorted[i]->score == sorted[i - 1]->score;
-        order[i].id = (uint32_t)(sorted[i] - m->pieces.items);
-        order[i].rank = tie ? order[i - 1].rank : (uint32_t)i;
+    uint32_t count = 0;
+    for (uint32_t id = 0; id < m->pieces.count; id++) {
+        const struct spm_piece *p = &m->pieces.items[id];
+        if (is_ordinary(p->type)) sorted[count++] = (struct scored){score_key(p->score), id};
+    }
+    sort_scored(sorted, sorted + count, count);
+    for (uint32_t i = 0; i < count; i++) {
+        bool tie = i && sorted[i].key == sorted[i - 1].key;
+        order[i] = (struct ranked_token){sorted[i].id, tie ? order[i - 1].rank : i};
     }
     int rc = rank_merges_build(&t->bpe, &t->vocab, order, count, err);
     mem_free(sorted);

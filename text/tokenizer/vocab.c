@@ -148,7 +148,7 @@ static inline bool keys_equal(struct bytes a, struct bytes b) {
         return a.data[0] == b.data[0] && a.data[a.len / 2] == b.data[a.len / 2] &&
                a.data[a.len - 1] == b.data[a.len - 1];
     }
-    return x[0] == y[0] && x[1] == y[1];
+    return !((x[0] ^ y[0]) | (x[1] ^ y[1]));
 }
 
 static bool slot_holds(const struct vocab *v, uint32_t slot, struct bytes key, bool literal) {
@@ -310,13 +310,21 @@ uint32_t vocab_find(const struct vocab *v, const uint8_t *key, size_t len) {
     return slot_id(v, *find_slot(v, bytes_of(key, len), false, vocab_hash(v, key, len)));
 }
 
+/* Mostly the first slot has the key. */
+static inline uint32_t find_plain(const struct vocab *v, const struct vocab_lookup *l) {
+    struct bytes key = bytes_of(l->key, l->len);
+    uint32_t slot = v->slots[slot_of(v, l->hash)], id = slot & SLOT_ID;
+    if (slot >> 24 == slot_tag(l->hash) && keys_equal(entry_key(v, v->entries.items[id]), key) && !is_literal(v, id))
+        return id;
+    return slot ? slot_id(v, *find_slot(v, key, false, l->hash)) : UINT32_MAX;
+}
+
 void vocab_find_many(const struct vocab *v, struct vocab_lookup *lookups, size_t count) {
     for (size_t i = 0; i < count; i++) {
         lookups[i].hash = vocab_hash(v, lookups[i].key, lookups[i].len);
         __builtin_prefetch(&v->slots[slot_of(v, lookups[i].hash)]);
     }
-    for (size_t i = 0; i < count; i++)
-        lookups[i].id = slot_id(v, *find_slot(v, bytes_of(lookups[i].key, lookups[i].len), false, lookups[i].hash));
+    for (size_t i = 0; i < count; i++) lookups[i].id = find_plain(v, &lookups[i]);
 }
 
 static uint32_t find_literal(const struct vocab *v, struct bytes spelling) {
