@@ -6,7 +6,36 @@
 #include "text/tokenizer/base64.h"
 #include "text/unicode.h"
 
+/* ---- the double array ---- */
+
+static size_t unit_offset(uint32_t unit) { return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6); }
+
+/* From a node over a byte; false: no key goes that way. *value: a key ends there. */
+static bool take_byte(const struct charsmap *m, uint8_t byte, size_t *node, bool *value) {
+    *node ^= byte;
+    if (*node >= m->unit_count) return false;
+    uint32_t unit = m->units[*node];
+    if ((unit & 0x800000FFu) != byte) return false;
+    *node ^= unit_offset(unit);
+    *value = unit >> 8 & 1 && *node < m->unit_count;
+    return true;
+}
+
 /* ---- loading ---- */
+
+/* "\r" is left out: "\r\n" is one grapheme. */
+static void find_quiet(struct charsmap *m) {
+    for (unsigned byte = 1; byte < 128; byte++) {
+        size_t node = unit_offset(m->units[0]), ignored;
+        bool value, known = take_byte(m, (uint8_t)byte, &node, &value);
+        m->quiet[byte] = !known || !value;
+        for (unsigned next = 1; next < 128 && known; next++) {
+            ignored = node;
+            if (take_byte(m, (uint8_t)next, &ignored, &value)) m->quiet[byte] = false;
+        }
+    }
+    m->quiet['\r'] = false;
+}
 
 int charsmap_init(struct charsmap *m, struct bytes blob, struct error *err) {
     uint32_t trie_len = 0;
@@ -27,6 +56,7 @@ int charsmap_init(struct charsmap *m, struct bytes blob, struct error *err) {
     }
     m->strings = mem_strndup((const char *)strings.data, strings.len);
     m->strings_len = strings.len;
+    find_quiet(m);
     return 0;
 }
 
@@ -44,9 +74,7 @@ void charsmap_release(struct charsmap *m) {
     *m = (struct charsmap){0};
 }
 
-/* ---- the double array ---- */
-
-static size_t unit_offset(uint32_t unit) { return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6); }
+/* ---- looking up ---- */
 
 static bool string_at(const struct charsmap *m, uint32_t value, struct bytes *out) {
     size_t at = value & 0x7FFFFFFFu;
@@ -60,12 +88,9 @@ static bool look_up(const struct charsmap *m, struct bytes s, bool longest, size
     size_t node = unit_offset(m->units[0]);
     bool found = false;
     for (size_t i = 0; i < s.len && s.data[i]; i++) {
-        node ^= s.data[i];
-        if (node >= m->unit_count) break;
-        uint32_t unit = m->units[node];
-        if ((unit & 0x800000FFu) != s.data[i]) break;
-        node ^= unit_offset(unit);
-        if (!(unit >> 8 & 1) || node >= m->unit_count || !string_at(m, m->units[node], out)) continue;
+        bool value;
+        if (!take_byte(m, s.data[i], &node, &value)) break;
+        if (!value || !string_at(m, m->units[node], out)) continue;
         found = true;
         *len = i + 1;
         if (!longest) break;
@@ -114,8 +139,19 @@ bool charsmap_next(const struct charsmap *m, struct charsmap_walk *walk, struct 
     return true;
 }
 
+static size_t quiet_run(const struct charsmap *m, struct bytes text) {
+    size_t n = 0;
+    while (n < text.len && charsmap_is_quiet(m, text.data + n, text.data + text.len)) n++;
+    return n;
+}
+
 void charsmap_apply(const struct charsmap *m, struct bytes text, struct buf *out) {
     struct charsmap_walk walk = {.text = text};
     struct bytes part, becomes;
-    while (charsmap_next(m, &walk, &part, &becomes)) buf_add_bytes(out, becomes);
+    while (charsmap_next(m, &walk, &part, &becomes)) {
+        buf_add_bytes(out, becomes);
+        size_t n = walk.single ? 0 : quiet_run(m, walk.text);
+        buf_add(out, walk.text.data, n);
+        walk.text = bytes_of(walk.text.data + n, walk.text.len - n);
+    }
 }

@@ -18,6 +18,7 @@ struct charsmap {
     size_t unit_count;
     char *strings; /* owned; zero-terminated strings, one after the other */
     size_t strings_len;
+    bool quiet[128]; /* by ASCII character: neither it nor it with another one behind it begins a rule */
 };
 
 /* From the blob: u32 bytes of the trie, the trie, the strings. */
@@ -34,6 +35,10 @@ struct charsmap_walk {
 bool charsmap_next(const struct charsmap *m, struct charsmap_walk *walk, struct bytes *part, struct bytes *becomes);
 /* Appends the normalized text (valid UTF-8 in). */
 void charsmap_apply(const struct charsmap *m, struct bytes text, struct buf *out);
+/* No rule changes the character at p: it is quiet and in front of ASCII or the end. */
+static inline bool charsmap_is_quiet(const struct charsmap *m, const uint8_t *p, const uint8_t *end) {
+    return *p < 0x80 && m->quiet[*p] && (p + 1 == end || p[1] < 0x80);
+}
 /* The replacement of the longest prefix of s that has one, as SentencePiece itself takes it; *len: the bytes it
  * replaces. False: none. */
 bool charsmap_longest(const struct charsmap *m, struct bytes s, size_t *len, struct bytes *replacement);

@@ -141,7 +141,7 @@ static size_t list_parts(struct tokenizer *t, struct spm_normalizer *spm, struct
         out[n++] = PART(sets[i]->nodes.items, sets[i]->nodes.count);
     }
     out[n++] = PART(t->unigram.scores, ids);
-    out[n++] = PART(t->unigram.nodes, t->unigram.node_count);
+    out[n++] = PART(t->unigram.edges, t->unigram.edge_slots);
     out[n++] = PART(spm->charsmap.units, spm->charsmap.unit_count);
     out[n++] = PART(spm->charsmap.strings, spm->charsmap.strings_len + 1);
     out[n++] = PART(t->texts.data, t->texts.len + 1);

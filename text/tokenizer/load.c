@@ -267,9 +267,9 @@ static int load_bpe(struct load *l) {
 static int load_unigram(struct load *l) {
     if (l->unk_id != UINT32_MAX && l->unk_id >= l->t->vocab.entries.count)
         return error_set(l->err, ERR_INVALID, "tokenizer.json: unk_id is not in the vocabulary");
-    unigram_init(&l->t->unigram, &l->t->vocab, l->scores, l->unk_id, l->byte_fallback, NULL);
+    double *scores = l->scores;
     l->scores = NULL;
-    return 0;
+    return unigram_init(&l->t->unigram, &l->t->vocab, scores, l->unk_id, l->byte_fallback, NULL, l->err);
 }
 
 static int load_wordpiece(struct load *l) {

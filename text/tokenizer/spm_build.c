@@ -1,6 +1,7 @@
 /*
  * spm_build.c - a tokenizer from a SentencePiece vocabulary.
  */
+#include <float.h>
 #include <math.h>
 
 #include "base/utf8.h"
@@ -86,7 +87,7 @@ static int build_bpe(const struct spm_model *m, struct tokenizer *t, struct erro
 /* ---- Unigram ---- */
 
 static int build_unigram(const struct spm_model *m, struct tokenizer *t, struct error *err) {
-    float lowest = INFINITY, highest = -INFINITY;
+    float lowest = INFINITY, highest = FLT_MIN; /* sentencepiece begins with this least positive number */
     for (size_t i = 0; i < m->pieces.count; i++) {
         const struct spm_piece *p = &m->pieces.items[i];
         if (!isfinite(p->score)) return error_set(err, ERR_INVALID, "tokenizer.model: piece %zu has no score", i);
@@ -94,7 +95,7 @@ static int build_unigram(const struct spm_model *m, struct tokenizer *t, struct 
         lowest = MIN(lowest, p->score);
         highest = MAX(highest, p->score);
     }
-    if (lowest > highest) lowest = highest = 0;
+    if (lowest == INFINITY) lowest = 0;
     double *scores = mem_calloc(m->pieces.count, sizeof *scores);
     bool *in_trie = mem_calloc(m->pieces.count, sizeof *in_trie);
     for (size_t i = 0; i < m->pieces.count; i++) {
@@ -105,11 +106,11 @@ static int build_unigram(const struct spm_model *m, struct tokenizer *t, struct 
             scores[i] = (double)((float)p->text.len * highest) - 0.1;
     }
     t->model = MODEL_UNIGRAM;
-    unigram_init(&t->unigram, &t->vocab, scores, m->unk_id, m->byte_fallback, in_trie);
+    int rc = unigram_init(&t->unigram, &t->vocab, scores, m->unk_id, m->byte_fallback, in_trie, err);
     t->unigram.unk_score = lowest - 10.0f;
     t->unigram.single_precision = true;
     mem_free(in_trie);
-    return 0;
+    return rc;
 }
 
 /* ---- words ---- */

@@ -61,10 +61,26 @@ static void trim_end(const struct spm_normalizer *n, size_t floor, struct buf *o
     while (out->len >= floor + len && !memcmp(out->data + out->len - len, space, len)) out->len -= len;
 }
 
+/* How many bytes of a word in ASCII nothing changes. */
+static size_t quiet_run(const struct spm_normalizer *n, struct bytes text) {
+    const uint8_t *p = text.data, *end = text.data + text.len;
+    while (p < end && *p < 0x80 && *p != ' ' && !n->symbols.roots[*p] &&
+           (!n->charsmap.units || charsmap_is_quiet(&n->charsmap, p, end)))
+        p++;
+    return (size_t)(p - text.data);
+}
+
 static void add_chunks(const struct spm_normalizer *n, struct bytes text, struct buf *out) {
     bool after_space = n->remove_extra;
     while (text.len) {
         struct bytes chunk;
+        size_t run = quiet_run(n, text);
+        if (run) {
+            buf_add(out, text.data, run);
+            text = skip(text, run);
+            after_space = false;
+            continue;
+        }
         text = skip(text, next_chunk(n, text, &chunk));
         while (after_space && chunk.len && chunk.data[0] == ' ') chunk = skip(chunk, 1);
         if (!chunk.len) continue;

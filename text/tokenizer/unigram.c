@@ -1,86 +1,96 @@
 #include "text/tokenizer/unigram.h"
 
-#include <stdlib.h>
-
 #include "text/unicode.h"
 
-#define NONE UINT32_MAX
+#define NONE          UINT32_MAX
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 static const double UNK_PENALTY = 10;
+static const uint8_t METASPACE[3] = {0xE2, 0x96, 0x81};
 
 /* ---- the trie ---- */
 
-/* The tokens [first, last) of `order` share their first `depth` bytes: they are the node's. */
-struct pending {
-    uint32_t first, last, depth;
-};
+static inline uint32_t edge_slot(uint32_t key, uint32_t slots) {
+    return (uint32_t)((uint64_t)(key * 0x9E3779B1u) * slots >> 32);
+}
+
+/* The slot that holds the key, or the empty one where it belongs. */
+static inline struct unigram_edge *find_slot(struct unigram_edge *edges, uint32_t slots, uint32_t key) {
+    uint32_t i = edge_slot(key, slots);
+    while (edges[i].key != key && edges[i].key) i = i + 1 < slots ? i + 1 : 0;
+    return &edges[i];
+}
 
 struct builder {
-    const struct vocab *vocab;
-    uint32_t *order; /* ids by key */
-    VEC(struct unigram_node) nodes;
-    VEC(struct pending) pending; /* by node */
+    struct unigram *u;
+    uint32_t node_count, edge_count;
+    bool too_large;
 };
 
-static int compare_keys(const void *a, const void *b, void *ctx) {
-    const struct vocab *v = ctx;
-    struct bytes x = vocab_key(v, *(const uint32_t *)a), y = vocab_key(v, *(const uint32_t *)b);
-    int c = memcmp(x.data, y.data, MIN(x.len, y.len));
-    return c ? c : (x.len > y.len) - (x.len < y.len);
+/* The edges again, in so many slots. */
+static void spread(struct unigram *u, uint32_t slots) {
+    struct unigram_edge *edges = mem_calloc(slots, sizeof *edges);
+    for (uint32_t i = 0; i < u->edge_slots; i++)
+        if (u->edges[i].key) *find_slot(edges, slots, u->edges[i].key) = u->edges[i];
+    mem_free(u->edges);
+    u->edges = edges;
+    u->edge_slots = slots;
 }
 
-static void add_node(struct builder *b, uint8_t byte, struct pending p) {
-    vec_push(&b->nodes, ((struct unigram_node){.id = NONE, .byte = byte}));
-    vec_push(&b->pending, p);
-}
-
-/* Gives the node its token and its children. */
-static void grow_node(struct builder *b, uint32_t node) {
-    struct pending p = b->pending.items[node];
-    while (p.first < p.last && vocab_key(b->vocab, b->order[p.first]).len == p.depth)
-        b->nodes.items[node].id = b->order[p.first++];
-    b->nodes.items[node].first_child = (uint32_t)b->nodes.count;
-    while (p.first < p.last) {
-        uint8_t byte = vocab_key(b->vocab, b->order[p.first]).data[p.depth];
-        uint32_t end = p.first;
-        while (end < p.last && vocab_key(b->vocab, b->order[end]).data[p.depth] == byte) end++;
-        add_node(b, byte, (struct pending){p.first, end, p.depth + 1});
-        b->nodes.items[node].child_count++;
-        p.first = end;
+/* The edge that leads from `from` over the byte, perhaps a new one. */
+static struct unigram_edge *grow(struct builder *b, struct unigram_edge *from, uint8_t byte) {
+    if (!from->node) {
+        if (b->node_count >= UNIGRAM_NODES_MAX) {
+            b->too_large = true;
+            return NULL;
+        }
+        from->node = b->node_count++;
     }
+    uint32_t key = from->node << 8 | byte;
+    from->next |= 1u << (byte & 31);
+    struct unigram_edge *edge = find_slot(b->u->edges, b->u->edge_slots, key);
+    if (edge->key) return edge;
+    if (b->edge_count + b->edge_count / 2 + 1 >= b->u->edge_slots) {
+        spread(b->u, 2 * b->u->edge_slots);
+        edge = find_slot(b->u->edges, b->u->edge_slots, key);
+    }
+    *edge = (struct unigram_edge){key, 0, NONE, 0};
+    b->edge_count++;
+    return edge;
 }
 
-static void build_trie(struct unigram *u, const struct vocab *v, const bool *in_trie) {
-    struct builder b = {.vocab = v, .order = mem_calloc(MAX(v->entries.count, (size_t)1), sizeof *b.order)};
-    uint32_t count = 0;
+static void add_token(struct builder *b, struct bytes key, uint32_t id) {
+    struct unigram_edge *at = &b->u->roots[key.data[0]];
+    for (size_t i = 1; i < key.len && at; i++) at = grow(b, at, key.data[i]);
+    if (at) at->id = id;
+}
+
+/* Most words begin with U+2581: its three bytes are one step. */
+static void find_metaspace(struct unigram *u) {
+    const struct unigram_edge *edge = &u->roots[METASPACE[0]];
+    for (int i = 1; i < 3; i++) {
+        if (edge->id != NONE || !edge->node) return;
+        edge = find_slot(u->edges, u->edge_slots, edge->node << 8 | METASPACE[i]);
+        if (!edge->key) return;
+    }
+    u->metaspace = *edge;
+}
+
+static int build_trie(struct unigram *u, const struct vocab *v, const bool *in_trie, struct error *err) {
+    struct builder b = {.u = u, .node_count = 1};
+    for (unsigned i = 0; i < 256; i++) u->roots[i] = (struct unigram_edge){.id = NONE};
+    spread(u, 1024);
     for (uint32_t id = 0; id < v->entries.count; id++)
-        if (vocab_key(v, id).len && (!in_trie || in_trie[id])) b.order[count++] = id;
-    qsort_r(b.order, count, sizeof *b.order, compare_keys, (void *)(uintptr_t)v);
-    add_node(&b, 0, (struct pending){0, count, 0});
-    for (uint32_t node = 0; node < b.nodes.count; node++) grow_node(&b, node);
-    u->nodes = b.nodes.items;
-    u->node_count = (uint32_t)b.nodes.count;
-    for (uint32_t i = 0; i < u->nodes[0].child_count; i++) u->roots[u->nodes[1 + i].byte] = 1 + i;
-    vec_release(&b.pending);
-    mem_free(b.order);
-}
-
-static uint32_t find_child(const struct unigram *u, uint32_t node, uint8_t byte) {
-    const struct unigram_node *n = &u->nodes[node];
-    uint32_t low = n->first_child, high = low + n->child_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (u->nodes[middle].byte < byte)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < n->first_child + n->child_count && u->nodes[low].byte == byte ? low : 0;
+        if (vocab_key(v, id).len && (!in_trie || in_trie[id])) add_token(&b, vocab_key(v, id), id);
+    if (b.too_large) return error_set(err, ERR_LIMIT, "the tokens of the vocabulary are too long");
+    spread(u, b.edge_count + b.edge_count / 2 + 1); /* no more room than that */
+    find_metaspace(u);
+    return 0;
 }
 
 /* ---- life ---- */
 
-void unigram_init(struct unigram *u, const struct vocab *vocab, double *scores, uint32_t unk_id, bool byte_fallback,
-                  const bool *in_trie) {
+int unigram_init(struct unigram *u, const struct vocab *vocab, double *scores, uint32_t unk_id, bool byte_fallback,
+                 const bool *in_trie, struct error *err) {
     *u = (struct unigram){
         .vocab = vocab, .scores = scores, .unk_id = unk_id, .fuse_unk = true, .byte_fallback = byte_fallback};
     double lowest = 0;
@@ -92,89 +102,134 @@ void unigram_init(struct unigram *u, const struct vocab *vocab, double *scores, 
     }
     u->unk_score = lowest - UNK_PENALTY;
     if (byte_fallback) vocab_find_byte_tokens(vocab, u->fallback_ids);
-    build_trie(u, vocab, in_trie);
+    return build_trie(u, vocab, in_trie, err);
 }
 
 void unigram_release(struct unigram *u) {
     mem_free(u->scores);
-    mem_free(u->nodes);
+    mem_free(u->edges);
     *u = (struct unigram){0};
 }
 
-void unigram_scratch_release(struct unigram_scratch *s) { vec_release(&s->steps); }
+void unigram_scratch_release(struct unigram_scratch *s) {
+    vec_release(&s->steps);
+    vec_release(&s->way);
+}
 
 /* ---- encoding ---- */
 
-static void offer(const struct unigram *u, struct unigram_step *end, double score, size_t start, uint32_t id) {
-    if (u->single_precision) score = (float)score;
-    if (end->start == NONE || score > end->score) *end = (struct unigram_step){score, (uint32_t)start, id};
+struct search {
+    const struct unigram *u;
+    struct unigram_scratch *s;
+    struct bytes piece;
+    struct token_vec *out;
+    size_t from, reach;       /* the last place that no token crosses, and the end of the one that reaches furthest */
+    size_t unk_from, unk_end; /* unknown characters whose token is still to be given out; both 0: none */
+};
+
+/* Unknown characters: the token of this very text (the unknown token's own spelling), else their bytes where the model
+ * has them, else one unknown token. */
+static void flush_unknown(struct search *x) {
+    const struct unigram *u = x->u;
+    struct bytes text = bytes_of(x->piece.data + x->unk_from, x->unk_end - x->unk_from);
+    if (!text.len) return;
+    x->unk_from = x->unk_end = 0;
+    uint32_t known = u->single_precision ? NONE : vocab_find(u->vocab, text.data, text.len);
+    bool all = u->byte_fallback && known == NONE;
+    for (size_t i = 0; i < text.len && all; i++) all = u->fallback_ids[text.data[i]] != NONE;
+    if (!all) vec_push(x->out, known != NONE ? known : u->unk_id);
+    for (size_t i = 0; i < text.len && all; i++) vec_push(x->out, u->fallback_ids[text.data[i]]);
+}
+
+static void give_out(struct search *x, size_t start, struct unigram_token token) {
+    if (x->u->unk_id == NONE || token.id != x->u->unk_id) {
+        flush_unknown(x);
+        vec_push(x->out, token.id);
+        return;
+    }
+    if (!x->u->fuse_unk) flush_unknown(x);
+    if (!x->unk_end) x->unk_from = start;
+    x->unk_end = token.end;
+}
+
+/* No token crosses the place: the best way from the last such place is final. */
+static void settle(struct search *x, size_t at) {
+    struct unigram_scratch *s = x->s;
+    s->way.count = 0;
+    for (size_t end = at; end > x->from;) {
+        const struct unigram_step *step = &s->steps.items[end - x->from];
+        vec_push(&s->way, ((struct unigram_token){(uint32_t)end, step->id}));
+        end = step->start;
+    }
+    size_t start = x->from;
+    for (size_t i = s->way.count; i-- > 0; start = s->way.items[i].end) give_out(x, start, s->way.items[i]);
+    s->steps.items[0].score = s->steps.items[at - x->from].score;
+    s->steps.count = 1;
+    x->from = at;
+}
+
+/* A way to `end` whose last token begins at start. */
+static ALWAYS_INLINE void offer(struct search *x, bool single_precision, size_t end, double score, size_t start,
+                                uint32_t id) {
+    struct unigram_scratch *s = x->s;
+    size_t i = end - x->from;
+    if (single_precision) score = (float)score;
+    if (i >= s->steps.count) {
+        vec_reserve(&s->steps, i + 1);
+        while (s->steps.count <= i) s->steps.items[s->steps.count++] = (struct unigram_step){0, NONE, NONE};
+        x->reach = end;
+    }
+    struct unigram_step *step = &s->steps.items[i];
+    if (step->start == NONE || score > step->score) *step = (struct unigram_step){score, (uint32_t)start, id};
 }
 
 /* Offers every token that begins at `at`; true when one of them is exactly the first character. */
-static bool offer_tokens(const struct unigram *u, struct unigram_scratch *s, struct bytes piece, size_t at,
-                         size_t char_len) {
-    double before = s->steps.items[at].score;
+static ALWAYS_INLINE bool offer_tokens(struct search *x, bool single_precision, size_t at, size_t char_len) {
+    const struct unigram *u = x->u;
+    const uint8_t *p = x->piece.data;
+    const size_t len = x->piece.len;
+    double before = x->s->steps.items[at - x->from].score;
     bool single = false;
-    uint32_t node = u->roots[piece.data[at]];
-    for (size_t i = at + 1; node; i++) {
-        uint32_t id = u->nodes[node].id;
-        if (id != NONE) {
-            offer(u, &s->steps.items[i], before + u->scores[id], at, id);
-            single |= i - at == char_len;
-        }
-        node = i < piece.len ? find_child(u, node, piece.data[i]) : 0;
+    const struct unigram_edge *edge = &u->roots[p[at]];
+    size_t end = at + 1;
+    if (u->metaspace.key && len - at >= 3 && !memcmp(p + at, METASPACE, 3)) {
+        edge = &u->metaspace;
+        end = at + 3;
     }
-    return single;
+    for (;; end++) {
+        if (edge->id != NONE) {
+            offer(x, single_precision, end, before + u->scores[edge->id], at, edge->id);
+            single |= end - at == char_len;
+        }
+        if (end == len || !(edge->next >> (p[end] & 31) & 1)) return single;
+        edge = find_slot(u->edges, u->edge_slots, edge->node << 8 | p[end]);
+        if (!edge->key) return single;
+    }
 }
 
-static bool find_best(const struct unigram *u, struct unigram_scratch *s, struct bytes piece) {
-    for (size_t at = 0, n; at < piece.len; at += n) {
+/* False: a character is unknown, and there is no token for that. */
+static ALWAYS_INLINE bool search_ways(struct search *x, bool single_precision) {
+    for (size_t at = 0, n; at < x->piece.len; at += n) {
         uint32_t cp;
-        n = unicode_next(piece.data + at, &cp);
-        if (offer_tokens(u, s, piece, at, n)) continue;
-        if (u->unk_id == NONE) return false;
-        offer(u, &s->steps.items[at + n], s->steps.items[at].score + u->unk_score, at, u->unk_id);
+        n = unicode_next(x->piece.data + at, &cp);
+        if (at == x->reach && at) settle(x, at);
+        if (offer_tokens(x, single_precision, at, n)) continue;
+        if (x->u->unk_id == NONE) return false;
+        double score = x->s->steps.items[at - x->from].score + x->u->unk_score;
+        offer(x, single_precision, at + n, score, at, x->u->unk_id);
     }
     return true;
 }
 
-/* Unknown characters: the token of this very text (the unknown token's own spelling), else their bytes where the model
- * has them, else one unknown token. */
-static void add_unknown(const struct unigram *u, struct bytes text, struct token_vec *out) {
-    uint32_t known = u->single_precision ? NONE : vocab_find(u->vocab, text.data, text.len);
-    bool all = u->byte_fallback && known == NONE;
-    for (size_t i = 0; i < text.len && all; i++) all = u->fallback_ids[text.data[i]] != NONE;
-    if (!all) {
-        vec_push(out, known != NONE ? known : u->unk_id);
-        return;
-    }
-    for (size_t i = text.len; i-- > 0;) vec_push(out, u->fallback_ids[text.data[i]]); /* reversed with the rest */
-}
-
 int unigram_encode(const struct unigram *u, struct unigram_scratch *s, struct bytes piece, struct token_vec *out,
                    struct error *err) {
-    size_t first = out->count;
-    vec_reserve(&s->steps, piece.len + 1);
-    for (size_t i = 0; i <= piece.len; i++) s->steps.items[i] = (struct unigram_step){0, NONE, NONE};
-    if (!find_best(u, s, piece))
+    struct search x = {.u = u, .s = s, .piece = piece, .out = out};
+    s->steps.count = 0;
+    vec_push(&s->steps, ((struct unigram_step){0, NONE, NONE}));
+    if (u->single_precision ? !search_ways(&x, true) : !search_ways(&x, false))
         return error_set(err, ERR_INVALID,
                          "the text has characters that the model does not know, and it has no unknown token");
-    for (size_t end = piece.len; end > 0;) {
-        struct unigram_step step = s->steps.items[end];
-        size_t start = step.start;
-        if (u->unk_id != NONE && step.id == u->unk_id) {
-            while (u->fuse_unk && start > 0 && s->steps.items[start].id == u->unk_id)
-                start = s->steps.items[start].start;
-            add_unknown(u, bytes_of(piece.data + start, end - start), out);
-        } else {
-            vec_push(out, step.id);
-        }
-        end = start;
-    }
-    for (size_t i = first, k = out->count; i + 1 < k; i++) { /* found from the end */
-        uint32_t id = out->items[i];
-        out->items[i] = out->items[--k];
-        out->items[k] = id;
-    }
+    settle(&x, piece.len);
+    flush_unknown(&x);
     return 0;
 }

@@ -2,9 +2,10 @@
  * unigram.h - the unigram language model: of all ways to cut a piece into tokens, the one of highest total score
  * (Viterbi), as HF computes it.
  *
- * Tokens lie in a trie whose nodes are sorted by level, children side by side, so all tokens that begin at a place are
- * found by one walk. A character that no token covers alone costs the lowest score - 10 and is the unknown token;
- * neighbours are fused.
+ * Tokens lie in a trie whose edges are a hash table, so all tokens that begin at a place are found by one walk. Where
+ * no token crosses a place, the best way up to there is final: steps are kept only from the last such place on (a word,
+ * in most text), while the score runs on, for its rounding is part of the result. A character that no token covers
+ * alone costs the lowest score - 10 and is the unknown token; neighbours are fused.
  *
  * Threading: struct unigram is const after unigram_init; a scratch belongs to one thread at a time.
  */
@@ -14,20 +15,24 @@
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/vocab.h"
 
-struct unigram_node {
-    uint32_t first_child, child_count;
-    uint32_t id; /* of the token that ends here; UINT32_MAX: none */
-    uint8_t byte;
+enum { UNIGRAM_NODES_MAX = 1 << 24 };
+
+struct unigram_edge {
+    uint32_t key;  /* parent node << 8 | byte; 0: empty slot (the root's edges are in roots) */
+    uint32_t node; /* 0: no token goes on */
+    uint32_t id;   /* of the token that ends here; UINT32_MAX: none */
+    uint32_t next; /* bit n: some edge goes on with a byte whose lower five bits are n */
 };
 
 struct unigram {
     const struct vocab *vocab; /* borrowed */
     double *scores;            /* by id; owned */
     double unk_score;
-    struct unigram_node *nodes; /* owned; [0] is the root */
-    uint32_t node_count;
-    uint32_t roots[256]; /* child of the root by byte; 0: none */
-    uint32_t unk_id;     /* UINT32_MAX: none */
+    struct unigram_edge *edges; /* hash table; owned */
+    uint32_t edge_slots;
+    struct unigram_edge roots[256]; /* by first byte */
+    struct unigram_edge metaspace;  /* the one that U+2581 leads to; key 0: none, or tokens end within */
+    uint32_t unk_id;                /* UINT32_MAX: none */
     uint32_t fallback_ids[256];
     bool fuse_unk, byte_fallback;
     bool single_precision; /* SentencePiece: sums of scores are rounded to float; else HF's doubles */
@@ -37,14 +42,19 @@ struct unigram_step {
     double score;
     uint32_t start, id; /* of the last token of the best way to here; start UINT32_MAX: none yet */
 };
+/* A token of the best way, or an unknown character. */
+struct unigram_token {
+    uint32_t end, id;
+};
 struct unigram_scratch {
-    VEC(struct unigram_step) steps; /* by byte offset of an end */
+    VEC(struct unigram_step) steps; /* by byte offset of an end, from the last place that no token crosses */
+    VEC(struct unigram_token) way;  /* up to the next such place, the last one first */
 };
 
 /* Takes scores (one for each id of the sealed vocabulary). unk_id UINT32_MAX: none. in_trie (borrowed during the call):
- * by id, which tokens a text may become; NULL: all. */
-void unigram_init(struct unigram *u, const struct vocab *vocab, double *scores, uint32_t unk_id, bool byte_fallback,
-                  const bool *in_trie);
+ * by id, which tokens a text may become; NULL: all. ERR_LIMIT: the trie is too large; u can be released. */
+MUST_CHECK int unigram_init(struct unigram *u, const struct vocab *vocab, double *scores, uint32_t unk_id,
+                            bool byte_fallback, const bool *in_trie, struct error *err);
 void unigram_release(struct unigram *u);
 void unigram_scratch_release(struct unigram_scratch *s);
 /* Appends the ids of one piece. ERR_INVALID: a character is unknown and the model has no unknown token. */

@@ -8,7 +8,9 @@
 #include "check.h"
 #include "formats/gguf_write.h"
 #include "golden.h"
+#include "text/tokenizer/build.h"
 #include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/spm.h"
 
 static struct tokenizer *open_source(const char *relative) {
     char path[1024];
@@ -220,6 +222,37 @@ TEST(sentencepiece_characters) {
     EXPECT_EQ(ids.count, ARRAY_LEN(WANT));
     for (size_t i = 0; i < ids.count; i++) EXPECT_EQ(ids.items[i], WANT[i]);
     vec_release(&ids);
+    tokenizer_free(&t);
+}
+
+/* A user-defined piece costs 0.1, whatever its length: less than any other here. */
+TEST(sentencepiece_user_defined_pieces_cost_little) {
+    static const struct {
+        const char *text;
+        float score;
+        enum spm_type type;
+    } PIECES[] = {{"<unk>", 0, SPM_UNKNOWN},
+                  {"\xE2\x96\x81", -3, SPM_NORMAL},
+                  {"ab", 0, SPM_USER_DEFINED},
+                  {"b", -7, SPM_NORMAL},
+                  {"\xE2\x96\x81"
+                   "a",
+                   -5, SPM_NORMAL},
+                  {"bb", -9, SPM_NORMAL}};
+    static const uint32_t WANT[] = {1, 2, 3};
+    struct tokenizer *t = tokenizer_new(VOCAB_IDS_MAX);
+    struct token_vec ids = {0};
+    struct spm_model m;
+    struct error err;
+    spm_model_init(&m);
+    for (size_t i = 0; i < ARRAY_LEN(PIECES); i++)
+        vec_push(&m.pieces, ((struct spm_piece){bytes_str(PIECES[i].text), PIECES[i].score, (uint8_t)PIECES[i].type}));
+    EXPECT_EQ(spm_build(&m, t, &err), 0);
+    EXPECT_EQ(tokenizer_encode(t, bytes_str("abb"), 0, &ids, &err), 0);
+    EXPECT_EQ(ids.count, ARRAY_LEN(WANT));
+    for (size_t i = 0; i < ids.count && i < ARRAY_LEN(WANT); i++) EXPECT_EQ(ids.items[i], WANT[i]);
+    vec_release(&ids);
+    spm_model_release(&m);
     tokenizer_free(&t);
 }
 
