@@ -190,10 +190,17 @@ static bool pass_named(struct parser *p, struct bytes in, size_t at) {
         if (p->track.depth < b->inside) close_arguments(p, in, at + 1);
         return true;
     }
+    struct bytes body = bytes_of(in.data, at + 1);
+    if (b->script.in_call) {
+        pass_string(p, body);
+        return true;
+    }
     if (in.data[at] == '{' && !b->headed) return try_head(p, in, at);
     if (!f->elements || p->config.complete_calls || b->broken || in.data[at] != '>') return true;
-    if (ends_with(bytes_of(in.data, at + 1), bytes_str(f->elements->close)))
-        b->broken = !read_elements(p, bytes_of(in.data, at + 1), false);
+    if (ends_with(body, bytes_str(f->elements->close)))
+        b->broken = !read_elements(p, body, false);
+    else
+        begin_string(p, body);
     return true;
 }
 
@@ -210,6 +217,10 @@ static bool read_headed(struct parser *p, struct bytes body) {
 static bool end_named(struct parser *p, struct bytes body) {
     const struct call_format *f = p->config.calls;
     if (p->body.begun && !p->body.elements) return true;
+    if (p->body.script.in_call) {
+        flush_string(p, body, true);
+        return true;
+    }
     if ((!f->head || p->body.elements || !read_headed(p, body)) &&
         (!f->elements || p->body.broken || !read_elements(p, body, true)))
         return false;
@@ -347,5 +358,7 @@ bool parser_run_call(struct parser *p, bool last) {
         end_call(p, in.len, 0);
     else if (p->body.inside)
         send_arguments(p, in, p->seen);
+    else if (p->body.kind == BODY_NAMED && p->body.script.in_call)
+        flush_string(p, bytes_of(in.data, p->seen), false);
     return last;
 }

@@ -206,7 +206,7 @@ struct tracker {
     bool escaped, started, complete;
 };
 
-/* Where a body_stream stands in its body. */
+/* Where a body_stream stands in its body, or a string in an element. */
 struct script {
     size_t name_at, name_len;
     size_t at;   /* where the value begins that is being passed */
@@ -219,6 +219,7 @@ struct script {
     uint32_t depth;
     uint64_t lists;         /* bit d: what is open at depth d is a list */
     bool listed, separated; /* calls in brackets; a comma was behind the last */
+    bool trims;             /* line ends beside the string are left out */
     bool escaped, triple;
     uint8_t quote;
 };
@@ -283,6 +284,12 @@ bool parser_run_call(struct parser *p, bool last);
 /* Puts out what has come of a call's arguments since the last time; last: the body is complete. False: it is no call,
  * or goes on as none. */
 bool read_elements(struct parser *p, struct bytes body, bool last);
+/* A string value of an element goes out as it comes. The first sees whether one begins at the body's end, then
+ * script.in_call is set; each further byte is passed; flush puts out what belongs to the string for certain, last: all.
+ */
+void begin_string(struct parser *p, struct bytes body);
+void pass_string(struct parser *p, struct bytes body);
+void flush_string(struct parser *p, struct bytes body, bool last);
 void harmony_run(struct parser *p, bool last);
 bool harmony_is_thinking(const struct parser *p);
 bool parser_is_harmony(const struct parser *p);

@@ -39,13 +39,17 @@ static bool take_value(const struct element_form *e, struct walk *w, struct byte
     return true;
 }
 
-/* Behind the mark before its key. */
-static bool take_parameter(const struct element_form *e, struct walk *w, struct parameter *p) {
+static bool take_key(const struct element_form *e, struct walk *w, struct parameter *p) {
     p->attributes = bytes_of(NULL, 0);
     if (!walk_until(w, e->key_end, &p->key)) return false;
     if (e->value_open && !walk_until(w, e->value_open, &p->attributes)) return false;
     p->key = strip_blank(p->key);
-    return (e->has_attributes || !strip_blank(p->attributes).len) && take_value(e, w, &p->value);
+    return e->has_attributes || !strip_blank(p->attributes).len;
+}
+
+/* Behind the mark before its key. */
+static bool take_parameter(const struct element_form *e, struct walk *w, struct parameter *p) {
+    return take_key(e, w, p) && take_value(e, w, &p->value);
 }
 
 /* Whether the model says itself that the value is a string. */
@@ -81,6 +85,11 @@ static void add_unescaped(struct bytes s, struct buf *out) {
     }
 }
 
+/* Whether a value's line ends are its own. */
+static bool keeps_blanks(const struct element_form *e, enum parse_type stated) {
+    return e->mixed || e->keeps_blanks || stated != TYPE_UNKNOWN;
+}
+
 static void add_key(const struct element_form *e, struct bytes key, struct buf *out) {
     struct buf text = {0};
     if (e->has_entities) add_unescaped(key, &text);
@@ -93,7 +102,7 @@ static void add_value(const struct parse_tools *tools, const struct element_form
                       const struct parameter *p, struct buf *out) {
     enum parse_type stated = stated_type(p->attributes);
     bool declared = !e->states_types && parse_tools_type(tools, function, p->key) != TYPE_UNKNOWN;
-    struct bytes value = e->mixed || e->keeps_blanks || stated != TYPE_UNKNOWN ? p->value : strip_line_ends(p->value);
+    struct bytes value = keeps_blanks(e, stated) ? p->value : strip_line_ends(p->value);
     if (e->has_cdata) value = strip_cdata(value);
     add_key(e, p->key, out);
     buf_add_str(out, ": ");
@@ -197,4 +206,74 @@ bool read_elements(struct parser *p, struct bytes body, bool last) {
     b->name_at = (size_t)(name.data - body.data);
     b->name_len = name.len;
     return true;
+}
+
+/* ---- strings while they come ---- */
+
+/* Whether the body ends where a string value begins, whose parameter is then told. */
+static bool begins_string(const struct parser *p, struct bytes body, struct bytes *name, struct parameter *value) {
+    const struct element_form *e = p->config.calls->elements;
+    struct walk w = {bytes_from(body, p->body.done)};
+    *value = (struct parameter){0};
+    if (e->has_cdata || !ends_with(body, bytes_str(e->value_open ? e->value_open : e->key_end))) return false;
+    if (!p->body.begun && !take_name(e, &w, name)) return false;
+    *name = strip_blank(*name);
+    if (!parser_may_call(p, *name) || !walk_take(&w, e->open) || !take_key(e, &w, value) || w.rest.len) return false;
+    enum parse_type stated = stated_type(value->attributes), declared = TYPE_UNKNOWN;
+    if (!e->states_types) declared = parse_tools_type(p->config.tools, *name, value->key);
+    if (declared == TYPE_UNKNOWN) declared = stated == TYPE_UNKNOWN && !e->mixed ? TYPE_STRING : stated;
+    return declared == TYPE_STRING && !(e->unwraps && is_wrapper(p, *name, value->key));
+}
+
+void begin_string(struct parser *p, struct bytes body) {
+    const struct element_form *e = p->config.calls->elements;
+    struct body *b = &p->body;
+    struct bytes name = bytes_of(body.data + b->name_at, b->name_len);
+    struct parameter value;
+    struct buf *made = &p->reader.made;
+    if (!begins_string(p, body, &name, &value)) return;
+    buf_reset(made);
+    buf_add_str(made, b->begun ? ", " : "{");
+    add_key(e, value.key, made);
+    buf_add_str(made, ": \"");
+    (void)!parser_put_arguments(p, name, buf_bytes(made));
+    b->elements = true;
+    b->name_at = (size_t)(name.data - body.data);
+    b->name_len = name.len;
+    bool trims = !keeps_blanks(e, stated_type(value.attributes));
+    b->script = (struct script){.in_call = true, .at = body.len, .fresh = trims, .trims = trims};
+}
+
+/* The string up to `end`, and its quote when it ends there. */
+static void put_string(struct parser *p, struct bytes body, size_t end, bool close) {
+    struct script *s = &p->body.script;
+    struct buf *made = &p->reader.made;
+    buf_reset(made);
+    if (s->fresh && s->at < end && body.data[s->at] == '\n') s->at++;
+    if (s->at < end) s->fresh = false;
+    bool line = close && s->trims && s->at < end && body.data[end - 1] == '\n';
+    buf_add_json(made, bytes_of(body.data + s->at, end - s->at - line));
+    if (close) buf_add_byte(made, '"');
+    if (made->len) (void)!parser_put_arguments(p, bytes_of(NULL, 0), buf_bytes(made));
+    s->at = end;
+    s->in_call = !close;
+}
+
+void pass_string(struct parser *p, struct bytes body) {
+    const struct element_form *e = p->config.calls->elements;
+    if (ends_with(body, bytes_str(e->close))) {
+        put_string(p, body, body.len - strlen(e->close), true);
+        p->body.done = body.len;
+    } else if (e->may_miss_close && ends_with(body, bytes_str(e->open))) {
+        p->body.done = body.len - strlen(e->open);
+        put_string(p, body, p->body.done, true);
+    }
+}
+
+void flush_string(struct parser *p, struct bytes body, bool last) {
+    const struct element_form *e = p->config.calls->elements;
+    size_t hold = last ? 0 : MAX(strlen(e->close), strlen(e->open)) + 1, end = body.len - MIN(hold, body.len);
+    while (!last && end > p->body.script.at && (body.data[end] & 0xc0) == 0x80) end--; /* whole characters */
+    if (end > p->body.script.at) put_string(p, body, end, false);
+    if (last) p->body.done = body.len;
 }

@@ -6,10 +6,10 @@
  * aliases) or by the model's chat template, which shows the marks its model was trained with.
  *
  * A tool call is put out as soon as its name is known and its arguments begin, then its arguments as they come: JSON as
- * it is written, other notations value by value, and what only its end makes certain (nested.c) in one piece. What
- * looked like a call and is none becomes content, mark and all. Once a call has begun that is too late: arguments that
- * break off or are no JSON are put out as far as they came. An answer that is read whole need not accept that: with
- * complete_calls a call is put out when it is complete and well formed, in one piece.
+ * it is written, other notations value by value, strings of elements as they come, and what only its end makes certain
+ * (nested.c) in one piece. What looked like a call and is none becomes content, mark and all. Once a call has begun
+ * that is too late: arguments that break off or are no JSON are put out as far as they came. An answer that is read
+ * whole need not accept that: with complete_calls a call is put out when it is complete and well formed, in one piece.
  *
  * Invariants, for any bytes the model may write:
  *   (1) The texts put out for one part, joined, and the list of calls, their arguments joined, depend on the text
