@@ -12,7 +12,7 @@ enum { WHOLE_BYTES_MAX = 48 }; /* longer pieces are hardly ever tokens */
 const struct bpe_merge BPE_NO_MERGE = {NONE, NONE, NONE, NONE};
 
 void bpe_init(struct bpe *b, const struct vocab *vocab, size_t count) {
-    *b = (struct bpe){.vocab = vocab, .unk_id = NONE};
+    *b = (struct bpe){.vocab = vocab, .unk_id = NONE, .rising = true};
     if (!vocab->byte_level) bpe_cuts_init(&b->cuts, vocab, count);
     CHECK(count < UINT32_MAX / 2);
     b->merge_cap = (uint32_t)count;
@@ -70,7 +70,9 @@ static struct bpe_merge *take_pair(struct bpe *b, uint32_t left, uint32_t right)
 
 void bpe_add_ranked(struct bpe *b, uint32_t left, uint32_t right, uint32_t result, uint32_t rank) {
     if (rank < b->rank_count) b->first_shared_rank = MIN(b->first_shared_rank, rank);
+    uint32_t count = b->merge_count;
     *take_pair(b, left, right) = (struct bpe_merge){left, right, rank, result};
+    if (rank < b->rank_count || b->merge_count == count) b->rising = false;
     b->rank_count = MAX(b->rank_count, rank + 1);
     if (b->cuts.joints) bpe_cuts_note(&b->cuts, b->vocab, left, right, result);
 }
@@ -89,6 +91,12 @@ static void make_byte_pairs(struct bpe *b) {
         b->byte_pairs[i][0] = m->rank;
         b->byte_pairs[i][1] = m->result;
     }
+}
+
+/* Only their order matters: a pair's rank is known before the memory of its merge arrives then. */
+static void number_ranks(struct bpe *b) {
+    for (uint32_t i = 0; i < b->merge_count; i++) b->merges[i].rank = i;
+    b->rank_count = b->merge_count;
 }
 
 static int compare_results(const void *a, const void *b) {
@@ -166,7 +174,9 @@ void bpe_finish(struct bpe *b) {
         b->ascii_ids[i] = b->vocab->byte_level || i < 128 ? vocab_find(b->vocab, &key, 1) : NONE;
     }
     finish_cuts(b);
-    if (b->vocab->byte_level && b->rank_count > 4096 && !b->has_affix) {
+    bool many = b->rank_count > 4096;
+    if (b->rising) number_ranks(b);
+    if (b->vocab->byte_level && many && !b->has_affix) {
         make_inner_pairs(b);
         make_byte_pairs(b);
         if (!b->lacks_bytes) bpe_make_chars(b);

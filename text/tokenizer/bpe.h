@@ -69,7 +69,8 @@ struct bpe {
     size_t unused_count;
     char prefix[BPE_AFFIX_MAX + 1], suffix[BPE_AFFIX_MAX + 1]; /* of characters behind a word's first, of its last */
     uint32_t first_shared_rank;                                /* below it each rank is one pair */
-    bool has_affix;                                            /* either is not empty */
+    bool rising;    /* each merge came with a higher rank than those before: from bpe_finish on ranks are places */
+    bool has_affix; /* either is not empty */
     bool byte_fallback, fuse_unk, ignore_merges;
 };
 

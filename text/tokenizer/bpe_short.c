@@ -17,8 +17,13 @@ struct short_merge {
     uint8_t next[CELLS], prev[CELLS]; /* of symbols that are left; next of the last: count; prev of the first: 255 */
 };
 
-INLINE void note(struct short_merge *m, uint32_t i, const struct bpe_merge *found) {
-    m->keys[i] = found->rank == NONE ? NONE : found->rank << POS_BITS | i;
+INLINE void note(const struct bpe *b, struct short_merge *m, uint32_t i, const struct bpe_merge *found) {
+    if (found == &BPE_NO_MERGE) {
+        m->keys[i] = NONE;
+        return;
+    }
+    uint32_t rank = b->rising ? (uint32_t)(found - b->merges) : found->rank;
+    m->keys[i] = rank << POS_BITS | i;
     m->results[i] = found->result;
 }
 
@@ -54,11 +59,11 @@ INLINE size_t merge_all(const struct bpe *b, struct short_merge *m, uint32_t *id
         m->keys[gone] = NONE;
         m->next[pos] = (uint8_t)after;
         struct pair_place right = after < count ? place_pair(b, ids[pos], ids[after]) : (struct pair_place){0, 0};
-        if (before != 255) note(m, before, find_pair(b, ids[before], ids[pos]));
+        if (before != 255) note(b, m, before, find_pair(b, ids[before], ids[pos]));
         m->keys[pos] = NONE;
         if (after == count) continue;
         m->prev[after] = (uint8_t)pos;
-        note(m, pos, find_placed(b, right, ids[pos], ids[after]));
+        note(b, m, pos, find_placed(b, right, ids[pos], ids[after]));
     }
     size_t kept = 0;
     for (uint32_t i = 0; i < count; i = m->next[i]) ids[kept++] = ids[i];
@@ -86,7 +91,7 @@ INLINE size_t merge(const struct bpe *b, uint32_t *ids, size_t symbol_count, con
     } else {
         struct pair_place places[CELLS];
         for (uint32_t i = 0; i + 1 < count; i++) places[i] = place_pair(b, ids[i], ids[i + 1]);
-        for (uint32_t i = 0; i + 1 < count; i++) note(&m, i, find_placed(b, places[i], ids[i], ids[i + 1]));
+        for (uint32_t i = 0; i + 1 < count; i++) note(b, &m, i, find_placed(b, places[i], ids[i], ids[i + 1]));
     }
     return merge_all(b, &m, ids, count, least);
 }
