@@ -344,6 +344,34 @@ static int run_length(struct run *r, const struct split_stage *stage, size_t sta
     return rc;
 }
 
+static bool is_decimal(uint32_t cp) { return unicode_in(cp, 1 << UNICODE_ND); }
+
+static size_t count_decimals(struct bytes s) {
+    size_t count = 0;
+    uint32_t cp;
+    for (size_t at = 0; at < s.len; count++) {
+        at += unicode_next(s.data + at, &cp);
+        if (!is_decimal(cp)) break;
+    }
+    return count;
+}
+
+/* Each run of digits is counted once; the pattern would look to its end from each of them. */
+static int run_groups(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
+    size_t begin = 0, left = 0, n; /* left: digits in the run from here on */
+    uint32_t cp;
+    int rc = 0;
+    for (size_t at = 0; at < span.len && !rc; at += n) {
+        n = unicode_next(span.data + at, &cp);
+        if (!is_decimal(cp)) continue;
+        if (!left) left = count_decimals(bytes_of(span.data + at, span.len - at));
+        if (left-- % 3 || at == begin) continue;
+        rc = run_stage(r, stage_idx + 1, bytes_of(span.data + begin, at - begin), at_start && begin == 0);
+        begin = at;
+    }
+    return rc ? rc : run_stage(r, stage_idx + 1, bytes_of(span.data + begin, span.len - begin), at_start && begin == 0);
+}
+
 static int run_scripts(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
     size_t begin = 0, n;
     uint32_t cp;
@@ -394,6 +422,7 @@ static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at
     case SPLIT_PREFIX_SPACE: return run_prefix_space(r, stage_idx, span, at_start);
     case SPLIT_BYTE_MAP: return run_byte_map(r, stage_idx, span, at_start);
     case SPLIT_LENGTH: return run_length(r, stage, stage_idx, span, at_start);
+    case SPLIT_GROUPS: return run_groups(r, stage_idx, span, at_start);
     case SPLIT_SCRIPTS: return run_scripts(r, stage_idx, span, at_start);
     case SPLIT_REGEX: return run_matches(r, stage, stage_idx, span, at_start, find_regex);
     case SPLIT_LITERAL: return run_matches(r, stage, stage_idx, span, at_start, find_literal);

@@ -31,6 +31,7 @@ enum split_kind {
     SPLIT_PREFIX_SPACE, /* rewrite: begin with a space */
     SPLIT_BYTE_MAP,     /* rewrite: bytes to the byte alphabet */
     SPLIT_LENGTH,       /* so many characters each */
+    SPLIT_GROUPS,       /* before digits of which a multiple of three is left in their run */
     SPLIT_SCRIPTS, /* runs of one script; what goes with any belongs to the run before, and is dropped at the start */
 };
 

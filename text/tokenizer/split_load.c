@@ -74,6 +74,11 @@ static int load_split(struct splitter *s, struct tvalue json, struct error *err)
         stage.kind = SPLIT_DIGIT;
         return add_stage(s, stage, err);
     }
+    bool empty_kept = stage.behavior == SPLIT_ISOLATED || stage.behavior == SPLIT_REMOVED;
+    if (is_text(regex, "(?=(\\d{3})+(?!\\d))") && empty_kept && !stage.invert) { /* SuperBPE */
+        stage.kind = SPLIT_GROUPS;
+        return add_stage(s, stage, err);
+    }
     rc = regex_compile(tvalue_text(regex), &stage.code, err);
     return rc ? rc : add_stage(s, stage, err);
 }

@@ -11,6 +11,8 @@
 
 #include "base/utf8.h"
 #include "check.h"
+#include "golden.h"
+#include "text/tokenizer/split.h"
 #include "text/unicode.h"
 
 static const uint32_t CHARS[] = {'a',    'B',  's',    'S',     't',    'T',   'l',    'L',    'e',    'r',     'v',
@@ -99,4 +101,63 @@ TEST(scanners_are_linear_on_long_runs) {
             EXPECT(pieces <= len);
         }
     }
+}
+
+/* ---- digits by threes, counted from their end ---- */
+
+struct ends {
+    const uint8_t *text;
+    size_t at[512], count;
+};
+
+static int note_end(void *ctx, struct bytes piece, const uint8_t *limit) {
+    struct ends *e = ctx;
+    (void)limit;
+    if (e->count < ARRAY_LEN(e->at)) e->at[e->count] = (size_t)(piece.data + piece.len - e->text);
+    e->count++;
+    return 0;
+}
+
+static void load_split(struct splitter *s, const char *pattern, struct arena *a) {
+    char json[160];
+    snprintf(json, sizeof json,
+             "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},\"behavior\":\"Isolated\",\"invert\":false}", pattern);
+    if (splitter_load(s, golden_parse(a, bytes_str(json)), NULL)) check_fail(__FILE__, __LINE__, "%s", json);
+}
+
+static void split_text(const struct splitter *s, struct bytes text, struct ends *out) {
+    struct split_scratch scratch = {0};
+    *out = (struct ends){.text = text.data};
+    if (splitter_run(s, &scratch, text, true, note_end, NULL, out, NULL, NULL)) check_fail(__FILE__, __LINE__, "split");
+    split_scratch_release(&scratch);
+}
+
+TEST(digits_by_threes_are_cut_as_the_pattern_does) {
+    static const char *const BITS[] = {"0", "1", "23",       "456",      "7890", "12345",
+                                       "a", " ", "\xD9\xA0", "\xC2\xBD", ",",    "\xF0\x9D\x9F\x8E"};
+    struct arena a;
+    struct splitter ours, theirs;
+    struct ends want, got;
+    unicode_init();
+    arena_init(&a, 0, 0);
+    load_split(&ours, "(?=(\\\\d{3})+(?!\\\\d))", &a);
+    load_split(&theirs, "(?=(?:\\\\d{3})+(?!\\\\d))", &a); /* by PCRE2 */
+    EXPECT(ours.stages[0].kind == SPLIT_GROUPS && theirs.stages[0].kind == SPLIT_REGEX);
+    for (int round = 0; round < 2000; round++) {
+        char text[128] = "";
+        for (uint64_t n = check_random() % 12; n; n--) strcat(text, BITS[check_random() % ARRAY_LEN(BITS)]);
+        split_text(&ours, bytes_str(text), &got);
+        split_text(&theirs, bytes_str(text), &want);
+        if (got.count != want.count || memcmp(got.at, want.at, got.count * sizeof *got.at))
+            check_fail(__FILE__, __LINE__, "'%s' is cut otherwise", text);
+    }
+    size_t len = 1000 * 1000; /* in time that a look to the run's end from each digit would not allow */
+    char *digits = mem_alloc(len);
+    memset(digits, '7', len);
+    split_text(&ours, bytes_of(digits, len), &got);
+    EXPECT_EQ(got.count, (len + 2) / 3);
+    mem_free(digits);
+    splitter_release(&ours);
+    splitter_release(&theirs);
+    arena_release(&a);
 }
