@@ -224,12 +224,15 @@ static size_t count_merges(const struct json_reader *r) {
 int model_read_merges(struct json_reader *r, const struct vocab *v, size_t prefix_len, struct bpe *b,
                       struct error *err) {
     struct merge_batch m = {.vocab = v, .bpe = b, .err = err, .prefix_len = prefix_len};
-    enum json_event event;
+    enum json_event event, form = JSON_NULL; /* all are strings, or all pairs: room is counted by that */
     int rc = 0;
     bpe_init(b, v, count_merges(r));
     while (!rc && ((event = json_next(r)) == JSON_STRING || event == JSON_ARRAY_BEGIN)) {
         struct pair_text *p = &m.pairs[m.count];
-        if (!(event == JSON_STRING ? add_sides(&m, r->text, p) : read_pair(&m, r, p)))
+        if (form == JSON_NULL) form = event;
+        if (event != form)
+            rc = bad_merge(&m, m.count, "is written in another way than those before");
+        else if (!(event == JSON_STRING ? add_sides(&m, r->text, p) : read_pair(&m, r, p)))
             rc = r->error.code ? reader_error(r, err) : bad_merge(&m, m.count, "is not two tokens of this vocabulary");
         else if (++m.count == BATCH)
             rc = flush(&m);

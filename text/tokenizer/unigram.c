@@ -78,7 +78,7 @@ static void find_metaspace(struct unigram *u) {
 static int build_trie(struct unigram *u, const struct vocab *v, const bool *in_trie, struct error *err) {
     struct builder b = {.u = u, .node_count = 1};
     for (unsigned i = 0; i < 256; i++) u->roots[i] = (struct unigram_edge){.id = NONE};
-    spread(u, 1024);
+    spread(u, (uint32_t)MIN(v->entries.count * 2, (size_t)1 << 22) + 1024); /* a token adds some three edges */
     for (uint32_t id = 0; id < v->entries.count; id++)
         if (vocab_key(v, id).len && (!in_trie || in_trie[id])) add_token(&b, vocab_key(v, id), id);
     if (b.too_large) return error_set(err, ERR_LIMIT, "the tokens of the vocabulary are too long");

@@ -443,6 +443,8 @@ TEST(bad_files_are_refused_with_a_reason) {
         "{\"model\": {\"vocab\": {\"a\": 0}}, \"added_tokens\": [{\"id\": 999999999, \"content\": \"x\"}]}",
         "{\"model\": {\"vocab\": {\"a\": 0}, \"vocab\": {\"b\": 0}}}",
         "{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": null}}",
+        "{\"model\": {\"vocab\": {\"a\": 0, \"aa\": 1, \"aaa\": 2, \"aaaa\": 3, \"aaaaa\": 4}, \"merges\": [[\"a\", "
+        "\"a\"], \"aa a\", \"a aa\", \"aaa a\", \"a aaa\", \"aaaa a\", \"aa aa\"]}}",
         "{\"model\": {\"vocab\": [[\"a\", 0]]}}",
         "{\"model\": {\"type\": \"Unigram\", \"vocab\": {\"a\": 0}}}",
         "{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\"]]}}",
