@@ -101,6 +101,9 @@ SAYS = {
     "tool <tool_call> </think>": '<think>Rain?</think>I look.\n<tool_call>{"name": "get_weather", "arguments": {"city": "Paris", "days": 2}}</tool_call>',
     "tool <tool_call> <function= <parameter= </think>": "<think>Rain?</think>I look.\n<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n"
                                                        "<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>",
+    "tool <|open|> <|close|> <|sep|>": '<|open|>think<|sep|>Rain?<|close|>think<|sep|><|open|>response<|sep|>I look.<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|>'
+                                      '<|open|>argument key="city" type="string"<|sep|>Paris<|close|>argument<|sep|><|open|>argument key="days" type="number"<|sep|>2<|close|>argument<|sep|><|close|>call<|sep|>'
+                                      '<|close|>tools<|sep|><|close|>message<|sep|>',
     "tool [TOOL_CALLS] [THINK]": '[THINK]Rain?[/THINK]I look.[TOOL_CALLS]get_weather[ARGS]{"city": "Paris", "days": 2}',
     "function <|channel|> <|message|>": '<|channel|>analysis<|message|>Rain?<|end|><|start|>assistant<|channel|>commentary<|message|>I look.<|end|><|start|>assistant'
                                        '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris", "days": 2}<|call|>',
@@ -110,11 +113,13 @@ SAYS = {
 def test_formats_streamed_and_whole():
     for marks, says in SAYS.items():
         with Echo(marks) as e:
-            whole = e.ask(says).choices[0]
+            asked = e.ask(says)
+            whole = asked.choices[0]
             calls = whole.message.tool_calls
             assert whole.finish_reason == "tool_calls" and len(calls) == 1, (marks, whole)
             assert calls[0].type == "function" and calls[0].function.name == "get_weather"
             assert json.loads(calls[0].function.arguments) == {"city": "Paris", "days": 2}, calls[0]
+            assert asked.usage.completion_tokens_details.reasoning_tokens > 0, asked.usage
             assert whole.message.content == "I look." and whole.message.reasoning == "Rain?" == whole.message.reasoning_content, whole
             content, reasoning, streamed, finish, pieces = joined(e.ask(says, stream=True))
             assert (content, reasoning, finish) == ("I look.", "Rain?", "tool_calls"), (marks, content, reasoning, finish)
