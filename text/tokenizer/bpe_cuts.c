@@ -3,7 +3,7 @@
 #include "base/utf8.h"
 #include "text/unicode.h"
 
-enum { BITS_PER_MERGE = 2, BITS_MIN_LOG = 12 };
+enum { BITS_PER_MERGE = 8, BITS_MIN_LOG = 12 };
 
 static uint16_t add_row(struct bpe_cuts *c) {
     size_t row = c->ids.count / BPE_CUTS_ROW;

@@ -34,7 +34,7 @@ static inline struct symbol read_symbol(const struct walk *w, const uint8_t *p) 
 }
 
 static inline bool is_cut(const struct walk *w, struct symbol x, struct symbol y) {
-    if (!w->b->cuts.known && (x.id == NONE || y.id == NONE)) return false;
+    if (x.id == NONE || y.id == NONE) return w->b->cuts.known;
     return !bpe_cuts_joined(&w->b->cuts, x.cp, y.cp);
 }
 

@@ -101,10 +101,23 @@ static bool compose_nfc(struct bytes s, struct buf *out) {
 
 /* ---- other rewrites ---- */
 
+/* How many printable ASCII characters stand at the place: common, and left as they are by most rewrites. */
+static size_t printable_run(struct bytes s, size_t at) {
+    size_t n = 0;
+    while (at + n < s.len && s.data[at + n] >= ' ' && s.data[at + n] < 0x7F) n++;
+    return n;
+}
+
 static bool lower(struct bytes s, struct buf *out) {
     for (size_t i = 0; i < s.len;) {
         uint32_t cp;
         char utf8[4];
+        size_t run = printable_run(s, i), from = out->len;
+        buf_add(out, s.data + i, run);
+        for (size_t k = from; k < out->len; k++)
+            if (out->data[k] >= 'A' && out->data[k] <= 'Z') out->data[k] |= 0x20;
+        i += run;
+        if (run) continue;
         i += unicode_next(s.data + i, &cp);
         if (cp == 0x130) { /* the one full mapping of lower case that is longer */
             buf_add_str(out, "i\xCC\x87");
@@ -128,6 +141,9 @@ static bool bert_clean(struct bytes s, struct buf *out) {
     const uint32_t others = 1 << UNICODE_CC | 1 << UNICODE_CF | 1 << UNICODE_CS | 1 << UNICODE_CO;
     for (size_t i = 0, n; i < s.len; i += n) {
         uint32_t cp;
+        n = printable_run(s, i);
+        buf_add(out, s.data + i, n);
+        if (n) continue;
         n = unicode_next(s.data + i, &cp);
         bool line = cp == '\t' || cp == '\n' || cp == '\r';
         if (!line && (!cp || cp == 0xFFFD || unicode_in_old(cp, others))) continue;
@@ -145,6 +161,9 @@ static bool bert_chinese(struct bytes s, struct buf *out) {
                                          {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F}};
     for (size_t i = 0, n; i < s.len; i += n) {
         uint32_t cp;
+        n = printable_run(s, i);
+        buf_add(out, s.data + i, n);
+        if (n) continue;
         bool chinese = false;
         n = unicode_next(s.data + i, &cp);
         for (size_t k = 0; k < ARRAY_LEN(RANGES); k++) chinese |= cp >= RANGES[k][0] && cp <= RANGES[k][1];
@@ -162,6 +181,9 @@ static bool nmt(struct bytes s, struct buf *out) {
                                          {0x2028, 0x2029}, {0x2581, 0x2581}, {0xFEFF, 0xFEFF}, {0xFFFD, 0xFFFD}};
     for (size_t i = 0, n; i < s.len; i += n) {
         uint32_t cp;
+        n = printable_run(s, i);
+        buf_add(out, s.data + i, n);
+        if (n) continue;
         bool drop = false, space = false;
         n = unicode_next(s.data + i, &cp);
         for (size_t k = 0; k < ARRAY_LEN(OUT); k++) drop |= cp >= OUT[k][0] && cp <= OUT[k][1];

@@ -141,7 +141,7 @@ static void flush_unknown(struct search *x) {
     for (size_t i = 0; i < text.len && all; i++) vec_push(x->out, u->fallback_ids[text.data[i]]);
 }
 
-static void give_out(struct search *x, size_t start, struct unigram_token token) {
+static inline void give_out(struct search *x, size_t start, struct unigram_token token) {
     if (x->u->unk_id == NONE || token.id != x->u->unk_id) {
         flush_unknown(x);
         vec_push(x->out, token.id);
@@ -152,8 +152,8 @@ static void give_out(struct search *x, size_t start, struct unigram_token token)
     x->unk_end = token.end;
 }
 
-/* No token crosses the place: the best way from the last such place is final. */
-static void settle(struct search *x, size_t at) {
+/* Gives out the tokens of the best way from the last place that no token crosses to this one, which is another. */
+static void follow_way(struct search *x, size_t at) {
     struct unigram_scratch *s = x->s;
     s->way.count = 0;
     for (size_t end = at; end > x->from;) {
@@ -163,8 +163,17 @@ static void settle(struct search *x, size_t at) {
     }
     size_t start = x->from;
     for (size_t i = s->way.count; i-- > 0; start = s->way.items[i].end) give_out(x, start, s->way.items[i]);
-    s->steps.items[0].score = s->steps.items[at - x->from].score;
-    s->steps.count = 1;
+}
+
+/* No token crosses the place: the best way to it is final. */
+static inline void settle(struct search *x, size_t at) {
+    struct unigram_step *steps = x->s->steps.items, last = steps[at - x->from];
+    if (last.start == x->from) /* one token */
+        give_out(x, x->from, (struct unigram_token){(uint32_t)at, last.id});
+    else if (at > x->from)
+        follow_way(x, at);
+    steps[0].score = last.score;
+    x->s->steps.count = 1;
     x->from = at;
 }
 
