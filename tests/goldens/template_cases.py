@@ -296,3 +296,18 @@ for source in ["{{ s }}{% autoescape true %}{{ s }}{{ s|safe }}{{ '<' }}{{ n }}{
 for source in ["{{ 15|round(-1) }}{{ 25|round(-1) }}{{ -15|round(-1) }}{{ 25.0|round(-1) }}{{ 7|round(1) }}{{ true|round(-1) }}", "{{ -0.2|round(0, 'ceil') }}{{ 2.675|round(2, 'floor') }}{{ 5|round(-400) }}{{ 5.5|round(-400) }}{{ 5.5|round(400) }}", "{{ 1e308 * 10 }}{{ (1e308 * 10)|round(0, 'floor') }}",
                "{{ 10.0 ** 400 }}", "{{ s|tojson }}{{ s|tojson(ensure_ascii=true) }}", "{{ 'ab'.replace('a', 'b', none) }}", "{% macro o() %}{% macro i() %}{{ kwargs }}{% endmacro %}{{ i(a=1) }}{% endmacro %}{{ o.catch_kwargs }}{{ o(b=2) }}"]:
     case(source, s="a\x7f\x1f")
+
+# integers past 64 bits
+for source in ["{{ b }}{{ b|tojson }}{{ [b] }}{{ b == 123456789012345678901234567890 }}{{ b > 5 }}{{ [b, 1, 2.5]|sort }}{{ {b: 1} }}{{ b|int }}{{ b ~ 'x' }}{{ b is integer }}{{ b|float }}{{ -b|abs }}", "{{ u + 0 }}{{ u // 7 }}{{ -u % 7 }}{{ u * 3 - 5 }}{{ u / 2 }}{{ u % 2 == 1 }}",
+               "{{ 9223372036854775807 + 1 }}{{ -9223372036854775807 - 5 }}{{ 9223372036854775807 * 9223372036854775807 }}{{ -(-9223372036854775807 - 1) }}{{ 2 ** 100 }}", "{{ 1e20|int }}{{ '123456789012345678901'|int }}", "{{ [1, 2][:u] }}{{ 'a' in [u] }}", "{{ u // 0 }}"]:
+    case(source, b=123456789012345678901234567890, u=2**64 - 1)
+# exact order, signs of zero
+for source in ["{{ 9007199254740993 == 9007199254740992.0 }}{{ 9007199254740993 > 9007199254740992.0 }}{{ -3 < -3.5 }}{{ 3 >= 3.0 }}", "{{ -0.0 % 2 }}{{ 5.5 // -2 }}{{ -5.5 % 2 }}{{ 0.0 // -1 }}{{ 6.0 // 0.1 }}", "{% set n = x * 10 - x * 10 %}{{ n == n }}{{ n < 1 }}{{ n > 1 }}{{ n >= 1 }}{{ n <= 1 }}{{ [3, n, 1]|sort }}",
+               "{{ 1e100 is even }}{{ 2.5 is even }}{{ -3.0 is odd }}"]:
+    case(source, x=1e308)
+# methods of numbers, ranges, cyclers; tables of characters; rows
+for source in ["{{ range(3)[1:] }}{{ range(0, 10, 3) }}{{ range(0, 10, 3)[::-1] }}{{ range(5, 2) }}{{ range(10)[8:2] }}{{ range(5).index(3) }}{{ range(5).count(9) }}{{ range(3).stop }}", "{{ (5).bit_length() }}{{ (-7).bit_count() }}{{ true.real }}{{ (2.5).is_integer() }}{{ (3).denominator }}{{ 2.5.imag }}{{ 5.foo is defined }}",
+               "{{ 'abc'.translate({97: 'x', 98: none, 99: 100}) }}{{ 'abc'.translate('abc'.maketrans('ab', 'xy', 'c')) }}{{ ''.maketrans({'a': 'b', 5: 6}) }}", "{{ ''.maketrans('a', 'bc') }}", "{{ '{a} {b[0]}'.format_map({'a': 1, 'b': [2]}) }}{{ {}.fromkeys('ab', 3) }}",
+               "{% set c = cycler(1, 2) %}{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.reset() }}{{ c.next() }}{{ c is callable }}", "{% set c = cycler(1, 2) %}{{ c() }}", "{{ [1, 2, 3]|batch(2)|list }}{{ [1, 2]|batch(0)|list }}{{ [1, 2, 3]|batch(2, 0)|list }}{{ 5|batch(2) is defined }}{{ [1, 2, 3]|slice(-1)|list }}", "{{ 5|batch(2)|list }}", "{{ [1]|slice(0)|list }}",
+               "{{ s|indent }}|{{ s|indent(2, true) }}|{{ s|indent('> ', blank=true) }}|{{ (s ~ 'x')|indent(1) }}"]:
+    case(source, s="a\r\nb\u2028\n\x0bc\r")

@@ -185,10 +185,6 @@ struct tvalue run_call(struct run *r, struct tvalue callee, struct args args) {
     case TVALUE_METHOD: return method_call(r, *(const struct tvalue *)callee.pointer, callee.tag, args);
     case TVALUE_LOOP: return run_loop_again(r, callee.pointer, args);
     case TVALUE_UNDEFINED: return run_fail_undefined(r, callee);
-    case TVALUE_CYCLER: {
-        struct tcycler *c = (struct tcycler *)(uintptr_t)callee.pointer;
-        return c->items->count ? c->items->items[c->at++ % c->items->count] : undefined_value();
-    }
     case TVALUE_JOINER: {
         struct tjoiner *j = (struct tjoiner *)(uintptr_t)callee.pointer;
         bool first = !j->used;

@@ -207,7 +207,9 @@ static struct tvalue eval_member(struct run *r, const struct node *n) {
 static bool slice_bound(struct run *r, struct tvalue v, int64_t count, int64_t fallback, bool backwards, int64_t *out) {
     *out = fallback;
     if (v.kind == TVALUE_NONE) return true;
-    if (!op_is_int(v, out)) {
+    if (v.kind == TVALUE_BIG_INT) {
+        *out = v.text[0] == '-' ? INT64_MIN : INT64_MAX;
+    } else if (!op_is_int(v, out)) {
         if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v), false;
         return run_fail(r, ERR_INVALID, "slice indices must be integers or None or have an __index__ method"), false;
     }

@@ -306,11 +306,15 @@ FILTER(filter_tojson) { /* parameters as HF's: ensure_ascii, indent, separators,
 
 /* ---- numbers ---- */
 
+enum { BIG_DIGITS_MAX = 4300 }; /* Python's own bound on reading digits */
+
 FILTER(filter_abs) {
     if (v.kind == TVALUE_FLOAT) return tvalue_float(fabs(v.number));
     int64_t i;
     if (op_is_int(v, &i)) return i < 0 ? op_negate(r, v, true) : tvalue_int(i);
     if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
+    bool minus = v.kind == TVALUE_BIG_INT && v.text[0] == '-';
+    if (v.kind == TVALUE_BIG_INT) return op_big_int(r, bytes_of(v.text + minus, v.len - minus));
     return run_fail(r, ERR_INVALID, "bad operand type for abs(): '%s'", python_type(v));
 }
 
@@ -337,24 +341,59 @@ static bool parse_int(struct bytes s, int base, int64_t *out) {
     return *stop == 0 && !errno;
 }
 
+/* int(float); fallback where there is none. */
+static struct tvalue whole_number(struct run *r, double d, struct tvalue fallback) {
+    char digits[400];
+    if (!isfinite(d)) return fallback;
+    if (fabs(d) < 9.2e18) return tvalue_int((int64_t)d);
+    int len = snprintf(digits, sizeof digits, "%.0f", trunc(d));
+    return op_big_int(r, bytes_of(digits, (size_t)len));
+}
+
+/* Digits past 64 bits, perhaps behind a sign; false: not only digits. */
+static bool parse_big_int(struct run *r, struct bytes s, struct tvalue *out) {
+    s = python_strip(s, true, true);
+    bool minus = s.len && s.data[0] == '-', sign = minus || (s.len && s.data[0] == '+');
+    s = bytes_of(s.data + sign, s.len - sign);
+    while (s.len > 1 && s.data[0] == '0') s = bytes_of(s.data + 1, s.len - 1);
+    for (size_t i = 0; i < s.len; i++)
+        if (s.data[i] < '0' || s.data[i] > '9') return false;
+    if (!s.len || s.len > BIG_DIGITS_MAX) return false;
+    struct buf digits = {0};
+    buf_add(&digits, "-", minus);
+    buf_add_bytes(&digits, s);
+    *out = op_big_int(r, buf_bytes(&digits));
+    buf_release(&digits);
+    return true;
+}
+
+static struct tvalue int_of_text(struct run *r, struct bytes s, int64_t base, struct tvalue fallback) {
+    struct tvalue big;
+    int64_t i;
+    double d;
+    if (parse_int(s, (int)base, &i)) return tvalue_int(i);
+    if (base == 10 && parse_big_int(r, s, &big)) return big;
+    return parse_float(s, &d) ? whole_number(r, d, fallback) : fallback;
+}
+
 FILTER(filter_int) {
     int64_t base = 10, i;
-    double d;
     struct tvalue fallback = p->given[0] ? p->v[0] : tvalue_int(0);
     if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
     if (op_is_int(v, &i)) return tvalue_int(i);
+    if (v.kind == TVALUE_BIG_INT) return v;
+    if (v.kind == TVALUE_FLOAT && isinf(v.number))
+        return run_fail(r, ERR_INVALID, "cannot convert float infinity to integer");
+    if (v.kind == TVALUE_FLOAT) return whole_number(r, v.number, fallback);
     bool bad_base = p->given[1] && (!op_is_int(p->v[1], &base) || base < 0 || base > 36 || base == 1);
-    if (v.kind == TVALUE_STRING && bad_base) return fallback;
-    if (v.kind == TVALUE_STRING && parse_int(tvalue_text(v), (int)base, &i)) return tvalue_int(i);
-    bool have = v.kind == TVALUE_FLOAT || (v.kind == TVALUE_STRING && parse_float(tvalue_text(v), &d));
-    if (v.kind == TVALUE_FLOAT) d = v.number;
-    return have && fabs(d) < 9.2e18 ? tvalue_int((int64_t)d) : fallback;
+    return v.kind != TVALUE_STRING || bad_base ? fallback : int_of_text(r, tvalue_text(v), base, fallback);
 }
 
 FILTER(filter_float) {
     double d;
     if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
     if (op_is_number(v)) return tvalue_float(op_number(v));
+    if (v.kind == TVALUE_BIG_INT) return tvalue_float(strtod(v.text, NULL));
     if (v.kind == TVALUE_STRING && parse_float(tvalue_text(v), &d)) return tvalue_float(d);
     return p->given[0] ? p->v[0] : tvalue_float(0);
 }

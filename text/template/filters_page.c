@@ -18,6 +18,8 @@ FILTER(filter_filesizeformat) {
     struct buf out = {0};
     if (op_is_number(v)) {
         bytes = op_number(v);
+    } else if (v.kind == TVALUE_BIG_INT) {
+        bytes = strtod(v.text, NULL);
     } else {
         char *end, *text = mem_strndup(v.kind == TVALUE_STRING ? v.text : "", tvalue_text(v).len);
         bytes = strtod(text, &end);

@@ -255,8 +255,9 @@ static void lex_number(struct lexer *l) {
         push(l, T_FLOAT)->number = tvalue_float(strtod(text, NULL));
     } else {
         unsigned long long v = strtoull(text, &stop, 10);
-        if (v > INT64_MAX || n > 19) fail(l, ERR_LIMIT, "a number is too large");
-        push(l, T_INT)->number = tvalue_int((int64_t)v);
+        bool big = v > INT64_MAX || n > 19;
+        if (n == max) fail(l, ERR_LIMIT, "a number is too large");
+        push(l, T_INT)->number = big ? tvalue_big_int(l->arena, bytes_of(text, n)) : tvalue_int((int64_t)v);
     }
     advance(l, p);
 }

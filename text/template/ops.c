@@ -2,6 +2,7 @@
  * ops.c - Python's operators on values.
  */
 #include <math.h>
+#include <stdlib.h>
 
 #include "text/template/python.h"
 #include "text/template/run.h"
@@ -71,6 +72,24 @@ static int order_numbers(struct tvalue a, struct tvalue b) {
     return whole_b ? -order_int_float(y, p) : (p > q) - (p < q);
 }
 
+static double big_double(struct tvalue v) { return v.kind == TVALUE_BIG_INT ? strtod(v.text, NULL) : op_number(v); }
+
+/* The same where at least one is a big integer, which lies outside of all of 64 bits. */
+static int order_big(struct tvalue a, struct tvalue b) {
+    bool big_a = a.kind == TVALUE_BIG_INT, big_b = b.kind == TVALUE_BIG_INT;
+    bool minus_a = big_a ? a.text[0] == '-' : op_number(a) < 0, minus_b = big_b ? b.text[0] == '-' : op_number(b) < 0;
+    if (a.kind == TVALUE_FLOAT || b.kind == TVALUE_FLOAT) { /* to the nearest double */
+        double p = big_double(a), q = big_double(b);
+        return isnan(p) || isnan(q) ? UNORDERED : (p > q) - (p < q);
+    }
+    if (minus_a != minus_b) return minus_a ? -1 : 1;
+    int order = !big_b ? 1 : !big_a ? -1 : a.len != b.len ? (a.len > b.len ? 1 : -1) : memcmp(a.text, b.text, a.len);
+    order = (order > 0) - (order < 0);
+    return minus_a ? -order : order;
+}
+
+static bool is_any_number(struct tvalue v) { return op_is_number(v) || v.kind == TVALUE_BIG_INT; }
+
 static bool is_sequence(struct tvalue v) { return v.kind == TVALUE_LIST || v.kind == TVALUE_TUPLE; }
 
 static bool dict_equal(struct run *r, const struct tdict *a, const struct tdict *b) {
@@ -93,6 +112,7 @@ static bool same_kind_equal(struct run *r, struct tvalue a, struct tvalue b) {
     switch (a.kind) {
     case TVALUE_UNDEFINED:
     case TVALUE_NONE: return true;
+    case TVALUE_BIG_INT:
     case TVALUE_STRING: return a.len == b.len && same_text(a.text, b.text, a.len);
     case TVALUE_LIST:
     case TVALUE_TUPLE: return list_equal(r, a.list, b.list);
@@ -108,6 +128,7 @@ static bool same_kind_equal(struct run *r, struct tvalue a, struct tvalue b) {
 
 bool op_equal(struct run *r, struct tvalue a, struct tvalue b) {
     if (op_is_number(a) && op_is_number(b)) return order_numbers(a, b) == 0;
+    if (is_any_number(a) && is_any_number(b)) return order_big(a, b) == 0;
     if (a.kind != b.kind || !run_burn(r, 1)) return false;
     if (++r->depth > RUN_DEPTH_MAX) run_fail(r, ERR_LIMIT, "nested too deep");
     bool equal = !r->rc && same_kind_equal(r, a, b);
@@ -122,6 +143,7 @@ static int order_strings(struct bytes a, struct bytes b) { /* UTF-8 sorts as its
 
 int op_order(struct run *r, struct tvalue a, struct tvalue b) {
     if (op_is_number(a) && op_is_number(b)) return order_numbers(a, b);
+    if (is_any_number(a) && is_any_number(b)) return order_big(a, b);
     if (a.kind == TVALUE_STRING && b.kind == TVALUE_STRING) return order_strings(tvalue_text(a), tvalue_text(b));
     if (is_sequence(a) && a.kind == b.kind && run_burn(r, 1) && r->depth < RUN_DEPTH_MAX) {
         r->depth++;
@@ -166,14 +188,81 @@ bool op_contains(struct run *r, struct tvalue in, struct tvalue item) {
 
 /* ---- arithmetic ---- */
 
+static struct tvalue overflow(struct run *r) {
+    return run_fail(r, ERR_LIMIT, "a number is too large: past 127 bits integers are not reckoned with");
+}
+
+/* What two integers of 64 bits make. */
+static struct tvalue wide_int(struct run *r, __int128 v) {
+    char digits[40];
+    size_t at = sizeof digits;
+    unsigned __int128 left = v < 0 ? -(unsigned __int128)v : (unsigned __int128)v;
+    if (v >= INT64_MIN && v <= INT64_MAX) return tvalue_int((int64_t)v);
+    for (; left; left /= 10) digits[--at] = (char)('0' + (int)(left % 10));
+    if (v < 0) digits[--at] = '-';
+    return op_big_int(r, bytes_of(digits + at, sizeof digits - at));
+}
+
+struct tvalue op_big_int(struct run *r, struct bytes digits) {
+    struct tvalue v = r->rc ? undefined_value() : tvalue_big_int(&r->arena, digits);
+    if (v.kind != TVALUE_BIG_INT) run_fail(r, ERR_LIMIT, "the template uses too much memory");
+    return v;
+}
+
+/* An integer of at most 127 bits; false: none. */
+static bool wide_of(struct tvalue v, __int128 *out) {
+    int64_t i;
+    bool minus = v.kind == TVALUE_BIG_INT && v.text[0] == '-', whole = op_is_int(v, &i);
+    *out = i;
+    if (v.kind != TVALUE_BIG_INT || v.len - minus > 38) return whole;
+    for (uint32_t k = minus; k < v.len; k++) *out = *out * 10 + (v.text[k] - '0');
+    if (minus) *out = -*out;
+    return true;
+}
+
+static struct tvalue wide_power(struct run *r, __int128 base, __int128 exponent) {
+    __int128 result = 1;
+    for (; exponent; exponent >>= 1) {
+        if (exponent & 1 && __builtin_mul_overflow(result, base, &result)) return overflow(r);
+        if (exponent > 1 && __builtin_mul_overflow(base, base, &base)) return overflow(r);
+    }
+    return wide_int(r, result);
+}
+
+/* Two numbers, one of them a big integer. */
+static struct tvalue big_operation(struct run *r, const char *op, struct tvalue a, struct tvalue b) {
+    __int128 x, y, z = 0;
+    bool lost = false;
+    char kind = op[1] ? 0 : op[0]; /* 0: // or ** */
+    if (a.kind == TVALUE_FLOAT || b.kind == TVALUE_FLOAT || kind == '/') {
+        struct tvalue p = tvalue_float(big_double(a)), q = tvalue_float(big_double(b));
+        return kind == '+' ? op_add(r, p, q) : op_binary(r, (uint32_t)op[0] | (uint32_t)op[1] << 8, p, q);
+    }
+    if (!wide_of(a, &x) || !wide_of(b, &y)) return overflow(r);
+    if (kind == '+') {
+        lost = __builtin_add_overflow(x, y, &z);
+    } else if (kind == '-') {
+        lost = __builtin_sub_overflow(x, y, &z);
+    } else if (kind == '*') {
+        lost = __builtin_mul_overflow(x, y, &z);
+    } else if (op[0] == '*') {
+        return y < 0 ? tvalue_float(pow(big_double(a), big_double(b))) : wide_power(r, x, y);
+    } else {
+        if (!y) return run_fail(r, ERR_INVALID, "integer division or modulo by zero");
+        z = kind == '%' ? x % y : x / y;
+        bool down = x % y && (x < 0) != (y < 0); /* Python rounds down */
+        if (down) z += kind == '%' ? y : -1;
+    }
+    return lost ? overflow(r) : wide_int(r, z);
+}
+
 static struct tvalue no_operation(struct run *r, const char *op, struct tvalue a, struct tvalue b) {
     if (a.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, a);
     if (b.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, b);
+    if (is_any_number(a) && is_any_number(b)) return big_operation(r, op, a, b);
     return run_fail(r, ERR_INVALID, "unsupported operand type(s) for %s: '%s' and '%s'", op, python_type(a),
                     python_type(b));
 }
-
-static struct tvalue overflow(struct run *r) { return run_fail(r, ERR_LIMIT, "a number is too large"); }
 
 static struct tvalue concat_lists(struct run *r, struct tvalue a, struct tvalue b) {
     struct tvalue list = run_list(r, a.kind);
@@ -201,7 +290,8 @@ struct tvalue op_add(struct run *r, struct tvalue a, struct tvalue b) {
         a = markup_escape(r, a);
         return r->rc ? a : markup_of(concat_strings(r, a, markup_escape(r, b)));
     }
-    if (op_is_int(a, &x) && op_is_int(b, &y)) return __builtin_add_overflow(x, y, &sum) ? overflow(r) : tvalue_int(sum);
+    if (op_is_int(a, &x) && op_is_int(b, &y))
+        return __builtin_add_overflow(x, y, &sum) ? wide_int(r, (__int128)x + y) : tvalue_int(sum);
     if (op_is_number(a) && op_is_number(b)) return tvalue_float(op_number(a) + op_number(b));
     if (is_sequence(a) && a.kind == b.kind) return concat_lists(r, a, b);
     if (a.kind == TVALUE_STRING && b.kind != TVALUE_UNDEFINED)
@@ -230,7 +320,7 @@ static struct tvalue repeat(struct run *r, struct tvalue v, int64_t times) {
 static struct tvalue multiply(struct run *r, struct tvalue a, struct tvalue b) {
     int64_t x, y, product;
     if (op_is_int(a, &x) && op_is_int(b, &y))
-        return __builtin_mul_overflow(x, y, &product) ? overflow(r) : tvalue_int(product);
+        return __builtin_mul_overflow(x, y, &product) ? wide_int(r, (__int128)x * y) : tvalue_int(product);
     if (op_is_number(a) && op_is_number(b)) return tvalue_float(op_number(a) * op_number(b));
     if ((a.kind == TVALUE_STRING || is_sequence(a)) && op_is_int(b, &y)) return repeat(r, a, y);
     if ((b.kind == TVALUE_STRING || is_sequence(b)) && op_is_int(a, &x)) return repeat(r, b, x);
@@ -242,7 +332,7 @@ static struct tvalue divide(struct run *r, uint32_t op, struct tvalue a, struct 
     if (op_number(b) == 0) return run_fail(r, ERR_INVALID, "division by zero");
     if (op == OP('/')) return tvalue_float(op_number(a) / op_number(b));
     if (op_is_int(a, &x) && op_is_int(b, &y)) {
-        if (y == -1) return x == INT64_MIN ? overflow(r) : tvalue_int(op == OP('%') ? 0 : -x);
+        if (y == -1) return op == OP('%') ? tvalue_int(0) : wide_int(r, -(__int128)x);
         int64_t quotient = x / y, rest = x % y;
         if (rest && (rest < 0) != (y < 0)) { /* Python rounds down */
             quotient--;
@@ -262,28 +352,23 @@ static struct tvalue divide(struct run *r, uint32_t op, struct tvalue a, struct 
 }
 
 static struct tvalue power(struct run *r, struct tvalue a, struct tvalue b) {
-    int64_t x, y, result = 1;
+    int64_t x, y;
     if (!op_is_int(a, &x) || !op_is_int(b, &y) || y < 0) {
         if (op_number(a) == 0 && op_number(b) < 0)
             return run_fail(r, ERR_INVALID, "0.0 cannot be raised to a negative power");
-        double base = op_number(a), exponent = op_number(b), result_f = pow(base, exponent);
-        if (base < 0 && isfinite(base) && isfinite(exponent) && exponent != floor(exponent))
+        double p = op_number(a), q = op_number(b), made = pow(p, q);
+        if (p < 0 && isfinite(p) && isfinite(q) && q != floor(q))
             return run_fail(r, ERR_UNSUPPORTED, "complex numbers are not supported");
-        if (isinf(result_f) && isfinite(base) && isfinite(exponent))
-            return run_fail(r, ERR_INVALID, "Numerical result out of range");
-        return tvalue_float(result_f);
+        if (isinf(made) && isfinite(p) && isfinite(q)) return run_fail(r, ERR_INVALID, "Numerical result out of range");
+        return tvalue_float(made);
     }
-    for (; y; y >>= 1) {
-        if (y & 1 && __builtin_mul_overflow(result, x, &result)) return overflow(r);
-        if (y > 1 && __builtin_mul_overflow(x, x, &x)) return overflow(r);
-    }
-    return tvalue_int(result);
+    return wide_power(r, x, y);
 }
 
 static struct tvalue subtract(struct run *r, struct tvalue a, struct tvalue b) {
     int64_t x, y, difference;
     if (op_is_int(a, &x) && op_is_int(b, &y))
-        return __builtin_sub_overflow(x, y, &difference) ? overflow(r) : tvalue_int(difference);
+        return __builtin_sub_overflow(x, y, &difference) ? wide_int(r, (__int128)x - y) : tvalue_int(difference);
     return tvalue_float(op_number(a) - op_number(b));
 }
 
@@ -311,7 +396,8 @@ struct tvalue op_binary(struct run *r, uint32_t op, struct tvalue a, struct tval
 struct tvalue op_negate(struct run *r, struct tvalue v, bool minus) {
     int64_t i;
     if (v.kind == TVALUE_FLOAT) return tvalue_float(minus ? -v.number : v.number);
-    if (op_is_int(v, &i)) return minus && i == INT64_MIN ? overflow(r) : tvalue_int(minus ? -i : i);
+    if (op_is_int(v, &i)) return minus ? wide_int(r, -(__int128)i) : tvalue_int(i);
+    if (v.kind == TVALUE_BIG_INT) return minus ? big_operation(r, "-", tvalue_int(0), v) : v;
     if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
     return run_fail(r, ERR_INVALID, "bad operand type for unary %c: '%s'", minus ? '-' : '+', python_type(v));
 }

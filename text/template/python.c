@@ -128,11 +128,26 @@ struct bytes python_strip_chars(struct bytes s, struct bytes chars, bool left, b
 /* ---- values ---- */
 
 const char *python_type(struct tvalue v) {
-    static const char *const NAMES[] = {"Undefined",   "NoneType", "bool",      "int",
-                                        "float",       "str",      "list",      "dict",
-                                        "tuple",       "range",    "dict_keys", "generator",
-                                        "Namespace",   "Macro",    "function",  "builtin_function_or_method",
-                                        "LoopContext", "Cycler",   "Joiner"};
+    static const char *const NAMES[] = {"Undefined",
+                                        "NoneType",
+                                        "bool",
+                                        "int",
+                                        "float",
+                                        "str",
+                                        "list",
+                                        "dict",
+                                        "int",
+                                        "tuple",
+                                        "range",
+                                        "dict_keys",
+                                        "generator",
+                                        "Namespace",
+                                        "Macro",
+                                        "function",
+                                        "builtin_function_or_method",
+                                        "LoopContext",
+                                        "Cycler",
+                                        "Joiner"};
     static const char *const VIEWS[] = {"dict_keys", "dict_values", "dict_items"};
     return v.kind == TVALUE_VIEW ? VIEWS[v.tag] : NAMES[v.kind];
 }
@@ -182,6 +197,7 @@ static void add_text(struct run *r, struct tvalue v, struct buf *out) {
     case TVALUE_BOOL: buf_add_str(out, v.boolean ? "True" : "False"); break;
     case TVALUE_INT: buf_add_i64(out, v.integer); break;
     case TVALUE_FLOAT: tvalue_format_float(v.number, out); break;
+    case TVALUE_BIG_INT:
     case TVALUE_STRING: buf_add(out, v.text, v.len); break;
     case TVALUE_LIST:
         buf_add_byte(out, '[');
@@ -343,6 +359,7 @@ void run_to_json(struct run *r, struct tvalue v, const struct json_style *style,
         case TVALUE_NONE:
         case TVALUE_BOOL:
         case TVALUE_INT:
+        case TVALUE_BIG_INT:
         case TVALUE_FLOAT: tvalue_to_json(v, out); break;
         default: run_fail(r, ERR_INVALID, "Object of type %s is not JSON serializable", python_type(v));
         }

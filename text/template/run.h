@@ -211,6 +211,7 @@ bool op_length(struct tvalue v, uint32_t *count); /* false: has none */
 bool op_is_number(struct tvalue v);               /* int, float or bool */
 double op_number(struct tvalue v);
 bool op_is_int(struct tvalue v, int64_t *out); /* int or bool */
+struct tvalue op_big_int(struct run *r, struct bytes digits);
 
 /* Opens v for iteration; fails (false) for what cannot be. */
 bool iter_open(struct run *r, struct tvalue v, struct iter *it);

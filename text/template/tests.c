@@ -12,9 +12,13 @@ static bool is_none(struct run *r, struct tvalue v, struct tvalue a) { return v.
 static bool is_boolean(struct run *r, struct tvalue v, struct tvalue a) { return v.kind == TVALUE_BOOL; }
 static bool is_true(struct run *r, struct tvalue v, struct tvalue a) { return v.kind == TVALUE_BOOL && v.boolean; }
 static bool is_false(struct run *r, struct tvalue v, struct tvalue a) { return v.kind == TVALUE_BOOL && !v.boolean; }
-static bool is_integer(struct run *r, struct tvalue v, struct tvalue a) { return v.kind == TVALUE_INT; }
+static bool is_integer(struct run *r, struct tvalue v, struct tvalue a) {
+    return v.kind == TVALUE_INT || v.kind == TVALUE_BIG_INT;
+}
 static bool is_float(struct run *r, struct tvalue v, struct tvalue a) { return v.kind == TVALUE_FLOAT; }
-static bool is_number(struct run *r, struct tvalue v, struct tvalue a) { return op_is_number(v); }
+static bool is_number(struct run *r, struct tvalue v, struct tvalue a) {
+    return op_is_number(v) || v.kind == TVALUE_BIG_INT;
+}
 static bool is_string(struct run *r, struct tvalue v, struct tvalue a) { return v.kind == TVALUE_STRING; }
 static bool is_mapping(struct run *r, struct tvalue v, struct tvalue a) { return v.kind == TVALUE_DICT; }
 
@@ -30,7 +34,7 @@ static bool is_iterable(struct run *r, struct tvalue v, struct tvalue a) {
 }
 
 static bool is_callable(struct run *r, struct tvalue v, struct tvalue a) {
-    return v.kind == TVALUE_UNDEFINED || (v.kind >= TVALUE_MACRO && v.kind <= TVALUE_JOINER);
+    return v.kind == TVALUE_UNDEFINED || (v.kind >= TVALUE_MACRO && v.kind <= TVALUE_JOINER && v.kind != TVALUE_CYCLER);
 }
 
 static bool parity(struct run *r, struct tvalue v, int64_t want) {

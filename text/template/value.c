@@ -34,6 +34,12 @@ struct tvalue tvalue_string_copy(struct arena *a, struct bytes s) {
     return text ? tvalue_string(bytes_of(text, s.len)) : (struct tvalue){0};
 }
 
+struct tvalue tvalue_big_int(struct arena *a, struct bytes digits) {
+    struct tvalue v = tvalue_string_copy(a, digits);
+    if (v.kind == TVALUE_STRING) v.kind = TVALUE_BIG_INT;
+    return v;
+}
+
 struct tvalue tvalue_list(struct arena *a) {
     struct tlist *list = arena_alloc(a, sizeof *list);
     return list ? (struct tvalue){.kind = TVALUE_LIST, .list = list} : (struct tvalue){0};
@@ -75,7 +81,7 @@ struct tvalue tvalue_list_at(struct tvalue list, size_t idx) {
 enum { KEY_DEPTH_MAX = 16 };
 
 static bool is_key(struct tvalue v, unsigned depth) {
-    if (v.kind != TVALUE_TUPLE) return v.kind >= TVALUE_NONE && v.kind <= TVALUE_STRING;
+    if (v.kind != TVALUE_TUPLE) return (v.kind >= TVALUE_NONE && v.kind <= TVALUE_STRING) || v.kind == TVALUE_BIG_INT;
     bool ok = depth < KEY_DEPTH_MAX;
     for (uint32_t i = 0; i < v.list->count && ok; i++) ok = is_key(v.list->items[i], depth + 1);
     return ok;
@@ -92,6 +98,7 @@ uint64_t tdict_hash(struct tvalue key) {
     case TVALUE_INT: d = (double)key.integer; break;
     case TVALUE_FLOAT: d = key.number == 0 ? 0 : key.number; break;
     case TVALUE_STRING: return hash64(key.text, key.len, 0);
+    case TVALUE_BIG_INT: return hash64(key.text, key.len, 3);
     case TVALUE_TUPLE:
         for (uint32_t i = 0; i < key.list->count; i++) h = (h ^ tdict_hash(key.list->items[i])) * 0x9E3779B97F4A7C15u;
         return h;
@@ -105,7 +112,8 @@ static double key_number(struct tvalue v) {
 }
 
 static bool key_equal(struct tvalue a, struct tvalue b) {
-    if (a.kind == TVALUE_STRING && b.kind == TVALUE_STRING) return a.len == b.len && same_text(a.text, b.text, a.len);
+    if (a.kind == b.kind && (a.kind == TVALUE_STRING || a.kind == TVALUE_BIG_INT))
+        return a.len == b.len && same_text(a.text, b.text, a.len);
     bool numbers = a.kind >= TVALUE_BOOL && a.kind <= TVALUE_FLOAT && b.kind >= TVALUE_BOOL && b.kind <= TVALUE_FLOAT;
     if (numbers && (a.kind == TVALUE_FLOAT || b.kind == TVALUE_FLOAT)) return key_number(a) == key_number(b);
     if (numbers)
@@ -197,12 +205,13 @@ size_t tvalue_count(struct tvalue v) {
 
 /* ---- from JSON ---- */
 
-static struct tvalue number_from_json(struct bytes text, bool *ok) {
+static struct tvalue number_from_json(struct arena *a, struct bytes text, bool *ok) {
     int64_t i;
     double d;
     bool is_float =
         memchr(text.data, '.', text.len) || memchr(text.data, 'e', text.len) || memchr(text.data, 'E', text.len);
     if (!is_float && json_number_int64(text, &i)) return tvalue_int(i);
+    if (!is_float) return tvalue_big_int(a, text);
     *ok = json_number_double(text, &d);
     return tvalue_float(*ok ? d : 0);
 }
@@ -210,7 +219,7 @@ static struct tvalue number_from_json(struct bytes text, bool *ok) {
 static struct tvalue scalar_from_json(struct arena *a, struct json_reader *r, enum json_event event, bool *ok) {
     switch (event) {
     case JSON_STRING: return tvalue_string_copy(a, r->text);
-    case JSON_NUMBER: return number_from_json(r->text, ok);
+    case JSON_NUMBER: return number_from_json(a, r->text, ok);
     case JSON_TRUE: return tvalue_bool(true);
     case JSON_FALSE: return tvalue_bool(false);
     case JSON_OBJECT_BEGIN: return tvalue_dict(a);
@@ -330,6 +339,7 @@ static void to_json(struct tvalue v, struct buf *out, unsigned depth) {
     switch (v.kind) {
     case TVALUE_BOOL: buf_add_str(out, v.boolean ? "true" : "false"); break;
     case TVALUE_INT: buf_add_i64(out, v.integer); break;
+    case TVALUE_BIG_INT: buf_add(out, v.text, v.len); break;
     case TVALUE_FLOAT: float_to_json(v.number, out); break;
     case TVALUE_STRING:
         buf_add_byte(out, '"');

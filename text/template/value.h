@@ -23,6 +23,7 @@ enum tvalue_kind {
     TVALUE_STRING,
     TVALUE_LIST,
     TVALUE_DICT,
+    TVALUE_BIG_INT,  /* an integer past 64 bits: text is its digits */
     TVALUE_INTERNAL, /* and above: what only a running template makes (tuples, ranges, macros, loop, ...) */
 };
 

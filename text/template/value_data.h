@@ -29,6 +29,8 @@ struct tdict {
     uint32_t count, cap, index_mask;
 };
 
+/* An integer that 64 bits do not hold, from its digits; undefined when the arena is out. */
+struct tvalue tvalue_big_int(struct arena *a, struct bytes digits);
 MUST_CHECK bool tlist_push(struct arena *a, struct tlist *list, struct tvalue item);
 /* Keys are equal as Python has it: 1 == 1.0 == true. Only none, booleans, numbers and strings may be keys (false for
  * others). */
