@@ -44,5 +44,11 @@ static inline struct tvalue golden_member(struct tvalue v, const char *name) {
 static inline bool golden_equal(struct bytes a, const struct buf *b) {
     return bytes_equal(a, bytes_of(buf_text(b), b->len));
 }
+/* The list of integers `want` is these. */
+static inline bool golden_is_list(struct tvalue want, const uint32_t *got, size_t count) {
+    bool same = tvalue_count(want) == count;
+    for (size_t i = 0; i < count && same; i++) same = got[i] == (uint32_t)tvalue_list_at(want, i).integer;
+    return same;
+}
 
 #endif

@@ -6,32 +6,20 @@
 #include "check.h"
 #include "golden.h"
 
-static bool same_ids(const struct token_vec *got, struct tvalue want) {
-    bool same = got->count == tvalue_count(want);
-    for (size_t i = 0; i < got->count && same; i++) same = got->items[i] == (uint32_t)tvalue_list_at(want, i).integer;
-    return same;
-}
-
-static bool same_offsets(const struct offset_map *got, struct tvalue want) {
-    bool same = 2 * got->spans.count == tvalue_count(want);
-    for (size_t i = 0; i < got->spans.count && same; i++)
-        same = got->spans.items[i].begin == (uint32_t)tvalue_list_at(want, 2 * i).integer &&
-               got->spans.items[i].end == (uint32_t)tvalue_list_at(want, 2 * i + 1).integer;
-    return same;
-}
-
 static void check_case(const struct tokenizer *t, size_t config, struct tvalue c) {
     struct token_vec ids = {0};
     struct buf out = {0};
     struct tvalue back = golden_member(c, "back"), text = golden_member(c, "text");
     const unsigned flags = TOKENIZE_PARSE_SPECIAL | TOKENIZE_ADD_SPECIAL;
-    if (tokenizer_encode(t, tvalue_text(text), flags, &ids, NULL) || !same_ids(&ids, golden_member(c, "ids")))
+    if (tokenizer_encode(t, tvalue_text(text), flags, &ids, NULL) ||
+        !golden_is_list(golden_member(c, "ids"), ids.items, ids.count))
         check_fail(__FILE__, __LINE__, "configuration %zu: '%.*s' is encoded otherwise", config, (int)text.len,
                    text.text);
     ids.count = 0;
     struct offset_map offsets = {0};
     if (tokenizer_encode_offsets(t, tvalue_text(text), flags, &ids, &offsets, NULL) ||
-        !same_ids(&ids, golden_member(c, "ids")) || !same_offsets(&offsets, golden_member(c, "offsets")))
+        !golden_is_list(golden_member(c, "ids"), ids.items, ids.count) ||
+        !golden_is_list(golden_member(c, "offsets"), (const uint32_t *)offsets.spans.items, 2 * offsets.spans.count))
         check_fail(__FILE__, __LINE__, "configuration %zu: '%.*s' has other offsets", config, (int)text.len, text.text);
     vec_release(&offsets.spans);
     ids.count = 0;

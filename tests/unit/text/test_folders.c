@@ -32,21 +32,16 @@ static int load(struct tvalue files, struct tokenizer **t, struct error *err) {
     return rc;
 }
 
-static bool is_list(struct tvalue want, const uint32_t *got, size_t count) {
-    bool same = tvalue_count(want) == count;
-    for (size_t i = 0; i < count && same; i++) same = got[i] == (uint32_t)tvalue_list_at(want, i).integer;
-    return same;
-}
-
 static void check_case(const struct tokenizer *t, const char *name, struct tvalue c) {
     struct tvalue text = golden_member(c, "text"), want = golden_member(c, "offsets");
     unsigned flags = TOKENIZE_PARSE_SPECIAL | (golden_member(c, "special").boolean ? TOKENIZE_ADD_SPECIAL : 0u);
     struct token_vec ids = {0};
     struct offset_map offsets = {0};
     bool ok = !tokenizer_encode_offsets(t, tvalue_text(text), flags, &ids, &offsets, NULL);
-    if (!ok || !is_list(golden_member(c, "ids"), ids.items, ids.count))
+    if (!ok || !golden_is_list(golden_member(c, "ids"), ids.items, ids.count))
         check_fail(__FILE__, __LINE__, "%s: '%.*s' is encoded otherwise", name, (int)text.len, text.text);
-    if (want.kind == TVALUE_LIST && !is_list(want, (const uint32_t *)offsets.spans.items, 2 * offsets.spans.count))
+    if (want.kind == TVALUE_LIST &&
+        !golden_is_list(want, (const uint32_t *)offsets.spans.items, 2 * offsets.spans.count))
         check_fail(__FILE__, __LINE__, "%s: '%.*s' has other offsets", name, (int)text.len, text.text);
     vec_release(&ids);
     vec_release(&offsets.spans);

@@ -26,12 +26,6 @@ static struct tokenizer *load_shared(const char *relative) {
     return t;
 }
 
-static bool same_ids(const struct token_vec *got, struct tvalue want) {
-    bool same = got->count == tvalue_count(want);
-    for (size_t i = 0; i < got->count && same; i++) same = got->items[i] == (uint32_t)tvalue_list_at(want, i).integer;
-    return same;
-}
-
 static void take_ids(struct tvalue from, struct token_vec *to) {
     to->count = 0;
     for (size_t i = 0; i < tvalue_count(from); i++) vec_push(to, (uint32_t)tvalue_list_at(from, i).integer);
@@ -53,7 +47,8 @@ static const char *check_vector(const struct tokenizer *t, struct tvalue v) {
     const char *wrong = "";
     if (text.kind == TVALUE_STRING) {
         unsigned flags = (unsigned)golden_member(v, "flags").integer;
-        if (tokenizer_encode(t, tvalue_text(text), flags, &ids, NULL) || !same_ids(&ids, want)) wrong = "encoded";
+        if (tokenizer_encode(t, tvalue_text(text), flags, &ids, NULL) || !golden_is_list(want, ids.items, ids.count))
+            wrong = "encoded";
     }
     take_ids(want, &ids);
     struct tvalue all = golden_member(v, "all");
@@ -240,7 +235,8 @@ static void run_transformers_js(const char *tokenizer, const char *file, const c
         EXPECT_EQ(tokenizer_encode(t, tvalue_text(golden_member(c, "text")),
                                    TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL, &ids, NULL),
                   0);
-        if (!same_ids(&ids, golden_member(c, "ids"))) check_fail(__FILE__, __LINE__, "%s: case %zu differs", model, i);
+        if (!golden_is_list(golden_member(c, "ids"), ids.items, ids.count))
+            check_fail(__FILE__, __LINE__, "%s: case %zu differs", model, i);
         vec_release(&ids);
     }
     tokenizer_free(&t);
