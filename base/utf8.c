@@ -24,8 +24,13 @@ static bool follows(struct lead lead, const uint8_t *s, size_t idx) {
     return (s[idx] & 0xc0) == 0x80;
 }
 
+static inline bool is_inside(uint8_t c) { return (c & 0xc0) == 0x80; }
+
 /* Length of the character at s, 0 for bad or cut. */
-static size_t char_len(const uint8_t *s, size_t len) {
+static inline size_t char_len(const uint8_t *s, size_t len) {
+    if (s[0] < 0x80) return 1;
+    /* Most of three bytes, whose second may be any. */
+    if (len >= 3 && s[0] > 0xe0 && s[0] < 0xf0 && s[0] != 0xed && is_inside(s[1]) && is_inside(s[2])) return 3;
     struct lead lead = lead_of(s[0]);
     if (!lead.len || lead.len > len) return 0;
     for (size_t i = 1; i < lead.len; i++)

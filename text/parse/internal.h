@@ -98,6 +98,7 @@ struct call_format {
     body_stream *stream; /* the same while it comes; NULL: not before its end */
 };
 
+enum { FORMATS_MAX = 128 };
 extern const struct reasoning_format reasoning_formats[];
 extern const size_t reasoning_format_count;
 extern const struct call_format call_formats[];

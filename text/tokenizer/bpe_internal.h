@@ -50,6 +50,15 @@ static inline const struct bpe_merge *find_pair(const struct bpe *b, uint32_t le
     return find_placed(b, (struct pair_place){hash_slot(b, hash), hash_tag(hash)}, left, right);
 }
 
+/* At byte level: whether two bytes stand together in some token. */
+static inline bool bpe_is_inner(const struct bpe *b, unsigned pair) {
+    return b->inner_pairs[pair / 64] >> pair % 64 & 1;
+}
+
+/* b->unused: bpe_unused.c. The second cuts those among the ids from `from` on into what they were merged from. */
+void bpe_collect_unused(struct bpe *b);
+void bpe_cut_unused(const struct bpe *b, size_t from, struct token_vec *out);
+
 /* b->chars, at byte level: bpe_chars.c. */
 void bpe_make_chars(struct bpe *b);
 /* The piece's symbols, whole characters where they are certain, into ids; how many, 0: more than max. Each of the
