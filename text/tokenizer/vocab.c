@@ -17,6 +17,7 @@ static uint32_t alphabet_char(uint32_t b) {
 
 /* Into out, which has room for s.len bytes. Returns the bytes written, SIZE_MAX when s has others. */
 static size_t alphabet_decode(struct bytes s, uint8_t *out) {
+    if (!s.len) return 0;
     const uint8_t *p = s.data, *end = s.data + s.len;
     uint8_t *to = out;
     while (p < end) {
@@ -33,6 +34,7 @@ static size_t alphabet_decode(struct bytes s, uint8_t *out) {
 }
 
 bool byte_alphabet_decode(struct bytes s, struct buf *out) {
+    if (!s.len) return true;
     buf_reserve(out, s.len);
     if (out->failed) return false;
     size_t n = alphabet_decode(s, (uint8_t *)out->data + out->len);

@@ -144,12 +144,13 @@ TEST(digits_by_threes_are_cut_as_the_pattern_does) {
     load_split(&theirs, "(?=(?:\\\\d{3})+(?!\\\\d))", &a); /* by PCRE2 */
     EXPECT(ours.stages[0].kind == SPLIT_GROUPS && theirs.stages[0].kind == SPLIT_REGEX);
     for (int round = 0; round < 2000; round++) {
-        char text[128] = "";
-        for (uint64_t n = check_random() % 12; n; n--) strcat(text, BITS[check_random() % ARRAY_LEN(BITS)]);
-        split_text(&ours, bytes_str(text), &got);
-        split_text(&theirs, bytes_str(text), &want);
+        struct buf text = {0};
+        for (uint64_t n = check_random() % 12; n; n--) buf_add_str(&text, BITS[check_random() % ARRAY_LEN(BITS)]);
+        split_text(&ours, buf_bytes(&text), &got);
+        split_text(&theirs, buf_bytes(&text), &want);
         if (got.count != want.count || memcmp(got.at, want.at, got.count * sizeof *got.at))
-            check_fail(__FILE__, __LINE__, "'%s' is cut otherwise", text);
+            check_fail(__FILE__, __LINE__, "'%s' is cut otherwise", buf_text(&text));
+        buf_release(&text);
     }
     size_t len = 1000 * 1000; /* in time that a look to the run's end from each digit would not allow */
     char *digits = mem_alloc(len);
