@@ -311,3 +311,5 @@ for source in ["{{ range(3)[1:] }}{{ range(0, 10, 3) }}{{ range(0, 10, 3)[::-1] 
                "{% set c = cycler(1, 2) %}{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.reset() }}{{ c.next() }}{{ c is callable }}", "{% set c = cycler(1, 2) %}{{ c() }}", "{{ [1, 2, 3]|batch(2)|list }}{{ [1, 2]|batch(0)|list }}{{ [1, 2, 3]|batch(2, 0)|list }}{{ 5|batch(2) is defined }}{{ [1, 2, 3]|slice(-1)|list }}", "{{ 5|batch(2)|list }}", "{{ [1]|slice(0)|list }}",
                "{{ s|indent }}|{{ s|indent(2, true) }}|{{ s|indent('> ', blank=true) }}|{{ (s ~ 'x')|indent(1) }}"]:
     case(source, s="a\r\nb\u2028\n\x0bc\r")
+for source in ["{% block b %}{{ s }}{% endblock %}{% set s = 1 %}{% block c %}{{ s }}{% endblock %}{% for i in [1] %}{{ s }}{% endfor %}", "{% for i in [1] %}{{ s }}{% endfor %}{% block b %}{{ s }}{% set s = 2 %}{{ s }}{% endblock %}{% set s %}{{ self.b() }}{% endset %}{{ self.b() }}"]:
+    case(source, s="ctx")

@@ -426,6 +426,8 @@ FILTER(filter_round) {
     if (!up && !bytes_equal(method, bytes_str("common")) && !bytes_equal(method, bytes_str("floor")))
         return run_fail(r, ERR_INVALID, "method must be common, ceil or floor");
     if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v);
+    if (v.kind == TVALUE_BIG_INT && !p->given[0] && !p->given[1]) return v;
+    if (v.kind == TVALUE_BIG_INT) v = tvalue_float(strtod(v.text, NULL));
     if (!op_is_number(v)) return run_fail(r, ERR_INVALID, "type %s doesn't define __round__ method", python_type(v));
     if (p->given[0] && !op_is_int(p->v[0], &precision))
         return run_fail(r, ERR_INVALID, "round: precision must be an integer");

@@ -293,16 +293,26 @@ static void run_autoescape(struct run *r, const struct node *n) {
     r->autoescape = outer;
 }
 
+/* What the template hides and has not assigned yet is the context's in a block. */
+static void show_behind(struct run *r) {
+    const struct template_scope *scope = r->t->scope;
+    for (uint32_t i = 0; i < scope->hidden_count; i++)
+        if (r->root[scope->hidden[i]].kind == TVALUE_UNDEFINED)
+            vec_push(&r->bindings, ((struct binding){scope->hidden[i], r->behind[i]}));
+}
+
 /* A block sees the template's variables, and those around it only where it says so. */
 static void run_block(struct run *r, const struct template_block *block) {
-    size_t frame = r->frame_base;
+    size_t frame = r->frame_base, count = r->bindings.count;
     unsigned loop_depth = r->loop_depth;
     if (block->required)
         run_fail(r, ERR_INVALID, "Required block '%.*s' not found", (int)MIN(block->name.len, (size_t)64),
                  (const char *)block->name.data);
-    if (!block->scoped) r->frame_base = r->bindings.count;
+    if (!block->scoped) r->frame_base = count;
+    if (!block->scoped) show_behind(r);
     r->loop_depth = 0;
     run_group(r, block->body, block->scope);
+    r->bindings.count = count;
     r->frame_base = frame;
     r->loop_depth = loop_depth;
 }
@@ -375,6 +385,13 @@ static void bind_context(struct run *r, struct tvalue context) {
     }
 }
 
+static void hide_at_root(struct run *r) {
+    const struct template_scope *scope = r->t->scope;
+    r->behind = scope->hidden_count ? run_alloc(r, scope->hidden_count * sizeof *r->behind) : NULL;
+    for (uint32_t i = 0; r->behind && i < scope->hidden_count; i++) r->behind[i] = r->root[scope->hidden[i]];
+    run_hide_names(r, scope);
+}
+
 int template_render(const struct template *t, struct tvalue context, const struct template_limits *limits,
                     struct buf *out, struct error *err) {
     static const struct template_limits NONE;
@@ -387,7 +404,7 @@ int template_render(const struct template *t, struct tvalue context, const struc
     arena_init(&r.arena, limits->memory_bytes ? limits->memory_bytes : DEFAULT_MEMORY, 0);
     buf_init(&r.scratch, r.out_max);
     bind_context(&r, context);
-    run_hide_names(&r, t->scope);
+    hide_at_root(&r);
     run_body(&r, t->body);
     vec_release(&r.bindings);
     buf_release(&r.scratch);

@@ -147,7 +147,8 @@ struct run {
     struct error *err;
     int rc;
     unsigned depth, calls, loop_depth;
-    struct tvalue *root; /* by name */
+    struct tvalue *root;   /* by name */
+    struct tvalue *behind; /* what the context has for the names the template's scope hides, in their order */
     VEC(struct binding) bindings;
     size_t frame_base, scope_base; /* of the bindings: first of this macro call, first of this scope */
     bool at_root;                  /* assignments go to root */
