@@ -249,8 +249,10 @@ static void put_string(struct parser *p, struct bytes body, size_t end, bool clo
     struct script *s = &p->body.script;
     struct buf *made = &p->reader.made;
     buf_reset(made);
-    if (s->fresh && s->at < end && body.data[s->at] == '\n') s->at++;
-    if (s->at < end) s->fresh = false;
+    if (s->fresh && s->at < end) {
+        s->at += body.data[s->at] == '\n';
+        s->fresh = false;
+    }
     bool line = close && s->trims && s->at < end && body.data[end - 1] == '\n';
     buf_add_json(made, bytes_of(body.data + s->at, end - s->at - line));
     if (close) buf_add_byte(made, '"');
