@@ -3,7 +3,7 @@
  */
 #include <sys/mman.h>
 
-#include "text/tokenizer/bpe_internal.h"
+#include "text/tokenizer/bpe_caches.h"
 #include "text/unicode.h"
 
 enum { WHOLE_BYTES_MAX = 48 }; /* longer pieces are hardly ever tokens */
@@ -143,23 +143,6 @@ static size_t find_cut(const struct bpe *b, const uint8_t *piece, size_t at, siz
 static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
                            struct token_vec *out);
 
-/* Appends what the cache knows of the word; false: nothing. */
-static inline bool take_word(struct word_cache *c, struct word_entry *set, struct word_key key, struct token_vec *out) {
-    const struct word_entry *found = word_find(c, set, key);
-    vec_reserve(out, out->count + WORD_IDS_MAX);
-    uint32_t *to = out->items + out->count;
-    if (!found) return false;
-    memcpy(to, found->ids, sizeof found->ids);
-    out->count += 1u + (to[1] != NONE) + (to[2] != NONE) + (to[3] != NONE);
-    return true;
-}
-
-static void put_word(struct word_cache *c, struct word_entry *set, struct word_key key, size_t before,
-                     const struct token_vec *out) {
-    size_t count = out->count - before;
-    if (count && count <= WORD_IDS_MAX) word_put(c, set, key, out->items + before, count);
-}
-
 /* Each of the piece's bytes has its symbol. */
 static bool is_of_symbols(const struct bpe *b, const uint8_t *piece, size_t len) {
     for (size_t i = 0; b->lacks_bytes && i < len; i++)
@@ -181,20 +164,16 @@ static bool encode_chars(const struct bpe *b, const uint8_t *piece, size_t len, 
     return true;
 }
 
-/* The cache keeps parts apart from words: a word may be a token that merging does not make. */
 void bpe_encode_part(const struct bpe *b, struct bpe_scratch *s, const uint8_t *part, size_t len, const uint8_t *limit,
                      struct token_vec *out) {
+    struct word_place place;
     if (len > WORD_BYTES_MAX) {
         encode_merging(b, s, part, len, out);
         return;
     }
-    struct word_key key = word_key(part, len, limit);
-    key.high |= (uint64_t)1 << 63;
-    struct word_entry *set = word_set(&s->caches->words, key);
-    if (take_word(&s->caches->words, set, key, out)) return;
-    size_t before = out->count;
+    if (words_take(s, part, len, WORD_IS_PART, limit, &place, out)) return;
     if (!b->chars || !encode_chars(b, part, len, out)) encode_short_bytes(b, part, len, out);
-    put_word(&s->caches->words, set, key, before, out);
+    words_put(s, &place, out);
 }
 
 static void encode_merging(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
@@ -248,36 +227,21 @@ void bpe_make_caches(struct bpe_scratch *s) {
 /* By the cache of long pieces. */
 static void encode_long(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len,
                         const uint8_t *limit, struct token_vec *out) {
-    uint64_t hash = hash64(piece, len, b->vocab->seed);
-    size_t count;
-    const uint32_t *ids = piece_find(&s->caches->pieces, hash, piece, len, &count);
-    if (ids) {
-        vec_reserve(out, out->count + count);
-        memcpy(out->items + out->count, ids, count * sizeof *ids);
-        out->count += count;
-        return;
-    }
-    size_t before = out->count;
+    struct piece_place place;
+    if (pieces_take(b, s, piece, len, &place, out)) return;
     encode_uncached(b, s, piece, len, limit, out);
-    count = out->count - before;
-    if (count && count <= PIECE_IDS_MAX) piece_put(&s->caches->pieces, hash, piece, len, out->items + before, count);
+    pieces_put(s, &place, piece, len, out);
 }
 
 void bpe_encode(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece, size_t len, const uint8_t *limit,
                 struct token_vec *out) {
+    struct word_place place;
     bpe_need_caches(s);
-    if (len > PIECE_BYTES_MAX) {
-        encode_uncached(b, s, piece, len, limit, out);
-        return;
-    }
     if (len > WORD_BYTES_MAX) {
-        encode_long(b, s, piece, len, limit, out);
+        (len > PIECE_BYTES_MAX ? encode_uncached : encode_long)(b, s, piece, len, limit, out);
         return;
     }
-    struct word_key key = word_key(piece, len, limit);
-    struct word_entry *set = word_set(&s->caches->words, key);
-    if (take_word(&s->caches->words, set, key, out)) return;
-    size_t before = out->count;
+    if (words_take(s, piece, len, 0, limit, &place, out)) return;
     (len > WORD_IDS_MAX ? encode_long : encode_uncached)(b, s, piece, len, limit, out);
-    put_word(&s->caches->words, set, key, before, out);
+    words_put(s, &place, out);
 }

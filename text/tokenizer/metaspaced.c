@@ -1,6 +1,6 @@
 #include "text/tokenizer/metaspaced.h"
 
-#include "text/tokenizer/bpe_internal.h"
+#include "text/tokenizer/bpe_caches.h"
 #include "text/unicode.h"
 
 #if defined(__SSE2__)
@@ -84,54 +84,22 @@ static void encode_uncached(struct walk *w, const uint8_t *p, size_t len) {
 }
 
 static void encode_by_pieces(struct walk *w, const uint8_t *p, size_t len) {
-    struct piece_cache *cache = &w->s->caches->pieces;
-    uint64_t hash = hash64(p, len, w->b->vocab->seed);
-    size_t count, before = w->out->count;
-    const uint32_t *ids = piece_find(cache, hash, p, len, &count);
-    if (ids) {
-        vec_reserve(w->out, before + count);
-        memcpy(w->out->items + before, ids, count * sizeof *ids);
-        w->out->count += count;
-        return;
-    }
+    struct piece_place place;
+    if (pieces_take(w->b, w->s, p, len, &place, w->out)) return;
     encode_uncached(w, p, len);
-    count = w->out->count - before;
-    if (count && count <= PIECE_IDS_MAX) piece_put(cache, hash, p, len, w->out->items + before, count);
-}
-
-/* The entry's ids go to out, which has room for WORD_IDS_MAX. */
-static inline void push_entry(const struct word_entry *found, struct token_vec *out) {
-    uint32_t *to = out->items + out->count;
-    memcpy(to, found->ids, sizeof found->ids);
-    out->count += 1u + (to[1] != NONE) + (to[2] != NONE) + (to[3] != NONE);
-}
-
-static inline void remember(struct walk *w, struct word_entry *set, struct word_key key, size_t before) {
-    size_t count = w->out->count - before;
-    if (count && count <= WORD_IDS_MAX) word_put(&w->s->caches->words, set, key, w->out->items + before, count);
+    pieces_put(w->s, &place, p, len, w->out);
 }
 
 /* Several characters between two cuts. */
 static void encode_part(struct walk *w, const uint8_t *p, size_t len) {
-    if (len > PIECE_BYTES_MAX) {
-        encode_uncached(w, p, len);
-        return;
-    }
+    struct word_place place;
     if (len > WORD_BYTES_MAX) {
-        encode_by_pieces(w, p, len);
+        (len > PIECE_BYTES_MAX ? encode_uncached : encode_by_pieces)(w, p, len);
         return;
     }
-    struct word_key key = word_key(p, len, w->limit);
-    struct word_entry *set = word_set(&w->s->caches->words, key);
-    const struct word_entry *found = word_find(&w->s->caches->words, set, key);
-    size_t before = w->out->count;
-    vec_reserve(w->out, before + WORD_IDS_MAX);
-    if (found) {
-        push_entry(found, w->out);
-        return;
-    }
+    if (words_take(w->s, p, len, 0, w->limit, &place, w->out)) return;
     (len > WORD_IDS_MAX ? encode_by_pieces : encode_uncached)(w, p, len);
-    remember(w, set, key, before);
+    words_put(w->s, &place, w->out);
 }
 
 /* A character between two cuts. */
@@ -164,21 +132,11 @@ static void encode_parts(struct walk *w, const uint8_t *p, const uint8_t *end) {
 /* ---- words ---- */
 
 static void encode_word(struct walk *w, const uint8_t *p, size_t len) {
-    if (len > WORD_BYTES_MAX) {
-        encode_parts(w, p, p + len);
-        return;
-    }
-    struct word_key key = word_key(p, len, w->limit);
-    struct word_entry *set = word_set(&w->s->caches->words, key);
-    const struct word_entry *found = word_find(&w->s->caches->words, set, key);
-    size_t before = w->out->count;
-    vec_reserve(w->out, before + WORD_IDS_MAX);
-    if (found) {
-        push_entry(found, w->out);
-        return;
-    }
+    struct word_place place;
+    bool is_short = len <= WORD_BYTES_MAX;
+    if (is_short && words_take(w->s, p, len, 0, w->limit, &place, w->out)) return;
     encode_parts(w, p, p + len);
-    remember(w, set, key, before);
+    if (is_short) words_put(w->s, &place, w->out);
 }
 
 /* The word with one more space before it. */
