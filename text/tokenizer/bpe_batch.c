@@ -14,7 +14,7 @@ static void encode_singly(const struct bpe *b, struct bpe_scratch *s, const stru
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define TARGET __attribute__((target("avx2,bmi,bmi2,lzcnt")))
+#define TARGET __attribute__((target("avx2,bmi,bmi2")))
 
 /* What remains of 16 bytes for a piece of so many, and its length in the last byte; nothing remains of longer ones. */
 #define UP_TO(n)                                                                                                       \
@@ -147,7 +147,7 @@ TARGET static void encode_batch_avx2(const struct bpe *b, struct bpe_scratch *s,
 
 void bpe_encode_batch(const struct bpe *b, struct bpe_scratch *s, const struct piece_batch *pieces,
                       const uint8_t *limit, struct token_vec *out) {
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"))
         encode_batch_avx2(b, s, pieces, limit, out);
     else
         encode_singly(b, s, pieces, 0, limit, out);
