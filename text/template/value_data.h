@@ -67,10 +67,12 @@ static inline bool same_text(const char *a, const char *b, uint32_t len) {
 /* tdict_find_hashed for a string, without calls while the dict is small. */
 static inline struct tvalue *tdict_find_text(const struct tdict *dict, struct tvalue key, uint64_t hash) {
     if (dict->index) return tdict_find_hashed(dict, key, hash);
-    for (struct tdict_entry *e = dict->entries, *end = e + dict->count; e < end; e++)
+    for (uint32_t i = 0; i < dict->count; i++) {
+        struct tdict_entry *e = &dict->entries[i];
         if (e->hash == hash && e->key.kind == TVALUE_STRING && e->key.len == key.len &&
             same_text(e->key.text, key.text, key.len))
             return &e->value;
+    }
     return NULL;
 }
 
