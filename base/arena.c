@@ -30,7 +30,8 @@ void arena_release(struct arena *a) {
 void arena_reset(struct arena *a) {
     a->byte_count = a->call_count = 0;
     a->current = a->first;
-    if (!a->first) return;
+    if (!a->first)
+        return;
     free_chunks(a->first->next);
     a->first->next = NULL;
     a->first->used = 0;
@@ -39,9 +40,11 @@ void arena_reset(struct arena *a) {
 static struct arena_chunk *add_chunk(struct arena *a, size_t size) {
     uint64_t total;
     size = MAX(size, (size_t)CHUNK_BYTES);
-    if (!add_ok(size, sizeof(struct arena_chunk), &total)) return NULL;
+    if (!add_ok(size, sizeof(struct arena_chunk), &total))
+        return NULL;
     struct arena_chunk *chunk = malloc((size_t)total);
-    if (!chunk) return NULL;
+    if (!chunk)
+        return NULL;
     *chunk = (struct arena_chunk){.size = size};
     if (a->current)
         a->current->next = chunk;
@@ -52,14 +55,19 @@ static struct arena_chunk *add_chunk(struct arena *a, size_t size) {
 }
 
 /* Not zeroed. */
-static void *take(struct arena *a, size_t size) {
-    if (size > SIZE_MAX / 2) return NULL;
+static void *alloc_raw(struct arena *a, size_t size) {
+    if (size > SIZE_MAX / 2)
+        return NULL;
     size = (MAX(size, (size_t)1) + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
-    if (a->byte_budget && (size > a->byte_budget || a->byte_count > a->byte_budget - size)) return NULL;
-    if (a->call_budget && a->call_count >= a->call_budget) return NULL;
+    if (a->byte_budget && (size > a->byte_budget || a->byte_count > a->byte_budget - size))
+        return NULL;
+    if (a->call_budget && a->call_count >= a->call_budget)
+        return NULL;
     struct arena_chunk *chunk = a->current;
-    if (!chunk || chunk->size - chunk->used < size) chunk = add_chunk(a, size);
-    if (!chunk) return NULL;
+    if (!chunk || chunk->size - chunk->used < size)
+        chunk = add_chunk(a, size);
+    if (!chunk)
+        return NULL;
     void *p = chunk->data + chunk->used;
     chunk->used += size;
     a->byte_count += size;
@@ -68,15 +76,18 @@ static void *take(struct arena *a, size_t size) {
 }
 
 void *arena_alloc(struct arena *a, size_t size) {
-    void *p = take(a, size);
+    void *p = alloc_raw(a, size);
     return p ? memset(p, 0, size) : NULL;
 }
 
 void *arena_copy(struct arena *a, const void *data, size_t len) {
-    if (len == SIZE_MAX) return NULL;
-    uint8_t *p = take(a, len + 1);
-    if (!p) return NULL;
-    if (len) memcpy(p, data, len);
+    if (len == SIZE_MAX)
+        return NULL;
+    uint8_t *p = alloc_raw(a, len + 1);
+    if (!p)
+        return NULL;
+    if (len)
+        memcpy(p, data, len);
     p[len] = 0;
     return p;
 }

@@ -1,8 +1,9 @@
 /*
  * arena.h - memory given back all at once, with a budget of bytes and of allocations.
  *
- * Memory is zeroed. Past the budget arena_alloc returns NULL, which the caller turns into an error for whoever sent the
- * data. The first chunk is kept over arena_reset, so a steady state allocates nothing.
+ * Memory is zeroed. Past the budget arena_alloc returns NULL, which the caller turns into an error
+ * for whoever sent the data. The first chunk is kept over arena_reset, so a steady state allocates
+ * nothing.
  */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
@@ -16,10 +17,16 @@ struct arena {
     size_t call_budget, call_count;
 };
 
+/* Empty. Budgets of 0: unlimited. byte_budget counts what is asked for, rounded up to 16 bytes;
+ * call_budget counts allocations. */
 void arena_init(struct arena *a, size_t byte_budget, size_t call_budget);
+/* Frees everything; the arena is empty then, with its budgets whole. */
 void arena_release(struct arena *a);
+/* Everything that was allocated is gone; the budgets are whole again. Keeps the first chunk. */
 void arena_reset(struct arena *a);
-MUST_CHECK void *arena_alloc(struct arena *a, size_t size); /* 16-byte aligned, zeroed; NULL past the budget */
-MUST_CHECK void *arena_copy(struct arena *a, const void *data, size_t len); /* len + 1 bytes, zero-terminated */
+/* 16-byte aligned, zeroed; NULL past the budget */
+MUST_CHECK void *arena_alloc(struct arena *a, size_t size);
+/* len + 1 bytes, zero-terminated */
+MUST_CHECK void *arena_copy(struct arena *a, const void *data, size_t len);
 
 #endif

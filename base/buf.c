@@ -5,7 +5,9 @@
 
 enum { FIRST_CAPACITY = 64 };
 
-void buf_init(struct buf *b, size_t limit) { *b = (struct buf){.limit = limit}; }
+void buf_init(struct buf *b, size_t limit) {
+    *b = (struct buf){.limit = limit};
+}
 
 void buf_release(struct buf *b) {
     mem_free(b->data);
@@ -15,20 +17,26 @@ void buf_release(struct buf *b) {
 void buf_reset(struct buf *b) {
     b->len = 0;
     b->failed = false;
-    if (b->data) b->data[0] = 0;
+    if (b->data)
+        b->data[0] = 0;
 }
 
 /* Room for `more` bytes and the terminator; false puts the buffer into its failed state. */
 static bool grow(struct buf *b, size_t more) {
-    if (b->failed) return false;
-    if (b->data && more < b->cap - b->len) return true;
+    if (b->failed)
+        return false;
+    if (b->data && more < b->cap - b->len)
+        return true;
     uint64_t want;
-    if (!add_ok(b->len, more, &want) || !add_ok(want, 1, &want) || (b->limit && want - 1 > b->limit)) {
+    if (!add_ok(b->len, more, &want) || !add_ok(want, 1, &want) ||
+        (b->limit && want - 1 > b->limit)) {
         b->failed = true;
         return false;
     }
-    size_t cap = MAX((size_t)want, MAX((size_t)FIRST_CAPACITY, b->cap < SIZE_MAX / 2 ? b->cap * 2 : b->cap));
-    if (b->limit && cap > b->limit + 1) cap = b->limit + 1;
+    size_t cap =
+        MAX((size_t)want, MAX((size_t)FIRST_CAPACITY, b->cap < SIZE_MAX / 2 ? b->cap * 2 : b->cap));
+    if (b->limit && cap > b->limit + 1)
+        cap = b->limit + 1;
     char *data = realloc(b->data, cap);
     if (!data) {
         b->failed = true;
@@ -41,9 +49,13 @@ static bool grow(struct buf *b, size_t more) {
 }
 
 /* The same, for the usual case that there is room. */
-static inline bool room(struct buf *b, size_t more) { return (!b->failed && more < b->cap - b->len) || grow(b, more); }
+static inline bool room(struct buf *b, size_t more) {
+    return (!b->failed && more < b->cap - b->len) || grow(b, more);
+}
 
-void buf_reserve(struct buf *b, size_t more) { (void)grow(b, more); }
+void buf_reserve(struct buf *b, size_t more) {
+    (void)grow(b, more);
+}
 
 /* At most 16 bytes, without a call: most of what is added are a few. */
 static inline void copy_few(char *to, const char *from, size_t len) {
@@ -54,12 +66,14 @@ static inline void copy_few(char *to, const char *from, size_t len) {
         memcpy(to, from, 4);
         memcpy(to + len - 4, from + len - 4, 4);
     } else {
-        for (size_t i = 0; i < len; i++) to[i] = from[i];
+        for (size_t i = 0; i < len; i++)
+            to[i] = from[i];
     }
 }
 
 void buf_add(struct buf *b, const void *data, size_t len) {
-    if (!len || !room(b, len)) return;
+    if (!len || !room(b, len))
+        return;
     if (len <= 16)
         copy_few(b->data + b->len, data, len);
     else
@@ -68,13 +82,18 @@ void buf_add(struct buf *b, const void *data, size_t len) {
     b->data[b->len] = 0;
 }
 
-void buf_add_str(struct buf *b, const char *s) { buf_add(b, s, strlen(s)); }
+void buf_add_str(struct buf *b, const char *s) {
+    buf_add(b, s, strlen(s));
+}
 void buf_add_byte(struct buf *b, char c) {
-    if (!room(b, 1)) return;
+    if (!room(b, 1))
+        return;
     b->data[b->len++] = c;
     b->data[b->len] = 0;
 }
-void buf_add_bytes(struct buf *b, struct bytes s) { buf_add(b, s.data, s.len); }
+void buf_add_bytes(struct buf *b, struct bytes s) {
+    buf_add(b, s.data, s.len);
+}
 
 void buf_addf(struct buf *b, const char *fmt, ...) {
     va_list args;
@@ -87,7 +106,8 @@ void buf_addf(struct buf *b, const char *fmt, ...) {
         buf_add(b, small, (size_t)need);
         return;
     }
-    if (!grow(b, (size_t)need)) return;
+    if (!grow(b, (size_t)need))
+        return;
     va_start(args, fmt);
     vsnprintf(b->data + b->len, (size_t)need + 1, fmt, args);
     va_end(args);
@@ -105,7 +125,8 @@ void buf_add_u64(struct buf *b, uint64_t v) {
 }
 
 void buf_add_i64(struct buf *b, int64_t v) {
-    if (v < 0) buf_add_byte(b, '-');
+    if (v < 0)
+        buf_add_byte(b, '-');
     buf_add_u64(b, v < 0 ? -(uint64_t)v : (uint64_t)v);
 }
 
@@ -122,28 +143,35 @@ static bool passes_all(const uint8_t *eight) {
     memcpy(&x, eight, sizeof x);
     quote = x ^ ones * '"';
     backslash = x ^ ones * '\\';
-    return !((((x - ones * ' ') & ~x) | ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash)) & (ones << 7));
+    return !(
+        (((x - ones * ' ') & ~x) | ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash)) &
+        (ones << 7));
 }
 
 void buf_add_json(struct buf *b, struct bytes s) {
     static const char HEX[] = "0123456789abcdef";
     size_t start = 0;
     for (size_t i = 0; i < s.len; i++) {
-        while (s.len - i > 8 && passes_all(s.data + i)) i += 8;
-        if (s.len >= 8 && s.len - i <= 8 && passes_all(s.data + s.len - 8)) break;
+        while (s.len - i > 8 && passes_all(s.data + i))
+            i += 8;
+        if (s.len >= 8 && s.len - i <= 8 && passes_all(s.data + s.len - 8))
+            break;
         char escape = JSON_ESCAPES[s.data[i]];
-        if (!escape) continue;
+        if (!escape)
+            continue;
         buf_add(b, s.data + start, i - start);
         start = i + 1;
         char text[6] = {'\\', escape, '0', '0', HEX[s.data[i] >> 4], HEX[s.data[i] & 15]};
         buf_add(b, text, escape == 'u' ? 6 : 2);
     }
-    if (start < s.len) buf_add(b, s.data + start, s.len - start);
+    if (start < s.len)
+        buf_add(b, s.data + start, s.len - start);
 }
 
 void buf_consume(struct buf *b, size_t n) {
     CHECK(n <= b->len);
-    if (!n) return;
+    if (!n)
+        return;
     memmove(b->data, b->data + n, b->len - n + 1);
     b->len -= n;
 }

@@ -9,13 +9,22 @@ static int64_t read_ns(clockid_t id) {
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-int64_t clock_ns(void) { return read_ns(CLOCK_MONOTONIC); }
-int64_t clock_us(void) { return clock_ns() / 1000; }
-int64_t clock_ms(void) { return clock_ns() / 1000000; }
-int64_t wall_ms(void) { return read_ns(CLOCK_REALTIME) / 1000000; }
+int64_t clock_ns(void) {
+    return read_ns(CLOCK_MONOTONIC);
+}
+int64_t clock_us(void) {
+    return clock_ns() / 1000;
+}
+int64_t clock_ms(void) {
+    return clock_ns() / 1000000;
+}
+int64_t wall_ms(void) {
+    return read_ns(CLOCK_REALTIME) / 1000000;
+}
 
 void sleep_ms(int64_t ms) {
-    if (ms <= 0) return;
+    if (ms <= 0)
+        return;
     struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
     while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR) {}
 }

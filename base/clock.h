@@ -7,9 +7,12 @@
 #include "base/base.h"
 
 int64_t clock_ns(void); /* CLOCK_MONOTONIC */
+/* CLOCK_MONOTONIC in microseconds. */
 int64_t clock_us(void);
+/* CLOCK_MONOTONIC in milliseconds. */
 int64_t clock_ms(void);
 int64_t wall_ms(void); /* milliseconds since 1970 */
+/* Blocks this thread for ms milliseconds, whatever signals come; 0 or less: not at all. */
 void sleep_ms(int64_t ms);
 
 #endif

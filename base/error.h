@@ -1,6 +1,6 @@
 /*
- * error.h - an expected failure with a text for a person. Calls that can fail return 0 or a negative ERR_ code and fill
- * *err.
+ * error.h - an expected failure with a text for a person. Calls that can fail return 0 or a
+ * negative ERR_ code and fill *err.
  *
  * Texts: lower case, what failed first, the subject in quotes, what to do when we know it.
  */
@@ -29,8 +29,8 @@ struct error {
     char text[ERROR_TEXT_MAX];
 };
 
-/* Fills *err (may be NULL) and returns code, so that `return error_set(err, ERR_INVALID, "...")` reads well. Long texts
- * are cut. */
+/* Fills *err (may be NULL) and returns code, so that `return error_set(err, ERR_INVALID, "...")`
+ * reads well. Long texts are cut. */
 int error_set(struct error *err, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* As error_set, with ": strerror(errno)" appended. */
 int error_set_errno(struct error *err, const char *fmt, ...) PRINTF_LIKE(2, 3);

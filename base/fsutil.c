@@ -15,28 +15,65 @@ static int read_all(int fd, const char *path, size_t max_len, struct buf *out, s
     char chunk[16384];
     for (;;) {
         ssize_t n = read(fd, chunk, sizeof chunk);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return error_set_errno(err, "cannot read '%s'", path);
-        if (n == 0) return out->failed ? error_set(err, ERR_MEMORY, "no memory for '%s'", path) : 0;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_set_errno(err, "cannot read '%s'", path);
+        if (n == 0)
+            return out->failed ? error_set(err, ERR_MEMORY, "no memory for '%s'", path) : 0;
         total += (size_t)n;
         if (total > max_len)
-            return error_set(err, ERR_LIMIT, "cannot read '%s': it is larger than %zu bytes", path, max_len);
+            return error_set(err, ERR_LIMIT, "cannot read '%s': it is larger than %zu bytes", path,
+                             max_len);
         buf_add(out, chunk, (size_t)n);
     }
 }
 
-int file_read(const char *path, size_t max_len, struct buf *out, struct error *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return error_set_errno(err, "cannot open '%s'", path);
+int file_open(const char *path, int *out, size_t *len, struct error *err) {
+    /* without O_NONBLOCK a pipe that nobody writes to would hold us here for ever */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return error_set_errno(err, "cannot open '%s'", path);
     struct stat st;
     int rc = 0;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
-        if ((uint64_t)st.st_size > max_len)
-            rc = error_set(err, ERR_LIMIT, "cannot read '%s': it is larger than %zu bytes", path, max_len);
-        else
-            buf_reserve(out, (size_t)st.st_size);
+    if (fstat(fd, &st))
+        rc = error_set_errno(err, "cannot look at '%s'", path);
+    else if (!S_ISREG(st.st_mode))
+        rc = error_set(err, ERR_INVALID, "cannot read '%s': it is %s, not a file", path,
+                       S_ISDIR(st.st_mode)    ? "a folder"
+                       : S_ISFIFO(st.st_mode) ? "a pipe"
+                                              : "a device");
+    if (rc) {
+        close(fd);
+        return rc;
     }
-    if (!rc) rc = read_all(fd, path, max_len, out, err);
+    *out = fd;
+    *len = (size_t)st.st_size;
+    return 0;
+}
+
+int file_read(const char *path, size_t max_len, struct buf *out, struct error *err) {
+    int fd;
+    size_t len;
+    int rc = file_open(path, &fd, &len, err);
+    if (rc)
+        return rc;
+    if (len > max_len)
+        rc = error_set(err, ERR_LIMIT, "cannot read '%s': it is larger than %zu bytes", path,
+                       max_len);
+    else if (len)
+        buf_reserve(out, len);
+    if (!rc)
+        rc = read_all(fd, path, max_len, out, err);
+    close(fd);
+    return rc;
+}
+
+int file_read_any(const char *path, size_t max_len, struct buf *out, struct error *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return error_set_errno(err, "cannot open '%s'", path);
+    int rc = read_all(fd, path, max_len, out, err);
     close(fd);
     return rc;
 }
@@ -44,8 +81,10 @@ int file_read(const char *path, size_t max_len, struct buf *out, struct error *e
 static int write_all(int fd, const uint8_t *data, size_t len) {
     while (len) {
         ssize_t n = write(fd, data, len);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return -1;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
         data += n;
         len -= (size_t)n;
     }
@@ -75,9 +114,12 @@ int file_write_atomic(const char *path, const void *data, size_t len, int mode, 
         rc = error_set_errno(err, "cannot write '%s'", path);
         goto out;
     }
-    if (write_all(fd, data, len) || fsync(fd)) rc = error_set_errno(err, "cannot write '%s'", path);
-    if (close(fd) && !rc) rc = error_set_errno(err, "cannot write '%s'", path);
-    if (!rc && rename(buf_text(&temp), path)) rc = error_set_errno(err, "cannot put '%s' in place", path);
+    if (write_all(fd, data, len) || fsync(fd))
+        rc = error_set_errno(err, "cannot write '%s'", path);
+    if (close(fd) && !rc)
+        rc = error_set_errno(err, "cannot write '%s'", path);
+    if (!rc && rename(buf_text(&temp), path))
+        rc = error_set_errno(err, "cannot put '%s' in place", path);
     if (rc)
         unlink(buf_text(&temp));
     else
@@ -98,18 +140,20 @@ bool dir_exists(const char *path) {
 }
 
 int dir_make(const char *path, int mode, struct error *err) {
-    char *part = mem_strdup(path);
+    char *prefix = mem_strdup(path);
     int rc = 0;
-    for (char *at = part + 1; *path && !rc; at++) {
+    for (char *at = prefix + 1; *path && !rc; at++) {
         char c = *at;
-        if (c && c != '/') continue;
+        if (c && c != '/')
+            continue;
         *at = 0;
-        if (mkdir(part, (mode_t)mode) && !(errno == EEXIST && dir_exists(part)))
-            rc = error_set_errno(err, "cannot make the folder '%s'", part);
+        if (mkdir(prefix, (mode_t)mode) && !(errno == EEXIST && dir_exists(prefix)))
+            rc = error_set_errno(err, "cannot make the folder '%s'", prefix);
         *at = c;
-        if (!c) break;
+        if (!c)
+            break;
     }
-    mem_free(part);
+    mem_free(prefix);
     return rc;
 }
 
@@ -118,33 +162,30 @@ char *path_join(const char *dir, const char *name) {
     bool slash = len && dir[len - 1] != '/';
     char *path = mem_alloc(len + slash + strlen(name) + 1);
     memcpy(path, dir, len);
-    if (slash) path[len] = '/';
+    if (slash)
+        path[len] = '/';
     strcpy(path + len + slash, name);
     return path;
 }
 
 int file_map_open(struct file_map *map, const char *path, struct error *err) {
     *map = (struct file_map){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return error_set_errno(err, "cannot open '%s'", path);
-    struct stat st;
-    int rc = 0;
-    if (fstat(fd, &st))
-        rc = error_set_errno(err, "cannot look at '%s'", path);
-    else if (!S_ISREG(st.st_mode))
-        rc = error_set(err, ERR_INVALID, "cannot map '%s': it is not a file", path);
-    else if (st.st_size > 0) {
-        void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (data == MAP_FAILED)
-            rc = error_set_errno(err, "cannot map '%s'", path);
-        else
-            *map = (struct file_map){data, (size_t)st.st_size};
-    }
+    int fd;
+    size_t len;
+    int rc = file_open(path, &fd, &len, err);
+    if (rc)
+        return rc;
+    void *data = len ? mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0) : NULL;
+    if (data == MAP_FAILED)
+        rc = error_set_errno(err, "cannot map '%s'", path);
+    else if (len)
+        *map = (struct file_map){data, len};
     close(fd);
     return rc;
 }
 
 void file_map_close(struct file_map *map) {
-    if (map->data) munmap((void *)map->data, map->len);
+    if (map->data)
+        munmap((void *)map->data, map->len);
     *map = (struct file_map){0};
 }

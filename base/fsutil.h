@@ -7,20 +7,32 @@
 #include "base/buf.h"
 #include "base/error.h"
 
-/* Appends the file to out; ERR_LIMIT when it is larger than max_len. */
+/* Opens a regular file for reading; *out is the caller's, *len its bytes now (0 in /proc). A pipe, a
+ * device or a folder is ERR_INVALID, at once: none of them is waited for. */
+MUST_CHECK int file_open(const char *path, int *out, size_t *len, struct error *err);
+/* Appends the regular file to out; ERR_LIMIT when it is larger than max_len, else as file_open. */
 MUST_CHECK int file_read(const char *path, size_t max_len, struct buf *out, struct error *err);
+/* The same for a file that a person named: /dev/stdin and <(command) are read, too, to their end. */
+MUST_CHECK int file_read_any(const char *path, size_t max_len, struct buf *out, struct error *err);
 /* Writes beside the target, fsyncs, renames. mode as in open(2). */
-MUST_CHECK int file_write_atomic(const char *path, const void *data, size_t len, int mode, struct error *err);
+MUST_CHECK int file_write_atomic(const char *path, const void *data, size_t len, int mode,
+                                 struct error *err);
+/* True for a regular file, or a link to one. */
 bool file_exists(const char *path);
+/* True for a folder, or a link to one. */
 bool dir_exists(const char *path);
-MUST_CHECK int dir_make(const char *path, int mode, struct error *err); /* with parents; an existing folder is fine */
-char *path_join(const char *dir, const char *name);                     /* returns owned */
+/* with parents; an existing folder is fine */
+MUST_CHECK int dir_make(const char *path, int mode, struct error *err);
+char *path_join(const char *dir, const char *name); /* returns owned */
 
 struct file_map {
     const uint8_t *data;
     size_t len;
 };
-MUST_CHECK int file_map_open(struct file_map *map, const char *path, struct error *err); /* read-only, shared */
+/* read-only, shared; a regular file, as file_open takes it */
+MUST_CHECK int file_map_open(struct file_map *map, const char *path, struct error *err);
+/* Unmaps; pointers into data are stale then. Nothing happens to a map that was closed or never
+ * opened (zeroed). */
 void file_map_close(struct file_map *map);
 
 #endif

@@ -8,11 +8,16 @@
 #include <sys/random.h>
 #include <xxhash.h>
 
-_Static_assert(sizeof((struct hash_key){0}.secret) >= XXH3_SECRET_SIZE_MIN, "the secret is long enough for XXH3");
+_Static_assert(sizeof((struct hash_key){0}.secret) >= XXH3_SECRET_SIZE_MIN,
+               "the secret is long enough for XXH3");
 
-static struct u128 from_xxh(XXH128_hash_t h) { return (struct u128){.lo = h.low64, .hi = h.high64}; }
+static struct u128 from_xxh(XXH128_hash_t h) {
+    return (struct u128){.lo = h.low64, .hi = h.high64};
+}
 
-uint64_t hash64(const void *data, size_t len, uint64_t seed) { return XXH3_64bits_withSeed(data, len, seed); }
+uint64_t hash64(const void *data, size_t len, uint64_t seed) {
+    return XXH3_64bits_withSeed(data, len, seed);
+}
 
 struct u128 hash128(const void *data, size_t len, uint64_t seed) {
     return from_xxh(XXH3_128bits_withSeed(data, len, seed));
@@ -20,8 +25,8 @@ struct u128 hash128(const void *data, size_t len, uint64_t seed) {
 
 void hash_key_init(struct hash_key *key, const void *material, size_t len) {
     for (uint64_t i = 0; i < sizeof key->secret / 16; i++) {
-        XXH128_hash_t part = XXH3_128bits_withSeed(material, len, 0x7472697265u + i);
-        memcpy(key->secret + i * 16, &part, 16);
+        XXH128_hash_t word = XXH3_128bits_withSeed(material, len, 0x7472697265u + i);
+        memcpy(key->secret + i * 16, &word, 16);
     }
 }
 
@@ -29,28 +34,30 @@ struct u128 hash128_keyed(const struct hash_key *key, const void *data, size_t l
     return from_xxh(XXH3_128bits_withSecret(data, len, key->secret, sizeof key->secret));
 }
 
-struct hash_stream {
+struct hasher {
     XXH3_state_t *state; /* owned */
 };
 
-struct hash_stream *hash_stream_new(void) {
-    struct hash_stream *h = mem_alloc(sizeof *h);
+struct hasher *hasher_new(void) {
+    struct hasher *h = mem_alloc(sizeof *h);
     h->state = XXH3_createState();
     CHECK(h->state);
     CHECK(XXH3_128bits_reset(h->state) == XXH_OK);
     return h;
 }
 
-void hash_stream_add(struct hash_stream *h, const void *data, size_t len) {
-    if (len) CHECK(XXH3_128bits_update(h->state, data, len) == XXH_OK);
+void hasher_add(struct hasher *h, const void *data, size_t len) {
+    if (len)
+        CHECK(XXH3_128bits_update(h->state, data, len) == XXH_OK);
 }
 
-struct u128 hash_stream_end(const struct hash_stream *h) {
+struct u128 hasher_end(const struct hasher *h) {
     return from_xxh(XXH3_128bits_digest(h->state));
 }
 
-void hash_stream_free(struct hash_stream **h) {
-    if (!*h) return;
+void hasher_free(struct hasher **h) {
+    if (!*h)
+        return;
     XXH3_freeState((*h)->state);
     mem_free(*h);
     *h = NULL;
@@ -66,14 +73,16 @@ void u128_text(struct u128 v, char out[U128_TEXT_MAX]) {
 }
 
 int u128_parse(const char *hex, struct u128 *out) {
-    uint64_t part[2] = {0};
+    uint64_t half[2] = {0};
     for (int i = 0; i < 32; i++) {
         int digit = hex_value((uint8_t)hex[i]);
-        if (digit < 0) return ERR_INVALID;
-        part[i / 16] = part[i / 16] << 4 | (uint64_t)digit;
+        if (digit < 0)
+            return ERR_INVALID;
+        half[i / 16] = half[i / 16] << 4 | (uint64_t)digit;
     }
-    if (hex[32]) return ERR_INVALID;
-    *out = (struct u128){.hi = part[0], .lo = part[1]};
+    if (hex[32])
+        return ERR_INVALID;
+    *out = (struct u128){.hi = half[0], .lo = half[1]};
     return 0;
 }
 
@@ -81,7 +90,8 @@ void random_bytes(void *out, size_t len) {
     uint8_t *at = out;
     while (len) {
         ssize_t n = getrandom(at, len, 0);
-        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EINTR)
+            continue;
         CHECK_MSG(n > 0, "the kernel gave no random bytes");
         at += n;
         len -= (size_t)n;
@@ -90,6 +100,7 @@ void random_bytes(void *out, size_t len) {
 
 struct u128 random_u128(void) {
     struct u128 v = {0};
-    while (u128_is_zero(v)) random_bytes(&v, sizeof v);
+    while (u128_is_zero(v))
+        random_bytes(&v, sizeof v);
     return v;
 }

@@ -18,14 +18,18 @@ void check_failed(const char *file, int line, const char *cond, const char *fmt,
     text[len++] = '\n';
     for (size_t done = 0; done < len;) {
         ssize_t n = write(STDERR_FILENO, text + done, len - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) break;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
         done += (size_t)n;
     }
     abort();
 }
 
-void *mem_try_alloc(size_t size) { return calloc(1, size ? size : 1); }
+void *mem_try_alloc(size_t size) {
+    return calloc(1, size ? size : 1);
+}
 
 void *mem_alloc(size_t size) {
     void *p = mem_try_alloc(size);
@@ -47,10 +51,15 @@ void *mem_realloc(void *old, size_t size) {
 
 char *mem_strndup(const char *s, size_t len) {
     char *copy = mem_alloc(len + 1);
-    if (len) memcpy(copy, s, len);
+    if (len)
+        memcpy(copy, s, len);
     return copy;
 }
 
-char *mem_strdup(const char *s) { return mem_strndup(s, strlen(s)); }
+char *mem_strdup(const char *s) {
+    return mem_strndup(s, strlen(s));
+}
 
-void mem_free(void *p) { free(p); }
+void mem_free(void *p) {
+    free(p);
+}

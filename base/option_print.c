@@ -1,6 +1,7 @@
 #include "base/option.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 
 static const char *const TYPE_WORDS[] = {
@@ -11,56 +12,177 @@ static const char *value_word(const struct option_row *row) {
     return row->type == OPTION_ENUM ? row->choices : TYPE_WORDS[row->type];
 }
 
+#define LARGE 9007199254740991.0 /* 2^53 - 1: a bound for the double's sake only */
+
+/* A bound of a size or a time in the largest unit in which it is whole: "256m", "24h". */
+static const char *bound_text(const struct option_row *row, double bound, char out[32]) {
+    static const struct {
+        double factor;
+        const char *name;
+    } SIZES[] = {{1 << 30, "g"}, {1 << 20, "m"}, {1 << 10, "k"}, {1, ""}},
+      TIMES[] = {{3600000, "h"}, {60000, "m"}, {1000, "s"}, {1, "ms"}}, *unit;
+    unit = row->type == OPTION_SIZE ? SIZES : TIMES;
+    while (unit->factor > 1 && (bound == 0 || fmod(bound, unit->factor) != 0))
+        unit++;
+    snprintf(out, 32, "%.15g%s", bound / unit->factor, bound == 0 ? "" : unit->name);
+    return out;
+}
+
 /* "1 to 65535 tokens", or nothing. */
 static void print_range(const struct option_row *row, const char *before) {
-    if (row->min != 0 || row->max != 0) printf("%s%.15g to %.15g", before, row->min, row->max);
-    if (row->unit) printf("%s%s", row->min != 0 || row->max != 0 ? " " : before, row->unit);
+    bool bounded = row->min != 0 || row->max != 0;
+    char min[32], max[32];
+    if (row->type == OPTION_SIZE || row->type == OPTION_DURATION) {
+        if (bounded)
+            printf("%s%s to %s", before, bound_text(row, row->min, min),
+                   bound_text(row, row->max, max));
+        return;
+    }
+    if (row->max >= LARGE)
+        printf("%s%.15g or more", before, row->min);
+    else if (bounded)
+        printf("%s%.15g to %.15g", before, row->min, row->max);
+    if (row->unit)
+        printf("%s%s", bounded ? " " : before, row->unit);
+}
+
+/* "-c, --ctx-size", or nothing. */
+static void print_aliases(const struct option_row *row, const char *before, const char *quote) {
+    const char *at = row->aliases;
+    while (at && *at) {
+        size_t len = strcspn(at, " ");
+        bool negated = *at == '!';
+        printf("%s%s%.*s%s%s", before, quote, (int)(len - negated), at + negated, quote,
+               negated ? " (means no)" : "");
+        before = ", ";
+        at += len + strspn(at + len, " ");
+    }
 }
 
 static void print_row(const struct option_row *row) {
     char left[160], short_text[8] = "    ";
     const char *word = value_word(row);
-    if (row->short_name) snprintf(short_text, sizeof short_text, "-%c, ", row->short_name);
+    if (row->short_name)
+        snprintf(short_text, sizeof short_text, "-%c, ", row->short_name);
     snprintf(left, sizeof left, "  %s--%s%s%s", short_text, row->name, *word ? " " : "", word);
-    printf("%-34s%s%s", left, strlen(left) > 32 ? "\n                                  " : "", row->help);
-    if (row->fallback && *row->fallback) printf(" [%s]", row->fallback);
+    printf("%-34s%s%s", left, strlen(left) > 32 ? "\n                                  " : "",
+           row->help);
+    if (row->fallback && *row->fallback)
+        printf(" [%s]", row->fallback);
     print_range(row, "; ");
+    print_aliases(row, "; also ", "");
     printf("\n");
 }
 
+static const char *group_of(const struct option_table *table, const struct option_row *row) {
+    return row->group ? row->group : table->title ? table->title : "Options";
+}
+
+/* The rows of row `first`'s group that are not among the important ones, unless an earlier row was of
+ * it. */
+static void print_group(const struct option_table *table, size_t first) {
+    const char *group = group_of(table, &table->rows[first]);
+    bool begun = false;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option_row *row = &table->rows[i];
+        bool other = strcmp(group_of(table, row), group) != 0;
+        if (i < first && !other)
+            return;
+        if (other || row->hidden || row->important)
+            continue;
+        if (!begun)
+            printf("\n%s:\n", group);
+        begun = true;
+        print_row(row);
+    }
+}
+
+static void print_important(const struct option_table *table) {
+    bool begun = false;
+    for (size_t i = 0; i < table->count; i++) {
+        if (!table->rows[i].important || table->rows[i].hidden)
+            continue;
+        if (!begun)
+            printf("\nWhat matters first:\n");
+        begun = true;
+        print_row(&table->rows[i]);
+    }
+}
+
 void option_print_help(const struct option_table *table) {
-    printf("Usage: %s %s\n\n%s\n\nOptions:\n", table->program, table->synopsis, table->summary);
+    printf("Usage: %s %s\n\n%s\n", table->program, table->synopsis, table->summary);
+    print_important(table);
     for (size_t i = 0; i < table->count; i++)
-        if (!table->rows[i].hidden) print_row(&table->rows[i]);
-    printf("      --config FILE               YAML file with these settings (name_with_underscores: value)\n"
+        print_group(table, i);
+    printf("\nEverywhere:\n"
+           "      --config FILE               YAML file with these settings "
+           "(name_with_underscores: value)\n"
            "  -h, --help                      Print this and exit\n\n"
            "Each option can also be set as TRIREME_NAME in the environment or in the YAML file.\n"
-           "A flag wins over the environment, which wins over the file. The default is in [brackets].\n");
+           "A flag wins over the environment, which wins over the file. The default is in "
+           "[brackets].\n");
+    if (table->foreign_count)
+        printf("Flags of llama-server, vLLM and SGLang are taken, too: docs/options.md lists what "
+               "each does.\n");
     fflush(stdout);
 }
 
 /* Text in a Markdown table: a bar would end the cell. */
 static void print_cell(const char *text) {
     for (; *text; text++) {
-        if (*text == '|') putchar('\\');
+        if (*text == '|')
+            putchar('\\');
         putchar(*text);
     }
 }
 
 void option_print_markdown(const struct option_table *table) {
-    printf(
-        "## %s\n\n%s\n\n| option | environment | value | default | what it does |\n| --- | --- | --- | --- | --- |\n",
-        table->program, table->summary);
+    printf("## %s\n\n%s\n\n| option | also | environment | value | default | what it does |\n| --- "
+           "| --- | --- | --- | --- | --- |\n",
+           table->program, table->summary);
     for (size_t i = 0; i < table->count; i++) {
         const struct option_row *row = &table->rows[i];
-        if (row->hidden) continue;
-        printf("| `--%s` | `TRIREME_", row->name);
-        for (const char *c = row->name; *c; c++) putchar(*c == '-' ? '_' : toupper((unsigned char)*c));
+        if (row->hidden)
+            continue;
+        printf("| `--%s` | ", row->name);
+        if (row->short_name)
+            printf("`-%c`", row->short_name);
+        print_aliases(row, row->short_name ? ", " : "", "`");
+        printf(" | `TRIREME_");
+        for (const char *c = row->name; *c; c++)
+            putchar(*c == '-' ? '_' : toupper((unsigned char)*c));
         printf("` | ");
         print_cell(row->type == OPTION_BOOL ? "true|false" : value_word(row));
         print_range(row, ", ");
         printf(" | %s | ", row->fallback ? row->fallback : "");
         print_cell(row->help);
+        printf(" |\n");
+    }
+    printf("\n");
+}
+
+/* "`-fa`, `--flash-attn`". */
+static void print_flags(const char *flags) {
+    const char *before = "";
+    while (*flags) {
+        size_t len = strcspn(flags, " ");
+        printf("%s`%.*s`", before, (int)len, flags);
+        before = ", ";
+        flags += len + strspn(flags + len, " ");
+    }
+}
+
+void option_print_foreign(const struct option_foreign *foreign, size_t count) {
+    printf("| flag | with | what becomes of it |\n| --- | --- | --- |\n");
+    for (size_t i = 0; i < count; i++) {
+        const struct option_foreign *f = &foreign[i];
+        const char *values = f->note && f->values ? f->values + (*f->values == '?') : "";
+        printf("| ");
+        print_flags(f->flags);
+        printf(" | %s | %s: ", values, f->note ? "taken" : "refused");
+        print_cell(f->note ? f->note : f->reason);
+        if (f->note && f->reason)
+            printf("; refused otherwise");
         printf(" |\n");
     }
     printf("\n");

@@ -10,16 +10,18 @@ struct suffix {
     const char *name;
     uint64_t factor;
 };
-static const struct suffix SIZE_SUFFIXES[] = {{"", 1},          {"b", 1},        {"k", 1 << 10},   {"kb", 1 << 10},
-                                              {"kib", 1 << 10}, {"m", 1 << 20},  {"mb", 1 << 20},  {"mib", 1 << 20},
-                                              {"g", 1 << 30},   {"gb", 1 << 30}, {"gib", 1 << 30}, {NULL, 0}};
+static const struct suffix SIZE_SUFFIXES[] = {{"", 1},         {"b", 1},         {"k", 1 << 10},
+                                              {"kb", 1 << 10}, {"kib", 1 << 10}, {"m", 1 << 20},
+                                              {"mb", 1 << 20}, {"mib", 1 << 20}, {"g", 1 << 30},
+                                              {"gb", 1 << 30}, {"gib", 1 << 30}, {NULL, 0}};
 static const struct suffix DURATION_SUFFIXES[] = {{"", 1},      {"ms", 1},      {"s", 1000},
                                                   {"m", 60000}, {"h", 3600000}, {NULL, 0}};
 
 static int parse_bool(const char *text, bool *out, struct error *err) {
     static const char *const WORDS[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
     for (size_t i = 0; i < ARRAY_LEN(WORDS); i++) {
-        if (strcasecmp(text, WORDS[i])) continue;
+        if (strcasecmp(text, WORDS[i]))
+            continue;
         *out = i % 2;
         return 0;
     }
@@ -32,7 +34,8 @@ static int parse_int(const char *text, int64_t *out, struct error *err) {
     long long value = strtoll(text, &end, 10);
     if (end == text || *end || (*text != '-' && *text != '+' && (*text < '0' || *text > '9')))
         return error_set(err, ERR_INVALID, "'%s' is not a whole number", text);
-    if (errno) return error_set(err, ERR_INVALID, "'%s' is too large", text);
+    if (errno)
+        return error_set(err, ERR_INVALID, "'%s' is too large", text);
     *out = value;
     return 0;
 }
@@ -40,25 +43,31 @@ static int parse_int(const char *text, int64_t *out, struct error *err) {
 static int parse_float(const char *text, double *out, struct error *err) {
     char *end;
     *out = strtod(text, &end);
-    if (end == text || *end || !isfinite(*out)) return error_set(err, ERR_INVALID, "'%s' is not a number", text);
+    if (end == text || *end || !isfinite(*out))
+        return error_set(err, ERR_INVALID, "'%s' is not a number", text);
     return 0;
 }
 
 /* Digits, perhaps a fraction, and one of the suffixes. */
-static int parse_scaled(const char *text, const struct suffix *suffixes, uint64_t max, uint64_t *out,
-                        struct error *err) {
+static int parse_scaled(const char *text, const struct suffix *suffixes, uint64_t max,
+                        uint64_t *out, struct error *err) {
     char *end = (char *)text;
-    if (*text >= '0' && *text <= '9' && strspn(text, "xX0") < 2) (void)strtold(text, &end);
+    if (*text >= '0' && *text <= '9' && strspn(text, "xX0") < 2)
+        (void)strtold(text, &end);
     const struct suffix *s = suffixes;
-    while (end != text && s->name && strcasecmp(end, s->name)) s++;
-    if (end == text || !s->name) return error_set(err, ERR_INVALID, "'%s' is not a number with a known unit", text);
+    while (end != text && s->name && strcasecmp(end, s->name))
+        s++;
+    if (end == text || !s->name)
+        return error_set(err, ERR_INVALID, "'%s' is not a number with a known unit", text);
     long double value = strtold(text, NULL) * (long double)s->factor;
-    if (!(value <= (long double)max)) return error_set(err, ERR_INVALID, "'%s' is too large", text);
+    if (!(value <= (long double)max))
+        return error_set(err, ERR_INVALID, "'%s' is too large", text);
     *out = (uint64_t)value;
     return 0;
 }
 
-static int parse_choice(const struct option_row *row, const char *text, int *out, struct error *err) {
+static int parse_choice(const struct option_row *row, const char *text, int *out,
+                        struct error *err) {
     size_t len = strlen(text);
     const char *at = row->choices;
     for (int idx = 0;; idx++) {
@@ -67,18 +76,23 @@ static int parse_choice(const struct option_row *row, const char *text, int *out
             *out = idx;
             return 0;
         }
-        if (!at[choice_len]) break;
+        if (!at[choice_len])
+            break;
         at += choice_len + 1;
     }
     return error_set(err, ERR_INVALID, "'%s' is none of %s", text, row->choices);
 }
 
-static int check_range(const struct option_row *row, double value, const char *text, struct error *err) {
-    if ((row->min == 0 && row->max == 0) || (value >= row->min && value <= row->max)) return 0;
-    return error_set(err, ERR_INVALID, "'%s' is out of range (%.15g to %.15g)", text, row->min, row->max);
+static int check_range(const struct option_row *row, double value, const char *text,
+                       struct error *err) {
+    if ((row->min == 0 && row->max == 0) || (value >= row->min && value <= row->max))
+        return 0;
+    return error_set(err, ERR_INVALID, "'%s' is out of range (%.15g to %.15g)", text, row->min,
+                     row->max);
 }
 
-int option_value_parse(const struct option_row *row, const char *text, union option_value *out, struct error *err) {
+int option_value_parse(const struct option_row *row, const char *text, union option_value *out,
+                       struct error *err) {
     int rc = 0;
     double number = 0;
     switch (row->type) {
@@ -128,7 +142,8 @@ void option_value_store(const struct option_row *row, void *settings, union opti
 bool option_value_is_default(const struct option_row *row, const void *settings) {
     const void *place = (const char *)settings + row->offset;
     union option_value fallback = {0};
-    if (row->fallback) CHECK(!option_value_parse(row, row->fallback, &fallback, NULL));
+    if (row->fallback)
+        CHECK(!option_value_parse(row, row->fallback, &fallback, NULL));
     switch (row->type) {
     case OPTION_BOOL: return *(const bool *)place == fallback.flag;
     case OPTION_INT:
@@ -146,7 +161,8 @@ bool option_value_is_default(const struct option_row *row, const void *settings)
 
 static void print_choice(const struct option_row *row, int choice, struct buf *out) {
     const char *at = row->choices;
-    for (; choice > 0; choice--) at += strcspn(at, "|") + 1;
+    for (; choice > 0; choice--)
+        at += strcspn(at, "|") + 1;
     buf_add(out, at, strcspn(at, "|"));
 }
 

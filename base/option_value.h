@@ -1,5 +1,6 @@
 /*
- * option_value.h - one option's value: from text, into the settings, back to text. For the option_*.c files.
+ * option_value.h - one option's value: from text, into the settings, back to text. For the
+ * option_*.c files.
  */
 #ifndef BASE_OPTION_VALUE_H
 #define BASE_OPTION_VALUE_H
@@ -16,11 +17,13 @@ union option_value {
     const char *text; /* borrowed from the parsed text */
 };
 
-/* Reads text as row's type and checks range and choices. err->text says what is wrong with it, not where it was. */
-MUST_CHECK int option_value_parse(const struct option_row *row, const char *text, union option_value *out,
-                                  struct error *err);
+/* Reads text as row's type and checks range and choices. err->text says what is wrong with it, not
+ * where it was. */
+MUST_CHECK int option_value_parse(const struct option_row *row, const char *text,
+                                  union option_value *out, struct error *err);
 /* Puts it in its place; a string is copied, and the string that was there is freed. */
 void option_value_store(const struct option_row *row, void *settings, union option_value value);
+/* True when the setting has its row's default value. */
 bool option_value_is_default(const struct option_row *row, const void *settings);
 /* Appends the text that parses to the same value. */
 void option_value_print(const struct option_row *row, const void *settings, struct buf *out);

@@ -17,26 +17,32 @@ struct load {
 };
 
 static int bad(struct load *l, const char *what) {
-    return error_set(l->err, ERR_INVALID, "'%s' line %zu: %s", l->path, l->event.start_mark.line + 1, what);
+    return error_set(l->err, ERR_INVALID, "'%s' line %zu: %s", l->path,
+                     l->event.start_mark.line + 1, what);
 }
 
 static int next_event(struct load *l) {
     yaml_event_delete(&l->event);
-    if (yaml_parser_parse(&l->parser, &l->event)) return 0;
-    return error_set(l->err, ERR_INVALID, "'%s' line %zu is not YAML: %s", l->path, l->parser.problem_mark.line + 1,
+    if (yaml_parser_parse(&l->parser, &l->event))
+        return 0;
+    return error_set(l->err, ERR_INVALID, "'%s' line %zu is not YAML: %s", l->path,
+                     l->parser.problem_mark.line + 1,
                      l->parser.problem ? l->parser.problem : "out of memory");
 }
 
 static int scalar_text(struct load *l, const char *what, const char **out) {
-    if (l->event.type != YAML_SCALAR_EVENT) return bad(l, what);
+    if (l->event.type != YAML_SCALAR_EVENT)
+        return bad(l, what);
     *out = (const char *)l->event.data.scalar.value;
-    if (strlen(*out) != l->event.data.scalar.length) return bad(l, "a zero byte");
+    if (strlen(*out) != l->event.data.scalar.length)
+        return bad(l, "a zero byte");
     return 0;
 }
 
 static int take_key(struct load *l, const char **key) {
     int rc = scalar_text(l, "a key must be plain text", key);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     for (size_t i = 0; i < l->keys.count; i++)
         if (!strcmp(l->keys.items[i], *key))
             return error_set(l->err, ERR_INVALID, "'%s' line %zu: key '%s' is there twice", l->path,
@@ -48,15 +54,18 @@ static int take_key(struct load *l, const char **key) {
 
 static bool is_null(const yaml_event_t *e) {
     const char *text = (const char *)e->data.scalar.value;
-    if (e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE) return false;
+    if (e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
+        return false;
     return !*text || !strcmp(text, "~") || !strcmp(text, "null");
 }
 
 static int take_entry(struct load *l) {
     const char *key = NULL, *value = NULL;
     int rc = take_key(l, &key);
-    if (rc || (rc = next_event(l))) return rc;
-    if ((rc = scalar_text(l, "a value must be plain text or a number, not a list, mapping or alias", &value)))
+    if (rc || (rc = next_event(l)))
+        return rc;
+    if ((rc = scalar_text(l, "a value must be plain text or a number, not a list, mapping or alias",
+                          &value)))
         return rc;
     return is_null(&l->event) ? 0 : l->take(l->ctx, key, value, l->err);
 }
@@ -64,8 +73,10 @@ static int take_entry(struct load *l) {
 static int load_mapping(struct load *l) {
     int rc;
     while (!(rc = next_event(l))) {
-        if (l->event.type == YAML_MAPPING_END_EVENT) return 0;
-        if ((rc = take_entry(l))) return rc;
+        if (l->event.type == YAML_MAPPING_END_EVENT)
+            return 0;
+        if ((rc = take_entry(l)))
+            return rc;
     }
     return rc;
 }
@@ -77,13 +88,16 @@ static int load_stream(struct load *l) {
         case YAML_STREAM_START_EVENT:
         case YAML_DOCUMENT_END_EVENT: break;
         case YAML_DOCUMENT_START_EVENT:
-            if (document_count++) return bad(l, "one document only");
+            if (document_count++)
+                return bad(l, "one document only");
             break;
         case YAML_MAPPING_START_EVENT:
-            if ((rc = load_mapping(l))) return rc;
+            if ((rc = load_mapping(l)))
+                return rc;
             break;
         case YAML_SCALAR_EVENT:
-            if (is_null(&l->event)) break; /* fall through */
+            if (is_null(&l->event))
+                break; /* fall through */
         default: return bad(l, "expected lines of 'key: value'");
         }
     }
@@ -94,8 +108,9 @@ int option_yaml_load(const char *path, option_yaml_entry take, void *ctx, struct
     struct buf text;
     struct load l = {.path = path, .take = take, .ctx = ctx, .err = err};
     buf_init(&text, 0);
-    int rc = file_read(path, FILE_MAX_BYTES, &text, err);
-    if (rc) goto out;
+    int rc = file_read_any(path, FILE_MAX_BYTES, &text, err);
+    if (rc)
+        goto out;
     if (!yaml_parser_initialize(&l.parser)) {
         rc = error_set(err, ERR_MEMORY, "no memory to read '%s'", path);
         goto out;
@@ -104,7 +119,8 @@ int option_yaml_load(const char *path, option_yaml_entry take, void *ctx, struct
     rc = load_stream(&l);
     yaml_event_delete(&l.event);
     yaml_parser_delete(&l.parser);
-    for (size_t i = 0; i < l.keys.count; i++) mem_free(l.keys.items[i]);
+    for (size_t i = 0; i < l.keys.count; i++)
+        mem_free(l.keys.items[i]);
     vec_release(&l.keys);
 out:
     buf_release(&text);

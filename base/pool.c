@@ -1,8 +1,8 @@
 /*
- * One 64-bit ticket says everything: the round in its upper half, the next part in its lower half. A thread claims a
- * part by moving the ticket on with a compare-and-swap, so a thread that wakes late, in a round already over, fails to
- * claim and goes back to sleep: the caller waits for parts, never for threads. While the round's fields are being
- * written the part number is PART_CLOSED.
+ * One 64-bit ticket says everything: the round in its upper half, the next unit in its lower half.
+ * A thread claims a unit by moving the ticket on with a compare-and-swap, so a thread that wakes
+ * late, in a round already over, fails to claim and goes back to sleep: the caller waits for units,
+ * never for threads. While the round's fields are being written the unit number is UNIT_CLOSED.
  */
 #include "base/pool.h"
 
@@ -18,9 +18,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PART_CLOSED 0xffffffffu
+#define UNIT_CLOSED 0xffffffffu
 
-typedef void (*part_fn)(void *ctx, size_t part_idx, int thread_idx);
+typedef void (*unit_fn)(void *ctx, size_t unit_idx, int thread_idx);
 
 struct helper {
     struct thread_pool *pool;
@@ -31,9 +31,9 @@ struct helper {
 struct thread_pool {
     int thread_count, spin_us;
     struct helper *helpers; /* owned, thread_count - 1 */
-    _Atomic(part_fn) run;
+    _Atomic(unit_fn) run;
     _Atomic(void *) ctx;
-    _Atomic uint32_t part_count;
+    _Atomic uint32_t unit_count;
     _Alignas(64) _Atomic uint64_t ticket;
     _Alignas(64) _Atomic uint32_t done_count;
     _Atomic uint32_t caller_sleeps;
@@ -52,28 +52,33 @@ static void futex_wake(_Atomic uint32_t *word, int count) {
 
 /* True as soon as *word is no longer `seen`, false when the time to spin is over. */
 static bool spin_while(_Atomic uint32_t *word, uint32_t seen, int spin_us) {
-    if (spin_us <= 0) return atomic_load(word) != seen;
+    if (spin_us <= 0)
+        return atomic_load(word) != seen;
     int64_t until = clock_ns() + (int64_t)spin_us * 1000;
     do {
         for (int i = 0; i < 64; i++) {
-            if (atomic_load_explicit(word, memory_order_acquire) != seen) return true;
+            if (atomic_load_explicit(word, memory_order_acquire) != seen)
+                return true;
             spin_relax();
         }
     } while (clock_ns() < until);
     return false;
 }
 
-/* Runs parts of the open round until none is left to claim. */
-static void take_parts(struct thread_pool *pool, int thread_idx) {
+/* Runs units of the open round until none is left to claim. */
+static void run_units(struct thread_pool *pool, int thread_idx) {
     for (;;) {
         uint64_t ticket = atomic_load(&pool->ticket);
-        uint32_t part = (uint32_t)ticket, part_count = atomic_load(&pool->part_count);
-        if (part == PART_CLOSED || part >= part_count) return;
-        part_fn run = atomic_load(&pool->run);
+        uint32_t unit = (uint32_t)ticket, unit_count = atomic_load(&pool->unit_count);
+        if (unit == UNIT_CLOSED || unit >= unit_count)
+            return;
+        unit_fn run = atomic_load(&pool->run);
         void *ctx = atomic_load(&pool->ctx);
-        if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1)) continue;
-        run(ctx, part, thread_idx);
-        if (atomic_fetch_add(&pool->done_count, 1) + 1 == part_count && atomic_load(&pool->caller_sleeps))
+        if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1))
+            continue;
+        run(ctx, unit, thread_idx);
+        if (atomic_fetch_add(&pool->done_count, 1) + 1 == unit_count &&
+            atomic_load(&pool->caller_sleeps))
             futex_wake(&pool->done_count, 1);
     }
 }
@@ -83,10 +88,12 @@ static void *help(void *arg) {
     struct thread_pool *pool = self->pool;
     while (!atomic_load(&pool->closing)) {
         uint32_t seen = atomic_load(&pool->wake_seq);
-        take_parts(pool, self->idx);
-        if (spin_while(&pool->wake_seq, seen, pool->spin_us)) continue;
+        run_units(pool, self->idx);
+        if (spin_while(&pool->wake_seq, seen, pool->spin_us))
+            continue;
         atomic_fetch_add(&pool->sleeper_count, 1);
-        if (!atomic_load(&pool->closing)) futex_wait(&pool->wake_seq, seen);
+        if (!atomic_load(&pool->closing))
+            futex_wait(&pool->wake_seq, seen);
         atomic_fetch_sub(&pool->sleeper_count, 1);
     }
     return NULL;
@@ -97,7 +104,8 @@ static void start_helpers(struct thread_pool *pool) {
     static const int FAULTS[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS};
     sigset_t blocked, old;
     sigfillset(&blocked);
-    for (size_t i = 0; i < ARRAY_LEN(FAULTS); i++) sigdelset(&blocked, FAULTS[i]);
+    for (size_t i = 0; i < ARRAY_LEN(FAULTS); i++)
+        sigdelset(&blocked, FAULTS[i]);
     pthread_sigmask(SIG_BLOCK, &blocked, &old);
     for (int i = 0; i < pool->thread_count - 1; i++) {
         struct helper *h = &pool->helpers[i];
@@ -115,7 +123,7 @@ struct thread_pool *thread_pool_new(int thread_count, int spin_us) {
     memset(pool, 0, sizeof *pool);
     pool->thread_count = thread_count;
     pool->spin_us = spin_us;
-    pool->ticket = PART_CLOSED;
+    pool->ticket = UNIT_CLOSED;
     pool->helpers = mem_calloc((size_t)thread_count, sizeof *pool->helpers);
     start_helpers(pool);
     return pool;
@@ -123,47 +131,55 @@ struct thread_pool *thread_pool_new(int thread_count, int spin_us) {
 
 void thread_pool_free(struct thread_pool **pool) {
     struct thread_pool *p = *pool;
-    if (!p) return;
+    if (!p)
+        return;
     atomic_store(&p->closing, true);
     atomic_fetch_add(&p->wake_seq, 1);
     futex_wake(&p->wake_seq, INT32_MAX);
-    for (int i = 0; i < p->thread_count - 1; i++) pthread_join(p->helpers[i].thread, NULL);
+    for (int i = 0; i < p->thread_count - 1; i++)
+        pthread_join(p->helpers[i].thread, NULL);
     mem_free(p->helpers);
     mem_free(p);
     *pool = NULL;
 }
 
-int thread_pool_size(const struct thread_pool *pool) { return pool->thread_count; }
+int thread_pool_size(const struct thread_pool *pool) {
+    return pool->thread_count;
+}
 
-static void open_round(struct thread_pool *pool, uint32_t part_count, part_fn run, void *ctx) {
+static void open_round(struct thread_pool *pool, uint32_t unit_count, unit_fn run, void *ctx) {
     uint64_t round = (atomic_load(&pool->ticket) >> 32) + 1;
-    atomic_store(&pool->ticket, round << 32 | PART_CLOSED);
+    atomic_store(&pool->ticket, round << 32 | UNIT_CLOSED);
     atomic_store(&pool->run, run);
     atomic_store(&pool->ctx, ctx);
-    atomic_store(&pool->part_count, part_count);
+    atomic_store(&pool->unit_count, unit_count);
     atomic_store(&pool->done_count, 0);
     atomic_store(&pool->ticket, round << 32);
     atomic_fetch_add(&pool->wake_seq, 1);
-    if (atomic_load(&pool->sleeper_count)) futex_wake(&pool->wake_seq, (int)MIN(part_count - 1, (uint32_t)INT32_MAX));
+    if (atomic_load(&pool->sleeper_count))
+        futex_wake(&pool->wake_seq, (int)MIN(unit_count - 1, (uint32_t)INT32_MAX));
 }
 
-static void wait_done(struct thread_pool *pool, uint32_t part_count) {
-    for (uint32_t done; (done = atomic_load(&pool->done_count)) != part_count;) {
-        if (spin_while(&pool->done_count, done, pool->spin_us)) continue;
+static void wait_done(struct thread_pool *pool, uint32_t unit_count) {
+    for (uint32_t done; (done = atomic_load(&pool->done_count)) != unit_count;) {
+        if (spin_while(&pool->done_count, done, pool->spin_us))
+            continue;
         atomic_store(&pool->caller_sleeps, 1);
         done = atomic_load(&pool->done_count);
-        if (done != part_count) futex_wait(&pool->done_count, done);
+        if (done != unit_count)
+            futex_wait(&pool->done_count, done);
         atomic_store(&pool->caller_sleeps, 0);
     }
 }
 
-void thread_pool_run(struct thread_pool *pool, size_t part_count, part_fn run, void *ctx) {
-    CHECK(part_count < PART_CLOSED);
-    if (pool->thread_count == 1 || part_count <= 1) {
-        for (size_t i = 0; i < part_count; i++) run(ctx, i, 0);
+void thread_pool_run(struct thread_pool *pool, size_t unit_count, unit_fn run, void *ctx) {
+    CHECK(unit_count < UNIT_CLOSED);
+    if (pool->thread_count == 1 || unit_count <= 1) {
+        for (size_t i = 0; i < unit_count; i++)
+            run(ctx, i, 0);
         return;
     }
-    open_round(pool, (uint32_t)part_count, run, ctx);
-    take_parts(pool, 0);
-    wait_done(pool, (uint32_t)part_count);
+    open_round(pool, (uint32_t)unit_count, run, ctx);
+    run_units(pool, 0);
+    wait_done(pool, (uint32_t)unit_count);
 }

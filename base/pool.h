@@ -1,8 +1,10 @@
 /*
- * pool.h - a fixed set of threads that run one parallel loop at a time. The caller's thread takes part.
+ * pool.h - a fixed set of threads that run one parallel loop at a time. The caller's thread
+ * runs units, too.
  *
- * Work is cut into `part_count` parts with fixed bounds, so results never depend on which thread ran which part. Idle
- * threads spin briefly (spin_us), then sleep on a futex: an idle process uses no CPU.
+ * Work is cut into `unit_count` units with fixed bounds, so results never depend on which thread
+ * ran which unit. Idle threads spin briefly (spin_us), then sleep on a futex: an idle process uses
+ * no CPU.
  */
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
@@ -11,12 +13,15 @@
 
 struct thread_pool;
 struct thread_pool *thread_pool_new(int thread_count,
-                                    int spin_us); /* thread_count includes the caller; 1: no threads made */
+                                    /* thread_count includes the caller; 1: no threads made */
+                                    int spin_us);
+/* Ends the threads and clears the pointer. No run may be going on. NULL: nothing happens. */
 void thread_pool_free(struct thread_pool **pool);
+/* The thread_count that it was made with: thread_idx in a run is below it. */
 int thread_pool_size(const struct thread_pool *pool);
-/* Calls run(ctx, part_idx, thread_idx) for part_idx in [0, part_count), in any order, and returns when all are done.
- * Not reentrant. */
-void thread_pool_run(struct thread_pool *pool, size_t part_count,
-                     void (*run)(void *ctx, size_t part_idx, int thread_idx), void *ctx);
+/* Calls run(ctx, unit_idx, thread_idx) for unit_idx in [0, unit_count), in any order, and returns
+ * when all are done. Not reentrant. */
+void thread_pool_run(struct thread_pool *pool, size_t unit_count,
+                     void (*run)(void *ctx, size_t unit_idx, int thread_idx), void *ctx);
 
 #endif

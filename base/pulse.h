@@ -1,10 +1,11 @@
 /*
- * pulse.h - how a process shows the supervisor of its machine that it still runs: a counter in a small file.
+ * pulse.h - how a process shows the supervisor of its machine that it still runs: a counter in a
+ * small file.
  *
- * The file pulse-PID in the run folder holds a count of eight bytes that rises at most once a second while the loop
- * that matters turns. Who watches compares counts and uses its own clock, so a pause of the watcher or of the whole
- * machine proves nothing by itself. A file and no pipe, because a supervisor may find its children and not have started
- * them.
+ * The file pulse-PID in the run folder holds a count of eight bytes that rises at most once a
+ * second while the loop that matters turns. Who watches compares counts and uses its own clock, so
+ * a pause of the watcher or of the whole machine proves nothing by itself. A file and no pipe,
+ * because a supervisor may find its children and not have started them.
  *
  * Threading: a struct pulse belongs to one thread.
  */
@@ -27,6 +28,7 @@ void pulse_close(struct pulse *p); /* the file stays: pulse_remove */
 
 /* False when that process shows none. */
 bool pulse_read(const char *run_dir, int pid, uint64_t *count);
+/* Removes that process's file, if there is one. */
 void pulse_remove(const char *run_dir, int pid);
 
 #endif

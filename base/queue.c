@@ -25,7 +25,8 @@ struct queue *queue_new(size_t capacity) {
 }
 
 void queue_free(struct queue **q) {
-    if (!*q) return;
+    if (!*q)
+        return;
     close((*q)->fd);
     pthread_mutex_destroy(&(*q)->lock);
     mem_free((*q)->items);
@@ -33,7 +34,8 @@ void queue_free(struct queue **q) {
     *q = NULL;
 }
 
-/* Under the lock, and only when the queue stops or starts being empty: so the eventfd always tells the truth. */
+/* Under the lock, and only when the queue stops or starts being empty: so the eventfd always tells
+ * the truth. */
 static void set_readable(struct queue *q, bool readable) {
     uint64_t value = 1;
     ssize_t n = readable ? write(q->fd, &value, sizeof value) : read(q->fd, &value, sizeof value);
@@ -45,7 +47,8 @@ bool queue_push(struct queue *q, void *item) {
     bool fits = q->count < q->capacity;
     if (fits) {
         q->items[(q->head + q->count) % q->capacity] = item;
-        if (q->count++ == 0) set_readable(q, true);
+        if (q->count++ == 0)
+            set_readable(q, true);
     } else {
         q->full_count++;
     }
@@ -59,13 +62,16 @@ void *queue_pop(struct queue *q) {
     if (q->count) {
         item = q->items[q->head];
         q->head = (q->head + 1) % q->capacity;
-        if (--q->count == 0) set_readable(q, false);
+        if (--q->count == 0)
+            set_readable(q, false);
     }
     pthread_mutex_unlock(&q->lock);
     return item;
 }
 
-int queue_fd(const struct queue *q) { return q->fd; }
+int queue_fd(const struct queue *q) {
+    return q->fd;
+}
 
 uint64_t queue_full_count(const struct queue *q) {
     struct queue *mutable_queue = (struct queue *)q;

@@ -6,8 +6,8 @@
 
 #include "base/base.h"
 
-/* Text from `at`, where a character begins, everything before being valid: returns where one begins up to which all is
- * valid; what follows has not been decided. */
+/* Text from `at`, where a character begins, everything before being valid: returns where one begins
+ * up to which all is valid; what follows has not been decided. */
 size_t utf8_skip_blocks(const uint8_t *s, size_t at, size_t len);
 
 #endif

@@ -1,5 +1,6 @@
 /* Looks up the command and hands over. */
 #include "cli/commands.h"
+#include "cli/foreign_flags.h"
 #include "gateway/gateway_main.h"
 #include "scheduler/scheduler_main.h"
 #include "worker/settings.h"
@@ -22,11 +23,12 @@ static const struct command {
     {"doctor", doctor_main, "tell whether a model fits this machine"},
     {"perplexity", perplexity_main, "score a text with a model"},
     {"convert", convert_main, "convert a model between Hugging Face's format and GGUF"},
-    {"quantize", quantize_main, "write a model with quantised weights"},
+    {"quantize", quantize_main, "write a model with quantized weights"},
     {"logits", logits_main, "compute the logits of token sequences"},
     {"tokenize", tokenize_main, "turn text into a model's tokens"},
     {"decode", decode_main, "turn tokens into text"},
     {"render", render_main, "render a chat template"},
+    {"grammar", grammar_main, "tell which texts a schema, regex or grammar accepts"},
     {"scale", scale_main, "change the number of workers of a running server"},
     {"status", status_main, "list the processes of a running server"},
     {"gateway", gateway_main, "one gateway process"},
@@ -41,15 +43,6 @@ int command_misused(const char *name, const struct error *err) {
     return 2;
 }
 
-void command_row(const char *name, const char *fmt, ...) {
-    va_list args;
-    printf("%-16s", name);
-    va_start(args, fmt);
-    vprintf(fmt, args);
-    va_end(args);
-    printf("\n");
-}
-
 static int version_main(int argc, char **argv) {
     puts("trireme " TRIREME_VERSION);
     return 0;
@@ -57,20 +50,30 @@ static int version_main(int argc, char **argv) {
 
 static void print_usage(FILE *out) {
     fprintf(out, "Usage: trireme COMMAND [OPTIONS]\n\n");
-    for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++) fprintf(out, "  %-10s %s\n", COMMANDS[i].name, COMMANDS[i].help);
+    for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++)
+        fprintf(out, "  %-10s %s\n", COMMANDS[i].name, COMMANDS[i].help);
     fprintf(out, "\ntrireme COMMAND --help lists its options.\n");
 }
 
 /* docs/options.md is this text. */
 static void print_all_options(void) {
-    static const struct option_table *const TABLES[] = {&serve_options,    &gateway_options,    &scheduler_options,
-                                                        &worker_options,   &perplexity_options, &logits_options,
-                                                        &convert_options,  &quantize_options,   &doctor_options,
-                                                        &tokenize_options, &decode_options,     &render_options};
-    puts("# Options\n\nWritten by `trireme help --markdown`. A flag wins over the environment, which wins over the "
+    static const struct option_table *const TABLES[] = {
+        &serve_options,  &gateway_options, &scheduler_options, &worker_options, &perplexity_options,
+        &logits_options, &convert_options, &quantize_options,  &doctor_options, &tokenize_options,
+        &decode_options, &render_options,  &grammar_options,   &run_options,    &chat_options,
+        &info_options,   &status_options,  &scale_options};
+    puts("# Options\n\nWritten by `trireme help --markdown`. A flag wins over the environment, "
+         "which wins over the "
          "YAML file (`--config FILE`,\n"
-         "keys with underscores). `trireme serve` also takes every option of the three processes and passes it on.\n");
-    for (size_t i = 0; i < ARRAY_LEN(TABLES); i++) option_print_markdown(TABLES[i]);
+         "keys with underscores). `trireme serve` also takes every option of the three processes "
+         "and passes it on.\n");
+    for (size_t i = 0; i < ARRAY_LEN(TABLES); i++)
+        option_print_markdown(TABLES[i]);
+    puts("## Flags of other servers\n\nThe column *also* above lists the flags of llama-server, "
+         "vLLM and SGLang that set an option here, on the command line and as keys\nof the YAML "
+         "file. `trireme serve` knows these, too. A flag that is in neither list is refused, with "
+         "the nearest of ours.\n");
+    option_print_foreign(foreign_flags, foreign_flag_count);
 }
 
 static int help_main(int argc, char **argv) {
@@ -83,11 +86,15 @@ static int help_main(int argc, char **argv) {
 
 int trireme_main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
-    if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = "help";
-    if (!strcmp(name, "--version")) name = "version";
+    if (!strcmp(name, "--help") || !strcmp(name, "-h"))
+        name = "help";
+    if (!strcmp(name, "--version"))
+        name = "version";
     for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++)
-        if (!strcmp(COMMANDS[i].name, name)) return COMMANDS[i].run(argc - 1, argv + 1);
-    if (*name) fprintf(stderr, "trireme: there is no command '%s'\n\n", name);
+        if (!strcmp(COMMANDS[i].name, name))
+            return COMMANDS[i].run(argc - 1, argv + 1);
+    if (*name)
+        fprintf(stderr, "trireme: there is no command '%s'\n\n", name);
     print_usage(stderr);
     return 2;
 }

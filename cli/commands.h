@@ -1,6 +1,6 @@
 /*
- * commands.h - the commands of trireme that live in this folder. Each takes argv from its own name on and returns the
- * exit code: 0 good, 1 it failed, 2 it was called wrongly.
+ * commands.h - the commands of trireme that live in this folder. Each takes argv from its own name
+ * on and returns the exit code: 0 good, 1 it failed, 2 it was called wrongly.
  */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
@@ -10,29 +10,49 @@
 /* The program: argv as it came. */
 int trireme_main(int argc, char **argv);
 
+/* Runs the supervisor until it is drained. */
 int serve_main(int argc, char **argv);
+/* Sets the number of workers of a running serve. */
 int scale_main(int argc, char **argv);
+/* Lists the processes of a running serve. */
 int status_main(int argc, char **argv);
+/* One prompt, one answer. */
 int run_main(int argc, char **argv);
+/* A conversation on standard input. */
 int chat_main(int argc, char **argv);
+/* What a model holds, and whether it can be served. */
 int info_main(int argc, char **argv);
+/* How well a model predicts a text. */
 int perplexity_main(int argc, char **argv);
+/* Logits of token ids, line by line. */
 int logits_main(int argc, char **argv);
+/* A folder to a GGUF file, or back. */
 int convert_main(int argc, char **argv);
+/* A copy of a model with quantized weights. */
 int quantize_main(int argc, char **argv);
+/* What this machine is, and whether it can serve a model. */
 int doctor_main(int argc, char **argv);
 
-extern const struct option_table serve_options, perplexity_options, logits_options, convert_options, quantize_options,
-    doctor_options;
+extern const struct option_table run_options, chat_options, info_options, status_options,
+    scale_options;
+extern const struct option_table serve_options, perplexity_options, logits_options, convert_options,
+    quantize_options, doctor_options;
+/* Text to tokens. */
 int tokenize_main(int argc, char **argv);
+/* Tokens to text. */
 int decode_main(int argc, char **argv);
+/* Messages to a prompt. */
 int render_main(int argc, char **argv);
+int grammar_main(int argc, char **argv);
 
-extern const struct option_table tokenize_options, decode_options, render_options;
+extern const struct option_table tokenize_options, decode_options, render_options, grammar_options;
+
+struct merged_options;
+/* All that serve takes: its own options, its children's, and the flags of other servers. notes gets
+ * a line for each flag that is taken with a note. The caller releases m. */
+void serve_options_merge(struct merged_options *m, struct buf *notes);
 
 /* Prints "trireme NAME: text" and returns 2. */
 int command_misused(const char *name, const struct error *err);
-/* Prints a line of a report: the name in a column of its own, then the text. */
-void command_row(const char *name, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 #endif

@@ -3,15 +3,16 @@
 #include "base/fsutil.h"
 #include "base/vec.h"
 #include "formats/json.h"
-#include "model/gguf_model.h"
+#include "model/read/gguf_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { TEXT_FILE_MAX = 64 << 20 };
-static const char *const FILES[] = {"config.json",           "generation_config.json",  "tokenizer.json",
-                                    "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
-                                    "added_tokens.json",     "tokenizer.model"};
+static const char *const FILES[] = {
+    "config.json",           "generation_config.json",  "tokenizer.json",
+    "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+    "added_tokens.json",     "tokenizer.model"};
 
 /* ---- tokenizer.json ---- */
 
@@ -29,26 +30,34 @@ struct vocab {
 };
 
 static void set_entry(struct vocab *v, int64_t id, struct bytes text, int32_t kind) {
-    if (id < 0 || id > 1 << 22) return;
-    while ((int64_t)v->entries.count <= id) vec_push(&v->entries, ((struct entry){NULL, TOKEN_NORMAL}));
+    if (id < 0 || id > 1 << 22)
+        return;
+    while ((int64_t)v->entries.count <= id)
+        vec_push(&v->entries, ((struct entry){NULL, TOKEN_NORMAL}));
     mem_free(v->entries.items[id].text);
     v->entries.items[id] = (struct entry){mem_strndup((const char *)text.data, text.len), kind};
 }
 
-static bool is_byte_token(struct bytes t) { return t.len == 6 && !memcmp(t.data, "<0x", 3) && t.data[5] == '>'; }
+static bool is_byte_token(struct bytes t) {
+    return t.len == 6 && !memcmp(t.data, "<0x", 3) && t.data[5] == '>';
+}
 
 static bool read_vocab(struct json_reader *r, struct vocab *v) {
     enum json_event ev;
-    if (!json_expect(r, JSON_OBJECT_BEGIN)) return false;
+    if (!json_expect(r, JSON_OBJECT_BEGIN))
+        return false;
     while ((ev = json_next(r)) == JSON_KEY) {
         struct buf name;
         int64_t id;
         buf_init(&name, 0);
         buf_add_bytes(&name, r->text);
         bool ok = json_read_int64(r, &id);
-        if (ok) set_entry(v, id, buf_bytes(&name), is_byte_token(buf_bytes(&name)) ? TOKEN_BYTE : TOKEN_NORMAL);
+        if (ok)
+            set_entry(v, id, buf_bytes(&name),
+                      is_byte_token(buf_bytes(&name)) ? TOKEN_BYTE : TOKEN_NORMAL);
         buf_release(&name);
-        if (!ok) return false;
+        if (!ok)
+            return false;
     }
     return ev == JSON_OBJECT_END;
 }
@@ -56,7 +65,8 @@ static bool read_vocab(struct json_reader *r, struct vocab *v) {
 /* "a b", or ["a", "b"]. */
 static bool read_merges(struct json_reader *r, struct vocab *v) {
     enum json_event ev;
-    if (!json_expect(r, JSON_ARRAY_BEGIN)) return false;
+    if (!json_expect(r, JSON_ARRAY_BEGIN))
+        return false;
     while ((ev = json_next(r)) == JSON_STRING || ev == JSON_ARRAY_BEGIN) {
         struct buf pair;
         buf_init(&pair, 0);
@@ -64,7 +74,8 @@ static bool read_merges(struct json_reader *r, struct vocab *v) {
             buf_add_bytes(&pair, r->text);
         } else {
             for (int i = 0; (ev = json_next(r)) == JSON_STRING; i++) {
-                if (i) buf_add_byte(&pair, ' ');
+                if (i)
+                    buf_add_byte(&pair, ' ');
                 buf_add_bytes(&pair, r->text);
             }
         }
@@ -76,7 +87,8 @@ static bool read_merges(struct json_reader *r, struct vocab *v) {
 
 static bool read_model(struct json_reader *r, struct vocab *v) {
     enum json_event ev;
-    if (!json_expect(r, JSON_OBJECT_BEGIN)) return false;
+    if (!json_expect(r, JSON_OBJECT_BEGIN))
+        return false;
     while ((ev = json_next(r)) == JSON_KEY) {
         struct bytes key = r->text, kind;
         bool ok;
@@ -92,14 +104,16 @@ static bool read_model(struct json_reader *r, struct vocab *v) {
         } else {
             ok = json_skip(r);
         }
-        if (!ok) return false;
+        if (!ok)
+            return false;
     }
     return ev == JSON_OBJECT_END;
 }
 
 static bool read_added(struct json_reader *r, struct vocab *v) {
     enum json_event ev;
-    if (!json_expect(r, JSON_ARRAY_BEGIN)) return false;
+    if (!json_expect(r, JSON_ARRAY_BEGIN))
+        return false;
     while ((ev = json_next(r)) == JSON_OBJECT_BEGIN) {
         int64_t id = -1;
         bool special = false, ok = true;
@@ -113,14 +127,17 @@ static bool read_added(struct json_reader *r, struct vocab *v) {
                 ok = json_read_bool(r, &special);
             } else if (bytes_equal(r->text, bytes_str("content"))) {
                 ok = json_read_string(r, &text);
-                if (ok) buf_add_bytes(&content, text);
+                if (ok)
+                    buf_add_bytes(&content, text);
             } else {
                 ok = json_skip(r);
             }
         }
-        if (ok) set_entry(v, id, buf_bytes(&content), special ? TOKEN_CONTROL : TOKEN_USER);
+        if (ok)
+            set_entry(v, id, buf_bytes(&content), special ? TOKEN_CONTROL : TOKEN_USER);
         buf_release(&content);
-        if (!ok || ev != JSON_OBJECT_END) return false;
+        if (!ok || ev != JSON_OBJECT_END)
+            return false;
     }
     return ev == JSON_ARRAY_END;
 }
@@ -148,8 +165,10 @@ static bool read_tokenizer(struct bytes text, struct vocab *v) {
 }
 
 static void vocab_release(struct vocab *v) {
-    for (size_t i = 0; i < v->entries.count; i++) mem_free(v->entries.items[i].text);
-    for (size_t i = 0; i < v->merges.count; i++) mem_free(v->merges.items[i]);
+    for (size_t i = 0; i < v->entries.count; i++)
+        mem_free(v->entries.items[i].text);
+    for (size_t i = 0; i < v->merges.count; i++)
+        mem_free(v->merges.items[i]);
     vec_release(&v->entries);
     vec_release(&v->merges);
 }
@@ -160,7 +179,8 @@ static bool contains(struct bytes text, const char *piece) {
     return !piece || memmem(text.data, text.len, piece, strlen(piece));
 }
 
-/* How llama.cpp calls the ways of splitting, by pieces that only their tokenizer.json has; the special ones first. */
+/* How llama.cpp calls the ways of splitting, by pieces that only their tokenizer.json has; the
+ * special ones first. */
 static const char *split_name(struct bytes tokenizer) {
     static const struct {
         const char *piece, *also, *name;
@@ -175,13 +195,15 @@ static const char *split_name(struct bytes tokenizer) {
         {"\"Digits\"", "\"individual_digits\":true", "smollm"},
     };
     for (size_t i = 0; i < ARRAY_LEN(SPLITS); i++)
-        if (contains(tokenizer, SPLITS[i].piece) && contains(tokenizer, SPLITS[i].also)) return SPLITS[i].name;
+        if (contains(tokenizer, SPLITS[i].piece) && contains(tokenizer, SPLITS[i].also))
+            return SPLITS[i].name;
     return "gpt-2";
 }
 
 static void put_vocab(struct gguf_writer *w, const struct vocab *v, struct bytes tokenizer) {
     gguf_put_string(w, "tokenizer.ggml.model", bytes_str(v->byte_level ? "gpt2" : "llama"));
-    if (v->byte_level) gguf_put_string(w, "tokenizer.ggml.pre", bytes_str(split_name(tokenizer)));
+    if (v->byte_level)
+        gguf_put_string(w, "tokenizer.ggml.pre", bytes_str(split_name(tokenizer)));
     gguf_put_array(w, "tokenizer.ggml.tokens", GGUF_STRING, v->entries.count);
     for (size_t i = 0; i < v->entries.count; i++) {
         char hole[32];
@@ -189,19 +211,24 @@ static void put_vocab(struct gguf_writer *w, const struct vocab *v, struct bytes
         gguf_add_string(w, bytes_str(v->entries.items[i].text ? v->entries.items[i].text : hole));
     }
     gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, v->entries.count);
-    for (size_t i = 0; i < v->entries.count; i++) gguf_add_i32(w, v->entries.items[i].kind);
+    for (size_t i = 0; i < v->entries.count; i++)
+        gguf_add_i32(w, v->entries.items[i].kind);
     if (v->byte_level) {
         gguf_put_array(w, "tokenizer.ggml.merges", GGUF_STRING, v->merges.count);
-        for (size_t i = 0; i < v->merges.count; i++) gguf_add_string(w, bytes_str(v->merges.items[i]));
+        for (size_t i = 0; i < v->merges.count; i++)
+            gguf_add_string(w, bytes_str(v->merges.items[i]));
         return;
     }
-    gguf_put_array(w, "tokenizer.ggml.scores", GGUF_F32, v->entries.count); /* earlier merges first */
-    for (size_t i = 0; i < v->entries.count; i++) gguf_add_f32(w, -(float)i);
+    /* earlier merges first */
+    gguf_put_array(w, "tokenizer.ggml.scores", GGUF_F32, v->entries.count);
+    for (size_t i = 0; i < v->entries.count; i++)
+        gguf_add_f32(w, -(float)i);
 }
 
 static int64_t id_of(const struct vocab *v, struct bytes text) {
     for (size_t i = 0; i < v->entries.count; i++)
-        if (v->entries.items[i].text && bytes_equal(bytes_str(v->entries.items[i].text), text)) return (int64_t)i;
+        if (v->entries.items[i].text && bytes_equal(bytes_str(v->entries.items[i].text), text))
+            return (int64_t)i;
     return -1;
 }
 
@@ -213,28 +240,33 @@ static void put_special(struct gguf_writer *w, const struct vocab *v, struct byt
     bool ok = json_next(&r) == JSON_OBJECT_BEGIN, flag;
     while (ok && (ev = json_next(&r)) == JSON_KEY) {
         struct bytes text = {NULL, 0};
-        bool bos = bytes_equal(r.text, bytes_str("bos_token")), eos = bytes_equal(r.text, bytes_str("eos_token"));
+        bool bos = bytes_equal(r.text, bytes_str("bos_token")),
+             eos = bytes_equal(r.text, bytes_str("eos_token"));
         if (bos || eos) {
             ev = json_next(&r);
-            if (ev == JSON_STRING) text = r.text;
+            if (ev == JSON_STRING)
+                text = r.text;
             while (ev == JSON_OBJECT_BEGIN && ok && json_next(&r) == JSON_KEY) {
                 bool content = bytes_equal(r.text, bytes_str("content"));
                 ok = content ? json_read_string(&r, &text) : json_skip(&r);
                 if (content && ok) {
                     int64_t id = id_of(v, text);
                     if (id >= 0)
-                        gguf_put_int(w, bos ? "tokenizer.ggml.bos_token_id" : "tokenizer.ggml.eos_token_id", GGUF_U32,
-                                     id);
+                        gguf_put_int(
+                            w, bos ? "tokenizer.ggml.bos_token_id" : "tokenizer.ggml.eos_token_id",
+                            GGUF_U32, id);
                     text = (struct bytes){NULL, 0};
                 }
             }
             int64_t id = text.data ? id_of(v, text) : -1;
             if (id >= 0)
-                gguf_put_int(w, bos ? "tokenizer.ggml.bos_token_id" : "tokenizer.ggml.eos_token_id", GGUF_U32, id);
+                gguf_put_int(w, bos ? "tokenizer.ggml.bos_token_id" : "tokenizer.ggml.eos_token_id",
+                             GGUF_U32, id);
         } else if (bytes_equal(r.text, bytes_str("add_bos_token"))) {
             ev = json_next(&r);
             flag = ev == JSON_TRUE;
-            if (ev == JSON_TRUE || ev == JSON_FALSE) gguf_put_int(w, "tokenizer.ggml.add_bos_token", GGUF_BOOL, flag);
+            if (ev == JSON_TRUE || ev == JSON_FALSE)
+                gguf_put_int(w, "tokenizer.ggml.add_bos_token", GGUF_BOOL, flag);
         } else if (bytes_equal(r.text, bytes_str("chat_template"))) {
             ev = json_next(&r);
             if (ev == JSON_STRING)
@@ -251,15 +283,20 @@ static void put_special(struct gguf_writer *w, const struct vocab *v, struct byt
 static int put_tokenizer(struct gguf_writer *w, const char *dir, struct error *err) {
     struct vocab v = {0};
     struct buf tokenizer, config;
-    char *path = path_join(dir, "tokenizer.json"), *config_path = path_join(dir, "tokenizer_config.json");
+    char *path = path_join(dir, "tokenizer.json"),
+         *config_path = path_join(dir, "tokenizer_config.json");
     int rc = 0;
     buf_init(&tokenizer, 0);
     buf_init(&config, 0);
-    if (file_exists(path)) rc = file_read(path, TEXT_FILE_MAX, &tokenizer, err);
-    if (!rc && file_exists(config_path)) rc = file_read(config_path, TEXT_FILE_MAX, &config, err);
-    if (!rc && tokenizer.len && read_tokenizer(buf_bytes(&tokenizer), &v) && (v.byte_level || v.byte_fallback)) {
+    if (file_exists(path))
+        rc = file_read(path, TEXT_FILE_MAX, &tokenizer, err);
+    if (!rc && file_exists(config_path))
+        rc = file_read(config_path, TEXT_FILE_MAX, &config, err);
+    if (!rc && tokenizer.len && read_tokenizer(buf_bytes(&tokenizer), &v) &&
+        (v.byte_level || v.byte_fallback)) {
         put_vocab(w, &v, buf_bytes(&tokenizer));
-        if (config.len) put_special(w, &v, buf_bytes(&config));
+        if (config.len)
+            put_special(w, &v, buf_bytes(&config));
     } else if (!rc) {
         gguf_put_string(w, "tokenizer.ggml.model", bytes_str("no_vocab"));
     }
@@ -282,7 +319,8 @@ int gguf_text_put(struct gguf_writer *w, const char *dir, struct error *err) {
         snprintf(key, sizeof key, GGUF_FILE_KEY "%s", FILES[i]);
         if (file_exists(path)) {
             rc = file_read(path, TEXT_FILE_MAX, &text, err);
-            if (!rc) gguf_put_string(w, key, buf_bytes(&text));
+            if (!rc)
+                gguf_put_string(w, key, buf_bytes(&text));
         }
         buf_release(&text);
         mem_free(path);
@@ -297,7 +335,8 @@ int gguf_text_restore(const struct gguf *g, const char *dir, size_t *count, stru
         char key[GGUF_NAME_MAX];
         struct bytes text;
         snprintf(key, sizeof key, GGUF_FILE_KEY "%s", FILES[i]);
-        if (!gguf_string(g, key, &text)) continue;
+        if (!gguf_string(g, key, &text))
+            continue;
         char *path = path_join(dir, FILES[i]);
         rc = file_write_atomic(path, text.data, text.len, 0644, err);
         mem_free(path);

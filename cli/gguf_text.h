@@ -1,9 +1,10 @@
 /*
- * gguf_text.h - the tokenizer of a model folder as a GGUF file has it, and the folder's text files kept whole.
+ * gguf_text.h - the tokenizer of a model folder as a GGUF file has it, and the folder's text files
+ * kept whole.
  *
- * Byte-level BPE with a known way of splitting, and SentencePiece-like BPE with byte fallback, get the keys that other
- * programs read (tokenizer.ggml.*). Every text file is also kept as it is (GGUF_FILE_KEY and its name), so nothing is
- * lost on the way back.
+ * Byte-level BPE with a known way of splitting, and SentencePiece-like BPE with byte fallback, get
+ * the keys that other programs read (tokenizer.ggml.*). Every text file is also kept as it is
+ * (GGUF_FILE_KEY and its name), so nothing is lost on the way back.
  */
 #ifndef CLI_GGUF_TEXT_H
 #define CLI_GGUF_TEXT_H
@@ -14,6 +15,7 @@
 /* Puts both for a folder. A tokenizer of another kind: only the files. */
 MUST_CHECK int gguf_text_put(struct gguf_writer *w, const char *dir, struct error *err);
 /* Writes the kept files into a folder; *count: how many. */
-MUST_CHECK int gguf_text_restore(const struct gguf *g, const char *dir, size_t *count, struct error *err);
+MUST_CHECK int gguf_text_restore(const struct gguf *g, const char *dir, size_t *count,
+                                 struct error *err);
 
 #endif

@@ -17,14 +17,20 @@ struct logits_settings {
     int compute, quantize, kv_type;
 };
 
-#define ROW(field_, name_, type_, ...)                                                                                 \
-    { .name = name_, .type = type_, .offset = offsetof(struct logits_settings, field_), __VA_ARGS__ }
+#define ROW(field_, name_, type_, ...)                                                             \
+    {                                                                                              \
+        .name = name_, .type = type_, .offset = offsetof(struct logits_settings, field_),          \
+        __VA_ARGS__                                                                                \
+    }
 static const struct option_row ROWS[] = {
-    ROW(model, "model", OPTION_STRING, .short_name = 'm', .help = "folder of the model; needs no tokenizer"),
+    ROW(model, "model", OPTION_STRING, .short_name = 'm',
+        .help = "folder of the model; needs no tokenizer"),
     ROW(jsonl, "jsonl", OPTION_BOOL,
-        .help = "read lines {\"ids\": [..], \"chunks\": [..]} and write lines {\"logits\": [[..], ..]}; the default"),
-    ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32", .fallback = "auto",
-        .help = "type of activations and cache: what serving uses, or f32"),
+        .help = "read lines {\"ids\": [..], \"chunks\": [..]} and write lines {\"logits\": [[..], "
+                "..]}; the default"),
+    ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32|int8", .fallback = "auto",
+        .help = "what activations become before products: what serving uses, f32 (the cache, too), "
+                "or int8 with quantized weights"),
     ROW(quantize, "quantize", OPTION_ENUM, .choices = "none|fp8|int8|int4", .fallback = "none",
         .help = "what the matrices of layers become while they are loaded"),
     ROW(kv_type, "kv-type", OPTION_ENUM, .choices = KV_TYPE_CHOICES, .fallback = "auto",
@@ -32,11 +38,16 @@ static const struct option_row ROWS[] = {
     ROW(device, "device", OPTION_STRING, .fallback = "auto", .help = "auto, cpu or cuda"),
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
         .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, amx, ref"),
-    ROW(threads, "threads", OPTION_INT, .max = 1024, .help = "threads that compute; 0: one for each CPU"),
+    ROW(threads, "threads", OPTION_INT, .short_name = 't', .max = 1024,
+        .help = "threads that compute; 0: one for each CPU"),
 };
-const struct option_table logits_options = {"trireme logits", "--model MODEL --jsonl [OPTIONS]",
-                                            "Computes the logits of every position of the sequences on standard input.",
-                                            ROWS, ARRAY_LEN(ROWS)};
+const struct option_table logits_options = {
+    .program = "trireme logits",
+    .synopsis = "[OPTIONS] MODEL",
+    .summary = "Computes the logits of every position of the sequences on standard input.",
+    .rows = ROWS,
+    .count = ARRAY_LEN(ROWS),
+    .arguments = "model"};
 
 struct u32_list {
     uint32_t *items;
@@ -51,13 +62,15 @@ struct request {
 static bool read_list(struct json_reader *r, struct u32_list *list, bool *has) {
     enum json_event ev;
     int64_t v;
-    if (!json_expect(r, JSON_ARRAY_BEGIN)) return false;
+    if (!json_expect(r, JSON_ARRAY_BEGIN))
+        return false;
     list->count = 0;
     *has = true;
     while ((ev = json_next(r)) == JSON_NUMBER) {
         if (!json_number_int64(r->text, &v) || v < 0 || v > INT32_MAX)
             return json_fail(r, "a number here must be an integer from 0 to %d", INT32_MAX);
-        if (list->count == LOGITS_IDS_MAX) return json_fail(r, "more than %d numbers", LOGITS_IDS_MAX);
+        if (list->count == LOGITS_IDS_MAX)
+            return json_fail(r, "more than %d numbers", LOGITS_IDS_MAX);
         vec_push(list, (uint32_t)v);
     }
     return ev == JSON_ARRAY_END || (ev != JSON_ERROR && json_fail(r, "expected a number"));
@@ -65,14 +78,18 @@ static bool read_list(struct json_reader *r, struct u32_list *list, bool *has) {
 
 static bool read_request(struct json_reader *r, struct request *q) {
     enum json_event ev;
-    if (!json_expect(r, JSON_OBJECT_BEGIN)) return false;
+    if (!json_expect(r, JSON_OBJECT_BEGIN))
+        return false;
     while ((ev = json_next(r)) == JSON_KEY) {
-        bool ok = bytes_equal(r->text, bytes_str("ids"))      ? read_list(r, &q->ids, &q->has_ids)
-                  : bytes_equal(r->text, bytes_str("chunks")) ? read_list(r, &q->chunks, &q->has_chunks)
-                                                              : json_skip(r);
-        if (!ok) return false;
+        bool ok = bytes_equal(r->text, bytes_str("ids")) ? read_list(r, &q->ids, &q->has_ids)
+                  : bytes_equal(r->text, bytes_str("chunks"))
+                      ? read_list(r, &q->chunks, &q->has_chunks)
+                      : json_skip(r);
+        if (!ok)
+            return false;
     }
-    if (ev == JSON_OBJECT_END && !q->has_ids) return json_fail(r, "\"ids\" is missing");
+    if (ev == JSON_OBJECT_END && !q->has_ids)
+        return json_fail(r, "\"ids\" is missing");
     return ev == JSON_OBJECT_END && json_next(r) == JSON_END;
 }
 
@@ -85,7 +102,8 @@ static void add_f32(struct buf *out, float v) {
     }
     for (int digits = 6; digits <= 9; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, (double)v);
-        if (strtof(text, NULL) == v) break;
+        if (strtof(text, NULL) == v)
+            break;
     }
     buf_add_str(out, text);
 }
@@ -100,7 +118,8 @@ static bool add_rows(void *ctx, uint32_t first, const float *logits, uint32_t co
     for (uint32_t i = 0; i < count; i++) {
         buf_add_str(rows->out, first + i ? ",[" : "[");
         for (uint32_t v = 0; v < rows->vocab; v++) {
-            if (v) buf_add_byte(rows->out, ',');
+            if (v)
+                buf_add_byte(rows->out, ',');
             add_f32(rows->out, logits[(size_t)i * rows->vocab + v]);
         }
         buf_add_byte(rows->out, ']');
@@ -126,9 +145,11 @@ int logits_answer(struct scorer *s, struct bytes line, struct buf *out, struct e
         add_error(out, begin, r.error.text);
     } else {
         buf_add_str(out, "{\"logits\":[");
-        rc = scorer_run(s, q.ids.items, q.ids.count, q.chunks.items, q.chunks.count, add_rows, &rows, err);
+        rc = scorer_run(s, q.ids.items, q.ids.count, q.chunks.items, q.chunks.count, add_rows,
+                        &rows, err);
         buf_add_str(out, "]}");
-        if (rc) add_error(out, begin, err->text);
+        if (rc)
+            add_error(out, begin, err->text);
     }
     vec_release(&q.ids);
     vec_release(&q.chunks);
@@ -137,7 +158,8 @@ int logits_answer(struct scorer *s, struct bytes line, struct buf *out, struct e
 }
 
 static int answer_line(void *ctx, struct bytes line, struct buf *out, struct error *err) {
-    while (line.len && strchr(" \t\r", line.data[line.len - 1])) line.len--;
+    while (line.len && strchr(" \t\r", line.data[line.len - 1]))
+        line.len--;
     return line.len ? logits_answer(ctx, line, out, err) : 0;
 }
 
@@ -145,21 +167,24 @@ int logits_main(int argc, char **argv) {
     struct error err = {0};
     struct logits_settings o;
     struct scorer s;
-    size_t count = 0;
-    int rc = option_parse(&logits_options, &o, argc, argv, NULL, 0, &count, &err);
-    if (rc == OPTION_HELP_PRINTED) return 0;
-    if (rc) return command_misused("logits", &err);
+    int rc = option_parse(&logits_options, &o, argc, argv, NULL, 0, NULL, &err);
+    if (rc == OPTION_HELP_PRINTED)
+        return 0;
+    if (rc)
+        return command_misused("logits", &err);
     rc = scorer_open(&s,
                      &(struct scorer_options){.model = o.model,
                                               .device = o.device,
                                               .isa = o.isa,
                                               .thread_count = (int)o.threads,
-                                              .quantise = SCORER_QUANTISE[o.quantize],
+                                              .quantize = SCORER_QUANTIZE[o.quantize],
                                               .kv = KV_TYPES[o.kv_type],
-                                              .compute_f32 = o.compute == 1},
+                                              .compute = SCORER_COMPUTE[o.compute]},
                      &err);
-    if (!rc) rc = lines_run(answer_line, &s, &err);
-    if (rc) fprintf(stderr, "trireme logits: %s\n", err.text);
+    if (!rc)
+        rc = lines_run(answer_line, &s, &err);
+    if (rc)
+        fprintf(stderr, "trireme logits: %s\n", err.text);
     scorer_close(&s);
     option_free(&logits_options, &o);
     return rc ? 1 : 0;

@@ -8,37 +8,46 @@ enum { PLACE_BYTES = 16 };
 
 bool option_table_has(const struct option_table *table, const char *name) {
     for (size_t i = 0; i < table->count; i++)
-        if (!strcmp(table->rows[i].name, name)) return true;
+        if (!strcmp(table->rows[i].name, name))
+            return true;
     return false;
 }
 
 static bool has_row(const struct merged_options *m, const char *name) {
     for (size_t i = 0; i < m->rows.count; i++)
-        if (!strcmp(m->rows.items[i].name, name)) return true;
+        if (!strcmp(m->rows.items[i].name, name))
+            return true;
     return false;
 }
 
 static bool is_hidden(const char *const *hidden, const char *name) {
     for (; hidden && *hidden; hidden++)
-        if (!strcmp(*hidden, name)) return true;
+        if (!strcmp(*hidden, name))
+            return true;
     return false;
 }
 
-static void add_row(struct merged_options *m, const struct option_row *row) {
+static void add_row(struct merged_options *m, const struct option_row *row, const char *title) {
     struct option_row copy = *row;
     copy.offset = m->own_size + (m->rows.count - m->own_count) * PLACE_BYTES;
     copy.short_name = 0;
+    if (!copy.group)
+        copy.group = title;
     vec_push(&m->rows, copy);
 }
 
 void merged_options_init(struct merged_options *m, const struct option_table *own, size_t own_size,
-                         const struct option_table *const *children, size_t child_count, const char *const *hidden) {
-    *m = (struct merged_options){.own_count = own->count, .own_size = (own_size + 15) & ~(size_t)15};
-    for (size_t i = 0; i < own->count; i++) vec_push(&m->rows, own->rows[i]);
+                         const struct option_table *const *children, size_t child_count,
+                         const char *const *hidden) {
+    *m =
+        (struct merged_options){.own_count = own->count, .own_size = (own_size + 15) & ~(size_t)15};
+    for (size_t i = 0; i < own->count; i++)
+        vec_push(&m->rows, own->rows[i]);
     for (size_t i = 0; i < child_count; i++)
         for (size_t j = 0; j < children[i]->count; j++)
-            if (!has_row(m, children[i]->rows[j].name) && !is_hidden(hidden, children[i]->rows[j].name))
-                add_row(m, &children[i]->rows[j]);
+            if (!has_row(m, children[i]->rows[j].name) &&
+                !is_hidden(hidden, children[i]->rows[j].name))
+                add_row(m, &children[i]->rows[j], children[i]->title);
     m->table = *own;
     m->table.rows = m->rows.items;
     m->table.count = m->rows.count;
@@ -46,18 +55,22 @@ void merged_options_init(struct merged_options *m, const struct option_table *ow
 }
 
 void merged_options_release(struct merged_options *m) {
-    if (m->settings) option_free(&m->table, m->settings);
+    if (m->settings)
+        option_free(&m->table, m->settings);
     mem_free(m->settings);
     vec_release(&m->rows);
     *m = (struct merged_options){0};
 }
 
-void merged_options_flags(const struct merged_options *m, const struct option_table *child, struct flags *out) {
+void merged_options_flags(const struct merged_options *m, const struct option_table *child,
+                          struct flags *out) {
     for (size_t i = m->own_count; i < m->rows.count; i++) {
         struct option_table one = {.rows = &m->rows.items[i], .count = 1};
         char *flag;
-        if (!option_table_has(child, m->rows.items[i].name)) continue;
-        if (option_to_flags(&one, m->settings, &flag, 1)) vec_push(&out->words, flag);
+        if (!option_table_has(child, m->rows.items[i].name))
+            continue;
+        if (option_to_flags(&one, m->settings, &flag, 1))
+            vec_push(&out->words, flag);
     }
 }
 
@@ -71,9 +84,12 @@ void flags_add(struct flags *f, const char *fmt, ...) {
     vec_push(&f->words, mem_strdup(text));
 }
 
-void flags_end(struct flags *f) { vec_push(&f->words, NULL); }
+void flags_end(struct flags *f) {
+    vec_push(&f->words, NULL);
+}
 
 void flags_release(struct flags *f) {
-    for (size_t i = 0; i < f->words.count; i++) mem_free(f->words.items[i]);
+    for (size_t i = 0; i < f->words.count; i++)
+        mem_free(f->words.items[i]);
     vec_release(&f->words);
 }

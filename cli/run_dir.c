@@ -16,7 +16,8 @@ char *run_dir_default(int64_t port) {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     struct buf path;
     buf_init(&path, 0);
-    if (runtime && *runtime == '/') buf_addf(&path, "%s/trireme/%lld", runtime, (long long)port);
+    if (runtime && *runtime == '/')
+        buf_addf(&path, "%s/trireme/%lld", runtime, (long long)port);
     if (!path.len || path.len > RUN_DIR_MAX) {
         buf_reset(&path);
         buf_addf(&path, "/tmp/trireme-%d/%lld", (int)getuid(), (long long)port);
@@ -25,25 +26,102 @@ char *run_dir_default(int64_t port) {
     return path.data;
 }
 
-static int check_private(const char *path, struct error *err) {
+/* A folder on the way: whoever may write into it could put another in the place of ours. In one with
+ * the sticky bit (/tmp) only owners may. */
+static int check_parent(int fd, const char *name, struct error *err) {
     struct stat st;
-    if (lstat(path, &st)) return error_set_errno(err, "cannot look at '%s'", path);
-    if (!S_ISDIR(st.st_mode)) return error_set(err, ERR_INVALID, "'%s' is not a folder", path);
-    if (st.st_uid != geteuid())
-        return error_set(err, ERR_INVALID, "the run folder '%s' is another user's; give another --run-dir", path);
-    if (st.st_mode & 022) return error_set(err, ERR_INVALID, "others may write into '%s'; chmod 700 it", path);
-    if ((st.st_mode & 077) && chmod(path, 0700)) return error_set_errno(err, "cannot close '%s' to others", path);
+    if (fstat(fd, &st))
+        return error_set_errno(err, "cannot look at '%s'", name);
+    if (st.st_uid != 0 && st.st_uid != geteuid())
+        return error_set(err, ERR_INVALID,
+                         "'%s' on the way to the run folder is another user's; give another "
+                         "--run-dir",
+                         name);
+    if ((st.st_mode & 022) && !(st.st_mode & S_ISVTX))
+        return error_set(err, ERR_INVALID,
+                         "others may write into '%s' on the way to the run folder; chmod go-w it, "
+                         "or give another --run-dir",
+                         name);
     return 0;
 }
 
-int run_dir_make(const char *path, struct error *err) {
-    if (*path != '/') return error_set(err, ERR_INVALID, "the run folder '%s' must begin with /", path);
-    if (strlen(path) > RUN_DIR_MAX)
+static int check_private(int fd, const char *path, struct error *err) {
+    struct stat st;
+    if (fstat(fd, &st))
+        return error_set_errno(err, "cannot look at '%s'", path);
+    if (st.st_uid != geteuid())
         return error_set(err, ERR_INVALID,
-                         "the run folder '%s' is too long for the names of sockets (%d bytes at most)", path,
-                         RUN_DIR_MAX);
-    int rc = dir_make(path, 0700, err);
-    return rc ? rc : check_private(path, err);
+                         "the run folder '%s' is another user's; give another --run-dir", path);
+    if (st.st_mode & 022)
+        return error_set(err, ERR_INVALID, "others may write into '%s'; chmod 700 it", path);
+    if ((st.st_mode & 077) && fchmod(fd, 0700))
+        return error_set_errno(err, "cannot close '%s' to others", path);
+    return 0;
+}
+
+/* The folder `name` of the folder `parent`, made when it is not there. A link is followed when it is
+ * ours or root's, and never the last one. `path`: for the error's text. */
+static int open_folder(int parent, const char *name, const char *path, bool last,
+                       struct error *err) {
+    const int flags = (last ? O_RDONLY : O_PATH) | O_DIRECTORY | O_CLOEXEC;
+    struct stat st;
+    int made = mkdirat(parent, name, 0700) ? errno : 0;
+    int fd = openat(parent, name, flags | O_NOFOLLOW);
+    if (fd >= 0)
+        return fd;
+    int saved = errno == ENOENT ? made : errno;
+    bool link = !fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISLNK(st.st_mode);
+    bool trusted = link && !last && (st.st_uid == 0 || st.st_uid == geteuid());
+    if (link && !trusted) {
+        error_set(err, ERR_INVALID, "'%s' is a link, and may lead anywhere; give another --run-dir",
+                  path);
+        return -1;
+    }
+    if (trusted)
+        fd = openat(parent, name, flags);
+    if (!trusted)
+        errno = saved;
+    if (fd < 0)
+        error_set_errno(err, "cannot make or open the folder '%s'", path);
+    return fd;
+}
+
+/* From the root down by descriptors: what was looked at is what is used. 0, or a code. */
+static int walk(const char *path, struct error *err) {
+    char *text = mem_strndup(path, strlen(path)), *at = text;
+    int fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), rc = 0;
+    if (fd < 0)
+        rc = error_set_errno(err, "cannot open '/'");
+    while (rc == 0 && *(at += strspn(at, "/")) != 0) {
+        size_t len = strcspn(at, "/");
+        bool last = at[len + strspn(at + len, "/")] == 0;
+        char *name = mem_strndup(at, len), rest = at[len];
+        at[len] = 0; /* text is the path up to here */
+        int next = open_folder(fd, name, text, last, err);
+        rc = next < 0 ? err->code
+             : last   ? check_private(next, text, err)
+                      : check_parent(next, text, err);
+        close(fd);
+        fd = next;
+        at[len] = rest;
+        at += len;
+        mem_free(name);
+    }
+    if (fd >= 0)
+        close(fd);
+    mem_free(text);
+    return rc;
+}
+
+int run_dir_make(const char *path, struct error *err) {
+    if (*path != '/')
+        return error_set(err, ERR_INVALID, "the run folder '%s' must begin with /", path);
+    if (strlen(path) > RUN_DIR_MAX)
+        return error_set(
+            err, ERR_INVALID,
+            "the run folder '%s' is too long for the names of sockets (%d bytes at most)", path,
+            RUN_DIR_MAX);
+    return walk(path, err);
 }
 
 /* Who holds the lock wrote its number there: only for the error's text. */
@@ -52,14 +130,15 @@ static int held(const char *path, int fd, struct error *err) {
     ssize_t n = pread(fd, pid, sizeof pid - 1, 0);
     pid[n > 0 ? n : 0] = 0;
     pid[strcspn(pid, "\n")] = 0;
-    return error_set(err, ERR_LIMIT,
-                     "trireme serve already runs in '%s' (process %s); give another --run-dir or --port", path,
-                     *pid ? pid : "unknown");
+    return error_set(
+        err, ERR_LIMIT,
+        "trireme serve already runs in '%s' (process %s); give another --run-dir or --port", path,
+        *pid ? pid : "unknown");
 }
 
 int run_dir_lock(const char *path, int64_t wait_ms, int *fd_out, struct error *err) {
     char *name = path_join(path, "lock");
-    int rc = 0, fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int rc = 0, fd = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) {
         rc = error_set_errno(err, "cannot open '%s'", name);
         goto out;
@@ -69,7 +148,8 @@ int run_dir_lock(const char *path, int64_t wait_ms, int *fd_out, struct error *e
             rc = error_set_errno(err, "cannot lock '%s'", name);
         else if (clock_ms() >= end)
             rc = held(path, fd, err);
-        if (rc) goto out;
+        if (rc)
+            goto out;
         sleep_ms(20);
     }
     char text[16];
@@ -77,8 +157,10 @@ int run_dir_lock(const char *path, int64_t wait_ms, int *fd_out, struct error *e
     if (ftruncate(fd, 0) || pwrite(fd, text, (size_t)len, 0) != len)
         rc = error_set_errno(err, "cannot write '%s'", name);
 out:
-    if (rc && fd >= 0) close(fd);
-    if (!rc) *fd_out = fd;
+    if (rc && fd >= 0)
+        close(fd);
+    if (!rc)
+        *fd_out = fd;
     mem_free(name);
     return rc;
 }

@@ -1,18 +1,21 @@
 /*
- * scorer.h - a model opened for scoring: one sequence at a time, the logits of every position. What `trireme logits`
- * and `trireme perplexity` are made of; no processes, no tokenizer.
+ * scorer.h - a model opened for scoring: one sequence at a time, the logits of every position. What
+ * `trireme logits` and `trireme perplexity` are made of; no processes, no tokenizer.
  *
- * A sequence runs through the same forward pass as in the worker, cut into steps as the caller says. Memory (slot, KV
- * blocks, buffers) grows with the longest sequence and the longest step seen so far.
+ * A sequence runs through the same forward pass as in the worker, cut into steps as the caller
+ * says. Memory (slot, KV blocks, buffers) grows with the longest sequence and the longest step seen
+ * so far.
  *
- * Invariants: (1) a sequence begins with an empty cache; (2) take sees positions in order, each once.
+ * Invariants:
+ *   (1) a sequence begins with an empty cache;
+ *   (2) on_rows sees positions in order, each once.
  *
  * Threading: one thread.
  */
 #ifndef CLI_SCORER_H
 #define CLI_SCORER_H
 
-#include "model/forward.h"
+#include "model/run/forward.h"
 
 enum { SCORER_STEP_MAX = 1024 };
 
@@ -21,13 +24,16 @@ struct scorer_options {
     const char *device; /* as in device_options; NULL: "auto" */
     const char *isa;
     int thread_count;
-    enum storage_type quantise; /* as in model_options */
+    enum storage_type quantize; /* as in model_options */
     enum storage_type kv;       /* STORAGE_NONE: as served */
-    bool compute_f32;           /* activations and cache in f32, whatever the device's habit */
+    const char *compute;        /* as in device_options; "f32": activations and cache in f32, too */
 };
 
 /* By the numbers of --quantize: "none|fp8|int8|int4". */
-extern const enum storage_type SCORER_QUANTISE[4];
+extern const enum storage_type SCORER_QUANTIZE[4];
+
+/* By the numbers of --compute: "auto|f32|int8". */
+extern const char *const SCORER_COMPUTE[3];
 
 struct scorer {
     struct device *dev;
@@ -41,16 +47,22 @@ struct scorer {
     uint32_t token_room, step_room;
 };
 
-MUST_CHECK int scorer_open(struct scorer *s, const struct scorer_options *options, struct error *err);
+/* Opens the device and the model. Errors are those of device_open and model_open. On failure
+ * nothing is open, but scorer_close may be called. */
+MUST_CHECK int scorer_open(struct scorer *s, const struct scorer_options *options,
+                           struct error *err);
+/* Releases everything that was opened. */
 void scorer_close(struct scorer *s);
 
-/* Logits f32 [count, vocab] of positions [first, first + count), valid during the call. False stops the run. */
-typedef bool (*scorer_take_fn)(void *ctx, uint32_t first, const float *logits, uint32_t count);
+/* Logits f32 [count, vocab] of positions [first, first + count), valid during the call. False stops
+ * the run. */
+typedef bool (*scorer_rows_fn)(void *ctx, uint32_t first, const float *logits, uint32_t count);
 
-/* Runs a sequence of count >= 1 ids in steps of chunks[i] tokens, which add up to count (chunk_count 0: one step).
- * Steps over SCORER_STEP_MAX are cut. ERR_INVALID: an id outside the logits, a count past the model's context, chunks
- * that do not add up. */
-MUST_CHECK int scorer_run(struct scorer *s, const uint32_t *ids, size_t count, const uint32_t *chunks,
-                          size_t chunk_count, scorer_take_fn take, void *ctx, struct error *err);
+/* Runs a sequence of count >= 1 ids in steps of chunks[i] tokens, which add up to count
+ * (chunk_count 0: one step). Steps over SCORER_STEP_MAX are cut. ERR_INVALID: an id outside the
+ * logits, a count past the model's context, chunks that do not add up. */
+MUST_CHECK int scorer_run(struct scorer *s, const uint32_t *ids, size_t count,
+                          const uint32_t *chunks, size_t chunk_count, scorer_rows_fn on_rows,
+                          void *ctx, struct error *err);
 
 #endif

@@ -20,32 +20,38 @@ void state_file_release(struct state_file *s) {
 static void boot_id(char out[BOOT_ID_MAX]) {
     struct buf text;
     buf_init(&text, 0);
-    if (file_read("/proc/sys/kernel/random/boot_id", BOOT_ID_MAX - 2, &text, NULL)) buf_add_str(&text, "unknown");
+    if (file_read("/proc/sys/kernel/random/boot_id", BOOT_ID_MAX - 2, &text, NULL))
+        buf_add_str(&text, "unknown");
     snprintf(out, BOOT_ID_MAX, "%.*s", (int)strcspn(buf_text(&text), "\n"), buf_text(&text));
     buf_release(&text);
 }
 
 static int read_child(const char *line, struct state_child *c) {
     char role[16], instance[U128_TEXT_MAX], extra;
-    int got = sscanf(line, "%15s %" SCNu32 " %d %" SCNu64 " %32s %" SCNx64 " %c", role, &c->idx, &c->pid,
-                     &c->start_ticks, instance, &c->args_hash, &extra);
-    if (got != 6 || c->pid <= 0) return ERR_INVALID;
+    int got = sscanf(line, "%15s %" SCNu32 " %d %" SCNu64 " %32s %" SCNx64 " %c", role, &c->idx,
+                     &c->pid, &c->start_ticks, instance, &c->args_hash, &extra);
+    if (got != 6 || c->pid <= 0)
+        return ERR_INVALID;
     return child_role_parse(role, &c->role) || u128_parse(instance, &c->instance) ? ERR_INVALID : 0;
 }
 
 static int read_lines(struct state_file *s, char *text, bool *same_boot) {
     char boot[BOOT_ID_MAX], *rest = text, *line = strtok_r(text, "\n", &rest);
     boot_id(boot);
-    if (!line || strcmp(line, "trireme-children 1")) return ERR_INVALID;
+    if (!line || strcmp(line, "trireme-children 1"))
+        return ERR_INVALID;
     line = strtok_r(NULL, "\n", &rest);
-    if (!line || strncmp(line, "boot ", 5)) return ERR_INVALID;
+    if (!line || strncmp(line, "boot ", 5))
+        return ERR_INVALID;
     *same_boot = !strcmp(line + 5, boot);
     line = strtok_r(NULL, "\n", &rest);
-    if (!line || sscanf(line, "workers %" SCNu32 " %" SCNu32, &s->workers_wanted, &s->workers_configured) != 2)
+    if (!line || sscanf(line, "workers %" SCNu32 " %" SCNu32, &s->workers_wanted,
+                        &s->workers_configured) != 2)
         return ERR_INVALID;
     while ((line = strtok_r(NULL, "\n", &rest))) {
         struct state_child c;
-        if (read_child(line, &c) || s->children.count == CHILDREN_MAX) return ERR_INVALID;
+        if (read_child(line, &c) || s->children.count == CHILDREN_MAX)
+            return ERR_INVALID;
         vec_push(&s->children, c);
     }
     return 0;
@@ -60,9 +66,11 @@ int state_file_read(struct state_file *s, const char *run_dir, struct error *err
     int rc = file_exists(path) ? file_read(path, FILE_MAX_BYTES, &text, err) : 0;
     if (!rc && text.len) {
         rc = read_lines(s, text.data, &same_boot);
-        if (rc) error_set(err, rc, "'%s' is not what a supervisor writes", path);
+        if (rc)
+            error_set(err, rc, "'%s' is not what a supervisor writes", path);
     }
-    if (rc || !same_boot) state_file_release(s);
+    if (rc || !same_boot)
+        state_file_release(s);
     buf_release(&text);
     mem_free(path);
     return rc;
@@ -74,10 +82,13 @@ static int replace(const char *path, const struct buf *text, struct error *err) 
     if (snprintf(temp, sizeof temp, "%s.new", path) >= (int)sizeof temp)
         return error_set(err, ERR_INVALID, "the name '%s' is too long", path);
     int rc = 0, fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) return error_set_errno(err, "cannot write '%s'", temp);
-    if (write(fd, text->data, text->len) != (ssize_t)text->len) rc = error_set_errno(err, "cannot write '%s'", temp);
+    if (fd < 0)
+        return error_set_errno(err, "cannot write '%s'", temp);
+    if (write(fd, text->data, text->len) != (ssize_t)text->len)
+        rc = error_set_errno(err, "cannot write '%s'", temp);
     close(fd);
-    if (!rc && rename(temp, path)) rc = error_set_errno(err, "cannot put '%s' in place", path);
+    if (!rc && rename(temp, path))
+        rc = error_set_errno(err, "cannot put '%s' in place", path);
     return rc;
 }
 
@@ -86,12 +97,14 @@ int state_file_write(const struct state_file *s, const char *run_dir, struct err
     char boot[BOOT_ID_MAX], instance[U128_TEXT_MAX], *path = path_join(run_dir, "children");
     boot_id(boot);
     buf_init(&text, 0);
-    buf_addf(&text, "trireme-children 1\nboot %s\nworkers %u %u\n", boot, s->workers_wanted, s->workers_configured);
+    buf_addf(&text, "trireme-children 1\nboot %s\nworkers %u %u\n", boot, s->workers_wanted,
+             s->workers_configured);
     for (size_t i = 0; i < s->children.count; i++) {
         const struct state_child *c = &s->children.items[i];
+        CHECK(c->role < CHILD_ROLE_COUNT && c->pid > 0);
         u128_text(c->instance, instance);
-        buf_addf(&text, "%s %u %d %" PRIu64 " %s %016" PRIx64 "\n", child_role_name(c->role), c->idx, c->pid,
-                 c->start_ticks, instance, c->args_hash);
+        buf_addf(&text, "%s %u %d %" PRIu64 " %s %016" PRIx64 "\n", child_role_name(c->role),
+                 c->idx, c->pid, c->start_ticks, instance, c->args_hash);
     }
     int rc = replace(path, &text, err);
     buf_release(&text);

@@ -1,5 +1,6 @@
 /*
- * state_file.h - the supervisor's memory beyond its own death: DIR/children, rewritten whole at each change.
+ * state_file.h - the supervisor's memory beyond its own death: DIR/children, rewritten whole at
+ * each change.
  *
  *     trireme-children 1
  *     boot 5a3c...             (numbers of processes mean nothing after the next boot)
@@ -7,8 +8,8 @@
  *     worker 0 4711 998877 00..instance..ff 0123456789abcdef
  *     ^role  ^idx ^pid ^start ticks         ^hash of the settings it was begun with
  *
- * A line that does not read ends the reading with an error, and the supervisor begins anew: it is written by rename, so
- * a cut one means somebody else's hand.
+ * A line that does not read ends the reading with an error, and the supervisor begins anew: it is
+ * written by rename, so a cut one means somebody else's hand.
  */
 #ifndef CLI_STATE_FILE_H
 #define CLI_STATE_FILE_H
@@ -29,9 +30,11 @@ struct state_file {
     VEC(struct state_child) children;
 };
 
+/* Frees the list. */
 void state_file_release(struct state_file *s);
 /* 0 also when there is no file, or one of an earlier boot: then it is empty. */
 MUST_CHECK int state_file_read(struct state_file *s, const char *run_dir, struct error *err);
+/* Replaces the file atomically; ERR_IO when it cannot be written. */
 MUST_CHECK int state_file_write(const struct state_file *s, const char *run_dir, struct error *err);
 
 #endif

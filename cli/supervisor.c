@@ -15,7 +15,8 @@ static const int SIGNALS[] = {SIGTERM, SIGINT, SIGHUP};
 
 static void signal_set(sigset_t *set) {
     sigemptyset(set);
-    for (size_t i = 0; i < ARRAY_LEN(SIGNALS); i++) sigaddset(set, SIGNALS[i]);
+    for (size_t i = 0; i < ARRAY_LEN(SIGNALS); i++)
+        sigaddset(set, SIGNALS[i]);
 }
 
 void supervisor_block_signals(void) {
@@ -25,9 +26,11 @@ void supervisor_block_signals(void) {
     signal(SIGPIPE, SIG_IGN);
 }
 
-int supervisor_watch(struct supervisor *s, int fd, enum source source, uint32_t id, struct error *err) {
+int supervisor_watch(struct supervisor *s, int fd, enum source source, uint32_t id,
+                     struct error *err) {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)source << 32 | id};
-    if (epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) return 0;
+    if (epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
+        return 0;
     return error_set_errno(err, "cannot watch a descriptor");
 }
 
@@ -36,14 +39,16 @@ static int open_loop(struct supervisor *s, struct error *err) {
     signal_set(&set);
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     s->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (s->epoll_fd < 0 || s->signal_fd < 0) return error_set_errno(err, "cannot make an event loop");
+    if (s->epoll_fd < 0 || s->signal_fd < 0)
+        return error_set_errno(err, "cannot make an event loop");
     return supervisor_watch(s, s->signal_fd, SOURCE_SIGNAL, 0, err);
 }
 
 static void read_signals(struct supervisor *s, int64_t now_ms) {
     struct signalfd_siginfo info;
     while (read(s->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo == SIGHUP) continue;
+        if (info.ssi_signo == SIGHUP)
+            continue;
         log_info("asked to end signal=%u", info.ssi_signo);
         drain_begin(s, now_ms);
     }
@@ -67,9 +72,9 @@ static void take_events(struct supervisor *s, int64_t now_ms) {
 static void turn(struct supervisor *s) {
     int64_t now_ms = clock_ms();
     take_events(s, now_ms);
-    wire_watch_scheduler(s, now_ms);
+    supervisor_watch_scheduler(s, now_ms);
     drain_turn(s, now_ms);
-    children_feel_pulse(s, now_ms);
+    children_check_pulse(s, now_ms);
     children_turn(s, now_ms);
     control_turn(s, now_ms);
     s->turn_ms = now_ms;
@@ -84,14 +89,17 @@ static void release(struct supervisor *s) {
     link_client_free(&s->link);
     control_close(s);
     for (size_t i = 0; i < s->children.count; i++) {
-        if (s->children.items[i]->pidfd >= 0) close(s->children.items[i]->pidfd);
+        if (s->children.items[i]->pidfd >= 0)
+            close(s->children.items[i]->pidfd);
         mem_free(s->children.items[i]);
     }
     vec_release(&s->children);
     arena_release(&s->arena);
     buf_release(&s->scratch);
-    if (s->signal_fd >= 0) close(s->signal_fd);
-    if (s->epoll_fd >= 0) close(s->epoll_fd);
+    if (s->signal_fd >= 0)
+        close(s->signal_fd);
+    if (s->epoll_fd >= 0)
+        close(s->epoll_fd);
 }
 
 int supervisor_run(const struct supervisor_config *config, struct error *err) {
@@ -105,9 +113,12 @@ int supervisor_run(const struct supervisor_config *config, struct error *err) {
     arena_init(&s.arena, 1 << 20, 4096);
     buf_init(&s.scratch, 0);
     int rc = open_loop(&s, err);
-    if (!rc) rc = control_open(&s, err);
-    if (!rc) rc = wire_open(&s, err);
-    if (rc) goto out;
+    if (!rc)
+        rc = control_open(&s, err);
+    if (!rc)
+        rc = supervisor_link_open(&s, err);
+    if (rc)
+        goto out;
     children_adopt(&s, s.turn_ms);
     children_want(&s, s.turn_ms);
     children_turn(&s, s.turn_ms);

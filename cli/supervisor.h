@@ -1,25 +1,29 @@
 /*
  * supervisor.h - what looks after the processes of one machine.
  *
- * It starts gateways, one scheduler and workers, restarts what ends, and is a peer on the wire: the scheduler says
- * Fence and the process is killed for certain; every end is told with Exited. It holds no state that a client would
- * miss: children run on when it dies, and the next supervisor of the same run folder takes hold of them.
+ * It starts gateways, one scheduler and workers, restarts what ends, and is a peer of the
+ * scheduler: it kills what the scheduler fences, and reports every end with Exited. It
+ * holds no state that a client would miss: children run on when it dies, and the next supervisor of
+ * the same run folder takes hold of them.
  *
  * Invariants:
  *   (1) Every process that was let run is in the state file (child.h: the gate).
- *   (2) At most one process holds the scheduler's place, at most one each gateway's and worker's index; a successor
- * starts only when the pidfd of the one before said that it ended. (3) Exited is sent only for a process whose end was
- * seen, or that was adopted dead. (4) An adopted child that was begun with other settings is replaced, in order.
+ *   (2) At most one process holds the scheduler's place, at most one each gateway's and worker's
+ *       index; a successor starts only when the pidfd of the one before said that it ended.
+ *   (3) Exited is sent only for a process whose end was seen, or that was adopted dead.
+ *   (4) An adopted child that was begun with other settings is replaced, in order.
  *
- * Draining (SIGTERM, SIGINT): gateways are asked to end and may finish their streams, while scheduler and workers are
- * still kept alive; then the scheduler; then the workers. A second signal ends everything at once. SIGHUP does nothing.
+ * Draining (SIGTERM, SIGINT): gateways are asked to end and may finish their streams, while
+ * scheduler and workers are still kept alive; then the scheduler; then the workers. A second signal
+ * ends everything at once. SIGHUP does nothing.
  *
- * A scheduler that is not heard of on the wire for 15 s is killed and started again; a pause of the supervisor itself
- * does not count. The same goes for a worker or gateway whose pulse (base/pulse.h) stands still so long: the scheduler
- * fences a silent worker far sooner, but only one that it has met.
+ * A scheduler that sends no heartbeat for 15 s is killed and started again; a pause of the
+ * supervisor itself does not count. The same goes for a worker or gateway whose pulse
+ * (base/pulse.h) stands still so long: the scheduler fences a silent worker far sooner, but only
+ * one that it has met.
  *
- * Threading: one thread; signals come by a signalfd, so block them (supervisor_block_signals) before any thread is
- * made.
+ * Threading: one thread; signals come by a signalfd, so block them (supervisor_block_signals)
+ * before any thread is made.
  */
 #ifndef CLI_SUPERVISOR_H
 #define CLI_SUPERVISOR_H
@@ -27,16 +31,20 @@
 #include "cli/child.h"
 
 struct supervisor_role {
-    uint64_t secret_hash;  /* of settings that travel in the environment: other ones mean another child too */
-    uint32_t count;        /* processes; workers: may be scaled later */
-    char *const *flags;    /* borrowed: all options that stay the same from one start to the next, NULL-terminated */
+    /* borrowed: what a child reads on its standard input, since a command line and an environment
+     * are read by others; NULL: nothing. Another one means another child, too. */
+    const char *secret;
+    uint32_t count; /* processes; workers: may be scaled later */
+    /* borrowed: all options that stay the same from one start to the next, NULL-terminated */
+    char *const *flags;
     bool takes_admin_port; /* --admin-port=P is added */
     bool takes_name;       /* --name=worker-0 is added */
     bool takes_instance;   /* --instance=HEX is added: what it says in Hello */
     bool takes_gpu;        /* --gpu=I is added: each of them its own, as far as there are so many */
 };
 
-/* Workers come in replicas of tp * pp processes each; --rank, --stage and --replica are added where that is not 1. */
+/* Workers come in replicas of tp * pp processes each; --rank, --stage and --replica are added where
+ * that is not 1. */
 struct supervisor_replicas {
     uint32_t tp, pp;
     const char *const *stage_devices; /* [pp] borrowed; NULL: --device is what the flags say */
@@ -51,21 +59,27 @@ struct supervisor_config {
     int64_t drain_ms;   /* for gateways to finish their streams */
     int64_t stop_ms;    /* between SIGTERM and SIGKILL for all others */
     int64_t silence_ms; /* scheduler unheard of, pulse standing still: 15000 */
-    int64_t admin_port; /* 0: free ports; else the scheduler's, and from the next on the workers' */
+    /* 0: free ports, drawn once (RUN-DIR/admin-port-ROLE-N); else the scheduler's, and from the next
+     * on the workers' */
+    int64_t admin_port;
 };
 
+/* Blocks the signals that supervisor_run reads from its signalfd, in this thread and those made
+ * from now on. */
 void supervisor_block_signals(void);
-/* Runs until drained (0) or it cannot go on (negative): a child that never lived ended again and again right after its
- * start. */
+/* Runs until drained (0) or it cannot go on (negative): a child that never lived said why
+ * it cannot start, or ended again and again right after its start. */
 MUST_CHECK int supervisor_run(const struct supervisor_config *config, struct error *err);
 
 /* Processes of one replica. */
 static inline uint32_t supervisor_rank_count(const struct supervisor_config *config) {
-    return config->replicas.tp && config->replicas.pp ? config->replicas.tp * config->replicas.pp : 1;
+    return config->replicas.tp && config->replicas.pp ? config->replicas.tp * config->replicas.pp
+                                                      : 1;
 }
 
-/* One line to a running supervisor ("scale 3", "status"), one line back ("ok ...", "error ..."). reply: at most max
- * bytes with the zero. */
-MUST_CHECK int supervisor_ask(const char *run_dir, const char *line, char *reply, size_t max, struct error *err);
+/* One line to a running supervisor ("scale 3", "status"), one line back ("ok ...", "error ...").
+ * reply: at most max bytes with the zero. */
+MUST_CHECK int supervisor_ask(const char *run_dir, const char *line, char *reply, size_t max,
+                              struct error *err);
 
 #endif

@@ -1,7 +1,10 @@
+#include "cli/merged_options.h"
 #include "cli/state_file.h"
 #include "cli/supervisor_internal.h"
 
 #include "base/clock.h"
+#include "base/exit_reason.h"
+#include "base/fsutil.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/pulse.h"
@@ -11,17 +14,21 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 enum { SCALE_DOWN_MS = 500, PULSE_EVERY_MS = 1000, PULSE_STILL_MIN_MS = 4000 };
 
-static bool is_process(const struct child *c) { return c->state == CHILD_RUNNING || c->state == CHILD_STOPPING; }
+static bool is_process(const struct child *c) {
+    return c->state == CHILD_RUNNING || c->state == CHILD_STOPPING;
+}
 
 struct child *children_find(struct supervisor *s, int pid) {
     for (size_t i = 0; i < s->children.count; i++)
-        if (is_process(s->children.items[i]) && s->children.items[i]->pid == pid) return s->children.items[i];
+        if (is_process(s->children.items[i]) && s->children.items[i]->pid == pid)
+            return s->children.items[i];
     return NULL;
 }
 
@@ -38,46 +45,76 @@ void children_save(struct supervisor *s) {
     struct error err;
     for (size_t i = 0; i < s->children.count; i++) {
         const struct child *c = s->children.items[i];
-        struct state_child row = {c->role, c->idx, c->pid, c->start_ticks, c->args_hash, c->instance};
-        if (is_process(c)) vec_push(&state.children, row);
+        struct state_child row = {c->role,        c->idx,       c->pid,
+                                  c->start_ticks, c->args_hash, c->instance};
+        if (is_process(c))
+            vec_push(&state.children, row);
     }
-    if (state_file_write(&state, s->config->run_dir, &err)) log_error("cannot remember the children: %s", err.text);
+    if (state_file_write(&state, s->config->run_dir, &err))
+        log_error("cannot remember the children: %s", err.text);
     state_file_release(&state);
 }
 
-/* A port that is free now. It may be taken until the child binds it; then the child ends and gets another. */
-static int64_t free_port(void) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+/* `wanted` if it is free now, for 0 any that is; 0: it is not. It may be taken until the child binds
+ * it; then the child ends and gets another. */
+static int64_t free_port(int64_t wanted) {
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)wanted),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
+    const int one = 1; /* a connection that is closing is no reason, as for the child */
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool good =
-        fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof at) && !getsockname(fd, (struct sockaddr *)&at, &len);
-    if (fd >= 0) close(fd);
+    bool good = fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) &&
+                !bind(fd, (struct sockaddr *)&at, sizeof at) && !listen(fd, 1) &&
+                !getsockname(fd, (struct sockaddr *)&at, &len);
+    if (fd >= 0)
+        close(fd);
     return good ? ntohs(at.sin_port) : 0;
 }
 
+/* The port that a file of the run folder says; 0: none, or it is not free. */
+static int64_t read_port(const char *path) {
+    struct buf text;
+    struct error err;
+    buf_init(&text, 0);
+    int64_t port = 0;
+    if (file_exists(path) && file_read(path, 64, &text, &err) == 0)
+        port = strtol(buf_text(&text), NULL, 10);
+    buf_release(&text);
+    return port > 0 && port <= UINT16_MAX ? free_port(port) : 0;
+}
+
+static void write_port(const char *path, int64_t port) {
+    char text[32];
+    struct error err;
+    int len = snprintf(text, sizeof text, "%" PRId64 "\n", port);
+    if (file_write_atomic(path, text, (size_t)len, 0600, &err))
+        log_warn("an admin port will change at the next start: %s", err.text);
+}
+
+/* Drawn once: whoever scrapes it finds it again after a restart, of the child's or the
+ * supervisor's. */
+static int64_t kept_port(const struct supervisor *s, const struct child *c) {
+    char name[64];
+    snprintf(name, sizeof name, "admin-port-%s-%u", child_role_name(c->role), c->idx);
+    char *path = path_join(s->config->run_dir, name);
+    int64_t port = read_port(path);
+    if (!port && (port = free_port(0)))
+        write_port(path, port);
+    mem_free(path);
+    return port;
+}
+
 static int64_t admin_port(const struct supervisor *s, const struct child *c) {
-    if (!s->config->admin_port) return free_port();
+    if (!s->config->admin_port)
+        return kept_port(s, c);
     return s->config->admin_port + (c->role == CHILD_WORKER ? 1 + (int64_t)c->idx : 0);
 }
 
 enum { GPUS_MAX = 64 }; /* as --gpu says; a worker takes it modulo how many there are */
 
-struct argv {
-    VEC(char *) words; /* owned strings */
-};
-
-PRINTF_LIKE(2, 3) static void add(struct argv *a, const char *fmt, ...) {
-    char text[4608];
-    va_list args;
-    va_start(args, fmt);
-    int len = vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    CHECK(len >= 0 && (size_t)len < sizeof text);
-    vec_push(&a->words, mem_strdup(text));
-}
-
-/* The same replica of the same run folder has the same id for ever: the scheduler puts its ranks together by it. */
+/* The same replica of the same run folder has the same id for ever: the scheduler puts its ranks
+ * together by it. */
 static struct u128 replica_id(const struct supervisor *s, uint32_t replica_idx) {
     struct buf text;
     buf_init(&text, 0);
@@ -87,61 +124,77 @@ static struct u128 replica_id(const struct supervisor *s, uint32_t replica_idx) 
     return id;
 }
 
-static void add_rank(const struct supervisor *s, const struct child *c, struct argv *a) {
+static void add_rank(const struct supervisor *s, const struct child *c, struct flags *a) {
     const struct supervisor_replicas *r = &s->config->replicas;
     uint32_t count = supervisor_rank_count(s->config), place = c->idx % count;
     char id[U128_TEXT_MAX];
-    if (c->role != CHILD_WORKER || count == 1) return;
+    if (c->role != CHILD_WORKER || count == 1)
+        return;
     u128_text(replica_id(s, c->idx / count), id);
-    add(a, "--replica=%s", id);
-    add(a, "--rank=%u", place % r->tp);
-    add(a, "--stage=%u", place / r->tp);
-    if (r->stage_devices) add(a, "--device=%s", r->stage_devices[place / r->tp]);
+    flags_add(a, "--replica=%s", id);
+    flags_add(a, "--rank=%u", place % r->tp);
+    flags_add(a, "--stage=%u", place / r->tp);
+    if (r->stage_devices)
+        flags_add(a, "--device=%s", r->stage_devices[place / r->tp]);
 }
 
-/* What differs from one start to the next is only here. The first word is what ps shows: whose child it is. */
-static void build_argv(const struct supervisor *s, const struct child *c, struct argv *a) {
+/* What differs from one start to the next is only here. The first word is what ps shows: whose
+ * child it is. */
+static void build_argv(const struct supervisor *s, const struct child *c, struct flags *a) {
     const struct supervisor_role *role = &s->config->roles[c->role];
     char instance[U128_TEXT_MAX];
     u128_text(c->instance, instance);
-    add(a, "trireme(%s)", s->config->run_dir);
-    add(a, "%s", child_role_name(c->role));
-    if (role->takes_admin_port) add(a, "--admin-port=%" PRId64, admin_port(s, c));
-    if (role->takes_name) add(a, "--name=%s-%u", child_role_name(c->role), c->idx);
-    if (role->takes_instance) add(a, "--instance=%s", instance);
-    if (role->takes_gpu) add(a, "--gpu=%u", c->idx % GPUS_MAX);
-    for (char *const *flag = role->flags; flag && *flag; flag++) add(a, "%s", *flag);
+    flags_add(a, "trireme(%s)", s->config->run_dir);
+    flags_add(a, "%s", child_role_name(c->role));
+    if (role->takes_admin_port)
+        flags_add(a, "--admin-port=%" PRId64, admin_port(s, c));
+    if (role->takes_name)
+        flags_add(a, "--name=%s-%u", child_role_name(c->role), c->idx);
+    if (role->takes_instance)
+        flags_add(a, "--instance=%s", instance);
+    if (role->takes_gpu)
+        flags_add(a, "--gpu=%u", c->idx % GPUS_MAX);
+    for (char *const *flag = role->flags; flag && *flag; flag++)
+        flags_add(a, "%s", *flag);
     add_rank(s, c, a);
-    vec_push(&a->words, NULL);
+    flags_end(a);
 }
 
 static uint64_t settings_hash(const struct supervisor *s, enum child_role role) {
     struct buf text;
     buf_init(&text, 0);
     buf_add_str(&text, child_role_name(role));
-    for (char *const *flag = s->config->roles[role].flags; flag && *flag; flag++) buf_addf(&text, "\n%s", *flag);
-    uint64_t hash = hash64(text.data, text.len, s->config->roles[role].secret_hash);
+    for (char *const *flag = s->config->roles[role].flags; flag && *flag; flag++)
+        buf_addf(&text, "\n%s", *flag);
+    const char *secret = s->config->roles[role].secret;
+    uint64_t hash = hash64(text.data, text.len, secret ? hash64(secret, strlen(secret), 1) : 0);
     buf_release(&text);
     return hash;
 }
 
-static struct child *add_child(struct supervisor *s, enum child_role role, uint32_t idx, int64_t now_ms) {
+static struct child *add_child(struct supervisor *s, enum child_role role, uint32_t idx,
+                               int64_t now_ms) {
     struct child *c = mem_alloc(sizeof *c);
-    *c = (struct child){.role = role, .idx = idx, .pidfd = -1, .start_at_ms = now_ms, .args_hash = s->args_hash[role]};
+    *c = (struct child){.role = role,
+                        .idx = idx,
+                        .pidfd = -1,
+                        .start_at_ms = now_ms,
+                        .args_hash = s->args_hash[role]};
     vec_push(&s->children, c);
     return c;
 }
 
 static void start(struct supervisor *s, struct child *c, int64_t now_ms) {
-    struct argv a = {0};
+    struct flags a = {0};
     struct error err;
     int gate = -1;
     c->instance = random_u128();
     c->args_hash = s->args_hash[c->role];
     build_argv(s, c, &a);
-    int rc = child_start(c, s->config->exe, a.words.items, &gate, &err);
+    int rc = child_start(c, s->config->exe, a.words.items, s->config->roles[c->role].secret, &gate,
+                         &err);
     if (!rc) {
-        c->state = CHILD_RUNNING;
+        child_move(c, CHILD_RUNNING);
         c->started_ms = now_ms;
         c->pulse_ms = 0;
         children_save(s);
@@ -154,14 +207,15 @@ static void start(struct supervisor *s, struct child *c, int64_t now_ms) {
     } else {
         log_info("%s %u started as process %d", child_role_name(c->role), c->idx, c->pid);
     }
-    for (size_t i = 0; i < a.words.count; i++) mem_free(a.words.items[i]);
-    vec_release(&a.words);
+    flags_release(&a);
 }
 
 void children_stop(struct supervisor *s, struct child *c, int64_t grace_ms, int64_t now_ms) {
-    if (c->state == CHILD_WAITING) c->state = CHILD_GONE;
-    if (c->state != CHILD_RUNNING) return;
-    c->state = CHILD_STOPPING;
+    if (c->state == CHILD_WAITING)
+        child_move(c, CHILD_GONE);
+    if (c->state != CHILD_RUNNING)
+        return;
+    child_move(c, CHILD_STOPPING);
     c->kill_at_ms = now_ms + grace_ms;
     child_signal(c, SIGTERM);
     child_signal(c, SIGCONT); /* a stopped one would not hear it */
@@ -178,24 +232,29 @@ static void drop_gone(struct supervisor *s) {
     s->children.count = kept;
 }
 
-/* While draining, the roles of earlier phases and of this one are wanted no more, the later ones still are. */
+/* While draining, the roles of earlier phases and of this one are wanted no more, the later ones
+ * still are. */
 static uint32_t wanted_count(const struct supervisor *s, enum child_role role) {
-    if ((int)s->phase >= PHASE_GATEWAYS + (int)role) return 0;
+    if ((int)s->phase >= PHASE_GATEWAYS + (int)role)
+        return 0;
     return role == CHILD_WORKER ? s->workers_wanted : s->config->roles[role].count;
 }
 
-/* Gateways end with their last stream. A worker that is no longer wanted is not waited for: its sequences go on
- * elsewhere. */
+/* Gateways end with their last stream. A worker that is no longer wanted is not waited for: its
+ * sequences go on elsewhere. */
 static int64_t grace_of(const struct supervisor *s, enum child_role role) {
-    if (role == CHILD_GATEWAY) return s->config->drain_ms;
-    return s->phase == PHASE_SERVING ? MIN(s->config->stop_ms, (int64_t)SCALE_DOWN_MS) : s->config->stop_ms;
+    if (role == CHILD_GATEWAY)
+        return s->config->drain_ms;
+    return s->phase == PHASE_SERVING ? MIN(s->config->stop_ms, (int64_t)SCALE_DOWN_MS)
+                                     : s->config->stop_ms;
 }
 
 /* The child that holds a place, or is about to leave it. */
 static struct child *place_of(struct supervisor *s, enum child_role role, uint32_t idx) {
     for (size_t i = 0; i < s->children.count; i++) {
         struct child *c = s->children.items[i];
-        if (c->role == role && c->idx == idx && c->state != CHILD_GONE) return c;
+        if (c->role == role && c->idx == idx && c->state != CHILD_GONE)
+            return c;
     }
     return NULL;
 }
@@ -205,10 +264,12 @@ void children_want(struct supervisor *s, int64_t now_ms) {
         uint32_t wanted = wanted_count(s, (enum child_role)role);
         for (size_t i = 0; i < s->children.count; i++) {
             struct child *c = s->children.items[i];
-            if (c->role == (enum child_role)role && c->idx >= wanted) children_stop(s, c, grace_of(s, c->role), now_ms);
+            if (c->role == (enum child_role)role && c->idx >= wanted)
+                children_stop(s, c, grace_of(s, c->role), now_ms);
         }
         for (uint32_t idx = 0; idx < wanted; idx++)
-            if (!place_of(s, (enum child_role)role, idx)) add_child(s, (enum child_role)role, idx, now_ms);
+            if (!place_of(s, (enum child_role)role, idx))
+                add_child(s, (enum child_role)role, idx, now_ms);
     }
     drop_gone(s);
 }
@@ -216,7 +277,8 @@ void children_want(struct supervisor *s, int64_t now_ms) {
 void children_turn(struct supervisor *s, int64_t now_ms) {
     for (size_t i = 0; i < s->children.count; i++) {
         struct child *c = s->children.items[i];
-        if (c->state == CHILD_WAITING && c->start_at_ms <= now_ms) start(s, c, now_ms);
+        if (c->state == CHILD_WAITING && c->start_at_ms <= now_ms)
+            start(s, c, now_ms);
         if (c->state == CHILD_STOPPING && c->kill_at_ms <= now_ms) {
             log_warn("%s %u did not end when asked: killed", child_role_name(c->role), c->idx);
             c->kill_at_ms = INT64_MAX;
@@ -225,10 +287,13 @@ void children_turn(struct supervisor *s, int64_t now_ms) {
     }
 }
 
-/* A late turn of our own, or a suspended machine, says nothing about the others: everybody begins anew. */
+/* A late turn of our own, or a suspended machine, says nothing about the others: everybody begins
+ * anew. */
 static bool has_pulse(struct supervisor *s, struct child *c, bool late, int64_t now_ms) {
     uint64_t count;
-    if (!pulse_read(s->config->run_dir, c->pid, &count)) return true; /* it shows none, or not yet */
+    /* it shows none, or not yet */
+    if (!pulse_read(s->config->run_dir, c->pid, &count))
+        return true;
     if (late || !c->pulse_ms || count != c->pulse) {
         c->pulse = count;
         c->pulse_ms = now_ms;
@@ -236,14 +301,17 @@ static bool has_pulse(struct supervisor *s, struct child *c, bool late, int64_t 
     return now_ms - c->pulse_ms < MAX(s->config->silence_ms, (int64_t)PULSE_STILL_MIN_MS);
 }
 
-void children_feel_pulse(struct supervisor *s, int64_t now_ms) {
-    if (now_ms - s->pulse_turn_ms < PULSE_EVERY_MS) return;
+void children_check_pulse(struct supervisor *s, int64_t now_ms) {
+    if (now_ms - s->pulse_turn_ms < PULSE_EVERY_MS)
+        return;
     bool late = now_ms - s->pulse_turn_ms > LATE_TURN_MS;
     s->pulse_turn_ms = now_ms;
     for (size_t i = 0; i < s->children.count; i++) {
         struct child *c = s->children.items[i];
-        if (c->state != CHILD_RUNNING || has_pulse(s, c, late, now_ms)) continue;
-        log_error("%s %u (process %d) shows no pulse: killed", child_role_name(c->role), c->idx, c->pid);
+        if (c->state != CHILD_RUNNING || has_pulse(s, c, late, now_ms))
+            continue;
+        log_error("%s %u (process %d) shows no pulse: killed", child_role_name(c->role), c->idx,
+                  c->pid);
         c->pulse_ms = now_ms;
         child_signal(c, SIGKILL);
     }
@@ -253,8 +321,10 @@ int64_t children_next_ms(const struct supervisor *s) {
     int64_t due = INT64_MAX;
     for (size_t i = 0; i < s->children.count; i++) {
         const struct child *c = s->children.items[i];
-        if (c->state == CHILD_WAITING) due = MIN(due, c->start_at_ms);
-        if (c->state == CHILD_STOPPING) due = MIN(due, c->kill_at_ms);
+        if (c->state == CHILD_WAITING)
+            due = MIN(due, c->start_at_ms);
+        if (c->state == CHILD_STOPPING)
+            due = MIN(due, c->kill_at_ms);
     }
     return due;
 }
@@ -262,39 +332,59 @@ int64_t children_next_ms(const struct supervisor *s) {
 static void note_exit(struct supervisor *s, struct child_exit *e, int64_t now_ms) {
     e->at_ms = now_ms;
     s->exits[s->exit_count++ % EXIT_RING] = *e;
-    wire_tell_exit(s, e);
+    supervisor_send_exit(s, e);
 }
 
-static void give_up(struct supervisor *s, const struct child *c, const char *how, int64_t now_ms) {
-    if (s->phase != PHASE_SERVING) return;
-    error_set(&s->failure, ERR_INVALID, "%s %u cannot start: it ended %d times with %s; its own messages above say why",
-              child_role_name(c->role), c->idx, CHILD_FAILED_STARTS, how);
+/* reason: the line that the child left, or NULL. */
+static void give_up(struct supervisor *s, const struct child *c, const char *how,
+                    const char *reason, int64_t now_ms) {
+    if (s->phase != PHASE_SERVING)
+        return;
+    if (reason)
+        error_set(&s->failure, ERR_INVALID, "%s %u cannot start: %s", child_role_name(c->role),
+                  c->idx, reason);
+    else
+        error_set(&s->failure, ERR_INVALID,
+                  "%s %u cannot start: it ended %u times with %s; its own messages above say why",
+                  child_role_name(c->role), c->idx, c->failed_starts, how);
     drain_begin(s, now_ms);
+}
+
+/* A gateway's pulse rises once it listens (a worker's while it still loads): then it can start, and
+ * what keeps its successors from it, as another program on its port for a moment, passes. */
+static bool has_served(const struct supervisor *s, const struct child *c) {
+    uint64_t count;
+    return c->role == CHILD_GATEWAY && pulse_read(s->config->run_dir, c->pid, &count) && count > 1;
 }
 
 void children_ended(struct supervisor *s, int pid, int64_t now_ms) {
     struct child *c = children_find(s, pid);
     struct child_exit e;
-    char how[64];
-    if (!c) return;
+    char how[64], text[ERROR_TEXT_MAX];
+    if (!c)
+        return;
+    const char *reason = exit_reason_take(s->config->run_dir, pid, text) ? text : NULL;
     bool was_stopping = c->state == CHILD_STOPPING;
     epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->pidfd, NULL);
+    c->has_lived |= has_served(s, c);
     child_ended(c, s->config->run_dir, &e);
     child_exit_text(&e, how);
     note_exit(s, &e, now_ms);
     bool again = c->idx < wanted_count(s, c->role);
     if (again) {
         int64_t delay = was_stopping ? 0 : child_restart_delay(c, &e, now_ms);
-        c->state = CHILD_WAITING;
+        child_move(c, CHILD_WAITING);
         c->start_at_ms = now_ms + delay;
-        if (!was_stopping && child_is_hopeless(c))
-            give_up(s, c, how, now_ms);
-        else if (!was_stopping)
-            log_warn("%s %u (process %d) ended with %s: again in %" PRId64 " ms", child_role_name(c->role), c->idx, pid,
-                     how, delay);
+        if (!was_stopping && child_is_hopeless(c)) {
+            c->start_at_ms = INT64_MAX; /* not while the others drain, either */
+            give_up(s, c, how, reason, now_ms);
+        } else if (!was_stopping)
+            log_warn("%s %u (process %d) ended with %s%s%s: again in %" PRId64 " ms",
+                     child_role_name(c->role), c->idx, pid, how, reason ? ": " : "",
+                     reason ? reason : "", delay);
     } else {
         log_info("%s %u (process %d) ended with %s", child_role_name(c->role), c->idx, pid, how);
-        c->state = CHILD_GONE;
+        child_move(c, CHILD_GONE);
         drop_gone(s);
     }
     children_save(s);
@@ -313,25 +403,31 @@ static void adopt_one(struct supervisor *s, const struct state_child *row, int64
                                .instance = row->instance,
                                .pid = row->pid,
                                .fault = child_take_mark(s->config->run_dir, row->pid)};
-        log_warn("%s %u (process %d) ended while no supervisor ran", child_role_name(row->role), row->idx, row->pid);
+        log_warn("%s %u (process %d) ended while no supervisor ran", child_role_name(row->role),
+                 row->idx, row->pid);
         note_exit(s, &e, now_ms);
         return; /* stays WAITING, and is started */
     }
-    c->state = CHILD_RUNNING;
+    child_move(c, CHILD_RUNNING);
     c->started_ms = now_ms;
     log_info("%s %u adopted as process %d", child_role_name(c->role), c->idx, c->pid);
-    if (c->args_hash == s->args_hash[c->role]) return;
+    if (c->args_hash == s->args_hash[c->role])
+        return;
     log_info("%s %u runs with other settings: it is replaced", child_role_name(c->role), c->idx);
-    children_stop(s, c, c->role == CHILD_GATEWAY ? s->config->drain_ms : s->config->stop_ms, now_ms);
+    children_stop(s, c, c->role == CHILD_GATEWAY ? s->config->drain_ms : s->config->stop_ms,
+                  now_ms);
 }
 
 void children_adopt(struct supervisor *s, int64_t now_ms) {
     struct state_file state;
     struct error err;
-    for (int role = 0; role < CHILD_ROLE_COUNT; role++) s->args_hash[role] = settings_hash(s, (enum child_role)role);
-    if (state_file_read(&state, s->config->run_dir, &err)) log_error("cannot adopt children: %s", err.text);
+    for (int role = 0; role < CHILD_ROLE_COUNT; role++)
+        s->args_hash[role] = settings_hash(s, (enum child_role)role);
+    if (state_file_read(&state, s->config->run_dir, &err))
+        log_error("cannot adopt children: %s", err.text);
     if (state.workers_configured == s->config->roles[CHILD_WORKER].count && state.workers_wanted)
         s->workers_wanted = MIN(state.workers_wanted, (uint32_t)WORKERS_MAX);
-    for (size_t i = 0; i < state.children.count; i++) adopt_one(s, &state.children.items[i], now_ms);
+    for (size_t i = 0; i < state.children.count; i++)
+        adopt_one(s, &state.children.items[i], now_ms);
     state_file_release(&state);
 }

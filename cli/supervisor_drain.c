@@ -5,7 +5,8 @@
 #include <signal.h>
 
 static void kill_all(struct supervisor *s) {
-    for (size_t i = 0; i < s->children.count; i++) child_signal(s->children.items[i], SIGKILL);
+    for (size_t i = 0; i < s->children.count; i++)
+        child_signal(s->children.items[i], SIGKILL);
 }
 
 void drain_begin(struct supervisor *s, int64_t now_ms) {
@@ -24,7 +25,8 @@ void drain_begin(struct supervisor *s, int64_t now_ms) {
 void drain_turn(struct supervisor *s, int64_t now_ms) {
     while (s->phase != PHASE_SERVING && s->phase != PHASE_DONE) {
         for (int role = 0; role < CHILD_ROLE_COUNT; role++)
-            if ((int)s->phase >= PHASE_GATEWAYS + role && children_alive(s, (enum child_role)role)) return;
+            if ((int)s->phase >= PHASE_GATEWAYS + role && children_alive(s, (enum child_role)role))
+                return;
         s->phase++;
         children_want(s, now_ms);
     }

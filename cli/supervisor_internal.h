@@ -1,8 +1,8 @@
 /*
  * supervisor_internal.h - the supervisor's state, for the supervisor*.c files only.
  *
- * supervisor.c is the loop and the order of a turn; _children.c starts, restarts and counts; _wire.c speaks to the
- * scheduler; _control.c answers commands; _drain.c ends everything.
+ * supervisor.c is the loop and the order of a turn; _children.c starts, restarts and counts;
+ * _wire.c speaks to the scheduler; _control.c answers commands; _drain.c ends everything.
  */
 #ifndef CLI_SUPERVISOR_INTERNAL_H
 #define CLI_SUPERVISOR_INTERNAL_H
@@ -14,7 +14,8 @@
 #include "proto/link.h"
 
 enum { EXIT_RING = 64, CONTROLS_MAX = 8, CONTROL_LINE_MAX = 128, WORKERS_MAX = 1024 };
-/* Between two turns: then it was the supervisor that slept, and the silence of others proves nothing. */
+/* Between two turns: then it was the supervisor that slept, and the silence of others proves
+ * nothing. */
 enum { LATE_TURN_MS = 3000 };
 
 enum phase { PHASE_SERVING, PHASE_GATEWAYS, PHASE_SCHEDULER, PHASE_WORKERS, PHASE_DONE };
@@ -43,21 +44,24 @@ struct supervisor {
     int64_t unheard_since_ms, turn_ms, pulse_turn_ms;
     struct arena arena;
     struct buf scratch;
-    struct child_exit exits[EXIT_RING]; /* latest ends, to answer late Fences and to tell a new scheduler */
+    /* latest ends, to answer late Fences and to tell a new scheduler */
+    struct child_exit exits[EXIT_RING];
     uint64_t exit_count;
 };
 
 /* What an epoll event means. The low bits carry an index or a child's pid. */
 enum source { SOURCE_SIGNAL = 1, SOURCE_CONTROL, SOURCE_CONNECTION, SOURCE_CHILD };
-MUST_CHECK int supervisor_watch(struct supervisor *s, int fd, enum source source, uint32_t id, struct error *err);
+MUST_CHECK int supervisor_watch(struct supervisor *s, int fd, enum source source, uint32_t id,
+                                struct error *err);
 
 /* _children.c */
 void children_adopt(struct supervisor *s, int64_t now_ms);
 void children_want(struct supervisor *s, int64_t now_ms); /* makes the list match what is wanted */
-void children_turn(struct supervisor *s, int64_t now_ms); /* starts what is due, kills what was asked and is late */
+/* starts what is due, kills what was asked and is late */
+void children_turn(struct supervisor *s, int64_t now_ms);
 void children_ended(struct supervisor *s, int pid, int64_t now_ms);
 /* Kills workers and gateways whose pulse has stood still for silence_ms. */
-void children_feel_pulse(struct supervisor *s, int64_t now_ms);
+void children_check_pulse(struct supervisor *s, int64_t now_ms);
 void children_stop(struct supervisor *s, struct child *c, int64_t grace_ms, int64_t now_ms);
 struct child *children_find(struct supervisor *s, int pid);
 uint32_t children_alive(const struct supervisor *s, enum child_role role);
@@ -65,9 +69,9 @@ void children_save(struct supervisor *s);
 int64_t children_next_ms(const struct supervisor *s); /* INT64_MAX: nothing is due */
 
 /* _wire.c */
-MUST_CHECK int wire_open(struct supervisor *s, struct error *err);
-void wire_tell_exit(struct supervisor *s, const struct child_exit *e);
-void wire_watch_scheduler(struct supervisor *s, int64_t now_ms);
+MUST_CHECK int supervisor_link_open(struct supervisor *s, struct error *err);
+void supervisor_send_exit(struct supervisor *s, const struct child_exit *e);
+void supervisor_watch_scheduler(struct supervisor *s, int64_t now_ms);
 
 /* _control.c */
 MUST_CHECK int control_open(struct supervisor *s, struct error *err);

@@ -1,7 +1,10 @@
 #include "cli/talk.h"
 
+#include "cli/progress.h"
+
 #include "base/clock.h"
 #include "formats/json.h"
+#include "formats/json_document.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -23,18 +26,20 @@ static uint16_t free_port(void) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool good =
-        fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof at) && !getsockname(fd, (struct sockaddr *)&at, &len);
-    if (fd >= 0) close(fd);
+    bool good = fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof at) &&
+                !getsockname(fd, (struct sockaddr *)&at, &len);
+    if (fd >= 0)
+        close(fd);
     return good ? ntohs(at.sin_port) : 0;
 }
 
-/* The private server ends with us (SIGTERM when this process is gone), in a session of its own so that Ctrl-C is for us
- * alone. */
+/* The private server ends with us (SIGTERM when this process is gone), in a session of its own so
+ * that Ctrl-C is for us alone. */
 static void become_server(const struct talk *t, const char *model, const char *log) {
-    char port[16], threads[32];
+    char port[16], threads[32], context[48];
     snprintf(port, sizeof port, "%u", t->client.port);
     snprintf(threads, sizeof threads, "--threads=%" PRId64, t->settings->threads);
+    snprintf(context, sizeof context, "--max-context=%" PRId64, t->settings->max_context);
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (!t->settings->verbose) {
@@ -42,26 +47,33 @@ static void become_server(const struct talk *t, const char *model, const char *l
         dup2(fd, STDERR_FILENO);
         dup2(fd, STDOUT_FILENO);
     }
-    execl("/proc/self/exe", "trireme", "serve", "--port", port, "--run-dir", t->run_dir, threads, "--drain-timeout=0",
-          "--stop-timeout=1s", "--model", model, (char *)NULL);
+    execl("/proc/self/exe", "trireme", "serve", "--port", port, "--run-dir", t->run_dir, threads,
+          context, "--drain-timeout=0", "--stop-timeout=1s", "--model", model, (char *)NULL);
     _exit(126);
 }
 
-static void log_name(const struct talk *t, char out[80]) { snprintf(out, 80, "%s/log", t->run_dir); }
+static void log_name(const struct talk *t, char out[80]) {
+    snprintf(out, 80, "%s/log", t->run_dir);
+}
 
 static void show_log(const struct talk *t) {
     char path[80], text[LOG_TAIL_BYTES];
     log_name(t, path);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
+    if (fd < 0)
+        return;
     off_t len = lseek(fd, 0, SEEK_END);
-    ssize_t n = pread(fd, text, sizeof text, len > (off_t)sizeof text ? len - (off_t)sizeof text : 0);
-    if (n > 0) fwrite(text, 1, (size_t)n, stderr);
+    ssize_t n =
+        pread(fd, text, sizeof text, len > (off_t)sizeof text ? len - (off_t)sizeof text : 0);
+    if (n > 0)
+        fwrite(text, 1, (size_t)n, stderr);
     close(fd);
 }
 
 static int wait_ready(struct talk *t, struct error *err) {
+    struct progress progress;
     struct buf body;
+    progress_begin(&progress, "loading the model");
     buf_init(&body, 1 << 20);
     int rc = ERR_TIMEOUT;
     for (int64_t end = clock_ms() + READY_MS; clock_ms() < end; sleep_ms(30)) {
@@ -71,13 +83,16 @@ static int wait_ready(struct talk *t, struct error *err) {
             rc = 0;
             break;
         }
+        progress_show(&progress, 0, 0);
         if (waitpid(t->server_pid, NULL, WNOHANG) == t->server_pid) {
             t->server_pid = 0;
             rc = error_set(err, ERR_CLOSED, "the server ended before it was ready");
             break;
         }
     }
-    if (rc == ERR_TIMEOUT) error_set(err, rc, "the server was not ready within %d s", READY_MS / 1000);
+    if (rc == ERR_TIMEOUT)
+        error_set(err, rc, "the server was not ready within %d s", READY_MS / 1000);
+    progress_end(&progress);
     buf_release(&body);
     return rc;
 }
@@ -91,42 +106,53 @@ static int start_server(struct talk *t, const char *model, struct error *err) {
     }
     snprintf(url, sizeof url, "http://127.0.0.1:%u", free_port());
     int rc = api_client_init(&t->client, url, NULL, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     log_name(t, log);
     fflush(NULL);
     t->server_pid = fork();
-    if (t->server_pid < 0) return error_set_errno(err, "cannot start a server");
-    if (t->server_pid == 0) become_server(t, model, log);
+    if (t->server_pid < 0)
+        return error_set_errno(err, "cannot start a server");
+    if (t->server_pid == 0)
+        become_server(t, model, log);
     rc = wait_ready(t, err);
-    if (rc && !t->settings->verbose) show_log(t);
+    if (rc && !t->settings->verbose)
+        show_log(t);
     return rc;
 }
 
-int talk_begin(struct talk *t, const struct talk_settings *settings, const char *model, struct error *err) {
+int talk_begin(struct talk *t, const struct talk_settings *settings, const char *model,
+               struct error *err) {
     *t = (struct talk){.settings = settings};
-    if (settings->url) return api_client_init(&t->client, settings->url, settings->api_key, err);
+    if (settings->url)
+        return api_client_init(&t->client, settings->url, settings->api_key, err);
     int rc = start_server(t, model, err);
-    if (rc) talk_end(t);
+    if (rc)
+        talk_end(t);
     return rc;
 }
 
 /* The folder is ours alone (mkdtemp) and flat. */
 static void clear_folder(const char *path) {
     DIR *dir = opendir(path);
-    if (!dir) return;
+    if (!dir)
+        return;
     for (struct dirent *e; (e = readdir(dir));)
-        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) unlinkat(dirfd(dir), e->d_name, 0);
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+            unlinkat(dirfd(dir), e->d_name, 0);
     closedir(dir);
     rmdir(path);
 }
 
 void talk_end(struct talk *t) {
+    CHECK(!t->run_dir[0] || !strncmp(t->run_dir, "/tmp/", 5)); /* it is removed, with all in it */
     if (t->server_pid > 0) {
         kill(t->server_pid, SIGTERM);
         while (waitpid(t->server_pid, NULL, 0) < 0 && errno == EINTR) {}
     }
     t->server_pid = 0;
-    if (!t->run_dir[0]) return;
+    if (!t->run_dir[0])
+        return;
     clear_folder(t->run_dir);
     t->run_dir[0] = 0;
 }
@@ -134,33 +160,75 @@ void talk_end(struct talk *t) {
 /* --- one answer --- */
 
 struct reply {
+    struct talk *talk;
     struct buf *answer;
+    bool in_reasoning;
     struct error *err;
     int rc;
 };
 
-/* Prints the string of each "content" or "text" of an event; an "error" event ends the answer. */
-static bool take_event(void *ctx, struct bytes data) {
-    struct reply *reply = ctx;
-    struct json_reader r;
-    struct bytes text = {0};
-    bool failed = false;
-    if (bytes_equal(data, bytes_str("[DONE]"))) return false;
-    json_reader_init(&r, data, 0, 0);
-    for (enum json_event e; (e = json_next(&r)) > JSON_END;) {
-        if (e != JSON_KEY) continue;
-        failed |= r.depth == 1 && bytes_equal(r.text, bytes_str("error"));
-        bool wanted = bytes_equal(r.text, bytes_str("content")) || bytes_equal(r.text, bytes_str("text"));
-        if (!wanted || json_next(&r) != JSON_STRING) continue;
-        text = r.text;
-        fwrite(text.data, 1, text.len, stdout);
-        if (reply->answer) buf_add_bytes(reply->answer, text);
+/* What an event adds to the answer: of a chat, or of a completion. */
+static const char *text_of(const cJSON *event) {
+    const char *text = json_document_text(event, "choices.0.delta.content");
+    return text ? text : json_document_text(event, "choices.0.text");
+}
+
+static const char *reasoning_of(const cJSON *event) {
+    const char *text = json_document_text(event, "choices.0.delta.reasoning_content");
+    return text ? text : json_document_text(event, "choices.0.delta.reasoning");
+}
+
+static void count_event(struct talk_figures *f, const cJSON *event, bool has_text) {
+    const cJSON *tokens = json_document_find(event, "usage.completion_tokens");
+    if (cJSON_IsNumber(tokens))
+        f->tokens = (int64_t)tokens->valuedouble;
+    if (!has_text)
+        return;
+    f->last_ms = clock_ms();
+    if (!f->first_ms)
+        f->first_ms = f->last_ms;
+    if (!cJSON_IsNumber(tokens))
+        f->tokens++;
+}
+
+/* Thoughts are dim; the answer begins on a line of its own. */
+static void print_reasoning(struct reply *reply, const char *thought, const char *text) {
+    if (thought && *thought) {
+        printf("%s%s", reply->in_reasoning ? "" : "\033[2m", thought);
+        reply->in_reasoning = true;
     }
-    json_reader_release(&r);
+    if (text && *text && reply->in_reasoning) {
+        printf("\033[0m\n");
+        reply->in_reasoning = false;
+    }
     fflush(stdout);
+}
+
+/* Prints an event's text. An "error" event, or one that is no JSON, ends the answer. */
+static bool print_event(void *ctx, struct bytes data) {
+    struct reply *reply = ctx;
+    cJSON *event;
+    if (bytes_equal(data, bytes_str("[DONE]")))
+        return false;
+    reply->rc = json_document_parse(data, &event, reply->err);
+    if (reply->rc)
+        return false;
+    const char *text = text_of(event), *thought = reasoning_of(event);
+    count_event(&reply->talk->figures, event, text || thought);
+    if (reply->talk->show_reasoning)
+        print_reasoning(reply, thought, text);
+    if (text) {
+        fputs(text, stdout);
+        fflush(stdout);
+    }
+    if (text && reply->answer)
+        buf_add_str(reply->answer, text);
+    bool failed = json_document_find(event, "error") != NULL;
+    cJSON_Delete(event);
     if (failed) {
         char *why = api_error_text(data);
-        reply->rc = error_set(reply->err, ERR_CLOSED, "%s", *why ? why : "the server ended the answer");
+        reply->rc =
+            error_set(reply->err, ERR_CLOSED, "%s", *why ? why : "the server ended the answer");
         mem_free(why);
     }
     return !failed;
@@ -170,6 +238,10 @@ static void build_body(const struct talk_settings *s, const char *json, struct b
     struct json_writer w;
     json_writer_init(&w, body);
     json_begin_object(&w);
+    if (s->url && s->model) {
+        json_key(&w, "model");
+        json_string(&w, s->model);
+    }
     json_key(&w, s->raw ? "prompt" : "messages");
     json_raw(&w, bytes_str(json));
     json_key(&w, "max_tokens");
@@ -184,22 +256,42 @@ static void build_body(const struct talk_settings *s, const char *json, struct b
     }
     json_key(&w, "stream");
     json_bool(&w, true);
+    json_key(&w, "stream_options");
+    json_begin_object(&w);
+    json_key(&w, "include_usage");
+    json_bool(&w, true);
     json_end_object(&w);
+    json_end_object(&w);
+}
+
+bool talk_was_stopped(const struct talk *t) {
+    return t->client.stop && *t->client.stop;
 }
 
 int talk_ask(struct talk *t, const char *json, struct buf *answer, struct error *err) {
     struct buf body, out;
-    struct reply reply = {.answer = answer, .err = err};
+    CHECK(t->client.port && t->settings);
+    struct reply reply = {.talk = t, .answer = answer, .err = err};
+    t->figures = (struct talk_figures){.begin_ms = clock_ms()};
     buf_init(&body, 0);
     buf_init(&out, 0);
     build_body(t->settings, json, &body);
     const char *path = t->settings->raw ? "/v1/completions" : "/v1/chat/completions";
-    int rc = api_stream(&t->client, path, buf_text(&body), take_event, &reply, &out, ANSWER_MS, err);
+    int rc =
+        api_stream(&t->client, path, buf_text(&body), print_event, &reply, &out, ANSWER_MS, err);
     if (rc > 0 && rc != 200) {
         char *why = api_error_text(buf_bytes(&out));
-        rc = error_set(err, ERR_INVALID, "the server answers %d%s%s", rc, *why ? ": " : "", why);
+        if (strstr(why, "no chat template"))
+            rc = error_set(err, ERR_UNSUPPORTED,
+                           "this model has no chat template; `trireme run --raw` completes a text "
+                           "as it is");
+        else
+            rc =
+                error_set(err, ERR_INVALID, "the server answers %d%s%s", rc, *why ? ": " : "", why);
         mem_free(why);
     }
+    if (reply.in_reasoning)
+        printf("\033[0m");
     buf_release(&body);
     buf_release(&out);
     return rc < 0 ? rc : reply.rc;

@@ -1,6 +1,6 @@
 /*
- * Fields of config.json that change nothing at inference: training options, bookkeeping, names of other libraries, and
- * generation defaults (which the gateway takes from generation_config.json).
+ * Fields of config.json that change nothing at inference: training options, bookkeeping, names of
+ * other libraries, and generation defaults (which the gateway takes from generation_config.json).
  */
 #include "formats/config_known.h"
 
@@ -168,8 +168,10 @@ static const char *const HARMLESS[] = {
 };
 
 bool config_field_is_harmless(const char *name) {
-    if (name[0] == '_') return true; /* private to the library that wrote it */
+    if (name[0] == '_')
+        return true; /* private to the library that wrote it */
     for (size_t i = 0; i < ARRAY_LEN(HARMLESS); i++)
-        if (!strcmp(name, HARMLESS[i])) return true;
+        if (!strcmp(name, HARMLESS[i]))
+            return true;
     return false;
 }

@@ -1,4 +1,5 @@
-/* config_known.h - which fields of a config.json ask for nothing at inference (config.h: config_finish). */
+/* config_known.h - which fields of a config.json ask for nothing at inference (config.h:
+ * config_finish). */
 #ifndef FORMATS_CONFIG_KNOWN_H
 #define FORMATS_CONFIG_KNOWN_H
 

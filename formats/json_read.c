@@ -1,5 +1,6 @@
 /*
- * json_read.c - the pull reader: one function a state, a bit per open container, strings found 16 bytes at a time.
+ * json_read.c - the pull reader: one function a state, a bit per open container, strings found 16
+ * bytes at a time.
  */
 #include "formats/json.h"
 
@@ -21,7 +22,8 @@ enum state {
     FAILED,
 };
 
-void json_reader_init(struct json_reader *r, struct bytes text, uint32_t depth_max, uint32_t flags) {
+void json_reader_init(struct json_reader *r, struct bytes text, uint32_t depth_max,
+                      uint32_t flags) {
     memset(r, 0, sizeof *r);
     r->start = r->at = text.data;
     r->end = text.len ? text.data + text.len : text.data;
@@ -31,12 +33,16 @@ void json_reader_init(struct json_reader *r, struct bytes text, uint32_t depth_m
     buf_init(&r->scratch, 0);
 }
 
-void json_reader_release(struct json_reader *r) { buf_release(&r->scratch); }
+void json_reader_release(struct json_reader *r) {
+    buf_release(&r->scratch);
+}
 
 /* ---- errors ---- */
 
-static enum json_event fail_at(struct json_reader *r, int code, const uint8_t *where, const char *what) {
-    if (r->state != FAILED) error_set(&r->error, code, "%s at byte %zu", what, (size_t)(where - r->start));
+static enum json_event fail_at(struct json_reader *r, int code, const uint8_t *where,
+                               const char *what) {
+    if (r->state != FAILED)
+        error_set(&r->error, code, "%s at byte %zu", what, (size_t)(where - r->start));
     r->state = FAILED;
     r->last = JSON_ERROR;
     return JSON_ERROR;
@@ -58,26 +64,32 @@ bool json_fail(struct json_reader *r, const char *fmt, ...) {
 
 /* ---- strings ---- */
 
-/* First byte in [at, end) that is a quote, a backslash or a control character; sets *high when a byte >= 0x80 was
- * passed. */
+/* First byte in [at, end) that is a quote, a backslash or a control character; sets *high when a
+ * byte >= 0x80 was passed. */
 static const uint8_t *find_special(const uint8_t *at, const uint8_t *end, bool *high) {
 #ifdef __SSE2__
-    const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\'), last_control = _mm_set1_epi8(0x1f);
+    const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\'),
+                  last_control = _mm_set1_epi8(0x1f);
     for (; end - at >= 16; at += 16) {
         __m128i v = _mm_loadu_si128((const __m128i *)(const void *)at);
         __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(v, last_control), v);
-        __m128i hit = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(v, quote), _mm_cmpeq_epi8(v, slash)), control);
+        __m128i hit =
+            _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(v, quote), _mm_cmpeq_epi8(v, slash)), control);
         unsigned hits = (unsigned)_mm_movemask_epi8(hit), highs = (unsigned)_mm_movemask_epi8(v);
         if (hits) {
-            if (highs & ((hits & -hits) - 1)) *high = true;
+            if (highs & ((hits & -hits) - 1))
+                *high = true;
             return at + __builtin_ctz(hits);
         }
-        if (highs) *high = true;
+        if (highs)
+            *high = true;
     }
 #endif
     for (; at < end; at++) {
-        if (*at == '"' || *at == '\\' || *at < 0x20) break;
-        if (*at >= 0x80) *high = true;
+        if (*at == '"' || *at == '\\' || *at < 0x20)
+            break;
+        if (*at >= 0x80)
+            *high = true;
     }
     return at;
 }
@@ -85,10 +97,12 @@ static const uint8_t *find_special(const uint8_t *at, const uint8_t *end, bool *
 /* The 4 digits of a \u escape, or -1. */
 static int32_t hex4(const uint8_t *at, const uint8_t *end) {
     int32_t v = 0;
-    if (end - at < 4) return -1;
+    if (end - at < 4)
+        return -1;
     for (int i = 0; i < 4; i++) {
         int d = hex_value(at[i]);
-        if (d < 0) return -1;
+        if (d < 0)
+            return -1;
         v = v * 16 + d;
     }
     return v;
@@ -99,31 +113,39 @@ static const uint8_t *escape_fail(struct json_reader *r, const uint8_t *at, cons
     return NULL;
 }
 
-/* at is at "\u". Appends the character; returns the byte behind the escape (or the pair), or NULL after failing. */
+/* at is at "\u". Appends the character; returns the byte behind the escape (or the pair), or NULL
+ * after failing. */
 static const uint8_t *unicode_escape(struct json_reader *r, const uint8_t *at) {
     const uint8_t *first = at;
     int32_t cp = hex4(at + 2, r->end);
     char utf8[4];
-    if (cp < 0) return escape_fail(r, first, "bad \\u escape");
-    if (cp == 0 && !(r->flags & JSON_ALLOW_NUL)) return escape_fail(r, first, "zero character (\\u0000)");
+    if (cp < 0)
+        return escape_fail(r, first, "bad \\u escape");
+    if (cp == 0 && !(r->flags & JSON_ALLOW_NUL))
+        return escape_fail(r, first, "zero character (\\u0000)");
     at += 6;
     if (cp >= 0xd800 && cp <= 0xdbff) {
         int32_t low = r->end - at >= 6 && at[0] == '\\' && at[1] == 'u' ? hex4(at + 2, r->end) : -1;
-        if (low < 0xdc00 || low > 0xdfff) return escape_fail(r, first, "lone surrogate escape");
+        if (low < 0xdc00 || low > 0xdfff)
+            return escape_fail(r, first, "lone surrogate escape");
         cp = 0x10000 + ((cp - 0xd800) << 10) + (low - 0xdc00);
         at += 6;
     }
-    if (cp >= 0xdc00 && cp <= 0xdfff) return escape_fail(r, first, "lone surrogate escape");
+    if (cp >= 0xdc00 && cp <= 0xdfff)
+        return escape_fail(r, first, "lone surrogate escape");
     buf_add(&r->scratch, utf8, utf8_encode((uint32_t)cp, utf8));
     return at;
 }
 
-/* at is at a backslash. Appends what it stands for; returns the byte behind it, or NULL after failing. */
+/* at is at a backslash. Appends what it stands for; returns the byte behind it, or NULL after
+ * failing. */
 static const uint8_t *escape(struct json_reader *r, const uint8_t *at) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     const char *found = NULL;
-    if (r->end - at >= 2 && at[1] == 'u') return unicode_escape(r, at);
-    if (r->end - at >= 2 && at[1]) found = strchr(from, at[1]);
+    if (r->end - at >= 2 && at[1] == 'u')
+        return unicode_escape(r, at);
+    if (r->end - at >= 2 && at[1])
+        found = strchr(from, at[1]);
     if (!found) {
         bad(r, at + 1, "bad escape");
         return NULL;
@@ -132,20 +154,27 @@ static const uint8_t *escape(struct json_reader *r, const uint8_t *at) {
     return at + 2;
 }
 
-static inline bool follows(uint8_t c) { return (c & 0xc0) == 0x80; }
+static inline bool follows(uint8_t c) {
+    return (c & 0xc0) == 0x80;
+}
 
-/* Bytes of the character at s, or 0. The two commonest shapes without a call; base/utf8.h decides the rest. */
+/* Bytes of the character at s, or 0. The two commonest shapes without a call; base/utf8.h decides
+ * the rest. */
 static inline size_t character(const uint8_t *s, size_t len) {
     uint32_t cp;
-    if (s[0] < 0x80) return 1;
-    if (len >= 2 && s[0] >= 0xc2 && s[0] < 0xe0 && follows(s[1])) return 2;
-    if (len >= 3 && s[0] > 0xe0 && s[0] < 0xed && follows(s[1]) && follows(s[2])) return 3;
+    if (s[0] < 0x80)
+        return 1;
+    if (len >= 2 && s[0] >= 0xc2 && s[0] < 0xe0 && follows(s[1]))
+        return 2;
+    if (len >= 3 && s[0] > 0xe0 && s[0] < 0xed && follows(s[1]) && follows(s[2]))
+        return 3;
     return utf8_decode(s, len, &cp);
 }
 
 /* Checks UTF-8 of a run without escapes. */
 static bool run_valid(struct json_reader *r, const uint8_t *run, const uint8_t *end, bool high) {
-    if (!high) return true;
+    if (!high)
+        return true;
     for (size_t len; run < end; run += len) {
         if (*run < 0x80 && r->end - run >= 8) { /* up to the next byte that is not ASCII */
             uint64_t eight;
@@ -155,32 +184,39 @@ static bool run_valid(struct json_reader *r, const uint8_t *run, const uint8_t *
             continue;
         }
         len = character(run, (size_t)(end - run));
-        if (!len) return fail_at(r, ERR_INVALID, run, "invalid UTF-8"), false;
+        if (!len)
+            return fail_at(r, ERR_INVALID, run, "invalid UTF-8"), false;
     }
     return true;
 }
 
-/* r->at is at the opening quote. Leaves r->at behind the closing one and r->text decoded. */
+/* r->at is at the opening quote. Leaves r->at behind the closing one and r->text unescaped. */
 static bool string(struct json_reader *r) {
     const uint8_t *run = r->at + 1, *at;
-    bool decoded = false;
+    bool has_escapes = false;
     for (;;) {
         bool high = false;
         at = find_special(run, r->end, &high);
-        if (!run_valid(r, run, at, high)) return false;
-        if (at == r->end || *at < 0x20) return bad(r, at, "control character in a string"), false;
-        if (*at == '"') break;
-        if (!decoded) buf_reset(&r->scratch);
-        decoded = true;
+        if (!run_valid(r, run, at, high))
+            return false;
+        if (at == r->end || *at < 0x20)
+            return bad(r, at, "control character in a string"), false;
+        if (*at == '"')
+            break;
+        if (!has_escapes)
+            buf_reset(&r->scratch);
+        has_escapes = true;
         buf_add(&r->scratch, run, (size_t)(at - run));
         run = escape(r, at);
-        if (!run) return false;
+        if (!run)
+            return false;
     }
     r->text = bytes_of(run, (size_t)(at - run));
-    if (decoded) {
+    if (has_escapes) {
         buf_add_bytes(&r->scratch, r->text);
         r->text = buf_bytes(&r->scratch);
-        if (r->scratch.failed) return fail_at(r, ERR_MEMORY, r->at, "out of memory for the string"), false;
+        if (r->scratch.failed)
+            return fail_at(r, ERR_MEMORY, r->at, "out of memory for the string"), false;
     }
     r->at = at + 1;
     return true;
@@ -188,32 +224,41 @@ static bool string(struct json_reader *r) {
 
 /* ---- numbers and words ---- */
 
-static inline bool is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
+static inline bool is_digit(uint8_t c) {
+    return c >= '0' && c <= '9';
+}
 
 static const uint8_t *digits(const uint8_t *at, const uint8_t *end) {
-    while (at < end && is_digit(*at)) at++;
+    while (at < end && is_digit(*at))
+        at++;
     return at;
 }
 
 static bool number(struct json_reader *r) {
-    const uint8_t *at = r->at, *end = r->end, *part;
-    if (*at == '-') at++;
-    part = at;
+    const uint8_t *at = r->at, *end = r->end, *first;
+    if (*at == '-')
+        at++;
+    first = at;
     at = digits(at, end);
-    if (at == part || (*part == '0' && at - part > 1)) return bad(r, part, "bad number"), false;
+    if (at == first || (*first == '0' && at - first > 1))
+        return bad(r, first, "bad number"), false;
     if (at < end && *at == '.') {
-        part = ++at;
+        first = ++at;
         at = digits(at, end);
-        if (at == part) return bad(r, at, "bad number"), false;
+        if (at == first)
+            return bad(r, at, "bad number"), false;
     }
     if (at < end && (*at | 0x20) == 'e') {
         at++;
-        if (at < end && (*at == '+' || *at == '-')) at++;
-        part = at;
+        if (at < end && (*at == '+' || *at == '-'))
+            at++;
+        first = at;
         at = digits(at, end);
-        if (at == part) return bad(r, at, "bad number"), false;
+        if (at == first)
+            return bad(r, at, "bad number"), false;
     }
-    if (at - r->at > JSON_NUMBER_MAX) return fail_at(r, ERR_LIMIT, r->at, "number too long"), false;
+    if (at - r->at > JSON_NUMBER_MAX)
+        return fail_at(r, ERR_LIMIT, r->at, "number too long"), false;
     r->text = bytes_of(r->at, (size_t)(at - r->at));
     r->at = at;
     return true;
@@ -221,7 +266,8 @@ static bool number(struct json_reader *r) {
 
 static bool word(struct json_reader *r, const char *text) {
     size_t len = strlen(text), have = (size_t)(r->end - r->at);
-    if (have < len || memcmp(r->at, text, len) != 0) return bad(r, r->at, "bad value"), false;
+    if (have < len || memcmp(r->at, text, len) != 0)
+        return bad(r, r->at, "bad value"), false;
     r->at += len;
     return true;
 }
@@ -242,10 +288,12 @@ static inline void skip_space(struct json_reader *r) {
         __m128i blank = _mm_or_si128(_mm_cmpeq_epi8(v, space), _mm_cmpeq_epi8(v, line));
         unsigned others = (unsigned)_mm_movemask_epi8(blank) ^ 0xffff;
         at += others ? __builtin_ctz(others) : 16;
-        if (others) break;
+        if (others)
+            break;
     }
 #endif
-    while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t')) at++;
+    while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
+        at++;
     r->at = at;
 }
 
@@ -256,15 +304,20 @@ static enum json_event emit(struct json_reader *r, enum json_event event, enum s
     return event;
 }
 
-static enum state after_value(const struct json_reader *r) { return r->depth ? WANT_COMMA_OR_END : WANT_NOTHING; }
+static enum state after_value(const struct json_reader *r) {
+    return r->depth ? WANT_COMMA_OR_END : WANT_NOTHING;
+}
 
 static enum json_event open_container(struct json_reader *r, bool object) {
     uint32_t d = r->depth;
-    if (d == r->depth_max) return fail_at(r, ERR_LIMIT, r->at, "nested too deeply");
-    r->in_object[d / 64] = (r->in_object[d / 64] & ~(1ull << (d % 64))) | (uint64_t)object << (d % 64);
+    if (d == r->depth_max)
+        return fail_at(r, ERR_LIMIT, r->at, "nested too deeply");
+    r->in_object[d / 64] = (r->in_object[d / 64] & ~(1ull << (d % 64))) | (uint64_t)object
+                                                                              << (d % 64);
     r->depth = d + 1;
     r->at++;
-    return object ? emit(r, JSON_OBJECT_BEGIN, WANT_KEY_OR_END) : emit(r, JSON_ARRAY_BEGIN, WANT_VALUE_OR_END);
+    return object ? emit(r, JSON_OBJECT_BEGIN, WANT_KEY_OR_END)
+                  : emit(r, JSON_ARRAY_BEGIN, WANT_VALUE_OR_END);
 }
 
 static enum json_event close_container(struct json_reader *r) {
@@ -283,20 +336,25 @@ static enum json_event value(struct json_reader *r) {
     case 'f': return word(r, "false") ? emit(r, JSON_FALSE, after_value(r)) : JSON_ERROR;
     case 'n': return word(r, "null") ? emit(r, JSON_NULL, after_value(r)) : JSON_ERROR;
     case 0xef:
-        if (r->at == r->start) return fail_at(r, ERR_INVALID, r->at, "byte order mark");
+        if (r->at == r->start)
+            return fail_at(r, ERR_INVALID, r->at, "byte order mark");
         return bad(r, r->at, "expected a value");
     default:
-        if (*r->at != '-' && !is_digit(*r->at)) return bad(r, r->at, "expected a value");
+        if (*r->at != '-' && !is_digit(*r->at))
+            return bad(r, r->at, "expected a value");
         return number(r) ? emit(r, JSON_NUMBER, after_value(r)) : JSON_ERROR;
     }
 }
 
 static enum json_event key(struct json_reader *r) {
-    if (*r->at != '"') return bad(r, r->at, "expected a key");
-    if (!string(r)) return JSON_ERROR;
+    if (*r->at != '"')
+        return bad(r, r->at, "expected a key");
+    if (!string(r))
+        return JSON_ERROR;
     enum json_event event = emit(r, JSON_KEY, WANT_VALUE);
     skip_space(r);
-    if (r->at == r->end || *r->at != ':') return bad(r, r->at, "expected ':'");
+    if (r->at == r->end || *r->at != ':')
+        return bad(r, r->at, "expected ':'");
     r->at++;
     return event;
 }
@@ -316,25 +374,31 @@ static bool separator(struct json_reader *r, enum json_event *event) {
     r->state = object ? WANT_KEY : WANT_VALUE;
     skip_space(r);
     r->offset = (size_t)(r->at - r->start);
-    if (r->at < r->end) return true;
+    if (r->at < r->end)
+        return true;
     *event = bad(r, r->at, "");
     return false;
 }
 
 enum json_event json_next(struct json_reader *r) {
     enum json_event event = JSON_ERROR;
-    if (r->state == FAILED) return JSON_ERROR;
+    if (r->state == FAILED)
+        return JSON_ERROR;
     skip_space(r);
     r->offset = (size_t)(r->at - r->start);
-    if (r->at == r->end) return r->state == WANT_NOTHING ? emit(r, JSON_END, WANT_NOTHING) : bad(r, r->at, "");
-    if (r->state == WANT_COMMA_OR_END && !separator(r, &event)) return event;
+    if (r->at == r->end)
+        return r->state == WANT_NOTHING ? emit(r, JSON_END, WANT_NOTHING) : bad(r, r->at, "");
+    if (r->state == WANT_COMMA_OR_END && !separator(r, &event))
+        return event;
     switch (r->state) {
     case WANT_VALUE_OR_END:
-        if (*r->at == ']') return close_container(r);
+        if (*r->at == ']')
+            return close_container(r);
         return value(r);
     case WANT_VALUE: return value(r);
     case WANT_KEY_OR_END:
-        if (*r->at == '}') return close_container(r);
+        if (*r->at == '}')
+            return close_container(r);
         return key(r);
     case WANT_KEY: return key(r);
     default: return bad(r, r->at, "something behind the value");
@@ -345,16 +409,19 @@ enum json_event json_next(struct json_reader *r) {
 
 bool json_skip(struct json_reader *r) {
     uint32_t depth = r->depth;
-    if (r->last == JSON_ERROR) return false;
+    if (r->last == JSON_ERROR)
+        return false;
     if (r->last == JSON_KEY) {
         enum json_event event = json_next(r);
-        if (event != JSON_OBJECT_BEGIN && event != JSON_ARRAY_BEGIN) return event != JSON_ERROR;
+        if (event != JSON_OBJECT_BEGIN && event != JSON_ARRAY_BEGIN)
+            return event != JSON_ERROR;
         depth = r->depth;
     } else if (r->last != JSON_OBJECT_BEGIN && r->last != JSON_ARRAY_BEGIN) {
         return true;
     }
     while (r->depth >= depth)
-        if (json_next(r) == JSON_ERROR) return false;
+        if (json_next(r) == JSON_ERROR)
+            return false;
     return true;
 }
 
@@ -372,30 +439,36 @@ static const char *event_text(enum json_event event) {
 
 bool json_expect(struct json_reader *r, enum json_event want) {
     enum json_event event = json_next(r);
-    if (event == want) return true;
-    if (event != JSON_ERROR) json_fail(r, "expected %s", event_text(want));
+    if (event == want)
+        return true;
+    if (event != JSON_ERROR)
+        json_fail(r, "expected %s", event_text(want));
     return false;
 }
 
 bool json_read_string(struct json_reader *r, struct bytes *out) {
-    if (!json_expect(r, JSON_STRING)) return false;
+    if (!json_expect(r, JSON_STRING))
+        return false;
     *out = r->text;
     return true;
 }
 
 bool json_read_int64(struct json_reader *r, int64_t *out) {
-    if (!json_expect(r, JSON_NUMBER)) return false;
+    if (!json_expect(r, JSON_NUMBER))
+        return false;
     return json_number_int64(r->text, out) || json_fail(r, "expected an integer of 64 bits");
 }
 
 bool json_read_double(struct json_reader *r, double *out) {
-    if (!json_expect(r, JSON_NUMBER)) return false;
+    if (!json_expect(r, JSON_NUMBER))
+        return false;
     return json_number_double(r->text, out) || json_fail(r, "number out of range");
 }
 
 bool json_read_bool(struct json_reader *r, bool *out) {
     enum json_event event = json_next(r);
     *out = event == JSON_TRUE;
-    if (event == JSON_TRUE || event == JSON_FALSE) return true;
+    if (event == JSON_TRUE || event == JSON_FALSE)
+        return true;
     return event == JSON_ERROR ? false : json_fail(r, "expected true or false");
 }

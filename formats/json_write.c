@@ -12,13 +12,16 @@ void json_writer_init(struct json_writer *w, struct buf *out) {
     w->out = out;
 }
 
-static bool bit(const uint64_t *bits, uint32_t d) { return bits[d / 64] >> (d % 64) & 1; }
+static bool bit(const uint64_t *bits, uint32_t d) {
+    return bits[d / 64] >> (d % 64) & 1;
+}
 static void set_bit(uint64_t *bits, uint32_t d, bool on) {
     bits[d / 64] = (bits[d / 64] & ~(1ull << (d % 64))) | (uint64_t)on << (d % 64);
 }
 
 static void comma(struct json_writer *w) {
-    if (bit(w->has_item, w->depth)) buf_add_byte(w->out, ',');
+    if (bit(w->has_item, w->depth))
+        buf_add_byte(w->out, ',');
     set_bit(w->has_item, w->depth, true);
 }
 
@@ -47,10 +50,18 @@ static void end(struct json_writer *w, bool object) {
     buf_add_byte(w->out, object ? '}' : ']');
 }
 
-void json_begin_object(struct json_writer *w) { begin(w, true); }
-void json_end_object(struct json_writer *w) { end(w, true); }
-void json_begin_array(struct json_writer *w) { begin(w, false); }
-void json_end_array(struct json_writer *w) { end(w, false); }
+void json_begin_object(struct json_writer *w) {
+    begin(w, true);
+}
+void json_end_object(struct json_writer *w) {
+    end(w, true);
+}
+void json_begin_array(struct json_writer *w) {
+    begin(w, false);
+}
+void json_end_array(struct json_writer *w) {
+    end(w, false);
+}
 
 static void quoted(struct json_writer *w, struct bytes s) {
     buf_add_byte(w->out, '"');
@@ -66,7 +77,9 @@ void json_key_bytes(struct json_writer *w, struct bytes key) {
     w->after_key = true;
 }
 
-void json_key(struct json_writer *w, const char *key) { json_key_bytes(w, bytes_str(key)); }
+void json_key(struct json_writer *w, const char *key) {
+    json_key_bytes(w, bytes_str(key));
+}
 
 void json_string_bytes(struct json_writer *w, struct bytes s) {
     before_value(w);
@@ -85,8 +98,12 @@ void json_raw(struct json_writer *w, struct bytes value) {
     buf_add_bytes(w->out, value);
 }
 
-void json_null(struct json_writer *w) { json_raw(w, bytes_str("null")); }
-void json_bool(struct json_writer *w, bool v) { json_raw(w, bytes_str(v ? "true" : "false")); }
+void json_null(struct json_writer *w) {
+    json_raw(w, bytes_str("null"));
+}
+void json_bool(struct json_writer *w, bool v) {
+    json_raw(w, bytes_str(v ? "true" : "false"));
+}
 
 void json_uint(struct json_writer *w, uint64_t v) {
     before_value(w);
@@ -95,7 +112,8 @@ void json_uint(struct json_writer *w, uint64_t v) {
 
 void json_int(struct json_writer *w, int64_t v) {
     before_value(w);
-    if (v < 0) buf_add_byte(w->out, '-');
+    if (v < 0)
+        buf_add_byte(w->out, '-');
     buf_add_u64(w->out, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
 }
 
@@ -109,8 +127,10 @@ void json_double(struct json_writer *w, double v) {
         double back;
         snprintf(text, sizeof text, "%.*g", digits, v);
         for (char *c = text; *c; c++)
-            if (*c == ',') *c = '.'; /* a locale with a decimal comma */
-        if (json_number_double(bytes_str(text), &back) && back == v) break;
+            if (*c == ',')
+                *c = '.'; /* a locale with a decimal comma */
+        if (json_number_double(bytes_str(text), &back) && back == v)
+            break;
     }
     json_raw(w, bytes_str(text));
 }

@@ -1,17 +1,20 @@
 /*
- * safetensors.h - tensors in .safetensors files, one file or several with an index, mapped and never copied.
+ * safetensors.h - tensors in .safetensors files, one file or several with an index, mapped and
+ * never copied.
  *
- * Format: https://github.com/huggingface/safetensors (README, "Format"): u64 little-endian header length, a JSON
- * header, then the data. The files come from strangers; everything is checked before a byte of data is used.
+ * Format: https://github.com/huggingface/safetensors (README, "Format"): u64 little-endian header
+ * length, a JSON header, then the data. The files come from strangers; everything is checked before
+ * a byte of data is used.
  *
  * Invariants of an opened set:
  *   (1) names are unique over all files, valid UTF-8 without zero bytes, sorted by bytes;
  *   (2) byte_len == product of dims * size of the type, computed without overflow;
- *   (3) in each file the tensors' ranges neither overlap nor leave holes, and end exactly at the file's end;
+ *   (3) in each file the tensors' ranges neither overlap nor leave holes, and end exactly at the
+ *       file's end;
  *   (4) with an index, each tensor it names lies in the file it says.
  *
- * Memory: the header's size bounds it: at most 100 MB of header a file, 1 << 20 tensors in all. Threading: read-only
- * after open.
+ * Memory: the header's size bounds it: at most 100 MB of header a file, 1 << 20 tensors in all.
+ * Threading: read-only after open.
  */
 #ifndef FORMATS_SAFETENSORS_H
 #define FORMATS_SAFETENSORS_H
@@ -23,7 +26,8 @@
 enum { TENSOR_DIMS_MAX = 8, SAFETENSORS_FILES_MAX = 4096, SAFETENSORS_TENSORS_MAX = 1 << 20 };
 #define SAFETENSORS_HEADER_MAX ((uint64_t)100 * 1000 * 1000)
 
-/* Types of both formats. The first have one value an element; block types (GGUF) only whole blocks. */
+/* Types of both formats. The first have one value an element; block types (GGUF) only whole
+ * blocks. */
 enum tensor_type {
     TENSOR_BOOL,
     TENSOR_U8,
@@ -75,8 +79,8 @@ size_t tensor_type_size(enum tensor_type type);
 /* Values in a block: 1, 32 or 256. */
 uint32_t tensor_type_block(enum tensor_type type);
 
-/* What turns a quantised tensor's stored numbers into values: kernels/types.h (struct matrix_part) says how. Made from
- * a checkpoint's companion tensors, not read from a file. */
+/* What turns a quantized tensor's stored numbers into values: kernels/types.h (struct matrix_part)
+ * says how. Made from a checkpoint's companion tensors, not read from a file. */
 struct tensor_scales {
     const float *scales, *zeros; /* [count]; zeros NULL: `zero` for all */
     const uint32_t *groups;      /* [cols], or NULL */
@@ -109,18 +113,22 @@ struct safetensors {
     size_t tensor_count;
 };
 
-/* Opens a .safetensors file, or a folder with model.safetensors, model.safetensors.index.json, or files of other names:
- * then the one, else that which ends in "_final", else that of the highest "_step_N". Errors name file and tensor. */
+/* Opens a .safetensors file, or a folder with model.safetensors, model.safetensors.index.json, or
+ * files of other names: then the one, else that which ends in "_final", else that of the highest
+ * "_step_N". Errors name file and tensor. */
 MUST_CHECK int safetensors_open(struct safetensors *set, const char *path, struct error *err);
+/* Unmaps and frees everything; tensors and their data are stale then. A zeroed set may be
+ * closed. */
 void safetensors_close(struct safetensors *set);
-/* Adds a tensor that lies in no file: its data must outlive the set, the name becomes the set's. Pointers to tensors
- * become stale. */
+/* Adds a tensor that lies in no file: its data must outlive the set, the name becomes the set's.
+ * Pointers to tensors become stale. */
 void safetensors_add(struct safetensors *set, const struct tensor *tensor);
 /* NULL when there is none of this name. */
 const struct tensor *safetensors_find(const struct safetensors *set, const char *name);
 
-/* One file's bytes, already in memory; path is for error texts. What safetensors_open does for each file; fuzzed. The
- * set borrows bytes. */
-MUST_CHECK int safetensors_open_bytes(struct safetensors *set, struct bytes file, const char *path, struct error *err);
+/* One file's bytes, already in memory; path is for error texts. What safetensors_open does for each
+ * file; fuzzed. The set borrows bytes. */
+MUST_CHECK int safetensors_open_bytes(struct safetensors *set, struct bytes file, const char *path,
+                                      struct error *err);
 
 #endif

@@ -4,7 +4,7 @@
 
 /* ---- taking an answer apart ---- */
 
-static void on_text(void *ctx, enum parse_part part, struct bytes text) {
+static void on_text(void *ctx, enum parse_channel part, struct bytes text) {
     struct choice *c = ctx;
     if (part == PARSE_CONTENT)
         buf_add_bytes(c->out, text);
@@ -12,12 +12,14 @@ static void on_text(void *ctx, enum parse_part part, struct bytes text) {
         buf_add_bytes(&c->reasoning, text);
 }
 
-/* Letters and digits, nine of them: some templates take no other ids back. The same tokens give the same ids. */
+/* Letters and digits, nine of them: some templates take no other ids back. The same tokens give the
+ * same ids. */
 static void add_call_id(struct choice *c, uint32_t index) {
     static const char DIGITS[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     uint64_t key[3] = {c->call_seed, c->index, index};
     uint64_t bits = hash64(key, sizeof key, 0);
-    for (int i = 0; i < 9; i++, bits /= 62) buf_add_byte(&c->calls, DIGITS[bits % 62]);
+    for (int i = 0; i < 9; i++, bits /= 62)
+        buf_add_byte(&c->calls, DIGITS[bits % 62]);
 }
 
 static void begin_call(struct choice *c, const struct parse_call *call) {
@@ -31,17 +33,21 @@ static void begin_call(struct choice *c, const struct parse_call *call) {
     buf_add_str(&c->calls, "\",");
 }
 
-/* More of a call whose beginning is still in the buffer goes into it; else it is an object of its own. */
+/* More of a call whose beginning is still in the buffer goes into it; else it is an object of its
+ * own. */
 static void on_call(void *ctx, const struct parse_call *call) {
     static const char END[] = "\"}}";
     struct choice *c = ctx;
-    if (c->one_call && call->index > 0) return;
+    if (c->one_call && call->index > 0)
+        return;
     if (c->calls.len && !call->name.len) {
         c->calls.len -= strlen(END);
     } else {
-        if (c->calls.len) buf_add_byte(&c->calls, ',');
+        if (c->calls.len)
+            buf_add_byte(&c->calls, ',');
         buf_add_byte(&c->calls, '{');
-        if (c->streams) buf_addf(&c->calls, "\"index\":%u,", call->index);
+        if (c->streams)
+            buf_addf(&c->calls, "\"index\":%u,", call->index);
         if (call->name.len)
             begin_call(c, call);
         else
@@ -53,9 +59,10 @@ static void on_call(void *ctx, const struct parse_call *call) {
 }
 
 static void init_parser(struct choice *c, const struct choice_config *config) {
-    if (!config->parse || (!config->parse->reasoning && !config->parse->calls)) return;
+    if (!config->parse || (!config->parse->reasoning && !config->parse->calls))
+        return;
     c->parse = *config->parse;
-    c->parse.complete_calls = !config->streams;
+    c->parse.complete_calls = !config->streams || config->whole_calls;
     c->parser = parser_new(&c->parse);
     c->sink = (struct parse_sink){on_text, on_call, NULL};
     c->streams = config->streams;
@@ -73,28 +80,38 @@ static struct buf *begin_text(struct choice *c, struct buf *out) {
 }
 
 static void end_text(struct choice *c, bool last) {
-    if (!c->parser) return;
-    if (c->raw.len) parser_push(c->parser, buf_bytes(&c->raw), &c->sink);
-    if (last) parser_end(c->parser, &c->sink);
+    if (!c->parser)
+        return;
+    if (c->raw.len)
+        parser_push(c->parser, buf_bytes(&c->raw), &c->sink);
+    if (last)
+        parser_end(c->parser, &c->sink);
 }
 
 /* ---- life ---- */
 
-int choice_init(struct choice *c, uint32_t index, const struct choice_config *config, struct error *err) {
-    *c = (struct choice){
-        .index = index, .has_stops = config->stop_count > 0, .include_stop_text = config->include_stop_text};
+int choice_init(struct choice *c, uint32_t index, const struct choice_config *config,
+                struct error *err) {
+    *c = (struct choice){.index = index,
+                         .has_stops = config->stop_count > 0,
+                         .include_stop_text = config->include_stop_text};
     detok_init(&c->detok, config->tokenizer,
-               (config->begins_text ? 0u : DECODE_CONTINUES) | (config->skip_special ? DECODE_SKIP_SPECIAL : 0u));
+               (config->begins_text ? 0u : DETOKENIZE_CONTINUES) |
+                   (config->skip_special ? DETOKENIZE_SKIP_SPECIAL : 0u));
     init_parser(c, config);
-    if (!c->has_stops) return 0;
+    if (!c->has_stops)
+        return 0;
     return stop_init(&c->stop, config->stops, config->stop_count, config->include_stop_text, err);
 }
 
 void choice_release(struct choice *c) {
-    struct buf *const bufs[] = {&c->scratch, &c->raw, &c->reasoning, &c->calls, &c->text, &c->logprobs, &c->ids};
-    if (c->has_stops) stop_release(&c->stop);
+    struct buf *const bufs[] = {&c->scratch, &c->raw,      &c->reasoning, &c->calls,
+                                &c->text,    &c->logprobs, &c->ids};
+    if (c->has_stops)
+        stop_release(&c->stop);
     parser_free(&c->parser);
-    for (size_t i = 0; i < ARRAY_LEN(bufs); i++) buf_release(bufs[i]);
+    for (size_t i = 0; i < ARRAY_LEN(bufs); i++)
+        buf_release(bufs[i]);
     *c = (struct choice){0};
 }
 
@@ -102,7 +119,8 @@ void choice_release(struct choice *c) {
 
 /* A special token that means something to the parser is text for it. */
 static bool is_wanted(struct choice *c, uint32_t id) {
-    if (!c->parser || !tokenizer_is_special(c->detok.tokenizer, id)) return false;
+    if (!c->parser || !tokenizer_is_special(c->detok.tokenizer, id))
+        return false;
     struct buf text = {0};
     tokenizer_token_text(c->detok.tokenizer, id, &text);
     bool wanted = parse_wants_token(&c->parse, buf_bytes(&text));
@@ -112,7 +130,8 @@ static bool is_wanted(struct choice *c, uint32_t id) {
 
 static void detokenize(struct choice *c, uint32_t id, struct buf *out) {
     unsigned flags = c->detok.flags;
-    if (flags & DECODE_SKIP_SPECIAL && is_wanted(c, id)) c->detok.flags &= ~(unsigned)DECODE_SKIP_SPECIAL;
+    if (flags & DETOKENIZE_SKIP_SPECIAL && is_wanted(c, id))
+        c->detok.flags &= ~(unsigned)DETOKENIZE_SKIP_SPECIAL;
     detok_push(&c->detok, id, out);
     c->detok.flags = flags;
 }
@@ -132,13 +151,16 @@ bool choice_push(struct choice *c, uint32_t id, struct buf *out) {
     bool thinks = c->parser && parser_is_thinking(c->parser);
     c->token_count++;
     bool stopped = push_text(c, id, begin_text(c, out));
-    if (stopped) c->finish = CHOICE_STOP;
+    if (stopped)
+        c->finish = CHOICE_STOP;
     end_text(c, stopped);
-    if (thinks && parser_is_thinking(c->parser)) c->thought_count++;
+    if (thinks && parser_is_thinking(c->parser))
+        c->thought_count++;
     return stopped;
 }
 
-/* What the detokenizer and the matcher hold back. The last bytes may still complete a stop string. */
+/* What the detokenizer and the matcher hold back. The last bytes may still complete a stop
+ * string. */
 static void flush(struct choice *c, struct buf *text) {
     if (!c->has_stops) {
         detok_flush(&c->detok, text);
@@ -153,8 +175,10 @@ static void flush(struct choice *c, struct buf *text) {
 }
 
 void choice_push_stop(struct choice *c, uint32_t id, struct buf *out) {
-    if (c->include_stop_text && choice_push(c, id, out)) return;
-    if (!c->include_stop_text) c->token_count++;
+    if (c->include_stop_text && choice_push(c, id, out))
+        return;
+    if (!c->include_stop_text)
+        c->token_count++;
     choice_end(c, CHOICE_STOP, out);
 }
 
@@ -164,9 +188,13 @@ void choice_end(struct choice *c, enum choice_finish finish, struct buf *out) {
     end_text(c, true);
 }
 
-enum choice_finish choice_told_finish(const struct choice *c) {
+enum choice_finish choice_reported_finish(const struct choice *c) {
     bool called = c->parser && parser_call_count(c->parser) > 0;
     return c->finish == CHOICE_STOP && called ? CHOICE_CALLS : c->finish;
+}
+
+struct bytes choice_stop_text(const struct choice *c) {
+    return c->has_stops ? stop_match(&c->stop) : bytes_of(NULL, 0);
 }
 
 const char *choice_finish_text(enum choice_finish finish) {

@@ -1,15 +1,16 @@
 /*
  * choice.h - one choice of an answer: its tokens become text, its stop strings end it.
  *
- * Tokens go in one by one in order; what text they make certain comes out. The result depends on the tokens alone,
- * never on how they were grouped or when they came, so an answer interrupted by another process's death reads the same
- * as an undisturbed one.
+ * Tokens go in one by one in order; what text they make certain comes out. The result depends on
+ * the tokens alone, never on how they were grouped or when they came, so an answer interrupted by
+ * another process's death reads the same as an undisturbed one.
  *
- * What counts as output: every token pushed, up to and including the one that completes a stop string. A stop *token*
- * (the worker's finish) is counted but has no text, unless the client asked for stop text in the output.
+ * What counts as output: every token pushed, up to and including the one that completes a stop
+ * string. A stop *token* (the worker's finish) is counted but has no text, unless the client asked
+ * for stop text in the output.
  *
- * A chat's answer is then taken apart (text/parse/parse.h): content comes out, reasoning and tool calls are collected
- * in the choice, for whoever writes the next event or the whole answer.
+ * A chat's answer is then taken apart (text/parse/parse.h): content comes out, reasoning and tool
+ * calls are collected in the choice, for whoever writes the next event or the whole answer.
  *
  * Threading: one thread at a time.
  */
@@ -20,12 +21,20 @@
 #include "text/stop.h"
 #include "text/tokenizer/detokenizer.h"
 
-enum choice_finish { CHOICE_RUNNING, CHOICE_STOP, CHOICE_LENGTH, CHOICE_ERROR, CHOICE_DEADLINE, CHOICE_CALLS };
+enum choice_finish {
+    CHOICE_RUNNING,
+    CHOICE_STOP,
+    CHOICE_LENGTH,
+    CHOICE_ERROR,
+    CHOICE_DEADLINE,
+    CHOICE_CALLS
+};
 
 struct choice {
-    uint32_t index;         /* in the answer */
-    uint32_t token_count;   /* output tokens that count */
-    uint32_t thought_count; /* of these, inside of reasoning: not the token that completes its mark */
+    uint32_t index;       /* in the answer */
+    uint32_t token_count; /* output tokens that count */
+    /* of these, inside of reasoning: not the token that completes its mark */
+    uint32_t thought_count;
     enum choice_finish finish;
     bool has_stops, include_stop_text;
     struct detok detok;
@@ -51,25 +60,37 @@ struct choice_config {
     const struct bytes *stops;
     uint32_t stop_count;
     bool include_stop_text, skip_special;
-    bool begins_text; /* the prompt has no text (special tokens alone): rules for the beginning of a text apply */
-    const struct parse_config *parse; /* NULL: none; its formats and tools are borrowed while the choice lives */
-    bool streams;                     /* calls go out as they come, as a stream's deltas have them */
-    bool one_call;                    /* further calls are left out */
-    bool hide_reasoning;              /* what was thought is left out */
-    uint64_t call_seed;               /* the ids of calls come from it */
+    /* the prompt has no text (special tokens alone): rules for the beginning of a text apply */
+    bool begins_text;
+    /* NULL: none; its formats and tools are borrowed while the choice lives */
+    const struct parse_config *parse;
+    /* calls go out as they come, as a stream's deltas have them */
+    bool streams;
+    bool whole_calls;    /* of a stream too: each in one piece, and well formed */
+    bool one_call;       /* further calls are left out */
+    bool hide_reasoning; /* what was thought is left out */
+    uint64_t call_seed;  /* the ids of calls come from it */
 };
 
-MUST_CHECK int choice_init(struct choice *c, uint32_t index, const struct choice_config *config, struct error *err);
+/* index: its place in the answer. Borrows the tokenizer, formats and tools of *config while it
+ * lives, copies the rest. 0, or a code with *err filled (a stop string that cannot be matched);
+ * must be released either way. */
+MUST_CHECK int choice_init(struct choice *c, uint32_t index, const struct choice_config *config,
+                           struct error *err);
+/* Frees all it holds; a zeroed choice is fine. */
 void choice_release(struct choice *c);
-/* The next token: appends to out what text is certain now. True when a stop string is complete: the choice has finished
- * with CHOICE_STOP. */
+/* The next token: appends to out what text is certain now. True when a stop string is complete: the
+ * choice has finished with CHOICE_STOP. */
 bool choice_push(struct choice *c, uint32_t id, struct buf *out);
-/* The next token is a stop token that ends the choice: finishes with CHOICE_STOP, appends the text held back. */
+/* The next token is a stop token that ends the choice: finishes with CHOICE_STOP, appends the text
+ * held back. */
 void choice_push_stop(struct choice *c, uint32_t id, struct buf *out);
 /* The choice has ended otherwise: appends the text held back. */
 void choice_end(struct choice *c, enum choice_finish finish, struct buf *out);
 /* How the choice ended, as clients are told: CHOICE_CALLS for a stop after tool calls. */
-enum choice_finish choice_told_finish(const struct choice *c);
+enum choice_finish choice_reported_finish(const struct choice *c);
+/* The stop string that ended it; empty: none did. Borrowed from c. */
+struct bytes choice_stop_text(const struct choice *c);
 const char *choice_finish_text(enum choice_finish finish); /* "stop", "length", ... of the API */
 
 #endif

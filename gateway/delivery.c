@@ -1,13 +1,16 @@
 #include "gateway/delivery.h"
 
 void delivery_init(struct delivery *d, struct u128 request, uint32_t choice_count) {
-    *d = (struct delivery){
-        .request = request, .choice_count = choice_count, .open_count = choice_count, .quiet_ms = DELIVERY_QUIET_MS};
+    *d = (struct delivery){.request = request,
+                           .choice_count = choice_count,
+                           .open_count = choice_count,
+                           .quiet_ms = DELIVERY_QUIET_MS};
     d->choices = mem_calloc(choice_count, sizeof *d->choices);
 }
 
 void delivery_release(struct delivery *d) {
-    for (uint32_t i = 0; i < d->choice_count; i++) mem_free(d->choices[i].ids);
+    for (uint32_t i = 0; i < d->choice_count; i++)
+        mem_free(d->choices[i].ids);
     mem_free(d->choices);
     *d = (struct delivery){0};
 }
@@ -19,21 +22,23 @@ static bool is_current(const struct delivery *d, const struct delivery_run *run)
 
 static bool may_ask(struct delivery_choice *c, int64_t now_ms) {
     bool may = c->ask_ms == 0 || now_ms - c->ask_ms >= DELIVERY_ASK_AGAIN_MS;
-    if (may) c->ask_ms = now_ms;
+    if (may)
+        c->ask_ms = now_ms;
     return may;
 }
 
-enum delivery_verdict delivery_offer(struct delivery *d, const struct delivery_run *run, int64_t now_ms, uint32_t *skip,
-                                     bool *ask) {
+enum delivery_verdict delivery_accept(struct delivery *d, const struct delivery_run *run,
+                                      int64_t now_ms, uint32_t *skip, bool *ask) {
     *ask = false;
     *skip = 0;
-    if (!is_current(d, run)) return DELIVERY_STALE;
+    if (!is_current(d, run))
+        return DELIVERY_STALE;
     struct delivery_choice *c = &d->choices[run->choice];
     d->accepted = true;
     d->heard_ms = now_ms;
     d->quiet_ms = DELIVERY_QUIET_MS;
     if (c->finished) {
-        *ask = !c->told && run->count > 0 && may_ask(c, now_ms);
+        *ask = !c->confirmed && run->count > 0 && may_ask(c, now_ms);
         return DELIVERY_FINISHED;
     }
     if (run->index > c->count) {
@@ -41,7 +46,8 @@ enum delivery_verdict delivery_offer(struct delivery *d, const struct delivery_r
         return DELIVERY_GAP;
     }
     uint64_t end = (uint64_t)run->index + run->count;
-    if (end < c->count || (end == c->count && !run->finish)) return DELIVERY_DUPLICATE;
+    if (end < c->count || (end == c->count && !run->finish))
+        return DELIVERY_DUPLICATE;
     *skip = c->count - run->index;
     c->ask_ms = 0;
     return DELIVERY_TAKE;
@@ -57,32 +63,38 @@ void delivery_take(struct delivery *d, uint32_t choice, uint32_t id) {
     c->ids[c->count++] = id;
 }
 
-void delivery_finish(struct delivery *d, uint32_t choice, bool told) {
-    if (d->choices[choice].finished) return;
+void delivery_finish(struct delivery *d, uint32_t choice, bool confirmed) {
+    if (d->choices[choice].finished)
+        return;
     d->choices[choice].finished = true;
-    d->choices[choice].told = told;
+    d->choices[choice].confirmed = confirmed;
     d->open_count--;
 }
 
 enum delivery_due delivery_due(struct delivery *d, int64_t now_ms) {
-    if (delivery_is_done(d)) return DELIVERY_NOTHING;
+    if (delivery_is_done(d))
+        return DELIVERY_NOTHING;
     if (!d->accepted) {
-        if (d->submitted && now_ms - d->submit_ms < DELIVERY_SUBMIT_AGAIN_MS) return DELIVERY_NOTHING;
+        if (d->submitted && now_ms - d->submit_ms < DELIVERY_SUBMIT_AGAIN_MS)
+            return DELIVERY_NOTHING;
         d->submitted = true;
         d->submit_ms = now_ms;
         return DELIVERY_SUBMIT;
     }
-    if (now_ms - d->heard_ms < d->quiet_ms) return DELIVERY_NOTHING;
+    if (now_ms - d->heard_ms < d->quiet_ms)
+        return DELIVERY_NOTHING;
     d->heard_ms = now_ms;
     d->quiet_ms = MIN(2 * d->quiet_ms, DELIVERY_QUIET_MAX_MS);
     return DELIVERY_ASK;
 }
 
 void delivery_retry(struct delivery *d) {
-    if (d->submitted) d->attempt++;
+    if (d->submitted)
+        d->attempt++;
     d->submitted = d->accepted = false;
     d->quiet_ms = DELIVERY_QUIET_MS;
-    for (uint32_t i = 0; i < d->choice_count; i++) d->choices[i].ask_ms = 0;
+    for (uint32_t i = 0; i < d->choice_count; i++)
+        d->choices[i].ask_ms = 0;
 }
 
 void delivery_restart(struct delivery *d, struct epoch epoch) {

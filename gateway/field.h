@@ -1,12 +1,20 @@
 /*
  * field.h - request fields as tables: one row a field, one reader for all dialects.
  *
- * A row tells the field's name, type, range and where in struct genreq it goes. `null` always means "not given". A
- * field that is in no row is ignored (clients send many); one that is in a row must have its type and lie in its range,
- * else the request is refused and the error names the field.
+ * A row tells the field's name, type, range and where in struct genreq it goes. `null` always means
+ * "not given". A field that is in no row is ignored (clients send many); one that is in a row must
+ * have its type and lie in its range, else the request is refused and the error names the field.
+ * Fields of other servers that change the text and that we do not have are rows too
+ * (field_peers.c): to ignore them would answer another question than was asked.
  *
- * Integers are read exactly from their text (7.0 and 7e0 are integers, 7.5 is not); no number passes through a double
- * on its way to an integer field.
+ * Two names of one field (their rows have the same bit in `given`) must agree where both are given.
+ *
+ * This reader is strict on purpose: it sees what strangers send, of any size and depth, and must
+ * name the field at fault. cJSON, which small documents of our own are written with, is not for
+ * this.
+ *
+ * Integers are read exactly from their text (7.0 and 7e0 are integers, 7.5 is not); no number
+ * passes through a double on its way to an integer field.
  */
 #ifndef GATEWAY_FIELD_H
 #define GATEWAY_FIELD_H
@@ -14,19 +22,18 @@
 #include "base/vec.h"
 #include "formats/json.h"
 #include "gateway/genreq.h"
-#include "text/template/template.h"
 
 enum field_kind {
-    FIELD_BOOL,   /* bool */
-    FIELD_INT,    /* int64_t in [min, max]; both 0: any */
-    FIELD_NUMBER, /* double in [min, max]; FIELD_ABOVE_MIN: in (min, max] */
-    FIELD_STRING, /* struct bytes, copied into the arena; at most max bytes */
-    FIELD_OBJECT, /* struct bytes: the raw span of an object */
-    FIELD_ARRAY,  /* struct bytes: the raw span of an array */
-    FIELD_CUSTOM, /* read() */
-    FIELD_REFUSED /* known, not offered: refused unless null, false, 0, "", [] or {} */
+    FIELD_BOOL,    /* bool */
+    FIELD_INT,     /* int64_t in [min, max]; both 0: any */
+    FIELD_NUMBER,  /* double in [min, max] */
+    FIELD_STRING,  /* struct bytes, copied into the arena; at most max bytes */
+    FIELD_OBJECT,  /* struct bytes: the raw span of an object */
+    FIELD_ARRAY,   /* struct bytes: the raw span of an array */
+    FIELD_CUSTOM,  /* read() */
+    FIELD_REFUSED, /* known, not offered: refused but for values that change nothing (neutral) */
+    FIELD_PASSED,  /* known, changes no text: any value */
 };
-enum { FIELD_ABOVE_MIN = 1 };
 
 struct field_reader {
     struct json_reader json;
@@ -40,117 +47,111 @@ struct field {
     enum field_kind kind;
     size_t offset;
     double min, max;
-    unsigned flags;
     uint32_t given; /* bit set in genreq.given */
+    /* FIELD_REFUSED: what is taken besides null, JSON values without spaces, with one between; "<=N"
+     * is any number up to N. NULL: false 0 "" [] {} */
+    const char *neutral;
     /* FIELD_CUSTOM: the value's first event was just read. 0, or -1 with *r->err filled. */
     int (*read)(struct field_reader *r, enum json_event first);
 };
 
-/* Reads the object `body` row by row. 0, or -1 with *err filled. */
-MUST_CHECK int field_read_all(struct genreq *g, const struct field *rows, size_t row_count, struct bytes body,
-                              struct api_error *err);
+/*
+ * Rows: the name in JSON, the member of struct genreq, then what the kind asks for; `given` is the
+ * bit set in genreq.given, or 0.
+ */
+#define FIELD_OFFSET(member) offsetof(struct genreq, member)
+#define BOOL_FIELD(json, member, bit)                                                              \
+    { .name = json, .kind = FIELD_BOOL, .offset = FIELD_OFFSET(member), .given = bit }
+#define INT_FIELD(json, member, lo, hi, bit)                                                       \
+    {                                                                                              \
+        .name = json, .kind = FIELD_INT, .offset = FIELD_OFFSET(member), .min = lo, .max = hi,     \
+        .given = bit                                                                               \
+    }
+#define NUMBER_FIELD(json, member, lo, hi, bit)                                                    \
+    {                                                                                              \
+        .name = json, .kind = FIELD_NUMBER, .offset = FIELD_OFFSET(member), .min = lo, .max = hi,  \
+        .given = bit                                                                               \
+    }
+#define STRING_FIELD(json, member, bytes_max)                                                      \
+    { .name = json, .kind = FIELD_STRING, .offset = FIELD_OFFSET(member), .max = bytes_max }
+#define STRING_FIELD_ONCE(json, member, bytes_max, bit)                                            \
+    {                                                                                              \
+        .name = json, .kind = FIELD_STRING, .offset = FIELD_OFFSET(member), .max = bytes_max,      \
+        .given = bit                                                                               \
+    }
+#define OBJECT_FIELD(json, member)                                                                 \
+    { .name = json, .kind = FIELD_OBJECT, .offset = FIELD_OFFSET(member) }
+#define ARRAY_FIELD(json, member)                                                                  \
+    { .name = json, .kind = FIELD_ARRAY, .offset = FIELD_OFFSET(member) }
+#define CUSTOM_FIELD(json, reader)                                                                 \
+    { .name = json, .kind = FIELD_CUSTOM, .read = reader }
+#define REFUSED_FIELD(json)                                                                        \
+    { .name = json, .kind = FIELD_REFUSED }
+#define PASSED_FIELD(json)                                                                         \
+    { .name = json, .kind = FIELD_PASSED }
+
+/* A list of rows; of a name that is in two tables of a request, the first table's row is taken. */
+struct field_table {
+    const struct field *rows;
+    size_t row_count;
+};
+
+/* The one way in: reads the object `body` into g by the rows of all tables, in the order of the
+ * body. Spans of g point into body, strings into g->arena. 0, or -1 with *err filled. */
+MUST_CHECK int field_read_request(struct genreq *g, const struct field_table *const *tables,
+                                  size_t table_count, struct bytes body, struct api_error *err);
 
 /* For custom readers. */
-int field_wrong_type(struct field_reader *r, const char *expected, enum json_event got); /* always -1 */
-/* Reads the event's integer. */
-MUST_CHECK int field_int(struct field_reader *r, enum json_event event, int64_t min, int64_t max, int64_t *out);
-/* Copies the event's string into the arena. */
-MUST_CHECK int field_string(struct field_reader *r, enum json_event event, size_t max_len, struct bytes *out);
+/* always -1 */
+int field_wrong_type(struct field_reader *r, const char *expected, enum json_event got);
+/* "'NAME' and another name of the same field have different values". Returns -1. */
+int field_disagrees(struct field_reader *r);
+/* Reads the event's number, in the range of f. */
+MUST_CHECK int field_number(struct field_reader *r, enum json_event event, const struct field *f,
+                            double *out);
+/* Reads the event's integer, in [min, max]; both 0: any. */
+MUST_CHECK int field_int(struct field_reader *r, enum json_event event, int64_t min, int64_t max,
+                         int64_t *out);
+/* "'NAME' is too large": the arena is full. Returns -1. */
+int field_too_large(struct field_reader *r);
+/* Copies the event's string into the arena; at most max_len bytes. */
+MUST_CHECK int field_string(struct field_reader *r, enum json_event event, size_t max_len,
+                            struct bytes *out);
+/* Copies ids into the arena. */
+MUST_CHECK int field_copy_ids(struct field_reader *r, const uint32_t *ids, size_t count,
+                              struct u32s *out);
 /* Drops the value begun by `first`; *out (may be NULL) is its raw span. */
 MUST_CHECK int field_span(struct field_reader *r, enum json_event first, struct bytes *out);
-/* Reads the rest of an array of token ids, after its BEGIN; the ids go into the arena. `event` is the first event
- * inside. */
-MUST_CHECK int field_token_array(struct field_reader *r, enum json_event event, size_t max_count, struct u32s *out);
+/* Reads the rest of an array of token ids, after its BEGIN; the ids go into the arena. `event` is
+ * the first event inside. */
+MUST_CHECK int field_token_array(struct field_reader *r, enum json_event event, size_t max_count,
+                                 struct u32s *out);
 
-/* Readers shared by the dialects. */
-int field_read_stop(struct field_reader *r, enum json_event first);
-int field_read_stop_tokens(struct field_reader *r, enum json_event first);
-int field_read_logit_bias(struct field_reader *r, enum json_event first);
-int field_read_stream_options(struct field_reader *r, enum json_event first);
-int field_read_response_format(struct field_reader *r, enum json_event first);
-int field_read_messages(struct field_reader *r, enum json_event first);
-int field_read_tools(struct field_reader *r, enum json_event first);
-int field_read_reasoning_effort(struct field_reader *r, enum json_event first);
+/* Readers of fields that go by another name elsewhere. */
+/* Stop strings: one, or an array. */
+MUST_CHECK int field_stops(struct field_reader *r, enum json_event first);
+/* A chat's messages. */
+MUST_CHECK int field_messages(struct field_reader *r, enum json_event first);
+/* "low", "medium", ... */
+MUST_CHECK int field_reasoning_effort(struct field_reader *r, enum json_event first);
+/* {"type": "json_schema", ...} and its kin, OpenAI's response_format. */
+MUST_CHECK int field_response_format(struct field_reader *r, enum json_event first);
 
-/* Rows that both dialects have; each table begins with them. */
-#define FIELD_AT(member) offsetof(struct genreq, member)
-#define FIELD_ROWS_SHARED                                                                                              \
-    {.name = "user", .kind = FIELD_STRING, .offset = FIELD_AT(user), .max = GENREQ_USER_MAX},                          \
-        {.name = "model", .kind = FIELD_STRING, .offset = FIELD_AT(model), .max = GENREQ_NAME_MAX},                    \
-        {.name = "max_tokens",                                                                                         \
-         .kind = FIELD_INT,                                                                                            \
-         .offset = FIELD_AT(max_tokens),                                                                               \
-         .min = 1,                                                                                                     \
-         .max = WIRE_MAX_TOKENS,                                                                                       \
-         .given = GENREQ_MAX_TOKENS},                                                                                  \
-        {.name = "min_tokens", .kind = FIELD_INT, .offset = FIELD_AT(min_tokens), .min = 0, .max = WIRE_MAX_TOKENS},   \
-        {.name = "temperature",                                                                                        \
-         .kind = FIELD_NUMBER,                                                                                         \
-         .offset = FIELD_AT(temperature),                                                                              \
-         .min = 0,                                                                                                     \
-         .max = 2,                                                                                                     \
-         .given = GENREQ_TEMPERATURE},                                                                                 \
-        {.name = "top_p", .kind = FIELD_NUMBER, .offset = FIELD_AT(top_p), .min = 0, .max = 1, .given = GENREQ_TOP_P}, \
-        {.name = "top_k",                                                                                              \
-         .kind = FIELD_INT,                                                                                            \
-         .offset = FIELD_AT(top_k),                                                                                    \
-         .min = -1,                                                                                                    \
-         .max = INT32_MAX,                                                                                             \
-         .given = GENREQ_TOP_K},                                                                                       \
-        {.name = "min_p", .kind = FIELD_NUMBER, .offset = FIELD_AT(min_p), .min = 0, .max = 1, .given = GENREQ_MIN_P}, \
-        {.name = "repetition_penalty",                                                                                 \
-         .kind = FIELD_NUMBER,                                                                                         \
-         .offset = FIELD_AT(repetition_penalty),                                                                       \
-         .min = 0,                                                                                                     \
-         .max = 100,                                                                                                   \
-         .flags = FIELD_ABOVE_MIN,                                                                                     \
-         .given = GENREQ_REPETITION},                                                                                  \
-        {.name = "presence_penalty", .kind = FIELD_NUMBER, .offset = FIELD_AT(presence_penalty), .min = -2, .max = 2}, \
-        {.name = "frequency_penalty",                                                                                  \
-         .kind = FIELD_NUMBER,                                                                                         \
-         .offset = FIELD_AT(frequency_penalty),                                                                        \
-         .min = -2,                                                                                                    \
-         .max = 2},                                                                                                    \
-        {.name = "seed", .kind = FIELD_INT, .offset = FIELD_AT(seed), .given = GENREQ_SEED},                           \
-        {.name = "n", .kind = FIELD_INT, .offset = FIELD_AT(choice_count), .min = 1, .max = GENREQ_CHOICES_MAX},       \
-        {.name = "stop", .kind = FIELD_CUSTOM, .read = field_read_stop},                                               \
-        {.name = "stop_token_ids", .kind = FIELD_CUSTOM, .read = field_read_stop_tokens},                              \
-        {.name = "logit_bias", .kind = FIELD_CUSTOM, .read = field_read_logit_bias},                                   \
-        {.name = "ignore_eos", .kind = FIELD_BOOL, .offset = FIELD_AT(ignore_eos)},                                    \
-        {.name = "include_stop_str_in_output", .kind = FIELD_BOOL, .offset = FIELD_AT(include_stop_text)},             \
-        {.name = "skip_special_tokens", .kind = FIELD_BOOL, .offset = FIELD_AT(skip_special_tokens)},                  \
-        {.name = "add_special_tokens",                                                                                 \
-         .kind = FIELD_BOOL,                                                                                           \
-         .offset = FIELD_AT(add_special_tokens),                                                                       \
-         .given = GENREQ_ADD_SPECIAL},                                                                                 \
-        {.name = "return_token_ids", .kind = FIELD_BOOL, .offset = FIELD_AT(return_token_ids)},                        \
-        {.name = "priority", .kind = FIELD_INT, .offset = FIELD_AT(priority), .min = INT32_MIN, .max = INT32_MAX},     \
-        {.name = "cache_salt", .kind = FIELD_STRING, .offset = FIELD_AT(cache_salt), .max = 128},                      \
-        {.name = "stream", .kind = FIELD_BOOL, .offset = FIELD_AT(stream)},                                            \
-        {.name = "stream_options", .kind = FIELD_CUSTOM, .read = field_read_stream_options},                           \
-        {.name = "response_format", .kind = FIELD_CUSTOM, .read = field_read_response_format},                         \
-        {.name = "use_beam_search", .kind = FIELD_REFUSED}, {.name = "prompt_logprobs", .kind = FIELD_REFUSED},        \
-        {.name = "bad_words", .kind = FIELD_REFUSED}, {.name = "allowed_token_ids", .kind = FIELD_REFUSED},            \
-        {.name = "structured_outputs", .kind = FIELD_REFUSED}, {.name = "guided_json", .kind = FIELD_REFUSED},         \
-        {.name = "guided_regex", .kind = FIELD_REFUSED}, {.name = "guided_choice", .kind = FIELD_REFUSED},             \
-        {.name = "guided_grammar", .kind = FIELD_REFUSED}, {.name = "prompt_embeds", .kind = FIELD_REFUSED}, {         \
-        .name = "truncate_prompt_tokens", .kind = FIELD_REFUSED                                                        \
-    }
+/* What both dialects have (field_shared.c). */
+extern const struct field_table field_shared;
+/* What an answer must look like (field_constraint.c). */
+extern const struct field_table field_constraint;
+/* What other servers have (field_peers.c): refused, passed over, or another name of ours. */
+extern const struct field_table field_peers;
+/* What a chat template is rendered with (field_template.c). */
+extern const struct field_table field_template;
 
-/* Rows of what a chat template is rendered with. */
-#define FIELD_ROWS_TEMPLATE                                                                                            \
-    {.name = "messages", .kind = FIELD_CUSTOM, .read = field_read_messages},                                           \
-        {.name = "tools", .kind = FIELD_CUSTOM, .read = field_read_tools},                                             \
-        {.name = "reasoning_effort", .kind = FIELD_CUSTOM, .read = field_read_reasoning_effort},                       \
-        {.name = "documents", .kind = FIELD_ARRAY, .offset = FIELD_AT(documents)},                                     \
-        {.name = "chat_template_kwargs", .kind = FIELD_OBJECT, .offset = FIELD_AT(template_kwargs)},                   \
-        {.name = "add_generation_prompt", .kind = FIELD_BOOL, .offset = FIELD_AT(add_generation_prompt)},              \
-        {.name = "continue_final_message", .kind = FIELD_BOOL, .offset = FIELD_AT(continue_final_message)}, {          \
-        .name = "chat_template", .kind = FIELD_STRING, .offset = FIELD_AT(chat_template), .max = TEMPLATE_SOURCE_MAX   \
-    }
-
-/* The dialects' own parts: their tables, then what spans fields. Each returns 0, or -1 with *err filled. */
+/* The dialects' own parts: their tables, then what spans fields. Each returns 0, or -1 with *err
+ * filled. */
 MUST_CHECK int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err);
+/* Also checks that prompts times n stay in GENREQ_CHOICES_MAX. */
 MUST_CHECK int openai_completions_parse(struct genreq *g, struct bytes body, struct api_error *err);
+MUST_CHECK int ollama_chat_parse(struct genreq *g, struct bytes body, struct api_error *err);
+MUST_CHECK int ollama_generate_parse(struct genreq *g, struct bytes body, struct api_error *err);
 
 #endif

@@ -6,12 +6,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/exit_reason.h"
+#include "base/fsutil.h"
 #include "base/log.h"
+#include "gateway/auth.h"
 #include "gateway/gateway.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/model_metrics.h"
 #include "http/http_metrics.h"
 #include "proto/link.h"
-#include "text/tokenizer/compiled.h"
+#include "text/tokenizer/fast/compiled.h"
 
 #define AT(member) offsetof(struct gateway_settings, member)
 static const struct option_row rows[] = {
@@ -34,6 +38,7 @@ static const struct option_row rows[] = {
      .fallback = "2",
      .min = 1,
      .max = HTTP_THREADS_MAX,
+     .aliases = "--threads-http",
      .help = "Event threads."},
     {.name = "scheduler",
      .type = OPTION_STRING,
@@ -43,11 +48,30 @@ static const struct option_row rows[] = {
     {.name = "api-key",
      .type = OPTION_STRING,
      .offset = AT(api_key),
+     .important = true,
+     .secret = true,
      .help = "API keys that clients must send, comma-separated; none: open to all."},
+    {.name = "api-key-stdin",
+     .type = OPTION_BOOL,
+     .offset = AT(api_key_stdin),
+     .help = "The text of --api-key comes from standard input.",
+     .hidden = true},
     {.name = "api-key-file",
      .type = OPTION_STRING,
      .offset = AT(api_key_file),
      .help = "File with API keys, one a line."},
+    {.name = "allow-hosts",
+     .type = OPTION_STRING,
+     .offset = AT(allow_hosts),
+     .help = "Names by which clients may call a server on the loopback, beside localhost and its "
+             "addresses, with commas between (behind a proxy: the public name); * checks none. "
+             "Given, a server on other addresses checks them, too."},
+    {.name = "allow-origins",
+     .type = OPTION_STRING,
+     .offset = AT(allow_origins),
+     .aliases = "--allowed-origins",
+     .help = "Web pages that may use this server from a browser: their origins, comma-separated, "
+             "scheme://host[:port] each, or * for all; none: no page of another origin."},
     {.name = "request-timeout",
      .type = OPTION_DURATION,
      .offset = AT(request_timeout_ms),
@@ -63,7 +87,8 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 3600000,
      .unit = "ms",
-     .help = "How long a new request waits while no model or no scheduler is there, before it is answered 503."},
+     .help = "How long a new request waits while no model or no scheduler is there, before it is "
+             "answered 503."},
     {.name = "drain-timeout",
      .type = OPTION_DURATION,
      .offset = AT(drain_ms),
@@ -71,6 +96,8 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 86400000,
      .unit = "ms",
+     .aliases = "--shutdown-timeout",
+     .alias_unit = "s",
      .help = "How long running requests may go on after SIGTERM."},
     {.name = "keep-alive",
      .type = OPTION_DURATION,
@@ -79,6 +106,8 @@ static const struct option_row rows[] = {
      .min = 100,
      .max = 3600000,
      .unit = "ms",
+     .aliases = "--sse-ping-interval",
+     .alias_unit = "s",
      .help = "A comment is sent on streams that were silent for so long."},
     {.name = "slow-client-timeout",
      .type = OPTION_DURATION,
@@ -87,6 +116,8 @@ static const struct option_row rows[] = {
      .min = 1000,
      .max = 86400000,
      .unit = "ms",
+     .aliases = "-to --timeout",
+     .alias_unit = "s",
      .help = "A stream whose client has not read for so long is cut."},
     {.name = "probe-timeout",
      .type = OPTION_DURATION,
@@ -107,6 +138,7 @@ static const struct option_row rows[] = {
     {.name = "chat-template",
      .type = OPTION_STRING,
      .offset = AT(chat_template),
+     .aliases = "--chat-template-file",
      .help = "File with a chat template (Jinja) to use instead of the model's own."},
     {.name = "trust-request-chat-template",
      .type = OPTION_BOOL,
@@ -116,16 +148,37 @@ static const struct option_row rows[] = {
      .type = OPTION_STRING,
      .offset = AT(reasoning_parser),
      .fallback = "auto",
-     .help = "How reasoning is told from content: auto (by the chat template), none, or a name of docs/parsers.md."},
+     .aliases = "--reasoning-format",
+     .alias_words = "none=none auto=auto deepseek=auto",
+     .help = "How reasoning is told from content: auto (by the chat template), none, or a name of "
+             "docs/parsers.md."},
     {.name = "tool-call-parser",
      .type = OPTION_STRING,
      .offset = AT(tool_call_parser),
      .fallback = "auto",
-     .help = "How tool calls are read: auto (by the chat template), none, or a name of docs/parsers.md."},
+     .help = "How tool calls are read: auto (by the chat template), none, or a name of "
+             "docs/parsers.md."},
+    {.name = "served-model-name",
+     .type = OPTION_STRING,
+     .offset = AT(served_names),
+     .important = true,
+     .many = true,
+     .aliases = "-a --alias",
+     .help = "Names of the model, with commas or blanks between: workers register it by the first, "
+             "which answers carry; the others lead to it."},
+    {.name = "seed",
+     .type = OPTION_INT,
+     .offset = AT(seed),
+     .fallback = "-1",
+     .min = -1,
+     .max = 9007199254740991.0,
+     .aliases = "-s --random-seed",
+     .help = "Seed of requests that bring none; -1: a new one for each."},
     {.name = "cache-dir",
      .type = OPTION_STRING,
      .offset = AT(cache_dir),
-     .help = "Folder where vocabularies are kept ready to be mapped, by all gateways of a user; default "
+     .help = "Folder where vocabularies are kept ready to be mapped, by all gateways of a user; "
+             "default "
              "XDG_CACHE_HOME/trireme or ~/.cache/trireme, none: keep nothing."},
     {.name = "share-port",
      .type = OPTION_BOOL,
@@ -141,6 +194,14 @@ static const struct option_row rows[] = {
      .offset = AT(run_dir),
      .help = "Folder for the pulse that a supervisor watches.",
      .hidden = true},
+    {.name = "priority-min",
+     .type = OPTION_INT,
+     .offset = AT(priority_min),
+     .fallback = "0",
+     .min = -1000000,
+     .max = 1000000,
+     .help = "Lowest priority that a request may ask for; lower numbers go first of a key's "
+             "requests. Behind a key in --api-key-file stands its own: KEY priority-min=-10."},
     {.name = "requests-max",
      .type = OPTION_INT,
      .offset = AT(open_max),
@@ -171,11 +232,13 @@ static const struct option_row rows[] = {
      .help = "How it is logged."},
 };
 
-const struct option_table gateway_options = {.program = "trireme gateway",
-                                             .synopsis = "[OPTIONS]",
-                                             .summary = "Serves the HTTP API; stateless, any number may run.",
-                                             .rows = rows,
-                                             .count = ARRAY_LEN(rows)};
+const struct option_table gateway_options = {
+    .program = "trireme gateway",
+    .synopsis = "[OPTIONS]",
+    .summary = "Serves the HTTP API; stateless, any number may run.",
+    .rows = rows,
+    .count = ARRAY_LEN(rows),
+    .title = "The HTTP API (gateway)"};
 
 /* Blocked before any thread starts, so that only wait_for_end takes them. */
 static void block_signals(sigset_t *set) {
@@ -188,11 +251,12 @@ static void block_signals(sigset_t *set) {
 /* Descriptors for all connections, as far as the system lets us. */
 static void raise_file_limit(int64_t connections_max) {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit)) return;
+    if (getrlimit(RLIMIT_NOFILE, &limit))
+        return;
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_max < (rlim_t)connections_max + 256)
-        log_warn("only %llu files may be open; --connections-max is %lld", (unsigned long long)limit.rlim_cur,
-                 (long long)connections_max);
+        log_warn("only %llu files may be open; --connections-max is %lld",
+                 (unsigned long long)limit.rlim_cur, (long long)connections_max);
 }
 
 static int serve(const struct gateway_settings *settings) {
@@ -203,17 +267,41 @@ static int serve(const struct gateway_settings *settings) {
     block_signals(&signals);
     raise_file_limit(settings->connections_max);
     compiled_set_folder(settings->cache_dir);
-    if (link_endpoint_check(settings->scheduler, &err) || gateway_new(&gw, settings, &err)) {
-        log_error("%s", err.text);
-        return 1;
-    }
-    log_info("listening host=%s port=%u scheduler=%s", settings->host, gateway_port(gw), settings->scheduler);
+    if (link_endpoint_check(settings->scheduler, &err) || gateway_new(&gw, settings, &err))
+        return exit_reason_leave(settings->run_dir, "gateway", &err);
+    log_info("listening host=%s port=%u scheduler=%s", settings->host, gateway_port(gw),
+             settings->scheduler);
     sigwait(&signals, &signal_number);
     bool drained = gateway_drain(gw);
-    if (!drained) log_warn("streams were cut: they did not end in time");
+    if (!drained)
+        log_warn("streams were cut: they did not end in time");
     gateway_free(&gw);
     log_info("stopped");
     return drained ? 0 : 1;
+}
+
+/* Gateways of a supervisor are one to whoever scrapes their port. */
+static void share_metrics(const struct gateway_settings *settings) {
+    struct error err;
+    if (settings->run_dir && metrics_share(settings->run_dir, "gateway-metrics", &err))
+        log_warn("/metrics tells of this process alone: %s", err.text);
+}
+
+/* What a supervisor was given as --api-key: neither a command line nor the environment of others
+ * has it. */
+static int take_api_key(struct gateway_settings *settings, struct error *err) {
+    enum { KEYS_BYTES_MAX = AUTH_KEYS_MAX * (AUTH_KEY_BYTES_MAX + 1) };
+    struct buf text;
+    if (!settings->api_key_stdin)
+        return 0;
+    buf_init(&text, 0);
+    int rc = file_read_any("/dev/stdin", KEYS_BYTES_MAX, &text, err);
+    if (!rc) {
+        mem_free((char *)settings->api_key);
+        settings->api_key = mem_strndup(buf_text(&text), text.len); /* option_free's */
+    }
+    buf_release(&text);
+    return rc;
 }
 
 int gateway_main(int argc, char **argv) {
@@ -221,14 +309,22 @@ int gateway_main(int argc, char **argv) {
     struct error err;
     size_t positional;
     int outcome = option_parse(&gateway_options, &settings, argc, argv, NULL, 0, &positional, &err);
-    if (outcome == OPTION_HELP_PRINTED) return 0;
+    if (outcome == OPTION_HELP_PRINTED)
+        return 0;
     if (outcome < 0) {
         fprintf(stderr, "trireme gateway: %s\n", err.text);
-        return 2;
+        return EXIT_MISUSED;
     }
     log_init("gateway", (enum log_level)settings.log_level, settings.log_format == 1);
+    if (take_api_key(&settings, &err)) {
+        log_error("cannot take the API keys: %s", err.text);
+        option_free(&gateway_options, &settings);
+        return 1;
+    }
     gateway_metrics_register();
     http_metrics_register();
+    model_metrics_register();
+    share_metrics(&settings);
     int rc = serve(&settings);
     option_free(&gateway_options, &settings);
     return rc;

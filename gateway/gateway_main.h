@@ -6,8 +6,8 @@
 
 #include "base/option.h"
 
-/* Runs until SIGTERM or SIGINT, then drains: 0 when every stream could end, 1 when some were cut or the start failed.
- */
+/* Runs until SIGTERM or SIGINT, then drains: 0 when every stream could end, 1 when some were cut or
+ * the start failed. */
 int gateway_main(int argc, char **argv);
 /* For docs and for the supervisor. */
 extern const struct option_table gateway_options;

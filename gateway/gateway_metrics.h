@@ -30,8 +30,12 @@ enum gateway_metric {
 };
 
 extern struct metric gateway_metrics[GATEWAY_METRIC_COUNT];
+/* Once in a process that wants them in /metrics. Counting works without. */
 void gateway_metrics_register(void);
 /* Counts an answer; 499 is a client that went away. */
 void gateway_metrics_answer(int status);
+
+/* Counts choices that were not wanted any more before they had ended. */
+void gateway_metrics_cancelled(int64_t choice_count);
 
 #endif

@@ -1,6 +1,7 @@
 #include "gateway/genreq.h"
 
 #include "formats/json.h"
+#include "gateway/anthropic.h"
 #include "gateway/field.h"
 
 enum { ARENA_BYTES_MAX = 256 << 20 }; /* the body's own bound is far below; escapes only shrink */
@@ -16,30 +17,50 @@ void genreq_init(struct genreq *g, enum genreq_dialect dialect) {
                          .separate_reasoning = true,
                          .parallel_tool_calls = true,
                          .add_special_tokens = dialect == GENREQ_COMPLETIONS,
-                         .add_generation_prompt = dialect == GENREQ_CHAT};
+                         .add_generation_prompt = dialect != GENREQ_COMPLETIONS};
     arena_init(&g->arena, ARENA_BYTES_MAX, 0);
 }
 
 static int check_stream_options(const struct genreq *g, struct api_error *err) {
-    if (g->stream || !(g->given & GENREQ_STREAM_OPTIONS)) return 0;
-    return api_error_set(err, API_BAD_REQUEST, "stream_options", "'stream_options' needs 'stream': true");
+    if (g->stream || !(g->given & GENREQ_STREAM_OPTIONS))
+        return 0;
+    return api_error_set(err, API_BAD_REQUEST, "stream_options",
+                         "'stream_options' needs 'stream': true");
 }
 
-int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struct bytes body, struct api_error *err) {
+int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struct bytes body,
+                 struct api_error *err) {
     struct error scan;
     genreq_init(g, dialect);
     if (body.len == 0)
-        return api_error_set(err, API_BAD_REQUEST, NULL, "the request has no body; it must be a JSON object");
+        return api_error_set(err, API_BAD_REQUEST, NULL,
+                             "the request has no body; it must be a JSON object");
     if (json_scan(body, GENREQ_DEPTH_MAX, &scan))
         return api_error_set(err, API_BAD_REQUEST, NULL, "malformed JSON: %s", scan.text);
-    int rc = dialect == GENREQ_CHAT ? openai_chat_parse(g, body, err) : openai_completions_parse(g, body, err);
-    if (rc == 0) rc = check_stream_options(g, err);
+    int rc = -1;
+    switch (dialect) {
+    case GENREQ_CHAT: rc = openai_chat_parse(g, body, err); break;
+    case GENREQ_COMPLETIONS: rc = openai_completions_parse(g, body, err); break;
+    case GENREQ_MESSAGES: rc = anthropic_parse(g, body, false, err); break;
+    case GENREQ_OLLAMA_CHAT: rc = ollama_chat_parse(g, body, err); break;
+    case GENREQ_OLLAMA_GENERATE: rc = ollama_generate_parse(g, body, err); break;
+    case GENREQ_DIALECT_COUNT: CHECK(false);
+    }
+    if (rc == 0)
+        rc = check_stream_options(g, err);
     return rc;
 }
 
-void genreq_release(struct genreq *g) { arena_release(&g->arena); }
+void genreq_release(struct genreq *g) {
+    arena_release(&g->arena);
+}
+
+bool genreq_asks_nothing(const struct genreq *g) {
+    return g->messages.len == 0 && g->prompt_count == 0;
+}
 
 uint32_t genreq_max_tokens(const struct genreq *g, uint32_t fallback) {
-    if (g->given & GENREQ_MAX_COMPLETION_TOKENS) return (uint32_t)g->max_completion_tokens;
+    if (g->given & GENREQ_MAX_COMPLETION_TOKENS)
+        return (uint32_t)g->max_completion_tokens;
     return g->given & GENREQ_MAX_TOKENS ? (uint32_t)g->max_tokens : fallback;
 }

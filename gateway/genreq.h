@@ -1,13 +1,13 @@
 /*
  * genreq.h - the generation request: one plain struct for every dialect of the API.
  *
- * A dialect's parser fills it from the body; nothing after that knows which JSON it came from. Values are in range,
- * strings are valid UTF-8, counts are within the bounds below. What depends on the model (defaults of its
- * generation_config, token ids against its width, the room left in its context) is settled later, in prepare.h: `given`
- * tells which fields the client set.
+ * A dialect's parser fills it from the body; nothing after that knows which JSON it came from.
+ * Values are in range, strings are valid UTF-8, counts are within the bounds below. What depends on
+ * the model (defaults of its generation_config, token ids against its width, the room left in its
+ * context) is settled later, in prepare.h: `given` tells which fields the client set.
  *
- * Memory: texts with escapes and all lists live in the arena; raw JSON spans (messages, tools, ...) point into the
- * body, which the caller keeps while the genreq lives.
+ * Memory: texts with escapes and all lists live in the arena; raw JSON spans (messages, tools, ...)
+ * point into the body, which the caller keeps while the genreq lives.
  */
 #ifndef GATEWAY_GENREQ_H
 #define GATEWAY_GENREQ_H
@@ -17,12 +17,14 @@
 #include "proto/messages.h"
 
 enum {
-    GENREQ_PROMPTS_MAX = 128, /* prompts of one completions request; prompts * n <= GENREQ_CHOICES_MAX */
+    /* prompts of one completions request; prompts * n <= GENREQ_CHOICES_MAX */
+    GENREQ_PROMPTS_MAX = 128,
     GENREQ_CHOICES_MAX = 128,
     GENREQ_STOPS_MAX = 64,
-    GENREQ_STOP_BYTES_MAX = 1024,   /* of one stop string */
-    GENREQ_STOPS_BYTES_MAX = 16384, /* of all: escaped, six times as many must fit into a presentation */
-    GENREQ_STOP_TOKENS_MAX = 40,    /* the wire's bound less room for end-of-text ids */
+    GENREQ_STOP_BYTES_MAX = 1024, /* of one stop string */
+    /* of all: escaped, six times as many must fit into a presentation */
+    GENREQ_STOPS_BYTES_MAX = 16384,
+    GENREQ_STOP_TOKENS_MAX = 40, /* the wire's bound less room for end-of-text ids */
     GENREQ_BIAS_MAX = 1024,
     GENREQ_TOP_LOGPROBS_MAX = 20,
     GENREQ_MESSAGES_MAX = 16384,
@@ -31,7 +33,14 @@ enum {
     GENREQ_DEPTH_MAX = 64, /* nesting of the body */
 };
 
-enum genreq_dialect { GENREQ_CHAT = 0, GENREQ_COMPLETIONS = 1, GENREQ_DIALECT_COUNT };
+enum genreq_dialect {
+    GENREQ_CHAT = 0,
+    GENREQ_COMPLETIONS = 1,
+    GENREQ_MESSAGES = 2, /* Anthropic's */
+    GENREQ_OLLAMA_CHAT = 3,
+    GENREQ_OLLAMA_GENERATE = 4,
+    GENREQ_DIALECT_COUNT
+};
 
 /* Bits of genreq.given: fields whose default may come from the model. */
 enum genreq_given {
@@ -46,6 +55,11 @@ enum genreq_given {
     GENREQ_TOP_LOGPROBS = 1 << 8,
     GENREQ_ADD_SPECIAL = 1 << 9,
     GENREQ_STREAM_OPTIONS = 1 << 10,
+    GENREQ_MIN_TOKENS = 1 << 11,
+    GENREQ_CHOICE_COUNT = 1 << 12,
+    GENREQ_CACHE_SALT = 1 << 13,
+    GENREQ_PENALTY_WINDOW = 1 << 14,
+    GENREQ_MODEL = 1 << 15,
 };
 
 /* One prompt: text to be tokenized, or ids taken as they are. */
@@ -55,13 +69,28 @@ struct genreq_prompt {
     struct tokens ids;
 };
 
+enum constraint_kind {
+    CONSTRAINT_NONE,
+    CONSTRAINT_SCHEMA,    /* JSON Schema, raw */
+    CONSTRAINT_REGEX,     /* the whole answer */
+    CONSTRAINT_GRAMMAR,   /* GBNF */
+    CONSTRAINT_CHOICE,    /* a raw JSON list of strings */
+    CONSTRAINT_STRUCTURE, /* raw JSON (grammar/structure.h) */
+};
+struct genreq_constraint {
+    enum constraint_kind kind;
+    struct bytes text; /* in the arena */
+    const char *field; /* as the client named it; static */
+};
+
 struct genreq {
     enum genreq_dialect dialect;
     uint32_t given;     /* enum genreq_given */
     struct bytes model; /* empty: the only one */
     struct bytes user;  /* the client's name for its own user; checked, used for nothing yet */
 
-    /* what is asked: raw JSON for a chat, prompts for a completion */
+    /* what is asked: raw JSON for a chat, prompts for a completion. Both (one prompt, then): the
+     * prompt is for a model without a chat template */
     struct bytes messages, tools, documents, template_kwargs;
     struct bytes chat_template;    /* of this request alone; empty: the model's */
     struct bytes reasoning_effort; /* empty: not given */
@@ -72,6 +101,9 @@ struct genreq {
     /* sampling; defaults are those of OpenAI's API */
     double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
     int64_t top_k; /* -1 or 0: off */
+    /* when given: tokens that penalties look back at; -1: all, 0: penalties are off. Other windows
+     * are refused where a penalty is set */
+    int64_t penalty_window;
     int64_t seed;
     bool logprobs;        /* wanted at all */
     int64_t top_logprobs; /* 0 .. GENREQ_TOP_LOGPROBS_MAX */
@@ -81,6 +113,7 @@ struct genreq {
     /* limits */
     int64_t max_tokens, max_completion_tokens; /* valid when given */
     int64_t min_tokens;
+    int64_t context_tokens;    /* the model's context must have as many; 0: any */
     const struct bytes *stops; /* stop strings, in order */
     uint32_t stop_count;
     struct u32s stop_tokens;
@@ -93,17 +126,29 @@ struct genreq {
     bool stream, include_usage, continuous_usage, return_token_ids;
     bool include_reasoning;   /* show what was thought */
     bool separate_reasoning;  /* tell it from content */
+    bool must_think;          /* refused where the model's reasoning cannot be told */
     bool parallel_tool_calls; /* false: the first call alone */
-    bool tool_choice_none;
+    bool tool_choice_none, tool_choice_required;
+    struct bytes tool_choice_name; /* the function that must be called; empty: none */
+    struct genreq_constraint constraint;
 
     struct arena arena; /* owned */
 };
 
+/* Whether its prompt is messages that a chat template takes; else it is text or token ids. */
+static inline bool genreq_is_chat(const struct genreq *g) {
+    return g->messages.len > 0;
+}
 /* An empty request with the API's defaults. */
 void genreq_init(struct genreq *g, enum genreq_dialect dialect);
-/* Parses a body of the given dialect. 0, or -1 with *err filled (400). The genreq must be released either way. */
-MUST_CHECK int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struct bytes body, struct api_error *err);
+/* Parses a body of the given dialect. 0, or -1 with *err filled (400). The genreq must be released
+ * either way. */
+MUST_CHECK int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struct bytes body,
+                            struct api_error *err);
+/* Frees the arena, and with it all texts and lists; numbers and flags stay readable. */
 void genreq_release(struct genreq *g);
+/* Neither messages nor prompts: with Ollama's clients, a question whether the model is there. */
+bool genreq_asks_nothing(const struct genreq *g);
 /* Output tokens asked for: max_completion_tokens, else max_tokens, else fallback. */
 uint32_t genreq_max_tokens(const struct genreq *g, uint32_t fallback);
 

@@ -8,23 +8,27 @@ void mailbox_init(struct mailbox *box) {
 }
 
 void mailbox_release(struct mailbox *box) {
-    for (struct mail *m = mailbox_take(box), *next; m; m = next) {
+    for (struct mail *m = mailbox_take_all(box), *next; m; m = next) {
         next = m->next;
         mail_free(m);
     }
     pthread_mutex_destroy(&box->mutex);
 }
 
-struct mail *mail_new(enum mail_kind kind, uint32_t items, uint32_t tokens, uint32_t logprobs, bool has_logprobs) {
-    size_t words = (size_t)tokens * (has_logprobs ? 2 : 1) + (has_logprobs ? 2 * (size_t)logprobs : 0);
-    size_t bytes = sizeof(struct mail) + items * sizeof(struct mail_item) + words * sizeof(uint32_t);
+struct mail *mail_new(enum mail_kind kind, uint32_t items, uint32_t tokens, uint32_t logprobs,
+                      bool has_logprobs) {
+    size_t words =
+        (size_t)tokens * (has_logprobs ? 2 : 1) + (has_logprobs ? 2 * (size_t)logprobs : 0);
+    size_t bytes =
+        sizeof(struct mail) + items * sizeof(struct mail_item) + words * sizeof(uint32_t);
     struct mail *m = mem_alloc(bytes);
     m->kind = kind;
     m->bytes = bytes;
     m->item_cap = items;
     m->items = (struct mail_item *)(m + 1);
     m->tokens = (uint32_t *)(m->items + items);
-    if (!has_logprobs) return m;
+    if (!has_logprobs)
+        return m;
     m->logprob_counts = m->tokens + tokens;
     m->logprob_ids = m->logprob_counts + tokens;
     m->logprob_values = (float *)(m->logprob_ids + logprobs);
@@ -36,7 +40,29 @@ void mail_free(struct mail *mail) {
     mem_free(mail);
 }
 
-bool mailbox_put(struct mailbox *box, struct mail *mail) {
+struct mail_cursor mail_cursor_at(const struct mail *mail, const struct mail_item *item) {
+    return (struct mail_cursor){mail, item, 0, item->logprobs_at};
+}
+
+bool mail_next_token(struct mail_cursor *c, struct mail_token *out) {
+    const struct mail *mail = c->mail;
+    if (c->token_idx == c->item->token_count)
+        return false;
+    uint32_t at = c->item->token_at + c->token_idx++;
+    CHECK(at < mail->token_count);
+    *out = (struct mail_token){.id = mail->tokens[at],
+                               .is_last = c->token_idx == c->item->token_count};
+    if (!mail->logprob_counts)
+        return true;
+    out->logprob_ids = mail->logprob_ids + c->logprob_at;
+    out->logprob_values = mail->logprob_values + c->logprob_at;
+    out->logprob_count = mail->logprob_counts[at];
+    c->logprob_at += out->logprob_count;
+    CHECK(c->logprob_at <= mail->logprob_count);
+    return true;
+}
+
+bool mailbox_push(struct mailbox *box, struct mail *mail) {
     pthread_mutex_lock(&box->mutex);
     bool taken = mail->kind != MAIL_DELTAS || box->bytes + mail->bytes <= MAILBOX_BYTES_MAX;
     if (taken) {
@@ -48,14 +74,16 @@ bool mailbox_put(struct mailbox *box, struct mail *mail) {
         box->bytes += mail->bytes;
     }
     pthread_mutex_unlock(&box->mutex);
-    if (!taken) mail_free(mail);
+    if (!taken)
+        mail_free(mail);
     return taken;
 }
 
 bool mailbox_needs_wake(struct mailbox *box) {
     pthread_mutex_lock(&box->mutex);
     bool needs = box->first && !box->woken;
-    if (needs) box->woken = true;
+    if (needs)
+        box->woken = true;
     pthread_mutex_unlock(&box->mutex);
     return needs;
 }
@@ -66,7 +94,7 @@ void mailbox_wake_failed(struct mailbox *box) {
     pthread_mutex_unlock(&box->mutex);
 }
 
-struct mail *mailbox_take(struct mailbox *box) {
+struct mail *mailbox_take_all(struct mailbox *box) {
     pthread_mutex_lock(&box->mutex);
     struct mail *first = box->first;
     box->first = box->last = NULL;

@@ -1,12 +1,13 @@
 /*
  * mailbox.h - what the control thread tells an event thread: a list that is taken whole.
  *
- * The event thread is woken once for however many mails wait, and takes them all in one turn: when it falls behind,
- * several tokens of a stream share one write, and nothing else changes.
+ * The event thread is woken once for however many mails wait, and takes them all in one turn: when
+ * it falls behind, several tokens of a stream share one write, and nothing else changes.
  *
- * Invariant: `woken` is true from a successful wake until the list is taken, so at most one wake is under way.
+ * Invariant: `woken` is true from a successful wake until the list is taken, so at most one wake is
+ * under way.
  *
- * Threading: mailbox_put from any thread, mailbox_take from the owner.
+ * Threading: mailbox_push from any thread, mailbox_take_all from the owner.
  */
 #ifndef GATEWAY_MAILBOX_H
 #define GATEWAY_MAILBOX_H
@@ -28,7 +29,8 @@ enum mail_kind {
     MAIL_PREPARED,   /* job: a long prompt is ready */
 };
 
-/* A run of tokens, as in struct wire_deltas, with the places of its tokens in the mail's columns. */
+/* A run of tokens, as in struct wire_deltas, with the places of its tokens in the mail's
+ * columns. */
 struct mail_item {
     struct u128 request, fingerprint;
     uint32_t attempt, choice, index, token_count, finish, cached_count, flags;
@@ -51,10 +53,28 @@ struct mail {
     struct mail_item *items; /* this and the columns lie behind the struct: one allocation */
     uint32_t item_count, item_cap;
     uint32_t *tokens;
-    uint32_t *logprob_counts; /* one a token: entries of it in the columns below; NULL: the mail has none */
+    /* one a token: entries of it in the columns below; NULL: the mail has none */
+    uint32_t *logprob_counts;
     uint32_t *logprob_ids;
     float *logprob_values;
     uint32_t token_count, logprob_count;
+};
+
+/* One token of an item, with its log-probabilities: the chosen token's first, then the best ones;
+ * count 0: none. */
+struct mail_token {
+    uint32_t id;
+    bool is_last; /* of the item */
+    const uint32_t *logprob_ids;
+    const float *logprob_values;
+    uint32_t logprob_count;
+};
+
+/* Walks the tokens of an item in order. */
+struct mail_cursor {
+    const struct mail *mail;      /* borrowed */
+    const struct mail_item *item; /* borrowed: of the mail */
+    uint32_t token_idx, logprob_at;
 };
 
 struct mailbox {
@@ -64,19 +84,28 @@ struct mailbox {
     bool woken;
 };
 
+/* An empty box. */
 void mailbox_init(struct mailbox *box);
+/* Frees the mail that nobody took. No other thread may use the box any more. */
 void mailbox_release(struct mailbox *box);
-/* A mail of the given kind with room for so many items, tokens and log-probabilities (0 logprobs: no columns). Returns
- * owned. */
-struct mail *mail_new(enum mail_kind kind, uint32_t items, uint32_t tokens, uint32_t logprobs, bool has_logprobs);
+/* A mail of the given kind with room for so many items, tokens and log-probabilities (0 logprobs:
+ * no columns). Returns owned. */
+struct mail *mail_new(enum mail_kind kind, uint32_t items, uint32_t tokens, uint32_t logprobs,
+                      bool has_logprobs);
+/* And a job that is still in it. */
 void mail_free(struct mail *mail);
+/* A cursor at the item's first token. */
+struct mail_cursor mail_cursor_at(const struct mail *mail, const struct mail_item *item);
+/* The next token, borrowed from the mail; false: there is none. */
+bool mail_next_token(struct mail_cursor *cursor, struct mail_token *out);
 /* Takes the mail. False: the box is full and the mail was dropped (only MAIL_DELTAS are). */
-bool mailbox_put(struct mailbox *box, struct mail *mail);
-/* True when something waits and nobody was woken for it: the caller wakes the owner, or gives the duty back with
- * mailbox_wake_failed. */
+bool mailbox_push(struct mailbox *box, struct mail *mail);
+/* True when something waits and nobody was woken for it: the caller wakes the owner, or gives the
+ * duty back with mailbox_wake_failed. */
 bool mailbox_needs_wake(struct mailbox *box);
+/* The owner could not be woken: the next mailbox_needs_wake says true again. */
 void mailbox_wake_failed(struct mailbox *box);
 /* Returns the list, owned by the caller. */
-struct mail *mailbox_take(struct mailbox *box);
+struct mail *mailbox_take_all(struct mailbox *box);
 
 #endif

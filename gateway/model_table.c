@@ -21,7 +21,8 @@ struct model_table {
     size_t entry_count;
     bool heard;                                /* a Status came, ever */
     struct text_model *texts[WIRE_MAX_MODELS]; /* compiled bundles, references */
-    struct u128 broken[WIRE_MAX_MODELS];       /* bundles that cannot be compiled, newest over oldest */
+    /* bundles that cannot be compiled, newest over oldest */
+    struct u128 broken[WIRE_MAX_MODELS];
     size_t broken_count;
     bool compiling;
     struct u128 compiling_bundle;
@@ -29,6 +30,8 @@ struct model_table {
     pthread_t compiler;
     bool compiler_started; /* to be joined */
     struct text_settings settings;
+    char *names[SERVED_NAMES_MAX]; /* owned: the first is a model's, the others lead to it */
+    size_t name_count;
     void (*changed)(void *ctx);
     void *ctx;
 };
@@ -39,17 +42,25 @@ struct served_model *served_model_ref(struct served_model *m) {
 }
 
 void served_model_put(struct served_model *m) {
-    if (!m || atomic_fetch_sub(&m->refs, 1) != 1) return;
+    if (!m || atomic_fetch_sub(&m->refs, 1) != 1)
+        return;
     text_model_put(m->text);
     mem_free(m->name);
     mem_free(m);
 }
 
-struct model_table *model_table_new(const struct text_settings *settings, void (*changed)(void *ctx), void *ctx) {
+struct model_table *model_table_new(const struct text_settings *settings,
+                                    void (*changed)(void *ctx), void *ctx) {
     struct model_table *t = mem_alloc(sizeof *t);
     pthread_mutex_init(&t->mutex, NULL);
     buf_init(&t->packed, 0);
     t->settings = *settings;
+    for (const char *at = settings->served_names; at && *at; at += *at == ',') {
+        size_t len = strcspn(at, ",");
+        CHECK(t->name_count < SERVED_NAMES_MAX); /* text_settings_check */
+        t->names[t->name_count++] = mem_strndup(at, len);
+        at += len;
+    }
     t->changed = changed;
     t->ctx = ctx;
     return t;
@@ -63,10 +74,16 @@ static void entry_release(struct entry *e) {
 
 void model_table_free(struct model_table **table) {
     struct model_table *t = *table;
-    if (!t) return;
-    if (t->compiler_started) pthread_join(t->compiler, NULL);
-    for (size_t i = 0; i < t->entry_count; i++) entry_release(&t->entries[i]);
-    for (size_t i = 0; i < ARRAY_LEN(t->texts); i++) text_model_put(t->texts[i]);
+    if (!t)
+        return;
+    if (t->compiler_started)
+        pthread_join(t->compiler, NULL);
+    for (size_t i = 0; i < t->entry_count; i++)
+        entry_release(&t->entries[i]);
+    for (size_t i = 0; i < ARRAY_LEN(t->texts); i++)
+        text_model_put(t->texts[i]);
+    for (size_t i = 0; i < t->name_count; i++)
+        mem_free(t->names[i]);
     buf_release(&t->packed);
     pthread_mutex_destroy(&t->mutex);
     mem_free(t);
@@ -75,26 +92,39 @@ void model_table_free(struct model_table **table) {
 
 static struct entry *find_entry(struct model_table *t, struct bytes name) {
     for (size_t i = 0; i < t->entry_count; i++)
-        if (bytes_equal(bytes_str(t->entries[i].name), name)) return &t->entries[i];
+        if (bytes_equal(bytes_str(t->entries[i].name), name))
+            return &t->entries[i];
     return NULL;
+}
+
+/* By its own name, or by one that leads to it. */
+static struct entry *find_named(struct model_table *t, struct bytes name) {
+    struct entry *e = find_entry(t, name);
+    for (size_t i = 1; i < t->name_count && !e; i++)
+        if (bytes_equal(bytes_str(t->names[i]), name))
+            e = find_entry(t, bytes_str(t->names[0]));
+    return e;
 }
 
 static struct text_model *find_text(struct model_table *t, struct u128 bundle) {
     for (size_t i = 0; i < ARRAY_LEN(t->texts); i++)
-        if (t->texts[i] && u128_equal(t->texts[i]->bundle, bundle)) return t->texts[i];
+        if (t->texts[i] && u128_equal(t->texts[i]->bundle, bundle))
+            return t->texts[i];
     return NULL;
 }
 
 static bool is_broken(const struct model_table *t, struct u128 bundle) {
     for (size_t i = 0; i < MIN(t->broken_count, ARRAY_LEN(t->broken)); i++)
-        if (u128_equal(t->broken[i], bundle)) return true;
+        if (u128_equal(t->broken[i], bundle))
+            return true;
     return false;
 }
 
 /* Makes the entry's served model when its bundle is here. */
 static bool serve(struct model_table *t, struct entry *e) {
     struct text_model *text = find_text(t, e->bundle);
-    if (e->served || !text) return false;
+    if (e->served || !text)
+        return false;
     struct served_model *m = mem_alloc(sizeof *m);
     atomic_init(&m->refs, 1);
     m->name = mem_strdup(e->name);
@@ -124,22 +154,26 @@ static void update_entry(struct entry *e, const struct wire_model_status *s) {
 }
 
 static struct entry *add_entry(struct model_table *t, struct bytes name) {
-    if (t->entry_count == ARRAY_LEN(t->entries)) return NULL;
+    if (t->entry_count == ARRAY_LEN(t->entries))
+        return NULL;
     struct entry *e = &t->entries[t->entry_count++];
-    *e = (struct entry){.name = mem_strndup((const char *)name.data, name.len), .created_s = wall_ms() / 1000};
+    *e = (struct entry){.name = mem_strndup((const char *)name.data, name.len),
+                        .created_s = wall_ms() / 1000};
     return e;
 }
 
 static void mark_missing(struct model_table *t, int64_t now_ms) {
     for (size_t i = 0; i < t->entry_count; i++) {
         t->entries[i].replicas_ready = 0;
-        if (t->entries[i].missing_since_ms == 0) t->entries[i].missing_since_ms = now_ms;
+        if (t->entries[i].missing_since_ms == 0)
+            t->entries[i].missing_since_ms = now_ms;
     }
 }
 
 static bool bundle_in_use(const struct model_table *t, struct u128 bundle) {
     for (size_t i = 0; i < t->entry_count; i++)
-        if (u128_equal(t->entries[i].bundle, bundle)) return true;
+        if (u128_equal(t->entries[i].bundle, bundle))
+            return true;
     return false;
 }
 
@@ -157,7 +191,8 @@ static void forget_old(struct model_table *t, int64_t now_ms) {
         t->entries[t->entry_count] = (struct entry){0};
     }
     for (size_t i = 0; i < ARRAY_LEN(t->texts); i++) {
-        if (!t->texts[i] || bundle_in_use(t, t->texts[i]->bundle)) continue;
+        if (!t->texts[i] || bundle_in_use(t, t->texts[i]->bundle))
+            continue;
         text_model_put(t->texts[i]);
         t->texts[i] = NULL;
     }
@@ -167,20 +202,25 @@ void model_table_status(struct model_table *t, const struct wire_status *status,
     bool changed = false;
     pthread_mutex_lock(&t->mutex);
     bool missing[WIRE_MAX_MODELS] = {0};
-    for (size_t i = 0; i < t->entry_count; i++) missing[i] = t->entries[i].missing_since_ms != 0;
+    for (size_t i = 0; i < t->entry_count; i++)
+        missing[i] = t->entries[i].missing_since_ms != 0;
     mark_missing(t, now_ms);
     for (size_t i = 0; i < status->model_count; i++) {
         struct entry *e = find_entry(t, status->models[i].model);
-        if (!e) e = add_entry(t, status->models[i].model);
-        if (!e) continue;
+        if (!e)
+            e = add_entry(t, status->models[i].model);
+        if (!e)
+            continue;
         changed |= missing[e - t->entries];
         update_entry(e, &status->models[i]);
         changed |= serve(t, e);
     }
-    if (status->model_count > 0) t->heard = true;
+    if (status->model_count > 0)
+        t->heard = true;
     forget_old(t, now_ms);
     pthread_mutex_unlock(&t->mutex);
-    if (changed) t->changed(t->ctx);
+    if (changed)
+        t->changed(t->ctx);
 }
 
 void model_table_lost(struct model_table *t, int64_t now_ms) {
@@ -189,17 +229,36 @@ void model_table_lost(struct model_table *t, int64_t now_ms) {
     pthread_mutex_unlock(&t->mutex);
 }
 
-static enum model_found find_locked(struct model_table *t, struct bytes name, struct served_model **out) {
-    if (!t->heard) return MODEL_NOT_READY;
-    if (name.len == 0 && t->entry_count > 1) return MODEL_AMBIGUOUS;
-    struct entry *e = name.len ? find_entry(t, name) : t->entry_count ? &t->entries[0] : NULL;
-    if (!e) return t->entry_count ? MODEL_UNKNOWN : MODEL_NOT_READY;
-    if (!e->served) return is_broken(t, e->bundle) ? MODEL_BROKEN : MODEL_NOT_READY;
+static struct bytes without_latest(struct bytes name) {
+    static const char tag[] = ":latest";
+    size_t len = sizeof tag - 1;
+    bool tagged = name.len > len && !memcmp(name.data + name.len - len, tag, len);
+    return bytes_of(name.data, name.len - (tagged ? len : 0));
+}
+
+/* By the name asked for, or by what it is without the tag of Ollama's clients. */
+static struct entry *find_asked(struct model_table *t, struct bytes name) {
+    struct entry *e = find_named(t, name);
+    return e ? e : find_named(t, without_latest(name));
+}
+
+static enum model_found find_locked(struct model_table *t, struct bytes name,
+                                    struct served_model **out) {
+    if (!t->heard)
+        return MODEL_NOT_READY;
+    if (name.len == 0 && t->entry_count > 1)
+        return MODEL_AMBIGUOUS;
+    struct entry *e = name.len ? find_asked(t, name) : t->entry_count ? &t->entries[0] : NULL;
+    if (!e)
+        return t->entry_count ? MODEL_UNKNOWN : MODEL_NOT_READY;
+    if (!e->served)
+        return is_broken(t, e->bundle) ? MODEL_BROKEN : MODEL_NOT_READY;
     *out = served_model_ref(e->served);
     return MODEL_READY;
 }
 
-enum model_found model_table_find(struct model_table *t, struct bytes name, struct served_model **out) {
+enum model_found model_table_find(struct model_table *t, struct bytes name,
+                                  struct served_model **out) {
     pthread_mutex_lock(&t->mutex);
     enum model_found found = find_locked(t, name, out);
     pthread_mutex_unlock(&t->mutex);
@@ -210,7 +269,8 @@ struct served_model *model_table_any_ready(struct model_table *t) {
     struct served_model *found = NULL;
     pthread_mutex_lock(&t->mutex);
     for (size_t i = 0; i < t->entry_count && !found; i++)
-        if (t->entries[i].served && t->entries[i].replicas_ready > 0) found = served_model_ref(t->entries[i].served);
+        if (t->entries[i].served && t->entries[i].replicas_ready > 0)
+            found = served_model_ref(t->entries[i].served);
     pthread_mutex_unlock(&t->mutex);
     return found;
 }
@@ -220,9 +280,10 @@ bool model_table_wants(struct model_table *t, struct u128 *bundle, uint64_t *byt
     pthread_mutex_lock(&t->mutex);
     for (size_t i = 0; i < t->entry_count && !wants && !t->compiling; i++) {
         struct entry *e = &t->entries[i];
-        wants = !e->served && !u128_is_zero(e->bundle) && e->bundle_bytes > 0 && e->missing_since_ms == 0 &&
-                !is_broken(t, e->bundle);
-        if (!wants) continue;
+        wants = !e->served && !u128_is_zero(e->bundle) && e->bundle_bytes > 0 &&
+                e->missing_since_ms == 0 && !is_broken(t, e->bundle);
+        if (!wants)
+            continue;
         *bundle = e->bundle;
         *bytes = e->bundle_bytes;
     }
@@ -230,10 +291,12 @@ bool model_table_wants(struct model_table *t, struct u128 *bundle, uint64_t *byt
     return wants;
 }
 
-/* Puts a compiled bundle in the first free place; there is one, because bundles in use are no more than entries. */
+/* Puts a compiled bundle in the first free place; there is one, because bundles in use are no more
+ * than entries. */
 static void keep_text(struct model_table *t, struct text_model *text) {
     for (size_t i = 0; i < ARRAY_LEN(t->texts); i++) {
-        if (t->texts[i]) continue;
+        if (t->texts[i])
+            continue;
         t->texts[i] = text;
         return;
     }
@@ -241,10 +304,12 @@ static void keep_text(struct model_table *t, struct text_model *text) {
 }
 
 static void tell_compiled(const struct text_model *text, size_t bytes, int64_t took_ms) {
-    struct chat_formats plain = chat_formats(text->chat, NULL, false), tools = chat_formats(text->chat, NULL, true);
-    log_info("model bundle compiled bytes=%zu ms=%lld chat_template=%s reasoning_parser=%s tool_call_parser=%s", bytes,
-             (long long)took_ms, text->template_origin, reasoning_format_name(plain.reasoning),
-             call_format_name(tools.calls));
+    struct chat_formats plain = chat_formats(text->chat, NULL, false),
+                        tools = chat_formats(text->chat, NULL, true);
+    log_info("model bundle compiled bytes=%zu ms=%lld chat_template=%s reasoning_parser=%s "
+             "tool_call_parser=%s",
+             bytes, (long long)took_ms, text->template_origin,
+             reasoning_format_name(plain.reasoning), call_format_name(tools.calls));
 }
 
 static void *compile(void *ctx) {
@@ -262,7 +327,8 @@ static void *compile(void *ctx) {
         t->broken[t->broken_count++ % ARRAY_LEN(t->broken)] = t->compiling_bundle;
     else
         keep_text(t, text);
-    for (size_t i = 0; i < t->entry_count; i++) serve(t, &t->entries[i]);
+    for (size_t i = 0; i < t->entry_count; i++)
+        serve(t, &t->entries[i]);
     t->compiling = false;
     buf_release(&t->packed);
     pthread_mutex_unlock(&t->mutex);
@@ -270,7 +336,8 @@ static void *compile(void *ctx) {
     return NULL;
 }
 
-int model_table_give(struct model_table *t, struct u128 bundle, struct buf *packed, struct error *err) {
+int model_table_set_bundle(struct model_table *t, struct u128 bundle, struct buf *packed,
+                           struct error *err) {
     if (!u128_equal(bundle_hash(buf_bytes(packed)), bundle))
         return error_set(err, ERR_INVALID, "bundle has another hash than was promised");
     pthread_mutex_lock(&t->mutex);
@@ -282,8 +349,10 @@ int model_table_give(struct model_table *t, struct u128 bundle, struct buf *pack
         *packed = (struct buf){0};
     }
     pthread_mutex_unlock(&t->mutex);
-    if (busy) return error_set(err, ERR_AGAIN, "another bundle is being compiled");
-    if (t->compiler_started) pthread_join(t->compiler, NULL);
+    if (busy)
+        return error_set(err, ERR_AGAIN, "another bundle is being compiled");
+    if (t->compiler_started)
+        pthread_join(t->compiler, NULL);
     int rc = pthread_create(&t->compiler, NULL, compile, t);
     CHECK_MSG(rc == 0, "cannot start a thread: %d", rc);
     t->compiler_started = true;
@@ -294,15 +363,30 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(((const struct model_info *)a)->name, ((const struct model_info *)b)->name);
 }
 
-void model_table_each(struct model_table *t, void (*visit)(void *ctx, const struct model_info *info), void *ctx) {
-    struct model_info infos[WIRE_MAX_MODELS];
+static struct model_info entry_info(const struct entry *e, const char *name) {
+    return (struct model_info){.name = name,
+                               .family = e->served ? e->served->text->family : "",
+                               .revision = e->revision,
+                               .max_context = e->max_context,
+                               .replicas_ready = e->replicas_ready,
+                               .created_s = e->created_s,
+                               .servable = e->served != NULL};
+}
+
+void model_table_each(struct model_table *t,
+                      void (*visit)(void *ctx, const struct model_info *info), void *ctx) {
+    struct model_info infos[WIRE_MAX_MODELS + SERVED_NAMES_MAX];
+    size_t count = 0;
     pthread_mutex_lock(&t->mutex);
-    size_t count = t->entry_count;
-    for (size_t i = 0; i < count; i++) {
-        const struct entry *e = &t->entries[i];
-        infos[i] = (struct model_info){e->name, e->max_context, e->replicas_ready, e->created_s, e->served != NULL};
+    for (size_t i = 0; i < t->entry_count; i++)
+        infos[count++] = entry_info(&t->entries[i], t->entries[i].name);
+    for (size_t i = 1; i < t->name_count; i++) {
+        const struct entry *e = find_entry(t, bytes_str(t->names[0]));
+        if (e && !find_entry(t, bytes_str(t->names[i])))
+            infos[count++] = entry_info(e, t->names[i]);
     }
     qsort(infos, count, sizeof infos[0], compare_names);
-    for (size_t i = 0; i < count; i++) visit(ctx, &infos[i]);
+    for (size_t i = 0; i < count; i++)
+        visit(ctx, &infos[i]);
     pthread_mutex_unlock(&t->mutex);
 }

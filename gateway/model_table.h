@@ -1,14 +1,14 @@
 /*
- * model_table.h - the models this gateway can serve: what Status says of them, and their compiled tokenizers and
- * templates.
+ * model_table.h - the models this gateway can serve: what Status says of them, and their compiled
+ * tokenizers and templates.
  *
- * The control thread feeds it (Status, bundles); event threads look models up. A model found is a `struct
- * served_model`: immutable, reference-counted, so a request keeps the tokenizer it began with whatever happens to the
- * table. Bundles are compiled on a thread of their own, because a large tokenizer takes longer than a heartbeat; equal
- * bundles are compiled once.
+ * The control thread feeds it (Status, bundles); event threads look models up. A model found is a
+ * `struct served_model`: immutable, reference-counted, so a request keeps the tokenizer it began
+ * with whatever happens to the table. Bundles are compiled on a thread of their own, because a
+ * large tokenizer takes longer than a heartbeat; equal bundles are compiled once.
  *
- * A model that Status no longer names stays known (not ready) for MODEL_GRACE_MS: a new scheduler knows nothing until
- * its workers have registered, and that must not turn requests into 404.
+ * A model that Status no longer names stays known (not ready) for MODEL_GRACE_MS: a new scheduler
+ * knows nothing until its workers have registered, and that must not turn requests into 404.
  *
  * Threading: every call may be made from any thread; one mutex, held briefly.
  */
@@ -21,7 +21,7 @@
 #include "proto/messages.h"
 #include "text/chat.h"
 
-enum { MODEL_GRACE_MS = 60000 };
+enum { MODEL_GRACE_MS = 60000, SERVED_NAMES_MAX = 16 };
 
 /* Defaults of generation_config.json; a negative number: not there. */
 struct model_defaults {
@@ -33,9 +33,13 @@ struct model_defaults {
 struct text_settings {
     struct bytes chat_template;                      /* borrowed while the table lives */
     const char *reasoning_parser, *tool_call_parser; /* names, "auto" or "none" */
-    bool trust_request_template;                     /* requests may bring a template of their own */
+    /* requests may bring a template of their own */
+    bool trust_request_template;
+    /* "a,b,c": a model registered as a is also found as b and c, at most SERVED_NAMES_MAX names;
+     * NULL: none */
+    const char *served_names;
 };
-/* Whether the template can be read and the names are known. */
+/* Whether the template can be read, the parsers are known and the served names are names. */
 MUST_CHECK int text_settings_check(const struct text_settings *settings, struct error *err);
 
 /* A compiled bundle. */
@@ -44,13 +48,17 @@ struct text_model {
     struct u128 bundle;
     struct tokenizer *tokenizer;
     struct chat *chat;
+    char *family; /* owned: model_type of its config.json, or "" */
     struct model_defaults defaults;
-    bool trust_request_template; /* as the settings */
-    const char *template_origin; /* for the log: "model", "option", a probed one's name, or "none" */
+    struct constraint_cache *constraints; /* owned; has a lock */
+    bool trust_request_template;          /* as the settings */
+    /* for the log: "model", "option", a probed one's name, or "none" */
+    const char *template_origin;
 };
 /* Compiles; *packed is only read. Returns owned (refs 1). */
-MUST_CHECK int text_model_new(struct bytes packed, const struct text_settings *settings, struct text_model **out,
-                              struct error *err);
+MUST_CHECK int text_model_new(struct bytes packed, const struct text_settings *settings,
+                              struct text_model **out, struct error *err);
+/* Gives a reference back; the last one frees it. */
 void text_model_put(struct text_model *t);
 
 struct served_model {
@@ -60,12 +68,14 @@ struct served_model {
     uint32_t max_context, logits_width;
     struct text_model *text; /* a reference */
 };
+/* One reference more, for the caller. Returns m. */
 struct served_model *served_model_ref(struct served_model *m);
 void served_model_put(struct served_model *m); /* NULL is fine */
 
 struct model_table;
 /* changed(ctx) is called (any thread, no lock held) whenever a model became servable. */
-struct model_table *model_table_new(const struct text_settings *settings, void (*changed)(void *ctx), void *ctx);
+struct model_table *model_table_new(const struct text_settings *settings,
+                                    void (*changed)(void *ctx), void *ctx);
 void model_table_free(struct model_table **table); /* waits for a compilation in progress */
 
 enum model_found {
@@ -75,27 +85,39 @@ enum model_found {
     MODEL_UNKNOWN,   /* there are models, and none has this name */
     MODEL_AMBIGUOUS, /* no name given, and there is more than one */
 };
-enum model_found model_table_find(struct model_table *table, struct bytes name, struct served_model **out);
+/* Looks a model up by name (empty: the only one); NAME:latest also finds NAME. MODEL_READY alone sets *out, to a reference that
+ * the caller puts. */
+enum model_found model_table_find(struct model_table *table, struct bytes name,
+                                  struct served_model **out);
 
 /* Any model that has a ready replica and a compiled bundle, as a reference; NULL: none. */
 struct served_model *model_table_any_ready(struct model_table *table);
 /* Takes a Status. */
-void model_table_status(struct model_table *table, const struct wire_status *status, int64_t now_ms);
+void model_table_status(struct model_table *table, const struct wire_status *status,
+                        int64_t now_ms);
 /* The scheduler is gone: nothing is ready, everything stays known. */
 void model_table_lost(struct model_table *table, int64_t now_ms);
-/* A bundle that is wanted and not here yet; false: none. The same one until it is given or fails. */
+/* A bundle that is wanted and not here yet; false: none. The same one until it is given or
+ * fails. */
 bool model_table_wants(struct model_table *table, struct u128 *bundle, uint64_t *bytes);
-/* Takes the bytes of a wanted bundle (moved out of *packed), checks the hash, and compiles it in the background. A
- * wrong hash is ERR_INVALID: it stays wanted. ERR_AGAIN: another compilation runs. */
-MUST_CHECK int model_table_give(struct model_table *table, struct u128 bundle, struct buf *packed, struct error *err);
+/* Takes the bytes of a wanted bundle (moved out of *packed), checks the hash, and compiles it in
+ * the background. A wrong hash is ERR_INVALID: it stays wanted. ERR_AGAIN: another compilation
+ * runs. */
+MUST_CHECK int model_table_set_bundle(struct model_table *table, struct u128 bundle,
+                                      struct buf *packed, struct error *err);
 
 /* Calls visit for every known model, in order of name. */
 struct model_info {
     const char *name;
+    const char *family; /* text_model.family; "": not here yet, or unknown */
+    struct u128 revision;
     uint32_t max_context, replicas_ready;
     int64_t created_s;
     bool servable;
 };
-void model_table_each(struct model_table *table, void (*visit)(void *ctx, const struct model_info *info), void *ctx);
+/* info and what it points to are borrowed during the call; visit runs under the lock and must not
+ * call the table. */
+void model_table_each(struct model_table *table,
+                      void (*visit)(void *ctx, const struct model_info *info), void *ctx);
 
 #endif

@@ -1,15 +1,19 @@
 /* POST /v1/completions: the fields of OpenAI's and vLLM's completions requests. */
 #include "gateway/field.h"
 
-static int push_prompt(struct field_reader *r, struct genreq_prompt *list, uint32_t *count, enum json_event event) {
+static int push_prompt(struct field_reader *r, struct genreq_prompt *list, uint32_t *count,
+                       enum json_event event) {
     struct genreq_prompt *p = &list[*count];
     if (*count == GENREQ_PROMPTS_MAX)
-        return api_error_set(r->err, API_BAD_REQUEST, "prompt", "more than %d prompts", GENREQ_PROMPTS_MAX);
+        return api_error_set(r->err, API_BAD_REQUEST, "prompt", "more than %d prompts",
+                             GENREQ_PROMPTS_MAX);
     *p = (struct genreq_prompt){.is_ids = event == JSON_ARRAY_BEGIN};
     ++*count;
-    if (!p->is_ids) return field_string(r, event, SIZE_MAX, &p->text);
+    if (!p->is_ids)
+        return field_string(r, event, SIZE_MAX, &p->text);
     struct u32s ids;
-    if (field_token_array(r, json_next(&r->json), WIRE_MAX_TOKENS, &ids)) return -1;
+    if (field_token_array(r, json_next(&r->json), WIRE_MAX_TOKENS, &ids))
+        return -1;
     p->ids = (struct tokens){ids.items, ids.count};
     return 0;
 }
@@ -19,7 +23,8 @@ static int read_prompt_list(struct field_reader *r, struct genreq_prompt *list, 
     enum json_event event = json_next(&r->json);
     if (event == JSON_NUMBER) {
         struct u32s ids;
-        if (field_token_array(r, event, WIRE_MAX_TOKENS, &ids)) return -1;
+        if (field_token_array(r, event, WIRE_MAX_TOKENS, &ids))
+            return -1;
         list[(*count)++] = (struct genreq_prompt){.is_ids = true, .ids = {ids.items, ids.count}};
         return 0;
     }
@@ -27,7 +32,8 @@ static int read_prompt_list(struct field_reader *r, struct genreq_prompt *list, 
     for (; event != JSON_ARRAY_END; event = json_next(&r->json)) {
         if (event != kind || (event != JSON_STRING && event != JSON_ARRAY_BEGIN))
             return field_wrong_type(r, "a string, token ids, or an array of either", event);
-        if (push_prompt(r, list, count, event)) return -1;
+        if (push_prompt(r, list, count, event))
+            return -1;
     }
     return 0;
 }
@@ -36,48 +42,59 @@ static int read_prompt(struct field_reader *r, enum json_event first) {
     struct genreq_prompt list[GENREQ_PROMPTS_MAX];
     uint32_t count = 0;
     if (first == JSON_STRING) {
-        if (push_prompt(r, list, &count, first)) return -1;
+        if (push_prompt(r, list, &count, first))
+            return -1;
     } else if (first == JSON_ARRAY_BEGIN) {
-        if (read_prompt_list(r, list, &count)) return -1;
+        if (read_prompt_list(r, list, &count))
+            return -1;
     } else {
         return field_wrong_type(r, "a string or an array", first);
     }
-    if (count == 0) return api_error_set(r->err, API_BAD_REQUEST, "prompt", "'prompt' is empty");
+    if (count == 0)
+        return api_error_set(r->err, API_BAD_REQUEST, "prompt", "'prompt' is empty");
     r->g->prompt_count = count;
     r->g->prompts = arena_copy(&r->g->arena, list, count * sizeof list[0]);
-    return r->g->prompts ? 0 : api_error_set(r->err, API_TOO_LARGE, "prompt", "'prompt' is too large");
+    return r->g->prompts ? 0
+                         : api_error_set(r->err, API_TOO_LARGE, "prompt", "'prompt' is too large");
 }
 
 static int read_logprobs(struct field_reader *r, enum json_event first) {
-    if (first == JSON_FALSE) return 0;
-    if (field_int(r, first, 0, GENREQ_TOP_LOGPROBS_MAX, &r->g->top_logprobs)) return -1;
+    if (first == JSON_FALSE)
+        return 0;
+    if (field_int(r, first, 0, GENREQ_TOP_LOGPROBS_MAX, &r->g->top_logprobs))
+        return -1;
     r->g->logprobs = true;
     return 0;
 }
 
-static int read_best_of(struct field_reader *r, enum json_event first) {
-    int64_t best_of;
-    if (field_int(r, first, 0, GENREQ_CHOICES_MAX, &best_of)) return -1;
-    if (best_of <= 1) return 0;
-    return api_error_set(r->err, API_UNSUPPORTED, "best_of", "'best_of' is not offered by this server");
-}
-
+/* clang-format off */
 static const struct field rows[] = {
-    FIELD_ROWS_SHARED,
-    {.name = "prompt", .kind = FIELD_CUSTOM, .read = read_prompt},
-    {.name = "logprobs", .kind = FIELD_CUSTOM, .read = read_logprobs},
-    {.name = "best_of", .kind = FIELD_CUSTOM, .read = read_best_of},
-    {.name = "echo", .kind = FIELD_REFUSED},
-    {.name = "suffix", .kind = FIELD_REFUSED},
+    CUSTOM_FIELD("prompt", read_prompt),
+    CUSTOM_FIELD("logprobs", read_logprobs),
+    /* of chats alone */
+    REFUSED_FIELD("messages"),
+    REFUSED_FIELD("tools"),
+    REFUSED_FIELD("documents"),
+    REFUSED_FIELD("chat_template"),
+    REFUSED_FIELD("chat_template_kwargs"),
+    { .name = "tool_choice", .kind = FIELD_REFUSED, .neutral = "\"none\" \"auto\"" },
 };
+/* clang-format on */
 
 int openai_completions_parse(struct genreq *g, struct bytes body, struct api_error *err) {
-    if (field_read_all(g, rows, ARRAY_LEN(rows), body, err)) return -1;
-    if (g->prompt_count == 0) return api_error_set(err, API_BAD_REQUEST, "prompt", "'prompt' is missing");
+    static const struct field_table own = {rows, ARRAY_LEN(rows)};
+    static const struct field_table *const tables[] = {&field_shared, &field_constraint,
+                                                       &field_peers, &own};
+    if (field_read_request(g, tables, ARRAY_LEN(tables), body, err))
+        return -1;
+    if (g->prompt_count == 0)
+        return api_error_set(err, API_BAD_REQUEST, "prompt", "'prompt' is missing");
     for (uint32_t i = 0; i < g->prompt_count; i++)
         if (g->prompts[i].is_ids && g->prompts[i].ids.count == 0)
-            return api_error_set(err, API_BAD_REQUEST, "prompt", "'prompt' holds an empty list of token ids");
+            return api_error_set(err, API_BAD_REQUEST, "prompt",
+                                 "'prompt' holds an empty list of token ids");
     if (g->prompt_count * (uint64_t)g->choice_count > GENREQ_CHOICES_MAX)
-        return api_error_set(err, API_BAD_REQUEST, "n", "prompts times 'n' is more than %d", GENREQ_CHOICES_MAX);
+        return api_error_set(err, API_BAD_REQUEST, "n", "prompts times 'n' is more than %d",
+                             GENREQ_CHOICES_MAX);
     return 0;
 }

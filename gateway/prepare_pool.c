@@ -14,7 +14,8 @@ struct prepare_pool {
 };
 
 void prepare_job_free(struct prepare_job *job) {
-    if (!job) return;
+    if (!job)
+        return;
     prepared_release(&job->prepared);
     genreq_release(&job->g);
     served_model_put(job->model);
@@ -24,36 +25,42 @@ void prepare_job_free(struct prepare_job *job) {
 
 size_t prepare_cost(const struct genreq *g) {
     size_t bytes = g->messages.len + g->tools.len + g->documents.len;
-    for (uint32_t i = 0; i < g->prompt_count; i++) bytes += g->prompts[i].text.len;
+    for (uint32_t i = 0; i < g->prompt_count; i++)
+        bytes += g->prompts[i].text.len;
     return bytes;
 }
 
 /* The next job, or NULL when it is time to stop. */
-static struct prepare_job *take(struct prepare_pool *p) {
+static struct prepare_job *take_job(struct prepare_pool *p) {
     pthread_mutex_lock(&p->mutex);
-    while (!p->first && !p->stop) pthread_cond_wait(&p->filled, &p->mutex);
+    while (!p->first && !p->stop)
+        pthread_cond_wait(&p->filled, &p->mutex);
     struct prepare_job *job = p->stop ? NULL : p->first;
     if (job) {
         p->first = job->next;
-        if (!p->first) p->last = NULL;
+        if (!p->first)
+            p->last = NULL;
         p->count--;
     }
     pthread_mutex_unlock(&p->mutex);
     return job;
 }
 
-static int work(struct prepare_job *job) {
+static int do_job(struct prepare_job *job) {
     if (job->body.len) {
-        if (genreq_parse(&job->g, job->g.dialect, buf_bytes(&job->body), &job->err)) return -1;
-        if (model_table_find(job->models, job->g.model, &job->model) != MODEL_READY) return 0;
+        if (genreq_parse(&job->g, job->g.dialect, buf_bytes(&job->body), &job->err))
+            return -1;
+        if (model_table_find(job->models, job->g.model, &job->model) != MODEL_READY)
+            return 0;
     }
     return prepare(&job->g, job->model, job->seed, &job->prepared, &job->err);
 }
 
-static void *run(void *ctx) {
+static void *prepare_thread_main(void *ctx) {
     struct prepare_pool *p = ctx;
-    for (struct prepare_job *job; (job = take(p));) {
-        if (work(job) == 0) job->err.status = 0;
+    for (struct prepare_job *job; (job = take_job(p));) {
+        if (do_job(job) == 0)
+            job->err.status = 0;
         p->done(p->ctx, job);
     }
     return NULL;
@@ -65,14 +72,15 @@ struct prepare_pool *prepare_pool_new(void (*done)(void *ctx, struct prepare_job
     p->ctx = ctx;
     pthread_mutex_init(&p->mutex, NULL);
     pthread_cond_init(&p->filled, NULL);
-    int rc = pthread_create(&p->thread, NULL, run, p);
+    int rc = pthread_create(&p->thread, NULL, prepare_thread_main, p);
     CHECK_MSG(rc == 0, "cannot start a thread: %d", rc);
     return p;
 }
 
 void prepare_pool_free(struct prepare_pool **pool) {
     struct prepare_pool *p = *pool;
-    if (!p) return;
+    if (!p)
+        return;
     pthread_mutex_lock(&p->mutex);
     p->stop = true;
     pthread_cond_signal(&p->filled);
@@ -92,14 +100,16 @@ void prepare_pool_free(struct prepare_pool **pool) {
 static bool keep_spans(struct genreq *g) {
     struct bytes *const spans[] = {&g->messages, &g->tools, &g->documents, &g->template_kwargs};
     for (size_t i = 0; i < ARRAY_LEN(spans); i++) {
-        if (spans[i]->len == 0) continue;
+        if (spans[i]->len == 0)
+            continue;
         spans[i]->data = arena_copy(&g->arena, spans[i]->data, spans[i]->len);
-        if (!spans[i]->data) return false;
+        if (!spans[i]->data)
+            return false;
     }
     return true;
 }
 
-static bool put(struct prepare_pool *p, struct prepare_job *job) {
+static bool push(struct prepare_pool *p, struct prepare_job *job) {
     pthread_mutex_lock(&p->mutex);
     bool taken = p->count < PREPARE_JOBS_MAX;
     if (taken) {
@@ -115,13 +125,18 @@ static bool put(struct prepare_pool *p, struct prepare_job *job) {
     return taken;
 }
 
-struct prepare_job *prepare_pool_put(struct prepare_pool *p, struct genreq *g, struct served_model *model,
-                                     uint64_t seed, int shard_idx, struct stream *stream) {
-    if (!keep_spans(g)) return NULL;
+struct prepare_job *prepare_pool_push(struct prepare_pool *p, struct genreq *g,
+                                      struct served_model *model, uint64_t seed, int thread_idx,
+                                      struct generation *generation) {
+    if (!keep_spans(g))
+        return NULL;
     struct prepare_job *job = mem_alloc(sizeof *job);
-    *job = (struct prepare_job){
-        .stream = stream, .shard_idx = shard_idx, .g = *g, .model = served_model_ref(model), .seed = seed};
-    if (put(p, job)) {
+    *job = (struct prepare_job){.generation = generation,
+                                .thread_idx = thread_idx,
+                                .g = *g,
+                                .model = served_model_ref(model),
+                                .seed = seed};
+    if (push(p, job)) {
         arena_init(&g->arena, 0, 0); /* it has moved */
         return job;
     }
@@ -130,14 +145,17 @@ struct prepare_job *prepare_pool_put(struct prepare_pool *p, struct genreq *g, s
     return NULL;
 }
 
-struct prepare_job *prepare_pool_put_body(struct prepare_pool *p, enum genreq_dialect dialect, struct bytes body,
-                                          struct model_table *models, uint64_t seed, int shard_idx,
-                                          struct stream *stream) {
+struct prepare_job *prepare_pool_push_body(struct prepare_pool *p, enum genreq_dialect dialect,
+                                           struct bytes body, struct model_table *models,
+                                           uint64_t seed, int thread_idx,
+                                           struct generation *generation) {
     struct prepare_job *job = mem_alloc(sizeof *job);
-    *job = (struct prepare_job){.stream = stream, .shard_idx = shard_idx, .models = models, .seed = seed};
+    *job = (struct prepare_job){
+        .generation = generation, .thread_idx = thread_idx, .models = models, .seed = seed};
     job->g.dialect = dialect;
     buf_add_bytes(&job->body, body);
-    if (put(p, job)) return job;
+    if (push(p, job))
+        return job;
     buf_release(&job->body);
     mem_free(job);
     return NULL;

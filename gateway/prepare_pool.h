@@ -1,14 +1,14 @@
 /*
- * prepare_pool.h - a thread that reads long bodies and prepares long prompts, so that no event thread stands still
- * meanwhile.
+ * prepare_pool.h - a thread that reads long bodies and prepares long prompts, so that no event
+ * thread stands still meanwhile.
  *
- * A job owns all it needs (its spans of the body are copied), so the request may end meanwhile: the job is then done
- * for nobody.
+ * A job owns all it needs (its spans of the body are copied), so the request may end meanwhile: the
+ * job is then done for nobody.
  *
- * Invariant: `stream` is read and written by the event thread alone; the pool's thread touches the other members, from
- * prepare_pool_put until the job comes back as mail.
+ * Invariant: `generation` is read and written by the event thread alone; the pool's thread touches
+ * the other members, from prepare_pool_push until the job comes back as mail.
  *
- * Threading: prepare_pool_put from any event thread.
+ * Threading: prepare_pool_push from any event thread.
  */
 #ifndef GATEWAY_PREPARE_POOL_H
 #define GATEWAY_PREPARE_POOL_H
@@ -21,16 +21,18 @@ enum {
     PREPARE_JOBS_MAX = 256,         /* waiting; past it 429 */
 };
 
-struct stream;
+struct generation;
 
 struct prepare_job {
     struct prepare_job *next;
-    struct stream *stream; /* NULL: it ended */
-    int shard_idx;
-    struct buf body;            /* owned; when not empty, g is read from it and points into it */
-    struct model_table *models; /* borrowed; when there is a body, the model is looked up after reading */
-    struct genreq g;            /* owned */
-    struct served_model *model; /* a reference; NULL in the result: it is not there yet, nothing was prepared */
+    struct generation *generation; /* NULL: it ended */
+    int thread_idx;
+    struct buf body; /* owned; when not empty, g is read from it and points into it */
+    /* borrowed; when there is a body, the model is looked up after reading */
+    struct model_table *models;
+    struct genreq g; /* owned */
+    /* a reference; NULL in the result: it is not there yet, nothing was prepared */
+    struct served_model *model;
     uint64_t seed;
     struct prepared prepared; /* owned: the result */
     struct api_error err;     /* status 0: none */
@@ -43,14 +45,16 @@ struct prepare_pool *prepare_pool_new(void (*done)(void *ctx, struct prepare_job
 void prepare_pool_free(struct prepare_pool **pool);
 /* Bytes of text that tokenizing g will look at. */
 size_t prepare_cost(const struct genreq *g);
-/* Takes g (its spans are copied into its arena) and a reference of its own to the model. NULL: too many wait, and g is
- * still the caller's. */
-struct prepare_job *prepare_pool_put(struct prepare_pool *pool, struct genreq *g, struct served_model *model,
-                                     uint64_t seed, int shard_idx, struct stream *stream);
+/* Takes g (its spans are copied into its arena) and a reference of its own to the model. NULL: too
+ * many wait, and g is still the caller's. */
+struct prepare_job *prepare_pool_push(struct prepare_pool *pool, struct genreq *g,
+                                      struct served_model *model, uint64_t seed, int thread_idx,
+                                      struct generation *generation);
 /* The same, from the bytes of a body (copied). NULL: too many wait. */
-struct prepare_job *prepare_pool_put_body(struct prepare_pool *pool, enum genreq_dialect dialect, struct bytes body,
-                                          struct model_table *models, uint64_t seed, int shard_idx,
-                                          struct stream *stream);
+struct prepare_job *prepare_pool_push_body(struct prepare_pool *pool, enum genreq_dialect dialect,
+                                           struct bytes body, struct model_table *models,
+                                           uint64_t seed, int thread_idx,
+                                           struct generation *generation);
 void prepare_job_free(struct prepare_job *job); /* NULL is fine */
 
 #endif

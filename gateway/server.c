@@ -1,41 +1,27 @@
 #include "gateway/server.h"
 
-#include <stdio.h>
+#include <cJSON.h>
+#include <strings.h>
 
 #include "base/clock.h"
-#include "formats/json.h"
+#include "gateway/anthropic.h"
+#include "gateway/error_response.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/generation.h"
+#include "gateway/health.h"
+#include "gateway/ollama_models.h"
 #include "gateway/page.h"
-#include "gateway/shard.h"
+#include "gateway/request_log.h"
+#include "gateway/scheduler_link.h"
 #include "gateway/text_calls.h"
+#include "gateway/turn.h"
 
 #define JSON_TYPE "application/json"
-
-void server_respond_error(struct http_request *req, const struct api_error *err) {
-    struct buf body;
-    char seconds[16];
-    struct http_field fields[2];
-    size_t count = 0;
-    buf_init(&body, 0);
-    api_error_write(err, &body);
-    buf_add_byte(&body, '\n');
-    snprintf(seconds, sizeof seconds, "%u", (err->retry_after_ms + 999) / 1000);
-    if (err->retry_after_ms) fields[count++] = (struct http_field){"Retry-After", seconds};
-    if (err->status == 401) fields[count++] = (struct http_field){"WWW-Authenticate", "Bearer"};
-    http_respond(req, err->status, JSON_TYPE, fields, count, buf_bytes(&body));
-    gateway_metrics_answer(err->status);
-    buf_release(&body);
-}
-
-static void respond(struct http_request *req, int status, const char *type, struct buf *body) {
-    http_respond(req, status, type, NULL, 0, buf_bytes(body));
-    buf_release(body);
-}
 
 /* ---- handlers ---- */
 
 struct call {
-    struct shard *shard;
+    struct event_thread *thread;
     struct http_request *req;
     struct u128 tenant;
     struct bytes rest; /* of the path, behind a prefix route */
@@ -44,108 +30,202 @@ struct call {
 static void on_generate(const struct call *c, enum genreq_dialect dialect) {
     struct genreq g;
     struct api_error err;
-    if (c->req->body.len >= PREPARE_LONG_BODY) {
-        stream_open_long(c->shard, c->req, dialect, c->tenant);
-        return;
-    }
-    if (genreq_parse(&g, dialect, c->req->body, &err)) {
+    bool unread = c->req->body.len >= PREPARE_LONG_BODY;
+    int rc = 0;
+    if (unread)
+        genreq_init(&g, dialect);
+    else
+        rc = genreq_parse(&g, dialect, c->req->body, &err);
+    if (rc == 0 && !unread && genreq_asks_nothing(&g)) {
+        ollama_load(c->thread, c->req, &g);
         genreq_release(&g);
-        server_respond_error(c->req, &err);
         return;
     }
-    stream_open(c->shard, c->req, &g, c->tenant);
+    if (rc == 0) {
+        generation_open(c->thread, c->req, &g, unread, c->tenant);
+        return;
+    }
+    genreq_release(&g);
+    error_respond(c->req, &err);
 }
 
-static void on_chat(const struct call *c) { on_generate(c, GENREQ_CHAT); }
-static void on_completions(const struct call *c) { on_generate(c, GENREQ_COMPLETIONS); }
+static void on_chat(const struct call *c) {
+    on_generate(c, GENREQ_CHAT);
+}
+static void on_completions(const struct call *c) {
+    on_generate(c, GENREQ_COMPLETIONS);
+}
+static void on_messages(const struct call *c) {
+    on_generate(c, GENREQ_MESSAGES);
+}
+static void on_ollama_chat(const struct call *c) {
+    on_generate(c, GENREQ_OLLAMA_CHAT);
+}
+static void on_ollama_generate(const struct call *c) {
+    on_generate(c, GENREQ_OLLAMA_GENERATE);
+}
+static void on_ollama_tags(const struct call *c) {
+    ollama_tags(c->thread, c->req);
+}
+static void on_ollama_ps(const struct call *c) {
+    ollama_ps(c->thread, c->req);
+}
+static void on_ollama_show(const struct call *c) {
+    ollama_show(c->thread, c->req);
+}
+static void on_ollama_version(const struct call *c) {
+    ollama_version(c->req);
+}
+static void on_ollama_refused(const struct call *c) {
+    ollama_refuse(c->req);
+}
 
-static void write_model(struct json_writer *w, const struct model_info *info) {
-    json_begin_object(w);
-    json_key(w, "id");
-    json_string(w, info->name);
-    json_key(w, "object");
-    json_string(w, "model");
-    json_key(w, "created");
-    json_int(w, info->created_s);
-    json_key(w, "owned_by");
-    json_string(w, "trireme");
-    json_key(w, "max_model_len");
-    json_uint(w, info->max_context);
-    json_end_object(w);
+/* ---- models: small documents of our own, so cJSON writes them. What clients send is read by the
+ * strict reader of field.h instead. ---- */
+
+/* Returns owned. */
+static cJSON *model_document(const struct model_info *info) {
+    cJSON *model = cJSON_CreateObject();
+    cJSON_AddStringToObject(model, "id", info->name);
+    cJSON_AddStringToObject(model, "object", "model");
+    cJSON_AddNumberToObject(model, "created", (double)info->created_s);
+    cJSON_AddStringToObject(model, "owned_by", "trireme");
+    cJSON_AddNumberToObject(model, "max_model_len", info->max_context);
+    return model;
+}
+
+/* Takes the document. */
+static void respond_document(struct http_request *req, cJSON *document) {
+    char *text = cJSON_PrintUnformatted(document);
+    CHECK_MSG(text, "out of memory");
+    http_respond(req, 200, JSON_TYPE, NULL, 0, bytes_str(text));
+    cJSON_free(text);
+    cJSON_Delete(document);
 }
 
 static void list_model(void *ctx, const struct model_info *info) {
-    if (info->servable) write_model(ctx, info);
+    if (info->servable)
+        cJSON_AddItemToArray(ctx, model_document(info));
 }
 
 static void on_models(const struct call *c) {
-    struct buf body;
-    struct json_writer w;
-    buf_init(&body, 0);
-    json_writer_init(&w, &body);
-    json_begin_object(&w);
-    json_key(&w, "object");
-    json_string(&w, "list");
-    json_key(&w, "data");
-    json_begin_array(&w);
-    model_table_each(c->shard->gw->models, list_model, &w);
-    json_end_array(&w);
-    json_end_object(&w);
-    respond(c->req, 200, JSON_TYPE, &body);
+    cJSON *list = cJSON_CreateObject();
+    cJSON_AddStringToObject(list, "object", "list");
+    cJSON *data = cJSON_AddArrayToObject(list, "data");
+    CHECK_MSG(data, "out of memory");
+    model_table_each(c->thread->gw->models, list_model, data);
+    respond_document(c->req, list);
 }
 
 struct model_search {
     struct bytes name;
-    struct json_writer w;
-    bool found;
+    cJSON *document; /* owned; NULL: not found */
 };
 
 static void find_model(void *ctx, const struct model_info *info) {
     struct model_search *search = ctx;
-    if (!info->servable || !bytes_equal(bytes_str(info->name), search->name)) return;
-    search->found = true;
-    write_model(&search->w, info);
+    if (info->servable && !search->document && bytes_equal(bytes_str(info->name), search->name))
+        search->document = model_document(info);
 }
 
 static void on_model(const struct call *c) {
-    struct buf body;
-    struct api_error err;
     struct model_search search = {.name = c->rest};
-    buf_init(&body, 0);
-    json_writer_init(&search.w, &body);
-    model_table_each(c->shard->gw->models, find_model, &search);
-    if (search.found) {
-        respond(c->req, 200, JSON_TYPE, &body);
+    struct api_error err;
+    model_table_each(c->thread->gw->models, find_model, &search);
+    if (search.document) {
+        respond_document(c->req, search.document);
         return;
     }
-    api_error_set(&err, API_MODEL_NOT_FOUND, "model", "the model '%.*s' does not exist", (int)MIN(c->rest.len, 100),
-                  (const char *)c->rest.data);
-    server_respond_error(c->req, &err);
-    buf_release(&body);
+    prepare_refuse_model(MODEL_UNKNOWN, c->rest, &err);
+    error_respond(c->req, &err);
 }
 
-static void on_tokenize(const struct call *c) { text_call_tokenize(c->shard, c->req); }
-static void on_detokenize(const struct call *c) { text_call_detokenize(c->shard, c->req); }
-static void on_apply_template(const struct call *c) { text_call_apply_template(c->shard, c->req); }
+static void on_tokenize(const struct call *c) {
+    text_call_tokenize(c->thread, c->req);
+}
+static void on_detokenize(const struct call *c) {
+    text_call_detokenize(c->thread, c->req);
+}
+static void on_apply_template(const struct call *c) {
+    text_call_apply_template(c->thread, c->req);
+}
+
+static void on_count_tokens(const struct call *c) {
+    text_call_count_tokens(c->thread, c->req);
+}
 
 static void on_live(const struct call *c) {
     http_respond(c->req, 200, JSON_TYPE, NULL, 0, bytes_str("{\"status\":\"ok\"}\n"));
 }
-static void on_ready(const struct call *c) { health_on_ready(c->shard, c->req); }
-static void on_e2e(const struct call *c) { health_on_e2e(c->shard, c->req); }
+static void on_ready(const struct call *c) {
+    health_on_ready(c->thread, c->req);
+}
+static void on_e2e(const struct call *c) {
+    health_on_e2e(c->thread, c->req);
+}
 
 static void on_metrics(const struct call *c) {
     struct buf body;
     buf_init(&body, 0);
-    metric_set(&gateway_metrics[GATEWAY_METRIC_SCHEDULER], wire_is_registered(c->shard->gw->wire));
     metrics_write(&body);
-    respond(c->req, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
+    http_respond(c->req, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, 0,
+                 buf_bytes(&body));
+    buf_release(&body);
 }
 
-static void on_page(const struct call *c) { page_respond(c->req); }
+/* The page (rest is empty at "/") and its files. */
+static void on_page(const struct call *c) {
+    struct api_error err;
+    if (page_respond(c->req, c->rest))
+        return;
+    api_error_set(&err, API_NOT_FOUND, NULL, "there is nothing at this path");
+    error_respond(c->req, &err);
+}
 
 static void on_version(const struct call *c) {
-    http_respond(c->req, 200, JSON_TYPE, NULL, 0, bytes_str("{\"version\":\"" TRIREME_VERSION "\"}\n"));
+    http_respond(c->req, 200, JSON_TYPE, NULL, 0,
+                 bytes_str("{\"version\":\"" TRIREME_VERSION "\"}\n"));
+}
+
+/* How busy this gateway is, as vLLM tells it: for load balancers. */
+static void on_load(const struct call *c) {
+    struct buf body;
+    CHECK(c->thread && c->req);
+    buf_init(&body, 0);
+    buf_addf(&body, "{\"server_load\":%lld}\n", (long long)atomic_load(&c->thread->gw->open_count));
+    http_respond(c->req, 200, JSON_TYPE, NULL, 0, buf_bytes(&body));
+    buf_release(&body);
+}
+
+static void add_default(cJSON *to, const char *name, double value) {
+    if (value >= 0)
+        cJSON_AddNumberToObject(to, name, value);
+}
+
+/* What llama-server tells of its model: the context, and the defaults that the model's own files
+ * give (what they do not name is left out). */
+static void on_props(const struct call *c) {
+    struct served_model *model = model_table_any_ready(c->thread->gw->models);
+    struct api_error err;
+    if (!model) {
+        api_error_set(&err, API_UNAVAILABLE, NULL, "no model is ready yet");
+        error_respond(c->req, &err);
+        return;
+    }
+    const struct model_defaults *defaults = &model->text->defaults;
+    cJSON *props = cJSON_CreateObject();
+    cJSON *settings = cJSON_AddObjectToObject(props, "default_generation_settings");
+    cJSON *params = cJSON_AddObjectToObject(settings, "params");
+    cJSON_AddNumberToObject(settings, "n_ctx", model->max_context);
+    add_default(params, "temperature", defaults->temperature);
+    add_default(params, "top_p", defaults->top_p);
+    add_default(params, "min_p", defaults->min_p);
+    add_default(params, "top_k", (double)defaults->top_k);
+    add_default(params, "repeat_penalty", defaults->repetition_penalty);
+    cJSON_AddStringToObject(props, "model_alias", model->name);
+    cJSON_AddStringToObject(props, "build_info", "trireme " TRIREME_VERSION);
+    served_model_put(model);
+    respond_document(c->req, props);
 }
 
 /* ---- routes ---- */
@@ -153,23 +233,42 @@ static void on_version(const struct call *c) {
 static const struct route {
     const char *path;        /* ending in '/': a prefix, and something must follow */
     enum http_method method; /* GET takes HEAD too */
-    bool open;
+    bool open;               /* without a key */
+    bool quiet;              /* asked again and again by machines: no line in the log */
     void (*handle)(const struct call *call);
 } routes[] = {
-    {"/", HTTP_GET, true, on_page},
-    {"/v1/chat/completions", HTTP_POST, false, on_chat},
-    {"/v1/completions", HTTP_POST, false, on_completions},
-    {"/tokenize", HTTP_POST, false, on_tokenize},
-    {"/detokenize", HTTP_POST, false, on_detokenize},
-    {"/apply-template", HTTP_POST, false, on_apply_template},
-    {"/v1/models", HTTP_GET, false, on_models},
-    {"/v1/models/", HTTP_GET, false, on_model},
-    {"/health", HTTP_GET, true, on_live},
-    {"/health/live", HTTP_GET, true, on_live},
-    {"/health/ready", HTTP_GET, true, on_ready},
-    {"/health/e2e", HTTP_GET, true, on_e2e},
-    {"/metrics", HTTP_GET, false, on_metrics},
-    {"/version", HTTP_GET, false, on_version},
+    {"/", HTTP_GET, true, false, on_page},
+    {"/page/", HTTP_GET, true, true, on_page},
+    {"/v1/chat/completions", HTTP_POST, false, false, on_chat},
+    {"/v1/completions", HTTP_POST, false, false, on_completions},
+    {"/v1/messages", HTTP_POST, false, false, on_messages},
+    {"/v1/messages/count_tokens", HTTP_POST, false, false, on_count_tokens},
+    {"/api/chat", HTTP_POST, false, false, on_ollama_chat},
+    {"/api/generate", HTTP_POST, false, false, on_ollama_generate},
+    {"/api/tags", HTTP_GET, false, false, on_ollama_tags},
+    {"/api/ps", HTTP_GET, false, false, on_ollama_ps},
+    {"/api/show", HTTP_POST, false, false, on_ollama_show},
+    {"/api/version", HTTP_GET, false, false, on_ollama_version},
+    {"/api/embed", HTTP_POST, false, false, on_ollama_refused},
+    {"/api/embeddings", HTTP_POST, false, false, on_ollama_refused},
+    {"/api/pull", HTTP_POST, false, false, on_ollama_refused},
+    {"/api/push", HTTP_POST, false, false, on_ollama_refused},
+    {"/api/create", HTTP_POST, false, false, on_ollama_refused},
+    {"/api/copy", HTTP_POST, false, false, on_ollama_refused},
+    {"/api/delete", HTTP_DELETE, false, false, on_ollama_refused},
+    {"/tokenize", HTTP_POST, false, false, on_tokenize},
+    {"/detokenize", HTTP_POST, false, false, on_detokenize},
+    {"/apply-template", HTTP_POST, false, false, on_apply_template},
+    {"/v1/models", HTTP_GET, false, false, on_models},
+    {"/v1/models/", HTTP_GET, false, false, on_model},
+    {"/health", HTTP_GET, true, true, on_live},
+    {"/health/live", HTTP_GET, true, true, on_live},
+    {"/health/ready", HTTP_GET, true, true, on_ready},
+    {"/health/e2e", HTTP_GET, true, true, on_e2e},
+    {"/metrics", HTTP_GET, false, true, on_metrics},
+    {"/version", HTTP_GET, false, false, on_version},
+    {"/load", HTTP_GET, false, true, on_load},
+    {"/props", HTTP_GET, false, false, on_props},
 };
 
 static const struct route *find_route(struct bytes path, struct bytes *rest) {
@@ -185,46 +284,158 @@ static const struct route *find_route(struct bytes path, struct bytes *rest) {
     return NULL;
 }
 
+static const char *methods_of(const struct route *route) {
+    switch (route->method) {
+    case HTTP_GET: return "GET, HEAD, OPTIONS";
+    case HTTP_DELETE: return "DELETE, OPTIONS";
+    default: return "POST, OPTIONS";
+    }
+}
+
+/* OPTIONS: what a path takes, and whether a web page may ask for it. Before any key: a browser
+ * sends none with a preflight. */
+static void respond_options(const struct call *c, const char *methods) {
+    struct http_field fields[1 + CORS_PREFLIGHT_FIELDS_MAX] = {{"Allow", methods}};
+    struct buf names;
+    buf_init(&names, 0);
+    size_t count =
+        1 + cors_preflight_fields(&c->thread->gw->cors, c->req, methods, &names, fields + 1);
+    http_respond(c->req, 204, NULL, fields, count, bytes_of(NULL, 0));
+    buf_release(&names);
+}
+
 static void refuse_method(struct http_request *req, const struct route *route) {
     struct api_error err;
     struct buf body;
-    struct http_field allow = {"Allow", route->method == HTTP_GET ? "GET, HEAD" : "POST"};
+    struct http_field allow = {"Allow", methods_of(route)};
     api_error_set(&err, API_METHOD, NULL, "this path takes %s", http_method_text(route->method));
     buf_init(&body, 0);
-    api_error_write(&err, &body);
+    error_body(req, &err, &body);
     http_respond(req, err.status, JSON_TYPE, &allow, 1, buf_bytes(&body));
     gateway_metrics_answer(err.status);
     buf_release(&body);
 }
 
-static void on_request(void *ctx, struct http_request *req) {
-    struct gateway *gw = ctx;
-    struct call call = {.shard = gw->shards[req->thread_idx], .req = req};
+static bool is_served_by(const struct http_request *req, const struct route *route) {
+    return req->method == route->method || (req->method == HTTP_HEAD && route->method == HTTP_GET);
+}
+
+/* 0, or -1 with *err filled: a page elsewhere must not call a server on the loopback. */
+static int check_caller(const struct gateway *gw, const struct http_request *req,
+                        struct api_error *err) {
+    struct bytes host = http_request_header(req, "Host"),
+                 origin = http_request_header(req, "Origin");
+    if (host.len && !hosts_allow(&gw->hosts, host))
+        return api_error_set(err, API_FORBIDDEN, NULL,
+                             "this server is not called '%.*s'; see --allow-hosts",
+                             (int)MIN(host.len, (size_t)100), (const char *)host.data);
+    if (origin.len && !hosts_allow_origin(&gw->hosts, origin) && !cors_allows(&gw->cors, origin))
+        return api_error_set(err, API_FORBIDDEN, NULL,
+                             "pages of '%.*s' may not use this server; see --allow-origins",
+                             (int)MIN(origin.len, (size_t)100), (const char *)origin.data);
+    return 0;
+}
+
+/* A form can be sent by any page, JSON only after a preflight. Who is no browser (curl -d says it
+ * sends a form, and the peers' manuals type that) is not asked. */
+static int check_media_type(const struct http_request *req, struct api_error *err) {
+    static const char json[] = "application/json";
+    struct bytes type = http_request_header(req, "Content-Type");
+    size_t len = sizeof json - 1;
+    if (!http_request_header(req, "Origin").len && !http_request_header(req, "Sec-Fetch-Site").len)
+        return 0;
+    bool same = type.len >= len && strncasecmp((const char *)type.data, json, len) == 0;
+    if (same && (type.len == len || strchr("; \t", type.data[len])))
+        return 0;
+    return api_error_set(err, API_MEDIA_TYPE, NULL, "the body must be JSON: 'Content-Type: %s'",
+                         json);
+}
+
+/* What the head alone tells: is the path there, and may this client ask? NULL: refused, and
+ * answered. */
+static const struct route *admit(struct gateway *gw, struct call *call) {
+    struct http_request *req = call->req;
     struct api_error err;
-    const struct route *route = find_route(req->path, &call.rest);
-    shard_set_now(call.shard);
+    const struct route *route = find_route(req->path, &call->rest);
+    event_thread_set_now(call->thread);
+    req->user = (void *)(uintptr_t)route;
+    if (req->method == HTTP_OPTIONS && bytes_equal(req->path, bytes_str("*"))) {
+        respond_options(call, "GET, HEAD, POST, OPTIONS");
+        return NULL;
+    }
     if (!route) {
         api_error_set(&err, API_NOT_FOUND, NULL, "there is nothing at this path");
-        server_respond_error(req, &err);
-    } else if (req->method != route->method && !(req->method == HTTP_HEAD && route->method == HTTP_GET)) {
-        refuse_method(req, route);
-    } else if (!route->open && !auth_check(&gw->auth, http_request_header(req, "Authorization"), &call.tenant)) {
-        api_error_set(&err, API_UNAUTHORIZED, NULL, "a valid API key is needed: 'Authorization: Bearer KEY'");
-        server_respond_error(req, &err);
-    } else {
-        route->handle(&call);
+        error_respond(req, &err);
+        return NULL;
     }
+    if (req->method == HTTP_OPTIONS) {
+        respond_options(call, methods_of(route));
+        return NULL;
+    }
+    if (check_caller(gw, req, &err)) {
+        error_respond(req, &err);
+        return NULL;
+    }
+    if (!is_served_by(req, route)) {
+        refuse_method(req, route);
+        return NULL;
+    }
+    if (!route->open && !auth_check(&gw->auth, http_request_header(req, "Authorization"),
+                                    http_request_header(req, "X-Api-Key"), &call->tenant)) {
+        api_error_set(&err, API_UNAUTHORIZED, NULL,
+                      "a valid API key is needed: 'Authorization: Bearer KEY' or 'X-Api-Key: KEY'");
+        error_respond(req, &err);
+        return NULL;
+    }
+    return route;
+}
+
+/* Before a body is taken: whoever may not ask sends none, and a key's bodies are its own. */
+static void on_body(void *ctx, struct http_request *req) {
+    struct gateway *gw = ctx;
+    struct call call = {.thread = gw->threads[req->thread_idx], .req = req};
+    struct api_error err;
+    if (!admit(gw, &call))
+        return;
+    if (check_media_type(req, &err))
+        error_respond(req, &err);
+    else
+        req->holder = call.tenant;
+}
+
+static void on_request(void *ctx, struct http_request *req) {
+    struct gateway *gw = ctx;
+    struct call call = {.thread = gw->threads[req->thread_idx], .req = req};
+    const struct route *route = admit(gw, &call);
+    if (route)
+        route->handle(&call);
+    turn_start_opened(call.thread);
+}
+
+static size_t on_head(void *ctx, struct http_request *req, int status, struct http_field *fields) {
+    const struct gateway *gw = ctx;
+    if (!request_log_is_taken(req)) {
+        const struct route *route = req->user; /* NULL: none, or refused before it was looked for */
+        request_log_head(req, route ? route->path : NULL, route && route->quiet, status);
+    }
+    size_t count = cors_fields(&gw->cors, req, fields);
+    if (anthropic_is_path(req->path)) /* its clients read the id under this name */
+        fields[count++] = (struct http_field){"request-id", http_request_id(req)};
+    return count;
 }
 
 static void on_tick(void *ctx, int thread_idx) {
     struct gateway *gw = ctx;
-    shard_tick(gw->shards[thread_idx]);
-    if (thread_idx == 0) pulse_beat(&gw->pulse, clock_ms());
+    turn_tick(gw->threads[thread_idx]);
+    if (thread_idx == 0)
+        pulse_beat(&gw->pulse, clock_ms());
 }
 
 void server_install(struct gateway *gw, struct http_config *config) {
     config->ctx = gw;
+    config->on_body = on_body;
     config->on_request = on_request;
+    config->on_head = on_head;
     config->on_tick = on_tick;
-    config->tick_ms = SHARD_TICK_MS;
+    config->tick_ms = EVENT_THREAD_TICK_MS;
 }

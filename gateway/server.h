@@ -1,19 +1,17 @@
 /*
  * server.h - routes: which path does what, and who may ask for it.
  *
- * The path is matched first, then the method, then the key: what is not marked open needs one when keys are configured.
+ * The path is matched first, then the method, then the key: what is not marked open needs one when
+ * keys are configured.
  */
 #ifndef GATEWAY_SERVER_H
 #define GATEWAY_SERVER_H
 
-#include "gateway/api_error.h"
 #include "http/http_server.h"
 
 struct gateway;
 
 /* Sets on_request, on_tick and ctx. */
 void server_install(struct gateway *gw, struct http_config *config);
-/* Answers with the error object, Retry-After and WWW-Authenticate as it asks; ends the request. */
-void server_respond_error(struct http_request *req, const struct api_error *err);
 
 #endif

@@ -1,10 +1,11 @@
 #include "gateway/text_calls.h"
 
 #include "base/utf8.h"
+#include "gateway/anthropic.h"
+#include "gateway/error_response.h"
+#include "gateway/event_thread.h"
 #include "gateway/field.h"
 #include "gateway/prepare.h"
-#include "gateway/server.h"
-#include "gateway/shard.h"
 
 /* A request; g first, so that the rows of the other dialects serve here too. */
 struct text_request {
@@ -18,7 +19,9 @@ struct text_request {
 
 /* ---- fields ---- */
 
-static struct text_request *request_of(struct field_reader *r) { return (struct text_request *)(void *)r->g; }
+static struct text_request *request_of(struct field_reader *r) {
+    return (struct text_request *)(void *)r->g;
+}
 
 static int read_prompt(struct field_reader *r, enum json_event first) {
     request_of(r)->has_prompt = true;
@@ -31,77 +34,97 @@ static int read_content(struct field_reader *r, enum json_event first) {
 }
 
 static int read_tokens(struct field_reader *r, enum json_event first) {
-    if (first != JSON_ARRAY_BEGIN) return field_wrong_type(r, "an array of token ids", first);
+    if (first != JSON_ARRAY_BEGIN)
+        return field_wrong_type(r, "an array of token ids", first);
     request_of(r)->has_tokens = true;
     return field_token_array(r, json_next(&r->json), TEXT_CALL_BYTES_MAX, &request_of(r)->tokens);
 }
 
-#define AT(member)       FIELD_AT(member)
-#define AT_REQUEST(name) offsetof(struct text_request, name)
-static const struct field rows[] = {
-    {.name = "model", .kind = FIELD_STRING, .offset = AT(model), .max = GENREQ_NAME_MAX},
-    {.name = "prompt", .kind = FIELD_CUSTOM, .read = read_prompt},
-    {.name = "content", .kind = FIELD_CUSTOM, .read = read_content},
-    {.name = "tokens", .kind = FIELD_CUSTOM, .read = read_tokens},
-    {.name = "add_special_tokens", .kind = FIELD_BOOL, .offset = AT(add_special_tokens), .given = GENREQ_ADD_SPECIAL},
-    {.name = "add_special", .kind = FIELD_BOOL, .offset = AT_REQUEST(add_special)},
-    {.name = "parse_special", .kind = FIELD_BOOL, .offset = AT_REQUEST(parse_special)},
-    {.name = "with_pieces", .kind = FIELD_BOOL, .offset = AT_REQUEST(with_pieces)},
-    {.name = "return_token_strs", .kind = FIELD_BOOL, .offset = AT_REQUEST(return_token_strs)},
-    FIELD_ROWS_TEMPLATE,
-};
+/* A bool that only these calls have. */
+#define CALL_FIELD(json, member)                                                                   \
+    { .name = json, .kind = FIELD_BOOL, .offset = offsetof(struct text_request, member) }
 
-static int parse(struct text_request *t, struct bytes body, struct api_error *err) {
+/* clang-format off */
+static const struct field rows[] = {
+    STRING_FIELD("model", model, GENREQ_NAME_MAX),
+    CUSTOM_FIELD("prompt", read_prompt),
+    CUSTOM_FIELD("content", read_content),
+    CUSTOM_FIELD("tokens", read_tokens),
+    BOOL_FIELD("add_special_tokens", add_special_tokens, GENREQ_ADD_SPECIAL),
+    CALL_FIELD("add_special", add_special),
+    CALL_FIELD("parse_special", parse_special),
+    CALL_FIELD("with_pieces", with_pieces),
+    CALL_FIELD("return_token_strs", return_token_strs),
+};
+/* clang-format on */
+
+static int read_own(struct text_request *t, struct bytes body, struct api_error *err) {
+    static const struct field_table own = {rows, ARRAY_LEN(rows)};
+    static const struct field_table *const tables[] = {&field_template, &own};
+    return field_read_request(&t->g, tables, ARRAY_LEN(tables), body, err);
+}
+
+static int read_messages(struct text_request *t, struct bytes body, struct api_error *err) {
+    return anthropic_parse(&t->g, body, true, err);
+}
+
+/* Reads what json_scan took. */
+typedef int text_call_reader(struct text_request *t, struct bytes body, struct api_error *err);
+
+static int parse(struct text_request *t, text_call_reader *read, struct bytes body,
+                 struct api_error *err) {
     struct error scan;
     *t = (struct text_request){.parse_special = true};
     genreq_init(&t->g, GENREQ_CHAT);
     if (body.len > TEXT_CALL_BYTES_MAX)
-        return api_error_set(err, API_TOO_LARGE, NULL, "the body has more than %d bytes", TEXT_CALL_BYTES_MAX);
+        return api_error_set(err, API_TOO_LARGE, NULL, "the body has more than %d bytes",
+                             TEXT_CALL_BYTES_MAX);
     if (body.len == 0)
-        return api_error_set(err, API_BAD_REQUEST, NULL, "the request has no body; it must be a JSON object");
+        return api_error_set(err, API_BAD_REQUEST, NULL,
+                             "the request has no body; it must be a JSON object");
     if (json_scan(body, GENREQ_DEPTH_MAX, &scan))
         return api_error_set(err, API_BAD_REQUEST, NULL, "malformed JSON: %s", scan.text);
-    return field_read_all(&t->g, rows, ARRAY_LEN(rows), body, err);
+    return read(t, body, err);
 }
 
-static int find_model(struct shard *shard, struct bytes name, struct served_model **m, struct api_error *err) {
+static int find_model(struct event_thread *thread, struct bytes name, struct served_model **m,
+                      struct api_error *err) {
     *m = NULL;
-    switch (model_table_find(shard->gw->models, name, m)) {
-    case MODEL_READY: return 0;
-    case MODEL_UNKNOWN:
-        return api_error_set(err, API_MODEL_NOT_FOUND, "model", "the model '%.*s' does not exist",
-                             (int)MIN(name.len, (size_t)100), (const char *)name.data);
-    case MODEL_AMBIGUOUS:
-        return api_error_set(err, API_BAD_REQUEST, "model", "'model' is missing, and this server has several");
-    case MODEL_BROKEN:
-        return api_error_set(err, API_UNAVAILABLE, "model", "this model's tokenizer or template cannot be used");
-    case MODEL_NOT_READY: break;
-    }
-    return api_error_set(err, API_UNAVAILABLE, NULL, "no model is ready");
+    enum model_found found = model_table_find(thread->gw->models, name, m);
+    return found == MODEL_READY ? 0 : prepare_refuse_model(found, name, err);
 }
 
 /* ---- answers ---- */
 
-static int encode(const struct served_model *m, struct bytes text, const struct plain_spots *spots, bool add_special,
-                  bool parse_special, struct token_vec *out, struct api_error *api) {
+static int encode(const struct served_model *m, struct bytes text, const struct plain_spots *spots,
+                  bool add_special, bool parse_special, struct token_vec *out,
+                  struct api_error *api) {
     struct error err;
-    unsigned flags = (add_special ? TOKENIZE_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
-    if (tokenizer_encode_spots(m->text->tokenizer, text, spots->items, spots->count, flags, out, &err) == 0) return 0;
+    unsigned flags =
+        (add_special ? TOKENIZE_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
+    if (tokenizer_encode_spots(m->text->tokenizer, text, spots->items, spots->count, flags, out,
+                               &err) == 0)
+        return 0;
     return api_error_set(api, API_BAD_REQUEST, "prompt", "%s", err.text);
 }
 
 /* What is to be tokenized: a text, or a chat's prompt. */
-static int tokens_of(const struct text_request *t, const struct served_model *m, struct token_vec *out,
-                     struct api_error *err) {
+static int tokens_of(const struct text_request *t, const struct served_model *m,
+                     struct token_vec *out, struct api_error *err) {
     struct plain_spots spots = {0};
-    if (t->has_content) return encode(m, t->content, &spots, t->add_special, t->parse_special, out, err);
+    if (t->has_content)
+        return encode(m, t->content, &spots, t->add_special, t->parse_special, out, err);
     bool given = t->g.given & GENREQ_ADD_SPECIAL;
-    if (t->has_prompt) return encode(m, t->prompt, &spots, !given || t->g.add_special_tokens, true, out, err);
+    if (t->has_prompt)
+        return encode(m, t->prompt, &spots, !given || t->g.add_special_tokens, true, out, err);
     if (!t->g.messages.len)
-        return api_error_set(err, API_BAD_REQUEST, "prompt", "one of 'prompt', 'content' and 'messages' is needed");
+        return api_error_set(err, API_BAD_REQUEST, "prompt",
+                             "one of 'prompt', 'content' and 'messages' is needed");
     struct buf prompt = {0};
     int rc = prepare_chat_text(&t->g, m->text, &prompt, &spots, err);
-    if (rc == 0) rc = encode(m, buf_bytes(&prompt), &spots, given && t->g.add_special_tokens, true, out, err);
+    if (rc == 0)
+        rc =
+            encode(m, buf_bytes(&prompt), &spots, given && t->g.add_special_tokens, true, out, err);
     vec_release(&spots);
     buf_release(&prompt);
     return rc;
@@ -114,11 +137,13 @@ static void write_piece(struct json_writer *w, struct bytes piece) {
         return;
     }
     json_begin_array(w);
-    for (size_t i = 0; i < piece.len; i++) json_uint(w, piece.data[i]);
+    for (size_t i = 0; i < piece.len; i++)
+        json_uint(w, piece.data[i]);
     json_end_array(w);
 }
 
-static void write_token(struct json_writer *w, const struct tokenizer *t, uint32_t id, bool with_piece) {
+static void write_token(struct json_writer *w, const struct tokenizer *t, uint32_t id,
+                        bool with_piece) {
     if (!with_piece) {
         json_uint(w, id);
         return;
@@ -131,7 +156,8 @@ static void write_token(struct json_writer *w, const struct tokenizer *t, uint32
     json_end_object(w);
 }
 
-static void write_token_strs(struct json_writer *w, const struct tokenizer *t, const struct token_vec *ids) {
+static void write_token_strs(struct json_writer *w, const struct tokenizer *t,
+                             const struct token_vec *ids) {
     struct buf text = {0};
     json_key(w, "token_strs");
     json_begin_array(w);
@@ -144,8 +170,8 @@ static void write_token_strs(struct json_writer *w, const struct tokenizer *t, c
     buf_release(&text);
 }
 
-static void write_tokens(const struct text_request *t, const struct served_model *m, const struct token_vec *ids,
-                         struct buf *out) {
+static void write_tokens(const struct text_request *t, const struct served_model *m,
+                         const struct token_vec *ids, struct buf *out) {
     const struct tokenizer *tokenizer = m->text->tokenizer;
     struct json_writer w;
     json_writer_init(&w, out);
@@ -156,9 +182,11 @@ static void write_tokens(const struct text_request *t, const struct served_model
     json_uint(&w, m->max_context);
     json_key(&w, "tokens");
     json_begin_array(&w);
-    for (size_t i = 0; i < ids->count; i++) write_token(&w, tokenizer, ids->items[i], t->with_pieces);
+    for (size_t i = 0; i < ids->count; i++)
+        write_token(&w, tokenizer, ids->items[i], t->with_pieces);
     json_end_array(&w);
-    if (t->return_token_strs) write_token_strs(&w, tokenizer, ids);
+    if (t->return_token_strs)
+        write_token_strs(&w, tokenizer, ids);
     json_end_object(&w);
 }
 
@@ -177,7 +205,18 @@ static int tokenize(const struct text_request *t, const struct served_model *m, 
                     struct api_error *err) {
     struct token_vec ids = {0};
     int rc = tokens_of(t, m, &ids, err);
-    if (rc == 0) write_tokens(t, m, &ids, out);
+    if (rc == 0)
+        write_tokens(t, m, &ids, out);
+    vec_release(&ids);
+    return rc;
+}
+
+static int count_tokens(const struct text_request *t, const struct served_model *m, struct buf *out,
+                        struct api_error *err) {
+    struct token_vec ids = {0};
+    int rc = tokens_of(t, m, &ids, err);
+    if (rc == 0)
+        buf_addf(out, "{\"input_tokens\":%zu}", ids.count);
     vec_release(&ids);
     return rc;
 }
@@ -186,24 +225,29 @@ static int detokenize(const struct text_request *t, const struct served_model *m
                       struct api_error *err) {
     static const char *const NAMES[] = {"prompt", "content"}; /* vLLM's and llama.cpp's */
     struct buf text = {0};
-    if (!t->has_tokens) return api_error_set(err, API_BAD_REQUEST, "tokens", "'tokens' is missing");
+    if (!t->has_tokens)
+        return api_error_set(err, API_BAD_REQUEST, "tokens", "'tokens' is missing");
     for (size_t i = 0; i < t->tokens.count; i++)
         if (t->tokens.items[i] >= tokenizer_vocab_count(m->text->tokenizer))
-            return api_error_set(err, API_BAD_REQUEST, "tokens", "'tokens' holds id %u; this model has ids below %u",
+            return api_error_set(err, API_BAD_REQUEST, "tokens",
+                                 "'tokens' holds id %u; this model has ids below %u",
                                  t->tokens.items[i], tokenizer_vocab_count(m->text->tokenizer));
-    tokenizer_decode(m->text->tokenizer, (struct tokens){t->tokens.items, t->tokens.count}, 0, &text);
+    tokenizer_detokenize(m->text->tokenizer, (struct tokens){t->tokens.items, t->tokens.count}, 0,
+                         &text);
     write_text(NAMES, ARRAY_LEN(NAMES), buf_bytes(&text), out);
     buf_release(&text);
     return 0;
 }
 
-static int apply_template(const struct text_request *t, const struct served_model *m, struct buf *out,
-                          struct api_error *err) {
+static int apply_template(const struct text_request *t, const struct served_model *m,
+                          struct buf *out, struct api_error *err) {
     static const char *const NAMES[] = {"prompt"};
     struct buf text = {0};
-    if (!t->g.messages.len) return api_error_set(err, API_BAD_REQUEST, "messages", "'messages' is missing");
+    if (!t->g.messages.len)
+        return api_error_set(err, API_BAD_REQUEST, "messages", "'messages' is missing");
     int rc = prepare_chat_text(&t->g, m->text, &text, NULL, err);
-    if (rc == 0) write_text(NAMES, ARRAY_LEN(NAMES), buf_bytes(&text), out);
+    if (rc == 0)
+        write_text(NAMES, ARRAY_LEN(NAMES), buf_bytes(&text), out);
     buf_release(&text);
     return rc;
 }
@@ -213,23 +257,35 @@ static int apply_template(const struct text_request *t, const struct served_mode
 typedef int text_call(const struct text_request *t, const struct served_model *m, struct buf *out,
                       struct api_error *err);
 
-static void answer(struct shard *shard, struct http_request *req, text_call *call) {
+static void answer(struct event_thread *thread, struct http_request *req, text_call_reader *read,
+                   text_call *call) {
     struct text_request t;
     struct served_model *m = NULL;
     struct api_error err;
     struct buf out = {0};
-    int rc = parse(&t, req->body, &err);
-    if (rc == 0) rc = find_model(shard, t.g.model, &m, &err);
-    if (rc == 0) rc = call(&t, m, &out, &err);
+    int rc = parse(&t, read, req->body, &err);
+    if (rc == 0)
+        rc = find_model(thread, t.g.model, &m, &err);
+    if (rc == 0)
+        rc = call(&t, m, &out, &err);
     if (rc == 0)
         http_respond(req, 200, "application/json", NULL, 0, buf_bytes(&out));
     else
-        server_respond_error(req, &err);
+        error_respond(req, &err);
     buf_release(&out);
     served_model_put(m);
     genreq_release(&t.g);
 }
 
-void text_call_tokenize(struct shard *shard, struct http_request *req) { answer(shard, req, tokenize); }
-void text_call_detokenize(struct shard *shard, struct http_request *req) { answer(shard, req, detokenize); }
-void text_call_apply_template(struct shard *shard, struct http_request *req) { answer(shard, req, apply_template); }
+void text_call_tokenize(struct event_thread *thread, struct http_request *req) {
+    answer(thread, req, read_own, tokenize);
+}
+void text_call_detokenize(struct event_thread *thread, struct http_request *req) {
+    answer(thread, req, read_own, detokenize);
+}
+void text_call_apply_template(struct event_thread *thread, struct http_request *req) {
+    answer(thread, req, read_own, apply_template);
+}
+void text_call_count_tokens(struct event_thread *thread, struct http_request *req) {
+    answer(thread, req, read_messages, count_tokens);
+}

@@ -1,21 +1,26 @@
 /*
- * text_calls.h - text to tokens and back, and templates, for clients that count or cut: /tokenize, /detokenize,
- * /apply-template.
+ * text_calls.h - text to tokens and back, and templates, for clients that count or cut: /tokenize,
+ * /detokenize, /apply-template, /v1/messages/count_tokens.
  *
- * Both vLLM's and llama.cpp's forms are taken; the fields tell which (docs/api.md). Answered on the event thread that
- * reads the request, so a body may have at most TEXT_CALL_BYTES_MAX.
+ * Both vLLM's and llama.cpp's forms are taken; the fields tell which (docs/api.md). Answered on the
+ * event thread that reads the request, so a body may have at most TEXT_CALL_BYTES_MAX.
  */
 #ifndef GATEWAY_TEXT_CALLS_H
 #define GATEWAY_TEXT_CALLS_H
 
 #include "http/http_server.h"
 
-struct shard;
+struct event_thread;
 
 enum { TEXT_CALL_BYTES_MAX = 4 << 20 };
 
-void text_call_tokenize(struct shard *shard, struct http_request *req);
-void text_call_detokenize(struct shard *shard, struct http_request *req);
-void text_call_apply_template(struct shard *shard, struct http_request *req);
+/* POST /tokenize: the ids of a text or of a chat's prompt. Each of these ends the request. */
+void text_call_tokenize(struct event_thread *thread, struct http_request *req);
+/* POST /v1/messages/count_tokens: how many tokens the prompt of such a request has. */
+void text_call_count_tokens(struct event_thread *thread, struct http_request *req);
+/* POST /detokenize: the text of ids. */
+void text_call_detokenize(struct event_thread *thread, struct http_request *req);
+/* POST /apply-template: a chat's prompt as text. */
+void text_call_apply_template(struct event_thread *thread, struct http_request *req);
 
 #endif

@@ -51,7 +51,8 @@ static void on_request(void *ctx, struct http_request *req) {
         answer_text(req, 404, "not found\n");
 }
 
-int http_admin_start(struct http_admin **out, const struct http_admin_config *config, struct error *err) {
+int http_admin_start(struct http_admin **out, const struct http_admin_config *config,
+                     struct error *err) {
     struct http_admin *admin = mem_alloc(sizeof *admin);
     struct http_config http;
     admin->config = *config;
@@ -73,11 +74,15 @@ int http_admin_start(struct http_admin **out, const struct http_admin_config *co
     return 0;
 }
 
-uint16_t http_admin_port(const struct http_admin *admin) { return http_server_port(admin->server); }
+uint16_t http_admin_port(const struct http_admin *admin) {
+    return http_server_port(admin->server);
+}
 
 void http_admin_end(struct http_admin **admin) {
-    if (!*admin) return;
-    if ((*admin)->server) http_server_free(&(*admin)->server);
+    if (!*admin)
+        return;
+    if ((*admin)->server)
+        http_server_free(&(*admin)->server);
     mem_free(*admin);
     *admin = NULL;
 }

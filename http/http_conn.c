@@ -4,6 +4,7 @@
 #include "http/http_internal.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 
 #include <sys/socket.h>
@@ -18,32 +19,53 @@ static const unsigned legal_moves[CONN_STATE_COUNT] = {
     [CONN_IDLE] = BIT(CONN_HEAD) | BIT(CONN_LINGER) | BIT(CONN_DEAD),
     [CONN_HEAD] = BIT(CONN_BODY) | BIT(CONN_HANDLING) | BIT(CONN_LINGER) | BIT(CONN_DEAD),
     [CONN_BODY] = BIT(CONN_HANDLING) | BIT(CONN_LINGER) | BIT(CONN_DEAD),
-    [CONN_HANDLING] = BIT(CONN_STREAMING) | BIT(CONN_IDLE) | BIT(CONN_LINGER) | BIT(CONN_DEAD),
+    [CONN_HANDLING] =
+        BIT(CONN_BODY) | BIT(CONN_STREAMING) | BIT(CONN_IDLE) | BIT(CONN_LINGER) | BIT(CONN_DEAD),
     [CONN_STREAMING] = BIT(CONN_IDLE) | BIT(CONN_LINGER) | BIT(CONN_DEAD),
     [CONN_LINGER] = BIT(CONN_DEAD),
     [CONN_DEAD] = 0,
 };
 
-static const struct http_config *config_of(const struct http_conn *conn) { return &conn->thread->server->config; }
+static const struct http_config *config_of(const struct http_conn *conn) {
+    return &conn->thread->server->config;
+}
 
 static void arm(struct event *timer, uint32_t ms) {
     struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
     evtimer_add(timer, &tv);
 }
 
+/* To the end of the window, or of the time for the whole body. */
+static uint32_t body_wait_ms(const struct http_conn *conn) {
+    int64_t left = conn->body_end_ms - clock_ms();
+    return left <= 0 ? 1 : (uint32_t)MIN(left, (int64_t)config_of(conn)->body_window_ms);
+}
+
 static void arm_deadline(struct http_conn *conn) {
     const struct http_config *c = config_of(conn);
     switch (conn->state) {
-    case CONN_IDLE: arm(conn->deadline, conn->answered ? c->idle_timeout_ms : c->head_deadline_ms); break;
+    case CONN_IDLE:
+        arm(conn->deadline, conn->answered ? c->idle_timeout_ms : c->head_deadline_ms);
+        break;
     case CONN_HEAD: arm(conn->deadline, c->head_deadline_ms); break;
-    case CONN_BODY: arm(conn->deadline, c->body_deadline_ms); break;
+    case CONN_BODY: arm(conn->deadline, body_wait_ms(conn)); break;
     default: evtimer_del(conn->deadline); /* LINGER: armed when its output is sent */
     }
 }
 
+/* Connections that nobody is being served on are what an address may not hoard. */
+static void count_waiting(struct http_conn *conn, bool waits) {
+    if (conn->refused || waits == conn->waits)
+        return;
+    conn->waits = waits;
+    http_share_add_held(&conn->thread->server->connections, conn->address, waits ? 1 : -1);
+}
+
 static void move(struct http_conn *conn, enum conn_state to) {
-    CHECK_MSG(legal_moves[conn->state] >> to & 1, "connection goes from %d to %d", (int)conn->state, (int)to);
+    CHECK_MSG(legal_moves[conn->state] >> to & 1, "connection goes from %d to %d", (int)conn->state,
+              (int)to);
     conn->state = to;
+    count_waiting(conn, to != CONN_HANDLING && to != CONN_STREAMING && to != CONN_DEAD);
     arm_deadline(conn);
 }
 
@@ -53,7 +75,8 @@ static bool request_runs(const struct http_conn *conn) {
 
 void http_conn_mark(struct http_conn *conn) {
     struct http_thread *thread = conn->thread;
-    if (conn->dirty) return;
+    if (conn->dirty)
+        return;
     if (!thread->dirty_first && thread->flushing)
         arm(thread->flush, 0);
     else if (!thread->dirty_first)
@@ -66,9 +89,17 @@ void http_conn_mark(struct http_conn *conn) {
 
 /* ---- the end of requests and connections ---- */
 
+static void charge_body(struct http_conn *conn, int64_t bytes) {
+    struct http_share *bodies = &conn->thread->server->bodies;
+    if (!bytes)
+        return;
+    http_share_add_total(bodies, bytes);
+    http_share_add_held(bodies, conn->body_holder, bytes);
+    metric_add(&http_metrics[HTTP_METRIC_BODY_BYTES], bytes);
+}
+
 static void uncharge_body(struct http_conn *conn) {
-    atomic_fetch_sub(&conn->thread->server->body_bytes, conn->body.len);
-    metric_add(&http_metrics[HTTP_METRIC_BODY_BYTES], -(int64_t)conn->body.len);
+    charge_body(conn, -(int64_t)conn->body.len);
     if (conn->body.cap > BODY_KEPT_BYTES)
         buf_release(&conn->body);
     else
@@ -81,7 +112,8 @@ static void forget_request(struct http_conn *conn) {
     memset(&conn->watch, 0, sizeof conn->watch);
     conn->watch_ctx = NULL;
     conn->want_drain = false;
-    if (conn->user_timer) evtimer_del(conn->user_timer);
+    if (conn->user_timer)
+        evtimer_del(conn->user_timer);
     memset(&conn->req, 0, sizeof conn->req);
     conn->req.thread_idx = conn->thread->idx;
     conn->req.peer = conn->peer;
@@ -101,7 +133,8 @@ void http_conn_begin_stream(struct http_conn *conn) {
 }
 
 void http_conn_kill(struct http_conn *conn) {
-    if (conn->state == CONN_DEAD) return;
+    if (conn->state == CONN_DEAD)
+        return;
     forget_request(conn);
     bufferevent_disable(conn->bev, EV_READ | EV_WRITE);
     move(conn, CONN_DEAD);
@@ -112,24 +145,30 @@ void http_conn_lose(struct http_conn *conn, enum http_cut cut) {
     struct http_watch watch = conn->watch;
     void *ctx = conn->watch_ctx;
     bool runs = request_runs(conn);
-    if (conn->state == CONN_DEAD) return;
-    if (runs || cut != HTTP_CUT_CLIENT) metric_add_label(&http_metrics[HTTP_METRIC_CUT], (int)cut, 1);
+    if (conn->state == CONN_DEAD)
+        return;
+    if (runs || cut != HTTP_CUT_CLIENT)
+        metric_add_label(&http_metrics[HTTP_METRIC_CUT], (int)cut, 1);
     bufferevent_disable(conn->bev, EV_READ | EV_WRITE);
     move(conn, CONN_DEAD); /* what on_closed writes goes nowhere */
-    if (runs && watch.on_closed) watch.on_closed(ctx, &conn->req);
+    if (runs && watch.on_closed)
+        watch.on_closed(ctx, &conn->req);
     forget_request(conn);
     http_conn_mark(conn);
 }
 
 void http_conn_free(struct http_conn *conn) {
     struct http_thread *thread = conn->thread;
+    bool refused = conn->refused;
     if (conn->prev)
         conn->prev->next = conn->next;
     else
         thread->conns = conn->next;
-    if (conn->next) conn->next->prev = conn->prev;
+    if (conn->next)
+        conn->next->prev = conn->prev;
     event_free(conn->deadline);
-    if (conn->user_timer) event_free(conn->user_timer);
+    if (conn->user_timer)
+        event_free(conn->user_timer);
     bufferevent_free(conn->bev);
     close(conn->fd);
     http_parser_release(&conn->parser);
@@ -138,27 +177,45 @@ void http_conn_free(struct http_conn *conn) {
     buf_release(&conn->chunk);
     mem_free(conn);
     metric_add(&http_metrics[HTTP_METRIC_CONNECTIONS], -1);
-    atomic_fetch_sub(&thread->server->connection_count, 1);
+    http_server_forget(thread->server, refused);
 }
 
 void http_conn_drain(struct http_conn *conn) {
-    if (conn->state != CONN_IDLE || evbuffer_get_length(bufferevent_get_input(conn->bev))) return;
+    if (conn->state == CONN_HEAD || conn->state == CONN_BODY) /* half a request has not long */
+        arm(conn->deadline, config_of(conn)->linger_ms);
+    if (conn->state != CONN_IDLE || evbuffer_get_length(bufferevent_get_input(conn->bev)))
+        return;
     move(conn, CONN_LINGER);
     http_conn_mark(conn);
 }
 
-static void throw_input_away(struct http_conn *conn) {
+/* Reads on while there is room. At its high watermark libevent calls on_readable again in every
+ * turn for as long as reading is enabled, so a full input is not to be left enabled. */
+static void read_while_room(struct http_conn *conn) {
+    bool room = evbuffer_get_length(bufferevent_get_input(conn->bev)) < HTTP_READ_AHEAD;
+    bool reads = bufferevent_get_enabled(conn->bev) & EV_READ;
+    if (conn->state == CONN_DEAD || room == reads)
+        return;
+    if (room)
+        bufferevent_enable(conn->bev, EV_READ);
+    else
+        bufferevent_disable(conn->bev, EV_READ);
+}
+
+static void discard_input(struct http_conn *conn) {
     struct evbuffer *input = bufferevent_get_input(conn->bev);
     size_t len = evbuffer_get_length(input);
     metric_add_label(&http_metrics[HTTP_METRIC_BYTES], 0, (int64_t)len);
     evbuffer_drain(input, len);
+    read_while_room(conn);
 }
 
-/* Our last answer is out: close our side, and read on for a while, because closing with unread input would reset the
- * connection and take the answer from the client (RFC 9112 section 9.6). */
+/* Our last answer is out: close our side, and read on for a while, because closing with unread
+ * input would reset the connection and take the answer from the client (RFC 9112 section 9.6). */
 static void linger(struct http_conn *conn) {
-    throw_input_away(conn);
-    if (http_conn_pending(conn)) return;
+    discard_input(conn);
+    if (http_conn_pending(conn))
+        return;
     if (conn->peer_done) {
         http_conn_kill(conn);
     } else if (!conn->shut) {
@@ -172,13 +229,18 @@ static void linger(struct http_conn *conn) {
 
 void http_conn_flushed(struct http_conn *conn) {
     size_t pending = http_conn_pending(conn);
-    if (conn->state == CONN_IDLE && conn->peer_done) move(conn, CONN_LINGER);
-    if (conn->state == CONN_LINGER) linger(conn);
-    if (conn->state == CONN_STREAMING && conn->want_drain && pending <= config_of(conn)->low_water) {
+    if (conn->state == CONN_IDLE && conn->peer_done)
+        move(conn, CONN_LINGER);
+    if (conn->state == CONN_LINGER)
+        linger(conn);
+    if (conn->state == CONN_STREAMING && conn->want_drain &&
+        pending <= config_of(conn)->low_water) {
         conn->want_drain = false;
-        if (conn->watch.on_drained) conn->watch.on_drained(conn->watch_ctx, &conn->req);
+        if (conn->watch.on_drained)
+            conn->watch.on_drained(conn->watch_ctx, &conn->req);
     }
-    if (conn->state == CONN_IDLE) http_conn_process(conn);
+    if (conn->state == CONN_IDLE)
+        http_conn_process(conn);
 }
 
 /* ---- input ---- */
@@ -190,43 +252,61 @@ static void fill_request(struct http_conn *conn) {
     req->version_minor = p->version_minor;
     req->path = p->path;
     req->query = p->query;
-    req->headers = p->headers.items;
-    req->header_count = (uint32_t)p->headers.count;
+    http_conn_take_head(conn);
     req->body = buf_bytes(&conn->body);
 }
 
-static void hand_over(struct http_conn *conn) {
+static void dispatch_request(struct http_conn *conn) {
     const struct http_config *c = config_of(conn);
     fill_request(conn);
     conn->keep_alive = conn->parser.keep_alive;
     move(conn, CONN_HANDLING);
     c->on_request(c->ctx, &conn->req);
-    CHECK_MSG(!request_runs(conn) || conn->watch.on_closed, "the handler neither answered nor watches for the end");
+    CHECK_MSG(!request_runs(conn) || conn->watch.on_closed,
+              "the handler neither answered nor watches for the end");
+}
+
+/* The owner looks at a request before its body is taken. False: it has answered. */
+static bool ask_owner(struct http_conn *conn) {
+    const struct http_config *c = config_of(conn);
+    struct http_request *req = &conn->req;
+    conn->body_holder = conn->address;
+    if (!c->on_body)
+        return true;
+    fill_request(conn);
+    conn->keep_alive = false;
+    move(conn, CONN_HANDLING);
+    c->on_body(c->ctx, req);
+    if (conn->state != CONN_HANDLING)
+        return false;
+    if (!u128_is_zero(req->holder))
+        conn->body_holder = hash64(&req->holder, sizeof req->holder, conn->thread->server->seed) %
+                            HTTP_SHARE_HOLDERS;
+    return true;
 }
 
 static void take_head(struct http_conn *conn, bool more_input) {
     const struct http_parser *p = &conn->parser;
-    if (!p->chunked && !p->length) return;
+    if ((!p->chunked && !p->length) || !ask_owner(conn))
+        return;
     if (p->expect_continue && !more_input) {
         buf_add_str(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
         http_conn_mark(conn);
     }
+    conn->body_end_ms = clock_ms() + config_of(conn)->body_deadline_ms;
+    conn->body_seen = 0;
     move(conn, CONN_BODY);
 }
 
 static void take_body(struct http_conn *conn, struct bytes body) {
     struct http_server *server = conn->thread->server;
     size_t before = conn->body.len;
-    uint64_t held = atomic_fetch_add(&server->body_bytes, body.len) + body.len;
-    buf_add_bytes(&conn->body, body);
-    if (conn->body.failed || held > server->config.bodies_max_bytes) {
-        size_t kept = conn->body.len - before; /* what uncharge_body gives back later */
-        atomic_fetch_sub(&server->body_bytes, body.len - kept);
-        metric_add(&http_metrics[HTTP_METRIC_BODY_BYTES], (int64_t)kept);
+    bool allowed = http_share_allows(&server->bodies, conn->body_holder, body.len);
+    if (allowed)
+        buf_add_bytes(&conn->body, body);
+    charge_body(conn, (int64_t)(conn->body.len - before));
+    if (!allowed || conn->body.failed)
         http_conn_reject(conn, 503, "too many request bodies are being held; try again later");
-        return;
-    }
-    metric_add(&http_metrics[HTTP_METRIC_BODY_BYTES], (int64_t)body.len);
 }
 
 /* One event of the parser; false when it wants more input. */
@@ -236,7 +316,7 @@ static bool feed(struct http_conn *conn, struct bytes *in) {
     case HTTP_PARSE_MORE: return false;
     case HTTP_PARSE_HEAD: take_head(conn, in->len > 0); break;
     case HTTP_PARSE_BODY: take_body(conn, body); break;
-    case HTTP_PARSE_DONE: hand_over(conn); break;
+    case HTTP_PARSE_DONE: dispatch_request(conn); break;
     case HTTP_PARSE_BAD: http_conn_reject(conn, conn->parser.status, conn->parser.text); break;
     }
     return true;
@@ -246,7 +326,8 @@ static bool feed(struct http_conn *conn, struct bytes *in) {
 static bool process_piece(struct http_conn *conn, struct evbuffer *input) {
     struct evbuffer_iovec piece;
     struct bytes in;
-    if (evbuffer_peek(input, -1, NULL, &piece, 1) < 1) return false;
+    if (evbuffer_peek(input, -1, NULL, &piece, 1) < 1)
+        return false;
     in = bytes_of(piece.iov_base, piece.iov_len);
     if (conn->state == CONN_IDLE) {
         conn->req.start_us = clock_us();
@@ -260,14 +341,15 @@ static bool process_piece(struct http_conn *conn, struct evbuffer *input) {
 
 /* Requests that follow wait while the answers to earlier ones do. */
 static bool may_read(const struct http_conn *conn) {
-    if (conn->state == CONN_IDLE) return http_conn_pending(conn) <= config_of(conn)->high_water;
+    if (conn->state == CONN_IDLE)
+        return http_conn_pending(conn) <= config_of(conn)->high_water;
     return conn->state == CONN_HEAD || conn->state == CONN_BODY;
 }
 
 void http_conn_process(struct http_conn *conn) {
     struct evbuffer *input = bufferevent_get_input(conn->bev);
-    while (may_read(conn) && evbuffer_get_length(input))
-        if (!process_piece(conn, input)) return;
+    while (may_read(conn) && evbuffer_get_length(input) && process_piece(conn, input)) {}
+    read_while_room(conn);
 }
 
 /* ---- events ---- */
@@ -275,13 +357,15 @@ void http_conn_process(struct http_conn *conn) {
 static void on_readable(struct bufferevent *bev, void *arg) {
     struct http_conn *conn = arg;
     if (conn->state == CONN_LINGER)
-        throw_input_away(conn);
+        discard_input(conn);
     else
         http_conn_process(conn);
 }
 
 /* The bufferevent's output has fallen to low_water. */
-static void on_writable(struct bufferevent *bev, void *arg) { http_conn_mark(arg); }
+static void on_writable(struct bufferevent *bev, void *arg) {
+    http_conn_mark(arg);
+}
 
 static void on_event(struct bufferevent *bev, short what, void *arg) {
     struct http_conn *conn = arg;
@@ -297,18 +381,30 @@ static void on_event(struct bufferevent *bev, short what, void *arg) {
     }
 }
 
+/* Does the body come as fast as it must? Begins the next window. */
+static bool body_comes(struct http_conn *conn) {
+    size_t came = conn->body.len - conn->body_seen;
+    conn->body_seen = conn->body.len;
+    return clock_ms() < conn->body_end_ms && came >= config_of(conn)->body_window_bytes;
+}
+
 static void on_deadline(evutil_socket_t fd, short what, void *arg) {
     struct http_conn *conn = arg;
-    if (conn->state == CONN_IDLE && http_conn_pending(conn)) { /* the last answer is still being taken: not idle */
+    bool drains = atomic_load(&conn->thread->server->draining);
+    /* while the last answer is still being taken a connection is not idle */
+    bool sends = conn->state == CONN_IDLE && http_conn_pending(conn);
+    if (sends || (conn->state == CONN_BODY && !drains && body_comes(conn))) {
         arm_deadline(conn);
         return;
     }
-    bool waits = conn->state == CONN_HEAD ? !http_parser_at_start(&conn->parser) : conn->state == CONN_BODY;
-    if (!waits) {
+    bool waits =
+        conn->state == CONN_HEAD ? !http_parser_at_start(&conn->parser) : conn->state == CONN_BODY;
+    if (!waits)
         http_conn_kill(conn);
-        return;
-    }
-    http_conn_reject(conn, 408, "the request took too long to arrive");
+    else if (drains)
+        http_conn_reject(conn, 503, "this server is shutting down");
+    else
+        http_conn_reject(conn, 408, "the request took too long to arrive");
 }
 
 /* ---- birth ---- */
@@ -316,7 +412,8 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg) {
 static void link_conn(struct http_conn *conn) {
     struct http_thread *thread = conn->thread;
     conn->next = thread->conns;
-    if (conn->next) conn->next->prev = conn;
+    if (conn->next)
+        conn->next->prev = conn;
     thread->conns = conn;
 }
 
@@ -331,9 +428,12 @@ static void set_up(struct http_conn *conn) {
     bufferevent_enable(conn->bev, EV_READ);
 }
 
-void http_conn_new(struct http_thread *thread, int fd, const char *peer, bool refused) {
+void http_conn_new(struct http_thread *thread, int fd, const char *peer, uint32_t address,
+                   bool refused) {
     struct http_conn *conn = mem_alloc(sizeof *conn);
     conn->thread = thread;
+    conn->address = address;
+    conn->refused = refused;
     conn->fd = fd;
     memcpy(conn->peer, peer, sizeof conn->peer);
     conn->bev = bufferevent_socket_new(thread->base, fd, 0);
@@ -347,6 +447,7 @@ void http_conn_new(struct http_thread *thread, int fd, const char *peer, bool re
     metric_add(&http_metrics[HTTP_METRIC_CONNECTIONS], 1);
     forget_request(conn);
     set_up(conn);
+    count_waiting(conn, true);
     arm_deadline(conn);
     if (refused)
         http_conn_reject(conn, 503, "too many connections");

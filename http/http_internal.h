@@ -1,9 +1,9 @@
 /*
  * http_internal.h - threads and connections, as the server's files share them.
  *
- * A connection is on its thread's list from accept to reap. Work that must not happen inside a caller's function
- * (sending, going on with pipelined requests, telling of a closed client, freeing) is left to the thread's flush, which
- * runs after all other events of a turn.
+ * A connection is on its thread's list from accept to reap. Work that must not happen inside a
+ * caller's function (sending, going on with pipelined requests, telling of a closed client,
+ * freeing) is left to the thread's flush, which runs after all other events of a turn.
  */
 #ifndef HTTP_HTTP_INTERNAL_H
 #define HTTP_HTTP_INTERNAL_H
@@ -12,6 +12,7 @@
 #include "http/http_metrics.h"
 #include "http/http_parse.h"
 #include "http/http_server.h"
+#include "http/http_share.h"
 
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -37,15 +38,21 @@ struct http_conn {
     struct http_conn *prev, *next; /* thread's list */
     struct http_conn *next_dirty;
     enum conn_state state;
-    bool dirty;      /* on the thread's dirty list */
-    bool keep_alive; /* after the present response */
-    bool bodiless;   /* response to HEAD, or 204, 304: no body bytes are sent */
-    bool chunked;    /* the stream */
-    bool answered;   /* a request has been answered before: idle_timeout counts */
-    bool peer_done;  /* EOF was read */
-    bool shut;       /* our side is shut down */
-    bool want_drain; /* http_stream_write has said false */
-    bool broken;     /* sending failed, or the stream was cut: the request's on_closed is due */
+    bool dirty;           /* on the thread's dirty list */
+    bool keep_alive;      /* after the present response */
+    bool bodiless;        /* response to HEAD, or 204, 304: no body bytes are sent */
+    bool chunked;         /* the stream */
+    bool answered;        /* a request has been answered before: idle_timeout counts */
+    bool peer_done;       /* EOF was read */
+    bool shut;            /* our side is shut down */
+    bool want_drain;      /* http_stream_write has said false */
+    bool refused;         /* it only gets a 503 */
+    bool waits;           /* no request of it runs: counted for its address */
+    uint32_t address;     /* holder of its connection */
+    uint32_t body_holder; /* and of its body */
+    int64_t body_end_ms;  /* deadline of the body */
+    size_t body_seen;     /* bytes of the body at the beginning of this window */
+    bool broken; /* sending failed, or the stream was cut: the request's on_closed is due */
     enum http_cut cut;
     int fd;
     struct bufferevent *bev;
@@ -94,26 +101,37 @@ struct http_server {
     int next_thread_idx;             /* thread 0's */
     bool running;
     atomic_bool draining;
-    atomic_uint connection_count;
-    atomic_ullong body_bytes;
+    atomic_uint connection_count, refused_count; /* the refused ones are connections, too */
+    uint64_t seed;                               /* of holders */
+    struct http_share connections, bodies;
     struct http_thread threads[HTTP_THREADS_MAX];
 };
 
 /* http_conn.c */
-/* Takes fd. refused: it only gets a 503. */
-void http_conn_new(struct http_thread *thread, int fd, const char *peer, bool refused);
-void http_conn_process(struct http_conn *conn); /* goes on with the input; only from the event loop */
-void http_conn_mark(struct http_conn *conn);    /* puts it on the dirty list */
-void http_conn_kill(struct http_conn *conn);    /* DEAD; the next flush frees it. The request must have ended. */
+/* Takes fd. address: a holder, see http_share.h. refused: it only gets a 503. */
+void http_conn_new(struct http_thread *thread, int fd, const char *peer, uint32_t address,
+                   bool refused);
+/* goes on with the input; only from the event loop */
+void http_conn_process(struct http_conn *conn);
+void http_conn_mark(struct http_conn *conn); /* puts it on the dirty list */
+/* DEAD; the next flush frees it. The request must have ended. */
+void http_conn_kill(struct http_conn *conn);
 void http_conn_lose(struct http_conn *conn,
-                    enum http_cut cut);       /* the client is gone: on_closed if a request runs, then kill */
+                    /* the client is gone: on_closed if a request runs, then kill */
+                    enum http_cut cut);
 void http_conn_drain(struct http_conn *conn); /* ends it if it is between requests */
 void http_conn_flushed(
-    struct http_conn *conn); /* after sending: close, tell of drained output, or go on with the input */
+    /* after sending: close, tell of drained output, or go on with the input */
+    struct http_conn *conn);
+/* Frees a DEAD connection that is on no list. */
 void http_conn_free(struct http_conn *conn);
 void http_conn_begin_stream(struct http_conn *conn); /* HANDLING to STREAMING; the head is in out */
 /* The response is complete in out: forget the request, go on or close. */
 void http_conn_end_request(struct http_conn *conn);
+
+/* http_server.c */
+/* A connection less. */
+void http_server_forget(struct http_server *server, bool refused);
 
 /* http_output.c */
 size_t http_conn_pending(const struct http_conn *conn);
@@ -122,6 +140,8 @@ void http_conn_send(struct http_conn *conn); /* out to the kernel, the rest to t
 void http_thread_flush(struct http_thread *thread);
 
 /* http_response.c */
+/* What its request has of a complete head: fields and id. None of an incomplete one. */
+void http_conn_take_head(struct http_conn *conn);
 void http_conn_reject(struct http_conn *conn, int status, const char *text);
 
 #endif

@@ -25,15 +25,19 @@ struct metric http_metrics[HTTP_METRIC_COUNT] = {
                            .label_values = "in|out"},
     [HTTP_METRIC_CUT] = {.name = "trireme_http_cut_total",
                          .kind = METRIC_COUNTER,
-                         .help = "HTTP requests or connections that ended before their time, by cause.",
+                         .help =
+                             "HTTP requests or connections that ended before their time, by cause.",
                          .label = "cause",
                          .label_values = "client|framing|deadline|write_timeout|pending|abort"},
     [HTTP_METRIC_BODY_BYTES] = {.name = "trireme_http_body_bytes",
                                 .kind = METRIC_GAUGE,
                                 .help = "Bytes of request bodies held in memory."},
-    [HTTP_METRIC_POSTS_FULL] = {.name = "trireme_http_posts_full_total",
-                                .kind = METRIC_COUNTER,
-                                .help = "Functions not taken because an event thread had too many waiting."},
+    [HTTP_METRIC_POSTS_FULL] =
+        {.name = "trireme_http_posts_full_total",
+         .kind = METRIC_COUNTER,
+         .help = "Functions not taken because an event thread had too many waiting."},
 };
 
-void http_metrics_register(void) { metrics_register(http_metrics, HTTP_METRIC_COUNT); }
+void http_metrics_register(void) {
+    metrics_register(http_metrics, HTTP_METRIC_COUNT);
+}

@@ -1,6 +1,6 @@
 /*
- * http_metrics.h - the server's counters, as rows of the process's metrics registry. Added up over all servers and
- * threads of a process.
+ * http_metrics.h - the server's counters, as rows of the process's metrics registry. Added up over
+ * all servers and threads of a process.
  */
 #ifndef HTTP_HTTP_METRICS_H
 #define HTTP_HTTP_METRICS_H

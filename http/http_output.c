@@ -1,9 +1,9 @@
 /*
  * http_output.c - gathered output: one send a turn, the rest through the bufferevent.
  *
- * Sending at once, without waiting for EPOLLOUT, saves two epoll_ctl calls and a turn for nearly every write of a
- * stream. Only what the kernel refuses goes into the bufferevent's output, which then owns the order: while it holds
- * something, all goes through it.
+ * Sending at once, without waiting for EPOLLOUT, saves two epoll_ctl calls and a turn for nearly
+ * every write of a stream. Only what the kernel refuses goes into the bufferevent's output, which
+ * then owns the order: while it holds something, all goes through it.
  */
 #include "http/http_internal.h"
 
@@ -19,13 +19,15 @@ size_t http_conn_pending(const struct http_conn *conn) {
 
 void http_conn_seal(struct http_conn *conn) {
     char size[20];
-    if (!conn->chunk.len) return;
+    if (!conn->chunk.len)
+        return;
     if (conn->chunked) {
         int len = snprintf(size, sizeof size, "%zx\r\n", conn->chunk.len);
         buf_add(&conn->out, size, (size_t)len);
     }
     buf_add(&conn->out, conn->chunk.data, conn->chunk.len);
-    if (conn->chunked) buf_add(&conn->out, "\r\n", 2);
+    if (conn->chunked)
+        buf_add(&conn->out, "\r\n", 2);
     buf_reset(&conn->chunk);
 }
 
@@ -39,17 +41,23 @@ static void keep_small(struct buf *b) {
 /* Bytes the kernel took at once; -1 when the connection is broken. */
 static ssize_t send_now(struct http_conn *conn) {
     ssize_t sent;
-    if (evbuffer_get_length(bufferevent_get_output(conn->bev))) return 0;
-    do sent = send(conn->fd, conn->out.data, conn->out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (evbuffer_get_length(bufferevent_get_output(conn->bev)))
+        return 0;
+    do
+        sent = send(conn->fd, conn->out.data, conn->out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (sent < 0 && errno == EINTR);
-    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM)) return 0;
+    if (sent < 0 &&
+        (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM))
+        return 0;
     return sent;
 }
 
 void http_conn_send(struct http_conn *conn) {
     http_conn_seal(conn);
-    if (conn->out.failed) conn->broken = true;
-    if (!conn->out.len || conn->broken) return;
+    if (conn->out.failed)
+        conn->broken = true;
+    if (!conn->out.len || conn->broken)
+        return;
     ssize_t sent = send_now(conn);
     if (sent < 0) {
         conn->broken = true;
@@ -59,10 +67,12 @@ void http_conn_send(struct http_conn *conn) {
     metric_add_label(&http_metrics[HTTP_METRIC_BYTES], 1, (int64_t)conn->out.len);
     if ((size_t)sent < conn->out.len) {
         int rc = bufferevent_write(conn->bev, conn->out.data + sent, conn->out.len - (size_t)sent);
-        if (rc) conn->broken = true;
+        if (rc)
+            conn->broken = true;
     }
     keep_small(&conn->out);
-    if (conn->chunk.cap > OUT_KEPT_BYTES) buf_release(&conn->chunk);
+    if (conn->chunk.cap > OUT_KEPT_BYTES)
+        buf_release(&conn->chunk);
 }
 
 static void flush_one(struct http_conn *conn) {
@@ -78,7 +88,8 @@ static void flush_one(struct http_conn *conn) {
     http_conn_flushed(conn);
 }
 
-/* What is marked meanwhile waits for the next turn, so that no connection keeps the others waiting. */
+/* What is marked meanwhile waits for the next turn, so that no connection keeps the others
+ * waiting. */
 void http_thread_flush(struct http_thread *thread) {
     struct http_conn *first = thread->dirty_first;
     thread->dirty_first = NULL;

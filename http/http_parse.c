@@ -1,5 +1,6 @@
 /*
- * http_parse.c - the states of a message and what may stand in a line. The head's lines are read in http_parse_head.c.
+ * http_parse.c - the states of a message and what may stand in a line. The head's lines are read in
+ * http_parse_head.c.
  */
 #include "http/http_parse.h"
 
@@ -36,7 +37,9 @@ void http_parser_reset(struct http_parser *p) {
     buf_reset(&p->head);
 }
 
-bool http_parser_at_start(const struct http_parser *p) { return p->state == REQUEST_LINE && p->head.len == 0; }
+bool http_parser_at_start(const struct http_parser *p) {
+    return p->state == REQUEST_LINE && p->head.len == 0;
+}
 
 enum http_parse_event http_parser_fail(struct http_parser *p, int status, const char *text) {
     p->state = BAD;
@@ -47,13 +50,15 @@ enum http_parse_event http_parser_fail(struct http_parser *p, int status, const 
 
 /* ---- body ---- */
 
-static enum http_parse_event take_body(struct http_parser *p, struct bytes *in, struct bytes *body, enum state next) {
+static enum http_parse_event take_body(struct http_parser *p, struct bytes *in, struct bytes *body,
+                                       enum state next) {
     size_t len = (size_t)MIN((uint64_t)in->len, p->remaining);
     *body = bytes_of(in->data, len);
     in->data += len;
     in->len -= len;
     p->remaining -= len;
-    if (!p->remaining) p->state = (uint8_t)next;
+    if (!p->remaining)
+        p->state = (uint8_t)next;
     return HTTP_PARSE_BODY;
 }
 
@@ -186,16 +191,20 @@ static void begin_body(struct http_parser *p) {
     }
 }
 
-enum http_parse_event http_parser_feed(struct http_parser *p, struct bytes *in, struct bytes *body) {
+enum http_parse_event http_parser_feed(struct http_parser *p, struct bytes *in,
+                                       struct bytes *body) {
     *body = bytes_of(NULL, 0);
     for (;;) {
-        if (p->state == BAD) return HTTP_PARSE_BAD;
-        if (p->state == COMPLETE) return HTTP_PARSE_DONE;
+        if (p->state == BAD)
+            return HTTP_PARSE_BAD;
+        if (p->state == COMPLETE)
+            return HTTP_PARSE_DONE;
         if (p->state == HEAD_COMPLETE) {
             begin_body(p);
             return HTTP_PARSE_HEAD;
         }
-        if (!in->len) return HTTP_PARSE_MORE;
+        if (!in->len)
+            return HTTP_PARSE_MORE;
         if (p->state <= HEADER_LINE)
             http_parser_head(p, in);
         else if (p->state == LENGTH_DATA)

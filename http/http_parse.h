@@ -1,15 +1,18 @@
 /*
  * http_parse.h - an incremental parser of HTTP/1.1 requests on byte spans, without I/O.
  *
- * Fed with pieces of a byte stream it gives a fixed sequence of events: HEAD, BODY..., DONE, or BAD. It is strict where
- * leniency has been used to smuggle requests (RFC 9112 sections 2.2, 5.1, 6.3, 7.1): CRLF only; no folding; no space
- * before a colon; Content-Length once and of digits only; Transfer-Encoding exactly "chunked", never together with
- * Content-Length; one Host. Chunk extensions and trailers are bounded and dropped.
+ * Fed with pieces of a byte stream it gives a fixed sequence of events: HEAD, BODY..., DONE, or
+ * BAD. It is strict where leniency has been used to smuggle requests (RFC 9112 sections 2.2, 5.1,
+ * 6.3, 7.1): CRLF only; no folding; no space before a colon; Content-Length once and of digits
+ * only; Transfer-Encoding exactly "chunked", never together with Content-Length; one Host. Chunk
+ * extensions and trailers are bounded and dropped.
  *
  * Invariants:
- *   (1) The events (with adjoining BODY pieces joined), status and text depend on the bytes alone, not on how they were
- * cut. (2) No byte behind the end of the message is consumed. (3) Memory held is at most twice head_max_bytes plus 48
- * bytes a header; body bytes are never kept.
+ *   (1) The events (with adjoining BODY pieces joined), status and text depend on the bytes alone,
+ *       not on how they were cut.
+ *   (2) No byte behind the end of the message is consumed.
+ *   (3) Memory held is at most twice head_max_bytes plus 48 bytes a header; body bytes are never
+ *       kept.
  *
  * Threading: none of its own.
  */
@@ -77,12 +80,15 @@ struct http_parser {
 
 /* Keeps limits. */
 void http_parser_init(struct http_parser *p, const struct http_limits *limits);
+/* Frees what it holds; spans of the last request are gone. */
 void http_parser_release(struct http_parser *p);
 /* Ready for the next message. Keeps small memory, returns large. */
 void http_parser_reset(struct http_parser *p);
 /* True before the first byte of a message (empty lines before it do not count). */
 bool http_parser_at_start(const struct http_parser *p);
-/* Consumes from the front of *in until there is something to tell. Never allocates past its limits. */
-MUST_CHECK enum http_parse_event http_parser_feed(struct http_parser *p, struct bytes *in, struct bytes *body);
+/* Consumes from the front of *in until there is something to tell. Never allocates past its
+ * limits. */
+MUST_CHECK enum http_parse_event http_parser_feed(struct http_parser *p, struct bytes *in,
+                                                  struct bytes *body);
 
 #endif

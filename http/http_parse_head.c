@@ -9,15 +9,17 @@ enum { METHOD_MAX_BYTES = 32 };
 
 /* Bits of http_parse_internal.h by byte: 1 token, 2 text, 4 target, 8 host. */
 const uint8_t http_classes[256] = {
-    0,  0,  0,  0,  0,  0,  0,  0,  0,  2,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
-    0,  0,  0,  2,  15, 6,  3,  15, 15, 15, 15, 14, 14, 15, 15, 14, 15, 15, 6,  15, 15, 15, 15, 15, 15, 15, 15, 15, 15,
-    6,  14, 6,  14, 6,  6,  6,  15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15,
-    15, 15, 15, 15, 6,  6,  6,  7,  15, 7,  15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15,
-    15, 15, 15, 15, 15, 15, 15, 6,  7,  6,  15, 0,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,
-    2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,
-    2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,
-    2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,
+    0,  0,  0,  0,  0,  0,  0,  0,  0,  2,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
+    0,  0,  0,  0,  0,  0,  0,  0,  2,  15, 6,  3,  15, 15, 15, 15, 14, 14, 15, 15, 14, 15, 15, 6,
+    15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 6,  14, 6,  14, 6,  6,  6,  15, 15, 15, 15, 15, 15, 15,
+    15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 6,  6,  6,  7,  15,
+    7,  15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15,
+    15, 15, 15, 6,  7,  6,  15, 0,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,
     2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,
+    2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,
+    2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,
+    2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,
+    2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,  2,
 };
 
 static struct bytes span(const struct http_parser *p, uint32_t begin, uint32_t end) {
@@ -69,11 +71,14 @@ static void request_byte(struct http_parser *p, uint8_t c) {
     buf_add_byte(&p->head, (char)c);
 }
 
-/* The bytes at the front that may simply be kept: text of a header line, as far as the limit allows. */
+/* The bytes at the front that may simply be kept: text of a header line, as far as the limit
+ * allows. */
 static size_t text_run(const struct http_parser *p, struct bytes in) {
     size_t len = 0, max = MIN(in.len, (size_t)(p->limits->head_max_bytes - p->head_bytes));
-    if (p->state != HEADER_LINE || p->saw_cr) return 0;
-    while (len < max && http_is_text(in.data[len])) len++;
+    if (p->state != HEADER_LINE || p->saw_cr)
+        return 0;
+    while (len < max && http_is_text(in.data[len]))
+        len++;
     return len;
 }
 
@@ -117,17 +122,20 @@ void http_parser_head(struct http_parser *p, struct bytes *in) {
 
 static bool take_version(struct http_parser *p, struct bytes version) {
     const uint8_t *v = version.data;
-    bool shaped = version.len == 8 && memcmp(v, "HTTP/", 5) == 0 && v[5] >= '0' && v[5] <= '9' && v[6] == '.' &&
-                  v[7] >= '0' && v[7] <= '9';
-    if (!shaped) return http_parser_fail(p, 400, "bad request line"), false;
-    if (v[5] != '1' || v[7] > '1') return http_parser_fail(p, 505, "only HTTP/1.0 and HTTP/1.1 are served"), false;
+    bool shaped = version.len == 8 && memcmp(v, "HTTP/", 5) == 0 && v[5] >= '0' && v[5] <= '9' &&
+                  v[6] == '.' && v[7] >= '0' && v[7] <= '9';
+    if (!shaped)
+        return http_parser_fail(p, 400, "bad request line"), false;
+    if (v[5] != '1' || v[7] > '1')
+        return http_parser_fail(p, 505, "only HTTP/1.0 and HTTP/1.1 are served"), false;
     p->version_minor = v[7] - '0';
     return true;
 }
 
 static bool take_method(struct http_parser *p, struct bytes method) {
     for (int i = 0; i < HTTP_METHOD_COUNT; i++) {
-        if (!bytes_equal(method, bytes_str(http_method_text((enum http_method)i)))) continue;
+        if (!bytes_equal(method, bytes_str(http_method_text((enum http_method)i))))
+            continue;
         p->method = (enum http_method)i;
         return true;
     }
@@ -143,27 +151,35 @@ static bool starts_with(struct bytes s, const char *prefix) {
     return s.len >= len && http_name_equal(bytes_of(s.data, len), prefix);
 }
 
-/* Absolute form: true when the authority is fine; *path is moved behind it (and may then be empty). */
+/* Absolute form: true when the authority is fine; *path is moved behind it (and may then be
+ * empty). */
 static bool skip_authority(struct bytes *path) {
-    size_t scheme = starts_with(*path, "http://") ? 7 : starts_with(*path, "https://") ? 8 : 0, end = scheme;
-    while (end < path->len && path->data[end] != '/' && path->data[end] != '?') end++;
-    if (!scheme || !http_host_valid(bytes_of(path->data + scheme, end - scheme))) return false;
+    size_t scheme = starts_with(*path, "http://")    ? 7
+                    : starts_with(*path, "https://") ? 8
+                                                     : 0,
+           end = scheme;
+    while (end < path->len && path->data[end] != '/' && path->data[end] != '?')
+        end++;
+    if (!scheme || !http_host_valid(bytes_of(path->data + scheme, end - scheme)))
+        return false;
     *path = bytes_of(path->data + end, path->len - end);
     return true;
 }
 
 /* Decodes %XX in place. False for bad escapes, control characters and what is not UTF-8. */
-static bool decode_path(uint8_t *path, uint32_t *len) {
+static bool unescape_path(uint8_t *path, uint32_t *len) {
     uint32_t out = 0;
     for (uint32_t at = 0; at < *len; at++) {
         int c = path[at];
         if (c == '%') {
-            if (*len - at < 3) return false;
+            if (*len - at < 3)
+                return false;
             int high = hex_value(path[at + 1]), low = hex_value(path[at + 2]);
             c = high < 0 || low < 0 ? -1 : high * 16 + low;
             at += 2;
         }
-        if (c < 0x20 || c == 0x7f) return false;
+        if (c < 0x20 || c == 0x7f)
+            return false;
         path[out++] = (uint8_t)c;
     }
     *len = out;
@@ -174,15 +190,18 @@ static bool take_target(struct http_parser *p, struct bytes target) {
     struct bytes path = target;
     bool star = bytes_equal(target, bytes_str("*"));
     for (size_t i = 0; i < target.len; i++)
-        if (!(http_classes[target.data[i]] & CLASS_TARGET)) return false;
-    if (star && p->method != HTTP_OPTIONS) return false;
-    if (!star && (!target.len || target.data[0] != '/') && !skip_authority(&path)) return false;
+        if (!(http_classes[target.data[i]] & CLASS_TARGET))
+            return false;
+    if (star && p->method != HTTP_OPTIONS)
+        return false;
+    if (!star && (!target.len || target.data[0] != '/') && !skip_authority(&path))
+        return false;
     const uint8_t *mark = path.len ? memchr(path.data, '?', path.len) : NULL;
     p->path_at = (uint32_t)(path.data - (uint8_t *)p->head.data);
     p->path_len = (uint32_t)(mark ? (size_t)(mark - path.data) : path.len);
     p->query_at = p->path_at + p->path_len + (mark != NULL);
     p->query_len = (uint32_t)(path.len - p->path_len - (mark != NULL));
-    return decode_path((uint8_t *)p->head.data + p->path_at, &p->path_len);
+    return unescape_path((uint8_t *)p->head.data + p->path_at, &p->path_len);
 }
 
 void http_parser_request_line(struct http_parser *p, uint32_t begin, uint32_t end) {
@@ -190,8 +209,10 @@ void http_parser_request_line(struct http_parser *p, uint32_t begin, uint32_t en
         http_parser_fail(p, 400, "bad request line");
         return;
     }
-    if (!take_version(p, span(p, p->target_end + 1, end))) return;
-    if (!take_method(p, span(p, begin, p->target_start - 1))) return;
+    if (!take_version(p, span(p, p->target_end + 1, end)))
+        return;
+    if (!take_method(p, span(p, begin, p->target_start - 1)))
+        return;
     if (take_target(p, span(p, p->target_start, p->target_end)))
         p->state = HEADER_LINE;
     else
@@ -205,21 +226,28 @@ bool http_host_valid(struct bytes host) {
     if (host.len && host.data[0] == '[') {
         for (at = 1; at < host.len && host.data[at] != ']'; at++) {
             uint8_t c = host.data[at];
-            if (hex_value(c) < 0 && c != ':' && c != '.') return false;
+            if (hex_value(c) < 0 && c != ':' && c != '.')
+                return false;
         }
-        if (at < 3 || at++ == host.len) return false;
+        if (at < 3 || at++ == host.len)
+            return false;
     } else {
-        while (at < host.len && http_classes[host.data[at]] & CLASS_HOST) at++;
+        while (at < host.len && http_classes[host.data[at]] & CLASS_HOST)
+            at++;
     }
-    if (!at) return false;
-    if (at < host.len && host.data[at++] != ':') return false;
+    if (!at)
+        return false;
+    if (at < host.len && host.data[at++] != ':')
+        return false;
     for (; at < host.len; at++)
-        if (host.data[at] < '0' || host.data[at] > '9') return false;
+        if (host.data[at] < '0' || host.data[at] > '9')
+            return false;
     return true;
 }
 
 static void take_host(struct http_parser *p, struct bytes value) {
-    if (!http_host_valid(value)) http_parser_fail(p, 400, "bad Host header");
+    if (!http_host_valid(value))
+        http_parser_fail(p, 400, "bad Host header");
 }
 
 static void take_length(struct http_parser *p, struct bytes value) {
@@ -229,22 +257,27 @@ static void take_length(struct http_parser *p, struct bytes value) {
         if (value.data[i] < '0' || value.data[i] > '9')
             value.len = 0;
         else
-            fits = fits && mul_ok(length, 10, &length) && add_ok(length, (uint64_t)(value.data[i] - '0'), &length);
+            fits = fits && mul_ok(length, 10, &length) &&
+                   add_ok(length, (uint64_t)(value.data[i] - '0'), &length);
     }
     p->length = fits ? length : UINT64_MAX;
     p->has_length = true;
-    if (!value.len) http_parser_fail(p, 400, "bad Content-Length header");
+    if (!value.len)
+        http_parser_fail(p, 400, "bad Content-Length header");
 }
 
 static void take_coding(struct http_parser *p, struct bytes value) {
     p->chunked = http_name_equal(value, "chunked");
-    if (!p->chunked) http_parser_fail(p, 501, "only the transfer coding \"chunked\" is implemented");
+    if (!p->chunked)
+        http_parser_fail(p, 501, "only the transfer coding \"chunked\" is implemented");
 }
 
 static void take_expect(struct http_parser *p, struct bytes value) {
-    if (p->version_minor == 0) return;
+    if (p->version_minor == 0)
+        return;
     p->expect_continue = http_name_equal(value, "100-continue");
-    if (!p->expect_continue) http_parser_fail(p, 417, "only the expectation \"100-continue\" is known");
+    if (!p->expect_continue)
+        http_parser_fail(p, 417, "only the expectation \"100-continue\" is known");
 }
 
 static void take_connection(struct http_parser *p, struct bytes value) {
@@ -252,38 +285,48 @@ static void take_connection(struct http_parser *p, struct bytes value) {
     p->keep_wanted |= http_list_has(value, "keep-alive");
 }
 
-/* Headers that mean something to the framing, and those that must not be repeated (more than one meaning is an attack).
- */
+/* Headers that mean something to the framing, and those that must not be repeated (more than one
+ * meaning is an attack). */
 static const struct special {
     const char *name;
     bool single;
     void (*take)(struct http_parser *p, struct bytes value);
 } specials[] = {
-    {"Host", true, take_host},     {"Content-Length", true, take_length},  {"Transfer-Encoding", true, take_coding},
-    {"Expect", true, take_expect}, {"Connection", false, take_connection}, {"Content-Type", true, NULL},
+    {"Host", true, take_host},
+    {"Content-Length", true, take_length},
+    {"Transfer-Encoding", true, take_coding},
+    {"Expect", true, take_expect},
+    {"Connection", false, take_connection},
+    {"Content-Type", true, NULL},
     {"Authorization", true, NULL},
+    {"X-Api-Key", true, NULL},
 };
 enum { SPECIAL_HOST_BIT = 1, SPECIAL_CODING_BIT = 4 };
 
 static void take_special(struct http_parser *p, struct bytes name, struct bytes value) {
     for (size_t i = 0; i < ARRAY_LEN(specials); i++) {
-        if (!http_name_equal(name, specials[i].name)) continue;
+        if (!http_name_equal(name, specials[i].name))
+            continue;
         if (specials[i].single && p->seen >> i & 1) {
             http_parser_fail(p, 400, "repeated header");
             return;
         }
         p->seen |= 1u << i;
-        if (specials[i].take) specials[i].take(p, value);
+        if (specials[i].take)
+            specials[i].take(p, value);
         return;
     }
 }
 
-static bool is_blank(uint8_t c) { return c == ' ' || c == '\t'; }
+static bool is_blank(uint8_t c) {
+    return c == ' ' || c == '\t';
+}
 
 void http_parser_header_line(struct http_parser *p, uint32_t begin, uint32_t end) {
     const uint8_t *line = (const uint8_t *)p->head.data;
     uint32_t colon = begin, value;
-    while (colon < end && http_is_token(line[colon])) colon++;
+    while (colon < end && http_is_token(line[colon]))
+        colon++;
     value = colon + 1;
     if (is_blank(line[begin]))
         http_parser_fail(p, 400, "folded header line");
@@ -291,9 +334,12 @@ void http_parser_header_line(struct http_parser *p, uint32_t begin, uint32_t end
         http_parser_fail(p, 400, "bad header name");
     else if (p->fields.count == p->limits->headers_max)
         http_parser_fail(p, 431, "too many headers");
-    if (p->state == BAD) return;
-    while (value < end && is_blank(line[value])) value++;
-    while (end > value && is_blank(line[end - 1])) end--;
+    if (p->state == BAD)
+        return;
+    while (value < end && is_blank(line[value]))
+        value++;
+    while (end > value && is_blank(line[end - 1]))
+        end--;
     struct http_field_at field = {begin, colon - begin, value, end - value};
     vec_push(&p->fields, field);
     take_special(p, span(p, begin, colon), span(p, value, end));
@@ -330,8 +376,9 @@ static void resolve(struct http_parser *p) {
 }
 
 void http_parser_end_head(struct http_parser *p) {
-    if (!framing_sound(p)) return;
-    resolve(p);
+    resolve(p); /* first: what is refused has its fields, too */
+    if (!framing_sound(p))
+        return;
     p->keep_alive = !p->close_wanted && (p->version_minor == 1 || p->keep_wanted);
     p->state = HEAD_COMPLETE;
 }

@@ -4,6 +4,7 @@
 #include "http/http_internal.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 
 #include <arpa/inet.h>
@@ -35,6 +36,8 @@ void http_config_init(struct http_config *config) {
         .bodies_max_bytes = 256u << 20,
         .head_deadline_ms = 10000,
         .body_deadline_ms = 30000,
+        .body_window_ms = 5000,
+        .body_window_bytes = 5 * 1024,
         .idle_timeout_ms = 75000,
         .write_timeout_ms = 30000,
         .linger_ms = 2000,
@@ -48,8 +51,10 @@ void http_config_init(struct http_config *config) {
 /* ---- the listening socket ---- */
 
 static int try_listen(const struct addrinfo *ai, const struct http_config *config) {
-    int one = 1, saved, fd = socket(ai->ai_family, ai->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, ai->ai_protocol);
-    if (fd < 0) return -1;
+    int one = 1, saved,
+        fd = socket(ai->ai_family, ai->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, ai->ai_protocol);
+    if (fd < 0)
+        return -1;
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
         (!config->share_port || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) == 0) &&
         bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && listen(fd, config->backlog) == 0)
@@ -63,19 +68,24 @@ static int try_listen(const struct addrinfo *ai, const struct http_config *confi
 static uint16_t bound_port(int fd) {
     struct sockaddr_storage addr;
     socklen_t len = sizeof addr;
-    if (getsockname(fd, (struct sockaddr *)&addr, &len)) return 0;
-    if (addr.ss_family == AF_INET6) return ntohs(((struct sockaddr_in6 *)(void *)&addr)->sin6_port);
+    if (getsockname(fd, (struct sockaddr *)&addr, &len))
+        return 0;
+    if (addr.ss_family == AF_INET6)
+        return ntohs(((struct sockaddr_in6 *)(void *)&addr)->sin6_port);
     return ntohs(((struct sockaddr_in *)(void *)&addr)->sin_port);
 }
 
 static int open_listener(struct http_server *server, struct error *err) {
-    struct addrinfo hints = {
-        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *list = NULL;
     char port[8];
     snprintf(port, sizeof port, "%u", server->config.port);
     int rc = getaddrinfo(server->host, port, &hints, &list);
-    if (rc) return error_set(err, ERR_INVALID, "cannot resolve the host '%s': %s", server->host, gai_strerror(rc));
+    if (rc)
+        return error_set(err, ERR_INVALID, "cannot resolve the host '%s': %s", server->host,
+                         gai_strerror(rc));
     for (const struct addrinfo *ai = list; ai && server->listen_fd < 0; ai = ai->ai_next)
         server->listen_fd = try_listen(ai, &server->config);
     if (server->listen_fd < 0)
@@ -91,7 +101,8 @@ static int open_listener(struct http_server *server, struct error *err) {
 static void wake(struct http_thread *thread) {
     uint64_t one = 1;
     ssize_t rc;
-    do rc = write(thread->wake_fd, &one, sizeof one);
+    do
+        rc = write(thread->wake_fd, &one, sizeof one);
     while (rc < 0 && errno == EINTR);
 }
 
@@ -101,14 +112,18 @@ static bool post(struct http_thread *thread, void (*fn)(void *ctx), void *ctx) {
     pthread_mutex_lock(&thread->lock);
     bool first = thread->posts.count == 0;
     taken = !thread->closed && thread->posts.count < thread->server->config.posts_max;
-    if (taken) vec_push(&thread->posts, item);
+    if (taken)
+        vec_push(&thread->posts, item);
     pthread_mutex_unlock(&thread->lock);
-    if (taken && first) wake(thread);
-    if (!taken) metric_add(&http_metrics[HTTP_METRIC_POSTS_FULL], 1);
+    if (taken && first)
+        wake(thread);
+    if (!taken)
+        metric_add(&http_metrics[HTTP_METRIC_POSTS_FULL], 1);
     return taken;
 }
 
-bool http_thread_post(struct http_server *server, int thread_idx, void (*fn)(void *ctx), void *ctx) {
+bool http_thread_post(struct http_server *server, int thread_idx, void (*fn)(void *ctx),
+                      void *ctx) {
     CHECK(thread_idx >= 0 && thread_idx < server->config.thread_count);
     return post(&server->threads[thread_idx], fn, ctx);
 }
@@ -121,20 +136,24 @@ static size_t run_posts(struct http_thread *thread, bool close_if_empty) {
     thread->posts.items = thread->taken.items;
     thread->posts.cap = thread->taken.cap;
     thread->posts.count = 0;
-    if (close_if_empty && !count) thread->closed = true;
+    if (close_if_empty && !count)
+        thread->closed = true;
     pthread_mutex_unlock(&thread->lock);
     thread->taken.items = items;
     thread->taken.cap = cap;
-    for (size_t i = 0; i < count; i++) items[i].fn(items[i].ctx);
+    for (size_t i = 0; i < count; i++)
+        items[i].fn(items[i].ctx);
     return count;
 }
 
 static void on_wake(evutil_socket_t fd, short what, void *arg) {
     struct http_thread *thread = arg;
     uint64_t count;
-    if (read(fd, &count, sizeof count) < 0 && errno != EAGAIN) log_warn("cannot read an eventfd: errno=%d", errno);
+    if (read(fd, &count, sizeof count) < 0 && errno != EAGAIN)
+        log_warn("cannot read an eventfd: errno=%d", errno);
     run_posts(thread, false);
-    if (atomic_load(&thread->stopping)) event_base_loopbreak(thread->base);
+    if (atomic_load(&thread->stopping))
+        event_base_loopbreak(thread->base);
 }
 
 /* ---- accepting (thread 0) ---- */
@@ -142,9 +161,20 @@ static void on_wake(evutil_socket_t fd, short what, void *arg) {
 struct newcomer {
     struct http_thread *thread;
     int fd;
+    uint32_t address;
     bool refused;
     char peer[HTTP_PEER_TEXT_MAX];
 };
+
+/* Who holds a connection: an IPv4 address, or the /64 of an IPv6 one, which is one customer's. */
+static uint32_t address_holder(const struct http_server *server, const struct sockaddr *addr) {
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)addr;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)addr;
+    uint64_t hash = addr->sa_family == AF_INET6
+                        ? hash64(&v6->sin6_addr, sizeof v6->sin6_addr / 2, server->seed)
+                        : hash64(&v4->sin_addr, sizeof v4->sin_addr, server->seed);
+    return hash % HTTP_SHARE_HOLDERS;
+}
 
 static void peer_text(const struct sockaddr *addr, char out[HTTP_PEER_TEXT_MAX]) {
     char host[INET6_ADDRSTRLEN] = "?";
@@ -161,34 +191,53 @@ static void peer_text(const struct sockaddr *addr, char out[HTTP_PEER_TEXT_MAX])
 
 static void adopt(void *arg) {
     struct newcomer *n = arg;
-    http_conn_new(n->thread, n->fd, n->peer, n->refused);
+    http_conn_new(n->thread, n->fd, n->peer, n->address, n->refused);
     mem_free(n);
 }
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *addr, int addr_len,
-                      void *arg) {
+void http_server_forget(struct http_server *server, bool refused) {
+    atomic_fetch_sub(&server->connection_count, 1);
+    if (refused)
+        atomic_fetch_sub(&server->refused_count, 1);
+    else
+        http_share_add_total(&server->connections, -1);
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *addr,
+                      int addr_len, void *arg) {
     struct http_server *server = arg;
-    uint32_t open_count = atomic_fetch_add(&server->connection_count, 1);
-    bool refused = open_count >= server->config.connections_max;
+    uint32_t address = address_holder(server, addr);
+    bool refused = !http_share_allows(&server->connections, address, 1);
+    bool answered = !refused || atomic_load(&server->refused_count) < REFUSED_MAX;
     int one = 1, unsent = UNSENT_MAX_BYTES;
     metric_add(&http_metrics[refused ? HTTP_METRIC_REFUSED : HTTP_METRIC_ACCEPTED], 1);
-    if (open_count < server->config.connections_max + REFUSED_MAX) {
+    if (answered) {
         struct newcomer *n = mem_alloc(sizeof *n);
+        atomic_fetch_add(&server->connection_count, 1);
+        if (refused)
+            atomic_fetch_add(&server->refused_count, 1);
+        else
+            http_share_add_total(&server->connections, 1);
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
-        *n = (struct newcomer){.thread = &server->threads[server->next_thread_idx], .fd = fd, .refused = refused};
+        *n = (struct newcomer){.thread = &server->threads[server->next_thread_idx],
+                               .fd = fd,
+                               .address = address,
+                               .refused = refused};
         server->next_thread_idx = (server->next_thread_idx + 1) % server->config.thread_count;
         peer_text(addr, n->peer);
-        if (post(n->thread, adopt, n)) return;
+        if (post(n->thread, adopt, n))
+            return;
         mem_free(n);
+        http_server_forget(server, refused);
     }
     close(fd);
-    atomic_fetch_sub(&server->connection_count, 1);
 }
 
 static void on_accept_again(evutil_socket_t fd, short what, void *arg) {
     struct http_server *server = arg;
-    if (server->listener) evconnlistener_enable(server->listener);
+    if (server->listener)
+        evconnlistener_enable(server->listener);
 }
 
 /* Out of descriptors or memory: accept would fail again at once, so wait a little. */
@@ -203,23 +252,28 @@ static void on_accept_error(struct evconnlistener *listener, void *arg) {
 static void start_accepting(struct http_server *server) {
     struct event_base *base = server->threads[0].base;
     server->accept_again = evtimer_new(base, on_accept_again, server);
-    server->listener = evconnlistener_new(base, on_accept, server, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0,
-                                          server->listen_fd);
+    server->listener =
+        evconnlistener_new(base, on_accept, server, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC,
+                           0, server->listen_fd);
     CHECK(server->accept_again && server->listener);
     evconnlistener_set_error_cb(server->listener, on_accept_error);
     server->listen_fd = -1;
 }
 
 static void stop_accepting(struct http_server *server) {
-    if (server->listener) evconnlistener_free(server->listener);
-    if (server->accept_again) event_free(server->accept_again);
+    if (server->listener)
+        evconnlistener_free(server->listener);
+    if (server->accept_again)
+        event_free(server->accept_again);
     server->listener = NULL;
     server->accept_again = NULL;
 }
 
 /* ---- event threads ---- */
 
-static void on_flush(evutil_socket_t fd, short what, void *arg) { http_thread_flush(arg); }
+static void on_flush(evutil_socket_t fd, short what, void *arg) {
+    http_thread_flush(arg);
+}
 
 static void on_tick(evutil_socket_t fd, short what, void *arg) {
     const struct http_thread *thread = arg;
@@ -233,49 +287,64 @@ static int init_thread(struct http_server *server, int idx, struct error *err) {
     t->dirty_last = &t->dirty_first;
     pthread_mutex_init(&t->lock, NULL);
     t->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (t->wake_fd < 0) return error_set_errno(err, "cannot make an eventfd");
+    if (t->wake_fd < 0)
+        return error_set_errno(err, "cannot make an eventfd");
     t->base = event_base_new();
-    if (!t->base) return error_set_errno(err, "cannot make an event base");
+    if (!t->base)
+        return error_set_errno(err, "cannot make an event base");
     t->wake = event_new(t->base, t->wake_fd, EV_READ | EV_PERSIST, on_wake, t);
     t->flush = event_new(t->base, -1, 0, on_flush, t);
-    if (server->config.tick_ms && server->config.on_tick) t->tick = event_new(t->base, -1, EV_PERSIST, on_tick, t);
+    if (server->config.tick_ms && server->config.on_tick)
+        t->tick = event_new(t->base, -1, EV_PERSIST, on_tick, t);
     CHECK(t->wake && t->flush && event_add(t->wake, NULL) == 0);
     return 0;
 }
 
 static void release_thread(struct http_thread *t) {
-    if (!t->server) return;
-    if (t->tick) event_free(t->tick);
-    if (t->flush) event_free(t->flush);
-    if (t->wake) event_free(t->wake);
-    if (t->base) event_base_free(t->base);
-    if (t->wake_fd >= 0) close(t->wake_fd);
+    if (!t->server)
+        return;
+    if (t->tick)
+        event_free(t->tick);
+    if (t->flush)
+        event_free(t->flush);
+    if (t->wake)
+        event_free(t->wake);
+    if (t->base)
+        event_base_free(t->base);
+    if (t->wake_fd >= 0)
+        close(t->wake_fd);
     vec_release(&t->posts);
     vec_release(&t->taken);
     pthread_mutex_destroy(&t->lock);
 }
 
 /* Cuts what is left, runs what was posted, until neither makes more of the other. */
-static void wind_up(struct http_thread *thread) {
+static void end_connections(struct http_thread *thread) {
     do {
         while (thread->conns) {
-            for (struct http_conn *c = thread->conns; c; c = c->next) http_conn_lose(c, HTTP_CUT_ABORT);
+            for (struct http_conn *c = thread->conns; c; c = c->next)
+                http_conn_lose(c, HTTP_CUT_ABORT);
             http_thread_flush(thread);
         }
     } while (run_posts(thread, true) || thread->conns);
-    event_base_loop(thread->base, EVLOOP_NONBLOCK); /* bufferevents are freed by a last turn of the loop */
+    /* bufferevents are freed by a last turn of the loop */
+    event_base_loop(thread->base, EVLOOP_NONBLOCK);
 }
 
 static void *thread_main(void *arg) {
     struct http_thread *thread = arg;
     uint32_t ms = thread->server->config.tick_ms;
     struct timeval tick = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
-    if (thread->tick) event_add(thread->tick, &tick);
-    if (thread->idx == 0 && !atomic_load(&thread->server->draining)) start_accepting(thread->server);
+    if (thread->tick)
+        event_add(thread->tick, &tick);
+    if (thread->idx == 0 && !atomic_load(&thread->server->draining))
+        start_accepting(thread->server);
     event_base_loop(thread->base, EVLOOP_NO_EXIT_ON_EMPTY);
-    if (thread->idx == 0) stop_accepting(thread->server);
-    if (thread->tick) event_del(thread->tick);
-    wind_up(thread);
+    if (thread->idx == 0)
+        stop_accepting(thread->server);
+    if (thread->tick)
+        event_del(thread->tick);
+    end_connections(thread);
     return NULL;
 }
 
@@ -286,7 +355,8 @@ static int start_thread(struct http_thread *thread, struct error *err) {
     pthread_sigmask(SIG_BLOCK, &all, &old);
     int rc = pthread_create(&thread->id, NULL, thread_main, thread);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc) return error_set(err, ERR_IO, "cannot start an event thread: %s", strerror(rc));
+    if (rc)
+        return error_set(err, ERR_IO, "cannot start an event thread: %s", strerror(rc));
     snprintf(name, sizeof name, "http-%d", thread->idx);
     pthread_setname_np(thread->id, name);
     thread->started = true;
@@ -296,19 +366,25 @@ static int start_thread(struct http_thread *thread, struct error *err) {
 /* ---- the server ---- */
 
 struct http_server *http_server_new(const struct http_config *config, struct error *err) {
-    CHECK(config->on_request && config->thread_count >= 1 && config->thread_count <= HTTP_THREADS_MAX);
+    CHECK(config->on_request && config->thread_count >= 1 &&
+          config->thread_count <= HTTP_THREADS_MAX);
     CHECK(config->low_water <= config->high_water && config->posts_max > 0);
     struct http_server *server = mem_alloc(sizeof *server);
     int rc = 0;
     server->config = *config;
     server->listen_fd = -1;
-    server->limits = (struct http_limits){config->head_max_bytes, config->target_max_bytes, config->headers_max,
-                                          config->body_max_bytes};
+    server->limits = (struct http_limits){config->head_max_bytes, config->target_max_bytes,
+                                          config->headers_max, config->body_max_bytes};
+    server->seed = random_u128().lo;
+    server->connections.max = config->connections_max;
+    server->bodies.max = config->bodies_max_bytes;
     snprintf(server->host, sizeof server->host, "%s", config->host ? config->host : "127.0.0.1");
     signal(SIGPIPE, SIG_IGN);
     rc = open_listener(server, err);
-    for (int i = 0; i < config->thread_count && !rc; i++) rc = init_thread(server, i, err);
-    if (rc) http_server_free(&server);
+    for (int i = 0; i < config->thread_count && !rc; i++)
+        rc = init_thread(server, i, err);
+    if (rc)
+        http_server_free(&server);
     return server;
 }
 
@@ -317,25 +393,33 @@ int http_server_start(struct http_server *server, struct error *err) {
     server->running = true;
     for (int i = server->config.thread_count - 1; i >= 0; i--) {
         int rc = start_thread(&server->threads[i], err);
-        if (rc) return rc;
+        if (rc)
+            return rc;
     }
     return 0;
 }
 
-uint16_t http_server_port(const struct http_server *server) { return server->port; }
-int http_server_thread_count(const struct http_server *server) { return server->config.thread_count; }
+uint16_t http_server_port(const struct http_server *server) {
+    return server->port;
+}
+int http_server_thread_count(const struct http_server *server) {
+    return server->config.thread_count;
+}
 uint32_t http_server_connection_count(const struct http_server *server) {
     return atomic_load(&((struct http_server *)(uintptr_t)server)->connection_count);
 }
 
 static void drain_thread(void *arg) {
     struct http_thread *thread = arg;
-    if (thread->idx == 0) stop_accepting(thread->server);
-    for (struct http_conn *c = thread->conns; c; c = c->next) http_conn_drain(c);
+    if (thread->idx == 0)
+        stop_accepting(thread->server);
+    for (struct http_conn *c = thread->conns; c; c = c->next)
+        http_conn_drain(c);
 }
 
 void http_server_drain(struct http_server *server) {
-    if (atomic_exchange(&server->draining, true)) return;
+    if (atomic_exchange(&server->draining, true))
+        return;
     for (int i = 0; i < server->config.thread_count; i++)
         if (!post(&server->threads[i], drain_thread, &server->threads[i]))
             log_warn("cannot tell http thread %d to drain", i);
@@ -344,7 +428,8 @@ void http_server_drain(struct http_server *server) {
 bool http_server_wait_drained(struct http_server *server, int64_t timeout_ms) {
     int64_t end = clock_ms() + timeout_ms;
     while (http_server_connection_count(server) > 0) {
-        if (clock_ms() >= end) return false;
+        if (clock_ms() >= end)
+            return false;
         sleep_ms(2);
     }
     return true;
@@ -357,13 +442,18 @@ static void stop_thread(struct http_thread *thread) {
 
 void http_server_free(struct http_server **server_ptr) {
     struct http_server *server = *server_ptr;
-    if (!server) return;
+    if (!server)
+        return;
     for (int i = 0; i < HTTP_THREADS_MAX; i++)
-        if (server->threads[i].started) stop_thread(&server->threads[i]);
+        if (server->threads[i].started)
+            stop_thread(&server->threads[i]);
     for (int i = 0; i < HTTP_THREADS_MAX; i++)
-        if (server->threads[i].started) pthread_join(server->threads[i].id, NULL);
-    for (int i = 0; i < HTTP_THREADS_MAX; i++) release_thread(&server->threads[i]);
-    if (server->listen_fd >= 0) close(server->listen_fd);
+        if (server->threads[i].started)
+            pthread_join(server->threads[i].id, NULL);
+    for (int i = 0; i < HTTP_THREADS_MAX; i++)
+        release_thread(&server->threads[i]);
+    if (server->listen_fd >= 0)
+        close(server->listen_fd);
     mem_free(server);
     *server_ptr = NULL;
 }

@@ -7,8 +7,9 @@
 
 const char *http_method_text(enum http_method method) {
     static const char *const texts[HTTP_METHOD_COUNT] = {
-        [HTTP_GET] = "GET",       [HTTP_HEAD] = "HEAD",       [HTTP_POST] = "POST",   [HTTP_PUT] = "PUT",
-        [HTTP_DELETE] = "DELETE", [HTTP_OPTIONS] = "OPTIONS", [HTTP_PATCH] = "PATCH",
+        [HTTP_GET] = "GET",     [HTTP_HEAD] = "HEAD",     [HTTP_POST] = "POST",
+        [HTTP_PUT] = "PUT",     [HTTP_DELETE] = "DELETE", [HTTP_OPTIONS] = "OPTIONS",
+        [HTTP_PATCH] = "PATCH",
     };
     return texts[method];
 }
@@ -57,37 +58,49 @@ const char *http_status_text(int status) {
         {529, "Overloaded"},
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
-        if (table[i].status == status) return table[i].text;
+        if (table[i].status == status)
+            return table[i].text;
     return "Unknown";
 }
 
-static uint8_t lower(uint8_t c) { return c >= 'A' && c <= 'Z' ? (uint8_t)(c + 32) : c; }
+static uint8_t lower(uint8_t c) {
+    return c >= 'A' && c <= 'Z' ? (uint8_t)(c + 32) : c;
+}
 
 bool http_name_equal(struct bytes name, const char *text) {
     size_t i = 0;
     for (; i < name.len; i++)
-        if (!text[i] || lower(name.data[i]) != lower((uint8_t)text[i])) return false;
+        if (!text[i] || lower(name.data[i]) != lower((uint8_t)text[i]))
+            return false;
     return !text[i];
 }
 
-static bool is_blank(uint8_t c) { return c == ' ' || c == '\t'; }
+static bool is_blank(uint8_t c) {
+    return c == ' ' || c == '\t';
+}
 
 bool http_list_has(struct bytes list, const char *token) {
     size_t at = 0;
     while (at < list.len) {
         size_t begin = at, end;
-        while (at < list.len && list.data[at] != ',') at++;
-        for (end = at; end > begin && is_blank(list.data[end - 1]);) end--;
-        while (begin < end && is_blank(list.data[begin])) begin++;
-        if (http_name_equal(bytes_of(list.data + begin, end - begin), token)) return true;
+        while (at < list.len && list.data[at] != ',')
+            at++;
+        for (end = at; end > begin && is_blank(list.data[end - 1]);)
+            end--;
+        while (begin < end && is_blank(list.data[begin]))
+            begin++;
+        if (http_name_equal(bytes_of(list.data + begin, end - begin), token))
+            return true;
         at++;
     }
     return false;
 }
 
-const struct http_header *http_header_find(const struct http_header *headers, size_t count, const char *name) {
+const struct http_header *http_header_find(const struct http_header *headers, size_t count,
+                                           const char *name) {
     for (size_t i = 0; i < count; i++)
-        if (http_name_equal(headers[i].name, name)) return &headers[i];
+        if (http_name_equal(headers[i].name, name))
+            return &headers[i];
     return NULL;
 }
 
@@ -95,23 +108,28 @@ const struct http_header *http_header_find(const struct http_header *headers, si
 static int query_byte(struct bytes s, size_t *at) {
     uint8_t c = s.data[(*at)++];
     int high, low;
-    if (c == '+') return ' ';
-    if (c != '%') return c;
-    if (s.len - *at < 2) return -1;
+    if (c == '+')
+        return ' ';
+    if (c != '%')
+        return c;
+    if (s.len - *at < 2)
+        return -1;
     high = hex_value(s.data[*at]);
     low = hex_value(s.data[*at + 1]);
     *at += 2;
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-static int query_decode(struct bytes s, char *out, size_t out_size) {
+static int query_unescape(struct bytes s, char *out, size_t out_size) {
     size_t len = 0;
     for (size_t at = 0; at < s.len;) {
         int c = query_byte(s, &at);
-        if (c <= 0 || len + 1 >= out_size) return -1;
+        if (c <= 0 || len + 1 >= out_size)
+            return -1;
         out[len++] = (char)c;
     }
-    if (!out_size) return -1;
+    if (!out_size)
+        return -1;
     out[len] = 0;
     return (int)len;
 }
@@ -120,13 +138,17 @@ int http_query_find(struct bytes query, const char *name, char *out, size_t out_
     size_t at = 0, name_len = strlen(name);
     while (at < query.len) {
         size_t begin = at, end;
-        while (at < query.len && query.data[at] != '&') at++;
+        while (at < query.len && query.data[at] != '&')
+            at++;
         end = at++;
-        if (end - begin < name_len || memcmp(query.data + begin, name, name_len) != 0) continue;
-        if (end - begin == name_len) return query_decode(bytes_of(query.data, 0), out, out_size);
-        if (query.data[begin + name_len] != '=') continue;
+        if (end - begin < name_len || memcmp(query.data + begin, name, name_len) != 0)
+            continue;
+        if (end - begin == name_len)
+            return query_unescape(bytes_of(query.data, 0), out, out_size);
+        if (query.data[begin + name_len] != '=')
+            continue;
         begin += name_len + 1;
-        return query_decode(bytes_of(query.data + begin, end - begin), out, out_size);
+        return query_unescape(bytes_of(query.data + begin, end - begin), out, out_size);
     }
     return -1;
 }

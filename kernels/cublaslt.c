@@ -7,9 +7,11 @@
 static const struct cublaslt_calls *registered;
 static struct cublaslt_calls loaded;
 
-void cublaslt_register(const struct cublaslt_calls *calls) { registered = calls; }
+void cublaslt_register(const struct cublaslt_calls *calls) {
+    registered = calls;
+}
 
-#define SYMBOL(field, name)                                                                                            \
+#define SYMBOL(field, name)                                                                        \
     { "cublasLt" name, offsetof(struct cublaslt_calls, field) }
 static const struct library_symbol SYMBOLS[] = {
     SYMBOL(version, "GetVersion"),
@@ -31,14 +33,17 @@ int cublaslt_open(const struct cublaslt_calls **out, struct error *err) {
     static bool done;
     char path[PATH_MAX];
     *out = registered ? registered : &loaded;
-    if (registered || done) return 0;
+    if (registered || done)
+        return 0;
     void *handle = library_open(NULL, "libcublasLt.so.13", "nvidia/cu13/lib", path, sizeof path);
-    if (!handle) handle = library_open(NULL, "libcublasLt.so.12", "nvidia/cublas/lib", path, sizeof path);
     if (!handle)
-        return error_set(err, ERR_UNSUPPORTED,
-                         "no cuBLASLt: '%s' cannot be opened; install a CUDA toolkit or the Python package "
-                         "nvidia-cublas, or use --gemm own",
-                         path);
+        handle = library_open(NULL, "libcublasLt.so.12", "nvidia/cublas/lib", path, sizeof path);
+    if (!handle)
+        return error_set(
+            err, ERR_UNSUPPORTED,
+            "no cuBLASLt: '%s' cannot be opened; install a CUDA toolkit or the Python package "
+            "nvidia-cublas, or use --gemm own",
+            path);
     int rc = library_symbols(handle, path, SYMBOLS, ARRAY_LEN(SYMBOLS), &loaded, err);
     done = rc == 0;
     return rc;

@@ -1,13 +1,14 @@
 /*
  * decode.h - what the bytes of every storage type mean: 32 values at a time, for C and for CUDA.
  *
- * One function a block type, decode_<type>(block, g, out): values [32 g, 32 g + 32) of a block as f32, each operation
- * rounded on its own in the order written here (no contraction), so every device gives the same bits, and they are
- * those of the Python package gguf (`gguf.quants.dequantize`). Formats: ggml/src/ggml-common.h and ggml-quants.c
- * (GGUF); OCP 8-bit floating point specification (e4m3fn, e5m2); QLoRA, Dettmers et al. 2023, appendix E (NF4).
+ * One function a block type, decode_<type>(block, g, out): values [32 g, 32 g + 32) of a block as
+ * f32, each operation rounded on its own in the order written here (no contraction), so every
+ * device gives the same bits, and they are those of the Python package gguf
+ * (`gguf.quants.dequantize`). Formats: ggml/src/ggml-common.h and ggml-quants.c (GGUF); OCP 8-bit
+ * floating point specification (e4m3fn, e5m2); QLoRA, Dettmers et al. 2023, appendix E (NF4).
  *
- * Types with scales in an array of their own (struct matrix_part) go through decode_scaled: value = (stored - zero) *
- * scale, in f32.
+ * Types with scales in an array of their own (struct matrix_part) go through decode_scaled: value =
+ * (stored - zero) * scale, in f32.
  *
  * DECODE_FN, DECODE_TABLE, DECODE_MUL, DECODE_ADD, DECODE_SUB: set by the including file for CUDA.
  */
@@ -29,13 +30,20 @@
 
 /* ---- small things ---- */
 
+/* A float by its bits. */
 DECODE_FN float decode_bits(uint32_t bits) {
     float f;
     memcpy(&f, &bits, 4);
     return f;
 }
-DECODE_FN uint32_t decode_u16(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8; }
-DECODE_FN uint32_t decode_u32(const uint8_t *p) { return decode_u16(p) | decode_u16(p + 2) << 16; }
+/* Two bytes, little-endian. */
+DECODE_FN uint32_t decode_u16(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8;
+}
+/* Four bytes, little-endian. */
+DECODE_FN uint32_t decode_u32(const uint8_t *p) {
+    return decode_u16(p) | decode_u16(p + 2) << 16;
+}
 /* Exponent and fraction moved into place and rescaled by 2^112: exact, subnormals too. */
 DECODE_FN float decode_half(uint32_t h) {
     uint32_t magnitude = (h & 0x7fff) << 13, sign = (h & 0x8000) << 16, scaled;
@@ -43,10 +51,15 @@ DECODE_FN float decode_half(uint32_t h) {
     memcpy(&scaled, &f, 4);
     return decode_bits(sign | (magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : scaled));
 }
-DECODE_FN float decode_f16(const uint8_t *p) { return decode_half(decode_u16(p)); }
+/* A little-endian half. */
+DECODE_FN float decode_f16(const uint8_t *p) {
+    return decode_half(decode_u16(p));
+}
+/* OCP e4m3: no infinities; 0x7f is NaN. */
 DECODE_FN float decode_e4m3(uint8_t b) {
     uint32_t sign = (uint32_t)(b & 0x80) << 24;
-    if ((b & 0x7f) == 0x7f) return decode_bits(sign | 0x7fc00000u);
+    if ((b & 0x7f) == 0x7f)
+        return decode_bits(sign | 0x7fc00000u);
     float f = DECODE_MUL(decode_bits((uint32_t)(b & 0x7f) << 20), 0x1p120f);
     return sign ? -f : f;
 }
@@ -56,17 +69,23 @@ DECODE_FN uint8_t encode_e4m3(float f) {
     memcpy(&bits, &f, 4);
     sign = bits >> 24 & 0x80;
     magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) return (uint8_t)(sign | 0x7f);
-    if (magnitude >= 0x43e00000u) return (uint8_t)(sign | 0x7e);     /* 448 and more */
-    if (magnitude < 0x3c800000u) {                                   /* below 2^-6: a multiple of 2^-9 */
-        float scaled = DECODE_ADD(decode_bits(magnitude), 16384.0f); /* ulp 2^-9: rounds to nearest even */
+    if (magnitude > 0x7f800000u)
+        return (uint8_t)(sign | 0x7f);
+    if (magnitude >= 0x43e00000u)
+        return (uint8_t)(sign | 0x7e); /* 448 and more */
+    if (magnitude < 0x3c800000u) {     /* below 2^-6: a multiple of 2^-9 */
+        /* ulp 2^-9: rounds to nearest even */
+        float scaled = DECODE_ADD(decode_bits(magnitude), 16384.0f);
         memcpy(&bits, &scaled, 4);
         return (uint8_t)(sign | (bits - 0x46800000u));
     }
     uint32_t odd = magnitude >> 20 & 1;
     return (uint8_t)(sign | ((magnitude - 0x3c000000u + 0x7ffffu + odd) >> 20));
 }
-DECODE_FN float decode_e5m2(uint8_t b) { return decode_half((uint32_t)b << 8); }
+/* OCP e5m2. */
+DECODE_FN float decode_e5m2(uint8_t b) {
+    return decode_half((uint32_t)b << 8);
+}
 
 /* ---- blocks of 32 ---- */
 
@@ -79,6 +98,7 @@ DECODE_FN void decode_q4_0(const uint8_t *b, uint32_t g, float *out) {
     }
 }
 
+/* Group g of a block of Q4_1: 32 values. */
 DECODE_FN void decode_q4_1(const uint8_t *b, uint32_t g, float *out) {
     float d = decode_f16(b), m = decode_f16(b + 2);
     (void)g;
@@ -88,40 +108,48 @@ DECODE_FN void decode_q4_1(const uint8_t *b, uint32_t g, float *out) {
     }
 }
 
+/* Group g of a block of Q5_0: 32 values. */
 DECODE_FN void decode_q5_0(const uint8_t *b, uint32_t g, float *out) {
     float d = decode_f16(b);
     uint32_t high = decode_u32(b + 2);
     (void)g;
     for (int i = 0; i < 16; i++) {
-        int low = (b[6 + i] & 15) | (int)(high >> i & 1) << 4, up = (b[6 + i] >> 4) | (int)(high >> (i + 16) & 1) << 4;
+        int low = (b[6 + i] & 15) | (int)(high >> i & 1) << 4,
+            up = (b[6 + i] >> 4) | (int)(high >> (i + 16) & 1) << 4;
         out[i] = DECODE_MUL(d, (float)(low - 16));
         out[i + 16] = DECODE_MUL(d, (float)(up - 16));
     }
 }
 
+/* Group g of a block of Q5_1: 32 values. */
 DECODE_FN void decode_q5_1(const uint8_t *b, uint32_t g, float *out) {
     float d = decode_f16(b), m = decode_f16(b + 2);
     uint32_t high = decode_u32(b + 4);
     (void)g;
     for (int i = 0; i < 16; i++) {
-        int low = (b[8 + i] & 15) | (int)(high >> i & 1) << 4, up = (b[8 + i] >> 4) | (int)(high >> (i + 16) & 1) << 4;
+        int low = (b[8 + i] & 15) | (int)(high >> i & 1) << 4,
+            up = (b[8 + i] >> 4) | (int)(high >> (i + 16) & 1) << 4;
         out[i] = DECODE_ADD(DECODE_MUL(d, (float)low), m);
         out[i + 16] = DECODE_ADD(DECODE_MUL(d, (float)up), m);
     }
 }
 
+/* Group g of a block of Q8_0: 32 values. */
 DECODE_FN void decode_q8_0(const uint8_t *b, uint32_t g, float *out) {
     float d = decode_f16(b);
     (void)g;
-    for (int i = 0; i < 32; i++) out[i] = DECODE_MUL((float)(int8_t)b[2 + i], d);
+    for (int i = 0; i < 32; i++)
+        out[i] = DECODE_MUL((float)(int8_t)b[2 + i], d);
 }
 
 /* e2m1 values doubled, so the scale is halved. */
 #define MXFP4_LEVELS 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
 DECODE_TABLE int8_t MXFP4_VALUES[16] = {MXFP4_LEVELS};
+/* Half of the block's scale, 2^(b[0] - 128). */
 DECODE_FN float decode_mxfp4_scale(const uint8_t *b) {
     return decode_bits(b[0] < 2 ? 0x00200000u << b[0] : (uint32_t)(b[0] - 1) << 23);
 }
+/* Group g of a block of MXFP4: 32 values. */
 DECODE_FN void decode_mxfp4(const uint8_t *b, uint32_t g, float *out) {
     float d = decode_mxfp4_scale(b);
     (void)g;
@@ -133,12 +161,14 @@ DECODE_FN void decode_mxfp4(const uint8_t *b, uint32_t g, float *out) {
 
 #define IQ4_LEVELS -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
 DECODE_TABLE int8_t IQ4_VALUES[16] = {IQ4_LEVELS};
+/* 32 values of 4 bits by the IQ4 table, times d. */
 DECODE_FN void decode_iq4(const uint8_t *q, float d, float *out) {
     for (int i = 0; i < 16; i++) {
         out[i] = DECODE_MUL(d, (float)IQ4_VALUES[q[i] & 15]);
         out[i + 16] = DECODE_MUL(d, (float)IQ4_VALUES[q[i] >> 4]);
     }
 }
+/* Group g of a block of IQ4_NL: 32 values. */
 DECODE_FN void decode_iq4_nl(const uint8_t *b, uint32_t g, float *out) {
     (void)g;
     decode_iq4(b + 2, decode_f16(b), out);
@@ -164,10 +194,12 @@ DECODE_FN void decode_q3_k(const uint8_t *b, uint32_t g, float *out) {
     const uint8_t *q = b + 32 + 32 * (g / 4), *scales = b + 96;
     for (uint32_t half = 0; half < 2; half++) {
         uint32_t j = 2 * g + half;
-        int low = scales[j % 8] >> (j < 8 ? 0 : 4) & 15, high = scales[8 + j % 4] >> 2 * (j / 4) & 3;
+        int low = scales[j % 8] >> (j < 8 ? 0 : 4) & 15,
+            high = scales[8 + j % 4] >> 2 * (j / 4) & 3;
         float dl = DECODE_MUL(d, (float)((low | high << 4) - 32));
         for (uint32_t i = 16 * half; i < 16 * half + 16; i++)
-            out[i] = DECODE_MUL(dl, (float)((int)(q[i] >> 2 * (g % 4) & 3) - ((b[i] >> g & 1) ? 0 : 4)));
+            out[i] =
+                DECODE_MUL(dl, (float)((int)(q[i] >> 2 * (g % 4) & 3) - ((b[i] >> g & 1) ? 0 : 4)));
     }
 }
 
@@ -182,21 +214,27 @@ DECODE_FN void decode_k_scale(const uint8_t *s, uint32_t g, uint8_t *scale, uint
     }
 }
 
+/* Group g of a block of Q4_K: 32 values. */
 DECODE_FN void decode_q4_k(const uint8_t *b, uint32_t g, float *out) {
     uint8_t scale, minimum;
     decode_k_scale(b + 4, g, &scale, &minimum);
-    float d = DECODE_MUL(decode_f16(b), (float)scale), m = DECODE_MUL(decode_f16(b + 2), (float)minimum);
+    float d = DECODE_MUL(decode_f16(b), (float)scale),
+          m = DECODE_MUL(decode_f16(b + 2), (float)minimum);
     const uint8_t *q = b + 16 + 32 * (g / 2);
-    for (int i = 0; i < 32; i++) out[i] = DECODE_SUB(DECODE_MUL(d, (float)(q[i] >> 4 * (g % 2) & 15)), m);
+    for (int i = 0; i < 32; i++)
+        out[i] = DECODE_SUB(DECODE_MUL(d, (float)(q[i] >> 4 * (g % 2) & 15)), m);
 }
 
+/* Group g of a block of Q5_K: 32 values. */
 DECODE_FN void decode_q5_k(const uint8_t *b, uint32_t g, float *out) {
     uint8_t scale, minimum;
     decode_k_scale(b + 4, g, &scale, &minimum);
-    float d = DECODE_MUL(decode_f16(b), (float)scale), m = DECODE_MUL(decode_f16(b + 2), (float)minimum);
+    float d = DECODE_MUL(decode_f16(b), (float)scale),
+          m = DECODE_MUL(decode_f16(b + 2), (float)minimum);
     const uint8_t *high = b + 16, *q = b + 48 + 32 * (g / 2);
     for (int i = 0; i < 32; i++)
-        out[i] = DECODE_SUB(DECODE_MUL(d, (float)((q[i] >> 4 * (g % 2) & 15) | (high[i] >> g & 1) << 4)), m);
+        out[i] = DECODE_SUB(
+            DECODE_MUL(d, (float)((q[i] >> 4 * (g % 2) & 15) | (high[i] >> g & 1) << 4)), m);
 }
 
 /* Low bits 128, high bits 64, scales 16, d. */
@@ -212,6 +250,7 @@ DECODE_FN void decode_q6_k(const uint8_t *b, uint32_t g, float *out) {
     }
 }
 
+/* Group g of a block of IQ4_XS: 32 values. */
 DECODE_FN void decode_iq4_xs(const uint8_t *b, uint32_t g, float *out) {
     int low = b[4 + g / 2] >> 4 * (g % 2) & 15, high = (int)(decode_u16(b + 2) >> 2 * g & 3);
     decode_iq4(b + 8 + 16 * g, DECODE_MUL(decode_f16(b), (float)((low | high << 4) - 32)), out);
@@ -234,10 +273,12 @@ DECODE_FN void decode_tq1_0(const uint8_t *b, uint32_t g, float *out) {
     }
 }
 
+/* Group g of a block of TQ2_0: 32 values. */
 DECODE_FN void decode_tq2_0(const uint8_t *b, uint32_t g, float *out) {
     float d = decode_f16(b + 64);
     const uint8_t *q = b + 32 * (g / 4);
-    for (int i = 0; i < 32; i++) out[i] = DECODE_MUL(d, (float)((int)(q[i] >> 2 * (g % 4) & 3) - 1));
+    for (int i = 0; i < 32; i++)
+        out[i] = DECODE_MUL(d, (float)((int)(q[i] >> 2 * (g % 4) & 3) - 1));
 }
 
 /* ---- blocks of 256 by grids ---- */
@@ -259,6 +300,7 @@ DECODE_FN void decode_grid8(uint32_t word, uint32_t signs, float db, float *out)
     }
 }
 
+/* Group g of a block of IQ2_XXS: 32 values. */
 DECODE_FN void decode_iq2_xxs(const uint8_t *b, uint32_t g, float *out) {
     const uint8_t *q = b + 2 + 8 * g;
     uint32_t rest = decode_u32(q + 4);
@@ -267,6 +309,7 @@ DECODE_FN void decode_iq2_xxs(const uint8_t *b, uint32_t g, float *out) {
         decode_grid8(IQ2_XXS_GRID[q[j]], decode_even_signs(rest >> 7 * j & 127), db, out + 8 * j);
 }
 
+/* Group g of a block of IQ2_XS: 32 values. */
 DECODE_FN void decode_iq2_xs(const uint8_t *b, uint32_t g, float *out) {
     for (uint32_t j = 0; j < 4; j++) {
         uint32_t q = decode_u16(b + 2 + 8 * g + 2 * j), scale = b[66 + g] >> 4 * (j / 2) & 15;
@@ -275,14 +318,17 @@ DECODE_FN void decode_iq2_xs(const uint8_t *b, uint32_t g, float *out) {
     }
 }
 
+/* Group g of a block of IQ2_S: 32 values. */
 DECODE_FN void decode_iq2_s(const uint8_t *b, uint32_t g, float *out) {
     for (uint32_t j = 0; j < 4; j++) {
-        uint32_t q = b[2 + 4 * g + j] | (uint32_t)(b[66 + g] >> 2 * j & 3) << 8, scale = b[74 + g] >> 4 * (j / 2) & 15;
+        uint32_t q = b[2 + 4 * g + j] | (uint32_t)(b[66 + g] >> 2 * j & 3) << 8,
+                 scale = b[74 + g] >> 4 * (j / 2) & 15;
         float db = DECODE_MUL(DECODE_MUL(decode_f16(b), DECODE_ADD(0.5f, (float)scale)), 0.25f);
         decode_grid8(IQ2_S_GRID[q], b[34 + 4 * g + j], db, out + 8 * j);
     }
 }
 
+/* Group g of a block of IQ3_XXS: 32 values. */
 DECODE_FN void decode_iq3_xxs(const uint8_t *b, uint32_t g, float *out) {
     uint32_t rest = decode_u32(b + 66 + 4 * g);
     float db = DECODE_MUL(DECODE_MUL(decode_f16(b), DECODE_ADD(0.5f, (float)(rest >> 28))), 0.5f);
@@ -297,6 +343,7 @@ DECODE_FN void decode_iq3_xxs(const uint8_t *b, uint32_t g, float *out) {
     }
 }
 
+/* Group g of a block of IQ3_S: 32 values. */
 DECODE_FN void decode_iq3_s(const uint8_t *b, uint32_t g, float *out) {
     uint32_t scale = b[106 + g / 2] >> 4 * (g % 2) & 15;
     float db = DECODE_MUL(decode_f16(b), (float)(1 + 2 * scale));
@@ -312,12 +359,15 @@ DECODE_FN void decode_iq3_s(const uint8_t *b, uint32_t g, float *out) {
 
 /* Eight values of {-1, 0, 1} plus delta, times dl. */
 DECODE_FN void decode_grid1(uint32_t word, float delta, float dl, float *out) {
-    for (int i = 0; i < 8; i++) out[i] = DECODE_MUL(dl, DECODE_ADD((float)((int)(word >> 2 * i & 3) - 1), delta));
+    for (int i = 0; i < 8; i++)
+        out[i] = DECODE_MUL(dl, DECODE_ADD((float)((int)(word >> 2 * i & 3) - 1), delta));
 }
 
+/* Group g of a block of IQ1_S: 32 values. */
 DECODE_FN void decode_iq1_s(const uint8_t *b, uint32_t g, float *out) {
     uint32_t high = decode_u16(b + 34 + 2 * g);
-    float dl = DECODE_MUL(decode_f16(b), (float)(2 * (high >> 12 & 7) + 1)), delta = high & 0x8000 ? -0.125f : 0.125f;
+    float dl = DECODE_MUL(decode_f16(b), (float)(2 * (high >> 12 & 7) + 1)),
+          delta = high & 0x8000 ? -0.125f : 0.125f;
     for (uint32_t j = 0; j < 4; j++)
         decode_grid1(IQ1_GRID[b[2 + 4 * g + j] | (high >> 3 * j & 7) << 8], delta, dl, out + 8 * j);
 }
@@ -325,13 +375,16 @@ DECODE_FN void decode_iq1_s(const uint8_t *b, uint32_t g, float *out) {
 /* The f16 scale lies in the upper four bits of the four words of scales. */
 DECODE_FN void decode_iq1_m(const uint8_t *b, uint32_t g, float *out) {
     uint32_t h = 0;
-    for (int i = 0; i < 4; i++) h |= (decode_u16(b + 48 + 2 * i) >> 12) << 4 * i;
+    for (int i = 0; i < 4; i++)
+        h |= (decode_u16(b + 48 + 2 * i) >> 12) << 4 * i;
     float d = decode_half(h);
     uint32_t scales = decode_u16(b + 48 + 2 * (g / 2));
     for (uint32_t j = 0; j < 4; j++) {
-        uint32_t high = b[32 + 2 * g + j / 2] >> 4 * (j % 2), scale = scales >> (6 * (g % 2) + 3 * (j / 2)) & 7;
+        uint32_t high = b[32 + 2 * g + j / 2] >> 4 * (j % 2),
+                 scale = scales >> (6 * (g % 2) + 3 * (j / 2)) & 7;
         float dl = DECODE_MUL(d, (float)(2 * scale + 1));
-        decode_grid1(IQ1_GRID[b[4 * g + j] | (high & 7) << 8], high & 8 ? -0.125f : 0.125f, dl, out + 8 * j);
+        decode_grid1(IQ1_GRID[b[4 * g + j] | (high & 7) << 8], high & 8 ? -0.125f : 0.125f, dl,
+                     out + 8 * j);
     }
 }
 
@@ -367,28 +420,32 @@ DECODE_FN float decode_stored(enum storage_type type, const uint8_t *data, size_
     }
 }
 
-/* Of values [k, k + n) of a part's row: the end of the run from i on that shares a scale; the zero and the scale. */
-DECODE_FN uint32_t decode_run(const struct matrix_part *p, uint32_t cols, uint32_t row, uint32_t k, uint32_t n,
-                              uint32_t i, float *zero, float *scale) {
+/* Of values [k, k + n) of a part's row: the end of the run from i on that shares a scale; the zero
+ * and the scale. */
+DECODE_FN uint32_t decode_run(const struct matrix_part *p, uint32_t cols, uint32_t row, uint32_t k,
+                              uint32_t n, uint32_t i, float *zero, float *scale) {
     const bool flat = p->scale_rows == 0;
     const size_t along = flat ? (size_t)row * cols + k + i : k + i;
     const size_t at = p->groups ? p->groups[k + i] : p->scale_cols ? along / p->scale_cols : 0;
     const size_t place = flat ? at : (size_t)(row / p->scale_rows) * p->scale_stride + at;
-    const size_t left = p->groups ? 1 : p->scale_cols ? p->scale_cols - along % p->scale_cols : n - i;
+    const size_t left = p->groups       ? 1
+                        : p->scale_cols ? p->scale_cols - along % p->scale_cols
+                                        : n - i;
     *zero = p->zeros ? p->zeros[place] : p->zero;
     *scale = p->scales ? p->scales[place] : 1.0f;
     return left < n - i ? i + (uint32_t)left : n;
 }
 
 /* Values [k, k + n) of a row of a part. */
-DECODE_FN void decode_scaled(enum storage_type type, const struct matrix_part *p, uint32_t cols, uint32_t row,
-                             uint32_t k, uint32_t n, float *out) {
+DECODE_FN void decode_scaled(enum storage_type type, const struct matrix_part *p, uint32_t cols,
+                             uint32_t row, uint32_t k, uint32_t n, float *out) {
     const uint8_t *data = (const uint8_t *)p->data;
     const size_t first = (size_t)row * cols + k;
     for (uint32_t i = 0; i < n;) {
         float zero, scale;
         const uint32_t end = decode_run(p, cols, row, k, n, i, &zero, &scale);
-        for (; i < end; i++) out[i] = DECODE_MUL(DECODE_SUB(decode_stored(type, data, first + i), zero), scale);
+        for (; i < end; i++)
+            out[i] = DECODE_MUL(DECODE_SUB(decode_stored(type, data, first + i), zero), scale);
     }
 }
 

@@ -1,5 +1,5 @@
-/* decode_grids.h - constants of GGUF's IQ types, written by tests/goldens/quant/make_grids.py: not for
- * reading. Eight 2-bit digits or four 4-bit digits a word, first value lowest. */
+/* decode_grids.h - constants of GGUF's IQ types, written by tests/goldens/quant/make_grids.py: not
+ * for reading. Eight 2-bit digits or four 4-bit digits a word, first value lowest. */
 /* clang-format off */
 DECODE_TABLE uint16_t IQ2_XXS_GRID[256] = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0020, 0x0022, 0x0028, 0x002a, 0x0041, 0x0044, 0x0050,

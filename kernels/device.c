@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/integers.h"
 
 enum { KINDS_MAX = 4 };
 
@@ -22,26 +23,32 @@ void device_register(const char *kind, device_open_fn open) {
 
 bool device_known(const char *kind) {
     for (size_t i = 0; i < kind_count; i++)
-        if (!strcmp(kind, kinds[i].name)) return true;
+        if (!strcmp(kind, kinds[i].name))
+            return true;
     return !strcmp(kind, "cpu");
 }
 
-static int open_kind(const struct device_options *options, const char *kind, struct device **out, struct error *err) {
+static int open_kind(const struct device_options *options, const char *kind, struct device **out,
+                     struct error *err) {
     struct device_options one = *options;
     one.kind = kind;
-    if (!strcmp(kind, "cpu")) return cpu_device_open(&one, out, err);
+    if (!strcmp(kind, "cpu"))
+        return cpu_device_open(&one, out, err);
     for (size_t i = 0; i < kind_count; i++)
-        if (!strcmp(kind, kinds[i].name)) return kinds[i].open(&one, out, err);
+        if (!strcmp(kind, kinds[i].name))
+            return kinds[i].open(&one, out, err);
     return error_set(err, ERR_UNSUPPORTED, "no device of kind '%s' in this build", kind);
 }
 
 int device_open(const struct device_options *options, struct device **out, struct error *err) {
     const char *kind = options->kind ? options->kind : "cpu";
     struct error why;
-    if (*kind && strcmp(kind, "auto")) return open_kind(options, kind, out, err);
+    if (*kind && strcmp(kind, "auto"))
+        return open_kind(options, kind, out, err);
     if (device_known("cuda")) {
         int rc = open_kind(options, "cuda", out, &why);
-        if (!rc && (*out)->kind == DEVICE_CUDA) return 0;
+        if (!rc && (*out)->kind == DEVICE_CUDA)
+            return 0;
         if (rc)
             log_info("computing on the CPU: %s", why.text);
         else
@@ -53,12 +60,22 @@ int device_open(const struct device_options *options, struct device **out, struc
 /* ---- memory ---- */
 
 uint64_t device_memory_available(struct device *dev) {
-    if (device_memory_free(dev)) return device_memory_free(dev);
+    if (device_memory_free(dev))
+        return device_memory_free(dev);
     char line[128];
     unsigned long long kb = 0;
     FILE *f = fopen("/proc/meminfo", "re");
     while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1) break;
-    if (f) fclose(f);
+        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1)
+            break;
+    if (f)
+        fclose(f);
     return (uint64_t)kb * 1024;
+}
+
+enum compute_type device_compute(const struct device *dev, const struct matrix *w) {
+    for (uint32_t i = 0; i < w->part_count; i++)
+        if (!part_has_integers(w, &w->parts[i]))
+            return COMPUTE_F32;
+    return dev->compute;
 }

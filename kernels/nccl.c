@@ -8,7 +8,9 @@
 static const struct nccl_calls *registered;
 static struct nccl_calls loaded;
 
-void nccl_register(const struct nccl_calls *calls) { registered = calls; }
+void nccl_register(const struct nccl_calls *calls) {
+    registered = calls;
+}
 
 struct nccl_config nccl_config_default(void) {
     return (struct nccl_config){.size = sizeof(struct nccl_config),
@@ -40,9 +42,11 @@ static const struct library_symbol SYMBOLS[] = {
 
 static int take_symbols(void *library, const char *path, struct error *err) {
     int version = 0, rc = library_symbols(library, path, SYMBOLS, ARRAY_LEN(SYMBOLS), &loaded, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     if (loaded.version(&version) != NCCL_SUCCESS || version < NCCL_LEAST_VERSION)
-        return error_set(err, ERR_UNSUPPORTED, "'%s' is NCCL %d; %d and later work", path, version, NCCL_LEAST_VERSION);
+        return error_set(err, ERR_UNSUPPORTED, "'%s' is NCCL %d; %d and later work", path, version,
+                         NCCL_LEAST_VERSION);
     return 0;
 }
 
@@ -50,11 +54,13 @@ int nccl_open(const char *library, const struct nccl_calls **out, struct error *
     static bool done;
     char path[PATH_MAX];
     *out = registered ? registered : &loaded;
-    if (registered || done) return 0;
+    if (registered || done)
+        return 0;
     void *handle = library_open(library, "libnccl.so.2", "nvidia/nccl/lib", path, sizeof path);
     if (!handle)
         return error_set(err, ERR_UNSUPPORTED,
-                         "no NCCL: '%s' cannot be opened; install libnccl2 or the Python package nvidia-nccl-cu12, or "
+                         "no NCCL: '%s' cannot be opened; install libnccl2 or the Python package "
+                         "nvidia-nccl-cu12, or "
                          "name it with --nccl",
                          path);
     int rc = take_symbols(handle, path, err);

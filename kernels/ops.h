@@ -1,24 +1,27 @@
 /*
- * ops.h - every operation of the forward pass and the sampler, declared once: shapes, layouts, numerics. ref/ defines
- * them in scalar C, cpu/ and cuda/ are the devices.
+ * ops.h - every operation of the forward pass and the sampler, declared once: shapes, layouts,
+ * numerics. ref/ defines them in scalar C, cpu/ and cuda/ are the devices.
  *
- * Arrays are device memory, row-major, dense unless a stride is named. `act` means the device's activation type (f32 on
- * the CPU). T: rows (token positions) of a step; D: head size; H: query heads; G: KV heads; R: rows that sample; V:
- * logits width.
+ * Arrays are device memory, row-major, dense unless a stride is named. `act` means the device's
+ * activation type (f32 on the CPU). T: rows (token positions) of a step; D: head size; H: query
+ * heads; G: KV heads; R: rows that sample; V: logits width.
  *
- * A step does not know its tokens on the host. Slots (struct slot_table) live in device memory; a step brings only runs
- * (slot, how many positions). `prepare` makes from them the row arrays that every later operation reads; `sample`
- * appends the new token to its slot, so the next step can be enqueued before this one's tokens have reached the host.
+ * A step does not know its tokens on the host. Slots (struct slot_table) live in device memory; a
+ * step brings only runs (slot, how many positions). `prepare` makes from them the row arrays that
+ * every later operation reads; `sample` appends the new token to its slot, so the next step can be
+ * enqueued before this one's tokens have reached the host.
  *
- * Numerics. What is promised of each row: its bits depend only on that row's inputs, the storage types, the instruction
- * set (CPU) or row class (GPU): never on T, on the row's place, on other rows or on the thread count. Sums run in f32
- * in a fixed lane order. Errors against ref (which sums in double): linear and norm |error| <= 2 * u * sum(|terms|) *
- * (terms / lanes + log2(lanes) + 2), u = 2^-24. exp, silu: 4 ulp. AMX takes numbers below 2^-126 as zero.
+ * Numerics. What is promised of each row: its bits depend only on that row's inputs, the storage
+ * types, the instruction set (CPU) or row class (GPU): never on T, on the row's place, on other
+ * rows or on the thread count. Sums run in f32 in a fixed lane order. Errors against ref (which
+ * sums in double): linear and norm |error| <= 2 * u * sum(|terms|) * (terms / lanes + log2(lanes) +
+ * 2), u = 2^-24. exp, silu: 4 ulp. AMX takes numbers below 2^-126 as zero.
  *
- * Rows whose position is ROW_NONE are padding: they may be computed or not, write no KV, sample nothing.
+ * Rows whose position is ROW_NONE are padding: they may be computed or not, write no KV, sample
+ * nothing.
  *
- * Launchers check shapes with CHECK (what comes from outside was checked by model/ and worker/), allocate nothing, wait
- * for nothing.
+ * Launchers check shapes with CHECK (what comes from outside was checked by model/ and worker/),
+ * allocate nothing, wait for nothing.
  */
 #ifndef KERNELS_OPS_H
 #define KERNELS_OPS_H
@@ -30,12 +33,13 @@
 #include "kernels/ops_state.h"
 
 enum { ROW_NONE = UINT32_MAX };
+#define PACKED_IN_PLACE SIZE_MAX
 enum { SLOT_STOPS_MAX = 64, SLOT_BIAS_MAX = 1024, SAMPLE_TOP_MAX = 32 };
 
 /* ---- slots ---- */
 
-/* One sequence as the device sees it. The host writes it whole at admission (stream_copy_in); afterwards only prepare
- * and sample change the first three fields. */
+/* One sequence as the device sees it. The host writes it whole at admission (stream_copy_in);
+ * afterwards only prepare and sample change the first three fields. */
 struct slot_state {
     uint32_t active;         /* admitted and not ended */
     uint32_t token_count;    /* known tokens */
@@ -61,9 +65,10 @@ struct slot_table {
     uint32_t group_count;
     struct slot_state *states; /* [slot_count] */
     uint32_t *tokens;          /* [slot_count, max_context] */
-    uint32_t *blocks;          /* [group_count, slot_count, max_blocks]: block ids in order of position */
-    uint32_t *bias_ids;        /* [slot_count, SLOT_BIAS_MAX] */
-    float *bias_values;        /* the same */
+    /* [group_count, slot_count, max_blocks]: block ids in order of position */
+    uint32_t *blocks;
+    uint32_t *bias_ids; /* [slot_count, SLOT_BIAS_MAX] */
+    float *bias_values; /* the same */
 };
 
 /* ---- a step's rows ---- */
@@ -75,8 +80,8 @@ struct step_run {
     uint32_t token_count;
 };
 
-/* Output-class rows come first: [0, output_count); prompt-class rows follow (architecture: Exactness). The CPU's bits
- * are the same for both. */
+/* Output-class rows come first: [0, output_count); prompt-class rows follow (architecture:
+ * Exactness). The CPU's bits are the same for both. */
 struct step_batch {
     uint32_t row_count; /* T */
     uint32_t output_count;
@@ -89,10 +94,11 @@ struct step_batch {
     uint32_t *positions;         /* [T]; ROW_NONE for padding */
 };
 
-/* Fills ids, slots, positions from the slots' tokens and adds each run's token_count to its slot's computed_count. A
- * run whose slot is not active, or that would pass the slot's token_count, becomes padding (and adds nothing). A slot
- * may have several runs: they lie next to each other, and each begins where the one before it ended. A run whose slot
- * is ROW_NONE is padding: its rows' ids and slots are 0. Tokens >= vocab_size: never happens, checked at admission. */
+/* Fills ids, slots, positions from the slots' tokens and adds each run's token_count to its slot's
+ * computed_count. A run whose slot is not active, or that would pass the slot's token_count,
+ * becomes padding (and adds nothing). A slot may have several runs: they lie next to each other,
+ * and each begins where the one before it ended. A run whose slot is ROW_NONE is padding: its rows'
+ * ids and slots are 0. Tokens >= vocab_size: never happens, checked at admission. */
 struct op_prepare {
     const struct slot_table *slots;
     const struct step_batch *batch;
@@ -100,8 +106,8 @@ struct op_prepare {
 
 /* ---- forward ---- */
 
-/* out[t, :] = table[ids[t] - first, :] * scale. out: act [T, cols]. Padding rows, and ids that the table lacks: zeros.
- */
+/* out[t, :] = table[ids[t] - first, :] * scale. out: act [T, cols]. Padding rows, and ids that the
+ * table lacks: zeros. */
 struct op_embed {
     void *out;
     const struct matrix *table; /* [ids from first on, cols], one part */
@@ -110,11 +116,10 @@ struct op_embed {
     uint32_t first; /* the id of the table's first row: a rank's part of the vocabulary */
 };
 
-/* h = x + delta * delta_scale (delta NULL: h = x); x = h (when delta); out = h * rsqrt(mean(h^2) + eps) * (weight +
- * weight_offset), or h where weight is NULL. x, delta, out: act [rows, width]; with x_f32 x is f32, and so is out where
- * it is x, and with delta_f32 (only then) delta; weight: f32 [width]. out may be x only when nobody needs h; it may be
- * delta. out NULL: only the sum.
- */
+/* h = x + delta * delta_scale (delta NULL: h = x); x = h (when delta); out = h * rsqrt(mean(h^2) +
+ * eps) * (weight + weight_offset), or h where weight is NULL. x, delta, out: act [rows, width];
+ * with x_f32 x is f32, and so is out where it is x, and with delta_f32 (only then) delta; weight:
+ * f32 [width]. out may be x only when nobody needs h; it may be delta. out NULL: only the sum. */
 struct op_rmsnorm {
     void *out, *x;
     const void *delta;
@@ -125,8 +130,10 @@ struct op_rmsnorm {
     bool x_f32, delta_f32;
 };
 
-/* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n]. x: act [rows, cols of w]; out: act, or f32 where out_f32, [rows,
- * out_stride], the first `rows of w` of each written. class_rows: the first so many rows are output class. */
+/* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n], or, where w->compute is int8, what
+ * kernels/integers.h says. x: act [rows, cols of w]; out: act, or f32 where
+ * out_f32, [rows, out_stride], the first `rows of w` of each written. class_rows: the first so many
+ * rows are output class. */
 struct op_linear {
     void *out;
     const void *x;
@@ -136,9 +143,10 @@ struct op_linear {
     bool out_f32;        /* logits */
 };
 
-/* Angles of a step, once for all layers with the same rotary table: out[t, i] = {cos, sin}(positions[t] * inv_freq[i])
- * * scale, f32 [T, half, 2]. The product is rounded to f32 first (as the reference implementations do); cos and sin are
- * then right within 1 ulp of f32. */
+/* Angles of a step, once for all layers with the same rotary table: out[t, i] = {cos,
+ * sin}(positions[t] * inv_freq[i])
+ * * scale, f32 [T, half, 2]. The product is rounded to f32 first (as the reference implementations
+ *   do); cos and sin are then right within 1 ulp of f32. */
 struct op_rope_angles {
     float *out;
     const float *inv_freq; /* f32 [half] */
@@ -148,9 +156,10 @@ struct op_rope_angles {
     bool per_slot; /* inv_freq: f32 [slot_count, half], the row of the position's slot */
 };
 
-/* One layer's part of a KV group. A block holds block_tokens positions of every layer; where K and V lie inside is the
- * device's own affair: only rope_kv, attention and whole-block copies touch it. Values are stored as `type` (a plain
- * one, F8_E4M3 without scales, or I8 with those of kv_scale.h), rounded to nearest even. */
+/* One layer's part of a KV group. A block holds block_tokens positions of every layer; where K and
+ * V lie inside is the device's own affair: only rope_kv, attention and whole-block copies touch it.
+ * Values are stored as `type` (a plain one, F8_E4M3 without scales, or I8 with those of
+ * kv_scale.h), rounded to nearest even. */
 struct kv_view {
     void *base;          /* of block 0 */
     size_t block_stride; /* bytes from block to block */
@@ -163,9 +172,9 @@ struct kv_view {
     uint32_t max_blocks;
 };
 
-/* qkv: act [T, (H + 2 G) * D], Q heads, then K, then V. Rotates Q in place and writes rotated K, and V, into the cache
- * at positions[t]. Rotation of the first 2 * half dims of each head: half style pairs (i, i + half), interleaved pairs
- * (2 i, 2 i + 1). angles NULL: no rotation. */
+/* qkv: act [T, (H + 2 G) * D], Q heads, then K, then V. Rotates Q in place and writes rotated K,
+ * and V, into the cache at positions[t]. Rotation of the first 2 * half dims of each head: half
+ * style pairs (i, i + half), interleaved pairs (2 i, 2 i + 1). angles NULL: no rotation. */
 struct op_rope_kv {
     void *qkv;
     const float *angles; /* f32 [T, half, 2] */
@@ -176,15 +185,16 @@ struct op_rope_kv {
     const struct step_batch *batch;
 };
 
-/* out[t, h, :] = sum_j softmax_j(s(scale * q[t, h] . k[j])) v[j], j over positions 0 .. positions[t] (window: the last
- * `window` of them; chunk: those of its own chunk, from positions[t] / chunk * chunk on) of the row's slot. sinks: a
- * score of each head that takes part in the softmax and has no value. q: qkv as above; out: act [T, H * D]. KV is cut
- * at fixed absolute positions (multiples of ATTENTION_SPLIT); each part has its own maximum and sums, parts are
- * combined in ascending order. Padding rows: zeros. scratch: ops->attention_scratch(row_count, heads, head_dim,
+/* out[t, h, :] = sum_j softmax_j(s(scale * q[t, h] . k[j])) v[j], j over positions 0 ..
+ * positions[t] (window: the last `window` of them; chunk: those of its own chunk, from positions[t]
+ * / chunk * chunk on) of the row's slot. sinks: a score of each head that takes part in the softmax
+ * and has no value. q: qkv as above; out: act [T, H * D]. KV is cut at fixed absolute positions
+ * (multiples of ATTENTION_SPLIT); each part has its own maximum and sums, parts are combined in
+ * ascending order. Padding rows: zeros. scratch: ops->attention_scratch(row_count, heads, head_dim,
  * max_context) bytes.
  *
- * s(x) = x; with soft_cap: soft_cap * tanh(x / soft_cap); with slopes (ALiBi, Press et al. 2022): x + slopes[h] * (j -
- * positions[t]). */
+ * s(x) = x; with soft_cap: soft_cap * tanh(x / soft_cap); with slopes (ALiBi, Press et al. 2022): x
+ * + slopes[h] * (j - positions[t]). */
 enum { ATTENTION_SPLIT = 256 };
 struct op_attention {
     void *out;
@@ -202,8 +212,9 @@ struct op_attention {
     void *scratch;
 };
 
-/* x[t, i] *= 1 + scale * log(1 + floor((positions[t] + offset) / floor_scale)), i < width: queries of layers without
- * rotation (Llama 4: offset 1), or of all (Ministral 3: offset 0). x: act, rows `stride` values apart. */
+/* x[t, i] *= 1 + scale * log(1 + floor((positions[t] + offset) / floor_scale)), i < width: queries
+ * of layers without rotation (Llama 4: offset 1), or of all (Ministral 3: offset 0). x: act, rows
+ * `stride` values apart. */
 struct op_temper_queries {
     void *x;
     uint32_t stride, width;
@@ -211,8 +222,8 @@ struct op_temper_queries {
     const struct step_batch *batch;
 };
 
-/* silu(x) = x / (1 + exp(-x)); gelu = x (1 + erf(x / sqrt 2)) / 2, or by tanh, or quick: x / (1 + exp(-1.702 x));
- * relu = max(x, 0); relu2 = its square. */
+/* silu(x) = x / (1 + exp(-x)); gelu = x (1 + erf(x / sqrt 2)) / 2, or by tanh, or quick: x / (1 +
+ * exp(-1.702 x)); relu = max(x, 0); relu2 = its square. */
 enum activation {
     ACTIVATION_SILU = 1,
     ACTIVATION_GELU_TANH = 2,
@@ -222,7 +233,8 @@ enum activation {
     ACTIVATION_RELU2 = 6,
     ACTIVATION_COUNT
 };
-/* out[t, i] = f(gate_up[t, i]) * gate_up[t, width + i]. act [rows, width], act [rows, 2 * width]. */
+/* out[t, i] = f(gate_up[t, i]) * gate_up[t, width + i]. act [rows, width], act [rows, 2 *
+ * width]. */
 struct op_act_mul {
     void *out;
     const void *gate_up;
@@ -250,17 +262,25 @@ struct op_kv_copy {
 /* ---- sampling ---- */
 
 /*
- * One token for each sampling row, from logits f32 [R, logits_stride] (V used). Per row, with slot state s, history =
- * the slot's tokens: a. logprobs, where asked for: log softmax of the logits as they are here. b. any logit NaN or
- * +inf, or none above -inf: status SAMPLE_NONFINITE; the slot ends, no token. c. repetition: for each id in the history
- * once: l = l > 0 ? l / r : l * r. output counts c: l -= c * frequency + (c > 0) * presence. bias: l += bias. Each step
- * rounds to f32. d. stop tokens are -inf while token_count < min_total; ids whose mask bit is 0 are -inf. e.
- * temperature 0: argmax (lowest id among equals). f. else z = (l - max l) / temperature; p = exp(z). Kept are the ids
- * with top_k: z >= the top_k-th largest z (equals kept); top_p: q = floor(p * 2^40) as integers over what top_k kept; z
- * >= the largest value x with sum of q over {z >= x} >= floor(top_p * sum q); min_p: p >= min_p. Integer sums do not
- * depend on order, so thresholds are the same however the vocabulary is cut. g. argmax over the kept of z + gumbel(id)
- * (philox.h; lowest id among equals). The token is appended to the slot: token_count += 1. A stop token or token_count
- * == max_total ends the slot (active = 0). If after b, d nothing is left (a mask of zeros): SAMPLE_NONFINITE.
+ * One token for each sampling row, from logits f32 [R, logits_stride] (V used). Per row, with slot
+ * state s, history = the slot's tokens:
+ *   a. logprobs, where asked for: log softmax of the logits as they are here.
+ *   b. any logit NaN or +inf, or none above -inf: status SAMPLE_NONFINITE; the slot ends, no token.
+ *   c. repetition: for each id in the history once: l = l > 0 ? l / r : l * r.
+ *      output counts c: l -= c * frequency + (c > 0) * presence.
+ *      bias: l += bias. Each step rounds to f32.
+ *   d. stop tokens are -inf while token_count < min_total; ids whose mask bit is 0 are -inf.
+ *   e. temperature 0: argmax (lowest id among equals).
+ *   f. else z = (l - max l) / temperature; p = exp(z). Kept are the ids with
+ *      top_k: z >= the top_k-th largest z (equals kept);
+ *      top_p: q = floor(p * 2^40) as integers over what top_k kept; z >= the largest value x with
+ *      sum of q over {z >= x} >= floor(top_p * sum q);
+ *      min_p: p >= min_p.
+ *      Integer sums do not depend on order, so thresholds are the same however the vocabulary is
+ *      cut.
+ *   g. argmax over the kept of z + gumbel(id) (philox.h; lowest id among equals).
+ * The token is appended to the slot: token_count += 1. A stop token or token_count == max_total
+ * ends the slot (active = 0). If after b, d nothing is left (a mask of zeros): SAMPLE_NONFINITE.
  */
 enum sample_status {
     SAMPLE_TOKEN = 0,     /* a token, the sequence goes on */
@@ -270,23 +290,24 @@ enum sample_status {
     SAMPLE_WASTED = 4     /* the slot had ended: nothing */
 };
 
-/* Host memory the device writes (device_alloc_host), one entry a sampling row. Valid once an event recorded after
- * `sample` is done. */
+/* Host memory the device writes (device_alloc_host), one entry a sampling row. Valid once an event
+ * recorded after `sample` is done. */
 struct sample_out {
-    uint32_t *tokens;     /* [R] */
-    uint32_t *status;     /* [R] enum sample_status */
-    float *logprobs;      /* [R] of the chosen token */
-    uint32_t *top_counts; /* [R] entries of the two below; SAMPLE_NO_LOGPROBS where the slot asked for none */
-    uint32_t *top_ids;    /* [R, SAMPLE_TOP_MAX] best first, lowest id among equals */
-    float *top_logprobs;  /* [R, SAMPLE_TOP_MAX] */
+    uint32_t *tokens; /* [R] */
+    uint32_t *status; /* [R] enum sample_status */
+    float *logprobs;  /* [R] of the chosen token */
+    /* [R] entries of the two below; SAMPLE_NO_LOGPROBS where the slot asked for none */
+    uint32_t *top_counts;
+    uint32_t *top_ids;   /* [R, SAMPLE_TOP_MAX] best first, lowest id among equals */
+    float *top_logprobs; /* [R, SAMPLE_TOP_MAX] */
 };
 enum { SAMPLE_NO_LOGPROBS = UINT32_MAX };
 
 struct op_sample {
     float *logits; /* f32 [R, logits_stride]; overwritten */
     uint32_t logits_stride, vocab_size;
-    const uint32_t
-        *masks; /* bits [*, mask_stride], bit id % 32 of word id / 32: allowed; NULL: no row is constrained */
+    const uint32_t *
+        masks; /* bits [*, mask_stride], bit id % 32 of word id / 32: allowed; NULL: no row is constrained */
     const uint32_t *mask_rows; /* [R]: the row of `masks`, or ROW_NONE for an unconstrained row */
     uint32_t mask_stride;      /* words */
     const struct slot_table *slots;
@@ -320,16 +341,25 @@ struct ops {
     const struct state_ops *state; /* ops_state.h */
     const struct row_ops *rows;    /* ops_rows.h */
 
+    /* Weights in the order of the device's kernels: bytes of a part in it (0: it stays as it is), and
+     * the part into `out`, which becomes part.packed. PACKED_IN_PLACE: as many as the part has, and
+     * `out` may be the part's data, which nobody but linear reads from then on. On the CPU bits do
+     * not depend on whether there is one. Both NULL: the device has no such order. For matrices of
+     * linear and expert_linear (which never has them in place) whose compute is set. */
+    size_t (*packed_bytes)(const struct device *dev, const struct matrix *w, uint32_t part);
+    void (*pack)(struct stream *s, const struct matrix *w, uint32_t part, void *out);
+
     /* Bytes of one layer in one block of a cache; a multiple of 64. */
-    size_t (*kv_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim);
+    size_t (*kv_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads,
+                             uint32_t head_dim);
     /* The same of latent attention; width: rank + rope. */
     size_t (*latent_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t width);
-    size_t (*attention_scratch)(const struct device *dev, uint32_t row_count, uint32_t heads, uint32_t head_dim,
-                                uint32_t max_context);
+    size_t (*attention_scratch)(const struct device *dev, uint32_t row_count, uint32_t heads,
+                                uint32_t head_dim, uint32_t max_context);
     size_t (*sample_scratch)(const struct device *dev, uint32_t sample_count, uint32_t vocab_size);
     /* Whether the device has kernels for this: ERR_UNSUPPORTED with a text otherwise. */
-    int (*supports)(enum storage_type weights, enum storage_type kv, uint32_t block_tokens, uint32_t head_dim,
-                    struct error *err);
+    int (*supports)(enum storage_type weights, enum storage_type kv, uint32_t block_tokens,
+                    uint32_t head_dim, struct error *err);
 };
 
 /* The scalar definitions, on host memory; device_open with isa "ref" makes a device of them. */

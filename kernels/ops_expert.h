@@ -1,15 +1,16 @@
 /*
- * ops_expert.h - mixtures of experts: which experts a row goes to, the experts' products, and the sum of what they
- * give.
+ * ops_expert.h - mixtures of experts: which experts a row goes to, the experts' products, and the
+ * sum of what they give.
  *
- * Rows are sorted by expert once (struct expert_plan); from gather to combine they lie in that order, so that an
- * expert's rows are one dense piece and its product is a plain `linear` on it. A device never tells the host how many
- * rows an expert got.
+ * Rows are sorted by expert once (struct expert_plan); from gather to combine they lie in that
+ * order, so that an expert's rows are one dense piece and its product is a plain `linear` on it. A
+ * device never tells the host how many rows an expert got.
  *
- * Pair p = t * top_k + j is row t's j-th choice; P = T * top_k pairs. Place i of the sorted order holds pair pairs[i].
+ * Pair p = t * top_k + j is row t's j-th choice; P = T * top_k pairs. Place i of the sorted order
+ * holds pair pairs[i].
  *
- * Bits: as ops.h promises for every row. Which rows share an expert, and where they lie, changes none of them; combine
- * adds a row's experts in the order of its choices.
+ * Bits: as ops.h promises for every row. Which rows share an expert, and where they lie, changes
+ * none of them; combine adds a row's experts in the order of its choices.
  */
 #ifndef KERNELS_OPS_EXPERT_H
 #define KERNELS_OPS_EXPERT_H
@@ -22,19 +23,22 @@ enum { ROUTE_EXPERTS_MAX = 1024, ROUTE_TOP_MAX = 64 };
 
 /* What experts are chosen by. */
 enum route_score { ROUTE_SOFTMAX = 1, ROUTE_SIGMOID = 2, ROUTE_LOGIT = 3 };
-/* What a chosen expert weighs: its score; the softmax over the chosen logits; the sigmoid of its logit. */
+/* What a chosen expert weighs: its score; the softmax over the chosen logits; the sigmoid of its
+ * logit. */
 enum route_weight { ROUTE_BY_SCORE = 1, ROUTE_BY_SOFTMAX = 2, ROUTE_BY_SIGMOID = 3 };
 
 /*
  * From a row's logits [experts] to its experts and their weights:
  *   a. score[e]: softmax over all experts, sigmoid, or the logit itself.
- *   b. choice[e] = score[e] + correction[e] (DeepSeek-V3's balancing bias; chooses, does not weigh).
- *   c. groups > 1: experts lie in `groups` equal runs; a run is worth the sum of its `group_best` largest choices, and
+ *   b. choice[e] = score[e] + correction[e] (DeepSeek-V3's balancing bias; chooses, does not
+ *   weigh). c. groups > 1: experts lie in `groups` equal runs; a run is worth the sum of its
+ *   `group_best` largest choices, and
  *      only the groups_kept best runs remain (Liu et al. 2024: 1 for V2, 2 for V3).
- *   d. chosen: the top_k largest choices that remain, best first. Equals: the lower index (of runs and of experts).
- *   e. weights as `weight` says; divided by their sum + renormalise_eps where `renormalise`; times `scale`.
- * What a NaN chooses is the device's affair: distinct experts. group_best is 1 or 2, at most experts / groups;
- * groups_kept * experts / groups >= top_k.
+ *   d. chosen: the top_k largest choices that remain, best first. Equals: the lower index (of runs
+ *   and of experts). e. weights as `weight` says; divided by their sum + renormalise_eps where
+ *   `renormalise`; times `scale`.
+ * What a NaN chooses is the device's affair: distinct experts. group_best is 1 or 2, at most
+ * experts / groups; groups_kept * experts / groups >= top_k.
  */
 struct router {
     enum route_score score;
@@ -47,11 +51,12 @@ struct router {
 
 /* Device memory. */
 struct expert_plan {
-    uint32_t *chosen;  /* [T, top_k] */
-    float *weights;    /* [T, top_k] */
-    uint32_t *offsets; /* [experts + 1]: expert e's rows are the places [offsets[e], offsets[e + 1]) */
-    uint32_t *pairs;   /* [P] the pair at a place; ascending within an expert */
-    uint32_t *places;  /* [P] the place of a pair */
+    uint32_t *chosen; /* [T, top_k] */
+    float *weights;   /* [T, top_k] */
+    /* [experts + 1]: expert e's rows are the places [offsets[e], offsets[e + 1]) */
+    uint32_t *offsets;
+    uint32_t *pairs;  /* [P] the pair at a place; ascending within an expert */
+    uint32_t *places; /* [P] the place of a pair */
 };
 
 /* Fills the plan of `rows` rows. logits: f32 [rows, experts]; correction: f32 [experts] or NULL. */
@@ -62,8 +67,8 @@ struct op_route {
     uint32_t rows;
 };
 
-/* out[i, :] = x[row of place i, :] (times its weight where `weighted`: Llama 4 weighs what goes in). out: act
- * [P, width]; x: act [rows, width]. */
+/* out[i, :] = x[row of place i, :] (times its weight where `weighted`: Llama 4 weighs what goes
+ * in). out: act [P, width]; x: act [rows, width]. */
 struct op_expert_gather {
     void *out;
     const void *x;
@@ -79,7 +84,8 @@ struct expert_matrix {
     const struct matrix *experts; /* [expert_count], device memory; their biases too */
 };
 
-/* out[i, :] = experts[e of place i] . x[i, :] + bias. x: act [P, w->cols]; out: act [P, w->rows]. */
+/* out[i, :] = experts[e of place i] . x[i, :] + bias. x: act [P, w->cols]; out: act [P,
+ * w->rows]. */
 struct op_expert_linear {
     void *out;
     const void *x;
@@ -88,9 +94,9 @@ struct op_expert_linear {
     uint32_t rows, top_k;
 };
 
-/* out[t, :] = sum_j weights[t, j] * y[place of (t, j), :] (weighted; else the plain sum) + shared[t, :] *
- * sigmoid(shared_gate[t]). y: act [P, width]; out, shared: act [rows, width], shared NULL: none; shared_gate: f32
- * [rows], NULL: 1. out may be shared. */
+/* out[t, :] = sum_j weights[t, j] * y[place of (t, j), :] (weighted; else the plain sum) +
+ * shared[t, :] * sigmoid(shared_gate[t]). y: act [P, width]; out, shared: act [rows, width], shared
+ * NULL: none; shared_gate: f32 [rows], NULL: 1. out may be shared. */
 struct op_expert_combine {
     void *out;
     const void *y, *shared;
@@ -100,8 +106,9 @@ struct op_expert_combine {
     bool weighted;
 };
 
-/* out[t, i] = (up + 1) * gate * sigmoid(alpha * gate), gate cut above at limit, up at both sides (GPT-OSS). act
- * [rows, width] from act [rows, 2 * width]: gates then ups, or gate, up, gate, up, ... where interleaved. */
+/* out[t, i] = (up + 1) * gate * sigmoid(alpha * gate), gate cut above at limit, up at both sides
+ * (GPT-OSS). act [rows, width] from act [rows, 2 * width]: gates then ups, or gate, up, gate, up,
+ * ... where interleaved. */
 struct op_clamped_swiglu {
     void *out;
     const void *gate_up;

@@ -1,9 +1,9 @@
 /*
- * ops_rows.h - operations on rows that dense families want beside those of ops.h: layer norm, norms of heads, plain
- * activations, learned positions, clamps, the last touch of logits.
+ * ops_rows.h - operations on rows that dense families want beside those of ops.h: layer norm, norms
+ * of heads, plain activations, learned positions, clamps, the last touch of logits.
  *
- * Conventions, numerics and promises are those of ops.h: a row's bits depend on that row alone, sums run in f32 in a
- * fixed lane order.
+ * Conventions, numerics and promises are those of ops.h: a row's bits depend on that row alone,
+ * sums run in f32 in a fixed lane order.
  */
 #ifndef KERNELS_OPS_ROWS_H
 #define KERNELS_OPS_ROWS_H
@@ -12,8 +12,8 @@
 
 struct step_batch;
 
-/* As op_rmsnorm, with out = (h - mean(h)) / sqrt(var(h) + eps) * (weight + weight_offset) + bias (NULL: none); var is
- * the mean of squared distances (Ba et al. 2016). weight is there. */
+/* As op_rmsnorm, with out = (h - mean(h)) / sqrt(var(h) + eps) * (weight + weight_offset) + bias
+ * (NULL: none); var is the mean of squared distances (Ba et al. 2016). weight is there. */
 struct op_layernorm {
     void *out, *x;
     const void *delta;
@@ -24,10 +24,11 @@ struct op_layernorm {
     bool x_f32;
 };
 
-/* Norms in place of `heads` neighbouring pieces of `width` values in each row: x is act, piece 0 of row 0; rows are
- * `stride` values apart. RMS norm, or layer norm where `centered`. weight: f32 [width], or [heads, width] where
- * weight_each; bias the same, or NULL. squares: f32, rows squares_stride apart, each the sum of squares of `whole`
- * values of which x has a part: the RMS norm's mean is theirs. NULL: x's own. */
+/* Norms in place of `heads` neighbouring pieces of `width` values in each row: x is act, piece 0 of
+ * row 0; rows are `stride` values apart. RMS norm, or layer norm where `centered`. weight: f32
+ * [width], or [heads, width] where weight_each; bias the same, or NULL. squares: f32, rows
+ * squares_stride apart, each the sum of squares of `whole` values of which x has a part: the RMS
+ * norm's mean is theirs. NULL: x's own. */
 struct op_head_norm {
     void *x;
     const float *weight, *bias;
@@ -53,7 +54,8 @@ struct op_activate {
     int activation; /* enum activation */
 };
 
-/* x[t, :] += table[positions[t] + offset, :], act [T, cols]. Padding rows and positions past the table: nothing. */
+/* x[t, :] += table[positions[t] + offset, :], act [T, cols]. Padding rows and positions past the
+ * table: nothing. */
 struct op_add_positions {
     void *x;
     const struct matrix *table; /* one part */
@@ -68,7 +70,8 @@ struct op_clamp {
     float limit;
 };
 
-/* l = logits * scale; logits = soft_cap ? soft_cap * tanh(l / soft_cap) : l. f32 [rows, width] in place. */
+/* l = logits * scale; logits = soft_cap ? soft_cap * tanh(l / soft_cap) : l. f32 [rows, width] in
+ * place. */
 struct op_finish_logits {
     float *logits;
     uint32_t rows, width;

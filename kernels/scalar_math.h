@@ -1,15 +1,16 @@
 /*
- * scalar_math.h - log for the sampler's noise, sin/cos for rotary angles, and angles that go on, of our own:
- * multiplications, additions and divisions in a fixed order and no fma, so that every compiler, instruction set and
- * device that rounds each operation gives the same bits. Vector kernels repeat these operations lane by lane.
+ * scalar_math.h - log for the sampler's noise, sin/cos for rotary angles, and angles that go on, of
+ * our own: multiplications, additions and divisions in a fixed order and no fma, so that every
+ * compiler, instruction set and device that rounds each operation gives the same bits. Vector
+ * kernels repeat these operations lane by lane.
  */
 #ifndef KERNELS_SCALAR_MATH_H
 #define KERNELS_SCALAR_MATH_H
 
 #include "base/base.h"
 
-/* log(m) = 2 atanh(s), s = (m - 1) / (m + 1): 2 s (1 + s^2 / 3 + s^4 / 5 + ...), cut after s^12: below 2^-25 for |s| <=
- * 1/3. */
+/* log(m) = 2 atanh(s), s = (m - 1) / (m + 1): 2 s (1 + s^2 / 3 + s^4 / 5 + ...), cut after s^12:
+ * below 2^-25 for |s| <= 1/3. */
 #define LOG_C3             0.333333333f
 #define LOG_C5             0.2f
 #define LOG_C7             0.142857143f
@@ -20,11 +21,13 @@
 #define LOG_LN2_LO         (-2.12194440e-4f)
 #define LOG_SQRT_HALF_BITS 0x3f3504f3u
 
+/* The bits of a float. */
 static inline uint32_t float_bits(float f) {
     uint32_t b;
     memcpy(&b, &f, 4);
     return b;
 }
+/* The float of these bits. */
 static inline float bits_float(uint32_t b) {
     float f;
     memcpy(&f, &b, 4);
@@ -43,8 +46,8 @@ static inline float scalar_atanh2(float s) {
     return d + d * (z * p);
 }
 
-/* Natural logarithm of a positive normal number; error below 3 ulp of the result or of 1, whichever is smaller in
- * effect. */
+/* Natural logarithm of a positive normal number; error below 3 ulp of the result or of 1, whichever
+ * is smaller in effect. */
 static inline float scalar_log(float x) {
     uint32_t bits = float_bits(x);
     int32_t e = (int32_t)(bits - LOG_SQRT_HALF_BITS) >> 23;
@@ -53,8 +56,8 @@ static inline float scalar_log(float x) {
     return n * LOG_LN2_HI + (n * LOG_LN2_LO + l);
 }
 
-/* angle + step less whole turns: within [-pi, pi] and a few ulp, where |angle + step| < 2^20. The first part of 2 pi
- * has 8 bits, so its product with a number of turns is exact. */
+/* angle + step less whole turns: within [-pi, pi] and a few ulp, where |angle + step| < 2^20. The
+ * first part of 2 pi has 8 bits, so its product with a number of turns is exact. */
 #define TURN_HI      6.28125f
 #define TURN_LO      0.00193530718f
 #define TURN_INVERSE 0.159154943f

@@ -1,8 +1,9 @@
 /*
- * codec_tables.h - what codec.c walks: for each struct of messages.h its fields in order of their number on the wire.
+ * codec_tables.h - what codec.c walks: for each struct of messages.h its fields in order of their
+ * number on the wire.
  *
- * Private to proto/. Rows are in the order of protobuf-c's field descriptors (ascending numbers) and complete, so that
- * row i is descriptor field i; the decoder CHECKs it.
+ * Private to proto/. Rows are in the order of protobuf-c's field descriptors (ascending numbers)
+ * and complete, so that row i is descriptor field i; the decoder CHECKs it.
  */
 #ifndef PROTO_CODEC_TABLES_H
 #define PROTO_CODEC_TABLES_H
@@ -29,43 +30,34 @@ enum field_type {
     FIELD_STRUCTS, /* pointer and count: a repeated message */
 };
 
-struct wire_table;
-struct wire_field {
+struct message_table;
+struct message_field {
     const char *name;
     uint16_t number; /* on the wire */
     uint8_t type;    /* enum field_type */
     uint16_t offset, count_offset;
     uint64_t min,
-        max; /* of the number; of the bytes of a text or blob; of the items of a column or list. I32: cast to int64_t */
-    const struct wire_table *table; /* FIELD_STRUCT, FIELD_STRUCTS */
+        /* of the number; of the bytes of a text or blob; of the items of a column or list. I32:
+         * cast to int64_t */
+        max;
+    const struct message_table *table; /* FIELD_STRUCT, FIELD_STRUCTS */
 };
 
-struct wire_table {
+struct message_table {
     const char *name;
     size_t size; /* of our struct */
     const ProtobufCMessageDescriptor *descriptor;
-    const struct wire_field *fields;
+    const struct message_field *fields;
     size_t field_count;
     /* What one field alone does not show: 0 or ERR_INVALID. NULL: nothing. */
     int (*check)(const void *message, struct error *err);
 };
 
 /* NULL for kinds without a table. */
-const struct wire_table *wire_table_of(uint32_t kind);
+const struct message_table *message_table_of(uint32_t kind);
 
-/* codec_check.c */
-int wire_check_hello(const void *message, struct error *err);
-int wire_check_welcome(const void *message, struct error *err);
-int wire_check_group(const void *message, struct error *err);
-int wire_check_bundle_chunk(const void *message, struct error *err);
-int wire_check_sampling(const void *message, struct error *err);
-int wire_check_submit(const void *message, struct error *err);
-int wire_check_cancel(const void *message, struct error *err);
-int wire_check_ack(const void *message, struct error *err);
-int wire_check_attach(const void *message, struct error *err);
-int wire_check_deltas(const void *message, struct error *err);
-int wire_check_admit(const void *message, struct error *err);
-int wire_check_plan(const void *message, struct error *err);
-int wire_check_step_result(const void *message, struct error *err);
+/* codec_check.c: how the fields of a message must fit each other. 0, or ERR_INVALID with *err (may
+ * be NULL) filled. */
+#include "wire_checks.h" /* made from trireme.proto */
 
 #endif

@@ -18,17 +18,23 @@ enum {
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "header fields are copied as they are");
 _Static_assert(AT_RESERVED + 8 == FRAME_BYTES, "the header's layout");
 
-static int compare_u64(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
+static int compare_u64(uint64_t a, uint64_t b) {
+    return (a > b) - (a < b);
+}
 
 int epoch_compare(struct epoch a, struct epoch b) {
     int order = compare_u64(a.number, b.number);
-    if (!order) order = compare_u64(a.instance.hi, b.instance.hi);
+    if (!order)
+        order = compare_u64(a.instance.hi, b.instance.hi);
     return order ? order : compare_u64(a.instance.lo, b.instance.lo);
 }
 
-static uint32_t checksum(struct bytes payload) { return (uint32_t)hash64(payload.data, payload.len, 0); }
+static uint32_t checksum(struct bytes payload) {
+    return (uint32_t)hash64(payload.data, payload.len, 0);
+}
 
-void frame_write(uint8_t out[FRAME_BYTES], uint16_t kind, struct epoch epoch, struct bytes payload) {
+void frame_write(uint8_t out[FRAME_BYTES], uint16_t kind, struct epoch epoch,
+                 struct bytes payload) {
     CHECK(payload.len <= WIRE_MAX_FRAME);
     uint32_t magic = MAGIC, len = (uint32_t)payload.len, sum = checksum(payload);
     memset(out, 0, FRAME_BYTES);
@@ -45,13 +51,17 @@ void frame_write(uint8_t out[FRAME_BYTES], uint16_t kind, struct epoch epoch, st
 int frame_read(struct bytes header, struct bytes payload, struct frame *out) {
     uint32_t magic, len, sum;
     *out = (struct frame){0};
-    if (header.len != FRAME_BYTES || payload.len > WIRE_MAX_FRAME) return ERR_INVALID;
+    if (header.len != FRAME_BYTES || payload.len > WIRE_MAX_FRAME)
+        return ERR_INVALID;
     memcpy(&magic, header.data + AT_MAGIC, 4);
-    if (magic != MAGIC) return ERR_INVALID;
-    if (header.data[AT_MAJOR] != FRAME_MAJOR) return ERR_UNSUPPORTED;
+    if (magic != MAGIC)
+        return ERR_INVALID;
+    if (header.data[AT_MAJOR] != FRAME_MAJOR)
+        return ERR_UNSUPPORTED;
     memcpy(&len, header.data + AT_LENGTH, 4);
     memcpy(&sum, header.data + AT_CHECKSUM, 4);
-    if (len != payload.len || sum != checksum(payload)) return ERR_INVALID;
+    if (len != payload.len || sum != checksum(payload))
+        return ERR_INVALID;
     memcpy(&out->kind, header.data + AT_KIND, 2);
     out->minor = header.data[AT_MINOR];
     memcpy(&out->epoch.number, header.data + AT_EPOCH, 8);

@@ -1,9 +1,9 @@
 /*
- * link_client.c - everyone else's end: one DEALER for each registration, Hello until Welcome, heartbeats, and the signs
- * that the scheduler is lost.
+ * link_client.c - everyone else's end: one DEALER for each registration, Hello until Welcome,
+ * heartbeats, and the signs that the scheduler is lost.
  *
- * Two states, CONNECTING and REGISTERED. open_connection enters the first, take_welcome the second, lose leaves it;
- * nothing else moves the state.
+ * Two states, CONNECTING and REGISTERED. open_connection enters the first, accept_welcome the
+ * second, disconnect leaves it; nothing else moves the state.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -19,7 +19,8 @@ enum { GIVE_UP_MS = 5000, CLOSE_LINGER_MS = 200 };
 enum client_state { CLIENT_CONNECTING, CLIENT_REGISTERED };
 
 struct link_client {
-    void *context, *socket, *monitor; /* owned; both anew for each connection, both NULL when none could be made */
+    /* owned; both anew for each connection, both NULL when none could be made */
+    void *context, *socket, *monitor;
     struct link_wait wait;
     struct link_client_calls calls;
     void *ctx;
@@ -36,7 +37,7 @@ struct link_client {
     struct buf hello, scratch;
     struct liveness liveness;
     struct liveness_peer server;
-    struct link_parts *parts;
+    struct link_frames *frames;
     struct arena arena;
     struct link_stats stats;
     bool dispatching;
@@ -71,7 +72,8 @@ static void close_connection(struct link_client *c) {
 /* The monitor tells at once when the connection ends; heartbeats tell what it does not. */
 static int open_monitor(struct link_client *c, struct error *err) {
     char address[64];
-    snprintf(address, sizeof address, "inproc://monitor-%llu", (unsigned long long)c->connection_count);
+    snprintf(address, sizeof address, "inproc://monitor-%llu",
+             (unsigned long long)c->connection_count);
     if (zmq_socket_monitor(c->socket, address, ZMQ_EVENT_DISCONNECTED) != 0 ||
         !(c->monitor = zmq_socket(c->context, ZMQ_PAIR)))
         return error_set(err, ERR_IO, "cannot watch a connection: %s", zmq_strerror(zmq_errno()));
@@ -85,14 +87,18 @@ static int open_monitor(struct link_client *c, struct error *err) {
 /* A new socket with a new routing id: what waits for the old one dies with it. */
 static int open_connection(struct link_client *c, struct error *err) {
     close_connection(c);
-    if (!(c->socket = link_socket_new(c->context, ZMQ_DEALER, err))) return ERR_IO;
+    if (!(c->socket = link_socket_new(c->context, ZMQ_DEALER, err)))
+        return ERR_IO;
     struct routing_id id = routing_id_make(c->role, c->instance, ++c->connection_count);
     CHECK(zmq_setsockopt(c->socket, ZMQ_ROUTING_ID, id.bytes, ROUTING_BYTES) == 0);
     int rc = link_wait_watch(&c->wait, c->socket, err);
-    if (!rc) rc = open_monitor(c, err);
-    if (rc) return rc;
+    if (!rc)
+        rc = open_monitor(c, err);
+    if (rc)
+        return rc;
     if (zmq_connect(c->socket, c->endpoint) != 0)
-        return error_set(err, ERR_IO, "cannot connect to '%s': %s", c->endpoint, zmq_strerror(zmq_errno()));
+        return error_set(err, ERR_IO, "cannot connect to '%s': %s", c->endpoint,
+                         zmq_strerror(zmq_errno()));
     c->state = CLIENT_CONNECTING;
     c->disconnected = c->hello_sent = false;
     c->opened_ms = clock_ms();
@@ -104,23 +110,25 @@ static int open_connection(struct link_client *c, struct error *err) {
 /* Out of descriptors, say: the next tick tries again. */
 static void reopen(struct link_client *c) {
     struct error err;
-    if (open_connection(c, &err) == 0) return;
+    if (open_connection(c, &err) == 0)
+        return;
     LOG_LIMITED(LOG_ERROR, "no connection to the scheduler: %s", err.text);
     close_connection(c);
     c->state = CLIENT_CONNECTING;
 }
 
-static void lose(struct link_client *c, enum link_lost why) {
+static void disconnect(struct link_client *c, enum link_lost why) {
     bool was_registered = c->state == CLIENT_REGISTERED;
     c->hello_filled = false;
     reopen(c);
-    if (was_registered && c->calls.lost) c->calls.lost(c->ctx, why);
+    if (was_registered && c->calls.lost)
+        c->calls.lost(c->ctx, why);
 }
 
 static void drain_monitor(struct link_client *c) {
-    while (link_socket_receive(c->monitor, c->parts)) {
+    while (link_socket_receive(c->monitor, c->frames)) {
         c->disconnected = true; /* it reports nothing else */
-        link_parts_release(c->parts);
+        link_frames_release(c->frames);
     }
 }
 
@@ -128,7 +136,8 @@ static void drain_monitor(struct link_client *c) {
 
 static int send_frame(struct link_client *c, enum wire_kind kind, struct bytes payload) {
     int rc = link_socket_send(c->socket, NULL, kind, c->epoch, payload, &c->stats);
-    if (!c->dispatching && link_socket_has_input(c->socket)) link_wait_kick(&c->wait);
+    if (!c->dispatching && link_socket_has_input(c->socket))
+        link_wait_kick(&c->wait);
     return rc;
 }
 
@@ -147,9 +156,10 @@ static void fill_hello(struct link_client *c) {
         .epoch_instance = c->epoch.instance,
         .incarnation = ++c->incarnation,
     };
-    if (c->calls.hello) c->calls.hello(c->ctx, &hello);
+    if (c->calls.hello)
+        c->calls.hello(c->ctx, &hello);
     buf_reset(&c->hello);
-    wire_encode_hello(&hello, &c->hello);
+    message_pack_hello(&hello, &c->hello);
     CHECK(!c->hello.failed);
     c->hello_filled = true;
 }
@@ -161,29 +171,34 @@ static bool has_room(void *socket) {
 }
 
 /* As soon as the connection is up, then every LINK_HELLO_MS until Welcome. */
-static void say_hello(struct link_client *c, int64_t now) {
-    if (c->state != CLIENT_CONNECTING || (c->hello_sent && now - c->hello_ms < LINK_HELLO_MS)) return;
-    if (!c->hello_filled) fill_hello(c);
-    if (c->state != CLIENT_CONNECTING || !c->socket || !has_room(c->socket)) return;
-    if (send_frame(c, WIRE_HELLO, buf_bytes(&c->hello)) != 0) return;
+static void send_hello(struct link_client *c, int64_t now) {
+    if (c->state != CLIENT_CONNECTING || (c->hello_sent && now - c->hello_ms < LINK_HELLO_MS))
+        return;
+    if (!c->hello_filled)
+        fill_hello(c);
+    if (c->state != CLIENT_CONNECTING || !c->socket || !has_room(c->socket))
+        return;
+    if (send_frame(c, WIRE_HELLO, buf_bytes(&c->hello)) != 0)
+        return;
     c->hello_sent = true;
     c->hello_ms = now;
 }
 
 static void send_heartbeat(struct link_client *c) {
     struct wire_heartbeat heartbeat = {.state = WIRE_STATE_IDLE};
-    if (c->calls.heartbeat) c->calls.heartbeat(c->ctx, &heartbeat);
+    if (c->calls.heartbeat)
+        c->calls.heartbeat(c->ctx, &heartbeat);
     buf_reset(&c->scratch);
-    wire_encode_heartbeat(&heartbeat, &c->scratch);
+    message_pack_heartbeat(&heartbeat, &c->scratch);
     (void)!send_frame(c, WIRE_HEARTBEAT, buf_bytes(&c->scratch));
 }
 
 /* ---- Receiving ---- */
 
-static void take_welcome(struct link_client *c, const struct frame *frame, struct bytes payload) {
+static void accept_welcome(struct link_client *c, const struct frame *frame, struct bytes payload) {
     struct wire_welcome welcome;
     arena_reset(&c->arena);
-    if (wire_decode_welcome(payload, &c->arena, &welcome, NULL) != 0) {
+    if (message_unpack_welcome(payload, &c->arena, &welcome, NULL) != 0) {
         c->stats.bad_frames++;
         return;
     }
@@ -193,10 +208,11 @@ static void take_welcome(struct link_client *c, const struct frame *frame, struc
     liveness_init(&c->liveness, welcome.heartbeat_ms, welcome.silence_ms, clock_ms());
     liveness_hear(&c->server, clock_ms());
     link_wait_set_tick(&c->wait, welcome.heartbeat_ms);
-    if (c->calls.registered) c->calls.registered(c->ctx, c->epoch, &welcome);
+    if (c->calls.registered)
+        c->calls.registered(c->ctx, c->epoch, &welcome);
 }
 
-static void take_frame(struct link_client *c, const struct frame *frame, struct bytes payload) {
+static void handle_frame(struct link_client *c, const struct frame *frame, struct bytes payload) {
     int order = epoch_compare(frame->epoch, c->epoch);
     bool registered = c->state == CLIENT_REGISTERED;
     if (order < 0 || (!registered && frame->kind != WIRE_WELCOME)) {
@@ -204,39 +220,41 @@ static void take_frame(struct link_client *c, const struct frame *frame, struct 
         return;
     }
     if (!registered) {
-        take_welcome(c, frame, payload);
+        accept_welcome(c, frame, payload);
         return;
     }
     if (order > 0) {
         c->epoch = frame->epoch;
-        lose(c, LINK_LOST_NEW_EPOCH);
+        disconnect(c, LINK_LOST_NEW_EPOCH);
         return;
     }
     liveness_hear(&c->server, clock_ms());
     if (frame->kind == WIRE_BLOCKS_LOST)
-        lose(c, LINK_LOST_UNKNOWN);
-    else if (frame->kind != WIRE_WELCOME && frame->kind != WIRE_HEARTBEAT && wire_struct_size(frame->kind))
+        disconnect(c, LINK_LOST_UNKNOWN);
+    else if (frame->kind != WIRE_WELCOME && frame->kind != WIRE_HEARTBEAT &&
+             message_size(frame->kind))
         c->calls.frame(c->ctx, (enum wire_kind)frame->kind, payload);
 }
 
-static void take_parts(struct link_client *c) {
-    const struct link_parts *p = c->parts;
+static void receive_frames(struct link_client *c) {
+    const struct link_frames *p = c->frames;
     struct frame frame;
-    if (p->count != 2 || frame_read(p->part[0], p->part[1], &frame) != 0) {
+    if (p->count != 2 || frame_read(p->frame[0], p->frame[1], &frame) != 0) {
         c->stats.bad_frames++;
         return;
     }
     c->stats.received_frames++;
-    c->stats.received_bytes += p->part[1].len;
-    take_frame(c, &frame, p->part[1]);
+    c->stats.received_bytes += p->frame[1].len;
+    handle_frame(c, &frame, p->frame[1]);
 }
 
 /* True when nothing is left. A callback may change the socket. */
 static bool drain(struct link_client *c) {
     for (int i = 0; i < DISPATCH_FRAMES_MAX; i++) {
-        if (!c->socket || !link_socket_receive(c->socket, c->parts)) return true;
-        take_parts(c);
-        link_parts_release(c->parts);
+        if (!c->socket || !link_socket_receive(c->socket, c->frames))
+            return true;
+        receive_frames(c);
+        link_frames_release(c->frames);
     }
     return false;
 }
@@ -244,7 +262,7 @@ static bool drain(struct link_client *c) {
 static void act_on_disconnect(struct link_client *c) {
     c->disconnected = false;
     if (c->state == CLIENT_REGISTERED)
-        lose(c, LINK_LOST_CLOSED);
+        disconnect(c, LINK_LOST_CLOSED);
     else
         c->hello_sent = false;
 }
@@ -252,36 +270,45 @@ static void act_on_disconnect(struct link_client *c) {
 static void tick(struct link_client *c, int64_t now, bool drained) {
     if (c->state == CLIENT_CONNECTING) {
         /* Connected, yet nobody answers: the connection may be half open. */
-        if (c->hello_sent && now - c->opened_ms > GIVE_UP_MS) reopen(c);
+        if (c->hello_sent && now - c->opened_ms > GIVE_UP_MS)
+            reopen(c);
         return;
     }
     bool fair = liveness_tick(&c->liveness, now);
     if (fair && drained && liveness_is_dead(&c->liveness, &c->server))
-        lose(c, LINK_LOST_SILENT);
+        disconnect(c, LINK_LOST_SILENT);
     else
         send_heartbeat(c);
 }
 
 void link_client_dispatch(struct link_client *c) {
     bool ticked = link_wait_clear(&c->wait);
-    if (!c->socket && ticked) reopen(c);
-    if (!c->socket) return;
+    if (!c->socket && ticked)
+        reopen(c);
+    if (!c->socket)
+        return;
     c->dispatching = true;
     drain_monitor(c);
     bool drained = drain(c);
-    if (c->disconnected && drained) act_on_disconnect(c);
-    if (ticked) tick(c, clock_ms(), drained);
-    say_hello(c, clock_ms());
+    if (c->disconnected && drained)
+        act_on_disconnect(c);
+    if (ticked)
+        tick(c, clock_ms(), drained);
+    send_hello(c, clock_ms());
     c->dispatching = false;
-    if (c->socket && (link_socket_has_input(c->socket) || link_socket_has_input(c->monitor))) link_wait_kick(&c->wait);
+    if (c->socket && (link_socket_has_input(c->socket) || link_socket_has_input(c->monitor)))
+        link_wait_kick(&c->wait);
 }
 
-void link_client_wait(struct link_client *c, const int *fds, bool *ready, size_t fd_count, int64_t timeout_ms) {
+void link_client_wait(struct link_client *c, const int *fds, bool *ready, size_t fd_count,
+                      int64_t timeout_ms) {
     link_wait_poll(&c->wait, fds, ready, fd_count, timeout_ms);
     link_client_dispatch(c);
 }
 
-void link_client_renew(struct link_client *c) { lose(c, LINK_LOST_RENEW); }
+void link_client_renew(struct link_client *c) {
+    disconnect(c, LINK_LOST_RENEW);
+}
 
 /* ---- Life ---- */
 
@@ -289,7 +316,8 @@ int link_client_new(struct link_client **out, const struct link_client_config *c
                     const struct link_client_calls *calls, void *ctx, struct error *err) {
     *out = NULL;
     int rc = link_endpoint_check(config->endpoint, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     struct link_client *c = mem_alloc(sizeof *c);
     c->wait = (struct link_wait){-1, -1, -1};
     c->calls = *calls;
@@ -297,25 +325,29 @@ int link_client_new(struct link_client **out, const struct link_client_config *c
     c->endpoint = mem_strdup(config->endpoint);
     c->role = config->role;
     c->instance = u128_is_zero(config->instance) ? random_u128() : config->instance;
-    c->parts = link_parts_new();
+    c->frames = link_frames_new();
     c->context = zmq_ctx_new();
     CHECK(c->context && calls->frame);
     rc = link_wait_init(&c->wait, LINK_HELLO_MS, err);
-    if (!rc) rc = open_connection(c, err);
+    if (!rc)
+        rc = open_connection(c, err);
     *out = c;
-    if (rc) link_client_free(out);
+    if (rc)
+        link_client_free(out);
     return rc;
 }
 
 void link_client_free(struct link_client **client) {
     struct link_client *c = *client;
-    if (!c) return;
+    if (!c)
+        return;
     int linger = c->state == CLIENT_REGISTERED ? CLOSE_LINGER_MS : 0;
-    if (c->socket) zmq_setsockopt(c->socket, ZMQ_LINGER, &linger, sizeof linger);
+    if (c->socket)
+        zmq_setsockopt(c->socket, ZMQ_LINGER, &linger, sizeof linger);
     close_connection(c);
     zmq_ctx_term(c->context);
     link_wait_release(&c->wait);
-    link_parts_free(&c->parts);
+    link_frames_free(&c->frames);
     arena_release(&c->arena);
     buf_release(&c->hello);
     buf_release(&c->scratch);
@@ -326,13 +358,21 @@ void link_client_free(struct link_client **client) {
 
 /* ---- Looking in ---- */
 
-int link_client_fd(const struct link_client *c) { return c->wait.epoll_fd; }
-bool link_client_is_registered(const struct link_client *c) { return c->state == CLIENT_REGISTERED; }
+int link_client_fd(const struct link_client *c) {
+    return c->wait.epoll_fd;
+}
+bool link_client_is_registered(const struct link_client *c) {
+    return c->state == CLIENT_REGISTERED;
+}
 struct epoch link_client_epoch(const struct link_client *c) {
     return c->epoch;
 }
 struct u128 link_client_instance(const struct link_client *c) {
     return c->instance;
 }
-uint32_t link_client_incarnation(const struct link_client *c) { return c->incarnation; }
-const struct link_stats *link_client_stats(const struct link_client *c) { return &c->stats; }
+uint32_t link_client_incarnation(const struct link_client *c) {
+    return c->incarnation;
+}
+const struct link_stats *link_client_stats(const struct link_client *c) {
+    return &c->stats;
+}

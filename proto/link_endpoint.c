@@ -17,12 +17,13 @@ static const char *after_prefix(const char *s, const char *prefix) {
 }
 
 static int check_ipc(const char *path, struct error *err) {
-    if (path[0] != '/') return error_set(err, ERR_INVALID, "endpoint 'ipc://%s' is not an absolute path", path);
+    if (path[0] != '/')
+        return error_set(err, ERR_INVALID, "endpoint 'ipc://%s' is not an absolute path", path);
     if (strlen(path) > IPC_PATH_MAX)
-        return error_set(
-            err, ERR_INVALID,
-            "endpoint 'ipc://%s' is too long: its path has %zu bytes, a socket's name at most %d; use a shorter folder",
-            path, strlen(path), IPC_PATH_MAX);
+        return error_set(err, ERR_INVALID,
+                         "endpoint 'ipc://%s' is too long: its path has %zu bytes, a socket's name "
+                         "at most %d; use a shorter folder",
+                         path, strlen(path), IPC_PATH_MAX);
     return 0;
 }
 
@@ -30,26 +31,34 @@ static int check_tcp(const char *address, struct error *err) {
     const char *colon = strrchr(address, ':');
     if (!colon || colon == address)
         return error_set(err, ERR_INVALID, "endpoint 'tcp://%s' is not 'tcp://host:port'", address);
-    if (strcmp(colon, ":*") == 0) return 0;
+    if (strcmp(colon, ":*") == 0)
+        return 0;
     char *end;
     errno = 0;
     unsigned long port = strtoul(colon + 1, &end, 10);
     if (errno || end == colon + 1 || *end || port > 65535 || colon[1] < '0' || colon[1] > '9')
-        return error_set(err, ERR_INVALID, "endpoint 'tcp://%s' has no port from 0 to 65535", address);
+        return error_set(err, ERR_INVALID, "endpoint 'tcp://%s' has no port from 0 to 65535",
+                         address);
     return 0;
 }
 
 int link_endpoint_check(const char *endpoint, struct error *err) {
     const char *rest;
     if (!endpoint || !endpoint[0])
-        return error_set(err, ERR_INVALID, "an endpoint is missing; it looks like 'ipc:///run/trireme/scheduler.sock'");
-    if ((rest = after_prefix(endpoint, "ipc://"))) return check_ipc(rest, err);
-    if ((rest = after_prefix(endpoint, "tcp://"))) return check_tcp(rest, err);
-    return error_set(err, ERR_INVALID, "endpoint '%s' begins neither with 'ipc://' nor with 'tcp://'", endpoint);
+        return error_set(
+            err, ERR_INVALID,
+            "an endpoint is missing; it looks like 'ipc:///run/trireme/scheduler.sock'");
+    if ((rest = after_prefix(endpoint, "ipc://")))
+        return check_ipc(rest, err);
+    if ((rest = after_prefix(endpoint, "tcp://")))
+        return check_tcp(rest, err);
+    return error_set(err, ERR_INVALID,
+                     "endpoint '%s' begins neither with 'ipc://' nor with 'tcp://'", endpoint);
 }
 
 static bool is_loopback(const char *address) {
-    return after_prefix(address, "127.") || after_prefix(address, "localhost:") || after_prefix(address, "[::1]:");
+    return after_prefix(address, "127.") || after_prefix(address, "localhost:") ||
+           after_prefix(address, "[::1]:");
 }
 
 /* The folder keeps strangers out: whoever can open the socket can speak to the scheduler. */
@@ -61,7 +70,8 @@ static int prepare_folder(const char *path, struct error *err) {
         rc = error_set_errno(err, "cannot look at folder '%s'", folder);
     if (!rc && (st.st_mode & 0077))
         rc = error_set(err, ERR_INVALID,
-                       "folder '%s' of the socket may be entered by others (mode %04o); make it 0700 or choose another",
+                       "folder '%s' of the socket may be entered by others (mode %04o); make it "
+                       "0700 or choose another",
                        folder, (unsigned)(st.st_mode & 07777));
     mem_free(folder);
     return rc;
@@ -69,13 +79,15 @@ static int prepare_folder(const char *path, struct error *err) {
 
 int link_endpoint_prepare(const char *endpoint, bool insecure, struct error *err) {
     int rc = link_endpoint_check(endpoint, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     const char *path = after_prefix(endpoint, "ipc://");
-    if (path) return prepare_folder(path, err);
+    if (path)
+        return prepare_folder(path, err);
     if (!insecure && !is_loopback(after_prefix(endpoint, "tcp://")))
-        return error_set(
-            err, ERR_INVALID,
-            "endpoint '%s' is not a loopback address, and nothing on this wire is encrypted yet; bind 127.0.0.1",
-            endpoint);
+        return error_set(err, ERR_INVALID,
+                         "endpoint '%s' is not a loopback address, and nothing on this wire is "
+                         "encrypted yet; bind 127.0.0.1",
+                         endpoint);
     return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * link_server.c - the scheduler's end: one ROUTER, a table of peers by instance, heartbeats to all of them, and the
- * judgement of silence.
+ * link_server.c - the scheduler's end: one ROUTER, a table of peers by instance, heartbeats to all
+ * of them, and the judgement of silence.
  */
 #include <zmq.h>
 
@@ -9,7 +9,13 @@
 #include "proto/link_socket.h"
 #include "proto/liveness.h"
 
-enum { PEERS_DEFAULT = 4096, BUCKETS = 1024, ENDPOINTS_MAX = 8, ADDRESS_MAX = 256, NONE = UINT32_MAX };
+enum {
+    PEERS_DEFAULT = 4096,
+    BUCKETS = 1024,
+    ENDPOINTS_MAX = 8,
+    ADDRESS_MAX = 256,
+    NONE = UINT32_MAX
+};
 
 struct peer {
     struct u128 instance; /* zero: this place is free */
@@ -28,9 +34,11 @@ struct link_server {
     void *ctx;
     struct epoch epoch;
     struct liveness liveness;
-    struct peer *peers;                                                    /* owned; places never move */
-    uint32_t peer_cap, peer_count, peer_end, free_place, buckets[BUCKETS]; /* peer_end: none was ever at or behind it */
-    struct link_parts *parts;
+    /* owned; places never move */
+    struct peer *peers;
+    /* peer_end: none was ever at or behind it */
+    uint32_t peer_cap, peer_count, peer_end, free_place, buckets[BUCKETS];
+    struct link_frames *frames;
     struct arena arena; /* for Hello */
     struct buf scratch;
     struct link_stats stats;
@@ -47,14 +55,16 @@ static uint32_t *bucket_of(struct link_server *s, struct u128 instance) {
 
 static struct peer *peer_find(const struct link_server *s, struct u128 instance) {
     uint32_t place = *bucket_of((struct link_server *)(uintptr_t)s, instance);
-    while (place != NONE && !u128_equal(s->peers[place].instance, instance)) place = s->peers[place].next;
+    while (place != NONE && !u128_equal(s->peers[place].instance, instance))
+        place = s->peers[place].next;
     return place == NONE ? NULL : &s->peers[place];
 }
 
 /* NULL: the table is full. */
 static struct peer *peer_make(struct link_server *s, struct u128 instance, enum wire_role role) {
     uint32_t place = s->free_place, *bucket = bucket_of(s, instance);
-    if (place == NONE) return NULL;
+    if (place == NONE)
+        return NULL;
     s->free_place = s->peers[place].next;
     s->peer_end = MAX(s->peer_end, place + 1);
     s->peers[place] = (struct peer){.instance = instance, .role = role, .next = *bucket};
@@ -65,7 +75,8 @@ static struct peer *peer_make(struct link_server *s, struct u128 instance, enum 
 
 static void peer_forget(struct link_server *s, struct peer *peer) {
     uint32_t place = (uint32_t)(peer - s->peers), *at = bucket_of(s, peer->instance);
-    while (*at != place) at = &s->peers[*at].next;
+    while (*at != place)
+        at = &s->peers[*at].next;
     *at = peer->next;
     *peer = (struct peer){.next = s->free_place};
     s->free_place = place;
@@ -75,32 +86,40 @@ static void peer_forget(struct link_server *s, struct peer *peer) {
 static void peers_init(struct link_server *s, size_t cap) {
     s->peer_cap = (uint32_t)cap;
     s->peers = mem_calloc(cap, sizeof *s->peers);
-    for (uint32_t i = 0; i < s->peer_cap; i++) s->peers[i].next = i + 1 < s->peer_cap ? i + 1 : NONE;
-    for (size_t i = 0; i < BUCKETS; i++) s->buckets[i] = NONE;
+    for (uint32_t i = 0; i < s->peer_cap; i++)
+        s->peers[i].next = i + 1 < s->peer_cap ? i + 1 : NONE;
+    for (size_t i = 0; i < BUCKETS; i++)
+        s->buckets[i] = NONE;
 }
 
 /* ---- Sending ---- */
 
-static int send_to(struct link_server *s, const struct routing_id *to, enum wire_kind kind, struct bytes payload) {
+static int send_to(struct link_server *s, const struct routing_id *to, enum wire_kind kind,
+                   struct bytes payload) {
     int rc = link_socket_send(s->socket, to, kind, s->epoch, payload, &s->stats);
     /* The call may have swallowed ZeroMQ's signal for frames that wait. */
-    if (!s->dispatching && link_socket_has_input(s->socket)) link_wait_kick(&s->wait);
+    if (!s->dispatching && link_socket_has_input(s->socket))
+        link_wait_kick(&s->wait);
     return rc;
 }
 
-int link_server_send(struct link_server *s, struct u128 instance, enum wire_kind kind, struct bytes payload) {
+int link_server_send(struct link_server *s, struct u128 instance, enum wire_kind kind,
+                     struct bytes payload) {
     const struct peer *peer = peer_find(s, instance);
-    if (!peer || !peer->welcomed) return ERR_CLOSED;
+    if (!peer || !peer->welcomed)
+        return ERR_CLOSED;
     return send_to(s, &peer->routing, kind, payload);
 }
 
 static void send_heartbeats(struct link_server *s) {
     struct wire_heartbeat heartbeat = {.state = WIRE_STATE_IDLE};
-    if (s->calls.heartbeat) s->calls.heartbeat(s->ctx, &heartbeat);
+    if (s->calls.heartbeat)
+        s->calls.heartbeat(s->ctx, &heartbeat);
     buf_reset(&s->scratch);
-    wire_encode_heartbeat(&heartbeat, &s->scratch);
+    message_pack_heartbeat(&heartbeat, &s->scratch);
     for (uint32_t i = 0; i < s->peer_end; i++)
-        if (s->peers[i].welcomed) (void)!send_to(s, &s->peers[i].routing, WIRE_HEARTBEAT, buf_bytes(&s->scratch));
+        if (s->peers[i].welcomed)
+            (void)!send_to(s, &s->peers[i].routing, WIRE_HEARTBEAT, buf_bytes(&s->scratch));
 }
 
 static void ask_to_register(struct link_server *s, struct bytes routing) {
@@ -112,20 +131,27 @@ static void ask_to_register(struct link_server *s, struct bytes routing) {
 
 /* ---- Receiving ---- */
 
-static void welcome(struct link_server *s, struct u128 instance, const struct wire_welcome *message) {
+static void welcome(struct link_server *s, struct u128 instance,
+                    const struct wire_welcome *message) {
     struct peer *peer = peer_find(s, instance); /* the callback may have dropped it */
-    if (!peer) return;
+    if (!peer)
+        return;
     buf_reset(&s->scratch);
-    wire_encode_welcome(message, &s->scratch);
+    message_pack_welcome(message, &s->scratch);
     peer->welcomed = send_to(s, &peer->routing, WIRE_WELCOME, buf_bytes(&s->scratch)) == 0;
 }
 
-static void take_hello(struct link_server *s, struct bytes routing, const struct wire_hello *hello) {
+static void accept_hello(struct link_server *s, struct bytes routing,
+                         const struct wire_hello *hello) {
     struct peer *peer = peer_find(s, hello->instance);
-    if (peer && hello->incarnation < peer->incarnation) return; /* of a connection before the one we have */
+    /* of a connection before the one we have */
+    if (peer && hello->incarnation < peer->incarnation)
+        return;
     bool is_new = !peer;
-    if (is_new && !(peer = peer_make(s, hello->instance, hello->role))) return;
-    if (is_new || hello->incarnation > peer->incarnation) s->stats.registrations++;
+    if (is_new && !(peer = peer_make(s, hello->instance, hello->role)))
+        return;
+    if (is_new || hello->incarnation > peer->incarnation)
+        s->stats.registrations++;
     memcpy(peer->routing.bytes, routing.data, ROUTING_BYTES);
     peer->incarnation = hello->incarnation;
     peer->welcomed = false;
@@ -141,76 +167,86 @@ static void take_hello(struct link_server *s, struct bytes routing, const struct
 
 /* Everybody has to register anew; who does not comes to be silent. */
 static void unwelcome_all(struct link_server *s) {
-    for (uint32_t i = 0; i < s->peer_end; i++) s->peers[i].welcomed = false;
+    for (uint32_t i = 0; i < s->peer_end; i++)
+        s->peers[i].welcomed = false;
 }
 
 /* False: drop the frame. */
-static bool judge(struct link_server *s, const struct frame *frame, const struct wire_hello *hello, bool served) {
+static bool check_frame(struct link_server *s, const struct frame *frame,
+                        const struct wire_hello *hello, bool served) {
     struct epoch before = s->epoch;
-    enum link_verdict verdict = s->calls.judge(s->ctx, &s->epoch, frame, hello, served);
-    if (epoch_compare(before, s->epoch) != 0) unwelcome_all(s);
-    if (verdict == LINK_SUPERSEDED && s->calls.superseded) s->calls.superseded(s->ctx, frame->epoch);
+    enum link_verdict verdict = s->calls.check_epoch(s->ctx, &s->epoch, frame, hello, served);
+    if (epoch_compare(before, s->epoch) != 0)
+        unwelcome_all(s);
+    if (verdict == LINK_SUPERSEDED && s->calls.superseded)
+        s->calls.superseded(s->ctx, frame->epoch);
     return verdict == LINK_TAKE;
 }
 
-static bool decode_hello(struct link_server *s, enum wire_role role, struct u128 instance, struct bytes payload,
-                         struct wire_hello *hello) {
+static bool unpack_hello(struct link_server *s, enum wire_role role, struct u128 instance,
+                         struct bytes payload, struct wire_hello *hello) {
     arena_reset(&s->arena);
-    if (wire_decode_hello(payload, &s->arena, hello, NULL) == 0 && hello->role == role &&
+    if (message_unpack_hello(payload, &s->arena, hello, NULL) == 0 && hello->role == role &&
         u128_equal(hello->instance, instance))
         return true;
     s->stats.bad_frames++;
     return false;
 }
 
-static void take_frame(struct link_server *s, struct bytes routing, const struct frame *frame, struct bytes payload,
-                       enum wire_role role, struct u128 instance) {
+static void handle_frame(struct link_server *s, struct bytes routing, const struct frame *frame,
+                         struct bytes payload, enum wire_role role, struct u128 instance) {
     struct wire_hello hello;
     bool is_hello = frame->kind == WIRE_HELLO;
-    if (is_hello && !decode_hello(s, role, instance, payload, &hello)) return;
+    if (is_hello && !unpack_hello(s, role, instance, payload, &hello))
+        return;
     struct peer *peer = peer_find(s, instance);
-    bool good = judge(s, frame, is_hello ? &hello : NULL, peer && peer->welcomed);
+    bool good = check_frame(s, frame, is_hello ? &hello : NULL, peer && peer->welcomed);
     if (is_hello) {
-        if (good) take_hello(s, routing, &hello);
+        if (good)
+            accept_hello(s, routing, &hello);
         return;
     }
-    if (!good || !peer || !peer->welcomed || memcmp(peer->routing.bytes, routing.data, ROUTING_BYTES) != 0) {
+    if (!good || !peer || !peer->welcomed ||
+        memcmp(peer->routing.bytes, routing.data, ROUTING_BYTES) != 0) {
         ask_to_register(s, routing);
         return;
     }
     liveness_hear(&peer->live, clock_ms());
-    if (wire_struct_size(frame->kind)) s->calls.frame(s->ctx, instance, role, (enum wire_kind)frame->kind, payload);
+    if (message_size(frame->kind))
+        s->calls.frame(s->ctx, instance, role, (enum wire_kind)frame->kind, payload);
 }
 
-static void take_parts(struct link_server *s) {
-    const struct link_parts *p = s->parts;
+static void receive_frames(struct link_server *s) {
+    const struct link_frames *p = s->frames;
     enum wire_role role;
     struct u128 instance;
     struct frame frame;
-    if (p->count != 3 || !routing_id_read(p->part[0], &role, &instance) ||
-        frame_read(p->part[1], p->part[2], &frame) != 0) {
+    if (p->count != 3 || !routing_id_read(p->frame[0], &role, &instance) ||
+        frame_read(p->frame[1], p->frame[2], &frame) != 0) {
         s->stats.bad_frames++;
         return;
     }
     s->stats.received_frames++;
-    s->stats.received_bytes += p->part[2].len;
-    take_frame(s, p->part[0], &frame, p->part[2], role, instance);
+    s->stats.received_bytes += p->frame[2].len;
+    handle_frame(s, p->frame[0], &frame, p->frame[2], role, instance);
 }
 
 /* True when nothing is left. */
 static bool drain(struct link_server *s) {
     for (int i = 0; i < DISPATCH_FRAMES_MAX; i++) {
-        if (!link_socket_receive(s->socket, s->parts)) return true;
-        take_parts(s);
-        link_parts_release(s->parts);
+        if (!link_socket_receive(s->socket, s->frames))
+            return true;
+        receive_frames(s);
+        link_frames_release(s->frames);
     }
     return false;
 }
 
-static void judge_silence(struct link_server *s) {
+static void drop_silent_peers(struct link_server *s) {
     for (uint32_t i = 0; i < s->peer_end; i++) {
         struct peer *peer = &s->peers[i];
-        if (u128_is_zero(peer->instance) || !liveness_is_dead(&s->liveness, &peer->live)) continue;
+        if (u128_is_zero(peer->instance) || !liveness_is_dead(&s->liveness, &peer->live))
+            continue;
         struct u128 instance = peer->instance;
         enum wire_role role = peer->role;
         peer_forget(s, peer);
@@ -224,47 +260,60 @@ void link_server_dispatch(struct link_server *s) {
     bool drained = drain(s);
     if (ticked) {
         bool fair = liveness_tick(&s->liveness, clock_ms());
-        if (fair && drained) judge_silence(s);
+        if (fair && drained)
+            drop_silent_peers(s);
         send_heartbeats(s);
     }
     s->dispatching = false;
-    if (link_socket_has_input(s->socket)) link_wait_kick(&s->wait);
+    if (link_socket_has_input(s->socket))
+        link_wait_kick(&s->wait);
 }
 
-void link_server_wait(struct link_server *s, const int *fds, bool *ready, size_t fd_count, int64_t timeout_ms) {
+void link_server_wait(struct link_server *s, const int *fds, bool *ready, size_t fd_count,
+                      int64_t timeout_ms) {
     link_wait_poll(&s->wait, fds, ready, fd_count, timeout_ms);
     link_server_dispatch(s);
 }
 
 /* ---- Life ---- */
 
-static int bind_endpoint(struct link_server *s, const char *endpoint, bool insecure, struct error *err) {
+static int bind_endpoint(struct link_server *s, const char *endpoint, bool insecure,
+                         struct error *err) {
     int rc = link_endpoint_prepare(endpoint, insecure, err);
-    if (rc) return rc;
-    if (s->address_count == ENDPOINTS_MAX) return error_set(err, ERR_LIMIT, "more than %d endpoints", ENDPOINTS_MAX);
+    if (rc)
+        return rc;
+    if (s->address_count == ENDPOINTS_MAX)
+        return error_set(err, ERR_LIMIT, "more than %d endpoints", ENDPOINTS_MAX);
     if (zmq_bind(s->socket, endpoint) != 0)
-        return error_set(err, ERR_IO, "cannot listen on '%s': %s", endpoint, zmq_strerror(zmq_errno()));
+        return error_set(err, ERR_IO, "cannot listen on '%s': %s", endpoint,
+                         zmq_strerror(zmq_errno()));
     size_t len = ADDRESS_MAX;
-    CHECK(zmq_getsockopt(s->socket, ZMQ_LAST_ENDPOINT, s->addresses[s->address_count++], &len) == 0);
+    CHECK(zmq_getsockopt(s->socket, ZMQ_LAST_ENDPOINT, s->addresses[s->address_count++], &len) ==
+          0);
     return 0;
 }
 
-static int open_server(struct link_server *s, const struct link_server_config *config, struct error *err) {
+static int open_server(struct link_server *s, const struct link_server_config *config,
+                       struct error *err) {
     int rc = link_wait_init(&s->wait, s->liveness.heartbeat_ms, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     s->context = zmq_ctx_new();
     CHECK(s->context);
-    if (!(s->socket = link_socket_new(s->context, ZMQ_ROUTER, err))) return ERR_IO;
-    if (!config->endpoint_count) return error_set(err, ERR_INVALID, "no endpoint to listen on");
+    if (!(s->socket = link_socket_new(s->context, ZMQ_ROUTER, err)))
+        return ERR_IO;
+    if (!config->endpoint_count)
+        return error_set(err, ERR_INVALID, "no endpoint to listen on");
     for (size_t i = 0; i < config->endpoint_count; i++)
-        if ((rc = bind_endpoint(s, config->endpoints[i], config->insecure, err))) return rc;
+        if ((rc = bind_endpoint(s, config->endpoints[i], config->insecure, err)))
+            return rc;
     return link_wait_watch(&s->wait, s->socket, err);
 }
 
 int link_server_new(struct link_server **out, const struct link_server_config *config,
                     const struct link_server_calls *calls, void *ctx, struct error *err) {
     struct link_server *s = mem_alloc(sizeof *s);
-    CHECK(calls->judge && calls->hello && calls->frame && calls->gone);
+    CHECK(calls->check_epoch && calls->hello && calls->frame && calls->gone);
     s->wait = (struct link_wait){-1, -1, -1};
     s->calls = *calls;
     s->ctx = ctx;
@@ -272,25 +321,29 @@ int link_server_new(struct link_server **out, const struct link_server_config *c
     liveness_init(&s->liveness, config->heartbeat_ms ? config->heartbeat_ms : LINK_HEARTBEAT_MS,
                   config->silence_ms ? config->silence_ms : LINK_SILENCE_MS, clock_ms());
     peers_init(s, config->peer_max ? config->peer_max : PEERS_DEFAULT);
-    s->parts = link_parts_new();
+    s->frames = link_frames_new();
     arena_init(&s->arena, 0, 0);
     buf_init(&s->scratch, 0);
     int rc = open_server(s, config, err);
     *out = s;
-    if (rc) link_server_free(out);
+    if (rc)
+        link_server_free(out);
     return rc;
 }
 
 void link_server_free(struct link_server **server) {
     struct link_server *s = *server;
-    if (!s) return;
+    if (!s)
+        return;
     if (s->socket) {
-        if (s->wait.epoll_fd >= 0) link_wait_unwatch(&s->wait, s->socket);
+        if (s->wait.epoll_fd >= 0)
+            link_wait_unwatch(&s->wait, s->socket);
         zmq_close(s->socket);
     }
-    if (s->context) zmq_ctx_term(s->context);
+    if (s->context)
+        zmq_ctx_term(s->context);
     link_wait_release(&s->wait);
-    link_parts_free(&s->parts);
+    link_frames_free(&s->frames);
     arena_release(&s->arena);
     buf_release(&s->scratch);
     mem_free(s->peers);
@@ -300,16 +353,23 @@ void link_server_free(struct link_server **server) {
 
 /* ---- Looking in ---- */
 
-int link_server_fd(const struct link_server *s) { return s->wait.epoll_fd; }
+int link_server_fd(const struct link_server *s) {
+    return s->wait.epoll_fd;
+}
 struct epoch link_server_epoch(const struct link_server *s) {
     return s->epoch;
 }
-size_t link_server_peer_count(const struct link_server *s) { return s->peer_count; }
-const struct link_stats *link_server_stats(const struct link_server *s) { return &s->stats; }
+size_t link_server_peer_count(const struct link_server *s) {
+    return s->peer_count;
+}
+const struct link_stats *link_server_stats(const struct link_server *s) {
+    return &s->stats;
+}
 
 void link_server_drop(struct link_server *s, struct u128 instance) {
     struct peer *peer = peer_find(s, instance);
-    if (peer) peer_forget(s, peer);
+    if (peer)
+        peer_forget(s, peer);
 }
 
 enum wire_role link_server_role(const struct link_server *s, struct u128 instance) {

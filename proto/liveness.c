@@ -1,14 +1,17 @@
 #include "proto/liveness.h"
 
 void liveness_init(struct liveness *l, int64_t heartbeat_ms, int64_t silence_ms, int64_t now_ms) {
-    *l =
-        (struct liveness){.heartbeat_ms = heartbeat_ms, .silence_ms = silence_ms, .tick_ms = now_ms, .anew_ms = now_ms};
+    *l = (struct liveness){.heartbeat_ms = heartbeat_ms,
+                           .silence_ms = silence_ms,
+                           .tick_ms = now_ms,
+                           .anew_ms = now_ms};
 }
 
 bool liveness_tick(struct liveness *l, int64_t now_ms) {
     bool late = now_ms - l->tick_ms > 2 * l->heartbeat_ms;
     l->tick_ms = now_ms;
-    if (late) l->anew_ms = now_ms;
+    if (late)
+        l->anew_ms = now_ms;
     return !late;
 }
 

@@ -1,15 +1,17 @@
 #include "scheduler/fence_ledger.h"
 
-void fence_ledger_release(struct fence_ledger *l) { vec_release(&l->entries); }
+void fence_ledger_release(struct fence_ledger *l) {
+    vec_release(&l->entries);
+}
 
-void fence_ledger_settle(struct fence_ledger *l, struct u128 instance) {
+void fence_ledger_confirm(struct fence_ledger *l, struct u128 instance) {
     for (size_t i = 0; i < l->entries.count; i++)
         if (u128_equal(l->entries.items[i].fence.instance, instance))
             l->entries.items[i--] = l->entries.items[--l->entries.count];
 }
 
 void fence_ledger_add(struct fence_ledger *l, int64_t now_ms, const struct wire_fence *fence) {
-    fence_ledger_settle(l, fence->instance);
+    fence_ledger_confirm(l, fence->instance);
     vec_push(&l->entries, ((struct fence_entry){*fence, now_ms, now_ms + FENCE_AGAIN_MS}));
 }
 

@@ -37,29 +37,34 @@ static void on_attach(struct process *p, int64_t now, struct u128 peer, const un
 }
 
 static void on_heartbeat(struct process *p, int64_t now, struct u128 peer, const union message *m) {
-    if (link_server_role(p->link, peer) == WIRE_ROLE_WORKER) sched_worker_heartbeat(p->core, now, peer, &m->heartbeat);
+    if (link_server_role(p->link, peer) == WIRE_ROLE_WORKER)
+        sched_worker_heartbeat(p->core, now, peer, &m->heartbeat);
 }
 
-static void on_step_result(struct process *p, int64_t now, struct u128 peer, const union message *m) {
+static void on_step_result(struct process *p, int64_t now, struct u128 peer,
+                           const union message *m) {
     if (sched_step_result(p->core, now, peer, &m->step_result) != 0)
         LOG_LIMITED(LOG_WARN, "a worker's result of step %llu did not fit; it registers anew",
                     (unsigned long long)m->step_result.plan_number);
 }
 
-static void on_blocks_lost(struct process *p, int64_t now, struct u128 peer, const union message *m) {
+static void on_blocks_lost(struct process *p, int64_t now, struct u128 peer,
+                           const union message *m) {
     sched_blocks_lost(p->core, now, peer, m->blocks_lost.incarnation);
 }
 
 static void on_drain(struct process *p, int64_t now, struct u128 peer, const union message *m) {
-    if (link_server_role(p->link, peer) == WIRE_ROLE_WORKER) sched_worker_drain(p->core, now, peer);
+    if (link_server_role(p->link, peer) == WIRE_ROLE_WORKER)
+        sched_worker_drain(p->core, now, peer);
 }
 
 static void on_exited(struct process *p, int64_t now, struct u128 peer, const union message *m) {
     const struct wire_exited *e = &m->exited;
     char instance[U128_TEXT_MAX];
     u128_text(e->instance, instance);
-    log_info("a process ended instance=%s cause=%d value=%u fault=%d", instance, (int)e->cause, e->value, e->fault);
-    fence_ledger_settle(&p->fences, e->instance);
+    log_info("a process ended instance=%s cause=%d value=%u fault=%d", instance, (int)e->cause,
+             e->value, e->fault);
+    fence_ledger_confirm(&p->fences, e->instance);
     if (link_server_role(p->link, e->instance) == WIRE_ROLE_GATEWAY) {
         peer_list_remove(&p->gateways, e->instance);
         sched_gateway_gone(p->core, now, e->instance);
@@ -69,21 +74,35 @@ static void on_exited(struct process *p, int64_t now, struct u128 peer, const un
     p->status_due = true;
 }
 
-static void on_bundle_get(struct process *p, int64_t now, struct u128 peer, const union message *m) {
+static void on_bundle_get(struct process *p, int64_t now, struct u128 peer,
+                          const union message *m) {
     bundle_relay_get(&p->bundles, now, peer, &m->bundle_get);
 }
-static void on_bundle_chunk(struct process *p, int64_t now, struct u128 peer, const union message *m) {
+static void on_bundle_chunk(struct process *p, int64_t now, struct u128 peer,
+                            const union message *m) {
     bundle_relay_chunk(&p->bundles, now, &m->bundle_chunk);
 }
 
-static void on_failed(struct process *p, int64_t now, struct u128 peer, const union message *m) {
-} /* resources are prepared by later versions */
+static void on_resource_ready(struct process *p, int64_t now, struct u128 peer,
+                              const union message *m) {
+    sched_resource_ready(p->core, now, peer, &m->ready);
+}
+static void on_resource_failed(struct process *p, int64_t now, struct u128 peer,
+                               const union message *m) {
+    LOG_LIMITED(LOG_WARN, "a worker cannot have a grammar that a gateway took: %.*s",
+                (int)m->failed.text.len, (const char *)m->failed.text.data);
+    sched_resource_failed(p->core, now, peer, &m->failed);
+}
 
-enum { GATEWAY = 1 << WIRE_ROLE_GATEWAY, WORKER = 1 << WIRE_ROLE_WORKER, SUPERVISOR = 1 << WIRE_ROLE_SUPERVISOR };
+enum {
+    GATEWAY = 1 << WIRE_ROLE_GATEWAY,
+    WORKER = 1 << WIRE_ROLE_WORKER,
+    SUPERVISOR = 1 << WIRE_ROLE_SUPERVISOR
+};
 
 static const struct inbound_row {
     int roles;
-    void (*take)(struct process *p, int64_t now, struct u128 peer, const union message *m);
+    void (*handle)(struct process *p, int64_t now, struct u128 peer, const union message *m);
 } ROWS[WIRE_KIND_MAX] = {
     [WIRE_HEARTBEAT] = {GATEWAY | WORKER | SUPERVISOR, on_heartbeat},
     [WIRE_BUNDLE_GET] = {GATEWAY, on_bundle_get},
@@ -95,8 +114,8 @@ static const struct inbound_row {
     [WIRE_RESEND] = {GATEWAY, on_resend},
     [WIRE_ATTACH] = {GATEWAY, on_attach},
     [WIRE_STEP_RESULT] = {WORKER, on_step_result},
-    [WIRE_READY] = {WORKER, on_failed},
-    [WIRE_FAILED] = {WORKER, on_failed},
+    [WIRE_READY] = {WORKER, on_resource_ready},
+    [WIRE_FAILED] = {WORKER, on_resource_failed},
     [WIRE_BLOCKS_LOST] = {WORKER, on_blocks_lost},
     [WIRE_DRAIN] = {GATEWAY | WORKER | SUPERVISOR, on_drain},
     [WIRE_EXITED] = {SUPERVISOR, on_exited},
@@ -104,15 +123,19 @@ static const struct inbound_row {
 
 /* ---- Malformed ones ---- */
 
-/* A gateway's request is answered, so that it does not wait for ever; a worker begins anew; from others nothing was
- * lost. */
-static void refuse(struct process *p, struct u128 peer, enum wire_kind kind, const union message *m) {
-    struct wire_reject reject = {.code = WIRE_REJECT_INVALID, .text = bytes_str("the request is out of bounds")};
-    if (kind == WIRE_SUBMIT) reject.request = m->submit.request, reject.attempt = m->submit.attempt;
-    if (kind == WIRE_ATTACH) reject.request = m->attach.request, reject.attempt = m->attach.attempt;
+/* A gateway's request is answered, so that it does not wait for ever; a worker begins anew; from
+ * others nothing was lost. */
+static void refuse(struct process *p, struct u128 peer, enum wire_kind kind,
+                   const union message *m) {
+    struct wire_reject reject = {.code = WIRE_REJECT_INVALID,
+                                 .text = bytes_str("the request is out of bounds")};
+    if (kind == WIRE_SUBMIT)
+        reject.request = m->submit.request, reject.attempt = m->submit.attempt;
+    if (kind == WIRE_ATTACH)
+        reject.request = m->attach.request, reject.attempt = m->attach.attempt;
     if (!u128_is_zero(reject.request)) {
         buf_reset(&p->out);
-        wire_encode_reject(&reject, &p->out);
+        message_pack_reject(&reject, &p->out);
         process_send(p, peer, WIRE_REJECT);
     }
     if (link_server_role(p->link, peer) == WIRE_ROLE_WORKER) {
@@ -121,19 +144,20 @@ static void refuse(struct process *p, struct u128 peer, enum wire_kind kind, con
     }
 }
 
-static void on_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire_kind kind, struct bytes payload) {
+static void on_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire_kind kind,
+                     struct bytes payload) {
     struct process *p = ctx;
     const struct inbound_row *row = &ROWS[kind];
     union message message;
     struct error err;
     p->dirty = true;
-    if (!row->take || !(row->roles & 1 << role)) {
+    if (!row->handle || !(row->roles & 1 << role)) {
         metric_add(&scheduler_metrics[METRIC_MALFORMED], 1);
         return;
     }
     arena_reset(&p->arena);
-    if (wire_decode(kind, payload, &p->arena, &message, &err) == 0) {
-        row->take(p, p->clock.now_ms, peer, &message);
+    if (message_unpack(kind, payload, &p->arena, &message, &err) == 0) {
+        row->handle(p, p->clock.now_ms, peer, &message);
         return;
     }
     metric_add(&scheduler_metrics[METRIC_MALFORMED], 1);
@@ -143,14 +167,15 @@ static void on_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire
 
 /* ---- Coming and going ---- */
 
-static enum link_verdict judge(void *ctx, struct epoch *mine, const struct frame *frame, const struct wire_hello *hello,
-                               bool served) {
+static enum link_verdict check_epoch(void *ctx, struct epoch *mine, const struct frame *frame,
+                                     const struct wire_hello *hello, bool served) {
     const struct process *p = ctx;
-    switch (epoch_judge(mine, frame, hello, served, clock_ms() - p->started_ms)) {
+    switch (epoch_compare_frame(mine, frame, hello, served, clock_ms() - p->started_ms)) {
     case EPOCH_STALE: return LINK_STALE;
     case EPOCH_SUPERSEDED: return LINK_SUPERSEDED;
     case EPOCH_ROSE:
-        log_info("a peer has met a higher epoch; ours is now %llu", (unsigned long long)mine->number);
+        log_info("a peer has met a higher epoch; ours is now %llu",
+                 (unsigned long long)mine->number);
         return hello ? LINK_TAKE : LINK_STALE;
     default: return LINK_TAKE;
     }
@@ -158,30 +183,35 @@ static enum link_verdict judge(void *ctx, struct epoch *mine, const struct frame
 
 static const char *const ROLE_NAMES[] = {"nobody", "gateway", "worker", "supervisor", "scheduler"};
 
-static bool take_worker(struct process *p, const struct wire_hello *hello, struct wire_welcome *welcome) {
+static bool take_worker(struct process *p, const struct wire_hello *hello,
+                        struct wire_welcome *welcome) {
     struct error err;
     if (sched_worker_hello(p->core, p->clock.now_ms, hello, &err) != 0) {
-        LOG_LIMITED(LOG_ERROR, "worker '%.*s' cannot be used: %s", (int)hello->name.len, (const char *)hello->name.data,
-                    err.text);
+        LOG_LIMITED(LOG_ERROR, "worker '%.*s' cannot be used: %s", (int)hello->name.len,
+                    (const char *)hello->name.data, err.text);
         return false;
     }
-    fence_ledger_settle(&p->fences, hello->instance);
+    fence_ledger_confirm(&p->fences, hello->instance);
     welcome->replica = sched_worker_replica(p->core, hello->instance);
     return true;
 }
 
-static bool on_hello(void *ctx, struct u128 peer, const struct wire_hello *hello, struct wire_welcome *welcome) {
+static bool on_hello(void *ctx, struct u128 peer, const struct wire_hello *hello,
+                     struct wire_welcome *welcome) {
     struct process *p = ctx;
     p->dirty = true;
-    if (hello->role == WIRE_ROLE_WORKER && !take_worker(p, hello, welcome)) return false;
+    if (hello->role == WIRE_ROLE_WORKER && !take_worker(p, hello, welcome))
+        return false;
     if (hello->role == WIRE_ROLE_GATEWAY) {
         sched_gateway_up(p->core, p->clock.now_ms, peer);
         peer_list_add(&p->gateways, peer);
     }
-    if (hello->role == WIRE_ROLE_SUPERVISOR) peer_list_add(&p->supervisors, peer);
+    if (hello->role == WIRE_ROLE_SUPERVISOR)
+        peer_list_add(&p->supervisors, peer);
     p->status_due = true;
-    log_info("%s '%.*s' registered pid=%u incarnation=%u", ROLE_NAMES[hello->role], (int)hello->name.len,
-             hello->name.len ? (const char *)hello->name.data : "", hello->pid, hello->incarnation);
+    LOG_SOME(LOG_INFO, "%s '%.*s' registered pid=%u incarnation=%u", ROLE_NAMES[hello->role],
+             (int)hello->name.len, hello->name.len ? (const char *)hello->name.data : "",
+             hello->pid, hello->incarnation);
     return true;
 }
 
@@ -189,27 +219,31 @@ static void on_gone(void *ctx, struct u128 peer, enum wire_role role) {
     struct process *p = ctx;
     char instance[U128_TEXT_MAX];
     u128_text(peer, instance);
-    log_warn("%s is silent instance=%s", ROLE_NAMES[role], instance);
+    LOG_SOME(LOG_WARN, "%s is silent instance=%s", ROLE_NAMES[role], instance);
     p->dirty = p->status_due = true;
     peer_list_remove(&p->gateways, peer);
     peer_list_remove(&p->supervisors, peer);
-    if (role == WIRE_ROLE_GATEWAY) sched_gateway_silent(p->core, p->clock.now_ms, peer);
-    if (role == WIRE_ROLE_WORKER) sched_worker_silent(p->core, p->clock.now_ms, peer);
+    if (role == WIRE_ROLE_GATEWAY)
+        sched_gateway_silent(p->core, p->clock.now_ms, peer);
+    if (role == WIRE_ROLE_WORKER)
+        sched_worker_silent(p->core, p->clock.now_ms, peer);
 }
 
 static void on_superseded(void *ctx, struct epoch by) {
     struct process *p = ctx;
-    if (p->end != PROCESS_RUNS) return;
+    if (p->end != PROCESS_RUNS)
+        return;
     log_error("a newer scheduler has taken over epoch=%llu", (unsigned long long)by.number);
     p->end = PROCESS_SUPERSEDED;
 }
 
 static void on_own_heartbeat(void *ctx, struct wire_heartbeat *heartbeat) {
     const struct process *p = ctx;
-    if (p->drain_until_ms) heartbeat->state = WIRE_STATE_DRAINING;
+    if (p->drain_until_ms)
+        heartbeat->state = WIRE_STATE_DRAINING;
 }
 
-const struct link_server_calls process_link_calls = {.judge = judge,
+const struct link_server_calls process_link_calls = {.check_epoch = check_epoch,
                                                      .hello = on_hello,
                                                      .frame = on_frame,
                                                      .gone = on_gone,

@@ -1,6 +1,6 @@
 /*
- * outbound.c - actions to frames. A frame that cannot be sent is dropped: acknowledgements, plan numbers and
- * registrations make it good.
+ * outbound.c - actions to frames. A frame that cannot be sent is dropped: acknowledgements, plan
+ * numbers and registrations make it good.
  */
 #include "base/log.h"
 #include "scheduler/process.h"
@@ -10,20 +10,21 @@ void process_send(struct process *p, struct u128 peer, enum wire_kind kind) {
     CHECK(!p->out.failed);
     int rc = link_server_send(p->link, peer, kind, buf_bytes(&p->out));
     if (rc == ERR_AGAIN || rc == ERR_LIMIT)
-        LOG_LIMITED(LOG_WARN, "%s not sent: %s", wire_kind_name(kind),
+        LOG_LIMITED(LOG_WARN, "%s not sent: %s", message_kind_name(kind),
                     rc == ERR_AGAIN ? "the peer does not read" : "too large");
 }
 
-#define ENCODE(p, name, message)                                                                                       \
-    do {                                                                                                               \
-        buf_reset(&(p)->out);                                                                                          \
-        wire_encode_##name(message, &(p)->out);                                                                        \
+#define ENCODE(p, name, message)                                                                   \
+    do {                                                                                           \
+        buf_reset(&(p)->out);                                                                      \
+        message_pack_##name(message, &(p)->out);                                                   \
     } while (0)
 
 static void send_plan(void *ctx, struct u128s ranks, const struct wire_plan *plan) {
     struct process *p = ctx;
     ENCODE(p, plan, plan);
-    for (size_t i = 0; i < ranks.count; i++) process_send(p, ranks.items[i], WIRE_PLAN);
+    for (size_t i = 0; i < ranks.count; i++)
+        process_send(p, ranks.items[i], WIRE_PLAN);
     metric_add(&scheduler_metrics[METRIC_PLANS], (int64_t)ranks.count);
 }
 
@@ -43,7 +44,8 @@ static void send_reject(void *ctx, struct u128 gateway, const struct wire_reject
 /* To every supervisor: the one whose child it is acts. */
 static void tell_fence(struct process *p, const struct wire_fence *fence) {
     ENCODE(p, fence, fence);
-    for (size_t i = 0; i < p->supervisors.count; i++) process_send(p, p->supervisors.items[i], WIRE_FENCE);
+    for (size_t i = 0; i < p->supervisors.count; i++)
+        process_send(p, p->supervisors.items[i], WIRE_FENCE);
 }
 
 static void send_fence(void *ctx, struct u128 instance, uint32_t pid) {
@@ -51,13 +53,14 @@ static void send_fence(void *ctx, struct u128 instance, uint32_t pid) {
     struct wire_fence fence = {instance, pid};
     char text[U128_TEXT_MAX];
     u128_text(instance, text);
-    log_warn("asking for the end of a worker pid=%u instance=%s", pid, text);
+    LOG_SOME(LOG_WARN, "asking for the end of a worker pid=%u instance=%s", pid, text);
     fence_ledger_add(&p->fences, p->clock.now_ms, &fence);
     tell_fence(p, &fence);
 }
 
 void process_repeat_fences(struct process *p) {
-    for (const struct wire_fence *fence; (fence = fence_ledger_due(&p->fences, p->clock.now_ms));) tell_fence(p, fence);
+    for (const struct wire_fence *fence; (fence = fence_ledger_due(&p->fences, p->clock.now_ms));)
+        tell_fence(p, fence);
 }
 
 static void send_reregister(void *ctx, struct u128 instance) {
@@ -70,7 +73,8 @@ static void send_reregister(void *ctx, struct u128 instance) {
 static void send_prepare(void *ctx, struct u128s ranks, const struct wire_prepare *prepare) {
     struct process *p = ctx;
     ENCODE(p, prepare, prepare);
-    for (size_t i = 0; i < ranks.count; i++) process_send(p, ranks.items[i], WIRE_PREPARE);
+    for (size_t i = 0; i < ranks.count; i++)
+        process_send(p, ranks.items[i], WIRE_PREPARE);
 }
 
 struct sched_sink process_sink(struct process *p) {
@@ -87,7 +91,8 @@ void process_send_status(struct process *p) {
     struct wire_status status = sched_status(p->core);
     status.model_count = MIN(status.model_count, (size_t)WIRE_MAX_MODELS);
     ENCODE(p, status, &status);
-    for (size_t i = 0; i < p->gateways.count; i++) process_send(p, p->gateways.items[i], WIRE_STATUS);
+    for (size_t i = 0; i < p->gateways.count; i++)
+        process_send(p, p->gateways.items[i], WIRE_STATUS);
 }
 
 /* ---- Bundles ---- */
@@ -102,7 +107,8 @@ static void send_chunk(void *ctx, struct u128 gateway, const struct wire_bundle_
 static bool ask_chunk(void *ctx, const struct wire_bundle_get *get) {
     struct process *p = ctx;
     struct u128 source = sched_bundle_source(p->core, get->bundle);
-    if (u128_is_zero(source)) return false;
+    if (u128_is_zero(source))
+        return false;
     ENCODE(p, bundle_get, get);
     return link_server_send(p->link, source, WIRE_BUNDLE_GET, buf_bytes(&p->out)) == 0;
 }

@@ -19,7 +19,8 @@ enum { STATUS_MS = 1000, PUBLISH_MS = 20, ENDPOINTS_MAX = 8, ARENA_BYTES = 256 *
 
 void peer_list_remove(struct peer_list *list, struct u128 peer) {
     for (size_t i = 0; i < list->count; i++)
-        if (u128_equal(list->items[i], peer)) list->items[i--] = list->items[--list->count];
+        if (u128_equal(list->items[i], peer))
+            list->items[i--] = list->items[--list->count];
 }
 
 void peer_list_add(struct peer_list *list, struct u128 peer) {
@@ -29,10 +30,13 @@ void peer_list_add(struct peer_list *list, struct u128 peer) {
 
 /* ---- Start ---- */
 
-static int load_secret(const struct scheduler_settings *settings, struct hash_key *key, struct error *err) {
+static int load_secret(const struct scheduler_settings *settings, struct hash_key *key,
+                       struct error *err) {
     int rc = dir_make(settings->run_dir, 0700, err);
-    char *path = settings->secret_file ? mem_strdup(settings->secret_file) : path_join(settings->run_dir, "cache.key");
-    if (!rc) rc = cache_secret_load(path, key, err);
+    char *path = settings->secret_file ? mem_strdup(settings->secret_file)
+                                       : path_join(settings->run_dir, "cache.key");
+    if (!rc)
+        rc = cache_secret_load(path, key, err);
     mem_free(path);
     return rc;
 }
@@ -43,8 +47,10 @@ static int make_core(struct process *p, struct error *err) {
     struct sched_sink sink = process_sink(p);
     sched_config_default(&config);
     int rc = load_secret(s, &config.cache_key, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     config.waiting_max = (uint32_t)s->queue_max;
+    config.wait_max_ms = (int32_t)s->queue_wait_ms;
     config.step_tokens = (uint32_t)s->step_tokens;
     config.chunk_tokens = (uint32_t)s->chunk_tokens;
     config.resume_credits = (uint32_t)s->resume_credits;
@@ -55,7 +61,7 @@ static int make_core(struct process *p, struct error *err) {
     config.record_ttl_ms = (int32_t)s->record_ttl_ms;
     config.stuck_floor_ms = (int32_t)s->stuck_ms;
     config.record_bytes = s->record_bytes;
-    config.isolate_tenants = s->isolate_tenants;
+    config.isolate_tenants = !s->share_prefixes;
     p->core = sched_new(&config, &sink);
     return 0;
 }
@@ -69,7 +75,8 @@ static int open_link(struct process *p, struct error *err) {
                                         .silence_ms = p->settings->silence_ms,
                                         .insecure = p->settings->insecure_listen};
     while ((one = strsep(&rest, ",")) && config.endpoint_count < ENDPOINTS_MAX)
-        if (*one) endpoints[config.endpoint_count++] = one;
+        if (*one)
+            endpoints[config.endpoint_count++] = one;
     int rc = link_server_new(&p->link, &config, &process_link_calls, p, err);
     for (size_t i = 0; !rc && i < config.endpoint_count; i++)
         log_info("listening endpoint=%s", link_server_address(p->link, i));
@@ -83,14 +90,16 @@ static bool is_ready(void *ctx) {
 }
 
 static int open_admin(struct process *p, struct error *err) {
-    if (p->settings->admin_port < 0) return 0;
+    if (p->settings->admin_port < 0)
+        return 0;
     struct http_admin_config config = {.host = p->settings->admin_host,
                                        .port = (uint16_t)p->settings->admin_port,
                                        .version = TRIREME_VERSION,
                                        .ready = is_ready,
                                        .ctx = p};
     int rc = http_admin_start(&p->admin, &config, err);
-    if (!rc) log_info("admin port host=%s port=%u", config.host, http_admin_port(p->admin));
+    if (!rc)
+        log_info("admin port host=%s port=%u", config.host, http_admin_port(p->admin));
     return rc;
 }
 
@@ -118,10 +127,14 @@ int process_init(struct process *p, const struct scheduler_settings *settings, s
     warm_arena(&p->arena);
     run_clock_init(&p->clock, settings->heartbeat_ms, clock_ms());
     int rc = open_signals(p, err);
-    if (!rc) rc = make_core(p, err);
-    if (!rc) rc = open_link(p, err);
-    if (!rc) rc = open_admin(p, err);
-    if (rc) process_release(p);
+    if (!rc)
+        rc = make_core(p, err);
+    if (!rc)
+        rc = open_link(p, err);
+    if (!rc)
+        rc = open_admin(p, err);
+    if (rc)
+        process_release(p);
     return rc;
 }
 
@@ -135,7 +148,8 @@ void process_release(struct process *p) {
     vec_release(&p->supervisors);
     arena_release(&p->arena);
     buf_release(&p->out);
-    if (p->signal_fd >= 0) close(p->signal_fd);
+    if (p->signal_fd >= 0)
+        close(p->signal_fd);
     p->signal_fd = -1;
 }
 
@@ -155,8 +169,9 @@ static void take_signals(struct process *p) {
     }
 }
 
-static void judge_drain(struct process *p) {
-    if (!p->drain_until_ms || p->end != PROCESS_RUNS) return;
+static void finish_drain(struct process *p) {
+    if (!p->drain_until_ms || p->end != PROCESS_RUNS)
+        return;
     if (sched_is_idle(p->core))
         p->end = PROCESS_DRAINED;
     else if (p->clock.now_ms >= p->drain_until_ms)
@@ -173,7 +188,8 @@ static void publish(struct process *p) {
 
 static void tell_status(struct process *p) {
     uint64_t version = sched_status_version(p->core);
-    if (!p->status_due && version == p->status_version && p->clock.now_ms < p->status_ms) return;
+    if (!p->status_due && version == p->status_version && p->clock.now_ms < p->status_ms)
+        return;
     process_send_status(p);
     bundle_relay_tick(&p->bundles, p->clock.now_ms);
     process_repeat_fences(p);
@@ -188,20 +204,25 @@ void process_turn(struct process *p, int64_t timeout_ms) {
     take_signals(p);
     int64_t began_us = clock_us();
     p->core_ms = sched_run(p->core, now);
-    if (p->dirty) metric_observe(&scheduler_metrics[METRIC_PLAN_SECONDS], (double)(clock_us() - began_us) / 1e6);
+    if (p->dirty)
+        metric_observe(&scheduler_metrics[METRIC_PLAN_SECONDS],
+                       (double)(clock_us() - began_us) / 1e6);
     tell_status(p);
-    if (now >= p->publish_ms) publish(p);
+    if (now >= p->publish_ms)
+        publish(p);
     atomic_store(&p->turn_ms, clock_ms());
-    judge_drain(p);
+    finish_drain(p);
 }
 
 static int64_t next_turn_in(const struct process *p) {
     int64_t at = MIN(p->status_ms, p->core_ms);
-    if (p->dirty) at = MIN(at, p->publish_ms);
+    if (p->dirty)
+        at = MIN(at, p->publish_ms);
     return MAX(at - p->clock.now_ms, (int64_t)0);
 }
 
 enum process_end process_run(struct process *p) {
-    while (p->end == PROCESS_RUNS) process_turn(p, next_turn_in(p));
+    while (p->end == PROCESS_RUNS)
+        process_turn(p, next_turn_in(p));
     return p->end;
 }

@@ -1,11 +1,14 @@
 /*
- * process.h - the process around the core: frames become events, actions become frames, time passes.
+ * process.h - the process around the core: frames become events, actions become frames, time
+ * passes.
  *
- * One thread. A turn: take every frame that waits (inbound.c: decode, check that this role may say that, hand to the
- * core), then sched_run once, whose actions go out through the sink (outbound.c). Between turns it sleeps until a
- * frame, a signal or the time the core asked for. Nothing here decides anything about requests.
+ * One thread. A turn: take every frame that waits (inbound.c: decode, check that this role may say
+ * that, hand to the core), then sched_run once, whose actions go out through the sink (outbound.c).
+ * Between turns it sleeps until a frame, a signal or the time the core asked for. Nothing here
+ * decides anything about requests.
  *
- * Time given to the core is a run_clock: a stop of this process (SIGSTOP, a starved machine) does not age anybody.
+ * Time given to the core is a run_clock: a stop of this process (SIGSTOP, a starved machine) does
+ * not age anybody.
  */
 #ifndef SCHEDULER_PROCESS_H
 #define SCHEDULER_PROCESS_H
@@ -22,7 +25,13 @@
 #include "scheduler/settings.h"
 
 enum { PROCESS_STUCK_MS = 5000 }; /* no turn for so long: not ready */
-enum process_end { PROCESS_RUNS, PROCESS_DRAINED, PROCESS_DRAIN_TIMEOUT, PROCESS_TERMINATED, PROCESS_SUPERSEDED };
+enum process_end {
+    PROCESS_RUNS,
+    PROCESS_DRAINED,
+    PROCESS_DRAIN_TIMEOUT,
+    PROCESS_TERMINATED,
+    PROCESS_SUPERSEDED
+};
 
 struct peer_list {
     struct u128 *items;
@@ -45,12 +54,17 @@ struct process {
     struct buf out;     /* of the message being encoded */
     int signal_fd;
     enum process_end end;
-    int64_t core_ms, status_ms, publish_ms, drain_until_ms; /* when due; drain_until_ms 0: not draining */
+    /* when due; drain_until_ms 0: not draining */
+    int64_t core_ms, status_ms, publish_ms, drain_until_ms;
     uint64_t status_version;
     bool status_due, dirty; /* dirty: metrics are behind */
 };
 
-MUST_CHECK int process_init(struct process *p, const struct scheduler_settings *settings, struct error *err);
+/* Blocks SIGTERM and SIGINT, loads the secret, listens. Borrows *settings until process_release. 0, or
+ * a code with *err filled and nothing to release. */
+MUST_CHECK int process_init(struct process *p, const struct scheduler_settings *settings,
+                            struct error *err);
+/* Closes sockets and the admin port; a process_init that failed has done it. */
 void process_release(struct process *p);
 /* Turns until it ends; says how. */
 enum process_end process_run(struct process *p);

@@ -1,8 +1,8 @@
 /*
  * scheduler_metrics.h - what /metrics of the scheduler tells.
  *
- * Most values are the core's own counts, copied by scheduler_metrics_publish from the control thread; the rest are
- * added where they happen. Readers (the admin port's thread) see atomics.
+ * Most values are the core's own counts, copied by scheduler_metrics_publish from the control
+ * thread; the rest are added where they happen. Readers (the admin port's thread) see atomics.
  */
 #ifndef SCHEDULER_SCHEDULER_METRICS_H
 #define SCHEDULER_SCHEDULER_METRICS_H
@@ -56,6 +56,7 @@ enum scheduler_metric {
 
 extern struct metric scheduler_metrics[METRIC_COUNT];
 void scheduler_metrics_register(void); /* once */
-void scheduler_metrics_publish(const struct sched_counts *counts, const struct link_stats *stats, uint64_t late_turns);
+void scheduler_metrics_publish(const struct sched_counts *counts, const struct link_stats *stats,
+                               uint64_t late_turns);
 
 #endif

@@ -8,10 +8,10 @@ VENV=${VENV:-$ROOT/build/venv}
 NODE=${NODE:-$ROOT/build/node}
 LONG=${LONG:-0}
 
-# What the product is built with. Each is a Debian 12 package.
+# What the product is built with, in Debian's names; tests/packages.sh has the other distributions'.
 PACKAGES_BUILD="cmake ninja-build gcc g++ pkg-config libzmq3-dev libevent-dev libcjson-dev libprotobuf-c-dev
-    protobuf-c-compiler protobuf-compiler libyaml-dev libxxhash-dev libpcre2-dev libutf8proc-dev curl ca-certificates"
-PACKAGES_TEST="clang-format-14 python3 python3-venv procps"
+    protobuf-c-compiler protobuf-compiler libyaml-dev libxxhash-dev libpcre2-dev libutf8proc-dev libedit-dev curl ca-certificates"
+PACKAGES_TEST="clang-format-14 python3 python3-venv procps qemu-user-static"
 PACKAGES_FUZZ="clang-14 libclang-rt-14-dev"
 
 say() { printf '%s\n' "== $*" >&2; }
@@ -25,28 +25,26 @@ skip() { # skip KIND NAME WHY: a failure where the kind is required
     if required "$1"; then not_ok "$2" "needs $1, which is required here: $3"; else printf 'skip %s %s: %s\n' "$1" "$2" "$3"; fi
 }
 
-# --- Debian packages: only what is missing, and no question asked ---
+# --- what is drawn: tests too long for one run take turns, another share at each commit; TRIREME_TEST_ALL=1 runs all of them ---
+commit() { git -C "$ROOT" rev-parse HEAD 2>/dev/null || echo none; }
+lot() { local rest; for rest in "$@"; do printf '%s %s\n' "$(printf '%s %s' "$(commit)" "$rest" | md5sum | cut -c1-12)" "$rest"; done | sort | cut -d' ' -f2-; }
+drawn() { # drawn SHARES NAME...: one of so many equal shares of the names
+    local shares=$1 turn
+    shift
+    [ "${TRIREME_TEST_ALL:-0}" != 1 ] || shares=1
+    turn=$((0x$(commit | md5sum | cut -c1-6) % shares))
+    [ "$shares" = 1 ] || say "share $((turn + 1)) of $shares, drawn by the commit; TRIREME_TEST_ALL=1 runs all"
+    printf '%s\n' "$@" | awk -v shares="$shares" -v turn=$turn 'NR % shares == turn'
+}
+
+# --- packages: need_packages NAME... ---
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"
     elif command -v sudo >/dev/null; then sudo "$@"
     else die "this needs root and there is no sudo; run as root: $*"; fi
 }
-missing_packages() {
-    local name
-    for name in "$@"; do
-        dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null | grep -qx installed || printf '%s ' "$name"
-    done
-}
-need_packages() {
-    local missing
-    missing=$(missing_packages "$@")
-    [ -n "$missing" ] || return 0
-    command -v apt-get >/dev/null || { say "not a Debian system; please install: $missing"; return 1; }
-    say "installing: $missing"
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q >&2 </dev/null || true
-    # shellcheck disable=SC2086
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing >&2 </dev/null
-}
+# shellcheck source=tests/packages.sh
+. "$ROOT/tests/packages.sh"
 
 # --- CUDA: TRIREME_CUDA=on, off, or auto: built in where the machine has a GPU ---
 CUDA_ARGS=() # for cmake
@@ -78,6 +76,19 @@ need_nvcc() { # sets NVCC: the machine's, else one from Python packages, in buil
     ln -sfn "$root" "$home/toolkit" && nvcc_will_do "$NVCC" || return 1
     echo "$NVCC_PACKAGES" >"$home/.made-from"
 }
+CUOBJDUMP_PACKAGES="nvidia-cuda-cuobjdump==13.2.51 nvidia-cuda-nvdisasm==13.2.51"
+need_cuobjdump() { # sets CUOBJDUMP: the machine's, else one from Python packages, in build/cuobjdump
+    local home=$ROOT/build/cuobjdump
+    CUOBJDUMP=$(command -v cuobjdump) && command -v nvdisasm >/dev/null && return 0
+    if [ "$(cat "$home/.made-from" 2>/dev/null)" != "$CUOBJDUMP_PACKAGES" ]; then
+        rm -rf "$home"
+        # shellcheck disable=SC2086
+        python3 -m venv "$home" >&2 && retry "$home/bin/pip" install -q --no-input --disable-pip-version-check $CUOBJDUMP_PACKAGES >&2 </dev/null || return 1
+        echo "$CUOBJDUMP_PACKAGES" >"$home/.made-from"
+    fi
+    CUOBJDUMP=$(echo "$home"/lib/python3*/site-packages/nvidia/cu13/bin/cuobjdump)
+    [ -x "$CUOBJDUMP" ] && PATH=$PATH:$(dirname "$CUOBJDUMP")
+}
 gpu_architectures() { # of this machine's GPUs, as CMAKE_CUDA_ARCHITECTURES; those before compute capability 8.0 are left out
     timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d ' .' | sort -un |
         awk '/^[0-9]+$/ && $1 >= 80 { printf "%s%s-real", n++ ? ";" : "", $1 == 90 ? "90a" : $1 }'
@@ -101,10 +112,27 @@ choose_cuda() { # sets CUDA_ARGS
     say "building the CUDA device${architectures:+ for $architectures}"
 }
 
+# --- the page's libraries: those of gateway/page/libraries.txt in build/page, each checked by its hash; without them the page is plain ---
+fetch_page_libraries() {
+    local folder=$ROOT/build/page registry=${npm_config_registry:-https://registry.npmjs.org} name version archive hash file part
+    mkdir -p "$folder"
+    while read -r name version archive hash _; do
+        file=$folder/$archive-$version.tgz part=$folder/$archive.$$
+        echo "$hash  $file" | sha512sum --check --status 2>/dev/null && continue
+        say "fetching $name $version"
+        curl -fsSL --connect-timeout 10 --max-time 60 -o "$part" "${registry%/}/$name/-/$archive-$version.tgz" &&
+            echo "$hash  $part" | sha512sum --check --status && mv "$part" "$file" && continue
+        rm -f "$part"
+        say "$name $version could not be had, or is not what its hash says: the page shows answers as plain text"
+        return 0
+    done < <(grep -v '^#' "$ROOT/gateway/page/libraries.txt")
+}
+
 # --- builds ---
 configure() { # configure PRESET [FOLDER]
     local preset=$1 folder=${2:-$ROOT/build/$1} launcher=()
     command -v ccache >/dev/null && launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    knows_compilers || launcher+=(-DTRIREME_WERROR=OFF)
     (cd "$ROOT" && cmake --preset "$preset" -B "$folder" "${launcher[@]}" "${CUDA_ARGS[@]}" >"$folder.configure.log" 2>&1) ||
         { cat "$folder.configure.log" >&2; return 1; }
 }
@@ -112,6 +140,7 @@ build() { # build PRESET [TARGET...]
     local preset=$1
     shift
     mkdir -p "$ROOT/build"
+    fetch_page_libraries
     configure "$preset" || return 1
     say "building $preset${*:+: $*}"
     ninja -C "$ROOT/build/$preset" -j"$(nproc)" "$@" >&2 </dev/null
@@ -183,6 +212,14 @@ run_programs() { # run_programs BUILD_FOLDER PREFIX FILTER PROGRAM...: two at a 
     wait
     for program in "$@"; do cat "$dir/$program"; done
     rm -rf "$dir"
+}
+# Runs one unit program under an emulator; one verdict for all of its tests.
+emulated_unit() { # emulated_unit "EMULATOR ARGUMENTS" BUILD_FOLDER PREFIX PROGRAM
+    local out rc=0
+    # shellcheck disable=SC2086
+    out=$(timeout -k 10 600 $1 "$2/bin/$4" 2>&1 </dev/null) || rc=$?
+    if [ $rc = 0 ] && grep -q '^ok ' <<<"$out"; then ok "$3.${4#test_} ($(grep -c '^ok ' <<<"$out") tests)"
+    else not_ok "$3.${4#test_}" "exit code $rc: $(grep -v '^ok ' <<<"$out" | grep -v 'TCG doesn' | tail -3 | tr '\n' ' ')"; fi
 }
 # shellcheck disable=SC2046
 run_units() { run_programs "$1" "$2" "${3:-}" $(unit_programs); }

@@ -15,12 +15,14 @@ enum { HEADER_BYTES = 12, FILE_HEADER_BYTES = 8 };
 /* ---- names ---- */
 
 static bool name_ok(struct bytes name) {
-    if (!name.len || name.len > BUNDLE_NAME_MAX || name.data[0] == '/') return false;
+    if (!name.len || name.len > BUNDLE_NAME_MAX || name.data[0] == '/')
+        return false;
     for (size_t i = 0; i < name.len; i++) {
         uint8_t c = name.data[i];
-        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-                  c == '-' || c == '/';
-        if (!ok || (c == '.' && i + 1 < name.len && name.data[i + 1] == '.')) return false;
+        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '.' || c == '_' || c == '-' || c == '/';
+        if (!ok || (c == '.' && i + 1 < name.len && name.data[i + 1] == '.'))
+            return false;
     }
     return true;
 }
@@ -31,7 +33,8 @@ static int compare_names(struct bytes a, struct bytes b) {
 }
 
 static int compare_files(const void *a, const void *b) {
-    return compare_names(((const struct bundle_file *)a)->name, ((const struct bundle_file *)b)->name);
+    return compare_names(((const struct bundle_file *)a)->name,
+                         ((const struct bundle_file *)b)->name);
 }
 
 /* ---- packing ---- */
@@ -41,20 +44,25 @@ static void add_u32(struct buf *out, uint32_t v) {
     buf_add(out, b, 4);
 }
 
-int bundle_pack_files(const struct bundle_file *files, size_t count, struct buf *out, struct error *err) {
+int bundle_pack_files(const struct bundle_file *files, size_t count, struct buf *out,
+                      struct error *err) {
+    CHECK(out && (files || !count));
     struct bundle_file sorted[BUNDLE_FILES_MAX];
     size_t total = HEADER_BYTES;
-    if (count > BUNDLE_FILES_MAX) return error_set(err, ERR_LIMIT, "more than %d text files", BUNDLE_FILES_MAX);
-    if (count) memcpy(sorted, files, count * sizeof *files);
+    if (count > BUNDLE_FILES_MAX)
+        return error_set(err, ERR_LIMIT, "more than %d text files", BUNDLE_FILES_MAX);
+    if (count)
+        memcpy(sorted, files, count * sizeof *files);
     qsort(sorted, count, sizeof *sorted, compare_files);
     for (size_t i = 0; i < count; i++) {
         struct bytes name = sorted[i].name;
         if (!name_ok(name) || (i && !compare_names(sorted[i - 1].name, name)))
-            return error_set(err, ERR_INVALID, "bad or repeated file name '%.*s'", (int)MIN(name.len, (size_t)96),
-                             (const char *)name.data);
+            return error_set(err, ERR_INVALID, "bad or repeated file name '%.*s'",
+                             (int)MIN(name.len, (size_t)96), (const char *)name.data);
         total += FILE_HEADER_BYTES + name.len + sorted[i].data.len;
         if (total > BUNDLE_BYTES_MAX || sorted[i].data.len > BUNDLE_BYTES_MAX)
-            return error_set(err, ERR_LIMIT, "the model's text files are larger than %zu bytes", BUNDLE_BYTES_MAX);
+            return error_set(err, ERR_LIMIT, "the model's text files are larger than %zu bytes",
+                             BUNDLE_BYTES_MAX);
     }
     buf_reset(out);
     buf_reserve(out, total);
@@ -84,7 +92,8 @@ static int read_into(struct folder *f, const char *dir, const char *name, struct
     if (file_exists(path)) {
         struct buf *content = &f->contents[f->count];
         rc = f->count == BUNDLE_FILES_MAX
-                 ? error_set(err, ERR_LIMIT, "'%s' has more than %d text files", dir, BUNDLE_FILES_MAX)
+                 ? error_set(err, ERR_LIMIT, "'%s' has more than %d text files", dir,
+                             BUNDLE_FILES_MAX)
                  : file_read(path, BUNDLE_BYTES_MAX, content, err);
         if (!rc) {
             snprintf(f->names[f->count], sizeof f->names[0], "%s", name);
@@ -104,18 +113,22 @@ static int read_named_templates(struct folder *f, const char *dir, struct error 
     for (struct dirent *e; d && !rc && (e = readdir(d));) {
         char name[BUNDLE_NAME_MAX + 1];
         size_t len = strlen(e->d_name);
-        if (len < 7 || len > 60 || strcmp(e->d_name + len - 6, ".jinja") != 0) continue;
+        if (len < 7 || len > 60 || strcmp(e->d_name + len - 6, ".jinja") != 0)
+            continue;
         snprintf(name, sizeof name, "additional_chat_templates/%.60s", e->d_name);
-        if (name_ok(bytes_str(name))) rc = read_into(f, dir, name, err);
+        if (name_ok(bytes_str(name)))
+            rc = read_into(f, dir, name, err);
     }
-    if (d) closedir(d);
+    if (d)
+        closedir(d);
     mem_free(sub);
     return rc;
 }
 
 static bool has_file(const struct folder *f, const char *name) {
     for (size_t i = 0; i < f->count; i++)
-        if (!strcmp(f->names[i], name)) return true;
+        if (!strcmp(f->names[i], name))
+            return true;
     return false;
 }
 
@@ -124,11 +137,13 @@ static bool has_tokenizer(const struct folder *f) {
                                         BUNDLE_WORLD,     "tekken.json",     "vocab.txt"};
     bool found = (has_file(f, "vocab.json") && has_file(f, "merges.txt")) ||
                  (has_file(f, "encoder.json") && has_file(f, "vocab.bpe"));
-    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) found |= has_file(f, NAMES[i]);
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+        found |= has_file(f, NAMES[i]);
     return found;
 }
 
-/* The text parts of a GGUF file as files: its vocabulary, its chat template, the spelling of BOS and EOS. */
+/* The text parts of a GGUF file as files: its vocabulary, its chat template, the spelling of BOS
+ * and EOS. */
 static void add_made(struct folder *f, const char *name, struct buf content) {
     if (f->count == BUNDLE_FILES_MAX || has_file(f, name)) {
         buf_release(&content);
@@ -141,15 +156,19 @@ static void add_made(struct folder *f, const char *name, struct buf content) {
     f->count++;
 }
 
-static void add_token_name(const struct gguf *g, const char *name, const char *id_key, struct buf *json) {
+static void add_token_name(const struct gguf *g, const char *name, const char *id_key,
+                           struct buf *json) {
     const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
     int64_t id;
     struct bytes text;
-    if (!tokens || !gguf_int(g, id_key, &id) || id < 0 || (uint64_t)id >= tokens->count) return;
+    if (!tokens || !gguf_int(g, id_key, &id) || id < 0 || (uint64_t)id >= tokens->count)
+        return;
     struct gguf_strings strings = gguf_strings_of(tokens);
     for (int64_t i = 0; i <= id; i++)
-        if (!gguf_strings_next(&strings, &text)) return;
-    if (!utf8_valid(text.data, text.len)) return;
+        if (!gguf_strings_next(&strings, &text))
+            return;
+    if (!utf8_valid(text.data, text.len))
+        return;
     buf_addf(json, "%s\"%s\": \"", json->len > 1 ? ", " : "", name);
     buf_add_json(json, text);
     buf_add_byte(json, '"');
@@ -160,7 +179,8 @@ static int read_gguf(struct folder *f, const char *path, struct error *err) {
     struct buf vocabulary = {0}, template = {0}, config = {0};
     struct bytes text;
     int rc = gguf_open(&g, path, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     gguf_vocab_extract(&g, &vocabulary);
     add_made(f, "tokenizer.gguf", vocabulary);
     if (gguf_string(&g, "tokenizer.chat_template", &text)) {
@@ -177,24 +197,34 @@ static int read_gguf(struct folder *f, const char *path, struct error *err) {
 }
 
 int bundle_pack(const char *dir, struct buf *out, struct error *err) {
-    static const char *const NAMES[] = {"tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json",
-                                        "chat_template.jinja", "chat_template.json",    "generation_config.json",
-                                        "config.json",         "tokenizer.model",       "added_tokens.json",
-                                        BUNDLE_WORLD};
+    CHECK(dir && out);
+    static const char *const NAMES[] = {
+        "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json",
+        "chat_template.jinja", "chat_template.json",    "generation_config.json",
+        "config.json",         "tokenizer.model",       "added_tokens.json",
+        BUNDLE_WORLD};
     static const char *const OLDER[] = {"tekken.json", "vocab.json", "merges.txt", "encoder.json",
-                                        "vocab.bpe",   "vocab.txt"}; /* where there is no tokenizer.json */
+                                        /* where there is no tokenizer.json */
+                                        "vocab.bpe", "vocab.txt"};
     struct folder *f = mem_alloc(sizeof *f);
     char *gguf = gguf_path_of(dir);
     int rc = 0;
-    for (size_t i = 0; !rc && i < ARRAY_LEN(NAMES) && dir_exists(dir); i++) rc = read_into(f, dir, NAMES[i], err);
-    for (size_t i = 0; !rc && i < ARRAY_LEN(OLDER) && dir_exists(dir) && !has_file(f, "tokenizer.json"); i++)
+    for (size_t i = 0; !rc && i < ARRAY_LEN(NAMES) && dir_exists(dir); i++)
+        rc = read_into(f, dir, NAMES[i], err);
+    for (size_t i = 0;
+         !rc && i < ARRAY_LEN(OLDER) && dir_exists(dir) && !has_file(f, "tokenizer.json"); i++)
         rc = read_into(f, dir, OLDER[i], err);
-    if (!rc && dir_exists(dir)) rc = read_named_templates(f, dir, err);
-    if (!rc && gguf && !has_tokenizer(f)) rc = read_gguf(f, gguf, err);
+    if (!rc && dir_exists(dir))
+        rc = read_named_templates(f, dir, err);
+    if (!rc && gguf && !has_tokenizer(f))
+        rc = read_gguf(f, gguf, err);
     mem_free(gguf);
-    if (!rc && !has_tokenizer(f)) rc = error_set(err, ERR_NOT_FOUND, "'%s' has no tokenizer.json", dir);
-    if (!rc) rc = bundle_pack_files(f->files, f->count, out, err);
-    for (size_t i = 0; i < BUNDLE_FILES_MAX; i++) buf_release(&f->contents[i]);
+    if (!rc && !has_tokenizer(f))
+        rc = error_set(err, ERR_NOT_FOUND, "'%s' has no tokenizer.json", dir);
+    if (!rc)
+        rc = bundle_pack_files(f->files, f->count, out, err);
+    for (size_t i = 0; i < BUNDLE_FILES_MAX; i++)
+        buf_release(&f->contents[i]);
     mem_free(f);
     return rc;
 }
@@ -210,15 +240,18 @@ static uint32_t read_u32(const uint8_t *p) {
 }
 
 int bundle_open(struct bundle *bundle, struct bytes packed, struct error *err) {
+    CHECK(bundle);
     *bundle = (struct bundle){0};
     if (packed.len < HEADER_BYTES || memcmp(packed.data, MAGIC, sizeof MAGIC) != 0)
         return error_set(err, ERR_INVALID, "not a bundle of text files");
     uint32_t count = read_u32(packed.data + 8);
     if (count > BUNDLE_FILES_MAX)
-        return error_set(err, ERR_INVALID, "bundle of %u files (at most %d)", count, BUNDLE_FILES_MAX);
+        return error_set(err, ERR_INVALID, "bundle of %u files (at most %d)", count,
+                         BUNDLE_FILES_MAX);
     size_t at = HEADER_BYTES;
     for (uint32_t i = 0; i < count; i++) {
-        if (packed.len - at < FILE_HEADER_BYTES) return error_set(err, ERR_INVALID, "bundle is cut at file %u", i);
+        if (packed.len - at < FILE_HEADER_BYTES)
+            return error_set(err, ERR_INVALID, "bundle is cut at file %u", i);
         uint32_t name_len = read_u32(packed.data + at), data_len = read_u32(packed.data + at + 4);
         at += FILE_HEADER_BYTES;
         if (name_len > packed.len - at || data_len > packed.len - at - name_len)
@@ -231,12 +264,14 @@ int bundle_open(struct bundle *bundle, struct bytes packed, struct error *err) {
         bundle->file_count = i + 1;
         at += (size_t)name_len + data_len;
     }
-    if (at != packed.len) return error_set(err, ERR_INVALID, "bundle: %zu bytes too many", packed.len - at);
+    if (at != packed.len)
+        return error_set(err, ERR_INVALID, "bundle: %zu bytes too many", packed.len - at);
     return 0;
 }
 
 struct bytes bundle_find(const struct bundle *bundle, const char *name) {
     for (size_t i = 0; i < bundle->file_count; i++)
-        if (bytes_equal(bundle->files[i].name, bytes_str(name))) return bundle->files[i].data;
+        if (bytes_equal(bundle->files[i].name, bytes_str(name)))
+            return bundle->files[i].data;
     return bytes_of(NULL, 0);
 }

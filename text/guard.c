@@ -10,7 +10,8 @@ static uint32_t used_in_text(struct bytes text) {
     uint32_t used = 0;
     const uint8_t *p = text.data, *end = text.data + text.len;
     while (p < end && (p = memchr(p, 0xEF, (size_t)(end - p)))) {
-        if (end - p >= GUARD_BYTES && p[1] == 0xB7 && p[2] >= 0x90 && p[2] <= 0xAF) used |= 1u << (p[2] - 0x90);
+        if (end - p >= GUARD_BYTES && p[1] == 0xB7 && p[2] >= 0x90 && p[2] <= 0xAF)
+            used |= 1u << (p[2] - 0x90);
         p++;
     }
     return used;
@@ -18,13 +19,15 @@ static uint32_t used_in_text(struct bytes text) {
 
 uint32_t guards_used(struct tvalue v) {
     uint32_t used = used_in_text(tvalue_text(v));
-    for (size_t i = 0; v.kind == TVALUE_LIST && i < tvalue_count(v); i++) used |= guards_used(tvalue_list_at(v, i));
+    for (size_t i = 0; v.kind == TVALUE_LIST && i < tvalue_count(v); i++)
+        used |= guards_used(tvalue_list_at(v, i));
     for (uint32_t i = 0; v.kind == TVALUE_DICT && i < v.dict->count; i++)
         used |= guards_used(v.dict->entries[i].key) | guards_used(v.dict->entries[i].value);
     return used;
 }
 
-static bool guard_string(struct arena *a, const struct tokenizer *t, unsigned guard, struct tvalue *v) {
+static bool guard_string(struct arena *a, const struct tokenizer *t, unsigned guard,
+                         struct tvalue *v) {
     const char mark[GUARD_BYTES] = {(char)0xEF, (char)0xB7, (char)(0x90 + guard)};
     struct bytes text = tvalue_text(*v);
     struct special_walk walk = {.text = text};
@@ -46,8 +49,10 @@ static bool guard_string(struct arena *a, const struct tokenizer *t, unsigned gu
 }
 
 bool guard_strings(struct arena *a, const struct tokenizer *t, unsigned guard, struct tvalue *v) {
+    CHECK(a && t && v && guard < 32);
     bool good = true;
-    if (v->kind == TVALUE_STRING) return guard_string(a, t, guard, v);
+    if (v->kind == TVALUE_STRING)
+        return guard_string(a, t, guard, v);
     for (uint32_t i = 0; v->kind == TVALUE_LIST && good && i < v->list->count; i++)
         good = guard_strings(a, t, guard, &v->list->items[i]);
     for (uint32_t i = 0; v->kind == TVALUE_DICT && good && i < v->dict->count; i++)
@@ -55,29 +60,37 @@ bool guard_strings(struct arena *a, const struct tokenizer *t, unsigned guard, s
     return good;
 }
 
-bool guard_messages(struct arena *a, const struct tokenizer *t, unsigned guard, struct tvalue messages) {
+bool guard_messages(struct arena *a, const struct tokenizer *t, unsigned guard,
+                    struct tvalue messages) {
+    CHECK(a && t && guard < 32);
     bool good = true;
     for (size_t i = 0; good && i < tvalue_count(messages); i++) {
         struct tvalue message = tvalue_list_at(messages, i);
         struct bytes role = tvalue_text(tvalue_dict_get(message, bytes_str("role")));
-        if (!bytes_equal(role, bytes_str("assistant"))) good = guard_strings(a, t, guard, &message);
+        if (!bytes_equal(role, bytes_str("assistant")))
+            good = guard_strings(a, t, guard, &message);
     }
     return good;
 }
 
 void guards_take_out(struct buf *text, size_t from, unsigned guard, struct plain_spots *spots) {
+    CHECK(text && spots && guard < 32 && from <= text->len);
     const uint8_t mark[GUARD_BYTES] = {0xEF, 0xB7, (uint8_t)(0x90 + guard)};
-    uint8_t *begin = (uint8_t *)text->data + from, *end = (uint8_t *)text->data + text->len, *to = begin, *p = begin;
+    uint8_t *begin = (uint8_t *)text->data + from, *end = (uint8_t *)text->data + text->len,
+            *to = begin, *p = begin;
     while (p < end) {
         uint8_t *hit = memmem(p, (size_t)(end - p), mark, sizeof mark), *stop = hit ? hit : end;
         memmove(to, p, (size_t)(stop - p));
         to += stop - p;
         p = stop;
-        if (!hit) break;
+        if (!hit)
+            break;
         uint32_t cp;
-        if (to > begin) vec_push(spots, (size_t)(to - begin) - unicode_prev(to, &cp));
+        if (to > begin)
+            vec_push(spots, (size_t)(to - begin) - unicode_prev(to, &cp));
         p += sizeof mark;
     }
     text->len = from + (size_t)(to - begin);
-    if (text->data) text->data[text->len] = 0;
+    if (text->data)
+        text->data[text->len] = 0;
 }

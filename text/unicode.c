@@ -11,7 +11,8 @@ uint8_t unicode_classes[BLOCKS_MAX][256];
 
 static uint8_t find_or_add_block(const uint8_t classes[256], unsigned *count) {
     for (unsigned i = *count; i-- > 0;)
-        if (!memcmp(unicode_classes[i], classes, 256)) return (uint8_t)i;
+        if (!memcmp(unicode_classes[i], classes, 256))
+            return (uint8_t)i;
     CHECK(*count < BLOCKS_MAX);
     memcpy(unicode_classes[*count], classes, 256);
     return (uint8_t)(*count)++;
@@ -24,7 +25,8 @@ static uint32_t run_end(size_t run) {
 /* The classes of a block, run by run; *run: the one that its first character is in. */
 static void expand_block(uint32_t block, size_t *run, uint8_t classes[256]) {
     for (uint32_t i = 0, end; i < 256; i = end) {
-        while (run_end(*run) <= (block << 8 | i)) ++*run;
+        while (run_end(*run) <= (block << 8 | i))
+            ++*run;
         end = MIN(run_end(*run) - (block << 8), 256u);
         memset(classes + i, (int)(UNICODE_RUNS[*run] & 255), end - i);
     }
@@ -51,9 +53,12 @@ void unicode_init(void) {
 }
 
 bool unicode_in_old(uint32_t cp, uint32_t set) {
-    if (cp == 0x166D || cp == 0x111C9) return set & 1 << UNICODE_PO; /* recategorised since */
-    if (cp == 0x1734) return set & 1 << UNICODE_MN;
-    if (cp < 0x80 || !unicode_in(cp, set)) return unicode_in(cp, set);
+    if (cp == 0x166D || cp == 0x111C9)
+        return set & 1 << UNICODE_PO; /* recategorised since */
+    if (cp == 0x1734)
+        return set & 1 << UNICODE_MN;
+    if (cp < 0x80 || !unicode_in(cp, set))
+        return unicode_in(cp, set);
     size_t low = 0, high = ARRAY_LEN(UNICODE_YOUNG);
     while (low < high) { /* the first run that ends at or after cp */
         size_t middle = low + (high - low) / 2;
@@ -66,7 +71,8 @@ bool unicode_in_old(uint32_t cp, uint32_t set) {
 }
 
 uint8_t unicode_script(uint32_t cp) {
-    size_t low = 0, high = ARRAY_LEN(UNICODE_SCRIPTS); /* the last run that begins at or before cp is in [low, high) */
+    /* the last run that begins at or before cp is in [low, high) */
+    size_t low = 0, high = ARRAY_LEN(UNICODE_SCRIPTS);
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
         if (UNICODE_SCRIPTS[middle] >> 8 <= cp)

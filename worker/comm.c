@@ -43,7 +43,8 @@ struct channel {
 struct comm {
     struct comm_config config;
     struct comm_place place;
-    uint32_t self, first, count; /* place in the segment; the stage's ranks are [first, first + tp); of all */
+    /* place in the segment; the stage's ranks are [first, first + tp); of all */
+    uint32_t self, first, count;
     struct segment *segment;
     uint64_t bytes;
     bool owned;
@@ -52,12 +53,18 @@ struct comm {
     char why[128];
 };
 
-static uint64_t round_up(uint64_t n) { return (n + LINE - 1) / LINE * LINE; }
+static uint64_t round_up(uint64_t n) {
+    return (n + LINE - 1) / LINE * LINE;
+}
 static uint64_t channel_stride(const struct comm_config *f) {
     return sizeof(struct channel) + round_up(f->channel_bytes);
 }
-static uint64_t record_stride(const struct comm_config *f) { return round_up(16 + (uint64_t)f->record_max * 8); }
-static uint64_t areas_at(void) { return sizeof(struct segment); }
+static uint64_t record_stride(const struct comm_config *f) {
+    return round_up(16 + (uint64_t)f->record_max * 8);
+}
+static uint64_t areas_at(void) {
+    return sizeof(struct segment);
+}
 static uint64_t channels_at(const struct comm_config *f) {
     return areas_at() + (uint64_t)f->place.tp * f->place.pp * AREAS * AREA_BYTES;
 }
@@ -65,16 +72,20 @@ static uint64_t records_at(const struct comm_config *f) {
     return channels_at(f) + (uint64_t)(f->place.pp - 1) * f->place.tp * channel_stride(f);
 }
 
-uint64_t comm_segment_bytes(const struct comm_config *f) { return records_at(f) + COMM_RECORDS * record_stride(f); }
+uint64_t comm_segment_bytes(const struct comm_config *f) {
+    return records_at(f) + COMM_RECORDS * record_stride(f);
+}
 
 static char *area_of(const struct comm *c, uint32_t rank, uint64_t chunk) {
     return (char *)c->segment + areas_at() + ((uint64_t)rank * AREAS + chunk % AREAS) * AREA_BYTES;
 }
 static struct channel *channel_from(const struct comm *c, uint32_t rank) {
-    return (struct channel *)(void *)((char *)c->segment + channels_at(&c->config) + rank * channel_stride(&c->config));
+    return (struct channel *)(void *)((char *)c->segment + channels_at(&c->config) +
+                                      rank * channel_stride(&c->config));
 }
 static char *record_at(const struct comm *c, uint64_t number) {
-    return (char *)c->segment + records_at(&c->config) + number % COMM_RECORDS * record_stride(&c->config);
+    return (char *)c->segment + records_at(&c->config) +
+           number % COMM_RECORDS * record_stride(&c->config);
 }
 
 /* ---- waiting ---- */
@@ -82,18 +93,23 @@ static char *record_at(const struct comm *c, uint64_t number) {
 typedef bool (*ready_fn)(const struct comm *c, uint64_t goal);
 
 static int fail(struct comm *c, int code, const char *why) {
-    if (c->failed) return c->failed;
+    if (c->failed)
+        return c->failed;
     c->failed = code;
     snprintf(c->why, sizeof c->why, "%s", why);
     atomic_store(&c->segment->broken, 1);
-    for (uint32_t i = 0; i < c->count; i++) comm_bell_ring(&c->segment->ranks[i].bell);
+    for (uint32_t i = 0; i < c->count; i++)
+        comm_bell_ring(&c->segment->ranks[i].bell);
     return code;
 }
 
-static int judge(struct comm *c, int64_t end_ms) {
-    if (c->config.stopped && c->config.stopped(c->config.ctx)) return fail(c, ERR_CLOSED, "told to stop");
-    if (atomic_load(&c->segment->broken)) return fail(c, ERR_CLOSED, "another rank has given up");
-    if (clock_ms() >= end_ms) return fail(c, ERR_TIMEOUT, "another rank did not answer in time");
+static int check_segment(struct comm *c, int64_t end_ms) {
+    if (c->config.stopped && c->config.stopped(c->config.ctx))
+        return fail(c, ERR_CLOSED, "told to stop");
+    if (atomic_load(&c->segment->broken))
+        return fail(c, ERR_CLOSED, "another rank has given up");
+    if (clock_ms() >= end_ms)
+        return fail(c, ERR_TIMEOUT, "another rank did not answer in time");
     return 0;
 }
 
@@ -101,7 +117,8 @@ static bool spin(const struct comm *c, ready_fn ready, uint64_t goal) {
     int64_t end_us = clock_us() + c->config.spin_us;
     do {
         for (int i = 0; i < 32; i++) {
-            if (ready(c, goal)) return true;
+            if (ready(c, goal))
+                return true;
             spin_relax();
         }
     } while (clock_us() < end_us);
@@ -109,30 +126,39 @@ static bool spin(const struct comm *c, ready_fn ready, uint64_t goal) {
 }
 
 static int wait_until(struct comm *c, ready_fn ready, uint64_t goal, int64_t limit_ms) {
-    if (c->failed) return c->failed;
-    if (ready(c, goal) || spin(c, ready, goal)) return 0;
+    if (c->failed)
+        return c->failed;
+    if (ready(c, goal) || spin(c, ready, goal))
+        return 0;
     int64_t end_ms = clock_ms() + limit_ms;
     int rc = 0;
-    if (c->config.waiting) atomic_store(c->config.waiting, true);
+    if (c->config.waiting)
+        atomic_store(c->config.waiting, true);
     while (!rc) {
         struct comm_bell *bell = &c->segment->ranks[c->self].bell;
         uint32_t seen = comm_bell_look(bell);
-        if (ready(c, goal)) break;
-        rc = judge(c, end_ms);
-        if (!rc) comm_bell_sleep(bell, seen, SLICE_MS);
+        if (ready(c, goal))
+            break;
+        rc = check_segment(c, end_ms);
+        if (!rc)
+            comm_bell_sleep(bell, seen, SLICE_MS);
     }
-    if (c->config.waiting) atomic_store(c->config.waiting, false);
+    if (c->config.waiting)
+        atomic_store(c->config.waiting, false);
     return rc;
 }
 
 static void ring_stage(const struct comm *c) {
     for (uint32_t i = c->first; i < c->first + c->place.tp; i++)
-        if (i != c->self) comm_bell_ring(&c->segment->ranks[i].bell);
+        if (i != c->self)
+            comm_bell_ring(&c->segment->ranks[i].bell);
 }
 
 /* ---- forming ---- */
 
-static bool all_present(const struct comm *c, uint64_t goal) { return atomic_load(&c->segment->present) == goal; }
+static bool all_present(const struct comm *c, uint64_t goal) {
+    return atomic_load(&c->segment->present) == goal;
+}
 
 /* What must be equal, hashed. Never 0. */
 static uint64_t layout_of(const struct comm_config *f) {
@@ -151,18 +177,22 @@ static int open_segment(struct comm *c, struct error *err) {
     char name[64];
     name_of(c->config.id, name);
     int fd = shm_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) return error_set_errno(err, "cannot open shared memory '%s' for the ranks", name);
+    if (fd < 0)
+        return error_set_errno(err, "cannot open shared memory '%s' for the ranks", name);
     /* Reserved, not only sized: a full /dev/shm is an error here, not a SIGBUS later. */
-    int rc = posix_fallocate(fd, 0, (off_t)c->bytes);
-    if (rc) {
-        close(fd);
-        errno = rc;
-        return error_set_errno(err, "cannot take %llu KB of shared memory for the ranks",
-                               (unsigned long long)(c->bytes >> 10));
-    }
-    void *p = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    int failed = posix_fallocate(fd, 0, (off_t)c->bytes), rc = 0;
+    errno = failed;
+    if (failed)
+        rc = error_set_errno(err, "cannot take %llu KB of shared memory for the ranks",
+                             (unsigned long long)(c->bytes >> 10));
+    void *p = rc ? NULL : mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED)
+        rc = error_set_errno(err, "cannot map shared memory for the ranks");
     close(fd);
-    if (p == MAP_FAILED) return error_set_errno(err, "cannot map shared memory for the ranks");
+    if (rc) {
+        shm_unlink(name); /* the ranks do not meet under it any more */
+        return rc;
+    }
     c->segment = p;
     c->owned = true;
     return 0;
@@ -173,11 +203,13 @@ static int join(struct comm *c, struct error *err) {
     uint64_t layout = layout_of(&c->config);
     if (!atomic_compare_exchange_strong(&c->segment->layout, &none, layout) && none != layout) {
         fail(c, ERR_INVALID, "sizes differ");
-        return error_set(err, ERR_INVALID, "the ranks of this replica were started with different sizes");
+        return error_set(err, ERR_INVALID,
+                         "the ranks of this replica were started with different sizes");
     }
     c->segment->ranks[c->self].unit = c->config.unit;
     atomic_fetch_or(&c->segment->present, (uint64_t)1 << c->self);
-    for (uint32_t i = 0; i < c->count; i++) comm_bell_ring(&c->segment->ranks[i].bell);
+    for (uint32_t i = 0; i < c->count; i++)
+        comm_bell_ring(&c->segment->ranks[i].bell);
     int rc = wait_until(c, all_present, all, c->config.form_ms);
     return rc ? error_set(err, rc, "the replica's ranks did not meet: %s", c->why) : 0;
 }
@@ -185,7 +217,20 @@ static int join(struct comm *c, struct error *err) {
 static void unlink_name(const struct comm *c) {
     char name[64];
     name_of(c->config.id, name);
-    if (c->owned) shm_unlink(name); /* the first one to get here does it */
+    if (c->owned)
+        shm_unlink(name); /* the first one to get here does it */
+}
+
+int comm_check(const struct comm_config *config, struct error *err) {
+    struct comm c = {.config = *config};
+    c.config.id = random_u128();
+    c.bytes = comm_segment_bytes(config);
+    int rc = open_segment(&c, err);
+    if (rc)
+        return rc;
+    unlink_name(&c);
+    munmap(c.segment, c.bytes);
+    return 0;
 }
 
 int comm_form(struct comm **out, const struct comm_config *config, struct error *err) {
@@ -198,7 +243,8 @@ int comm_form(struct comm **out, const struct comm_config *config, struct error 
     c->bytes = comm_segment_bytes(config);
     c->segment = config->memory;
     int rc = c->segment ? 0 : open_segment(c, err);
-    if (!rc) rc = join(c, err);
+    if (!rc)
+        rc = join(c, err);
     unlink_name(c);
     if (rc) {
         comm_free(&c);
@@ -210,38 +256,49 @@ int comm_form(struct comm **out, const struct comm_config *config, struct error 
 
 void comm_free(struct comm **out) {
     struct comm *c = *out;
-    if (!c) return;
-    if (c->segment) fail(c, ERR_CLOSED, "left");
-    if (c->owned) munmap(c->segment, c->bytes);
+    if (!c)
+        return;
+    if (c->segment)
+        fail(c, ERR_CLOSED, "left");
+    if (c->owned)
+        munmap(c->segment, c->bytes);
     mem_free(c);
     *out = NULL;
 }
 
 int comm_failed(const struct comm *c, struct error *err) {
-    return c->failed ? error_set(err, c->failed, "the replica's ranks have lost each other: %s", c->why) : 0;
+    return c->failed
+               ? error_set(err, c->failed, "the replica's ranks have lost each other: %s", c->why)
+               : 0;
 }
 
 bool comm_has_gpus(const struct comm *c) {
     for (uint32_t i = 0; i < c->count; i++) {
         uint64_t unit = c->segment->ranks[i].unit;
-        if (!unit) return false;
+        if (!unit)
+            return false;
         for (uint32_t k = 0; k < i; k++)
-            if (c->segment->ranks[k].unit == unit) return false;
+            if (c->segment->ranks[k].unit == unit)
+                return false;
     }
     return true;
 }
 
-static bool is_shared(const struct comm *c, uint64_t goal) { return atomic_load(&c->segment->shared_len) == goal; }
+static bool is_shared(const struct comm *c, uint64_t goal) {
+    return atomic_load(&c->segment->shared_len) == goal;
+}
 
 int comm_share(struct comm *c, void *bytes, size_t len) {
     CHECK(len && len <= COMM_SHARED_MAX);
     if (c->self == 0 && !c->failed) {
         memcpy(c->segment->shared, bytes, len);
         atomic_store(&c->segment->shared_len, len);
-        for (uint32_t i = 1; i < c->count; i++) comm_bell_ring(&c->segment->ranks[i].bell);
+        for (uint32_t i = 1; i < c->count; i++)
+            comm_bell_ring(&c->segment->ranks[i].bell);
     }
     int rc = wait_until(c, is_shared, len, c->config.timeout_ms);
-    if (!rc) memcpy(bytes, c->segment->shared, len);
+    if (!rc)
+        memcpy(bytes, c->segment->shared, len);
     return rc;
 }
 
@@ -249,14 +306,17 @@ int comm_share(struct comm *c, void *bytes, size_t len) {
 
 static bool stage_posted(const struct comm *c, uint64_t goal) {
     for (uint32_t i = c->first; i < c->first + c->place.tp; i++)
-        if (atomic_load_explicit(&c->segment->ranks[i].posted, memory_order_acquire) < goal) return false;
+        if (atomic_load_explicit(&c->segment->ranks[i].posted, memory_order_acquire) < goal)
+            return false;
     return true;
 }
 
 /* Puts one chunk into this rank's area and waits for everybody's. */
 static int exchange(struct comm *c, const void *mine, size_t bytes) {
-    if (c->failed) return c->failed;
-    if (bytes) memcpy(area_of(c, c->self, c->chunk), mine, bytes);
+    if (c->failed)
+        return c->failed;
+    if (bytes)
+        memcpy(area_of(c, c->self, c->chunk), mine, bytes);
     atomic_store_explicit(&c->segment->ranks[c->self].posted, c->chunk + 1, memory_order_release);
     ring_stage(c);
     return wait_until(c, stage_posted, c->chunk + 1, c->config.timeout_ms);
@@ -266,7 +326,8 @@ static void sum_f32(const struct comm *c, float *x, size_t count) {
     memcpy(x, area_of(c, c->first, c->chunk), count * sizeof *x);
     for (uint32_t r = 1; r < c->place.tp; r++) {
         const float *y = (const float *)(void *)area_of(c, c->first + r, c->chunk);
-        for (size_t i = 0; i < count; i++) x[i] += y[i];
+        for (size_t i = 0; i < count; i++)
+            x[i] += y[i];
     }
 }
 
@@ -287,7 +348,8 @@ int comm_sum(struct comm *c, void *x, size_t count, enum storage_type type) {
         char *at = (char *)x + done * size;
         size_t n = MIN(count - done, most);
         int rc = exchange(c, at, n * size);
-        if (rc) return rc;
+        if (rc)
+            return rc;
         if (type == STORAGE_F32)
             sum_f32(c, (float *)(void *)at, n);
         else
@@ -298,14 +360,19 @@ int comm_sum(struct comm *c, void *x, size_t count, enum storage_type type) {
 
 int comm_gather(struct comm *c, const void *mine, void *const *out, const size_t *bytes) {
     size_t longest = 0;
-    for (uint32_t r = 0; r < c->place.tp; r++) longest = MAX(longest, bytes[r]);
+    for (uint32_t r = 0; r < c->place.tp; r++)
+        longest = MAX(longest, bytes[r]);
     for (size_t done = 0; done < longest; done += AREA_BYTES, c->chunk++) {
-        size_t own = bytes[c->place.rank], left = own > done ? MIN(own - done, (size_t)AREA_BYTES) : 0;
+        size_t own = bytes[c->place.rank],
+               left = own > done ? MIN(own - done, (size_t)AREA_BYTES) : 0;
         int rc = exchange(c, (const char *)mine + done, left);
-        if (rc) return rc;
+        if (rc)
+            return rc;
         for (uint32_t r = 0; r < c->place.tp && c->place.rank == 0; r++) {
-            if (bytes[r] <= done) continue;
-            memcpy((char *)out[r] + done, area_of(c, c->first + r, c->chunk), MIN(bytes[r] - done, (size_t)AREA_BYTES));
+            if (bytes[r] <= done)
+                continue;
+            memcpy((char *)out[r] + done, area_of(c, c->first + r, c->chunk),
+                   MIN(bytes[r] - done, (size_t)AREA_BYTES));
         }
     }
     return c->failed;
@@ -314,11 +381,13 @@ int comm_gather(struct comm *c, const void *mine, void *const *out, const size_t
 /* ---- from stage to stage ---- */
 
 static bool channel_has_room(const struct comm *c, uint64_t goal) {
-    return goal - atomic_load_explicit(&channel_from(c, c->self)->tail, memory_order_acquire) < c->config.channel_bytes;
+    return goal - atomic_load_explicit(&channel_from(c, c->self)->tail, memory_order_acquire) <
+           c->config.channel_bytes;
 }
 
 static bool channel_has_data(const struct comm *c, uint64_t goal) {
-    return atomic_load_explicit(&channel_from(c, c->self - c->place.tp)->head, memory_order_acquire) > goal;
+    return atomic_load_explicit(&channel_from(c, c->self - c->place.tp)->head,
+                                memory_order_acquire) > goal;
 }
 
 int comm_send(struct comm *c, const void *data, size_t bytes) {
@@ -328,7 +397,8 @@ int comm_send(struct comm *c, const void *data, size_t bytes) {
     for (size_t done = 0; done < bytes;) {
         uint64_t head = atomic_load_explicit(&ch->head, memory_order_relaxed);
         int rc = wait_until(c, channel_has_room, head, c->config.timeout_ms);
-        if (rc) return rc;
+        if (rc)
+            return rc;
         size_t room = size - (size_t)(head - atomic_load_explicit(&ch->tail, memory_order_acquire));
         size_t at = head % size, n = MIN(MIN(bytes - done, room), size - at);
         memcpy(ch->data + at, (const char *)data + done, n);
@@ -346,7 +416,8 @@ int comm_receive(struct comm *c, void *data, size_t bytes) {
     for (size_t done = 0; done < bytes;) {
         uint64_t tail = atomic_load_explicit(&ch->tail, memory_order_relaxed);
         int rc = wait_until(c, channel_has_data, tail, c->config.timeout_ms);
-        if (rc) return rc;
+        if (rc)
+            return rc;
         size_t there = (size_t)(atomic_load_explicit(&ch->head, memory_order_acquire) - tail);
         size_t at = tail % size, n = MIN(MIN(bytes - done, there), size - at);
         memcpy((char *)data + done, ch->data + at, n);
@@ -362,7 +433,9 @@ int comm_receive(struct comm *c, void *data, size_t bytes) {
 static bool record_has_room(const struct comm *c, uint64_t goal) {
     for (uint32_t i = 0; i < c->count; i++)
         if (i != c->self &&
-            atomic_load_explicit(&c->segment->ranks[i].taken, memory_order_acquire) + COMM_RECORDS <= goal)
+            atomic_load_explicit(&c->segment->ranks[i].taken, memory_order_acquire) +
+                    COMM_RECORDS <=
+                goal)
             return false;
     return true;
 }
@@ -372,9 +445,11 @@ static bool record_is_there(const struct comm *c, uint64_t goal) {
 }
 
 int comm_post(struct comm *c, const struct comm_record *record) {
-    CHECK(c->place.rank == 0 && c->place.stage + 1 == c->place.pp && record->count <= c->config.record_max);
+    CHECK(c->place.rank == 0 && c->place.stage + 1 == c->place.pp &&
+          record->count <= c->config.record_max);
     int rc = wait_until(c, record_has_room, c->record, c->config.timeout_ms);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     char *p = record_at(c, c->record);
     size_t column = record->count * sizeof(uint32_t);
     memcpy(p, &record->plan_number, 8);
@@ -385,18 +460,22 @@ int comm_post(struct comm *c, const struct comm_record *record) {
     }
     atomic_store_explicit(&c->segment->records, ++c->record, memory_order_release);
     for (uint32_t i = 0; i < c->count; i++)
-        if (i != c->self) comm_bell_ring(&c->segment->ranks[i].bell);
+        if (i != c->self)
+            comm_bell_ring(&c->segment->ranks[i].bell);
     return 0;
 }
 
-int comm_take(struct comm *c, bool wait, struct comm_record *record) {
-    if (!wait && !c->failed && !record_is_there(c, c->record)) return 0;
+int comm_read(struct comm *c, bool wait, struct comm_record *record) {
+    if (!wait && !c->failed && !record_is_there(c, c->record))
+        return 0;
     int rc = wait_until(c, record_is_there, c->record, c->config.timeout_ms);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     const char *p = record_at(c, c->record);
     memcpy(&record->plan_number, p, 8);
     memcpy(&record->count, p + 8, 4);
-    if (record->count > c->config.record_max) return fail(c, ERR_INVALID, "a record is out of bounds");
+    if (record->count > c->config.record_max)
+        return fail(c, ERR_INVALID, "a record is out of bounds");
     size_t column = record->count * sizeof(uint32_t);
     memcpy(record->tokens, p + 16, column);
     memcpy(record->status, p + 16 + column, column);

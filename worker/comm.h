@@ -1,20 +1,25 @@
 /*
- * comm.h - what the ranks of one replica say to each other: sums over the ranks of a stage, activations from stage to
- * stage, sampled tokens to everyone.
+ * comm.h - what the ranks of one replica say to each other: sums over the ranks of a stage,
+ * activations from stage to stage, sampled tokens to everyone.
  *
- * This is the twin for ranks on one host: one segment of shared memory, named by an id that all ranks are told and that
- * is fresh for each formation. All buffers here are host memory; what lies on a GPU is staged by the caller (ranks.h).
- * Nothing is ever repaired: when a rank dies or stops, the others are told to give up (`stopped`), every call fails
- * from then on, and the replica forms anew under another id.
+ * This is the twin for ranks on one host: one segment of shared memory, named by an id that all
+ * ranks are told and that is fresh for each formation. All buffers here are host memory; what lies
+ * on a GPU is staged by the caller (ranks.h). Nothing is ever repaired: when a rank dies or stops,
+ * the others are told to give up (`stopped`), every call fails from then on, and the replica forms
+ * anew under another id.
  *
- * Invariants: (1) a sum is taken in rank order, so its bits depend on nothing but the addends; (2) all ranks of a stage
- * make the same calls of comm_sum and comm_gather in the same order with the same sizes; (3) areas are used in turn:
- * who writes the k-th chunk has seen everybody post chunk k - 1, hence has seen everybody done with chunk k - 2, which
- * lay there before; (4) the segment's name is gone once all ranks are in, so nothing is left behind by a kill later on;
- * (5) after forming nothing is allocated.
+ * Invariants:
+ *   (1) a sum is taken in rank order, so its bits depend on nothing but the addends;
+ *   (2) all ranks of a stage make the same calls of comm_sum and comm_gather in the same order with
+ *       the same sizes;
+ *   (3) areas are used in turn: who writes the k-th chunk has seen everybody post chunk k - 1,
+ *       hence has seen everybody done with chunk k - 2, which lay there before;
+ *   (4) the segment's name is gone once all ranks are in, so nothing is left behind by a kill later
+ *       on;
+ *   (5) after forming nothing is allocated.
  *
- * Waiting spins shortly, then sleeps on a futex in the segment; it ends with ERR_CLOSED when this rank is told to stop
- * or a peer has given up, with ERR_TIMEOUT after timeout_ms.
+ * Waiting spins shortly, then sleeps on a futex in the segment; it ends with ERR_CLOSED when this
+ * rank is told to stop or a peer has given up, with ERR_TIMEOUT after timeout_ms.
  *
  * Threading: one thread (the compute thread) per struct comm.
  */
@@ -32,7 +37,9 @@ enum { COMM_RANKS_MAX = 64, COMM_RECORDS = 16, COMM_SHARED_MAX = 128 };
 struct comm_place {
     uint32_t rank, tp, stage, pp;
 };
-static inline bool comm_place_is_alone(struct comm_place p) { return p.tp * p.pp <= 1; }
+static inline bool comm_place_is_alone(struct comm_place p) {
+    return p.tp * p.pp <= 1;
+}
 
 struct comm_config {
     struct comm_place place;
@@ -46,7 +53,8 @@ struct comm_config {
     bool (*stopped)(void *ctx); /* asked in waits, every few milliseconds; NULL: never */
     void *ctx;
     uint64_t unit; /* the GPU that this rank could use NCCL on; 0: none */
-    void *memory;  /* tests: the segment (comm_segment_bytes, zeroed), instead of a shared-memory object */
+    /* tests: the segment (comm_segment_bytes, zeroed), instead of a shared-memory object */
+    void *memory;
 };
 
 /* What a step sampled, told by rank 0 of the last stage to every other rank. */
@@ -58,9 +66,13 @@ struct comm_record {
 
 struct comm;
 
+/* Bytes of the shared memory that ranks of this configuration meet in. */
 uint64_t comm_segment_bytes(const struct comm_config *config);
-/* Waits until all ranks are there. ERR_INVALID: they disagree about sizes; ERR_CLOSED, ERR_TIMEOUT; ERR_IO: no shared
- * memory to be had. */
+/* Takes the memory that ranks of this configuration meet in, and gives it back: 0, or why they
+ * could not meet, before anybody counts on it. The id does not matter. */
+MUST_CHECK int comm_check(const struct comm_config *config, struct error *err);
+/* Waits until all ranks are there. ERR_INVALID: they disagree about sizes; ERR_CLOSED, ERR_TIMEOUT;
+ * ERR_IO: no shared memory to be had. */
 MUST_CHECK int comm_form(struct comm **out, const struct comm_config *config, struct error *err);
 /* The others' waits end, too. */
 void comm_free(struct comm **c);
@@ -71,17 +83,21 @@ MUST_CHECK int comm_share(struct comm *c, void *bytes, size_t len);
 /* 0, or why every call fails by now. */
 int comm_failed(const struct comm *c, struct error *err);
 
-/* x[i] = x_0[i] + x_1[i] + ... over the ranks of the stage, in f32, rounded once to `type` (f32, f16, bf16). */
+/* x[i] = x_0[i] + x_1[i] + ... over the ranks of the stage, in f32, rounded once to `type` (f32,
+ * f16, bf16). */
 MUST_CHECK int comm_sum(struct comm *c, void *x, size_t count, enum storage_type type);
-/* Rank 0 of the stage gets bytes[r] bytes of rank r at out[r]; the others give theirs (out may be NULL). */
+/* Rank 0 of the stage gets bytes[r] bytes of rank r at out[r]; the others give theirs (out may be
+ * NULL). */
 MUST_CHECK int comm_gather(struct comm *c, const void *mine, void *const *out, const size_t *bytes);
-/* Between this rank and the one with the same rank in the next (or previous) stage: bytes in order. Sending waits while
- * the ring is full. */
+/* Between this rank and the one with the same rank in the next (or previous) stage: bytes in order.
+ * Sending waits while the ring is full. */
 MUST_CHECK int comm_send(struct comm *c, const void *data, size_t bytes);
+/* The other end of comm_send: waits until exactly `bytes` have come. Both: 0, or as comm_failed. */
 MUST_CHECK int comm_receive(struct comm *c, void *data, size_t bytes);
 /* Rank 0 of the last stage. Waits while the slowest of the others has COMM_RECORDS to read. */
 MUST_CHECK int comm_post(struct comm *c, const struct comm_record *record);
-/* Any other rank: the next record in order, 1; 0: there is none yet (never with wait); or a negative code. */
-MUST_CHECK int comm_take(struct comm *c, bool wait, struct comm_record *record);
+/* Any other rank: the next record in order, 1; 0: there is none yet (never with wait); or a
+ * negative code. */
+MUST_CHECK int comm_read(struct comm *c, bool wait, struct comm_record *record);
 
 #endif

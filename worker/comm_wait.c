@@ -13,7 +13,8 @@ static void futex(_Atomic uint32_t *word, int op, uint32_t value, const struct t
 
 void comm_bell_ring(struct comm_bell *bell) {
     atomic_fetch_add(&bell->count, 1);
-    if (atomic_load(&bell->sleeping)) futex(&bell->count, FUTEX_WAKE, INT32_MAX, NULL);
+    if (atomic_load(&bell->sleeping))
+        futex(&bell->count, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
 void comm_bell_sleep(struct comm_bell *bell, uint32_t seen, int slice_ms) {

@@ -6,9 +6,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "proto/codec.h"
+#include "worker/hooks.h"
 #include "worker/worker_metrics.h"
 
-enum { PLAN_ARENA_BYTES = 256 << 20, PLAN_ARENA_CALLS = 1 << 20 };
+enum { PLAN_ARENA_BYTES = 256 << 20, PLAN_ARENA_CALLS = 1 << 20, POLL_US = 20 };
 
 struct compute {
     const struct worker_settings *settings;
@@ -50,7 +51,7 @@ static void answer_result(struct compute *c, const struct wire_step_result *resu
     c->answer.kind = ANSWER_RESULT;
     c->answer.registration = c->registration;
     buf_reset(&c->answer.payload);
-    wire_encode_step_result(result, &c->answer.payload);
+    message_pack_step_result(result, &c->answer.payload);
     handoff_answer(c->handoff, &c->answer);
 }
 
@@ -60,7 +61,7 @@ static void device_failed(const struct error *err) {
 }
 
 /* This registration is over; the control thread is told why. */
-static void lose(struct compute *c, const struct error *err) {
+static void end_registration(struct compute *c, const struct error *err) {
     atomic_store(&c->progress->plan_number, 0);
     atomic_store(&c->progress->step_start_ms, 0);
     c->in_flight = 0; /* what else is on the device is waited for by executor_reset */
@@ -75,58 +76,55 @@ static void collect(struct compute *c, bool wait) {
     while (c->in_flight) {
         int rc = executor_collect(c->executor, wait, &result, &err);
         if (rc == ERR_CLOSED || rc == ERR_TIMEOUT) {
-            lose(c, &err);
+            end_registration(c, &err);
             return;
         }
-        if (rc < 0) device_failed(&err);
-        if (rc == 0) return;
+        if (rc < 0)
+            device_failed(&err);
+        if (rc == 0)
+            return;
         int64_t spent_ms = clock_ms() - atomic_load(&c->progress->step_start_ms);
-        if (spent_ms < c->settings->min_step_ms) sleep_ms(c->settings->min_step_ms - spent_ms);
+        if (spent_ms < c->settings->min_step_ms)
+            sleep_ms(c->settings->min_step_ms - spent_ms);
         c->in_flight--;
         progress_tick(c->progress);
         atomic_store(&c->progress->plan_number, 0);
         atomic_store(&c->progress->step_start_ms, c->in_flight ? clock_ms() : 0);
         metric_add(&worker_metrics[WORKER_METRIC_STEPS], 1);
-        metric_observe(&worker_metrics[WORKER_METRIC_STEP_SECONDS], (double)result.compute_us * 1e-6);
-        if (executor_answers(c->executor)) answer_result(c, &result);
+        metric_observe(&worker_metrics[WORKER_METRIC_STEP_SECONDS],
+                       (double)result.compute_us * 1e-6);
+        if (executor_answers(c->executor))
+            answer_result(c, &result);
         wait = false;
     }
 }
 
 static uint32_t plan_tokens(const struct wire_plan *plan) {
     uint64_t sum = 0;
-    for (size_t i = 0; i < plan->row_token_counts.count; i++) sum += plan->row_token_counts.items[i];
+    for (size_t i = 0; i < plan->row_token_counts.count; i++)
+        sum += plan->row_token_counts.items[i];
     return (uint32_t)MIN(sum, (uint64_t)UINT32_MAX);
-}
-
-/* A hook for tests: the prompt that kills its worker. */
-static void abort_if_asked(const struct compute *c, const struct wire_plan *plan) {
-    int64_t trigger = c->settings->test_abort_token;
-    for (size_t i = 0; trigger >= 0 && i < plan->admit_count; i++) {
-        const struct wire_admit *a = &plan->admits[i];
-        if (a->tokens.count < 3 || a->tokens.ids[0] != 5 || a->tokens.ids[1] != 6 ||
-            a->tokens.ids[2] != (uint32_t)trigger)
-            continue;
-        log_error("a test's prompt asks this worker to abort");
-        abort();
-    }
 }
 
 static void run_plan(struct compute *c) {
     struct wire_plan plan;
     struct error err = {0};
     arena_reset(&c->arena);
-    int rc = wire_decode_plan(buf_bytes(&c->job.payload), &c->arena, &plan, &err);
+    int rc = message_unpack_plan(buf_bytes(&c->job.payload), &c->arena, &plan, &err);
     if (!rc) {
         atomic_store(&c->progress->step_tokens, plan_tokens(&plan));
         atomic_store(&c->progress->step_start_ms, clock_ms());
         atomic_store(&c->progress->plan_number, plan.number);
-        abort_if_asked(c, &plan);
+        if (worker_hooks.plan)
+            worker_hooks.plan(&plan);
         rc = executor_enqueue(c->executor, &plan, &err);
     }
     if (rc) {
-        if (rc == ERR_INVALID) collect(c, true); /* else nothing more is to be had of the other ranks */
-        if (!c->lost) lose(c, &err);
+        /* else nothing more is to be had of the other ranks */
+        if (rc == ERR_INVALID)
+            collect(c, true);
+        if (!c->lost)
+            end_registration(c, &err);
         return;
     }
     metric_add(&worker_metrics[WORKER_METRIC_STEP_TOKENS], atomic_load(&c->progress->step_tokens));
@@ -135,14 +133,16 @@ static void run_plan(struct compute *c) {
 }
 
 static void reset(struct compute *c) {
-    while (c->in_flight) collect(c, true);
+    while (c->in_flight)
+        collect(c, true);
     executor_reset(c->executor);
     c->registration = c->job.registration;
     c->lost = false;
     answer_held(c);
 }
 
-/* A wait for another rank is over when the control thread wants another registration than the one it is for. */
+/* A wait for another rank is over when the control thread wants another registration than the one
+ * it is for. */
 static bool is_void(void *ctx) {
     const struct compute *c = ctx;
     return handoff_current(c->handoff) != c->registration;
@@ -152,10 +152,10 @@ static bool load(struct compute *c) {
     struct error err = {0};
     int64_t start_ms = clock_ms();
     int rc = executor_new(&c->executor, c->settings, c->progress, &err);
-    if (!rc && c->settings->test_load_ms)
-        sleep_ms(MAX(c->settings->test_load_ms - (clock_ms() - start_ms), (int64_t)0));
+    if (!rc && worker_hooks.loaded)
+        worker_hooks.loaded(clock_ms() - start_ms);
     if (rc) {
-        answer_bytes(c, ANSWER_FAILED, bytes_str(err.text));
+        answer_bytes(c, ANSWER_FAILED, bytes_of(&err, sizeof err));
         return false;
     }
     struct wire_hello about = {0};
@@ -167,22 +167,30 @@ static bool load(struct compute *c) {
     return true;
 }
 
+/* With fewer steps on the device than it may have, two things are waited for: the next plan, which
+ * must be on the device before the step there ends, and the end of that step. A plan wakes this
+ * thread; after the step it asks every POLL_US. With all steps on the device no plan can come, and
+ * run_plan waits for the oldest step alone. */
 static void *compute_main(void *arg) {
     struct compute *c = arg;
-    if (!load(c)) return NULL;
+    if (!load(c))
+        return NULL;
     for (;;) {
-        if (!handoff_take(c->handoff, c->in_flight == 0, &c->job)) {
-            collect(c, true);
+        if (!handoff_pop(c->handoff, c->in_flight ? POLL_US : HANDOFF_FOREVER, &c->job)) {
+            collect(c, false);
             continue;
         }
-        if (c->job.kind == JOB_END) return NULL;
-        if (c->job.kind == JOB_RESET) reset(c);
-        if (c->job.kind == JOB_PLAN && !c->lost && c->job.registration == c->registration) run_plan(c);
+        if (c->job.kind == JOB_END)
+            return NULL;
+        if (c->job.kind == JOB_RESET)
+            reset(c);
+        if (c->job.kind == JOB_PLAN && !c->lost && c->job.registration == c->registration)
+            run_plan(c);
     }
 }
 
-int compute_start(struct compute **out, const struct worker_settings *settings, struct handoff *handoff,
-                  struct worker_progress *progress, struct error *err) {
+int compute_start(struct compute **out, const struct worker_settings *settings,
+                  struct handoff *handoff, struct worker_progress *progress, struct error *err) {
     struct compute *c = mem_alloc(sizeof *c);
     c->settings = settings;
     c->handoff = handoff;
@@ -199,12 +207,15 @@ int compute_start(struct compute **out, const struct worker_settings *settings, 
     return 0;
 }
 
-const struct executor *compute_executor(const struct compute *c) { return c->executor; }
+const struct executor *compute_executor(const struct compute *c) {
+    return c->executor;
+}
 
 void compute_end(struct compute **out) {
     struct compute *c = *out;
-    if (!c) return;
-    while (!handoff_put(c->handoff, JOB_END, 0, (struct bytes){0})) {
+    if (!c)
+        return;
+    while (!handoff_push(c->handoff, JOB_END, 0, (struct bytes){0})) {
         struct answer dropped = {0};
         while (handoff_result(c->handoff, &dropped)) {}
         buf_release(&dropped.payload);

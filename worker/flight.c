@@ -7,12 +7,13 @@ int flight_init(struct flight *f, struct device *dev, uint32_t n, struct error *
     f->done = event_new(dev);
     f->rows = mem_calloc(n, sizeof *f->rows);
     f->sample_of = mem_calloc(n, sizeof *f->sample_of);
-    f->out = (struct sample_out){.tokens = device_alloc_host(dev, n * sizeof(uint32_t)),
-                                 .status = device_alloc_host(dev, n * sizeof(uint32_t)),
-                                 .logprobs = device_alloc_host(dev, n * sizeof(float)),
-                                 .top_counts = device_alloc_host(dev, n * sizeof(uint32_t)),
-                                 .top_ids = device_alloc_host(dev, (size_t)n * SAMPLE_TOP_MAX * sizeof(uint32_t)),
-                                 .top_logprobs = device_alloc_host(dev, (size_t)n * SAMPLE_TOP_MAX * sizeof(float))};
+    f->out = (struct sample_out){
+        .tokens = device_alloc_host(dev, n * sizeof(uint32_t)),
+        .status = device_alloc_host(dev, n * sizeof(uint32_t)),
+        .logprobs = device_alloc_host(dev, n * sizeof(float)),
+        .top_counts = device_alloc_host(dev, n * sizeof(uint32_t)),
+        .top_ids = device_alloc_host(dev, (size_t)n * SAMPLE_TOP_MAX * sizeof(uint32_t)),
+        .top_logprobs = device_alloc_host(dev, (size_t)n * SAMPLE_TOP_MAX * sizeof(float))};
     f->slots = mem_calloc(n, sizeof(uint32_t));
     f->token_counts = mem_calloc(n, sizeof(uint32_t));
     f->finishes = mem_calloc(n, sizeof(uint32_t));
@@ -21,10 +22,12 @@ int flight_init(struct flight *f, struct device *dev, uint32_t n, struct error *
     f->logprob_ids = mem_calloc((size_t)n * (SAMPLE_TOP_MAX + 1), sizeof(uint32_t));
     f->logprob_values = mem_calloc((size_t)n * (SAMPLE_TOP_MAX + 1), sizeof(float));
     f->ops_done = mem_calloc(FLIGHT_OPS_MAX, sizeof(uint32_t));
-    for (uint32_t i = 0; i < FLIGHT_OPS_MAX; i++) f->ops_done[i] = i;
-    bool ok = f->done && f->out.tokens && f->out.status && f->out.logprobs && f->out.top_counts && f->out.top_ids &&
-              f->out.top_logprobs;
-    if (ok) return 0;
+    for (uint32_t i = 0; i < FLIGHT_OPS_MAX; i++)
+        f->ops_done[i] = i;
+    bool ok = f->done && f->out.tokens && f->out.status && f->out.logprobs && f->out.top_counts &&
+              f->out.top_ids && f->out.top_logprobs;
+    if (ok)
+        return 0;
     flight_release(f);
     return error_set(err, ERR_MEMORY, "no memory for results");
 }
@@ -32,14 +35,24 @@ int flight_init(struct flight *f, struct device *dev, uint32_t n, struct error *
 void flight_release(struct flight *f) {
     event_free(&f->done);
     if (f->dev) {
-        void *pinned[] = {f->out.tokens,     f->out.status,  f->out.logprobs,
-                          f->out.top_counts, f->out.top_ids, f->out.top_logprobs};
-        for (size_t i = 0; i < ARRAY_LEN(pinned); i++) device_free_host(f->dev, pinned[i]);
+        void *pinned[] = {f->out.tokens,  f->out.status,       f->out.logprobs, f->out.top_counts,
+                          f->out.top_ids, f->out.top_logprobs, f->mask_bits,    f->mask_rows};
+        for (size_t i = 0; i < ARRAY_LEN(pinned); i++)
+            device_free_host(f->dev, pinned[i]);
     }
     void *owned[] = {f->rows,   f->sample_of, f->slots,       f->token_counts,   f->finishes,
                      f->tokens, f->tops,      f->logprob_ids, f->logprob_values, f->ops_done};
-    for (size_t i = 0; i < ARRAY_LEN(owned); i++) mem_free(owned[i]);
+    for (size_t i = 0; i < ARRAY_LEN(owned); i++)
+        mem_free(owned[i]);
     *f = (struct flight){0};
+}
+
+int flight_add_masks(struct flight *f, uint32_t slot_count, uint32_t word_count,
+                     struct error *err) {
+    f->mask_bits = device_alloc_host(f->dev, (size_t)slot_count * word_count * sizeof(uint32_t));
+    f->mask_rows = device_alloc_host(f->dev, slot_count * sizeof(uint32_t));
+    return f->mask_bits && f->mask_rows ? 0
+                                        : error_set(err, ERR_MEMORY, "no memory for token masks");
 }
 
 static enum wire_finish finish_of(uint32_t status) {
@@ -51,44 +64,50 @@ static enum wire_finish finish_of(uint32_t status) {
     }
 }
 
-struct tally {
+struct counts {
     size_t tokens, entries;
     bool logprobs;
 };
 
 /* Appends the token of sample `s`, with its logprobs: the chosen first, then the best. */
-static void add_token(struct flight *f, uint32_t s, struct tally *t) {
+static void add_token(struct flight *f, uint32_t s, struct counts *t) {
     uint32_t top = f->out.top_counts[s];
     f->tokens[t->tokens] = f->out.tokens[s];
     f->tops[t->tokens++] = top == SAMPLE_NO_LOGPROBS ? WIRE_NO_LOGPROBS : top;
-    if (top == SAMPLE_NO_LOGPROBS) return;
+    if (top == SAMPLE_NO_LOGPROBS)
+        return;
     t->logprobs = true;
     f->logprob_ids[t->entries] = f->out.tokens[s];
     f->logprob_values[t->entries++] = f->out.logprobs[s];
-    memcpy(f->logprob_ids + t->entries, f->out.top_ids + (size_t)s * SAMPLE_TOP_MAX, top * sizeof(uint32_t));
-    memcpy(f->logprob_values + t->entries, f->out.top_logprobs + (size_t)s * SAMPLE_TOP_MAX, top * sizeof(float));
+    memcpy(f->logprob_ids + t->entries, f->out.top_ids + (size_t)s * SAMPLE_TOP_MAX,
+           top * sizeof(uint32_t));
+    memcpy(f->logprob_values + t->entries, f->out.top_logprobs + (size_t)s * SAMPLE_TOP_MAX,
+           top * sizeof(float));
     t->entries += top;
 }
 
-static void finish_row(struct flight *f, struct mirror *mirror, uint32_t i, struct tally *t) {
+static void finish_row(struct flight *f, struct mirror *mirror, uint32_t i, struct counts *t) {
     const struct mirror_row *row = &f->rows[i];
     uint32_t s = f->sample_of[i];
     f->slots[i] = row->slot;
     f->token_counts[i] = 0;
     f->finishes[i] = row->fate == ROW_FAILED ? WIRE_FINISH_ERROR : WIRE_FINISH_NONE;
-    if (s == ROW_NONE) return;
+    if (s == ROW_NONE)
+        return;
     uint32_t status = f->out.status[s];
     f->finishes[i] = finish_of(status);
     if (status != SAMPLE_NONFINITE && status != SAMPLE_WASTED) {
         f->token_counts[i] = 1;
         add_token(f, s, t);
     }
-    if (status != SAMPLE_TOKEN && mirror) mirror_ended(mirror, row->slot, row->admission);
+    if (status != SAMPLE_TOKEN && mirror)
+        mirror_ended(mirror, row->slot, row->admission);
 }
 
 void flight_finish(struct flight *f, struct mirror *mirror, struct wire_step_result *result) {
-    struct tally t = {0};
-    for (uint32_t i = 0; i < f->row_count; i++) finish_row(f, mirror, i, &t);
+    struct counts t = {0};
+    for (uint32_t i = 0; i < f->row_count; i++)
+        finish_row(f, mirror, i, &t);
     *result = (struct wire_step_result){.plan_number = f->plan_number,
                                         .incarnation = f->incarnation,
                                         .slots = {f->slots, f->row_count},
@@ -98,6 +117,7 @@ void flight_finish(struct flight *f, struct mirror *mirror, struct wire_step_res
                                         .ops_done = {f->ops_done, f->op_count},
                                         .compute_us = (uint64_t)(clock_us() - f->start_us)};
     if (t.logprobs)
-        result->logprobs = (struct wire_logprobs){
-            .tops = {f->tops, t.tokens}, .ids = {f->logprob_ids, t.entries}, .values = {f->logprob_values, t.entries}};
+        result->logprobs = (struct wire_logprobs){.tops = {f->tops, t.tokens},
+                                                  .ids = {f->logprob_ids, t.entries},
+                                                  .values = {f->logprob_values, t.entries}};
 }

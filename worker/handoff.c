@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 struct handoff {
@@ -17,15 +18,20 @@ struct handoff {
 
 struct handoff *handoff_new(void) {
     struct handoff *m = mem_alloc(sizeof *m);
-    CHECK(!pthread_mutex_init(&m->lock, NULL) && !pthread_cond_init(&m->job_came, NULL) &&
+    pthread_condattr_t monotonic;
+    CHECK(!pthread_condattr_init(&monotonic) &&
+          !pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC));
+    CHECK(!pthread_mutex_init(&m->lock, NULL) && !pthread_cond_init(&m->job_came, &monotonic) &&
           !pthread_cond_init(&m->answer_went, NULL));
+    (void)pthread_condattr_destroy(&monotonic);
     m->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     CHECK_MSG(m->fd >= 0, "no file descriptor left");
     return m;
 }
 
 void handoff_free(struct handoff **m) {
-    if (!*m) return;
+    if (!*m)
+        return;
     for (size_t i = 0; i < HANDOFF_JOBS; i++) {
         buf_release(&(*m)->jobs[i].payload);
         buf_release(&(*m)->answers[i].payload);
@@ -38,10 +44,12 @@ void handoff_free(struct handoff **m) {
     *m = NULL;
 }
 
-bool handoff_put(struct handoff *m, enum job_kind kind, uint32_t registration, struct bytes payload) {
+bool handoff_push(struct handoff *m, enum job_kind kind, uint32_t registration,
+                  struct bytes payload) {
     pthread_mutex_lock(&m->lock);
     bool room = m->job_count < HANDOFF_JOBS;
-    if (room && kind != JOB_PLAN) atomic_store(&m->current, kind == JOB_END ? UINT32_MAX : registration);
+    if (room && kind != JOB_PLAN)
+        atomic_store(&m->current, kind == JOB_END ? UINT32_MAX : registration);
     if (room) {
         struct job *job = &m->jobs[(m->job_first + m->job_count++) % HANDOFF_JOBS];
         job->kind = kind;
@@ -54,11 +62,27 @@ bool handoff_put(struct handoff *m, enum job_kind kind, uint32_t registration, s
     return room;
 }
 
-uint32_t handoff_current(const struct handoff *m) { return atomic_load(&m->current); }
+uint32_t handoff_current(const struct handoff *m) {
+    return atomic_load(&m->current);
+}
 
-bool handoff_take(struct handoff *m, bool wait, struct job *job) {
+/* Until a job comes, or wait_us are over. With the lock held. */
+static void await_job(struct handoff *m, int64_t wait_us) {
+    struct timespec until;
+    while (wait_us < 0 && m->job_count == 0)
+        pthread_cond_wait(&m->job_came, &m->lock);
+    if (wait_us <= 0 || m->job_count)
+        return;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    const int64_t ns = until.tv_nsec + wait_us * 1000;
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    while (m->job_count == 0 && !pthread_cond_timedwait(&m->job_came, &m->lock, &until)) {}
+}
+
+bool handoff_pop(struct handoff *m, int64_t wait_us, struct job *job) {
     pthread_mutex_lock(&m->lock);
-    while (wait && m->job_count == 0) pthread_cond_wait(&m->job_came, &m->lock);
+    await_job(m, wait_us);
     bool there = m->job_count > 0;
     if (there) {
         struct job mine = *job;
@@ -73,7 +97,8 @@ bool handoff_take(struct handoff *m, bool wait, struct job *job) {
 
 void handoff_answer(struct handoff *m, struct answer *answer) {
     pthread_mutex_lock(&m->lock);
-    while (m->answer_count == HANDOFF_JOBS) pthread_cond_wait(&m->answer_went, &m->lock);
+    while (m->answer_count == HANDOFF_JOBS)
+        pthread_cond_wait(&m->answer_went, &m->lock);
     struct answer *place = &m->answers[(m->answer_first + m->answer_count++) % HANDOFF_JOBS];
     struct answer mine = *answer;
     *answer = *place;
@@ -103,4 +128,6 @@ bool handoff_result(struct handoff *m, struct answer *answer) {
     return there;
 }
 
-int handoff_fd(const struct handoff *m) { return m->fd; }
+int handoff_fd(const struct handoff *m) {
+    return m->fd;
+}

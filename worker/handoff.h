@@ -1,15 +1,18 @@
 /*
- * handoff.h - where the control thread and the compute thread meet: jobs one way, results the other.
+ * handoff.h - where the control thread and the compute thread meet: jobs one way, results the
+ * other.
  *
- * A job is a plan's frame, or the word to start anew; it carries the registration it belongs to. Results of an older
- * registration are dropped by the control thread. Both ways are rings of reused buffers: a steady state allocates
- * nothing.
+ * A job is a plan's frame, or the word to start anew; it carries the registration it belongs to.
+ * Results of an older registration are dropped by the control thread. Both ways are rings of reused
+ * buffers: a steady state allocates nothing.
  *
- * Invariants: (1) at most HANDOFF_JOBS jobs and as many results wait; a full ring refuses, which the wire's credit
- * makes a bug of the peer; (2) handoff_fd is readable whenever a result waits.
+ * Invariants:
+ *   (1) at most HANDOFF_JOBS jobs and as many results wait; a full ring refuses, which the wire's
+ *       credit makes a bug of the peer;
+ *   (2) handoff_fd is readable whenever a result waits.
  *
- * Threading: handoff_put and handoff_result by the control thread, handoff_take and handoff_answer by the compute
- * thread.
+ * Threading: handoff_push and handoff_result by the control thread, handoff_pop and handoff_answer
+ * by the compute thread.
  */
 #ifndef WORKER_HANDOFF_H
 #define WORKER_HANDOFF_H
@@ -43,18 +46,25 @@ struct answer {
 };
 
 struct handoff;
+/* Both rings empty. Returns owned. */
 struct handoff *handoff_new(void);
+/* Frees what is still in it; neither thread may use it any more. NULL in *m is fine. */
 void handoff_free(struct handoff **m);
 /* Copies payload. False when full. */
-MUST_CHECK bool handoff_put(struct handoff *m, enum job_kind kind, uint32_t registration, struct bytes payload);
-/* The registration of the latest JOB_RESET put; UINT32_MAX after JOB_END. Any thread: work for another one is void. */
+MUST_CHECK bool handoff_push(struct handoff *m, enum job_kind kind, uint32_t registration,
+                             struct bytes payload);
+/* The registration of the latest JOB_RESET put; UINT32_MAX after JOB_END. Any thread: work for
+ * another one is void. */
 uint32_t handoff_current(const struct handoff *m);
-/* Swaps the oldest job into *job (whose buffer goes back to the ring). False when there is none and wait is false. */
-MUST_CHECK bool handoff_take(struct handoff *m, bool wait, struct job *job);
+enum { HANDOFF_FOREVER = -1 };
+/* Swaps the oldest job into *job (whose buffer goes back to the ring). False when none has come
+ * after wait_us microseconds; HANDOFF_FOREVER: waits until one does. */
+MUST_CHECK bool handoff_pop(struct handoff *m, int64_t wait_us, struct job *job);
 /* Swaps *answer in; waits while the ring is full. */
 void handoff_answer(struct handoff *m, struct answer *answer);
 /* Swaps the oldest answer out; false when there is none (then handoff_fd is no longer readable). */
 MUST_CHECK bool handoff_result(struct handoff *m, struct answer *answer);
+/* Readable while an answer waits: for the control thread to poll. Borrowed. */
 int handoff_fd(const struct handoff *m);
 
 #endif

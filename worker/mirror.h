@@ -1,17 +1,17 @@
 /*
- * mirror.h - what the host knows of the slots: plans are checked and applied here, in numbers only, before anything
- * reaches the device.
+ * mirror.h - what the host knows of the slots: plans are checked and applied here, in numbers only,
+ * before anything reaches the device.
  *
- * Lengths run ahead of the device: a row that samples counts its token as known at once, because the next plan may
- * build on it. When a result shows that a sequence has ended, mirror_ended marks its slot; rows planned on it since
- * then are wasted.
+ * Lengths run ahead of the device: a row that samples counts its token as known at once, because
+ * the next plan may build on it. When a result shows that a sequence has ended, mirror_ended marks
+ * its slot; rows planned on it since then are wasted.
  *
- * What a plan gets wrong structurally (a gap, an id out of bounds, a row on an unknown slot, more rows than a step
- * holds) refuses the whole plan and changes nothing. What is wrong with one sequence alone (a token past the
- * vocabulary, a table too short) fails that sequence.
+ * What a plan gets wrong structurally (a gap, an id out of bounds, a row on an unknown slot, more
+ * rows than a step holds) refuses the whole plan and changes nothing. What is wrong with one
+ * sequence alone (a token past the vocabulary, a table too short) fails that sequence.
  *
- * It also remembers which blocks hold sealed content: told by plans, forgotten when a block is handed out to be
- * written.
+ * It also remembers which blocks hold sealed content: plans say so, and it is forgotten when
+ * a block is handed out to be written.
  *
  * Threading: the compute thread.
  */
@@ -28,7 +28,8 @@ struct mirror_slot {
 };
 
 struct mirror_limits {
-    uint32_t slot_count, max_context, max_step_tokens, vocab, block_tokens, block_count, snapshot_count;
+    uint32_t slot_count, max_context, max_step_tokens, vocab, block_tokens, block_count,
+        snapshot_count;
 };
 
 struct mirror {
@@ -54,15 +55,22 @@ struct mirror_row {
     bool samples;
 };
 
+/* Empty slots, and no block that holds anything. */
 void mirror_init(struct mirror *m, const struct mirror_limits *limits);
+/* Frees slots and blocks. */
 void mirror_release(struct mirror *m);
 /* Empties all slots and starts plan numbers anew; sealed blocks stay. */
 void mirror_reset(struct mirror *m);
-/* Checks and applies; fills rows[plan's rows]. ERR_INVALID: nothing was changed. */
-MUST_CHECK int mirror_apply(struct mirror *m, const struct wire_plan *plan, struct mirror_row *rows, struct error *err);
-/* The sequence of this admission has ended (nothing happens when its slot has another one by now). */
+/* Checks and applies. rows[i] is what row i computes, and added_at[i] where in its slot's table new
+ * block i goes; room for slot_count rows and block_count blocks. ERR_INVALID: nothing was
+ * changed. */
+MUST_CHECK int mirror_apply(struct mirror *m, const struct wire_plan *plan, struct mirror_row *rows,
+                            uint32_t *added_at, struct error *err);
+/* The sequence of this admission has ended (nothing happens when its slot has another one by
+ * now). */
 void mirror_ended(struct mirror *m, uint32_t slot, uint64_t admission);
-/* Valid until the next call that takes m without const. */
+/* The blocks that hold sealed content, and its hashes. Valid until the next call that takes m
+ * without const. */
 void mirror_held(struct mirror *m, struct u32s *blocks, struct u128s *hashes);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * progress.h - what the compute thread tells the control thread without a message: read at any time, for heartbeats and
- * probes.
+ * progress.h - what the compute thread tells the control thread without a message: read at any
+ * time, for heartbeats and probes.
  */
 #ifndef WORKER_PROGRESS_H
 #define WORKER_PROGRESS_H
@@ -10,7 +10,8 @@
 #include "base/base.h"
 
 struct worker_progress {
-    _Atomic uint64_t count;       /* goes up whenever the compute thread gets anywhere: a tensor, a layer, a step */
+    /* goes up whenever the compute thread gets anywhere: a tensor, a layer, a step */
+    _Atomic uint64_t count;
     _Atomic uint64_t plan_number; /* being computed; 0: none */
     _Atomic uint32_t step_tokens;
     _Atomic int64_t step_start_ms; /* clock_ms(); 0: no step */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "model/forward.h"
+#include "model/run/forward.h"
 
 enum { COMM_AUTO, COMM_SHM, COMM_NCCL }; /* of --comm */
 enum { SPIN_US = 20, CHANNEL_LEAST = 1 << 20, CHANNEL_MOST = 16 << 20 };
@@ -16,7 +16,8 @@ static int read_stage_layers(struct shard *shard, const char *text, struct error
     for (uint32_t i = 0; i < shard->pp; i++) {
         long n = strtol(rest, &rest, 10);
         if (n <= 0 || n > SPEC_LAYERS_MAX || *rest != (i + 1 < shard->pp ? ',' : 0))
-            return error_set(err, ERR_INVALID, "--stage-layers '%s' is not a count of layers for each of %u stages",
+            return error_set(err, ERR_INVALID,
+                             "--stage-layers '%s' is not a count of layers for each of %u stages",
                              text, shard->pp);
         shard->stage_layers[i] = (uint32_t)n;
         rest++;
@@ -25,27 +26,46 @@ static int read_stage_layers(struct shard *shard, const char *text, struct error
 }
 
 int ranks_place(struct ranks *r, const struct worker_settings *s, struct error *err) {
-    struct comm_place p = {(uint32_t)s->rank, MAX((uint32_t)s->tp, 1u), (uint32_t)s->stage, MAX((uint32_t)s->pp, 1u)};
+    struct comm_place p = {(uint32_t)s->rank, MAX((uint32_t)s->tp, 1u), (uint32_t)s->stage,
+                           MAX((uint32_t)s->pp, 1u)};
     *r = (struct ranks){.place = p,
                         .comm_kind = s->comm,
                         .nccl_path = s->nccl,
                         .form_ms = s->comm_form_ms ? s->comm_form_ms : 30000,
                         .timeout_ms = s->comm_timeout_ms ? s->comm_timeout_ms : 60000};
     if (p.rank >= p.tp || p.stage >= p.pp || p.tp * p.pp > COMM_RANKS_MAX)
-        return error_set(err, ERR_INVALID, "--rank %u of --tp %u, --stage %u of --pp %u: no such place", p.rank, p.tp,
+        return error_set(err, ERR_INVALID,
+                         "--rank %u of --tp %u, --stage %u of --pp %u: no such place", p.rank, p.tp,
                          p.stage, p.pp);
     r->shard = (struct shard){.rank = p.rank, .tp = p.tp, .stage = p.stage, .pp = p.pp};
-    return s->stage_layers && *s->stage_layers ? read_stage_layers(&r->shard, s->stage_layers, err) : 0;
+    return s->stage_layers && *s->stage_layers ? read_stage_layers(&r->shard, s->stage_layers, err)
+                                               : 0;
 }
 
 /* With --comm=auto a machine without NCCL stages over shared memory, and says so. */
 static int find_nccl(struct ranks *r, struct error *err) {
     struct error why;
-    if (nccl_open(r->nccl_path, &r->nccl_calls, &why) == 0) return 0;
+    if (nccl_open(r->nccl_path, &r->nccl_calls, &why) == 0)
+        return 0;
     r->nccl_calls = NULL;
-    if (r->comm_kind == COMM_NCCL) return error_set(err, why.code, "%s", why.text);
+    if (r->comm_kind == COMM_NCCL)
+        return error_set(err, why.code, "%s", why.text);
     log_info("ranks exchange over shared memory: %s", why.text);
     return 0;
+}
+
+static struct comm_config comm_config_of(const struct ranks *r) {
+    size_t step = (size_t)r->max_rows * r->hidden * sizeof(float);
+    return (struct comm_config){.place = r->place,
+                                .channel_bytes =
+                                    MIN(MAX(2 * step, (size_t)CHANNEL_LEAST), (size_t)CHANNEL_MOST),
+                                .record_max = r->record_max,
+                                .form_ms = r->form_ms,
+                                .timeout_ms = r->timeout_ms,
+                                .spin_us = SPIN_US,
+                                .waiting = r->progress ? &r->progress->waiting : NULL,
+                                .stopped = r->stopped,
+                                .ctx = r->stopped_ctx};
 }
 
 int ranks_init(struct ranks *r, const struct model *model, uint32_t max_rows, uint32_t slot_count,
@@ -57,14 +77,22 @@ int ranks_init(struct ranks *r, const struct model *model, uint32_t max_rows, ui
     r->max_rows = max_rows;
     r->record_max = slot_count;
     r->progress = progress;
-    if (ranks_are_alone(r)) return 0;
+    if (ranks_are_alone(r))
+        return 0;
     size_t rows = (size_t)max_rows * r->sum_width * sizeof(float);
     size_t logits = (size_t)HEAD_ROWS * r->vocab * sizeof(float) * (r->place.tp > 1 ? 2 : 0);
     bool in_place = r->dev->kind == DEVICE_CPU;
-    int rc = in_place || r->comm_kind == COMM_SHM ? 0 : find_nccl(r, err);
-    if (rc) return rc;
-    if (!in_place) r->staged = event_new(r->dev);
-    if (!in_place) r->host = mem_try_alloc(MAX(rows, logits));
+    struct comm_config config = comm_config_of(r);
+    int rc = comm_check(&config, err); /* a rank that could never meet the others is not ready */
+    if (rc)
+        return rc;
+    rc = in_place || r->comm_kind == COMM_SHM ? 0 : find_nccl(r, err);
+    if (rc)
+        return rc;
+    if (!in_place)
+        r->staged = event_new(r->dev);
+    if (!in_place)
+        r->host = mem_try_alloc(MAX(rows, logits));
     if (!in_place && (!r->host || !r->staged))
         return error_set(err, ERR_MEMORY, "no memory for what the ranks exchange");
     return 0;
@@ -93,29 +121,22 @@ static int form_nccl(struct ranks *r, struct error *err) {
                                       .stopped = r->stopped,
                                       .ctx = r->stopped_ctx};
     bool mine = r->place.rank == 0 && r->place.stage == 0;
-    if (mine && r->nccl_calls->unique_id(&id)) return error_set(err, ERR_CLOSED, "NCCL makes no id");
+    if (mine && r->nccl_calls->unique_id(&id))
+        return error_set(err, ERR_CLOSED, "NCCL makes no id");
     int rc = comm_share(r->comm, &id, sizeof id);
     return rc ? comm_failed(r->comm, err) : comm_nccl_form(&r->nccl, &config, &id, err);
 }
 
 int ranks_form(struct ranks *r, struct bytes comm_id, struct error *err) {
-    struct comm_config config = {.place = r->place,
-                                 .record_max = r->record_max,
-                                 .form_ms = r->form_ms,
-                                 .timeout_ms = r->timeout_ms,
-                                 .spin_us = SPIN_US,
-                                 .waiting = r->progress ? &r->progress->waiting : NULL,
-                                 .stopped = r->stopped,
-                                 .ctx = r->stopped_ctx};
-    size_t step = (size_t)r->max_rows * r->hidden * sizeof(float);
-    config.channel_bytes = MIN(MAX(2 * step, (size_t)CHANNEL_LEAST), (size_t)CHANNEL_MOST);
+    struct comm_config config = comm_config_of(r);
     ranks_leave(r);
     if (comm_id.len != sizeof config.id)
         return error_set(err, ERR_INVALID, "plan 1 does not say where the replica's ranks meet");
     memcpy(&config.id, comm_id.data, sizeof config.id);
     config.unit = r->nccl_calls ? r->dev->unit : 0;
     int rc = comm_form(&r->comm, &config, err);
-    if (!rc && comm_has_gpus(r->comm)) rc = form_nccl(r, err);
+    if (!rc && comm_has_gpus(r->comm))
+        rc = form_nccl(r, err);
     if (!rc && r->comm_kind == COMM_NCCL && !r->nccl)
         rc = error_set(err, ERR_UNSUPPORTED, "--comm=nccl needs a GPU for each rank");
     if (!rc)
@@ -125,87 +146,112 @@ int ranks_form(struct ranks *r, struct bytes comm_id, struct error *err) {
 }
 
 int ranks_failed(const struct ranks *r, struct error *err) {
-    if (!r->comm) return error_set(err, ERR_CLOSED, "the replica's ranks have not met");
+    if (!r->comm)
+        return error_set(err, ERR_CLOSED, "the replica's ranks have not met");
     int rc = comm_failed(r->comm, err);
     return rc || !r->nccl ? rc : comm_nccl_failed(r->nccl, err);
 }
 
-int ranks_wait(struct ranks *r, struct event *e) { return r->nccl ? comm_nccl_wait(r->nccl, e) : event_wait(e); }
+int ranks_done(struct ranks *r, struct event *e, int64_t since_ms) {
+    const int64_t end_ms = since_ms + 2 * r->timeout_ms; /* a step may be ahead of it */
+    return r->nccl ? comm_nccl_done(r->nccl, e, end_ms) : event_done(e);
+}
+
+int ranks_wait(struct ranks *r, struct event *e) {
+    return r->nccl ? comm_nccl_wait(r->nccl, e) : event_wait(e);
+}
 
 /* ---- between the device and the others ---- */
 
-/* Device bytes where the host can read them: itself, or a copy that is there when the call returns. */
+/* Device bytes where the host can read them: itself, or a copy that is there when the call
+ * returns. */
 static void *fetch(struct ranks *r, struct stream *s, const void *x, size_t bytes) {
-    if (!r->staged) return (void *)(uintptr_t)x;
+    if (!r->staged)
+        return (void *)(uintptr_t)x;
     stream_copy_out(s, r->host, x, bytes);
     event_record(r->staged, s);
     /* A device that failed shows itself at the step's own event. */
-    if (event_wait(r->staged)) log_debug("the device failed while ranks exchanged");
+    if (event_wait(r->staged))
+        log_debug("the device failed while ranks exchanged");
     return r->host;
 }
 
 static void store(struct ranks *r, struct stream *s, void *x, const void *host, size_t bytes) {
-    if (r->staged) stream_copy_in(s, x, host, bytes);
+    if (r->staged)
+        stream_copy_in(s, x, host, bytes);
 }
 
-static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width, enum storage_type type) {
+static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width,
+                   enum storage_type type) {
     struct ranks *r = ctx;
     size_t count = (size_t)rows * width;
     size_t bytes = storage_bytes(type, count);
-    if (ranks_failed(r, NULL)) return;
+    if (ranks_failed(r, NULL))
+        return;
     if (r->nccl) {
         comm_nccl_sum(r->nccl, s, x, rows, width, type);
         return;
     }
     void *host = fetch(r, s, x, bytes);
-    if (comm_sum(r->comm, host, count, type) == 0) store(r, s, x, host, bytes);
+    if (comm_sum(r->comm, host, count, type) == 0)
+        store(r, s, x, host, bytes);
 }
 
-static void on_gather(void *ctx, struct stream *s, float *all, size_t stride, const float *part, uint32_t rows) {
+static void on_gather(void *ctx, struct stream *s, float *all, size_t stride,
+                      const float *own_columns, uint32_t rows) {
     struct ranks *r = ctx;
     struct shard_range ranges[COMM_RANKS_MAX];
     size_t bytes[COMM_RANKS_MAX];
     void *out[COMM_RANKS_MAX];
-    if (ranks_failed(r, NULL)) return;
+    if (ranks_failed(r, NULL))
+        return;
     for (uint32_t i = 0; i < r->place.tp; i++) {
         struct shard at = {.rank = i, .tp = r->place.tp};
         ranges[i] = shard_vocab(&at, r->vocab);
         bytes[i] = ranges[i].count * sizeof(float);
     }
     if (r->nccl) {
-        comm_nccl_gather(r->nccl, s, all, stride, part, rows, ranges);
+        comm_nccl_gather(r->nccl, s, all, stride, own_columns, rows, ranges);
         return;
     }
     size_t own = ranges[r->place.rank].count;
-    const float *mine = fetch(r, s, part, rows * own * sizeof(float));
+    const float *mine = fetch(r, s, own_columns, rows * own * sizeof(float));
     float *to = r->staged ? (float *)(void *)r->host + (size_t)HEAD_ROWS * r->vocab : all;
     for (uint32_t row = 0; row < rows; row++) {
-        for (uint32_t i = 0; i < r->place.tp; i++) out[i] = to + row * stride + ranges[i].first;
-        if (comm_gather(r->comm, mine + row * own, out, bytes)) return;
+        for (uint32_t i = 0; i < r->place.tp; i++)
+            out[i] = to + row * stride + ranges[i].first;
+        if (comm_gather(r->comm, mine + row * own, out, bytes))
+            return;
     }
-    if (r->place.rank == 0) store(r, s, all, to, rows * stride * sizeof(float));
+    if (r->place.rank == 0)
+        store(r, s, all, to, rows * stride * sizeof(float));
 }
 
 static void on_send(void *ctx, struct stream *s, const float *x, size_t count) {
     struct ranks *r = ctx;
-    if (ranks_failed(r, NULL)) return;
+    if (ranks_failed(r, NULL))
+        return;
     if (r->nccl) {
         comm_nccl_send(r->nccl, s, x, count);
         return;
     }
     const void *host = fetch(r, s, x, count * sizeof *x);
-    if (comm_send(r->comm, host, count * sizeof *x)) log_debug("the next stage is gone");
+    if (comm_send(r->comm, host, count * sizeof *x))
+        log_debug("the next stage is gone");
 }
 
 static void on_receive(void *ctx, struct stream *s, float *x, size_t count) {
     struct ranks *r = ctx;
     void *host = r->staged ? (void *)r->host : x;
-    if (ranks_failed(r, NULL)) return;
+    if (ranks_failed(r, NULL))
+        return;
     if (r->nccl) {
         comm_nccl_receive(r->nccl, s, x, count);
         return;
     }
-    if (comm_receive(r->comm, host, count * sizeof *x) == 0) store(r, s, x, host, count * sizeof *x);
+    if (comm_receive(r->comm, host, count * sizeof *x) == 0)
+        store(r, s, x, host, count * sizeof *x);
 }
 
-const struct rank_calls ranks_calls = {.sum = on_sum, .gather = on_gather, .send = on_send, .receive = on_receive};
+const struct rank_calls ranks_calls = {
+    .sum = on_sum, .gather = on_gather, .send = on_send, .receive = on_receive};

@@ -1,9 +1,11 @@
 /*
- * ranks.h - this rank among the others: the communicator of the current formation, and what lies between it and the
- * device (staging for devices whose memory the host cannot read, conversion between stages of different devices).
+ * ranks.h - this rank among the others: the communicator of the current formation, and what lies
+ * between it and the device (staging for devices whose memory the host cannot read, conversion
+ * between stages of different devices).
  *
- * A formation lives from plan 1 of a registration to the next reset. After an error nothing more is exchanged; calls
- * return at once, what they leave in the buffers is worthless, and ranks_failed says why.
+ * A formation lives from plan 1 of a registration to the next reset. After an error nothing more is
+ * exchanged; calls return at once, what they leave in the buffers is worthless, and ranks_failed
+ * says why.
  *
  * Threading: the compute thread.
  */
@@ -34,12 +36,16 @@ struct ranks {
 };
 
 /* Reads and checks place and stages from the settings. */
-MUST_CHECK int ranks_place(struct ranks *r, const struct worker_settings *settings, struct error *err);
+MUST_CHECK int ranks_place(struct ranks *r, const struct worker_settings *settings,
+                           struct error *err);
 /* After the model is open. Borrows dev and progress. */
-MUST_CHECK int ranks_init(struct ranks *r, const struct model *model, uint32_t max_rows, uint32_t slot_count,
-                          struct worker_progress *progress, struct error *err);
+MUST_CHECK int ranks_init(struct ranks *r, const struct model *model, uint32_t max_rows,
+                          uint32_t slot_count, struct worker_progress *progress, struct error *err);
+/* Leaves, and frees all. */
 void ranks_release(struct ranks *r);
-static inline bool ranks_are_alone(const struct ranks *r) { return comm_place_is_alone(r->place); }
+static inline bool ranks_are_alone(const struct ranks *r) {
+    return comm_place_is_alone(r->place);
+}
 /* Whether this rank samples and answers: rank 0 of the last stage. */
 static inline bool ranks_answer(const struct ranks *r) {
     return r->place.rank == 0 && r->place.stage + 1 == r->place.pp;
@@ -47,9 +53,15 @@ static inline bool ranks_answer(const struct ranks *r) {
 
 /* The 16 bytes of Hello's comm_id, as plan 1 brings them back. ERR_INVALID: they are not. */
 MUST_CHECK int ranks_form(struct ranks *r, struct bytes comm_id, struct error *err);
+/* The others' waits end, too; ranks_form may be called again. */
 void ranks_leave(struct ranks *r);
+/* 0 while the ranks work together; else the code, with *err filled: they have not met, or have lost
+ * each other. */
 int ranks_failed(const struct ranks *r, struct error *err);
-/* As event_wait, of work that may wait for other ranks: ends when this one is told to stop. */
+/* As event_done, of work that may wait for other ranks; negative as ranks_wait, which reports it.
+ * since_ms (clock_ms): when the step was put on the device. */
+MUST_CHECK int ranks_done(struct ranks *r, struct event *e, int64_t since_ms);
+/* As event_wait, of such work: ends when this one is told to stop. */
 MUST_CHECK int ranks_wait(struct ranks *r, struct event *e);
 
 extern const struct rank_calls ranks_calls; /* ctx: struct ranks */

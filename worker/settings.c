@@ -6,49 +6,91 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define ROW(field_, name_, type_, ...)                                                                                 \
-    { .name = name_, .type = type_, .offset = offsetof(struct worker_settings, field_), __VA_ARGS__ }
+#define ROW(field_, name_, type_, ...)                                                             \
+    {                                                                                              \
+        .name = name_, .type = type_, .offset = offsetof(struct worker_settings, field_),          \
+        __VA_ARGS__                                                                                \
+    }
 
 static const struct option_row ROWS[] = {
-    ROW(model, "model", OPTION_STRING, .short_name = 'm',
+    ROW(model, "model", OPTION_STRING, .short_name = 'm', .important = true,
+        .aliases = "--model-path",
         .help = "folder of the model (config.json, safetensors, tokenizer.json), or a .gguf file"),
-    ROW(served_name, "served-model-name", OPTION_STRING,
-        .help = "public name of the model; default: the folder's or file's name"),
-    ROW(connect, "connect", OPTION_STRING, .help = "where the scheduler listens: ipc:///path or tcp://host:port"),
-    ROW(instance, "instance", OPTION_STRING, .help = "32 hex digits naming this process on the wire; default: drawn"),
-    ROW(run_dir, "run-dir", OPTION_STRING, .help = "folder for the pulse, and for the mark that a fault leaves"),
+    ROW(served_name, "served-model-name", OPTION_STRING, .important = true, .many = true,
+        .aliases = "-a --alias",
+        .help = "name of the model; of several, with commas between, the first: the others are the "
+                "gateways' business; default: the folder's or file's name"),
+    ROW(connect, "connect", OPTION_STRING,
+        .help = "where the scheduler listens: ipc:///path or tcp://host:port"),
+    ROW(instance, "instance", OPTION_STRING,
+        .help = "32 hex digits naming this process on the wire; default: drawn"),
+    ROW(run_dir, "run-dir", OPTION_STRING,
+        .help = "folder for the pulse, and for the mark that a fault leaves"),
     ROW(name, "name", OPTION_STRING, .fallback = "worker", .help = "name in logs"),
-    ROW(device, "device", OPTION_STRING, .fallback = "auto", .help = "auto (a GPU where there is one), cpu or cuda"),
+    ROW(device, "device", OPTION_STRING, .fallback = "auto", .important = true,
+        .aliases = "-ngl --n-gpu-layers --gpu-layers -dev",
+        .alias_words =
+            "0=cpu 99=auto 100=auto 999=auto 1000=auto 9999=auto -1=auto all=auto auto=auto none=cpu cpu=cpu cuda=cuda CUDA0=cuda",
+        .help = "auto (a GPU where there is one), cpu or cuda"),
     ROW(graphs, "graphs", OPTION_BOOL, .fallback = "true",
+        .aliases = "!--enforce-eager !--disable-cuda-graph",
         .help = "on a GPU, record decode steps as graphs; changes no result"),
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
         .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, amx"),
-    ROW(threads, "threads", OPTION_INT, .max = 1024, .help = "threads that compute; 0: one for each CPU"),
+    ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32|int8", .fallback = "auto",
+        .help = "what activations become before products with quantized weights; auto: what is "
+                "fastest on this machine"),
+    ROW(threads, "threads", OPTION_INT, .short_name = 't', .max = 1024,
+        .help = "threads that compute; 0: one for each CPU"),
     ROW(slots, "slots", OPTION_INT, .fallback = "256", .min = 1, .max = 16384, .unit = "sequences",
+        .important = true,
+        .aliases = "-np --parallel --max-num-seqs --max-running-requests --max-batch-size",
         .help = "sequences that may run at once"),
     ROW(blocks, "blocks", OPTION_INT, .max = 1 << 24, .unit = "blocks",
-        .help = "KV blocks; 0: as many as --kv-bytes hold"),
+        .aliases = "--num-gpu-blocks-override", .help = "KV blocks; 0: as many as --kv-bytes hold"),
     ROW(kv_bytes, "kv-bytes", OPTION_SIZE, .fallback = "0", .unit = "bytes",
+        .aliases = "--kv-cache-memory-bytes --kv-cache-memory",
         .help = "memory for the KV cache; 0: chosen from the model and the machine"),
-    ROW(snapshot_bytes, "snapshot-bytes", OPTION_SIZE, .fallback = "1g", .unit = "bytes",
+    ROW(memory_fraction, "memory-fraction", OPTION_FLOAT, .max = 1,
+        .aliases = "--gpu-memory-utilization --mem-fraction-static",
         .help =
-            "models whose layers carry a state: memory for copies of it at the ends of prompts, so that what begins "
-            "alike is not computed again; at most two a slot and an eighth of the free memory; 0: none"),
-    ROW(block_tokens, "block-tokens", OPTION_INT, .fallback = "32", .min = 16, .max = 256, .unit = "tokens",
+            "share of the device's memory that weights, buffers and KV cache may take together; "
+            "0: as --kv-bytes says"),
+    ROW(snapshot_bytes, "snapshot-bytes", OPTION_SIZE, .fallback = "1g", .unit = "bytes",
+        .help = "models whose layers carry a state: memory for copies of it at the ends of "
+                "prompts, so that what begins "
+                "alike is not computed again; at most two a slot and an eighth of the free memory; "
+                "0: none"),
+    ROW(block_tokens, "block-tokens", OPTION_INT, .fallback = "32", .min = 16, .max = 256,
+        .unit = "tokens", .aliases = "--block-size --page-size",
         .help = "positions of a KV block: 16, 32, 64, 128 or 256"),
     ROW(kv_type, "kv-type", OPTION_ENUM, .choices = KV_TYPE_CHOICES, .fallback = "auto",
-        .help = "how keys and values are stored; fp8: e4m3 without scales, int8: with a scale for each vector"),
+        .aliases = "-ctk --cache-type-k -ctv --cache-type-v --kv-cache-dtype",
+        .alias_words =
+            "fp8_e4m3=fp8 float8_e4m3fn=fp8 q8_0=int8 float16=f16 half=f16 bfloat16=bf16 float32=f32 float=f32",
+        .help = "how keys and values are stored; fp8: e4m3 without scales, int8: with a scale for "
+                "each vector"),
     ROW(quantize, "quantize", OPTION_ENUM, .choices = "none|fp8|int8|int4", .fallback = "none",
+        .important = true, .aliases = "-q --quantization",
+        .alias_words =
+            "awq=none awq_marlin=none gptq=none gptq_marlin=none compressed-tensors=none gguf=none mxfp4=none bitsandbytes=none w8a8_fp8=fp8 w8a8_int8=int8",
         .help = "what the matrices of layers become while they are loaded"),
     ROW(gemm, "gemm", OPTION_ENUM, .choices = "own|cublaslt", .fallback = "own",
-        .help = "on a GPU, who multiplies the rows of prompts: our kernels, or NVIDIA's library, which is then to be "
+        .help = "on a GPU, who multiplies the rows of prompts: our kernels, or NVIDIA's library, "
+                "which is then to be "
                 "there"),
-    ROW(max_step_tokens, "max-step-tokens", OPTION_INT, .fallback = "512", .min = 1, .max = 65536, .unit = "tokens",
+    ROW(max_step_tokens, "max-step-tokens", OPTION_INT, .fallback = "512", .min = 1, .max = 65536,
+        .unit = "tokens", .aliases = "-ub --ubatch-size --max-num-batched-tokens",
         .help = "rows of one step"),
-    ROW(max_context, "max-context", OPTION_INT, .max = 1 << 20, .unit = "tokens",
-        .help = "longest sequence; 0: what the model was made for"),
+    ROW(max_context, "max-context", OPTION_INT, .max = 1 << 20, .unit = "tokens", .important = true,
+        .aliases = "-c --ctx-size --max-model-len --context-length --max-seq-len --num-ctx",
+        .alias_words = "auto=0 -1=0", .help = "longest sequence; 0: what the model was made for"),
+    ROW(strict_config, "strict-config", OPTION_BOOL, .fallback = "false",
+        .help = "refuse a config.json with any field that is not read; else what cannot change "
+                "anything is passed over, with a warning"),
     ROW(min_step_ms, "min-step-ms", OPTION_INT, .max = 60000, .unit = "ms",
-        .help = "a step takes at least so long: for tests that must catch a small model in mid-stream"),
+        .help =
+            "a step takes at least so long: for tests that must catch a small model in mid-stream"),
     ROW(tp, "tp", OPTION_INT, .fallback = "1", .min = 1, .max = 64, .unit = "ranks",
         .help = "ranks that divide each layer (tensor parallel)"),
     ROW(rank, "rank", OPTION_INT, .max = 63, .help = "which of them this is, from 0"),
@@ -57,51 +99,60 @@ static const struct option_row ROWS[] = {
     ROW(stage, "stage", OPTION_INT, .max = 63, .help = "which of them this is, from 0"),
     ROW(stage_layers, "stage-layers", OPTION_STRING,
         .help = "layers of each stage, as 12,20; default: as equal as can be"),
-    ROW(replica, "replica", OPTION_STRING, .help = "32 hex digits that the tp * pp ranks of one replica share"),
+    ROW(replica, "replica", OPTION_STRING,
+        .help = "32 hex digits that the tp * pp ranks of one replica share"),
     ROW(gpu, "gpu", OPTION_INT, .fallback = "-1", .min = -1, .max = 63,
-        .help = "which GPU, of those the process may see, modulo how many there are; -1: each worker of serve takes "
+        .aliases = "-mg --main-gpu --base-gpu-id",
+        .help = "which GPU, of those the process may see, modulo how many there are; -1: each "
+                "worker of serve takes "
                 "one, in turn"),
     ROW(comm, "comm", OPTION_ENUM, .choices = "auto|shm|nccl", .fallback = "auto",
-        .help = "how ranks exchange activations: by shared memory, by NCCL (every rank needs a GPU of its own), or by "
+        .help = "how ranks exchange activations: by shared memory, by NCCL (every rank needs a GPU "
+                "of its own), or by "
                 "NCCL where that can be"),
-    ROW(nccl, "nccl", OPTION_STRING, .help = "path of libnccl.so.2; default: where it is usually found"),
-    ROW(comm_form_ms, "comm-form-timeout", OPTION_DURATION, .fallback = "30s", .min = 100, .max = 3600000, .unit = "ms",
-        .help = "how long a rank waits for all others to meet"),
-    ROW(comm_timeout_ms, "comm-timeout", OPTION_DURATION, .fallback = "60s", .min = 100, .max = 3600000, .unit = "ms",
+    ROW(nccl, "nccl", OPTION_STRING,
+        .help = "path of libnccl.so.2; default: where it is usually found"),
+    ROW(comm_form_ms, "comm-form-timeout", OPTION_DURATION, .fallback = "30s", .min = 100,
+        .max = 3600000, .unit = "ms", .help = "how long a rank waits for all others to meet"),
+    ROW(comm_timeout_ms, "comm-timeout", OPTION_DURATION, .fallback = "60s", .min = 100,
+        .max = 3600000, .unit = "ms",
         .help = "how long a rank waits for another one in a step; longer than the longest step"),
-    ROW(admin_host, "admin-host", OPTION_STRING, .fallback = "127.0.0.1", .help = "address of the admin port"),
+    ROW(admin_host, "admin-host", OPTION_STRING, .fallback = "127.0.0.1",
+        .help = "address of the admin port"),
     ROW(admin_port, "admin-port", OPTION_INT, .fallback = "-1", .min = -1, .max = 65535,
         .help = "port of /health and /metrics; 0: any free one; -1: none"),
     ROW(log_level, "log-level", OPTION_ENUM, .choices = "debug|info|warn|error", .fallback = "info",
         .help = "least important lines to log"),
     ROW(log_format, "log-format", OPTION_ENUM, .choices = "text|json", .fallback = "text",
         .help = "how log lines look"),
-    ROW(test_abort_token, "test-abort-token", OPTION_INT, .fallback = "-1", .min = -1, .max = 1 << 22, .hidden = true,
-        .help = "abort when a prompt begins with 5, 6, this token"),
-    ROW(test_load_ms, "test-load-ms", OPTION_INT, .max = 600000, .hidden = true,
-        .help = "loading takes at least so long"),
 };
 
 const struct option_table worker_options = {
     .program = "trireme worker",
     .synopsis = "--model FOLDER --connect ENDPOINT [OPTIONS]",
-    .summary = "One rank: owns weights and KV memory of one device and computes the scheduler's steps.",
+    .summary =
+        "One rank: owns weights and KV memory of one device and computes the scheduler's steps.",
     .rows = ROWS,
     .count = ARRAY_LEN(ROWS),
+    .title = "The model, its memory and its devices (worker)",
 };
 
 void worker_public_name(const struct worker_settings *settings, char out[WORKER_NAME_MAX]) {
     char path[PATH_MAX];
     bool given = settings->served_name && *settings->served_name;
-    snprintf(out, WORKER_NAME_MAX, "%s", given ? settings->served_name : "model");
-    if (given || !settings->model || !realpath(settings->model, path)) return;
+    snprintf(out, WORKER_NAME_MAX, "%.*s", given ? (int)strcspn(settings->served_name, ",") : 5,
+             given ? settings->served_name : "model");
+    if (given || !settings->model || !realpath(settings->model, path))
+        return;
     char *slash = strrchr(path, '/');
     if (slash && slash != path && !strcmp(slash, "/model")) {
         *slash = 0;
         slash = strrchr(path, '/');
     }
-    if (!slash || !slash[1]) return;
+    if (!slash || !slash[1])
+        return;
     size_t len = strlen(slash + 1);
-    if (len > 5 && !strcmp(slash + 1 + len - 5, ".gguf")) len -= 5;
+    if (len > 5 && !strcmp(slash + 1 + len - 5, ".gguf"))
+        len -= 5;
     snprintf(out, WORKER_NAME_MAX, "%.*s", (int)MIN(len, (size_t)WORKER_NAME_MAX - 1), slash + 1);
 }

@@ -11,10 +11,13 @@ struct worker_settings {
     const char *device, *isa;
     int64_t threads, slots, blocks, block_tokens, max_step_tokens, max_context, min_step_ms;
     uint64_t kv_bytes, snapshot_bytes;
-    int kv_type;  /* of KV_TYPE_CHOICES (model/model.h) */
-    int quantize; /* "none|fp8|int8|int4" */
-    int gemm;     /* "own|cublaslt" */
+    double memory_fraction; /* 0: not given */
+    int kv_type;            /* of KV_TYPE_CHOICES (model/model.h) */
+    int quantize;           /* "none|fp8|int8|int4" */
+    int compute;            /* "auto|f32|int8" */
+    int gemm;               /* "own|cublaslt" */
     bool graphs;
+    bool strict_config;
     const char *admin_host;
     int64_t admin_port;
     int log_level, log_format;
@@ -22,13 +25,13 @@ struct worker_settings {
     int comm; /* "auto|shm|nccl" */
     int64_t gpu;
     int64_t rank, tp, stage, pp, comm_form_ms, comm_timeout_ms;
-    int64_t test_abort_token, test_load_ms;
 };
 
 extern const struct option_table worker_options;
 
 enum { WORKER_NAME_MAX = 256 };
-/* The model's public name: served_name, else the folder's name; a folder called "model" goes by its parent's. */
+/* The model's public name: served_name, else the folder's name; a folder called "model" goes by its
+ * parent's. */
 void worker_public_name(const struct worker_settings *settings, char out[WORKER_NAME_MAX]);
 
 #endif

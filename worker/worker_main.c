@@ -8,6 +8,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/exit_reason.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "http/admin.h"
@@ -28,7 +29,9 @@ struct worker {
     _Atomic bool ready;
 };
 
-static bool is_ready(void *ctx) { return atomic_load(&((struct worker *)ctx)->ready); }
+static bool is_ready(void *ctx) {
+    return atomic_load(&((struct worker *)ctx)->ready);
+}
 
 /* SIGTERM and SIGINT come as bytes to the control thread; blocked before any thread is made. */
 static int open_stop_fd(struct error *err) {
@@ -36,17 +39,21 @@ static int open_stop_fd(struct error *err) {
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
-    if (pthread_sigmask(SIG_BLOCK, &set, NULL)) return error_set(err, ERR_IO, "cannot block signals");
+    if (pthread_sigmask(SIG_BLOCK, &set, NULL))
+        return error_set(err, ERR_IO, "cannot block signals");
     int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     return fd >= 0 ? fd : error_set_errno(err, "cannot make a signalfd");
 }
 
 static int check_settings(struct worker *w, struct error *err) {
     const struct worker_settings *s = &w->settings;
-    if (!s->model) return error_set(err, ERR_INVALID, "no model: give --model FOLDER");
-    if (!s->connect) return error_set(err, ERR_INVALID, "no scheduler: give --connect ENDPOINT");
+    if (!s->model)
+        return error_set(err, ERR_INVALID, "no model: give --model FOLDER");
+    if (!s->connect)
+        return error_set(err, ERR_INVALID, "no scheduler: give --connect ENDPOINT");
     int rc = link_endpoint_check(s->connect, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     w->instance = random_u128();
     if (s->instance && u128_parse(s->instance, &w->instance))
         return error_set(err, ERR_INVALID, "--instance '%s' is not 32 hex digits", s->instance);
@@ -62,7 +69,8 @@ static int check_settings(struct worker *w, struct error *err) {
 
 static int start(struct worker *w, struct error *err) {
     int rc = w->stop_fd = open_stop_fd(err);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     fault_mark_install(w->settings.run_dir);
     metrics_register(worker_metrics, WORKER_METRIC_COUNT);
     http_metrics_register();
@@ -73,7 +81,8 @@ static int start(struct worker *w, struct error *err) {
                                           .ready = is_ready,
                                           .ctx = w};
         rc = http_admin_start(&w->admin, &admin, err);
-        if (rc) return rc;
+        if (rc)
+            return rc;
         log_info("admin port %u", http_admin_port(w->admin));
     }
     w->handoff = handoff_new();
@@ -82,7 +91,8 @@ static int start(struct worker *w, struct error *err) {
 
 static int run(struct worker *w, struct error *err) {
     int rc = check_settings(w, err);
-    if (!rc) rc = start(w, err);
+    if (!rc)
+        rc = start(w, err);
     if (!rc) {
         struct control_config control = {.settings = &w->settings,
                                          .instance = w->instance,
@@ -97,7 +107,8 @@ static int run(struct worker *w, struct error *err) {
     compute_end(&w->compute);
     handoff_free(&w->handoff);
     http_admin_end(&w->admin);
-    if (w->stop_fd > 0) close(w->stop_fd);
+    if (w->stop_fd > 0)
+        close(w->stop_fd);
     return rc;
 }
 
@@ -106,12 +117,13 @@ int worker_main(int argc, char **argv) {
     struct error err = {0};
     size_t extra = 0;
     int rc = option_parse(&worker_options, &w.settings, argc, argv, NULL, 0, &extra, &err);
-    if (rc == OPTION_HELP_PRINTED) return 0;
+    if (rc == OPTION_HELP_PRINTED)
+        return 0;
     if (rc == OPTION_RUN) {
         log_init(w.settings.name, (enum log_level)w.settings.log_level, w.settings.log_format == 1);
         rc = run(&w, &err);
     }
-    if (rc < 0) fprintf(stderr, "trireme worker: %s\n", err.text);
+    int code = rc < 0 ? exit_reason_leave(w.settings.run_dir, "worker", &err) : EXIT_DONE;
     option_free(&worker_options, &w.settings);
-    return rc < 0 ? 1 : 0;
+    return code;
 }

@@ -4,7 +4,8 @@
 #ifndef WORKER_WORKER_MAIN_H
 #define WORKER_WORKER_MAIN_H
 
-/* Exit code: 0 after SIGTERM and a drain; 1 when it could not start. argv[0] is the command's name. */
+/* Exit code: 0 after SIGTERM and a drain; 1 when it could not start. argv[0] is the command's
+ * name. */
 int worker_main(int argc, char **argv);
 
 #endif

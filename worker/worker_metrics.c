@@ -1,7 +1,9 @@
 #include "worker/worker_metrics.h"
 
 struct metric worker_metrics[WORKER_METRIC_COUNT] = {
-    [WORKER_METRIC_STEPS] = {.name = "trireme_worker_steps_total", .help = "steps computed", .kind = METRIC_COUNTER},
+    [WORKER_METRIC_STEPS] = {.name = "trireme_worker_steps_total",
+                             .help = "steps computed",
+                             .kind = METRIC_COUNTER},
     [WORKER_METRIC_STEP_TOKENS] = {.name = "trireme_worker_step_tokens_total",
                                    .help = "rows computed in steps",
                                    .kind = METRIC_COUNTER},

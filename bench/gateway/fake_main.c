@@ -1,4 +1,5 @@
-/* The fake scheduler as a program: gateway_fake_scheduler --scheduler ENDPOINT --model-dir DIR. Runs until SIGTERM. */
+/* The fake scheduler as a program: gateway_fake_scheduler --scheduler ENDPOINT --model-dir DIR.
+ * Runs until SIGTERM. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -71,7 +72,10 @@ static const struct option_row rows[] = {
      .min = 1,
      .max = 1e9,
      .help = "Highest token id made, plus one."},
-    {.name = "echo", .type = OPTION_BOOL, .offset = AT(echo), .help = "Every answer is its own prompt."},
+    {.name = "echo",
+     .type = OPTION_BOOL,
+     .offset = AT(echo),
+     .help = "Every answer is its own prompt."},
     {.name = "context",
      .type = OPTION_INT,
      .offset = AT(context),
@@ -80,8 +84,11 @@ static const struct option_row rows[] = {
      .max = 1 << 20,
      .help = "Context of the model."},
 };
-static const struct option_table options = {"gateway_fake_scheduler", "[OPTIONS]", "Makes tokens out of arithmetic.",
-                                            rows, sizeof rows / sizeof rows[0]};
+static const struct option_table options = {.program = "gateway_fake_scheduler",
+                                            .synopsis = "[OPTIONS]",
+                                            .summary = "Makes tokens out of arithmetic.",
+                                            .rows = rows,
+                                            .count = sizeof rows / sizeof rows[0]};
 
 int main(int argc, char **argv) {
     struct settings s;
@@ -89,7 +96,8 @@ int main(int argc, char **argv) {
     size_t positional;
     sigset_t signals;
     int number, outcome = option_parse(&options, &s, argc, argv, NULL, 0, &positional, &err);
-    if (outcome == OPTION_HELP_PRINTED) return 0;
+    if (outcome == OPTION_HELP_PRINTED)
+        return 0;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);

@@ -38,7 +38,8 @@ struct fake_scheduler {
     struct u128 peers[PEERS_MAX];
     size_t peer_count;
     VEC(struct u128) requests, fingerprints;
-    VEC(uint32_t) attempts, choices, indexes, counts, finishes, cached, flags, tokens, tops, logprob_ids;
+    VEC(uint32_t)
+    attempts, choices, indexes, counts, finishes, cached, flags, tokens, tops, logprob_ids;
     VEC(float) logprob_values;
     struct buf out;
     uint64_t random;
@@ -66,7 +67,8 @@ static uint64_t mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-static uint64_t sequence_hash(const uint32_t *prompt, size_t count, uint64_t seed, uint32_t choice) {
+static uint64_t sequence_hash(const uint32_t *prompt, size_t count, uint64_t seed,
+                              uint32_t choice) {
     return hash64(prompt, count * sizeof *prompt, mix(seed + choice));
 }
 
@@ -74,12 +76,13 @@ static uint32_t token_of(const struct fake_config *c, uint64_t hash, uint32_t in
     return c->token_low + (uint32_t)(mix(hash + index) % (c->token_high - c->token_low));
 }
 
-uint32_t fake_token(const struct fake_config *c, const uint32_t *prompt, size_t prompt_count, uint64_t seed,
-                    uint32_t choice, uint32_t index) {
+uint32_t fake_token(const struct fake_config *c, const uint32_t *prompt, size_t prompt_count,
+                    uint64_t seed, uint32_t choice, uint32_t index) {
     return token_of(c, sequence_hash(prompt, prompt_count, seed, choice), index);
 }
 
-static uint32_t sequence_token(const struct fake_config *c, const struct sequence *s, uint32_t index) {
+static uint32_t sequence_token(const struct fake_config *c, const struct sequence *s,
+                               uint32_t index) {
     return s->echo && index < s->prompt_count ? s->echo[index] : token_of(c, s->hash, index);
 }
 
@@ -89,15 +92,18 @@ static struct sequence **bucket_of(struct fake_scheduler *f, struct u128 request
     return &f->buckets[mix(request.lo ^ request.hi) % BUCKETS];
 }
 
-static struct sequence *find_sequence(struct fake_scheduler *f, struct u128 request, uint32_t choice) {
+static struct sequence *find_sequence(struct fake_scheduler *f, struct u128 request,
+                                      uint32_t choice) {
     struct sequence *s = *bucket_of(f, request);
-    while (s && !(u128_equal(s->request, request) && s->choice == choice)) s = s->chain;
+    while (s && !(u128_equal(s->request, request) && s->choice == choice))
+        s = s->chain;
     return s;
 }
 
 static bool knows(struct fake_scheduler *f, struct u128 request, uint32_t attempt) {
     for (struct sequence *s = *bucket_of(f, request); s; s = s->chain)
-        if (u128_equal(s->request, request) && s->attempt == attempt) return true;
+        if (u128_equal(s->request, request) && s->attempt == attempt)
+            return true;
     return false;
 }
 
@@ -105,13 +111,15 @@ static bool knows(struct fake_scheduler *f, struct u128 request, uint32_t attemp
 static void remove_sequences(struct fake_scheduler *f, struct u128 request, uint32_t choice) {
     for (struct sequence **at = bucket_of(f, request); *at;) {
         struct sequence *s = *at;
-        if (!u128_equal(s->request, request) || (choice != WIRE_ALL_CHOICES && s->choice != choice)) {
+        if (!u128_equal(s->request, request) ||
+            (choice != WIRE_ALL_CHOICES && s->choice != choice)) {
             at = &s->chain;
             continue;
         }
         *at = s->chain;
         for (size_t i = 0; i < f->sequences.count; i++) {
-            if (f->sequences.items[i] != s) continue;
+            if (f->sequences.items[i] != s)
+                continue;
             f->sequences.items[i] = f->sequences.items[--f->sequences.count];
             break;
         }
@@ -136,7 +144,8 @@ static void add_sequence(struct fake_scheduler *f, struct u128 peer, const struc
     }
     s->next = s->acked = (uint32_t)c->emitted.count;
     for (size_t i = 0; i < c->emitted.count; i++)
-        CHECK_MSG(c->emitted.ids[i] == sequence_token(&f->config, s, (uint32_t)i), "the gateway holds other tokens");
+        CHECK_MSG(c->emitted.ids[i] == sequence_token(&f->config, s, (uint32_t)i),
+                  "the gateway holds other tokens");
     atomic_fetch_add(&f->emitted, c->emitted.count);
     s->length = m->max_tokens;
     s->logprobs = f->config.with_logprobs ? m->sampling.logprobs : -1;
@@ -158,40 +167,46 @@ static void add_sequence(struct fake_scheduler *f, struct u128 peer, const struc
 
 static void send_payload(struct fake_scheduler *f, struct u128 peer, enum wire_kind kind) {
     int rc = link_server_send(f->link, peer, kind, buf_bytes(&f->out));
-    if (rc) LOG_LIMITED(LOG_WARN, "send failed rc=%d kind=%d", rc, (int)kind);
+    if (rc)
+        LOG_LIMITED(LOG_WARN, "send failed rc=%d kind=%d", rc, (int)kind);
 }
 
-static void reject(struct fake_scheduler *f, struct u128 peer, struct u128 request, uint32_t attempt,
-                   enum wire_reject_code code) {
+static void reject(struct fake_scheduler *f, struct u128 peer, struct u128 request,
+                   uint32_t attempt, enum wire_reject_code code) {
     struct wire_reject m = {.request = request,
                             .attempt = attempt,
                             .code = code,
                             .retry_after_ms = code == WIRE_REJECT_OVERLOADED ? 2000 : 0};
     buf_reset(&f->out);
-    wire_encode_reject(&m, &f->out);
+    message_pack_reject(&m, &f->out);
     send_payload(f, peer, WIRE_REJECT);
 }
 
 static void on_submit(struct fake_scheduler *f, struct u128 peer, const struct wire_submit *m) {
     atomic_fetch_add(&f->submits, 1);
-    if (m->resumed) atomic_fetch_add(&f->resumed, 1);
-    if (knows(f, m->request, m->attempt)) return;
+    if (m->resumed)
+        atomic_fetch_add(&f->resumed, 1);
+    if (knows(f, m->request, m->attempt))
+        return;
     if (f->config.waiting_max && !m->resumed && f->sequences.count >= f->config.waiting_max) {
         reject(f, peer, m->request, m->attempt, WIRE_REJECT_OVERLOADED);
         return;
     }
     remove_sequences(f, m->request, WIRE_ALL_CHOICES);
     for (size_t i = 0; i < m->choice_count; i++)
-        if (!m->choices[i].finished) add_sequence(f, peer, m, &m->choices[i]);
+        if (!m->choices[i].finished)
+            add_sequence(f, peer, m, &m->choices[i]);
 }
 
 static void on_ack(struct fake_scheduler *f, struct u128 peer, const struct wire_ack *m) {
     atomic_fetch_add(&f->acks, 1);
     for (size_t i = 0; i < m->requests.count; i++) {
         struct sequence *s = find_sequence(f, m->requests.items[i], m->choices.items[i]);
-        if (!s || s->attempt != m->attempts.items[i]) continue;
+        if (!s || s->attempt != m->attempts.items[i])
+            continue;
         s->acked = MAX(s->acked, m->counts.items[i]);
-        if (s->done && s->acked >= s->length) remove_sequences(f, s->request, s->choice);
+        if (s->done && s->acked >= s->length)
+            remove_sequences(f, s->request, s->choice);
     }
 }
 
@@ -211,18 +226,22 @@ static void on_resend(struct fake_scheduler *f, struct u128 peer, const struct w
 
 static void on_pause(struct fake_scheduler *f, const struct wire_pause *m) {
     for (struct sequence *s = *bucket_of(f, m->request); s; s = s->chain) {
-        if (!u128_equal(s->request, m->request) || s->paused == m->paused) continue;
+        if (!u128_equal(s->request, m->request) || s->paused == m->paused)
+            continue;
         s->paused = m->paused;
         atomic_fetch_add(&f->paused_count, m->paused ? 1u : -1u);
     }
 }
 
-static void on_bundle_get(struct fake_scheduler *f, struct u128 peer, const struct wire_bundle_get *m) {
-    if (!u128_equal(m->bundle, f->bundle_hash) || m->offset >= f->bundle.len) return;
+static void on_bundle_get(struct fake_scheduler *f, struct u128 peer,
+                          const struct wire_bundle_get *m) {
+    if (!u128_equal(m->bundle, f->bundle_hash) || m->offset >= f->bundle.len)
+        return;
     size_t len = MIN(f->bundle.len - m->offset, WIRE_BUNDLE_CHUNK_BYTES);
-    struct wire_bundle_chunk chunk = {m->bundle, m->offset, f->bundle.len, bytes_of(f->bundle.data + m->offset, len)};
+    struct wire_bundle_chunk chunk = {m->bundle, m->offset, f->bundle.len,
+                                      bytes_of(f->bundle.data + m->offset, len)};
     buf_reset(&f->out);
-    wire_encode_bundle_chunk(&chunk, &f->out);
+    message_pack_bundle_chunk(&chunk, &f->out);
     send_payload(f, peer, WIRE_BUNDLE_CHUNK);
 }
 
@@ -240,17 +259,20 @@ static void send_status(struct fake_scheduler *f, struct u128 peer) {
                                  .running = (uint32_t)f->sequences.count,
                                  .waiting_max = f->config.waiting_max};
     buf_reset(&f->out);
-    wire_encode_status(&status, &f->out);
+    message_pack_status(&status, &f->out);
     send_payload(f, peer, WIRE_STATUS);
 }
 
-static bool on_hello(void *ctx, struct u128 peer, const struct wire_hello *hello, struct wire_welcome *welcome) {
+static bool on_hello(void *ctx, struct u128 peer, const struct wire_hello *hello,
+                     struct wire_welcome *welcome) {
     struct fake_scheduler *f = ctx;
     (void)hello;
     welcome->features = WIRE_FEATURE_BASE;
     for (size_t i = 0; i < f->peer_count; i++)
-        if (u128_equal(f->peers[i], peer)) return true;
-    if (f->peer_count == PEERS_MAX) return false;
+        if (u128_equal(f->peers[i], peer))
+            return true;
+    if (f->peer_count == PEERS_MAX)
+        return false;
     f->peers[f->peer_count++] = peer;
     atomic_store(&f->status_due, true);
     return true;
@@ -260,7 +282,8 @@ static void on_gone(void *ctx, struct u128 peer, enum wire_role role) {
     struct fake_scheduler *f = ctx;
     (void)role;
     for (size_t i = 0; i < f->peer_count; i++)
-        if (u128_equal(f->peers[i], peer)) f->peers[i] = f->peers[--f->peer_count];
+        if (u128_equal(f->peers[i], peer))
+            f->peers[i] = f->peers[--f->peer_count];
     for (size_t i = 0; i < f->sequences.count;) {
         if (u128_equal(f->sequences.items[i]->peer, peer))
             remove_sequences(f, f->sequences.items[i]->request, WIRE_ALL_CHOICES);
@@ -269,7 +292,8 @@ static void on_gone(void *ctx, struct u128 peer, enum wire_role role) {
     }
 }
 
-static void on_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire_kind kind, struct bytes payload) {
+static void on_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire_kind kind,
+                     struct bytes payload) {
     struct fake_scheduler *f = ctx;
     union {
         struct wire_submit submit;
@@ -281,9 +305,10 @@ static void on_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire
     } m;
     struct error err;
     (void)role;
-    if (kind == WIRE_HEARTBEAT || wire_struct_size(kind) > sizeof m) return;
+    if (kind == WIRE_HEARTBEAT || message_size(kind) > sizeof m)
+        return;
     arena_reset(&f->arena);
-    int rc = wire_decode(kind, payload, &f->arena, &m, &err);
+    int rc = message_unpack(kind, payload, &f->arena, &m, &err);
     CHECK_MSG(rc == 0, "the gateway sent a malformed message: %s", err.text);
     switch (kind) {
     case WIRE_SUBMIT: on_submit(f, peer, &m.submit); break;
@@ -299,17 +324,19 @@ static void on_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire
     }
 }
 
-static enum link_verdict judge(void *ctx, struct epoch *mine, const struct frame *frame, const struct wire_hello *hello,
-                               bool served) {
+static enum link_verdict judge(void *ctx, struct epoch *mine, const struct frame *frame,
+                               const struct wire_hello *hello, bool served) {
     (void)ctx;
-    if (hello) return LINK_TAKE;
+    if (hello)
+        return LINK_TAKE;
     return epoch_compare(frame->epoch, *mine) == 0 ? LINK_TAKE : LINK_STALE;
 }
 
 /* ---- steps ---- */
 
 static void add_logprobs(struct fake_scheduler *f, const struct sequence *s, uint32_t token) {
-    if (!f->config.with_logprobs) return;
+    if (!f->config.with_logprobs)
+        return;
     vec_push(&f->tops, s->logprobs < 0 ? WIRE_NO_LOGPROBS : (uint32_t)s->logprobs);
     for (int32_t i = -1; i < s->logprobs; i++) {
         vec_push(&f->logprob_ids, token + (uint32_t)MAX(i, 0));
@@ -321,7 +348,8 @@ static void add_logprobs(struct fake_scheduler *f, const struct sequence *s, uin
 static void add_run(struct fake_scheduler *f, struct sequence *s) {
     bool full = f->config.window && s->next - s->acked >= f->config.window;
     bool makes = !s->done && !s->paused && !full && s->next < s->length;
-    if (!makes && !s->fresh) return;
+    if (!makes && !s->fresh)
+        return;
     vec_push(&f->requests, s->request);
     vec_push(&f->attempts, s->attempt);
     vec_push(&f->choices, s->choice);
@@ -338,26 +366,31 @@ static void add_run(struct fake_scheduler *f, struct sequence *s) {
         add_logprobs(f, s, token);
         s->next++;
         s->done = last;
-        if (last) finish = s->stops ? WIRE_FINISH_STOP : WIRE_FINISH_LENGTH;
+        if (last)
+            finish = s->stops ? WIRE_FINISH_STOP : WIRE_FINISH_LENGTH;
     }
     vec_push(&f->finishes, finish);
 }
 
 static void reset_columns(struct fake_scheduler *f) {
-    f->requests.count = f->attempts.count = f->choices.count = f->indexes.count = f->counts.count = f->finishes.count =
-        0;
+    f->requests.count = f->attempts.count = f->choices.count = f->indexes.count = f->counts.count =
+        f->finishes.count = 0;
     f->cached.count = f->flags.count = f->tokens.count = f->tops.count = f->logprob_ids.count =
         f->logprob_values.count = 0;
 }
 
-static bool chance(struct fake_scheduler *f, uint32_t percent) { return percent && mix(f->random++) % 100 < percent; }
+static bool chance(struct fake_scheduler *f, uint32_t percent) {
+    return percent && mix(f->random++) % 100 < percent;
+}
 
 static void step_peer(struct fake_scheduler *f, struct u128 peer) {
     reset_columns(f);
     for (size_t i = 0; i < f->sequences.count; i++)
-        if (u128_equal(f->sequences.items[i]->peer, peer)) add_run(f, f->sequences.items[i]);
+        if (u128_equal(f->sequences.items[i]->peer, peer))
+            add_run(f, f->sequences.items[i]);
     size_t n = f->requests.count;
-    if (n == 0) return;
+    if (n == 0)
+        return;
     struct wire_deltas d = {.requests = {f->requests.items, n},
                             .attempts = {f->attempts.items, n},
                             .choices = {f->choices.items, n},
@@ -371,44 +404,56 @@ static void step_peer(struct fake_scheduler *f, struct u128 peer) {
                                          {f->logprob_ids.items, f->logprob_ids.count},
                                          {f->logprob_values.items, f->logprob_values.count}}};
     buf_reset(&f->out);
-    wire_encode_deltas(&d, &f->out);
+    message_pack_deltas(&d, &f->out);
     atomic_fetch_add(&f->token_count, f->tokens.count);
-    if (!chance(f, f->config.drop_percent)) send_payload(f, peer, WIRE_DELTAS);
-    if (chance(f, f->config.repeat_percent)) send_payload(f, peer, WIRE_DELTAS);
+    if (!chance(f, f->config.drop_percent))
+        send_payload(f, peer, WIRE_DELTAS);
+    if (chance(f, f->config.repeat_percent))
+        send_payload(f, peer, WIRE_DELTAS);
 }
 
 static void statuses(struct fake_scheduler *f) {
     int64_t now_ms = clock_ms();
-    if (!atomic_exchange(&f->status_due, false) && now_ms - f->status_ms < 1000) return;
+    if (!atomic_exchange(&f->status_due, false) && now_ms - f->status_ms < 1000)
+        return;
     f->status_ms = now_ms;
-    for (size_t i = 0; i < f->peer_count; i++) send_status(f, f->peers[i]);
+    for (size_t i = 0; i < f->peer_count; i++)
+        send_status(f, f->peers[i]);
 }
 
 static void *run(void *ctx) {
     struct fake_scheduler *f = ctx;
     int64_t next_us = clock_us();
-    bool made = false; /* something in the last step: with windows full, wait for acknowledgements */
+    /* something in the last step: with windows full, wait for acknowledgements */
+    bool made = false;
     while (!atomic_load(&f->stop)) {
         int64_t wait_us = next_us - clock_us();
         bool idle = f->sequences.count == 0 || !atomic_load(&f->stepping);
-        link_server_wait(f->link, NULL, NULL, 0, idle ? 20 : wait_us > 0 ? (wait_us + 999) / 1000 : !made);
+        link_server_wait(f->link, NULL, NULL, 0,
+                         idle          ? 20
+                         : wait_us > 0 ? (wait_us + 999) / 1000
+                                       : !made);
         statuses(f);
-        if (idle || clock_us() < next_us) continue;
+        if (idle || clock_us() < next_us)
+            continue;
         uint64_t before = atomic_load(&f->token_count);
         next_us = MAX(next_us + f->config.step_us, clock_us() - f->config.step_us);
         atomic_fetch_add(&f->steps, 1);
-        for (size_t i = 0; i < f->peer_count; i++) step_peer(f, f->peers[i]);
+        for (size_t i = 0; i < f->peer_count; i++)
+            step_peer(f, f->peers[i]);
         made = atomic_load(&f->token_count) != before;
     }
     return NULL;
 }
 
-static const struct link_server_calls calls = {.judge = judge, .hello = on_hello, .frame = on_frame, .gone = on_gone};
+static const struct link_server_calls calls = {
+    .check_epoch = judge, .hello = on_hello, .frame = on_frame, .gone = on_gone};
 
 struct fake_scheduler *fake_start(const struct fake_config *config, struct error *err) {
     struct fake_scheduler *f = mem_alloc(sizeof *f);
-    struct link_server_config link = {
-        .endpoints = &config->endpoint, .endpoint_count = 1, .epoch = {(uint64_t)clock_us(), random_u128()}};
+    struct link_server_config link = {.endpoints = &config->endpoint,
+                                      .endpoint_count = 1,
+                                      .epoch = {(uint64_t)clock_us(), random_u128()}};
     f->config = *config;
     arena_init(&f->arena, 0, 0);
     buf_init(&f->bundle, 0);
@@ -417,7 +462,8 @@ struct fake_scheduler *fake_start(const struct fake_config *config, struct error
     atomic_store(&f->stepping, true);
     int rc = bundle_pack(config->model_dir, &f->bundle, err);
     f->bundle_hash = bundle_hash(buf_bytes(&f->bundle));
-    if (rc == 0) rc = link_server_new(&f->link, &link, &calls, f, err);
+    if (rc == 0)
+        rc = link_server_new(&f->link, &link, &calls, f, err);
     if (rc) {
         buf_release(&f->bundle);
         mem_free(f);
@@ -430,11 +476,13 @@ struct fake_scheduler *fake_start(const struct fake_config *config, struct error
 
 void fake_kill(struct fake_scheduler **fake) {
     struct fake_scheduler *f = *fake;
-    if (!f) return;
+    if (!f)
+        return;
     atomic_store(&f->stop, true);
     pthread_join(f->thread, NULL);
     link_server_free(&f->link);
-    while (f->sequences.count) remove_sequences(f, f->sequences.items[0]->request, WIRE_ALL_CHOICES);
+    while (f->sequences.count)
+        remove_sequences(f, f->sequences.items[0]->request, WIRE_ALL_CHOICES);
     vec_release(&f->sequences);
     vec_release(&f->requests);
     vec_release(&f->attempts);
@@ -469,7 +517,9 @@ struct fake_counts fake_counts(const struct fake_scheduler *f) {
                                 .steps = atomic_load(&f->steps)};
 }
 
-void fake_set_stepping(struct fake_scheduler *f, bool stepping) { atomic_store(&f->stepping, stepping); }
+void fake_set_stepping(struct fake_scheduler *f, bool stepping) {
+    atomic_store(&f->stepping, stepping);
+}
 
 void fake_set_ready(struct fake_scheduler *f, bool ready) {
     atomic_store(&f->ready, ready);

@@ -1,10 +1,11 @@
 /*
- * fake_scheduler.h - a scheduler and workers in one, for benchmarks and tests of the gateway: it makes tokens out of
- * arithmetic.
+ * fake_scheduler.h - a scheduler and workers in one, for benchmarks and tests of the gateway: it
+ * makes tokens out of arithmetic.
  *
- * It speaks the wire over a real link: Status, bundles, Submit, Deltas with acknowledgements, Resend, Cancel, Pause.
- * The tokens of a sequence depend on the prompt, the seed and the place alone, so a sequence resubmitted to another
- * fake goes on as it would have. It can lose and repeat Deltas on purpose.
+ * It speaks the wire over a real link: Status, bundles, Submit, Deltas with acknowledgements,
+ * Resend, Cancel, Pause. The tokens of a sequence depend on the prompt, the seed and the place
+ * alone, so a sequence resubmitted to another fake goes on as it would have. It can lose and repeat
+ * Deltas on purpose.
  *
  * Threading: runs on a thread of its own; calls come from the one that started it.
  */
@@ -18,16 +19,20 @@ struct fake_config {
     const char *endpoint;
     const char *model_dir; /* its bundle is served */
     const char *model_name;
-    uint32_t step_us;               /* at least so long a step; 0: as fast as acknowledgements come */
-    uint32_t window;                /* tokens of a sequence that may be unacknowledged; 0: no bound */
+    /* at least so long a step; 0: as fast as acknowledgements come */
+    uint32_t step_us;
+    /* tokens of a sequence that may be unacknowledged; 0: no bound */
+    uint32_t window;
     uint32_t token_low, token_high; /* ids it makes */
     uint32_t max_context, logits_width;
     uint32_t drop_percent, repeat_percent; /* of Deltas messages */
-    uint32_t waiting_max;                  /* sequences; past it new requests are rejected with OVERLOADED; 0: none */
-    bool no_replicas;                      /* Status says that no replica is ready, and nothing is made */
-    bool silent_about_models;              /* Status names none */
-    bool with_logprobs;                    /* make some when asked */
-    bool echo;                             /* the answer is the prompt itself, then a stop token */
+    /* sequences; past it new requests are rejected with OVERLOADED; 0: none */
+    uint32_t waiting_max;
+    /* Status says that no replica is ready, and nothing is made */
+    bool no_replicas;
+    bool silent_about_models; /* Status names none */
+    bool with_logprobs;       /* make some when asked */
+    bool echo;                /* the answer is the prompt itself, then a stop token */
 };
 void fake_config_init(struct fake_config *config);
 
@@ -37,7 +42,8 @@ struct fake_counts {
 };
 
 struct fake_scheduler;
-struct fake_scheduler *fake_start(const struct fake_config *config, struct error *err); /* returns owned, or NULL */
+/* returns owned, or NULL */
+struct fake_scheduler *fake_start(const struct fake_config *config, struct error *err);
 /* Ends at once, telling nobody: as kill -9 would. */
 void fake_kill(struct fake_scheduler **fake);
 struct fake_counts fake_counts(const struct fake_scheduler *fake);
@@ -46,7 +52,7 @@ void fake_set_stepping(struct fake_scheduler *fake, bool stepping);
 /* Whether Status tells of a ready replica. */
 void fake_set_ready(struct fake_scheduler *fake, bool ready);
 /* The token of a place, for checks. */
-uint32_t fake_token(const struct fake_config *config, const uint32_t *prompt, size_t prompt_count, uint64_t seed,
-                    uint32_t choice, uint32_t index);
+uint32_t fake_token(const struct fake_config *config, const uint32_t *prompt, size_t prompt_count,
+                    uint64_t seed, uint32_t choice, uint32_t index);
 
 #endif

@@ -1,12 +1,11 @@
 #!/bin/bash
-# Streams from the real gateway, fed by the fake scheduler, to many clients: bench/gateway/run.sh BUILD_DIR [gateway_load options].
+# Streams from the real gateway, fed by the fake scheduler, to many clients: ./dev bench gateway [gateway_load options].
 # For each setting it prints tokens per second per core of the gateway (user + kernel time) and its memory per stream:
 #   flood  the scheduler makes tokens as fast as they are acknowledged: events that wait share a write
 #   paced  each stream gets 100 tokens a second: nearly every event is a write of its own
 set -eu
-build=$1
-shift
 root=$(cd "$(dirname "$0")/../.." && pwd)
+build=${BUILD_RELEASE:-$root/build/release}
 dir=$(mktemp -d)
 chmod 700 "$dir"
 gateway= fake=
@@ -39,6 +38,10 @@ measure() { # measure NAME FAKE_OPTIONS GATEWAY_OPTIONS LOAD_OPTIONS...
     finish
 }
 
+if [ -n "${TRIREME_BENCH_QUICK:-}" ]; then
+    measure "quick" "" "" --connections 10 --tokens 50 "$@"
+    exit
+fi
 measure "flood, one event thread" "" "--http-threads 1" --connections 1000 --tokens 1000 "$@"
 measure "flood, two event threads" "" "" --connections 1000 --tokens 1000 "$@"
 measure "paced" "--step-us 10000" "" --connections 1000 --tokens 300 "$@"

@@ -13,7 +13,8 @@ static void begin_line(const struct bench *b, const char *name) {
     time_t now = time(NULL);
     struct tm utc;
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-    printf("{\"kind\":\"figure\",\"step\":\"%s\",\"device\":\"%s\",\"commit\":\"%s\",\"time\":\"%s\",\"name\":\"%s\"",
+    printf("{\"kind\":\"figure\",\"step\":\"%s\",\"device\":\"%s\",\"commit\":\"%s\",\"time\":\"%"
+           "s\",\"name\":\"%s\"",
            b->step, b->dev->name, b->commit, when, name);
 }
 static void end_line(void) {
@@ -25,8 +26,8 @@ void bench_figure(struct bench *b, const char *name, double seconds, double byte
     double by_memory = bytes / b->memory, by_matrix = flops / b->matrix;
     double floor = by_memory > by_matrix ? by_memory : by_matrix;
     begin_line(b, name);
-    printf(",\"us\":%.2f,\"gbps\":%.1f,\"tflops\":%.2f,\"percent\":%.1f,\"of\":\"%s\"", seconds * 1e6,
-           bytes / seconds * 1e-9, flops / seconds * 1e-12, 100 * floor / seconds,
+    printf(",\"us\":%.2f,\"gbps\":%.1f,\"tflops\":%.2f,\"percent\":%.1f,\"of\":\"%s\"",
+           seconds * 1e6, bytes / seconds * 1e-9, flops / seconds * 1e-12, 100 * floor / seconds,
            by_memory > by_matrix ? "memory" : "matrix");
     end_line();
 }
@@ -46,28 +47,34 @@ void bench_skip(struct bench *b, const char *name, const char *why) {
 /* ---- memory and time ---- */
 
 void *bench_alloc(struct bench *b, size_t size) {
-    if (b->owned_count == OWNED_MAX) return NULL;
+    if (b->owned_count == OWNED_MAX)
+        return NULL;
     void *p = device_alloc(b->dev, size);
-    if (p) b->owned[b->owned_count++] = p;
+    if (p)
+        b->owned[b->owned_count++] = p;
     return p;
 }
 
 void bench_drop(struct bench *b) {
-    while (b->owned_count) device_free(b->dev, b->owned[--b->owned_count]);
+    while (b->owned_count)
+        device_free(b->dev, b->owned[--b->owned_count]);
 }
 
 void bench_wait(struct bench *b) {
     event_record(b->event, b->stream);
-    if (!event_wait(b->event)) return;
+    if (!event_wait(b->event))
+        return;
     fprintf(stderr, "bench_gpu: the device failed in step %s\n", b->step);
     exit(1);
 }
 
 double bench_time(struct bench *b, bench_put_fn put, void *ctx, uint32_t repeats) {
     struct graph *graph = NULL;
-    if (b->tiny) repeats = 1;
+    if (b->tiny)
+        repeats = 1;
     if (graph_begin(b->stream)) {
-        for (uint32_t i = 0; i < repeats; i++) put(b, ctx, i);
+        for (uint32_t i = 0; i < repeats; i++)
+            put(b, ctx, i);
         graph = graph_end(b->stream);
     }
     double best = 1e9;
@@ -77,10 +84,12 @@ double bench_time(struct bench *b, bench_put_fn put, void *ctx, uint32_t repeats
         if (graph)
             graph_launch(b->stream, graph);
         else
-            for (uint32_t i = 0; i < repeats; i++) put(b, ctx, i);
+            for (uint32_t i = 0; i < repeats; i++)
+                put(b, ctx, i);
         bench_wait(b);
         double t = (double)(clock_ns() - start) * 1e-9 / repeats;
-        if (t < best) best = t;
+        if (t < best)
+            best = t;
     }
     graph_free(&graph);
     return best;
@@ -100,9 +109,11 @@ static void put_read(struct bench *b, void *ctx, uint32_t i) {
 static void put_copy(struct bench *b, void *ctx, uint32_t i) {
     static const uint32_t from = 0, to = 1;
     const struct area *a = ctx;
-    b->dev->ops->kv_copy(
-        b->stream,
-        &(struct op_kv_copy){.base = a->at, .block_stride = a->size / 2, .sources = &from, .targets = &to, .count = 1});
+    b->dev->ops->kv_copy(b->stream, &(struct op_kv_copy){.base = a->at,
+                                                         .block_stride = a->size / 2,
+                                                         .sources = &from,
+                                                         .targets = &to,
+                                                         .count = 1});
 }
 static void put_matrix(struct bench *b, void *ctx, uint32_t i) {
     const struct area *a = ctx;
@@ -113,10 +124,12 @@ static int measure_ceilings(struct bench *b, bool verbose, struct error *err) {
     struct area a = {.size = b->tiny ? 1 << 16 : (size_t)2 << 30};
     a.at = bench_alloc(b, a.size);
     a.to = bench_alloc(b, 4096);
-    if (!a.at || !a.to) return error_set(err, ERR_MEMORY, "no memory on the device for measuring its bandwidth");
+    if (!a.at || !a.to)
+        return error_set(err, ERR_MEMORY, "no memory on the device for measuring its bandwidth");
     stream_fill(b->stream, a.at, 0x3c, a.size);
     double read = (double)a.size / bench_time(b, put_read, &a, 4);
-    double copy = (double)a.size / bench_time(b, put_copy, &a, 4); /* half is read, half is written */
+    /* half is read, half is written */
+    double copy = (double)a.size / bench_time(b, put_copy, &a, 4);
     double operations = ceiling_matrix(b->stream, b->tiny ? 1 : 4096, a.to);
     b->matrix = operations / bench_time(b, put_matrix, &a, 2);
     b->memory = read > copy ? read : copy;
@@ -136,7 +149,8 @@ int bench_open(struct bench *b, const char *step, bool verbose, struct error *er
     struct device_options options = {.kind = "cuda", .activation = STORAGE_BF16};
     *b = (struct bench){.step = step, .commit = commit ? commit : "unknown"};
     int rc = device_open(&options, &b->dev, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     b->tiny = b->dev->kind == DEVICE_EMULATED;
     b->stream = stream_new(b->dev);
     b->event = event_new(b->dev);
@@ -144,7 +158,8 @@ int bench_open(struct bench *b, const char *step, bool verbose, struct error *er
 }
 
 void bench_close(struct bench *b) {
-    if (!b->dev) return;
+    if (!b->dev)
+        return;
     bench_drop(b);
     event_free(&b->event);
     stream_free(&b->stream);

@@ -1,8 +1,10 @@
 /*
- * gpu_bench.h - parts of bench_gpu: the device with its ceilings, timing, and figures as lines of JSON.
+ * gpu_bench.h - parts of bench_gpu: the device with its ceilings, timing, and figures as lines of
+ * JSON.
  *
- * Timing: the work is recorded as a graph of several repetitions (launched one by one where a device has no graphs), so
- * that the host's launches do not count; the best of some rounds, by the host's clock around an event.
+ * Timing: the work is recorded as a graph of several repetitions (launched one by one where a
+ * device has no graphs), so that the host's launches do not count; the best of some rounds, by the
+ * host's clock around an event.
  *
  * Threading: one thread.
  */
@@ -39,7 +41,8 @@ double bench_time(struct bench *b, bench_put_fn put, void *ctx, uint32_t repeats
 /* 0, or ends the program with the device's failure. */
 void bench_wait(struct bench *b);
 
-/* One figure: a line of JSON on standard output. bytes, flops: what must be read and done at least; 0: none of it. */
+/* One figure: a line of JSON on standard output. bytes, flops: what must be read and done at least;
+ * 0: none of it. */
 void bench_figure(struct bench *b, const char *name, double seconds, double bytes, double flops);
 /* A figure in units of its own. */
 void bench_value(struct bench *b, const char *name, double value, const char *unit);

@@ -4,7 +4,8 @@
 
 #include "gpu_bench.h"
 
-enum { CACHE_BYTES = 256 << 20 }; /* arrays are rotated through so much memory, so that no cache holds them */
+/* arrays are rotated through so much memory, so that no cache holds them */
+enum { CACHE_BYTES = 256 << 20 };
 
 /* Device memory with small values of both signs in it, whatever type it is read as. */
 static void *filled(struct bench *b, size_t size) {
@@ -26,7 +27,8 @@ static void *filled(struct bench *b, size_t size) {
 }
 static void *filled_u32(struct bench *b, const uint32_t *values, size_t count) {
     void *p = bench_alloc(b, count * sizeof *values);
-    if (p) stream_copy_in(b->stream, p, values, count * sizeof *values);
+    if (p)
+        stream_copy_in(b->stream, p, values, count * sizeof *values);
     return p;
 }
 
@@ -54,7 +56,8 @@ static void put_product(struct bench *b, void *ctx, uint32_t i) {
                                                        .out_stride = p->n});
 }
 
-static void one_product(struct bench *b, const char *what, uint32_t rows, uint32_t n, uint32_t k, bool output) {
+static void one_product(struct bench *b, const char *what, uint32_t rows, uint32_t n, uint32_t k,
+                        bool output) {
     size_t size = (size_t)n * k * 2;
     struct product_bench p = {.rows = rows, .n = n, .k = k, .output = output};
     p.copies = b->tiny ? 1 : (uint32_t)(CACHE_BYTES / size + 1);
@@ -62,7 +65,8 @@ static void one_product(struct bench *b, const char *what, uint32_t rows, uint32
     p.x = filled(b, (size_t)rows * k * 2);
     p.out = filled(b, (size_t)rows * n * 2);
     char name[96];
-    snprintf(name, sizeof name, "%s product, %u x [%u, %u] (%s)", output ? "output" : "prompt", rows, n, k, what);
+    snprintf(name, sizeof name, "%s product, %u x [%u, %u] (%s)", output ? "output" : "prompt",
+             rows, n, k, what);
     double t = bench_time(b, put_product, &p, p.copies > 20 ? p.copies : 20);
     bench_figure(b, name, t, (double)size + (double)rows * (n + k) * 2, 2.0 * rows * n * k);
     bench_drop(b);
@@ -72,18 +76,21 @@ static void products(struct bench *b) {
     static const struct {
         const char *name;
         uint32_t n, k;
-    } shapes[] = {{"8B qkv", 6144, 4096},       {"8B out", 4096, 4096},    {"8B gate, up", 28672, 4096},
-                  {"8B down", 4096, 14336},     {"8B head", 128256, 4096}, {"1B qkv", 3072, 2048},
-                  {"1B gate, up", 16384, 2048}, {"1B down", 2048, 8192},   {"0.5B gate, up", 9728, 896},
-                  {"0.5B down", 896, 4864}};
+    } shapes[] = {{"8B qkv", 6144, 4096},       {"8B out", 4096, 4096},
+                  {"8B gate, up", 28672, 4096}, {"8B down", 4096, 14336},
+                  {"8B head", 128256, 4096},    {"1B qkv", 3072, 2048},
+                  {"1B gate, up", 16384, 2048}, {"1B down", 2048, 8192},
+                  {"0.5B gate, up", 9728, 896}, {"0.5B down", 896, 4864}};
     static const uint32_t rows[] = {1, 8, 32, 64, 128, 256};
     for (size_t s = 0; s < (b->tiny ? 1 : ARRAY_LEN(shapes)); s++) {
         uint32_t n = b->tiny ? 96 : shapes[s].n, k = b->tiny ? 128 : shapes[s].k;
         for (size_t r = 0; r < (b->tiny ? 2 : ARRAY_LEN(rows)); r++)
             one_product(b, shapes[s].name, rows[r], n, k, true);
-        if (s == 4) continue; /* a prompt's rows seldom reach the head */
+        if (s == 4)
+            continue; /* a prompt's rows seldom reach the head */
         one_product(b, shapes[s].name, b->tiny ? 8 : 512, n, k, false);
-        if (!b->tiny) one_product(b, shapes[s].name, 2048, n, k, false);
+        if (!b->tiny)
+            one_product(b, shapes[s].name, 2048, n, k, false);
     }
 }
 
@@ -108,16 +115,21 @@ static void put_attention(struct bench *b, void *ctx, uint32_t i) {
                                                              .scratch = a->scratch});
 }
 
-/* Decode: `rows` slots with `context` positions each. Prefill: one slot, the last `rows` of `context` positions. */
-static void one_attention(struct bench *b, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t rows,
-                          uint32_t context, bool output) {
+/* Decode: `rows` slots with `context` positions each. Prefill: one slot, the last `rows` of
+ * `context` positions. */
+static void one_attention(struct bench *b, uint32_t heads, uint32_t kv_heads, uint32_t dim,
+                          uint32_t rows, uint32_t context, bool output) {
     enum { BLOCK = 32 };
-    uint32_t per_slot = (context + BLOCK - 1) / BLOCK, slots = output ? rows : 1, blocks = per_slot * slots;
+    uint32_t per_slot = (context + BLOCK - 1) / BLOCK, slots = output ? rows : 1,
+             blocks = per_slot * slots;
     uint32_t *tables = malloc(blocks * sizeof *tables), *ids = malloc(rows * sizeof *ids),
              *positions = malloc(rows * sizeof *positions);
     double pairs = 0;
-    if (!tables || !ids || !positions) exit(1);
-    for (uint32_t i = 0; i < blocks; i++) tables[i] = i % slots * per_slot + i / slots; /* scattered */
+    if (!tables || !ids || !positions)
+        exit(1);
+    /* scattered */
+    for (uint32_t i = 0; i < blocks; i++)
+        tables[i] = i % slots * per_slot + i / slots;
     for (uint32_t i = 0; i < rows; i++) {
         ids[i] = output ? i : 0;
         positions[i] = output ? context - 1 : context - rows + i;
@@ -189,10 +201,11 @@ static void put_norm(struct bench *b, void *ctx, uint32_t i) {
 }
 static void put_act_mul(struct bench *b, void *ctx, uint32_t i) {
     const struct rows_bench *r = ctx;
-    b->dev->ops->act_mul(
-        b->stream,
-        &(struct op_act_mul){
-            .out = r->out, .gate_up = r->x, .rows = r->rows, .width = r->width, .activation = ACTIVATION_SILU});
+    b->dev->ops->act_mul(b->stream, &(struct op_act_mul){.out = r->out,
+                                                         .gate_up = r->x,
+                                                         .rows = r->rows,
+                                                         .width = r->width,
+                                                         .activation = ACTIVATION_SILU});
 }
 
 static void one_by_rows(struct bench *b, uint32_t rows, uint32_t width, bool norm) {
@@ -202,7 +215,8 @@ static void one_by_rows(struct bench *b, uint32_t rows, uint32_t width, bool nor
     r.x = filled(b, (size_t)rows * width * 4);
     r.delta = filled(b, (size_t)rows * width * 2);
     r.weight = filled(b, (size_t)width * 4);
-    snprintf(name, sizeof name, "%s, %u x %u", norm ? "residual and norm" : "gated activation", rows, width);
+    snprintf(name, sizeof name, "%s, %u x %u", norm ? "residual and norm" : "gated activation",
+             rows, width);
     double t = bench_time(b, norm ? put_norm : put_act_mul, &r, 50);
     bench_figure(b, name, t, (double)rows * width * (norm ? 8 : 6), 0);
     bench_drop(b);
@@ -231,8 +245,8 @@ static void put_sample(struct bench *b, void *ctx, uint32_t i) {
 }
 
 /* Slots hold one token and room for many: each repetition appends one. */
-static void one_sample(struct bench *b, const char *what, uint32_t rows, float temperature, uint32_t top_k,
-                       float top_p) {
+static void one_sample(struct bench *b, const char *what, uint32_t rows, float temperature,
+                       uint32_t top_k, float top_p) {
     enum { CONTEXT = 4096 };
     const uint32_t vocab = b->tiny ? 2048 : 128256;
     struct sample_bench s = {0};
@@ -245,33 +259,41 @@ static void one_sample(struct bench *b, const char *what, uint32_t rows, float t
                                .repetition_penalty = 1,
                                .logprobs = -1};
     uint32_t *order = malloc(rows * sizeof *order);
-    if (!order) exit(1);
-    for (uint32_t i = 0; i < rows; i++) order[i] = i;
+    if (!order)
+        exit(1);
+    for (uint32_t i = 0; i < rows; i++)
+        order[i] = i;
     s.slots = (struct slot_table){.slot_count = rows,
                                   .max_context = CONTEXT,
                                   .states = filled(b, rows * sizeof state),
                                   .tokens = filled(b, (size_t)rows * CONTEXT * 4),
                                   .bias_ids = filled(b, (size_t)rows * SLOT_BIAS_MAX * 4),
                                   .bias_values = filled(b, (size_t)rows * SLOT_BIAS_MAX * 4)};
-    for (uint32_t i = 0; i < rows; i++) stream_copy_in(b->stream, s.slots.states + i, &state, sizeof state);
+    for (uint32_t i = 0; i < rows; i++)
+        stream_copy_in(b->stream, s.slots.states + i, &state, sizeof state);
     uint32_t *ids = filled_u32(b, order, rows);
-    s.batch = (struct step_batch){
-        .row_count = rows, .sample_count = rows, .sample_rows = ids, .slots = ids, .positions = ids};
+    s.batch = (struct step_batch){.row_count = rows,
+                                  .sample_count = rows,
+                                  .sample_rows = ids,
+                                  .slots = ids,
+                                  .positions = ids};
     uint32_t *host = device_alloc_host(b->dev, (size_t)rows * (4 + 2 * SAMPLE_TOP_MAX) * 4);
-    if (!host) exit(1);
+    if (!host)
+        exit(1);
     s.out = (struct sample_out){.tokens = host,
                                 .status = host + rows,
                                 .logprobs = (float *)host + 2 * rows,
                                 .top_counts = host + 3 * rows,
                                 .top_ids = host + 4 * rows,
                                 .top_logprobs = (float *)host + (4 + SAMPLE_TOP_MAX) * rows};
-    s.op = (struct op_sample){.logits = filled(b, (size_t)rows * vocab * 4),
-                              .logits_stride = vocab,
-                              .vocab_size = vocab,
-                              .slots = &s.slots,
-                              .batch = &s.batch,
-                              .out = &s.out,
-                              .scratch = filled(b, b->dev->ops->sample_scratch(b->dev, rows, vocab))};
+    s.op =
+        (struct op_sample){.logits = filled(b, (size_t)rows * vocab * 4),
+                           .logits_stride = vocab,
+                           .vocab_size = vocab,
+                           .slots = &s.slots,
+                           .batch = &s.batch,
+                           .out = &s.out,
+                           .scratch = filled(b, b->dev->ops->sample_scratch(b->dev, rows, vocab))};
     char name[96];
     snprintf(name, sizeof name, "sampling, %s, %u x %u", what, rows, vocab);
     double t = bench_time(b, put_sample, &s, 20);
@@ -289,7 +311,8 @@ int bench_kernels(struct bench *b) {
     for (uint32_t rows = 1; rows <= (b->tiny ? 1u : 64u); rows *= 64) {
         one_sample(b, "greedy", rows, 0, 0, 1);
         one_sample(b, "temperature 1", rows, 1, 0, 1);
-        if (!b->tiny) one_sample(b, "top_k 40, top_p 0.95", rows, 1, 40, 0.95f);
+        if (!b->tiny)
+            one_sample(b, "top_k 40, top_p 0.95", rows, 1, 40, 0.95f);
     }
     return 0;
 }

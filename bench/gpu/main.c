@@ -8,8 +8,8 @@
  *     bench_gpu model SHAPE FOLDER BATCHES@CONTEXT    decode, e.g. 1,8,32@1024
  *     bench_gpu model SHAPE FOLDER prefill
  *
- * TRIREME_STEP and TRIREME_COMMIT name the step and the commit in each line. On the emulated device everything runs in
- * small and its figures mean nothing.
+ * TRIREME_STEP and TRIREME_COMMIT name the step and the commit in each line. On the emulated device
+ * everything runs in small and its figures mean nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +27,8 @@ static int probe(void) {
         printf("no device: %s\n", err.text);
         return EXIT_NO_DEVICE;
     }
-    printf("%s|%s|%s|%llu\n", dev->kind == DEVICE_EMULATED ? "emulated" : "cuda", dev->name, dev->isa,
-           (unsigned long long)(dev->memory_bytes >> 30));
+    printf("%s|%s|%s|%llu\n", dev->kind == DEVICE_EMULATED ? "emulated" : "cuda", dev->name,
+           dev->isa, (unsigned long long)(dev->memory_bytes >> 30));
     device_close(&dev);
     return 0;
 }
@@ -36,8 +36,10 @@ static int probe(void) {
 static int write_weights(const char *shape, const char *folder) {
     struct error err;
     for (int i = 0; i < RANDOM_SHAPE_COUNT; i++) {
-        if (strcmp(RANDOM_SHAPES[i].name, shape)) continue;
-        if (!random_model_write(&RANDOM_SHAPES[i], folder, &err)) return 0;
+        if (strcmp(RANDOM_SHAPES[i].name, shape))
+            continue;
+        if (!random_model_write(&RANDOM_SHAPES[i], folder, &err))
+            return 0;
         return fprintf(stderr, "bench_gpu: %s\n", err.text), 1;
     }
     return fprintf(stderr, "bench_gpu: no shape '%s'\n", shape), 1;
@@ -48,8 +50,10 @@ int main(int argc, char **argv) {
     struct bench b;
     struct error err;
     int rc = 0;
-    if (!strcmp(command, "probe")) return probe();
-    if (!strcmp(command, "weights") && argc == 4) return write_weights(argv[2], argv[3]);
+    if (!strcmp(command, "probe"))
+        return probe();
+    if (!strcmp(command, "weights") && argc == 4)
+        return write_weights(argv[2], argv[3]);
     if (bench_open(&b, step ? step : command, !strcmp(command, "ceilings"), &err))
         return fprintf(stderr, "bench_gpu: %s\n", err.text), EXIT_NO_DEVICE;
     if (!strcmp(command, "kernels"))

@@ -1,13 +1,21 @@
-/* Decode and prefill of a random-weight model, through the code that serves: spec, weights, forward pass, sampler. */
+/* Decode and prefill of a random-weight model, through the code that serves: spec, weights, forward
+ * pass, sampler. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "bench.h"
 #include "gpu_bench.h"
-#include "model/step.h"
+#include "model/run/step.h"
 
-enum { BLOCK = 32, STEPS = 48, WARM = 8, SLACK = 64 /* >= STEPS + WARM */, PROMPT_ROWS = 2048, BATCH_MAX = 256 };
+enum {
+    BLOCK = 32,
+    STEPS = 48,
+    WARM = 8,
+    SLACK = 64 /* >= STEPS + WARM */,
+    PROMPT_ROWS = 2048,
+    BATCH_MAX = 256
+};
 
 struct served {
     struct model model;
@@ -22,31 +30,40 @@ struct served {
 
 static int take_outputs(struct bench *b, struct served *m) {
     for (int i = 0; i < 2; i++) {
-        uint32_t *host = device_alloc_host(b->dev, (size_t)BATCH_MAX * (4 + 2 * SAMPLE_TOP_MAX) * 4);
-        if (!host) return -1;
-        m->out[i] = (struct sample_out){.tokens = host,
-                                        .status = host + BATCH_MAX,
-                                        .logprobs = (float *)host + 2 * BATCH_MAX,
-                                        .top_counts = host + 3 * BATCH_MAX,
-                                        .top_ids = host + 4 * BATCH_MAX,
-                                        .top_logprobs = (float *)host + (4 + SAMPLE_TOP_MAX) * BATCH_MAX};
+        uint32_t *host =
+            device_alloc_host(b->dev, (size_t)BATCH_MAX * (4 + 2 * SAMPLE_TOP_MAX) * 4);
+        if (!host)
+            return -1;
+        m->out[i] =
+            (struct sample_out){.tokens = host,
+                                .status = host + BATCH_MAX,
+                                .logprobs = (float *)host + 2 * BATCH_MAX,
+                                .top_counts = host + 3 * BATCH_MAX,
+                                .top_ids = host + 4 * BATCH_MAX,
+                                .top_logprobs = (float *)host + (4 + SAMPLE_TOP_MAX) * BATCH_MAX};
         m->done[i] = event_new(b->dev);
     }
     return 0;
 }
 
 /* Slots and buffers for one batch and context. */
-static int take_slots(struct bench *b, struct served *m, uint32_t batch, uint32_t context, struct error *err) {
+static int take_slots(struct bench *b, struct served *m, uint32_t batch, uint32_t context,
+                      struct error *err) {
     uint32_t room = context + SLACK, per_slot = (room + BLOCK - 1) / BLOCK;
-    uint64_t wanted = (uint64_t)per_slot * batch * m->geometry.block_bytes, have = device_memory_free(b->dev);
+    uint64_t wanted = (uint64_t)per_slot * batch * m->geometry.block_bytes,
+             have = device_memory_free(b->dev);
     if (have && wanted + ((uint64_t)2 << 30) > have && !b->tiny)
         return error_set(err, ERR_MEMORY, "the cache alone takes %llu GB, free are %llu",
                          (unsigned long long)(wanted >> 30), (unsigned long long)(have >> 30));
     int rc = slots_init(&m->slots, &m->model, &m->geometry, batch, room, per_slot * batch, err);
-    if (!rc) rc = forward_init(&m->forward, &m->model, &m->slots, b->tiny ? 64 : PROMPT_ROWS, BATCH_MAX, err);
-    if (rc) return rc;
+    if (!rc)
+        rc = forward_init(&m->forward, &m->model, &m->slots, b->tiny ? 64 : PROMPT_ROWS, BATCH_MAX,
+                          err);
+    if (rc)
+        return rc;
     stepper_init(&m->stepper, &m->forward, BATCH_MAX, true);
-    stream_fill(b->stream, m->slots.kv.base, 0x3c, (size_t)per_slot * batch * m->geometry.block_bytes);
+    stream_fill(b->stream, m->slots.kv.base, 0x3c,
+                (size_t)per_slot * batch * m->geometry.block_bytes);
     m->batch = batch;
     m->context = context;
     return 0;
@@ -54,13 +71,17 @@ static int take_slots(struct bench *b, struct served *m, uint32_t batch, uint32_
 
 static void drop_slots(struct bench *b, struct served *m) {
     bench_wait(b);
-    if (m->stepper.forward) stepper_release(&m->stepper);
-    if (m->forward.model) forward_release(&m->forward);
-    if (m->slots.dev) slots_release(&m->slots);
+    if (m->stepper.forward)
+        stepper_release(&m->stepper);
+    if (m->forward.model)
+        forward_release(&m->forward);
+    if (m->slots.dev)
+        slots_release(&m->slots);
 }
 
 /* Slot `slot` knows `known` tokens, of which `computed` are in the cache. */
-static void admit(struct bench *b, struct served *m, uint32_t slot, uint32_t known, uint32_t computed) {
+static void admit(struct bench *b, struct served *m, uint32_t slot, uint32_t known,
+                  uint32_t computed) {
     uint32_t room = m->context + SLACK, per_slot = (room + BLOCK - 1) / BLOCK;
     uint32_t *tokens = malloc(known * sizeof *tokens), *blocks = malloc(per_slot * sizeof *blocks);
     struct slot_state state = {.token_count = known,
@@ -70,11 +91,15 @@ static void admit(struct bench *b, struct served *m, uint32_t slot, uint32_t kno
                                .top_p = 1,
                                .repetition_penalty = 1,
                                .logprobs = -1};
-    if (!tokens || !blocks) exit(1);
-    for (uint32_t i = 0; i < known; i++) tokens[i] = (i * 7919 + slot * 31) % (m->model.spec.vocab - 10);
-    for (uint32_t i = 0; i < per_slot; i++) blocks[i] = i * m->batch + slot;
+    if (!tokens || !blocks)
+        exit(1);
+    for (uint32_t i = 0; i < known; i++)
+        tokens[i] = (i * 7919 + slot * 31) % (m->model.spec.vocab - 10);
+    for (uint32_t i = 0; i < per_slot; i++)
+        blocks[i] = i * m->batch + slot;
     slots_admit(&m->slots, b->stream, slot,
-                &(struct slot_admission){.state = &state, .tokens = tokens, .blocks = blocks, .block_count = per_slot});
+                &(struct slot_admission){
+                    .state = &state, .tokens = tokens, .blocks = blocks, .block_count = per_slot});
     free(tokens);
     free(blocks);
 }
@@ -85,7 +110,8 @@ static void put_step(struct bench *b, struct served *m, int flight, const struct
 }
 
 static void wait_step(struct bench *b, struct served *m, int flight) {
-    if (!event_wait(m->done[flight])) return;
+    if (!event_wait(m->done[flight]))
+        return;
     fprintf(stderr, "bench_gpu: the device failed in step %s\n", b->step);
     exit(1);
 }
@@ -113,11 +139,13 @@ static double decode_seconds(struct bench *b, struct served *m) {
             start = clock_ns();
         }
         put_step(b, m, n & 1, &in);
-        if (n && n != warm) wait_step(b, m, ~n & 1);
+        if (n && n != warm)
+            wait_step(b, m, ~n & 1);
     }
     bench_wait(b);
     for (uint32_t i = 0; i < m->batch; i++)
-        if (m->out[0].status[i] != SAMPLE_TOKEN) return -1;
+        if (m->out[0].status[i] != SAMPLE_TOKEN)
+            return -1;
     return (double)(clock_ns() - start) * 1e-9 / steps;
 }
 
@@ -128,14 +156,16 @@ static double weight_bytes(const struct served *m) {
     return (double)m->model.weights.byte_count - (tied ? 0 : 2.0 * s->vocab * s->hidden);
 }
 
-static void bench_decode(struct bench *b, struct served *m, const char *shape, uint32_t batch, uint32_t context) {
+static void bench_decode(struct bench *b, struct served *m, const char *shape, uint32_t batch,
+                         uint32_t context) {
     struct error err;
     char name[96];
     snprintf(name, sizeof name, "decode, %s bf16, batch %u, context %u", shape, batch, context);
     if (take_slots(b, m, batch, context, &err)) {
         bench_skip(b, name, err.text);
     } else {
-        double t = decode_seconds(b, m), cache = (double)m->geometry.block_bytes / BLOCK * context * batch;
+        double t = decode_seconds(b, m),
+               cache = (double)m->geometry.block_bytes / BLOCK * context * batch;
         if (t < 0)
             bench_skip(b, name, "a row gave no token");
         else
@@ -164,7 +194,8 @@ static double prefill_seconds(struct bench *b, struct served *m, uint32_t tokens
         }
         wait_step(b, m, 0);
         double t = (double)(clock_ns() - start) * 1e-9;
-        if (t < best) best = t;
+        if (t < best)
+            best = t;
     }
     return best;
 }
@@ -179,7 +210,8 @@ static void bench_prefill(struct bench *b, struct served *m, const char *shape, 
     } else {
         double t = prefill_seconds(b, m, tokens), head = 2.0 * s->vocab * s->hidden, flops = 0;
         for (uint32_t i = 0; i < s->layer_count; i++)
-            flops += 2.0 * tokens * tokens * s->layers[i].attention.heads * s->layers[i].attention.head_dim;
+            flops += 2.0 * tokens * tokens * s->layers[i].attention.heads *
+                     s->layers[i].attention.head_dim;
         flops += (weight_bytes(m) - head) * tokens;
         bench_figure(b, name, t, weight_bytes(m), flops);
     }
@@ -192,14 +224,19 @@ int bench_model(struct bench *b, const char *shape_name, const char *folder, con
     struct served m = {0};
     struct error err = {0};
     for (int i = 0; i < RANDOM_SHAPE_COUNT; i++)
-        if (!strcmp(RANDOM_SHAPES[i].name, shape_name)) shape = &RANDOM_SHAPES[i];
-    if (!shape) return fprintf(stderr, "bench_gpu: no shape '%s'\n", shape_name), 1;
+        if (!strcmp(RANDOM_SHAPES[i].name, shape_name))
+            shape = &RANDOM_SHAPES[i];
+    if (!shape)
+        return fprintf(stderr, "bench_gpu: no shape '%s'\n", shape_name), 1;
     struct model_options options = {.dir = folder};
     int rc = random_model_write(shape, folder, &err);
     int64_t start = clock_ns();
-    if (!rc) rc = model_open(&m.model, &options, b->dev, b->stream, &err);
-    if (!rc) rc = kv_geometry_of(&m.geometry, &m.model, STORAGE_NONE, BLOCK, &err);
-    if (rc || take_outputs(b, &m)) return fprintf(stderr, "bench_gpu: %s\n", err.text), 1;
+    if (!rc)
+        rc = model_open(&m.model, &options, b->dev, b->stream, &err);
+    if (!rc)
+        rc = kv_geometry_of(&m.geometry, &m.model, STORAGE_NONE, BLOCK, &err);
+    if (rc || take_outputs(b, &m))
+        return fprintf(stderr, "bench_gpu: %s\n", err.text), 1;
     char name[96];
     snprintf(name, sizeof name, "weights of %s onto the device", shape_name);
     bench_value(b, name, (double)(clock_ns() - start) * 1e-9, "s");

@@ -1,10 +1,10 @@
 /*
- * core_bench.c - what a step costs the scheduler's core: taking its result, committing, planning the next, telling the
- * gateways.
+ * core_bench.c - what a step costs the scheduler's core: taking its result, committing, planning
+ * the next, telling the gateways.
  *
- * One replica, everything decoding, two plans in flight, a worker that answers at once. Times are per step, the best of
- * several rounds' medians is what the code costs, the spread is what the machine does to it. Allocations are counted by
- * wrapping malloc.
+ * One replica, everything decoding, two plans in flight, a worker that answers at once. Times are
+ * per step, the best of several rounds' medians is what the code costs, the spread is what the
+ * machine does to it. Allocations are counted by wrapping malloc.
  */
 #include "scheduler/core/sched.h"
 
@@ -69,7 +69,8 @@ static void on_plan(void *ctx, struct u128s ranks, const struct wire_plan *plan)
     struct bench *b = ctx;
     struct answer *a = &b->answers[(b->first + b->pending++) % IN_FLIGHT];
     for (size_t i = 0; i < plan->admit_count; i++)
-        b->remaining[plan->admits[i].slot] = (uint32_t)plan->admits[i].tokens.count - plan->admits[i].computed_count;
+        b->remaining[plan->admits[i].slot] =
+            (uint32_t)plan->admits[i].tokens.count - plan->admits[i].computed_count;
     a->number = plan->number;
     a->count = plan->row_slots.count;
     a->samples = 0;
@@ -85,9 +86,15 @@ static void on_plan(void *ctx, struct u128s ranks, const struct wire_plan *plan)
 static void on_deltas(void *ctx, struct u128 gateway, const struct wire_deltas *deltas) {
     ((struct bench *)ctx)->delta_items += deltas->requests.count;
 }
-static void on_reject(void *ctx, struct u128 gateway, const struct wire_reject *reject) { abort(); }
-static void on_fence(void *ctx, struct u128 instance, uint32_t pid) { abort(); }
-static void on_reregister(void *ctx, struct u128 instance) { abort(); }
+static void on_reject(void *ctx, struct u128 gateway, const struct wire_reject *reject) {
+    abort();
+}
+static void on_fence(void *ctx, struct u128 instance, uint32_t pid) {
+    abort();
+}
+static void on_reregister(void *ctx, struct u128 instance) {
+    abort();
+}
 
 static const struct u128 WORKER = {1, 1}, GATEWAY = {2, 2};
 
@@ -102,7 +109,8 @@ static void step(struct bench *b, int64_t now) {
                                           .finishes = {a->finishes, a->count},
                                           .tokens = {b->tokens, a->samples},
                                           .compute_us = 1000};
-        if (sched_step_result(b->s, now, WORKER, &result)) abort();
+        if (sched_step_result(b->s, now, WORKER, &result))
+            abort();
     }
     sched_run(b->s, now);
 }
@@ -110,7 +118,8 @@ static void step(struct bench *b, int64_t now) {
 static void acknowledge(struct bench *b, int64_t now, uint32_t count, uint32_t *counts) {
     static struct u128 ids[ROWS];
     static uint32_t zeros[ROWS];
-    for (uint32_t i = 0; i < count; i++) ids[i] = (struct u128){i + 1, 77};
+    for (uint32_t i = 0; i < count; i++)
+        ids[i] = (struct u128){i + 1, 77};
     struct wire_ack ack = {{ids, count}, {zeros, count}, {zeros, count}, {counts, count}};
     sched_ack(b->s, now, GATEWAY, &ack);
 }
@@ -118,12 +127,14 @@ static void acknowledge(struct bench *b, int64_t now, uint32_t count, uint32_t *
 static void submit_all(struct bench *b, int64_t now, uint32_t running, uint32_t prompt_count) {
     uint32_t *prompt = calloc(prompt_count, sizeof *prompt);
     for (uint32_t i = 0; i < running; i++) {
-        for (uint32_t k = 0; k < prompt_count; k++) prompt[k] = (i * 7919 + k * 31) % 32000;
-        struct wire_submit submit = {.request = {i + 1, 77},
-                                     .kind = WIRE_GENERATE,
-                                     .prompt = {prompt, prompt_count},
-                                     .sampling = {.top_p = 1, .repetition_penalty = 1, .logprobs = -1},
-                                     .max_tokens = 30000};
+        for (uint32_t k = 0; k < prompt_count; k++)
+            prompt[k] = (i * 7919 + k * 31) % 32000;
+        struct wire_submit submit = {
+            .request = {i + 1, 77},
+            .kind = WIRE_GENERATE,
+            .prompt = {prompt, prompt_count},
+            .sampling = {.top_p = 1, .repetition_penalty = 1, .logprobs = -1},
+            .max_tokens = 30000};
         sched_submit(b->s, now, GATEWAY, &submit);
     }
     free(prompt);
@@ -134,7 +145,8 @@ static void cancel_all(struct bench *b, int64_t now, uint32_t running) {
         struct wire_cancel cancel = {.request = {i + 1, 77}, .choice = WIRE_ALL_CHOICES};
         sched_cancel(b->s, now, GATEWAY, &cancel);
     }
-    while (b->pending) step(b, now);
+    while (b->pending)
+        step(b, now);
 }
 
 static struct bench *start(uint32_t running) {
@@ -150,7 +162,8 @@ static struct bench *start(uint32_t running) {
     config.waiting_max = 2 * ROWS;
     config.retransmit_ms = 1 << 30;
     b->s = sched_new(&config, &sink);
-    struct wire_kv_group group = {.kind = WIRE_GROUP_FULL, .block_tokens = 16, .block_count = 1 << 18};
+    struct wire_kv_group group = {
+        .kind = WIRE_GROUP_FULL, .block_tokens = 16, .block_count = 1 << 18};
     struct wire_hello hello = {.role = WIRE_ROLE_WORKER,
                                .instance = WORKER,
                                .tp = 1,
@@ -166,7 +179,8 @@ static struct bench *start(uint32_t running) {
                                .groups = &group,
                                .group_count = 1};
     struct error err;
-    if (sched_worker_hello(b->s, 0, &hello, &err)) abort();
+    if (sched_worker_hello(b->s, 0, &hello, &err))
+        abort();
     return b;
 }
 
@@ -174,13 +188,16 @@ static void bench_steps(uint32_t running, double goal_us) {
     enum { WARM = 100, STEPS = 2000, PROMPT = 200 };
     struct bench *b = start(running);
     int64_t now = 1;
-    submit_all(b, now, running, PROMPT); /* a generation before: sizes that are needed again have been seen */
-    for (int i = 0; i < WARM + STEPS; i++) step(b, now++);
+    /* a generation before: sizes that are needed again have been seen */
+    submit_all(b, now, running, PROMPT);
+    for (int i = 0; i < WARM + STEPS; i++)
+        step(b, now++);
     cancel_all(b, now, running);
     submit_all(b, now, running, PROMPT);
     static double times[STEPS], ack_times[STEPS];
     static uint32_t counts[ROWS];
-    for (int i = 0; i < WARM; i++) step(b, now++);
+    for (int i = 0; i < WARM; i++)
+        step(b, now++);
     uint64_t allocations = 0;
     for (int i = 0; i < STEPS; i++) {
         uint64_t before = allocation_count;
@@ -188,7 +205,8 @@ static void bench_steps(uint32_t running, double goal_us) {
         step(b, now);
         times[i] = now_us() - t;
         allocations += allocation_count - before;
-        for (uint32_t k = 0; k < running; k++) counts[k] = (uint32_t)i;
+        for (uint32_t k = 0; k < running; k++)
+            counts[k] = (uint32_t)i;
         t = now_us();
         acknowledge(b, now++, running, counts);
         ack_times[i] = now_us() - t;
@@ -196,7 +214,8 @@ static void bench_steps(uint32_t running, double goal_us) {
     qsort(times, STEPS, sizeof *times, compare);
     qsort(ack_times, STEPS, sizeof *ack_times, compare);
     struct sched_counts c = sched_counts(b->s);
-    printf("step of %4u running: p50 %.1f us, p99 %.1f us (goal %.0f us); acks p50 %.1f us; allocations a step %.3f; "
+    printf("step of %4u running: p50 %.1f us, p99 %.1f us (goal %.0f us); acks p50 %.1f us; "
+           "allocations a step %.3f; "
            "%u running\n",
            running, times[STEPS / 2], times[STEPS * 99 / 100], goal_us, ack_times[STEPS / 2],
            (double)allocations / STEPS, c.running);
@@ -216,32 +235,39 @@ static void bench_prefix(uint32_t block_tokens, double goal_us) {
     block_pool_init(&pool, 1 << 16);
     struct chain_scope scope = {.block_tokens = block_tokens};
     struct u128 root = chain_root(&key, &scope);
-    for (int i = 0; i < TOKENS; i++) tokens[i] = (uint32_t)i * 2654435761u % 32000;
+    for (int i = 0; i < TOKENS; i++)
+        tokens[i] = (uint32_t)i * 2654435761u % 32000;
     struct u128 hash = root;
     for (uint32_t i = 0; i < TOKENS / block_tokens; i++) {
         hash = chain_next(&key, hash, tokens + i * block_tokens, block_tokens, CHAIN_CLASS_FREE);
         uint32_t id = block_pool_take(&pool);
-        if (!block_pool_seal(&pool, id, hash)) abort();
-        block_pool_put(&pool, id);
+        if (!block_pool_seal(&pool, id, hash))
+            abort();
+        block_pool_unref(&pool, id);
     }
     uint64_t found = 0;
     for (int r = 0; r < ROUNDS; r++) {
         double t = now_us();
         hash = root;
         for (uint32_t i = 0; i < TOKENS / block_tokens; i++) {
-            hash = chain_next(&key, hash, tokens + i * block_tokens, block_tokens, CHAIN_CLASS_FREE);
+            hash =
+                chain_next(&key, hash, tokens + i * block_tokens, block_tokens, CHAIN_CLASS_FREE);
             found += block_pool_find(&pool, hash) != BLOCK_NONE;
         }
         times[r] = now_us() - t;
     }
     qsort(times, ROUNDS, sizeof *times, compare);
-    printf("hash and look up %d tokens in blocks of %2u: p50 %.1f us, p99 %.1f us (goal %.0f us); %.0f blocks found\n",
-           TOKENS, block_tokens, times[ROUNDS / 2], times[ROUNDS * 99 / 100], goal_us, (double)found / ROUNDS);
+    printf("hash and look up %d tokens in blocks of %2u: p50 %.1f us, p99 %.1f us (goal %.0f us); "
+           "%.0f blocks found\n",
+           TOKENS, block_tokens, times[ROUNDS / 2], times[ROUNDS * 99 / 100], goal_us,
+           (double)found / ROUNDS);
     block_pool_release(&pool);
 }
 
 int main(void) {
     bench_steps(1, 5);
+    if (getenv("TRIREME_BENCH_QUICK"))
+        return 0;
     bench_steps(256, 25);
     bench_steps(1024, 100);
     bench_prefix(16, 30);

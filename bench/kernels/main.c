@@ -1,13 +1,18 @@
 /*
- * bench_kernels - what the CPU device reaches of this machine: each operation in percent of its ceiling (bytes it must
- * read against the read bandwidth, multiply-adds it must do against the fma rate, whichever takes longer), then decode
- * and prefill of a random-weight model in a real shape.
+ * bench_kernels - what the CPU device reaches of this machine: each operation in percent of its
+ * ceiling (bytes it must read against the read bandwidth, multiply-adds it must do against the fma
+ * rate, whichever takes longer), then decode and prefill of a random-weight model in a real shape.
  *
  *     bench_kernels [SHAPE [FOLDER [ISA]]]
  *     bench_kernels decode|prefill COUNT MODEL     so many tokens of a folder or GGUF file, nothing else
+ *     bench_kernels speeds MODEL                   one line of JSON: bench/cpu
+ *     bench_kernels linear TYPE OUTPUTS INPUTS [ROWS]  one product at some numbers of rows
+ *     bench_kernels write SHAPE FOLDER             the made-up model alone
  *
- * The folder keeps the made-up model between runs; a GGUF file in its place is read as it is. Ceilings are measured
- * first, in the same run: compare ratios, not figures.
+ * TRIREME_COMPUTE: as --compute of a worker.
+ *
+ * The folder keeps the made-up model between runs; a GGUF file in its place is read as it is.
+ * Ceilings are measured first, in the same run: compare ratios, not figures.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +20,15 @@
 
 #include "base/clock.h"
 #include "bench.h"
-#include "model/forward.h"
+#include "model/run/forward.h"
 
 /* Time of the wall, or, on a machine that is busy with other things, of one thread's processor
  * (TRIREME_BENCH_CPU_TIME=1). */
 static bool cpu_time;
 static int64_t bench_ns(void) {
     struct timespec t;
-    if (!cpu_time) return clock_ns();
+    if (!cpu_time)
+        return clock_ns();
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
@@ -32,11 +38,13 @@ struct machine {
     double read, flops;
 };
 
-static void print_row(const char *what, double seconds, double bytes, double flops, const struct machine *m) {
+static void print_row(const char *what, double seconds, double bytes, double flops,
+                      const struct machine *m) {
     double by_memory = bytes / m->read, by_flops = flops / m->flops,
            floor = by_memory > by_flops ? by_memory : by_flops;
-    printf("%-44s %9.1f us  %6.1f GB/s %7.1f Gflop/s  %3.0f %% of %s\n", what, seconds * 1e6, bytes / seconds * 1e-9,
-           flops / seconds * 1e-9, 100 * floor / seconds, by_memory > by_flops ? "memory" : "fma");
+    printf("%-44s %9.1f us  %6.1f GB/s %7.1f Gflop/s  %3.0f %% of %s\n", what, seconds * 1e6,
+           bytes / seconds * 1e-9, flops / seconds * 1e-9, 100 * floor / seconds,
+           by_memory > by_flops ? "memory" : "fma");
     fflush(stdout);
 }
 
@@ -50,34 +58,50 @@ static float *zeroed(size_t count) {
 }
 
 /* Enough copies of the matrix that none stays in a cache. */
-static void bench_linear(struct device *dev, struct stream *s, const struct machine *m, enum storage_type type,
-                         uint32_t rows, uint32_t n, uint32_t k) {
+static void bench_linear(struct device *dev, struct stream *s, const struct machine *m,
+                         enum storage_type type, uint32_t rows, uint32_t n, uint32_t k) {
     size_t size = storage_bytes(type, (size_t)n * k), copies = ((size_t)512 << 20) / size + 1;
-    char *w = aligned_alloc(4096, (size * copies + 4095) / 4096 * 4096), what[64];
+    char *w = aligned_alloc(4096, (size * copies + 4095) / 4096 * 4096), what[80], *packed = NULL;
+    struct matrix first = {
+        .type = type, .rows = n, .cols = k, .part_count = 1, .parts = {{.data = w, .rows = n}}};
+    first.compute = device_compute(dev, &first);
+    size_t packed_size =
+        first.compute && dev->ops->packed_bytes ? dev->ops->packed_bytes(dev, &first, 0) : 0;
     float *x = zeroed((size_t)rows * k), *out = zeroed((size_t)rows * n);
     memset(w, 0, size * copies);
+    if (packed_size)
+        packed = aligned_alloc(64, (packed_size * copies + 63) / 64 * 64);
+    for (size_t i = 0; i < copies && packed; i++)
+        dev->ops->pack(s, &first, 0, packed + i * packed_size);
     double best = 1e9;
-    for (size_t r = 0; r < (rows > 16 ? 4 : 2 * copies + 2); r++) {
-        struct matrix mat = {
-            .type = type, .rows = n, .cols = k, .part_count = 1, .parts = {{w + r % copies * size, n}}};
+    for (size_t r = 0; r < (rows > 16 ? 8 : 2 * copies + 2); r++) {
+        struct matrix mat = first;
+        mat.parts[0].data = w + r % copies * size;
+        mat.parts[0].packed = packed ? packed + r % copies * packed_size : NULL;
         int64_t start = bench_ns();
         dev->ops->linear(
-            s, &(struct op_linear){.out = out, .x = x, .w = &mat, .rows = rows, .class_rows = rows, .out_stride = n});
+            s,
+            &(struct op_linear){
+                .out = out, .x = x, .w = &mat, .rows = rows, .class_rows = rows, .out_stride = n});
         double t = (double)(bench_ns() - start) * 1e-9;
-        if (t < best) best = t;
+        if (t < best)
+            best = t;
     }
-    snprintf(what, sizeof what, "linear %s %u x [%u, %u]", storage_name(type), rows, n, k);
+    snprintf(what, sizeof what, "linear %s%s%s %u x [%u, %u]", storage_name(type),
+             first.compute ? "." : "", first.compute ? compute_name(first.compute) : "", rows, n,
+             k);
     print_row(what, best, (double)size, 2.0 * rows * n * k, m);
     free(w);
+    free(packed);
     free(x);
     free(out);
 }
 
-static void bench_attention(struct device *dev, struct stream *s, const struct machine *m, enum storage_type type,
-                            uint32_t rows, uint32_t context) {
+static void bench_attention(struct device *dev, struct stream *s, const struct machine *m,
+                            enum storage_type type, uint32_t rows, uint32_t context) {
     enum { HEADS = 14, KV_HEADS = 2, DIM = 64, BLOCK = 32 };
-    uint32_t blocks = (context + BLOCK - 1) / BLOCK, *tables = calloc(blocks, 4), *slots = calloc(rows, 4),
-             *positions = calloc(rows, 4);
+    uint32_t blocks = (context + BLOCK - 1) / BLOCK, *tables = calloc(blocks, 4),
+             *slots = calloc(rows, 4), *positions = calloc(rows, 4);
     size_t layer = dev->ops->kv_layer_bytes(type, BLOCK, KV_HEADS, DIM);
     struct kv_view kv = {.base = calloc(blocks, layer),
                          .block_stride = layer,
@@ -88,11 +112,14 @@ static void bench_attention(struct device *dev, struct stream *s, const struct m
                          .block_count = blocks,
                          .tables = tables,
                          .max_blocks = blocks};
-    for (uint32_t i = 0; i < blocks; i++) tables[i] = i;
+    for (uint32_t i = 0; i < blocks; i++)
+        tables[i] = i;
     double pairs = 0, best = 1e9;
-    for (uint32_t t = 0; t < rows; t++) pairs += positions[t] = context - rows + t;
+    for (uint32_t t = 0; t < rows; t++)
+        pairs += positions[t] = context - rows + t;
     struct step_batch batch = {.row_count = rows, .slots = slots, .positions = positions};
-    float *qkv = zeroed((size_t)rows * (HEADS + 2 * KV_HEADS) * DIM), *out = zeroed((size_t)rows * HEADS * DIM);
+    float *qkv = zeroed((size_t)rows * (HEADS + 2 * KV_HEADS) * DIM),
+          *out = zeroed((size_t)rows * HEADS * DIM);
     void *scratch = malloc(dev->ops->attention_scratch(dev, rows, HEADS, DIM, context));
     for (int r = 0; r < 5; r++) {
         int64_t start = bench_ns();
@@ -104,34 +131,43 @@ static void bench_attention(struct device *dev, struct stream *s, const struct m
                                                       .batch = &batch,
                                                       .scratch = scratch});
         double t = (double)(bench_ns() - start) * 1e-9;
-        if (t < best) best = t;
+        if (t < best)
+            best = t;
     }
     char what[64];
-    snprintf(what, sizeof what, "attention %s %u rows, context %u", storage_name(type), rows, context);
+    snprintf(what, sizeof what, "attention %s %u rows, context %u", storage_name(type), rows,
+             context);
     print_row(what, best, (double)context * KV_HEADS * DIM * 2 * (double)storage_bytes(type, 1),
               pairs * HEADS * DIM * 4, m);
     void *arrays[] = {tables, slots, positions, kv.base, qkv, out, scratch};
-    for (size_t i = 0; i < ARRAY_LEN(arrays); i++) free(arrays[i]);
+    for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
+        free(arrays[i]);
 }
 
 /* One row of a wide vocabulary: full sampling, or with thresholds. */
-static void bench_sample(struct device *dev, struct stream *s, const struct machine *m, const char *name,
-                         float temperature, uint32_t top_k, float top_p) {
+static void bench_sample(struct device *dev, struct stream *s, const struct machine *m,
+                         const char *name, float temperature, uint32_t top_k, float top_p) {
     enum { V = 151936, CONTEXT = 16 };
     float *logits = malloc(V * sizeof *logits), *copy = malloc(V * sizeof *copy);
     uint64_t x = 1;
     for (int v = 0; v < V; v++) {
         float sum = 0;
         for (int i = 0; i < 4; i++)
-            sum += (float)((x = x * 6364136223846793005u + 1442695040888963407u) >> 40) / 0x1p24f - 0.5f;
+            sum += (float)((x = x * 6364136223846793005u + 1442695040888963407u) >> 40) / 0x1p24f -
+                   0.5f;
         logits[v] = sum * 5;
     }
-    uint32_t tokens[CONTEXT] = {0}, row = 0, slot = 0, position = 0, token, status, top, ids[SAMPLE_TOP_MAX];
+    uint32_t tokens[CONTEXT] = {0}, row = 0, slot = 0, position = 0, token, status, top,
+             ids[SAMPLE_TOP_MAX];
     float logprob, tops[SAMPLE_TOP_MAX];
     struct slot_state state;
-    struct slot_table table = {.slot_count = 1, .max_context = CONTEXT, .states = &state, .tokens = tokens};
-    struct step_batch batch = {
-        .row_count = 1, .sample_count = 1, .sample_rows = &row, .slots = &slot, .positions = &position};
+    struct slot_table table = {
+        .slot_count = 1, .max_context = CONTEXT, .states = &state, .tokens = tokens};
+    struct step_batch batch = {.row_count = 1,
+                               .sample_count = 1,
+                               .sample_rows = &row,
+                               .slots = &slot,
+                               .positions = &position};
     struct sample_out out = {&token, &status, &logprob, &top, ids, tops};
     uint32_t no_ids[1];
     float no_values[1];
@@ -160,7 +196,8 @@ static void bench_sample(struct device *dev, struct stream *s, const struct mach
                                                 .out = &out,
                                                 .scratch = scratch});
         double t = (double)(bench_ns() - start) * 1e-9;
-        if (t < best) best = t;
+        if (t < best)
+            best = t;
     }
     print_row(name, best, V * 4.0, 0, m);
     free(logits);
@@ -180,14 +217,20 @@ struct rig {
 
 enum { SLOTS = 64, ROWS = 512, CONTEXT_MAX = 2048 };
 
-static int rig_open(struct rig *r, const char *dir, struct device *dev, struct stream *s, struct error *err) {
+static int rig_open(struct rig *r, const char *dir, struct device *dev, struct stream *s,
+                    struct error *err) {
     struct model_options options = {.dir = dir};
     uint32_t blocks[CONTEXT_MAX / 32], tokens[1] = {1};
     int rc = model_open(&r->model, &options, dev, s, err);
-    if (!rc) rc = kv_geometry_of(&r->geometry, &r->model, STORAGE_NONE, 32, err);
-    if (!rc) rc = slots_init(&r->slots, &r->model, &r->geometry, SLOTS, CONTEXT_MAX, CONTEXT_MAX / 32 * SLOTS, err);
-    if (!rc) rc = forward_init(&r->forward, &r->model, &r->slots, ROWS, SLOTS, err);
-    if (rc) return rc;
+    if (!rc)
+        rc = kv_geometry_of(&r->geometry, &r->model, STORAGE_NONE, 32, err);
+    if (!rc)
+        rc = slots_init(&r->slots, &r->model, &r->geometry, SLOTS, CONTEXT_MAX,
+                        CONTEXT_MAX / 32 * SLOTS, err);
+    if (!rc)
+        rc = forward_init(&r->forward, &r->model, &r->slots, ROWS, SLOTS, err);
+    if (rc)
+        return rc;
     r->out = (struct sample_out){calloc(SLOTS, 4),
                                  calloc(SLOTS, 4),
                                  calloc(SLOTS, 4),
@@ -195,12 +238,18 @@ static int rig_open(struct rig *r, const char *dir, struct device *dev, struct s
                                  calloc(SLOTS, 4 * SAMPLE_TOP_MAX),
                                  calloc(SLOTS, 4 * SAMPLE_TOP_MAX)};
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
-        struct slot_state state = {
-            .token_count = 1, .max_total = CONTEXT_MAX, .top_p = 1, .repetition_penalty = 1, .logprobs = -1};
-        for (uint32_t i = 0; i < ARRAY_LEN(blocks); i++) blocks[i] = slot * (uint32_t)ARRAY_LEN(blocks) + i;
+        struct slot_state state = {.token_count = 1,
+                                   .max_total = CONTEXT_MAX,
+                                   .top_p = 1,
+                                   .repetition_penalty = 1,
+                                   .logprobs = -1};
+        for (uint32_t i = 0; i < ARRAY_LEN(blocks); i++)
+            blocks[i] = slot * (uint32_t)ARRAY_LEN(blocks) + i;
         slots_admit(&r->slots, s, slot,
-                    &(struct slot_admission){
-                        .state = &state, .tokens = tokens, .blocks = blocks, .block_count = ARRAY_LEN(blocks)});
+                    &(struct slot_admission){.state = &state,
+                                             .tokens = tokens,
+                                             .blocks = blocks,
+                                             .block_count = ARRAY_LEN(blocks)});
     }
     return 0;
 }
@@ -232,26 +281,32 @@ static double prefill(struct rig *r, struct stream *s, uint32_t count) {
                                                    .top_p = 1,
                                                    .repetition_penalty = 1,
                                                    .logprobs = -1};
-    for (uint32_t i = 0; i < count; i++) r->slots.table.tokens[i] = i % 1000;
+    for (uint32_t i = 0; i < count; i++)
+        r->slots.table.tokens[i] = i % 1000;
     struct step_run run = {.slot = 0, .token_count = count};
     uint32_t row = count - 1;
     int64_t start = bench_ns();
-    forward_layers(
-        &r->forward, s,
-        &(struct step_input){.runs = &run, .run_count = 1, .row_count = count, .sample_rows = &row, .sample_count = 1});
+    forward_layers(&r->forward, s,
+                   &(struct step_input){.runs = &run,
+                                        .run_count = 1,
+                                        .row_count = count,
+                                        .sample_rows = &row,
+                                        .sample_count = 1});
     forward_sample(&r->forward, s, &r->out, NULL);
     return (double)(bench_ns() - start) * 1e-9;
 }
 
 static void bench_model(struct rig *r, struct stream *s, const struct machine *m) {
     static const uint32_t batches[] = {1, 2, 4, 8, 16, 32, 64};
-    double bytes = (double)r->model.weights.byte_count, flops = bytes; /* two bytes and two operations a weight */
+    /* two bytes and two operations a weight */
+    double bytes = (double)r->model.weights.byte_count, flops = bytes;
     char what[64];
     for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
         double best = 1e9;
         for (int k = 0; k < (batches[i] > 8 ? 3 : 5); k++) {
             double t = decode_step(r, s, batches[i]);
-            if (t < best) best = t;
+            if (t < best)
+                best = t;
         }
         snprintf(what, sizeof what, "decode batch %u: %.1f tok/s", batches[i], batches[i] / best);
         print_row(what, best, bytes, flops * batches[i], m);
@@ -259,7 +314,8 @@ static void bench_model(struct rig *r, struct stream *s, const struct machine *m
     double best = 1e9;
     for (int k = 0; k < 2; k++) {
         double t = prefill(r, s, ROWS);
-        if (t < best) best = t;
+        if (t < best)
+            best = t;
     }
     double head = (double)r->model.spec.vocab * r->model.spec.hidden * 2;
     snprintf(what, sizeof what, "prefill %d: %.1f tok/s", ROWS, ROWS / best);
@@ -268,15 +324,22 @@ static void bench_model(struct rig *r, struct stream *s, const struct machine *m
 
 static void bench_operations(struct device *dev, struct stream *s, const struct machine *m) {
     static const enum storage_type types[] = {STORAGE_BF16, STORAGE_F16, STORAGE_F32};
-    for (size_t t = 0; t < ARRAY_LEN(types); t++) bench_linear(dev, s, m, types[t], 1, 4864, 896);
+    for (size_t t = 0; t < ARRAY_LEN(types); t++)
+        bench_linear(dev, s, m, types[t], 1, 4864, 896);
+    if (getenv("TRIREME_BENCH_QUICK"))
+        return;
     static const uint32_t rows[] = {2, 4, 8, 16, 32, 64, 512};
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) bench_linear(dev, s, m, STORAGE_BF16, rows[i], 4864, 896);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        bench_linear(dev, s, m, STORAGE_BF16, rows[i], 4864, 896);
     bench_linear(dev, s, m, STORAGE_BF16, 1, 896, 4864);
     bench_linear(dev, s, m, STORAGE_BF16, 64, 896, 4864);
     bench_linear(dev, s, m, STORAGE_BF16, 512, 896, 4864);
-    static const enum storage_type quantised[] = {STORAGE_Q8_0, STORAGE_Q4_K, STORAGE_Q6_K};
-    for (size_t t = 0; t < ARRAY_LEN(quantised); t++)
-        for (uint32_t n = 1; n <= 512; n *= 8) bench_linear(dev, s, m, quantised[t], n, 896, 4864);
+    static const enum storage_type quantized[] = {STORAGE_Q4_0,  STORAGE_Q8_0, STORAGE_Q4_K,
+                                                  STORAGE_Q5_K,  STORAGE_Q6_K, STORAGE_MXFP4,
+                                                  STORAGE_IQ4_XS};
+    for (size_t t = 0; t < ARRAY_LEN(quantized); t++)
+        for (uint32_t n = 1; n <= 512; n *= 8)
+            bench_linear(dev, s, m, quantized[t], n, 1024, 4864);
     bench_attention(dev, s, m, STORAGE_F16, 1, 1024);
     bench_attention(dev, s, m, STORAGE_F16, 512, 1024);
     bench_sample(dev, s, m, "sample greedy, 151936", 0, 0, 1);
@@ -284,43 +347,119 @@ static void bench_operations(struct device *dev, struct stream *s, const struct 
     bench_sample(dev, s, m, "sample, top_k 40, top_p 0.95", 1, 40, 0.95f);
 }
 
+/* One matrix from one row to 512: where a batch gets dearer, and by how much. */
+static int bench_rows(const char *type_name, uint32_t n, uint32_t k, uint32_t only,
+                      struct device *dev, struct stream *s, const struct machine *m) {
+    static const uint32_t rows[] = {1, 2, 3, 4, 6, 8, 12, 16, 17, 24, 32, 48, 64, 128, 256, 512};
+    enum storage_type type = storage_parse(type_name);
+    if (type == STORAGE_NONE || n == 0 || k == 0)
+        return fprintf(stderr, "linear wants a type, outputs and inputs\n"), 1;
+    for (size_t i = 0; i < (only ? 1 : ARRAY_LEN(rows)); i++)
+        bench_linear(dev, s, m, type, only ? only : rows[i], n, k);
+    return 0;
+}
+
 /* What peer_bench.py takes the time of. */
-static int only_tokens(const char *what, int count, const char *path, struct device *dev, struct stream *s,
-                       struct error *err) {
+static int only_tokens(const char *what, int count, const char *path, struct device *dev,
+                       struct stream *s, struct error *err) {
     static struct rig r;
     int rc = rig_open(&r, path, dev, s, err);
-    if (!rc && !strcmp(what, "prefill")) prefill(&r, s, MIN((uint32_t)count, (uint32_t)ROWS));
-    for (int i = 0; !rc && !strcmp(what, "decode") && i < count; i++) decode_step(&r, s, 1);
+    if (!rc && !strcmp(what, "prefill"))
+        prefill(&r, s, MIN((uint32_t)count, (uint32_t)ROWS));
+    for (int i = 0; !rc && !strcmp(what, "decode") && i < count; i++)
+        decode_step(&r, s, 1);
     return rc;
 }
 
+/* Tokens a second and what a step must read, for bench/cpu. The median of some rounds each. */
+static double median_of(double *seconds, int count) {
+    for (int i = 1; i < count; i++)
+        for (int k = i; k > 0 && seconds[k] < seconds[k - 1]; k--) {
+            double t = seconds[k];
+            seconds[k] = seconds[k - 1];
+            seconds[k - 1] = t;
+        }
+    return seconds[count / 2];
+}
+static int print_speeds(const char *path, struct device *dev, struct stream *s, struct error *err) {
+    enum { ROUNDS = 5 };
+    static const uint32_t batches[] = {1, 8, 32};
+    static struct rig r;
+    double seconds[ROUNDS];
+    int rc = rig_open(&r, path, dev, s, err);
+    if (rc)
+        return rc;
+    double head = (double)storage_bytes(r.model.weights.head.type,
+                                        (size_t)r.model.spec.vocab * r.model.spec.hidden);
+    bool tied = r.model.weights.head.parts[0].data == r.model.weights.embed.parts[0].data;
+    printf("{\"isa\":\"%s\",\"compute\":\"%s\",\"step_bytes\":%.0f", dev->isa,
+           compute_name(dev->compute),
+           (double)r.model.weights.byte_count - (tied ? 0 : head)); /* not the embedding */
+    for (int i = 0; i < ROUNDS; i++)
+        seconds[i] = 1 / machine_read_bandwidth((int)dev->thread_count);
+    printf(",\"read\":%.0f", 1 / median_of(seconds, ROUNDS));
+    for (size_t b = 0; b < ARRAY_LEN(batches); b++) {
+        for (int i = -1; i < ROUNDS; i++)
+            seconds[MAX(i, 0)] = decode_step(&r, s, batches[b]);
+        printf(",\"batch_%u\":%.3f", batches[b], batches[b] / median_of(seconds, ROUNDS));
+    }
+    for (int i = 0; i < 3; i++)
+        seconds[i] = prefill(&r, s, ROWS);
+    printf(",\"prefill\":%.3f}\n", ROWS / median_of(seconds, 3));
+    return 0;
+}
+
 int main(int argc, char **argv) {
-    const struct random_shape *shape = &RANDOM_SHAPES[0];
+    bool quick = getenv("TRIREME_BENCH_QUICK") != NULL;
+    const struct random_shape *shape = &RANDOM_SHAPES[quick ? RANDOM_SHAPE_COUNT - 1 : 0];
     char dir[256];
     for (int i = 0; argc > 1 && i < RANDOM_SHAPE_COUNT; i++)
-        if (!strcmp(argv[1], RANDOM_SHAPES[i].name)) shape = &RANDOM_SHAPES[i];
+        if (!strcmp(argv[1], RANDOM_SHAPES[i].name))
+            shape = &RANDOM_SHAPES[i];
     snprintf(dir, sizeof dir, "/tmp/trireme-bench-%s", shape->name);
     cpu_time = getenv("TRIREME_BENCH_CPU_TIME") != NULL;
     bool tokens = argc > 3 && (!strcmp(argv[1], "decode") || !strcmp(argv[1], "prefill"));
-    struct device_options options = {
-        .isa = argc > 3 && !tokens ? argv[3] : NULL, .spin_us = 100, .thread_count = cpu_time};
+    bool product = argc > 4 && !strcmp(argv[1], "linear");
+    bool writes = argc > 3 && !strcmp(argv[1], "write"),
+         speeds = argc > 2 && !strcmp(argv[1], "speeds");
+    struct device_options options = {.isa = argc > 3 && !tokens && !product ? argv[3] : NULL,
+                                     .compute = getenv("TRIREME_COMPUTE"),
+                                     .spin_us = 100,
+                                     .thread_count = cpu_time};
+    if (!options.compute)
+        options.compute = "auto";
     struct device *dev;
     struct error err;
     static struct rig r;
-    if (device_open(&options, &dev, &err)) return fprintf(stderr, "%s\n", err.text), 1;
+    for (int i = 0; writes && i < RANDOM_SHAPE_COUNT; i++)
+        if (!strcmp(argv[2], RANDOM_SHAPES[i].name))
+            shape = &RANDOM_SHAPES[i];
+    if (writes)
+        return random_model_write(shape, argv[3], &err) ? fprintf(stderr, "%s\n", err.text), 1 : 0;
+    if (device_open(&options, &dev, &err))
+        return fprintf(stderr, "%s\n", err.text), 1;
     struct stream *s = stream_new(dev);
+    if (speeds)
+        return print_speeds(argv[2], dev, s, &err) ? fprintf(stderr, "%s\n", err.text), 1 : 0;
     if (tokens)
-        return only_tokens(argv[1], atoi(argv[2]), argv[3], dev, s, &err) ? fprintf(stderr, "%s\n", err.text), 1 : 0;
+        return only_tokens(argv[1], atoi(argv[2]), argv[3], dev, s, &err)
+               ? fprintf(stderr, "%s\n", err.text),
+               1 : 0;
     struct machine m = {.threads = (int)dev->thread_count};
     m.read = machine_read_bandwidth(m.threads);
     m.flops = machine_fma_rate(m.threads);
-    printf("%s, %s, %d threads: reads %.1f GB/s, fma %.0f Gflop/s\n", dev->name, dev->isa, m.threads, m.read * 1e-9,
-           m.flops * 1e-9);
+    printf("%s, %s, %d threads: reads %.1f GB/s, fma %.0f Gflop/s\n", dev->name, dev->isa,
+           m.threads, m.read * 1e-9, m.flops * 1e-9);
+    if (product)
+        return bench_rows(argv[2], (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]),
+                          argc > 5 ? (uint32_t)atoi(argv[5]) : 0, dev, s, &m);
     bench_operations(dev, s, &m);
     const char *path = argc > 2 ? argv[2] : dir;
     int rc = strstr(path, ".gguf") ? 0 : random_model_write(shape, path, &err);
-    if (!rc) rc = rig_open(&r, path, dev, s, &err);
-    if (rc) return fprintf(stderr, "%s\n", err.text), 1;
+    if (!rc)
+        rc = rig_open(&r, path, dev, s, &err);
+    if (rc)
+        return fprintf(stderr, "%s\n", err.text), 1;
     printf("%s, %.2f GB\n", path, (double)r.model.weights.byte_count * 1e-9);
     bench_model(&r, s, &m);
     return 0;

@@ -22,9 +22,11 @@ struct tensor_list {
 static void declare(struct tensor_list *l, const char *name, int layer, int rows, int cols) {
     uint64_t size = (uint64_t)rows * (uint64_t)(cols ? cols : 1) * 2;
     buf_addf(&l->header, "%s\"", l->header.len > 1 ? "," : "");
-    if (layer >= 0) buf_addf(&l->header, "model.layers.%d.", layer);
+    if (layer >= 0)
+        buf_addf(&l->header, "model.layers.%d.", layer);
     buf_addf(&l->header, "%s\":{\"dtype\":\"BF16\",\"shape\":[%d", name, rows);
-    if (cols) buf_addf(&l->header, ",%d", cols);
+    if (cols)
+        buf_addf(&l->header, ",%d", cols);
     buf_addf(&l->header, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)l->offset,
              (unsigned long long)(l->offset + size));
     l->offset += size;
@@ -61,10 +63,13 @@ static int write_weights(const struct tensor_list *l, const char *path, struct e
     enum { CHUNK = 1 << 20 };
     FILE *f = fopen(path, "wbe");
     uint16_t *values =
-        malloc(2 * CHUNK * sizeof *values); /* each chunk another window of them: drawing all takes long */
+        /* each chunk another window of them: drawing all takes long */
+        malloc(2 * CHUNK * sizeof *values);
     uint64_t header_len = l->header.len, left = l->offset / 2, state = 1, first = 0;
-    bool ok = f && values && fwrite(&header_len, 8, 1, f) == 1 && fwrite(l->header.data, l->header.len, 1, f) == 1;
-    if (values) fill(values, 2 * CHUNK, &state);
+    bool ok = f && values && fwrite(&header_len, 8, 1, f) == 1 &&
+              fwrite(l->header.data, l->header.len, 1, f) == 1;
+    if (values)
+        fill(values, 2 * CHUNK, &state);
     while (ok && left) {
         size_t n = left < CHUNK ? (size_t)left : (size_t)CHUNK;
         ok = fwrite(values + first, sizeof *values, n, f) == n;
@@ -72,7 +77,8 @@ static int write_weights(const struct tensor_list *l, const char *path, struct e
         left -= n;
     }
     free(values);
-    if (f && fclose(f)) ok = false;
+    if (f && fclose(f))
+        ok = false;
     return ok ? 0 : error_set_errno(err, "cannot write '%s'", path);
 }
 
@@ -80,13 +86,20 @@ static int write_config(const struct random_shape *s, const char *path, struct e
     struct buf b;
     buf_init(&b, 0);
     buf_addf(&b,
-             "{\"architectures\":[\"%s\"],\"vocab_size\":%d,\"hidden_size\":%d,\"intermediate_size\":%d,\"num_hidden_"
-             "layers\":%d,"
-             "\"num_attention_heads\":%d,\"num_key_value_heads\":%d,\"head_dim\":%d,\"max_position_embeddings\":8192,"
+             "{\"architectures\":[\"%s\"],"
+             "\"vocab_size\":%d,"
+             "\"hidden_size\":%d,"
+             "\"intermediate_size\":%d,"
+             "\"num_hidden_layers\":%d,"
+             "\"num_attention_heads\":%d,"
+             "\"num_key_value_heads\":%d,"
+             "\"head_dim\":%d,"
+             "\"max_position_embeddings\":8192,"
              "\"rms_norm_eps\":1e-6,"
-             "\"rope_theta\":10000.0,\"tie_word_embeddings\":%s}\n",
-             s->qkv_bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM", s->vocab, s->hidden, s->ffn, s->layers, s->heads,
-             s->kv_heads, s->head_dim, s->tied ? "true" : "false");
+             "\"rope_theta\":10000.0,"
+             "\"tie_word_embeddings\":%s}\n",
+             s->qkv_bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM", s->vocab, s->hidden, s->ffn,
+             s->layers, s->heads, s->kv_heads, s->head_dim, s->tied ? "true" : "false");
     int rc = file_write_atomic(path, b.data, b.len, 0644, err);
     buf_release(&b);
     return rc;
@@ -100,13 +113,17 @@ int random_model_write(const struct random_shape *s, const char *dir, struct err
         buf_init(&l.header, 0);
         buf_add_str(&l.header, "{");
         declare(&l, "model.embed_tokens.weight", -1, s->vocab, s->hidden);
-        if (!s->tied) declare(&l, "lm_head.weight", -1, s->vocab, s->hidden);
-        for (int i = 0; i < s->layers; i++) declare_layer(&l, s, i);
+        if (!s->tied)
+            declare(&l, "lm_head.weight", -1, s->vocab, s->hidden);
+        for (int i = 0; i < s->layers; i++)
+            declare_layer(&l, s, i);
         declare(&l, "model.norm.weight", -1, s->hidden, 0);
         buf_add_str(&l.header, "}");
-        while (l.header.len % 8) buf_add_byte(&l.header, ' ');
+        while (l.header.len % 8)
+            buf_add_byte(&l.header, ' ');
         rc = write_weights(&l, weights, err);
-        if (!rc) rc = write_config(s, config, err);
+        if (!rc)
+            rc = write_config(s, config, err);
         buf_release(&l.header);
     }
     mem_free(weights);

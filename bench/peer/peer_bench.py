@@ -49,6 +49,8 @@ def main():
     parser.add_argument("--decode", type=int, default=16, help="tokens generated; 0: none")
     parser.add_argument("--prefill", type=int, default=256, help="tokens of the prompt; at most 512; 0: none")
     options = parser.parse_args()
+    if os.environ.get("TRIREME_BENCH_QUICK"):
+        options.rounds, options.decode, options.prefill = 1, min(options.decode, 1), min(options.prefill, 1)
     for what, low, high in (("decode", 2, 2 + options.decode), ("prefill", 1, 1 + options.prefill)):
         if high <= low:
             continue

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Parsing and rendering the chat templates of the shared data, ours and jinja2's in one run: the best of many rounds each, medians of the ratios, and the slowest.
 
-Needs: pip install jinja2. One thread each; a render counts without its parse, as both keep parsed templates.
+    ./dev bench templates
+
+Needs ../shared/data and jinja2 (pip install jinja2). One thread each; a render counts without its parse, as both keep parsed templates.
 """
 import copy
 import json
@@ -35,7 +37,8 @@ def main():
     env = environment()
     ours = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     rows = []
-    for path in sorted((data / "llama.cpp").glob("*.jinja")):
+    paths = sorted((data / "llama.cpp").glob("*.jinja"))
+    for path in paths[:3] if os.environ.get("TRIREME_BENCH_QUICK") else paths:
         source = path.read_text()
         for name in ("simple", "tool_use"):
             if name not in contexts:

@@ -1,17 +1,19 @@
 /*
  * attention.inc.h - rotation, cache write, and attention over the paged cache for mixed rows.
  *
- * Layout of a layer in a block, in the cache's type: K [kv_heads, head_dim, block_tokens] (so that lanes are positions
- * and a score needs no sum over lanes), then V [kv_heads, block_tokens, head_dim] (lanes are dims). An int8 cache's
- * numbers go through the sums as they are; keys' scales are multiplied into scores, values' into weights.
+ * Layout of a layer in a block, in the cache's type: K [kv_heads, head_dim, block_tokens] (so that
+ * lanes are positions and a score needs no sum over lanes), then V [kv_heads, block_tokens,
+ * head_dim] (lanes are dims). An int8 cache's numbers go through the sums as they are; keys' scales
+ * are multiplied into scores, values' into weights.
  *
- * A unit is up to ATTENTION_ROWS consecutive rows of one run and one KV head: its queries (rows x the heads of the
- * group, in tiles of QUERIES) share each load of K and V. The cache is walked in parts of ATTENTION_SPLIT positions at
- * absolute places; a part gives each query a maximum m, a sum l and a vector acc; parts are merged in ascending order:
+ * A unit is up to ATTENTION_ROWS consecutive rows of one run and one KV head: its queries (rows x
+ * the heads of the group, in tiles of QUERIES) share each load of K and V. The cache is walked in
+ * parts of ATTENTION_SPLIT positions at absolute places; a part gives each query a maximum m, a sum
+ * l and a vector acc; parts are merged in ascending order:
  *     M' = max(M, m), L' = L e^(M - M') + l e^(m - M'), A' = A e^(M - M') + acc e^(m - M').
- * Order for one query: scores by dims ascending, l in VW lanes, acc by positions ascending. None of it depends on the
- * other queries, the rows or the threads. With few units, parts run in parallel into scratch and are merged in the same
- * order.
+ * Order for one query: scores by dims ascending, l in VW lanes, acc by positions ascending. None of
+ * it depends on the other queries, the rows or the threads. With few units, parts run in parallel
+ * into scratch and are merged in the same order.
  */
 enum { ATTENTION_DIM_MAX = 512, ATTENTION_ROWS = 8, QUERIES = 4, PARTIALS_MAX = 2048 };
 
@@ -27,13 +29,14 @@ ALWAYS_INLINE void rotate_head(float *x, const float *angles, uint32_t half, boo
 }
 
 /* rows: [2 * kv_heads, head_dim], keys first. */
-static void kv_write(const struct kv_view *kv, uint32_t slot, uint32_t position, const float *rows) {
+static void kv_write(const struct kv_view *kv, uint32_t slot, uint32_t position,
+                     const float *rows) {
     void *layer = kv_layer(kv, slot, position);
     uint32_t dim = kv->head_dim, tokens = kv->block_tokens, at = position % tokens;
     for (uint32_t head = 0; head < 2 * kv->kv_heads; head++) {
         bool key = head < kv->kv_heads;
-        kv_put(kv, layer, (size_t)head * dim * tokens + (key ? at : at * dim), key ? tokens : 1, rows + head * dim, dim,
-               kv_scales(kv, layer, head) + at);
+        kv_put(kv, layer, (size_t)head * dim * tokens + (key ? at : at * dim), key ? tokens : 1,
+               rows + head * dim, dim, kv_scales(kv, layer, head) + at);
     }
 }
 
@@ -45,16 +48,19 @@ static void rope_kv_part(void *ctx, size_t part_idx, int thread_idx) {
     ROWS_OF(task, part_idx, t, end);
     for (; t < end; t++) {
         uint32_t position = a->batch->positions[t];
-        if (position == ROW_NONE) continue;
+        if (position == ROW_NONE)
+            continue;
         float *row = (float *)a->qkv + (size_t)t * stride;
         for (uint32_t h = 0; a->angles && h < a->heads + kv->kv_heads; h++)
-            rotate_head(row + h * dim, a->angles + (size_t)t * a->half * 2, a->half, a->interleaved);
+            rotate_head(row + h * dim, a->angles + (size_t)t * a->half * 2, a->half,
+                        a->interleaved);
         kv_write(kv, a->batch->slots[t], position, row + a->heads * dim);
     }
 }
 
 static void cpu_rope_kv(struct stream *s, const struct op_rope_kv *a) {
-    rows_loop(s, a, a->batch->row_count, (size_t)(a->heads + 2 * a->kv->kv_heads) * a->kv->head_dim * 4, rope_kv_part);
+    rows_loop(s, a, a->batch->row_count,
+              (size_t)(a->heads + 2 * a->kv->kv_heads) * a->kv->head_dim * 4, rope_kv_part);
 }
 
 /* ---- one part of the cache for up to QUERIES queries ---- */
@@ -74,51 +80,76 @@ struct queries {
 
 /* Scores of `vectors` * VW positions from j on: a chain for each query and vector. */
 ALWAYS_INLINE void score_vectors(const enum storage_type type, const int count, const int vectors,
-                                 const struct queries *qs, const void *k, uint32_t dim, uint32_t tokens, uint32_t j,
-                                 float scale, float *const *scores) {
+                                 const struct queries *qs, const void *k, uint32_t dim,
+                                 uint32_t tokens, uint32_t j, float scale, float *const *scores) {
     vf acc[QUERIES][2], factor = v_set1(scale);
-    UNROLL for (int i = 0; i < count; i++) UNROLL for (int v = 0; v < vectors; v++) acc[i][v] = v_set1(0);
+    UNROLL
+    for (int i = 0; i < count; i++) {
+        UNROLL
+        for (int v = 0; v < vectors; v++)
+            acc[i][v] = v_set1(0);
+    }
     for (uint32_t d = 0; d < dim; d++) {
         vf kv[2];
-        UNROLL for (int v = 0; v < vectors; v++) kv[v] = v_load_as(type, k, (size_t)d * tokens + j + (uint32_t)v * VW);
-        UNROLL for (int i = 0; i < count; i++) {
+        UNROLL
+        for (int v = 0; v < vectors; v++)
+            kv[v] = v_load_as(type, k, (size_t)d * tokens + j + (uint32_t)v * VW);
+        UNROLL
+        for (int i = 0; i < count; i++) {
             vf q = v_set1(qs->q[i][d]);
-            UNROLL for (int v = 0; v < vectors; v++) acc[i][v] = v_fma(q, kv[v], acc[i][v]);
+            UNROLL
+            for (int v = 0; v < vectors; v++)
+                acc[i][v] = v_fma(q, kv[v], acc[i][v]);
         }
     }
-    UNROLL for (int i = 0; i < count; i++) UNROLL for (int v = 0; v < vectors; v++)
-        v_store(scores[i] + j + v * VW, v_mul(acc[i][v], factor));
+    UNROLL
+    for (int i = 0; i < count; i++) {
+        UNROLL
+        for (int v = 0; v < vectors; v++)
+            v_store(scores[i] + j + v * VW, v_mul(acc[i][v], factor));
+    }
 }
 
 /* scores[i][0 ..] for the tokens of one block. */
-ALWAYS_INLINE void score_block(const enum storage_type type, const int count, const struct queries *qs, const void *k,
-                               uint32_t dim, uint32_t tokens, float scale, float *const *scores) {
+ALWAYS_INLINE void score_block(const enum storage_type type, const int count,
+                               const struct queries *qs, const void *k, uint32_t dim,
+                               uint32_t tokens, float scale, float *const *scores) {
     uint32_t j = 0;
-    for (; j + 2 * VW <= tokens; j += 2 * VW) score_vectors(type, count, 2, qs, k, dim, tokens, j, scale, scores);
-    for (; j < tokens; j += VW) score_vectors(type, count, 1, qs, k, dim, tokens, j, scale, scores);
+    for (; j + 2 * VW <= tokens; j += 2 * VW)
+        score_vectors(type, count, 2, qs, k, dim, tokens, j, scale, scores);
+    for (; j < tokens; j += VW)
+        score_vectors(type, count, 1, qs, k, dim, tokens, j, scale, scores);
 }
 
-/* Soft cap, then ALiBi, of the scores at positions [lo, hi) of the part at `start`; lanes behind hi are masked later.
- */
-static void bend_scores(float *scores, const struct queries *qs, int query, uint32_t start, float soft_cap) {
+/* Soft cap, then ALiBi, of the scores at positions [lo, hi) of the part at `start`; lanes behind hi
+ * are masked later. */
+static void cap_and_bias(float *scores, const struct queries *qs, int query, uint32_t start,
+                         float soft_cap) {
     uint32_t from = (qs->lo[query] - start) / VW * VW, to = qs->hi[query] - start;
     if (soft_cap != 0)
         for (uint32_t j = from; j < to; j += VW)
-            v_store(scores + j, v_mul(v_tanh_near(v_div(v_load(scores + j), v_set1(soft_cap))), v_set1(soft_cap)));
-    if (qs->slope[query] == 0) return;
+            v_store(scores + j, v_mul(v_tanh_near(v_div(v_load(scores + j), v_set1(soft_cap))),
+                                      v_set1(soft_cap)));
+    if (qs->slope[query] == 0)
+        return;
     for (uint32_t j = qs->lo[query] - start; j < to; j++)
         scores[j] -= qs->slope[query] * (float)(qs->position[query] - (start + j));
 }
 
-/* scores -> exp(scores - max) over [lo, hi) of the part, zero elsewhere. Tail lanes outside are masked before they
- * count. */
-static void soften(float *scores, uint32_t lo, uint32_t hi, uint32_t end, struct partial *out) {
-    for (uint32_t j = 0; j < lo; j++) scores[j] = -INFINITY;
-    for (uint32_t j = hi; j < end; j++) scores[j] = -INFINITY;
+/* scores -> exp(scores - max) over [lo, hi) of the part, zero elsewhere. Tail lanes outside are
+ * masked before they count. */
+static void softmax_part(float *scores, uint32_t lo, uint32_t hi, uint32_t end,
+                         struct partial *out) {
+    for (uint32_t j = 0; j < lo; j++)
+        scores[j] = -INFINITY;
+    for (uint32_t j = hi; j < end; j++)
+        scores[j] = -INFINITY;
     vf max = v_set1(-INFINITY), sum = v_set1(0);
     bool nan = false;
-    for (uint32_t j = lo; j < hi; j++) nan |= !(scores[j] == scores[j]);
-    for (uint32_t j = 0; j < end; j += VW) max = v_max(v_load(scores + j), max);
+    for (uint32_t j = lo; j < hi; j++)
+        nan |= !(scores[j] == scores[j]);
+    for (uint32_t j = 0; j < end; j += VW)
+        max = v_max(v_load(scores + j), max);
     out->max = nan ? NAN : v_hmax(max);
     vf shift = v_set1(out->max);
     for (uint32_t j = 0; j < end; j += VW) {
@@ -129,53 +160,74 @@ static void soften(float *scores, uint32_t lo, uint32_t hi, uint32_t end, struct
     out->sum = v_hsum(sum);
 }
 
-/* acc[i] += sum_j p[i][j] v[j] over j in [from, to) of one block, chunks of dims held in registers. v: [tokens, dim].
- */
-ALWAYS_INLINE void mix_block(const enum storage_type type, const int count, float *const *p, const void *v,
-                             uint32_t dim, uint32_t from, uint32_t to, float *const *acc) {
+/* acc[i] += sum_j p[i][j] v[j] over j in [from, to) of one block, chunks of dims held in registers.
+ * v: [tokens, dim]. */
+ALWAYS_INLINE void add_values(const enum storage_type type, const int count, float *const *p,
+                              const void *v, uint32_t dim, uint32_t from, uint32_t to,
+                              float *const *acc) {
     enum { CHUNK = 4 };
     uint32_t d = 0;
     for (; d + CHUNK * VW <= dim; d += CHUNK * VW) {
         vf sum[QUERIES][CHUNK];
-        UNROLL for (int i = 0; i < count; i++) UNROLL for (int c = 0; c < CHUNK; c++) sum[i][c] =
-            v_load(acc[i] + d + c * VW);
+        UNROLL
+        for (int i = 0; i < count; i++) {
+            UNROLL
+            for (int c = 0; c < CHUNK; c++)
+                sum[i][c] = v_load(acc[i] + d + c * VW);
+        }
         for (uint32_t j = from; j < to; j++) {
             vf vv[CHUNK];
-            UNROLL for (int c = 0; c < CHUNK; c++) vv[c] = v_load_as(type, v, (size_t)j * dim + d + c * VW);
-            UNROLL for (int i = 0; i < count; i++) {
+            UNROLL
+            for (int c = 0; c < CHUNK; c++)
+                vv[c] = v_load_as(type, v, (size_t)j * dim + d + c * VW);
+            UNROLL
+            for (int i = 0; i < count; i++) {
                 vf w = v_set1(p[i][j]);
-                UNROLL for (int c = 0; c < CHUNK; c++) sum[i][c] = v_fma(w, vv[c], sum[i][c]);
+                UNROLL
+                for (int c = 0; c < CHUNK; c++)
+                    sum[i][c] = v_fma(w, vv[c], sum[i][c]);
             }
         }
-        UNROLL for (int i = 0; i < count; i++) UNROLL for (int c = 0; c < CHUNK; c++)
-            v_store(acc[i] + d + c * VW, sum[i][c]);
+        UNROLL
+        for (int i = 0; i < count; i++) {
+            UNROLL
+            for (int c = 0; c < CHUNK; c++)
+                v_store(acc[i] + d + c * VW, sum[i][c]);
+        }
     }
     for (; d < dim; d += VW) {
         uint32_t n = MIN(dim - d, (uint32_t)VW);
         vf sum[QUERIES];
-        UNROLL for (int i = 0; i < count; i++) sum[i] = v_load_n(acc[i] + d, n);
+        UNROLL
+        for (int i = 0; i < count; i++)
+            sum[i] = v_load_n(acc[i] + d, n);
         for (uint32_t j = from; j < to; j++) {
             vf vv = v_load_as_n(type, v, (size_t)j * dim + d, n);
-            UNROLL for (int i = 0; i < count; i++) sum[i] = v_fma(v_set1(p[i][j]), vv, sum[i]);
+            UNROLL
+            for (int i = 0; i < count; i++)
+                sum[i] = v_fma(v_set1(p[i][j]), vv, sum[i]);
         }
-        UNROLL for (int i = 0; i < count; i++) v_store_n(acc[i] + d, sum[i], n);
+        UNROLL
+        for (int i = 0; i < count; i++)
+            v_store_n(acc[i] + d, sum[i], n);
     }
 }
 
-typedef void (*score_fn)(const struct queries *qs, const void *k, uint32_t dim, uint32_t tokens, float scale,
-                         float *const *scores);
-typedef void (*mix_fn)(float *const *p, const void *v, uint32_t dim, uint32_t from, uint32_t to, float *const *acc);
-#define ATTENTION_COUNT(n, name, type)                                                                                 \
-    static void score_##name##_##n(const struct queries *qs, const void *k, uint32_t dim, uint32_t tokens,             \
-                                   float scale, float *const *scores) {                                                \
-        score_block(type, n, qs, k, dim, tokens, scale, scores);                                                       \
-    }                                                                                                                  \
-    static void mix_##name##_##n(float *const *p, const void *v, uint32_t dim, uint32_t from, uint32_t to,             \
-                                 float *const *acc) {                                                                  \
-        mix_block(type, n, p, v, dim, from, to, acc);                                                                  \
+typedef void (*score_fn)(const struct queries *qs, const void *k, uint32_t dim, uint32_t tokens,
+                         float scale, float *const *scores);
+typedef void (*add_values_fn)(float *const *p, const void *v, uint32_t dim, uint32_t from,
+                              uint32_t to, float *const *acc);
+#define ATTENTION_COUNT(n, name, type)                                                             \
+    static void score_##name##_##n(const struct queries *qs, const void *k, uint32_t dim,          \
+                                   uint32_t tokens, float scale, float *const *scores) {           \
+        score_block(type, n, qs, k, dim, tokens, scale, scores);                                   \
+    }                                                                                              \
+    static void add_values_##name##_##n(float *const *p, const void *v, uint32_t dim,              \
+                                        uint32_t from, uint32_t to, float *const *acc) {           \
+        add_values(type, n, p, v, dim, from, to, acc);                                             \
     }
-#define ATTENTION_TYPE(name, type)                                                                                     \
-    ATTENTION_COUNT(1, name, type)                                                                                     \
+#define ATTENTION_TYPE(name, type)                                                                 \
+    ATTENTION_COUNT(1, name, type)                                                                 \
     ATTENTION_COUNT(2, name, type) ATTENTION_COUNT(3, name, type) ATTENTION_COUNT(4, name, type)
 ATTENTION_TYPE(f32, STORAGE_F32)
 ATTENTION_TYPE(f16, STORAGE_F16)
@@ -188,24 +240,26 @@ static const score_fn SCORE[STORAGE_TYPE_COUNT][QUERIES] = {
     [STORAGE_BF16] = {score_bf16_1, score_bf16_2, score_bf16_3, score_bf16_4},
     [STORAGE_F8_E4M3] = {score_fp8_1, score_fp8_2, score_fp8_3, score_fp8_4},
     [STORAGE_I8] = {score_int8_1, score_int8_2, score_int8_3, score_int8_4}};
-static const mix_fn MIX[STORAGE_TYPE_COUNT][QUERIES] = {
-    [STORAGE_F32] = {mix_f32_1, mix_f32_2, mix_f32_3, mix_f32_4},
-    [STORAGE_F16] = {mix_f16_1, mix_f16_2, mix_f16_3, mix_f16_4},
-    [STORAGE_BF16] = {mix_bf16_1, mix_bf16_2, mix_bf16_3, mix_bf16_4},
-    [STORAGE_F8_E4M3] = {mix_fp8_1, mix_fp8_2, mix_fp8_3, mix_fp8_4},
-    [STORAGE_I8] = {mix_int8_1, mix_int8_2, mix_int8_3, mix_int8_4}};
+static const add_values_fn ADD_VALUES[STORAGE_TYPE_COUNT][QUERIES] = {
+    [STORAGE_F32] = {add_values_f32_1, add_values_f32_2, add_values_f32_3, add_values_f32_4},
+    [STORAGE_F16] = {add_values_f16_1, add_values_f16_2, add_values_f16_3, add_values_f16_4},
+    [STORAGE_BF16] = {add_values_bf16_1, add_values_bf16_2, add_values_bf16_3, add_values_bf16_4},
+    [STORAGE_F8_E4M3] = {add_values_fp8_1, add_values_fp8_2, add_values_fp8_3, add_values_fp8_4},
+    [STORAGE_I8] = {add_values_int8_1, add_values_int8_2, add_values_int8_3, add_values_int8_4}};
 
 static const void *k_of(const struct kv_view *kv, const void *layer, uint32_t g) {
-    return (const char *)layer + storage_bytes(kv->type, (size_t)g * kv->head_dim * kv->block_tokens);
+    return (const char *)layer +
+           storage_bytes(kv->type, (size_t)g * kv->head_dim * kv->block_tokens);
 }
 static const void *v_of(const struct kv_view *kv, const void *layer, uint32_t g) {
-    return (const char *)layer + storage_bytes(kv->type, ((size_t)kv->kv_heads + g) * kv->head_dim * kv->block_tokens);
+    return (const char *)layer +
+           storage_bytes(kv->type, ((size_t)kv->kv_heads + g) * kv->head_dim * kv->block_tokens);
 }
 
-/* acc += p v over the part that begins at `start`: positions all queries see together, those only some see alone; each
- * query's in ascending order. */
-static void mix_part(const struct kv_view *kv, uint32_t slot, uint32_t g, uint32_t start, const struct queries *qs,
-                     float *const *p, float *const *acc) {
+/* acc += p v over the part that begins at `start`: positions all queries see together, those only
+ * some see alone; each query's in ascending order. */
+static void add_part_values(const struct kv_view *kv, uint32_t slot, uint32_t g, uint32_t start,
+                            const struct queries *qs, float *const *p, float *const *acc) {
     uint32_t lo = 0, hi = UINT32_MAX, first = UINT32_MAX, last = 0;
     for (int i = 0; i < qs->count; i++) {
         lo = MAX(lo, qs->lo[i]);
@@ -213,7 +267,8 @@ static void mix_part(const struct kv_view *kv, uint32_t slot, uint32_t g, uint32
         first = MIN(first, qs->lo[i]);
         last = MAX(last, qs->hi[i]);
     }
-    for (uint32_t block = first / kv->block_tokens * kv->block_tokens; block < last; block += kv->block_tokens) {
+    for (uint32_t block = first / kv->block_tokens * kv->block_tokens; block < last;
+         block += kv->block_tokens) {
         const void *v = v_of(kv, kv_layer(kv, slot, block), g);
         uint32_t end = block + kv->block_tokens, from = MAX(lo, block), to = MIN(hi, end);
         bool together = lo < hi && from < to;
@@ -222,22 +277,27 @@ static void mix_part(const struct kv_view *kv, uint32_t slot, uint32_t g, uint32
             block_p[i] = p[i] + (block - start);
             uint32_t before = MIN(together ? from : end, qs->hi[i]), at = MAX(qs->lo[i], block);
             if (at < before)
-                MIX[kv->type][0](&block_p[i], v, kv->head_dim, at - block, MIN(before, end) - block, &acc[i]);
+                ADD_VALUES[kv->type][0](&block_p[i], v, kv->head_dim, at - block,
+                                        MIN(before, end) - block, &acc[i]);
         }
-        if (!together) continue;
-        MIX[kv->type][qs->count - 1](block_p, v, kv->head_dim, from - block, to - block, acc);
+        if (!together)
+            continue;
+        ADD_VALUES[kv->type][qs->count - 1](block_p, v, kv->head_dim, from - block, to - block,
+                                            acc);
         for (int i = 0; i < qs->count; i++)
             if (to < MIN(qs->hi[i], end))
-                MIX[kv->type][0](&block_p[i], v, kv->head_dim, to - block, MIN(qs->hi[i], end) - block, &acc[i]);
+                ADD_VALUES[kv->type][0](&block_p[i], v, kv->head_dim, to - block,
+                                        MIN(qs->hi[i], end) - block, &acc[i]);
     }
 }
 
-/* rows[i][j - start] *= the scale of position j, over whole blocks from `first` to `last`: of an int8 cache. What lies
- * outside the positions a query sees is not read afterwards, or masked. */
-static void apply_scales(const struct kv_view *kv, uint32_t slot, uint32_t head, uint32_t start, uint32_t first,
-                         uint32_t last, int count, float *const *rows) {
+/* rows[i][j - start] *= the scale of position j, over whole blocks from `first` to `last`: of an
+ * int8 cache. What lies outside the positions a query sees is not read afterwards, or masked. */
+static void apply_scales(const struct kv_view *kv, uint32_t slot, uint32_t head, uint32_t start,
+                         uint32_t first, uint32_t last, int count, float *const *rows) {
     uint32_t tokens = kv->block_tokens;
-    for (uint32_t block = first / tokens * tokens; kv->type == STORAGE_I8 && block < last; block += tokens) {
+    for (uint32_t block = first / tokens * tokens; kv->type == STORAGE_I8 && block < last;
+         block += tokens) {
         const float *scales = kv_scales(kv, kv_layer(kv, slot, block), head);
         for (int i = 0; i < count; i++)
             for (uint32_t j = 0; j < tokens; j += VW) {
@@ -262,16 +322,19 @@ static void attend_part(const struct op_attention *a, uint32_t slot, uint32_t g,
     }
     for (uint32_t block = first / tokens * tokens; block < last; block += tokens) {
         float *at[QUERIES];
-        for (int i = 0; i < qs->count; i++) at[i] = scores[i] + (block - start);
-        SCORE[kv->type][qs->count - 1](qs, k_of(kv, kv_layer(kv, slot, block), g), kv->head_dim, tokens, a->scale, at);
+        for (int i = 0; i < qs->count; i++)
+            at[i] = scores[i] + (block - start);
+        SCORE[kv->type][qs->count - 1](qs, k_of(kv, kv_layer(kv, slot, block), g), kv->head_dim,
+                                       tokens, a->scale, at);
     }
     uint32_t end = (last - start + tokens - 1) / tokens * tokens;
     apply_scales(kv, slot, g, start, first, last, qs->count, p);
     for (int i = 0; i < qs->count && (a->soft_cap != 0 || a->slopes); i++)
-        bend_scores(scores[i], qs, i, start, a->soft_cap);
-    for (int i = 0; i < qs->count; i++) soften(scores[i], qs->lo[i] - start, qs->hi[i] - start, end, partials[i]);
+        cap_and_bias(scores[i], qs, i, start, a->soft_cap);
+    for (int i = 0; i < qs->count; i++)
+        softmax_part(scores[i], qs->lo[i] - start, qs->hi[i] - start, end, partials[i]);
     apply_scales(kv, slot, kv->kv_heads + g, start, first, last, qs->count, p);
-    mix_part(kv, slot, g, start, qs, p, acc);
+    add_part_values(kv, slot, g, start, qs, p, acc);
 }
 
 /* Merges `from` into `into`; both begin at the same query. */
@@ -285,7 +348,9 @@ static void merge(struct partial *into, const struct partial *from, uint32_t dim
     into->max = max;
     for (uint32_t d = 0; d < dim; d += VW) {
         uint32_t n = MIN(dim - d, (uint32_t)VW);
-        v_store_n(into->acc + d, v_add(v_mul(v_load_n(into->acc + d, n), x), v_mul(v_load_n(from->acc + d, n), y)), n);
+        v_store_n(into->acc + d,
+                  v_add(v_mul(v_load_n(into->acc + d, n), x), v_mul(v_load_n(from->acc + d, n), y)),
+                  n);
     }
 }
 
@@ -326,16 +391,21 @@ struct attention_task {
     size_t partial_bytes;
 };
 
-/* The tile's queries that see something of the part at `start`; their heads go to heads[], rows to rows[]. */
-static void pick_queries(const struct op_attention *a, const struct attention_unit *u, uint32_t first_query,
-                         uint32_t start, struct queries *qs, uint32_t *query_idx) {
+/* The tile's queries that see something of the part at `start`; their heads go to heads[], rows to
+ * rows[]. */
+static void pick_queries(const struct op_attention *a, const struct attention_unit *u,
+                         uint32_t first_query, uint32_t start, struct queries *qs,
+                         uint32_t *query_idx) {
     const struct kv_view *kv = a->kv;
     uint32_t group = a->heads / kv->kv_heads, stride = (a->heads + 2 * kv->kv_heads) * kv->head_dim;
     qs->count = 0;
     for (uint32_t i = first_query; i < MIN(first_query + QUERIES, u->rows * group); i++) {
-        uint32_t t = u->row + i / group, head = u->g * group + i % group, position = a->batch->positions[t];
-        uint32_t lo = MAX(attention_first(a, position), start), hi = MIN(position + 1, start + ATTENTION_SPLIT);
-        if (lo >= hi) continue;
+        uint32_t t = u->row + i / group, head = u->g * group + i % group,
+                 position = a->batch->positions[t];
+        uint32_t lo = MAX(attention_first(a, position), start),
+                 hi = MIN(position + 1, start + ATTENTION_SPLIT);
+        if (lo >= hi)
+            continue;
         qs->q[qs->count] = (const float *)a->qkv + (size_t)t * stride + (size_t)head * kv->head_dim;
         qs->lo[qs->count] = lo;
         qs->hi[qs->count] = hi;
@@ -348,10 +418,12 @@ static void pick_queries(const struct op_attention *a, const struct attention_un
 #define PARTIAL_BYTES(dim) ((sizeof(struct partial) + (dim) * sizeof(float) + 63) / 64 * 64)
 
 /* A tile of queries over all parts, in order. */
-static void attend_tile(const struct op_attention *a, const struct attention_unit *u, uint32_t first_query) {
+static void attend_tile(const struct op_attention *a, const struct attention_unit *u,
+                        uint32_t first_query) {
     const struct kv_view *kv = a->kv;
     uint32_t dim = kv->head_dim, group = a->heads / kv->kv_heads, slot = a->batch->slots[u->row];
-    uint32_t last = a->batch->positions[u->row + u->rows - 1], first = attention_first(a, a->batch->positions[u->row]);
+    uint32_t last = a->batch->positions[u->row + u->rows - 1],
+             first = attention_first(a, a->batch->positions[u->row]);
     char memory[2 * QUERIES][PARTIAL_BYTES(ATTENTION_DIM_MAX)] __attribute__((aligned(64)));
     struct partial *total[QUERIES], *part[QUERIES];
     for (int i = 0; i < QUERIES; i++) {
@@ -359,11 +431,13 @@ static void attend_tile(const struct op_attention *a, const struct attention_uni
         part[i] = (struct partial *)memory[QUERIES + i];
         total[i]->sum = -1; /* nothing yet */
     }
-    for (uint32_t start = first / ATTENTION_SPLIT * ATTENTION_SPLIT; start <= last; start += ATTENTION_SPLIT) {
+    for (uint32_t start = first / ATTENTION_SPLIT * ATTENTION_SPLIT; start <= last;
+         start += ATTENTION_SPLIT) {
         struct queries qs;
         uint32_t idx[QUERIES];
         pick_queries(a, u, first_query, start, &qs, idx);
-        if (qs.count == 0) continue;
+        if (qs.count == 0)
+            continue;
         attend_part(a, slot, u->g, start, &qs, part);
         for (int i = 0; i < qs.count; i++) {
             struct partial *t = total[idx[i] - first_query];
@@ -388,26 +462,31 @@ static struct attention_unit unit_of(const struct attention_task *task, size_t i
 }
 
 static bool padding(const struct op_attention *a, const struct attention_unit *u) {
-    if (a->batch->positions[u->row] != ROW_NONE) return false;
+    if (a->batch->positions[u->row] != ROW_NONE)
+        return false;
     uint32_t dim = a->kv->head_dim, group = a->heads / a->kv->kv_heads;
     for (uint32_t t = u->row; t < u->row + u->rows; t++)
-        memset((float *)a->out + ((size_t)t * a->heads + u->g * group) * dim, 0, group * dim * sizeof(float));
+        memset((float *)a->out + ((size_t)t * a->heads + u->g * group) * dim, 0,
+               group * dim * sizeof(float));
     return true;
 }
 
 static void attention_unit_part(void *ctx, size_t part_idx, int thread_idx) {
     const struct attention_task *task = ctx;
     struct attention_unit u = unit_of(task, part_idx);
-    if (padding(task->a, &u)) return;
+    if (padding(task->a, &u))
+        return;
     for (uint32_t q = 0; q < u.rows * (task->a->heads / task->a->kv->kv_heads); q += QUERIES)
         attend_tile(task->a, &u, q);
 }
 
 /* ---- parts in parallel (few rows, long cache) ---- */
 
-static struct partial *partial_at(const struct attention_task *task, uint32_t row, uint32_t head, uint32_t split) {
+static struct partial *partial_at(const struct attention_task *task, uint32_t row, uint32_t head,
+                                  uint32_t split) {
     return (struct partial *)(task->partials +
-                              (((size_t)row * task->a->heads + head) * task->splits + split) * task->partial_bytes);
+                              (((size_t)row * task->a->heads + head) * task->splits + split) *
+                                  task->partial_bytes);
 }
 
 static void attention_split_part(void *ctx, size_t part_idx, int thread_idx) {
@@ -415,15 +494,18 @@ static void attention_split_part(void *ctx, size_t part_idx, int thread_idx) {
     const struct op_attention *a = task->a;
     uint32_t split = (uint32_t)(part_idx % task->splits), group = a->heads / a->kv->kv_heads;
     struct attention_unit u = unit_of(task, part_idx / task->splits);
-    if (a->batch->positions[u.row] == ROW_NONE) return;
+    if (a->batch->positions[u.row] == ROW_NONE)
+        return;
     for (uint32_t first = 0; first < u.rows * group; first += QUERIES) {
         struct queries qs;
         struct partial *partials[QUERIES];
         uint32_t idx[QUERIES];
         pick_queries(a, &u, first, split * ATTENTION_SPLIT, &qs, idx);
         for (int i = 0; i < qs.count; i++)
-            partials[i] = partial_at(task, u.row + idx[i] / group, u.g * group + idx[i] % group, split);
-        if (qs.count) attend_part(a, a->batch->slots[u.row], u.g, split * ATTENTION_SPLIT, &qs, partials);
+            partials[i] =
+                partial_at(task, u.row + idx[i] / group, u.g * group + idx[i] % group, split);
+        if (qs.count)
+            attend_part(a, a->batch->slots[u.row], u.g, split * ATTENTION_SPLIT, &qs, partials);
     }
 }
 
@@ -433,22 +515,24 @@ static void merge_row(const struct attention_task *task, uint32_t t) {
     for (uint32_t h = 0; h < a->heads; h++) {
         uint32_t split = attention_first(a, position) / ATTENTION_SPLIT;
         struct partial *total = partial_at(task, t, h, split);
-        while (++split <= position / ATTENTION_SPLIT) merge(total, partial_at(task, t, h, split), dim);
-        finish(total, a->sinks ? a->sinks + h : NULL, (float *)a->out + ((size_t)t * a->heads + h) * dim, dim);
+        while (++split <= position / ATTENTION_SPLIT)
+            merge(total, partial_at(task, t, h, split), dim);
+        finish(total, a->sinks ? a->sinks + h : NULL,
+               (float *)a->out + ((size_t)t * a->heads + h) * dim, dim);
     }
 }
 
 /* ---- the operation ---- */
 
-/* Cuts the rows into units of consecutive positions of one slot. Returns the count; bounds has room for row_count + 1.
- */
+/* Cuts the rows into units of consecutive positions of one slot. Returns the count; bounds has room
+ * for row_count + 1. */
 static uint32_t cut_rows(const struct op_attention *a, uint32_t *bounds) {
     const struct step_batch *b = a->batch;
     uint32_t count = 0, t = 0;
     while (t < b->row_count) {
         uint32_t end = t + 1, limit = a->window || a->chunk ? 1 : ATTENTION_ROWS;
-        while (end < b->row_count && end - t < limit && b->slots[end] == b->slots[t] && b->positions[t] != ROW_NONE &&
-               b->positions[end] == b->positions[t] + (end - t))
+        while (end < b->row_count && end - t < limit && b->slots[end] == b->slots[t] &&
+               b->positions[t] != ROW_NONE && b->positions[end] == b->positions[t] + (end - t))
             end++;
         bounds[count++] = t;
         t = end;
@@ -457,9 +541,10 @@ static uint32_t cut_rows(const struct op_attention *a, uint32_t *bounds) {
     return count;
 }
 
-static size_t cpu_attention_scratch(const struct device *dev, uint32_t row_count, uint32_t heads, uint32_t head_dim,
-                                    uint32_t max_context) {
-    return ((size_t)(row_count + 1) * sizeof(uint32_t) + 63) / 64 * 64 + PARTIALS_MAX * PARTIAL_BYTES(head_dim);
+static size_t cpu_attention_scratch(const struct device *dev, uint32_t row_count, uint32_t heads,
+                                    uint32_t head_dim, uint32_t max_context) {
+    return ((size_t)(row_count + 1) * sizeof(uint32_t) + 63) / 64 * 64 +
+           PARTIALS_MAX * PARTIAL_BYTES(head_dim);
 }
 
 /* Parts in parallel when the units alone would leave threads idle and the scratch has room. */
@@ -467,7 +552,8 @@ static uint32_t choose_splits(const struct attention_task *task, uint32_t units,
     const struct op_attention *a = task->a;
     uint32_t longest = 0;
     for (uint32_t t = 0; t < a->batch->row_count; t++)
-        if (a->batch->positions[t] != ROW_NONE) longest = MAX(longest, a->batch->positions[t]);
+        if (a->batch->positions[t] != ROW_NONE)
+            longest = MAX(longest, a->batch->positions[t]);
     uint32_t splits = longest / ATTENTION_SPLIT + 1;
     bool fits = (uint64_t)a->batch->row_count * a->heads * splits <= PARTIALS_MAX;
     return splits > 1 && units < 4 * threads && fits ? splits : 0;
@@ -477,7 +563,8 @@ static void cpu_attention(struct stream *s, const struct op_attention *a) {
     const struct kv_view *kv = a->kv;
     CHECK(kv->head_dim <= ATTENTION_DIM_MAX && kv->kv_heads && a->heads % kv->kv_heads == 0);
     uint32_t *bounds = a->scratch;
-    size_t bounds_bytes = ((size_t)(a->batch->row_count + 1) * sizeof(uint32_t) + 63) / 64 * 64, work = 0;
+    size_t bounds_bytes = ((size_t)(a->batch->row_count + 1) * sizeof(uint32_t) + 63) / 64 * 64,
+           work = 0;
     struct attention_task task = {.a = a,
                                   .unit_rows = bounds,
                                   .partials = (char *)a->scratch + bounds_bytes,
@@ -496,6 +583,7 @@ static void cpu_attention(struct stream *s, const struct op_attention *a) {
     for (uint32_t i = 0; i < units; i++) {
         struct attention_unit u = unit_of(&task, i);
         if (!padding(a, &u) && u.g == 0)
-            for (uint32_t t = u.row; t < u.row + u.rows; t++) merge_row(&task, t);
+            for (uint32_t t = u.row; t < u.row + u.rows; t++)
+                merge_row(&task, t);
     }
 }

@@ -1,40 +1,53 @@
 /*
- * cpu.h - what the CPU device's files share: the device with its thread pool, the parallel loop, the tables of the
- * instruction sets.
+ * cpu.h - what the CPU device's files share: the device with its thread pool, the parallel loop,
+ * the tables of the instruction sets.
  *
- * A loop is cut into parts with bounds that depend on sizes alone; small loops run on the caller. Neither changes a
- * bit: every output element is computed by one part, in one order.
+ * A loop is cut into parts with bounds that depend on sizes alone; small loops run on the caller.
+ * Neither changes a bit: every output element is computed by one part, in one order.
  */
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
 
 #include "base/pool.h"
+#include "kernels/cpu/features.h"
 #include "kernels/ops.h"
 
 enum { CPU_THREADS_MAX = 256, CPU_PACK_BYTES = 16 << 20 };
 
 struct cpu_device {
-    struct device dev; /* first */
+    struct device dev;            /* first */
+    struct cpu_features features; /* of this process: what an operation may use */
     struct thread_pool *pool;
-    char *pack; /* owned; CPU_PACK_BYTES where linear packs activations (AMX), else NULL */
+    char *pack; /* owned, CPU_PACK_BYTES: activations of a product in the kernel's order */
+    const struct int8_variant *int8; /* for matrices whose compute is int8 */
 };
 
-static inline struct thread_pool *cpu_pool(const struct stream *s) { return ((struct cpu_device *)s->dev)->pool; }
+static inline struct thread_pool *cpu_pool(const struct stream *s) {
+    return ((struct cpu_device *)s->dev)->pool;
+}
 
 typedef void (*cpu_part_fn)(void *ctx, size_t part_idx, int thread_idx);
-/* Runs the parts on the pool, or all on the caller where `work` (about one per vector operation) is too little to wake
- * anybody. */
-static inline void cpu_loop(const struct stream *s, size_t part_count, size_t work, cpu_part_fn run, void *ctx) {
+/* Runs the parts on the pool, or all on the caller where `work` (about one per vector operation) is
+ * too little to wake anybody. */
+static inline void cpu_loop(const struct stream *s, size_t part_count, size_t work, cpu_part_fn run,
+                            void *ctx) {
     enum { WORTH_WAKING = 20000 };
     if (part_count > 1 && work >= WORTH_WAKING) {
         thread_pool_run(cpu_pool(s), part_count, run, ctx);
         return;
     }
-    for (size_t i = 0; i < part_count; i++) run(ctx, i, 0);
+    for (size_t i = 0; i < part_count; i++)
+        run(ctx, i, 0);
 }
+
+/* linear and expert_linear where w->compute is int8, and their packing (int8_linear.c). */
+void cpu_int8_linear(struct stream *s, const struct op_linear *a);
+void cpu_int8_expert_linear(struct stream *s, const struct op_expert_linear *a);
+size_t cpu_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t part);
+void cpu_pack(struct stream *s, const struct matrix *w, uint32_t part, void *out);
 
 int cpu_device_open(const struct device_options *options, struct device **out, struct error *err);
 
-extern const struct ops cpu_ops_scalar, cpu_ops_avx2, cpu_ops_avx512, cpu_ops_amx;
+extern const struct ops cpu_ops_scalar, cpu_ops_neon, cpu_ops_avx2, cpu_ops_avx512, cpu_ops_amx;
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * expert.inc.h - mixtures of experts (kernels/ops_expert.h). Routing is the scalar definition, row by row; a product is
- * linear.inc.h's on the dense piece of rows that an expert got, so a row's bits are those of `linear`.
+ * expert.inc.h - mixtures of experts (kernels/ops_expert.h). Routing is the scalar definition, row
+ * by row; a product is linear.inc.h's on the dense piece of rows that an expert got, so a row's
+ * bits are those of `linear`.
  */
 
 /* ---- routing ---- */
@@ -8,11 +9,13 @@
 static void route_part(void *ctx, size_t part_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     ROWS_OF(task, part_idx, t, end);
-    for (; t < end; t++) ref_route_row(task->a, t);
+    for (; t < end; t++)
+        ref_route_row(task->a, t);
 }
 
 static void cpu_route(struct stream *s, const struct op_route *a) {
-    CHECK(a->router->experts <= ROUTE_EXPERTS_MAX && a->router->top_k <= MIN(a->router->experts, ROUTE_TOP_MAX + 0u));
+    CHECK(a->router->experts <= ROUTE_EXPERTS_MAX &&
+          a->router->top_k <= MIN(a->router->experts, ROUTE_TOP_MAX + 0u));
     rows_loop(s, a, a->rows, (size_t)a->router->experts * (a->router->top_k + 8) * VW, route_part);
     ref_expert_sort(a);
 }
@@ -32,8 +35,10 @@ static void expert_gather_part(void *ctx, size_t part_idx, int thread_idx) {
             continue;
         }
         vf weight = v_set1(a->plan->weights[pair]);
-        for (; k + VW <= width; k += VW) v_store(out + k, v_mul(v_load(x + k), weight));
-        if (k < width) v_store_n(out + k, v_mul(v_load_n(x + k, width - k), weight), width - k);
+        for (; k + VW <= width; k += VW)
+            v_store(out + k, v_mul(v_load(x + k), weight));
+        if (k < width)
+            v_store_n(out + k, v_mul(v_load_n(x + k, width - k), weight), width - k);
     }
 }
 
@@ -42,15 +47,18 @@ static void cpu_expert_gather(struct stream *s, const struct op_expert_gather *a
 }
 
 /* acc + what the shared expert gives. */
-ALWAYS_INLINE vf combine_vector(const struct op_expert_combine *a, uint32_t t, uint32_t i, size_t n, float gate) {
+ALWAYS_INLINE vf combine_vector(const struct op_expert_combine *a, uint32_t t, uint32_t i, size_t n,
+                                float gate) {
     vf acc = v_set1(0);
     for (uint32_t j = 0; j < a->top_k; j++) {
         size_t pair = (size_t)t * a->top_k + j;
         vf y = v_load_n((const float *)a->y + (size_t)a->plan->places[pair] * a->width + i, n);
         acc = v_fma(y, v_set1(a->weighted ? a->plan->weights[pair] : 1.0f), acc);
     }
-    if (!a->shared) return acc;
-    return v_fma(v_load_n((const float *)a->shared + (size_t)t * a->width + i, n), v_set1(gate), acc);
+    if (!a->shared)
+        return acc;
+    return v_fma(v_load_n((const float *)a->shared + (size_t)t * a->width + i, n), v_set1(gate),
+                 acc);
 }
 
 static void expert_combine_part(void *ctx, size_t part_idx, int thread_idx) {
@@ -61,7 +69,8 @@ static void expert_combine_part(void *ctx, size_t part_idx, int thread_idx) {
         float gate[VW], *out = (float *)a->out + (size_t)t * a->width;
         vf one = v_set1(1.0f);
         v_store(gate, one);
-        if (a->shared && a->shared_gate) v_store(gate, v_div(one, v_add(one, v_exp(v_set1(-a->shared_gate[t])))));
+        if (a->shared && a->shared_gate)
+            v_store(gate, v_div(one, v_add(one, v_exp(v_set1(-a->shared_gate[t])))));
         for (uint32_t i = 0; i < a->width; i += VW) {
             size_t n = MIN(a->width - i, (uint32_t)VW);
             v_store_n(out + i, combine_vector(a, t, i, n, gate[0]), n);
@@ -94,18 +103,24 @@ static void expert_linear_part(void *ctx, size_t part_idx, int thread_idx) {
                            .out_stride = a->w->rows};
     uint32_t n = (uint32_t)(part_idx % task->parts_an_expert) * task->columns_a_part;
     uint32_t end = MIN(n + task->columns_a_part, a->w->rows);
-    for (; n < end; n += PART_COLUMNS) linear_columns(&op, n, MIN((uint32_t)PART_COLUMNS, end - n));
+    for (; n < end; n += PART_COLUMNS)
+        linear_columns(&op, n, MIN((uint32_t)PART_COLUMNS, end - n));
 }
 
 static void cpu_expert_linear(struct stream *s, const struct op_expert_linear *a) {
     struct expert_task task = {.a = a, .columns_a_part = PART_COLUMNS * 4};
     uint32_t active = 0, pairs = a->rows * a->top_k;
     CHECK(a->w->expert_count <= ROUTE_EXPERTS_MAX && a->plan->offsets[a->w->expert_count] == pairs);
+    if (pairs && a->w->experts[0].compute == COMPUTE_INT8) {
+        cpu_int8_expert_linear(s, a);
+        return;
+    }
     for (uint32_t e = 0; e < a->w->expert_count; e++)
-        if (a->plan->offsets[e + 1] > a->plan->offsets[e]) task.active[active++] = e;
+        if (a->plan->offsets[e + 1] > a->plan->offsets[e])
+            task.active[active++] = e;
     task.parts_an_expert = (a->w->rows + task.columns_a_part - 1) / task.columns_a_part;
-    cpu_loop(s, (size_t)active * task.parts_an_expert, (size_t)pairs * a->w->rows * a->w->cols / VW, expert_linear_part,
-             &task);
+    cpu_loop(s, (size_t)active * task.parts_an_expert, (size_t)pairs * a->w->rows * a->w->cols / VW,
+             expert_linear_part, &task);
 }
 
 /* ---- clamped gate ---- */

@@ -1,4 +1,5 @@
-/* The CPU's operations for one instruction set: the vector wrapper, then every kernel, then the table. */
+/* The CPU's operations for one instruction set: the vector wrapper, then every kernel, then the
+ * table. */
 #define CPU_OPS cpu_ops_avx2
 #include "kernels/cpu/vec_avx2.h"
 

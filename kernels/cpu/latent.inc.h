@@ -1,9 +1,10 @@
 /*
  * latent.inc.h - latent attention (kernels/ops_latent.h).
  *
- * The cache of a layer in a block is [block_tokens, rank + rope]: lanes walk along a row for scores (one chain a query,
- * summed by v_hsum's tree) and for the mix. A unit is one row and QUERIES heads, which share each load. Parts, their
- * maximum and sums, and the order they are merged in are attention.inc.h's; none of it depends on other rows.
+ * The cache of a layer in a block is [block_tokens, rank + rope]: lanes walk along a row for scores
+ * (one chain a query, summed by v_hsum's tree) and for the sum of values. A unit is one row and
+ * QUERIES heads, which share each load. Parts, their maximum and sums, and the order they are merged in are
+ * attention.inc.h's; none of it depends on other rows.
  */
 
 /* ---- products per head ---- */
@@ -14,22 +15,24 @@ struct head_task {
 };
 
 /* One output of each row: a chain of VW lanes over a widened row of w. */
-static void head_dots(const struct op_head_linear *a, uint32_t h, uint32_t n, const float *w, uint32_t t,
-                      uint32_t end) {
+static void head_dots(const struct op_head_linear *a, uint32_t h, uint32_t n, const float *w,
+                      uint32_t t, uint32_t end) {
     uint32_t width = a->w->cols;
     for (; t < end; t++) {
         const float *x = (const float *)a->x + ((size_t)t * a->heads + h) * a->x_stride;
         vf acc = v_set1(0);
         uint32_t k = 0;
-        for (; k + VW <= width; k += VW) acc = v_fma(v_load(x + k), v_load(w + k), acc);
-        if (k < width) acc = v_fma(v_load_n(x + k, width - k), v_load_n(w + k, width - k), acc);
+        for (; k + VW <= width; k += VW)
+            acc = v_fma(v_load(x + k), v_load(w + k), acc);
+        if (k < width)
+            acc = v_fma(v_load_n(x + k, width - k), v_load_n(w + k, width - k), acc);
         ((float *)a->out)[((size_t)t * a->heads + h) * a->out_stride + n] = v_hsum(acc);
     }
 }
 
 /* out += x[n] * w, for each row. */
-static void head_adds(const struct op_head_linear *a, uint32_t h, uint32_t n, const float *w, uint32_t t,
-                      uint32_t end) {
+static void head_adds(const struct op_head_linear *a, uint32_t h, uint32_t n, const float *w,
+                      uint32_t t, uint32_t end) {
     uint32_t width = a->w->cols;
     for (; t < end; t++) {
         size_t i = (size_t)t * a->heads + h;
@@ -46,24 +49,28 @@ static void head_adds(const struct op_head_linear *a, uint32_t h, uint32_t n, co
 static void head_linear_part(void *ctx, size_t part_idx, int thread_idx) {
     const struct head_task *task = ctx;
     const struct op_head_linear *a = task->a;
-    uint32_t h = (uint32_t)(part_idx / task->row_parts), t = (uint32_t)(part_idx % task->row_parts) * task->rows_a_part;
+    uint32_t h = (uint32_t)(part_idx / task->row_parts),
+             t = (uint32_t)(part_idx % task->row_parts) * task->rows_a_part;
     float wide[LATENT_WIDTH_MAX + 16] __attribute__((aligned(64)));
     for (uint32_t n = 0; n < a->count; n++) {
         uint32_t row = h * a->head_rows + a->first + n;
         const struct matrix_part *part = part_of_row(a->w, &row);
         WIDEN[a->w->type](part, a->w->cols, row, 0, a->w->cols, wide);
-        (a->transposed ? head_adds : head_dots)(a, h, n, wide, t, MIN(t + task->rows_a_part, a->rows));
+        (a->transposed ? head_adds : head_dots)(a, h, n, wide, t,
+                                                MIN(t + task->rows_a_part, a->rows));
     }
 }
 
 static void cpu_head_linear(struct stream *s, const struct op_head_linear *a) {
     enum { HEAD_PART_ROWS = 64 };
     CHECK(a->w->cols <= LATENT_WIDTH_MAX && a->first + a->count <= a->head_rows &&
-          a->heads * a->head_rows == a->w->rows && a->x_stride >= (a->transposed ? a->count : a->w->cols) &&
+          a->heads * a->head_rows == a->w->rows &&
+          a->x_stride >= (a->transposed ? a->count : a->w->cols) &&
           a->out_stride >= (a->transposed ? a->w->cols : a->count));
-    struct head_task task = {.a = a, .rows_a_part = HEAD_PART_ROWS, .row_parts = (a->rows + 63) / HEAD_PART_ROWS};
-    cpu_loop(s, (size_t)a->heads * task.row_parts, (size_t)a->rows * a->heads * a->count * a->w->cols / VW,
-             head_linear_part, &task);
+    struct head_task task = {
+        .a = a, .rows_a_part = HEAD_PART_ROWS, .row_parts = (a->rows + 63) / HEAD_PART_ROWS};
+    cpu_loop(s, (size_t)a->heads * task.row_parts,
+             (size_t)a->rows * a->heads * a->count * a->w->cols / VW, head_linear_part, &task);
 }
 
 /* ---- cache rows ---- */
@@ -71,7 +78,8 @@ static void cpu_head_linear(struct stream *s, const struct op_head_linear *a) {
 static void latent_row(const struct op_latent_write *a, const float *kv, float *row) {
     uint32_t i = 0, rank = a->rank;
     memcpy(row, kv, (rank + a->rope) * sizeof *row);
-    if (!a->norm) return;
+    if (!a->norm)
+        return;
     vf scale = v_set1(1.0f / sqrtf(add_and_square(row, NULL, rank, 1) / (float)rank + a->eps));
     for (; i < rank; i += VW) {
         size_t n = MIN(rank - i, (uint32_t)VW);
@@ -85,85 +93,107 @@ static void latent_write_part(void *ctx, size_t part_idx, int thread_idx) {
     uint32_t width = a->rank + a->rope;
     ROWS_OF(task, part_idx, t, end);
     for (; t < end; t++) {
-        if (a->batch->positions[t] == ROW_NONE) continue;
+        if (a->batch->positions[t] == ROW_NONE)
+            continue;
         const float *angles = a->angles ? a->angles + (size_t)t * a->rope : NULL;
         float row[LATENT_WIDTH_MAX];
         latent_row(a, (const float *)a->kv + (size_t)t * width, row);
-        if (angles) rotate_head(row + a->rank, angles, a->rope / 2, a->interleaved);
+        if (angles)
+            rotate_head(row + a->rank, angles, a->rope / 2, a->interleaved);
         latent_put(a->view, a->batch->slots[t], a->batch->positions[t], row, a->rank);
         for (uint32_t h = 0; h < a->heads; h++) {
             size_t i = (size_t)t * a->heads + h;
             float *q = (float *)a->q + i * width + a->rank;
-            memcpy(q, (const float *)a->q_rope + i * a->q_stride + a->q_offset, a->rope * sizeof *q);
-            if (angles) rotate_head(q, angles, a->rope / 2, a->interleaved);
+            memcpy(q, (const float *)a->q_rope + i * a->q_stride + a->q_offset,
+                   a->rope * sizeof *q);
+            if (angles)
+                rotate_head(q, angles, a->rope / 2, a->interleaved);
         }
     }
 }
 
 static void cpu_latent_write(struct stream *s, const struct op_latent_write *a) {
     CHECK(a->rank + a->rope <= LATENT_WIDTH_MAX && a->view->head_dim == a->rank + a->rope);
-    rows_loop(s, a, a->batch->row_count, (size_t)a->heads * a->rope * 4 + a->rank * 4, latent_write_part);
+    rows_loop(s, a, a->batch->row_count, (size_t)a->heads * a->rope * 4 + a->rank * 4,
+              latent_write_part);
 }
 
 /* ---- attention ---- */
 
 /* sums[i] = q_i . row over [from, to): one chain a query. */
-ALWAYS_INLINE void latent_dots(const enum storage_type type, const struct queries *qs, const void *row, uint32_t from,
-                               uint32_t to, float *sums) {
+ALWAYS_INLINE void latent_dots(const enum storage_type type, const struct queries *qs,
+                               const void *row, uint32_t from, uint32_t to, float *sums) {
     vf acc[QUERIES];
     uint32_t d = from;
-    UNROLL for (int i = 0; i < QUERIES; i++) acc[i] = v_set1(0);
+    UNROLL
+    for (int i = 0; i < QUERIES; i++)
+        acc[i] = v_set1(0);
     for (; d + VW <= to; d += VW) {
         vf k = v_load_as(type, row, d);
-        UNROLL for (int i = 0; i < QUERIES; i++) acc[i] = v_fma(v_load(qs->q[i] + d), k, acc[i]);
+        UNROLL
+        for (int i = 0; i < QUERIES; i++)
+            acc[i] = v_fma(v_load(qs->q[i] + d), k, acc[i]);
     }
     if (d < to) {
         vf k = v_load_as_n(type, row, d, to - d);
-        UNROLL for (int i = 0; i < QUERIES; i++) acc[i] = v_fma(v_load_n(qs->q[i] + d, to - d), k, acc[i]);
+        UNROLL
+        for (int i = 0; i < QUERIES; i++)
+            acc[i] = v_fma(v_load_n(qs->q[i] + d, to - d), k, acc[i]);
     }
     v_hsum4(acc, sums);
 }
 
-/* scores[i][j] = scale * q_i . row j, for `count` cached rows. scales: those of an int8 cache, [count, 2]. */
-ALWAYS_INLINE void latent_scores(const enum storage_type type, const struct queries *qs, const char *rows,
-                                 uint32_t width, uint32_t rank, uint32_t count, const float *scales, float scale,
-                                 float *const *scores) {
+/* scores[i][j] = scale * q_i . row j, for `count` cached rows. scales: those of an int8 cache,
+ * [count, 2]. */
+ALWAYS_INLINE void latent_scores(const enum storage_type type, const struct queries *qs,
+                                 const char *rows, uint32_t width, uint32_t rank, uint32_t count,
+                                 const float *scales, float scale, float *const *scores) {
     for (uint32_t j = 0; j < count; j++) {
         const void *row = rows + j * storage_bytes(type, width);
         float sums[QUERIES], others[QUERIES];
         latent_dots(type, qs, row, 0, type == STORAGE_I8 ? rank : width, sums);
-        if (type == STORAGE_I8) latent_dots(type, qs, row, rank, width, others);
+        if (type == STORAGE_I8)
+            latent_dots(type, qs, row, rank, width, others);
         for (int i = 0; i < QUERIES; i++) {
-            float dot = type == STORAGE_I8 ? sums[i] * scales[2 * j] + others[i] * scales[2 * j + 1] : sums[i];
+            float dot = type == STORAGE_I8 ? sums[i] * scales[2 * j] + others[i] * scales[2 * j + 1]
+                                           : sums[i];
             scores[i][j] = dot * scale;
         }
     }
 }
 
 /* acc[i] += sum_j p[i][j] row j [0, rank). */
-ALWAYS_INLINE void latent_mix(const enum storage_type type, float *const *p, const char *rows, uint32_t width,
-                              uint32_t rank, uint32_t count, float *const *acc) {
+ALWAYS_INLINE void latent_add_values(const enum storage_type type, float *const *p,
+                                     const char *rows, uint32_t width, uint32_t rank,
+                                     uint32_t count, float *const *acc) {
     for (uint32_t d = 0; d < rank; d += VW) {
         uint32_t n = MIN(rank - d, (uint32_t)VW);
         vf sum[QUERIES];
-        UNROLL for (int i = 0; i < QUERIES; i++) sum[i] = v_load_n(acc[i] + d, n);
+        UNROLL
+        for (int i = 0; i < QUERIES; i++)
+            sum[i] = v_load_n(acc[i] + d, n);
         for (uint32_t j = 0; j < count; j++) {
             const void *row = rows + j * storage_bytes(type, width);
             vf v = n == VW ? v_load_as(type, row, d) : v_load_as_n(type, row, d, n);
-            UNROLL for (int i = 0; i < QUERIES; i++) sum[i] = v_fma(v_set1(p[i][j]), v, sum[i]);
+            UNROLL
+            for (int i = 0; i < QUERIES; i++)
+                sum[i] = v_fma(v_set1(p[i][j]), v, sum[i]);
         }
-        UNROLL for (int i = 0; i < QUERIES; i++) v_store_n(acc[i] + d, sum[i], n);
+        UNROLL
+        for (int i = 0; i < QUERIES; i++)
+            v_store_n(acc[i] + d, sum[i], n);
     }
 }
 
-#define LATENT_TYPE(name, type)                                                                                        \
-    static void latent_scores_##name(const struct queries *qs, const char *rows, uint32_t width, uint32_t rank,        \
-                                     uint32_t count, const float *scales, float scale, float *const *scores) {         \
-        latent_scores(type, qs, rows, width, rank, count, scales, scale, scores);                                      \
-    }                                                                                                                  \
-    static void latent_mix_##name(float *const *p, const char *rows, uint32_t width, uint32_t rank, uint32_t count,    \
-                                  float *const *acc) {                                                                 \
-        latent_mix(type, p, rows, width, rank, count, acc);                                                            \
+#define LATENT_TYPE(name, type)                                                                    \
+    static void latent_scores_##name(const struct queries *qs, const char *rows, uint32_t width,   \
+                                     uint32_t rank, uint32_t count, const float *scales,           \
+                                     float scale, float *const *scores) {                          \
+        latent_scores(type, qs, rows, width, rank, count, scales, scale, scores);                  \
+    }                                                                                              \
+    static void latent_add_values_##name(float *const *p, const char *rows, uint32_t width,        \
+                                         uint32_t rank, uint32_t count, float *const *acc) {       \
+        latent_add_values(type, p, rows, width, rank, count, acc);                                 \
     }
 LATENT_TYPE(f32, STORAGE_F32)
 LATENT_TYPE(f16, STORAGE_F16)
@@ -171,29 +201,32 @@ LATENT_TYPE(bf16, STORAGE_BF16)
 LATENT_TYPE(fp8, STORAGE_F8_E4M3)
 LATENT_TYPE(int8, STORAGE_I8)
 static const struct latent_functions {
-    void (*scores)(const struct queries *qs, const char *rows, uint32_t width, uint32_t rank, uint32_t count,
-                   const float *scales, float scale, float *const *scores);
-    void (*mix)(float *const *p, const char *rows, uint32_t width, uint32_t rank, uint32_t count, float *const *acc);
-} LATENT[STORAGE_TYPE_COUNT] = {[STORAGE_F32] = {latent_scores_f32, latent_mix_f32},
-                                [STORAGE_F16] = {latent_scores_f16, latent_mix_f16},
-                                [STORAGE_BF16] = {latent_scores_bf16, latent_mix_bf16},
-                                [STORAGE_F8_E4M3] = {latent_scores_fp8, latent_mix_fp8},
-                                [STORAGE_I8] = {latent_scores_int8, latent_mix_int8}};
+    void (*scores)(const struct queries *qs, const char *rows, uint32_t width, uint32_t rank,
+                   uint32_t count, const float *scales, float scale, float *const *scores);
+    void (*add_values)(float *const *p, const char *rows, uint32_t width, uint32_t rank,
+                       uint32_t count, float *const *acc);
+} LATENT[STORAGE_TYPE_COUNT] = {[STORAGE_F32] = {latent_scores_f32, latent_add_values_f32},
+                                [STORAGE_F16] = {latent_scores_f16, latent_add_values_f16},
+                                [STORAGE_BF16] = {latent_scores_bf16, latent_add_values_bf16},
+                                [STORAGE_F8_E4M3] = {latent_scores_fp8, latent_add_values_fp8},
+                                [STORAGE_I8] = {latent_scores_int8, latent_add_values_int8}};
 
 /* Positions [start, start + count) for QUERIES queries. */
-static void latent_attend_part(const struct op_latent_attention *a, uint32_t slot, uint32_t start, uint32_t count,
-                               const struct queries *qs, struct partial *const *partials) {
+static void latent_attend_part(const struct op_latent_attention *a, uint32_t slot, uint32_t start,
+                               uint32_t count, const struct queries *qs,
+                               struct partial *const *partials) {
     const struct kv_view *kv = a->view;
     float scores[QUERIES][ATTENTION_SPLIT] __attribute__((aligned(64))), *acc[QUERIES];
     for (uint32_t j = 0; j < count; j += kv->block_tokens) {
         void *layer = kv_layer(kv, slot, start + j);
         float *at[QUERIES];
-        for (int i = 0; i < QUERIES; i++) at[i] = scores[i] + j;
+        for (int i = 0; i < QUERIES; i++)
+            at[i] = scores[i] + j;
         LATENT[kv->type].scores(qs, layer, kv->head_dim, a->rank, MIN(count - j, kv->block_tokens),
                                 latent_scales(kv, layer, 0), a->scale, at);
     }
     for (int i = 0; i < QUERIES; i++) {
-        soften(scores[i], 0, count, (count + VW - 1) / VW * VW, partials[i]);
+        softmax_part(scores[i], 0, count, (count + VW - 1) / VW * VW, partials[i]);
         acc[i] = partials[i]->acc;
         memset(acc[i], 0, a->rank * sizeof(float));
     }
@@ -201,18 +234,21 @@ static void latent_attend_part(const struct op_latent_attention *a, uint32_t slo
         void *layer = kv_layer(kv, slot, start + j);
         uint32_t n = MIN(count - j, kv->block_tokens);
         float *at[QUERIES];
-        for (int i = 0; i < QUERIES; i++) at[i] = scores[i] + j;
+        for (int i = 0; i < QUERIES; i++)
+            at[i] = scores[i] + j;
         for (uint32_t k = 0; kv->type == STORAGE_I8 && k < n * QUERIES; k++)
             at[k % QUERIES][k / QUERIES] *= latent_scales(kv, layer, k / QUERIES)[0];
-        LATENT[kv->type].mix(at, layer, kv->head_dim, a->rank, n, acc);
+        LATENT[kv->type].add_values(at, layer, kv->head_dim, a->rank, n, acc);
     }
 }
 
 /* A row and up to QUERIES heads; heads past the last repeat it and are not written. */
 static void latent_unit(void *ctx, size_t part_idx, int thread_idx) {
     const struct op_latent_attention *a = ctx;
-    uint32_t tiles = (a->heads + QUERIES - 1) / QUERIES, t = (uint32_t)(part_idx / tiles), width = a->view->head_dim;
-    uint32_t first = (uint32_t)(part_idx % tiles) * QUERIES, heads = MIN((uint32_t)QUERIES, a->heads - first);
+    uint32_t tiles = (a->heads + QUERIES - 1) / QUERIES, t = (uint32_t)(part_idx / tiles),
+             width = a->view->head_dim;
+    uint32_t first = (uint32_t)(part_idx % tiles) * QUERIES,
+             heads = MIN((uint32_t)QUERIES, a->heads - first);
     uint32_t position = a->batch->positions[t];
     float *out = (float *)a->out + ((size_t)t * a->heads + first) * a->rank;
     char memory[2 * QUERIES][PARTIAL_BYTES(LATENT_WIDTH_MAX)] __attribute__((aligned(64)));
@@ -230,15 +266,19 @@ static void latent_unit(void *ctx, size_t part_idx, int thread_idx) {
     for (uint32_t start = 0; start <= position; start += ATTENTION_SPLIT) {
         uint32_t count = MIN((uint32_t)ATTENTION_SPLIT, position + 1 - start);
         latent_attend_part(a, a->batch->slots[t], start, count, &qs, start ? part : total);
-        for (int i = 0; start && i < QUERIES; i++) merge(total[i], part[i], a->rank);
+        for (int i = 0; start && i < QUERIES; i++)
+            merge(total[i], part[i], a->rank);
     }
-    for (uint32_t i = 0; i < heads; i++) finish(total[i], NULL, out + (size_t)i * a->rank, a->rank);
+    for (uint32_t i = 0; i < heads; i++)
+        finish(total[i], NULL, out + (size_t)i * a->rank, a->rank);
 }
 
 static void cpu_latent_attention(struct stream *s, const struct op_latent_attention *a) {
-    CHECK(a->view->head_dim <= LATENT_WIDTH_MAX && a->rank <= a->view->head_dim && LATENT[a->view->type].scores);
+    CHECK(a->view->head_dim <= LATENT_WIDTH_MAX && a->rank <= a->view->head_dim &&
+          LATENT[a->view->type].scores);
     size_t work = 0, tiles = (a->heads + QUERIES - 1) / QUERIES;
     for (uint32_t t = 0; t < a->batch->row_count; t++)
         work += a->batch->positions[t] == ROW_NONE ? 0 : a->batch->positions[t] + 1;
-    cpu_loop(s, a->batch->row_count * tiles, work * a->heads * a->view->head_dim * 2 / VW, latent_unit, (void *)a);
+    cpu_loop(s, a->batch->row_count * tiles, work * a->heads * a->view->head_dim * 2 / VW,
+             latent_unit, (void *)a);
 }

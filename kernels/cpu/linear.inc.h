@@ -1,32 +1,42 @@
 /*
- * linear.inc.h - out[t, n] = x[t, :] . w[n, :] + bias[n] for any storage type, reading weights where they lie.
+ * linear.inc.h - out[t, n] = x[t, :] . w[n, :] + bias[n] for any storage type, reading weights
+ * where they lie.
  *
- * One output is one chain: VW lanes walk along the columns with one fma a step, the tail masked with zeros, lanes added
- * by v_hsum's tree, then the bias. Tiles, blocks and threads only decide which chains run side by side and when, so a
- * row's bits depend neither on the number of rows nor on its place.
+ * One output is one chain: VW lanes walk along the columns with one fma a step, the tail masked
+ * with zeros, lanes added by v_hsum's tree, then the bias. Tiles, blocks and threads only decide
+ * which chains run side by side and when, so a row's bits depend neither on the number of rows nor
+ * on its place.
  *
- * Work: part = PART_COLUMNS consecutive outputs. Few rows: row tiles read the stored weights directly, types in blocks
- * decoded into registers; a second tile finds them in cache. Many rows, and types without such tiles: the part's
- * weights are widened to f32 a block of WIDE_WIDTH columns at a time, for WIDE_ROWS rows; chains that go on in the next
- * block wait in `carry` as they are. So a product with any type has the bits of the product with the same values as
- * f32.
+ * Work: part = PART_COLUMNS consecutive outputs. Few rows: row tiles read the stored weights
+ * directly, types in blocks decoded into registers; a second tile finds them in cache. Many rows,
+ * and types without such tiles: the part's weights are widened to f32 a block of WIDE_WIDTH columns
+ * at a time, for WIDE_ROWS rows; chains that go on in the next block wait in `carry` as they are.
+ * So a product with any type has the bits of the product with the same values as f32.
  */
 #if VW == 16
 enum { ROWS_MAX = 6 };
 /* Chains side by side: enough to hide the fma's latency, few enough for 32 registers. */
 #define TILE_COLUMNS(rows) ((rows) <= 2 ? 8 : 4)
-#define FOR_TILE_ROWS(X, ...)                                                                                          \
-    X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(3, __VA_ARGS__) X(4, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__)
-#define TILE_TABLE(name)                                                                                               \
+#define FOR_TILE_ROWS(X, ...)                                                                      \
+    X(1, __VA_ARGS__)                                                                              \
+    X(2, __VA_ARGS__) X(3, __VA_ARGS__) X(4, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__)
+#define TILE_TABLE(name)                                                                           \
     { name##_1, name##_2, name##_3, name##_4, name##_5, name##_6 }
 #else
 enum { ROWS_MAX = 5 };
-#define TILE_COLUMNS(rows)    ((rows) == 1 ? 8 : (rows) == 2 ? 4 : 2)
-#define FOR_TILE_ROWS(X, ...) X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(3, __VA_ARGS__) X(4, __VA_ARGS__) X(5, __VA_ARGS__)
-#define TILE_TABLE(name)                                                                                               \
+#define TILE_COLUMNS(rows) ((rows) == 1 ? 8 : (rows) == 2 ? 4 : 2)
+#define FOR_TILE_ROWS(X, ...)                                                                      \
+    X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(3, __VA_ARGS__) X(4, __VA_ARGS__) X(5, __VA_ARGS__)
+#define TILE_TABLE(name)                                                                           \
     { name##_1, name##_2, name##_3, name##_4, name##_5 }
 #endif
-enum { PART_COLUMNS = 16, QUANT_COLUMNS = 4, QUANT_ROWS_MAX = VW / 4, WIDE_WIDTH = 1024, WIDE_ROWS = 16 * ROWS_MAX };
+enum {
+    PART_COLUMNS = 16,
+    QUANT_COLUMNS = 4,
+    QUANT_ROWS_MAX = VW / 4,
+    WIDE_WIDTH = 1024,
+    WIDE_ROWS = 16 * ROWS_MAX
+};
 
 struct linear_task {
     const struct op_linear *a;
@@ -50,107 +60,158 @@ struct tile {
 /* The chains of a tile into `carry`, or their sums and the bias into `out`. */
 ALWAYS_INLINE void tile_finish(const int rows, const int columns, const struct tile *t, uint32_t c0,
                                vf acc[ROWS_MAX][8]) {
-    UNROLL for (int r = 0; r < rows; r++) {
+    UNROLL
+    for (int r = 0; r < rows; r++) {
         if (!t->ends) {
-            UNROLL for (int c = 0; c < columns; c++)
+            UNROLL
+            for (int c = 0; c < columns; c++)
                 v_store(t->carry + ((size_t)r * PART_COLUMNS + c0 + (uint32_t)c) * VW, acc[r][c]);
             continue;
         }
         float sums[8];
-        if (columns % 4 == 0)
-            UNROLL for (int c = 0; c < columns; c += 4) v_hsum4(&acc[r][c], sums + c);
-        else
-            UNROLL for (int c = 0; c < columns; c++) sums[c] = v_hsum(acc[r][c]);
+        if (columns % 4 == 0) {
+            UNROLL
+            for (int c = 0; c < columns; c += 4)
+                v_hsum4(&acc[r][c], sums + c);
+        } else {
+            UNROLL
+            for (int c = 0; c < columns; c++)
+                sums[c] = v_hsum(acc[r][c]);
+        }
         float *out = t->out + (size_t)r * t->out_stride + c0;
-        UNROLL for (int c = 0; c < columns; c++) out[c] = sums[c] + (t->bias ? t->bias[c0 + (uint32_t)c] : 0.0f);
+        UNROLL
+        for (int c = 0; c < columns; c++)
+            out[c] = sums[c] + (t->bias ? t->bias[c0 + (uint32_t)c] : 0.0f);
     }
 }
 
 /* rows x columns chains from column c of the part on. */
-ALWAYS_INLINE void tile_chains(const int rows, const int columns, const enum storage_type type, const struct tile *t,
-                               uint32_t c0) {
+ALWAYS_INLINE void tile_chains(const int rows, const int columns, const enum storage_type type,
+                               const struct tile *t, uint32_t c0) {
     vf acc[ROWS_MAX][8];
     const void *const *w = t->w + c0;
     const float *x = t->x;
     size_t k = 0, width = t->width;
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < columns; c++) acc[r][c] =
-        t->begins ? v_set1(0) : v_load(t->carry + ((size_t)r * PART_COLUMNS + c0 + (uint32_t)c) * VW);
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int c = 0; c < columns; c++)
+            acc[r][c] = t->begins
+                            ? v_set1(0)
+                            : v_load(t->carry + ((size_t)r * PART_COLUMNS + c0 + (uint32_t)c) * VW);
+    }
     for (; k + VW <= width; k += VW) {
         vf wv[8];
-        UNROLL for (int c = 0; c < columns; c++) wv[c] = v_load_as(type, w[c], k);
-        UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int c = 0; c < columns; c++)
+            wv[c] = v_load_as(type, w[c], k);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
             vf xv = v_load(x + (size_t)r * t->x_stride + k);
-            UNROLL for (int c = 0; c < columns; c++) acc[r][c] = v_fma(xv, wv[c], acc[r][c]);
+            UNROLL
+            for (int c = 0; c < columns; c++)
+                acc[r][c] = v_fma(xv, wv[c], acc[r][c]);
         }
     }
     if (k < width) {
         vf wv[8];
-        UNROLL for (int c = 0; c < columns; c++) wv[c] = v_load_as_n(type, w[c], k, width - k);
-        UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int c = 0; c < columns; c++)
+            wv[c] = v_load_as_n(type, w[c], k, width - k);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
             vf xv = v_load_n(x + (size_t)r * t->x_stride + k, width - k);
-            UNROLL for (int c = 0; c < columns; c++) acc[r][c] = v_fma(xv, wv[c], acc[r][c]);
+            UNROLL
+            for (int c = 0; c < columns; c++)
+                acc[r][c] = v_fma(xv, wv[c], acc[r][c]);
         }
     }
     tile_finish(rows, columns, t, c0, acc);
 }
 
 /* All columns of the part for one row tile. */
-ALWAYS_INLINE void tile_columns(const int rows, const enum storage_type type, const struct tile *t) {
+ALWAYS_INLINE void tile_columns(const int rows, const enum storage_type type,
+                                const struct tile *t) {
     uint32_t c = 0;
     for (; c + TILE_COLUMNS(rows) <= t->count; c += TILE_COLUMNS(rows))
         tile_chains(rows, TILE_COLUMNS(rows), type, t, c);
-    for (; c < t->count; c++) tile_chains(rows, 1, type, t, c);
+    for (; c < t->count; c++)
+        tile_chains(rows, 1, type, t, c);
 }
 
 typedef void (*tile_fn)(const struct tile *t);
-#define TILE_FUNCTION(rows, name, type)                                                                                \
-    static void name##_##rows(const struct tile *t) { tile_columns(rows, type, t); }
+#define TILE_FUNCTION(rows, name, type)                                                            \
+    static void name##_##rows(const struct tile *t) {                                              \
+        tile_columns(rows, type, t);                                                               \
+    }
 FOR_TILE_ROWS(TILE_FUNCTION, tile_f32, STORAGE_F32)
 FOR_TILE_ROWS(TILE_FUNCTION, tile_f16, STORAGE_F16)
 FOR_TILE_ROWS(TILE_FUNCTION, tile_bf16, STORAGE_BF16)
 
 /* ---- types in blocks, few rows ---- */
 
-/* All chains of one row tile, as tile_columns; t->count a multiple of QUANT_COLUMNS. Memory is asked for a group of
- * columns ahead: the rows are too short for the machine to see it coming. */
+/* All chains of one row tile, as tile_columns; t->count a multiple of QUANT_COLUMNS. Memory is
+ * asked for a group of columns ahead: the rows are too short for the machine to see it coming. */
 ALWAYS_INLINE void quant_chains(const int rows, const enum storage_type type, const uint32_t values,
                                 const uint32_t bytes, const struct tile *t, uint32_t c0) {
     const uint8_t *w[QUANT_COLUMNS];
     const float *x = t->x;
-    const size_t size = t->width / values * bytes, groups = values / 32, pair = MIN(groups, (size_t)2);
+    const size_t size = t->width / values * bytes, groups = values / 32,
+                 pair = MIN(groups, (size_t)2);
     vf acc[ROWS_MAX][8];
-    UNROLL for (int c = 0; c < QUANT_COLUMNS; c++) w[c] = t->w[c0 + (uint32_t)c];
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < QUANT_COLUMNS; c++) acc[r][c] = v_set1(0);
+    UNROLL
+    for (int c = 0; c < QUANT_COLUMNS; c++)
+        w[c] = t->w[c0 + (uint32_t)c];
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int c = 0; c < QUANT_COLUMNS; c++)
+            acc[r][c] = v_set1(0);
+    }
     for (size_t at = 0; at < size; at += bytes) {
         struct open_block o[QUANT_COLUMNS];
-        UNROLL for (int c = 0; c < QUANT_COLUMNS; c++) {
+        UNROLL
+        for (int c = 0; c < QUANT_COLUMNS; c++) {
             open_of(type, w[c] + at, &o[c]);
-            for (uint32_t i = 0; i < bytes; i += 64) __builtin_prefetch(w[c] + at + QUANT_COLUMNS * size + i, 0, 2);
+            for (uint32_t i = 0; i < bytes; i += 64)
+                __builtin_prefetch(w[c] + at + QUANT_COLUMNS * size + i, 0, 2);
         }
-        for (uint32_t g = 0; g < groups; g += pair)
-            UNROLL for (uint32_t h = 0; h < pair; h++, x += 32) UNROLL for (int c = 0; c < QUANT_COLUMNS; c++) {
-                vf v[LANES];
-                lanes_of(type, w[c] + at, &o[c], g + h, v);
-                UNROLL for (int i = 0; i < LANES; i++) UNROLL for (int r = 0; r < rows; r++) acc[r][c] =
-                    v_fma(v_load(x + (size_t)r * t->x_stride + i * VW), v[i], acc[r][c]);
+        for (uint32_t g = 0; g < groups; g += pair) {
+            UNROLL
+            for (uint32_t h = 0; h < pair; h++, x += 32) {
+                UNROLL
+                for (int c = 0; c < QUANT_COLUMNS; c++) {
+                    vf v[LANES];
+                    lanes_of(type, w[c] + at, &o[c], g + h, v);
+                    UNROLL
+                    for (int i = 0; i < LANES; i++) {
+                        UNROLL
+                        for (int r = 0; r < rows; r++)
+                            acc[r][c] = v_fma(v_load(x + (size_t)r * t->x_stride + i * VW), v[i],
+                                              acc[r][c]);
+                    }
+                }
             }
+        }
     }
     tile_finish(rows, QUANT_COLUMNS, t, c0, acc);
 }
 
-#define QUANT_TILE(rows, symbol, values, bytes, lower)                                                                 \
-    static void tile_##lower##_##rows(const struct tile *t) {                                                          \
-        for (uint32_t c = 0; c < t->count; c += QUANT_COLUMNS)                                                         \
-            quant_chains(rows, STORAGE_##symbol, values, bytes, t, c);                                                 \
+#define QUANT_TILE(rows, symbol, values, bytes, lower)                                             \
+    static void tile_##lower##_##rows(const struct tile *t) {                                      \
+        for (uint32_t c = 0; c < t->count; c += QUANT_COLUMNS)                                     \
+            quant_chains(rows, STORAGE_##symbol, values, bytes, t, c);                             \
     }
 #if VW == 16
-#define QUANT_TILES(...)                                                                                               \
-    QUANT_TILE(1, __VA_ARGS__) QUANT_TILE(2, __VA_ARGS__) QUANT_TILE(3, __VA_ARGS__) QUANT_TILE(4, __VA_ARGS__)
-#define QUANT_ROW(symbol, values, bytes, lower)                                                                        \
+#define QUANT_TILES(...)                                                                           \
+    QUANT_TILE(1, __VA_ARGS__)                                                                     \
+    QUANT_TILE(2, __VA_ARGS__) QUANT_TILE(3, __VA_ARGS__) QUANT_TILE(4, __VA_ARGS__)
+#define QUANT_ROW(symbol, values, bytes, lower)                                                    \
     [STORAGE_##symbol] = {tile_##lower##_1, tile_##lower##_2, tile_##lower##_3, tile_##lower##_4},
 #elif VW == 8
-#define QUANT_TILES(...)                        QUANT_TILE(1, __VA_ARGS__) QUANT_TILE(2, __VA_ARGS__)
-#define QUANT_ROW(symbol, values, bytes, lower) [STORAGE_##symbol] = {tile_##lower##_1, tile_##lower##_2},
+#define QUANT_TILES(...) QUANT_TILE(1, __VA_ARGS__) QUANT_TILE(2, __VA_ARGS__)
+#define QUANT_ROW(symbol, values, bytes, lower)                                                    \
+    [STORAGE_##symbol] = {tile_##lower##_1, tile_##lower##_2},
 #else /* nothing is won */
 #define QUANT_TILES(...)
 #define QUANT_ROW(...)
@@ -162,21 +223,26 @@ static const tile_fn TILES[STORAGE_TYPE_COUNT][ROWS_MAX] = {[STORAGE_F32] = TILE
                                                             [STORAGE_BF16] = TILE_TABLE(tile_bf16),
                                                             LANE_TYPES(QUANT_ROW)};
 
-/* Where weight rows [first, first + count) begin, if these tiles read them: few rows of x, weights of one type that has
- * such tiles. Else STORAGE_NONE. */
-static enum storage_type direct_rows(const struct op_linear *a, uint32_t first, uint32_t count, const void **w) {
+/* Where weight rows [first, first + count) begin, if these tiles read them: few rows of x, weights
+ * of one type that has such tiles. Else STORAGE_NONE. */
+static enum storage_type direct_rows(const struct op_linear *a, uint32_t first, uint32_t count,
+                                     const void **w) {
     enum storage_type type = STORAGE_NONE;
     size_t row_bytes = 0;
     for (uint32_t c = 0; c < count; c++) {
         uint32_t row = first + c;
         const struct matrix_part *p = part_of_row(a->w, &row);
-        if (c && part_type(a->w, p) != type) return STORAGE_NONE;
-        if (c == 0) row_bytes = storage_bytes(type = part_type(a->w, p), a->w->cols);
+        if (c && part_type(a->w, p) != type)
+            return STORAGE_NONE;
+        if (c == 0)
+            row_bytes = storage_bytes(type = part_type(a->w, p), a->w->cols);
         w[c] = (const char *)p->data + row * row_bytes;
     }
     bool plain = storage_is_plain(type);
-    if (!plain && (count % QUANT_COLUMNS || !TILES[type][0])) return STORAGE_NONE;
-    return a->rows <= (plain ? 2 * (uint32_t)ROWS_MAX : (uint32_t)QUANT_ROWS_MAX) ? type : STORAGE_NONE;
+    if (!plain && (count % QUANT_COLUMNS || !TILES[type][0]))
+        return STORAGE_NONE;
+    return a->rows <= (plain ? 2 * (uint32_t)ROWS_MAX : (uint32_t)QUANT_ROWS_MAX) ? type
+                                                                                  : STORAGE_NONE;
 }
 
 /* Rows [0, rows) in tiles. */
@@ -188,12 +254,14 @@ static void run_tiles(enum storage_type type, const struct tile *first, uint32_t
         done += n;
         t.x += n * t.x_stride;
         t.out += n * t.out_stride;
-        if (t.carry) t.carry += (size_t)n * PART_COLUMNS * VW;
+        if (t.carry)
+            t.carry += (size_t)n * PART_COLUMNS * VW;
     }
 }
 
 /* Up to WIDE_ROWS rows of a part, block by block along the columns. */
-static void wide_rows(const struct matrix *m, uint32_t first, const struct tile *all, uint32_t rows) {
+static void wide_rows(const struct matrix *m, uint32_t first, const struct tile *all,
+                      uint32_t rows) {
     float wide[PART_COLUMNS][WIDE_WIDTH + 16] __attribute__((aligned(64))),
         carry[WIDE_ROWS * PART_COLUMNS * VW] __attribute__((aligned(64)));
     const void *w[PART_COLUMNS];
@@ -209,8 +277,10 @@ static void wide_rows(const struct matrix *m, uint32_t first, const struct tile 
             uint32_t row = first + c;
             const struct matrix_part *p = part_of_row(m, &row);
             enum storage_type type = part_type(m, p);
-            w[c] = type == STORAGE_F32 ? (const float *)p->data + (size_t)row * m->cols + k : wide[c];
-            if (type != STORAGE_F32) WIDEN[type](p, m->cols, row, k, t.width, wide[c]);
+            w[c] =
+                type == STORAGE_F32 ? (const float *)p->data + (size_t)row * m->cols + k : wide[c];
+            if (type != STORAGE_F32)
+                WIDEN[type](p, m->cols, row, k, t.width, wide[c]);
         }
         run_tiles(STORAGE_F32, &t, rows);
     }
@@ -242,13 +312,21 @@ static void linear_columns(const struct op_linear *a, uint32_t first, uint32_t c
 
 static void linear_part(void *ctx, size_t part_idx, int thread_idx) {
     const struct linear_task *task = ctx;
-    uint32_t n = (uint32_t)part_idx * task->columns_a_part, end = MIN(n + task->columns_a_part, task->a->w->rows);
-    for (; n < end; n += PART_COLUMNS) linear_columns(task->a, n, MIN((uint32_t)PART_COLUMNS, end - n));
+    uint32_t n = (uint32_t)part_idx * task->columns_a_part,
+             end = MIN(n + task->columns_a_part, task->a->w->rows);
+    for (; n < end; n += PART_COLUMNS)
+        linear_columns(task->a, n, MIN((uint32_t)PART_COLUMNS, end - n));
 }
 
 static void cpu_linear(struct stream *s, const struct op_linear *a) {
-    CHECK(a->out_stride >= a->w->rows && a->w->type > STORAGE_NONE && a->w->type < STORAGE_TYPE_COUNT);
-    if (a->rows == 0) return;
+    CHECK(a->out_stride >= a->w->rows && a->w->type > STORAGE_NONE &&
+          a->w->type < STORAGE_TYPE_COUNT);
+    if (a->rows == 0)
+        return;
+    if (a->w->compute == COMPUTE_INT8) {
+        cpu_int8_linear(s, a);
+        return;
+    }
 #ifdef CPU_AMX
     if (amx_takes(a->w)) {
         amx_linear(s, a);
@@ -256,7 +334,8 @@ static void cpu_linear(struct stream *s, const struct op_linear *a) {
     }
 #endif
     struct linear_task task = {.a = a, .columns_a_part = PART_COLUMNS};
-    while (a->w->rows / task.columns_a_part > 256) task.columns_a_part *= 2;
+    while (a->w->rows / task.columns_a_part > 256)
+        task.columns_a_part *= 2;
     size_t parts = (a->w->rows + task.columns_a_part - 1) / task.columns_a_part;
     cpu_loop(s, parts, (size_t)a->rows * a->w->rows * a->w->cols / VW, linear_part, &task);
 }

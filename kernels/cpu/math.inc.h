@@ -1,4 +1,5 @@
-/* math.inc.h - exp, silu and gelu on vectors; typed loads. Error of exp: below 2 ulp with fma, 3 without. */
+/* math.inc.h - exp, silu and gelu on vectors; typed loads. Error of exp: below 2 ulp with fma, 3
+ * without. */
 #include <math.h>
 
 #include "kernels/cpu/cpu.h"
@@ -39,11 +40,14 @@ ALWAYS_INLINE vf v_gelu_tanh(vf x) {
     return v_div(x, v_add(one, v_exp(v_sub(v_set1(0.0f), u2))));
 }
 
-/* VW bytes as e4m3. Exponent 0 goes through integers: no step has a subnormal number, which would take long. */
+/* VW bytes as e4m3. Exponent 0 goes through integers: no step has a subnormal number, which would
+ * take long. */
 ALWAYS_INLINE vf v_load_e4m3(const uint8_t *p) {
-    vi bits = vi_load_u8(p), magnitude = vi_and(bits, vi_set1(0x7f)), sign = vi_shl(vi_and(bits, vi_set1(0x80)), 24);
+    vi bits = vi_load_u8(p), magnitude = vi_and(bits, vi_set1(0x7f)),
+       sign = vi_shl(vi_and(bits, vi_set1(0x80)), 24);
     vi large = vi_add(vi_shl(magnitude, 20), vi_set1(120u << 23)), nan = vi_set1(0x7fc00000u);
-    vf value = v_pick(vi_sub(magnitude, vi_set1(8)), v_mul(v_of_int(magnitude), v_set1(0x1p-9f)), v_cast(large));
+    vf value = v_pick(vi_sub(magnitude, vi_set1(8)), v_mul(v_of_int(magnitude), v_set1(0x1p-9f)),
+                      v_cast(large));
     value = v_pick(vi_sub(vi_set1(0x7e), magnitude), v_cast(nan), value);
     return v_cast(vi_or(vi_cast(value), sign));
 }
@@ -61,17 +65,25 @@ ALWAYS_INLINE vf v_load_i8_n(const int8_t *p, size_t n) {
 }
 
 ALWAYS_INLINE vf v_load_as(enum storage_type type, const void *p, size_t idx) {
-    if (type == STORAGE_F32) return v_load((const float *)p + idx);
-    if (type == STORAGE_F16) return v_load_f16((const uint16_t *)p + idx);
-    if (type == STORAGE_F8_E4M3) return v_load_e4m3((const uint8_t *)p + idx);
-    if (type == STORAGE_I8) return v_load_i8((const int8_t *)p + idx);
+    if (type == STORAGE_F32)
+        return v_load((const float *)p + idx);
+    if (type == STORAGE_F16)
+        return v_load_f16((const uint16_t *)p + idx);
+    if (type == STORAGE_F8_E4M3)
+        return v_load_e4m3((const uint8_t *)p + idx);
+    if (type == STORAGE_I8)
+        return v_load_i8((const int8_t *)p + idx);
     return v_load_bf16((const uint16_t *)p + idx);
 }
 ALWAYS_INLINE vf v_load_as_n(enum storage_type type, const void *p, size_t idx, size_t n) {
-    if (type == STORAGE_F32) return v_load_n((const float *)p + idx, n);
-    if (type == STORAGE_F16) return v_load_f16_n((const uint16_t *)p + idx, n);
-    if (type == STORAGE_F8_E4M3) return v_load_e4m3_n((const uint8_t *)p + idx, n);
-    if (type == STORAGE_I8) return v_load_i8_n((const int8_t *)p + idx, n);
+    if (type == STORAGE_F32)
+        return v_load_n((const float *)p + idx, n);
+    if (type == STORAGE_F16)
+        return v_load_f16_n((const uint16_t *)p + idx, n);
+    if (type == STORAGE_F8_E4M3)
+        return v_load_e4m3_n((const uint8_t *)p + idx, n);
+    if (type == STORAGE_I8)
+        return v_load_i8_n((const int8_t *)p + idx, n);
     return v_load_bf16_n((const uint16_t *)p + idx, n);
 }
 

@@ -1,9 +1,11 @@
 /*
- * sample.inc.h - the sampler, step by step as ops.h numbers them (ref/sample.c is the definition). A part is one row.
+ * sample.inc.h - the sampler, step by step as ops.h numbers them (ref/sample.c is the definition).
+ * A part is one row.
  *
- * Thresholds without sorting: z <= 0, so the bits of -z order the candidates; a threshold is found by three passes of
- * counting (11, 11, 10 bits), each narrowing the prefix. Weights are integers, so their sums do not depend on any
- * order. Noise is drawn only for candidates that could still win: gumbel < GUMBEL_MAX.
+ * Thresholds without sorting: z <= 0, so the bits of -z order the candidates; a threshold is found
+ * by three passes of counting (11, 11, 10 bits), each narrowing the prefix. Weights are integers,
+ * so their sums do not depend on any order. Noise is drawn only for candidates that could still
+ * win: gumbel < GUMBEL_MAX.
  */
 #include "kernels/philox.h"
 
@@ -12,10 +14,13 @@
 /* Per thread, in the caller's scratch. */
 struct sample_scratch {
     uint64_t histogram[2048];
-    uint32_t counts[]; /* [vocab], zero between rows: bit 31: seen; below: times in the output; then f32 raw[vocab],
-                          candidates[vocab] */
+    /* [vocab], zero between rows: bit 31: seen; below: times in the output; then f32 raw[vocab],
+     * candidates[vocab] */
+    uint32_t counts[];
 };
-static float *scratch_raw(struct sample_scratch *s, uint32_t vocab) { return (float *)(s->counts + vocab); }
+static float *scratch_raw(struct sample_scratch *s, uint32_t vocab) {
+    return (float *)(s->counts + vocab);
+}
 static float *scratch_candidates(struct sample_scratch *s, uint32_t vocab) {
     return (float *)(s->counts + 2 * (size_t)vocab);
 }
@@ -29,7 +34,8 @@ struct sample_row {
     uint32_t slot, idx, vocab;
 };
 
-/* Largest value; NaN when any value is NaN or +inf. Lanes whose bits are NaN or inf are noticed by x - x. */
+/* Largest value; NaN when any value is NaN or +inf. Lanes whose bits are NaN or inf are noticed by
+ * x - x. */
 static float max_or_nan(const float *x, uint32_t count) {
     vf max = v_set1(-INFINITY), bad = v_set1(0);
     uint32_t i = 0;
@@ -40,7 +46,8 @@ static float max_or_nan(const float *x, uint32_t count) {
     }
     float best = v_hmax(max), sick = v_hsum(bad);
     for (; i < count; i++) {
-        if (!(x[i] < INFINITY)) sick = NAN;
+        if (!(x[i] < INFINITY))
+            sick = NAN;
         best = x[i] > best ? x[i] : best;
     }
     return sick == sick ? best : NAN;
@@ -52,11 +59,13 @@ static double log_sum_exp(const float *x, uint32_t count, float max) {
     for (uint32_t from = 0; from < count; from += 1024) {
         uint32_t i = from, end = MIN(from + 1024, count);
         vf sum = v_set1(0), shift = v_set1(max);
-        for (; i + VW <= end; i += VW) sum = v_add(sum, v_exp(v_sub(v_load(x + i), shift)));
+        for (; i + VW <= end; i += VW)
+            sum = v_add(sum, v_exp(v_sub(v_load(x + i), shift)));
         if (i < end) {
             float tail[VW];
             v_store(tail, v_exp(v_sub(v_load_n(x + i, end - i), shift)));
-            for (uint32_t j = 0; j < end - i; j++) total += tail[j];
+            for (uint32_t j = 0; j < end - i; j++)
+                total += tail[j];
         }
         total += v_hsum(sum);
     }
@@ -66,19 +75,23 @@ static double log_sum_exp(const float *x, uint32_t count, float max) {
 /* a. The best by value, lowest id among equals: insertion into a short list. */
 static void top_logprobs(const struct sample_row *r, double log_sum) {
     const struct sample_out *out = r->op->out;
-    uint32_t want = MIN((uint32_t)r->state->logprobs, MIN(r->vocab, (uint32_t)SAMPLE_TOP_MAX)), count = 0;
+    uint32_t want = MIN((uint32_t)r->state->logprobs, MIN(r->vocab, (uint32_t)SAMPLE_TOP_MAX)),
+             count = 0;
     uint32_t *ids = out->top_ids + (size_t)r->idx * SAMPLE_TOP_MAX;
     float worst = -INFINITY;
     for (uint32_t v = 0; want && v < r->vocab; v++) {
         float x = r->logits[v];
-        if (count == want && x <= worst) continue;
+        if (count == want && x <= worst)
+            continue;
         uint32_t at = count < want ? count++ : want - 1;
-        for (; at > 0 && r->logits[ids[at - 1]] < x; at--) ids[at] = ids[at - 1];
+        for (; at > 0 && r->logits[ids[at - 1]] < x; at--)
+            ids[at] = ids[at - 1];
         ids[at] = v;
         worst = r->logits[ids[count - 1]];
     }
     for (uint32_t i = 0; i < count; i++)
-        out->top_logprobs[(size_t)r->idx * SAMPLE_TOP_MAX + i] = (float)(r->logits[ids[i]] - log_sum);
+        out->top_logprobs[(size_t)r->idx * SAMPLE_TOP_MAX + i] =
+            (float)(r->logits[ids[i]] - log_sum);
     out->top_counts[r->idx] = count;
 }
 
@@ -88,16 +101,19 @@ enum { SEEN = 0x80000000u };
 static void penalties(const struct sample_row *r) {
     const struct slot_state *s = r->state;
     uint32_t *counts = r->scratch->counts;
-    bool wanted = s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+    bool wanted =
+        s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
     for (uint32_t i = 0; wanted && i < s->token_count; i++) {
         uint32_t *c = &counts[r->history[i]];
         *c = (*c | SEEN) + (i >= s->prompt_count);
     }
     for (uint32_t i = 0; wanted && i < s->token_count; i++) {
         uint32_t *c = &counts[r->history[i]], times = *c & ~(uint32_t)SEEN;
-        if (!*c) continue;
+        if (!*c)
+            continue;
         float l = r->logits[r->history[i]];
-        if (s->repetition_penalty != 1) l = l > 0 ? l / s->repetition_penalty : l * s->repetition_penalty;
+        if (s->repetition_penalty != 1)
+            l = l > 0 ? l / s->repetition_penalty : l * s->repetition_penalty;
         if (times) {
             l -= (float)times * s->frequency_penalty;
             l -= s->presence_penalty;
@@ -108,23 +124,28 @@ static void penalties(const struct sample_row *r) {
     const uint32_t *ids = r->op->slots->bias_ids + (size_t)r->slot * SLOT_BIAS_MAX;
     const float *values = r->op->slots->bias_values + (size_t)r->slot * SLOT_BIAS_MAX;
     for (uint32_t i = 0; i < s->bias_count; i++)
-        if (ids[i] < r->vocab) r->logits[ids[i]] += values[i];
+        if (ids[i] < r->vocab)
+            r->logits[ids[i]] += values[i];
 }
 
 /* d. */
 static void masks(const struct sample_row *r) {
     const struct slot_state *s = r->state;
     for (uint32_t i = 0; s->token_count < s->min_total && i < s->stop_count; i++)
-        if (s->stops[i] < r->vocab) r->logits[s->stops[i]] = -INFINITY;
-    if (!r->op->masks || r->op->mask_rows[r->idx] == ROW_NONE) return;
+        if (s->stops[i] < r->vocab)
+            r->logits[s->stops[i]] = -INFINITY;
+    if (!r->op->masks || r->op->mask_rows[r->idx] == ROW_NONE)
+        return;
     const uint32_t *bits = r->op->masks + (size_t)r->op->mask_rows[r->idx] * r->op->mask_stride;
     for (uint32_t v = 0; v < r->vocab; v++)
-        if (!(bits[v / 32] >> v % 32 & 1)) r->logits[v] = -INFINITY;
+        if (!(bits[v / 32] >> v % 32 & 1))
+            r->logits[v] = -INFINITY;
 }
 
 static uint32_t find_value(const float *x, uint32_t count, float value) {
     uint32_t v = 0;
-    while (v + 1 < count && x[v] != value) v++;
+    while (v + 1 < count && x[v] != value)
+        v++;
     return v;
 }
 
@@ -132,21 +153,26 @@ static uint32_t find_value(const float *x, uint32_t count, float value) {
 static void scale_logits(float *x, uint32_t count, float max, float temperature) {
     vf shift = v_set1(max), t = v_set1(temperature);
     uint32_t i = 0;
-    for (; i + VW <= count; i += VW) v_store(x + i, v_div(v_sub(v_load(x + i), shift), t));
-    if (i < count) v_store_n(x + i, v_div(v_sub(v_load_n(x + i, count - i), shift), t), count - i);
+    for (; i + VW <= count; i += VW)
+        v_store(x + i, v_div(v_sub(v_load(x + i), shift), t));
+    if (i < count)
+        v_store_n(x + i, v_div(v_sub(v_load_n(x + i, count - i), shift), t), count - i);
 }
 
 /* ---- f. thresholds ---- */
 
 /* Smaller key: larger z. z is in [-inf, 0] (or -0). */
-static inline uint32_t key_of(float z) { return float_bits(z) & 0x7fffffffu; }
+static inline uint32_t key_of(float z) {
+    return float_bits(z) & 0x7fffffffu;
+}
 
 /* floor(p * 2^40) for p = e^z; 0 below MASS_MIN (e^-28 2^40 = 0.76). */
 #define MASS_MIN (-28.0f)
 static void masses(const float *z, uint64_t *out, uint32_t count) {
     float p[VW];
     v_store(p, v_exp(v_load_n(z, count)));
-    for (uint32_t i = 0; i < count; i++) out[i] = z[i] < MASS_MIN ? 0 : (uint64_t)(p[i] * 0x1p40f);
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = z[i] < MASS_MIN ? 0 : (uint64_t)(p[i] * 0x1p40f);
 }
 
 /* Values that a threshold is sought among. */
@@ -156,9 +182,10 @@ struct candidates {
     uint64_t *histogram;
 };
 
-/* The smallest key k such that the weight of all candidates with key <= k (and <= limit) reaches `want` >= 1. by_mass:
- * weights are masses, else 1. */
-static uint32_t threshold_key(const struct candidates *c, bool by_mass, uint32_t limit, uint64_t want) {
+/* The smallest key k such that the weight of all candidates with key <= k (and <= limit) reaches
+ * `want` >= 1. by_mass: weights are masses, else 1. */
+static uint32_t threshold_key(const struct candidates *c, bool by_mass, uint32_t limit,
+                              uint64_t want) {
     static const struct { uint32_t shift, bits; } passes[3] = {{20, 11}, {9, 11}, {0, 9}};
     uint32_t prefix = 0;
     for (int pass = 0; pass < 3; pass++) {
@@ -167,14 +194,17 @@ static uint32_t threshold_key(const struct candidates *c, bool by_mass, uint32_t
         for (uint32_t v = 0; v < c->count; v += VW) {
             uint32_t n = MIN(c->count - v, (uint32_t)VW);
             uint64_t mass[VW];
-            if (by_mass) masses(c->z + v, mass, n);
+            if (by_mass)
+                masses(c->z + v, mass, n);
             for (uint32_t i = 0; i < n; i++) {
                 uint32_t key = key_of(c->z[v + i]);
-                if (key > limit || (uint64_t)key >> (shift + bits) != prefix) continue;
+                if (key > limit || (uint64_t)key >> (shift + bits) != prefix)
+                    continue;
                 c->histogram[key >> shift & (size - 1)] += by_mass ? mass[i] : 1;
             }
         }
-        while (bin + 1 < size && c->histogram[bin] < want) want -= c->histogram[bin++];
+        while (bin + 1 < size && c->histogram[bin] < want)
+            want -= c->histogram[bin++];
         prefix = prefix << bits | bin;
     }
     return prefix;
@@ -185,7 +215,8 @@ static uint64_t total_mass(const struct candidates *c, uint32_t limit) {
     for (uint32_t v = 0; v < c->count; v += VW) {
         uint32_t n = MIN(c->count - v, (uint32_t)VW);
         masses(c->z + v, mass, n);
-        for (uint32_t i = 0; i < n; i++) total += key_of(c->z[v + i]) <= limit ? mass[i] : 0;
+        for (uint32_t i = 0; i < n; i++)
+            total += key_of(c->z[v + i]) <= limit ? mass[i] : 0;
     }
     return total;
 }
@@ -196,7 +227,8 @@ static struct candidates with_mass(const struct sample_row *r) {
     uint32_t count = 0;
     for (uint32_t v = 0; v < r->vocab; v += VW) {
         uint32_t n = MIN(r->vocab - v, (uint32_t)VW);
-        if (n == VW && v_hmax(v_load(r->logits + v)) < MASS_MIN) continue;
+        if (n == VW && v_hmax(v_load(r->logits + v)) < MASS_MIN)
+            continue;
         for (uint32_t i = 0; i < n; i++) {
             out[count] = r->logits[v + i];
             count += r->logits[v + i] >= MASS_MIN;
@@ -219,7 +251,8 @@ static void narrow(struct candidates *c, uint32_t limit) {
 static uint32_t kept_key(const struct sample_row *r) {
     const struct slot_state *s = r->state;
     uint32_t limit = 0x7f7fffffu; /* finite z */
-    if (!s->top_k && s->top_p >= 1) return limit;
+    if (!s->top_k && s->top_p >= 1)
+        return limit;
     struct candidates all = {r->logits, r->vocab, r->scratch->histogram}, few = with_mass(r);
     if (s->top_k && s->top_k < r->vocab)
         limit = threshold_key(s->top_k <= few.count ? &few : &all, false, limit, s->top_k);
@@ -254,7 +287,8 @@ ALWAYS_INLINE vf v_log(vf x) {
 
 ALWAYS_INLINE vf v_gumbel(vi bits) {
     vi upper = vi_sign(bits); /* all ones from 2^31 on */
-    vf zero = v_set1(0), w = v_mul(v_add(v_of_int(vi_xor(bits, upper)), v_set1(0.5f)), v_set1(0x1p-32f));
+    vf zero = v_set1(0),
+       w = v_mul(v_add(v_of_int(vi_xor(bits, upper)), v_set1(0.5f)), v_set1(0x1p-32f));
     vf low = v_atanh2(v_div(w, v_sub(v_set1(2.0f), w))), high = v_sub(zero, v_log(w));
     return v_sub(zero, v_log(v_pick(upper, high, low)));
 }
@@ -265,12 +299,15 @@ enum { NOISE_BLOCK = 4 * VW };
 static void noise_block(const struct slot_state *s, uint32_t first, float *out) {
     uint32_t counters[VW];
     float words[4][VW];
-    for (uint32_t i = 0; i < VW; i++) counters[i] = first / 4 + i;
-    vi c0 = vi_load(counters), c1 = vi_set1(s->token_count), c2 = vi_set1(s->choice), c3 = vi_set1(NOISE_SAMPLE);
-    vi k0 = vi_set1((uint32_t)s->seed), k1 = vi_set1((uint32_t)(s->seed >> 32)), m0 = vi_set1(PHILOX_M0),
-       m1 = vi_set1(PHILOX_M1);
+    for (uint32_t i = 0; i < VW; i++)
+        counters[i] = first / 4 + i;
+    vi c0 = vi_load(counters), c1 = vi_set1(s->token_count), c2 = vi_set1(s->choice),
+       c3 = vi_set1(NOISE_SAMPLE);
+    vi k0 = vi_set1((uint32_t)s->seed), k1 = vi_set1((uint32_t)(s->seed >> 32)),
+       m0 = vi_set1(PHILOX_M0), m1 = vi_set1(PHILOX_M1);
     for (int round = 0; round < 10; round++) {
-        vi n0 = vi_xor(vi_xor(vi_mulhi(m1, c2), c1), k0), n2 = vi_xor(vi_xor(vi_mulhi(m0, c0), c3), k1);
+        vi n0 = vi_xor(vi_xor(vi_mulhi(m1, c2), c1), k0),
+           n2 = vi_xor(vi_xor(vi_mulhi(m0, c0), c3), k1);
         c1 = vi_mullo(m1, c2);
         c3 = vi_mullo(m0, c0);
         c0 = n0;
@@ -283,7 +320,8 @@ static void noise_block(const struct slot_state *s, uint32_t first, float *out) 
     v_store(words[2], v_gumbel(c2));
     v_store(words[3], v_gumbel(c3));
     for (uint32_t i = 0; i < VW; i++)
-        for (uint32_t k = 0; k < 4; k++) out[4 * i + k] = words[k][i];
+        for (uint32_t k = 0; k < 4; k++)
+            out[4 * i + k] = words[k][i];
 }
 
 struct best {
@@ -291,21 +329,26 @@ struct best {
     uint32_t id;
 };
 
-/* One block: noise only when something in it is kept and could still win. Ids ascend, so the first of equals stays. */
-static void draw_block(const struct sample_row *r, uint32_t first, uint32_t count, uint32_t limit, struct best *best) {
+/* One block: noise only when something in it is kept and could still win. Ids ascend, so the first
+ * of equals stays. */
+static void draw_block(const struct sample_row *r, uint32_t first, uint32_t count, uint32_t limit,
+                       struct best *best) {
     const struct slot_state *s = r->state;
     const float *z = r->logits + first;
     float noise[NOISE_BLOCK], p[NOISE_BLOCK];
     bool any = false;
-    for (uint32_t i = 0; i < count; i++) any |= (z[i] + GUMBEL_MAX > best->value) & (key_of(z[i]) <= limit);
-    if (!any) return;
+    for (uint32_t i = 0; i < count; i++)
+        any |= (z[i] + GUMBEL_MAX > best->value) & (key_of(z[i]) <= limit);
+    if (!any)
+        return;
     noise_block(s, first, noise);
     for (uint32_t i = 0; s->min_p > 0 && i < count; i += VW)
         v_store(p + i, v_exp(v_load_n(z + i, MIN(count - i, (uint32_t)VW))));
     for (uint32_t i = 0; i < count; i++) {
         float noisy = z[i] + noise[i];
         bool kept = key_of(z[i]) <= limit && !(s->min_p > 0 && p[i] < s->min_p);
-        if (kept && (best->id == UINT32_MAX || noisy > best->value)) *best = (struct best){noisy, first + i};
+        if (kept && (best->id == UINT32_MAX || noisy > best->value))
+            *best = (struct best){noisy, first + i};
     }
 }
 
@@ -323,8 +366,10 @@ static enum sample_status append_token(const struct sample_row *r, uint32_t toke
     CHECK(s->token_count < r->op->slots->max_context);
     r->history[s->token_count++] = token;
     bool stop = false;
-    for (uint32_t i = 0; i < s->stop_count; i++) stop |= s->stops[i] == token;
-    if (!stop && s->token_count < s->max_total) return SAMPLE_TOKEN;
+    for (uint32_t i = 0; i < s->stop_count; i++)
+        stop |= s->stops[i] == token;
+    if (!stop && s->token_count < s->max_total)
+        return SAMPLE_TOKEN;
     s->active = 0;
     return stop ? SAMPLE_STOP : SAMPLE_LENGTH;
 }
@@ -332,17 +377,22 @@ static enum sample_status append_token(const struct sample_row *r, uint32_t toke
 static enum sample_status sample_row(const struct sample_row *r) {
     const struct sample_out *out = r->op->out;
     float max = max_or_nan(r->logits, r->vocab);
-    if (!(max > -INFINITY)) goto nothing;
+    if (!(max > -INFINITY))
+        goto nothing;
     bool logprobs = r->state->logprobs >= 0;
     double log_sum = logprobs ? log_sum_exp(r->logits, r->vocab, max) : 0;
-    if (logprobs) top_logprobs(r, log_sum);
+    if (logprobs)
+        top_logprobs(r, log_sum);
     float *raw =
-        scratch_raw(r->scratch, r->vocab); /* the penalties change what the chosen token's logprob is made of */
-    if (logprobs) memcpy(raw, r->logits, r->vocab * sizeof *raw);
+        /* the penalties change what the chosen token's logprob is made of */
+        scratch_raw(r->scratch, r->vocab);
+    if (logprobs)
+        memcpy(raw, r->logits, r->vocab * sizeof *raw);
     penalties(r);
     masks(r);
     max = max_or_nan(r->logits, r->vocab);
-    if (!(max > -INFINITY)) goto nothing;
+    if (!(max > -INFINITY))
+        goto nothing;
     uint32_t token = find_value(r->logits, r->vocab, max);
     if (r->state->temperature > 0) {
         scale_logits(r->logits, r->vocab, max, r->state->temperature);
@@ -361,7 +411,8 @@ static size_t scratch_bytes(uint32_t vocab_size) {
     return (sizeof(struct sample_scratch) + (size_t)vocab_size * 12 + 63) / 64 * 64;
 }
 
-static size_t cpu_sample_scratch(const struct device *dev, uint32_t sample_count, uint32_t vocab_size) {
+static size_t cpu_sample_scratch(const struct device *dev, uint32_t sample_count,
+                                 uint32_t vocab_size) {
     return dev->thread_count * scratch_bytes(vocab_size);
 }
 
@@ -371,7 +422,8 @@ static void sample_part(void *ctx, size_t part_idx, int thread_idx) {
     struct sample_row r = {
         .op = a,
         .state = &a->slots->states[slot],
-        .scratch = (struct sample_scratch *)((char *)a->scratch + (size_t)thread_idx * scratch_bytes(a->vocab_size)),
+        .scratch = (struct sample_scratch *)((char *)a->scratch +
+                                             (size_t)thread_idx * scratch_bytes(a->vocab_size)),
         .history = a->slots->tokens + (size_t)slot * a->slots->max_context,
         .logits = a->logits + (size_t)i * a->logits_stride,
         .slot = slot,
@@ -386,7 +438,9 @@ static void sample_part(void *ctx, size_t part_idx, int thread_idx) {
 
 static void cpu_sample(struct stream *s, const struct op_sample *a) {
     for (uint32_t i = 0; i < s->dev->thread_count; i++)
-        memset(((struct sample_scratch *)((char *)a->scratch + i * scratch_bytes(a->vocab_size)))->counts, 0,
-               (size_t)a->vocab_size * 4);
-    cpu_loop(s, a->batch->sample_count, (size_t)a->batch->sample_count * a->vocab_size, sample_part, (void *)a);
+        memset(((struct sample_scratch *)((char *)a->scratch + i * scratch_bytes(a->vocab_size)))
+                   ->counts,
+               0, (size_t)a->vocab_size * 4);
+    cpu_loop(s, a->batch->sample_count, (size_t)a->batch->sample_count * a->vocab_size, sample_part,
+             (void *)a);
 }

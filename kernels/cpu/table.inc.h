@@ -1,4 +1,5 @@
-/* table.inc.h - all kernels of one instruction set and their table CPU_OPS. Included by isa_*.c after a vec_*.h. */
+/* table.inc.h - all kernels of one instruction set and their table CPU_OPS. Included by isa_*.c
+ * after a vec_*.h. */
 #include "kernels/decode.h"
 
 #include "kernels/cpu/math.inc.h"
@@ -15,7 +16,7 @@
 
 #include "kernels/cpu/state.inc.h"
 
-#include "kernels/cpu/more_rows.inc.h"
+#include "kernels/cpu/norm_activation.inc.h"
 
 #include "kernels/cpu/attention.inc.h"
 
@@ -25,16 +26,19 @@
 
 #include "kernels/cpu/sample.inc.h"
 
-static int cpu_supports(enum storage_type weights, enum storage_type kv, uint32_t block_tokens, uint32_t head_dim,
-                        struct error *err) {
+static int cpu_supports(enum storage_type weights, enum storage_type kv, uint32_t block_tokens,
+                        uint32_t head_dim, struct error *err) {
     if (block_tokens % VW || ATTENTION_SPLIT % block_tokens)
-        return error_set(err, ERR_UNSUPPORTED, "a block of %u tokens; the CPU needs 16, 32, 64, 128 or 256",
+        return error_set(err, ERR_UNSUPPORTED,
+                         "a block of %u tokens; the CPU needs 16, 32, 64, 128 or 256",
                          block_tokens);
     if (!storage_is_plain(kv) && kv != STORAGE_F8_E4M3 && kv != STORAGE_I8)
-        return error_set(err, ERR_UNSUPPORTED, "the CPU stores keys and values as f32, f16, bf16, fp8 or int8, not %s",
+        return error_set(err, ERR_UNSUPPORTED,
+                         "the CPU stores keys and values as f32, f16, bf16, fp8 or int8, not %s",
                          storage_name(kv));
     if (head_dim == 0 || head_dim > ATTENTION_DIM_MAX)
-        return error_set(err, ERR_UNSUPPORTED, "head size %u is past %d", head_dim, ATTENTION_DIM_MAX);
+        return error_set(err, ERR_UNSUPPORTED, "head size %u is past %d", head_dim,
+                         ATTENTION_DIM_MAX);
     return 0;
 }
 
@@ -63,6 +67,8 @@ const struct ops CPU_OPS = {
     .sample = cpu_sample,
     .state = &cpu_state_ops,
     .rows = &cpu_row_ops,
+    .packed_bytes = cpu_packed_bytes,
+    .pack = cpu_pack,
     .kv_layer_bytes = ref_kv_layer_bytes,
     .attention_scratch = cpu_attention_scratch,
     .sample_scratch = cpu_sample_scratch,

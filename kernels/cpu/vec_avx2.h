@@ -1,4 +1,5 @@
-/* vec_avx2.h - 8 lanes of f32 (AVX2, FMA, F16C). The contract of these names is in vec_generic.h. */
+/* vec_avx2.h - 8 lanes of f32 (AVX2, FMA, F16C). The contract of these names is in
+ * vec_generic.h. */
 #ifndef KERNELS_CPU_VEC_AVX2_H
 #define KERNELS_CPU_VEC_AVX2_H
 
@@ -14,23 +15,52 @@ typedef __m256i vi;
 static inline __m256i v_first(size_t n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
-static inline vf v_set1(float x) { return _mm256_set1_ps(x); }
-static inline vf v_load(const float *p) { return _mm256_loadu_ps(p); }
-static inline vf v_load_n(const float *p, size_t n) { return _mm256_maskload_ps(p, v_first(n)); }
-static inline void v_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
-static inline void v_store_n(float *p, vf a, size_t n) { _mm256_maskstore_ps(p, v_first(n), a); }
-static inline vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
-static inline vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
-static inline vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
-static inline vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
-static inline vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
-static inline vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
-static inline vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
-static inline vf v_fms(vf a, vf b, vf c) { return _mm256_fmsub_ps(a, b, c); }
-static inline vf v_rint(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline vf v_set1(float x) {
+    return _mm256_set1_ps(x);
+}
+static inline vf v_load(const float *p) {
+    return _mm256_loadu_ps(p);
+}
+static inline vf v_load_n(const float *p, size_t n) {
+    return _mm256_maskload_ps(p, v_first(n));
+}
+static inline void v_store(float *p, vf a) {
+    _mm256_storeu_ps(p, a);
+}
+static inline void v_store_n(float *p, vf a, size_t n) {
+    _mm256_maskstore_ps(p, v_first(n), a);
+}
+static inline vf v_add(vf a, vf b) {
+    return _mm256_add_ps(a, b);
+}
+static inline vf v_sub(vf a, vf b) {
+    return _mm256_sub_ps(a, b);
+}
+static inline vf v_mul(vf a, vf b) {
+    return _mm256_mul_ps(a, b);
+}
+static inline vf v_div(vf a, vf b) {
+    return _mm256_div_ps(a, b);
+}
+static inline vf v_max(vf a, vf b) {
+    return _mm256_max_ps(a, b);
+}
+static inline vf v_min(vf a, vf b) {
+    return _mm256_min_ps(a, b);
+}
+static inline vf v_fma(vf a, vf b, vf c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+static inline vf v_fms(vf a, vf b, vf c) {
+    return _mm256_fmsub_ps(a, b, c);
+}
+static inline vf v_rint(vf a) {
+    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 /* a * 2^n in two steps, so that n up to 128 works. */
 static inline vf v_scale2(vf a, vf n) {
-    __m256i i = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(i, 1), rest = _mm256_sub_epi32(i, half);
+    __m256i i = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(i, 1),
+            rest = _mm256_sub_epi32(i, half);
     __m256i bias = _mm256_set1_epi32(127);
     vf x = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));
     vf y = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
@@ -45,7 +75,8 @@ static inline float v_hsum(vf a) {
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
 static inline void v_hsum4(const vf *a, float *out) {
-    for (int i = 0; i < 4; i++) out[i] = v_hsum(a[i]);
+    for (int i = 0; i < 4; i++)
+        out[i] = v_hsum(a[i]);
 }
 static inline float v_hmax(vf a) {
     __m128 q = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -58,7 +89,9 @@ static inline vf v_load_bf16(const void *p) {
 static inline vf v_load_i8(const int8_t *p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)));
 }
-static inline vf v_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
+static inline vf v_load_f16(const void *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(p));
+}
 static inline float f16_at(const void *p) {
     uint16_t h;
     memcpy(&h, p, 2);
@@ -72,43 +105,86 @@ static inline __m128i v_load16_n(const void *p, size_t n) {
 static inline vf v_load_bf16_n(const void *p, size_t n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v_load16_n(p, n)), 16));
 }
-static inline vf v_load_f16_n(const void *p, size_t n) { return _mm256_cvtph_ps(v_load16_n(p, n)); }
+static inline vf v_load_f16_n(const void *p, size_t n) {
+    return _mm256_cvtph_ps(v_load16_n(p, n));
+}
 
-static inline vi vi_set1(uint32_t x) { return _mm256_set1_epi32((int)x); }
-static inline vi vi_load(const uint32_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
-static inline void vi_store(uint32_t *p, vi a) { _mm256_storeu_si256((__m256i *)p, a); }
-static inline vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
-static inline vi vi_sub(vi a, vi b) { return _mm256_sub_epi32(a, b); }
-static inline vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
-static inline vi vi_mullo(vi a, vi b) { return _mm256_mullo_epi32(a, b); }
+static inline vi vi_set1(uint32_t x) {
+    return _mm256_set1_epi32((int)x);
+}
+static inline vi vi_load(const uint32_t *p) {
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+static inline void vi_store(uint32_t *p, vi a) {
+    _mm256_storeu_si256((__m256i *)p, a);
+}
+static inline vi vi_add(vi a, vi b) {
+    return _mm256_add_epi32(a, b);
+}
+static inline vi vi_sub(vi a, vi b) {
+    return _mm256_sub_epi32(a, b);
+}
+static inline vi vi_xor(vi a, vi b) {
+    return _mm256_xor_si256(a, b);
+}
+static inline vi vi_mullo(vi a, vi b) {
+    return _mm256_mullo_epi32(a, b);
+}
 static inline vi vi_mulhi(vi a, vi b) {
     vi even = _mm256_srli_epi64(_mm256_mul_epu32(a, b), 32);
     vi odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32));
     return _mm256_blend_epi32(even, odd, 0xaa);
 }
-static inline vi vi_load_u8(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)); }
+static inline vi vi_load_u8(const uint8_t *p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p));
+}
 static inline vi vi_load_u4(const uint8_t *p) {
     int bytes;
     memcpy(&bytes, p, 4);
     vi pairs = _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(bytes));
-    return _mm256_and_si256(_mm256_or_si256(pairs, _mm256_slli_epi64(pairs, 28)), _mm256_set1_epi32(15));
+    return _mm256_and_si256(_mm256_or_si256(pairs, _mm256_slli_epi64(pairs, 28)),
+                            _mm256_set1_epi32(15));
 }
 static inline vf v_lookup(const float table[16], vi idx) {
     vf low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), idx);
     vf high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), idx);
     return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(idx, 28)));
 }
-static inline vf v_low4(vi a) { return _mm256_cvtepi32_ps(_mm256_and_si256(a, _mm256_set1_epi32(15))); }
-static inline vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
-static inline vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
-static inline vi vi_shl(vi a, uint32_t n) { return _mm256_sll_epi32(a, _mm_cvtsi32_si128((int)n)); }
-static inline vi vi_shr(vi a, uint32_t n) { return _mm256_srl_epi32(a, _mm_cvtsi32_si128((int)n)); }
-static inline vi vi_sra23(vi a) { return _mm256_srai_epi32(a, 23); }
-static inline vi vi_shl23(vi a) { return _mm256_slli_epi32(a, 23); }
-static inline vi vi_sign(vi a) { return _mm256_srai_epi32(a, 31); }
-static inline vf v_of_int(vi a) { return _mm256_cvtepi32_ps(a); }
-static inline vi vi_cast(vf a) { return _mm256_castps_si256(a); }
-static inline vf v_cast(vi a) { return _mm256_castsi256_ps(a); }
-static inline vf v_pick(vi mask, vf ones, vf zeros) { return _mm256_blendv_ps(zeros, ones, _mm256_castsi256_ps(mask)); }
+static inline vf v_low4(vi a) {
+    return _mm256_cvtepi32_ps(_mm256_and_si256(a, _mm256_set1_epi32(15)));
+}
+static inline vi vi_and(vi a, vi b) {
+    return _mm256_and_si256(a, b);
+}
+static inline vi vi_or(vi a, vi b) {
+    return _mm256_or_si256(a, b);
+}
+static inline vi vi_shl(vi a, uint32_t n) {
+    return _mm256_sll_epi32(a, _mm_cvtsi32_si128((int)n));
+}
+static inline vi vi_shr(vi a, uint32_t n) {
+    return _mm256_srl_epi32(a, _mm_cvtsi32_si128((int)n));
+}
+static inline vi vi_sra23(vi a) {
+    return _mm256_srai_epi32(a, 23);
+}
+static inline vi vi_shl23(vi a) {
+    return _mm256_slli_epi32(a, 23);
+}
+static inline vi vi_sign(vi a) {
+    return _mm256_srai_epi32(a, 31);
+}
+static inline vf v_of_int(vi a) {
+    return _mm256_cvtepi32_ps(a);
+}
+static inline vi vi_cast(vf a) {
+    return _mm256_castps_si256(a);
+}
+static inline vf v_cast(vi a) {
+    return _mm256_castsi256_ps(a);
+}
+static inline vf v_pick(vi mask, vf ones, vf zeros) {
+    return _mm256_blendv_ps(zeros, ones, _mm256_castsi256_ps(mask));
+}
 
 #endif

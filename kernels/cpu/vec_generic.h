@@ -1,6 +1,6 @@
 /*
- * vec_generic.h - 4 lanes of f32 in the compiler's portable vectors: any machine. Also the contract of the names that
- * all vec_*.h define.
+ * vec_generic.h - 4 lanes of f32 in the compiler's portable vectors: any machine. Also the contract
+ * of the names that all vec_*.h define.
  *
  *   VW, vf, vi            lanes; a vector of f32; a vector of u32
  *   v_load_n, v_store_n   the first n < VW lanes (loads give zero for the rest and do not touch memory behind)
@@ -27,25 +27,49 @@ typedef int32_t vs __attribute__((vector_size(16)));
 typedef float vf_unaligned __attribute__((vector_size(16), aligned(4), may_alias));
 typedef uint32_t vi_unaligned __attribute__((vector_size(16), aligned(4), may_alias));
 
-static inline vf v_set1(float x) { return (vf){x, x, x, x}; }
-static inline vf v_load(const float *p) { return *(const vf_unaligned *)p; }
+static inline vf v_set1(float x) {
+    return (vf){x, x, x, x};
+}
+static inline vf v_load(const float *p) {
+    return *(const vf_unaligned *)p;
+}
 static inline vf v_load_n(const float *p, size_t n) {
     vf a = v_set1(0);
-    for (size_t i = 0; i < n; i++) a[i] = p[i];
+    for (size_t i = 0; i < n; i++)
+        a[i] = p[i];
     return a;
 }
-static inline void v_store(float *p, vf a) { *(vf_unaligned *)p = a; }
-static inline void v_store_n(float *p, vf a, size_t n) {
-    for (size_t i = 0; i < n; i++) p[i] = a[i];
+static inline void v_store(float *p, vf a) {
+    *(vf_unaligned *)p = a;
 }
-static inline vf v_add(vf a, vf b) { return a + b; }
-static inline vf v_sub(vf a, vf b) { return a - b; }
-static inline vf v_mul(vf a, vf b) { return a * b; }
-static inline vf v_div(vf a, vf b) { return a / b; }
-static inline vf v_max(vf a, vf b) { return (vf)(((vi)a & (vi)(a > b)) | ((vi)b & ~(vi)(a > b))); }
-static inline vf v_min(vf a, vf b) { return (vf)(((vi)a & (vi)(a < b)) | ((vi)b & ~(vi)(a < b))); }
-static inline vf v_fma(vf a, vf b, vf c) { return a * b + c; }
-static inline vf v_fms(vf a, vf b, vf c) { return a * b - c; }
+static inline void v_store_n(float *p, vf a, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        p[i] = a[i];
+}
+static inline vf v_add(vf a, vf b) {
+    return a + b;
+}
+static inline vf v_sub(vf a, vf b) {
+    return a - b;
+}
+static inline vf v_mul(vf a, vf b) {
+    return a * b;
+}
+static inline vf v_div(vf a, vf b) {
+    return a / b;
+}
+static inline vf v_max(vf a, vf b) {
+    return (vf)(((vi)a & (vi)(a > b)) | ((vi)b & ~(vi)(a > b)));
+}
+static inline vf v_min(vf a, vf b) {
+    return (vf)(((vi)a & (vi)(a < b)) | ((vi)b & ~(vi)(a < b)));
+}
+static inline vf v_fma(vf a, vf b, vf c) {
+    return a * b + c;
+}
+static inline vf v_fms(vf a, vf b, vf c) {
+    return a * b - c;
+}
 static inline vf v_rint(vf a) {
     vf rounder = v_set1(0x1.8p23f); /* |a| < 2^22 here */
     return (a + rounder) - rounder;
@@ -54,14 +78,20 @@ static inline vf v_scale2(vf a, vf n) {
     vs i = __builtin_convertvector(n, vs), half = i >> 1, rest = i - half;
     return a * (vf)((vi)(half + 127) << 23) * (vf)((vi)(rest + 127) << 23);
 }
-static inline vf v_zero_below(vf a, vf x, float limit) { return (vf)((vi)a & ~(vi)(x < v_set1(limit))); }
-static inline float v_hsum(vf a) { return (a[0] + a[2]) + (a[1] + a[3]); }
+static inline vf v_zero_below(vf a, vf x, float limit) {
+    return (vf)((vi)a & ~(vi)(x < v_set1(limit)));
+}
+static inline float v_hsum(vf a) {
+    return (a[0] + a[2]) + (a[1] + a[3]);
+}
 static inline void v_hsum4(const vf *a, float *out) {
-    for (int i = 0; i < 4; i++) out[i] = v_hsum(a[i]);
+    for (int i = 0; i < 4; i++)
+        out[i] = v_hsum(a[i]);
 }
 static inline float v_hmax(vf a) {
     float m = a[0];
-    for (int i = 1; i < VW; i++) m = a[i] > m ? a[i] : m;
+    for (int i = 1; i < VW; i++)
+        m = a[i] > m ? a[i] : m;
     return m;
 }
 typedef uint16_t vh __attribute__((vector_size(8)));
@@ -71,48 +101,99 @@ static inline vi v_load16_n(const void *p, size_t n) {
     memcpy(&h, p, 2 * n);
     return __builtin_convertvector(h, vi);
 }
-static inline vf v_load_bf16_n(const void *p, size_t n) { return (vf)(v_load16_n(p, n) << 16); }
-static inline vf v_load_bf16(const void *p) { return v_load_bf16_n(p, VW); }
-/* Exponent and fraction moved into place, rescaled by 2^112 (exact, subnormals too); infinities and NaNs put right. */
+static inline vf v_load_bf16_n(const void *p, size_t n) {
+    return (vf)(v_load16_n(p, n) << 16);
+}
+static inline vf v_load_bf16(const void *p) {
+    return v_load_bf16_n(p, VW);
+}
+/* Exponent and fraction moved into place, rescaled by 2^112 (exact, subnormals too); infinities and
+ * NaNs put right. */
 static inline vf v_load_f16_n(const void *p, size_t n) {
-    vi h = v_load16_n(p, n), magnitude = (h & 0x7fff) << 13, special = (vi)(magnitude >= 0x0f800000u);
+    vi h = v_load16_n(p, n), magnitude = (h & 0x7fff) << 13,
+       special = (vi)(magnitude >= 0x0f800000u);
     vi scaled = (vi)((vf)magnitude * v_set1(0x1p112f));
     return (vf)((h & 0x8000) << 16 | (special & (magnitude | 0x7f800000u)) | (~special & scaled));
 }
-static inline float f16_at(const void *p) { return decode_f16(p); }
-static inline vf v_load_i8(const int8_t *p) { return (vf){p[0], p[1], p[2], p[3]}; }
-static inline vf v_load_f16(const void *p) { return v_load_f16_n(p, VW); }
+static inline float f16_at(const void *p) {
+    return decode_f16(p);
+}
+static inline vf v_load_i8(const int8_t *p) {
+    return (vf){p[0], p[1], p[2], p[3]};
+}
+static inline vf v_load_f16(const void *p) {
+    return v_load_f16_n(p, VW);
+}
 
-static inline vi vi_set1(uint32_t x) { return (vi){x, x, x, x}; }
-static inline vi vi_load(const uint32_t *p) { return *(const vi_unaligned *)p; }
-static inline void vi_store(uint32_t *p, vi a) { *(vi_unaligned *)p = a; }
-static inline vi vi_add(vi a, vi b) { return a + b; }
-static inline vi vi_sub(vi a, vi b) { return a - b; }
-static inline vi vi_xor(vi a, vi b) { return a ^ b; }
-static inline vi vi_mullo(vi a, vi b) { return a * b; }
+static inline vi vi_set1(uint32_t x) {
+    return (vi){x, x, x, x};
+}
+static inline vi vi_load(const uint32_t *p) {
+    return *(const vi_unaligned *)p;
+}
+static inline void vi_store(uint32_t *p, vi a) {
+    *(vi_unaligned *)p = a;
+}
+static inline vi vi_add(vi a, vi b) {
+    return a + b;
+}
+static inline vi vi_sub(vi a, vi b) {
+    return a - b;
+}
+static inline vi vi_xor(vi a, vi b) {
+    return a ^ b;
+}
+static inline vi vi_mullo(vi a, vi b) {
+    return a * b;
+}
 static inline vi vi_mulhi(vi a, vi b) {
     vi r;
-    for (int i = 0; i < VW; i++) r[i] = (uint32_t)((uint64_t)a[i] * b[i] >> 32);
+    for (int i = 0; i < VW; i++)
+        r[i] = (uint32_t)((uint64_t)a[i] * b[i] >> 32);
     return r;
 }
-static inline vi vi_load_u8(const uint8_t *p) { return (vi){p[0], p[1], p[2], p[3]}; }
+static inline vi vi_load_u8(const uint8_t *p) {
+    return (vi){p[0], p[1], p[2], p[3]};
+}
 static inline vi vi_load_u4(const uint8_t *p) {
     return (vi){p[0] & 15u, (uint32_t)p[0] >> 4, p[1] & 15u, (uint32_t)p[1] >> 4};
 }
 static inline vf v_lookup(const float table[16], vi idx) {
     return (vf){table[idx[0] & 15], table[idx[1] & 15], table[idx[2] & 15], table[idx[3] & 15]};
 }
-static inline vf v_low4(vi a) { return __builtin_convertvector((vs)(a & 15), vf); }
-static inline vi vi_and(vi a, vi b) { return a & b; }
-static inline vi vi_or(vi a, vi b) { return a | b; }
-static inline vi vi_shl(vi a, uint32_t n) { return a << n; }
-static inline vi vi_shr(vi a, uint32_t n) { return a >> n; }
-static inline vi vi_sra23(vi a) { return (vi)((vs)a >> 23); }
-static inline vi vi_shl23(vi a) { return a << 23; }
-static inline vi vi_sign(vi a) { return (vi)((vs)a >> 31); }
-static inline vf v_of_int(vi a) { return __builtin_convertvector((vs)a, vf); }
-static inline vi vi_cast(vf a) { return (vi)a; }
-static inline vf v_cast(vi a) { return (vf)a; }
+static inline vf v_low4(vi a) {
+    return __builtin_convertvector((vs)(a & 15), vf);
+}
+static inline vi vi_and(vi a, vi b) {
+    return a & b;
+}
+static inline vi vi_or(vi a, vi b) {
+    return a | b;
+}
+static inline vi vi_shl(vi a, uint32_t n) {
+    return a << n;
+}
+static inline vi vi_shr(vi a, uint32_t n) {
+    return a >> n;
+}
+static inline vi vi_sra23(vi a) {
+    return (vi)((vs)a >> 23);
+}
+static inline vi vi_shl23(vi a) {
+    return a << 23;
+}
+static inline vi vi_sign(vi a) {
+    return (vi)((vs)a >> 31);
+}
+static inline vf v_of_int(vi a) {
+    return __builtin_convertvector((vs)a, vf);
+}
+static inline vi vi_cast(vf a) {
+    return (vi)a;
+}
+static inline vf v_cast(vi a) {
+    return (vf)a;
+}
 static inline vf v_pick(vi mask, vf ones, vf zeros) {
     vi m = vi_sign(mask);
     return (vf)((m & (vi)ones) | (~m & (vi)zeros));

@@ -11,7 +11,8 @@ static __device__ __forceinline__ float activate(int kind, float x) {
     case ACTIVATION_GELU_QUICK: return x / (1.0f + expf(-1.702f * x));
     case ACTIVATION_RELU: return x < 0 ? 0.0f : x;
     case ACTIVATION_RELU2: return x < 0 ? 0.0f : x * x;
-    default: return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x)));
+    default:
+        return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x)));
     }
 }
 

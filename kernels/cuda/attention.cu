@@ -1,11 +1,13 @@
 /*
  * attention.cu - which kernel computes which rows (kernels/ops.h: op_attention), and the plain one.
  *
- * Output-class rows: attention_output.cu. Prompt-class rows: attention_prompt.cu. Types that tensor cores do not take,
- * head sizes that are no multiple of 16, soft caps and ALiBi: the plain kernel for both classes.
+ * Output-class rows: attention_output.cu. Prompt-class rows: attention_prompt.cu. Types that tensor
+ * cores do not take, head sizes that are no multiple of 16, soft caps and ALiBi: the plain kernel
+ * for both classes.
  *
- * plain: one block of 128 threads a row and head, part after part. A warp makes the score of a position (lane l sums
- * dims l, l + 32, ...), a thread the sums of dims tid, tid + 128 over ascending positions.
+ * plain: one block of 128 threads a row and head, part after part. A warp makes the score of a
+ * position (lane l sums dims l, l + 32, ...), a thread the sums of dims tid, tid + 128 over
+ * ascending positions.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/cache.cuh"
@@ -13,10 +15,11 @@
 enum { PLAIN_THREADS = 128 };
 
 /* Soft cap, then ALiBi, of a score times log2 e. */
-static __device__ __forceinline__ float bend(const struct attention_call &call, float score, uint32_t h,
-                                             uint32_t distance) {
+static __device__ __forceinline__ float cap_and_bias(const struct attention_call &call, float score,
+                                                     uint32_t h, uint32_t distance) {
     const float log2_e = 1.44269504088896340736f;
-    if (call.soft_cap != 0) score = call.soft_cap * tanhf(score / log2_e / call.soft_cap) * log2_e;
+    if (call.soft_cap != 0)
+        score = call.soft_cap * tanhf(score / log2_e / call.soft_cap) * log2_e;
     return call.slopes ? score - call.slopes[h] * (float)distance * log2_e : score;
 }
 
@@ -28,41 +31,51 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
     dependency_wait();
     dependents_launch();
     const struct kv_pages &kv = call.kv;
-    const uint32_t h = blockIdx.x, t = call.row_first + blockIdx.y, dim = kv.head_dim,
+    const uint32_t h = blockIdx.y, t = call.row_first + blockIdx.x, dim = kv.head_dim,
                    g = h / (call.heads / kv.kv_heads);
     const uint32_t position = call.positions[t], lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     raw *out = (raw *)call.out + ((size_t)t * call.heads + h) * dim;
     float max = MINUS_INFINITY, sum = 0, acc[2] = {0, 0};
     if (position == (uint32_t)ROW_NONE) {
-        for (uint32_t d = threadIdx.x; d < dim; d += PLAIN_THREADS) values<A>::put(out + d, 0.0f);
+        for (uint32_t d = threadIdx.x; d < dim; d += PLAIN_THREADS)
+            values<A>::put(out + d, 0.0f);
         return;
     }
     for (uint32_t d = threadIdx.x; d < dim; d += PLAIN_THREADS)
-        q[d] = values<A>::get((const raw *)call.qkv + (size_t)t * call.row_width() + (size_t)h * dim + d);
+        q[d] = values<A>::get((const raw *)call.qkv + (size_t)t * call.row_width() +
+                              (size_t)h * dim + d);
     const uint32_t slot = call.slots[t];
     uint32_t from = call.first_position(position);
     while (from <= position) {
-        const uint32_t end = min((from / ATTENTION_SPLIT + 1) * (uint32_t)ATTENTION_SPLIT, position + 1),
+        const uint32_t end = min((from / ATTENTION_SPLIT + 1) * (uint32_t)ATTENTION_SPLIT,
+                                 position + 1),
                        count = end - from;
         __syncthreads(); /* q is there; nobody reads the scores before */
         for (uint32_t j = warp; j < count; j += PLAIN_THREADS / 32) {
             const stored *k = (const stored *)kv.at(slot, from + j) + (size_t)g * kv.head_stride();
             float dot = 0;
-            for (uint32_t d = lane; d < dim; d += 32) dot += q[d] * values<K>::get(k + d);
+            for (uint32_t d = lane; d < dim; d += 32)
+                dot += q[d] * values<K>::get(k + d);
             dot = warp_sum(dot);
-            if (K == STORAGE_I8) dot *= *kv.scale(slot, from + j, g);
-            if (lane == 0) scores[j] = bend(call, dot * call.scale, h, position - (from + j));
+            if (K == STORAGE_I8)
+                dot *= *kv.scale(slot, from + j, g);
+            if (lane == 0)
+                scores[j] = cap_and_bias(call, dot * call.scale, h, position - (from + j));
         }
         __syncthreads();
         float part_max = MINUS_INFINITY, part_sum = 0, part[2] = {0, 0};
-        for (uint32_t j = lane; j < count; j += 32) part_max = scores[j] > part_max ? scores[j] : part_max;
+        for (uint32_t j = lane; j < count; j += 32)
+            part_max = scores[j] > part_max ? scores[j] : part_max;
         part_max = warp_max(part_max);
-        for (uint32_t j = lane; j < count; j += 32) part_sum += exp2f(scores[j] - part_max);
+        for (uint32_t j = lane; j < count; j += 32)
+            part_sum += exp2f(scores[j] - part_max);
         part_sum = warp_sum(part_sum);
         for (uint32_t j = 0; j < count; j++) {
-            const stored *v = (const stored *)kv.at(slot, from + j) + (size_t)(kv.kv_heads + g) * kv.head_stride();
+            const stored *v = (const stored *)kv.at(slot, from + j) +
+                              (size_t)(kv.kv_heads + g) * kv.head_stride();
             float p = exp2f(scores[j] - part_max);
-            if (K == STORAGE_I8) p *= *kv.scale(slot, from + j, kv.kv_heads + g);
+            if (K == STORAGE_I8)
+                p *= *kv.scale(slot, from + j, kv.kv_heads + g);
 #pragma unroll
             for (int i = 0; i < 2; i++)
                 if (threadIdx.x + i * PLAIN_THREADS < dim)
@@ -71,7 +84,8 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
         const struct merge_factors f = merge_max(&max, part_max);
         sum = merge(f, sum, part_sum);
 #pragma unroll
-        for (int i = 0; i < 2; i++) acc[i] = merge(f, acc[i], part[i]);
+        for (int i = 0; i < 2; i++)
+            acc[i] = merge(f, acc[i], part[i]);
         from = end;
     }
     const float factor = take_sink(call, h, max, &sum);
@@ -81,41 +95,49 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
             values<A>::put(out + threadIdx.x + i * PLAIN_THREADS, __fdiv_rn(acc[i] * factor, sum));
 }
 
-template <int A, int K> static void plain_typed(struct stream *s, const struct attention_call &call) {
-    launch_shape shape = {dim3(call.heads, call.row_count), dim3(PLAIN_THREADS),
+template <int A, int K>
+static void plain_typed(struct stream *s, const struct attention_call &call) {
+    launch_shape shape = {dim3(call.row_count, call.heads), dim3(PLAIN_THREADS),
                           (256 + ATTENTION_SPLIT) * sizeof(float), device_of(s)->dependent_launch};
     LAUNCH((attention_plain_kernel<A, K>), shape, cuda_stream_of(s), call);
 }
-template <int A> static void plain(struct stream *s, const struct attention_call &call, enum storage_type kv_type) {
+template <int A>
+static void plain(struct stream *s, const struct attention_call &call, enum storage_type kv_type) {
     WITH_CACHE(kv_type, K, (plain_typed<A, K>(s, call)));
 }
-void attention_plain_rows(struct stream *s, const struct attention_call &call, enum storage_type kv_type) {
+void attention_plain_rows(struct stream *s, const struct attention_call &call,
+                          enum storage_type kv_type) {
     WITH_ACTIVATION(s->dev->activation_type, A, plain<A>(s, call, kv_type));
 }
 
 /* ---- scratch ---- */
 
-/* Parts that have no room are computed one after the other by their row's block: the same bits, less parallel. */
+/* Parts that have no room are computed one after the other by their row's block: the same bits,
+ * less parallel. A context and the blocks it lies in have the same number of parts, because a part
+ * is a whole number of blocks. */
 enum : size_t { PARTS_BYTES_MAX = (size_t)128 << 20 };
 
-static uint32_t unit_max_of(uint32_t row_count, uint32_t heads, uint32_t head_dim, uint32_t max_context) {
+static uint32_t unit_max_of(uint32_t row_count, uint32_t heads, uint32_t head_dim,
+                            uint32_t max_context) {
     const uint64_t unit = (uint64_t)heads * (head_dim + 2) * sizeof(float);
-    const uint64_t wanted = (uint64_t)row_count * (max_context / ATTENTION_SPLIT + 1);
+    const uint64_t wanted =
+        (uint64_t)row_count * ((max_context + ATTENTION_SPLIT - 1) / ATTENTION_SPLIT);
     return (uint32_t)MIN(wanted, MAX((uint64_t)PARTS_BYTES_MAX / unit, (uint64_t)1));
 }
 
-size_t cuda_attention_scratch(const struct device *dev, uint32_t row_count, uint32_t heads, uint32_t head_dim,
-                              uint32_t max_context) {
+size_t cuda_attention_scratch(const struct device *dev, uint32_t row_count, uint32_t heads,
+                              uint32_t head_dim, uint32_t max_context) {
     (void)dev;
     const size_t units = unit_max_of(row_count, heads, head_dim, max_context);
-    return ((size_t)row_count + 1 + 63) / 64 * 64 * sizeof(uint32_t) + units * heads * (head_dim + 2) * sizeof(float) +
-           64;
+    return ((size_t)row_count + 1 + 63) / 64 * 64 * sizeof(uint32_t) +
+           units * heads * (head_dim + 2) * sizeof(float) + 64;
 }
 
 void cuda_attention(struct stream *s, const struct op_attention *a) {
     const struct kv_view *kv = a->kv;
     const uint32_t rows = a->batch->row_count;
-    CHECK(kv->kv_heads && a->heads % kv->kv_heads == 0 && a->class_rows <= rows && kv->head_dim <= 256);
+    CHECK(kv->kv_heads && a->heads % kv->kv_heads == 0 && a->class_rows <= rows &&
+          kv->head_dim <= 256);
     struct attention_call call;
     memset((void *)&call, 0, sizeof call);
     call.out = a->out;
@@ -131,19 +153,22 @@ void cuda_attention(struct stream *s, const struct op_attention *a) {
     call.slots = a->batch->slots;
     call.positions = a->batch->positions;
     const enum storage_type act = s->dev->activation_type;
-    const bool tensor =
-        act == kv->type && act != STORAGE_F32 && kv->head_dim % 16 == 0 && a->soft_cap == 0 && !a->slopes;
+    const bool tensor = act == kv->type && act != STORAGE_F32 && kv->head_dim % 16 == 0 &&
+                        a->soft_cap == 0 && !a->slopes;
     call.row_count = tensor ? a->class_rows : rows;
     if (!tensor) {
-        if (rows) attention_plain_rows(s, call, kv->type);
+        if (rows)
+            attention_plain_rows(s, call, kv->type);
         return;
     }
     call.unit_max = unit_max_of(rows, a->heads, kv->head_dim, kv->max_blocks * kv->block_tokens);
     call.unit_firsts = (uint32_t *)a->scratch;
     call.part_stats = (float *)a->scratch + ((size_t)rows + 1 + 63) / 64 * 64;
     call.part_sums = call.part_stats + (size_t)call.unit_max * a->heads * 2;
-    if (call.row_count) attention_output_rows(s, call, act);
+    if (call.row_count)
+        attention_output_rows(s, call, act);
     call.row_first = a->class_rows;
     call.row_count = rows - a->class_rows;
-    if (call.row_count) attention_prompt_rows(s, call, act);
+    if (call.row_count)
+        attention_prompt_rows(s, call, act);
 }

@@ -1,10 +1,11 @@
 /*
- * attention.cuh - what the attention kernels share: the call as kernels take it, the parts of a row, and how two parts
- * become one.
+ * attention.cuh - what the attention kernels share: the call as kernels take it, the parts of a
+ * row, and how two parts become one.
  *
- * The positions of a row are cut at multiples of ATTENTION_SPLIT. A part is (max, sum, acc[D]): max of the scores, sum
- * of 2^(score - max) (scores carry a factor log2 e), acc = sum of 2^(score - max) * v. Parts are merged from the empty
- * part on in ascending order, by the same operations wherever that happens, so it does not matter who merges.
+ * The positions of a row are cut at multiples of ATTENTION_SPLIT. A part is (max, sum, acc[D]): max
+ * of the scores, sum of 2^(score - max) (scores carry a factor log2 e), acc = sum of 2^(score -
+ * max) * v. Parts are merged from the empty part on in ascending order, by the same operations
+ * wherever that happens, so it does not matter who merges.
  */
 #ifndef KERNELS_CUDA_ATTENTION_CUH
 #define KERNELS_CUDA_ATTENTION_CUH
@@ -17,9 +18,10 @@ struct attention_call {
     void *out;
     const void *qkv;
     uint32_t heads, window, chunk;
-    float scale;         /* times log2 e */
-    const float *sinks;  /* [heads] or NULL */
-    float soft_cap;      /* of scores not times log2 e; 0: none. This and slopes: the plain kernel only */
+    float scale;        /* times log2 e */
+    const float *sinks; /* [heads] or NULL */
+    /* of scores not times log2 e; 0: none. This and slopes: the plain kernel only */
+    float soft_cap;
     const float *slopes; /* [heads] or NULL */
     uint32_t row_first, row_count;
     struct kv_pages kv;
@@ -36,10 +38,13 @@ struct attention_call {
     }
     /* Parts of a row; padding has one, which is zeros. */
     __device__ __forceinline__ uint32_t parts_of(uint32_t position) const {
-        if (position == (uint32_t)ROW_NONE) return 1;
+        if (position == (uint32_t)ROW_NONE)
+            return 1;
         return position / ATTENTION_SPLIT - first_position(position) / ATTENTION_SPLIT + 1;
     }
-    __device__ __forceinline__ uint32_t row_width() const { return (heads + 2 * kv.kv_heads) * kv.head_dim; }
+    __device__ __forceinline__ uint32_t row_width() const {
+        return (heads + 2 * kv.kv_heads) * kv.head_dim;
+    }
 };
 
 /* Factors of merging a part into what is there; *max becomes the larger one. */
@@ -56,16 +61,22 @@ __device__ __forceinline__ float merge(struct merge_factors f, float a, float pa
     return __fmaf_rn(part, f.new_one, __fmul_rn(a, f.old_one));
 }
 
-/* The sink is one more part, which has a score and no value: the factor of acc; *sum becomes the sum with it. */
-__device__ __forceinline__ float take_sink(const struct attention_call &call, uint32_t h, float max, float *sum) {
-    if (!call.sinks) return 1.0f;
+/* The sink is one more part, which has a score and no value: the factor of acc; *sum becomes the
+ * sum with it. */
+__device__ __forceinline__ float take_sink(const struct attention_call &call, uint32_t h, float max,
+                                           float *sum) {
+    if (!call.sinks)
+        return 1.0f;
     const struct merge_factors f = merge_max(&max, call.sinks[h] * 1.44269504088896340736f);
     *sum = __fmaf_rn(*sum, f.old_one, f.new_one);
     return f.old_one;
 }
 
-void attention_output_rows(struct stream *s, const struct attention_call &call, enum storage_type type);
-void attention_prompt_rows(struct stream *s, const struct attention_call &call, enum storage_type type);
-void attention_plain_rows(struct stream *s, const struct attention_call &call, enum storage_type kv_type);
+void attention_output_rows(struct stream *s, const struct attention_call &call,
+                           enum storage_type type);
+void attention_prompt_rows(struct stream *s, const struct attention_call &call,
+                           enum storage_type type);
+void attention_plain_rows(struct stream *s, const struct attention_call &call,
+                          enum storage_type kv_type);
 
 #endif

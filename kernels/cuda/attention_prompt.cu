@@ -1,23 +1,26 @@
 /*
  * attention_prompt.cu - attention of prompt-class rows over the paged cache: the prefill family.
  *
- * A block makes 64 consecutive rows of one head; its four warps 16 rows each. Rows of a tile may belong to several
- * slots: each run of rows of one slot (a segment) is computed by itself, so nobody's values meet another's. For a
- * segment, KV tiles of 64 positions (32 beyond D = 128) at absolute places go by in ascending order with the running
- * max and sum of each row (Milakov and Gimelshein, 2018; Dao, 2023). A tile that a row does not see leaves its bits as
- * they are (weights 0, factors 1), so they do not depend on which rows share the tile.
+ * A block makes 64 consecutive rows of one head; its four warps 16 rows each. Rows of a tile may
+ * belong to several slots: each run of rows of one slot (a segment) is computed by itself, so
+ * nobody's values meet another's. For a segment, KV tiles of 64 positions (32 beyond D = 128) at
+ * absolute places go by in ascending order with the running max and sum of each row (Milakov and
+ * Gimelshein, 2018; Dao, 2023). A tile that a row does not see leaves its bits as they are (weights
+ * 0, factors 1), so they do not depend on which rows share the tile.
  *
- * K of the next tile arrives while V is used, V while scores are made: one buffer each. Scores become weights in
- * registers: an accumulator tile of scores is laid out as the next product's left operand.
+ * K of the next tile arrives while V is used, V while scores are made: one buffer each. Scores
+ * become weights in registers: an accumulator tile of scores is laid out as the next product's left
+ * operand.
  *
- * Cost: 4 * D operations for each (row, head, position); K and V once for 64 rows of a head. Shared memory:
- * (64 + 2 * tile) * (D + 8) * 2.
+ * Cost: 4 * D operations for each (row, head, position); K and V once for 64 rows of a head. Shared
+ * memory: (64 + 2 * tile) * (D + 8) * 2.
  */
 #include "kernels/cuda/attention.cuh"
 
 enum { PROMPT_THREADS = 128, PROMPT_ROWS = 64 };
 
-template <int A> static __device__ __forceinline__ void mma(float d[4], const uint32_t a[4], const uint32_t *b) {
+template <int A>
+static __device__ __forceinline__ void mma(float d[4], const uint32_t a[4], const uint32_t *b) {
     if (A == STORAGE_BF16)
         mma_bf16(d, a, b);
     else
@@ -37,27 +40,34 @@ struct segment {
 };
 
 static __device__ __forceinline__ uint32_t warp_min_u32(uint32_t v) {
-    for (int by = 16; by; by >>= 1) v = min(v, __shfl_xor_sync(0xffffffffu, v, by));
+    for (int by = 16; by; by >>= 1)
+        v = min(v, __shfl_xor_sync(0xffffffffu, v, by));
     return v;
 }
 static __device__ __forceinline__ uint32_t warp_max_u32(uint32_t v) {
-    for (int by = 16; by; by >>= 1) v = max(v, __shfl_xor_sync(0xffffffffu, v, by));
+    for (int by = 16; by; by >>= 1)
+        v = max(v, __shfl_xor_sync(0xffffffffu, v, by));
     return v;
 }
 
-/* The segment that begins at or after `from` (rows of padding are passed by); first == PROMPT_ROWS: none. All lanes of
- * all warps get the same. slots, positions: [PROMPT_ROWS] of shared memory. */
-static __device__ __forceinline__ struct segment next_segment(const struct attention_call &call, const uint32_t *slots,
-                                                              const uint32_t *positions, uint32_t from) {
+/* The segment that begins at or after `from` (rows of padding are passed by); first == PROMPT_ROWS:
+ * none. All lanes of all warps get the same. slots, positions: [PROMPT_ROWS] of shared memory. */
+static __device__ __forceinline__ struct segment next_segment(const struct attention_call &call,
+                                                              const uint32_t *slots,
+                                                              const uint32_t *positions,
+                                                              uint32_t from) {
     const uint32_t lane = threadIdx.x % 32;
     struct segment s = {PROMPT_ROWS, PROMPT_ROWS, 0, UINT32_MAX, 0};
     for (uint32_t r = lane; r < PROMPT_ROWS; r += 32)
-        if (r >= from && positions[r] != (uint32_t)ROW_NONE) s.first = min(s.first, r);
+        if (r >= from && positions[r] != (uint32_t)ROW_NONE)
+            s.first = min(s.first, r);
     s.first = warp_min_u32(s.first);
-    if (s.first == PROMPT_ROWS) return s;
+    if (s.first == PROMPT_ROWS)
+        return s;
     s.slot = slots[s.first];
     for (uint32_t r = lane; r < PROMPT_ROWS; r += 32)
-        if (r > s.first && (positions[r] == (uint32_t)ROW_NONE || slots[r] != s.slot)) s.end = min(s.end, r);
+        if (r > s.first && (positions[r] == (uint32_t)ROW_NONE || slots[r] != s.slot))
+            s.end = min(s.end, r);
     s.end = warp_min_u32(s.end);
     for (uint32_t r = lane; r < PROMPT_ROWS; r += 32)
         if (r >= s.first && r < s.end) {
@@ -69,30 +79,48 @@ static __device__ __forceinline__ struct segment next_segment(const struct atten
     return s;
 }
 
+/* TILE positions from `start` on, a multiple of TILE. As in attention_output.cu: where they lie
+ * within one block, it is looked up once. */
 template <int DP, int TILE>
-static __device__ __forceinline__ void load_positions(const struct attention_call &call, const struct segment &s,
-                                                      uint16_t *to, uint32_t start, uint32_t head) {
+static __device__ __forceinline__ void load_positions(const struct attention_call &call,
+                                                      const struct segment &s, uint16_t *to,
+                                                      uint32_t start, uint32_t head) {
+    enum { CHUNKS = DP / 8, LINES = PROMPT_THREADS / CHUNKS, COPIES = TILE / LINES };
     const struct kv_pages &kv = call.kv;
-    const uint32_t chunks = kv.head_dim / 8;
-    for (uint32_t n = threadIdx.x; n < TILE * chunks; n += PROMPT_THREADS) {
-        const uint32_t line = n / chunks, c = n % chunks, position = start + line;
+    const uint32_t line = threadIdx.x / CHUNKS, c = threadIdx.x % CHUNKS,
+                   row_bytes = kv.head_dim * 2, mask = kv.block_tokens - 1,
+                   shift = (uint32_t)__ffs((int)kv.block_tokens) - 1;
+    const uint32_t *table = kv.tables + (size_t)s.slot * kv.max_blocks;
+    const unsigned char *head_at = kv.base + c * 16 + head * kv.head_stride() * 2;
+    const bool whole = kv.block_tokens >= TILE, there = c * 8 < kv.head_dim;
+    uint32_t block = whole && there ? table[start >> shift] : 0;
+    to += line * (DP + 8) + c * 8;
+#pragma unroll
+    for (uint32_t n = 0; n < COPIES; n++) {
+        const uint32_t position = start + line + n * LINES;
         const bool valid = position >= s.low && position <= s.high;
-        const unsigned char *at = kv.base;
-        if (valid) at = kv.at(s.slot, position) + (head * kv.head_stride() + c * 8) * 2;
-        cp_async_16(to + line * (DP + 8) + c * 8, at, valid);
+        if (!there)
+            break;
+        if (!whole && valid)
+            block = table[position >> shift];
+        cp_async_16(to + n * LINES * (DP + 8),
+                    head_at + block * kv.block_stride + (position & mask) * row_bytes, valid);
     }
     cp_async_commit();
 }
 
 template <int A, int DP, int TILE>
-static __global__ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_call call) {
+static __global__
+__launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_call call) {
     typedef typename values<A>::raw raw;
     enum { STRIDE = DP + 8 };
     DYNAMIC_SHARED(area);
-    uint16_t *q = (uint16_t *)area, *k_tile = q + PROMPT_ROWS * STRIDE, *v_tile = k_tile + TILE * STRIDE;
+    uint16_t *q = (uint16_t *)area, *k_tile = q + PROMPT_ROWS * STRIDE,
+             *v_tile = k_tile + TILE * STRIDE;
     uint32_t *slots = (uint32_t *)(v_tile + TILE * STRIDE), *positions = slots + PROMPT_ROWS;
     const struct kv_pages &kv = call.kv;
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, dim = kv.head_dim, h = blockIdx.y;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, dim = kv.head_dim,
+                   h = blockIdx.y;
     const uint32_t g = h / (call.heads / kv.kv_heads), t0 = blockIdx.x * PROMPT_ROWS;
     dependency_wait();
     dependents_launch();
@@ -110,10 +138,11 @@ static __global__ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel
         const uint32_t r = n / dim, d = n % dim;
         const bool padding = positions[r] == (uint32_t)ROW_NONE;
         q[r * STRIDE + d] =
-            padding
-                ? 0
-                : ((const raw *)call.qkv)[(size_t)(call.row_first + t0 + r) * call.row_width() + (size_t)h * dim + d];
-        if (padding && t0 + r < call.row_count) values<A>::put(out + r * out_stride + d, 0.0f);
+            padding ? 0
+                    : ((const raw *)call.qkv)[(size_t)(call.row_first + t0 + r) * call.row_width() +
+                                              (size_t)h * dim + d];
+        if (padding && t0 + r < call.row_count)
+            values<A>::put(out + r * out_stride + d, 0.0f);
     }
 
     for (struct segment s = next_segment(call, slots, positions, 0); s.first < PROMPT_ROWS;
@@ -141,7 +170,8 @@ static __global__ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel
                 ldmatrix_x4(a, q + (warp * 16 + lane % 16) * STRIDE + k + lane / 16 * 8);
 #pragma unroll
                 for (int j = 0; j < TILE / 16; j++) {
-                    ldmatrix_x4(b, k_tile + (j * 16 + lane % 8 + lane / 16 * 8) * STRIDE + k + lane / 8 % 2 * 8);
+                    ldmatrix_x4(b, k_tile + (j * 16 + lane % 8 + lane / 16 * 8) * STRIDE + k +
+                                       lane / 8 % 2 * 8);
                     mma<A>(scores[2 * j], a, b);
                     mma<A>(scores[2 * j + 1], a, b + 2);
                 }
@@ -182,47 +212,56 @@ static __global__ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel
 #pragma unroll
             for (int half = 0; half < 2; half++) {
 #pragma unroll
-                for (int by = 1; by < 4; by *= 2) added[half] += __shfl_xor_sync(0xffffffffu, added[half], by);
+                for (int by = 1; by < 4; by *= 2)
+                    added[half] += __shfl_xor_sync(0xffffffffu, added[half], by);
                 sum[half] = __fmaf_rn(sum[half], factor[half], added[half]);
             }
 #pragma unroll
             for (int j = 0; j < DP / 8; j++)
 #pragma unroll
-                for (int e = 0; e < 4; e++) acc[j][e] *= factor[e / 2];
+                for (int e = 0; e < 4; e++)
+                    acc[j][e] *= factor[e / 2];
 
             cp_async_wait<0>();
             __syncthreads(); /* V is here; all are done with K */
-            if (start + TILE <= s.high) load_positions<DP, TILE>(call, s, k_tile, start + TILE, g);
+            if (start + TILE <= s.high)
+                load_positions<DP, TILE>(call, s, k_tile, start + TILE, g);
 
                 /* 4. weights by V */
 #pragma unroll
             for (int k = 0; k < TILE / 16; k++)
 #pragma unroll
                 for (int j = 0; j < DP / 16; j++) {
-                    if (j * 16 >= (int)dim) continue;
+                    if (j * 16 >= (int)dim)
+                        continue;
                     uint32_t b[4];
-                    ldmatrix_x4_trans(b, v_tile + (k * 16 + lane % 8 + lane / 8 % 2 * 8) * STRIDE + j * 16 +
-                                             lane / 16 * 8);
+                    ldmatrix_x4_trans(b, v_tile + (k * 16 + lane % 8 + lane / 8 % 2 * 8) * STRIDE +
+                                             j * 16 + lane / 16 * 8);
                     mma<A>(acc[2 * j], weights[k], b);
                     mma<A>(acc[2 * j + 1], weights[k], b + 2);
                 }
         }
         float factor[2];
 #pragma unroll
-        for (int half = 0; half < 2; half++) factor[half] = take_sink(call, h, max[half], &sum[half]);
+        for (int half = 0; half < 2; half++)
+            factor[half] = take_sink(call, h, max[half], &sum[half]);
 #pragma unroll
         for (int j = 0; j < DP / 8; j++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const uint32_t r = warp * 16 + lane / 4 + e / 2 * 8, d = j * 8 + lane % 4 * 2 + e % 2;
+                const uint32_t r = warp * 16 + lane / 4 + e / 2 * 8,
+                               d = j * 8 + lane % 4 * 2 + e % 2;
                 if (r >= s.first && r < s.end && d < dim)
-                    values<A>::put(out + r * out_stride + d, __fdiv_rn(acc[j][e] * factor[e / 2], sum[e / 2]));
+                    values<A>::put(out + r * out_stride + d,
+                                   __fdiv_rn(acc[j][e] * factor[e / 2], sum[e / 2]));
             }
     }
 }
 
-template <int A, int DP, int TILE> static void prompt_shape(struct stream *s, const struct attention_call &call) {
-    launch_shape shape = {dim3(blocks_for(call.row_count, PROMPT_ROWS), call.heads), dim3(PROMPT_THREADS),
+template <int A, int DP, int TILE>
+static void prompt_shape(struct stream *s, const struct attention_call &call) {
+    launch_shape shape = {dim3(blocks_for(call.row_count, PROMPT_ROWS), call.heads),
+                          dim3(PROMPT_THREADS),
                           (PROMPT_ROWS + 2 * TILE) * (DP + 8) * 2 + 2 * PROMPT_ROWS * 4,
                           device_of(s)->dependent_launch};
     LAUNCH((attention_prompt_kernel<A, DP, TILE>), shape, cuda_stream_of(s), call);
@@ -237,7 +276,8 @@ template <int A> static void prompt_rows(struct stream *s, const struct attentio
         prompt_shape<A, 256, 32>(s, call);
 }
 
-void attention_prompt_rows(struct stream *s, const struct attention_call &call, enum storage_type type) {
+void attention_prompt_rows(struct stream *s, const struct attention_call &call,
+                           enum storage_type type) {
     if (type == STORAGE_BF16)
         prompt_rows<STORAGE_BF16>(s, call);
     else

@@ -1,6 +1,6 @@
 /*
- * cache.cuh - what is stored in KV caches: the plain types, fp8 (e4m3) without scales, int8 with a scale a vector
- * (kernels/kv_scale.h).
+ * cache.cuh - what is stored in KV caches: the plain types, fp8 (e4m3) without scales, int8 with a
+ * scale a vector (kernels/kv_scale.h).
  */
 #ifndef KERNELS_CUDA_CACHE_CUH
 #define KERNELS_CUDA_CACHE_CUH
@@ -11,31 +11,39 @@
 
 template <> struct values<STORAGE_F8_E4M3> {
     typedef uint8_t raw;
-    static __device__ __forceinline__ float get(const raw *p) { return decode_e4m3(*p); }
-    static __device__ __forceinline__ void put(raw *p, float v) { *p = encode_e4m3(v); }
+    static __device__ __forceinline__ float get(const raw *p) {
+        return decode_e4m3(*p);
+    }
+    static __device__ __forceinline__ void put(raw *p, float v) {
+        *p = encode_e4m3(v);
+    }
 };
 
 /* The numbers without their scale. */
 template <> struct values<STORAGE_I8> {
     typedef int8_t raw;
-    static __device__ __forceinline__ float get(const raw *p) { return (float)*p; }
+    static __device__ __forceinline__ float get(const raw *p) {
+        return (float)*p;
+    }
 };
 
 /* Calls body with K as constant of a cache's type. */
-#define WITH_CACHE(type, K, body)                                                                                      \
-    do {                                                                                                               \
-        switch (type) {                                                                                                \
-            STORAGE_CASE(STORAGE_F8_E4M3, K, body)                                                                     \
-            STORAGE_CASE(STORAGE_I8, K, body)                                                                          \
-        default: WITH_ACTIVATION(type, K, body);                                                                       \
-        }                                                                                                              \
+#define WITH_CACHE(type, K, body)                                                                  \
+    do {                                                                                           \
+        switch (type) {                                                                            \
+            STORAGE_CASE(STORAGE_F8_E4M3, K, body)                                                 \
+            STORAGE_CASE(STORAGE_I8, K, body)                                                      \
+        default: WITH_ACTIVATION(type, K, body);                                                   \
+        }                                                                                          \
     } while (0)
 
 /* Element i of a head whose first 2 * half dims are rotated. */
 template <int A>
-static __device__ __forceinline__ float rotated_value(const typename values<A>::raw *x, uint32_t i, uint32_t half,
-                                                      bool interleaved, const float *angles) {
-    if (i >= 2 * half) return values<A>::get(x + i);
+static __device__ __forceinline__ float rotated_value(const typename values<A>::raw *x, uint32_t i,
+                                                      uint32_t half, bool interleaved,
+                                                      const float *angles) {
+    if (i >= 2 * half)
+        return values<A>::get(x + i);
     const uint32_t pair = interleaved ? i / 2 : i % half;
     const bool second = interleaved ? i % 2 : i >= half;
     const float a = values<A>::get(x + (interleaved ? 2 * pair : pair)),
@@ -44,8 +52,8 @@ static __device__ __forceinline__ float rotated_value(const typename values<A>::
     return second ? b * c + a * sn : a * c - b * sn;
 }
 
-/* The scale of a vector from each lane's largest magnitude and its sum of v * 0, which is NaN where a v is not finite.
- */
+/* The scale of a vector from each lane's largest magnitude and its sum of v * 0, which is NaN where
+ * a v is not finite. */
 static __device__ __forceinline__ float warp_kv_scale(float most, float poison) {
     return kv_scale_of(warp_max(most) + warp_sum(poison));
 }

@@ -1,9 +1,10 @@
 /*
- * cuda.cuh - what every .cu file begins with: the CUDA runtime, or the emulator in its place, and the one way to
- * launch.
+ * cuda.cuh - what every .cu file begins with: the CUDA runtime, or the emulator in its place, and
+ * the one way to launch.
  *
- * Kernels use no __shared__ variables, only DYNAMIC_SHARED (one untyped area, 128-byte aligned, cut up by the kernel),
- * and no PTX but by ptx.cuh. So the same file runs on a GPU and in kernels/emu/.
+ * Kernels use no __shared__ variables, only DYNAMIC_SHARED (one untyped area, 128-byte aligned, cut
+ * up by the kernel), and no PTX but by ptx.cuh and ptx_hopper.cuh. So the same file runs on a GPU
+ * and in kernels/emu/.
  */
 #ifndef KERNELS_CUDA_CUDA_CUH
 #define KERNELS_CUDA_CUDA_CUH
@@ -27,8 +28,9 @@ extern "C" {
 struct launch_shape {
     dim3 grid, block;
     size_t shared_bytes;
-    bool dependent; /* may begin before the kernel ahead of it on the stream has ended: it calls dependency_wait()
-                       before it touches anything that one writes */
+    /* may begin before the kernel ahead of it on the stream has ended: it calls dependency_wait()
+     * before it touches anything that one writes */
+    bool dependent;
 };
 
 #ifdef TRIREME_EMULATED
@@ -43,9 +45,10 @@ static inline cudaError_t cuda_launch(const char *name, void (*kernel)(P...), co
                                       cudaStream_t stream, A... args) {
     (void)name;
     if (s.shared_bytes > 48 * 1024) {
-        cudaError_t e = cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                             (int)s.shared_bytes);
-        if (e != cudaSuccess) return e;
+        cudaError_t e = cudaFuncSetAttribute(
+            (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)s.shared_bytes);
+        if (e != cudaSuccess)
+            return e;
     }
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -62,7 +65,10 @@ static inline cudaError_t cuda_launch(const char *name, void (*kernel)(P...), co
 #endif
 
 /* The only way a kernel is launched. The device's sticky error takes note of a failure. */
-#define LAUNCH(kernel, shape, stream, ...)                                                                             \
-    cuda_note(stream, cuda_launch(#kernel, kernel, shape, (stream)->handle, __VA_ARGS__), #kernel)
+#define LAUNCH(kernel, shape, stream, ...)                                                         \
+    cuda_note(                                                                                     \
+        stream,                                                                                    \
+        cuda_launch(#kernel, kernel, behind_last(stream, shape), (stream)->handle, __VA_ARGS__),   \
+        #kernel)
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * cuda_device.cuh - what the .cu files share of the device: its handle, streams, the sticky error, and views of ops.h's
- * structs as kernels take them.
+ * cuda_device.cuh - what the .cu files share of the device: its handle, streams, the sticky error,
+ * and views of ops.h's structs as kernels take them.
  */
 #ifndef KERNELS_CUDA_CUDA_DEVICE_CUH
 #define KERNELS_CUDA_CUDA_DEVICE_CUH
@@ -9,19 +9,25 @@
 
 struct cuda_stream;
 
+/* Weights on their way into tiles: 64 rows of up to 65 536 values at least. */
+enum : size_t { PACK_SCRATCH_BYTES = 8u << 20 };
+
 struct cuda_device {
     struct device dev;
     int ordinal, sm_count, arch; /* arch: 80, 86, 89, 90 */
     size_t shared_max;           /* bytes of shared memory a block may have */
-    bool dependent_launch;       /* sm_90: launches may be chained */
+    bool dependent_launch;       /* launches may be chained: the kernels know how to wait */
+    bool hopper;                 /* code of sm_90a runs: linear_hopper.cu */
+    void *pack_scratch;          /* PACK_SCRATCH_BYTES, where hopper */
     cudaError_t failure;         /* sticky */
     char failure_text[256];
     struct cuda_stream *loading; /* of import; made when first needed */
-    struct cuda_blas *blas;      /* linear_blas.cu; NULL: prompt rows are multiplied by our own kernels */
+    /* linear_blas.cu; NULL: prompt rows are multiplied by our own kernels */
+    struct cuda_blas *blas;
 };
 
-/* Host bytes reach the device by a pinned ring, so that the caller's memory is free when copy_in returns. The ring is
- * cut into parts; a part is used again when the copies out of it are done. */
+/* Host bytes reach the device by a pinned ring, so that the caller's memory is free when copy_in
+ * returns. The ring is cut into parts; a part is used again when the copies out of it are done. */
 enum { RING_PARTS = 4, RING_PART_BYTES = 1 << 20 };
 
 struct cuda_stream {
@@ -32,7 +38,8 @@ struct cuda_stream {
     unsigned ring_part;
     size_t ring_used; /* bytes of that part */
     bool recording;   /* between graph_begin and graph_end */
-    bool spoilt;      /* something was asked for that cannot be recorded */
+    bool spoilt;      /* something was asked for that cannot be recorded, or failed */
+    bool kernel_last; /* what was put on it last is a kernel of ours */
 };
 struct cuda_graph {
     struct graph base;
@@ -47,10 +54,23 @@ struct cuda_event {
 int blas_open(struct cuda_device *cuda, size_t *version, struct error *err);
 void blas_close(struct cuda_device *cuda);
 
-static inline struct cuda_device *device_of(const struct stream *s) { return (struct cuda_device *)s->dev; }
-static inline struct cuda_stream *cuda_stream_of(struct stream *s) { return (struct cuda_stream *)s; }
-/* Keeps the first error; event_done and event_wait report it. */
+static inline struct cuda_device *device_of(const struct stream *s) {
+    return (struct cuda_device *)s->dev;
+}
+static inline struct cuda_stream *cuda_stream_of(struct stream *s) {
+    return (struct cuda_stream *)s;
+}
+/* Keeps the first error; event_done and event_wait report it. While a graph is recorded an error
+ * spoils the graph alone: the work is then put on the stream without. */
 void cuda_note(struct cuda_stream *s, cudaError_t e, const char *what);
+
+/* Of a launch that may begin early: it does behind a kernel only. Behind a fill, a copy or a
+ * library's work an early begin is not promised to wait for them, least of all within a graph. */
+static inline launch_shape behind_last(struct cuda_stream *s, launch_shape shape) {
+    shape.dependent = shape.dependent && s->kernel_last;
+    s->kernel_last = true;
+    return shape;
+}
 
 /* ops.h's structs hold pointers to structs; kernels get copies of these by value. */
 struct batch_view {
@@ -61,32 +81,34 @@ static inline struct batch_view batch_view_of(const struct step_batch *b) {
     return {b->row_count, b->output_count, b->ids, b->slots, b->positions};
 }
 
-/* Blocks for `items` threads of work, 256 threads each. */
+/* Rows lie along a grid's x: y and z end at 65 535. Blocks for `items` threads of work, 256 threads each. */
 static inline unsigned blocks_for(uint64_t items, unsigned threads) {
     return (unsigned)((items + threads - 1) / threads);
 }
 
-#define STORAGE_CASE(type, A, body)                                                                                    \
-    case type: {                                                                                                       \
-        constexpr int A = type;                                                                                        \
-        body;                                                                                                          \
-        break;                                                                                                         \
+#define STORAGE_CASE(type, A, body)                                                                \
+    case type: {                                                                                   \
+        constexpr int A = type;                                                                    \
+        body;                                                                                      \
+        break;                                                                                     \
     }
 /* Calls body with A as enum storage_type constant of an activation type. */
-#define WITH_ACTIVATION(type, A, body)                                                                                 \
-    do {                                                                                                               \
-        switch (type) {                                                                                                \
-            STORAGE_CASE(STORAGE_F32, A, body)                                                                         \
-            STORAGE_CASE(STORAGE_F16, A, body)                                                                         \
-            STORAGE_CASE(STORAGE_BF16, A, body)                                                                        \
-        default: CHECK_MSG(false, "activation type %d", (int)(type));                                                  \
-        }                                                                                                              \
+#define WITH_ACTIVATION(type, A, body)                                                             \
+    do {                                                                                           \
+        switch (type) {                                                                            \
+            STORAGE_CASE(STORAGE_F32, A, body)                                                     \
+            STORAGE_CASE(STORAGE_F16, A, body)                                                     \
+            STORAGE_CASE(STORAGE_BF16, A, body)                                                    \
+        default: CHECK_MSG(false, "activation type %d", (int)(type));                              \
+        }                                                                                          \
     } while (0)
 
 void cuda_prepare(struct stream *s, const struct op_prepare *a);
 void cuda_embed(struct stream *s, const struct op_embed *a);
 void cuda_rmsnorm(struct stream *s, const struct op_rmsnorm *a);
 void cuda_linear(struct stream *s, const struct op_linear *a);
+size_t cuda_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t part);
+void cuda_pack(struct stream *s, const struct matrix *w, uint32_t part, void *out);
 void cuda_rope_angles(struct stream *s, const struct op_rope_angles *a);
 void cuda_rope_kv(struct stream *s, const struct op_rope_kv *a);
 void cuda_attention(struct stream *s, const struct op_attention *a);
@@ -106,9 +128,10 @@ size_t cuda_latent_layer_bytes(enum storage_type type, uint32_t block_tokens, ui
 void cuda_sample(struct stream *s, const struct op_sample *a);
 extern const struct state_ops cuda_state_ops;
 extern const struct row_ops cuda_row_ops;
-size_t cuda_attention_scratch(const struct device *dev, uint32_t row_count, uint32_t heads, uint32_t head_dim,
-                              uint32_t max_context);
+size_t cuda_attention_scratch(const struct device *dev, uint32_t row_count, uint32_t heads,
+                              uint32_t head_dim, uint32_t max_context);
 size_t cuda_sample_scratch(const struct device *dev, uint32_t sample_count, uint32_t vocab_size);
-size_t cuda_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim);
+size_t cuda_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads,
+                           uint32_t head_dim);
 
 #endif

@@ -15,16 +15,16 @@
 #define DECODE_SUB(a, b) __fsub_rn(a, b)
 #include "kernels/decode.h"
 
-/* Values [k, k + count) of row n, k a multiple of 32, count 32 but at the row's end. All threads of a warp have the
- * same type, so the switch costs little; one kernel then serves all types. */
-[[maybe_unused]] static __device__ __noinline__ void decode_group(enum storage_type type,
-                                                                  const struct matrix_part &part, uint32_t cols,
-                                                                  uint32_t n, uint32_t k, uint32_t count, float v[32]) {
+/* Values [k, k + count) of row n, k a multiple of 32, count 32 but at the row's end. All threads of
+ * a warp have the same type, so the switch costs little; one kernel then serves all types. */
+[[maybe_unused]] static __device__ __noinline__ void
+decode_group(enum storage_type type, const struct matrix_part &part, uint32_t cols, uint32_t n,
+             uint32_t k, uint32_t count, float v[32]) {
     const uint8_t *data = (const uint8_t *)part.data;
     switch (type) {
-#define DECODE_CASE(symbol, name, values, bytes, lower)                                                                \
-    case STORAGE_##symbol:                                                                                             \
-        decode_##lower(data + ((size_t)n * cols + k) / (values) * (bytes), k % (values) / 32, v);                      \
+#define DECODE_CASE(symbol, name, values, bytes, lower)                                            \
+    case STORAGE_##symbol:                                                                         \
+        decode_##lower(data + ((size_t)n * cols + k) / (values) * (bytes), k % (values) / 32, v);  \
         break;
         STORAGE_BLOCK_TYPES(DECODE_CASE)
 #undef DECODE_CASE

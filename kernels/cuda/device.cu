@@ -1,9 +1,11 @@
 /*
- * device.cu - a GPU behind kernels/device.h: memory, streams, events, graphs, and the table of operations.
+ * device.cu - a GPU behind kernels/device.h: memory, streams, events, graphs, and the table of
+ * operations.
  *
- * The first error stays (cuda_note) and is what event_done and event_wait report from then on; the process ends and is
- * restarted. All calls are made by one thread. Opening registers nothing and loads nothing but cudart, which is linked
- * in; a machine without a driver gets ERR_UNSUPPORTED with the driver's own words.
+ * The first error stays (cuda_note) and is what event_done and event_wait report from then on; the
+ * process ends and is restarted. All calls are made by one thread. Opening registers nothing and
+ * loads nothing but cudart, which is linked in; a machine without a driver gets ERR_UNSUPPORTED
+ * with the driver's own words.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -11,26 +13,38 @@
 #include <unistd.h>
 
 #include "kernels/cuda/cuda_device.cuh"
+#include "kernels/cuda/ptx.cuh"
 
 void cuda_note(struct cuda_stream *s, cudaError_t e, const char *what) {
     struct cuda_device *cuda = (struct cuda_device *)s->base.dev;
-    if (e == cudaSuccess || cuda->failure != cudaSuccess) return;
+    if (e == cudaSuccess || cuda->failure != cudaSuccess)
+        return;
+    (void)cudaGetLastError(); /* libraries ask for it, and would take it for their own */
+    if (s->recording) {
+        s->spoilt = true;
+        return;
+    }
     cuda->failure = e;
     snprintf(cuda->failure_text, sizeof cuda->failure_text, "%s: %s", what, cudaGetErrorString(e));
     fprintf(stderr, "CUDA device failed: %s\n", cuda->failure_text);
 }
 
-static struct cuda_device *cuda_of(struct device *dev) { return (struct cuda_device *)dev; }
+static struct cuda_device *cuda_of(struct device *dev) {
+    return (struct cuda_device *)dev;
+}
 
 /* Calls from a thread that never chose a device would go to the first one. */
-static void choose(struct device *dev) { (void)cudaSetDevice(cuda_of(dev)->ordinal); }
+static void choose(struct device *dev) {
+    (void)cudaSetDevice(cuda_of(dev)->ordinal);
+}
 
 /* ---- memory ---- */
 
 static void *cuda_alloc(struct device *dev, size_t size) {
     void *p = NULL;
     choose(dev);
-    if (cudaMalloc(&p, size ? size : 1) == cudaSuccess) return p;
+    if (cudaMalloc(&p, size ? size : 1) == cudaSuccess)
+        return p;
     (void)cudaGetLastError(); /* running out is not a failure of the device */
     return NULL;
 }
@@ -43,7 +57,8 @@ static void cuda_free(struct device *dev, void *p) {
 static void *cuda_alloc_host(struct device *dev, size_t size) {
     void *p = NULL;
     choose(dev);
-    if (cudaHostAlloc(&p, size ? size : 1, cudaHostAllocDefault) == cudaSuccess) return p;
+    if (cudaHostAlloc(&p, size ? size : 1, cudaHostAllocDefault) == cudaSuccess)
+        return p;
     (void)cudaGetLastError();
     return NULL;
 }
@@ -57,11 +72,15 @@ static void cuda_free_host(struct device *dev, void *p) {
 
 static void cuda_stream_free(struct stream *base) {
     struct cuda_stream *s = cuda_stream_of(base);
-    if (s->handle) (void)cudaStreamSynchronize(s->handle);
+    if (s->handle)
+        (void)cudaStreamSynchronize(s->handle);
     for (int i = 0; i < RING_PARTS; i++)
-        if (s->ring_done[i]) (void)cudaEventDestroy(s->ring_done[i]);
-    if (s->ring) (void)cudaFreeHost(s->ring);
-    if (s->handle) (void)cudaStreamDestroy(s->handle);
+        if (s->ring_done[i])
+            (void)cudaEventDestroy(s->ring_done[i]);
+    if (s->ring)
+        (void)cudaFreeHost(s->ring);
+    if (s->handle)
+        (void)cudaStreamDestroy(s->handle);
     mem_free(s);
 }
 
@@ -71,17 +90,20 @@ static struct stream *cuda_stream_new(struct device *dev) {
     s->base.dev = dev;
     cudaError_t e = cudaStreamCreateWithFlags(&s->handle, cudaStreamNonBlocking);
     if (e == cudaSuccess)
-        e = cudaHostAlloc((void **)&s->ring, RING_PARTS * (size_t)RING_PART_BYTES, cudaHostAllocDefault);
+        e = cudaHostAlloc((void **)&s->ring, RING_PARTS * (size_t)RING_PART_BYTES,
+                          cudaHostAllocDefault);
     for (int i = 0; i < RING_PARTS && e == cudaSuccess; i++)
         e = cudaEventCreateWithFlags(&s->ring_done[i], cudaEventDisableTiming);
     cuda_note(s, e, "making a stream");
     return &s->base;
 }
 
-/* `size` bytes of the ring, size <= RING_PART_BYTES. Waits for the copies out of a part that is entered again. */
+/* `size` bytes of the ring, size <= RING_PART_BYTES. Waits for the copies out of a part that is
+ * entered again. */
 static unsigned char *take_ring(struct cuda_stream *s, size_t size) {
     if (s->ring_used + size > RING_PART_BYTES) {
-        cuda_note(s, cudaEventRecord(s->ring_done[s->ring_part], s->handle), "copying to the device");
+        cuda_note(s, cudaEventRecord(s->ring_done[s->ring_part], s->handle),
+                  "copying to the device");
         s->ring_part = (s->ring_part + 1) % RING_PARTS;
         s->ring_used = 0;
         cuda_note(s, cudaEventSynchronize(s->ring_done[s->ring_part]), "copying to the device");
@@ -97,11 +119,13 @@ static void cuda_copy_in(struct stream *base, void *to, const void *host, size_t
         s->spoilt = true;
         return;
     }
+    s->kernel_last = false;
     for (size_t done = 0; done < size && device_of(base)->failure == cudaSuccess;) {
         size_t part = MIN(size - done, (size_t)RING_PART_BYTES);
         unsigned char *at = take_ring(s, part);
         memcpy(at, (const char *)host + done, part);
-        cuda_note(s, cudaMemcpyAsync((char *)to + done, at, part, cudaMemcpyHostToDevice, s->handle),
+        cuda_note(s,
+                  cudaMemcpyAsync((char *)to + done, at, part, cudaMemcpyHostToDevice, s->handle),
                   "copying to the device");
         done += part;
     }
@@ -109,13 +133,18 @@ static void cuda_copy_in(struct stream *base, void *to, const void *host, size_t
 
 static void cuda_copy_out(struct stream *base, void *host, const void *from, size_t size) {
     struct cuda_stream *s = cuda_stream_of(base);
-    if (!size || device_of(base)->failure != cudaSuccess) return;
-    cuda_note(s, cudaMemcpyAsync(host, from, size, cudaMemcpyDeviceToHost, s->handle), "copying from the device");
+    if (!size || device_of(base)->failure != cudaSuccess)
+        return;
+    s->kernel_last = false;
+    cuda_note(s, cudaMemcpyAsync(host, from, size, cudaMemcpyDeviceToHost, s->handle),
+              "copying from the device");
 }
 
 static void cuda_fill(struct stream *base, void *to, int byte, size_t size) {
     struct cuda_stream *s = cuda_stream_of(base);
-    if (!size || device_of(base)->failure != cudaSuccess) return;
+    if (!size || device_of(base)->failure != cudaSuccess)
+        return;
+    s->kernel_last = false;
     cuda_note(s, cudaMemsetAsync(to, byte, size, s->handle), "filling");
 }
 
@@ -123,14 +152,18 @@ static void cuda_fill(struct stream *base, void *to, int byte, size_t size) {
 static const void *cuda_import(struct device *dev, const void *host, size_t size) {
     struct cuda_device *cuda = cuda_of(dev);
     void *p = cuda_alloc(dev, size);
-    if (!p) return NULL;
-    if (!cuda->loading) cuda->loading = cuda_stream_of(cuda_stream_new(dev));
+    if (!p)
+        return NULL;
+    if (!cuda->loading)
+        cuda->loading = cuda_stream_of(cuda_stream_new(dev));
     cuda_copy_in(&cuda->loading->base, p, host, size);
     cuda_note(cuda->loading, cudaStreamSynchronize(cuda->loading->handle), "copying to the device");
     return p;
 }
 
-static void cuda_unimport(struct device *dev, const void *p) { cuda_free(dev, (void *)p); }
+static void cuda_unimport(struct device *dev, const void *p) {
+    cuda_free(dev, (void *)p);
+}
 
 /* ---- events ---- */
 
@@ -138,18 +171,22 @@ static struct event *cuda_event_new(struct device *dev) {
     struct cuda_event *e = (struct cuda_event *)mem_alloc(sizeof *e);
     choose(dev);
     e->base.dev = dev;
-    if (cudaEventCreateWithFlags(&e->handle, cudaEventDisableTiming) != cudaSuccess) e->handle = NULL;
+    if (cudaEventCreateWithFlags(&e->handle, cudaEventDisableTiming) != cudaSuccess)
+        e->handle = NULL;
     return &e->base;
 }
 
 static void cuda_event_free(struct event *base) {
     struct cuda_event *e = (struct cuda_event *)base;
-    if (e->handle) (void)cudaEventDestroy(e->handle);
+    if (e->handle)
+        (void)cudaEventDestroy(e->handle);
     mem_free(e);
 }
 
 static void cuda_event_record(struct event *base, struct stream *s) {
-    cuda_note(cuda_stream_of(s), cudaEventRecord(((struct cuda_event *)base)->handle, cuda_stream_of(s)->handle),
+    cuda_stream_of(s)->kernel_last = false;
+    cuda_note(cuda_stream_of(s),
+              cudaEventRecord(((struct cuda_event *)base)->handle, cuda_stream_of(s)->handle),
               "recording an event");
 }
 
@@ -165,13 +202,15 @@ static int judge(struct cuda_device *cuda, cudaError_t e) {
 
 static int cuda_event_done(struct event *base) {
     struct cuda_device *cuda = cuda_of(base->dev);
-    if (cuda->failure != cudaSuccess) return ERR_CLOSED;
+    if (cuda->failure != cudaSuccess)
+        return ERR_CLOSED;
     return judge(cuda, cudaEventQuery(((struct cuda_event *)base)->handle));
 }
 
 static int cuda_event_wait(struct event *base) {
     struct cuda_device *cuda = cuda_of(base->dev);
-    if (cuda->failure != cudaSuccess) return ERR_CLOSED;
+    if (cuda->failure != cudaSuccess)
+        return ERR_CLOSED;
     int rc = judge(cuda, cudaEventSynchronize(((struct cuda_event *)base)->handle));
     return rc < 0 ? rc : 0;
 }
@@ -180,23 +219,30 @@ static int cuda_event_wait(struct event *base) {
 
 static bool cuda_graph_begin(struct stream *base) {
     struct cuda_stream *s = cuda_stream_of(base);
-    if (device_of(base)->failure != cudaSuccess) return false;
-    s->spoilt = false;
-    s->recording = cudaStreamBeginCapture(s->handle, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
-    if (!s->recording) (void)cudaGetLastError();
+    if (device_of(base)->failure != cudaSuccess)
+        return false;
+    s->spoilt = s->kernel_last = false;
+    s->recording =
+        cudaStreamBeginCapture(s->handle, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+    if (!s->recording)
+        (void)cudaGetLastError();
     return s->recording;
 }
 
-/* A graph that cannot be made is not a failure of the device: its work can be put on the stream without. */
+/* A graph that cannot be made is not a failure of the device: its work can be put on the stream
+ * without. */
 static struct graph *cuda_graph_end(struct stream *base) {
     struct cuda_stream *s = cuda_stream_of(base);
     cudaGraph_t recorded = NULL;
     cudaGraphExec_t handle = NULL;
-    s->recording = false;
+    s->recording = s->kernel_last = false;
     cudaError_t e = cudaStreamEndCapture(s->handle, &recorded);
-    if (e == cudaSuccess && s->spoilt) e = cudaErrorStreamCaptureUnsupported;
-    if (e == cudaSuccess) e = cudaGraphInstantiate(&handle, recorded, 0);
-    if (recorded) (void)cudaGraphDestroy(recorded);
+    if (e == cudaSuccess && s->spoilt)
+        e = cudaErrorStreamCaptureUnsupported;
+    if (e == cudaSuccess)
+        e = cudaGraphInstantiate(&handle, recorded, 0);
+    if (recorded)
+        (void)cudaGraphDestroy(recorded);
     if (e != cudaSuccess) {
         fprintf(stderr, "CUDA device: a graph could not be made: %s\n", cudaGetErrorString(e));
         (void)cudaGetLastError();
@@ -210,7 +256,9 @@ static struct graph *cuda_graph_end(struct stream *base) {
 
 static void cuda_graph_launch(struct stream *base, struct graph *g) {
     struct cuda_stream *s = cuda_stream_of(base);
-    if (device_of(base)->failure != cudaSuccess) return;
+    if (device_of(base)->failure != cudaSuccess)
+        return;
+    s->kernel_last = false;
     cuda_note(s, cudaGraphLaunch(((struct cuda_graph *)g)->handle, s->handle), "launching a graph");
 }
 
@@ -231,26 +279,32 @@ static uint64_t cuda_memory_free(struct device *dev) {
 static void cuda_close(struct device *dev) {
     struct cuda_device *cuda = cuda_of(dev);
     choose(dev);
-    if (cuda->loading) cuda_stream_free(&cuda->loading->base);
+    if (cuda->loading)
+        cuda_stream_free(&cuda->loading->base);
     (void)cudaDeviceSynchronize();
     blas_close(cuda);
+    (void)cudaFree(cuda->pack_scratch);
     mem_free(cuda);
 }
 
-static int cuda_supports(enum storage_type weights, enum storage_type kv, uint32_t block_tokens, uint32_t head_dim,
-                         struct error *err) {
+static int cuda_supports(enum storage_type weights, enum storage_type kv, uint32_t block_tokens,
+                         uint32_t head_dim, struct error *err) {
     (void)weights;
     if (!storage_is_plain(kv) && kv != STORAGE_F8_E4M3 && kv != STORAGE_I8)
-        return error_set(err, ERR_UNSUPPORTED, "CUDA stores keys and values as f32, f16, bf16, fp8 or int8, not %s",
+        return error_set(err, ERR_UNSUPPORTED,
+                         "CUDA stores keys and values as f32, f16, bf16, fp8 or int8, not %s",
                          storage_name(kv));
     if (block_tokens < 16 || ATTENTION_SPLIT % block_tokens)
-        return error_set(err, ERR_UNSUPPORTED, "a block of %u tokens; CUDA needs 16, 32, 64, 128 or 256", block_tokens);
+        return error_set(err, ERR_UNSUPPORTED,
+                         "a block of %u tokens; CUDA needs 16, 32, 64, 128 or 256", block_tokens);
     if (head_dim == 0 || head_dim > 256)
         return error_set(err, ERR_UNSUPPORTED, "head size %u; CUDA computes 1 to 256", head_dim);
     return 0;
 }
 
-static void *cuda_native_stream(struct stream *s) { return cuda_stream_of(s)->handle; }
+static void *cuda_native_stream(struct stream *s) {
+    return cuda_stream_of(s)->handle;
+}
 
 static struct device_calls make_calls(void) {
     struct device_calls c;
@@ -281,12 +335,14 @@ static struct device_calls make_calls(void) {
 }
 
 static struct ops make_ops(void) {
-    struct ops o;
+    struct ops o = {};
     o.name = "cuda";
     o.prepare = cuda_prepare;
     o.embed = cuda_embed;
     o.rmsnorm = cuda_rmsnorm;
     o.linear = cuda_linear;
+    o.packed_bytes = cuda_packed_bytes;
+    o.pack = cuda_pack;
     o.rope_angles = cuda_rope_angles;
     o.rope_kv = cuda_rope_kv;
     o.attention = cuda_attention;
@@ -316,66 +372,109 @@ static struct ops make_ops(void) {
 static const struct device_calls CUDA_CALLS = make_calls();
 static const struct ops CUDA_OPS = make_ops();
 
-static int activation_of(const struct device_options *options, enum storage_type *out, struct error *err) {
+static int activation_of(const struct device_options *options, enum storage_type *out,
+                         struct error *err) {
     const char *name = getenv("TRIREME_ACTIVATION");
-    *out = options->activation ? options->activation : name && *name ? storage_parse(name) : STORAGE_BF16;
-    if (*out != STORAGE_NONE) return 0;
-    return error_set(err, ERR_INVALID, "TRIREME_ACTIVATION is '%s'; known are f32, f16, bf16", name);
+    *out = options->activation ? options->activation
+           : name && *name     ? storage_parse(name)
+                               : STORAGE_BF16;
+    if (*out != STORAGE_NONE)
+        return 0;
+    return error_set(err, ERR_INVALID, "TRIREME_ACTIVATION is '%s'; known are f32, f16, bf16",
+                     name);
 }
 
 /* Who multiplies prompt rows; dev.isa tells, because it decides bits. */
-static int choose_gemm(struct cuda_device *cuda, const struct device_options *options, struct error *err) {
-    const char *set = getenv("TRIREME_GEMM"), *gemm = options->gemm ? options->gemm : set && *set ? set : "own";
+static int choose_gemm(struct cuda_device *cuda, const struct device_options *options,
+                       struct error *err) {
+    const char *set = getenv("TRIREME_GEMM"), *gemm = options->gemm ? options->gemm
+                                                      : set && *set ? set
+                                                                    : "own";
     size_t version = 0, used = strlen(cuda->dev.isa);
-    if (!strcmp(gemm, "own")) return 0;
+    if (!strcmp(gemm, "own"))
+        return 0;
     if (strcmp(gemm, "cublaslt"))
         return error_set(err, ERR_INVALID, "no products by '%s'; own and cublaslt are known", gemm);
     int rc = blas_open(cuda, &version, err);
-    if (!rc) snprintf(cuda->dev.isa + used, sizeof cuda->dev.isa - used, "/cublaslt%zu", version);
+    if (!rc)
+        snprintf(cuda->dev.isa + used, sizeof cuda->dev.isa - used, "/cublaslt%zu", version);
     return rc;
 }
 
-static int cuda_device_open(const struct device_options *options, struct device **out, struct error *err) {
+static __global__ void probe_kernel() {
+    dependency_wait();
+}
+
+/* What the kernels were compiled for, as tens; 0: they cannot be had. */
+static int compiled_for() {
+    cudaFuncAttributes a = {};
+    if (cudaFuncGetAttributes(&a, (const void *)probe_kernel) == cudaSuccess)
+        return a.ptxVersion;
+    (void)cudaGetLastError();
+    return 0;
+}
+
+/* griddepcontrol is there in code compiled for sm_90 and later. A newer GPU without code of its own
+ * runs what the driver translates from PTX of compute_80, where dependency_wait is nothing. What
+ * is there for 9.0 is compiled for sm_90a, which runs on 9.0 alone. */
+static int use_kernels(struct cuda_device *cuda, struct error *err) {
+    const int compiled = compiled_for();
+    cuda->dependent_launch = compiled >= 90;
+    cuda->hopper = compiled == 90 && cuda->arch == 90;
+    if (!cuda->hopper || cudaMalloc(&cuda->pack_scratch, PACK_SCRATCH_BYTES) == cudaSuccess)
+        return 0;
+    return error_set(err, ERR_MEMORY, "the GPU has no %zu bytes free", PACK_SCRATCH_BYTES);
+}
+
+static int cuda_device_open(const struct device_options *options, struct device **out,
+                            struct error *err) {
     int count = 0;
     enum storage_type activation;
     cudaDeviceProp prop;
     int rc = activation_of(options, &activation, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     cudaError_t e = cudaGetDeviceCount(&count);
-    if (e == cudaSuccess && count < 1) return error_set(err, ERR_UNSUPPORTED, "this machine has no GPU");
+    if (e == cudaSuccess && count < 1)
+        return error_set(err, ERR_UNSUPPORTED, "this machine has no GPU");
     int ordinal = e == cudaSuccess ? options->ordinal % count : 0;
-    if (e == cudaSuccess) e = cudaSetDevice(ordinal);
-    if (e == cudaSuccess) e = cudaGetDeviceProperties(&prop, ordinal);
-    if (e != cudaSuccess) return error_set(err, ERR_UNSUPPORTED, "no GPU can be used: %s", cudaGetErrorString(e));
+    if (e == cudaSuccess)
+        e = cudaSetDevice(ordinal);
+    if (e == cudaSuccess)
+        e = cudaGetDeviceProperties(&prop, ordinal);
+    if (e != cudaSuccess)
+        return error_set(err, ERR_UNSUPPORTED, "no GPU can be used: %s", cudaGetErrorString(e));
     if (prop.major < 8)
-        return error_set(err, ERR_UNSUPPORTED, "'%s' has compute capability %d.%d; 8.0 and later work", prop.name,
+        return error_set(err, ERR_UNSUPPORTED,
+                         "'%s' has compute capability %d.%d; 8.0 and later work", prop.name,
                          prop.major, prop.minor);
     struct cuda_device *cuda = (struct cuda_device *)mem_alloc(sizeof *cuda);
     cuda->ordinal = ordinal;
     cuda->sm_count = prop.multiProcessorCount;
     cuda->arch = prop.major * 10 + prop.minor;
     cuda->shared_max = prop.sharedMemPerBlockOptin;
-    cuda->dependent_launch = cuda->arch >= 90;
     cuda->dev.calls = &CUDA_CALLS;
     cuda->dev.ops = &CUDA_OPS;
     cuda->dev.kind = DEVICE_CUDA;
 #ifdef TRIREME_EMULATED
     cuda->dev.kind = DEVICE_EMULATED;
     cuda->dev.unit = (uint64_t)getpid(); /* each process emulates one of its own */
-    cuda->dependent_launch = true;
 #endif
 #ifndef TRIREME_EMULATED
-    cuda->dev.unit =
-        1 + ((uint64_t)(uint32_t)prop.pciDomainID << 32 | (uint32_t)(prop.pciBusID << 8 | prop.pciDeviceID));
+    cuda->dev.unit = 1 + ((uint64_t)(uint32_t)prop.pciDomainID << 32 |
+                          (uint32_t)(prop.pciBusID << 8 | prop.pciDeviceID));
 #endif
     cuda->dev.thread_count = 1;
     cuda->dev.memory_bytes = prop.totalGlobalMem;
     cuda->dev.activation_type = activation;
     int used = snprintf(cuda->dev.name, sizeof cuda->dev.name, "%.40s", prop.name);
     if (count > 1)
-        snprintf(cuda->dev.name + used, sizeof cuda->dev.name - (size_t)used, ", GPU %d of %d", ordinal, count);
+        snprintf(cuda->dev.name + used, sizeof cuda->dev.name - (size_t)used, ", GPU %d of %d",
+                 ordinal, count);
     snprintf(cuda->dev.isa, sizeof cuda->dev.isa, "sm_%d/%s", cuda->arch, storage_name(activation));
-    rc = choose_gemm(cuda, options, err);
+    rc = use_kernels(cuda, err);
+    if (!rc)
+        rc = choose_gemm(cuda, options, err);
     if (rc)
         cuda_close(&cuda->dev);
     else
@@ -384,4 +483,6 @@ static int cuda_device_open(const struct device_options *options, struct device 
 }
 
 /* Linking this file makes the kind known. */
-__attribute__((constructor)) static void register_cuda(void) { device_register("cuda", cuda_device_open); }
+__attribute__((constructor)) static void register_cuda(void) {
+    device_register("cuda", cuda_device_open);
+}

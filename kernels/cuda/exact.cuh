@@ -1,6 +1,7 @@
 /*
- * exact.cuh - kernels/scalar_math.h and kernels/philox.h on the device, operation by operation, with the roundings
- * spelled out so that no compiler contracts a product and a sum: the same bits as on every other device.
+ * exact.cuh - kernels/scalar_math.h and kernels/philox.h on the device, operation by operation,
+ * with the roundings spelled out so that no compiler contracts a product and a sum: the same bits
+ * as on every other device.
  */
 #ifndef KERNELS_CUDA_EXACT_CUH
 #define KERNELS_CUDA_EXACT_CUH
@@ -13,8 +14,12 @@ extern "C" {
 }
 
 /* a * b + c in two roundings. */
-__device__ __forceinline__ float mul_add(float a, float b, float c) { return __fadd_rn(__fmul_rn(a, b), c); }
-__device__ __forceinline__ double mul_add(double a, double b, double c) { return __dadd_rn(__dmul_rn(a, b), c); }
+__device__ __forceinline__ float mul_add(float a, float b, float c) {
+    return __fadd_rn(__fmul_rn(a, b), c);
+}
+__device__ __forceinline__ double mul_add(double a, double b, double c) {
+    return __dadd_rn(__dmul_rn(a, b), c);
+}
 
 __device__ __forceinline__ float exact_atanh2(float s) {
     float z = __fmul_rn(s, s), p = LOG_C13;
@@ -42,7 +47,8 @@ __device__ __forceinline__ float exact_gumbel(uint32_t bits) {
     return -exact_log(e);
 }
 
-__device__ __forceinline__ uint32_t exact_noise(uint64_t seed, uint32_t choice, uint32_t position, uint32_t token) {
+__device__ __forceinline__ uint32_t exact_noise(uint64_t seed, uint32_t choice, uint32_t position,
+                                                uint32_t token) {
     uint32_t c0 = token / 4, c1 = position, c2 = choice, c3 = NOISE_SAMPLE, k0 = (uint32_t)seed,
              k1 = (uint32_t)(seed >> 32);
     for (int round = 0; round < 10; round++) {
@@ -67,7 +73,8 @@ __device__ __forceinline__ float exact_turned(float angle, float step) {
 __device__ __forceinline__ void exact_sincos(float angle, float *sine, float *cosine) {
     const double rounder = 0x1.8p52;
     double a = angle, k = __dsub_rn(mul_add(a, 0.63661977236758134308, rounder), rounder);
-    double r = __dsub_rn(__dsub_rn(a, __dmul_rn(k, 1.57079632673412561417)), __dmul_rn(k, 6.07710050650619224932e-11));
+    double r = __dsub_rn(__dsub_rn(a, __dmul_rn(k, 1.57079632673412561417)),
+                         __dmul_rn(k, 6.07710050650619224932e-11));
     double z = __dmul_rn(r, r), s = -7.6471637318198164759e-13;
     s = mul_add(s, z, 1.6059043836821614599e-10);
     s = mul_add(s, z, -2.5052108385441718775e-8);

@@ -1,10 +1,10 @@
 /*
  * expert.cu - rows to experts, their products, and back (kernels/ops_expert.h).
  *
- * Row-wise operations: a value a thread, 256 a block. The product: a warp an output of an expert; lane l sums columns
- * l, l + 32, ..., then a fixed tree, for EXPERT_ROWS of the expert's rows at a time. Weights are read once for
- * EXPERT_ROWS rows. Types that are no plain numbers: a lane takes runs of 32 columns and decodes each (decode.h).
- * Tolerance: ops.h with 32 lanes.
+ * Row-wise operations: a value a thread, 256 a block. The product: a warp an output of an expert;
+ * lane l sums columns l, l + 32, ..., then a fixed tree, for EXPERT_ROWS of the expert's rows at a
+ * time. Weights are read once for EXPERT_ROWS rows. Types that are no plain numbers: a lane takes
+ * runs of 32 columns and decodes each (decode.h). Tolerance: ops.h with 32 lanes.
  */
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/decode.cuh"
@@ -18,29 +18,32 @@ static inline struct plan_view plan_view_of(const struct expert_plan *plan, uint
     return {plan->offsets, plan->pairs, plan->places, plan->weights, top_k};
 }
 static inline launch_shape per_value(struct stream *s, uint32_t width, uint32_t rows) {
-    return {dim3(blocks_for(width, 256), rows), dim3(256), 0, device_of(s)->dependent_launch};
+    return {dim3(rows, blocks_for(width, 256)), dim3(256), 0, device_of(s)->dependent_launch};
 }
 
 /* ---- gather ---- */
 
 template <int A>
-static __global__ void expert_gather_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
-                                            struct plan_view plan, uint32_t width, bool weighted) {
+static __global__ void expert_gather_kernel(typename values<A>::raw *out,
+                                            const typename values<A>::raw *x, struct plan_view plan,
+                                            uint32_t width, bool weighted) {
     dependency_wait();
     dependents_launch();
-    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, pair = plan.pairs[blockIdx.y];
-    if (i >= width) return;
+    const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x, pair = plan.pairs[blockIdx.x];
+    if (i >= width)
+        return;
     const float v = values<A>::get(x + (size_t)(pair / plan.top_k) * width + i);
-    values<A>::put(out + (size_t)blockIdx.y * width + i, weighted ? v * plan.weights[pair] : v);
+    values<A>::put(out + (size_t)blockIdx.x * width + i, weighted ? v * plan.weights[pair] : v);
 }
 
 void cuda_expert_gather(struct stream *s, const struct op_expert_gather *a) {
-    if (!a->rows) return;
+    if (!a->rows)
+        return;
     const struct plan_view plan = plan_view_of(a->plan, a->top_k);
     WITH_ACTIVATION(s->dev->activation_type, A,
-                    LAUNCH(expert_gather_kernel<A>, per_value(s, a->width, a->rows * a->top_k), cuda_stream_of(s),
-                           (typename values<A>::raw *)a->out, (const typename values<A>::raw *)a->x, plan, a->width,
-                           a->weighted));
+                    LAUNCH(expert_gather_kernel<A>, per_value(s, a->width, a->rows * a->top_k),
+                           cuda_stream_of(s), (typename values<A>::raw *)a->out,
+                           (const typename values<A>::raw *)a->x, plan, a->width, a->weighted));
 }
 
 /* ---- products ---- */
@@ -48,22 +51,27 @@ void cuda_expert_gather(struct stream *s, const struct op_expert_gather *a) {
 enum { EXPERT_ROWS = 4, EXPERT_WARPS = 4 };
 
 /* The part that holds row *n of a matrix; *n becomes the row within. */
-static __device__ __forceinline__ const struct matrix_part &part_of(const struct matrix &m, uint32_t *n) {
+static __device__ __forceinline__ const struct matrix_part &part_of(const struct matrix &m,
+                                                                    uint32_t *n) {
     uint32_t part = 0;
-    while (*n >= m.parts[part].rows) *n -= m.parts[part++].rows;
+    while (*n >= m.parts[part].rows)
+        *n -= m.parts[part++].rows;
     return m.parts[part];
 }
 
 template <int A, int W>
-static __global__ void expert_linear_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
+static __global__ void expert_linear_kernel(typename values<A>::raw *out,
+                                            const typename values<A>::raw *x,
                                             const struct matrix *experts, const uint32_t *offsets) {
     typedef typename values<W>::raw stored;
     dependency_wait();
     dependents_launch();
     const struct matrix &m = experts[blockIdx.y];
-    const uint32_t n = blockIdx.x * EXPERT_WARPS + threadIdx.x / 32, lane = threadIdx.x % 32, cols = m.cols;
+    const uint32_t n = blockIdx.x * EXPERT_WARPS + threadIdx.x / 32, lane = threadIdx.x % 32,
+                   cols = m.cols;
     const uint32_t end = offsets[blockIdx.y + 1];
-    if (n >= m.rows) return;
+    if (n >= m.rows)
+        return;
     uint32_t row = n;
     const stored *w = (const stored *)part_of(m, &row).data;
     w += (size_t)row * cols;
@@ -73,7 +81,8 @@ static __global__ void expert_linear_kernel(typename values<A>::raw *out, const 
             const float v = values<W>::get(w + k);
 #pragma unroll
             for (uint32_t i = 0; i < EXPERT_ROWS; i++)
-                if (t + i < end) sums[i] += values<A>::get(x + (size_t)(t + i) * cols + k) * v;
+                if (t + i < end)
+                    sums[i] += values<A>::get(x + (size_t)(t + i) * cols + k) * v;
         }
 #pragma unroll
         for (uint32_t i = 0; i < EXPERT_ROWS; i++) {
@@ -85,14 +94,17 @@ static __global__ void expert_linear_kernel(typename values<A>::raw *out, const 
 }
 
 template <int A>
-static __global__ void expert_decoded_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
-                                             const struct matrix *experts, const uint32_t *offsets) {
+static __global__ void
+expert_decoded_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
+                      const struct matrix *experts, const uint32_t *offsets) {
     dependency_wait();
     dependents_launch();
     const struct matrix &m = experts[blockIdx.y];
-    const uint32_t n = blockIdx.x * EXPERT_WARPS + threadIdx.x / 32, lane = threadIdx.x % 32, cols = m.cols;
+    const uint32_t n = blockIdx.x * EXPERT_WARPS + threadIdx.x / 32, lane = threadIdx.x % 32,
+                   cols = m.cols;
     const uint32_t end = offsets[blockIdx.y + 1];
-    if (n >= m.rows) return;
+    if (n >= m.rows)
+        return;
     uint32_t row = n;
     const struct matrix_part &part = part_of(m, &row);
     const enum storage_type type = part.type != STORAGE_NONE ? part.type : m.type;
@@ -119,20 +131,21 @@ static __global__ void expert_decoded_kernel(typename values<A>::raw *out, const
 
 template <int A> static void expert_linear(struct stream *s, const struct op_expert_linear *a) {
     typedef typename values<A>::raw raw;
-    launch_shape shape = {dim3(blocks_for(a->w->rows, EXPERT_WARPS), a->w->expert_count), dim3(EXPERT_WARPS * 32), 0,
-                          device_of(s)->dependent_launch};
+    launch_shape shape = {dim3(blocks_for(a->w->rows, EXPERT_WARPS), a->w->expert_count),
+                          dim3(EXPERT_WARPS * 32), 0, device_of(s)->dependent_launch};
     if (!storage_is_plain(a->w->type)) {
-        LAUNCH(expert_decoded_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x, a->w->experts,
-               a->plan->offsets);
+        LAUNCH(expert_decoded_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x,
+               a->w->experts, a->plan->offsets);
         return;
     }
     WITH_ACTIVATION(a->w->type, W,
-                    LAUNCH((expert_linear_kernel<A, W>), shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x,
-                           a->w->experts, a->plan->offsets));
+                    LAUNCH((expert_linear_kernel<A, W>), shape, cuda_stream_of(s), (raw *)a->out,
+                           (const raw *)a->x, a->w->experts, a->plan->offsets));
 }
 
 void cuda_expert_linear(struct stream *s, const struct op_expert_linear *a) {
-    if (!a->rows) return;
+    if (!a->rows)
+        return;
     WITH_ACTIVATION(s->dev->activation_type, A, expert_linear<A>(s, a));
 }
 
@@ -146,12 +159,14 @@ struct combine_call {
 };
 
 template <int A>
-static __global__ void expert_combine_kernel(typename values<A>::raw *out, const typename values<A>::raw *y,
-                                             const typename values<A>::raw *shared, struct combine_call call) {
+static __global__ void
+expert_combine_kernel(typename values<A>::raw *out, const typename values<A>::raw *y,
+                      const typename values<A>::raw *shared, struct combine_call call) {
     dependency_wait();
     dependents_launch();
-    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y;
-    if (i >= call.width) return;
+    const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x, t = blockIdx.x;
+    if (i >= call.width)
+        return;
     float sum = 0;
     for (uint32_t j = 0; j < call.plan.top_k; j++) {
         const size_t pair = (size_t)t * call.plan.top_k + j;
@@ -167,35 +182,43 @@ static __global__ void expert_combine_kernel(typename values<A>::raw *out, const
 }
 
 void cuda_expert_combine(struct stream *s, const struct op_expert_combine *a) {
-    if (!a->rows) return;
-    const struct combine_call call = {a->shared_gate, plan_view_of(a->plan, a->top_k), a->width, a->weighted};
+    if (!a->rows)
+        return;
+    const struct combine_call call = {a->shared_gate, plan_view_of(a->plan, a->top_k), a->width,
+                                      a->weighted};
     WITH_ACTIVATION(s->dev->activation_type, A,
-                    LAUNCH(expert_combine_kernel<A>, per_value(s, a->width, a->rows), cuda_stream_of(s),
-                           (typename values<A>::raw *)a->out, (const typename values<A>::raw *)a->y,
+                    LAUNCH(expert_combine_kernel<A>, per_value(s, a->width, a->rows),
+                           cuda_stream_of(s), (typename values<A>::raw *)a->out,
+                           (const typename values<A>::raw *)a->y,
                            (const typename values<A>::raw *)a->shared, call));
 }
 
 /* ---- clamped gate ---- */
 
 template <int A>
-static __global__ void clamped_swiglu_kernel(typename values<A>::raw *out, const typename values<A>::raw *gate_up,
-                                             uint32_t width, bool interleaved, float limit, float alpha) {
+static __global__ void clamped_swiglu_kernel(typename values<A>::raw *out,
+                                             const typename values<A>::raw *gate_up, uint32_t width,
+                                             bool interleaved, float limit, float alpha) {
     dependency_wait();
     dependents_launch();
-    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    const typename values<A>::raw *row = gate_up + (size_t)blockIdx.y * 2 * width;
-    if (i >= width) return;
+    const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x;
+    const typename values<A>::raw *row = gate_up + (size_t)blockIdx.x * 2 * width;
+    if (i >= width)
+        return;
     float gate = values<A>::get(row + (interleaved ? 2 * i : i));
     float up = values<A>::get(row + (interleaved ? 2 * i + 1 : width + i));
     gate = gate > limit ? limit : gate;
     up = up > limit ? limit : up < -limit ? -limit : up;
-    values<A>::put(out + (size_t)blockIdx.y * width + i, (up + 1.0f) * (gate * (1.0f / (1.0f + expf(-alpha * gate)))));
+    values<A>::put(out + (size_t)blockIdx.x * width + i,
+                   (up + 1.0f) * (gate * (1.0f / (1.0f + expf(-alpha * gate)))));
 }
 
 void cuda_clamped_swiglu(struct stream *s, const struct op_clamped_swiglu *a) {
-    if (!a->rows) return;
+    if (!a->rows)
+        return;
     WITH_ACTIVATION(s->dev->activation_type, A,
-                    LAUNCH(clamped_swiglu_kernel<A>, per_value(s, a->width, a->rows), cuda_stream_of(s),
-                           (typename values<A>::raw *)a->out, (const typename values<A>::raw *)a->gate_up, a->width,
-                           a->interleaved, a->limit, a->alpha));
+                    LAUNCH(clamped_swiglu_kernel<A>, per_value(s, a->width, a->rows),
+                           cuda_stream_of(s), (typename values<A>::raw *)a->out,
+                           (const typename values<A>::raw *)a->gate_up, a->width, a->interleaved,
+                           a->limit, a->alpha));
 }

@@ -1,13 +1,14 @@
 /*
- * latent.cu - latent attention (kernels/ops_latent.h): products per head, cache rows, attention in the latent space.
+ * latent.cu - latent attention (kernels/ops_latent.h): products per head, cache rows, attention in
+ * the latent space.
  *
- * head_linear: a warp an output (lanes over columns, a fixed tree), or, transposed, a thread an output that ascends
- * over the head's rows of w. latent_write: a block of 128 threads a row; the norm's sum as in norm.cu.
- * Types that are no plain numbers: groups of 32 columns are decoded (decode.h); transposed, a thread makes such a group
- * of outputs.
+ * head_linear: a warp an output (lanes over columns, a fixed tree), or, transposed, a thread an
+ * output that ascends over the head's rows of w. latent_write: a block of 128 threads a row; the
+ * norm's sum as in norm.cu. Types that are no plain numbers: groups of 32 columns are decoded
+ * (decode.h); transposed, a thread makes such a group of outputs.
  *
- * latent_attention: a block of 128 threads a row and head, part after part, as attention.cu's plain kernel: a warp
- * makes the score of a position, a thread the sums of dims tid, tid + 128, ....
+ * latent_attention: a block of 128 threads a row and head, part after part, as attention.cu's plain
+ * kernel: a warp makes the score of a position, a thread the sums of dims tid, tid + 128, ....
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/cache.cuh"
@@ -22,102 +23,123 @@ struct head_call {
 };
 
 template <int A, int W>
-static __global__ void head_linear_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
-                                          struct head_call call) {
+static __global__ void head_linear_kernel(typename values<A>::raw *out,
+                                          const typename values<A>::raw *x, struct head_call call) {
     dependency_wait();
     dependents_launch();
-    const uint32_t n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, h = blockIdx.y;
-    const size_t i = (size_t)blockIdx.z * call.heads + h;
-    if (n >= call.count) return;
-    const typename values<W>::raw *w =
-        (const typename values<W>::raw *)call.w + ((size_t)h * call.head_rows + call.first + n) * call.cols;
+    const uint32_t n = blockIdx.y * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, h = blockIdx.z;
+    const size_t i = (size_t)blockIdx.x * call.heads + h;
+    if (n >= call.count)
+        return;
+    const typename values<W>::raw *w = (const typename values<W>::raw *)call.w +
+                                       ((size_t)h * call.head_rows + call.first + n) * call.cols;
     float sum = 0;
     for (uint32_t k = lane; k < call.cols; k += 32)
         sum += values<A>::get(x + i * call.x_stride + k) * values<W>::get(w + k);
     sum = warp_sum(sum);
-    if (lane == 0) values<A>::put(out + i * call.out_stride + n, sum);
+    if (lane == 0)
+        values<A>::put(out + i * call.out_stride + n, sum);
 }
 
 template <int A, int W>
-static __global__ void head_transposed_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
+static __global__ void head_transposed_kernel(typename values<A>::raw *out,
+                                              const typename values<A>::raw *x,
                                               struct head_call call) {
     dependency_wait();
     dependents_launch();
-    const uint32_t k = blockIdx.x * LATENT_THREADS + threadIdx.x, h = blockIdx.y;
-    const size_t i = (size_t)blockIdx.z * call.heads + h;
-    if (k >= call.cols) return;
-    const typename values<W>::raw *w =
-        (const typename values<W>::raw *)call.w + ((size_t)h * call.head_rows + call.first) * call.cols + k;
+    const uint32_t k = blockIdx.y * LATENT_THREADS + threadIdx.x, h = blockIdx.z;
+    const size_t i = (size_t)blockIdx.x * call.heads + h;
+    if (k >= call.cols)
+        return;
+    const typename values<W>::raw *w = (const typename values<W>::raw *)call.w +
+                                       ((size_t)h * call.head_rows + call.first) * call.cols + k;
     float sum = 0;
     for (uint32_t n = 0; n < call.count; n++)
-        sum += values<A>::get(x + i * call.x_stride + n) * values<W>::get(w + (size_t)n * call.cols);
+        sum +=
+            values<A>::get(x + i * call.x_stride + n) * values<W>::get(w + (size_t)n * call.cols);
     values<A>::put(out + i * call.out_stride + k, sum);
 }
 
 template <int A>
-static __global__ void head_decoded_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
-                                           struct matrix_part part, enum storage_type type, struct head_call call) {
+static __global__ void
+head_decoded_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
+                    struct matrix_part part, enum storage_type type, struct head_call call) {
     dependency_wait();
     dependents_launch();
-    const uint32_t n = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, h = blockIdx.y;
-    const size_t i = (size_t)blockIdx.z * call.heads + h;
-    if (n >= call.count) return;
+    const uint32_t n = blockIdx.y * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, h = blockIdx.z;
+    const size_t i = (size_t)blockIdx.x * call.heads + h;
+    if (n >= call.count)
+        return;
     float sum = 0;
     for (uint32_t k = lane * 32; k < call.cols; k += 32 * 32) {
         const uint32_t count = min(32u, call.cols - k);
         float v[32];
         decode_group(type, part, call.cols, h * call.head_rows + call.first + n, k, count, v);
-        for (uint32_t j = 0; j < count; j++) sum += values<A>::get(x + i * call.x_stride + k + j) * v[j];
+        for (uint32_t j = 0; j < count; j++)
+            sum += values<A>::get(x + i * call.x_stride + k + j) * v[j];
     }
     sum = warp_sum(sum);
-    if (lane == 0) values<A>::put(out + i * call.out_stride + n, sum);
+    if (lane == 0)
+        values<A>::put(out + i * call.out_stride + n, sum);
 }
 
 template <int A>
-static __global__ void head_transposed_decoded_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
-                                                      struct matrix_part part, enum storage_type type,
-                                                      struct head_call call) {
+static __global__ void
+head_transposed_decoded_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
+                               struct matrix_part part, enum storage_type type,
+                               struct head_call call) {
     dependency_wait();
     dependents_launch();
-    const uint32_t k = (blockIdx.x * blockDim.x + threadIdx.x) * 32, h = blockIdx.y;
-    const size_t i = (size_t)blockIdx.z * call.heads + h;
-    if (k >= call.cols) return;
+    const uint32_t k = (blockIdx.y * blockDim.x + threadIdx.x) * 32, h = blockIdx.z;
+    const size_t i = (size_t)blockIdx.x * call.heads + h;
+    if (k >= call.cols)
+        return;
     const uint32_t count = min(32u, call.cols - k);
     float sums[32] = {}, v[32];
     for (uint32_t n = 0; n < call.count; n++) {
         decode_group(type, part, call.cols, h * call.head_rows + call.first + n, k, count, v);
         const float q = values<A>::get(x + i * call.x_stride + n);
-        for (uint32_t j = 0; j < count; j++) sums[j] += q * v[j];
+        for (uint32_t j = 0; j < count; j++)
+            sums[j] += q * v[j];
     }
-    for (uint32_t j = 0; j < count; j++) values<A>::put(out + i * call.out_stride + k + j, sums[j]);
+    for (uint32_t j = 0; j < count; j++)
+        values<A>::put(out + i * call.out_stride + k + j, sums[j]);
 }
 
-template <int A> static void head_decoded(struct stream *s, const struct op_head_linear *a, enum storage_type type) {
+template <int A>
+static void head_decoded(struct stream *s, const struct op_head_linear *a, enum storage_type type) {
     typedef typename values<A>::raw raw;
     const struct head_call call = {NULL,     a->w->cols, a->heads,    a->head_rows,
                                    a->first, a->count,   a->x_stride, a->out_stride};
     launch_shape shape = {
-        dim3(blocks_for(a->transposed ? a->w->cols : a->count, a->transposed ? 32 * 32 : 4), a->heads, a->rows),
+        dim3(a->rows,
+             blocks_for(a->transposed ? a->w->cols : a->count, a->transposed ? 32 * 32 : 4),
+             a->heads),
         dim3(a->transposed ? 32 : 128), 0, device_of(s)->dependent_launch};
     if (a->transposed)
-        LAUNCH(head_transposed_decoded_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x,
-               a->w->parts[0], type, call);
+        LAUNCH(head_transposed_decoded_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out,
+               (const raw *)a->x, a->w->parts[0], type, call);
     else
-        LAUNCH(head_decoded_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x, a->w->parts[0], type,
-               call);
+        LAUNCH(head_decoded_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x,
+               a->w->parts[0], type, call);
 }
 
 template <int A, int W> static void head_typed(struct stream *s, const struct op_head_linear *a) {
     typedef typename values<A>::raw raw;
-    const struct head_call call = {a->w->parts[0].data, a->w->cols,   a->heads, a->head_rows, a->first, a->count,
+    const struct head_call call = {a->w->parts[0].data, a->w->cols,   a->heads,
+                                   a->head_rows,        a->first,     a->count,
                                    a->x_stride,         a->out_stride};
     launch_shape shape = {
-        dim3(blocks_for(a->transposed ? a->w->cols : a->count, a->transposed ? LATENT_THREADS : 4), a->heads, a->rows),
+        dim3(a->rows,
+             blocks_for(a->transposed ? a->w->cols : a->count, a->transposed ? LATENT_THREADS : 4),
+             a->heads),
         dim3(LATENT_THREADS), 0, device_of(s)->dependent_launch};
     if (a->transposed)
-        LAUNCH((head_transposed_kernel<A, W>), shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x, call);
+        LAUNCH((head_transposed_kernel<A, W>), shape, cuda_stream_of(s), (raw *)a->out,
+               (const raw *)a->x, call);
     else
-        LAUNCH((head_linear_kernel<A, W>), shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x, call);
+        LAUNCH((head_linear_kernel<A, W>), shape, cuda_stream_of(s), (raw *)a->out,
+               (const raw *)a->x, call);
 }
 template <int A> static void head_any(struct stream *s, const struct op_head_linear *a) {
     const enum storage_type type = part_type(a->w, &a->w->parts[0]);
@@ -129,10 +151,12 @@ template <int A> static void head_any(struct stream *s, const struct op_head_lin
 }
 
 void cuda_head_linear(struct stream *s, const struct op_head_linear *a) {
-    CHECK(a->w->part_count == 1 && a->first + a->count <= a->head_rows && a->heads * a->head_rows == a->w->rows);
+    CHECK(a->w->part_count == 1 && a->first + a->count <= a->head_rows &&
+          a->heads * a->head_rows == a->w->rows);
     CHECK(a->x_stride >= (a->transposed ? a->count : a->w->cols) &&
           a->out_stride >= (a->transposed ? a->w->cols : a->count));
-    if (!a->rows) return;
+    if (!a->rows)
+        return;
     WITH_ACTIVATION(s->dev->activation_type, A, head_any<A>(s, a));
 }
 
@@ -146,12 +170,14 @@ struct latent_rows {
 
     __device__ __forceinline__ unsigned char *at(uint32_t slot, uint32_t position) const {
         const uint32_t block = tables[(size_t)slot * max_blocks + position / block_tokens];
-        return base + block * block_stride + (size_t)(position % block_tokens) * width * value_bytes;
+        return base + block * block_stride +
+               (size_t)(position % block_tokens) * width * value_bytes;
     }
     /* Of an int8 cache: the row's two. */
     __device__ __forceinline__ float *scales(uint32_t slot, uint32_t position) const {
         const uint32_t block = tables[(size_t)slot * max_blocks + position / block_tokens];
-        return (float *)(base + block * block_stride + (size_t)block_tokens * width) + 2 * (position % block_tokens);
+        return (float *)(base + block * block_stride + (size_t)block_tokens * width) +
+               2 * (position % block_tokens);
     }
 };
 static inline struct latent_rows latent_rows_of(const struct kv_view *kv) {
@@ -165,7 +191,9 @@ static inline struct latent_rows latent_rows_of(const struct kv_view *kv) {
 }
 
 size_t cuda_latent_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t width) {
-    return (block_tokens * storage_bytes(type, width) + kv_scale_bytes(type, 2 * (size_t)block_tokens) + 63) / 64 * 64;
+    return (block_tokens * storage_bytes(type, width) +
+            kv_scale_bytes(type, 2 * (size_t)block_tokens) + 63) /
+           64 * 64;
 }
 
 struct latent_write_call {
@@ -180,23 +208,26 @@ struct latent_write_call {
 /* Element i of a rotated x [rope]. */
 template <int A>
 static __device__ __forceinline__ float rotated(const typename values<A>::raw *x, uint32_t i,
-                                                const struct latent_write_call &call, const float *angles) {
+                                                const struct latent_write_call &call,
+                                                const float *angles) {
     return rotated_value<A>(x, i, angles ? call.rope / 2 : 0, call.interleaved, angles);
 }
 
 /* Element i of the row that is cached. */
 template <int A>
 static __device__ __forceinline__ float cached_value(const typename values<A>::raw *row, uint32_t i,
-                                                     const struct latent_write_call &call, float scale,
-                                                     const float *angles) {
-    if (i >= call.rank) return rotated<A>(row + call.rank, i - call.rank, call, angles);
+                                                     const struct latent_write_call &call,
+                                                     float scale, const float *angles) {
+    if (i >= call.rank)
+        return rotated<A>(row + call.rank, i - call.rank, call, angles);
     return call.norm ? values<A>::get(row + i) * scale * call.norm[i] : values<A>::get(row + i);
 }
 
 template <int K> struct latent_store {
     template <int A>
-    static __device__ __forceinline__ void put(const typename values<A>::raw *row, const struct latent_write_call &call,
-                                               float scale, const float *angles, uint32_t slot, uint32_t position) {
+    static __device__ __forceinline__ void
+    put(const typename values<A>::raw *row, const struct latent_write_call &call, float scale,
+        const float *angles, uint32_t slot, uint32_t position) {
         typename values<K>::raw *cached = (typename values<K>::raw *)call.rows.at(slot, position);
         for (uint32_t i = threadIdx.x; i < call.rank + call.rope; i += LATENT_THREADS)
             values<K>::put(cached + i, cached_value<A>(row, i, call, scale, angles));
@@ -205,13 +236,15 @@ template <int K> struct latent_store {
 /* A warp each for the latent and the rotated part. */
 template <> struct latent_store<STORAGE_I8> {
     template <int A>
-    static __device__ __forceinline__ void put(const typename values<A>::raw *row, const struct latent_write_call &call,
-                                               float scale, const float *angles, uint32_t slot, uint32_t position) {
+    static __device__ __forceinline__ void
+    put(const typename values<A>::raw *row, const struct latent_write_call &call, float scale,
+        const float *angles, uint32_t slot, uint32_t position) {
         const uint32_t part = threadIdx.x / 32, lane = threadIdx.x % 32;
         const uint32_t first = part ? call.rank : 0, end = part ? call.rank + call.rope : call.rank;
         int8_t *cached = (int8_t *)call.rows.at(slot, position);
         float most = 0, poison = 0;
-        if (part > 1) return;
+        if (part > 1)
+            return;
         for (uint32_t i = first + lane; i < end; i += 32) {
             const float v = cached_value<A>(row, i, call, scale, angles);
             most = fmaxf(most, fabsf(v));
@@ -220,19 +253,23 @@ template <> struct latent_store<STORAGE_I8> {
         const float step = warp_kv_scale(most, poison), inverse = kv_inverse(step);
         for (uint32_t i = first + lane; i < end; i += 32)
             cached[i] = kv_stored(cached_value<A>(row, i, call, scale, angles), inverse);
-        if (lane == 0) call.rows.scales(slot, position)[part] = step;
+        if (lane == 0)
+            call.rows.scales(slot, position)[part] = step;
     }
 };
 
 template <int A, int K>
-static __global__ void latent_write_kernel(typename values<A>::raw *q, const typename values<A>::raw *q_rope,
-                                           const typename values<A>::raw *kv, struct latent_write_call call) {
+static __global__ void
+latent_write_kernel(typename values<A>::raw *q, const typename values<A>::raw *q_rope,
+                    const typename values<A>::raw *kv, struct latent_write_call call) {
     DYNAMIC_SHARED(area);
     float *partial = (float *)area; /* [warps] */
     dependency_wait();
     dependents_launch();
-    const uint32_t t = blockIdx.x, position = call.batch.positions[t], width = call.rank + call.rope;
-    if (position == (uint32_t)ROW_NONE) return;
+    const uint32_t t = blockIdx.x, position = call.batch.positions[t],
+                   width = call.rank + call.rope;
+    if (position == (uint32_t)ROW_NONE)
+        return;
     const typename values<A>::raw *row = kv + (size_t)t * width;
     const float *angles = call.angles ? call.angles + (size_t)t * call.rope : NULL;
     /* 1. the row: the latent, normed, and the rotated part of the key */
@@ -242,16 +279,19 @@ static __global__ void latent_write_kernel(typename values<A>::raw *q, const typ
         squares += v * v;
     }
     squares = warp_sum(squares);
-    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = squares;
+    if (threadIdx.x % 32 == 0)
+        partial[threadIdx.x / 32] = squares;
     __syncthreads();
-    for (int w = 0; w < LATENT_THREADS / 32; w++) total += partial[w];
+    for (int w = 0; w < LATENT_THREADS / 32; w++)
+        total += partial[w];
     const float scale = 1.0f / sqrtf(total / (float)call.rank + call.eps);
     latent_store<K>::template put<A>(row, call, scale, angles, call.batch.slots[t], position);
     /* 2. rotated parts of the heads' queries */
     for (uint32_t n = threadIdx.x; n < call.heads * call.rope; n += LATENT_THREADS) {
         const size_t h = (size_t)t * call.heads + n / call.rope;
-        values<A>::put(q + h * width + call.rank + n % call.rope,
-                       rotated<A>(q_rope + h * call.q_stride + call.q_offset, n % call.rope, call, angles));
+        values<A>::put(
+            q + h * width + call.rank + n % call.rope,
+            rotated<A>(q_rope + h * call.q_stride + call.q_offset, n % call.rope, call, angles));
     }
 }
 
@@ -270,10 +310,10 @@ template <int A, int K> static void write_typed(struct stream *s, const struct o
     call.interleaved = a->interleaved;
     call.rows = latent_rows_of(a->view);
     call.batch = batch_view_of(a->batch);
-    launch_shape shape = {dim3(a->batch->row_count), dim3(LATENT_THREADS), LATENT_THREADS / 32 * sizeof(float),
-                          device_of(s)->dependent_launch};
-    LAUNCH((latent_write_kernel<A, K>), shape, cuda_stream_of(s), (raw *)a->q, (const raw *)a->q_rope,
-           (const raw *)a->kv, call);
+    launch_shape shape = {dim3(a->batch->row_count), dim3(LATENT_THREADS),
+                          LATENT_THREADS / 32 * sizeof(float), device_of(s)->dependent_launch};
+    LAUNCH((latent_write_kernel<A, K>), shape, cuda_stream_of(s), (raw *)a->q,
+           (const raw *)a->q_rope, (const raw *)a->kv, call);
 }
 template <int A> static void write_any(struct stream *s, const struct op_latent_write *a) {
     WITH_CACHE(a->view->type, K, (write_typed<A, K>(s, a)));
@@ -281,7 +321,8 @@ template <int A> static void write_any(struct stream *s, const struct op_latent_
 
 void cuda_latent_write(struct stream *s, const struct op_latent_write *a) {
     CHECK(a->rank + a->rope <= LATENT_WIDTH_MAX && a->view->head_dim == a->rank + a->rope);
-    if (!a->batch->row_count) return;
+    if (!a->batch->row_count)
+        return;
     WITH_ACTIVATION(s->dev->activation_type, A, write_any<A>(s, a));
 }
 
@@ -295,18 +336,20 @@ struct latent_call {
 };
 
 template <int A, int K>
-static __global__ void latent_attention_kernel(typename values<A>::raw *out_rows, const typename values<A>::raw *q_rows,
+static __global__ void latent_attention_kernel(typename values<A>::raw *out_rows,
+                                               const typename values<A>::raw *q_rows,
                                                struct latent_call call) {
     typedef typename values<K>::raw stored;
     DYNAMIC_SHARED(area);
     float *q = (float *)area, *scores = q + LATENT_WIDTH_MAX; /* [width], [ATTENTION_SPLIT] */
     dependency_wait();
     dependents_launch();
-    const uint32_t h = blockIdx.x, t = blockIdx.y, width = call.rows.width, rank = call.rank;
+    const uint32_t h = blockIdx.y, t = blockIdx.x, width = call.rows.width, rank = call.rank;
     const uint32_t position = call.positions[t], lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     typename values<A>::raw *out = out_rows + ((size_t)t * call.heads + h) * rank;
     if (position == (uint32_t)ROW_NONE) {
-        for (uint32_t d = threadIdx.x; d < rank; d += LATENT_THREADS) values<A>::put(out + d, 0.0f);
+        for (uint32_t d = threadIdx.x; d < rank; d += LATENT_THREADS)
+            values<A>::put(out + d, 0.0f);
         return;
     }
     for (uint32_t d = threadIdx.x; d < width; d += LATENT_THREADS)
@@ -323,18 +366,22 @@ static __global__ void latent_attention_kernel(typename values<A>::raw *out_rows
             for (uint32_t d = lane; d < width; d += 32)
                 dot += q[d] * values<K>::get(k + d) * (scales ? scales[d >= rank] : 1.0f);
             dot = warp_sum(dot);
-            if (lane == 0) scores[j] = dot * call.scale;
+            if (lane == 0)
+                scores[j] = dot * call.scale;
         }
         __syncthreads();
         float part_max = MINUS_INFINITY, part_sum = 0, part[LATENT_SUMS] = {};
-        for (uint32_t j = lane; j < count; j += 32) part_max = scores[j] > part_max ? scores[j] : part_max;
+        for (uint32_t j = lane; j < count; j += 32)
+            part_max = scores[j] > part_max ? scores[j] : part_max;
         part_max = warp_max(part_max);
-        for (uint32_t j = lane; j < count; j += 32) part_sum += exp2f(scores[j] - part_max);
+        for (uint32_t j = lane; j < count; j += 32)
+            part_sum += exp2f(scores[j] - part_max);
         part_sum = warp_sum(part_sum);
         for (uint32_t j = 0; j < count; j++) {
             const stored *v = (const stored *)call.rows.at(slot, from + j);
             float p = exp2f(scores[j] - part_max);
-            if (K == STORAGE_I8) p *= call.rows.scales(slot, from + j)[0];
+            if (K == STORAGE_I8)
+                p *= call.rows.scales(slot, from + j)[0];
 #pragma unroll
             for (uint32_t i = 0; i < LATENT_SUMS; i++)
                 if (threadIdx.x + i * LATENT_THREADS < rank)
@@ -343,7 +390,8 @@ static __global__ void latent_attention_kernel(typename values<A>::raw *out_rows
         const struct merge_factors f = merge_max(&max, part_max);
         sum = merge(f, sum, part_sum);
 #pragma unroll
-        for (uint32_t i = 0; i < LATENT_SUMS; i++) acc[i] = merge(f, acc[i], part[i]);
+        for (uint32_t i = 0; i < LATENT_SUMS; i++)
+            acc[i] = merge(f, acc[i], part[i]);
     }
 #pragma unroll
     for (uint32_t i = 0; i < LATENT_SUMS; i++)
@@ -351,14 +399,20 @@ static __global__ void latent_attention_kernel(typename values<A>::raw *out_rows
             values<A>::put(out + threadIdx.x + i * LATENT_THREADS, __fdiv_rn(acc[i], sum));
 }
 
-template <int A, int K> static void attention_typed(struct stream *s, const struct op_latent_attention *a) {
+template <int A, int K>
+static void attention_typed(struct stream *s, const struct op_latent_attention *a) {
     typedef typename values<A>::raw raw;
-    const struct latent_call call = {
-        a->heads,           a->rank, a->scale * 1.44269504088896340736f, latent_rows_of(a->view), a->batch->slots,
-        a->batch->positions};
-    launch_shape shape = {dim3(a->heads, a->batch->row_count), dim3(LATENT_THREADS),
-                          (LATENT_WIDTH_MAX + ATTENTION_SPLIT) * sizeof(float), device_of(s)->dependent_launch};
-    LAUNCH((latent_attention_kernel<A, K>), shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->q, call);
+    const struct latent_call call = {a->heads,
+                                     a->rank,
+                                     a->scale * 1.44269504088896340736f,
+                                     latent_rows_of(a->view),
+                                     a->batch->slots,
+                                     a->batch->positions};
+    launch_shape shape = {dim3(a->batch->row_count, a->heads), dim3(LATENT_THREADS),
+                          (LATENT_WIDTH_MAX + ATTENTION_SPLIT) * sizeof(float),
+                          device_of(s)->dependent_launch};
+    LAUNCH((latent_attention_kernel<A, K>), shape, cuda_stream_of(s), (raw *)a->out,
+           (const raw *)a->q, call);
 }
 template <int A> static void attention_any(struct stream *s, const struct op_latent_attention *a) {
     WITH_CACHE(a->view->type, K, (attention_typed<A, K>(s, a)));
@@ -366,6 +420,7 @@ template <int A> static void attention_any(struct stream *s, const struct op_lat
 
 void cuda_latent_attention(struct stream *s, const struct op_latent_attention *a) {
     CHECK(a->view->head_dim <= LATENT_WIDTH_MAX && a->rank <= a->view->head_dim);
-    if (!a->batch->row_count) return;
+    if (!a->batch->row_count)
+        return;
     WITH_ACTIVATION(s->dev->activation_type, A, attention_any<A>(s, a));
 }

@@ -1,98 +1,158 @@
 /*
- * linear.cu - out[t, n] = sum_k x[t, k] * w[n, k] + bias[n] (kernels/ops.h: op_linear), four ways.
+ * linear.cu - out[t, n] = sum_k x[t, k] * w[n, k] + bias[n] (kernels/ops.h: op_linear), four ways;
+ * a fifth, for weights in tiles on sm_90a, is linear_hopper.cu.
  *
- * rows (output class, 16-bit types): a block makes 16 or 32 features of up to 64 rows. Weights stream through a ring of
- * cp.async stages of 128 k; each of its four warps takes 32 k of every stage, features as the 16 rows of mma.m16n8k16
- * and the step's rows as its 8 columns; the four sums are added in order at the end. So an output's sum has one shape
- * whatever the number of rows: four interleaved sums over k in ascending order, then ((0 + 1) + 2) + 3.
+ * rows (output class, 16-bit types): a team of four warps makes 16 or 32 features of up to 64 rows,
+ * and a block has one, two or four teams (struct rows_shape). Weights stream through a ring of
+ * cp.async stages of 128 k; each warp of a team takes 32 k of every stage, features as the 16 rows of mma.m16n8k16 and the step's rows as its 8 columns; the four
+ * sums are added in order at the end. So an output's sum has one shape whatever the number of rows:
+ * four interleaved sums over k in ascending order, then ((0 + 1) + 2) + 3.
  *
- * tiles (prompt class, 16-bit types): a block makes 64 x 64 or 128 x 128 outputs, all k in ascending order by
- * mma.m16n8k16: the tile's size does not change a bit. Where the device was opened so, by cuBLASLt instead
- * (linear_blas.cu).
+ * tiles (prompt class, 16-bit types): a block makes 64 x 64 or 128 x 128 outputs, all k in
+ * ascending order by mma.m16n8k16: the tile's size does not change a bit. Where the device was
+ * opened so, by cuBLASLt instead (linear_blas.cu).
  *
- * plain (any types, any cols, both classes): a warp makes one feature of four rows; lane l sums k = l, l + 32, ...,
- * then a fixed tree.
+ * plain (any types, any cols, both classes): a warp makes one feature of four rows; lane l sums k =
+ * l, l + 32, ..., then a fixed tree.
  *
- * decoded (types that are no plain numbers, both classes): as plain, but a lane takes runs of 32 k and decodes each.
+ * decoded (types that are no plain numbers, both classes): as plain, but a lane takes runs of 32 k
+ * and decodes each.
  *
- * Which way depends on the types and on cols % 8 alone. Cost: weights are read once for 64 rows (rows), once for 128
- * (tiles, from L2). Tolerance: ops.h with lanes = 4, 1, 32.
+ * Which way depends on the types and on cols % 8 alone. Cost: weights are read once for 64 or
+ * 128 rows (rows; once from DRAM, for blocks that share them run side by side), once for 128
+ * (tiles). Tolerance: ops.h with lanes = 4, 1, 32.
  */
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/decode.cuh"
 #include "kernels/cuda/linear.cuh"
 
 template <int A>
-static __device__ __forceinline__ void store(const struct product &p, uint32_t t, uint32_t n, float v) {
+static __device__ __forceinline__ void store(const struct product &p, uint32_t t, uint32_t n,
+                                             float v) {
     const size_t at = (size_t)t * p.out_stride + n;
-    if (p.bias) v += p.bias[n];
+    if (p.bias)
+        v += p.bias[n];
     if (p.out_f32)
         ((float *)p.out)[at] = v;
     else
         values<A>::put((typename values<A>::raw *)p.out + at, v);
 }
 
-template <int A> static __device__ __forceinline__ void mma(float d[4], const uint32_t a[4], const uint32_t *b) {
+template <int A>
+static __device__ __forceinline__ void mma(float d[4], const uint32_t a[4], const uint32_t *b) {
     if (A == STORAGE_BF16)
         mma_bf16(d, a, b);
     else
         mma_f16(d, a, b);
 }
 
+/* ---- lines of a matrix on their way to shared memory ---- */
+
+/* A block of THREADS threads copies lines of K values of a matrix [limit, cols], 16-byte chunks.
+ * What one thread copies lies in one column of chunks: a place is computed once, and a copy costs
+ * an addition and a comparison. */
+template <int K, int THREADS> struct line_loader {
+    enum { CHUNKS = K / 8, LINES = THREADS / CHUNKS, STRIDE = K + 8 /* lines in other banks */ };
+    const uint16_t *at;  /* the thread's first value */
+    uint32_t lines_left; /* of the matrix, from the thread's first line on */
+    uint32_t cols_left;  /* from the thread's first value on */
+    size_t step;         /* values from one of its lines to the next */
+    __device__ __forceinline__ line_loader(const void *matrix, uint32_t first, uint32_t limit,
+                                           uint32_t cols) {
+        const uint32_t line = first + threadIdx.x / CHUNKS, k = threadIdx.x % CHUNKS * 8;
+        at = (const uint16_t *)matrix + (size_t)line * cols + k;
+        lines_left = limit > line ? limit - line : 0;
+        cols_left = cols > k ? cols - k : 0;
+        step = (size_t)LINES * cols;
+    }
+    /* COUNT lines from the first on, k from k0 on, to [COUNT, STRIDE] of shared memory. What lies
+     * outside of the matrix becomes zeros. */
+    template <int COUNT> __device__ __forceinline__ void load(uint16_t *to, uint32_t k0) const {
+        static_assert(COUNT % LINES == 0, "every thread copies as many lines");
+        to += threadIdx.x / CHUNKS * STRIDE + threadIdx.x % CHUNKS * 8;
+#pragma unroll
+        for (uint32_t i = 0; i < COUNT / LINES; i++)
+            cp_async_16(to + i * LINES * STRIDE, at + k0 + i * step,
+                        i * LINES < lines_left && k0 < cols_left);
+    }
+};
+
 /* ---- rows ---- */
 
-enum { ROWS_THREADS = 128, ROWS_K = 128, ROWS_STRIDE = ROWS_K + 8 /* rows in different banks */ };
+enum { ROWS_K = 128, ROWS_STRIDE = ROWS_K + 8 };
 
-/* `count` lines of ROWS_K values from the matrix at `from`, lines [first, first + count), k from k0. */
-static __device__ __forceinline__ void rows_load(uint16_t *to, const uint16_t *from, uint32_t first, uint32_t count,
-                                                 uint32_t limit, uint32_t k0, uint32_t cols) {
-    for (uint32_t n = threadIdx.x; n < count * (ROWS_K / 8); n += ROWS_THREADS) {
-        const uint32_t line = n / (ROWS_K / 8), k = n % (ROWS_K / 8) * 8;
-        const bool valid = first + line < limit && k0 + k < cols;
-        cp_async_16(to + line * ROWS_STRIDE + k, from + (valid ? (size_t)(first + line) * cols + k0 + k : 0), valid);
-    }
-}
+/* What a block makes: WARPS_N x WARPS_T teams of four warps, each team 16 GROUPS features of
+ * TEAM_ROWS rows. The more of them, the fewer times weights and x are read from L2; the sums of an
+ * output are the same in all. */
+template <int TEAM_ROWS, int GROUPS, int STAGES, int WARPS_N, int WARPS_T> struct rows_shape {
+    enum : unsigned {
+        THREADS = 128 * WARPS_N * WARPS_T,
+        TEAM_FEATURES = 16 * GROUPS,
+        FEATURES = TEAM_FEATURES * WARPS_N,
+        TOKENS = TEAM_ROWS * WARPS_T,
+        STAGE = (FEATURES + TOKENS) * ROWS_STRIDE,
+        BYTES = STAGES * STAGE * 2,
+        PARTS_BYTES = 4 * FEATURES * TOKENS * 4
+    };
+    static_assert(PARTS_BYTES <= BYTES, "the sums lie where the ring was");
+};
 
-template <int A, int TOKENS, int GROUPS, int STAGES>
-static __global__ __launch_bounds__(ROWS_THREADS) void linear_rows_kernel(struct product p) {
-    enum { FEATURES = 16 * GROUPS, STAGE = (FEATURES + TOKENS) * ROWS_STRIDE };
+template <int A, int TEAM_ROWS, int GROUPS, int STAGES, int WARPS_N, int WARPS_T>
+static __global__ __launch_bounds__(128 * WARPS_N *
+                                    WARPS_T) void linear_rows_kernel(struct product p) {
+    typedef rows_shape<TEAM_ROWS, GROUPS, STAGES, WARPS_N, WARPS_T> shape;
+    typedef line_loader<ROWS_K, shape::THREADS> rows_loader;
+    enum : unsigned {
+        FEATURES = shape::FEATURES,
+        TOKENS = shape::TOKENS,
+        STAGE = shape::STAGE,
+        THREADS = shape::THREADS
+    };
     DYNAMIC_SHARED(area);
     uint16_t *ring = (uint16_t *)area;
-    const uint16_t *x = (const uint16_t *)p.x, *w = (const uint16_t *)p.w;
-    const uint32_t n0 = blockIdx.x * FEATURES, t0 = blockIdx.y * TOKENS, chunks = (p.cols + ROWS_K - 1) / ROWS_K;
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    float sums[GROUPS][TOKENS / 8][4] = {};
+    const uint32_t n0 = blockIdx.y * FEATURES, t0 = blockIdx.x * TOKENS,
+                   chunks = (p.cols + ROWS_K - 1) / ROWS_K;
+    const uint32_t lane = threadIdx.x % 32, part = threadIdx.x / 32 % 4, team = threadIdx.x / 128,
+                   team_n = team % WARPS_N * shape::TEAM_FEATURES,
+                   team_t = team / WARPS_N * TEAM_ROWS;
+    const rows_loader weights(p.w, n0, p.features, p.cols), inputs(p.x, t0, p.rows, p.cols);
+    float sums[GROUPS][TEAM_ROWS / 8][4] = {};
 
     /* 1. weights may be asked for before the kernel ahead has ended, its results only after */
     for (uint32_t c = 0; c < STAGES - 1; c++)
-        if (c < chunks) rows_load(ring + c * STAGE, w, n0, FEATURES, p.features, c * ROWS_K, p.cols);
+        if (c < chunks)
+            weights.template load<FEATURES>(ring + c * STAGE, c * ROWS_K);
     dependency_wait();
     dependents_launch();
     for (uint32_t c = 0; c < STAGES - 1; c++) {
-        if (c < chunks) rows_load(ring + c * STAGE + FEATURES * ROWS_STRIDE, x, t0, TOKENS, p.rows, c * ROWS_K, p.cols);
+        if (c < chunks)
+            inputs.template load<TOKENS>(ring + c * STAGE + FEATURES * ROWS_STRIDE, c * ROWS_K);
         cp_async_commit();
     }
 
-    /* 2. each warp its 32 k of every stage */
+    /* 2. each warp of a team its 32 k of every stage */
     for (uint32_t c = 0; c < chunks; c++) {
         cp_async_wait<STAGES - 2>();
         __syncthreads(); /* stage c is here for all; everyone is done with stage c - 1 */
         const uint32_t next = c + STAGES - 1;
         if (next < chunks) {
             uint16_t *stage = ring + next % STAGES * STAGE;
-            rows_load(stage, w, n0, FEATURES, p.features, next * ROWS_K, p.cols);
-            rows_load(stage + FEATURES * ROWS_STRIDE, x, t0, TOKENS, p.rows, next * ROWS_K, p.cols);
+            weights.template load<FEATURES>(stage, next * ROWS_K);
+            inputs.template load<TOKENS>(stage + FEATURES * ROWS_STRIDE, next * ROWS_K);
         }
         cp_async_commit();
-        const uint16_t *ws = ring + c % STAGES * STAGE + warp * 32, *xs = ws + FEATURES * ROWS_STRIDE;
+        const uint16_t *stage = ring + c % STAGES * STAGE + part * 32,
+                       *ws = stage + team_n * ROWS_STRIDE,
+                       *xs = stage + (FEATURES + team_t) * ROWS_STRIDE;
         uint32_t a[2][GROUPS][4], b[4];
 #pragma unroll
         for (int step = 0; step < 2; step++)
 #pragma unroll
             for (int g = 0; g < GROUPS; g++)
-                ldmatrix_x4(a[step][g], ws + (g * 16 + lane % 16) * ROWS_STRIDE + step * 16 + lane / 16 * 8);
+                ldmatrix_x4(a[step][g],
+                            ws + (g * 16 + lane % 16) * ROWS_STRIDE + step * 16 + lane / 16 * 8);
 #pragma unroll
-        for (int group = 0; group < TOKENS / 8; group++) {
+        for (int group = 0; group < TEAM_ROWS / 8; group++) {
             ldmatrix_x4(b, xs + (group * 8 + lane % 8) * ROWS_STRIDE + lane / 8 * 8);
 #pragma unroll
             for (int g = 0; g < GROUPS; g++) {
@@ -104,37 +164,54 @@ static __global__ __launch_bounds__(ROWS_THREADS) void linear_rows_kernel(struct
     cp_async_wait<0>();
     __syncthreads();
 
-    /* 3. the warps' sums in order: parts[warp][token][feature] */
+    /* 3. the warps' sums in order: parts[part][token][feature] */
     float *parts = (float *)area;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++)
 #pragma unroll
-        for (int group = 0; group < TOKENS / 8; group++)
+        for (int group = 0; group < TEAM_ROWS / 8; group++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const uint32_t n = g * 16 + lane / 4 + i / 2 * 8, t = group * 8 + lane % 4 * 2 + i % 2;
-                parts[(warp * TOKENS + t) * FEATURES + n] = sums[g][group][i];
+                const uint32_t n = team_n + g * 16 + lane / 4 + i / 2 * 8,
+                               t = team_t + group * 8 + lane % 4 * 2 + i % 2;
+                parts[(part * TOKENS + t) * FEATURES + n] = sums[g][group][i];
             }
     __syncthreads();
-    for (uint32_t e = threadIdx.x; e < TOKENS * FEATURES; e += ROWS_THREADS) {
+    for (uint32_t e = threadIdx.x; e < TOKENS * FEATURES; e += THREADS) {
         const uint32_t t = t0 + e / FEATURES, n = n0 + e % FEATURES;
         float sum = parts[e];
 #pragma unroll
-        for (int part = 1; part < 4; part++) sum += parts[part * TOKENS * FEATURES + e];
-        if (t < p.rows && n < p.features) store<A>(p, t, n, sum);
+        for (int i = 1; i < 4; i++)
+            sum += parts[i * TOKENS * FEATURES + e];
+        if (t < p.rows && n < p.features)
+            store<A>(p, t, n, sum);
     }
 }
 
-template <int A, int TOKENS, int GROUPS, int STAGES>
+template <int A, int TEAM_ROWS, int GROUPS, int STAGES, int WARPS_N = 1, int WARPS_T = 1>
 static void linear_rows_shape(struct stream *s, const struct product &p) {
-    enum : unsigned {
-        STAGE_BYTES = (16 * GROUPS + TOKENS) * ROWS_STRIDE * 2,
-        PARTS_BYTES = 4 * 16 * GROUPS * TOKENS * 4
-    };
-    static_assert(PARTS_BYTES <= STAGES * STAGE_BYTES, "the sums lie where the ring was");
-    launch_shape shape = {dim3(blocks_for(p.features, 16 * GROUPS), blocks_for(p.rows, TOKENS)), dim3(ROWS_THREADS),
-                          STAGES * STAGE_BYTES, device_of(s)->dependent_launch};
-    LAUNCH((linear_rows_kernel<A, TOKENS, GROUPS, STAGES>), shape, cuda_stream_of(s), p);
+    typedef rows_shape<TEAM_ROWS, GROUPS, STAGES, WARPS_N, WARPS_T> block;
+    launch_shape shape = {
+        dim3(blocks_for(p.rows, block::TOKENS), blocks_for(p.features, block::FEATURES)),
+        dim3(block::THREADS), block::BYTES, device_of(s)->dependent_launch};
+    LAUNCH((linear_rows_kernel<A, TEAM_ROWS, GROUPS, STAGES, WARPS_N, WARPS_T>), shape,
+           cuda_stream_of(s), p);
+}
+
+/* More than 32 rows. Large blocks where the SM has room for them (not on sm_86 and sm_89) and there
+ * are enough of them for the GPU: at 256 rows a block of 64 features by 128 rows reads half as much
+ * from L2 as one of 32 by 64. */
+template <int A> static void linear_many_rows(struct stream *s, const struct product &p) {
+    const uint32_t sms = (uint32_t)device_of(s)->sm_count, wide = blocks_for(p.features, 64);
+    const bool roomy = device_of(s)->shared_max >= rows_shape<64, 2, 3, 2, 2>::BYTES;
+    if (roomy && p.rows > 64 && wide * blocks_for(p.rows, 128) > sms / 2)
+        linear_rows_shape<A, 64, 2, 3, 2, 2>(s, p);
+    else if (roomy && p.rows > 64)
+        linear_rows_shape<A, 64, 2, 3, 1, 2>(s, p);
+    else if (roomy && wide > sms)
+        linear_rows_shape<A, 64, 2, 3, 2, 1>(s, p);
+    else
+        linear_rows_shape<A, 64, 2, 3>(s, p);
 }
 
 template <int A> static void linear_rows(struct stream *s, const struct product &p) {
@@ -145,26 +222,17 @@ template <int A> static void linear_rows(struct stream *s, const struct product 
     else if (p.rows <= 32)
         linear_rows_shape<A, 32, 2, 4>(s, p);
     else
-        linear_rows_shape<A, 64, 2, 3>(s, p);
+        linear_many_rows<A>(s, p);
 }
 
 /* ---- tiles ---- */
 
 enum { TILE_K = 32, TILE_STRIDE = TILE_K + 8, TILE_STAGES = 4 };
 
-template <int THREADS>
-static __device__ __forceinline__ void tile_load(uint16_t *to, const uint16_t *from, uint32_t first, uint32_t count,
-                                                 uint32_t limit, uint32_t k0, uint32_t cols) {
-    for (uint32_t n = threadIdx.x; n < count * (TILE_K / 8); n += THREADS) {
-        const uint32_t line = n / (TILE_K / 8), k = n % (TILE_K / 8) * 8;
-        const bool valid = first + line < limit && k0 + k < cols;
-        cp_async_16(to + line * TILE_STRIDE + k, from + (valid ? (size_t)(first + line) * cols + k0 + k : 0), valid);
-    }
-}
-
 /* A block of WARPS_T x WARPS_N warps, each WARP_T rows by WARP_N features. */
 template <int A, int WARPS_T, int WARPS_N, int WARP_T, int WARP_N>
-static __global__ __launch_bounds__(WARPS_T *WARPS_N * 32) void linear_tiles_kernel(struct product p) {
+static __global__ __launch_bounds__(WARPS_T *WARPS_N *
+                                    32) void linear_tiles_kernel(struct product p) {
     enum {
         THREADS = WARPS_T * WARPS_N * 32,
         TOKENS = WARPS_T * WARP_T,
@@ -173,19 +241,20 @@ static __global__ __launch_bounds__(WARPS_T *WARPS_N * 32) void linear_tiles_ker
     };
     DYNAMIC_SHARED(area);
     uint16_t *ring = (uint16_t *)area;
-    const uint16_t *x = (const uint16_t *)p.x, *w = (const uint16_t *)p.w;
-    const uint32_t t0 = blockIdx.x * TOKENS, n0 = blockIdx.y * FEATURES, chunks = (p.cols + TILE_K - 1) / TILE_K;
+    const uint32_t t0 = blockIdx.x * TOKENS, n0 = blockIdx.y * FEATURES,
+                   chunks = (p.cols + TILE_K - 1) / TILE_K;
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t warp_t = warp / WARPS_N * WARP_T, warp_n = warp % WARPS_N * WARP_N;
+    const line_loader<TILE_K, THREADS> inputs(p.x, t0, p.rows, p.cols),
+        weights(p.w, n0, p.features, p.cols);
     float sums[WARP_T / 16][WARP_N / 8][4] = {};
 
     dependency_wait();
     dependents_launch();
     for (uint32_t c = 0; c < TILE_STAGES - 1; c++) {
         if (c < chunks) {
-            tile_load<THREADS>(ring + c * STAGE, x, t0, TOKENS, p.rows, c * TILE_K, p.cols);
-            tile_load<THREADS>(ring + c * STAGE + TOKENS * TILE_STRIDE, w, n0, FEATURES, p.features, c * TILE_K,
-                               p.cols);
+            inputs.template load<TOKENS>(ring + c * STAGE, c * TILE_K);
+            weights.template load<FEATURES>(ring + c * STAGE + TOKENS * TILE_STRIDE, c * TILE_K);
         }
         cp_async_commit();
     }
@@ -195,8 +264,8 @@ static __global__ __launch_bounds__(WARPS_T *WARPS_N * 32) void linear_tiles_ker
         const uint32_t next = c + TILE_STAGES - 1;
         if (next < chunks) {
             uint16_t *stage = ring + next % TILE_STAGES * STAGE;
-            tile_load<THREADS>(stage, x, t0, TOKENS, p.rows, next * TILE_K, p.cols);
-            tile_load<THREADS>(stage + TOKENS * TILE_STRIDE, w, n0, FEATURES, p.features, next * TILE_K, p.cols);
+            inputs.template load<TOKENS>(stage, next * TILE_K);
+            weights.template load<FEATURES>(stage + TOKENS * TILE_STRIDE, next * TILE_K);
         }
         cp_async_commit();
         const uint16_t *xs = ring + c % TILE_STAGES * STAGE + warp_t * TILE_STRIDE;
@@ -209,11 +278,13 @@ static __global__ __launch_bounds__(WARPS_T *WARPS_N * 32) void linear_tiles_ker
                 ldmatrix_x4(a[i], xs + (i * 16 + lane % 16) * TILE_STRIDE + step + lane / 16 * 8);
 #pragma unroll
             for (int j = 0; j < WARP_N / 16; j++)
-                ldmatrix_x4(b[j], ws + (j * 16 + lane % 8 + lane / 16 * 8) * TILE_STRIDE + step + lane / 8 % 2 * 8);
+                ldmatrix_x4(b[j], ws + (j * 16 + lane % 8 + lane / 16 * 8) * TILE_STRIDE + step +
+                                      lane / 8 % 2 * 8);
 #pragma unroll
             for (int i = 0; i < WARP_T / 16; i++)
 #pragma unroll
-                for (int j = 0; j < WARP_N / 8; j++) mma<A>(sums[i][j], a[i], b[j / 2] + j % 2 * 2);
+                for (int j = 0; j < WARP_N / 8; j++)
+                    mma<A>(sums[i][j], a[i], b[j / 2] + j % 2 * 2);
         }
     }
     cp_async_wait<0>(); /* groups that are empty by now */
@@ -225,7 +296,8 @@ static __global__ __launch_bounds__(WARPS_T *WARPS_N * 32) void linear_tiles_ker
             for (int e = 0; e < 4; e++) {
                 const uint32_t t = t0 + warp_t + i * 16 + lane / 4 + e / 2 * 8;
                 const uint32_t n = n0 + warp_n + j * 8 + lane % 4 * 2 + e % 2;
-                if (t < p.rows && n < p.features) store<A>(p, t, n, sums[i][j][e]);
+                if (t < p.rows && n < p.features)
+                    store<A>(p, t, n, sums[i][j][e]);
             }
 }
 
@@ -233,7 +305,8 @@ template <int A, int WARPS_T, int WARPS_N, int WARP_T, int WARP_N>
 static void linear_tiles_shape(struct stream *s, const struct product &p) {
     enum : unsigned { TOKENS = WARPS_T * WARP_T, FEATURES = WARPS_N * WARP_N };
     launch_shape shape = {dim3(blocks_for(p.rows, TOKENS), blocks_for(p.features, FEATURES)),
-                          dim3(WARPS_T * WARPS_N * 32), TILE_STAGES * (TOKENS + FEATURES) * TILE_STRIDE * 2,
+                          dim3(WARPS_T * WARPS_N * 32),
+                          TILE_STAGES * (TOKENS + FEATURES) * TILE_STRIDE * 2,
                           device_of(s)->dependent_launch};
     LAUNCH((linear_tiles_kernel<A, WARPS_T, WARPS_N, WARP_T, WARP_N>), shape, cuda_stream_of(s), p);
 }
@@ -252,11 +325,13 @@ enum { PLAIN_ROWS = 4, PLAIN_WARPS = 4 };
 
 template <int A, int W> static __global__ void linear_plain_kernel(struct product p) {
     typedef typename values<A>::raw raw;
-    const uint32_t n = blockIdx.x * PLAIN_WARPS + threadIdx.x / 32, t0 = blockIdx.y * PLAIN_ROWS,
-                   lane = threadIdx.x % 32;
+    const uint32_t row_blocks = (p.rows + PLAIN_ROWS - 1) / PLAIN_ROWS,
+                   n = blockIdx.x / row_blocks * PLAIN_WARPS + threadIdx.x / 32,
+                   t0 = blockIdx.x % row_blocks * PLAIN_ROWS, lane = threadIdx.x % 32;
     dependency_wait();
     dependents_launch();
-    if (n >= p.features) return;
+    if (n >= p.features)
+        return;
     const typename values<W>::raw *w = (const typename values<W>::raw *)p.w + (size_t)n * p.cols;
     const raw *x = (const raw *)p.x + (size_t)t0 * p.cols;
     float sums[PLAIN_ROWS] = {};
@@ -264,33 +339,39 @@ template <int A, int W> static __global__ void linear_plain_kernel(struct produc
         const float v = values<W>::get(w + k);
 #pragma unroll
         for (uint32_t i = 0; i < PLAIN_ROWS; i++)
-            if (t0 + i < p.rows) sums[i] += values<A>::get(x + (size_t)i * p.cols + k) * v;
+            if (t0 + i < p.rows)
+                sums[i] += values<A>::get(x + (size_t)i * p.cols + k) * v;
     }
 #pragma unroll
     for (uint32_t i = 0; i < PLAIN_ROWS; i++) {
         const float sum = warp_sum(sums[i]);
-        if (lane == 0 && t0 + i < p.rows) store<A>(p, t0 + i, n, sum);
+        if (lane == 0 && t0 + i < p.rows)
+            store<A>(p, t0 + i, n, sum);
     }
 }
 
 template <int A, int W> static void linear_plain(struct stream *s, const struct product &p) {
-    launch_shape shape = {dim3(blocks_for(p.features, PLAIN_WARPS), blocks_for(p.rows, PLAIN_ROWS)),
-                          dim3(PLAIN_WARPS * 32), 0, device_of(s)->dependent_launch};
+    launch_shape shape = {
+        dim3(blocks_for(p.rows, PLAIN_ROWS) * blocks_for(p.features, PLAIN_WARPS)),
+        dim3(PLAIN_WARPS * 32), 0, device_of(s)->dependent_launch};
     LAUNCH((linear_plain_kernel<A, W>), shape, cuda_stream_of(s), p);
 }
 
 /* ---- decoded ---- */
 
-/* A warp makes one feature of four rows, as above; lane l takes the groups of 32 values l, l + 32, ..., decodes each
- * (decode.h) and sums along it. */
+/* A warp makes one feature of four rows, as above; lane l takes the groups of 32 values l, l + 32,
+ * ..., decodes each (decode.h) and sums along it. */
 template <int A>
-static __global__ void linear_decoded_kernel(struct product p, struct matrix_part part, enum storage_type type) {
+static __global__ void linear_decoded_kernel(struct product p, struct matrix_part part,
+                                             enum storage_type type) {
     typedef typename values<A>::raw raw;
-    const uint32_t n = blockIdx.x * PLAIN_WARPS + threadIdx.x / 32, t0 = blockIdx.y * PLAIN_ROWS,
-                   lane = threadIdx.x % 32;
+    const uint32_t row_blocks = (p.rows + PLAIN_ROWS - 1) / PLAIN_ROWS,
+                   n = blockIdx.x / row_blocks * PLAIN_WARPS + threadIdx.x / 32,
+                   t0 = blockIdx.x % row_blocks * PLAIN_ROWS, lane = threadIdx.x % 32;
     dependency_wait();
     dependents_launch();
-    if (n >= p.features) return;
+    if (n >= p.features)
+        return;
     const raw *x = (const raw *)p.x + (size_t)t0 * p.cols;
     float sums[PLAIN_ROWS] = {};
     for (uint32_t k = lane * 32; k < p.cols; k += 32 * 32) {
@@ -300,40 +381,62 @@ static __global__ void linear_decoded_kernel(struct product p, struct matrix_par
 #pragma unroll
         for (uint32_t i = 0; i < PLAIN_ROWS; i++)
             if (t0 + i < p.rows)
-                for (uint32_t j = 0; j < count; j++) sums[i] += values<A>::get(x + (size_t)i * p.cols + k + j) * v[j];
+                for (uint32_t j = 0; j < count; j++)
+                    sums[i] += values<A>::get(x + (size_t)i * p.cols + k + j) * v[j];
     }
 #pragma unroll
     for (uint32_t i = 0; i < PLAIN_ROWS; i++) {
         const float sum = warp_sum(sums[i]);
-        if (lane == 0 && t0 + i < p.rows) store<A>(p, t0 + i, n, sum);
+        if (lane == 0 && t0 + i < p.rows)
+            store<A>(p, t0 + i, n, sum);
     }
 }
 
 template <int A>
-static void linear_decoded(struct stream *s, const struct product &p, const struct matrix_part &part,
-                           enum storage_type weights) {
-    launch_shape shape = {dim3(blocks_for(p.features, PLAIN_WARPS), blocks_for(p.rows, PLAIN_ROWS)),
-                          dim3(PLAIN_WARPS * 32), 0, device_of(s)->dependent_launch};
+static void linear_decoded(struct stream *s, const struct product &p,
+                           const struct matrix_part &part, enum storage_type weights) {
+    launch_shape shape = {
+        dim3(blocks_for(p.rows, PLAIN_ROWS) * blocks_for(p.features, PLAIN_WARPS)),
+        dim3(PLAIN_WARPS * 32), 0, device_of(s)->dependent_launch};
     LAUNCH(linear_decoded_kernel<A>, shape, cuda_stream_of(s), p, part, weights);
 }
 
 /* ---- choice ---- */
 
-template <int A> static void linear_any(struct stream *s, const struct product &p, enum storage_type weights) {
+template <int A>
+static void linear_any(struct stream *s, const struct product &p, enum storage_type weights) {
     WITH_ACTIVATION(weights, W, (linear_plain<A, W>(s, p)));
 }
 
-template <int A> static void linear_16(struct stream *s, const struct product &p, uint32_t class_rows) {
+template <int A>
+static void linear_16(struct stream *s, const struct product &p, uint32_t class_rows) {
     struct product first = p, rest = p;
     first.rows = class_rows;
     rest.rows = p.rows - class_rows;
     rest.x = (const uint16_t *)p.x + (size_t)class_rows * p.cols;
     rest.out = (char *)p.out + (size_t)class_rows * p.out_stride * (p.out_f32 ? 4 : 2);
-    if (first.rows) linear_rows<A>(s, first);
-    if (rest.rows && !linear_blas(s, rest)) linear_tiles<A>(s, rest);
+    if (first.rows)
+        linear_rows<A>(s, first);
+    if (rest.rows && !linear_blas(s, rest))
+        linear_tiles<A>(s, rest);
 }
 
-static void linear_part(struct stream *s, const struct product &p, enum storage_type weights, uint32_t class_rows) {
+/* Weights that are there in tiles as well: prompt rows by the library. */
+static void linear_tiled(struct stream *s, const struct product &p, const struct matrix_part &part,
+                         uint32_t class_rows) {
+    struct product first = p, rest = p;
+    rest.rows = p.rows - class_rows;
+    rest.x = (const uint16_t *)p.x + (size_t)class_rows * p.cols;
+    rest.out = (char *)p.out + (size_t)class_rows * p.out_stride * (p.out_f32 ? 4 : 2);
+    if (part.packed != part.data && rest.rows && linear_blas(s, rest))
+        first.rows = class_rows;
+    first.w = part.packed;
+    if (first.rows)
+        linear_hopper(s, first);
+}
+
+static void linear_part(struct stream *s, const struct product &p, enum storage_type weights,
+                        uint32_t class_rows) {
     const enum storage_type act = s->dev->activation_type;
     if (act == weights && act == STORAGE_BF16 && p.cols % 8 == 0)
         linear_16<STORAGE_BF16>(s, p, class_rows);
@@ -359,7 +462,9 @@ void cuda_linear(struct stream *s, const struct op_linear *a) {
                             a->out_stride,
                             a->out_f32};
         const enum storage_type type = part_type(w, &w->parts[i]);
-        if (p.features && storage_is_plain(type))
+        if (p.features && w->parts[i].packed)
+            linear_tiled(s, p, w->parts[i], a->class_rows);
+        else if (p.features && storage_is_plain(type))
             linear_part(s, p, type, a->class_rows);
         else if (p.features)
             WITH_ACTIVATION(s->dev->activation_type, A, linear_decoded<A>(s, p, w->parts[i], type));

@@ -1,5 +1,6 @@
 /*
- * linear.cuh - what the ways to make a product share (linear.cu, linear_blas.cu).
+ * linear.cuh - what the ways to make a product share (linear.cu, linear_blas.cu,
+ * linear_hopper.cu).
  */
 #ifndef KERNELS_CUDA_LINEAR_CUH
 #define KERNELS_CUDA_LINEAR_CUH
@@ -15,7 +16,11 @@ struct product {
     bool out_f32;
 };
 
-/* The product by cuBLASLt; false: not by it (linear_blas.cu says when), nothing is on the stream. */
+/* The product by cuBLASLt; false: not by it (linear_blas.cu says when), nothing is on the
+ * stream. */
 bool linear_blas(struct stream *s, const struct product &p);
+
+/* The product with weights in tiles (linear_hopper.cu). */
+void linear_hopper(struct stream *s, const struct product &p);
 
 #endif

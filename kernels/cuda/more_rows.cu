@@ -1,10 +1,11 @@
 /*
- * more_rows.cu - the operations of kernels/ops_rows.h: layer norm, norms of heads, activations, learned positions,
- * clamps, the last touch of logits. All in f32, rounded once.
+ * more_rows.cu - the operations of kernels/ops_rows.h: layer norm, norms of heads, activations,
+ * learned positions, clamps, the last touch of logits. All in f32, rounded once.
  *
- * Norms: one block of 256 threads a row (layer norm), one warp a head (head norm). A thread sums its values in
- * ascending order, then warps by a fixed tree, then the warps in order; the mean first, then squared distances from it:
- * a row's bits depend on the row alone. The rest: one value a thread. Cost: each array once.
+ * Norms: one block of 256 threads a row (layer norm), one warp a head (head norm). A thread sums
+ * its values in ascending order, then warps by a fixed tree, then the warps in order; the mean
+ * first, then squared distances from it: a row's bits depend on the row alone. The rest: one value
+ * a thread. Cost: each array once.
  */
 #include "kernels/cuda/activate.cuh"
 
@@ -14,10 +15,12 @@ enum { NORM_THREADS = 256 };
 static __device__ float block_sum(float v, float *partial) {
     v = warp_sum(v);
     __syncthreads(); /* nobody reads the last sums any more */
-    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = v;
+    if (threadIdx.x % 32 == 0)
+        partial[threadIdx.x / 32] = v;
     __syncthreads();
     float total = 0;
-    for (int w = 0; w < NORM_THREADS / 32; w++) total += partial[w];
+    for (int w = 0; w < NORM_THREADS / 32; w++)
+        total += partial[w];
     return total;
 }
 
@@ -27,8 +30,8 @@ struct norm_args {
     float eps, offset, delta_scale;
 };
 
-static __device__ __forceinline__ float normed(const struct norm_args &n, float x, float mean, float scale,
-                                               uint32_t i) {
+static __device__ __forceinline__ float normed(const struct norm_args &n, float x, float mean,
+                                               float scale, uint32_t i) {
     const float y = (x - mean) * scale * (n.weight[i] + n.offset);
     return n.bias ? y + n.bias[i] : y;
 }
@@ -46,15 +49,18 @@ static __global__ void layernorm_kernel(typename values<O>::raw *out, typename v
     DYNAMIC_SHARED(area);
     float *partial = (float *)area;
     dependency_wait();
+    dependents_launch();
     typename values<X>::raw *row = x + (size_t)blockIdx.x * n.width;
     float sum = 0, squares = 0;
     for (uint32_t i = threadIdx.x; i < n.width; i += NORM_THREADS) {
         if (delta)
             values<X>::put(row + i, values<X>::get(row + i) +
-                                        values<A>::get(delta + (size_t)blockIdx.x * n.width + i) * n.delta_scale);
+                                        values<A>::get(delta + (size_t)blockIdx.x * n.width + i) *
+                                            n.delta_scale);
         sum += values<X>::get(row + i);
     }
-    if (!out) return;
+    if (!out)
+        return;
     const float mean = block_sum(sum, partial) / (float)n.width;
     for (uint32_t i = threadIdx.x; i < n.width; i += NORM_THREADS) {
         const float d = values<X>::get(row + i) - mean;
@@ -62,10 +68,12 @@ static __global__ void layernorm_kernel(typename values<O>::raw *out, typename v
     }
     const float scale = 1.0f / sqrtf(block_sum(squares, partial) / (float)n.width + n.eps);
     for (uint32_t i = threadIdx.x; i < n.width; i += NORM_THREADS)
-        values<O>::put(out + (size_t)blockIdx.x * n.width + i, normed(n, values<X>::get(row + i), mean, scale, i));
+        values<O>::put(out + (size_t)blockIdx.x * n.width + i,
+                       normed(n, values<X>::get(row + i), mean, scale, i));
 }
 
-template <int O, int X, int A> static void layernorm(struct stream *s, const struct op_layernorm *a) {
+template <int O, int X, int A>
+static void layernorm(struct stream *s, const struct op_layernorm *a) {
     launch_shape shape = {dim3(a->rows), dim3(NORM_THREADS), NORM_THREADS / 32 * sizeof(float),
                           device_of(s)->dependent_launch};
     struct norm_args n = {a->weight, a->bias,          a->width,
@@ -84,143 +92,172 @@ template <int A> static void layernorm_of(struct stream *s, const struct op_laye
 }
 
 static void cuda_layernorm(struct stream *s, const struct op_layernorm *a) {
-    if (!a->rows) return;
+    if (!a->rows)
+        return;
     WITH_ACTIVATION(s->dev->activation_type, A, layernorm_of<A>(s, a));
 }
 
 template <int A>
-static __global__ void head_norm_kernel(typename values<A>::raw *x, struct norm_args n, uint32_t stride, bool centered,
-                                        bool weight_each, struct norm_squares given) {
+static __global__ void head_norm_kernel(typename values<A>::raw *x, struct norm_args n,
+                                        uint32_t stride, bool centered, bool weight_each,
+                                        struct norm_squares given) {
     dependency_wait();
-    const uint32_t h = blockIdx.x, lane = threadIdx.x;
-    typename values<A>::raw *row = x + (size_t)blockIdx.y * stride + (size_t)h * n.width;
+    dependents_launch();
+    const uint32_t h = blockIdx.y, lane = threadIdx.x;
+    typename values<A>::raw *row = x + (size_t)blockIdx.x * stride + (size_t)h * n.width;
     if (weight_each) {
         n.weight += (size_t)h * n.width;
-        if (n.bias) n.bias += (size_t)h * n.width;
+        if (n.bias)
+            n.bias += (size_t)h * n.width;
     }
     float mean = 0, squares = 0;
     if (centered) {
-        for (uint32_t i = lane; i < n.width; i += 32) mean += values<A>::get(row + i);
+        for (uint32_t i = lane; i < n.width; i += 32)
+            mean += values<A>::get(row + i);
         mean = warp_sum(mean) / (float)n.width;
     }
     for (uint32_t i = lane; i < n.width && !given.rows; i += 32) {
         const float d = values<A>::get(row + i) - mean;
         squares += d * d;
     }
-    const float mean_square = given.rows ? given.rows[(size_t)blockIdx.y * given.stride] / (float)given.whole
-                                         : warp_sum(squares) / (float)n.width;
+    const float mean_square =
+        given.rows ? given.rows[(size_t)blockIdx.x * given.stride] / (float)given.whole
+                   : warp_sum(squares) / (float)n.width;
     const float scale = 1.0f / sqrtf(mean_square + n.eps);
     for (uint32_t i = lane; i < n.width; i += 32)
         values<A>::put(row + i, normed(n, values<A>::get(row + i), mean, scale, i));
 }
 
 static void cuda_head_norm(struct stream *s, const struct op_head_norm *a) {
-    if (!a->rows || !a->heads) return;
-    launch_shape shape = {dim3(a->heads, a->rows), dim3(32), 0, device_of(s)->dependent_launch};
+    if (!a->rows || !a->heads)
+        return;
+    launch_shape shape = {dim3(a->rows, a->heads), dim3(32), 0, device_of(s)->dependent_launch};
     struct norm_args n = {a->weight, a->bias, a->width, a->eps, a->weight_offset, 1.0f};
     struct norm_squares given = {a->squares, a->squares_stride, a->whole};
     WITH_ACTIVATION(s->dev->activation_type, A,
-                    LAUNCH(head_norm_kernel<A>, shape, cuda_stream_of(s), (typename values<A>::raw *)a->x, n, a->stride,
-                           a->centered, a->weight_each, given));
+                    LAUNCH(head_norm_kernel<A>, shape, cuda_stream_of(s),
+                           (typename values<A>::raw *)a->x, n, a->stride, a->centered,
+                           a->weight_each, given));
 }
 
 /* One warp a row. */
 template <int A>
-static __global__ void row_squares_kernel(float *out, const typename values<A>::raw *x, uint32_t stride, uint32_t width,
-                                          uint32_t out_stride) {
+static __global__ void row_squares_kernel(float *out, const typename values<A>::raw *x,
+                                          uint32_t stride, uint32_t width, uint32_t out_stride) {
     dependency_wait();
+    dependents_launch();
     const typename values<A>::raw *row = x + (size_t)blockIdx.x * stride;
     float squares = 0;
-    for (uint32_t i = threadIdx.x; i < width; i += 32) squares += values<A>::get(row + i) * values<A>::get(row + i);
+    for (uint32_t i = threadIdx.x; i < width; i += 32)
+        squares += values<A>::get(row + i) * values<A>::get(row + i);
     squares = warp_sum(squares);
-    if (threadIdx.x == 0) out[(size_t)blockIdx.x * out_stride] = squares;
+    if (threadIdx.x == 0)
+        out[(size_t)blockIdx.x * out_stride] = squares;
 }
 
 static void cuda_row_squares(struct stream *s, const struct op_row_squares *a) {
-    if (!a->rows) return;
+    if (!a->rows)
+        return;
     launch_shape shape = {dim3(a->rows), dim3(32), 0, device_of(s)->dependent_launch};
     WITH_ACTIVATION(s->dev->activation_type, A,
                     LAUNCH(row_squares_kernel<A>, shape, cuda_stream_of(s), a->out,
-                           (const typename values<A>::raw *)a->x, a->stride, a->width, a->out_stride));
+                           (const typename values<A>::raw *)a->x, a->stride, a->width,
+                           a->out_stride));
 }
 
 /* ---- value by value ---- */
 
 template <int A>
-static __global__ void activate_kernel(typename values<A>::raw *out, const typename values<A>::raw *x, uint32_t width,
-                                       int kind) {
+static __global__ void activate_kernel(typename values<A>::raw *out,
+                                       const typename values<A>::raw *x, uint32_t width, int kind) {
     dependency_wait();
-    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    dependents_launch();
+    const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x;
     if (i < width)
-        values<A>::put(out + (size_t)blockIdx.y * width + i,
-                       activate(kind, values<A>::get(x + (size_t)blockIdx.y * width + i)));
+        values<A>::put(out + (size_t)blockIdx.x * width + i,
+                       activate(kind, values<A>::get(x + (size_t)blockIdx.x * width + i)));
 }
 
 static launch_shape row_shape(struct stream *s, uint32_t rows, uint32_t width) {
-    return {dim3(blocks_for(width, 256), rows), dim3(256), 0, device_of(s)->dependent_launch};
+    return {dim3(rows, blocks_for(width, 256)), dim3(256), 0, device_of(s)->dependent_launch};
 }
 
 static void cuda_activate(struct stream *s, const struct op_activate *a) {
-    if (!a->rows) return;
+    if (!a->rows)
+        return;
     WITH_ACTIVATION(s->dev->activation_type, A,
                     LAUNCH(activate_kernel<A>, row_shape(s, a->rows, a->width), cuda_stream_of(s),
-                           (typename values<A>::raw *)a->out, (const typename values<A>::raw *)a->x, a->width,
-                           a->activation));
+                           (typename values<A>::raw *)a->out, (const typename values<A>::raw *)a->x,
+                           a->width, a->activation));
 }
 
 template <int A, int W>
-static __global__ void add_positions_kernel(typename values<A>::raw *x, const typename values<W>::raw *table,
-                                            uint32_t rows, uint32_t cols, uint32_t offset, const uint32_t *positions) {
+static __global__ void
+add_positions_kernel(typename values<A>::raw *x, const typename values<W>::raw *table,
+                     uint32_t rows, uint32_t cols, uint32_t offset, const uint32_t *positions) {
     dependency_wait();
-    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, position = positions[blockIdx.y];
-    if (i >= cols || position == (uint32_t)ROW_NONE || position + offset >= rows) return;
-    typename values<A>::raw *to = x + (size_t)blockIdx.y * cols + i;
-    values<A>::put(to, values<A>::get(to) + values<W>::get(table + (size_t)(position + offset) * cols + i));
+    dependents_launch();
+    const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x, position = positions[blockIdx.x];
+    if (i >= cols || position == (uint32_t)ROW_NONE || position + offset >= rows)
+        return;
+    typename values<A>::raw *to = x + (size_t)blockIdx.x * cols + i;
+    values<A>::put(to, values<A>::get(to) +
+                           values<W>::get(table + (size_t)(position + offset) * cols + i));
 }
 
 template <int A> static void add_positions(struct stream *s, const struct op_add_positions *a) {
     const struct matrix *t = a->table;
     WITH_ACTIVATION(t->type, W,
-                    LAUNCH((add_positions_kernel<A, W>), row_shape(s, a->batch->row_count, t->cols), cuda_stream_of(s),
-                           (typename values<A>::raw *)a->x, (const typename values<W>::raw *)t->parts[0].data, t->rows,
-                           t->cols, a->offset, a->batch->positions));
+                    LAUNCH((add_positions_kernel<A, W>), row_shape(s, a->batch->row_count, t->cols),
+                           cuda_stream_of(s), (typename values<A>::raw *)a->x,
+                           (const typename values<W>::raw *)t->parts[0].data, t->rows, t->cols,
+                           a->offset, a->batch->positions));
 }
 
 static void cuda_add_positions(struct stream *s, const struct op_add_positions *a) {
     CHECK(a->table->part_count == 1);
-    if (!a->batch->row_count) return;
+    if (!a->batch->row_count)
+        return;
     WITH_ACTIVATION(s->dev->activation_type, A, add_positions<A>(s, a));
 }
 
-template <int A> static __global__ void clamp_kernel(typename values<A>::raw *x, uint32_t width, float limit) {
+template <int A>
+static __global__ void clamp_kernel(typename values<A>::raw *x, uint32_t width, float limit) {
     dependency_wait();
-    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= width) return;
-    typename values<A>::raw *at = x + (size_t)blockIdx.y * width + i;
+    dependents_launch();
+    const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x;
+    if (i >= width)
+        return;
+    typename values<A>::raw *at = x + (size_t)blockIdx.x * width + i;
     const float v = values<A>::get(at);
     values<A>::put(at, v > limit ? limit : v < -limit ? -limit : v);
 }
 
 static void cuda_clamp(struct stream *s, const struct op_clamp *a) {
-    if (!a->rows) return;
+    if (!a->rows)
+        return;
     WITH_ACTIVATION(s->dev->activation_type, A,
                     LAUNCH(clamp_kernel<A>, row_shape(s, a->rows, a->width), cuda_stream_of(s),
                            (typename values<A>::raw *)a->x, a->width, a->limit));
 }
 
-static __global__ void finish_logits_kernel(float *logits, uint32_t width, float scale, float soft_cap) {
+static __global__ void finish_logits_kernel(float *logits, uint32_t width, float scale,
+                                            float soft_cap) {
     dependency_wait();
-    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= width) return;
-    float *at = logits + (size_t)blockIdx.y * width + i;
+    dependents_launch();
+    const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x;
+    if (i >= width)
+        return;
+    float *at = logits + (size_t)blockIdx.x * width + i;
     const float l = *at * scale;
     *at = soft_cap != 0 ? soft_cap * tanhf(l / soft_cap) : l;
 }
 
 static void cuda_finish_logits(struct stream *s, const struct op_finish_logits *a) {
-    if (!a->rows) return;
-    LAUNCH(finish_logits_kernel, row_shape(s, a->rows, a->width), cuda_stream_of(s), a->logits, a->width, a->scale,
-           a->soft_cap);
+    if (!a->rows)
+        return;
+    LAUNCH(finish_logits_kernel, row_shape(s, a->rows, a->width), cuda_stream_of(s), a->logits,
+           a->width, a->scale, a->soft_cap);
 }
 
 static struct row_ops make_row_ops() {

@@ -13,11 +13,14 @@ struct kv_pages {
     uint32_t max_blocks, block_tokens, kv_heads, head_dim, value_bytes;
 
     /* Values from a head to the next; the V head of g is kv_heads + g. */
-    __device__ __forceinline__ size_t head_stride() const { return (size_t)block_tokens * head_dim; }
+    __device__ __forceinline__ size_t head_stride() const {
+        return (size_t)block_tokens * head_dim;
+    }
     /* K of head 0 at a slot's position; other heads are head_stride() apart. */
     __device__ __forceinline__ unsigned char *at(uint32_t slot, uint32_t position) const {
         const uint32_t block = tables[(size_t)slot * max_blocks + position / block_tokens];
-        return base + block * block_stride + (size_t)(position % block_tokens) * head_dim * value_bytes;
+        return base + block * block_stride +
+               (size_t)(position % block_tokens) * head_dim * value_bytes;
     }
     /* Of an int8 cache: the scale of a head's vector at a position. */
     __device__ __forceinline__ float *scale(uint32_t slot, uint32_t position, uint32_t head) const {

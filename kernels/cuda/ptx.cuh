@@ -1,9 +1,10 @@
 /*
- * ptx.cuh - every PTX instruction our kernels use, each a function with its plain-C twin for the emulator.
+ * ptx.cuh - every PTX instruction our kernels use but those of sm_90a (ptx_hopper.cuh), each a
+ * function with its plain-C twin for the emulator.
  *
- * Nothing else in kernels/cuda/ contains asm. Instructions that need a newer architecture than sm_80 say so and have a
- * fallback for the older ones. Source of shapes and layouts: PTX ISA 9.0, sections "Warp-level matrix instructions",
- * "Data movement: asynchronous copy", "griddepcontrol".
+ * Nothing else in kernels/cuda/ contains asm. Instructions that need a newer architecture than
+ * sm_80 say so and have a fallback for the older ones. Source of shapes and layouts: PTX ISA 9.0,
+ * sections "Warp-level matrix instructions", "Data movement: asynchronous copy", "griddepcontrol".
  */
 #ifndef KERNELS_CUDA_PTX_CUH
 #define KERNELS_CUDA_PTX_CUH
@@ -16,7 +17,9 @@
 
 /* ---- bf16 and f16 as bits: no toolkit header has types the emulator could use ---- */
 
-__device__ __forceinline__ float bf16_bits_float(uint32_t low16) { return __uint_as_float(low16 << 16); }
+__device__ __forceinline__ float bf16_bits_float(uint32_t low16) {
+    return __uint_as_float(low16 << 16);
+}
 /* Both halves of a packed pair, low first. */
 __device__ __forceinline__ float2 bf16x2_float2(uint32_t v) {
     return make_float2(__uint_as_float(v << 16), __uint_as_float(v & 0xffff0000u));
@@ -27,7 +30,8 @@ __device__ __forceinline__ uint32_t float2_bf16x2(float lo, float hi) {
 #ifdef TRIREME_EMULATED
     auto one = [](float f) -> uint32_t {
         uint32_t b = __float_as_uint(f);
-        if ((b & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
+        if ((b & 0x7fffffffu) > 0x7f800000u)
+            return 0x7fff;
         return (b + 0x7fffu + (b >> 16 & 1)) >> 16;
     };
     return one(hi) << 16 | one(lo);
@@ -42,8 +46,10 @@ __device__ __forceinline__ float2 f16x2_float2(uint32_t v) {
 #ifdef TRIREME_EMULATED
     auto one = [](uint32_t h) -> float {
         uint32_t sign = (h & 0x8000u) << 16, e = h >> 10 & 31, m = h & 0x3ff;
-        if (e == 31) return __uint_as_float(sign | 0x7f800000u | m << 13);
-        if (e) return __uint_as_float(sign | (e + 112) << 23 | m << 13);
+        if (e == 31)
+            return __uint_as_float(sign | 0x7f800000u | m << 13);
+        if (e)
+            return __uint_as_float(sign | (e + 112) << 23 | m << 13);
         float f = (float)m * 5.9604644775390625e-8f; /* 2^-24 */
         return sign ? -f : f;
     };
@@ -64,7 +70,8 @@ __device__ __forceinline__ uint32_t float2_f16x2(float lo, float hi) {
 #ifdef TRIREME_EMULATED
     auto one = [](float f) -> uint32_t {
         uint32_t b = __float_as_uint(f), sign = b >> 16 & 0x8000u, a = b & 0x7fffffffu;
-        if (a > 0x7f800000u) return 0x7fff;
+        if (a > 0x7f800000u)
+            return 0x7fff;
         if (a >= 0x38800000u) { /* normal */
             a -= 112u << 23;
             return sign | (a + 0xfffu + (a >> 13 & 1)) >> 13;
@@ -82,13 +89,15 @@ __device__ __forceinline__ uint32_t float2_f16x2(float lo, float hi) {
 /* ---- matrix products of a warp ---- */
 
 /*
- * d[16, 8] += a[16, 16] * b[16, 8], f32 accumulators; a row-major, b column-major, of bf16 or f16 pairs.
- * Lane l, g = l / 4, t = l % 4: a0 = (g, 2t..), a1 = (g + 8, 2t..), a2 = (g, 2t + 8..), a3 = (g + 8, 2t + 8..); b0 =
- * rows 2t.. of column g, b1 = rows 2t + 8..; d0, d1 = (g, 2t), (g, 2t + 1); d2, d3 = (g + 8, ...).
+ * d[16, 8] += a[16, 16] * b[16, 8], f32 accumulators; a row-major, b column-major, of bf16 or f16
+ * pairs. Lane l, g = l / 4, t = l % 4: a0 = (g, 2t..), a1 = (g + 8, 2t..), a2 = (g, 2t + 8..), a3 =
+ * (g + 8, 2t + 8..); b0 = rows 2t.. of column g, b1 = rows 2t + 8..; d0, d1 = (g, 2t), (g, 2t + 1);
+ * d2, d3 = (g + 8, ...).
  */
 #ifdef TRIREME_EMULATED
 template <class F>
-static inline void emu_mma(float d[4], const uint32_t a[4], const uint32_t b[2], const char *what, F pair) {
+static inline void emu_mma(float d[4], const uint32_t a[4], const uint32_t b[2], const char *what,
+                           F pair) {
     struct {
         uint32_t a[4], b[2];
     } mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
@@ -114,10 +123,10 @@ __device__ __forceinline__ void mma_bf16(float d[4], const uint32_t a[4], const 
 #ifdef TRIREME_EMULATED
     emu_mma(d, a, b, "mma.bf16", bf16x2_float2);
 #else
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
 }
 
@@ -125,20 +134,22 @@ __device__ __forceinline__ void mma_f16(float d[4], const uint32_t a[4], const u
 #ifdef TRIREME_EMULATED
     emu_mma(d, a, b, "mma.f16", f16x2_float2);
 #else
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+                 "{%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
 }
 
-/* Four 8x8 matrices of 16-bit values from shared memory: lane l gives the address of row l % 8 of matrix l / 8 (16
- * bytes, aligned). out[m]: lane's pair of matrix m (row l / 4, columns 2 (l % 4) ..); transposed: the pair (rows 2 (l %
- * 4) .., column l / 4). */
+/* Four 8x8 matrices of 16-bit values from shared memory: lane l gives the address of row l % 8 of
+ * matrix l / 8 (16 bytes, aligned). out[m]: lane's pair of matrix m (row l / 4, columns 2 (l % 4)
+ * ..); transposed: the pair (rows 2 (l % 4) .., column l / 4). */
 #ifdef TRIREME_EMULATED
-static inline void emu_ldmatrix(uint32_t *out, const void *row, int count, bool transposed, const char *what) {
+static inline void emu_ldmatrix(uint32_t *out, const void *row, int count, bool transposed,
+                                const char *what) {
     uint64_t at = reinterpret_cast<uint64_t>(row);
-    if (at % 16) emu::fail("%s: a row is not aligned to 16 bytes", what);
+    if (at % 16)
+        emu::fail("%s: a row is not aligned to 16 bytes", what);
     auto *all = emu::meet(0xffffffffu, what, &at, sizeof at);
     unsigned g = emu::self->lane / 4, t = emu::self->lane % 4;
     for (int m = 0; m < count; m++) {
@@ -152,7 +163,9 @@ static inline void emu_ldmatrix(uint32_t *out, const void *row, int count, bool 
     }
 }
 #else
-__device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+__device__ __forceinline__ uint32_t shared_address(const void *p) {
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
 #endif
 
 __device__ __forceinline__ void ldmatrix_x4(uint32_t out[4], const void *row) {
@@ -179,14 +192,15 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t out[4], const void *r
 
 /* ---- copies ---- */
 
-/* 16 bytes from global to shared memory, landing at the cp_async_wait that covers it. With valid false: 16 zero bytes,
- * and `from` is not read. */
+/* 16 bytes from global to shared memory, landing at the cp_async_wait that covers it. With valid
+ * false: 16 zero bytes, and `from` is not read. */
 __device__ __forceinline__ void cp_async_16(void *to_shared, const void *from, bool valid) {
 #ifdef TRIREME_EMULATED
     emu::copy_async(to_shared, from, 16, valid ? 0 : 16);
 #else
     int bytes = valid ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)), "l"(from), "r"(bytes)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),
+                 "l"(from), "r"(bytes)
                  : "memory");
 #endif
 }

@@ -1,41 +1,52 @@
 /*
- * rope.cu - rotary angles; rotation and cache write (kernels/ops.h: op_rope_angles, op_rope_kv); whole-block copies.
+ * rope.cu - rotary angles; rotation and cache write (kernels/ops.h: op_rope_angles, op_rope_kv);
+ * whole-block copies.
  *
- * angles: one (cos, sin) a thread, the bits of scalar_math.h. Cost: T * half * 40 operations in double, once a step.
+ * angles: one (cos, sin) a thread, the bits of scalar_math.h. Cost: T * half * 40 operations in
+ * double, once a step.
  *
- * rope_kv: one block a row. Each thread takes pairs of dims (i, partner) of Q and K heads; what is not rotated, and V,
- * it takes one value at a time. K and V are rounded once, from f32, to the cache's type. Cost: reads and writes
- * (H + 2 G) * D values a row. Padding rows do nothing.
+ * rope_kv: one block a row. Each thread takes pairs of dims (i, partner) of Q and K heads; what is
+ * not rotated, and V, it takes one value at a time. K and V are rounded once, from f32, to the
+ * cache's type. Cost: reads and writes (H + 2 G) * D values a row. Padding rows do nothing.
  *
- * Into an int8 cache a warp writes a vector: it makes the values twice, for the largest and to store them.
+ * Into an int8 cache a warp writes a vector: it makes the values twice, for the largest and to
+ * store them.
  *
- * A cache block of a layer holds K [G, block_tokens, D], then V the same: the positions of one head lie together, as
- * attention reads them; then an int8 cache's scales.
+ * A cache block of a layer holds K [G, block_tokens, D], then V the same: the positions of one head
+ * lie together, as attention reads them; then an int8 cache's scales.
  */
 #include "kernels/cuda/cache.cuh"
 #include "kernels/cuda/exact.cuh"
 
-size_t cuda_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads, uint32_t head_dim) {
+size_t cuda_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads,
+                           uint32_t head_dim) {
     const size_t vectors = (size_t)2 * kv_heads * block_tokens;
     return (storage_bytes(type, vectors * head_dim) + kv_scale_bytes(type, vectors) + 63) / 64 * 64;
 }
 
-static __global__ void rope_angles_kernel(float *out, const float *inv_freq, const uint32_t *positions,
-                                          const uint32_t *slots, uint32_t half, float scale) {
+static __global__ void rope_angles_kernel(float *out, const float *inv_freq,
+                                          const uint32_t *positions, const uint32_t *slots,
+                                          uint32_t half, float scale) {
     dependency_wait();
-    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y, position = positions[t];
-    if (i >= half) return;
-    if (slots) inv_freq += (size_t)slots[t] * half; /* a table of its own for each slot */
+    dependents_launch();
+    const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x, t = blockIdx.x,
+                   position = positions[t];
+    if (i >= half)
+        return;
+    if (slots)
+        inv_freq += (size_t)slots[t] * half; /* a table of its own for each slot */
     float s, c;
-    exact_sincos(position == (uint32_t)ROW_NONE ? 0.0f : __fmul_rn((float)position, inv_freq[i]), &s, &c);
+    exact_sincos(position == (uint32_t)ROW_NONE ? 0.0f : __fmul_rn((float)position, inv_freq[i]),
+                 &s, &c);
     float *to = out + ((size_t)t * half + i) * 2;
     to[0] = __fmul_rn(c, scale);
     to[1] = __fmul_rn(s, scale);
 }
 
 void cuda_rope_angles(struct stream *s, const struct op_rope_angles *a) {
-    if (!a->batch->row_count || !a->half) return;
-    launch_shape shape = {dim3(blocks_for(a->half, 64), a->batch->row_count), dim3(64), 0,
+    if (!a->batch->row_count || !a->half)
+        return;
+    launch_shape shape = {dim3(a->batch->row_count, blocks_for(a->half, 64)), dim3(64), 0,
                           device_of(s)->dependent_launch};
     LAUNCH(rope_angles_kernel, shape, cuda_stream_of(s), a->out, a->inv_freq, a->batch->positions,
            a->per_slot ? a->batch->slots : NULL, a->half, a->scale);
@@ -47,12 +58,15 @@ struct rope_shape {
 };
 
 template <int A, int K>
-static __global__ void rope_kv_kernel(typename values<A>::raw *qkv, const float *angles, struct rope_shape shape,
-                                      struct kv_pages kv, struct batch_view batch) {
+static __global__ void rope_kv_kernel(typename values<A>::raw *qkv, const float *angles,
+                                      struct rope_shape shape, struct kv_pages kv,
+                                      struct batch_view batch) {
     typedef typename values<K>::raw stored;
     dependency_wait();
+    dependents_launch();
     const uint32_t t = blockIdx.x, position = batch.positions[t], dim = kv.head_dim;
-    if (position == (uint32_t)ROW_NONE) return;
+    if (position == (uint32_t)ROW_NONE)
+        return;
     typename values<A>::raw *row = qkv + (size_t)t * (shape.heads + 2 * kv.kv_heads) * dim;
     const float *row_angles = angles + (size_t)t * shape.half * 2;
     const uint32_t half = angles ? shape.half : 0, rotated = shape.heads + kv.kv_heads;
@@ -89,18 +103,23 @@ static __global__ void rope_kv_kernel(typename values<A>::raw *qkv, const float 
 }
 
 template <int A>
-static __global__ void rope_int8_kernel(typename values<A>::raw *qkv, const float *angles, struct rope_shape shape,
-                                        struct kv_pages kv, struct batch_view batch) {
+static __global__ void rope_int8_kernel(typename values<A>::raw *qkv, const float *angles,
+                                        struct rope_shape shape, struct kv_pages kv,
+                                        struct batch_view batch) {
     dependency_wait();
-    const uint32_t t = blockIdx.x, position = batch.positions[t], dim = kv.head_dim, lane = threadIdx.x % 32;
-    if (position == (uint32_t)ROW_NONE) return;
+    dependents_launch();
+    const uint32_t t = blockIdx.x, position = batch.positions[t], dim = kv.head_dim,
+                   lane = threadIdx.x % 32;
+    if (position == (uint32_t)ROW_NONE)
+        return;
     typename values<A>::raw *row = qkv + (size_t)t * (shape.heads + 2 * kv.kv_heads) * dim;
     const float *row_angles = angles + (size_t)t * shape.half * 2;
     const uint32_t half = angles ? shape.half : 0, slot = batch.slots[t];
     int8_t *rows = (int8_t *)kv.at(slot, position);
     /* 1. rotated pairs of Q */
     for (uint32_t n = threadIdx.x; n < shape.heads * half; n += blockDim.x) {
-        const uint32_t i = n % half, at0 = shape.interleaved ? 2 * i : i, at1 = shape.interleaved ? at0 + 1 : i + half;
+        const uint32_t i = n % half, at0 = shape.interleaved ? 2 * i : i,
+                       at1 = shape.interleaved ? at0 + 1 : i + half;
         typename values<A>::raw *x = row + (size_t)(n / half) * dim;
         const float y0 = rotated_value<A>(x, at0, half, shape.interleaved, row_angles);
         const float y1 = rotated_value<A>(x, at1, half, shape.interleaved, row_angles);
@@ -121,18 +140,21 @@ static __global__ void rope_int8_kernel(typename values<A>::raw *qkv, const floa
         for (uint32_t i = lane; i < dim; i += 32)
             rows[(size_t)head * kv.head_stride() + i] =
                 kv_stored(rotated_value<A>(x, i, turned, shape.interleaved, row_angles), inverse);
-        if (lane == 0) *kv.scale(slot, position, head) = scale;
+        if (lane == 0)
+            *kv.scale(slot, position, head) = scale;
     }
 }
 
 template <int A, int K> struct rope_kernel { static constexpr auto kernel = rope_kv_kernel<A, K>; };
-template <int A> struct rope_kernel<A, STORAGE_I8> { static constexpr auto kernel = rope_int8_kernel<A>; };
+template <int A> struct rope_kernel<A, STORAGE_I8> {
+    static constexpr auto kernel = rope_int8_kernel<A>;
+};
 
 template <int A, int K> static void rope_kv_typed(struct stream *s, const struct op_rope_kv *a) {
     launch_shape shape = {dim3(a->batch->row_count), dim3(256), 0, device_of(s)->dependent_launch};
     struct rope_shape rope = {a->heads, a->half, a->interleaved};
-    LAUNCH((rope_kernel<A, K>::kernel), shape, cuda_stream_of(s), (typename values<A>::raw *)a->qkv, a->angles, rope,
-           kv_pages_of(a->kv), batch_view_of(a->batch));
+    LAUNCH((rope_kernel<A, K>::kernel), shape, cuda_stream_of(s), (typename values<A>::raw *)a->qkv,
+           a->angles, rope, kv_pages_of(a->kv), batch_view_of(a->batch));
 }
 
 template <int A> static void rope_kv(struct stream *s, const struct op_rope_kv *a) {
@@ -141,17 +163,21 @@ template <int A> static void rope_kv(struct stream *s, const struct op_rope_kv *
 
 void cuda_rope_kv(struct stream *s, const struct op_rope_kv *a) {
     CHECK(!a->angles || 2 * a->half <= a->kv->head_dim);
-    if (!a->batch->row_count) return;
+    if (!a->batch->row_count)
+        return;
     WITH_ACTIVATION(s->dev->activation_type, A, rope_kv<A>(s, a));
 }
 
 void cuda_kv_copy(struct stream *s, const struct op_kv_copy *a) {
     for (uint32_t i = 0; i < a->count; i++) {
-        if (a->sources[i] == a->targets[i]) continue;
+        if (a->sources[i] == a->targets[i])
+            continue;
+        cuda_stream_of(s)->kernel_last = false;
         cuda_note(cuda_stream_of(s),
                   cudaMemcpyAsync((char *)a->base + a->targets[i] * a->block_stride,
-                                  (const char *)a->base + a->sources[i] * a->block_stride, a->block_stride,
-                                  cudaMemcpyDeviceToDevice, cuda_stream_of(s)->handle),
+                                  (const char *)a->base + a->sources[i] * a->block_stride,
+                                  a->block_stride, cudaMemcpyDeviceToDevice,
+                                  cuda_stream_of(s)->handle),
                   "copying KV blocks");
     }
 }

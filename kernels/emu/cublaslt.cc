@@ -30,6 +30,8 @@ struct preference {
     uint32_t reductions, alignments;
 };
 
+int choice_made;
+
 size_t version() { return 130000; }
 int create(void **handle) {
     *handle = new int(0);
@@ -106,6 +108,7 @@ int choose(void *, void *d, void *a, void *b, void *, void *out, void *p, int wa
     choices[0].algo.data[0] = o->rows;
     choices[0].algo.data[1] = o->cols;
     choices[0].algo.data[2] = w->rows;
+    choices[0].algo.data[3] = (uint64_t)choice_made;
     choices[0].workspace_bytes = WORKSPACE;
     /* Where sums may be added up afterwards, the order of that would be anybody's. */
     choices[0].state = prefer->reductions || prefer->alignments < 4 ? CUBLASLT_NOT_SUPPORTED : CUBLASLT_SUCCESS;
@@ -149,3 +152,5 @@ const cublaslt_calls CALLS = {version,           create,         destroy,       
 __attribute__((constructor)) void bring() { cublaslt_register(&CALLS); }
 
 } // namespace
+
+void emu_set_blas_choice(int choice) { choice_made = choice; }

@@ -1,13 +1,17 @@
 /*
- * cuda_emu.h - what a .cu file of kernels/cuda/ may use of CUDA, when it is compiled as C++ for the emulator.
+ * cuda_emu.h - what a .cu file of kernels/cuda/ may use of CUDA, when it is compiled as C++ for the
+ * emulator.
  *
- * Language: __global__, __device__, __forceinline__, threadIdx and the like, __syncthreads, shuffles, votes, atomics.
- * Not: __shared__ variables (use DYNAMIC_SHARED), __constant__, textures, printf. Every PTX instruction is a function
- * of kernels/cuda/ptx.cuh, whose plain-C twin calls emu:: functions.
+ * Language: __global__, __device__, __forceinline__, threadIdx and the like, __syncthreads,
+ * shuffles, votes, atomics. Not: __shared__ variables (use DYNAMIC_SHARED), __constant__, textures,
+ * printf. Every PTX instruction is a function of kernels/cuda/ptx.cuh, whose plain-C twin calls
+ * emu:: functions.
  *
- * Runtime: the calls declared below, with the types and error codes of cuda_runtime_api.h, and these semantics on
- * purpose: work runs when the host waits or has asked often enough; pageable memory is read by cudaMemcpyAsync at the
- * call, pinned memory when the copy runs; an error is sticky.
+ * Runtime: the calls declared below, with the types and error codes of cuda_runtime_api.h, and
+ * these semantics on purpose: work runs when the host waits or has asked often enough; pageable
+ * memory is read by cudaMemcpyAsync at the call, pinned memory when the copy runs; an error of a
+ * kernel is sticky. A launch past the device's limits is refused at the call. What a capture does
+ * not allow spoils the capture.
  */
 #ifndef KERNELS_EMU_CUDA_EMU_H
 #define KERNELS_EMU_CUDA_EMU_H
@@ -58,13 +62,22 @@ struct alignas(8) int2 {
 struct alignas(16) int4 {
     int x, y, z, w;
 };
-inline float2 make_float2(float x, float y) { return {x, y}; }
-inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) {
+    return {x, y};
+}
+inline float4 make_float4(float x, float y, float z, float w) {
+    return {x, y, z, w};
+}
+inline uint2 make_uint2(unsigned x, unsigned y) {
+    return {x, y};
+}
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+    return {x, y, z, w};
+}
 
 inline unsigned char *emu_shared() {
-    return emu::self->owner->shared - (emu::self->owner->owner->what.shared_bytes + 127) / 128 * 128;
+    return emu::self->owner->shared -
+           (emu::self->owner->owner->what.shared_bytes + 127) / 128 * 128;
 }
 #define threadIdx (emu::self->idx)
 #define blockIdx  (emu::self->owner->idx)
@@ -72,16 +85,24 @@ inline unsigned char *emu_shared() {
 #define gridDim   (emu::self->owner->owner->what.grid_dim)
 enum { warpSize = 32 };
 
-inline void __syncthreads() { emu::barrier(0); }
-inline void __syncwarp(unsigned mask = 0xffffffffu) { emu::meet(mask, "__syncwarp", "", 1); }
+inline void __syncthreads() {
+    emu::barrier(0);
+}
+inline void __syncwarp(unsigned mask = 0xffffffffu) {
+    emu::meet(mask, "__syncwarp", "", 1);
+}
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __threadfence_system() {}
-inline void __nanosleep(unsigned) { emu::yield(); }
+inline void __nanosleep(unsigned) {
+    emu::yield();
+}
 
 template <class T> T emu_shuffle(unsigned mask, const char *what, T v, unsigned from) {
     auto *all = emu::meet(mask, what, &v, sizeof v);
-    if (!(mask >> from & 1)) return v; /* undefined on a GPU unless it is the lane's own value: keep it */
+    /* undefined on a GPU unless it is the lane's own value: keep it */
+    if (!(mask >> from & 1))
+        return v;
     T out;
     memcpy(&out, all[from], sizeof out);
     return out;
@@ -92,11 +113,13 @@ template <class T> T __shfl_sync(unsigned mask, T v, int from, int width = 32) {
 }
 template <class T> T __shfl_xor_sync(unsigned mask, T v, int bits, int width = 32) {
     unsigned lane = emu::self->lane, from = lane ^ unsigned(bits);
-    return emu_shuffle(mask, "__shfl_xor_sync", v, from / unsigned(width) == lane / unsigned(width) ? from : lane);
+    return emu_shuffle(mask, "__shfl_xor_sync", v,
+                       from / unsigned(width) == lane / unsigned(width) ? from : lane);
 }
 template <class T> T __shfl_down_sync(unsigned mask, T v, unsigned by, int width = 32) {
     unsigned lane = emu::self->lane, from = lane + by;
-    return emu_shuffle(mask, "__shfl_down_sync", v, from / unsigned(width) == lane / unsigned(width) ? from : lane);
+    return emu_shuffle(mask, "__shfl_down_sync", v,
+                       from / unsigned(width) == lane / unsigned(width) ? from : lane);
 }
 template <class T> T __shfl_up_sync(unsigned mask, T v, unsigned by, int width = 32) {
     unsigned lane = emu::self->lane;
@@ -108,11 +131,16 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
     auto *all = emu::meet(mask, "__ballot_sync", &p, 1);
     unsigned bits = 0;
     for (unsigned i = 0; i < 32; i++)
-        if (mask >> i & 1) bits |= unsigned(all[i][0]) << i;
+        if (mask >> i & 1)
+            bits |= unsigned(all[i][0]) << i;
     return bits;
 }
-inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
-inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
+inline int __any_sync(unsigned mask, int predicate) {
+    return __ballot_sync(mask, predicate) != 0;
+}
+inline int __all_sync(unsigned mask, int predicate) {
+    return __ballot_sync(mask, predicate) == mask;
+}
 
 /* Atomics are not watched for races (races.h): instrumented callers must not inline them. */
 #define EMU_ATOMIC __attribute__((noinline, no_sanitize_thread))
@@ -121,18 +149,40 @@ template <class T> EMU_ATOMIC T emu_atomic(T *at, T next) {
     *at = next;
     return old;
 }
-template <class T> EMU_ATOMIC T atomicAdd(T *at, T v) { return emu_atomic(at, T(*at + v)); }
-template <class T> EMU_ATOMIC T atomicMax(T *at, T v) { return emu_atomic(at, *at > v ? *at : v); }
-template <class T> EMU_ATOMIC T atomicMin(T *at, T v) { return emu_atomic(at, *at < v ? *at : v); }
-template <class T> EMU_ATOMIC T atomicOr(T *at, T v) { return emu_atomic(at, T(*at | v)); }
-template <class T> EMU_ATOMIC T atomicAnd(T *at, T v) { return emu_atomic(at, T(*at & v)); }
-template <class T> EMU_ATOMIC T atomicExch(T *at, T v) { return emu_atomic(at, v); }
-template <class T> EMU_ATOMIC T atomicCAS(T *at, T expected, T v) { return emu_atomic(at, *at == expected ? v : *at); }
+template <class T> EMU_ATOMIC T atomicAdd(T *at, T v) {
+    return emu_atomic(at, T(*at + v));
+}
+template <class T> EMU_ATOMIC T atomicMax(T *at, T v) {
+    return emu_atomic(at, *at > v ? *at : v);
+}
+template <class T> EMU_ATOMIC T atomicMin(T *at, T v) {
+    return emu_atomic(at, *at < v ? *at : v);
+}
+template <class T> EMU_ATOMIC T atomicOr(T *at, T v) {
+    return emu_atomic(at, T(*at | v));
+}
+template <class T> EMU_ATOMIC T atomicAnd(T *at, T v) {
+    return emu_atomic(at, T(*at & v));
+}
+template <class T> EMU_ATOMIC T atomicExch(T *at, T v) {
+    return emu_atomic(at, v);
+}
+template <class T> EMU_ATOMIC T atomicCAS(T *at, T expected, T v) {
+    return emu_atomic(at, *at == expected ? v : *at);
+}
 
-inline int __popc(unsigned v) { return __builtin_popcount(v); }
-inline int __clz(int v) { return v ? __builtin_clz(unsigned(v)) : 32; }
-inline int __ffs(int v) { return __builtin_ffs(v); }
-inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(uint64_t(a) * b >> 32); }
+inline int __popc(unsigned v) {
+    return __builtin_popcount(v);
+}
+inline int __clz(int v) {
+    return v ? __builtin_clz(unsigned(v)) : 32;
+}
+inline int __ffs(int v) {
+    return __builtin_ffs(v);
+}
+inline unsigned __umulhi(unsigned a, unsigned b) {
+    return unsigned(uint64_t(a) * b >> 32);
+}
 inline float __uint_as_float(unsigned v) {
     float f;
     memcpy(&f, &v, 4);
@@ -143,22 +193,54 @@ inline unsigned __float_as_uint(float f) {
     memcpy(&v, &f, 4);
     return v;
 }
-inline int __float_as_int(float f) { return int(__float_as_uint(f)); }
-inline float __int_as_float(int v) { return __uint_as_float(unsigned(v)); }
-inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fsub_rn(float a, float b) { return a - b; }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fdiv_rn(float a, float b) { return a / b; }
-inline double __dmul_rn(double a, double b) { return a * b; }
-inline double __dadd_rn(double a, double b) { return a + b; }
-inline double __dsub_rn(double a, double b) { return a - b; }
-inline float __frsqrt_rn(float a) { return float(1.0 / sqrt(double(a))); }
-inline float __fsqrt_rn(float a) { return sqrtf(a); }
-inline float rsqrtf(float a) { return float(1.0 / sqrt(double(a))); }
-template <class T> T __ldg(const T *p) { return *p; }
-template <class T> T min(T a, T b) { return a < b ? a : b; }
-template <class T> T max(T a, T b) { return a > b ? a : b; }
+inline int __float_as_int(float f) {
+    return int(__float_as_uint(f));
+}
+inline float __int_as_float(int v) {
+    return __uint_as_float(unsigned(v));
+}
+inline float __fmaf_rn(float a, float b, float c) {
+    return fmaf(a, b, c);
+}
+inline float __fadd_rn(float a, float b) {
+    return a + b;
+}
+inline float __fsub_rn(float a, float b) {
+    return a - b;
+}
+inline float __fmul_rn(float a, float b) {
+    return a * b;
+}
+inline float __fdiv_rn(float a, float b) {
+    return a / b;
+}
+inline double __dmul_rn(double a, double b) {
+    return a * b;
+}
+inline double __dadd_rn(double a, double b) {
+    return a + b;
+}
+inline double __dsub_rn(double a, double b) {
+    return a - b;
+}
+inline float __frsqrt_rn(float a) {
+    return float(1.0 / sqrt(double(a)));
+}
+inline float __fsqrt_rn(float a) {
+    return sqrtf(a);
+}
+inline float rsqrtf(float a) {
+    return float(1.0 / sqrt(double(a)));
+}
+template <class T> T __ldg(const T *p) {
+    return *p;
+}
+template <class T> T min(T a, T b) {
+    return a < b ? a : b;
+}
+template <class T> T max(T a, T b) {
+    return a > b ? a : b;
+}
 
 /* ---- runtime ---- */
 
@@ -166,11 +248,13 @@ enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchFailure = 719,
     cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
     cudaErrorUnknown = 999
 };
 enum cudaMemcpyKind {
@@ -191,6 +275,10 @@ struct cudaDeviceProp {
     char name[256];
     size_t totalGlobalMem, sharedMemPerBlockOptin;
     int major, minor, multiProcessorCount, l2CacheSize;
+};
+/* Architectures as tens: what a function was compiled for, and what runs it. */
+struct cudaFuncAttributes {
+    int ptxVersion, binaryVersion;
 };
 struct emu_stream;
 struct emu_event;
@@ -215,7 +303,8 @@ cudaError_t cudaFree(void *p);
 cudaError_t cudaHostAlloc(void **p, size_t size, unsigned flags);
 cudaError_t cudaFreeHost(void *p);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t size, cudaMemcpyKind kind);
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, cudaMemcpyKind kind,
+                            cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t size, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
@@ -230,22 +319,37 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                 unsigned long long flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
-template <class F> cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int) { return cudaSuccess; }
+template <class F> cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int) {
+    return cudaSuccess;
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, const void *function);
 
 cudaError_t emu_enqueue_kernel(const emu::launch &launch, cudaStream_t stream);
 /* Enqueues a function that reads and writes device memory: cuBLASLt and NCCL calls. */
 cudaError_t emu_enqueue_call(const char *name, std::function<void()> call, cudaStream_t stream);
 
-/* Forgets the sticky error and all that is on streams: a test that provokes one goes on with the next. */
+/* Forgets the sticky error and all that is on streams: a test that provokes one goes on with the
+ * next. */
 extern "C" void emu_recover(void);
+/* What devices opened from now on look like: compute capability as tens (80, 86, 89, 90, 100, 120),
+ * and the architecture that the kernels were compiled for (90; 80: code of compute_80 translated by
+ * the driver, in which griddepcontrol.wait is nothing). */
+extern "C" void emu_set_device(int arch, int compiled);
+/* What fresh device memory holds: 0xff, unless a test wants to see who relies on that. */
+extern "C" void emu_set_fill(int byte);
+/* Launches are checked, not run. */
+extern "C" void emu_set_dry(bool dry);
+/* Makes cuBLASLt choose another algorithm, one that computes the same. */
+extern "C" void emu_set_blas_choice(int choice);
 
 template <class... P, class... A>
-cudaError_t emu_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
-                       cudaStream_t stream, bool dependent, A... args) {
+cudaError_t emu_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
+                       size_t shared_bytes, cudaStream_t stream, bool dependent, A... args) {
     emu::launch l;
     l.name = name;
     l.grid_dim = {grid.x, grid.y, grid.z};

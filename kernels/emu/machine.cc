@@ -42,6 +42,8 @@ void thread_main(void *arg) {
     auto *t = static_cast<thread *>(arg);
     t->owner->owner->what.run();
     if (!t->copies.empty()) fail("ends with %zu cp.async that it never waited for", t->copies.size());
+    check_products_done();
+    if (t->owner->live == 1 && !t->owner->bulk.empty()) fail("the block ends with %zu bulk copies on their way", t->owner->bulk.size());
     t->state = wait::ended;
     to_scheduler();
 }
@@ -78,6 +80,7 @@ const char *wait_name(wait w) {
     switch (w) {
     case wait::nothing: return "nothing";
     case wait::barrier: return "a barrier";
+    case wait::mbarrier: return "an mbarrier";
     case wait::warp: return "its warp";
     case wait::dependency: return "the kernel before";
     case wait::yield: return "its turn";
@@ -167,12 +170,34 @@ void fail(const char *fmt, ...) {
     abort();
 }
 
+model emulated;
+
+size_t model::shared_max() const {
+    switch (arch) {
+    case 80: case 87: return 163 * 1024;
+    case 86: case 89: case 120: return 99 * 1024;
+    default: return SHARED_MAX;
+    }
+}
+
+/* Limits: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". */
+bool launchable(const launch &l) {
+    const dim &g = l.grid_dim, &b = l.block_dim;
+    const uint64_t threads = uint64_t(b.x) * b.y * b.z;
+    const bool grid_fits = g.x && g.y && g.z && g.x <= 0x7fffffffu && g.y <= 65535 && g.z <= 65535;
+    const bool block_fits = threads && b.x <= 1024 && b.y <= 1024 && b.z <= 64 && threads <= 1024;
+    if (grid_fits && block_fits && l.shared_bytes <= emulated.shared_max()) return true;
+    snprintf(failure, sizeof failure, "kernel %s: bad launch: a grid of %u x %u x %u, blocks of %u x %u x %u, %zu bytes of shared memory (of %zu)",
+             l.name, g.x, g.y, g.z, b.x, b.y, b.z, l.shared_bytes, emulated.shared_max());
+    fprintf(stderr, "emulator: %s\n", failure);
+    return false;
+}
+
 grid::grid(const launch &l) : what(l) {
-    const dim &g = what.grid_dim, &b = what.block_dim;
-    uint64_t blocks = uint64_t(g.x) * g.y * g.z, threads = uint64_t(b.x) * b.y * b.z;
-    if (threads == 0 || threads > 1024 || blocks == 0 || blocks > (1u << 24) || what.shared_bytes > SHARED_MAX) {
-        snprintf(failure, sizeof failure, "kernel %s: bad launch: %llu blocks of %llu threads, %zu bytes of shared memory", what.name,
-                 (unsigned long long)blocks, (unsigned long long)threads, what.shared_bytes);
+    const dim &g = what.grid_dim;
+    const uint64_t blocks = uint64_t(g.x) * g.y * g.z;
+    if (blocks > (1u << 24)) {
+        snprintf(failure, sizeof failure, "kernel %s: a grid of %llu blocks is too large to emulate", what.name, (unsigned long long)blocks);
         fprintf(stderr, "emulator: %s\n", failure);
         broken = true;
         return;
@@ -237,7 +262,9 @@ bool grid::pass(bool dependency_done) {
         size_t count = b->threads.size(), start = 0;
         if (pass_order == order::seeded) start = next_random() % count;
         const bool alone = favour(b.get());
-        bool moved_here = false;
+        const bool landed = land_copies(b.get(), int(pass_order), pass_order == order::seeded && !b->bulk.empty() ? next_random() : 0, false);
+        bool moved_here = landed;
+        moved = moved || landed;
         bool backward = pass_order == order::descending || (pass_order == order::seeded && (next_random() & 1));
         for (size_t k = 0; k < count; k++) {
             size_t i = (start + (backward ? count - 1 - k : k)) % count;
@@ -245,6 +272,7 @@ bool grid::pass(bool dependency_done) {
             if (alone && t.warp != b->favoured) continue;
             if (t.state == wait::dependency && dependency_done) t.state = wait::nothing;
             if (t.state == wait::yield) t.state = wait::nothing;
+            if (t.state == wait::mbarrier && mbarrier_passed(&t)) t.state = wait::nothing;
             if (t.state != wait::nothing) continue;
             moved = moved_here = true;
             self = &t;
@@ -292,10 +320,11 @@ bool grid::advance(bool dependency_done) {
             resident.erase(resident.begin() + long(i));
             moved = true;
         }
+        for (auto &b : resident) moved = moved || land_copies(b.get(), int(pass_order), 0, true);
         if (moved) continue;
         bool all_dependent = true;
         for (auto &b : resident)
-            for (thread &t : b->threads) all_dependent &= t.state == wait::dependency || t.state == wait::ended || t.state == wait::barrier || t.state == wait::warp;
+            for (thread &t : b->threads) all_dependent &= t.state == wait::dependency || t.state == wait::ended || t.state == wait::barrier || t.state == wait::mbarrier || t.state == wait::warp;
         bool some_dependent = false;
         for (auto &b : resident)
             for (thread &t : b->threads) some_dependent |= t.state == wait::dependency;
@@ -314,13 +343,17 @@ void barrier(unsigned idx) {
     if (!open_barrier(self->owner, idx)) to_scheduler();
 }
 
-void yield() {
-    self->state = wait::yield;
+void wait_here(wait what) {
+    self->state = what;
     to_scheduler();
 }
 
+bool reads_early() { return pass_order == order::descending || (pass_order == order::seeded && (next_random() & 1)); }
+
+void yield() { wait_here(wait::yield); }
+
 void dependency_wait() {
-    if (!self->owner->owner->what.dependent) return;
+    if (!self->owner->owner->what.dependent || emulated.compiled < 90) return;
     self->state = wait::dependency;
     to_scheduler();
 }
@@ -357,6 +390,7 @@ const unsigned char (*meet(uint32_t mask, const char *what, const void *in, size
         other.view = meeting;
         other.state = wait::nothing;
     }
+    if (!t->clock.empty()) meet_clocks(t, mask);
     return meeting;
 }
 

@@ -1,14 +1,18 @@
 /*
- * machine.h - how the emulator runs a grid: blocks on two SMs, warps whose lanes meet at collectives, barriers,
- * asynchronous copies.
+ * machine.h - how the emulator runs a grid: blocks on two SMs, warps whose lanes meet at
+ * collectives, barriers, asynchronous copies.
  *
- * A CUDA thread is a fiber. One OS thread runs everything, so a run is decided by (kernel, arguments, order, seed)
- * alone. Lanes run one after the other until each waits; who goes first in each pass is drawn from the order, so code
- * that relies on an accidental order breaks in one of them.
+ * A CUDA thread is a fiber. One OS thread runs everything, so a run is decided by (kernel,
+ * arguments, order, seed) alone. Lanes run one after the other until each waits; who goes first in
+ * each pass is drawn from the order, so code that relies on an accidental order breaks in one of
+ * them.
  *
- * Invariants: (1) at most EMU_SM_COUNT blocks are resident; (2) a thread waits for exactly one thing; (3) a pass in
- * which nobody could run is a deadlock and is reported with what each thread waits for; (4) a block's shared memory is
- * poisoned before it begins.
+ * Invariants:
+ *   (1) at most EMU_SM_COUNT blocks are resident;
+ *   (2) a thread waits for exactly one thing;
+ *   (3) a pass in which nobody could run is a deadlock and is reported with what each thread waits
+ *       for;
+ *   (4) a block's shared memory is poisoned before it begins.
  *
  * Threading: one OS thread for each emulated device (thread-local machine).
  */
@@ -22,21 +26,29 @@
 #include <vector>
 
 #include "kernels/emu/fiber.h"
+#include "kernels/emu/hopper.h"
 #include "kernels/emu/races.h"
 
 namespace emu {
 
-enum { SM_COUNT = 2, WARP = 32, BARRIERS = 16, EXCHANGE_BYTES = 64, MEETINGS = 64, SHARED_MAX = 227 * 1024 };
+enum {
+    SM_COUNT = 2,
+    WARP = 32,
+    BARRIERS = 16,
+    EXCHANGE_BYTES = 64,
+    MEETINGS = 64,
+    SHARED_MAX = 227 * 1024 /* of any architecture */
+};
 
 struct dim {
     unsigned x = 1, y = 1, z = 1;
 };
 
 /* What a thread waits for. */
-enum class wait : uint8_t { nothing, barrier, warp, dependency, yield, ended };
+enum class wait : uint8_t { nothing, barrier, mbarrier, warp, dependency, yield, ended };
 
-/* Which thread goes first within a pass. `seeded` shuffles anew each pass, and now and then lets one warp of a block
- * run ahead of the others as far as it can. */
+/* Which thread goes first within a pass. `seeded` shuffles anew each pass, and now and then lets
+ * one warp of a block run ahead of the others as far as it can. */
 enum class order : uint8_t { ascending, descending, seeded };
 
 struct block;
@@ -59,11 +71,20 @@ struct thread {
     const unsigned char (*view)[EXCHANGE_BYTES] = nullptr; /* what its last meeting exchanged */
     unsigned copy_group = 0;
     std::vector<async_copy> copies;
+    /* sm_90 (hopper.h) */
+    const uint64_t *waits_at = nullptr; /* an mbarrier, for the phase of this parity */
+    uint32_t parity = 0;
+    unsigned product_group = 0;
+    bool product_fenced = false;
+    std::vector<warpgroup_product> products;
+    std::vector<product_sums> sums;
+    uint32_t fences = 0;         /* fence.proxy.async so far */
+    std::vector<uint32_t> clock; /* what it knows of the block's threads and mbarriers (races.h) */
 };
 
-/* Lanes deposit; when the last of a meeting comes, their deposits are copied to a place of the meeting's own, for all
- * of them to read. A lane reads before its next turn is over, in which time a warp of 32 lanes cannot hold MEETINGS
- * meetings. */
+/* Lanes deposit; when the last of a meeting comes, their deposits are copied to a place of the
+ * meeting's own, for all of them to read. A lane reads before its next turn is over, in which time
+ * a warp of 32 lanes cannot hold MEETINGS meetings. */
 struct warp {
     struct gathering {
         uint32_t mask, here; /* lanes that shall meet, and those that have come */
@@ -88,14 +109,18 @@ struct block {
     uint32_t epoch = 0; /* barriers passed */
     race_shared races;
     unsigned arrived[BARRIERS] = {};
-    unsigned favoured = 0, favoured_passes = 0; /* a warp that runs alone for some passes (order::seeded) */
+    std::vector<std::unique_ptr<mbarrier>> mbarriers;
+    std::vector<bulk_copy> bulk; /* on their way */
+    /* a warp that runs alone for some passes (order::seeded) */
+    unsigned favoured = 0, favoured_passes = 0;
 };
 
 struct launch {
     const char *name = "";
     dim grid_dim, block_dim;
     size_t shared_bytes = 0;
-    bool dependent = false; /* programmatic dependent launch: the prologue may run before the predecessor has ended */
+    /* programmatic dependent launch: the prologue may run before the predecessor has ended */
+    bool dependent = false;
     std::function<void()> run;
 };
 
@@ -103,8 +128,8 @@ struct launch {
 struct grid {
     explicit grid(const launch &l);
     ~grid();
-    /* Runs until all blocks have ended (true) or, with dependency_done false, until every resident thread waits for the
-     * predecessor (false). */
+    /* Runs until all blocks have ended (true) or, with dependency_done false, until every resident
+     * thread waits for the predecessor (false). */
     bool advance(bool dependency_done);
 
     launch what;
@@ -122,24 +147,49 @@ struct grid {
 /* The thread that runs now; kernels' built-in variables read it. */
 extern thread_local thread *self;
 
+/* Which GPU is emulated: compute capability as tens, and what its kernels were compiled for. With
+ * code older than 90, dependency_wait does nothing, as where the driver translates PTX. */
+struct model {
+    int arch = 90, compiled = 90;
+    size_t shared_max() const; /* bytes of shared memory that a block may have */
+};
+extern model emulated;
+
+/* Whether a launch keeps the limits of CUDA and of the emulated GPU; if not, failure_text() says
+ * why not. */
+bool launchable(const launch &l);
+
 /* Order and seed of the grids launched from now on. */
 void set_order(order o, uint64_t seed);
 
 /* ---- called from kernels ---- */
+/* Waits until all threads of the block are here (bar.sync idx). */
 void barrier(unsigned idx = 0);
+/* Lets other threads run. */
 void yield();
+/* Waits for the grid before, which this one may have begun beside (griddepcontrol.wait). */
 void dependency_wait();
-/* Deposits `size` bytes for the lanes of mask to read, and waits until all of them have. Returns the warp's exchange
- * area of this meeting; entry `lane` is that lane's deposit. */
-const unsigned char (*meet(uint32_t mask, const char *what, const void *in, size_t size))[EXCHANGE_BYTES];
+/* Deposits `size` bytes for the lanes of mask to read, and waits until all of them have. Returns
+ * the warp's exchange area of this meeting; entry `lane` is that lane's deposit. */
+const unsigned char (*meet(uint32_t mask, const char *what, const void *in,
+                           size_t size))[EXCHANGE_BYTES];
+/* cp.async: bytes of global memory into shared memory, then zeros; there once waited for. */
 void copy_async(void *to, const void *from, unsigned bytes, unsigned zero_bytes);
+/* cp.async.commit_group. */
 void copy_commit();
+/* cp.async.wait_group: all but so many of the last groups are there. */
 void copy_wait(unsigned groups_left);
+/* The calling thread goes on when what it waits for has come. */
+void wait_here(wait what);
+/* Whether, by the order of threads, what may happen early or late happens early now. */
+bool reads_early();
 [[noreturn]] void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* True after fail(): the device is in its sticky failed state. */
 bool failed();
+/* As a new process would find the device. */
 void clear_failure();
+/* What fail() said; "" while nothing failed. */
 const char *failure_text();
 
 } // namespace emu

@@ -22,6 +22,7 @@ std::mutex lock;
 std::map<uintptr_t, region> device_regions, pinned_regions;
 size_t device_used;
 
+int fresh_byte = POISON;
 enum : size_t { PAGE = 4096 };
 
 region map_guarded(size_t size, size_t align, uintptr_t *at) {
@@ -81,13 +82,15 @@ void *device_take(size_t size) {
     region r = map_guarded(size, DEVICE_ALIGN, &at);
     if (!r.mapping) return nullptr;
     size_t room = (size + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
-    memset(reinterpret_cast<void *>(at), POISON, size);
+    memset(reinterpret_cast<void *>(at), fresh_byte, size);
     memset(reinterpret_cast<char *>(at) + size, CANARY, room - size);
     std::lock_guard<std::mutex> hold(lock);
     device_regions[at] = r;
     device_used += size;
     return reinterpret_cast<void *>(at);
 }
+
+void set_fill(int byte) { fresh_byte = byte; }
 
 bool device_give(void *p) {
     std::lock_guard<std::mutex> hold(lock);

@@ -35,7 +35,7 @@ struct emu_event {
 struct emu_stream {
     std::deque<work> pending;
     emu_graph *capture = nullptr;
-    bool busy = false;
+    bool capture_spoilt = false;
 };
 
 namespace {
@@ -43,6 +43,7 @@ namespace {
 /* Of the process: a device may be opened by one thread and used by another. */
 cudaError_t sticky = cudaSuccess, last = cudaSuccess;
 std::vector<emu_stream *> streams;
+bool dry;
 
 cudaError_t remember(cudaError_t e) {
     if (e != cudaSuccess && e != cudaErrorNotReady) last = e;
@@ -100,14 +101,29 @@ void drain(emu_stream *s) {
 cudaError_t enqueue(emu_stream *s, work w) {
     if (sticky != cudaSuccess) return remember(sticky);
     if (!s) return remember(cudaErrorInvalidResourceHandle); /* the default stream is not for us */
+    if (s->capture && s->capture_spoilt) return remember(cudaErrorStreamCaptureInvalidated);
     if (s->capture) s->capture->list.push_back(std::move(w));
     else s->pending.push_back(std::move(w));
     return cudaSuccess;
 }
 
+/* What a stream that is being recorded is not to be asked. */
+cudaError_t spoil_capture(emu_stream *s) {
+    s->capture_spoilt = true;
+    return remember(cudaErrorStreamCaptureUnsupported);
+}
+
 } // namespace
 
+/* A dependent launch is recorded behind a kernel only: an edge of that kind leads from kernel to kernel. */
 cudaError_t emu_enqueue_kernel(const emu::launch &launch, cudaStream_t stream) {
+    if (!emu::launchable(launch)) return remember(cudaErrorInvalidConfiguration);
+    if (dry) return cudaSuccess;
+    if (stream && stream->capture && launch.dependent && (stream->capture->list.empty() || stream->capture->list.back().what != kind::kernel)) {
+        fprintf(stderr, "emulator: kernel %s is recorded as dependent on what is no kernel\n", launch.name);
+        stream->capture_spoilt = true;
+        return remember(cudaErrorInvalidValue);
+    }
     work w;
     w.what = kind::kernel;
     w.kernel = launch;
@@ -126,11 +142,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int) {
     memset(prop, 0, sizeof *prop);
     snprintf(prop->name, sizeof prop->name, "emulated");
     prop->totalGlobalMem = emu::device_memory_total();
-    prop->sharedMemPerBlockOptin = emu::SHARED_MAX;
-    prop->major = 8;
-    prop->minor = 0;
+    prop->sharedMemPerBlockOptin = emu::emulated.shared_max();
+    prop->major = emu::emulated.arch / 10;
+    prop->minor = emu::emulated.arch % 10;
     prop->multiProcessorCount = emu::SM_COUNT;
     prop->l2CacheSize = 1 << 20;
+    return cudaSuccess;
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, const void *) {
+    *out = {emu::emulated.compiled, emu::emulated.arch};
     return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int *version) { *version = 13000; return cudaSuccess; }
@@ -148,6 +168,9 @@ const char *cudaGetErrorString(cudaError_t e) {
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     case cudaErrorLaunchFailure: return emu::failure_text();
     case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
     default: return "emulated CUDA error";
     }
 }
@@ -206,12 +229,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    if (stream->capture) return remember(cudaErrorStreamCaptureUnsupported);
+    if (stream->capture) return spoil_capture(stream);
     drain(stream);
     return remember(sticky);
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-    if (stream->capture) return remember(cudaErrorStreamCaptureUnsupported);
+    if (stream->capture) return spoil_capture(stream);
     if (!stream->pending.empty() && sticky == cudaSuccess) run_first(stream);
     if (sticky != cudaSuccess) return remember(sticky);
     return stream->pending.empty() ? cudaSuccess : cudaErrorNotReady;
@@ -259,13 +282,20 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
     if (stream->capture) return remember(cudaErrorInvalidValue);
     stream->capture = new emu_graph;
+    stream->capture_spoilt = false;
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     if (!stream->capture) return remember(cudaErrorInvalidValue);
-    *graph = stream->capture;
+    emu_graph *recorded = stream->capture;
     stream->capture = nullptr;
-    return remember(sticky);
+    *graph = nullptr;
+    if (sticky == cudaSuccess && !stream->capture_spoilt) {
+        *graph = recorded;
+        return cudaSuccess;
+    }
+    delete recorded;
+    return remember(sticky != cudaSuccess ? sticky : cudaErrorStreamCaptureInvalidated);
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long) {
     *exec = new emu_graph(*graph);
@@ -280,6 +310,14 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { delete graph; return cudaSuccess; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { delete exec; return cudaSuccess; }
+
+void emu_set_device(int arch, int compiled) {
+    emu::emulated.arch = arch;
+    emu::emulated.compiled = compiled;
+}
+
+void emu_set_fill(int byte) { emu::set_fill(byte); }
+void emu_set_dry(bool now) { dry = now; }
 
 void emu_recover(void) {
     sticky = last = cudaSuccess;

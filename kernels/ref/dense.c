@@ -3,16 +3,58 @@
 
 #include <math.h>
 
+#include "kernels/integers.h"
+
+/* kernels/integers.h, as it stands there. */
+static float integer_sum(const struct integer_block *w, const int8_t *x, const struct int8_scale *s,
+                         float acc) {
+    for (uint32_t span = 0; span < 32 / w->span; span++) {
+        int32_t sum = 0;
+        for (uint32_t i = span * w->span; i < (span + 1) * w->span; i++)
+            sum += w->values[i] * x[i];
+        acc = fmaf((float)sum, w->scale[span] * s->d, acc);
+    }
+    return w->minima ? fmaf(-w->minimum, s->sum, acc) : acc;
+}
+
+static void ref_integer_linear(const struct op_linear *a) {
+    uint32_t blocks = a->w->cols / 32, n = 0;
+    int8_t *values = mem_alloc((size_t)a->rows * a->w->cols);
+    struct int8_scale *scales = mem_calloc((size_t)a->rows * blocks, sizeof *scales);
+    for (size_t b = 0; b < (size_t)a->rows * blocks; b++)
+        quantise_block((const float *)a->x + 32 * b, values + 32 * b, &scales[b]);
+    for (uint32_t i = 0; i < a->w->part_count; i++)
+        for (uint32_t row = 0; row < a->w->parts[i].rows; row++, n++)
+            for (uint32_t b = 0; b < blocks; b++) {
+                struct integer_block w;
+                part_integers(a->w, &a->w->parts[i], row, b, &w);
+                for (uint32_t t = 0; t < a->rows; t++) {
+                    float *out = (float *)a->out + (size_t)t * a->out_stride + n;
+                    size_t at = (size_t)t * blocks + b;
+                    *out = integer_sum(&w, values + 32 * at, &scales[at], b ? *out : 0);
+                    if (b == blocks - 1)
+                        *out += a->w->bias ? a->w->bias[n] : 0;
+                }
+            }
+    mem_free(values);
+    mem_free(scales);
+}
+
 void ref_linear(struct stream *s, const struct op_linear *a) {
     const float *x = a->x;
     float *out = a->out;
     CHECK(a->out_stride >= a->w->rows);
+    if (a->w->compute == COMPUTE_INT8) {
+        ref_integer_linear(a);
+        return;
+    }
     for (uint32_t n = 0; n < a->w->rows; n++)
         for (uint32_t t = 0; t < a->rows; t++) {
             float w[256];
             double sum = 0;
             for (uint32_t k = 0; k < a->w->cols; k++) {
-                if (k % 256 == 0) matrix_decode(a->w, n, k, MIN(a->w->cols - k, 256), w);
+                if (k % 256 == 0)
+                    matrix_decode(a->w, n, k, MIN(a->w->cols - k, 256), w);
                 sum += (double)x[(size_t)t * a->w->cols + k] * w[k % 256];
             }
             out[(size_t)t * a->out_stride + n] = (float)(sum + (a->w->bias ? a->w->bias[n] : 0));
@@ -25,13 +67,16 @@ void ref_rmsnorm(struct stream *s, const struct op_rmsnorm *a) {
         const float *delta = a->delta ? (const float *)a->delta + (size_t)t * a->width : NULL;
         double squares = 0;
         for (uint32_t i = 0; i < a->width; i++) {
-            if (delta) x[i] += delta[i] * (a->delta_scale != 0 ? a->delta_scale : 1);
+            if (delta)
+                x[i] += delta[i] * (a->delta_scale != 0 ? a->delta_scale : 1);
             squares += (double)x[i] * x[i];
         }
-        if (!a->out) continue;
+        if (!a->out)
+            continue;
         double scale = 1 / sqrt(squares / a->width + a->eps);
         float *out = (float *)a->out + (size_t)t * a->width;
-        if (!a->weight) memcpy(out, x, a->width * sizeof *out);
+        if (!a->weight)
+            memcpy(out, x, a->width * sizeof *out);
         for (uint32_t i = 0; a->weight && i < a->width; i++)
             out[i] = (float)(x[i] * scale * ((double)a->weight[i] + a->weight_offset));
     }
@@ -51,8 +96,10 @@ double ref_activate(enum activation kind, double x) {
 
 void ref_act_mul(struct stream *s, const struct op_act_mul *a) {
     for (uint32_t t = 0; t < a->rows; t++) {
-        const float *gate = (const float *)a->gate_up + (size_t)t * 2 * a->width, *up = gate + a->width;
+        const float *gate = (const float *)a->gate_up + (size_t)t * 2 * a->width,
+                    *up = gate + a->width;
         float *out = (float *)a->out + (size_t)t * a->width;
-        for (uint32_t i = 0; i < a->width; i++) out[i] = (float)(ref_activate(a->activation, gate[i]) * up[i]);
+        for (uint32_t i = 0; i < a->width; i++)
+            out[i] = (float)(ref_activate(a->activation, gate[i]) * up[i]);
     }
 }

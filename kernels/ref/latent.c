@@ -4,33 +4,44 @@
 #include <math.h>
 
 size_t ref_latent_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t width) {
-    return (block_tokens * storage_bytes(type, width) + kv_scale_bytes(type, 2 * (size_t)block_tokens) + 63) / 64 * 64;
+    return (block_tokens * storage_bytes(type, width) +
+            kv_scale_bytes(type, 2 * (size_t)block_tokens) + 63) /
+           64 * 64;
 }
 
 /* One row and head. */
-static void head_product(const struct op_head_linear *a, const float *x, uint32_t first, float *out) {
+static void head_product(const struct op_head_linear *a, const float *x, uint32_t first,
+                         float *out) {
     double sums[LATENT_WIDTH_MAX] = {0};
     float w[LATENT_WIDTH_MAX];
     for (uint32_t n = 0; n < a->count; n++) {
         double dot = 0;
         matrix_decode(a->w, first + n, 0, a->w->cols, w);
-        for (uint32_t k = 0; a->transposed && k < a->w->cols; k++) sums[k] += (double)x[n] * w[k];
-        for (uint32_t k = 0; !a->transposed && k < a->w->cols; k++) dot += (double)x[k] * w[k];
-        if (!a->transposed) out[n] = (float)dot;
+        for (uint32_t k = 0; a->transposed && k < a->w->cols; k++)
+            sums[k] += (double)x[n] * w[k];
+        for (uint32_t k = 0; !a->transposed && k < a->w->cols; k++)
+            dot += (double)x[k] * w[k];
+        if (!a->transposed)
+            out[n] = (float)dot;
     }
-    for (uint32_t k = 0; a->transposed && k < a->w->cols; k++) out[k] = (float)sums[k];
+    for (uint32_t k = 0; a->transposed && k < a->w->cols; k++)
+        out[k] = (float)sums[k];
 }
 
 void ref_head_linear(struct stream *s, const struct op_head_linear *a) {
-    uint32_t outputs = a->transposed ? a->w->cols : a->count, inputs = a->transposed ? a->count : a->w->cols;
-    CHECK(a->x_stride >= inputs && a->out_stride >= outputs && a->first + a->count <= a->head_rows &&
-          a->heads * a->head_rows == a->w->rows && a->w->cols <= LATENT_WIDTH_MAX);
+    uint32_t outputs = a->transposed ? a->w->cols : a->count,
+             inputs = a->transposed ? a->count : a->w->cols;
+    CHECK(a->x_stride >= inputs && a->out_stride >= outputs &&
+          a->first + a->count <= a->head_rows && a->heads * a->head_rows == a->w->rows &&
+          a->w->cols <= LATENT_WIDTH_MAX);
     for (uint32_t i = 0; i < a->rows * a->heads; i++)
-        head_product(a, (const float *)a->x + (size_t)i * a->x_stride, i % a->heads * a->head_rows + a->first,
+        head_product(a, (const float *)a->x + (size_t)i * a->x_stride,
+                     i % a->heads * a->head_rows + a->first,
                      (float *)a->out + (size_t)i * a->out_stride);
 }
 
-static void rotated(float *out, const float *x, const float *angles, uint32_t rope, bool interleaved) {
+static void rotated(float *out, const float *x, const float *angles, uint32_t rope,
+                    bool interleaved) {
     memcpy(out, x, rope * sizeof *out);
     for (uint32_t i = 0; angles && i < rope / 2; i++) {
         uint32_t a = interleaved ? 2 * i : i, b = interleaved ? 2 * i + 1 : i + rope / 2;
@@ -44,9 +55,11 @@ static void write_row(const struct op_latent_write *a, uint32_t t, const float *
     const float *kv = (const float *)a->kv + (size_t)t * (a->rank + a->rope);
     float row[LATENT_WIDTH_MAX];
     double squares = 0;
-    for (uint32_t i = 0; i < a->rank; i++) squares += (double)kv[i] * kv[i];
+    for (uint32_t i = 0; i < a->rank; i++)
+        squares += (double)kv[i] * kv[i];
     double scale = 1 / sqrt(squares / a->rank + a->eps);
-    for (uint32_t i = 0; i < a->rank; i++) row[i] = a->norm ? (float)(kv[i] * scale * a->norm[i]) : kv[i];
+    for (uint32_t i = 0; i < a->rank; i++)
+        row[i] = a->norm ? (float)(kv[i] * scale * a->norm[i]) : kv[i];
     rotated(row + a->rank, kv + a->rank, angles, a->rope, a->interleaved);
     latent_put(a->view, a->batch->slots[t], a->batch->positions[t], row, a->rank);
 }
@@ -54,13 +67,15 @@ static void write_row(const struct op_latent_write *a, uint32_t t, const float *
 void ref_latent_write(struct stream *s, const struct op_latent_write *a) {
     CHECK(a->rank + a->rope <= LATENT_WIDTH_MAX && a->view->head_dim == a->rank + a->rope);
     for (uint32_t t = 0; t < a->batch->row_count; t++) {
-        if (a->batch->positions[t] == ROW_NONE) continue;
+        if (a->batch->positions[t] == ROW_NONE)
+            continue;
         const float *angles = a->angles ? a->angles + (size_t)t * a->rope : NULL;
         write_row(a, t, angles);
         for (uint32_t h = 0; h < a->heads; h++) {
             size_t i = (size_t)t * a->heads + h;
             rotated((float *)a->q + i * (a->rank + a->rope) + a->rank,
-                    (const float *)a->q_rope + i * a->q_stride + a->q_offset, angles, a->rope, a->interleaved);
+                    (const float *)a->q_rope + i * a->q_stride + a->q_offset, angles, a->rope,
+                    a->interleaved);
         }
     }
 }
@@ -69,20 +84,24 @@ void ref_latent_write(struct stream *s, const struct op_latent_write *a) {
 static void read_row(const struct op_latent_attention *a, uint32_t slot, uint32_t j, double *out) {
     const struct kv_view *kv = a->view;
     const void *row = ref_latent_at(kv, slot, j);
-    const float *scales = kv->type == STORAGE_I8 ? latent_scales(kv, kv_layer(kv, slot, j), j) : NULL;
+    const float *scales =
+        kv->type == STORAGE_I8 ? latent_scales(kv, kv_layer(kv, slot, j), j) : NULL;
     for (uint32_t i = 0; i < kv->head_dim; i++) {
         out[i] = storage_get(kv->type, row, i);
-        if (scales) out[i] *= scales[i >= a->rank];
+        if (scales)
+            out[i] *= scales[i >= a->rank];
     }
 }
 
 static double score(const struct op_latent_attention *a, const float *q, const double *row) {
     double dot = 0;
-    for (uint32_t i = 0; i < a->view->head_dim; i++) dot += q[i] * row[i];
+    for (uint32_t i = 0; i < a->view->head_dim; i++)
+        dot += q[i] * row[i];
     return dot * a->scale;
 }
 
-static void attend(const struct op_latent_attention *a, const float *q, uint32_t slot, uint32_t position, float *out) {
+static void attend(const struct op_latent_attention *a, const float *q, uint32_t slot,
+                   uint32_t position, float *out) {
     double max = -INFINITY, total = 0, sum[LATENT_WIDTH_MAX] = {0}, row[LATENT_WIDTH_MAX];
     for (uint32_t j = 0; j <= position; j++) {
         read_row(a, slot, j, row);
@@ -92,9 +111,11 @@ static void attend(const struct op_latent_attention *a, const float *q, uint32_t
         read_row(a, slot, j, row);
         double p = exp(score(a, q, row) - max);
         total += p;
-        for (uint32_t i = 0; i < a->rank; i++) sum[i] += p * row[i];
+        for (uint32_t i = 0; i < a->rank; i++)
+            sum[i] += p * row[i];
     }
-    for (uint32_t i = 0; i < a->rank; i++) out[i] = (float)(sum[i] / total);
+    for (uint32_t i = 0; i < a->rank; i++)
+        out[i] = (float)(sum[i] / total);
 }
 
 void ref_latent_attention(struct stream *s, const struct op_latent_attention *a) {

@@ -1,13 +1,17 @@
 #include "kernels/ref/ref.h"
 
-static size_t no_attention_scratch(const struct device *dev, uint32_t row_count, uint32_t heads, uint32_t head_dim,
-                                   uint32_t max_context) {
+static size_t no_attention_scratch(const struct device *dev, uint32_t row_count, uint32_t heads,
+                                   uint32_t head_dim, uint32_t max_context) {
     return 64;
 }
-static size_t no_sample_scratch(const struct device *dev, uint32_t sample_count, uint32_t vocab_size) { return 64; }
-static int supports_all(enum storage_type weights, enum storage_type kv, uint32_t block_tokens, uint32_t head_dim,
-                        struct error *err) {
-    if (head_dim == 0 || head_dim > 1024) return error_set(err, ERR_UNSUPPORTED, "head size %u is past 1024", head_dim);
+static size_t no_sample_scratch(const struct device *dev, uint32_t sample_count,
+                                uint32_t vocab_size) {
+    return 64;
+}
+static int supports_all(enum storage_type weights, enum storage_type kv, uint32_t block_tokens,
+                        uint32_t head_dim, struct error *err) {
+    if (head_dim == 0 || head_dim > 1024)
+        return error_set(err, ERR_UNSUPPORTED, "head size %u is past 1024", head_dim);
     return 0;
 }
 

@@ -40,17 +40,19 @@ void ref_embed(struct stream *s, const struct op_embed *a) {
     float *out = a->out;
     for (uint32_t t = 0; t < a->batch->row_count; t++, out += width) {
         uint32_t id = a->batch->ids[t];
-        if (a->batch->positions[t] == ROW_NONE || id < a->first || id - a->first >= a->table->rows) {
+        if (a->batch->positions[t] == ROW_NONE || id < a->first ||
+            id - a->first >= a->table->rows) {
             memset(out, 0, width * sizeof *out);
             continue;
         }
         matrix_decode(a->table, id - a->first, 0, width, out);
-        for (uint32_t i = 0; i < width; i++) out[i] *= a->scale;
+        for (uint32_t i = 0; i < width; i++)
+            out[i] *= a->scale;
     }
 }
 
 void ref_gather_rows(struct stream *s, const struct op_gather_rows *a) {
     for (uint32_t i = 0; i < a->count; i++)
-        memcpy((float *)a->out + (size_t)i * a->width, (const float *)a->x + (size_t)a->idx[i] * a->width,
-               a->width * sizeof(float));
+        memcpy((float *)a->out + (size_t)i * a->width,
+               (const float *)a->x + (size_t)a->idx[i] * a->width, a->width * sizeof(float));
 }

@@ -1,4 +1,5 @@
-/* The sampler's definition, step by step as ops.h numbers them. Slow: sorts, and allocates its scratch. */
+/* The sampler's definition, step by step as ops.h numbers them. Slow: sorts, and allocates its
+ * scratch. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -16,25 +17,31 @@ struct row {
 /* a. Best first, lowest id among equals. */
 static void top_logprobs(const struct row *r, double log_sum) {
     const struct sample_out *out = r->op->out;
-    uint32_t want = MIN((uint32_t)MAX(r->state->logprobs, 0), MIN(r->vocab, SAMPLE_TOP_MAX)), count = 0;
+    uint32_t want = MIN((uint32_t)MAX(r->state->logprobs, 0), MIN(r->vocab, SAMPLE_TOP_MAX)),
+             count = 0;
     uint32_t *ids = out->top_ids + (size_t)r->idx * SAMPLE_TOP_MAX;
     for (; count < want; count++) {
         uint32_t best = UINT32_MAX;
         for (uint32_t v = 0; v < r->vocab; v++) {
             bool taken = false;
-            for (uint32_t i = 0; i < count; i++) taken |= ids[i] == v;
-            if (!taken && (best == UINT32_MAX || r->logits[v] > r->logits[best])) best = v;
+            for (uint32_t i = 0; i < count; i++)
+                taken |= ids[i] == v;
+            if (!taken && (best == UINT32_MAX || r->logits[v] > r->logits[best]))
+                best = v;
         }
         ids[count] = best;
-        out->top_logprobs[(size_t)r->idx * SAMPLE_TOP_MAX + count] = (float)(r->logits[best] - log_sum);
+        out->top_logprobs[(size_t)r->idx * SAMPLE_TOP_MAX + count] =
+            (float)(r->logits[best] - log_sum);
     }
     out->top_counts[r->idx] = r->state->logprobs < 0 ? SAMPLE_NO_LOGPROBS : count;
 }
 
 static double log_sum_exp(const struct row *r) {
     double max = -INFINITY, sum = 0;
-    for (uint32_t v = 0; v < r->vocab; v++) max = fmax(max, r->logits[v]);
-    for (uint32_t v = 0; v < r->vocab; v++) sum += exp(r->logits[v] - max);
+    for (uint32_t v = 0; v < r->vocab; v++)
+        max = fmax(max, r->logits[v]);
+    for (uint32_t v = 0; v < r->vocab; v++)
+        sum += exp(r->logits[v] - max);
     return max + log(sum);
 }
 
@@ -42,7 +49,8 @@ static double log_sum_exp(const struct row *r) {
 static bool finite_row(const struct row *r) {
     bool any = false;
     for (uint32_t v = 0; v < r->vocab; v++) {
-        if (isnan(r->logits[v]) || r->logits[v] == INFINITY) return false;
+        if (isnan(r->logits[v]) || r->logits[v] == INFINITY)
+            return false;
         any |= r->logits[v] > -INFINITY;
     }
     return any;
@@ -55,11 +63,13 @@ static void penalties(const struct row *r) {
     bool *seen = mem_calloc(r->vocab, sizeof *seen);
     for (uint32_t i = 0; i < s->token_count; i++) {
         seen[r->history[i]] = true;
-        if (i >= s->prompt_count) counts[r->history[i]]++;
+        if (i >= s->prompt_count)
+            counts[r->history[i]]++;
     }
     for (uint32_t v = 0; v < r->vocab; v++) {
         float l = r->logits[v];
-        if (seen[v] && s->repetition_penalty != 1) l = l > 0 ? l / s->repetition_penalty : l * s->repetition_penalty;
+        if (seen[v] && s->repetition_penalty != 1)
+            l = l > 0 ? l / s->repetition_penalty : l * s->repetition_penalty;
         if (counts[v]) {
             l -= (float)counts[v] * s->frequency_penalty;
             l -= s->presence_penalty;
@@ -68,7 +78,8 @@ static void penalties(const struct row *r) {
     }
     for (uint32_t i = 0; i < s->bias_count; i++) {
         uint32_t id = r->op->slots->bias_ids[(size_t)r->slot * SLOT_BIAS_MAX + i];
-        if (id < r->vocab) r->logits[id] += r->op->slots->bias_values[(size_t)r->slot * SLOT_BIAS_MAX + i];
+        if (id < r->vocab)
+            r->logits[id] += r->op->slots->bias_values[(size_t)r->slot * SLOT_BIAS_MAX + i];
     }
     mem_free(counts);
     mem_free(seen);
@@ -78,18 +89,22 @@ static void penalties(const struct row *r) {
 static void masks(const struct row *r) {
     const struct slot_state *s = r->state;
     for (uint32_t i = 0; s->token_count < s->min_total && i < s->stop_count; i++)
-        if (s->stops[i] < r->vocab) r->logits[s->stops[i]] = -INFINITY;
-    if (!r->op->masks || r->op->mask_rows[r->idx] == ROW_NONE) return;
+        if (s->stops[i] < r->vocab)
+            r->logits[s->stops[i]] = -INFINITY;
+    if (!r->op->masks || r->op->mask_rows[r->idx] == ROW_NONE)
+        return;
     const uint32_t *bits = r->op->masks + (size_t)r->op->mask_rows[r->idx] * r->op->mask_stride;
     for (uint32_t v = 0; v < r->vocab; v++)
-        if (!(bits[v / 32] >> v % 32 & 1)) r->logits[v] = -INFINITY;
+        if (!(bits[v / 32] >> v % 32 & 1))
+            r->logits[v] = -INFINITY;
 }
 
 /* e. */
 static uint32_t argmax(const float *x, uint32_t count) {
     uint32_t best = 0;
     for (uint32_t v = 1; v < count; v++)
-        if (x[v] > x[best]) best = v;
+        if (x[v] > x[best])
+            best = v;
     return best;
 }
 
@@ -104,7 +119,8 @@ static float threshold(const struct row *r, const float *z) {
     float *sorted = mem_calloc(r->vocab, sizeof *sorted), limit = -INFINITY;
     memcpy(sorted, z, r->vocab * sizeof *sorted);
     qsort(sorted, r->vocab, sizeof *sorted, descending);
-    if (s->top_k && s->top_k < r->vocab) limit = sorted[s->top_k - 1];
+    if (s->top_k && s->top_k < r->vocab)
+        limit = sorted[s->top_k - 1];
     if (s->top_p < 1) {
         uint64_t total = 0, sum = 0;
         for (uint32_t v = 0; v < r->vocab && sorted[v] >= limit; v++)
@@ -113,7 +129,8 @@ static float threshold(const struct row *r, const float *z) {
         uint32_t v = 0;
         for (; v < r->vocab && sorted[v] >= limit; v++) {
             sum += (uint64_t)(exp((double)sorted[v]) * 0x1p40);
-            if (sum >= want) break;
+            if (sum >= want)
+                break;
         }
         limit = sorted[MIN(v, r->vocab - 1)];
     }
@@ -126,11 +143,13 @@ static uint32_t draw(const struct row *r) {
     const struct slot_state *s = r->state;
     float max = r->logits[argmax(r->logits, r->vocab)], best = -INFINITY;
     uint32_t choice = 0;
-    for (uint32_t v = 0; v < r->vocab; v++) r->logits[v] = (r->logits[v] - max) / s->temperature;
+    for (uint32_t v = 0; v < r->vocab; v++)
+        r->logits[v] = (r->logits[v] - max) / s->temperature;
     float limit = threshold(r, r->logits);
     for (uint32_t v = 0; v < r->vocab; v++) {
         float z = r->logits[v];
-        if (z == -INFINITY || z < limit || (s->min_p > 0 && exp((double)z) < s->min_p)) continue;
+        if (z == -INFINITY || z < limit || (s->min_p > 0 && exp((double)z) < s->min_p))
+            continue;
         z += gumbel_of_bits(noise_bits(s->seed, s->choice, s->token_count, v, NOISE_SAMPLE));
         if (z > best) {
             best = z;
@@ -145,8 +164,10 @@ static enum sample_status append(const struct row *r, uint32_t token) {
     CHECK(s->token_count < r->op->slots->max_context);
     r->history[s->token_count++] = token;
     bool stop = false;
-    for (uint32_t i = 0; i < s->stop_count; i++) stop |= s->stops[i] == token;
-    if (!stop && s->token_count < s->max_total) return SAMPLE_TOKEN;
+    for (uint32_t i = 0; i < s->stop_count; i++)
+        stop |= s->stops[i] == token;
+    if (!stop && s->token_count < s->max_total)
+        return SAMPLE_TOKEN;
     s->active = 0;
     return stop ? SAMPLE_STOP : SAMPLE_LENGTH;
 }
@@ -159,7 +180,8 @@ static enum sample_status sample_row(const struct row *r) {
         return SAMPLE_NONFINITE;
     }
     double log_sum = r->state->logprobs >= 0 ? log_sum_exp(r) : 0;
-    if (r->state->logprobs >= 0) top_logprobs(r, log_sum);
+    if (r->state->logprobs >= 0)
+        top_logprobs(r, log_sum);
     float *raw = mem_calloc(r->vocab, sizeof *raw);
     memcpy(raw, r->logits, r->vocab * sizeof *raw);
     penalties(r);

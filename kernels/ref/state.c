@@ -1,35 +1,48 @@
-/* Operations with a state (ops_state.h), in the plainest form: sequences one after the other, positions in order. */
+/* Operations with a state (ops_state.h), in the plainest form: sequences one after the other,
+ * positions in order. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
 #include "kernels/scalar_math.h"
 
-static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
-static double silu(double x) { return x / (1 + exp(-x)); }
-static double softplus(double x) { return fmax(x, 0) + log1p(exp(-fabs(x))); }
+static double sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+static double silu(double x) {
+    return x / (1 + exp(-x));
+}
+static double softplus(double x) {
+    return fmax(x, 0) + log1p(exp(-fabs(x)));
+}
 
 #define AT(array, stride, t)  ((const float *)(array) + (size_t)(t) * (stride))
 #define OUT(array, stride, t) ((float *)(array) + (size_t)(t) * (stride))
 
-/* Runs `body` for each sequence `w` of the batch with its state `S` of `count` floats, cleared where it begins, and
- * each of its rows `t`. */
-#define EACH_ROW(a, count, empty, body)                                                                                \
-    for (uint32_t run_ = 0; run_ < (a)->batch->run_count; run_++) {                                                    \
-        struct state_walk w;                                                                                           \
-        if (!state_walk_begin(&w, (a)->batch, run_)) continue;                                                         \
-        float *S = state_at(&(a)->state, (a)->batch->runs[run_].slot);                                                 \
-        while (state_walk_next(&w)) {                                                                                  \
-            if (w.fresh) empty(S, count);                                                                              \
-            for (uint32_t t = w.row; t < w.end; t++) body;                                                             \
-        }                                                                                                              \
+/* Runs `body` for each sequence `w` of the batch with its state `S` of `count` floats, cleared
+ * where it begins, and each of its rows `t`. */
+#define EACH_ROW(a, count, empty, body)                                                            \
+    for (uint32_t run_ = 0; run_ < (a)->batch->run_count; run_++) {                                \
+        struct state_walk w;                                                                       \
+        if (!state_walk_begin(&w, (a)->batch, run_))                                               \
+            continue;                                                                              \
+        float *S = state_at(&(a)->state, (a)->batch->runs[run_].slot);                             \
+        while (state_walk_next(&w)) {                                                              \
+            if (w.fresh)                                                                           \
+                empty(S, count);                                                                   \
+            for (uint32_t t = w.row; t < w.end; t++)                                               \
+                body;                                                                              \
+        }                                                                                          \
     }
 
-static void zeros(float *s, size_t count) { memset(s, 0, count * sizeof *s); }
+static void zeros(float *s, size_t count) {
+    memset(s, 0, count * sizeof *s);
+}
 
 /* ---- convolution ---- */
 
 static void conv_row(const struct op_conv *a, float *state, uint32_t t) {
-    const float *x = AT(a->x, a->in_stride, t), *in = a->gate_in ? AT(a->gate_in, a->in_stride, t) : NULL,
+    const float *x = AT(a->x, a->in_stride, t),
+                *in = a->gate_in ? AT(a->gate_in, a->in_stride, t) : NULL,
                 *gate = a->gate_out ? AT(a->gate_out, a->in_stride, t) : NULL;
     for (uint32_t c = 0; c < a->width; c++) {
         float u = in ? x[c] * in[c] : x[c];
@@ -37,11 +50,13 @@ static void conv_row(const struct op_conv *a, float *state, uint32_t t) {
         for (uint32_t j = 0; j + 1 < a->taps; j++)
             sum += (double)a->weight[(size_t)j * a->width + c] * state[(size_t)j * a->width + c];
         sum += (double)a->weight[(size_t)(a->taps - 1) * a->width + c] * u;
-        if (a->silu) sum = silu(sum);
+        if (a->silu)
+            sum = silu(sum);
         OUT(a->out, a->out_stride, t)[c] = (float)(gate ? sum * gate[c] : sum);
         for (uint32_t j = 0; j + 2 < a->taps; j++)
             state[(size_t)j * a->width + c] = state[(size_t)(j + 1) * a->width + c];
-        if (a->taps > 1) state[(size_t)(a->taps - 2) * a->width + c] = u;
+        if (a->taps > 1)
+            state[(size_t)(a->taps - 2) * a->width + c] = u;
     }
 }
 
@@ -73,10 +88,12 @@ static void ssm_row(const struct op_ssm *a, float *state, uint32_t t) {
             size_t at = ssm_tile_at(c % dim, n, a->state_size);
             float *v = &state[c / dim * unit + at];
             *v = (float)(exp(dt * a->a[a->per_channel ? at : h]) * *v + dt * x * b[n]);
-            if (a->limit > 0) *v = *v < -a->limit ? -a->limit : *v > a->limit ? a->limit : *v;
+            if (a->limit > 0)
+                *v = *v < -a->limit ? -a->limit : *v > a->limit ? a->limit : *v;
             y += (double)cs[n] * *v;
         }
-        OUT(a->out, a->out_stride, t)[c] = (float)(a->z ? y * silu(AT(a->z, a->z_stride, t)[c]) : y);
+        OUT(a->out, a->out_stride, t)
+        [c] = (float)(a->z ? y * silu(AT(a->z, a->z_stride, t)[c]) : y);
     }
 }
 
@@ -91,7 +108,8 @@ static void ref_ssm(struct stream *s, const struct op_ssm *a) {
 
 /* v = R (x + bias) */
 static void turn(float *v, const float *x, const float *bias, const float *angle, uint32_t count) {
-    for (uint32_t n = 0; n < count; n++) v[n] = x[n] + bias[n];
+    for (uint32_t n = 0; n < count; n++)
+        v[n] = x[n] + bias[n];
     for (uint32_t i = 0; angle && i < count / 2; i++) {
         double re = v[2 * i], im = v[2 * i + 1];
         float s, c;
@@ -103,21 +121,23 @@ static void turn(float *v, const float *x, const float *bias, const float *angle
 
 static void trapezoid_head(const struct op_trapezoid *a, float *state, uint32_t t, uint32_t h) {
     uint32_t count = a->state_size, g = h / (a->heads / a->groups);
-    float *last_b = state + (size_t)count * a->dim, *last_x = last_b + count, *angle = last_x + a->dim,
-          b[TRAPEZOID_STATE_MAX], c[TRAPEZOID_STATE_MAX];
+    float *last_b = state + (size_t)count * a->dim, *last_x = last_b + count,
+          *angle = last_x + a->dim, b[TRAPEZOID_STATE_MAX], c[TRAPEZOID_STATE_MAX];
     const float *x = AT(a->x, a->x_stride, t) + (size_t)h * a->dim, dt = AT(a->dt, a->heads, t)[h];
     for (uint32_t i = 0; a->theta && i < count / 2; i++)
-        angle[i] = scalar_turned(angle[i], dt * AT(a->theta, a->turn_stride, t)[(size_t)h * (count / 2) + i]);
-    turn(b, AT(a->b, a->bc_stride, t) + (size_t)g * count, a->b_bias + (size_t)h * count, a->theta ? angle : NULL,
-         count);
-    turn(c, AT(a->c, a->bc_stride, t) + (size_t)g * count, a->c_bias + (size_t)h * count, a->theta ? angle : NULL,
-         count);
+        angle[i] = scalar_turned(angle[i],
+                                 dt * AT(a->theta, a->turn_stride, t)[(size_t)h * (count / 2) + i]);
+    turn(b, AT(a->b, a->bc_stride, t) + (size_t)g * count, a->b_bias + (size_t)h * count,
+         a->theta ? angle : NULL, count);
+    turn(c, AT(a->c, a->bc_stride, t) + (size_t)g * count, a->c_bias + (size_t)h * count,
+         a->theta ? angle : NULL, count);
     double fade = exp((double)dt * a->a[h]), mix = sigmoid(AT(a->mix, a->turn_stride, t)[h]);
     for (uint32_t p = 0; p < a->dim; p++) {
         double y = (double)a->d[h] * x[p];
         for (uint32_t n = 0; n < count; n++) {
             float *s = &state[(size_t)n * a->dim + p];
-            *s = (float)(fade * *s + (1 - mix) * dt * fade * last_b[n] * last_x[p] + mix * dt * b[n] * x[p]);
+            *s = (float)(fade * *s + (1 - mix) * dt * fade * last_b[n] * last_x[p] +
+                         mix * dt * b[n] * x[p]);
             y += (double)c[n] * *s;
         }
         OUT(a->out, a->heads * a->dim, t)[(size_t)h * a->dim + p] = (float)y;
@@ -129,26 +149,31 @@ static void trapezoid_head(const struct op_trapezoid *a, float *state, uint32_t 
 static void ref_trapezoid(struct stream *s, const struct op_trapezoid *a) {
     CHECK(a->heads % a->groups == 0 && a->state_size <= TRAPEZOID_STATE_MAX);
     size_t head = trapezoid_head_floats(a->dim, a->state_size);
-    EACH_ROW(a, head * a->heads, zeros, for (uint32_t h = 0; h < a->heads; h++) trapezoid_head(a, S + h * head, t, h));
+    EACH_ROW(a, head * a->heads, zeros,
+             for (uint32_t h = 0; h < a->heads; h++) trapezoid_head(a, S + h * head, t, h));
 }
 
 /* ---- gated delta rule ---- */
 
 static double inverse_length(const float *x, uint32_t count) {
     double sum = 0;
-    for (uint32_t i = 0; i < count; i++) sum += (double)x[i] * x[i];
+    for (uint32_t i = 0; i < count; i++)
+        sum += (double)x[i] * x[i];
     return 1 / sqrt(sum + 1e-6);
 }
 
 static void delta_head(const struct op_delta *a, float *state, uint32_t t, uint32_t h) {
     uint32_t g = delta_key_head(a, h), dk = a->key_dim, dv = a->value_dim;
-    const float *q = AT(a->q, a->in_stride, t) + (size_t)g * dk, *k = AT(a->k, a->in_stride, t) + (size_t)g * dk,
+    const float *q = AT(a->q, a->in_stride, t) + (size_t)g * dk,
+                *k = AT(a->k, a->in_stride, t) + (size_t)g * dk,
                 *v = AT(a->v, a->in_stride, t) + (size_t)h * dv;
     double qs = inverse_length(q, dk) * a->scale, ks = inverse_length(k, dk),
-           decay = exp((double)AT(a->dt, a->heads, t)[h] * a->a[h]), beta = sigmoid(AT(a->b, a->b_stride, t)[h]);
+           decay = exp((double)AT(a->dt, a->heads, t)[h] * a->a[h]),
+           beta = sigmoid(AT(a->b, a->b_stride, t)[h]);
     for (uint32_t j = 0; j < dv; j++) {
         double memory = 0, y = 0;
-        for (uint32_t i = 0; i < dk; i++) memory += decay * state[(size_t)i * dv + j] * k[i] * ks;
+        for (uint32_t i = 0; i < dk; i++)
+            memory += decay * state[(size_t)i * dv + j] * k[i] * ks;
         double e = beta * (v[j] - memory);
         for (uint32_t i = 0; i < dk; i++) {
             float *s = &state[(size_t)i * dv + j];
@@ -162,7 +187,8 @@ static void delta_head(const struct op_delta *a, float *state, uint32_t t, uint3
 static void ref_delta(struct stream *s, const struct op_delta *a) {
     CHECK(a->heads % a->key_heads == 0 && a->key_dim <= DELTA_DIM_MAX);
     size_t head = (size_t)a->key_dim * a->value_dim;
-    EACH_ROW(a, head * a->heads, zeros, for (uint32_t h = 0; h < a->heads; h++) delta_head(a, S + h * head, t, h));
+    EACH_ROW(a, head * a->heads, zeros,
+             for (uint32_t h = 0; h < a->heads; h++) delta_head(a, S + h * head, t, h));
 }
 
 /* ---- RG-LRU ---- */
@@ -171,13 +197,17 @@ static void rglru_row(const struct op_rglru *a, float *state, uint32_t t) {
     const float *gates = AT(a->gates, 2 * a->width, t);
     bool first = a->batch->positions[t] == 0;
     for (uint32_t i = 0; i < a->width; i++) {
-        double log_r = a->a[i] * sigmoid(gates[a->width + i]), m = first ? 1 : sqrt(-expm1(2 * log_r));
-        state[i] = (float)(exp(log_r) * state[i] + m * sigmoid(gates[i]) * AT(a->x, a->width, t)[i]);
+        double log_r = a->a[i] * sigmoid(gates[a->width + i]),
+               m = first ? 1 : sqrt(-expm1(2 * log_r));
+        state[i] =
+            (float)(exp(log_r) * state[i] + m * sigmoid(gates[i]) * AT(a->x, a->width, t)[i]);
         OUT(a->out, a->width, t)[i] = state[i];
     }
 }
 
-static void ref_rglru(struct stream *s, const struct op_rglru *a) { EACH_ROW(a, a->width, zeros, rglru_row(a, S, t)); }
+static void ref_rglru(struct stream *s, const struct op_rglru *a) {
+    EACH_ROW(a, a->width, zeros, rglru_row(a, S, t));
+}
 
 /* ---- RWKV ---- */
 
@@ -186,8 +216,10 @@ static void shift_row(const struct op_shift *a, float *last, uint32_t t) {
     for (uint32_t i = 0; i < a->width; i++)
         for (uint32_t m = 0; m < a->mixes; m++) {
             double mix = a->mix[(size_t)m * a->width + i];
-            if (a->dynamic) mix += AT(a->dynamic, a->mixes * a->width, t)[(size_t)m * a->width + i];
-            OUT(a->out, a->width, (size_t)m * a->batch->row_count + t)[i] = (float)(x[i] + (last[i] - x[i]) * mix);
+            if (a->dynamic)
+                mix += AT(a->dynamic, a->mixes * a->width, t)[(size_t)m * a->width + i];
+            OUT(a->out, a->width, (size_t)m * a->batch->row_count + t)
+            [i] = (float)(x[i] + (last[i] - x[i]) * mix);
         }
     memcpy(last, x, a->width * sizeof *x);
 }
@@ -196,27 +228,33 @@ static void ref_shift(struct stream *s, const struct op_shift *a) {
     float *kept = mem_calloc(a->width, sizeof *kept);
     for (uint32_t run = 0; run < a->batch->run_count; run++) {
         struct state_walk w;
-        if (!state_walk_begin(&w, a->batch, run)) continue;
+        if (!state_walk_begin(&w, a->batch, run))
+            continue;
         float *last = state_at(&a->state, a->batch->runs[run].slot);
         memcpy(kept, last, a->width * sizeof *kept);
         while (state_walk_next(&w)) {
-            if (w.fresh) zeros(kept, a->width);
-            for (uint32_t t = w.row; t < w.end; t++) shift_row(a, kept, t);
-            if (!a->peek) memcpy(last, kept, a->width * sizeof *kept);
+            if (w.fresh)
+                zeros(kept, a->width);
+            for (uint32_t t = w.row; t < w.end; t++)
+                shift_row(a, kept, t);
+            if (!a->peek)
+                memcpy(last, kept, a->width * sizeof *kept);
         }
     }
     mem_free(kept);
 }
 
 static void wkv4_empty(float *s, size_t count) {
-    for (size_t i = 0; i < count; i++) s[i] = i < count / 3 * 2 ? 0 : -1e38f;
+    for (size_t i = 0; i < count; i++)
+        s[i] = i < count / 3 * 2 ? 0 : -1e38f;
 }
 
 static void wkv4_row(const struct op_wkv4 *a, float *state, uint32_t t) {
     uint32_t width = a->width;
     float *num = state, *den = state + width, *max = state + 2 * (size_t)width;
     for (uint32_t i = 0; i < width; i++) {
-        double k = AT(a->k, width, t)[i], v = AT(a->v, width, t)[i], own = k + a->first[i], o = fmax(max[i], own);
+        double k = AT(a->k, width, t)[i], v = AT(a->v, width, t)[i], own = k + a->first[i],
+               o = fmax(max[i], own);
         double e1 = exp(max[i] - o), e2 = exp(own - o);
         OUT(a->out, width, t)
         [i] = (float)(sigmoid(AT(a->r, width, t)[i]) * (e1 * num[i] + e2 * v) / (e1 * den[i] + e2));
@@ -233,7 +271,8 @@ static void ref_wkv4(struct stream *s, const struct op_wkv4 *a) {
     EACH_ROW(a, 3 * (size_t)a->width, wkv4_empty, wkv4_row(a, S, t));
 }
 
-/* What a head needs of a row: keys, decays, receptance, and for 7 the two vectors of the removal. */
+/* What a head needs of a row: keys, decays, receptance, and for 7 the two vectors of the
+ * removal. */
 struct wkv_head {
     double r[WKV_DIM_MAX], k[WKV_DIM_MAX], w[WKV_DIM_MAX], remove[WKV_DIM_MAX], put[WKV_DIM_MAX];
     double bonus; /* sum r u k */
@@ -242,9 +281,11 @@ struct wkv_head {
 static void wkv_prepare(const struct op_wkv *a, struct wkv_head *p, uint32_t t, uint32_t h) {
     size_t at = (size_t)h * a->dim;
     const float *r = AT(a->r, a->heads * a->dim, t) + at, *k = AT(a->k, a->heads * a->dim, t) + at,
-                *w = AT(a->w, a->heads * a->dim, t) + at, *s = a->seven ? AT(a->s, a->heads * a->dim, t) + at : NULL;
+                *w = AT(a->w, a->heads * a->dim, t) + at,
+                *s = a->seven ? AT(a->s, a->heads * a->dim, t) + at : NULL;
     double squares = 0, bonus = 0;
-    for (uint32_t i = 0; a->seven && i < a->dim; i++) squares += pow((double)k[i] * a->key_scale[at + i], 2);
+    for (uint32_t i = 0; a->seven && i < a->dim; i++)
+        squares += pow((double)k[i] * a->key_scale[at + i], 2);
     for (uint32_t i = 0; i < a->dim; i++) {
         double raw = (double)w[i] + a->w_bias[at + i];
         p->r[i] = r[i];
@@ -262,16 +303,23 @@ static void wkv_prepare(const struct op_wkv *a, struct wkv_head *p, uint32_t t, 
     p->bonus = bonus;
 }
 
-static void wkv_norm(const struct op_wkv *a, const double *y, uint32_t t, uint32_t h, double bonus) {
+static void wkv_norm(const struct op_wkv *a, const double *y, uint32_t t, uint32_t h,
+                     double bonus) {
     size_t at = (size_t)h * a->dim, row = (size_t)t * a->heads * a->dim + at;
-    const float *v = (const float *)a->v + row, *gate = a->gate ? (const float *)a->gate + row : NULL;
+    const float *v = (const float *)a->v + row,
+                *gate = a->gate ? (const float *)a->gate + row : NULL;
     double mean = 0, var = 0;
-    for (uint32_t j = 0; j < a->dim; j++) mean += y[j] / a->dim;
-    for (uint32_t j = 0; j < a->dim; j++) var += (y[j] - mean) * (y[j] - mean) / a->dim;
+    for (uint32_t j = 0; j < a->dim; j++)
+        mean += y[j] / a->dim;
+    for (uint32_t j = 0; j < a->dim; j++)
+        var += (y[j] - mean) * (y[j] - mean) / a->dim;
     for (uint32_t j = 0; j < a->dim; j++) {
-        double o = (y[j] - mean) / sqrt(var + a->eps) * a->norm_weight[at + j] + a->norm_bias[at + j];
-        if (a->seven) o += bonus * v[j];
-        if (gate) o *= a->seven ? gate[j] : silu(gate[j]);
+        double o =
+            (y[j] - mean) / sqrt(var + a->eps) * a->norm_weight[at + j] + a->norm_bias[at + j];
+        if (a->seven)
+            o += bonus * v[j];
+        if (gate)
+            o *= a->seven ? gate[j] : silu(gate[j]);
         ((float *)a->out)[row + j] = (float)o;
     }
 }
@@ -283,12 +331,15 @@ static void wkv_head_row(const struct op_wkv *a, float *state, uint32_t t, uint3
     wkv_prepare(a, &p, t, h);
     for (uint32_t j = 0; j < a->dim; j++) {
         double e = 0, sum = a->seven ? 0 : p.bonus * v[j];
-        for (uint32_t i = 0; a->seven && i < a->dim; i++) e += p.remove[i] * state[(size_t)i * a->dim + j];
+        for (uint32_t i = 0; a->seven && i < a->dim; i++)
+            e += p.remove[i] * state[(size_t)i * a->dim + j];
         for (uint32_t i = 0; i < a->dim; i++) {
             float *s = &state[(size_t)i * a->dim + j];
-            if (!a->seven) sum += p.r[i] * *s;
+            if (!a->seven)
+                sum += p.r[i] * *s;
             *s = (float)(p.w[i] * *s + p.put[i] * e + p.k[i] * v[j]);
-            if (a->seven) sum += p.r[i] * *s;
+            if (a->seven)
+                sum += p.r[i] * *s;
         }
         y[j] = sum;
     }
@@ -298,7 +349,8 @@ static void wkv_head_row(const struct op_wkv *a, float *state, uint32_t t, uint3
 static void ref_wkv(struct stream *s, const struct op_wkv *a) {
     CHECK(a->dim <= WKV_DIM_MAX);
     size_t head = (size_t)a->dim * a->dim;
-    EACH_ROW(a, head * a->heads, zeros, for (uint32_t h = 0; h < a->heads; h++) wkv_head_row(a, S + h * head, t, h));
+    EACH_ROW(a, head * a->heads, zeros,
+             for (uint32_t h = 0; h < a->heads; h++) wkv_head_row(a, S + h * head, t, h));
 }
 
 /* ---- rows ---- */
@@ -327,7 +379,8 @@ static void ref_group_norm(struct stream *s, const struct op_group_norm *a) {
                 squares += pow(gate && a->gate_first ? x[i] * silu(gate[i]) : x[i], 2);
             for (uint32_t i = 0; i < a->group; i++) {
                 double weight = !a->weight ? 1 : a->weight[a->weight_shared ? i : first + i];
-                out[i] = (float)(x[i] / sqrt(squares / a->group + a->eps) * weight * (gate ? silu(gate[i]) : 1));
+                out[i] = (float)(x[i] / sqrt(squares / a->group + a->eps) * weight *
+                                 (gate ? silu(gate[i]) : 1));
             }
         }
 }
@@ -346,7 +399,8 @@ static double gate_of(enum gate_kind kind, double x) {
 static void ref_gate(struct stream *s, const struct op_gate *a) {
     for (uint32_t t = 0; t < a->rows; t++)
         for (uint32_t i = 0; i < a->width; i++) {
-            double f = gate_of(a->kind, AT(a->gate, a->gate_stride, t)[i] + (a->bias ? a->bias[i] : 0.0f));
+            double f =
+                gate_of(a->kind, AT(a->gate, a->gate_stride, t)[i] + (a->bias ? a->bias[i] : 0.0f));
             OUT(a->out, a->out_stride, t)[i] = (float)(a->x ? f * AT(a->x, a->x_stride, t)[i] : f);
         }
 }

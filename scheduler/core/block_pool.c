@@ -28,7 +28,8 @@ static void free_insert(struct block_pool *pool, uint32_t id, uint32_t after) {
     *(block->next == BLOCK_NONE ? &pool->tail : &pool->blocks[block->next].prev) = id;
     pool->free_count++;
     if (u128_is_zero(block->hash)) {
-        if (pool->last_blank == after) pool->last_blank = id;
+        if (pool->last_blank == after)
+            pool->last_blank = id;
     } else {
         pool->cached_count++;
     }
@@ -39,14 +40,17 @@ static void free_remove(struct block_pool *pool, uint32_t id) {
     *(block->prev == BLOCK_NONE ? &pool->head : &pool->blocks[block->prev].next) = block->next;
     *(block->next == BLOCK_NONE ? &pool->tail : &pool->blocks[block->next].prev) = block->prev;
     pool->free_count--;
-    if (pool->last_blank == id) pool->last_blank = block->prev;
-    if (!u128_is_zero(block->hash)) pool->cached_count--;
+    if (pool->last_blank == id)
+        pool->last_blank = block->prev;
+    if (!u128_is_zero(block->hash))
+        pool->cached_count--;
 }
 
 void block_pool_init(struct block_pool *pool, uint32_t block_count) {
     *pool = (struct block_pool){.block_count = block_count};
     uint32_t bucket_count = 16;
-    while (bucket_count < block_count) bucket_count *= 2;
+    while (bucket_count < block_count)
+        bucket_count *= 2;
     pool->bucket_mask = bucket_count - 1;
     pool->blocks = mem_calloc(block_count, sizeof *pool->blocks);
     pool->buckets = mem_calloc(bucket_count, sizeof *pool->buckets);
@@ -71,7 +75,8 @@ void block_pool_reset(struct block_pool *pool) {
 
 uint32_t block_pool_take(struct block_pool *pool) {
     uint32_t id = pool->head;
-    if (id == BLOCK_NONE) return BLOCK_NONE;
+    if (id == BLOCK_NONE)
+        return BLOCK_NONE;
     free_remove(pool, id);
     struct block *block = &pool->blocks[id];
     if (!u128_is_zero(block->hash)) {
@@ -85,35 +90,42 @@ uint32_t block_pool_take(struct block_pool *pool) {
 
 uint32_t block_pool_find(const struct block_pool *pool, struct u128 hash) {
     uint32_t id = pool->buckets[bucket_of(pool, hash)];
-    while (id != BLOCK_NONE && !u128_equal(pool->blocks[id].hash, hash)) id = pool->blocks[id].bucket_next;
+    while (id != BLOCK_NONE && !u128_equal(pool->blocks[id].hash, hash))
+        id = pool->blocks[id].bucket_next;
     return id;
 }
 
 void block_pool_ref(struct block_pool *pool, uint32_t id) {
     CHECK(id < pool->block_count);
-    if (pool->blocks[id].refs == 0) free_remove(pool, id);
+    if (pool->blocks[id].refs == 0)
+        free_remove(pool, id);
     pool->blocks[id].refs++;
 }
 
-void block_pool_put(struct block_pool *pool, uint32_t id) {
+void block_pool_unref(struct block_pool *pool, uint32_t id) {
     CHECK(id < pool->block_count && pool->blocks[id].refs > 0);
-    if (--pool->blocks[id].refs > 0) return;
+    if (--pool->blocks[id].refs > 0)
+        return;
     free_insert(pool, id, u128_is_zero(pool->blocks[id].hash) ? pool->last_blank : pool->tail);
 }
 
 bool block_pool_seal(struct block_pool *pool, uint32_t id, struct u128 hash) {
-    CHECK(id < pool->block_count && pool->blocks[id].refs > 0 && u128_is_zero(pool->blocks[id].hash));
+    CHECK(id < pool->block_count && pool->blocks[id].refs > 0 &&
+          u128_is_zero(pool->blocks[id].hash));
     CHECK(!u128_is_zero(hash));
-    if (block_pool_find(pool, hash) != BLOCK_NONE) return false;
+    if (block_pool_find(pool, hash) != BLOCK_NONE)
+        return false;
     pool->blocks[id].hash = hash;
     table_add(pool, id);
     return true;
 }
 
 bool block_pool_adopt(struct block_pool *pool, uint32_t id, struct u128 hash) {
-    if (id >= pool->block_count || u128_is_zero(hash)) return false;
+    if (id >= pool->block_count || u128_is_zero(hash))
+        return false;
     struct block *block = &pool->blocks[id];
-    if (block->refs || !u128_is_zero(block->hash) || block_pool_find(pool, hash) != BLOCK_NONE) return false;
+    if (block->refs || !u128_is_zero(block->hash) || block_pool_find(pool, hash) != BLOCK_NONE)
+        return false;
     free_remove(pool, id);
     block->hash = hash;
     table_add(pool, id);
@@ -143,7 +155,8 @@ void block_pool_check(const struct block_pool *pool) {
     for (uint32_t id = 0; id < pool->block_count; id++) {
         const struct block *block = &pool->blocks[id];
         unreferenced += block->refs == 0;
-        if (!u128_is_zero(block->hash)) CHECK(block_pool_find(pool, block->hash) == id);
+        if (!u128_is_zero(block->hash))
+            CHECK(block_pool_find(pool, block->hash) == id);
     }
     CHECK(unreferenced == pool->free_count);
 }

@@ -1,14 +1,16 @@
 /*
- * block_pool.h - the KV blocks of one group on one replica: who refers to them, which hold sealed content, which may be
- * taken.
+ * block_pool.h - the KV blocks of one group on one replica: who refers to them, which hold sealed
+ * content, which may be taken.
  *
- * A block is block_tokens consecutive positions of a sequence. This file holds numbers, never memory of a device. A
- * block with references belongs to sequences. One without is free; if it still holds sealed content (it has a hash) it
- * is also cached: found by its hash until it is taken for something else. Free blocks are taken in this order: those
- * without content, then cached ones, the least recently released first.
+ * A block is block_tokens consecutive positions of a sequence. This file holds numbers, never
+ * memory of a device. A block with references belongs to sequences. One without is free; if it
+ * still holds sealed content (it has a hash) it is also cached: found by its hash until it is taken
+ * for something else. Free blocks are taken in this order: those without content, then cached ones,
+ * the least recently released first.
  *
  * Invariants (block_pool_check asserts them):
- *   (1) A block is on the free list exactly when its references are 0; free_count is the length of that list.
+ *   (1) A block is on the free list exactly when its references are 0; free_count is the length of
+ *       that list.
  *   (2) On the free list, blocks without hash come before blocks with one.
  *   (3) A block with a hash is found under it, and no two blocks have the same hash.
  *   (4) used + free == block_count; cached_count is the number of free blocks with a hash.
@@ -39,7 +41,9 @@ struct block_pool {
     uint64_t eviction_count;
 };
 
+/* All blocks free and without content; block_count may be 0. Must be released. */
 void block_pool_init(struct block_pool *pool, uint32_t block_count);
+/* Frees its memory; a zeroed pool is fine. */
 void block_pool_release(struct block_pool *pool);
 /* All blocks free and without content. */
 void block_pool_reset(struct block_pool *pool);
@@ -48,13 +52,16 @@ void block_pool_reset(struct block_pool *pool);
 MUST_CHECK uint32_t block_pool_take(struct block_pool *pool);
 /* The block that holds this content, or BLOCK_NONE. Takes no reference. */
 uint32_t block_pool_find(const struct block_pool *pool, struct u128 hash);
+/* One reference more, to a block that has one or is cached: then it leaves the free list. */
 void block_pool_ref(struct block_pool *pool, uint32_t block);
-void block_pool_put(struct block_pool *pool, uint32_t block);
-/* The content of a referenced block is complete and will not change. false: another block already holds the same; this
- * one stays without hash. */
+/* One reference less, of one that is there; with the last the block is free, behind all others of
+ * its kind. */
+void block_pool_unref(struct block_pool *pool, uint32_t block);
+/* The content of a referenced block is complete and will not change. false: another block already
+ * holds the same; this one stays without hash. */
 bool block_pool_seal(struct block_pool *pool, uint32_t block, struct u128 hash);
-/* A free block without hash is known to hold this content (told by a worker). false: out of range, not blank, or held
- * twice. */
+/* A free block without hash is known to hold this content (told by a worker). false: out of range,
+ * not blank, or held twice. */
 bool block_pool_adopt(struct block_pool *pool, uint32_t block, struct u128 hash);
 static inline uint32_t block_pool_refs(const struct block_pool *pool, uint32_t block) {
     return pool->blocks[block].refs;
@@ -62,6 +69,7 @@ static inline uint32_t block_pool_refs(const struct block_pool *pool, uint32_t b
 static inline struct u128 block_pool_hash(const struct block_pool *pool, uint32_t block) {
     return pool->blocks[block].hash;
 }
+/* CHECKs the invariants above; O(blocks). */
 void block_pool_check(const struct block_pool *pool);
 
 #endif

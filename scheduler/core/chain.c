@@ -1,7 +1,8 @@
 #include "scheduler/core/chain.h"
 
 static struct u128 not_zero(struct u128 hash) {
-    if (u128_is_zero(hash)) hash.lo = 1;
+    if (u128_is_zero(hash))
+        hash.lo = 1;
     return hash;
 }
 
@@ -19,8 +20,8 @@ struct u128 chain_root(const struct hash_key *key, const struct chain_scope *sco
     return not_zero(hash128_keyed(key, &all, sizeof all));
 }
 
-struct u128 chain_next(const struct hash_key *key, struct u128 parent, const uint32_t *tokens, uint32_t block_tokens,
-                       uint32_t prompt_count) {
+struct u128 chain_next(const struct hash_key *key, struct u128 parent, const uint32_t *tokens,
+                       uint32_t block_tokens, uint32_t prompt_count) {
     struct {
         struct u128 parent;
         uint32_t prompt_count, tokens[CHAIN_MAX_BLOCK_TOKENS];

@@ -1,51 +1,55 @@
 /* The invariants of sched.h, asserted one by one; numbers in brackets are theirs. */
-#include "scheduler/core/internal.h"
+#include "scheduler/core/core.h"
+#include "scheduler/core/gateway.h"
+#include "scheduler/core/models.h"
+#include "scheduler/core/sequence_state.h"
 
 /* What a recount gives. Arrays grow once and stay. */
-struct tally {
+struct count_array {
     uint32_t *items;
     size_t count, cap;
 };
 static struct {
-    struct tally refs;                  /* by block */
-    struct tally rows, tokens, samples; /* by slot, of flights */
+    struct count_array refs;                  /* by block */
+    struct count_array rows, tokens, samples; /* by slot, of flights */
     uint32_t waiting_new, waiting_resumed, running, parked;
     uint64_t record_bytes;
 } seen;
 
-static void clear(struct tally *tally, size_t count) {
-    vec_reserve(tally, count);
-    memset(tally->items, 0, count * sizeof *tally->items);
+static void clear(struct count_array *counts, size_t count) {
+    vec_reserve(counts, count);
+    memset(counts->items, 0, count * sizeof *counts->items);
 }
 
 /* ---- Sequences ---- */
 
 static void check_places(const struct sequence *q) {
-    bool in_slot = q->place == PLACE_SLOT;
-    bool waits = q->place == PLACE_QUEUED || q->place == PLACE_PARKED || q->place == PLACE_HELD;
-    CHECK(in_slot || waits || q->place == PLACE_DONE);                                            /* (2) */
-    CHECK(in_slot == (q->replica != NULL) && in_slot == (q->slot != SLOT_NONE));                  /* (2) */
-    CHECK(!in_slot || (q->replica->slots[q->slot] == q && q->replica->running[q->run_idx] == q)); /* (2) */
-    CHECK(!waits || q->finish == WIRE_FINISH_NONE);
-    CHECK(q->place != PLACE_DONE || q->finish != WIRE_FINISH_NONE);
-    CHECK((q->counted != COUNTED_NOT) == waits); /* (9) */
-    CHECK(q->leave == LEAVE_NOT || in_slot);
-    CHECK((q->place == PLACE_PARKED) == link_is_on(&q->link));
-    CHECK((q->group != NULL) == link_is_on(&q->group_link));
-    CHECK(!q->group || in_slot || q->place == PLACE_PARKED); /* (10) */
+    bool in_slot = seq_in_slot(q);
+    /* (2) */
+    CHECK(in_slot || seq_is_waiting(q) || q->state == SEQ_DONE);
+    /* (2) */
+    CHECK(in_slot == (q->replica != NULL) && in_slot == (q->slot != SLOT_NONE));
+    /* (2) */
+    CHECK(!in_slot || (q->replica->slots[q->slot] == q && q->replica->running[q->run_idx] == q));
+    CHECK(seq_is_over(q) == (q->finish != WIRE_FINISH_NONE));
+    CHECK((q->state == SEQ_PARKED) == list_node_is_linked(&q->link));
+    CHECK((q->group != NULL) == list_node_is_linked(&q->group_link));
+    CHECK(!q->group || in_slot || q->state == SEQ_PARKED); /* (10) */
 }
 
 static void check_delivery(const struct sequence *q) {
     const struct request *request = q->request;
     uint32_t output = seq_output_count(q), finish = q->finish != WIRE_FINISH_NONE;
-    CHECK(!link_is_on(&q->dirty) || (request->gateway && !request->dropped));
-    if (q->quiet) return;
+    CHECK(!list_node_is_linked(&q->dirty) || (request->gateway && !request->dropped));
+    if (q->quiet)
+        return;
     CHECK(q->sent <= output && q->acked <= output + finish);    /* (6) */
     CHECK(q->acked <= q->sent_high && q->sent <= q->sent_high); /* (6) */
     CHECK(!q->finish_sent || (finish && q->sent == output));    /* (6) */
     bool unsent = q->sent < output || (finish && !q->finish_sent);
-    bool reachable = request->gateway && !request->gateway->silent && !request->dropped && !request->rejected;
-    CHECK(!unsent || !reachable || link_is_on(&q->dirty)); /* nothing owed is forgotten */
+    bool reachable =
+        request->gateway && !request->gateway->silent && !request->dropped && !request->rejected;
+    CHECK(!unsent || !reachable || list_node_is_linked(&q->dirty)); /* nothing owed is forgotten */
 }
 
 static void check_request(const struct sched *s, const struct request *request) {
@@ -55,18 +59,20 @@ static void check_request(const struct sched *s, const struct request *request) 
         CHECK(q->request == request);
         check_places(q);
         check_delivery(q);
-        held += q->place == PLACE_HELD;
-        open += q->finish == WIRE_FINISH_NONE;
-        seen.waiting_new += q->counted == COUNTED_NEW;
-        seen.waiting_resumed += q->counted == COUNTED_RESUMED;
-        seen.running += q->place == PLACE_SLOT;
-        seen.parked += q->place == PLACE_PARKED;
+        held += q->state == SEQ_HELD;
+        open += !seq_is_over(q);
+        seen.waiting_new += seq_is_waiting(q) && !seq_is_resumed(q);
+        seen.waiting_resumed += seq_is_waiting(q) && seq_is_resumed(q);
+        seen.running += seq_in_slot(q);
+        seen.parked += q->state == SEQ_PARKED;
     }
     CHECK(held == request->held_count && open == request->open_count); /* (9) */
     CHECK(held == 0 || held < open);                                   /* someone leads them */
     seen.record_bytes += request->record_bytes;
-    CHECK(request->dropped || request->open_count || request->expire_at != NEVER); /* every record ends some day */
-    if (request->timer_idx != UINT32_MAX) CHECK(s->timers.items[request->timer_idx] == request);
+    /* every record ends some day */
+    CHECK(request->dropped || request->open_count || request->expire_at != NEVER);
+    if (request->timer_idx != UINT32_MAX)
+        CHECK(s->timers.items[request->timer_idx] == request);
 }
 
 /* ---- Replicas ---- */
@@ -92,48 +98,65 @@ static void count_flights(const struct replica *r) {
 static void check_in_slot(const struct sequence *q) {
     const struct replica *r = q->replica;
     CHECK(q->rows_in_flight == seen.rows.items[q->slot]); /* (3) */
-    CHECK(q->leave == LEAVE_NOT || q->rows_in_flight);
-    CHECK(q->group == NULL || q->group == r->testing || q->leave != LEAVE_NOT);              /* (10) */
-    CHECK(!r->testing || q->group == r->testing || q->leave != LEAVE_NOT || q->deaths == 0); /* (10) */
-    if (q->leave == LEAVE_RESTART || q->finish != WIRE_FINISH_NONE) return;
-    CHECK(q->computed_lo + seen.tokens.items[q->slot] == q->computed_hi);                                      /* (3) */
-    CHECK(q->token_count + seen.samples.items[q->slot] == q->tokens_hi);                                       /* (3) */
-    CHECK(q->computed_lo < q->token_count && q->computed_hi < q->tokens_hi);                                   /* (3) */
-    CHECK(q->tokens_hi <= q->max_total);                                                                       /* (8) */
-    for (uint32_t i = seq_prompt_count(q); i < q->token_count; i++) CHECK(seq_tokens(q)[i] < r->logits_width); /* (8) */
+    CHECK(!seq_is_leaving(q) || q->rows_in_flight);
+    CHECK(q->state != SEQ_PLACED || q->rows_in_flight == 0);
+    /* (10) */
+    CHECK(q->group == NULL || q->group == r->testing || seq_is_leaving(q));
+    /* (10) */
+    CHECK(!r->testing || q->group == r->testing || seq_is_leaving(q) || q->deaths == 0);
+    if (q->state == SEQ_RESTARTING || seq_is_over(q))
+        return;
+    /* (3) */
+    CHECK(q->computed_lo + seen.tokens.items[q->slot] == q->computed_hi);
+    /* (3) */
+    CHECK(q->token_count + seen.samples.items[q->slot] == q->tokens_hi);
+    /* (3) */
+    CHECK(q->computed_lo < q->token_count && q->computed_hi < q->tokens_hi);
+    /* (8) */
+    CHECK(q->tokens_hi <= q->max_total);
+    /* (8) */
+    for (uint32_t i = q->prompt_count; i < q->token_count; i++)
+        CHECK(seq_tokens(q)[i] < r->logits_width);
 }
 
 static void check_tables(const struct sequence *q, uint32_t group) {
     const struct replica *r = q->replica;
     const struct block_table *table = &q->tables[group];
-    CHECK(table->first <= table->count && table->told_count <= table->count);
-    if (q->leave != LEAVE_RESTART)
+    CHECK(table->first <= table->count && table->sent_count <= table->count);
+    if (q->state != SEQ_RESTARTING)
         CHECK((uint64_t)table->count * r->groups[group].block_tokens >= q->computed_hi); /* (3) */
     for (uint32_t i = table->first; i < table->count; i++) {
         uint32_t block = table->ids.items[i];
         CHECK(block < r->pools[group].block_count);
         seen.refs.items[block]++;
-        if (u128_is_zero(block_pool_hash(&r->pools[group], block))) continue;
-        CHECK(i < q->sealed_count);                                                                    /* (4) */
-        CHECK(q->leave == LEAVE_RESTART || (i + 1) * r->groups[group].block_tokens <= q->computed_lo); /* (4) */
+        if (u128_is_zero(block_pool_hash(&r->pools[group], block)))
+            continue;
+        /* (4) */
+        CHECK(i < q->sealed_count);
+        /* (4) */
+        CHECK(q->state == SEQ_RESTARTING ||
+              (i + 1) * r->groups[group].block_tokens <= q->computed_lo);
     }
 }
 
 /* Held by those whose state is still to be restored, and by rows in flight that were copied. */
 static void check_snapshots(const struct replica *r) {
-    if (!r->snapshot_count) return;
+    if (!r->snapshot_count)
+        return;
     block_pool_check(&r->snapshots); /* (1) */
     clear(&seen.refs, r->snapshot_count);
     for (uint32_t i = 0; i < r->running_count; i++) {
         const struct sequence *q = r->running[i];
-        CHECK(q->snapshot == BLOCK_NONE || !q->admitted);
-        CHECK(q->admitted || q->leave != LEAVE_NOT || (q->computed_hi > 0) == (q->snapshot != BLOCK_NONE));
-        if (q->snapshot != BLOCK_NONE) seen.refs.items[q->snapshot]++;
+        CHECK(q->snapshot == BLOCK_NONE || q->state == SEQ_PLACED);
+        CHECK(q->state != SEQ_PLACED || (q->computed_hi > 0) == (q->snapshot != BLOCK_NONE));
+        if (q->snapshot != BLOCK_NONE)
+            seen.refs.items[q->snapshot]++;
     }
     for (uint32_t i = 0; i < r->flight_count; i++) {
         const struct flight *flight = &r->flights[(r->flight_first + i) % r->steps_in_flight];
         for (uint32_t row = 0; row < flight->row_count; row++)
-            if (flight->rows[row].snapshot != BLOCK_NONE) seen.refs.items[flight->rows[row].snapshot]++;
+            if (flight->rows[row].snapshot != BLOCK_NONE)
+                seen.refs.items[flight->rows[row].snapshot]++;
     }
     for (uint32_t i = 0; i < r->snapshot_count; i++)
         CHECK(seen.refs.items[i] == block_pool_refs(&r->snapshots, i)); /* (1) */
@@ -142,16 +165,18 @@ static void check_snapshots(const struct replica *r) {
 static void check_replica(const struct sched *s, const struct replica *r) {
     uint32_t leaving = 0, resumed = 0, filled = 0;
     CHECK(r->state == REPLICA_READY || (r->running_count == 0 && r->flight_count == 0));
-    if (r->state != REPLICA_READY) return;
+    if (r->state != REPLICA_READY)
+        return;
     count_flights(r);
     CHECK(r->running_count + r->free_slot_count == r->slot_count); /* (2) */
-    for (uint32_t slot = 0; slot < r->slot_count; slot++) filled += r->slots[slot] != NULL;
+    for (uint32_t slot = 0; slot < r->slot_count; slot++)
+        filled += r->slots[slot] != NULL;
     CHECK(filled == r->running_count); /* (2) */
     for (uint32_t i = 0; i < r->running_count; i++) {
         const struct sequence *q = r->running[i];
         CHECK(q->replica == r && r->slots[q->slot] == q && q->run_idx == i); /* (2) */
         check_in_slot(q);
-        leaving += q->leave != LEAVE_NOT;
+        leaving += seq_is_leaving(q);
         resumed += q->recomputing;
     }
     CHECK(leaving == r->leaving_count && resumed == r->resume_count); /* (9) */
@@ -159,7 +184,8 @@ static void check_replica(const struct sched *s, const struct replica *r) {
     for (uint32_t group = 0; group < r->group_count; group++) {
         block_pool_check(&r->pools[group]); /* (1) */
         clear(&seen.refs, r->pools[group].block_count);
-        for (uint32_t i = 0; i < r->running_count; i++) check_tables(r->running[i], group);
+        for (uint32_t i = 0; i < r->running_count; i++)
+            check_tables(r->running[i], group);
         for (uint32_t block = 0; block < r->pools[group].block_count; block++)
             CHECK(seen.refs.items[block] == block_pool_refs(&r->pools[group], block)); /* (1) */
     }
@@ -169,11 +195,12 @@ static void check_replica(const struct sched *s, const struct replica *r) {
 
 static void check_groups(const struct sched *s) {
     uint32_t active = 0;
-    for (const struct link *at = s->groups.next; at != &s->groups; at = at->next) {
-        const struct suspect_group *group = LINK_ITEM(at, const struct suspect_group, link);
+    for (const struct list_node *at = s->groups.next; at != &s->groups; at = at->next) {
+        const struct suspect_group *group = LIST_ITEM(at, const struct suspect_group, link);
         uint32_t count = 0;
-        for (const struct link *m = group->members.next; m != &group->members; m = m->next, count++)
-            CHECK(LINK_ITEM(m, const struct sequence, group_link)->group == group);
+        for (const struct list_node *m = group->members.next; m != &group->members;
+             m = m->next, count++)
+            CHECK(LIST_ITEM(m, const struct sequence, group_link)->group == group);
         CHECK(count == group->count && count > 0);
         CHECK(!group->replica || group->replica->testing == group);
         active += group->replica != NULL;
@@ -185,7 +212,8 @@ static void check_timers(const struct sched *s) {
     for (size_t i = 0; i < s->timers.count; i++) {
         const struct request *request = s->timers.items[i];
         CHECK(request->timer_idx == i && !request->dropped);
-        if (i) CHECK(s->timers.items[(i - 1) / 2]->timer_at <= request->timer_at);
+        if (i)
+            CHECK(s->timers.items[(i - 1) / 2]->timer_at <= request->timer_at);
     }
 }
 
@@ -193,17 +221,24 @@ void sched_check(const struct sched *s) {
     seen.waiting_new = seen.waiting_resumed = seen.running = seen.parked = 0;
     seen.record_bytes = 0;
     for (size_t i = 0; i < s->request_ids.cap; i++)
-        if (s->request_ids.entries[i].value) check_request(s, s->request_ids.entries[i].value);
-    for (const struct link *at = s->dropped.next; at != &s->dropped; at = at->next)
-        check_request(s, LINK_ITEM(at, const struct request, record_link));
-    for (size_t i = 0; i < s->replicas.count; i++) check_replica(s, s->replicas.items[i]);
-    for (const struct link *at = s->models.next; at != &s->models; at = at->next)
-        waiting_check(&LINK_ITEM(at, const struct model, link)->waiting);
+        if (s->request_ids.entries[i].value)
+            check_request(s, s->request_ids.entries[i].value);
+    for (const struct list_node *at = s->dropped.next; at != &s->dropped; at = at->next)
+        check_request(s, LIST_ITEM(at, const struct request, record_link));
+    for (size_t i = 0; i < s->replicas.count; i++)
+        check_replica(s, s->replicas.items[i]);
+    for (const struct list_node *at = s->models.next; at != &s->models; at = at->next)
+        waiting_check(&LIST_ITEM(at, const struct model, link)->waiting);
     check_groups(s);
     check_timers(s);
     uint32_t parked = 0;
-    for (const struct link *at = s->parked.next; at != &s->parked; at = at->next) parked++;
-    CHECK(seen.waiting_new == s->waiting_new && seen.waiting_resumed == s->waiting_resumed);            /* (9) */
-    CHECK(seen.running == s->running && seen.record_bytes == s->record_bytes && parked == seen.parked); /* (9) */
-    CHECK(!list_is_empty(&s->fresh) || s->waiting_new <= s->config.waiting_max);                        /* (7) */
+    for (const struct list_node *at = s->parked.next; at != &s->parked; at = at->next)
+        parked++;
+    /* (9) */
+    CHECK(seen.waiting_new == s->waiting_new && seen.waiting_resumed == s->waiting_resumed);
+    /* (9) */
+    CHECK(seen.running == s->running && seen.record_bytes == s->record_bytes &&
+          parked == seen.parked);
+    /* (7) */
+    CHECK(!list_is_empty(&s->fresh) || s->waiting_new <= s->config.waiting_max);
 }

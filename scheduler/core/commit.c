@@ -1,5 +1,10 @@
 /* A step's result: checked whole against the plan it answers, then committed row by row. */
-#include "scheduler/core/internal.h"
+#include "scheduler/core/core.h"
+#include "scheduler/core/models.h"
+#include "scheduler/core/sequence_blocks.h"
+#include "scheduler/core/sequence_state.h"
+#include "scheduler/core/snapshot.h"
+#include "scheduler/core/worker.h"
 
 /* Entries of log-probabilities are consumed along with tokens. */
 struct cursor {
@@ -7,21 +12,32 @@ struct cursor {
 };
 
 static size_t entries_of(const struct wire_logprobs *logprobs, size_t token) {
-    if (token >= logprobs->tops.count || logprobs->tops.items[token] == WIRE_NO_LOGPROBS) return 0;
+    if (token >= logprobs->tops.count || logprobs->tops.items[token] == WIRE_NO_LOGPROBS)
+        return 0;
     return (size_t)logprobs->tops.items[token] + 1;
 }
 
-static bool is_over(const struct sequence *q) { return q->finish != WIRE_FINISH_NONE || q->leave == LEAVE_RESTART; }
+/* Do results of its rows in flight count no more? */
+static bool is_void(const struct sequence *q) {
+    return seq_is_over(q) || q->state == SEQ_RESTARTING;
+}
 
-static bool row_is_valid(const struct flight_row *row, const struct wire_step_result *result, size_t at, size_t token) {
+static bool row_is_valid(const struct flight_row *row, const struct wire_step_result *result,
+                         size_t at, size_t token) {
     const struct sequence *q = row->sequence;
     uint32_t count = result->token_counts.items[at], finish = result->finishes.items[at];
-    if (result->slots.items[at] != row->slot || count > 1 || count > result->tokens.count - token) return false;
-    if (is_over(q)) return true;
-    if (finish > WIRE_FINISH_ERROR || finish == WIRE_FINISH_CANCELLED) return false;
-    if (finish == WIRE_FINISH_ERROR) return count == 0;
-    if (count != (row->samples ? 1u : 0u) || (finish && !count)) return false;
-    if (count && result->tokens.ids[token] >= q->replica->logits_width) return false;
+    if (result->slots.items[at] != row->slot || count > 1 || count > result->tokens.count - token)
+        return false;
+    if (is_void(q))
+        return true;
+    if (finish > WIRE_FINISH_ERROR || finish == WIRE_FINISH_CANCELLED)
+        return false;
+    if (finish == WIRE_FINISH_ERROR)
+        return count == 0;
+    if (count != (row->samples ? 1u : 0u) || (finish && !count))
+        return false;
+    if (count && result->tokens.ids[token] >= q->replica->logits_width)
+        return false;
     uint32_t stride = logprob_stride(q->request);
     return !stride || entries_of(&result->logprobs, token) <= (stride - 1) / 2;
 }
@@ -29,58 +45,76 @@ static bool row_is_valid(const struct flight_row *row, const struct wire_step_re
 static bool result_is_valid(const struct flight *flight, const struct wire_step_result *result) {
     size_t rows = flight->row_count;
     const struct wire_logprobs *logprobs = &result->logprobs;
-    if (result->slots.count != rows || result->token_counts.count != rows || result->finishes.count != rows)
+    if (result->slots.count != rows || result->token_counts.count != rows ||
+        result->finishes.count != rows)
         return false;
-    if (logprobs->tops.count && logprobs->tops.count != result->tokens.count) return false;
+    if (logprobs->tops.count && logprobs->tops.count != result->tokens.count)
+        return false;
     struct cursor at = {0};
     for (size_t i = 0; i < rows; i++) {
-        if (!row_is_valid(&flight->rows[i], result, i, at.token)) return false;
-        for (uint32_t k = 0; k < result->token_counts.items[i]; k++) at.entry += entries_of(logprobs, at.token++);
+        if (!row_is_valid(&flight->rows[i], result, i, at.token))
+            return false;
+        for (uint32_t k = 0; k < result->token_counts.items[i]; k++)
+            at.entry += entries_of(logprobs, at.token++);
     }
     return at.token == result->tokens.count &&
            (!logprobs->tops.count || at.entry <= MIN(logprobs->ids.count, logprobs->values.count));
 }
 
-static void commit_tokens(struct sched *s, struct sequence *q, const struct wire_step_result *result,
-                          const struct cursor *at) {
+static void commit_tokens(struct sched *s, struct sequence *q,
+                          const struct wire_step_result *result, const struct cursor *at) {
     logprobs_append(s, q, &result->logprobs, at->token, at->entry);
     seq_append(s, q, result->tokens.ids[at->token]);
-    if (u128_is_zero(q->request->revision)) q->request->revision = q->replica->revision;
+    if (u128_is_zero(q->request->revision))
+        q->request->revision = q->replica->revision;
     s->counts.output_tokens++;
+    q->replica->model->counts.output_tokens++;
     seq_dirty(s, q);
 }
 
-static void commit_row(struct sched *s, const struct flight_row *row, const struct wire_step_result *result, size_t i,
-                       const struct cursor *at) {
+static void commit_row(struct sched *s, const struct flight_row *row,
+                       const struct wire_step_result *result, size_t i, const struct cursor *at) {
     struct sequence *q = row->sequence;
     uint32_t finish = result->finishes.items[i];
     q->rows_in_flight--;
-    snapshot_settle(s, row, !is_over(q) && finish != WIRE_FINISH_ERROR);
-    if (is_over(q)) {
+    snapshot_finish_ops(s, row, !is_void(q) && finish != WIRE_FINISH_ERROR);
+    if (is_void(q)) {
         s->counts.wasted_rows++;
         return;
     }
     q->computed_lo += row->token_count;
     s->counts.computed_tokens += row->token_count;
-    if (row->samples && finish != WIRE_FINISH_ERROR) commit_tokens(s, q, result, at);
-    if (q->recomputing && q->computed_lo + 1 >= q->recompute_until) {
-        q->recomputing = false;
-        q->replica->resume_count--;
-    }
+    q->replica->model->counts.step_tokens += row->token_count;
+    if (row->samples && finish != WIRE_FINISH_ERROR)
+        commit_tokens(s, q, result, at);
+    if (q->recomputing && q->computed_lo + 1 >= q->recompute_until)
+        seq_resumed(q);
     seq_seal(s, q);
-    if (q->deaths) suspect_review(s, q);
-    if (!finish && q->token_count >= q->max_total) finish = WIRE_FINISH_LENGTH;
-    if (finish) seq_finish(s, q, finish, false);
+    if (q->request->held_count && seq_shares_prompt(q))
+        siblings_release(s, q->request);
+    if (q->deaths)
+        suspect_review(s, q);
+    if (!finish && q->token_count >= q->max_total)
+        finish = WIRE_FINISH_LENGTH;
+    if (finish)
+        seq_finish(s, q, finish, false);
 }
 
-/* A step of few rows costs what the weights cost, so only steps that are mostly prompt tell what a prompt token costs.
- */
+/* A step of few rows costs what the weights cost, so only steps that are mostly prompt tell what a
+ * prompt token costs. */
 static void observe_speed(struct replica *r, const struct flight *flight, uint64_t compute_us) {
-    if (!flight->token_total) return;
-    double ms = (double)MIN(compute_us, 3600u * 1000000u) / 1000.0 / flight->token_total;
+    if (!flight->token_total)
+        return;
+    double step_ms = (double)MIN(compute_us, 3600u * 1000000u) / 1000.0,
+           ms = step_ms / flight->token_total;
+    if (r->ms_per_step == 0)
+        r->ms_per_step = step_ms;
+    r->ms_per_step += (step_ms - r->ms_per_step) * 0.1;
     r->ms_per_token = MAX(ms, r->ms_per_token * 0.99);
-    if (flight->token_total - flight->row_count < 32) return;
-    if (r->ms_per_prompt_token == 0) r->ms_per_prompt_token = ms;
+    if (flight->token_total - flight->row_count < 32)
+        return;
+    if (r->ms_per_prompt_token == 0)
+        r->ms_per_prompt_token = ms;
     r->ms_per_prompt_token += (ms - r->ms_per_prompt_token) * 0.2;
 }
 
@@ -95,19 +129,25 @@ static void commit(struct sched *s, struct replica *r, const struct flight *flig
         commit_row(s, row, result, i, &at);
         for (uint32_t k = 0; k < result->token_counts.items[i]; k++)
             at.entry += entries_of(&result->logprobs, at.token++);
-        if (q->place == PLACE_SLOT && q->leave != LEAVE_NOT && q->rows_in_flight == 0) seq_leave_finish(s, q);
+        if (q->rows_in_flight == 0)
+            seq_row_retired(s, q);
     }
+    r->model->counts.compute_us += result->compute_us;
     observe_speed(r, flight, result->compute_us);
 }
 
 /* Rank 0 of the last stage. */
-static uint32_t result_rank(const struct replica *r) { return (r->stage_count - 1) * (r->rank_count / r->stage_count); }
+static uint32_t result_rank(const struct replica *r) {
+    return (r->stage_count - 1) * (r->rank_count / r->stage_count);
+}
 
-int sched_step_result(struct sched *s, int64_t now, struct u128 instance, const struct wire_step_result *result) {
+int sched_step_result(struct sched *s, int64_t now, struct u128 instance,
+                      const struct wire_step_result *result) {
     sched_at(s, now);
     struct worker *worker = id_map_get(&s->worker_ids, instance);
     struct replica *r = worker ? worker->replica : NULL;
-    bool current = r && r->state == REPLICA_READY && r->flight_count && worker->rank == result_rank(r) &&
+    bool current = r && r->state == REPLICA_READY && r->flight_count &&
+                   worker->rank == result_rank(r) &&
                    (!result->incarnation || result->incarnation == r->ranks[0]->incarnation);
     const struct flight *flight = current ? &r->flights[r->flight_first] : NULL;
     if (!current || result->plan_number < flight->number) {

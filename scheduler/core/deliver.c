@@ -1,10 +1,12 @@
-/* What gateways are owed: tokens committed and not sent, finishes, answers to Submit; once a turn, one message a
- * gateway. */
-#include "scheduler/core/internal.h"
+#include "scheduler/core/core.h"
+#include "scheduler/core/gateway.h"
+#include "scheduler/core/timer.h"
 
 enum { MESSAGE_TOKENS_MAX = 1 << 17 };
 
-static bool has_finish(const struct sequence *q) { return q->finish != WIRE_FINISH_NONE; }
+static bool has_finish(const struct sequence *q) {
+    return q->finish != WIRE_FINISH_NONE;
+}
 
 bool seq_is_owed(const struct sequence *q) {
     return !q->quiet && q->acked < seq_output_count(q) + (has_finish(q) ? 1 : 0);
@@ -14,17 +16,23 @@ static bool has_unsent(const struct sequence *q) {
     return !q->quiet && (q->sent < seq_output_count(q) || (has_finish(q) && !q->finish_sent));
 }
 
-static bool owes_accepted(const struct sequence *q) { return q->accepted_due; }
+static bool owes_accepted(const struct sequence *q) {
+    return q->accepted_due;
+}
 
 void seq_dirty(struct sched *s, struct sequence *q) {
     struct gateway *gateway = q->request->gateway;
-    if (!gateway || gateway->silent || q->request->dropped || q->request->rejected || link_is_on(&q->dirty)) return;
-    if (has_unsent(q) || owes_accepted(q)) list_push(&gateway->dirty, &q->dirty);
+    if (!gateway || gateway->silent || q->request->dropped || q->request->rejected ||
+        list_node_is_linked(&q->dirty))
+        return;
+    if (has_unsent(q) || owes_accepted(q))
+        list_push(&gateway->dirty, &q->dirty);
 }
 
 void seq_rewind(struct sched *s, struct sequence *q, uint32_t index) {
     q->sent = MIN(q->sent, MIN(index, seq_output_count(q)));
-    if (q->acked <= seq_output_count(q)) q->finish_sent = false;
+    if (q->acked <= seq_output_count(q))
+        q->finish_sent = false;
     seq_dirty(s, q);
 }
 
@@ -34,14 +42,17 @@ uint32_t logprob_stride(const struct request *request) {
     return request->sampling.logprobs < 0 ? 0 : 1 + 2 * (1 + (uint32_t)request->sampling.logprobs);
 }
 
-void logprobs_append(struct sched *s, struct sequence *q, const struct wire_logprobs *from, size_t token_idx,
-                     size_t entry) {
-    uint32_t stride = logprob_stride(q->request), at = (seq_output_count(q) - q->logprob_base) * stride;
-    if (!stride) return;
-    store_reserve(&s->store, &q->logprobs, at, at + stride);
+void logprobs_append(struct sched *s, struct sequence *q, const struct wire_logprobs *from,
+                     size_t token_idx, size_t entry) {
+    uint32_t stride = logprob_stride(q->request),
+             at = (seq_output_count(q) - q->logprob_base) * stride;
+    if (!stride)
+        return;
+    word_pool_reserve(&s->word_pool, &q->logprobs, at, at + stride);
     uint32_t *words = q->logprobs.items + at, most = (stride - 1) / 2;
     words[0] = token_idx < from->tops.count ? from->tops.items[token_idx] : WIRE_NO_LOGPROBS;
-    if (words[0] == WIRE_NO_LOGPROBS) return;
+    if (words[0] == WIRE_NO_LOGPROBS)
+        return;
     memcpy(words + 1, from->ids.items + entry, (words[0] + 1) * sizeof(uint32_t));
     memcpy(words + 1 + most, from->values.items + entry, (words[0] + 1) * sizeof(float));
 }
@@ -49,7 +60,8 @@ void logprobs_append(struct sched *s, struct sequence *q, const struct wire_logp
 static void add_logprobs(struct delta_build *b, const struct sequence *q, uint32_t index) {
     uint32_t stride = logprob_stride(q->request);
     const uint32_t *words = NULL;
-    if (stride && index >= q->logprob_base) words = q->logprobs.items + (index - q->logprob_base) * stride;
+    if (stride && index >= q->logprob_base)
+        words = q->logprobs.items + (index - q->logprob_base) * stride;
     if (!words || words[0] == WIRE_NO_LOGPROBS) {
         vec_push(&b->tops, WIRE_NO_LOGPROBS);
         return;
@@ -67,8 +79,8 @@ static void add_logprobs(struct delta_build *b, const struct sequence *q, uint32
 
 /* ---- Building ---- */
 
-static void add_item(struct delta_build *b, const struct sequence *q, uint32_t index, uint32_t count,
-                     enum wire_finish finish, uint32_t flags) {
+static void add_item(struct delta_build *b, const struct sequence *q, uint32_t index,
+                     uint32_t count, enum wire_finish finish, uint32_t flags) {
     const struct request *request = q->request;
     bool older = index < q->fingerprint_from;
     vec_push(&b->requests, request->id);
@@ -82,19 +94,23 @@ static void add_item(struct delta_build *b, const struct sequence *q, uint32_t i
     vec_push(&b->fingerprints, older ? q->older_fingerprint : q->fingerprint);
     const uint32_t *tokens = seq_tokens(q) + request->prompt.count + index;
     vec_reserve(&b->tokens, b->tokens.count + count);
-    if (count) memcpy(b->tokens.items + b->tokens.count, tokens, count * sizeof *tokens);
+    if (count)
+        memcpy(b->tokens.items + b->tokens.count, tokens, count * sizeof *tokens);
     b->tokens.count += count;
-    for (uint32_t i = 0; i < count; i++) add_logprobs(b, q, index + i);
+    for (uint32_t i = 0; i < count; i++)
+        add_logprobs(b, q, index + i);
 }
 
 static void arm_retransmission(struct sched *s, struct request *request) {
-    if (request->retransmit_at != NEVER) return;
+    if (request->retransmit_at != NEVER)
+        return;
     request->backoff_ms = (uint32_t)s->config.retransmit_ms;
     request->retransmit_at = s->now + request->backoff_ms;
     timer_update(s, request);
 }
 
-/* One sequence's items; a run stops where the fingerprint changes. false: the message is full, more is left. */
+/* One sequence's items; a run stops where the fingerprint changes. false: the message is full, more
+ * is left. */
 static bool add_sequence(struct sched *s, struct sequence *q) {
     struct delta_build *b = &s->delta_build;
     if (owes_accepted(q)) {
@@ -102,9 +118,11 @@ static bool add_sequence(struct sched *s, struct sequence *q) {
         add_item(b, q, q->sent, 0, WIRE_FINISH_NONE, WIRE_DELTA_ACCEPTED);
     }
     while (has_unsent(q)) {
-        if (b->tokens.count >= MESSAGE_TOKENS_MAX) return false;
+        if (b->tokens.count >= MESSAGE_TOKENS_MAX)
+            return false;
         uint32_t end = seq_output_count(q);
-        if (q->sent < q->fingerprint_from && q->fingerprint_from < end) end = q->fingerprint_from;
+        if (q->sent < q->fingerprint_from && q->fingerprint_from < end)
+            end = q->fingerprint_from;
         end = MIN(end, q->sent + MESSAGE_TOKENS_MAX);
         bool last = end == seq_output_count(q) && has_finish(q);
         add_item(b, q, q->sent, end - q->sent, last ? q->finish : WIRE_FINISH_NONE, 0);
@@ -117,15 +135,18 @@ static bool add_sequence(struct sched *s, struct sequence *q) {
 }
 
 static void reset(struct delta_build *b) {
-    b->requests.count = b->fingerprints.count = b->attempts.count = b->choices.count = b->indexes.count = 0;
-    b->token_counts.count = b->finishes.count = b->cached_counts.count = b->flags.count = b->tokens.count = 0;
+    b->requests.count = b->fingerprints.count = b->attempts.count = b->choices.count =
+        b->indexes.count = 0;
+    b->token_counts.count = b->finishes.count = b->cached_counts.count = b->flags.count =
+        b->tokens.count = 0;
     b->tops.count = b->ids.count = b->values.count = 0;
     b->any_logprobs = false;
 }
 
 static void send(struct sched *s, const struct gateway *gateway) {
     struct delta_build *b = &s->delta_build;
-    if (!b->requests.count) return;
+    if (!b->requests.count)
+        return;
     struct wire_deltas deltas = {
         .requests = {b->requests.items, b->requests.count},
         .attempts = {b->attempts.items, b->attempts.count},
@@ -139,18 +160,20 @@ static void send(struct sched *s, const struct gateway *gateway) {
         .fingerprints = {b->fingerprints.items, b->fingerprints.count},
     };
     if (b->any_logprobs)
-        deltas.logprobs = (struct wire_logprobs){
-            {b->tops.items, b->tops.count}, {b->ids.items, b->ids.count}, {b->values.items, b->values.count}};
+        deltas.logprobs = (struct wire_logprobs){{b->tops.items, b->tops.count},
+                                                 {b->ids.items, b->ids.count},
+                                                 {b->values.items, b->values.count}};
     s->sink.deltas(s->sink.ctx, gateway->instance, &deltas);
     reset(b);
 }
 
 void deliver_flush(struct sched *s) {
     LIST_EACH(at, &s->gateways) {
-        struct gateway *gateway = LINK_ITEM(at, struct gateway, link);
-        if (gateway->silent) continue;
+        struct gateway *gateway = LIST_ITEM(at, struct gateway, link);
+        if (gateway->silent)
+            continue;
         while (!list_is_empty(&gateway->dirty)) {
-            struct sequence *q = LINK_ITEM(gateway->dirty.next, struct sequence, dirty);
+            struct sequence *q = LIST_ITEM(gateway->dirty.next, struct sequence, dirty);
             if (add_sequence(s, q))
                 list_remove(&q->dirty);
             else

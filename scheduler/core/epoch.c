@@ -4,16 +4,20 @@ struct epoch epoch_start(uint64_t wall_ms, struct u128 instance) {
     return (struct epoch){.number = wall_ms + 1, .instance = instance};
 }
 
-enum epoch_verdict epoch_judge(struct epoch *mine, const struct frame *frame, const struct wire_hello *hello,
-                               bool served, int64_t age_ms) {
+enum epoch_verdict epoch_compare_frame(struct epoch *mine, const struct frame *frame,
+                                       const struct wire_hello *hello, bool served,
+                                       int64_t age_ms) {
     struct epoch theirs = frame->epoch;
     if (hello) {
         struct epoch met = {.number = hello->epoch_number, .instance = hello->epoch_instance};
-        if (epoch_compare(met, theirs) > 0) theirs = met;
+        if (epoch_compare(met, theirs) > 0)
+            theirs = met;
     }
-    if (theirs.number == UINT64_MAX) return EPOCH_STALE; /* nothing is above it: nonsense */
+    if (theirs.number == UINT64_MAX)
+        return EPOCH_STALE; /* nothing is above it: nonsense */
     int order = epoch_compare(theirs, *mine);
-    if (order > 0 && (served || age_ms > EPOCH_YOUNG_MS)) return EPOCH_SUPERSEDED;
+    if (order > 0 && (served || age_ms > EPOCH_YOUNG_MS))
+        return EPOCH_SUPERSEDED;
     if (order > 0) {
         mine->number = theirs.number + 1;
         return EPOCH_ROSE;

@@ -1,14 +1,17 @@
-#include "scheduler/core/internal.h"
+#include "scheduler/core/gateway.h"
+#include "scheduler/core/core.h"
+#include "scheduler/core/sequence_state.h"
+#include "scheduler/core/timer.h"
 
 /* Its requests' sequences go where they belong now that the gateway is there, or is not. */
 static void requeue_all(struct sched *s, struct gateway *gateway) {
     LIST_EACH(at, &gateway->requests) {
-        struct request *request = LINK_ITEM(at, struct request, gateway_link);
+        struct request *request = LIST_ITEM(at, struct request, gateway_link);
         bool unwanted = gateway->silent && !request->resumable;
         for (uint32_t i = 0; i < request->sequence_count; i++) {
             struct sequence *q = &request->sequences[i];
-            if (unwanted && q->place == PLACE_SLOT)
-                seq_leave(s, q, LEAVE_REQUEUE);
+            if (unwanted && seq_in_slot(q))
+                seq_preempt(s, q);
             else
                 seq_requeue(s, q);
         }
@@ -19,8 +22,9 @@ static void wake(struct sched *s, struct gateway *gateway) {
     gateway->silent = false;
     requeue_all(s, gateway);
     LIST_EACH(at, &gateway->requests) {
-        struct request *request = LINK_ITEM(at, struct request, gateway_link);
-        for (uint32_t i = 0; i < request->sequence_count; i++) seq_dirty(s, &request->sequences[i]);
+        struct request *request = LIST_ITEM(at, struct request, gateway_link);
+        for (uint32_t i = 0; i < request->sequence_count; i++)
+            seq_dirty(s, &request->sequences[i]);
     }
 }
 
@@ -34,14 +38,15 @@ struct gateway *gateway_get(struct sched *s, struct u128 instance) {
         list_push(&s->gateways, &gateway->link);
         id_map_put(&s->gateway_ids, instance, gateway);
     }
-    if (gateway->silent) wake(s, gateway);
+    if (gateway->silent)
+        wake(s, gateway);
     return gateway;
 }
 
 /* Drops its requests; resumable ones run on without it. */
 void gateway_drop(struct sched *s, struct gateway *gateway) {
     LIST_EACH(at, &gateway->requests) {
-        struct request *request = LINK_ITEM(at, struct request, gateway_link);
+        struct request *request = LIST_ITEM(at, struct request, gateway_link);
         if (!request->resumable || request->rejected) {
             request_drop(s, request);
             continue;
@@ -67,29 +72,33 @@ void gateway_drop(struct sched *s, struct gateway *gateway) {
 
 void gateways_run(struct sched *s) {
     LIST_EACH(at, &s->gateways) {
-        struct gateway *gateway = LINK_ITEM(at, struct gateway, link);
-        if (gateway->silent && s->now - gateway->silent_since >= s->config.silence_drop_ms) gateway_drop(s, gateway);
+        struct gateway *gateway = LIST_ITEM(at, struct gateway, link);
+        if (gateway->silent && s->now - gateway->silent_since >= s->config.silence_drop_ms)
+            gateway_drop(s, gateway);
     }
 }
 
 int64_t gateways_next(const struct sched *s) {
     int64_t next = NEVER;
-    for (const struct link *at = s->gateways.next; at != &s->gateways; at = at->next) {
-        const struct gateway *gateway = LINK_ITEM(at, const struct gateway, link);
-        if (gateway->silent) next = MIN(next, gateway->silent_since + s->config.silence_drop_ms);
+    for (const struct list_node *at = s->gateways.next; at != &s->gateways; at = at->next) {
+        const struct gateway *gateway = LIST_ITEM(at, const struct gateway, link);
+        if (gateway->silent)
+            next = MIN(next, gateway->silent_since + s->config.silence_drop_ms);
     }
     return next;
 }
 
 void sched_gateway_up(struct sched *s, int64_t now, struct u128 gateway) {
     sched_at(s, now);
-    if (!u128_is_zero(gateway)) gateway_get(s, gateway);
+    if (!u128_is_zero(gateway))
+        gateway_get(s, gateway);
 }
 
 void sched_gateway_silent(struct sched *s, int64_t now, struct u128 instance) {
     sched_at(s, now);
     struct gateway *gateway = id_map_get(&s->gateway_ids, instance);
-    if (!gateway || gateway->silent) return;
+    if (!gateway || gateway->silent)
+        return;
     gateway->silent = true;
     gateway->silent_since = s->now;
     requeue_all(s, gateway);
@@ -98,5 +107,6 @@ void sched_gateway_silent(struct sched *s, int64_t now, struct u128 instance) {
 void sched_gateway_gone(struct sched *s, int64_t now, struct u128 instance) {
     sched_at(s, now);
     struct gateway *gateway = id_map_get(&s->gateway_ids, instance);
-    if (gateway) gateway_drop(s, gateway);
+    if (gateway)
+        gateway_drop(s, gateway);
 }

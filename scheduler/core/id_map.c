@@ -7,7 +7,8 @@ static size_t home(const struct id_map *map, struct u128 id) {
 
 static size_t find(const struct id_map *map, struct u128 id) {
     size_t i = home(map, id);
-    while (map->entries[i].value && !u128_equal(map->entries[i].id, id)) i = (i + 1) & (map->cap - 1);
+    while (map->entries[i].value && !u128_equal(map->entries[i].id, id))
+        i = (i + 1) & (map->cap - 1);
     return i;
 }
 
@@ -15,7 +16,8 @@ static void grow(struct id_map *map) {
     struct id_map bigger = {.cap = map->cap ? map->cap * 2 : 16};
     bigger.entries = mem_calloc(bigger.cap, sizeof *bigger.entries);
     for (size_t i = 0; i < map->cap; i++)
-        if (map->entries[i].value) bigger.entries[find(&bigger, map->entries[i].id)] = map->entries[i];
+        if (map->entries[i].value)
+            bigger.entries[find(&bigger, map->entries[i].id)] = map->entries[i];
     bigger.count = map->count;
     mem_free(map->entries);
     *map = bigger;
@@ -32,7 +34,8 @@ void *id_map_get(const struct id_map *map, struct u128 id) {
 
 void id_map_put(struct id_map *map, struct u128 id, void *value) {
     CHECK(value);
-    if (map->count * 2 >= map->cap) grow(map);
+    if (map->count * 2 >= map->cap)
+        grow(map);
     size_t i = find(map, id);
     CHECK(!map->entries[i].value);
     map->entries[i] = (struct id_entry){id, value};
@@ -46,7 +49,8 @@ void id_map_remove(struct id_map *map, struct u128 id) {
     CHECK(map->entries[hole].value);
     for (size_t i = (hole + 1) & mask; map->entries[i].value; i = (i + 1) & mask) {
         size_t want = home(map, map->entries[i].id);
-        if (((i - want) & mask) < ((i - hole) & mask)) continue;
+        if (((i - want) & mask) < ((i - hole) & mask))
+            continue;
         map->entries[hole] = map->entries[i];
         hole = i;
     }

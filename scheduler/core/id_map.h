@@ -1,5 +1,6 @@
 /*
- * id_map.h - from 128-bit ids to pointers: open addressing, linear probes, at most half full, no tombstones.
+ * id_map.h - from 128-bit ids to pointers: open addressing, linear probes, at most half full, no
+ * tombstones.
  *
  * Ids are random (minted by our own processes), so folding them is hash enough.
  */
@@ -17,6 +18,7 @@ struct id_map {
     size_t cap, count;        /* cap: zero or a power of two */
 };
 
+/* Frees its memory, not the values; a zeroed map is fine, and empty. */
 void id_map_release(struct id_map *map);
 void *id_map_get(const struct id_map *map, struct u128 id); /* NULL: not there */
 /* The id must not be there; value must not be NULL. May grow. */

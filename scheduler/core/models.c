@@ -1,12 +1,14 @@
-/* The models that workers serve: known as long as one has a worker or a request. */
-#include "scheduler/core/internal.h"
+#include "scheduler/core/models.h"
+#include "scheduler/core/core.h"
+#include "scheduler/core/replica.h"
 
 struct model *model_find(struct sched *s, struct bytes name) {
     struct model *only = NULL;
     uint32_t count = 0;
     LIST_EACH(at, &s->models) {
-        struct model *model = LINK_ITEM(at, struct model, link);
-        if (bytes_equal(bytes_str(model->name), name)) return model;
+        struct model *model = LIST_ITEM(at, struct model, link);
+        if (bytes_equal(bytes_str(model->name), name))
+            return model;
         only = model;
         count++;
     }
@@ -15,11 +17,13 @@ struct model *model_find(struct sched *s, struct bytes name) {
 
 struct model *model_get(struct sched *s, struct bytes name) {
     LIST_EACH(at, &s->models) {
-        struct model *model = LINK_ITEM(at, struct model, link);
-        if (bytes_equal(bytes_str(model->name), name)) return model;
+        struct model *model = LIST_ITEM(at, struct model, link);
+        if (bytes_equal(bytes_str(model->name), name))
+            return model;
     }
     struct model *model = mem_alloc(sizeof *model);
-    *model = (struct model){.name = mem_strndup((const char *)name.data, name.len), .empty_since = NEVER};
+    *model = (struct model){.name = mem_strndup((const char *)name.data, name.len),
+                            .empty_since = NEVER};
     list_push(&s->models, &model->link);
     s->status_version++;
     return model;
@@ -43,8 +47,10 @@ void model_review(struct sched *s, struct model *model) {
         any = any || r->state != REPLICA_DOWN;
         model->max_capacity = MAX(model->max_capacity, r->capacity);
         model->max_context = MAX(model->max_context, r->max_context);
-        if (!r->capacity) continue;
-        model->logits_width = model->logits_width ? MIN(model->logits_width, r->logits_width) : r->logits_width;
+        if (!r->capacity)
+            continue;
+        model->logits_width =
+            model->logits_width ? MIN(model->logits_width, r->logits_width) : r->logits_width;
         model->revision = r->revision;
         model->bundle = r->bundle;
     }

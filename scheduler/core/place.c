@@ -1,33 +1,45 @@
-/* Who runs where: cached prefixes, the choice of a replica, and what moves from the queues into slots. */
-#include "scheduler/core/internal.h"
+#include "scheduler/core/place.h"
+#include "scheduler/core/chain.h"
+#include "scheduler/core/core.h"
+#include "scheduler/core/models.h"
+#include "scheduler/core/sequence_blocks.h"
+#include "scheduler/core/sequence_state.h"
+#include "scheduler/core/snapshot.h"
+#include "scheduler/core/timer.h"
 
 void request_hash(struct sched *s, struct request *request, const struct replica *r) {
     uint32_t block_tokens = r->groups[0].block_tokens;
     if (request->hashed && request->hash_block_tokens == block_tokens &&
-        request->hash_class_sensitive == r->class_sensitive && u128_equal(request->hash_revision, r->revision))
+        request->hash_class_sensitive == r->class_sensitive &&
+        u128_equal(request->hash_revision, r->revision))
         return;
     request->hashed = true;
     request->hash_block_tokens = block_tokens;
     request->hash_class_sensitive = r->class_sensitive;
     request->hash_revision = r->revision;
-    struct chain_scope scope = {.revision = r->revision, .salt = request->salt, .block_tokens = block_tokens};
-    if (s->config.isolate_tenants) scope.tenant = request->tenant_id;
+    struct chain_scope scope = {
+        .revision = r->revision, .salt = request->salt, .block_tokens = block_tokens};
+    if (s->config.isolate_tenants)
+        scope.tenant = request->tenant_id;
     request->root = chain_root(&s->config.cache_key, &scope);
     uint32_t count = (uint32_t)request->prompt.count / block_tokens;
     vec_reserve(&request->hashes, count);
     struct u128 hash = request->root;
     for (uint32_t i = 0; i < count; i++) {
-        hash = chain_next(&s->config.cache_key, hash, request->prompt.ids + (size_t)i * block_tokens, block_tokens,
-                          r->class_sensitive ? block_tokens : CHAIN_CLASS_FREE);
+        hash =
+            chain_next(&s->config.cache_key, hash, request->prompt.ids + (size_t)i * block_tokens,
+                       block_tokens, r->class_sensitive ? block_tokens : CHAIN_CLASS_FREE);
         request->hashes.items[i] = hash;
     }
     request->hashes.count = count;
 }
 
-struct u128 seq_block_hash(struct sched *s, const struct sequence *q, const struct replica *r, struct u128 parent,
-                           uint32_t idx) {
-    uint32_t block_tokens = r->groups[0].block_tokens, start = idx * block_tokens, prompt_count = seq_prompt_count(q);
-    if (idx < q->request->hashes.count) return q->request->hashes.items[idx];
+struct u128 seq_block_hash(struct sched *s, const struct sequence *q, const struct replica *r,
+                           struct u128 parent, uint32_t idx) {
+    uint32_t block_tokens = r->groups[0].block_tokens, start = idx * block_tokens,
+             prompt_count = q->prompt_count;
+    if (idx < q->request->hashes.count)
+        return q->request->hashes.items[idx];
     uint32_t prompt_class = prompt_count > start ? prompt_count - start : 0;
     return chain_next(&s->config.cache_key, parent, seq_tokens(q) + start, block_tokens,
                       r->class_sensitive ? prompt_class : CHAIN_CLASS_FREE);
@@ -35,26 +47,35 @@ struct u128 seq_block_hash(struct sched *s, const struct sequence *q, const stru
 
 uint32_t prefix_find(struct sched *s, struct sequence *q, struct replica *r) {
     r->hits.count = 0;
-    if (!r->caching) return 0;
+    if (!r->caching)
+        return 0;
     request_hash(s, q->request, r);
     uint32_t block_tokens = r->groups[0].block_tokens, most = (q->token_count - 1) / block_tokens;
-    struct u128 hash = q->request->root;
+    r->hit_chain = q->request->root;
+    struct u128 hash = r->hit_chain;
     for (uint32_t i = 0; i < most; i++) {
         hash = seq_block_hash(s, q, r, hash, i);
         uint32_t block = block_pool_find(&r->pools[0], hash);
-        if (block == BLOCK_NONE) break;
+        if (block == BLOCK_NONE)
+            break;
         vec_push(&r->hits, block);
     }
-    if (r->snapshot_count) snapshot_trim_hits(r, q->request);
+    if (r->snapshot_count)
+        snapshot_trim_hits(r, q->request);
+    if (r->hits.count)
+        r->hit_chain = block_pool_hash(&r->pools[0], r->hits.items[r->hits.count - 1]);
     return (uint32_t)r->hits.count * block_tokens;
 }
 
 /* Could it ever run there? */
 bool replica_fits(const struct replica *r, const struct sequence *q) {
     const struct request *request = q->request;
-    if (r->draining) return false;
-    if (!r->capacity) return r->state != REPLICA_DOWN; /* loading: its sizes are not known yet */
-    if (!u128_is_zero(request->revision) && !u128_equal(request->revision, r->revision)) return false;
+    if (r->draining)
+        return false;
+    if (!r->capacity)
+        return r->state != REPLICA_DOWN; /* loading: its sizes are not known yet */
+    if (!u128_is_zero(request->revision) && !u128_equal(request->revision, r->revision))
+        return false;
     uint64_t want = request->prompt.count + request->max_tokens;
     return r->capacity >= MIN(want, request->model->max_capacity) && q->token_count < r->capacity;
 }
@@ -64,11 +85,15 @@ bool replica_has_room(const struct replica *r, const struct sequence *q) {
     for (uint32_t group = 0; group < r->group_count; group++) {
         const struct wire_kv_group *g = &r->groups[group];
         const struct block_pool *pool = &r->pools[group];
-        uint32_t need = q->token_count / g->block_tokens + 1, spare = MIN(r->running_count, g->block_count / 8);
-        if (g->kind == WIRE_GROUP_WINDOW) continue;
+        uint32_t need = q->token_count / g->block_tokens + 1,
+                 spare = MIN(r->running_count, g->block_count / 8);
+        if (g->kind == WIRE_GROUP_WINDOW)
+            continue;
         uint32_t hits = group == 0 ? (uint32_t)r->hits.count : 0;
-        for (uint32_t i = 0; i < hits; i++) need -= block_pool_refs(pool, r->hits.items[i]) > 0;
-        if (pool->free_count < need + spare) return false;
+        for (uint32_t i = 0; i < hits; i++)
+            need -= block_pool_refs(pool, r->hits.items[i]) > 0;
+        if (pool->free_count < need + spare)
+            return false;
     }
     return true;
 }
@@ -82,26 +107,35 @@ static uint64_t load_of(const struct replica *r) {
     return load;
 }
 
-static bool is_usable(const struct replica *r) { return r->state == REPLICA_READY && !r->draining && !r->testing; }
+static bool is_usable(const struct replica *r) {
+    return r->state == REPLICA_READY && !r->draining && !r->testing;
+}
 
 static bool has_credit(const struct sched *s, const struct replica *r) {
     return r->resume_count < s->config.resume_credits;
 }
 
-/* The replica where it costs least: positions to compute there, plus what is queued there already. */
+/* The replica where it costs least: positions to compute there, plus what is queued there
+ * already. */
 static struct replica *choose(struct sched *s, struct sequence *q, bool *fits) {
     struct model *model = q->request->model;
     struct replica *best = NULL;
     uint64_t least = UINT64_MAX;
     for (size_t i = 0; i < model->replicas.count; i++) {
         struct replica *r = model->replicas.items[i];
-        if (!replica_fits(r, q)) continue;
+        if (!replica_fits(r, q))
+            continue;
         *fits = true;
-        if (!is_usable(r) || !r->free_slot_count || (q->counted == COUNTED_RESUMED && !has_credit(s, r))) continue;
+        if (!is_usable(r) || !r->free_slot_count || (seq_is_resumed(q) && !has_credit(s, r)))
+            continue;
+        if (!grammar_is_ready(s, r, q->request))
+            continue;
         uint32_t cached = prefix_find(s, q, r);
-        if (!replica_has_room(r, q)) continue;
+        if (!replica_has_room(r, q))
+            continue;
         uint64_t cost = q->token_count - cached + (model->replicas.count > 1 ? load_of(r) : 0);
-        if (cost >= least) continue;
+        if (cost >= least)
+            continue;
         least = cost;
         best = r;
     }
@@ -110,26 +144,56 @@ static struct replica *choose(struct sched *s, struct sequence *q, bool *fits) {
 
 static void park_unfit(struct sched *s, struct sequence *q) {
     struct request *request = q->request;
-    waiting_remove(&request->model->waiting, q);
-    q->place = PLACE_PARKED;
-    list_push(&s->parked, &q->link);
-    if (request->unbound_until == NEVER) request->unbound_until = s->now + s->config.model_grace_ms;
+    seq_park(s, q);
+    if (request->unbound_until == NEVER)
+        request->unbound_until = s->now + s->config.model_grace_ms;
     timer_update(s, request);
 }
 
-/* Paused ones keep their blocks while there is room; now somebody needs it. true: there may be room at once. */
-static bool paused_gives_way(struct sched *s, const struct sequence *q) {
+/* Paused ones keep their blocks while there is room; now somebody needs it. true: there may be room
+ * at once. */
+static bool preempt_paused(struct sched *s, const struct sequence *q) {
     const struct model *model = q->request->model;
     for (size_t i = 0; i < model->replicas.count; i++) {
         struct replica *r = model->replicas.items[i];
-        if (!is_usable(r) || r->leaving_count || !replica_fits(r, q)) continue;
+        if (!is_usable(r) || r->leaving_count || !replica_fits(r, q))
+            continue;
         for (uint32_t k = 0; k < r->running_count; k++) {
-            if (!r->running[k]->request->paused) continue;
-            seq_leave(s, r->running[k], LEAVE_REQUEUE);
+            if (!r->running[k]->request->paused)
+                continue;
+            seq_preempt(s, r->running[k]);
             return !r->leaving_count;
         }
     }
     return false;
+}
+
+/* No slot is free, or no blocks: the latest gives way to a probe, which needs both for a moment. */
+static bool preempt_for_probe(struct sched *s, const struct sequence *q) {
+    const struct model *model = q->request->model;
+    if (!request_is_probe(q->request))
+        return false;
+    for (size_t i = 0; i < model->replicas.count; i++) {
+        struct replica *r = model->replicas.items[i];
+        struct sequence *latest = NULL;
+        if (!is_usable(r) || r->leaving_count || !replica_fits(r, q))
+            continue;
+        for (uint32_t k = 0; k < r->running_count; k++)
+            if (!request_is_probe(r->running[k]->request) &&
+                (!latest || r->running[k]->request->arrival > latest->request->arrival))
+                latest = r->running[k];
+        if (!latest)
+            continue;
+        seq_preempt(s, latest);
+        return !r->leaving_count;
+    }
+    return false;
+}
+
+void place_on(struct sched *s, struct sequence *q, struct replica *r) {
+    seq_place(s, q, r);
+    if (q->request->held_count && seq_shares_prompt(q))
+        siblings_release(s, q->request);
 }
 
 static void place_model(struct sched *s, struct model *model) {
@@ -137,28 +201,37 @@ static void place_model(struct sched *s, struct model *model) {
         bool open = model->replicas.count == 0, resumed_allowed = open;
         for (size_t i = 0; i < model->replicas.count; i++) {
             const struct replica *r = model->replicas.items[i];
-            if (!is_usable(r)) continue;
+            if (!is_usable(r))
+                continue;
             open = open || r->free_slot_count;
             resumed_allowed = resumed_allowed || has_credit(s, r);
         }
         struct sequence *q = waiting_first(&model->waiting, resumed_allowed);
-        if (!open && q && paused_gives_way(s, q)) continue;
-        if (!open || !q) return;
+        if (!open && q && (preempt_paused(s, q) || preempt_for_probe(s, q)))
+            continue;
+        if (!open || !q)
+            return;
         bool fits = false;
         struct replica *r = choose(s, q, &fits);
         if (!fits) {
             park_unfit(s, q);
             continue;
         }
-        if (!r && paused_gives_way(s, q)) continue;
-        if (!r) return; /* the first in order waits for room; nobody overtakes it */
-        if (q->counted == COUNTED_NEW) model->waiting.floor = MAX(model->waiting.floor, q->request->tenant->served);
-        seq_unqueue(s, q);
-        seq_place(s, q, r);
+        if (!r && grammar_is_awaited(s, q->request)) {
+            seq_park(s, q); /* until a replica has it ready; others go on meanwhile */
+            continue;
+        }
+        if (!r && (preempt_paused(s, q) || preempt_for_probe(s, q)))
+            continue;
+        if (!r)
+            return; /* the first in order waits for room; nobody overtakes it */
+        if (!seq_is_resumed(q))
+            model->waiting.floor = MAX(model->waiting.floor, q->request->tenant->served);
+        place_on(s, q, r);
     }
 }
 
 void place_all(struct sched *s) {
     groups_place(s);
-    LIST_EACH(at, &s->models) place_model(s, LINK_ITEM(at, struct model, link));
+    LIST_EACH(at, &s->models) place_model(s, LIST_ITEM(at, struct model, link));
 }

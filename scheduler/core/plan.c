@@ -1,5 +1,10 @@
-/* Building and sending plans: decode rows first, then prompt chunks from what is left of the step's token budget. */
-#include "scheduler/core/internal.h"
+#include "scheduler/core/core.h"
+#include "scheduler/core/models.h"
+#include "scheduler/core/sequence_blocks.h"
+#include "scheduler/core/sequence_state.h"
+#include "scheduler/core/snapshot.h"
+#include "scheduler/core/waiting.h"
+#include "scheduler/core/worker.h"
 
 #include <stdlib.h>
 
@@ -13,31 +18,47 @@ struct step {
 
 /* ---- Room ---- */
 
-static bool worse(const struct sequence *a, const struct sequence *b) {
+/* Paused ones give way first, then the latest. */
+static bool later(const struct sequence *a, const struct sequence *b) {
     const struct request *x = a->request, *y = b->request;
-    if (x->paused != y->paused) return x->paused;
-    if (x->priority != y->priority) return x->priority > y->priority;
-    if (x->arrival != y->arrival) return x->arrival > y->arrival;
+    if (x->paused != y->paused)
+        return x->paused;
+    if (x->arrival != y->arrival)
+        return x->arrival > y->arrival;
     return a->choice > b->choice;
 }
 
-/* Takes a sequence out to make room: paused ones first, then the lowest priority, then the latest. It may be the one
- * that needs the room. One at a time: blocks of those that are leaving come back soon. false: nothing has become free.
- */
-static bool preempt_one(struct sched *s, struct replica *r, uint64_t number, struct sequence *needy) {
-    if (r->leaving_count) return false;
+/* Of the same tenant, and both paused or neither: the lower priority gives way, then the later. */
+static bool worse(const struct sequence *a, const struct sequence *b) {
+    const struct request *x = a->request, *y = b->request;
+    if (x->tenant != y->tenant || x->paused != y->paused)
+        return false;
+    return x->priority != y->priority ? x->priority > y->priority : later(a, b);
+}
+
+/* Takes a sequence out to make room: the tenant whose sequence came last gives way, by its least
+ * important one. It may be the one that needs the room. One at a time: blocks of those that are
+ * leaving come back soon. false: nothing has become free. */
+static bool preempt_one(struct sched *s, struct replica *r, uint64_t number,
+                        struct sequence *needy) {
+    if (r->leaving_count)
+        return false;
     struct sequence *victim = needy;
-    for (uint32_t i = 0; i < r->running_count; i++) {
-        struct sequence *q = r->running[i];
-        if (q->planned != number && worse(q, victim)) victim = q;
-    }
-    seq_leave(s, victim, LEAVE_REQUEUE);
-    return victim != needy && victim->place != PLACE_SLOT;
+    for (uint32_t i = 0; i < r->running_count; i++)
+        if (r->running[i]->planned != number && later(r->running[i], victim))
+            victim = r->running[i];
+    for (uint32_t i = 0; i < r->running_count; i++)
+        if ((r->running[i]->planned != number || r->running[i] == needy) &&
+            worse(r->running[i], victim))
+            victim = r->running[i];
+    seq_preempt(s, victim);
+    return victim != needy && !seq_in_slot(victim);
 }
 
 static bool make_room(struct sched *s, struct step *step, struct sequence *q, uint32_t upto) {
-    while (!seq_cover(q, &s->store, upto))
-        if (!preempt_one(s, step->replica, step->flight->number, q)) return false;
+    while (!seq_cover(s, q, upto))
+        if (!preempt_one(s, step->replica, step->flight->number, q))
+            return false;
     return true;
 }
 
@@ -46,12 +67,12 @@ static bool make_room(struct sched *s, struct step *step, struct sequence *q, ui
 static void add_new_blocks(struct plan_build *b, struct sequence *q, uint32_t row) {
     for (uint32_t group = 0; group < q->replica->group_count; group++) {
         struct block_table *table = &q->tables[group];
-        for (; q->admitted && table->told_count < table->count; table->told_count++) {
+        for (; q->state != SEQ_PLACED && table->sent_count < table->count; table->sent_count++) {
             vec_push(&b->new_rows, row);
             vec_push(&b->new_groups, group);
-            vec_push(&b->new_ids, table->ids.items[table->told_count]);
+            vec_push(&b->new_ids, table->ids.items[table->sent_count]);
         }
-        table->told_count = table->count;
+        table->sent_count = table->count;
     }
 }
 
@@ -69,62 +90,79 @@ static void add_row(struct sched *s, struct step *step, struct sequence *q, uint
     vec_push(&b->row_slots, q->slot);
     vec_push(&b->row_token_counts, token_count);
     add_new_blocks(b, q, row);
-    if (!q->admitted) vec_push(&b->admitted, q);
-    q->admitted = true;
-    q->computed_hi += token_count;
-    q->tokens_hi += samples;
-    q->rows_in_flight++;
-    q->planned = flight->number;
+    if (q->state == SEQ_PLACED) {
+        vec_push(&b->admitted, q);
+        seq_admit(s, q);
+    }
+    seq_row_planned(q, flight->number, token_count, samples);
     step->budget -= token_count;
     q->request->tenant->served += token_count;
 }
 
 static bool may_run(const struct replica *r, const struct sequence *q) {
-    return q->leave == LEAVE_NOT && !q->request->paused && q->tokens_hi < q->max_total &&
+    return !seq_is_leaving(q) && !q->request->paused && q->tokens_hi < q->max_total &&
            (!r->testing || q->group == r->testing);
 }
 
 /*
- * Plans of a pipeline are its micro-batches: as many sequences in each as keep all stages equally busy, and a sequence
- * whose next token is still under way comes again only when its turn is due, so that the first stage does not wait for
- * the last.
+ * Plans of a pipeline are its micro-batches: as many sequences in each as keep all stages equally
+ * busy, and a sequence whose next token is still under way comes again only when its turn is due,
+ * so that the first stage does not wait for the last.
  */
 static bool is_due(const struct step *step, const struct sequence *q) {
     uint32_t stages = step->replica->stage_count;
-    if (stages == 1 || q->tokens_hi == q->token_count) return true;
+    if (stages == 1 || q->tokens_hi == q->token_count)
+        return true;
     return q->planned + stages <= step->flight->number || (step->early && q->rows_in_flight <= 1);
 }
 
-/* One token each, beginning where the last step's budget ended. What has more to compute is collected for chunks. */
+/* One token each, beginning where the last step's budget ended. What has more to compute is
+ * collected for chunks. */
 static void add_decodes(struct sched *s, struct step *step) {
     struct replica *r = step->replica;
     uint32_t count = r->running_count, first = count ? r->cursor % count : 0;
     struct sequence **order = s->plan_build.order.items;
-    for (uint32_t i = 0; i < count; i++) order[i] = r->running[(first + i) % count];
+    for (uint32_t i = 0; i < count; i++)
+        order[i] = r->running[(first + i) % count];
     r->cursor = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct sequence *q = order[i];
-        if (q->replica != r || !may_run(r, q)) continue; /* may have been preempted for one before it */
+        /* may have been preempted for one before it */
+        if (q->replica != r || !may_run(r, q))
+            continue;
         if (q->tokens_hi - q->computed_hi > 1) {
             vec_push(&s->plan_build.prefills, q);
             continue;
         }
-        if (!is_due(step, q)) continue;
+        if (!is_due(step, q))
+            continue;
         if (step->budget == 0 || step->flight->row_count == step->row_share) {
-            if (r->cursor == 0) r->cursor = (first + i) % count;
+            if (r->cursor == 0)
+                r->cursor = (first + i) % count;
             continue;
         }
-        if (make_room(s, step, q, q->computed_hi + 1)) add_row(s, step, q, 1);
+        if (make_room(s, step, q, q->computed_hi + 1))
+            add_row(s, step, q, 1);
     }
 }
 
-/* Priority, then the least left to compute: a short prompt does not wait behind a long one. */
+/* The tenant that has got least, its priorities, then the least left to compute: a short prompt does
+ * not wait behind a long one. */
 static bool chunk_before(const struct sequence *a, const struct sequence *b) {
     const struct request *x = a->request, *y = b->request;
-    if (x->priority != y->priority) return x->priority < y->priority;
+    if (request_is_probe(x) != request_is_probe(y))
+        return request_is_probe(x);
+    if (x->tenant->served != y->tenant->served)
+        return x->tenant->served < y->tenant->served;
+    if (x->tenant != y->tenant)
+        return x->tenant->idx < y->tenant->idx;
+    if (x->priority != y->priority)
+        return x->priority < y->priority;
     uint32_t left_a = a->tokens_hi - a->computed_hi, left_b = b->tokens_hi - b->computed_hi;
-    if (left_a != left_b) return left_a < left_b;
-    if (x->arrival != y->arrival) return x->arrival < y->arrival;
+    if (left_a != left_b)
+        return left_a < left_b;
+    if (x->arrival != y->arrival)
+        return x->arrival < y->arrival;
     return a->choice < b->choice;
 }
 
@@ -140,45 +178,66 @@ static uint32_t chunk_of(const struct sched *s, const struct sequence *q, uint32
 }
 
 static void add_chunk(struct sched *s, struct step *step, struct sequence *q, uint32_t most) {
-    if (q->replica != step->replica || q->leave != LEAVE_NOT || q->planned == step->flight->number) return;
+    if (q->replica != step->replica || seq_is_leaving(q) || q->planned == step->flight->number)
+        return;
     uint32_t count = chunk_of(s, q, MIN(most, step->budget));
-    if (count && make_room(s, step, q, q->computed_hi + count)) add_row(s, step, q, count);
+    if (count && make_room(s, step, q, q->computed_hi + count))
+        add_row(s, step, q, count);
 }
 
 static struct sequence *oldest(struct sequence **items, size_t count) {
     struct sequence *best = items[0];
     for (size_t i = 1; i < count; i++)
-        if (worse(best, items[i])) best = items[i];
+        if (later(best, items[i]))
+            best = items[i];
     return best;
 }
 
 /* A prompt passes a pipeline in pieces, so that its stages work at the same time. */
-static uint32_t pipeline_chunk(const struct replica *r) { return MAX(r->max_step_tokens / r->stage_count, 32u); }
+static uint32_t pipeline_chunk(const struct replica *r) {
+    return MAX(r->max_step_tokens / r->stage_count, 32u);
+}
 
 /* What may be added to a step that others wait for with their next token. */
 static uint32_t chunk_budget(const struct sched *s, const struct step *step) {
     double cost = step->replica->ms_per_prompt_token;
-    if (step->replica->stage_count > 1) return MIN(step->budget, pipeline_chunk(step->replica));
-    if (!s->config.step_target_ms || cost <= 0 || !step->flight->row_count) return step->budget;
+    if (step->replica->stage_count > 1)
+        return MIN(step->budget, pipeline_chunk(step->replica));
+    if (!s->config.step_target_ms || cost <= 0 || !step->flight->row_count)
+        return step->budget;
     double most = MAX(s->config.step_target_ms / cost, 32.0);
     return most < step->budget ? (uint32_t)most : step->budget;
 }
 
-/* The oldest is sure of a quarter, so that short ones cannot hold it up for ever; then the shortest first. */
+/* Those that gave way to a decode row of this step are no longer here. */
+static size_t drop_preempted(const struct replica *r, struct sequence **items, size_t count) {
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (items[i]->replica == r && !seq_is_leaving(items[i]))
+            items[kept++] = items[i];
+    return kept;
+}
+
+/* The oldest is sure of a quarter, so that short ones cannot hold it up for ever; then the shortest
+ * first. */
 static void add_chunks(struct sched *s, struct step *step) {
     struct sequence **items = s->plan_build.prefills.items;
-    size_t count = s->plan_build.prefills.count;
+    size_t count = drop_preempted(step->replica, items, s->plan_build.prefills.count);
     step->budget = chunk_budget(s, step);
-    if (!count || !step->budget) return;
+    if (!count || !step->budget)
+        return;
     struct sequence *first = oldest(items, count);
     uint32_t kept = count > 1 ? chunk_of(s, first, (step->budget + 3) / 4) : 0;
-    if (count > 1) qsort(items, count, sizeof *items, compare_chunks);
+    if (count > 1)
+        qsort(items, count, sizeof *items, compare_chunks);
     step->budget -= kept;
     for (size_t i = 0; i < count && step->budget; i++)
-        if (items[i] != first) add_chunk(s, step, items[i], step->budget);
+        if (items[i] != first)
+            add_chunk(s, step, items[i], step->budget);
     step->budget += kept;
     add_chunk(s, step, first, step->budget);
-    for (size_t i = 0; i < count && step->budget; i++) add_chunk(s, step, items[i], step->budget);
+    for (size_t i = 0; i < count && step->budget; i++)
+        add_chunk(s, step, items[i], step->budget);
 }
 
 /* ---- The message ---- */
@@ -187,7 +246,8 @@ static void build_admits(struct sched *s, const struct replica *r) {
     struct plan_build *b = &s->plan_build;
     size_t total = 0, at = 0;
     for (size_t i = 0; i < b->admitted.count; i++)
-        for (uint32_t group = 0; group < r->group_count; group++) total += b->admitted.items[i]->tables[group].count;
+        for (uint32_t group = 0; group < r->group_count; group++)
+            total += b->admitted.items[i]->tables[group].count;
     vec_reserve(&b->admit_groups, total);
     vec_reserve(&b->admit_ids, total);
     for (size_t i = 0; i < b->admitted.count; i++) {
@@ -204,12 +264,13 @@ static void build_admits(struct sched *s, const struct replica *r) {
                                    .request = request->id,
                                    .choice = q->choice,
                                    .tokens = {q->words.items, q->token_count},
-                                   .prompt_count = seq_prompt_count(q),
+                                   .prompt_count = q->prompt_count,
                                    .computed_count = q->computed_lo,
                                    .block_groups = {b->admit_groups.items + first, at - first},
                                    .block_ids = {b->admit_ids.items + first, at - first},
                                    .sampling = request->sampling,
                                    .stop_tokens = request->stop_tokens,
+                                   .grammar = request->grammar_hash,
                                    .max_total = q->max_total};
         vec_push(&b->admits, admit);
         snapshot_restore(s, b->admitted.items[i]);
@@ -220,7 +281,9 @@ static void build_admits(struct sched *s, const struct replica *r) {
 static void build_seals(struct sched *s, struct replica *r) {
     struct plan_build *b = &s->plan_build;
     for (size_t i = 0; i < r->sealed_ids.count; i++) {
-        if (!u128_equal(block_pool_hash(&r->pools[0], r->sealed_ids.items[i]), r->sealed_hashes.items[i])) continue;
+        if (!u128_equal(block_pool_hash(&r->pools[0], r->sealed_ids.items[i]),
+                        r->sealed_hashes.items[i]))
+            continue;
         vec_push(&b->sealed_ids, r->sealed_ids.items[i]);
         vec_push(&b->sealed_hashes, r->sealed_hashes.items[i]);
     }
@@ -249,22 +312,26 @@ static void send_plan(struct sched *s, struct replica *r, const struct flight *f
         .sealed_ids = {b->sealed_ids.items, b->sealed_ids.count},
         .sealed_hashes = {b->sealed_hashes.items, b->sealed_hashes.count},
     };
-    const struct offer *first = &r->ranks[0]->offer;
-    if (flight->number == 1 && r->rank_count > 1) plan.comm_id = bytes_of(first->comm_id, first->comm_id_len);
+    const struct rank_capabilities *first = &r->ranks[0]->capabilities;
+    if (flight->number == 1 && r->rank_count > 1)
+        plan.comm_id = bytes_of(first->comm_id, first->comm_id_len);
     s->sink.plan(s->sink.ctx, (struct u128s){r->rank_ids, r->rank_count}, &plan);
     r->released_slots.count = 0;
 }
 
 static void reset(struct plan_build *b) {
-    b->admits.count = b->row_slots.count = b->row_token_counts.count = b->new_rows.count = b->new_groups.count = 0;
+    b->admits.count = b->row_slots.count = b->row_token_counts.count = b->new_rows.count =
+        b->new_groups.count = 0;
     b->op_kinds.count = b->op_groups.count = b->op_sources.count = b->op_targets.count = 0;
-    b->new_ids.count = b->sealed_ids.count = b->sealed_hashes.count = b->prefills.count = b->admitted.count = 0;
+    b->new_ids.count = b->sealed_ids.count = b->sealed_hashes.count = b->prefills.count =
+        b->admitted.count = 0;
 }
 
 /* false: nothing to compute. */
 static bool plan_one(struct sched *s, struct replica *r) {
     struct flight *flight = &r->flights[(r->flight_first + r->flight_count) % r->steps_in_flight];
-    uint32_t budget = s->config.step_tokens ? MIN(s->config.step_tokens, r->max_step_tokens) : r->max_step_tokens;
+    uint32_t budget =
+        s->config.step_tokens ? MIN(s->config.step_tokens, r->max_step_tokens) : r->max_step_tokens;
     flight->number = r->plan_number + 1;
     flight->row_count = flight->token_total = 0;
     flight->sent_at = s->now;
@@ -275,12 +342,15 @@ static bool plan_one(struct sched *s, struct replica *r) {
         reset(&s->plan_build);
         add_decodes(s, &step);
         add_chunks(s, &step);
-        if (r->stage_count == 1) break;
+        if (r->stage_count == 1)
+            break;
     }
-    if (flight->row_count == 0) return false;
+    if (flight->row_count == 0)
+        return false;
     r->plan_number++;
     r->flight_count++;
     s->counts.steps++;
+    r->model->counts.steps++;
     send_plan(s, r, flight);
     return true;
 }
@@ -288,8 +358,10 @@ static bool plan_one(struct sched *s, struct replica *r) {
 void plan_all(struct sched *s) {
     for (size_t i = 0; i < s->replicas.count; i++) {
         struct replica *r = s->replicas.items[i];
-        while (r->state == REPLICA_READY && r->running_count && r->flight_count < r->steps_in_flight)
-            if (!plan_one(s, r)) break;
+        while (r->state == REPLICA_READY && r->running_count &&
+               r->flight_count < r->steps_in_flight)
+            if (!plan_one(s, r))
+                break;
     }
 }
 

@@ -1,10 +1,7 @@
-/*
- * Which request kills its worker? Only deaths that a request can have caused count. Those in flight at one are suspects
- * until they have come past the position they were at. At the second such death of a sequence the suspects are set
- * apart: halves of them run alone on one replica, one half at a time; the half that dies is halved again; one that
- * kills its worker alone is refused. So a killer among n costs two deaths and then log2(n).
- */
-#include "scheduler/core/internal.h"
+#include "scheduler/core/core.h"
+#include "scheduler/core/place.h"
+#include "scheduler/core/sequence_state.h"
+#include "scheduler/core/worker.h"
 
 /* ---- Groups ---- */
 
@@ -17,8 +14,10 @@ static struct suspect_group *group_new(struct sched *s) {
 }
 
 static void group_review(struct suspect_group *group) {
-    if (group->count) return;
-    if (group->replica) group->replica->testing = NULL;
+    if (group->count)
+        return;
+    if (group->replica)
+        group->replica->testing = NULL;
     list_remove(&group->link);
     mem_free(group);
 }
@@ -31,7 +30,8 @@ static void group_add(struct suspect_group *group, struct sequence *q) {
 
 static void group_remove(struct sequence *q) {
     struct suspect_group *group = q->group;
-    if (!group) return;
+    if (!group)
+        return;
     q->group = NULL;
     list_remove(&q->group_link);
     group->count--;
@@ -39,45 +39,48 @@ static void group_remove(struct sequence *q) {
 }
 
 void groups_unassign(struct sched *s, struct replica *r) {
-    if (r->testing) r->testing->replica = NULL;
+    if (r->testing)
+        r->testing->replica = NULL;
     r->testing = NULL;
 }
 
 void suspect_clear(struct sched *s, struct sequence *q) {
-    bool parked = q->group && q->place == PLACE_PARKED;
+    bool parked = q->group && q->state == SEQ_PARKED;
     group_remove(q);
     q->deaths = q->danger_until = 0;
-    if (!parked || q->finish != WIRE_FINISH_NONE) return;
-    seq_unqueue(s, q);
-    seq_enqueue(s, q);
+    if (parked && q->finish == WIRE_FINISH_NONE)
+        seq_requeue(s, q);
 }
 
 void suspect_review(struct sched *s, struct sequence *q) {
-    if (q->computed_lo >= q->danger_until) suspect_clear(s, q);
+    if (q->computed_lo >= q->danger_until)
+        suspect_clear(s, q);
 }
 
 /* ---- Deaths ---- */
 
-/* It waits with its group; if it has a slot somewhere (its death was explained late) it leaves that. */
-static void set_apart(struct sched *s, struct suspect_group *group, struct sequence *q) {
+/* It waits with its group; if it has a slot somewhere (its death was explained late) it leaves
+ * that. */
+static void isolate_suspect(struct sched *s, struct suspect_group *group, struct sequence *q) {
     group_remove(q);
     group_add(group, q);
-    if (q->place == PLACE_SLOT) {
-        seq_leave(s, q, LEAVE_REQUEUE);
-    } else if (q->place == PLACE_QUEUED) {
-        seq_unqueue(s, q);
-        seq_enqueue(s, q); /* parks it */
-    }
+    if (seq_in_slot(q))
+        seq_preempt(s, q);
+    else if (q->state == SEQ_QUEUED)
+        seq_requeue(s, q); /* parks it */
 }
 
-void suspects_fell(struct sched *s, struct sequence **suspects, const uint32_t *dangers, size_t count) {
+void suspects_crashed(struct sched *s, struct sequence **suspects, const uint32_t *dangers,
+                      size_t count) {
     size_t heavy = 0;
     for (size_t i = 0; i < count; i++) {
         struct sequence *q = suspects[i];
-        if (q->finish != WIRE_FINISH_NONE) continue;
+        if (q->finish != WIRE_FINISH_NONE)
+            continue;
         q->deaths++;
         q->danger_until = MAX(q->danger_until, dangers[i]);
-        if (q->deaths >= s->config.poison_deaths) suspects[heavy++] = q;
+        if (q->deaths >= s->config.poison_deaths)
+            suspects[heavy++] = q;
     }
     if (heavy == 1 && count == 1) {
         request_reject(s, suspects[0]->request, WIRE_REJECT_POISON);
@@ -86,79 +89,91 @@ void suspects_fell(struct sched *s, struct sequence **suspects, const uint32_t *
     size_t half = heavy / 2;
     if (half < heavy) {
         struct suspect_group *second = group_new(s);
-        for (size_t i = half; i < heavy; i++) set_apart(s, second, suspects[i]);
+        for (size_t i = half; i < heavy; i++)
+            isolate_suspect(s, second, suspects[i]);
     }
     if (half) {
         struct suspect_group *first = group_new(s);
-        for (size_t i = 0; i < half; i++) set_apart(s, first, suspects[i]);
+        for (size_t i = 0; i < half; i++)
+            isolate_suspect(s, first, suspects[i]);
     }
 }
 
 /* ---- Deaths explained later ---- */
 
-void fall_remember(struct sched *s, struct replica *r, struct sequence **suspects, const uint32_t *dangers,
-                   size_t count) {
-    if (!count) return;
-    struct fall *fall = &s->falls[s->next_fall++ % SCHED_FALLS];
-    fall->suspects.count = fall->instance_count = 0;
-    fall->until = s->now + s->config.fence_wait_ms;
-    for (uint32_t i = 0; i < r->rank_count && fall->instance_count < ARRAY_LEN(fall->instances); i++)
-        if (r->ranks[i]) fall->instances[fall->instance_count++] = r->ranks[i]->instance;
+void crash_remember(struct sched *s, struct replica *r, struct sequence **suspects,
+                    const uint32_t *dangers, size_t count) {
+    if (!count)
+        return;
+    struct crash_record *crash = &s->crashes[s->next_crash++ % SCHED_CRASH_RECORDS];
+    crash->suspects.count = crash->instance_count = 0;
+    crash->until = s->now + s->config.fence_wait_ms;
+    for (uint32_t i = 0; i < r->rank_count && crash->instance_count < ARRAY_LEN(crash->instances);
+         i++)
+        if (r->ranks[i])
+            crash->instances[crash->instance_count++] = r->ranks[i]->instance;
     for (size_t i = 0; i < count; i++) {
-        if (suspects[i]->finish != WIRE_FINISH_NONE) continue;
-        struct fall_suspect suspect = {suspects[i]->request->id, suspects[i]->choice, dangers[i]};
-        vec_push(&fall->suspects, suspect);
+        if (suspects[i]->finish != WIRE_FINISH_NONE)
+            continue;
+        struct crash_suspect suspect = {suspects[i]->request->id, suspects[i]->choice, dangers[i]};
+        vec_push(&crash->suspects, suspect);
     }
 }
 
-static struct sequence *find(struct sched *s, const struct fall_suspect *suspect) {
+static struct sequence *find(struct sched *s, const struct crash_suspect *suspect) {
     struct request *request = id_map_get(&s->request_ids, suspect->request);
     for (uint32_t i = 0; request && i < request->sequence_count; i++)
-        if (request->sequences[i].choice == suspect->choice) return &request->sequences[i];
+        if (request->sequences[i].choice == suspect->choice)
+            return &request->sequences[i];
     return NULL;
 }
 
-static void explain(struct sched *s, struct fall *fall) {
+static void explain(struct sched *s, struct crash_record *crash) {
     size_t count = 0;
-    struct sequence **suspects = mem_calloc(fall->suspects.count + 1, sizeof(struct sequence *));
-    uint32_t *dangers = mem_calloc(fall->suspects.count + 1, sizeof *dangers);
-    for (size_t i = 0; i < fall->suspects.count; i++) {
-        struct sequence *q = find(s, &fall->suspects.items[i]);
-        if (!q) continue;
-        dangers[count] = fall->suspects.items[i].danger_until;
+    struct sequence **suspects = mem_calloc(crash->suspects.count + 1, sizeof(struct sequence *));
+    uint32_t *dangers = mem_calloc(crash->suspects.count + 1, sizeof *dangers);
+    for (size_t i = 0; i < crash->suspects.count; i++) {
+        struct sequence *q = find(s, &crash->suspects.items[i]);
+        if (!q)
+            continue;
+        dangers[count] = crash->suspects.items[i].danger_until;
         suspects[count++] = q;
     }
     s->counts.attributable_deaths++;
-    suspects_fell(s, suspects, dangers, count);
+    suspects_crashed(s, suspects, dangers, count);
     mem_free(suspects);
     mem_free(dangers);
 }
 
-void fall_explained(struct sched *s, struct u128 instance, bool fault) {
-    for (int i = 0; i < SCHED_FALLS; i++) {
-        struct fall *fall = &s->falls[i];
-        for (uint32_t k = 0; k < fall->instance_count; k++) {
-            if (!u128_equal(fall->instances[k], instance)) continue;
-            fall->instance_count = 0;
-            if (fault && fall->until >= s->now) explain(s, fall);
+void crash_explained(struct sched *s, struct u128 instance, bool fault) {
+    for (int i = 0; i < SCHED_CRASH_RECORDS; i++) {
+        struct crash_record *crash = &s->crashes[i];
+        for (uint32_t k = 0; k < crash->instance_count; k++) {
+            if (!u128_equal(crash->instances[k], instance))
+                continue;
+            crash->instance_count = 0;
+            if (fault && crash->until >= s->now)
+                explain(s, crash);
         }
     }
 }
 
-void fall_survived(struct sched *s, struct u128 instance) {
-    for (int i = 0; i < SCHED_FALLS; i++) {
-        struct fall *fall = &s->falls[i];
-        for (uint32_t k = fall->instance_count; k-- > 0;)
-            if (u128_equal(fall->instances[k], instance)) fall->instances[k] = fall->instances[--fall->instance_count];
+void crash_survived(struct sched *s, struct u128 instance) {
+    for (int i = 0; i < SCHED_CRASH_RECORDS; i++) {
+        struct crash_record *crash = &s->crashes[i];
+        for (uint32_t k = crash->instance_count; k-- > 0;)
+            if (u128_equal(crash->instances[k], instance))
+                crash->instances[k] = crash->instances[--crash->instance_count];
     }
 }
 
 /* ---- Testing a group ---- */
 
 static bool can_test(const struct replica *r, const struct suspect_group *group) {
-    for (const struct link *at = group->members.next; at != &group->members; at = at->next) {
-        const struct sequence *q = LINK_ITEM(at, const struct sequence, group_link);
-        if (r->state == REPLICA_READY && q->request->model == r->model && seq_is_runnable(q) && replica_fits(r, q))
+    for (const struct list_node *at = group->members.next; at != &group->members; at = at->next) {
+        const struct sequence *q = LIST_ITEM(at, const struct sequence, group_link);
+        if (r->state == REPLICA_READY && q->request->model == r->model && seq_is_runnable(q) &&
+            replica_fits(r, q))
             return true;
     }
     return false;
@@ -168,7 +183,8 @@ static struct replica *find_replica(struct sched *s, const struct suspect_group 
     struct replica *best = NULL;
     for (size_t i = 0; i < s->replicas.count; i++) {
         struct replica *r = s->replicas.items[i];
-        if (can_test(r, group) && (!best || r->running_count < best->running_count)) best = r;
+        if (can_test(r, group) && (!best || r->running_count < best->running_count))
+            best = r;
     }
     return best;
 }
@@ -177,14 +193,15 @@ static void assign(struct sched *s, struct suspect_group *group, struct replica 
     group->replica = r;
     r->testing = group;
     for (uint32_t i = r->running_count; i-- > 0;)
-        if (i < r->running_count && r->running[i]->leave == LEAVE_NOT && r->running[i]->group != group)
-            seq_leave(s, r->running[i], LEAVE_REQUEUE);
+        if (i < r->running_count && !seq_is_leaving(r->running[i]) && r->running[i]->group != group)
+            seq_preempt(s, r->running[i]);
 }
 
 /* Members that are paused, or whose gateway is silent, cannot prove themselves now. */
 static bool waits_for_nobody(const struct suspect_group *group) {
-    for (const struct link *at = group->members.next; at != &group->members; at = at->next)
-        if (seq_is_runnable(LINK_ITEM(at, const struct sequence, group_link))) return false;
+    for (const struct list_node *at = group->members.next; at != &group->members; at = at->next)
+        if (seq_is_runnable(LIST_ITEM(at, const struct sequence, group_link)))
+            return false;
     return true;
 }
 
@@ -193,35 +210,47 @@ static void place_members(struct sched *s, struct suspect_group *group) {
     struct replica *r = group->replica;
     bool any = false;
     LIST_EACH(at, &group->members) {
-        struct sequence *q = LINK_ITEM(at, struct sequence, group_link);
-        any = any || q->place == PLACE_SLOT;
-        if (q->place != PLACE_PARKED || !seq_is_runnable(q) || !replica_fits(r, q) || !r->free_slot_count) continue;
+        struct sequence *q = LIST_ITEM(at, struct sequence, group_link);
+        any = any || seq_in_slot(q);
+        if (q->state == SEQ_PARKED && seq_is_runnable(q) && replica_fits(r, q) &&
+            !grammar_is_ready(s, r, q->request)) {
+            any = true; /* soon */
+            continue;
+        }
+        if (q->state != SEQ_PARKED || !seq_is_runnable(q) || !replica_fits(r, q) ||
+            !r->free_slot_count)
+            continue;
         prefix_find(s, q, r);
-        if (!replica_has_room(r, q)) continue;
-        seq_unqueue(s, q);
-        seq_place(s, q, r);
+        if (!replica_has_room(r, q))
+            continue;
+        place_on(s, q, r);
         any = true;
     }
-    if (!any) assign(s, group, r);
+    if (!any)
+        assign(s, group, r);
 }
 
 static struct suspect_group *active_group(struct sched *s) {
     LIST_EACH(at, &s->groups) {
-        struct suspect_group *group = LINK_ITEM(at, struct suspect_group, link);
-        if (!group->replica) continue;
-        if (!waits_for_nobody(group)) return group;
+        struct suspect_group *group = LIST_ITEM(at, struct suspect_group, link);
+        if (!group->replica)
+            continue;
+        if (!waits_for_nobody(group))
+            return group;
         struct replica *r = group->replica;
         groups_unassign(s, r);
         for (uint32_t i = r->running_count; i-- > 0;)
-            if (i < r->running_count && r->running[i]->group == group) seq_leave(s, r->running[i], LEAVE_REQUEUE);
+            if (i < r->running_count && r->running[i]->group == group)
+                seq_preempt(s, r->running[i]);
         list_remove(&group->link);
         list_push(&s->groups, &group->link);
         break;
     }
     LIST_EACH(at, &s->groups) {
-        struct suspect_group *group = LINK_ITEM(at, struct suspect_group, link);
+        struct suspect_group *group = LIST_ITEM(at, struct suspect_group, link);
         struct replica *r = find_replica(s, group);
-        if (!r) continue;
+        if (!r)
+            continue;
         assign(s, group, r);
         return group;
     }
@@ -229,7 +258,9 @@ static struct suspect_group *active_group(struct sched *s) {
 }
 
 void groups_place(struct sched *s) {
-    if (list_is_empty(&s->groups)) return;
+    if (list_is_empty(&s->groups))
+        return;
     struct suspect_group *group = active_group(s);
-    if (group && group->replica->leaving_count == 0) place_members(s, group);
+    if (group && group->replica->leaving_count == 0)
+        place_members(s, group);
 }

@@ -1,28 +1,37 @@
-/* Replicas rise when all their ranks are there, and fall together. */
-#include "scheduler/core/internal.h"
+#include "scheduler/core/capabilities.h"
+#include "scheduler/core/core.h"
+#include "scheduler/core/models.h"
+#include "scheduler/core/request.h"
+#include "scheduler/core/sequence_state.h"
+#include "scheduler/core/worker.h"
 
-struct replica *replica_get(struct sched *s, struct u128 id, struct model *model, uint32_t rank_count,
-                            uint32_t stage_count) {
+struct replica *replica_get(struct sched *s, struct u128 id, struct model *model,
+                            uint32_t rank_count, uint32_t stage_count) {
     struct replica *r = id_map_get(&s->replica_ids, id);
     if (r && (r->model != model || r->rank_count != rank_count || r->stage_count != stage_count)) {
         replica_free(s, r); /* another service under the same name */
         r = NULL;
     }
-    if (r) return r;
+    if (r)
+        return r;
     r = mem_alloc(sizeof *r);
-    *r = (struct replica){
-        .id = id, .model = model, .state = REPLICA_GATHERING, .rank_count = rank_count, .stage_count = stage_count};
+    *r = (struct replica){.id = id,
+                          .model = model,
+                          .state = REPLICA_GATHERING,
+                          .rank_count = rank_count,
+                          .stage_count = stage_count};
     id_map_put(&s->replica_ids, id, r);
     vec_push(&model->replicas, r);
     vec_push(&s->replicas, r);
     return r;
 }
 
-/* ---- Rising ---- */
+/* ---- Starting ---- */
 
 bool replica_is_complete(const struct replica *r) {
     for (uint32_t i = 0; i < r->rank_count; i++)
-        if (!r->ranks[i] || !r->ranks[i]->registered || r->ranks[i]->loading) return false;
+        if (!r->ranks[i] || !r->ranks[i]->registered || r->ranks[i]->loading)
+            return false;
     return true;
 }
 
@@ -31,26 +40,33 @@ static void replica_start(struct sched *s, struct replica *r) {
     r->state = REPLICA_READY;
     r->draining = false;
     r->plan_number = 0;
+    grammars_forget(r);
     r->flight_first = r->cursor = 0;
     r->free_slot_count = 0;
-    for (uint32_t slot = r->slot_count; slot-- > 0;) r->free_slots[r->free_slot_count++] = slot;
+    for (uint32_t slot = r->slot_count; slot-- > 0;)
+        r->free_slots[r->free_slot_count++] = slot;
     r->released_slots.count = r->sealed_ids.count = r->sealed_hashes.count = 0;
     pools_reset(r);
-    if (r->caching) replica_adopt_held(r);
-    for (uint32_t i = 0; i < r->rank_count; i++) r->rank_ids[i] = r->ranks[i]->instance;
+    if (r->caching)
+        replica_adopt_held(r);
+    for (uint32_t i = 0; i < r->rank_count; i++)
+        r->rank_ids[i] = r->ranks[i]->instance;
     model_review(s, r->model);
     requests_bind_all(s, r->model);
     parked_review(s);
 }
 
 void replica_try_start(struct sched *s, struct replica *r) {
-    if (r->state != REPLICA_GATHERING && r->state != REPLICA_FENCING) return;
-    if (!replica_is_complete(r)) return;
+    if (r->state != REPLICA_GATHERING && r->state != REPLICA_FENCING)
+        return;
+    if (!replica_is_complete(r))
+        return;
     r->state = u128_is_zero(r->fenced) ? REPLICA_GATHERING : REPLICA_FENCING;
-    if (r->state == REPLICA_GATHERING) replica_start(s, r);
+    if (r->state == REPLICA_GATHERING)
+        replica_start(s, r);
 }
 
-/* ---- Falling ---- */
+/* ---- Failing ---- */
 
 static void collect_suspects(struct sched *s, struct replica *r) {
     s->scratch.count = 0;
@@ -58,7 +74,8 @@ static void collect_suspects(struct sched *s, struct replica *r) {
         struct flight *flight = &r->flights[(r->flight_first + i) % r->steps_in_flight];
         for (uint32_t row = 0; row < flight->row_count; row++) {
             struct sequence *q = flight->rows[row].sequence;
-            if (q->rows_in_flight == 0) continue; /* seen in an earlier flight */
+            if (q->rows_in_flight == 0)
+                continue; /* seen in an earlier flight */
             q->rows_in_flight = 0;
             vec_push(&s->scratch, q);
         }
@@ -66,17 +83,17 @@ static void collect_suspects(struct sched *s, struct replica *r) {
     r->flight_count = 0;
 }
 
-static void sequence_fell(struct sched *s, struct sequence *q) {
-    q->admitted = false; /* nobody to tell of its release */
+static void sequence_lost_replica(struct sched *s, struct sequence *q) {
     q->rows_in_flight = 0;
-    seq_leave(s, q, LEAVE_REQUEUE);
+    seq_preempt(s, q);
 }
 
 /*
- * The replica's registration is void. Its sequences requeue with the tokens committed; what was in flight is lost.
- * Attributable: a fault that a request may have caused, so those in flight become suspects.
+ * The replica's registration is void. Its sequences requeue with the tokens committed; what was in
+ * flight is lost. Attributable: a fault that a request may have caused, so those in flight become
+ * suspects.
  */
-void replica_fall(struct sched *s, struct replica *r, enum replica_state state, bool attributable) {
+void replica_fail(struct sched *s, struct replica *r, enum replica_state state, bool attributable) {
     bool was_ready = r->state == REPLICA_READY;
     r->state = state;
     collect_suspects(s, r);
@@ -93,43 +110,52 @@ void replica_fall(struct sched *s, struct replica *r, enum replica_state state, 
     }
     s->scratch.count = 0;
     groups_unassign(s, r);
-    while (r->running_count) sequence_fell(s, r->running[r->running_count - 1]);
+    while (r->running_count)
+        sequence_lost_replica(s, r->running[r->running_count - 1]);
     pools_reset(r);
     r->released_slots.count = r->sealed_ids.count = r->sealed_hashes.count = 0;
+    grammars_forget(r);
     r->down_since = s->now;
-    if (was_ready) s->counts.deaths += state == REPLICA_DOWN;
+    if (was_ready)
+        s->counts.deaths += state == REPLICA_DOWN;
     if (attributable)
-        suspects_fell(s, suspects, dangers, count);
-    else if (state == REPLICA_DOWN || r->rank_count > 1) /* a peer may tell of a death before the supervisor does */
-        fall_remember(s, r, suspects, dangers, count);
+        suspects_crashed(s, suspects, dangers, count);
+    else if (state == REPLICA_DOWN ||
+             r->rank_count > 1) /* a peer may tell of a death before the supervisor does */
+        crash_remember(s, r, suspects, dangers, count);
     mem_free(suspects);
     mem_free(dangers);
     model_review(s, r->model);
 }
 
 void replica_free(struct sched *s, struct replica *r) {
-    replica_fall(s, r, REPLICA_DOWN, false);
+    replica_fail(s, r, REPLICA_DOWN, false);
     for (uint32_t i = 0; i < r->rank_count; i++)
-        if (r->ranks[i]) worker_remove(s, r->ranks[i]);
+        if (r->ranks[i])
+            worker_remove(s, r->ranks[i]);
     geometry_release(s, r);
     struct model *model = r->model;
     for (size_t i = 0; i < model->replicas.count; i++)
-        if (model->replicas.items[i] == r) model->replicas.items[i--] = model->replicas.items[--model->replicas.count];
+        if (model->replicas.items[i] == r)
+            model->replicas.items[i--] = model->replicas.items[--model->replicas.count];
     for (size_t i = 0; i < s->replicas.count; i++)
-        if (s->replicas.items[i] == r) s->replicas.items[i--] = s->replicas.items[--s->replicas.count];
+        if (s->replicas.items[i] == r)
+            s->replicas.items[i--] = s->replicas.items[--s->replicas.count];
     id_map_remove(&s->replica_ids, r->id);
     vec_release(&r->released_slots);
     vec_release(&r->sealed_ids);
     vec_release(&r->sealed_hashes);
     vec_release(&r->hits);
+    vec_release(&r->grammars);
     mem_free(r);
     model_review(s, model);
 }
 
 void replica_out_of_step(struct sched *s, struct replica *r) {
-    replica_fall(s, r, REPLICA_STALE, false);
+    replica_fail(s, r, REPLICA_STALE, false);
     for (uint32_t i = 0; i < r->rank_count; i++) {
-        if (!r->ranks[i]) continue;
+        if (!r->ranks[i])
+            continue;
         r->ranks[i]->registered = false;
         worker_ask(s, r->ranks[i]);
     }
@@ -140,21 +166,25 @@ void replica_out_of_step(struct sched *s, struct replica *r) {
 
 static bool has_worker(const struct replica *r) {
     for (uint32_t i = 0; i < r->rank_count; i++)
-        if (r->ranks[i]) return true;
+        if (r->ranks[i])
+            return true;
     return false;
 }
 
 /* Ranks were asked to register anew, and have not; the asking may have been lost. */
 static bool waits_for_ranks(const struct replica *r) {
-    if (r->state == REPLICA_STALE) return true;
+    if (r->state == REPLICA_STALE)
+        return true;
     for (uint32_t i = 0; i < r->rank_count && r->state == REPLICA_GATHERING; i++)
-        if (r->ranks[i] && !r->ranks[i]->registered) return true;
+        if (r->ranks[i] && !r->ranks[i]->registered)
+            return true;
     return false;
 }
 
-static void ask_again(struct sched *s, struct replica *r) {
+static void ask_ranks_again(struct sched *s, struct replica *r) {
     for (uint32_t i = 0; i < r->rank_count; i++)
-        if (r->ranks[i] && !r->ranks[i]->registered) worker_ask(s, r->ranks[i]);
+        if (r->ranks[i] && !r->ranks[i]->registered)
+            worker_ask(s, r->ranks[i]);
     r->asked_at = s->now;
 }
 
@@ -165,13 +195,16 @@ void replicas_run(struct sched *s) {
             r->fenced = (struct u128){0};
             replica_try_start(s, r);
         }
-        if (waits_for_ranks(r) && s->now - r->asked_at >= ASK_AGAIN_MS) ask_again(s, r);
-        if (r->state == REPLICA_DOWN && !has_worker(r) && s->now - r->down_since >= s->config.model_grace_ms)
+        if (waits_for_ranks(r) && s->now - r->asked_at >= ASK_AGAIN_MS)
+            ask_ranks_again(s, r);
+        if (r->state == REPLICA_DOWN && !has_worker(r) &&
+            s->now - r->down_since >= s->config.model_grace_ms)
             replica_free(s, r);
     }
     LIST_EACH(at, &s->models) {
-        struct model *model = LINK_ITEM(at, struct model, link);
-        if (model->replicas.count == 0 && model->request_count == 0) model_free(s, model);
+        struct model *model = LIST_ITEM(at, struct model, link);
+        if (model->replicas.count == 0 && model->request_count == 0)
+            model_free(s, model);
     }
 }
 
@@ -179,9 +212,12 @@ int64_t replicas_next(const struct sched *s) {
     int64_t next = NEVER;
     for (size_t i = 0; i < s->replicas.count; i++) {
         const struct replica *r = s->replicas.items[i];
-        if (r->state == REPLICA_FENCING) next = MIN(next, r->fence_until);
-        if (waits_for_ranks(r)) next = MIN(next, r->asked_at + ASK_AGAIN_MS);
-        if (r->state == REPLICA_DOWN && !has_worker(r)) next = MIN(next, r->down_since + s->config.model_grace_ms);
+        if (r->state == REPLICA_FENCING)
+            next = MIN(next, r->fence_until);
+        if (waits_for_ranks(r))
+            next = MIN(next, r->asked_at + ASK_AGAIN_MS);
+        if (r->state == REPLICA_DOWN && !has_worker(r))
+            next = MIN(next, r->down_since + s->config.model_grace_ms);
     }
     return next;
 }

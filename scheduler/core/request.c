@@ -1,26 +1,42 @@
-#include "scheduler/core/internal.h"
+#include "base/hash.h"
+#include "scheduler/core/core.h"
+#include "scheduler/core/deliver.h"
+#include "scheduler/core/gateway.h"
+#include "scheduler/core/models.h"
+#include "scheduler/core/sequence_state.h"
+#include "scheduler/core/timer.h"
 
 #include <math.h>
 
 /* ---- What came in ---- */
 
+/* Whatever a gateway says: a logit over or times a penalty stays a number. */
+#define PENALTY_LEAST 1e-3f
+#define PENALTY_MOST  1e3f
+
 static bool sampling_is_valid(const struct wire_sampling *p) {
-    const float all[] = {p->temperature,      p->top_p, p->min_p, p->repetition_penalty, p->presence_penalty,
-                         p->frequency_penalty};
+    const float all[] = {
+        p->temperature,      p->top_p, p->min_p, p->repetition_penalty, p->presence_penalty,
+        p->frequency_penalty};
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        if (!isfinite(all[i])) return false;
+        if (!isfinite(all[i]))
+            return false;
     return p->temperature >= 0 && p->top_p > 0 && p->top_p <= 1 && p->min_p >= 0 && p->min_p < 1 &&
-           p->repetition_penalty > 0 && p->logprobs >= -1 && p->logprobs <= WIRE_MAX_TOP_LOGPROBS &&
+           p->repetition_penalty >= PENALTY_LEAST && p->repetition_penalty <= PENALTY_MOST &&
+           p->logprobs >= -1 && p->logprobs <= WIRE_MAX_TOP_LOGPROBS &&
            p->bias_ids.count == p->bias_values.count && p->bias_ids.count <= WIRE_MAX_LOGIT_BIAS;
 }
 
 static bool choices_are_valid(const struct wire_submit *submit) {
     bool seen[WIRE_MAX_CHOICES] = {0}, open = submit->choice_count == 0;
-    if (submit->choice_count > WIRE_MAX_CHOICES) return false;
+    if (submit->choice_count > WIRE_MAX_CHOICES)
+        return false;
     for (size_t i = 0; i < submit->choice_count; i++) {
         const struct wire_choice *choice = &submit->choices[i];
-        if (choice->choice >= WIRE_MAX_CHOICES || seen[choice->choice]) return false;
-        if (choice->emitted.count > submit->max_tokens) return false;
+        if (choice->choice >= WIRE_MAX_CHOICES || seen[choice->choice])
+            return false;
+        if (choice->emitted.count > submit->max_tokens)
+            return false;
         seen[choice->choice] = true;
         open = open || !choice->finished;
     }
@@ -28,14 +44,17 @@ static bool choices_are_valid(const struct wire_submit *submit) {
 }
 
 enum wire_reject_code submit_check(const struct wire_submit *submit) {
-    if (submit->kind != WIRE_GENERATE || submit->adapter.len || submit->grammar_kind != WIRE_GRAMMAR_NONE ||
-        submit->media_count || submit->sampler_state.len)
+    if (submit->kind != WIRE_GENERATE || submit->adapter.len || submit->media_count ||
+        submit->sampler_state.len)
         return WIRE_REJECT_UNSUPPORTED;
-    if (submit->prompt.count > WIRE_MAX_TOKENS) return WIRE_REJECT_TOO_LONG;
-    bool valid = !u128_is_zero(submit->request) && submit->prompt.count && submit->max_tokens >= 1 &&
-                 submit->max_tokens <= WIRE_MAX_TOKENS && submit->stop_tokens.count <= WIRE_MAX_STOP_TOKENS &&
+    if (submit->prompt.count > WIRE_MAX_TOKENS)
+        return WIRE_REJECT_TOO_LONG;
+    bool valid = !u128_is_zero(submit->request) && submit->prompt.count &&
+                 submit->max_tokens >= 1 && submit->max_tokens <= WIRE_MAX_TOKENS &&
+                 submit->stop_tokens.count <= WIRE_MAX_STOP_TOKENS &&
                  submit->model.len <= WIRE_MAX_TEXT && submit->cache_salt.len <= WIRE_MAX_TEXT &&
-                 submit->presentation.len <= WIRE_MAX_PRESENTATION && choices_are_valid(submit) &&
+                 submit->presentation.len <= WIRE_MAX_PRESENTATION &&
+                 submit->grammar.len <= WIRE_MAX_GRAMMAR && choices_are_valid(submit) &&
                  sampling_is_valid(&submit->sampling);
     return valid ? 0 : WIRE_REJECT_INVALID;
 }
@@ -45,39 +64,65 @@ enum wire_reject_code submit_check(const struct wire_submit *submit) {
 /* Copies an array into the request's blob; every copy starts at a multiple of 8. */
 static void *keep(uint8_t **blob, const void *data, size_t bytes) {
     void *at = *blob;
-    if (bytes) memcpy(at, data, bytes);
+    if (bytes)
+        memcpy(at, data, bytes);
     *blob += (bytes + 7) & ~(size_t)7;
     return at;
 }
 
 static size_t blob_bytes(const struct wire_submit *submit) {
-    size_t words = submit->prompt.count + submit->stop_tokens.count + 2 * submit->sampling.bias_ids.count;
-    return words * 4 + submit->model.len + submit->cache_salt.len + submit->presentation.len + 7 * 8;
+    size_t words =
+        submit->prompt.count + submit->stop_tokens.count + 2 * submit->sampling.bias_ids.count;
+    return words * 4 + submit->model.len + submit->cache_salt.len + submit->presentation.len +
+           submit->grammar.len + 8 * 8;
+}
+
+/* The hash covers the kind too. The key keeps clients from making two grammars one. */
+static struct u128 grammar_hash(const struct sched *s, const struct wire_submit *submit) {
+    if (submit->grammar_kind == WIRE_GRAMMAR_NONE)
+        return (struct u128){0};
+    struct u128 hash =
+        hash128_keyed(&s->config.cache_key, submit->grammar.data, submit->grammar.len);
+    hash.lo += (uint64_t)submit->grammar_kind;
+    hash.hi |= 1; /* never zero */
+    return hash;
 }
 
 static void keep_all(struct request *request, const struct wire_submit *submit, uint8_t *blob) {
     size_t bias = submit->sampling.bias_ids.count;
-    request->prompt = (struct tokens){keep(&blob, submit->prompt.ids, submit->prompt.count * 4), submit->prompt.count};
+    request->prompt = (struct tokens){keep(&blob, submit->prompt.ids, submit->prompt.count * 4),
+                                      submit->prompt.count};
     request->stop_tokens =
-        (struct u32s){keep(&blob, submit->stop_tokens.items, submit->stop_tokens.count * 4), submit->stop_tokens.count};
+        (struct u32s){keep(&blob, submit->stop_tokens.items, submit->stop_tokens.count * 4),
+                      submit->stop_tokens.count};
     request->sampling = submit->sampling;
-    request->sampling.bias_ids = (struct u32s){keep(&blob, submit->sampling.bias_ids.items, bias * 4), bias};
-    request->sampling.bias_values = (struct f32s){keep(&blob, submit->sampling.bias_values.items, bias * 4), bias};
-    request->model_name = bytes_of(keep(&blob, submit->model.data, submit->model.len), submit->model.len);
-    request->salt = bytes_of(keep(&blob, submit->cache_salt.data, submit->cache_salt.len), submit->cache_salt.len);
-    request->presentation =
-        bytes_of(keep(&blob, submit->presentation.data, submit->presentation.len), submit->presentation.len);
+    request->sampling.bias_ids =
+        (struct u32s){keep(&blob, submit->sampling.bias_ids.items, bias * 4), bias};
+    request->sampling.bias_values =
+        (struct f32s){keep(&blob, submit->sampling.bias_values.items, bias * 4), bias};
+    request->model_name =
+        bytes_of(keep(&blob, submit->model.data, submit->model.len), submit->model.len);
+    request->salt = bytes_of(keep(&blob, submit->cache_salt.data, submit->cache_salt.len),
+                             submit->cache_salt.len);
+    request->grammar =
+        bytes_of(keep(&blob, submit->grammar.data, submit->grammar.len), submit->grammar.len);
+    request->presentation = bytes_of(
+        keep(&blob, submit->presentation.data, submit->presentation.len), submit->presentation.len);
 }
 
-/* What was resumed may have been complete already: its finish was lost with the scheduler before. */
+/* What was resumed may have been complete already: its finish was lost with the scheduler
+ * before. */
 static enum wire_finish finish_of(const struct sequence *q) {
     const struct request *request = q->request;
     uint32_t output = seq_output_count(q);
-    if (!output) return WIRE_FINISH_NONE;
+    if (!output)
+        return WIRE_FINISH_NONE;
     uint32_t last = seq_tokens(q)[q->token_count - 1];
     for (size_t i = 0; i < request->stop_tokens.count; i++)
-        if (request->stop_tokens.items[i] == last && output > request->sampling.min_tokens) return WIRE_FINISH_STOP;
-    bool full = output >= request->max_tokens || (request->model && q->token_count >= request->model->max_capacity);
+        if (request->stop_tokens.items[i] == last && output > request->sampling.min_tokens)
+            return WIRE_FINISH_STOP;
+    bool full = output >= request->max_tokens ||
+                (request->model && q->token_count >= request->model->max_capacity);
     return full ? WIRE_FINISH_LENGTH : WIRE_FINISH_NONE;
 }
 
@@ -89,45 +134,50 @@ static void sequence_init(struct sched *s, struct sequence *q, struct request *r
                            .slot = SLOT_NONE,
                            .snapshot = BLOCK_NONE,
                            .fingerprint = fingerprint,
+                           .prompt_count = (uint32_t)request->prompt.count,
                            .token_count = (uint32_t)request->prompt.count,
                            .tokens_hi = (uint32_t)request->prompt.count};
-    if (choice->emitted.count) seq_set_output(s, q, choice->emitted);
+    if (choice->emitted.count)
+        seq_set_output(s, q, choice->emitted);
     q->sent = q->acked = q->sent_high = (uint32_t)choice->emitted.count;
     if (choice->finished) {
-        q->finish = (uint8_t)(finish_of(q) ? finish_of(q) : WIRE_FINISH_CANCELLED);
-        q->quiet = true;
-        q->place = PLACE_DONE;
-        request->open_count--;
+        enum wire_finish finish = finish_of(q);
+        seq_finished_before(s, q, finish ? finish : WIRE_FINISH_CANCELLED);
     }
 }
 
-struct request *request_new(struct sched *s, struct gateway *gateway, const struct wire_submit *submit) {
+struct request *request_new(struct sched *s, struct gateway *gateway,
+                            const struct wire_submit *submit) {
     static const struct wire_choice only = {0};
-    size_t count = MAX(submit->choice_count, 1), head = sizeof(struct request) + count * sizeof(struct sequence);
+    size_t count = MAX(submit->choice_count, 1),
+           head = sizeof(struct request) + count * sizeof(struct sequence);
     size_t bytes = head + blob_bytes(submit);
     struct request *request = mem_alloc(bytes);
-    *request = (struct request){.id = submit->request,
-                                .attempt = submit->attempt,
-                                .revision = submit->revision,
-                                .tenant_id = submit->tenant,
-                                .max_tokens = submit->max_tokens,
-                                .priority = submit->priority,
-                                .arrival = ++s->next_arrival,
-                                .deadline_at = submit->deadline_ms ? s->now + submit->deadline_ms : NEVER,
-                                .resumed = submit->resumed || submit->attempt,
-                                .resumable = submit->resumable,
-                                .open_count = (uint32_t)count,
-                                .timer_idx = UINT32_MAX,
-                                .retransmit_at = NEVER,
-                                .probe_at = s->now + s->config.probe_ms,
-                                .expire_at = NEVER,
-                                .unbound_until = NEVER,
-                                .own_bytes = bytes,
-                                .sequence_count = (uint32_t)count};
+    *request =
+        (struct request){.id = submit->request,
+                         .attempt = submit->attempt,
+                         .revision = submit->revision,
+                         .tenant_id = submit->tenant,
+                         .max_tokens = submit->max_tokens,
+                         .priority = submit->priority,
+                         .arrival = ++s->next_arrival,
+                         .deadline_at = submit->deadline_ms ? s->now + submit->deadline_ms : NEVER,
+                         .resumed = submit->resumed || submit->attempt,
+                         .resumable = submit->resumable,
+                         .grammar_kind = submit->grammar_kind,
+                         .grammar_hash = grammar_hash(s, submit),
+                         .open_count = (uint32_t)count,
+                         .timer_idx = UINT32_MAX,
+                         .retransmit_at = NEVER,
+                         .probe_at = s->now + s->config.probe_ms,
+                         .expire_at = NEVER,
+                         .unbound_until = NEVER,
+                         .own_bytes = bytes,
+                         .sequence_count = (uint32_t)count};
     keep_all(request, submit, (uint8_t *)request + head);
     for (size_t i = 0; i < count; i++)
-        sequence_init(s, &request->sequences[i], request, submit->choice_count ? &submit->choices[i] : &only,
-                      submit->fingerprint);
+        sequence_init(s, &request->sequences[i], request,
+                      submit->choice_count ? &submit->choices[i] : &only, submit->fingerprint);
     request_move(request, gateway);
     id_map_put(&s->request_ids, request->id, request);
     s->counts.requests++;
@@ -136,7 +186,8 @@ struct request *request_new(struct sched *s, struct gateway *gateway, const stru
 
 void request_move(struct request *request, struct gateway *gateway) {
     list_remove(&request->gateway_link);
-    for (uint32_t i = 0; i < request->sequence_count; i++) list_remove(&request->sequences[i].dirty);
+    for (uint32_t i = 0; i < request->sequence_count; i++)
+        list_remove(&request->sequences[i].dirty);
     request->gateway = gateway;
     list_push(&gateway->requests, &request->gateway_link);
 }
@@ -145,23 +196,28 @@ void request_move(struct request *request, struct gateway *gateway) {
 
 static bool below(const uint32_t *ids, size_t count, uint32_t width) {
     uint32_t most = 0;
-    for (size_t i = 0; i < count; i++) most = MAX(most, ids[i]);
+    for (size_t i = 0; i < count; i++)
+        most = MAX(most, ids[i]);
     return count == 0 || most < width;
 }
 
 static enum wire_reject_code fit_check(const struct request *request, const struct model *model) {
     bool valid = below(request->prompt.ids, request->prompt.count, model->logits_width) &&
-                 below(request->sampling.bias_ids.items, request->sampling.bias_ids.count, model->logits_width);
+                 below(request->sampling.bias_ids.items, request->sampling.bias_ids.count,
+                       model->logits_width);
     for (uint32_t i = 0; i < request->sequence_count && valid; i++) {
         const struct sequence *q = &request->sequences[i];
-        valid = below(seq_tokens(q) + request->prompt.count, seq_output_count(q), model->logits_width);
+        valid =
+            below(seq_tokens(q) + request->prompt.count, seq_output_count(q), model->logits_width);
     }
-    if (!valid) return WIRE_REJECT_INVALID;
+    if (!valid)
+        return WIRE_REJECT_INVALID;
     return request->prompt.count + 1 > model->max_capacity ? WIRE_REJECT_TOO_LONG : 0;
 }
 
 void request_validate(struct sched *s, struct request *request) {
-    if (request->validated || !request->model || !request->model->max_capacity) return;
+    if (request->validated || !request->model || !request->model->max_capacity)
+        return;
     enum wire_reject_code code = fit_check(request, request->model);
     if (code) {
         request_reject(s, request, code);
@@ -174,16 +230,18 @@ void request_validate(struct sched *s, struct request *request) {
         if (q->finish == WIRE_FINISH_NONE && finish)
             seq_finish(s, q, finish, false);
         else if (q->quiet && finish)
-            q->finish = (uint8_t)finish; /* ended before it came here: for whoever attaches */
+            seq_finished_before(s, q, finish); /* for whoever attaches */
     }
 }
 
 void request_bind(struct sched *s, struct request *request) {
-    if (request->model || request->dropped || request->rejected) return;
+    if (request->model || request->dropped || request->rejected)
+        return;
     struct model *model = model_find(s, request->model_name);
-    if (!model) return;
+    if (!model)
+        return;
     request->model = model;
-    request->tenant = waiting_tenant(&model->waiting, request->tenant_id);
+    request->tenant = waiting_tenant_ref(&model->waiting, request->tenant_id);
     request->unbound_until = NEVER;
     model->request_count++;
     request_validate(s, request);
@@ -191,20 +249,22 @@ void request_bind(struct sched *s, struct request *request) {
 
 void request_start(struct sched *s, struct request *request) {
     request_bind(s, request);
-    if (request->dropped) return;
+    if (request->dropped)
+        return;
     if (!request->model) {
         bool starting = s->now - s->started_at < s->config.start_grace_ms;
         if (!request->resumed && !starting) {
             request_reject(s, request, WIRE_REJECT_NO_MODEL);
             return;
         }
-        request->unbound_until =
-            request->resumed ? s->now + s->config.model_grace_ms : s->started_at + s->config.start_grace_ms;
+        request->unbound_until = request->resumed ? s->now + s->config.model_grace_ms
+                                                  : s->started_at + s->config.start_grace_ms;
     }
     bool leads = true;
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         struct sequence *q = &request->sequences[i];
-        if (q->finish != WIRE_FINISH_NONE) continue;
+        if (q->finish != WIRE_FINISH_NONE)
+            continue;
         if (leads)
             seq_enqueue(s, q);
         else
@@ -217,20 +277,24 @@ void request_start(struct sched *s, struct request *request) {
 /* Requests that waited for this model to be known, or for its geometry. */
 void requests_bind_all(struct sched *s, struct model *model) {
     LIST_EACH(at, &s->parked) {
-        struct request *request = LINK_ITEM(at, struct sequence, link)->request;
-        if (request->model && (request->model != model || request->validated)) continue;
-        vec_push(&s->scratch, LINK_ITEM(at, struct sequence, link)); /* binding may take any of them off the list */
+        struct request *request = LIST_ITEM(at, struct sequence, link)->request;
+        if (request->model && (request->model != model || request->validated))
+            continue;
+        /* binding may take any of them off the list */
+        vec_push(&s->scratch, LIST_ITEM(at, struct sequence, link));
     }
     for (size_t i = 0; i < s->scratch.count; i++) {
         request_bind(s, s->scratch.items[i]->request);
-        if (!s->scratch.items[i]->request->dropped) request_validate(s, s->scratch.items[i]->request);
+        if (!s->scratch.items[i]->request->dropped)
+            request_validate(s, s->scratch.items[i]->request);
     }
     s->scratch.count = 0;
 }
 
 /* ---- Ending ---- */
 
-void reject_send(struct sched *s, struct u128 gateway, struct u128 id, uint32_t attempt, enum wire_reject_code code) {
+void reject_send(struct sched *s, struct u128 gateway, struct u128 id, uint32_t attempt,
+                 enum wire_reject_code code) {
     static const char *const TEXTS[] = {
         [WIRE_REJECT_OVERLOADED] = "too many requests are waiting; try again later",
         [WIRE_REJECT_NO_MODEL] = "no such model",
@@ -243,10 +307,11 @@ void reject_send(struct sched *s, struct u128 gateway, struct u128 id, uint32_t 
         [WIRE_REJECT_UNSUPPORTED] = "the request asks for something this server does not support",
         [WIRE_REJECT_UNKNOWN] = "no such request",
     };
-    struct wire_reject reject = {.request = id, .attempt = attempt, .code = code, .text = bytes_str(TEXTS[code])};
+    struct wire_reject reject = {
+        .request = id, .attempt = attempt, .code = code, .text = bytes_str(TEXTS[code])};
     if (code == WIRE_REJECT_OVERLOADED) {
-        double wait = s->ms_per_finish * (s->waiting_new + s->waiting_resumed);
-        reject.retry_after_ms = (uint32_t)MIN(MAX(wait, 1000.0), 60000.0);
+        double wait = admission_queue_ms(s); /* by then all that waits now has begun */
+        reject.retry_after_ms = (uint32_t)MIN(MAX(wait, 1000.0), 600000.0);
     }
     s->counts.rejected[code]++;
     s->sink.reject(s->sink.ctx, gateway, &reject);
@@ -256,14 +321,17 @@ static void close_all(struct sched *s, struct request *request) {
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         struct sequence *q = &request->sequences[i];
         q->quiet = true;
-        if (q->finish == WIRE_FINISH_NONE) seq_finish(s, q, WIRE_FINISH_CANCELLED, true);
+        if (q->finish == WIRE_FINISH_NONE)
+            seq_finish(s, q, WIRE_FINISH_CANCELLED, true);
         list_remove(&q->dirty);
     }
 }
 
 void request_reject(struct sched *s, struct request *request, enum wire_reject_code code) {
-    if (request->dropped || request->rejected) return;
-    if (request->gateway) reject_send(s, request->gateway->instance, request->id, request->attempt, code);
+    if (request->dropped || request->rejected)
+        return;
+    if (request->gateway)
+        reject_send(s, request->gateway->instance, request->id, request->attempt, code);
     if (request->fresh || !request->gateway) {
         request_drop(s, request);
         return;
@@ -277,27 +345,20 @@ void request_reject(struct sched *s, struct request *request, enum wire_reject_c
 
 static void trim_records(struct sched *s) {
     while (s->record_bytes > s->config.record_bytes && !list_is_empty(&s->records))
-        request_drop(s, LINK_ITEM(s->records.next, struct request, record_link));
+        request_drop(s, LIST_ITEM(s->records.next, struct request, record_link));
 }
 
 static uint64_t record_size(const struct request *request) {
     uint64_t bytes = request->own_bytes + request->hashes.cap * sizeof(struct u128);
     for (uint32_t i = 0; i < request->sequence_count; i++)
-        bytes += 4 * ((uint64_t)request->sequences[i].words.cap + request->sequences[i].logprobs.cap);
+        bytes +=
+            4 * ((uint64_t)request->sequences[i].words.cap + request->sequences[i].logprobs.cap);
     return bytes;
 }
 
-static void observe_finish(struct sched *s) {
-    if (s->last_finish_at) {
-        double gap = (double)MIN(s->now - s->last_finish_at, 10000);
-        s->ms_per_finish += (gap - s->ms_per_finish) * 0.1;
-    }
-    s->last_finish_at = s->now;
-}
-
 void request_finished(struct sched *s, struct request *request) {
-    if (request->dropped) return;
-    observe_finish(s);
+    if (request->dropped)
+        return;
     request->record_bytes = record_size(request);
     request->expire_at = s->now + s->config.record_ttl_ms;
     s->record_bytes += request->record_bytes;
@@ -307,14 +368,17 @@ void request_finished(struct sched *s, struct request *request) {
 }
 
 void request_review(struct sched *s, struct request *request) {
-    if (request->dropped || request->rejected || request->resumable || request->open_count) return;
+    if (request->dropped || request->rejected || request->resumable || request->open_count)
+        return;
     for (uint32_t i = 0; i < request->sequence_count; i++)
-        if (seq_is_owed(&request->sequences[i])) return;
+        if (seq_is_owed(&request->sequences[i]))
+            return;
     request_drop(s, request);
 }
 
 static void record_remove(struct sched *s, struct request *request) {
-    if (!link_is_on(&request->record_link)) return;
+    if (!list_node_is_linked(&request->record_link))
+        return;
     list_remove(&request->record_link);
     s->record_bytes -= request->record_bytes;
     request->record_bytes = 0;
@@ -326,7 +390,8 @@ void request_reopen(struct sched *s, struct request *request) {
 }
 
 void request_drop(struct sched *s, struct request *request) {
-    if (request->dropped) return;
+    if (request->dropped)
+        return;
     request->dropped = true;
     close_all(s, request);
     timer_remove(s, request);
@@ -340,25 +405,29 @@ void request_drop(struct sched *s, struct request *request) {
 
 static bool is_in_slot(const struct request *request) {
     for (uint32_t i = 0; i < request->sequence_count; i++)
-        if (request->sequences[i].place == PLACE_SLOT) return true;
+        if (seq_in_slot(&request->sequences[i]))
+            return true;
     return false;
 }
 
 static void request_free(struct sched *s, struct request *request) {
     list_remove(&request->record_link);
     for (uint32_t i = 0; i < request->sequence_count; i++) {
-        store_give(&s->store, &request->sequences[i].words);
-        store_give(&s->store, &request->sequences[i].logprobs);
+        word_pool_put_back(&s->word_pool, &request->sequences[i].words);
+        word_pool_put_back(&s->word_pool, &request->sequences[i].logprobs);
     }
-    if (request->tenant) waiting_tenant_put(&request->model->waiting, request->tenant);
-    if (request->model) request->model->request_count--;
+    if (request->tenant)
+        waiting_tenant_unref(&request->model->waiting, request->tenant);
+    if (request->model)
+        request->model->request_count--;
     vec_release(&request->hashes);
     mem_free(request);
 }
 
 void requests_sweep(struct sched *s, bool all) {
     LIST_EACH(at, &s->dropped) {
-        struct request *request = LINK_ITEM(at, struct request, record_link);
-        if (all || !is_in_slot(request)) request_free(s, request);
+        struct request *request = LIST_ITEM(at, struct request, record_link);
+        if (all || !is_in_slot(request))
+            request_free(s, request);
     }
 }

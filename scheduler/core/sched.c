@@ -1,8 +1,16 @@
-#include "scheduler/core/internal.h"
+#include "scheduler/core/capabilities.h"
+#include "scheduler/core/core.h"
+#include "scheduler/core/gateway.h"
+#include "scheduler/core/models.h"
+#include "scheduler/core/place.h"
+#include "scheduler/core/submit.h"
+#include "scheduler/core/timer.h"
+#include "scheduler/core/worker.h"
 
 void sched_config_default(struct sched_config *config) {
     *config = (struct sched_config){
         .waiting_max = 1024,
+        .wait_max_ms = 10000,
         .step_target_ms = 250,
         .resume_credits = 8,
         .silence_drop_ms = 10000,
@@ -16,13 +24,14 @@ void sched_config_default(struct sched_config *config) {
         .lost_plan_ms = 2000,
         .fence_wait_ms = 10000,
         .poison_deaths = 2,
+        .isolate_tenants = true,
     };
 }
 
 struct sched *sched_new(const struct sched_config *config, const struct sched_sink *sink) {
     struct sched *s = mem_alloc(sizeof *s);
     *s = (struct sched){.config = *config, .sink = *sink, .now = INT64_MIN, .started_at = NEVER};
-    store_init(&s->store, 64 << 20);
+    word_pool_init(&s->word_pool, 64 << 20);
     list_init(&s->gateways);
     list_init(&s->models);
     list_init(&s->parked);
@@ -35,23 +44,28 @@ struct sched *sched_new(const struct sched_config *config, const struct sched_si
 
 void sched_free(struct sched **at) {
     struct sched *s = *at;
-    if (!s) return;
+    if (!s)
+        return;
     LIST_EACH(item, &s->gateways) {
-        struct gateway *gateway = LINK_ITEM(item, struct gateway, link);
-        LIST_EACH(next, &gateway->requests) request_drop(s, LINK_ITEM(next, struct request, gateway_link));
+        struct gateway *gateway = LIST_ITEM(item, struct gateway, link);
+        LIST_EACH(next, &gateway->requests)
+        request_drop(s, LIST_ITEM(next, struct request, gateway_link));
         gateway_drop(s, gateway);
     }
-    for (size_t i = 0; i < s->request_ids.cap;) { /* detached ones; removal moves entries, so look again */
+    for (size_t i = 0;
+         i < s->request_ids.cap;) { /* detached ones; removal moves entries, so look again */
         struct request *request = s->request_ids.entries[i].value;
         if (request)
             request_drop(s, request);
         else
             i++;
     }
-    while (s->replicas.count) replica_free(s, s->replicas.items[0]);
+    while (s->replicas.count)
+        replica_free(s, s->replicas.items[0]);
     requests_sweep(s, true);
-    LIST_EACH(item, &s->models) model_free(s, LINK_ITEM(item, struct model, link));
-    for (int i = 0; i < SCHED_FALLS; i++) vec_release(&s->falls[i].suspects);
+    LIST_EACH(item, &s->models) model_free(s, LIST_ITEM(item, struct model, link));
+    for (int i = 0; i < SCHED_CRASH_RECORDS; i++)
+        vec_release(&s->crashes[i].suspects);
     id_map_release(&s->request_ids);
     id_map_release(&s->gateway_ids);
     id_map_release(&s->worker_ids);
@@ -62,14 +76,15 @@ void sched_free(struct sched **at) {
     vec_release(&s->status_models);
     deliver_release(s);
     plan_release(s);
-    store_release(&s->store);
+    word_pool_release(&s->word_pool);
     mem_free(s);
     *at = NULL;
 }
 
 void sched_at(struct sched *s, int64_t now) {
     s->now = MAX(s->now, now);
-    if (s->started_at == NEVER) s->started_at = s->now;
+    if (s->started_at == NEVER)
+        s->started_at = s->now;
 }
 
 int64_t sched_run(struct sched *s, int64_t now) {
@@ -79,7 +94,7 @@ int64_t sched_run(struct sched *s, int64_t now) {
     timers_run(s);
     place_all(s);
     plan_all(s);
-    fresh_settle(s);
+    new_requests_finish(s);
     deliver_flush(s);
     requests_sweep(s, false);
     return MIN(timers_next(s), MIN(gateways_next(s), replicas_next(s)));
@@ -92,13 +107,16 @@ void sched_drain(struct sched *s, int64_t now) {
 }
 
 bool sched_is_idle(const struct sched *s) {
-    if (s->running || s->waiting_new || s->waiting_resumed) return false;
-    for (const struct link *at = s->gateways.next; at != &s->gateways; at = at->next) {
-        const struct gateway *gateway = LINK_ITEM(at, const struct gateway, link);
-        for (const struct link *next = gateway->requests.next; next != &gateway->requests; next = next->next) {
-            const struct request *request = LINK_ITEM(next, const struct request, gateway_link);
+    if (s->running || s->waiting_new || s->waiting_resumed)
+        return false;
+    for (const struct list_node *at = s->gateways.next; at != &s->gateways; at = at->next) {
+        const struct gateway *gateway = LIST_ITEM(at, const struct gateway, link);
+        for (const struct list_node *next = gateway->requests.next; next != &gateway->requests;
+             next = next->next) {
+            const struct request *request = LIST_ITEM(next, const struct request, gateway_link);
             for (uint32_t i = 0; i < request->sequence_count; i++)
-                if (seq_is_owed(&request->sequences[i])) return false;
+                if (seq_is_owed(&request->sequences[i]))
+                    return false;
         }
     }
     return true;
@@ -106,10 +124,41 @@ bool sched_is_idle(const struct sched *s) {
 
 /* ---- Looking in ---- */
 
+/* What its replicas do, and what was done for it. */
+static void add_figures(const struct sched *s, const struct model *model,
+                        struct wire_model_status *status) {
+    const struct model_counts *counts = &model->counts;
+    status->waiting = model->waiting.count;
+    LIST_EACH(at, &s->parked)
+    status->waiting += LIST_ITEM(at, struct sequence, link)->request->model == model;
+    status->steps = counts->steps;
+    status->step_tokens = counts->step_tokens;
+    status->output_tokens = counts->output_tokens;
+    status->prefix_queries = counts->prefix_queries;
+    status->prefix_hits = counts->prefix_hits;
+    status->preemptions = counts->preemptions;
+    status->evictions = counts->evictions;
+    status->compute_us = counts->compute_us;
+    for (size_t i = 0; i < model->replicas.count; i++) {
+        const struct replica *r = model->replicas.items[i];
+        bool ready = r->state == REPLICA_READY;
+        status->replicas_ready += ready;
+        status->running += r->running_count;
+        status->slots += ready ? r->slot_count : 0;
+        for (uint32_t group = 0; group < r->group_count; group++) {
+            const struct block_pool *pool = &r->pools[group];
+            status->evictions += pool->eviction_count;
+            status->blocks += ready ? pool->block_count : 0;
+            status->blocks_used += ready ? pool->block_count - pool->free_count : 0;
+            status->blocks_cached += ready ? pool->cached_count : 0;
+        }
+    }
+}
+
 struct wire_status sched_status(struct sched *s) {
     s->status_models.count = 0;
     LIST_EACH(at, &s->models) {
-        const struct model *model = LINK_ITEM(at, struct model, link);
+        const struct model *model = LIST_ITEM(at, struct model, link);
         struct wire_model_status status = {.model = bytes_str(model->name),
                                            .revision = model->revision,
                                            .bundle = model->bundle,
@@ -117,8 +166,7 @@ struct wire_status sched_status(struct sched *s) {
                                            .max_context = model->max_capacity,
                                            .logits_width = model->logits_width,
                                            .replicas_known = (uint32_t)model->replicas.count};
-        for (size_t i = 0; i < model->replicas.count; i++)
-            status.replicas_ready += model->replicas.items[i]->state == REPLICA_READY;
+        add_figures(s, model, &status);
         vec_push(&s->status_models, status);
     }
     return (struct wire_status){.models = s->status_models.items,
@@ -129,16 +177,20 @@ struct wire_status sched_status(struct sched *s) {
                                 .draining = s->draining};
 }
 
-uint64_t sched_status_version(const struct sched *s) { return s->status_version; }
+uint64_t sched_status_version(const struct sched *s) {
+    return s->status_version;
+}
 
 struct u128 sched_bundle_source(const struct sched *s, struct u128 bundle) {
     struct u128 any = {0};
     for (size_t i = 0; i < s->replicas.count; i++) {
         const struct replica *r = s->replicas.items[i];
         for (uint32_t rank = 0; rank < r->rank_count && u128_equal(r->bundle, bundle); rank++) {
-            if (!r->ranks[rank]) continue;
+            if (!r->ranks[rank])
+                continue;
             any = r->ranks[rank]->instance;
-            if (!r->ranks[rank]->loading) return any;
+            if (!r->ranks[rank]->loading)
+                return any;
         }
     }
     return any;
@@ -159,13 +211,15 @@ struct sched_counts sched_counts(const struct sched *s) {
     counts.record_bytes = s->record_bytes;
     for (size_t i = 0; i < s->replicas.count; i++) {
         const struct replica *r = s->replicas.items[i];
-        if (r->state != REPLICA_READY) continue;
+        for (uint32_t group = 0; group < r->group_count; group++)
+            counts.evictions += r->pools[group].eviction_count;
+        if (r->state != REPLICA_READY)
+            continue;
         counts.replicas_ready++;
         for (uint32_t group = 0; group < r->group_count; group++) {
             counts.blocks_total += r->pools[group].block_count;
             counts.blocks_used += r->pools[group].block_count - r->pools[group].free_count;
             counts.blocks_cached += r->pools[group].cached_count;
-            counts.evictions += r->pools[group].eviction_count;
         }
     }
     return counts;

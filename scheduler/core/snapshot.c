@@ -1,21 +1,10 @@
-/*
- * Snapshots: what a worker whose layers carry a state keeps of it. Such a model's blocks alone are no prefix; with a
- * copy of the state at their end they are.
- *
- * A worker has room for `snapshots` copies. One is taken where the last whole block of a prompt ends that leaves a
- * token to compute: a chunk ends there, and the plan with the next row says SNAPSHOT, which a worker does before it
- * computes rows. It is sealed under that block's hash when the row's result is in. A sequence that is placed on cached
- * blocks takes those up to the last one with a snapshot, and its admission comes with RESTORE.
- *
- * The pool is a block_pool: sealed ones are found by hash and the least recently used are taken first. A reference is
- * held from placement until the plan of the admission is sent, and from a SNAPSHOT's plan until its result: in between
- * nobody may overwrite it. After that a worker's order of plans keeps readers before writers.
- */
-#include "scheduler/core/internal.h"
+#include "scheduler/core/snapshot.h"
+#include "scheduler/core/core.h"
+#include "scheduler/core/place.h"
 
 static uint32_t position_of(const struct sequence *q) {
     uint32_t block_tokens = q->replica->groups[0].block_tokens;
-    return (seq_prompt_count(q) - 1) / block_tokens * block_tokens;
+    return (q->prompt_count - 1) / block_tokens * block_tokens;
 }
 
 static struct u128 hash_of(struct sched *s, const struct sequence *q) {
@@ -28,20 +17,22 @@ void snapshot_trim_hits(struct replica *r, const struct request *request) {
     r->hit_snapshot = BLOCK_NONE;
     for (; count; count--) {
         r->hit_snapshot = block_pool_find(&r->snapshots, request->hashes.items[count - 1]);
-        if (r->hit_snapshot != BLOCK_NONE) break;
+        if (r->hit_snapshot != BLOCK_NONE)
+            break;
     }
     r->hits.count = count;
 }
 
-void snapshot_hold(struct sequence *q) {
-    struct replica *r = q->replica;
-    if (!r->snapshot_count || !r->hits.count) return;
+void snapshot_hold(struct sequence *q, struct replica *r) {
+    if (!r->snapshot_count || !r->hits.count)
+        return;
     block_pool_ref(&r->snapshots, r->hit_snapshot);
     q->snapshot = r->hit_snapshot;
 }
 
 void snapshot_let_go(struct sequence *q) {
-    if (q->snapshot != BLOCK_NONE) block_pool_put(&q->replica->snapshots, q->snapshot);
+    if (q->snapshot != BLOCK_NONE)
+        block_pool_unref(&q->replica->snapshots, q->snapshot);
     q->snapshot = BLOCK_NONE;
 }
 
@@ -50,7 +41,8 @@ uint32_t snapshot_room(const struct sequence *q) {
     return at > q->computed_hi ? at - q->computed_hi : UINT32_MAX;
 }
 
-static void add_op(struct plan_build *b, enum wire_block_op kind, uint32_t source, uint32_t target) {
+static void add_op(struct plan_build *b, enum wire_block_op kind, uint32_t source,
+                   uint32_t target) {
     vec_push(&b->op_kinds, kind);
     vec_push(&b->op_groups, 0);
     vec_push(&b->op_sources, source);
@@ -59,22 +51,27 @@ static void add_op(struct plan_build *b, enum wire_block_op kind, uint32_t sourc
 
 uint32_t snapshot_take(struct sched *s, struct sequence *q) {
     struct replica *r = q->replica;
-    if (!r->snapshot_count || !q->computed_hi || q->computed_hi != position_of(q)) return BLOCK_NONE;
-    if (block_pool_find(&r->snapshots, hash_of(s, q)) != BLOCK_NONE) return BLOCK_NONE;
+    if (!r->snapshot_count || !q->computed_hi || q->computed_hi != position_of(q))
+        return BLOCK_NONE;
+    if (block_pool_find(&r->snapshots, hash_of(s, q)) != BLOCK_NONE)
+        return BLOCK_NONE;
     uint32_t snapshot = block_pool_take(&r->snapshots);
-    if (snapshot != BLOCK_NONE) add_op(&s->plan_build, WIRE_OP_SNAPSHOT, q->slot, snapshot);
+    if (snapshot != BLOCK_NONE)
+        add_op(&s->plan_build, WIRE_OP_SNAPSHOT, q->slot, snapshot);
     return snapshot;
 }
 
 void snapshot_restore(struct sched *s, struct sequence *q) {
-    if (q->snapshot != BLOCK_NONE) add_op(&s->plan_build, WIRE_OP_RESTORE, q->snapshot, q->slot);
+    if (q->snapshot != BLOCK_NONE)
+        add_op(&s->plan_build, WIRE_OP_RESTORE, q->snapshot, q->slot);
     snapshot_let_go(q);
 }
 
-void snapshot_settle(struct sched *s, const struct flight_row *row, bool good) {
-    if (row->snapshot == BLOCK_NONE) return;
+void snapshot_finish_ops(struct sched *s, const struct flight_row *row, bool good) {
+    if (row->snapshot == BLOCK_NONE)
+        return;
     struct block_pool *pool = &row->sequence->replica->snapshots;
     bool sealed = good && block_pool_seal(pool, row->snapshot, hash_of(s, row->sequence));
     s->counts.snapshots += sealed; /* not sealed: it failed, or another one was quicker */
-    block_pool_put(pool, row->snapshot);
+    block_pool_unref(pool, row->snapshot);
 }

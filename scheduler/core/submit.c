@@ -1,35 +1,17 @@
-/* Requests as gateways speak of them: Submit, Cancel, Pause, Ack, Resend, Attach. */
-#include "scheduler/core/internal.h"
+#include "scheduler/core/submit.h"
+#include "scheduler/core/core.h"
+#include "scheduler/core/gateway.h"
+#include "scheduler/core/models.h"
+#include "scheduler/core/sequence_state.h"
+#include "scheduler/core/timer.h"
 
 /* ---- A Submit for a request that is known ---- */
 
 static struct sequence *find_choice(struct request *request, uint32_t choice) {
     for (uint32_t i = 0; i < request->sequence_count; i++)
-        if (request->sequences[i].choice == choice) return &request->sequences[i];
+        if (request->sequences[i].choice == choice)
+            return &request->sequences[i];
     return NULL;
-}
-
-/* The gateway holds tokens that are not ours: it is right, they have been seen. */
-static void adopt(struct sched *s, struct sequence *q, struct tokens emitted) {
-    struct request *request = q->request;
-    bool was_done = q->finish != WIRE_FINISH_NONE;
-    if (was_done) {
-        if (request->open_count++ == 0) request_reopen(s, request);
-        q->finish = WIRE_FINISH_NONE;
-    }
-    if (q->place == PLACE_SLOT) {
-        if (q->leave == LEAVE_NOT) q->replica->leaving_count++;
-        q->leave = LEAVE_RESTART; /* also when it was leaving for good */
-    } else if (q->place != PLACE_DONE) {
-        seq_unqueue(s, q);
-    }
-    seq_set_output(s, q, emitted);
-    if (q->place == PLACE_SLOT) {
-        if (q->rows_in_flight == 0) seq_leave_finish(s, q);
-    } else {
-        q->place = PLACE_NEW;
-        seq_enqueue(s, q);
-    }
 }
 
 static void merge_choice(struct sched *s, struct sequence *q, const struct wire_choice *choice) {
@@ -40,14 +22,17 @@ static void merge_choice(struct sched *s, struct sequence *q, const struct wire_
         q->quiet = true;
         return;
     }
-    const uint32_t *ours = seq_tokens(q) + seq_prompt_count(q);
-    if (held > seq_output_count(q) || (common && memcmp(ours, choice->emitted.ids, common * sizeof *ours)))
-        adopt(s, q, choice->emitted);
+    const uint32_t *ours = seq_tokens(q) + q->prompt_count;
+    /* the gateway holds tokens that are not ours: it is right, they have been seen */
+    if (held > seq_output_count(q) ||
+        (common && memcmp(ours, choice->emitted.ids, common * sizeof *ours)))
+        seq_restart(s, q, choice->emitted);
     q->sent = q->acked = q->sent_high = held;
     q->finish_sent = false;
 }
 
-/* A higher attempt: the gateway (perhaps another one) takes the request up from the tokens it holds. */
+/* A higher attempt: the gateway (perhaps another one) takes the request up from the tokens it
+ * holds. */
 static void take_over(struct sched *s, struct gateway *gateway, struct request *request,
                       const struct wire_submit *submit) {
     request_move(request, gateway);
@@ -58,7 +43,8 @@ static void take_over(struct sched *s, struct gateway *gateway, struct request *
     request->deadline_at = submit->deadline_ms ? s->now + submit->deadline_ms : NEVER;
     for (size_t i = 0; i < submit->choice_count; i++) {
         struct sequence *q = find_choice(request, submit->choices[i].choice);
-        if (q) merge_choice(s, q, &submit->choices[i]);
+        if (q)
+            merge_choice(s, q, &submit->choices[i]);
     }
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         struct sequence *q = &request->sequences[i];
@@ -69,10 +55,12 @@ static void take_over(struct sched *s, struct gateway *gateway, struct request *
 }
 
 static bool emitted_is_valid(const struct request *request, const struct wire_submit *submit) {
-    if (!request->validated) return true; /* all is checked when its model is known */
+    if (!request->validated)
+        return true; /* all is checked when its model is known */
     for (size_t i = 0; i < submit->choice_count; i++)
         for (size_t k = 0; k < submit->choices[i].emitted.count; k++)
-            if (submit->choices[i].emitted.ids[k] >= request->model->logits_width || k >= request->max_tokens)
+            if (submit->choices[i].emitted.ids[k] >= request->model->logits_width ||
+                k >= request->max_tokens)
                 return false;
     return true;
 }
@@ -87,14 +75,16 @@ static void take_back(struct sched *s, struct gateway *gateway, struct request *
 /* true: the record is gone, and the Submit is to be treated as new. */
 static bool submit_again(struct sched *s, struct gateway *gateway, struct request *request,
                          const struct wire_submit *submit) {
-    if (!request->gateway && submit->attempt == request->attempt) take_back(s, gateway, request);
+    if (!request->gateway && submit->attempt == request->attempt)
+        take_back(s, gateway, request);
     bool same = submit->attempt == request->attempt && request->gateway == gateway;
     if (submit->attempt <= request->attempt && !same) {
         s->counts.stale_messages++;
         return false;
     }
     if (request->rejected) {
-        bool final = request->rejected == WIRE_REJECT_POISON || request->rejected == WIRE_REJECT_TOO_LONG ||
+        bool final = request->rejected == WIRE_REJECT_POISON ||
+                     request->rejected == WIRE_REJECT_TOO_LONG ||
                      request->rejected == WIRE_REJECT_INVALID;
         if (!same && !final) {
             request_drop(s, request);
@@ -119,12 +109,14 @@ static bool submit_again(struct sched *s, struct gateway *gateway, struct reques
     return false;
 }
 
-void sched_submit(struct sched *s, int64_t now, struct u128 from, const struct wire_submit *submit) {
+void sched_submit(struct sched *s, int64_t now, struct u128 from,
+                  const struct wire_submit *submit) {
     sched_at(s, now);
     struct gateway *gateway = gateway_get(s, from);
     enum wire_reject_code code = submit_check(submit);
     struct request *known = code ? NULL : id_map_get(&s->request_ids, submit->request);
-    if (known && !submit_again(s, gateway, known, submit)) return;
+    if (known && !submit_again(s, gateway, known, submit))
+        return;
     size_t count = MAX(submit->choice_count, 1);
     if (!code && !submit->resumed && !submit->attempt) {
         if (s->draining)
@@ -146,22 +138,48 @@ void sched_submit(struct sched *s, int64_t now, struct u128 from, const struct w
 /* The newest of this turn that may be refused: one that waits as a whole, if there is any. */
 static struct request *newest_fresh(struct sched *s) {
     struct request *newest = NULL;
-    for (struct link *at = s->fresh.prev; at != &s->fresh; at = at->prev) {
-        struct request *request = LINK_ITEM(at, struct request, fresh_link);
-        if (request->resumed) continue;
-        if (!request->sequences[0].started) return request;
-        if (!newest) newest = request;
+    for (struct list_node *at = s->fresh.prev; at != &s->fresh; at = at->prev) {
+        struct request *request = LIST_ITEM(at, struct request, fresh_link);
+        if (request->resumed)
+            continue;
+        if (!request->sequences[0].started)
+            return request;
+        if (!newest)
+            newest = request;
     }
     return newest;
 }
 
+/* Would it wait for longer than anybody should, or than it can? */
+static bool waits_too_long(const struct sched *s, const struct request *request) {
+    if (request->resumed || request_is_probe(request) || request->sequences[0].started ||
+        !request->model || !request->tenant->heap.count)
+        return false;
+    int64_t most = s->config.wait_max_ms ? s->config.wait_max_ms : NEVER;
+    if (request->deadline_at != NEVER)
+        most = MIN(most, request->deadline_at - s->now);
+    return admission_wait_ms(s, request) > (double)most;
+}
+
+/* The newest of this turn first: those before it wait less without it. */
+static void refuse_long_waits(struct sched *s) {
+    struct list_node *before;
+    for (struct list_node *at = s->fresh.prev; at != &s->fresh; at = before) {
+        struct request *request = LIST_ITEM(at, struct request, fresh_link);
+        before = at->prev;
+        if (waits_too_long(s, request))
+            request_reject(s, request, WIRE_REJECT_OVERLOADED);
+    }
+}
+
 /* Too many wait: the newest of this turn go. The others are told that they are taken. */
-void fresh_settle(struct sched *s) {
+void new_requests_finish(struct sched *s) {
     struct request *refused;
+    refuse_long_waits(s);
     while (s->waiting_new > s->config.waiting_max && (refused = newest_fresh(s)))
         request_reject(s, refused, WIRE_REJECT_OVERLOADED);
     LIST_EACH(at, &s->fresh) {
-        struct request *request = LINK_ITEM(at, struct request, fresh_link);
+        struct request *request = LIST_ITEM(at, struct request, fresh_link);
         list_remove(&request->fresh_link);
         request->fresh = false;
         seq_dirty(s, &request->sequences[0]);
@@ -170,16 +188,19 @@ void fresh_settle(struct sched *s) {
 
 /* ---- Cancel, Pause, Ack, Resend, Attach ---- */
 
-/* The request, if the message is of its gateway and attempt. unknown: told so, for the gateway has to submit again. */
-static struct request *addressed(struct sched *s, struct u128 from, struct u128 id, uint32_t attempt,
-                                 bool tell_unknown) {
+/* The request, if the message is of its gateway and attempt. unknown: told so, for the gateway has
+ * to submit again. */
+static struct request *addressed(struct sched *s, struct u128 from, struct u128 id,
+                                 uint32_t attempt, bool tell_unknown) {
     struct gateway *gateway = gateway_get(s, from);
     struct request *request = id_map_get(&s->request_ids, id);
     if (!request) {
-        if (tell_unknown) reject_send(s, from, id, attempt, WIRE_REJECT_UNKNOWN);
+        if (tell_unknown)
+            reject_send(s, from, id, attempt, WIRE_REJECT_UNKNOWN);
         return NULL;
     }
-    if (!request->gateway && request->attempt == attempt) take_back(s, gateway, request);
+    if (!request->gateway && request->attempt == attempt)
+        take_back(s, gateway, request);
     if (request->gateway == gateway && request->attempt == attempt) {
         request->probe_at = s->now + s->config.probe_ms;
         return request;
@@ -188,16 +209,19 @@ static struct request *addressed(struct sched *s, struct u128 from, struct u128 
     return NULL;
 }
 
-void sched_cancel(struct sched *s, int64_t now, struct u128 from, const struct wire_cancel *cancel) {
+void sched_cancel(struct sched *s, int64_t now, struct u128 from,
+                  const struct wire_cancel *cancel) {
     sched_at(s, now);
     struct request *request = addressed(s, from, cancel->request, cancel->attempt, false);
-    if (!request) return;
+    if (!request)
+        return;
     if (cancel->choice == WIRE_ALL_CHOICES) {
         request_drop(s, request);
         return;
     }
     struct sequence *q = find_choice(request, cancel->choice);
-    if (!q || request->rejected) return;
+    if (!q || request->rejected)
+        return;
     q->quiet = true;
     seq_finish(s, q, WIRE_FINISH_CANCELLED, true);
     request_review(s, request);
@@ -206,14 +230,17 @@ void sched_cancel(struct sched *s, int64_t now, struct u128 from, const struct w
 void sched_pause(struct sched *s, int64_t now, struct u128 from, const struct wire_pause *pause) {
     sched_at(s, now);
     struct request *request = addressed(s, from, pause->request, pause->attempt, false);
-    if (!request || request->paused == pause->paused) return;
+    if (!request || request->paused == pause->paused)
+        return;
     request->paused = pause->paused;
-    for (uint32_t i = 0; i < request->sequence_count; i++) seq_requeue(s, &request->sequences[i]);
+    for (uint32_t i = 0; i < request->sequence_count; i++)
+        seq_requeue(s, &request->sequences[i]);
 }
 
 static void acknowledge(struct sched *s, struct request *request, uint32_t choice, uint32_t count) {
     struct sequence *q = find_choice(request, choice);
-    if (!q || request->rejected || count <= q->acked) return;
+    if (!q || request->rejected || count <= q->acked)
+        return;
     if (count > q->sent_high) {
         s->counts.stale_messages++;
         return;
@@ -222,42 +249,54 @@ static void acknowledge(struct sched *s, struct request *request, uint32_t choic
     q->sent = MAX(q->sent, MIN(count, seq_output_count(q)));
     q->finish_sent = q->finish_sent || count > seq_output_count(q);
     request->backoff_ms = (uint32_t)s->config.retransmit_ms;
-    if (request->retransmit_at != NEVER) request->retransmit_at = s->now + request->backoff_ms;
-    if (request->open_count == 0) request_review(s, request);
+    if (request->retransmit_at != NEVER)
+        request->retransmit_at = s->now + request->backoff_ms;
+    if (request->open_count == 0)
+        request_review(s, request);
 }
 
 void sched_ack(struct sched *s, int64_t now, struct u128 from, const struct wire_ack *ack) {
     sched_at(s, now);
-    size_t count = MIN(MIN(ack->requests.count, ack->attempts.count), MIN(ack->choices.count, ack->counts.count));
+    size_t count = MIN(MIN(ack->requests.count, ack->attempts.count),
+                       MIN(ack->choices.count, ack->counts.count));
     for (size_t i = 0; i < count; i++) {
-        struct request *request = addressed(s, from, ack->requests.items[i], ack->attempts.items[i], true);
-        if (!request) continue;
-        if (request->rejected) reject_send(s, from, request->id, request->attempt, request->rejected);
+        struct request *request =
+            addressed(s, from, ack->requests.items[i], ack->attempts.items[i], true);
+        if (!request)
+            continue;
+        if (request->rejected)
+            reject_send(s, from, request->id, request->attempt, request->rejected);
         acknowledge(s, request, ack->choices.items[i], ack->counts.items[i]);
     }
 }
 
-void sched_resend(struct sched *s, int64_t now, struct u128 from, const struct wire_resend *resend) {
+void sched_resend(struct sched *s, int64_t now, struct u128 from,
+                  const struct wire_resend *resend) {
     sched_at(s, now);
     struct request *request = addressed(s, from, resend->request, resend->attempt, true);
-    struct sequence *q = request && !request->rejected ? find_choice(request, resend->choice) : NULL;
-    if (!q || resend->index > seq_output_count(q)) return;
+    struct sequence *q =
+        request && !request->rejected ? find_choice(request, resend->choice) : NULL;
+    if (!q || resend->index > seq_output_count(q))
+        return;
     q->acked = MIN(q->acked, resend->index);
     seq_rewind(s, q, resend->index);
 }
 
 static bool attach_is_valid(struct request *request, const struct wire_attach *attach) {
-    if (!u128_equal(request->tenant_id, attach->tenant) || request->rejected || attach->attempt < request->attempt)
+    if (!u128_equal(request->tenant_id, attach->tenant) || request->rejected ||
+        attach->attempt < request->attempt)
         return false;
     size_t count = MIN(attach->choices.count, attach->indexes.count);
     for (size_t i = 0; i < count; i++) {
         struct sequence *q = find_choice(request, attach->choices.items[i]);
-        if (!q || attach->indexes.items[i] > seq_output_count(q)) return false;
+        if (!q || attach->indexes.items[i] > seq_output_count(q))
+            return false;
     }
     return true;
 }
 
-void sched_attach(struct sched *s, int64_t now, struct u128 from, const struct wire_attach *attach) {
+void sched_attach(struct sched *s, int64_t now, struct u128 from,
+                  const struct wire_attach *attach) {
     sched_at(s, now);
     struct gateway *gateway = gateway_get(s, from);
     struct request *request = id_map_get(&s->request_ids, attach->request);
@@ -283,9 +322,11 @@ void sched_attach(struct sched *s, int64_t now, struct u128 from, const struct w
     }
 }
 
-bool sched_presentation(const struct sched *s, struct u128 id, struct u128 tenant, struct bytes *out) {
+bool sched_presentation(const struct sched *s, struct u128 id, struct u128 tenant,
+                        struct bytes *out) {
     const struct request *request = id_map_get(&s->request_ids, id);
-    if (!request || !u128_equal(request->tenant_id, tenant)) return false;
+    if (!request || !u128_equal(request->tenant_id, tenant))
+        return false;
     *out = request->presentation;
     return true;
 }

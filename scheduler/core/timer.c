@@ -1,36 +1,43 @@
-/* One timer a request, in a binary heap. A key may be earlier than what is due: then nothing happens but that it moves
- * back. So progress, which only puts things off, costs nothing. */
-#include "scheduler/core/internal.h"
+#include "scheduler/core/timer.h"
+#include "scheduler/core/core.h"
+#include "scheduler/core/gateway.h"
+#include "scheduler/core/sequence_state.h"
 
-static void put(struct sched *s, uint32_t at, struct request *request) {
+static void heap_set(struct sched *s, uint32_t at, struct request *request) {
     s->timers.items[at] = request;
     request->timer_idx = at;
 }
 
 static void sift(struct sched *s, uint32_t at) {
     struct request **heap = s->timers.items, *request = heap[at];
-    for (; at && request->timer_at < heap[(at - 1) / 2]->timer_at; at = (at - 1) / 2) put(s, at, heap[(at - 1) / 2]);
+    for (; at && request->timer_at < heap[(at - 1) / 2]->timer_at; at = (at - 1) / 2)
+        heap_set(s, at, heap[(at - 1) / 2]);
     for (;;) {
         uint32_t child = 2 * at + 1;
-        if (child >= s->timers.count) break;
-        if (child + 1 < s->timers.count && heap[child + 1]->timer_at < heap[child]->timer_at) child++;
-        if (heap[child]->timer_at >= request->timer_at) break;
-        put(s, at, heap[child]);
+        if (child >= s->timers.count)
+            break;
+        if (child + 1 < s->timers.count && heap[child + 1]->timer_at < heap[child]->timer_at)
+            child++;
+        if (heap[child]->timer_at >= request->timer_at)
+            break;
+        heap_set(s, at, heap[child]);
         at = child;
     }
-    put(s, at, request);
+    heap_set(s, at, request);
 }
 
 static int64_t due_at(const struct request *request) {
     int64_t deadline = request->open_count ? request->deadline_at : NEVER;
     int64_t probe = request->open_count ? request->probe_at : NEVER;
-    return MIN(MIN(MIN(deadline, probe), request->retransmit_at), MIN(request->expire_at, request->unbound_until));
+    return MIN(MIN(MIN(deadline, probe), request->retransmit_at),
+               MIN(request->expire_at, request->unbound_until));
 }
 
 void timer_update(struct sched *s, struct request *request) {
     int64_t due = due_at(request);
     if (request->timer_idx == UINT32_MAX) {
-        if (due == NEVER) return;
+        if (due == NEVER)
+            return;
         request->timer_at = due;
         vec_push(&s->timers, request);
         sift(s, (uint32_t)s->timers.count - 1);
@@ -42,11 +49,13 @@ void timer_update(struct sched *s, struct request *request) {
 
 void timer_remove(struct sched *s, struct request *request) {
     uint32_t at = request->timer_idx;
-    if (at == UINT32_MAX) return;
+    if (at == UINT32_MAX)
+        return;
     request->timer_idx = UINT32_MAX;
     struct request *last = s->timers.items[--s->timers.count];
-    if (last == request) return;
-    put(s, at, last);
+    if (last == request)
+        return;
+    heap_set(s, at, last);
     sift(s, at);
 }
 
@@ -71,12 +80,14 @@ static void retransmit(struct sched *s, struct request *request) {
             request->retransmit_at = NEVER;
             return;
         }
-        reject_send(s, request->gateway->instance, request->id, request->attempt, request->rejected);
+        reject_send(s, request->gateway->instance, request->id, request->attempt,
+                    request->rejected);
         owed = true;
     }
     for (uint32_t i = 0; i < request->sequence_count && !request->rejected; i++) {
         struct sequence *q = &request->sequences[i];
-        if (!seq_is_owed(q)) continue;
+        if (!seq_is_owed(q))
+            continue;
         owed = true;
         seq_rewind(s, q, q->acked);
     }
@@ -85,35 +96,43 @@ static void retransmit(struct sched *s, struct request *request) {
     request->retransmit_at = owed ? s->now + request->backoff_ms : NEVER;
 }
 
-/* Nothing was heard of it for long: its Cancel may be lost. A gateway that does not know it will say so. */
+/* Nothing was heard of it for long: its Cancel may be lost. A gateway that does not know it will
+ * say so. */
 static void probe(struct sched *s, struct request *request) {
     request->probe_at = s->now + s->config.probe_ms;
-    if (!request->gateway || request->gateway->silent) return;
+    if (!request->gateway || request->gateway->silent)
+        return;
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         struct sequence *q = &request->sequences[i];
-        if (q->finish != WIRE_FINISH_NONE) continue;
+        if (q->finish != WIRE_FINISH_NONE)
+            continue;
         q->accepted_due = true;
         seq_dirty(s, q);
     }
 }
 
 static void request_due(struct sched *s, struct request *request) {
-    if (request->open_count && request->deadline_at <= s->now) deadline_passed(s, request);
+    if (request->open_count && request->deadline_at <= s->now)
+        deadline_passed(s, request);
     if (!request->dropped && request->unbound_until <= s->now) {
         bool begun = request->resumed || !u128_is_zero(request->revision);
         request->unbound_until = NEVER;
         request_reject(s, request, begun ? WIRE_REJECT_REVISION : WIRE_REJECT_NO_MODEL);
     }
-    if (!request->dropped && request->retransmit_at <= s->now) retransmit(s, request);
-    if (!request->dropped && request->open_count && request->probe_at <= s->now) probe(s, request);
-    if (!request->dropped && request->expire_at <= s->now) request_drop(s, request);
+    if (!request->dropped && request->retransmit_at <= s->now)
+        retransmit(s, request);
+    if (!request->dropped && request->open_count && request->probe_at <= s->now)
+        probe(s, request);
+    if (!request->dropped && request->expire_at <= s->now)
+        request_drop(s, request);
 }
 
 void timers_run(struct sched *s) {
     while (s->timers.count && s->timers.items[0]->timer_at <= s->now) {
         struct request *request = s->timers.items[0];
         request_due(s, request);
-        if (request->timer_idx == UINT32_MAX) continue; /* dropped */
+        if (request->timer_idx == UINT32_MAX)
+            continue; /* dropped */
         request->timer_at = due_at(request);
         CHECK(request->timer_at > s->now);
         if (request->timer_at == NEVER)
@@ -123,4 +142,6 @@ void timers_run(struct sched *s) {
     }
 }
 
-int64_t timers_next(const struct sched *s) { return s->timers.count ? s->timers.items[0]->timer_at : NEVER; }
+int64_t timers_next(const struct sched *s) {
+    return s->timers.count ? s->timers.items[0]->timer_at : NEVER;
+}

@@ -1,13 +1,19 @@
-#include "scheduler/core/internal.h"
+#include "scheduler/core/waiting.h"
+#include "scheduler/core/request.h"
+#include "scheduler/core/sequence_state.h"
 
-static bool is_resumed(const struct sequence *q) { return q->counted == COUNTED_RESUMED; }
-
-/* Order within one heap. Arrival is unique to a request, choice to a sequence of it. */
+/* Order within one heap: a tenant's, or that of the resumed ones, which are of all tenants. Arrival
+ * is unique to a request, choice to a sequence of it. */
 static bool before(const struct sequence *a, const struct sequence *b) {
     const struct request *x = a->request, *y = b->request;
-    if (x->priority != y->priority) return x->priority < y->priority;
-    if (is_resumed(a) && a->recompute_cost != b->recompute_cost) return a->recompute_cost < b->recompute_cost;
-    if (x->arrival != y->arrival) return x->arrival < y->arrival;
+    if (request_is_probe(x) != request_is_probe(y))
+        return request_is_probe(x);
+    if (!seq_is_resumed(a) && x->priority != y->priority)
+        return x->priority < y->priority;
+    if (seq_is_resumed(a) && a->recompute_cost != b->recompute_cost)
+        return a->recompute_cost < b->recompute_cost;
+    if (x->arrival != y->arrival)
+        return x->arrival < y->arrival;
     return a->choice < b->choice;
 }
 
@@ -20,9 +26,12 @@ static void sift(struct sequence **heap, uint32_t count, uint32_t at) {
     }
     for (;;) {
         uint32_t child = 2 * at + 1;
-        if (child >= count) break;
-        if (child + 1 < count && before(heap[child + 1], heap[child])) child++;
-        if (!before(heap[child], q)) break;
+        if (child >= count)
+            break;
+        if (child + 1 < count && before(heap[child + 1], heap[child]))
+            child++;
+        if (!before(heap[child], q))
+            break;
         heap[at] = heap[child];
         heap[at]->heap_idx = at;
         at = child;
@@ -38,7 +47,7 @@ void waiting_release(struct waiting *w) {
     id_map_release(&w->tenant_ids);
 }
 
-struct tenant *waiting_tenant(struct waiting *w, struct u128 id) {
+struct tenant *waiting_tenant_ref(struct waiting *w, struct u128 id) {
     struct u128 key = u128_is_zero(id) ? (struct u128){1, 1} : id; /* no tenant is a tenant too */
     struct tenant *tenant = id_map_get(&w->tenant_ids, key);
     if (!tenant) {
@@ -51,8 +60,9 @@ struct tenant *waiting_tenant(struct waiting *w, struct u128 id) {
     return tenant;
 }
 
-void waiting_tenant_put(struct waiting *w, struct tenant *tenant) {
-    if (--tenant->request_count) return;
+void waiting_tenant_unref(struct waiting *w, struct tenant *tenant) {
+    if (--tenant->request_count)
+        return;
     CHECK(tenant->heap.count == 0);
     struct tenant *last = w->tenants.items[--w->tenants.count];
     w->tenants.items[tenant->idx] = last;
@@ -64,13 +74,15 @@ void waiting_tenant_put(struct waiting *w, struct tenant *tenant) {
 
 void waiting_add(struct waiting *w, struct sequence *q) {
     w->count++;
-    if (is_resumed(q)) {
+    if (seq_is_resumed(q)) {
         vec_push(&w->resumed, q);
         sift(w->resumed.items, (uint32_t)w->resumed.count, (uint32_t)w->resumed.count - 1);
         return;
     }
     struct tenant *tenant = q->request->tenant;
-    if (tenant->heap.count == 0) tenant->served = MAX(tenant->served, w->floor); /* idleness earns nothing */
+    /* idleness earns nothing */
+    if (tenant->heap.count == 0)
+        tenant->served = MAX(tenant->served, w->floor);
     vec_push(&tenant->heap, q);
     sift(tenant->heap.items, (uint32_t)tenant->heap.count, (uint32_t)tenant->heap.count - 1);
 }
@@ -78,7 +90,8 @@ void waiting_add(struct waiting *w, struct sequence *q) {
 static void heap_remove(struct sequence **heap, size_t *count, struct sequence *q) {
     CHECK(q->heap_idx < *count && heap[q->heap_idx] == q);
     struct sequence *last = heap[--*count];
-    if (last == q) return;
+    if (last == q)
+        return;
     heap[q->heap_idx] = last;
     last->heap_idx = q->heap_idx;
     sift(heap, (uint32_t)*count, q->heap_idx);
@@ -86,7 +99,7 @@ static void heap_remove(struct sequence **heap, size_t *count, struct sequence *
 
 void waiting_remove(struct waiting *w, struct sequence *q) {
     w->count--;
-    if (is_resumed(q))
+    if (seq_is_resumed(q))
         heap_remove(w->resumed.items, &w->resumed.count, q);
     else
         heap_remove(q->request->tenant->heap.items, &q->request->tenant->heap.count, q);
@@ -94,8 +107,10 @@ void waiting_remove(struct waiting *w, struct sequence *q) {
 
 static bool tenant_before(const struct tenant *a, const struct tenant *b) {
     const struct request *x = a->heap.items[0]->request, *y = b->heap.items[0]->request;
-    if (x->priority != y->priority) return x->priority < y->priority;
-    if (a->served != b->served) return a->served < b->served;
+    if (request_is_probe(x) != request_is_probe(y))
+        return request_is_probe(x);
+    if (a->served != b->served)
+        return a->served < b->served;
     return x->arrival < y->arrival;
 }
 
@@ -103,18 +118,24 @@ struct sequence *waiting_first(const struct waiting *w, bool resumed_allowed) {
     const struct tenant *best = NULL;
     for (size_t i = 0; i < w->tenants.count; i++) {
         const struct tenant *tenant = w->tenants.items[i];
-        if (tenant->heap.count && (!best || tenant_before(tenant, best))) best = tenant;
+        if (tenant->heap.count && (!best || tenant_before(tenant, best)))
+            best = tenant;
     }
     struct sequence *fresh = best ? best->heap.items[0] : NULL;
     struct sequence *resumed = resumed_allowed && w->resumed.count ? w->resumed.items[0] : NULL;
-    if (!fresh || !resumed) return fresh ? fresh : resumed;
-    return fresh->request->priority < resumed->request->priority ? fresh : resumed;
+    if (!fresh || !resumed)
+        return fresh ? fresh : resumed;
+    bool important = fresh->request->tenant == resumed->request->tenant &&
+                     fresh->request->priority < resumed->request->priority;
+    return important || request_is_probe(fresh->request) ? fresh : resumed;
 }
 
 static void check_heap(struct sequence *const *heap, size_t count, bool resumed) {
     for (size_t i = 0; i < count; i++) {
-        CHECK(heap[i]->heap_idx == i && heap[i]->place == PLACE_QUEUED && is_resumed(heap[i]) == resumed);
-        if (i) CHECK(!before(heap[i], heap[(i - 1) / 2]));
+        CHECK(heap[i]->heap_idx == i && heap[i]->state == SEQ_QUEUED &&
+              seq_is_resumed(heap[i]) == resumed);
+        if (i)
+            CHECK(!before(heap[i], heap[(i - 1) / 2]));
     }
 }
 

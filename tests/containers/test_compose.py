@@ -90,7 +90,7 @@ def wait_for(what, condition, seconds=60):
 
 def replicas():
     name = compose("ps", "-q", "scheduler").split()[0]
-    text = run("docker", "exec", name, "curl", "-fsS", "http://127.0.0.1:9100/metrics")
+    text = run("docker", "exec", name, "wget", "-q", "-O", "-", "http://127.0.0.1:9100/metrics")
     return next(float(line.split()[1]) for line in text.splitlines() if line.startswith("trireme_scheduler_replicas_ready "))
 
 

@@ -18,7 +18,7 @@ TOKENS = 100
 
 
 def bodies():
-    """Greedy, seeded, n = 2, chat and plain; every one unlike the others."""
+    """Greedy, seeded, n = 2, constrained, chat and plain; every one unlike the others."""
     made = []
     for i in range(STREAMS):
         body = {"max_tokens": TOKENS + i % 9, "stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
@@ -30,6 +30,10 @@ def bodies():
             body.update(presence_penalty=0.4, frequency_penalty=0.3, repetition_penalty=1.1)
         if i % 8 == 5:
             body["n"] = 2
+        if i % 5 == 3:
+            del body["ignore_eos"]  # they are longer than their tokens
+            items = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20 + i}, "age": {"type": "integer"}}, "required": ["name", "age"]}
+            body["structured_outputs"] = {"json": {"type": "array", "items": items, "minItems": 400}} if i % 2 else {"regex": "([A-Za-z]{1,9}[ ,.]){500}"}
         if i % 2:
             made.append(("/v1/chat/completions", dict(body, messages=[{"role": "user", "content": f"Tell me story number {i} about a fox and the sea."}])))
         else:

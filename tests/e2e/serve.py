@@ -72,19 +72,22 @@ def resident_bytes(pid: int) -> int:
 
 
 class Serve:
-    """A supervisor with its children. `with Serve(model=..., workers=2) as s:` waits until it is ready."""
+    """A supervisor with its children. `with Serve(model=..., workers=2) as s:` waits until it is ready.
 
-    def __init__(self, model=None, workers=1, gateways=1, tcp=False, args=(), env=None, ready_s=60, name=None):
+    hooks: variables of tests/hooks, whose program is run instead of the product."""
+
+    def __init__(self, model=None, workers=1, gateways=1, tcp=False, args=(), env=None, ready_s=60, name=None, program=None, hooks=None):
         self.run_dir = tempfile.mkdtemp(prefix="trm-", dir="/tmp")
         self.port = free_port()
         self.ports = [self.port]
         self.model = model or bundled_model()
-        self.argv = [binary(), "serve", "--model", str(self.model), "--host", "127.0.0.1", "--port", str(self.port),
+        program = program or binary() + ("-hooked" if hooks else "")
+        self.argv = [program, "serve", "--model", str(self.model), "--host", "127.0.0.1", "--port", str(self.port),
                      "--workers", str(workers), "--gateways", str(gateways), "--run-dir", self.run_dir]
         if tcp:
             self.argv += ["--listen", f"tcp://127.0.0.1:{free_port()}"]
         self.argv += [str(a) for a in args]
-        self.env = dict(os.environ, **{"TRIREME_CACHE_DIR": f"{self.run_dir}/cache", **(env or {})})
+        self.env = dict(os.environ, **{"TRIREME_CACHE_DIR": f"{self.run_dir}/cache", **(env or {}), **(hooks or {})})
         self.log_path = os.path.join(self.run_dir, "log.txt")
         self.process = None
         self.ready_s = ready_s

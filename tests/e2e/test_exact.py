@@ -1,24 +1,20 @@
 """Same request, same bytes: alone, in company, cached, chunked, preempted, under every instruction set (acceptance 3, first half)."""
 import json
 import os
+import subprocess
 
 from run import Skip
-from serve import Serve, bundled_model, shared
+from serve import Serve, binary, bundled_model, shared
 from stream import run_many
 
 CHUNKS = (1, 7, 16, 512)
 
 
 def isas():
-    flags = open("/proc/cpuinfo").read()
-    names = ["scalar"]
-    if " avx2 " in flags and " fma " in flags:
-        names.append("avx2")
-    if all(f" {f} " in flags for f in ("avx512f", "avx512bw", "avx512vl", "avx512dq")):
-        names.append("avx512")
-        if " amx_bf16 " in flags and " amx_tile " in flags:
-            names.append("amx")
-    return names
+    """Every set that the program itself finds here; it knows what the kernel allows and what TRIREME_CPU_FEATURES hides."""
+    def runs(name):
+        return subprocess.run([binary(), "doctor", "--device", "cpu", "--isa", name], capture_output=True).returncode == 0
+    return [name for name in ("scalar", "neon", "avx2", "avx512", "amx") if runs(name)]
 
 
 def golden_cases(name):

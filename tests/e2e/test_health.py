@@ -67,7 +67,7 @@ def test_what_the_scheduler_never_met_is_replaced_too():
 
 
 def test_slow_load_is_not_death():
-    s = Serve(args=["--test-load-ms", 12000]).start()
+    s = Serve(hooks={"HOOK_LOAD_MS": "12000"}).start()
     try:
         time.sleep(3)
         first = s.wait(lambda: s.pids("worker"), 10, "worker started")

@@ -4,11 +4,12 @@ the replica forms anew and every stream ends as in an undisturbed run of the sam
 import asyncio
 import os
 import random
+import resource
 import signal
 import tempfile
 import time
 
-from serve import Serve, processes
+from serve import Serve, binary, cpu_seconds, processes
 from stream import run_many
 from tiny_models import put_experts, put_hybrid
 
@@ -129,6 +130,62 @@ def survive(name):
         s.wait(lambda: len(s.pids("worker")) == tp * pp, 10, "all ranks run again")
         poison = s.metrics("scheduler").get('trireme_scheduler_rejects_total{reason="poison"}', 0)
         assert poison == 0, "a stream was refused as poison"
+
+
+def trapped(folder):
+    """The program, with SIGXFSZ ignored: a file past the limit is an error."""
+    path = os.path.join(folder, "trapped")
+    with open(path, "w") as f:
+        f.write(f"#!/bin/sh\ntrap '' XFSZ\nexec '{binary()}' \"$@\"\n")
+    os.chmod(path, 0o700)
+    return path
+
+
+NO_SEGMENT = 512 << 10  # bytes of a file: less than the ranks meet in, more than anything else that is written
+
+
+def test_memory_that_ranks_cannot_share_is_told_at_the_start():
+    with tempfile.TemporaryDirectory() as folder:
+        s = Serve(args=["--tp", 2, "--threads", 1, "--slots", 8], program=trapped(folder))
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (NO_SEGMENT, hard))
+        try:
+            s.start()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        try:
+            assert s.process.wait(60) != 0
+            log = s.log()
+            assert "shared memory for the ranks" in log and "state=ready" not in log, log[-2000:]
+        finally:
+            s.stop()
+
+
+def test_ranks_that_cannot_meet_take_their_time():
+    """Ready at first, then the memory is gone: they register anew, but not as fast as they can, and are not ready meanwhile."""
+    with tempfile.TemporaryDirectory() as folder:
+        with Serve(args=["--tp", 2, "--threads", 1, "--slots", 8, "--comm-form-timeout", "1s"], program=trapped(folder)) as s:
+            for pid in ranks(s).values():
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (NO_SEGMENT, resource.RLIM_INFINITY))
+            lines, used = s.log().count("\n"), {pid: cpu_seconds(pid) for pid in ranks(s).values()}
+            request = ("/v1/completions", {"prompt": "One", "max_tokens": 5, "ignore_eos": True, "stream": True,
+                                           "stream_options": {"include_usage": True}})
+            seen = []
+
+            async def watch(results):
+                for _ in range(40):
+                    await asyncio.sleep(0.1)
+                    seen.append((await asyncio.to_thread(s.get, "/health/ready"))[0])
+                for pid in ranks(s).values():
+                    resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                    assert pid in used, "a rank was started anew"
+                return s.log().count("\n") - lines, max(cpu_seconds(p) - used[p] for p in used)
+
+            results, (written, seconds) = run_many(s.port, [request], during=watch, timeout=60)
+            keys(results)
+            assert written < 100, f"{written} lines"
+            assert seen[5:].count(200) < 5, seen
+            return f"{written} lines, {seconds:.2f} s of the processor, ready {seen.count(200)} times of {len(seen)}"
 
 
 def test_tensor_parallel_survives_a_rank():

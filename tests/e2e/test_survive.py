@@ -41,7 +41,7 @@ def test_poisoned_request_is_refused_and_others_live():
     """One prompt aborts its worker (a hook for tests); 63 others end byte-equal."""
     requests = bodies()[:63]
     trigger = 299
-    with Serve(args=["--min-step-ms", 20, "--slots", 128, "--test-abort-token", trigger]) as s:
+    with Serve(args=["--min-step-ms", 20, "--slots", 128], hooks={"HOOK_ABORT_TOKEN": str(trigger)}) as s:
         wanted = [r.key() for r in asyncio.run(run_streams(s, requests))[0]]
 
         async def main():

@@ -9,23 +9,25 @@ static void send_message(struct fake_gateway *g, enum wire_kind kind) {
     (void)!link_client_send(g->link, kind, buf_bytes(&g->out));
 }
 
-#define SEND(g, kind, name, message)                                                                                   \
-    do {                                                                                                               \
-        buf_reset(&(g)->out);                                                                                          \
-        wire_encode_##name(message, &(g)->out);                                                                        \
-        send_message(g, kind);                                                                                         \
+#define SEND(g, kind, name, message)                                                               \
+    do {                                                                                           \
+        buf_reset(&(g)->out);                                                                      \
+        message_pack_##name(message, &(g)->out);                                                   \
+        send_message(g, kind);                                                                     \
     } while (0)
 
 static struct fake_stream *find(struct fake_gateway *g, struct u128 request) {
     for (size_t i = 0; i < g->stream_count; i++)
-        if (u128_equal(g->streams[i].request, request)) return &g->streams[i];
+        if (u128_equal(g->streams[i].request, request))
+            return &g->streams[i];
     return NULL;
 }
 
 /* ---- Submitting ---- */
 
 static void submit(struct fake_gateway *g, const struct fake_stream *s) {
-    struct wire_choice choice = {.emitted = {s->tokens + s->prompt_count, s->count - s->prompt_count}};
+    struct wire_choice choice = {
+        .emitted = {s->tokens + s->prompt_count, s->count - s->prompt_count}};
     struct wire_submit m = {.request = s->request,
                             .attempt = s->attempt,
                             .kind = WIRE_GENERATE,
@@ -40,7 +42,8 @@ static void submit(struct fake_gateway *g, const struct fake_stream *s) {
     SEND(g, WIRE_SUBMIT, submit, &m);
 }
 
-size_t fake_gateway_submit(struct fake_gateway *g, uint64_t seed, uint32_t prompt_count, uint32_t max_tokens) {
+size_t fake_gateway_submit(struct fake_gateway *g, uint64_t seed, uint32_t prompt_count,
+                           uint32_t max_tokens) {
     if (g->stream_count == g->stream_cap) {
         g->stream_cap = g->stream_cap * 2 + 16;
         g->streams = mem_realloc(g->streams, g->stream_cap * sizeof *g->streams);
@@ -76,7 +79,8 @@ static void take_token(struct fake_gateway *g, struct fake_stream *s, uint32_t t
         return;
     }
     s->tokens[s->count++] = token;
-    if (!s->first_ms) s->first_ms = now;
+    if (!s->first_ms)
+        s->first_ms = now;
     s->longest_gap_ms = MAX(s->longest_gap_ms, now - s->last_ms);
     s->last_ms = now;
 }
@@ -84,27 +88,33 @@ static void take_token(struct fake_gateway *g, struct fake_stream *s, uint32_t t
 static void acknowledge(struct fake_gateway *g, const struct fake_stream *s) {
     uint32_t choice = 0, count = s->count - s->prompt_count + (s->finish != WIRE_FINISH_NONE);
     struct wire_ack m = {{&s->request, 1}, {&s->attempt, 1}, {&choice, 1}, {&count, 1}};
-    if (!g->no_ack) SEND(g, WIRE_ACK, ack, &m);
+    if (!g->no_ack)
+        SEND(g, WIRE_ACK, ack, &m);
 }
 
-static void take_run(struct fake_gateway *g, const struct wire_deltas *d, size_t i, const uint32_t *tokens) {
+static void take_run(struct fake_gateway *g, const struct wire_deltas *d, size_t i,
+                     const uint32_t *tokens) {
     struct fake_stream *s = find(g, d->requests.items[i]);
     if (!s || d->attempts.items[i] != s->attempt || s->cancelled) {
         g->stale++;
         struct wire_cancel m = {d->requests.items[i], d->attempts.items[i], WIRE_ALL_CHOICES};
-        if (!s) SEND(g, WIRE_CANCEL, cancel, &m);
+        if (!s)
+            SEND(g, WIRE_CANCEL, cancel, &m);
         return;
     }
     s->accepted = true;
-    uint32_t next = s->count - s->prompt_count, index = d->indexes.items[i], count = d->token_counts.items[i];
+    uint32_t next = s->count - s->prompt_count, index = d->indexes.items[i],
+             count = d->token_counts.items[i];
     if (index > next) {
         struct wire_resend m = {s->request, s->attempt, 0, next};
         g->gaps++;
         SEND(g, WIRE_RESEND, resend, &m);
         return;
     }
-    for (uint32_t k = next - index; k < count; k++) take_token(g, s, tokens[k]);
-    if (d->cached_counts.items[i]) s->cached_count = d->cached_counts.items[i];
+    for (uint32_t k = next - index; k < count; k++)
+        take_token(g, s, tokens[k]);
+    if (d->cached_counts.items[i])
+        s->cached_count = d->cached_counts.items[i];
     if (d->finishes.items[i] && index + count == s->count - s->prompt_count) {
         s->finish = (enum wire_finish)d->finishes.items[i];
         s->open = false;
@@ -122,7 +132,8 @@ static void take_deltas(struct fake_gateway *g, const struct wire_deltas *d) {
 
 static void take_reject(struct fake_gateway *g, const struct wire_reject *r) {
     struct fake_stream *s = find(g, r->request);
-    if (!s || s->attempt != r->attempt || !s->open) return;
+    if (!s || s->attempt != r->attempt || !s->open)
+        return;
     if (r->code == WIRE_REJECT_UNKNOWN) {
         s->attempt++;
         submit(g, s);
@@ -141,7 +152,8 @@ static void take_status(struct fake_gateway *g, const struct wire_status *m) {
     g->status.waiting = m->waiting;
     g->status.running = m->running;
     g->status.replicas_ready = m->model_count ? m->models[0].replicas_ready : 0;
-    if (!m->model_count) return;
+    if (!m->model_count)
+        return;
     g->status.bundle = m->models[0].bundle;
     g->status.bundle_bytes = m->models[0].bundle_bytes;
 }
@@ -158,11 +170,13 @@ void fake_gateway_fetch_bundle(struct fake_gateway *g) {
 }
 
 static void take_chunk(struct fake_gateway *g, const struct wire_bundle_chunk *c) {
-    if (c->offset != g->bundle.arrived || c->total != g->bundle.wanted) return;
+    if (c->offset != g->bundle.arrived || c->total != g->bundle.wanted)
+        return;
     for (size_t i = 0; i < c->data.len; i++)
         g->bundle.wrong += c->data.data[i] != fake_bundle_byte((size_t)c->offset + i);
     g->bundle.arrived += c->data.len;
-    if (g->bundle.arrived < g->bundle.wanted) ask_chunk(g);
+    if (g->bundle.arrived < g->bundle.wanted)
+        ask_chunk(g);
 }
 
 /* ---- The link's calls ---- */
@@ -176,32 +190,39 @@ static void on_frame(void *ctx, enum wire_kind kind, struct bytes payload) {
         struct wire_bundle_chunk chunk;
     } m;
     arena_reset(&g->arena);
-    if (kind == WIRE_DELTAS && wire_decode_deltas(payload, &g->arena, &m.deltas, NULL) == 0)
+    if (kind == WIRE_DELTAS && message_unpack_deltas(payload, &g->arena, &m.deltas, NULL) == 0)
         take_deltas(g, &m.deltas);
-    else if (kind == WIRE_REJECT && wire_decode_reject(payload, &g->arena, &m.reject, NULL) == 0)
+    else if (kind == WIRE_REJECT && message_unpack_reject(payload, &g->arena, &m.reject, NULL) == 0)
         take_reject(g, &m.reject);
-    else if (kind == WIRE_STATUS && wire_decode_status(payload, &g->arena, &m.status, NULL) == 0)
+    else if (kind == WIRE_STATUS && message_unpack_status(payload, &g->arena, &m.status, NULL) == 0)
         take_status(g, &m.status);
-    else if (kind == WIRE_BUNDLE_CHUNK && wire_decode_bundle_chunk(payload, &g->arena, &m.chunk, NULL) == 0)
+    else if (kind == WIRE_BUNDLE_CHUNK &&
+             message_unpack_bundle_chunk(payload, &g->arena, &m.chunk, NULL) == 0)
         take_chunk(g, &m.chunk);
     else
         g->wrong++;
 }
 
-static void on_hello(void *ctx, struct wire_hello *hello) { hello->name = bytes_str("fake-gateway"); }
+static void on_hello(void *ctx, struct wire_hello *hello) {
+    hello->name = bytes_str("fake-gateway");
+}
 
 static void on_registered(void *ctx, struct epoch epoch, const struct wire_welcome *welcome) {
     struct fake_gateway *g = ctx;
     g->registered++;
     for (size_t i = 0; i < g->stream_count; i++) {
         struct fake_stream *s = &g->streams[i];
-        if (!s->open) continue;
-        if (g->registered > 1) s->attempt++;
+        if (!s->open)
+            continue;
+        if (g->registered > 1)
+            s->attempt++;
         submit(g, s);
     }
 }
 
-static void on_lost(void *ctx, enum link_lost why) { ((struct fake_gateway *)ctx)->lost++; }
+static void on_lost(void *ctx, enum link_lost why) {
+    ((struct fake_gateway *)ctx)->lost++;
+}
 
 int fake_gateway_new(struct fake_gateway **out, const char *endpoint, struct error *err) {
     static const struct link_client_calls CALLS = {
@@ -210,15 +231,18 @@ int fake_gateway_new(struct fake_gateway **out, const char *endpoint, struct err
     struct link_client_config config = {.endpoint = endpoint, .role = WIRE_ROLE_GATEWAY};
     int rc = link_client_new(&g->link, &config, &CALLS, g, err);
     *out = g;
-    if (rc) fake_gateway_free(out);
+    if (rc)
+        fake_gateway_free(out);
     return rc;
 }
 
 void fake_gateway_free(struct fake_gateway **gateway) {
     struct fake_gateway *g = *gateway;
-    if (!g) return;
+    if (!g)
+        return;
     link_client_free(&g->link);
-    for (size_t i = 0; i < g->stream_count; i++) mem_free(g->streams[i].tokens);
+    for (size_t i = 0; i < g->stream_count; i++)
+        mem_free(g->streams[i].tokens);
     mem_free(g->streams);
     arena_release(&g->arena);
     buf_release(&g->out);
@@ -228,18 +252,21 @@ void fake_gateway_free(struct fake_gateway **gateway) {
 
 void fake_gateway_run(struct fake_gateway *g, int64_t ms) {
     int64_t end = clock_ms() + ms;
-    do link_client_wait(g->link, NULL, NULL, 0, MAX(end - clock_ms(), (int64_t)0));
+    do
+        link_client_wait(g->link, NULL, NULL, 0, MAX(end - clock_ms(), (int64_t)0));
     while (clock_ms() < end);
 }
 
 size_t fake_gateway_open_count(const struct fake_gateway *g) {
     size_t count = 0;
-    for (size_t i = 0; i < g->stream_count; i++) count += g->streams[i].open;
+    for (size_t i = 0; i < g->stream_count; i++)
+        count += g->streams[i].open;
     return count;
 }
 
 uint64_t fake_gateway_token_count(const struct fake_gateway *g) {
     uint64_t sum = 0;
-    for (size_t i = 0; i < g->stream_count; i++) sum += g->streams[i].count - g->streams[i].prompt_count;
+    for (size_t i = 0; i < g->stream_count; i++)
+        sum += g->streams[i].count - g->streams[i].prompt_count;
     return sum;
 }

@@ -1,10 +1,10 @@
 /*
- * fake_gateway.h - a gateway that submits requests over a real link, keeps to the rules of delivery, and checks every
- * token against fake_lm.h.
+ * fake_gateway.h - a gateway that submits requests over a real link, keeps to the rules of
+ * delivery, and checks every token against fake_lm.h.
  *
- * A token is taken when epoch and attempt are current and its index is the next one; a gap asks for a resend. When the
- * scheduler is lost, every open request is submitted again with its tokens once another is found. What is wrong is
- * counted in `wrong`.
+ * A token is taken when epoch and attempt are current and its index is the next one; a gap asks for
+ * a resend. When the scheduler is lost, every open request is submitted again with its tokens once
+ * another is found. What is wrong is counted in `wrong`.
  *
  * Threading: one thread, which calls fake_gateway_run.
  */
@@ -51,11 +51,14 @@ MUST_CHECK int fake_gateway_new(struct fake_gateway **out, const char *endpoint,
 void fake_gateway_free(struct fake_gateway **gateway);
 /* Dispatches for at most ms. */
 void fake_gateway_run(struct fake_gateway *g, int64_t ms);
-/* Submits a request whose prompt is made from `seed` (equal seeds, equal prompts); returns its index. */
-size_t fake_gateway_submit(struct fake_gateway *g, uint64_t seed, uint32_t prompt_count, uint32_t max_tokens);
+/* Submits a request whose prompt is made from `seed` (equal seeds, equal prompts); returns its
+ * index. */
+size_t fake_gateway_submit(struct fake_gateway *g, uint64_t seed, uint32_t prompt_count,
+                           uint32_t max_tokens);
 void fake_gateway_cancel(struct fake_gateway *g, size_t stream_idx);
-void fake_gateway_fetch_bundle(struct fake_gateway *g);       /* the one of the latest status */
-size_t fake_gateway_open_count(const struct fake_gateway *g); /* streams neither finished nor refused */
+void fake_gateway_fetch_bundle(struct fake_gateway *g); /* the one of the latest status */
+/* streams neither finished nor refused */
+size_t fake_gateway_open_count(const struct fake_gateway *g);
 uint64_t fake_gateway_token_count(const struct fake_gateway *g);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * fake_lm.h - a language model that is a hash: the next token depends on all tokens before it and on nothing else, so
- * whoever has the prompt knows the one right text.
+ * fake_lm.h - a language model that is a hash: the next token depends on all tokens before it and
+ * on nothing else, so whoever has the prompt knows the one right text.
  */
 #ifndef TESTS_FAKES_FAKE_LM_H
 #define TESTS_FAKES_FAKE_LM_H

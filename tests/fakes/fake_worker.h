@@ -1,9 +1,9 @@
 /*
- * fake_worker.h - a worker of one rank that computes with fake_lm.h: slots, plans, results, held blocks, a bundle, all
- * over a real link.
+ * fake_worker.h - a worker of one rank that computes with fake_lm.h: slots, plans, results, held
+ * blocks, a bundle, all over a real link.
  *
- * It is strict: a plan that no honest scheduler would send (an unknown slot, blocks that do not cover the rows, a
- * number out of turn) is counted in `faults` and answered by registering anew.
+ * It is strict: a plan that no honest scheduler would send (an unknown slot, blocks that do not
+ * cover the rows, a number out of turn) is counted in `faults` and answered by registering anew.
  *
  * Threading: one thread, which calls fake_worker_run.
  */
@@ -25,7 +25,8 @@ struct fake_worker_config {
 };
 
 struct fake_worker;
-MUST_CHECK int fake_worker_new(struct fake_worker **out, const struct fake_worker_config *config, struct error *err);
+MUST_CHECK int fake_worker_new(struct fake_worker **out, const struct fake_worker_config *config,
+                               struct error *err);
 void fake_worker_free(struct fake_worker **worker);
 /* Works for ms (-1: for ever). */
 void fake_worker_run(struct fake_worker *worker, int64_t ms);

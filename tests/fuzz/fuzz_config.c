@@ -1,10 +1,10 @@
 /*
- * fuzz_config.c - any config.json is read or refused, and whatever is read becomes a spec within its bounds or is
- * refused with a text.
+ * fuzz_config.c - any config.json is read or refused, and whatever is read becomes a spec within
+ * its bounds or is refused with a text.
  */
 #include "formats/config.h"
 #include "fuzz.h"
-#include "model/rope.h"
+#include "model/run/rope.h"
 #include "model/spec.h"
 
 #include "kernels/ops.h" /* the spec's enums; links what model needs */
@@ -20,13 +20,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
           spec.hidden <= SPEC_HIDDEN_MAX);
     for (uint32_t i = 0; i < spec.layer_count; i++) {
         const struct attention_spec *a = &spec.layers[i].attention;
-        if (spec.layers[i].mixer != MIXER_ATTENTION) continue;
+        if (spec.layers[i].mixer != MIXER_ATTENTION)
+            continue;
         CHECK(a->kv_heads && a->heads % a->kv_heads == 0 && a->head_dim <= SPEC_HEAD_DIM_MAX &&
               a->rope_idx < spec.rope_count);
     }
     float inv_freq[SPEC_HEAD_DIM_MAX / 2];
     for (uint32_t i = 0; i < spec.rope_count; i++)
-        if (spec.ropes[i].kind) rope_inv_freq(&spec.ropes[i], 1, inv_freq);
+        if (spec.ropes[i].kind)
+            rope_inv_freq(&spec.ropes[i], 1, inv_freq);
     spec_release(&spec);
     return 0;
 }

@@ -1,13 +1,14 @@
 /*
- * fuzz_gguf.c - any bytes open or are refused; in what opens every tensor and every value lies inside the file, and is
- * found by its name.
+ * fuzz_gguf.c - any bytes open or are refused; in what opens every tensor and every value lies
+ * inside the file, and is found by its name.
  */
 #include "formats/gguf.h"
 #include "fuzz.h"
 
 static void check_tensor(const struct gguf *g, const struct tensor *t, struct bytes file) {
     uint64_t count = 1;
-    for (uint32_t i = 0; i < t->dim_count; i++) count *= t->dims[i];
+    for (uint32_t i = 0; i < t->dim_count; i++)
+        count *= t->dims[i];
     CHECK(count / tensor_type_block(t->type) * tensor_type_size(t->type) == t->byte_len);
     CHECK(t->data >= file.data && t->byte_len <= (size_t)(file.data + file.len - t->data));
     CHECK(safetensors_find(&g->set, t->name) == t);
@@ -25,7 +26,8 @@ static void check_kv(const struct gguf *g, const struct gguf_kv *kv) {
     key[kv->key.len] = 0;
     CHECK(gguf_find(g, key) == kv);
     while (gguf_strings_next(&strings, &s)) {
-        for (size_t k = 0; k < s.len; k++) sum += s.data[k];
+        for (size_t k = 0; k < s.len; k++)
+            sum += s.data[k];
         count++;
     }
     CHECK(kv->type != GGUF_STRING || count == kv->count);
@@ -40,9 +42,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct gguf g;
     struct error err;
     struct bytes file = bytes_of(data, size);
-    if (gguf_open_bytes(&g, file, "fuzz", &err)) return 0;
-    for (size_t i = 0; i < g.set.tensor_count; i++) check_tensor(&g, &g.set.tensors[i], file);
-    for (size_t i = 0; i < g.kv_count; i++) check_kv(&g, &g.kvs[i]);
+    if (gguf_open_bytes(&g, file, "fuzz", &err))
+        return 0;
+    for (size_t i = 0; i < g.set.tensor_count; i++)
+        check_tensor(&g, &g.set.tensors[i], file);
+    for (size_t i = 0; i < g.kv_count; i++)
+        check_kv(&g, &g.kvs[i]);
     gguf_close(&g);
     return 0;
 }

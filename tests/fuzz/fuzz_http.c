@@ -1,6 +1,6 @@
 /*
- * fuzz_http.c - the request parser: what it says never depends on how the input was cut, and what it lets through keeps
- * its promises.
+ * fuzz_http.c - the request parser: what it says never depends on how the input was cut, and what
+ * it lets through keeps its promises.
  *
  * The first byte seeds the cuts, the rest is the stream.
  */
@@ -19,8 +19,10 @@ struct runner {
 };
 
 static void check_text(struct bytes s, bool path) {
-    for (size_t i = 0; i < s.len; i++) CHECK((s.data[i] >= 0x20 && s.data[i] != 0x7f) || (!path && s.data[i] == '\t'));
-    if (path) CHECK(s.len && utf8_valid(s.data, s.len) && (s.data[0] == '/' || s.data[0] == '*'));
+    for (size_t i = 0; i < s.len; i++)
+        CHECK((s.data[i] >= 0x20 && s.data[i] != 0x7f) || (!path && s.data[i] == '\t'));
+    if (path)
+        CHECK(s.len && utf8_valid(s.data, s.len) && (s.data[0] == '/' || s.data[0] == '*'));
 }
 
 static void tell_head(struct runner *r) {
@@ -29,7 +31,8 @@ static void tell_head(struct runner *r) {
     CHECK(!(p->chunked && p->length));
     check_text(p->path, true);
     check_text(p->query, false);
-    buf_addf(&r->out, "head %d %d %d %d ", (int)p->method, p->version_minor, p->keep_alive, p->expect_continue);
+    buf_addf(&r->out, "head %d %d %d %d ", (int)p->method, p->version_minor, p->keep_alive,
+             p->expect_continue);
     buf_add_bytes(&r->out, p->path);
     buf_add_bytes(&r->out, p->query);
     for (size_t i = 0; i < p->headers.count; i++) {
@@ -61,7 +64,8 @@ static void feed(struct runner *r, struct bytes in) {
             CHECK(!r->parser.length || r->body_len == r->parser.length);
             buf_add_str(&r->out, " done\n");
             http_parser_reset(&r->parser);
-            if (!in.len) return;
+            if (!in.len)
+                return;
             break;
         case HTTP_PARSE_BAD:
             CHECK(r->parser.status >= 400 && r->parser.status < 600 && r->parser.text);
@@ -85,7 +89,8 @@ static void runner_release(struct runner *r) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct runner whole, cut;
     char decoded[32];
-    if (!size) return 0;
+    if (!size)
+        return 0;
     uint32_t random = data[0] * 2654435761u + 1;
     runner_init(&whole);
     runner_init(&cut);

@@ -1,5 +1,6 @@
 /*
- * fuzz_json.c - what the scan lets through, the reader reads, cJSON sees alike, and the writer writes back to the same.
+ * fuzz_json.c - what the scan lets through, the reader reads, cJSON sees alike, and the writer
+ * writes back to the same.
  */
 #include "base/utf8.h"
 #include "formats/json.h"
@@ -13,10 +14,13 @@ enum { CJSON_NUMBER_MAX = 60 }; /* cJSON reads no more than 63 bytes of a number
 static bool same(struct json_reader *r, const cJSON *item);
 
 static bool same_children(struct json_reader *r, const cJSON *item, bool object) {
-    if (object ? !cJSON_IsObject(item) : !cJSON_IsArray(item)) return false;
+    if (object ? !cJSON_IsObject(item) : !cJSON_IsArray(item))
+        return false;
     for (const cJSON *child = item->child; child; child = child->next) {
-        if (object && (json_next(r) != JSON_KEY || !bytes_equal(r->text, bytes_str(child->string)))) return false;
-        if (!same(r, child)) return false;
+        if (object && (json_next(r) != JSON_KEY || !bytes_equal(r->text, bytes_str(child->string))))
+            return false;
+        if (!same(r, child))
+            return false;
     }
     return json_next(r) == (object ? JSON_OBJECT_END : JSON_ARRAY_END);
 }
@@ -28,9 +32,11 @@ static bool same(struct json_reader *r, const cJSON *item) {
     case JSON_TRUE: return cJSON_IsTrue(item);
     case JSON_FALSE: return cJSON_IsFalse(item);
     case JSON_NULL: return cJSON_IsNull(item);
-    case JSON_STRING: return cJSON_IsString(item) && bytes_equal(r->text, bytes_str(item->valuestring));
+    case JSON_STRING:
+        return cJSON_IsString(item) && bytes_equal(r->text, bytes_str(item->valuestring));
     case JSON_NUMBER:
-        if (!json_number_double(r->text, &number)) return cJSON_IsNumber(item) && isinf(item->valuedouble);
+        if (!json_number_double(r->text, &number))
+            return cJSON_IsNumber(item) && isinf(item->valuedouble);
         return cJSON_IsNumber(item) && number == item->valuedouble;
     case JSON_ARRAY_BEGIN: return same_children(r, item, false);
     case JSON_OBJECT_BEGIN: return same_children(r, item, true);
@@ -53,7 +59,8 @@ static void check_cjson(struct bytes text) {
 static void check_number(struct bytes text) {
     int64_t integer;
     double real;
-    if (!json_number_int64(text, &integer)) return;
+    if (!json_number_int64(text, &integer))
+        return;
     CHECK(json_number_double(text, &real));
     CHECK(real == (double)integer);
 }
@@ -72,7 +79,8 @@ static void copy_event(struct json_reader *r, struct json_writer *w, enum json_e
     }
 }
 
-/* Reads it all and writes it again. False when the reader refuses. *long_number: one that cJSON cannot read. */
+/* Reads it all and writes it again. False when the reader refuses. *long_number: one that cJSON
+ * cannot read. */
 static bool rewrite(struct bytes text, struct buf *out, bool *long_number) {
     struct json_reader r;
     struct json_writer w;
@@ -90,7 +98,8 @@ static bool rewrite(struct bytes text, struct buf *out, bool *long_number) {
         }
         copy_event(&r, &w, event);
     }
-    if (event == JSON_ERROR) CHECK(r.error.code < 0 && r.error.text[0]);
+    if (event == JSON_ERROR)
+        CHECK(r.error.code < 0 && r.error.text[0]);
     json_reader_release(&r);
     return event == JSON_END;
 }
@@ -110,8 +119,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         CHECK(rewrite(buf_bytes(&once), &twice, &long_number));
         CHECK(bytes_equal(buf_bytes(&once), buf_bytes(&twice)));
     }
-    if (scanned && !long_number) check_cjson(text);
-    if (json_number_double(text, &real)) CHECK(isfinite(real));
+    if (scanned && !long_number)
+        check_cjson(text);
+    if (json_number_double(text, &real))
+        CHECK(isfinite(real));
     check_number(text);
     buf_release(&once);
     buf_release(&twice);

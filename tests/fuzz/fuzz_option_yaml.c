@@ -27,18 +27,20 @@ static const struct option_row ROWS[] = {
     {"flag", 0, OPTION_BOOL, AT(flag), "no", .help = "."},
     {"ratio", 0, OPTION_FLOAT, AT(ratio), "0", .help = "."},
 };
-static const struct option_table TABLE = {"fuzz", "", "", ROWS, ARRAY_LEN(ROWS)};
+static const struct option_table TABLE = {
+    .program = "fuzz", .synopsis = "", .summary = "", .rows = ROWS, .count = ARRAY_LEN(ROWS)};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len) {
     char path[64], *argv[] = {"fuzz", "--config", path, NULL};
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
-    if (fd < 0 || write(fd, data, len) != (ssize_t)len) abort();
+    if (fd < 0 || write(fd, data, len) != (ssize_t)len)
+        abort();
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     struct settings settings;
     struct error err = {0};
     if (option_parse(&TABLE, &settings, 3, argv, NULL, 0, NULL, &err) == 0) {
-        CHECK(settings.count >= -5 && settings.count <= 100 && settings.kind >= 0 && settings.kind <= 1 &&
-              settings.name);
+        CHECK(settings.count >= -5 && settings.count <= 100 && settings.kind >= 0 &&
+              settings.kind <= 1 && settings.name);
         option_free(&TABLE, &settings);
     } else
         CHECK(err.text[0]);

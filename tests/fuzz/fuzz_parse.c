@@ -1,6 +1,6 @@
 /*
- * fuzz_parse.c - what a model may write, through every output parser: cut anywhere it gives the same; calls have a
- * name, and complete ones JSON arguments.
+ * fuzz_parse.c - what a model may write, through every output parser: cut anywhere it gives the
+ * same; calls have a name, and complete ones JSON arguments.
  */
 // see: text formats base
 #include "formats/json.h"
@@ -13,7 +13,7 @@ struct seen {
     bool complete;
 };
 
-static void on_text(void *ctx, enum parse_part part, struct bytes text) {
+static void on_text(void *ctx, enum parse_channel part, struct bytes text) {
     struct seen *s = ctx;
     CHECK(text.len > 0);
     buf_add_bytes(part == PARSE_REASONING ? &s->reasoning : &s->content, text);
@@ -28,11 +28,13 @@ static void on_call(void *ctx, const struct parse_call *c) {
         buf_add_bytes(&s->calls, c->name);
     }
     CHECK(c->index + 1 == s->count);
-    CHECK(s->complete ? c->name.len && json_is_object(c->arguments) : c->name.len || c->arguments.len);
+    CHECK(s->complete ? c->name.len && json_is_object(c->arguments)
+                      : c->name.len || c->arguments.len);
     buf_add_bytes(&s->calls, c->arguments);
 }
 
-static void parse(const struct parse_config *config, struct bytes text, size_t step, struct seen *s) {
+static void parse(const struct parse_config *config, struct bytes text, size_t step,
+                  struct seen *s) {
     const struct parse_sink sink = {on_text, on_call, s};
     s->complete = config->complete_calls;
     struct parser *p = parser_new(config);
@@ -50,11 +52,13 @@ static void release(struct seen *s) {
 
 /* The first two bytes choose the formats, the third says what is known and how to cut. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const char TOOLS[] = "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": "
-                                "\"integer\"}}}}}]";
+    static const char TOOLS[] =
+        "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": "
+        "\"integer\"}}}}}]";
     struct seen whole = {0}, cut = {0};
     struct parse_tools *tools;
-    if (size < 3) return 0;
+    if (size < 3)
+        return 0;
     CHECK(!parse_tools_new(bytes_str(TOOLS), &tools, NULL));
     struct parse_config config = {.reasoning = &reasoning_formats[data[0] % reasoning_format_count],
                                   .calls = &call_formats[data[1] % call_format_count],

@@ -1,6 +1,6 @@
-/* Hostile peers for the scheduler's core: the input is a list of events with any values in them; invariants hold after
- * each, and nothing ends the process. A worker's results are sometimes right, so that states behind them are reached.
- */
+/* Hostile peers for the scheduler's core: the input is a list of events with any values in them;
+ * invariants hold after each, and nothing ends the process. A worker's results are sometimes right,
+ * so that states behind them are reached. */
 #include "fuzz.h"
 
 #include "base/vec.h"
@@ -23,30 +23,38 @@ struct script {
     uint32_t words[4][SPAN];
 };
 
-static uint8_t byte(struct script *t) { return t->at < t->end ? *t->at++ : 0; }
+static uint8_t byte(struct script *t) {
+    return t->at < t->end ? *t->at++ : 0;
+}
 /* Mostly small, sometimes extreme. */
 static uint32_t word(struct script *t) {
-    static const uint32_t EXTREME[] = {UINT32_MAX, INT32_MAX, 1u << 20, 1u << 16, 4096, 999, 1000, 1001};
+    static const uint32_t EXTREME[] = {UINT32_MAX, INT32_MAX, 1u << 20, 1u << 16,
+                                       4096,       999,       1000,     1001};
     uint8_t b = byte(t);
     return b < 240 ? b % 24 : EXTREME[b % 8];
 }
-static struct u128 id(struct script *t) { return (struct u128){byte(t) % 6, 0}; }
+static struct u128 id(struct script *t) {
+    return (struct u128){byte(t) % 6, 0};
+}
 
 static size_t fill(struct script *t, int which) {
     size_t count = byte(t) % SPAN;
-    for (size_t i = 0; i < count; i++) t->words[which][i] = byte(t) == 255 ? UINT32_MAX : byte(t) % 100;
+    for (size_t i = 0; i < count; i++)
+        t->words[which][i] = byte(t) == 255 ? UINT32_MAX : byte(t) % 100;
     return count;
 }
 
 static void on_plan(void *ctx, struct u128s ranks, const struct wire_plan *plan) {
     struct script *t = ctx;
-    if (plan->row_slots.count > 64) return;
+    if (plan->row_slots.count > 64)
+        return;
     __typeof__(&t->plans[0]) p = &t->plans[t->plan_count++ % PLANS];
     p->number = plan->number;
     p->incarnation = plan->incarnation;
     p->rows = plan->row_slots.count;
     p->worker = ranks.items[0];
-    for (size_t i = 0; i < p->rows; i++) p->slots[i] = plan->row_slots.items[i];
+    for (size_t i = 0; i < p->rows; i++)
+        p->slots[i] = plan->row_slots.items[i];
 }
 static void on_deltas(void *ctx, struct u128 gateway, const struct wire_deltas *deltas) {}
 static void on_reject(void *ctx, struct u128 gateway, const struct wire_reject *reject) {}
@@ -87,11 +95,13 @@ static void do_hello(struct script *t) {
     static struct u128 hashes[SPAN];
     struct wire_kv_group groups[2];
     for (int i = 0; i < 2; i++)
-        groups[i] = (struct wire_kv_group){.kind = (enum wire_group_kind)(byte(t) % 8 ? 1 + byte(t) % 3 : byte(t)),
-                                           .block_tokens = 1 + byte(t) % 8,
-                                           .block_count = byte(t) % 60,
-                                           .window_tokens = byte(t) % 40};
-    for (size_t i = 0; i < SPAN; i++) hashes[i] = id(t);
+        groups[i] = (struct wire_kv_group){
+            .kind = (enum wire_group_kind)(byte(t) % 8 ? 1 + byte(t) % 3 : byte(t)),
+            .block_tokens = 1 + byte(t) % 8,
+            .block_count = byte(t) % 60,
+            .window_tokens = byte(t) % 40};
+    for (size_t i = 0; i < SPAN; i++)
+        hashes[i] = id(t);
     size_t held = fill(t, 3);
     struct wire_hello hello = {.role = WIRE_ROLE_WORKER,
                                .instance = id(t),
@@ -115,7 +125,8 @@ static void do_hello(struct script *t) {
                                .held_blocks = {t->words[3], held},
                                .held_hashes = {hashes, byte(t) % SPAN}};
     struct error err;
-    if (sched_worker_hello(t->s, t->now, &hello, &err)) return;
+    if (sched_worker_hello(t->s, t->now, &hello, &err))
+        return;
 }
 
 /* Right in form; sometimes one value is changed. */
@@ -133,21 +144,23 @@ static void do_result(struct script *t) {
         }
     }
     size_t rows = byte(t) % 32 ? p->rows : byte(t) % 64;
-    struct wire_step_result result = {.plan_number = byte(t) % 16 ? p->number : word(t),
-                                      .incarnation = byte(t) % 16 ? p->incarnation : word(t),
-                                      .slots = {p->slots, rows},
-                                      .token_counts = {counts, rows},
-                                      .finishes = {finishes, rows},
-                                      .tokens = {tokens, made},
-                                      .logprobs = {{tops, byte(t) % 2 ? made : 0}, {ids, byte(t)}, {values, byte(t)}},
-                                      .compute_us = word(t)};
+    struct wire_step_result result = {
+        .plan_number = byte(t) % 16 ? p->number : word(t),
+        .incarnation = byte(t) % 16 ? p->incarnation : word(t),
+        .slots = {p->slots, rows},
+        .token_counts = {counts, rows},
+        .finishes = {finishes, rows},
+        .tokens = {tokens, made},
+        .logprobs = {{tops, byte(t) % 2 ? made : 0}, {ids, byte(t)}, {values, byte(t)}},
+        .compute_us = word(t)};
     int rc = sched_step_result(t->s, t->now, byte(t) % 16 ? p->worker : id(t), &result);
     (void)rc;
 }
 
 static void do_ack(struct script *t) {
     struct u128 ids[2] = {id(t), id(t)};
-    uint32_t a[2] = {byte(t) % 4, byte(t) % 4}, c[2] = {byte(t) % 4, word(t)}, n[2] = {word(t), word(t)};
+    uint32_t a[2] = {byte(t) % 4, byte(t) % 4}, c[2] = {byte(t) % 4, word(t)},
+             n[2] = {word(t), word(t)};
     struct wire_ack ack = {{ids, 2}, {a, 2}, {c, byte(t) % 3}, {n, 2}};
     sched_ack(t->s, t->now, id(t), &ack);
 }
@@ -209,7 +222,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         else
             t.now += what == 255 ? 20000 : what - 224;
         sched_check(t.s);
-        if (what % 3 == 0) continue;
+        if (what % 3 == 0)
+            continue;
         sched_run(t.s, t.now);
         sched_check(t.s);
     }

@@ -1,6 +1,6 @@
 /*
- * fuzz_tokenizer_file.c - any bytes as a vocabulary of any form (tiktoken, SentencePiece, GGUF, JSON): refused with a
- * reason, or it encodes and decodes without harm.
+ * fuzz_tokenizer_file.c - any bytes as a vocabulary of any form (tiktoken, SentencePiece, GGUF,
+ * JSON): refused with a reason, or it encodes and decodes without harm.
  */
 // see: text formats base
 #include "base/utf8.h"
@@ -15,7 +15,7 @@ static const char TEXT[] =
 static void decode(const struct tokenizer *t, struct tokens ids, unsigned flags) {
     struct buf whole = {0}, streamed = {0};
     struct detok d;
-    tokenizer_decode(t, ids, flags, &whole);
+    tokenizer_detokenize(t, ids, flags, &whole);
     detok_init(&d, t, flags);
     for (size_t i = 0; i < ids.count; i++) {
         detok_push(&d, ids.ids[i], &streamed);
@@ -33,9 +33,11 @@ static void use(const struct tokenizer *t) {
         struct error err = {0};
         int rc = tokenizer_encode(t, bytes_str(TEXT), flags, &ids, &err);
         CHECK((rc == 0 || err.text[0]) && (rc == 0 || ids.count == 0));
-        for (size_t i = 0; i < ids.count; i++) CHECK(ids.items[i] < tokenizer_vocab_count(t));
-        for (uint32_t id = 0; id < MIN(tokenizer_vocab_count(t), 50u); id++) vec_push(&ids, id);
-        decode(t, (struct tokens){ids.items, ids.count}, flags & 1 ? DECODE_SKIP_SPECIAL : 0);
+        for (size_t i = 0; i < ids.count; i++)
+            CHECK(ids.items[i] < tokenizer_vocab_count(t));
+        for (uint32_t id = 0; id < MIN(tokenizer_vocab_count(t), 50u); id++)
+            vec_push(&ids, id);
+        decode(t, (struct tokens){ids.items, ids.count}, flags & 1 ? DETOKENIZE_SKIP_SPECIAL : 0);
         vec_release(&ids);
     }
 }
@@ -46,7 +48,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct error err = {0};
     int rc = tokenizer_load_any(file, none, none, &t, &err);
     CHECK((rc < 0) == (t == NULL) && (!rc || err.text[0]));
-    if (t) use(t);
+    if (t)
+        use(t);
     tokenizer_free(&t);
     return 0;
 }

@@ -1,4 +1,5 @@
-/* The fast checker against character by character decoding; whatever decodes encodes back to the same bytes. */
+/* The fast checker against character by character decoding; whatever decodes encodes back to the
+ * same bytes. */
 #include "base/utf8.h"
 #include "fuzz.h"
 
@@ -12,6 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len) {
     }
     CHECK(utf8_valid_prefix(data, len) == at);
     CHECK(utf8_valid(data, len) == (at == len));
-    if (at < len && utf8_is_partial(data + at, len - at)) CHECK(len - at < 4);
+    if (at < len && utf8_is_partial(data + at, len - at))
+        CHECK(len - at < 4);
     return 0;
 }

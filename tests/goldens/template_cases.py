@@ -193,9 +193,6 @@ case('{{ {}.get([]) }}')
 case("{{ {'a b': '1/2', 'c': 3}|urlencode }}")
 case("{{ [['a', 1], ['b', 2]]|urlencode }}")
 case('{{ [1]|urlencode }}')
-case("{{ 999|filesizeformat }} {{ 1000|filesizeformat }} {{ 123456789|filesizeformat(true) }} {{ 1|filesizeformat }} {{ '5e3'|filesizeformat }}")
-case("{{ 'the quick brown fox-trot jumps'|wordwrap(9) }}|{{ 'abcdefghij'|wordwrap(4) }}|{{ 'abcdefghij'|wordwrap(4, false) }}|{{ 'a b\n\nc d'|wordwrap(2, wrapstring='/') }}")
-case('{{ {\'class\': \'a"b\', \'id\': none, \'n\': 5}|xmlattr }}')
 case("{{ 'a\tbc\td'.expandtabs(4) }}{{ '\t\n\tx'.expandtabs() }}")
 case("{{ 'Ab Cd'.istitle() }}{{ 'AB'.istitle() }}{{ 'a_1'.isidentifier() }}{{ '1a'.isidentifier() }}{{ 'a\n'.isprintable() }}")
 case("{{ {'a': [1]}|tojson(indent='\t') }}")
@@ -254,7 +251,7 @@ case("{{ ('<%s> %r'|safe) % (x, 1) }}|{{ '<%s|%d>'|safe|format(x, 5) }}|{{ ('<{}
 case("{{ ('<{}|{a:>5}>'|safe).format(x, a=1) }}|{{ (', <'|safe).join([x, 1, x|safe]) }}|{{ ', '.join([x|safe, x]) }}", x="<'>")
 case("{{ ('{:>5}'|safe).format('a'|safe) }}")
 for form in ["s.upper()", "s|upper", "s|trim", "s.split('>')[0]", "s|string", "s[1:]", "s[0]", "s|last", "s|first", "s|reverse", "s|title", "s|capitalize", "s|center(9)", "s|indent", "s|truncate(3, true)",
-             "s|truncate(3, true, '&')", "s.replace('b', '<')", "s|replace('b', '<')", "s.partition('b')[1]", "s.ljust(9)", "s|default('x')", "s|e", "s|list|first", "[s, '<']|join", "s|wordwrap(2)"]:
+             "s|truncate(3, true, '&')", "s.replace('b', '<')", "s|replace('b', '<')", "s.partition('b')[1]", "s.ljust(9)", "s|default('x')", "s|e", "s|list|first", "[s, '<']|join"]:
     case("{% set s = '<b> c'|safe %}{{ " + form + " + '<' }}")
 case("{{ ('<b>'|safe).ljust(9, '<') }}")
 case("{{ ['a', 'b']|sum(start='') }}")
@@ -288,7 +285,7 @@ for source in ["{% for i in l %}{% block b %}[{{ i }}{{ s }}]{% endblock %}{% en
 for source in ["{{ s }}{% autoescape true %}{{ s }}{{ s|safe }}{{ '<' }}{{ n }}{{ s|e }}{% endautoescape %}{{ s }}", "{% autoescape true %}{% set x %}{{ s }}{% endset %}{{ x }}{% endautoescape %}{{ x }}{{ x is escaped }}",
                "{% macro f() %}<{{ s }}>{% endmacro %}{% autoescape true %}{{ f() }}{% endautoescape %}{{ f() is escaped }}", "{% autoescape true %}{% macro f(a) %}<{{ a }}>{% endmacro %}{{ f(s) }}{% endautoescape %}{{ f(s) }}",
                "{% autoescape n %}{{ s }}{{ s ~ s|safe }}{% endautoescape %}", "{% autoescape true %}{{ s ~ n ~ s|safe }}{{ s ~ n }}{{ s + s|safe }}{{ 'a' + s }}{% endautoescape %}", "{% autoescape true %}{{ [s, s|safe]|join(',') }}{{ [s]|join('<') }}{{ [s]|join('<'|safe) }}{% endautoescape %}",
-               "{% autoescape true %}{{ s|replace('a', '<') }}{{ s|replace('a', '<'|safe) }}{{ s|safe|replace('a', '<') }}{{ {'a': s}|xmlattr }}{% filter upper %}{{ s }}{% endfilter %}{% endautoescape %}",
+               "{% autoescape true %}{{ s|replace('a', '<') }}{{ s|replace('a', '<'|safe) }}{{ s|safe|replace('a', '<') }}{% filter upper %}{{ s }}{% endfilter %}{% endautoescape %}",
                "{% autoescape true %}{% autoescape false %}{{ s }}{% endautoescape %}{{ s }}{% for x in [[s]] recursive %}{{ loop(x) if x is not string else x }}{% endfor %}{% endautoescape %}", "{% autoescape true %}{{ {'a': s}|tojson }}{{ [s] }}{{ undef }}{{ none }}{% endautoescape %}",
                "{{ '<'|safe + s + '&' ~ s }}{{ '<' + s + '&'|safe + n|string }}", "{% autoescape %}{% endautoescape %}", "{% autoescape true %}"]:
     case(source, s="<a b='c'>", n=5)
@@ -298,15 +295,14 @@ for source in ["{{ 15|round(-1) }}{{ 25|round(-1) }}{{ -15|round(-1) }}{{ 25.0|r
     case(source, s="a\x7f\x1f")
 
 # integers past 64 bits
-for source in ["{{ b }}{{ b|tojson }}{{ [b] }}{{ b == 123456789012345678901234567890 }}{{ b > 5 }}{{ [b, 1, 2.5]|sort }}{{ {b: 1} }}{{ b|int }}{{ b ~ 'x' }}{{ b is integer }}{{ b|float }}{{ -b|abs }}", "{{ u + 0 }}{{ u // 7 }}{{ -u % 7 }}{{ u * 3 - 5 }}{{ u / 2 }}{{ u % 2 == 1 }}",
-               "{{ 9223372036854775807 + 1 }}{{ -9223372036854775807 - 5 }}{{ 9223372036854775807 * 9223372036854775807 }}{{ -(-9223372036854775807 - 1) }}{{ 2 ** 100 }}", "{{ 1e20|int }}{{ '123456789012345678901'|int }}", "{{ [1, 2][:u] }}{{ 'a' in [u] }}", "{{ u // 0 }}"]:
+for source in ["{{ b }}{{ b|tojson }}{{ [b] }}{{ b == 123456789012345678901234567890 }}{{ b > 5 }}{{ [b, 1, 2.5]|sort }}{{ {b: 1} }}{{ b|int }}{{ b ~ 'x' }}{{ b is integer }}{{ b|float }}{{ b|abs }}", "{{ [1, 2][:u] }}{{ 'a' in [u] }}"]:
     case(source, b=123456789012345678901234567890, u=2**64 - 1)
 # exact order, signs of zero
 for source in ["{{ 9007199254740993 == 9007199254740992.0 }}{{ 9007199254740993 > 9007199254740992.0 }}{{ -3 < -3.5 }}{{ 3 >= 3.0 }}", "{{ -0.0 % 2 }}{{ 5.5 // -2 }}{{ -5.5 % 2 }}{{ 0.0 // -1 }}{{ 6.0 // 0.1 }}", "{% set n = x * 10 - x * 10 %}{{ n == n }}{{ n < 1 }}{{ n > 1 }}{{ n >= 1 }}{{ n <= 1 }}{{ [3, n, 1]|sort }}",
                "{{ 1e100 is even }}{{ 2.5 is even }}{{ -3.0 is odd }}"]:
     case(source, x=1e308)
 # methods of numbers, ranges, cyclers; tables of characters; rows
-for source in ["{{ range(3)[1:] }}{{ range(0, 10, 3) }}{{ range(0, 10, 3)[::-1] }}{{ range(5, 2) }}{{ range(10)[8:2] }}{{ range(5).index(3) }}{{ range(5).count(9) }}{{ range(3).stop }}", "{{ (5).bit_length() }}{{ (-7).bit_count() }}{{ true.real }}{{ (2.5).is_integer() }}{{ (3).denominator }}{{ 2.5.imag }}{{ 5.foo is defined }}",
+for source in ["{{ range(3)[1:] }}{{ range(0, 10, 3) }}{{ range(0, 10, 3)[::-1] }}{{ range(5, 2) }}{{ range(10)[8:2] }}{{ range(5).index(3) }}{{ range(5).count(9) }}{{ range(3).stop }}", "{{ (5).bit_length() }}{{ true.real }}{{ (2.5).is_integer() }}{{ (3).denominator }}{{ 2.5.imag }}{{ 5.foo is defined }}",
                "{{ 'abc'.translate({97: 'x', 98: none, 99: 100}) }}{{ 'abc'.translate('abc'.maketrans('ab', 'xy', 'c')) }}{{ ''.maketrans({'a': 'b', 5: 6}) }}", "{{ ''.maketrans('a', 'bc') }}", "{{ '{a} {b[0]}'.format_map({'a': 1, 'b': [2]}) }}{{ {}.fromkeys('ab', 3) }}",
                "{% set c = cycler(1, 2) %}{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.reset() }}{{ c.next() }}{{ c is callable }}", "{% set c = cycler(1, 2) %}{{ c() }}", "{{ [1, 2, 3]|batch(2)|list }}{{ [1, 2]|batch(0)|list }}{{ [1, 2, 3]|batch(2, 0)|list }}{{ 5|batch(2) is defined }}{{ [1, 2, 3]|slice(-1)|list }}", "{{ 5|batch(2)|list }}", "{{ [1]|slice(0)|list }}",
                "{{ s|indent }}|{{ s|indent(2, true) }}|{{ s|indent('> ', blank=true) }}|{{ (s ~ 'x')|indent(1) }}"]:

@@ -15,7 +15,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 limit_kb=$((32 * 1024))
-tests=$(cd tests/unit/emu && ls test_*.c | sed -E 's|^test_(.*)\.c$|\1|' | grep -vxE 'emulator|quant|row_ops|goldens') # those of later families have no room
+tests=$(cd tests/unit/emu && ls test_*.c | sed -E 's|^test_(.*)\.c$|\1|' | grep -vxE 'emulator|hopper|launches|quant|row_ops|goldens') # those of later families have no room
 
 # --- the programs ---
 if [ $emulated = 1 ]; then

@@ -1,8 +1,9 @@
-/* What the tests of tests/unit/emu ask of the emulator, where a real device takes its place: it has one order of its
- * own, and does not recover. */
+/* What the tests of tests/unit/emu ask of the emulator, where a real device takes its place: it has
+ * one order of its own, and does not recover. */
 #include <stdint.h>
 
 void emu_set_order(int order, uint64_t seed);
+void emu_set_blas_choice(int choice);
 void emu_recover(void);
 const char *emu_failure(void);
 
@@ -10,5 +11,10 @@ void emu_set_order(int order, uint64_t seed) {
     (void)order;
     (void)seed;
 }
+void emu_set_blas_choice(int choice) {
+    (void)choice;
+}
 void emu_recover(void) {}
-const char *emu_failure(void) { return "see the lines above"; }
+const char *emu_failure(void) {
+    return "see the lines above";
+}

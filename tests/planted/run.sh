@@ -39,8 +39,9 @@ named_test() { # sets TARGETS and COMMAND
     read -r TARGETS test < <(sed -n 's/^caught-by: *//p' "$1")
     COMMAND="$BUILD/bin/$TARGETS $test"
 }
-# With PLANTED_SECONDS only as many as fit into that time, drawn by lot, so that every one has its turn sooner or later.
-mapfile -t order < <(if [ -n "${PLANTED_SECONDS:-}" ]; then printf '%s\n' "$@" | shuf; else printf '%s\n' "$@"; fi)
+# With PLANTED_SECONDS only as many as fit into that time, in an order drawn by the commit, so that every one has its turn sooner or later.
+[ "${TRIREME_TEST_ALL:-0}" != 1 ] || PLANTED_SECONDS=
+mapfile -t order < <(if [ -n "${PLANTED_SECONDS:-}" ]; then lot "$@"; else printf '%s\n' "$@"; fi)
 began=$SECONDS tried=0
 for patch in "${order[@]}"; do
     [ -z "${PLANTED_SECONDS:-}" ] || [ $((SECONDS - began)) -lt "$PLANTED_SECONDS" ] || break

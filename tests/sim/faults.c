@@ -18,7 +18,8 @@ static void cut(struct world *w, uint32_t peer) {
 /* What was under way in either direction, or in one, never arrives; order starts anew. */
 static void reconnect(struct world *w, uint32_t peer) {
     for (int i = 0; i < 2; i++) {
-        if (chance(w, 3)) continue;
+        if (chance(w, 3))
+            continue;
         w->links[peer][i].generation++;
         w->links[peer][i].last_at = 0;
     }
@@ -36,7 +37,8 @@ static void kill_process(struct world *w) {
 }
 
 /* What a fault needs may not be there just now; then it comes a little later. */
-static bool has_a_victim(const struct world *w, enum fault fault, uint32_t worker, uint32_t gateway) {
+static bool has_a_victim(const struct world *w, enum fault fault, uint32_t worker,
+                         uint32_t gateway) {
     const struct fake_worker *f = &w->workers[worker];
     const struct process *p = &w->procs[w->current];
     switch (fault) {
@@ -48,15 +50,18 @@ static bool has_a_victim(const struct world *w, enum fault fault, uint32_t worke
     case FAULT_SCHEDULER_STOP:
     case FAULT_SCHEDULER_SPLIT: return p->alive && p->paused_until <= w->now;
     case FAULT_GATEWAY_KILL: return w->gateways[gateway].alive;
-    case FAULT_GATEWAY_STOP: return w->gateways[gateway].alive && w->gateways[gateway].paused_until <= w->now;
+    case FAULT_GATEWAY_STOP:
+        return w->gateways[gateway].alive && w->gateways[gateway].paused_until <= w->now;
     case FAULT_BOTH_KILL: return f->alive && p->alive;
     default: return true;
     }
 }
 
 void fault_inject(struct world *w, enum fault fault) {
-    uint32_t worker = below(w, w->worker_count), gateway = below(w, GATEWAYS), peer = below(w, PEERS);
-    if (peer >= GATEWAYS + w->worker_count && peer < SUPERVISOR) peer = SUPERVISOR;
+    uint32_t worker = below(w, w->worker_count), gateway = below(w, GATEWAYS),
+             peer = below(w, PEERS);
+    if (peer >= GATEWAYS + w->worker_count && peer < SUPERVISOR)
+        peer = SUPERVISOR;
     struct fake_worker *f = &w->workers[worker];
     if (!has_a_victim(w, fault, worker, gateway)) {
         at(w, w->now + 20 + below(w, 200), EVENT_FAULT, fault, 0, NULL);
@@ -84,7 +89,9 @@ void fault_inject(struct world *w, enum fault fault) {
         at(w, w->now + 50 + below(w, 400), EVENT_RESTART, PEERS, 0, NULL);
         break;
     case FAULT_GATEWAY_KILL: gateway_kill(w, gateway); break;
-    case FAULT_GATEWAY_STOP: w->gateways[gateway].paused_until = w->now + 100 + below(w, 9000); break;
+    case FAULT_GATEWAY_STOP:
+        w->gateways[gateway].paused_until = w->now + 100 + below(w, 9000);
+        break;
     case FAULT_BOTH_KILL:
         worker_kill(w, worker, WIRE_EXIT_SIGNAL, false);
         kill_process(w);

@@ -1,5 +1,5 @@
-/* sim --seeds A..B --jobs N: runs the seeds, prints events per second; on failure the seed, why, and the tail of the
- * trace. */
+/* sim --seeds A..B --jobs N: runs the seeds, prints events per second; on failure the seed, why,
+ * and the tail of the trace. */
 #include "sim.h"
 
 #include <signal.h>
@@ -13,26 +13,29 @@
 
 struct shared {
     _Atomic uint64_t next, fewest;
-#define SUMS(X)                                                                                                        \
-    X(event_count)                                                                                                     \
-    X(steps)                                                                                                           \
-    X(finished)                                                                                                        \
-    X(rejected)                                                                                                        \
-    X(poisoned)                                                                                                        \
-    X(resubmitted)                                                                                                     \
-    X(hits) X(snapshots) X(restores) X(preemptions) X(evictions) X(retransmits) X(wasted) X(fences) X(faults)
+#define SUMS(X)                                                                                    \
+    X(event_count)                                                                                 \
+    X(steps)                                                                                       \
+    X(finished)                                                                                    \
+    X(rejected)                                                                                    \
+    X(poisoned)                                                                                    \
+    X(resubmitted)                                                                                 \
+    X(hits)                                                                                        \
+    X(snapshots)                                                                                   \
+    X(restores) X(preemptions) X(evictions) X(retransmits) X(wasted) X(fences) X(faults)
 #define X(name) _Atomic uint64_t name;
     SUMS(X)
 #undef X
 
+    _Atomic unsigned moves_seen[SEQUENCE_STATES];
     _Atomic int failures;
 };
 static struct world world;
 static struct shared *shared;
 
 static void on_abort(int signal_number) {
-    fprintf(stderr, "seed %llu failed after %llu events; the last of them:\n", (unsigned long long)world.seed,
-            (unsigned long long)world.event_count);
+    fprintf(stderr, "seed %llu failed after %llu events; the last of them:\n",
+            (unsigned long long)world.seed, (unsigned long long)world.event_count);
     trace_print(&world);
     dump_gateways(&world);
     dump_processes(&world);
@@ -54,14 +57,18 @@ static void run_some(uint64_t last, bool stop_at_failure) {
     signal(SIGFPE, on_abort);
     for (;;) {
         uint64_t seed = shared->next++;
-        if (seed > last || (stop_at_failure && shared->failures)) break;
+        if (seed > last || (stop_at_failure && shared->failures))
+            break;
         run_seed(&world, seed);
 #define X(name) shared->name += world.name;
         SUMS(X)
 #undef X
+        for (int i = 0; i < SEQUENCE_STATES; i++)
+            shared->moves_seen[i] |= world.moves_seen[i];
         uint64_t fewest = shared->fewest;
         while (world.event_count < fewest &&
-               !atomic_compare_exchange_weak_explicit(&shared->fewest, &fewest, world.event_count, 0, 0)) {}
+               !atomic_compare_exchange_weak_explicit(&shared->fewest, &fewest, world.event_count,
+                                                      0, 0)) {}
     }
     world_release(&world);
 }
@@ -77,38 +84,52 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--seeds") && i + 1 < argc) {
             int n = sscanf(argv[++i], "%llu..%llu", &first, &last);
-            if (n < 1) return usage();
-            if (n == 1) last = first;
+            if (n < 1)
+                return usage();
+            if (n == 1)
+                last = first;
         } else if (!strcmp(argv[i], "--jobs") && i + 1 < argc) {
             jobs = atoi(argv[++i]);
         } else {
             return usage();
         }
     }
-    if (jobs < 1 || jobs > 256 || last < first) return usage();
+    if (jobs < 1 || jobs > 256 || last < first)
+        return usage();
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) return 2;
+    if (shared == MAP_FAILED)
+        return 2;
     shared->next = first;
     shared->fewest = UINT64_MAX;
     double start = seconds();
     for (int i = 0; i < jobs; i++) {
         pid_t pid = fork();
-        if (pid < 0) return 2;
+        if (pid < 0)
+            return 2;
         if (pid == 0) {
             run_some(last, true);
             exit(0); /* sanitizers look for leaks */
         }
     }
     int status, bad = 0;
-    while (wait(&status) > 0) bad += !WIFEXITED(status) || WEXITSTATUS(status);
+    while (wait(&status) > 0)
+        bad += !WIFEXITED(status) || WEXITSTATUS(status);
     double took = seconds() - start;
     double rate = (double)shared->event_count / took;
-    printf("%llu seeds, fewest events %llu, %.0f events/s with %d jobs (%.0f a job)\n", last - first + 1,
-           (unsigned long long)shared->fewest, rate, jobs, rate / jobs);
+    printf("%llu seeds, fewest events %llu, %.0f events/s with %d jobs (%.0f a job)\n",
+           last - first + 1, (unsigned long long)shared->fewest, rate, jobs, rate / jobs);
 #define X(name) printf("%s %llu  ", #name, (unsigned long long)shared->name);
     SUMS(X)
 #undef X
     printf("\n");
-    if (!bad) printf("ok sim %llu..%llu\n", first, last);
+    unsigned moves_seen[SEQUENCE_STATES];
+    for (int i = 0; i < SEQUENCE_STATES; i++)
+        moves_seen[i] = shared->moves_seen[i];
+    if (!bad && !moves_are_good(moves_seen, last - first + 1)) {
+        bad = 1;
+        printf("not ok sim moves\n");
+    }
+    if (!bad)
+        printf("ok sim %llu..%llu\n", first, last);
     return bad ? 1 : 0;
 }

@@ -25,37 +25,44 @@ void message_free(struct world *w, struct message *m) {
 /* Room for everything first: spans point into the blob, so it must not move. */
 static void reserve(struct message *m, size_t bytes) {
     m->blob_len = 0;
-    if (bytes <= m->blob_cap) return;
+    if (bytes <= m->blob_cap)
+        return;
     m->blob_cap = bytes * 2;
     mem_free(m->blob);
     m->blob = mem_alloc(m->blob_cap);
 }
 
-static void *put(struct message *m, const void *data, size_t bytes) {
+static void *keep_copy(struct message *m, const void *data, size_t bytes) {
     uint8_t *at = m->blob + m->blob_len;
-    if (bytes) memcpy(at, data, bytes);
+    if (bytes)
+        memcpy(at, data, bytes);
     m->blob_len += (bytes + 15) & ~(size_t)15;
     CHECK(m->blob_len <= m->blob_cap);
     return at;
 }
-static size_t room(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
+static size_t room(size_t bytes) {
+    return (bytes + 15) & ~(size_t)15;
+}
 
-#define SPAN_BYTES(span)     room((span).count * sizeof *(span).items)
-#define KEEP_SPAN(m, span)   ((span).items = put(m, (span).items, (span).count * sizeof *(span).items))
+#define SPAN_BYTES(span) room((span).count * sizeof *(span).items)
+#define KEEP_SPAN(m, span)                                                                         \
+    ((span).items = keep_copy(m, (span).items, (span).count * sizeof *(span).items))
 #define TOKEN_BYTES(span)    room((span).count * 4)
-#define KEEP_TOKENS(m, span) ((span).ids = put(m, (span).ids, (span).count * 4))
+#define KEEP_TOKENS(m, span) ((span).ids = keep_copy(m, (span).ids, (span).count * 4))
 
 void message_set_submit(struct message *m, const struct wire_submit *from) {
-    size_t bytes =
-        TOKEN_BYTES(from->prompt) + SPAN_BYTES(from->stop_tokens) + room(from->choice_count * sizeof *from->choices);
-    for (size_t i = 0; i < from->choice_count; i++) bytes += TOKEN_BYTES(from->choices[i].emitted);
+    size_t bytes = TOKEN_BYTES(from->prompt) + SPAN_BYTES(from->stop_tokens) +
+                   room(from->choice_count * sizeof *from->choices);
+    for (size_t i = 0; i < from->choice_count; i++)
+        bytes += TOKEN_BYTES(from->choices[i].emitted);
     reserve(m, bytes);
     struct wire_submit *to = &m->u.submit;
     *to = *from;
     KEEP_TOKENS(m, to->prompt);
     KEEP_SPAN(m, to->stop_tokens);
-    struct wire_choice *choices = put(m, from->choices, from->choice_count * sizeof *choices);
-    for (size_t i = 0; i < from->choice_count; i++) KEEP_TOKENS(m, choices[i].emitted);
+    struct wire_choice *choices = keep_copy(m, from->choices, from->choice_count * sizeof *choices);
+    for (size_t i = 0; i < from->choice_count; i++)
+        KEEP_TOKENS(m, choices[i].emitted);
     to->choices = choices;
 }
 
@@ -80,14 +87,15 @@ void message_set_plan(struct message *m, const struct wire_plan *from) {
     struct wire_plan *to = &m->u.plan;
     *to = *from;
     size_t bytes = SPAN_BYTES(to->release_slots) + room(to->admit_count * sizeof *to->admits) +
-                   3 * SPAN_BYTES(to->new_block_rows) + 2 * SPAN_BYTES(to->row_slots) + SPAN_BYTES(to->sealed_ids) +
-                   SPAN_BYTES(to->sealed_hashes) + room(to->comm_id.len) + 4 * SPAN_BYTES(to->op_kinds);
+                   3 * SPAN_BYTES(to->new_block_rows) + 2 * SPAN_BYTES(to->row_slots) +
+                   SPAN_BYTES(to->sealed_ids) + SPAN_BYTES(to->sealed_hashes) +
+                   room(to->comm_id.len) + 4 * SPAN_BYTES(to->op_kinds);
     for (size_t i = 0; i < to->admit_count; i++)
         bytes += TOKEN_BYTES(to->admits[i].tokens) + 2 * SPAN_BYTES(to->admits[i].block_ids) +
                  SPAN_BYTES(to->admits[i].stop_tokens);
     reserve(m, bytes);
     KEEP_SPAN(m, to->release_slots);
-    struct wire_admit *admits = put(m, from->admits, from->admit_count * sizeof *admits);
+    struct wire_admit *admits = keep_copy(m, from->admits, from->admit_count * sizeof *admits);
     for (size_t i = 0; i < to->admit_count; i++) {
         KEEP_TOKENS(m, admits[i].tokens);
         KEEP_SPAN(m, admits[i].block_groups);
@@ -106,7 +114,7 @@ void message_set_plan(struct message *m, const struct wire_plan *from) {
     KEEP_SPAN(m, to->row_token_counts);
     KEEP_SPAN(m, to->sealed_ids);
     KEEP_SPAN(m, to->sealed_hashes);
-    to->comm_id.data = put(m, to->comm_id.data, to->comm_id.len);
+    to->comm_id.data = keep_copy(m, to->comm_id.data, to->comm_id.len);
 }
 
 void message_set_result(struct message *m, const struct wire_step_result *from) {
@@ -134,10 +142,10 @@ void message_set_hello(struct message *m, const struct wire_hello *from) {
     *to = *from;
     reserve(m, room(from->group_count * sizeof *from->groups) + SPAN_BYTES(to->held_blocks) +
                    SPAN_BYTES(to->held_hashes) + room(to->comm_id.len));
-    to->groups = put(m, from->groups, from->group_count * sizeof *from->groups);
+    to->groups = keep_copy(m, from->groups, from->group_count * sizeof *from->groups);
     KEEP_SPAN(m, to->held_blocks);
     KEEP_SPAN(m, to->held_hashes);
-    to->comm_id.data = put(m, to->comm_id.data, to->comm_id.len);
+    to->comm_id.data = keep_copy(m, to->comm_id.data, to->comm_id.len);
 }
 
 void message_set_attach(struct message *m, const struct wire_attach *from) {
@@ -169,19 +177,22 @@ struct message *message_copy(struct world *w, const struct message *m) {
     return copy;
 }
 
-/* Sends on a link that keeps its order. Pending single faults hit the next message that comes by. */
+/* Sends on a link that keeps its order. Pending single faults hit the next message that comes
+ * by. */
 void send_message(struct world *w, struct message *m, uint32_t peer, bool to_scheduler) {
     struct link_state *link = &w->links[peer][to_scheduler ? 0 : 1];
     m->peer = (uint8_t)peer;
     m->link_generation = link->generation;
     bool cut = link->cut_until > w->now;
-    if ((cut && !link->cut_holds) || (w->drop_next && !w->quiet && chance(w, 4) && w->drop_next--)) {
+    if ((cut && !link->cut_holds) ||
+        (w->drop_next && !w->quiet && chance(w, 4) && w->drop_next--)) {
         trace(w, "lost", peer, m->kind, to_scheduler, 0);
         message_free(w, m);
         return;
     }
     int64_t when = w->now + (chance(w, 3) ? 1 + below(w, 4) : 1);
-    if (cut) when = link->cut_until + 1;
+    if (cut)
+        when = link->cut_until + 1;
     if (w->delay_next && chance(w, 4)) {
         w->delay_next--;
         when += 20 + below(w, 800);

@@ -1,5 +1,5 @@
-/* The process around the core, as thin as it can be: epochs, who has been heard, and messages turned into calls and
- * back. And the supervisor. */
+/* The process around the core, as thin as it can be: epochs, who has been heard, and messages
+ * turned into calls and back. And the supervisor. */
 #include "sim.h"
 
 #include "scheduler/core/epoch.h"
@@ -8,7 +8,8 @@
 
 static uint32_t peer_of(const struct process *p, struct u128 instance) {
     for (uint32_t i = 0; i < PEERS; i++)
-        if (p->peers[i].known && u128_equal(p->peers[i].instance, instance)) return i;
+        if (p->peers[i].known && u128_equal(p->peers[i].instance, instance))
+            return i;
     return PEERS;
 }
 
@@ -23,7 +24,8 @@ static void on_plan(void *ctx, struct u128s ranks, const struct wire_plan *plan)
     struct process *p = ctx;
     for (size_t i = 0; i < ranks.count; i++) {
         uint32_t peer = peer_of(p, ranks.items[i]);
-        if (peer == PEERS) continue;
+        if (peer == PEERS)
+            continue;
         struct message *m = message_new(p->world, WIRE_PLAN);
         message_set_plan(m, plan);
         send_down(p, m, peer, ranks.items[i]);
@@ -33,7 +35,8 @@ static void on_plan(void *ctx, struct u128s ranks, const struct wire_plan *plan)
 static void on_deltas(void *ctx, struct u128 gateway, const struct wire_deltas *deltas) {
     struct process *p = ctx;
     uint32_t peer = peer_of(p, gateway);
-    if (peer == PEERS) return;
+    if (peer == PEERS)
+        return;
     struct message *m = message_new(p->world, WIRE_DELTAS);
     message_set_deltas(m, deltas);
     send_down(p, m, peer, gateway);
@@ -42,7 +45,8 @@ static void on_deltas(void *ctx, struct u128 gateway, const struct wire_deltas *
 static void on_reject(void *ctx, struct u128 gateway, const struct wire_reject *reject) {
     struct process *p = ctx;
     uint32_t peer = peer_of(p, gateway);
-    if (peer == PEERS) return;
+    if (peer == PEERS)
+        return;
     struct message *m = message_new(p->world, WIRE_REJECT);
     m->u.reject = *reject;
     m->u.reject.text = (struct bytes){0};
@@ -51,7 +55,8 @@ static void on_reject(void *ctx, struct u128 gateway, const struct wire_reject *
 
 static void on_fence(void *ctx, struct u128 instance, uint32_t pid) {
     struct process *p = ctx;
-    if (!p->peers[SUPERVISOR].known) return;
+    if (!p->peers[SUPERVISOR].known)
+        return;
     struct message *m = message_new(p->world, WIRE_FENCE);
     m->u.fence = (struct wire_fence){instance, pid};
     send_down(p, m, SUPERVISOR, p->peers[SUPERVISOR].instance);
@@ -60,18 +65,24 @@ static void on_fence(void *ctx, struct u128 instance, uint32_t pid) {
 static void on_reregister(void *ctx, struct u128 instance) {
     struct process *p = ctx;
     uint32_t peer = peer_of(p, instance);
-    if (peer < PEERS) send_down(p, message_new(p->world, WIRE_BLOCKS_LOST), peer, instance);
+    if (peer < PEERS)
+        send_down(p, message_new(p->world, WIRE_BLOCKS_LOST), peer, instance);
 }
 
 /* ---- Life ---- */
 
 void process_start(struct world *w) {
     uint32_t idx = w->current;
-    if (w->procs[idx].alive && w->procs[idx].paused_until <= w->now) return; /* nothing to replace */
-    if (w->procs[idx].alive) idx = 1 - idx;
-    if (w->procs[idx].alive) return;
+    /* nothing to replace */
+    if (w->procs[idx].alive && w->procs[idx].paused_until <= w->now)
+        return;
+    if (w->procs[idx].alive)
+        idx = 1 - idx;
+    if (w->procs[idx].alive)
+        return;
     struct process *p = &w->procs[idx];
-    *p = (struct process){.world = w, .alive = true, .wants = INT64_MAX, .beat_at = w->now, .started_at = w->now};
+    *p = (struct process){
+        .world = w, .alive = true, .wants = INT64_MAX, .beat_at = w->now, .started_at = w->now};
     struct sched_sink sink = {.ctx = p,
                               .plan = on_plan,
                               .deltas = on_deltas,
@@ -87,7 +98,8 @@ void process_start(struct world *w) {
 
 void process_kill(struct world *w, uint32_t idx) {
     struct process *p = &w->procs[idx];
-    if (!p->alive) return;
+    if (!p->alive)
+        return;
     trace(w, "scheduler dies", idx, 0, 0, 0);
     struct sched_counts counts = sched_counts(p->core);
     w->preemptions += counts.preemptions;
@@ -96,6 +108,7 @@ void process_kill(struct world *w, uint32_t idx) {
     w->wasted += counts.wasted_rows;
     w->fences += counts.fences;
     w->faults += counts.attributable_deaths;
+    moves_collect(w, p->core);
     p->alive = false;
     sched_free(&p->core);
     vec_release(&p->attempts);
@@ -109,7 +122,8 @@ void process_kill(struct world *w, uint32_t idx) {
 static void after_event(struct process *p) {
     struct world *w = p->world;
     sched_check(p->core);
-    if (p->turn_due) return;
+    if (p->turn_due)
+        return;
     p->turn_due = true;
     at(w, w->now + (chance(w, 4) ? 1 : 0), EVENT_TURN, (uint32_t)(p - w->procs), 0, NULL);
 }
@@ -119,8 +133,11 @@ static void after_event(struct process *p) {
 static void hear(struct process *p, uint32_t peer, const struct message *m) {
     struct known_peer *known = &p->peers[peer];
     if (known->known && !u128_equal(known->instance, m->from)) {
-        if (m->kind != WIRE_HELLO || m->from.lo < known->instance.lo) return; /* late news of one that is gone */
-        if (!known->silent && peer < GATEWAYS) sched_gateway_silent(p->core, p->world->now, known->instance);
+        /* late news of one that is gone */
+        if (m->kind != WIRE_HELLO || m->from.lo < known->instance.lo)
+            return;
+        if (!known->silent && peer < GATEWAYS)
+            sched_gateway_silent(p->core, p->world->now, known->instance);
         if (!known->silent && peer >= GATEWAYS && peer < SUPERVISOR)
             sched_worker_silent(p->core, p->world->now, known->instance);
         *known = (struct known_peer){0};
@@ -128,23 +145,28 @@ static void hear(struct process *p, uint32_t peer, const struct message *m) {
     known->known = true;
     known->instance = m->from;
     known->heard_at = p->world->now;
-    if (known->silent && peer < GATEWAYS) sched_gateway_up(p->core, p->world->now, m->from);
+    if (known->silent && peer < GATEWAYS)
+        sched_gateway_up(p->core, p->world->now, m->from);
     known->silent = false;
 }
 
 static void answer(struct process *p, const struct message *m) {
-    struct message *reply = message_new(p->world, m->kind == WIRE_HELLO ? WIRE_WELCOME : WIRE_HEARTBEAT);
-    reply->u.lost.incarnation = m->kind == WIRE_HELLO ? m->u.hello.incarnation : 0; /* which Hello it answers */
+    struct message *reply =
+        message_new(p->world, m->kind == WIRE_HELLO ? WIRE_WELCOME : WIRE_HEARTBEAT);
+    /* which Hello it answers */
+    reply->u.lost.incarnation = m->kind == WIRE_HELLO ? m->u.hello.incarnation : 0;
     send_down(p, reply, m->peer, m->from);
 }
 
 /* A request belongs to the highest attempt that was heard of. */
 static void note_attempt(struct process *p, struct u128 id, uint32_t attempt) {
-    while (p->attempts.count < id.lo) vec_push(&p->attempts, 0);
+    while (p->attempts.count < id.lo)
+        vec_push(&p->attempts, 0);
     p->attempts.items[id.lo - 1] = MAX(p->attempts.items[id.lo - 1], attempt);
 }
 
-/* What speaks of an attempt that is over must change nothing: the core counts it, or knows no such request. */
+/* What speaks of an attempt that is over must change nothing: the core counts it, or knows no such
+ * request. */
 static void take_ack(struct process *p, const struct message *m) {
     const struct wire_ack *ack = &m->u.ack;
     struct sched_counts before = sched_counts(p->core), after;
@@ -155,8 +177,8 @@ static void take_ack(struct process *p, const struct message *m) {
     }
     sched_ack(p->core, p->world->now, m->from, ack);
     after = sched_counts(p->core);
-    uint64_t refused = after.stale_messages - before.stale_messages + after.rejected[WIRE_REJECT_UNKNOWN] -
-                       before.rejected[WIRE_REJECT_UNKNOWN];
+    uint64_t refused = after.stale_messages - before.stale_messages +
+                       after.rejected[WIRE_REJECT_UNKNOWN] - before.rejected[WIRE_REJECT_UNKNOWN];
     MUST(p->world, refused >= old, "acknowledgements of %llu attempts that are over are taken",
          (unsigned long long)old);
 }
@@ -165,7 +187,8 @@ static void take_attach(struct process *p, const struct message *m) {
     uint64_t before = sched_counts(p->core).rejected[WIRE_REJECT_UNKNOWN];
     sched_attach(p->core, p->world->now, m->from, &m->u.attach);
     bool taken = sched_counts(p->core).rejected[WIRE_REJECT_UNKNOWN] == before;
-    if (taken) note_attempt(p, m->u.attach.request, m->u.attach.attempt);
+    if (taken)
+        note_attempt(p, m->u.attach.request, m->u.attach.attempt);
 }
 
 static void call_core(struct process *p, const struct message *m) {
@@ -177,12 +200,14 @@ static void call_core(struct process *p, const struct message *m) {
         if (m->u.hello.role == WIRE_ROLE_GATEWAY)
             sched_gateway_up(core, w->now, m->from);
         else if (m->u.hello.role == WIRE_ROLE_WORKER)
-            MUST(w, sched_worker_hello(core, w->now, &m->u.hello, &err) == 0, "hello refused: %s", err.text);
+            MUST(w, sched_worker_hello(core, w->now, &m->u.hello, &err) == 0, "hello refused: %s",
+                 err.text);
         p->peers[m->peer].served = true;
         answer(p, m);
         break;
     case WIRE_HEARTBEAT:
-        if (m->peer >= GATEWAYS && m->peer < SUPERVISOR) sched_worker_heartbeat(core, w->now, m->from, &m->u.heartbeat);
+        if (m->peer >= GATEWAYS && m->peer < SUPERVISOR)
+            sched_worker_heartbeat(core, w->now, m->from, &m->u.heartbeat);
         break;
     case WIRE_SUBMIT:
         note_attempt(p, m->u.submit.request, m->u.submit.attempt);
@@ -203,23 +228,26 @@ static void call_core(struct process *p, const struct message *m) {
     }
 }
 
-static void take(struct process *p, struct message *m) {
+static void handle_message(struct process *p, struct message *m) {
     struct world *w = p->world;
     struct known_peer *known = &p->peers[m->peer];
     bool served = known->known && known->served && u128_equal(known->instance, m->from);
     struct frame frame = {.kind = m->kind, .epoch = m->epoch};
     enum epoch_verdict verdict =
-        epoch_judge(&p->epoch, &frame, m->kind == WIRE_HELLO ? &m->u.hello : NULL, served, w->now - p->started_at);
+        epoch_compare_frame(&p->epoch, &frame, m->kind == WIRE_HELLO ? &m->u.hello : NULL, served,
+                            w->now - p->started_at);
     if (verdict == EPOCH_SUPERSEDED) {
         trace(w, "superseded", (uint64_t)(p - w->procs), m->peer, m->epoch.number, p->epoch.number);
         bool current = p == &w->procs[w->current];
         message_free(w, m);
         process_kill(w, (uint32_t)(p - w->procs));
-        if (current) at(w, w->now + 100, EVENT_RESTART, PEERS, 0, NULL);
+        if (current)
+            at(w, w->now + 100, EVENT_RESTART, PEERS, 0, NULL);
         return;
     }
     if (verdict == EPOCH_ROSE)
-        for (uint32_t i = 0; i < PEERS; i++) p->peers[i].served = false;
+        for (uint32_t i = 0; i < PEERS; i++)
+            p->peers[i].served = false;
     bool believe = verdict == EPOCH_TAKE || (verdict == EPOCH_ROSE && m->kind == WIRE_HELLO);
     if (!believe) {
         answer(p, m);
@@ -227,7 +255,8 @@ static void take(struct process *p, struct message *m) {
         return;
     }
     hear(p, m->peer, m);
-    if (u128_equal(known->instance, m->from)) call_core(p, m);
+    if (u128_equal(known->instance, m->from))
+        call_core(p, m);
     message_free(w, m);
     after_event(p);
 }
@@ -247,7 +276,7 @@ void process_receive(struct world *w, uint32_t idx, struct message *m) {
         p->last = m;
         return;
     }
-    take(p, m);
+    handle_message(p, m);
 }
 
 /* ---- Time ---- */
@@ -258,8 +287,10 @@ static void judge_silence(struct process *p) {
     p->beat_at = w->now;
     for (uint32_t i = 0; i < SUPERVISOR; i++) {
         struct known_peer *known = &p->peers[i];
-        if (was_late) known->heard_at = w->now;
-        if (!known->known || known->silent || w->now - known->heard_at < SILENCE_MS) continue;
+        if (was_late)
+            known->heard_at = w->now;
+        if (!known->known || known->silent || w->now - known->heard_at < SILENCE_MS)
+            continue;
         known->silent = true;
         trace(w, "silent", i, known->instance.lo, 0, 0);
         if (i < GATEWAYS)
@@ -272,15 +303,18 @@ static void judge_silence(struct process *p) {
 
 void process_beat(struct world *w, uint32_t idx) {
     struct process *p = &w->procs[idx];
-    if (!p->alive || p->paused_until > w->now) return;
+    if (!p->alive || p->paused_until > w->now)
+        return;
     judge_silence(p);
     for (uint32_t i = 0; i < PEERS; i++)
-        if (p->peers[i].known) send_down(p, message_new(w, WIRE_HEARTBEAT), i, p->peers[i].instance);
+        if (p->peers[i].known)
+            send_down(p, message_new(w, WIRE_HEARTBEAT), i, p->peers[i].instance);
 }
 
 void process_turn(struct world *w, uint32_t idx) {
     struct process *p = &w->procs[idx];
-    if (!p->alive || p->paused_until > w->now || (!p->turn_due && p->wants > w->now)) return;
+    if (!p->alive || p->paused_until > w->now || (!p->turn_due && p->wants > w->now))
+        return;
     p->turn_due = false;
     p->wants = sched_run(p->core, w->now);
     sched_check(p->core);
@@ -288,20 +322,24 @@ void process_turn(struct world *w, uint32_t idx) {
     MUST(w, counts.waiting <= w->config.waiting_max, "%u wait", counts.waiting);
     MUST(w, p->wants > w->now, "the core wants to run at once again");
     MUST(w, counts.attributable_deaths <= 9 * (uint64_t)w->killer_goal,
-         "%llu deaths, and the one that kills is not refused", (unsigned long long)counts.attributable_deaths);
-    if (p->wants != INT64_MAX) at(w, p->wants, EVENT_TURN, idx, 0, NULL);
+         "%llu deaths, and the one that kills is not refused",
+         (unsigned long long)counts.attributable_deaths);
+    if (p->wants != INT64_MAX)
+        at(w, p->wants, EVENT_TURN, idx, 0, NULL);
 }
 
 void process_wake(struct world *w, uint32_t idx) {
     struct process *p = &w->procs[idx];
-    if (!p->alive || p->paused_until > w->now) return;
+    if (!p->alive || p->paused_until > w->now)
+        return;
     while (p->alive && p->inbox) {
         struct message *m = p->inbox;
         p->inbox = m->next;
-        take(p, m);
+        handle_message(p, m);
     }
     p->turn_due = false; /* the one that was due fell into the sleep */
-    if (p->alive) after_event(p);
+    if (p->alive)
+        after_event(p);
 }
 
 /* ---- The supervisor ---- */
@@ -326,7 +364,8 @@ void supervisor_beat(struct world *w) {
     supervisor_send(w, m);
 }
 
-void supervisor_tell_exit(struct world *w, struct u128 instance, enum wire_exit_cause cause, bool fault) {
+void supervisor_tell_exit(struct world *w, struct u128 instance, enum wire_exit_cause cause,
+                          bool fault) {
     struct message *m = message_new(w, WIRE_EXITED);
     m->u.exited = (struct wire_exited){.instance = instance, .cause = cause, .fault = fault};
     supervisor_send(w, m);
@@ -339,16 +378,20 @@ void supervisor_receive(struct world *w, struct message *m) {
         message_free(w, m);
         return;
     }
-    if (order > 0) w->supervisor_welcome = false;
+    if (order > 0)
+        w->supervisor_welcome = false;
     w->supervisor_epoch = m->epoch;
-    if (m->kind == WIRE_WELCOME) w->supervisor_welcome = true;
+    if (m->kind == WIRE_WELCOME)
+        w->supervisor_welcome = true;
     if (m->kind == WIRE_FENCE) {
         bool found = false;
         for (uint32_t i = 0; i < w->worker_count && !found; i++) {
             found = w->workers[i].alive && u128_equal(w->workers[i].instance, m->u.fence.instance);
-            if (found) worker_kill(w, i, WIRE_EXIT_FENCED, false);
+            if (found)
+                worker_kill(w, i, WIRE_EXIT_FENCED, false);
         }
-        if (!found) supervisor_tell_exit(w, m->u.fence.instance, WIRE_EXIT_UNKNOWN, false);
+        if (!found)
+            supervisor_tell_exit(w, m->u.fence.instance, WIRE_EXIT_UNKNOWN, false);
     }
     message_free(w, m);
 }

@@ -1,11 +1,11 @@
 /*
- * sim.h - a deterministic world around the scheduler's core: virtual time, fake gateways and workers, a network and a
- * supervisor that fail.
+ * sim.h - a deterministic world around the scheduler's core: virtual time, fake gateways and
+ * workers, a network and a supervisor that fail.
  *
- * One seed is one day: everything random comes from it, so a seed that fails once fails always. Nothing here shares
- * code with what it tests but the wire's structs: a fake worker's next token is a hash of all tokens so far and knows
- * which content every KV block holds; a fake gateway knows the one right text of each of its requests. After every
- * event at a scheduler sched_check runs.
+ * One seed is one day: everything random comes from it, so a seed that fails once fails always.
+ * Nothing here shares code with what it tests but the wire's structs: a fake worker's next token is
+ * a hash of all tokens so far and knows which content every KV block holds; a fake gateway knows
+ * the one right text of each of its requests. After every event at a scheduler sched_check runs.
  *
  *   world ─┬─ events (heap by time)       ─┬─ gateways  (submit, acknowledge, cancel, pause, attach, die, wake)
  *          ├─ links (one each way a peer)  ├─ workers   (plans in order, results, die, stop, restart)
@@ -32,7 +32,8 @@ enum {
     MAX_CONTEXT = 96,
     VOCABULARY = 64,
     HEARTBEAT_MS = 250,
-    SILENCE_MS = 1500
+    SILENCE_MS = 1500,
+    SEQUENCE_STATES = 10 /* of the core (sequence_state.h) */
 };
 
 /* ---- Messages ---- */
@@ -41,8 +42,9 @@ struct message {
     struct message *next; /* free list, inbox */
     uint16_t kind;
     struct epoch epoch;
-    uint8_t peer;         /* the other end than the scheduler */
-    uint8_t process;      /* from the scheduler: which one; to it: PROCS for whichever the address leads to */
+    uint8_t peer; /* the other end than the scheduler */
+    /* from the scheduler: which one; to it: PROCS for whichever the address leads to */
+    uint8_t process;
     struct u128 from, to; /* instances; zero: scheduler */
     uint32_t link_generation;
     union {
@@ -62,7 +64,8 @@ struct message {
         struct wire_fence fence;
         struct wire_exited exited;
     } u;
-    uint8_t *blob; /* what the spans above point to; owned, kept while the message is on the free list */
+    /* what the spans above point to; owned, kept while the message is on the free list */
+    uint8_t *blob;
     size_t blob_len, blob_cap;
 };
 
@@ -106,7 +109,8 @@ struct fake_slot {
     uint32_t truth, choice, tokens[MAX_CONTEXT], token_count, prompt_count, computed, max_total;
     uint64_t prefix[MAX_CONTEXT]; /* hash of tokens [0, i] and their classes */
     uint32_t blocks[MAX_BLOCKS], block_count;
-    uint64_t state; /* of layers that carry one: what the positions computed leave, as prefix[computed - 1] */
+    /* of layers that carry one: what the positions computed leave, as prefix[computed - 1] */
+    uint64_t state;
 };
 struct fake_block {
     uint64_t content; /* hash of everything up to the last position written */
@@ -116,11 +120,12 @@ struct fake_block {
 struct fake_worker {
     struct u128 instance, replica;
     uint32_t pid, incarnation;
-    uint32_t first, tp, pp, place; /* its replica's ranks are workers [first, first + tp * pp), this one at place */
-    struct u128 comm_id;           /* offered with the latest Hello */
-    struct u128 formation;         /* the one plan 1 named */
-    uint64_t done_number;          /* plans computed of this registration */
-    bool waiting;                  /* for another rank */
+    /* its replica's ranks are workers [first, first + tp * pp), this one at place */
+    uint32_t first, tp, pp, place;
+    struct u128 comm_id;   /* offered with the latest Hello */
+    struct u128 formation; /* the one plan 1 named */
+    uint64_t done_number;  /* plans computed of this registration */
+    bool waiting;          /* for another rank */
     bool alive, loading;
     int64_t paused_until, slow_until, restart_at;
     struct epoch epoch;
@@ -189,16 +194,18 @@ struct event {
 };
 
 /* Kinds of faults; a day has each of them at least once. */
-#define FAULTS(X)                                                                                                      \
-    X(DROP)                                                                                                            \
-    X(DUPLICATE)                                                                                                       \
-    X(DELAY)                                                                                                           \
-    X(CUT)                                                                                                             \
-    X(RECONNECT)                                                                                                       \
-    X(WORKER_KILL)                                                                                                     \
-    X(WORKER_STOP)                                                                                                     \
-    X(WORKER_SLOW)                                                                                                     \
-    X(WORKER_LOST) X(SCHEDULER_KILL) X(SCHEDULER_STOP) X(SCHEDULER_SPLIT) X(GATEWAY_KILL) X(GATEWAY_STOP) X(BOTH_KILL)
+#define FAULTS(X)                                                                                  \
+    X(DROP)                                                                                        \
+    X(DUPLICATE)                                                                                   \
+    X(DELAY)                                                                                       \
+    X(CUT)                                                                                         \
+    X(RECONNECT)                                                                                   \
+    X(WORKER_KILL)                                                                                 \
+    X(WORKER_STOP)                                                                                 \
+    X(WORKER_SLOW)                                                                                 \
+    X(WORKER_LOST)                                                                                 \
+    X(SCHEDULER_KILL)                                                                              \
+    X(SCHEDULER_STOP) X(SCHEDULER_SPLIT) X(GATEWAY_KILL) X(GATEWAY_STOP) X(BOTH_KILL)
 enum fault {
 #define X(name) FAULT_##name,
     FAULTS(X)
@@ -239,24 +246,31 @@ struct world {
     bool class_sensitive;
     uint32_t killer_goal, killer_count; /* requests that abort their worker */
     struct sched_config config;
-    uint64_t finished, rejected, poisoned, resubmitted, steps, hits, snapshots, restores, preemptions, evictions,
-        retransmits, wasted, fences, faults;
+    uint64_t finished, rejected, poisoned, resubmitted, steps, hits, snapshots, restores,
+        preemptions, evictions, retransmits, wasted, fences, faults;
+    unsigned moves_seen[SEQUENCE_STATES]; /* from a state, a bit for each to */
     struct trace_line trace[TRACE_LINES];
     uint64_t trace_count;
 };
 
 /* ---- world.c ---- */
 uint64_t world_random(struct world *w);
-static inline uint32_t below(struct world *w, uint32_t n) { return (uint32_t)(world_random(w) % n); }
-static inline bool chance(struct world *w, uint32_t one_in) { return below(w, one_in) == 0; }
+static inline uint32_t below(struct world *w, uint32_t n) {
+    return (uint32_t)(world_random(w) % n);
+}
+static inline bool chance(struct world *w, uint32_t one_in) {
+    return below(w, one_in) == 0;
+}
 struct u128 world_instance(struct world *w);
-void at(struct world *w, int64_t when, enum event_kind kind, uint32_t who, uint32_t generation, struct message *m);
+void at(struct world *w, int64_t when, enum event_kind kind, uint32_t who, uint32_t generation,
+        struct message *m);
 void trace(struct world *w, const char *what, uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 /* A violation: prints why, the seed and the last of the trace, and ends this process. */
 NORETURN void violated(struct world *w, const char *fmt, ...) PRINTF_LIKE(2, 3);
-#define MUST(w, cond, ...)                                                                                             \
-    do {                                                                                                               \
-        if (__builtin_expect(!(cond), 0)) violated(w, __VA_ARGS__);                                                    \
+#define MUST(w, cond, ...)                                                                         \
+    do {                                                                                           \
+        if (__builtin_expect(!(cond), 0))                                                          \
+            violated(w, __VA_ARGS__);                                                              \
     } while (0)
 static inline uint64_t mix(uint64_t a, uint64_t b) {
     uint64_t x = (a ^ (b + 0x9e3779b97f4a7c15u + (a << 6))) * 0xbf58476d1ce4e5b9u;
@@ -265,7 +279,9 @@ static inline uint64_t mix(uint64_t a, uint64_t b) {
 }
 /* The token that follows; all of the text so far is in `prefix`. */
 uint32_t next_token(const struct truth *t, uint32_t choice, uint64_t prefix);
-static inline uint64_t extend(uint64_t prefix, uint32_t token) { return mix(prefix, token + 1); }
+static inline uint64_t extend(uint64_t prefix, uint32_t token) {
+    return mix(prefix, token + 1);
+}
 void dump_processes(const struct world *w);
 void dump_gateways(const struct world *w);
 int run_seed(struct world *w, uint64_t seed); /* resets *w; keeps its memory */
@@ -285,7 +301,8 @@ void message_set_result(struct message *m, const struct wire_step_result *result
 void message_set_ack(struct message *m, const struct wire_ack *ack);
 void message_set_hello(struct message *m, const struct wire_hello *hello);
 void message_set_attach(struct message *m, const struct wire_attach *attach);
-/* A peer has seen a lower epoch than its own: it answers the one that bears it, on the connection it came by. */
+/* A peer has seen a lower epoch than its own: it answers the one that bears it, on the connection
+ * it came by. */
 void answer_stale(struct world *w, const struct message *m, struct epoch mine, struct u128 from);
 /* Puts it under way. to_scheduler: from the peer, else to it. Takes the message. */
 void send_message(struct world *w, struct message *m, uint32_t peer, bool to_scheduler);
@@ -315,8 +332,16 @@ void process_wake(struct world *w, uint32_t idx);
 
 void supervisor_receive(struct world *w, struct message *m);
 void supervisor_beat(struct world *w);
-void supervisor_tell_exit(struct world *w, struct u128 instance, enum wire_exit_cause cause, bool fault);
+void supervisor_tell_exit(struct world *w, struct u128 instance, enum wire_exit_cause cause,
+                          bool fault);
 
 void fault_inject(struct world *w, enum fault fault);
+
+/* ---- moves.c ---- */
+/* Adds the moves of sequences that this core has made. */
+void moves_collect(struct world *w, const struct sched *core);
+/* Does the core's table of moves hold together, and were all of them seen, in that many days? Says
+ * what not. */
+bool moves_are_good(const unsigned seen[SEQUENCE_STATES], uint64_t seeds);
 
 #endif

@@ -1,12 +1,14 @@
 /*
- * A fake worker. It takes plans as they come and computes them one after another; the blocks that a plan hands out are
- * overwritten when the plan arrives, for a real pipeline's first stage may already write while the last one still reads
- * for the step before. Every step checks that every position it reads holds what this sequence's tokens would have put
- * there.
+ * A fake worker. It takes plans as they come and computes them one after another; the blocks that a
+ * plan hands out are overwritten when the plan arrives, for a real pipeline's first stage may
+ * already write while the last one still reads for the step before. Every step checks that every
+ * position it reads holds what this sequence's tokens would have put there.
  */
 #include "sim.h"
 
-static struct fake_worker *worker_of(struct world *w, uint32_t idx) { return &w->workers[idx]; }
+static struct fake_worker *worker_of(struct world *w, uint32_t idx) {
+    return &w->workers[idx];
+}
 
 static void send_up(struct world *w, uint32_t idx, struct message *m) {
     m->epoch = w->workers[idx].epoch;
@@ -36,8 +38,11 @@ static void say_hello(struct world *w, uint32_t idx) {
     worker->formation = (struct u128){0};
     worker->comm_id = world_instance(w);
     drop_plans(w, worker);
-    for (uint32_t i = 0; i < SLOTS; i++) worker->slots[i].used = false;
-    for (uint32_t i = 0; i < SNAPSHOTS; i++) worker->snapshots[i] = mix(w->seed, w->order) | 1; /* nobody's */
+    for (uint32_t i = 0; i < SLOTS; i++)
+        worker->slots[i].used = false;
+    /* nobody's */
+    for (uint32_t i = 0; i < SNAPSHOTS; i++)
+        worker->snapshots[i] = mix(w->seed, w->order) | 1;
     for (uint32_t i = 0; i < worker->group.block_count && !worker->loading; i++)
         if (!u128_is_zero(worker->blocks[i].sealed)) {
             ids[count] = i;
@@ -80,7 +85,8 @@ static void say_hello(struct world *w, uint32_t idx) {
 
 void worker_start(struct world *w, uint32_t idx) {
     struct fake_worker *worker = worker_of(w, idx);
-    if (worker->alive) return;
+    if (worker->alive)
+        return;
     worker->alive = true;
     worker->instance = world_instance(w);
     worker->pid++;
@@ -89,20 +95,23 @@ void worker_start(struct world *w, uint32_t idx) {
     worker->paused_until = worker->slow_until = 0;
     worker->loading = chance(w, 2);
     memset(worker->blocks, 0, sizeof worker->blocks);
-    if (worker->loading) at(w, w->now + 100 + below(w, 1500), EVENT_WAKE, GATEWAYS + idx, 0, NULL);
+    if (worker->loading)
+        at(w, w->now + 100 + below(w, 1500), EVENT_WAKE, GATEWAYS + idx, 0, NULL);
     say_hello(w, idx);
 }
 
 void worker_wake(struct world *w, uint32_t idx) {
     struct fake_worker *worker = worker_of(w, idx);
-    if (!worker->alive || !worker->loading || worker->paused_until > w->now) return;
+    if (!worker->alive || !worker->loading || worker->paused_until > w->now)
+        return;
     worker->loading = false;
     say_hello(w, idx);
 }
 
 void worker_kill(struct world *w, uint32_t idx, enum wire_exit_cause cause, bool fault) {
     struct fake_worker *worker = worker_of(w, idx);
-    if (!worker->alive) return;
+    if (!worker->alive)
+        return;
     trace(w, "worker dies", idx, cause, fault, worker->instance.lo);
     worker->alive = false;
     worker->run_generation++;
@@ -113,7 +122,8 @@ void worker_kill(struct world *w, uint32_t idx, enum wire_exit_cause cause, bool
 
 void worker_beat(struct world *w, uint32_t idx) {
     struct fake_worker *worker = worker_of(w, idx);
-    if (!worker->alive || worker->paused_until > w->now) return;
+    if (!worker->alive || worker->paused_until > w->now)
+        return;
     if (worker->loading && chance(w, 8))
         worker_wake(w, idx);
     else if (!worker->welcome && chance(w, 4))
@@ -138,7 +148,8 @@ void worker_beat(struct world *w, uint32_t idx) {
 /* One seal names one content, in the whole world and over all lives. */
 static void check_seal(struct world *w, struct u128 seal, uint64_t content) {
     for (size_t i = 0; i + 1 < w->seal_contents.count; i += 2) {
-        if (w->seal_contents.items[i] != seal.lo) continue;
+        if (w->seal_contents.items[i] != seal.lo)
+            continue;
         MUST(w, w->seal_contents.items[i + 1] == content, "a seal names two contents");
         return;
     }
@@ -148,7 +159,8 @@ static void check_seal(struct world *w, struct u128 seal, uint64_t content) {
 
 static void take_seals(struct world *w, struct fake_worker *worker, const struct wire_plan *plan) {
     for (size_t i = 0; i < plan->sealed_ids.count; i++) {
-        MUST(w, plan->sealed_ids.items[i] < worker->group.block_count, "a seal of a block that is not there");
+        MUST(w, plan->sealed_ids.items[i] < worker->group.block_count,
+             "a seal of a block that is not there");
         struct fake_block *block = &worker->blocks[plan->sealed_ids.items[i]];
         MUST(w, block->filled == worker->group.block_tokens, "a block is sealed that is not full");
         block->sealed = plan->sealed_hashes.items[i];
@@ -162,24 +174,29 @@ static void hand_out(struct world *w, struct fake_worker *worker, uint32_t id) {
 }
 
 /* What a plan hands out may be overwritten from its arrival on. */
-static void hand_out_all(struct world *w, struct fake_worker *worker, const struct wire_plan *plan) {
+static void hand_out_all(struct world *w, struct fake_worker *worker,
+                         const struct wire_plan *plan) {
     for (size_t i = 0; i < plan->admit_count; i++) {
         const struct wire_admit *admit = &plan->admits[i];
-        MUST(w, admit->computed_count % worker->group.block_tokens == 0, "a prefix ends within a block");
-        for (size_t k = admit->computed_count / worker->group.block_tokens; k < admit->block_ids.count; k++)
+        MUST(w, admit->computed_count % worker->group.block_tokens == 0,
+             "a prefix ends within a block");
+        for (size_t k = admit->computed_count / worker->group.block_tokens;
+             k < admit->block_ids.count; k++)
             hand_out(w, worker, admit->block_ids.items[k]);
     }
-    for (size_t i = 0; i < plan->new_block_ids.count; i++) hand_out(w, worker, plan->new_block_ids.items[i]);
+    for (size_t i = 0; i < plan->new_block_ids.count; i++)
+        hand_out(w, worker, plan->new_block_ids.items[i]);
 }
 
-static void check_reads(struct world *w, const struct fake_worker *worker, const struct fake_slot *slot) {
+static void check_reads(struct world *w, const struct fake_worker *worker,
+                        const struct fake_slot *slot) {
     uint32_t size = worker->group.block_tokens;
     for (uint32_t i = 0; i * size < slot->computed; i++) {
         uint32_t filled = MIN(size, slot->computed - i * size);
         const struct fake_block *block = &worker->blocks[slot->blocks[i]];
         MUST(w, block->filled == filled && block->content == slot->prefix[i * size + filled - 1],
-             "sequence %llu reads block %u at %u: %u of %u positions, %s content", (unsigned long long)slot->sequence,
-             slot->blocks[i], i, block->filled, filled,
+             "sequence %llu reads block %u at %u: %u of %u positions, %s content",
+             (unsigned long long)slot->sequence, slot->blocks[i], i, block->filled, filled,
              block->content == slot->prefix[i * size + filled - 1] ? "right" : "wrong");
     }
 }
@@ -193,8 +210,8 @@ static void write_position(struct world *w, struct fake_worker *worker, struct f
     block->content = slot->prefix[position];
     block->filled = position % size + 1;
     bool carries = worker->group.kind == WIRE_GROUP_RECURRENT && position;
-    MUST(w, !carries || slot->state == slot->prefix[position - 1], "sequence %llu goes on from another's state",
-         (unsigned long long)slot->sequence);
+    MUST(w, !carries || slot->state == slot->prefix[position - 1],
+         "sequence %llu goes on from another's state", (unsigned long long)slot->sequence);
     slot->state = slot->prefix[position];
     slot->computed++;
 }
@@ -203,7 +220,8 @@ static void write_position(struct world *w, struct fake_worker *worker, struct f
 
 static void slot_add_token(struct world *w, struct fake_slot *slot, uint32_t token) {
     uint32_t i = slot->token_count++;
-    MUST(w, i < MAX_CONTEXT, "sequence %llu outgrows the context", (unsigned long long)slot->sequence);
+    MUST(w, i < MAX_CONTEXT, "sequence %llu outgrows the context",
+         (unsigned long long)slot->sequence);
     slot->tokens[i] = token;
     uint64_t before = i ? slot->prefix[i - 1] : 1;
     bool is_prompt = i < slot->prompt_count;
@@ -212,7 +230,8 @@ static void slot_add_token(struct world *w, struct fake_slot *slot, uint32_t tok
 
 static uint64_t text_prefix(const struct fake_slot *slot) {
     uint64_t prefix = 1;
-    for (uint32_t i = 0; i < slot->token_count; i++) prefix = extend(prefix, slot->tokens[i]);
+    for (uint32_t i = 0; i < slot->token_count; i++)
+        prefix = extend(prefix, slot->tokens[i]);
     return prefix;
 }
 
@@ -228,15 +247,18 @@ static void admit_one(struct world *w, struct fake_worker *worker, const struct 
                                .max_total = admit->max_total,
                                .block_count = (uint32_t)admit->block_ids.count};
     slot->truth = (uint32_t)admit->request.lo - 1;
-    MUST(w, slot->truth < w->truths.count && slot->choice < w->truths.items[slot->truth].choice_count,
+    MUST(w,
+         slot->truth < w->truths.count && slot->choice < w->truths.items[slot->truth].choice_count,
          "an unknown request is admitted");
     const struct truth *t = &w->truths.items[slot->truth];
     MUST(w, admit->prompt_count == t->prompt_count && admit->tokens.count > admit->computed_count,
          "wrong counts in an admission");
-    MUST(w, slot->block_count <= MAX_BLOCKS && admit->max_total <= MAX_CONTEXT, "an admission is out of bounds");
+    MUST(w, slot->block_count <= MAX_BLOCKS && admit->max_total <= MAX_CONTEXT,
+         "an admission is out of bounds");
     MUST(w, admit->tokens.count < admit->max_total, "nothing is left to make");
     for (size_t i = 0; i < admit->tokens.count; i++) {
-        uint32_t want = i < t->prompt_count ? t->prompt[i] : t->tokens[slot->choice][i - t->prompt_count];
+        uint32_t want =
+            i < t->prompt_count ? t->prompt[i] : t->tokens[slot->choice][i - t->prompt_count];
         MUST(w, admit->tokens.ids[i] == want, "an admission has a wrong token at %zu", i);
         slot_add_token(w, slot, want);
     }
@@ -250,7 +272,8 @@ static void start_step(struct world *w, uint32_t idx) {
     struct fake_worker *worker = worker_of(w, idx);
     worker->step_since = w->now;
     int64_t takes = 1 + below(w, 6);
-    if (worker->slow_until > w->now) takes = takes * 40 + 50;
+    if (worker->slow_until > w->now)
+        takes = takes * 40 + 50;
     at(w, w->now + takes, EVENT_STEP, idx, worker->run_generation, NULL);
 }
 
@@ -266,8 +289,10 @@ static void receive_plan(struct world *w, uint32_t idx, struct message *m) {
     struct fake_worker *worker = worker_of(w, idx);
     const struct wire_plan *plan = &m->u.plan;
     bool alone = worker->tp * worker->pp == 1;
-    /* A rank that registers anew has a new connection: nothing of the old one comes after its Welcome. */
-    bool mine = (alone ? plan->incarnation == worker->incarnation : worker->welcome) && !worker->loading;
+    /* A rank that registers anew has a new connection: nothing of the old one comes after its
+     * Welcome. */
+    bool mine =
+        (alone ? plan->incarnation == worker->incarnation : worker->welcome) && !worker->loading;
     if (!mine || plan->number <= worker->received_number) {
         message_free(w, m);
         return;
@@ -279,7 +304,8 @@ static void receive_plan(struct world *w, uint32_t idx, struct message *m) {
     }
     worker->received_number++;
     if (plan->number == 1 && !alone) {
-        MUST(w, plan->comm_id.len == sizeof worker->formation, "plan 1 of a replica of several ranks names no place");
+        MUST(w, plan->comm_id.len == sizeof worker->formation,
+             "plan 1 of a replica of several ranks names no place");
         memcpy(&worker->formation, plan->comm_id.data, sizeof worker->formation);
     }
     MUST(w, worker->plan_count < worker->steps_in_flight, "more plans in flight than granted");
@@ -294,7 +320,8 @@ static void receive_plan(struct world *w, uint32_t idx, struct message *m) {
     else
         worker->plans = m;
     worker->last_plan = m;
-    if (worker->plan_count++ == 0) start_step(w, idx);
+    if (worker->plan_count++ == 0)
+        start_step(w, idx);
 }
 
 /* true: the request aborts the process here. */
@@ -307,20 +334,25 @@ struct outcome {
     uint32_t counts[SLOTS], finishes[SLOTS], tokens[SLOTS], token_count;
 };
 
-static bool compute_row(struct world *w, struct fake_worker *worker, const struct wire_plan *plan, size_t row,
-                        struct outcome *out) {
+static bool compute_row(struct world *w, struct fake_worker *worker, const struct wire_plan *plan,
+                        size_t row, struct outcome *out) {
     uint32_t count = plan->row_token_counts.items[row];
     MUST(w, plan->row_slots.items[row] < worker->slot_count, "a row's slot is out of range");
     struct fake_slot *slot = &worker->slots[plan->row_slots.items[row]];
     MUST(w, slot->used && count > 0, "a row of a slot that nobody is in");
     out->counts[row] = out->finishes[row] = 0;
-    if (slot->ended) return true;
+    if (slot->ended)
+        return true;
     const struct truth *t = &w->truths.items[slot->truth];
-    MUST(w, slot->computed + count <= slot->token_count, "a row computes tokens that are not known");
-    if (kills(w, slot, count)) return false;
+    MUST(w, slot->computed + count <= slot->token_count,
+         "a row computes tokens that are not known");
+    if (kills(w, slot, count))
+        return false;
     check_reads(w, worker, slot);
-    for (uint32_t i = 0; i < count; i++) write_position(w, worker, slot);
-    if (slot->computed < slot->token_count) return true;
+    for (uint32_t i = 0; i < count; i++)
+        write_position(w, worker, slot);
+    if (slot->computed < slot->token_count)
+        return true;
     uint32_t token = next_token(t, slot->choice, text_prefix(slot));
     slot_add_token(w, slot, token);
     out->counts[row] = 1;
@@ -340,17 +372,20 @@ static void check_op_targets(struct world *w, const struct wire_plan *plan) {
         bool restores = plan->op_kinds.items[i] == WIRE_OP_RESTORE;
         uint32_t id = restores ? plan->op_sources.items[i] : plan->op_targets.items[i];
         *(restores ? &reads[id] : &writes[id]) += 1;
-        MUST(w, writes[id] + (reads[id] > 0) < 2 || !writes[id], "a plan uses snapshot %u in two ways", id);
+        MUST(w, writes[id] + (reads[id] > 0) < 2 || !writes[id],
+             "a plan uses snapshot %u in two ways", id);
     }
 }
 
 static void move_states(struct world *w, struct fake_worker *worker, const struct wire_plan *plan) {
     for (size_t i = 0; i < plan->op_kinds.count; i++) {
-        uint32_t kind = plan->op_kinds.items[i], source = plan->op_sources.items[i], target = plan->op_targets.items[i];
+        uint32_t kind = plan->op_kinds.items[i], source = plan->op_sources.items[i],
+                 target = plan->op_targets.items[i];
         bool restores = kind == WIRE_OP_RESTORE;
         uint32_t slot = restores ? target : source, id = restores ? source : target;
         MUST(w, restores || kind == WIRE_OP_SNAPSHOT, "operation %u", kind);
-        MUST(w, slot < worker->slot_count && worker->slots[slot].used, "a state of an empty slot is moved");
+        MUST(w, slot < worker->slot_count && worker->slots[slot].used,
+             "a state of an empty slot is moved");
         MUST(w, id < worker->snapshot_count, "snapshot %u of %u", id, worker->snapshot_count);
         if (restores)
             worker->slots[slot].state = worker->snapshots[id];
@@ -362,50 +397,62 @@ static void move_states(struct world *w, struct fake_worker *worker, const struc
     check_op_targets(w, plan);
 }
 
-static bool compute(struct world *w, struct fake_worker *worker, const struct wire_plan *plan, struct outcome *out) {
+static bool compute(struct world *w, struct fake_worker *worker, const struct wire_plan *plan,
+                    struct outcome *out) {
     uint32_t total = 0;
     for (size_t i = 0; i < plan->release_slots.count; i++) {
-        MUST(w, plan->release_slots.items[i] < worker->slot_count && worker->slots[plan->release_slots.items[i]].used,
+        MUST(w,
+             plan->release_slots.items[i] < worker->slot_count &&
+                 worker->slots[plan->release_slots.items[i]].used,
              "an empty slot is released");
         worker->slots[plan->release_slots.items[i]].used = false;
     }
-    for (size_t i = 0; i < plan->admit_count; i++) admit_one(w, worker, &plan->admits[i]);
+    for (size_t i = 0; i < plan->admit_count; i++)
+        admit_one(w, worker, &plan->admits[i]);
     move_states(w, worker, plan);
     for (size_t i = 0; i < plan->new_block_ids.count; i++) {
-        MUST(w, plan->new_block_rows.items[i] < plan->row_slots.count, "a block for a row that is not there");
-        struct fake_slot *slot = &worker->slots[plan->row_slots.items[plan->new_block_rows.items[i]]];
+        MUST(w, plan->new_block_rows.items[i] < plan->row_slots.count,
+             "a block for a row that is not there");
+        struct fake_slot *slot =
+            &worker->slots[plan->row_slots.items[plan->new_block_rows.items[i]]];
         MUST(w, slot->used && slot->block_count < MAX_BLOCKS, "a block for nobody");
         slot->blocks[slot->block_count++] = plan->new_block_ids.items[i];
     }
-    MUST(w, plan->row_slots.count <= SLOTS && plan->row_slots.count > 0, "a plan of %zu rows", plan->row_slots.count);
+    MUST(w, plan->row_slots.count <= SLOTS && plan->row_slots.count > 0, "a plan of %zu rows",
+         plan->row_slots.count);
     for (size_t i = 0; i < plan->row_slots.count; i++) {
         total += plan->row_token_counts.items[i];
         for (size_t k = 0; k < i; k++)
             MUST(w, plan->row_slots.items[k] != plan->row_slots.items[i], "two rows of one slot");
-        if (!compute_row(w, worker, plan, i, out)) return false;
+        if (!compute_row(w, worker, plan, i, out))
+            return false;
     }
     MUST(w, total <= worker->max_step_tokens, "a step of %u tokens", total);
     return true;
 }
 
-/* A step needs all ranks of the same formation: each has to have the plan, and who answers has to be the last to end.
- */
+/* A step needs all ranks of the same formation: each has to have the plan, and who answers has to
+ * be the last to end. */
 static bool others_are_there(const struct world *w, uint32_t idx, uint64_t number) {
     const struct fake_worker *worker = &w->workers[idx];
     bool answers = worker->place == (worker->pp - 1) * worker->tp;
     for (uint32_t i = worker->first; i < worker->first + worker->tp * worker->pp; i++) {
         const struct fake_worker *other = &w->workers[i];
-        if (i == idx) continue;
-        if (!other->alive || other->paused_until > w->now || !u128_equal(other->formation, worker->formation))
+        if (i == idx)
+            continue;
+        if (!other->alive || other->paused_until > w->now ||
+            !u128_equal(other->formation, worker->formation))
             return false;
-        if ((answers ? other->done_number : other->received_number) < number) return false;
+        if ((answers ? other->done_number : other->received_number) < number)
+            return false;
     }
     return true;
 }
 
 void worker_step(struct world *w, uint32_t idx, uint32_t generation) {
     struct fake_worker *worker = worker_of(w, idx);
-    if (!worker->alive || generation != worker->run_generation) return;
+    if (!worker->alive || generation != worker->run_generation)
+        return;
     if (worker->paused_until > w->now) {
         at(w, worker->paused_until, EVENT_STEP, idx, generation, NULL);
         return;
@@ -437,23 +484,29 @@ void worker_step(struct world *w, uint32_t idx, uint32_t generation) {
     }
     worker->done_number = m->u.plan.number;
     worker->plans = m->next;
-    if (!worker->plans) worker->last_plan = NULL;
+    if (!worker->plans)
+        worker->last_plan = NULL;
     worker->plan_count--;
     message_free(w, m);
-    if (reply) send_up(w, idx, reply);
-    if (worker->plans) start_step(w, idx);
+    if (reply)
+        send_up(w, idx, reply);
+    if (worker->plans)
+        start_step(w, idx);
 }
 
 void worker_receive(struct world *w, uint32_t idx, struct message *m) {
     struct fake_worker *worker = worker_of(w, idx);
     int order = epoch_compare(m->epoch, worker->epoch);
     if (!worker->alive || !u128_equal(m->to, worker->instance) || order < 0) {
-        if (worker->alive && order < 0) answer_stale(w, m, worker->epoch, worker->instance);
+        if (worker->alive && order < 0)
+            answer_stale(w, m, worker->epoch, worker->instance);
         message_free(w, m);
         return;
     }
-    bool first = worker->epoch.number == 0 && m->kind == WIRE_WELCOME; /* the answer to our first Hello */
-    if (order > 0) worker->epoch = m->epoch;
+    /* the answer to our first Hello */
+    bool first = worker->epoch.number == 0 && m->kind == WIRE_WELCOME;
+    if (order > 0)
+        worker->epoch = m->epoch;
     if (order > 0 && !first) {
         say_hello(w, idx);
         message_free(w, m); /* whatever it was, it was not for this registration */
@@ -463,7 +516,9 @@ void worker_receive(struct world *w, uint32_t idx, struct message *m) {
         receive_plan(w, idx, m);
         return;
     }
-    if (m->kind == WIRE_WELCOME && m->u.lost.incarnation == worker->incarnation) worker->welcome = true;
-    if (m->kind == WIRE_BLOCKS_LOST) say_hello(w, idx);
+    if (m->kind == WIRE_WELCOME && m->u.lost.incarnation == worker->incarnation)
+        worker->welcome = true;
+    if (m->kind == WIRE_BLOCKS_LOST)
+        say_hello(w, idx);
     message_free(w, m);
 }

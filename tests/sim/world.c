@@ -21,7 +21,8 @@ static bool earlier(const struct event *a, const struct event *b) {
     return a->at != b->at ? a->at < b->at : a->order < b->order;
 }
 
-void at(struct world *w, int64_t when, enum event_kind kind, uint32_t who, uint32_t generation, struct message *m) {
+void at(struct world *w, int64_t when, enum event_kind kind, uint32_t who, uint32_t generation,
+        struct message *m) {
     struct event event = {.at = when,
                           .order = ++w->order,
                           .kind = (uint8_t)kind,
@@ -31,7 +32,8 @@ void at(struct world *w, int64_t when, enum event_kind kind, uint32_t who, uint3
     vec_push(&w->events, event);
     struct event *heap = w->events.items;
     size_t i = w->events.count - 1;
-    for (; i && earlier(&event, &heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    for (; i && earlier(&event, &heap[(i - 1) / 2]); i = (i - 1) / 2)
+        heap[i] = heap[(i - 1) / 2];
     heap[i] = event;
 }
 
@@ -40,13 +42,17 @@ static struct event pop(struct world *w) {
     size_t count = w->events.count, i = 0;
     for (;;) {
         size_t child = 2 * i + 1;
-        if (child >= count) break;
-        if (child + 1 < count && earlier(&heap[child + 1], &heap[child])) child++;
-        if (!earlier(&heap[child], &last)) break;
+        if (child >= count)
+            break;
+        if (child + 1 < count && earlier(&heap[child + 1], &heap[child]))
+            child++;
+        if (!earlier(&heap[child], &last))
+            break;
         heap[i] = heap[child];
         i = child;
     }
-    if (count) heap[i] = last;
+    if (count)
+        heap[i] = last;
     return first;
 }
 
@@ -61,8 +67,8 @@ void trace_print(const struct world *w) {
     for (uint64_t i = first; i < w->trace_count; i++) {
         const struct trace_line *line = &w->trace[i % TRACE_LINES];
         fprintf(stderr, "  %8lld %-18s %llu %llu %llu %llu\n", (long long)line->at, line->what,
-                (unsigned long long)line->a, (unsigned long long)line->b, (unsigned long long)line->c,
-                (unsigned long long)line->d);
+                (unsigned long long)line->a, (unsigned long long)line->b,
+                (unsigned long long)line->c, (unsigned long long)line->d);
     }
 }
 
@@ -93,9 +99,8 @@ static void choose_states(struct world *w) {
     }
 }
 
-/* On some days the workers are ranks of one replica, which have to agree on the kind of their blocks and on little
- * else.
- */
+/* On some days the workers are ranks of one replica, which have to agree on the kind of their
+ * blocks and on little else. */
 static void group_ranks(struct world *w) {
     static const uint32_t SHAPES[][2] = {{2, 1}, {1, 2}, {3, 1}, {1, 3}};
     uint64_t draw = mix(w->seed, 0x72616e6b);
@@ -147,10 +152,11 @@ static void choose_day(struct world *w) {
         worker->steps_in_flight = 1 + below(w, 3);
         worker->max_step_tokens = 4 + below(w, 28);
         uint32_t blocks = (MAX_CONTEXT + block_tokens - 1) / block_tokens + below(w, 8);
-        worker->group = (struct wire_kv_group){.kind = chance(w, 4) ? WIRE_GROUP_LATENT : WIRE_GROUP_FULL,
-                                               .block_tokens = block_tokens,
-                                               .block_count = MIN(blocks, MAX_BLOCKS),
-                                               .block_bytes = 1024};
+        worker->group =
+            (struct wire_kv_group){.kind = chance(w, 4) ? WIRE_GROUP_LATENT : WIRE_GROUP_FULL,
+                                   .block_tokens = block_tokens,
+                                   .block_count = MIN(blocks, MAX_BLOCKS),
+                                   .block_bytes = 1024};
     }
     choose_states(w);
     group_ranks(w);
@@ -177,8 +183,10 @@ static void reset(struct world *w, uint64_t seed) {
 }
 
 static bool peer_is_stopped(const struct world *w, uint32_t peer) {
-    if (peer < GATEWAYS) return w->gateways[peer].paused_until > w->now;
-    if (peer < SUPERVISOR) return w->workers[peer - GATEWAYS].paused_until > w->now;
+    if (peer < GATEWAYS)
+        return w->gateways[peer].paused_until > w->now;
+    if (peer < SUPERVISOR)
+        return w->workers[peer - GATEWAYS].paused_until > w->now;
     return false;
 }
 
@@ -195,8 +203,8 @@ static void deliver(struct world *w, const struct event *event) {
         return;
     }
     if (peer_is_stopped(w, m->peer)) { /* waits in its socket */
-        int64_t until =
-            m->peer < GATEWAYS ? w->gateways[m->peer].paused_until : w->workers[m->peer - GATEWAYS].paused_until;
+        int64_t until = m->peer < GATEWAYS ? w->gateways[m->peer].paused_until
+                                           : w->workers[m->peer - GATEWAYS].paused_until;
         at(w, until, EVENT_MESSAGE, event->who, 0, m);
         return;
     }
@@ -228,7 +236,8 @@ static void handle(struct world *w, const struct event *event) {
     case EVENT_TURN: process_turn(w, event->who); break;
     case EVENT_ARRIVAL: gateway_arrival(w); break;
     case EVENT_FAULT:
-        if (!w->quiet) fault_inject(w, event->who);
+        if (!w->quiet)
+            fault_inject(w, event->who);
         break;
     case EVENT_WAKE:
         if (event->who >= PEERS)
@@ -250,7 +259,8 @@ static void handle(struct world *w, const struct event *event) {
 
 static bool all_faults_seen(const struct world *w) {
     for (int i = 0; i < FAULT_KINDS; i++)
-        if (!w->fault_counts[i]) return false;
+        if (!w->fault_counts[i])
+            return false;
     return !w->drop_next && !w->duplicate_next && !w->delay_next;
 }
 
@@ -259,27 +269,33 @@ static void make_quiet(struct world *w) {
     w->quiet = true;
     w->drop_next = w->duplicate_next = w->delay_next = 0;
     for (int i = 0; i < PEERS; i++)
-        for (int k = 0; k < 2; k++) w->links[i][k].cut_until = MIN(w->links[i][k].cut_until, w->now + 1);
+        for (int k = 0; k < 2; k++)
+            w->links[i][k].cut_until = MIN(w->links[i][k].cut_until, w->now + 1);
     trace(w, "quiet", 0, 0, 0, 0);
 }
 
-/* One that was replaced while it slept learns of it from the first peer that answers; it may live on when nobody does.
- */
+/* One that was replaced while it slept learns of it from the first peer that answers; it may live
+ * on when nobody does. */
 static bool is_forgotten(const struct process *p) {
     for (int i = 0; i < SUPERVISOR; i++)
-        if (p->peers[i].known && !p->peers[i].silent) return false;
+        if (p->peers[i].known && !p->peers[i].silent)
+            return false;
     return true;
 }
 
 static void check_end(struct world *w) {
     for (uint32_t i = 0; i < PROCS; i++) {
         struct process *p = &w->procs[i];
-        if (!p->alive) continue;
+        if (!p->alive)
+            continue;
         sched_check(p->core);
         struct sched_counts counts = sched_counts(p->core);
         MUST(w, i == w->current || is_forgotten(p), "a replaced scheduler lives on");
-        MUST(w, counts.blocks_used == 0, "%llu blocks still have references", (unsigned long long)counts.blocks_used);
-        MUST(w, i != w->current || (counts.running == 0 && counts.waiting == 0 && counts.resumed_waiting == 0),
+        MUST(w, counts.blocks_used == 0, "%llu blocks still have references",
+             (unsigned long long)counts.blocks_used);
+        MUST(w,
+             i != w->current ||
+                 (counts.running == 0 && counts.waiting == 0 && counts.resumed_waiting == 0),
              "sequences are left: %u running, %u and %u waiting", counts.running, counts.waiting,
              counts.resumed_waiting);
     }
@@ -288,9 +304,11 @@ static void check_end(struct world *w) {
 
 static void free_everything(struct world *w) {
     for (size_t i = 0; i < w->events.count; i++)
-        if (w->events.items[i].message) message_free(w, w->events.items[i].message);
+        if (w->events.items[i].message)
+            message_free(w, w->events.items[i].message);
     w->events.count = 0;
-    for (uint32_t i = 0; i < PROCS; i++) process_kill(w, i);
+    for (uint32_t i = 0; i < PROCS; i++)
+        process_kill(w, i);
     for (uint32_t i = 0; i < WORKERS; i++)
         while (w->workers[i].plans) {
             struct message *m = w->workers[i].plans;
@@ -304,9 +322,12 @@ int run_seed(struct world *w, uint64_t seed) {
     choose_day(w);
     schedule_faults(w);
     process_start(w);
-    for (uint32_t i = 0; i < GATEWAYS; i++) gateway_start(w, i);
-    for (uint32_t i = 0; i < w->worker_count; i++) worker_start(w, i);
-    for (uint32_t i = 0; i < PEERS + PROCS; i++) at(w, 1 + below(w, HEARTBEAT_MS), EVENT_BEAT, i, 0, NULL);
+    for (uint32_t i = 0; i < GATEWAYS; i++)
+        gateway_start(w, i);
+    for (uint32_t i = 0; i < w->worker_count; i++)
+        worker_start(w, i);
+    for (uint32_t i = 0; i < PEERS + PROCS; i++)
+        at(w, 1 + below(w, HEARTBEAT_MS), EVENT_BEAT, i, 0, NULL);
     at(w, 10, EVENT_ARRIVAL, 0, 0, NULL);
     int64_t quiet_since = 0;
     for (;;) {
@@ -323,7 +344,9 @@ int run_seed(struct world *w, uint64_t seed) {
             continue;
         }
         MUST(w, w->now - quiet_since < 400000, "%u requests never ended", gateways_open(w));
-        if (gateways_open(w) == 0 && w->now - quiet_since > 30000) break; /* also lets records end */
+        /* also lets records end */
+        if (gateways_open(w) == 0 && w->now - quiet_since > 30000)
+            break;
     }
     check_end(w);
     free_everything(w);

@@ -22,6 +22,14 @@ twice=$(sources | grep -E '\.(cuh?|h)$' | xargs -d '\n' grep -oE '^(template <[^
     sed -E 's/:(template <[^>]*> )?(struct|union) ([a-z0-9_]+) .*/ \3/' | sort -k2 | awk '$2 == name && $1 != file && ($1 file) ~ /\.cu/ { printf "%s (%s, %s) ", name, file, $1 } { file = $1; name = $2 }')
 if [ -z "$twice" ]; then ok lint.gpu_structs_are_unique; else not_ok lint.gpu_structs_are_unique "$twice"; fi
 
+# Lines of code are at most 100 columns wide; a few (tables, texts that belong together) may be longer.
+wide=$(sources | xargs -d '\n' cat | awk 'length > 100' | wc -l)
+all=$(sources | xargs -d '\n' cat | wc -l)
+if [ $((wide * 100)) -lt "$all" ]; then ok lint.columns; else not_ok lint.columns "$wide of $all lines are over 100 columns"; fi
+
+old=$(python3 tests/tools/glossary.py | head -5 | tr '\n' ' ')
+if [ -z "$old" ]; then ok lint.glossary; else not_ok lint.glossary "see docs/glossary.md: $old"; fi
+
 bare=$(for dir in */; do [ "$dir" = build/ ] || [ -f "$dir/README.md" ] || printf '%s ' "$dir"; done)
 if [ -z "$bare" ]; then ok lint.folders_have_readme; else not_ok lint.folders_have_readme "none in $bare"; fi
 

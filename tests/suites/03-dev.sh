@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What ./dev builds for the GPUs it finds; nvidia-smi and nvcc are stand-ins.
+# What ./dev builds for the GPUs it finds, what it installs on which distribution (nvidia-smi, nvcc and the installers are
+# stand-ins), and that every benchmark runs as ./dev runs it.
 . "$(dirname "$0")/../lib.sh"
 here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
@@ -25,4 +26,62 @@ rm "$here/nvidia-smi"
 for release in 11.8 12.4; do
     tool nvcc "echo 'Cuda compilation tools, release $release, V$release.1'"
     if (PATH="$here:/usr/bin:/bin" nvcc_will_do "$here/nvcc"); then not_ok dev.nvcc_$release "is taken"; else ok dev.nvcc_$release; fi
+done
+
+# Packages: a system by its os-release; what is installed is what the stand-in says; the installer's words are kept.
+installs() { # installs NAME OS_RELEASE INSTALLED WANTED: what need_packages of all that a build takes would install
+    local name=$1 got
+    printf '%b' "$2" >"$here/os-release"
+    for query in dpkg-query rpm; do
+        tool $query 'for last; do :; done; case " '"$3"' " in *" $last "*) echo installed ;; *) exit 1 ;; esac'
+    done
+    for installer in apt-get dnf; do tool $installer "echo $installer"' "$@" >>'"$here/installed"; done
+    tool sudo 'exec "$@"'
+    rm -f "$here/installed"
+    got=$(env PATH="$here:/usr/bin:/bin" TRIREME_OS_RELEASE="$here/os-release" \
+        bash -c 'set -euo pipefail; . "$0"; need_packages $PACKAGES_BUILD' "$ROOT/tests/lib.sh" 2>&1 | grep -v '^==')
+    got="$got$(grep -v ' update ' "$here/installed" 2>/dev/null)"
+    if [ "$got" = "$4" ]; then ok "dev.$name"; else not_ok "dev.$name" "it is '$got', expected '$4'"; fi
+}
+debian_all='cmake ninja-build gcc g++ pkg-config libzmq3-dev libevent-dev libcjson-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libyaml-dev libxxhash-dev libpcre2-dev libutf8proc-dev libedit-dev curl ca-certificates'
+fedora_all='cmake ninja-build gcc gcc-c++ pkgconf-pkg-config zeromq-devel libevent-devel cjson-devel protobuf-c-devel protobuf-c-compiler protobuf-compiler libyaml-devel xxhash-devel pcre2-devel utf8proc-devel libedit-devel curl ca-certificates'
+apt='apt-get install -q -y --no-install-recommends'
+dnf='dnf install -q -y --setopt=install_weak_deps=False'
+installs debian_12 'ID=debian\nVERSION_ID="12"\n' '' "$apt $debian_all"
+installs debian_13 'ID=debian\nVERSION_ID="13"\n' 'cmake gcc' "$apt $(sed 's/cmake //; s/ gcc / /' <<<"$debian_all")"
+installs ubuntu_24_04 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\n' '' "$apt $debian_all"
+installs mint_by_its_kin 'ID=linuxmint\nID_LIKE="ubuntu debian"\n' '' "$apt $debian_all"
+installs fedora 'ID=fedora\nVERSION_ID=42\n' '' "$dnf $fedora_all"
+installs rocky_by_its_kin 'ID="rocky"\nID_LIKE="rhel centos fedora"\n' '' "$dnf $fedora_all"
+installs nothing_where_all_is_there 'ID=fedora\n' "$fedora_all" ''
+for system in 'debian 12 yes' 'debian 13 no' 'ubuntu 24.04 no' 'fedora 42 no'; do
+    read -r id version wanted <<<"$system"
+    printf 'ID=%s\nVERSION_ID="%s"\n' "$id" "$version" >"$here/os-release"
+    got=$(TRIREME_OS_RELEASE=$here/os-release knows_compilers && echo yes || echo no)
+    if [ "$got" = "$wanted" ]; then ok "dev.warnings_are_errors_on_$id"_"$version"
+    else not_ok "dev.warnings_are_errors_on_$id"_"$version" "it is $got"; fi
+done
+
+# bench NAME [ARGUMENT...]: a quick run prints figures and ends well.
+bench() {
+    local name=$1 rc=0
+    shift
+    TRIREME_BENCH_BUILT=1 BUILD_RELEASE=$BUILD_RELEASE timeout 120 "$ROOT/dev" bench "$name" --quick "$@" >"$here/bench" 2>&1 </dev/null || rc=$?
+    if [ $rc = 0 ] && grep -q '[0-9]' "$here/bench"; then ok "dev.bench_$name"
+    else not_ok "dev.bench_$name" "exit code $rc: $(tail -2 "$here/bench" | tr '\n' ' ')"; fi
+}
+printf '#!/bin/sh\nexec sleep 0.01\n' >"$here/llama-bench" && chmod +x "$here/llama-bench"
+"$BUILD_RELEASE/bin/trireme" convert --model "$ROOT/demo/model" --out "$here/demo.gguf" >/dev/null 2>&1
+for dir in "$ROOT"/bench/*/; do
+    name=$(basename "$dir")
+    case $name in
+    gpu) bench gpu --emulated ;;
+    peer) bench peer "$here/demo.gguf" --peer "$here/llama-bench" ;;
+    text | templates)
+        if [ ! -d "${TRIREME_SHARED:-$ROOT/../shared/data}" ]; then skip shared "dev.bench_$name" "the shared data is not here"
+        elif [ "$name" = templates ] && ! python3 -c 'import jinja2' 2>/dev/null; then skip jinja2 "dev.bench_$name" "python3 has no jinja2"
+        else bench "$name"; fi
+        ;;
+    *) bench "$name" ;;
+    esac
 done

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # timeout: 2400
 # long: yes
-# The emulated GPU. Its unit tests run with all others (10); here: the product links none of it, and with LONG=1 the full sweep.
+# The emulated GPU. Its unit tests run with all others (10); here: the product links none of it, and with LONG=1
+# the full sweep, a third of the programs at each commit.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1
 if ! build release trireme >&2; then
@@ -21,14 +22,15 @@ if [ "$LONG" = 0 ]; then # served by the emulated device: alone, together, in ch
     export BUILD_RELEASE TRIREME_BIN=$BUILD_RELEASE/bin/trireme-emu TRIREME_GPU_BENCH=$BUILD_RELEASE/bin/bench_gpu_emulated TRIREME_GPU_SMALL=1
     cd tests/e2e && exec python3 run.py test_gpu.py
 fi
-programs=$(cd tests/unit/emu && ls test_*.c | sed -E 's|^test_(.*)\.c$|test_emu_\1|')
+# shellcheck disable=SC2046
+programs=$(drawn 3 $(cd tests/unit/emu && ls test_*.c | sed -E 's|^test_(.*)\.c$|test_emu_\1|'))
 # shellcheck disable=SC2086
 if ! build release $programs >&2; then
     not_ok emulated.build_tests "do not build"
     exit 1
 fi
 # Every access of the kernels watched for races, on the short sweeps.
-watched='test_race_rows test_race_sample test_race_linear test_race_state test_race_attention'
+watched=$(drawn 2 test_race_rows test_race_sample test_race_linear test_race_state test_race_attention)
 # shellcheck disable=SC2086
 if build release $watched >&2; then
     LONG=0 run_programs "$BUILD_RELEASE" emulated. '' $watched

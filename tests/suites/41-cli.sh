@@ -24,6 +24,8 @@ says() { # says CODE TEXT COMMAND...: ends with CODE and prints TEXT
     out=$(timeout 100 "$@" 2>&1 </dev/null) || rc=$?
     [ "$rc" = "$code" ] && [[ $out == *"$text"* ]] || { printf 'exit code %s: %s' "$rc" "$out"; return 1; }
 }
+python=$VENV/bin/python
+[ -x "$python" ] || python=python3
 free_port() { "$VENV/bin/python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])' 2>/dev/null ||
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
@@ -31,15 +33,47 @@ check version says 0 'trireme 0.' "$trireme" version
 check unknown_command says 2 "no command 'sail'" "$trireme" sail
 check info_tells_the_model says 0 'can be served   yes' "$trireme" info "$model"
 check info_lists_kinds_of_layers says 0 ": attention, " "$trireme" info "$model"
+check info_of_a_file_that_is_no_model says 1 'is no model' "$trireme" info README.md
+check quantize_lists_the_types says 2 'known: f32, f16' "$trireme" quantize --model "$model" --out "$dir/x.gguf" --type q9
+counts_values() {
+    mkdir "$dir/quantized"
+    "$trireme" quantize --model "$model" --out "$dir/quantized/model.gguf" --type q4_0 || return 1
+    says 0 'weights         4.72 M' "$trireme" info "$dir/quantized/model.gguf"
+}
+check info_counts_values_not_blocks counts_values
 check info_of_nothing says 1 'can be served   no' "$trireme" info "$dir"
+is_json() { # is_json EXPRESSION COMMAND...: the command prints a document d for which the expression is true
+    local expression=$1
+    shift
+    "$@" 2>/dev/null </dev/null | "$python" -c 'import json, sys; d = json.load(sys.stdin); ok = eval(sys.argv[1]); print(d); sys.exit(not ok)' "$expression"
+}
+check info_as_json is_json 'd["family"] == "llama" and d["weights"] == 4721408 and d["can_be_served"] and d["types"][0]["type"] == "BF16"' "$trireme" info --json "$model"
+check info_as_json_of_no_model is_json 'not d["can_be_served"] and "is no model" in d["errors"][0]' "$trireme" info README.md --json
+check doctor_as_json is_json 'd["fits"] and d["weight_bytes"] == 9442816 and d["threads"] > 0' "$trireme" doctor "$model" --json
+check doctor_tells_sizes_for_people says 0 'weights         9.44 MB' "$trireme" doctor "$model"
+check convert_tells_what_it_wrote says 0 '9.75 MB from 9.45 MB' "$trireme" convert "$model" "$dir/demo.gguf"
+check convert_writes_over_nothing says 2 '--force' "$trireme" convert "$model" "$dir/demo.gguf"
+check convert_writes_over_with_force says 0 'as f16' "$trireme" convert --force "$model" "$dir/demo.gguf" f16
+check convert_writes_not_over_what_it_reads says 2 'while it is read' "$trireme" convert --force "$dir/demo.gguf" "$dir/demo.gguf" f16
+check convert_to_a_folder says 0 'wrote' "$trireme" convert "$dir/demo.gguf" "$dir/demo"
+check convert_writes_over_no_folder says 2 '--force' "$trireme" quantize "$model" "$dir/demo" int8
+check tokenize_takes_arguments says 0 '3066,1267,320' "$trireme" tokenize "$model" 'Hello you'
+check decode_takes_arguments says 0 'Hello you' "$trireme" decode "$model" 3066,1267,320
+check decode_takes_a_flag says 0 'Hello you' "$trireme" decode --model "$model" --ids 3066,1267,320
+check tokenize_without_a_vocabulary says 1 'give a model, or --vocab' "$trireme" tokenize
 logits_of() { printf '{"ids":[1,2,3],"chunks":[2,1]}\nnothing\n' | "$trireme" logits --model "$model" --jsonl | cut -c1-12 | tr '\n' ' '; }
 logits_answer_line_by_line() { [ "$(logits_of)" = '{"logits":[[ {"error":"ba ' ] || { logits_of; return 1; }; }
 check logits_answer_line_by_line logits_answer_line_by_line
 check perplexity_of_a_text says 0 '"tokens":' "$trireme" perplexity --model "$model" --file README.md --ctx 128
+check perplexity_takes_arguments says 0 '"tokens":' "$trireme" perplexity "$model" LICENSE --ctx 128
 check perplexity_without_a_text says 2 '--file' "$trireme" perplexity --model "$model"
 check run_without_words says 2 'give a model folder' "$trireme" run
 check run_without_a_model says 1 'cannot find the model' "$trireme" run /nowhere hello
 check serve_without_a_model says 1 'which model' "$trireme" serve
+check a_flag_of_others_is_refused_with_a_reason says 2 'divides layers among GPUs' "$trireme" serve "$model" -sm row
+check a_mistyped_flag_is_refused_with_the_nearest says 2 'did you mean --max-context?' "$trireme" serve "$model" --max-modle-len 512
+helps_in_groups() { [ "$("$trireme" serve --help | sed -n '/matters first/,/^$/p' | grep -c '^  ....--')" = 10 ] && says 0 'The HTTP API (gateway):' "$trireme" serve --help; }
+check help_begins_with_ten helps_in_groups
 check serve_with_a_bad_option says 2 -- "$trireme" serve --workers none
 check status_of_nothing says 1 'no supervisor answers' "$trireme" status --run-dir "$dir"
 
@@ -58,37 +92,101 @@ chat_remembers() {
     [ ${#lines[0]} -gt 3 ] && [ "${lines[0]}" = "${lines[1]:-}" ] || { echo "$out"; return 1; }
 }
 check chat_begins_anew chat_remembers
+mkdir "$dir/plain" && cp "$model"/*.json "$dir/plain/" && sed -i 's/"chat_template"/"no_template"/; s/<|\(end\|user\)|>/<|other-\1|>/g' "$dir"/plain/*.json && ln -s "$(realpath "$model")/model.safetensors" "$dir/plain/"
+check a_context_above_the_models_is_said_to_be_clamped says 0 '--max-context 99999 is more than the model was made for; it is 2048 tokens' "$trireme" run -v -c 99999 --max-tokens 2 "$model" hello
+check run_without_a_template_names_raw says 1 'trireme run --raw' "$trireme" run --max-tokens 3 "$dir/plain" hello
 left_over() { [ "$(ls -d /tmp/trireme-talk-* 2>/dev/null)" = "$talks" ] || { echo "$talks"; ls -d /tmp/trireme-talk-*; return 1; }; }
+edits=
+ldd "$trireme" 2>/dev/null | grep -q libedit || edits=--plain
+check chat_on_a_terminal "$python" tests/tools/chat_terminal.py "$(realpath "$trireme")" "$model" "$dir" $edits
+saved_conversation() {
+    local out
+    printf '{"messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}]}' >"$dir/bad.json"
+    out=$(printf '/system Be kind.\nHello!\n/save %s/said.json\n/clear\n/load %s/bad.json\n/load %s/said.json\n/quit\n' "$dir" "$dir" "$dir" |
+        "$trireme" chat --temperature 0 --max-tokens 8 "$model" 2>&1) || { echo "$out"; return 1; }
+    [[ $out == *'no conversation'*'loaded, 2 messages'* && $out != *$'\033'* ]] && grep -q '"Be kind."' "$dir/said.json" || { echo "$out"; return 1; }
+}
+check chat_saves_and_loads saved_conversation
 check private_servers_leave_nothing left_over
 
 printf '%s' '{{ messages[0].content }} {{ strftime_now("%d %B %Y") }}{{ raise_exception("no tools") if tools }}' >"$dir/t.jinja"
 printf '%s\n' '{"messages":[{"content":"é"}]}' '{"messages":[{"content":"a"}],"tools":[1]}' 'x' >"$dir/requests.jsonl"
 renders=(sh -c "\"\$0\" render --template \"$dir/t.jinja\" --now 2025-07-10 <\"$dir/requests.jsonl\"" "$trireme")
 check render_gives_text says 0 '{"text":"é 10 July 2025"}' "${renders[@]}"
+check render_takes_jsonl says 0 '{"text":"é 10 July 2025"}' sh -c "\"\$0\" render --jsonl \"$dir/t.jinja\" --now 2025-07-10 <\"$dir/requests.jsonl\"" "$trireme"
 check render_gives_errors says 0 '{"error":"no tools"}' "${renders[@]}"
 check render_needs_a_template says 2 'template FILE' "$trireme" render
+
+# What cannot pass by itself ends serve at once: one start of the process that cannot do it, one line that says why, and it is the last.
+gives_up() { # gives_up ROLE TEXT MODEL OPTION...
+    local role=$1 text=$2 rc=0 out
+    shift 2
+    out=$(timeout 60 "$trireme" serve "$@" --port "$(free_port)" --run-dir "$dir/hopeless" 2>&1 </dev/null) || rc=$?
+    [ $rc = 1 ] && [ "$(grep -c "$role 0 started" <<<"$out")" = 1 ] && [ "$(grep -cF -- "$text" <<<"$out")" = 1 ] &&
+        [[ $(tail -1 <<<"$out") == *"$role 0 cannot start: "*"$text"* ]] || { printf 'exit code %s: %s' $rc "$out"; return 1; }
+}
+printf '{%% if x %%}' >"$dir/open.jinja"
+mkdir -p "$dir/strange" "$dir/cut"
+cp "$model"/*.json "$dir/strange/" && sed -i 's/"[A-Za-z]*ForCausalLM"/"NoSuchForCausalLM"/; s/"model_type": *"[a-z0-9_]*"/"model_type": "no_such"/' "$dir/strange/config.json" && ln -s "$(realpath "$model")/model.safetensors" "$dir/strange/"
+cp "$model"/*.json "$dir/cut/" && head -c 100000 "$model/model.safetensors" >"$dir/cut/model.safetensors"
+check serve_ends_for_an_unknown_set gives_up worker "unknown instruction set 'avx9'" "$model" --isa avx9
+absent=$(uname -m | grep -q x86_64 && echo neon || echo avx2)
+check serve_ends_for_an_absent_set gives_up worker "lacks the instruction set '$absent'" "$model" --isa "$absent"
+check serve_ends_for_an_unknown_feature env TRIREME_CPU_FEATURES=-avx9 bash -c "$(declare -f gives_up free_port); trireme=$trireme dir=$dir VENV=$VENV; gives_up worker \"unknown feature 'avx9'\" $model"
+check serve_ends_for_a_bad_template gives_up gateway 'template' "$model" --chat-template "$dir/open.jinja"
+check serve_ends_for_a_missing_template gives_up gateway "nowhere.jinja" "$model" --chat-template "$dir/nowhere.jinja"
+check serve_ends_for_an_unknown_parser gives_up gateway "'nope'" "$model" --reasoning-parser nope
+check serve_ends_for_an_unknown_family gives_up worker "NoSuchForCausalLM" "$dir/strange"
+check serve_ends_for_cut_weights gives_up worker "model.safetensors" "$dir/cut"
+
 port=$(free_port)
-"$trireme" serve "$model" --port "$port" --run-dir "$dir" >"$dir/log.txt" 2>&1 </dev/null &
+"$trireme" serve "$model" --port "$port" --run-dir "$dir" --served-model-name uno due tre --seed 7 -c 512 -np 8 -fa --trust-remote-code >"$dir/log.txt" 2>&1 </dev/null &
 server=$!
 ready() { for _ in $(seq 600); do curl -fsS "http://127.0.0.1:$port/health/ready" >/dev/null 2>&1 && return; sleep 0.1; done; tail -5 "$dir/log.txt"; return 1; }
 check serve_is_ready ready
 check serve_twice_is_refused says 1 'already runs' "$trireme" serve "$model" --port "$port" --run-dir "$dir"
+called() { # called MODEL [FIELD...]: the id that an answer carries, and its text
+    curl -fsS "http://127.0.0.1:$port/v1/completions" -d "{\"model\":\"$1\",\"prompt\":\"The\",\"max_tokens\":12}" |
+        "$python" -c 'import json, sys; a = json.load(sys.stdin); print(a["model"], a["choices"][0]["text"])'
+}
+names_lead_to_the_model() {
+    local ids first second
+    ids=$(curl -fsS "http://127.0.0.1:$port/v1/models" | "$python" -c 'import json, sys; print(*[m["id"] for m in json.load(sys.stdin)["data"]])')
+    first=$(called uno) second=$(called tre) # one seed for all that bring none: the same text
+    [ "$ids" = 'due tre uno' ] && [[ $first == 'uno '* ]] && [ "$first" = "$second" ] || { echo "$ids / $first / $second"; return 1; }
+    ! called quattro >/dev/null 2>&1
+}
+check served_names_lead_to_the_model names_lead_to_the_model
+says_what_it_took() { grep -q 'info serve.*: -fa: attention' "$dir/log.txt" && grep -q 'info serve.*: --trust-remote-code: no code' "$dir/log.txt"; }
+check flags_of_others_are_noted_in_the_log says_what_it_took
+check run_takes_a_model_by_flag says 0 '' "$trireme" run --max-tokens 2 -m "$model" hello
+check run_of_a_name_against_a_url says 0 '' "$trireme" run --url "http://127.0.0.1:$port" -m due --max-tokens 2 hello
+check run_of_no_name_against_a_url says 1 "'cinque'" "$trireme" run --url "http://127.0.0.1:$port" -m cinque --max-tokens 2 hello
 check run_against_a_url says 0 '' "$trireme" run --url "http://127.0.0.1:$port" --max-tokens 5 hello
 check status_lists_the_processes says 0 'worker 0 running' "$trireme" status --run-dir "$dir"
+check status_as_json is_json '[p["role"] for p in d["processes"]].count("worker") == 1 and all(p["pid"] > 0 and p["state"] == "running" for p in d["processes"])' "$trireme" status --json --run-dir "$dir"
 check scale_up says 0 '2 workers' "$trireme" scale 2 --run-dir "$dir"
 check scale_down says 0 '1 workers' "$trireme" scale 1 --run-dir "$dir"
 check scale_to_nothing says 1 'from 1 to' "$trireme" scale 0 --run-dir "$dir"
 no_secret_in_ps() {
-    local other="$dir/other" out
-    "$trireme" serve "$model" --port "$(free_port)" --run-dir "$other" --api-key sesame-street >"$dir/other.txt" 2>&1 </dev/null &
+    local other="$dir/other" out other_port rc=0 how=(env) key=()
+    other_port=$(free_port)
+    if [ "$1" = flag ]; then key=(--api-key sesame-street); else how=(env TRIREME_API_KEY=sesame-street); fi
+    "${how[@]}" "$trireme" serve "$model" --port "$other_port" --run-dir "$other" "${key[@]}" >"$dir/other.txt" 2>&1 </dev/null &
     local pid=$!
-    sleep 1
+    for _ in $(seq 300); do curl -fs -o /dev/null "http://127.0.0.1:$other_port/health/ready" && break; sleep 0.1; done
+    # The command lines of all, and what the supervisor's children have in their environment.
     out=$(pgrep -af "^trireme\($other\)" || true)
+    for child in $(pgrep -f "^trireme\($other\)"); do ! grep -aq sesame "/proc/$child/environ" || out+=" sesame in $child's environment"; done
+    out+=$(tr '\0' ' ' <"/proc/$pid/cmdline")
+    curl -fs -o /dev/null -H 'X-Api-Key: sesame-street' "http://127.0.0.1:$other_port/v1/models" || out+=' sesame does not open'
+    ! curl -fs -o /dev/null "http://127.0.0.1:$other_port/v1/models" || out+=' opens without sesame'
     kill "$pid"
-    wait "$pid"
-    [ -n "$out" ] && [[ $out != *sesame* ]] || { echo "$out"; return 1; }
+    wait "$pid" || rc=$?
+    [ "$rc" = 0 ] && [[ $out == *worker* ]] && [[ $out != *sesame* ]] || { echo "$rc $out"; return 1; }
 }
-check keys_are_not_on_command_lines no_secret_in_ps
+check keys_are_not_on_command_lines no_secret_in_ps flag
+check keys_of_the_environment_are_not_handed_on no_secret_in_ps environment
 drain() {
     local rc=0
     kill -TERM "$server"

@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # timeout: 1500
-# Unit tests under TSan. Without the emulated GPU's: they run on one thread, on stacks that TSan does not know, and take it an hour.
+# Unit tests under TSan, a third of them at each commit. Without the emulated GPU's: they run on one thread, on stacks that TSan does not know, and take it an hour.
 . "$(dirname "$0")/../lib.sh"
-if ! build tsan; then
+# shellcheck disable=SC2046
+programs=$(drawn 3 $(UNIT_EXCEPT='^test_emu_' unit_programs))
+# shellcheck disable=SC2086
+if ! build tsan $programs; then
     not_ok tsan.build "does not build"
     exit 1
 fi
-UNIT_EXCEPT='^test_emu_' run_units "$BUILD_TSAN" tsan. "${UNIT_FILTER:-}"
+# shellcheck disable=SC2086
+run_programs "$BUILD_TSAN" tsan. "${UNIT_FILTER:-}" $programs

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # timeout: 2400
-# nvcc compiles the kernels for every target without a warning, and no kernel spills. REGISTERS=1 writes build/gpu-registers.md, all kernels; docs/gpu-registers.md has the hot ones.
+# nvcc compiles the kernels for Hopper and, at each commit, one of the other targets without a warning, no kernel spills, and the hot loops for Hopper are what they were. REGISTERS=1 writes build/gpu-registers.md, all kernels; docs/gpu-registers.md has the hot ones.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1
 if ! find_nvcc; then
@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 compile() { # compile SOURCE ARCH
     "$NVCC" -std=c++17 -O3 -arch="$2" --Werror all-warnings -Xptxas -v -D_GNU_SOURCE=1 -Xcompiler=-Wall,-Wextra,-Wno-unused-parameter \
-        -I"$ROOT" -c "$1" -o "$work/out.o" >"$work/$(basename "$1" .cu).$2.log" 2>&1
+        -I"$ROOT" -c "$1" -o "$work/$(basename "$1" .cu).$2.o" >"$work/$(basename "$1" .cu).$2.log" 2>&1
 }
 # kernel | registers | bytes spilled, of one log of ptxas
 table() {
@@ -20,7 +20,9 @@ table() {
          /Used [0-9]+ registers/ { match($0, /Used [0-9]+/); print name, substr($0, RSTART + 5, RLENGTH - 5), spill }' "$1" |
         sed -E 's/_GLOBAL__N__[a-z0-9_]*//' | c++filt
 }
-for arch in sm_80 sm_86 sm_89 sm_90a; do
+others=$(drawn 3 sm_80 sm_86 sm_89)
+[ "${REGISTERS:-0}" != 1 ] || others='sm_80 sm_86 sm_89'
+for arch in $others sm_90a; do
     wrong='' spills=''
     for source in kernels/cuda/*.cu; do
         log=$work/$(basename "$source" .cu).$arch.log
@@ -30,6 +32,15 @@ for arch in sm_80 sm_86 sm_89 sm_90a; do
     if [ -z "$wrong" ]; then ok "nvcc.compiles_$arch"; else not_ok "nvcc.compiles_$arch" "$wrong"; fi
     if [ -z "$spills" ]; then ok "nvcc.no_spills_$arch"; else not_ok "nvcc.no_spills_$arch" "kernel, registers, bytes: $spills"; fi
 done
+# The hot loops of the product for Hopper: HGMMA, bulk copies, a budget of instructions (docs/gpu-registers.md).
+if [ ! -f "$work/linear_hopper.sm_90a.o" ]; then
+    not_ok nvcc.machine_code "linear_hopper.cu does not compile"
+elif ! need_cuobjdump; then
+    skip cuobjdump nvcc.machine_code "no cuobjdump, and it cannot be fetched"
+else
+    wrong=$(python3 tests/machine_code.py "$CUOBJDUMP" "$work/linear_hopper.sm_90a.o" 2>&1 | tr '\n' ';')
+    if [ -z "$wrong" ]; then ok nvcc.machine_code; else not_ok nvcc.machine_code "$wrong"; fi
+fi
 if [ "${REGISTERS:-0}" = 1 ]; then
     {
         printf '# Registers and spills of the CUDA kernels\n\nAs ptxas reports them (%s); written by tests/suites/85-nvcc-long.sh.\n\n' \

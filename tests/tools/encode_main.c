@@ -1,5 +1,6 @@
 /*
- * text_encode: tokenizes or decodes what comes on standard input, for tokenizer_diff.py and for timing.
+ * text_encode: tokenizes or decodes what comes on standard input, for tokenizer_diff.py and for
+ * timing.
  *
  *   text_encode TOKENIZER encode [FLAGS]   in: u32 length, text; out: u32 count, u32 ids
  *   text_encode TOKENIZER offsets [FLAGS]  the same; behind the ids begin and end of each, in characters, u32 each
@@ -15,14 +16,17 @@
 #include <time.h>
 
 #include "base/fsutil.h"
-#include "text/tokenizer/compiled.h"
 #include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/fast/compiled.h"
 #include "text/tokenizer/open.h"
 
-static bool read_u32(uint32_t *v) { return fread(v, 4, 1, stdin) == 1; }
+static bool read_u32(uint32_t *v) {
+    return fread(v, 4, 1, stdin) == 1;
+}
 
 static void write_all(const void *data, size_t size) {
-    if (size && fwrite(data, size, 1, stdout) != 1) exit(1);
+    if (size && fwrite(data, size, 1, stdout) != 1)
+        exit(1);
 }
 
 static void encode_loop(const struct tokenizer *t, unsigned flags, bool with_offsets) {
@@ -32,12 +36,14 @@ static void encode_loop(const struct tokenizer *t, unsigned flags, bool with_off
     uint32_t len;
     while (read_u32(&len)) {
         char *text = mem_alloc((size_t)len + 1);
-        if (len && fread(text, len, 1, stdin) != 1) exit(1);
+        if (len && fread(text, len, 1, stdin) != 1)
+            exit(1);
         ids.count = 0;
         offsets.spans.count = 0;
         uint32_t count = UINT32_MAX;
-        if (!(with_offsets ? tokenizer_encode_offsets(t, bytes_of(text, len), flags, &ids, &offsets, &err)
-                           : tokenizer_encode(t, bytes_of(text, len), flags, &ids, &err)))
+        if (!(with_offsets
+                  ? tokenizer_encode_offsets(t, bytes_of(text, len), flags, &ids, &offsets, &err)
+                  : tokenizer_encode(t, bytes_of(text, len), flags, &ids, &err)))
             count = (uint32_t)ids.count;
         else
             fprintf(stderr, "%s\n", err.text);
@@ -54,7 +60,8 @@ static void encode_loop(const struct tokenizer *t, unsigned flags, bool with_off
 static void stream(const struct tokenizer *t, struct tokens ids, unsigned flags, struct buf *out) {
     struct detok d;
     detok_init(&d, t, flags);
-    for (size_t i = 0; i < ids.count; i++) detok_push(&d, ids.ids[i], out);
+    for (size_t i = 0; i < ids.count; i++)
+        detok_push(&d, ids.ids[i], out);
     detok_flush(&d, out);
 }
 
@@ -63,12 +70,13 @@ static void decode_loop(const struct tokenizer *t, unsigned flags, bool streamed
     uint32_t count;
     while (read_u32(&count)) {
         uint32_t *ids = mem_calloc((size_t)count + 1, 4);
-        if (count && fread(ids, 4, count, stdin) != count) exit(1);
+        if (count && fread(ids, 4, count, stdin) != count)
+            exit(1);
         buf_reset(&out);
         if (streamed)
             stream(t, (struct tokens){ids, count}, flags, &out);
         else
-            tokenizer_decode(t, (struct tokens){ids, count}, flags, &out);
+            tokenizer_detokenize(t, (struct tokens){ids, count}, flags, &out);
         uint32_t len = (uint32_t)out.len;
         write_all(&len, 4);
         write_all(out.data, out.len);
@@ -84,7 +92,8 @@ static void spans_loop(const struct tokenizer *t, unsigned flags) {
     while (read_u32(&count)) {
         uint32_t *ids = mem_calloc((size_t)count + 1, 4);
         struct token_span *spans = mem_calloc((size_t)count + 1, sizeof *spans);
-        if (count && fread(ids, 4, count, stdin) != count) exit(1);
+        if (count && fread(ids, 4, count, stdin) != count)
+            exit(1);
         buf_reset(&out);
         detok_spans(t, (struct tokens){ids, count}, flags, spans, &out);
         write_all(&count, 4);
@@ -106,7 +115,9 @@ static int64_t cpu_ns(void) {
     return now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static double seconds_since(int64_t start_ns) { return (double)(cpu_ns() - start_ns) * 1e-9; }
+static double seconds_since(int64_t start_ns) {
+    return (double)(cpu_ns() - start_ns) * 1e-9;
+}
 
 static void bench_file(const struct tokenizer *t, const char *path) {
     struct buf text = {0};
@@ -120,23 +131,27 @@ static void bench_file(const struct tokenizer *t, const char *path) {
     for (int round = 0; round < 7; round++) {
         int64_t start = cpu_ns();
         ids.count = 0;
-        if (tokenizer_encode(t, buf_bytes(&text), 0, &ids, &err)) exit(1);
+        if (tokenizer_encode(t, buf_bytes(&text), 0, &ids, &err))
+            exit(1);
         double s = seconds_since(start);
-        if (!round) first = s;
+        if (!round)
+            first = s;
         whole = MIN(whole, s);
         start = cpu_ns();
         for (size_t at = 0; at < text.len;) {
             size_t end = MIN(text.len, at + 1000);
-            while (end < text.len && (text.data[end] & 0xC0) == 0x80) end++;
+            while (end < text.len && (text.data[end] & 0xC0) == 0x80)
+                end++;
             ids.count = 0;
-            if (tokenizer_encode(t, bytes_of(text.data + at, end - at), 0, &ids, &err)) exit(1);
+            if (tokenizer_encode(t, bytes_of(text.data + at, end - at), 0, &ids, &err))
+                exit(1);
             at = end;
         }
         pieces = MIN(pieces, seconds_since(start));
     }
     double mb = (double)text.len * 1e-6;
-    printf("%-60s %7.1f MB/s whole, %7.1f MB/s in pieces of 1 kB, %7.1f MB/s first time\n", path, mb / whole,
-           mb / pieces, mb / first);
+    printf("%-60s %7.1f MB/s whole, %7.1f MB/s in pieces of 1 kB, %7.1f MB/s first time\n", path,
+           mb / whole, mb / pieces, mb / first);
     vec_release(&ids);
     buf_release(&text);
 }
@@ -144,22 +159,30 @@ static void bench_file(const struct tokenizer *t, const char *path) {
 int main(int argc, char **argv) {
     struct tokenizer *t = NULL;
     struct error err;
-    if (argc < 3) return 2;
-    if (getenv("TRIREME_CACHE_DIR")) compiled_set_folder(getenv("TRIREME_CACHE_DIR"));
+    if (argc < 3)
+        return 2;
+    if (getenv("TRIREME_CACHE_DIR"))
+        compiled_set_folder(getenv("TRIREME_CACHE_DIR"));
     int64_t start = cpu_ns();
     if (tokenizer_open(argv[1], &t, &err)) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
     unsigned flags = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 10) : 0;
-    if (!strcmp(argv[2], "encode")) encode_loop(t, flags, false);
-    if (!strcmp(argv[2], "offsets")) encode_loop(t, flags, true);
-    if (!strcmp(argv[2], "decode")) decode_loop(t, flags, false);
-    if (!strcmp(argv[2], "stream")) decode_loop(t, flags, true);
-    if (!strcmp(argv[2], "spans")) spans_loop(t, flags);
+    if (!strcmp(argv[2], "encode"))
+        encode_loop(t, flags, false);
+    if (!strcmp(argv[2], "offsets"))
+        encode_loop(t, flags, true);
+    if (!strcmp(argv[2], "decode"))
+        decode_loop(t, flags, false);
+    if (!strcmp(argv[2], "stream"))
+        decode_loop(t, flags, true);
+    if (!strcmp(argv[2], "spans"))
+        spans_loop(t, flags);
     if (!strcmp(argv[2], "bench")) {
         printf("load %.1f ms\n", 1e3 * seconds_since(start));
-        for (int i = 3; i < argc; i++) bench_file(t, argv[i]);
+        for (int i = 3; i < argc; i++)
+            bench_file(t, argv[i]);
     }
     tokenizer_free(&t);
     return 0;

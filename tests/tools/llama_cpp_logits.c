@@ -1,8 +1,9 @@
 /*
  * Logits that llama.cpp gives: llama_cpp_logits FILE.gguf, token ids on stdin, f32 rows on stdout.
  *
- * llama_cpp_diff.py compiles it against the headers of the llama.cpp it is given (its structs change with each
- * version), so CMake knows nothing of it. Everything in f32 on the CPU, one prefill.
+ * llama_cpp_diff.py compiles it against the headers of the llama.cpp it is given (its structs
+ * change with each version), so CMake knows nothing of it. Everything in f32 on the CPU, one
+ * prefill.
  */
 #include <llama.h>
 
@@ -13,7 +14,8 @@ enum { TOKENS_MAX = 4096 };
 
 static void log_errors(enum ggml_log_level level, const char *text, void *arg) {
     (void)arg;
-    if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
+    if (level == GGML_LOG_LEVEL_ERROR)
+        fputs(text, stderr);
 }
 
 static struct llama_model *open_model(const char *path) {
@@ -33,7 +35,8 @@ static struct llama_context *open_context(struct llama_model *model, int32_t cou
     return llama_init_from_model(model, params);
 }
 
-static int print_logits(struct llama_context *context, int32_t vocab, const int32_t *ids, int32_t count) {
+static int print_logits(struct llama_context *context, int32_t vocab, const int32_t *ids,
+                        int32_t count) {
     struct llama_batch batch = llama_batch_init(count, 0, 1);
     batch.n_tokens = count;
     for (int32_t i = 0; i < count; i++) {
@@ -43,8 +46,10 @@ static int print_logits(struct llama_context *context, int32_t vocab, const int3
         batch.seq_id[i][0] = 0;
         batch.logits[i] = 1;
     }
-    if (llama_decode(context, batch)) return 1;
-    for (int32_t i = 0; i < count; i++) fwrite(llama_get_logits_ith(context, i), sizeof(float), (size_t)vocab, stdout);
+    if (llama_decode(context, batch))
+        return 1;
+    for (int32_t i = 0; i < count; i++)
+        fwrite(llama_get_logits_ith(context, i), sizeof(float), (size_t)vocab, stdout);
     llama_batch_free(batch);
     return 0;
 }
@@ -53,7 +58,8 @@ int main(int argc, char **argv) {
     static int32_t ids[TOKENS_MAX];
     int32_t count = 0;
     llama_log_set(log_errors, NULL);
-    while (count < TOKENS_MAX && scanf("%d", &ids[count]) == 1) count++;
+    while (count < TOKENS_MAX && scanf("%d", &ids[count]) == 1)
+        count++;
     struct llama_model *model = argc == 2 && count ? open_model(argv[1]) : NULL;
     struct llama_context *context = model ? open_context(model, count) : NULL;
     int32_t vocab = model ? llama_vocab_n_tokens(llama_model_get_vocab(model)) : 0;

@@ -1,8 +1,8 @@
 /*
  * text_render: renders templates that come as JSON lines, for tests/tools/template_diff.py.
  *
- * In: one JSON object a line: {"template": TEXT, "vars": {...}, "now": seconds}. Out: {"text": TEXT} or {"error": TEXT}
- * or {"syntax": TEXT}.
+ * In: one JSON object a line: {"template": TEXT, "vars": {...}, "now": seconds}. Out: {"text":
+ * TEXT} or {"error": TEXT} or {"syntax": TEXT}.
  */
 #include <stdio.h>
 #include <stdlib.h>

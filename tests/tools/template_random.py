@@ -27,12 +27,12 @@ VARS = {
     "deep": {"a": {"b": {"c": [1, {"d": "x"}]}}},
 }
 # addresses, classes as text, and methods and filters that no prompt needs
-SKIP = re.compile(r" at 0x|<class|<function|not supported|(?i:generator object)|pprint|Markup")
+SKIP = re.compile(r" at 0x|<class|<function|not supported|(?i:generator object)|pprint|Markup|64 bits")
 FILTERS = """abs capitalize center(9) count d('x') default('y',true) dictsort e escape first float forceescape format(1) indent indent(2,true)
  int items join join('-') last length list lower max min reject('odd') rejectattr('n') replace('e','E') reverse round round(1) safe select
  select('string') selectattr('n','equalto',2) selectattr('role','in',['user']) slice(2) sort sort(reverse=true) string striptags sum title tojson tojson(indent=2) trim
  trim('x') truncate(5) truncate(5,true,'') unique upper urlencode wordcount map('upper') map(attribute='role') map(attribute='zz',default='q')
- batch(2) batch(2,'-') groupby('role') sum(attribute='n') sort(attribute='n') wordwrap(4) filesizeformat pprint attr('role') xmlattr
+ batch(2) batch(2,'-') groupby('role') sum(attribute='n') sort(attribute='n') pprint attr('role')
  tojson(separators=(',',':')) tojson(sort_keys=true) join('/',attribute='role') min(attribute='n') tojson(ensure_ascii=true)""".split("\n")
 FILTERS = [f for line in FILTERS for f in re.findall(r"[a-z]+(?:\((?:[^()]|\([^()]*\))*\))?", line)]
 TESTS = """defined undefined none boolean true false integer float number string mapping iterable sequence callable odd even divisibleby(2) divisibleby(3)
@@ -122,7 +122,7 @@ class Idiom:
             lambda: f"{q()}|{self.pick('first', 'last', 'length', 'join', 'join(%r)' % ', ', 'join(%r, attribute=%r)' % (',', 'role'), 'sum', 'min', 'max', 'sum(attribute=%r)' % 'n', 'min(attribute=%r)' % 'role', 'max(case_sensitive=true)', 'string', 'list', 'random is defined' if self.r.random() < 0.02 else 'count', 'map(%r)|join' % 'string', 'map(attribute=%r)|list' % 'role.x', 'sort', 'unique|join', 'tojson', 'sum(start=1)', 'map(%r, 2)|list' % 'batch')}",
             lambda: f"({self.expression()} if {self.test()}{self.pick('', ' else ' + t())})", lambda: self.test(), n, t, q,
             lambda: f"d.{self.pick('a', 'get(%r)' % 'a', 'get(%r, 5)' % 'zz', 'items()', 'keys()', 'values()', 'items', 'b.c', 'zz', 'zz.y', 'pop', 'update')}", lambda: f"({self.test()}, {n()})",
-            lambda: f"{n()}|{self.pick('round(2)', 'round(0, %r)' % 'ceil', 'round(1, %r)' % 'floor', 'abs', 'int', 'float', 'string', 'tojson', 'filesizeformat', 'round(-1)')}", lambda: f"strftime_now({self.pick(repr('%Y-%m-%d'), repr('%d %B %Y, %H:%M:%S'), repr('%a %b %j %U %p %I %y %%'))})")()
+            lambda: f"{n()}|{self.pick('round(2)', 'round(0, %r)' % 'ceil', 'round(1, %r)' % 'floor', 'abs', 'int', 'float', 'string', 'tojson', 'round(-1)')}", lambda: f"strftime_now({self.pick(repr('%Y-%m-%d'), repr('%d %B %Y, %H:%M:%S'), repr('%a %b %j %U %p %I %y %%'))})")()
 
     def tag(self, body):
         left, right = self.pick("", "-", "-"), self.pick("", "-", "-")

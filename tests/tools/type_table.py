@@ -254,6 +254,8 @@ def iq4_xs(x):
 OWN = {"IQ1_S": iq1_s, "IQ1_M": iq1_m, "IQ2_XXS": iq2_xxs, "IQ2_XS": iq2_xs, "IQ2_S": iq2_s, "IQ3_XXS": iq3_xxs,
        "IQ3_S": iq3_s, "IQ4_NL": iq4_nl, "IQ4_XS": iq4_xs}
 PACKAGE = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "TQ1_0", "TQ2_0", "MXFP4"]
+COMPUTED_GGUF = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "MXFP4", "IQ4_NL", "IQ4_XS"]
+COMPUTED_FOLDERS = ["awq int4", "gptq int4", "compressed-tensors W8A8"]
 K_QUANTS = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
 
 
@@ -269,9 +271,9 @@ def encode(name, w):
 def gguf_pair(run, name):
     source, target, dense = f"{run.dir}/f32.gguf", f"{run.dir}/q.gguf", f"{run.dir}/dense.gguf"
     if not os.path.exists(source):
-        run.command("convert", "--model", MODEL, "--out", source, "--type", "f32")
+        run.command("convert", "--model", MODEL, "--out", source, "--type", "f32", "--force")
     if name in K_QUANTS:
-        run.command("quantize", "--model", MODEL, "--out", target, "--type", name.lower())
+        run.command("quantize", "--model", MODEL, "--out", target, "--type", name.lower(), "--force")
         reader = GGUFReader(target)
         made = {t.name: (t.tensor_type, [int(d) for d in t.shape], t.data.tobytes()) for t in reader.tensors}
     else:
@@ -482,14 +484,42 @@ def check(run, name, pair):
     return bad
 
 
+def log_probabilities(run, model, ids, compute):
+    request = json.dumps({"ids": ids}) + "\n"
+    done = subprocess.run([run.program, "logits", "--model", model, "--device", "cpu", "--kv-type", "f32", "--compute", compute],
+                          input=request, capture_output=True, text=True)
+    x = np.array(json.loads(done.stdout)["logits"], np.float64)
+    x -= x.max(axis=1, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis=1, keepdims=True))
+
+
+def compute_table(run, only):
+    """What activations of 8 bits cost: perplexity, and the divergence of the tokens' distributions from those of f32."""
+    with open(TEXT, encoding="utf-8") as f:
+        ids = [int(i) for i in run.command("tokenize", "--model", MODEL, f.read()).split(",")][:1024]
+    print("| type | perplexity, f32 | int8 | difference | mean KL | largest |\n| --- | --- | --- | --- | --- | --- |")
+    for names, pair in [(COMPUTED_GGUF, gguf_pair), (COMPUTED_FOLDERS, folder_pair)]:
+        for name in names:
+            if only and name not in only:
+                continue
+            model = pair(run, name)[0]
+            exact, own = (np.exp(run.nll(model, "--kv-type", "f32", "--compute", c)) for c in ("f32", "int8"))
+            f32, int8 = (log_probabilities(run, model, ids, c) for c in ("f32", "int8"))
+            kl = (np.exp(f32) * (f32 - int8)).sum(axis=1)
+            print(f"| {name} | {exact:.4f} | {own:.4f} | {100 * (own / exact - 1):+.3f} % | {kl.mean():.1e} | {kl.max():.1e} |", flush=True)
+
+
 def main():
     p = argparse.ArgumentParser()
+    p.add_argument("--computed", action="store_true", help="the table of compute types alone")
     p.add_argument("--trireme", default=f"{ROOT}/build/release/bin/trireme")
     p.add_argument("--only", nargs="*")
     args = p.parse_args()
     bad = 0
     with tempfile.TemporaryDirectory() as d:
         run = Run(args.trireme, d)
+        if args.computed:
+            return compute_table(run, args.only)
         print("| type | mean NLL | f32 with the decoded weights | difference |\n| --- | --- | --- | --- |")
         print(f"| bf16, as it is | {run.nll(MODEL, '--compute', 'f32'):.5f} | | |", flush=True)
         for names, pair in [(PACKAGE + K_QUANTS + list(OWN), gguf_pair), (FOLDERS, folder_pair)]:

@@ -19,22 +19,27 @@ static const char *running; /* the test's name */
 static uint64_t seed, random_state;
 
 void check_register(const char *name, void (*run)(void)) {
-    if (test_count == MAX_TESTS) abort();
+    if (test_count == MAX_TESTS)
+        abort();
     tests[test_count].name = name;
     tests[test_count++].run = run;
 }
 
-static void print_failure(void) { printf("not ok %s: %s (TRIREME_TEST_SEED=%" PRIu64 ")\n", running, verdict, seed); }
+static void print_failure(void) {
+    printf("not ok %s: %s (TRIREME_TEST_SEED=%" PRIu64 ")\n", running, verdict, seed);
+}
 
 void check_fail(const char *file, int line, const char *fmt, ...) {
     va_list args;
-    if (outcome == FAILED) return;
+    if (outcome == FAILED)
+        return;
     outcome = FAILED;
     int used = snprintf(verdict, sizeof verdict, "%s:%d: ", file, line);
     va_start(args, fmt);
     vsnprintf(verdict + used, sizeof verdict - (size_t)used, fmt, args);
     va_end(args);
-    if (!getenv("TRIREME_TEST_FIRST")) return;
+    if (!getenv("TRIREME_TEST_FIRST"))
+        return;
     print_failure();
     _exit(1);
 }
@@ -45,13 +50,15 @@ static bool required(const char *kind) {
     for (const char *at = list; at && (at = strstr(at, kind)); at += len) {
         bool starts = at == list || at[-1] == ',' || at[-1] == ' ';
         bool ends = !at[len] || at[len] == ',' || at[len] == ' ';
-        if (starts && ends) return true;
+        if (starts && ends)
+            return true;
     }
     return false;
 }
 
 void check_skip(const char *kind, const char *why) {
-    if (outcome == FAILED) return;
+    if (outcome == FAILED)
+        return;
     outcome = required(kind) ? FAILED : SKIPPED;
     if (outcome == FAILED)
         snprintf(verdict, sizeof verdict, "needs %s, which is required here: %s", kind, why);
@@ -79,16 +86,20 @@ uint64_t check_random(void) {
 int main(int argc, char **argv) {
     int failures = 0;
     const char *given = getenv("TRIREME_TEST_SEED");
-    seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 2654435761u + (uint64_t)getpid();
+    seed =
+        given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 2654435761u + (uint64_t)getpid();
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (int i = 0; i < test_count; i++) {
-        if (argc > 1 && !strstr(tests[i].name, argv[1])) continue;
+        if (argc > 1 && !strstr(tests[i].name, argv[1]))
+            continue;
         outcome = PASSED;
         running = tests[i].name;
         random_state = seed;
         tests[i].run();
-        if (outcome == PASSED) printf("ok %s\n", tests[i].name);
-        if (outcome == FAILED) print_failure();
+        if (outcome == PASSED)
+            printf("ok %s\n", tests[i].name);
+        if (outcome == FAILED)
+            print_failure();
         if (outcome == SKIPPED) {
             char *bar = strchr(verdict, '|');
             *bar = 0;
@@ -100,7 +111,10 @@ int main(int argc, char **argv) {
 }
 
 #ifdef __SANITIZE_THREAD__
-/* ThreadSanitizer cannot see how libraries that were built without it (ZeroMQ, libevent) order their threads. */
+/* ThreadSanitizer cannot see how libraries that were built without it (ZeroMQ, libevent) order
+ * their threads. */
 const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) { return "ignore_noninstrumented_modules=1"; }
+const char *__tsan_default_options(void) {
+    return "ignore_noninstrumented_modules=1";
+}
 #endif

@@ -6,8 +6,8 @@
  *   - named: a head with the name, then the arguments as JSON or as elements (text/parse/markup.c);
  *   - calls that are read value by value (text/parse/python.c, gemma.c);
  *   - anything else, which is read when it is complete.
- * A call goes out as soon as its name is known and its arguments begin, and then its arguments as they come; with
- * parse_config.complete_calls only when it is complete and well formed.
+ * A call goes out as soon as its name is known and its arguments begin, and then its arguments as
+ * they come; with parse_config.complete_calls only when it is complete and well formed.
  */
 #include "text/parse/internal.h"
 
@@ -17,12 +17,18 @@ struct bytes parser_undecided(const struct parser *p) {
     return bytes_from(buf_bytes(&p->held), p->at);
 }
 
-static struct bytes part_of(struct bytes in, size_t from, size_t to) { return bytes_of(in.data + from, to - from); }
+static struct bytes slice_of(struct bytes in, size_t from, size_t to) {
+    return bytes_of(in.data + from, to - from);
+}
 
 /* ---- brackets and quotes ---- */
 
-static bool is_closing(uint8_t c) { return c == '}' || c == ']' || c == ')'; }
-static bool is_opening(uint8_t c) { return c == '{' || c == '[' || c == '('; }
+static bool is_closing(uint8_t c) {
+    return c == '}' || c == ']' || c == ')';
+}
+static bool is_opening(uint8_t c) {
+    return c == '{' || c == '[' || c == '(';
+}
 
 static void track_quoted(struct tracker *t, uint8_t c) {
     if (t->escaped)
@@ -36,7 +42,8 @@ static void track_quoted(struct tracker *t, uint8_t c) {
 /* Passes one byte of a body. A list counts only where the body begins with it. */
 static void track_byte(struct tracker *t, uint8_t c, bool python) {
     bool at_head = t->first == 0;
-    if (at_head && !is_blank(c)) t->first = c;
+    if (at_head && !is_blank(c))
+        t->first = c;
     if (t->quote) {
         track_quoted(t, c);
     } else if (c == '{' || (is_opening(c) && (t->depth || python || (c == '[' && at_head)))) {
@@ -54,10 +61,12 @@ static void track_byte(struct tracker *t, uint8_t c, bool python) {
 
 bool parser_may_call(const struct parser *p, struct bytes name) {
     const struct open_mark *open = p->open;
-    return is_call_name(name) && (!(open->start_only || open->known_only) || parse_tools_has(p->config.tools, name));
+    return is_call_name(name) &&
+           (!(open->start_only || open->known_only) || parse_tools_has(p->config.tools, name));
 }
 
-/* Puts out the calls that were read at once and forgets them; false: there is none, or one for no tool. */
+/* Puts out the calls that were read at once and forgets them; false: there is none, or one for no
+ * tool. */
 static bool put_read(struct parser *p) {
     const char *made = p->reader.made.data;
     size_t count = p->reader.calls.count;
@@ -68,8 +77,9 @@ static bool put_read(struct parser *p) {
     }
     for (size_t i = 0; i < count && ok; i++) {
         const struct read_call *c = &p->reader.calls.items[i];
-        parser_put_call(p, bytes_of(made + c->id_at, c->id_len), bytes_of(made + c->name_at, c->name_len),
-                        bytes_of(made + c->arguments_at, c->arguments_len));
+        parser_emit_call(p, bytes_of(made + c->id_at, c->id_len),
+                         bytes_of(made + c->name_at, c->name_len),
+                         bytes_of(made + c->arguments_at, c->arguments_len));
     }
     p->reader.calls.count = 0;
     buf_reset(&p->reader.made);
@@ -79,8 +89,9 @@ static bool put_read(struct parser *p) {
 /* A call's arguments begin at `at`, with the bracket that the tracker has just passed. */
 static bool open_arguments(struct parser *p, size_t at, struct bytes id, struct bytes name) {
     name = strip_blank(name);
-    if (!parser_may_call(p, name)) return false;
-    parser_put_call(p, strip_blank(id), name, bytes_of(NULL, 0));
+    if (!parser_may_call(p, name))
+        return false;
+    parser_emit_call(p, strip_blank(id), name, bytes_of(NULL, 0));
     p->body.begun = true;
     p->body.inside = p->track.depth;
     p->body.sent = at;
@@ -88,7 +99,7 @@ static bool open_arguments(struct parser *p, size_t at, struct bytes id, struct 
 }
 
 static void send_arguments(struct parser *p, struct bytes in, size_t to) {
-    parser_put_call(p, bytes_of(NULL, 0), bytes_of(NULL, 0), part_of(in, p->body.sent, to));
+    parser_emit_call(p, bytes_of(NULL, 0), bytes_of(NULL, 0), slice_of(in, p->body.sent, to));
     p->body.sent = to;
 }
 
@@ -98,54 +109,63 @@ static void close_arguments(struct parser *p, struct bytes in, size_t to) {
     p->body.done = to;
 }
 
-bool parser_put_arguments(struct parser *p, struct bytes name, struct bytes piece) {
+bool parser_emit_arguments(struct parser *p, struct bytes name, struct bytes piece) {
     if (p->body.begun) {
-        parser_put_call(p, bytes_of(NULL, 0), bytes_of(NULL, 0), piece);
+        parser_emit_call(p, bytes_of(NULL, 0), bytes_of(NULL, 0), piece);
         return true;
     }
     name = strip_blank(name);
-    if (!parser_may_call(p, name) || (p->config.complete_calls && !json_is_object(piece))) return false;
-    parser_put_call(p, bytes_of(NULL, 0), name, piece);
+    if (!parser_may_call(p, name) || (p->config.complete_calls && !json_is_object(piece)))
+        return false;
+    parser_emit_call(p, bytes_of(NULL, 0), name, piece);
     p->body.begun = true;
     return true;
 }
 
-bool parser_put_member(struct parser *p, struct bytes name, struct bytes member, bool last) {
+bool parser_emit_field(struct parser *p, struct bytes name, struct bytes member, bool last) {
     struct buf *piece = &p->reader.made;
     buf_reset(piece);
-    if (member.len || !p->body.begun) buf_add_str(piece, p->body.begun ? ", " : "{");
+    if (member.len || !p->body.begun)
+        buf_add_str(piece, p->body.begun ? ", " : "{");
     buf_add_bytes(piece, member);
-    if (last) buf_add_byte(piece, '}');
-    return parser_put_arguments(p, name, buf_bytes(piece));
+    if (last)
+        buf_add_byte(piece, '}');
+    return parser_emit_arguments(p, name, buf_bytes(piece));
 }
 
 /* What may be left of a body behind its calls: brackets, separators, a fence. */
 static bool is_rest(struct bytes text) {
     for (size_t i = 0; i < text.len; i++)
-        if (!is_blank(text.data[i]) && !is_closing(text.data[i]) && !strchr(",;`", text.data[i])) return false;
+        if (!is_blank(text.data[i]) && !is_closing(text.data[i]) && !strchr(",;`", text.data[i]))
+            return false;
     return true;
 }
 
 /* ---- envelopes ---- */
 
 /* The tracker's depth inside of an object that is a call. */
-static uint32_t item_depth(const struct tracker *t) { return t->first == '[' ? 2 : 1; }
+static uint32_t item_depth(const struct tracker *t) {
+    return t->first == '[' ? 2 : 1;
+}
 
 static void try_open(struct parser *p, struct bytes in, size_t at) {
     struct buf name = {0};
-    if (json_opens_arguments(part_of(in, p->body.item_at, at + 1), p->config.calls->envelope, &name))
+    if (json_opens_arguments(slice_of(in, p->body.item_at, at + 1), p->config.calls->envelope,
+                             &name))
         (void)!open_arguments(p, at, bytes_of(NULL, 0), buf_bytes(&name));
     buf_release(&name);
 }
 
-/* An object that is a call is complete. False: it is none, or something in it is none of a call's. */
+/* An object that is a call is complete. False: it is none, or something in it is none of a
+ * call's. */
 static bool end_item(struct parser *p, struct bytes in, size_t to) {
     struct body *b = &p->body;
-    struct bytes item = part_of(in, b->item_at, to);
-    bool ok = b->begun ? json_is_object(item) || is_rest(part_of(in, b->done, to))
+    struct bytes item = slice_of(in, b->item_at, to);
+    bool ok = b->begun ? json_is_object(item) || is_rest(slice_of(in, b->done, to))
                        : read_json(&p->reader, item, p->config.calls->envelope) && put_read(p);
     b->begun = false;
-    if (ok) b->done = to;
+    if (ok)
+        b->done = to;
     return ok;
 }
 
@@ -160,12 +180,14 @@ static bool pass_envelope(struct parser *p, struct bytes in, size_t at, uint32_t
         return c == '{';
     }
     if (now > before) {
-        if (c == '{' && !b->begun && !p->config.complete_calls && now <= item + 2 && b->tries++ < OPEN_TRIES_MAX)
+        if (c == '{' && !b->begun && !p->config.complete_calls && now <= item + 2 &&
+            b->tries++ < OPEN_TRIES_MAX)
             try_open(p, in, at);
         return true;
     }
     if (now < before) {
-        if (b->inside && now < b->inside) close_arguments(p, in, at + 1);
+        if (b->inside && now < b->inside)
+            close_arguments(p, in, at + 1);
         return now + 1 != item || end_item(p, in, at + 1);
     }
     return now >= item || is_blank(c) || is_closing(c) || strchr(",;[", c);
@@ -178,7 +200,8 @@ static bool try_head(struct parser *p, struct bytes in, size_t at) {
     const struct call_format *f = p->config.calls;
     struct bytes id = {0}, name;
     p->body.headed = true;
-    if (!f->head || !f->head(bytes_of(in.data, at), true, &id, &name)) return f->elements != NULL;
+    if (!f->head || !f->head(bytes_of(in.data, at), true, &id, &name))
+        return f->elements != NULL;
     p->track = (struct tracker){.depth = 1, .first = '{', .started = true};
     return p->config.complete_calls || open_arguments(p, at, id, name);
 }
@@ -187,7 +210,8 @@ static bool pass_named(struct parser *p, struct bytes in, size_t at) {
     const struct call_format *f = p->config.calls;
     struct body *b = &p->body;
     if (b->inside) {
-        if (p->track.depth < b->inside) close_arguments(p, in, at + 1);
+        if (p->track.depth < b->inside)
+            close_arguments(p, in, at + 1);
         return true;
     }
     struct bytes body = bytes_of(in.data, at + 1);
@@ -195,8 +219,10 @@ static bool pass_named(struct parser *p, struct bytes in, size_t at) {
         pass_string(p, body);
         return true;
     }
-    if (in.data[at] == '{' && !b->headed) return try_head(p, in, at);
-    if (!f->elements || p->config.complete_calls || b->broken || in.data[at] != '>') return true;
+    if (in.data[at] == '{' && !b->headed)
+        return try_head(p, in, at);
+    if (!f->elements || p->config.complete_calls || b->broken || in.data[at] != '>')
+        return true;
     if (ends_with(body, bytes_str(f->elements->close)))
         b->broken = !read_elements(p, body, false);
     else
@@ -208,15 +234,18 @@ static bool pass_named(struct parser *p, struct bytes in, size_t at) {
 static bool read_headed(struct parser *p, struct bytes body) {
     struct bytes id = {0}, name, arguments = {0};
     size_t at = find_bytes(body, bytes_str("{"), 0);
-    if (at != SIZE_MAX) arguments = strip_fence(bytes_from(body, at));
-    return p->config.calls->head(bytes_of(body.data, MIN(at, body.len)), at != SIZE_MAX, &id, &name) &&
+    if (at != SIZE_MAX)
+        arguments = strip_fence(bytes_from(body, at));
+    return p->config.calls->head(bytes_of(body.data, MIN(at, body.len)), at != SIZE_MAX, &id,
+                                 &name) &&
            read_add(&p->reader, strip_blank(id), name, arguments) && put_read(p);
 }
 
 /* The body is complete and no arguments of it are open. */
 static bool end_named(struct parser *p, struct bytes body) {
     const struct call_format *f = p->config.calls;
-    if (p->body.begun && !p->body.elements) return true;
+    if (p->body.begun && !p->body.elements)
+        return true;
     if (p->body.script.in_call) {
         flush_string(p, body, true);
         return true;
@@ -241,10 +270,11 @@ static void fail_call(struct parser *p) {
         p->at += p->body.done;
         return;
     }
-    parser_give_up_wrap(p);
-    parser_put_back(p, bytes_of(mark, len - p->open->keep));
-    if (len > p->open->keep) return;
-    parser_put_back(p, bytes_of(parser_undecided(p).data, len));
+    parser_drop_wrap(p);
+    parser_unread(p, bytes_of(mark, len - p->open->keep));
+    if (len > p->open->keep)
+        return;
+    parser_unread(p, bytes_of(parser_undecided(p).data, len));
     p->at += len;
 }
 
@@ -281,18 +311,24 @@ static void end_call(struct parser *p, size_t len, size_t after) {
 /* The first byte that is neither blank nor opens a list. */
 static enum body_kind kind_of_body(const struct parser *p, uint8_t c) {
     const struct call_format *f = p->config.calls;
-    if (c == '{' && f->envelope) return BODY_ENVELOPE;
-    if (f->stream && !p->config.complete_calls) return BODY_STREAM;
+    if (c == '{' && f->envelope)
+        return BODY_ENVELOPE;
+    if (f->stream && !p->config.complete_calls)
+        return BODY_STREAM;
     return f->head || f->elements ? BODY_NAMED : BODY_OTHER;
 }
 
 /* Behind complete JSON: whether a byte cannot belong to the body any more. */
-static bool ends_json(uint8_t c) { return !is_blank(c) && !strchr(",;}]", c) && !is_opening(c); }
+static bool ends_json(uint8_t c) {
+    return !is_blank(c) && !strchr(",;}]", c) && !is_opening(c);
+}
 
-/* Looks for the closing mark at `at`: its length, 0 when it is none, SIZE_MAX when that is not decided. */
+/* Looks for the closing mark at `at`: its length, 0 when it is none, SIZE_MAX when that is not
+ * decided. */
 static size_t closing_mark(const struct parser *p, struct bytes in, size_t at) {
     const char *close = p->open->close ? p->open->close : p->config.calls->close;
-    if (p->track.quote || !close) return 0;
+    if (p->track.quote || !close)
+        return 0;
     enum match m = match_mark(in, at, close);
     return m == MATCH_FULL ? strlen(close) : m == MATCH_PARTIAL ? SIZE_MAX : 0;
 }
@@ -301,8 +337,10 @@ static size_t closing_mark(const struct parser *p, struct bytes in, size_t at) {
 static bool pass_body(struct parser *p, struct bytes in, size_t at, uint32_t before) {
     struct body *b = &p->body;
     uint8_t c = in.data[at];
-    if (b->kind == BODY_UNKNOWN && !is_blank(c) && c != '[') b->kind = kind_of_body(p, c);
-    if (b->kind == BODY_ENVELOPE) return pass_envelope(p, in, at, before);
+    if (b->kind == BODY_UNKNOWN && !is_blank(c) && c != '[')
+        b->kind = kind_of_body(p, c);
+    if (b->kind == BODY_ENVELOPE)
+        return pass_envelope(p, in, at, before);
     if (b->kind == BODY_STREAM)
         return !strchr(",)}]", c) || p->config.calls->stream(p, bytes_of(in.data, at + 1), false);
     return b->kind != BODY_NAMED || pass_named(p, in, at);
@@ -325,7 +363,8 @@ static bool run_byte(struct parser *p, struct bytes in, size_t at) {
         be_plain(p);
         return true;
     }
-    bool behind = f->end == BODY_MARK ? ends_json(in.data[at]) : f->end == BODY_MARK_JSON && in.data[at] == '<';
+    bool behind = f->end == BODY_MARK ? ends_json(in.data[at])
+                                      : f->end == BODY_MARK_JSON && in.data[at] == '<';
     if (behind && t->complete) {
         end_call(p, at, 0);
         return true;
@@ -347,12 +386,14 @@ bool parser_run_call(struct parser *p, bool last) {
     struct bytes in = parser_undecided(p);
     for (; p->seen < in.len; p->seen++) {
         size_t mark = closing_mark(p, in, p->seen);
-        if (mark == SIZE_MAX && !last) break;
+        if (mark == SIZE_MAX && !last)
+            break;
         if (mark && mark != SIZE_MAX) {
             end_call(p, p->seen, mark);
             return true;
         }
-        if (run_byte(p, in, p->seen)) return true;
+        if (run_byte(p, in, p->seen))
+            return true;
     }
     if (last)
         end_call(p, in.len, 0);

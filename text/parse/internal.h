@@ -1,6 +1,6 @@
 /*
- * internal.h - the rows of the format table, and what the files of the output parsers offer each other; for
- * parse*.c only.
+ * internal.h - the rows of the format table, and what the files of the output parsers offer each
+ * other; for parse*.c only.
  */
 #ifndef TEXT_PARSE_INTERNAL_H
 #define TEXT_PARSE_INTERNAL_H
@@ -20,8 +20,9 @@ struct reasoning_format {
     const char *open[PARSE_MARKS], *close[PARSE_MARKS];
     const char *drop[PARSE_MARKS];  /* marks around the content that follows, left out */
     const char *signs[PARSE_MARKS]; /* a template that holds all of these is this format's */
-    bool anywhere;                  /* may open again later: its marks are no text anyone would write */
-    bool harmony;                   /* harmony.c reads it */
+    /* may open again later: its marks are no text anyone would write */
+    bool anywhere;
+    bool harmony; /* harmony.c reads it */
 };
 
 struct call_list;
@@ -40,13 +41,15 @@ enum body_end {
 typedef bool body_test(struct bytes body);
 /* Reads one body into calls; false: it is no call (what was added is dropped). */
 typedef bool body_read(struct call_reader *r, struct bytes body);
-/* Puts out what of a body has come since the last time, value by value; last: the body is complete. False: it is no
- * call, or goes on as none. Called where a value may have ended, so that a text's end is all that remains open. */
-typedef bool body_stream(struct parser *p, struct bytes body, bool last);
+/* Puts out what of a body has come since the last time, value by value; last: the body is complete.
+ * False: it is no call, or goes on as none. Called where a value may have ended, so that a text's
+ * end is all that remains open. */
+typedef bool body_emit(struct parser *p, struct bytes body, bool last);
 /* Takes a call's id and name from what stands before its arguments; more: arguments follow. */
 typedef bool head_read(struct bytes head, bool more, struct bytes *id, struct bytes *name);
 
-/* Objects that are calls: {"name", "arguments"}; with the arguments required; {NAME: {arguments}}. */
+/* Objects that are calls: {"name", "arguments"}; with the arguments required; {NAME:
+ * {arguments}}. */
 enum envelope { ENVELOPE_NONE, ENVELOPE_LOOSE, ENVELOPE_STRICT, ENVELOPE_KEYED };
 
 /* Calls as elements, with values that are not quoted (markup.c). */
@@ -64,9 +67,12 @@ struct element_form {
     bool mixed;                 /* a value of no declared type may be JSON */
     bool has_cdata;             /* a value may stand in <![CDATA[ ]]> */
     bool has_entities;          /* &quot; and &amp; in keys */
-    bool keeps_blanks;          /* a value begins and ends with its marks: no line end beside them is theirs */
-    bool states_types;          /* the model states each value's type, which goes before what is declared */
-    bool unwraps;               /* a single value "arguments", "input" or "properties" may be all of the arguments */
+    /* a value begins and ends with its marks: no line end beside them is theirs */
+    bool keeps_blanks;
+    /* the model states each value's type, which goes before what is declared */
+    bool states_types;
+    /* a single value "arguments", "input" or "properties" may be all of the arguments */
+    bool unwraps;
 };
 
 struct open_mark {
@@ -80,13 +86,16 @@ struct open_mark {
 
 struct call_format {
     const char *names;
-    const char *wrap_open[PARSE_MARKS], *wrap_close[PARSE_MARKS]; /* around all calls; may be absent */
-    struct open_mark open[PARSE_MARKS];                           /* before each call */
-    const char *close;                                            /* behind each; NULL: none */
-    const char *plain; /* a body that begins so is content; the prompt may end with the mark before it */
+    /* around all calls; may be absent */
+    const char *wrap_open[PARSE_MARKS], *wrap_close[PARSE_MARKS];
+    struct open_mark open[PARSE_MARKS]; /* before each call */
+    const char *close;                  /* behind each; NULL: none */
+    /* a body that begins so is content; the prompt may end with the mark before it */
+    const char *plain;
     const char *keeps; /* further special tokens that the body needs, separated by spaces */
     const char *signs[PARSE_MARKS];
-    bool ends_reasoning; /* a call may come without the end of the reasoning; what is none leaves it open */
+    /* a call may come without the end of the reasoning; what is none leaves it open */
+    bool ends_reasoning;
     bool harmony;
     enum body_end end;
     body_test *may_be; /* NULL: anything */
@@ -94,8 +103,12 @@ struct call_format {
     enum envelope envelope;
     head_read *head;
     const struct element_form *elements;
-    body_read *read;     /* whole */
-    body_stream *stream; /* the same while it comes; NULL: not before its end */
+    body_read *read;   /* whole */
+    body_emit *stream; /* the same while it comes; NULL: not before its end */
+    /* how a constraint has them written; NULL: it cannot yet. The first is for vocabularies with
+     * this special token alone */
+    const char *shape_token;
+    const struct call_shape *shape_special, *shape;
 };
 
 enum { FORMATS_MAX = 128 };
@@ -116,24 +129,28 @@ struct call_reader {
     VEC(struct read_call) calls;
 };
 
-/* Adds a call; arguments empty: "{}". False when the name is empty or the arguments are no JSON object. */
-MUST_CHECK bool read_add(struct call_reader *r, struct bytes id, struct bytes name, struct bytes arguments);
+/* Adds a call; arguments empty: "{}". False when the name is empty or the arguments are no JSON
+ * object. */
+MUST_CHECK bool read_add(struct call_reader *r, struct bytes id, struct bytes name,
+                         struct bytes arguments);
 
 /* An object, as an envelope says. */
 bool read_json(struct call_reader *r, struct bytes object, enum envelope envelope);
-/* True when the last byte of an object that is not complete opens the arguments of a call; its name is appended. */
+/* True when the last byte of an object that is not complete opens the arguments of a call; its name
+ * is appended. */
 bool json_opens_arguments(struct bytes object, enum envelope envelope, struct buf *name);
-bool read_python(struct call_reader *r, struct bytes body);  /* [f(a=1), g()], f(a=1) */
-bool read_gemma(struct call_reader *r, struct bytes body);   /* NAME{k:v} */
-bool read_minimax(struct call_reader *r, struct bytes body); /* "NAME">, nested elements (nested.c) */
-head_read head_function;                                     /* NAME> */
-head_read head_deepseek;                                     /* [function SEP] NAME SEP */
-head_read head_kimi;                                         /* functions.NAME:0 MARK */
-head_read head_line;                                         /* NAME, line end */
-head_read head_mistral;                                      /* NAME[CALL_ID]id[ARGS] */
-head_read head_solar;                                        /* ID MARK NAME MARK */
-head_read head_plamo;                                        /* NAME MARK MARK */
-body_stream stream_python, stream_gemma;
+bool read_python(struct call_reader *r, struct bytes body); /* [f(a=1), g()], f(a=1) */
+bool read_gemma(struct call_reader *r, struct bytes body);  /* NAME{k:v} */
+/* "NAME">, nested elements (nested.c) */
+bool read_minimax(struct call_reader *r, struct bytes body);
+head_read head_function; /* NAME> */
+head_read head_deepseek; /* [function SEP] NAME SEP */
+head_read head_kimi;     /* functions.NAME:0 MARK */
+head_read head_line;     /* NAME, line end */
+head_read head_mistral;  /* NAME[CALL_ID]id[ARGS] */
+head_read head_solar;    /* ID MARK NAME MARK */
+head_read head_plamo;    /* NAME MARK MARK */
+body_emit emit_python, emit_gemma;
 bool json_may_be(struct bytes body);
 bool line_may_be(struct bytes body);
 bool python_may_be(struct bytes body);
@@ -143,15 +160,20 @@ struct bytes strip_fence(struct bytes s);
 /* ---- values ---- */
 
 enum parse_type { TYPE_UNKNOWN, TYPE_STRING, TYPE_MIXED, TYPE_OTHER };
-bool parse_tools_has(const struct parse_tools *t, struct bytes name); /* true when tools are unknown */
+/* true when tools are unknown */
+bool parse_tools_has(const struct parse_tools *t, struct bytes name);
 /* Its parameters' schema; undefined or none: unknown. */
 struct tvalue parse_tools_parameters(const struct parse_tools *t, struct bytes function);
-bool parse_tools_has_parameters(const struct parse_tools *t, struct bytes function); /* false when unknown */
-bool parse_tools_has_parameter(const struct parse_tools *t, struct bytes function, struct bytes parameter);
-enum parse_type parse_tools_type(const struct parse_tools *t, struct bytes function, struct bytes parameter);
-/* Appends an unquoted value as JSON, by its parameter's type. unknown: what to take TYPE_UNKNOWN for. */
-void add_typed(const struct parse_tools *t, struct bytes function, struct bytes parameter, enum parse_type unknown,
-               struct bytes value, struct buf *out);
+/* false when unknown */
+bool parse_tools_has_parameters(const struct parse_tools *t, struct bytes function);
+bool parse_tools_has_parameter(const struct parse_tools *t, struct bytes function,
+                               struct bytes parameter);
+enum parse_type parse_tools_type(const struct parse_tools *t, struct bytes function,
+                                 struct bytes parameter);
+/* Appends an unquoted value as JSON, by its parameter's type. unknown: what to take TYPE_UNKNOWN
+ * for. */
+void add_typed(const struct parse_tools *t, struct bytes function, struct bytes parameter,
+               enum parse_type unknown, struct bytes value, struct buf *out);
 /* The same by a schema; a string when it says nothing. */
 void add_of_schema(struct tvalue schema, struct bytes value, struct buf *out);
 bool schema_has_string(struct tvalue schema);
@@ -163,34 +185,49 @@ struct walk {
     struct bytes rest;
 };
 bool walk_take(struct walk *w, const char *mark); /* blanks before it too */
+/* Takes what comes before mark into *out, and mark; false, with nothing taken: it is not there. */
 bool walk_until(struct walk *w, const char *mark, struct bytes *out);
 /* Appends a Python literal at *at as JSON and moves *at behind it. */
 MUST_CHECK bool python_literal(struct bytes text, size_t *at, struct buf *out);
 
-static inline bool is_blank(uint8_t c) { return c == ' ' || (c >= 9 && c <= 13); }
+/* ASCII white space. */
+static inline bool is_blank(uint8_t c) {
+    return c == ' ' || (c >= 9 && c <= 13);
+}
+/* s without blanks at both ends; borrowed. */
 struct bytes strip_blank(struct bytes s);
 /* Offset of what from `from` on; SIZE_MAX: it is not there. */
 size_t find_bytes(struct bytes in, struct bytes what, size_t from);
+/* An empty `with` begins every text. */
 static inline bool begins_with(struct bytes s, struct bytes with) {
     return s.len >= with.len && !memcmp(s.data, with.data, with.len);
 }
+/* An empty `end` ends every text. */
 static inline bool ends_with(struct bytes s, struct bytes end) {
     return s.len >= end.len && !memcmp(s.data + s.len - end.len, end.data, end.len);
 }
-static inline struct bytes bytes_from(struct bytes s, size_t at) { return bytes_of(s.data + at, s.len - at); }
+/* s from offset at (<= s.len) on. */
+static inline struct bytes bytes_from(struct bytes s, size_t at) {
+    return bytes_of(s.data + at, s.len - at);
+}
 
 /* ---- putting out ---- */
 
-/* Text of one part on its way out: white space at its end is kept until more comes. */
+/* Text of one channel on its way out: white space at its end is kept until more comes. */
 struct outlet {
-    enum parse_part part;
+    enum parse_channel channel;
     struct buf space;
     bool skip; /* white space at its beginning is left out */
     bool hold; /* keep white space back */
 };
+/* Puts out text, and the white space kept before it; of its own the last is kept. */
 void outlet_add(struct outlet *o, struct bytes text, const struct parse_sink *sink);
+/* Puts out the white space kept, at the end of the channel. */
 void outlet_flush(struct outlet *o, const struct parse_sink *sink);
-static inline void outlet_drop_space(struct outlet *o) { buf_reset(&o->space); }
+/* Forgets the white space kept: it stood before a mark. */
+static inline void outlet_drop_space(struct outlet *o) {
+    buf_reset(&o->space);
+}
 
 struct harmony {
     enum { HARMONY_HEADER, HARMONY_BODY, HARMONY_BETWEEN } state;
@@ -207,7 +244,7 @@ struct tracker {
     bool escaped, started, complete;
 };
 
-/* Where a body_stream stands in its body, or a string in an element. */
+/* Where a body_emit stands in its body, or a string in an element. */
 struct script {
     size_t name_at, name_len;
     size_t at;   /* where the value begins that is being passed */
@@ -267,32 +304,37 @@ struct parser {
 
 /* Whether a call of that name may be one. */
 bool parser_may_call(const struct parser *p, struct bytes name);
-/* Puts out the beginning of a call, or of the call that was begun more of its arguments: then the name is empty. */
-void parser_put_call(struct parser *p, struct bytes id, struct bytes name, struct bytes arguments);
-/* The next piece of the arguments of a call that is read value by value, with the name of the call for the first.
- * False: it may be none. */
-MUST_CHECK bool parser_put_arguments(struct parser *p, struct bytes name, struct bytes piece);
+/* Puts out the beginning of a call, or of the call that was begun more of its arguments: then the
+ * name is empty. */
+void parser_emit_call(struct parser *p, struct bytes id, struct bytes name, struct bytes arguments);
+/* The next piece of the arguments of a call that is read value by value, with the name of the call
+ * for the first. False: it may be none. */
+MUST_CHECK bool parser_emit_arguments(struct parser *p, struct bytes name, struct bytes piece);
 /* The same for a member of the object, or none; last: no more follow. */
-MUST_CHECK bool parser_put_member(struct parser *p, struct bytes name, struct bytes member, bool last);
+MUST_CHECK bool parser_emit_field(struct parser *p, struct bytes name, struct bytes member,
+                                  bool last);
 /* Text that is no call after all. */
-void parser_put_back(struct parser *p, struct bytes text);
+void parser_unread(struct parser *p, struct bytes text);
 /* A wrap was opened and something else than a call follows: it was no wrap. */
-void parser_give_up_wrap(struct parser *p);
+void parser_drop_wrap(struct parser *p);
 /* What was pushed and not decided yet. */
 struct bytes parser_undecided(const struct parser *p);
 /* Passes a call's body from p->seen on. False: more is needed. */
 bool parser_run_call(struct parser *p, bool last);
-/* Puts out what has come of a call's arguments since the last time; last: the body is complete. False: it is no call,
- * or goes on as none. */
+/* Puts out what has come of a call's arguments since the last time; last: the body is complete.
+ * False: it is no call, or goes on as none. */
 bool read_elements(struct parser *p, struct bytes body, bool last);
-/* A string value of an element goes out as it comes. The first sees whether one begins at the body's end, then
- * script.in_call is set; each further byte is passed; flush puts out what belongs to the string for certain, last: all.
- */
+/* A string value of an element goes out as it comes. The first sees whether one begins at the
+ * body's end, then script.in_call is set; each further byte is passed; flush puts out what belongs
+ * to the string for certain, last: all. */
 void begin_string(struct parser *p, struct bytes body);
 void pass_string(struct parser *p, struct bytes body);
 void flush_string(struct parser *p, struct bytes body, bool last);
+/* gpt-oss's format: takes what is held as far as it is certain; last: all. */
 void harmony_run(struct parser *p, bool last);
+/* Whether what comes now is reasoning. */
 bool harmony_is_thinking(const struct parser *p);
+/* Whether the parser's row is gpt-oss's. */
 bool parser_is_harmony(const struct parser *p);
 
 enum match { MATCH_NONE, MATCH_PARTIAL, MATCH_FULL };

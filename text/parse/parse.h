@@ -1,22 +1,27 @@
 /*
  * parse.h - what a model writes, taken apart while it comes: reasoning, content, tool calls.
  *
- * A *format* is a table row (table.c): the marks that open and close reasoning or a tool call, and how to read
- * what lies between. Rows are found by name (--reasoning-parser, --tool-call-parser; the names other servers use are
- * aliases) or by the model's chat template, which shows the marks its model was trained with.
+ * A *format* is a table row (table.c): the marks that open and close reasoning or a tool call, and
+ * how to read what lies between. Rows are found by name (--reasoning-parser, --tool-call-parser;
+ * the names other servers use are aliases) or by the model's chat template, which shows the marks
+ * its model was trained with.
  *
- * A tool call is put out as soon as its name is known and its arguments begin, then its arguments as they come: JSON as
- * it is written, other notations value by value, strings of elements as they come, and what only its end makes certain
- * (nested.c) in one piece. What looked like a call and is none becomes content, mark and all. Once a call has begun
- * that is too late: arguments that break off or are no JSON are put out as far as they came. An answer that is read
- * whole need not accept that: with complete_calls a call is put out when it is complete and well formed, in one piece.
+ * A tool call is put out as soon as its name is known and its arguments begin, then its arguments
+ * as they come: JSON as it is written, other notations value by value, strings of elements as they
+ * come, and what only its end makes certain (nested.c) in one piece. What looked like a call and is
+ * none becomes content, mark and all. Once a call has begun that is too late: arguments that break
+ * off or are no JSON are put out as far as they came. An answer that is read whole need not accept
+ * that: with complete_calls a call is put out when it is complete and well formed, in one piece.
  *
  * Invariants, for any bytes the model may write:
- *   (1) The texts put out for one part, joined, and the list of calls, their arguments joined, depend on the text
- * alone, not on how it was cut into pieces. (2) A call's name is not empty. With complete_calls its arguments are one
- * JSON object; without, they are the same text wherever they are one. (3) Every byte is reasoning, content, or belongs
- * to a call; but for marks, and white space beside them. (4) Work is linear in the text (PARSE_FAILURES_MAX bounds how
- * often a broken call is looked at again).
+ *   (1) The texts put out for one channel, joined, and the list of calls, their arguments joined,
+ *       depend on the text alone, not on how it was cut into pieces.
+ *   (2) A call's name is not empty. With complete_calls its arguments are one JSON object; without,
+ *       they are the same text wherever they are one.
+ *   (3) Every byte is reasoning, content, or belongs to a call; but for marks, and white space
+ *       beside them.
+ *   (4) Work is linear in the text (PARSE_FAILURES_MAX bounds how often a broken call is looked at
+ *       again).
  *
  * Threading: formats and tools are const; a parser belongs to one thread.
  */
@@ -36,17 +41,22 @@ struct call_format;
 
 /* A row by its name or an alias; NULL: there is none. */
 const struct reasoning_format *reasoning_format_find(struct bytes name);
+/* The same for calls. */
 const struct call_format *call_format_find(struct bytes name);
 /* The row whose marks a chat template's source shows; NULL: none. */
 const struct reasoning_format *reasoning_format_of_template(struct bytes source);
+/* The same for calls. */
 const struct call_format *call_format_of_template(struct bytes source);
 /* Names for logs and errors; "none" for NULL. */
 const char *reasoning_format_name(const struct reasoning_format *f);
+/* The same for calls. */
 const char *call_format_name(const struct call_format *f);
 /* Appends all names, comma-separated. */
 void reasoning_format_names(struct buf *out);
+/* The same for calls. */
 void call_format_names(struct buf *out);
-/* True when a rendered prompt has opened the reasoning itself, so that the answer begins inside it. */
+/* True when a rendered prompt has opened the reasoning itself, so that the answer begins inside
+ * it. */
 bool reasoning_is_open(const struct reasoning_format *f, struct bytes prompt);
 
 /* True when it has ended with the mark before a call. */
@@ -54,18 +64,39 @@ bool call_is_open(const struct call_format *f, struct bytes prompt);
 /* True when content has marks too, so that an answer is taken apart although there are no tools. */
 bool call_format_frames_content(const struct call_format *f);
 
+/* ---- how a constraint writes them ---- */
+
+/* The marks around what a model thinks; false: no such marks, or it frames content too. out NULL:
+ * only asks. */
+struct reasoning_marks {
+    const char *open, *close;
+};
+bool reasoning_format_marks(const struct reasoning_format *f, struct reasoning_marks *out);
+
+/* Calls as the model writes them: begin, before NAME between ARGUMENTS after, separator, the next
+ * call, and end. Arguments are JSON, names stand as they are. */
+struct call_shape {
+    const char *begin, *before, *between, *after;
+    const char *separator; /* NULL: one call only */
+    const char *end;
+};
+/* NULL: the row has none. Of several, that whose special token the vocabulary has. */
+struct tokenizer;
+const struct call_shape *call_format_shape(const struct call_format *f, const struct tokenizer *t);
+
 /* ---- the tools of a request ---- */
 
 /* Names and parameter types, for the formats that write values without quotes. */
 struct parse_tools;
-/* tools: OpenAI's JSON array. What is no tool in it is passed over; ERR_INVALID when it is no JSON array. Returns
- * owned. */
+/* tools: OpenAI's JSON array. What is no tool in it is passed over; ERR_INVALID when it is no JSON
+ * array. Returns owned. */
 MUST_CHECK int parse_tools_new(struct bytes tools, struct parse_tools **out, struct error *err);
+/* Frees *tools and clears it; NULL: nothing. */
 void parse_tools_free(struct parse_tools **tools);
 
 /* ---- the parser ---- */
 
-enum parse_part { PARSE_REASONING, PARSE_CONTENT };
+enum parse_channel { PARSE_REASONING, PARSE_CONTENT };
 
 /* The beginning of a call, or more of the last one's arguments. */
 struct parse_call {
@@ -77,7 +108,7 @@ struct parse_call {
 
 /* Spans are valid during the call. */
 struct parse_sink {
-    void (*text)(void *ctx, enum parse_part part, struct bytes text);
+    void (*text)(void *ctx, enum parse_channel channel, struct bytes text);
     void (*call)(void *ctx, const struct parse_call *call);
     void *ctx;
 };
@@ -92,7 +123,9 @@ struct parse_config {
 };
 
 struct parser;
+/* A parser for one answer. Borrows what config points to until parser_free. */
 struct parser *parser_new(const struct parse_config *config);
+/* Frees *p and clears it; NULL: nothing. */
 void parser_free(struct parser **p);
 /* The next piece of text, of any length (also parts of a character). */
 void parser_push(struct parser *p, struct bytes text, const struct parse_sink *sink);
@@ -102,8 +135,8 @@ void parser_end(struct parser *p, const struct parse_sink *sink);
 uint32_t parser_call_count(const struct parser *p);
 /* True while what comes is reasoning. */
 bool parser_is_thinking(const struct parser *p);
-/* True when a special token of this text means something to the formats, so it must reach the parser although special
- * tokens are left out of the answer. */
+/* True when a special token of this text means something to the formats, so it must reach the
+ * parser although special tokens are left out of the answer. */
 bool parse_wants_token(const struct parse_config *config, struct bytes token);
 
 #endif

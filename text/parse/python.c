@@ -1,5 +1,5 @@
-/* Calls as Python writes them: [f(a=1, b="x"), g()]. Literals become JSON; names, operators and calls inside are
- * refused. */
+/* Calls as Python writes them: [f(a=1, b="x"), g()]. Literals become JSON; names, operators and
+ * calls inside are refused. */
 #include "base/utf8.h"
 #include "text/parse/internal.h"
 
@@ -10,18 +10,23 @@ struct scan {
     struct buf *out;
 };
 
-static int peek(const struct scan *s) { return s->at < s->in.len ? s->in.data[s->at] : -1; }
-static void skip_blank(struct scan *s) {
-    while (s->at < s->in.len && is_blank(s->in.data[s->at])) s->at++;
+static int peek(const struct scan *s) {
+    return s->at < s->in.len ? s->in.data[s->at] : -1;
 }
-static bool take(struct scan *s, char c) {
+static void skip_blank(struct scan *s) {
+    while (s->at < s->in.len && is_blank(s->in.data[s->at]))
+        s->at++;
+}
+static bool accept_char(struct scan *s, char c) {
     skip_blank(s);
-    if (peek(s) != c) return false;
+    if (peek(s) != c)
+        return false;
     s->at++;
     return true;
 }
 static bool is_name_byte(int c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c >= 0x80;
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c >= 0x80;
 }
 
 static bool literal(struct scan *s);
@@ -32,7 +37,8 @@ static int hex_digits(struct scan *s, unsigned count, uint32_t *out) {
     *out = 0;
     for (unsigned i = 0; i < count; i++, s->at++) {
         int c = peek(s), digit = c < 0 ? -1 : hex_value((uint8_t)c);
-        if (digit < 0) return -1;
+        if (digit < 0)
+            return -1;
         *out = *out * 16 + (uint32_t)digit;
     }
     return 0;
@@ -40,7 +46,8 @@ static int hex_digits(struct scan *s, unsigned count, uint32_t *out) {
 
 static bool add_code_point(struct scan *s, uint32_t cp) {
     char utf8[4];
-    if (cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000)) return false;
+    if (cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000))
+        return false;
     size_t len = utf8_encode(cp, utf8);
     buf_add_json(s->out, bytes_of(utf8, len));
     return true;
@@ -50,18 +57,22 @@ static bool escape(struct scan *s) {
     static const char FROM[] = "ntr\\'\"abfv", TO[] = "\n\t\r\\'\"\a\b\f\v";
     int c = peek(s);
     uint32_t cp;
-    if (c < 0) return false;
+    if (c < 0)
+        return false;
     s->at++;
     const char *simple = c ? strchr(FROM, c) : NULL;
     if (simple) {
         buf_add_json(s->out, bytes_of(&TO[simple - FROM], 1));
         return true;
     }
-    if (c == '\n') return true;
+    if (c == '\n')
+        return true;
     if (c == 'x' || c == 'u' || c == 'U')
         return !hex_digits(s, c == 'x' ? 2 : c == 'u' ? 4 : 8, &cp) && add_code_point(s, cp);
-    if (c >= '0' && c <= '7') return add_code_point(s, (uint32_t)(c - '0'));
-    buf_add_json(s->out, bytes_of((char[]){'\\', (char)c}, 2)); /* Python keeps what it does not know */
+    if (c >= '0' && c <= '7')
+        return add_code_point(s, (uint32_t)(c - '0'));
+    /* Python keeps what it does not know */
+    buf_add_json(s->out, bytes_of((char[]){'\\', (char)c}, 2));
     return true;
 }
 
@@ -74,10 +85,13 @@ static bool string_rest(struct scan *s, struct bytes quotes) {
         }
         size_t from = s->at;
         if (s->in.data[s->at++] == '\\') {
-            if (!escape(s)) return false;
+            if (!escape(s))
+                return false;
             continue;
         }
-        while (s->at < s->in.len && s->in.data[s->at] != '\\' && s->in.data[s->at] != quotes.data[0]) s->at++;
+        while (s->at < s->in.len && s->in.data[s->at] != '\\' &&
+               s->in.data[s->at] != quotes.data[0])
+            s->at++;
         buf_add_json(s->out, bytes_of(s->in.data + from, s->at - from));
     }
     return false;
@@ -86,12 +100,14 @@ static bool string_rest(struct scan *s, struct bytes quotes) {
 static bool string(struct scan *s) {
     bool more = true;
     buf_add_byte(s->out, '"');
-    for (; more; skip_blank(s), more = peek(s) == '"' || peek(s) == '\'') { /* "a" "b" is one string */
+    for (; more;
+         skip_blank(s), more = peek(s) == '"' || peek(s) == '\'') { /* "a" "b" is one string */
         struct bytes rest = bytes_from(s->in, s->at);
         bool triple = rest.len >= 3 && rest.data[1] == rest.data[0] && rest.data[2] == rest.data[0];
         struct bytes quotes = bytes_of(rest.data, triple ? 3 : 1);
         s->at += quotes.len;
-        if (!string_rest(s, quotes)) return false;
+        if (!string_rest(s, quotes))
+            return false;
     }
     buf_add_byte(s->out, '"');
     return true;
@@ -101,20 +117,30 @@ static bool string(struct scan *s) {
 
 static bool number(struct scan *s) {
     size_t from = s->at;
-    if (peek(s) == '+') from = ++s->at;
-    while (peek(s) >= 0 && (strchr("+-.eE_", peek(s)) || is_name_byte(peek(s)))) s->at++;
+    if (peek(s) == '+')
+        from = ++s->at;
+    while (peek(s) >= 0 && (strchr("+-.eE_", peek(s)) || is_name_byte(peek(s))))
+        s->at++;
     struct bytes text = bytes_of(s->in.data + from, s->at - from);
     size_t start = s->out->len;
     bool minus = text.len && text.data[0] == '-';
-    if (minus) buf_add_byte(s->out, '-');
-    if (text.len > minus && text.data[minus] == '.') buf_add_byte(s->out, '0'); /* .5 */
+    if (minus)
+        buf_add_byte(s->out, '-');
+    if (text.len > minus && text.data[minus] == '.')
+        buf_add_byte(s->out, '0'); /* .5 */
     size_t i = minus;
-    while (i + 1 < text.len && text.data[i] == '0' && text.data[i + 1] >= '0' && text.data[i + 1] <= '9') i++; /* 07 */
+    /* 07 */
+    while (i + 1 < text.len && text.data[i] == '0' && text.data[i + 1] >= '0' &&
+           text.data[i + 1] <= '9')
+        i++;
     for (; i < text.len; i++) {
-        if (text.data[i] == '_') continue;
+        if (text.data[i] == '_')
+            continue;
         buf_add_byte(s->out, (char)text.data[i]);
-        bool bare = text.data[i] == '.' && (i + 1 == text.len || text.data[i + 1] == 'e' || text.data[i + 1] == 'E');
-        if (bare) buf_add_byte(s->out, '0'); /* 5. */
+        bool bare = text.data[i] == '.' &&
+                    (i + 1 == text.len || text.data[i + 1] == 'e' || text.data[i + 1] == 'E');
+        if (bare)
+            buf_add_byte(s->out, '0'); /* 5. */
     }
     return json_is_value(bytes_of(s->out->data + start, s->out->len - start));
 }
@@ -123,10 +149,12 @@ static bool word(struct scan *s) {
     static const char *const WORDS[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"},
                                            {"true", "true"}, {"false", "false"}, {"null", "null"}};
     size_t from = s->at;
-    while (is_name_byte(peek(s))) s->at++;
+    while (is_name_byte(peek(s)))
+        s->at++;
     struct bytes text = bytes_of(s->in.data + from, s->at - from);
     for (size_t i = 0; i < ARRAY_LEN(WORDS); i++) {
-        if (!bytes_equal(text, bytes_str(WORDS[i][0]))) continue;
+        if (!bytes_equal(text, bytes_str(WORDS[i][0])))
+            continue;
         buf_add_str(s->out, WORDS[i][1]);
         return true;
     }
@@ -138,11 +166,14 @@ static bool list_rest(struct scan *s, char close) {
     size_t open_at = s->out->len, count = 0;
     bool comma = false;
     buf_add_byte(s->out, '[');
-    while (!take(s, close)) {
-        if (count && !comma) return false;
-        if (count++) buf_add_str(s->out, ", ");
-        if (!literal(s)) return false;
-        comma = take(s, ',');
+    while (!accept_char(s, close)) {
+        if (count && !comma)
+            return false;
+        if (count++)
+            buf_add_str(s->out, ", ");
+        if (!literal(s))
+            return false;
+        comma = accept_char(s, ',');
     }
     if (close == ')' && count == 1 && !comma)
         s->out->data[open_at] = ' ';
@@ -156,20 +187,28 @@ static bool dict_rest(struct scan *s) {
     bool comma = true, set = false;
     size_t count = 0, open_at = s->out->len;
     buf_add_byte(s->out, '{');
-    while (!take(s, '}')) {
-        if (!comma) return false;
-        if (count++) buf_add_str(s->out, ", ");
+    while (!accept_char(s, '}')) {
+        if (!comma)
+            return false;
+        if (count++)
+            buf_add_str(s->out, ", ");
         skip_blank(s);
         bool quoted = peek(s) == '"' || peek(s) == '\'';
-        if (!literal(s)) return false;
-        bool pair = take(s, ':');
-        if (count == 1) set = !pair;
-        if (set == pair || (pair && !quoted)) return false; /* JSON has string keys alone */
-        if (pair) buf_add_str(s->out, ": ");
-        if (pair && !literal(s)) return false;
-        comma = take(s, ',');
+        if (!literal(s))
+            return false;
+        bool pair = accept_char(s, ':');
+        if (count == 1)
+            set = !pair;
+        if (set == pair || (pair && !quoted))
+            return false; /* JSON has string keys alone */
+        if (pair)
+            buf_add_str(s->out, ": ");
+        if (pair && !literal(s))
+            return false;
+        comma = accept_char(s, ',');
     }
-    if (set) s->out->data[open_at] = '[';
+    if (set)
+        s->out->data[open_at] = '[';
     buf_add_byte(s->out, set ? ']' : '}');
     return true;
 }
@@ -177,10 +216,14 @@ static bool dict_rest(struct scan *s) {
 static bool literal(struct scan *s) {
     skip_blank(s);
     int c = peek(s);
-    if (c == '"' || c == '\'') return string(s);
-    if ((c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.') return number(s);
-    if (c != '[' && c != '(' && c != '{') return word(s);
-    if (++s->depth > PARSE_DEPTH_MAX) return false;
+    if (c == '"' || c == '\'')
+        return string(s);
+    if ((c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.')
+        return number(s);
+    if (c != '[' && c != '(' && c != '{')
+        return word(s);
+    if (++s->depth > PARSE_DEPTH_MAX)
+        return false;
     s->at++;
     bool ok = c == '{' ? dict_rest(s) : list_rest(s, c == '[' ? ']' : ')');
     s->depth--;
@@ -199,15 +242,18 @@ bool python_literal(struct bytes text, size_t *at, struct buf *out) {
 static struct bytes name(struct scan *s, bool dotted) {
     skip_blank(s);
     size_t from = s->at;
-    if (peek(s) >= '0' && peek(s) <= '9') return bytes_of(NULL, 0);
-    while (is_name_byte(peek(s)) || (dotted && s->at > from && (peek(s) == '.' || peek(s) == '-'))) s->at++;
+    if (peek(s) >= '0' && peek(s) <= '9')
+        return bytes_of(NULL, 0);
+    while (is_name_byte(peek(s)) || (dotted && s->at > from && (peek(s) == '.' || peek(s) == '-')))
+        s->at++;
     return bytes_of(s->in.data + from, s->at - from);
 }
 
 /* key=value */
 static bool argument(struct scan *s) {
     struct bytes key = name(s, false);
-    if (!key.len || !take(s, '=')) return false;
+    if (!key.len || !accept_char(s, '='))
+        return false;
     add_quoted(key, s->out);
     buf_add_str(s->out, ": ");
     return literal(s);
@@ -218,28 +264,35 @@ static bool call(struct scan *s, struct call_reader *r) {
     bool comma = true, first = true;
     buf_reset(s->out);
     buf_add_byte(s->out, '{');
-    if (!function.len || !take(s, '(')) return false;
-    while (!take(s, ')')) {
-        if (!comma) return false;
-        if (!first) buf_add_str(s->out, ", ");
+    if (!function.len || !accept_char(s, '('))
+        return false;
+    while (!accept_char(s, ')')) {
+        if (!comma)
+            return false;
+        if (!first)
+            buf_add_str(s->out, ", ");
         first = false;
-        if (!argument(s)) return false;
-        comma = take(s, ',');
+        if (!argument(s))
+            return false;
+        comma = accept_char(s, ',');
     }
     buf_add_byte(s->out, '}');
     return read_add(r, bytes_of(NULL, 0), function, buf_bytes(s->out));
 }
 
 static bool calls(struct scan *s, struct call_reader *r) {
-    bool list = take(s, '[');
+    bool list = accept_char(s, '[');
     skip_blank(s);
     while (s->at < s->in.len && peek(s) != ']') {
-        if (!call(s, r)) return false;
-        bool separated = take(s, ',') || take(s, ';');
+        if (!call(s, r))
+            return false;
+        bool separated = accept_char(s, ',') || accept_char(s, ';');
         skip_blank(s);
-        if (list && !separated && peek(s) != ']') return false;
+        if (list && !separated && peek(s) != ']')
+            return false;
     }
-    if (list && !take(s, ']')) return false;
+    if (list && !accept_char(s, ']'))
+        return false;
     skip_blank(s);
     return s->at == s->in.len;
 }
@@ -256,11 +309,14 @@ bool read_python(struct call_reader *r, struct bytes body) {
 bool python_may_be(struct bytes body) {
     struct buf none = {0};
     struct scan s = {body, 0, 0, &none};
-    if (!take(&s, '[')) return s.at == body.len;
+    if (!accept_char(&s, '['))
+        return s.at == body.len;
     skip_blank(&s);
-    if (s.at == body.len) return true;
+    if (s.at == body.len)
+        return true;
     struct bytes function = name(&s, true);
-    if (!function.len) return false;
+    if (!function.len)
+        return false;
     skip_blank(&s);
     return s.at == body.len || peek(&s) == '(';
 }
@@ -285,8 +341,8 @@ static void pass_quoted(struct script *q, struct bytes body) {
     }
 }
 
-/* Where the argument that is being passed ends: its ',' or a bracket that closes what it did not open. SIZE_MAX: it
- * goes on. */
+/* Where the argument that is being passed ends: its ',' or a bracket that closes what it did not
+ * open. SIZE_MAX: it goes on. */
 static size_t argument_end(struct script *q, struct bytes body) {
     for (; q->seen < body.len; q->seen++) {
         uint8_t c = body.data[q->seen];
@@ -317,11 +373,14 @@ static bool put_argument(struct parser *p, struct bytes body, size_t end) {
     ok = ok && (s.at == end ? close : argument(&s));
     skip_blank(&s);
     ok = ok && s.at == end &&
-         parser_put_member(p, bytes_of(body.data + q->name_at, q->name_len), buf_bytes(&member), close);
+         parser_emit_field(p, bytes_of(body.data + q->name_at, q->name_len), buf_bytes(&member),
+                           close);
     buf_release(&member);
-    if (!ok) return false;
+    if (!ok)
+        return false;
     p->body.done = q->at = q->seen = end + 1;
-    if (close) q->in_call = p->body.begun = q->separated = false;
+    if (close)
+        q->in_call = p->body.begun = q->separated = false;
     return true;
 }
 
@@ -330,17 +389,21 @@ static bool open_call(struct parser *p, struct bytes body, bool last) {
     struct script *q = &p->body.script;
     struct scan s = {body, q->at, 0, NULL};
     if (!q->at)
-        q->listed = q->separated = take(&s, '[');
+        q->listed = q->separated = accept_char(&s, '[');
     else if (!q->separated)
-        q->separated = take(&s, ',') || take(&s, ';');
+        q->separated = accept_char(&s, ',') || accept_char(&s, ';');
     skip_blank(&s);
-    if (!q->closed && q->listed) q->closed = take(&s, ']');
+    if (!q->closed && q->listed)
+        q->closed = accept_char(&s, ']');
     skip_blank(&s);
     q->at = s.at;
-    if (s.at == body.len) return last ? q->closed || !q->listed : true;
-    if (q->closed || (q->listed && !q->separated)) return false;
+    if (s.at == body.len)
+        return last ? q->closed || !q->listed : true;
+    if (q->closed || (q->listed && !q->separated))
+        return false;
     struct bytes function = name(&s, true);
-    if (!take(&s, '(')) return false;
+    if (!accept_char(&s, '('))
+        return false;
     q->name_at = (size_t)(function.data - body.data);
     q->name_len = function.len;
     q->in_call = true;
@@ -348,15 +411,18 @@ static bool open_call(struct parser *p, struct bytes body, bool last) {
     return function.len;
 }
 
-bool stream_python(struct parser *p, struct bytes body, bool last) {
+bool emit_python(struct parser *p, struct bytes body, bool last) {
     struct script *q = &p->body.script;
     for (;;) {
         if (!q->in_call) {
             bool ok = open_call(p, body, last);
-            if (!q->in_call) return ok;
+            if (!q->in_call)
+                return ok;
         }
         size_t end = argument_end(q, body);
-        if (end == SIZE_MAX) return !last;
-        if (!put_argument(p, body, end)) return false;
+        if (end == SIZE_MAX)
+            return !last;
+        if (!put_argument(p, body, end))
+            return false;
     }
 }

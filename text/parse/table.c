@@ -4,8 +4,13 @@
 /* ---- reasoning ---- */
 
 const struct reasoning_format reasoning_formats[] = {
-    {.names = "harmony gpt_oss gpt-oss openai_gptoss", .signs = {"<|channel|>", "<|message|>"}, .harmony = true},
-    {.names = "seed_oss seed", .open = {"<seed:think>"}, .close = {"</seed:think>"}, .signs = {"seed:think>"}},
+    {.names = "harmony gpt_oss gpt-oss openai_gptoss",
+     .signs = {"<|channel|>", "<|message|>"},
+     .harmony = true},
+    {.names = "seed_oss seed",
+     .open = {"<seed:think>"},
+     .close = {"</seed:think>"},
+     .signs = {"seed:think>"}},
     {.names = "kimi_k3",
      .open = {"<|open|>think<|sep|>"},
      .close = {"<|close|>think<|sep|>"},
@@ -16,13 +21,20 @@ const struct reasoning_format reasoning_formats[] = {
      .open = {"<ifm|think>", "<ifm|think_fast>", "<ifm|think_faster>"},
      .close = {"</ifm|think>", "</ifm|think_fast>", "</ifm|think_faster>"},
      .signs = {"ifm|think"}},
-    {.names = "minimax_m3 minimax-m3", .open = {"<mm:think>"}, .close = {"</mm:think>"}, .signs = {"mm:think>"}},
+    {.names = "minimax_m3 minimax-m3",
+     .open = {"<mm:think>"},
+     .close = {"</mm:think>"},
+     .signs = {"mm:think>"}},
     {.names = "plamo3",
      .open = {"<|plamo:begin_think:plamo|>"},
      .close = {"<|plamo:end_think:plamo|>"},
      .drop = {"<|plamo:tag|>"},
      .signs = {"<|plamo:begin_think:plamo|>"}},
-    {.names = "mistral magistral", .open = {"[THINK]"}, .close = {"[/THINK]"}, .signs = {"[THINK]"}, .anywhere = true},
+    {.names = "mistral magistral",
+     .open = {"[THINK]"},
+     .close = {"[/THINK]"},
+     .signs = {"[THINK]"},
+     .anywhere = true},
     {.names = "cohere command_a command_r7b cohere_command3 cohere_command4",
      .open = {"<|START_THINKING|>"},
      .close = {"<|END_THINKING|>"},
@@ -63,15 +75,23 @@ const struct reasoning_format reasoning_formats[] = {
      .open = {"<think:opensource>"},
      .close = {"</think:opensource>"},
      .signs = {"':opensource'", "<think{}>"}},
-    {.names = "thought exaone_deep", .open = {"<thought>"}, .close = {"</thought>"}, .signs = {"</thought>"}},
-    {.names = "thinking", .open = {"<thinking>"}, .close = {"</thinking>"}, .signs = {"</thinking>"}},
-    {.names =
-         "think deepseek_r1 deepseek-r1 deepseek_v3 deepseek-v3 deepseek_v31 deepseek_v4 deepseek-v4 deepseek_v41 "
-         "deepseek-v41 qwen3 qwq glm45 glm47 minimax_m1 "
-         "minimax_m2 kimi_k2 nemotron "
-         "nemotron_v3 step3 step3p5 olmo3 smollm3 ernie lfm2 exaone4 holo2 mimo "
-         "qwen3-thinking minimax nano_v3 interns1 granite_thinking_parser minimax_m2_append_think minimax-append-think "
-         "hy_v3 step5 iquest_q1 poolside_v1 ling3 dots minicpmv nanbeige nemotron_3 gigachat35 spark25",
+    {.names = "thought exaone_deep",
+     .open = {"<thought>"},
+     .close = {"</thought>"},
+     .signs = {"</thought>"}},
+    {.names = "thinking",
+     .open = {"<thinking>"},
+     .close = {"</thinking>"},
+     .signs = {"</thinking>"}},
+    {.names = "think deepseek_r1 deepseek-r1 deepseek_v3 deepseek-v3 deepseek_v31 deepseek_v4 "
+              "deepseek-v4 deepseek_v41 "
+              "deepseek-v41 qwen3 qwq glm45 glm47 minimax_m1 "
+              "minimax_m2 kimi_k2 nemotron "
+              "nemotron_v3 step3 step3p5 olmo3 smollm3 ernie lfm2 exaone4 holo2 mimo "
+              "qwen3-thinking minimax nano_v3 interns1 granite_thinking_parser "
+              "minimax_m2_append_think minimax-append-think "
+              "hy_v3 step5 iquest_q1 poolside_v1 ling3 dots minicpmv nanbeige nemotron_3 "
+              "gigachat35 spark25",
      .open = {"<think>"},
      .close = {"</think>"},
      .signs = {"</think>"}},
@@ -81,23 +101,28 @@ const size_t reasoning_format_count = ARRAY_LEN(reasoning_formats);
 /* ---- tool calls ---- */
 
 /* <MARKinvoke name="NAME"><MARKparameter name="KEY">value</MARKparameter></MARKinvoke> */
-#define INVOKE_OF(mark)                                                                                                \
-    .name_end = "\"", .name_end_too = ">", .open = "<" mark "parameter name=\"", .key_end = "\"", .value_open = ">",   \
-    .close = "</" mark "parameter>", .end = "</" mark "invoke>", .has_attributes = true
-#define FUNCTION_FORM                                                                                                  \
-    .name_end = ">", .open = "<parameter=", .key_end = ">", .close = "</parameter>", .end = "</function>",             \
-    .may_miss_close = true
+#define INVOKE_OF(mark)                                                                            \
+    .name_end = "\"", .name_end_too = ">", .open = "<" mark "parameter name=\"", .key_end = "\"",  \
+    .value_open = ">", .close = "</" mark "parameter>", .end = "</" mark "invoke>",                \
+    .has_attributes = true
+#define FUNCTION_FORM                                                                              \
+    .name_end = ">", .open = "<parameter=", .key_end = ">", .close = "</parameter>",               \
+    .end = "</function>", .may_miss_close = true
 /* Key and value are elements of their own. */
-#define PAIR_OF(begin, end)                                                                                            \
-    .open = "<" begin "arg_key" end ">", .key_end = "</" begin "arg_key" end ">",                                      \
-    .value_open = "<" begin "arg_value" end ">", .close = "</" begin "arg_value" end ">", .mixed = true
+#define PAIR_OF(begin, end)                                                                        \
+    .open = "<" begin "arg_key" end ">", .key_end = "</" begin "arg_key" end ">",                  \
+    .value_open = "<" begin "arg_value" end ">", .close = "</" begin "arg_value" end ">",          \
+    .mixed = true
 
-static const struct element_form FUNCTION = {FUNCTION_FORM}, FUNCTION_RAW = {FUNCTION_FORM, .keeps_blanks = true},
-                                 INVOKE = {INVOKE_OF("")}, MINIMAX = {INVOKE_OF(""), .keeps_blanks = true},
+static const struct element_form FUNCTION = {FUNCTION_FORM},
+                                 FUNCTION_RAW = {FUNCTION_FORM, .keeps_blanks = true},
+                                 INVOKE = {INVOKE_OF("")},
+                                 MINIMAX = {INVOKE_OF(""), .keeps_blanks = true},
                                  DSML = {INVOKE_OF("｜DSML｜"), .unwraps = true},
                                  DSML_SPACED = {INVOKE_OF("｜DSML｜ "), .unwraps = true},
                                  GCML = {INVOKE_OF("｜GCML｜")},
-                                 STEP = {INVOKE_OF("steptml:"), .may_begin = "function<｜tool_sep｜>",
+                                 STEP = {INVOKE_OF("steptml:"),
+                                         .may_begin = "function<｜tool_sep｜>",
                                          .before = "<steptml:invoke name=\""},
                                  PARAM = {.name_end = "\"",
                                           .name_end_too = ">",
@@ -117,11 +142,34 @@ static const struct element_form FUNCTION = {FUNCTION_FORM}, FUNCTION_RAW = {FUN
                                          .has_entities = true,
                                          .states_types = true},
                                  HUNYUAN = {PAIR_OF("", ""), .name_end = "<tool_sep>"},
-                                 HUNYUAN_OPEN = {PAIR_OF("", ":opensource"), .name_end = "<tool_sep:opensource>"},
-                                 GLM = {PAIR_OF("", "")}, IFM = {PAIR_OF("ifm|", ""), .has_attributes = true};
+                                 HUNYUAN_OPEN = {PAIR_OF("", ":opensource"),
+                                                 .name_end = "<tool_sep:opensource>"},
+                                 GLM = {PAIR_OF("", "")},
+                                 IFM = {PAIR_OF("ifm|", ""), .has_attributes = true};
+
+/* How a constraint has calls written. A list of objects; one object for each pair of marks. */
+#define SHAPE_OBJECT(open) open "{\"name\": \"", "\", \"arguments\": "
+#define SHAPE_LIST(open, close)                                                                    \
+    { open "[", SHAPE_OBJECT(""), "}", ", ", "]" close }
+#define SHAPE_EACH(open, close)                                                                    \
+    { "", SHAPE_OBJECT(open), "}" close, "\n", "" }
+
+static const struct call_shape
+    HERMES_SHAPE = SHAPE_EACH("<tool_call>\n", "\n</tool_call>"),
+    LONGCAT_SHAPE = SHAPE_EACH("<longcat_tool_call>\n", "\n</longcat_tool_call>"),
+    NEMOTRON_SHAPE = SHAPE_LIST("<TOOLCALL>", "</TOOLCALL>"),
+    TOOL_CALLS_SHAPE = SHAPE_LIST("<tool_calls>", "</tool_calls>"),
+    GRANITE_SHAPE = SHAPE_LIST("<|tool_call|>", ""), PHI4_SHAPE = SHAPE_LIST("functools", ""),
+    LIST_SHAPE = SHAPE_LIST("", ""), MISTRAL_SHAPE = SHAPE_LIST("[TOOL_CALLS]", ""),
+    MISTRAL_ARGS_SHAPE = {"", "[TOOL_CALLS]", "[ARGS]", "", "", ""},
+    GRANITE_20B_SHAPE = {"", SHAPE_OBJECT("<function_call> "), "}", NULL, ""},
+    LLAMA_SHAPE = {"", "{\"name\": \"", "\", \"parameters\": ", "}", NULL, ""},
+    APERTUS_SHAPE = {"<|tools_prefix|>[", "{\"", "\": ", "}", ", ", "]<|tools_suffix|>"};
 
 const struct call_format call_formats[] = {
-    {.names = "harmony openai gpt_oss gpt-oss", .signs = {"<|channel|>", "<|message|>"}, .harmony = true},
+    {.names = "harmony openai gpt_oss gpt-oss",
+     .signs = {"<|channel|>", "<|message|>"},
+     .harmony = true},
     {.names = "deepseek_v41 deepseekv41",
      .wrap_open = {"<｜DSML｜ calls>"},
      .wrap_close = {"</｜DSML｜ calls>"},
@@ -172,7 +220,8 @@ const struct call_format call_formats[] = {
      .wrap_close = {"</ifm|tool_calls>"},
      .open = {{.text = "<ifm|tool_call>"}},
      .close = "</ifm|tool_call>",
-     .keeps = "<ifm|arg_key> </ifm|arg_key> <ifm|arg_type> </ifm|arg_type> <ifm|arg_value> </ifm|arg_value>",
+     .keeps = "<ifm|arg_key> </ifm|arg_key> <ifm|arg_type> </ifm|arg_type> <ifm|arg_value> "
+              "</ifm|arg_value>",
      .signs = {"<ifm|tool_call"},
      .ends_reasoning = true,
      .envelope = ENVELOPE_LOOSE,
@@ -220,7 +269,10 @@ const struct call_format call_formats[] = {
      .ends_reasoning = true,
      .end = BODY_BALANCE,
      .envelope = ENVELOPE_LOOSE,
-     .head = head_mistral},
+     .head = head_mistral,
+     .shape_token = "[ARGS]",
+     .shape_special = &MISTRAL_ARGS_SHAPE,
+     .shape = &MISTRAL_SHAPE},
     {.names = "minimax_m2 minimax-m2",
      .wrap_open = {"<minimax:tool_call>"},
      .wrap_close = {"</minimax:tool_call>"},
@@ -254,8 +306,9 @@ const struct call_format call_formats[] = {
      .wrap_close = {"</tool_calls:opensource>"},
      .open = {{.text = "<tool_call:opensource>"}},
      .close = "</tool_call:opensource>",
-     .keeps = "<tool_sep:opensource> <arg_key:opensource> </arg_key:opensource> <arg_value:opensource> "
-              "</arg_value:opensource>",
+     .keeps =
+         "<tool_sep:opensource> <arg_key:opensource> </arg_key:opensource> <arg_value:opensource> "
+         "</arg_value:opensource>",
      .signs = {"':opensource'", "<tool_sep{}>"},
      .ends_reasoning = true,
      .elements = &HUNYUAN_OPEN},
@@ -277,20 +330,21 @@ const struct call_format call_formats[] = {
      .head = head_function,
      .elements = &FUNCTION},
     {.names = "gemma4",
-     .open = {{.text = "<|tool_call>call:"}, {.text = "<|tool_call>:"}}, /* models forget the word */
+     /* models forget the word */
+     .open = {{.text = "<|tool_call>call:"}, {.text = "<|tool_call>:"}},
      .close = "<tool_call|>",
      .keeps = "<|\"|> <|tool_response>",
      .signs = {"<|tool_call>"},
      .ends_reasoning = true,
      .read = read_gemma,
-     .stream = stream_gemma},
+     .stream = emit_gemma},
     {.names = "functiongemma",
      .open = {{.text = "<start_function_call>call:"}},
      .close = "<end_function_call>",
      .keeps = "<escape>",
      .signs = {"<start_function_call>"},
      .read = read_gemma,
-     .stream = stream_gemma},
+     .stream = emit_gemma},
     {.names = "qwen3_coder qwen3_xml qwen3_5 step3p5 step5 nemotron_v3 nanbeige",
      .wrap_open = {"<tool_call>"},
      .wrap_close = {"</tool_call>"},
@@ -321,7 +375,7 @@ const struct call_format call_formats[] = {
      .signs = {"<tool_call>", "<code>", "python_tools"},
      .envelope = ENVELOPE_LOOSE,
      .read = read_python,
-     .stream = stream_python},
+     .stream = emit_python},
     {.names = "functionary functionary_v3.1",
      .open = {{.text = "<function="}},
      .close = "</function>",
@@ -360,55 +414,61 @@ const struct call_format call_formats[] = {
      .close = "<|tools_suffix|>",
      .signs = {"<|tools_prefix|>"},
      .ends_reasoning = true,
-     .envelope = ENVELOPE_KEYED},
+     .envelope = ENVELOPE_KEYED,
+     .shape = &APERTUS_SHAPE},
     {.names = "lfm2",
      .open = {{.text = "<|tool_call_start|>"}},
      .close = "<|tool_call_end|>",
      .signs = {"List of tools: "},
      .envelope = ENVELOPE_LOOSE,
      .read = read_python,
-     .stream = stream_python},
+     .stream = emit_python},
     {.names = "lfm2",
      .open = {{.text = "<|tool_call_start|>"}},
      .close = "<|tool_call_end|>",
      .signs = {"<|tool_call_start|>"},
      .envelope = ENVELOPE_LOOSE,
      .read = read_python,
-     .stream = stream_python},
+     .stream = emit_python},
     {.names = "granite granite_3",
      .open = {{.text = "<|tool_call|>"}, {.text = "<tool_call>"}},
      .end = BODY_BALANCE,
      .may_be = json_may_be,
      .signs = {"<|tool_call|>"},
-     .envelope = ENVELOPE_LOOSE},
+     .envelope = ENVELOPE_LOOSE,
+     .shape = &GRANITE_SHAPE},
     {.names = "nemotron nemotron_json",
      .open = {{.text = "<TOOLCALL>"}},
      .close = "</TOOLCALL>",
      .signs = {"<TOOLCALL>"},
-     .envelope = ENVELOPE_LOOSE},
+     .envelope = ENVELOPE_LOOSE,
+     .shape = &NEMOTRON_SHAPE},
     {.names = "longcat",
      .open = {{.text = "<longcat_tool_call>"}},
      .close = "</longcat_tool_call>",
      .signs = {"<longcat_tool_call>"},
-     .envelope = ENVELOPE_LOOSE},
+     .envelope = ENVELOPE_LOOSE,
+     .shape = &LONGCAT_SHAPE},
     {.names = "hunyuan_a13b hunyuan jamba minimax minimax_m1 apriel",
      .open = {{.text = "<tool_calls>"}},
      .close = "</tool_calls>",
      .signs = {"<tool_calls>"},
-     .envelope = ENVELOPE_LOOSE},
+     .envelope = ENVELOPE_LOOSE,
+     .shape = &TOOL_CALLS_SHAPE},
     {.names = "hermes qwen qwen25 qwen3 qwen3_json ernie45 exaone4 granite4 xlam_qwen trinity",
      .open = {{.text = "<tool_call>"}},
      .close = "</tool_call>",
      .signs = {"<tool_call>"},
      .ends_reasoning = true,
-     .envelope = ENVELOPE_LOOSE},
+     .envelope = ENVELOPE_LOOSE,
+     .shape = &HERMES_SHAPE},
     {.names = "olmo3",
      .open = {{.text = "<function_calls>"}},
      .close = "</function_calls>",
      .signs = {"<function_calls>"},
      .envelope = ENVELOPE_LOOSE,
      .read = read_python,
-     .stream = stream_python},
+     .stream = emit_python},
     {.names = "gigachat3 gigachat",
      .open = {{.text = "<|function_call|>"}, {.text = "function call<|role_sep|>"}},
      .end = BODY_BALANCE,
@@ -421,19 +481,22 @@ const struct call_format call_formats[] = {
      .end = BODY_BALANCE,
      .may_be = json_may_be,
      .signs = {"<function_call>"},
-     .envelope = ENVELOPE_LOOSE},
+     .envelope = ENVELOPE_LOOSE,
+     .shape = &GRANITE_20B_SHAPE},
     {.names = "phi4_mini_json phi4_mini firefunction",
      .open = {{.text = "functools[", .keep = 1}},
      .end = BODY_BALANCE,
      .may_be = json_may_be,
      .signs = {"functools["},
-     .envelope = ENVELOPE_LOOSE},
+     .envelope = ENVELOPE_LOOSE,
+     .shape = &PHI4_SHAPE},
     {.names = "phi4_mini_json", /* the template of Phi-4-mini shows only how tools are given */
      .open = {{.text = "functools[", .keep = 1}},
      .end = BODY_BALANCE,
      .may_be = json_may_be,
      .signs = {"<|tool|>", "<|/tool|>"},
-     .envelope = ENVELOPE_LOOSE},
+     .envelope = ENVELOPE_LOOSE,
+     .shape = &PHI4_SHAPE},
     {.names = "llama4_pythonic",
      .wrap_close = {"<|python_end|>"},
      .open = {{.text = "<|python_start|>"}, {.text = "[", .keep = 1, .start_only = true}},
@@ -441,33 +504,36 @@ const struct call_format call_formats[] = {
      .may_be = python_may_be,
      .signs = {"<|header_start|>", "func_name1("},
      .read = read_python,
-     .stream = stream_python},
+     .stream = emit_python},
     {.names = "pythonic toolace llama3_pythonic",
      .open = {{.text = "[", .keep = 1, .start_only = true}},
      .end = BODY_PYTHON,
      .may_be = python_may_be,
      .signs = {"func_name1("},
      .read = read_python,
-     .stream = stream_python},
+     .stream = emit_python},
     {.names = "llama4_json",
      .wrap_close = {"<|python_end|>"},
      .open = {{.text = "<|python_start|>"}, {.text = "{", .keep = 1, .start_only = true}},
      .end = BODY_BALANCE,
      .may_be = json_may_be,
      .signs = {"<|header_start|>", "\"parameters\""},
-     .envelope = ENVELOPE_STRICT},
+     .envelope = ENVELOPE_STRICT,
+     .shape = &LLAMA_SHAPE},
     {.names = "llama3_json llama3",
      .open = {{.text = "<|python_tag|>"}, {.text = "{", .keep = 1, .known_only = true}},
      .end = BODY_BALANCE,
      .may_be = json_may_be,
      .signs = {"<|python_tag|>"},
-     .envelope = ENVELOPE_STRICT},
+     .envelope = ENVELOPE_STRICT,
+     .shape = &LLAMA_SHAPE},
     {.names = "llama3_json",
      .open = {{.text = "<|python_tag|>"}, {.text = "{", .keep = 1, .known_only = true}},
      .end = BODY_BALANCE,
      .may_be = json_may_be,
      .signs = {"<|start_header_id|>", "\"parameters\""},
-     .envelope = ENVELOPE_STRICT},
+     .envelope = ENVELOPE_STRICT,
+     .shape = &LLAMA_SHAPE},
     {.names = "json_list xlam",
      .wrap_close = {"</tool_call>", "```"},
      .open = {{.text = "[", .keep = 1, .start_only = true},
@@ -477,8 +543,11 @@ const struct call_format call_formats[] = {
      .end = BODY_BALANCE,
      .may_be = json_may_be,
      .signs = {"single JSON array", "\"arguments\""},
-     .envelope = ENVELOPE_LOOSE},
+     .envelope = ENVELOPE_LOOSE,
+     .shape = &LIST_SHAPE},
 };
 const size_t call_format_count = ARRAY_LEN(call_formats);
 
-_Static_assert(ARRAY_LEN(reasoning_formats) <= FORMATS_MAX && ARRAY_LEN(call_formats) <= FORMATS_MAX, "more rows");
+_Static_assert(ARRAY_LEN(reasoning_formats) <= FORMATS_MAX &&
+                   ARRAY_LEN(call_formats) <= FORMATS_MAX,
+               "more rows");

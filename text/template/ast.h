@@ -1,7 +1,8 @@
 /*
  * ast.h - a template's tokens and tree; for the files here only.
  *
- * Everything lies in the template's arena. Names are numbered, so a render keeps its variables in arrays.
+ * Everything lies in the template's arena. Names are numbered, so a render keeps its variables in
+ * arrays.
  */
 #ifndef TEXT_TEMPLATE_AST_H
 #define TEXT_TEMPLATE_AST_H
@@ -42,7 +43,8 @@ struct lexed {
 };
 
 /* Cuts source into tokens: white space control is done here. Texts lie in the arena. */
-MUST_CHECK int template_lex(struct arena *a, struct bytes source, struct lexed *out, struct error *err);
+MUST_CHECK int template_lex(struct arena *a, struct bytes source, struct lexed *out,
+                            struct error *err);
 
 /* ---- tree ---- */
 
@@ -70,10 +72,12 @@ enum node_kind {
     N_COMPARE,   /* a, then items with ops */
     N_CONDITION, /* a if b else c (c NULL: undefined) */
     /* statements; `next` links a body */
-    N_TEXT,         /* value */
-    N_PRINT,        /* a; op: enum escape_mode */
-    N_IF,           /* items: condition, body, condition, body, ...; a condition NULL: else. Bodies may be NULL */
-    N_FOR,          /* a: target, b: iterable, c: condition or NULL; items: body, else body; op 1: recursive */
+    N_TEXT,  /* value */
+    N_PRINT, /* a; op: enum escape_mode */
+    /* items: condition, body, condition, body, ...; a condition NULL: else. Bodies may be NULL */
+    N_IF,
+    /* a: target, b: iterable, c: condition or NULL; items: body, else body; op 1: recursive */
+    N_FOR,
     N_SET,          /* a: target, b: value */
     N_SET_BLOCK,    /* a: target, b: body, c: filter chain or NULL */
     N_MACRO,        /* name; macro */
@@ -143,7 +147,8 @@ enum escape_mode { ESCAPE_OFF, ESCAPE_ON, ESCAPE_ASK /* the run */ };
 struct node {
     uint8_t kind; /* enum node_kind */
     uint8_t method;
-    bool member; /* N_ATTR or N_ITEM of a name, whose key is a string and of a dict never a method */
+    /* N_ATTR or N_ITEM of a name, whose key is a string and of a dict never a method */
+    bool member;
     uint16_t op;
     uint16_t depth;    /* of the tree below */
     uint16_t function; /* of filters and tests */
@@ -155,8 +160,8 @@ struct node {
     union {
         struct macro_def *macro;
         struct template_block *block;
-        struct template_scope
-            *scope; /* of the body of N_FOR, N_SET_BLOCK, N_FILTER_BLOCK, N_WITH, N_GROUP, N_AUTOESCAPE */
+        struct template_scope *
+            scope; /* of the body of N_FOR, N_SET_BLOCK, N_FILTER_BLOCK, N_WITH, N_GROUP, N_AUTOESCAPE */
     };
     struct tvalue value;
     uint64_t hash;
@@ -176,7 +181,7 @@ struct template {
     struct template_global *globals; /* by name */
     VEC(struct template_block *) blocks;
     uint32_t loop_name; /* number of the name "loop"; UINT32_MAX: not used */
-    bool wants_parts;
+    bool wants_content_parts;
 };
 
 /* NULL: there is none. */
@@ -186,7 +191,8 @@ enum { FUNCTION_UNKNOWN = UINT16_MAX }; /* the name is in value; an error when i
 
 enum { TEMPLATE_NAMES_MAX = 4096, TEMPLATE_CHAIN_MAX = 400 };
 
-/* ---- parser: parse.c and parse_scopes.c have statements, operators.c and expression.c the rest ---- */
+/* ---- parser: parse.c and parse_scopes.c have statements, operators.c and expression.c the rest
+ * ---- */
 
 struct parser {
     struct template *t;
@@ -194,7 +200,8 @@ struct parser {
     struct error *err;
     int rc; /* sticky */
     unsigned depth, loop_depth;
-    bool soft;              /* inside an if: unknown filters and tests are errors only when reached */
+    /* inside an if: unknown filters and tests are errors only when reached */
+    bool soft;
     unsigned unknown_count; /* those met elsewhere; unknown_name is the first */
     struct token unknown;
     bool uses_varargs, uses_kwargs, uses_caller; /* in the macro being read */
@@ -205,21 +212,33 @@ struct parser {
 };
 
 struct node *parser_node(struct parser *p, enum node_kind kind); /* NULL once p->rc */
+/* Keeps the first error, with the line of the current token; returns p->rc. */
 int parser_fail(struct parser *p, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
+/* Zeroed memory of the tree; NULL once p->rc. */
 void *parser_alloc(struct parser *p, size_t size);
+/* The number of a name in this template. */
 uint32_t parser_name(struct parser *p, struct bytes name);
 bool parser_enter(struct parser *p); /* one level deeper; false past the limit */
+/* One level up. */
 void parser_leave(struct parser *p);
+/* Whether the current token is this operator. */
 bool token_is_op(const struct parser *p, uint32_t op);
+/* Whether it is this name. */
 bool token_is_name(const struct parser *p, const char *name);
-bool take_op(struct parser *p, uint32_t op);
-bool take_name(struct parser *p, const char *name);
+/* Takes the current token if it is this operator. */
+bool accept_op(struct parser *p, uint32_t op);
+/* Takes the current token if it is this name. */
+bool accept_name(struct parser *p, const char *name);
+/* Takes this operator, or fails. */
 void expect_op(struct parser *p, uint32_t op);
+/* Fails: the current token has no place here. */
 void parser_unexpected(struct parser *p);
 
-/* Gives n the depth of its operands (NULL: none) plus one. Long chains are refused, since evaluation recurses along
- * them. NULL once p->rc. */
-struct node *parser_grow(struct parser *p, struct node *n, const struct node *a, const struct node *b);
+/* Gives n the depth of its operands (NULL: none) plus one. Long chains are refused, since
+ * evaluation recurses along them. NULL once p->rc. */
+struct node *parser_grow(struct parser *p, struct node *n, const struct node *a,
+                         const struct node *b);
+/* A node with two operands; NULL once p->rc. */
 struct node *parser_binary(struct parser *p, enum node_kind kind, struct node *a, struct node *b);
 
 /* Scopes while parsing: scope.c. What parser_leave_scope returns goes into the tree. */
@@ -227,20 +246,30 @@ struct scope_mark {
     struct template_scope *scope;
     unsigned branch_depth;
 };
-struct scope_mark parser_enter_scope(struct parser *p, bool alone); /* alone: sees no scope around it */
+/* alone: sees no scope around it */
+struct scope_mark parser_enter_scope(struct parser *p, bool alone);
+/* Back into a scope that was left: a call block's, whose parameters stand before its body. */
 struct scope_mark parser_reenter_scope(struct parser *p, struct template_scope *scope);
+/* Back to where the mark was taken; returns the scope left. */
 struct template_scope *parser_leave_scope(struct parser *p, struct scope_mark mark);
 /* In the order in which jinja2 looks at a scope: what is assigned comes before its target. */
 void parser_uses(struct parser *p, uint32_t name);
+/* The names of a target are set here. */
 void parser_assigns(struct parser *p, const struct node *target);
+/* The names of a target are parameters or loop variables of the scope. */
 void parser_declares(struct parser *p, const struct node *target);
+/* After parsing: which names each scope hides (scope.c). */
 void parser_hide_names(struct parser *p);
 
+/* A literal, a name, or something in brackets. */
 struct node *parse_primary(struct parser *p);
+/* n with the attributes, items and calls behind it. */
 struct node *parse_postfix(struct parser *p, struct node *n);
+/* n with the filters and tests behind it. */
 struct node *parse_filters_and_tests(struct parser *p, struct node *n);
 /* Behind the dot. */
 struct node *parse_attribute(struct parser *p, struct node *of);
+/* An expression; with_condition: `a if b else c` too. */
 struct node *parse_expression(struct parser *p, bool with_condition);
 /* Expressions separated by commas make a tuple; a single one stays itself. */
 struct node *parse_tuple(struct parser *p, bool with_condition, bool explicit_parentheses);
@@ -248,21 +277,28 @@ struct node *parse_tuple(struct parser *p, bool with_condition, bool explicit_pa
 struct node *parse_single_target(struct parser *p, bool with_namespace);
 /* The same, or several separated by commas. */
 struct node *parse_target(struct parser *p, bool with_namespace);
-/* a | filter | filter; `input` may be NULL (filter blocks). inline_only: the first filter's name has no pipe before it.
- */
+/* a | filter | filter; `input` may be NULL (filter blocks). inline_only: the first filter's name
+ * has no pipe before it. */
 struct node *parse_filters(struct parser *p, struct node *input, bool begun);
 /* "%}" body "{% end": the end's name is taken. */
 struct node *parse_block(struct parser *p, const char *end);
 /* Behind the tag's name. */
 struct node *parse_macro(struct parser *p);
+/* {% call %}, to its end; the same for those below. */
 struct node *parse_call_block(struct parser *p);
+/* {% filter %}. */
 struct node *parse_filter_block(struct parser *p);
+/* {% with %}. */
 struct node *parse_with(struct parser *p);
+/* {% generation %}, transformers' own. */
 struct node *parse_generation(struct parser *p);
+/* {% autoescape %}. */
 struct node *parse_autoescape(struct parser *p);
+/* {% block %}. */
 struct node *parse_named_block(struct parser *p);
 /* After "(": up to and with ")". */
 struct call_args *parse_call_args(struct parser *p);
+/* After "(": the call of callee. */
 struct node *parse_call_of(struct parser *p, struct node *callee);
 
 /* A growing list while parsing: nodes are copied to the arena at the end. */
@@ -271,7 +307,9 @@ struct node_list {
     struct node **items;
     uint32_t count, cap;
 };
+/* Appends. */
 void node_list_push(struct parser *p, struct node_list *list, struct node *node);
+/* The nodes in the arena; the list is empty then. */
 struct node **node_list_items(struct parser *p, struct node_list *list);
 
 #endif

@@ -8,37 +8,43 @@
 
 static struct tvalue look_up(struct run *r, uint32_t name) {
     for (size_t i = r->bindings.count; i-- > r->frame_base;)
-        if (r->bindings.items[i].name == name) return r->bindings.items[i].value;
+        if (r->bindings.items[i].name == name)
+            return r->bindings.items[i].value;
     return r->root[name];
 }
 
 static struct tvalue eval_deeper(struct run *r, const struct node *n);
-static struct tvalue eval_member(struct run *r, const struct node *n);
+static struct tvalue eval_attribute(struct run *r, const struct node *n);
 
-/* run_eval, with what has no parts and a variable's member done at once. */
-static inline struct tvalue eval_part(struct run *r, const struct node *n) {
-    if (r->rc || !run_burn(r, 1)) return undefined_value();
-    if (n->kind == N_CONST) return n->value;
-    if (n->kind == N_NAME) return look_up(r, n->name);
-    return n->member ? eval_member(r, n) : eval_deeper(r, n);
+/* run_eval, with what has no operands and a variable's member done at once. */
+static inline struct tvalue eval_operand(struct run *r, const struct node *n) {
+    if (r->rc || !run_burn(r, 1))
+        return undefined_value();
+    if (n->kind == N_CONST)
+        return n->value;
+    if (n->kind == N_NAME)
+        return look_up(r, n->name);
+    return n->member ? eval_attribute(r, n) : eval_deeper(r, n);
 }
 
 struct tvalue run_eval(struct run *r, const struct node *n) {
-    return eval_part(r, n);
+    return eval_operand(r, n);
 }
 
 static struct tvalue undefined_attribute(struct tvalue of, struct tvalue name) {
     uint16_t tag = (uint16_t)(UNDEFINED_ATTRIBUTE + of.kind);
-    return (struct tvalue){.kind = TVALUE_UNDEFINED, .tag = tag, .len = name.len, .text = name.text};
+    return (struct tvalue){
+        .kind = TVALUE_UNDEFINED, .tag = tag, .len = name.len, .text = name.text};
 }
 
-static struct tvalue method_value(struct run *r, struct tvalue of, struct tvalue name, unsigned method) {
+static struct tvalue method_value(struct run *r, struct tvalue of, struct tvalue name,
+                                  unsigned method) {
     if (method_is_mutating(of, method)) {
         struct tvalue u = undefined_attribute(of, name);
         struct tvalue text = run_string(r, NULL, 0);
         struct buf b = {0};
-        buf_addf(&b, "access to attribute '%.*s' of '%s' object is unsafe.", (int)MIN(name.len, 64u), name.text,
-                 python_type(of));
+        buf_addf(&b, "access to attribute '%.*s' of '%s' object is unsafe.",
+                 (int)MIN(name.len, 64u), name.text, python_type(of));
         text = run_take_buf(r, &b);
         u.tag = UNDEFINED_UNSAFE;
         u.text = text.text;
@@ -46,15 +52,18 @@ static struct tvalue method_value(struct run *r, struct tvalue of, struct tvalue
         return u;
     }
     struct tvalue *self = run_alloc(r, sizeof *self);
-    if (!self) return undefined_value();
+    if (!self)
+        return undefined_value();
     *self = of;
     return (struct tvalue){.kind = TVALUE_METHOD, .tag = (uint16_t)method, .pointer = self};
 }
 
-static bool loop_attribute(struct run *r, const struct tloop *loop, struct bytes name, struct tvalue *out);
+static bool loop_attribute(struct run *r, const struct tloop *loop, struct bytes name,
+                           struct tvalue *out);
 
 /* What getattr(of, name) finds; false: nothing. */
-static bool macro_attribute(struct run *r, const struct tmacro *macro, struct bytes name, struct tvalue *out) {
+static bool macro_attribute(struct run *r, const struct tmacro *macro, struct bytes name,
+                            struct tvalue *out) {
     const struct macro_def *def = macro->def;
     if (bytes_equal(name, bytes_str("name"))) {
         *out = tvalue_string(def->name);
@@ -74,7 +83,9 @@ static bool macro_attribute(struct run *r, const struct tmacro *macro, struct by
     return true;
 }
 
-static bool is_named(struct tvalue name, const char *want) { return bytes_equal(tvalue_text(name), bytes_str(want)); }
+static bool is_named(struct tvalue name, const char *want) {
+    return bytes_equal(tvalue_text(name), bytes_str(want));
+}
 
 static bool range_attribute(const struct trange *range, struct tvalue name, struct tvalue *out) {
     if (is_named(name, "start"))
@@ -102,17 +113,22 @@ static bool number_attribute(struct tvalue number, struct tvalue name, struct tv
     return true;
 }
 
-static bool real_attribute(struct run *r, struct tvalue of, struct tvalue name, uint64_t hash, unsigned method,
-                           struct tvalue *out) {
+static bool real_attribute(struct run *r, struct tvalue of, struct tvalue name, uint64_t hash,
+                           unsigned method, struct tvalue *out) {
     if (of.kind == TVALUE_NAMESPACE) {
         const struct tvalue *found = tdict_find_hashed(of.dict, name, hash);
-        if (found) *out = *found;
+        if (found)
+            *out = *found;
         return found;
     }
-    if (of.kind == TVALUE_LOOP && loop_attribute(r, of.pointer, tvalue_text(name), out)) return true;
-    if (of.kind == TVALUE_MACRO && macro_attribute(r, of.pointer, tvalue_text(name), out)) return true;
-    if (of.kind == TVALUE_RANGE && range_attribute(of.pointer, name, out)) return true;
-    if (op_is_number(of) && number_attribute(of, name, out)) return true;
+    if (of.kind == TVALUE_LOOP && loop_attribute(r, of.pointer, tvalue_text(name), out))
+        return true;
+    if (of.kind == TVALUE_MACRO && macro_attribute(r, of.pointer, tvalue_text(name), out))
+        return true;
+    if (of.kind == TVALUE_RANGE && range_attribute(of.pointer, name, out))
+        return true;
+    if (op_is_number(of) && number_attribute(of, name, out))
+        return true;
     if (of.kind == TVALUE_CYCLER && is_named(name, "current")) {
         const struct tcycler *c = of.pointer;
         *out = c->items->items[c->at % c->items->count];
@@ -123,24 +139,32 @@ static bool real_attribute(struct run *r, struct tvalue of, struct tvalue name, 
         *out = (struct tvalue){.kind = TVALUE_FUNCTION, .tag = FUNCTION_BLOCK, .pointer = block};
         return block;
     }
-    if (!method || !method_exists(of, method)) return false;
+    if (!method || !method_exists(of, method))
+        return false;
     *out = method_value(r, of, name, method);
     return true;
 }
 
 /* jinja2's environment.getattr: an attribute of the object, else an item. */
-struct tvalue run_get_attribute(struct run *r, struct tvalue of, struct tvalue name, uint64_t hash, unsigned method) {
+struct tvalue run_get_attribute(struct run *r, struct tvalue of, struct tvalue name, uint64_t hash,
+                                unsigned method) {
     struct tvalue out;
-    if (r->rc) return undefined_value();
-    if (of.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, of);
-    if (real_attribute(r, of, name, hash, method, &out)) return out;
+    if (r->rc)
+        return undefined_value();
+    if (of.kind == TVALUE_UNDEFINED)
+        return run_fail_undefined(r, of);
+    if (real_attribute(r, of, name, hash, method, &out))
+        return out;
     if (of.kind == TVALUE_DICT) {
         const struct tvalue *found = tdict_find_text(of.dict, name, hash);
-        if (found) return *found;
+        if (found)
+            return *found;
     }
     if (of.kind == TVALUE_TUPLE && of.flags & TVALUE_GROUP) {
-        if (bytes_equal(tvalue_text(name), bytes_str("grouper"))) return of.list->items[0];
-        if (bytes_equal(tvalue_text(name), bytes_str("list"))) return of.list->items[1];
+        if (bytes_equal(tvalue_text(name), bytes_str("grouper")))
+            return of.list->items[0];
+        if (bytes_equal(tvalue_text(name), bytes_str("list")))
+            return of.list->items[1];
     }
     return undefined_attribute(of, name);
 }
@@ -154,31 +178,40 @@ static struct tvalue character_at(struct run *r, struct tvalue of, int64_t idx, 
 }
 
 /* What is not among a dict's items: an item by number, else an attribute. */
-static struct tvalue item_or_attribute(struct run *r, struct tvalue of, struct tvalue key, uint64_t hash,
-                                       unsigned method) {
+static struct tvalue item_or_attribute(struct run *r, struct tvalue of, struct tvalue key,
+                                       uint64_t hash, unsigned method) {
     int64_t idx;
     uint32_t count;
     struct tvalue out;
-    if (r->rc) return undefined_value();
-    if (of.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, of);
-    if (of.kind != TVALUE_DICT && op_is_int(key, &idx) && of.kind != TVALUE_VIEW && of.kind != TVALUE_LOOP &&
-        op_length(of, &count)) {
-        if (idx < 0) idx += count;
-        if (idx < 0 || idx >= count) return undefined_attribute(of, tvalue_string(bytes_str("item")));
+    if (r->rc)
+        return undefined_value();
+    if (of.kind == TVALUE_UNDEFINED)
+        return run_fail_undefined(r, of);
+    if (of.kind != TVALUE_DICT && op_is_int(key, &idx) && of.kind != TVALUE_VIEW &&
+        of.kind != TVALUE_LOOP && op_length(of, &count)) {
+        if (idx < 0)
+            idx += count;
+        if (idx < 0 || idx >= count)
+            return undefined_attribute(of, tvalue_string(bytes_str("item")));
         if (of.kind == TVALUE_STRING)
-            return is_markup(of) ? markup_of(character_at(r, of, idx, count)) : character_at(r, of, idx, count);
+            return is_markup(of) ? markup_of(character_at(r, of, idx, count))
+                                 : character_at(r, of, idx, count);
         struct seq s = {of, count};
         return seq_at(r, &s, (uint32_t)idx);
     }
-    if (key.kind == TVALUE_STRING && real_attribute(r, of, key, hash, method, &out)) return out;
-    return undefined_attribute(of, key.kind == TVALUE_STRING ? key : tvalue_string(bytes_str("item")));
+    if (key.kind == TVALUE_STRING && real_attribute(r, of, key, hash, method, &out))
+        return out;
+    return undefined_attribute(of,
+                               key.kind == TVALUE_STRING ? key : tvalue_string(bytes_str("item")));
 }
 
 /* jinja2's environment.getitem: an item of the object, else an attribute. */
 struct tvalue run_get_item(struct run *r, struct tvalue of, struct tvalue key) {
     const struct tvalue *found = of.kind == TVALUE_DICT ? tdict_find(of.dict, key) : NULL;
-    if (found) return *found;
-    if (key.kind != TVALUE_STRING) return item_or_attribute(r, of, key, 0, 0);
+    if (found)
+        return *found;
+    if (key.kind != TVALUE_STRING)
+        return item_or_attribute(r, of, key, 0, 0);
     return item_or_attribute(r, of, key, tdict_hash(key), method_find(tvalue_text(key)));
 }
 
@@ -186,63 +219,82 @@ struct tvalue run_get_item(struct run *r, struct tvalue of, struct tvalue key) {
 static struct tvalue get_constant_item(struct run *r, struct tvalue of, const struct node *key) {
     const struct tvalue *found = NULL;
     if (of.kind == TVALUE_DICT)
-        found = key->value.kind == TVALUE_STRING ? tdict_find_text(of.dict, key->value, key->hash)
-                                                 : tdict_find_hashed(of.dict, key->value, key->hash);
+        found = key->value.kind == TVALUE_STRING
+                    ? tdict_find_text(of.dict, key->value, key->hash)
+                    : tdict_find_hashed(of.dict, key->value, key->hash);
     return found ? *found : item_or_attribute(r, of, key->value, key->hash, key->method);
 }
 
 /* name.member and name['member'], which are most of what templates read. */
-static struct tvalue eval_member(struct run *r, const struct node *n) {
-    if (!run_burn(r, 1)) return undefined_value();
+static struct tvalue eval_attribute(struct run *r, const struct node *n) {
+    if (!run_burn(r, 1))
+        return undefined_value();
     struct tvalue of = look_up(r, n->a->name);
     const struct node *key = n->kind == N_ATTR ? n : n->b;
-    const struct tvalue *found = of.kind == TVALUE_DICT ? tdict_find_text(of.dict, key->value, key->hash) : NULL;
-    if (found) return *found;
-    return n->kind == N_ATTR ? run_get_attribute(r, of, n->value, n->hash, n->method) : get_constant_item(r, of, key);
+    const struct tvalue *found =
+        of.kind == TVALUE_DICT ? tdict_find_text(of.dict, key->value, key->hash) : NULL;
+    if (found)
+        return *found;
+    return n->kind == N_ATTR ? run_get_attribute(r, of, n->value, n->hash, n->method)
+                             : get_constant_item(r, of, key);
 }
 
 /* ---- slices ---- */
 
 /* One bound of a slice, clipped as Python does; false after failing. */
-static bool slice_bound(struct run *r, struct tvalue v, int64_t count, int64_t fallback, bool backwards, int64_t *out) {
+static bool slice_bound(struct run *r, struct tvalue v, int64_t count, int64_t fallback,
+                        bool backwards, int64_t *out) {
     *out = fallback;
-    if (v.kind == TVALUE_NONE) return true;
+    if (v.kind == TVALUE_NONE)
+        return true;
     if (v.kind == TVALUE_BIG_INT) {
         *out = v.text[0] == '-' ? INT64_MIN : INT64_MAX;
     } else if (!op_is_int(v, out)) {
-        if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, v), false;
-        return run_fail(r, ERR_INVALID, "slice indices must be integers or None or have an __index__ method"), false;
+        if (v.kind == TVALUE_UNDEFINED)
+            return run_fail_undefined(r, v), false;
+        return run_fail(r, ERR_INVALID,
+                        "slice indices must be integers or None or have an __index__ method"),
+               false;
     }
-    if (*out < 0) *out = *out < -count ? -1 : *out + count;
-    if (*out < 0) *out = backwards ? -1 : 0;
-    if (*out >= count) *out = backwards ? count - 1 : count;
+    if (*out < 0)
+        *out = *out < -count ? -1 : *out + count;
+    if (*out < 0)
+        *out = backwards ? -1 : 0;
+    if (*out >= count)
+        *out = backwards ? count - 1 : count;
     return true;
 }
 
-static struct tvalue slice_string(struct run *r, struct tvalue of, int64_t start, int64_t stop, int64_t step,
-                                  int64_t count) {
+static struct tvalue slice_string(struct run *r, struct tvalue of, int64_t start, int64_t stop,
+                                  int64_t step, int64_t count) {
     struct bytes s = tvalue_text(of);
     if (step == 1) {
-        if (stop <= start) return tvalue_string(bytes_of(NULL, 0));
+        if (stop <= start)
+            return tvalue_string(bytes_of(NULL, 0));
         bool ascii = count == (int64_t)s.len;
         size_t from = ascii ? (size_t)start : python_offset(s, (size_t)start);
-        size_t len = ascii ? (size_t)(stop - start)
-                           : python_offset(bytes_of(s.data + from, s.len - from), (size_t)(stop - start));
+        size_t len =
+            ascii ? (size_t)(stop - start)
+                  : python_offset(bytes_of(s.data + from, s.len - from), (size_t)(stop - start));
         return tvalue_string(bytes_of(s.data + from, len));
     }
     struct seq chars;
     struct buf out = {0};
-    if (!seq_open(r, of, &chars)) return undefined_value();
+    if (!seq_open(r, of, &chars))
+        return undefined_value();
     for (int64_t i = start; step > 0 ? i < stop : i > stop; i += step)
         buf_add_bytes(&out, tvalue_text(seq_at(r, &chars, (uint32_t)i)));
     return run_take_buf(r, &out);
 }
 
-static struct tvalue slice_range(struct run *r, const struct trange *of, int64_t from, int64_t to, int64_t by) {
+static struct tvalue slice_range(struct run *r, const struct trange *of, int64_t from, int64_t to,
+                                 int64_t by) {
     struct trange *range = run_alloc(r, sizeof *range);
-    if (!range) return undefined_value();
+    if (!range)
+        return undefined_value();
     bool empty = by > 0 ? from >= to : from <= to;
-    uint64_t steps = by > 0 ? (uint64_t)(to - from - 1) / (uint64_t)by : (uint64_t)(from - to - 1) / (uint64_t)-by;
+    uint64_t steps = by > 0 ? (uint64_t)(to - from - 1) / (uint64_t)by
+                            : (uint64_t)(from - to - 1) / (uint64_t)-by;
     *range = (struct trange){.start = of->start + from * of->step,
                              .stop = of->start + to * of->step,
                              .step = of->step * by,
@@ -250,30 +302,37 @@ static struct tvalue slice_range(struct run *r, const struct trange *of, int64_t
     return (struct tvalue){.kind = TVALUE_RANGE, .pointer = range};
 }
 
-struct tvalue run_slice(struct run *r, struct tvalue of, struct tvalue start, struct tvalue stop, struct tvalue step) {
+struct tvalue run_slice(struct run *r, struct tvalue of, struct tvalue start, struct tvalue stop,
+                        struct tvalue step) {
     uint32_t length;
     int64_t from, to, by = 1;
-    if (r->rc) return undefined_value();
-    if (of.kind == TVALUE_UNDEFINED) return run_fail_undefined(r, of);
-    bool sliceable =
-        of.kind == TVALUE_STRING || of.kind == TVALUE_LIST || of.kind == TVALUE_TUPLE || of.kind == TVALUE_RANGE;
+    if (r->rc)
+        return undefined_value();
+    if (of.kind == TVALUE_UNDEFINED)
+        return run_fail_undefined(r, of);
+    bool sliceable = of.kind == TVALUE_STRING || of.kind == TVALUE_LIST ||
+                     of.kind == TVALUE_TUPLE || of.kind == TVALUE_RANGE;
     if (!sliceable || !op_length(of, &length))
         return run_fail(r, ERR_INVALID, "'%s' object is not subscriptable", python_type(of));
     if (step.kind != TVALUE_NONE && !op_is_int(step, &by))
         return run_fail(r, ERR_INVALID, "slice indices must be integers or None");
-    if (!by) return run_fail(r, ERR_INVALID, "slice step cannot be zero");
-    if (by < -(int64_t)UINT32_MAX) by = -(int64_t)UINT32_MAX;
-    if (by > UINT32_MAX) by = UINT32_MAX;
+    if (!by)
+        return run_fail(r, ERR_INVALID, "slice step cannot be zero");
+    if (by < -(int64_t)UINT32_MAX)
+        by = -(int64_t)UINT32_MAX;
+    if (by > UINT32_MAX)
+        by = UINT32_MAX;
     bool back = by < 0;
     if (!slice_bound(r, start, length, back ? (int64_t)length - 1 : 0, back, &from) ||
         !slice_bound(r, stop, length, back ? -1 : (int64_t)length, back, &to))
         return undefined_value();
     run_burn(r, length / 16 + 1);
     if (of.kind == TVALUE_STRING) {
-        struct tvalue part = slice_string(r, of, from, to, by, length);
-        return is_markup(of) ? markup_of(part) : part;
+        struct tvalue operand = slice_string(r, of, from, to, by, length);
+        return is_markup(of) ? markup_of(operand) : operand;
     }
-    if (of.kind == TVALUE_RANGE) return slice_range(r, of.pointer, from, to, by);
+    if (of.kind == TVALUE_RANGE)
+        return slice_range(r, of.pointer, from, to, by);
     struct seq s = {of, length};
     struct tvalue list = run_list(r, of.kind == TVALUE_TUPLE ? TVALUE_TUPLE : TVALUE_LIST);
     for (int64_t i = from; (back ? i > to : i < to) && run_burn(r, 1); i += by)
@@ -282,14 +341,16 @@ struct tvalue run_slice(struct run *r, struct tvalue of, struct tvalue start, st
 }
 
 static struct tvalue eval_slice(struct run *r, const struct node *n) {
-    struct tvalue of = run_eval(r, n->a), parts[3];
-    for (int i = 0; i < 3; i++) parts[i] = n->items[i] ? run_eval(r, n->items[i]) : tvalue_none();
-    return run_slice(r, of, parts[0], parts[1], parts[2]);
+    struct tvalue of = run_eval(r, n->a), operands[3];
+    for (int i = 0; i < 3; i++)
+        operands[i] = n->items[i] ? run_eval(r, n->items[i]) : tvalue_none();
+    return run_slice(r, of, operands[0], operands[1], operands[2]);
 }
 
 /* ---- loop ---- */
 
-static bool loop_attribute(struct run *r, const struct tloop *loop, struct bytes name, struct tvalue *out) {
+static bool loop_attribute(struct run *r, const struct tloop *loop, struct bytes name,
+                           struct tvalue *out) {
     uint32_t i = loop->idx, count = loop->seq.count;
     struct tvalue missing = {.kind = TVALUE_UNDEFINED, .tag = UNDEFINED_TEXT};
     if (bytes_equal(name, bytes_str("index")))
@@ -323,13 +384,15 @@ static bool loop_attribute(struct run *r, const struct tloop *loop, struct bytes
 
 static struct tvalue eval_list(struct run *r, const struct node *n) {
     struct tvalue list = run_list(r, n->kind == N_LIST ? TVALUE_LIST : TVALUE_TUPLE);
-    for (uint32_t i = 0; i < n->count && !r->rc; i++) run_push(r, list, run_eval(r, n->items[i]));
+    for (uint32_t i = 0; i < n->count && !r->rc; i++)
+        run_push(r, list, run_eval(r, n->items[i]));
     return list;
 }
 
 static struct tvalue eval_dict(struct run *r, const struct node *n) {
     struct tvalue dict = tvalue_dict(&r->arena);
-    if (dict.kind != TVALUE_DICT) return run_fail(r, ERR_LIMIT, "the template uses too much memory");
+    if (dict.kind != TVALUE_DICT)
+        return run_fail(r, ERR_LIMIT, "the template uses too much memory");
     for (uint32_t i = 0; i + 1 < n->count && !r->rc; i += 2) {
         struct tvalue key = run_eval(r, n->items[i]);
         run_set(r, dict, key, run_eval(r, n->items[i + 1]));
@@ -339,50 +402,56 @@ static struct tvalue eval_dict(struct run *r, const struct node *n) {
 
 /* ---- operators ---- */
 
-/* a ~ b inside {% autoescape true %}: where one part is marked, the others are escaped. */
+/* a ~ b inside {% autoescape true %}: where one operand is marked, the others are escaped. */
 static struct tvalue join_markup(struct run *r, const struct node *n) {
     struct tvalue joined = tvalue_string(bytes_of(NULL, 0));
     for (uint32_t i = 0; i < n->count && !r->rc; i++) {
-        struct tvalue part = run_to_string(r, run_eval(r, n->items[i]));
-        if (!r->rc) joined = op_add(r, joined, part);
+        struct tvalue operand = run_to_string(r, run_eval(r, n->items[i]));
+        if (!r->rc)
+            joined = op_add(r, joined, operand);
     }
     return joined;
 }
 
-/* a ~ b: every part as a string. */
+/* a ~ b: every operand as a string. */
 static struct tvalue eval_join(struct run *r, const struct node *n) {
     struct buf out;
-    if (n->op == ESCAPE_ON) return join_markup(r, n);
+    if (n->op == ESCAPE_ON)
+        return join_markup(r, n);
     buf_init(&out, r->out_max);
-    for (uint32_t i = 0; i < n->count && !r->rc; i++) run_str(r, run_eval(r, n->items[i]), &out);
+    for (uint32_t i = 0; i < n->count && !r->rc; i++)
+        run_str(r, run_eval(r, n->items[i]), &out);
     return run_take_buf(r, &out);
 }
 
 enum { SUM_FIXED = 16 };
 
 static struct tvalue sum_on(struct run *r, const struct node *n, struct tvalue sum, uint32_t from) {
-    for (uint32_t i = from; i < n->count && !r->rc; i++) sum = op_add(r, sum, run_eval(r, n->items[i]));
+    for (uint32_t i = from; i < n->count && !r->rc; i++)
+        sum = op_add(r, sum, run_eval(r, n->items[i]));
     return sum;
 }
 
 enum sum_kind { SUM_TEXT, SUM_MARKUP, SUM_OTHER };
 
-/* Evaluates the parts of a sum as long as they are strings. SUM_OTHER: not all were, and *sum is the sum. SUM_MARKUP:
- * one is marked, so the others are to be escaped. What stands behind a sum that fails is not evaluated, as in Python.
- */
-static enum sum_kind sum_parts(struct run *r, const struct node *n, struct tvalue parts[SUM_FIXED],
-                               struct tvalue *sum) {
+/* Evaluates the operands of a sum as long as they are strings. SUM_OTHER: not all were, and *sum is
+ * the sum. SUM_MARKUP: one is marked, so the others are to be escaped. What stands behind a sum
+ * that fails is not evaluated, as in Python. */
+static enum sum_kind sum_operands(struct run *r, const struct node *n,
+                                  struct tvalue operands[SUM_FIXED], struct tvalue *sum) {
     bool markup = false;
     if (n->count > SUM_FIXED) {
         *sum = sum_on(r, n, run_eval(r, n->items[0]), 1);
         return SUM_OTHER;
     }
     for (uint32_t i = 0; i < n->count; i++) {
-        parts[i] = eval_part(r, n->items[i]);
-        markup |= is_markup(parts[i]);
-        if (!r->rc && parts[i].kind == TVALUE_STRING) continue;
-        *sum = parts[0];
-        for (uint32_t k = 1; k <= i && !r->rc; k++) *sum = op_add(r, *sum, parts[k]);
+        operands[i] = eval_operand(r, n->items[i]);
+        markup |= is_markup(operands[i]);
+        if (!r->rc && operands[i].kind == TVALUE_STRING)
+            continue;
+        *sum = operands[0];
+        for (uint32_t k = 1; k <= i && !r->rc; k++)
+            *sum = op_add(r, *sum, operands[k]);
         *sum = sum_on(r, n, *sum, i + 1);
         return SUM_OTHER;
     }
@@ -391,19 +460,24 @@ static enum sum_kind sum_parts(struct run *r, const struct node *n, struct tvalu
 
 /* a + b + c: strings are put together at once. */
 __attribute__((noinline)) static struct tvalue eval_sum(struct run *r, const struct node *n) {
-    struct tvalue parts[SUM_FIXED], sum;
+    struct tvalue operands[SUM_FIXED], sum;
     size_t total = 0, at = 0;
-    enum sum_kind kind = sum_parts(r, n, parts, &sum);
-    if (kind == SUM_OTHER) return sum;
+    enum sum_kind kind = sum_operands(r, n, operands, &sum);
+    if (kind == SUM_OTHER)
+        return sum;
     for (uint32_t i = 0; i < n->count; i++) {
-        if (kind == SUM_MARKUP) parts[i] = markup_escape(r, parts[i]);
-        total += parts[i].len;
+        if (kind == SUM_MARKUP)
+            operands[i] = markup_escape(r, operands[i]);
+        total += operands[i].len;
     }
-    char *text = total < UINT32_MAX && run_burn(r, total / 16) ? run_alloc(r, MAX(total, (size_t)1)) : NULL;
-    if (!text) return run_fail(r, ERR_LIMIT, "a string is too large");
+    char *text =
+        total < UINT32_MAX && run_burn(r, total / 16) ? run_alloc(r, MAX(total, (size_t)1)) : NULL;
+    if (!text)
+        return run_fail(r, ERR_LIMIT, "a string is too large");
     for (uint32_t i = 0; i < n->count; i++) {
-        if (parts[i].len) memcpy(text + at, parts[i].text, parts[i].len);
-        at += parts[i].len;
+        if (operands[i].len)
+            memcpy(text + at, operands[i].text, operands[i].len);
+        at += operands[i].len;
     }
     sum = tvalue_string(bytes_of(text, total));
     return kind == SUM_MARKUP ? markup_of(sum) : sum;
@@ -419,26 +493,28 @@ static void print(struct run *r, struct tvalue v) {
 }
 
 void run_print(struct run *r, const struct node *n, bool escape) {
-    struct tvalue parts[SUM_FIXED], sum;
-    enum sum_kind kind = n->kind == N_ADD && !escape ? sum_parts(r, n, parts, &sum) : SUM_OTHER;
+    struct tvalue operands[SUM_FIXED], sum;
+    enum sum_kind kind =
+        n->kind == N_ADD && !escape ? sum_operands(r, n, operands, &sum) : SUM_OTHER;
     if (kind == SUM_OTHER) {
-        struct tvalue v = n->kind == N_ADD && !escape ? sum : eval_part(r, n);
+        struct tvalue v = n->kind == N_ADD && !escape ? sum : eval_operand(r, n);
         print(r, escape && !r->rc ? markup_escape(r, v) : v);
         return;
     }
     for (uint32_t i = 0; i < n->count; i++) { /* the sum needs no string of its own */
-        if (kind == SUM_MARKUP && !is_markup(parts[i])) {
-            run_burn(r, parts[i].len / 16);
-            markup_add_escaped(tvalue_text(parts[i]), r->out);
+        if (kind == SUM_MARKUP && !is_markup(operands[i])) {
+            run_burn(r, operands[i].len / 16);
+            markup_add_escaped(tvalue_text(operands[i]), r->out);
         } else {
-            print(r, parts[i]);
+            print(r, operands[i]);
         }
     }
 }
 
 /* op_equal; roles and types, which templates compare most, at once. */
 static bool equal(struct run *r, struct tvalue a, struct tvalue b) {
-    if (a.kind != TVALUE_STRING || b.kind != TVALUE_STRING) return op_equal(r, a, b);
+    if (a.kind != TVALUE_STRING || b.kind != TVALUE_STRING)
+        return op_equal(r, a, b);
     return a.len == b.len && same_text(a.text, b.text, a.len) && run_burn(r, a.len / 16);
 }
 
@@ -457,25 +533,31 @@ static bool compare(struct run *r, enum compare_op op, struct tvalue a, struct t
 }
 
 static bool eval_compare(struct run *r, const struct node *n) {
-    struct tvalue left = eval_part(r, n->a);
+    struct tvalue left = eval_operand(r, n->a);
     if (n->count == 1 && n->ops[0] <= CMP_NE) {
-        bool same = equal(r, left, eval_part(r, n->items[0]));
+        bool same = equal(r, left, eval_operand(r, n->items[0]));
         return !r->rc && same == (n->ops[0] == CMP_EQ);
     }
     for (uint32_t i = 0; i < n->count && !r->rc; i++) {
-        struct tvalue right = eval_part(r, n->items[i]);
-        if (r->rc || !compare(r, n->ops[i], left, right)) return false;
+        struct tvalue right = eval_operand(r, n->items[i]);
+        if (r->rc || !compare(r, n->ops[i], left, right))
+            return false;
         left = right;
     }
     return !r->rc;
 }
 
 static struct tvalue eval_condition(struct run *r, const struct node *n) {
-    if (run_truth(r, n->b)) return run_eval(r, n->a);
-    if (n->c) return run_eval(r, n->c);
-    struct bytes why = bytes_str("the inline if-expression evaluated to false and no else section was defined.");
-    return (struct tvalue){
-        .kind = TVALUE_UNDEFINED, .tag = UNDEFINED_TEXT, .text = (const char *)why.data, .len = (uint32_t)why.len};
+    if (run_truth(r, n->b))
+        return run_eval(r, n->a);
+    if (n->c)
+        return run_eval(r, n->c);
+    struct bytes why =
+        bytes_str("the inline if-expression evaluated to false and no else section was defined.");
+    return (struct tvalue){.kind = TVALUE_UNDEFINED,
+                           .tag = UNDEFINED_TEXT,
+                           .text = (const char *)why.data,
+                           .len = (uint32_t)why.len};
 }
 
 /* ---- calls, filters, tests ---- */
@@ -483,35 +565,43 @@ static struct tvalue eval_condition(struct run *r, const struct node *n) {
 static struct tvalue eval_call(struct run *r, const struct node *n) {
     struct tvalue callee = run_eval(r, n->a);
     struct args args;
-    if (r->rc) return undefined_value();
-    if (!run_eval_args(r, n->args, &args)) return undefined_value();
+    if (r->rc)
+        return undefined_value();
+    if (!run_eval_args(r, n->args, &args))
+        return undefined_value();
     return run_call(r, callee, args);
 }
 
 static struct tvalue eval_filter(struct run *r, const struct node *n) {
     if (n->function == FUNCTION_UNKNOWN)
-        return run_fail(r, ERR_INVALID, "No filter named '%.*s' found.", (int)MIN(n->value.len, 64u), n->value.text);
+        return run_fail(r, ERR_INVALID, "No filter named '%.*s' found.",
+                        (int)MIN(n->value.len, 64u), n->value.text);
     struct tvalue input = n->a ? run_eval(r, n->a) : undefined_value();
     struct args args = {0};
-    if (r->rc || (n->args && !run_eval_args(r, n->args, &args))) return undefined_value();
+    if (r->rc || (n->args && !run_eval_args(r, n->args, &args)))
+        return undefined_value();
     return filter_call(r, n->function, input, args);
 }
 
 __attribute__((noinline)) static bool eval_test(struct run *r, const struct node *n) {
     if (n->function == FUNCTION_UNKNOWN) {
-        run_fail(r, ERR_INVALID, "No test named '%.*s' found.", (int)MIN(n->value.len, 64u), n->value.text);
+        run_fail(r, ERR_INVALID, "No test named '%.*s' found.", (int)MIN(n->value.len, 64u),
+                 n->value.text);
         return false;
     }
     struct tvalue input = run_eval(r, n->a);
     struct args args = {0};
-    if (r->rc || (n->args && !run_eval_args(r, n->args, &args))) return false;
+    if (r->rc || (n->args && !run_eval_args(r, n->args, &args)))
+        return false;
     return test_call(r, n->function, input, args) != (n->op != 0);
 }
 
 /* ---- all ---- */
 
 static bool eval_truth(struct run *r, const struct node *n) {
-    if (n->kind == N_COMPARE) return eval_compare(r, n); /* the most frequent: before the jump through a table */
+    /* the most frequent: before the jump through a table */
+    if (n->kind == N_COMPARE)
+        return eval_compare(r, n);
     switch (n->kind) {
     case N_TEST: return eval_test(r, n);
     case N_NOT: return !run_truth(r, n->a);
@@ -522,8 +612,10 @@ static bool eval_truth(struct run *r, const struct node *n) {
 }
 
 bool run_truth(struct run *r, const struct node *n) {
-    if (r->rc || !run_burn(r, 1)) return false;
-    if (++r->depth > RUN_DEPTH_MAX) run_fail(r, ERR_LIMIT, "nested too deep");
+    if (r->rc || !run_burn(r, 1))
+        return false;
+    if (++r->depth > RUN_DEPTH_MAX)
+        run_fail(r, ERR_LIMIT, "nested too deep");
     bool truth = !r->rc && eval_truth(r, n);
     r->depth--;
     return truth;
@@ -535,10 +627,11 @@ static struct tvalue eval(struct run *r, const struct node *n) {
     case N_LIST:
     case N_TUPLE: return eval_list(r, n);
     case N_DICT: return eval_dict(r, n);
-    case N_ATTR: return run_get_attribute(r, eval_part(r, n->a), n->value, n->hash, n->method);
+    case N_ATTR: return run_get_attribute(r, eval_operand(r, n->a), n->value, n->hash, n->method);
     case N_ITEM:
-        left = eval_part(r, n->a);
-        return n->b->kind == N_CONST ? get_constant_item(r, left, n->b) : run_get_item(r, left, run_eval(r, n->b));
+        left = eval_operand(r, n->a);
+        return n->b->kind == N_CONST ? get_constant_item(r, left, n->b)
+                                     : run_get_item(r, left, run_eval(r, n->b));
     case N_SLICE: return eval_slice(r, n);
     case N_CALL: return eval_call(r, n);
     case N_FILTER: return eval_filter(r, n);
@@ -558,9 +651,10 @@ static struct tvalue eval(struct run *r, const struct node *n) {
     return undefined_value();
 }
 
-/* What has parts. */
+/* What has operands. */
 __attribute__((noinline)) static struct tvalue eval_deeper(struct run *r, const struct node *n) {
-    if (++r->depth > RUN_DEPTH_MAX) run_fail(r, ERR_LIMIT, "nested too deep");
+    if (++r->depth > RUN_DEPTH_MAX)
+        run_fail(r, ERR_LIMIT, "nested too deep");
     struct tvalue v = r->rc ? undefined_value() : eval(r, n);
     r->depth--;
     return v;

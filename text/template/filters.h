@@ -6,18 +6,19 @@
 
 #include "text/template/run.h"
 
-typedef struct tvalue filter_fn(struct run *r, struct tvalue v, const struct params *p, struct args args);
+typedef struct tvalue filter_fn(struct run *r, struct tvalue v, const struct params *p,
+                                struct args args);
 
 /* filters.c: str.replace; a count below 0: all */
-struct tvalue replace_text(struct run *r, struct bytes s, struct bytes from, struct bytes to, int64_t count);
+struct tvalue replace_text(struct run *r, struct bytes s, struct bytes from, struct bytes to,
+                           int64_t count);
 
-/* filters_seq.c: those that work on sequences */
-filter_fn filter_length, filter_list, filter_first, filter_last, filter_join, filter_map, filter_select, filter_reject,
-    filter_selectattr, filter_rejectattr, filter_items, filter_reverse, filter_sort, filter_dictsort, filter_unique,
-    filter_sum, filter_min, filter_max, filter_batch, filter_slice, filter_groupby;
+/* filters_sequence.c: those that work on sequences */
+filter_fn filter_length, filter_list, filter_first, filter_last, filter_join, filter_map,
+    filter_select, filter_reject, filter_selectattr, filter_rejectattr, filter_items,
+    filter_reverse, filter_sort, filter_dictsort, filter_unique, filter_sum, filter_min, filter_max,
+    filter_batch, filter_slice, filter_groupby;
 
-/* filters_page.c: those made for pages */
-filter_fn filter_filesizeformat, filter_pprint, filter_wordwrap, filter_xmlattr;
 /* markup.c */
 filter_fn filter_safe, filter_escape, filter_forceescape;
 
@@ -36,6 +37,7 @@ struct format_spec {
 extern const struct format_spec FORMAT_SPEC_NONE;
 /* Appends v as a specification says; fails where Python does. */
 void format_value(struct run *r, struct tvalue v, struct bytes specification, struct buf *out);
+/* The same with a specification that was read. */
 void format_with(struct run *r, struct tvalue v, const struct format_spec *spec, struct buf *out);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * format.c - '%s and %d' % (a, b), which is also the format filter, and '{} and {name:>4}'.format(a, name=b).
+ * format.c - '%s and %d' % (a, b), which is also the format filter, and '{} and
+ * {name:>4}'.format(a, name=b).
  */
 #include <math.h>
 
@@ -20,21 +21,28 @@ struct percent {
     bool markup;   /* values are escaped */
 };
 
-static int percent_peek(const struct percent *f) { return f->at < f->text.len ? f->text.data[f->at] : -1; }
+static int percent_peek(const struct percent *f) {
+    return f->at < f->text.len ? f->text.data[f->at] : -1;
+}
 
 static struct tvalue percent_next(struct percent *f) {
-    if (f->next < f->args.count) return f->args.items[f->next++];
+    if (f->next < f->args.count)
+        return f->args.items[f->next++];
     return run_fail(f->r, ERR_INVALID, "not enough arguments for format string");
 }
 
 /* (name); nothing when the next value is meant. */
 static struct tvalue percent_named(struct percent *f) {
     f->named = percent_peek(f) == '(';
-    if (!f->named) return undefined_value();
-    const uint8_t *begin = f->text.data + f->at + 1, *close = memchr(begin, ')', f->text.len - f->at - 1);
+    if (!f->named)
+        return undefined_value();
+    const uint8_t *begin = f->text.data + f->at + 1,
+                  *close = memchr(begin, ')', f->text.len - f->at - 1);
     struct bytes name = bytes_of(begin, close ? (size_t)(close - begin) : 0);
-    const struct tvalue *found = close && f->args.keywords ? tdict_find(f->args.keywords, tvalue_string(name)) : NULL;
-    if (!found) return run_fail(f->r, ERR_INVALID, "format requires a mapping with this key");
+    const struct tvalue *found =
+        close && f->args.keywords ? tdict_find(f->args.keywords, tvalue_string(name)) : NULL;
+    if (!found)
+        return run_fail(f->r, ERR_INVALID, "format requires a mapping with this key");
     f->at += name.len + 2;
     return *found;
 }
@@ -44,11 +52,13 @@ static int64_t percent_count(struct percent *f) {
     int64_t n = -1;
     if (percent_peek(f) == '*') {
         f->at++;
-        if (!op_is_int(percent_next(f), &n)) run_fail(f->r, ERR_INVALID, "* wants int");
+        if (!op_is_int(percent_next(f), &n))
+            run_fail(f->r, ERR_INVALID, "* wants int");
     }
     for (; percent_peek(f) >= '0' && percent_peek(f) <= '9'; f->at++)
         n = MIN(MAX(n, 0) * 10 + (percent_peek(f) - '0'), (int64_t)1000);
-    if (n > 999) run_fail(f->r, ERR_UNSUPPORTED, "a format is wider than 999");
+    if (n > 999)
+        run_fail(f->r, ERR_UNSUPPORTED, "a format is wider than 999");
     return n;
 }
 
@@ -61,7 +71,8 @@ static struct format_spec percent_spec(struct percent *f) {
         left |= c == '-';
         zeros |= c == '0';
         s.alternate |= c == '#';
-        if (c == '+' || (c == ' ' && !s.sign)) s.sign = (char)c;
+        if (c == '+' || (c == ' ' && !s.sign))
+            s.sign = (char)c;
     }
     s.width = percent_count(f);
     left |= s.width < -1; /* from a * */
@@ -69,15 +80,19 @@ static struct format_spec percent_spec(struct percent *f) {
     if (percent_peek(f) == '.') {
         f->at++;
         s.precision = percent_count(f);
-        if (s.precision < 0) s.precision = 0;
+        if (s.precision < 0)
+            s.precision = 0;
     }
-    while (percent_peek(f) > 0 && strchr("hlL", percent_peek(f))) f->at++;
+    while (percent_peek(f) > 0 && strchr("hlL", percent_peek(f)))
+        f->at++;
     s.align = left ? '<' : zeros ? '=' : '>';
-    if (s.align == '=') s.fill = bytes_str("0");
+    if (s.align == '=')
+        s.fill = bytes_str("0");
     return s;
 }
 
-static void percent_text(struct percent *f, struct tvalue v, char conversion, struct format_spec s, struct buf *out) {
+static void percent_text(struct percent *f, struct tvalue v, char conversion, struct format_spec s,
+                         struct buf *out) {
     struct run *r = f->r;
     struct format_spec plain = FORMAT_SPEC_NONE;
     struct buf text = {0};
@@ -102,7 +117,8 @@ static void percent_text(struct percent *f, struct tvalue v, char conversion, st
     buf_release(&text);
 }
 
-static void percent_int(struct run *r, struct tvalue v, char conversion, struct format_spec s, struct buf *out) {
+static void percent_int(struct run *r, struct tvalue v, char conversion, struct format_spec s,
+                        struct buf *out) {
     bool decimal = strchr("diu", conversion);
     int64_t i = 0;
     if (!op_is_int(v, &i) && decimal && v.kind == TVALUE_FLOAT && fabs(v.number) < 9e18) {
@@ -114,7 +130,8 @@ static void percent_int(struct run *r, struct tvalue v, char conversion, struct 
         format_with(r, v, &s, out);
         return;
     } else if (!op_is_int(v, &i)) {
-        run_fail(r, ERR_INVALID, "%%%c format: a real number is required, not %s", conversion, python_type(v));
+        run_fail(r, ERR_INVALID, "%%%c format: a real number is required, not %s", conversion,
+                 python_type(v));
         return;
     }
     s.type = decimal ? 'd' : conversion;
@@ -127,7 +144,8 @@ static void percent_one(struct percent *f, struct buf *out) {
     struct tvalue v = percent_named(f);
     struct format_spec s = percent_spec(f);
     int c = percent_peek(f);
-    if (f->r->rc) return;
+    if (f->r->rc)
+        return;
     if (c <= 0) {
         run_fail(f->r, ERR_INVALID, "incomplete format");
         return;
@@ -141,8 +159,10 @@ static void percent_one(struct percent *f, struct buf *out) {
         run_fail(f->r, ERR_INVALID, "unsupported format character '%c'", c);
         return;
     }
-    if (!f->named) v = percent_next(f);
-    if (f->r->rc) return;
+    if (!f->named)
+        v = percent_next(f);
+    if (f->r->rc)
+        return;
     if (strchr("srac", c)) {
         percent_text(f, v, (char)c, s, out);
     } else if (strchr("diuxXo", c)) {
@@ -165,7 +185,8 @@ struct tvalue format_percent(struct run *r, struct tvalue text, struct args args
         size_t len = sign ? (size_t)(sign - rest.data) : rest.len;
         buf_add(&out, rest.data, len);
         f.at += len + 1;
-        if (sign) percent_one(&f, &out);
+        if (sign)
+            percent_one(&f, &out);
     }
     if (!args.keywords && f.next < args.count && !r->rc)
         run_fail(r, ERR_INVALID, "not all arguments converted during string formatting");
@@ -174,9 +195,11 @@ struct tvalue format_percent(struct run *r, struct tvalue text, struct args args
 }
 
 /* args is raw. */
-struct tvalue filter_format(struct run *r, struct tvalue v, const struct params *p, struct args args) {
+struct tvalue filter_format(struct run *r, struct tvalue v, const struct params *p,
+                            struct args args) {
     if (args.count && args.keywords && args.keywords->count)
-        return run_fail(r, ERR_INVALID, "can't handle positional and keyword arguments at the same time");
+        return run_fail(r, ERR_INVALID,
+                        "can't handle positional and keyword arguments at the same time");
     v = run_to_string(r, v);
     return r->rc ? v : format_percent(r, v, args);
 }
@@ -196,7 +219,8 @@ struct fields {
 static bool is_number_text(struct bytes s, uint32_t *out) {
     *out = 0;
     for (size_t i = 0; i < s.len; i++) {
-        if (s.data[i] < '0' || s.data[i] > '9' || i > 8) return false;
+        if (s.data[i] < '0' || s.data[i] > '9' || i > 8)
+            return false;
         *out = *out * 10 + (uint32_t)(s.data[i] - '0');
     }
     return s.len > 0;
@@ -207,23 +231,29 @@ static struct tvalue field_value(struct fields *f, struct bytes name) {
     uint32_t idx = 0;
     bool number = is_number_text(name, &idx);
     if (name.len && !number) {
-        const struct tvalue *found = f->args.keywords ? tdict_find(f->args.keywords, tvalue_string(name)) : NULL;
+        const struct tvalue *found =
+            f->args.keywords ? tdict_find(f->args.keywords, tvalue_string(name)) : NULL;
         return found ? *found
-                     : run_fail(f->r, ERR_INVALID, "str.format: there is no '%.*s'", (int)MIN(name.len, (size_t)32),
-                                (const char *)name.data);
+                     : run_fail(f->r, ERR_INVALID, "str.format: there is no '%.*s'",
+                                (int)MIN(name.len, (size_t)32), (const char *)name.data);
     }
     f->numbered |= number;
     f->counted |= !number;
     if (f->numbered && f->counted)
-        return run_fail(f->r, ERR_INVALID, "cannot switch between manual and automatic field numbering");
-    if (!number) idx = f->next++;
-    if (idx < f->args.count) return f->args.items[idx];
-    return run_fail(f->r, ERR_INVALID, "Replacement index %u out of range for positional args tuple", idx);
+        return run_fail(f->r, ERR_INVALID,
+                        "cannot switch between manual and automatic field numbering");
+    if (!number)
+        idx = f->next++;
+    if (idx < f->args.count)
+        return f->args.items[idx];
+    return run_fail(f->r, ERR_INVALID,
+                    "Replacement index %u out of range for positional args tuple", idx);
 }
 
 static size_t span_to(struct bytes s, size_t at, const char *ends) {
     size_t n = at;
-    while (n < s.len && !(s.data[n] && strchr(ends, s.data[n]))) n++;
+    while (n < s.len && !(s.data[n] && strchr(ends, s.data[n])))
+        n++;
     return n - at;
 }
 
@@ -232,15 +262,20 @@ static struct tvalue field_path(struct fields *f, struct bytes path) {
     size_t at = span_to(path, 0, ".[");
     struct tvalue v = field_value(f, bytes_of(path.data, at));
     while (at < path.len && !f->r->rc) {
-        if (v.kind == TVALUE_UNDEFINED) return run_fail_undefined(f->r, v);
+        if (v.kind == TVALUE_UNDEFINED)
+            return run_fail_undefined(f->r, v);
         bool item = path.data[at++] == '[';
         size_t len = span_to(path, at, item ? "]" : ".[");
         struct bytes name = bytes_of(path.data + at, len);
         uint32_t idx;
         at += len + item;
-        if (!len || at > path.len) return run_fail(f->r, ERR_INVALID, "Empty attribute in format string");
-        v = !item ? run_get_attribute(f->r, v, tvalue_string(name), tdict_hash(tvalue_string(name)), method_find(name))
-                  : run_get_item(f->r, v, is_number_text(name, &idx) ? tvalue_int(idx) : tvalue_string(name));
+        if (!len || at > path.len)
+            return run_fail(f->r, ERR_INVALID, "Empty attribute in format string");
+        v = !item
+                ? run_get_attribute(f->r, v, tvalue_string(name), tdict_hash(tvalue_string(name)),
+                                    method_find(name))
+                : run_get_item(f->r, v,
+                               is_number_text(name, &idx) ? tvalue_int(idx) : tvalue_string(name));
     }
     return v;
 }
@@ -270,8 +305,10 @@ static void format_field(struct fields *f, struct bytes field, unsigned depth, s
             run_fail(f->r, ERR_UNSUPPORTED, "str.format: the conversion '!%c'", conversion);
         v = tvalue_string(buf_bytes(&text));
     }
-    if (at < field.len && field.data[at] != ':') run_fail(f->r, ERR_INVALID, "expected ':' after conversion specifier");
-    if (at < field.len) format_fields(f, bytes_of(field.data + at + 1, field.len - at - 1), depth + 1, &spec);
+    if (at < field.len && field.data[at] != ':')
+        run_fail(f->r, ERR_INVALID, "expected ':' after conversion specifier");
+    if (at < field.len)
+        format_fields(f, bytes_of(field.data + at + 1, field.len - at - 1), depth + 1, &spec);
     if (f->markup && is_markup(v) && spec.len)
         run_fail(f->r, ERR_INVALID, "Unsupported format specification for Markup.");
     if (!f->r->rc && f->markup && depth == 0) {
@@ -295,13 +332,15 @@ static size_t field_len(struct bytes s, size_t at) {
     for (size_t i = at; i < s.len; i++) {
         open += s.data[i] == '{';
         open -= s.data[i] == '}';
-        if (!open) return i - at;
+        if (!open)
+            return i - at;
     }
     return SIZE_MAX;
 }
 
 static void format_fields(struct fields *f, struct bytes s, unsigned depth, struct buf *out) {
-    if (depth >= FIELD_DEPTH) run_fail(f->r, ERR_INVALID, "Max string recursion exceeded");
+    if (depth >= FIELD_DEPTH)
+        run_fail(f->r, ERR_INVALID, "Max string recursion exceeded");
     for (size_t i = 0; i < s.len && !f->r->rc; i++) {
         char c = (char)s.data[i];
         if (c != '{' && c != '}') {
@@ -332,8 +371,10 @@ struct tvalue str_format(struct run *r, struct tvalue self, struct args args) {
 
 struct tvalue str_format_map(struct run *r, struct tvalue self, struct args args) {
     struct params p;
-    if (!method_positional(r, "format_map", "mapping", 1, args, &p)) return undefined_value();
+    if (!method_positional(r, "format_map", "mapping", 1, args, &p))
+        return undefined_value();
     if (p.v[0].kind != TVALUE_DICT)
-        return run_fail(r, ERR_INVALID, "format_map: a dict is expected, not %s", python_type(p.v[0]));
+        return run_fail(r, ERR_INVALID, "format_map: a dict is expected, not %s",
+                        python_type(p.v[0]));
     return str_format(r, self, (struct args){.keywords = p.v[0].dict});
 }

@@ -1,6 +1,6 @@
 /*
- * lex.c - source text to tokens, with jinja2's rules for white space: trim_blocks, lstrip_blocks, and the
- * signs - and + in tags.
+ * lex.c - source text to tokens, with jinja2's rules for white space: trim_blocks, lstrip_blocks,
+ * and the signs - and + in tags.
  */
 #include <stdlib.h>
 
@@ -20,7 +20,8 @@ struct lexer {
 };
 
 static int fail(struct lexer *l, int code, const char *what) {
-    if (!l->rc) l->rc = error_set(l->err, code, "template line %u: %s", l->line, what);
+    if (!l->rc)
+        l->rc = error_set(l->err, code, "template line %u: %s", l->line, what);
     return l->rc;
 }
 
@@ -31,7 +32,8 @@ static struct token *push(struct lexer *l, enum token_kind kind) {
 
 /* Moves on to `to`, counting lines. */
 static void advance(struct lexer *l, const char *to) {
-    for (; l->at < to; l->at++) l->line += *l->at == '\n';
+    for (; l->at < to; l->at++)
+        l->line += *l->at == '\n';
 }
 
 static bool looking_at(const struct lexer *l, const char *at, const char *s) {
@@ -43,7 +45,8 @@ static const char *skip_spaces(const struct lexer *l, const char *at) {
     while (at < l->end) {
         uint32_t cp;
         size_t n = unicode_next((const uint8_t *)at, &cp);
-        if (!python_is_space(cp)) break;
+        if (!python_is_space(cp))
+            break;
         at += n;
     }
     return at;
@@ -51,45 +54,55 @@ static const char *skip_spaces(const struct lexer *l, const char *at) {
 
 /* ---- data ---- */
 
-/* Where data [at, end) ends when its trailing white space goes: all of it for '-', the indentation of a tag alone on
- * its line else. */
-static const char *strip_data(const struct lexer *l, const char *begin, const char *end, char sign, bool is_print) {
+/* Where data [at, end) ends when its trailing white space goes: all of it for '-', the indentation
+ * of a tag alone on its line else. */
+static const char *strip_data(const struct lexer *l, const char *begin, const char *end, char sign,
+                              bool is_print) {
     if (sign == '-') {
         while (end > begin) {
             uint32_t cp;
             size_t n = unicode_prev((const uint8_t *)end, &cp);
-            if (!python_is_space(cp)) break;
+            if (!python_is_space(cp))
+                break;
             end -= n;
         }
         return end;
     }
-    if (sign == '+' || is_print) return end;
+    if (sign == '+' || is_print)
+        return end;
     const char *line = end;
-    while (line > begin && line[-1] != '\n') line--;
-    if (line == begin && !l->line_starting) return end;
+    while (line > begin && line[-1] != '\n')
+        line--;
+    if (line == begin && !l->line_starting)
+        return end;
     return skip_spaces(l, line) >= end ? line : end;
 }
 
 static void push_data(struct lexer *l, const char *begin, const char *end) {
-    if (end > begin) push(l, T_DATA)->text = bytes_of(begin, (size_t)(end - begin));
+    if (end > begin)
+        push(l, T_DATA)->text = bytes_of(begin, (size_t)(end - begin));
 }
 
 static char sign_at(const struct lexer *l, const char *at) {
     return at < l->end && (*at == '-' || *at == '+') ? *at : 0;
 }
 
-/* The end of a block or comment tag at `at`: "-%}" and the white space after it, "+%}", or "%}" and one line end. NULL:
- * not here. */
+/* The end of a block or comment tag at `at`: "-%}" and the white space after it, "+%}", or "%}" and
+ * one line end. NULL: not here. */
 static const char *tag_end(const struct lexer *l, const char *at, const char *mark) {
-    if (looking_at(l, at, "-") && looking_at(l, at + 1, mark)) return skip_spaces(l, at + 3);
-    if (looking_at(l, at, "+") && looking_at(l, at + 1, mark)) return at + 3;
-    if (!looking_at(l, at, mark)) return NULL;
+    if (looking_at(l, at, "-") && looking_at(l, at + 1, mark))
+        return skip_spaces(l, at + 3);
+    if (looking_at(l, at, "+") && looking_at(l, at + 1, mark))
+        return at + 3;
+    if (!looking_at(l, at, mark))
+        return NULL;
     return at + 2 < l->end && at[2] == '\n' ? at + 3 : at + 2;
 }
 
 /* The end of a print tag: "-}}" with white space, or "}}". */
 static const char *print_end(const struct lexer *l, const char *at) {
-    if (looking_at(l, at, "-}}")) return skip_spaces(l, at + 3);
+    if (looking_at(l, at, "-}}"))
+        return skip_spaces(l, at + 3);
     return looking_at(l, at, "}}") ? at + 2 : NULL;
 }
 
@@ -101,37 +114,46 @@ static void finish_tag(struct lexer *l, const char *to) {
 static void lex_comment(struct lexer *l) {
     for (const char *p = l->at + 2; p < l->end; p++) {
         const char *to = tag_end(l, p, "#}");
-        if (!to) continue;
+        if (!to)
+            continue;
         finish_tag(l, to);
         return;
     }
-    if (l->at + 2 < l->end) fail(l, ERR_INVALID, "a comment has no end");
+    if (l->at + 2 < l->end)
+        fail(l, ERR_INVALID, "a comment has no end");
     advance(l, l->end); /* jinja2 minds only what follows */
 }
 
-/* "raw" or "endraw" between a tag's marks at `at`; NULL or the end of the tag. The opening tag keeps the line end
- * behind it. */
+/* "raw" or "endraw" between a tag's marks at `at`; NULL or the end of the tag. The opening tag
+ * keeps the line end behind it. */
 static const char *raw_tag(const struct lexer *l, const char *at, const char *word, bool opening) {
     at += 2;
-    if (sign_at(l, at)) at++;
+    if (sign_at(l, at))
+        at++;
     at = skip_spaces(l, at);
-    if (!looking_at(l, at, word)) return NULL;
+    if (!looking_at(l, at, word))
+        return NULL;
     at = skip_spaces(l, at + strlen(word));
-    if (!opening) return tag_end(l, at, "%}");
-    if (looking_at(l, at, "-%}")) return skip_spaces(l, at + 3);
+    if (!opening)
+        return tag_end(l, at, "%}");
+    if (looking_at(l, at, "-%}"))
+        return skip_spaces(l, at + 3);
     return looking_at(l, at, "%}") ? at + 2 : NULL;
 }
 
 static void lex_raw(struct lexer *l, const char *body) {
     finish_tag(l, body);
     for (const char *p = body; p < l->end; p++) {
-        const char *to = *p == '{' && looking_at(l, p, "{%") ? raw_tag(l, p, "endraw", false) : NULL;
-        if (!to) continue;
+        const char *to =
+            *p == '{' && looking_at(l, p, "{%") ? raw_tag(l, p, "endraw", false) : NULL;
+        if (!to)
+            continue;
         push_data(l, body, strip_data(l, body, p, sign_at(l, p + 2), false));
         finish_tag(l, to);
         return;
     }
-    if (body < l->end) fail(l, ERR_INVALID, "raw has no endraw");
+    if (body < l->end)
+        fail(l, ERR_INVALID, "raw has no endraw");
 }
 
 /* ---- inside tags ---- */
@@ -141,7 +163,8 @@ static const char *lex_escape(struct lexer *l, const char *p, const char *end, s
     static const char FROM[] = "\\'\"abfnrtv", TO[] = "\\'\"\a\b\f\n\r\t\v";
     char utf8[4], digits[9] = {0};
     const char *known = strchr(FROM, *p);
-    if (*p == '\n') return p + 1;
+    if (*p == '\n')
+        return p + 1;
     if (known && *p) {
         buf_add_byte(out, TO[known - FROM]);
         return p + 1;
@@ -149,14 +172,18 @@ static const char *lex_escape(struct lexer *l, const char *p, const char *end, s
     int want = *p == 'x' ? 2 : *p == 'u' ? 4 : *p == 'U' ? 8 : 0, base = 16;
     const char *from = p + 1;
     if (*p >= '0' && *p <= '7') {
-        for (want = 1, base = 8, from = p; want < 3 && p + want < end && p[want] >= '0' && p[want] <= '7';) want++;
+        for (want = 1, base = 8, from = p;
+             want < 3 && p + want < end && p[want] >= '0' && p[want] <= '7';)
+            want++;
     }
     if (!want) {
-        if (*p == 'N') fail(l, ERR_UNSUPPORTED, "\\N escapes are not supported");
+        if (*p == 'N')
+            fail(l, ERR_UNSUPPORTED, "\\N escapes are not supported");
         buf_add_byte(out, '\\');
         return p;
     }
-    if (end - from < want) return fail(l, ERR_INVALID, "a string has a cut escape"), end;
+    if (end - from < want)
+        return fail(l, ERR_INVALID, "a string has a cut escape"), end;
     memcpy(digits, from, (size_t)want);
     char *stop;
     unsigned long cp = strtoul(digits, &stop, base);
@@ -195,18 +222,22 @@ static void lex_string(struct lexer *l) {
         void *copy = arena_copy(l->arena, buf_text(&out), out.len);
         text = bytes_of(copy, out.len);
         buf_release(&out);
-        if (!copy) fail(l, ERR_LIMIT, "too large");
+        if (!copy)
+            fail(l, ERR_LIMIT, "too large");
     }
     push(l, T_STRING)->text = text;
     advance(l, p + 1);
 }
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 /* Copies digits with their underscores left out; returns the end. */
 static const char *digits(const char *p, const char *end, char *out, size_t *n, size_t max) {
     while (p < end && (is_digit(*p) || (*p == '_' && p + 1 < end && is_digit(p[1])))) {
-        if (*p != '_' && *n < max) out[(*n)++] = *p;
+        if (*p != '_' && *n < max)
+            out[(*n)++] = *p;
         p++;
     }
     return p;
@@ -217,11 +248,15 @@ static void lex_based(struct lexer *l, int base) {
     char text[80] = {0};
     const char *p = l->at + 2;
     size_t n = 0;
-    for (; p < l->end && (is_digit(*p) || (*p >= 'a' && *p <= 'f') || (*p >= 'A' && *p <= 'F') || *p == '_') && n < 70;
+    for (; p < l->end &&
+           (is_digit(*p) || (*p >= 'a' && *p <= 'f') || (*p >= 'A' && *p <= 'F') || *p == '_') &&
+           n < 70;
          p++)
-        if (*p != '_') text[n++] = *p;
+        if (*p != '_')
+            text[n++] = *p;
     unsigned long long v = strtoull(text, &stop, base);
-    if (!n || *stop || v > INT64_MAX) fail(l, ERR_INVALID, "bad number");
+    if (!n || *stop || v > INT64_MAX)
+        fail(l, ERR_INVALID, "bad number");
     push(l, T_INT)->number = tvalue_int((int64_t)v);
     advance(l, p);
 }
@@ -240,14 +275,17 @@ static void lex_number(struct lexer *l) {
     const char *p = digits(l->at, l->end, text, &n, max), *q;
     if (!after_dot && p + 1 < l->end && *p == '.' && is_digit(p[1])) {
         is_float = true;
-        if (n < max) text[n++] = '.';
+        if (n < max)
+            text[n++] = '.';
         p = digits(p + 1, l->end, text, &n, max);
     }
     q = p < l->end && (*p == 'e' || *p == 'E') ? p + 1 : NULL;
-    if (q && q < l->end && (*q == '+' || *q == '-')) q++;
+    if (q && q < l->end && (*q == '+' || *q == '-'))
+        q++;
     if (!after_dot && q && q < l->end && is_digit(*q)) {
         is_float = true;
-        while (p < q && n < max) text[n++] = *p++;
+        while (p < q && n < max)
+            text[n++] = *p++;
         p = digits(q, l->end, text, &n, max);
     }
     char *stop;
@@ -256,8 +294,10 @@ static void lex_number(struct lexer *l) {
     } else {
         unsigned long long v = strtoull(text, &stop, 10);
         bool big = v > INT64_MAX || n > 19;
-        if (n == max) fail(l, ERR_LIMIT, "a number is too large");
-        push(l, T_INT)->number = big ? tvalue_big_int(l->arena, bytes_of(text, n)) : tvalue_int((int64_t)v);
+        if (n == max)
+            fail(l, ERR_LIMIT, "a number is too large");
+        push(l, T_INT)->number =
+            big ? tvalue_big_int(l->arena, bytes_of(text, n)) : tvalue_int((int64_t)v);
     }
     advance(l, p);
 }
@@ -266,7 +306,8 @@ static const char *name_end(const struct lexer *l, const char *p) {
     while (p < l->end) {
         uint32_t cp;
         size_t n = unicode_next((const uint8_t *)p, &cp);
-        if (!unicode_is_word(cp)) break;
+        if (!unicode_is_word(cp))
+            break;
         p += n;
     }
     return p;
@@ -285,7 +326,8 @@ static void lex_operator(struct lexer *l, unsigned *brackets) {
         fail(l, ERR_INVALID, "unexpected character");
         return;
     }
-    if (strchr("([{", c)) ++*brackets;
+    if (strchr("([{", c))
+        ++*brackets;
     if (strchr(")]}", c)) {
         if (!*brackets) {
             fail(l, ERR_INVALID, "unexpected closing bracket");
@@ -331,7 +373,8 @@ static void lex_inside(struct lexer *l, bool is_print) {
 
 static const char *find_tag(const struct lexer *l) {
     for (const char *p = l->at; (p = memchr(p, '{', (size_t)(l->end - p))); p++)
-        if (p + 1 < l->end && (p[1] == '{' || p[1] == '%' || p[1] == '#')) return p;
+        if (p + 1 < l->end && (p[1] == '{' || p[1] == '%' || p[1] == '#'))
+            return p;
     return NULL;
 }
 
@@ -362,30 +405,41 @@ static void lex_one(struct lexer *l) {
 static struct bytes normalize_lines(struct arena *a, struct bytes source) {
     char *out = arena_alloc(a, source.len + 1);
     size_t n = 0;
-    if (!out) return bytes_of(NULL, 0);
+    if (!out)
+        return bytes_of(NULL, 0);
     for (size_t i = 0; i < source.len; i++) {
         char c = (char)source.data[i];
         if (c == '\r') {
-            if (i + 1 < source.len && source.data[i + 1] == '\n') i++;
+            if (i + 1 < source.len && source.data[i + 1] == '\n')
+                i++;
             c = '\n';
         }
         out[n++] = c;
     }
-    if (n && out[n - 1] == '\n') n--;
+    if (n && out[n - 1] == '\n')
+        n--;
     return bytes_of(out, n);
 }
 
 int template_lex(struct arena *a, struct bytes source, struct lexed *out, struct error *err) {
     *out = (struct lexed){0};
     if (source.len > TEMPLATE_SOURCE_MAX)
-        return error_set(err, ERR_LIMIT, "the template is longer than %d bytes", TEMPLATE_SOURCE_MAX);
-    if (!utf8_valid(source.data, source.len)) return error_set(err, ERR_INVALID, "the template is not valid UTF-8");
+        return error_set(err, ERR_LIMIT, "the template is longer than %d bytes",
+                         TEMPLATE_SOURCE_MAX);
+    if (!utf8_valid(source.data, source.len))
+        return error_set(err, ERR_INVALID, "the template is not valid UTF-8");
     struct bytes text = normalize_lines(a, source);
-    if (!text.data) return error_set(err, ERR_MEMORY, "out of memory");
-    struct lexer l = {
-        .arena = a, .at = (const char *)text.data, .line = 1, .line_starting = true, .out = out, .err = err};
+    if (!text.data)
+        return error_set(err, ERR_MEMORY, "out of memory");
+    struct lexer l = {.arena = a,
+                      .at = (const char *)text.data,
+                      .line = 1,
+                      .line_starting = true,
+                      .out = out,
+                      .err = err};
     l.end = l.at + text.len;
-    while (!l.rc && l.at < l.end) lex_one(&l);
+    while (!l.rc && l.at < l.end)
+        lex_one(&l);
     push(&l, T_EOF);
     return l.rc;
 }

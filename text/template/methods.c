@@ -1,45 +1,65 @@
 /*
- * methods.c - the methods of Python's values that a template may call: those of lists and dicts, and the table of all.
+ * methods.c - the methods of Python's values that a template may call: those of lists and dicts,
+ * and the table of all.
  *
- * All of Python's method names are known (`x.foo is defined` depends on it); those that would change a value are
- * refused, as jinja2's immutable sandbox does, and a few that no template needs are refused as unsupported.
+ * All of Python's method names are known (`x.foo is defined` depends on it); those that would
+ * change a value are refused, as jinja2's immutable sandbox does, and a few that no template needs
+ * are refused as unsupported.
  */
 #include "text/template/strings.h"
 
-enum of_kind { OF_STRING = 1, OF_LIST = 2, OF_TUPLE = 4, OF_DICT = 8, OF_LOOP = 16, OF_INT = 32, OF_FLOAT = 64 };
+enum of_kind {
+    OF_STRING = 1,
+    OF_LIST = 2,
+    OF_TUPLE = 4,
+    OF_DICT = 8,
+    OF_LOOP = 16,
+    OF_INT = 32,
+    OF_FLOAT = 64
+};
 
 /* ---- lists and dicts ---- */
 
 static struct tvalue list_index(struct run *r, struct tvalue self, struct args args) {
     struct params p;
-    if (!params_bind(r, "index", "value", 1, args, &p)) return undefined_value();
+    if (!params_bind(r, "index", "value", 1, args, &p))
+        return undefined_value();
     for (uint32_t i = 0; i < self.list->count && !r->rc; i++)
-        if (op_equal(r, self.list->items[i], p.v[0])) return tvalue_int(i);
+        if (op_equal(r, self.list->items[i], p.v[0]))
+            return tvalue_int(i);
     return run_fail(r, ERR_INVALID, "the value is not in the list");
 }
 
 static struct tvalue list_count(struct run *r, struct tvalue self, struct args args) {
     struct params p;
     int64_t n = 0;
-    if (!params_bind(r, "count", "value", 1, args, &p)) return undefined_value();
-    for (uint32_t i = 0; i < self.list->count && !r->rc; i++) n += op_equal(r, self.list->items[i], p.v[0]);
+    if (!params_bind(r, "count", "value", 1, args, &p))
+        return undefined_value();
+    for (uint32_t i = 0; i < self.list->count && !r->rc; i++)
+        n += op_equal(r, self.list->items[i], p.v[0]);
     return tvalue_int(n);
 }
 
-/* The one method that changes a value: jinja2 3.1.2's sandbox let it through, and templates in use rely on it. */
+/* The one method that changes a value: jinja2 3.1.2's sandbox let it through, and templates in use
+ * rely on it. */
 static struct tvalue list_pop(struct run *r, struct tvalue self, struct args args) {
     struct params p;
     int64_t idx = -1;
     struct tlist *list = self.list;
-    if (!params_bind(r, "pop", "index", 0, args, &p) || (p.given[0] && !method_int_argument(r, p.v[0], &idx)))
+    if (!params_bind(r, "pop", "index", 0, args, &p) ||
+        (p.given[0] && !method_int_argument(r, p.v[0], &idx)))
         return undefined_value();
-    if (idx < 0) idx += list->count;
-    if (!list->count) return run_fail(r, ERR_INVALID, "pop from empty list");
-    if (idx < 0 || idx >= list->count) return run_fail(r, ERR_INVALID, "pop index out of range");
+    if (idx < 0)
+        idx += list->count;
+    if (!list->count)
+        return run_fail(r, ERR_INVALID, "pop from empty list");
+    if (idx < 0 || idx >= list->count)
+        return run_fail(r, ERR_INVALID, "pop index out of range");
     struct tvalue item = list->items[idx];
     run_burn(r, list->count / 16);
     list->count--;
-    memmove(list->items + idx, list->items + idx + 1, (list->count - (size_t)idx) * sizeof *list->items);
+    memmove(list->items + idx, list->items + idx + 1,
+            (list->count - (size_t)idx) * sizeof *list->items);
     return item;
 }
 
@@ -53,16 +73,20 @@ static struct tvalue any_copy(struct run *r, struct tvalue self, struct args arg
 
 static struct tvalue dict_get(struct run *r, struct tvalue self, struct args args) {
     struct params p;
-    if (args.keywords && args.keywords->count) return run_fail(r, ERR_INVALID, "dict.get() takes no keyword arguments");
-    if (!params_bind(r, "get", "key default", 1, args, &p)) return undefined_value();
+    if (args.keywords && args.keywords->count)
+        return run_fail(r, ERR_INVALID, "dict.get() takes no keyword arguments");
+    if (!params_bind(r, "get", "key default", 1, args, &p))
+        return undefined_value();
     if (!tvalue_is_key(p.v[0]) && p.v[0].kind != TVALUE_TUPLE && p.v[0].kind != TVALUE_UNDEFINED)
         return run_fail(r, ERR_INVALID, "unhashable type: '%s'", python_type(p.v[0]));
     const struct tvalue *found = tdict_find(self.dict, p.v[0]);
     return found ? *found : p.given[1] ? p.v[1] : tvalue_none();
 }
 
-static struct tvalue view(struct run *r, struct tvalue self, struct args args, enum view_kind kind) {
-    if (!method_no_arguments(r, args)) return undefined_value();
+static struct tvalue view(struct run *r, struct tvalue self, struct args args,
+                          enum view_kind kind) {
+    if (!method_no_arguments(r, args))
+        return undefined_value();
     return (struct tvalue){.kind = TVALUE_VIEW, .tag = (uint16_t)kind, .dict = self.dict};
 }
 static struct tvalue dict_items(struct run *r, struct tvalue self, struct args args) {
@@ -77,15 +101,18 @@ static struct tvalue dict_values(struct run *r, struct tvalue self, struct args 
 
 static struct tvalue loop_cycle(struct run *r, struct tvalue self, struct args args) {
     const struct tloop *loop = self.pointer;
-    if (!args.count) return run_fail(r, ERR_INVALID, "no items for cycling given");
+    if (!args.count)
+        return run_fail(r, ERR_INVALID, "no items for cycling given");
     return args.items[loop->idx % args.count];
 }
 
 static struct tvalue loop_changed(struct run *r, struct tvalue self, struct args args) {
     struct tloop *loop = (struct tloop *)(uintptr_t)self.pointer;
     struct tvalue now = run_list(r, TVALUE_TUPLE);
-    for (uint32_t i = 0; i < args.count && !r->rc; i++) run_push(r, now, args.items[i]);
-    if (r->rc) return undefined_value();
+    for (uint32_t i = 0; i < args.count && !r->rc; i++)
+        run_push(r, now, args.items[i]);
+    if (r->rc)
+        return undefined_value();
     bool same = loop->changed.kind == TVALUE_TUPLE && op_equal(r, loop->changed, now);
     loop->changed = now;
     return tvalue_bool(!same);
@@ -97,8 +124,10 @@ enum { MUTATES = 1 };
 static const struct {
     const char *name;
     method_fn *string, *list, *dict, *loop; /* list: tuples too */
-    uint8_t also;                           /* of_kind where the name exists without being supported */
-    uint8_t mutates;                        /* of_kind whose method of this name would change the value */
+    /* of_kind where the name exists without being supported */
+    uint8_t also;
+    /* of_kind whose method of this name would change the value */
+    uint8_t mutates;
     method_fn *integer, *real, *range, *cycler;
 } METHODS[] = {
     {.name = ""}, /* 0 is no method */
@@ -169,8 +198,6 @@ static const struct {
     {.name = "translate", .string = str_translate},
     {.name = "encode", .also = OF_STRING}, /* gives bytes, which nothing here is made of */
     {.name = "bit_length", .integer = int_bit_length},
-    {.name = "bit_count", .integer = int_bit_count},
-    {.name = "conjugate", .integer = number_conjugate, .real = number_conjugate},
     {.name = "is_integer", .real = float_is_integer},
     {.name = "as_integer_ratio", .also = OF_INT | OF_FLOAT},
     {.name = "from_bytes", .also = OF_INT},
@@ -182,9 +209,12 @@ static const struct {
 };
 
 uint8_t method_find(struct bytes name) {
-    if (!name.len) return 0;
+    if (!name.len)
+        return 0;
     for (uint8_t i = 1; i < ARRAY_LEN(METHODS); i++)
-        if (METHODS[i].name[0] == (char)name.data[0] && bytes_equal(name, bytes_str(METHODS[i].name))) return i;
+        if (METHODS[i].name[0] == (char)name.data[0] &&
+            bytes_equal(name, bytes_str(METHODS[i].name)))
+            return i;
     return 0;
 }
 
@@ -207,7 +237,9 @@ static method_fn *method_of(struct tvalue of, unsigned method) {
     case TVALUE_STRING: return METHODS[method].string;
     case TVALUE_LIST: return METHODS[method].list;
     case TVALUE_TUPLE:
-        return METHODS[method].list == list_copy || METHODS[method].list == list_pop ? NULL : METHODS[method].list;
+        return METHODS[method].list == list_copy || METHODS[method].list == list_pop
+                   ? NULL
+                   : METHODS[method].list;
     case TVALUE_DICT: return METHODS[method].dict;
     case TVALUE_LOOP: return METHODS[method].loop;
     case TVALUE_BOOL:
@@ -222,11 +254,16 @@ static method_fn *method_of(struct tvalue of, unsigned method) {
 bool method_exists(struct tvalue of, unsigned method) {
     return method_of(of, method) || METHODS[method].also & of_kind(of);
 }
-bool method_is_mutating(struct tvalue of, unsigned method) { return METHODS[method].mutates & of_kind(of); }
+bool method_is_mutating(struct tvalue of, unsigned method) {
+    return METHODS[method].mutates & of_kind(of);
+}
 
 struct tvalue method_call(struct run *r, struct tvalue self, unsigned method, struct args args) {
     method_fn *call = method_of(self, method);
-    if (r->rc || !run_burn(r, 1)) return undefined_value();
-    if (!call) return run_fail(r, ERR_UNSUPPORTED, "the method '%s' is not supported", METHODS[method].name);
+    if (r->rc || !run_burn(r, 1))
+        return undefined_value();
+    if (!call)
+        return run_fail(r, ERR_UNSUPPORTED, "the method '%s' is not supported",
+                        METHODS[method].name);
     return is_markup(self) ? markup_of_method(r, call(r, self, args)) : call(r, self, args);
 }

@@ -8,7 +8,8 @@ static struct node *parse_or(struct parser *p);
 static struct node *parse_unary(struct parser *p, bool with_filter);
 
 static struct node *parse_sign(struct parser *p, enum node_kind kind) {
-    if (!parser_enter(p)) return NULL;
+    if (!parser_enter(p))
+        return NULL;
     struct node *operand = parse_unary(p, false);
     parser_leave(p);
     return parser_binary(p, kind, operand, NULL);
@@ -16,9 +17,9 @@ static struct node *parse_sign(struct parser *p, enum node_kind kind) {
 
 static struct node *parse_unary(struct parser *p, bool with_filter) {
     struct node *n;
-    if (take_op(p, OP('-')))
+    if (accept_op(p, OP('-')))
         n = parse_sign(p, N_NEGATE);
-    else if (take_op(p, OP('+')))
+    else if (accept_op(p, OP('+')))
         n = parse_sign(p, N_PLUS);
     else
         n = parse_primary(p);
@@ -28,9 +29,10 @@ static struct node *parse_unary(struct parser *p, bool with_filter) {
 
 static struct node *parse_power(struct parser *p) {
     struct node *n = parse_unary(p, true);
-    while (take_op(p, OP2('*', '*'))) {
+    while (accept_op(p, OP2('*', '*'))) {
         n = parser_binary(p, N_BINARY, n, parse_unary(p, true));
-        if (n) n->op = OP2('*', '*');
+        if (n)
+            n->op = OP2('*', '*');
     }
     return n;
 }
@@ -39,32 +41,40 @@ static struct node *parse_product(struct parser *p) {
     static const uint32_t OPS[] = {OP('*'), OP('/'), OP2('/', '/'), OP('%')};
     struct node *n = parse_power(p);
     for (size_t i = 0; i < ARRAY_LEN(OPS); i++) {
-        if (!take_op(p, OPS[i])) continue;
+        if (!accept_op(p, OPS[i]))
+            continue;
         n = parser_binary(p, N_BINARY, n, parse_power(p));
-        if (n) n->op = (uint16_t)OPS[i];
+        if (n)
+            n->op = (uint16_t)OPS[i];
         i = (size_t)-1; /* look for any of them again */
     }
     return n;
 }
 
 static struct node *many(struct parser *p, enum node_kind kind, struct node_list *list) {
-    if (p->rc) return NULL;
+    if (p->rc)
+        return NULL;
     struct node *n = parser_node(p, kind);
-    if (!n) return NULL;
+    if (!n)
+        return NULL;
     n->count = list->count;
     n->items = node_list_items(p, list);
-    for (uint32_t i = 0; i < list->count && !p->rc; i++) n = parser_grow(p, n, list->items[i], NULL);
+    for (uint32_t i = 0; i < list->count && !p->rc; i++)
+        n = parser_grow(p, n, list->items[i], NULL);
     return p->rc ? NULL : n;
 }
 
 static struct node *parse_join(struct parser *p) {
     struct node_list list = {0};
     struct node *first = parse_product(p);
-    if (p->rc || !token_is_op(p, OP('~'))) return first;
+    if (p->rc || !token_is_op(p, OP('~')))
+        return first;
     node_list_push(p, &list, first);
-    while (take_op(p, OP('~'))) node_list_push(p, &list, parse_product(p));
+    while (accept_op(p, OP('~')))
+        node_list_push(p, &list, parse_product(p));
     struct node *n = many(p, N_JOIN, &list);
-    if (n) n->op = p->escape;
+    if (n)
+        n->op = p->escape;
     return n;
 }
 
@@ -72,24 +82,29 @@ static struct node *parse_join(struct parser *p) {
 static struct node *parse_sum(struct parser *p) {
     struct node *n = parse_join(p);
     while (!p->rc && (token_is_op(p, OP('+')) || token_is_op(p, OP('-')))) {
-        if (take_op(p, OP('-'))) {
+        if (accept_op(p, OP('-'))) {
             n = parser_binary(p, N_BINARY, n, parse_join(p));
-            if (n) n->op = OP('-');
+            if (n)
+                n->op = OP('-');
             continue;
         }
         struct node_list list = {0};
         node_list_push(p, &list, n);
-        while (take_op(p, OP('+'))) node_list_push(p, &list, parse_join(p));
+        while (accept_op(p, OP('+')))
+            node_list_push(p, &list, parse_join(p));
         n = many(p, N_ADD, &list);
     }
     return n;
 }
 
 static int take_compare(struct parser *p) {
-    static const uint32_t OPS[] = {OP2('=', '='), OP2('!', '='), OP('<'), OP2('<', '='), OP('>'), OP2('>', '=')};
+    static const uint32_t OPS[] = {OP2('=', '='), OP2('!', '='), OP('<'),
+                                   OP2('<', '='), OP('>'),       OP2('>', '=')};
     for (size_t i = 0; i < ARRAY_LEN(OPS); i++)
-        if (take_op(p, OPS[i])) return (int)i;
-    if (take_name(p, "in")) return CMP_IN;
+        if (accept_op(p, OPS[i]))
+            return (int)i;
+    if (accept_name(p, "in"))
+        return CMP_IN;
     if (!p->rc && token_is_name(p, "not") && p->tokens[1].kind == T_NAME &&
         bytes_equal(p->tokens[1].text, bytes_str("in"))) {
         p->tokens += 2;
@@ -104,23 +119,30 @@ static struct node *parse_compare(struct parser *p) {
     uint8_t ops[64];
     int op;
     while (!p->rc && (op = take_compare(p)) >= 0) {
-        if (list.count == sizeof ops) parser_fail(p, ERR_LIMIT, "too many comparisons in a row");
-        if (p->rc) return NULL;
+        if (list.count == sizeof ops)
+            parser_fail(p, ERR_LIMIT, "too many comparisons in a row");
+        if (p->rc)
+            return NULL;
         ops[list.count] = (uint8_t)op;
         node_list_push(p, &list, parse_sum(p));
     }
-    if (!list.count || p->rc) return p->rc ? NULL : first;
+    if (!list.count || p->rc)
+        return p->rc ? NULL : first;
     struct node *n = many(p, N_COMPARE, &list);
-    if (!n) return NULL;
+    if (!n)
+        return NULL;
     n->a = first;
     n->ops = parser_alloc(p, list.count);
-    if (n->ops) memcpy(n->ops, ops, list.count);
+    if (n->ops)
+        memcpy(n->ops, ops, list.count);
     return parser_grow(p, n, first, NULL);
 }
 
 static struct node *parse_not(struct parser *p) {
-    if (!take_name(p, "not")) return parse_compare(p);
-    if (!parser_enter(p)) return NULL;
+    if (!accept_name(p, "not"))
+        return parse_compare(p);
+    if (!parser_enter(p))
+        return NULL;
     struct node *operand = parse_not(p);
     parser_leave(p);
     return parser_binary(p, N_NOT, operand, NULL);
@@ -128,13 +150,15 @@ static struct node *parse_not(struct parser *p) {
 
 static struct node *parse_and(struct parser *p) {
     struct node *n = parse_not(p);
-    while (take_name(p, "and")) n = parser_binary(p, N_AND, n, parse_not(p));
+    while (accept_name(p, "and"))
+        n = parser_binary(p, N_AND, n, parse_not(p));
     return n;
 }
 
 static struct node *parse_or(struct parser *p) {
     struct node *n = parse_and(p);
-    while (take_name(p, "or")) n = parser_binary(p, N_OR, n, parse_and(p));
+    while (accept_name(p, "or"))
+        n = parser_binary(p, N_OR, n, parse_and(p));
     return n;
 }
 
@@ -142,17 +166,19 @@ static struct node *parse_condition(struct parser *p) {
     unsigned unknown_before = p->unknown_count;
     bool soft = p->soft;
     struct node *n = parse_or(p);
-    while (take_name(p, "if")) {
-        p->unknown_count = unknown_before; /* all parts of a condition are soft, also the one already read */
+    while (accept_name(p, "if")) {
+        /* all parts of a condition are soft, also the one already read */
+        p->unknown_count = unknown_before;
         p->soft = true;
         struct node *condition = parse_or(p);
         struct node *otherwise = NULL;
-        if (take_name(p, "else") && parser_enter(p)) {
+        if (accept_name(p, "else") && parser_enter(p)) {
             otherwise = parse_condition(p);
             parser_leave(p);
         }
         struct node *whole = parser_binary(p, N_CONDITION, n, condition);
-        if (!whole) break;
+        if (!whole)
+            break;
         whole->c = otherwise;
         n = parser_grow(p, whole, otherwise, NULL);
     }
@@ -161,14 +187,16 @@ static struct node *parse_condition(struct parser *p) {
 }
 
 struct node *parse_expression(struct parser *p, bool with_condition) {
-    if (!parser_enter(p)) return NULL;
+    if (!parser_enter(p))
+        return NULL;
     struct node *n = with_condition ? parse_condition(p) : parse_or(p);
     parser_leave(p);
     return p->rc ? NULL : n;
 }
 
 static bool ends_tuple(const struct parser *p) {
-    return p->tokens->kind == T_PRINT_END || p->tokens->kind == T_BLOCK_END || token_is_op(p, OP(')'));
+    return p->tokens->kind == T_PRINT_END || p->tokens->kind == T_BLOCK_END ||
+           token_is_op(p, OP(')'));
 }
 
 struct node *parse_tuple(struct parser *p, bool with_condition, bool explicit_parentheses) {
@@ -176,14 +204,18 @@ struct node *parse_tuple(struct parser *p, bool with_condition, bool explicit_pa
     bool comma = false;
     while (!p->rc) {
         if (list.count) {
-            if (!take_op(p, OP(','))) break;
+            if (!accept_op(p, OP(',')))
+                break;
             comma = true;
         }
-        if (ends_tuple(p) || (list.count && token_is_name(p, "recursive"))) break;
+        if (ends_tuple(p) || (list.count && token_is_name(p, "recursive")))
+            break;
         node_list_push(p, &list, parse_expression(p, with_condition));
     }
-    if (p->rc) return NULL;
-    if (!comma && list.count) return list.items[0];
+    if (p->rc)
+        return NULL;
+    if (!comma && list.count)
+        return list.items[0];
     if (!list.count && !explicit_parentheses) {
         parser_unexpected(p);
         return NULL;
@@ -196,13 +228,15 @@ struct node *parse_tuple(struct parser *p, bool with_condition, bool explicit_pa
 static bool is_reserved(struct bytes name) {
     static const char *const NAMES[] = {"true", "false", "none", "True", "False", "None"};
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
-        if (bytes_equal(name, bytes_str(NAMES[i]))) return true;
+        if (bytes_equal(name, bytes_str(NAMES[i])))
+            return true;
     return false;
 }
 
 struct node *parse_single_target(struct parser *p, bool with_namespace) {
-    if (take_op(p, OP('('))) {
-        if (!parser_enter(p)) return NULL;
+    if (accept_op(p, OP('('))) {
+        if (!parser_enter(p))
+            return NULL;
         struct node *n = parse_target(p, with_namespace);
         parser_leave(p);
         expect_op(p, OP(')'));
@@ -213,10 +247,12 @@ struct node *parse_single_target(struct parser *p, bool with_namespace) {
         return NULL;
     }
     struct node *n = parser_node(p, N_NAME);
-    if (!n) return NULL;
+    if (!n)
+        return NULL;
     n->name = parser_name(p, p->tokens->text);
     p->tokens++;
-    if (!with_namespace || !take_op(p, OP('.'))) return n;
+    if (!with_namespace || !accept_op(p, OP('.')))
+        return n;
     if (p->tokens->kind != T_NAME) {
         parser_unexpected(p);
         return NULL;
@@ -227,10 +263,12 @@ struct node *parse_single_target(struct parser *p, bool with_namespace) {
 struct node *parse_target(struct parser *p, bool with_namespace) {
     struct node_list list = {0};
     struct node *first = parse_single_target(p, with_namespace);
-    if (p->rc || !token_is_op(p, OP(','))) return first;
+    if (p->rc || !token_is_op(p, OP(',')))
+        return first;
     node_list_push(p, &list, first);
-    while (take_op(p, OP(','))) {
-        if (token_is_name(p, "in") || token_is_op(p, OP('='))) break;
+    while (accept_op(p, OP(','))) {
+        if (token_is_name(p, "in") || token_is_op(p, OP('=')))
+            break;
         node_list_push(p, &list, parse_single_target(p, with_namespace));
     }
     return many(p, N_TUPLE, &list);

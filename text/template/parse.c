@@ -1,5 +1,6 @@
 /*
- * parse.c - statements, as jinja2's parser reads them; those with a scope of their own are in parse_scopes.c.
+ * parse.c - statements, as jinja2's parser reads them; those with a scope of their own are in
+ * parse_scopes.c.
  */
 #include <stdio.h>
 
@@ -15,7 +16,8 @@ enum { TREE_BUDGET = 256 << 20, TREE_CALLS = 16 << 20 };
 int parser_fail(struct parser *p, int code, const char *fmt, ...) {
     char text[300];
     va_list args;
-    if (p->rc) return p->rc;
+    if (p->rc)
+        return p->rc;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
@@ -24,13 +26,15 @@ int parser_fail(struct parser *p, int code, const char *fmt, ...) {
 
 void *parser_alloc(struct parser *p, size_t size) {
     void *memory = arena_alloc(&p->t->arena, size);
-    if (!memory) parser_fail(p, ERR_LIMIT, "the template is too large");
+    if (!memory)
+        parser_fail(p, ERR_LIMIT, "the template is too large");
     return memory;
 }
 
 struct node *parser_node(struct parser *p, enum node_kind kind) {
     struct node *n = p->rc ? NULL : parser_alloc(p, sizeof *n);
-    if (!n) return NULL;
+    if (!n)
+        return NULL;
     n->kind = (uint8_t)kind;
     n->line = p->tokens->line;
     return n;
@@ -38,7 +42,8 @@ struct node *parser_node(struct parser *p, enum node_kind kind) {
 
 uint32_t parser_name(struct parser *p, struct bytes name) {
     for (size_t i = 0; i < p->t->names.count; i++)
-        if (bytes_equal(p->t->names.items[i], name)) return (uint32_t)i;
+        if (bytes_equal(p->t->names.items[i], name))
+            return (uint32_t)i;
     if (p->t->names.count >= TEMPLATE_NAMES_MAX) {
         parser_fail(p, ERR_LIMIT, "more than %d names", TEMPLATE_NAMES_MAX);
         return 0;
@@ -48,25 +53,32 @@ uint32_t parser_name(struct parser *p, struct bytes name) {
 }
 
 bool parser_enter(struct parser *p) {
-    if (++p->depth > TEMPLATE_DEPTH_MAX) parser_fail(p, ERR_LIMIT, "nested deeper than %d", TEMPLATE_DEPTH_MAX);
+    if (++p->depth > TEMPLATE_DEPTH_MAX)
+        parser_fail(p, ERR_LIMIT, "nested deeper than %d", TEMPLATE_DEPTH_MAX);
     return !p->rc;
 }
 
-void parser_leave(struct parser *p) { p->depth--; }
+void parser_leave(struct parser *p) {
+    p->depth--;
+}
 
-bool token_is_op(const struct parser *p, uint32_t op) { return p->tokens->kind == T_OP && p->tokens->op == op; }
+bool token_is_op(const struct parser *p, uint32_t op) {
+    return p->tokens->kind == T_OP && p->tokens->op == op;
+}
 bool token_is_name(const struct parser *p, const char *name) {
     return p->tokens->kind == T_NAME && bytes_equal(p->tokens->text, bytes_str(name));
 }
 
-bool take_op(struct parser *p, uint32_t op) {
-    if (p->rc || !token_is_op(p, op)) return false;
+bool accept_op(struct parser *p, uint32_t op) {
+    if (p->rc || !token_is_op(p, op))
+        return false;
     p->tokens++;
     return true;
 }
 
-bool take_name(struct parser *p, const char *name) {
-    if (p->rc || !token_is_name(p, name)) return false;
+bool accept_name(struct parser *p, const char *name) {
+    if (p->rc || !token_is_name(p, name))
+        return false;
     p->tokens++;
     return true;
 }
@@ -86,15 +98,18 @@ void parser_unexpected(struct parser *p) {
 }
 
 void expect_op(struct parser *p, uint32_t op) {
-    if (!take_op(p, op)) parser_unexpected(p);
+    if (!accept_op(p, op))
+        parser_unexpected(p);
 }
 
 static void expect_name(struct parser *p, const char *name) {
-    if (!take_name(p, name)) parser_unexpected(p);
+    if (!accept_name(p, name))
+        parser_unexpected(p);
 }
 
 static void expect_block_end(struct parser *p) {
-    if (p->rc) return;
+    if (p->rc)
+        return;
     if (p->tokens->kind != T_BLOCK_END)
         parser_unexpected(p);
     else
@@ -102,14 +117,16 @@ static void expect_block_end(struct parser *p) {
 }
 
 void node_list_push(struct parser *p, struct node_list *list, struct node *node) {
-    if (p->rc) return;
+    if (p->rc)
+        return;
     if (!list->items) {
         list->items = list->fixed;
         list->cap = ARRAY_LEN(list->fixed);
     }
     if (list->count == list->cap) {
         struct node **bigger = parser_alloc(p, list->cap * 2 * sizeof *bigger);
-        if (!bigger) return;
+        if (!bigger)
+            return;
         memcpy(bigger, list->items, list->count * sizeof *bigger);
         list->items = bigger;
         list->cap *= 2;
@@ -118,9 +135,11 @@ void node_list_push(struct parser *p, struct node_list *list, struct node *node)
 }
 
 struct node **node_list_items(struct parser *p, struct node_list *list) {
-    if (!list->count) return NULL;
+    if (!list->count)
+        return NULL;
     struct node **items = parser_alloc(p, list->count * sizeof *items);
-    if (items) memcpy(items, list->items, list->count * sizeof *items);
+    if (items)
+        memcpy(items, list->items, list->count * sizeof *items);
     return items;
 }
 
@@ -130,7 +149,8 @@ static struct node *parse_statement(struct parser *p);
 
 static bool at_any(const struct parser *p, const char *const *names) {
     for (; *names; names++)
-        if (token_is_name(p, *names)) return true;
+        if (token_is_name(p, *names))
+            return true;
     return false;
 }
 
@@ -138,8 +158,10 @@ static struct node *parse_print(struct parser *p) {
     struct node *n = parser_node(p, N_PRINT);
     p->tokens++;
     struct node *value = parse_tuple(p, true, false);
-    if (!p->rc && p->tokens->kind != T_PRINT_END) parser_unexpected(p);
-    if (p->rc) return NULL;
+    if (!p->rc && p->tokens->kind != T_PRINT_END)
+        parser_unexpected(p);
+    if (p->rc)
+        return NULL;
     p->tokens++;
     n->a = value;
     n->op = p->escape;
@@ -148,16 +170,18 @@ static struct node *parse_print(struct parser *p) {
 
 static struct node *parse_text(struct parser *p) {
     struct node *n = parser_node(p, N_TEXT);
-    if (n) n->value = tvalue_string(p->tokens->text);
+    if (n)
+        n->value = tvalue_string(p->tokens->text);
     p->tokens++;
     return n;
 }
 
-/* Statements up to a block tag that begins with one of the names (NULL: up to the end of the template); that tag's name
- * is current then. */
+/* Statements up to a block tag that begins with one of the names (NULL: up to the end of the
+ * template); that tag's name is current then. */
 static struct node *parse_body(struct parser *p, const char *const *ends) {
     struct node *first = NULL, **last = &first;
-    if (!parser_enter(p)) return NULL;
+    if (!parser_enter(p))
+        return NULL;
     while (!p->rc && p->tokens->kind != T_EOF) {
         struct node *n;
         if (p->tokens->kind == T_DATA) {
@@ -173,11 +197,13 @@ static struct node *parse_body(struct parser *p, const char *const *ends) {
             n = parse_statement(p);
             expect_block_end(p);
         }
-        if (!n) continue;
+        if (!n)
+            continue;
         *last = n;
         last = &n->next;
     }
-    if (!p->rc && ends) parser_fail(p, ERR_INVALID, "'%s' is missing", *ends);
+    if (!p->rc && ends)
+        parser_fail(p, ERR_INVALID, "'%s' is missing", *ends);
     parser_leave(p);
     return first;
 }
@@ -196,7 +222,8 @@ struct node *parse_block(struct parser *p, const char *end) {
 /* ---- statements ---- */
 
 static struct node *parse_if(struct parser *p) {
-    static const char *const ENDS[] = {"endif", "elif", "else", NULL}, *const ELSE_ENDS[] = {"endif", NULL};
+    static const char *const ENDS[] = {"endif", "elif", "else", NULL}, *const ELSE_ENDS[] = {
+                                                                           "endif", NULL};
     struct node *n = parser_node(p, N_IF);
     struct node_list list = {0};
     bool soft = p->soft;
@@ -204,12 +231,13 @@ static struct node *parse_if(struct parser *p) {
     do {
         struct node *condition = parse_tuple(p, false, false);
         expect_block_end(p);
-        if (!list.count) p->branch_depth++;
+        if (!list.count)
+            p->branch_depth++;
         struct node *body = parse_body(p, ENDS);
         node_list_push(p, &list, condition);
         node_list_push(p, &list, body);
-    } while (take_name(p, "elif"));
-    if (take_name(p, "else")) {
+    } while (accept_name(p, "elif"));
+    if (accept_name(p, "else")) {
         expect_block_end(p);
         struct node *body = parse_body(p, ELSE_ENDS);
         node_list_push(p, &list, NULL);
@@ -218,7 +246,8 @@ static struct node *parse_if(struct parser *p) {
     expect_name(p, "endif");
     p->branch_depth--;
     p->soft = soft;
-    if (p->rc) return NULL;
+    if (p->rc)
+        return NULL;
     n->count = list.count;
     n->items = node_list_items(p, &list);
     return n;
@@ -227,11 +256,16 @@ static struct node *parse_if(struct parser *p) {
 /* True for message.content, message['content'], a variable called content, and filters of these. */
 static bool is_content(const struct parser *p, const struct node *n) {
     struct bytes name = bytes_of(NULL, 0);
-    while (n && n->kind == N_FILTER) n = n->a;
-    if (!n) return false;
-    if (n->kind == N_ATTR) name = tvalue_text(n->value);
-    if (n->kind == N_ITEM && n->b->kind == N_CONST) name = tvalue_text(n->b->value);
-    if (n->kind == N_NAME) name = p->t->names.items[n->name];
+    while (n && n->kind == N_FILTER)
+        n = n->a;
+    if (!n)
+        return false;
+    if (n->kind == N_ATTR)
+        name = tvalue_text(n->value);
+    if (n->kind == N_ITEM && n->b->kind == N_CONST)
+        name = tvalue_text(n->b->value);
+    if (n->kind == N_NAME)
+        name = p->t->names.items[n->name];
     return bytes_equal(name, bytes_str("content"));
 }
 
@@ -245,7 +279,8 @@ static struct node *parse_loop_condition(struct parser *p, const struct node *ta
 
 static struct node *parse_for_else(struct parser *p) {
     static const char *const ENDS[] = {"endfor", NULL};
-    if (!take_name(p, "else")) return NULL;
+    if (!accept_name(p, "else"))
+        return NULL;
     struct scope_mark mark = parser_enter_scope(p, false);
     expect_block_end(p);
     struct node *body = parse_body(p, ENDS);
@@ -259,8 +294,8 @@ static struct node *parse_for(struct parser *p) {
     struct node *target = parse_target(p, false);
     expect_name(p, "in");
     struct node *iterable = parse_tuple(p, false, false);
-    struct node *condition = take_name(p, "if") ? parse_loop_condition(p, target) : NULL;
-    bool recursive = take_name(p, "recursive"), soft = p->soft;
+    struct node *condition = accept_name(p, "if") ? parse_loop_condition(p, target) : NULL;
+    bool recursive = accept_name(p, "recursive"), soft = p->soft;
     expect_block_end(p);
     p->soft = false;
     p->loop_depth++;
@@ -272,11 +307,13 @@ static struct node *parse_for(struct parser *p) {
     bodies[1] = parse_for_else(p);
     p->soft = soft;
     expect_name(p, "endfor");
-    if (p->rc) return NULL;
+    if (p->rc)
+        return NULL;
     n->items = parser_alloc(p, sizeof bodies);
-    if (!n->items) return NULL;
+    if (!n->items)
+        return NULL;
     memcpy(n->items, bodies, sizeof bodies);
-    p->t->wants_parts |= is_content(p, iterable);
+    p->t->wants_content_parts |= is_content(p, iterable);
     n->a = target;
     n->b = iterable;
     n->c = condition;
@@ -287,9 +324,10 @@ static struct node *parse_for(struct parser *p) {
 
 static struct node *parse_set(struct parser *p) {
     struct node *target = parse_target(p, true);
-    if (take_op(p, OP('='))) {
+    if (accept_op(p, OP('='))) {
         struct node *n = parser_node(p, N_SET), *value = parse_tuple(p, true, false);
-        if (p->rc) return NULL;
+        if (p->rc)
+            return NULL;
         parser_assigns(p, target);
         n->a = target;
         n->b = value;
@@ -298,10 +336,12 @@ static struct node *parse_set(struct parser *p) {
     struct node *n = parser_node(p, N_SET_BLOCK), *filters = NULL;
     parser_assigns(p, target);
     struct scope_mark mark = parser_enter_scope(p, false);
-    if (!p->rc && token_is_op(p, OP('|'))) filters = parse_filters(p, NULL, false);
+    if (!p->rc && token_is_op(p, OP('|')))
+        filters = parse_filters(p, NULL, false);
     struct node *body = parse_block(p, "endset");
     struct template_scope *scope = parser_leave_scope(p, mark);
-    if (p->rc) return NULL;
+    if (p->rc)
+        return NULL;
     n->scope = scope;
     n->a = target;
     n->b = body;
@@ -310,33 +350,50 @@ static struct node *parse_set(struct parser *p) {
 }
 
 static struct node *parse_jump(struct parser *p, enum node_kind kind) {
-    if (!p->loop_depth) parser_fail(p, ERR_INVALID, "break or continue outside of a loop");
+    if (!p->loop_depth)
+        parser_fail(p, ERR_INVALID, "break or continue outside of a loop");
     return parser_node(p, kind);
 }
 
-/* There are no other templates: jinja2 without a loader fails where one is asked for, not before. */
+/* There are no other templates: jinja2 without a loader fails where one is asked for, not
+ * before. */
 static struct node *parse_other_file(struct parser *p) {
     struct node *n = parser_node(p, N_OTHER_FILE);
     (void)parse_expression(p, false);
-    while (!p->rc && p->tokens->kind != T_BLOCK_END && p->tokens->kind != T_EOF) p->tokens++;
+    while (!p->rc && p->tokens->kind != T_BLOCK_END && p->tokens->kind != T_EOF)
+        p->tokens++;
     return n;
 }
 
 static struct node *parse_statement(struct parser *p) {
-    if (!p->rc && p->tokens->kind != T_NAME) parser_unexpected(p);
-    if (take_name(p, "if")) return parse_if(p);
-    if (take_name(p, "for")) return parse_for(p);
-    if (take_name(p, "set")) return parse_set(p);
-    if (take_name(p, "macro")) return parse_macro(p);
-    if (take_name(p, "call")) return parse_call_block(p);
-    if (take_name(p, "filter")) return parse_filter_block(p);
-    if (take_name(p, "with")) return parse_with(p);
-    if (take_name(p, "generation")) return parse_generation(p);
-    if (take_name(p, "autoescape")) return parse_autoescape(p);
-    if (take_name(p, "block")) return parse_named_block(p);
-    if (take_name(p, "break")) return parse_jump(p, N_BREAK);
-    if (take_name(p, "continue")) return parse_jump(p, N_CONTINUE);
-    if (take_name(p, "include") || take_name(p, "import") || take_name(p, "from") || take_name(p, "extends"))
+    if (!p->rc && p->tokens->kind != T_NAME)
+        parser_unexpected(p);
+    if (accept_name(p, "if"))
+        return parse_if(p);
+    if (accept_name(p, "for"))
+        return parse_for(p);
+    if (accept_name(p, "set"))
+        return parse_set(p);
+    if (accept_name(p, "macro"))
+        return parse_macro(p);
+    if (accept_name(p, "call"))
+        return parse_call_block(p);
+    if (accept_name(p, "filter"))
+        return parse_filter_block(p);
+    if (accept_name(p, "with"))
+        return parse_with(p);
+    if (accept_name(p, "generation"))
+        return parse_generation(p);
+    if (accept_name(p, "autoescape"))
+        return parse_autoescape(p);
+    if (accept_name(p, "block"))
+        return parse_named_block(p);
+    if (accept_name(p, "break"))
+        return parse_jump(p, N_BREAK);
+    if (accept_name(p, "continue"))
+        return parse_jump(p, N_CONTINUE);
+    if (accept_name(p, "include") || accept_name(p, "import") || accept_name(p, "from") ||
+        accept_name(p, "extends"))
         return parse_other_file(p);
     if (!p->rc)
         parser_fail(p, ERR_INVALID, "unknown tag '%.*s'", (int)MIN(p->tokens->text.len, (size_t)64),
@@ -347,7 +404,8 @@ static struct node *parse_statement(struct parser *p) {
 /* ---- the whole ---- */
 
 void template_free(struct template **t) {
-    if (!*t) return;
+    if (!*t)
+        return;
     arena_release(&(*t)->arena);
     vec_release(&(*t)->names);
     vec_release(&(*t)->blocks);
@@ -357,7 +415,8 @@ void template_free(struct template **t) {
 
 static struct tvalue global_value(struct bytes name) {
     int function = function_find(name);
-    if (function >= 0) return (struct tvalue){.kind = TVALUE_FUNCTION, .tag = (uint16_t)function};
+    if (function >= 0)
+        return (struct tvalue){.kind = TVALUE_FUNCTION, .tag = (uint16_t)function};
     return run_undefined_name(name);
 }
 
@@ -367,12 +426,15 @@ static void finish(struct parser *p) {
     t->globals = parser_alloc(p, t->names.count * sizeof *t->globals);
     for (size_t i = 0; i < t->names.count && !p->rc; i++) {
         struct bytes name = t->names.items[i];
-        if (bytes_equal(name, bytes_str("loop"))) t->loop_name = (uint32_t)i;
-        t->globals[i] = (struct template_global){tdict_hash(tvalue_string(name)), global_value(name)};
+        if (bytes_equal(name, bytes_str("loop")))
+            t->loop_name = (uint32_t)i;
+        t->globals[i] =
+            (struct template_global){tdict_hash(tvalue_string(name)), global_value(name)};
     }
 }
 
 int template_parse(struct bytes source, struct template **out, struct error *err) {
+    CHECK(out);
     struct error local;
     struct lexed lexed;
     *out = NULL;
@@ -384,16 +446,23 @@ int template_parse(struct bytes source, struct template **out, struct error *err
     p.tokens = lexed.tokens.items;
     (void)parser_enter_scope(&p, true);
     t->scope = p.scope;
-    if (!p.rc) t->body = parse_body(&p, NULL);
+    if (!p.rc)
+        t->body = parse_body(&p, NULL);
     if (!p.rc && p.unknown_count)
-        p.rc = error_set(p.err, ERR_INVALID, "template line %u: no filter or test named '%.*s'", p.unknown.line,
-                         (int)MIN(p.unknown.text.len, (size_t)64), (const char *)p.unknown.text.data);
+        p.rc = error_set(p.err, ERR_INVALID, "template line %u: no filter or test named '%.*s'",
+                         p.unknown.line, (int)MIN(p.unknown.text.len, (size_t)64),
+                         (const char *)p.unknown.text.data);
     vec_release(&lexed.tokens);
-    if (!p.rc) finish(&p);
-    if (!p.rc) parser_hide_names(&p);
-    if (p.rc) template_free(&t);
+    if (!p.rc)
+        finish(&p);
+    if (!p.rc)
+        parser_hide_names(&p);
+    if (p.rc)
+        template_free(&t);
     *out = t;
     return p.rc;
 }
 
-bool template_wants_parts(const struct template *t) { return t->wants_parts; }
+bool template_wants_content_parts(const struct template *t) {
+    return t->wants_content_parts;
+}

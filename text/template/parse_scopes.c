@@ -1,5 +1,6 @@
 /*
- * parse_scopes.c - statements with a scope of their own: macro, call, filter, with, block, autoescape, generation.
+ * parse_scopes.c - statements with a scope of their own: macro, call, filter, with, block,
+ * autoescape, generation.
  */
 #include "text/template/run.h"
 
@@ -8,20 +9,24 @@ static void parse_signature(struct parser *p, struct macro_def *def) {
     struct node_list params = {0}, defaults = {0};
     expect_op(p, OP('('));
     while (!p->rc && !token_is_op(p, OP(')'))) {
-        if (params.count) expect_op(p, OP(','));
+        if (params.count)
+            expect_op(p, OP(','));
         struct node *param = parse_single_target(p, false);
-        if (!p->rc && param->kind != N_NAME) parser_fail(p, ERR_INVALID, "a parameter must be a name");
-        struct node *fallback = take_op(p, OP('=')) ? parse_expression(p, true) : NULL;
+        if (!p->rc && param->kind != N_NAME)
+            parser_fail(p, ERR_INVALID, "a parameter must be a name");
+        struct node *fallback = accept_op(p, OP('=')) ? parse_expression(p, true) : NULL;
         if (!p->rc && !fallback && defaults.count && defaults.items[defaults.count - 1])
             parser_fail(p, ERR_INVALID, "non-default argument follows default argument");
         node_list_push(p, &params, param);
         node_list_push(p, &defaults, fallback);
     }
     expect_op(p, OP(')'));
-    if (p->rc || !params.count) return;
+    if (p->rc || !params.count)
+        return;
     def->params = parser_alloc(p, params.count * sizeof *def->params);
     def->defaults = node_list_items(p, &defaults);
-    if (p->rc) return;
+    if (p->rc)
+        return;
     def->param_count = params.count;
     for (uint32_t i = 0; i < params.count; i++) {
         def->params[i] = params.items[i]->name;
@@ -46,17 +51,21 @@ static void parse_macro_body(struct parser *p, struct macro_def *def, const char
 
 static struct macro_def *new_macro(struct parser *p, struct bytes name) {
     struct macro_def *def = p->rc ? NULL : parser_alloc(p, sizeof *def);
-    if (def) def->name = name;
+    if (def)
+        def->name = name;
     return def;
 }
 
 struct node *parse_macro(struct parser *p) {
     struct node *n = parser_node(p, N_MACRO), *target = parse_single_target(p, false);
-    if (!p->rc && target->kind != N_NAME) parser_fail(p, ERR_INVALID, "a macro's name is expected");
-    if (p->rc) return NULL;
+    if (!p->rc && target->kind != N_NAME)
+        parser_fail(p, ERR_INVALID, "a macro's name is expected");
+    if (p->rc)
+        return NULL;
     n->name = target->name;
     n->macro = new_macro(p, p->t->names.items[target->name]);
-    if (p->rc) return NULL;
+    if (p->rc)
+        return NULL;
     parser_assigns(p, target);
     struct scope_mark mark = parser_enter_scope(p, false);
     parse_signature(p, n->macro);
@@ -68,12 +77,15 @@ struct node *parse_macro(struct parser *p) {
 struct node *parse_call_block(struct parser *p) {
     struct node *n = parser_node(p, N_CALL_BLOCK);
     struct macro_def *def = new_macro(p, bytes_str("caller"));
-    if (p->rc) return NULL;
+    if (p->rc)
+        return NULL;
     struct scope_mark mark = parser_enter_scope(p, false);
-    if (token_is_op(p, OP('('))) parse_signature(p, def);
+    if (token_is_op(p, OP('(')))
+        parse_signature(p, def);
     def->scope = parser_leave_scope(p, mark);
     n->a = parse_expression(p, true);
-    if (!p->rc && n->a->kind != N_CALL) parser_fail(p, ERR_INVALID, "a call is expected");
+    if (!p->rc && n->a->kind != N_CALL)
+        parser_fail(p, ERR_INVALID, "a call is expected");
     n->macro = def;
     mark = parser_reenter_scope(p, def->scope);
     parse_macro_body(p, def, "endcall");
@@ -86,7 +98,8 @@ struct node *parse_filter_block(struct parser *p) {
     struct scope_mark mark = parser_enter_scope(p, false);
     struct node *body = parse_block(p, "endfilter");
     struct template_scope *scope = parser_leave_scope(p, mark);
-    if (p->rc) return NULL;
+    if (p->rc)
+        return NULL;
     n->scope = scope;
     n->a = filters;
     n->b = body;
@@ -97,16 +110,19 @@ struct node *parse_with(struct parser *p) {
     struct node *n = parser_node(p, N_WITH);
     struct node_list list = {0};
     while (!p->rc && p->tokens->kind != T_BLOCK_END) {
-        if (list.count) expect_op(p, OP(','));
+        if (list.count)
+            expect_op(p, OP(','));
         node_list_push(p, &list, parse_target(p, false));
         expect_op(p, OP('='));
         node_list_push(p, &list, parse_expression(p, true));
     }
     struct scope_mark mark = parser_enter_scope(p, false);
-    for (uint32_t i = 0; i < list.count; i += 2) parser_declares(p, list.items[i]);
+    for (uint32_t i = 0; i < list.count; i += 2)
+        parser_declares(p, list.items[i]);
     struct node *body = parse_block(p, "endwith");
     struct template_scope *scope = parser_leave_scope(p, mark);
-    if (p->rc) return NULL;
+    if (p->rc)
+        return NULL;
     n->count = list.count;
     n->items = node_list_items(p, &list);
     n->a = body;
@@ -119,7 +135,8 @@ struct node *parse_generation(struct parser *p) {
     struct scope_mark mark = parser_enter_scope(p, false);
     struct node *body = parse_block(p, "endgeneration");
     struct template_scope *scope = parser_leave_scope(p, mark);
-    if (p->rc) return NULL;
+    if (p->rc)
+        return NULL;
     n->a = body;
     n->scope = scope;
     return n;
@@ -131,7 +148,8 @@ struct node *parse_autoescape(struct parser *p) {
     struct scope_mark mark = parser_enter_scope(p, false);
     struct node *condition = parse_expression(p, true);
     enum escape_mode outer = p->escape;
-    if (p->rc) return NULL;
+    if (p->rc)
+        return NULL;
     bool constant = condition->kind == N_CONST;
     p->escape = !constant ? ESCAPE_ASK : op_truth(condition->value) ? ESCAPE_ON : ESCAPE_OFF;
     n->a = condition;
@@ -145,18 +163,21 @@ struct node *parse_autoescape(struct parser *p) {
 
 const struct template_block *template_find_block(const struct template *t, struct bytes name) {
     for (size_t i = 0; i < t->blocks.count; i++)
-        if (bytes_equal(t->blocks.items[i]->name, name)) return t->blocks.items[i];
+        if (bytes_equal(t->blocks.items[i]->name, name))
+            return t->blocks.items[i];
     return NULL;
 }
 
 static struct template_block *new_block(struct parser *p) {
-    if (!p->rc && p->tokens->kind != T_NAME) parser_unexpected(p);
+    if (!p->rc && p->tokens->kind != T_NAME)
+        parser_unexpected(p);
     struct template_block *block = p->rc ? NULL : parser_alloc(p, sizeof *block);
-    if (!block) return NULL;
+    if (!block)
+        return NULL;
     block->name = p->tokens->text;
     if (template_find_block(p->t, block->name))
-        parser_fail(p, ERR_INVALID, "block '%.*s' defined twice", (int)MIN(block->name.len, (size_t)64),
-                    (const char *)block->name.data);
+        parser_fail(p, ERR_INVALID, "block '%.*s' defined twice",
+                    (int)MIN(block->name.len, (size_t)64), (const char *)block->name.data);
     else if (p->t->blocks.count >= TEMPLATE_NAMES_MAX)
         parser_fail(p, ERR_LIMIT, "more than %d blocks", TEMPLATE_NAMES_MAX);
     else
@@ -169,9 +190,11 @@ static struct template_block *new_block(struct parser *p) {
 static bool is_blank(const struct node *body) {
     for (; body; body = body->next) {
         struct bytes text = tvalue_text(body->value);
-        if (body->kind != N_TEXT) return false;
+        if (body->kind != N_TEXT)
+            return false;
         for (size_t i = 0; i < text.len; i++)
-            if (!strchr(" \t\n\v\f\r", text.data[i])) return false;
+            if (!strchr(" \t\n\v\f\r", text.data[i]))
+                return false;
     }
     return true;
 }
@@ -182,9 +205,10 @@ struct node *parse_named_block(struct parser *p) {
     struct template_block *block = new_block(p);
     enum escape_mode escape = p->escape;
     unsigned loop_depth = p->loop_depth;
-    if (p->rc) return NULL;
-    block->scoped = take_name(p, "scoped");
-    block->required = take_name(p, "required");
+    if (p->rc)
+        return NULL;
+    block->scoped = accept_name(p, "scoped");
+    block->required = accept_name(p, "required");
     p->escape = ESCAPE_OFF;
     p->loop_depth = 0;
     struct scope_mark mark = parser_enter_scope(p, !block->scoped);
@@ -194,8 +218,10 @@ struct node *parse_named_block(struct parser *p) {
     p->loop_depth = loop_depth;
     if (!p->rc && block->required && !is_blank(block->body))
         parser_fail(p, ERR_INVALID, "required blocks can only contain comments or white space");
-    if (!p->rc && p->tokens->kind == T_NAME && bytes_equal(p->tokens->text, block->name)) p->tokens++;
-    if (p->rc) return NULL;
+    if (!p->rc && p->tokens->kind == T_NAME && bytes_equal(p->tokens->text, block->name))
+        p->tokens++;
+    if (p->rc)
+        return NULL;
     n->block = block;
     return n;
 }

@@ -8,7 +8,8 @@
 /* ---- characters ---- */
 
 bool python_is_printable(uint32_t cp) {
-    if (cp == ' ') return true;
+    if (cp == ' ')
+        return true;
     unsigned category = unicode_class(cp) & UNICODE_CATEGORY_MASK;
     return category < UNICODE_ZS; /* separators and others come last */
 }
@@ -24,7 +25,9 @@ void python_add_cased(struct buf *out, uint32_t cp, enum python_case to) {
         return;
     }
     utf8proc_int32_t c = (utf8proc_int32_t)cp;
-    c = to == PYTHON_LOWER ? utf8proc_tolower(c) : to == PYTHON_UPPER ? utf8proc_toupper(c) : utf8proc_totitle(c);
+    c = to == PYTHON_LOWER   ? utf8proc_tolower(c)
+        : to == PYTHON_UPPER ? utf8proc_toupper(c)
+                             : utf8proc_totitle(c);
     buf_add(out, utf8, utf8_encode((uint32_t)c, utf8));
 }
 
@@ -39,7 +42,9 @@ void python_add_all_cased(struct buf *out, struct bytes s, enum python_case to) 
 /* Length of the printable ASCII at the start of s that a literal in `quote`s shows as it is. */
 static size_t plain_run(struct bytes s, char quote) {
     size_t n = 0;
-    while (n < s.len && s.data[n] >= ' ' && s.data[n] < 0x7F && s.data[n] != (uint8_t)quote && s.data[n] != '\\') n++;
+    while (n < s.len && s.data[n] >= ' ' && s.data[n] < 0x7F && s.data[n] != (uint8_t)quote &&
+           s.data[n] != '\\')
+        n++;
     return n;
 }
 
@@ -68,7 +73,8 @@ void python_add_repr(struct buf *out, struct bytes s) {
 
 size_t python_length(struct bytes s) {
     size_t n = 0;
-    for (size_t i = 0; i < s.len; i++) n += (s.data[i] & 0xC0) != 0x80;
+    for (size_t i = 0; i < s.len; i++)
+        n += (s.data[i] & 0xC0) != 0x80;
     return n;
 }
 
@@ -77,8 +83,10 @@ struct bytes python_take_line(struct bytes s, size_t *at, bool *ended) {
     for (size_t i = begin; i < s.len; i += n) {
         uint32_t cp;
         n = unicode_next(s.data + i, &cp);
-        *ended = (cp >= 10 && cp <= 13) || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 || cp == 0x2029;
-        if (!*ended) continue;
+        *ended = (cp >= 10 && cp <= 13) || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 ||
+                 cp == 0x2028 || cp == 0x2029;
+        if (!*ended)
+            continue;
         *at = i + n + (cp == '\r' && i + 1 < s.len && s.data[i + 1] == '\n');
         return bytes_of(s.data + begin, i - begin);
     }
@@ -90,7 +98,8 @@ struct bytes python_take_line(struct bytes s, size_t *at, bool *ended) {
 size_t python_offset(struct bytes s, size_t idx) {
     size_t i = 0;
     uint32_t cp;
-    while (idx-- && i < s.len) i += unicode_next(s.data + i, &cp);
+    while (idx-- && i < s.len)
+        i += unicode_next(s.data + i, &cp);
     return i;
 }
 
@@ -98,7 +107,8 @@ static bool has_char(struct bytes chars, uint32_t cp) {
     for (size_t i = 0; i < chars.len;) {
         uint32_t c;
         i += unicode_next(chars.data + i, &c);
-        if (c == cp) return true;
+        if (c == cp)
+            return true;
     }
     return false;
 }
@@ -107,12 +117,14 @@ static struct bytes strip(struct bytes s, const struct bytes *chars, bool left, 
     uint32_t cp;
     while (left && s.len) {
         size_t n = unicode_next(s.data, &cp);
-        if (chars ? !has_char(*chars, cp) : !python_is_space(cp)) break;
+        if (chars ? !has_char(*chars, cp) : !python_is_space(cp))
+            break;
         s = bytes_of(s.data + n, s.len - n);
     }
     while (right && s.len) {
         size_t n = unicode_prev(s.data + s.len, &cp);
-        if (chars ? !has_char(*chars, cp) : !python_is_space(cp)) break;
+        if (chars ? !has_char(*chars, cp) : !python_is_space(cp))
+            break;
         s.len -= n;
     }
     return s;
@@ -153,16 +165,20 @@ const char *python_type(struct tvalue v) {
 }
 
 static bool too_deep(struct run *r, struct buf *out) {
-    if (++r->depth > RUN_DEPTH_MAX) run_fail(r, ERR_LIMIT, "nested too deep");
-    if (out->failed) run_fail(r, ERR_LIMIT, "the output is too large");
+    if (++r->depth > RUN_DEPTH_MAX)
+        run_fail(r, ERR_LIMIT, "nested too deep");
+    if (out->failed)
+        run_fail(r, ERR_LIMIT, "the output is too large");
     return r->rc || !run_burn(r, 1);
 }
 
 static void add_items(struct run *r, struct tvalue v, struct buf *out) {
     struct seq s;
-    if (!seq_open(r, v, &s)) return;
+    if (!seq_open(r, v, &s))
+        return;
     for (uint32_t i = 0; i < s.count && !r->rc; i++) {
-        if (i) buf_add_str(out, ", ");
+        if (i)
+            buf_add_str(out, ", ");
         run_repr(r, seq_at(r, &s, i), out);
     }
 }
@@ -170,7 +186,8 @@ static void add_items(struct run *r, struct tvalue v, struct buf *out) {
 static void add_dict(struct run *r, const struct tdict *dict, struct buf *out) {
     buf_add_byte(out, '{');
     for (uint32_t i = 0; i < dict->count && !r->rc; i++) {
-        if (i) buf_add_str(out, ", ");
+        if (i)
+            buf_add_str(out, ", ");
         run_repr(r, dict->entries[i].key, out);
         buf_add_str(out, ": ");
         run_repr(r, dict->entries[i].value, out);
@@ -180,7 +197,8 @@ static void add_dict(struct run *r, const struct tdict *dict, struct buf *out) {
 
 static void add_range(const struct trange *range, struct buf *out) {
     buf_addf(out, "range(%lld, %lld", (long long)range->start, (long long)range->stop);
-    if (range->step != 1) buf_addf(out, ", %lld", (long long)range->step);
+    if (range->step != 1)
+        buf_addf(out, ", %lld", (long long)range->step);
     buf_add_byte(out, ')');
 }
 
@@ -238,16 +256,19 @@ static void add_text(struct run *r, struct tvalue v, struct buf *out) {
 }
 
 void run_str(struct run *r, struct tvalue v, struct buf *out) {
-    if (!too_deep(r, out)) add_text(r, v, out);
+    if (!too_deep(r, out))
+        add_text(r, v, out);
     r->depth--;
 }
 
 void run_repr(struct run *r, struct tvalue v, struct buf *out) {
     if (v.kind == TVALUE_STRING) {
         bool safe = v.flags & TVALUE_SAFE;
-        if (safe) buf_add_str(out, "Markup(");
+        if (safe)
+            buf_add_str(out, "Markup(");
         python_add_repr(out, tvalue_text(v));
-        if (safe) buf_add_byte(out, ')');
+        if (safe)
+            buf_add_byte(out, ')');
         return;
     }
     if (v.kind == TVALUE_UNDEFINED) {
@@ -258,7 +279,8 @@ void run_repr(struct run *r, struct tvalue v, struct buf *out) {
 }
 
 struct tvalue run_to_string(struct run *r, struct tvalue v) {
-    if (v.kind == TVALUE_STRING) return v;
+    if (v.kind == TVALUE_STRING)
+        return v;
     struct buf out;
     buf_init(&out, r->out_max);
     run_str(r, v, &out);
@@ -269,13 +291,16 @@ struct tvalue run_to_string(struct run *r, struct tvalue v) {
 
 static void new_line(const struct json_style *style, unsigned depth, struct buf *out) {
     static const char SPACES[] = "                                ";
-    if (style->indent < 0) return;
+    if (style->indent < 0)
+        return;
     buf_add_byte(out, '\n');
     if (style->indent_text.len) {
-        for (unsigned i = 0; i < depth && !out->failed; i++) buf_add_bytes(out, style->indent_text);
+        for (unsigned i = 0; i < depth && !out->failed; i++)
+            buf_add_bytes(out, style->indent_text);
         return;
     }
-    for (int64_t left = style->indent * depth; left > 0 && !out->failed; left -= (int64_t)sizeof SPACES - 1)
+    for (int64_t left = style->indent * depth; left > 0 && !out->failed;
+         left -= (int64_t)sizeof SPACES - 1)
         buf_add(out, SPACES, (size_t)MIN(left, (int64_t)sizeof SPACES - 1));
 }
 
@@ -292,25 +317,29 @@ static void add_json_string(const struct json_style *style, struct bytes s, stru
             else if (cp < 0x10000)
                 buf_addf(out, "\\u%04x", cp);
             else
-                buf_addf(out, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10), 0xDC00 + ((cp - 0x10000) & 0x3FF));
+                buf_addf(out, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10),
+                         0xDC00 + ((cp - 0x10000) & 0x3FF));
         }
     }
     buf_add_byte(out, '"');
 }
 
-static void list_to_json(struct run *r, struct tvalue v, const struct json_style *style, unsigned depth,
-                         struct buf *out) {
+static void list_to_json(struct run *r, struct tvalue v, const struct json_style *style,
+                         unsigned depth, struct buf *out) {
     buf_add_byte(out, '[');
     for (uint32_t i = 0; i < v.list->count && !r->rc; i++) {
-        if (i) buf_add_bytes(out, style->item_separator);
+        if (i)
+            buf_add_bytes(out, style->item_separator);
         new_line(style, depth + 1, out);
         run_to_json(r, v.list->items[i], style, depth + 1, out);
     }
-    if (v.list->count) new_line(style, depth, out);
+    if (v.list->count)
+        new_line(style, depth, out);
     buf_add_byte(out, ']');
 }
 
-static void key_to_json(struct run *r, struct tvalue key, const struct json_style *style, struct buf *out) {
+static void key_to_json(struct run *r, struct tvalue key, const struct json_style *style,
+                        struct buf *out) {
     if (key.kind == TVALUE_STRING) {
         add_json_string(style, tvalue_text(key), out);
         return;
@@ -325,7 +354,9 @@ static uint32_t *sorted_entries(struct run *r, const struct tdict *dict) {
     uint32_t *order = run_alloc(r, MAX(dict->count, 1u) * sizeof *order);
     for (uint32_t i = 0; order && i < dict->count; i++) {
         uint32_t k = i;
-        for (; k && !r->rc && op_order(r, dict->entries[i].key, dict->entries[order[k - 1]].key) < 0; k--)
+        for (;
+             k && !r->rc && op_order(r, dict->entries[i].key, dict->entries[order[k - 1]].key) < 0;
+             k--)
             order[k] = order[k - 1];
         order[k] = i;
         run_burn(r, i - k);
@@ -333,23 +364,26 @@ static uint32_t *sorted_entries(struct run *r, const struct tdict *dict) {
     return order;
 }
 
-static void dict_to_json(struct run *r, const struct tdict *dict, const struct json_style *style, unsigned depth,
-                         struct buf *out) {
+static void dict_to_json(struct run *r, const struct tdict *dict, const struct json_style *style,
+                         unsigned depth, struct buf *out) {
     uint32_t *order = style->sort_keys ? sorted_entries(r, dict) : NULL;
     buf_add_byte(out, '{');
     for (uint32_t i = 0; i < dict->count && !r->rc; i++) {
         const struct tdict_entry *e = &dict->entries[order ? order[i] : i];
-        if (i) buf_add_bytes(out, style->item_separator);
+        if (i)
+            buf_add_bytes(out, style->item_separator);
         new_line(style, depth + 1, out);
         key_to_json(r, e->key, style, out);
         buf_add_bytes(out, style->key_separator);
         run_to_json(r, e->value, style, depth + 1, out);
     }
-    if (dict->count) new_line(style, depth, out);
+    if (dict->count)
+        new_line(style, depth, out);
     buf_add_byte(out, '}');
 }
 
-void run_to_json(struct run *r, struct tvalue v, const struct json_style *style, unsigned depth, struct buf *out) {
+void run_to_json(struct run *r, struct tvalue v, const struct json_style *style, unsigned depth,
+                 struct buf *out) {
     if (!too_deep(r, out)) {
         switch (v.kind) {
         case TVALUE_STRING: add_json_string(style, tvalue_text(v), out); break;
@@ -361,7 +395,8 @@ void run_to_json(struct run *r, struct tvalue v, const struct json_style *style,
         case TVALUE_INT:
         case TVALUE_BIG_INT:
         case TVALUE_FLOAT: tvalue_to_json(v, out); break;
-        default: run_fail(r, ERR_INVALID, "Object of type %s is not JSON serializable", python_type(v));
+        default:
+            run_fail(r, ERR_INVALID, "Object of type %s is not JSON serializable", python_type(v));
         }
     }
     r->depth--;

@@ -13,7 +13,8 @@ enum { DEFAULT_OUTPUT = 64 << 20, DEFAULT_MEMORY = 256 << 20, BINDINGS_MAX = 1 <
 struct tvalue run_fail(struct run *r, int code, const char *fmt, ...) {
     va_list args;
     char text[ERROR_TEXT_MAX];
-    if (r->rc) return undefined_value();
+    if (r->rc)
+        return undefined_value();
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
@@ -24,15 +25,19 @@ struct tvalue run_fail(struct run *r, int code, const char *fmt, ...) {
 struct tvalue run_fail_undefined(struct run *r, struct tvalue u) {
     int len = (int)MIN(u.len, 200u);
     const char *text = u.text ? u.text : "";
-    if (u.tag == UNDEFINED_UNSAFE || u.tag == UNDEFINED_TEXT) return run_fail(r, ERR_INVALID, "%.*s", len, text);
-    if (u.tag == UNDEFINED_NAME) return run_fail(r, ERR_INVALID, "'%.*s' is undefined", len, text);
+    if (u.tag == UNDEFINED_UNSAFE || u.tag == UNDEFINED_TEXT)
+        return run_fail(r, ERR_INVALID, "%.*s", len, text);
+    if (u.tag == UNDEFINED_NAME)
+        return run_fail(r, ERR_INVALID, "'%.*s' is undefined", len, text);
     struct tvalue of = {.kind = (uint8_t)(u.tag - UNDEFINED_ATTRIBUTE)};
-    return run_fail(r, ERR_INVALID, "'%s object' has no attribute '%.*s'", python_type(of), len, text);
+    return run_fail(r, ERR_INVALID, "'%s object' has no attribute '%.*s'", python_type(of), len,
+                    text);
 }
 
 void *run_alloc(struct run *r, size_t size) {
     void *memory = r->rc ? NULL : arena_alloc(&r->arena, size);
-    if (!memory) run_fail(r, ERR_LIMIT, "the template uses too much memory");
+    if (!memory)
+        run_fail(r, ERR_LIMIT, "the template uses too much memory");
     return memory;
 }
 
@@ -44,8 +49,10 @@ bool run_out_of_fuel(struct run *r) {
 
 struct tvalue run_string(struct run *r, const void *data, size_t len) {
     run_burn(r, len / 16);
-    struct tvalue v = r->rc ? undefined_value() : tvalue_string_copy(&r->arena, bytes_of(data, len));
-    if (v.kind != TVALUE_STRING) run_fail(r, ERR_LIMIT, "the template uses too much memory");
+    struct tvalue v =
+        r->rc ? undefined_value() : tvalue_string_copy(&r->arena, bytes_of(data, len));
+    if (v.kind != TVALUE_STRING)
+        run_fail(r, ERR_LIMIT, "the template uses too much memory");
     return v;
 }
 
@@ -65,11 +72,13 @@ struct tvalue run_list(struct run *r, unsigned kind) {
 }
 
 void run_push(struct run *r, struct tvalue list, struct tvalue item) {
-    if (!r->rc && !tlist_push(&r->arena, list.list, item)) run_fail(r, ERR_LIMIT, "the template uses too much memory");
+    if (!r->rc && !tlist_push(&r->arena, list.list, item))
+        run_fail(r, ERR_LIMIT, "the template uses too much memory");
 }
 
 void run_set(struct run *r, struct tvalue dict, struct tvalue key, struct tvalue value) {
-    if (r->rc) return;
+    if (r->rc)
+        return;
     if (!tvalue_is_key(key))
         run_fail(r, ERR_INVALID, "unhashable type: '%s'", python_type(key));
     else if (!tdict_set(&r->arena, dict.dict, key, value))
@@ -102,7 +111,8 @@ static void assign_name(struct run *r, uint32_t name, struct tvalue value) {
         return;
     }
     for (size_t i = r->bindings.count; i-- > r->scope_base;) {
-        if (r->bindings.items[i].name != name) continue;
+        if (r->bindings.items[i].name != name)
+            continue;
         r->bindings.items[i].value = value;
         return;
     }
@@ -115,23 +125,28 @@ static void assign_name(struct run *r, uint32_t name, struct tvalue value) {
 void run_hide_names(struct run *r, const struct template_scope *scope) {
     for (uint32_t i = 0; i < scope->hidden_count && !r->rc; i++)
         if (r->root[scope->hidden[i]].kind != TVALUE_UNDEFINED)
-            assign_name(r, scope->hidden[i], run_undefined_name(r->t->names.items[scope->hidden[i]]));
+            assign_name(r, scope->hidden[i],
+                        run_undefined_name(r->t->names.items[scope->hidden[i]]));
 }
 
 static void assign(struct run *r, const struct node *target, struct tvalue value);
 
 static void unpack(struct run *r, const struct node *target, struct tvalue value) {
     struct seq s;
-    if (!seq_open(r, value, &s)) return;
+    if (!seq_open(r, value, &s))
+        return;
     if (s.count < target->count)
-        run_fail(r, ERR_INVALID, "not enough values to unpack (expected %u, got %u)", target->count, s.count);
+        run_fail(r, ERR_INVALID, "not enough values to unpack (expected %u, got %u)", target->count,
+                 s.count);
     else if (s.count > target->count)
         run_fail(r, ERR_INVALID, "too many values to unpack (expected %u)", target->count);
-    for (uint32_t i = 0; i < target->count && !r->rc; i++) assign(r, target->items[i], seq_at(r, &s, i));
+    for (uint32_t i = 0; i < target->count && !r->rc; i++)
+        assign(r, target->items[i], seq_at(r, &s, i));
 }
 
 static void assign(struct run *r, const struct node *target, struct tvalue value) {
-    if (r->rc) return;
+    if (r->rc)
+        return;
     if (target->kind == N_NAME) {
         assign_name(r, target->name, value);
     } else if (target->kind == N_TUPLE) {
@@ -148,7 +163,8 @@ static void assign(struct run *r, const struct node *target, struct tvalue value
 /* ---- statements ---- */
 
 struct tvalue run_take_output(struct run *r, size_t mark) {
-    struct tvalue text = r->rc ? undefined_value() : run_string(r, buf_text(r->out) + mark, r->out->len - mark);
+    struct tvalue text =
+        r->rc ? undefined_value() : run_string(r, buf_text(r->out) + mark, r->out->len - mark);
     r->out->len = MIN(mark, r->out->len);
     return r->autoescape ? markup_of(text) : text;
 }
@@ -160,7 +176,8 @@ static void run_group(struct run *r, const struct node *body, const struct templ
     leave_scope(r, scope);
 }
 
-static struct tvalue capture(struct run *r, const struct node *body, const struct template_scope *names) {
+static struct tvalue capture(struct run *r, const struct node *body,
+                             const struct template_scope *names) {
     size_t mark = r->out->len;
     run_group(r, body, names);
     return run_take_output(r, mark);
@@ -168,8 +185,10 @@ static struct tvalue capture(struct run *r, const struct node *body, const struc
 
 static void run_if(struct run *r, const struct node *n) {
     for (uint32_t i = 0; i < n->count && !r->rc; i += 2) {
-        if (n->items[i] && !run_truth(r, n->items[i])) continue;
-        if (!r->rc) run_body(r, n->items[i + 1]);
+        if (n->items[i] && !run_truth(r, n->items[i]))
+            continue;
+        if (!r->rc)
+            run_body(r, n->items[i + 1]);
         return;
     }
 }
@@ -181,7 +200,8 @@ static struct tvalue filter_items(struct run *r, const struct node *n, const str
         struct scope scope = enter_scope(r);
         struct tvalue item = seq_at(r, s, i);
         assign(r, n->a, item);
-        if (run_truth(r, n->c)) run_push(r, kept, item);
+        if (run_truth(r, n->c))
+            run_push(r, kept, item);
         leave_scope(r, scope);
     }
     return kept;
@@ -189,20 +209,24 @@ static struct tvalue filter_items(struct run *r, const struct node *n, const str
 
 static void loop_over(struct run *r, const struct node *n, struct tvalue iterable) {
     struct tloop *loop = run_alloc(r, sizeof *loop);
-    if (!loop || !seq_open(r, iterable, &loop->seq)) return;
+    if (!loop || !seq_open(r, iterable, &loop->seq))
+        return;
     if (n->c) {
         struct tvalue kept = filter_items(r, n, &loop->seq);
-        if (r->rc) return;
+        if (r->rc)
+            return;
         loop->seq = (struct seq){kept, kept.list->count};
     }
     loop->depth = r->loop_depth;
     loop->node = n->op ? n : NULL;
     struct tvalue self = {.kind = TVALUE_LOOP, .pointer = loop};
     uint32_t name = r->t->loop_name;
-    bool reached_end = false; /* by any round: as in jinja2, else also serves loops that break or continue each time */
+    /* by any round: as in jinja2, else also serves loops that break or continue each time */
+    bool reached_end = false;
     for (; loop->idx < loop->seq.count && run_burn(r, 1); loop->idx++) {
         struct scope scope = enter_scope(r);
-        if (name != UINT32_MAX) assign_name(r, name, self);
+        if (name != UINT32_MAX)
+            assign_name(r, name, self);
         assign(r, n->a, seq_at(r, &loop->seq, loop->idx));
         run_hide_names(r, n->scope);
         run_body(r, n->items[0]);
@@ -210,7 +234,8 @@ static void loop_over(struct run *r, const struct node *n, struct tvalue iterabl
         bool stop = r->flow == FLOW_BREAK;
         reached_end |= r->flow == FLOW_ON;
         r->flow = FLOW_ON;
-        if (stop || r->rc) break;
+        if (stop || r->rc)
+            break;
     }
     if (!reached_end && n->items[1] && !r->rc) {
         struct scope scope = enter_scope(r);
@@ -221,8 +246,10 @@ static void loop_over(struct run *r, const struct node *n, struct tvalue iterabl
 
 struct tvalue run_loop_again(struct run *r, const struct tloop *loop, struct args args) {
     if (!loop->node || args.count != 1)
-        return run_fail(r, ERR_INVALID, "The loop must have the 'recursive' marker to be called recursively.");
-    if (++r->calls > RUN_CALLS_MAX) run_fail(r, ERR_LIMIT, "calls nested deeper than %d", RUN_CALLS_MAX);
+        return run_fail(r, ERR_INVALID,
+                        "The loop must have the 'recursive' marker to be called recursively.");
+    if (++r->calls > RUN_CALLS_MAX)
+        run_fail(r, ERR_LIMIT, "calls nested deeper than %d", RUN_CALLS_MAX);
     size_t mark = r->out->len;
     unsigned depth = r->loop_depth;
     r->loop_depth = loop->depth + 1;
@@ -236,12 +263,15 @@ struct tvalue run_loop_again(struct run *r, const struct tloop *loop, struct arg
 static struct tvalue new_macro(struct run *r, const struct macro_def *def, uint32_t name) {
     struct tmacro *macro = run_alloc(r, sizeof *macro);
     size_t count = r->bindings.count - r->frame_base;
-    if (!macro) return undefined_value();
+    if (!macro)
+        return undefined_value();
     struct tvalue self = {.kind = TVALUE_MACRO, .pointer = macro};
     macro->def = def;
     macro->closure = run_alloc(r, (count + 1) * sizeof *macro->closure);
-    if (!macro->closure) return undefined_value();
-    if (count) memcpy(macro->closure, r->bindings.items + r->frame_base, count * sizeof *macro->closure);
+    if (!macro->closure)
+        return undefined_value();
+    if (count)
+        memcpy(macro->closure, r->bindings.items + r->frame_base, count * sizeof *macro->closure);
     macro->closure[count] = (struct binding){name, self};
     macro->closure_count = (uint32_t)count + (name != UINT32_MAX);
     return self;
@@ -250,7 +280,8 @@ static struct tvalue new_macro(struct run *r, const struct macro_def *def, uint3
 static void run_call_block(struct run *r, const struct node *n) {
     struct tvalue callee = run_eval(r, n->a->a), caller = new_macro(r, n->macro, UINT32_MAX);
     struct args args;
-    if (r->rc || !run_eval_args(r, n->a->args, &args)) return;
+    if (r->rc || !run_eval_args(r, n->a->args, &args))
+        return;
     struct tvalue keywords = tvalue_dict(&r->arena);
     if (keywords.kind != TVALUE_DICT) {
         run_fail(r, ERR_LIMIT, "the template uses too much memory");
@@ -267,20 +298,25 @@ static void run_call_block(struct run *r, const struct node *n) {
 static struct tvalue apply_filters(struct run *r, const struct node *chain, struct tvalue input) {
     struct args args = {0};
     if (chain->function == FUNCTION_UNKNOWN)
-        return run_fail(r, ERR_INVALID, "No filter named '%.*s' found.", (int)MIN(chain->value.len, 64u),
-                        chain->value.text);
-    if (chain->a) input = apply_filters(r, chain->a, input);
-    if (r->rc || (chain->args && !run_eval_args(r, chain->args, &args))) return undefined_value();
+        return run_fail(r, ERR_INVALID, "No filter named '%.*s' found.",
+                        (int)MIN(chain->value.len, 64u), chain->value.text);
+    if (chain->a)
+        input = apply_filters(r, chain->a, input);
+    if (r->rc || (chain->args && !run_eval_args(r, chain->args, &args)))
+        return undefined_value();
     return filter_call(r, chain->function, input, args);
 }
 
 static void run_with(struct run *r, const struct node *n) {
     struct tvalue values[64];
     uint32_t count = MIN(n->count / 2, (uint32_t)ARRAY_LEN(values));
-    if (n->count / 2 > ARRAY_LEN(values)) run_fail(r, ERR_LIMIT, "too many variables in with");
-    for (uint32_t i = 0; i < count; i++) values[i] = run_eval(r, n->items[2 * i + 1]);
+    if (n->count / 2 > ARRAY_LEN(values))
+        run_fail(r, ERR_LIMIT, "too many variables in with");
+    for (uint32_t i = 0; i < count; i++)
+        values[i] = run_eval(r, n->items[2 * i + 1]);
     struct scope scope = enter_scope(r);
-    for (uint32_t i = 0; i < count; i++) assign(r, n->items[2 * i], values[i]);
+    for (uint32_t i = 0; i < count; i++)
+        assign(r, n->items[2 * i], values[i]);
     run_hide_names(r, n->scope);
     run_body(r, n->a);
     leave_scope(r, scope);
@@ -306,10 +342,12 @@ static void run_block(struct run *r, const struct template_block *block) {
     size_t frame = r->frame_base, count = r->bindings.count;
     unsigned loop_depth = r->loop_depth;
     if (block->required)
-        run_fail(r, ERR_INVALID, "Required block '%.*s' not found", (int)MIN(block->name.len, (size_t)64),
-                 (const char *)block->name.data);
-    if (!block->scoped) r->frame_base = count;
-    if (!block->scoped) show_behind(r);
+        run_fail(r, ERR_INVALID, "Required block '%.*s' not found",
+                 (int)MIN(block->name.len, (size_t)64), (const char *)block->name.data);
+    if (!block->scoped)
+        r->frame_base = count;
+    if (!block->scoped)
+        show_behind(r);
     r->loop_depth = 0;
     run_group(r, block->body, block->scope);
     r->bindings.count = count;
@@ -319,8 +357,10 @@ static void run_block(struct run *r, const struct template_block *block) {
 
 struct tvalue run_call_block_of(struct run *r, const struct template_block *block) {
     size_t mark = r->out->len;
-    if (++r->calls > RUN_CALLS_MAX) run_fail(r, ERR_LIMIT, "calls nested deeper than %d", RUN_CALLS_MAX);
-    if (!r->rc) run_block(r, block);
+    if (++r->calls > RUN_CALLS_MAX)
+        run_fail(r, ERR_LIMIT, "calls nested deeper than %d", RUN_CALLS_MAX);
+    if (!r->rc)
+        run_block(r, block);
     r->calls--;
     return run_take_output(r, mark);
 }
@@ -347,9 +387,13 @@ static void run_statement(struct run *r, const struct node *n) {
         assign(r, n->a, n->c ? apply_filters(r, n->c, text) : text);
         break;
     }
-    case N_MACRO: assign_name(r, n->name, new_macro(r, n->macro, r->at_root ? UINT32_MAX : n->name)); break;
+    case N_MACRO:
+        assign_name(r, n->name, new_macro(r, n->macro, r->at_root ? UINT32_MAX : n->name));
+        break;
     case N_CALL_BLOCK: run_call_block(r, n); break;
-    case N_FILTER_BLOCK: run_str(r, apply_filters(r, n->a, capture(r, n->b, n->scope)), r->out); break;
+    case N_FILTER_BLOCK:
+        run_str(r, apply_filters(r, n->a, capture(r, n->b, n->scope)), r->out);
+        break;
     case N_WITH: run_with(r, n); break;
     case N_GROUP: run_group(r, n->a, n->scope); break;
     case N_AUTOESCAPE: run_autoescape(r, n); break;
@@ -362,9 +406,11 @@ static void run_statement(struct run *r, const struct node *n) {
 }
 
 void run_body(struct run *r, const struct node *body) {
-    if (++r->depth > RUN_DEPTH_MAX) run_fail(r, ERR_LIMIT, "nested too deep");
+    if (++r->depth > RUN_DEPTH_MAX)
+        run_fail(r, ERR_LIMIT, "nested too deep");
     for (const struct node *n = body; n && !r->rc && r->flow == FLOW_ON; n = n->next) {
-        if (!run_burn(r, 1)) break;
+        if (!run_burn(r, 1))
+            break;
         run_statement(r, n);
         if (r->out->failed || r->out->len - r->out_start > r->out_max)
             run_fail(r, ERR_LIMIT, "the output is too large");
@@ -380,7 +426,8 @@ static void bind_context(struct run *r, struct tvalue context) {
     for (size_t i = 0; r->root && i < count; i++) {
         const struct tvalue *given = NULL;
         if (context.kind == TVALUE_DICT)
-            given = tdict_find_hashed(context.dict, tvalue_string(r->t->names.items[i]), r->t->globals[i].hash);
+            given = tdict_find_hashed(context.dict, tvalue_string(r->t->names.items[i]),
+                                      r->t->globals[i].hash);
         r->root[i] = given ? *given : r->t->globals[i].value;
     }
 }
@@ -388,16 +435,20 @@ static void bind_context(struct run *r, struct tvalue context) {
 static void hide_at_root(struct run *r) {
     const struct template_scope *scope = r->t->scope;
     r->behind = scope->hidden_count ? run_alloc(r, scope->hidden_count * sizeof *r->behind) : NULL;
-    for (uint32_t i = 0; r->behind && i < scope->hidden_count; i++) r->behind[i] = r->root[scope->hidden[i]];
+    for (uint32_t i = 0; r->behind && i < scope->hidden_count; i++)
+        r->behind[i] = r->root[scope->hidden[i]];
     run_hide_names(r, scope);
 }
 
-int template_render(const struct template *t, struct tvalue context, const struct template_limits *limits,
-                    struct buf *out, struct error *err) {
+int template_render(const struct template *t, struct tvalue context,
+                    const struct template_limits *limits, struct buf *out, struct error *err) {
+    CHECK(t && out);
     static const struct template_limits NONE;
     struct error local;
-    struct run r = {.t = t, .out = out, .out_start = out->len, .err = err ? err : &local, .at_root = true};
-    if (!limits) limits = &NONE;
+    struct run r = {
+        .t = t, .out = out, .out_start = out->len, .err = err ? err : &local, .at_root = true};
+    if (!limits)
+        limits = &NONE;
     r.fuel = limits->fuel ? limits->fuel : DEFAULT_FUEL;
     r.out_max = limits->output_bytes ? limits->output_bytes : DEFAULT_OUTPUT;
     r.now_s = limits->now_s;
@@ -411,7 +462,8 @@ int template_render(const struct template *t, struct tvalue context, const struc
     arena_release(&r.arena);
     if (r.rc) {
         out->len = r.out_start;
-        if (out->data) out->data[out->len] = 0;
+        if (out->data)
+            out->data[out->len] = 0;
     } else if (out->data) {
         out->data[out->len] = 0;
     }

@@ -20,7 +20,8 @@ bool method_string_argument(struct run *r, struct tvalue v, struct bytes *out) {
 }
 
 bool method_int_argument(struct run *r, struct tvalue v, int64_t *out) {
-    if (op_is_int(v, out)) return true;
+    if (op_is_int(v, out))
+        return true;
     if (v.kind == TVALUE_UNDEFINED)
         run_fail_undefined(r, v);
     else
@@ -29,14 +30,15 @@ bool method_int_argument(struct run *r, struct tvalue v, int64_t *out) {
 }
 
 bool method_no_arguments(struct run *r, struct args args) {
-    if (!args.count && !args.keywords) return true;
+    if (!args.count && !args.keywords)
+        return true;
     run_fail(r, ERR_INVALID, "the method takes no arguments");
     return false;
 }
 
 /* C functions of Python take no keywords. */
-bool method_positional(struct run *r, const char *name, const char *names, unsigned required, struct args args,
-                       struct params *p) {
+bool method_positional(struct run *r, const char *name, const char *names, unsigned required,
+                       struct args args, struct params *p) {
     if (args.keywords && args.keywords->count)
         return run_fail(r, ERR_INVALID, "str.%s() takes no keyword arguments", name), false;
     return params_bind(r, name, names, required, args, p);
@@ -57,13 +59,16 @@ struct tvalue str_lower(struct run *r, struct tvalue self, struct args args) {
     return method_no_arguments(r, args) ? cased(r, self, PYTHON_LOWER) : undefined_value();
 }
 
-static bool is_cased(uint32_t cp) { return unicode_in(cp, 1 << UNICODE_LU | 1 << UNICODE_LL | 1 << UNICODE_LT); }
+static bool is_cased(uint32_t cp) {
+    return unicode_in(cp, 1 << UNICODE_LU | 1 << UNICODE_LL | 1 << UNICODE_LT);
+}
 
 struct tvalue str_title(struct run *r, struct tvalue self, struct args args) {
     struct buf out = {0};
     struct bytes s = tvalue_text(self);
     bool inside = false;
-    if (!method_no_arguments(r, args)) return undefined_value();
+    if (!method_no_arguments(r, args))
+        return undefined_value();
     for (size_t i = 0; i < s.len;) {
         uint32_t cp;
         i += unicode_next(s.data + i, &cp);
@@ -76,7 +81,8 @@ struct tvalue str_title(struct run *r, struct tvalue self, struct args args) {
 struct tvalue str_capitalize(struct run *r, struct tvalue self, struct args args) {
     struct buf out = {0};
     struct bytes s = tvalue_text(self);
-    if (!method_no_arguments(r, args)) return undefined_value();
+    if (!method_no_arguments(r, args))
+        return undefined_value();
     for (size_t i = 0; i < s.len;) {
         uint32_t cp;
         bool first = i == 0;
@@ -89,7 +95,8 @@ struct tvalue str_capitalize(struct run *r, struct tvalue self, struct args args
 struct tvalue str_swapcase(struct run *r, struct tvalue self, struct args args) {
     struct buf out = {0};
     struct bytes s = tvalue_text(self);
-    if (!method_no_arguments(r, args)) return undefined_value();
+    if (!method_no_arguments(r, args))
+        return undefined_value();
     for (size_t i = 0; i < s.len;) {
         uint32_t cp;
         i += unicode_next(s.data + i, &cp);
@@ -100,12 +107,16 @@ struct tvalue str_swapcase(struct run *r, struct tvalue self, struct args args) 
 
 /* ---- strip, prefix, suffix ---- */
 
-static struct tvalue strip(struct run *r, struct tvalue self, struct args args, bool left, bool right) {
+static struct tvalue strip(struct run *r, struct tvalue self, struct args args, bool left,
+                           bool right) {
     struct params p;
     struct bytes chars;
-    if (!method_positional(r, "strip", "chars", 0, args, &p)) return undefined_value();
-    if (!p.given[0] || p.v[0].kind == TVALUE_NONE) return tvalue_string(python_strip(tvalue_text(self), left, right));
-    if (!method_string_argument(r, p.v[0], &chars)) return undefined_value();
+    if (!method_positional(r, "strip", "chars", 0, args, &p))
+        return undefined_value();
+    if (!p.given[0] || p.v[0].kind == TVALUE_NONE)
+        return tvalue_string(python_strip(tvalue_text(self), left, right));
+    if (!method_string_argument(r, p.v[0], &chars))
+        return undefined_value();
     run_burn(r, (uint64_t)self.len * (chars.len + 1) / 16);
     return tvalue_string(python_strip_chars(tvalue_text(self), chars, left, right));
 }
@@ -127,27 +138,35 @@ static bool has_suffix(struct bytes s, struct bytes suffix) {
 }
 
 /* s[start:stop] of the optional arguments, clipped. */
-static bool window(struct run *r, struct bytes s, struct params *p, struct bytes *out, int64_t *first) {
+static bool window(struct run *r, struct bytes s, struct params *p, struct bytes *out,
+                   int64_t *first) {
     int64_t length = (int64_t)python_length(s), start = 0, stop = length;
-    if (p->given[1] && p->v[1].kind != TVALUE_NONE && !method_int_argument(r, p->v[1], &start)) return false;
-    if (p->given[2] && p->v[2].kind != TVALUE_NONE && !method_int_argument(r, p->v[2], &stop)) return false;
-    if (start < 0) start = MAX(start + length, 0);
-    if (stop < 0) stop = MAX(stop + length, 0);
+    if (p->given[1] && p->v[1].kind != TVALUE_NONE && !method_int_argument(r, p->v[1], &start))
+        return false;
+    if (p->given[2] && p->v[2].kind != TVALUE_NONE && !method_int_argument(r, p->v[2], &stop))
+        return false;
+    if (start < 0)
+        start = MAX(start + length, 0);
+    if (stop < 0)
+        stop = MAX(stop + length, 0);
     stop = MIN(stop, length);
-    if (start > stop) return false;
+    if (start > stop)
+        return false;
     size_t from = python_offset(s, (size_t)start), to = python_offset(s, (size_t)stop);
     *out = bytes_of(s.data + from, to - from);
     *first = start;
     return true;
 }
 
-static struct tvalue starts_or_ends(struct run *r, struct tvalue self, struct args args, bool suffix) {
+static struct tvalue starts_or_ends(struct run *r, struct tvalue self, struct args args,
+                                    bool suffix) {
     struct params p;
     struct bytes s, affix;
     int64_t first;
     if (!method_positional(r, suffix ? "endswith" : "startswith", "prefix start end", 1, args, &p))
         return undefined_value();
-    if (!window(r, tvalue_text(self), &p, &s, &first)) return r->rc ? undefined_value() : tvalue_bool(false);
+    if (!window(r, tvalue_text(self), &p, &s, &first))
+        return r->rc ? undefined_value() : tvalue_bool(false);
     struct tvalue one = p.v[0];
     uint32_t count = one.kind == TVALUE_TUPLE ? one.list->count : 1;
     for (uint32_t i = 0; i < count; i++) {
@@ -155,8 +174,10 @@ static struct tvalue starts_or_ends(struct run *r, struct tvalue self, struct ar
         if (v.kind != TVALUE_STRING && v.kind != TVALUE_UNDEFINED)
             return run_fail(r, ERR_INVALID, "%s first arg must be str or a tuple of str, not %s",
                             suffix ? "endswith" : "startswith", python_type(v));
-        if (!method_string_argument(r, v, &affix)) return undefined_value();
-        if (suffix ? has_suffix(s, affix) : has_prefix(s, affix)) return tvalue_bool(true);
+        if (!method_string_argument(r, v, &affix))
+            return undefined_value();
+        if (suffix ? has_suffix(s, affix) : has_prefix(s, affix))
+            return tvalue_bool(true);
     }
     return tvalue_bool(false);
 }
@@ -170,14 +191,17 @@ struct tvalue str_endswith(struct run *r, struct tvalue self, struct args args) 
 struct tvalue str_removeprefix(struct run *r, struct tvalue self, struct args args) {
     struct params p;
     struct bytes s = tvalue_text(self), affix;
-    if (!method_positional(r, "removeprefix", "prefix", 1, args, &p) || !method_string_argument(r, p.v[0], &affix))
+    if (!method_positional(r, "removeprefix", "prefix", 1, args, &p) ||
+        !method_string_argument(r, p.v[0], &affix))
         return undefined_value();
-    return has_prefix(s, affix) ? tvalue_string(bytes_of(s.data + affix.len, s.len - affix.len)) : self;
+    return has_prefix(s, affix) ? tvalue_string(bytes_of(s.data + affix.len, s.len - affix.len))
+                                : self;
 }
 struct tvalue str_removesuffix(struct run *r, struct tvalue self, struct args args) {
     struct params p;
     struct bytes s = tvalue_text(self), affix;
-    if (!method_positional(r, "removesuffix", "suffix", 1, args, &p) || !method_string_argument(r, p.v[0], &affix))
+    if (!method_positional(r, "removesuffix", "suffix", 1, args, &p) ||
+        !method_string_argument(r, p.v[0], &affix))
         return undefined_value();
     return has_suffix(s, affix) ? tvalue_string(bytes_of(s.data, s.len - affix.len)) : self;
 }
@@ -185,29 +209,36 @@ struct tvalue str_removesuffix(struct run *r, struct tvalue self, struct args ar
 /* ---- search ---- */
 
 const uint8_t *method_find_last(struct bytes s, struct bytes what) {
-    if (what.len > s.len) return NULL;
+    if (what.len > s.len)
+        return NULL;
     for (size_t i = s.len - what.len + 1; i-- > 0;)
-        if (!memcmp(s.data + i, what.data, what.len)) return s.data + i;
+        if (!memcmp(s.data + i, what.data, what.len))
+            return s.data + i;
     return NULL;
 }
 
 const uint8_t *method_find_first(struct bytes s, struct bytes what) {
-    if (!what.len) return s.data;
+    if (!what.len)
+        return s.data;
     return memmem(s.data, s.len, what.data, what.len);
 }
 
-static struct tvalue find(struct run *r, struct tvalue self, struct args args, bool last, bool must) {
+static struct tvalue find(struct run *r, struct tvalue self, struct args args, bool last,
+                          bool must) {
     struct params p;
     struct bytes s, what;
     int64_t first;
-    if (!method_positional(r, "find", "sub start end", 1, args, &p) || !method_string_argument(r, p.v[0], &what))
+    if (!method_positional(r, "find", "sub start end", 1, args, &p) ||
+        !method_string_argument(r, p.v[0], &what))
         return undefined_value();
     const uint8_t *hit = NULL;
     if (window(r, tvalue_text(self), &p, &s, &first))
         hit = last ? method_find_last(s, what) : method_find_first(s, what);
     run_burn(r, self.len / 16);
-    if (r->rc) return undefined_value();
-    if (!hit) return must ? run_fail(r, ERR_INVALID, "substring not found") : tvalue_int(-1);
+    if (r->rc)
+        return undefined_value();
+    if (!hit)
+        return must ? run_fail(r, ERR_INVALID, "substring not found") : tvalue_int(-1);
     return tvalue_int(first + (int64_t)python_length(bytes_of(s.data, (size_t)(hit - s.data))));
 }
 struct tvalue str_find(struct run *r, struct tvalue self, struct args args) {
@@ -227,10 +258,13 @@ struct tvalue str_count(struct run *r, struct tvalue self, struct args args) {
     struct params p;
     struct bytes s, what;
     int64_t first, n = 0;
-    if (!method_positional(r, "count", "sub start end", 1, args, &p) || !method_string_argument(r, p.v[0], &what))
+    if (!method_positional(r, "count", "sub start end", 1, args, &p) ||
+        !method_string_argument(r, p.v[0], &what))
         return undefined_value();
-    if (!window(r, tvalue_text(self), &p, &s, &first)) return r->rc ? undefined_value() : tvalue_int(0);
-    if (!what.len) return tvalue_int((int64_t)python_length(s) + 1);
+    if (!window(r, tvalue_text(self), &p, &s, &first))
+        return r->rc ? undefined_value() : tvalue_int(0);
+    if (!what.len)
+        return tvalue_int((int64_t)python_length(s) + 1);
     for (const uint8_t *hit; s.len && (hit = memmem(s.data, s.len, what.data, what.len)); n++) {
         size_t used = (size_t)(hit - s.data) + what.len;
         s = bytes_of(s.data + used, s.len - used);

@@ -19,50 +19,59 @@ static uint32_t new_node(struct added_set *set, uint8_t byte) {
 
 static uint32_t find_child(const struct added_set *set, uint32_t node, uint8_t byte) {
     uint32_t child = set->nodes.items[node].child;
-    while (child && set->nodes.items[child].byte != byte) child = set->nodes.items[child].sibling;
+    while (child && set->nodes.items[child].byte != byte)
+        child = set->nodes.items[child].sibling;
     return child;
 }
 
 static uint32_t child_or_new(struct added_set *set, uint32_t node, uint8_t byte) {
     uint32_t child = find_child(set, node, byte);
-    if (child) return child;
+    if (child)
+        return child;
     child = new_node(set, byte);
     set->nodes.items[child].sibling = set->nodes.items[node].child;
     set->nodes.items[node].child = child;
     return child;
 }
 
-int added_add(struct added_set *set, struct bytes content, struct added_token token, struct error *err) {
-    if (!content.len) return 0;
+int added_add(struct added_set *set, struct bytes content, struct added_token token,
+              struct error *err) {
+    if (!content.len)
+        return 0;
     if (content.len > ADDED_BYTES_MAX)
-        return error_set(err, ERR_LIMIT, "added token %u is %zu bytes long (at most %d)", token.id, content.len,
-                         ADDED_BYTES_MAX);
+        return error_set(err, ERR_LIMIT, "added token %u is %zu bytes long (at most %d)", token.id,
+                         content.len, ADDED_BYTES_MAX);
     if (set->tokens.count >= ADDED_TOKENS_MAX)
         return error_set(err, ERR_LIMIT, "more than %d added tokens", ADDED_TOKENS_MAX);
     uint8_t first = content.data[0];
-    if (!set->roots[first]) set->roots[first] = new_node(set, first);
+    if (!set->roots[first])
+        set->roots[first] = new_node(set, first);
     set->first_byte = set->first_byte == -2 || set->first_byte == first ? first : -1;
     uint32_t node = set->roots[first];
-    for (size_t i = 1; i < content.len; i++) node = child_or_new(set, node, content.data[i]);
+    for (size_t i = 1; i < content.len; i++)
+        node = child_or_new(set, node, content.data[i]);
     vec_push(&set->tokens, token);
     set->nodes.items[node].token = (uint32_t)set->tokens.count;
     return 0;
 }
 
 /* First position at or after p whose byte begins some token. */
-static const uint8_t *find_first(const struct added_set *set, const uint8_t *p, const uint8_t *end) {
-    if (set->first_byte == -2 || p == end) return end;
+static const uint8_t *find_first(const struct added_set *set, const uint8_t *p,
+                                 const uint8_t *end) {
+    if (set->first_byte == -2 || p == end)
+        return end;
     if (set->first_byte >= 0) {
         p = memchr(p, set->first_byte, (size_t)(end - p));
         return p ? p : end;
     }
-    while (p < end && !set->roots[*p]) p++;
+    while (p < end && !set->roots[*p])
+        p++;
     return p;
 }
 
 /* The longest token that begins at p; its end in *stop. */
-static const struct added_token *match_at(const struct added_set *set, const uint8_t *p, const uint8_t *end,
-                                          const uint8_t **stop) {
+static const struct added_token *match_at(const struct added_set *set, const uint8_t *p,
+                                          const uint8_t *end, const uint8_t **stop) {
     uint32_t node = set->roots[*p], found = 0;
     while (node) {
         p++;
@@ -75,10 +84,13 @@ static const struct added_token *match_at(const struct added_set *set, const uin
     return found ? &set->tokens.items[found - 1] : NULL;
 }
 
-const struct added_token *added_longest(const struct added_set *set, struct bytes text, size_t *len) {
+const struct added_token *added_longest(const struct added_set *set, struct bytes text,
+                                        size_t *len) {
     const uint8_t *stop;
-    const struct added_token *token = text.len ? match_at(set, text.data, text.data + text.len, &stop) : NULL;
-    if (token) *len = (size_t)(stop - text.data);
+    const struct added_token *token =
+        text.len ? match_at(set, text.data, text.data + text.len, &stop) : NULL;
+    if (token)
+        *len = (size_t)(stop - text.data);
     return token;
 }
 
@@ -89,22 +101,25 @@ size_t added_prefix(const struct added_set *set, struct bytes text) {
 
 static bool touches_word(struct bytes text, const uint8_t *begin, const uint8_t *end) {
     uint32_t cp;
-    if (begin > text.data && (unicode_prev(begin, &cp), unicode_is_word(cp))) return true;
+    if (begin > text.data && (unicode_prev(begin, &cp), unicode_is_word(cp)))
+        return true;
     return end < text.data + text.len && (unicode_next(end, &cp), unicode_is_word(cp));
 }
 
 /* Takes white space along where the token's rules say so. */
-static void strip(const struct added_token *token, const uint8_t *floor, const uint8_t *ceiling, const uint8_t **begin,
-                  const uint8_t **end) {
+static void strip(const struct added_token *token, const uint8_t *floor, const uint8_t *ceiling,
+                  const uint8_t **begin, const uint8_t **end) {
     uint32_t cp;
     while (token->lstrip && *begin > floor) {
         size_t n = unicode_prev(*begin, &cp);
-        if (!unicode_is_space(cp)) break;
+        if (!unicode_is_space(cp))
+            break;
         *begin -= n;
     }
     while (token->rstrip && *end < ceiling) {
         size_t n = unicode_next(*end, &cp);
-        if (!unicode_is_space(cp)) break;
+        if (!unicode_is_space(cp))
+            break;
         *end += n;
     }
 }
@@ -125,9 +140,11 @@ static bool is_skipped(const struct added_skips *skips, size_t at) {
     return skips->all || added_has_spot(skips, at, at + 1);
 }
 
-bool added_next(const struct added_set *set, struct bytes text, size_t from, const struct added_skips *skips,
-                struct added_match *out) {
-    if (set->first_byte == -2 || from >= text.len) return false;
+bool added_next(const struct added_set *set, struct bytes text, size_t from,
+                const struct added_skips *skips, struct added_match *out) {
+    CHECK(from <= text.len);
+    if (set->first_byte == -2 || from >= text.len)
+        return false;
     const uint8_t *end = text.data + text.len, *p = text.data + from, *stop = NULL;
     while ((p = find_first(set, p, end)) < end) {
         const struct added_token *token = match_at(set, p, end, &stop);
@@ -136,12 +153,14 @@ bool added_next(const struct added_set *set, struct bytes text, size_t from, con
             continue;
         }
         size_t content = (size_t)(p - text.data);
-        if ((token->special && is_skipped(skips, content)) || (token->single_word && touches_word(text, p, stop))) {
+        if ((token->special && is_skipped(skips, content)) ||
+            (token->single_word && touches_word(text, p, stop))) {
             p = stop;
             continue;
         }
         strip(token, text.data + from, end, &p, &stop);
-        *out = (struct added_match){(size_t)(p - text.data), (size_t)(stop - text.data), content, token};
+        *out = (struct added_match){(size_t)(p - text.data), (size_t)(stop - text.data), content,
+                                    token};
         return true;
     }
     return false;

@@ -1,8 +1,9 @@
 /*
- * added.h - finds added tokens in a text: leftmost first, of those the longest; then their rules about neighbours.
+ * added.h - finds added tokens in a text: leftmost first, of those the longest; then their rules
+ * about neighbours.
  *
- * Rules, as HF has them: single_word (no word character may touch it), lstrip and rstrip (takes the white space beside
- * it along).
+ * Rules, as HF has them: single_word (no word character may touch it), lstrip and rstrip (takes the
+ * white space beside it along).
  *
  * Threading: const once all tokens are added.
  */
@@ -38,12 +39,18 @@ struct added_match {
     const struct added_token *token;
 };
 
+/* An empty set. */
 void added_init(struct added_set *set);
+/* Gives back all memory. */
 void added_release(struct added_set *set);
-/* Adds a token that matches `content` (empty ones match nothing). A content given again replaces the token. */
-MUST_CHECK int added_add(struct added_set *set, struct bytes content, struct added_token token, struct error *err);
-/* The token of the longest content that text begins with, that content's bytes in *len; NULL: none. */
-const struct added_token *added_longest(const struct added_set *set, struct bytes text, size_t *len);
+/* Adds a token that matches `content` (empty ones match nothing). A content given again replaces
+ * the token. */
+MUST_CHECK int added_add(struct added_set *set, struct bytes content, struct added_token token,
+                         struct error *err);
+/* The token of the longest content that text begins with, that content's bytes in *len; NULL:
+ * none. */
+const struct added_token *added_longest(const struct added_set *set, struct bytes text,
+                                        size_t *len);
 /* Bytes of the longest content that text begins with; 0: none. */
 size_t added_prefix(const struct added_set *set, struct bytes text);
 /* Where special tokens match nothing, though the text they cover is passed over, as in HF. */
@@ -54,8 +61,9 @@ struct added_skips {
 };
 /* True when a spot lies in [begin, end). */
 bool added_has_spot(const struct added_skips *skips, size_t begin, size_t end);
-/* The next match that begins at or after from; strips reach back at most to from. False: none up to the end of text. */
-bool added_next(const struct added_set *set, struct bytes text, size_t from, const struct added_skips *skips,
-                struct added_match *out);
+/* The next match that begins at or after from; strips reach back at most to from. False: none up to
+ * the end of text. */
+bool added_next(const struct added_set *set, struct bytes text, size_t from,
+                const struct added_skips *skips, struct added_match *out);
 
 #endif

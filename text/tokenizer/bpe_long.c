@@ -1,11 +1,13 @@
 /*
- * bpe_long.c - merging long pieces: a linked list of symbols, one bucket of positions per rank, a bitmap of four levels
- * that finds the lowest rank with positions, and a heap for positions whose rank turns up too late for its bucket.
+ * bpe_long.c - merging long pieces: a linked list of symbols, one bucket of positions per rank, a
+ * bitmap of four levels that finds the lowest rank with positions, and a heap for positions whose
+ * rank turns up too late for its bucket.
  */
 #include "text/tokenizer/bpe_internal.h"
 
 void bpe_prepare_buckets(const struct bpe *b, struct bpe_scratch *s) {
-    if (s->buckets) return;
+    if (s->buckets)
+        return;
     s->buckets = mem_calloc(MAX(b->rank_count, 1u), sizeof *s->buckets);
     memset(s->buckets, 0xFF, MAX(b->rank_count, 1u) * sizeof *s->buckets);
     size_t bits = MAX(b->rank_count, 1u);
@@ -23,18 +25,21 @@ void bpe_bucket_push(struct bpe_scratch *s, uint32_t rank, uint32_t pos) {
     if (bucket->first == NONE) {
         bucket->first = entry;
         size_t bit = rank;
-        for (int level = 0; level < 4; level++, bit /= 64) s->bits[level][bit / 64] |= (uint64_t)1 << bit % 64;
+        for (int level = 0; level < 4; level++, bit /= 64)
+            s->bits[level][bit / 64] |= (uint64_t)1 << bit % 64;
     } else {
         s->entries.items[bucket->last].next = entry;
     }
     bucket->last = entry;
 }
 
-/* The lowest rank with entries, or NONE. Four levels of 64 cover 16 million words of ranks. */
+/* Four levels of 64 cover 16 million words of ranks. */
 uint32_t bpe_lowest_bucket(const struct bpe_scratch *s) {
     size_t word = 0;
-    while (word < s->bit_words[3] && !s->bits[3][word]) word++;
-    if (word == s->bit_words[3]) return NONE;
+    while (word < s->bit_words[3] && !s->bits[3][word])
+        word++;
+    if (word == s->bit_words[3])
+        return NONE;
     size_t bit = 0;
     for (int level = 3; level >= 0; level--) {
         bit = word * 64 + (size_t)__builtin_ctzll(s->bits[level][word]);
@@ -46,29 +51,34 @@ uint32_t bpe_lowest_bucket(const struct bpe_scratch *s) {
 static void sort_order(struct bpe_scratch *s) {
     size_t count = s->order.count;
     bool sorted = true;
-    for (size_t i = 1; i < count && sorted; i++) sorted = s->order.items[i - 1] <= s->order.items[i];
-    if (sorted) return;
+    for (size_t i = 1; i < count && sorted; i++)
+        sorted = s->order.items[i - 1] <= s->order.items[i];
+    if (sorted)
+        return;
     vec_reserve(&s->order_other, count);
     for (unsigned shift = 0; shift < 32; shift += 8) { /* radix sort */
         size_t starts[257] = {0};
-        for (size_t i = 0; i < count; i++) starts[(s->order.items[i] >> shift & 255) + 1]++;
-        if (starts[1] == count) continue;
-        for (int k = 0; k < 256; k++) starts[k + 1] += starts[k];
+        for (size_t i = 0; i < count; i++)
+            starts[(s->order.items[i] >> shift & 255) + 1]++;
+        if (starts[1] == count)
+            continue;
+        for (int k = 0; k < 256; k++)
+            starts[k + 1] += starts[k];
         for (size_t i = 0; i < count; i++)
             s->order_other.items[starts[s->order.items[i] >> shift & 255]++] = s->order.items[i];
         memcpy(s->order.items, s->order_other.items, count * sizeof *s->order.items);
     }
 }
 
-/* Empties the bucket into s->order, positions rising. */
-void bpe_take_bucket(struct bpe_scratch *s, uint32_t rank) {
+void bpe_empty_bucket(struct bpe_scratch *s, uint32_t rank) {
     s->order.count = 0;
     for (uint32_t e = s->buckets[rank].first; e != NONE; e = s->entries.items[e].next)
         vec_push(&s->order, s->entries.items[e].pos);
     s->buckets[rank] = (struct bpe_bucket){NONE, NONE};
     size_t bit = rank;
     for (int level = 0; level < 4; level++, bit /= 64)
-        if (s->bits[level][bit / 64] &= ~((uint64_t)1 << bit % 64)) break;
+        if (s->bits[level][bit / 64] &= ~((uint64_t)1 << bit % 64))
+            break;
     sort_order(s);
 }
 
@@ -88,15 +98,19 @@ static void heap_pop(struct bpe_scratch *s) {
     struct bpe_wait w = s->heap.items[--s->heap.count];
     size_t i = 0, child;
     while ((child = 2 * i + 1) < s->heap.count) {
-        if (child + 1 < s->heap.count && wait_less(s->heap.items[child + 1], s->heap.items[child])) child++;
-        if (!wait_less(s->heap.items[child], w)) break;
+        if (child + 1 < s->heap.count && wait_less(s->heap.items[child + 1], s->heap.items[child]))
+            child++;
+        if (!wait_less(s->heap.items[child], w))
+            break;
         s->heap.items[i] = s->heap.items[child];
         i = child;
     }
-    if (s->heap.count) s->heap.items[i] = w;
+    if (s->heap.count)
+        s->heap.items[i] = w;
 }
 
-static const struct bpe_merge *look_up(const struct bpe *b, struct bpe_scratch *s, uint32_t left, uint32_t right) {
+static const struct bpe_merge *look_up(const struct bpe *b, struct bpe_scratch *s, uint32_t left,
+                                       uint32_t right) {
     if (s->last.left != left || s->last.right != right) {
         s->last = *find_pair(b, left, right);
         s->last.left = left; /* also when there is no such merge */
@@ -105,34 +119,43 @@ static const struct bpe_merge *look_up(const struct bpe *b, struct bpe_scratch *
     return &s->last;
 }
 
-/* Notes the pair that begins at pos: for later, or, at or below the rank being visited, for right now. */
-static void note_pair(const struct bpe *b, struct bpe_scratch *s, uint32_t pos, uint32_t current_rank) {
+/* Notes the pair that begins at pos: for later, or, at or below the rank being visited, for right
+ * now. */
+static void note_pair(const struct bpe *b, struct bpe_scratch *s, uint32_t pos,
+                      uint32_t current_rank) {
     uint32_t next = s->next.items[pos];
-    if (next == NONE) return;
+    if (next == NONE)
+        return;
     uint32_t rank = look_up(b, s, s->ids.items[pos], s->ids.items[next])->rank;
-    if (rank == NONE) return;
+    if (rank == NONE)
+        return;
     if (rank <= current_rank && current_rank != NONE)
         heap_push(s, (struct bpe_wait){rank, pos});
     else
         bpe_bucket_push(s, rank, pos);
 }
 
-static void merge_at(const struct bpe *b, struct bpe_scratch *s, struct bpe_wait at, uint32_t current_rank) {
+static void merge_at(const struct bpe *b, struct bpe_scratch *s, struct bpe_wait at,
+                     uint32_t current_rank) {
     uint32_t pos = at.pos, next = s->next.items[pos];
-    if (s->ids.items[pos] == NONE || next == NONE) return;
+    if (s->ids.items[pos] == NONE || next == NONE)
+        return;
     const struct bpe_merge *m = look_up(b, s, s->ids.items[pos], s->ids.items[next]);
-    if (m->rank != at.rank) return; /* the pair noted is gone */
+    if (m->rank != at.rank)
+        return; /* the pair noted is gone */
     s->ids.items[pos] = m->result;
     s->ids.items[next] = NONE;
     uint32_t after = s->next.items[next];
     s->next.items[pos] = after;
-    if (after != NONE) s->prev.items[after] = pos;
-    if (s->prev.items[pos] != NONE) note_pair(b, s, s->prev.items[pos], current_rank);
+    if (after != NONE)
+        s->prev.items[after] = pos;
+    if (s->prev.items[pos] != NONE)
+        note_pair(b, s, s->prev.items[pos], current_rank);
     note_pair(b, s, pos, current_rank);
 }
 
 static void visit_bucket(const struct bpe *b, struct bpe_scratch *s, uint32_t rank) {
-    bpe_take_bucket(s, rank);
+    bpe_empty_bucket(s, rank);
     size_t i = 0;
     while (i < s->order.count || s->heap.count) {
         struct bpe_wait at = {rank, i < s->order.count ? s->order.items[i] : NONE};
@@ -146,22 +169,8 @@ static void visit_bucket(const struct bpe *b, struct bpe_scratch *s, uint32_t ra
     }
 }
 
-/* Puts the pairs of the piece as it begins into their buckets; those of single bytes come from the table. */
-static void note_all(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece) {
+size_t bpe_merge_long(const struct bpe *b, struct bpe_scratch *s) {
     size_t count = s->ids.count;
-    for (uint32_t i = 0; i + 1 < count; i++) {
-        if (!piece) {
-            note_pair(b, s, i, NONE);
-            continue;
-        }
-        uint32_t rank = b->byte_pairs[(size_t)piece[i] << 8 | piece[i + 1]][0];
-        if (rank != NONE) bpe_bucket_push(s, rank, i);
-    }
-}
-
-size_t bpe_merge_long(const struct bpe *b, struct bpe_scratch *s, const uint8_t *piece) {
-    size_t count = s->ids.count;
-    if (bpe_merge_runs(b, s, &count)) return count;
     bpe_prepare_buckets(b, s);
     vec_reserve(&s->next, count);
     vec_reserve(&s->prev, count);
@@ -171,9 +180,12 @@ size_t bpe_merge_long(const struct bpe *b, struct bpe_scratch *s, const uint8_t 
         s->prev.items[i] = i ? (uint32_t)(i - 1) : NONE;
     }
     s->last.left = NONE;
-    note_all(b, s, piece);
-    for (uint32_t rank; (rank = bpe_lowest_bucket(s)) != NONE;) visit_bucket(b, s, rank);
+    for (uint32_t i = 0; i + 1 < count; i++)
+        note_pair(b, s, i, NONE);
+    for (uint32_t rank; (rank = bpe_lowest_bucket(s)) != NONE;)
+        visit_bucket(b, s, rank);
     size_t kept = 0;
-    for (uint32_t i = 0; i != NONE; i = s->next.items[i]) s->ids.items[kept++] = s->ids.items[i];
+    for (uint32_t i = 0; i != NONE; i = s->next.items[i])
+        s->ids.items[kept++] = s->ids.items[i];
     return kept;
 }

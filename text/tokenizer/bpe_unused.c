@@ -12,16 +12,20 @@ static int compare_results(const void *a, const void *b) {
 
 static bool any_unused(const struct vocab *v) {
     for (size_t i = 0; i < v->entries.count; i++)
-        if (v->flags[i] & VOCAB_UNUSED) return true;
+        if (v->flags[i] & VOCAB_UNUSED)
+            return true;
     return false;
 }
 
 void bpe_collect_unused(struct bpe *b) {
-    if (!any_unused(b->vocab)) return;
+    if (!any_unused(b->vocab))
+        return;
     VEC(struct bpe_merge) found = {0};
     for (uint32_t i = 0; i < b->merge_count; i++)
-        if (b->vocab->flags[b->merges[i].result] & VOCAB_UNUSED) vec_push(&found, b->merges[i]);
-    if (found.count) qsort(found.items, found.count, sizeof *found.items, compare_results);
+        if (b->vocab->flags[b->merges[i].result] & VOCAB_UNUSED)
+            vec_push(&found, b->merges[i]);
+    if (found.count)
+        qsort(found.items, found.count, sizeof *found.items, compare_results);
     b->unused = found.items;
     b->unused_count = found.count;
 }
@@ -40,8 +44,10 @@ static void push_cut(const struct bpe *b, uint32_t id, struct token_vec *out) {
 
 void bpe_cut_unused(const struct bpe *b, size_t from, struct token_vec *out) {
     struct token_vec all = {0};
-    for (size_t i = from; i < out->count; i++) vec_push(&all, out->items[i]);
+    for (size_t i = from; i < out->count; i++)
+        vec_push(&all, out->items[i]);
     out->count = from;
-    for (size_t i = 0; i < all.count; i++) push_cut(b, all.items[i], out);
+    for (size_t i = 0; i < all.count; i++)
+        push_cut(b, all.items[i], out);
     vec_release(&all);
 }

@@ -1,20 +1,22 @@
 #include "text/tokenizer/detokenizer.h"
 
 #include "base/utf8.h"
-#include "text/tokenizer/decode.h"
+#include "text/tokenizer/detokenize.h"
 
 void detok_init(struct detok *d, const struct tokenizer *t, unsigned flags) {
-    bool continues = flags & DECODE_CONTINUES;
+    CHECK(d && t);
+    bool continues = flags & DETOKENIZE_CONTINUES;
     *d = (struct detok){.tokenizer = t, .flags = flags, .started = continues};
     d->strip_left = continues ? 0 : t->decoder.strip_count;
 }
 
 /* Bytes that are no character: one U+FFFD each from byte tokens, one together at byte level. */
 static void add_bad(const struct detok *d, size_t bytes, struct buf *out) {
-    decode_add_bad(out, d->tokenizer->decoder.kind == DECODER_BYTES ? 1 : bytes);
+    detokenize_add_bad(out, d->tokenizer->decoder.kind == DECODER_BYTES ? 1 : bytes);
 }
 
-/* Completes or gives up the held character with the bytes that follow; returns how many of them it used. */
+/* Completes or gives up the held character with the bytes that follow; returns how many of them it
+ * used. */
 static size_t finish_held(struct detok *d, struct bytes s, struct buf *out) {
     size_t used = 0;
     while (d->held_count && used < s.len) {
@@ -43,13 +45,14 @@ static void feed(struct detok *d, struct bytes s, struct buf *out) {
         size_t good = utf8_valid_prefix(s.data, s.len);
         buf_add(out, s.data, good);
         s = bytes_of(s.data + good, s.len - good);
-        if (!s.len) return;
+        if (!s.len)
+            return;
         if (s.len < 4 && utf8_is_partial(s.data, s.len)) {
             memcpy(d->held, s.data, s.len);
             d->held_count = (uint8_t)s.len;
             return;
         }
-        size_t bad = decode_bad_len(s.data, s.len);
+        size_t bad = detokenize_bad_len(s.data, s.len);
         add_bad(d, bad, out);
         s = bytes_of(s.data + bad, s.len - bad);
     }
@@ -58,18 +61,23 @@ static void feed(struct detok *d, struct bytes s, struct buf *out) {
 static void push_text(struct detok *d, uint32_t id, bool first, struct buf *out) {
     const struct tokenizer *t = d->tokenizer;
     struct buf scratch = {0};
-    if (!decode_is_byte(t, id)) detok_flush(d, out);
-    if (t->decoder.kind == DECODER_SPACED && !first) buf_add_byte(out, ' ');
-    struct bytes text = decode_token_text(t, id, first, &scratch);
-    d->started = !first || !decode_still_first(t, tokenizer_token_bytes(t, id), text);
-    feed(d, d->strip_left ? decode_strip(&t->decoder, text, &d->strip_left) : text, out);
+    if (!detokenize_is_byte(t, id))
+        detok_flush(d, out);
+    if (t->decoder.kind == DECODER_SPACED && !first)
+        buf_add_byte(out, ' ');
+    struct bytes text = detokenize_token_text(t, id, first, &scratch);
+    d->started = !first || !detokenize_still_first(t, tokenizer_token_bytes(t, id), text);
+    feed(d, d->strip_left ? detokenize_strip(&t->decoder, text, &d->strip_left) : text, out);
     buf_release(&scratch);
 }
 
 void detok_push(struct detok *d, uint32_t id, struct buf *out) {
+    CHECK(d->tokenizer && d->held_count < sizeof d->held);
     const struct tokenizer *t = d->tokenizer;
-    if (id >= t->vocab.entries.count || t->vocab.entries.items[id].start == VOCAB_ABSENT) return;
-    if (d->flags & DECODE_SKIP_SPECIAL && tokenizer_is_special(t, id)) return;
+    if (id >= t->vocab.entries.count || t->vocab.entries.items[id].start == VOCAB_ABSENT)
+        return;
+    if (d->flags & DETOKENIZE_SKIP_SPECIAL && tokenizer_is_special(t, id))
+        return;
     if (t->decoder.kind == DECODER_BYTES)
         feed(d, tokenizer_token_bytes(t, id), out);
     else
@@ -77,14 +85,16 @@ void detok_push(struct detok *d, uint32_t id, struct buf *out) {
 }
 
 void detok_flush(struct detok *d, struct buf *out) {
-    if (d->held_count) add_bad(d, d->held_count, out);
+    CHECK(d->tokenizer && d->held_count < sizeof d->held);
+    if (d->held_count)
+        add_bad(d, d->held_count, out);
     d->held_count = 0;
 }
 
 /* ---- which token made what ---- */
 
-void detok_spans(const struct tokenizer *t, struct tokens ids, unsigned flags, struct token_span *spans,
-                 struct buf *out) {
+void detok_spans(const struct tokenizer *t, struct tokens ids, unsigned flags,
+                 struct token_span *spans, struct buf *out) {
     size_t start = out->len;
     struct detok d;
     detok_init(&d, t, flags);
@@ -93,10 +103,12 @@ void detok_spans(const struct tokenizer *t, struct tokens ids, unsigned flags, s
         detok_push(&d, ids.ids[i], out);
         size_t end = out->len - start;
         bool cut = d.held_count && (end > begin || d.held_count > held);
-        spans[i] = (struct token_span){begin, end + cut}; /* the cut character's end is not known yet */
+        /* the cut character's end is not known yet */
+        spans[i] = (struct token_span){begin, end + cut};
     }
     detok_flush(&d, out);
     size_t len = out->len - start;
     for (size_t i = 0; i < ids.count; i++)
-        while (spans[i].end < len && ((uint8_t)out->data[start + spans[i].end] & 0xC0) == 0x80) spans[i].end++;
+        while (spans[i].end < len && ((uint8_t)out->data[start + spans[i].end] & 0xC0) == 0x80)
+            spans[i].end++;
 }

@@ -6,37 +6,34 @@
 #include "base/utf8.h"
 #include "base/vec.h"
 #include "formats/json.h"
-#include "text/template/value_data.h"
+#include "formats/json_tree.h"
 #include "text/tokenizer/known_splits.h"
 
 enum { CONFIG_BUDGET = 64 << 20, CONFIG_CALLS = 4 << 20, MORE_MAX = 1024 };
 
-static const char *const BPE_FILES[][2] = {{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}};
+static const char *const BPE_FILES[][2] = {{"vocab.json", "merges.txt"},
+                                           {"encoder.json", "vocab.bpe"}};
 
 struct folder {
     const struct bundle *bundle;
-    struct bytes vocab, merges, pieces;       /* of BPE; of WordPiece */
-    struct tvalue config, special_map, added; /* tokenizer_config, special_tokens_map, added_tokens: .json */
-    struct bytes class;                       /* tokenizer_class, else the model's type */
+    struct bytes vocab, merges, pieces; /* of BPE; of WordPiece */
+    /* tokenizer_config, special_tokens_map, added_tokens: .json */
+    struct json_value config, special_map, added;
+    struct bytes class; /* tokenizer_class, else the model's type */
     struct buf *out;
 };
 
-static struct tvalue member(struct tvalue v, const char *name) { return tvalue_dict_get(v, bytes_str(name)); }
-
-static bool flag(const struct folder *f, const char *name, bool fallback) {
-    struct tvalue v = member(f->config, name);
-    return v.kind == TVALUE_BOOL ? v.boolean : fallback;
-}
-
 /* "<s>" or {"content": "<s>"}; empty: none. */
-static struct bytes spelling(struct tvalue v) {
-    if (v.kind == TVALUE_DICT) v = member(v, "content");
-    return v.kind == TVALUE_STRING ? tvalue_text(v) : bytes_of(NULL, 0);
+static struct bytes spelling(struct json_value v) {
+    if (v.kind == JSON_IS_OBJECT)
+        v = json_get(v, "content");
+    return v.kind == JSON_IS_STRING ? json_text(v) : bytes_of(NULL, 0);
 }
 
 static struct bytes special(const struct folder *f, const char *name, const char *fallback) {
-    struct bytes s = spelling(member(f->config, name));
-    if (!s.len) s = spelling(member(f->special_map, name));
+    struct bytes s = spelling(json_get(f->config, name));
+    if (!s.len)
+        s = spelling(json_get(f->special_map, name));
     return s.len || !fallback ? s : bytes_str(fallback);
 }
 
@@ -57,8 +54,10 @@ static void add_quoted(struct buf *out, struct bytes s) {
 
 static void find_files(struct folder *f) {
     for (size_t i = 0; i < ARRAY_LEN(BPE_FILES) && !f->vocab.len; i++) {
-        struct bytes vocab = bundle_find(f->bundle, BPE_FILES[i][0]), merges = bundle_find(f->bundle, BPE_FILES[i][1]);
-        if (!vocab.len || !merges.len) continue;
+        struct bytes vocab = bundle_find(f->bundle, BPE_FILES[i][0]),
+                     merges = bundle_find(f->bundle, BPE_FILES[i][1]);
+        if (!vocab.len || !merges.len)
+            continue;
         f->vocab = vocab;
         f->merges = merges;
     }
@@ -75,25 +74,29 @@ bool folder_vocab_is(const struct bundle *bundle) {
 
 /* The next line without its end; false: none is left. */
 static bool next_line(struct bytes *rest, struct bytes *line) {
-    if (!rest->len) return false;
+    if (!rest->len)
+        return false;
     const uint8_t *end = memchr(rest->data, '\n', rest->len);
     size_t len = end ? (size_t)(end - rest->data) : rest->len, taken = len + (end != NULL);
     *line = bytes_of(rest->data, len);
     *rest = bytes_of(rest->data + taken, rest->len - taken);
-    if (line->len && line->data[line->len - 1] == '\r') line->len--;
+    if (line->len && line->data[line->len - 1] == '\r')
+        line->len--;
     return true;
 }
 
 static int check_text(struct bytes file, const char *name, struct error *err) {
     size_t good = file.len ? utf8_valid_prefix(file.data, file.len) : 0;
-    return good == file.len ? 0 : error_set(err, ERR_INVALID, "%s is not valid UTF-8 at byte %zu", name, good);
+    return good == file.len
+               ? 0
+               : error_set(err, ERR_INVALID, "%s is not valid UTF-8 at byte %zu", name, good);
 }
 
 /* ---- added tokens ---- */
 
 struct added {
     struct bytes content;
-    struct tvalue rules; /* of added_tokens_decoder, or none */
+    struct json_value rules; /* of added_tokens_decoder, or none */
     int64_t id;
     bool special;
 };
@@ -108,13 +111,16 @@ static int compare_ids(const void *a, const void *b) {
 
 static bool has_content(const struct added_list *list, struct bytes content) {
     for (size_t i = 0; i < list->items.count; i++)
-        if (bytes_equal(list->items.items[i].content, content)) return true;
+        if (bytes_equal(list->items.items[i].content, content))
+            return true;
     return false;
 }
 
 static void add_special(struct added_list *list, struct bytes content) {
-    struct added a = {.content = content, .rules = tvalue_none(), .id = INT64_MAX, .special = true};
-    if (content.len && !has_content(list, content)) vec_push(&list->items, a);
+    struct added a = {
+        .content = content, .rules = (struct json_value){0}, .id = INT64_MAX, .special = true};
+    if (content.len && !has_content(list, content))
+        vec_push(&list->items, a);
 }
 
 /* The special tokens that HF's classes have where the configuration names none. */
@@ -129,32 +135,38 @@ static const struct {
                 {"mask_token", NULL, "[MASK]", "<mask>"}};
 
 static struct bytes special_at(const struct folder *f, size_t i) {
-    const char *fallback = !f->vocab.len ? SPECIALS[i].bert : is_roberta(f) ? SPECIALS[i].roberta : SPECIALS[i].gpt2;
+    const char *fallback = !f->vocab.len   ? SPECIALS[i].bert
+                           : is_roberta(f) ? SPECIALS[i].roberta
+                                           : SPECIALS[i].gpt2;
     return special(f, SPECIALS[i].name, fallback);
 }
 
 static void list_added(const struct folder *f, struct added_list *list) {
-    struct tvalue decoder = member(f->config, "added_tokens_decoder"),
-                  more = member(f->config, "additional_special_tokens");
-    for (size_t i = 0; decoder.kind == TVALUE_DICT && i < decoder.dict->count; i++) {
-        struct bytes key = tvalue_text(decoder.dict->entries[i].key);
-        struct added a = {.rules = decoder.dict->entries[i].value};
+    struct json_value decoder = json_get(f->config, "added_tokens_decoder"),
+                      more = json_get(f->config, "additional_special_tokens");
+    for (size_t i = 0; decoder.kind == JSON_IS_OBJECT && i < decoder.count; i++) {
+        struct bytes key = decoder.members[i].key;
+        struct added a = {.rules = decoder.members[i].value};
         a.content = spelling(a.rules);
-        struct tvalue is_special = member(a.rules, "special");
-        a.special = is_special.kind == TVALUE_BOOL && is_special.boolean;
-        if (json_number_int64(key, &a.id) && a.content.len) vec_push(&list->items, a);
+        a.special = json_get_bool(a.rules, "special", false);
+        if (json_number_int64(key, &a.id) && a.content.len)
+            vec_push(&list->items, a);
     }
-    bool older = !list->items.count && f->added.kind == TVALUE_DICT; /* added_tokens.json says it only there */
-    for (size_t i = 0; older && i < f->added.dict->count; i++) {
-        struct tvalue id = f->added.dict->entries[i].value;
-        struct added a = {.content = tvalue_text(f->added.dict->entries[i].key), .rules = tvalue_none()};
-        a.id = id.kind == TVALUE_INT ? id.integer : INT64_MAX;
-        if (a.content.len) vec_push(&list->items, a);
+    /* added_tokens.json says it only there */
+    bool older = !list->items.count && f->added.kind == JSON_IS_OBJECT;
+    for (size_t i = 0; older && i < f->added.count; i++) {
+        struct json_value id = f->added.members[i].value;
+        struct added a = {.content = f->added.members[i].key, .rules = (struct json_value){0}};
+        a.id = id.kind == JSON_IS_INT ? id.integer : INT64_MAX;
+        if (a.content.len)
+            vec_push(&list->items, a);
     }
-    if (list->items.count) qsort(list->items.items, list->items.count, sizeof *list->items.items, compare_ids);
-    for (size_t i = 0; i < ARRAY_LEN(SPECIALS); i++) add_special(list, special_at(f, i));
-    for (size_t i = 0; i < MIN(tvalue_count(more), (size_t)MORE_MAX); i++)
-        add_special(list, spelling(tvalue_list_at(more, i)));
+    if (list->items.count)
+        qsort(list->items.items, list->items.count, sizeof *list->items.items, compare_ids);
+    for (size_t i = 0; i < ARRAY_LEN(SPECIALS); i++)
+        add_special(list, special_at(f, i));
+    for (size_t i = 0; i < MIN(json_count(more), (size_t)MORE_MAX); i++)
+        add_special(list, spelling(json_at(more, i)));
 }
 
 static void write_added(const struct folder *f) {
@@ -167,8 +179,8 @@ static void write_added(const struct folder *f) {
         buf_addf(f->out, "%s{\"id\":%zu,\"content\":", i ? "," : "", i);
         add_quoted(f->out, a->content);
         for (size_t k = 0; k < ARRAY_LEN(RULES); k++) {
-            struct tvalue rule = member(a->rules, RULES[k]);
-            buf_addf(f->out, ",\"%s\":%s", RULES[k], rule.kind == TVALUE_BOOL && rule.boolean ? "true" : "false");
+            buf_addf(f->out, ",\"%s\":%s", RULES[k],
+                     json_get_bool(a->rules, RULES[k], false) ? "true" : "false");
         }
         buf_addf(f->out, ",\"special\":%s}", a->special ? "true" : "false");
     }
@@ -184,8 +196,10 @@ static void write_merges(const struct folder *f) {
     buf_add_str(f->out, ",\"merges\":[");
     for (size_t i = 0; next_line(&rest, &line); i++) {
         bool comment = i == 0 && line.len > 8 && !memcmp(line.data, "#version", 8);
-        if (!line.len || comment) continue;
-        if (!first) buf_add_byte(f->out, ',');
+        if (!line.len || comment)
+            continue;
+        if (!first)
+            buf_add_byte(f->out, ',');
         add_quoted(f->out, line);
         first = false;
     }
@@ -201,7 +215,8 @@ static void write_named(const struct folder *f, struct bytes token) {
     if (json_expect(&r, JSON_OBJECT_BEGIN))
         while (!found && json_next(&r) == JSON_KEY) {
             found = bytes_equal(r.text, token);
-            if (!json_read_int64(&r, &id)) break;
+            if (!json_read_int64(&r, &id))
+                break;
         }
     json_reader_release(&r);
     buf_add_byte(f->out, '[');
@@ -211,15 +226,17 @@ static void write_named(const struct folder *f, struct bytes token) {
 
 /* Where HF's class of the name has more than GPT-2's rules. */
 static void write_bpe_rules(const struct folder *f) {
-    const char *space = flag(f, "add_prefix_space", false) ? "true" : "false";
+    const char *space = json_get_bool(f->config, "add_prefix_space", false) ? "true" : "false";
     if (is_class(f, "Qwen2")) {
         buf_add_str(f->out, "\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":");
         CHECK(known_split_json(bytes_str("qwen2"), f->out, NULL));
     } else {
-        buf_addf(f->out, "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":%s}", space);
+        buf_addf(f->out, "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":%s}",
+                 space);
     }
     buf_add_str(f->out, ",\"decoder\":{\"type\":\"ByteLevel\"},");
-    if (!is_roberta(f)) return;
+    if (!is_roberta(f))
+        return;
     buf_add_str(f->out, "\"post_processor\":{\"type\":\"RobertaProcessing\",\"sep\":");
     write_named(f, special(f, "sep_token", "</s>"));
     buf_add_str(f->out, ",\"cls\":");
@@ -240,7 +257,8 @@ static void write_bpe(const struct folder *f) {
 static int64_t line_of(const struct folder *f, struct bytes piece) {
     struct bytes rest = f->pieces, line;
     for (int64_t i = 0; next_line(&rest, &line); i++)
-        if (bytes_equal(line, piece)) return i;
+        if (bytes_equal(line, piece))
+            return i;
     return -1;
 }
 
@@ -253,7 +271,8 @@ static void write_end(const struct folder *f, struct bytes token) {
 static void write_pieces(const struct folder *f) {
     struct bytes rest = f->pieces, line;
     for (size_t i = 0; next_line(&rest, &line); i++) {
-        if (i) buf_add_byte(f->out, ',');
+        if (i)
+            buf_add_byte(f->out, ',');
         add_quoted(f->out, line);
         buf_addf(f->out, ":%zu", i);
     }
@@ -262,20 +281,23 @@ static void write_pieces(const struct folder *f) {
 static int write_wordpiece(const struct folder *f, struct error *err) {
     struct bytes unknown = special(f, "unk_token", "[UNK]"), cls = special(f, "cls_token", "[CLS]"),
                  sep = special(f, "sep_token", "[SEP]");
-    struct tvalue accents = member(f->config, "strip_accents");
+    struct json_value accents = json_get(f->config, "strip_accents");
     if (line_of(f, cls) < 0 || line_of(f, sep) < 0)
-        return error_set(err, ERR_INVALID, "vocab.txt lacks '%.*s' or '%.*s'", (int)MIN(cls.len, (size_t)64), cls.data,
-                         (int)MIN(sep.len, (size_t)64), sep.data);
-    buf_addf(f->out,
-             "\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":%s,"
-             "\"strip_accents\":%s,\"lowercase\":%s},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"
-             "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},"
-             "\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":",
-             flag(f, "tokenize_chinese_chars", true) ? "true" : "false",
-             accents.kind != TVALUE_BOOL ? "null"
-             : accents.boolean           ? "true"
-                                         : "false",
-             flag(f, "do_lower_case", true) ? "true" : "false");
+        return error_set(err, ERR_INVALID, "vocab.txt lacks '%.*s' or '%.*s'",
+                         (int)MIN(cls.len, (size_t)64), cls.data, (int)MIN(sep.len, (size_t)64),
+                         sep.data);
+    buf_addf(
+        f->out,
+        "\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":%"
+        "s,"
+        "\"strip_accents\":%s,\"lowercase\":%s},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"
+        "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},"
+        "\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":",
+        json_get_bool(f->config, "tokenize_chinese_chars", true) ? "true" : "false",
+        accents.kind != JSON_IS_BOOL ? "null"
+        : accents.boolean            ? "true"
+                                     : "false",
+        json_get_bool(f->config, "do_lower_case", true) ? "true" : "false");
     write_end(f, sep);
     buf_add_str(f->out, ",\"cls\":");
     write_end(f, cls);
@@ -290,10 +312,11 @@ static int write_wordpiece(const struct folder *f, struct error *err) {
 
 /* ---- all of it ---- */
 
-static int read_json(const struct folder *f, struct arena *a, const char *name, struct tvalue *out, struct error *err) {
+static int read_json(const struct folder *f, struct arena *a, const char *name,
+                     struct json_value *out, struct error *err) {
     struct bytes file = bundle_find(f->bundle, name);
-    *out = tvalue_none();
-    int rc = file.len ? tvalue_from_json(a, file, out, err) : 0;
+    *out = (struct json_value){0};
+    int rc = file.len ? json_parse(a, file, out, err) : 0;
     return rc ? error_wrap(err, "%s", name) : 0;
 }
 
@@ -303,18 +326,27 @@ int folder_vocab_json(const struct bundle *bundle, struct buf *out, struct error
     arena_init(&a, CONFIG_BUDGET, CONFIG_CALLS);
     find_files(&f);
     int rc = check_text(f.merges, "merges.txt", err);
-    if (!rc) rc = check_text(f.pieces, "vocab.txt", err);
-    if (!rc) rc = read_json(&f, &a, "tokenizer_config.json", &f.config, err);
-    if (!rc) rc = read_json(&f, &a, "special_tokens_map.json", &f.special_map, err);
-    if (!rc) rc = read_json(&f, &a, "added_tokens.json", &f.added, err);
-    struct tvalue model = tvalue_none();
-    if (!rc) rc = read_json(&f, &a, "config.json", &model, err);
-    f.class = tvalue_text(member(f.config, "tokenizer_class"));
-    if (!f.class.len) f.class = tvalue_text(member(model, "model_type"));
+    if (!rc)
+        rc = check_text(f.pieces, "vocab.txt", err);
+    if (!rc)
+        rc = read_json(&f, &a, "tokenizer_config.json", &f.config, err);
+    if (!rc)
+        rc = read_json(&f, &a, "special_tokens_map.json", &f.special_map, err);
+    if (!rc)
+        rc = read_json(&f, &a, "added_tokens.json", &f.added, err);
+    struct json_value model = (struct json_value){0};
+    if (!rc)
+        rc = read_json(&f, &a, "config.json", &model, err);
+    f.class = json_text(json_get(f.config, "tokenizer_class"));
+    if (!f.class.len)
+        f.class = json_text(json_get(model, "model_type"));
     buf_add_byte(out, '{');
-    if (!rc) write_added(&f);
-    if (!rc && f.vocab.len) write_bpe(&f);
-    if (!rc && !f.vocab.len) rc = write_wordpiece(&f, err);
+    if (!rc)
+        write_added(&f);
+    if (!rc && f.vocab.len)
+        write_bpe(&f);
+    if (!rc && !f.vocab.len)
+        rc = write_wordpiece(&f, err);
     buf_add_byte(out, '}');
     arena_release(&a);
     return rc ? rc : out->failed ? error_set(err, ERR_MEMORY, "out of memory") : 0;

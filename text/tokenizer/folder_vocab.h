@@ -1,9 +1,11 @@
 /*
- * folder_vocab.h - the vocabulary of a model's folder that has no tokenizer.json: vocab.json with merges.txt
- * (byte-level BPE: GPT-2's also as encoder.json with vocab.bpe), or vocab.txt (WordPiece).
+ * folder_vocab.h - the vocabulary of a model's folder that has no tokenizer.json: vocab.json with
+ * merges.txt (byte-level BPE: GPT-2's also as encoder.json with vocab.bpe), or vocab.txt
+ * (WordPiece).
  *
- * Such files say nothing about normalizing, splitting and special tokens; what HF transformers 5 makes of them by
- * tokenizer_class and tokenizer_config.json is written down here as the tokenizer.json that it would save.
+ * Such files say nothing about normalizing, splitting and special tokens; what HF transformers 5
+ * makes of them by tokenizer_class and tokenizer_config.json is written down here as the
+ * tokenizer.json that it would save.
  *
  * Threading: any thread.
  */

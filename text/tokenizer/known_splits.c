@@ -1,6 +1,6 @@
 #include "text/tokenizer/known_splits.h"
 
-#include "text/tokenizer/scan.h"
+#include "text/tokenizer/fast/scan.h"
 
 enum { PATTERNS_MAX = 8, NAMES_MAX = 24 };
 
@@ -13,13 +13,17 @@ enum { PATTERNS_MAX = 8, NAMES_MAX = 24 };
 #define GPT2     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define CL100K   ANY_CASE "|" WORD "\\p{L}+|\\p{N}{1,3}|" OTHERS "|" SPACES
 #define QWEN2    ANY_CASE "|" WORD "\\p{L}+|\\p{N}|" OTHERS "|" SPACES
-#define QWEN35   ANY_CASE "|" WORD "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES
-#define SEED     ANY_CASE "|" WORD "\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES
-#define SLASHES  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
-#define O200K    WORD UPPER "*" LOWER "+" ANY_CASE "?|" WORD UPPER "+" LOWER "*" ANY_CASE "?|\\p{N}{1,3}" SLASHES
-#define TEKKEN   WORD UPPER "*" LOWER "+|" WORD UPPER "+" LOWER "*|\\p{N}" SLASHES
-#define BAILING                                                                                                        \
-    "'(?i:[sdmt]|ll|ve|re)|" WORD "+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define QWEN35                                                                                     \
+    ANY_CASE "|" WORD "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES
+#define SEED    ANY_CASE "|" WORD "\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES
+#define SLASHES "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
+#define O200K                                                                                      \
+    WORD UPPER "*" LOWER "+" ANY_CASE "?|" WORD UPPER "+" LOWER "*" ANY_CASE "?|\\p{N}{1,"         \
+               "3}" SLASHES
+#define TEKKEN WORD UPPER "*" LOWER "+|" WORD UPPER "+" LOWER "*|\\p{N}" SLASHES
+#define BAILING                                                                                    \
+    "'(?i:[sdmt]|ll|ve|re)|" WORD                                                                  \
+    "+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
 #define DEEPSEEK3 SCAN_DEEPSEEK3_REST
 #define CJK3      SCAN_DEEPSEEK3_ASIAN
 #define CJK       "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
@@ -50,22 +54,28 @@ enum { PATTERNS_MAX = 8, NAMES_MAX = 24 };
 /* clang-format on */
 #define FALCON_SIGNS "[\\p{P}\\$\\+<=>\\^~\\|`]+"
 #define NO_CASE      WORD "\\p{L}+|\\p{N}|" OTHERS "|" SPACES
-#define YOUTU_ASIAN                                                                                                    \
-    "[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f\ufe30-"  \
-    "\ufe4f]+|"                                                                                                        \
+#define YOUTU_ASIAN                                                                                \
+    "[\uac00-\ud7a3\u3131-\u318e]+|["                                                              \
+    "\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f\ufe30-"             \
+    "\ufe4f]+|"                                                                                    \
     "[\u3105-\u312f]+|" CJK3
-#define YOUTU WORD UPPER "*" LOWER "+" ANY_CASE "?|" WORD UPPER "+" LOWER "*" ANY_CASE "?|\\p{N}" SLASHES
-#define EXAONE_MOE                                                                                                     \
-    ANY_CASE "|" WORD "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|"     \
+#define YOUTU                                                                                      \
+    WORD UPPER "*" LOWER "+" ANY_CASE "?|" WORD UPPER "+" LOWER "*" ANY_CASE "?|\\p{N}" SLASHES
+#define EXAONE_MOE                                                                                 \
+    ANY_CASE "|" WORD "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| "                             \
+             "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|"                                        \
              "\\s+(?!\\S)|\\s+"
-#define SPARK                                                                                                          \
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "              \
+#define SPARK                                                                                      \
+    "[!\"#$%&'()*+,\\-./"                                                                          \
+    ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "             \
     "?[\\p{P}\\p{S}]+|[\\r\\n]|\\s+(?!\\S)|\\s+"
-#define AFMOE_ASIAN                                                                                                    \
-    "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f"        \
-    "\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+"
-/* Numbers in groups of three, the first of one to three, as (?=(...{3})*$) would have them but in linear time: first
- * the digits that are too many, then by threes from there. */
+#define AFMOE_ASIAN                                                                                \
+    "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-"       \
+    "\u2fdf\u0e40-\u0e7f"                                                                          \
+    "\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]" \
+    "+"
+/* Numbers in groups of three, the first of one to three, as (?=(...{3})*$) would have them but in
+ * linear time: first the digits that are too many, then by threes from there. */
 #define GROUPS(digit) "\\A" digit "{1,2}(?=(?:" digit "{3})*\\z)", "\\G" digit "{3}"
 
 static const struct {
@@ -73,19 +83,22 @@ static const struct {
     const char *patterns[PATTERNS_MAX];
     struct known_split more;
 } ROWS[] = {
-    {{"gpt2",       "gpt-2",           "r50k_base",    "p50k_base",   "mpt",         "olmo",    "jais",    "phi-2",
-      "trillion",   "granite-docling", "exaone4",      "roberta-bpe", "modern-bert", "jina-es", "jina-de", "jina-v2-es",
-      "jina-v2-de", "jina-v1-en",      "jina-v2-code", "gigachat",    "a.x-4.0",     "mellum"},
+    {{"gpt2",         "gpt-2",    "r50k_base", "p50k_base",       "mpt",        "olmo",
+      "jais",         "phi-2",    "trillion",  "granite-docling", "exaone4",    "roberta-bpe",
+      "modern-bert",  "jina-es",  "jina-de",   "jina-v2-es",      "jina-v2-de", "jina-v1-en",
+      "jina-v2-code", "gigachat", "a.x-4.0",   "mellum"},
      {GPT2},
      {0}},
     {{"cl100k", "cl100k_base", "dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {CL100K}, {0}},
-    {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
+    {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
+      "jina-v5-nano"},
      {CL100K},
      {.ignore_merges = true, .add_bos = true}},
     {{"minicpm5"}, {"\\p{N}{1,3}", CL100K}, {.ignore_merges = true}},
     {{"o200k", "o200k_base", "gpt-4o", "llama4", "minimax-m2", "kanana2", "talkie"}, {O200K}, {0}},
     {{"granite-embed-multi-97m"}, {O200K}, {.ignore_merges = true}},
-    {{"qwen2", "stablelm2", "hunyuan", "deepseek-r1-qwen", "megrez", "grok-2", "kormo", "solar-open", "f2llmv2"},
+    {{"qwen2", "stablelm2", "hunyuan", "deepseek-r1-qwen", "megrez", "grok-2", "kormo",
+      "solar-open", "f2llmv2"},
      {QWEN2},
      {0}},
     {{"laguna"}, {"[^\\n]+|[\\n]+", QWEN2}, {0}},
@@ -97,8 +110,12 @@ static const struct {
     {{"tiny_aya", "cohere2moe"}, {"(?<!\\d)\\d++\\b", GROUPS("\\d"), O200K}, {0}},
     {{"afmoe"}, {"\\p{N}+", GROUPS("\\p{N}"), AFMOE_ASIAN, DEEPSEEK3}, {0}},
     {{"spark2_5"}, {"\\p{N}{1,3}", CJK3, SPARK, "\\p{N}"}, {0}},
-    {{"deepseek-v3", "deepseek_v3", "hunyuan-dense", "joyai-llm", "hy_v4"}, {"\\p{N}{1,3}", CJK3, DEEPSEEK3}, {0}},
-    {{"deepseek-llm"}, {"[\\r\\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", CJK, "\\p{N}+"}, {0}},
+    {{"deepseek-v3", "deepseek_v3", "hunyuan-dense", "joyai-llm", "hy_v4"},
+     {"\\p{N}{1,3}", CJK3, DEEPSEEK3},
+     {0}},
+    {{"deepseek-llm"},
+     {"[\\r\\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", CJK, "\\p{N}+"},
+     {0}},
     {{"deepseek-coder"}, {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK, "\\p{N}"}, {0}},
     {{"falcon"}, {FALCON_SIGNS, GPT2, "[0-9][0-9][0-9]"}, {0}},
     {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"},
@@ -119,18 +136,23 @@ static const struct {
 
 static bool has_name(size_t row, struct bytes name) {
     for (size_t i = 0; i < NAMES_MAX && ROWS[row].names[i]; i++)
-        if (bytes_equal(name, bytes_str(ROWS[row].names[i]))) return true;
+        if (bytes_equal(name, bytes_str(ROWS[row].names[i])))
+            return true;
     return false;
 }
 
 bool known_split_json(struct bytes name, struct buf *out, struct known_split *more) {
     size_t row = 0;
-    while (row < ARRAY_LEN(ROWS) && !has_name(row, name)) row++;
-    if (row == ARRAY_LEN(ROWS)) return false;
-    if (more) *more = ROWS[row].more;
+    while (row < ARRAY_LEN(ROWS) && !has_name(row, name))
+        row++;
+    if (row == ARRAY_LEN(ROWS))
+        return false;
+    if (more)
+        *more = ROWS[row].more;
     buf_add_str(out, "{\"type\":\"Sequence\",\"pretokenizers\":[");
     for (size_t i = 0; i < PATTERNS_MAX && ROWS[row].patterns[i]; i++) {
-        buf_add_str(out, "{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":\"");
+        buf_add_str(out, "{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,"
+                         "\"pattern\":{\"Regex\":\"");
         buf_add_json(out, bytes_str(ROWS[row].patterns[i]));
         buf_add_str(out, "\"}},");
     }

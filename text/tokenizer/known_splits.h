@@ -1,10 +1,11 @@
 /*
- * known_splits.h - how text is split for vocabularies that do not say it themselves (tiktoken files, GGUF metadata):
- * one table of names and patterns.
+ * known_splits.h - how text is split for vocabularies that do not say it themselves (tiktoken
+ * files, GGUF metadata): one table of names and patterns.
  *
- * The names are those of tiktoken's encodings and of GGUF's tokenizer.ggml.pre. A row's patterns are applied one after
- * the other, matches isolated, as a Sequence of Splits in tokenizer.json is; then bytes. Sources: tiktoken_ext,
- * llama.cpp's llama-vocab.cpp, and the tokenizer.json files of the models.
+ * The names are those of tiktoken's encodings and of GGUF's tokenizer.ggml.pre. A row's patterns
+ * are applied one after the other, matches isolated, as a Sequence of Splits in tokenizer.json is;
+ * then bytes. Sources: tiktoken_ext, llama.cpp's llama-vocab.cpp, and the tokenizer.json files of
+ * the models.
  *
  * Threading: const.
  */
@@ -19,8 +20,8 @@ struct known_split {
     bool add_bos;
 };
 
-/* Appends the "pre_tokenizer" value of tokenizer.json for this name; false (nothing appended) for an unknown one. more
- * may be NULL. */
+/* Appends the "pre_tokenizer" value of tokenizer.json for this name; false (nothing appended) for
+ * an unknown one. more may be NULL. */
 bool known_split_json(struct bytes name, struct buf *out, struct known_split *more);
 
 #endif

@@ -81,7 +81,8 @@ static const struct named_vocab TABLE[] = {
      .contents = {"a2bf067e70b47a3638824f2c2063699b"}},
     {.names = {"llama3", "llama3.1", "llama3.2", "llama3.3", "llama-3"},
      .files = {"llama3.tiktoken", "llama3/tokenizer.model", "tokenizer.model.llama3"},
-     .published = SPLINTR " (llama3.tiktoken), or as original/tokenizer.model of https://huggingface.co/meta-llama",
+     .published = SPLINTR
+     " (llama3.tiktoken), or as original/tokenizer.model of https://huggingface.co/meta-llama",
      .split = "llama3",
      .bos = 128000,
      .eos = 128001,
@@ -131,7 +132,8 @@ static const struct named_vocab TABLE[] = {
                   {"<｜tool▁sep｜>", 128814}},
      .contents = {"03473f45c946d159499a11f77bb334bf", "8239d5c1b4be9c4b4b368ca48c0f03ab"}},
     {.names = {"mistral_v1", "mistral", "mistral-7b"},
-     .files = {"mistral_v1.model", "tokenizer.model.v1", "mistral_v1/tokenizer.model", "mistral.tiktoken"},
+     .files = {"mistral_v1.model", "tokenizer.model.v1", "mistral_v1/tokenizer.model",
+               "mistral.tiktoken"},
      .published = MISTRALS " (tokenizer.model.v1)",
      .bos = 1,
      .eos = 2,
@@ -139,8 +141,8 @@ static const struct named_vocab TABLE[] = {
      .prefix_bos = true,
      .contents = {"f445cd0611932875c3f728312daa7000"}},
     {.names = {"mistral_v2"},
-     .files = {"mistral_v2.model", "mistral_instruct_tokenizer_240216.model.v2", "mistral_v2/tokenizer.model",
-               "mistral_v2.tiktoken"},
+     .files = {"mistral_v2.model", "mistral_instruct_tokenizer_240216.model.v2",
+               "mistral_v2/tokenizer.model", "mistral_v2.tiktoken"},
      .published = MISTRALS " (mistral_instruct_tokenizer_240216.model.v2)",
      .bos = 1,
      .eos = 2,
@@ -148,7 +150,8 @@ static const struct named_vocab TABLE[] = {
      .prefix_bos = true,
      .contents = {"d6578be7a8726587ac00130cf0242e99"}},
     {.names = {"mistral_v3", "mistral_v3_tekken", "tekken"},
-     .files = {"mistral_v3_tekken.tiktoken", "mistral_v3.tiktoken", "mistral_v3_tekken.rawbytes.tiktoken"},
+     .files = {"mistral_v3_tekken.tiktoken", "mistral_v3.tiktoken",
+               "mistral_v3_tekken.rawbytes.tiktoken"},
      .published = SPLINTR " (mistral_v3_tekken.tiktoken)",
      .split = "tekken",
      .bos = 1,
@@ -178,20 +181,22 @@ static const struct named_vocab TABLE[] = {
 static const struct {
     const char *name;
     bool doubled;
-} AGENT[] = {{"system", false},  {"user", false},   {"assistant", false}, {"im_start", false}, {"im_end", false},
-             {"think", true},    {"plan", true},    {"step", true},       {"act", true},       {"observe", true},
-             {"function", true}, {"result", true},  {"error", true},      {"code", true},      {"output", true},
-             {"lang", true},     {"context", true}, {"quote", true},      {"cite", true},      {"source", true},
-             {"memory", true},   {"recall", true},  {"pad", false},       {"stop", false},     {"sep", false},
-             {"image", true},    {"audio", true},   {"video", true},      {"title", true},     {"section", true},
-             {"summary", true}};
+} AGENT[] = {{"system", false}, {"user", false},   {"assistant", false}, {"im_start", false},
+             {"im_end", false}, {"think", true},   {"plan", true},       {"step", true},
+             {"act", true},     {"observe", true}, {"function", true},   {"result", true},
+             {"error", true},   {"code", true},    {"output", true},     {"lang", true},
+             {"context", true}, {"quote", true},   {"cite", true},       {"source", true},
+             {"memory", true},  {"recall", true},  {"pad", false},       {"stop", false},
+             {"sep", false},    {"image", true},   {"audio", true},      {"video", true},
+             {"title", true},   {"section", true}, {"summary", true}};
 
 /* ---- finding ---- */
 
 const struct named_vocab *named_vocab_find(const char *name) {
     for (size_t i = 0; i < ARRAY_LEN(TABLE); i++)
         for (size_t k = 0; k < ALIASES_MAX && TABLE[i].names[k]; k++)
-            if (!strcasecmp(name, TABLE[i].names[k])) return &TABLE[i];
+            if (!strcasecmp(name, TABLE[i].names[k]))
+                return &TABLE[i];
     return NULL;
 }
 
@@ -200,12 +205,14 @@ const struct named_vocab *named_vocab_recognize(const struct tiktoken_file *f) {
     u128_text(f->contents, hex);
     for (size_t i = 0; i < ARRAY_LEN(TABLE); i++)
         for (size_t k = 0; k < ARRAY_LEN(TABLE[i].contents); k++)
-            if (TABLE[i].contents[k] && !strcmp(hex, TABLE[i].contents[k])) return &TABLE[i];
+            if (TABLE[i].contents[k] && !strcmp(hex, TABLE[i].contents[k]))
+                return &TABLE[i];
     return NULL;
 }
 
 const char *named_vocab_list(void) {
-    return "cl100k_base, o200k_base, p50k_base, r50k_base, llama3, deepseek_v3, mistral_v1, mistral_v2, mistral_v3";
+    return "cl100k_base, o200k_base, p50k_base, r50k_base, llama3, deepseek_v3, mistral_v1, "
+           "mistral_v2, mistral_v3";
 }
 
 static bool try_path(const char *dir, const char *sub, const char *file, struct buf *path) {
@@ -214,9 +221,11 @@ static bool try_path(const char *dir, const char *sub, const char *file, struct 
     return file_exists(buf_text(path));
 }
 
-static bool find_in(const struct named_vocab *v, const char *dir, const char *sub, struct buf *path) {
+static bool find_in(const struct named_vocab *v, const char *dir, const char *sub,
+                    struct buf *path) {
     for (size_t i = 0; i < FILES_MAX && v->files[i]; i++)
-        if (try_path(dir, sub, v->files[i], path)) return true;
+        if (try_path(dir, sub, v->files[i], path))
+            return true;
     return false;
 }
 
@@ -233,18 +242,21 @@ static bool find_deeper(const struct named_vocab *v, const char *dir, struct buf
     return found;
 }
 
-int named_vocab_path(const struct named_vocab *v, const char *dir, struct buf *path, struct error *err) {
+int named_vocab_path(const struct named_vocab *v, const char *dir, struct buf *path,
+                     struct error *err) {
     if (!dir || !*dir)
-        return error_set(
-            err, ERR_NOT_FOUND,
-            "the vocabulary '%s' needs a folder with '%s' in it: give --vocab-dir or set TRIREME_VOCAB_DIR; "
-            "it is published at %s",
-            v->names[0], v->files[0], v->published);
-    if (find_in(v, dir, "", path) || find_deeper(v, dir, path)) return 0;
+        return error_set(err, ERR_NOT_FOUND,
+                         "the vocabulary '%s' needs a folder with '%s' in it: give --vocab-dir or "
+                         "set TRIREME_VOCAB_DIR; "
+                         "it is published at %s",
+                         v->names[0], v->files[0], v->published);
+    if (find_in(v, dir, "", path) || find_deeper(v, dir, path))
+        return 0;
     struct buf names = {0};
-    for (size_t i = 0; i < FILES_MAX && v->files[i]; i++) buf_addf(&names, "%s'%s'", i ? " nor " : "", v->files[i]);
-    int rc = error_set(err, ERR_NOT_FOUND, "the folder '%s' has no %s; it is published at %s", dir, buf_text(&names),
-                       v->published);
+    for (size_t i = 0; i < FILES_MAX && v->files[i]; i++)
+        buf_addf(&names, "%s'%s'", i ? " nor " : "", v->files[i]);
+    int rc = error_set(err, ERR_NOT_FOUND, "the folder '%s' has no %s; it is published at %s", dir,
+                       buf_text(&names), v->published);
     buf_release(&names);
     return rc;
 }
@@ -255,7 +267,8 @@ void named_vocab_rules(const struct named_vocab *v, struct buf *json) {
     CHECK(!v->split || known_split_json(bytes_str(v->split), json, NULL));
 }
 
-static int add(struct tokenizer *t, const char *text, uint32_t id, bool special, struct error *err) {
+static int add(struct tokenizer *t, const char *text, uint32_t id, bool special,
+               struct error *err) {
     struct added_token token = {.id = id, .special = special};
     return tokenizer_add_token(t, bytes_str(text), token, err);
 }
@@ -264,7 +277,8 @@ static int add(struct tokenizer *t, const char *text, uint32_t id, bool special,
 static uint32_t agent_id(const struct named_vocab *v, const char *name, uint32_t offset) {
     enum { LLAMA3_MEDIA = 128256, IMAGE_OFFSET = 42 };
     bool media = !strcmp(name, "image") || !strcmp(name, "audio") || !strcmp(name, "video");
-    return v->bos == 128000 && media ? LLAMA3_MEDIA + offset - IMAGE_OFFSET : v->agent_base + offset;
+    return v->bos == 128000 && media ? LLAMA3_MEDIA + offset - IMAGE_OFFSET
+                                     : v->agent_base + offset;
 }
 
 static int add_agent_tokens(const struct named_vocab *v, struct tokenizer *t, struct error *err) {
@@ -280,24 +294,32 @@ static int add_agent_tokens(const struct named_vocab *v, struct tokenizer *t, st
     return rc;
 }
 
-int named_vocab_add_tokens(const struct named_vocab *v, bool agent_tokens, struct tokenizer *t, struct error *err) {
+int named_vocab_add_tokens(const struct named_vocab *v, bool agent_tokens, struct tokenizer *t,
+                           struct error *err) {
     int rc = 0;
     for (size_t i = 0; i < SPECIALS_MAX && v->specials[i].text && !rc; i++) {
-        bool thinking = !strcmp(v->specials[i].text, "<think>") || !strcmp(v->specials[i].text, "</think>");
+        bool thinking =
+            !strcmp(v->specials[i].text, "<think>") || !strcmp(v->specials[i].text, "</think>");
         rc = add(t, v->specials[i].text, v->specials[i].id, !thinking, err);
     }
     for (uint32_t id = v->run.first; v->run.before && id <= v->run.last && !rc; id++) {
         char text[64];
-        snprintf(text, sizeof text, "%s%u%s", v->run.before, v->run.number + id - v->run.first, v->run.after);
+        snprintf(text, sizeof text, "%s%u%s", v->run.before, v->run.number + id - v->run.first,
+                 v->run.after);
         rc = add(t, text, id, true, err);
     }
-    if (!rc && agent_tokens && v->agent_base != NONE) rc = add_agent_tokens(v, t, err);
-    if (rc) return rc;
+    if (!rc && agent_tokens && v->agent_base != NONE)
+        rc = add_agent_tokens(v, t, err);
+    if (rc)
+        return rc;
     t->bos = v->bos;
     t->prefix.count = 0;
-    if (v->prefix_bos) vec_push(&t->prefix, v->bos);
+    if (v->prefix_bos)
+        vec_push(&t->prefix, v->bos);
     tokenizer_add_eos(t, v->eos);
     return 0;
 }
 
-uint32_t named_vocab_first_text_id(const struct named_vocab *v) { return v->first_text_id; }
+uint32_t named_vocab_first_text_id(const struct named_vocab *v) {
+    return v->first_text_id;
+}

@@ -19,17 +19,21 @@ static bool is_ascii(struct bytes s) {
     for (; i + 8 <= s.len; i += 8) {
         uint64_t word;
         memcpy(&word, s.data + i, 8);
-        if (word & 0x8080808080808080u) return false;
+        if (word & 0x8080808080808080u)
+            return false;
     }
     for (; i < s.len; i++)
-        if (s.data[i] & 0x80) return false;
+        if (s.data[i] & 0x80)
+            return false;
     return true;
 }
 
-static bool map_part(struct bytes s, utf8proc_option_t options, struct buf *out) {
+static bool map_run(struct bytes s, utf8proc_option_t options, struct buf *out) {
     utf8proc_uint8_t *mapped = NULL;
-    utf8proc_ssize_t len = utf8proc_map(s.data, (utf8proc_ssize_t)s.len, &mapped, UTF8PROC_STABLE | options);
-    if (len >= 0) buf_add(out, mapped, (size_t)len);
+    utf8proc_ssize_t len =
+        utf8proc_map(s.data, (utf8proc_ssize_t)s.len, &mapped, UTF8PROC_STABLE | options);
+    if (len >= 0)
+        buf_add(out, mapped, (size_t)len);
     free(mapped);
     return len >= 0;
 }
@@ -39,57 +43,69 @@ static bool compose(struct bytes s, utf8proc_option_t options, struct buf *out) 
     static const char ALONE[] = "\xE1\x86\xA7";
     const uint8_t *p = s.data, *end = s.data + s.len, *hit;
     while (p < end && (hit = memmem(p, (size_t)(end - p), ALONE, 3))) {
-        if (hit > p && !map_part(bytes_of(p, (size_t)(hit - p)), options, out)) return false;
+        if (hit > p && !map_run(bytes_of(p, (size_t)(hit - p)), options, out))
+            return false;
         buf_add(out, ALONE, 3);
         p = hit + 3;
     }
-    return p == end || map_part(bytes_of(p, (size_t)(end - p)), options, out);
+    return p == end || map_run(bytes_of(p, (size_t)(end - p)), options, out);
 }
 
 bool normalizer_is_young_mark(uint32_t cp) {
     static const uint32_t RUNS[][2] = {
-        {0x7FD, 0x7FD},     {0x897, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xC3C, 0xC3C},
-        {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},   {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},
-        {0xA82C, 0xA82C},   {0x10D24, 0x10D27}, {0x10D69, 0x10D6D}, {0x10EAB, 0x10EAC}, {0x10EFD, 0x10EFF},
-        {0x10F46, 0x10F50}, {0x10F82, 0x10F85}, {0x11070, 0x11070}, {0x1133B, 0x1133B}, {0x113CE, 0x113D0},
-        {0x1145E, 0x1145E}, {0x11839, 0x1183A}, {0x11930, 0x11930}, {0x11935, 0x11935}, {0x11938, 0x11938},
-        {0x1193D, 0x1193E}, {0x11943, 0x11943}, {0x119E0, 0x119E0}, {0x11A34, 0x11A34}, {0x11A47, 0x11A47},
-        {0x11A99, 0x11A99}, {0x11D42, 0x11D42}, {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x11F41, 0x11F42},
-        {0x1612F, 0x1612F}, {0x16FF0, 0x16FF1}, {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE},
+        {0x7FD, 0x7FD},     {0x897, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
+        {0xC3C, 0xC3C},     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},
+        {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},   {0xA82C, 0xA82C},   {0x10D24, 0x10D27},
+        {0x10D69, 0x10D6D}, {0x10EAB, 0x10EAC}, {0x10EFD, 0x10EFF}, {0x10F46, 0x10F50},
+        {0x10F82, 0x10F85}, {0x11070, 0x11070}, {0x1133B, 0x1133B}, {0x113CE, 0x113D0},
+        {0x1145E, 0x1145E}, {0x11839, 0x1183A}, {0x11930, 0x11930}, {0x11935, 0x11935},
+        {0x11938, 0x11938}, {0x1193D, 0x1193E}, {0x11943, 0x11943}, {0x119E0, 0x119E0},
+        {0x11A34, 0x11A34}, {0x11A47, 0x11A47}, {0x11A99, 0x11A99}, {0x11D42, 0x11D42},
+        {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x11F41, 0x11F42}, {0x1612F, 0x1612F},
+        {0x16FF0, 0x16FF1}, {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE},
         {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}, {0x1E5EE, 0x1E5EF}};
-    if (cp > RUNS[ARRAY_LEN(RUNS) - 1][1]) return false;
+    if (cp > RUNS[ARRAY_LEN(RUNS) - 1][1])
+        return false;
     for (size_t i = 0; i < ARRAY_LEN(RUNS) && cp >= RUNS[i][0]; i++)
-        if (cp <= RUNS[i][1]) return true;
+        if (cp <= RUNS[i][1])
+            return true;
     return false;
 }
 
-static bool is_nfc_stable(uint32_t cp) { return nfc_is_stable(cp) || normalizer_is_young_mark(cp); }
+static bool is_nfc_stable(uint32_t cp) {
+    return nfc_is_stable(cp) || normalizer_is_young_mark(cp);
+}
 
-/* Start of the first character at or after `at` that is (or is not) stable; *before: start of the character in front of
- * it. */
+/* Start of the first character at or after `at` that is (or is not) stable; *before: start of the
+ * character in front of it. */
 static size_t find_stability(struct bytes s, size_t at, bool stable, size_t *before) {
     size_t last = at, first = at;
     uint32_t cp = 0, last_cp = 0;
     for (size_t n; at < s.len; at += n, last_cp = cp) {
         size_t skipped = stable ? at : nfc_skip_stable(s, at);
-        if (skipped > at) last = skipped - unicode_prev(s.data + skipped, &last_cp);
+        if (skipped > at)
+            last = skipped - unicode_prev(s.data + skipped, &last_cp);
         at = skipped;
-        if (at == s.len) break;
+        if (at == s.len)
+            break;
         n = unicode_next(s.data + at, &cp);
-        if (is_nfc_stable(cp) == stable) break;
+        if (is_nfc_stable(cp) == stable)
+            break;
         last = at;
     }
     *before = at > first && last_cp >= 0x80 && normalizer_is_young_mark(last_cp) ? at : last;
     return at;
 }
 
-/* NFC of the parts that need it: from the character in front of an unstable one to the next stable one. */
+/* NFC of the parts that need it: from the character in front of an unstable one to the next stable
+ * one. */
 static bool compose_nfc(struct bytes s, struct buf *out) {
     size_t done = 0, before, ignored;
     bool ok = true;
     while (ok) {
         size_t unstable = find_stability(s, done, false, &before);
-        if (unstable == s.len) break;
+        if (unstable == s.len)
+            break;
         size_t stop = find_stability(s, unstable, true, &ignored);
         buf_add(out, s.data + done, before - done);
         ok = compose(bytes_of(s.data + before, stop - before), UTF8PROC_COMPOSE, out);
@@ -101,10 +117,12 @@ static bool compose_nfc(struct bytes s, struct buf *out) {
 
 /* ---- other rewrites ---- */
 
-/* How many printable ASCII characters stand at the place: common, and left as they are by most rewrites. */
+/* How many printable ASCII characters stand at the place: common, and left as they are by most
+ * rewrites. */
 static size_t printable_run(struct bytes s, size_t at) {
     size_t n = 0;
-    while (at + n < s.len && s.data[at + n] >= ' ' && s.data[at + n] < 0x7F) n++;
+    while (at + n < s.len && s.data[at + n] >= ' ' && s.data[at + n] < 0x7F)
+        n++;
     return n;
 }
 
@@ -115,9 +133,11 @@ static bool lower(struct bytes s, struct buf *out) {
         size_t run = printable_run(s, i), from = out->len;
         buf_add(out, s.data + i, run);
         for (size_t k = from; k < out->len; k++)
-            if (out->data[k] >= 'A' && out->data[k] <= 'Z') out->data[k] |= 0x20;
+            if (out->data[k] >= 'A' && out->data[k] <= 'Z')
+                out->data[k] |= 0x20;
         i += run;
-        if (run) continue;
+        if (run)
+            continue;
         i += unicode_next(s.data + i, &cp);
         if (cp == 0x130) { /* the one full mapping of lower case that is longer */
             buf_add_str(out, "i\xCC\x87");
@@ -132,7 +152,8 @@ static bool leave_out(struct bytes s, uint32_t categories, struct buf *out) {
     for (size_t i = 0, n; i < s.len; i += n) {
         uint32_t cp;
         n = unicode_next(s.data + i, &cp);
-        if (!unicode_in_old(cp, categories)) buf_add(out, s.data + i, n);
+        if (!unicode_in_old(cp, categories))
+            buf_add(out, s.data + i, n);
     }
     return true;
 }
@@ -143,16 +164,25 @@ static bool bert_clean(struct bytes s, struct buf *out) {
         uint32_t cp;
         n = printable_run(s, i);
         buf_add(out, s.data + i, n);
-        if (n) continue;
+        if (n)
+            continue;
         n = unicode_next(s.data + i, &cp);
         bool line = cp == '\t' || cp == '\n' || cp == '\r';
-        if (!line && (!cp || cp == 0xFFFD || unicode_in_old(cp, others))) continue;
+        if (!line && (!cp || cp == 0xFFFD || unicode_in_old(cp, others)))
+            continue;
         if (line || unicode_is_space(cp))
             buf_add_byte(out, ' ');
         else
             buf_add(out, s.data + i, n);
     }
     return true;
+}
+
+static bool is_in_ranges(uint32_t cp, const uint32_t (*ranges)[2], size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (cp >= ranges[i][0] && cp <= ranges[i][1])
+            return true;
+    return false;
 }
 
 static bool bert_chinese(struct bytes s, struct buf *out) {
@@ -163,34 +193,36 @@ static bool bert_chinese(struct bytes s, struct buf *out) {
         uint32_t cp;
         n = printable_run(s, i);
         buf_add(out, s.data + i, n);
-        if (n) continue;
-        bool chinese = false;
+        if (n)
+            continue;
         n = unicode_next(s.data + i, &cp);
-        for (size_t k = 0; k < ARRAY_LEN(RANGES); k++) chinese |= cp >= RANGES[k][0] && cp <= RANGES[k][1];
-        if (chinese) buf_add_byte(out, ' ');
+        bool chinese = is_in_ranges(cp, RANGES, ARRAY_LEN(RANGES));
+        if (chinese)
+            buf_add_byte(out, ' ');
         buf_add(out, s.data + i, n);
-        if (chinese) buf_add_byte(out, ' ');
+        if (chinese)
+            buf_add_byte(out, ' ');
     }
     return true;
 }
 
 /* Control characters out, odd spaces to spaces: the rules of Google's neural translation. */
 static bool nmt(struct bytes s, struct buf *out) {
-    static const uint32_t OUT[][2] = {{1, 8}, {0xB, 0xB}, {0xE, 0x1F}, {0x7F, 0x7F}, {0x8F, 0x8F}, {0x9F, 0x9F}};
-    static const uint32_t SPACES[][2] = {{9, 0xA},         {0xC, 0xD},       {0x1680, 0x1680}, {0x200B, 0x200F},
-                                         {0x2028, 0x2029}, {0x2581, 0x2581}, {0xFEFF, 0xFEFF}, {0xFFFD, 0xFFFD}};
+    static const uint32_t OUT[][2] = {{1, 8},       {0xB, 0xB},   {0xE, 0x1F},
+                                      {0x7F, 0x7F}, {0x8F, 0x8F}, {0x9F, 0x9F}};
+    static const uint32_t SPACES[][2] = {{9, 0xA},         {0xC, 0xD},       {0x1680, 0x1680},
+                                         {0x200B, 0x200F}, {0x2028, 0x2029}, {0x2581, 0x2581},
+                                         {0xFEFF, 0xFEFF}, {0xFFFD, 0xFFFD}};
     for (size_t i = 0, n; i < s.len; i += n) {
         uint32_t cp;
         n = printable_run(s, i);
         buf_add(out, s.data + i, n);
-        if (n) continue;
-        bool drop = false, space = false;
+        if (n)
+            continue;
         n = unicode_next(s.data + i, &cp);
-        for (size_t k = 0; k < ARRAY_LEN(OUT); k++) drop |= cp >= OUT[k][0] && cp <= OUT[k][1];
-        for (size_t k = 0; k < ARRAY_LEN(SPACES); k++) space |= cp >= SPACES[k][0] && cp <= SPACES[k][1];
-        if (space)
+        if (is_in_ranges(cp, SPACES, ARRAY_LEN(SPACES)))
             buf_add_byte(out, ' ');
-        else if (!drop)
+        else if (!is_in_ranges(cp, OUT, ARRAY_LEN(OUT)))
             buf_add(out, s.data + i, n);
     }
     return true;
@@ -207,21 +239,26 @@ static bool replace_regex(const struct normalizer_step *step, struct bytes s, st
     int rc = 0;
     CHECK(match && context);
     pcre2_set_match_limit(context, MATCH_LIMIT);
-    while (at <= s.len && (rc = pcre2_match(step->code, s.data, s.len, at, PCRE2_NO_UTF_CHECK, match, context)) > 0) {
+    while (at <= s.len && (rc = pcre2_match(step->code, s.data, s.len, at, PCRE2_NO_UTF_CHECK,
+                                            match, context)) > 0) {
         PCRE2_SIZE *offsets = pcre2_get_ovector_pointer(match);
         size_t begin = offsets[0], end = MAX(offsets[1], offsets[0]);
         uint32_t cp;
         if (begin == end && begin == done && done) { /* right behind a match: no match */
-            if (at == s.len) break;
+            if (at == s.len)
+                break;
             at += unicode_next(s.data + at, &cp);
             continue;
         }
         buf_add(out, s.data + done, begin - done);
         buf_add(out, step->content, step->content_len);
-        if (edits) vec_push(&edits->list, ((struct normalizer_edit){begin, end}));
+        if (edits)
+            vec_push(&edits->list, ((struct normalizer_edit){begin, end}));
         done = at = end;
-        if (end > begin) continue;
-        if (at == s.len) break;
+        if (end > begin)
+            continue;
+        if (at == s.len)
+            break;
         at += unicode_next(s.data + at, &cp);
     }
     buf_add(out, s.data + done, s.len - done);
@@ -237,7 +274,9 @@ static bool replace(const struct normalizer_step *step, struct bytes s, struct b
         buf_add(out, p, (size_t)(hit - p));
         buf_add(out, step->content, step->content_len);
         p = hit + step->pattern_len;
-        if (edits) vec_push(&edits->list, ((struct normalizer_edit){(size_t)(hit - s.data), (size_t)(p - s.data)}));
+        if (edits)
+            vec_push(&edits->list,
+                     ((struct normalizer_edit){(size_t)(hit - s.data), (size_t)(p - s.data)}));
     }
     buf_add(out, p, (size_t)(end - p));
     return true;
@@ -247,12 +286,14 @@ struct bytes normalizer_strip(const struct normalizer_step *step, struct bytes s
     uint32_t cp;
     while (step->left && s.len) {
         size_t n = unicode_next(s.data, &cp);
-        if (!unicode_is_space(cp)) break;
+        if (!unicode_is_space(cp))
+            break;
         s = bytes_of(s.data + n, s.len - n);
     }
     while (step->right && s.len) {
         size_t n = unicode_prev(s.data + s.len, &cp);
-        if (!unicode_is_space(cp)) break;
+        if (!unicode_is_space(cp))
+            break;
         s.len -= n;
     }
     return s;
@@ -274,7 +315,7 @@ bool normalizer_apply_step(const struct normalizer_step *step, struct bytes s, s
     case NORMALIZE_BERT_CLEAN: return bert_clean(s, out);
     case NORMALIZE_BERT_CHINESE: return bert_chinese(s, out);
     case NORMALIZE_NMT: return nmt(s, out);
-    case NORMALIZE_BYTE_LEVEL: byte_alphabet_encode(s, out); return true;
+    case NORMALIZE_BYTE_LEVEL: byte_alphabet_to_text(s, out); return true;
     case NORMALIZE_CHARSMAP: charsmap_apply(&step->charsmap, s, out); return true;
     case NORMALIZE_REPLACE: return replace(step, s, out, edits);
     case NORMALIZE_SENTENCEPIECE: spm_normalize(step->spm, s, out); return true;
@@ -302,7 +343,9 @@ bool normalizer_is_identity(const struct normalizer_step *step, struct bytes s) 
     }
 }
 
-struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, struct buf *a, struct buf *b) {
+struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, struct buf *a,
+                              struct buf *b) {
+    CHECK(a != b && n->step_count <= NORMALIZER_STEPS_MAX);
     struct buf *out = a;
     for (size_t i = 0; i < n->step_count && text.len; i++) {
         const struct normalizer_step *step = &n->steps[i];
@@ -310,10 +353,12 @@ struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, str
             text = normalizer_strip(step, text);
             continue;
         }
-        if (normalizer_is_identity(step, text)) continue;
+        if (normalizer_is_identity(step, text))
+            continue;
         buf_reset(out);
         buf_reserve(out, text.len + text.len / 4);
-        if (!normalizer_apply_step(step, text, out, NULL) || out->failed) return bytes_of(NULL, 0);
+        if (!normalizer_apply_step(step, text, out, NULL) || out->failed)
+            return bytes_of(NULL, 0);
         text = bytes_of(buf_text(out), out->len);
         out = out == a ? b : a;
     }

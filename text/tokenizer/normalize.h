@@ -1,5 +1,6 @@
 /*
- * normalize.h - the normalizer of tokenizer.json: a chain of rewrites applied to text between added tokens.
+ * normalize.h - the normalizer of tokenizer.json: a chain of rewrites applied to text between added
+ * tokens.
  *
  * normalize.c does it, normalize_offsets.c keeps account of where each byte comes from.
  *
@@ -8,7 +9,7 @@
 #ifndef TEXT_TOKENIZER_NORMALIZE_H
 #define TEXT_TOKENIZER_NORMALIZE_H
 
-#include "text/template/value.h"
+#include "formats/json_tree.h"
 #include "text/tokenizer/charsmap.h"
 #include "text/tokenizer/offsets.h"
 
@@ -52,14 +53,16 @@ struct normalizer {
 };
 
 /* From the "normalizer" value of tokenizer.json (none: does nothing). On error nothing is owned. */
-MUST_CHECK int normalizer_load(struct normalizer *n, struct tvalue json, struct error *err);
+MUST_CHECK int normalizer_load(struct normalizer *n, struct json_value json, struct error *err);
+/* Gives back all memory; n has no steps then. */
 void normalizer_release(struct normalizer *n);
-/* Returns the normalized text: the text itself when nothing changes, else a view into *a or *b (both overwritten).
- * Never fails for valid UTF-8 but for memory: then the view's data is NULL. */
-struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, struct buf *a, struct buf *b);
+/* Returns the normalized text: the text itself when nothing changes, else a view into *a or *b
+ * (both overwritten). Never fails for valid UTF-8 but for memory: then the view's data is NULL. */
+struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, struct buf *a,
+                              struct buf *b);
 /* The same; *map, of text, becomes the one of what is returned. */
-struct bytes normalizer_apply_mapped(const struct normalizer *n, struct bytes text, struct offset_map *map,
-                                     struct buf *a, struct buf *b);
+struct bytes normalizer_apply_mapped(const struct normalizer *n, struct bytes text,
+                                     struct offset_map *map, struct buf *a, struct buf *b);
 
 /* ---- for normalize_offsets.c ---- */
 
@@ -70,15 +73,16 @@ struct normalizer_edit {
 struct normalizer_edits {
     VEC(struct normalizer_edit) list;
 };
-/* Appends s as the step makes it; not for STRIP. Edits of a Replace are noted unless edits is NULL. False: out of
- * memory, or a pattern at its match limit. */
+/* Appends s as the step makes it; not for STRIP. Edits of a Replace are noted unless edits is NULL.
+ * False: out of memory, or a pattern at its match limit. */
 bool normalizer_apply_step(const struct normalizer_step *step, struct bytes s, struct buf *out,
                            struct normalizer_edits *edits);
 /* True when the step would leave s as it is, known without doing it. */
 bool normalizer_is_identity(const struct normalizer_step *step, struct bytes s);
+/* s without the white space that a step of kind NORMALIZE_STRIP takes; borrows. */
 struct bytes normalizer_strip(const struct normalizer_step *step, struct bytes s);
-/* Marks (and one composition) younger than the tables of HF's normalizer, Unicode 10: it leaves them where they stand.
- */
+/* Marks (and one composition) younger than the tables of HF's normalizer, Unicode 10: it leaves
+ * them where they stand. */
 bool normalizer_is_young_mark(uint32_t cp);
 
 #endif

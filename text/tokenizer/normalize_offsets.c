@@ -1,5 +1,6 @@
 /*
- * normalize_offsets.c - what each byte of a normalized text stands for, by the rules of HF's normalizers.
+ * normalize_offsets.c - what each byte of a normalized text stands for, by the rules of HF's
+ * normalizers.
  */
 #include <stdlib.h>
 #include <utf8proc.h>
@@ -15,9 +16,10 @@ static void add(struct offset_changes *to, size_t len, int32_t more) {
 
 /* ---- character by character ---- */
 
-/* What each character becomes by itself; one that becomes nothing goes to the one before it. Returns the bytes that are
- * gone in front of all. */
-static size_t change_characters(const struct normalizer_step *step, struct bytes s, struct offset_changes *to) {
+/* What each character becomes by itself; one that becomes nothing goes to the one before it.
+ * Returns the bytes that are gone in front of all. */
+static size_t change_characters(const struct normalizer_step *step, struct bytes s,
+                                struct offset_changes *to) {
     struct buf new = {0};
     size_t gone = 0;
     uint32_t cp;
@@ -25,8 +27,10 @@ static size_t change_characters(const struct normalizer_step *step, struct bytes
         n = unicode_next(s.data + at, &cp);
         buf_reset(&new);
         bool ok = normalizer_apply_step(step, bytes_of(s.data + at, n), &new, NULL) && !new.failed;
-        if (ok && !new.len && to->list.count) to->list.items[to->list.count - 1].more--;
-        if (ok && !new.len && !to->list.count) gone += n;
+        if (ok && !new.len && to->list.count)
+            to->list.items[to->list.count - 1].more--;
+        if (ok && !new.len && !to->list.count)
+            gone += n;
         for (size_t i = 0, k; i < new.len; i += k) {
             k = unicode_next((const uint8_t *)new.data + i, &cp);
             add(to, k, i > 0);
@@ -36,30 +40,35 @@ static size_t change_characters(const struct normalizer_step *step, struct bytes
     return gone;
 }
 
-static void change_prepend(const struct normalizer_step *step, struct bytes s, struct offset_changes *to) {
+static void change_prepend(const struct normalizer_step *step, struct bytes s,
+                           struct offset_changes *to) {
     uint32_t cp;
     const uint8_t *content = (const uint8_t *)step->content;
-    for (size_t i = 0, n; i < step->content_len; i += n) add(to, n = unicode_next(content + i, &cp), i > 0);
-    for (size_t at = 0, n; at < s.len; at += n) add(to, n = unicode_next(s.data + at, &cp), at == 0 && to->list.count);
+    for (size_t i = 0, n; i < step->content_len; i += n)
+        add(to, n = unicode_next(content + i, &cp), i > 0);
+    for (size_t at = 0, n; at < s.len; at += n)
+        add(to, n = unicode_next(s.data + at, &cp), at == 0 && to->list.count);
 }
 
 static size_t count_characters(struct bytes s) {
     size_t count = 0;
-    for (size_t i = 0; i < s.len; i++) count += (s.data[i] & 0xC0) != 0x80;
+    for (size_t i = 0; i < s.len; i++)
+        count += (s.data[i] & 0xC0) != 0x80;
     return count;
 }
 
 static void change_charsmap(const struct charsmap *m, struct bytes s, struct offset_changes *to) {
     struct charsmap_walk walk = {.text = s};
-    struct bytes part, becomes;
+    struct bytes chunk, becomes;
     uint32_t cp;
-    while (charsmap_next(m, &walk, &part, &becomes)) {
-        size_t old = count_characters(part), new = 0;
+    while (charsmap_next(m, &walk, &chunk, &becomes)) {
+        size_t old = count_characters(chunk), new = 0;
         for (size_t i = 0, n; i < becomes.len; i += n) {
             n = unicode_next(becomes.data + i, &cp);
             add(to, n, new ++ >= old);
         }
-        if (new < old && to->list.count) to->list.items[to->list.count - 1].more -= (int32_t)(old - new);
+        if (new < old && to->list.count)
+            to->list.items[to->list.count - 1].more -= (int32_t)(old - new);
     }
 }
 
@@ -75,7 +84,8 @@ struct marks {
 };
 
 static uint8_t class_of(uint32_t cp) {
-    if (normalizer_is_young_mark(cp)) return 0;
+    if (normalizer_is_young_mark(cp))
+        return 0;
     return (uint8_t)utf8proc_get_property((utf8proc_int32_t)cp)->combining_class;
 }
 
@@ -88,26 +98,30 @@ static int compare_marks(const void *a, const void *b) {
 static void sort_marks(struct marks *m, size_t from) {
     size_t count = m->list.count - from;
     for (size_t i = 0; i < count; i++)
-        m->list.items[from + i].order = (uint32_t)class_of(m->list.items[from + i].cp) << 24 | (uint32_t)i;
-    if (count > 1) qsort(m->list.items + from, count, sizeof *m->list.items, compare_marks);
+        m->list.items[from + i].order =
+            (uint32_t)class_of(m->list.items[from + i].cp) << 24 | (uint32_t)i;
+    if (count > 1)
+        qsort(m->list.items + from, count, sizeof *m->list.items, compare_marks);
 }
 
 static void decompose(struct bytes s, bool compat, struct marks *out) {
-    utf8proc_int32_t parts[32];
+    utf8proc_int32_t chunks[32];
     size_t starter = 0; /* where the marks behind the last starter begin */
     uint32_t cp;
     int boundclass = 0;
     for (size_t at = 0; at < s.len;) {
         at += unicode_next(s.data + at, &cp);
         utf8proc_option_t options = UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0);
-        utf8proc_ssize_t n =
-            utf8proc_decompose_char((utf8proc_int32_t)cp, parts, ARRAY_LEN(parts), options, &boundclass);
-        for (utf8proc_ssize_t i = 0; i < n && i < (utf8proc_ssize_t)ARRAY_LEN(parts); i++) {
-            struct mark m = {.cp = (uint32_t)parts[i], .more = i > 0};
+        utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)cp, chunks,
+                                                     ARRAY_LEN(chunks), options, &boundclass);
+        for (utf8proc_ssize_t i = 0; i < n && i < (utf8proc_ssize_t)ARRAY_LEN(chunks); i++) {
+            struct mark m = {.cp = (uint32_t)chunks[i], .more = i > 0};
             bool is_starter = !class_of(m.cp);
-            if (is_starter) sort_marks(out, starter);
+            if (is_starter)
+                sort_marks(out, starter);
             vec_push(&out->list, m);
-            if (is_starter) starter = out->list.count;
+            if (is_starter)
+                starter = out->list.count;
         }
     }
     sort_marks(out, starter);
@@ -115,8 +129,10 @@ static void decompose(struct bytes s, bool compat, struct marks *out) {
 
 static bool compose_pair(uint32_t first, uint32_t second, uint32_t *out) {
     utf8proc_int32_t pair[2] = {(utf8proc_int32_t)first, (utf8proc_int32_t)second};
-    if (normalizer_is_young_mark(second) || second < 0x80 || second == UNICODE_NO_JAMO) return false;
-    if (utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE) != 1) return false;
+    if (normalizer_is_young_mark(second) || second < 0x80 || second == UNICODE_NO_JAMO)
+        return false;
+    if (utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE) != 1)
+        return false;
     *out = (uint32_t)pair[0];
     return true;
 }
@@ -136,7 +152,8 @@ static void compose(struct marks *m) {
         }
         between = class != 0 && to;
         last = class;
-        if (!class) starter = kept;
+        if (!class)
+            starter = kept;
         m->list.items[kept++] = mark;
     }
     m->list.count = kept;
@@ -146,7 +163,8 @@ static void change_form(enum normalizer_kind kind, struct bytes s, struct offset
     struct marks marks = {0};
     char utf8[4];
     decompose(s, kind == NORMALIZE_NFKC || kind == NORMALIZE_NFKD, &marks);
-    if (kind == NORMALIZE_NFC || kind == NORMALIZE_NFKC) compose(&marks);
+    if (kind == NORMALIZE_NFC || kind == NORMALIZE_NFKC)
+        compose(&marks);
     for (size_t i = 0; i < marks.list.count; i++)
         add(to, utf8_encode(marks.list.items[i].cp, utf8), marks.list.items[i].more);
     vec_release(&marks.list);
@@ -154,23 +172,27 @@ static void change_form(enum normalizer_kind kind, struct bytes s, struct offset
 
 /* ---- steps ---- */
 
-static void map_edits(const struct normalizer_step *step, struct bytes s, const struct normalizer_edits *edits,
-                      const struct offset_map *from, struct offset_map *to) {
+static void map_edits(const struct normalizer_step *step, struct bytes s,
+                      const struct normalizer_edits *edits, const struct offset_map *from,
+                      struct offset_map *to) {
     const struct offset_span *spans = from->spans.items;
     size_t done = 0;
     to->spans.count = 0;
     for (size_t i = 0; i <= edits->list.count; i++) {
         bool last = i == edits->list.count;
-        size_t begin = last ? s.len : edits->list.items[i].begin, end = last ? s.len : edits->list.items[i].end;
-        for (; done < begin; done++) offset_map_add(to, spans[done], 1);
+        size_t begin = last ? s.len : edits->list.items[i].begin,
+               end = last ? s.len : edits->list.items[i].end;
+        for (; done < begin; done++)
+            offset_map_add(to, spans[done], 1);
         struct offset_span front = {spans[0].begin, spans[0].begin};
-        if (!last) offset_map_add(to, end ? spans[end - 1] : front, step->content_len);
+        if (!last)
+            offset_map_add(to, end ? spans[end - 1] : front, step->content_len);
         done = end;
     }
 }
 
-static void map_spm(const struct normalizer_step *step, struct bytes s, const struct offset_map *from, size_t len,
-                    struct offset_map *to) {
+static void map_spm(const struct normalizer_step *step, struct bytes s,
+                    const struct offset_map *from, size_t len, struct offset_map *to) {
     const struct offset_span *spans = from->spans.items;
     spm_normalize_offsets(step->spm, s, len, to);
     for (size_t i = 0; i < to->spans.count; i++) {
@@ -180,7 +202,8 @@ static void map_spm(const struct normalizer_step *step, struct bytes s, const st
     }
 }
 
-static size_t change(const struct normalizer_step *step, struct bytes s, struct offset_changes *to) {
+static size_t change(const struct normalizer_step *step, struct bytes s,
+                     struct offset_changes *to) {
     switch (step->kind) {
     case NORMALIZE_NFC:
     case NORMALIZE_NFD:
@@ -193,7 +216,8 @@ static size_t change(const struct normalizer_step *step, struct bytes s, struct 
 }
 
 /* s as the step makes it, in out; the map of s becomes that one's. */
-static bool apply_mapped(const struct normalizer_step *step, struct bytes s, struct offset_map *map, struct buf *out) {
+static bool apply_mapped(const struct normalizer_step *step, struct bytes s, struct offset_map *map,
+                         struct buf *out) {
     struct normalizer_edits edits = {0};
     struct offset_changes changes = {0};
     struct offset_map new = {0};
@@ -206,7 +230,8 @@ static bool apply_mapped(const struct normalizer_step *step, struct bytes s, str
         size_t skip = change(step, s, &changes);
         offset_map_change(&new, map, s, skip, &changes);
     }
-    if (ok) offset_map_fit(&new, out->len);
+    if (ok)
+        offset_map_fit(&new, out->len);
     vec_release(&edits.list);
     vec_release(&changes.list);
     vec_release(&map->spans);
@@ -214,16 +239,19 @@ static bool apply_mapped(const struct normalizer_step *step, struct bytes s, str
     return ok;
 }
 
-static struct bytes strip_mapped(const struct normalizer_step *step, struct bytes s, struct offset_map *map) {
+static struct bytes strip_mapped(const struct normalizer_step *step, struct bytes s,
+                                 struct offset_map *map) {
     struct bytes kept = normalizer_strip(step, s);
     size_t gone = (size_t)(kept.data - s.data);
-    if (kept.len) memmove(map->spans.items, map->spans.items + gone, kept.len * sizeof *map->spans.items);
+    if (kept.len)
+        memmove(map->spans.items, map->spans.items + gone, kept.len * sizeof *map->spans.items);
     map->spans.count = kept.len;
     return kept;
 }
 
-struct bytes normalizer_apply_mapped(const struct normalizer *n, struct bytes text, struct offset_map *map,
-                                     struct buf *a, struct buf *b) {
+struct bytes normalizer_apply_mapped(const struct normalizer *n, struct bytes text,
+                                     struct offset_map *map, struct buf *a, struct buf *b) {
+    CHECK(a != b && map && n->step_count <= NORMALIZER_STEPS_MAX);
     struct buf *out = a;
     for (size_t i = 0; i < n->step_count && text.len; i++) {
         const struct normalizer_step *step = &n->steps[i];
@@ -231,9 +259,11 @@ struct bytes normalizer_apply_mapped(const struct normalizer *n, struct bytes te
             text = strip_mapped(step, text, map);
             continue;
         }
-        if (normalizer_is_identity(step, text)) continue;
+        if (normalizer_is_identity(step, text))
+            continue;
         buf_reset(out);
-        if (!apply_mapped(step, text, map, out)) return bytes_of(NULL, 0);
+        if (!apply_mapped(step, text, map, out))
+            return bytes_of(NULL, 0);
         text = bytes_of(buf_text(out), out->len);
         out = out == a ? b : a;
     }

@@ -6,13 +6,12 @@
 #include "text/tokenizer/vocab.h"
 #include "text/unicode.h"
 
-enum { MATCH_LIMIT = 10 * 1000 * 1000, DEPTH_LIMIT = 100 * 1000, HEAP_LIMIT_KB = 64 * 1024, TAIL_MIN = 16 };
+enum { MATCH_LIMIT = 10 * 1000 * 1000, DEPTH_LIMIT = 100 * 1000, HEAP_LIMIT_KB = 64 * 1024 };
 
 struct run {
     const struct splitter *splitter;
     struct split_scratch *scratch;
     split_piece_fn *piece;
-    split_batch_fn *batch;
     void *ctx;
     struct split_track *track; /* or NULL */
     struct error *err;
@@ -20,39 +19,6 @@ struct run {
 };
 
 static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at_start);
-
-/* ---- pieces ---- */
-
-/* Hands over what has been collected; before the buffer that it lies in changes. */
-static void flush(struct run *r) {
-    struct piece_batch *pieces = &r->scratch->batch;
-    if (pieces->count) r->batch(r->ctx, pieces, r->limit);
-    pieces->count = 0;
-}
-
-static inline int add_piece(struct run *r, const uint8_t *p, size_t len) {
-    struct piece_batch *pieces = &r->scratch->batch;
-    if (!r->batch) return r->piece(r->ctx, bytes_of(p, len), r->limit);
-    if (pieces->count == PIECE_BATCH) flush(r);
-    pieces->at[pieces->count] = p;
-    pieces->len[pieces->count++] = (uint32_t)len;
-    return 0;
-}
-
-/* Those from each bit of starts to the next, for r->batch; returns the last bit. */
-static size_t add_block(struct run *r, const uint8_t *p, uint64_t starts) {
-    struct piece_batch *pieces = &r->scratch->batch;
-    if (pieces->count > PIECE_BATCH - SCAN_BLOCK_BYTES) flush(r);
-    unsigned at = 0, count = pieces->count;
-    for (uint64_t rest = starts & (starts - 1); rest; rest &= rest - 1, count++) {
-        unsigned next = (unsigned)__builtin_ctzll(rest);
-        pieces->at[count] = p + at;
-        pieces->len[count] = next - at;
-        at = next;
-    }
-    pieces->count = count;
-    return at;
-}
 
 /* ---- what to do with matches ---- */
 
@@ -68,8 +34,10 @@ struct joiner {
 };
 
 static int emit(struct joiner *j, const uint8_t *begin, const uint8_t *end) {
-    if (begin == end) return 0;
-    return run_stage(j->run, j->next_stage, bytes_of(begin, (size_t)(end - begin)), j->at_start && begin == j->start);
+    if (begin == end)
+        return 0;
+    return run_stage(j->run, j->next_stage, bytes_of(begin, (size_t)(end - begin)),
+                     j->at_start && begin == j->start);
 }
 
 static int emit_pending(struct joiner *j) {
@@ -105,55 +73,61 @@ static int join_span(struct joiner *j, const uint8_t *begin, const uint8_t *end,
 /* ---- stages that match something ---- */
 
 /* Finds the next match in [at, end): false when there is none. */
-typedef int find_fn(struct run *r, const struct split_stage *stage, struct bytes span, size_t at, size_t *begin,
-                    size_t *end);
+typedef int find_fn(struct run *r, const struct split_stage *stage, struct bytes span, size_t at,
+                    size_t *begin, size_t *end);
 
 enum { FOUND = 1, NOT_FOUND = 0 };
 
-static int find_regex(struct run *r, const struct split_stage *stage, struct bytes span, size_t at, size_t *begin,
-                      size_t *end) {
+static int find_regex(struct run *r, const struct split_stage *stage, struct bytes span, size_t at,
+                      size_t *begin, size_t *end) {
     struct split_scratch *s = r->scratch;
     uint32_t options = PCRE2_NO_UTF_CHECK;
     int rc = pcre2_match(stage->code, span.data, span.len, at, options, s->match, s->context);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc = pcre2_match(stage->code, span.data, span.len, at, options | PCRE2_NO_JIT, s->match, s->context);
-    if (rc == PCRE2_ERROR_NOMATCH) return NOT_FOUND;
+        rc = pcre2_match(stage->code, span.data, span.len, at, options | PCRE2_NO_JIT, s->match,
+                         s->context);
+    if (rc == PCRE2_ERROR_NOMATCH)
+        return NOT_FOUND;
     if (rc < 0)
-        return error_set(r->err, ERR_LIMIT, "the text is too hard for this model's split pattern (code %d)", rc);
+        return error_set(r->err, ERR_LIMIT,
+                         "the text is too hard for this model's split pattern (code %d)", rc);
     PCRE2_SIZE *offsets = pcre2_get_ovector_pointer(s->match);
     *begin = offsets[0];
     *end = MAX(offsets[1], offsets[0]);
     return FOUND;
 }
 
-static int find_literal(struct run *r, const struct split_stage *stage, struct bytes span, size_t at, size_t *begin,
-                        size_t *end) {
+static int find_literal(struct run *r, const struct split_stage *stage, struct bytes span,
+                        size_t at, size_t *begin, size_t *end) {
     (void)r;
     const uint8_t *hit = memmem(span.data + at, span.len - at, stage->literal, stage->literal_len);
-    if (!hit) return NOT_FOUND;
+    if (!hit)
+        return NOT_FOUND;
     *begin = (size_t)(hit - span.data);
     *end = *begin + stage->literal_len;
     return FOUND;
 }
 
 static bool is_kind(enum split_kind kind, uint32_t cp) {
-    if (kind == SPLIT_SPACES) return unicode_is_space(cp);
+    if (kind == SPLIT_SPACES)
+        return unicode_is_space(cp);
     if (kind == SPLIT_PUNCTUATION) {
-        bool ascii =
-            (cp >= 33 && cp <= 47) || (cp >= 58 && cp <= 64) || (cp >= 91 && cp <= 96) || (cp >= 123 && cp <= 126);
+        bool ascii = (cp >= 33 && cp <= 47) || (cp >= 58 && cp <= 64) || (cp >= 91 && cp <= 96) ||
+                     (cp >= 123 && cp <= 126);
         return ascii || unicode_in_old(cp, UNICODE_P);
     }
     return unicode_in(cp, UNICODE_N);
 }
 
-static int find_char(struct run *r, const struct split_stage *stage, struct bytes span, size_t at, size_t *begin,
-                     size_t *end) {
+static int find_char(struct run *r, const struct split_stage *stage, struct bytes span, size_t at,
+                     size_t *begin, size_t *end) {
     (void)r;
     uint32_t cp;
     size_t n;
     for (; at < span.len; at += n) {
         n = unicode_next(span.data + at, &cp);
-        if (!is_kind(stage->kind, cp)) continue;
+        if (!is_kind(stage->kind, cp))
+            continue;
         *begin = at;
         *end = at + n;
         return FOUND;
@@ -161,89 +135,67 @@ static int find_char(struct run *r, const struct split_stage *stage, struct byte
     return NOT_FOUND;
 }
 
-static int find_word(struct run *r, const struct split_stage *stage, struct bytes span, size_t at, size_t *begin,
-                     size_t *end) {
+static int find_word(struct run *r, const struct split_stage *stage, struct bytes span, size_t at,
+                     size_t *begin, size_t *end) {
     (void)r, (void)stage;
     uint32_t cp = 0;
     size_t n;
     for (; at < span.len; at += n) {
         n = unicode_next(span.data + at, &cp);
-        if (!unicode_is_space(cp)) break;
+        if (!unicode_is_space(cp))
+            break;
     }
-    if (at == span.len) return NOT_FOUND;
+    if (at == span.len)
+        return NOT_FOUND;
     bool word = unicode_is_word(cp);
     *begin = at;
     for (; at < span.len; at += n) {
         n = unicode_next(span.data + at, &cp);
-        if (unicode_is_word(cp) != word || unicode_is_space(cp)) break;
+        if (unicode_is_word(cp) != word || unicode_is_space(cp))
+            break;
     }
     *end = at;
     return FOUND;
 }
 
-static int run_matches(struct run *r, const struct split_stage *stage, size_t stage_idx, struct bytes span,
-                       bool at_start, find_fn *find) {
+static int run_matches(struct run *r, const struct split_stage *stage, size_t stage_idx,
+                       struct bytes span, bool at_start, find_fn *find) {
     struct joiner j = {r, stage_idx + 1, stage->behavior, span.data, at_start, NULL, NULL, false};
     size_t done = 0, at = 0, begin, end;
     bool matched = false;
     int rc = 0;
     while (at <= span.len && (rc = find(r, stage, span, at, &begin, &end)) == FOUND) {
-        if (begin > done && (rc = join_span(&j, span.data + done, span.data + begin, stage->invert))) return rc;
+        if (begin > done &&
+            (rc = join_span(&j, span.data + done, span.data + begin, stage->invert)))
+            return rc;
         uint32_t cp;
-        bool behind_match = begin == end && begin == done && matched; /* right behind a match: no match */
-        if (!behind_match && (rc = join_span(&j, span.data + begin, span.data + end, !stage->invert))) return rc;
+        /* right behind a match: no match */
+        bool behind_match = begin == end && begin == done && matched;
+        if (!behind_match &&
+            (rc = join_span(&j, span.data + begin, span.data + end, !stage->invert)))
+            return rc;
         done = at = end;
         matched = end > begin;
-        if (matched) continue;
-        if (at == span.len) break; /* an empty match: look on behind the next character */
+        if (matched)
+            continue;
+        if (at == span.len)
+            break; /* an empty match: look on behind the next character */
         at += unicode_next(span.data + at, &cp);
     }
-    if (rc < 0) return rc;
-    if (done < span.len && (rc = join_span(&j, span.data + done, span.data + span.len, stage->invert))) return rc;
+    if (rc < 0)
+        return rc;
+    if (done < span.len &&
+        (rc = join_span(&j, span.data + done, span.data + span.len, stage->invert)))
+        return rc;
     return emit_pending(&j);
 }
 
 /* ---- stages that cover everything, and rewrites ---- */
 
-/* The last bytes of a text as a block: behind them stand spaces, which borders in front of a letter or digit take like
- * the end. */
-static uint64_t scan_tail(scan_block_fn *block, const uint8_t *p, size_t left) {
-    uint8_t bytes[SCAN_BLOCK_BYTES + SCAN_BLOCK_REACH];
-    memset(bytes, ' ', sizeof bytes);
-    memcpy(bytes, p, left);
-    return block(bytes);
-}
-
-/* All of the span by blocks, as far as they are certain, else piece by piece. */
-static int scan_pieces(struct run *r, const struct split_stage *stage, struct bytes span) {
-    const uint8_t *p = span.data, *end = span.data + span.len;
-    scan_block_fn *block = r->batch ? stage->block : NULL;
-    int rc = 0;
-    while (p < end && !rc) {
-        size_t left = (size_t)(end - p);
-        uint64_t starts = 1;
-        if (block && left >= SCAN_BLOCK_REACH) {
-            starts = block(p);
-        } else if (block && left >= TAIL_MIN) {
-            starts = scan_tail(block, p, left);
-            block = left > SCAN_BLOCK_BYTES ? block : NULL;
-        }
-        if (starts != 1) {
-            p += add_block(r, p, starts);
-            continue;
-        }
-        size_t len = stage->scan(p, end);
-        rc = add_piece(r, p, len);
-        p += len;
-    }
-    return rc;
-}
-
-static int run_scan(struct run *r, const struct split_stage *stage, size_t stage_idx, struct bytes span,
-                    bool at_start) {
+static int run_scan(struct run *r, const struct split_stage *stage, size_t stage_idx,
+                    struct bytes span, bool at_start) {
     const uint8_t *p = span.data, *end = span.data + span.len;
     int rc = 0;
-    if (stage_idx + 1 == r->splitter->stage_count && !r->splitter->mapped) return scan_pieces(r, stage, span);
     while (p < end && !rc) {
         size_t len = stage->scan(p, end);
         rc = run_stage(r, stage_idx + 1, bytes_of(p, len), at_start && p == span.data);
@@ -258,43 +210,52 @@ static bool begins_with(struct bytes span, const char *s, size_t len) {
 
 /* Bytes that a stage makes of one. */
 static size_t width_of(const struct split_stage *stage, uint8_t byte) {
-    if (stage->kind == SPLIT_METASPACE) return byte == ' ' ? stage->literal_len : 1;
+    if (stage->kind == SPLIT_METASPACE)
+        return byte == ' ' ? stage->literal_len : 1;
     return stage->kind == SPLIT_BYTE_MAP ? byte_alphabet_width(byte) : 1;
 }
 
-/* Where the bytes of a stage's rewritten span come from: those it put in front go with the first. */
-static void track_rewritten(struct run *r, size_t stage_idx, struct bytes span, const struct buf *out) {
+/* Where the bytes of a stage's rewritten span come from: those it put in front go with the
+ * first. */
+static void track_rewritten(struct run *r, size_t stage_idx, struct bytes span,
+                            const struct buf *out) {
     const struct split_stage *stage = &r->splitter->stages[stage_idx];
     struct offset_map *map = &r->track->maps[stage_idx];
     size_t len = 0;
-    for (size_t i = 0; i < span.len; i++) len += width_of(stage, span.data[i]);
+    for (size_t i = 0; i < span.len; i++)
+        len += width_of(stage, span.data[i]);
     map->spans.count = 0;
     offset_map_add(map, offset_at(&r->track->view, span.data), out->len - len);
     for (size_t i = 0; i < span.len; i++)
-        offset_map_add(map, offset_at(&r->track->view, span.data + i), width_of(stage, span.data[i]));
+        offset_map_add(map, offset_at(&r->track->view, span.data + i),
+                       width_of(stage, span.data[i]));
     r->track->view = (struct offset_view){(const uint8_t *)buf_text(out), map};
 }
 
-/* Goes on with what the stage made of span, in another buffer: cut by `find`, or as it is (NULL). */
-static int rewritten(struct run *r, size_t stage_idx, struct bytes span, bool at_start, find_fn *find) {
+/* Goes on with what the stage made of span, in another buffer: cut by `find`, or as it is
+ * (NULL). */
+static int rewritten(struct run *r, size_t stage_idx, struct bytes span, bool at_start,
+                     find_fn *find) {
     struct buf *out = &r->scratch->rewritten[stage_idx];
-    if (out->failed) return error_set(r->err, ERR_MEMORY, "out of memory");
+    if (out->failed)
+        return error_set(r->err, ERR_MEMORY, "out of memory");
     struct bytes text = bytes_of(buf_text(out), out->len);
     const uint8_t *limit = r->limit;
     struct offset_view view = r->track ? r->track->view : (struct offset_view){0};
-    flush(r);
-    if (r->track) track_rewritten(r, stage_idx, span, out);
+    if (r->track)
+        track_rewritten(r, stage_idx, span, out);
     r->limit = text.data + text.len;
     int rc = find ? run_matches(r, &r->splitter->stages[stage_idx], stage_idx, text, at_start, find)
                   : run_stage(r, stage_idx + 1, text, at_start);
-    flush(r);
     r->limit = limit;
-    if (r->track) r->track->view = view;
+    if (r->track)
+        r->track->view = view;
     return rc;
 }
 
 static int run_prefix_space(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
-    if (begins_with(span, " ", 1)) return run_stage(r, stage_idx + 1, span, at_start);
+    if (begins_with(span, " ", 1))
+        return run_stage(r, stage_idx + 1, span, at_start);
     struct buf *out = &r->scratch->rewritten[stage_idx];
     buf_reset(out);
     buf_add_byte(out, ' ');
@@ -312,13 +273,15 @@ static void add_metaspaced(struct buf *out, const struct split_stage *stage, str
     buf_add(out, p, (size_t)(end - p));
 }
 
-static int run_metaspace(struct run *r, const struct split_stage *stage, size_t stage_idx, struct bytes span,
-                         bool at_start) {
+static int run_metaspace(struct run *r, const struct split_stage *stage, size_t stage_idx,
+                         struct bytes span, bool at_start) {
     struct buf *out = &r->scratch->rewritten[stage_idx];
     buf_reset(out);
     bool first = r->track ? offset_at(&r->track->view, span.data).begin == 0 : at_start;
-    bool prepend = stage->prepend == METASPACE_ALWAYS || (stage->prepend == METASPACE_FIRST && first);
-    if (prepend && !begins_with(span, " ", 1) && !begins_with(span, stage->literal, stage->literal_len))
+    bool prepend =
+        stage->prepend == METASPACE_ALWAYS || (stage->prepend == METASPACE_FIRST && first);
+    if (prepend && !begins_with(span, " ", 1) &&
+        !begins_with(span, stage->literal, stage->literal_len))
         buf_add(out, stage->literal, stage->literal_len);
     add_metaspaced(out, stage, span);
     return rewritten(r, stage_idx, span, at_start, stage->metaspace_split ? find_literal : NULL);
@@ -327,31 +290,35 @@ static int run_metaspace(struct run *r, const struct split_stage *stage, size_t 
 static int run_byte_map(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
     struct buf *out = &r->scratch->rewritten[stage_idx];
     buf_reset(out);
-    byte_alphabet_encode(span, out);
+    byte_alphabet_to_text(span, out);
     return rewritten(r, stage_idx, span, at_start, NULL);
 }
 
-static int run_length(struct run *r, const struct split_stage *stage, size_t stage_idx, struct bytes span,
-                      bool at_start) {
+static int run_length(struct run *r, const struct split_stage *stage, size_t stage_idx,
+                      struct bytes span, bool at_start) {
     int rc = 0;
     for (size_t at = 0; at < span.len && !rc;) {
         size_t end = at;
         uint32_t cp;
-        for (uint32_t i = 0; i < stage->length && end < span.len; i++) end += unicode_next(span.data + end, &cp);
+        for (uint32_t i = 0; i < stage->length && end < span.len; i++)
+            end += unicode_next(span.data + end, &cp);
         rc = run_stage(r, stage_idx + 1, bytes_of(span.data + at, end - at), at_start && at == 0);
         at = end;
     }
     return rc;
 }
 
-static bool is_decimal(uint32_t cp) { return unicode_in(cp, 1 << UNICODE_ND); }
+static bool is_decimal(uint32_t cp) {
+    return unicode_in(cp, 1 << UNICODE_ND);
+}
 
 static size_t count_decimals(struct bytes s) {
     size_t count = 0;
     uint32_t cp;
     for (size_t at = 0; at < s.len; count++) {
         at += unicode_next(s.data + at, &cp);
-        if (!is_decimal(cp)) break;
+        if (!is_decimal(cp))
+            break;
     }
     return count;
 }
@@ -363,13 +330,19 @@ static int run_groups(struct run *r, size_t stage_idx, struct bytes span, bool a
     int rc = 0;
     for (size_t at = 0; at < span.len && !rc; at += n) {
         n = unicode_next(span.data + at, &cp);
-        if (!is_decimal(cp)) continue;
-        if (!left) left = count_decimals(bytes_of(span.data + at, span.len - at));
-        if (left-- % 3 || at == begin) continue;
-        rc = run_stage(r, stage_idx + 1, bytes_of(span.data + begin, at - begin), at_start && begin == 0);
+        if (!is_decimal(cp))
+            continue;
+        if (!left)
+            left = count_decimals(bytes_of(span.data + at, span.len - at));
+        if (left-- % 3 || at == begin)
+            continue;
+        rc = run_stage(r, stage_idx + 1, bytes_of(span.data + begin, at - begin),
+                       at_start && begin == 0);
         begin = at;
     }
-    return rc ? rc : run_stage(r, stage_idx + 1, bytes_of(span.data + begin, span.len - begin), at_start && begin == 0);
+    return rc ? rc
+              : run_stage(r, stage_idx + 1, bytes_of(span.data + begin, span.len - begin),
+                          at_start && begin == 0);
 }
 
 static int run_scripts(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
@@ -380,13 +353,18 @@ static int run_scripts(struct run *r, size_t stage_idx, struct bytes span, bool 
     for (size_t at = 0; at < span.len && !rc; at += n) {
         n = unicode_next(span.data + at, &cp);
         uint8_t script = unicode_script(cp);
-        if (!script || script == last) continue;
-        if (last) rc = run_stage(r, stage_idx + 1, bytes_of(span.data + begin, at - begin), at_start && begin == 0);
+        if (!script || script == last)
+            continue;
+        if (last)
+            rc = run_stage(r, stage_idx + 1, bytes_of(span.data + begin, at - begin),
+                           at_start && begin == 0);
         last = script;
         begin = at;
     }
-    if (rc || !last) return rc;
-    return run_stage(r, stage_idx + 1, bytes_of(span.data + begin, span.len - begin), at_start && begin == 0);
+    if (rc || !last)
+        return rc;
+    return run_stage(r, stage_idx + 1, bytes_of(span.data + begin, span.len - begin),
+                     at_start && begin == 0);
 }
 
 /* Each character of the byte alphabet becomes a byte. */
@@ -394,27 +372,33 @@ static void track_raw(struct split_track *track, struct bytes span, const uint8_
     struct offset_map *map = &track->maps[SPLIT_STAGES_MAX];
     map->spans.count = 0;
     for (size_t i = 0; i < span.len; i++)
-        if ((span.data[i] & 0xC0) != 0x80) offset_map_add(map, offset_at(&track->view, span.data + i), 1);
+        if ((span.data[i] & 0xC0) != 0x80)
+            offset_map_add(map, offset_at(&track->view, span.data + i), 1);
     track->view = (struct offset_view){raw, map};
 }
 
 static int finish_piece(struct run *r, struct bytes span) {
-    if (!r->splitter->mapped) return add_piece(r, span.data, span.len);
+    if (!r->splitter->mapped)
+        return r->piece(r->ctx, span, r->limit);
     buf_reset(&r->scratch->raw);
-    if (!byte_alphabet_decode(span, &r->scratch->raw))
+    if (!byte_alphabet_to_bytes(span, &r->scratch->raw))
         return error_set(r->err, ERR_UNSUPPORTED,
                          "a pre-tokenizer behind ByteLevel makes characters that are no bytes");
     struct bytes raw = bytes_of(buf_text(&r->scratch->raw), r->scratch->raw.len);
     struct offset_view view = r->track ? r->track->view : (struct offset_view){0};
-    if (r->track) track_raw(r->track, span, raw.data);
+    if (r->track)
+        track_raw(r->track, span, raw.data);
     int rc = r->piece(r->ctx, raw, raw.data + raw.len);
-    if (r->track) r->track->view = view;
+    if (r->track)
+        r->track->view = view;
     return rc;
 }
 
 static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at_start) {
-    if (!span.len) return 0;
-    if (stage_idx == r->splitter->stage_count) return finish_piece(r, span);
+    if (!span.len)
+        return 0;
+    if (stage_idx == r->splitter->stage_count)
+        return finish_piece(r, span);
     const struct split_stage *stage = &r->splitter->stages[stage_idx];
     switch (stage->kind) {
     case SPLIT_SCAN: return run_scan(r, stage, stage_idx, span, at_start);
@@ -436,9 +420,10 @@ static int run_stage(struct run *r, size_t stage_idx, struct bytes span, bool at
     return 0;
 }
 
-int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct bytes text, bool at_start,
-                 split_piece_fn *piece, split_batch_fn *batch, void *ctx, struct split_track *track,
+int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct bytes text,
+                 bool at_start, split_piece_fn *piece, void *ctx, struct split_track *track,
                  struct error *err) {
+    CHECK(piece && s->stage_count <= SPLIT_STAGES_MAX);
     if (!scratch->match) {
         scratch->match = pcre2_match_data_create(1, NULL);
         scratch->context = pcre2_match_context_create(NULL);
@@ -447,14 +432,13 @@ int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct
         pcre2_set_depth_limit(scratch->context, DEPTH_LIMIT);
         pcre2_set_heap_limit(scratch->context, HEAP_LIMIT_KB);
     }
-    struct run r = {s, scratch, piece, s->mapped ? NULL : batch, ctx, track, err, text.data + text.len};
-    int rc = run_stage(&r, 0, text, at_start);
-    flush(&r);
-    return rc;
+    struct run r = {s, scratch, piece, ctx, track, err, text.data + text.len};
+    return run_stage(&r, 0, text, at_start);
 }
 
 void split_scratch_release(struct split_scratch *scratch) {
-    for (size_t i = 0; i < SPLIT_STAGES_MAX; i++) buf_release(&scratch->rewritten[i]);
+    for (size_t i = 0; i < SPLIT_STAGES_MAX; i++)
+        buf_release(&scratch->rewritten[i]);
     buf_release(&scratch->raw);
     pcre2_match_data_free(scratch->match);
     pcre2_match_context_free(scratch->context);
@@ -462,6 +446,7 @@ void split_scratch_release(struct split_scratch *scratch) {
 }
 
 void split_track_release(struct split_track *track) {
-    for (size_t i = 0; i < ARRAY_LEN(track->maps); i++) vec_release(&track->maps[i].spans);
+    for (size_t i = 0; i < ARRAY_LEN(track->maps); i++)
+        vec_release(&track->maps[i].spans);
     *track = (struct split_track){0};
 }

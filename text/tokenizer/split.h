@@ -1,20 +1,20 @@
 /*
- * split.h - the pre-tokenizer of tokenizer.json: a chain of stages that cuts text into the pieces the model sees.
+ * split.h - the pre-tokenizer of tokenizer.json: a chain of stages that cuts text into the pieces
+ * the model sees.
  *
- * Each stage cuts every span it gets; a stage may also rewrite a span (Metaspace, ByteLevel's prefix space). Pieces are
- * handed over one by one, nothing is collected. ByteLevel as the last stage leaves the bytes alone (the vocabulary's
- * keys are raw bytes); stages after it see the byte alphabet's characters, as HF's do, and pieces are turned back at
- * the end.
+ * Each stage cuts every span it gets; a stage may also rewrite a span (Metaspace, ByteLevel's
+ * prefix space). Pieces are handed over one by one, nothing is collected. ByteLevel as the last
+ * stage leaves the bytes alone (the vocabulary's keys are raw bytes); stages after it see the byte
+ * alphabet's characters, as HF's do, and pieces are turned back at the end.
  *
  * Threading: const after splitter_load; a scratch belongs to one thread at a time.
  */
 #ifndef TEXT_TOKENIZER_SPLIT_H
 #define TEXT_TOKENIZER_SPLIT_H
 
-#include "text/template/value.h"
+#include "formats/json_tree.h"
+#include "text/tokenizer/fast/scan_block.h"
 #include "text/tokenizer/offsets.h"
-#include "text/tokenizer/piece_batch.h"
-#include "text/tokenizer/scan_block.h"
 
 enum { SPLIT_STAGES_MAX = 16 };
 
@@ -32,7 +32,9 @@ enum split_kind {
     SPLIT_BYTE_MAP,     /* rewrite: bytes to the byte alphabet */
     SPLIT_LENGTH,       /* so many characters each */
     SPLIT_GROUPS,       /* before digits of which a multiple of three is left in their run */
-    SPLIT_SCRIPTS, /* runs of one script; what goes with any belongs to the run before, and is dropped at the start */
+    /* runs of one script; what goes with any belongs to the run before, and is dropped at the
+     * start */
+    SPLIT_SCRIPTS,
 };
 
 enum split_behavior {
@@ -65,12 +67,14 @@ struct splitter {
     bool mapped;     /* pieces come out in the byte alphabet */
 };
 
-/* Where pieces come from. The caller zeroes it and sets view to the text's; while a piece is handed over, view is that
- * of the buffer it lies in. */
+/* Where pieces come from. The caller zeroes it and sets view to the text's; while a piece is handed
+ * over, view is that of the buffer it lies in. */
 struct split_track {
     struct offset_view view;
-    struct offset_map maps[SPLIT_STAGES_MAX + 1]; /* private: of what the stages rewrote, and of raw pieces */
+    /* private: of what the stages rewrote, and of raw pieces */
+    struct offset_map maps[SPLIT_STAGES_MAX + 1];
 };
+/* Gives back all memory. */
 void split_track_release(struct split_track *track);
 
 struct pcre2_real_match_data_8;
@@ -78,27 +82,25 @@ struct pcre2_real_match_context_8;
 struct split_scratch {
     struct buf rewritten[SPLIT_STAGES_MAX];
     struct buf raw;
-    struct piece_batch batch;                   /* empty between calls */
     struct pcre2_real_match_data_8 *match;      /* owned */
     struct pcre2_real_match_context_8 *context; /* owned */
 };
 
-/* Called for each piece, never empty; data is valid during the call, and bytes before limit (at least the piece's) may
- * be read. Nonzero ends the splitting with that code. */
+/* Called for each piece, never empty; data is valid during the call, and bytes before limit (at
+ * least the piece's) may be read. Nonzero ends the splitting with that code. */
 typedef int split_piece_fn(void *ctx, struct bytes piece, const uint8_t *limit);
 
-/* The same for several pieces. */
-typedef void split_batch_fn(void *ctx, const struct piece_batch *pieces, const uint8_t *limit);
-
 /* From the "pre_tokenizer" value of tokenizer.json (none: one piece). On error nothing is owned. */
-MUST_CHECK int splitter_load(struct splitter *s, struct tvalue json, struct error *err);
+MUST_CHECK int splitter_load(struct splitter *s, struct json_value json, struct error *err);
+/* Gives back all memory; s has no stages then. */
 void splitter_release(struct splitter *s);
+/* Gives back all memory; scratch is empty then. */
 void split_scratch_release(struct split_scratch *scratch);
-/* at_start: the text begins where the whole text began (Metaspace's "first"; with track its spans say so). ERR_LIMIT: a
- * pattern reached its match limit. batch: NULL, or what gets nearly all pieces instead of `piece`. track: NULL, or what
- * keeps account of offsets (then without batch). */
-MUST_CHECK int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct bytes text, bool at_start,
-                            split_piece_fn *piece, split_batch_fn *batch, void *ctx, struct split_track *track,
-                            struct error *err);
+/* at_start: the text begins where the whole text began (Metaspace's "first"; with track its spans
+ * say so). ERR_LIMIT: a pattern reached its match limit. track: NULL, or what keeps
+ * account of offsets. */
+MUST_CHECK int splitter_run(const struct splitter *s, struct split_scratch *scratch,
+                            struct bytes text, bool at_start, split_piece_fn *piece, void *ctx,
+                            struct split_track *track, struct error *err);
 
 #endif

@@ -1,10 +1,11 @@
 /*
- * spm.h - SentencePiece models: BPE, Unigram, words and characters, from tokenizer.model files (a protocol buffer) or
- * from GGUF metadata.
+ * spm.h - SentencePiece models: BPE, Unigram, words and characters, from tokenizer.model files (a
+ * protocol buffer) or from GGUF metadata.
  *
- * Text becomes what sentencepiece makes of it: its own normalizer (spm_normalize.h), user-defined symbols kept whole,
- * pieces of type UNUSED merged through and cut again, scores added in single precision, neighbouring unknown
- * characters one unknown token or bytes. Control pieces are special tokens of ours: matched only when asked for.
+ * Text becomes what sentencepiece makes of it: its own normalizer (spm_normalize.h), user-defined
+ * symbols kept whole, pieces of type UNUSED merged through and cut again, scores added in single
+ * precision, neighbouring unknown characters one unknown token or bytes. Control pieces are special
+ * tokens of ours: matched only when asked for.
  *
  * Threading: building only.
  */
@@ -29,23 +30,28 @@ struct spm_piece {
 };
 
 struct spm_model {
-    VEC(struct spm_piece) pieces;               /* by id */
-    bool unigram, words, byte_fallback, suffix; /* neither of the first two: BPE; characters are BPE without merges */
+    VEC(struct spm_piece) pieces; /* by id */
+    /* neither of the first two: BPE; characters are BPE without merges */
+    bool unigram, words, byte_fallback, suffix;
     bool dummy_prefix, remove_extra, escape;
-    bool raw_symbols; /* user-defined symbols are matched in the text as it comes (llama.cpp), not normalized */
+    /* user-defined symbols are matched in the text as it comes (llama.cpp), not normalized */
+    bool raw_symbols;
     struct bytes charsmap, unk_surface;      /* borrowed; charsmap may be empty */
     uint32_t unk_id, bos_id, eos_id, pad_id; /* TOKEN_NONE: none */
 };
 
 /* The defaults of sentencepiece_model.proto. */
 void spm_model_init(struct spm_model *m);
+/* Gives back all memory. */
 void spm_model_release(struct spm_model *m);
 /* Reads a serialized ModelProto. Keeps views into file. ERR_INVALID. */
 MUST_CHECK int spm_model_read(struct bytes file, struct spm_model *m, struct error *err);
-/* A SentencePiece BPE vocabulary that someone wrote as a tiktoken file: the 256 single bytes in a row, control pieces
- * before them, all others by falling score behind. False: it is none. Keeps views into f. */
+/* A SentencePiece BPE vocabulary that someone wrote as a tiktoken file: the 256 single bytes in a
+ * row, control pieces before them, all others by falling score behind. False: it is none. Keeps
+ * views into f. */
 bool tiktoken_to_spm(const struct tiktoken_file *f, struct spm_model *m);
-/* Into t, which is empty, decoder and all. With TOKENIZE_ADD_SPECIAL a text begins with BOS where the model has one. */
+/* Into t, which is empty, decoder and all. With TOKENIZE_ADD_SPECIAL a text begins with BOS where
+ * the model has one. */
 MUST_CHECK int spm_build(const struct spm_model *m, struct tokenizer *t, struct error *err);
 
 #endif

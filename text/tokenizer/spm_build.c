@@ -5,12 +5,14 @@
 #include <math.h>
 
 #include "base/utf8.h"
-#include "text/tokenizer/decode.h"
+#include "text/tokenizer/detokenize.h"
 #include "text/tokenizer/rank_merges.h"
 #include "text/tokenizer/spm.h"
 #include "text/tokenizer/spm_normalize.h"
 
-static bool is_ordinary(uint8_t type) { return type == SPM_NORMAL || type == SPM_USER_DEFINED || type == SPM_UNUSED; }
+static bool is_ordinary(uint8_t type) {
+    return type == SPM_NORMAL || type == SPM_USER_DEFINED || type == SPM_UNUSED;
+}
 
 /* ---- vocabulary ---- */
 
@@ -21,10 +23,12 @@ static int add_pieces(const struct spm_model *m, struct tokenizer *t, struct err
     for (uint32_t id = 0; id < count && !rc; id++) {
         const struct spm_piece *p = &m->pieces.items[id];
         rc = vocab_add(&t->vocab, p->text, id, err);
-        flags[id] = (is_ordinary(p->type) ? 0 : VOCAB_LITERAL) | (p->type == SPM_UNUSED ? VOCAB_UNUSED : 0) |
+        flags[id] = (is_ordinary(p->type) ? 0 : VOCAB_LITERAL) |
+                    (p->type == SPM_UNUSED ? VOCAB_UNUSED : 0) |
                     (p->type == SPM_CONTROL ? VOCAB_SPECIAL | VOCAB_ADDED : 0);
     }
-    if (!rc) vocab_seal_flagged(&t->vocab, false, flags);
+    if (!rc)
+        vocab_seal_flagged(&t->vocab, false, flags);
     mem_free(flags);
     return rc;
 }
@@ -34,7 +38,8 @@ static int add_pieces(const struct spm_model *m, struct tokenizer *t, struct err
 /* Higher scores are lower keys; all zeros are alike. */
 static uint32_t score_key(float score) {
     uint32_t bits;
-    if (score == 0) score = 0;
+    if (score == 0)
+        score = 0;
     memcpy(&bits, &score, sizeof bits);
     return bits >> 31 ? bits : ~bits & 0x7FFFFFFFu;
 }
@@ -49,9 +54,12 @@ static void sort_scored(struct scored *list, struct scored *spare, size_t count)
     for (unsigned pass = 0; pass < PASSES; pass++) {
         size_t starts[(1 << BITS) + 1] = {0};
         unsigned shift = pass * BITS, mask = (1 << BITS) - 1;
-        for (size_t i = 0; i < count; i++) starts[(list[i].key >> shift & mask) + 1]++;
-        for (size_t i = 0; i < mask; i++) starts[i + 1] += starts[i];
-        for (size_t i = 0; i < count; i++) spare[starts[list[i].key >> shift & mask]++] = list[i];
+        for (size_t i = 0; i < count; i++)
+            starts[(list[i].key >> shift & mask) + 1]++;
+        for (size_t i = 0; i < mask; i++)
+            starts[i + 1] += starts[i];
+        for (size_t i = 0; i < count; i++)
+            spare[starts[list[i].key >> shift & mask]++] = list[i];
         struct scored *other = list;
         list = spare;
         spare = other;
@@ -65,7 +73,8 @@ static int build_bpe(const struct spm_model *m, struct tokenizer *t, struct erro
     uint32_t count = 0;
     for (uint32_t id = 0; id < m->pieces.count; id++) {
         const struct spm_piece *p = &m->pieces.items[id];
-        if (is_ordinary(p->type)) sorted[count++] = (struct scored){score_key(p->score), id};
+        if (is_ordinary(p->type))
+            sorted[count++] = (struct scored){score_key(p->score), id};
     }
     sort_scored(sorted, sorted + count, count);
     for (uint32_t i = 0; i < count; i++) {
@@ -75,7 +84,8 @@ static int build_bpe(const struct spm_model *m, struct tokenizer *t, struct erro
     int rc = rank_merges_build(&t->bpe, &t->vocab, order, count, err);
     mem_free(sorted);
     mem_free(order);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     t->model = MODEL_BPE;
     t->bpe.byte_fallback = m->byte_fallback;
     t->bpe.fuse_unk = true;
@@ -87,15 +97,19 @@ static int build_bpe(const struct spm_model *m, struct tokenizer *t, struct erro
 /* ---- Unigram ---- */
 
 static int build_unigram(const struct spm_model *m, struct tokenizer *t, struct error *err) {
-    float lowest = INFINITY, highest = FLT_MIN; /* sentencepiece begins with this least positive number */
+    /* sentencepiece begins with this least positive number */
+    float lowest = INFINITY, highest = FLT_MIN;
     for (size_t i = 0; i < m->pieces.count; i++) {
         const struct spm_piece *p = &m->pieces.items[i];
-        if (!isfinite(p->score)) return error_set(err, ERR_INVALID, "tokenizer.model: piece %zu has no score", i);
-        if (p->type != SPM_NORMAL) continue;
+        if (!isfinite(p->score))
+            return error_set(err, ERR_INVALID, "tokenizer.model: piece %zu has no score", i);
+        if (p->type != SPM_NORMAL)
+            continue;
         lowest = MIN(lowest, p->score);
         highest = MAX(highest, p->score);
     }
-    if (lowest == INFINITY) lowest = 0;
+    if (lowest == INFINITY)
+        lowest = 0;
     double *scores = mem_calloc(m->pieces.count, sizeof *scores);
     bool *in_trie = mem_calloc(m->pieces.count, sizeof *in_trie);
     for (size_t i = 0; i < m->pieces.count; i++) {
@@ -106,7 +120,8 @@ static int build_unigram(const struct spm_model *m, struct tokenizer *t, struct 
             scores[i] = (double)((float)p->text.len * highest) - 0.1;
     }
     t->model = MODEL_UNIGRAM;
-    int rc = unigram_init(&t->unigram, &t->vocab, scores, m->unk_id, m->byte_fallback, in_trie, err);
+    int rc =
+        unigram_init(&t->unigram, &t->vocab, scores, m->unk_id, m->byte_fallback, in_trie, err);
     t->unigram.unk_score = lowest - 10.0f;
     t->unigram.single_precision = true;
     mem_free(in_trie);
@@ -118,8 +133,8 @@ static int build_unigram(const struct spm_model *m, struct tokenizer *t, struct 
 /* Each U+2581 begins a word, even where one is trained to end with it. */
 static int build_words(const struct spm_model *m, struct tokenizer *t, struct error *err) {
     static const struct tokenizer_rules RULES = {
-        .pre_tokenizer =
-            "{\"type\":\"Split\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"behavior\":\"MergedWithNext\"}"};
+        .pre_tokenizer = "{\"type\":\"Split\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},"
+                         "\"behavior\":\"MergedWithNext\"}"};
     t->model = MODEL_WORDLEVEL;
     wordlevel_init(&t->wordlevel, &t->vocab, m->unk_id, true, m->byte_fallback);
     return tokenizer_set_rules(t, &RULES, err);
@@ -146,13 +161,15 @@ static int build_normalizer(const struct spm_model *m, struct tokenizer *t, stru
     return rc;
 }
 
-/* Control pieces match in raw text when asked for; user-defined ones, in BPE, always and in normalized text. */
+/* Control pieces match in raw text when asked for; user-defined ones, in BPE, always and in
+ * normalized text. */
 static int build_added(const struct spm_model *m, struct tokenizer *t, struct error *err) {
     int rc = 0;
     for (uint32_t id = 0; id < m->pieces.count && !rc; id++) {
         const struct spm_piece *p = &m->pieces.items[id];
         struct added_token token = {.id = id, .special = p->type != SPM_USER_DEFINED};
-        if (p->type == SPM_CONTROL || p->type == SPM_UNKNOWN) rc = added_add(&t->added, p->text, token, err);
+        if (p->type == SPM_CONTROL || p->type == SPM_UNKNOWN)
+            rc = added_add(&t->added, p->text, token, err);
         if (p->type == SPM_USER_DEFINED && m->raw_symbols)
             rc = added_add(&t->added, p->text, token, err);
         else if (p->type == SPM_USER_DEFINED && !m->unigram && !m->words)
@@ -179,9 +196,12 @@ static void build_decoder(const struct spm_model *m, struct tokenizer *t) {
     }
 }
 
-static uint32_t checked_id(const struct spm_model *m, uint32_t id) { return id < m->pieces.count ? id : TOKEN_NONE; }
+static uint32_t checked_id(const struct spm_model *m, uint32_t id) {
+    return id < m->pieces.count ? id : TOKEN_NONE;
+}
 
 int spm_build(const struct spm_model *m, struct tokenizer *t, struct error *err) {
+    CHECK(m && t && !t->vocab.slots);
     if (checked_id(m, m->unk_id) == TOKEN_NONE)
         return error_set(err, ERR_INVALID, "tokenizer.model has no unknown token");
     t->spm_offsets = true;
@@ -190,13 +210,18 @@ int spm_build(const struct spm_model *m, struct tokenizer *t, struct error *err)
         rc = build_words(m, t, err);
     else if (!rc)
         rc = m->unigram ? build_unigram(m, t, err) : build_bpe(m, t, err);
-    if (!rc) rc = build_normalizer(m, t, err);
-    if (!rc) rc = build_added(m, t, err);
-    if (rc) return rc;
+    if (!rc)
+        rc = build_normalizer(m, t, err);
+    if (!rc)
+        rc = build_added(m, t, err);
+    if (rc)
+        return rc;
     build_decoder(m, t);
-    if (t->texts.failed) return error_set(err, ERR_LIMIT, "the decoded vocabulary is larger than 4 GB");
+    if (t->texts.failed)
+        return error_set(err, ERR_LIMIT, "the decoded vocabulary is larger than 4 GB");
     t->bos = checked_id(m, m->bos_id);
-    if (t->bos != TOKEN_NONE) vec_push(&t->prefix, t->bos);
+    if (t->bos != TOKEN_NONE)
+        vec_push(&t->prefix, t->bos);
     tokenizer_add_eos(t, checked_id(m, m->eos_id));
     return 0;
 }

@@ -17,7 +17,8 @@ static size_t next_chunk(const struct spm_normalizer *n, struct bytes text, stru
         *out = bytes_of(text.data, len);
         return len;
     }
-    if (n->charsmap.units && charsmap_longest(&n->charsmap, text, &len, out)) return len;
+    if (n->charsmap.units && charsmap_longest(&n->charsmap, text, &len, out))
+        return len;
     len = unicode_next(text.data, &cp);
     *out = bytes_of(text.data, len);
     return len;
@@ -26,7 +27,8 @@ static size_t next_chunk(const struct spm_normalizer *n, struct bytes text, stru
 static void add_spaces(const struct spm_normalizer *n, size_t count, struct buf *out) {
     size_t len = n->escape ? METASPACE.len : 1;
     buf_reserve(out, count * len);
-    if (out->failed) return;
+    if (out->failed)
+        return;
     for (size_t i = 0; i < count; i++, out->len += len)
         memcpy(out->data + out->len, n->escape ? (const char *)METASPACE.data : " ", len);
     out->data[out->len] = 0;
@@ -35,7 +37,8 @@ static void add_spaces(const struct spm_normalizer *n, size_t count, struct buf 
 static void add_escaped(const struct spm_normalizer *n, struct bytes s, struct buf *out) {
     for (const uint8_t *hit; s.len && (hit = memchr(s.data, ' ', s.len));) {
         const uint8_t *stop = hit, *end = s.data + s.len;
-        while (stop < end && *stop == ' ') stop++;
+        while (stop < end && *stop == ' ')
+            stop++;
         buf_add(out, s.data, (size_t)(hit - s.data));
         add_spaces(n, (size_t)(stop - hit), out);
         s = bytes_of(stop, (size_t)(end - stop));
@@ -43,13 +46,16 @@ static void add_escaped(const struct spm_normalizer *n, struct bytes s, struct b
     buf_add_bytes(out, s);
 }
 
-static struct bytes skip(struct bytes s, size_t n) { return bytes_of(s.data + n, s.len - n); }
+static struct bytes skip(struct bytes s, size_t n) {
+    return bytes_of(s.data + n, s.len - n);
+}
 
 static struct bytes skip_spaces(const struct spm_normalizer *n, struct bytes text) {
     struct bytes chunk;
     while (text.len) {
         size_t len = next_chunk(n, text, &chunk);
-        if (chunk.len != 1 || chunk.data[0] != ' ') break;
+        if (chunk.len != 1 || chunk.data[0] != ' ')
+            break;
         text = skip(text, len);
     }
     return text;
@@ -58,7 +64,8 @@ static struct bytes skip_spaces(const struct spm_normalizer *n, struct bytes tex
 static void trim_end(const struct spm_normalizer *n, size_t floor, struct buf *out) {
     size_t len = n->escape ? METASPACE.len : 1;
     const void *space = n->escape ? (const void *)METASPACE.data : " ";
-    while (out->len >= floor + len && !memcmp(out->data + out->len - len, space, len)) out->len -= len;
+    while (out->len >= floor + len && !memcmp(out->data + out->len - len, space, len))
+        out->len -= len;
 }
 
 /* How many bytes of a word in ASCII nothing changes. */
@@ -82,8 +89,10 @@ static void add_chunks(const struct spm_normalizer *n, struct bytes text, struct
             continue;
         }
         text = skip(text, next_chunk(n, text, &chunk));
-        while (after_space && chunk.len && chunk.data[0] == ' ') chunk = skip(chunk, 1);
-        if (!chunk.len) continue;
+        while (after_space && chunk.len && chunk.data[0] == ' ')
+            chunk = skip(chunk, 1);
+        if (!chunk.len)
+            continue;
         add_escaped(n, chunk, out);
         after_space = n->remove_extra && chunk.data[chunk.len - 1] == ' ';
     }
@@ -91,15 +100,20 @@ static void add_chunks(const struct spm_normalizer *n, struct bytes text, struct
 
 void spm_normalize(const struct spm_normalizer *n, struct bytes text, struct buf *out) {
     size_t before = out->len;
-    if (n->remove_extra) text = skip_spaces(n, text);
-    if (!text.len) return;
-    if (n->dummy_prefix && !n->suffix) add_spaces(n, 1, out);
+    if (n->remove_extra)
+        text = skip_spaces(n, text);
+    if (!text.len)
+        return;
+    if (n->dummy_prefix && !n->suffix)
+        add_spaces(n, 1, out);
     if (n->charsmap.units || n->symbols.tokens.count || n->remove_extra)
         add_chunks(n, text, out);
     else
         add_escaped(n, text, out);
-    if (n->remove_extra) trim_end(n, before, out);
-    if (n->dummy_prefix && n->suffix) add_spaces(n, 1, out);
+    if (n->remove_extra)
+        trim_end(n, before, out);
+    if (n->dummy_prefix && n->suffix)
+        add_spaces(n, 1, out);
 }
 
 /* ---- where it comes from ---- */
@@ -112,30 +126,39 @@ static void add_begin(struct offset_map *m, size_t at, size_t n) {
 /* Each span ends where the next one begins. */
 static void close_spans(struct offset_map *m, size_t end) {
     for (size_t i = 0; i < m->spans.count; i++)
-        m->spans.items[i].end = i + 1 < m->spans.count ? m->spans.items[i + 1].begin : (uint32_t)end;
+        m->spans.items[i].end =
+            i + 1 < m->spans.count ? m->spans.items[i + 1].begin : (uint32_t)end;
 }
 
-void spm_normalize_offsets(const struct spm_normalizer *n, struct bytes text, size_t len, struct offset_map *out) {
+void spm_normalize_offsets(const struct spm_normalizer *n, struct bytes text, size_t len,
+                           struct offset_map *out) {
     const uint8_t *start = text.data;
     size_t space = n->escape ? METASPACE.len : 1;
     bool after_space = n->remove_extra;
     out->spans.count = 0;
-    if (n->remove_extra) text = skip_spaces(n, text);
-    if (!text.len) return;
-    if (n->dummy_prefix && !n->suffix) add_begin(out, (size_t)(text.data - start), space);
+    if (n->remove_extra)
+        text = skip_spaces(n, text);
+    if (!text.len)
+        return;
+    if (n->dummy_prefix && !n->suffix)
+        add_begin(out, (size_t)(text.data - start), space);
     while (text.len) {
         struct bytes chunk;
         size_t at = (size_t)(text.data - start);
         text = skip(text, next_chunk(n, text, &chunk));
-        while (after_space && chunk.len && chunk.data[0] == ' ') chunk = skip(chunk, 1);
-        for (size_t i = 0; i < chunk.len; i++) add_begin(out, at, chunk.data[i] == ' ' ? space : 1);
-        if (chunk.len) after_space = n->remove_extra && chunk.data[chunk.len - 1] == ' ';
+        while (after_space && chunk.len && chunk.data[0] == ' ')
+            chunk = skip(chunk, 1);
+        for (size_t i = 0; i < chunk.len; i++)
+            add_begin(out, at, chunk.data[i] == ' ' ? space : 1);
+        if (chunk.len)
+            after_space = n->remove_extra && chunk.data[chunk.len - 1] == ' ';
     }
     size_t end = (size_t)(text.data - start), suffix = n->dummy_prefix && n->suffix ? space : 0;
     if (out->spans.count + suffix > len) { /* spaces at the end are gone */
         out->spans.count = len - suffix;
         end = out->spans.items[out->spans.count].begin;
     }
-    if (suffix) add_begin(out, end, space);
+    if (suffix)
+        add_begin(out, end, space);
     close_spans(out, end);
 }

@@ -1,5 +1,6 @@
 /*
- * spm_read.c - sentencepiece_model.proto, as much of it as encoding and decoding need. Unknown fields are passed over.
+ * spm_read.c - sentencepiece_model.proto, as much of it as encoding and decoding need. Unknown
+ * fields are passed over.
  */
 #include "base/utf8.h"
 #include "text/tokenizer/spm.h"
@@ -16,14 +17,16 @@ void spm_model_init(struct spm_model *m) {
                             .pad_id = TOKEN_NONE};
 }
 
-void spm_model_release(struct spm_model *m) { vec_release(&m->pieces); }
+void spm_model_release(struct spm_model *m) {
+    vec_release(&m->pieces);
+}
 
 /* ---- protocol buffers ---- */
 
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
 struct field {
-    uint32_t number, wire;
+    uint32_t number, encoding;
     uint64_t value;     /* of a number */
     struct bytes bytes; /* WIRE_BYTES */
 };
@@ -34,15 +37,18 @@ static bool take_varint(struct bytes *in, uint64_t *out) {
         uint8_t byte = *in->data;
         *in = bytes_of(in->data + 1, in->len - 1);
         *out |= (uint64_t)(byte & 127) << shift;
-        if (!(byte & 128)) return true;
+        if (!(byte & 128))
+            return true;
     }
     return false;
 }
 
 static bool take_fixed(struct bytes *in, size_t len, uint64_t *out) {
-    if (in->len < len) return false;
+    if (in->len < len)
+        return false;
     *out = 0;
-    for (size_t i = 0; i < len; i++) *out |= (uint64_t)in->data[i] << 8 * i;
+    for (size_t i = 0; i < len; i++)
+        *out |= (uint64_t)in->data[i] << 8 * i;
     *in = bytes_of(in->data + len, in->len - len);
     return true;
 }
@@ -52,21 +58,26 @@ static bool take_field(struct bytes *in, struct field *f) {
     struct bytes at = *in;
     uint64_t key, len;
     *f = (struct field){0};
-    if (!at.len || !take_varint(&at, &key) || key >> 3 == 0 || key >> 3 > UINT32_MAX) return false;
+    if (!at.len || !take_varint(&at, &key) || key >> 3 == 0 || key >> 3 > UINT32_MAX)
+        return false;
     f->number = (uint32_t)(key >> 3);
-    f->wire = key & 7;
-    switch (f->wire) {
+    f->encoding = key & 7;
+    switch (f->encoding) {
     case WIRE_VARINT:
-        if (!take_varint(&at, &f->value)) return false;
+        if (!take_varint(&at, &f->value))
+            return false;
         break;
     case WIRE_FIXED64:
-        if (!take_fixed(&at, 8, &f->value)) return false;
+        if (!take_fixed(&at, 8, &f->value))
+            return false;
         break;
     case WIRE_FIXED32:
-        if (!take_fixed(&at, 4, &f->value)) return false;
+        if (!take_fixed(&at, 4, &f->value))
+            return false;
         break;
     case WIRE_BYTES:
-        if (!take_varint(&at, &len) || len > at.len) return false;
+        if (!take_varint(&at, &len) || len > at.len)
+            return false;
         f->bytes = bytes_of(at.data, (size_t)len);
         at = bytes_of(at.data + len, at.len - len);
         break;
@@ -93,12 +104,17 @@ static int read_piece(struct bytes in, struct spm_model *m, struct error *err) {
     struct spm_piece piece = {.type = SPM_NORMAL};
     struct field f;
     while (take_field(&in, &f)) {
-        if (f.number == 1 && f.wire == WIRE_BYTES) piece.text = f.bytes;
-        if (f.number == 2 && f.wire == WIRE_FIXED32) piece.score = as_float(f.value);
-        if (f.number == 3 && f.wire == WIRE_VARINT) piece.type = (uint8_t)MIN(f.value, (uint64_t)255);
+        if (f.number == 1 && f.encoding == WIRE_BYTES)
+            piece.text = f.bytes;
+        if (f.number == 2 && f.encoding == WIRE_FIXED32)
+            piece.score = as_float(f.value);
+        if (f.number == 3 && f.encoding == WIRE_VARINT)
+            piece.type = (uint8_t)MIN(f.value, (uint64_t)255);
     }
-    if (in.len) return damaged(err);
-    if (m->pieces.count >= VOCAB_IDS_MAX) return error_set(err, ERR_LIMIT, "tokenizer.model has too many pieces");
+    if (in.len)
+        return damaged(err);
+    if (m->pieces.count >= VOCAB_IDS_MAX)
+        return error_set(err, ERR_LIMIT, "tokenizer.model has too many pieces");
     vec_push(&m->pieces, piece);
     return 0;
 }
@@ -122,14 +138,17 @@ static int read_trainer(struct bytes in, struct spm_model *m, struct error *err)
         case 42: m->eos_id = id_or_none(f.value); break;
         case 43: m->pad_id = id_or_none(f.value); break;
         case 44:
-            if (f.wire == WIRE_BYTES) m->unk_surface = f.bytes;
+            if (f.encoding == WIRE_BYTES)
+                m->unk_surface = f.bytes;
             break;
         }
     }
     m->unigram = type == SPM_MODEL_UNIGRAM;
     m->words = type == SPM_MODEL_WORD;
-    if (in.len) return damaged(err);
-    if (type >= SPM_MODEL_UNIGRAM && type <= SPM_MODEL_CHAR) return 0;
+    if (in.len)
+        return damaged(err);
+    if (type >= SPM_MODEL_UNIGRAM && type <= SPM_MODEL_CHAR)
+        return 0;
     return error_set(err, ERR_UNSUPPORTED, "tokenizer.model: model_type %llu is none that we know",
                      (unsigned long long)type);
 }
@@ -139,7 +158,8 @@ static int read_normalizer(struct bytes in, struct spm_model *m, struct error *e
     while (take_field(&in, &f)) {
         switch (f.number) {
         case 2:
-            if (f.wire == WIRE_BYTES) m->charsmap = f.bytes;
+            if (f.encoding == WIRE_BYTES)
+                m->charsmap = f.bytes;
             break;
         case 3: m->dummy_prefix = f.value; break;
         case 4: m->remove_extra = f.value; break;
@@ -150,24 +170,32 @@ static int read_normalizer(struct bytes in, struct spm_model *m, struct error *e
 }
 
 int spm_model_read(struct bytes file, struct spm_model *m, struct error *err) {
+    CHECK(m);
     struct field f;
     int rc = 0;
     spm_model_init(m);
     while (!rc && take_field(&file, &f)) {
-        if (f.wire != WIRE_BYTES) continue;
-        if (f.number == 1) rc = read_piece(f.bytes, m, err);
-        if (f.number == 2) rc = read_trainer(f.bytes, m, err);
-        if (f.number == 3) rc = read_normalizer(f.bytes, m, err);
+        if (f.encoding != WIRE_BYTES)
+            continue;
+        if (f.number == 1)
+            rc = read_piece(f.bytes, m, err);
+        if (f.number == 2)
+            rc = read_trainer(f.bytes, m, err);
+        if (f.number == 3)
+            rc = read_normalizer(f.bytes, m, err);
     }
-    if (!rc && (file.len || !m->pieces.count)) rc = damaged(err);
+    if (!rc && (file.len || !m->pieces.count))
+        rc = damaged(err);
     m->unk_id = TOKEN_NONE;
     for (size_t i = 0; i < m->pieces.count && !rc; i++) {
         struct bytes text = m->pieces.items[i].text;
-        if (m->pieces.items[i].type == SPM_UNKNOWN) m->unk_id = (uint32_t)i;
+        if (m->pieces.items[i].type == SPM_UNKNOWN)
+            m->unk_id = (uint32_t)i;
         if (!text.len || !utf8_valid(text.data, text.len))
             rc = error_set(err, ERR_INVALID, "tokenizer.model: piece %zu is empty or not UTF-8", i);
     }
-    if (rc) spm_model_release(m);
+    if (rc)
+        spm_model_release(m);
     return rc;
 }
 
@@ -214,30 +242,37 @@ static struct bytes line_text(const struct tiktoken_file *f, size_t i) {
 static size_t find_bytes(const struct tiktoken_file *f) {
     for (size_t first = 1; first + 256 < f->count && first < 4096; first++) {
         size_t n = 0;
-        while (n < 256 && line_text(f, first + n).len == 1 && line_text(f, first + n).data[0] == n) n++;
-        if (n == 256) return first;
+        while (n < 256 && line_text(f, first + n).len == 1 && line_text(f, first + n).data[0] == n)
+            n++;
+        if (n == 256)
+            return first;
     }
     return SIZE_MAX;
 }
 
 bool tiktoken_to_spm(const struct tiktoken_file *f, struct spm_model *m) {
-    size_t bytes =
-        f->count && f->lines[0].rank == 0 && f->lines[f->count - 1].rank == f->count - 1 ? find_bytes(f) : SIZE_MAX;
+    size_t bytes = f->count && f->lines[0].rank == 0 && f->lines[f->count - 1].rank == f->count - 1
+                       ? find_bytes(f)
+                       : SIZE_MAX;
     bool metaspaced = false;
     for (size_t i = 0; i < f->count && bytes != SIZE_MAX && !metaspaced; i++)
         metaspaced = i > bytes + 255 && bytes_equal(line_text(f, i), bytes_str("\xE2\x96\x81t"));
-    if (!metaspaced || !bytes_equal(line_text(f, 0), bytes_str("<unk>"))) return false;
+    if (!metaspaced || !bytes_equal(line_text(f, 0), bytes_str("<unk>")))
+        return false;
     spm_model_init(m);
     m->unigram = m->remove_extra = false;
     m->byte_fallback = true;
     for (size_t i = 0; i < f->count; i++) {
         struct spm_piece piece = {line_text(f, i), -(float)i, SPM_NORMAL};
-        if (i < bytes) piece.type = i ? SPM_CONTROL : SPM_UNKNOWN;
+        if (i < bytes)
+            piece.type = i ? SPM_CONTROL : SPM_UNKNOWN;
         if (i >= bytes && i < bytes + 256) {
             piece.type = SPM_BYTE;
             piece.text = bytes_of(BYTE_NAMES + 6 * (i - bytes), 6);
         }
-        if (!utf8_valid(piece.text.data, piece.text.len)) piece.type = SPM_CONTROL; /* no piece of text */
+        /* no piece of text */
+        if (!utf8_valid(piece.text.data, piece.text.len))
+            piece.type = SPM_CONTROL;
         vec_push(&m->pieces, piece);
     }
     return true;

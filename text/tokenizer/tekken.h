@@ -1,9 +1,10 @@
 /*
- * tekken.h - tekken.json, the vocabulary file of Mistral's models: ranked tokens in base64, the split pattern and the
- * special tokens, which come first in the ids.
+ * tekken.h - tekken.json, the vocabulary file of Mistral's models: ranked tokens in base64, the
+ * split pattern and the special tokens, which come first in the ids.
  *
- * The reference is mistral_common 1.13 (tokens/tokenizers/tekken.py), from which the special tokens of files that list
- * none (version v7 and before) and the names of those that have none ("<SPECIAL_20>") are taken.
+ * The reference is mistral_common 1.13 (tokens/tokenizers/tekken.py), from which the special tokens
+ * of files that list none (version v7 and before) and the names of those that have none
+ * ("<SPECIAL_20>") are taken.
  *
  * Threading: building only.
  */

@@ -1,21 +1,22 @@
 #include "text/tokenizer/tokenizer.h"
 
 #include "base/utf8.h"
-#include "text/tokenizer/compiled.h"
-#include "text/tokenizer/data.h"
-#include "text/tokenizer/metaspaced.h"
-#include "text/tokenizer/spm_normalize.h"
+#include "text/tokenizer/fast/compiled.h"
+#include "text/tokenizer/fast/fast.h"
 #include "text/tokenizer/token_spans.h"
+#include "text/tokenizer/tokenizer_data.h"
 
-/* Symbols and bytes: what one very long text needed beyond is given back, so that it does not stay for ever. */
+/* Symbols and bytes: what one very long text needed beyond is given back, so that it does not stay
+ * for ever. */
 enum { SCRATCH_KEEP = 64 * 1024, NORMALIZED_KEEP = 4 << 20 };
 
 /* ---- scratch ---- */
 
-static struct encode_scratch *take_scratch(struct tokenizer *t) {
+static struct encode_scratch *scratch_acquire(struct tokenizer *t) {
     pthread_mutex_lock(&t->lock);
     struct encode_scratch *s = t->free_scratch;
-    if (s) t->free_scratch = s->next_free;
+    if (s)
+        t->free_scratch = s->next_free;
     pthread_mutex_unlock(&t->lock);
     return s ? s : mem_alloc(sizeof *s);
 }
@@ -30,11 +31,13 @@ static void free_scratch(struct encode_scratch *s) {
     mem_free(s);
 }
 
-static void give_scratch(struct tokenizer *t, struct encode_scratch *s) {
+static void scratch_release(struct tokenizer *t, struct encode_scratch *s) {
     bpe_scratch_trim(&s->bpe, SCRATCH_KEEP);
-    if (s->unigram.steps.cap > SCRATCH_KEEP) unigram_scratch_release(&s->unigram);
+    if (s->unigram.steps.cap > SCRATCH_KEEP)
+        unigram_scratch_release(&s->unigram);
     for (int i = 0; i < 2; i++)
-        if (s->normalized[i].cap > NORMALIZED_KEEP) buf_release(&s->normalized[i]);
+        if (s->normalized[i].cap > NORMALIZED_KEEP)
+            buf_release(&s->normalized[i]);
     pthread_mutex_lock(&t->lock);
     s->next_free = t->free_scratch;
     t->free_scratch = s;
@@ -43,7 +46,8 @@ static void give_scratch(struct tokenizer *t, struct encode_scratch *s) {
 
 void tokenizer_free(struct tokenizer **t) {
     struct tokenizer *it = *t;
-    if (!it) return;
+    if (!it)
+        return;
     *t = NULL;
     for (struct encode_scratch *s = it->free_scratch, *next; s; s = next) {
         next = s->next_free;
@@ -58,12 +62,13 @@ void tokenizer_free(struct tokenizer **t) {
     added_release(&it->added);
     added_release(&it->added_normalized);
     added_release(&it->greedy);
-    decode_chain_release(&it->chain);
+    decoder_chain_release(&it->chain);
     buf_release(&it->texts);
     mem_free(it->token_texts);
     vec_release(&it->prefix);
     vec_release(&it->suffix);
-    for (size_t i = 0; i < ARRAY_LEN(it->rules); i++) buf_release(&it->rules[i]);
+    for (size_t i = 0; i < ARRAY_LEN(it->rules); i++)
+        buf_release(&it->rules[i]);
     pthread_mutex_destroy(&it->lock);
     mem_free(it);
 }
@@ -93,7 +98,8 @@ static int encode_greedy(struct encode_run *r, struct bytes text) {
     for (; text.len; text = bytes_of(text.data + len, text.len - len)) {
         const struct added_token *token = added_longest(&r->t->greedy, text, &len);
         if (!token)
-            return error_set(r->err, ERR_INVALID, "the text has the byte 0x%02x, for which the model has no token",
+            return error_set(r->err, ERR_INVALID,
+                             "the text has the byte 0x%02x, for which the model has no token",
                              text.data[0]);
         vec_push(r->out, token->id);
     }
@@ -103,10 +109,16 @@ static int encode_greedy(struct encode_run *r, struct bytes text) {
 static int encode_piece(void *ctx, struct bytes piece, const uint8_t *limit) {
     struct encode_run *r = ctx;
     switch (r->t->model) {
-    case MODEL_BPE: bpe_encode(&r->t->bpe, &r->scratch->bpe, piece.data, piece.len, limit, r->out); return 0;
-    case MODEL_UNIGRAM: return unigram_encode(&r->t->unigram, &r->scratch->unigram, piece, r->out, r->err);
-    case MODEL_WORDPIECE: wordpiece_encode(&r->t->wordpiece, &r->scratch->word, piece, r->out); return 0;
-    case MODEL_WORDLEVEL: return wordlevel_encode(&r->t->wordlevel, piece, r->first, r->out, r->err);
+    case MODEL_BPE:
+        fast_encode_piece(&r->t->bpe, &r->scratch->bpe, piece.data, piece.len, limit, r->out);
+        return 0;
+    case MODEL_UNIGRAM:
+        return unigram_encode(&r->t->unigram, &r->scratch->unigram, piece, r->out, r->err);
+    case MODEL_WORDPIECE:
+        wordpiece_encode(&r->t->wordpiece, &r->scratch->word, piece, r->out);
+        return 0;
+    case MODEL_WORDLEVEL:
+        return wordlevel_encode(&r->t->wordlevel, piece, r->first, r->out, r->err);
     case MODEL_GREEDY: return encode_greedy(r, piece);
     }
     return 0;
@@ -117,48 +129,9 @@ static int encode_piece_tracked(void *ctx, struct bytes piece, const uint8_t *li
     size_t before = r->out->count;
     int rc = encode_piece(ctx, piece, limit);
     struct tokens ids = {r->out->items + before, r->out->count - before};
-    if (!rc) token_spans_add(r->t, &r->offsets->track.view, piece, ids, &r->offsets->out);
+    if (!rc)
+        token_spans_add(r->t, &r->offsets->track.view, piece, ids, &r->offsets->out);
     return rc;
-}
-
-static void encode_batch(void *ctx, const struct piece_batch *pieces, const uint8_t *limit) {
-    struct encode_run *r = ctx;
-    bpe_encode_batch(&r->t->bpe, &r->scratch->bpe, pieces, limit, r->out);
-}
-
-/* ---- BPE with U+2581 for spaces ---- */
-
-static bool is_metaspaced(const struct tokenizer *t) { return t->model == MODEL_BPE && metaspaced_fits(&t->bpe); }
-
-static bool is_metaspace(const char *text, size_t len) { return len == 3 && !memcmp(text, "\xE2\x96\x81", 3); }
-
-/* The normalizer does no more than spaces to U+2581, perhaps with one more before the text. */
-static bool normalizes_spaces(const struct normalizer *n, struct metaspaced *how) {
-    const struct normalizer_step *first = &n->steps[0];
-    if (n->step_count == 1 && first->kind == NORMALIZE_SENTENCEPIECE) {
-        *how = (struct metaspaced){true, first->spm->dummy_prefix};
-        return spm_only_spaces(first->spm);
-    }
-    bool prefix =
-        n->step_count == 2 && first->kind == NORMALIZE_PREPEND && is_metaspace(first->content, first->content_len);
-    const struct normalizer_step *last = first + prefix;
-    *how = (struct metaspaced){true, prefix};
-    return n->step_count == 1u + prefix && last->kind == NORMALIZE_REPLACE && last->pattern_len == 1 &&
-           last->pattern[0] == ' ' && is_metaspace(last->content, last->content_len);
-}
-
-/* The pre-tokenizer, if any, does no more than that to the span. */
-static bool splits_nothing(const struct splitter *s, struct bytes span, bool at_start, struct metaspaced *how) {
-    const struct split_stage *stage = &s->stages[0];
-    *how = (struct metaspaced){0};
-    if (!s->stage_count) return true;
-    if (s->stage_count > 1 || stage->kind != SPLIT_METASPACE || stage->metaspace_split ||
-        !is_metaspace(stage->literal, stage->literal_len))
-        return false;
-    bool prefix = stage->prepend == METASPACE_ALWAYS || (stage->prepend == METASPACE_FIRST && at_start);
-    bool has = span.data[0] == ' ' || (span.len >= 3 && is_metaspace((const char *)span.data, 3));
-    *how = (struct metaspaced){true, prefix && !has};
-    return true;
 }
 
 /* ---- the chain ---- */
@@ -166,13 +139,15 @@ static bool splits_nothing(const struct splitter *s, struct bytes span, bool at_
 typedef int encode_span_fn(struct encode_run *r, struct bytes span, bool at_start);
 
 /* Takes the added tokens of one set out of text; the spans between go to `inner`. */
-static int cut_added(struct encode_run *r, const struct added_set *set, const struct added_skips *skips,
-                     struct bytes text, bool at_start, encode_span_fn *inner) {
+static int cut_added(struct encode_run *r, const struct added_set *set,
+                     const struct added_skips *skips, struct bytes text, bool at_start,
+                     encode_span_fn *inner) {
     struct added_match m;
     size_t from = 0;
     int rc = 0;
     while (!rc && added_next(set, text, from, skips, &m)) {
-        if (m.begin > from) rc = inner(r, bytes_of(text.data + from, m.begin - from), at_start && from == 0);
+        if (m.begin > from)
+            rc = inner(r, bytes_of(text.data + from, m.begin - from), at_start && from == 0);
         vec_push(r->out, m.token->id);
         if (r->offsets) {
             struct bytes taken = bytes_of(text.data + m.begin, m.end - m.begin);
@@ -180,66 +155,66 @@ static int cut_added(struct encode_run *r, const struct added_set *set, const st
         }
         from = m.end;
     }
-    if (!rc && from < text.len) rc = inner(r, bytes_of(text.data + from, text.len - from), at_start && from == 0);
+    if (!rc && from < text.len)
+        rc = inner(r, bytes_of(text.data + from, text.len - from), at_start && from == 0);
     return rc;
 }
 
 static int encode_plain(struct encode_run *r, struct bytes span, bool at_start) {
     if (r->offsets)
-        return splitter_run(&r->t->splitter, &r->scratch->split, span, at_start, encode_piece_tracked, NULL, r,
-                            &r->offsets->track, r->err);
-    struct metaspaced how;
-    if (is_metaspaced(r->t) && splits_nothing(&r->t->splitter, span, at_start, &how)) {
-        metaspaced_encode(&r->t->bpe, &r->scratch->bpe, span, how, r->out);
+        return splitter_run(&r->t->splitter, &r->scratch->split, span, at_start,
+                            encode_piece_tracked, r, &r->offsets->track, r->err);
+    if (fast_encode(r->t, r->scratch, span, FAST_NORMALIZED, at_start, r->out))
         return 0;
-    }
-    return splitter_run(&r->t->splitter, &r->scratch->split, span, at_start, encode_piece,
-                        r->t->model == MODEL_BPE ? encode_batch : NULL, r, NULL, r->err);
+    return splitter_run(&r->t->splitter, &r->scratch->split, span, at_start, encode_piece, r, NULL,
+                        r->err);
 }
 
 /* The span normalized; with offsets the view becomes that text's. */
 static struct bytes normalize(struct encode_run *r, struct bytes span) {
     struct encode_scratch *s = r->scratch;
     struct encode_offsets *o = r->offsets;
-    if (!o) return normalizer_apply(&r->t->normalizer, span, &s->normalized[0], &s->normalized[1]);
+    if (!o)
+        return normalizer_apply(&r->t->normalizer, span, &s->normalized[0], &s->normalized[1]);
     offset_map_set(&o->normalized, span, (size_t)(span.data - r->text));
-    struct bytes text =
-        normalizer_apply_mapped(&r->t->normalizer, span, &o->normalized, &s->normalized[0], &s->normalized[1]);
+    struct bytes text = normalizer_apply_mapped(&r->t->normalizer, span, &o->normalized,
+                                                &s->normalized[0], &s->normalized[1]);
     o->track.view = (struct offset_view){text.data, &o->normalized};
     return text;
 }
 
 static int encode_normalized(struct encode_run *r, struct bytes span, bool at_start) {
-    struct metaspaced how;
-    if (!r->offsets && is_metaspaced(r->t) && !r->t->splitter.stage_count && !r->t->added_normalized.tokens.count &&
-        normalizes_spaces(&r->t->normalizer, &how)) {
-        metaspaced_encode(&r->t->bpe, &r->scratch->bpe, span, how, r->out);
+    if (!r->offsets && fast_encode(r->t, r->scratch, span, FAST_RAW, at_start, r->out))
         return 0;
-    }
     struct offset_view view = r->offsets ? r->offsets->track.view : (struct offset_view){0};
     struct bytes text = normalize(r, span);
-    if (!text.data) return error_set(r->err, ERR_MEMORY, "out of memory while normalizing %zu bytes", span.len);
+    if (!text.data)
+        return error_set(r->err, ERR_MEMORY, "out of memory while normalizing %zu bytes", span.len);
     /* Normalizing moved the spots: then no special token is looked for in a span that has one. */
     size_t begin = (size_t)(span.data - r->text);
-    struct added_skips skips = {.all = r->skips.all || added_has_spot(&r->skips, begin, begin + span.len)};
+    struct added_skips skips = {.all = r->skips.all ||
+                                       added_has_spot(&r->skips, begin, begin + span.len)};
     int rc = cut_added(r, &r->t->added_normalized, &skips, text, at_start, encode_plain);
-    if (r->offsets) r->offsets->track.view = view;
+    if (r->offsets)
+        r->offsets->track.view = view;
     return rc;
 }
 
-/* Whether what begins the text cannot be told without offsets: HF's Metaspace asks where a piece that was rewritten
- * before came from. */
+/* Whether what begins the text cannot be told without offsets: HF's Metaspace asks where a piece
+ * that was rewritten before came from. */
 static bool asks_offsets(const struct tokenizer *t) {
     for (size_t i = 0; i < t->splitter.stage_count; i++) {
         const struct split_stage *stage = &t->splitter.stages[i];
-        if (stage->kind == SPLIT_METASPACE && stage->prepend == METASPACE_FIRST && (i || t->normalizer.step_count))
+        if (stage->kind == SPLIT_METASPACE && stage->prepend == METASPACE_FIRST &&
+            (i || t->normalizer.step_count))
             return true;
     }
     return false;
 }
 
 static int encode_all(struct encode_run *r, struct bytes text) {
-    if (!r->offsets) return cut_added(r, &r->t->added, &r->skips, text, true, encode_normalized);
+    if (!r->offsets)
+        return cut_added(r, &r->t->added, &r->skips, text, true, encode_normalized);
     struct offset_map raw = {0};
     offset_map_set(&raw, text, 0);
     r->offsets->track.view = (struct offset_view){text.data, &raw};
@@ -249,8 +224,10 @@ static int encode_all(struct encode_run *r, struct bytes text) {
 }
 
 static void add_special(const struct token_vec *ids, struct encode_run *r) {
-    for (size_t i = 0; i < ids->count; i++) vec_push(r->out, ids->items[i]);
-    if (r->offsets) offset_map_add(&r->offsets->out, (struct offset_span){0, 0}, ids->count);
+    for (size_t i = 0; i < ids->count; i++)
+        vec_push(r->out, ids->items[i]);
+    if (r->offsets)
+        offset_map_add(&r->offsets->out, (struct offset_span){0, 0}, ids->count);
 }
 
 static void release_offsets(struct encode_offsets *o) {
@@ -260,24 +237,32 @@ static void release_offsets(struct encode_offsets *o) {
 }
 
 static int encode(struct encode_run *r, struct bytes text, unsigned flags) {
-    struct tokenizer *pool = (struct tokenizer *)(uintptr_t)r->t; /* only its locked list of scratches changes */
+    /* only its locked list of scratches changes */
+    struct tokenizer *pool = (struct tokenizer *)(uintptr_t)r->t;
     size_t before = r->out->count, good = utf8_valid_prefix(text.data, text.len);
-    if (good != text.len) return error_set(r->err, ERR_INVALID, "the text is not valid UTF-8 at byte %zu", good);
-    if (text.len >= UINT32_MAX / 4) return error_set(r->err, ERR_LIMIT, "the text is larger than 1 GB");
-    r->scratch = take_scratch(pool);
+    if (good != text.len)
+        return error_set(r->err, ERR_INVALID, "the text is not valid UTF-8 at byte %zu", good);
+    if (text.len >= UINT32_MAX / 4)
+        return error_set(r->err, ERR_LIMIT, "the text is larger than 1 GB");
+    r->scratch = scratch_acquire(pool);
     r->skips.all = !(flags & TOKENIZE_PARSE_SPECIAL);
     r->text = text.data;
-    if (flags & TOKENIZE_ADD_SPECIAL) add_special(&r->t->prefix, r);
+    if (flags & TOKENIZE_ADD_SPECIAL)
+        add_special(&r->t->prefix, r);
     r->first = r->out->count;
     int rc = encode_all(r, text);
-    if (flags & TOKENIZE_ADD_SPECIAL) add_special(&r->t->suffix, r);
-    give_scratch(pool, r->scratch);
-    if (rc) r->out->count = before;
+    if (flags & TOKENIZE_ADD_SPECIAL)
+        add_special(&r->t->suffix, r);
+    scratch_release(pool, r->scratch);
+    if (rc)
+        r->out->count = before;
     return rc;
 }
 
-int tokenizer_encode_spots(const struct tokenizer *t, struct bytes text, const size_t *spots, size_t spot_count,
-                           unsigned flags, struct token_vec *out, struct error *err) {
+int tokenizer_encode_spots(const struct tokenizer *t, struct bytes text, const size_t *spots,
+                           size_t spot_count, unsigned flags, struct token_vec *out,
+                           struct error *err) {
+    CHECK(t && out && (spots || !spot_count));
     struct encode_offsets unseen = {0};
     struct encode_run r = {.t = t,
                            .offsets = asks_offsets(t) ? &unseen : NULL,
@@ -285,41 +270,48 @@ int tokenizer_encode_spots(const struct tokenizer *t, struct bytes text, const s
                            .err = err,
                            .skips = {.spots = spots, .spot_count = spot_count}};
     int rc = encode(&r, text, flags);
-    if (r.offsets) release_offsets(&unseen);
+    if (r.offsets)
+        release_offsets(&unseen);
     return rc;
 }
 
 /* Bytes of text to characters. */
 static void to_characters(struct bytes text, struct offset_span *spans, size_t count) {
-    uint32_t *before = mem_calloc(text.len + 1, sizeof *before), n = 0; /* characters before each byte */
+    /* characters before each byte */
+    uint32_t *before = mem_calloc(text.len + 1, sizeof *before), n = 0;
     for (size_t i = 0; i < text.len; i++) {
         n += (text.data[i] & 0xC0) != 0x80;
         before[i + 1] = n;
     }
-    for (size_t i = 0; i < count; i++) spans[i] = (struct offset_span){before[spans[i].begin], before[spans[i].end]};
+    for (size_t i = 0; i < count; i++)
+        spans[i] = (struct offset_span){before[spans[i].begin], before[spans[i].end]};
     mem_free(before);
 }
 
-int tokenizer_encode_offsets(const struct tokenizer *t, struct bytes text, unsigned flags, struct token_vec *out,
-                             struct offset_map *offsets, struct error *err) {
+int tokenizer_encode_offsets(const struct tokenizer *t, struct bytes text, unsigned flags,
+                             struct token_vec *out, struct offset_map *offsets, struct error *err) {
+    CHECK(t && out && offsets);
     struct encode_offsets tracked = {0};
     struct encode_run r = {.t = t, .offsets = &tracked, .out = out, .err = err};
     size_t before = out->count;
     int rc = encode(&r, text, flags);
     if (!rc) {
-        size_t count = out->count - before, skip = flags & TOKENIZE_ADD_SPECIAL ? t->prefix.count : 0;
+        size_t count = out->count - before,
+               skip = flags & TOKENIZE_ADD_SPECIAL ? t->prefix.count : 0;
         offset_map_fit(&tracked.out, count);
         struct tokens ids = {out->items + before + skip, count - skip};
-        if (t->trims_offsets) token_spans_trim(t, text, ids, tracked.out.spans.items + skip);
+        if (t->trims_offsets)
+            token_spans_trim(t, text, ids, tracked.out.spans.items + skip);
         to_characters(text, tracked.out.spans.items, count);
-        for (size_t i = 0; i < count; i++) vec_push(&offsets->spans, tracked.out.spans.items[i]);
+        for (size_t i = 0; i < count; i++)
+            vec_push(&offsets->spans, tracked.out.spans.items[i]);
     }
     release_offsets(&tracked);
     return rc;
 }
 
-int tokenizer_encode(const struct tokenizer *t, struct bytes text, unsigned flags, struct token_vec *out,
-                     struct error *err) {
+int tokenizer_encode(const struct tokenizer *t, struct bytes text, unsigned flags,
+                     struct token_vec *out, struct error *err) {
     return tokenizer_encode_spots(t, text, NULL, 0, flags, out, err);
 }
 
@@ -327,21 +319,26 @@ int tokenizer_encode(const struct tokenizer *t, struct bytes text, unsigned flag
 static void find_special(const struct added_set *set, struct special_walk *walk, int k) {
     const struct added_skips none = {0};
     struct added_match m = {.end = walk->from};
-    do walk->over[k] = !added_next(set, walk->text, m.end, &none, &m);
+    do
+        walk->over[k] = !added_next(set, walk->text, m.end, &none, &m);
     while (!walk->over[k] && !m.token->special);
     walk->begin[k] = m.content;
     walk->end[k] = m.end;
 }
 
-bool tokenizer_next_special(const struct tokenizer *t, struct special_walk *walk, size_t *begin, size_t *end) {
+bool tokenizer_next_special(const struct tokenizer *t, struct special_walk *walk, size_t *begin,
+                            size_t *end) {
     const struct added_set *const sets[] = {&t->added, &t->added_normalized};
     int first = -1;
     for (int k = 0; k < 2; k++) {
         bool passed = walk->begin[k] < walk->from || !walk->from;
-        if (!walk->over[k] && passed) find_special(sets[k], walk, k);
-        if (!walk->over[k] && (first < 0 || walk->begin[k] < walk->begin[first])) first = k;
+        if (!walk->over[k] && passed)
+            find_special(sets[k], walk, k);
+        if (!walk->over[k] && (first < 0 || walk->begin[k] < walk->begin[first]))
+            first = k;
     }
-    if (first < 0) return false;
+    if (first < 0)
+        return false;
     *begin = walk->begin[first];
     *end = walk->from = walk->end[first];
     return true;
@@ -349,13 +346,19 @@ bool tokenizer_next_special(const struct tokenizer *t, struct special_walk *walk
 
 /* ---- questions ---- */
 
-uint32_t tokenizer_vocab_count(const struct tokenizer *t) { return (uint32_t)t->vocab.entries.count; }
+uint32_t tokenizer_vocab_count(const struct tokenizer *t) {
+    return (uint32_t)t->vocab.entries.count;
+}
 
 static bool has_flag(const struct tokenizer *t, uint32_t id, uint8_t flag) {
-    return id < t->vocab.entries.count && __atomic_load_n(&t->vocab.flags[id], __ATOMIC_RELAXED) & flag;
+    return id < t->vocab.entries.count && t->vocab.flags[id] & flag;
 }
-bool tokenizer_is_special(const struct tokenizer *t, uint32_t id) { return has_flag(t, id, VOCAB_SPECIAL); }
-bool tokenizer_is_added(const struct tokenizer *t, uint32_t id) { return has_flag(t, id, VOCAB_ADDED); }
+bool tokenizer_is_special(const struct tokenizer *t, uint32_t id) {
+    return has_flag(t, id, VOCAB_SPECIAL);
+}
+bool tokenizer_is_added(const struct tokenizer *t, uint32_t id) {
+    return has_flag(t, id, VOCAB_ADDED);
+}
 
 void tokenizer_token_text(const struct tokenizer *t, uint32_t id, struct buf *out) {
     vocab_spelling(&t->vocab, id, out);
@@ -364,7 +367,9 @@ uint32_t tokenizer_find(const struct tokenizer *t, struct bytes spelling) {
     return vocab_find_spelling(&t->vocab, spelling);
 }
 
-uint32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
+uint32_t tokenizer_bos(const struct tokenizer *t) {
+    return t->bos;
+}
 struct tokens tokenizer_eos(const struct tokenizer *t) {
     return (struct tokens){t->eos, t->eos_count};
 }

@@ -1,13 +1,16 @@
 /*
  * vocab.h - the tokens of a model: id to bytes, bytes to id.
  *
- * A token's *key* is what the model's symbols are made of: the spelling in tokenizer.json, or, for byte-level
- * vocabularies, the raw bytes that spelling stands for ("Ġthe" is " the"). A spelling that is not made of the byte
- * alphabet ("a b" with a real space) is kept as it stands and marked literal: it never meets a key of raw bytes.
+ * A token's *key* is what the model's symbols are made of: the spelling in tokenizer.json, or, for
+ * byte-level vocabularies, the raw bytes that spelling stands for ("Ġthe" is " the"). A spelling
+ * that is not made of the byte alphabet ("a b" with a real space) is kept as it stands and marked
+ * literal: it never meets a key of raw bytes.
  *
- * Invariants: (1) an id has at most one key, and what vocab_add_sealed displaced (an alias, which is only found); (2) a
- * key has one id, the last one given (or the lowest: keep_first); (3) keys lie in one pool, never moved once vocab_seal
- * ran.
+ * Invariants:
+ *   (1) an id has at most one key, and what vocab_add_sealed displaced (an alias, which is only
+ *       found);
+ *   (2) a key has one id, the last one given (or the lowest: keep_first);
+ *   (3) keys lie in one pool, never moved once vocab_seal ran.
  *
  * Threading: const after vocab_seal.
  */
@@ -25,10 +28,9 @@ enum vocab_flags {
     VOCAB_LITERAL = 1,
     VOCAB_SPECIAL = 2,
     VOCAB_ADDED = 4,
-    VOCAB_ALWAYS_WHOLE = 8,
-    VOCAB_NEVER_WHOLE = 16,
     VOCAB_UNUSED = 32, /* made by merging, but not given out */
-    VOCAB_LATER = 64,  /* added after vocab_seal: no token of the model, found by vocab_find_spelling only */
+    /* added after vocab_seal: no token of the model, found by vocab_find_spelling only */
+    VOCAB_LATER = 64,
 };
 
 struct vocab_entry {
@@ -47,9 +49,10 @@ struct vocab {
     struct buf pool;
     VEC(struct vocab_entry) entries; /* by id */
     VEC(struct vocab_alias) aliases;
-    uint8_t *flags;  /* by id; enum vocab_flags; owned, made by vocab_seal */
-    uint32_t *slots; /* hash table, at most three quarters full: some bits of the hash over an id's 24 (or an alias's
-                        index); 0: empty; owned */
+    uint8_t *flags; /* by id; enum vocab_flags; owned, made by vocab_seal */
+    /* hash table, at most three quarters full: some bits of the hash over an id's 24 (or an alias's
+     * index); 0: empty; owned */
+    uint32_t *slots;
     uint32_t slot_count;
     uint32_t id_limit; /* ids below this are taken; VOCAB_IDS_MAX unless set */
     uint64_t seed;
@@ -57,9 +60,12 @@ struct vocab {
     bool keep_first; /* of ids with equal keys the lowest is found, not the last one given */
 };
 
+/* Empty, with a seed of its own. */
 void vocab_init(struct vocab *v);
+/* Gives back all memory. */
 void vocab_release(struct vocab *v);
-/* Adds a token by its spelling. ERR_LIMIT for an id or a length out of bounds. Only before vocab_seal. */
+/* Adds a token by its spelling. ERR_LIMIT for an id or a length out of bounds. Only before
+ * vocab_seal. */
 MUST_CHECK int vocab_add(struct vocab *v, struct bytes spelling, uint32_t id, struct error *err);
 /* The same for a spelling that was appended to the pool as [start, pool.len). */
 MUST_CHECK int vocab_claim(struct vocab *v, size_t start, uint32_t id, struct error *err);
@@ -67,16 +73,18 @@ MUST_CHECK int vocab_claim(struct vocab *v, size_t start, uint32_t id, struct er
 void vocab_seal(struct vocab *v, bool byte_level);
 /* The same where what was added are raw bytes already. */
 void vocab_seal_raw(struct vocab *v);
-/* vocab_seal with flags of the caller's, one byte an id; VOCAB_LITERAL ones stay as they are spelled and are not found
- * by vocab_find. */
+/* vocab_seal with flags of the caller's, one byte an id; VOCAB_LITERAL ones stay as they are
+ * spelled and are not found by vocab_find. */
 void vocab_seal_flagged(struct vocab *v, bool byte_level, const uint8_t *flags);
 /* Adds a token after vocab_seal (added_tokens). */
-MUST_CHECK int vocab_add_sealed(struct vocab *v, struct bytes spelling, uint32_t id, struct error *err);
+MUST_CHECK int vocab_add_sealed(struct vocab *v, struct bytes spelling, uint32_t id,
+                                struct error *err);
 
 /* Seeded, so that nobody can prepare a table that is slow. */
 static inline uint64_t vocab_hash(const struct vocab *v, const uint8_t *key, size_t len) {
     uint64_t a = 0, b = 0;
-    if (len > 16) return hash64(key, len, v->seed);
+    if (len > 16)
+        return hash64(key, len, v->seed);
     if (len >= 8) {
         memcpy(&a, key, 8);
         memcpy(&b, key + len - 8, 8);
@@ -88,11 +96,13 @@ static inline uint64_t vocab_hash(const struct vocab *v, const uint8_t *key, siz
     } else if (len) {
         a = (uint64_t)key[0] << 16 | (uint64_t)key[len / 2] << 8 | key[len - 1];
     }
-    unsigned __int128 product = (unsigned __int128)(a ^ v->seed) * (b ^ v->seed ^ (0x9E3779B97F4A7C15u + len));
+    unsigned __int128 product =
+        (unsigned __int128)(a ^ v->seed) * (b ^ v->seed ^ (0x9E3779B97F4A7C15u + len));
     uint64_t h = (uint64_t)product ^ (uint64_t)(product >> 64);
     return (h ^ h >> 29) * 0xBF58476D1CE4E5B9u;
 }
-/* UINT32_MAX when absent. Literal keys are found only by vocab_find_spelling, where no other key is spelled so. */
+/* UINT32_MAX when absent. Literal keys are found only by vocab_find_spelling, where no other key is
+ * spelled so. */
 uint32_t vocab_find(const struct vocab *v, const uint8_t *key, size_t len);
 struct vocab_lookup {
     const uint8_t *key; /* borrowed */
@@ -102,21 +112,25 @@ struct vocab_lookup {
 };
 /* vocab_find for many keys, whose memory accesses overlap. */
 void vocab_find_many(const struct vocab *v, struct vocab_lookup *lookups, size_t count);
+/* The id of a spelling as tokenizer.json has it, of added tokens too; UINT32_MAX: none. */
 uint32_t vocab_find_spelling(const struct vocab *v, struct bytes spelling);
 /* "<0x00>" to "<0xFF>", by byte. */
 void vocab_find_byte_tokens(const struct vocab *v, uint32_t out[256]);
 /* Empty when absent. */
 static inline struct bytes vocab_key(const struct vocab *v, uint32_t id) {
-    if (id >= v->entries.count || v->entries.items[id].start == VOCAB_ABSENT) return bytes_of(NULL, 0);
+    if (id >= v->entries.count || v->entries.items[id].start == VOCAB_ABSENT)
+        return bytes_of(NULL, 0);
     return bytes_of(v->pool.data + v->entries.items[id].start, v->entries.items[id].len);
 }
+/* Appends the spelling of id; nothing where there is none. */
 void vocab_spelling(const struct vocab *v, uint32_t id, struct buf *out);
 
-/* The byte alphabet of GPT-2: bytes as printable characters. Appends; false (with nothing useful appended) when s has
+/* The byte alphabet of GPT-2: bytes as printable characters. Appends; false (with nothing useful
+ * appended) when s has others. */
+bool byte_alphabet_to_bytes(struct bytes s, struct buf *out);
+/* The same in place. Returns the bytes that remain, SIZE_MAX (with nothing changed) when s has
  * others. */
-bool byte_alphabet_decode(struct bytes s, struct buf *out);
-/* The same in place. Returns the bytes that remain, SIZE_MAX (with nothing changed) when s has others. */
-size_t byte_alphabet_decode_over(uint8_t *s, size_t len);
+size_t byte_alphabet_to_bytes_over(uint8_t *s, size_t len);
 /* The byte that the alphabet's character of two bytes stands for; -1: it is none. */
 static inline int byte_alphabet_byte(uint8_t lead, uint8_t follow) {
     int i = follow & 63;
@@ -128,8 +142,11 @@ static inline int byte_alphabet_byte(uint8_t lead, uint8_t follow) {
     default: return -1;
     }
 }
-void byte_alphabet_encode(struct bytes raw, struct buf *out);
+/* Appends each byte as its character of the alphabet. */
+void byte_alphabet_to_text(struct bytes raw, struct buf *out);
 /* Bytes that one byte's character takes in UTF-8. */
-static inline size_t byte_alphabet_width(uint8_t byte) { return byte > ' ' && byte < 127 ? 1 : 2; }
+static inline size_t byte_alphabet_width(uint8_t byte) {
+    return byte > ' ' && byte < 127 ? 1 : 2;
+}
 
 #endif

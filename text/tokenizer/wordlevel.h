@@ -18,10 +18,11 @@ struct wordlevel {
 };
 
 /* vocab is sealed and stays. */
-void wordlevel_init(struct wordlevel *w, const struct vocab *vocab, uint32_t unk_id, bool fuse_unk, bool byte_fallback);
-/* Appends the ids of one word; in out, what is behind `first` came from the same text. ERR_INVALID: it is unknown and
- * the model has no unknown token. */
-MUST_CHECK int wordlevel_encode(const struct wordlevel *w, struct bytes word, size_t first, struct token_vec *out,
-                                struct error *err);
+void wordlevel_init(struct wordlevel *w, const struct vocab *vocab, uint32_t unk_id, bool fuse_unk,
+                    bool byte_fallback);
+/* Appends the ids of one word; in out, what is behind `first` came from the same text. ERR_INVALID:
+ * it is unknown and the model has no unknown token. */
+MUST_CHECK int wordlevel_encode(const struct wordlevel *w, struct bytes word, size_t first,
+                                struct token_vec *out, struct error *err);
 
 #endif

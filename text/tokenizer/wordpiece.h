@@ -1,6 +1,6 @@
 /*
- * wordpiece.h - WordPiece: the longest token that begins the word, then the longest continuation ("##ing"), and so on;
- * a word that cannot be covered is one unknown token.
+ * wordpiece.h - WordPiece: the longest token that begins the word, then the longest continuation
+ * ("##ing"), and so on; a word that cannot be covered is one unknown token.
  *
  * Threading: const after load.
  */
@@ -21,9 +21,10 @@ struct wordpiece {
 };
 
 /* vocab is sealed and stays; prefix: at most WORDPIECE_PREFIX_MAX bytes. */
-void wordpiece_init(struct wordpiece *w, const struct vocab *vocab, const char *prefix, uint32_t chars_max,
-                    uint32_t unk_id);
+void wordpiece_init(struct wordpiece *w, const struct vocab *vocab, const char *prefix,
+                    uint32_t chars_max, uint32_t unk_id);
 /* Appends the ids of one word; scratch holds prefixed candidates. */
-void wordpiece_encode(const struct wordpiece *w, struct buf *scratch, struct bytes word, struct token_vec *out);
+void wordpiece_encode(const struct wordpiece *w, struct buf *scratch, struct bytes word,
+                      struct token_vec *out);
 
 #endif

@@ -28,7 +28,7 @@ class Case:
 # ---- building requests ----
 
 def head(method, target, headers):
-    lines = [b"%s %s HTTP/1.1" % (method, target), b"Host: test"]
+    lines = [b"%s %s HTTP/1.1" % (method, target), b"Host: localhost"]
     return b"\r\n".join(lines + headers) + b"\r\n\r\n"
 
 
@@ -54,7 +54,7 @@ def framing_cases(path, body, key):
     """The same good body under a bad frame. REQ stands for what is right in front of the damage."""
     auth = b"Authorization: Bearer %s\r\n" % key.encode() if key else b""
     line = b"POST " + path.encode() + b" HTTP/1.1\r\n"
-    std = b"Host: test\r\nContent-Type: application/json\r\n" + auth
+    std = b"Host: localhost\r\nContent-Type: application/json\r\n" + auth
     length = b"Content-Length: %d\r\n" % len(body)
     te = b"Transfer-Encoding: chunked\r\n"
     good_chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
@@ -88,10 +88,10 @@ def framing_cases(path, body, key):
                       ("escape byte", b"X: \x1b[2J\r\n"), ("delete byte", b"X: \x7f\r\n"), ("high byte in a name", b"X\xe9: a\r\n"),
                       ("quote in a name", b"\"X\": a\r\n")):
         yield frame("header: " + name, line + std + length + raw + b"\r\n" + body)
-    yield frame("no Host", line + std.replace(b"Host: test\r\n", b"") + length + b"\r\n" + body)
-    yield frame("two Hosts", line + std + b"Host: test\r\n" + length + b"\r\n" + body)
-    yield frame("empty Host", line + std.replace(b"Host: test", b"Host:") + length + b"\r\n" + body)
-    yield frame("Host with a user", line + std.replace(b"Host: test", b"Host: a@b") + length + b"\r\n" + body)
+    yield frame("no Host", line + std.replace(b"Host: localhost\r\n", b"") + length + b"\r\n" + body)
+    yield frame("two Hosts", line + std + b"Host: localhost\r\n" + length + b"\r\n" + body)
+    yield frame("empty Host", line + std.replace(b"Host: localhost", b"Host:") + length + b"\r\n" + body)
+    yield frame("Host with a user", line + std.replace(b"Host: localhost", b"Host: a@b") + length + b"\r\n" + body)
     yield frame("two Content-Types", line + std + b"Content-Type: text/plain\r\n" + length + b"\r\n" + body)
     yield frame("two Authorizations", line + std + b"Authorization: Bearer a\r\n" * 2 + length + b"\r\n" + body)
     yield frame("too many headers", line + std + length + b"".join(b"X-%d: y\r\n" % i for i in range(500)) + b"\r\n" + body, 431)
@@ -143,7 +143,7 @@ def framing_cases(path, body, key):
     yield Case("nothing", b"", CUT)
     yield Case("only line ends", b"\r\n\r\n", CUT)
 
-    good, live = line + std + length + b"\r\n" + body, b"GET /health/live HTTP/1.1\r\nHost: test\r\n\r\n"
+    good, live = line + std + length + b"\r\n" + body, b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
     yield Case("garbage behind an answer", live + b"\x00\x01\x02 garbage\r\n\r\n", {200}, {400}, framing=True)
     yield Case("body longer than its length", good + b"}}}}\r\n\r\n", {200}, {400}, framing=True)
     yield Case("second request broken", good + line + std + length + length + b"\r\n" + body, {200}, {400}, framing=True)

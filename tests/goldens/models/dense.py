@@ -29,6 +29,12 @@ CASES = [
     case("llama-yarn", config("LlamaForCausalLM", "llama", attention_bias=True, mlp_bias=True,
                               rope_parameters=dict(YARN, rope_theta=10000.0))),
     case("arcee", config("ArceeForCausalLM", "arcee", mlp_bias=True)),
+    case("cwm", config("CwmForCausalLM", "cwm", head_dim=24, mlp_bias=True, num_hidden_layers=4, sliding_window=9, rms_norm_eps=1e-5,
+                       layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"], rope_scaling=dict(
+                           rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                           original_max_position_embeddings=32))),
+    case("cwm-pattern", config("CwmForCausalLM", "cwm", head_dim=16, num_hidden_layers=5, sliding_window=9, rope_parameters=dict(
+        rope_type="default", rope_theta=5000.0))),
     case("helium", config("HeliumForCausalLM", "helium", head_dim=16, attention_bias=True, mlp_bias=True, pad_token_id=0)),
     case("mistral", config("MistralForCausalLM", "mistral", sliding_window=13, rms_norm_eps=1e-5)),
     case("ministral", config("MinistralForCausalLM", "ministral", sliding_window=13, head_dim=20,

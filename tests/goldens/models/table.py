@@ -11,7 +11,7 @@ BEGIN, END = "<!-- table: tests/goldens/models/table.py -->", "<!-- end of table
 
 
 def sources(*patterns):
-    return "\n".join(open(p).read() for pattern in patterns for p in sorted(glob.glob(f"{ROOT}/model/{pattern}")))
+    return "\n".join(open(p).read() for pattern in patterns for p in sorted(glob.glob(f"{ROOT}/model/read/{pattern}")))
 
 
 def rows_of_families():

@@ -3,7 +3,8 @@
 
 static bool all_zero(const uint8_t *p, size_t len) {
     for (size_t i = 0; i < len; i++)
-        if (p[i]) return false;
+        if (p[i])
+            return false;
     return true;
 }
 
@@ -41,7 +42,8 @@ TEST(arena_refuses_past_its_byte_budget) {
 TEST(arena_refuses_past_its_call_budget) {
     struct arena a;
     arena_init(&a, 0, 3);
-    for (int i = 0; i < 3; i++) EXPECT(arena_alloc(&a, 1));
+    for (int i = 0; i < 3; i++)
+        EXPECT(arena_alloc(&a, 1));
     EXPECT(!arena_alloc(&a, 1));
     arena_reset(&a);
     EXPECT(arena_alloc(&a, 1));
@@ -84,6 +86,7 @@ TEST(arena_pieces_do_not_overlap) {
         memset(pieces[i].p, i & 0xff, pieces[i].size);
     }
     for (int i = 0; i < PIECES; i++)
-        for (size_t j = 0; j < pieces[i].size; j++) EXPECT_EQ(pieces[i].p[j], i & 0xff);
+        for (size_t j = 0; j < pieces[i].size; j++)
+            EXPECT_EQ(pieces[i].p[j], i & 0xff);
     arena_release(&a);
 }

@@ -79,12 +79,15 @@ TEST(buf_equals_a_plain_array) {
         uint8_t piece[300];
         size_t n = check_random() % sizeof piece;
         if (check_random() % 3) {
-            for (size_t j = 0; j < n; j++) piece[j] = (uint8_t)check_random();
+            for (size_t j = 0; j < n; j++)
+                piece[j] = (uint8_t)check_random();
             bool fits = len + n <= MAX_LEN;
             buf_add(&b, piece, n);
             EXPECT_EQ(b.failed, !fits);
-            if (fits) memcpy(shadow + len, piece, n);
-            if (fits) len += n;
+            if (fits)
+                memcpy(shadow + len, piece, n);
+            if (fits)
+                len += n;
             b.failed = false;
         } else {
             n = MIN(n, len);

@@ -8,20 +8,25 @@
 #include <unistd.h>
 
 static char root[64];
-static char *in_root(const char *name) { return path_join(root, name); }
+static char *in_root(const char *name) {
+    return path_join(root, name);
+}
 static void make_root(void) {
     snprintf(root, sizeof root, "/tmp/trireme-test-fs-XXXXXX");
-    if (!mkdtemp(root)) root[0] = 0;
+    if (!mkdtemp(root))
+        root[0] = 0;
 }
 static void remove_root(void) {
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", root);
-    if (system(command)) root[0] = 0;
+    if (system(command))
+        root[0] = 0;
 }
 static int entries(void) {
     int count = 0;
     DIR *dir = opendir(root);
-    for (struct dirent *e; (e = readdir(dir));) count += e->d_name[0] != '.';
+    for (struct dirent *e; (e = readdir(dir));)
+        count += e->d_name[0] != '.';
     closedir(dir);
     return count;
 }
@@ -64,13 +69,60 @@ TEST(file_errors_name_the_file) {
     buf_init(&b, 0);
     EXPECT_EQ(file_read("/nowhere/x", 100, &b, &err), ERR_NOT_FOUND);
     EXPECT(strstr(err.text, "/nowhere/x"));
-    EXPECT_EQ(file_read("/tmp", 100, &b, &err), ERR_IO);
+    EXPECT_EQ(file_read("/tmp", 100, &b, &err), ERR_INVALID);
+    EXPECT_STR(err.text, "cannot read '/tmp': it is a folder, not a file");
     EXPECT_EQ(file_map_open(&map, "/nowhere/x", &err), ERR_NOT_FOUND);
     EXPECT_EQ(file_map_open(&map, "/tmp", &err), ERR_INVALID);
     EXPECT_EQ(file_write_atomic("/nowhere/x", "a", 1, 0600, &err), ERR_NOT_FOUND);
-    EXPECT(!file_exists("/tmp") && dir_exists("/tmp") && !dir_exists("/nowhere") && !file_exists("/nowhere"));
-    EXPECT_EQ(file_read("/proc/self/status", 1 << 20, &b, &err), 0); /* size 0 in stat, yet full of text */
+    EXPECT(!file_exists("/tmp") && dir_exists("/tmp") && !dir_exists("/nowhere") &&
+           !file_exists("/nowhere"));
+    /* size 0 in stat, yet full of text */
+    EXPECT_EQ(file_read("/proc/self/status", 1 << 20, &b, &err), 0);
     EXPECT(b.len > 100);
+    buf_release(&b);
+}
+
+/* Opening a pipe waits for who writes to it: a model's folder with one in it held the worker for
+ * ever. */
+TEST(pipes_and_devices_are_refused_at_once) {
+    struct error err;
+    struct buf b;
+    struct file_map map;
+    make_root();
+    char *pipe = in_root("model.gguf");
+    buf_init(&b, 0);
+    EXPECT_EQ(mkfifo(pipe, 0600), 0);
+    alarm(20); /* what waits ends here */
+    EXPECT_EQ(file_read(pipe, 100, &b, &err), ERR_INVALID);
+    EXPECT(strstr(err.text, pipe) && strstr(err.text, "it is a pipe, not a file"));
+    EXPECT_EQ(file_map_open(&map, pipe, &err), ERR_INVALID);
+    EXPECT(map.data == NULL && strstr(err.text, "it is a pipe, not a file"));
+    EXPECT_EQ(file_read("/dev/zero", 100, &b, &err), ERR_INVALID);
+    EXPECT(strstr(err.text, "it is a device, not a file"));
+    EXPECT_EQ(file_map_open(&map, "/dev/zero", &err), ERR_INVALID);
+    EXPECT_EQ(b.len, 0);
+    alarm(0);
+    buf_release(&b);
+    mem_free(pipe);
+    remove_root();
+}
+
+/* --config <(command) is a pipe. */
+TEST(what_a_person_names_may_be_a_pipe) {
+    struct error err;
+    struct buf b;
+    char path[32];
+    int ends[2];
+    buf_init(&b, 0);
+    EXPECT_EQ(pipe(ends), 0);
+    EXPECT_EQ(write(ends[1], "port: 1\n", 8), 8);
+    close(ends[1]);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    EXPECT_EQ(file_read_any(path, 100, &b, &err), 0);
+    EXPECT(bytes_equal(buf_bytes(&b), bytes_str("port: 1\n")));
+    close(ends[0]);
+    EXPECT_EQ(file_read_any("/dev/zero", 100, &b, &err), ERR_LIMIT);
+    EXPECT_EQ(file_read_any("/nowhere/x", 100, &b, &err), ERR_NOT_FOUND);
     buf_release(&b);
 }
 

@@ -2,19 +2,20 @@
 #include "base/hash.h"
 #include "check.h"
 
-TEST(hash_stream_equals_one_shot) {
+TEST(hasher_equals_one_shot) {
     uint8_t data[5000];
-    for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)check_random();
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)check_random();
     for (int round = 0; round < 50; round++) {
         size_t len = check_random() % sizeof data;
-        struct hash_stream *h = hash_stream_new();
+        struct hasher *h = hasher_new();
         for (size_t at = 0; at < len;) {
             size_t want = check_random() % 700, n = MIN(want, len - at);
-            hash_stream_add(h, data + at, n);
+            hasher_add(h, data + at, n);
             at += n;
         }
-        EXPECT(u128_equal(hash_stream_end(h), hash128(data, len, 0)));
-        hash_stream_free(&h);
+        EXPECT(u128_equal(hasher_end(h), hash128(data, len, 0)));
+        hasher_free(&h);
         EXPECT(!h);
     }
 }

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -29,22 +30,28 @@ static const char *capture_end(void) {
     return captured;
 }
 
-/* A strict enough reader of one flat JSON object of strings and whole numbers: true when all of text is one. */
+/* A strict enough reader of one flat JSON object of strings and whole numbers: true when all of
+ * text is one. */
 static bool is_flat_json(const char *s) {
-    if (*s++ != '{') return false;
+    if (*s++ != '{')
+        return false;
     for (bool key = true;; key = !key) {
         if (*s == '"') {
             for (s++; *s != '"'; s++) {
-                if ((unsigned char)*s < 0x20) return false;
-                if (*s == '\\' && !strchr("\"\\/bfnrt", *++s)) return false;
+                if ((unsigned char)*s < 0x20)
+                    return false;
+                if (*s == '\\' && !strchr("\"\\/bfnrt", *++s))
+                    return false;
             }
             s++;
-        } else if (!key && strspn(s, "0123456789")) {
-            s += strspn(s, "0123456789");
+        } else if (!key && strspn(s, "-.0123456789")) {
+            s += strspn(s, "-.0123456789");
         } else
             return false;
-        if (!key && *s == '}') return !s[1];
-        if (*s++ != (key ? ':' : ',')) return false;
+        if (!key && *s == '}')
+            return !s[1];
+        if (*s++ != (key ? ':' : ','))
+            return false;
     }
 }
 
@@ -67,6 +74,9 @@ TEST(log_json_lines_are_valid_whatever_is_in_them) {
     memset(big, '"', sizeof big - 1);
     big[sizeof big - 1] = 0;
     log_error("%s", big);
+    for (size_t i = 0; i + 4 < sizeof big; i += 4)
+        memcpy(big + i, "a=\\ ", 4);
+    log_error("%s", big);
     const char *text = capture_end();
     EXPECT(utf8_valid(text, strlen(text)));
     int lines = 0;
@@ -74,8 +84,38 @@ TEST(log_json_lines_are_valid_whatever_is_in_them) {
         EXPECT(is_flat_json(line));
         EXPECT(strstr(line, "\"proc\":\"test\"") && strstr(line, "\"ts\":\"20"));
     }
-    EXPECT_EQ(lines, 3);
+    EXPECT_EQ(lines, 4);
     EXPECT(!is_flat_json("{\"a\":\"b\nc\"}")); /* the reader itself can say no */
+}
+
+/* What JSON makes of a message: the line behind its pid. */
+static void expect_members(const char *message, const char *members) {
+    char want[512];
+    capture_start();
+    log_info("%s", message);
+    const char *line = capture_end();
+    const char *at = strstr(line, ",\"msg\"");
+    snprintf(want, sizeof want, "%s}\n", members);
+    if (!at || strcmp(at, want) != 0)
+        check_fail(__FILE__, __LINE__, "%s: %s", message, line);
+}
+
+TEST(log_json_has_the_fields_of_a_message) {
+    log_init("test", LOG_INFO, true);
+    expect_members("started port=8080 host=::1",
+                   ",\"msg\":\"started\",\"port\":8080,\"host\":\"::1\"");
+    expect_members("a=1", ",\"msg\":\"\",\"a\":1");
+    expect_members("done ms=12.5 cold=-3 id=007 big=1234567890123456 hex=1e5 end=5.",
+                   ",\"msg\":\"done\",\"ms\":12.5,\"cold\":-3,\"id\":\"007\","
+                   "\"big\":\"1234567890123456\",\"hex\":\"1e5\",\"end\":\"5.\"");
+    expect_members("request model=\"a b\" path=\\ x=\"\"",
+                   ",\"msg\":\"request\",\"model\":\"a b\",\"path\":\"\\\\\",\"x\":\"\"");
+    /* what is no field, and what stands before it, stays in the message */
+    expect_members("a=1 b=2 then c=3", ",\"msg\":\"a=1 b=2 then\",\"c\":3");
+    expect_members("a=1 pid=2", ",\"msg\":\"a=1 pid=2\"");
+    expect_members("x level=info b=1", ",\"msg\":\"x level=info\",\"b\":1");
+    expect_members("a= b=\"open c=\"1\"2 d=e\"", ",\"msg\":\"a= b=\\\"open c=\\\"1\\\"2 d=e\\\"\"");
+    expect_members("", ",\"msg\":\"\"");
 }
 
 TEST(log_level_holds_back) {
@@ -93,8 +133,10 @@ TEST(log_limited_tells_what_it_left_out) {
     log_init("test", LOG_INFO, false);
     capture_start();
     for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < 50; i++) LOG_LIMITED(LOG_WARN, "often %d %d", round, i);
-        if (round == 0) sleep_ms(1050);
+        for (int i = 0; i < 50; i++)
+            LOG_LIMITED(LOG_WARN, "often %d %d", round, i);
+        if (round == 0)
+            sleep_ms(1050);
     }
     const char *text = capture_end();
     EXPECT(strstr(text, "often 0 0\n"));
@@ -103,8 +145,24 @@ TEST(log_limited_tells_what_it_left_out) {
     EXPECT(!strstr(text, "often 1 1"));
 }
 
+TEST(log_some_lets_a_few_lines_a_second_pass) {
+    log_init("test", LOG_INFO, false);
+    capture_start();
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 50; i++)
+            LOG_SOME(LOG_WARN, "some %d %d", round, i);
+        if (round == 0)
+            sleep_ms(1050);
+    }
+    const char *text = capture_end();
+    EXPECT(strstr(text, "some 0 0\n") && strstr(text, "some 0 7\n") && !strstr(text, "some 0 8"));
+    EXPECT(strstr(text, "some 1 0 left_out=42\n") && strstr(text, "some 1 1\n"));
+    EXPECT(strstr(text, "some 1 7\n") && !strstr(text, "some 1 8"));
+}
+
 static void *write_lines(void *arg) {
-    for (int i = 0; i < 500; i++) log_info("thread=%d line=%d end", (int)(intptr_t)arg, i);
+    for (int i = 0; i < 500; i++)
+        log_info("thread=%d line=%d end", (int)(intptr_t)arg, i);
     return NULL;
 }
 
@@ -113,8 +171,10 @@ TEST(log_lines_of_threads_stay_whole) {
     pthread_t threads[THREADS];
     log_init("test", LOG_INFO, true);
     capture_start();
-    for (intptr_t i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, write_lines, (void *)i);
-    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    for (intptr_t i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, write_lines, (void *)i);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
     const char *text = capture_end();
     int lines = 0;
     for (char *line = strtok((char *)text, "\n"); line; line = strtok(NULL, "\n"), lines++)

@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Runs fn in a child; its standard error into text. Returns the signal that ended it, 0 when none. */
+/* Runs fn in a child; its standard error into text. Returns the signal that ended it, 0 when
+ * none. */
 static int run_child(void (*fn)(void), char *text, size_t max) {
     int pipes[2], status = 0;
-    if (pipe(pipes)) return -1;
+    if (pipe(pipes))
+        return -1;
     pid_t pid = fork();
     if (pid == 0) {
         dup2(pipes[1], STDERR_FILENO);
@@ -18,7 +20,8 @@ static int run_child(void (*fn)(void), char *text, size_t max) {
     }
     close(pipes[1]);
     size_t len = 0;
-    for (ssize_t n; len < max - 1 && (n = read(pipes[0], text + len, max - 1 - len)) > 0;) len += (size_t)n;
+    for (ssize_t n; len < max - 1 && (n = read(pipes[0], text + len, max - 1 - len)) > 0;)
+        len += (size_t)n;
     text[len] = 0;
     close(pipes[0]);
     waitpid(pid, &status, 0);
@@ -29,7 +32,9 @@ static void fail_plainly(void) {
     int zero = 0;
     CHECK(zero == 1);
 }
-static void fail_with_text(void) { CHECK_MSG(1 > 2, "numbers %d and %s", 42, "text"); }
+static void fail_with_text(void) {
+    CHECK_MSG(1 > 2, "numbers %d and %s", 42, "text");
+}
 static void pass(void) {
     CHECK(1 < 2);
     CHECK_MSG(true, "never");
@@ -47,12 +52,14 @@ TEST(check_aborts_and_tells_where) {
 
 TEST(mem_is_zeroed_and_copies_are_terminated) {
     uint8_t *p = mem_alloc(1000);
-    for (int i = 0; i < 1000; i++) EXPECT_EQ(p[i], 0);
+    for (int i = 0; i < 1000; i++)
+        EXPECT_EQ(p[i], 0);
     p = mem_realloc(p, 2000);
     memset(p, 1, 2000);
     mem_free(p);
     p = mem_calloc(10, 10);
-    for (int i = 0; i < 100; i++) EXPECT_EQ(p[i], 0);
+    for (int i = 0; i < 100; i++)
+        EXPECT_EQ(p[i], 0);
     mem_free(p);
     char *s = mem_strndup("abcdef", 3);
     EXPECT_STR(s, "abc");

@@ -1,16 +1,21 @@
 #include "base/metrics.h"
 #include "check.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const double SMALL_BUCKETS[] = {1, 2.5, 10, 0};
 enum { REQUESTS, FINISHED, RUNNING, SECONDS, SIZES, METRIC_COUNT };
 static struct metric metrics[METRIC_COUNT] = {
     [REQUESTS] = {"trireme_test_requests_total", "Requests \\ taken\nin all.", METRIC_COUNTER},
-    [FINISHED] = {"trireme_test_finished_total", "By reason.", METRIC_COUNTER, "reason", "stop|length|error"},
+    [FINISHED] = {"trireme_test_finished_total", "By reason.", METRIC_COUNTER, "reason",
+                  "stop|length|error"},
     [RUNNING] = {"trireme_test_running", "Now.", METRIC_GAUGE},
     [SECONDS] = {"trireme_test_wait_seconds", "Wait.", METRIC_HISTOGRAM},
     [SIZES] = {"trireme_test_sizes", "Sizes.", METRIC_HISTOGRAM, .buckets = SMALL_BUCKETS},
@@ -36,43 +41,49 @@ TEST(metrics_counters_and_gauges) {
     metric_set(&metrics[RUNNING], -3);
     const char *t = text();
     EXPECT(strstr(t, "# HELP trireme_test_requests_total Requests \\\\ taken\\nin all.\n"));
-    EXPECT(strstr(t, "# TYPE trireme_test_requests_total counter\ntrireme_test_requests_total 2\n"));
-    EXPECT(strstr(t,
-                  "trireme_test_finished_total{reason=\"stop\"} 0\ntrireme_test_finished_total{reason=\"length\"} 5\n"
-                  "trireme_test_finished_total{reason=\"error\"} 0\n"));
+    EXPECT(
+        strstr(t, "# TYPE trireme_test_requests_total counter\ntrireme_test_requests_total 2\n"));
+    EXPECT(strstr(t, "trireme_test_finished_total{reason=\"stop\"} "
+                     "0\ntrireme_test_finished_total{reason=\"length\"} 5\n"
+                     "trireme_test_finished_total{reason=\"error\"} 0\n"));
     EXPECT(strstr(t, "# TYPE trireme_test_running gauge\ntrireme_test_running -3\n"));
     EXPECT_EQ(metric_value(&metrics[FINISHED], 1), 5);
 }
 
 TEST(metrics_histogram_is_cumulative) {
     const double values[] = {0.5, 1, 1.5, 2.5, 9.25, 11, 1000, -1};
-    for (size_t i = 0; i < ARRAY_LEN(values); i++) metric_observe(&metrics[SIZES], values[i]);
-    EXPECT(strstr(text(), "# TYPE trireme_test_sizes histogram\n"
-                          "trireme_test_sizes_bucket{le=\"1\"} 3\ntrireme_test_sizes_bucket{le=\"2.5\"} 5\n"
-                          "trireme_test_sizes_bucket{le=\"10\"} 6\ntrireme_test_sizes_bucket{le=\"+Inf\"} 8\n"
-                          "trireme_test_sizes_sum 1025.750000\ntrireme_test_sizes_count 8\n"));
-    metric_observe(&metrics[SECONDS], 0.003);
+    for (size_t i = 0; i < ARRAY_LEN(values); i++)
+        metric_observe(&metrics[SIZES], values[i]);
     EXPECT(strstr(
-        text(),
-        "trireme_test_wait_seconds_bucket{le=\"0.0025\"} 0\ntrireme_test_wait_seconds_bucket{le=\"0.005\"} 1\n"));
+        text(), "# TYPE trireme_test_sizes histogram\n"
+                "trireme_test_sizes_bucket{le=\"1\"} 3\ntrireme_test_sizes_bucket{le=\"2.5\"} 5\n"
+                "trireme_test_sizes_bucket{le=\"10\"} 6\ntrireme_test_sizes_bucket{le=\"+Inf\"} 8\n"
+                "trireme_test_sizes_sum 1025.750000\ntrireme_test_sizes_count 8\n"));
+    EXPECT(strstr(text(), "trireme_test_wait_seconds_bucket{le=\"3600\"} "));
+    metric_observe(&metrics[SECONDS], 0.003);
+    EXPECT(strstr(text(), "trireme_test_wait_seconds_bucket{le=\"0.0025\"} "
+                          "0\ntrireme_test_wait_seconds_bucket{le=\"0.005\"} 1\n"));
 }
 
-/* Every line is a comment or `name[{label="value"[,...]}] number`; names are of Prometheus' alphabet; each has its TYPE
- * before it once. */
+/* Every line is a comment or `name[{label="value"[,...]}] number`; names are of Prometheus'
+ * alphabet; each has its TYPE before it once. */
 static bool line_is_sample(const char *line) {
     size_t name = strspn(line, "abcdefghijklmnopqrstuvwxyz_0123456789");
-    if (!name || strncmp(line, "trireme_", 8)) return false;
+    if (!name || strncmp(line, "trireme_", 8))
+        return false;
     const char *at = line + name;
-    if (*at == '{') {
+    for (; *at == '{' || *at == ','; at += *at == '}') {
         at++;
         size_t label = strspn(at, "abcdefghijklmnopqrstuvwxyz_");
-        if (!label || at[label] != '=' || at[label + 1] != '"') return false;
+        if (!label || at[label] != '=' || at[label + 1] != '"')
+            return false;
         at += label + 2;
         at += strcspn(at, "\"");
-        if (strncmp(at, "\"}", 2)) return false;
-        at += 2;
+        if (*at++ != '"' || !*at || !strchr(",}", *at))
+            return false;
     }
-    if (*at++ != ' ') return false;
+    if (*at++ != ' ')
+        return false;
     char *end;
     double value = strtod(at, &end);
     return end != at && !*end && isfinite(value);
@@ -83,28 +94,34 @@ TEST(metrics_text_is_the_prometheus_format) {
     int samples = 0, types = 0;
     EXPECT_EQ(copy[strlen(copy) - 1], '\n');
     for (char *line = strtok(copy, "\n"); line; line = strtok(NULL, "\n")) {
-        if (!strncmp(line, "# HELP trireme_", 15)) continue;
+        if (!strncmp(line, "# HELP trireme_", 15))
+            continue;
         if (!strncmp(line, "# TYPE trireme_", 15))
             types++;
         else {
-            if (!line_is_sample(line)) check_fail(__FILE__, __LINE__, "bad line: %s", line);
+            if (!line_is_sample(line))
+                check_fail(__FILE__, __LINE__, "bad line: %s", line);
             samples++;
         }
     }
-    EXPECT_EQ(types, METRIC_COUNT + 4);
-    EXPECT_EQ(samples, 1 + 3 + 1 + (15 + 3) + (3 + 3) + 4);
-    EXPECT(!line_is_sample("trireme_x{a=b} 1") && !line_is_sample("trireme_x one") && line_is_sample("trireme_x 1"));
+    EXPECT_EQ(types, METRIC_COUNT + 1 + 4);
+    EXPECT_EQ(samples, 1 + 3 + 1 + (20 + 3) + (3 + 3) + 1 + 4);
+    EXPECT(!line_is_sample("trireme_x{a=b} 1") && !line_is_sample("trireme_x one") &&
+           line_is_sample("trireme_x 1"));
 }
 
 static double value_of(const char *name) {
     const char *at = text();
     size_t len = strlen(name);
-    while ((at = strstr(at, name)) && at[len] != ' ') at += len;
-    while (at && at[-1] != '\n') at = strstr(at + 1, name);
+    while ((at = strstr(at, name)) && at[len] != ' ')
+        at += len;
+    while (at && at[-1] != '\n')
+        at = strstr(at + 1, name);
     return at ? strtod(at + len, NULL) : -1;
 }
 
 TEST(metrics_process_values_are_real) {
+    EXPECT(strstr(text(), "\ntrireme_build_info{version=\"" TRIREME_VERSION "\",compiler=\""));
     EXPECT(value_of("trireme_process_resident_bytes") > 500e3);
     double fds = value_of("trireme_process_open_fds");
     FILE *f = fopen("/dev/null", "r");
@@ -125,9 +142,166 @@ static void *add_many(void *unused) {
 TEST(metrics_threads_lose_nothing) {
     pthread_t threads[4];
     int64_t before = metric_value(&metrics[REQUESTS], 0);
-    uint64_t seen = metrics[SIZES].observation_count;
-    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, add_many, NULL);
-    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    uint64_t seen = metrics[SIZES].own.bucket_counts[0];
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, add_many, NULL);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
     EXPECT_EQ(metric_value(&metrics[REQUESTS], 0) - before, 200000);
-    EXPECT_EQ(metrics[SIZES].observation_count - seen, 200000);
+    EXPECT_EQ(metrics[SIZES].own.bucket_counts[0] - seen, 200000);
+}
+
+/* ---- processes that share ---- */
+
+enum { KID_COUNT, KID_OPEN, KID_TOLD, KID_METRICS };
+static struct metric kid_metrics[KID_METRICS] = {
+    [KID_COUNT] = {"trireme_kid_total", "Counter.", METRIC_COUNTER},
+    [KID_OPEN] = {"trireme_kid_open", "Gauge.", METRIC_GAUGE},
+    [KID_TOLD] = {"trireme_kid_told_total", "Told.", METRIC_COUNTER, .told = true},
+};
+static const double KID_BUCKETS[] = {1, 0};
+static const struct metric KID_MODEL[] = {
+    {"trireme_kid_model_ratio", "Gauge in millionths.", METRIC_GAUGE, .micro = true},
+    {"trireme_kid_model_sizes", "Histogram.", METRIC_HISTOGRAM, .buckets = KID_BUCKETS},
+    {"trireme_kid_model_total", "Counter.", METRIC_COUNTER, "reason", .label_values = "a|b"},
+};
+static struct metric kid_models[2][ARRAY_LEN(KID_MODEL)], kid_any[ARRAY_LEN(KID_MODEL)];
+
+struct kid {
+    pid_t pid;
+    int in, out;
+};
+
+/* A byte is a command; each is answered by the page, or nothing, and a byte 1. */
+static void kid_obey(const char *folder, int in, int out) {
+    struct error err;
+    char command, stop = 1;
+    struct buf page = {0};
+    metrics_register(kid_metrics, KID_METRICS);
+    memcpy(kid_any, KID_MODEL, sizeof KID_MODEL);
+    metrics_register_copies(kid_any, ARRAY_LEN(KID_MODEL));
+    if (metrics_share(folder, "kid", &err))
+        _exit(1);
+    for (int i = 0; i < 2; i++)
+        memcpy(kid_models[i], KID_MODEL, sizeof KID_MODEL);
+    while (read(in, &command, 1) == 1 && command != 'q') {
+        struct metric *m = kid_models[command == 'N'];
+        if (command == 'c')
+            metric_add(&kid_metrics[KID_COUNT], 10);
+        if (command == 'g')
+            metric_add(&kid_metrics[KID_OPEN], 2);
+        if (command == 't')
+            metric_set(&kid_metrics[KID_TOLD], metric_value(&kid_metrics[KID_TOLD], 0) + 5);
+        if (command == 'M' || command == 'N') {
+            metrics_register_copy(m, ARRAY_LEN(KID_MODEL), "model_name",
+                                  command == 'M' ? "m" : "n \"\\");
+            metric_set(&m[0], 250000);
+            metric_observe(&m[1], 0.5);
+            metric_add_label(&m[2], 1, 3);
+        }
+        buf_reset(&page);
+        if (command == 'p')
+            metrics_write(&page);
+        if (page.len && write(out, page.data, page.len) != (ssize_t)page.len)
+            _exit(1);
+        if (write(out, &stop, 1) != 1)
+            _exit(1);
+    }
+    _exit(0);
+}
+
+static struct kid kid_start(const char *folder) {
+    int in[2], out[2];
+    CHECK(pipe(in) == 0 && pipe(out) == 0);
+    struct kid k = {.in = in[1], .out = out[0]};
+    k.pid = fork();
+    if (k.pid == 0) {
+        close(in[1]);
+        close(out[0]);
+        kid_obey(folder, in[0], out[1]);
+    }
+    close(in[0]);
+    close(out[1]);
+    return k;
+}
+
+/* What it answers. */
+static const char *kid_do(const struct kid *k, char command) {
+    static char answer[65536];
+    size_t len = 0;
+    CHECK(write(k->in, &command, 1) == 1);
+    while (len < sizeof answer - 1 && read(k->out, answer + len, 1) == 1 && answer[len] != 1)
+        len++;
+    answer[len] = 0;
+    return answer;
+}
+
+static void kid_end(struct kid *k, bool kill_it) {
+    int status;
+    if (kill_it)
+        kill(k->pid, SIGKILL);
+    else
+        CHECK(write(k->in, "q", 1) == 1);
+    close(k->in);
+    close(k->out);
+    CHECK(waitpid(k->pid, &status, 0) == k->pid);
+}
+
+static void expect_lines(const struct kid *k, const char *const *lines, size_t count) {
+    const char *page = kid_do(k, 'p');
+    for (size_t i = 0; i < count; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "\n%s\n", lines[i]);
+        if (!strstr(page, line))
+            check_fail(__FILE__, __LINE__, "no line '%s' in:\n%s", lines[i],
+                       strstr(page, "# HELP trireme_kid_total"));
+    }
+}
+#define EXPECT_LINES(k, ...)                                                                       \
+    expect_lines(k, (const char *const[]){__VA_ARGS__},                                            \
+                 sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+
+static void remove_folder(const char *folder) {
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; (e = readdir(dir));)
+        if (e->d_name[0] != '.')
+            unlinkat(dirfd(dir), e->d_name, 0);
+    closedir(dir);
+    rmdir(folder);
+}
+
+TEST(metrics_of_processes_that_share_are_one) {
+    char folder[] = "/tmp/trireme-metrics-XXXXXX";
+    CHECK(mkdtemp(folder));
+    struct kid a = kid_start(folder), b = kid_start(folder);
+    for (const char *c = "ccgt"; *c; c++)
+        kid_do(&a, *c);
+    for (const char *c = "cggtttM"; *c; c++)
+        kid_do(&b, *c);
+        /* whoever is asked: sums, and of what was told the largest; models that only the other knows */
+#define ALL "trireme_kid_total 30", "trireme_kid_open 6", "trireme_kid_told_total 15"
+#define MODEL(name, ratio, sizes)                                                                  \
+    "trireme_kid_model_ratio{model_name=\"" name "\"} " ratio,                                     \
+        "trireme_kid_model_sizes_bucket{model_name=\"" name "\",le=\"1\"} " sizes,                 \
+        "trireme_kid_model_sizes_sum{model_name=\"" name "\"} 0.500000",                           \
+        "trireme_kid_model_total{model_name=\"" name "\",reason=\"b\"} 3"
+    EXPECT_LINES(&a, ALL, MODEL("m", "0.25", "1"));
+    EXPECT_LINES(&b, ALL, MODEL("m", "0.25", "1"));
+    EXPECT(strstr(kid_do(&a, 'p'), "trireme_process_resident_bytes{instance=\"0\"}") &&
+           strstr(kid_do(&a, 'p'), "trireme_process_resident_bytes{instance=\"1\"}"));
+    /* one dies: its counters stay, its gauges and what it was told do not */
+    kid_end(&b, true);
+    EXPECT_LINES(&a, "trireme_kid_total 30", "trireme_kid_open 2", "trireme_kid_told_total 5",
+                 MODEL("m", "0", "1"));
+    /* its successor goes on where it had ended, before it knows the model and after */
+    b = kid_start(folder);
+    kid_do(&b, 'c');
+    EXPECT_LINES(&a, "trireme_kid_total 40", "trireme_kid_open 2", MODEL("m", "0", "1"));
+    EXPECT_LINES(&b, "trireme_kid_total 40", "trireme_kid_open 2", MODEL("m", "0", "1"));
+    kid_do(&b, 'N');
+    EXPECT_LINES(&b, MODEL("m", "0", "1"), MODEL("n \\\"\\\\", "0.25", "1"));
+    EXPECT_LINES(&a, MODEL("m", "0", "1"), MODEL("n \\\"\\\\", "0.25", "1"));
+    kid_end(&a, false);
+    kid_end(&b, false);
+    remove_folder(folder);
 }

@@ -10,7 +10,7 @@ struct settings {
     bool verbose;
     int64_t port, wait_ms;
     double ratio;
-    const char *name, *other;
+    const char *name, *other, *password;
     uint64_t memory;
     int format;
 };
@@ -18,15 +18,22 @@ struct settings {
 static const struct option_row ROWS[] = {
     {"verbose", 'v', OPTION_BOOL, AT(verbose), "false", .help = "Says more."},
     {"port", 'p', OPTION_INT, AT(port), "8000", .min = 1, .max = 65535, .help = "Where to listen."},
-    {"wait", 0, OPTION_DURATION, AT(wait_ms), "250ms", .min = 0, .max = 3600000, .unit = "ms", .help = "How long."},
+    {"wait", 0, OPTION_DURATION, AT(wait_ms), "250ms", .min = 0, .max = 3600000, .unit = "ms",
+     .help = "How long."},
     {"ratio", 0, OPTION_FLOAT, AT(ratio), "0.5", .min = -1, .max = 1, .help = "How much."},
     {"long-name", 'n', OPTION_STRING, AT(name), "trireme", .help = "Who."},
     {"other", 0, OPTION_STRING, AT(other), NULL, .help = "Who else."},
     {"memory", 0, OPTION_SIZE, AT(memory), "1g", .help = "Bytes."},
     {"format", 0, OPTION_ENUM, AT(format), "text", .choices = "text|json|none", .help = "How."},
+    {"password", 0, OPTION_STRING, AT(password), NULL, .help = "What nobody else may see.",
+     .aliases = "--pass", .secret = true},
     {"secret-hook", 0, OPTION_BOOL, 0, NULL, .help = "hidden from help", .hidden = true},
 };
-static const struct option_table TABLE = {"trireme test", "[OPTIONS] MODEL", "Tests.", ROWS, ARRAY_LEN(ROWS) - 1};
+static const struct option_table TABLE = {.program = "trireme test",
+                                          .synopsis = "[OPTIONS] MODEL",
+                                          .summary = "Tests.",
+                                          .rows = ROWS,
+                                          .count = ARRAY_LEN(ROWS) - 1};
 
 static struct settings got;
 static struct error why;
@@ -39,19 +46,23 @@ static int parse(const char *line) {
     char *argv[32] = {"test"};
     int argc = 1;
     snprintf(copy, sizeof copy, "%s", line);
-    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
+        argv[argc++] = word;
     why.text[0] = 0;
     return option_parse(&TABLE, &got, argc, argv, positional, 3, &positional_count, &why);
 }
 
 static char config_path[] = "/tmp/trireme-test-option-XXXXXX";
 static void write_config(const char *text) {
-    if (strchr(config_path, 'X')) close(mkstemp(config_path));
+    if (strchr(config_path, 'X'))
+        close(mkstemp(config_path));
     FILE *f = fopen(config_path, "w");
     fputs(text, f);
     fclose(f);
 }
-__attribute__((destructor)) static void remove_config(void) { unlink(config_path); }
+__attribute__((destructor)) static void remove_config(void) {
+    unlink(config_path);
+}
 
 static int parse_with_config(const char *text, const char *flags) {
     char line[256];
@@ -62,7 +73,8 @@ static int parse_with_config(const char *text, const char *flags) {
 
 TEST(option_defaults) {
     EXPECT_EQ(parse(""), OPTION_RUN);
-    EXPECT(!got.verbose && got.port == 8000 && got.wait_ms == 250 && got.ratio == 0.5 && got.format == 0);
+    EXPECT(!got.verbose && got.port == 8000 && got.wait_ms == 250 && got.ratio == 0.5 &&
+           got.format == 0);
     EXPECT(got.memory == 1ull << 30 && !got.other);
     EXPECT_STR(got.name, "trireme");
     option_free(&TABLE, &got);
@@ -83,6 +95,60 @@ TEST(option_flag_beats_environment_beats_yaml_beats_default) {
     unsetenv("TRIREME_PORT");
     EXPECT_EQ(parse(""), 0);
     EXPECT_EQ(got.port, 8000);
+    option_free(&TABLE, &got);
+}
+
+/* compose passes every variable on, set or not: one that is empty says nothing, where a row is no
+ * text, and the file's value stays. */
+TEST(option_empty_variables_leave_what_the_file_says) {
+    static const char *const NAMES[] = {"TRIREME_PORT",   "TRIREME_WAIT",   "TRIREME_RATIO",
+                                        "TRIREME_MEMORY", "TRIREME_FORMAT", "TRIREME_VERBOSE"};
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+        setenv(NAMES[i], "", 1);
+    setenv("TRIREME_LONG_NAME", "", 1); /* an empty text is a text */
+    int rc = parse_with_config("port: 1001\nwait: 3s\nratio: -1\nmemory: 4k\nformat: none\n"
+                               "verbose: yes\nlong_name: somebody\n",
+                               "");
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+        unsetenv(NAMES[i]);
+    unsetenv("TRIREME_LONG_NAME");
+    EXPECT_EQ(rc, 0);
+    EXPECT_EQ(got.port, 1001);
+    EXPECT(got.verbose && got.wait_ms == 3000 && got.ratio == -1 && got.memory == 4096 &&
+           got.format == 2);
+    EXPECT_STR(got.name, "");
+    option_free(&TABLE, &got);
+}
+
+/* ps shows what argv holds, and children inherit the environment. */
+TEST(option_secrets_are_gone_once_they_are_read) {
+    static const char *const SPELLINGS[][3] = {{"--password", "sesame", "******"},
+                                               {"--pass", "sesame", "******"},
+                                               {"--password=sesame", NULL, "--password=******"},
+                                               {"--pass=sesame", NULL, "--pass=******"}};
+    for (size_t i = 0; i < ARRAY_LEN(SPELLINGS); i++) {
+        char words[5][32] = {"test", "--other=--password", "--port", "7"};
+        char *argv[7] = {words[0], words[1], words[2], words[3]}, flag[32], value[32];
+        int argc = 4;
+        snprintf(flag, sizeof flag, "%s", SPELLINGS[i][0]);
+        argv[argc++] = flag;
+        if (SPELLINGS[i][1]) {
+            snprintf(value, sizeof value, "%s", SPELLINGS[i][1]);
+            argv[argc++] = value;
+        }
+        EXPECT_EQ(option_parse(&TABLE, &got, argc, argv, NULL, 0, NULL, &why), OPTION_RUN);
+        EXPECT_STR(got.password, "sesame");
+        EXPECT_STR(argv[argc - 1], SPELLINGS[i][2]);
+        EXPECT_STR(words[1], "--other=--password");
+        EXPECT_STR(words[3], "7");
+        option_free(&TABLE, &got);
+    }
+    setenv("TRIREME_PASSWORD", "sesame", 1);
+    setenv("TRIREME_OTHER", "seen", 1);
+    EXPECT_EQ(parse(""), OPTION_RUN);
+    EXPECT_STR(got.password, "sesame");
+    EXPECT(!getenv("TRIREME_PASSWORD") && getenv("TRIREME_OTHER"));
+    unsetenv("TRIREME_OTHER");
     option_free(&TABLE, &got);
 }
 
@@ -151,7 +217,8 @@ TEST(option_mistakes_are_named) {
     };
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
         int rc = parse(CASES[i].flags);
-        if (rc >= 0) check_fail(__FILE__, __LINE__, "'%s' was taken", CASES[i].flags);
+        if (rc >= 0)
+            check_fail(__FILE__, __LINE__, "'%s' was taken", CASES[i].flags);
         if (!strstr(why.text, CASES[i].in_text) || !strstr(why.text, CASES[i].also_in_text))
             check_fail(__FILE__, __LINE__, "'%s' says '%s'", CASES[i].flags, why.text);
     }
@@ -170,13 +237,13 @@ TEST(option_environment_mistakes_are_named) {
 }
 
 TEST(option_yaml_values) {
-    EXPECT_EQ(
-        parse_with_config("# settings\nlong_name: \"a: b\"\nverbose: yes\nmemory: 4k\nwait: 3s\nformat: none\nother:\n"
-                          "ratio: -1\n",
-                          ""),
-        0);
-    EXPECT(got.verbose && got.memory == 4096 && got.wait_ms == 3000 && got.format == 2 && !got.other &&
-           got.ratio == -1);
+    EXPECT_EQ(parse_with_config("# settings\nlong_name: \"a: b\"\nverbose: yes\nmemory: 4k\nwait: "
+                                "3s\nformat: none\nother:\n"
+                                "ratio: -1\n",
+                                ""),
+              0);
+    EXPECT(got.verbose && got.memory == 4096 && got.wait_ms == 3000 && got.format == 2 &&
+           !got.other && got.ratio == -1);
     EXPECT_STR(got.name, "a: b");
     option_free(&TABLE, &got);
     EXPECT_EQ(parse_with_config("", ""), 0);
@@ -209,24 +276,29 @@ TEST(option_yaml_mistakes_name_key_and_file) {
     };
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
         int rc = parse_with_config(CASES[i].text, "");
-        if (rc >= 0) check_fail(__FILE__, __LINE__, "'%s' was taken", CASES[i].text);
+        if (rc >= 0)
+            check_fail(__FILE__, __LINE__, "'%s' was taken", CASES[i].text);
         if (!strstr(why.text, CASES[i].in_text) || !strstr(why.text, config_path))
             check_fail(__FILE__, __LINE__, "'%s' says '%s'", CASES[i].text, why.text);
     }
 }
 
 TEST(option_to_flags_round_trips) {
-    EXPECT_EQ(parse("-v --port 9 --wait 90s --ratio 0.1 --long-name x=y --memory 3k --format json"), 0);
+    EXPECT_EQ(parse("-v --port 9 --wait 90s --ratio 0.1 --long-name x=y --memory 3k --format json"),
+              0);
     char *flags[16], *argv[17] = {"test"};
     size_t count = option_to_flags(&TABLE, &got, flags, 16);
     EXPECT_EQ(count, 7);
-    for (size_t i = 0; i < count; i++) argv[i + 1] = flags[i];
+    for (size_t i = 0; i < count; i++)
+        argv[i + 1] = flags[i];
     struct settings again;
     EXPECT_EQ(option_parse(&TABLE, &again, (int)count + 1, argv, positional, 0, NULL, &why), 0);
-    EXPECT(again.verbose && again.port == 9 && again.wait_ms == 90000 && again.ratio == 0.1 && again.memory == 3072);
+    EXPECT(again.verbose && again.port == 9 && again.wait_ms == 90000 && again.ratio == 0.1 &&
+           again.memory == 3072);
     EXPECT_EQ(again.format, 1);
     EXPECT_STR(again.name, "x=y");
-    for (size_t i = 0; i < count; i++) mem_free(flags[i]);
+    for (size_t i = 0; i < count; i++)
+        mem_free(flags[i]);
     option_free(&TABLE, &got);
     option_free(&TABLE, &again);
     EXPECT_EQ(parse(""), 0);
@@ -254,15 +326,169 @@ static const char *output_of(void (*fn)(void)) {
 }
 
 static int help_outcome;
-static void ask_help(void) { help_outcome = parse("--port nonsense --help"); }
-static void print_markdown(void) { option_print_markdown(&TABLE); }
+static void ask_help(void) {
+    help_outcome = parse("--port nonsense --help");
+}
+static void print_markdown(void) {
+    option_print_markdown(&TABLE);
+}
 
 TEST(option_help_names_every_row) {
     const char *text = output_of(ask_help);
     EXPECT_EQ(help_outcome, OPTION_HELP_PRINTED);
-    for (size_t i = 0; i < TABLE.count; i++) EXPECT(strstr(text, ROWS[i].help) && strstr(text, ROWS[i].name));
+    for (size_t i = 0; i < TABLE.count; i++)
+        EXPECT(strstr(text, ROWS[i].help) && strstr(text, ROWS[i].name));
     EXPECT(strstr(text, "-p, --port N") && strstr(text, "[8000]") && strstr(text, "1 to 65535"));
     text = output_of(print_markdown);
-    for (size_t i = 0; i < TABLE.count; i++) EXPECT(strstr(text, ROWS[i].help));
+    for (size_t i = 0; i < TABLE.count; i++)
+        EXPECT(strstr(text, ROWS[i].help));
     EXPECT(strstr(text, "`TRIREME_LONG_NAME`") && strstr(text, "text\\|json\\|none"));
+}
+
+/* ---- other spellings ---- */
+
+struct spelled {
+    int64_t port, wait_ms;
+    const char *model, *out, *names;
+    int kind;
+    bool graphs;
+};
+#define OF(field) offsetof(struct spelled, field)
+static const struct option_row SPELLED_ROWS[] = {
+    {.name = "port",
+     .short_name = 'p',
+     .type = OPTION_INT,
+     .offset = OF(port),
+     .fallback = "1",
+     .aliases = "-po --the-port",
+     .alias_words = "any=7",
+     .help = "."},
+    {.name = "wait",
+     .type = OPTION_DURATION,
+     .offset = OF(wait_ms),
+     .aliases = "-to --timeout",
+     .alias_unit = "s",
+     .help = "."},
+    {.name = "model", .type = OPTION_STRING, .offset = OF(model), .help = "."},
+    {.name = "out", .type = OPTION_STRING, .offset = OF(out), .help = "."},
+    {.name = "names", .type = OPTION_STRING, .offset = OF(names), .many = true, .help = "."},
+    {.name = "kind",
+     .type = OPTION_ENUM,
+     .offset = OF(kind),
+     .choices = "auto|f16|int8",
+     .fallback = "auto",
+     .aliases = "-ctk --cache",
+     .alias_words = "q8_0=int8",
+     .help = "."},
+    {.name = "graphs",
+     .type = OPTION_BOOL,
+     .offset = OF(graphs),
+     .fallback = "true",
+     .aliases = "!--eager",
+     .help = "."},
+};
+static const struct option_foreign SPELLED_FOREIGN[] = {
+    {.flags = "-fa --flash", .values = "?on auto", .note = "always so", .reason = "not off"},
+    {.flags = "--lora", .values = "?*", .reason = "none here"},
+};
+static struct buf notes;
+static const struct option_table SPELLED = {.program = "trireme test",
+                                            .synopsis = "[OPTIONS] MODEL OUT",
+                                            .summary = "Tests.",
+                                            .rows = SPELLED_ROWS,
+                                            .count = ARRAY_LEN(SPELLED_ROWS),
+                                            .arguments = "model out",
+                                            .foreign = SPELLED_FOREIGN,
+                                            .foreign_count = ARRAY_LEN(SPELLED_FOREIGN),
+                                            .notes = &notes};
+static struct spelled have;
+
+static int spell(const char *line) {
+    static char copy[1024];
+    char *argv[32] = {"test"};
+    int argc = 1;
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
+        argv[argc++] = word;
+    why.text[0] = 0;
+    buf_release(&notes);
+    return option_parse(&SPELLED, &have, argc, argv, NULL, 0, NULL, &why);
+}
+
+TEST(option_aliases_set_their_row) {
+    EXPECT_EQ(spell("-po 5 --timeout 3 -ctk q8_0 --eager"), 0);
+    EXPECT(have.port == 5 && have.wait_ms == 3000 && have.kind == 2 && !have.graphs);
+    EXPECT(strstr(buf_text(&notes), "-ctk q8_0: taken as --kind int8"));
+    option_free(&SPELLED, &have);
+    EXPECT_EQ(spell("-p9 -to=250ms --cache f16 --the-port=9"), 0);
+    EXPECT(have.port == 9 && have.wait_ms == 250 && have.kind == 1 && have.graphs);
+    EXPECT_STR(buf_text(&notes), "");
+    option_free(&SPELLED, &have);
+    EXPECT_EQ(spell("--wait 3"), 0); /* its own name has its own unit */
+    EXPECT_EQ(have.wait_ms, 3);
+    option_free(&SPELLED, &have);
+    EXPECT_EQ(spell("-p 1 -po 2"), ERR_INVALID);
+    EXPECT(strstr(why.text, "one setting, --port"));
+    EXPECT_EQ(spell("-p 1 --port 2"), 0);
+    EXPECT_EQ(have.port, 2);
+    option_free(&SPELLED, &have);
+    EXPECT_EQ(spell("--eager=1"), ERR_INVALID);
+    EXPECT_EQ(spell("--kind q8_0"), ERR_INVALID); /* a word of the alias alone */
+    EXPECT_EQ(spell("-po"), ERR_INVALID);
+    EXPECT(strstr(why.text, "option -po needs a value"));
+    buf_release(&notes);
+}
+
+TEST(option_arguments_fill_rows_that_have_no_flag) {
+    EXPECT_EQ(spell("a b"), 0);
+    EXPECT_STR(have.model, "a");
+    EXPECT_STR(have.out, "b");
+    option_free(&SPELLED, &have);
+    EXPECT_EQ(spell("b --model=a"), 0);
+    EXPECT_STR(have.model, "a");
+    EXPECT_STR(have.out, "b");
+    option_free(&SPELLED, &have);
+    EXPECT_EQ(spell("a b c"), ERR_INVALID);
+    EXPECT(strstr(why.text, "unexpected argument 'c'"));
+    EXPECT_EQ(spell("--names x y a"), 0); /* y and a are wanted elsewhere */
+    EXPECT_STR(have.names, "x");
+    EXPECT_STR(have.model, "y");
+    option_free(&SPELLED, &have);
+    EXPECT_EQ(spell("a b --names x y z -p 2"), 0);
+    EXPECT_STR(have.names, "x,y,z");
+    option_free(&SPELLED, &have);
+    EXPECT_EQ(spell("--names x y --model a --out b"), 0);
+    EXPECT_STR(have.names, "x,y");
+    option_free(&SPELLED, &have);
+}
+
+TEST(option_flags_of_others_are_noted_or_refused) {
+    static const char *const TAKEN[] = {"-fa", "-fa on", "--flash=auto", "-fa a b", "-fa -p 2"};
+    for (size_t i = 0; i < ARRAY_LEN(TAKEN); i++) {
+        EXPECT_EQ(spell(TAKEN[i]), 0);
+        EXPECT(strstr(buf_text(&notes), "always so"));
+        option_free(&SPELLED, &have);
+    }
+    EXPECT_EQ(spell("-fa off"), ERR_INVALID);
+    EXPECT(strstr(why.text, "option -fa off is not to be had: not off"));
+    EXPECT_EQ(spell("--lora x.gguf"), ERR_INVALID);
+    EXPECT(strstr(why.text, "none here"));
+    EXPECT_EQ(spell("--prot 1"), ERR_INVALID);
+    EXPECT(strstr(why.text, "did you mean --port?"));
+    EXPECT_EQ(spell("--nothing-like-it"), ERR_INVALID);
+    EXPECT(strstr(why.text, "see trireme test --help"));
+    write_config("the_port: 3\ncache: q8_0\n");
+    char line[128];
+    snprintf(line, sizeof line, "--config %s", config_path);
+    EXPECT_EQ(spell(line), 0);
+    EXPECT(have.port == 3 && have.kind == 2);
+    option_free(&SPELLED, &have);
+    write_config("lora: x\n");
+    EXPECT_EQ(spell(line), ERR_INVALID);
+    EXPECT(strstr(why.text, "none here"));
+    write_config("flash: true\n");
+    EXPECT_EQ(spell(line), 0);
+    EXPECT(strstr(buf_text(&notes), "always so"));
+    option_free(&SPELLED, &have);
+    buf_release(&notes);
 }

@@ -24,7 +24,8 @@ static void add_up(void *ctx, size_t part_idx, int thread_idx) {
     }
     job->sums[part_idx] = sum;
     atomic_fetch_add(&job->runs[part_idx], 1);
-    if (thread_idx < 0 || thread_idx >= job->thread_count) atomic_store(&job->bad_thread, 1);
+    if (thread_idx < 0 || thread_idx >= job->thread_count)
+        atomic_store(&job->bad_thread, 1);
 }
 
 TEST(pool_runs_each_part_once_and_results_do_not_depend_on_threads) {
@@ -34,7 +35,8 @@ TEST(pool_runs_each_part_once_and_results_do_not_depend_on_threads) {
         EXPECT_EQ(thread_pool_size(pool), thread_count);
         struct thread_pool *one = thread_pool_new(1, 0);
         for (int round = 0; round < 300; round++) {
-            size_t parts = round < 10 ? (size_t)round : check_random() % (round % 10 ? 40 : MAX_PARTS);
+            size_t parts =
+                round < 10 ? (size_t)round : check_random() % (round % 10 ? 40 : MAX_PARTS);
             memset(&alone, 0, sizeof alone);
             memset(&several, 0, sizeof several);
             alone.thread_count = 1;
@@ -42,7 +44,8 @@ TEST(pool_runs_each_part_once_and_results_do_not_depend_on_threads) {
             alone.salt = several.salt = (uint32_t)check_random();
             thread_pool_run(one, parts, add_up, &alone);
             thread_pool_run(pool, parts, add_up, &several);
-            for (size_t i = 0; i < MAX_PARTS; i++) EXPECT_EQ(several.runs[i], i < parts);
+            for (size_t i = 0; i < MAX_PARTS; i++)
+                EXPECT_EQ(several.runs[i], i < parts);
             EXPECT(!memcmp(alone.sums, several.sums, sizeof alone.sums));
             EXPECT(!several.bad_thread && !alone.bad_thread);
         }
@@ -75,8 +78,10 @@ struct meeting {
 static void meet(void *ctx, size_t part_idx, int thread_idx) {
     struct meeting *m = ctx;
     atomic_fetch_add(&m->present, 1);
-    for (int i = 0; i < 5000 && atomic_load(&m->present) < 3; i++) sleep_ms(1);
-    if (atomic_load(&m->present) < 3) atomic_store(&m->alone, 1);
+    for (int i = 0; i < 5000 && atomic_load(&m->present) < 3; i++)
+        sleep_ms(1);
+    if (atomic_load(&m->present) < 3)
+        atomic_store(&m->alone, 1);
 }
 
 TEST(pool_really_runs_parts_at_once) {
@@ -91,7 +96,8 @@ TEST(pool_really_runs_parts_at_once) {
 static int64_t cpu_us(void) {
     struct rusage use;
     getrusage(RUSAGE_SELF, &use);
-    return (use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1000000 + use.ru_utime.tv_usec + use.ru_stime.tv_usec;
+    return (use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1000000 + use.ru_utime.tv_usec +
+           use.ru_stime.tv_usec;
 }
 
 TEST(pool_idle_uses_no_cpu) {

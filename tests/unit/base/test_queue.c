@@ -14,12 +14,15 @@ TEST(queue_is_first_in_first_out_and_bounded) {
     struct queue *q = queue_new(3);
     intptr_t next_in = 1, next_out = 1;
     for (int round = 0; round < 50; round++) {
-        while (next_in - next_out < 3) EXPECT(queue_push(q, (void *)next_in++));
+        while (next_in - next_out < 3)
+            EXPECT(queue_push(q, (void *)next_in++));
         EXPECT(!queue_push(q, (void *)next_in));
         EXPECT_EQ(queue_full_count(q), round + 1);
-        for (int i = 0; i < 1 + round % 3; i++) EXPECT_EQ((intptr_t)queue_pop(q), next_out++);
+        for (int i = 0; i < 1 + round % 3; i++)
+            EXPECT_EQ((intptr_t)queue_pop(q), next_out++);
     }
-    while (next_out < next_in) EXPECT_EQ((intptr_t)queue_pop(q), next_out++);
+    while (next_out < next_in)
+        EXPECT_EQ((intptr_t)queue_pop(q), next_out++);
     EXPECT(!queue_pop(q));
     queue_free(&q);
     EXPECT(!q);
@@ -43,7 +46,8 @@ enum { PRODUCERS = 4, ITEMS_EACH = 20000 };
 static struct queue *shared_queue;
 static void *produce(void *arg) {
     for (uintptr_t i = 0; i < ITEMS_EACH; i++)
-        while (!queue_push(shared_queue, (void *)((uintptr_t)arg << 32 | (i + 1)))) sched_yield();
+        while (!queue_push(shared_queue, (void *)((uintptr_t)arg << 32 | (i + 1))))
+            sched_yield();
     return NULL;
 }
 
@@ -51,7 +55,8 @@ TEST(queue_with_four_producers_loses_and_reorders_nothing) {
     pthread_t threads[PRODUCERS];
     uint32_t last[PRODUCERS] = {0};
     shared_queue = queue_new(64);
-    for (uintptr_t i = 0; i < PRODUCERS; i++) pthread_create(&threads[i], NULL, produce, (void *)i);
+    for (uintptr_t i = 0; i < PRODUCERS; i++)
+        pthread_create(&threads[i], NULL, produce, (void *)i);
     for (int taken = 0; taken < PRODUCERS * ITEMS_EACH;) {
         EXPECT(readable(shared_queue, 10000));
         for (void *item; (item = queue_pop(shared_queue)); taken++) {
@@ -61,7 +66,8 @@ TEST(queue_with_four_producers_loses_and_reorders_nothing) {
             last[who]++;
         }
     }
-    for (int i = 0; i < PRODUCERS; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < PRODUCERS; i++)
+        pthread_join(threads[i], NULL);
     EXPECT(!readable(shared_queue, 0));
     queue_free(&shared_queue);
 }

@@ -1,11 +1,13 @@
 #include "base/utf8.h"
 #include "check.h"
 
-/* Slow and obvious: decodes by the bit patterns, then asks whether the value could have been written shorter. */
+/* Slow and obvious: decodes by the bit patterns, then asks whether the value could have been
+ * written shorter. */
 static size_t slow_decode(const uint8_t *s, size_t len, uint32_t *cp) {
     static const uint32_t SMALLEST[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t n = 0;
-    if (len == 0) return 0;
+    if (len == 0)
+        return 0;
     if (s[0] < 0x80)
         n = 1;
     else if (s[0] >> 5 == 6)
@@ -14,30 +16,37 @@ static size_t slow_decode(const uint8_t *s, size_t len, uint32_t *cp) {
         n = 3;
     else if (s[0] >> 3 == 30)
         n = 4;
-    if (n == 0 || n > len) return 0;
+    if (n == 0 || n > len)
+        return 0;
     *cp = n == 1 ? s[0] : s[0] & (0x7fu >> n);
     for (size_t i = 1; i < n; i++) {
-        if (s[i] >> 6 != 2) return 0;
+        if (s[i] >> 6 != 2)
+            return 0;
         *cp = *cp * 64 + s[i] % 64;
     }
-    if (*cp < SMALLEST[n] || *cp > 0x10ffff || (*cp >= 0xd800 && *cp <= 0xdfff)) return 0;
+    if (*cp < SMALLEST[n] || *cp > 0x10ffff || (*cp >= 0xd800 && *cp <= 0xdfff))
+        return 0;
     return n;
 }
 
 static size_t slow_valid_prefix(const uint8_t *s, size_t len) {
     size_t at = 0, n;
     uint32_t cp;
-    while ((n = slow_decode(s + at, len - at, &cp))) at += n;
+    while ((n = slow_decode(s + at, len - at, &cp)))
+        at += n;
     return at;
 }
 
 /* Bytes that reach the corners: ASCII, continuation, every lead and the bounds of second bytes. */
 static uint8_t spicy_byte(void) {
-    static const uint8_t CORNERS[] = {0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xc1, 0xc2, 0xdf, 0xe0,
-                                      0xe1, 0xec, 0xed, 0xee, 0xef, 0xf0, 0xf1, 0xf3, 0xf4, 0xf5, 0xff};
+    static const uint8_t CORNERS[] = {0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0,
+                                      0xc1, 0xc2, 0xdf, 0xe0, 0xe1, 0xec, 0xed, 0xee,
+                                      0xef, 0xf0, 0xf1, 0xf3, 0xf4, 0xf5, 0xff};
     uint64_t r = check_random();
-    if (r % 4 == 0) return (uint8_t)(r >> 8);
-    if (r % 4 == 1) return (uint8_t)(r >> 8 & 0x7f);
+    if (r % 4 == 0)
+        return (uint8_t)(r >> 8);
+    if (r % 4 == 1)
+        return (uint8_t)(r >> 8 & 0x7f);
     return CORNERS[(r >> 8) % ARRAY_LEN(CORNERS)];
 }
 
@@ -45,11 +54,13 @@ TEST(utf8_agrees_with_the_slow_decoder) {
     for (int round = 0; round < 200000; round++) {
         uint8_t s[24];
         size_t len = check_random() % (sizeof s + 1);
-        for (size_t i = 0; i < len; i++) s[i] = spicy_byte();
+        for (size_t i = 0; i < len; i++)
+            s[i] = spicy_byte();
         uint32_t cp = 0, slow_cp = 0;
         size_t n = utf8_decode(s, len, &cp);
         EXPECT_EQ(n, slow_decode(s, len, &slow_cp));
-        if (n) EXPECT_EQ(cp, slow_cp);
+        if (n)
+            EXPECT_EQ(cp, slow_cp);
         size_t prefix = slow_valid_prefix(s, len);
         EXPECT_EQ(utf8_valid_prefix(s, len), prefix);
         EXPECT_EQ(utf8_valid(s, len), prefix == len);
@@ -63,7 +74,8 @@ TEST(utf8_every_code_point_round_trips) {
         size_t n = utf8_encode(cp, text);
         bool good = cp <= 0x10ffff && (cp < 0xd800 || cp > 0xdfff);
         EXPECT_EQ(n != 0, good);
-        if (!n) continue;
+        if (!n)
+            continue;
         EXPECT_EQ(utf8_decode(text, n, &back), n);
         EXPECT_EQ(back, cp);
         for (size_t cut = 1; cut < n; cut++) {
@@ -97,16 +109,19 @@ TEST(utf8_fast_path_stops_at_the_right_byte) {
     }
 }
 
-/* Long texts of good characters with a few bytes of any kind in them: blocks find what is wrong, wherever it stands. */
+/* Long texts of good characters with a few bytes of any kind in them: blocks find what is wrong,
+ * wherever it stands. */
 TEST(utf8_blocks_stop_at_the_right_byte) {
     static const uint32_t LIMITS[] = {0x80, 0x800, 0x10000, 0x110000};
     size_t stopped = 0;
     for (int round = 0; round < 60000; round++) {
         uint8_t s[256];
         size_t len = 0, target = check_random() % 240, limit = check_random() % ARRAY_LEN(LIMITS);
-        while (len < target) len += utf8_encode((uint32_t)(check_random() % LIMITS[limit]), (char *)s + len);
+        while (len < target)
+            len += utf8_encode((uint32_t)(check_random() % LIMITS[limit]), (char *)s + len);
         size_t bad = len && round % 4 ? 1 + check_random() % 4 : 0;
-        for (size_t at = len ? check_random() % len : 0; bad && at < len; bad--, at++) s[at] = spicy_byte();
+        for (size_t at = len ? check_random() % len : 0; bad && at < len; bad--, at++)
+            s[at] = spicy_byte();
         size_t prefix = slow_valid_prefix(s, len);
         EXPECT_EQ(utf8_valid_prefix(s, len), prefix);
         stopped += prefix < len;

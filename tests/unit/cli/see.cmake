@@ -1,2 +1,2 @@
-list(APPEND SEE proto)
+list(APPEND SEE proto gateway scheduler worker)
 list(APPEND SEE model kernels formats text)

@@ -10,7 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* One connection: reads the request up to its body's end, answers with text in pieces of `piece` bytes, hangs up. */
+/* One connection: reads the request up to its body's end, answers with text in pieces of `piece`
+ * bytes, hangs up. */
 struct server {
     int fd;
     uint16_t port;
@@ -24,16 +25,22 @@ static void *serve_one(void *arg) {
     struct server *s = arg;
     int fd = accept(s->fd, NULL, NULL);
     size_t len = 0;
-    for (ssize_t n;
-         len < sizeof s->request - 1 && (n = recv(fd, s->request + len, sizeof s->request - 1 - len, 0)) > 0;) {
+    for (ssize_t n; len < sizeof s->request - 1 &&
+                    (n = recv(fd, s->request + len, sizeof s->request - 1 - len, 0)) > 0;) {
         len += (size_t)n;
         s->request[len] = 0;
-        char *body = strstr(s->request, "\r\n\r\n"), *length = strstr(s->request, "Content-Length: ");
-        if (body && len >= (size_t)(body + 4 - s->request) + (length ? (size_t)atoi(length + 16) : 0)) break;
+        char *body = strstr(s->request, "\r\n\r\n"),
+             *length = strstr(s->request, "Content-Length: ");
+        if (body &&
+            len >= (size_t)(body + 4 - s->request) + (length ? (size_t)atoi(length + 16) : 0))
+            break;
     }
     for (size_t at = 0, total = strlen(s->answer); at < total; at += s->piece) {
-        if (send(fd, s->answer + at, total - at < s->piece ? total - at : s->piece, MSG_NOSIGNAL) < 0) break;
-        if (s->piece < 16) usleep(100);
+        if (send(fd, s->answer + at, total - at < s->piece ? total - at : s->piece, MSG_NOSIGNAL) <
+            0)
+            break;
+        if (s->piece < 16)
+            usleep(100);
     }
     close(fd);
     return NULL;
@@ -67,21 +74,24 @@ static bool hear(void *ctx, struct bytes data) {
 }
 
 /* Asks a server of one answer: the client's return value; events in *h, anything else in out. */
-static int ask(const char *answer, size_t piece, const char *body, struct heard *h, struct buf *out, struct error *err,
-               char *request) {
+static int ask(const char *answer, size_t piece, const char *body, struct heard *h, struct buf *out,
+               struct error *err, char *request) {
     struct server s;
     struct api_client c;
     char url[64];
     begin(&s, answer, piece);
     snprintf(url, sizeof url, "http://127.0.0.1:%u/v1", s.port);
     int rc = api_client_init(&c, url, "sesame", err);
-    if (!rc) rc = api_stream(&c, "/path", body, h ? hear : NULL, h, out, 5000, err);
+    if (!rc)
+        rc = api_stream(&c, "/path", body, h ? hear : NULL, h, out, 5000, err);
     end(&s);
-    if (request) strcpy(request, s.request);
+    if (request)
+        strcpy(request, s.request);
     return rc;
 }
 
-#define CHUNKED "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+#define CHUNKED                                                                                    \
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 TEST(api_client_reads_events_however_they_are_cut) {
     static const char ANSWER[] = CHUNKED "10\r\ndata: {\"a\":1}\n\nd\r\n"
@@ -104,9 +114,9 @@ TEST(api_client_sends_what_it_should) {
     struct error err;
     char request[4096];
     buf_init(&out, 0);
-    EXPECT_EQ(
-        ask("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello extra", 1000, "{\"x\":1}", NULL, &out, &err, request),
-        200);
+    EXPECT_EQ(ask("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello extra", 1000, "{\"x\":1}",
+                  NULL, &out, &err, request),
+              200);
     EXPECT_STR(buf_text(&out), "hello");
     EXPECT(!strncmp(request, "POST /path HTTP/1.1\r\nHost: 127.0.0.1:", 37));
     EXPECT(strstr(request, "\r\nAuthorization: Bearer sesame\r\n") &&
@@ -122,7 +132,8 @@ TEST(api_client_gives_error_answers_whole) {
     struct error err;
     struct heard h = {0};
     buf_init(&out, 0);
-    EXPECT_EQ(ask("HTTP/1.1 429 Too Many\r\nContent-Length: 46\r\n\r\n{\"error\":{\"type\":\"x\",\"message\":\"too "
+    EXPECT_EQ(ask("HTTP/1.1 429 Too Many\r\nContent-Length: "
+                  "46\r\n\r\n{\"error\":{\"type\":\"x\",\"message\":\"too "
                   "\\u00e9 much\"}}",
                   7, "{}", &h, &out, &err, NULL),
               429);
@@ -131,6 +142,12 @@ TEST(api_client_gives_error_answers_whole) {
     buf_add_str(&out, "{\"error\":{\"type\":\"x\",\"message\":\"too \\u00e9 much\"}}");
     char *text = api_error_text(buf_bytes(&out));
     EXPECT_STR(text, "too \xc3\xa9 much");
+    mem_free(text);
+    text = api_error_text(bytes_str("{\"error\":\"of another server\"}"));
+    EXPECT_STR(text, "of another server");
+    mem_free(text);
+    text = api_error_text(bytes_str("{\"id\":{\"message\":\"none\"}}"));
+    EXPECT_STR(text, "");
     mem_free(text);
     text = api_error_text(bytes_str("<html>"));
     EXPECT_STR(text, "");
@@ -143,7 +160,8 @@ TEST(api_client_stops_when_told) {
     struct buf out;
     struct error err;
     buf_init(&out, 0);
-    EXPECT_EQ(ask(CHUNKED "100\r\ndata: one\n\ndata: two\n\n", 1000, "{}", &h, &out, &err, NULL), 200);
+    EXPECT_EQ(ask(CHUNKED "100\r\ndata: one\n\ndata: two\n\n", 1000, "{}", &h, &out, &err, NULL),
+              200);
     EXPECT_STR(h.text, "one|");
     buf_release(&out);
 }
@@ -177,8 +195,9 @@ TEST(api_client_takes_addresses_apart) {
                 {"http://a.b:8000/v1/", "a.b", 8000},
                 {"http://[::1]:9/x", "::1", 9},
                 {"http://h/x:5", "h", 80}};
-    static const char *const BAD[] = {"https://x",      "x",         "http://",  "http://:80", "http://x:0",
-                                      "http://x:70000", "http://x:", "http://[", "http://[]"};
+    static const char *const BAD[] = {"https://x",  "x",          "http://",
+                                      "http://:80", "http://x:0", "http://x:70000",
+                                      "http://x:",  "http://[",   "http://[]"};
     struct api_client c;
     struct error err;
     for (size_t i = 0; i < ARRAY_LEN(GOOD); i++) {
@@ -188,5 +207,6 @@ TEST(api_client_takes_addresses_apart) {
         EXPECT(!c.api_key);
     }
     for (size_t i = 0; i < ARRAY_LEN(BAD); i++)
-        if (!api_client_init(&c, BAD[i], NULL, &err)) check_fail(__FILE__, __LINE__, "'%s' was taken", BAD[i]);
+        if (!api_client_init(&c, BAD[i], NULL, &err))
+            check_fail(__FILE__, __LINE__, "'%s' was taken", BAD[i]);
 }

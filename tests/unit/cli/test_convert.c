@@ -1,6 +1,7 @@
 /*
- * trireme convert and quantize on the bundled model: a folder comes back unchanged from GGUF; and in every type that
- * can be written, the network has the mean negative log-likelihood of the f32 network with the decoded weights.
+ * trireme convert and quantize on the bundled model: a folder comes back unchanged from GGUF; and
+ * in every type that can be written, the network has the mean negative log-likelihood of the f32
+ * network with the decoded weights.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,22 +13,27 @@
 #include "cli/commands.h"
 #include "cli/scorer.h"
 #include "kernels/encode.h"
-#include "model/export.h"
+#include "model/convert/export.h"
 #include "text/tokenizer/tokenizer.h"
 
 static const char MODEL[] = TRIREME_SOURCE_DIR "/demo/model";
 static const char TEXT[] =
-    "Once upon a time there was a small ship. It had three rows of oars, and every oar knew its place. One day the "
+    "Once upon a time there was a small ship. It had three rows of oars, and every oar knew its "
+    "place. One day the "
     "wind "
-    "was gone, and the sea was flat. The captain said: row! And the ship went home. The end. Trireme serves large "
+    "was gone, and the sea was flat. The captain said: row! And the ship went home. The end. "
+    "Trireme serves large "
     "language models. It is built from three small kinds of process, so that a fault stays small.";
 static char dir[64];
 
-static char *in_dir(const char *name) { return path_join(dir, name); }
+static char *in_dir(const char *name) {
+    return path_join(dir, name);
+}
 
 static int run_quietly(int (*command)(int, char **), const char *a, const char *b, const char *c) {
-    char *argv[] = {(char *)"x", (char *)"--model", (char *)a, (char *)"--out", (char *)b, (char *)"--type", (char *)c};
-    return command(c ? 7 : 5, argv);
+    char *argv[] = {(char *)"x",     (char *)"--force", (char *)"--model", (char *)a,
+                    (char *)"--out", (char *)b,         (char *)"--type",  (char *)c};
+    return command(c ? 8 : 6, argv);
 }
 
 static bool same_file(const char *a_dir, const char *b_dir, const char *name) {
@@ -48,7 +54,8 @@ static bool same_file(const char *a_dir, const char *b_dir, const char *name) {
 static void drop(const char *path) {
     char command[256];
     snprintf(command, sizeof command, "rm -rf '%s'", path);
-    if (system(command)) check_fail(__FILE__, __LINE__, "%s", command);
+    if (system(command))
+        check_fail(__FILE__, __LINE__, "%s", command);
 }
 
 static bool new_dir(void) {
@@ -66,7 +73,8 @@ TEST(a_folder_comes_back_unchanged_from_gguf) {
     EXPECT_EQ(run_quietly(convert_main, MODEL, gguf, NULL), 0);
     EXPECT_EQ(run_quietly(convert_main, gguf, back, NULL), 0);
     for (size_t i = 0; i < ARRAY_LEN(TEXTS); i++)
-        if (!same_file(MODEL, back, TEXTS[i])) check_fail(__FILE__, __LINE__, "%s has changed", TEXTS[i]);
+        if (!same_file(MODEL, back, TEXTS[i]))
+            check_fail(__FILE__, __LINE__, "%s has changed", TEXTS[i]);
     EXPECT(!safetensors_open(&a, MODEL, &err) && !safetensors_open(&b, back, &err));
     EXPECT_EQ(a.tensor_count, b.tensor_count);
     for (size_t i = 0; i < a.tensor_count; i++) {
@@ -94,19 +102,20 @@ static bool add(void *ctx, uint32_t first, const float *logits, uint32_t count) 
     struct score *s = ctx;
     for (uint32_t i = 0; i < count && first + i + 1 < s->ids->count; i++, logits += s->vocab) {
         double sum = 0;
-        for (uint32_t v = 0; v < s->vocab; v++) sum += exp((double)logits[v] - 40);
+        for (uint32_t v = 0; v < s->vocab; v++)
+            sum += exp((double)logits[v] - 40);
         s->sum += log(sum) + 40 - (double)logits[s->ids->items[first + i + 1]];
     }
     return true;
 }
 
-static double mean_nll_as(const char *model, const struct token_vec *ids, enum storage_type quantise,
-                          enum storage_type kv) {
+static double mean_nll_as(const char *model, const struct token_vec *ids,
+                          enum storage_type quantize, enum storage_type kv) {
     struct scorer s;
     struct error err = {0};
     struct score score = {.ids = ids};
     struct scorer_options options = {
-        .model = model, .thread_count = 1, .quantise = quantise, .kv = kv, .compute_f32 = true};
+        .model = model, .thread_count = 1, .quantize = quantize, .kv = kv, .compute = "f32"};
     if (scorer_open(&s, &options, &err)) {
         check_fail(__FILE__, __LINE__, "%s: %s", model, err.text);
         return NAN;
@@ -122,13 +131,13 @@ static double mean_nll(const char *model, const struct token_vec *ids) {
     return mean_nll_as(model, ids, STORAGE_NONE, STORAGE_NONE);
 }
 
-/* The bundled model with its matrices quantised at load and decoded again, as a folder of f32. */
-static bool write_decoded(const char *out, enum storage_type quantise) {
+/* The bundled model with its matrices quantized at load and decoded again, as a folder of f32. */
+static bool write_decoded(const char *out, enum storage_type quantize) {
     struct model m = {0};
     struct buf config;
     struct error err = {0};
     struct export_plan plan = {0};
-    struct model_options options = {.dir = MODEL, .quantise = quantise};
+    struct model_options options = {.dir = MODEL, .quantize = quantize};
     buf_init(&config, 0);
     bool ok = !model_open_files(&m, &options, &config, &err);
     struct export_options o = {.matrices = STORAGE_F32, .vectors = TENSOR_TYPE_COUNT};
@@ -137,7 +146,8 @@ static bool write_decoded(const char *out, enum storage_type quantise) {
     ok = ok && !dir_make(out, 0755, &err) && !export_plan_make(&plan, &m, &o, &err) &&
          !export_write_safetensors(weights, &plan, &err) &&
          !file_write_atomic(path, config.data, config.len, 0644, &err);
-    if (!ok) check_fail(__FILE__, __LINE__, "%s", err.text);
+    if (!ok)
+        check_fail(__FILE__, __LINE__, "%s", err.text);
     export_plan_release(&plan);
     model_close(&m);
     buf_release(&config);
@@ -148,22 +158,27 @@ static bool write_decoded(const char *out, enum storage_type quantise) {
 
 static void check_online(const struct token_vec *ids, double plain) {
     for (int i = 1; i < 4; i++) {
-        enum storage_type type = SCORER_QUANTISE[i];
+        enum storage_type type = SCORER_QUANTIZE[i];
         char *dense = in_dir(storage_name(type));
-        if (!write_decoded(dense, type)) return;
-        double quantised = mean_nll_as(MODEL, ids, type, STORAGE_NONE), decoded = mean_nll(dense, ids);
-        printf("# %-6s mean nll %.5f, with decoded weights %.5f (at load)\n", storage_name(type), quantised, decoded);
-        if (!(fabs(quantised - decoded) <= 1e-3) || quantised == plain)
-            check_fail(__FILE__, __LINE__, "%s at load: mean nll %g, with decoded weights %g, as is %g",
-                       storage_name(type), quantised, decoded, plain);
+        if (!write_decoded(dense, type))
+            return;
+        double quantized = mean_nll_as(MODEL, ids, type, STORAGE_NONE),
+               decoded = mean_nll(dense, ids);
+        printf("# %-6s mean nll %.5f, with decoded weights %.5f (at load)\n", storage_name(type),
+               quantized, decoded);
+        if (!(fabs(quantized - decoded) <= 1e-3) || quantized == plain)
+            check_fail(__FILE__, __LINE__,
+                       "%s at load: mean nll %g, with decoded weights %g, as is %g",
+                       storage_name(type), quantized, decoded, plain);
         mem_free(dense);
     }
 }
 
-/* Folders that quantize writes, as compressed-tensors has them: the network that quantising at load makes. */
+/* Folders that quantize writes, as compressed-tensors has them: the network that quantising at load
+ * makes. */
 static void check_folders(const struct token_vec *ids) {
     for (int i = 1; i < 4; i++) {
-        enum storage_type type = SCORER_QUANTISE[i];
+        enum storage_type type = SCORER_QUANTIZE[i];
         struct error err = {0};
         struct safetensors set = {0};
         char *out = in_dir("folder"), *again = in_dir("again");
@@ -171,35 +186,40 @@ static void check_folders(const struct token_vec *ids) {
         double written = mean_nll(out, ids), at_load = mean_nll_as(MODEL, ids, type, STORAGE_NONE);
         printf("# %-6s mean nll %.5f (folder)\n", storage_name(type), written);
         if (written != at_load)
-            check_fail(__FILE__, __LINE__, "%s: mean nll %g, quantised at load %g", storage_name(type), written,
-                       at_load);
+            check_fail(__FILE__, __LINE__, "%s: mean nll %g, quantized at load %g",
+                       storage_name(type), written, at_load);
         EXPECT(same_file(MODEL, out, "tokenizer.json") && !same_file(MODEL, out, "config.json"));
         EXPECT_EQ(safetensors_open(&set, out, &err), 0);
         const char *part = type == STORAGE_U4 ? "weight_packed" : "weight";
         char name[128];
         snprintf(name, sizeof name, "model.layers.0.mlp.down_proj.%s", part);
         const struct tensor *t = safetensors_find(&set, name),
-                            *s = safetensors_find(&set, "model.layers.0.mlp.down_proj.weight_scale");
+                            *s =
+                                safetensors_find(&set, "model.layers.0.mlp.down_proj.weight_scale");
         EXPECT(t && s && t->dims[0] == 256 && t->dims[1] == (type == STORAGE_U4 ? 768 / 8 : 768));
-        EXPECT(s->dim_count == 2 && s->dims[0] == 256 && s->dims[1] == (type == STORAGE_U4 ? 768 / 128 : 1));
+        EXPECT(s->dim_count == 2 && s->dims[0] == 256 &&
+               s->dims[1] == (type == STORAGE_U4 ? 768 / 128 : 1));
         safetensors_close(&set);
-        EXPECT_EQ(run_quietly(quantize_main, out, again, "int8"), 1); /* it is quantised already */
+        EXPECT_EQ(run_quietly(quantize_main, out, again, "int8"), 1); /* it is quantized already */
         drop(out);
         mem_free(out);
         mem_free(again);
     }
 }
 
-/* f32 rounds nothing, the 16-bit types little; fp8 has 4 bits: its effect is measured and must be there. */
+/* f32 rounds nothing, the 16-bit types little; fp8 has 4 bits: its effect is measured and must be
+ * there. */
 static void check_caches(const struct token_vec *ids) {
-    static const enum storage_type CACHES[] = {STORAGE_F16, STORAGE_BF16, STORAGE_F8_E4M3, STORAGE_I8};
+    static const enum storage_type CACHES[] = {STORAGE_F16, STORAGE_BF16, STORAGE_F8_E4M3,
+                                               STORAGE_I8};
     static const double ALLOWED[] = {1e-3, 1e-2, 0.1, 1e-2};
     double exact = mean_nll_as(MODEL, ids, STORAGE_NONE, STORAGE_F32);
     for (size_t i = 0; i < ARRAY_LEN(CACHES); i++) {
         double nll = mean_nll_as(MODEL, ids, STORAGE_NONE, CACHES[i]);
         printf("# cache %-5s mean nll %.5f, f32 %.5f\n", storage_name(CACHES[i]), nll, exact);
         if (!(fabs(nll - exact) <= ALLOWED[i]) || nll == exact)
-            check_fail(__FILE__, __LINE__, "cache %s: mean nll %g, f32 %g", storage_name(CACHES[i]), nll, exact);
+            check_fail(__FILE__, __LINE__, "cache %s: mean nll %g, f32 %g", storage_name(CACHES[i]),
+                       nll, exact);
     }
 }
 
@@ -210,7 +230,8 @@ TEST(every_written_type_has_the_likelihood_of_its_decoded_weights) {
     struct token_vec ids = {0};
     struct error err = {0};
     buf_init(&packed, 0);
-    EXPECT(new_dir() && !bundle_pack(MODEL, &packed, &err) && !bundle_open(&bundle, buf_bytes(&packed), &err));
+    EXPECT(new_dir() && !bundle_pack(MODEL, &packed, &err) &&
+           !bundle_open(&bundle, buf_bytes(&packed), &err));
     EXPECT(!tokenizer_load_bundle(&bundle, &t, &err));
     EXPECT(!tokenizer_encode(t, bytes_str(TEXT), TOKENIZE_ADD_SPECIAL, &ids, &err));
     double plain = mean_nll(MODEL, &ids);
@@ -218,15 +239,17 @@ TEST(every_written_type_has_the_likelihood_of_its_decoded_weights) {
     char *gguf = in_dir("m.gguf"), *dense = in_dir("dense");
     for (int type = STORAGE_F32; type <= STORAGE_Q6_K; type++) {
         const char *name = storage_name((enum storage_type)type);
-        if (!storage_can_encode((enum storage_type)type)) continue;
+        if (!storage_can_encode((enum storage_type)type))
+            continue;
         EXPECT_EQ(run_quietly(quantize_main, MODEL, gguf, name), 0);
         EXPECT_EQ(run_quietly(convert_main, gguf, dense, "f32"), 0);
-        double quantised = mean_nll(gguf, &ids), decoded = mean_nll(dense, &ids);
-        printf("# %-6s mean nll %.5f, with decoded weights %.5f\n", name, quantised, decoded);
-        if (!(fabs(quantised - decoded) <= 1e-3))
-            check_fail(__FILE__, __LINE__, "%s: mean nll %g, with decoded weights %g", name, quantised, decoded);
-        if (type <= STORAGE_BF16 && !(fabs(quantised - plain) <= 2e-3))
-            check_fail(__FILE__, __LINE__, "%s: mean nll %g, as is %g", name, quantised, plain);
+        double quantized = mean_nll(gguf, &ids), decoded = mean_nll(dense, &ids);
+        printf("# %-6s mean nll %.5f, with decoded weights %.5f\n", name, quantized, decoded);
+        if (!(fabs(quantized - decoded) <= 1e-3))
+            check_fail(__FILE__, __LINE__, "%s: mean nll %g, with decoded weights %g", name,
+                       quantized, decoded);
+        if (type <= STORAGE_BF16 && !(fabs(quantized - plain) <= 2e-3))
+            check_fail(__FILE__, __LINE__, "%s: mean nll %g, as is %g", name, quantized, plain);
     }
     check_online(&ids, plain);
     check_folders(&ids);

@@ -1,6 +1,7 @@
 /*
- * Every golden of tests/goldens/models whose family has a GGUF architecture: trireme convert writes it as GGUF, that
- * file gives the golden's logits, and converted back its tensors are those of the folder, bit by bit.
+ * Every golden of tests/goldens/models whose family has a GGUF architecture: trireme convert writes
+ * it as GGUF, that file gives the golden's logits, and converted back its tensors are those of the
+ * folder, bit by bit.
  *
  * TRIREME_GOLDEN=NAME runs one golden.
  */
@@ -8,10 +9,11 @@
 #include "model/mxfp4_model.h"
 
 #include "cli/commands.h"
-#include "model/gguf_model.h"
+#include "model/read/gguf_model.h"
 
 static int run_convert(const char *from, const char *to) {
-    char *argv[] = {(char *)"convert", (char *)"--model", (char *)from, (char *)"--out", (char *)to};
+    char *argv[] = {(char *)"convert", (char *)"--model", (char *)from, (char *)"--out",
+                    (char *)to};
     return convert_main(5, argv);
 }
 
@@ -21,12 +23,15 @@ static int run_quantize(const char *from, const char *to, const char *type) {
     return quantize_main(7, argv);
 }
 
-/* What no key of the format says: limits of a state's step, an epsilon of inner norms, dynamic scaling, two YaRN
- * corrections that differ, clamps of GPT-OSS's gates, layers without rotation or experts other than every so many. */
-static const char *const NOT_IN_KEYS[] = {"deepseek_v3", "falcon_mamba", "gpt_oss",   "llama-dynamic", "llama4",
-                                          "mamba2",      "nemotron_h",   "qwen2_moe", "qwen3_moe",     "smollm3"};
+/* What no key of the format says: limits of a state's step, an epsilon of inner norms, dynamic
+ * scaling, two YaRN corrections that differ, clamps of GPT-OSS's gates, layers without rotation or
+ * experts other than every so many. */
+static const char *const NOT_IN_KEYS[] = {
+    "deepseek_v3", "falcon_mamba", "gpt_oss",   "llama-dynamic", "llama4",
+    "mamba2",      "nemotron_h",   "qwen2_moe", "qwen3_moe",     "smollm3"};
 
-/* Hides the config.json that the file keeps, so that its keys alone must say what the network is. */
+/* Hides the config.json that the file keeps, so that its keys alone must say what the network
+ * is. */
 static bool hide_config(const char *gguf) {
     static const char KEY[] = GGUF_FILE_KEY "config.json";
     struct buf file;
@@ -34,7 +39,8 @@ static bool hide_config(const char *gguf) {
     buf_init(&file, 0);
     bool ok = !file_read(gguf, 1 << 28, &file, &err);
     char *at = ok ? memmem(file.data, file.len, KEY, strlen(KEY)) : NULL;
-    if (at) at[strlen(GGUF_FILE_KEY)] = 'X';
+    if (at)
+        at[strlen(GGUF_FILE_KEY)] = 'X';
     ok = at && !file_write_atomic(gguf, file.data, file.len, 0600, &err);
     buf_release(&file);
     return ok;
@@ -61,7 +67,8 @@ static void check_logits(const struct model_golden *g, const char *gguf) {
     } else {
         float *logits = golden_logits(&r, g->tokens, g->token_count, 3, RIG_ROWS);
         double error = golden_error(logits, g->logits, g->rows, g->row_count, g->vocab);
-        if (!(error <= 1e-4)) check_fail(__FILE__, __LINE__, "%s: relative error %.3g", g->name, error);
+        if (!(error <= 1e-4))
+            check_fail(__FILE__, __LINE__, "%s: relative error %.3g", g->name, error);
         free(logits);
     }
     rig_close(&r);
@@ -69,7 +76,8 @@ static void check_logits(const struct model_golden *g, const char *gguf) {
 
 static bool same_tensor(const struct tensor *a, const struct tensor *b) {
     return b && a->type == b->type && a->dim_count == b->dim_count && a->byte_len == b->byte_len &&
-           !memcmp(a->dims, b->dims, a->dim_count * sizeof *a->dims) && !memcmp(a->data, b->data, a->byte_len);
+           !memcmp(a->dims, b->dims, a->dim_count * sizeof *a->dims) &&
+           !memcmp(a->data, b->data, a->byte_len);
 }
 
 static void check_same(const char *name, const char *folder, const char *back) {
@@ -80,7 +88,8 @@ static void check_same(const char *name, const char *folder, const char *back) {
         return;
     }
     if (a.tensor_count != b.tensor_count)
-        check_fail(__FILE__, __LINE__, "%s: %zu tensors, not %zu", name, b.tensor_count, a.tensor_count);
+        check_fail(__FILE__, __LINE__, "%s: %zu tensors, not %zu", name, b.tensor_count,
+                   a.tensor_count);
     for (size_t i = 0; i < a.tensor_count; i++)
         if (!same_tensor(&a.tensors[i], safetensors_find(&b, a.tensors[i].name)))
             check_fail(__FILE__, __LINE__, "%s: '%s' has changed", name, a.tensors[i].name);
@@ -102,18 +111,24 @@ static bool has_architecture(const char *folder) {
 
 /* In `type`; the logits are those of f32 weights. */
 static bool check_golden(struct model_golden *g, const char *folder, enum storage_type type) {
-    if (!golden_put_model(g, folder, type) || !has_architecture(folder)) return false;
+    if (!golden_put_model(g, folder, type) || !has_architecture(folder))
+        return false;
     char *gguf = path_join(folder, "m.gguf"), *back = path_join(folder, "back");
     if (run_convert(folder, gguf) || run_convert(gguf, back)) {
         check_fail(__FILE__, __LINE__, "%s cannot be converted", g->name);
     } else {
         bool told = type == STORAGE_F32;
         check_same(g->name, folder, back);
-        if (!says_no_vocabulary(gguf)) check_fail(__FILE__, __LINE__, "%s: a vocabulary from nowhere", g->name);
-        if (type == STORAGE_F32) check_logits(g, gguf);
-        for (size_t i = 0; i < ARRAY_LEN(NOT_IN_KEYS); i++) told = told && strcmp(NOT_IN_KEYS[i], g->name) != 0;
-        if (told && !hide_config(gguf)) check_fail(__FILE__, __LINE__, "%s: no config is kept", g->name);
-        if (told) check_logits(g, gguf);
+        if (!says_no_vocabulary(gguf))
+            check_fail(__FILE__, __LINE__, "%s: a vocabulary from nowhere", g->name);
+        if (type == STORAGE_F32)
+            check_logits(g, gguf);
+        for (size_t i = 0; i < ARRAY_LEN(NOT_IN_KEYS); i++)
+            told = told && strcmp(NOT_IN_KEYS[i], g->name) != 0;
+        if (told && !hide_config(gguf))
+            check_fail(__FILE__, __LINE__, "%s: no config is kept", g->name);
+        if (told)
+            check_logits(g, gguf);
     }
     golden_drop_dir(back);
     unlink(gguf);
@@ -129,23 +144,30 @@ static uint32_t each_golden(enum storage_type type) {
     DIR *d = opendir(folder);
     for (struct dirent *e; d && (e = readdir(d));) {
         size_t stem = strcspn(e->d_name, ".");
-        if (!strstr(e->d_name, ".json") || (only && (strlen(only) != stem || strncmp(only, e->d_name, stem)))) continue;
+        if (!strstr(e->d_name, ".json") ||
+            (only && (strlen(only) != stem || strncmp(only, e->d_name, stem))))
+            continue;
         struct model_golden g;
         char *path = path_join(folder, e->d_name), dir[] = "/tmp/trireme-convert-XXXXXX";
-        if (!mkdtemp(dir)) abort();
-        if (model_golden_read(&g, path) && *g.config) count += check_golden(&g, dir, type);
+        if (!mkdtemp(dir))
+            abort();
+        if (model_golden_read(&g, path) && *g.config)
+            count += check_golden(&g, dir, type);
         golden_drop_dir(dir);
         model_golden_free(&g);
         mem_free(path);
     }
-    if (d) closedir(d);
+    if (d)
+        closedir(d);
     return count;
 }
 
 TEST(gguf_gives_the_logits_and_the_folder_back) {
     EXPECT(each_golden(STORAGE_F32) >= (getenv("TRIREME_GOLDEN") ? 0 : 68));
 }
-TEST(bf16_comes_back_unchanged) { EXPECT(each_golden(STORAGE_BF16) >= (getenv("TRIREME_GOLDEN") ? 0 : 68)); }
+TEST(bf16_comes_back_unchanged) {
+    EXPECT(each_golden(STORAGE_BF16) >= (getenv("TRIREME_GOLDEN") ? 0 : 68));
+}
 
 /* ---- MXFP4 ---- */
 
@@ -159,17 +181,20 @@ static void expect_same_logits(const char *a_path, const char *b_path) {
 static enum tensor_type type_in(const char *gguf, const char *name) {
     struct gguf g;
     struct error err;
-    if (gguf_open(&g, gguf, &err)) return TENSOR_TYPE_COUNT;
+    if (gguf_open(&g, gguf, &err))
+        return TENSOR_TYPE_COUNT;
     const struct tensor *t = safetensors_find(&g.set, name);
     enum tensor_type type = t ? t->type : TENSOR_TYPE_COUNT;
     gguf_close(&g);
     return type;
 }
 
-/* Blocks and scales of a folder are MXFP4 in the file, and come back, also where only the file's own keys tell. */
+/* Blocks and scales of a folder are MXFP4 in the file, and come back, also where only the file's
+ * own keys tell. */
 TEST(mxfp4_experts_cross_as_they_are) {
     char dir[] = "/tmp/trireme-convert-XXXXXX";
-    if (!mkdtemp(dir)) abort();
+    if (!mkdtemp(dir))
+        abort();
     put_mxfp4_model(dir, true);
     char *gguf = path_join(dir, "m.gguf"), *back = path_join(dir, "back");
     EXPECT_EQ(run_convert(dir, gguf), 0);
@@ -178,7 +203,8 @@ TEST(mxfp4_experts_cross_as_they_are) {
     EXPECT_EQ(type_in(gguf, "blk.1.ffn_gate_exps.bias"), TENSOR_F32);
     expect_same_logits(dir, gguf);
     for (int told = 0; told < 2; told++) {
-        if (told) EXPECT(hide_config(gguf));
+        if (told)
+            EXPECT(hide_config(gguf));
         EXPECT_EQ(run_convert(gguf, back), 0);
         check_same("mxfp4", dir, back);
         expect_same_logits(dir, back);
@@ -191,9 +217,10 @@ TEST(mxfp4_experts_cross_as_they_are) {
 }
 
 /* In another type they are what their values would be; the router is of no block type. */
-TEST(mxfp4_experts_are_quantised_by_their_values) {
+TEST(mxfp4_experts_are_quantized_by_their_values) {
     char blocks[] = "/tmp/trireme-convert-XXXXXX", values[] = "/tmp/trireme-convert-XXXXXX";
-    if (!mkdtemp(blocks) || !mkdtemp(values)) abort();
+    if (!mkdtemp(blocks) || !mkdtemp(values))
+        abort();
     put_mxfp4_model(blocks, true);
     put_mxfp4_model(values, false);
     char *a = path_join(blocks, "m.gguf"), *b = path_join(values, "m.gguf");

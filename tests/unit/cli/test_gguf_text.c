@@ -17,12 +17,15 @@ static void pre_of(const char *splits, char out[32]) {
     struct error err = {0};
     struct bytes name = {0};
     struct buf text;
-    if (!mkdtemp(dir)) abort();
+    if (!mkdtemp(dir))
+        abort();
     char *tokenizer = path_join(dir, "tokenizer.json"), *file = path_join(dir, "m.gguf");
     buf_init(&text, 0);
     buf_addf(&text,
-             "{\"added_tokens\":[],\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s{\"type\":"
-             "\"ByteLevel\"}]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}",
+             "{\"added_tokens\":[],\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s{"
+             "\"type\":"
+             "\"ByteLevel\"}]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
+             "\"merges\":[\"a b\"]}}",
              splits);
     EXPECT_EQ(file_write_atomic(tokenizer, text.data, text.len, 0600, &err), 0);
     gguf_writer_init(&w, file);
@@ -31,7 +34,8 @@ static void pre_of(const char *splits, char out[32]) {
     EXPECT_EQ(gguf_write_end(&w, &err), 0);
     EXPECT_EQ(gguf_open(&g, file, &err), 0);
     *out = '\0';
-    if (gguf_string(&g, "tokenizer.ggml.pre", &name)) snprintf(out, 32, "%.*s", (int)name.len, (const char *)name.data);
+    if (gguf_string(&g, "tokenizer.ggml.pre", &name))
+        snprintf(out, 32, "%.*s", (int)name.len, (const char *)name.data);
     gguf_close(&g);
     gguf_writer_release(&w);
     unlink(tokenizer);
@@ -44,7 +48,8 @@ static void pre_of(const char *splits, char out[32]) {
 
 #define SPLIT(regex) "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex "\"}},"
 #define WORDS        "[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?"
-#define CASES        WORDS "[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]+|"
+#define CASES                                                                                      \
+    WORDS "[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]+|"
 
 TEST(splits_are_called_as_llama_cpp_calls_them) {
     static const struct {

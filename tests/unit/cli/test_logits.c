@@ -1,5 +1,5 @@
-/* A line of `trireme logits` in, a line out: numbers are the same however the sequence is cut, and mistakes are told.
- */
+/* A line of `trireme logits` in, a line out: numbers are the same however the sequence is cut, and
+ * mistakes are told. */
 #include "base/buf.h"
 #include "check.h"
 #include "cli/logits.h"
@@ -8,7 +8,8 @@
 static const char MODEL[] = TRIREME_SOURCE_DIR "/demo/model";
 
 static bool open_model(struct scorer *s, struct error *err) {
-    return !scorer_open(s, &(struct scorer_options){.model = MODEL, .thread_count = 2, .compute_f32 = true}, err);
+    return !scorer_open(
+        s, &(struct scorer_options){.model = MODEL, .thread_count = 2, .compute = "f32"}, err);
 }
 
 TEST(logits_do_not_depend_on_chunks) {
@@ -19,15 +20,18 @@ TEST(logits_do_not_depend_on_chunks) {
     buf_init(&whole, 0);
     buf_init(&cut, 0);
     EXPECT_EQ(logits_answer(&s, bytes_str("{\"ids\":[1,20,300,4,5,66,7]}"), &whole, &err), 0);
-    EXPECT_EQ(
-        logits_answer(&s, bytes_str(" {\"x\":[{}],\"chunks\":[3,1,1,2],\"ids\":[1,20,300,4,5,66,7]} "), &cut, &err), 0);
+    EXPECT_EQ(logits_answer(
+                  &s, bytes_str(" {\"x\":[{}],\"chunks\":[3,1,1,2],\"ids\":[1,20,300,4,5,66,7]} "),
+                  &cut, &err),
+              0);
     EXPECT_STR(buf_text(&whole), buf_text(&cut));
     buf_release(&whole);
     buf_release(&cut);
     scorer_close(&s);
 }
 
-/* The rows are the model's: each position's best id of a golden's prompt and continuation is the golden's next one. */
+/* The rows are the model's: each position's best id of a golden's prompt and continuation is the
+ * golden's next one. */
 TEST(logits_rows_and_columns_are_complete) {
     struct scorer s;
     struct error err = {0};
@@ -38,14 +42,17 @@ TEST(logits_rows_and_columns_are_complete) {
     buf_init(&out, 0);
     EXPECT_EQ(logits_answer(&s, bytes_str("{\"ids\":[9,8,7]}"), &out, &err), 0);
     json_reader_init(&r, buf_bytes(&out), 0, 0);
-    EXPECT(json_expect(&r, JSON_OBJECT_BEGIN) && json_expect(&r, JSON_KEY) && json_expect(&r, JSON_ARRAY_BEGIN));
+    EXPECT(json_expect(&r, JSON_OBJECT_BEGIN) && json_expect(&r, JSON_KEY) &&
+           json_expect(&r, JSON_ARRAY_BEGIN));
     while (json_next(&r) == JSON_ARRAY_BEGIN) {
         rows++;
-        for (columns = 0; json_next(&r) == JSON_NUMBER;) columns++;
+        for (columns = 0; json_next(&r) == JSON_NUMBER;)
+            columns++;
         EXPECT_EQ(columns, s.model.spec.vocab);
     }
     EXPECT_EQ(rows, 3);
-    EXPECT(r.last == JSON_ARRAY_END && json_next(&r) == JSON_OBJECT_END && json_next(&r) == JSON_END);
+    EXPECT(r.last == JSON_ARRAY_END && json_next(&r) == JSON_OBJECT_END &&
+           json_next(&r) == JSON_END);
     json_reader_release(&r);
     buf_release(&out);
     scorer_close(&s);

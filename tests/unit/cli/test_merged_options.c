@@ -8,15 +8,19 @@ struct own {
 static const struct option_row OWN_ROWS[] = {
     {"port", 'p', OPTION_INT, offsetof(struct own, port), "8000", .help = "."},
     {"model", 0, OPTION_STRING, offsetof(struct own, model), NULL, .help = "."}};
-static const struct option_table OWN = {"own", "", "", OWN_ROWS, 2};
-static const struct option_row A_ROWS[] = {{"port", 0, OPTION_INT, 0, "1", .help = "."},
-                                           {"slots", 's', OPTION_INT, 8, "64", .min = 1, .max = 100, .help = "."},
-                                           {"common", 0, OPTION_BOOL, 16, "false", .help = "."}};
-static const struct option_table A = {"a", "", "", A_ROWS, 3};
+static const struct option_table OWN = {
+    .program = "own", .synopsis = "", .summary = "", .rows = OWN_ROWS, .count = 2};
+static const struct option_row A_ROWS[] = {
+    {"port", 0, OPTION_INT, 0, "1", .help = "."},
+    {"slots", 's', OPTION_INT, 8, "64", .min = 1, .max = 100, .help = "."},
+    {"common", 0, OPTION_BOOL, 16, "false", .help = "."}};
+static const struct option_table A = {
+    .program = "a", .synopsis = "", .summary = "", .rows = A_ROWS, .count = 3};
 static const struct option_row B_ROWS[] = {{"common", 0, OPTION_BOOL, 0, "false", .help = "."},
                                            {"path", 0, OPTION_STRING, 8, "x", .help = "."},
                                            {"secret", 0, OPTION_STRING, 16, NULL, .help = "."}};
-static const struct option_table B = {"b", "", "", B_ROWS, 3};
+static const struct option_table B = {
+    .program = "b", .synopsis = "", .summary = "", .rows = B_ROWS, .count = 3};
 
 static int parse(struct merged_options *m, int argc, char **argv, struct error *err) {
     static const struct option_table *const CHILDREN[] = {&A, &B};

@@ -1,6 +1,6 @@
 /*
- * The supervisor with children that are shell scripts, and with this test as the scheduler on the wire. Each supervisor
- * is a process of its own, so that it can be killed.
+ * The supervisor with children that are shell scripts, and with this test as the scheduler on the
+ * wire. Each supervisor is a process of its own, so that it can be killed.
  */
 #include "base/buf.h"
 #include "base/clock.h"
@@ -12,11 +12,14 @@
 #include "cli/supervisor.h"
 #include "proto/link.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,16 +38,19 @@ static struct supervisor_config plain_config(void) {
         .drain_ms = 1000,
         .stop_ms = 1000,
         .silence_ms = 60000,
-        .roles = {
-            [CHILD_GATEWAY] = {.count = 2, .flags = NO_FLAGS},
-            [CHILD_SCHEDULER] = {.count = 1, .flags = NO_FLAGS, .takes_admin_port = true},
-            [CHILD_WORKER] = {
-                .count = 2, .flags = NO_FLAGS, .takes_admin_port = true, .takes_instance = true, .takes_gpu = true}}};
+        .roles = {[CHILD_GATEWAY] = {.count = 2, .flags = NO_FLAGS},
+                  [CHILD_SCHEDULER] = {.count = 1, .flags = NO_FLAGS, .takes_admin_port = true},
+                  [CHILD_WORKER] = {.count = 2,
+                                    .flags = NO_FLAGS,
+                                    .takes_admin_port = true,
+                                    .takes_instance = true,
+                                    .takes_gpu = true}}};
 }
 
 static int begin(const struct supervisor_config *config) {
     int pid = fork();
-    if (pid) return running_supervisor = pid;
+    if (pid)
+        return running_supervisor = pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nothing behind */
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     dup2(null, STDOUT_FILENO);
@@ -59,14 +65,18 @@ static void clear_place(int supervisor_pid);
 
 static void make_place(void) {
     static const char SCRIPT[] =
-        "#!/bin/sh\ncase \"$*\" in *--stubborn*) trap '' TERM ;; esac\necho \"$@\" > $(dirname $0)/args-$$\n"
+        "#!/bin/sh\ncase \"$*\" in *--stubborn*) trap '' TERM ;; esac\necho \"$@\" > $(dirname "
+        "$0)/args-$$\n"
         "case \"$*\" in *--stubborn*) while :; do sleep 0.05; done ;; esac\nexec sleep 300\n";
-    if (dir[0] && dir_exists(dir)) clear_place(running_supervisor); /* of a failed test */
+    if (dir[0] && dir_exists(dir))
+        clear_place(running_supervisor); /* of a failed test */
     snprintf(dir, sizeof dir, "/tmp/trm-test-XXXXXX");
-    if (!mkdtemp(dir)) abort();
+    if (!mkdtemp(dir))
+        abort();
     snprintf(endpoint, sizeof endpoint, "ipc://%s/scheduler.sock", dir);
     snprintf(program, sizeof program, "%s/program", dir);
-    if (file_write_atomic(program, SCRIPT, sizeof SCRIPT - 1, 0755, NULL)) abort();
+    if (file_write_atomic(program, SCRIPT, sizeof SCRIPT - 1, 0755, NULL))
+        abort();
 }
 
 /* Running children as the state file has them, in the order of roles and indexes. */
@@ -78,7 +88,8 @@ struct family {
 
 static bool alive(int pid, uint64_t start_ticks) {
     struct child c = {.pidfd = -1};
-    if (child_adopt(&c, pid, start_ticks)) return false;
+    if (child_adopt(&c, pid, start_ticks))
+        return false;
     close(c.pidfd);
     return true;
 }
@@ -86,12 +97,15 @@ static bool alive(int pid, uint64_t start_ticks) {
 static struct family family(void) {
     struct family f = {0};
     struct state_file state;
-    if (state_file_read(&state, dir, NULL)) return f;
+    if (state_file_read(&state, dir, NULL))
+        return f;
     for (int role = 0; role < CHILD_ROLE_COUNT; role++)
         for (uint32_t idx = 0; idx < 16; idx++)
             for (size_t i = 0; i < state.children.count; i++) {
                 struct state_child c = state.children.items[i];
-                if ((int)c.role != role || c.idx != idx || f.count == 16 || !alive(c.pid, c.start_ticks)) continue;
+                if ((int)c.role != role || c.idx != idx || f.count == 16 ||
+                    !alive(c.pid, c.start_ticks))
+                    continue;
                 f.rows[f.count] = c;
                 f.pids[f.count++] = c.pid;
             }
@@ -102,7 +116,8 @@ static struct family family(void) {
 static bool wait_family(struct family *f, size_t count, int64_t timeout_ms) {
     for (int64_t end = clock_ms() + timeout_ms; clock_ms() < end; sleep_ms(10)) {
         *f = family();
-        if (f->count == count) return true;
+        if (f->count == count)
+            return true;
     }
     return false;
 }
@@ -120,7 +135,8 @@ static bool wait_running(struct family *f, size_t count) {
     struct buf text = {0};
     size_t running = 0;
     int64_t end = clock_ms() + 10000;
-    if (!wait_family(f, count, 5000)) return false;
+    if (!wait_family(f, count, 5000))
+        return false;
     while (running < count && clock_ms() < end)
         if (arguments_of(f->pids[running], &text))
             running++;
@@ -131,10 +147,12 @@ static bool wait_running(struct family *f, size_t count) {
 }
 
 /* Until row idx is another process, and all are there. */
-static bool wait_successor(struct family *f, size_t idx, int old_pid, size_t count, int64_t timeout_ms) {
+static bool wait_successor(struct family *f, size_t idx, int old_pid, size_t count,
+                           int64_t timeout_ms) {
     for (int64_t end = clock_ms() + timeout_ms; clock_ms() < end; sleep_ms(10)) {
         *f = family();
-        if (f->count == count && f->pids[idx] != old_pid) return true;
+        if (f->count == count && f->pids[idx] != old_pid)
+            return true;
     }
     return false;
 }
@@ -154,14 +172,17 @@ static void clear_place(int supervisor_pid) {
         waitpid(supervisor_pid, NULL, 0);
     }
     struct family f = family();
-    for (size_t i = 0; i < f.count; i++) kill(f.pids[i], SIGKILL);
+    for (size_t i = 0; i < f.count; i++)
+        kill(f.pids[i], SIGKILL);
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    if (system(command)) abort();
+    if (system(command))
+        abort();
 }
 
 __attribute__((destructor)) static void clear_after_failure(void) {
-    if (dir[0] && dir_exists(dir)) clear_place(running_supervisor);
+    if (dir[0] && dir_exists(dir))
+        clear_place(running_supervisor);
 }
 
 TEST(supervisor_starts_restarts_and_drains) {
@@ -174,7 +195,8 @@ TEST(supervisor_starts_restarts_and_drains) {
         kill(before.pids[i], SIGKILL);
         EXPECT(wait_successor(&after, i, before.pids[i], 5, 2000));
     }
-    for (size_t i = 0; i < 5; i++) EXPECT(after.pids[i] != before.pids[i]);
+    for (size_t i = 0; i < 5; i++)
+        EXPECT(after.pids[i] != before.pids[i]);
     char reply[1024];
     EXPECT_EQ(supervisor_ask(dir, "status", reply, sizeof reply, NULL), 0);
     EXPECT(strstr(reply, "ok serving") && strstr(reply, "worker 1 running"));
@@ -207,6 +229,54 @@ TEST(supervisor_gives_each_child_its_options) {
     clear_place(pid);
 }
 
+/* What a child was told; 0: nothing. */
+static long admin_port_of(int pid) {
+    struct buf text;
+    buf_init(&text, 0);
+    const char *at = arguments_of(pid, &text) ? strstr(buf_text(&text), "--admin-port=") : NULL;
+    long port = at ? strtol(at + 13, NULL, 10) : 0;
+    buf_release(&text);
+    return port;
+}
+
+TEST(supervisor_keeps_admin_ports_over_restarts) {
+    struct supervisor_config config = plain_config();
+    struct family f;
+    long ports[4];
+    make_place();
+    config.roles[CHILD_WORKER].count = 1;
+    for (int round = 0; round < 2; round++) {
+        int pid = begin(&config);
+        EXPECT(wait_running(&f, 4));
+        for (size_t i = 0; i < 4; i++) {
+            if (round == 0)
+                ports[i] = admin_port_of(f.pids[i]);
+            EXPECT_EQ(admin_port_of(f.pids[i]), ports[i]);
+        }
+        EXPECT(ports[3] > 0);
+        kill(f.pids[3], SIGKILL); /* its successor has it, too */
+        int64_t end_ms = clock_ms() + 20000;
+        int old = f.pids[3];
+        while ((f = family(), f.count < 4 || f.pids[3] == old) && clock_ms() < end_ms)
+            sleep_ms(5);
+        EXPECT(f.count == 4 && f.pids[3] != old && wait_running(&f, 4));
+        EXPECT_EQ(admin_port_of(f.pids[3]), ports[3]);
+        kill(pid, SIGTERM);
+        EXPECT_EQ(end_code(pid, 10000), 0);
+    }
+    /* somebody else has it now */
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)ports[3]),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT(bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 1) == 0);
+    int pid = begin(&config);
+    EXPECT(wait_running(&f, 4));
+    EXPECT(admin_port_of(f.pids[3]) > 0 && admin_port_of(f.pids[3]) != ports[3]);
+    close(fd);
+    clear_place(pid);
+}
+
 TEST(supervisor_adopts_what_an_earlier_one_left) {
     struct supervisor_config config = plain_config();
     struct family before, after;
@@ -220,7 +290,8 @@ TEST(supervisor_adopts_what_an_earlier_one_left) {
     kill(before.pids[4], SIGKILL); /* but for one, which ends while nobody looks */
     int second = begin(&config);
     EXPECT(wait_successor(&after, 4, before.pids[4], 5, 3000));
-    for (size_t i = 0; i < 4; i++) EXPECT_EQ(after.pids[i], before.pids[i]);
+    for (size_t i = 0; i < 4; i++)
+        EXPECT_EQ(after.pids[i], before.pids[i]);
     kill(after.pids[0], SIGKILL); /* an adopted one is looked after like a child */
     EXPECT(wait_successor(&after, 0, before.pids[0], 5, 3000));
     kill(second, SIGTERM);
@@ -240,11 +311,13 @@ TEST(supervisor_replaces_adopted_children_with_other_settings) {
     config.roles[CHILD_WORKER].flags = OTHER_FLAGS;
     config.roles[CHILD_GATEWAY].count = 1;
     int second = begin(&config);
-    bool replaced = false; /* gateway 1 goes, both workers are others, gateway 0 and the scheduler are the same */
+    /* gateway 1 goes, both workers are others, gateway 0 and the scheduler are the same */
+    bool replaced = false;
     for (int64_t end = clock_ms() + 5000; clock_ms() < end && !replaced; sleep_ms(10)) {
         after = family();
-        replaced = after.count == 4 && after.rows[3].role == CHILD_WORKER && after.pids[2] != before.pids[3] &&
-                   after.pids[3] != before.pids[4] && after.rows[2].role == CHILD_WORKER;
+        replaced = after.count == 4 && after.rows[3].role == CHILD_WORKER &&
+                   after.pids[2] != before.pids[3] && after.pids[3] != before.pids[4] &&
+                   after.rows[2].role == CHILD_WORKER;
     }
     EXPECT(replaced);
     EXPECT(after.pids[0] == before.pids[0] && after.pids[1] == before.pids[2]);
@@ -269,9 +342,11 @@ TEST(supervisor_scales_and_remembers_it) {
     pid = begin(&config);
     sleep_ms(300);
     EXPECT_EQ(family().count, 6);
-    static const char *const BAD[] = {"scale", "scale x", "scale 0", "scale -1", "scale 5000", "dance", ""};
+    static const char *const BAD[] = {"scale",      "scale x", "scale 0", "scale -1",
+                                      "scale 5000", "dance",   ""};
     for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
-        for (int tries = 0; supervisor_ask(dir, BAD[i], reply, sizeof reply, NULL) && tries < 100; tries++)
+        for (int tries = 0; supervisor_ask(dir, BAD[i], reply, sizeof reply, NULL) && tries < 100;
+             tries++)
             sleep_ms(20);
         EXPECT(!strncmp(reply, "error ", 6));
     }
@@ -290,7 +365,8 @@ TEST(supervisor_does_not_wait_forever_for_the_stubborn) {
     int64_t began = clock_ms();
     kill(pid, SIGTERM);
     sleep_ms(200);
-    EXPECT_EQ(family().count, 5); /* the gateways have their time; meanwhile the rest is there for their streams */
+    /* the gateways have their time; meanwhile the rest is there for their streams */
+    EXPECT_EQ(family().count, 5);
     EXPECT_EQ(end_code(pid, 5000), 0);
     EXPECT(clock_ms() - began >= 400);
     EXPECT_EQ(family().count, 0);
@@ -313,7 +389,8 @@ TEST(supervisor_restarts_a_scheduler_that_says_nothing) {
     int pid = begin(&config);
     EXPECT(wait_family(&before, 5, 5000));
     EXPECT(wait_successor(&after, 2, before.pids[2], 5, 4000));
-    for (size_t i = 0; i < 5; i++) EXPECT_EQ(after.pids[i] != before.pids[i], i == 2);
+    for (size_t i = 0; i < 5; i++)
+        EXPECT_EQ(after.pids[i] != before.pids[i], i == 2);
     clear_place(pid);
 }
 
@@ -327,6 +404,30 @@ TEST(supervisor_gives_up_on_what_cannot_start) {
     clear_place(0);
 }
 
+/* One start, not six: the first child that says so ends it all. */
+TEST(supervisor_ends_at_once_when_a_child_says_that_it_cannot_start) {
+    struct supervisor_config config = plain_config();
+    char script[512];
+    make_place();
+    int len = snprintf(script, sizeof script,
+                       "#!/bin/sh\n[ $1 = worker ] || exec sleep 300\n"
+                       "echo started >>%s/starts\nprintf 'no such set' >%s/reason-$$\nexit 78\n",
+                       dir, dir);
+    EXPECT(len > 0 && (size_t)len < sizeof script);
+    EXPECT_EQ(file_write_atomic(program, script, (size_t)len, 0755, NULL), 0);
+    config.roles[CHILD_WORKER].count = 1;
+    EXPECT_EQ(end_code(begin(&config), 5000), 1);
+    EXPECT_EQ(family().count, 0);
+    struct buf starts;
+    char *path = path_join(dir, "starts");
+    buf_init(&starts, 0);
+    EXPECT_EQ(file_read(path, 1000, &starts, NULL), 0);
+    EXPECT_STR(buf_text(&starts), "started\n");
+    buf_release(&starts);
+    mem_free(path);
+    clear_place(0);
+}
+
 /* --- this test as the scheduler --- */
 
 static struct link_server *server;
@@ -334,28 +435,36 @@ static struct u128 supervisor_instance;
 static struct wire_exited told[16];
 static size_t told_count;
 
-static enum link_verdict judge(void *ctx, struct epoch *mine, const struct frame *frame, const struct wire_hello *hello,
-                               bool served) {
+static enum link_verdict judge(void *ctx, struct epoch *mine, const struct frame *frame,
+                               const struct wire_hello *hello, bool served) {
     return LINK_TAKE;
 }
-static bool hear_hello(void *ctx, struct u128 peer, const struct wire_hello *hello, struct wire_welcome *welcome) {
-    if (hello->role == WIRE_ROLE_SUPERVISOR) supervisor_instance = peer;
+static bool hear_hello(void *ctx, struct u128 peer, const struct wire_hello *hello,
+                       struct wire_welcome *welcome) {
+    if (hello->role == WIRE_ROLE_SUPERVISOR)
+        supervisor_instance = peer;
     return true;
 }
-static void hear_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire_kind kind, struct bytes payload) {
+static void hear_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire_kind kind,
+                       struct bytes payload) {
     struct arena arena;
     arena_init(&arena, 0, 0);
-    if (kind == WIRE_EXITED && told_count < 16 && !wire_decode_exited(payload, &arena, &told[told_count], NULL))
+    if (kind == WIRE_EXITED && told_count < 16 &&
+        !message_unpack_exited(payload, &arena, &told[told_count], NULL))
         told_count++;
     arena_release(&arena);
 }
-static void hear_gone(void *ctx, struct u128 peer, enum wire_role role) { supervisor_instance = (struct u128){0}; }
+static void hear_gone(void *ctx, struct u128 peer, enum wire_role role) {
+    supervisor_instance = (struct u128){0};
+}
 static void hear_superseded(void *ctx, struct epoch by) {}
 
 static void open_server(uint64_t epoch) {
-    static const struct link_server_calls CALLS = {judge, hear_hello, hear_frame, hear_gone, hear_superseded, NULL};
+    static const struct link_server_calls CALLS = {judge,     hear_hello,      hear_frame,
+                                                   hear_gone, hear_superseded, NULL};
     const char *endpoints[] = {endpoint};
-    struct link_server_config config = {.endpoints = endpoints, .endpoint_count = 1, .epoch = {epoch, {epoch, 1}}};
+    struct link_server_config config = {
+        .endpoints = endpoints, .endpoint_count = 1, .epoch = {epoch, {epoch, 1}}};
     struct error err;
     if (link_server_new(&server, &config, &CALLS, NULL, &err)) {
         fprintf(stderr, "%s\n", err.text);
@@ -364,7 +473,8 @@ static void open_server(uint64_t epoch) {
 }
 
 static bool serve_until_supervisor(int64_t timeout_ms) {
-    for (int64_t end = clock_ms() + timeout_ms; clock_ms() < end && u128_is_zero(supervisor_instance);)
+    for (int64_t end = clock_ms() + timeout_ms;
+         clock_ms() < end && u128_is_zero(supervisor_instance);)
         link_server_wait(server, NULL, NULL, 0, 20);
     return !u128_is_zero(supervisor_instance);
 }
@@ -374,7 +484,8 @@ static struct wire_exited hear_of(struct u128 instance, int64_t timeout_ms) {
     for (int64_t end = clock_ms() + timeout_ms; clock_ms() < end;) {
         link_server_wait(server, NULL, NULL, 0, 20);
         for (size_t i = 0; i < told_count; i++)
-            if (u128_equal(told[i].instance, instance)) return told[i];
+            if (u128_equal(told[i].instance, instance))
+                return told[i];
     }
     return (struct wire_exited){0};
 }
@@ -383,8 +494,9 @@ static void send_fence(struct u128 instance, int pid) {
     struct wire_fence fence = {.instance = instance, .pid = (uint32_t)pid};
     struct buf b;
     buf_init(&b, 0);
-    wire_encode_fence(&fence, &b);
-    if (link_server_send(server, supervisor_instance, WIRE_FENCE, buf_bytes(&b))) abort();
+    message_pack_fence(&fence, &b);
+    if (link_server_send(server, supervisor_instance, WIRE_FENCE, buf_bytes(&b)))
+        abort();
     buf_release(&b);
 }
 
@@ -413,7 +525,8 @@ TEST(supervisor_tells_how_children_ended_and_fences) {
 
     kill(f.pids[4], SIGSTOP);                   /* hangs */
     send_fence((struct u128){7, 7}, f.pids[4]); /* another's instance: not this process */
-    for (int i = 0; i < 10; i++) link_server_wait(server, NULL, NULL, 0, 20);
+    for (int i = 0; i < 10; i++)
+        link_server_wait(server, NULL, NULL, 0, 20);
     EXPECT(alive(f.pids[4], f.rows[4].start_ticks));
     send_fence(f.rows[4].instance, f.pids[4]);
     e = hear_of(f.rows[4].instance, 3000);
@@ -450,8 +563,10 @@ TEST(supervisor_tells_of_faults_of_adopted_children) {
         snprintf(mark, sizeof mark, "%s/fault-%d", dir, f.pids[i]);
         close(open(mark, O_CREAT | O_WRONLY, 0600));
         kill(f.pids[i], SIGSEGV);
-        if (i == 3) pid = begin(&config);
-        if (i == 3) sleep_ms(300);
+        if (i == 3)
+            pid = begin(&config);
+        if (i == 3)
+            sleep_ms(300);
     }
     open_server(1000);
     EXPECT(serve_until_supervisor(5000));

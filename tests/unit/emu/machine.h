@@ -1,11 +1,12 @@
 /*
- * machine.h - a model on a device with slots and buffers, CPU or emulated (or, as test_gpu_*, a real GPU).
+ * machine.h - a model on a device with slots and buffers, CPU or emulated (or, as test_gpu_*, a
+ * real GPU).
  */
 #ifndef TESTS_UNIT_EMU_MACHINE_H
 #define TESTS_UNIT_EMU_MACHINE_H
 
 #include "check.h"
-#include "model/step.h"
+#include "model/run/step.h"
 
 void emu_set_order(int order, uint64_t seed);
 const char *emu_failure(void);
@@ -22,22 +23,27 @@ struct machine {
 };
 
 static inline void machine_close(struct machine *m) {
-    if (m->forward.model) forward_release(&m->forward);
-    if (m->slots.dev) slots_release(&m->slots);
-    if (m->model.dev) model_close(&m->model);
-    if (m->event) event_free(&m->event);
+    if (m->forward.model)
+        forward_release(&m->forward);
+    if (m->slots.dev)
+        slots_release(&m->slots);
+    if (m->model.dev)
+        model_close(&m->model);
+    if (m->event)
+        event_free(&m->event);
     stream_free(&m->stream);
     device_close(&m->dev);
 }
 
-static inline bool machine_open(struct machine *m, const char *dir, const char *kind, enum storage_type act,
-                                enum storage_type kv) {
+static inline bool machine_open(struct machine *m, const char *dir, const char *kind,
+                                enum storage_type act, enum storage_type kv) {
     struct error err;
     struct kv_geometry geometry;
     struct device_options options = {.kind = kind, .thread_count = 2, .activation = act};
     struct model_options model = {.dir = dir};
     *m = (struct machine){0};
-    if (device_open(&options, &m->dev, &err)) goto failed;
+    if (device_open(&options, &m->dev, &err))
+        goto failed;
     m->stream = stream_new(m->dev);
     m->event = event_new(m->dev);
     if (model_open(&m->model, &model, m->dev, m->stream, &err) ||
@@ -54,14 +60,16 @@ failed:
 
 enum { MACHINE_BIAS = 2 };
 
-/* state's token_count and max_total are set; its other fields as given. bias_count, at most MACHINE_BIAS: so many
- * tokens from 11 on are 3 likelier. */
-static inline void machine_admit(struct machine *m, uint32_t slot, const uint32_t *tokens, uint32_t count,
-                                 struct slot_state state) {
+/* state's token_count and max_total are set; its other fields as given. bias_count, at most
+ * MACHINE_BIAS: so many tokens from 11 on are 3 likelier. */
+static inline void machine_admit(struct machine *m, uint32_t slot, const uint32_t *tokens,
+                                 uint32_t count, struct slot_state state) {
     uint32_t blocks[MACHINE_CONTEXT / MACHINE_BLOCK];
-    for (uint32_t i = 0; i < ARRAY_LEN(blocks); i++) blocks[i] = i * MACHINE_SLOTS + slot;
+    for (uint32_t i = 0; i < ARRAY_LEN(blocks); i++)
+        blocks[i] = i * MACHINE_SLOTS + slot;
     state.token_count = count;
-    if (!state.max_total) state.max_total = MACHINE_CONTEXT;
+    if (!state.max_total)
+        state.max_total = MACHINE_CONTEXT;
     state.top_p = state.top_p > 0 ? state.top_p : 1;
     state.repetition_penalty = 1;
     state.logprobs = state.logprobs ? state.logprobs : -1;
@@ -76,23 +84,28 @@ static inline void machine_admit(struct machine *m, uint32_t slot, const uint32_
 
 static inline bool machine_wait(struct machine *m) {
     event_record(m->event, m->stream);
-    if (!event_wait(m->event)) return true;
+    if (!event_wait(m->event))
+        return true;
     check_fail(__FILE__, __LINE__, "the device failed: %s", emu_failure());
     return false;
 }
 
 /* The next `count` known tokens of a slot; logits [count, vocab] of all of them. */
-static inline bool machine_step(struct machine *m, uint32_t slot, uint32_t count, bool output_class, float *logits) {
+static inline bool machine_step(struct machine *m, uint32_t slot, uint32_t count, bool output_class,
+                                float *logits) {
     uint32_t rows[MACHINE_ROWS], vocab = m->model.spec.vocab;
     struct step_run run = {slot, 0, count};
-    for (uint32_t i = 0; i < count; i++) rows[i] = i;
+    for (uint32_t i = 0; i < count; i++)
+        rows[i] = i;
     struct step_input in = {&run, 1, count, output_class ? count : 0, rows, count};
     forward_layers(&m->forward, m->stream, &in);
     for (uint32_t first = 0; first < count; first += HEAD_ROWS) {
         uint32_t n = MIN(count - first, (uint32_t)HEAD_ROWS);
         forward_logits(&m->forward, m->stream, first, n);
-        stream_copy_out(m->stream, logits + (size_t)first * vocab, m->forward.logits, (size_t)n * vocab * 4);
-        if (!machine_wait(m)) return false;
+        stream_copy_out(m->stream, logits + (size_t)first * vocab, m->forward.logits,
+                        (size_t)n * vocab * 4);
+        if (!machine_wait(m))
+            return false;
     }
     return true;
 }
@@ -100,7 +113,8 @@ static inline bool machine_step(struct machine *m, uint32_t slot, uint32_t count
 static inline uint32_t machine_argmax(const float *x, uint32_t count) {
     uint32_t best = 0;
     for (uint32_t i = 1; i < count; i++)
-        if (x[i] > x[best]) best = i;
+        if (x[i] > x[best])
+            best = i;
     return best;
 }
 

@@ -1,9 +1,9 @@
 /*
- * rig.h - the emulated device beside the scalar definition: arrays in either's memory, results back as floats, the
- * three thread orders.
+ * rig.h - the emulated device beside the scalar definition: arrays in either's memory, results back
+ * as floats, the three thread orders.
  *
- * Device arrays end at a guard page (kernels/emu/README.md) and are poisoned with NaN bits, so what a kernel forgets to
- * write shows and what it writes outside stops it.
+ * Device arrays are filled with NaN bits, so what a kernel forgets to write shows; on the emulated
+ * device they end at a guard page (kernels/emu/README.md), which stops what it writes outside.
  */
 #ifndef TESTS_UNIT_EMU_RIG_H
 #define TESTS_UNIT_EMU_RIG_H
@@ -32,8 +32,10 @@ struct rig {
 static inline struct rig rig_open(enum storage_type act) {
     struct rig r = {.act = act};
     struct error err;
-    struct device_options emulated = {.kind = "cuda", .activation = act}, ref = {.isa = "ref", .thread_count = 1};
-    if (device_open(&emulated, &r.dev, &err) || device_open(&ref, &r.ref, &err)) abort();
+    struct device_options emulated = {.kind = "cuda", .activation = act},
+                          ref = {.isa = "ref", .thread_count = 1};
+    if (device_open(&emulated, &r.dev, &err) || device_open(&ref, &r.ref, &err))
+        abort();
     r.stream = stream_new(r.dev);
     r.ref_stream = stream_new(r.ref);
     r.event = event_new(r.dev);
@@ -42,14 +44,16 @@ static inline struct rig rig_open(enum storage_type act) {
 
 static inline bool rig_wait(struct rig *r) {
     event_record(r->event, r->stream);
-    if (!event_wait(r->event)) return true;
+    if (!event_wait(r->event))
+        return true;
     check_fail(__FILE__, __LINE__, "the emulated device failed: %s", emu_failure());
     return false;
 }
 
 static inline void rig_close(struct rig *r) {
     rig_wait(r);
-    for (int i = 0; i < r->owned_count; i++) device_free(r->dev, r->owned[i]);
+    for (int i = 0; i < r->owned_count; i++)
+        device_free(r->dev, r->owned[i]);
     event_free(&r->event);
     stream_free(&r->stream);
     stream_free(&r->ref_stream);
@@ -57,10 +61,12 @@ static inline void rig_close(struct rig *r) {
     device_close(&r->ref);
 }
 
-/* Device memory that rig_close frees. */
+/* Device memory that rig_close frees, filled with NaN bits. */
 static inline void *rig_alloc(struct rig *r, size_t size) {
     void *p = device_alloc(r->dev, size);
-    if (!p || r->owned_count == 256) abort();
+    if (!p || r->owned_count == 256)
+        abort();
+    stream_fill(r->stream, p, 0xff, size);
     return r->owned[r->owned_count++] = p;
 }
 static inline void *rig_up(struct rig *r, const void *host, size_t size) {
@@ -80,14 +86,17 @@ static inline void *rig_values(struct rig *r, enum storage_type type, float *x, 
     return p;
 }
 /* Waits, then device values as floats. Owned by the caller. */
-static inline float *rig_down(struct rig *r, enum storage_type type, const void *from, size_t count) {
+static inline float *rig_down(struct rig *r, enum storage_type type, const void *from,
+                              size_t count) {
     void *host = malloc(storage_bytes(type, count) + 1);
     float *x = calloc(count + 1, sizeof *x);
     stream_copy_out(r->stream, host, from, storage_bytes(type, count));
     if (!rig_wait(r))
-        for (size_t i = 0; i < count; i++) x[i] = NAN;
+        for (size_t i = 0; i < count; i++)
+            x[i] = NAN;
     else
-        for (size_t i = 0; i < count; i++) x[i] = storage_get(type, host, i);
+        for (size_t i = 0; i < count; i++)
+            x[i] = storage_get(type, host, i);
     free(host);
     return x;
 }
@@ -95,20 +104,27 @@ static inline float *rig_down(struct rig *r, enum storage_type type, const void 
 /* ---- numbers ---- */
 
 #define UNIT_ROUNDOFF 0x1p-24
-/* Unit roundoff (2^-8: bf16 has 8 bits of precision), and the absolute error of what is too small for a relative one.
- */
+/* Unit roundoff (2^-8: bf16 has 8 bits of precision), and the absolute error of what is too small
+ * for a relative one. */
 static inline double rounding(enum storage_type type) {
     return type == STORAGE_BF16 ? 0x1p-8 : type == STORAGE_F16 ? 0x1p-11 : UNIT_ROUNDOFF;
 }
-static inline double rounding_floor(enum storage_type type) { return type == STORAGE_F16 ? 0x1p-25 : 1e-38; }
+static inline double rounding_floor(enum storage_type type) {
+    return type == STORAGE_F16 ? 0x1p-25 : 1e-38;
+}
 
-static inline float random_value(void) { return (float)(check_random() % 20001) / 10000.0f - 1.0f; }
+static inline float random_value(void) {
+    return (float)(check_random() % 20001) / 10000.0f - 1.0f;
+}
 static inline float *random_values(size_t count) {
     float *x = calloc(count + 1, sizeof *x);
-    for (size_t i = 0; i < count; i++) x[i] = check_random() % 101 == 0 ? random_value() * 30 : random_value();
+    for (size_t i = 0; i < count; i++)
+        x[i] = check_random() % 101 == 0 ? random_value() * 30 : random_value();
     return x;
 }
-static inline bool same_bits(const float *a, const float *b, size_t count) { return !memcmp(a, b, count * sizeof *a); }
+static inline bool same_bits(const float *a, const float *b, size_t count) {
+    return !memcmp(a, b, count * sizeof *a);
+}
 static inline bool is_long(void) {
     const char *set = getenv("LONG");
     return set && *set == '1';

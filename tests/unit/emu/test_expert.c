@@ -1,5 +1,5 @@
-/* Mixtures of experts on the emulated device: routing, sorting, products and sums against the definitions; equal bits
- * for every thread order and for a row alone. */
+/* Mixtures of experts on the emulated device: routing, sorting, products and sums against the
+ * definitions; equal bits for every thread order and for a row alone. */
 #include "rig.h"
 
 struct shape {
@@ -9,12 +9,60 @@ struct shape {
 };
 
 static const struct shape SHAPES[] = {
-    {{ROUTE_SOFTMAX, ROUTE_BY_SCORE, 8, 2, 0, 0, 0, true, 0, 1}, 9, 40, 24, false, false, false, false, false},
-    {{ROUTE_LOGIT, ROUTE_BY_SOFTMAX, 40, 5, 0, 0, 0, false, 0, 1}, 3, 33, 17, false, false, true, true, true},
-    {{ROUTE_LOGIT, ROUTE_BY_SIGMOID, 5, 1, 0, 0, 0, false, 0, 1}, 7, 24, 8, false, true, true, false, false},
-    {{ROUTE_SOFTMAX, ROUTE_BY_SCORE, 24, 4, 6, 2, 1, false, 0, 16}, 5, 16, 16, false, false, true, false, false},
-    {{ROUTE_SIGMOID, ROUTE_BY_SCORE, 64, 6, 8, 3, 2, true, 1e-20f, 2.5f}, 6, 16, 16, true, false, true, false, true},
-    {{ROUTE_SIGMOID, ROUTE_BY_SCORE, 3, 3, 0, 0, 0, true, 0, 1}, 70, 8, 8, true, false, false, false, false},
+    {{ROUTE_SOFTMAX, ROUTE_BY_SCORE, 8, 2, 0, 0, 0, true, 0, 1},
+     9,
+     40,
+     24,
+     false,
+     false,
+     false,
+     false,
+     false},
+    {{ROUTE_LOGIT, ROUTE_BY_SOFTMAX, 40, 5, 0, 0, 0, false, 0, 1},
+     3,
+     33,
+     17,
+     false,
+     false,
+     true,
+     true,
+     true},
+    {{ROUTE_LOGIT, ROUTE_BY_SIGMOID, 5, 1, 0, 0, 0, false, 0, 1},
+     7,
+     24,
+     8,
+     false,
+     true,
+     true,
+     false,
+     false},
+    {{ROUTE_SOFTMAX, ROUTE_BY_SCORE, 24, 4, 6, 2, 1, false, 0, 16},
+     5,
+     16,
+     16,
+     false,
+     false,
+     true,
+     false,
+     false},
+    {{ROUTE_SIGMOID, ROUTE_BY_SCORE, 64, 6, 8, 3, 2, true, 1e-20f, 2.5f},
+     6,
+     16,
+     16,
+     true,
+     false,
+     true,
+     false,
+     true},
+    {{ROUTE_SIGMOID, ROUTE_BY_SCORE, 3, 3, 0, 0, 0, true, 0, 1},
+     70,
+     8,
+     8,
+     true,
+     false,
+     false,
+     false,
+     false},
 };
 
 /* What both devices are given; `t_first` rows in. */
@@ -34,31 +82,37 @@ static struct data data_new(const struct shape *sh) {
                      .gate = random_values(sh->rows)};
     for (size_t i = 0; i < (size_t)sh->rows * e; i++) /* no two alike in a row, by far */
         d.logits[i] = (float)(check_random() % 64 * e + i % e) * 4 / (64 * (float)e) - 2;
-    for (size_t i = 0; i < e; i++) d.correction[i] = (float)(i * 7 % e) / (float)e - 0.5f;
+    for (size_t i = 0; i < e; i++)
+        d.correction[i] = (float)(i * 7 % e) / (float)e - 0.5f;
     return d;
 }
 static void data_free(struct data *d) {
     float **all[] = {&d->x,          &d->logits,      &d->correction, &d->first, &d->second,
                      &d->first_bias, &d->second_bias, &d->shared,     &d->gate};
-    for (size_t i = 0; i < ARRAY_LEN(all); i++) free(*all[i]);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        free(*all[i]);
 }
 
-/* experts' matrices [rows, cols] from one array; on the device the descriptions lie in its memory. */
-static struct expert_matrix matrices(struct rig *r, enum storage_type type, const void *data, const float *bias,
-                                     uint32_t count, uint32_t rows, uint32_t cols, bool on_device) {
+/* experts' matrices [rows, cols] from one array; on the device the descriptions lie in its
+ * memory. */
+static struct expert_matrix matrices(struct rig *r, enum storage_type type, const void *data,
+                                     const float *bias, uint32_t count, uint32_t rows,
+                                     uint32_t cols, bool on_device) {
     struct matrix *m = calloc(count, sizeof *m);
     uint32_t cut = rows / 3;
     for (uint32_t e = 0; e < count; e++) {
         const char *at = (const char *)data + storage_bytes(type, (size_t)e * rows * cols);
-        m[e] = (struct matrix){.type = type,
-                               .rows = rows,
-                               .cols = cols,
-                               .part_count = 2,
-                               .parts = {{at, cut}, {at + storage_bytes(type, (size_t)cut * cols), rows - cut}},
-                               .bias = bias + (size_t)e * rows};
+        m[e] = (struct matrix){
+            .type = type,
+            .rows = rows,
+            .cols = cols,
+            .part_count = 2,
+            .parts = {{at, cut}, {at + storage_bytes(type, (size_t)cut * cols), rows - cut}},
+            .bias = bias + (size_t)e * rows};
     }
     struct expert_matrix out = {type, rows, cols, count, m};
-    if (!on_device) return out; /* leaks with the test */
+    if (!on_device)
+        return out; /* leaks with the test */
     out.experts = rig_up(r, m, count * sizeof *m);
     free(m);
     return out;
@@ -69,18 +123,21 @@ struct outcome {
     float *weights, *up, *gated, *down, *out;
 };
 static void outcome_free(struct outcome *o) {
-    void *all[] = {o->chosen, o->pairs, o->places, o->offsets, o->weights, o->up, o->gated, o->down, o->out};
-    for (size_t i = 0; i < ARRAY_LEN(all); i++) free(all[i]);
+    void *all[] = {o->chosen, o->pairs, o->places, o->offsets, o->weights,
+                   o->up,     o->gated, o->down,   o->out};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        free(all[i]);
 }
 static uint32_t *words_down(struct rig *r, const void *from, size_t count) {
     uint32_t *x = calloc(count + 1, 4);
     stream_copy_out(r->stream, x, from, count * 4);
-    if (!rig_wait(r)) memset(x, 0xff, count * 4);
+    if (!rig_wait(r))
+        memset(x, 0xff, count * 4);
     return x;
 }
 
-static struct outcome run(const struct shape *sh, const struct data *d, enum storage_type act, enum storage_type type,
-                          int order) {
+static struct outcome run(const struct shape *sh, const struct data *d, enum storage_type act,
+                          enum storage_type type, int order) {
     uint32_t top_k = sh->router.top_k, pairs = sh->rows * top_k, experts = sh->router.experts;
     emu_set_order(order, 5);
     struct rig r = rig_open(act);
@@ -99,25 +156,32 @@ static struct outcome run(const struct shape *sh, const struct data *d, enum sto
          *down = rig_alloc(&r, storage_bytes(act, (size_t)pairs * sh->width)),
          *out = rig_alloc(&r, storage_bytes(act, (size_t)sh->rows * sh->width));
     struct expert_matrix m1 =
-        matrices(&r, type, first, rig_values(&r, STORAGE_F32, d->first_bias, (size_t)experts * 2 * sh->inner), experts,
-                 2 * sh->inner, sh->width, true);
-    struct expert_matrix m2 =
-        matrices(&r, type, second, rig_values(&r, STORAGE_F32, d->second_bias, (size_t)experts * sh->width), experts,
-                 sh->width, sh->inner, true);
+        matrices(&r, type, first,
+                 rig_values(&r, STORAGE_F32, d->first_bias, (size_t)experts * 2 * sh->inner),
+                 experts, 2 * sh->inner, sh->width, true);
+    struct expert_matrix m2 = matrices(
+        &r, type, second, rig_values(&r, STORAGE_F32, d->second_bias, (size_t)experts * sh->width),
+        experts, sh->width, sh->inner, true);
     const struct ops *ops = r.dev->ops;
-    ops->route(r.stream, &(struct op_route){.plan = &plan,
-                                            .router = &sh->router,
-                                            .logits = rig_up(&r, d->logits, (size_t)sh->rows * experts * 4),
-                                            .correction = sh->corrected ? rig_up(&r, d->correction, experts * 4) : NULL,
-                                            .rows = sh->rows});
-    ops->expert_gather(r.stream,
-                       &(struct op_expert_gather){sorted, x, &plan, sh->rows, top_k, sh->width, sh->weigh_input});
-    ops->expert_linear(r.stream, &(struct op_expert_linear){up, sorted, &m1, &plan, sh->rows, top_k});
-    ops->clamped_swiglu(r.stream, &(struct op_clamped_swiglu){gated, up, pairs, sh->inner, sh->interleaved, 7, 1.702f});
-    ops->expert_linear(r.stream, &(struct op_expert_linear){down, gated, &m2, &plan, sh->rows, top_k});
-    ops->expert_combine(r.stream, &(struct op_expert_combine){out, down, sh->shared ? shared : NULL,
-                                                              sh->gated ? rig_up(&r, d->gate, sh->rows * 4) : NULL,
-                                                              &plan, sh->rows, top_k, sh->width, !sh->weigh_input});
+    ops->route(r.stream,
+               &(struct op_route){.plan = &plan,
+                                  .router = &sh->router,
+                                  .logits = rig_up(&r, d->logits, (size_t)sh->rows * experts * 4),
+                                  .correction =
+                                      sh->corrected ? rig_up(&r, d->correction, experts * 4) : NULL,
+                                  .rows = sh->rows});
+    ops->expert_gather(r.stream, &(struct op_expert_gather){sorted, x, &plan, sh->rows, top_k,
+                                                            sh->width, sh->weigh_input});
+    ops->expert_linear(r.stream,
+                       &(struct op_expert_linear){up, sorted, &m1, &plan, sh->rows, top_k});
+    ops->clamped_swiglu(r.stream, &(struct op_clamped_swiglu){gated, up, pairs, sh->inner,
+                                                              sh->interleaved, 7, 1.702f});
+    ops->expert_linear(r.stream,
+                       &(struct op_expert_linear){down, gated, &m2, &plan, sh->rows, top_k});
+    ops->expert_combine(
+        r.stream, &(struct op_expert_combine){out, down, sh->shared ? shared : NULL,
+                                              sh->gated ? rig_up(&r, d->gate, sh->rows * 4) : NULL,
+                                              &plan, sh->rows, top_k, sh->width, !sh->weigh_input});
     struct outcome o = {.chosen = words_down(&r, plan.chosen, pairs),
                         .pairs = words_down(&r, plan.pairs, pairs),
                         .places = words_down(&r, plan.places, pairs),
@@ -133,15 +197,16 @@ static struct outcome run(const struct shape *sh, const struct data *d, enum sto
 }
 
 /* |got - want| <= tolerance, named. */
-static void near(const char *what, const struct shape *sh, double got, double want, double tolerance) {
+static void near(const char *what, const struct shape *sh, double got, double want,
+                 double tolerance) {
     if (!(fabs(got - want) <= tolerance))
-        check_fail(__FILE__, __LINE__, "%s of %u experts, %u rows: %g, expected %g +- %g", what, sh->router.experts,
-                   sh->rows, got, want, tolerance);
+        check_fail(__FILE__, __LINE__, "%s of %u experts, %u rows: %g, expected %g +- %g", what,
+                   sh->router.experts, sh->rows, got, want, tolerance);
 }
 
 /* Each stage against the definition on what the device's stage before gave. */
-static void check_stages(const struct shape *sh, const struct data *d, const struct outcome *o, enum storage_type act,
-                         enum storage_type type) {
+static void check_stages(const struct shape *sh, const struct data *d, const struct outcome *o,
+                         enum storage_type act, enum storage_type type) {
     struct rig r = rig_open(act);
     uint32_t top_k = sh->router.top_k, pairs = sh->rows * top_k, experts = sh->router.experts;
     struct expert_plan plan = {.chosen = calloc(pairs, 4),
@@ -150,64 +215,81 @@ static void check_stages(const struct shape *sh, const struct data *d, const str
                                .pairs = calloc(pairs, 4),
                                .places = calloc(pairs, 4)};
     size_t up_width = 2 * sh->inner;
-    float *sorted = calloc((size_t)pairs * sh->width, 4), *want = calloc((size_t)pairs * (up_width + sh->width), 4);
+    float *sorted = calloc((size_t)pairs * sh->width, 4),
+          *want = calloc((size_t)pairs * (up_width + sh->width), 4);
     const struct ops *ref = r.ref->ops;
     ref->route(r.ref_stream, &(struct op_route){.plan = &plan,
                                                 .router = &sh->router,
                                                 .logits = d->logits,
                                                 .correction = sh->corrected ? d->correction : NULL,
                                                 .rows = sh->rows});
-    EXPECT(!memcmp(plan.chosen, o->chosen, pairs * 4) && !memcmp(plan.offsets, o->offsets, (experts + 1) * 4));
+    EXPECT(!memcmp(plan.chosen, o->chosen, pairs * 4) &&
+           !memcmp(plan.offsets, o->offsets, (experts + 1) * 4));
     EXPECT(!memcmp(plan.pairs, o->pairs, pairs * 4) && !memcmp(plan.places, o->places, pairs * 4));
     for (uint32_t p = 0; p < pairs; p++)
-        near("weight", sh, o->weights[p], plan.weights[p], 32 * UNIT_ROUNDOFF * fabs(plan.weights[p]) * (top_k + 1));
+        near("weight", sh, o->weights[p], plan.weights[p],
+             32 * UNIT_ROUNDOFF * fabs(plan.weights[p]) * (top_k + 1));
     memcpy(plan.weights, o->weights, pairs * 4);
-    ref->expert_gather(r.ref_stream,
-                       &(struct op_expert_gather){sorted, d->x, &plan, sh->rows, top_k, sh->width, sh->weigh_input});
-    for (size_t i = 0; sh->weigh_input && i < (size_t)pairs * sh->width; i++) { /* the device rounds what it gathers */
+    ref->expert_gather(r.ref_stream, &(struct op_expert_gather){sorted, d->x, &plan, sh->rows,
+                                                                top_k, sh->width, sh->weigh_input});
+    for (size_t i = 0; sh->weigh_input && i < (size_t)pairs * sh->width;
+         i++) { /* the device rounds what it gathers */
         uint16_t h = act == STORAGE_BF16 ? f32_to_bf16(sorted[i]) : f32_to_f16(sorted[i]);
-        if (act != STORAGE_F32) sorted[i] = act == STORAGE_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
+        if (act != STORAGE_F32)
+            sorted[i] = act == STORAGE_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
     }
-    struct expert_matrix m1 =
-        matrices(&r, STORAGE_F32, d->first, d->first_bias, experts, 2 * sh->inner, sh->width, false);
+    struct expert_matrix m1 = matrices(&r, STORAGE_F32, d->first, d->first_bias, experts,
+                                       2 * sh->inner, sh->width, false);
     struct expert_matrix m2 =
         matrices(&r, STORAGE_F32, d->second, d->second_bias, experts, sh->width, sh->inner, false);
-    ref->expert_linear(r.ref_stream, &(struct op_expert_linear){want, sorted, &m1, &plan, sh->rows, top_k});
+    ref->expert_linear(r.ref_stream,
+                       &(struct op_expert_linear){want, sorted, &m1, &plan, sh->rows, top_k});
     for (uint32_t p = 0; p < pairs; p++)
         for (uint32_t n = 0; n < up_width; n++) {
             double terms = 40; /* of up to 30 each: outliers; bounded below by the sum of |terms| */
-            for (uint32_t k = 0; k < sh->width; k++) terms += fabs((double)sorted[(size_t)p * sh->width + k]) * 30;
+            for (uint32_t k = 0; k < sh->width; k++)
+                terms += fabs((double)sorted[(size_t)p * sh->width + k]) * 30;
             double y = want[p * up_width + n];
             near("up", sh, o->up[p * up_width + n], y,
-                 2 * UNIT_ROUNDOFF * terms * (sh->width / 32.0 + 8) + rounding(act) * 1.01 * fabs(y) +
-                     rounding_floor(act));
+                 2 * UNIT_ROUNDOFF * terms * (sh->width / 32.0 + 8) +
+                     rounding(act) * 1.01 * fabs(y) + rounding_floor(act));
         }
-    ref->clamped_swiglu(r.ref_stream,
-                        &(struct op_clamped_swiglu){want, o->up, pairs, sh->inner, sh->interleaved, 7, 1.702f});
-    for (size_t i = 0; i < (size_t)pairs * sh->inner; i++) /* the exponent reaches 87 and is rounded before exp */
+    ref->clamped_swiglu(r.ref_stream, &(struct op_clamped_swiglu){want, o->up, pairs, sh->inner,
+                                                                  sh->interleaved, 7, 1.702f});
+    for (size_t i = 0; i < (size_t)pairs * sh->inner;
+         i++) /* the exponent reaches 87 and is rounded before exp */
         near("gate", sh, o->gated[i], want[i],
-             (rounding(act) * 1.01 + 200 * UNIT_ROUNDOFF) * fabs(want[i]) + 1e-30 + rounding_floor(act));
-    ref->expert_linear(r.ref_stream, &(struct op_expert_linear){want, o->gated, &m2, &plan, sh->rows, top_k});
+             (rounding(act) * 1.01 + 200 * UNIT_ROUNDOFF) * fabs(want[i]) + 1e-30 +
+                 rounding_floor(act));
+    ref->expert_linear(r.ref_stream,
+                       &(struct op_expert_linear){want, o->gated, &m2, &plan, sh->rows, top_k});
     for (size_t i = 0; i < (size_t)pairs * sh->width; i++) {
         double terms = 40, y = want[i];
-        for (uint32_t k = 0; k < sh->inner; k++) terms += fabs((double)o->gated[i / sh->width * sh->inner + k]) * 30;
+        for (uint32_t k = 0; k < sh->inner; k++)
+            terms += fabs((double)o->gated[i / sh->width * sh->inner + k]) * 30;
         near("down", sh, o->down[i], y,
-             2 * UNIT_ROUNDOFF * terms * (sh->inner / 32.0 + 8) + rounding(act) * 1.01 * fabs(y) + rounding_floor(act));
+             2 * UNIT_ROUNDOFF * terms * (sh->inner / 32.0 + 8) + rounding(act) * 1.01 * fabs(y) +
+                 rounding_floor(act));
     }
-    ref->expert_combine(r.ref_stream, &(struct op_expert_combine){want, o->down, sh->shared ? d->shared : NULL,
-                                                                  sh->gated ? d->gate : NULL, &plan, sh->rows, top_k,
-                                                                  sh->width, !sh->weigh_input});
+    ref->expert_combine(r.ref_stream,
+                        &(struct op_expert_combine){want, o->down, sh->shared ? d->shared : NULL,
+                                                    sh->gated ? d->gate : NULL, &plan, sh->rows,
+                                                    top_k, sh->width, !sh->weigh_input});
     for (size_t i = 0; i < (size_t)sh->rows * sh->width; i++) {
         size_t t = i / sh->width;
         double terms = fabs((double)d->shared[i]);
         for (uint32_t j = 0; j < top_k; j++)
-            terms += fabs((double)o->down[plan.places[t * top_k + j] * (size_t)sh->width + i % sh->width]) *
-                     fmax(1, fabs((double)plan.weights[t * top_k + j]));
+            terms +=
+                fabs((double)
+                         o->down[plan.places[t * top_k + j] * (size_t)sh->width + i % sh->width]) *
+                fmax(1, fabs((double)plan.weights[t * top_k + j]));
         near("sum", sh, o->out[i], want[i],
-             4 * UNIT_ROUNDOFF * terms * (top_k + 4) + rounding(act) * 1.01 * fabs(want[i]) + rounding_floor(act));
+             4 * UNIT_ROUNDOFF * terms * (top_k + 4) + rounding(act) * 1.01 * fabs(want[i]) +
+                 rounding_floor(act));
     }
     void *all[] = {plan.chosen, plan.weights, plan.offsets, plan.pairs, plan.places, sorted, want};
-    for (size_t i = 0; i < ARRAY_LEN(all); i++) free(all[i]);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        free(all[i]);
     free((void *)m1.experts);
     free((void *)m2.experts);
     rig_close(&r);
@@ -245,11 +327,13 @@ TEST(logits_that_are_not_finite_still_choose_distinct_experts) {
         struct shape sh = SHAPES[i];
         struct data d = data_new(&sh);
         for (size_t n = 0; n < (size_t)sh.rows * sh.router.experts; n++)
-            if (n % 3 || n < sh.router.experts) d.logits[n] = n % 5 ? NAN : INFINITY;
+            if (n % 3 || n < sh.router.experts)
+                d.logits[n] = n % 5 ? NAN : INFINITY;
         struct outcome o = run(&sh, &d, STORAGE_F32, STORAGE_F32, 0);
         for (uint32_t p = 0; p < sh.rows * sh.router.top_k; p++) {
             EXPECT(o.chosen[p] < sh.router.experts && o.pairs[o.places[p]] == p);
-            for (uint32_t q = p / sh.router.top_k * sh.router.top_k; q < p; q++) EXPECT(o.chosen[p] != o.chosen[q]);
+            for (uint32_t q = p / sh.router.top_k * sh.router.top_k; q < p; q++)
+                EXPECT(o.chosen[p] != o.chosen[q]);
         }
         outcome_free(&o);
         data_free(&d);
@@ -264,16 +348,19 @@ TEST(queries_are_tempered_by_their_position) {
         struct rig r = rig_open(TYPES[type]);
         float *was = random_values(T * STRIDE);
         void *x = rig_values(&r, r.act, was, T * STRIDE);
-        struct step_batch batch = {.row_count = T, .positions = rig_up(&r, positions, sizeof positions)};
-        r.dev->ops->temper_queries(r.stream,
-                                   &(struct op_temper_queries){x, STRIDE, WIDTH, 0.25f, 8, (float)offset, &batch});
+        struct step_batch batch = {.row_count = T,
+                                   .positions = rig_up(&r, positions, sizeof positions)};
+        r.dev->ops->temper_queries(r.stream, &(struct op_temper_queries){x, STRIDE, WIDTH, 0.25f, 8,
+                                                                         (float)offset, &batch});
         float *got = rig_down(&r, r.act, x, T * STRIDE);
         for (uint32_t i = 0; i < T * STRIDE; i++) {
             uint32_t p = positions[i / STRIDE];
             bool same = p == ROW_NONE || i % STRIDE >= WIDTH;
             double want = was[i] * (same ? 1 : 1 + 0.25 * log(1 + floor((p + offset) / 8.0)));
             EXPECT(fabs(got[i] - want) <=
-                   (same ? 0 : (rounding(r.act) * 1.01 + 8 * UNIT_ROUNDOFF) * fabs(want) + rounding_floor(r.act)));
+                   (same ? 0
+                         : (rounding(r.act) * 1.01 + 8 * UNIT_ROUNDOFF) * fabs(want) +
+                               rounding_floor(r.act)));
         }
         free(was);
         free(got);

@@ -1,6 +1,7 @@
 /*
- * The goldens of tests/goldens/models on the emulated device, in f32: logits of one prefill and of mixed chunks within
- * the tolerance of the CPU's test. Short: a few kinds of layer. LONG=1: all. TRIREME_GOLDEN=NAME: one.
+ * The goldens of tests/goldens/models on the emulated device, in f32: logits of one prefill and of
+ * mixed chunks within the tolerance of the CPU's test. Short: a few kinds of layer. LONG=1: all.
+ * TRIREME_GOLDEN=NAME: one.
  */
 #include "machine.h"
 #include "model/golden.h"
@@ -9,12 +10,14 @@ static const double TOLERANCE = 1e-4;
 enum { ROWS = 96 };
 
 /* All positions' logits, [count, vocab], computed in chunks; every other chunk as output class. */
-static float *logits_of(struct machine *m, uint32_t slot, const uint32_t *tokens, uint32_t count, uint32_t chunk) {
+static float *logits_of(struct machine *m, uint32_t slot, const uint32_t *tokens, uint32_t count,
+                        uint32_t chunk) {
     uint32_t vocab = m->model.spec.vocab;
     float *out = calloc((size_t)count * vocab, sizeof *out);
     machine_admit(m, slot, tokens, count, (struct slot_state){0});
     for (uint32_t at = 0, k = 0; at < count; at += chunk, k++)
-        if (!machine_step(m, slot, MIN(chunk, count - at), k % 2, out + (size_t)at * vocab)) break;
+        if (!machine_step(m, slot, MIN(chunk, count - at), k % 2, out + (size_t)at * vocab))
+            break;
     slots_remove(&m->slots, m->stream, slot);
     return out;
 }
@@ -34,7 +37,8 @@ static void check_golden(const char *name) {
             float *logits = logits_of(&m, c, g.tokens, g.token_count, chunks[c]);
             double error = golden_error(logits, g.logits, g.rows, g.row_count, g.vocab);
             if (!(error <= TOLERANCE))
-                check_fail(__FILE__, __LINE__, "%s, chunks of %u: relative error %.3g", name, chunks[c], error);
+                check_fail(__FILE__, __LINE__, "%s, chunks of %u: relative error %.3g", name,
+                           chunks[c], error);
             free(logits);
         }
     }
@@ -44,7 +48,8 @@ static void check_golden(const char *name) {
 }
 
 TEST(goldens_hold_on_the_emulated_device) {
-    static const char *const FEW[] = {"llama3", "mixtral", "gpt_oss", "deepseek_v3", "oxidizr-mamba3-mimo"};
+    static const char *const FEW[] = {"llama3", "mixtral", "gpt_oss", "deepseek_v3",
+                                      "oxidizr-mamba3-mimo"};
     const char *set = getenv("LONG"), *only = getenv("TRIREME_GOLDEN");
     if (only) {
         check_golden(only);
@@ -52,13 +57,16 @@ TEST(goldens_hold_on_the_emulated_device) {
     }
     DIR *d = set && *set == '1' ? opendir(TRIREME_SOURCE_DIR "/tests/goldens/models") : NULL;
     struct dirent *e;
-    for (size_t i = 0; !d && i < ARRAY_LEN(FEW); i++) check_golden(FEW[i]);
+    for (size_t i = 0; !d && i < ARRAY_LEN(FEW); i++)
+        check_golden(FEW[i]);
     while (d && (e = readdir(d))) {
         char name[200];
         size_t stem = strcspn(e->d_name, ".");
-        if (strcmp(e->d_name + stem, ".json")) continue;
+        if (strcmp(e->d_name + stem, ".json"))
+            continue;
         snprintf(name, sizeof name, "%.*s", (int)stem, e->d_name);
         check_golden(name);
     }
-    if (d) closedir(d);
+    if (d)
+        closedir(d);
 }

@@ -1,4 +1,5 @@
-/* The bundled model on the emulated device against the CPU, teacher-forced; its bits against chunking and graphs. */
+/* The bundled model on the emulated device against the CPU, teacher-forced; its bits against
+ * chunking and graphs. */
 #include "machine.h"
 #include "rig.h"
 
@@ -10,7 +11,8 @@ enum { PROMPT = 12, TOTAL = 72 };
 static uint32_t best_but(const float *x, uint32_t count, uint32_t rank) {
     float *left = calloc(count, 4);
     memcpy(left, x, count * 4);
-    for (; rank; rank--) left[machine_argmax(left, count)] = -INFINITY;
+    for (; rank; rank--)
+        left[machine_argmax(left, count)] = -INFINITY;
     uint32_t id = machine_argmax(left, count);
     free(left);
     return id;
@@ -18,20 +20,24 @@ static uint32_t best_but(const float *x, uint32_t count, uint32_t rank) {
 
 enum { BEGIN = 3066, END = 3067 };
 
-/* A text of the model's own: the rank-th best token after its beginning, then greedily on the CPU until it ends or has
- * *total tokens; and the logits of all its positions there. (Of random tokens the model expects nothing: its logits are
- * flat, and which is the largest says nothing.) */
-static float *teacher(struct machine *cpu, uint32_t slot, uint32_t rank, uint32_t *tokens, uint32_t *total) {
+/* A text of the model's own: the rank-th best token after its beginning, then greedily on the CPU
+ * until it ends or has *total tokens; and the logits of all its positions there. (Of random tokens
+ * the model expects nothing: its logits are flat, and which is the largest says nothing.) */
+static float *teacher(struct machine *cpu, uint32_t slot, uint32_t rank, uint32_t *tokens,
+                      uint32_t *total) {
     uint32_t vocab = cpu->model.spec.vocab, have = 1;
     float *logits = calloc((size_t)*total * vocab, 4);
     tokens[0] = BEGIN;
     for (;; have++) {
         machine_admit(cpu, slot, tokens, have,
-                      (struct slot_state){0}); /* anew: the cache is written again, which costs little here */
-        if (!machine_step(cpu, slot, have, false, logits) || have == *total) break;
+                      /* anew: the cache is written again, which costs little here */
+                      (struct slot_state){0});
+        if (!machine_step(cpu, slot, have, false, logits) || have == *total)
+            break;
         const float *last = logits + (size_t)(have - 1) * vocab;
         tokens[have] = have == 1 ? best_but(last, vocab, rank) : machine_argmax(last, vocab);
-        if (tokens[have] == END) break;
+        if (tokens[have] == END)
+            break;
     }
     *total = have;
     return logits;
@@ -41,12 +47,15 @@ static void compare(enum storage_type act, double bound) {
     struct machine cpu, gpu;
     uint32_t tokens[TOTAL], same = 0, all = 0;
     double difference = 0, size = 0;
-    if (!machine_open(&cpu, DEMO, "cpu", STORAGE_NONE, STORAGE_F32)) return;
-    if (!machine_open(&gpu, DEMO, "cuda", act, act)) return;
+    if (!machine_open(&cpu, DEMO, "cpu", STORAGE_NONE, STORAGE_F32))
+        return;
+    if (!machine_open(&gpu, DEMO, "cuda", act, act))
+        return;
     uint32_t vocab = cpu.model.spec.vocab;
     for (uint32_t slot = 0; slot < (is_long() ? 4u : act == STORAGE_F32 ? 1u : 2u); slot++) {
         uint32_t total = is_long() ? TOTAL : act == STORAGE_F32 ? 24 : 64;
-        float *want = teacher(&cpu, slot, slot * 3, tokens, &total), *got = calloc((size_t)total * vocab, 4);
+        float *want = teacher(&cpu, slot, slot * 3, tokens, &total),
+              *got = calloc((size_t)total * vocab, 4);
         machine_admit(&gpu, slot, tokens, total, (struct slot_state){0});
         EXPECT(machine_step(&gpu, slot, MIN((uint32_t)PROMPT, total), false, got));
         for (uint32_t at = PROMPT; at < total; at += 10)
@@ -56,32 +65,43 @@ static void compare(enum storage_type act, double bound) {
             size += pow(want[i], 2);
         }
         for (uint32_t t = 0; t < total; t++, all++)
-            same += machine_argmax(got + (size_t)t * vocab, vocab) == machine_argmax(want + (size_t)t * vocab, vocab);
+            same += machine_argmax(got + (size_t)t * vocab, vocab) ==
+                    machine_argmax(want + (size_t)t * vocab, vocab);
         free(want);
         free(got);
     }
     double relative = sqrt(difference / size);
     if (!(relative <= bound) || same * 100 < all * 99)
-        check_fail(__FILE__, __LINE__, "%s: logits differ by %g of their size, argmax equal in %u of %u",
+        check_fail(__FILE__, __LINE__,
+                   "%s: logits differ by %g of their size, argmax equal in %u of %u",
                    storage_name(act), relative, same, all);
-    fprintf(stderr, "%s: logits differ by %g, argmax equal in %u of %u\n", storage_name(act), relative, same, all);
+    fprintf(stderr, "%s: logits differ by %g, argmax equal in %u of %u\n", storage_name(act),
+            relative, same, all);
     machine_close(&cpu);
     machine_close(&gpu);
 }
 
-TEST(the_bundled_model_in_f32_has_the_cpus_logits) { compare(STORAGE_F32, 1e-4); }
-TEST(the_bundled_model_in_f16_has_the_cpus_logits) {
-    if (is_long()) compare(STORAGE_F16, 1e-2); /* its weights are bf16: plain products, slow here */
+TEST(the_bundled_model_in_f32_has_the_cpus_logits) {
+    compare(STORAGE_F32, 1e-4);
 }
-TEST(the_bundled_model_in_bf16_has_the_cpus_logits) { compare(STORAGE_BF16, 1e-2); }
+TEST(the_bundled_model_in_f16_has_the_cpus_logits) {
+    if (is_long())
+        compare(STORAGE_F16, 1e-2); /* its weights are bf16: plain products, slow here */
+}
+TEST(the_bundled_model_in_bf16_has_the_cpus_logits) {
+    compare(STORAGE_BF16, 1e-2);
+}
 
-/* Prompt positions in chunks of any size, output positions one by one or many at once: the same logits, bit by bit. */
+/* Prompt positions in chunks of any size, output positions one by one or many at once: the same
+ * logits, bit by bit. */
 TEST(chunks_do_not_change_a_bit) {
     static const uint32_t chunks[][2] = {{40, 16}, {13, 5}, {39, 1}};
     struct machine gpu;
     uint32_t tokens[TOTAL];
-    for (uint32_t i = 0; i < TOTAL; i++) tokens[i] = (uint32_t)(check_random() % 3000);
-    if (!machine_open(&gpu, DEMO, "cuda", STORAGE_BF16, STORAGE_BF16)) return;
+    for (uint32_t i = 0; i < TOTAL; i++)
+        tokens[i] = (uint32_t)(check_random() % 3000);
+    if (!machine_open(&gpu, DEMO, "cuda", STORAGE_BF16, STORAGE_BF16))
+        return;
     uint32_t vocab = gpu.model.spec.vocab, prompt = 40, total = is_long() ? TOTAL : 48;
     float *first = calloc((size_t)TOTAL * vocab, 4), *again = calloc((size_t)TOTAL * vocab, 4);
     for (uint32_t c = 0; c < ARRAY_LEN(chunks); c++) {
@@ -89,13 +109,58 @@ TEST(chunks_do_not_change_a_bit) {
         emu_set_order((int)c, c + 1);
         machine_admit(&gpu, c, tokens, total, (struct slot_state){0});
         for (uint32_t at = 0; at < prompt; at += chunks[c][0])
-            EXPECT(machine_step(&gpu, c, MIN(chunks[c][0], prompt - at), false, logits + (size_t)at * vocab));
+            EXPECT(machine_step(&gpu, c, MIN(chunks[c][0], prompt - at), false,
+                                logits + (size_t)at * vocab));
         for (uint32_t at = prompt; at < total; at += chunks[c][1])
-            EXPECT(machine_step(&gpu, c, MIN(chunks[c][1], total - at), true, logits + (size_t)at * vocab));
+            EXPECT(machine_step(&gpu, c, MIN(chunks[c][1], total - at), true,
+                                logits + (size_t)at * vocab));
         EXPECT(!c || same_bits(first, again, (size_t)total * vocab));
     }
     emu_set_order(0, 1);
     free(first);
     free(again);
     machine_close(&gpu);
+}
+
+void emu_set_blas_choice(int choice);
+
+/* dev->isa of a device that multiplies prompt rows by cuBLASLt, after a rehearsal, and after a step
+ * too where step is true. False: no such device. */
+static bool isa_after(int choice, bool step, struct device *told) {
+    static float logits[16 * 65536];
+    static const uint32_t tokens[16] = {1, 2, 3};
+    struct machine m;
+    struct error err;
+    struct device *dev;
+    struct device_options options = {
+        .kind = "cuda", .activation = STORAGE_BF16, .gemm = "cublaslt"};
+    if (device_open(&options, &dev, &err))
+        return false;
+    device_close(&dev);
+    setenv("TRIREME_GEMM", "cublaslt", 1);
+    emu_set_blas_choice(choice);
+    bool done = machine_open(&m, DEMO, "cuda", STORAGE_BF16, STORAGE_BF16);
+    if (done) {
+        forward_rehearse(&m.forward, m.stream);
+        machine_admit(&m, 0, tokens, 16, (struct slot_state){0});
+        done = m.model.spec.vocab <= 65536 && (!step || machine_step(&m, 0, 16, false, logits));
+        *told = *m.dev;
+        machine_close(&m);
+    }
+    unsetenv("TRIREME_GEMM");
+    emu_set_blas_choice(0);
+    return done;
+}
+
+/* The library chooses by more than its version: the GPU, its clocks, settings. Bits follow the
+ * choice, so the fingerprint has it, and has it before the first step. */
+TEST(algorithms_that_cublaslt_chose_are_part_of_what_tells_bits) {
+    struct device first, again, other;
+    if (!isa_after(0, false, &first))
+        SKIP("gpu", "no cuBLASLt here");
+    EXPECT(isa_after(0, true, &again) && isa_after(1, false, &other));
+    EXPECT_STR(first.isa, again.isa);
+    if (first.kind == DEVICE_EMULATED)
+        EXPECT(strcmp(first.isa, other.isa) != 0);
+    EXPECT(strchr(first.isa, '-') && strlen(first.isa) + 1 < sizeof first.isa);
 }

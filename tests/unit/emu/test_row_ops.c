@@ -4,20 +4,21 @@
 static const uint32_t WIDTHS[] = {1, 7, 31, 32, 33, 64, 257, 300};
 
 /* Device results against the definition's, which took the same rounded inputs. */
-static void compare_as(struct rig *r, const char *what, enum storage_type type, const void *dev, const float *want,
-                       size_t count, double size) {
+static void compare_as(struct rig *r, const char *what, enum storage_type type, const void *dev,
+                       const float *want, size_t count, double size) {
     float *got = rig_down(r, type, dev, count);
     for (size_t i = 0; i < count; i++)
         if (!(fabs((double)got[i] - want[i]) <= rounding(type) * 1.01 * fabs(want[i]) +
                                                     UNIT_ROUNDOFF * 64 * (size + fabs(want[i])) +
                                                     rounding_floor(type))) {
-            check_fail(__FILE__, __LINE__, "%s, %s: value %zu is %g, expected %g", what, storage_name(type), i,
-                       (double)got[i], (double)want[i]);
+            check_fail(__FILE__, __LINE__, "%s, %s: value %zu is %g, expected %g", what,
+                       storage_name(type), i, (double)got[i], (double)want[i]);
             break;
         }
     free(got);
 }
-static void compare(struct rig *r, const char *what, const void *dev, const float *want, size_t count, double size) {
+static void compare(struct rig *r, const char *what, const void *dev, const float *want,
+                    size_t count, double size) {
     compare_as(r, what, r->act, dev, want, count, size);
 }
 
@@ -31,7 +32,8 @@ TEST(norms_equal_their_definition) {
         emu_set_order((int)(i % ORDERS), i + 1);
         void *dx = rig_values(&r, r.act, x, count), *dd = rig_values(&r, r.act, d, count),
              *out = rig_alloc(&r, storage_bytes(r.act, count));
-        void *dw = rig_values(&r, STORAGE_F32, w, 2 * width), *db = rig_values(&r, STORAGE_F32, bias, 2 * width);
+        void *dw = rig_values(&r, STORAGE_F32, w, 2 * width),
+             *db = rig_values(&r, STORAGE_F32, bias, 2 * width);
         float squares[6] = {1, 2, 3, 4, 5, 6}, *dsquares = rig_values(&r, STORAGE_F32, squares, 6);
         struct op_head_norm h = {.x = dx,
                                  .weight = dw,
@@ -54,10 +56,12 @@ TEST(norms_equal_their_definition) {
         r.ref->ops->rows->row_squares(r.ref_stream, &q);
         compare_as(&r, "squares", STORAGE_F32, dsquares, squares, 2 * rows, width);
         h.x = want, h.weight = w, h.bias = i % 2 ? bias : NULL;
-        if (h.squares) h.squares = squares + 1;
+        if (h.squares)
+            h.squares = squares + 1;
         r.ref->ops->rows->head_norm(r.ref_stream, &h);
         compare(&r, "head norm", dx, want, count, 32);
-        for (size_t n = 0; n < count; n++) x[n] = 0; /* what the sum gives, exactly: delta alone */
+        for (size_t n = 0; n < count; n++)
+            x[n] = 0; /* what the sum gives, exactly: delta alone */
         const enum storage_type x_type = i % 2 ? STORAGE_F32 : r.act;
         void *zero = rig_values(&r, x_type, x, count);
         struct op_layernorm l = {.out = out,
@@ -89,8 +93,10 @@ TEST(values_equal_their_definitions) {
         uint32_t width = WIDTHS[i / 3], rows = 4, table_rows = 6;
         struct rig r = rig_open(TYPES[i % ARRAY_LEN(TYPES)]);
         size_t count = (size_t)rows * width;
-        float *x = random_values(count), *table = random_values((size_t)table_rows * width), *want = calloc(count, 4);
-        void *dx = rig_values(&r, r.act, x, count), *out = rig_alloc(&r, storage_bytes(r.act, count));
+        float *x = random_values(count), *table = random_values((size_t)table_rows * width),
+              *want = calloc(count, 4);
+        void *dx = rig_values(&r, r.act, x, count),
+             *out = rig_alloc(&r, storage_bytes(r.act, count));
         for (int kind = 1; kind < ACTIVATION_COUNT; kind++) {
             struct op_activate a = {out, dx, rows, width, kind};
             r.dev->ops->rows->activate(r.stream, &a);
@@ -104,13 +110,15 @@ TEST(values_equal_their_definitions) {
         l.logits = want;
         r.ref->ops->rows->finish_logits(r.ref_stream, &l);
         float *got = rig_down(&r, STORAGE_F32, logits, count);
-        for (size_t n = 0; n < count; n++) EXPECT(fabs((double)got[n] - want[n]) <= 8 * UNIT_ROUNDOFF * fabs(want[n]));
+        for (size_t n = 0; n < count; n++)
+            EXPECT(fabs((double)got[n] - want[n]) <= 8 * UNIT_ROUNDOFF * fabs(want[n]));
         free(got);
         memcpy(want, x, count * 4);
         struct matrix m = {.type = r.act, .rows = table_rows, .cols = width, .part_count = 1};
-        m.parts[0] =
-            (struct matrix_part){.data = rig_values(&r, r.act, table, (size_t)table_rows * width), .rows = table_rows};
-        struct step_batch batch = {.row_count = rows, .positions = rig_up(&r, positions, sizeof positions)};
+        m.parts[0] = (struct matrix_part){
+            .data = rig_values(&r, r.act, table, (size_t)table_rows * width), .rows = table_rows};
+        struct step_batch batch = {.row_count = rows,
+                                   .positions = rig_up(&r, positions, sizeof positions)};
         r.dev->ops->rows->add_positions(r.stream, &(struct op_add_positions){dx, &m, 2, &batch});
         m = (struct matrix){.type = STORAGE_F32,
                             .rows = table_rows,
@@ -118,7 +126,8 @@ TEST(values_equal_their_definitions) {
                             .part_count = 1,
                             .parts = {{.data = table, .rows = table_rows}}};
         batch.positions = (uint32_t *)(uintptr_t)positions;
-        r.ref->ops->rows->add_positions(r.ref_stream, &(struct op_add_positions){want, &m, 2, &batch});
+        r.ref->ops->rows->add_positions(r.ref_stream,
+                                        &(struct op_add_positions){want, &m, 2, &batch});
         compare(&r, "positions", dx, want, count, 0);
         void *dc = rig_values(&r, r.act, memcpy(want, x, count * 4), count);
         r.dev->ops->rows->clamp(r.stream, &(struct op_clamp){dc, rows, width, 0.5f});

@@ -1,5 +1,5 @@
-/* The sampler on the emulated device: the draws of the definition over random settings, its special cases, three thread
- * orders. */
+/* The sampler on the emulated device: the draws of the definition over random settings, its special
+ * cases, three thread orders. */
 #include "rig.h"
 
 enum { HISTORY = 64 };
@@ -16,16 +16,19 @@ struct draw {
     float logprob, top_logprobs[SAMPLE_TOP_MAX];
 };
 
-/* `count` rows of the same setting; the device's arrays are what `dev` needs, host memory for the definition. */
-static struct draw sample_on(struct device *dev, struct stream *stream, const float *logits, uint32_t vocab,
-                             const struct setting *set, uint32_t count) {
+/* `count` rows of the same setting; the device's arrays are what `dev` needs, host memory for the
+ * definition. */
+static struct draw sample_on(struct device *dev, struct stream *stream, const float *logits,
+                             uint32_t vocab, const struct setting *set, uint32_t count) {
     uint32_t stride = vocab + 3, words = (vocab + 31) / 32, *index = calloc(count * 2, 4);
     void *owned[16], *pinned[6];
     int n = 0;
-    for (uint32_t i = 0; i < count; i++) index[i] = i;
+    for (uint32_t i = 0; i < count; i++)
+        index[i] = i;
 #define PUT(size, host) put_copies(dev, stream, &owned[n++], count, size, host)
 #define TAKE(size)      (owned[n++] = device_alloc(dev, size))
-    extern void put_copies(struct device *, struct stream *, void **, uint32_t, size_t, const void *);
+    extern void put_copies(struct device *, struct stream *, void **, uint32_t, size_t,
+                           const void *);
     float *padded = calloc(stride, 4);
     memcpy(padded, logits, vocab * 4);
     struct slot_table t = {.slot_count = count, .max_context = HISTORY};
@@ -33,18 +36,25 @@ static struct draw sample_on(struct device *dev, struct stream *stream, const fl
     float *values = calloc(SLOT_BIAS_MAX, 4);
     memcpy(ids, set->bias_ids, sizeof set->bias_ids);
     memcpy(values, set->bias_values, sizeof set->bias_values);
-    PUT(stride * 4, padded), PUT(sizeof set->state, &set->state), PUT(sizeof set->history, set->history);
+    PUT(stride * 4, padded), PUT(sizeof set->state, &set->state),
+        PUT(sizeof set->history, set->history);
     PUT(SLOT_BIAS_MAX * 4, ids), PUT(SLOT_BIAS_MAX * 4, values);
     t.states = owned[1], t.tokens = owned[2], t.bias_ids = owned[3], t.bias_values = owned[4];
     uint32_t *rows = TAKE(count * 4), *zeros = TAKE(count * 4);
     stream_copy_in(stream, rows, index, count * 4);
     stream_copy_in(stream, zeros, index + count, count * 4);
-    void *mask = set->mask ? TAKE(words * 4) : NULL, *scratch = TAKE(dev->ops->sample_scratch(dev, count, vocab));
-    if (mask) stream_copy_in(stream, mask, set->mask, words * 4);
-    for (int i = 0; i < 6; i++) pinned[i] = device_alloc_host(dev, (size_t)count * 4 * (i < 4 ? 1 : SAMPLE_TOP_MAX));
+    void *mask = set->mask ? TAKE(words * 4) : NULL,
+         *scratch = TAKE(dev->ops->sample_scratch(dev, count, vocab));
+    if (mask)
+        stream_copy_in(stream, mask, set->mask, words * 4);
+    for (int i = 0; i < 6; i++)
+        pinned[i] = device_alloc_host(dev, (size_t)count * 4 * (i < 4 ? 1 : SAMPLE_TOP_MAX));
     struct sample_out out = {pinned[0], pinned[1], pinned[2], pinned[3], pinned[4], pinned[5]};
-    struct step_batch batch = {
-        .row_count = count, .sample_count = count, .sample_rows = rows, .slots = rows, .positions = zeros};
+    struct step_batch batch = {.row_count = count,
+                               .sample_count = count,
+                               .sample_rows = rows,
+                               .slots = rows,
+                               .positions = zeros};
     dev->ops->sample(stream, &(struct op_sample){.logits = owned[0],
                                                  .logits_stride = stride,
                                                  .vocab_size = vocab,
@@ -61,7 +71,8 @@ static struct draw sample_on(struct device *dev, struct stream *stream, const fl
     stream_copy_out(stream, history, t.tokens + row * HISTORY, sizeof history);
     struct event *done = event_new(dev);
     event_record(done, stream);
-    if (event_wait(done)) check_fail(__FILE__, __LINE__, "the device failed: %s", emu_failure());
+    if (event_wait(done))
+        check_fail(__FILE__, __LINE__, "the device failed: %s", emu_failure());
     event_free(&done);
     struct draw d = {.status = out.status[row],
                      .token = out.tokens[row],
@@ -72,8 +83,10 @@ static struct draw sample_on(struct device *dev, struct stream *stream, const fl
                      .last = history[state.token_count - 1]};
     memcpy(d.top_ids, out.top_ids + row * SAMPLE_TOP_MAX, sizeof d.top_ids);
     memcpy(d.top_logprobs, out.top_logprobs + row * SAMPLE_TOP_MAX, sizeof d.top_logprobs);
-    for (int i = 0; i < n; i++) device_free(dev, owned[i]);
-    for (int i = 0; i < 6; i++) device_free_host(dev, pinned[i]);
+    for (int i = 0; i < n; i++)
+        device_free(dev, owned[i]);
+    for (int i = 0; i < 6; i++)
+        device_free_host(dev, pinned[i]);
     free(padded);
     free(index);
     free(ids);
@@ -82,10 +95,13 @@ static struct draw sample_on(struct device *dev, struct stream *stream, const fl
 }
 
 /* Device memory of `count` copies. */
-void put_copies(struct device *dev, struct stream *stream, void **out, uint32_t count, size_t size, const void *host);
-void put_copies(struct device *dev, struct stream *stream, void **out, uint32_t count, size_t size, const void *host) {
+void put_copies(struct device *dev, struct stream *stream, void **out, uint32_t count, size_t size,
+                const void *host);
+void put_copies(struct device *dev, struct stream *stream, void **out, uint32_t count, size_t size,
+                const void *host) {
     *out = device_alloc(dev, size * count);
-    for (uint32_t i = 0; i < count; i++) stream_copy_in(stream, (char *)*out + i * size, host, size);
+    for (uint32_t i = 0; i < count; i++)
+        stream_copy_in(stream, (char *)*out + i * size, host, size);
 }
 
 static struct setting plain(float temperature) {
@@ -104,7 +120,8 @@ static struct setting plain(float temperature) {
 static struct setting random_setting(int round, uint32_t vocab, uint32_t *mask) {
     struct setting set = plain(round % 4 ? 0.3f + (float)(round % 7) * 0.3f : 0);
     struct slot_state *s = &set.state;
-    for (int i = 0; i < 12; i++) set.history[i] = (uint32_t)(check_random() % vocab);
+    for (int i = 0; i < 12; i++)
+        set.history[i] = (uint32_t)(check_random() % vocab);
     s->token_count = 12;
     s->prompt_count = 5;
     s->seed = check_random();
@@ -129,7 +146,8 @@ static struct setting random_setting(int round, uint32_t vocab, uint32_t *mask) 
         s->min_total = round % 8 == 2 ? 20 : 0;
     }
     if (round % 9 == 4) {
-        for (uint32_t i = 0; i < (vocab + 31) / 32; i++) mask[i] = (uint32_t)check_random() | 1;
+        for (uint32_t i = 0; i < (vocab + 31) / 32; i++)
+            mask[i] = (uint32_t)check_random() | 1;
         set.mask = mask;
     }
     return set;
@@ -141,22 +159,27 @@ TEST(every_setting_draws_what_the_definition_draws) {
     for (int round = 0; round < (is_long() ? 600 : 90); round++) {
         uint32_t vocab = vocabs[check_random() % ARRAY_LEN(vocabs)], mask[100];
         float *logits = random_values(vocab);
-        for (uint32_t i = 0; i < vocab; i++) logits[i] = check_random() % 50 ? logits[i] * 4 : -INFINITY;
+        for (uint32_t i = 0; i < vocab; i++)
+            logits[i] = check_random() % 50 ? logits[i] * 4 : -INFINITY;
         logits[check_random() % vocab] = 1;
         struct setting set = random_setting(round, vocab, mask);
         struct draw want = sample_on(r.ref, r.ref_stream, logits, vocab, &set, 1);
         for (int order = 0; order < ORDERS; order++) {
             emu_set_order(order, (uint64_t)round);
-            struct draw got = sample_on(r.dev, r.stream, logits, vocab, &set, 1 + (uint32_t)round % 3);
+            struct draw got =
+                sample_on(r.dev, r.stream, logits, vocab, &set, 1 + (uint32_t)round % 3);
             EXPECT_EQ(got.status, want.status);
             EXPECT_EQ(got.token, want.token);
-            EXPECT(got.token_count == want.token_count && got.active == want.active && got.last == want.last);
-            if (want.status == SAMPLE_NONFINITE) continue;
+            EXPECT(got.token_count == want.token_count && got.active == want.active &&
+                   got.last == want.last);
+            if (want.status == SAMPLE_NONFINITE)
+                continue;
             EXPECT_EQ(got.top_count, want.top_count);
             for (uint32_t i = 0; want.top_count != SAMPLE_NO_LOGPROBS && i < want.top_count; i++) {
                 EXPECT_EQ(got.top_ids[i], want.top_ids[i]);
                 EXPECT(got.top_logprobs[i] == want.top_logprobs[i] ||
-                       fabsf(got.top_logprobs[i] - want.top_logprobs[i]) <= 1e-5f * (1 + fabsf(want.top_logprobs[i])));
+                       fabsf(got.top_logprobs[i] - want.top_logprobs[i]) <=
+                           1e-5f * (1 + fabsf(want.top_logprobs[i])));
             }
             if (set.state.logprobs >= 0)
                 EXPECT(got.logprob == want.logprob ||
@@ -178,10 +201,12 @@ TEST(greedy_takes_the_lowest_id_among_equals) {
     set.state.logprobs = 7;
     for (int order = 0; order < ORDERS; order++) {
         emu_set_order(order, 23);
-        for (size_t i = 0; i < ARRAY_LEN(ids); i++) logits[ids[i]] = 2;
+        for (size_t i = 0; i < ARRAY_LEN(ids); i++)
+            logits[ids[i]] = 2;
         struct draw d = sample_on(r.dev, r.stream, logits, V, &set, 1);
         EXPECT(d.status == SAMPLE_TOKEN && d.token == 961 && d.top_count == 7);
-        for (uint32_t i = 1; i < 7; i++) EXPECT(d.top_ids[i] > d.top_ids[i - 1]);
+        for (uint32_t i = 1; i < 7; i++)
+            EXPECT(d.top_ids[i] > d.top_ids[i - 1]);
     }
     emu_set_order(0, 1);
     rig_close(&r);
@@ -189,7 +214,8 @@ TEST(greedy_takes_the_lowest_id_among_equals) {
 
 TEST(logits_that_are_not_finite_end_their_row) {
     float rows[4][40];
-    for (int i = 0; i < 40; i++) rows[0][i] = rows[1][i] = 1, rows[2][i] = -INFINITY, rows[3][i] = i ? -INFINITY : 0;
+    for (int i = 0; i < 40; i++)
+        rows[0][i] = rows[1][i] = 1, rows[2][i] = -INFINITY, rows[3][i] = i ? -INFINITY : 0;
     rows[0][33] = NAN;
     rows[1][2] = INFINITY;
     struct setting set = plain(0.5f), ended = plain(0), none = plain(1);

@@ -1,5 +1,5 @@
-/* Operations with a state on the emulated device: against the scalar definition, and every cut into steps against the
- * sequence computed at once, bit by bit. */
+/* Operations with a state on the emulated device: against the scalar definition, and every cut into
+ * steps against the sequence computed at once, bit by bit. */
 #include "kernels/state_cases.h"
 #include "rig.h"
 
@@ -23,13 +23,17 @@ static void numbers_init(struct numbers *n, const struct state_case *c, enum sto
         n->in[i] = random_values((size_t)ROWS * c->inputs[i]);
         round_to(act, n->in[i], (size_t)ROWS * c->inputs[i]);
     }
-    for (size_t i = 0; i < (size_t)ROWS * c->wide; i++) n->wide[i] = fabsf(n->wide[i]);
-    for (int i = 0; i < CASE_PARAMETERS; i++) n->p[i] = random_values(c->parameters[i]);
+    for (size_t i = 0; i < (size_t)ROWS * c->wide; i++)
+        n->wide[i] = fabsf(n->wide[i]);
+    for (int i = 0; i < CASE_PARAMETERS; i++)
+        n->p[i] = random_values(c->parameters[i]);
     case_tame(c, n->p);
 }
 static void numbers_release(struct numbers *n) {
-    for (int i = 0; i < CASE_INPUTS; i++) free(n->in[i]);
-    for (int i = 0; i < CASE_PARAMETERS; i++) free(n->p[i]);
+    for (int i = 0; i < CASE_INPUTS; i++)
+        free(n->in[i]);
+    for (int i = 0; i < CASE_PARAMETERS; i++)
+        free(n->p[i]);
     free(n->wide);
 }
 
@@ -44,9 +48,10 @@ static void add_run(struct plan *p, uint32_t slot, uint32_t first, uint32_t coun
     p->row_count += count;
 }
 
-/* One step on either device; scatters the outputs of rows that are not padding into all[planes][ROWS, out_width]. */
-static void run_step(struct rig *r, bool emulated, const struct numbers *n, void *states, size_t slot_floats,
-                     const struct plan *plan, float *all) {
+/* One step on either device; scatters the outputs of rows that are not padding into
+ * all[planes][ROWS, out_width]. */
+static void run_step(struct rig *r, bool emulated, const struct numbers *n, void *states,
+                     size_t slot_floats, const struct plan *plan, float *all) {
     const struct state_case *c = n->c;
     uint32_t rows = plan->row_count, positions[ROWS], slots[ROWS], from[ROWS];
     for (uint32_t k = 0; k < plan->run_count; k++)
@@ -64,25 +69,31 @@ static void run_step(struct rig *r, bool emulated, const struct numbers *n, void
     for (int i = 0; i < CASE_INPUTS; i++) {
         host[i] = calloc((size_t)rows * c->inputs[i] + 1, 4);
         for (uint32_t row = 0; row < rows; row++)
-            memcpy(host[i] + (size_t)row * c->inputs[i], n->in[i] + (size_t)from[row] * c->inputs[i], c->inputs[i] * 4);
+            memcpy(host[i] + (size_t)row * c->inputs[i],
+                   n->in[i] + (size_t)from[row] * c->inputs[i], c->inputs[i] * 4);
         in[i] = emulated ? rig_values(r, r->act, host[i], (size_t)rows * c->inputs[i]) : host[i];
     }
-    for (int i = 0; i < CASE_PARAMETERS; i++) p[i] = emulated ? rig_up(r, n->p[i], c->parameters[i] * 4) : n->p[i];
+    for (int i = 0; i < CASE_PARAMETERS; i++)
+        p[i] = emulated ? rig_up(r, n->p[i], c->parameters[i] * 4) : n->p[i];
     struct step_batch batch = {.row_count = rows,
                                .run_count = plan->run_count,
-                               .runs = emulated ? rig_up(r, plan->runs, sizeof plan->runs) : plan->runs,
+                               .runs =
+                                   emulated ? rig_up(r, plan->runs, sizeof plan->runs) : plan->runs,
                                .slots = emulated ? rig_up(r, slots, rows * 4) : slots,
                                .positions = emulated ? rig_up(r, positions, rows * 4) : positions};
     struct state_view view = {.base = states, .slot_stride = slot_floats * 4};
-    void *out = emulated ? rig_alloc(r, storage_bytes(r->act, out_count)) : calloc(out_count + 1, 4);
-    c->call(c, emulated ? r->stream : r->ref_stream, emulated ? r->dev->ops->state : r->ref->ops->state, in,
+    void *out =
+        emulated ? rig_alloc(r, storage_bytes(r->act, out_count)) : calloc(out_count + 1, 4);
+    c->call(c, emulated ? r->stream : r->ref_stream,
+            emulated ? r->dev->ops->state : r->ref->ops->state, in,
             emulated ? rig_up(r, wide, (size_t)rows * c->wide * 4) : wide, p, out, view, &batch);
     float *got = emulated ? rig_down(r, r->act, out, out_count) : out;
     for (uint32_t row = 0; row < rows; row++)
         for (uint32_t m = 0; positions[row] != ROW_NONE && m < c->out_planes; m++)
-            memcpy(all + ((size_t)m * ROWS + from[row]) * c->out_width, got + ((size_t)m * rows + row) * c->out_width,
-                   c->out_width * 4);
-    for (int i = 0; i < CASE_INPUTS; i++) free(host[i]);
+            memcpy(all + ((size_t)m * ROWS + from[row]) * c->out_width,
+                   got + ((size_t)m * rows + row) * c->out_width, c->out_width * 4);
+    for (int i = 0; i < CASE_INPUTS; i++)
+        free(host[i]);
     free(wide);
     free(got);
 }
@@ -101,10 +112,13 @@ static float *run_all(const struct numbers *n, enum storage_type act, bool emula
         struct plan plan = {0};
         struct rig r = rig_open(act); /* frees the step's arrays */
         for (uint32_t slot = 0; slot < CASE_SLOTS; slot++) {
-            if (cut && check_random() % 3 == 0) add_run(&plan, slot, ROW_NONE, 2);
+            if (cut && check_random() % 3 == 0)
+                add_run(&plan, slot, ROW_NONE, 2);
             for (int part = 0; part < 1 + (int)cut; part++) {
-                uint32_t left = CASE_LENGTH - done[slot], count = cut ? 1 + (uint32_t)(check_random() % 9) : left;
-                if (left == 0 || plan.run_count == ARRAY_LEN(plan.runs)) break;
+                uint32_t left = CASE_LENGTH - done[slot],
+                         count = cut ? 1 + (uint32_t)(check_random() % 9) : left;
+                if (left == 0 || plan.run_count == ARRAY_LEN(plan.runs))
+                    break;
                 count = MIN(count, left);
                 add_run(&plan, slot, done[slot], count);
                 done[slot] += count;
@@ -114,7 +128,8 @@ static float *run_all(const struct numbers *n, enum storage_type act, bool emula
         run_step(&r, emulated, n, states, slot_floats, &plan, all);
         rig_close(&r);
     }
-    if (emulated) device_free(first.dev, states);
+    if (emulated)
+        device_free(first.dev, states);
     rig_close(&first);
     free(host_states);
     return all;
@@ -138,11 +153,11 @@ static void check_case(const struct state_case *c, enum storage_type act) {
           *cut = run_all(&n, act, true, true);
     double error = relative_error(got, want, count);
     if (!(error <= rounding(act) + (8.0 * CASE_LENGTH + 64) * UNIT_ROUNDOFF))
-        check_fail(__FILE__, __LINE__, "%s %s [%u, %u]: relative error %g", c->name, storage_name(act), c->sizes[0],
-                   c->sizes[1], error);
+        check_fail(__FILE__, __LINE__, "%s %s [%u, %u]: relative error %g", c->name,
+                   storage_name(act), c->sizes[0], c->sizes[1], error);
     if (!same_bits(cut, got, count))
-        check_fail(__FILE__, __LINE__, "%s %s [%u, %u]: another cut, other bits", c->name, storage_name(act),
-                   c->sizes[0], c->sizes[1]);
+        check_fail(__FILE__, __LINE__, "%s %s [%u, %u]: another cut, other bits", c->name,
+                   storage_name(act), c->sizes[0], c->sizes[1]);
     free(got);
     free(want);
     free(cut);
@@ -153,34 +168,39 @@ TEST(operations_equal_their_definition_in_any_cut) {
     for (size_t i = 0; i < ARRAY_LEN(STATE_CASES); i++) {
         emu_set_order((int)(i % ORDERS), i);
         for (size_t type = 0; type < ARRAY_LEN(TYPES); type++)
-            if (is_long() || type == i % 3) check_case(&STATE_CASES[i], TYPES[type]);
+            if (is_long() || type == i % 3)
+                check_case(&STATE_CASES[i], TYPES[type]);
     }
     emu_set_order(0, 1);
 }
 
 /* ---- operations on rows ---- */
 
-static void expect_near(const char *what, enum storage_type act, const float *got, const float *want, size_t count) {
+static void expect_near(const char *what, enum storage_type act, const float *got,
+                        const float *want, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (!(fabs((double)got[i] - want[i]) <=
-              (1.01 * rounding(act) + 60 * UNIT_ROUNDOFF) * (fabs((double)want[i]) + 1) + rounding_floor(act)))
-            check_fail(__FILE__, __LINE__, "%s %s at %zu: %g, expected %g", what, storage_name(act), i, (double)got[i],
-                       (double)want[i]);
+              (1.01 * rounding(act) + 60 * UNIT_ROUNDOFF) * (fabs((double)want[i]) + 1) +
+                  rounding_floor(act)))
+            check_fail(__FILE__, __LINE__, "%s %s at %zu: %g, expected %g", what, storage_name(act),
+                       i, (double)got[i], (double)want[i]);
 }
 
 TEST(row_operations_equal_their_definition) {
     enum { T = 3, WIDTH = 63, STRIDE = 70, GROUP = 21 };
     for (int form = 0; form < 6; form++) {
         struct rig r = rig_open(TYPES[form % 3]);
-        float *x = random_values(T * STRIDE), *gate = random_values(T * STRIDE), *weight = random_values(21 * WIDTH),
-              want[T * WIDTH];
-        void *dx = rig_values(&r, r.act, x, T * STRIDE), *dgate = rig_values(&r, r.act, gate, T * STRIDE),
+        float *x = random_values(T * STRIDE), *gate = random_values(T * STRIDE),
+              *weight = random_values(21 * WIDTH), want[T * WIDTH];
+        void *dx = rig_values(&r, r.act, x, T * STRIDE),
+             *dgate = rig_values(&r, r.act, gate, T * STRIDE),
              *out = rig_alloc(&r, storage_bytes(r.act, T * WIDTH));
         float *w = rig_up(&r, weight, 21 * WIDTH * 4), *steps = rig_alloc(&r, T * WIDTH * 4);
         bool odd = form & 1;
-        r.dev->ops->state->softplus(r.stream, &(struct op_softplus){steps, dx, w, T, WIDTH, STRIDE, 0.01f, 1.5f});
-        r.ref->ops->state->softplus(r.ref_stream,
-                                    &(struct op_softplus){want, x, weight, T, WIDTH, STRIDE, 0.01f, 1.5f});
+        r.dev->ops->state->softplus(
+            r.stream, &(struct op_softplus){steps, dx, w, T, WIDTH, STRIDE, 0.01f, 1.5f});
+        r.ref->ops->state->softplus(
+            r.ref_stream, &(struct op_softplus){want, x, weight, T, WIDTH, STRIDE, 0.01f, 1.5f});
         float *got = rig_down(&r, STORAGE_F32, steps, T * WIDTH);
         expect_near("softplus", STORAGE_F32, got, want, T * WIDTH);
         free(got);
@@ -206,7 +226,8 @@ TEST(row_operations_equal_their_definition) {
         got = rig_down(&r, r.act, out, T * WIDTH);
         expect_near("group norm", r.act, got, want, T * WIDTH);
         free(got);
-        struct op_block_linear block = {out, dx, w, odd ? w : NULL, T, 3, 7, GROUP, STRIDE, odd ? 7 : 0, form > 2};
+        struct op_block_linear block = {out, dx,    w,      odd ? w : NULL, T,       3,
+                                        7,   GROUP, STRIDE, odd ? 7 : 0,    form > 2};
         r.dev->ops->state->block_linear(r.stream, &block);
         block = (struct op_block_linear){want, x,     weight, odd ? weight : NULL, T,       3,
                                          7,    GROUP, STRIDE, odd ? 7 : 0,         form > 2};
@@ -215,11 +236,13 @@ TEST(row_operations_equal_their_definition) {
         EXPECT(relative_error(got, want, T * WIDTH) <= rounding(r.act) + 16 * UNIT_ROUNDOFF);
         free(got);
         for (enum gate_kind kind = GATE_SIGMOID; kind <= GATE_IDENTITY; kind++) {
-            struct op_gate g = {out,    odd ? dx : NULL, dgate, form > 2 ? w : NULL, T, WIDTH, STRIDE,
-                                STRIDE, WIDTH,           kind};
+            struct op_gate g = {
+                out,    odd ? dx : NULL, dgate, form > 2 ? w : NULL, T, WIDTH, STRIDE,
+                STRIDE, WIDTH,           kind};
             r.dev->ops->state->gate(r.stream, &g);
-            g = (struct op_gate){want,   odd ? x : NULL, gate, form > 2 ? weight : NULL, T, WIDTH, STRIDE,
-                                 STRIDE, WIDTH,          kind};
+            g = (struct op_gate){
+                want,   odd ? x : NULL, gate, form > 2 ? weight : NULL, T, WIDTH, STRIDE,
+                STRIDE, WIDTH,          kind};
             r.ref->ops->state->gate(r.ref_stream, &g);
             got = rig_down(&r, r.act, out, T * WIDTH);
             expect_near("gate", r.act, got, want, T * WIDTH);

@@ -1,4 +1,5 @@
-/* Decode steps as recorded graphs: the bits of steps put on the stream one by one, whatever the batch. */
+/* Decode steps as recorded graphs: the bits of steps put on the stream one by one, whatever the
+ * batch. */
 #include "machine.h"
 #include "model/golden.h"
 
@@ -11,16 +12,19 @@ struct served {
 };
 
 static bool served_open(struct served *s, const char *dir, bool graphs) {
-    if (!machine_open(&s->m, dir, "cuda", STORAGE_BF16, STORAGE_BF16)) return false;
+    if (!machine_open(&s->m, dir, "cuda", STORAGE_BF16, STORAGE_BF16))
+        return false;
     for (int i = 0; i < 2; i++) {
         uint32_t *host = device_alloc_host(s->m.dev, MACHINE_SLOTS * (4 + 2 * SAMPLE_TOP_MAX) * 4);
-        if (!host) return false;
+        if (!host)
+            return false;
         s->out[i] = (struct sample_out){.tokens = host,
                                         .status = host + MACHINE_SLOTS,
                                         .logprobs = (float *)host + 2 * MACHINE_SLOTS,
                                         .top_counts = host + 3 * MACHINE_SLOTS,
                                         .top_ids = host + 4 * MACHINE_SLOTS,
-                                        .top_logprobs = (float *)host + (4 + SAMPLE_TOP_MAX) * MACHINE_SLOTS};
+                                        .top_logprobs =
+                                            (float *)host + (4 + SAMPLE_TOP_MAX) * MACHINE_SLOTS};
     }
     stepper_init(&s->t, &s->m.forward, MACHINE_SLOTS, graphs);
     return true;
@@ -29,7 +33,8 @@ static bool served_open(struct served *s, const char *dir, bool graphs) {
 static void served_close(struct served *s) {
     machine_wait(&s->m);
     stepper_release(&s->t);
-    for (int i = 0; i < 2; i++) device_free_host(s->m.dev, s->out[i].tokens);
+    for (int i = 0; i < 2; i++)
+        device_free_host(s->m.dev, s->out[i].tokens);
     machine_close(&s->m);
 }
 
@@ -37,22 +42,29 @@ static void served_close(struct served *s) {
 static void admit_all(struct served *s) {
     for (uint32_t slot = 0; slot < STREAMS; slot++) {
         uint32_t tokens[PROMPT];
-        for (uint32_t i = 0; i < PROMPT; i++) tokens[i] = (slot * 31 + i * 7) % 90;
+        for (uint32_t i = 0; i < PROMPT; i++)
+            tokens[i] = (slot * 31 + i * 7) % 90;
         machine_admit(&s->m, slot, tokens, PROMPT,
                       (struct slot_state){.prompt_count = PROMPT,
-                                          .max_total = PROMPT + STEPS + slot, /* some end before others */
+                                          /* some end before others */
+                                          .max_total = PROMPT + STEPS + slot,
                                           .temperature = slot % 2 ? 0.9f : 0,
                                           .seed = slot,
                                           .bias_count = slot == 4 ? MACHINE_BIAS : 0,
                                           .logprobs = slot == 2 ? 3 : -1});
         struct step_run run = {slot, 0, PROMPT - 1};
-        stepper_put(&s->t, s->m.stream, &(struct step_input){&run, 1, PROMPT - 1, 0, NULL, 0}, NULL, NULL);
+        stepper_put(&s->t, s->m.stream, &(struct step_input){&run, 1, PROMPT - 1, 0, NULL, 0}, NULL,
+                    NULL);
     }
 }
 
 /* In all steps but one every third stream may have only every fifth token. */
-static bool is_constrained(uint32_t slot, uint32_t step) { return slot % 3 == 1 && step != 2; }
-static bool is_allowed(uint32_t slot, uint32_t step, uint32_t token) { return token % 5 == (slot + step) % 5; }
+static bool is_constrained(uint32_t slot, uint32_t step) {
+    return slot % 3 == 1 && step != 2;
+}
+static bool is_allowed(uint32_t slot, uint32_t step, uint32_t token) {
+    return token % 5 == (slot + step) % 5;
+}
 
 /* A step's masks, made when they are awaited. */
 struct constraint {
@@ -67,24 +79,29 @@ static void make_masks(void *ctx) {
     memset(c->bits, 0, sizeof c->bits);
     for (uint32_t i = 0; i < c->count; i++) {
         c->rows[i] = ROW_NONE;
-        if (!is_constrained(c->first + i, c->step)) continue;
+        if (!is_constrained(c->first + i, c->step))
+            continue;
         for (uint32_t id = 0; id < VOCAB; id++)
-            if (is_allowed(c->first + i, c->step, id)) c->bits[count][id / 32] |= 1u << id % 32;
+            if (is_allowed(c->first + i, c->step, id))
+                c->bits[count][id / 32] |= 1u << id % 32;
         c->rows[i] = count++;
     }
 }
 
 /* NULL: no stream of [first, first + count) is constrained in this step. */
-static const struct sample_masks *masks_of(struct constraint *c, uint32_t first, uint32_t count, uint32_t step) {
+static const struct sample_masks *masks_of(struct constraint *c, uint32_t first, uint32_t count,
+                                           uint32_t step) {
     *c = (struct constraint){.first = first, .count = count, .step = step};
     c->masks = (struct sample_masks){&c->bits[0][0], 0, c->rows, make_masks, c};
-    for (uint32_t i = 0; i < count; i++) c->masks.count += is_constrained(first + i, step);
+    for (uint32_t i = 0; i < count; i++)
+        c->masks.count += is_constrained(first + i, step);
     return c->masks.count ? &c->masks : NULL;
 }
 
-/* Decode steps of `count` streams at a time, two in flight as the worker has them; every stream gets STEPS tokens:
- * tokens[slot][step], and log probabilities. */
-static void decode(struct served *s, uint32_t count, uint32_t tokens[STREAMS][STEPS], float logprobs[STREAMS][STEPS]) {
+/* Decode steps of `count` streams at a time, two in flight as the worker has them; every stream
+ * gets STEPS tokens: tokens[slot][step], and log probabilities. */
+static void decode(struct served *s, uint32_t count, uint32_t tokens[STREAMS][STEPS],
+                   float logprobs[STREAMS][STEPS]) {
     admit_all(s);
     for (uint32_t first = 0; first < STREAMS; first += count) {
         uint32_t n = MIN(count, STREAMS - first), rows[STREAMS];
@@ -97,22 +114,25 @@ static void decode(struct served *s, uint32_t count, uint32_t tokens[STREAMS][ST
         for (uint32_t step = 0; step <= STEPS; step++) {
             if (step < STEPS) {
                 struct constraint c;
-                stepper_put(&s->t, s->m.stream, &(struct step_input){runs, n, n, n, rows, n}, &s->out[step % 2],
-                            masks_of(&c, first, n, step));
+                stepper_put(&s->t, s->m.stream, &(struct step_input){runs, n, n, n, rows, n},
+                            &s->out[step % 2], masks_of(&c, first, n, step));
                 event_record(done[step % 2], s->m.stream);
             }
-            if (!step) continue;
+            if (!step)
+                continue;
             const struct sample_out *out = &s->out[(step - 1) % 2];
             if (event_wait(done[(step - 1) % 2]))
                 check_fail(__FILE__, __LINE__, "the device failed: %s", emu_failure());
             for (uint32_t i = 0; i < n; i++) {
                 EXPECT(out->status[i] == SAMPLE_TOKEN || out->status[i] == SAMPLE_LENGTH);
                 tokens[first + i][step - 1] = out->tokens[i];
-                EXPECT(!is_constrained(first + i, step - 1) || is_allowed(first + i, step - 1, out->tokens[i]));
+                EXPECT(!is_constrained(first + i, step - 1) ||
+                       is_allowed(first + i, step - 1, out->tokens[i]));
                 logprobs[first + i][step - 1] = out->logprobs[i];
             }
         }
-        for (int i = 0; i < 2; i++) event_free(&done[i]);
+        for (int i = 0; i < 2; i++)
+            event_free(&done[i]);
     }
 }
 
@@ -121,7 +141,8 @@ TEST(graphs_do_not_change_a_bit) {
     char dir[] = "/tmp/trireme-step-XXXXXX";
     uint32_t want[STREAMS][STEPS], got[STREAMS][STEPS];
     float want_logprobs[STREAMS][STEPS], got_logprobs[STREAMS][STEPS];
-    if (!mkdtemp(dir) || !model_golden_read(&g, TRIREME_SOURCE_DIR "/tests/goldens/models/head64-gqa2.json") ||
+    if (!mkdtemp(dir) ||
+        !model_golden_read(&g, TRIREME_SOURCE_DIR "/tests/goldens/models/head64-gqa2.json") ||
         !golden_put_model(&g, dir, STORAGE_BF16)) {
         check_fail(__FILE__, __LINE__, "the golden cannot be read or written");
         return;
@@ -135,12 +156,15 @@ TEST(graphs_do_not_change_a_bit) {
             uint32_t graphs = recorded.t.graph_count;
             emu_set_order((int)(b % 3), b + 1);
             decode(&recorded, batches[b], got, got_logprobs);
-            EXPECT(!memcmp(got, want, sizeof got) && !memcmp(got_logprobs, want_logprobs, sizeof got_logprobs));
-            if (b == 3) EXPECT_EQ(recorded.t.graph_count, graphs); /* all buckets were met before */
+            EXPECT(!memcmp(got, want, sizeof got) &&
+                   !memcmp(got_logprobs, want_logprobs, sizeof got_logprobs));
+            if (b == 3)
+                EXPECT_EQ(recorded.t.graph_count, graphs); /* all buckets were met before */
         }
         emu_set_order(0, 1);
         EXPECT(recorded.t.graph_count >= 9 && recorded.t.launch_count >= 2 * STEPS);
-        for (uint32_t i = 0; i < recorded.t.graph_count; i++) EXPECT(recorded.t.graphs[i].graph != NULL);
+        for (uint32_t i = 0; i < recorded.t.graph_count; i++)
+            EXPECT(recorded.t.graphs[i].graph != NULL);
     }
     served_close(&plain);
     served_close(&recorded);
@@ -150,7 +174,8 @@ TEST(graphs_do_not_change_a_bit) {
 
 TEST(buckets_hold_what_they_are_for) {
     for (uint32_t n = 1; n < 1500; n++) {
-        EXPECT(step_bucket(n) >= n && step_bucket(n) >= step_bucket(n - 1) && step_bucket(n) - n < 64);
+        EXPECT(step_bucket(n) >= n && step_bucket(n) >= step_bucket(n - 1) &&
+               step_bucket(n) - n < 64);
         EXPECT_EQ(step_bucket(step_bucket(n)), step_bucket(n));
     }
 }

@@ -17,11 +17,14 @@ static int finishes(const char *text, const char *accept) {
 
 TEST(values_are_read_by_name_and_kind) {
     double list[3];
-    EXPECT_EQ(opens("{\"hidden_size\":2048,\"eps\":1e-05,\"tied\":true,\"act\":\"silu\",\"rope\":{\"factor\":32.0,"
+    EXPECT_EQ(opens("{\"hidden_size\":2048,\"eps\":1e-05,\"tied\":true,\"act\":\"silu\",\"rope\":{"
+                    "\"factor\":32.0,"
                     "\"type\":\"llama3\"},\"list\":[1,2.5],\"types\":[\"a\",\"b\"]}"),
               0);
-    EXPECT(config_int(&config, 0, "hidden_size", 7) == 2048 && config_int(&config, 0, "absent", 7) == 7);
-    EXPECT(config_double(&config, 0, "eps", 0) == 1e-5 && config_double(&config, 0, "hidden_size", 0) == 2048);
+    EXPECT(config_int(&config, 0, "hidden_size", 7) == 2048 &&
+           config_int(&config, 0, "absent", 7) == 7);
+    EXPECT(config_double(&config, 0, "eps", 0) == 1e-5 &&
+           config_double(&config, 0, "hidden_size", 0) == 2048);
     EXPECT(config_bool(&config, 0, "tied", false) && !config_bool(&config, 0, "absent", false));
     EXPECT_STR(config_text(&config, 0, "act", "gelu"), "silu");
     int64_t rope = config_object(&config, 0, "rope");
@@ -46,9 +49,10 @@ TEST(defaults_hold_where_the_file_says_nothing_and_null_hides_them) {
     int64_t text = config_object(&config, 0, "text");
     EXPECT(text > 0);
     config_set_defaults(&config, (uint32_t)text, &defaults);
-    EXPECT(config_int(&config, (uint32_t)text, "c", 0) == 8 && config_int(&config, (uint32_t)text, "a", 0) == 1 &&
-           config_int(&config, 0, "c", 0) == 0);
-    EXPECT(config_has_key(&config, 0, "b") && !config_has(&config, 0, "b") && !config_has(&config, 0, "c"));
+    EXPECT(config_int(&config, (uint32_t)text, "c", 0) == 8 &&
+           config_int(&config, (uint32_t)text, "a", 0) == 1 && config_int(&config, 0, "c", 0) == 0);
+    EXPECT(config_has_key(&config, 0, "b") && !config_has(&config, 0, "b") &&
+           !config_has(&config, 0, "c"));
     config_close(&defaults);
 }
 
@@ -57,11 +61,14 @@ TEST(a_field_nobody_read_is_refused_by_name_unless_it_asks_for_nothing) {
     EXPECT(strstr(err.text, "flux_capacitor") != NULL);
     EXPECT_EQ(finishes("{\"quantization_config\":{\"bits\":4}}", NULL), ERR_UNSUPPORTED);
     EXPECT(strstr(err.text, "quantization_config") != NULL);
-    EXPECT_EQ(finishes("{\"a\":null,\"b\":false,\"c\":[],\"d\":{},\"_private\":{\"x\":[1]},\"use_cache\":true,"
-                       "\"eos_token_id\":[1,2]}",
-                       NULL),
+    EXPECT_EQ(
+        finishes(
+            "{\"a\":null,\"b\":false,\"c\":[],\"d\":{},\"_private\":{\"x\":[1]},\"use_cache\":true,"
+            "\"eos_token_id\":[1,2]}",
+            NULL),
+        0);
+    EXPECT_EQ(finishes("{\"flux_capacitor\":{\"gw\":[1.21,{}]},\"b\":true}", "b,flux_capacitor"),
               0);
-    EXPECT_EQ(finishes("{\"flux_capacitor\":{\"gw\":[1.21,{}]},\"b\":true}", "b,flux_capacitor"), 0);
     EXPECT_EQ(finishes("{\"flux_capacitor\":1}", "flux,flux_capacitors"), ERR_UNSUPPORTED);
     EXPECT_EQ(opens("{\"rope\":{\"factor\":3,\"wobble\":3}}"), 0);
     EXPECT_EQ(config_int(&config, (uint32_t)config_object(&config, 0, "rope"), "factor", 0), 3);
@@ -74,8 +81,9 @@ TEST(a_field_nobody_read_is_refused_by_name_unless_it_asks_for_nothing) {
 }
 
 TEST(values_of_the_wrong_kind_are_refused_by_name) {
-    static const char *const cases[] = {"{\"x\":-1}",   "{\"x\":1.5}", "{\"x\":\"8\"}", "{\"x\":1e40}",
-                                        "{\"x\":true}", "{\"x\":[1]}", "{\"x\":{}}"};
+    static const char *const cases[] = {"{\"x\":-1}",   "{\"x\":1.5}",  "{\"x\":\"8\"}",
+                                        "{\"x\":1e40}", "{\"x\":true}", "{\"x\":[1]}",
+                                        "{\"x\":{}}"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         EXPECT_EQ(opens(cases[i]), 0);
         EXPECT_EQ(config_int(&config, 0, "x", 5), 5);
@@ -93,10 +101,16 @@ TEST(values_of_the_wrong_kind_are_refused_by_name) {
 }
 
 TEST(malformed_files_are_refused) {
-    static const char *const cases[] = {
-        "", "[]", "{", "{\"a\":1,\"a\":2}", "{\"hidden_size\":8}x", "{\"hidden_act\":\"a\\u0000b\"}", "\xef\xbb\xbf{}"};
+    static const char *const cases[] = {"",
+                                        "[]",
+                                        "{",
+                                        "{\"a\":1,\"a\":2}",
+                                        "{\"hidden_size\":8}x",
+                                        "{\"hidden_act\":\"a\\u0000b\"}",
+                                        "\xef\xbb\xbf{}"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (!opens(cases[i])) check_fail(__FILE__, __LINE__, "taken: %s", cases[i]);
+        if (!opens(cases[i]))
+            check_fail(__FILE__, __LINE__, "taken: %s", cases[i]);
     static char deep[4096] = "{\"_x\":";
     memset(deep + 6, '[', 4000);
     EXPECT(opens(deep));

@@ -34,6 +34,53 @@ static void build(struct buf *b, uint32_t version) {
     put_zeros(b, 96 + 12);
 }
 
+/* The data begins at the first multiple of general.alignment (32 without one) behind the header, and
+ * each tensor at a multiple of it from there. */
+TEST(gguf_data_begins_where_the_alignment_says) {
+    static const uint32_t ALIGNMENTS[] = {0, 8, 16, 32, 64, 4096};
+    for (size_t i = 0; i < ARRAY_LEN(ALIGNMENTS); i++)
+        for (size_t name_len = 1; name_len <= 64; name_len++) { /* headers of any length */
+            uint32_t said = ALIGNMENTS[i], alignment = said ? said : 32;
+            char name[65] = "";
+            struct buf b;
+            struct gguf g;
+            struct error err = {0};
+            memset(name, 'n', name_len);
+            buf_init(&b, 0);
+            put_head(&b, 3, 2, said ? 1 : 0);
+            if (said)
+                put_key_u32(&b, "general.alignment", said);
+            put_tensor(&b, name, 1, 0, 0, 0);
+            put_tensor(&b, "second", 1, 0, 0, alignment);
+            put_padding(&b, alignment);
+            size_t start = b.len;
+            put_zeros(&b, alignment + 4);
+            memcpy(b.data + start, &(float){1.25f}, 4);
+            memcpy(b.data + start + alignment, &(float){-7}, 4);
+            EXPECT_EQ(gguf_open_bytes(&g, buf_bytes(&b), "test", &err), 0);
+            EXPECT_EQ(g.set.tensor_count, 2);
+            for (size_t t = 0; t < 2; t++) {
+                float value;
+                bool second = !strcmp(g.set.tensors[t].name, "second");
+                memcpy(&value, g.set.tensors[t].data, 4);
+                EXPECT(value == (second ? -7 : 1.25f));
+            }
+            gguf_close(&g);
+            if (alignment > 8) { /* half of it is not enough */
+                buf_reset(&b);
+                put_head(&b, 3, 1, said ? 1 : 0);
+                if (said)
+                    put_key_u32(&b, "general.alignment", said);
+                put_tensor(&b, name, 1, 0, 0, alignment / 2);
+                put_padding(&b, alignment);
+                put_zeros(&b, alignment + 4);
+                EXPECT_EQ(gguf_open_bytes(&g, buf_bytes(&b), "test", &err), ERR_INVALID);
+                EXPECT(strstr(err.text, "not aligned"));
+            }
+            buf_release(&b);
+        }
+}
+
 TEST(gguf_reads_keys_and_tensors) {
     for (uint32_t version = 2; version <= 3; version++) {
         struct buf b;
@@ -50,7 +97,8 @@ TEST(gguf_reads_keys_and_tensors) {
         EXPECT(gguf_int(&g, "llama.block_count", &i) && i == 7);
         EXPECT(gguf_double(&g, "llama.block_count", &d) && d == 7);
         EXPECT(gguf_double(&g, "a.float", &d) && d == 1.5);
-        EXPECT(!gguf_int(&g, "a.float", &i) && !gguf_bool(&g, "a.float", &flag) && !gguf_string(&g, "tokens", &s));
+        EXPECT(!gguf_int(&g, "a.float", &i) && !gguf_bool(&g, "a.float", &flag) &&
+               !gguf_string(&g, "tokens", &s));
         EXPECT(!gguf_find(&g, "llama.block_counts") && !gguf_find(&g, "llama"));
         const struct gguf_kv *kv = gguf_find(&g, "signed");
         EXPECT(kv && kv->is_array && kv->count == 2);
@@ -62,7 +110,8 @@ TEST(gguf_reads_keys_and_tensors) {
         EXPECT(gguf_strings_next(&all, &s) && s.len == 0);
         EXPECT(gguf_strings_next(&all, &s) && bytes_equal(s, bytes_str("yz")));
         EXPECT(!gguf_strings_next(&all, &s));
-        const struct tensor *w = safetensors_find(&g.set, "w"), *bias = safetensors_find(&g.set, "bias");
+        const struct tensor *w = safetensors_find(&g.set, "w"),
+                            *bias = safetensors_find(&g.set, "bias");
         EXPECT(w && bias && g.set.tensor_count == 2);
         EXPECT(w->dim_count == 2 && w->dims[0] == 2 && w->dims[1] == 64 && w->byte_len == 72);
         EXPECT(w->type == TENSOR_Q4_0 && bias->type == TENSOR_F32 && bias->dims[0] == 3);
@@ -72,7 +121,8 @@ TEST(gguf_reads_keys_and_tensors) {
     }
 }
 
-/* Every beginning of a good file is refused, and so is every file with one byte more or less of a length. */
+/* Every beginning of a good file is refused, and so is every file with one byte more or less of a
+ * length. */
 TEST(gguf_refuses_every_cut_file) {
     struct buf b;
     struct gguf g;
@@ -97,7 +147,8 @@ static void refused(const struct buf *b, const char *why) {
         check_fail(__FILE__, __LINE__, "refused with '%s', expected: %s", err.text, why);
 }
 
-static void refuse_tensor(uint64_t cols, uint64_t rows, uint32_t type, uint64_t offset, const char *why) {
+static void refuse_tensor(uint64_t cols, uint64_t rows, uint32_t type, uint64_t offset,
+                          const char *why) {
     struct buf b;
     buf_init(&b, 0);
     put_head(&b, 3, 1, 0);
@@ -172,7 +223,8 @@ TEST(gguf_refuses_bad_heads) {
     buf_release(&b);
 }
 
-/* A file of no tensors, a set of two parts found from either name, and one whose second part is missing. */
+/* A file of no tensors, a set of two parts found from either name, and one whose second part is
+ * missing. */
 TEST(gguf_opens_parts) {
     char dir[] = "/tmp/trm-gguf-XXXXXX";
     struct gguf g;
@@ -193,13 +245,15 @@ TEST(gguf_opens_parts) {
         buf_release(&b);
         buf_release(&name);
     }
-    char *first = path_join(dir, "m-00001-of-00002.gguf"), *second = path_join(dir, "m-00002-of-00002.gguf"),
-         *lone = path_join(dir, "lone.gguf"), *found = gguf_path_of(dir);
+    char *first = path_join(dir, "m-00001-of-00002.gguf"),
+         *second = path_join(dir, "m-00002-of-00002.gguf"), *lone = path_join(dir, "lone.gguf"),
+         *found = gguf_path_of(dir);
     EXPECT(found && !strcmp(found, first));
     mem_free(found);
     for (int i = 0; i < 2; i++) {
         EXPECT_EQ(gguf_open(&g, i ? second : first, &err), 0);
-        EXPECT(g.set.tensor_count == 2 && g.set.file_count == 2 && !strcmp(g.set.tensors[0].name, "first"));
+        EXPECT(g.set.tensor_count == 2 && g.set.file_count == 2 &&
+               !strcmp(g.set.tensors[0].name, "first"));
         EXPECT_EQ(safetensors_find(&g.set, "first")->file_idx, 1);
         gguf_close(&g);
     }
@@ -219,7 +273,8 @@ TEST(gguf_reads_a_real_file) {
     struct error err = {0};
     struct bytes s;
     int64_t n = 0;
-    if (!path) SKIP("shared", "weights/stories260k");
+    if (!path)
+        SKIP("shared", "weights/stories260k");
     EXPECT(gguf_is(path));
     EXPECT_EQ(gguf_open(&g, path, &err), 0);
     EXPECT(gguf_string(&g, "general.architecture", &s) && bytes_equal(s, bytes_str("llama")));

@@ -1,6 +1,6 @@
 /*
- * test_json.c - the scan: JSONTestSuite, our stricter refusals, every prefix, and that what passes is seen alike by
- * cJSON.
+ * test_json.c - the scan: JSONTestSuite, our stricter refusals, every prefix, and that what passes
+ * is seen alike by cJSON.
  */
 #include "check.h"
 
@@ -20,7 +20,9 @@ static int scan_tight(const char *text, size_t len, struct error *err) {
     free(copy);
     return rc;
 }
-static int scan(const char *text, struct error *err) { return scan_tight(text, strlen(text), err); }
+static int scan(const char *text, struct error *err) {
+    return scan_tight(text, strlen(text), err);
+}
 
 /* ---- JSONTestSuite ---- */
 
@@ -28,8 +30,10 @@ static bool load(const char *path, struct buf *out) {
     FILE *f = fopen(path, "rb");
     char piece[4096];
     buf_reset(out);
-    for (size_t n; f && (n = fread(piece, 1, sizeof piece, f)) > 0;) buf_add(out, piece, n);
-    if (f) fclose(f);
+    for (size_t n; f && (n = fread(piece, 1, sizeof piece, f)) > 0;)
+        buf_add(out, piece, n);
+    if (f)
+        fclose(f);
     return f;
 }
 
@@ -40,12 +44,14 @@ static const char *const stricter[] = {
     "y_object_escaped_null_in_key.json",
     "y_string_null_escape.json",
 };
-/* Left to the implementation ("i_") that we take: huge and tiny numbers, whose range is the reader's business. */
+/* Left to the implementation ("i_") that we take: huge and tiny numbers, whose range is the
+ * reader's business. */
 static const char *const taken_prefix = "i_number_";
 
 static bool is_stricter(const char *name) {
     for (size_t i = 0; i < ARRAY_LEN(stricter); i++)
-        if (!strcmp(stricter[i], name)) return true;
+        if (!strcmp(stricter[i], name))
+            return true;
     return false;
 }
 
@@ -55,19 +61,23 @@ TEST(json_test_suite) {
     struct buf text;
     struct error err;
     int seen_count = 0, stricter_count = 0;
-    if (!root) SKIP("shared", "JSONTestSuite");
+    if (!root)
+        SKIP("shared", "JSONTestSuite");
     snprintf(dir_path, sizeof dir_path, "%s", root);
     buf_init(&text, 0);
     DIR *dir = opendir(dir_path);
     EXPECT(dir);
     for (struct dirent *e; (e = readdir(dir));) {
         const char *name = e->d_name;
-        if (!strstr(name, ".json")) continue;
+        if (!strstr(name, ".json"))
+            continue;
         snprintf(path, sizeof path, "%s/%s", dir_path, name);
         EXPECT(load(path, &text));
-        bool want = name[0] == 'y' ? !is_stricter(name) : strncmp(name, taken_prefix, strlen(taken_prefix)) == 0;
+        bool want = name[0] == 'y' ? !is_stricter(name)
+                                   : strncmp(name, taken_prefix, strlen(taken_prefix)) == 0;
         bool got = scan_tight(buf_text(&text), text.len, &err) == 0;
-        if (got != want) check_fail(__FILE__, __LINE__, "%s: %s", name, got ? "accepted" : err.text);
+        if (got != want)
+            check_fail(__FILE__, __LINE__, "%s: %s", name, got ? "accepted" : err.text);
         seen_count++;
         stricter_count += is_stricter(name);
     }
@@ -139,8 +149,8 @@ TEST(json_scan_refuses) {
         struct error err = {0};
         int rc = scan(cases[i].text, &err);
         if (!rc || strcmp(err.text, cases[i].error))
-            check_fail(__FILE__, __LINE__, "%s: '%s', expected '%s'", cases[i].text, rc ? err.text : "accepted",
-                       cases[i].error);
+            check_fail(__FILE__, __LINE__, "%s: '%s', expected '%s'", cases[i].text,
+                       rc ? err.text : "accepted", cases[i].error);
     }
 }
 
@@ -163,7 +173,8 @@ TEST(json_scan_accepts) {
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct error err = {0};
-        if (scan(cases[i], &err)) check_fail(__FILE__, __LINE__, "%s: %s", cases[i], err.text);
+        if (scan(cases[i], &err))
+            check_fail(__FILE__, __LINE__, "%s: %s", cases[i], err.text);
     }
 }
 
@@ -173,14 +184,18 @@ TEST(json_scan_depth) {
     buf_init(&text, 0);
     for (int depth = 1; depth <= 70; depth++) {
         buf_reset(&text);
-        for (int i = 0; i < depth; i++) buf_add_str(&text, i % 2 ? "{\"a\":" : "[");
+        for (int i = 0; i < depth; i++)
+            buf_add_str(&text, i % 2 ? "{\"a\":" : "[");
         buf_add_byte(&text, '1');
-        for (int i = depth; i-- > 0;) buf_add_byte(&text, i % 2 ? '}' : ']');
-        EXPECT_EQ(json_scan(buf_bytes(&text), 0, &err), depth <= JSON_DEPTH_DEFAULT ? 0 : ERR_LIMIT);
+        for (int i = depth; i-- > 0;)
+            buf_add_byte(&text, i % 2 ? '}' : ']');
+        EXPECT_EQ(json_scan(buf_bytes(&text), 0, &err),
+                  depth <= JSON_DEPTH_DEFAULT ? 0 : ERR_LIMIT);
         EXPECT_EQ(json_scan(buf_bytes(&text), 10, &err), depth <= 10 ? 0 : ERR_LIMIT);
     }
     buf_reset(&text);
-    for (int i = 0; i < 1000000; i++) buf_add_byte(&text, '[');
+    for (int i = 0; i < 1000000; i++)
+        buf_add_byte(&text, '[');
     EXPECT_EQ(json_scan(buf_bytes(&text), 100000, &err), ERR_LIMIT);
     EXPECT_STR(err.text, "nested too deeply at byte 1024");
     buf_release(&text);
@@ -201,7 +216,8 @@ TEST(json_scan_many_keys) {
     buf_init(&text, 0);
     for (int count = 2; count <= 200000; count = count * 3 + 1) {
         buf_reset(&text);
-        for (int i = 0; i < count; i++) buf_addf(&text, "%s\"key%d\":%d", i ? "," : "{", i, i);
+        for (int i = 0; i < count; i++)
+            buf_addf(&text, "%s\"key%d\":%d", i ? "," : "{", i, i);
         size_t len = text.len;
         buf_add_byte(&text, '}');
         EXPECT_EQ(json_scan(buf_bytes(&text), 0, &err), 0);
@@ -217,7 +233,8 @@ TEST(json_scan_bounds_open_keys) {
     struct error err;
     struct buf text;
     buf_init(&text, 0);
-    for (int i = 0; i < 300000; i++) buf_addf(&text, "%s\"%d\":0", i ? "," : "{", i);
+    for (int i = 0; i < 300000; i++)
+        buf_addf(&text, "%s\"%d\":0", i ? "," : "{", i);
     buf_add_byte(&text, '}');
     EXPECT_EQ(json_scan(buf_bytes(&text), 0, &err), ERR_LIMIT);
     buf_release(&text);
@@ -229,7 +246,8 @@ TEST(json_scan_cuts_long_keys_in_errors) {
     buf_init(&text, 0);
     for (int twice = 0; twice < 2; twice++) {
         buf_add_str(&text, twice ? ",\"" : "{\"");
-        for (int i = 0; i < 50; i++) buf_add_str(&text, "a\xc3\xa9\\n");
+        for (int i = 0; i < 50; i++)
+            buf_add_str(&text, "a\xc3\xa9\\n");
         buf_add_str(&text, "\":1");
     }
     buf_add_byte(&text, '}');
@@ -241,11 +259,12 @@ TEST(json_scan_cuts_long_keys_in_errors) {
 /* ---- prefixes and alignment ---- */
 
 TEST(json_every_prefix_is_refused) {
-    static const char text[] =
-        "{\"a\":[1,2.5e3,-7,\"x\\ud83d\\ude00\\u00e9\\n\xe2\x82\xac yyyyyyyyyyyyyyyyyyyyyyyyyyyyy\","
-        "true,false,null,{\"b\":{},\"c\":[]}]}";
+    static const char text[] = "{\"a\":[1,2.5e3,-7,\"x\\ud83d\\ude00\\u00e9\\n\xe2\x82\xac "
+                               "yyyyyyyyyyyyyyyyyyyyyyyyyyyyy\","
+                               "true,false,null,{\"b\":{},\"c\":[]}]}";
     struct error err;
-    for (size_t len = 0; len < sizeof text - 1; len++) EXPECT_EQ(scan_tight(text, len, &err), ERR_INVALID);
+    for (size_t len = 0; len < sizeof text - 1; len++)
+        EXPECT_EQ(scan_tight(text, len, &err), ERR_INVALID);
     EXPECT_EQ(scan_tight(text, sizeof text - 1, &err), 0);
 }
 
@@ -269,7 +288,9 @@ TEST(json_strings_at_every_alignment) {
 
 /* ---- against cJSON ---- */
 
-static const char *pick(const char *const *list, size_t count) { return list[check_random() % count]; }
+static const char *pick(const char *const *list, size_t count) {
+    return list[check_random() % count];
+}
 
 static void random_string(struct buf *out) {
     static const char *const pieces[] = {"a",
@@ -285,8 +306,10 @@ static void random_string(struct buf *out) {
                                          "\\/",
                                          " longer run of text "};
     buf_add_byte(out, '"');
-    for (uint64_t n = check_random() % 6; n; n--) buf_add_str(out, pick(pieces, ARRAY_LEN(pieces)));
-    buf_addf(out, "%u\"", (unsigned)(check_random() % 100000)); /* keys of an object hardly ever repeat */
+    for (uint64_t n = check_random() % 6; n; n--)
+        buf_add_str(out, pick(pieces, ARRAY_LEN(pieces)));
+    buf_addf(out, "%u\"",
+             (unsigned)(check_random() % 100000)); /* keys of an object hardly ever repeat */
 }
 
 static void random_space(struct buf *out) {
@@ -300,7 +323,8 @@ static void random_container(struct buf *out, bool object, int depth) {
     uint64_t count = check_random() % 5;
     buf_add_byte(out, object ? '{' : '[');
     for (uint64_t i = 0; i < count; i++) {
-        if (i) buf_add_byte(out, ',');
+        if (i)
+            buf_add_byte(out, ',');
         random_space(out);
         if (object) {
             random_string(out);
@@ -314,7 +338,8 @@ static void random_container(struct buf *out, bool object, int depth) {
 }
 
 static void random_value(struct buf *out, int depth) {
-    static const char *const words[] = {"true", "false", "null", "0", "-1", "1.5", "1e3", "123456789"};
+    static const char *const words[] = {"true", "false", "null", "0",
+                                        "-1",   "1.5",   "1e3",  "123456789"};
     uint64_t kind = check_random() % (depth > 0 ? 4 : 2);
     random_space(out);
     if (kind == 0)
@@ -330,10 +355,13 @@ static void random_value(struct buf *out, int depth) {
 static bool same(struct json_reader *r, const cJSON *item);
 
 static bool same_children(struct json_reader *r, const cJSON *item, bool object) {
-    if (object ? !cJSON_IsObject(item) : !cJSON_IsArray(item)) return false;
+    if (object ? !cJSON_IsObject(item) : !cJSON_IsArray(item))
+        return false;
     for (const cJSON *child = item->child; child; child = child->next) {
-        if (object && (json_next(r) != JSON_KEY || !bytes_equal(r->text, bytes_str(child->string)))) return false;
-        if (!same(r, child)) return false;
+        if (object && (json_next(r) != JSON_KEY || !bytes_equal(r->text, bytes_str(child->string))))
+            return false;
+        if (!same(r, child))
+            return false;
     }
     return json_next(r) == (object ? JSON_OBJECT_END : JSON_ARRAY_END);
 }
@@ -341,14 +369,17 @@ static bool same_children(struct json_reader *r, const cJSON *item, bool object)
 static bool same(struct json_reader *r, const cJSON *item) {
     enum json_event event = json_next(r);
     double number;
-    if (!item) return false;
+    if (!item)
+        return false;
     switch (event) {
     case JSON_TRUE: return cJSON_IsTrue(item);
     case JSON_FALSE: return cJSON_IsFalse(item);
     case JSON_NULL: return cJSON_IsNull(item);
-    case JSON_STRING: return cJSON_IsString(item) && bytes_equal(r->text, bytes_str(item->valuestring));
+    case JSON_STRING:
+        return cJSON_IsString(item) && bytes_equal(r->text, bytes_str(item->valuestring));
     case JSON_NUMBER:
-        if (!json_number_double(r->text, &number)) return cJSON_IsNumber(item) && isinf(item->valuedouble);
+        if (!json_number_double(r->text, &number))
+            return cJSON_IsNumber(item) && isinf(item->valuedouble);
         return cJSON_IsNumber(item) && number == item->valuedouble;
     case JSON_ARRAY_BEGIN: return same_children(r, item, false);
     case JSON_OBJECT_BEGIN: return same_children(r, item, true);
@@ -384,9 +415,11 @@ TEST(json_agrees_with_cjson) {
         accepted_count += !rc;
         for (int i = 0; i < 5; i++) {
             text.data[check_random() % text.len] = odd[check_random() % (sizeof odd - 1)];
-            if (json_scan(buf_bytes(&text), 0, &err)) continue;
+            if (json_scan(buf_bytes(&text), 0, &err))
+                continue;
             damaged_count++;
-            if (!agrees(buf_bytes(&text))) check_fail(__FILE__, __LINE__, "seen differently: %s", buf_text(&text));
+            if (!agrees(buf_bytes(&text)))
+                check_fail(__FILE__, __LINE__, "seen differently: %s", buf_text(&text));
         }
     }
     buf_release(&text);
@@ -399,7 +432,8 @@ TEST(json_reads_a_tokenizer) {
     const char *path = check_shared("tokenizers/smollm2/tokenizer.json");
     struct buf text;
     struct error err;
-    if (!path) SKIP("shared", "tokenizers");
+    if (!path)
+        SKIP("shared", "tokenizers");
     buf_init(&text, 0);
     EXPECT(load(path, &text));
     EXPECT(agrees(buf_bytes(&text)));

@@ -85,7 +85,8 @@ static void number_text(int i, char *text, size_t size) {
         int digits = (int)(1 + check_random() % 17);
         snprintf(text, size, "%.*g", digits, (double)(int64_t)check_random() / 1e9);
     } else {
-        unsigned whole = (unsigned)(check_random() % 1000), part = (unsigned)(check_random() % 1000000);
+        unsigned whole = (unsigned)(check_random() % 1000),
+                 part = (unsigned)(check_random() % 1000000);
         snprintf(text, size, "%u.%ue%d", whole, part, (int)(check_random() % 600) - 300);
     }
 }
@@ -117,17 +118,20 @@ TEST(json_reader_events) {
         const char *text, *raw;
         uint32_t depth;
     } want[] = {
-        {JSON_OBJECT_BEGIN, NULL, "{", 1}, {JSON_KEY, "a\n", "\"a\\n\"", 1},  {JSON_ARRAY_BEGIN, NULL, "[", 2},
-        {JSON_NUMBER, "1", "1", 2},        {JSON_STRING, "x", "\"x\"", 2},    {JSON_ARRAY_END, NULL, "]", 1},
-        {JSON_KEY, "b", "\"b\"", 1},       {JSON_OBJECT_BEGIN, NULL, "{", 2}, {JSON_OBJECT_END, NULL, "}", 1},
-        {JSON_KEY, "c", "\"c\"", 1},       {JSON_NULL, NULL, "null", 1},      {JSON_OBJECT_END, NULL, "}", 0},
+        {JSON_OBJECT_BEGIN, NULL, "{", 1}, {JSON_KEY, "a\n", "\"a\\n\"", 1},
+        {JSON_ARRAY_BEGIN, NULL, "[", 2},  {JSON_NUMBER, "1", "1", 2},
+        {JSON_STRING, "x", "\"x\"", 2},    {JSON_ARRAY_END, NULL, "]", 1},
+        {JSON_KEY, "b", "\"b\"", 1},       {JSON_OBJECT_BEGIN, NULL, "{", 2},
+        {JSON_OBJECT_END, NULL, "}", 1},   {JSON_KEY, "c", "\"c\"", 1},
+        {JSON_NULL, NULL, "null", 1},      {JSON_OBJECT_END, NULL, "}", 0},
         {JSON_END, NULL, "", 0},
     };
     struct json_reader r;
     json_reader_init(&r, bytes_str(text), 0, 0);
     for (size_t i = 0; i < ARRAY_LEN(want); i++) {
         EXPECT_EQ(json_next(&r), want[i].event);
-        if (want[i].text) EXPECT(bytes_equal(r.text, bytes_str(want[i].text)));
+        if (want[i].text)
+            EXPECT(bytes_equal(r.text, bytes_str(want[i].text)));
         EXPECT(bytes_equal(r.raw, bytes_str(want[i].raw)));
         EXPECT(memcmp(text + r.offset, want[i].raw, strlen(want[i].raw)) == 0);
         EXPECT_EQ(r.depth, want[i].depth);
@@ -138,7 +142,8 @@ TEST(json_reader_events) {
 TEST(json_reader_skips) {
     struct json_reader r;
     int64_t v;
-    json_reader_init(&r, bytes_str("{\"a\":{\"x\":[1,{\"y\":[]}]},\"b\":\"s\",\"c\":[[[]],2],\"d\":7}"), 0, 0);
+    json_reader_init(
+        &r, bytes_str("{\"a\":{\"x\":[1,{\"y\":[]}]},\"b\":\"s\",\"c\":[[[]],2],\"d\":7}"), 0, 0);
     EXPECT(json_expect(&r, JSON_OBJECT_BEGIN));
     for (int i = 0; i < 3; i++) {
         EXPECT(json_expect(&r, JSON_KEY));
@@ -240,7 +245,8 @@ TEST(json_writer_writes) {
     json_int(&w, 0);
     json_end_object(&w);
     EXPECT_STR(buf_text(&out),
-               "{\"a\\\"b\":[-9223372036854775808,18446744073709551615,0.1,0.3333333333333333,1e+300,null,null,"
+               "{\"a\\\"b\":[-9223372036854775808,18446744073709551615,0.1,0.3333333333333333,1e+"
+               "300,null,null,"
                "true,false,null,null,\"x\\ny\\u0001\xc3\xa9\",{},[]],\"k\":[1],\"n\":0}");
     struct error err;
     EXPECT_EQ(json_scan(buf_bytes(&out), 0, &err), 0);
@@ -257,7 +263,8 @@ TEST(json_doubles_round_trip) {
             double value;
         } in = {.bits = check_random()};
         double back;
-        if (!isfinite(in.value)) continue;
+        if (!isfinite(in.value))
+            continue;
         buf_reset(&out);
         json_writer_init(&w, &out);
         json_double(&w, in.value);

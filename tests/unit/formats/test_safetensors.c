@@ -1,5 +1,5 @@
-/* Safetensors: what is right opens with the right views; every way of being wrong is refused with a text that names it.
- */
+/* Safetensors: what is right opens with the right views; every way of being wrong is refused with a
+ * text that names it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,7 +16,8 @@ static struct buf image(const char *header, size_t data_len) {
     buf_init(&b, 0);
     buf_add(&b, &len, 8);
     buf_add_str(&b, header);
-    for (size_t i = 0; i < data_len; i++) buf_add_byte(&b, (char)i);
+    for (size_t i = 0; i < data_len; i++)
+        buf_add_byte(&b, (char)i);
     return b;
 }
 
@@ -36,19 +37,25 @@ static void check_refused(const char *header, size_t data_len, const char *why) 
 TEST(a_file_opens_with_views_of_its_tensors) {
     struct safetensors set;
     struct error err = {0};
-    struct buf b =
-        image("{\"b\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[4,28]},\"__metadata__\":{\"format\":\"pt\"},"
-              "\"a\\u0031\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]},\"scalar\":{\"dtype\":\"I64\","
-              "\"shape\":[],\"data_offsets\":[28,36]},"
-              "\"none\":{\"dtype\":\"U8\",\"shape\":[0,7],\"data_offsets\":[36,36]}}   ",
-              36);
+    struct buf b = image("{\"b\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[4,"
+                         "28]},"
+                         "\"__metadata__\":{\"format\":\"pt\"},"
+                         "\"a\\u0031\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,"
+                         "4]},"
+                         "\"scalar\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[28,"
+                         "36]},"
+                         "\"none\":{\"dtype\":\"U8\",\"shape\":[0,7],\"data_offsets\":[36,"
+                         "36]}}   ",
+                         36);
     EXPECT(!safetensors_open_bytes(&set, buf_bytes(&b), "x", &err));
     EXPECT_EQ(set.tensor_count, 4);
     const struct tensor *a = safetensors_find(&set, "a1"), *t = safetensors_find(&set, "b"),
                         *s = safetensors_find(&set, "scalar"), *n = safetensors_find(&set, "none");
     EXPECT(a && t && s && n && !safetensors_find(&set, "c") && !safetensors_find(&set, ""));
-    EXPECT(a->type == TENSOR_BF16 && a->dim_count == 1 && a->dims[0] == 2 && a->byte_len == 4 && a->data[0] == 0);
-    EXPECT(t->type == TENSOR_F32 && t->dim_count == 2 && t->dims[1] == 3 && t->byte_len == 24 && t->data[0] == 4);
+    EXPECT(a->type == TENSOR_BF16 && a->dim_count == 1 && a->dims[0] == 2 && a->byte_len == 4 &&
+           a->data[0] == 0);
+    EXPECT(t->type == TENSOR_F32 && t->dim_count == 2 && t->dims[1] == 3 && t->byte_len == 24 &&
+           t->data[0] == 4);
     EXPECT(s->dim_count == 0 && s->byte_len == 8 && n->byte_len == 0);
     EXPECT_STR(tensor_type_name(a->type), "BF16");
     safetensors_close(&set);
@@ -64,7 +71,7 @@ TEST(an_empty_set_is_a_file_too) {
     buf_release(&b);
 }
 
-#define T(name, type, shape, offsets)                                                                                  \
+#define T(name, type, shape, offsets)                                                              \
     "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
 TEST(hostile_headers_are_refused) {
@@ -89,11 +96,15 @@ TEST(hostile_headers_are_refused) {
         {"{" T("a", "F64", "[2305843009213693952]", "[0,0]") "}", 0, "overflows"},
         {"{" T("a", "F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]") "}", 4, "dimensions"},
         {"{" T("a", "F31", "[1]", "[0,4]") "}", 4, "unknown dtype"},
-        {"{" T("a", "F32", "[1]", "[0,4]") "," T("a", "F32", "[1]", "[4,8]") "}", 8, "appears twice"},
-        {"{" T("a", "F32", "[1]", "[0,4]") "," T("\\u0061", "F32", "[1]", "[4,8]") "}", 8, "appears twice"},
+        {"{" T("a", "F32", "[1]", "[0,4]") "," T("a", "F32", "[1]", "[4,8]") "}", 8,
+         "appears twice"},
+        {"{" T("a", "F32", "[1]", "[0,4]") "," T("\\u0061", "F32", "[1]", "[4,8]") "}", 8,
+         "appears twice"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, "lacks"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"more\":1}}", 4, "unknown field"},
-        {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "repeated field"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"more\":1}}", 4,
+         "unknown field"},
+        {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+         "repeated field"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[[1]],\"data_offsets\":[0,4]}}", 4, ""},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":{},\"data_offsets\":[0,4]}}", 4, ""},
         {"{\"a\":{\"dtype\":3,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, ""},
@@ -118,7 +129,13 @@ TEST(hostile_headers_are_refused) {
 TEST(lengths_that_lie_are_refused) {
     struct safetensors set;
     struct error err = {0};
-    uint64_t lies[] = {0, 1, 3, (uint64_t)100 * 1000 * 1000, SAFETENSORS_HEADER_MAX + 1, UINT64_MAX, UINT64_MAX - 7};
+    uint64_t lies[] = {0,
+                       1,
+                       3,
+                       (uint64_t)100 * 1000 * 1000,
+                       SAFETENSORS_HEADER_MAX + 1,
+                       UINT64_MAX,
+                       UINT64_MAX - 7};
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         struct buf b = image("{}", 0);
         memcpy(b.data, &lies[i], 8);
@@ -133,7 +150,8 @@ TEST(deep_nesting_is_refused_and_cheap) {
     struct buf b, header;
     buf_init(&header, 0);
     buf_add_str(&header, "{\"a\":");
-    for (int i = 0; i < 1000000; i++) buf_add_byte(&header, '[');
+    for (int i = 0; i < 1000000; i++)
+        buf_add_byte(&header, '[');
     b = image(buf_text(&header), 0);
     struct safetensors set;
     EXPECT(safetensors_open_bytes(&set, buf_bytes(&b), "x", NULL));
@@ -147,7 +165,8 @@ static char folder[64];
 static void put(const char *name, const char *header, size_t data_len) {
     struct buf b = image(header, data_len);
     char *path = path_join(folder, name);
-    if (file_write_atomic(path, b.data, b.len, 0600, NULL)) check_fail(__FILE__, __LINE__, "cannot write %s", path);
+    if (file_write_atomic(path, b.data, b.len, 0600, NULL))
+        check_fail(__FILE__, __LINE__, "cannot write %s", path);
     mem_free(path);
     buf_release(&b);
 }
@@ -159,11 +178,12 @@ static void put_index(const char *text) {
 }
 static void new_folder(void) {
     snprintf(folder, sizeof folder, "/tmp/trireme-st-XXXXXX");
-    if (!mkdtemp(folder)) abort();
+    if (!mkdtemp(folder))
+        abort();
 }
 static void drop_folder(void) {
-    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json", "a.safetensors",
-                                        "b.safetensors"};
+    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json",
+                                        "a.safetensors", "b.safetensors"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *path = path_join(folder, names[i]);
         unlink(path);
@@ -177,12 +197,15 @@ TEST(shards_open_as_one_set) {
     struct error err = {0};
     new_folder();
     EXPECT(safetensors_open(&set, folder, &err) && strstr(err.text, "neither"));
-    put("a.safetensors", "{" T("x", "F32", "[1]", "[0,4]") "," T("y", "F32", "[1]", "[4,8]") "}", 8);
+    put("a.safetensors", "{" T("x", "F32", "[1]", "[0,4]") "," T("y", "F32", "[1]", "[4,8]") "}",
+        8);
     put("b.safetensors", "{" T("z", "U8", "[2]", "[0,2]") "}", 2);
-    put_index("{\"metadata\":{\"total_size\":10},\"weight_map\":{\"z\":\"b.safetensors\",\"x\":\"a.safetensors\",\"y\":"
+    put_index("{\"metadata\":{\"total_size\":10},\"weight_map\":{\"z\":\"b.safetensors\",\"x\":\"a."
+              "safetensors\",\"y\":"
               "\"a.safetensors\"}}");
     int rc = safetensors_open(&set, folder, &err);
-    if (rc) check_fail(__FILE__, __LINE__, "%s", err.text);
+    if (rc)
+        check_fail(__FILE__, __LINE__, "%s", err.text);
     EXPECT(!rc && set.file_count == 2 && set.tensor_count == 3);
     EXPECT(safetensors_find(&set, "y")->data[0] == 4 &&
            safetensors_find(&set, "z")->file_idx != safetensors_find(&set, "x")->file_idx);
@@ -194,8 +217,10 @@ TEST(an_index_that_lies_is_refused) {
     static const struct {
         const char *index, *why;
     } cases[] = {
-        {"{\"weight_map\":{\"x\":\"b.safetensors\",\"z\":\"b.safetensors\"}}", "which does not have it"},
-        {"{\"weight_map\":{\"x\":\"a.safetensors\",\"q\":\"a.safetensors\"}}", "which does not have it"},
+        {"{\"weight_map\":{\"x\":\"b.safetensors\",\"z\":\"b.safetensors\"}}",
+         "which does not have it"},
+        {"{\"weight_map\":{\"x\":\"a.safetensors\",\"q\":\"a.safetensors\"}}",
+         "which does not have it"},
         {"{\"weight_map\":{\"x\":\"../a.safetensors\"}}", "bad file name"},
         {"{\"weight_map\":{\"x\":\"/etc/passwd\"}}", "bad file name"},
         {"{\"weight_map\":{\"x\":\".safetensors\"}}", "bad file name"},

@@ -1,6 +1,6 @@
 /*
- * client.h - a plain blocking HTTP client for the gateway's tests, and an answer taken apart with cJSON (not with our
- * own reader).
+ * client.h - a plain blocking HTTP client for the gateway's tests, and an answer taken apart with
+ * cJSON (not with our own reader).
  */
 #ifndef TESTS_UNIT_GATEWAY_CLIENT_H
 #define TESTS_UNIT_GATEWAY_CLIENT_H
@@ -23,38 +23,54 @@ struct answer {
     int status;           /* 0: no answer at all */
     struct buf raw, body; /* as received; without head and chunking */
     struct buf text[CLIENT_CHOICES];
-    struct buf reasoning, calls; /* of the first choice; calls as NAME ID ARGUMENTS, a line each, pieces joined */
+    /* of the first choice; calls as NAME ID ARGUMENTS, a line each, pieces joined */
+    struct buf reasoning, calls;
     char finish[CLIENT_CHOICES][16];
     int events, pings, prompt_tokens, completion_tokens, cached_tokens;
     bool done, error_event;
 };
 
-static inline void answer_init(struct answer *a) { memset(a, 0, sizeof *a); }
+static inline void answer_init(struct answer *a) {
+    memset(a, 0, sizeof *a);
+}
 static inline void answer_release(struct answer *a) {
     buf_release(&a->raw);
     buf_release(&a->body);
-    for (int i = 0; i < CLIENT_CHOICES; i++) buf_release(&a->text[i]);
+    for (int i = 0; i < CLIENT_CHOICES; i++)
+        buf_release(&a->text[i]);
     buf_release(&a->reasoning);
     buf_release(&a->calls);
 }
 
-static inline int client_open(uint16_t port, const char *method, const char *path, const char *headers,
-                              const char *body) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+static inline int client_connect(uint16_t port) {
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
     struct timeval timeout = {60, 0};
-    struct buf out;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0) {
         close(fd);
         return -1;
     }
+    return fd;
+}
+
+static inline int client_open(uint16_t port, const char *method, const char *path,
+                              const char *headers, const char *body) {
+    struct buf out;
+    int fd = client_connect(port);
+    if (fd < 0)
+        return fd;
     buf_init(&out, 0);
-    buf_addf(&out, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n%s", method, path,
+    buf_addf(&out, "%s %s HTTP/1.1\r\n%s%sConnection: close\r\n%sContent-Length: %zu\r\n\r\n%s",
+             method, path, headers && strstr(headers, "Host: ") ? "" : "Host: localhost\r\n",
+             headers && strstr(headers, "Content-Type: ") ? ""
+                                                          : "Content-Type: application/json\r\n",
              headers ? headers : "", body ? strlen(body) : 0, body ? body : "");
     for (size_t at = 0; at < out.len;) {
         ssize_t n = write(fd, out.data + at, out.len - at);
-        if (n <= 0) break;
+        if (n <= 0)
+            break;
         at += (size_t)n;
     }
     buf_release(&out);
@@ -67,7 +83,8 @@ static inline void client_unchunk(struct answer *a, const char *at, const char *
         char *after;
         unsigned long len = strtoul(at, &after, 16);
         at = after + 2;
-        if (len == 0 || at + len > end) return;
+        if (len == 0 || at + len > end)
+            return;
         buf_add(&a->body, at, len);
         at += len + 2;
     }
@@ -84,8 +101,10 @@ static inline void client_take_calls(struct answer *a, const cJSON *holder) {
     cJSON_ArrayForEach(call, cJSON_GetObjectItemCaseSensitive(holder, "tool_calls")) {
         const cJSON *function = cJSON_GetObjectItemCaseSensitive(call, "function");
         const char *name = client_string(function, "name");
-        if (*name && a->calls.len) buf_add_byte(&a->calls, '\n');
-        if (*name) buf_addf(&a->calls, "%s %s ", name, client_string(call, "id"));
+        if (*name && a->calls.len)
+            buf_add_byte(&a->calls, '\n');
+        if (*name)
+            buf_addf(&a->calls, "%s %s ", name, client_string(call, "id"));
         buf_add_str(&a->calls, client_string(function, "arguments"));
     }
 }
@@ -97,35 +116,45 @@ static inline void client_take_json(struct answer *a, const char *text, size_t l
     cJSON_ArrayForEach(choice, cJSON_GetObjectItemCaseSensitive(json, "choices")) {
         int index = cJSON_GetObjectItemCaseSensitive(choice, "index")->valueint;
         const cJSON *holder = cJSON_GetObjectItemCaseSensitive(choice, "delta");
-        if (!holder) holder = cJSON_GetObjectItemCaseSensitive(choice, "message");
+        if (!holder)
+            holder = cJSON_GetObjectItemCaseSensitive(choice, "message");
         const cJSON *piece = holder ? cJSON_GetObjectItemCaseSensitive(holder, "content")
                                     : cJSON_GetObjectItemCaseSensitive(choice, "text");
         const cJSON *finish = cJSON_GetObjectItemCaseSensitive(choice, "finish_reason");
-        if (index < 0 || index >= CLIENT_CHOICES) continue;
-        if (index == 0) client_take_calls(a, holder);
-        if (cJSON_IsString(piece)) buf_add_str(&a->text[index], piece->valuestring);
-        if (cJSON_IsString(finish)) snprintf(a->finish[index], sizeof a->finish[index], "%s", finish->valuestring);
+        if (index < 0 || index >= CLIENT_CHOICES)
+            continue;
+        if (index == 0)
+            client_take_calls(a, holder);
+        if (cJSON_IsString(piece))
+            buf_add_str(&a->text[index], piece->valuestring);
+        if (cJSON_IsString(finish))
+            snprintf(a->finish[index], sizeof a->finish[index], "%s", finish->valuestring);
     }
-    if (cJSON_IsObject(usage)) {
+    if (cJSON_GetObjectItemCaseSensitive(usage, "prompt_tokens")) { /* OpenAI's */
         a->prompt_tokens = cJSON_GetObjectItemCaseSensitive(usage, "prompt_tokens")->valueint;
-        a->completion_tokens = cJSON_GetObjectItemCaseSensitive(usage, "completion_tokens")->valueint;
-        a->cached_tokens = cJSON_GetObjectItemCaseSensitive(
-                               cJSON_GetObjectItemCaseSensitive(usage, "prompt_tokens_details"), "cached_tokens")
-                               ->valueint;
+        a->completion_tokens =
+            cJSON_GetObjectItemCaseSensitive(usage, "completion_tokens")->valueint;
+        a->cached_tokens =
+            cJSON_GetObjectItemCaseSensitive(
+                cJSON_GetObjectItemCaseSensitive(usage, "prompt_tokens_details"), "cached_tokens")
+                ->valueint;
     }
     cJSON_Delete(json);
 }
 
 static inline const char *client_blank_line(const char *at, const char *end) {
-    while ((at = memchr(at, '\n', (size_t)(end - at))) && at + 1 < end && at[1] != '\n') at++;
+    while ((at = memchr(at, '\n', (size_t)(end - at))) && at + 1 < end && at[1] != '\n')
+        at++;
     return at && at + 1 < end ? at : NULL;
 }
 
 static inline void client_take_events(struct answer *a) {
     const char *at = buf_text(&a->body), *body_end = at + a->body.len, *end;
     for (; (end = client_blank_line(at, body_end)); at = end + 2) {
-        if (*at == ':') a->pings++;
-        if (strncmp(at, "data: ", 6) != 0) continue;
+        if (*at == ':')
+            a->pings++;
+        if (strncmp(at, "data: ", 6) != 0)
+            continue;
         a->events++;
         if (strncmp(at + 6, "[DONE]", 6) == 0)
             a->done = true;
@@ -138,11 +167,14 @@ static inline void client_take_events(struct answer *a) {
 static inline void client_finish(int fd, struct answer *a) {
     char data[16384];
     ssize_t n;
-    while ((n = read(fd, data, sizeof data)) > 0) buf_add(&a->raw, data, (size_t)n);
+    while ((n = read(fd, data, sizeof data)) > 0)
+        buf_add(&a->raw, data, (size_t)n);
     close(fd);
     const char *head_end = a->raw.data ? strstr(a->raw.data, "\r\n\r\n") : NULL;
-    if (!head_end || sscanf(a->raw.data, "HTTP/1.1 %d", &a->status) != 1) return;
-    const char *chunked = strstr(a->raw.data, "Transfer-Encoding: chunked"), *end = a->raw.data + a->raw.len;
+    if (!head_end || sscanf(a->raw.data, "HTTP/1.1 %d", &a->status) != 1)
+        return;
+    const char *chunked = strstr(a->raw.data, "Transfer-Encoding: chunked"),
+               *end = a->raw.data + a->raw.len;
     if (chunked && chunked < head_end)
         client_unchunk(a, head_end + 4, end);
     else
@@ -154,11 +186,12 @@ static inline void client_finish(int fd, struct answer *a) {
         client_take_json(a, buf_text(&a->body), a->body.len);
 }
 
-static inline void client_request(uint16_t port, const char *method, const char *path, const char *headers,
-                                  const char *body, struct answer *a) {
+static inline void client_request(uint16_t port, const char *method, const char *path,
+                                  const char *headers, const char *body, struct answer *a) {
     answer_init(a);
     int fd = client_open(port, method, path, headers, body);
-    if (fd >= 0) client_finish(fd, a);
+    if (fd >= 0)
+        client_finish(fd, a);
 }
 
 static inline int client_status(uint16_t port, const char *path) {

@@ -1,8 +1,9 @@
-/* Tokens to text with the bundled tokenizer: the same text however it was cut, stop strings, half characters. */
+/* Tokens to text with the bundled tokenizer: the same text however it was cut, stop strings, half
+ * characters. */
 #include "base/utf8.h"
 #include "check.h"
 #include "gateway/choice.h"
-#include "gateway/render.h"
+#include "gateway/response.h"
 
 static struct tokenizer *load(struct buf *packed) {
     struct bundle bundle;
@@ -22,13 +23,18 @@ static struct token_vec encode(const struct tokenizer *t, const char *text) {
     return ids;
 }
 
-static struct choice make(const struct tokenizer *t, const char *const *stops, uint32_t stop_count, bool include) {
+static struct choice make(const struct tokenizer *t, const char *const *stops, uint32_t stop_count,
+                          bool include) {
     struct choice c;
     struct bytes list[4];
     struct error err;
-    for (uint32_t i = 0; i < stop_count; i++) list[i] = bytes_str(stops[i]);
-    struct choice_config config = {
-        .tokenizer = t, .stops = list, .stop_count = stop_count, .include_stop_text = include, .skip_special = true};
+    for (uint32_t i = 0; i < stop_count; i++)
+        list[i] = bytes_str(stops[i]);
+    struct choice_config config = {.tokenizer = t,
+                                   .stops = list,
+                                   .stop_count = stop_count,
+                                   .include_stop_text = include,
+                                   .skip_special = true};
     CHECK(choice_init(&c, 0, &config, &err) == 0);
     return c;
 }
@@ -74,7 +80,8 @@ TEST(a_cut_character_is_shown_as_one_at_the_end) {
 
 /* The end mark has several tokens here, of which the last alone tells that it is one. */
 TEST(tokens_inside_of_reasoning_are_counted) {
-    static const char *const PIECES[] = {"<think>", "I look around.", "</think>", "Yes, I think so."};
+    static const char *const PIECES[] = {"<think>", "I look around.", "</think>",
+                                         "Yes, I think so."};
     struct buf packed, out;
     struct tokenizer *t = load(&packed);
     struct parse_config parse = {.reasoning = reasoning_format_find(bytes_str("think"))};
@@ -87,7 +94,8 @@ TEST(tokens_inside_of_reasoning_are_counted) {
     for (size_t i = 0; i < ARRAY_LEN(PIECES); i++) {
         struct token_vec ids = encode(t, PIECES[i]);
         all += counts[i] = ids.count;
-        for (size_t j = 0; j < ids.count; j++) choice_push(&c, ids.items[j], &out);
+        for (size_t j = 0; j < ids.count; j++)
+            choice_push(&c, ids.items[j], &out);
         vec_release(&ids);
     }
     choice_end(&c, CHOICE_STOP, &out);
@@ -109,11 +117,13 @@ TEST(stop_strings_over_token_borders) {
         size_t used = 0;
         bool matched = false;
         buf_init(&out, 0);
-        while (!matched && used < ids.count) matched = choice_push(&c, ids.items[used++], &out);
+        while (!matched && used < ids.count)
+            matched = choice_push(&c, ids.items[used++], &out);
         EXPECT(matched && used < ids.count);
         EXPECT_EQ(c.finish, CHOICE_STOP);
         EXPECT_EQ(c.token_count, used);
-        EXPECT_STR(buf_text(&out), include ? "all is well, this is the end" : "all is well, this is ");
+        EXPECT_STR(buf_text(&out),
+                   include ? "all is well, this is the end" : "all is well, this is ");
         choice_release(&c);
         buf_release(&out);
     }
@@ -129,7 +139,8 @@ TEST(held_back_text_comes_at_the_end) {
     struct token_vec ids = encode(t, "all is well the");
     struct choice c = make(t, stops, 1, false);
     buf_init(&out, 0);
-    for (size_t i = 0; i < ids.count; i++) EXPECT(!choice_push(&c, ids.items[i], &out));
+    for (size_t i = 0; i < ids.count; i++)
+        EXPECT(!choice_push(&c, ids.items[i], &out));
     EXPECT_STR(buf_text(&out), "all is ");
     choice_push_stop(&c, tokenizer_eos(t).ids[0], &out);
     EXPECT_STR(buf_text(&out), "all is well the");
@@ -148,19 +159,20 @@ TEST(logprobs_columns_agree) {
     struct token_vec ids = encode(t, "He said");
     const float values[] = {-0.25f, -0.25f, -1.0f / 0.0f};
     const uint32_t columns[] = {ids.items[0], ids.items[0], ids.items[1]};
-    struct render_logprobs lp = {columns, values, 3}, bare = {columns + 2, values, 1};
+    struct token_logprobs lp = {columns, values, 3}, bare = {columns + 2, values, 1};
     buf_init(&entries, 0);
     buf_init(&value, 0);
-    render_logprobs_entry(GENREQ_COMPLETIONS, t, &lp, 0, &entries);
-    render_logprobs_entry(GENREQ_COMPLETIONS, t, &bare, 2, &entries);
-    render_logprobs_value(GENREQ_COMPLETIONS, buf_bytes(&entries), &value);
-    EXPECT(strstr(buf_text(&value), "],\"token_logprobs\":[-0.25,-0.25],\"text_offset\":[0,2],\"top_logprobs\":[{"));
+    response_logprobs_entry(GENREQ_COMPLETIONS, t, &lp, 0, &entries);
+    response_logprobs_entry(GENREQ_COMPLETIONS, t, &bare, 2, &entries);
+    response_logprobs_value(GENREQ_COMPLETIONS, buf_bytes(&entries), &value);
+    EXPECT(strstr(buf_text(&value),
+                  "],\"token_logprobs\":[-0.25,-0.25],\"text_offset\":[0,2],\"top_logprobs\":[{"));
     EXPECT(strstr(buf_text(&value), ":-9999},{}]}"));
     buf_reset(&entries);
     buf_reset(&value);
-    render_logprobs_entry(GENREQ_CHAT, t, &lp, 0, &entries);
-    render_logprobs_entry(GENREQ_CHAT, t, &bare, 0, &entries);
-    render_logprobs_value(GENREQ_CHAT, buf_bytes(&entries), &value);
+    response_logprobs_entry(GENREQ_CHAT, t, &lp, 0, &entries);
+    response_logprobs_entry(GENREQ_CHAT, t, &bare, 0, &entries);
+    response_logprobs_value(GENREQ_CHAT, buf_bytes(&entries), &value);
     EXPECT(strstr(buf_text(&value), "{\"content\":[{\"token\":\"") == buf_text(&value));
     EXPECT(strstr(buf_text(&value), "\"top_logprobs\":[]}],\"refusal\":null}"));
     buf_release(&entries);

@@ -1,27 +1,30 @@
-/* Exactly once, in order: verdicts one by one, then a long random life against a lossy, repeating, reordering scheduler
- * that dies. */
+/* Exactly once, in order: verdicts one by one, then a long random life against a lossy, repeating,
+ * reordering scheduler that dies. */
 #include "base/base.h"
 #include "check.h"
 #include "gateway/delivery.h"
 
 static const struct epoch first = {7, {1, 1}}, second = {8, {2, 2}};
 
-static enum delivery_verdict offer(struct delivery *d, struct epoch epoch, uint32_t attempt, uint32_t choice,
-                                   uint32_t index, uint32_t count, bool finish, uint32_t *skip) {
+static enum delivery_verdict offer(struct delivery *d, struct epoch epoch, uint32_t attempt,
+                                   uint32_t choice, uint32_t index, uint32_t count, bool finish,
+                                   uint32_t *skip) {
     struct delivery_run run = {epoch, attempt, choice, index, count, finish};
     bool ask;
-    return delivery_offer(d, &run, 0, skip, &ask);
+    return delivery_accept(d, &run, 0, skip, &ask);
 }
 
 static void take(struct delivery *d, uint32_t choice, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++) delivery_take(d, choice, d->choices[choice].count);
+    for (uint32_t i = 0; i < count; i++)
+        delivery_take(d, choice, d->choices[choice].count);
 }
 
 TEST(takes_only_what_is_next) {
     struct delivery d;
     uint32_t skip;
     delivery_init(&d, (struct u128){1, 2}, 2);
-    EXPECT_EQ(offer(&d, first, 0, 0, 0, 1, false, &skip), DELIVERY_STALE); /* nothing was submitted */
+    /* nothing was submitted */
+    EXPECT_EQ(offer(&d, first, 0, 0, 0, 1, false, &skip), DELIVERY_STALE);
     delivery_submitted(&d, first, 0);
     EXPECT_EQ(offer(&d, first, 0, 0, 0, 3, false, &skip), DELIVERY_TAKE);
     EXPECT_EQ(skip, 0);
@@ -67,7 +70,8 @@ TEST(finish_is_told_once) {
     delivery_submitted(&d, first, 0);
     EXPECT_EQ(offer(&d, first, 0, 0, 0, 2, false, &skip), DELIVERY_TAKE);
     take(&d, 0, 2);
-    EXPECT_EQ(offer(&d, first, 0, 0, 2, 0, true, &skip), DELIVERY_TAKE); /* only the finish is new */
+    /* only the finish is new */
+    EXPECT_EQ(offer(&d, first, 0, 0, 2, 0, true, &skip), DELIVERY_TAKE);
     EXPECT_EQ(skip, 0);
     delivery_finish(&d, 0, true);
     delivery_finish(&d, 0, true);
@@ -85,7 +89,8 @@ TEST(a_finish_behind_known_tokens_skips_them) {
     take(&d, 0, 3);
     EXPECT_EQ(offer(&d, first, 0, 0, 1, 2, true, &skip), DELIVERY_TAKE);
     EXPECT_EQ(skip, 2);
-    EXPECT_EQ(offer(&d, first, 0, 0, 1, 1, true, &skip), DELIVERY_DUPLICATE); /* an end we are already past cannot be */
+    /* an end we are already past cannot be */
+    EXPECT_EQ(offer(&d, first, 0, 0, 1, 1, true, &skip), DELIVERY_DUPLICATE);
     delivery_release(&d);
 }
 
@@ -115,13 +120,13 @@ TEST(a_choice_that_goes_on_is_cancelled_again) {
     take(&d, 0, 2);
     take(&d, 1, 2);
     delivery_finish(&d, 0, false);
-    EXPECT_EQ(delivery_offer(&d, &run, 1000, &skip, &ask), DELIVERY_FINISHED);
+    EXPECT_EQ(delivery_accept(&d, &run, 1000, &skip, &ask), DELIVERY_FINISHED);
     EXPECT(ask);
-    EXPECT_EQ(delivery_offer(&d, &run, 1001, &skip, &ask), DELIVERY_FINISHED);
+    EXPECT_EQ(delivery_accept(&d, &run, 1001, &skip, &ask), DELIVERY_FINISHED);
     EXPECT(!ask);
     delivery_finish(&d, 1, true); /* it ended by itself: a late repetition asks for nothing */
     run.choice = 1;
-    EXPECT_EQ(delivery_offer(&d, &run, 1000, &skip, &ask), DELIVERY_FINISHED);
+    EXPECT_EQ(delivery_accept(&d, &run, 1000, &skip, &ask), DELIVERY_FINISHED);
     EXPECT(!ask);
     delivery_release(&d);
 }
@@ -133,11 +138,12 @@ TEST(a_gap_asks_at_most_every_quarter_second) {
     bool ask;
     delivery_init(&d, (struct u128){1, 2}, 1);
     delivery_submitted(&d, first, 1000);
-    EXPECT_EQ(delivery_offer(&d, &run, 1000, &skip, &ask), DELIVERY_GAP);
+    EXPECT_EQ(delivery_accept(&d, &run, 1000, &skip, &ask), DELIVERY_GAP);
     EXPECT(ask);
-    EXPECT_EQ(delivery_offer(&d, &run, 1000 + DELIVERY_ASK_AGAIN_MS - 1, &skip, &ask), DELIVERY_GAP);
+    EXPECT_EQ(delivery_accept(&d, &run, 1000 + DELIVERY_ASK_AGAIN_MS - 1, &skip, &ask),
+              DELIVERY_GAP);
     EXPECT(!ask);
-    EXPECT_EQ(delivery_offer(&d, &run, 1000 + DELIVERY_ASK_AGAIN_MS, &skip, &ask), DELIVERY_GAP);
+    EXPECT_EQ(delivery_accept(&d, &run, 1000 + DELIVERY_ASK_AGAIN_MS, &skip, &ask), DELIVERY_GAP);
     EXPECT(ask);
     delivery_release(&d);
 }
@@ -181,7 +187,8 @@ TEST(questions_get_rarer_while_nothing_comes) {
     delivery_submitted(&d, first, 0);
     EXPECT_EQ(offer(&d, first, 0, 0, 0, 0, false, &skip), DELIVERY_DUPLICATE);
     for (int64_t now = 0; count < 6; now += 100)
-        if (delivery_due(&d, now) == DELIVERY_ASK) asked[count++] = now;
+        if (delivery_due(&d, now) == DELIVERY_ASK)
+            asked[count++] = now;
     EXPECT_EQ(asked[0], DELIVERY_QUIET_MS);
     EXPECT_EQ(asked[1] - asked[0], 2 * DELIVERY_QUIET_MS);
     EXPECT_EQ(asked[5] - asked[4], DELIVERY_QUIET_MAX_MS);
@@ -192,8 +199,11 @@ TEST(questions_get_rarer_while_nothing_comes) {
 
 enum { LENGTH_MAX = 200, FLIGHT = 64 };
 
-/* The model: tokens of a choice are a function of their place, and the scheduler knows how many it has made. */
-static uint32_t token_at(uint32_t choice, uint32_t index) { return choice * 1000 + index * 7 + 3; }
+/* The model: tokens of a choice are a function of their place, and the scheduler knows how many it
+ * has made. */
+static uint32_t token_at(uint32_t choice, uint32_t index) {
+    return choice * 1000 + index * 7 + 3;
+}
 
 struct world {
     struct delivery d;
@@ -205,26 +215,34 @@ struct world {
     int64_t now_ms;
 };
 
-static uint32_t below(uint32_t n) { return (uint32_t)(check_random() % n); }
+static uint32_t below(uint32_t n) {
+    return (uint32_t)(check_random() % n);
+}
 
 static void send(struct world *w, uint32_t choice, uint32_t index, uint32_t count) {
-    struct delivery_run run = {w->epoch, w->d.attempt, choice, index, count, index + count == w->length[choice]};
-    if (w->flight_count < FLIGHT && below(10) != 0) w->flight[w->flight_count++] = run;
-    if (w->flight_count < FLIGHT && below(10) == 0) w->flight[w->flight_count++] = run;
+    struct delivery_run run = {w->epoch, w->d.attempt, choice,
+                               index,    count,        index + count == w->length[choice]};
+    if (w->flight_count < FLIGHT && below(10) != 0)
+        w->flight[w->flight_count++] = run;
+    if (w->flight_count < FLIGHT && below(10) == 0)
+        w->flight[w->flight_count++] = run;
 }
 
 static void scheduler_makes(struct world *w) {
     uint32_t c = below(3), count = 1 + below(3);
-    if (!w->known) return;
+    if (!w->known)
+        return;
     count = count < w->length[c] - w->made[c] ? count : w->length[c] - w->made[c];
-    if (count == 0) return;
+    if (count == 0)
+        return;
     send(w, c, w->made[c], count);
     w->made[c] += count;
 }
 
 static void scheduler_resends(struct world *w, uint32_t c) {
     uint32_t from = w->d.choices[c].count;
-    if (w->known && w->made[c] >= from) send(w, c, from, w->made[c] - from);
+    if (w->known && w->made[c] >= from)
+        send(w, c, from, w->made[c] - from);
 }
 
 static bool deliver(struct world *w) {
@@ -232,16 +250,19 @@ static bool deliver(struct world *w) {
     struct delivery_run run = w->flight[i];
     bool ask;
     w->flight[i] = w->flight[--w->flight_count];
-    switch (delivery_offer(&w->d, &run, w->now_ms, &skip, &ask)) {
+    switch (delivery_accept(&w->d, &run, w->now_ms, &skip, &ask)) {
     case DELIVERY_TAKE:
         for (uint32_t k = skip; k < run.count; k++) {
-            if (w->d.choices[run.choice].count != run.index + k) return false;
+            if (w->d.choices[run.choice].count != run.index + k)
+                return false;
             delivery_take(&w->d, run.choice, token_at(run.choice, run.index + k));
         }
-        if (run.finish) delivery_finish(&w->d, run.choice, true);
+        if (run.finish)
+            delivery_finish(&w->d, run.choice, true);
         break;
     case DELIVERY_GAP:
-        if (ask) scheduler_resends(w, run.choice);
+        if (ask)
+            scheduler_resends(w, run.choice);
         break;
     default: break;
     }
@@ -258,15 +279,19 @@ static void tick(struct world *w) {
     w->now_ms += 100;
     switch (delivery_due(&w->d, w->now_ms)) {
     case DELIVERY_SUBMIT:
-        if (below(5) == 0) break; /* lost on the way */
+        if (below(5) == 0)
+            break; /* lost on the way */
         w->known = true;
-        for (uint32_t c = 0; c < 3; c++) w->made[c] = w->d.choices[c].count;
+        for (uint32_t c = 0; c < 3; c++)
+            w->made[c] = w->d.choices[c].count;
         if (w->flight_count < FLIGHT)
-            w->flight[w->flight_count++] = (struct delivery_run){w->epoch, w->d.attempt, 0, w->made[0], 0, false};
+            w->flight[w->flight_count++] =
+                (struct delivery_run){w->epoch, w->d.attempt, 0, w->made[0], 0, false};
         break;
     case DELIVERY_ASK:
         for (uint32_t c = 0; c < 3; c++)
-            if (!w->d.choices[c].finished) scheduler_resends(w, c);
+            if (!w->d.choices[c].finished)
+                scheduler_resends(w, c);
         break;
     case DELIVERY_NOTHING: break;
     }
@@ -274,10 +299,14 @@ static void tick(struct world *w) {
 
 static bool live(struct world *w, uint32_t steps_max) {
     for (uint32_t step = 0; step < steps_max && !delivery_is_done(&w->d); step++) {
-        if (below(400) == 0) scheduler_dies(w);
-        if (below(2) == 0) scheduler_makes(w);
-        if (below(3) == 0) tick(w);
-        if (w->flight_count && below(2) == 0 && !deliver(w)) return false;
+        if (below(400) == 0)
+            scheduler_dies(w);
+        if (below(2) == 0)
+            scheduler_makes(w);
+        if (below(3) == 0)
+            tick(w);
+        if (w->flight_count && below(2) == 0 && !deliver(w))
+            return false;
     }
     return delivery_is_done(&w->d);
 }
@@ -286,12 +315,14 @@ TEST(random_lives_end_with_every_token_once) {
     for (int life = 0; life < 300; life++) {
         struct world w = {.epoch = {1, {9, 9}}};
         delivery_init(&w.d, (struct u128){3, 4}, 3);
-        for (uint32_t c = 0; c < 3; c++) w.length[c] = 1 + below(LENGTH_MAX);
+        for (uint32_t c = 0; c < 3; c++)
+            w.length[c] = 1 + below(LENGTH_MAX);
         delivery_restart(&w.d, w.epoch);
         EXPECT(live(&w, 200000));
         for (uint32_t c = 0; c < 3; c++) {
             EXPECT_EQ(w.d.choices[c].count, w.length[c]);
-            for (uint32_t i = 0; i < w.length[c]; i++) EXPECT_EQ(w.d.choices[c].ids[i], token_at(c, i));
+            for (uint32_t i = 0; i < w.length[c]; i++)
+                EXPECT_EQ(w.d.choices[c].ids[i], token_at(c, i));
         }
         delivery_release(&w.d);
     }

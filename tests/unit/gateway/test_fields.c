@@ -11,7 +11,8 @@ struct refused {
     const char *body, *param;
 };
 
-static int parse(struct genreq *g, enum genreq_dialect dialect, const char *body, struct api_error *err) {
+static int parse(struct genreq *g, enum genreq_dialect dialect, const char *body,
+                 struct api_error *err) {
     return genreq_parse(g, dialect, bytes_str(body), err);
 }
 
@@ -32,11 +33,21 @@ TEST(wrong_types_and_ranges_name_their_field) {
         {GENREQ_CHAT, "{\"messages\":[{\"content\":\"hi\"}]}", "messages"},
         {GENREQ_CHAT, "{\"messages\":[{\"role\":7,\"content\":\"hi\"}]}", "messages"},
         {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "messages"},
-        {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]}",
+        {GENREQ_CHAT,
+         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]"
+         "}]}",
          "messages"},
-        {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}", "messages"},
-        {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":3}]}]}", "messages"},
+        {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}",
+         "messages"},
+        {GENREQ_CHAT,
+         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":3}]}]}",
+         "messages"},
         {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[\"x\"]}]}", "messages"},
+        {GENREQ_CHAT,
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"images\":[\"eA==\"]}]}",
+         "messages"},
+        {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"images\":5}]}",
+         "messages"},
         {GENREQ_CHAT, CHAT(",\"model\":3"), "model"},
         {GENREQ_CHAT, CHAT(",\"temperature\":\"hot\""), "temperature"},
         {GENREQ_CHAT, CHAT(",\"temperature\":-0.1"), "temperature"},
@@ -47,6 +58,9 @@ TEST(wrong_types_and_ranges_name_their_field) {
         {GENREQ_CHAT, CHAT(",\"top_k\":1.5"), "top_k"},
         {GENREQ_CHAT, CHAT(",\"min_p\":-1"), "min_p"},
         {GENREQ_CHAT, CHAT(",\"repetition_penalty\":0"), "repetition_penalty"},
+        {GENREQ_CHAT, CHAT(",\"repetition_penalty\":1e-38"), "repetition_penalty"},
+        {GENREQ_CHAT, CHAT(",\"repetition_penalty\":0.0099"), "repetition_penalty"},
+        {GENREQ_CHAT, CHAT(",\"repetition_penalty\":100.1"), "repetition_penalty"},
         {GENREQ_CHAT, CHAT(",\"presence_penalty\":3"), "presence_penalty"},
         {GENREQ_CHAT, CHAT(",\"frequency_penalty\":-3"), "frequency_penalty"},
         {GENREQ_CHAT, CHAT(",\"seed\":9223372036854775808"), "seed"},
@@ -74,13 +88,31 @@ TEST(wrong_types_and_ranges_name_their_field) {
         {GENREQ_CHAT, CHAT(",\"stream\":\"yes\""), "stream"},
         {GENREQ_CHAT, CHAT(",\"stream\":1"), "stream"},
         {GENREQ_CHAT, CHAT(",\"stream_options\":{\"include_usage\":true}"), "stream_options"},
-        {GENREQ_CHAT, CHAT(",\"stream\":true,\"stream_options\":{\"include_usage\":1}"), "stream_options"},
-        {GENREQ_CHAT, CHAT(",\"response_format\":{\"type\":\"json_object\"}"), "response_format"},
+        {GENREQ_CHAT, CHAT(",\"stream\":true,\"stream_options\":{\"include_usage\":1}"),
+         "stream_options"},
+        {GENREQ_CHAT, CHAT(",\"response_format\":{\"type\":\"json_schema\"}"), "response_format"},
+        {GENREQ_CHAT,
+         CHAT(",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\"}}"),
+         "response_format"},
+        {GENREQ_CHAT, CHAT(",\"response_format\":{\"type\":\"xml\"}"), "response_format"},
+        {GENREQ_CHAT, CHAT(",\"response_format\":{\"type\":\"json_object\"},\"regex\":\"a\""),
+         "regex"},
+        {GENREQ_CHAT, CHAT(",\"structured_outputs\":{\"json\":{},\"regex\":\"a\"}"),
+         "structured_outputs"},
+        {GENREQ_CHAT, CHAT(",\"structured_outputs\":{\"regex\":5}"), "structured_outputs"},
+        {GENREQ_CHAT, CHAT(",\"guided_regex\":5"), "guided_regex"},
+        {GENREQ_CHAT, CHAT(",\"guided_choice\":[1]"), "guided_choice"},
+        {GENREQ_CHAT, CHAT(",\"grammar\":{\"type\":\"lark\",\"value\":\"x\"}"), "grammar"},
+        {GENREQ_CHAT, CHAT(",\"format\":\"xml\""), "format"},
         {GENREQ_CHAT, CHAT(",\"response_format\":{}"), "response_format"},
         {GENREQ_CHAT, CHAT(",\"tools\":5"), "tools"},
         {GENREQ_CHAT, CHAT(",\"tools\":[5]"), "tools"},
         {GENREQ_CHAT, CHAT(",\"tool_choice\":\"required\""), "tool_choice"},
-        {GENREQ_CHAT, CHAT(",\"guided_json\":{\"type\":\"object\"}"), "guided_json"},
+        {GENREQ_CHAT, CHAT(",\"tool_choice\":{\"type\":\"allowed_tools\"}"), "tool_choice"},
+        {GENREQ_CHAT, CHAT(",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":5}}"),
+         "tool_choice"},
+        {GENREQ_CHAT, CHAT(",\"guided_json\":\"{\""), "guided_json"},
+        {GENREQ_CHAT, CHAT(",\"guided_json\":5"), "guided_json"},
         {GENREQ_CHAT, CHAT(",\"continue_final_message\":true"), "continue_final_message"},
         {GENREQ_COMPLETIONS, "{}", "prompt"},
         {GENREQ_COMPLETIONS, "{\"prompt\":[]}", "prompt"},
@@ -104,7 +136,8 @@ TEST(wrong_types_and_ranges_name_their_field) {
         struct api_error err = {0};
         int rc = parse(&g, cases[i].dialect, cases[i].body, &err);
         genreq_release(&g);
-        if (rc == 0) check_fail(__FILE__, __LINE__, "taken: %s", cases[i].body);
+        if (rc == 0)
+            check_fail(__FILE__, __LINE__, "taken: %s", cases[i].body);
         EXPECT(rc == -1);
         EXPECT_EQ(err.status, 400);
         EXPECT_STR(err.param, cases[i].param);
@@ -115,16 +148,38 @@ TEST(wrong_types_and_ranges_name_their_field) {
 TEST(chat_fields_are_taken) {
     struct genreq g;
     struct api_error err;
-    const char *body =
-        CHAT(",\"model\":\"m\\u00e9\",\"temperature\":0.5,\"top_p\":0,\"top_k\":-1,\"min_p\":1,\"repetition_penalty\":"
-             "1.1,\"presence_penalty\":-2,"
-             "\"frequency_penalty\":2,\"seed\":-9223372036854775808,\"n\":3e0,\"max_tokens\":7,\"max_completion_"
-             "tokens\":9,\"stop\":[\"a\\n\",\"b\"],"
-             "\"stop_token_ids\":[3,4],\"ignore_eos\":true,\"logprobs\":true,\"top_logprobs\":5,\"stream\":true,"
-             "\"stream_options\":{\"include_usage\":true,\"x\":[1]},\"user\":\"u\",\"logit_bias\":{\"7\":-100,\"8\":1."
-             "5},\"priority\":-3,\"unknown\":{\"deep\":[1,2,{}]},"
-             "\"response_format\":{\"type\":\"text\"},\"tool_choice\":\"auto\",\"tools\":[{\"type\":\"function\"}],"
-             "\"echo\":false,\"guided_json\":null");
+    const char *body = CHAT(","
+                            "\"model\":\"m\\u00e9\","
+                            "\"temperature\":0.5,"
+                            "\"top_p\":0,"
+                            "\"top_k\":-1,"
+                            "\"min_p\":1,"
+                            "\"repetition_penalty\":1.1,"
+                            "\"presence_penalty\":-2,"
+                            "\"frequency_penalty\":2,"
+                            "\"seed\":-9223372036854775808,"
+                            "\"n\":3e0,"
+                            "\"max_tokens\":7,"
+                            "\"max_completion_tokens\":9,"
+                            "\"stop\":[\"a\\n\","
+                            "\"b\"],"
+                            "\"stop_token_ids\":[3,4],"
+                            "\"ignore_eos\":true,"
+                            "\"logprobs\":true,"
+                            "\"top_logprobs\":5,"
+                            "\"stream\":true,"
+                            "\"stream_options\":{\"include_usage\":true,"
+                            "\"x\":[1]},"
+                            "\"user\":\"u\","
+                            "\"logit_bias\":{\"7\":-100,"
+                            "\"8\":1.5},"
+                            "\"priority\":-3,"
+                            "\"unknown\":{\"deep\":[1,2,{}]},"
+                            "\"response_format\":{\"type\":\"text\"},"
+                            "\"tool_choice\":\"auto\","
+                            "\"tools\":[{\"type\":\"function\"}],"
+                            "\"echo\":false,"
+                            "\"guided_json\":null");
     EXPECT_EQ(parse(&g, GENREQ_CHAT, body, &err), 0);
     EXPECT(bytes_equal(g.model, bytes_str("mé")));
     EXPECT(bytes_equal(g.messages, bytes_str("[{\"role\":\"user\",\"content\":\"hi\"}]")));
@@ -150,12 +205,16 @@ TEST(chat_fields_are_taken) {
 TEST(null_means_not_given) {
     struct genreq g;
     struct api_error err;
-    EXPECT_EQ(
-        parse(
-            &g, GENREQ_CHAT,
-            CHAT(",\"temperature\":null,\"n\":null,\"stop\":null,\"seed\":null,\"stream_options\":null,\"tools\":null"),
-            &err),
-        0);
+    EXPECT_EQ(parse(&g, GENREQ_CHAT,
+                    CHAT(","
+                         "\"temperature\":null,"
+                         "\"n\":null,"
+                         "\"stop\":null,"
+                         "\"seed\":null,"
+                         "\"stream_options\":null,"
+                         "\"tools\":null"),
+                    &err),
+              0);
     EXPECT_EQ(g.given, 0);
     EXPECT(g.temperature == 1 && g.choice_count == 1 && g.stop_count == 0);
     EXPECT_EQ(genreq_max_tokens(&g, 77), 77);
@@ -179,7 +238,8 @@ TEST(prompts_come_in_four_forms) {
         EXPECT_EQ(g.prompt_count, cases[i].prompts);
         EXPECT_EQ(g.prompts[g.prompt_count - 1].is_ids, cases[i].ids > 0);
         EXPECT_EQ(g.prompts[g.prompt_count - 1].ids.count, cases[i].ids);
-        if (cases[i].ids) EXPECT_EQ(g.prompts[g.prompt_count - 1].ids.ids[cases[i].ids - 1], 3);
+        if (cases[i].ids)
+            EXPECT_EQ(g.prompts[g.prompt_count - 1].ids.ids[cases[i].ids - 1], 3);
         genreq_release(&g);
     }
 }
@@ -190,21 +250,24 @@ TEST(counts_are_bounded) {
     struct buf body;
     buf_init(&body, 0);
     buf_add_str(&body, "{\"prompt\":[");
-    for (int i = 0; i <= WIRE_MAX_TOKENS; i++) buf_add_str(&body, i ? ",7" : "7");
+    for (int i = 0; i <= WIRE_MAX_TOKENS; i++)
+        buf_add_str(&body, i ? ",7" : "7");
     buf_add_str(&body, "]}");
     EXPECT_EQ(genreq_parse(&g, GENREQ_COMPLETIONS, buf_bytes(&body), &err), -1);
     EXPECT_STR(err.param, "prompt");
     genreq_release(&g);
     buf_reset(&body);
     buf_add_str(&body, "{\"prompt\":\"x\",\"stop\":[");
-    for (int i = 0; i <= GENREQ_STOPS_MAX; i++) buf_addf(&body, "%s\"s%d\"", i ? "," : "", i);
+    for (int i = 0; i <= GENREQ_STOPS_MAX; i++)
+        buf_addf(&body, "%s\"s%d\"", i ? "," : "", i);
     buf_add_str(&body, "]}");
     EXPECT_EQ(genreq_parse(&g, GENREQ_COMPLETIONS, buf_bytes(&body), &err), -1);
     EXPECT_STR(err.param, "stop");
     genreq_release(&g);
     buf_reset(&body);
     buf_add_str(&body, "{\"prompt\":\"x\",\"stop\":[");
-    for (int i = 0; i < 17; i++) buf_addf(&body, "%s\"%0999d\"", i ? "," : "", i);
+    for (int i = 0; i < 17; i++)
+        buf_addf(&body, "%s\"%0999d\"", i ? "," : "", i);
     buf_add_str(&body, "]}");
     EXPECT_EQ(genreq_parse(&g, GENREQ_COMPLETIONS, buf_bytes(&body), &err), -1);
     EXPECT_STR(err.param, "stop");
@@ -218,15 +281,18 @@ TEST(errors_have_openais_shape) {
     buf_init(&out, 0);
     api_error_set(&err, API_BAD_REQUEST, "top_p", "not \"%s\" \xff", "x\n");
     api_error_write(&err, &out);
-    EXPECT_STR(buf_text(&out), "{\"error\":{\"message\":\"not \\\"x\\n\\\" "
-                               "?\",\"type\":\"invalid_request_error\",\"param\":\"top_p\",\"code\":null}}");
+    EXPECT_STR(buf_text(&out),
+               "{\"error\":{\"message\":\"not \\\"x\\n\\\" "
+               "?\",\"type\":\"invalid_request_error\",\"param\":\"top_p\",\"code\":null}}");
     buf_reset(&out);
     api_error_set(&err, API_OVERLOADED, NULL, "busy");
     EXPECT_EQ(err.status, 429);
     EXPECT(err.retry_after_ms > 0);
     api_error_write(&err, &out);
-    EXPECT_STR(buf_text(&out), "{\"error\":{\"message\":\"busy\",\"type\":\"rate_limit_error\",\"param\":null,\"code\":"
-                               "\"rate_limit_exceeded\"}}");
+    EXPECT_STR(
+        buf_text(&out),
+        "{\"error\":{\"message\":\"busy\",\"type\":\"rate_limit_error\",\"param\":null,\"code\":"
+        "\"rate_limit_exceeded\"}}");
     buf_release(&out);
 }
 
@@ -234,8 +300,10 @@ TEST(long_error_texts_stay_valid_utf8) {
     struct api_error err;
     char text[1200];
     memset(text, 0, sizeof text);
-    for (int i = 0; i < 399; i++) memcpy(text + 3 * i, "\xe2\x82\xac", 3);
+    for (int i = 0; i < 399; i++)
+        memcpy(text + 3 * i, "\xe2\x82\xac", 3);
     api_error_set(&err, API_BAD_REQUEST, "p", "x%s", text);
     EXPECT(strlen(err.text) < API_ERROR_TEXT_MAX);
-    for (size_t i = 1; err.text[i] && err.text[i] != '?'; i += 3) EXPECT((unsigned char)err.text[i] == 0xe2);
+    for (size_t i = 1; err.text[i] && err.text[i] != '?'; i += 3)
+        EXPECT((unsigned char)err.text[i] == 0xe2);
 }

@@ -1,107 +1,48 @@
 /* The whole gateway against a fake scheduler over a real link, asked by real sockets. */
-#include "client.h"
+#include "world.h"
 
-#include "base/fsutil.h"
-#include "base/log.h"
-#include "check.h"
-#include "fake_scheduler.h"
-#include "gateway/gateway.h"
-#include "gateway/gateway_main.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/health.h"
 #include "text/tokenizer/detokenizer.h"
 
-struct world {
-    char dir[64], endpoint[128];
-    struct fake_config fake_config;
-    struct fake_scheduler *fake;
-    struct gateway_settings defaults, settings; /* the second: changed by tests */
-    struct gateway *gw;
-    uint16_t port;
-};
-
-static void world_prepare(struct world *w) {
-    static char *no_args[] = {(char *)"gateway"};
-    struct error err;
-    size_t positional;
-    memset(w, 0, sizeof *w);
-    snprintf(w->dir, sizeof w->dir, "/tmp/trireme-gw-XXXXXX");
-    CHECK(mkdtemp(w->dir));
-    snprintf(w->endpoint, sizeof w->endpoint, "ipc://%s/s", w->dir);
-    fake_config_init(&w->fake_config);
-    w->fake_config.endpoint = w->endpoint;
-    w->fake_config.model_dir = TRIREME_SOURCE_DIR "/demo/model";
-    w->fake_config.step_us = 1000;
-    CHECK(option_parse(&gateway_options, &w->defaults, 1, no_args, NULL, 0, &positional, &err) == OPTION_RUN);
-    w->settings = w->defaults;
-    w->settings.scheduler = w->endpoint;
-    w->settings.port = 0;
-    log_init("test", LOG_ERROR, false);
+static bool is_unready(struct world *w) {
+    return !is_ready(w);
 }
-
-/* That things happen is tested here; how soon, by the end-to-end tests: a busy machine shall not fail these. */
-enum { PATIENCE_MS = 30000 };
-
-static bool wait_until(bool (*is_true)(struct world *), struct world *w) {
-    int64_t end_ms = clock_ms() + PATIENCE_MS;
-    while (!is_true(w))
-        if (clock_ms() > end_ms)
-            return false;
-        else
-            sleep_ms(5);
-    return true;
+static bool is_made(struct world *w) {
+    return client_status(w->port, "/health/e2e") == 200;
 }
-
-static bool is_ready(struct world *w) { return client_status(w->port, "/health/ready") == 200; }
-static bool is_unready(struct world *w) { return !is_ready(w); }
-static bool is_made(struct world *w) { return client_status(w->port, "/health/e2e") == 200; }
-static bool is_not_made(struct world *w) { return client_status(w->port, "/health/e2e") == 503; }
-static bool is_not_ready(struct world *w) { return client_status(w->port, "/health/ready") == 503; }
-static bool is_empty(struct world *w) { return fake_counts(w->fake).sequences == 0; }
-static bool is_paused(struct world *w) { return fake_counts(w->fake).paused > 0; }
-
-static bool world_fake(struct world *w) {
-    struct error err;
-    w->fake = fake_start(&w->fake_config, &err);
-    if (!w->fake) fprintf(stderr, "%s\n", err.text);
-    return w->fake != NULL;
+static bool is_not_made(struct world *w) {
+    return client_status(w->port, "/health/e2e") == 503;
 }
-
-static bool world_gateway(struct world *w) {
-    struct error err;
-    if (gateway_new(&w->gw, &w->settings, &err)) return false;
-    w->port = gateway_port(w->gw);
-    return true;
+static bool is_not_ready(struct world *w) {
+    return client_status(w->port, "/health/ready") == 503;
 }
-
-static bool world_start(struct world *w) { return world_fake(w) && world_gateway(w) && wait_until(is_ready, w); }
-
-static void world_end(struct world *w) {
-    char path[128];
-    gateway_free(&w->gw);
-    fake_kill(&w->fake);
-    option_free(&gateway_options, &w->defaults);
-    snprintf(path, sizeof path, "%s/s", w->dir);
-    unlink(path);
-    rmdir(w->dir);
+static bool is_empty(struct world *w) {
+    return fake_counts(w->fake).sequences == 0;
+}
+static bool is_paused(struct world *w) {
+    return fake_counts(w->fake).paused > 0;
 }
 
 #define POST(w, body, a) client_request((w)->port, "POST", "/v1/completions", NULL, body, a)
 
 /* What the fake's tokens of one choice read, from the token ids up by another path. */
-static void expected_text(struct world *w, const uint32_t *prompt, size_t prompt_count, uint64_t seed, uint32_t choice,
-                          uint32_t count, struct buf *out) {
+static void expected_text(struct world *w, const uint32_t *prompt, size_t prompt_count,
+                          uint64_t seed, uint32_t choice, uint32_t count, struct buf *out) {
     struct buf packed;
     struct bundle bundle;
     struct tokenizer *t;
     struct error err;
     uint32_t ids[512];
     CHECK(count <= ARRAY_LEN(ids));
-    for (uint32_t i = 0; i < count; i++) ids[i] = fake_token(&w->fake_config, prompt, prompt_count, seed, choice, i);
+    for (uint32_t i = 0; i < count; i++)
+        ids[i] = fake_token(&w->fake_config, prompt, prompt_count, seed, choice, i);
     buf_init(&packed, 0);
     CHECK(bundle_pack(w->fake_config.model_dir, &packed, &err) == 0 &&
           bundle_open(&bundle, buf_bytes(&packed), &err) == 0);
     CHECK(tokenizer_load_bundle(&bundle, &t, &err) == 0);
-    tokenizer_decode(t, (struct tokens){ids, count}, DECODE_SKIP_SPECIAL | DECODE_CONTINUES, out);
+    tokenizer_detokenize(t, (struct tokens){ids, count},
+                         DETOKENIZE_SKIP_SPECIAL | DETOKENIZE_CONTINUES, out);
     tokenizer_free(&t);
     buf_release(&packed);
 }
@@ -113,10 +54,16 @@ TEST(streamed_and_whole_answers_are_the_tokens_text) {
     struct buf text;
     world_prepare(&w);
     EXPECT(world_start(&w));
-    POST(&w, "{\"prompt\":[5,6,7],\"max_tokens\":200,\"seed\":9,\"n\":2,\"ignore_eos\":true}", &whole);
+    POST(&w, "{\"prompt\":[5,6,7],\"max_tokens\":200,\"seed\":9,\"n\":2,\"ignore_eos\":true}",
+         &whole);
     POST(&w,
-         "{\"prompt\":[5,6,7],\"max_tokens\":200,\"seed\":9,\"n\":2,\"ignore_eos\":true,\"stream\":true,\"stream_"
-         "options\":{\"include_usage\":true}}",
+         "{\"prompt\":[5,6,7],"
+         "\"max_tokens\":200,"
+         "\"seed\":9,"
+         "\"n\":2,"
+         "\"ignore_eos\":true,"
+         "\"stream\":true,"
+         "\"stream_options\":{\"include_usage\":true}}",
          &streamed);
     EXPECT_EQ(whole.status, 200);
     EXPECT_EQ(streamed.status, 200);
@@ -145,7 +92,8 @@ enum { STREAMS = 24 };
 
 static void stream_body(char *body, size_t size, int i, const char *more) {
     snprintf(body, size,
-             "{\"prompt\":[%d,6,7],\"max_tokens\":300,\"seed\":%d,\"n\":%d,\"ignore_eos\":true,\"stream\":true,"
+             "{\"prompt\":[%d,6,7],\"max_tokens\":300,\"seed\":%d,\"n\":%d,\"ignore_eos\":true,"
+             "\"stream\":true,"
              "\"stream_options\":{\"include_usage\":true}%s}",
              i + 5, i * 17, i % 3 == 0 ? 2 : 1, more);
 }
@@ -169,7 +117,8 @@ static bool same_answers(struct answer *a, struct answer *b) {
     bool same = true;
     for (int i = 0; i < STREAMS; i++) {
         same &= a[i].status == 200 && b[i].status == 200 && a[i].done && b[i].done &&
-                a[i].completion_tokens == b[i].completion_tokens && a[i].cached_tokens == b[i].cached_tokens;
+                a[i].completion_tokens == b[i].completion_tokens &&
+                a[i].cached_tokens == b[i].cached_tokens;
         for (int c = 0; c < 2; c++)
             same &= strcmp(buf_text(&a[i].text[c]), buf_text(&b[i].text[c])) == 0 &&
                     strcmp(a[i].finish[c], b[i].finish[c]) == 0;
@@ -180,7 +129,9 @@ static bool same_answers(struct answer *a, struct answer *b) {
     return same;
 }
 
-static bool has_tokens(struct world *w) { return fake_counts(w->fake).tokens > STREAMS * 20; }
+static bool has_tokens(struct world *w) {
+    return fake_counts(w->fake).tokens > STREAMS * 20;
+}
 
 TEST(streams_outlive_the_scheduler) {
     struct world w;
@@ -204,7 +155,8 @@ TEST(streams_outlive_the_scheduler) {
         }
         finish_streams(fds, shaken);
         EXPECT(fake_counts(w.fake).resumed > 0 && fake_counts(w.fake).emitted > 0);
-        EXPECT_EQ(fake_counts(w.fake).unknown, 0); /* submitted anew at once, not after being asked */
+        /* submitted anew at once, not after being asked */
+        EXPECT_EQ(fake_counts(w.fake).unknown, 0);
         EXPECT(metric_value(&gateway_metrics[GATEWAY_METRIC_RESUBMITS], 0) > resubmits);
         for (int i = 0; i < STREAMS; i++) {
             EXPECT(shaken[i].status == 200 && shaken[i].done);
@@ -215,7 +167,51 @@ TEST(streams_outlive_the_scheduler) {
         }
         EXPECT(wait_until(is_empty, &w));
     }
-    for (int i = 0; i < STREAMS; i++) answer_release(&calm[i]);
+    for (int i = 0; i < STREAMS; i++)
+        answer_release(&calm[i]);
+    world_end(&w);
+}
+
+static bool has_long_answer(struct world *w) {
+    return fake_counts(w->fake).tokens > 400;
+}
+
+/* A Submit past the bound of a frame would end the gateway's connection, be made again when it is
+ * back, and so on for ever, for all streams: it is refused, once. */
+TEST(what_no_frame_holds_is_refused_once) {
+    struct world w;
+    struct answer a;
+    struct buf body;
+    world_prepare(&w);
+    w.settings.submit_max = 1200;
+    EXPECT(world_start(&w));
+    buf_init(&body, 0);
+    buf_add_str(&body, "{\"max_tokens\":5,\"prompt\":[300");
+    for (int i = 0; i < 1000; i++)
+        buf_add_str(&body, ",300");
+    buf_add_str(&body, "]}");
+    POST(&w, buf_text(&body), &a);
+    EXPECT_EQ(a.status, 413);
+    answer_release(&a);
+    buf_release(&body);
+    /* it fits at first, and no more with its answer */
+    int fd = client_open(w.port, "POST", "/v1/completions", NULL,
+                         "{\"prompt\":[5,6,7],\"max_tokens\":1500,\"ignore_eos\":true,"
+                         "\"stream\":true}");
+    EXPECT(wait_until(has_long_answer, &w));
+    fake_kill(&w.fake);
+    EXPECT(world_fake(&w));
+    answer_init(&a);
+    client_finish(fd, &a);
+    EXPECT(a.status == 200 && a.text[0].len > 0 && a.error_event && a.done);
+    EXPECT(strstr(buf_text(&a.raw), "larger than this server can hand on"));
+    answer_release(&a);
+    EXPECT_EQ(fake_counts(w.fake).resumed, 0);
+    int64_t resubmits = metric_value(&gateway_metrics[GATEWAY_METRIC_RESUBMITS], 0);
+    POST(&w, "{\"prompt\":\"a\",\"max_tokens\":5,\"ignore_eos\":true}", &a);
+    EXPECT_EQ(a.status, 200);
+    EXPECT_EQ(metric_value(&gateway_metrics[GATEWAY_METRIC_RESUBMITS], 0), resubmits);
+    answer_release(&a);
     world_end(&w);
 }
 
@@ -255,16 +251,18 @@ TEST(a_stop_string_ends_the_answer_and_the_work) {
     const char *all = buf_text(&plain.text[0]), *at = all + plain.text[0].len / 2;
     for (;; at++) {
         size_t i = 0;
-        while (i < 8 && ((at[i] >= 'a' && at[i] <= 'z') || at[i] == ' ')) i++;
-        if (i == 8) break;
+        while (i < 8 && ((at[i] >= 'a' && at[i] <= 'z') || at[i] == ' '))
+            i++;
+        if (i == 8)
+            break;
         EXPECT(at[8] != 0);
     }
     memcpy(stop, at, 8);
     const char *first = strstr(all, stop);
-    snprintf(
-        body, sizeof body,
-        "{\"prompt\":[5,6,7],\"max_tokens\":100000,\"seed\":4,\"ignore_eos\":true,\"stop\":[\"\\u0007none\",\"%s\"]}",
-        stop);
+    snprintf(body, sizeof body,
+             "{\"prompt\":[5,6,7],\"max_tokens\":100000,\"seed\":4,\"ignore_eos\":true,\"stop\":["
+             "\"\\u0007none\",\"%s\"]}",
+             stop);
     POST(&w, body, &stopped);
     EXPECT_EQ(stopped.status, 200);
     EXPECT_STR(stopped.finish[0], "stop");
@@ -273,7 +271,8 @@ TEST(a_stop_string_ends_the_answer_and_the_work) {
     EXPECT(stopped.completion_tokens > 0 && stopped.completion_tokens < 300);
     EXPECT(wait_until(is_empty, &w));
     snprintf(body, sizeof body,
-             "{\"prompt\":[5,6,7],\"max_tokens\":100000,\"seed\":4,\"ignore_eos\":true,\"stop\":\"%s\",\"stream\":true,"
+             "{\"prompt\":[5,6,7],\"max_tokens\":100000,\"seed\":4,\"ignore_eos\":true,\"stop\":\"%"
+             "s\",\"stream\":true,"
              "\"stream_options\":{\"include_usage\":true}}",
              stop);
     POST(&w, body, &streamed);
@@ -295,24 +294,29 @@ TEST(a_stop_string_ends_one_choice_alone) {
     world_prepare(&w);
     w.fake_config.step_us = 3000;
     EXPECT(world_start(&w));
-    POST(&w, "{\"prompt\":[5,6,7],\"max_tokens\":200,\"seed\":4,\"n\":2,\"ignore_eos\":true}", &plain);
+    POST(&w, "{\"prompt\":[5,6,7],\"max_tokens\":200,\"seed\":4,\"n\":2,\"ignore_eos\":true}",
+         &plain);
     const char *all = buf_text(&plain.text[0]), *at = all;
     for (;; at++) { /* letters that only the first choice has */
         size_t i = 0;
-        while (i < 8 && ((at[i] >= 'a' && at[i] <= 'z') || at[i] == ' ')) i++;
+        while (i < 8 && ((at[i] >= 'a' && at[i] <= 'z') || at[i] == ' '))
+            i++;
         memcpy(stop, at, i);
-        if (i == 8 && !strstr(buf_text(&plain.text[1]), stop)) break;
+        if (i == 8 && !strstr(buf_text(&plain.text[1]), stop))
+            break;
         EXPECT(at[i] != 0);
     }
     snprintf(body, sizeof body,
-             "{\"prompt\":[5,6,7],\"max_tokens\":200,\"seed\":4,\"n\":2,\"ignore_eos\":true,\"stop\":\"%s\",\"stream\":"
+             "{\"prompt\":[5,6,7],\"max_tokens\":200,\"seed\":4,\"n\":2,\"ignore_eos\":true,"
+             "\"stop\":\"%s\",\"stream\":"
              "true}",
              stop);
     int fd = client_open(w.port, "POST", "/v1/completions", NULL, body);
     answer_init(&stopped);
     client_finish(fd, &stopped);
     EXPECT_EQ(fake_counts(w.fake).cancels, 1);
-    EXPECT(fake_counts(w.fake).tokens < 2 * 200 + 2 * 200); /* not all of the first choice was made again */
+    /* not all of the first choice was made again */
+    EXPECT(fake_counts(w.fake).tokens < 2 * 200 + 2 * 200);
     EXPECT_STR(stopped.finish[0], "stop");
     EXPECT_STR(stopped.finish[1], "length");
     EXPECT_EQ(stopped.text[0].len, (size_t)(strstr(all, stop) - all));
@@ -327,11 +331,15 @@ TEST(a_stop_token_is_counted_and_not_shown) {
     struct answer with, without;
     world_prepare(&w);
     EXPECT(world_start(&w));
-    POST(&w, "{\"prompt\":[5,6,7],\"max_tokens\":500,\"seed\":4,\"ignore_eos\":true,\"stop_token_ids\":[200]}", &with);
+    POST(&w,
+         "{\"prompt\":[5,6,7],\"max_tokens\":500,\"seed\":4,\"ignore_eos\":true,\"stop_token_ids\":"
+         "[200]}",
+         &with);
     EXPECT_STR(with.finish[0], "stop");
     EXPECT(with.completion_tokens > 1 && with.completion_tokens < 500);
     char body[256];
-    snprintf(body, sizeof body, "{\"prompt\":[5,6,7],\"max_tokens\":%d,\"seed\":4,\"ignore_eos\":true}",
+    snprintf(body, sizeof body,
+             "{\"prompt\":[5,6,7],\"max_tokens\":%d,\"seed\":4,\"ignore_eos\":true}",
              with.completion_tokens - 1);
     POST(&w, body, &without);
     EXPECT_STR(buf_text(&with.text[0]), buf_text(&without.text[0]));
@@ -344,11 +352,13 @@ TEST(a_client_that_leaves_is_cancelled) {
     struct world w;
     world_prepare(&w);
     EXPECT(world_start(&w));
-    int fd = client_open(w.port, "POST", "/v1/completions", NULL,
-                         "{\"prompt\":\"a\",\"max_tokens\":100000,\"ignore_eos\":true,\"stream\":true}");
+    int fd =
+        client_open(w.port, "POST", "/v1/completions", NULL,
+                    "{\"prompt\":\"a\",\"max_tokens\":100000,\"ignore_eos\":true,\"stream\":true}");
     int quiet = client_open(w.port, "POST", "/v1/completions", NULL,
                             "{\"prompt\":\"b\",\"max_tokens\":100000,\"ignore_eos\":true}");
-    while (fake_counts(w.fake).sequences < 2) sleep_ms(1);
+    while (fake_counts(w.fake).sequences < 2)
+        sleep_ms(1);
     fake_set_stepping(w.fake, false); /* nothing comes that could remind the gateway */
     sleep_ms(100);
     close(fd);
@@ -362,7 +372,8 @@ TEST(a_client_that_leaves_is_cancelled) {
 TEST(a_slow_reader_is_paused_and_loses_nothing) {
     struct world w;
     struct answer slow, fast;
-    static const char body[] = "{\"prompt\":[9,9],\"max_tokens\":30000,\"seed\":3,\"ignore_eos\":true,\"stream\":true}";
+    static const char body[] =
+        "{\"prompt\":[9,9],\"max_tokens\":30000,\"seed\":3,\"ignore_eos\":true,\"stream\":true}";
     world_prepare(&w);
     w.fake_config.step_us = 0;
     w.fake_config.window = 1024;
@@ -388,8 +399,9 @@ TEST(a_client_that_never_reads_is_cut) {
     w.fake_config.window = 1024;
     w.settings.slow_ms = 300;
     EXPECT(world_start(&w));
-    int fd = client_open(w.port, "POST", "/v1/completions", NULL,
-                         "{\"prompt\":[9,9],\"max_tokens\":1000000,\"ignore_eos\":true,\"stream\":true}");
+    int fd = client_open(
+        w.port, "POST", "/v1/completions", NULL,
+        "{\"prompt\":[9,9],\"max_tokens\":1000000,\"ignore_eos\":true,\"stream\":true}");
     EXPECT(wait_until(is_paused, &w));
     EXPECT(wait_until(is_empty, &w));
     close(fd);
@@ -404,15 +416,60 @@ TEST(past_the_bound_is_429_with_retry_after) {
     world_prepare(&w);
     w.fake_config.waiting_max = 1;
     EXPECT(world_start(&w));
-    int fd = client_open(w.port, "POST", "/v1/completions", NULL,
-                         "{\"prompt\":\"a\",\"max_tokens\":100000,\"ignore_eos\":true,\"stream\":true}");
-    while (is_empty(&w)) sleep_ms(1);
+    int fd =
+        client_open(w.port, "POST", "/v1/completions", NULL,
+                    "{\"prompt\":\"a\",\"max_tokens\":100000,\"ignore_eos\":true,\"stream\":true}");
+    while (is_empty(&w))
+        sleep_ms(1);
     POST(&w, "{\"prompt\":\"b\",\"max_tokens\":5,\"stream\":true}", &a);
     EXPECT_EQ(a.status, 429);
     EXPECT(strstr(buf_text(&a.raw), "Retry-After: 2\r\n"));
     EXPECT(strstr(buf_text(&a.body), "\"rate_limit_exceeded\""));
     answer_release(&a);
     close(fd);
+    world_end(&w);
+}
+
+static bool load_is(struct world *w, int count) {
+    struct answer a;
+    char want[64];
+    snprintf(want, sizeof want, "{\"server_load\":%d}\n", count);
+    client_request(w->port, "GET", "/load", NULL, NULL, &a);
+    bool same = a.status == 200 && !strcmp(buf_text(&a.body), want);
+    answer_release(&a);
+    return same;
+}
+static bool load_is_none(struct world *w) {
+    return load_is(w, 0);
+}
+
+TEST(props_tell_the_context_of_the_model) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    w.fake_config.max_context = 777;
+    EXPECT(world_start(&w));
+    client_request(w.port, "GET", "/props", NULL, NULL, &a);
+    EXPECT_EQ(a.status, 200);
+    EXPECT(strstr(buf_text(&a.body), "\"n_ctx\":777"));
+    EXPECT(strstr(buf_text(&a.body), "\"model_alias\":"));
+    answer_release(&a);
+    world_end(&w);
+}
+
+TEST(load_counts_open_requests) {
+    struct world w;
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    EXPECT(load_is_none(&w));
+    int fd =
+        client_open(w.port, "POST", "/v1/completions", NULL,
+                    "{\"prompt\":\"a\",\"max_tokens\":100000,\"ignore_eos\":true,\"stream\":true}");
+    while (is_empty(&w))
+        sleep_ms(1);
+    EXPECT(load_is(&w, 1));
+    close(fd);
+    EXPECT(wait_until(load_is_none, &w));
     world_end(&w);
 }
 
@@ -424,8 +481,8 @@ TEST(requests_wait_for_a_scheduler) {
     EXPECT_EQ(client_status(w.port, "/health/ready"), 503);
     EXPECT_EQ(client_status(w.port, "/health/e2e"), 503);
     EXPECT_EQ(client_status(w.port, "/health/live"), 200);
-    int fd =
-        client_open(w.port, "POST", "/v1/completions", NULL, "{\"prompt\":\"a\",\"max_tokens\":5,\"ignore_eos\":true}");
+    int fd = client_open(w.port, "POST", "/v1/completions", NULL,
+                         "{\"prompt\":\"a\",\"max_tokens\":5,\"ignore_eos\":true}");
     sleep_ms(300);
     EXPECT(world_fake(&w));
     answer_init(&a);
@@ -488,6 +545,30 @@ TEST(probes_tell_the_truth) {
     world_end(&w);
 }
 
+TEST(who_waits_for_a_probe_is_told_on_every_thread) {
+    enum { ASKERS = 6 };
+    struct world w;
+    struct answer a;
+    int fds[ASKERS];
+    world_prepare(&w);
+    w.settings.threads = 3;
+    EXPECT(world_start(&w));
+    w.gw->settings.probe_ms = 300;
+    fake_set_stepping(w.fake, false);
+    EXPECT(wait_until(is_not_made, &w));
+    sleep_ms(HEALTH_FRESH_MS + 100); /* one probe runs from here on, on one of the threads */
+    for (int i = 0; i < ASKERS; i++)
+        fds[i] = client_open(w.port, "GET", "/health/e2e", NULL, NULL);
+    for (int i = 0; i < ASKERS; i++) {
+        answer_init(&a);
+        client_finish(fds[i], &a);
+        EXPECT_EQ(a.status, 503);
+        answer_release(&a);
+    }
+    fake_set_stepping(w.fake, true);
+    world_end(&w);
+}
+
 TEST(silence_is_filled_with_comments) {
     struct world w;
     struct answer a;
@@ -517,19 +598,369 @@ TEST(keys_guard_what_is_not_health) {
     static const struct {
         const char *path;
         int status;
-    } without[] = {{"/v1/models", 401},   {"/metrics", 401},      {"/version", 401},   {"/health", 200},
-                   {"/health/live", 200}, {"/health/ready", 200}, {"/v1/nothing", 404}};
+    } without[] = {{"/v1/models", 401}, {"/metrics", 401},     {"/version", 401},
+                   {"/health", 200},    {"/health/live", 200}, {"/health/ready", 200},
+                   {"/v1/nothing", 404}};
     for (size_t i = 0; i < ARRAY_LEN(without); i++)
         EXPECT_EQ(client_status(w.port, without[i].path), without[i].status);
     client_request(w.port, "GET", "/v1/models", "Authorization: Bearer secret\r\n", NULL, &a);
     EXPECT_EQ(a.status, 200);
     EXPECT(strstr(buf_text(&a.body), "\"id\":\"fake\""));
     answer_release(&a);
-    client_request(w.port, "POST", "/v1/completions", "Authorization: Bearer wrong\r\n", "{\"prompt\":\"a\"}", &a);
+    client_request(w.port, "GET", "/v1/models", "x-api-key: secret\r\n", NULL, &a);
+    EXPECT_EQ(a.status, 200);
+    answer_release(&a);
+    client_request(w.port, "POST", "/v1/completions", "Authorization: Bearer wrong\r\n",
+                   "{\"prompt\":\"a\"}", &a);
     EXPECT_EQ(a.status, 401);
     EXPECT(strstr(buf_text(&a.raw), "WWW-Authenticate: Bearer\r\n"));
     answer_release(&a);
     world_end(&w);
+}
+
+/* A stranger's body is not waited for. */
+TEST(keys_are_checked_before_the_body) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    w.settings.api_key = "secret";
+    EXPECT(world_start(&w));
+    static const char head[] = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+                               "Authorization: Bearer wrong\r\nContent-Length: 10000000\r\n\r\n";
+    int fd = client_connect(w.port);
+    EXPECT(write(fd, head, sizeof head - 1) == (ssize_t)sizeof head - 1);
+    answer_init(&a);
+    client_finish(fd, &a);
+    EXPECT_EQ(a.status, 401);
+    EXPECT(strstr(buf_text(&a.raw), "Connection: close\r\n"));
+    answer_release(&a);
+    world_end(&w);
+}
+
+/* The answer's field, or "". */
+static const char *field_of(const struct answer *a, const char *name) {
+    static char value[256];
+    char key[64];
+    const char *end = strstr(buf_text(&a->raw), "\r\n\r\n");
+    snprintf(key, sizeof key, "\r\n%s: ", name);
+    const char *at = strstr(buf_text(&a->raw), key);
+    value[0] = 0;
+    if (at && at < end)
+        snprintf(value, sizeof value, "%.*s", (int)strcspn(at + strlen(key), "\r"),
+                 at + strlen(key));
+    return value;
+}
+
+static const char PREFLIGHT[] = "Access-Control-Request-Method: POST\r\n"
+                                "Access-Control-Request-Headers: authorization,content-type,"
+                                "x-stainless-os\r\n";
+
+static void ask_as(struct world *w, const char *method, const char *path, const char *origin,
+                   const char *more, struct answer *a) {
+    char headers[512] = "";
+    if (origin)
+        snprintf(headers, sizeof headers, "Origin: %s\r\n%s", origin, more);
+    client_request(w->port, method, path, headers, NULL, a);
+}
+
+TEST(pages_of_allowed_origins_may_ask) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    w.settings.api_key = "secret";
+    w.settings.allow_origins = "https://chat.example, http://localhost:3000";
+    EXPECT(world_start(&w));
+    /* a preflight needs no key, and what the page wants to send is allowed */
+    ask_as(&w, "OPTIONS", "/v1/chat/completions", "https://chat.example", PREFLIGHT, &a);
+    EXPECT_EQ(a.status, 204);
+    EXPECT_STR(field_of(&a, "Access-Control-Allow-Origin"), "https://chat.example");
+    EXPECT_STR(field_of(&a, "Access-Control-Allow-Methods"), "POST, OPTIONS");
+    EXPECT_STR(field_of(&a, "Access-Control-Allow-Headers"),
+               "authorization,content-type,x-stainless-os");
+    EXPECT_STR(field_of(&a, "Vary"), "Origin");
+    answer_release(&a);
+    /* refusals can be read, too, and their id */
+    ask_as(&w, "GET", "/v1/models", "http://localhost:3000", "", &a);
+    EXPECT_EQ(a.status, 401);
+    EXPECT_STR(field_of(&a, "Access-Control-Allow-Origin"), "http://localhost:3000");
+    EXPECT(strstr(field_of(&a, "Access-Control-Expose-Headers"), "X-Request-Id"));
+    answer_release(&a);
+    static const char *const others[] = {"https://evil.example", "http://chat.example",
+                                         "https://chat.example.evil.example",
+                                         "https://chat.example:444", "null"};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        ask_as(&w, "OPTIONS", "/v1/chat/completions", others[i], PREFLIGHT, &a);
+        EXPECT_EQ(a.status, 204);
+        EXPECT_STR(field_of(&a, "Allow"), "POST, OPTIONS");
+        EXPECT(!strstr(buf_text(&a.raw), "Access-Control"));
+        answer_release(&a);
+    }
+    world_end(&w);
+}
+
+TEST(no_page_or_every_page_may_ask) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    ask_as(&w, "OPTIONS", "/v1/models", "https://chat.example", PREFLIGHT, &a);
+    EXPECT_EQ(a.status, 204);
+    EXPECT_STR(field_of(&a, "Allow"), "GET, HEAD, OPTIONS");
+    EXPECT(!strstr(buf_text(&a.raw), "Access-Control") && !*field_of(&a, "Vary"));
+    answer_release(&a);
+    ask_as(&w, "OPTIONS", "/v1/nothing", NULL, "", &a);
+    EXPECT_EQ(a.status, 404);
+    answer_release(&a);
+    ask_as(&w, "OPTIONS", "*", NULL, "", &a);
+    EXPECT_EQ(a.status, 204);
+    answer_release(&a);
+    world_end(&w);
+
+    world_prepare(&w);
+    w.settings.allow_origins = "*";
+    EXPECT(world_start(&w));
+    ask_as(&w, "GET", "/v1/models", "https://chat.example", "", &a);
+    EXPECT_EQ(a.status, 200);
+    EXPECT_STR(field_of(&a, "Access-Control-Allow-Origin"), "*");
+    answer_release(&a);
+    ask_as(&w, "GET", "/v1/models", NULL, "", &a);
+    EXPECT(!strstr(buf_text(&a.raw), "Access-Control"));
+    answer_release(&a);
+    /* a list that is none is not given back */
+    ask_as(&w, "OPTIONS", "/v1/models", "https://chat.example",
+           "Access-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: a\"b\r\n", &a);
+    EXPECT(*field_of(&a, "Access-Control-Allow-Methods") &&
+           !*field_of(&a, "Access-Control-Allow-Headers"));
+    answer_release(&a);
+    world_end(&w);
+}
+
+/* ---- the log ---- */
+
+/* Standard error goes to a file from here until capture_end. */
+struct capture {
+    int real, file;
+};
+
+static struct capture capture_begin(void) {
+    char path[] = "/tmp/trireme-gw-log-XXXXXX";
+    struct capture c = {.real = dup(STDERR_FILENO), .file = mkstemp(path)};
+    CHECK(c.real >= 0 && c.file >= 0);
+    unlink(path);
+    dup2(c.file, STDERR_FILENO);
+    return c;
+}
+
+static void capture_read(const struct capture *c, struct buf *out) {
+    char piece[4096];
+    ssize_t n;
+    buf_reset(out);
+    while ((n = pread(c->file, piece, sizeof piece, (off_t)out->len)) > 0)
+        buf_add(out, piece, (size_t)n);
+}
+
+static void capture_end(struct capture *c, struct buf *out) {
+    dup2(c->real, STDERR_FILENO);
+    capture_read(c, out);
+    close(c->real);
+    close(c->file);
+}
+
+/* The line of the log that has these members; NULL: none, or several. Owned by the caller. */
+static cJSON *line_with(const struct buf *log, const char *name, const char *value) {
+    cJSON *found = NULL;
+    for (const char *at = buf_text(log), *end; (end = strchr(at, '\n')); at = end + 1) {
+        cJSON *line = cJSON_ParseWithLength(at, (size_t)(end - at));
+        if (strcmp(client_string(line, name), value) != 0) {
+            cJSON_Delete(line);
+            continue;
+        }
+        if (found) {
+            cJSON_Delete(found);
+            cJSON_Delete(line);
+            return NULL;
+        }
+        found = line;
+    }
+    return found;
+}
+
+static int number_of(const cJSON *line, const char *name) {
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(line, name);
+    return cJSON_IsNumber(v) ? v->valueint : -1;
+}
+
+#define JSON_POST(path, headers, body, a) client_request(w.port, "POST", path, headers, body, a)
+
+TEST(each_request_has_one_line) {
+    struct world w;
+    struct answer a;
+    struct buf log = {0};
+    char id[128], cancelled[64];
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    log_init("test", LOG_INFO, true);
+    struct capture capture = capture_begin();
+    JSON_POST("/v1/completions", "X-Request-Id: whole-1\r\n",
+              "{\"prompt\":[5,6,7],\"max_tokens\":9,\"ignore_eos\":true}", &a);
+    EXPECT_EQ(a.status, 200);
+    EXPECT_STR(field_of(&a, "X-Request-Id"), "whole-1");
+    answer_release(&a);
+    JSON_POST("/v1/chat/completions", NULL,
+              "{\"messages\":[{\"role\":\"user\",\"content\":\"zebra\"}],\"max_tokens\":4,"
+              "\"ignore_eos\":true,\"stream\":true,\"n\":2}",
+              &a);
+    EXPECT_EQ(a.status, 200);
+    snprintf(id, sizeof id, "%s", field_of(&a, "X-Request-Id"));
+    EXPECT(strncmp(id, "chatcmpl-", 9) == 0 && strstr(buf_text(&a.body), id) != NULL);
+    answer_release(&a);
+    JSON_POST("/v1/completions", "X-Request-Id: bad-1\r\n", "{\"prompt\":\"zebra\",\"n\":0}", &a);
+    EXPECT_EQ(a.status, 400);
+    answer_release(&a);
+    JSON_POST("/v1/completions", "X-Request-Id: other-1\r\n",
+              "{\"prompt\":\"zebra\",\"model\":\"zebra\"}", &a);
+    EXPECT_EQ(a.status, 404);
+    answer_release(&a);
+    client_request(w.port, "GET", "/zebra", "X-Request-Id: lost-1\r\n", NULL, &a);
+    EXPECT_STR(field_of(&a, "X-Request-Id"), "lost-1");
+    answer_release(&a);
+    client_request(w.port, "GET", "/health", "X-Request-Id: probe-1\r\n", NULL, &a);
+    answer_release(&a);
+    client_request(w.port, "GET", "/v1/models", "X-Request-Id: list-1\r\n", NULL, &a);
+    answer_release(&a);
+    int64_t before = metric_value(&gateway_metrics[GATEWAY_METRIC_FINISHES], 4);
+    snprintf(cancelled, sizeof cancelled, "X-Request-Id: gone-1\r\n");
+    int fd =
+        client_open(w.port, "POST", "/v1/completions", cancelled,
+                    "{\"prompt\":\"zebra\",\"max_tokens\":100000,\"ignore_eos\":true,\"n\":3}");
+    while (fake_counts(w.fake).sequences < 3)
+        sleep_ms(1);
+    close(fd);
+    EXPECT(wait_until(is_empty, &w));
+    capture_end(&capture, &log);
+    log_init("test", LOG_ERROR, false);
+
+    cJSON *line = line_with(&log, "id", "whole-1");
+    EXPECT_STR(client_string(line, "msg"), "request");
+    EXPECT_STR(client_string(line, "path"), "/v1/completions");
+    EXPECT_STR(client_string(line, "model"), "fake");
+    EXPECT_STR(client_string(line, "finish"), "length");
+    EXPECT(strncmp(client_string(line, "response"), "cmpl-", 5) == 0);
+    EXPECT(number_of(line, "prompt_tokens") == 3 && number_of(line, "output_tokens") == 9 &&
+           number_of(line, "cached_tokens") >= 0 && number_of(line, "status") == 200);
+    EXPECT(number_of(line, "ttft_ms") >= 0 &&
+           number_of(line, "duration_ms") >= number_of(line, "ttft_ms"));
+    cJSON_Delete(line);
+    line = line_with(&log, "id", id);
+    EXPECT(number_of(line, "output_tokens") == 8 && number_of(line, "status") == 200);
+    EXPECT_STR(client_string(line, "response"), ""); /* it is the id */
+    cJSON_Delete(line);
+    line = line_with(&log, "id", "bad-1");
+    EXPECT(number_of(line, "status") == 400);
+    EXPECT_STR(client_string(line, "path"), "/v1/completions");
+    cJSON_Delete(line);
+    line = line_with(&log, "id", "other-1");
+    EXPECT_EQ(number_of(line, "status"), 404);
+    EXPECT_STR(client_string(line, "model"), "-");
+    EXPECT_STR(client_string(line, "finish"), "error");
+    cJSON_Delete(line);
+    line = line_with(&log, "id", "lost-1");
+    EXPECT_EQ(number_of(line, "status"), 404);
+    EXPECT_STR(client_string(line, "path"), "-");
+    cJSON_Delete(line);
+    line = line_with(&log, "id", "list-1");
+    EXPECT_EQ(number_of(line, "status"), 200);
+    cJSON_Delete(line);
+    line = line_with(&log, "id", "gone-1");
+    EXPECT_EQ(number_of(line, "status"), 499);
+    EXPECT_STR(client_string(line, "finish"), "cancelled");
+    cJSON_Delete(line);
+    EXPECT(!strstr(buf_text(&log), "probe-1"));
+    EXPECT(!strstr(buf_text(&log), "zebra")); /* never text */
+    EXPECT_EQ(metric_value(&gateway_metrics[GATEWAY_METRIC_FINISHES], 4) - before, 3);
+    buf_release(&log);
+    world_end(&w);
+}
+
+/* Pages elsewhere reach a server on the loopback by a name of their own, or with a form. */
+#define FROM_A_PAGE "Origin: http://localhost:3000\r\n"
+TEST(pages_elsewhere_do_not_reach_the_loopback) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    w.settings.allow_hosts = "llm.example, other.example";
+    w.settings.allow_origins = "https://chat.example";
+    EXPECT(world_start(&w));
+    static const struct {
+        const char *headers;
+        int status;
+    } cases[] = {
+        {"Host: localhost\r\n", 200},
+        {"Host: LocalHost:8080\r\n", 200},
+        {"Host: 127.0.0.1:8080\r\n", 200},
+        {"Host: 127.1.2.3\r\n", 200},
+        {"Host: [::1]:8080\r\n", 200},
+        {"Host: app.localhost\r\n", 200},
+        {"Host: LLM.example:443\r\n", 200},
+        {"Host: evil.example\r\n", 403},
+        {"Host: evil.example:8080\r\n", 403},
+        {"Host: localhost.evil.example\r\n", 403},
+        {"Host: notlocalhost\r\n", 403},
+        {"Host: 127.0.0.1.evil.example\r\n", 403},
+        {"Host: 128.0.0.1\r\n", 403},
+        {"Host: [::2]\r\n", 403},
+        {"Origin: http://localhost:3000\r\n", 200},
+        {"Origin: https://llm.example\r\n", 200},
+        {"Origin: https://chat.example\r\n", 200},
+        {"Origin: https://evil.example\r\n", 403},
+        {"Origin: http://localhost.evil.example\r\n", 403},
+        {"Origin: null\r\n", 403},
+        {"Content-Type: application/json; charset=utf-8\r\n", 200},
+        {"Content-Type: application/x-www-form-urlencoded\r\n", 200}, /* curl -d */
+        {FROM_A_PAGE "Content-Type: application/json; charset=utf-8\r\n", 200},
+        {FROM_A_PAGE "Content-Type: text/plain\r\n", 415},
+        {FROM_A_PAGE "Content-Type: application/jsonp\r\n", 415},
+        {FROM_A_PAGE "Content-Type: application/x-www-form-urlencoded\r\n", 415},
+        {"Sec-Fetch-Site: cross-site\r\nContent-Type: text/plain\r\n", 415},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        client_request(w.port, "POST", "/v1/completions", cases[i].headers,
+                       "{\"prompt\":\"a\",\"max_tokens\":1}", &a);
+        if (a.status != cases[i].status)
+            check_fail(__FILE__, __LINE__, "%s: %d", cases[i].headers, a.status);
+        answer_release(&a);
+    }
+    ask_as(
+        &w, "OPTIONS", "/v1/completions", "https://chat.example",
+        "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Private-Network: true\r\n",
+        &a);
+    EXPECT_STR(field_of(&a, "Access-Control-Allow-Private-Network"), "true");
+    answer_release(&a);
+    ask_as(
+        &w, "OPTIONS", "/v1/completions", "https://evil.example",
+        "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Private-Network: true\r\n",
+        &a);
+    EXPECT_STR(field_of(&a, "Access-Control-Allow-Private-Network"), "");
+    answer_release(&a);
+    world_end(&w);
+}
+
+/* On other addresses nothing is checked unless names are given. */
+TEST(hosts_are_checked_where_it_matters) {
+    struct hosts hosts;
+    struct error err;
+    EXPECT_EQ(hosts_init(&hosts, "0.0.0.0", NULL, &err), 0);
+    EXPECT(hosts_allow(&hosts, bytes_str("any.example")) &&
+           hosts_allow_origin(&hosts, bytes_str("https://any.example")));
+    EXPECT_EQ(hosts_init(&hosts, "0.0.0.0", "one.example", &err), 0);
+    EXPECT(hosts_allow(&hosts, bytes_str("one.example:1")) &&
+           !hosts_allow(&hosts, bytes_str("any.example")));
+    hosts_release(&hosts);
+    EXPECT_EQ(hosts_init(&hosts, "::1", "*", &err), 0);
+    EXPECT(hosts_allow(&hosts, bytes_str("any.example")));
+    hosts_release(&hosts);
+    EXPECT_EQ(hosts_init(&hosts, "localhost", "http://a", &err), ERR_INVALID);
+    EXPECT(strstr(err.text, "--allow-hosts"));
 }
 
 TEST(paths_methods_and_models_are_checked) {
@@ -555,13 +986,16 @@ TEST(paths_methods_and_models_are_checked) {
         {"POST", "/v1/completions", "{\"prompt\":\"a\",\"stop_token_ids\":[99999999]}", 400},
         {"POST", "/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":3,\"min_tokens\":4}", 400},
         {"POST", "/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":3,\"model\":\"fake\"}", 200},
+        {"POST", "/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":3,\"priority\":7}", 200},
+        {"POST", "/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":3,\"priority\":-1}", 400},
         {"GET", "/metrics", NULL, 200},
         {"GET", "/version", NULL, 200},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         client_request(w.port, cases[i].method, cases[i].path, NULL, cases[i].body, &a);
         EXPECT_EQ(a.status, cases[i].status);
-        if (a.status >= 400) EXPECT(strstr(buf_text(&a.body), "{\"error\":{\"message\":\"") == buf_text(&a.body));
+        if (a.status >= 400)
+            EXPECT(strstr(buf_text(&a.body), "{\"error\":{\"message\":\"") == buf_text(&a.body));
         answer_release(&a);
     }
     world_end(&w);
@@ -593,8 +1027,13 @@ TEST(several_prompts_are_several_choices) {
     world_prepare(&w);
     EXPECT(world_start(&w));
     POST(&w,
-         "{\"prompt\":[[5,6],[7,8]],\"n\":2,\"max_tokens\":20,\"seed\":1,\"ignore_eos\":true,\"stream\":true,\"stream_"
-         "options\":{\"include_usage\":true}}",
+         "{\"prompt\":[[5,6],[7,8]],"
+         "\"n\":2,"
+         "\"max_tokens\":20,"
+         "\"seed\":1,"
+         "\"ignore_eos\":true,"
+         "\"stream\":true,"
+         "\"stream_options\":{\"include_usage\":true}}",
          &a);
     EXPECT(a.done);
     EXPECT_EQ(a.completion_tokens, 80);
@@ -618,21 +1057,29 @@ TEST(log_probabilities_have_both_shapes) {
     cJSON *json = cJSON_Parse(buf_text(&a.body));
     const cJSON *choice = cJSON_GetObjectItemCaseSensitive(json, "choices")->child;
     const cJSON *lp = cJSON_GetObjectItemCaseSensitive(choice, "logprobs"), *token;
-    static const char *const columns[] = {"tokens", "token_logprobs", "text_offset", "top_logprobs"};
+    static const char *const columns[] = {"tokens", "token_logprobs", "text_offset",
+                                          "top_logprobs"};
     for (size_t i = 0; i < ARRAY_LEN(columns); i++)
         EXPECT_EQ(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(lp, columns[i])), 3);
-    EXPECT(cJSON_GetObjectItemCaseSensitive(lp, "token_logprobs")->child->next->valuedouble == -0.5);
+    EXPECT(cJSON_GetObjectItemCaseSensitive(lp, "token_logprobs")->child->next->valuedouble ==
+           -0.5);
     EXPECT_EQ(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(lp, "top_logprobs")->child), 2);
     struct buf joined;
     buf_init(&joined, 0);
-    cJSON_ArrayForEach(token, cJSON_GetObjectItemCaseSensitive(lp, "tokens")) buf_add_str(&joined, token->valuestring);
+    cJSON_ArrayForEach(token, cJSON_GetObjectItemCaseSensitive(lp, "tokens"))
+        buf_add_str(&joined, token->valuestring);
     EXPECT_STR(buf_text(&joined), buf_text(&a.text[0]));
     buf_release(&joined);
     cJSON_Delete(json);
     answer_release(&a);
     POST(&w,
-         "{\"prompt\":[5],\"max_tokens\":3,\"seed\":1,\"ignore_eos\":true,\"logprobs\":0,\"stream\":true,\"return_"
-         "token_ids\":true}",
+         "{\"prompt\":[5],"
+         "\"max_tokens\":3,"
+         "\"seed\":1,"
+         "\"ignore_eos\":true,"
+         "\"logprobs\":0,"
+         "\"stream\":true,"
+         "\"return_token_ids\":true}",
          &a);
     EXPECT(a.done);
     EXPECT_EQ(a.events, 5);
@@ -649,10 +1096,10 @@ TEST(a_long_prompt_is_prepared_aside) {
     world_prepare(&w);
     EXPECT(world_start(&w));
     buf_init(&body, 0);
-    buf_add_str(
-        &body,
-        "{\"max_tokens\":4,\"seed\":3,\"ignore_eos\":true,\"stop\":\"\\u0001none\",\"cache_salt\":\"s\",\"prompt\":\"");
-    for (int i = 0; i < 60000; i++) buf_addf(&body, "word%d ", i % 100);
+    buf_add_str(&body, "{\"max_tokens\":4,\"seed\":3,\"ignore_eos\":true,\"stop\":\"\\u0001none\","
+                       "\"cache_salt\":\"s\",\"prompt\":\"");
+    for (int i = 0; i < 60000; i++)
+        buf_addf(&body, "word%d ", i % 100);
     buf_add_str(&body, "\"}");
     int left = client_open(w.port, "POST", "/v1/completions", NULL, buf_text(&body));
     close(left);
@@ -680,7 +1127,8 @@ TEST(a_long_prompt_is_prepared_aside) {
     world_end(&w);
 }
 
-/* Between 32 and 128 KB: read at once, tokenized aside. And one that comes before there is a model. */
+/* Between 32 and 128 KB: read at once, tokenized aside. And one that comes before there is a
+ * model. */
 TEST(a_middling_prompt_and_an_early_one) {
     struct world w;
     struct answer a;
@@ -691,7 +1139,8 @@ TEST(a_middling_prompt_and_an_early_one) {
     for (int size = 8000; size <= 40000; size *= 5) {
         buf_reset(&body);
         buf_add_str(&body, "{\"max_tokens\":4,\"ignore_eos\":true,\"prompt\":\"");
-        for (int i = 0; i < size; i++) buf_addf(&body, "word%d ", i % 100);
+        for (int i = 0; i < size; i++)
+            buf_addf(&body, "word%d ", i % 100);
         buf_add_str(&body, "\"}");
         int fd = client_open(w.port, "POST", "/v1/completions", NULL, buf_text(&body));
         if (!w.fake) {
@@ -717,7 +1166,8 @@ TEST(an_early_long_body_waits_for_its_model) {
     EXPECT(world_gateway(&w));
     buf_init(&body, 0);
     buf_add_str(&body, "{\"max_tokens\":4,\"ignore_eos\":true,\"stop\":\"\\u0001\",\"prompt\":\"");
-    for (int i = 0; i < 50000; i++) buf_addf(&body, "word%d ", i % 100);
+    for (int i = 0; i < 50000; i++)
+        buf_addf(&body, "word%d ", i % 100);
     buf_add_str(&body, "\"}");
     int fd = client_open(w.port, "POST", "/v1/completions", NULL, buf_text(&body));
     sleep_ms(300);
@@ -734,8 +1184,10 @@ TEST(an_early_long_body_waits_for_its_model) {
 TEST(a_chat_goes_through_the_template) {
     struct world w;
     struct answer one, two;
-    static const char messages[] =
-        "{\"messages\":[{\"role\":\"user\",\"content\":%s}],\"max_tokens\":12,\"seed\":2,\"ignore_eos\":true%s}";
+    static const char messages[] = "{\"messages\":[{\"role\":\"user\",\"content\":%s}],"
+                                   "\"max_tokens\":12,"
+                                   "\"seed\":2,"
+                                   "\"ignore_eos\":true%s}";
     char body[512];
     world_prepare(&w);
     EXPECT(world_start(&w));
@@ -745,7 +1197,8 @@ TEST(a_chat_goes_through_the_template) {
     EXPECT(one.prompt_tokens > 1);
     EXPECT_EQ(one.completion_tokens, 12);
     EXPECT(strstr(buf_text(&one.body), "\"object\":\"chat.completion\""));
-    snprintf(body, sizeof body, messages, "[{\"type\":\"text\",\"text\":\"hello\"}]", ",\"stream\":true");
+    snprintf(body, sizeof body, messages, "[{\"type\":\"text\",\"text\":\"hello\"}]",
+             ",\"stream\":true");
     client_request(w.port, "POST", "/v1/chat/completions", NULL, body, &two);
     EXPECT(two.done);
     EXPECT_STR(buf_text(&one.text[0]), buf_text(&two.text[0]));
@@ -767,9 +1220,11 @@ TEST(a_drain_lets_streams_end) {
     void *drained;
     world_prepare(&w);
     EXPECT(world_start(&w));
-    int fd = client_open(w.port, "POST", "/v1/completions", NULL,
-                         "{\"prompt\":\"a\",\"max_tokens\":500,\"ignore_eos\":true,\"stream\":true}");
-    while (is_empty(&w)) sleep_ms(1);
+    int fd =
+        client_open(w.port, "POST", "/v1/completions", NULL,
+                    "{\"prompt\":\"a\",\"max_tokens\":500,\"ignore_eos\":true,\"stream\":true}");
+    while (is_empty(&w))
+        sleep_ms(1);
     pthread_create(&thread, NULL, drain, &w);
     answer_init(&a);
     client_finish(fd, &a);
@@ -782,33 +1237,16 @@ TEST(a_drain_lets_streams_end) {
 
 /* ---- answers taken apart ---- */
 
-/* A model that says what the last message says; the comment shows the marks that choose the parsers. */
-static const char ECHO_TEMPLATE[] =
-    "{# tool <tool_call> </think> #}{% if open is defined %}<think>{% endif %}{{ messages[-1]['content'] }}";
-
-static void world_echo(struct world *w, const char *template) {
-    struct error err;
-    static char path[96];
-    world_prepare(w);
-    snprintf(path, sizeof path, "%s/t", w->dir);
-    CHECK(file_write_atomic(path, template, strlen(template), 0600, &err) == 0);
-    w->fake_config.echo = true;
-    w->settings.chat_template = path;
-}
-
-static void world_echo_end(struct world *w) {
-    unlink(w->settings.chat_template);
-    world_end(w);
-}
-
-#define CHAT(w, content, more, a)                                                                                      \
-    client_request((w)->port, "POST", "/v1/chat/completions", NULL,                                                    \
+#define CHAT(w, content, more, a)                                                                  \
+    client_request((w)->port, "POST", "/v1/chat/completions", NULL,                                \
                    "{\"messages\":[{\"role\":\"user\",\"content\":\"" content "\"}]" more "}", a)
 #define TOOL ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]"
-#define SAYS                                                                                                           \
-    "<think>I "                                                                                                        \
-    "look.</think>Wait.\\n<tool_call>{\\\"name\\\":\\\"f\\\",\\\"arguments\\\":{\\\"a\\\":\\\"\\\\\\\"é\\\"}}</"      \
-    "tool_call>"                                                                                                       \
+#define SAYS                                                                                       \
+    "<think>I "                                                                                    \
+    "look.</"                                                                                      \
+    "think>Wait.\\n<tool_call>{\\\"name\\\":\\\"f\\\",\\\"arguments\\\":{\\\"a\\\":"               \
+    "\\\"\\\\\\\"é\\\"}}</"                                                                       \
+    "tool_call>"                                                                                   \
     "<tool_call>{\\\"name\\\":\\\"g\\\"}</tool_call>"
 
 TEST(chats_are_taken_apart_streamed_and_whole) {
@@ -856,11 +1294,12 @@ TEST(fields_say_what_is_taken_apart) {
     CHAT(&w, SAYS, TOOL ",\"parallel_tool_calls\":false", &a);
     EXPECT(!strstr(buf_text(&a.calls), "\ng "));
     answer_release(&a);
-    CHAT(&w, "x</think>y", ",\"chat_template_kwargs\":{\"open\":1}", &a); /* as the fake echoes the whole prompt */
+    /* as the fake echoes the whole prompt */
+    CHAT(&w, "x</think>y", ",\"chat_template_kwargs\":{\"open\":1}", &a);
     EXPECT_STR(buf_text(&a.reasoning), "x");
     EXPECT_STR(buf_text(&a.text[0]), "y");
     answer_release(&a);
-    CHAT(&w, "x", ",\"tool_choice\":\"required\"" TOOL, &a);
+    CHAT(&w, "x", ",\"tool_choice\":\"required\"", &a); /* of no tools */
     EXPECT_EQ(a.status, 400);
     answer_release(&a);
     CHAT(&w, "x", ",\"reasoning_effort\":\"huge\"", &a);
@@ -894,23 +1333,29 @@ static cJSON *call_json(struct world *w, const char *path, const char *body, int
     struct answer a;
     client_request(w->port, "POST", path, NULL, body, &a);
     cJSON *json = a.status == status ? cJSON_ParseWithLength(buf_text(&a.body), a.body.len) : NULL;
-    if (!json) check_fail(__FILE__, __LINE__, "%s %s: %d %s", path, body, a.status, buf_text(&a.body));
+    if (!json)
+        check_fail(__FILE__, __LINE__, "%s %s: %d %s", path, body, a.status, buf_text(&a.body));
     answer_release(&a);
     return json;
 }
 
-static int count_of(const cJSON *json) { return cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(json, "tokens")); }
+static int count_of(const cJSON *json) {
+    return cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(json, "tokens"));
+}
 
 TEST(text_becomes_tokens_and_text_again) {
     struct world w;
     world_echo(&w, ECHO_TEMPLATE);
     EXPECT(world_start(&w));
     cJSON *plain = call_json(&w, "/tokenize", "{\"content\":\"Hello, 🚀 world\"}", 200),
-          *vllm = call_json(&w, "/tokenize", "{\"prompt\":\"Hello, 🚀 world\",\"return_token_strs\":true}", 200),
-          *pieces = call_json(&w, "/tokenize", "{\"content\":\"Hello, 🚀 world\",\"with_pieces\":true}", 200);
+          *vllm = call_json(&w, "/tokenize",
+                            "{\"prompt\":\"Hello, 🚀 world\",\"return_token_strs\":true}", 200),
+          *pieces = call_json(&w, "/tokenize",
+                              "{\"content\":\"Hello, 🚀 world\",\"with_pieces\":true}", 200);
     EXPECT(plain && vllm && pieces && count_of(plain) > 3);
     EXPECT_EQ(count_of(vllm), cJSON_GetObjectItemCaseSensitive(vllm, "count")->valueint);
-    EXPECT_EQ(count_of(vllm), cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(vllm, "token_strs")));
+    EXPECT_EQ(count_of(vllm),
+              cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(vllm, "token_strs")));
     EXPECT(cJSON_GetObjectItemCaseSensitive(vllm, "max_model_len")->valueint > 0);
     EXPECT_EQ(count_of(pieces), count_of(plain));
     char *tokens = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(plain, "tokens"));
@@ -922,7 +1367,8 @@ TEST(text_becomes_tokens_and_text_again) {
     EXPECT_STR(client_string(back, "content"), "Hello, 🚀 world");
     cJSON_ArrayForEach(piece, cJSON_GetObjectItemCaseSensitive(pieces, "tokens")) {
         const cJSON *p = cJSON_GetObjectItemCaseSensitive(piece, "piece"), *byte;
-        if (cJSON_IsString(p)) buf_add_str(&joined, p->valuestring);
+        if (cJSON_IsString(p))
+            buf_add_str(&joined, p->valuestring);
         cJSON_ArrayForEach(byte, p) buf_add_byte(&joined, (char)byte->valueint);
     }
     EXPECT_STR(buf_text(&joined), "Hello, 🚀 world");
@@ -935,11 +1381,14 @@ TEST(text_becomes_tokens_and_text_again) {
 
 TEST(templates_are_applied_without_an_answer) {
     struct world w;
-    world_echo(&w, "{{ tools|length if tools }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    world_echo(&w, "{{ tools|length if tools }}{% for m in messages %}<{{ m.role }}>{{ m.content "
+                   "}}{% endfor %}"
                    "{% if add_generation_prompt %}<a>{% endif %}{{ x }}");
     EXPECT(world_start(&w));
-#define HELLO "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Hi\"}]}]"
-    cJSON *json = call_json(&w, "/apply-template", HELLO ",\"chat_template_kwargs\":{\"x\":5}}", 200);
+#define HELLO                                                                                      \
+    "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Hi\"}]}]"
+    cJSON *json =
+        call_json(&w, "/apply-template", HELLO ",\"chat_template_kwargs\":{\"x\":5}}", 200);
     EXPECT(json);
     EXPECT_STR(client_string(json, "prompt"), "<user>Hi<a>5");
     cJSON_Delete(json);
@@ -950,16 +1399,17 @@ TEST(templates_are_applied_without_an_answer) {
     json = call_json(&w, "/tokenize", HELLO "}", 200);
     EXPECT(json && count_of(json) > 2);
     cJSON_Delete(json);
-    static const char *const BAD[][2] = {{"/apply-template", "{}"},
-                                         {"/tokenize", "{}"},
-                                         {"/tokenize", "{\"prompt\":5}"},
-                                         {"/detokenize", "{}"},
-                                         {"/detokenize", "{\"tokens\":[-1]}"},
-                                         {"/detokenize", "{\"tokens\":[99999999]}"},
-                                         {"/detokenize", "{\"tokens\":\"a\"}"},
-                                         {"/apply-template", HELLO ",\"chat_template\":\"x\"}"},
-                                         {"/tokenize", HELLO ",\"chat_template\":\"x\"}"},
-                                         {"/apply-template", "{\"messages\":[{\"role\":\"user\"}]}"}};
+    static const char *const BAD[][2] = {
+        {"/apply-template", "{}"},
+        {"/tokenize", "{}"},
+        {"/tokenize", "{\"prompt\":5}"},
+        {"/detokenize", "{}"},
+        {"/detokenize", "{\"tokens\":[-1]}"},
+        {"/detokenize", "{\"tokens\":[99999999]}"},
+        {"/detokenize", "{\"tokens\":\"a\"}"},
+        {"/apply-template", HELLO ",\"chat_template\":\"x\"}"},
+        {"/tokenize", HELLO ",\"chat_template\":\"x\"}"},
+        {"/apply-template", "{\"messages\":[{\"role\":\"user\"}]}"}};
     for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
         json = call_json(&w, BAD[i][0], BAD[i][1], 400);
         EXPECT(json && cJSON_GetObjectItemCaseSensitive(json, "error"));
@@ -977,7 +1427,8 @@ TEST(requests_bring_a_template_where_they_are_trusted) {
     world_echo(&w, ECHO_TEMPLATE);
     w.settings.trust_request_template = true;
     EXPECT(world_start(&w));
-    cJSON *json = call_json(&w, "/apply-template", HELLO ",\"chat_template\":\"{{ messages[0].role }}!\"}", 200);
+    cJSON *json = call_json(&w, "/apply-template",
+                            HELLO ",\"chat_template\":\"{{ messages[0].role }}!\"}", 200);
     EXPECT(json);
     EXPECT_STR(client_string(json, "prompt"), "user!");
     cJSON_Delete(json);
@@ -985,7 +1436,8 @@ TEST(requests_bring_a_template_where_they_are_trusted) {
     EXPECT_STR(buf_text(&a.text[0]), "own Hi");
     answer_release(&a);
     json = call_json(&w, "/apply-template", HELLO ",\"chat_template\":\"{% if %}\"}", 400);
-    EXPECT(json && strstr(client_string(cJSON_GetObjectItemCaseSensitive(json, "error"), "message"), "chat_template"));
+    EXPECT(json && strstr(client_string(cJSON_GetObjectItemCaseSensitive(json, "error"), "message"),
+                          "chat_template"));
     cJSON_Delete(json);
     json = call_json(&w, "/apply-template", HELLO ",\"chat_template\":7}", 400);
     EXPECT(json);

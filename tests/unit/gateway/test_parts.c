@@ -3,40 +3,48 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/fsutil.h"
 #include "base/hash.h"
 #include "check.h"
 #include "gateway/auth.h"
+#include "gateway/cors.h"
+#include "gateway/deltas_split.h"
 #include "gateway/mailbox.h"
-#include "gateway/part_map.h"
-#include "gateway/wire_deltas.h"
+#include "gateway/submission_map.h"
 
 enum { KEYS = 400 };
 
 /* Few distinct home slots, so that runs are long and wrap. */
-static struct u128 key_of(uint32_t i) { return (struct u128){(uint64_t)i << 40 | 1, i % 5}; }
+static struct u128 key_of(uint32_t i) {
+    return (struct u128){(uint64_t)i << 40 | 1, i % 5};
+}
 
-TEST(part_map_agrees_with_an_array) {
-    struct part_map map = {0};
+TEST(submission_map_agrees_with_an_array) {
+    struct submission_map map = {0};
     bool in[KEYS] = {0};
     char parts[KEYS];
     size_t count = 0;
     for (int step = 0; step < 20000; step++) {
         uint32_t i = (uint32_t)(check_random() % KEYS);
         if (in[i])
-            part_map_remove(&map, key_of(i));
+            submission_map_remove(&map, key_of(i));
         else
-            part_map_put(&map, key_of(i), (struct part *)&parts[i]);
+            submission_map_add(&map, key_of(i), (struct submission *)&parts[i]);
         count += in[i] ? (size_t)-1 : 1;
         in[i] = !in[i];
         uint32_t j = (uint32_t)(check_random() % KEYS);
-        EXPECT(part_map_find(&map, key_of(j)) == (in[j] ? (struct part *)&parts[j] : NULL));
+        EXPECT(submission_map_find(&map, key_of(j)) ==
+               (in[j] ? (struct submission *)&parts[j] : NULL));
         EXPECT_EQ(map.count, count);
     }
     for (uint32_t i = 0; i < KEYS; i++)
-        EXPECT(part_map_find(&map, key_of(i)) == (in[i] ? (struct part *)&parts[i] : NULL));
-    part_map_release(&map);
-    EXPECT(part_map_find(&map, key_of(1)) == NULL);
+        EXPECT(submission_map_find(&map, key_of(i)) ==
+               (in[i] ? (struct submission *)&parts[i] : NULL));
+    submission_map_release(&map);
+    EXPECT(submission_map_find(&map, key_of(1)) == NULL);
 }
+
+static const struct bytes no_key = {NULL, 0};
 
 TEST(keys_open_the_door) {
     struct auth auth;
@@ -44,18 +52,60 @@ TEST(keys_open_the_door) {
     struct u128 tenant, other;
     EXPECT_EQ(auth_init(&auth, "alpha, beta", NULL, &err), 0);
     EXPECT_EQ(auth.key_count, 2);
-    EXPECT(auth_check(&auth, bytes_str("Bearer alpha"), &tenant));
-    EXPECT(auth_check(&auth, bytes_str("bEARER beta"), &other));
+    EXPECT(auth_check(&auth, bytes_str("Bearer alpha"), no_key, &tenant));
+    EXPECT(auth_check(&auth, bytes_str("bEARER beta"), no_key, &other));
     EXPECT(!u128_is_zero(tenant) && !u128_equal(tenant, other));
-    static const char *const refused[] = {
-        "",      "Bearer",        "Bearer ",          "Bearer alph", "Bearer alphaa", "Bearer Alpha", "Basic alpha",
-        "alpha", "Bearer  alpha", "Bearer alphaalpha"};
-    for (size_t i = 0; i < ARRAY_LEN(refused); i++) EXPECT(!auth_check(&auth, bytes_str(refused[i]), &tenant));
+    const struct u128 tenant_of_alpha = tenant;
+    static const char *const refused[] = {"",
+                                          "Bearer",
+                                          "Bearer ",
+                                          "Bearer alph",
+                                          "Bearer alphaa",
+                                          "Bearer Alpha",
+                                          "Basic alpha",
+                                          "alpha",
+                                          "Bearer  alpha",
+                                          "Bearer alphaalpha"};
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++)
+        EXPECT(!auth_check(&auth, bytes_str(refused[i]), no_key, &tenant));
+    /* the other header: the same key is the same tenant */
+    EXPECT(auth_check(&auth, no_key, bytes_str("alpha"), &other) &&
+           u128_equal(tenant_of_alpha, other));
+    EXPECT(auth_check(&auth, bytes_str("Basic eDp5"), bytes_str("alpha"), &tenant));
+    EXPECT(!auth_check(&auth, bytes_str("Bearer gamma"), bytes_str("alpha"), &tenant));
+    static const char *const refused_keys[] = {"", "alph", "alphaa", "Bearer alpha"};
+    for (size_t i = 0; i < ARRAY_LEN(refused_keys); i++)
+        EXPECT(!auth_check(&auth, no_key, bytes_str(refused_keys[i]), &tenant));
     auth_release(&auth);
+    EXPECT_EQ(auth_priority_min(&auth, tenant, 7), 7);
     EXPECT_EQ(auth_init(&auth, "", "", &err), 0);
-    EXPECT(auth_check(&auth, bytes_of(NULL, 0), &tenant));
+    EXPECT(auth_check(&auth, bytes_of(NULL, 0), no_key, &tenant));
     EXPECT(u128_is_zero(tenant));
     auth_release(&auth);
+}
+
+TEST(origins_are_origins) {
+    static const char *const good[] = {"https://a",
+                                       "http://localhost:3000",
+                                       " https://a.b , http://c",
+                                       "chrome-extension://abc",
+                                       "http://[::1]:80",
+                                       "*"};
+    static const char *const bad[] = {"a",           "https://",    "https://a/",
+                                      "https://a/b", "https://u@a", "https://a b",
+                                      "://a",        "https//a",    "*.a"};
+    struct cors cors;
+    struct error err;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        EXPECT_EQ(cors_init(&cors, good[i], &err), 0);
+        EXPECT(cors.count || cors.any);
+        cors_release(&cors);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        EXPECT_EQ(cors_init(&cors, bad[i], &err), ERR_INVALID);
+        EXPECT(strstr(err.text, "--allow-origins") != NULL);
+    }
+    EXPECT(cors_init(&cors, NULL, &err) == 0 && cors.count == 0 && !cors.any);
 }
 
 TEST(keys_come_from_a_file) {
@@ -69,24 +119,55 @@ TEST(keys_come_from_a_file) {
     close(fd);
     EXPECT_EQ(auth_init(&auth, NULL, path, &err), 0);
     EXPECT_EQ(auth.key_count, 2);
-    EXPECT(auth_check(&auth, bytes_str("Bearer one"), &tenant) && auth_check(&auth, bytes_str("Bearer two"), &tenant));
-    EXPECT(!auth_check(&auth, bytes_str("Bearer # people"), &tenant));
+    EXPECT(auth_check(&auth, bytes_str("Bearer one"), no_key, &tenant) &&
+           auth_check(&auth, bytes_str("Bearer two"), no_key, &tenant));
+    EXPECT(!auth_check(&auth, bytes_str("Bearer # people"), no_key, &tenant));
     auth_release(&auth);
     unlink(path);
     EXPECT(auth_init(&auth, NULL, path, &err) != 0);
+}
+
+TEST(keys_have_their_own_priorities) {
+    char path[] = "/tmp/trireme-keys-XXXXXX";
+    int fd = mkstemp(path);
+    struct auth auth;
+    struct error err;
+    struct u128 tenant;
+    EXPECT(fd >= 0);
+    close(fd);
+    static const char *const texts[] = {"one priority-min=-10\ntwo\nthree  priority-min=5 \n",
+                                        "one priority-min=\n", "one priority-min=x\n",
+                                        "one priority-min=99999999\n"};
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct error unused;
+        EXPECT_EQ(file_write_atomic(path, texts[i], strlen(texts[i]), 0600, &unused), 0);
+        EXPECT_EQ(auth_init(&auth, NULL, path, &err), i ? ERR_INVALID : 0);
+        EXPECT(!i || strstr(err.text, "priority-min=") != NULL);
+        if (i)
+            continue;
+        EXPECT(auth_check(&auth, bytes_str("Bearer one"), no_key, &tenant));
+        EXPECT_EQ(auth_priority_min(&auth, tenant, 0), -10);
+        EXPECT(auth_check(&auth, bytes_str("Bearer two"), no_key, &tenant));
+        EXPECT_EQ(auth_priority_min(&auth, tenant, 3), 3);
+        EXPECT(auth_check(&auth, bytes_str("Bearer three"), no_key, &tenant));
+        EXPECT_EQ(auth_priority_min(&auth, tenant, 0), 5);
+        EXPECT(!auth_check(&auth, bytes_str("Bearer one priority-min=-10"), no_key, &tenant));
+        auth_release(&auth);
+    }
+    unlink(path);
 }
 
 TEST(a_mailbox_wakes_once) {
     struct mailbox box;
     mailbox_init(&box);
     EXPECT(!mailbox_needs_wake(&box));
-    EXPECT(mailbox_put(&box, mail_new(MAIL_LOST, 0, 0, 0, false)));
+    EXPECT(mailbox_push(&box, mail_new(MAIL_LOST, 0, 0, 0, false)));
     EXPECT(mailbox_needs_wake(&box));
-    EXPECT(mailbox_put(&box, mail_new(MAIL_MODELS, 0, 0, 0, false)));
+    EXPECT(mailbox_push(&box, mail_new(MAIL_MODELS, 0, 0, 0, false)));
     EXPECT(!mailbox_needs_wake(&box));
     mailbox_wake_failed(&box);
     EXPECT(mailbox_needs_wake(&box));
-    struct mail *mail = mailbox_take(&box);
+    struct mail *mail = mailbox_take_all(&box);
     EXPECT_EQ(mail->kind, MAIL_LOST);
     EXPECT_EQ(mail->next->kind, MAIL_MODELS);
     EXPECT(mail->next->next == NULL);
@@ -101,19 +182,20 @@ TEST(a_full_mailbox_drops_only_deltas) {
     mailbox_init(&box);
     struct mail *large = mail_new(MAIL_DELTAS, 0, 0, 0, false);
     large->bytes = MAILBOX_BYTES_MAX;
-    EXPECT(mailbox_put(&box, large));
-    EXPECT(!mailbox_put(&box, mail_new(MAIL_DELTAS, 1, 1, 0, false)));
-    EXPECT(mailbox_put(&box, mail_new(MAIL_LOST, 0, 0, 0, false)));
+    EXPECT(mailbox_push(&box, large));
+    EXPECT(!mailbox_push(&box, mail_new(MAIL_DELTAS, 1, 1, 0, false)));
+    EXPECT(mailbox_push(&box, mail_new(MAIL_LOST, 0, 0, 0, false)));
     mailbox_release(&box);
 }
 
-/* Four items of three requests on shards 0, 1, 0 and 9 (of nobody): tokens, log-probabilities and finishes end up where
- * they belong. */
+/* Four items of three requests on threads 0, 1, 0 and 9 (of nobody): tokens, log-probabilities and
+ * finishes end up where they belong. */
 TEST(deltas_are_cut_by_event_thread) {
     static const struct u128 requests[] = {{0x100, 1}, {0x101, 2}, {0x100, 1}, {0x109, 3}};
-    static const uint32_t attempts[] = {4, 5, 4, 6}, choices[] = {0, 1, 2, 0}, indexes[] = {10, 20, 30, 40},
-                          counts[] = {2, 1, 0, 1};
-    static const uint32_t finishes[] = {0, 2, 1, 0}, cached[] = {16, 0, 16, 0}, flags[] = {0, 2, 0, 0};
+    static const uint32_t attempts[] = {4, 5, 4, 6}, choices[] = {0, 1, 2, 0},
+                          indexes[] = {10, 20, 30, 40}, counts[] = {2, 1, 0, 1};
+    static const uint32_t finishes[] = {0, 2, 1, 0}, cached[] = {16, 0, 16, 0},
+                          flags[] = {0, 2, 0, 0};
     static const uint32_t tokens[] = {71, 72, 81, 91}, tops[] = {1, WIRE_NO_LOGPROBS, 0, 2},
                           ids[] = {71, 5, 81, 91, 6, 7};
     static const float values[] = {-1, -2, -3, -4, -5, -6};
@@ -130,19 +212,22 @@ TEST(deltas_are_cut_by_event_thread) {
     struct mailbox boxes[2];
     mailbox_init(&boxes[0]);
     mailbox_init(&boxes[1]);
-    wire_split_deltas(&d, (struct epoch){3, {0, 0}}, boxes, 2);
-    struct mail *zero = mailbox_take(&boxes[0]), *one = mailbox_take(&boxes[1]);
+    deltas_split(&d, (struct epoch){3, {0, 0}}, boxes, 2);
+    struct mail *zero = mailbox_take_all(&boxes[0]), *one = mailbox_take_all(&boxes[1]);
     EXPECT(zero && one && !zero->next && !one->next);
     EXPECT_EQ(zero->item_count, 2);
     EXPECT_EQ(zero->epoch.number, 3);
-    EXPECT(zero->items[0].attempt == 4 && zero->items[0].index == 10 && zero->items[0].token_count == 2 &&
-           zero->items[0].cached_count == 16);
-    EXPECT(zero->items[1].choice == 2 && zero->items[1].token_count == 0 && zero->items[1].finish == 1);
+    EXPECT(zero->items[0].attempt == 4 && zero->items[0].index == 10 &&
+           zero->items[0].token_count == 2 && zero->items[0].cached_count == 16);
+    EXPECT(zero->items[1].choice == 2 && zero->items[1].token_count == 0 &&
+           zero->items[1].finish == 1);
     EXPECT(zero->tokens[0] == 71 && zero->tokens[1] == 72);
-    EXPECT(zero->logprob_counts[0] == 2 && zero->logprob_counts[1] == 0 && zero->logprob_ids[1] == 5);
+    EXPECT(zero->logprob_counts[0] == 2 && zero->logprob_counts[1] == 0 &&
+           zero->logprob_ids[1] == 5);
     EXPECT_EQ(one->item_count, 1);
     EXPECT_EQ(one->items[0].token_at, 0);
-    EXPECT(one->tokens[one->items[0].token_at] == 81 && one->items[0].finish == 2 && one->items[0].flags == 2);
+    EXPECT(one->tokens[one->items[0].token_at] == 81 && one->items[0].finish == 2 &&
+           one->items[0].flags == 2);
     EXPECT(one->logprob_counts[0] == 1 && one->logprob_ids[one->items[0].logprobs_at] == 81 &&
            one->logprob_values[0] == -3.0f);
     mail_free(zero);

@@ -1,10 +1,10 @@
 /*
- * test_parse.c - the framing corpus: what is a request, what is refused and with which status; and that cuts change
- * nothing.
+ * test_parse.c - the framing corpus: what is a request, what is refused and with which status; and
+ * that cuts change nothing.
  *
- * Compared with nginx 1.22.1 as an oracle: what it refuses we refuse, but for two that the RFC allows ("OPTIONS *",
- * tabs around a value); where it is lenient (several spaces, bare LF, broken trailers, unknown methods, ...) we are
- * not.
+ * Compared with nginx 1.22.1 as an oracle: what it refuses we refuse, but for two that the RFC
+ * allows ("OPTIONS *", tabs around a value); where it is lenient (several spaces, bare LF, broken
+ * trailers, unknown methods, ...) we are not.
  */
 #include "check.h"
 
@@ -17,14 +17,16 @@
 static const struct http_limits limits = {
     .head_max_bytes = 1024, .target_max_bytes = 256, .headers_max = 8, .body_max_bytes = 64};
 
-/* Events of a whole stream of messages as text: "POST /p ?q 1.1 ka [body] | 400". "..." when more input is wanted
- * inside a message. */
+/* Events of a whole stream of messages as text: "POST /p ?q 1.1 ka [body] | 400". "..." when more
+ * input is wanted inside a message. */
 static void add_head(struct buf *out, const struct http_parser *p) {
     buf_addf(out, "%s ", http_method_text(p->method));
     buf_add_bytes(out, p->path);
-    if (p->query.len) buf_add_byte(out, '?');
+    if (p->query.len)
+        buf_add_byte(out, '?');
     buf_add_bytes(out, p->query);
-    buf_addf(out, " 1.%d%s%s [", p->version_minor, p->keep_alive ? " ka" : "", p->expect_continue ? " 100" : "");
+    buf_addf(out, " 1.%d%s%s [", p->version_minor, p->keep_alive ? " ka" : "",
+             p->expect_continue ? " 100" : "");
 }
 
 struct runner {
@@ -39,7 +41,8 @@ static void feed(struct runner *r, struct bytes in) {
         switch (http_parser_feed(&r->parser, &in, &body)) {
         case HTTP_PARSE_MORE: return;
         case HTTP_PARSE_HEAD:
-            if (r->out.len) buf_add_str(&r->out, " | ");
+            if (r->out.len)
+                buf_add_str(&r->out, " | ");
             add_head(&r->out, &r->parser);
             r->in_body = true;
             break;
@@ -48,10 +51,12 @@ static void feed(struct runner *r, struct bytes in) {
             buf_add_byte(&r->out, ']');
             http_parser_reset(&r->parser);
             r->in_body = false;
-            if (!in.len) return;
+            if (!in.len)
+                return;
             break;
         case HTTP_PARSE_BAD:
-            if (r->out.len) buf_add_str(&r->out, " | ");
+            if (r->out.len)
+                buf_add_str(&r->out, " | ");
             buf_addf(&r->out, "%d", r->parser.status);
             r->bad = true;
         }
@@ -64,7 +69,8 @@ static void runner_init(struct runner *r) {
     buf_init(&r->out, 0);
 }
 static void runner_end(struct runner *r) {
-    if (!r->bad && (r->in_body || !http_parser_at_start(&r->parser))) buf_add_str(&r->out, "...");
+    if (!r->bad && (r->in_body || !http_parser_at_start(&r->parser)))
+        buf_add_str(&r->out, "...");
 }
 static void runner_release(struct runner *r) {
     http_parser_release(&r->parser);
@@ -79,7 +85,7 @@ struct framing_case {
     size_t len;
     const char *want;
 };
-#define CASE(name, input, want)                                                                                        \
+#define CASE(name, input, want)                                                                    \
     { name, input, sizeof(input) - 1, want }
 
 static const struct framing_case cases[] = {
@@ -91,7 +97,8 @@ static const struct framing_case cases[] = {
     CASE("version 1.0", "GET / HTTP/1.0\r\n\r\n", "GET / 1.0 []"),
     CASE("1.0 keep-alive", "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", "GET / 1.0 ka []"),
     CASE("leading empty line", "\r\nGET / HTTP/1.1\r\n" H "\r\n", "GET / 1.1 ka []"),
-    CASE("several leading empty lines", "\r\n\r\n\r\nGET / HTTP/1.1\r\n" H "\r\n", "GET / 1.1 ka []"),
+    CASE("several leading empty lines", "\r\n\r\n\r\nGET / HTTP/1.1\r\n" H "\r\n",
+         "GET / 1.1 ka []"),
     CASE("leading bare LF", "\nGET / HTTP/1.1\r\n" H "\r\n", "400"),
     CASE("leading space", " GET / HTTP/1.1\r\n" H "\r\n", "400"),
     CASE("two spaces before the target", "GET  / HTTP/1.1\r\n" H "\r\n", "400"),
@@ -128,7 +135,8 @@ static const struct framing_case cases[] = {
     CASE("OPTIONS star", "OPTIONS * HTTP/1.1\r\n" H "\r\n", "OPTIONS * 1.1 ka []"),
     CASE("GET star", "GET * HTTP/1.1\r\n" H "\r\n", "400"),
     CASE("absolute form", "GET http://a/b?c HTTP/1.1\r\n" H "\r\n", "GET /b?c 1.1 ka []"),
-    CASE("absolute form, upper case", "GET HTTP://A:80/b HTTP/1.1\r\n" H "\r\n", "GET /b 1.1 ka []"),
+    CASE("absolute form, upper case", "GET HTTP://A:80/b HTTP/1.1\r\n" H "\r\n",
+         "GET /b 1.1 ka []"),
     CASE("absolute form without a path", "GET https://a HTTP/1.1\r\n" H "\r\n", "GET / 1.1 ka []"),
     CASE("absolute form, query only", "GET http://a?q HTTP/1.1\r\n" H "\r\n", "GET /?q 1.1 ka []"),
     CASE("absolute form, IPv6", "GET http://[::1]:8/b HTTP/1.1\r\n" H "\r\n", "GET /b 1.1 ka []"),
@@ -160,10 +168,12 @@ static const struct framing_case cases[] = {
     CASE("no space behind the colon", "GET / HTTP/1.1\r\nHost:a\r\n\r\n", "GET / 1.1 ka []"),
     CASE("tabs around a value", "GET / HTTP/1.1\r\nHost:\t a \t\r\n\r\n", "GET / 1.1 ka []"),
     CASE("empty value", "GET / HTTP/1.1\r\n" H "X:\r\n\r\n", "GET / 1.1 ka []"),
-    CASE("high bytes in a value", "GET / HTTP/1.1\r\n" H "X: \xc3\xa9\xff\r\n\r\n", "GET / 1.1 ka []"),
+    CASE("high bytes in a value", "GET / HTTP/1.1\r\n" H "X: \xc3\xa9\xff\r\n\r\n",
+         "GET / 1.1 ka []"),
     CASE("odd token name", "GET / HTTP/1.1\r\n" H "!#$%&'*+-.^_`|~: 1\r\n\r\n", "GET / 1.1 ka []"),
     CASE("space before the colon", "GET / HTTP/1.1\r\nHost : a\r\n\r\n", "400"),
-    CASE("length, space before the colon", "POST / HTTP/1.1\r\n" H "Content-Length : 2\r\n\r\nab", "400"),
+    CASE("length, space before the colon", "POST / HTTP/1.1\r\n" H "Content-Length : 2\r\n\r\nab",
+         "400"),
     CASE("tab before the colon", "GET / HTTP/1.1\r\n" H "X\t: a\r\n\r\n", "400"),
     CASE("folded line", "GET / HTTP/1.1\r\n" H "X: a\r\n b\r\n\r\n", "400"),
     CASE("folded line with a tab", "GET / HTTP/1.1\r\n" H "X: a\r\n\tb\r\n\r\n", "400"),
@@ -177,13 +187,21 @@ static const struct framing_case cases[] = {
     CASE("zero byte in a value", "GET / HTTP/1.1\r\n" H "X: a\0b\r\n\r\n", "400"),
     CASE("escape byte in a value", "GET / HTTP/1.1\r\n" H "X: \x1b[1m\r\n\r\n", "400"),
     CASE("delete byte in a value", "GET / HTTP/1.1\r\n" H "X: \x7f\r\n\r\n", "400"),
-    CASE("eight headers", "GET / HTTP/1.1\r\n" H "A: 1\r\nB: 1\r\nC: 1\r\nD: 1\r\nE: 1\r\nF: 1\r\nG: 1\r\n\r\n",
+    CASE("eight headers",
+         "GET / HTTP/1.1\r\n" H "A: 1\r\nB: 1\r\nC: 1\r\nD: 1\r\nE: 1\r\nF: 1\r\nG: 1\r\n\r\n",
          "GET / 1.1 ka []"),
-    CASE("nine headers", "GET / HTTP/1.1\r\n" H "A: 1\r\nB: 1\r\nC: 1\r\nD: 1\r\nE: 1\r\nF: 1\r\nG: 1\r\nI: 1\r\n\r\n",
+    CASE("nine headers",
+         "GET / HTTP/1.1\r\n" H
+         "A: 1\r\nB: 1\r\nC: 1\r\nD: 1\r\nE: 1\r\nF: 1\r\nG: 1\r\nI: 1\r\n\r\n",
          "431"),
-    CASE("repeated unknown header", "GET / HTTP/1.1\r\n" H "X: 1\r\nX: 2\r\n\r\n", "GET / 1.1 ka []"),
-    CASE("repeated Authorization", "GET / HTTP/1.1\r\n" H "Authorization: a\r\nauthorization: b\r\n\r\n", "400"),
-    CASE("repeated Content-Type", "GET / HTTP/1.1\r\n" H "Content-Type: a\r\nContent-Type: a\r\n\r\n", "400"),
+    CASE("repeated unknown header", "GET / HTTP/1.1\r\n" H "X: 1\r\nX: 2\r\n\r\n",
+         "GET / 1.1 ka []"),
+    CASE("repeated Authorization",
+         "GET / HTTP/1.1\r\n" H "Authorization: a\r\nauthorization: b\r\n\r\n", "400"),
+    CASE("repeated X-Api-Key", "GET / HTTP/1.1\r\n" H "X-Api-Key: a\r\nx-api-key: b\r\n\r\n",
+         "400"),
+    CASE("repeated Content-Type",
+         "GET / HTTP/1.1\r\n" H "Content-Type: a\r\nContent-Type: a\r\n\r\n", "400"),
     /* Host */
     CASE("no Host", "GET / HTTP/1.1\r\n\r\n", "400"),
     CASE("no Host, absolute form", "GET http://a/ HTTP/1.1\r\n\r\n", "400"),
@@ -199,11 +217,14 @@ static const struct framing_case cases[] = {
     CASE("Host with a comma-free list", "GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", "400"),
     /* Connection */
     CASE("close", "GET / HTTP/1.1\r\n" H "Connection: close\r\n\r\n", "GET / 1.1 []"),
-    CASE("close in a list", "GET / HTTP/1.1\r\n" H "Connection: upgrade, Close\r\n\r\n", "GET / 1.1 []"),
-    CASE("close in a second header", "GET / HTTP/1.1\r\n" H "Connection: x\r\nConnection: close\r\n\r\n",
+    CASE("close in a list", "GET / HTTP/1.1\r\n" H "Connection: upgrade, Close\r\n\r\n",
          "GET / 1.1 []"),
-    CASE("close beats keep-alive", "GET / HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n", "GET / 1.0 []"),
-    CASE("closed is not close", "GET / HTTP/1.1\r\n" H "Connection: closed\r\n\r\n", "GET / 1.1 ka []"),
+    CASE("close in a second header",
+         "GET / HTTP/1.1\r\n" H "Connection: x\r\nConnection: close\r\n\r\n", "GET / 1.1 []"),
+    CASE("close beats keep-alive", "GET / HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n",
+         "GET / 1.0 []"),
+    CASE("closed is not close", "GET / HTTP/1.1\r\n" H "Connection: closed\r\n\r\n",
+         "GET / 1.1 ka []"),
     /* Expect */
     CASE("continue", "POST / HTTP/1.1\r\n" H "Expect: 100-Continue\r\nContent-Length: 1\r\n\r\nx",
          "POST / 1.1 ka 100 [x]"),
@@ -212,11 +233,16 @@ static const struct framing_case cases[] = {
     /* Content-Length */
     CASE("length", "POST / HTTP/1.1\r\n" H "Content-Length: 3\r\n\r\nabc", "POST / 1.1 ka [abc]"),
     CASE("length 0", "POST / HTTP/1.1\r\n" H "Content-Length: 0\r\n\r\n", "POST / 1.1 ka []"),
-    CASE("length with zeros before", "POST / HTTP/1.1\r\n" H "Content-Length: 0003\r\n\r\nabc", "POST / 1.1 ka [abc]"),
-    CASE("length with a GET", "GET / HTTP/1.1\r\n" H "Content-Length: 2\r\n\r\nab", "GET / 1.1 ka [ab]"),
-    CASE("body missing", "POST / HTTP/1.1\r\n" H "Content-Length: 3\r\n\r\nab", "POST / 1.1 ka [ab..."),
-    CASE("length twice", "POST / HTTP/1.1\r\n" H "Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc", "400"),
-    CASE("two lengths", "POST / HTTP/1.1\r\n" H "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc", "400"),
+    CASE("length with zeros before", "POST / HTTP/1.1\r\n" H "Content-Length: 0003\r\n\r\nabc",
+         "POST / 1.1 ka [abc]"),
+    CASE("length with a GET", "GET / HTTP/1.1\r\n" H "Content-Length: 2\r\n\r\nab",
+         "GET / 1.1 ka [ab]"),
+    CASE("body missing", "POST / HTTP/1.1\r\n" H "Content-Length: 3\r\n\r\nab",
+         "POST / 1.1 ka [ab..."),
+    CASE("length twice",
+         "POST / HTTP/1.1\r\n" H "Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc", "400"),
+    CASE("two lengths", "POST / HTTP/1.1\r\n" H "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+         "400"),
     CASE("length as a list", "POST / HTTP/1.1\r\n" H "Content-Length: 3, 3\r\n\r\nabc", "400"),
     CASE("length +3", "POST / HTTP/1.1\r\n" H "Content-Length: +3\r\n\r\nabc", "400"),
     CASE("length -3", "POST / HTTP/1.1\r\n" H "Content-Length: -3\r\n\r\nabc", "400"),
@@ -225,46 +251,60 @@ static const struct framing_case cases[] = {
     CASE("length 3 3", "POST / HTTP/1.1\r\n" H "Content-Length: 3 3\r\n\r\nabc", "400"),
     CASE("length of nothing", "POST / HTTP/1.1\r\n" H "Content-Length:\r\n\r\nabc", "400"),
     CASE("length of letters", "POST / HTTP/1.1\r\n" H "Content-Length: abc\r\n\r\nabc", "400"),
-    CASE("length in high digits", "POST / HTTP/1.1\r\n" H "Content-Length: \xd9\xa3\r\n\r\nabc", "400"),
+    CASE("length in high digits", "POST / HTTP/1.1\r\n" H "Content-Length: \xd9\xa3\r\n\r\nabc",
+         "400"),
     CASE("length at the limit",
-         "POST / HTTP/1.1\r\n" H
-         "Content-Length: 64\r\n\r\n0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+         "POST / HTTP/1.1\r\n" H "Content-Length: "
+         "64\r\n\r\n0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
          "POST / 1.1 ka [0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef]"),
     CASE("length past the limit", "POST / HTTP/1.1\r\n" H "Content-Length: 65\r\n\r\n", "413"),
-    CASE("length 2^64", "POST / HTTP/1.1\r\n" H "Content-Length: 18446744073709551616\r\n\r\n", "413"),
-    CASE("length 2^64 + 3", "POST / HTTP/1.1\r\n" H "Content-Length: 18446744073709551619\r\n\r\nabc", "413"),
+    CASE("length 2^64", "POST / HTTP/1.1\r\n" H "Content-Length: 18446744073709551616\r\n\r\n",
+         "413"),
+    CASE("length 2^64 + 3",
+         "POST / HTTP/1.1\r\n" H "Content-Length: 18446744073709551619\r\n\r\nabc", "413"),
     CASE("length of 40 digits",
-         "POST / HTTP/1.1\r\n" H "Content-Length: 9999999999999999999999999999999999999999\r\n\r\n", "413"),
+         "POST / HTTP/1.1\r\n" H "Content-Length: 9999999999999999999999999999999999999999\r\n\r\n",
+         "413"),
     /* Transfer-Encoding */
     CASE("chunked", CHUNKED "3\r\nabc\r\n0\r\n\r\n", "POST / 1.1 ka [abc]"),
-    CASE("chunked, upper case", "POST / HTTP/1.1\r\n" H "TRANSFER-ENCODING: CHUNKED\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+    CASE("chunked, upper case",
+         "POST / HTTP/1.1\r\n" H "TRANSFER-ENCODING: CHUNKED\r\n\r\n1\r\nx\r\n0\r\n\r\n",
          "POST / 1.1 ka [x]"),
     CASE("chunked and length",
-         "POST / HTTP/1.1\r\n" H "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400"),
-    CASE("length and chunked",
-         "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n", "400"),
-    CASE("chunked twice", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+         "POST / HTTP/1.1\r\n" H "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
          "400"),
-    CASE("chunked, chunked", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked, chunked\r\n\r\n", "501"),
-    CASE("gzip, chunked", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: gzip, chunked\r\n\r\n", "501"),
+    CASE("length and chunked",
+         "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+         "400"),
+    CASE("chunked twice",
+         "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+         "400"),
+    CASE("chunked, chunked", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked, chunked\r\n\r\n",
+         "501"),
+    CASE("gzip, chunked", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: gzip, chunked\r\n\r\n",
+         "501"),
     CASE("identity", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: identity\r\n\r\n", "501"),
     CASE("xchunked", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: xchunked\r\n\r\n", "501"),
-    CASE("chunked in quotes", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: \"chunked\"\r\n\r\n", "501"),
+    CASE("chunked in quotes", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: \"chunked\"\r\n\r\n",
+         "501"),
     CASE("chunked with a vertical tab",
          "POST / HTTP/1.1\r\n" H "Transfer-Encoding: \x0b"
          "chunked\r\n\r\n",
          "400"),
     CASE("coding of nothing", "POST / HTTP/1.1\r\n" H "Transfer-Encoding:\r\n\r\n", "501"),
-    CASE("chunked in 1.0", "POST / HTTP/1.0\r\n" H "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400"),
-    CASE("coding, space before the colon", "POST / HTTP/1.1\r\n" H "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    CASE("chunked in 1.0", "POST / HTTP/1.0\r\n" H "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
          "400"),
+    CASE("coding, space before the colon",
+         "POST / HTTP/1.1\r\n" H "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n", "400"),
     /* chunks */
     CASE("several chunks", CHUNKED "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", "POST / 1.1 ka [abcde]"),
     CASE("no chunks", CHUNKED "0\r\n\r\n", "POST / 1.1 ka []"),
     CASE("upper-case size", CHUNKED "A\r\n0123456789\r\n0\r\n\r\n", "POST / 1.1 ka [0123456789]"),
     CASE("size with zeros before", CHUNKED "0003\r\nabc\r\n000\r\n\r\n", "POST / 1.1 ka [abc]"),
-    CASE("size of 16 digits", CHUNKED "0000000000000003\r\nabc\r\n0\r\n\r\n", "POST / 1.1 ka [abc]"),
-    CASE("size of 17 digits", CHUNKED "00000000000000003\r\nabc\r\n0\r\n\r\n", "POST / 1.1 ka [ | 400"),
+    CASE("size of 16 digits", CHUNKED "0000000000000003\r\nabc\r\n0\r\n\r\n",
+         "POST / 1.1 ka [abc]"),
+    CASE("size of 17 digits", CHUNKED "00000000000000003\r\nabc\r\n0\r\n\r\n",
+         "POST / 1.1 ka [ | 400"),
     CASE("size 0x3", CHUNKED "0x3\r\nabc\r\n0\r\n\r\n", "POST / 1.1 ka [ | 400"),
     CASE("size +3", CHUNKED "+3\r\nabc\r\n0\r\n\r\n", "POST / 1.1 ka [ | 400"),
     CASE("size -1", CHUNKED "-1\r\nabc\r\n0\r\n\r\n", "POST / 1.1 ka [ | 400"),
@@ -283,11 +323,13 @@ static const struct framing_case cases[] = {
     CASE("extension", CHUNKED "3;a=b;c=\"d e\"\r\nabc\r\n0;z\r\n\r\n", "POST / 1.1 ka [abc]"),
     CASE("extension behind spaces", CHUNKED "3 \t;a\r\nabc\r\n0\r\n\r\n", "POST / 1.1 ka [abc]"),
     CASE("extension with LF", CHUNKED "3;a\nabc\r\n0\r\n\r\n", "POST / 1.1 ka [ | 400"),
-    CASE("extension with a zero byte", CHUNKED "3;a\0\r\nabc\r\n0\r\n\r\n", "POST / 1.1 ka [ | 400"),
+    CASE("extension with a zero byte", CHUNKED "3;a\0\r\nabc\r\n0\r\n\r\n",
+         "POST / 1.1 ka [ | 400"),
     CASE("trailer", CHUNKED "0\r\nX: y\r\nZ:\r\n\r\n", "POST / 1.1 ka []"),
     CASE("trailer that frames", CHUNKED "0\r\nContent-Length: 5\r\n\r\n", "POST / 1.1 ka []"),
     CASE("trailer without a colon", CHUNKED "0\r\nX\r\n\r\n", "POST / 1.1 ka [ | 400"),
-    CASE("trailer with a space before the colon", CHUNKED "0\r\nX : y\r\n\r\n", "POST / 1.1 ka [ | 400"),
+    CASE("trailer with a space before the colon", CHUNKED "0\r\nX : y\r\n\r\n",
+         "POST / 1.1 ka [ | 400"),
     CASE("folded trailer", CHUNKED "0\r\nX: y\r\n z\r\n\r\n", "POST / 1.1 ka [ | 400"),
     CASE("trailer ended by LF", CHUNKED "0\r\nX: y\n\r\n", "POST / 1.1 ka [ | 400"),
     CASE("trailers ended by LF", CHUNKED "0\r\nX: y\r\n\n", "POST / 1.1 ka [ | 400"),
@@ -295,9 +337,11 @@ static const struct framing_case cases[] = {
     /* one behind the other */
     CASE("two requests", "GET /a HTTP/1.1\r\n" H "\r\nGET /b HTTP/1.1\r\n" H "\r\n",
          "GET /a 1.1 ka [] | GET /b 1.1 ka []"),
-    CASE("two with bodies", "POST /a HTTP/1.1\r\n" H "Content-Length: 1\r\n\r\nx" CHUNKED "1\r\ny\r\n0\r\n\r\n",
+    CASE("two with bodies",
+         "POST /a HTTP/1.1\r\n" H "Content-Length: 1\r\n\r\nx" CHUNKED "1\r\ny\r\n0\r\n\r\n",
          "POST /a 1.1 ka [x] | POST / 1.1 ka [y]"),
-    CASE("garbage behind a request", "GET /a HTTP/1.1\r\n" H "\r\n\x01\x02", "GET /a 1.1 ka [] | 400"),
+    CASE("garbage behind a request", "GET /a HTTP/1.1\r\n" H "\r\n\x01\x02",
+         "GET /a 1.1 ka [] | 400"),
     CASE("body longer than its length", "POST /a HTTP/1.1\r\n" H "Content-Length: 1\r\n\r\nxyz\x01",
          "POST /a 1.1 ka [x] | 400"),
     CASE("smuggled by a chunk", CHUNKED "0\r\n\r\nGET /admin HTTP/1.1\r\n" H "\r\n",
@@ -321,7 +365,8 @@ TEST(parse_corpus) {
         struct runner r;
         const char *got = verdict_cut(&r, &cases[i], 0);
         if (strcmp(got, cases[i].want))
-            check_fail(__FILE__, __LINE__, "%s: got '%s', want '%s'", cases[i].name, got, cases[i].want);
+            check_fail(__FILE__, __LINE__, "%s: got '%s', want '%s'", cases[i].name, got,
+                       cases[i].want);
         runner_release(&r);
     }
 }
@@ -332,8 +377,8 @@ TEST(parse_does_not_see_cuts) {
             struct runner r;
             const char *got = verdict_cut(&r, &cases[i], cut);
             if (strcmp(got, cases[i].want))
-                check_fail(__FILE__, __LINE__, "%s cut at %zu: got '%s', want '%s'", cases[i].name, cut, got,
-                           cases[i].want);
+                check_fail(__FILE__, __LINE__, "%s cut at %zu: got '%s', want '%s'", cases[i].name,
+                           cut, got, cases[i].want);
             runner_release(&r);
         }
 }
@@ -350,24 +395,28 @@ TEST(parse_byte_by_byte) {
         }
         runner_end(&r);
         if (strcmp(buf_text(&r.out), cases[i].want))
-            check_fail(__FILE__, __LINE__, "%s: got '%s', want '%s'", cases[i].name, buf_text(&r.out), cases[i].want);
+            check_fail(__FILE__, __LINE__, "%s: got '%s', want '%s'", cases[i].name,
+                       buf_text(&r.out), cases[i].want);
         runner_release(&r);
     }
 }
 
 /* Builds prefix + count times filler + suffix, and expects the verdict. */
-static void expect_filled(const char *prefix, char filler, size_t count, const char *suffix, const char *want) {
+static void expect_filled(const char *prefix, char filler, size_t count, const char *suffix,
+                          const char *want) {
     struct runner r;
     struct buf in;
     runner_init(&r);
     buf_init(&in, 0);
     buf_add_str(&in, prefix);
-    for (size_t i = 0; i < count; i++) buf_add_byte(&in, filler);
+    for (size_t i = 0; i < count; i++)
+        buf_add_byte(&in, filler);
     buf_add_str(&in, suffix);
     feed(&r, buf_bytes(&in));
     runner_end(&r);
     if (!strstr(buf_text(&r.out), want))
-        check_fail(__FILE__, __LINE__, "%zu times '%c': got '%s', want '%s'", count, filler, buf_text(&r.out), want);
+        check_fail(__FILE__, __LINE__, "%zu times '%c': got '%s', want '%s'", count, filler,
+                   buf_text(&r.out), want);
     runner_release(&r);
     buf_release(&in);
 }
@@ -443,8 +492,8 @@ TEST(parse_random_damage_random_cuts) {
         runner_end(&whole);
         runner_end(&cut);
         if (strcmp(buf_text(&cut.out), buf_text(&whole.out)))
-            check_fail(__FILE__, __LINE__, "%s, damaged: '%s' cut, '%s' whole", c->name, buf_text(&cut.out),
-                       buf_text(&whole.out));
+            check_fail(__FILE__, __LINE__, "%s, damaged: '%s' cut, '%s' whole", c->name,
+                       buf_text(&cut.out), buf_text(&whole.out));
         runner_release(&whole);
         runner_release(&cut);
         free(input);

@@ -26,7 +26,9 @@ struct bench {
     _Atomic size_t to_write, written; /* of the stream being pumped */
 };
 
-static struct bench *bench_of(struct http_request *req) { return req->user; }
+static struct bench *bench_of(struct http_request *req) {
+    return req->user;
+}
 
 static void on_closed(void *ctx, struct http_request *req) {
     struct bench *b = ctx;
@@ -40,11 +42,13 @@ static void pump(struct bench *b, struct http_request *req) {
     while (b->written < b->to_write) {
         size_t len = b->to_write - b->written;
         len = MIN(len, sizeof piece);
-        for (size_t i = 0; i < len; i++) piece[i] = (char)((b->written + i) * 7 % 251);
+        for (size_t i = 0; i < len; i++)
+            piece[i] = (char)((b->written + i) * 7 % 251);
         b->written += len;
         bool more = http_stream_write(req, piece, len);
         size_t pending = http_stream_pending(req);
-        if (pending > b->pending_max) b->pending_max = pending;
+        if (pending > b->pending_max)
+            b->pending_max = pending;
         if (!more) {
             b->refused_write_count++;
             return;
@@ -67,13 +71,16 @@ static void on_timer(void *ctx, struct http_request *req) {
 
 static const struct http_watch watch = {on_closed, on_drained, on_timer};
 
-static void stream_begin(struct http_request *req) { http_stream_begin(req, 200, "text/event-stream", NULL, 0); }
+static void stream_begin(struct http_request *req) {
+    http_stream_begin(req, 200, "text/event-stream", NULL, 0);
+}
 
 static void handle_stream(struct http_request *req) {
     char count[16];
     int n = http_query_find(req->query, "n", count, sizeof count) > 0 ? atoi(count) : 0;
     stream_begin(req);
-    for (int i = 0; i < n; i++) (void)http_stream_write(req, "x", 1);
+    for (int i = 0; i < n; i++)
+        (void)http_stream_write(req, "x", 1);
     http_stream_end(req);
 }
 
@@ -97,7 +104,8 @@ static void handle_flood(struct http_request *req) {
     static char piece[65536];
     http_request_watch(req, &watch, bench_of(req));
     stream_begin(req);
-    for (int i = 0; i < 200; i++) (void)http_stream_write(req, piece, sizeof piece);
+    for (int i = 0; i < 200; i++)
+        (void)http_stream_write(req, piece, sizeof piece);
 }
 
 static void handle_hold(struct http_request *req) {
@@ -131,11 +139,14 @@ static void handle_big(struct http_request *req) {
 static void handle_echo(struct http_request *req) {
     char type[64] = "none";
     struct bytes given = http_request_header(req, "content-type");
-    if (given.data) snprintf(type, sizeof type, "%.*s", (int)given.len, (const char *)given.data);
+    if (given.data)
+        snprintf(type, sizeof type, "%.*s", (int)given.len, (const char *)given.data);
     http_respond(req, 200, type, NULL, 0, req->body);
 }
 
-static void handle_204(struct http_request *req) { http_respond(req, 204, NULL, NULL, 0, bytes_str("dropped")); }
+static void handle_204(struct http_request *req) {
+    http_respond(req, 204, NULL, NULL, 0, bytes_str("dropped"));
+}
 
 static void on_request(void *ctx, struct http_request *req) {
     static const struct {
@@ -157,7 +168,17 @@ static void on_request(void *ctx, struct http_request *req) {
     http_respond(req, 404, NULL, NULL, 0, bytes_str(""));
 }
 
-static void on_tick(void *ctx, int thread_idx) { ((struct bench *)ctx)->tick_count++; }
+/* /closed is refused before its body; /a and /b are holders of their own. */
+static void on_body(void *ctx, struct http_request *req) {
+    if (bytes_equal(req->path, bytes_str("/closed")))
+        http_respond(req, 401, NULL, NULL, 0, bytes_str("no"));
+    else if (req->query.len)
+        req->holder = (struct u128){.lo = req->query.data[0]};
+}
+
+static void on_tick(void *ctx, int thread_idx) {
+    ((struct bench *)ctx)->tick_count++;
+}
 
 static void bench_config(struct bench *b) {
     memset(b, 0, sizeof *b);
@@ -174,12 +195,14 @@ static void bench_config(struct bench *b) {
 static bool bench_start(struct bench *b) {
     struct error err;
     b->server = http_server_new(&b->config, &err);
-    if (!b->server) return false;
+    if (!b->server)
+        return false;
     b->port = http_server_port(b->server);
     return b->port && http_server_start(b->server, &err) == 0;
 }
 
-/* Sends text on a fresh connection and collects everything until the server closes (or 5 s of silence). */
+/* Sends text on a fresh connection and collects everything until the server closes (or 5 s of
+ * silence). */
 static bool exchange(struct bench *b, const char *text, struct buf *in) {
     int fd = wire_connect(b->port, 0);
     bool ok = fd >= 0 && wire_send(fd, text) && wire_read_all(fd, in);
@@ -187,26 +210,27 @@ static bool exchange(struct bench *b, const char *text, struct buf *in) {
     return ok;
 }
 
-#define BENCH(...)                                                                                                     \
-    struct bench b;                                                                                                    \
-    struct buf in, out;                                                                                                \
-    buf_init(&in, 0);                                                                                                  \
-    buf_init(&out, 0);                                                                                                 \
-    bench_config(&b);                                                                                                  \
-    __VA_ARGS__;                                                                                                       \
+#define BENCH(...)                                                                                 \
+    struct bench b;                                                                                \
+    struct buf in, out;                                                                            \
+    buf_init(&in, 0);                                                                              \
+    buf_init(&out, 0);                                                                             \
+    bench_config(&b);                                                                              \
+    __VA_ARGS__;                                                                                   \
     EXPECT(bench_start(&b))
-#define END_BENCH()                                                                                                    \
-    do {                                                                                                               \
-        buf_release(&in);                                                                                              \
-        buf_release(&out);                                                                                             \
-        http_server_free(&b.server);                                                                                   \
+#define END_BENCH()                                                                                \
+    do {                                                                                           \
+        buf_release(&in);                                                                          \
+        buf_release(&out);                                                                         \
+        http_server_free(&b.server);                                                               \
     } while (0)
 
 TEST(server_keeps_alive) {
     BENCH();
     int fd = wire_connect(b.port, 0);
     for (int i = 0; i < 3; i++) {
-        EXPECT(wire_send(fd, "POST /echo HTTP/1.1\r\n" H "Content-Type: a/b\r\nContent-Length: 5\r\n\r\nhello"));
+        EXPECT(wire_send(fd, "POST /echo HTTP/1.1\r\n" H
+                             "Content-Type: a/b\r\nContent-Length: 5\r\n\r\nhello"));
         EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
         EXPECT_STR(buf_text(&out), "hello");
     }
@@ -217,10 +241,106 @@ TEST(server_keeps_alive) {
 
 TEST(server_head_has_what_it_needs) {
     BENCH();
-    EXPECT(exchange(
-        &b, "POST /echo HTTP/1.1\r\n" H "Content-Type: a/b\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi", &in));
+    EXPECT(exchange(&b,
+                    "POST /echo HTTP/1.1\r\n" H
+                    "Content-Type: a/b\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi",
+                    &in));
     EXPECT(strncmp(in.data, "HTTP/1.1 200 OK\r\nDate: ", 23) == 0);
-    EXPECT(strstr(in.data, " GMT\r\nContent-Type: a/b\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi"));
+    EXPECT(strstr(in.data, " GMT\r\nX-Request-Id: "));
+    EXPECT(strstr(in.data,
+                  "\r\nContent-Type: a/b\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi"));
+    END_BENCH();
+}
+
+/* The X-Request-Id of the only response in `in`; "": none. */
+static const char *id_of(const struct buf *in) {
+    static char id[HTTP_REQUEST_ID_MAX + 2];
+    const char *at = strstr(buf_text(in), "\r\nX-Request-Id: ");
+    id[0] = 0;
+    if (at && !strstr(at + 16, "X-Request-Id"))
+        sscanf(at + 16, "%129[^\r]", id);
+    return id;
+}
+
+static bool is_drawn(const char *id) {
+    return strlen(id) == 32 && strspn(id, "0123456789abcdef") == 32;
+}
+
+TEST(server_names_every_response) {
+    static const char *const LONG =
+        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    static const struct {
+        const char *id;
+        bool kept;
+    } CASES[] = {{"mine-1", true},
+                 {"Root=1-67891233-abcdef012345678912345678", true},
+                 {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", true},
+                 {"a.b_c~d:e/f+g=h@i", true},
+                 {"", false},
+                 {"two words", false},
+                 {"quote\"", false},
+                 {"back\\slash", false},
+                 {"semi;colon", false},
+                 {"caf\xc3\xa9", false}};
+    BENCH();
+    char request[512];
+    for (size_t i = 0; i < ARRAY_LEN(CASES) + 2; i++) {
+        bool listed = i < ARRAY_LEN(CASES), kept = listed ? CASES[i].kept : i == ARRAY_LEN(CASES);
+        char id[256];
+        if (listed)
+            snprintf(id, sizeof id, "%s", CASES[i].id);
+        else
+            snprintf(id, sizeof id, "%s%s", LONG, kept ? "" : "0");
+        snprintf(request, sizeof request,
+                 "POST /echo HTTP/1.1\r\n" H "x-request-id: %s\r\nConnection: close\r\n"
+                 "Content-Length: 2\r\n\r\nhi",
+                 id);
+        buf_reset(&in);
+        EXPECT(exchange(&b, request, &in));
+        if (kept ? strcmp(id_of(&in), id) != 0 : !is_drawn(id_of(&in)))
+            check_fail(__FILE__, __LINE__, "'%s' becomes '%s'", id, id_of(&in));
+    }
+    END_BENCH();
+}
+
+TEST(server_names_its_refusals) {
+    BENCH();
+    /* the head was complete: the body alone is refused */
+    EXPECT(exchange(
+        &b, "POST / HTTP/1.1\r\n" H "X-Request-Id: big\r\nContent-Length: 100001\r\n\r\n", &in));
+    EXPECT(strstr(in.data, "413 ") && !strcmp(id_of(&in), "big"));
+    buf_reset(&in);
+    EXPECT(exchange(&b,
+                    "POST / HTTP/1.1\r\n" H
+                    "X-Request-Id: chunk\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+                    &in));
+    EXPECT(strstr(in.data, "400 ") && !strcmp(id_of(&in), "chunk"));
+    buf_reset(&in);
+    EXPECT(exchange(&b, "GET / HTTP/1.1\r\n" H "X-Request-Id: lost\r\nBad : x\r\n\r\n", &in));
+    EXPECT(strstr(in.data, "400 ") && is_drawn(id_of(&in)));
+    END_BENCH();
+}
+
+static size_t add_fields(void *ctx, struct http_request *req, int status,
+                         struct http_field *fields) {
+    static _Thread_local char seen[64];
+    struct bytes origin = http_request_header(req, "Origin");
+    snprintf(seen, sizeof seen, "%d %.*s", status, (int)origin.len,
+             origin.len ? (const char *)origin.data : "");
+    fields[0] = (struct http_field){"X-Seen", seen};
+    return 1;
+}
+
+TEST(server_lets_its_owner_add_to_every_head) {
+    BENCH(b.config.on_head = add_fields);
+    EXPECT(
+        exchange(&b, "GET /fields HTTP/1.1\r\n" H "Origin: o\r\nConnection: close\r\n\r\n", &in));
+    EXPECT(strstr(in.data, "\r\nX-Seen: 429 o\r\n"));
+    buf_reset(&in);
+    EXPECT(
+        exchange(&b, "POST / HTTP/1.1\r\n" H "Origin: p\r\nContent-Length: 100001\r\n\r\n", &in));
+    EXPECT(strstr(in.data, "\r\nX-Seen: 413 p\r\n"));
     END_BENCH();
 }
 
@@ -228,25 +348,29 @@ TEST(server_answers_pipelined_requests_in_order) {
     BENCH();
     EXPECT(exchange(&b,
                     "GET /late HTTP/1.1\r\n" H "\r\n"
-                    "POST /echo HTTP/1.1\r\n" H "Content-Length: 3\r\n\r\ntwo"
-                    "GET /late HTTP/1.1\r\n" H "\r\n"
-                    "POST /echo HTTP/1.1\r\n" H "Connection: close\r\nContent-Length: 4\r\n\r\nfour"
-                    "GET /never HTTP/1.1\r\n" H "\r\n",
+                    "POST /echo HTTP/1.1\r\n" H "Content-Length: 3\r\n\r\n"
+                    "twoGET /late HTTP/1.1\r\n" H "\r\n"
+                    "POST /echo HTTP/1.1\r\n" H "Connection: close\r\nContent-Length: "
+                    "4\r\n\r\nfourGET /never HTTP/1.1\r\n" H "\r\n",
                     &in));
     EXPECT_EQ(b.request_count, 4);
     EXPECT_EQ(b.timer_count, 2);
-    const char *one = strstr(in.data, "late"), *two = strstr(in.data, "two"), *four = strstr(in.data, "four");
-    EXPECT(one && two && four && one < two && two < strstr(one + 4, "late") && strstr(one + 4, "late") < four);
+    const char *one = strstr(in.data, "late"), *two = strstr(in.data, "two"),
+               *four = strstr(in.data, "four");
+    EXPECT(one && two && four && one < two && two < strstr(one + 4, "late") &&
+           strstr(one + 4, "late") < four);
     END_BENCH();
 }
 
-/* What was read ahead while a request ran does not stop the reading of the next one's large body. */
+/* What was read ahead while a request ran does not stop the reading of the next one's large
+ * body. */
 TEST(server_reads_a_large_body_behind_a_held_request) {
     BENCH();
     static char body[90000];
     int fd = wire_connect(b.port, 0);
     memset(body, 'b', sizeof body);
-    EXPECT(wire_send(fd, "GET /late HTTP/1.1\r\n" H "\r\nPOST /echo HTTP/1.1\r\n" H "Content-Length: 90000\r\n\r\n"));
+    EXPECT(wire_send(fd, "GET /late HTTP/1.1\r\n" H "\r\nPOST /echo HTTP/1.1\r\n" H
+                         "Content-Length: 90000\r\n\r\n"));
     EXPECT(wire_send_bytes(fd, body, sizeof body));
     EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
     EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
@@ -260,9 +384,11 @@ TEST(server_survives_running_out_of_descriptors) {
     BENCH(b.config.head_deadline_ms = 5000);
     struct rlimit old, low;
     int clients[6];
-    for (size_t i = 0; i < ARRAY_LEN(clients); i++) clients[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in addr = {
-        .sin_family = AF_INET, .sin_port = htons(b.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    for (size_t i = 0; i < ARRAY_LEN(clients); i++)
+        clients[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in addr = {.sin_family = AF_INET,
+                               .sin_port = htons(b.port),
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     EXPECT(getrlimit(RLIMIT_NOFILE, &old) == 0);
     low = old;
     low.rlim_cur = (rlim_t)clients[ARRAY_LEN(clients) - 1] + 2;
@@ -284,10 +410,12 @@ TEST(server_survives_running_out_of_descriptors) {
 
 TEST(server_takes_one_byte_at_a_time) {
     BENCH(b.config.head_deadline_ms = b.config.body_deadline_ms = 5000);
-    const char *text = "POST /echo HTTP/1.1\r\n" H "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
-                       "1\r\na\r\n1\r\nb\r\n1\r\nc\r\n0\r\n\r\n";
+    const char *text =
+        "POST /echo HTTP/1.1\r\n" H "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "1\r\na\r\n1\r\nb\r\n1\r\nc\r\n0\r\n\r\n";
     int fd = wire_connect(b.port, 0);
-    for (size_t i = 0; i < strlen(text); i++) EXPECT(wire_send_bytes(fd, text + i, 1));
+    for (size_t i = 0; i < strlen(text); i++)
+        EXPECT(wire_send_bytes(fd, text + i, 1));
     EXPECT(wire_read_all(fd, &in));
     EXPECT(strstr(buf_text(&in), "\r\n\r\nabc"));
     close(fd);
@@ -313,7 +441,8 @@ TEST(server_http_1_0) {
     int fd = wire_connect(b.port, 0);
     buf_reset(&in);
     for (int i = 0; i < 2; i++) {
-        EXPECT(wire_send(fd, "POST /echo HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi"));
+        EXPECT(wire_send(
+            fd, "POST /echo HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi"));
         EXPECT(wire_read_until(fd, &in, "hi"));
         EXPECT(strstr(in.data, "Connection: keep-alive\r\n"));
         buf_reset(&in);
@@ -325,7 +454,8 @@ TEST(server_http_1_0) {
 TEST(server_204_has_no_length) {
     BENCH();
     EXPECT(exchange(&b, "GET /204 HTTP/1.1\r\n" H "Connection: close\r\n\r\n", &in));
-    EXPECT(strstr(in.data, "204 No Content") && !strstr(in.data, "Content-Length") && !strstr(in.data, "dropped"));
+    EXPECT(strstr(in.data, "204 No Content") && !strstr(in.data, "Content-Length") &&
+           !strstr(in.data, "dropped"));
     END_BENCH();
 }
 
@@ -340,7 +470,9 @@ TEST(server_asks_for_the_body_when_expected) {
     EXPECT(strstr(in.data, "200 OK"));
     close(fd);
     buf_reset(&in);
-    EXPECT(exchange(&b, "POST /echo HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 200000\r\n\r\n", &in));
+    EXPECT(exchange(
+        &b, "POST /echo HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 200000\r\n\r\n",
+        &in));
     EXPECT(strncmp(in.data, "HTTP/1.1 413 ", 13) == 0);
     END_BENCH();
 }
@@ -358,9 +490,9 @@ TEST(server_refuses_in_the_error_shape) {
     EXPECT(exchange(&b, "GET / HTTP/1.1\r\n" H "Bad : x\r\n\r\n", &in));
     EXPECT(strncmp(in.data, "HTTP/1.1 400 Bad Request\r\n", 26) == 0);
     EXPECT(strstr(in.data, "Content-Type: application/json\r\nConnection: close\r\n"));
-    EXPECT(strstr(in.data,
-                  "{\"error\":{\"message\":\"bad header name\",\"type\":\"invalid_request_error\",\"param\":null,"
-                  "\"code\":null}}"));
+    EXPECT(strstr(in.data, "{\"error\":{\"message\":\"bad header "
+                           "name\",\"type\":\"invalid_request_error\",\"param\":null,"
+                           "\"code\":null}}"));
     EXPECT_EQ(b.request_count, 0);
     END_BENCH();
 }
@@ -376,14 +508,15 @@ TEST(server_refuses_with_the_owners_body) {
     END_BENCH();
 }
 
-/* Without the lingering close the kernel would reset the connection over the unread body, and the answer could be lost.
- */
+/* Without the lingering close the kernel would reset the connection over the unread body, and the
+ * answer could be lost. */
 TEST(server_lingers_so_that_the_refusal_is_read) {
     BENCH();
     int fd = wire_connect(b.port, 0);
     static char body[60000];
     EXPECT(wire_send(fd, "POST /echo HTTP/1.1\r\n" H "Content-Length: 60000000\r\n\r\n"));
-    for (int i = 0; i < 20; i++) (void)wire_send_bytes(fd, body, sizeof body);
+    for (int i = 0; i < 20; i++)
+        (void)wire_send_bytes(fd, body, sizeof body);
     EXPECT(wire_read_all(fd, &in));
     EXPECT(strncmp(in.data, "HTTP/1.1 413 ", 13) == 0);
     close(fd);
@@ -419,7 +552,8 @@ TEST(server_deadlines_are_absolute) {
     BENCH();
     expect_deadline(&b, "GET / HTTP/1.1\r\n", "X");
     expect_deadline(&b, "POST /echo HTTP/1.1\r\n" H "Content-Length: 90000\r\n\r\n", "x");
-    expect_deadline(&b, "POST /echo HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n");
+    expect_deadline(&b, "POST /echo HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n",
+                    "1\r\nx\r\n");
     EXPECT_EQ(b.request_count, 0);
     END_BENCH();
 }
@@ -444,9 +578,9 @@ TEST(server_closes_silent_and_idle_connections) {
 TEST(server_sees_a_client_go_while_nothing_is_written) {
     BENCH();
     for (int i = 0; i < 3; i++) {
-        static const char *const requests[] = {"GET /hold HTTP/1.1\r\n" H "\r\n",
-                                               "GET /hold?stream HTTP/1.1\r\n" H "\r\n",
-                                               "GET /hold HTTP/1.1\r\n" H "\r\nGET /echo HTTP/1.1\r\n" H "\r\n"};
+        static const char *const requests[] = {
+            "GET /hold HTTP/1.1\r\n" H "\r\n", "GET /hold?stream HTTP/1.1\r\n" H "\r\n",
+            "GET /hold HTTP/1.1\r\n" H "\r\nGET /echo HTTP/1.1\r\n" H "\r\n"};
         int fd = wire_connect(b.port, 0);
         EXPECT(wire_send(fd, requests[i]));
         EXPECT(wire_wait_for(&b.request_count, i + 1));
@@ -510,7 +644,8 @@ TEST(server_waits_for_a_slow_reader) {
     size_t total = 20u << 20;
     char request[128];
     int fd = wire_connect(b.port, 4096);
-    snprintf(request, sizeof request, "GET /many?n=%zu HTTP/1.1\r\n" H "Connection: close\r\n\r\n", total);
+    snprintf(request, sizeof request, "GET /many?n=%zu HTTP/1.1\r\n" H "Connection: close\r\n\r\n",
+             total);
     EXPECT(wire_send(fd, request));
     EXPECT(wire_wait_for(&b.refused_write_count, 1));
     sleep_ms(50);
@@ -518,7 +653,8 @@ TEST(server_waits_for_a_slow_reader) {
     EXPECT(wire_read_all(fd, &in));
     EXPECT(wire_decode_chunks(&in, &out) > 0);
     EXPECT_EQ(out.len, total);
-    for (size_t i = 0; i < total; i++) EXPECT((uint8_t)out.data[i] == i * 7 % 251);
+    for (size_t i = 0; i < total; i++)
+        EXPECT((uint8_t)out.data[i] == i * 7 % 251);
     EXPECT(b.drained_count > 10);
     EXPECT(b.pending_max <= b.config.high_water + 2000);
     close(fd);
@@ -544,26 +680,70 @@ TEST(server_cuts_a_client_that_takes_nothing) {
     EXPECT(clock_ms() - start >= 250);
     close(fd);
     fd = wire_connect(b.port, 4096); /* the same for a complete answer */
-    for (int i = 0; i < 4; i++) EXPECT(wire_send(fd, "GET /big HTTP/1.1\r\n" H "\r\n"));
+    for (int i = 0; i < 4; i++)
+        EXPECT(wire_send(fd, "GET /big HTTP/1.1\r\n" H "\r\n"));
     int64_t end = clock_ms() + WIRE_TIMEOUT_MS;
-    while (http_server_connection_count(b.server) && clock_ms() < end) sleep_ms(5);
+    while (http_server_connection_count(b.server) && clock_ms() < end)
+        sleep_ms(5);
     EXPECT_EQ(http_server_connection_count(b.server), 0);
     close(fd);
     END_BENCH();
 }
 
-/* A client that pipelines and does not read gets no further than high_water: one answer of 3 MB is made, not a hundred.
- */
+/* A client that pipelines and does not read gets no further than high_water: one answer of 3 MB is
+ * made, not a hundred. */
 TEST(server_does_not_answer_ahead_of_the_reader) {
     BENCH(b.config.write_timeout_ms = 5000);
     int fd = wire_connect(b.port, 4096);
-    for (int i = 0; i < 100; i++) EXPECT(wire_send(fd, "GET /big HTTP/1.1\r\n" H "\r\n"));
+    for (int i = 0; i < 100; i++)
+        EXPECT(wire_send(fd, "GET /big HTTP/1.1\r\n" H "\r\n"));
     EXPECT(wire_wait_for(&b.request_count, 1));
     sleep_ms(100);
     EXPECT_EQ(b.request_count, 1);
-    for (int i = 0; i < 5; i++) EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
+    for (int i = 0; i < 5; i++)
+        EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
     EXPECT(wire_wait_for(&b.request_count, 5));
     close(fd);
+    END_BENCH();
+}
+
+/* Pipelines until nothing more is taken, and reads nothing. */
+static int stuck_connection(uint16_t port) {
+    static const char wish[] = "GET /hello HTTP/1.1\r\n" H "\r\n";
+    int fd = wire_connect(port, 4096), waited = 0;
+    while (fd >= 0 && waited < 10) {
+        ssize_t sent = send(fd, wish, sizeof wish - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent == (ssize_t)sizeof wish - 1) {
+            waited = 0;
+            continue;
+        }
+        if (sent >= 0)
+            break; /* part of a request: the socket is full */
+        waited++;
+        sleep_ms(10);
+    }
+    return fd;
+}
+
+static int64_t cpu_us(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000LL + usage.ru_utime.tv_usec +
+           usage.ru_stime.tv_usec;
+}
+
+/* Who pipelines and never reads costs nothing once both sides are full. */
+TEST(server_rests_while_nobody_reads) {
+    BENCH(b.config.write_timeout_ms = 60000; b.config.idle_timeout_ms = 60000);
+    int fds[4];
+    for (int i = 0; i < 4; i++)
+        EXPECT((fds[i] = stuck_connection(b.port)) >= 0);
+    sleep_ms(100);
+    int64_t before = cpu_us();
+    sleep_ms(500);
+    EXPECT(cpu_us() - before < 50000); /* a spinning thread takes 500000 */
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
     END_BENCH();
 }
 
@@ -590,13 +770,15 @@ TEST(server_abort_is_seen_as_a_cut) {
 
 TEST(server_refuses_connections_past_the_limit) {
     BENCH(b.config.connections_max = 2; b.config.head_deadline_ms = 3000);
-    int one = wire_connect(b.port, 0), two = wire_connect(b.port, 0), three = wire_connect(b.port, 0);
+    int one = wire_connect(b.port, 0), two = wire_connect(b.port, 0),
+        three = wire_connect(b.port, 0);
     EXPECT(wire_read_all(three, &in));
     EXPECT(strncmp(buf_text(&in), "HTTP/1.1 503 ", 13) == 0 && strstr(in.data, "server_error"));
     close(three);
     close(two);
     int64_t end = clock_ms() + WIRE_TIMEOUT_MS;
-    while (http_server_connection_count(b.server) > 1 && clock_ms() < end) sleep_ms(2);
+    while (http_server_connection_count(b.server) > 1 && clock_ms() < end)
+        sleep_ms(2);
     buf_reset(&in);
     EXPECT(exchange(&b, "GET /204 HTTP/1.1\r\n" H "Connection: close\r\n\r\n", &in));
     EXPECT(strstr(in.data, "204 No Content"));
@@ -604,18 +786,149 @@ TEST(server_refuses_connections_past_the_limit) {
     END_BENCH();
 }
 
+/* An address with silent connections leaves as many to the others. */
+TEST(server_keeps_connections_for_other_addresses) {
+    BENCH(b.config.connections_max = 20; b.config.head_deadline_ms = 3000);
+    int fds[20], silent_count = 0;
+    for (int i = 0; i < 20; i++) {
+        fds[i] = wire_connect(b.port, 0);
+        buf_reset(&in);
+        if (wire_read_some(fds[i], &in, 20) == -2)
+            silent_count++;
+        else
+            EXPECT(strstr(buf_text(&in), "HTTP/1.1 503 ") && strstr(in.data, "Retry-After: 1\r\n"));
+    }
+    EXPECT_EQ(silent_count, 11);
+    int other = wire_connect_from(b.port, 0, 0x7f000002);
+    buf_reset(&in);
+    EXPECT(wire_send(other, "GET /204 HTTP/1.1\r\n" H "\r\n"));
+    EXPECT_EQ(wire_take_response(other, &in, &out), 204);
+    close(other);
+    for (int i = 0; i < 20; i++)
+        close(fds[i]);
+    END_BENCH();
+}
+
+/* Connections that are being answered are nobody's hoard. */
+TEST(server_serves_one_address_to_the_limit) {
+    BENCH(b.config.connections_max = 8);
+    int fds[8];
+    for (int i = 0; i < 8; i++) {
+        fds[i] = wire_connect(b.port, 0);
+        EXPECT(wire_send(fds[i], "GET /hold?stream HTTP/1.1\r\n" H "\r\n"));
+        buf_reset(&in);
+        EXPECT(wire_read_until(fds[i], &in, "begun"));
+    }
+    for (int i = 0; i < 8; i++)
+        close(fds[i]);
+    END_BENCH();
+}
+
+TEST(server_lets_its_owner_refuse_before_the_body) {
+    BENCH(b.config.on_body = on_body; b.config.body_deadline_ms = 3000);
+    int64_t held = metric_value(&http_metrics[HTTP_METRIC_BODY_BYTES], 0);
+    int fd = wire_connect(b.port, 0);
+    EXPECT(wire_send(fd, "POST /closed HTTP/1.1\r\n" H
+                         "Expect: 100-continue\r\nContent-Length: 90000\r\n\r\n"));
+    EXPECT(wire_read_all(fd, &in));
+    EXPECT(strncmp(buf_text(&in), "HTTP/1.1 401 ", 13) == 0 && strstr(in.data, "close\r\n"));
+    EXPECT_EQ(metric_value(&http_metrics[HTTP_METRIC_BODY_BYTES], 0), held);
+    EXPECT_EQ(b.request_count, 0);
+    close(fd);
+    fd = wire_connect(b.port, 0);
+    EXPECT(wire_send(fd, "POST /echo HTTP/1.1\r\n" H "Content-Length: 2\r\n\r\nhi"));
+    buf_reset(&in);
+    EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
+    close(fd);
+    END_BENCH();
+}
+
+static void send_most_of_a_body(int fd, const char *target, size_t len) {
+    static char body[90000];
+    char head[128];
+    snprintf(head, sizeof head, "POST %s HTTP/1.1\r\n" H "Content-Length: %zu\r\n\r\n", target,
+             len);
+    (void)wire_send(fd, head);
+    (void)wire_send_bytes(fd, body, len - 1);
+}
+
+/* Whoever holds bodies that do not end leaves room for another holder's. */
+TEST(server_shares_the_room_for_bodies) {
+    BENCH(b.config.on_body = on_body; b.config.bodies_max_bytes = 200000;
+          b.config.body_deadline_ms = 3000; b.config.body_window_ms = 3000);
+    int fds[4], refused_count = 0;
+    for (int i = 0; i < 4; i++) {
+        fds[i] = wire_connect(b.port, 0);
+        send_most_of_a_body(fds[i], "/echo?a", 60000);
+        buf_reset(&in);
+        if (wire_read_some(fds[i], &in, 50) == 1)
+            refused_count += strncmp(buf_text(&in), "HTTP/1.1 503 ", 13) == 0;
+    }
+    EXPECT_EQ(refused_count, 3);
+    int other = wire_connect(b.port, 0);
+    send_most_of_a_body(other, "/echo?b", 60000);
+    EXPECT(wire_send(other, "x"));
+    buf_reset(&in);
+    EXPECT_EQ(wire_take_response(other, &in, &out), 200);
+    close(other);
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
+    END_BENCH();
+}
+
+/* A body that comes to a halt is not waited for as long as one that comes. */
+TEST(server_wants_a_body_to_come) {
+    BENCH(b.config.body_deadline_ms = 4000; b.config.body_window_ms = 100;
+          b.config.body_window_bytes = 10);
+    int fd = wire_connect(b.port, 0);
+    send_most_of_a_body(fd, "/echo", 90000);
+    EXPECT_EQ(wire_take_response(fd, &in, &out), 408);
+    close(fd);
+    fd = wire_connect(b.port, 0);
+    EXPECT(wire_send(fd, "POST /echo HTTP/1.1\r\n" H "Content-Length: 1000\r\n\r\n"));
+    static const char piece[100];
+    for (int i = 0; i < 10; i++) { /* slowly, and through several windows */
+        EXPECT(wire_send_bytes(fd, piece, sizeof piece));
+        sleep_ms(30);
+    }
+    buf_reset(&in);
+    EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
+    close(fd);
+    END_BENCH();
+}
+
+/* Half a body does not keep a server that ends. */
+TEST(server_drains_half_a_body) {
+    BENCH(b.config.body_deadline_ms = 20000; b.config.body_window_ms = 20000);
+    int fd = wire_connect(b.port, 0);
+    int64_t held = metric_value(&http_metrics[HTTP_METRIC_BODY_BYTES], 0);
+    send_most_of_a_body(fd, "/echo", 90000);
+    int64_t end = clock_ms() + WIRE_TIMEOUT_MS;
+    while (metric_value(&http_metrics[HTTP_METRIC_BODY_BYTES], 0) < held + 89999 &&
+           clock_ms() < end)
+        sleep_ms(2);
+    http_server_drain(b.server);
+    EXPECT(wire_read_all(fd, &in));
+    EXPECT(strncmp(buf_text(&in), "HTTP/1.1 503 ", 13) == 0);
+    close(fd);
+    EXPECT(http_server_wait_drained(b.server, 3000));
+    END_BENCH();
+}
+
 TEST(server_bounds_all_bodies_together) {
-    BENCH(b.config.bodies_max_bytes = 30000; b.config.body_deadline_ms = 3000);
+    BENCH(b.config.bodies_max_bytes = 50000; b.config.body_deadline_ms = 3000);
     static char body[20000];
     int64_t held = metric_value(&http_metrics[HTTP_METRIC_BODY_BYTES], 0);
     int one = wire_connect(b.port, 0), two = wire_connect(b.port, 0);
     EXPECT(wire_send(one, "POST /echo HTTP/1.1\r\n" H "Content-Length: 20001\r\n\r\n"));
     EXPECT(wire_send_bytes(one, body, sizeof body));
     int64_t end = clock_ms() + WIRE_TIMEOUT_MS;
-    while (metric_value(&http_metrics[HTTP_METRIC_BODY_BYTES], 0) < held + 20000 && clock_ms() < end) sleep_ms(2);
+    while (metric_value(&http_metrics[HTTP_METRIC_BODY_BYTES], 0) < held + 20000 &&
+           clock_ms() < end)
+        sleep_ms(2);
     EXPECT(wire_send(two, "POST /echo HTTP/1.1\r\n" H "Content-Length: 20000\r\n\r\n"));
     (void)wire_send_bytes(two, body, sizeof body);
-    EXPECT_EQ(wire_take_response(two, &in, &out), 503);
+    EXPECT_EQ(wire_take_response(two, &in, &out), 503); /* of 50000, two of 20000 are not fair */
     EXPECT(wire_send(one, "x"));
     buf_reset(&in);
     EXPECT_EQ(wire_take_response(one, &in, &out), 200);
@@ -629,7 +942,8 @@ static void finish_held(void *ctx) {
     struct bench *b = ctx;
     struct http_request *req = b->held;
     b->held = NULL;
-    if (!req) return;
+    if (!req)
+        return;
     (void)http_stream_write(req, " ended", 6);
     http_stream_end(req);
 }
@@ -670,7 +984,8 @@ TEST(server_free_tells_running_requests) {
     EXPECT(!b.server);
     EXPECT_EQ(b.closed_count, 4);
     EXPECT_EQ(b.thread_bits, 3);
-    for (int i = 0; i < 4; i++) close(fds[i]);
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
     buf_release(&in);
     buf_release(&out);
 }
@@ -687,7 +1002,8 @@ static struct ordered ordered[4][2000];
 
 static void check_order(void *ctx) {
     struct ordered *o = ctx;
-    if (o->poster->next++ == o->number) o->poster->b->post_count++;
+    if (o->poster->next++ == o->number)
+        o->poster->b->post_count++;
 }
 
 static void *post_many(void *arg) {
@@ -696,7 +1012,8 @@ static void *post_many(void *arg) {
     p->next = 0;
     for (int i = 0; i < 2000; i++) {
         mine[i] = (struct ordered){p, i};
-        while (!http_thread_post(p->b->server, p->thread_idx, check_order, &mine[i])) sched_yield();
+        while (!http_thread_post(p->b->server, p->thread_idx, check_order, &mine[i]))
+            sched_yield();
     }
     return NULL;
 }
@@ -705,8 +1022,10 @@ TEST(server_runs_posted_functions_in_order) {
     BENCH(b.config.thread_count = 2; b.config.posts_max = 100);
     pthread_t threads[4];
     struct poster posters[4] = {{&b, 0, 0}, {&b, 1, 0}, {&b, 0, 1}, {&b, 1, 1}};
-    for (int i = 0; i < 4; i++) EXPECT_EQ(pthread_create(&threads[i], NULL, post_many, &posters[i]), 0);
-    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < 4; i++)
+        EXPECT_EQ(pthread_create(&threads[i], NULL, post_many, &posters[i]), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
     EXPECT(wire_wait_for(&b.post_count, 8000));
     END_BENCH();
 }
@@ -729,8 +1048,8 @@ TEST(server_says_what_it_cannot_bind) {
     EXPECT(strstr(err.text, "cannot resolve the host"));
 }
 
-/* Many clients at once over two threads, some of which leave in the middle: every answer is right, nothing stays
- * behind. */
+/* Many clients at once over two threads, some of which leave in the middle: every answer is right,
+ * nothing stays behind. */
 static void *hammer(void *arg) {
     struct bench *b = arg;
     struct buf in, out;
@@ -741,12 +1060,17 @@ static void *hammer(void *arg) {
         char request[200], body[64];
         for (int i = 0; fd >= 0 && i < 5; i++) {
             int len = snprintf(body, sizeof body, "%d-%d-%p", round, i, (void *)&in);
-            snprintf(request, sizeof request, "POST /echo HTTP/1.1\r\n" H "Content-Length: %d\r\n\r\n%s", len, body);
-            if (!wire_send(fd, request) || wire_take_response(fd, &in, &out) != 200) break;
-            if (strcmp(buf_text(&out), body) == 0) b->post_count++;
+            snprintf(request, sizeof request,
+                     "POST /echo HTTP/1.1\r\n" H "Content-Length: %d\r\n\r\n%s", len, body);
+            if (!wire_send(fd, request) || wire_take_response(fd, &in, &out) != 200)
+                break;
+            if (strcmp(buf_text(&out), body) == 0)
+                b->post_count++;
         }
-        if (round % 3 == 0) (void)wire_send(fd, "GET /hold?s HTTP/1.1\r\n" H "\r\n");
-        if (round % 3 == 1) (void)wire_send(fd, "GET /late HTTP/1.1\r\n" H "\r\n");
+        if (round % 3 == 0)
+            (void)wire_send(fd, "GET /hold?s HTTP/1.1\r\n" H "\r\n");
+        if (round % 3 == 1)
+            (void)wire_send(fd, "GET /late HTTP/1.1\r\n" H "\r\n");
         close(fd);
         buf_reset(&in);
     }
@@ -758,11 +1082,14 @@ static void *hammer(void *arg) {
 TEST(server_under_many_clients) {
     BENCH(b.config.thread_count = 2; b.config.idle_timeout_ms = b.config.head_deadline_ms = 5000);
     pthread_t threads[8];
-    for (int i = 0; i < 8; i++) EXPECT_EQ(pthread_create(&threads[i], NULL, hammer, &b), 0);
-    for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < 8; i++)
+        EXPECT_EQ(pthread_create(&threads[i], NULL, hammer, &b), 0);
+    for (int i = 0; i < 8; i++)
+        pthread_join(threads[i], NULL);
     EXPECT_EQ(b.post_count, 8 * 60 * 5);
     int64_t end = clock_ms() + WIRE_TIMEOUT_MS;
-    while (http_server_connection_count(b.server) && clock_ms() < end) sleep_ms(2);
+    while (http_server_connection_count(b.server) && clock_ms() < end)
+        sleep_ms(2);
     EXPECT_EQ(http_server_connection_count(b.server), 0);
     EXPECT_EQ(metric_value(&http_metrics[HTTP_METRIC_CONNECTIONS], 0), 0);
     END_BENCH();

@@ -1,7 +1,7 @@
 /*
- * state_cases.h - one case for each operation with a state (kernels/ops_state.h): its inputs a row, its parameters and
- * how it is called. Shared by the tests of the CPU's instruction sets and of the emulated device, which bring arrays in
- * their device's memory.
+ * state_cases.h - one case for each operation with a state (kernels/ops_state.h): its inputs a row,
+ * its parameters and how it is called. Shared by the tests of the CPU's instruction sets and of the
+ * emulated device, which bring arrays in their device's memory.
  */
 #ifndef TESTS_UNIT_KERNELS_STATE_CASES_H
 #define TESTS_UNIT_KERNELS_STATE_CASES_H
@@ -17,18 +17,19 @@ struct state_case {
     uint32_t sizes[4];            /* heads, dimension, ... as the case reads them */
     bool flag;                    /* the operation's second form */
     uint32_t inputs[CASE_INPUTS]; /* width of each act input a row; 0: none */
-    uint32_t wide;                /* width of an f32 input a row (step sizes), positive values; 0: none */
+    /* width of an f32 input a row (step sizes), positive values; 0: none */
+    uint32_t wide;
     size_t parameters[CASE_PARAMETERS];
     uint32_t out_width, out_planes; /* planes: op_shift's mixes */
     size_t state_floats;
-    void (*call)(const struct state_case *c, struct stream *s, const struct state_ops *ops, void *const *in,
-                 const float *wide, float *const *p, void *out, struct state_view state,
-                 const struct step_batch *batch);
+    void (*call)(const struct state_case *c, struct stream *s, const struct state_ops *ops,
+                 void *const *in, const float *wide, float *const *p, void *out,
+                 struct state_view state, const struct step_batch *batch);
 };
 
-static void case_conv(const struct state_case *c, struct stream *s, const struct state_ops *ops, void *const *in,
-                      const float *wide, float *const *p, void *out, struct state_view state,
-                      const struct step_batch *batch) {
+static void case_conv(const struct state_case *c, struct stream *s, const struct state_ops *ops,
+                      void *const *in, const float *wide, float *const *p, void *out,
+                      struct state_view state, const struct step_batch *batch) {
     ops->conv(s, &(struct op_conv){.out = out,
                                    .x = in[0],
                                    .gate_in = c->inputs[1] ? in[1] : NULL,
@@ -44,11 +45,11 @@ static void case_conv(const struct state_case *c, struct stream *s, const struct
                                    .batch = batch});
 }
 
-/* sizes: heads, head_dim, groups, state; flag: per channel, and in the place of groups the limit of a state that grows
- * (0: none). */
-static void case_ssm(const struct state_case *c, struct stream *s, const struct state_ops *ops, void *const *in,
-                     const float *wide, float *const *p, void *out, struct state_view state,
-                     const struct step_batch *batch) {
+/* sizes: heads, head_dim, groups, state; flag: per channel, and in the place of groups the limit of
+ * a state that grows (0: none). */
+static void case_ssm(const struct state_case *c, struct stream *s, const struct state_ops *ops,
+                     void *const *in, const float *wide, float *const *p, void *out,
+                     struct state_view state, const struct step_batch *batch) {
     ops->ssm(s, &(struct op_ssm){.out = out,
                                  .x = in[0],
                                  .b = in[1],
@@ -72,9 +73,9 @@ static void case_ssm(const struct state_case *c, struct stream *s, const struct 
 }
 
 /* sizes: heads, key heads, key_dim, value_dim; flag: tiled. */
-static void case_delta(const struct state_case *c, struct stream *s, const struct state_ops *ops, void *const *in,
-                       const float *wide, float *const *p, void *out, struct state_view state,
-                       const struct step_batch *batch) {
+static void case_delta(const struct state_case *c, struct stream *s, const struct state_ops *ops,
+                       void *const *in, const float *wide, float *const *p, void *out,
+                       struct state_view state, const struct step_batch *batch) {
     enum storage_type act = s->dev->activation_type;
     uint32_t keys = c->sizes[1] * c->sizes[2];
     ops->delta(s, &(struct op_delta){.out = out,
@@ -97,46 +98,52 @@ static void case_delta(const struct state_case *c, struct stream *s, const struc
 }
 
 /* sizes: heads, head_dim, groups, state; flag: states turn. */
-static void case_trapezoid(const struct state_case *c, struct stream *s, const struct state_ops *ops, void *const *in,
-                           const float *wide, float *const *p, void *out, struct state_view state,
+static void case_trapezoid(const struct state_case *c, struct stream *s,
+                           const struct state_ops *ops, void *const *in, const float *wide,
+                           float *const *p, void *out, struct state_view state,
                            const struct step_batch *batch) {
     uint32_t heads = c->sizes[0];
-    ops->trapezoid(s, &(struct op_trapezoid){
-                          .out = out,
-                          .x = in[0],
-                          .b = in[1],
-                          .c = in[2],
-                          .mix = in[3],
-                          .theta = c->flag ? (char *)in[3] + storage_bytes(s->dev->activation_type, heads) : NULL,
-                          .dt = wide,
-                          .a = p[0],
-                          .d = p[1],
-                          .b_bias = p[2],
-                          .c_bias = p[3],
-                          .heads = heads,
-                          .dim = c->sizes[1],
-                          .groups = c->sizes[2],
-                          .state_size = c->sizes[3],
-                          .x_stride = c->inputs[0],
-                          .bc_stride = c->inputs[1],
-                          .turn_stride = c->inputs[3],
-                          .state = state,
-                          .batch = batch});
+    ops->trapezoid(
+        s,
+        &(struct op_trapezoid){
+            .out = out,
+            .x = in[0],
+            .b = in[1],
+            .c = in[2],
+            .mix = in[3],
+            .theta = c->flag ? (char *)in[3] + storage_bytes(s->dev->activation_type, heads) : NULL,
+            .dt = wide,
+            .a = p[0],
+            .d = p[1],
+            .b_bias = p[2],
+            .c_bias = p[3],
+            .heads = heads,
+            .dim = c->sizes[1],
+            .groups = c->sizes[2],
+            .state_size = c->sizes[3],
+            .x_stride = c->inputs[0],
+            .bc_stride = c->inputs[1],
+            .turn_stride = c->inputs[3],
+            .state = state,
+            .batch = batch});
 }
 
-static void case_rglru(const struct state_case *c, struct stream *s, const struct state_ops *ops, void *const *in,
-                       const float *wide, float *const *p, void *out, struct state_view state,
-                       const struct step_batch *batch) {
-    ops->rglru(
-        s,
-        &(struct op_rglru){
-            .out = out, .x = in[0], .gates = in[1], .a = p[0], .width = c->sizes[0], .state = state, .batch = batch});
+static void case_rglru(const struct state_case *c, struct stream *s, const struct state_ops *ops,
+                       void *const *in, const float *wide, float *const *p, void *out,
+                       struct state_view state, const struct step_batch *batch) {
+    ops->rglru(s, &(struct op_rglru){.out = out,
+                                     .x = in[0],
+                                     .gates = in[1],
+                                     .a = p[0],
+                                     .width = c->sizes[0],
+                                     .state = state,
+                                     .batch = batch});
 }
 
 /* sizes: width, mixes. */
-static void case_shift(const struct state_case *c, struct stream *s, const struct state_ops *ops, void *const *in,
-                       const float *wide, float *const *p, void *out, struct state_view state,
-                       const struct step_batch *batch) {
+static void case_shift(const struct state_case *c, struct stream *s, const struct state_ops *ops,
+                       void *const *in, const float *wide, float *const *p, void *out,
+                       struct state_view state, const struct step_batch *batch) {
     struct op_shift op = {.out = out,
                           .x = in[0],
                           .dynamic = c->inputs[1] ? in[1] : NULL,
@@ -151,9 +158,9 @@ static void case_shift(const struct state_case *c, struct stream *s, const struc
     ops->shift(s, &op);
 }
 
-static void case_wkv4(const struct state_case *c, struct stream *s, const struct state_ops *ops, void *const *in,
-                      const float *wide, float *const *p, void *out, struct state_view state,
-                      const struct step_batch *batch) {
+static void case_wkv4(const struct state_case *c, struct stream *s, const struct state_ops *ops,
+                      void *const *in, const float *wide, float *const *p, void *out,
+                      struct state_view state, const struct step_batch *batch) {
     ops->wkv4(s, &(struct op_wkv4){.out = out,
                                    .r = in[0],
                                    .k = in[1],
@@ -166,9 +173,9 @@ static void case_wkv4(const struct state_case *c, struct stream *s, const struct
 }
 
 /* sizes: heads, dim; flag: RWKV-7. */
-static void case_wkv(const struct state_case *c, struct stream *s, const struct state_ops *ops, void *const *in,
-                     const float *wide, float *const *p, void *out, struct state_view state,
-                     const struct step_batch *batch) {
+static void case_wkv(const struct state_case *c, struct stream *s, const struct state_ops *ops,
+                     void *const *in, const float *wide, float *const *p, void *out,
+                     struct state_view state, const struct step_batch *batch) {
     ops->wkv(s, &(struct op_wkv){.out = out,
                                  .r = in[0],
                                  .k = in[1],
@@ -191,42 +198,47 @@ static void case_wkv(const struct state_case *c, struct stream *s, const struct 
                                  .batch = batch});
 }
 
-#define CONV(w, taps, gates, bias, silu)                                                                               \
-    {                                                                                                                  \
-        "conv", {w, taps}, silu, {w, gates ? w : 0, gates ? w : 0}, 0, {(size_t)(taps)*w, bias ? w : 0}, w, 1,         \
-            (size_t)((taps)-1) * w, case_conv                                                                          \
+#define CONV(w, taps, gates, bias, silu)                                                           \
+    {                                                                                              \
+        "conv", {w, taps}, silu, {w, gates ? w : 0, gates ? w : 0}, 0,                             \
+            {(size_t)(taps)*w, bias ? w : 0}, w, 1, (size_t)((taps)-1) * w, case_conv              \
     }
-#define SSM(heads, dim, groups, n, z)                                                                                  \
-    {                                                                                                                  \
-        "ssm", {heads, dim, groups, n}, false, {heads * dim, groups * n, groups * n, z ? heads * dim : 0}, heads,      \
-            {heads, heads}, heads *dim, 1, (size_t)heads *((dim + 15) / 16) * n * 16, case_ssm                         \
+#define SSM(heads, dim, groups, n, z)                                                              \
+    {                                                                                              \
+        "ssm", {heads, dim, groups, n}, false,                                                     \
+            {heads * dim, groups * n, groups * n, z ? heads * dim : 0}, heads, {heads, heads},     \
+            heads *dim, 1, (size_t)heads *((dim + 15) / 16) * n * 16, case_ssm                     \
     }
-#define SCAN(channels, n, limit)                                                                                       \
-    {                                                                                                                  \
-        "scan", {channels, 1, limit, n}, true, {channels, n, n, channels}, channels,                                   \
-            {(size_t)((channels + 15) / 16) * n * 16, channels}, channels, 1, (size_t)((channels + 15) / 16) * n * 16, \
-            case_ssm                                                                                                   \
+#define SCAN(channels, n, limit)                                                                   \
+    {                                                                                              \
+        "scan", {channels, 1, limit, n}, true, {channels, n, n, channels}, channels,               \
+            {(size_t)((channels + 15) / 16) * n * 16, channels}, channels, 1,                      \
+            (size_t)((channels + 15) / 16) * n * 16, case_ssm                                      \
     }
-#define TRAPEZOID(heads, dim, groups, n, turns)                                                                        \
-    {                                                                                                                  \
-        "trapezoid", {heads, dim, groups, n}, turns,                                                                   \
-            {heads * dim, groups * n, groups * n, heads * (1 + (turns ? n / 2 : 0))}, heads,                           \
-            {heads, heads, heads * n, heads * n}, heads *dim, 1, (size_t)heads *(dim * n + n + dim + n / 2),           \
-            case_trapezoid                                                                                             \
+#define TRAPEZOID(heads, dim, groups, n, turns)                                                    \
+    {                                                                                              \
+        "trapezoid", {heads, dim, groups, n}, turns,                                               \
+            {heads * dim, groups * n, groups * n, heads * (1 + (turns ? n / 2 : 0))}, heads,       \
+            {heads, heads, heads * n, heads * n}, heads *dim, 1,                                   \
+            (size_t)heads *(dim * n + n + dim + n / 2), case_trapezoid                             \
     }
-#define DELTA(heads, keys, dk, dv, tiled)                                                                              \
-    {                                                                                                                  \
-        "delta", {heads, keys, dk, dv}, tiled, {2 * keys * dk + heads * dv, heads}, heads, {heads}, heads *dv, 1,      \
-            (size_t)heads *dk *dv, case_delta                                                                          \
+#define DELTA(heads, keys, dk, dv, tiled)                                                          \
+    {                                                                                              \
+        "delta", {heads, keys, dk, dv}, tiled, {2 * keys * dk + heads * dv, heads}, heads,         \
+            {heads}, heads *dv, 1, (size_t)heads *dk *dv, case_delta                               \
     }
-#define SHIFT(w, mixes, dynamic)                                                                                       \
-    { "shift", {w, mixes}, false, {w, dynamic ? w * mixes : 0}, 0, {(size_t)w * mixes}, w, mixes, w, case_shift }
-#define WKV(heads, dim, seven)                                                                                         \
-    {                                                                                                                  \
-        seven ? "wkv7" : "wkv6", {heads, dim}, seven,                                                                  \
-            {heads * dim, heads * dim, heads * dim, heads * dim, heads * dim, heads * dim}, 0,                         \
-            {heads * dim, heads * dim, heads * dim, heads * dim, heads * dim, heads * dim, heads * dim}, heads *dim,   \
-            1, (size_t)heads *dim *dim, case_wkv                                                                       \
+#define SHIFT(w, mixes, dynamic)                                                                   \
+    {                                                                                              \
+        "shift", {w, mixes}, false, {w, dynamic ? w * mixes : 0}, 0, {(size_t)w * mixes}, w,       \
+            mixes, w, case_shift                                                                   \
+    }
+#define WKV(heads, dim, seven)                                                                     \
+    {                                                                                              \
+        seven ? "wkv7" : "wkv6", {heads, dim}, seven,                                              \
+            {heads * dim, heads * dim, heads * dim, heads * dim, heads * dim, heads * dim}, 0,     \
+            {heads * dim, heads * dim, heads * dim, heads * dim,                                   \
+             heads * dim, heads * dim, heads * dim},                                               \
+            heads *dim, 1, (size_t)heads *dim *dim, case_wkv                                       \
     }
 
 static const struct state_case STATE_CASES[] = {
@@ -262,11 +274,11 @@ static const struct state_case STATE_CASES[] = {
     DELTA(6, 2, 33, 37, false),
     DELTA(6, 2, 7, 12, true),
 };
-/* Makes plausible values of random ones: decays are negative, but where the state has a limit; there they are so small
- * that no step overflows. */
+/* Makes plausible values of random ones: decays are negative, but where the state has a limit;
+ * there they are so small that no step overflows. */
 static inline void case_tame(const struct state_case *c, float *const *p) {
-    bool decays = c->call == case_ssm || c->call == case_delta || c->call == case_trapezoid || c->call == case_rglru ||
-                  c->call == case_wkv4,
+    bool decays = c->call == case_ssm || c->call == case_delta || c->call == case_trapezoid ||
+                  c->call == case_rglru || c->call == case_wkv4,
          limited = c->call == case_ssm && c->flag && c->sizes[2];
     for (size_t i = 0; decays && i < c->parameters[0]; i++) {
         float size = 0.05f + fabsf(p[0][i]);

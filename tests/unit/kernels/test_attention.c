@@ -1,16 +1,18 @@
-/* Rotary angles, cache writes and paged attention: each instruction set against the scalar definition; bits against
- * batching. */
+/* Rotary angles, cache writes and paged attention: each instruction set against the scalar
+ * definition; bits against batching. */
 #include "kernels/scalar_math.h"
 #include "rig.h"
 
 TEST(sin_and_cos_are_right_within_an_ulp_up_to_a_million) {
     for (int i = 0; i < 200000; i++) {
         float angle = i < 1000 ? (float)i * 0.001f
-                               : (float)(check_random() % (1 << 20)) + (float)(check_random() % 65536) / 65536.0f;
+                               : (float)(check_random() % (1 << 20)) +
+                                     (float)(check_random() % 65536) / 65536.0f;
         float s, c;
         scalar_sincos(angle, &s, &c);
         double ds = sin((double)angle), dc = cos((double)angle);
-        EXPECT(fabs(s - ds) <= 0x1p-24 * fabs(ds) * 1.01 + 1e-12 && fabs(c - dc) <= 0x1p-24 * fabs(dc) * 1.01 + 1e-12);
+        EXPECT(fabs(s - ds) <= 0x1p-24 * fabs(ds) * 1.01 + 1e-12 &&
+               fabs(c - dc) <= 0x1p-24 * fabs(dc) * 1.01 + 1e-12);
     }
 }
 
@@ -28,17 +30,19 @@ struct scene {
 
 enum { SLOTS = 3, MAX_BLOCKS = 64 };
 
-static void scene_init(struct scene *s, const char *isa, int threads, enum storage_type type, uint32_t heads,
-                       uint32_t kv_heads, uint32_t dim, uint32_t block_tokens) {
+static void scene_init(struct scene *s, const char *isa, int threads, enum storage_type type,
+                       uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t block_tokens) {
     *s = (struct scene){.b = bench_open(isa, threads), .heads = heads, .half = dim / 2};
     uint32_t blocks = MAX_BLOCKS * SLOTS;
     size_t layer = s->b.dev->ops->kv_layer_bytes(type, block_tokens, kv_heads, dim);
     s->pages = aligned_alloc(64, (layer + 64) * blocks);
     memset(s->pages, 0xff, (layer + 64) * blocks); /* NaN in every type */
     s->tables = malloc(blocks * sizeof *s->tables);
-    for (uint32_t i = 0; i < blocks; i++) s->tables[i] = i * 7 % blocks;
+    for (uint32_t i = 0; i < blocks; i++)
+        s->tables[i] = i * 7 % blocks;
     s->inv_freq = malloc(s->half * sizeof *s->inv_freq);
-    for (uint32_t i = 0; i < s->half; i++) s->inv_freq[i] = (float)pow(10000, -2.0 * i / dim);
+    for (uint32_t i = 0; i < s->half; i++)
+        s->inv_freq[i] = (float)pow(10000, -2.0 * i / dim);
     s->kv = (struct kv_view){.base = s->pages,
                              .block_stride = layer + 64,
                              .layer_offset = 64,
@@ -57,18 +61,24 @@ static void scene_release(struct scene *s) {
     bench_close(&s->b);
 }
 
-/* Writes and attends rows; returns [rows, heads * dim]. qkv is copied, since rotation is in place. */
-static float *attend_rows(struct scene *s, const float *qkv_in, const uint32_t *slots, const uint32_t *positions,
-                          uint32_t rows, uint32_t window, bool interleaved) {
-    size_t stride = (s->heads + 2 * s->kv.kv_heads) * s->kv.head_dim, width = (size_t)s->heads * s->kv.head_dim;
-    float *qkv = guarded(rows * stride), *angles = guarded((size_t)rows * s->half * 2), *out = guarded(rows * width);
+/* Writes and attends rows; returns [rows, heads * dim]. qkv is copied, since rotation is in
+ * place. */
+static float *attend_rows(struct scene *s, const float *qkv_in, const uint32_t *slots,
+                          const uint32_t *positions, uint32_t rows, uint32_t window,
+                          bool interleaved) {
+    size_t stride = (s->heads + 2 * s->kv.kv_heads) * s->kv.head_dim,
+           width = (size_t)s->heads * s->kv.head_dim;
+    float *qkv = guarded(rows * stride), *angles = guarded((size_t)rows * s->half * 2),
+          *out = guarded(rows * width);
     memcpy(qkv, qkv_in, rows * stride * sizeof *qkv);
-    struct step_batch batch = {.row_count = rows, .slots = (uint32_t *)slots, .positions = (uint32_t *)positions};
+    struct step_batch batch = {
+        .row_count = rows, .slots = (uint32_t *)slots, .positions = (uint32_t *)positions};
     const struct ops *ops = s->b.dev->ops;
     void *scratch = malloc(ops->attention_scratch(s->b.dev, rows, s->heads, s->kv.head_dim, 4096));
     ops->rope_angles(
         s->b.stream,
-        &(struct op_rope_angles){.out = angles, .inv_freq = s->inv_freq, .half = s->half, .scale = 1, .batch = &batch});
+        &(struct op_rope_angles){
+            .out = angles, .inv_freq = s->inv_freq, .half = s->half, .scale = 1, .batch = &batch});
     ops->rope_kv(s->b.stream, &(struct op_rope_kv){.qkv = qkv,
                                                    .angles = angles,
                                                    .half = s->half,
@@ -96,24 +106,26 @@ static float *attend_rows(struct scene *s, const float *qkv_in, const uint32_t *
     return out;
 }
 
-/* Softmax weights move by the scores' error; the sum adds its own. Values of this test are bounded by 1. A rotated key
- * (at most sqrt 2) whose f32 value lies at the edge between two of the cache's may be stored as its neighbour: that
- * moves a score by 2 u / sqrt(dim) and the output by that times twice its weight, at most 16 / positions here (scores
- * are within 1.4). */
+/* Softmax weights move by the scores' error; the sum adds its own. Values of this test are bounded
+ * by 1. A rotated key (at most sqrt 2) whose f32 value lies at the edge between two of the cache's
+ * may be stored as its neighbour: that moves a score by 2 u / sqrt(dim) and the output by that
+ * times twice its weight, at most 16 / positions here (scores are within 1.4). */
 static double attention_tolerance(enum storage_type type, uint32_t dim, uint32_t positions) {
     double u = type == STORAGE_BF16      ? 0x1p-8
                : type == STORAGE_F16     ? 0x1p-11
                : type == STORAGE_F8_E4M3 ? 0x1p-4
                : type == STORAGE_I8      ? sqrt(2) / 127 / 2 /* a step of 2 u, as the others */
                                          : 0;
-    double score_error = UNIT_ROUNDOFF * (dim + 8.0) * sqrt((double)dim); /* |q . k| * scale <= sqrt(dim) */
+    /* |q . k| * scale <= sqrt(dim) */
+    double score_error = UNIT_ROUNDOFF * (dim + 8.0) * sqrt((double)dim);
     return 4 * score_error + 4 * UNIT_ROUNDOFF * (MIN(positions, 256u) + positions / 256.0 + 32) +
            4 * u / sqrt((double)dim) * fmin(1, 16.0 / positions);
 }
 
 static float *small_rows(size_t count) {
     float *x = guarded(count);
-    for (size_t i = 0; i < count; i++) x[i] = (float)(check_random() % 2001) / 1000.0f - 1.0f;
+    for (size_t i = 0; i < count; i++)
+        x[i] = (float)(check_random() % 2001) / 1000.0f - 1.0f;
     return x;
 }
 
@@ -139,45 +151,54 @@ static void shape_options(struct scene *s, const struct shape *sh) {
 /* Positions a row's weights are spread over; with ALiBi they may lie on one. */
 static uint32_t seen_by(const struct shape *sh, uint32_t position) {
     uint32_t seen = sh->window ? MIN(position + 1, sh->window) : position + 1;
-    if (sh->chunk) seen = MIN(seen, position % sh->chunk + 1);
+    if (sh->chunk)
+        seen = MIN(seen, position % sh->chunk + 1);
     return sh->extra & 4 ? 1 : seen;
 }
 
-/* One slot's rows [0, n), another's [0, 5), one row of padding between. */
-static void check_shape(const char *isa, enum storage_type type, const struct shape *sh) {
-    struct scene cpu, ref;
-    scene_init(&cpu, isa, 2, type, sh->heads, sh->kv_heads, sh->dim, sh->block_tokens);
-    scene_init(&ref, "ref", 1, type, sh->heads, sh->kv_heads, sh->dim, sh->block_tokens);
-    shape_options(&cpu, sh);
-    shape_options(&ref, sh);
+/* Outputs of one slot's rows [0, n), another's [0, 5), one row of padding between. */
+static float *shape_outputs(const char *isa, enum storage_type type, const struct shape *sh,
+                            const float *qkv, const uint32_t *slots, const uint32_t *positions) {
+    struct scene s;
+    scene_init(&s, isa, 2, type, sh->heads, sh->kv_heads, sh->dim, sh->block_tokens);
+    shape_options(&s, sh);
+    float *out = attend_rows(&s, qkv, slots, positions, sh->rows + 6, sh->window, sh->interleaved);
+    scene_release(&s);
+    return out;
+}
+
+static void check_shape(enum storage_type type, const struct shape *sh) {
     uint32_t rows = sh->rows + 6, *slots = calloc(rows, 4), *positions = calloc(rows, 4);
     for (uint32_t t = 0; t < rows; t++) {
         slots[t] = t < sh->rows ? 0 : 2;
         positions[t] = t < sh->rows ? t : t == sh->rows ? ROW_NONE : t - sh->rows - 1;
     }
     size_t width = (size_t)sh->heads * sh->dim;
-    float *qkv = small_rows(rows * (size_t)(sh->heads + 2 * sh->kv_heads) * sh->dim);
-    float *got = attend_rows(&cpu, qkv, slots, positions, rows, sh->window, sh->interleaved),
-          *want = attend_rows(&ref, qkv, slots, positions, rows, sh->window, sh->interleaved);
-    for (size_t i = 0; i < rows * width; i++) {
-        double tolerance = positions[i / width] == ROW_NONE
-                               ? 0
-                               : attention_tolerance(type, sh->dim, seen_by(sh, positions[i / width]));
-        if (!(fabs((double)got[i] - want[i]) <= tolerance))
-            check_fail(__FILE__, __LINE__, "%s %s: heads %u/%u dim %u block %u: row %zu: %g, expected %g", isa,
-                       storage_name(type), sh->heads, sh->kv_heads, sh->dim, sh->block_tokens, i / width,
-                       (double)got[i], (double)want[i]);
+    float *qkv = small_rows(rows * (size_t)(sh->heads + 2 * sh->kv_heads) * sh->dim),
+          *want = shape_outputs("ref", type, sh, qkv, slots, positions);
+    FOR_EACH_ISA(isa) {
+        float *got = shape_outputs(isa, type, sh, qkv, slots, positions);
+        for (size_t i = 0; i < rows * width; i++) {
+            double tolerance =
+                positions[i / width] == ROW_NONE
+                    ? 0
+                    : attention_tolerance(type, sh->dim, seen_by(sh, positions[i / width]));
+            if (!(fabs((double)got[i] - want[i]) <= tolerance))
+                check_fail(__FILE__, __LINE__,
+                           "%s %s: heads %u/%u dim %u block %u: row %zu: %g, expected %g", isa,
+                           storage_name(type), sh->heads, sh->kv_heads, sh->dim, sh->block_tokens,
+                           i / width, (double)got[i], (double)want[i]);
+        }
+        unguard(got);
     }
     unguard(qkv);
-    unguard(got);
     unguard(want);
     free(slots);
     free(positions);
-    scene_release(&cpu);
-    scene_release(&ref);
 }
 
-static const enum storage_type CACHES[] = {STORAGE_F32, STORAGE_F16, STORAGE_BF16, STORAGE_F8_E4M3, STORAGE_I8};
+static const enum storage_type CACHES[] = {STORAGE_F32, STORAGE_F16, STORAGE_BF16, STORAGE_F8_E4M3,
+                                           STORAGE_I8};
 
 TEST(attention_equals_its_definition_over_heads_sizes_and_types) {
     static const struct shape shapes[] = {
@@ -194,34 +215,40 @@ TEST(attention_equals_its_definition_over_heads_sizes_and_types) {
         {4, 2, 16, 16, 300, 0, false, 0, 2},   {8, 2, 24, 16, 540, 0, false, 0, 4},
         {2, 1, 12, 32, 300, 40, true, 0, 6},
     };
-    FOR_EACH_ISA(isa)
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
-        for (size_t t = 0; t < ARRAY_LEN(CACHES); t++) check_shape(isa, CACHES[t], &shapes[i]);
+        for (size_t t = 0; t < ARRAY_LEN(CACHES); t++)
+            check_shape(CACHES[t], &shapes[i]);
 }
 
-/* The same sequence in one piece, in chunks, row by row, beside another sequence, with one thread or three: equal bits.
- */
+/* The same sequence in one piece, in chunks, row by row, beside another sequence, with one thread
+ * or three: equal bits. */
 static void check_cuts(const char *isa, enum storage_type type, const struct shape *sh) {
     enum { NEIGHBOURS = 2 };
     static const uint32_t chunks[] = {1, 2, 7, 16, 100};
     struct scene whole;
     scene_init(&whole, isa, 1, type, sh->heads, sh->kv_heads, sh->dim, sh->block_tokens);
     shape_options(&whole, sh);
-    size_t width = (size_t)sh->heads * sh->dim, stride = (size_t)(sh->heads + 2 * sh->kv_heads) * sh->dim;
-    uint32_t *slots = calloc(sh->rows + NEIGHBOURS, 4), *positions = calloc(sh->rows + NEIGHBOURS, 4);
-    for (uint32_t t = 0; t < sh->rows; t++) positions[t] = t;
+    size_t width = (size_t)sh->heads * sh->dim,
+           stride = (size_t)(sh->heads + 2 * sh->kv_heads) * sh->dim;
+    uint32_t *slots = calloc(sh->rows + NEIGHBOURS, 4),
+             *positions = calloc(sh->rows + NEIGHBOURS, 4);
+    for (uint32_t t = 0; t < sh->rows; t++)
+        positions[t] = t;
     float *qkv = small_rows((sh->rows + NEIGHBOURS) * stride),
           *want = attend_rows(&whole, qkv, slots, positions, sh->rows, sh->window, false);
     for (size_t c = 0; c < ARRAY_LEN(chunks); c++) {
         struct scene cut;
-        scene_init(&cut, isa, c % 2 ? 3 : 1, type, sh->heads, sh->kv_heads, sh->dim, sh->block_tokens);
+        scene_init(&cut, isa, c % 2 ? 3 : 1, type, sh->heads, sh->kv_heads, sh->dim,
+                   sh->block_tokens);
         shape_options(&cut, sh);
         for (uint32_t first = 0; first < sh->rows; first += chunks[c]) {
-            uint32_t n = MIN(chunks[c], sh->rows - first), s2[512 + NEIGHBOURS], p2[512 + NEIGHBOURS];
+            uint32_t n = MIN(chunks[c], sh->rows - first), s2[512 + NEIGHBOURS],
+                     p2[512 + NEIGHBOURS];
             float *rows = guarded((n + NEIGHBOURS) * stride);
             memcpy(rows, qkv,
                    NEIGHBOURS * stride *
-                       sizeof *rows); /* the neighbour's rows first, so that ours have another place */
+                       /* the neighbour's rows first, so that ours have another place */
+                       sizeof *rows);
             memcpy(rows + NEIGHBOURS * stride, qkv + first * stride, n * stride * sizeof *rows);
             for (uint32_t t = 0; t < n + NEIGHBOURS; t++) {
                 s2[t] = t < NEIGHBOURS ? 1 : 0;
@@ -229,8 +256,8 @@ static void check_cuts(const char *isa, enum storage_type type, const struct sha
             }
             float *got = attend_rows(&cut, rows, s2, p2, n + NEIGHBOURS, sh->window, false);
             if (!same_bits(got + NEIGHBOURS * width, want + first * width, n * width))
-                check_fail(__FILE__, __LINE__, "%s %s: chunk %u at %u: other bits", isa, storage_name(type), chunks[c],
-                           first);
+                check_fail(__FILE__, __LINE__, "%s %s: chunk %u at %u: other bits", isa,
+                           storage_name(type), chunks[c], first);
             unguard(got);
             unguard(rows);
         }
@@ -244,36 +271,42 @@ static void check_cuts(const char *isa, enum storage_type type, const struct sha
 }
 
 TEST(attention_gives_equal_bits_however_a_sequence_is_cut) {
-    static const struct shape shapes[] = {{8, 4, 8, 16, 61, 0, false, 0, 0},    {14, 2, 64, 32, 90, 0, false, 0, 0},
-                                          {3, 1, 24, 16, 530, 0, false, 0, 0},  {2, 1, 16, 16, 300, 50, false, 0, 0},
-                                          {4, 2, 16, 16, 300, 0, false, 40, 1}, {3, 1, 16, 16, 300, 0, false, 0, 6}};
+    static const struct shape shapes[] = {
+        {8, 4, 8, 16, 61, 0, false, 0, 0},    {14, 2, 64, 32, 90, 0, false, 0, 0},
+        {3, 1, 24, 16, 530, 0, false, 0, 0},  {2, 1, 16, 16, 300, 50, false, 0, 0},
+        {4, 2, 16, 16, 300, 0, false, 40, 1}, {3, 1, 16, 16, 300, 0, false, 0, 6}};
     FOR_EACH_ISA(isa)
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
         check_cuts(isa, CACHES[i % ARRAY_LEN(CACHES)], &shapes[i]);
-        if (i < 2) check_cuts(isa, STORAGE_I8, &shapes[i]);
+        if (i < 2)
+            check_cuts(isa, STORAGE_I8, &shapes[i]);
     }
 }
 
-/* What an int8 cache costs: values err by half a step, a 254th of the largest of their vector; keys likewise, which
- * moves a score by |q| . |key's error| * scale at most, and so each weight by a factor of e^(2 * that). Inputs are at
- * most 1, rotated ones sqrt 2. */
+/* What an int8 cache costs: values err by half a step, a 254th of the largest of their vector; keys
+ * likewise, which moves a score by |q| . |key's error| * scale at most, and so each weight by a
+ * factor of e^(2 * that). Inputs are at most 1, rotated ones sqrt 2. */
 TEST(an_int8_cache_errs_by_half_a_step_of_each_vector) {
     static const struct shape sh = {4, 2, 64, 16, 300, 0, false, 0, 0};
     FOR_EACH_ISA(isa) {
         struct scene exact, small;
         uint32_t slots[300] = {0}, positions[300];
         size_t width = (size_t)sh.heads * sh.dim, stride = width + 2 * (size_t)sh.kv_heads * sh.dim;
-        for (uint32_t t = 0; t < sh.rows; t++) positions[t] = t;
+        for (uint32_t t = 0; t < sh.rows; t++)
+            positions[t] = t;
         scene_init(&exact, isa, 1, STORAGE_F32, sh.heads, sh.kv_heads, sh.dim, sh.block_tokens);
         scene_init(&small, isa, 1, STORAGE_I8, sh.heads, sh.kv_heads, sh.dim, sh.block_tokens);
         float *qkv = small_rows(sh.rows * stride), *want, *got;
         memset(qkv + width + sh.kv_heads * sh.dim, 0, sh.dim * sizeof *qkv); /* a value of zeros */
         want = attend_rows(&exact, qkv, slots, positions, sh.rows, 0, false);
         got = attend_rows(&small, qkv, slots, positions, sh.rows, 0, false);
-        double score = sqrt((double)sh.dim) * sqrt(2) * sqrt(2) / 254, value = 1.0 / 254, rest = 1e-5;
+        double score = sqrt((double)sh.dim) * sqrt(2) * sqrt(2) / 254, value = 1.0 / 254,
+               rest = 1e-5;
         for (size_t i = 0; i < sh.rows * width; i++)
-            EXPECT(fabs((double)got[i] - want[i]) <= (i < width ? 0 : exp(2 * score) - 1) + value + rest);
-        for (uint32_t i = 0; i < 2 * sh.dim; i++) EXPECT(got[i] == 0);
+            EXPECT(fabs((double)got[i] - want[i]) <=
+                   (i < width ? 0 : exp(2 * score) - 1) + value + rest);
+        for (uint32_t i = 0; i < 2 * sh.dim; i++)
+            EXPECT(got[i] == 0);
         unguard(qkv);
         unguard(want);
         unguard(got);
@@ -292,7 +325,8 @@ TEST(a_value_that_is_not_finite_stays_in_its_sequence) {
         qkv[64 + 40] = NAN; /* a key of slot 0, position 1 */
         float *out = attend_rows(&s, qkv, slots, positions, 4, 0, false);
         for (int i = 0; i < 32; i++)
-            EXPECT(isfinite(out[i]) && isnan(out[32 + i]) && isnan(out[64 + i]) && isfinite(out[96 + i]));
+            EXPECT(isfinite(out[i]) && isnan(out[32 + i]) && isnan(out[64 + i]) &&
+                   isfinite(out[96 + i]));
         unguard(qkv);
         unguard(out);
         scene_release(&s);
@@ -303,7 +337,8 @@ TEST(block_copies_move_whole_blocks_in_order) {
     struct bench b = bench_open(NULL, 1);
     uint32_t data[4] = {10, 20, 30, 40}, from[] = {0, 1}, to[] = {1, 3};
     b.dev->ops->kv_copy(
-        b.stream, &(struct op_kv_copy){.base = data, .block_stride = 4, .sources = from, .targets = to, .count = 2});
+        b.stream, &(struct op_kv_copy){
+                      .base = data, .block_stride = 4, .sources = from, .targets = to, .count = 2});
     EXPECT(data[0] == 10 && data[1] == 10 && data[2] == 30 && data[3] == 10);
     bench_close(&b);
 }
@@ -313,14 +348,21 @@ TEST(prepare_turns_runs_into_rows_and_pads_what_cannot_run) {
     struct slot_state states[3] = {{.active = 1, .token_count = 4, .computed_count = 1},
                                    {.active = 1, .token_count = 3, .computed_count = 2},
                                    {.active = 0}};
-    struct slot_table table = {.slot_count = 3, .max_context = 8, .states = states, .tokens = tokens};
+    struct slot_table table = {
+        .slot_count = 3, .max_context = 8, .states = states, .tokens = tokens};
     struct step_run runs[] = {{0, 3, 3}, {1, 0, 2}, {2, 2, 1}};
-    struct step_batch batch = {
-        .row_count = 6, .run_count = 3, .runs = runs, .ids = ids, .slots = slots, .positions = positions};
+    struct step_batch batch = {.row_count = 6,
+                               .run_count = 3,
+                               .runs = runs,
+                               .ids = ids,
+                               .slots = slots,
+                               .positions = positions};
     struct bench b = bench_open(NULL, 1);
     b.dev->ops->prepare(b.stream, &(struct op_prepare){.slots = &table, .batch = &batch});
-    EXPECT(ids[3] == 6 && ids[4] == 7 && ids[5] == 8 && positions[3] == 1 && positions[5] == 3 && slots[4] == 0);
+    EXPECT(ids[3] == 6 && ids[4] == 7 && ids[5] == 8 && positions[3] == 1 && positions[5] == 3 &&
+           slots[4] == 0);
     EXPECT(positions[0] == ROW_NONE && positions[1] == ROW_NONE && positions[2] == ROW_NONE);
-    EXPECT(states[0].computed_count == 4 && states[1].computed_count == 2 && states[2].computed_count == 0);
+    EXPECT(states[0].computed_count == 4 && states[1].computed_count == 2 &&
+           states[2].computed_count == 0);
     bench_close(&b);
 }

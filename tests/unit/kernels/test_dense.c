@@ -1,4 +1,5 @@
-/* linear, rmsnorm, gated activation, embedding: each instruction set against the scalar definition. */
+/* linear, rmsnorm, gated activation, embedding: each instruction set against the scalar
+ * definition. */
 #include "rig.h"
 
 /* ---- linear ---- */
@@ -13,19 +14,23 @@ struct problem {
 };
 
 /* Three parts, as merged Q, K and V have. */
-static void problem_init(struct problem *p, uint32_t rows, uint32_t n, uint32_t k, enum storage_type type, bool bias) {
+static void problem_init(struct problem *p, uint32_t rows, uint32_t n, uint32_t k,
+                         enum storage_type type, bool bias) {
     *p = (struct problem){.rows = rows, .n = n, .k = k, .type = type, .bias = bias};
     p->x = random_array((size_t)rows * k);
     p->w = random_array((size_t)n * k);
     p->stored_w = stored(type, p->w, (size_t)n * k);
-    for (size_t i = 0; i < (size_t)n * k; i++) p->w[i] = storage_get(type, p->stored_w, i);
+    for (size_t i = 0; i < (size_t)n * k; i++)
+        p->w[i] = storage_get(type, p->stored_w, i);
     p->bias_values = random_array(n);
-    p->matrix = (struct matrix){.type = type, .rows = n, .cols = k, .bias = bias ? p->bias_values : NULL};
+    p->matrix =
+        (struct matrix){.type = type, .rows = n, .cols = k, .bias = bias ? p->bias_values : NULL};
     uint32_t cuts[4] = {0, n / 2, n / 2 + n / 3, n};
     for (int i = 0; i < 3; i++)
         if (cuts[i + 1] > cuts[i])
             p->matrix.parts[p->matrix.part_count++] = (struct matrix_part){
-                .data = (char *)p->stored_w + storage_bytes(type, (size_t)cuts[i] * k), .rows = cuts[i + 1] - cuts[i]};
+                .data = (char *)p->stored_w + storage_bytes(type, (size_t)cuts[i] * k),
+                .rows = cuts[i + 1] - cuts[i]};
 }
 static void problem_release(struct problem *p) {
     unguard(p->x);
@@ -36,21 +41,25 @@ static void problem_release(struct problem *p) {
 
 static float *run_linear(struct bench *b, const struct problem *p, uint32_t stride) {
     float *out = guarded((size_t)p->rows * stride);
-    b->dev->ops->linear(
-        b->stream,
-        &(struct op_linear){
-            .out = out, .x = p->x, .w = &p->matrix, .rows = p->rows, .class_rows = p->rows, .out_stride = stride});
+    b->dev->ops->linear(b->stream, &(struct op_linear){.out = out,
+                                                       .x = p->x,
+                                                       .w = &p->matrix,
+                                                       .rows = p->rows,
+                                                       .class_rows = p->rows,
+                                                       .out_stride = stride});
     return out;
 }
 
 /* As ops.h promises: 2 u sum|terms| (terms / lanes + log2(lanes) + 2); the lanes are at least 4. */
 static double linear_tolerance(const struct problem *p, uint32_t t, uint32_t n) {
     double sum = p->bias ? fabs((double)p->bias_values[n]) : 0;
-    for (uint32_t k = 0; k < p->k; k++) sum += fabs((double)p->x[(size_t)t * p->k + k] * p->w[(size_t)n * p->k + k]);
+    for (uint32_t k = 0; k < p->k; k++)
+        sum += fabs((double)p->x[(size_t)t * p->k + k] * p->w[(size_t)n * p->k + k]);
     return 2 * UNIT_ROUNDOFF * sum * (p->k / 4.0 + 2 + 2);
 }
 
-static void check_linear(const char *isa, uint32_t rows, uint32_t n, uint32_t k, enum storage_type type, bool bias) {
+static void check_linear(const char *isa, uint32_t rows, uint32_t n, uint32_t k,
+                         enum storage_type type, bool bias) {
     struct bench b = bench_open(isa, 2), ref = bench_open("ref", 1);
     struct problem p;
     problem_init(&p, rows, n, k, type, bias);
@@ -61,8 +70,10 @@ static void check_linear(const char *isa, uint32_t rows, uint32_t n, uint32_t k,
     for (uint32_t t = 0; t < rows; t++)
         for (uint32_t i = 0; i < stride; i++) {
             float x = out[t * stride + i], y = want[t * stride + i];
-            if (i >= n ? memcmp(&x, &GUARD_BITS, 4) != 0 : !(fabs((double)x - y) <= linear_tolerance(&p, t, i)))
-                check_fail(__FILE__, __LINE__, "%s %s: [%u, %u] x %u: row %u column %u is %g, expected %g", isa,
+            if (i >= n ? memcmp(&x, &GUARD_BITS, 4) != 0
+                       : !(fabs((double)x - y) <= linear_tolerance(&p, t, i)))
+                check_fail(__FILE__, __LINE__,
+                           "%s %s: [%u, %u] x %u: row %u column %u is %g, expected %g", isa,
                            storage_name(type), rows, n, k, t, i, (double)x, (double)y);
         }
     unguard(out);
@@ -73,19 +84,22 @@ static void check_linear(const char *isa, uint32_t rows, uint32_t n, uint32_t k,
 }
 
 TEST(linear_equals_its_definition_over_the_sweep) {
-    static const uint32_t rows[] = {0, 1, 2, 5, 6, 7, 13}, columns[] = {1, 3, 7, 8, 9, 15, 16, 17, 37},
+    static const uint32_t rows[] = {0, 1, 2, 5, 6, 7, 13},
+                          columns[] = {1, 3, 7, 8, 9, 15, 16, 17, 37},
                           widths[] = {1, 3, 15, 16, 17, 31, 32, 64, 97};
     FOR_EACH_ISA(isa)
     for (size_t i = 0; i < ARRAY_LEN(rows) * ARRAY_LEN(columns); i++)
         for (size_t t = 0; t < ARRAY_LEN(TYPES); t++) {
             uint32_t k = widths[check_random() % ARRAY_LEN(widths)];
-            check_linear(isa, rows[i % ARRAY_LEN(rows)], columns[i / ARRAY_LEN(rows)], k, TYPES[t], i & 1);
+            check_linear(isa, rows[i % ARRAY_LEN(rows)], columns[i / ARRAY_LEN(rows)], k, TYPES[t],
+                         i & 1);
         }
 }
 
 TEST(linear_takes_every_width) {
     FOR_EACH_ISA(isa)
-    for (uint32_t k = 1; k <= 66; k++) check_linear(isa, 3, 9, k, TYPES[k % 3], false);
+    for (uint32_t k = 1; k <= 66; k++)
+        check_linear(isa, 3, 9, k, TYPES[k % 3], false);
 }
 
 TEST(linear_is_right_when_it_runs_in_parallel) {
@@ -151,7 +165,8 @@ TEST(linear_hands_on_what_is_not_finite) {
         problem_init(&p, 2, 5, 40, STORAGE_F32, false);
         p.x[3] = NAN;
         float *out = run_linear(&b, &p, 5);
-        for (int i = 0; i < 5; i++) EXPECT(isnan(out[i]) && isfinite(out[5 + i]));
+        for (int i = 0; i < 5; i++)
+            EXPECT(isnan(out[i]) && isfinite(out[5 + i]));
         unguard(out);
         problem_release(&p);
         bench_close(&b);
@@ -160,11 +175,12 @@ TEST(linear_hands_on_what_is_not_finite) {
 
 /* ---- rmsnorm ---- */
 
-static void check_rmsnorm(const char *isa, uint32_t rows, uint32_t width, bool delta, float offset) {
+static void check_rmsnorm(const char *isa, uint32_t rows, uint32_t width, bool delta,
+                          float offset) {
     struct bench b = bench_open(isa, 2), ref = bench_open("ref", 1);
     size_t count = (size_t)rows * width;
-    float *x = random_array(count), *y = guarded(count), *d = random_array(count), *w = random_array(width),
-          *out = guarded(count), *want = guarded(count);
+    float *x = random_array(count), *y = guarded(count), *d = random_array(count),
+          *w = random_array(width), *out = guarded(count), *want = guarded(count);
     memcpy(y, x, count * sizeof *x);
     struct op_rmsnorm op = {.out = out,
                             .x = x,
@@ -179,15 +195,17 @@ static void check_rmsnorm(const char *isa, uint32_t rows, uint32_t width, bool d
     op.x = y;
     ref.dev->ops->rmsnorm(ref.stream, &op);
     EXPECT(guards_intact(x, count) && guards_intact(out, count));
-    EXPECT(same_bits(x, y, count));      /* one rounded addition */
-    for (size_t i = 0; i < count; i++) { /* the sum of squares is relatively exact; its root halves the error */
+    EXPECT(same_bits(x, y, count)); /* one rounded addition */
+    for (size_t i = 0; i < count;
+         i++) { /* the sum of squares is relatively exact; its root halves the error */
         double tolerance = UNIT_ROUNDOFF * (width / 4.0 + 16) * (fabs((double)want[i]) + 1e-30);
         if (!(fabs((double)out[i] - want[i]) <= tolerance))
-            check_fail(__FILE__, __LINE__, "%s: [%u, %u] at %zu: %g, expected %g", isa, rows, width, i, (double)out[i],
-                       (double)want[i]);
+            check_fail(__FILE__, __LINE__, "%s: [%u, %u] at %zu: %g, expected %g", isa, rows, width,
+                       i, (double)out[i], (double)want[i]);
     }
     float *arrays[] = {x, y, d, w, out, want};
-    for (size_t i = 0; i < ARRAY_LEN(arrays); i++) unguard(arrays[i]);
+    for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
+        unguard(arrays[i]);
     bench_close(&b);
     bench_close(&ref);
 }
@@ -206,20 +224,26 @@ static void check_act(const char *isa, enum activation kind, uint32_t rows, uint
     struct bench b = bench_open(isa, 2), ref = bench_open("ref", 1);
     size_t count = (size_t)rows * width;
     float *x = random_array(2 * count), *out = guarded(count), *want = guarded(count);
-    for (size_t i = 0; i < 2 * count; i++) x[i] *= 20;
-    struct op_act_mul op = {.out = out, .gate_up = x, .rows = rows, .width = width, .activation = kind};
+    for (size_t i = 0; i < 2 * count; i++)
+        x[i] *= 20;
+    struct op_act_mul op = {
+        .out = out, .gate_up = x, .rows = rows, .width = width, .activation = kind};
     b.dev->ops->act_mul(b.stream, &op);
     op.out = want;
     ref.dev->ops->act_mul(ref.stream, &op);
     EXPECT(guards_intact(out, count));
     for (size_t i = 0; i < count; i++) {
-        /* silu: 4 ulp and the product's rounding. gelu: the argument of exp, up to 88, carries 4 roundings. */
-        /* Past exp's range, at 88.72, the factor is 0 instead of at most 88.72 e^-88.72 = 2.7e-37 (gelu: much less). */
+        /* silu: 4 ulp and the product's rounding. gelu: the argument of exp, up to 88, carries 4
+         * roundings. */
+        /* Past exp's range, at 88.72, the factor is 0 instead of at most 88.72 e^-88.72 = 2.7e-37
+         * (gelu: much less). */
         double up = x[(i / width) * 2 * width + width + i % width];
         double tolerance =
-            UNIT_ROUNDOFF * (kind == ACTIVATION_SILU ? 12 : 800) * fabs((double)want[i]) + 2.7e-37 * fabs(up);
+            UNIT_ROUNDOFF * (kind == ACTIVATION_SILU ? 12 : 800) * fabs((double)want[i]) +
+            2.7e-37 * fabs(up);
         if (!(fabs((double)out[i] - want[i]) <= tolerance))
-            check_fail(__FILE__, __LINE__, "%s: %g, expected %g", isa, (double)out[i], (double)want[i]);
+            check_fail(__FILE__, __LINE__, "%s: %g, expected %g", isa, (double)out[i],
+                       (double)want[i]);
     }
     unguard(x);
     unguard(out);
@@ -246,18 +270,27 @@ TEST(embedding_copies_rows_exactly_and_zeroes_padding) {
             struct bench b = bench_open(isa, 1);
             float *values = random_array((size_t)11 * width), *out = guarded((size_t)6 * width);
             void *table = stored(TYPES[type], values, (size_t)11 * width);
-            struct matrix m = {.type = TYPES[type], .rows = 11, .cols = width, .part_count = 1, .parts = {{table, 11}}};
-            uint32_t first = width % 4 == 1 ? 20 : 0; /* a part of a larger table: the last two ids are of others */
+            struct matrix m = {.type = TYPES[type],
+                               .rows = 11,
+                               .cols = width,
+                               .part_count = 1,
+                               .parts = {{table, 11}}};
+            /* a part of a larger table: the last two ids are of others */
+            uint32_t first = width % 4 == 1 ? 20 : 0;
             uint32_t ids[] = {first + 10, first, first + 5, first + 3, first + 11, first - 1};
             uint32_t positions[] = {7, 0, ROW_NONE, 1, 2, 3};
             struct step_batch batch = {.row_count = 6, .ids = ids, .positions = positions};
-            b.dev->ops->embed(b.stream,
-                              &(struct op_embed){.out = out, .table = &m, .batch = &batch, .scale = 2, .first = first});
+            b.dev->ops->embed(
+                b.stream,
+                &(struct op_embed){
+                    .out = out, .table = &m, .batch = &batch, .scale = 2, .first = first});
             for (uint32_t t = 0; t < 6; t++)
                 for (uint32_t i = 0; i < width; i++) {
                     bool none = t == 2 || t > 3;
-                    EXPECT(out[t * width + i] ==
-                           (none ? 0 : 2 * storage_get(TYPES[type], table, (ids[t] - first) * width + i)));
+                    EXPECT(
+                        out[t * width + i] ==
+                        (none ? 0
+                              : 2 * storage_get(TYPES[type], table, (ids[t] - first) * width + i)));
                 }
             EXPECT(guards_intact(out, (size_t)6 * width));
             free(table);

@@ -1,5 +1,6 @@
-/* Writing quantised types: the simple ones as the Python package gguf writes them (tests/goldens/quant/encoded.bin),
- * the K-quants within the error of a uniform quantiser of their step. */
+/* Writing quantised types: the simple ones as the Python package gguf writes them
+ * (tests/goldens/quant/encoded.bin), the K-quants within the error of a uniform quantiser of their
+ * step. */
 #include <stdio.h>
 
 #include "kernels/encode.h"
@@ -8,7 +9,8 @@
 enum { COUNT = 512 };
 
 TEST(simple_types_are_written_as_the_gguf_package_does) {
-    static const enum storage_type SIMPLE[] = {STORAGE_Q4_0, STORAGE_Q4_1, STORAGE_Q5_0, STORAGE_Q5_1, STORAGE_Q8_0};
+    static const enum storage_type SIMPLE[] = {STORAGE_Q4_0, STORAGE_Q4_1, STORAGE_Q5_0,
+                                               STORAGE_Q5_1, STORAGE_Q8_0};
     FILE *f = fopen(TRIREME_SOURCE_DIR "/tests/goldens/quant/encoded.bin", "rb");
     float x[COUNT];
     EXPECT(f && fread(x, 4, COUNT, f) == COUNT);
@@ -19,8 +21,8 @@ TEST(simple_types_are_written_as_the_gguf_package_does) {
         storage_encode(SIMPLE[t], x, COUNT, got);
         for (size_t i = 0; i < size; i++)
             if (got[i] != want[i]) {
-                check_fail(__FILE__, __LINE__, "%s: byte %zu is %u, expected %u", storage_name(SIMPLE[t]), i, got[i],
-                           want[i]);
+                check_fail(__FILE__, __LINE__, "%s: byte %zu is %u, expected %u",
+                           storage_name(SIMPLE[t]), i, got[i], want[i]);
                 break;
             }
     }
@@ -44,8 +46,9 @@ static double rms_error(enum storage_type type, const float *x, uint32_t count) 
     return sqrt(error / size);
 }
 
-/* Of n normal values the range is about 3.53 sigma (16) or 4.14 (32), the largest about 1.77 or 2.07 on the average: a
- * uniform quantiser of `steps` steps over it errs by range / steps / sqrt(12). A fifth more for scales in few bits. */
+/* Of n normal values the range is about 3.53 sigma (16) or 4.14 (32), the largest about 1.77 or
+ * 2.07 on the average: a uniform quantiser of `steps` steps over it errs by range / steps /
+ * sqrt(12). A fifth more for scales in few bits. */
 TEST(k_quants_err_no_more_than_their_steps_allow) {
     static const struct {
         enum storage_type type;
@@ -58,13 +61,16 @@ TEST(k_quants_err_no_more_than_their_steps_allow) {
     enum { VALUES = 8192 };
     float *x = calloc(VALUES, sizeof *x);
     for (int i = 0; i < VALUES; i++) {
-        double u = (double)(check_random() % 1000000 + 1) / 1000001, v = (double)(check_random() % 1000000) / 1e6;
+        double u = (double)(check_random() % 1000000 + 1) / 1000001,
+               v = (double)(check_random() % 1000000) / 1e6;
         x[i] = (float)(0.02 * sqrt(-2 * log(u)) * cos(2 * M_PI * v));
     }
     for (size_t i = 0; i < ARRAY_LEN(KINDS); i++) {
-        double error = rms_error(KINDS[i].type, x, VALUES), allowed = 1.2 * KINDS[i].range / KINDS[i].steps / sqrt(12);
+        double error = rms_error(KINDS[i].type, x, VALUES),
+               allowed = 1.2 * KINDS[i].range / KINDS[i].steps / sqrt(12);
         if (!(error < allowed))
-            check_fail(__FILE__, __LINE__, "%s errs by %g, %g is allowed", storage_name(KINDS[i].type), error, allowed);
+            check_fail(__FILE__, __LINE__, "%s errs by %g, %g is allowed",
+                       storage_name(KINDS[i].type), error, allowed);
     }
     free(x);
 }
@@ -74,13 +80,15 @@ TEST(zeros_and_what_is_not_finite_are_written) {
     uint8_t data[1024];
     for (int type = STORAGE_Q4_0; type <= STORAGE_Q6_K; type++)
         for (int kind = 0; kind < 2; kind++) {
-            struct matrix m = {.type = (enum storage_type)type, .rows = 1, .cols = 256, .part_count = 1};
+            struct matrix m = {
+                .type = (enum storage_type)type, .rows = 1, .cols = 256, .part_count = 1};
             x[3] = kind ? NAN : 0;
             x[4] = kind ? INFINITY : 0;
             storage_encode(m.type, x, 256, data);
             m.parts[0] = (struct matrix_part){.data = data, .rows = 1};
             matrix_decode(&m, 0, 0, 256, back);
-            for (int i = 0; i < 256; i++) EXPECT(back[i] == 0);
+            for (int i = 0; i < 256; i++)
+                EXPECT(back[i] == 0);
         }
 }
 
@@ -100,7 +108,8 @@ TEST(scaled_types_err_by_half_a_step) {
                                           .zero = SCALED[t] == STORAGE_U4 ? 8 : 0};
         matrix_decode(&m, 0, 0, 160, back);
         for (int i = 0; i < 160; i++) {
-            float step = SCALED[t] == STORAGE_F8_E4M3 ? fmaxf(fabsf(x[i]) / 8, scales[i / 32] / 512) : scales[i / 32];
+            float step = SCALED[t] == STORAGE_F8_E4M3 ? fmaxf(fabsf(x[i]) / 8, scales[i / 32] / 512)
+                                                      : scales[i / 32];
             EXPECT(fabsf(back[i] - x[i]) <= step * 0.5001f);
         }
     }

@@ -1,5 +1,5 @@
-/* Latent attention: each instruction set against the scalar definition, the definition against plain attention on the
- * keys and values that the latents stand for; bits against chunks. */
+/* Latent attention: each instruction set against the scalar definition, the definition against
+ * plain attention on the keys and values that the latents stand for; bits against chunks. */
 #include "rig.h"
 
 enum { SLOTS = 3, MAX_BLOCKS = 48 };
@@ -25,7 +25,8 @@ static void scene_init(struct scene *s, const char *isa, int threads, const stru
     s->pages = aligned_alloc(64, (layer + 64) * blocks);
     memset(s->pages, 0xff, (layer + 64) * blocks);
     s->tables = malloc(blocks * sizeof *s->tables);
-    for (uint32_t i = 0; i < blocks; i++) s->tables[i] = i * 7 % blocks;
+    for (uint32_t i = 0; i < blocks; i++)
+        s->tables[i] = i * 7 % blocks;
     s->kv = (struct kv_view){.base = s->pages,
                              .block_stride = layer + 64,
                              .layer_offset = 64,
@@ -53,7 +54,8 @@ struct inputs {
 
 static float *small_rows(size_t count) {
     float *x = guarded(count);
-    for (size_t i = 0; i < count; i++) x[i] = (float)(check_random() % 2001) / 1000.0f - 1.0f;
+    for (size_t i = 0; i < count; i++)
+        x[i] = (float)(check_random() % 2001) / 1000.0f - 1.0f;
     return x;
 }
 
@@ -64,9 +66,11 @@ static struct inputs inputs_new(const struct shape *sh, uint32_t rows) {
                         .norm = small_rows(sh->rank),
                         .angles = guarded((size_t)rows * sh->rope),
                         .w = small_rows(w)};
-    for (size_t i = 0; i < w; i++) in.w[i] /= sqrtf((float)sh->rank);
+    for (size_t i = 0; i < w; i++)
+        in.w[i] /= sqrtf((float)sh->rank);
     in.stored_w = stored(sh->weights, in.w, w);
-    for (size_t i = 0; i < w; i++) in.w[i] = storage_get(sh->weights, in.stored_w, i);
+    for (size_t i = 0; i < w; i++)
+        in.w[i] = storage_get(sh->weights, in.stored_w, i);
     for (size_t i = 0; i < (size_t)rows * sh->rope / 2; i++) {
         in.angles[2 * i] = cosf((float)i * 0.37f);
         in.angles[2 * i + 1] = sinf((float)i * 0.37f);
@@ -87,14 +91,17 @@ static void inputs_free(struct inputs *in) {
     free(in->stored_w);
 }
 
-/* The whole of a layer's attention for rows [first, first + rows) of the inputs: [rows, heads, value]. */
+/* The whole of a layer's attention for rows [first, first + rows) of the inputs: [rows, heads,
+ * value]. */
 static float *run(struct scene *s, const struct inputs *in, uint32_t first, const uint32_t *slots,
                   const uint32_t *positions, uint32_t rows) {
     const struct shape *sh = &s->sh;
     const struct ops *ops = s->b.dev->ops;
     uint32_t width = sh->rank + sh->rope, heads = sh->heads, q_width = sh->nope + sh->rope;
-    struct step_batch batch = {.row_count = rows, .slots = (uint32_t *)slots, .positions = (uint32_t *)positions};
-    float *q = guarded((size_t)rows * heads * width), *mixed = guarded((size_t)rows * heads * sh->rank),
+    struct step_batch batch = {
+        .row_count = rows, .slots = (uint32_t *)slots, .positions = (uint32_t *)positions};
+    float *q = guarded((size_t)rows * heads * width),
+          *mixed = guarded((size_t)rows * heads * sh->rank),
           *out = guarded((size_t)rows * heads * sh->value);
     const float *q_in = in->q + (size_t)first * heads * q_width;
     ops->head_linear(s->b.stream, &(struct op_head_linear){.out = q,
@@ -107,27 +114,29 @@ static float *run(struct scene *s, const struct inputs *in, uint32_t first, cons
                                                            .x_stride = q_width,
                                                            .out_stride = width,
                                                            .transposed = true});
-    ops->latent_write(s->b.stream, &(struct op_latent_write){.q = q,
-                                                             .q_rope = q_in,
-                                                             .kv = in->kv + (size_t)first * width,
-                                                             .heads = heads,
-                                                             .rank = sh->rank,
-                                                             .rope = sh->rope,
-                                                             .q_stride = q_width,
-                                                             .q_offset = sh->nope,
-                                                             .norm = sh->normed ? in->norm : NULL,
-                                                             .eps = 1e-6f,
-                                                             .angles = in->angles + (size_t)first * sh->rope,
-                                                             .interleaved = sh->interleaved,
-                                                             .view = &s->kv,
-                                                             .batch = &batch});
-    ops->latent_attention(s->b.stream, &(struct op_latent_attention){.out = mixed,
-                                                                     .q = q,
-                                                                     .heads = heads,
-                                                                     .rank = sh->rank,
-                                                                     .scale = 1 / sqrtf((float)q_width),
-                                                                     .view = &s->kv,
-                                                                     .batch = &batch});
+    ops->latent_write(s->b.stream,
+                      &(struct op_latent_write){.q = q,
+                                                .q_rope = q_in,
+                                                .kv = in->kv + (size_t)first * width,
+                                                .heads = heads,
+                                                .rank = sh->rank,
+                                                .rope = sh->rope,
+                                                .q_stride = q_width,
+                                                .q_offset = sh->nope,
+                                                .norm = sh->normed ? in->norm : NULL,
+                                                .eps = 1e-6f,
+                                                .angles = in->angles + (size_t)first * sh->rope,
+                                                .interleaved = sh->interleaved,
+                                                .view = &s->kv,
+                                                .batch = &batch});
+    ops->latent_attention(s->b.stream,
+                          &(struct op_latent_attention){.out = mixed,
+                                                        .q = q,
+                                                        .heads = heads,
+                                                        .rank = sh->rank,
+                                                        .scale = 1 / sqrtf((float)q_width),
+                                                        .view = &s->kv,
+                                                        .batch = &batch});
     ops->head_linear(s->b.stream, &(struct op_head_linear){.out = out,
                                                            .x = mixed,
                                                            .w = &in->kv_b,
@@ -138,7 +147,8 @@ static float *run(struct scene *s, const struct inputs *in, uint32_t first, cons
                                                            .count = sh->value,
                                                            .x_stride = sh->rank,
                                                            .out_stride = sh->value});
-    if (!guards_intact(q, (size_t)rows * heads * width) || !guards_intact(mixed, (size_t)rows * heads * sh->rank) ||
+    if (!guards_intact(q, (size_t)rows * heads * width) ||
+        !guards_intact(mixed, (size_t)rows * heads * sh->rank) ||
         !guards_intact(out, (size_t)rows * heads * sh->value))
         check_fail(__FILE__, __LINE__, "latent attention wrote outside its arrays");
     unguard(q);
@@ -171,19 +181,22 @@ TEST(latent_attention_equals_its_definition) {
             positions[t] = t < sh->rows ? t : t == sh->rows ? ROW_NONE : t - sh->rows - 1;
         }
         struct inputs in = inputs_new(sh, rows);
-        float *got = run(&cpu, &in, 0, slots, positions, rows), *want = run(&ref, &in, 0, slots, positions, rows);
-        /* Scores are sums of rank + rope terms of at most 2 or so; values of the order of 1. A cached value that lies
-         * at a rounding boundary of the cache's type may round the other way: a step is a 127th of the largest, or
-         * an eighth of an fp8 value. */
-        static const double ROUNDING[STORAGE_TYPE_COUNT] = {
-            [STORAGE_F16] = 0x1p-11, [STORAGE_BF16] = 0x1p-8, [STORAGE_F8_E4M3] = 0x1p-2, [STORAGE_I8] = 0x1p-2};
+        float *got = run(&cpu, &in, 0, slots, positions, rows),
+              *want = run(&ref, &in, 0, slots, positions, rows);
+        /* Scores are sums of rank + rope terms of at most 2 or so; values of the order of 1. A
+         * cached value that lies at a rounding boundary of the cache's type may round the other
+         * way: a step is a 127th of the largest, or an eighth of an fp8 value. */
+        static const double ROUNDING[STORAGE_TYPE_COUNT] = {[STORAGE_F16] = 0x1p-11,
+                                                            [STORAGE_BF16] = 0x1p-8,
+                                                            [STORAGE_F8_E4M3] = 0x1p-2,
+                                                            [STORAGE_I8] = 0x1p-2};
         double cache = ROUNDING[sh->cache];
         double tolerance = 64 * UNIT_ROUNDOFF * (sh->rank + sh->rope) + cache / 8;
         for (size_t n = 0; n < (size_t)rows * sh->heads * sh->value; n++) {
             uint32_t t = (uint32_t)(n / (sh->heads * sh->value));
             if (!(fabs((double)got[n] - want[n]) <= (positions[t] == ROW_NONE ? 0 : tolerance)))
-                check_fail(__FILE__, __LINE__, "%s: shape %zu row %u: %g, expected %g", isa, i, t, (double)got[n],
-                           (double)want[n]);
+                check_fail(__FILE__, __LINE__, "%s: shape %zu row %u: %g, expected %g", isa, i, t,
+                           (double)got[n], (double)want[n]);
         }
         unguard(got);
         unguard(want);
@@ -200,13 +213,15 @@ TEST(absorbing_changes_nothing) {
     enum { ROWS = 12 };
     struct shape sh = SHAPES[1];
     struct scene s;
-    uint32_t slots[ROWS] = {0}, positions[ROWS], width = sh.rank + sh.rope, q_width = sh.nope + sh.rope;
+    uint32_t slots[ROWS] = {0}, positions[ROWS], width = sh.rank + sh.rope,
+             q_width = sh.nope + sh.rope;
     sh.rows = ROWS;
     sh.weights = STORAGE_F32;
     sh.normed = false;
     scene_init(&s, "ref", 1, &sh);
     struct inputs in = inputs_new(&sh, ROWS);
-    for (uint32_t t = 0; t < ROWS; t++) positions[t] = t;
+    for (uint32_t t = 0; t < ROWS; t++)
+        positions[t] = t;
     for (size_t i = 0; i < ROWS * (size_t)sh.rope / 2; i++) {
         in.angles[2 * i] = 1;
         in.angles[2 * i + 1] = 0;
@@ -222,17 +237,20 @@ TEST(absorbing_changes_nothing) {
                 double dot = 0;
                 for (uint32_t n = 0; n < sh.nope; n++) {
                     double key = 0;
-                    for (uint32_t k = 0; k < sh.rank; k++) key += (double)w[n * sh.rank + k] * row[k];
+                    for (uint32_t k = 0; k < sh.rank; k++)
+                        key += (double)w[n * sh.rank + k] * row[k];
                     dot += key * q[n];
                 }
-                for (uint32_t n = 0; n < sh.rope; n++) dot += (double)q[sh.nope + n] * row[sh.rank + n];
+                for (uint32_t n = 0; n < sh.rope; n++)
+                    dot += (double)q[sh.nope + n] * row[sh.rank + n];
                 total += p[j] = exp(dot / sqrt(q_width));
             }
             for (uint32_t n = 0; n < sh.value; n++) {
                 double sum = 0;
                 for (uint32_t j = 0; j <= t; j++)
                     for (uint32_t k = 0; k < sh.rank; k++)
-                        sum += p[j] / total * w[(sh.nope + n) * sh.rank + k] * in.kv[(size_t)j * width + k];
+                        sum += p[j] / total * w[(sh.nope + n) * sh.rank + k] *
+                               in.kv[(size_t)j * width + k];
                 EXPECT(fabs(got[((size_t)t * sh.heads + h) * sh.value + n] - sum) <= 1e-5);
             }
         }
@@ -251,7 +269,8 @@ TEST(latent_attention_gives_equal_bits_however_a_sequence_is_cut) {
         size_t width = (size_t)sh->heads * sh->value;
         struct inputs in = inputs_new(sh, sh->rows);
         scene_init(&whole, isa, 1, sh);
-        for (uint32_t t = 0; t < sh->rows; t++) positions[t] = t;
+        for (uint32_t t = 0; t < sh->rows; t++)
+            positions[t] = t;
         float *want = run(&whole, &in, 0, slots, positions, sh->rows);
         for (size_t c = sh->rows > 100 ? 2 : 0; c < ARRAY_LEN(chunks); c++) {
             struct scene cut;

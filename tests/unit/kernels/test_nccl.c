@@ -1,5 +1,5 @@
-/* Opening NCCL: what is missing is said, and nothing else happens. Its calls are tested end to end on the emulated
- * device (tests/e2e/test_ranks_gpu.py). */
+/* Opening NCCL: what is missing is said, and nothing else happens. Its calls are tested end to end
+ * on the emulated device (tests/e2e/test_ranks_gpu.py). */
 #include "check.h"
 #include "kernels/nccl.h"
 

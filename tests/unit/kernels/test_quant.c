@@ -1,7 +1,7 @@
 /*
- * Quantised storage types: decoding against the Python package gguf (tests/goldens/quant/blocks.bin) and against
- * definitions in double written here; products have the bits of the product with the decoded f32 matrix, for every
- * instruction set.
+ * Quantised storage types: decoding against the Python package gguf
+ * (tests/goldens/quant/blocks.bin) and against definitions in double written here; products have
+ * the bits of the product with the decoded f32 matrix, for every instruction set.
  */
 #include <stdio.h>
 
@@ -18,7 +18,8 @@ struct golden {
 
 static bool next_golden(FILE *f, struct golden *g, enum storage_type type) {
     uint32_t head[4];
-    if (fread(head, 4, 4, f) != 4) return false;
+    if (fread(head, 4, 4, f) != 4)
+        return false;
     *g = (struct golden){.type = type, .count = head[1], .size = head[2], .values = head[3]};
     g->blocks = malloc((size_t)g->count * g->size);
     g->decoded = malloc((size_t)g->count * g->values * 4);
@@ -37,14 +38,17 @@ static void check_golden(const struct golden *g) {
         ids[row] = row;
     }
     if (!same_bits(out, g->decoded, (size_t)g->count * g->values))
-        check_fail(__FILE__, __LINE__, "%s: the definition decodes other values", storage_name(g->type));
+        check_fail(__FILE__, __LINE__, "%s: the definition decodes other values",
+                   storage_name(g->type));
     FOR_EACH_ISA(isa) {
         struct bench b = bench_open(isa, 1);
         struct step_batch batch = {.row_count = g->count, .ids = ids, .positions = ids};
         memset(out, 0x55, (size_t)g->count * g->values * 4);
-        b.dev->ops->embed(b.stream, &(struct op_embed){.out = out, .table = &m, .batch = &batch, .scale = 1});
+        b.dev->ops->embed(b.stream,
+                          &(struct op_embed){.out = out, .table = &m, .batch = &batch, .scale = 1});
         if (!same_bits(out, g->decoded, (size_t)g->count * g->values))
-            check_fail(__FILE__, __LINE__, "%s %s: embedding decodes other values", isa, storage_name(g->type));
+            check_fail(__FILE__, __LINE__, "%s %s: embedding decodes other values", isa,
+                       storage_name(g->type));
         bench_close(&b);
     }
     free(ids);
@@ -73,7 +77,9 @@ TEST(blocks_decode_as_the_gguf_package_does) {
 
 static double e4m3_value(uint8_t b) {
     int exponent = b >> 3 & 15, fraction = b & 7;
-    double v = (b & 127) == 127 ? NAN : exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9);
+    double v = (b & 127) == 127 ? NAN
+               : exponent       ? ldexp(8 + fraction, exponent - 10)
+                                : ldexp(fraction, -9);
     return b & 128 ? -v : v;
 }
 static double e5m2_value(uint8_t b) {
@@ -86,16 +92,22 @@ static double e5m2_value(uint8_t b) {
 
 TEST(every_fp8_byte_has_its_value) {
     uint8_t bytes[256];
-    for (int i = 0; i < 256; i++) bytes[i] = (uint8_t)i;
+    for (int i = 0; i < 256; i++)
+        bytes[i] = (uint8_t)i;
     for (int kind = 0; kind < 2; kind++) {
-        struct matrix m = {.type = kind ? STORAGE_F8_E5M2 : STORAGE_F8_E4M3, .rows = 1, .cols = 256, .part_count = 1};
+        struct matrix m = {.type = kind ? STORAGE_F8_E5M2 : STORAGE_F8_E4M3,
+                           .rows = 1,
+                           .cols = 256,
+                           .part_count = 1};
         float out[256];
         m.parts[0] = (struct matrix_part){.data = bytes, .rows = 1, .scale_rows = 1};
         matrix_decode(&m, 0, 0, 256, out);
         for (int i = 0; i < 256; i++) {
             double want = kind ? e5m2_value((uint8_t)i) : e4m3_value((uint8_t)i);
-            if (isnan(want) ? !isnan(out[i]) : (double)out[i] != want || !signbit(out[i]) != !(i & 128))
-                check_fail(__FILE__, __LINE__, "kind %d: byte %d is %g, expected %g", kind, i, (double)out[i], want);
+            if (isnan(want) ? !isnan(out[i])
+                            : (double)out[i] != want || !signbit(out[i]) != !(i & 128))
+                check_fail(__FILE__, __LINE__, "kind %d: byte %d is %g, expected %g", kind, i,
+                           (double)out[i], want);
         }
     }
 }
@@ -122,10 +134,11 @@ struct layout {
     uint32_t scale_rows, scale_cols; /* as in matrix_part; 0 cols: one along the row */
     bool groups, zeros;
 };
-static const struct layout LAYOUTS[] = {{"tensor", 1 << 20, 0, false, false}, {"channel", 1, 0, false, false},
-                                        {"blocks", 128, 128, false, false},   {"groups", 1, 32, false, true},
-                                        {"groups of 24", 1, 24, false, true}, {"order", 1, 32, true, true},
-                                        {"flat", 0, 64, false, false}};
+static const struct layout LAYOUTS[] = {
+    {"tensor", 1 << 20, 0, false, false}, {"channel", 1, 0, false, false},
+    {"blocks", 128, 128, false, false},   {"groups", 1, 32, false, true},
+    {"groups of 24", 1, 24, false, true}, {"order", 1, 32, true, true},
+    {"flat", 0, 64, false, false}};
 static const enum storage_type SCALED[] = {STORAGE_F8_E4M3, STORAGE_F8_E5M2, STORAGE_I8,
                                            STORAGE_U8,      STORAGE_U4,      STORAGE_NF4};
 
@@ -164,17 +177,24 @@ static double stored_value(enum storage_type type, const uint8_t *data, size_t i
     }
 }
 
-static struct scaled make_scaled(enum storage_type type, const struct layout *l, uint32_t rows, uint32_t cols) {
+static struct scaled make_scaled(enum storage_type type, const struct layout *l, uint32_t rows,
+                                 uint32_t cols) {
     struct scaled s = {.m = {.type = type, .rows = rows, .cols = cols, .part_count = 1}};
-    size_t count = (size_t)rows * cols, stride = l->scale_cols ? (cols + l->scale_cols - 1) / l->scale_cols : 1,
-           places = l->scale_rows ? (rows + l->scale_rows - 1) / l->scale_rows * stride : count / l->scale_cols + 1;
+    size_t count = (size_t)rows * cols,
+           stride = l->scale_cols ? (cols + l->scale_cols - 1) / l->scale_cols : 1,
+           places = l->scale_rows ? (rows + l->scale_rows - 1) / l->scale_rows * stride
+                                  : count / l->scale_cols + 1;
     s.data = malloc(count);
-    for (size_t i = 0; i < count; i++) s.data[i] = (uint8_t)(check_random() & 0x77); /* no NaN, no infinity */
+    /* no NaN, no infinity */
+    for (size_t i = 0; i < count; i++)
+        s.data[i] = (uint8_t)(check_random() & 0x77);
     s.scales = random_array(places);
     s.zeros = random_array(places);
-    for (size_t i = 0; i < places; i++) s.zeros[i] = (float)(check_random() % 16);
+    for (size_t i = 0; i < places; i++)
+        s.zeros[i] = (float)(check_random() % 16);
     s.groups = calloc(cols, 4);
-    for (uint32_t k = 0; k < cols; k++) s.groups[k] = (uint32_t)(check_random() % stride);
+    for (uint32_t k = 0; k < cols; k++)
+        s.groups[k] = (uint32_t)(check_random() % stride);
     s.m.parts[0] = (struct matrix_part){.data = s.data,
                                         .rows = rows,
                                         .scale_rows = l->scale_rows,
@@ -188,12 +208,14 @@ static struct scaled make_scaled(enum storage_type type, const struct layout *l,
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t k = 0; k < cols; k++) {
             size_t i = (size_t)r * cols + k,
-                   at = !l->scale_rows ? i / l->scale_cols
-                                       : r / l->scale_rows * stride + (l->groups       ? s.groups[k]
-                                                                       : l->scale_cols ? k / l->scale_cols
-                                                                                       : 0);
+                   at = !l->scale_rows
+                            ? i / l->scale_cols
+                            : r / l->scale_rows * stride + (l->groups       ? s.groups[k]
+                                                            : l->scale_cols ? k / l->scale_cols
+                                                                            : 0);
             /* The difference is rounded only for NF4 and fp8, which have no zeros in any file. */
-            float difference = (float)(stored_value(type, s.data, i) - (l->zeros ? (double)s.zeros[at] : 3.0));
+            float difference =
+                (float)(stored_value(type, s.data, i) - (l->zeros ? (double)s.zeros[at] : 3.0));
             s.dense[i] = (float)((double)difference * s.scales[at]);
         }
     return s;
@@ -216,8 +238,8 @@ TEST(scaled_types_decode_to_stored_minus_zero_times_scale) {
                 matrix_decode(&s.m, r, 0, 160, out);
                 matrix_decode(&s.m, r, 32, 64, out + 32); /* from the middle */
                 if (!same_bits(out, s.dense + (size_t)r * 160, 160))
-                    check_fail(__FILE__, __LINE__, "%s by %s: row %u is wrong", storage_name(SCALED[t]),
-                               LAYOUTS[l].name, r);
+                    check_fail(__FILE__, __LINE__, "%s by %s: row %u is wrong",
+                               storage_name(SCALED[t]), LAYOUTS[l].name, r);
             }
             free_scaled(&s);
         }
@@ -230,23 +252,27 @@ static float *product(const char *isa, const struct matrix *m, const float *x, u
     float *out = guarded((size_t)rows * m->rows);
     b.dev->ops->linear(
         b.stream,
-        &(struct op_linear){.out = out, .x = x, .w = m, .rows = rows, .class_rows = rows, .out_stride = m->rows});
+        &(struct op_linear){
+            .out = out, .x = x, .w = m, .rows = rows, .class_rows = rows, .out_stride = m->rows});
     if (!guards_intact(out, (size_t)rows * m->rows))
-        check_fail(__FILE__, __LINE__, "%s %s: wrote outside its output", isa, storage_name(m->type));
+        check_fail(__FILE__, __LINE__, "%s %s: wrote outside its output", isa,
+                   storage_name(m->type));
     bench_close(&b);
     return out;
 }
 
 static void check_product(const struct matrix *m, const float *dense, const char *what) {
     static const uint32_t ROWS[] = {1, 2, 3, 4, 13, 110};
-    struct matrix plain = {.type = STORAGE_F32, .rows = m->rows, .cols = m->cols, .part_count = 1, .bias = m->bias};
+    struct matrix plain = {
+        .type = STORAGE_F32, .rows = m->rows, .cols = m->cols, .part_count = 1, .bias = m->bias};
     plain.parts[0] = (struct matrix_part){.data = dense, .rows = m->rows};
     FOR_EACH_ISA(isa)
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         float *x = random_array((size_t)ROWS[i] * m->cols), *got = product(isa, m, x, ROWS[i]),
               *want = product(isa, &plain, x, ROWS[i]);
         if (!same_bits(got, want, (size_t)ROWS[i] * m->rows))
-            check_fail(__FILE__, __LINE__, "%s %s %s, %u rows: not the product with the decoded matrix", isa,
+            check_fail(__FILE__, __LINE__,
+                       "%s %s %s, %u rows: not the product with the decoded matrix", isa,
                        storage_name(m->type), what, ROWS[i]);
         unguard(x);
         unguard(got);
@@ -263,7 +289,8 @@ TEST(scaled_products_are_those_of_the_decoded_matrix) {
         }
 }
 
-/* Three parts with bias, wide enough for several blocks of the widening loop, from the goldens' blocks. */
+/* Three parts with bias, wide enough for several blocks of the widening loop, from the goldens'
+ * blocks. */
 TEST(block_products_are_those_of_the_decoded_matrix) {
     FILE *f = fopen(TRIREME_SOURCE_DIR "/tests/goldens/quant/blocks.bin", "rb");
     EXPECT(f);
@@ -278,11 +305,12 @@ TEST(block_products_are_those_of_the_decoded_matrix) {
             memcpy(data + i * g.size, g.blocks + pick * g.size, g.size);
             memcpy(dense + i * g.values, g.decoded + pick * g.values, g.values * sizeof *dense);
         }
-        struct matrix m = {.type = g.type, .rows = rows, .cols = cols, .part_count = 3, .bias = bias};
+        struct matrix m = {
+            .type = g.type, .rows = rows, .cols = cols, .part_count = 3, .bias = bias};
         uint32_t cuts[4] = {0, 10, 11, rows};
         for (int i = 0; i < 3; i++)
-            m.parts[i] =
-                (struct matrix_part){.data = data + (size_t)cuts[i] * blocks * g.size, .rows = cuts[i + 1] - cuts[i]};
+            m.parts[i] = (struct matrix_part){.data = data + (size_t)cuts[i] * blocks * g.size,
+                                              .rows = cuts[i + 1] - cuts[i]};
         check_product(&m, dense, "blocks");
         free(data);
         unguard(dense);
@@ -295,7 +323,8 @@ TEST(block_products_are_those_of_the_decoded_matrix) {
 
 /* As a file that stores V finer than Q and K: parts of three types are one product. */
 TEST(parts_may_differ_in_type) {
-    struct scaled a = make_scaled(STORAGE_U4, &LAYOUTS[3], 21, 160), b = make_scaled(STORAGE_I8, &LAYOUTS[1], 6, 160);
+    struct scaled a = make_scaled(STORAGE_U4, &LAYOUTS[3], 21, 160),
+                  b = make_scaled(STORAGE_I8, &LAYOUTS[1], 6, 160);
     float *dense = guarded(32 * 160), *plain = random_array(5 * 160);
     struct matrix m = {.type = STORAGE_U4, .rows = 32, .cols = 160, .part_count = 3};
     m.parts[0] = a.m.parts[0];
@@ -322,7 +351,8 @@ TEST(the_definition_takes_every_type) {
     for (uint32_t t = 0; t < 3; t++)
         for (uint32_t n = 0; n < 9; n++) {
             double sum = 0;
-            for (uint32_t k = 0; k < 160; k++) sum += (double)x[t * 160 + k] * s.dense[n * 160 + k];
+            for (uint32_t k = 0; k < 160; k++)
+                sum += (double)x[t * 160 + k] * s.dense[n * 160 + k];
             EXPECT(got[t * 9 + n] == (float)sum);
         }
     unguard(x);

@@ -1,34 +1,40 @@
-/* The operations of ops_rows.h and every activation: each instruction set against the scalar definition. */
+/* The operations of ops_rows.h and every activation: each instruction set against the scalar
+ * definition. */
 #include "rig.h"
 
 static const uint32_t WIDTHS[] = {1, 3, 4, 7, 8, 15, 16, 17, 33, 64, 97};
 
 /* |a - b| <= tolerance * (size of the terms) for all; the sizes are given a value each. */
-static void compare(const char *what, const char *isa, const float *got, const float *want, const float *size,
-                    size_t count, double ulps) {
+static void compare(const char *what, const char *isa, const float *got, const float *want,
+                    const float *size, size_t count, double ulps) {
     for (size_t i = 0; i < count; i++)
-        if (!(fabs((double)got[i] - want[i]) <= ulps * UNIT_ROUNDOFF * (fabs(size[i]) + fabs(want[i])) + 1e-37)) {
-            check_fail(__FILE__, __LINE__, "%s, %s: value %zu is %.9g, expected %.9g", isa, what, i, (double)got[i],
-                       (double)want[i]);
+        if (!(fabs((double)got[i] - want[i]) <=
+              ulps * UNIT_ROUNDOFF * (fabs(size[i]) + fabs(want[i])) + 1e-37)) {
+            check_fail(__FILE__, __LINE__, "%s, %s: value %zu is %.9g, expected %.9g", isa, what, i,
+                       (double)got[i], (double)want[i]);
             return;
         }
 }
 
-static void copy(float *to, const float *from, size_t count) { memcpy(to, from, count * sizeof *to); }
+static void copy(float *to, const float *from, size_t count) {
+    memcpy(to, from, count * sizeof *to);
+}
 
 /* An error in the mean is one of all values: the row's largest is the size of a term. */
-static void fill_sizes(float *size, const float *x, const float *w, const float *bias, uint32_t rows, uint32_t width,
-                       uint32_t weight_rows, float eps) {
+static void fill_sizes(float *size, const float *x, const float *w, const float *bias,
+                       uint32_t rows, uint32_t width, uint32_t weight_rows, float eps) {
     for (uint32_t t = 0; t < rows; t++) {
         double largest = 0, mean = 0, squares = 0;
-        for (uint32_t i = 0; i < width; i++) mean += x[(size_t)t * width + i] / (double)width;
+        for (uint32_t i = 0; i < width; i++)
+            mean += x[(size_t)t * width + i] / (double)width;
         for (uint32_t i = 0; i < width; i++) {
             largest = fmax(largest, fabs(x[(size_t)t * width + i]));
             squares += pow(x[(size_t)t * width + i] - mean, 2);
         }
         for (uint32_t i = 0; i < width; i++)
             size[(size_t)t * width + i] =
-                (float)(largest / sqrt(squares / width + eps) * (fabs(w[(size_t)(t % weight_rows) * width + i]) + 1) +
+                (float)(largest / sqrt(squares / width + eps) *
+                            (fabs(w[(size_t)(t % weight_rows) * width + i]) + 1) +
                         fabs(bias[(size_t)(t % weight_rows) * width + i]));
     }
 }
@@ -41,8 +47,8 @@ TEST(layer_norm_equals_its_definition_and_adds_first) {
             uint32_t width = WIDTHS[n], rows = 3;
             size_t count = (size_t)rows * width;
             float *x = random_array(count), *d = random_array(count), *w = random_array(width),
-                  *bias = random_array(width), *mine = guarded(count), *theirs = guarded(count), *got = guarded(count),
-                  *want = guarded(count), *size = guarded(count);
+                  *bias = random_array(width), *mine = guarded(count), *theirs = guarded(count),
+                  *got = guarded(count), *want = guarded(count), *size = guarded(count);
             copy(mine, x, count);
             copy(theirs, x, count);
             struct op_layernorm a = {.out = got,
@@ -63,8 +69,8 @@ TEST(layer_norm_equals_its_definition_and_adds_first) {
             compare("sum", isa, mine, theirs, d, count, 2);
             fill_sizes(size, theirs, w, bias, rows, width, 1, 1e-5f);
             compare("layer norm", isa, got, want, size, count, width / 4.0 + 16);
-            unguard(x), unguard(d), unguard(w), unguard(bias), unguard(mine), unguard(theirs), unguard(got),
-                unguard(want), unguard(size);
+            unguard(x), unguard(d), unguard(w), unguard(bias), unguard(mine), unguard(theirs),
+                unguard(got), unguard(want), unguard(size);
         }
         bench_close(&b);
     }
@@ -78,9 +84,11 @@ TEST(norms_of_heads_equal_their_definition_and_touch_nothing_else) {
         for (size_t n = 0; n < ARRAY_LEN(WIDTHS) * 4; n++) {
             uint32_t width = WIDTHS[n / 4], rows = 3, heads = 2, stride = heads * width + 5;
             size_t count = (size_t)rows * stride;
-            float *x = random_array(count), *w = random_array(heads * width), *bias = random_array(heads * width),
-                  *got = guarded(count), *want = guarded(count), *flat = guarded(width), *size = guarded(width);
-            const float squares[] = {1.5f * (float)width, 0, 0.3f * (float)width, 0, 9.0f * (float)width};
+            float *x = random_array(count), *w = random_array(heads * width),
+                  *bias = random_array(heads * width), *got = guarded(count),
+                  *want = guarded(count), *flat = guarded(width), *size = guarded(width);
+            const float squares[] = {1.5f * (float)width, 0, 0.3f * (float)width, 0,
+                                     9.0f * (float)width};
             copy(got, x, count);
             copy(want, x, count);
             struct op_head_norm a = {.x = got,
@@ -102,19 +110,21 @@ TEST(norms_of_heads_equal_their_definition_and_touch_nothing_else) {
             ref.dev->ops->rows->head_norm(ref.stream, &a);
             EXPECT(guards_intact(got, count));
             for (uint32_t t = 0; t < rows; t++) {
-                EXPECT(same_bits(got + t * stride + heads * width, x + t * stride + heads * width, 5));
+                EXPECT(
+                    same_bits(got + t * stride + heads * width, x + t * stride + heads * width, 5));
                 for (uint32_t h = 0; h < heads; h++) {
                     size_t at = (size_t)t * stride + h * width, wat = a.weight_each ? h * width : 0;
                     copy(flat, x + at, width);
                     fill_sizes(size, flat, w + wat, bias + wat, 1, width, 1, 1e-6f);
                     for (uint32_t i = 0; a.squares && i < width; i++)
-                        size[i] =
-                            fabsf(flat[i]) / sqrtf(squares[2 * t] / (float)(3 * width)) * (fabsf(w[wat + i]) + 1) +
-                            fabsf(bias[wat + i]);
+                        size[i] = fabsf(flat[i]) / sqrtf(squares[2 * t] / (float)(3 * width)) *
+                                      (fabsf(w[wat + i]) + 1) +
+                                  fabsf(bias[wat + i]);
                     compare("head norm", isa, got + at, want + at, size, width, width / 4.0 + 24);
                 }
             }
-            unguard(x), unguard(w), unguard(bias), unguard(got), unguard(want), unguard(flat), unguard(size);
+            unguard(x), unguard(w), unguard(bias), unguard(got), unguard(want), unguard(flat),
+                unguard(size);
         }
         bench_close(&b);
     }
@@ -127,14 +137,17 @@ TEST(sums_of_squares_equal_their_definition) {
         struct bench b = bench_open(isa, 2);
         for (size_t n = 0; n < ARRAY_LEN(WIDTHS); n++) {
             uint32_t width = WIDTHS[n], rows = 5, stride = width + 3;
-            float *x = random_array(rows * stride), *got = guarded(rows * 2), *want = guarded(rows * 2);
+            float *x = random_array(rows * stride), *got = guarded(rows * 2),
+                  *want = guarded(rows * 2);
             struct op_row_squares a = {got, x, rows, stride, width, 2};
-            for (uint32_t i = 0; i < rows * 2; i++) got[i] = want[i] = (float)i;
+            for (uint32_t i = 0; i < rows * 2; i++)
+                got[i] = want[i] = (float)i;
             b.dev->ops->rows->row_squares(b.stream, &a);
             a.out = want;
             ref.dev->ops->rows->row_squares(ref.stream, &a);
             EXPECT(guards_intact(got, rows * 2));
-            compare("squares", isa, got, want, want, rows * 2, width / 4.0 + 8); /* the odd ones are untouched */
+            /* the odd ones are untouched */
+            compare("squares", isa, got, want, want, rows * 2, width / 4.0 + 8);
             unguard(x), unguard(got), unguard(want);
         }
         bench_close(&b);
@@ -181,14 +194,15 @@ TEST(positions_clamps_and_logits_equal_their_definitions) {
         for (size_t n = 0; n < ARRAY_LEN(WIDTHS); n++) {
             uint32_t width = WIDTHS[n], rows = 4, table_rows = 6;
             size_t count = (size_t)rows * width;
-            float *x = random_array(count), *table = random_array((size_t)table_rows * width), *got = guarded(count),
-                  *want = guarded(count);
+            float *x = random_array(count), *table = random_array((size_t)table_rows * width),
+                  *got = guarded(count), *want = guarded(count);
             struct matrix m = {.type = STORAGE_F32,
                                .rows = table_rows,
                                .cols = width,
                                .part_count = 1,
                                .parts = {{.data = table, .rows = table_rows}}};
-            struct step_batch batch = {.row_count = rows, .positions = (uint32_t *)(uintptr_t)positions};
+            struct step_batch batch = {.row_count = rows,
+                                       .positions = (uint32_t *)(uintptr_t)positions};
             copy(got, x, count);
             struct op_add_positions p = {got, &m, 2, &batch};
             b.dev->ops->rows->add_positions(b.stream, &p);
@@ -196,11 +210,13 @@ TEST(positions_clamps_and_logits_equal_their_definitions) {
                 for (uint32_t i = 0; i < width; i++) {
                     bool on = positions[t] != ROW_NONE && positions[t] + 2 < table_rows;
                     EXPECT(got[t * width + i] ==
-                           (on ? x[t * width + i] + table[(positions[t] + 2) * width + i] : x[t * width + i]));
+                           (on ? x[t * width + i] + table[(positions[t] + 2) * width + i]
+                               : x[t * width + i]));
                 }
             copy(got, x, count);
             b.dev->ops->rows->clamp(b.stream, &(struct op_clamp){got, rows, width, 0.4f});
-            for (size_t i = 0; i < count; i++) EXPECT(got[i] == fminf(fmaxf(x[i], -0.4f), 0.4f));
+            for (size_t i = 0; i < count; i++)
+                EXPECT(got[i] == fminf(fmaxf(x[i], -0.4f), 0.4f));
             for (int cap = 0; cap < 2; cap++) {
                 copy(got, x, count);
                 copy(want, x, count);

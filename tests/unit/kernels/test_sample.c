@@ -1,5 +1,5 @@
-/* The sampler: Philox against published vectors, the noise's distribution, each step against the scalar definition,
- * statistics. */
+/* The sampler: Philox against published vectors, the noise's distribution, each step against the
+ * scalar definition, statistics. */
 #include <stdio.h>
 
 #include "kernels/philox.h"
@@ -35,29 +35,32 @@ TEST(noise_is_a_function_of_its_coordinates_alone) {
 }
 
 TEST(gumbel_noise_is_accurate_at_both_ends) {
-    static const uint32_t bits[] = {0, 1, 2, 1000, 0x7fffffff, 0x80000000, 0x80000001, 0xfffffffe, 0xffffffff};
+    static const uint32_t bits[] = {0,          1,          2,          1000,      0x7fffffff,
+                                    0x80000000, 0x80000001, 0xfffffffe, 0xffffffff};
     for (size_t i = 0; i < 100000; i++) {
         uint32_t b = i < ARRAY_LEN(bits) ? bits[i] : (uint32_t)check_random();
         double w = (b + 0.5) * 0x1p-32, want = -log(-log1p(-w));
         float got = gumbel_of_bits(b);
-        /* two logarithms of 3 u each (scalar_math.h): the inner one's relative error is the outer one's absolute error
-         */
+        /* two logarithms of 3 u each (scalar_math.h): the inner one's relative error is the outer
+         * one's absolute error */
         EXPECT(fabs(got - want) <= 6 * 0x1p-24 * fmax(fabs(want), 1));
         EXPECT(got > -3.3f && got < 23.1f);
     }
 }
 
-/* Kolmogorov-Smirnov against exp(-exp(-x)): for 20000 draws the statistic exceeds 1.95 / sqrt(n) once in a thousand
- * seeds; the seed is fixed. */
+/* Kolmogorov-Smirnov against exp(-exp(-x)): for 20000 draws the statistic exceeds 1.95 / sqrt(n)
+ * once in a thousand seeds; the seed is fixed. */
 TEST(gumbel_noise_has_its_distribution) {
     enum { N = 20000 };
     static float x[N];
     for (int i = 0; i < N; i++)
-        x[i] = gumbel_of_bits(noise_bits(42, 0, (uint32_t)i / 100, (uint32_t)i % 100, NOISE_SAMPLE));
+        x[i] =
+            gumbel_of_bits(noise_bits(42, 0, (uint32_t)i / 100, (uint32_t)i % 100, NOISE_SAMPLE));
     double worst = 0;
     for (int bin = -30; bin < 100; bin++) {
         double at = bin * 0.1, below = 0;
-        for (int i = 0; i < N; i++) below += x[i] <= at;
+        for (int i = 0; i < N; i++)
+            below += x[i] <= at;
         worst = fmax(worst, fabs(below / N - exp(-exp(-at))));
     }
     EXPECT(worst < 1.95 / sqrt(N));
@@ -79,13 +82,14 @@ struct setting {
     const uint32_t *mask;
 };
 
-/* Runs the operation for `count` copies of the row (so that a row's place and neighbours change) and returns the last.
- */
-static struct draw sample_one(const char *isa, const float *logits, uint32_t vocab, const struct setting *set,
-                              uint32_t count) {
+/* Runs the operation for `count` copies of the row (so that a row's place and neighbours change)
+ * and returns the last. */
+static struct draw sample_one(const char *isa, const float *logits, uint32_t vocab,
+                              const struct setting *set, uint32_t count) {
     struct bench b = bench_open(isa, 2);
     uint32_t stride = vocab + 5, *ids = calloc(count, SLOT_BIAS_MAX * 4), *rows = calloc(count, 4),
-             *slots = calloc(count, 4), *positions = calloc(count, 4), *history = calloc(count, CONTEXT * 4);
+             *slots = calloc(count, 4), *positions = calloc(count, 4),
+             *history = calloc(count, CONTEXT * 4);
     uint32_t *mask_rows = calloc(count, 4);
     float *values = calloc(count, SLOT_BIAS_MAX * 4), *copy = guarded((size_t)count * stride);
     struct slot_state *states = calloc(count, sizeof *states);
@@ -103,8 +107,11 @@ static struct draw sample_one(const char *isa, const float *logits, uint32_t voc
                                .tokens = history,
                                .bias_ids = ids,
                                .bias_values = values};
-    struct step_batch batch = {
-        .row_count = count, .sample_count = count, .sample_rows = rows, .slots = slots, .positions = positions};
+    struct step_batch batch = {.row_count = count,
+                               .sample_count = count,
+                               .sample_rows = rows,
+                               .slots = slots,
+                               .positions = positions};
     struct sample_out out = {.tokens = calloc(count, 4),
                              .status = calloc(count, 4),
                              .logprobs = calloc(count, 4),
@@ -133,11 +140,13 @@ static struct draw sample_one(const char *isa, const float *logits, uint32_t voc
     memcpy(d.top_logprobs, out.top_logprobs + (size_t)last * SAMPLE_TOP_MAX, sizeof d.top_logprobs);
     if (d.status <= SAMPLE_LENGTH && history[last * CONTEXT + d.token_count - 1] != d.token)
         check_fail(__FILE__, __LINE__, "the token is not in its slot");
-    if (!guards_intact(copy, (size_t)count * stride)) check_fail(__FILE__, __LINE__, "sample wrote outside its logits");
+    if (!guards_intact(copy, (size_t)count * stride))
+        check_fail(__FILE__, __LINE__, "sample wrote outside its logits");
     void *arrays[] = {ids,          rows,           slots,       positions,        history,
                       mask_rows,    values,         states,      out.tokens,       out.status,
                       out.logprobs, out.top_counts, out.top_ids, out.top_logprobs, scratch};
-    for (size_t i = 0; i < ARRAY_LEN(arrays); i++) free(arrays[i]);
+    for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
+        free(arrays[i]);
     unguard(copy);
     bench_close(&b);
     return d;
@@ -176,22 +185,63 @@ TEST(a_stop_token_and_the_last_token_end_the_slot) {
     last.state.max_total = 5;
     early.state.min_total = 5;
     FOR_EACH_ISA(isa) {
-        struct draw d = sample_one(isa, logits, 10, &stop, 1), e = sample_one(isa, logits, 10, &last, 1),
+        struct draw d = sample_one(isa, logits, 10, &stop, 1),
+                    e = sample_one(isa, logits, 10, &last, 1),
                     f = sample_one(isa, logits, 10, &early, 1);
         EXPECT(d.status == SAMPLE_STOP && d.token == 3 && !d.active);
         EXPECT(e.status == SAMPLE_LENGTH && e.token == 3 && !e.active);
-        EXPECT(f.status == SAMPLE_TOKEN && f.token == 1 && f.active); /* 0 is the other stop token: masked too */
+        /* 0 is the other stop token: masked too */
+        EXPECT(f.status == SAMPLE_TOKEN && f.token == 1 && f.active);
+    }
+}
+
+/* min_total counts the prompt, too: with so many tokens there the next may be a stop. */
+TEST(a_stop_token_is_allowed_as_soon_as_there_are_min_total_tokens) {
+    float logits[10] = {0, 0, 0, 9};
+    FOR_EACH_ISA(isa)
+    for (uint32_t min_total = 3; min_total <= 6; min_total++) {
+        struct setting set = plain(0); /* four tokens */
+        set.state.stop_count = 1;
+        set.state.stops[0] = 3;
+        set.state.min_total = min_total;
+        struct draw d = sample_one(isa, logits, 10, &set, 1);
+        EXPECT_EQ(d.token, min_total <= 4 ? 3 : 0);
+        EXPECT_EQ(d.status, min_total <= 4 ? SAMPLE_STOP : SAMPLE_TOKEN);
+    }
+}
+
+/* Among equals the lowest ids are listed, lowest first, also where the list ends amidst them. */
+TEST(equal_logits_at_the_end_of_the_list_are_those_of_the_lowest_ids) {
+    static const uint32_t BEST[] = {9, 20, 33, 4, 7, 11, 40}; /* 3, 2, 2, then those with 1 */
+    float logits[50] = {0};
+    logits[9] = 3;
+    logits[20] = logits[33] = 2;
+    logits[4] = logits[7] = logits[11] = logits[40] = 1;
+    FOR_EACH_ISA(isa)
+    for (int32_t want = 0; want <= (int32_t)ARRAY_LEN(BEST); want++) {
+        struct setting set = plain(0);
+        set.state.logprobs = want;
+        struct draw d = sample_one(isa, logits, 50, &set, 2),
+                    ref = sample_one("ref", logits, 50, &set, 1);
+        EXPECT_EQ(d.top_count, want);
+        EXPECT_EQ(ref.top_count, want);
+        for (int32_t i = 0; i < want; i++) {
+            EXPECT_EQ(d.top_ids[i], BEST[i]);
+            EXPECT_EQ(ref.top_ids[i], BEST[i]);
+        }
     }
 }
 
 TEST(logits_that_are_not_finite_end_their_row_alone) {
     float nan_row[40], inf_row[40], empty[40], low[40];
-    for (int i = 0; i < 40; i++) nan_row[i] = inf_row[i] = 1, empty[i] = -INFINITY, low[i] = i ? -INFINITY : 0;
+    for (int i = 0; i < 40; i++)
+        nan_row[i] = inf_row[i] = 1, empty[i] = -INFINITY, low[i] = i ? -INFINITY : 0;
     nan_row[33] = NAN;
     inf_row[2] = INFINITY;
     struct setting set = plain(0.5f);
     FOR_EACH_ISA(isa) {
-        struct draw a = sample_one(isa, nan_row, 40, &set, 2), b = sample_one(isa, inf_row, 40, &set, 2),
+        struct draw a = sample_one(isa, nan_row, 40, &set, 2),
+                    b = sample_one(isa, inf_row, 40, &set, 2),
                     c = sample_one(isa, empty, 40, &set, 2), d = sample_one(isa, low, 40, &set, 2);
         EXPECT(a.status == SAMPLE_NONFINITE && !a.active && a.token_count == 4);
         EXPECT(b.status == SAMPLE_NONFINITE && c.status == SAMPLE_NONFINITE);
@@ -209,7 +259,8 @@ TEST(an_ended_slot_wastes_its_row) {
 TEST(masks_allow_only_their_ids) {
     enum { V = 100 };
     float logits[V];
-    for (int i = 0; i < V; i++) logits[i] = (float)i;
+    for (int i = 0; i < V; i++)
+        logits[i] = (float)i;
     uint32_t mask[4] = {0, 1u << 8 | 1, 0, 0}, none[4] = {0};
     struct setting set = plain(0), empty = plain(1);
     set.mask = mask;
@@ -220,19 +271,21 @@ TEST(masks_allow_only_their_ids) {
     }
 }
 
-/* Random logits and settings: the same draw as the definition, and logprobs within the rounding of a logarithm of a
- * sum. */
+/* Random logits and settings: the same draw as the definition, and logprobs within the rounding of
+ * a logarithm of a sum. */
 TEST(every_setting_draws_what_the_definition_draws) {
     static const uint32_t vocabs[] = {1, 2, 5, 16, 17, 63, 257, 1031};
     FOR_EACH_ISA(isa)
     for (int round = 0; round < 400; round++) {
         uint32_t vocab = vocabs[check_random() % ARRAY_LEN(vocabs)];
         float *logits = random_array(vocab);
-        for (uint32_t i = 0; i < vocab; i++) logits[i] = check_random() % 50 ? logits[i] * 4 : -INFINITY;
+        for (uint32_t i = 0; i < vocab; i++)
+            logits[i] = check_random() % 50 ? logits[i] * 4 : -INFINITY;
         logits[check_random() % vocab] = 1;
         struct setting set = plain(round % 4 ? 0.3f + (float)(round % 7) * 0.3f : 0);
         struct slot_state *s = &set.state;
-        for (int i = 0; i < 12; i++) set.history[i] = (uint32_t)(check_random() % vocab);
+        for (int i = 0; i < 12; i++)
+            set.history[i] = (uint32_t)(check_random() % vocab);
         s->token_count = 12;
         s->prompt_count = 5;
         s->seed = check_random();
@@ -256,7 +309,8 @@ TEST(every_setting_draws_what_the_definition_draws) {
         for (uint32_t i = 0; want.top_count != SAMPLE_NO_LOGPROBS && i < want.top_count; i++) {
             EXPECT_EQ(got.top_ids[i], want.top_ids[i]);
             EXPECT(got.top_logprobs[i] == want.top_logprobs[i] ||
-                   fabsf(got.top_logprobs[i] - want.top_logprobs[i]) <= 1e-5f * (1 + fabsf(want.top_logprobs[i])));
+                   fabsf(got.top_logprobs[i] - want.top_logprobs[i]) <=
+                       1e-5f * (1 + fabsf(want.top_logprobs[i])));
         }
         if (s->logprobs >= 0)
             EXPECT(got.logprob == want.logprob ||
@@ -267,10 +321,10 @@ TEST(every_setting_draws_what_the_definition_draws) {
 
 /* ---- statistics ---- */
 
-/* Draws at many positions; chi-square against the softmax of what is kept. Fixed seeds; the bound is the 99.9th
- * percentile of 9 degrees of freedom. */
-static double chi_square(const char *isa, const struct setting *base, const float *logits, const double *probability,
-                         uint32_t vocab, int draws) {
+/* Draws at many positions; chi-square against the softmax of what is kept. Fixed seeds; the bound
+ * is the 99.9th percentile of 9 degrees of freedom. */
+static double chi_square(const char *isa, const struct setting *base, const float *logits,
+                         const double *probability, uint32_t vocab, int draws) {
     double counts[16] = {0}, chi = 0;
     for (int i = 0; i < draws; i++) {
         struct setting set = *base;
@@ -291,16 +345,20 @@ TEST(draws_follow_the_softmax_of_what_is_kept) {
     enum { V = 10, DRAWS = 4000 };
     float logits[V];
     double p[V], sum = 0;
-    for (int v = 0; v < V; v++) logits[v] = 0.4f * (float)v;
+    for (int v = 0; v < V; v++)
+        logits[v] = 0.4f * (float)v;
     FOR_EACH_ISA(isa) {
         for (int kept = V; kept >= 4; kept -= 6) { /* all, then the best four */
             struct setting set = plain(0.8f);
             set.state.top_k = kept == V ? 0 : (uint32_t)kept;
             sum = 0;
-            for (int v = 0; v < V; v++) sum += p[v] = v >= V - kept ? exp(logits[v] / 0.8) : 0;
-            for (int v = 0; v < V; v++) p[v] /= sum;
+            for (int v = 0; v < V; v++)
+                sum += p[v] = v >= V - kept ? exp(logits[v] / 0.8) : 0;
+            for (int v = 0; v < V; v++)
+                p[v] /= sum;
             double chi = chi_square(isa, &set, logits, p, V, DRAWS);
-            if (chi > 27.9) check_fail(__FILE__, __LINE__, "%s: chi-square %g with %d kept", isa, chi, kept);
+            if (chi > 27.9)
+                check_fail(__FILE__, __LINE__, "%s: chi-square %g with %d kept", isa, chi, kept);
         }
     }
 }
@@ -309,7 +367,8 @@ TEST(top_p_keeps_the_smallest_set_that_holds_the_mass) {
     enum { V = 5 };
     static const double p[V] = {0.5, 0.25, 0.125, 0.0625, 0.0625};
     float logits[V];
-    for (int v = 0; v < V; v++) logits[v] = (float)log(p[v]);
+    for (int v = 0; v < V; v++)
+        logits[v] = (float)log(p[v]);
     FOR_EACH_ISA(isa)
     for (int i = 0; i < 300; i++) {
         struct setting set = plain(1);
@@ -329,7 +388,8 @@ TEST(equal_logits_draw_the_same_token_on_every_instruction_set) {
     enum { V = 3000 };
     static float logits[V];
     for (int i = 0; i < 200; i++) {
-        for (int v = 0; v < V; v++) logits[v] = random_value();
+        for (int v = 0; v < V; v++)
+            logits[v] = random_value();
         struct setting set = plain(1);
         set.state.seed = check_random();
         uint32_t first = sample_one("scalar", logits, V, &set, 1).token;

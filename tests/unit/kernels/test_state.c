@@ -1,5 +1,5 @@
-/* Operations with a state: each instruction set against the scalar definition, and every cut into steps against the
- * sequence computed at once, bit by bit. */
+/* Operations with a state: each instruction set against the scalar definition, and every cut into
+ * steps against the sequence computed at once, bit by bit. */
 #include "rig.h"
 #include "state_cases.h"
 
@@ -12,19 +12,25 @@ struct numbers {
 static void numbers_init(struct numbers *n, const struct state_case *c) {
     size_t rows = CASE_SLOTS * CASE_LENGTH;
     *n = (struct numbers){.c = c};
-    for (int i = 0; i < CASE_INPUTS; i++) n->in[i] = random_array(rows * c->inputs[i]);
+    for (int i = 0; i < CASE_INPUTS; i++)
+        n->in[i] = random_array(rows * c->inputs[i]);
     n->wide = random_array(rows * c->wide);
-    for (size_t i = 0; i < rows * c->wide; i++) n->wide[i] = fabsf(n->wide[i]);
-    for (int i = 0; i < CASE_PARAMETERS; i++) n->p[i] = random_array(c->parameters[i]);
+    for (size_t i = 0; i < rows * c->wide; i++)
+        n->wide[i] = fabsf(n->wide[i]);
+    for (int i = 0; i < CASE_PARAMETERS; i++)
+        n->p[i] = random_array(c->parameters[i]);
     case_tame(c, n->p);
 }
 static void numbers_release(struct numbers *n) {
-    for (int i = 0; i < CASE_INPUTS; i++) unguard(n->in[i]);
-    for (int i = 0; i < CASE_PARAMETERS; i++) unguard(n->p[i]);
+    for (int i = 0; i < CASE_INPUTS; i++)
+        unguard(n->in[i]);
+    for (int i = 0; i < CASE_PARAMETERS; i++)
+        unguard(n->p[i]);
     unguard(n->wide);
 }
 
-/* Results of all sequences [planes][slots * length, out_width], and the slots' states with guards between. */
+/* Results of all sequences [planes][slots * length, out_width], and the slots' states with guards
+ * between. */
 struct results {
     float *out, *states;
     size_t out_count, slot_floats;
@@ -33,7 +39,8 @@ static void results_init(struct results *r, const struct state_case *c) {
     r->out_count = (size_t)c->out_planes * CASE_SLOTS * CASE_LENGTH * c->out_width;
     r->slot_floats = (c->state_floats + 15) / 16 * 16 + 16;
     r->out = guarded(r->out_count);
-    r->states = guarded(CASE_SLOTS * r->slot_floats); /* poison: an operation must begin anew at position 0 */
+    /* poison: an operation must begin anew at position 0 */
+    r->states = guarded(CASE_SLOTS * r->slot_floats);
 }
 static void results_release(struct results *r) {
     unguard(r->out);
@@ -48,7 +55,8 @@ struct plan {
 };
 
 /* Gathers the step's rows, calls, scatters the outputs. */
-static void run_step(struct bench *b, const struct numbers *n, struct results *r, const struct plan *plan) {
+static void run_step(struct bench *b, const struct numbers *n, struct results *r,
+                     const struct plan *plan) {
     const struct state_case *c = n->c;
     uint32_t rows = plan->row_count;
     uint32_t *positions = calloc(rows, 4), *slots = calloc(rows, 4), *from = calloc(rows, 4);
@@ -57,19 +65,24 @@ static void run_step(struct bench *b, const struct numbers *n, struct results *r
             uint32_t row = plan->runs[k].row_first + i;
             positions[row] = plan->first[k] == ROW_NONE ? ROW_NONE : plan->first[k] + i;
             slots[row] = plan->runs[k].slot;
-            from[row] = plan->first[k] == ROW_NONE ? 0 : plan->runs[k].slot * CASE_LENGTH + positions[row];
+            from[row] =
+                plan->first[k] == ROW_NONE ? 0 : plan->runs[k].slot * CASE_LENGTH + positions[row];
         }
     float *in[CASE_INPUTS], *wide = guarded((size_t)rows * c->wide),
                             *out = guarded((size_t)rows * c->out_width * c->out_planes);
     for (int i = 0; i < CASE_INPUTS; i++) {
         in[i] = guarded((size_t)rows * c->inputs[i]);
         for (uint32_t row = 0; row < rows; row++)
-            memcpy(in[i] + (size_t)row * c->inputs[i], n->in[i] + (size_t)from[row] * c->inputs[i], c->inputs[i] * 4);
+            memcpy(in[i] + (size_t)row * c->inputs[i], n->in[i] + (size_t)from[row] * c->inputs[i],
+                   c->inputs[i] * 4);
     }
     for (uint32_t row = 0; row < rows; row++)
         memcpy(wide + (size_t)row * c->wide, n->wide + (size_t)from[row] * c->wide, c->wide * 4);
-    struct step_batch batch = {
-        .row_count = rows, .run_count = plan->run_count, .runs = plan->runs, .slots = slots, .positions = positions};
+    struct step_batch batch = {.row_count = rows,
+                               .run_count = plan->run_count,
+                               .runs = plan->runs,
+                               .slots = slots,
+                               .positions = positions};
     struct state_view view = {.base = r->states, .slot_stride = r->slot_floats * 4};
     c->call(c, b->stream, b->dev->ops->state, (void *const *)in, wide, n->p, out, view, &batch);
     if (!guards_intact(out, (size_t)rows * c->out_width * c->out_planes))
@@ -78,7 +91,8 @@ static void run_step(struct bench *b, const struct numbers *n, struct results *r
         for (uint32_t m = 0; positions[row] != ROW_NONE && m < c->out_planes; m++)
             memcpy(r->out + ((size_t)m * CASE_SLOTS * CASE_LENGTH + from[row]) * c->out_width,
                    out + ((size_t)m * rows + row) * c->out_width, c->out_width * 4);
-    for (int i = 0; i < CASE_INPUTS; i++) unguard(in[i]);
+    for (int i = 0; i < CASE_INPUTS; i++)
+        unguard(in[i]);
     unguard(wide);
     unguard(out);
     free(positions);
@@ -88,7 +102,10 @@ static void run_step(struct bench *b, const struct numbers *n, struct results *r
 
 static void run_whole(struct bench *b, const struct numbers *n, struct results *r) {
     for (uint32_t slot = 0; slot < CASE_SLOTS; slot++) {
-        struct plan plan = {.runs = {{slot, 0, CASE_LENGTH}}, .run_count = 1, .row_count = CASE_LENGTH, .first = {0}};
+        struct plan plan = {.runs = {{slot, 0, CASE_LENGTH}},
+                            .run_count = 1,
+                            .row_count = CASE_LENGTH,
+                            .first = {0}};
         run_step(b, n, r, &plan);
     }
 }
@@ -102,18 +119,22 @@ static void plan_step(struct plan *plan, uint32_t done[CASE_SLOTS]) {
         for (int part = 0; part < 2 && check_random() % 3; part++) {
             bool padding = check_random() % 4 == 0;
             uint32_t left = CASE_LENGTH - done[slot], count = 1 + (uint32_t)(check_random() % 7);
-            if (!padding && left == 0) break;
-            if (!padding) count = MIN(count, left);
+            if (!padding && left == 0)
+                break;
+            if (!padding)
+                count = MIN(count, left);
             plan->runs[plan->run_count] = (struct step_run){slot, plan->row_count, count};
             plan->first[plan->run_count++] = padding ? ROW_NONE : done[slot];
             plan->row_count += count;
-            if (!padding) done[slot] += count;
+            if (!padding)
+                done[slot] += count;
         }
     }
     /* rows of a run need not lie in the order of runs */
     if (plan->run_count > 1 && check_random() % 2) {
         uint32_t at = 0;
-        for (uint32_t k = plan->run_count; k-- > 0; at += plan->runs[k].token_count) plan->runs[k].row_first = at;
+        for (uint32_t k = plan->run_count; k-- > 0; at += plan->runs[k].token_count)
+            plan->runs[k].row_first = at;
     }
 }
 
@@ -124,7 +145,8 @@ static void run_cut(struct bench *b, const struct numbers *n, struct results *r)
         plan_step(&plan, done);
         run_step(b, n, r, &plan);
         total = 0;
-        for (int i = 0; i < CASE_SLOTS; i++) total += done[i];
+        for (int i = 0; i < CASE_SLOTS; i++)
+            total += done[i];
     }
 }
 
@@ -138,8 +160,9 @@ static double relative_error(const float *x, const float *want, size_t count) {
     return sqrt(difference / (size + 1e-30));
 }
 
-/* f32 against double: a row's result passes through at most length recurrence steps, each of a few roundings (exp:
- * 3 ulp of the result and the rounding of its argument), and sums over at most 64 states or keys. */
+/* f32 against double: a row's result passes through at most length recurrence steps, each of a few
+ * roundings (exp: 3 ulp of the result and the rounding of its argument), and sums over at most 64
+ * states or keys. */
 #define STATE_TOLERANCE ((8.0 * CASE_LENGTH + 64) * UNIT_ROUNDOFF)
 
 TEST(operations_equal_their_definition) {
@@ -155,8 +178,8 @@ TEST(operations_equal_their_definition) {
         run_whole(&ref, &n, &want);
         double error = relative_error(got.out, want.out, got.out_count);
         if (!(error <= STATE_TOLERANCE))
-            check_fail(__FILE__, __LINE__, "%s: %s [%u, %u]: relative error %g", isa, n.c->name, n.c->sizes[0],
-                       n.c->sizes[1], error);
+            check_fail(__FILE__, __LINE__, "%s: %s [%u, %u]: relative error %g", isa, n.c->name,
+                       n.c->sizes[0], n.c->sizes[1], error);
         EXPECT(guards_intact(got.states, CASE_SLOTS * got.slot_floats));
         results_release(&got);
         results_release(&want);
@@ -178,11 +201,13 @@ static void check_cuts(const char *isa, const struct state_case *c) {
         results_init(&cut, c);
         run_cut(&b, &n, &cut);
         if (!same_bits(cut.out, whole.out, whole.out_count))
-            check_fail(__FILE__, __LINE__, "%s: %s [%u, %u]: another cut, other bits", isa, c->name, c->sizes[0],
-                       c->sizes[1]);
+            check_fail(__FILE__, __LINE__, "%s: %s [%u, %u]: another cut, other bits", isa, c->name,
+                       c->sizes[0], c->sizes[1]);
         for (uint32_t slot = 0; slot < CASE_SLOTS; slot++)
-            EXPECT(same_bits(cut.states + slot * cut.slot_floats, whole.states + slot * whole.slot_floats,
-                             c->call == case_ssm ? 0 : c->state_floats)); /* ssm: unused lanes of a tile */
+            EXPECT(same_bits(cut.states + slot * cut.slot_floats,
+                             whole.states + slot * whole.slot_floats,
+                             /* ssm: unused lanes of a tile */
+                             c->call == case_ssm ? 0 : c->state_floats));
         results_release(&cut);
     }
     results_release(&whole);
@@ -192,25 +217,29 @@ static void check_cuts(const char *isa, const struct state_case *c) {
 
 TEST(no_cut_into_steps_changes_a_bit) {
     FOR_EACH_ISA(isa)
-    for (size_t i = 0; i < ARRAY_LEN(STATE_CASES); i++) check_cuts(isa, &STATE_CASES[i]);
-    for (size_t i = 0; i < ARRAY_LEN(STATE_CASES); i++) check_cuts("ref", &STATE_CASES[i]);
+    for (size_t i = 0; i < ARRAY_LEN(STATE_CASES); i++)
+        check_cuts(isa, &STATE_CASES[i]);
+    for (size_t i = 0; i < ARRAY_LEN(STATE_CASES); i++)
+        check_cuts("ref", &STATE_CASES[i]);
 }
 
 /* ---- operations on rows ---- */
 
-static void expect_near(const char *isa, const char *what, const float *x, const float *want, size_t count,
-                        double tolerance) {
+static void expect_near(const char *isa, const char *what, const float *x, const float *want,
+                        size_t count, double tolerance) {
     for (size_t i = 0; i < count; i++)
         if (!(fabs((double)x[i] - want[i]) <= tolerance * (fabs((double)want[i]) + 1)))
-            check_fail(__FILE__, __LINE__, "%s: %s at %zu: %g, expected %g", isa, what, i, (double)x[i],
-                       (double)want[i]);
-    if (!guards_intact(x, count)) check_fail(__FILE__, __LINE__, "%s: %s wrote outside", isa, what);
+            check_fail(__FILE__, __LINE__, "%s: %s at %zu: %g, expected %g", isa, what, i,
+                       (double)x[i], (double)want[i]);
+    if (!guards_intact(x, count))
+        check_fail(__FILE__, __LINE__, "%s: %s wrote outside", isa, what);
 }
 
 TEST(step_sizes_are_softplus_within_their_limits) {
     FOR_EACH_ISA(isa) {
         struct bench b = bench_open(isa, 1), ref = bench_open("ref", 1);
-        float *x = random_array(5 * 50), *bias = random_array(37), *out = guarded(5 * 37), *want = guarded(5 * 37);
+        float *x = random_array(5 * 50), *bias = random_array(37), *out = guarded(5 * 37),
+              *want = guarded(5 * 37);
         x[3] = 200;
         x[4] = -200;
         struct op_softplus op = {out, x, bias, 5, 37, 50, 0.001f, 30};
@@ -220,7 +249,8 @@ TEST(step_sizes_are_softplus_within_their_limits) {
         expect_near(isa, "softplus", out, want, 5 * 37, 8 * UNIT_ROUNDOFF);
         EXPECT(want[3] == 30 && want[4] == 0.001f);
         float *arrays[] = {x, bias, out, want};
-        for (size_t i = 0; i < ARRAY_LEN(arrays); i++) unguard(arrays[i]);
+        for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
+            unguard(arrays[i]);
         bench_close(&b);
         bench_close(&ref);
     }
@@ -228,7 +258,8 @@ TEST(step_sizes_are_softplus_within_their_limits) {
 
 TEST(block_products_equal_their_definition) {
     FOR_EACH_ISA(isa)
-    for (uint32_t form = 0; form < 3; form++) { /* blocks apart; of the same inputs; with the same weights */
+    for (uint32_t form = 0; form < 3;
+         form++) { /* blocks apart; of the same inputs; with the same weights */
         struct bench b = bench_open(isa, 1), ref = bench_open("ref", 1);
         enum { ROWS = 3, BLOCKS = 4, IN = 11, COLS = 19 };
         float *x = random_array(ROWS * 50), *weight = random_array(BLOCKS * IN * COLS),
@@ -242,7 +273,8 @@ TEST(block_products_equal_their_definition) {
         EXPECT(relative_error(out, want, ROWS * BLOCKS * COLS) <= 12 * UNIT_ROUNDOFF);
         EXPECT(guards_intact(out, ROWS * BLOCKS * COLS));
         float *arrays[] = {x, weight, bias, out, want};
-        for (size_t i = 0; i < ARRAY_LEN(arrays); i++) unguard(arrays[i]);
+        for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
+            unguard(arrays[i]);
         bench_close(&b);
         bench_close(&ref);
     }
@@ -253,8 +285,9 @@ TEST(group_norms_equal_their_definition) {
     for (int form = 0; form < 12; form++) {
         struct bench b = bench_open(isa, 1), ref = bench_open("ref", 1);
         enum { ROWS = 3, GROUP = 21, WIDTH = 63, STRIDE = 70 };
-        float *x = random_array(ROWS * STRIDE), *gate = random_array(ROWS * STRIDE), *weight = random_array(WIDTH),
-              *out = guarded(ROWS * WIDTH), *want = guarded(ROWS * WIDTH);
+        float *x = random_array(ROWS * STRIDE), *gate = random_array(ROWS * STRIDE),
+              *weight = random_array(WIDTH), *out = guarded(ROWS * WIDTH),
+              *want = guarded(ROWS * WIDTH);
         struct op_group_norm op = {.out = out,
                                    .x = x,
                                    .gate = form % 3 ? gate : NULL,
@@ -273,7 +306,8 @@ TEST(group_norms_equal_their_definition) {
         ref.dev->ops->state->group_norm(ref.stream, &op);
         expect_near(isa, "group norm", out, want, ROWS * WIDTH, 40 * UNIT_ROUNDOFF);
         float *arrays[] = {x, gate, weight, out, want};
-        for (size_t i = 0; i < ARRAY_LEN(arrays); i++) unguard(arrays[i]);
+        for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
+            unguard(arrays[i]);
         bench_close(&b);
         bench_close(&ref);
     }
@@ -285,18 +319,24 @@ TEST(gates_and_lerp_equal_their_definition) {
         for (int form = 0; form < 4; form++) {
             struct bench b = bench_open(isa, 1), ref = bench_open("ref", 1);
             enum { ROWS = 3, WIDTH = 37, STRIDE = 41 };
-            float *x = random_array(ROWS * STRIDE), *gate = random_array(ROWS * STRIDE), *bias = random_array(WIDTH),
-                  *out = guarded(ROWS * WIDTH), *want = guarded(ROWS * WIDTH);
-            struct op_gate op = {
-                out, form & 1 ? x : NULL, gate, form & 2 ? bias : NULL, ROWS, WIDTH, STRIDE, STRIDE, WIDTH, kind};
+            float *x = random_array(ROWS * STRIDE), *gate = random_array(ROWS * STRIDE),
+                  *bias = random_array(WIDTH), *out = guarded(ROWS * WIDTH),
+                  *want = guarded(ROWS * WIDTH);
+            struct op_gate op = {out,    form & 1 ? x : NULL,
+                                 gate,   form & 2 ? bias : NULL,
+                                 ROWS,   WIDTH,
+                                 STRIDE, STRIDE,
+                                 WIDTH,  kind};
             b.dev->ops->state->gate(b.stream, &op);
             op.out = want;
             ref.dev->ops->state->gate(ref.stream, &op);
-            for (int i = 0; i < ROWS * WIDTH; i++) { /* f is right within 2^-23, and x multiplies that */
+            for (int i = 0; i < ROWS * WIDTH;
+                 i++) { /* f is right within 2^-23, and x multiplies that */
                 float by = op.x ? x[i / WIDTH * STRIDE + i % WIDTH] : 1;
-                if (!(fabs((double)out[i] - want[i]) <= 60 * UNIT_ROUNDOFF * (fabsf(want[i]) + 1 + fabsf(by))))
-                    check_fail(__FILE__, __LINE__, "%s: gate %d at %d: %g, expected %g", isa, (int)kind, i, out[i],
-                               want[i]);
+                if (!(fabs((double)out[i] - want[i]) <=
+                      60 * UNIT_ROUNDOFF * (fabsf(want[i]) + 1 + fabsf(by))))
+                    check_fail(__FILE__, __LINE__, "%s: gate %d at %d: %g, expected %g", isa,
+                               (int)kind, i, out[i], want[i]);
             }
             struct op_lerp lerp = {out, x, gate, form & 2 ? bias : NULL, ROWS, WIDTH};
             memcpy(out, bias, WIDTH * 4); /* the last two rows keep what the gate has made */
@@ -310,7 +350,8 @@ TEST(gates_and_lerp_equal_their_definition) {
                 EXPECT(fabs((double)out[i] - want[i]) <=
                        20 * UNIT_ROUNDOFF * (fabs((double)before[i]) + fabs((double)x[i])));
             float *arrays[] = {x, gate, bias, out, want};
-            for (size_t i = 0; i < ARRAY_LEN(arrays); i++) unguard(arrays[i]);
+            for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
+                unguard(arrays[i]);
             bench_close(&b);
             bench_close(&ref);
         }

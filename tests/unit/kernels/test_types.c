@@ -20,7 +20,8 @@ TEST(every_half_widens_to_its_value) {
 
 TEST(every_finite_half_survives_the_round_trip) {
     for (uint32_t h = 0; h < 65536; h++)
-        if ((h >> 10 & 31) != 31) EXPECT_EQ(f32_to_f16(f16_to_f32((uint16_t)h)), h);
+        if ((h >> 10 & 31) != 31)
+            EXPECT_EQ(f32_to_f16(f16_to_f32((uint16_t)h)), h);
 }
 
 TEST(narrowing_to_half_takes_the_nearest_and_even_among_two) {
@@ -48,11 +49,13 @@ TEST(bf16_rounds_to_nearest_even) {
     EXPECT_EQ(f32_to_bf16(1.00390637f), 0x3f81);
     EXPECT(isnan(bf16_to_f32(f32_to_bf16(NAN))));
     for (uint32_t h = 0; h < 65536; h++)
-        if ((h & 0x7fff) <= 0x7f80) EXPECT_EQ(f32_to_bf16(bf16_to_f32((uint16_t)h)), h);
+        if ((h & 0x7fff) <= 0x7f80)
+            EXPECT_EQ(f32_to_bf16(bf16_to_f32((uint16_t)h)), h);
 }
 
 TEST(storage_names_are_their_own_inverse) {
-    for (size_t i = 0; i < ARRAY_LEN(TYPES); i++) EXPECT_EQ(storage_parse(storage_name(TYPES[i])), TYPES[i]);
+    for (size_t i = 0; i < ARRAY_LEN(TYPES); i++)
+        EXPECT_EQ(storage_parse(storage_name(TYPES[i])), TYPES[i]);
     EXPECT_EQ(storage_parse("f31"), STORAGE_NONE);
     EXPECT_EQ(storage_parse(NULL), STORAGE_NONE);
 }

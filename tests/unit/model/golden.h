@@ -1,6 +1,6 @@
 /*
- * golden.h - the tiny random models of tests/goldens/models (make.py there): reads one, makes its weights, writes a
- * model folder.
+ * golden.h - the tiny random models of tests/goldens/models (make.py there): reads one, makes its
+ * weights, writes a model folder.
  */
 #ifndef TESTS_UNIT_MODEL_GOLDEN_H
 #define TESTS_UNIT_MODEL_GOLDEN_H
@@ -29,7 +29,8 @@ static inline uint32_t *golden_uints(struct config *c, const char *name, uint32_
     const struct config_node *list = config_find(c, 0, name);
     *count = list ? list->count : 0;
     uint32_t *out = calloc(*count + 1u, sizeof *out), n = 0;
-    for (uint32_t i = list ? list->first : 0; i; i = c->nodes[i].next) out[n++] = (uint32_t)c->nodes[i].integer;
+    for (uint32_t i = list ? list->first : 0; i; i = c->nodes[i].next)
+        out[n++] = (uint32_t)c->nodes[i].integer;
     return out;
 }
 
@@ -48,9 +49,11 @@ static inline float *golden_floats(struct config *c, const char *name, size_t co
     for (int v; (v = base64_value(*text)) >= 0 && n < count * 4; text++) {
         bits = bits << 6 | (uint32_t)v;
         have += 6;
-        if (have >= 8) out[n++] = (uint8_t)(bits >> (have -= 8));
+        if (have >= 8)
+            out[n++] = (uint8_t)(bits >> (have -= 8));
     }
-    if (n == count * 4) return (float *)(void *)out;
+    if (n == count * 4)
+        return (float *)(void *)out;
     free(out);
     return NULL;
 }
@@ -69,9 +72,11 @@ static inline bool model_golden_read(struct model_golden *g, const char *path) {
     uint32_t greedy_count;
     *g = (struct model_golden){0};
     buf_init(&text, 0);
-    bool ok = !file_read(path, CONFIG_BYTES_MAX, &text, NULL) && !config_open(&g->json, buf_bytes(&text), NULL);
+    bool ok = !file_read(path, CONFIG_BYTES_MAX, &text, NULL) &&
+              !config_open(&g->json, buf_bytes(&text), NULL);
     buf_release(&text);
-    if (!ok) return false;
+    if (!ok)
+        return false;
     g->name = config_text(&g->json, 0, "name", "");
     g->config = config_text(&g->json, 0, "config", "");
     g->seed = (uint64_t)config_int(&g->json, 0, "seed", 0);
@@ -93,13 +98,14 @@ static inline bool model_golden_read(struct model_golden *g, const char *path) {
 
 static inline uint64_t golden_fnv1a(const char *s) {
     uint64_t h = 0xcbf29ce484222325u;
-    for (; *s; s++) h = (h ^ (uint8_t)*s) * 0x100000001b3u;
+    for (; *s; s++)
+        h = (h ^ (uint8_t)*s) * 0x100000001b3u;
     return h;
 }
 
 /* As make.py says. */
-static inline void golden_draw(struct buf *out, const char *name, uint64_t seed, size_t count, double mean,
-                               double sigma, enum storage_type type) {
+static inline void golden_draw(struct buf *out, const char *name, uint64_t seed, size_t count,
+                               double mean, double sigma, enum storage_type type) {
     uint64_t key64 = golden_fnv1a(name) ^ seed;
     const uint32_t key[2] = {(uint32_t)key64, (uint32_t)(key64 >> 32)};
     float scale = (float)(sigma / sqrt(4 * (256.0 * 256 - 1) / 12)), offset = (float)mean;
@@ -122,8 +128,8 @@ static inline bool golden_put_file(const char *dir, const char *name, struct byt
 }
 
 /* One entry [name, [shape], mean, sigma] of "tensors": its header entry and its data. */
-static inline void golden_put_tensor(const struct model_golden *g, const struct config_node *t, enum storage_type type,
-                                     struct buf *header, struct buf *data) {
+static inline void golden_put_tensor(const struct model_golden *g, const struct config_node *t,
+                                     enum storage_type type, struct buf *header, struct buf *data) {
     const struct config *c = &g->json;
     const struct config_node *shape = config_item(c, t, 1);
     const char *name = config_node_text(c, config_item(c, t, 0));
@@ -135,12 +141,14 @@ static inline void golden_put_tensor(const struct model_golden *g, const struct 
         buf_addf(header, "%s%lld", i ? "," : "", (long long)n);
         count *= (size_t)n;
     }
-    golden_draw(data, name, g->seed, count, config_item(c, t, 2)->number, config_item(c, t, 3)->number, type);
+    golden_draw(data, name, g->seed, count, config_item(c, t, 2)->number,
+                config_item(c, t, 3)->number, type);
     buf_addf(header, "],\"data_offsets\":[%zu,%zu]}", begin, data->len);
 }
 
 /* config.json and model.safetensors in weights of `type`. */
-static inline bool golden_put_model(struct model_golden *g, const char *dir, enum storage_type type) {
+static inline bool golden_put_model(struct model_golden *g, const char *dir,
+                                    enum storage_type type) {
     struct buf header, data, file;
     const struct config_node *list = config_find(&g->json, 0, "tensors");
     buf_init(&header, 0);
@@ -149,7 +157,8 @@ static inline bool golden_put_model(struct model_golden *g, const char *dir, enu
     for (uint32_t i = list ? list->first : 0; i; i = g->json.nodes[i].next)
         golden_put_tensor(g, &g->json.nodes[i], type, &header, &data);
     buf_add_str(&header, "}");
-    while (header.len % 8) buf_add_byte(&header, ' ');
+    while (header.len % 8)
+        buf_add_byte(&header, ' ');
     uint64_t len = header.len;
     buf_add(&file, &len, 8);
     buf_add_bytes(&file, buf_bytes(&header));
@@ -174,24 +183,27 @@ static inline void golden_drop_dir(const char *dir) {
 
 /* ---- comparing ---- */
 
-/* Logits [count, vocab] of all positions of a sequence in a slot, computed in chunks; chunk 0: chunks of 1, 2, 3, ...
- */
-static inline float *golden_logits(struct rig *r, const uint32_t *tokens, uint32_t count, uint32_t slot,
-                                   uint32_t chunk) {
+/* Logits [count, vocab] of all positions of a sequence in a slot, computed in chunks; chunk 0:
+ * chunks of 1, 2, 3, ... */
+static inline float *golden_logits(struct rig *r, const uint32_t *tokens, uint32_t count,
+                                   uint32_t slot, uint32_t chunk) {
     uint32_t vocab = r->model.spec.vocab, size = chunk ? chunk : 1;
     float *out = calloc((size_t)count * vocab, sizeof *out);
     rig_admit(r, slot, tokens, count, (struct slot_state){.prompt_count = count});
     for (uint32_t at = 0, n; at < count; at += n, size += chunk == 0) {
         uint32_t rows[RIG_ROWS];
         n = MIN(size, count - at);
-        for (uint32_t i = 0; i < n; i++) rows[i] = i;
+        for (uint32_t i = 0; i < n; i++)
+            rows[i] = i;
         struct step_run run = {.slot = slot, .token_count = n};
-        struct step_input in = {.runs = &run, .run_count = 1, .row_count = n, .sample_rows = rows, .sample_count = n};
+        struct step_input in = {
+            .runs = &run, .run_count = 1, .row_count = n, .sample_rows = rows, .sample_count = n};
         forward_layers(&r->forward, r->stream, &in);
         for (uint32_t i = 0; i < n && shard_is_last(&r->model.shard); i += HEAD_ROWS) {
             uint32_t part = MIN(n - i, (uint32_t)HEAD_ROWS);
             forward_logits(&r->forward, r->stream, i, part);
-            memcpy(out + (size_t)(at + i) * vocab, r->forward.logits, (size_t)part * vocab * sizeof *out);
+            memcpy(out + (size_t)(at + i) * vocab, r->forward.logits,
+                   (size_t)part * vocab * sizeof *out);
         }
     }
     slots_remove(&r->slots, r->stream, slot);
@@ -199,8 +211,8 @@ static inline float *golden_logits(struct rig *r, const uint32_t *tokens, uint32
 }
 
 /* ||got - want|| / ||want|| over the rows. */
-static inline double golden_error(const float *got, const float *want, const uint32_t *rows, uint32_t count,
-                                  uint32_t vocab) {
+static inline double golden_error(const float *got, const float *want, const uint32_t *rows,
+                                  uint32_t count, uint32_t vocab) {
     double difference = 0, norm = 0;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t v = 0; v < vocab; v++) {

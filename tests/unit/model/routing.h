@@ -1,11 +1,11 @@
 /*
- * routing.h - which experts each position of a run went to, noted layer by layer (on the CPU, where a step is done when
- * the call returns).
+ * routing.h - which experts each position of a run went to, noted layer by layer (on the CPU, where
+ * a step is done when the call returns).
  */
 #ifndef TESTS_UNIT_MODEL_ROUTING_H
 #define TESTS_UNIT_MODEL_ROUTING_H
 
-#include "model/ffn_moe.h"
+#include "model/run/ffn_moe_weights.h"
 #include "rig.h"
 
 enum { ROUTING_ROWS = 1024 };
@@ -20,12 +20,14 @@ static inline void routing_layer(void *ctx) {
     const struct forward *f = n->f;
     uint32_t layer = n->step_layer++ % f->model->spec.layer_count;
     const struct layer_spec *spec = &f->model->spec.layers[layer];
-    if (spec->ffn.kind != FFN_MOE) return;
+    if (spec->ffn.kind != FFN_MOE)
+        return;
     const uint32_t *chosen = ffn_moe_chosen(f, layer);
     for (uint32_t i = 0; i < f->batch.row_count * spec->moe.router.top_k; i++) {
         uint32_t position = f->batch.positions[i / spec->moe.router.top_k];
         if (position < ROUTING_ROWS)
-            n->rows[position] += (layer * ROUTE_EXPERTS_MAX + chosen[i] + 1) * 0x9e3779b97f4a7c15u >> 8;
+            n->rows[position] +=
+                (layer * ROUTE_EXPERTS_MAX + chosen[i] + 1) * 0x9e3779b97f4a7c15u >> 8;
     }
 }
 

@@ -1,8 +1,9 @@
-/* Mixtures in GGUF files: goldens written the way llama.cpp's converter writes them (gate and up of all experts in a
- * tensor each, Q and K permuted where the architecture has it so) give the golden's logits. */
+/* Mixtures in GGUF files: goldens written the way llama.cpp's converter writes them (gate and up of
+ * all experts in a tensor each, Q and K permuted where the architecture has it so) give the
+ * golden's logits. */
 #include "formats/safetensors.h"
 #include "golden.h"
-#include "model/names.h"
+#include "model/read/names.h"
 
 /* A GGUF file in the making. */
 struct gguf_maker {
@@ -15,24 +16,33 @@ static void put_string(struct buf *b, const char *s) {
     buf_add(b, &len, 8);
     buf_add(b, s, len);
 }
-static void add_kv(struct gguf_maker *m, const char *key, uint32_t type, const void *value, size_t size) {
+static void add_kv(struct gguf_maker *m, const char *key, uint32_t type, const void *value,
+                   size_t size) {
     put_string(&m->kvs, key);
     buf_add(&m->kvs, &type, 4);
     buf_add(&m->kvs, value, size);
     m->kv_count++;
 }
-static void add_u32(struct gguf_maker *m, const char *key, uint32_t v) { add_kv(m, key, 4, &v, 4); }
-static void add_f32(struct gguf_maker *m, const char *key, float v) { add_kv(m, key, 6, &v, 4); }
+static void add_u32(struct gguf_maker *m, const char *key, uint32_t v) {
+    add_kv(m, key, 4, &v, 4);
+}
+static void add_f32(struct gguf_maker *m, const char *key, float v) {
+    add_kv(m, key, 6, &v, 4);
+}
 /* dims: row-major, ended by 0. */
-static void add_tensor(struct gguf_maker *m, const char *name, const uint64_t *dims, const void *data) {
+static void add_tensor(struct gguf_maker *m, const char *name, const uint64_t *dims,
+                       const void *data) {
     uint32_t count = 0, type = 0;
     uint64_t size = 4, offset;
-    while (dims[count]) size *= dims[count++];
-    while (m->data.len % 32) buf_add_byte(&m->data, 0);
+    while (dims[count])
+        size *= dims[count++];
+    while (m->data.len % 32)
+        buf_add_byte(&m->data, 0);
     offset = m->data.len;
     put_string(&m->infos, name);
     buf_add(&m->infos, &count, 4);
-    for (uint32_t i = count; i-- > 0;) buf_add(&m->infos, &dims[i], 8);
+    for (uint32_t i = count; i-- > 0;)
+        buf_add(&m->infos, &dims[i], 8);
     buf_add(&m->infos, &type, 4);
     buf_add(&m->infos, &offset, 8);
     buf_add(&m->data, data, size);
@@ -48,9 +58,11 @@ static void write_gguf(struct gguf_maker *m, const char *dir) {
     buf_add(&file, &m->kv_count, 8);
     buf_add_bytes(&file, buf_bytes(&m->kvs));
     buf_add_bytes(&file, buf_bytes(&m->infos));
-    while (file.len % 32) buf_add_byte(&file, 0);
+    while (file.len % 32)
+        buf_add_byte(&file, 0);
     buf_add_bytes(&file, buf_bytes(&m->data));
-    if (!golden_put_file(dir, "model.gguf", buf_bytes(&file))) abort();
+    if (!golden_put_file(dir, "model.gguf", buf_bytes(&file)))
+        abort();
     buf_release(&file);
     buf_release(&m->kvs);
     buf_release(&m->infos);
@@ -66,24 +78,28 @@ struct source {
 };
 
 /* The pattern with its numbers put in. */
-static void put_numbers(const char *pattern, uint32_t layer, uint32_t expert, char out[TENSOR_NAME_MAX]) {
+static void put_numbers(const char *pattern, uint32_t layer, uint32_t expert,
+                        char out[TENSOR_NAME_MAX]) {
     struct name_table names = {.patterns = {[ROLE_EMBED] = pattern}};
     role_expert_name(&names, NULL, ROLE_EMBED, layer, expert, out);
 }
-static const struct tensor *tensor_of(const struct source *s, const char *pattern, uint32_t layer, uint32_t expert) {
+static const struct tensor *tensor_of(const struct source *s, const char *pattern, uint32_t layer,
+                                      uint32_t expert) {
     char name[TENSOR_NAME_MAX];
     put_numbers(pattern, layer, expert, name);
     const struct tensor *t = safetensors_find(&s->files, name);
-    if (!t) abort();
+    if (!t)
+        abort();
     return t;
 }
-static void copy_tensor(struct gguf_maker *m, const struct source *s, const char *to, const char *from,
-                        uint32_t layer) {
+static void copy_tensor(struct gguf_maker *m, const struct source *s, const char *to,
+                        const char *from, uint32_t layer) {
     char name[TENSOR_NAME_MAX];
     uint64_t dims[4] = {0};
     const struct tensor *t = tensor_of(s, from, layer, 0);
     put_numbers(to, layer, 0, name);
-    for (uint32_t i = 0; i < t->dim_count; i++) dims[i] = t->dims[i];
+    for (uint32_t i = 0; i < t->dim_count; i++)
+        dims[i] = t->dims[i];
     add_tensor(m, name, dims, t->data);
 }
 /* Rows of each head from halves to pairs. */
@@ -101,7 +117,8 @@ static void put_heads(struct gguf_maker *m, const struct source *s, uint32_t lay
     static const char *const FROM[] = {"model.layers.%u.self_attn.q_proj.weight",
                                        "model.layers.%u.self_attn.k_proj.weight",
                                        "model.layers.%u.self_attn.v_proj.weight"};
-    static const char *const TO[] = {"blk.%u.attn_q.weight", "blk.%u.attn_k.weight", "blk.%u.attn_v.weight"};
+    static const char *const TO[] = {"blk.%u.attn_q.weight", "blk.%u.attn_k.weight",
+                                     "blk.%u.attn_v.weight"};
     char name[TENSOR_NAME_MAX];
     struct buf all;
     uint64_t dims[] = {0, 0, 0};
@@ -113,7 +130,8 @@ static void put_heads(struct gguf_maker *m, const struct source *s, uint32_t lay
         dims[0] += t->dims[0];
         dims[1] = t->dims[1];
         free(turned);
-        if (fused && i < 2) continue;
+        if (fused && i < 2)
+            continue;
         put_numbers(fused ? "blk.%u.attn_qkv.weight" : TO[i], layer, 0, name);
         add_tensor(m, name, dims, all.data);
         buf_reset(&all);
@@ -121,8 +139,8 @@ static void put_heads(struct gguf_maker *m, const struct source *s, uint32_t lay
     }
     buf_release(&all);
 }
-static void stack_experts(struct gguf_maker *m, const struct source *s, const char *to, const char *from,
-                          uint32_t layer, uint32_t experts) {
+static void stack_experts(struct gguf_maker *m, const struct source *s, const char *to,
+                          const char *from, uint32_t layer, uint32_t experts) {
     char name[TENSOR_NAME_MAX];
     struct buf data;
     uint64_t dims[4] = {experts, 0, 0, 0};
@@ -139,8 +157,8 @@ static void stack_experts(struct gguf_maker *m, const struct source *s, const ch
 }
 
 /* What the goldens here share: 4 and 2 heads, hidden 48. */
-static void put_common(struct gguf_maker *m, const struct source *s, const char *arch, uint32_t ffn, uint32_t layers,
-                       float eps, float theta) {
+static void put_common(struct gguf_maker *m, const struct source *s, const char *arch, uint32_t ffn,
+                       uint32_t layers, float eps, float theta) {
     const struct {
         const char *suffix;
         uint32_t value;
@@ -173,11 +191,13 @@ static void put_common(struct gguf_maker *m, const struct source *s, const char 
         copy_tensor(m, s, "blk.%u.attn_norm.weight", "model.layers.%u.input_layernorm.weight", i);
         copy_tensor(m, s, oss ? "blk.%u.post_attention_norm.weight" : "blk.%u.ffn_norm.weight",
                     "model.layers.%u.post_attention_layernorm.weight", i);
-        copy_tensor(m, s, "blk.%u.attn_output.weight", "model.layers.%u.self_attn.o_proj.weight", i);
+        copy_tensor(m, s, "blk.%u.attn_output.weight", "model.layers.%u.self_attn.o_proj.weight",
+                    i);
     }
 }
-static void put_experts(struct gguf_maker *m, const struct source *s, const char *arch, uint32_t experts, uint32_t used,
-                        const char *router, const char *gate, const char *up, const char *down) {
+static void put_experts(struct gguf_maker *m, const struct source *s, const char *arch,
+                        uint32_t experts, uint32_t used, const char *router, const char *gate,
+                        const char *up, const char *down) {
     char key[100];
     snprintf(key, sizeof key, "%s.expert_count", arch);
     add_u32(m, key, experts);
@@ -196,8 +216,8 @@ static void open_source(struct source *s, const char *name) {
     struct error err = {0};
     snprintf(file, sizeof file, TRIREME_SOURCE_DIR "/tests/goldens/models/%s.json", name);
     snprintf(s->dir, sizeof s->dir, "/tmp/trireme-gguf-XXXXXX");
-    if (!mkdtemp(s->dir) || !model_golden_read(&s->g, file) || !golden_put_model(&s->g, s->dir, STORAGE_F32) ||
-        safetensors_open(&s->files, s->dir, &err))
+    if (!mkdtemp(s->dir) || !model_golden_read(&s->g, file) ||
+        !golden_put_model(&s->g, s->dir, STORAGE_F32) || safetensors_open(&s->files, s->dir, &err))
         abort();
 }
 
@@ -215,7 +235,8 @@ static void compare_and_close(struct source *s) {
         }
         float *logits = golden_logits(&r, s->g.tokens, s->g.token_count, 3, 32);
         double error = golden_error(logits, s->g.logits, s->g.rows, s->g.row_count, s->g.vocab);
-        if (!(error <= 1e-4)) check_fail(__FILE__, __LINE__, "%s: relative error %.3g", s->g.name, error);
+        if (!(error <= 1e-4))
+            check_fail(__FILE__, __LINE__, "%s: relative error %.3g", s->g.name, error);
         free(logits);
     }
     rig_close(&r);
@@ -230,7 +251,8 @@ static void check_mixtral(bool fused) {
     struct gguf_maker m = {0};
     open_source(&s, "mixtral");
     put_common(&m, &s, "llama", 40, 3, 1e-5f, 1e6f);
-    for (uint32_t i = 0; i < 3; i++) put_heads(&m, &s, i, fused);
+    for (uint32_t i = 0; i < 3; i++)
+        put_heads(&m, &s, i, fused);
     put_experts(&m, &s, "llama", 5, 2, "model.layers.%u.block_sparse_moe.gate.weight",
                 "model.layers.%u.block_sparse_moe.experts.%u.w1.weight",
                 "model.layers.%u.block_sparse_moe.experts.%u.w3.weight",
@@ -239,12 +261,16 @@ static void check_mixtral(bool fused) {
     compare_and_close(&s);
 }
 
-TEST(a_gguf_mixtral_is_the_same_model) { check_mixtral(false); }
-TEST(fused_queries_keys_and_values_are_the_same_model) { check_mixtral(true); }
+TEST(a_gguf_mixtral_is_the_same_model) {
+    check_mixtral(false);
+}
+TEST(fused_queries_keys_and_values_are_the_same_model) {
+    check_mixtral(true);
+}
 
 /* Every `step`-th column from `first` on of [experts, in, out], as [experts, columns, in]. */
-static void turn_experts(struct gguf_maker *m, const struct source *s, const char *to, const char *from, uint32_t layer,
-                         uint32_t first, uint32_t step) {
+static void turn_experts(struct gguf_maker *m, const struct source *s, const char *to,
+                         const char *from, uint32_t layer, uint32_t first, uint32_t step) {
     char name[TENSOR_NAME_MAX];
     const struct tensor *t = tensor_of(s, from, layer, 0);
     uint64_t in = t->dims[1], out = t->dims[2], dims[] = {t->dims[0], out / step, in, 0};
@@ -252,19 +278,21 @@ static void turn_experts(struct gguf_maker *m, const struct source *s, const cha
     for (uint64_t e = 0; e < t->dims[0]; e++)
         for (uint64_t r = 0; r < dims[1]; r++)
             for (uint64_t c = 0; c < in; c++)
-                memcpy(&data[(e * dims[1] + r) * in + c], t->data + ((e * in + c) * out + r * step + first) * 4, 4);
+                memcpy(&data[(e * dims[1] + r) * in + c],
+                       t->data + ((e * in + c) * out + r * step + first) * 4, 4);
     put_numbers(to, layer, 0, name);
     add_tensor(m, name, dims, data);
     free(data);
 }
 /* The same of a bias [experts, out]. */
-static void part_bias(struct gguf_maker *m, const struct source *s, const char *to, const char *from, uint32_t layer,
-                      uint32_t first, uint32_t step) {
+static void part_bias(struct gguf_maker *m, const struct source *s, const char *to,
+                      const char *from, uint32_t layer, uint32_t first, uint32_t step) {
     char name[TENSOR_NAME_MAX];
     const struct tensor *t = tensor_of(s, from, layer, 0);
     uint64_t dims[] = {t->dims[0], t->dims[1] / step, 0}, count = dims[0] * dims[1];
     float *data = calloc(count, sizeof *data);
-    for (uint64_t i = 0; i < count; i++) memcpy(&data[i], t->data + (i * step + first) * 4, 4);
+    for (uint64_t i = 0; i < count; i++)
+        memcpy(&data[i], t->data + (i * step + first) * 4, 4);
     put_numbers(to, layer, 0, name);
     add_tensor(m, name, dims, data);
     free(data);
@@ -302,10 +330,12 @@ TEST(a_gguf_gpt_oss_is_the_same_model) {
     add_kv(&m, "gpt-oss.rope.scaling.type", 8, yarn.data, yarn.len);
     buf_release(&yarn);
     for (uint32_t i = 0; i < 4; i++) {
-        for (size_t c = 0; c < ARRAY_LEN(COPIED); c++) copy_tensor(&m, &s, COPIED[c][0], COPIED[c][1], i);
+        for (size_t c = 0; c < ARRAY_LEN(COPIED); c++)
+            copy_tensor(&m, &s, COPIED[c][0], COPIED[c][1], i);
         turn_experts(&m, &s, "blk.%u.ffn_gate_exps.weight", GATE_UP, i, 0, 2);
         turn_experts(&m, &s, "blk.%u.ffn_up_exps.weight", GATE_UP, i, 1, 2);
-        turn_experts(&m, &s, "blk.%u.ffn_down_exps.weight", "model.layers.%u.mlp.experts.down_proj", i, 0, 1);
+        turn_experts(&m, &s, "blk.%u.ffn_down_exps.weight", "model.layers.%u.mlp.experts.down_proj",
+                     i, 0, 1);
         part_bias(&m, &s, "blk.%u.ffn_gate_exps.bias", GATE_UP_BIAS, i, 0, 2);
         part_bias(&m, &s, "blk.%u.ffn_up_exps.bias", GATE_UP_BIAS, i, 1, 2);
     }

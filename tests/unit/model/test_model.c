@@ -1,4 +1,5 @@
-/* Opening a folder: weights that do not fit the config are refused by name; identity; the memory plan. */
+/* Opening a folder: weights that do not fit the config are refused by name; identity; the memory
+ * plan. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -6,11 +7,12 @@
 #include "base/buf.h"
 #include "base/fsutil.h"
 #include "check.h"
-#include "model/forward.h"
+#include "model/run/forward.h"
 
-static const char CONFIG[] = "{\"architectures\":[\"LlamaForCausalLM\"],\"vocab_size\":8,\"hidden_size\":4,"
-                             "\"intermediate_size\":6,\"num_hidden_layers\":1,\"num_attention_heads\":2,"
-                             "\"tie_word_embeddings\":true,\"max_position_embeddings\":64}";
+static const char CONFIG[] =
+    "{\"architectures\":[\"LlamaForCausalLM\"],\"vocab_size\":8,\"hidden_size\":4,"
+    "\"intermediate_size\":6,\"num_hidden_layers\":1,\"num_attention_heads\":2,"
+    "\"tie_word_embeddings\":true,\"max_position_embeddings\":64}";
 
 struct entry {
     const char *name;
@@ -36,11 +38,13 @@ static char dir[64];
 
 static void put(const char *name, const void *data, size_t len) {
     char *path = path_join(dir, name);
-    if (file_write_atomic(path, data, len, 0600, NULL)) check_fail(__FILE__, __LINE__, "cannot write %s", path);
+    if (file_write_atomic(path, data, len, 0600, NULL))
+        check_fail(__FILE__, __LINE__, "cannot write %s", path);
     mem_free(path);
 }
 
-/* The entries, with one replaced (or added past the end, or left out when its name is NULL); every value is `fill`. */
+/* The entries, with one replaced (or added past the end, or left out when its name is NULL); every
+ * value is `fill`. */
 static void put_weights(int replaced, struct entry by, char fill) {
     struct buf header, file;
     buf_init(&header, 0);
@@ -48,11 +52,14 @@ static void put_weights(int replaced, struct entry by, char fill) {
     size_t at = 0;
     for (int i = 0; i < ENTRY_COUNT + 1; i++) {
         struct entry e = i == replaced ? by : i < ENTRY_COUNT ? ENTRIES[i] : (struct entry){0};
-        if (!e.name) continue;
-        size_t size =
-            (size_t)e.rows * (e.cols ? e.cols : 1) * (strcmp(e.dtype, "F32") ? strcmp(e.dtype, "I8") ? 2 : 1 : 4);
-        buf_addf(&header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%u", header.len ? "," : "{", e.name, e.dtype, e.rows);
-        if (e.cols) buf_addf(&header, ",%u", e.cols);
+        if (!e.name)
+            continue;
+        size_t size = (size_t)e.rows * (e.cols ? e.cols : 1) *
+                      (strcmp(e.dtype, "F32") ? strcmp(e.dtype, "I8") ? 2 : 1 : 4);
+        buf_addf(&header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%u", header.len ? "," : "{",
+                 e.name, e.dtype, e.rows);
+        if (e.cols)
+            buf_addf(&header, ",%u", e.cols);
         buf_addf(&header, "],\"data_offsets\":[%zu,%zu]}", at, at + size);
         at += size;
     }
@@ -60,7 +67,8 @@ static void put_weights(int replaced, struct entry by, char fill) {
     uint64_t len = header.len;
     buf_add(&file, &len, 8);
     buf_add_bytes(&file, buf_bytes(&header));
-    for (size_t i = 0; i < at; i++) buf_add_byte(&file, fill);
+    for (size_t i = 0; i < at; i++)
+        buf_add_byte(&file, fill);
     put("config.json", CONFIG, sizeof CONFIG - 1);
     put("model.safetensors", file.data, file.len);
     buf_release(&header);
@@ -75,19 +83,22 @@ static struct error err;
 static int open_model(void) {
     struct device_options device = {.thread_count = 1};
     struct model_options options = {.dir = dir};
-    if (device_open(&device, &dev, &err)) return -100;
+    if (device_open(&device, &dev, &err))
+        return -100;
     stream = stream_new(dev);
     err = (struct error){0};
     return model_open(&model, &options, dev, stream, &err);
 }
 static void close_model(int rc) {
-    if (!rc) model_close(&model);
+    if (!rc)
+        model_close(&model);
     stream_free(&stream);
     device_close(&dev);
 }
 static void new_dir(void) {
     snprintf(dir, sizeof dir, "/tmp/trireme-model-XXXXXX");
-    if (!mkdtemp(dir)) check_fail(__FILE__, __LINE__, "no folder");
+    if (!mkdtemp(dir))
+        check_fail(__FILE__, __LINE__, "no folder");
 }
 static void drop_dir(void) {
     static const char *const names[] = {"config.json", "model.safetensors"};
@@ -117,7 +128,8 @@ TEST(weights_that_do_not_fit_the_config_are_refused_by_name) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         put_weights(cases[i].replaced, cases[i].by, 0);
         int rc = open_model();
-        if (!rc || !strstr(err.text, cases[i].names)) check_fail(__FILE__, __LINE__, "case %zu: %s", i, err.text);
+        if (!rc || !strstr(err.text, cases[i].names))
+            check_fail(__FILE__, __LINE__, "case %zu: %s", i, err.text);
         close_model(rc);
     }
     drop_dir();
@@ -133,7 +145,8 @@ TEST(a_tied_head_may_be_stored_under_either_name) {
     rc = open_model();
     EXPECT(!rc);
     close_model(rc);
-    put_weights(ENTRY_COUNT, (struct entry){"model.layers.0.self_attn.rotary_emb.inv_freq", 1, 0, "F32"}, 1);
+    put_weights(ENTRY_COUNT,
+                (struct entry){"model.layers.0.self_attn.rotary_emb.inv_freq", 1, 0, "F32"}, 1);
     rc = open_model();
     EXPECT(!rc);
     close_model(rc);
@@ -160,15 +173,16 @@ TEST(identity_follows_config_and_weights) {
 TEST(the_memory_plan_says_what_fits) {
     struct kv_geometry kv;
     struct memory_plan plan;
-    struct memory_request request = {.slot_count = 4, .max_step_tokens = 32, .max_context = 64, .memory_free = 1 << 30};
+    struct memory_request request = {
+        .slot_count = 4, .max_step_tokens = 32, .max_context = 64, .memory_free = 1 << 30};
     new_dir();
     put_weights(-1, (struct entry){0}, 1);
     int rc = open_model();
     EXPECT(!rc && !kv_geometry_of(&kv, &model, STORAGE_NONE, 16, &err));
     EXPECT(kv.type == STORAGE_F32 && kv.block_bytes == 2 * 4 * 16 * 4);
     EXPECT(!memory_plan_make(&plan, &model, &kv, &request, &err));
-    EXPECT(plan.block_count == 16 && plan.kv_bytes == 16 * kv.block_bytes && plan.activation_bytes > 0 &&
-           plan.weight_bytes > 0);
+    EXPECT(plan.block_count == 16 && plan.kv_bytes == 16 * kv.block_bytes &&
+           plan.activation_bytes > 0 && plan.weight_bytes > 0);
     request.kv_bytes = 5 * kv.block_bytes + 7;
     EXPECT(!memory_plan_make(&plan, &model, &kv, &request, &err) && plan.block_count == 5);
     request.kv_bytes = kv.block_bytes - 1;
@@ -176,6 +190,14 @@ TEST(the_memory_plan_says_what_fits) {
     request.kv_bytes = (uint64_t)1 << 34;
     EXPECT_EQ(memory_plan_make(&plan, &model, &kv, &request, &err), ERR_LIMIT);
     EXPECT(strstr(err.text, "--kv-bytes") != NULL);
+    request.kv_bytes = 0;
+    request.memory_max = plan.weight_bytes + plan.activation_bytes + plan.slot_bytes;
+    EXPECT_EQ(memory_plan_make(&plan, &model, &kv, &request, &err), ERR_LIMIT);
+    EXPECT(strstr(err.text, "--memory-fraction") != NULL);
+    request.memory_max += 3 * kv.block_bytes + 1;
+    EXPECT(!memory_plan_make(&plan, &model, &kv, &request, &err) && plan.block_count == 3);
+    request.memory_max += (uint64_t)1 << 20; /* more than every slot can fill is not taken */
+    EXPECT(!memory_plan_make(&plan, &model, &kv, &request, &err) && plan.block_count == 16);
     EXPECT(kv_geometry_of(&kv, &model, STORAGE_NONE, 17, &err) == ERR_UNSUPPORTED);
     close_model(rc);
     drop_dir();

@@ -1,6 +1,7 @@
 /*
- * The memory plan against what a loaded model takes: bytes asked of the device while weights, slots with their KV
- * cache and states, and buffers are made, for models of each kind of layer and for each type of cache.
+ * The memory plan against what a loaded model takes: bytes asked of the device while weights, slots
+ * with their KV cache and states, and buffers are made, for models of each kind of layer and for
+ * each type of cache.
  */
 #include "golden.h"
 
@@ -22,7 +23,8 @@ static struct device *open_counting(void) {
     struct device_options options = {.thread_count = 1};
     struct device *dev = NULL;
     struct error err;
-    if (device_open(&options, &dev, &err)) return NULL;
+    if (device_open(&options, &dev, &err))
+        return NULL;
     plain = dev->calls;
     counting = *plain;
     counting.alloc = count_alloc;
@@ -56,17 +58,24 @@ static void check_model(const char *name, const char *dir, enum storage_type cac
     struct slots slots = {0};
     struct forward forward = {0};
     struct error err = {0};
-    struct memory_request request = {
-        .slot_count = SLOTS, .max_step_tokens = ROWS, .max_context = CONTEXT, .block_count = BLOCKS};
+    struct memory_request request = {.slot_count = SLOTS,
+                                     .max_step_tokens = ROWS,
+                                     .max_context = CONTEXT,
+                                     .block_count = BLOCKS};
     uint64_t before = taken, on_disk = 0;
     int rc = model_open(&m, &options, dev, stream, &err);
-    for (size_t i = 0; !rc && i < m.files.tensor_count; i++) on_disk += m.files.tensors[i].byte_len;
+    for (size_t i = 0; !rc && i < m.files.tensor_count; i++)
+        on_disk += m.files.tensors[i].byte_len;
     uint64_t weights = taken_since(&before);
-    if (!rc) rc = kv_geometry_of(&kv, &m, cache, 16, &err);
-    if (!rc) rc = memory_plan_make(&plan, &m, &kv, &request, &err);
-    if (!rc) rc = slots_init(&slots, &m, &kv, SLOTS, CONTEXT, plan.block_count, &err);
+    if (!rc)
+        rc = kv_geometry_of(&kv, &m, cache, 16, &err);
+    if (!rc)
+        rc = memory_plan_make(&plan, &m, &kv, &request, &err);
+    if (!rc)
+        rc = slots_init(&slots, &m, &kv, SLOTS, CONTEXT, plan.block_count, &err);
     uint64_t sequences = taken_since(&before);
-    if (!rc) rc = forward_init(&forward, &m, &slots, ROWS, ROWS, &err);
+    if (!rc)
+        rc = forward_init(&forward, &m, &slots, ROWS, ROWS, &err);
     uint64_t buffers = taken_since(&before);
     if (rc) {
         check_fail(__FILE__, __LINE__, "%s: %s", name, err.text);
@@ -81,7 +90,8 @@ static void check_model(const char *name, const char *dir, enum storage_type cac
                        (unsigned long long)weights, (unsigned long long)on_disk);
     }
     forward_release(&forward);
-    if (slots.dev) slots_release(&slots);
+    if (slots.dev)
+        slots_release(&slots);
     model_close(&m);
     stream_free(&stream);
     device_close(&dev);
@@ -93,7 +103,8 @@ static void check_golden(const char *name, enum storage_type cache) {
     char dir[] = "/tmp/trm-plan-XXXXXX";
     buf_init(&path, 0);
     buf_addf(&path, TRIREME_SOURCE_DIR "/tests/goldens/models/%s.json", name);
-    EXPECT(model_golden_read(&g, buf_text(&path)) && mkdtemp(dir) && golden_put_model(&g, dir, STORAGE_F32));
+    EXPECT(model_golden_read(&g, buf_text(&path)) && mkdtemp(dir) &&
+           golden_put_model(&g, dir, STORAGE_F32));
     check_model(name, dir, cache);
     golden_drop_dir(dir);
     model_golden_free(&g);
@@ -101,10 +112,13 @@ static void check_golden(const char *name, enum storage_type cache) {
 }
 
 TEST(a_model_takes_what_was_planned) {
-    static const char *const NAMES[] = {"llama3", "deepseek_v3", "mixtral", "mamba2", "jamba", "qwen3_next", "gpt_oss"};
-    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) check_golden(NAMES[i], i % 2 ? STORAGE_I8 : STORAGE_F32);
+    static const char *const NAMES[] = {"llama3", "deepseek_v3", "mixtral", "mamba2",
+                                        "jamba",  "qwen3_next",  "gpt_oss"};
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+        check_golden(NAMES[i], i % 2 ? STORAGE_I8 : STORAGE_F32);
 }
 
 TEST(the_bundled_model_takes_what_was_planned) {
-    for (size_t i = 0; i < ARRAY_LEN(KV_TYPES); i++) check_model("demo", TRIREME_SOURCE_DIR "/demo/model", KV_TYPES[i]);
+    for (size_t i = 0; i < ARRAY_LEN(KV_TYPES); i++)
+        check_model("demo", TRIREME_SOURCE_DIR "/demo/model", KV_TYPES[i]);
 }

@@ -1,13 +1,14 @@
 /*
- * Models divided among ranks, each on a thread of its own: every golden of tests/goldens/models gives the logits of the
- * whole, whatever is divided, uneven or computed by all; stages alone change no bit.
+ * Models divided among ranks, each on a thread of its own: every golden of tests/goldens/models
+ * gives the logits of the whole, whatever is divided, uneven or computed by all; stages alone
+ * change no bit.
  *
  * TRIREME_GOLDEN=NAME runs one golden.
  */
 #include <pthread.h>
 
 #include "golden.h"
-#include "model/layer_kinds.h"
+#include "model/run/layer_kinds.h"
 
 /* Rounding through a few layers, as in test_families. */
 static const double TOLERANCE = 1e-4;
@@ -35,7 +36,8 @@ struct member {
     pthread_t thread;
 };
 
-static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width, enum storage_type type) {
+static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width,
+                   enum storage_type type) {
     struct member *m = ctx;
     size_t count = (size_t)rows * width;
     struct team *t = m->team;
@@ -44,13 +46,15 @@ static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t
     t->parts[m->shard.stage][m->shard.rank] = x;
     pthread_barrier_wait(barrier);
     for (uint32_t r = 0; r < t->tp; r++)
-        for (size_t i = 0; i < count; i++) sum[i] += ((const float *)t->parts[m->shard.stage][r])[i];
+        for (size_t i = 0; i < count; i++)
+            sum[i] += ((const float *)t->parts[m->shard.stage][r])[i];
     pthread_barrier_wait(barrier);
     memcpy(out, sum, count * sizeof *sum);
     free(sum);
 }
 
-static void on_gather(void *ctx, struct stream *s, float *all, size_t stride, const float *part, uint32_t rows) {
+static void on_gather(void *ctx, struct stream *s, float *all, size_t stride, const float *part,
+                      uint32_t rows) {
     struct member *m = ctx;
     struct team *t = m->team;
     t->parts[m->shard.stage][m->shard.rank] = part;
@@ -59,7 +63,8 @@ static void on_gather(void *ctx, struct stream *s, float *all, size_t stride, co
         struct shard at = {.rank = r, .tp = t->tp};
         struct shard_range own = shard_vocab(&at, m->rig.model.spec.vocab);
         for (uint32_t i = 0; i < rows; i++)
-            memcpy(all + i * stride + own.first, (const float *)t->parts[m->shard.stage][r] + (size_t)i * own.count,
+            memcpy(all + i * stride + own.first,
+                   (const float *)t->parts[m->shard.stage][r] + (size_t)i * own.count,
                    own.count * sizeof *all);
     }
     pthread_barrier_wait(&t->barriers[m->shard.stage]);
@@ -69,7 +74,8 @@ static void on_send(void *ctx, struct stream *s, const float *x, size_t count) {
     struct member *m = ctx;
     struct channel *c = &m->team->channels[m->shard.stage][m->shard.rank];
     pthread_mutex_lock(&c->lock);
-    while (c->data) pthread_cond_wait(&c->changed, &c->lock);
+    while (c->data)
+        pthread_cond_wait(&c->changed, &c->lock);
     c->data = malloc(count * sizeof(float) + 1);
     memcpy(c->data, x, count * sizeof(float));
     pthread_cond_broadcast(&c->changed);
@@ -80,7 +86,8 @@ static void on_receive(void *ctx, struct stream *s, float *x, size_t count) {
     struct member *m = ctx;
     struct channel *c = &m->team->channels[m->shard.stage - 1][m->shard.rank];
     pthread_mutex_lock(&c->lock);
-    while (!c->data) pthread_cond_wait(&c->changed, &c->lock);
+    while (!c->data)
+        pthread_cond_wait(&c->changed, &c->lock);
     memcpy(x, c->data, count * sizeof(float));
     free(c->data);
     c->data = NULL;
@@ -88,12 +95,14 @@ static void on_receive(void *ctx, struct stream *s, float *x, size_t count) {
     pthread_mutex_unlock(&c->lock);
 }
 
-static const struct rank_calls CALLS = {.sum = on_sum, .gather = on_gather, .send = on_send, .receive = on_receive};
+static const struct rank_calls CALLS = {
+    .sum = on_sum, .gather = on_gather, .send = on_send, .receive = on_receive};
 
 static void team_init(struct team *t, uint32_t tp, uint32_t pp) {
     *t = (struct team){.tp = tp, .pp = pp};
     for (uint32_t i = 0; i < RANKS_MAX; i++) {
-        if (pthread_barrier_init(&t->barriers[i], NULL, tp)) abort();
+        if (pthread_barrier_init(&t->barriers[i], NULL, tp))
+            abort();
         for (uint32_t k = 0; k < RANKS_MAX; k++) {
             pthread_mutex_init(&t->channels[i][k].lock, NULL);
             pthread_cond_init(&t->channels[i][k].changed, NULL);
@@ -117,7 +126,8 @@ static void *member_main(void *arg) {
     return NULL;
 }
 
-/* Layers that two ranks divided, of each kind; norms of Mamba 2 within ranks and across, of all heads across. */
+/* Layers that two ranks divided, of each kind; norms of Mamba 2 within ranks and across, of all
+ * heads across. */
 static uint32_t mixers[MIXER_KIND_COUNT], ffns[FFN_KIND_COUNT], norms[2], head_norms;
 
 static void count_divided(const struct model_spec *own) {
@@ -125,7 +135,8 @@ static void count_divided(const struct model_spec *own) {
         const struct layer_spec *l = &own->layers[i];
         mixers[l->mixer] += l->mixer_partial;
         ffns[l->ffn.kind] += l->ffn_partial;
-        if (l->mixer == MIXER_MAMBA2 && l->mixer_partial) norms[l->recurrent.norm_width != 0]++;
+        if (l->mixer == MIXER_MAMBA2 && l->mixer_partial)
+            norms[l->recurrent.ssm.norm_width != 0]++;
         head_norms += l->attention.norm_heads != 0;
     }
 }
@@ -133,15 +144,17 @@ static void count_divided(const struct model_spec *own) {
 /* Every kind that is built is divided somewhere, or the goldens above say nothing of it. */
 static void expect_all_divided(void) {
     for (int k = 1; k < MIXER_KIND_COUNT; k++)
-        if (MIXERS[k] && !mixers[k]) check_fail(__FILE__, __LINE__, "no golden divides %s", MIXERS[k]->name);
+        if (MIXERS[k] && !mixers[k])
+            check_fail(__FILE__, __LINE__, "no golden divides %s", MIXERS[k]->name);
     for (int k = 1; k < FFN_KIND_COUNT; k++)
-        if (FFNS[k] && !ffns[k]) check_fail(__FILE__, __LINE__, "no golden divides %s", FFNS[k]->name);
+        if (FFNS[k] && !ffns[k])
+            check_fail(__FILE__, __LINE__, "no golden divides %s", FFNS[k]->name);
     EXPECT(norms[0] && norms[1] && head_norms);
 }
 
 /* Logits of all positions, in chunks of 1, 2, 3, ...; NULL: refused, *why says for what. */
-static float *divided_logits(const struct model_golden *g, const char *dir, uint32_t tp, uint32_t pp,
-                             struct error *why) {
+static float *divided_logits(const struct model_golden *g, const char *dir, uint32_t tp,
+                             uint32_t pp, struct error *why) {
     static struct member members[RANKS_MAX];
     static struct team team;
     uint32_t count = tp * pp, open = 0;
@@ -151,16 +164,22 @@ static float *divided_logits(const struct model_golden *g, const char *dir, uint
         struct member *m = &members[open];
         *m = (struct member){.team = &team, .golden = g};
         m->shard = (struct shard){.rank = open % tp, .tp = tp, .stage = open / tp, .pp = pp};
-        if (!rig_open_part(&m->rig, dir, NULL, 1, STORAGE_F32, 16, count > 1 ? &m->shard : NULL, why)) break;
+        if (!rig_open_part(&m->rig, dir, NULL, 1, STORAGE_F32, 16, count > 1 ? &m->shard : NULL,
+                           why))
+            break;
         m->rig.forward.ranks = &CALLS;
         m->rig.forward.ranks_ctx = m;
-        if (tp == 2 && open == 1) count_divided(&m->rig.model.spec);
+        if (tp == 2 && open == 1)
+            count_divided(&m->rig.model.spec);
     }
     bool all = open == count;
-    if (!all) rig_close(&members[open].rig);
+    if (!all)
+        rig_close(&members[open].rig);
     for (uint32_t i = 0; i < count && all; i++)
-        if (pthread_create(&members[i].thread, NULL, member_main, &members[i])) abort();
-    for (uint32_t i = 0; i < count && all; i++) pthread_join(members[i].thread, NULL);
+        if (pthread_create(&members[i].thread, NULL, member_main, &members[i]))
+            abort();
+    for (uint32_t i = 0; i < count && all; i++)
+        pthread_join(members[i].thread, NULL);
     for (uint32_t i = 0; i < open; i++) {
         if (all && i == (pp - 1) * tp)
             out = members[i].logits;
@@ -177,7 +196,8 @@ static float *divided_logits(const struct model_golden *g, const char *dir, uint
 static const uint32_t SHAPES[][2] = {{2, 1}, {3, 1}, {1, 2}, {2, 2}};
 static uint32_t served, refused;
 
-static void check_shape(const struct model_golden *g, const char *dir, uint32_t tp, uint32_t pp, const float *whole) {
+static void check_shape(const struct model_golden *g, const char *dir, uint32_t tp, uint32_t pp,
+                        const float *whole) {
     struct error err = {0};
     float *logits = divided_logits(g, dir, tp, pp, &err);
     if (!logits) {
@@ -189,7 +209,8 @@ static void check_shape(const struct model_golden *g, const char *dir, uint32_t 
     }
     served++;
     double error = golden_error(logits, g->logits, g->rows, g->row_count, g->vocab);
-    if (!(error <= TOLERANCE)) check_fail(__FILE__, __LINE__, "%s tp %u pp %u: error %.3g", g->name, tp, pp, error);
+    if (!(error <= TOLERANCE))
+        check_fail(__FILE__, __LINE__, "%s tp %u pp %u: error %.3g", g->name, tp, pp, error);
     if (tp == 1 && memcmp(logits, whole, (size_t)g->token_count * g->vocab * sizeof *logits))
         check_fail(__FILE__, __LINE__, "%s pp %u: other bits than the whole", g->name, pp);
     free(logits);
@@ -205,9 +226,12 @@ static void check_golden(const char *path) {
         return;
     }
     if (!only || !strcmp(only, g.name)) {
-        float *whole = golden_put_model(&g, dir, STORAGE_F32) ? divided_logits(&g, dir, 1, 1, &err) : NULL;
-        if (!whole) check_fail(__FILE__, __LINE__, "%s: %s", g.name, err.text);
-        for (size_t i = 0; i < ARRAY_LEN(SHAPES) && whole; i++) check_shape(&g, dir, SHAPES[i][0], SHAPES[i][1], whole);
+        float *whole =
+            golden_put_model(&g, dir, STORAGE_F32) ? divided_logits(&g, dir, 1, 1, &err) : NULL;
+        if (!whole)
+            check_fail(__FILE__, __LINE__, "%s: %s", g.name, err.text);
+        for (size_t i = 0; i < ARRAY_LEN(SHAPES) && whole; i++)
+            check_shape(&g, dir, SHAPES[i][0], SHAPES[i][1], whole);
         free(whole);
     }
     golden_drop_dir(dir);
@@ -220,47 +244,54 @@ TEST(divided_models_give_the_logits_of_the_whole) {
     EXPECT(d);
     served = refused = 0;
     for (struct dirent *e; (e = readdir(d));) {
-        if (!strstr(e->d_name, ".json")) continue;
+        if (!strstr(e->d_name, ".json"))
+            continue;
         char *path = path_join(folder, e->d_name);
         check_golden(path);
         mem_free(path);
     }
     closedir(d);
     printf("# %u shapes served, %u refused\n", served, refused);
-    if (getenv("TRIREME_GOLDEN")) return;
+    if (getenv("TRIREME_GOLDEN"))
+        return;
     EXPECT(served >= 8);
     expect_all_divided();
 }
 
 /* ---- scales ---- */
 
-/* The bundled model, quantised with a scale a row and with groups along the columns: both halves of each layer are
- * divided, and give the logits of the whole. */
-TEST(quantised_matrices_are_divided_between_their_groups) {
+/* The bundled model, quantized with a scale a row and with groups along the columns: both halves of
+ * each layer are divided, and give the logits of the whole. */
+TEST(quantized_matrices_are_divided_between_their_groups) {
     static const enum storage_type TYPES[] = {STORAGE_F8_E4M3, STORAGE_I8, STORAGE_U4};
     enum { TOKENS = 24 };
     uint32_t tokens[TOKENS], rows[TOKENS];
-    struct model_golden g = {.name = "demo", .tokens = tokens, .token_count = TOKENS, .vocab = 3072};
+    struct model_golden g = {
+        .name = "demo", .tokens = tokens, .token_count = TOKENS, .vocab = 3072};
     const char *dir = TRIREME_SOURCE_DIR "/demo/model";
     rig_slots = 4;
-    for (uint32_t i = 0; i < TOKENS; i++) tokens[rows[i] = i] = (uint32_t)(check_random() % 3000);
+    for (uint32_t i = 0; i < TOKENS; i++)
+        tokens[rows[i] = i] = (uint32_t)(check_random() % 3000);
     for (size_t i = 0; i < ARRAY_LEN(TYPES); i++) {
         struct error err = {0};
         struct rig r;
         struct shard half = {.rank = 1, .tp = 2};
-        rig_quantise = TYPES[i];
+        rig_quantize = TYPES[i];
         EXPECT(rig_open_part(&r, dir, NULL, 1, STORAGE_F32, 16, &half, &err));
         for (uint32_t k = 0; k < r.model.spec.layer_count; k++)
             EXPECT(r.model.spec.layers[k].mixer_partial && r.model.spec.layers[k].ffn_partial);
         rig_close(&r);
-        float *whole = divided_logits(&g, dir, 1, 1, &err), *halves = divided_logits(&g, dir, 2, 1, &err);
-        double error = whole && halves ? golden_error(halves, whole, rows, TOKENS, g.vocab) : INFINITY;
+        float *whole = divided_logits(&g, dir, 1, 1, &err),
+              *halves = divided_logits(&g, dir, 2, 1, &err);
+        double error =
+            whole && halves ? golden_error(halves, whole, rows, TOKENS, g.vocab) : INFINITY;
         if (!(error <= TOLERANCE))
-            check_fail(__FILE__, __LINE__, "%s: error %.3g %s", storage_name(TYPES[i]), error, err.text);
+            check_fail(__FILE__, __LINE__, "%s: error %.3g %s", storage_name(TYPES[i]), error,
+                       err.text);
         free(whole);
         free(halves);
     }
-    rig_quantise = STORAGE_NONE;
+    rig_quantize = STORAGE_NONE;
     rig_slots = RIG_SLOTS;
 }
 
@@ -273,7 +304,8 @@ TEST(cuts_cover_everything_once) {
             for (uint32_t i = 0; i < count; i++) {
                 struct shard_range r = shard_cut(total, 64, i, count);
                 EXPECT_EQ(r.first, at);
-                if (total >= 64 * count) EXPECT(r.first % 64 == 0 && r.count);
+                if (total >= 64 * count)
+                    EXPECT(r.first % 64 == 0 && r.count);
                 EXPECT(r.count || total < count);
                 at += r.count;
             }
@@ -290,8 +322,14 @@ TEST(what_blocks_do_not_let_divide_is_computed_whole) {
     static const struct {
         uint32_t tp, block;
         bool mixer, ffn;
-    } CASES[] = {{2, 0, true, true},     {2, 32, true, true}, {2, 256, false, true},         {3, 256, false, true},
-                 {4, 256, false, false}, {4, 64, true, true}, {2, UINT32_MAX, false, false}, {1, 0, false, false}};
+    } CASES[] = {{2, 0, true, true},
+                 {2, 32, true, true},
+                 {2, 256, false, true},
+                 {3, 256, false, true},
+                 {4, 256, false, false},
+                 {4, 64, true, true},
+                 {2, UINT32_MAX, false, false},
+                 {1, 0, false, false}};
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++)
         for (uint32_t rank = 0; rank < CASES[i].tp; rank++) { /* all ranks say the same */
             struct shard s = {.rank = rank, .tp = CASES[i].tp, .block = CASES[i].block};
@@ -312,14 +350,18 @@ TEST(heads_are_divided_with_their_groups) {
                 struct shard_range heads, kv;
                 shard_heads(&s, &a, &heads, &kv);
                 possible = possible && heads.count;
-                if (!possible) break; /* refused by shard_spec */
+                if (!possible)
+                    break; /* refused by shard_spec */
                 EXPECT_EQ(heads.first, at);
                 at += heads.count;
                 EXPECT(heads.count % kv.count == 0);
-                for (uint32_t h = 0; h < heads.count; h++) /* what the kernel takes is what the model means */
-                    EXPECT_EQ(kv.first + h / (heads.count / kv.count), (heads.first + h) / (a.heads / a.kv_heads));
+                for (uint32_t h = 0; h < heads.count;
+                     h++) /* what the kernel takes is what the model means */
+                    EXPECT_EQ(kv.first + h / (heads.count / kv.count),
+                              (heads.first + h) / (a.heads / a.kv_heads));
             }
-            if (possible) EXPECT_EQ(at, a.heads);
+            if (possible)
+                EXPECT_EQ(at, a.heads);
         }
     }
 }

@@ -3,15 +3,16 @@
 #include <stdio.h>
 
 #include "check.h"
-#include "model/names.h"
-#include "model/rope.h"
+#include "model/read/names.h"
+#include "model/run/rope.h"
 #include "model/spec.h"
 
 static struct model_spec spec;
 static struct error err;
 
-#define SIZES                                                                                                          \
-    "\"vocab_size\":100,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8"
+#define SIZES                                                                                      \
+    "\"vocab_size\":100,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,"      \
+    "\"num_attention_heads\":8"
 #define LLAMA "{\"architectures\":[\"LlamaForCausalLM\"]," SIZES
 
 static int make(const char *text) {
@@ -21,12 +22,16 @@ static int make(const char *text) {
 }
 
 TEST(a_llama_config_becomes_a_table) {
-    EXPECT_EQ(make(LLAMA ",\"num_key_value_heads\":2,\"rms_norm_eps\":1e-5,\"attention_bias\":true,\"tie_word_"
-                         "embeddings\":true,\"max_position_embeddings\":4096}"),
+    EXPECT_EQ(make(LLAMA ","
+                         "\"num_key_value_heads\":2,"
+                         "\"rms_norm_eps\":1e-5,"
+                         "\"attention_bias\":true,"
+                         "\"tie_word_embeddings\":true,"
+                         "\"max_position_embeddings\":4096}"),
               0);
     const struct layer_spec *l = &spec.layers[3];
-    EXPECT(spec.layer_count == 4 && spec.hidden == 64 && spec.vocab == 100 && spec.max_context == 4096 &&
-           spec.tied_head);
+    EXPECT(spec.layer_count == 4 && spec.hidden == 64 && spec.vocab == 100 &&
+           spec.max_context == 4096 && spec.tied_head);
     EXPECT(l->attention.heads == 8 && l->attention.kv_heads == 2 && l->attention.head_dim == 8 &&
            l->attention.window == 0);
     EXPECT(l->attention.qkv_bias && l->attention.out_bias && !l->ffn.bias && l->ffn.width == 96);
@@ -43,12 +48,14 @@ TEST(absent_fields_take_the_familys_defaults) {
     EXPECT(spec.layers[0].attention.kv_heads == 8 && spec.layers[0].attention.window == 4096);
     EXPECT_EQ(make("{\"model_type\":\"mistral\",\"sliding_window\":null," SIZES "}"), 0);
     EXPECT(spec.layers[0].attention.window == 0);
-    EXPECT_EQ(make("{\"model_type\":\"qwen2\",\"num_key_value_heads\":8,\"sliding_window\":32,\"use_sliding_window\":"
+    EXPECT_EQ(make("{\"model_type\":\"qwen2\",\"num_key_value_heads\":8,\"sliding_window\":32,"
+                   "\"use_sliding_window\":"
                    "false," SIZES "}"),
               0);
     EXPECT(spec.layers[0].attention.qkv_bias && !spec.layers[0].attention.out_bias &&
            spec.layers[3].attention.window == 0);
-    EXPECT_EQ(make("{\"model_type\":\"qwen2\",\"num_key_value_heads\":8,\"sliding_window\":32,\"use_sliding_window\":"
+    EXPECT_EQ(make("{\"model_type\":\"qwen2\",\"num_key_value_heads\":8,\"sliding_window\":32,"
+                   "\"use_sliding_window\":"
                    "true,\"max_window_layers\":2," SIZES "}"),
               0);
     EXPECT(spec.layers[1].attention.window == 0 && spec.layers[2].attention.window == 32);
@@ -57,13 +64,20 @@ TEST(absent_fields_take_the_familys_defaults) {
 
 TEST(a_list_of_layer_types_counts_more_than_a_pattern) {
     EXPECT_EQ(
-        make("{\"model_type\":\"cohere2\",\"sliding_window\":8,\"sliding_window_pattern\":2,\"layer_types\":[\"full_"
-             "attention\",\"sliding_attention\",\"sliding_attention\",\"full_attention\"]," SIZES "}"),
+        make("{\"model_type\":\"cohere2\","
+             "\"sliding_window\":8,"
+             "\"sliding_window_pattern\":2,"
+             "\"layer_types\":[\"full_attention\",\"sliding_attention\",\"sliding_attention\","
+             "\"full_attention\"]," SIZES "}"),
         0);
     EXPECT(!spec.layers[0].attention.window && spec.layers[2].attention.window == 8 &&
            !spec.layers[3].attention.window);
-    EXPECT_EQ(make("{\"model_type\":\"cohere2\",\"sliding_window\":8,\"sliding_window_pattern\":2," SIZES "}"), 0);
-    EXPECT(spec.layers[0].attention.window == 8 && !spec.layers[1].attention.window && spec.layers[2].attention.window);
+    EXPECT_EQ(
+        make("{\"model_type\":\"cohere2\",\"sliding_window\":8,\"sliding_window_pattern\":2," SIZES
+             "}"),
+        0);
+    EXPECT(spec.layers[0].attention.window == 8 && !spec.layers[1].attention.window &&
+           spec.layers[2].attention.window);
     spec_release(&spec);
 }
 
@@ -72,12 +86,15 @@ TEST(what_we_lack_is_refused_by_name) {
         const char *text, *name;
         int code;
     } cases[] = {
-        {"{\"architectures\":[\"XLNetLMHeadModel\"]," SIZES "}", "XLNetLMHeadModel", ERR_UNSUPPORTED},
+        {"{\"architectures\":[\"XLNetLMHeadModel\"]," SIZES "}", "XLNetLMHeadModel",
+         ERR_UNSUPPORTED},
         {"{\"model_type\":\"gpt9\"," SIZES "}", "gpt9", ERR_UNSUPPORTED},
         {"{" SIZES "}", "model_type", ERR_UNSUPPORTED},
         {LLAMA ",\"hidden_act\":\"wobble\"}", "hidden_act", ERR_UNSUPPORTED},
-        {LLAMA ",\"rope_scaling\":{\"rope_type\":\"wave\",\"factor\":4}}", "rope_type", ERR_UNSUPPORTED},
-        {LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":4}}", "low_freq_factor", ERR_INVALID},
+        {LLAMA ",\"rope_scaling\":{\"rope_type\":\"wave\",\"factor\":4}}", "rope_type",
+         ERR_UNSUPPORTED},
+        {LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":4}}", "low_freq_factor",
+         ERR_INVALID},
         {LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}", "factor", ERR_INVALID},
         {LLAMA ",\"rope_theta\":-1}", "rope_theta", ERR_INVALID},
         {LLAMA ",\"sliding_window\":16}", "sliding_window", ERR_UNSUPPORTED},
@@ -87,16 +104,26 @@ TEST(what_we_lack_is_refused_by_name) {
         {LLAMA ",\"head_dim\":1024}", "head_dim", ERR_UNSUPPORTED},
         {LLAMA ",\"head_dim\":7}", "rotated", ERR_UNSUPPORTED},
         {"{\"model_type\":\"llama\",\"vocab_size\":100}", "hidden_size", ERR_INVALID},
-        {"{\"model_type\":\"llama\",\"vocab_size\":9000000000000,\"hidden_size\":64,\"intermediate_size\":96,\"num_"
-         "hidden_layers\":4,\"num_attention_heads\":8}",
+        {"{\"model_type\":\"llama\","
+         "\"vocab_size\":9000000000000,"
+         "\"hidden_size\":64,"
+         "\"intermediate_size\":96,"
+         "\"num_hidden_layers\":4,"
+         "\"num_attention_heads\":8}",
          "vocab_size", ERR_UNSUPPORTED},
-        {"{\"model_type\":\"llama\",\"vocab_size\":10,\"hidden_size\":65,\"intermediate_size\":96,\"num_hidden_"
-         "layers\":4,\"num_attention_heads\":8}",
+        {"{\"model_type\":\"llama\","
+         "\"vocab_size\":10,"
+         "\"hidden_size\":65,"
+         "\"intermediate_size\":96,"
+         "\"num_hidden_layers\":4,"
+         "\"num_attention_heads\":8}",
          "hidden_size", ERR_INVALID},
-        {"{\"model_type\":\"mistral\",\"attention_bias\":true," SIZES "}", "attention_bias", ERR_UNSUPPORTED},
-        {"{\"model_type\":\"qwen2\",\"num_key_value_heads\":8,\"mlp_bias\":true," SIZES "}", "mlp_bias",
+        {"{\"model_type\":\"mistral\",\"attention_bias\":true," SIZES "}", "attention_bias",
          ERR_UNSUPPORTED},
-        {LLAMA ",\"layer_types\":[\"sliding_attention\",\"full_attention\",\"full_attention\",\"full_attention\"]}",
+        {"{\"model_type\":\"qwen2\",\"num_key_value_heads\":8,\"mlp_bias\":true," SIZES "}",
+         "mlp_bias", ERR_UNSUPPORTED},
+        {LLAMA ",\"layer_types\":[\"sliding_attention\",\"full_attention\",\"full_attention\","
+               "\"full_attention\"]}",
          "layer_types", ERR_UNSUPPORTED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -107,7 +134,8 @@ TEST(what_we_lack_is_refused_by_name) {
     spec_release(&spec);
 }
 
-/* Llama 3.1's own parameters; the values are those its reference gives (double precision of the published formula). */
+/* Llama 3.1's own parameters; the values are those its reference gives (double precision of the
+ * published formula). */
 TEST(llama3_scaling_leaves_high_frequencies_and_divides_low_ones) {
     float f[64];
     struct rope_spec rope = {.kind = ROPE_LLAMA3,

@@ -1,6 +1,7 @@
 /*
- * random_message.h - random valid messages of every kind: the codec's tables say what each field may be, and a function
- * for each message then sets right what fields must agree on. And a comparison field by field.
+ * random_message.h - random valid messages of every kind: the codec's tables say what each field
+ * may be, and a function for each message then sets right what fields must agree on. And a
+ * comparison field by field.
  */
 #ifndef TESTS_UNIT_PROTO_RANDOM_MESSAGE_H
 #define TESTS_UNIT_PROTO_RANDOM_MESSAGE_H
@@ -17,7 +18,9 @@ struct random_span {
     size_t count;
 };
 
-static inline uint64_t random_below(uint64_t n) { return n ? check_random() % n : 0; }
+static inline uint64_t random_below(uint64_t n) {
+    return n ? check_random() % n : 0;
+}
 
 /* The ends of a range are tried more often than chance would. */
 static inline uint64_t random_within(uint64_t min, uint64_t max) {
@@ -36,7 +39,8 @@ static inline void *random_arena(struct arena *arena, size_t size) {
 }
 
 static inline struct bytes random_text(struct arena *arena, size_t len) {
-    static const char *const LETTERS[] = {"a", "Z", "0", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x9a\xa3"};
+    static const char *const LETTERS[] = {
+        "a", "Z", "0", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x9a\xa3"};
     char *text = random_arena(arena, len * 4 + 1);
     size_t at = 0;
     for (size_t i = 0; i < len; i++) {
@@ -47,9 +51,11 @@ static inline struct bytes random_text(struct arena *arena, size_t len) {
     return bytes_of(at ? text : NULL, at);
 }
 
-static inline struct u32s random_u32s(struct arena *arena, size_t count, uint32_t min, uint32_t max) {
+static inline struct u32s random_u32s(struct arena *arena, size_t count, uint32_t min,
+                                      uint32_t max) {
     uint32_t *items = random_arena(arena, count * 4);
-    for (size_t i = 0; i < count; i++) items[i] = (uint32_t)random_within(min, max);
+    for (size_t i = 0; i < count; i++)
+        items[i] = (uint32_t)random_within(min, max);
     return (struct u32s){count ? items : NULL, count};
 }
 static inline struct tokens random_tokens(struct arena *arena, size_t count) {
@@ -58,27 +64,31 @@ static inline struct tokens random_tokens(struct arena *arena, size_t count) {
 }
 static inline struct f32s random_f32s(struct arena *arena, size_t count) {
     float *items = random_arena(arena, count * 4);
-    for (size_t i = 0; i < count; i++) items[i] = (float)random_below(1000) / 100 - 5;
+    for (size_t i = 0; i < count; i++)
+        items[i] = (float)random_below(1000) / 100 - 5;
     return (struct f32s){count ? items : NULL, count};
 }
 static inline struct u128s random_u128s(struct arena *arena, size_t count) {
     struct u128 *items = random_arena(arena, count * 16);
-    for (size_t i = 0; i < count; i++) items[i] = (struct u128){check_random(), check_random()};
+    for (size_t i = 0; i < count; i++)
+        items[i] = (struct u128){check_random(), check_random()};
     return (struct u128s){count ? items : NULL, count};
 }
 /* 0 .. count-1 times a stride, so each once. */
 static inline struct u32s random_unique(struct arena *arena, size_t count, uint32_t bound) {
     uint32_t *items = random_arena(arena, count * 4),
              stride = (uint32_t)random_within(1, MAX(bound / (uint32_t)MAX(count, (size_t)1), 1u));
-    for (size_t i = 0; i < count; i++) items[i] = (uint32_t)i * stride;
+    for (size_t i = 0; i < count; i++)
+        items[i] = (uint32_t)i * stride;
     return (struct u32s){count ? items : NULL, count};
 }
 
 /* ---- Field by field ---- */
 
-static inline void random_fields(const struct wire_table *table, struct arena *arena, void *message);
+static inline void random_fields(const struct message_table *table, struct arena *arena,
+                                 void *message);
 
-static inline void random_field(const struct wire_field *f, struct arena *arena, char *message) {
+static inline void random_field(const struct message_field *f, struct arena *arena, char *message) {
     void *at = message + f->offset;
     uint64_t wanted = random_below(9);
     size_t count = (size_t)MIN(wanted, f->max);
@@ -87,11 +97,14 @@ static inline void random_field(const struct wire_field *f, struct arena *arena,
     case FIELD_U32: *(uint32_t *)at = (uint32_t)random_within(f->min, f->max); break;
     case FIELD_I32:
         *(int32_t *)at =
-            (int32_t)((int64_t)f->min + (int64_t)random_below((uint64_t)((int64_t)f->max - (int64_t)f->min) + 1));
+            (int32_t)((int64_t)f->min +
+                      (int64_t)random_below((uint64_t)((int64_t)f->max - (int64_t)f->min) + 1));
         break;
     case FIELD_U64: *(uint64_t *)at = random_within(f->min, f->max); break;
     case FIELD_F32: *(float *)at = (float)(1 + random_below(99)) / 100; break;
-    case FIELD_U128: *(struct u128 *)at = (struct u128){check_random(), random_below(3) ? check_random() : 0}; break;
+    case FIELD_U128:
+        *(struct u128 *)at = (struct u128){check_random(), random_below(3) ? check_random() : 0};
+        break;
     case FIELD_TEXT: *(struct bytes *)at = random_text(arena, count); break;
     case FIELD_BLOB: {
         struct u32s noise = random_u32s(arena, count, 0, UINT32_MAX);
@@ -106,7 +119,8 @@ static inline void random_field(const struct wire_field *f, struct arena *arena,
         wanted /= 2;
         count = (size_t)MAX(f->min, MIN(wanted, f->max));
         char *items = random_arena(arena, count * f->table->size);
-        for (size_t i = 0; i < count; i++) random_fields(f->table, arena, items + i * f->table->size);
+        for (size_t i = 0; i < count; i++)
+            random_fields(f->table, arena, items + i * f->table->size);
         *(void **)at = count ? items : NULL;
         *(size_t *)(void *)(message + f->count_offset) = count;
         break;
@@ -117,11 +131,13 @@ static inline void random_field(const struct wire_field *f, struct arena *arena,
 /* ---- What fields must agree on ---- */
 
 static inline void agree_group(struct arena *arena, struct wire_kv_group *g) {
-    g->window_tokens = g->kind == WIRE_GROUP_WINDOW ? (uint32_t)random_within(1, WIRE_MAX_TOKENS) : 0;
+    g->window_tokens =
+        g->kind == WIRE_GROUP_WINDOW ? (uint32_t)random_within(1, WIRE_MAX_TOKENS) : 0;
 }
 static inline void agree_hello(struct arena *arena, struct wire_hello *h) {
     h->instance.lo |= 1;
-    if (h->role != WIRE_ROLE_WORKER) return;
+    if (h->role != WIRE_ROLE_WORKER)
+        return;
     size_t held = h->group_count && h->groups[0].block_count ? random_below(20) : 0;
     h->held_blocks = random_u32s(arena, held, 0, held ? h->groups[0].block_count - 1 : 0);
     h->held_hashes = random_u128s(arena, held);
@@ -129,10 +145,13 @@ static inline void agree_hello(struct arena *arena, struct wire_hello *h) {
     h->tp = h->rank + 1;
     h->pp = h->stage + 1;
     h->replica.lo |= 1;
-    uint32_t *wanted[] = {&h->slot_count, &h->max_step_tokens, &h->max_context, &h->logits_width, &h->steps_in_flight};
-    for (size_t i = 0; i < ARRAY_LEN(wanted); i++) *wanted[i] = MAX(*wanted[i], 1u);
-    h->state =
-        h->group_count ? (enum wire_state)random_within(WIRE_STATE_LOADING, WIRE_STATE_DRAINING) : WIRE_STATE_LOADING;
+    uint32_t *wanted[] = {&h->slot_count, &h->max_step_tokens, &h->max_context, &h->logits_width,
+                          &h->steps_in_flight};
+    for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
+        *wanted[i] = MAX(*wanted[i], 1u);
+    h->state = h->group_count
+                   ? (enum wire_state)random_within(WIRE_STATE_LOADING, WIRE_STATE_DRAINING)
+                   : WIRE_STATE_LOADING;
 }
 static inline void agree_welcome(struct arena *arena, struct wire_welcome *w) {
     w->silence_ms = w->heartbeat_ms + (uint32_t)random_within(1, 1000);
@@ -143,12 +162,14 @@ static inline void agree_bundle_chunk(struct arena *arena, struct wire_bundle_ch
 }
 static inline void agree_sampling(struct arena *arena, struct wire_sampling *s) {
     s->bias_values = random_f32s(arena, s->bias_ids.count);
-    if (random_below(3) == 0) s->top_p = 1, s->min_p = 0, s->temperature = 0;
+    if (random_below(3) == 0)
+        s->top_p = 1, s->min_p = 0, s->temperature = 0;
 }
 static inline void agree_submit(struct arena *arena, struct wire_submit *s) {
     struct wire_choice *choices = (struct wire_choice *)(uintptr_t)s->choices;
     struct u32s unique = random_unique(arena, s->choice_count, WIRE_MAX_CHOICES);
-    for (size_t i = 0; i < s->choice_count; i++) choices[i].choice = unique.items[i];
+    for (size_t i = 0; i < s->choice_count; i++)
+        choices[i].choice = unique.items[i];
 }
 static inline void agree_cancel(struct arena *arena, struct wire_cancel *c) {
     c->choice = random_below(2) ? WIRE_ALL_CHOICES : (uint32_t)random_below(WIRE_MAX_CHOICES);
@@ -163,23 +184,30 @@ static inline void agree_attach(struct arena *arena, struct wire_attach *a) {
     a->choices = random_unique(arena, a->choices.count, WIRE_MAX_CHOICES);
     a->indexes = random_u32s(arena, a->choices.count, 0, WIRE_MAX_TOKENS);
 }
-static inline void agree_logprobs(struct arena *arena, struct wire_logprobs *l, size_t token_count) {
+static inline void agree_logprobs(struct arena *arena, struct wire_logprobs *l,
+                                  size_t token_count) {
     size_t sum = 0;
     *l = (struct wire_logprobs){0};
-    if (random_below(2)) return;
+    if (random_below(2))
+        return;
     uint32_t *tops = random_arena(arena, token_count * 4);
     for (size_t i = 0; i < token_count; i++) {
-        tops[i] = random_below(3) ? (uint32_t)random_below(WIRE_MAX_TOP_LOGPROBS + 1) : WIRE_NO_LOGPROBS;
-        if (tops[i] != WIRE_NO_LOGPROBS) sum += 1 + tops[i];
+        tops[i] =
+            random_below(3) ? (uint32_t)random_below(WIRE_MAX_TOP_LOGPROBS + 1) : WIRE_NO_LOGPROBS;
+        if (tops[i] != WIRE_NO_LOGPROBS)
+            sum += 1 + tops[i];
     }
-    *l = (struct wire_logprobs){
-        {token_count ? tops : NULL, token_count}, random_u32s(arena, sum, 0, UINT32_MAX), random_f32s(arena, sum)};
+    *l = (struct wire_logprobs){{token_count ? tops : NULL, token_count},
+                                random_u32s(arena, sum, 0, UINT32_MAX),
+                                random_f32s(arena, sum)};
     for (size_t i = 0; i < sum; i++)
-        if (!random_below(50)) ((float *)(uintptr_t)l->values.items)[i] = -__builtin_inff();
+        if (!random_below(50))
+            ((float *)(uintptr_t)l->values.items)[i] = -__builtin_inff();
 }
 static inline size_t sum_of(struct u32s column) {
     size_t sum = 0;
-    for (size_t i = 0; i < column.count; i++) sum += column.items[i];
+    for (size_t i = 0; i < column.count; i++)
+        sum += column.items[i];
     return sum;
 }
 static inline void agree_deltas(struct arena *arena, struct wire_deltas *d) {
@@ -209,7 +237,8 @@ static inline void agree_plan(struct arena *arena, struct wire_plan *p) {
     p->number |= 1;
     p->release_slots = random_u32s(arena, random_below(5), 0, WIRE_MAX_SLOTS - 1);
     struct u32s slots = random_unique(arena, p->admit_count, WIRE_MAX_SLOTS);
-    for (size_t i = 0; i < p->admit_count; i++) ((struct wire_admit *)(uintptr_t)p->admits)[i].slot = slots.items[i];
+    for (size_t i = 0; i < p->admit_count; i++)
+        ((struct wire_admit *)(uintptr_t)p->admits)[i].slot = slots.items[i];
     p->row_slots = random_unique(arena, rows, WIRE_MAX_SLOTS);
     p->row_token_counts = random_u32s(arena, rows, 1, WIRE_MAX_TOKENS);
     p->row_drafts = random_u32s(arena, random_below(2) ? rows : 0, 0, 8);
@@ -234,13 +263,17 @@ static inline void agree_step_result(struct arena *arena, struct wire_step_resul
     r->vectors = random_f32s(arena, r->vector_width * random_below(3));
 }
 
-#define AGREE(what)                                                                                                    \
-    if (strcmp(table->name, #what) == 0) agree_##what(arena, message)
+#define AGREE(what)                                                                                \
+    if (strcmp(table->name, #what) == 0)                                                           \
+    agree_##what(arena, message)
 
-static inline void random_fields(const struct wire_table *table, struct arena *arena, void *message) {
+static inline void random_fields(const struct message_table *table, struct arena *arena,
+                                 void *message) {
     memset(message, 0, table->size);
-    for (size_t i = 0; i < table->field_count; i++) random_field(&table->fields[i], arena, message);
-    if (strcmp(table->name, "kv_group") == 0) agree_group(arena, message);
+    for (size_t i = 0; i < table->field_count; i++)
+        random_field(&table->fields[i], arena, message);
+    if (strcmp(table->name, "kv_group") == 0)
+        agree_group(arena, message);
     AGREE(hello);
     AGREE(welcome);
     AGREE(bundle_chunk);
@@ -253,12 +286,15 @@ static inline void random_fields(const struct wire_table *table, struct arena *a
     AGREE(admit);
     AGREE(plan);
     AGREE(step_result);
-    if (strcmp(table->name, "logprobs") == 0) memset(message, 0, table->size); /* made by its owner */
+    /* made by its owner */
+    if (strcmp(table->name, "logprobs") == 0)
+        memset(message, 0, table->size);
 }
 
-/* Fills *message (the kind's struct) with what a decoder must take. Everything it points to lies in the arena. */
+/* Fills *message (the kind's struct) with what a decoder must take. Everything it points to lies in
+ * the arena. */
 static inline void random_message(enum wire_kind kind, struct arena *arena, void *message) {
-    random_fields(wire_table_of(kind), arena, message);
+    random_fields(message_table_of(kind), arena, message);
 }
 
 /* ---- Comparison ---- */
@@ -268,10 +304,12 @@ static inline size_t random_item_size(uint8_t type) {
 }
 
 /* NULL when equal, else the name of the first field that differs. */
-static inline const char *message_difference(const struct wire_table *table, const void *left, const void *right) {
+static inline const char *message_difference(const struct message_table *table, const void *left,
+                                             const void *right) {
     for (size_t i = 0; i < table->field_count; i++) {
-        const struct wire_field *f = &table->fields[i];
-        const char *a = (const char *)left + f->offset, *b = (const char *)right + f->offset, *inner = NULL;
+        const struct message_field *f = &table->fields[i];
+        const char *a = (const char *)left + f->offset, *b = (const char *)right + f->offset,
+                   *inner = NULL;
         const struct random_span *x = (const void *)a, *y = (const void *)b;
         bool same = true;
         switch ((enum field_type)f->type) {
@@ -285,18 +323,23 @@ static inline const char *message_difference(const struct wire_table *table, con
         case FIELD_STRUCTS: {
             size_t count = *(const size_t *)(const void *)((const char *)left + f->count_offset);
             same = count == *(const size_t *)(const void *)((const char *)right + f->count_offset);
-            const char *p = *(const char *const *)(const void *)a, *q = *(const char *const *)(const void *)b;
+            const char *p = *(const char *const *)(const void *)a,
+                       *q = *(const char *const *)(const void *)b;
             for (size_t k = 0; same && !inner && k < count; k++)
-                inner = message_difference(f->table, p + k * f->table->size, q + k * f->table->size);
+                inner =
+                    message_difference(f->table, p + k * f->table->size, q + k * f->table->size);
             break;
         }
         default:
-            same = x->count == y->count &&
-                   (!x->count || memcmp(x->data, y->data, x->count * random_item_size(f->type)) == 0);
+            same =
+                x->count == y->count &&
+                (!x->count || memcmp(x->data, y->data, x->count * random_item_size(f->type)) == 0);
             break;
         }
-        if (inner) return inner;
-        if (!same) return f->name;
+        if (inner)
+            return inner;
+        if (!same)
+            return f->name;
     }
     return NULL;
 }

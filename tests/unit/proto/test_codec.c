@@ -1,6 +1,6 @@
 /*
- * test_codec.c - every kind: random valid messages come back equal, and nothing that can arrive does worse than an
- * error.
+ * test_codec.c - every kind: random valid messages come back equal, and nothing that can arrive
+ * does worse than an error.
  */
 #include <malloc.h>
 #include <stdio.h>
@@ -22,7 +22,9 @@ struct bench {
     union any_message a, b;
 };
 
-static void bench_init(struct bench *t) { *t = (struct bench){0}; }
+static void bench_init(struct bench *t) {
+    *t = (struct bench){0};
+}
 static void bench_release(struct bench *t) {
     arena_release(&t->made);
     arena_release(&t->decoded);
@@ -33,29 +35,33 @@ static void bench_make(struct bench *t, enum wire_kind kind) {
     arena_reset(&t->made);
     buf_reset(&t->out);
     random_message(kind, &t->made, &t->a);
-    wire_encode(kind, &t->a, &t->out);
+    message_pack(kind, &t->a, &t->out);
 }
-static int bench_decode(struct bench *t, enum wire_kind kind, struct bytes payload, struct error *err) {
+static int bench_decode(struct bench *t, enum wire_kind kind, struct bytes payload,
+                        struct error *err) {
     arena_reset(&t->decoded);
-    return wire_decode(kind, payload, &t->decoded, &t->b, err);
+    return message_unpack(kind, payload, &t->decoded, &t->b, err);
 }
 
 /* NULL, or what went wrong. */
 static const char *round_trip(struct bench *t, enum wire_kind kind) {
     static struct error err;
     bench_make(t, kind);
-    if (t->out.failed) return "encoding failed";
-    if (bench_decode(t, kind, buf_bytes(&t->out), &err) != 0) return err.text;
-    const char *field = message_difference(wire_table_of(kind), &t->a, &t->b);
-    if (field) return field;
+    if (t->out.failed)
+        return "encoding failed";
+    if (bench_decode(t, kind, buf_bytes(&t->out), &err) != 0)
+        return err.text;
+    const char *field = message_difference(message_table_of(kind), &t->a, &t->b);
+    if (field)
+        return field;
     buf_reset(&t->again);
-    wire_encode(kind, &t->b, &t->again);
+    message_pack(kind, &t->b, &t->again);
     return bytes_equal(buf_bytes(&t->out), buf_bytes(&t->again)) ? NULL : "encodes to other bytes";
 }
 
 TEST(codec_tables_follow_the_proto_file) {
     for (uint32_t kind = 1; kind < WIRE_KIND_MAX; kind++) {
-        const struct wire_table *table = wire_table_of(kind);
+        const struct message_table *table = message_table_of(kind);
         EXPECT(table != NULL);
         EXPECT_EQ(table->field_count, table->descriptor->n_fields);
         for (size_t i = 0; i < table->field_count; i++) {
@@ -63,11 +69,11 @@ TEST(codec_tables_follow_the_proto_file) {
             EXPECT_STR(table->fields[i].name, table->descriptor->fields[i].name);
         }
     }
-    EXPECT(wire_table_of(0) == NULL);
-    EXPECT(wire_table_of(WIRE_KIND_MAX) == NULL);
-    EXPECT_EQ(wire_struct_size(WIRE_PLAN), sizeof(struct wire_plan));
-    EXPECT_STR(wire_kind_name(WIRE_STEP_RESULT), "step_result");
-    EXPECT_STR(wire_kind_name(999), "unknown");
+    EXPECT(message_table_of(0) == NULL);
+    EXPECT(message_table_of(WIRE_KIND_MAX) == NULL);
+    EXPECT_EQ(message_size(WIRE_PLAN), sizeof(struct wire_plan));
+    EXPECT_STR(message_kind_name(WIRE_STEP_RESULT), "step_result");
+    EXPECT_STR(message_kind_name(999), "unknown");
 }
 
 TEST(codec_valid_messages_come_back_equal) {
@@ -76,20 +82,23 @@ TEST(codec_valid_messages_come_back_equal) {
     for (uint32_t kind = 1; kind < WIRE_KIND_MAX; kind++)
         for (int i = 0; i < ROUNDS; i++) {
             const char *wrong = round_trip(&t, kind);
-            if (wrong) check_fail(__FILE__, __LINE__, "%s: %s", wire_kind_name(kind), wrong);
-            if (wrong) return;
+            if (wrong)
+                check_fail(__FILE__, __LINE__, "%s: %s", message_kind_name(kind), wrong);
+            if (wrong)
+                return;
         }
     bench_release(&t);
 }
 
-/* Decoding what was decoded must give the same again: a wrong message that is taken is a message. */
+/* Decoding what was decoded must give the same again: a wrong message that is taken is a
+ * message. */
 static const char *check_taken(struct bench *t, enum wire_kind kind) {
     static struct error err;
     buf_reset(&t->again);
-    wire_encode(kind, &t->b, &t->again);
+    message_pack(kind, &t->b, &t->again);
     arena_reset(&t->made);
-    return wire_decode(kind, buf_bytes(&t->again), &t->made, &t->a, &err) == 0
-               ? message_difference(wire_table_of(kind), &t->a, &t->b)
+    return message_unpack(kind, buf_bytes(&t->again), &t->made, &t->a, &err) == 0
+               ? message_difference(message_table_of(kind), &t->a, &t->b)
                : err.text;
 }
 
@@ -106,14 +115,21 @@ TEST(codec_mutations_and_truncations_decode_or_err) {
                 for (int how = 0; how < 5; how++) {
                     memcpy(exact, t.out.data, len);
                     size_t use = how == 4 ? at : len;
-                    exact[at] = how == 0 ? 0 : how == 1 ? 0xff : how == 2 ? exact[at] ^ 0x80 : (uint8_t)check_random();
-                    uint8_t *tight = mem_alloc(use ? use : 1); /* so that ASan sees the first byte past it */
+                    exact[at] = how == 0   ? 0
+                                : how == 1 ? 0xff
+                                : how == 2 ? exact[at] ^ 0x80
+                                           : (uint8_t)check_random();
+                    /* so that ASan sees the first byte past it */
+                    uint8_t *tight = mem_alloc(use ? use : 1);
                     memcpy(tight, exact, use);
                     bool ok = bench_decode(&t, kind, bytes_of(tight, use), NULL) == 0;
                     mem_free(tight);
                     const char *wrong = ok ? check_taken(&t, kind) : NULL;
-                    if (wrong) check_fail(__FILE__, __LINE__, "%s taken, but %s", wire_kind_name(kind), wrong);
-                    if (wrong) return;
+                    if (wrong)
+                        check_fail(__FILE__, __LINE__, "%s taken, but %s", message_kind_name(kind),
+                                   wrong);
+                    if (wrong)
+                        return;
                     ok ? taken++ : refused++;
                 }
             mem_free(exact);
@@ -131,8 +147,10 @@ TEST(codec_empty_and_random_payloads_decode_or_err) {
         (void)!bench_decode(&t, kind, (struct bytes){0}, NULL);
         for (int i = 0; i < 2000; i++) {
             size_t len = check_random() % sizeof noise;
-            for (size_t k = 0; k < len; k++) noise[k] = (uint8_t)check_random();
-            if (len) noise[0] = (uint8_t)(1 + check_random() % 30) << 3 | 2;
+            for (size_t k = 0; k < len; k++)
+                noise[k] = (uint8_t)check_random();
+            if (len)
+                noise[0] = (uint8_t)(1 + check_random() % 30) << 3 | 2;
             (void)!bench_decode(&t, kind, bytes_of(noise, len), NULL);
         }
     }
@@ -141,15 +159,15 @@ TEST(codec_empty_and_random_payloads_decode_or_err) {
 
 /* ---- Bounds, one by one ---- */
 
-#define REFUSED(kind, name, change)                                                                                    \
-    do {                                                                                                               \
-        bench_make(&t, kind);                                                                                          \
-        struct wire_##name *m = &t.a.name;                                                                             \
-        EXPECT_EQ(bench_decode(&t, kind, buf_bytes(&t.out), NULL), 0);                                                 \
-        change;                                                                                                        \
-        buf_reset(&t.out);                                                                                             \
-        wire_encode(kind, m, &t.out);                                                                                  \
-        EXPECT_EQ(bench_decode(&t, kind, buf_bytes(&t.out), NULL), ERR_INVALID);                                       \
+#define REFUSED(kind, name, change)                                                                \
+    do {                                                                                           \
+        bench_make(&t, kind);                                                                      \
+        struct wire_##name *m = &t.a.name;                                                         \
+        EXPECT_EQ(bench_decode(&t, kind, buf_bytes(&t.out), NULL), 0);                             \
+        change;                                                                                    \
+        buf_reset(&t.out);                                                                         \
+        message_pack(kind, m, &t.out);                                                             \
+        EXPECT_EQ(bench_decode(&t, kind, buf_bytes(&t.out), NULL), ERR_INVALID);                   \
     } while (0)
 
 static const uint32_t NUMBERS[8192] = {5, 5};
@@ -182,22 +200,31 @@ TEST(codec_refuses_what_is_out_of_bounds) {
     REFUSED(WIRE_SUBMIT, submit, m->sampling.repetition_penalty = 0);
     REFUSED(WIRE_SUBMIT, submit, m->sampling.logprobs = -2);
     REFUSED(WIRE_SUBMIT, submit, m->sampling.logprobs = WIRE_MAX_TOP_LOGPROBS + 1);
-    REFUSED(WIRE_SUBMIT, submit, m->sampling.bias_ids = ((struct u32s){NUMBERS, m->sampling.bias_values.count + 1}));
-    REFUSED(WIRE_SUBMIT, submit, m->stop_tokens = ((struct u32s){NUMBERS, WIRE_MAX_STOP_TOKENS + 1}));
+    REFUSED(WIRE_SUBMIT, submit,
+            m->sampling.bias_ids = ((struct u32s){NUMBERS, m->sampling.bias_values.count + 1}));
+    REFUSED(WIRE_SUBMIT, submit,
+            m->stop_tokens = ((struct u32s){NUMBERS, WIRE_MAX_STOP_TOKENS + 1}));
     REFUSED(WIRE_REJECT, reject, m->code = 0);
     REFUSED(WIRE_CANCEL, cancel, m->choice = WIRE_MAX_CHOICES);
     REFUSED(WIRE_ACK, ack, m->counts = ((struct u32s){NUMBERS, m->requests.count + 1}));
-    REFUSED(WIRE_ATTACH, attach, (m->choices = (struct u32s){NUMBERS, 2}, m->indexes = (struct u32s){NUMBERS, 2}));
+    REFUSED(WIRE_ATTACH, attach,
+            (m->choices = (struct u32s){NUMBERS, 2}, m->indexes = (struct u32s){NUMBERS, 2}));
     REFUSED(WIRE_DELTAS, deltas, m->finishes = ((struct u32s){NUMBERS, m->requests.count + 1}));
     REFUSED(WIRE_DELTAS, deltas, m->tokens = ((struct tokens){NUMBERS, m->tokens.count + 1}));
-    REFUSED(WIRE_DELTAS, deltas, m->logprobs.ids = ((struct u32s){NUMBERS, m->logprobs.ids.count + 1}));
+    REFUSED(WIRE_DELTAS, deltas,
+            m->logprobs.ids = ((struct u32s){NUMBERS, m->logprobs.ids.count + 1}));
     REFUSED(WIRE_PLAN, plan, m->number = 0);
     REFUSED(WIRE_PLAN, plan,
-            (m->row_slots = (struct u32s){NUMBERS, 2}, m->row_token_counts = (struct u32s){NUMBERS, 2}));
-    REFUSED(WIRE_PLAN, plan, m->new_block_ids = ((struct u32s){NUMBERS, m->new_block_rows.count + 1}));
-    REFUSED(WIRE_STEP_RESULT, step_result, m->tokens = ((struct tokens){NUMBERS, m->tokens.count + 1}));
-    REFUSED(WIRE_STEP_RESULT, step_result, (m->vectors = (struct f32s){FLOATS, 2}, m->vector_width = 2));
-    REFUSED(WIRE_STEP_RESULT, step_result, (m->vectors = (struct f32s){FLOATS + 1, 1}, m->vector_width = 2));
+            (m->row_slots = (struct u32s){NUMBERS, 2},
+             m->row_token_counts = (struct u32s){NUMBERS, 2}));
+    REFUSED(WIRE_PLAN, plan,
+            m->new_block_ids = ((struct u32s){NUMBERS, m->new_block_rows.count + 1}));
+    REFUSED(WIRE_STEP_RESULT, step_result,
+            m->tokens = ((struct tokens){NUMBERS, m->tokens.count + 1}));
+    REFUSED(WIRE_STEP_RESULT, step_result,
+            (m->vectors = (struct f32s){FLOATS, 2}, m->vector_width = 2));
+    REFUSED(WIRE_STEP_RESULT, step_result,
+            (m->vectors = (struct f32s){FLOATS + 1, 1}, m->vector_width = 2));
     REFUSED(WIRE_EXITED, exited, m->cause = 9);
     bench_release(&t);
 }
@@ -208,7 +235,7 @@ TEST(codec_a_refused_submit_still_tells_who_asked) {
     bench_make(&t, WIRE_SUBMIT);
     t.a.submit.sampling.top_p = 7;
     buf_reset(&t.out);
-    wire_encode_submit(&t.a.submit, &t.out);
+    message_pack_submit(&t.a.submit, &t.out);
     EXPECT_EQ(bench_decode(&t, WIRE_SUBMIT, buf_bytes(&t.out), NULL), ERR_INVALID);
     EXPECT(u128_equal(t.b.submit.request, t.a.submit.request));
     EXPECT_EQ(t.b.submit.attempt, t.a.submit.attempt);
@@ -223,16 +250,20 @@ TEST(codec_floods_of_small_fields_meet_the_budget) {
     struct error err;
     bench_init(&t);
     buf_init(&flood, 0);
-    for (int i = 0; i < 500000; i++) buf_add(&flood, "\x62\x00", 2); /* Submit.choices, empty, half a million times */
+    /* Submit.choices, empty, half a million times */
+    for (int i = 0; i < 500000; i++)
+        buf_add(&flood, "\x62\x00", 2);
     EXPECT_EQ(bench_decode(&t, WIRE_SUBMIT, buf_bytes(&flood), &err), ERR_LIMIT);
     EXPECT(t.decoded.byte_count < 20 * flood.len);
     buf_reset(&flood);
-    for (int i = 0; i < 300000; i++) buf_add(&flood, "\xca\x3e\x01x", 4); /* a field nobody knows */
+    for (int i = 0; i < 300000; i++)
+        buf_add(&flood, "\xca\x3e\x01x", 4); /* a field nobody knows */
     EXPECT(bench_decode(&t, WIRE_SUBMIT, buf_bytes(&flood), &err) != 0);
     EXPECT(t.decoded.byte_count < 20 * flood.len);
     buf_reset(&flood);
     for (int i = 0; i < 100000; i++)
-        buf_add(&flood, "\x4a\x02\x50\x01", 4); /* Submit.sampling again and again: merged each time */
+        /* Submit.sampling again and again: merged each time */
+        buf_add(&flood, "\x4a\x02\x50\x01", 4);
     EXPECT(bench_decode(&t, WIRE_SUBMIT, buf_bytes(&flood), &err) != 0);
     EXPECT(t.decoded.byte_count < 20 * flood.len);
     buf_release(&flood);
@@ -243,16 +274,20 @@ TEST(codec_unknown_fields_of_a_newer_minor_are_skipped) {
     struct bench t;
     bench_init(&t);
     bench_make(&t, WIRE_PLAN);
-    buf_add(&t.out, "\xc2\x3e\x05hello\xc8\x3e\x07", 11); /* fields 1000 (bytes) and 1001 (number) */
+    /* fields 1000 (bytes) and 1001 (number) */
+    buf_add(&t.out, "\xc2\x3e\x05hello\xc8\x3e\x07", 11);
     EXPECT_EQ(bench_decode(&t, WIRE_PLAN, buf_bytes(&t.out), NULL), 0);
-    EXPECT(message_difference(wire_table_of(WIRE_PLAN), &t.a, &t.b) == NULL);
+    EXPECT(message_difference(message_table_of(WIRE_PLAN), &t.a, &t.b) == NULL);
     bench_release(&t);
 }
 
-static size_t heap_in_use(void) { return mallinfo2().uordblks; }
+static size_t heap_in_use(void) {
+    return mallinfo2().uordblks;
+}
 
 TEST(codec_steady_state_allocates_nothing) {
-    static const enum wire_kind HOT[] = {WIRE_PLAN, WIRE_STEP_RESULT, WIRE_DELTAS, WIRE_ACK, WIRE_HEARTBEAT};
+    static const enum wire_kind HOT[] = {WIRE_PLAN, WIRE_STEP_RESULT, WIRE_DELTAS, WIRE_ACK,
+                                         WIRE_HEARTBEAT};
     struct bench t;
     bench_init(&t);
     for (size_t k = 0; k < ARRAY_LEN(HOT); k++) {
@@ -262,7 +297,7 @@ TEST(codec_steady_state_allocates_nothing) {
         size_t cap = t.out.cap, before = heap_in_use();
         for (int i = 0; i < 100; i++) {
             buf_reset(&t.out);
-            wire_encode(HOT[k], &t.a, &t.out);
+            message_pack(HOT[k], &t.a, &t.out);
         }
         EXPECT(t.out.data == data && t.out.cap == cap);
         EXPECT_EQ(heap_in_use(), before);

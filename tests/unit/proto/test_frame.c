@@ -22,7 +22,8 @@ TEST(frame_refuses_what_is_wrong) {
     struct frame frame;
     frame_write(header, WIRE_PLAN, EPOCH, payload);
     EXPECT_EQ(frame_read(bytes_of(header, FRAME_BYTES - 1), payload, &frame), ERR_INVALID);
-    EXPECT_EQ(frame_read(bytes_of(header, FRAME_BYTES), bytes_str("some payloaf"), &frame), ERR_INVALID);
+    EXPECT_EQ(frame_read(bytes_of(header, FRAME_BYTES), bytes_str("some payloaf"), &frame),
+              ERR_INVALID);
     EXPECT_EQ(frame_read(bytes_of(header, FRAME_BYTES), bytes_str("some"), &frame), ERR_INVALID);
     EXPECT_EQ(frame_read((struct bytes){0}, payload, &frame), ERR_INVALID);
     memcpy(wrong, header, FRAME_BYTES);
@@ -38,7 +39,8 @@ TEST(frame_refuses_what_is_wrong) {
 }
 
 TEST(frame_epochs_are_totally_ordered) {
-    struct epoch a = {5, {1, 0}}, b = {5, {2, 0}}, c = {5, {0, 1}}, d = {6, {0, 0}}, none = {0, {0, 0}};
+    struct epoch a = {5, {1, 0}}, b = {5, {2, 0}}, c = {5, {0, 1}}, d = {6, {0, 0}},
+                 none = {0, {0, 0}};
     const struct epoch order[] = {none, a, b, c, d};
     for (size_t i = 0; i < ARRAY_LEN(order); i++)
         for (size_t k = 0; k < ARRAY_LEN(order); k++) {

@@ -56,7 +56,8 @@ TEST(link_drops_a_hello_that_is_not_valid) {
     struct test_server s = {0};
     struct test_client c = {0};
     EXPECT(test_server_open(&s, endpoint, 5, 400));
-    EXPECT(test_client_open(&c, endpoint, WIRE_ROLE_WORKER)); /* our Hello lacks what a worker's must have */
+    /* our Hello lacks what a worker's must have */
+    EXPECT(test_client_open(&c, endpoint, WIRE_ROLE_WORKER));
     TURN_UNTIL(&s, &c, 2000, link_server_stats(s.link)->bad_frames >= 2);
     EXPECT(link_server_stats(s.link)->bad_frames >= 2);
     EXPECT_EQ(s.hellos, 0);
@@ -121,7 +122,8 @@ TEST(link_renew_says_hello_again_and_only_then) {
     EXPECT_EQ(c.registered, 2);
     EXPECT_EQ(s.hellos, 2);
     EXPECT_EQ(link_server_peer_count(s.link), 1); /* one process, one peer */
-    link_server_drop(s.link, s.peer);             /* its next heartbeat is answered with "register" */
+    /* its next heartbeat is answered with "register" */
+    link_server_drop(s.link, s.peer);
     TURN_UNTIL(&s, &c, 2000, c.registered == 3);
     EXPECT_EQ(c.registered, 3);
     EXPECT_EQ(c.why, LINK_LOST_UNKNOWN);
@@ -193,7 +195,8 @@ TEST(link_refused_hello_is_asked_again) {
     test_endpoint_remove(endpoint);
 }
 
-/* ---- Many frames, both ways, sent from inside callbacks, waited for through the descriptors only ---- */
+/* ---- Many frames, both ways, sent from inside callbacks, waited for through the descriptors only
+ * ---- */
 
 enum { MANY = 100000, WINDOW = 500 };
 
@@ -204,7 +207,8 @@ struct flood {
 
 static void *run_server(void *arg) {
     struct flood *f = arg;
-    while (!f->stop) link_server_wait(f->server.link, NULL, NULL, 0, 100);
+    while (!f->stop)
+        link_server_wait(f->server.link, NULL, NULL, 0, 100);
     return NULL;
 }
 
@@ -212,7 +216,8 @@ static void flood_frame(void *ctx, enum wire_kind kind, struct bytes payload) {
     struct test_client *t = ctx;
     test_client_frame(ctx, kind, payload);
     uint64_t to_send = t->next + WINDOW - 1;
-    if (to_send < MANY && test_send_number(t, (uint32_t)to_send) != 0) t->in_order = false;
+    if (to_send < MANY && test_send_number(t, (uint32_t)to_send) != 0)
+        t->in_order = false;
 }
 
 TEST(link_carries_100000_frames_each_way_from_inside_callbacks) {
@@ -228,9 +233,12 @@ TEST(link_carries_100000_frames_each_way_from_inside_callbacks) {
     pthread_t thread;
     EXPECT_EQ(pthread_create(&thread, NULL, run_server, &f), 0);
     int64_t end = clock_ms() + 60000;
-    while (!c.registered && clock_ms() < end) link_client_wait(c.link, NULL, NULL, 0, 1000);
-    for (uint32_t i = 0; i < WINDOW; i++) EXPECT_EQ(test_send_number(&c, i), 0);
-    while (c.next < MANY && c.in_order && clock_ms() < end) link_client_wait(c.link, NULL, NULL, 0, 1000);
+    while (!c.registered && clock_ms() < end)
+        link_client_wait(c.link, NULL, NULL, 0, 1000);
+    for (uint32_t i = 0; i < WINDOW; i++)
+        EXPECT_EQ(test_send_number(&c, i), 0);
+    while (c.next < MANY && c.in_order && clock_ms() < end)
+        link_client_wait(c.link, NULL, NULL, 0, 1000);
     f.stop = true;
     pthread_join(thread, NULL);
     EXPECT_EQ(c.next, MANY);
@@ -245,12 +253,16 @@ TEST(link_refuses_an_oversized_payload) {
     const char *endpoint = test_endpoint();
     struct test_server s = {0};
     struct test_client c = {0};
-    EXPECT(test_server_open(&s, endpoint, 5, 30000)); /* heartbeats wait behind 64 MB: no silence on a busy machine */
+    /* heartbeats wait behind 64 MB: no silence on a busy machine */
+    EXPECT(test_server_open(&s, endpoint, 5, 30000));
     EXPECT(test_client_open(&c, endpoint, WIRE_ROLE_GATEWAY));
     TURN_UNTIL(&s, &c, 2000, c.registered);
     uint8_t *large = mem_calloc(1, (size_t)WIRE_MAX_FRAME + 1);
-    EXPECT_EQ(link_client_send(c.link, WIRE_DRAIN, bytes_of(large, (size_t)WIRE_MAX_FRAME + 1)), ERR_LIMIT);
-    EXPECT_EQ(link_server_send(s.link, s.peer, WIRE_DRAIN, bytes_of(large, (size_t)WIRE_MAX_FRAME + 1)), ERR_LIMIT);
+    EXPECT_EQ(link_client_send(c.link, WIRE_DRAIN, bytes_of(large, (size_t)WIRE_MAX_FRAME + 1)),
+              ERR_LIMIT);
+    EXPECT_EQ(
+        link_server_send(s.link, s.peer, WIRE_DRAIN, bytes_of(large, (size_t)WIRE_MAX_FRAME + 1)),
+        ERR_LIMIT);
     EXPECT_EQ(link_client_send(c.link, WIRE_DRAIN, bytes_of(large, (size_t)WIRE_MAX_FRAME)),
               0); /* the largest passes */
     TURN_UNTIL(&s, &c, 30000, s.frames);
@@ -267,19 +279,23 @@ static void *open_raw(void *context, const char *endpoint, const void *id, size_
     void *raw = zmq_socket(context, ZMQ_DEALER);
     int linger = 100;
     zmq_setsockopt(raw, ZMQ_LINGER, &linger, sizeof linger);
-    if (id_len) zmq_setsockopt(raw, ZMQ_ROUTING_ID, id, id_len);
+    if (id_len)
+        zmq_setsockopt(raw, ZMQ_ROUTING_ID, id, id_len);
     zmq_connect(raw, endpoint);
     return raw;
 }
 
 static void send_garbage(void *raw, uint64_t round) {
     uint8_t bytes[300];
-    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)check_random();
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)check_random();
     size_t parts = 1 + round % 5;
-    for (size_t i = 0; i < parts; i++) zmq_send(raw, bytes + i, check_random() % 256, i + 1 < parts ? ZMQ_SNDMORE : 0);
+    for (size_t i = 0; i < parts; i++)
+        zmq_send(raw, bytes + i, check_random() % 256, i + 1 < parts ? ZMQ_SNDMORE : 0);
     frame_write(bytes, (uint16_t)(round % 40), (struct epoch){round, {1, 1}},
-                bytes_of("payload", 7));                             /* a good header, */
-    if (round % 3 == 0) bytes[check_random() % FRAME_BYTES] ^= 0x10; /* sometimes flipped */
+                bytes_of("payload", 7)); /* a good header, */
+    if (round % 3 == 0)
+        bytes[check_random() % FRAME_BYTES] ^= 0x10; /* sometimes flipped */
     zmq_send(raw, bytes, FRAME_BYTES, ZMQ_SNDMORE);
     zmq_send(raw, "payload", 7, 0);
 }
@@ -293,11 +309,13 @@ TEST(link_ignores_garbage_from_raw_peers) {
     TURN_UNTIL(&s, &c, 2000, c.registered);
     void *context = zmq_ctx_new();
     uint8_t id[26] = {'T', WIRE_ROLE_WORKER, 1, 2, 3};
-    void *anonymous = open_raw(context, endpoint, NULL, 0), *impostor = open_raw(context, endpoint, id, sizeof id);
+    void *anonymous = open_raw(context, endpoint, NULL, 0),
+         *impostor = open_raw(context, endpoint, id, sizeof id);
     for (uint64_t i = 0; i < 500; i++) {
         send_garbage(anonymous, i);
         send_garbage(impostor, i);
-        if (i % 10 == 0) TURN_UNTIL(&s, &c, 1, false);
+        if (i % 10 == 0)
+            TURN_UNTIL(&s, &c, 1, false);
     }
     TURN_UNTIL(&s, &c, 300, false);
     EXPECT(link_server_stats(s.link)->bad_frames > 700);
@@ -315,7 +333,8 @@ TEST(link_ignores_garbage_from_raw_peers) {
 }
 
 static int connect_tcp(const char *endpoint) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(strrchr(endpoint, ':') + 1))};
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)atoi(strrchr(endpoint, ':') + 1))};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     return connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ? fd : -1;
@@ -331,8 +350,11 @@ TEST(link_ignores_raw_bytes_on_tcp) {
     EXPECT_EQ(c.registered, 1);
     for (int round = 0; round < 20; round++) {
         uint8_t bytes[4096];
-        for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)check_random();
-        if (round % 2) memcpy(bytes, "\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16); /* the beginning of a ZMTP greeting */
+        for (size_t i = 0; i < sizeof bytes; i++)
+            bytes[i] = (uint8_t)check_random();
+        /* the beginning of a ZMTP greeting */
+        if (round % 2)
+            memcpy(bytes, "\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16);
         int fd = connect_tcp(endpoint);
         EXPECT(fd >= 0);
         (void)!send(fd, bytes, sizeof bytes, MSG_NOSIGNAL);
@@ -349,14 +371,24 @@ TEST(link_ignores_raw_bytes_on_tcp) {
 /* ---- Endpoints ---- */
 
 TEST(link_checks_endpoints) {
-    static const char *const GOOD[] = {"ipc:///run/trireme/s", "tcp://127.0.0.1:5555", "tcp://host:*", "tcp://[::1]:1"};
-    static const char *const BAD[] = {
-        "",           "ipc://relative",    "ipc://",    "tcp://127.0.0.1", "tcp://:5", "tcp://h:99999", "tcp://h:",
-        "tcp://h:-1", "udp://127.0.0.1:5", "inproc://x"};
+    static const char *const GOOD[] = {"ipc:///run/trireme/s", "tcp://127.0.0.1:5555",
+                                       "tcp://host:*", "tcp://[::1]:1"};
+    static const char *const BAD[] = {"",
+                                      "ipc://relative",
+                                      "ipc://",
+                                      "tcp://127.0.0.1",
+                                      "tcp://:5",
+                                      "tcp://h:99999",
+                                      "tcp://h:",
+                                      "tcp://h:-1",
+                                      "udp://127.0.0.1:5",
+                                      "inproc://x"};
     char long_path[200];
     struct error err;
-    for (size_t i = 0; i < ARRAY_LEN(GOOD); i++) EXPECT_EQ(link_endpoint_check(GOOD[i], &err), 0);
-    for (size_t i = 0; i < ARRAY_LEN(BAD); i++) EXPECT_EQ(link_endpoint_check(BAD[i], &err), ERR_INVALID);
+    for (size_t i = 0; i < ARRAY_LEN(GOOD); i++)
+        EXPECT_EQ(link_endpoint_check(GOOD[i], &err), 0);
+    for (size_t i = 0; i < ARRAY_LEN(BAD); i++)
+        EXPECT_EQ(link_endpoint_check(BAD[i], &err), ERR_INVALID);
     snprintf(long_path, sizeof long_path, "ipc:///%0106d", 0); /* 107 bytes of path */
     EXPECT_EQ(link_endpoint_check(long_path, &err), 0);
     snprintf(long_path, sizeof long_path, "ipc:///%0107d", 0);
@@ -367,7 +399,8 @@ TEST(link_checks_endpoints) {
 static int try_bind(const char *endpoint) {
     struct link_server *link;
     struct error err;
-    struct link_server_config config = {.endpoints = &endpoint, .endpoint_count = 1, .epoch = {1, {1, 1}}};
+    struct link_server_config config = {
+        .endpoints = &endpoint, .endpoint_count = 1, .epoch = {1, {1, 1}}};
     int rc = link_server_new(&link, &config, &TEST_SERVER_CALLS, NULL, &err);
     link_server_free(&link);
     return rc;

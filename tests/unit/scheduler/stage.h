@@ -1,10 +1,10 @@
 /*
- * stage.h - a small world for tests of the scheduler's core: one gateway, some workers, everything in order and at
- * once.
+ * stage.h - a small world for tests of the scheduler's core: one gateway, some workers, everything
+ * in order and at once.
  *
- * A worker computes a plan when it gets it and keeps the result until stage_answer() hands it over, so that tests see
- * what the core plans before it knows. The next token is a hash of all tokens so far, thus any wrong token, order or
- * restart shows in the text.
+ * A worker computes a plan when it gets it and keeps the result until stage_answer() hands it over,
+ * so that tests see what the core plans before it knows. The next token is a hash of all tokens so
+ * far, thus any wrong token, order or restart shows in the text.
  */
 #ifndef TESTS_UNIT_SCHEDULER_STAGE_H
 #define TESTS_UNIT_SCHEDULER_STAGE_H
@@ -15,7 +15,7 @@
 
 #include <stdlib.h>
 
-enum { STAGE_WORKERS = 4, STAGE_REQUESTS = 128, STAGE_CHOICES = 4, STAGE_WIDTH = 1000 };
+enum { STAGE_WORKERS = 4, STAGE_REQUESTS = 2048, STAGE_CHOICES = 4, STAGE_WIDTH = 1000 };
 
 struct stage_tokens {
     uint32_t *items;
@@ -71,6 +71,7 @@ struct stage_worker {
     uint64_t computed_tokens;
     struct u128 killer; /* a request that aborts this worker when it is computed; zero: none */
     bool killed;
+    uint32_t step_ms;      /* how long it says each step took; 0: as below */
     uint32_t ms_per_token; /* how long it says a step took; 0: 1 ms a step */
 };
 struct stage_stream {
@@ -90,16 +91,22 @@ struct stage {
     struct stage_worker workers[STAGE_WORKERS];
     struct stage_request requests[STAGE_REQUESTS];
     struct u128 fenced, asked;
-    uint32_t fence_count, ask_count, deltas_count;
-    bool deaf; /* deltas are lost */
+    uint32_t fence_count, ask_count, deltas_count, prepare_count;
+    struct u128 prepared, prepared_by; /* of the last Prepare: hash, rank */
+    bool deaf;                         /* deltas are lost */
     bool auto_ack;
 };
 
-static inline struct u128 stage_id(uint32_t idx) { return (struct u128){.lo = 1000 + idx, .hi = 7}; }
-static inline struct u128 stage_instance(uint32_t worker) { return (struct u128){.lo = 1 + worker, .hi = 9}; }
+static inline struct u128 stage_id(uint32_t idx) {
+    return (struct u128){.lo = 1000 + idx, .hi = 7};
+}
+static inline struct u128 stage_instance(uint32_t worker) {
+    return (struct u128){.lo = 1 + worker, .hi = 9};
+}
 
 static inline uint32_t stage_next(const struct stage_tokens *tokens, uint32_t choice) {
-    return (uint32_t)(hash64(tokens->items, tokens->count * 4, choice) % (STAGE_WIDTH - 1)) + 1; /* never 0 */
+    /* never 0 */
+    return (uint32_t)(hash64(tokens->items, tokens->count * 4, choice) % (STAGE_WIDTH - 1)) + 1;
 }
 
 static inline void stage_extend(struct stage_tokens *tokens, uint32_t choice) {
@@ -107,28 +114,34 @@ static inline void stage_extend(struct stage_tokens *tokens, uint32_t choice) {
     vec_push(tokens, token);
 }
 
-static inline void stage_compute_row(struct stage_worker *w, struct stage_result *result, size_t row, uint32_t count) {
+static inline void stage_compute_row(struct stage_worker *w, struct stage_result *result,
+                                     size_t row, uint32_t count) {
     struct stage_slot *slot = &w->slots[result->slots[row]];
     result->counts[row] = result->finishes[row] = 0;
     result->sequences[row] = slot->sequence;
     result->lens[row] = count;
-    if (u128_equal(slot->request, w->killer) && !u128_is_zero(w->killer)) w->killed = true;
-    if (slot->ended) return;
+    if (u128_equal(slot->request, w->killer) && !u128_is_zero(w->killer))
+        w->killed = true;
+    if (slot->ended)
+        return;
     slot->computed += count;
     w->computed_tokens += count;
     CHECK(slot->computed <= slot->tokens.count);
-    if (slot->computed < slot->tokens.count) return;
+    if (slot->computed < slot->tokens.count)
+        return;
     uint32_t token = stage_next(&slot->tokens, slot->choice);
     vec_push(&slot->tokens, token);
     result->counts[row] = 1;
     result->tokens[result->token_count++] = token;
     slot->ended = slot->tokens.count >= slot->max_total;
-    if (slot->ended) result->finishes[row] = WIRE_FINISH_LENGTH;
+    if (slot->ended)
+        result->finishes[row] = WIRE_FINISH_LENGTH;
 }
 
 static inline struct stage_worker *stage_worker_of(struct stage *stage, struct u128 instance) {
     for (int i = 0; i < STAGE_WORKERS; i++)
-        if (u128_equal(stage->workers[i].instance, instance)) return &stage->workers[i];
+        if (u128_equal(stage->workers[i].instance, instance))
+            return &stage->workers[i];
     return NULL;
 }
 
@@ -144,7 +157,8 @@ static inline void stage_on_plan(void *ctx, struct u128s ranks, const struct wir
         const struct wire_admit *admit = &plan->admits[i];
         struct stage_slot *slot = &w->slots[admit->slot];
         slot->tokens.count = 0;
-        for (size_t k = 0; k < admit->tokens.count; k++) vec_push(&slot->tokens, admit->tokens.ids[k]);
+        for (size_t k = 0; k < admit->tokens.count; k++)
+            vec_push(&slot->tokens, admit->tokens.ids[k]);
         slot->prompt_count = admit->prompt_count;
         slot->computed = admit->computed_count;
         slot->max_total = admit->max_total;
@@ -154,8 +168,8 @@ static inline void stage_on_plan(void *ctx, struct u128s ranks, const struct wir
         slot->ended = false;
     }
     for (size_t i = 0; i < plan->op_kinds.count; i++) {
-        struct stage_op op = {plan->op_kinds.items[i], plan->op_sources.items[i], plan->op_targets.items[i],
-                              plan->number};
+        struct stage_op op = {plan->op_kinds.items[i], plan->op_sources.items[i],
+                              plan->op_targets.items[i], plan->number};
         vec_push(&w->ops, op);
     }
     for (size_t i = 0; i < plan->sealed_ids.count; i++) {
@@ -173,27 +187,35 @@ static inline void stage_on_plan(void *ctx, struct u128s ranks, const struct wir
     vec_push(&w->results, result);
 }
 
-static inline void stage_on_deltas(void *ctx, struct u128 gateway, const struct wire_deltas *deltas) {
+static inline void stage_on_deltas(void *ctx, struct u128 gateway,
+                                   const struct wire_deltas *deltas) {
     struct stage *stage = ctx;
     stage->deltas_count++;
-    if (stage->deaf) return;
+    if (stage->deaf)
+        return;
     const uint32_t *tokens = deltas->tokens.ids;
     for (size_t i = 0; i < deltas->requests.count; tokens += deltas->token_counts.items[i++]) {
         uint64_t idx = deltas->requests.items[i].lo - 1000;
         CHECK(idx < STAGE_REQUESTS && deltas->choices.items[i] < STAGE_CHOICES);
         struct stage_request *request = &stage->requests[idx];
         struct stage_stream *stream = &request->choices[deltas->choices.items[i]];
-        if (deltas->attempts.items[i] != request->attempt) continue;
-        if (deltas->flags.items[i] & WIRE_DELTA_ACCEPTED) request->accepted++;
+        if (deltas->attempts.items[i] != request->attempt)
+            continue;
+        if (deltas->flags.items[i] & WIRE_DELTA_ACCEPTED)
+            request->accepted++;
         for (uint32_t k = 0; k < deltas->token_counts.items[i]; k++)
-            if (deltas->indexes.items[i] + k == stream->tokens.count) vec_push(&stream->tokens, tokens[k]);
+            if (deltas->indexes.items[i] + k == stream->tokens.count)
+                vec_push(&stream->tokens, tokens[k]);
         stream->cached = deltas->cached_counts.items[i];
-        bool complete = deltas->indexes.items[i] + deltas->token_counts.items[i] == stream->tokens.count;
-        if (deltas->finishes.items[i] && complete) stream->finish = deltas->finishes.items[i];
+        bool complete =
+            deltas->indexes.items[i] + deltas->token_counts.items[i] == stream->tokens.count;
+        if (deltas->finishes.items[i] && complete)
+            stream->finish = deltas->finishes.items[i];
     }
 }
 
-static inline void stage_on_reject(void *ctx, struct u128 gateway, const struct wire_reject *reject) {
+static inline void stage_on_reject(void *ctx, struct u128 gateway,
+                                   const struct wire_reject *reject) {
     struct stage *stage = ctx;
     uint64_t idx = reject->request.lo - 1000;
     CHECK(idx < STAGE_REQUESTS);
@@ -213,6 +235,15 @@ static inline void stage_on_reregister(void *ctx, struct u128 instance) {
     stage->ask_count++;
 }
 
+static inline void stage_on_prepare(void *ctx, struct u128s ranks,
+                                    const struct wire_prepare *prepare) {
+    struct stage *stage = ctx;
+    CHECK(ranks.count == 1 && prepare->resource == WIRE_RESOURCE_GRAMMAR);
+    stage->prepared = prepare->hash;
+    stage->prepared_by = ranks.items[0];
+    stage->prepare_count++;
+}
+
 /* config: sched_config_default if NULL. */
 static inline struct stage *stage_new(const struct sched_config *config) {
     struct stage *stage = mem_alloc(sizeof *stage);
@@ -225,7 +256,8 @@ static inline struct stage *stage_new(const struct sched_config *config) {
                               .deltas = stage_on_deltas,
                               .reject = stage_on_reject,
                               .fence = stage_on_fence,
-                              .reregister = stage_on_reregister};
+                              .reregister = stage_on_reregister,
+                              .prepare = stage_on_prepare};
     stage->s = sched_new(&stage->config, &sink);
     stage->gateway = (struct u128){42, 42};
     stage->now = 1000;
@@ -238,7 +270,8 @@ static inline void stage_free(struct stage *stage) {
     sched_check(stage->s);
     sched_free(&stage->s);
     for (int i = 0; i < STAGE_WORKERS; i++) {
-        for (int slot = 0; slot < 64; slot++) vec_release(&stage->workers[i].slots[slot].tokens);
+        for (int slot = 0; slot < 64; slot++)
+            vec_release(&stage->workers[i].slots[slot].tokens);
         vec_release(&stage->workers[i].sealed_ids);
         vec_release(&stage->workers[i].ops);
         vec_release(&stage->workers[i].sealed_hashes);
@@ -246,7 +279,8 @@ static inline void stage_free(struct stage *stage) {
     }
     for (int i = 0; i < STAGE_REQUESTS; i++) {
         vec_release(&stage->requests[i].prompt);
-        for (int c = 0; c < STAGE_CHOICES; c++) vec_release(&stage->requests[i].choices[c].tokens);
+        for (int c = 0; c < STAGE_CHOICES; c++)
+            vec_release(&stage->requests[i].choices[c].tokens);
     }
     mem_free(stage);
 }
@@ -255,7 +289,8 @@ static inline void stage_free(struct stage *stage) {
 static inline struct stage_worker *stage_worker(struct stage *stage, uint32_t idx) {
     struct stage_worker *w = &stage->workers[idx];
     w->instance = stage_instance(idx);
-    w->group = (struct wire_kv_group){.kind = WIRE_GROUP_FULL, .block_tokens = 16, .block_count = 256};
+    w->group =
+        (struct wire_kv_group){.kind = WIRE_GROUP_FULL, .block_tokens = 16, .block_count = 256};
     w->hello = (struct wire_hello){.role = WIRE_ROLE_WORKER,
                                    .instance = w->instance,
                                    .pid = 100 + idx,
@@ -288,16 +323,19 @@ static inline int stage_hello(struct stage *stage, struct stage_worker *w) {
 static inline void stage_run(struct stage *stage) {
     stage->wants = sched_run(stage->s, stage->now);
     sched_check(stage->s);
-    if (!stage->auto_ack) return;
+    if (!stage->auto_ack)
+        return;
     for (uint32_t i = 0; i < STAGE_REQUESTS; i++)
         for (uint32_t c = 0; c < STAGE_CHOICES; c++) {
             const struct stage_stream *stream = &stage->requests[i].choices[c];
-            if (!stream->tokens.count && !stream->finish) continue;
+            if (!stream->tokens.count && !stream->finish)
+                continue;
             struct u128 id = stage_id(i);
             uint32_t count = (uint32_t)stream->tokens.count + (stream->finish != 0);
             uint32_t attempt = stage->requests[i].attempt;
             struct wire_ack ack = {{&id, 1}, {&attempt, 1}, {&c, 1}, {&count, 1}};
-            if (stage->requests[i].reject) continue;
+            if (stage->requests[i].reject)
+                continue;
             uint32_t before = stage->requests[i].reject;
             sched_ack(stage->s, stage->now, stage->gateway, &ack);
             stage->requests[i].reject = before; /* finished ones are forgotten */
@@ -306,7 +344,8 @@ static inline void stage_run(struct stage *stage) {
 
 /* Hands over the worker's oldest result; false: there is none. */
 static inline bool stage_answer(struct stage *stage, struct stage_worker *w) {
-    if (!w->results.count) return false;
+    if (!w->results.count)
+        return false;
     struct stage_result r = w->results.items[0];
     memmove(w->results.items, w->results.items + 1, --w->results.count * sizeof r);
     struct wire_step_result result = {.plan_number = r.number,
@@ -317,8 +356,12 @@ static inline bool stage_answer(struct stage *stage, struct stage_worker *w) {
                                       .tokens = {r.tokens, r.token_count},
                                       .compute_us = 1000};
     uint64_t step_tokens = 0;
-    for (size_t i = 0; i < r.row_count; i++) step_tokens += r.lens[i];
-    if (w->ms_per_token) result.compute_us = step_tokens * w->ms_per_token * 1000;
+    for (size_t i = 0; i < r.row_count; i++)
+        step_tokens += r.lens[i];
+    if (w->step_ms)
+        result.compute_us = w->step_ms * 1000;
+    else if (w->ms_per_token)
+        result.compute_us = step_tokens * w->ms_per_token * 1000;
     CHECK(sched_step_result(stage->s, stage->now, w->instance, &result) == 0);
     return true;
 }
@@ -328,14 +371,16 @@ static inline void stage_finish(struct stage *stage) {
     for (bool any = true; any;) {
         stage_run(stage);
         any = false;
-        for (int i = 0; i < STAGE_WORKERS; i++) any = stage_answer(stage, &stage->workers[i]) || any;
+        for (int i = 0; i < STAGE_WORKERS; i++)
+            any = stage_answer(stage, &stage->workers[i]) || any;
         stage->now++;
     }
 }
 
 /* A prompt of random tokens, the same for the same salt. */
-static inline struct wire_submit stage_submit(struct stage *stage, uint32_t idx, uint32_t prompt_count,
-                                              uint32_t max_tokens, uint64_t salt) {
+static inline struct wire_submit stage_submit(struct stage *stage, uint32_t idx,
+                                              uint32_t prompt_count, uint32_t max_tokens,
+                                              uint64_t salt) {
     struct stage_request *request = &stage->requests[idx];
     request->prompt.count = 0;
     for (uint32_t i = 0; i < prompt_count; i++) {
@@ -353,17 +398,20 @@ static inline void stage_send(struct stage *stage, const struct wire_submit *sub
     sched_submit(stage->s, stage->now, stage->gateway, submit);
 }
 
-static inline void stage_simple(struct stage *stage, uint32_t idx, uint32_t prompt_count, uint32_t max_tokens) {
+static inline void stage_simple(struct stage *stage, uint32_t idx, uint32_t prompt_count,
+                                uint32_t max_tokens) {
     struct wire_submit submit = stage_submit(stage, idx, prompt_count, max_tokens, idx);
     stage_send(stage, &submit);
 }
 
 /* Is the stream exactly what the prompt leads to, `count` tokens of it? */
-static inline bool stage_is_right(struct stage *stage, uint32_t idx, uint32_t choice, size_t count) {
+static inline bool stage_is_right(struct stage *stage, uint32_t idx, uint32_t choice,
+                                  size_t count) {
     const struct stage_request *request = &stage->requests[idx];
     const struct stage_tokens *got = &request->choices[choice].tokens;
     struct stage_tokens all = {0};
-    for (size_t i = 0; i < request->prompt.count; i++) vec_push(&all, request->prompt.items[i]);
+    for (size_t i = 0; i < request->prompt.count; i++)
+        vec_push(&all, request->prompt.items[i]);
     bool right = got->count == count;
     for (size_t i = 0; i < count && right; i++) {
         uint32_t token = stage_next(&all, choice);

@@ -26,7 +26,8 @@ static void answer(void *ctx, struct u128 gateway, const struct wire_bundle_chun
 
 static bool ask(void *ctx, const struct wire_bundle_get *get) {
     struct world *w = ctx;
-    if (w->has_source && w->ask_count < ARRAY_LEN(w->asks)) w->asks[w->ask_count++] = get->offset;
+    if (w->has_source && w->ask_count < ARRAY_LEN(w->asks))
+        w->asks[w->ask_count++] = get->offset;
     return w->has_source;
 }
 
@@ -34,7 +35,8 @@ static struct u128 world_init(struct world *w) {
     *w = (struct world){.has_source = true};
     struct bundle_relay_calls calls = {.ctx = w, .answer = answer, .ask = ask};
     bundle_relay_init(&w->relay, &calls, 64 << 20);
-    for (size_t i = 0; i < LEN; i++) bytes[i] = (uint8_t)(i * 7 + i / 251);
+    for (size_t i = 0; i < LEN; i++)
+        bytes[i] = (uint8_t)(i * 7 + i / 251);
     return hash128(bytes, LEN, 0);
 }
 
@@ -70,7 +72,8 @@ TEST(bundle_relay_fetches_once_and_answers_many) {
     EXPECT_EQ(w.wrong, 0);
     EXPECT_EQ(w.last_gateway.lo, 9);
     bundle_relay_get(&w.relay, 0, (struct u128){9, 0},
-                     &(struct wire_bundle_get){bundle, LEN + 100}); /* past the end: an empty chunk */
+                     /* past the end: an empty chunk */
+                     &(struct wire_bundle_get){bundle, LEN + 100});
     EXPECT_EQ(w.answered_bytes, 3 * CHUNK + LEN);
     bundle_relay_release(&w.relay);
 }
@@ -82,12 +85,14 @@ TEST(bundle_relay_throws_away_what_is_not_the_bundle) {
     memcpy(bad, bytes, LEN);
     bad[LEN / 2] ^= 1;
     bundle_relay_get(&w.relay, 0, (struct u128){1, 0}, &(struct wire_bundle_get){bundle, 0});
-    while (w.ask_count) serve(&w, bundle, bad);
+    while (w.ask_count)
+        serve(&w, bundle, bad);
     EXPECT_EQ(w.relay.refused_count, 1);
     EXPECT_EQ(w.answers, 0);
     bundle_relay_tick(&w.relay, BUNDLE_RETRY_MS);
     EXPECT_EQ(w.ask_count, 1);
-    while (w.ask_count) serve(&w, bundle, bytes);
+    while (w.ask_count)
+        serve(&w, bundle, bytes);
     EXPECT_EQ(w.answers, 1);
     EXPECT_EQ(w.wrong, 0);
     mem_free(bad);
@@ -110,7 +115,8 @@ TEST(bundle_relay_waits_for_a_source_and_goes_on_where_it_was) {
     bundle_relay_tick(&w.relay, 4 * BUNDLE_RETRY_MS);
     EXPECT(w.ask_count > 0);
     EXPECT_EQ(w.asks[0], CHUNK);
-    while (w.ask_count) serve(&w, bundle, bytes);
+    while (w.ask_count)
+        serve(&w, bundle, bytes);
     EXPECT_EQ(w.answers, 1);
     bundle_relay_release(&w.relay);
 }
@@ -118,11 +124,13 @@ TEST(bundle_relay_waits_for_a_source_and_goes_on_where_it_was) {
 TEST(bundle_relay_ignores_chunks_that_nobody_asked_for) {
     struct world w;
     struct u128 bundle = world_init(&w);
-    struct wire_bundle_chunk chunk = {.bundle = bundle, .offset = 0, .total = LEN, .data = bytes_of(bytes, CHUNK)};
+    struct wire_bundle_chunk chunk = {
+        .bundle = bundle, .offset = 0, .total = LEN, .data = bytes_of(bytes, CHUNK)};
     bundle_relay_chunk(&w.relay, 0, &chunk);
     chunk.bundle = (struct u128){0};
     bundle_relay_chunk(&w.relay, 0, &chunk);
-    for (size_t i = 0; i < BUNDLE_ENTRIES_MAX; i++) EXPECT(u128_is_zero(w.relay.entries[i].bundle));
+    for (size_t i = 0; i < BUNDLE_ENTRIES_MAX; i++)
+        EXPECT(u128_is_zero(w.relay.entries[i].bundle));
     bundle_relay_release(&w.relay);
 }
 
@@ -130,10 +138,14 @@ TEST(bundle_relay_keeps_a_bounded_number) {
     struct world w;
     world_init(&w);
     for (uint64_t i = 1; i <= 3 * BUNDLE_ENTRIES_MAX; i++)
-        bundle_relay_get(&w.relay, (int64_t)i, (struct u128){1, 0}, &(struct wire_bundle_get){{i, i}, 0});
-    for (size_t i = 0; i < BUNDLE_ENTRIES_MAX; i++) EXPECT(w.relay.entries[i].bundle.lo > 2 * BUNDLE_ENTRIES_MAX);
+        bundle_relay_get(&w.relay, (int64_t)i, (struct u128){1, 0},
+                         &(struct wire_bundle_get){{i, i}, 0});
+    for (size_t i = 0; i < BUNDLE_ENTRIES_MAX; i++)
+        EXPECT(w.relay.entries[i].bundle.lo > 2 * BUNDLE_ENTRIES_MAX);
     for (uint64_t i = 0; i < 2 * BUNDLE_WAITERS_MAX; i++)
-        bundle_relay_get(&w.relay, 99, (struct u128){i + 1, 5}, &(struct wire_bundle_get){{48, 48}, 0});
-    for (size_t i = 0; i < BUNDLE_ENTRIES_MAX; i++) EXPECT(w.relay.entries[i].waiters.count <= BUNDLE_WAITERS_MAX);
+        bundle_relay_get(&w.relay, 99, (struct u128){i + 1, 5},
+                         &(struct wire_bundle_get){{48, 48}, 0});
+    for (size_t i = 0; i < BUNDLE_ENTRIES_MAX; i++)
+        EXPECT(w.relay.entries[i].waiters.count <= BUNDLE_WAITERS_MAX);
     bundle_relay_release(&w.relay);
 }

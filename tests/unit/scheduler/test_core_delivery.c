@@ -45,7 +45,8 @@ TEST(delivery_backs_off_and_ends_with_the_records_time) {
     stage_simple(stage, 0, 10, 5);
     stage_finish(stage);
     uint32_t before = stage->deltas_count;
-    for (int64_t end = stage->now + 70000; stage->now < end; stage->now += 100) stage_run(stage);
+    for (int64_t end = stage->now + 70000; stage->now < end; stage->now += 100)
+        stage_run(stage);
     EXPECT(stage->deltas_count - before <= 8);
     EXPECT_EQ(sched_counts(stage->s).records, 0);
     stage_free(stage);
@@ -99,7 +100,8 @@ TEST(delivery_takes_a_submit_twice_as_once) {
     stage_free(stage);
 }
 
-/* The gateway holds fewer tokens than the scheduler: it gets the rest, and nothing is computed again. */
+/* The gateway holds fewer tokens than the scheduler: it gets the rest, and nothing is computed
+ * again. */
 TEST(delivery_higher_attempt_goes_on_from_what_the_gateway_holds) {
     struct stage *stage = deaf_stage();
     struct wire_submit submit = stage_submit(stage, 0, 10, 20, 0);
@@ -108,9 +110,12 @@ TEST(delivery_higher_attempt_goes_on_from_what_the_gateway_holds) {
     uint64_t computed = stage->workers[0].computed_tokens;
     stage->deaf = false;
     struct stage_tokens all = {0}; /* the first three tokens arrived */
-    for (size_t i = 0; i < 10; i++) vec_push(&all, stage->requests[0].prompt.items[i]);
-    for (size_t i = 0; i < 3; i++) stage_extend(&all, 0);
-    for (size_t i = 0; i < 3; i++) vec_push(&stage->requests[0].choices[0].tokens, all.items[10 + i]);
+    for (size_t i = 0; i < 10; i++)
+        vec_push(&all, stage->requests[0].prompt.items[i]);
+    for (size_t i = 0; i < 3; i++)
+        stage_extend(&all, 0);
+    for (size_t i = 0; i < 3; i++)
+        vec_push(&stage->requests[0].choices[0].tokens, all.items[10 + i]);
     struct wire_choice choice = {.emitted = {all.items + 10, 3}};
     submit.choices = &choice;
     submit.choice_count = 1;
@@ -133,9 +138,12 @@ TEST(delivery_resumed_request_continues_at_its_index) {
     EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
     struct wire_submit submit = stage_submit(stage, 0, 30, 40, 0);
     struct stage_tokens all = {0};
-    for (size_t i = 0; i < 30; i++) vec_push(&all, stage->requests[0].prompt.items[i]);
-    for (size_t i = 0; i < 17; i++) stage_extend(&all, 0);
-    for (size_t i = 0; i < 17; i++) vec_push(&stage->requests[0].choices[0].tokens, all.items[30 + i]);
+    for (size_t i = 0; i < 30; i++)
+        vec_push(&all, stage->requests[0].prompt.items[i]);
+    for (size_t i = 0; i < 17; i++)
+        stage_extend(&all, 0);
+    for (size_t i = 0; i < 17; i++)
+        vec_push(&stage->requests[0].choices[0].tokens, all.items[30 + i]);
     struct wire_choice choice = {.emitted = {all.items + 30, 17}};
     submit.choices = &choice;
     submit.choice_count = 1;
@@ -156,11 +164,13 @@ TEST(delivery_resumed_request_that_was_complete_gets_its_finish) {
     struct wire_choice choice = {.emitted = {emitted, 3}};
     for (uint32_t i = 0; i < 2; i++) {
         struct wire_submit submit = stage_submit(stage, i, 10, i ? 3 : 50, 0);
-        if (!i) submit.stop_tokens = (struct u32s){&stop, 1};
+        if (!i)
+            submit.stop_tokens = (struct u32s){&stop, 1};
         submit.choices = &choice;
         submit.choice_count = 1;
         submit.resumed = true;
-        for (size_t k = 0; k < 3; k++) vec_push(&stage->requests[i].choices[0].tokens, emitted[k]);
+        for (size_t k = 0; k < 3; k++)
+            vec_push(&stage->requests[i].choices[0].tokens, emitted[k]);
         stage_send(stage, &submit);
     }
     stage_finish(stage);
@@ -179,7 +189,8 @@ TEST(delivery_silent_gateway_is_preempted_at_once_and_dropped_later) {
     stage_answer(stage, &stage->workers[0]);
     stage_run(stage);
     sched_gateway_silent(stage->s, stage->now, stage->gateway);
-    while (stage_answer(stage, &stage->workers[0])) stage_run(stage);
+    while (stage_answer(stage, &stage->workers[0]))
+        stage_run(stage);
     EXPECT_EQ(sched_counts(stage->s).running, 0);
     EXPECT_EQ(sched_counts(stage->s).blocks_used, 0);
     EXPECT_EQ(sched_counts(stage->s).records, 1);
@@ -193,7 +204,8 @@ TEST(delivery_silent_gateway_is_preempted_at_once_and_dropped_later) {
     sched_gateway_silent(stage->s, stage->now, stage->gateway);
     stage->now += 10000;
     stage_run(stage);
-    while (stage_answer(stage, &stage->workers[0])) stage_run(stage);
+    while (stage_answer(stage, &stage->workers[0]))
+        stage_run(stage);
     EXPECT_EQ(sched_counts(stage->s).records, 0);
     EXPECT_EQ(sched_counts(stage->s).gateways, 0);
     ack(stage, 1, 0, 1);
@@ -217,8 +229,11 @@ TEST(delivery_resumable_request_outlives_its_gateway_and_is_attached) {
     stage->requests[0].choices[0].tokens.count = 0; /* the other gateway has nothing */
     stage->gateway = (struct u128){43, 43};
     uint32_t choice = 0, index = 0;
-    struct wire_attach attach = {
-        .request = stage_id(0), .attempt = 1, .tenant = {5, 5}, .choices = {&choice, 1}, .indexes = {&index, 1}};
+    struct wire_attach attach = {.request = stage_id(0),
+                                 .attempt = 1,
+                                 .tenant = {5, 5},
+                                 .choices = {&choice, 1},
+                                 .indexes = {&index, 1}};
     struct bytes blob;
     EXPECT(!sched_presentation(stage->s, stage_id(0), attach.tenant, &blob));
     sched_attach(stage->s, stage->now, stage->gateway, &attach); /* another tenant's */
@@ -245,14 +260,16 @@ TEST(delivery_records_keep_to_their_budget) {
     struct stage *stage = stage_new(&config);
     stage->auto_ack = false;
     EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
-    for (uint32_t i = 0; i < 60; i++) stage_simple(stage, i, 50, 10);
+    for (uint32_t i = 0; i < 60; i++)
+        stage_simple(stage, i, 50, 10);
     stage_finish(stage);
     EXPECT(sched_counts(stage->s).record_bytes <= 20000);
     EXPECT(sched_counts(stage->s).records > 0 && sched_counts(stage->s).records < 60);
     stage_free(stage);
 }
 
-/* One choice is ended by the gateway (a stop string); the other goes on, and the record ends with it. */
+/* One choice is ended by the gateway (a stop string); the other goes on, and the record ends with
+ * it. */
 TEST(delivery_cancel_of_one_choice_leaves_the_other) {
     struct stage *stage = stage_new(NULL);
     EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
@@ -269,12 +286,14 @@ TEST(delivery_cancel_of_one_choice_leaves_the_other) {
     sched_cancel(stage->s, stage->now, stage->gateway, &cancel);
     stage_finish(stage);
     EXPECT(stage_is_right(stage, 0, 1, 30));
-    EXPECT(stage->requests[0].choices[0].tokens.count < 30 && !stage->requests[0].choices[0].finish);
+    EXPECT(stage->requests[0].choices[0].tokens.count < 30 &&
+           !stage->requests[0].choices[0].finish);
     EXPECT_EQ(sched_counts(stage->s).records, 0);
     stage_free(stage);
 }
 
-/* Its Cancel was lost while it waited: it is told as ACCEPTED again, so that a gateway without it can say so. */
+/* Its Cancel was lost while it waited: it is told as ACCEPTED again, so that a gateway without it
+ * can say so. */
 TEST(delivery_probes_what_nobody_speaks_of) {
     struct stage *stage = stage_new(NULL);
     stage_simple(stage, 0, 10, 30);
@@ -331,15 +350,17 @@ TEST(delivery_carries_logprobs_and_repeats_them) {
     sched_submit(s, 0, (struct u128){1, 1}, &submit);
     sched_run(s, 0);
     for (uint32_t step = 0; step < 3; step++) {
-        uint32_t slot = 0, count = 1, finish = step == 2 ? WIRE_FINISH_LENGTH : 0, token = 10 + step, top = step % 3;
+        uint32_t slot = 0, count = 1, finish = step == 2 ? WIRE_FINISH_LENGTH : 0,
+                 token = 10 + step, top = step % 3;
         uint32_t ids[3] = {token, 100 + step, 200};
         float values[3] = {-1.0f - (float)step, -2, -3};
-        struct wire_step_result result = {.plan_number = step + 1,
-                                          .slots = {&slot, 1},
-                                          .token_counts = {&count, 1},
-                                          .finishes = {&finish, 1},
-                                          .tokens = {&token, 1},
-                                          .logprobs = {{&top, 1}, {ids, top + 1}, {values, top + 1}}};
+        struct wire_step_result result = {
+            .plan_number = step + 1,
+            .slots = {&slot, 1},
+            .token_counts = {&count, 1},
+            .finishes = {&finish, 1},
+            .tokens = {&token, 1},
+            .logprobs = {{&top, 1}, {ids, top + 1}, {values, top + 1}}};
         EXPECT_EQ(sched_step_result(s, step, w->instance, &result), 0);
         sched_run(s, step);
     }
@@ -348,7 +369,8 @@ TEST(delivery_carries_logprobs_and_repeats_them) {
     for (uint32_t i = 0; i < 6; i++) {
         EXPECT_EQ(seen.tops[i], i % 3);
         EXPECT(seen.values[i] == -1.0f - (float)(i % 3));
-        if (i % 3) EXPECT_EQ(seen.ids[i], 100 + i % 3);
+        if (i % 3)
+            EXPECT_EQ(seen.ids[i], 100 + i % 3);
     }
     vec_release(&world.requests[0].prompt);
     sched_free(&s);

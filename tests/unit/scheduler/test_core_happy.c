@@ -17,9 +17,11 @@ TEST(core_runs_one_request_to_its_end) {
 TEST(core_batches_many_requests) {
     struct stage *stage = stage_new(NULL);
     EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
-    for (uint32_t i = 0; i < 64; i++) stage_simple(stage, i, 1 + i * 7 % 90, 1 + i % 30);
+    for (uint32_t i = 0; i < 64; i++)
+        stage_simple(stage, i, 1 + i * 7 % 90, 1 + i % 30);
     stage_finish(stage);
-    for (uint32_t i = 0; i < 64; i++) EXPECT(stage_is_right(stage, i, 0, 1 + i % 30));
+    for (uint32_t i = 0; i < 64; i++)
+        EXPECT(stage_is_right(stage, i, 0, 1 + i % 30));
     EXPECT(sched_counts(stage->s).steps < 200);
     EXPECT_EQ(sched_counts(stage->s).blocks_used, 0);
     stage_free(stage);

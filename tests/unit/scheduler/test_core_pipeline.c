@@ -76,7 +76,8 @@ TEST(pipeline_cancel_takes_effect_within_two_steps) {
     EXPECT_EQ(sched_counts(stage->s).running, 1);
     EXPECT_EQ(sched_counts(stage->s).records, 1);
     uint32_t released = 0;
-    for (size_t i = 0; i < w->results.count; i++) released += (uint32_t)w->results.items[i].release_count;
+    for (size_t i = 0; i < w->results.count; i++)
+        released += (uint32_t)w->results.items[i].release_count;
     EXPECT_EQ(released, 1);
     stage_free(stage);
 }
@@ -154,7 +155,8 @@ TEST(pipeline_paused_ones_give_their_slots_to_who_waits) {
     struct stage_worker *w = stage_worker(stage, 0);
     w->hello.slot_count = 2;
     EXPECT_EQ(stage_hello(stage, w), 0);
-    for (uint32_t i = 0; i < 2; i++) stage_simple(stage, i, 20, 40);
+    for (uint32_t i = 0; i < 2; i++)
+        stage_simple(stage, i, 20, 40);
     stage_run(stage);
     EXPECT(stage_answer(stage, w));
     for (uint32_t i = 0; i < 2; i++) {

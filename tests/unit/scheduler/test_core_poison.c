@@ -2,22 +2,26 @@
 
 static uint64_t instances = 5000;
 
-/* Runs until the worker (NULL: any) computes its killer; the test then ends it as if it had aborted; a new process
- * takes its place. false: nothing is left to do. */
+/* Runs until the worker (NULL: any) computes its killer; the test then ends it as if it had
+ * aborted; a new process takes its place. false: nothing is left to do. */
 static bool run_until_death(struct stage *stage, struct stage_worker *w) {
     for (int turn = 0; turn < 20000; turn++) {
         stage_run(stage);
         for (int i = 0; i < STAGE_WORKERS; i++)
-            if (stage->workers[i].killed && (!w || w == &stage->workers[i])) return true;
+            if (stage->workers[i].killed && (!w || w == &stage->workers[i]))
+                return true;
         bool any = false;
-        for (int i = 0; i < STAGE_WORKERS; i++) any = stage_answer(stage, &stage->workers[i]) || any;
+        for (int i = 0; i < STAGE_WORKERS; i++)
+            any = stage_answer(stage, &stage->workers[i]) || any;
         stage->now++;
-        if (!any) return false;
+        if (!any)
+            return false;
     }
     return false;
 }
 
-static void die_and_return(struct stage *stage, struct stage_worker *w, enum wire_exit_cause cause, bool fault) {
+static void die_and_return(struct stage *stage, struct stage_worker *w, enum wire_exit_cause cause,
+                           bool fault) {
     struct wire_exited message = {.instance = w->instance, .cause = cause, .fault = fault};
     w->killed = false;
     w->results.count = 0;
@@ -37,7 +41,8 @@ static struct stage *crowd(uint32_t count, uint32_t workers, uint32_t killer) {
         w->killer = stage_id(killer);
         CHECK(stage_hello(stage, w) == 0);
     }
-    for (uint32_t i = 0; i < count; i++) stage_simple(stage, i, 20 + i % 7, 30);
+    for (uint32_t i = 0; i < count; i++)
+        stage_simple(stage, i, 20 + i % 7, 30);
     return stage;
 }
 
@@ -52,7 +57,8 @@ TEST(poison_one_among_64_is_refused_within_9_deaths) {
         }
         EXPECT_EQ(stage->requests[KILLERS[k]].reject, WIRE_REJECT_POISON);
         for (uint32_t i = 0; i < 64; i++) {
-            if (i == KILLERS[k]) continue;
+            if (i == KILLERS[k])
+                continue;
             EXPECT_EQ(stage->requests[i].reject, 0);
             EXPECT(stage_is_right(stage, i, 0, 30));
         }
@@ -71,7 +77,8 @@ TEST(poison_with_another_replica_the_innocent_go_on_meanwhile) {
                 die_and_return(stage, &stage->workers[i], WIRE_EXIT_SIGNAL, true);
             }
     EXPECT_EQ(stage->requests[40].reject, WIRE_REJECT_POISON);
-    for (uint32_t i = 0; i < 100; i++) EXPECT(i == 40 || stage_is_right(stage, i, 0, 30));
+    for (uint32_t i = 0; i < 100; i++)
+        EXPECT(i == 40 || stage_is_right(stage, i, 0, 30));
     stage_free(stage);
 }
 
@@ -98,11 +105,14 @@ TEST(poison_kills_from_outside_never_count) {
         stage_run(stage);
         stage_answer(stage, &stage->workers[0]);
         stage_run(stage);
-        if (i % 2) sched_worker_silent(stage->s, stage->now, stage->workers[0].instance);
-        die_and_return(stage, &stage->workers[0], i % 3 ? WIRE_EXIT_SIGNAL : WIRE_EXIT_FENCED, false);
+        if (i % 2)
+            sched_worker_silent(stage->s, stage->now, stage->workers[0].instance);
+        die_and_return(stage, &stage->workers[0], i % 3 ? WIRE_EXIT_SIGNAL : WIRE_EXIT_FENCED,
+                       false);
     }
     EXPECT(!run_until_death(stage, &stage->workers[0]));
-    for (uint32_t i = 0; i < 3; i++) EXPECT(stage_is_right(stage, i, 0, 30));
+    for (uint32_t i = 0; i < 3; i++)
+        EXPECT(stage_is_right(stage, i, 0, 30));
     EXPECT_EQ(sched_counts(stage->s).attributable_deaths, 0);
     stage_free(stage);
 }
@@ -118,7 +128,8 @@ TEST(poison_is_found_when_the_cause_is_told_late) {
         die_and_return(stage, &stage->workers[0], WIRE_EXIT_SIGNAL, true);
     }
     EXPECT_EQ(stage->requests[5].reject, WIRE_REJECT_POISON);
-    for (uint32_t i = 0; i < 8; i++) EXPECT(i == 5 || stage_is_right(stage, i, 0, 30));
+    for (uint32_t i = 0; i < 8; i++)
+        EXPECT(i == 5 || stage_is_right(stage, i, 0, 30));
     stage_free(stage);
 }
 
@@ -153,12 +164,14 @@ TEST(poison_paused_suspects_do_not_hold_up_the_others) {
     while (run_until_death(stage, &stage->workers[0]))
         die_and_return(stage, &stage->workers[0], WIRE_EXIT_SIGNAL, true);
     EXPECT_EQ(stage->requests[6].reject, WIRE_REJECT_POISON);
-    for (uint32_t i = 4; i < 8; i++) EXPECT(i == 6 || stage_is_right(stage, i, 0, 30));
+    for (uint32_t i = 4; i < 8; i++)
+        EXPECT(i == 6 || stage_is_right(stage, i, 0, 30));
     for (uint32_t k = 0; k < 4; k++) {
         struct wire_pause pause = {.request = stage_id(k), .paused = false};
         sched_pause(stage->s, stage->now, stage->gateway, &pause);
     }
     EXPECT(!run_until_death(stage, &stage->workers[0]));
-    for (uint32_t i = 0; i < 4; i++) EXPECT(stage_is_right(stage, i, 0, 30));
+    for (uint32_t i = 0; i < 4; i++)
+        EXPECT(stage_is_right(stage, i, 0, 30));
     stage_free(stage);
 }

@@ -10,8 +10,10 @@ static struct stage *one_worker(const struct sched_config *config) {
 static int steps_until_token(struct stage *stage, uint32_t idx) {
     for (int steps = 0; steps < 10000; steps++) {
         stage_run(stage);
-        if (stage->requests[idx].choices[0].tokens.count) return steps;
-        if (!stage_answer(stage, &stage->workers[0])) return -1;
+        if (stage->requests[idx].choices[0].tokens.count)
+            return steps;
+        if (!stage_answer(stage, &stage->workers[0]))
+            return -1;
         stage->now++;
     }
     return -1;
@@ -24,14 +26,17 @@ TEST(policy_any_chunk_size_gives_the_same_text) {
         sched_config_default(&config);
         config.chunk_tokens = CHUNKS[c];
         struct stage *stage = one_worker(&config);
-        for (uint32_t i = 0; i < 8; i++) stage_simple(stage, i, 30 + 40 * i, 12);
+        for (uint32_t i = 0; i < 8; i++)
+            stage_simple(stage, i, 30 + 40 * i, 12);
         stage_finish(stage);
-        for (uint32_t i = 0; i < 8; i++) EXPECT(stage_is_right(stage, i, 0, 12));
+        for (uint32_t i = 0; i < 8; i++)
+            EXPECT(stage_is_right(stage, i, 0, 12));
         stage_free(stage);
     }
 }
 
-/* Two chunks: the one under way, and one more; with two plans in flight the results of both are awaited. */
+/* Two chunks: the one under way, and one more; with two plans in flight the results of both are
+ * awaited. */
 TEST(policy_short_request_behind_a_long_prefill_starts_within_two_chunks) {
     static const uint32_t CHUNKS[] = {0, 64, 16};
     for (size_t c = 0; c < ARRAY_LEN(CHUNKS); c++) {
@@ -58,12 +63,36 @@ TEST(policy_long_prefill_is_not_starved_by_short_ones) {
     uint32_t next = 1;
     int steps = 0;
     for (; steps < 200 && !stage->requests[0].choices[0].finish; steps++) {
-        for (int i = 0; i < 4 && next < STAGE_REQUESTS; i++) stage_simple(stage, next++, 100, 1);
+        for (int i = 0; i < 4 && next < STAGE_REQUESTS; i++)
+            stage_simple(stage, next++, 100, 1);
         stage_run(stage);
         EXPECT(stage_answer(stage, &stage->workers[0]));
         stage->now++;
     }
     EXPECT(steps <= 1500 / (256 / 4) + 4); /* a quarter of each step is its own */
+    stage_finish(stage);
+    stage_free(stage);
+}
+
+/* Also beside one other: a short prompt that fills each step is there at any time. */
+TEST(policy_long_prefill_beside_one_short_has_its_quarter) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.steps_in_flight = 1;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_simple(stage, 0, 1500, 1);
+    uint32_t at = 1;
+    int steps = 0;
+    stage_simple(stage, at, 256, 1);
+    for (; steps < 100 && !stage->requests[0].choices[0].finish; steps++) {
+        stage_run(stage);
+        bool ended = w->results.items[0].token_count > 0;
+        EXPECT(stage_answer(stage, w));
+        if (ended) /* before the next plan */
+            stage_simple(stage, ++at, 256, 1);
+        stage->now++;
+    }
+    EXPECT(steps <= 1500 / (256 / 4) + 4);
     stage_finish(stage);
     stage_free(stage);
 }
@@ -89,7 +118,8 @@ TEST(policy_lower_priority_number_runs_first) {
             }
         stage_answer(stage, w);
     }
-    for (uint32_t i = 0; i < 4; i++) EXPECT_EQ(order[i], 3 - i);
+    for (uint32_t i = 0; i < 4; i++)
+        EXPECT_EQ(order[i], 3 - i);
     stage_free(stage);
 }
 
@@ -98,7 +128,8 @@ TEST(policy_tenants_share_fairly) {
     struct stage_worker *w = stage_worker(stage, 0);
     w->hello.slot_count = 2;
     EXPECT_EQ(stage_hello(stage, w), 0);
-    for (uint32_t i = 0; i < 40; i++) { /* tenant 1 came first with 30 requests, then tenant 2 with 10 */
+    for (uint32_t i = 0; i < 40;
+         i++) { /* tenant 1 came first with 30 requests, then tenant 2 with 10 */
         struct wire_submit submit = stage_submit(stage, i, 10, 4, i);
         submit.tenant = (struct u128){i < 30 ? 1 : 2, 0};
         stage_send(stage, &submit);
@@ -120,6 +151,179 @@ TEST(policy_tenants_share_fairly) {
     stage_free(stage);
 }
 
+/* Of `count` requests the first `important` are of tenant 1 and priority -1, the others of tenant 2
+ * and 0. Runs until all of tenant 2 have ended; how many of tenant 1 have by then. */
+static uint32_t important_done(struct stage *stage, uint32_t important, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 10, 4, i);
+        submit.tenant = (struct u128){i < important ? 1 : 2, 0};
+        submit.priority = i < important ? -1 : 0;
+        stage_send(stage, &submit);
+    }
+    uint32_t done[2] = {0};
+    bool seen[STAGE_REQUESTS] = {0};
+    for (int turn = 0; turn < 1000 && done[1] < count - important; turn++) {
+        stage_run(stage);
+        for (uint32_t i = 0; i < count; i++)
+            if (stage->requests[i].choices[0].finish && !seen[i]) {
+                seen[i] = true;
+                done[i >= important]++;
+            }
+        stage_answer(stage, &stage->workers[0]);
+    }
+    CHECK(done[1] == count - important);
+    return done[0];
+}
+
+TEST(policy_priority_takes_nothing_from_another_tenant) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 2;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    uint32_t done = important_done(stage, 30, 40);
+    EXPECT(done >= 8 && done <= 13);
+    stage_finish(stage);
+    stage_free(stage);
+}
+
+/* Prompts in chunks: the one without priority gets its share of each step. */
+TEST(policy_priority_takes_no_chunks_from_another_tenant) {
+    struct stage *stage = one_worker(NULL);
+    for (uint32_t i = 0; i < 9; i++) {
+        struct wire_submit submit = stage_submit(stage, i, i ? 400 : 600, 1, i);
+        submit.tenant = (struct u128){i == 8 ? 2 : 1, 0};
+        submit.priority = i == 8 ? 0 : -1;
+        stage_send(stage, &submit);
+    }
+    /* half of each step's 256 are its own; two plans are in flight */
+    int steps = steps_until_token(stage, 8);
+    EXPECT(steps >= 1 && steps <= 400 / 128 + 3);
+    stage_finish(stage);
+    stage_free(stage);
+}
+
+/* Room for one: the tenant that came last gives way, however important it says that it is. */
+TEST(policy_priority_preempts_no_other_tenant) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->group.block_count = 8;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 30, 60, i);
+        submit.tenant = (struct u128){i + 1, 0};
+        submit.priority = i == 0 ? 0 : -5;
+        stage_send(stage, &submit);
+    }
+    for (int turn = 0; turn < 500 && !stage->requests[0].choices[0].finish; turn++) {
+        stage_run(stage);
+        stage_answer(stage, w);
+    }
+    EXPECT(stage_is_right(stage, 0, 0, 60));
+    EXPECT(stage->requests[1].choices[0].tokens.count < 60);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 1, 0, 60));
+    stage_free(stage);
+}
+
+static void ask_of_tenant(struct stage *stage, uint32_t first, uint32_t count, uint64_t tenant) {
+    for (uint32_t i = first; i < first + count; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 20, 2, i);
+        submit.tenant = (struct u128){tenant, 0};
+        stage_send(stage, &submit);
+    }
+}
+
+/* A tenant that had nothing waiting for a while is not owed what the steady one got meanwhile. */
+TEST(policy_idleness_earns_nothing) {
+    struct sched_config config;
+    sched_config_default(&config);
+    config.wait_max_ms = 0;
+    struct stage *stage = stage_new(&config);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 3;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    struct wire_submit one = stage_submit(stage, 0, 10, 1500, 0);
+    one.tenant = (struct u128){2, 0}; /* keeps its tenant known, and waits for nothing */
+    stage_send(stage, &one);
+    ask_of_tenant(stage, 100, 200, 1);
+    for (int turn = 0; turn < 240; turn++) {
+        stage_run(stage);
+        stage_answer(stage, w);
+    }
+    ask_of_tenant(stage, 10, 30, 2);
+    uint32_t steady = 0, back = 0, before = 0;
+    for (uint32_t i = 100; i < 300; i++)
+        before += stage->requests[i].choices[0].finish != 0;
+    EXPECT(before > 100 && before < 180);
+    for (int turn = 0; turn < 1000 && back < 10; turn++) {
+        stage_run(stage);
+        stage_answer(stage, w);
+        steady = back = 0;
+        for (uint32_t i = 100; i < 300; i++)
+            steady += stage->requests[i].choices[0].finish != 0;
+        for (uint32_t i = 10; i < 40; i++)
+            back += stage->requests[i].choices[0].finish != 0;
+    }
+    EXPECT(back >= 10);
+    EXPECT(steady - before >= 6); /* half each, but for the long one's tokens */
+    stage_free(stage);
+}
+
+/* Two that lost their worker, one place: first the one with less to compute again, though it came
+ * later. */
+TEST(policy_resumed_that_cost_less_go_first) {
+    struct stage *stage = one_worker(NULL);
+    stage_simple(stage, 0, 400, 30);
+    stage_simple(stage, 1, 20, 30);
+    for (int turn = 0; turn < 8; turn++) {
+        stage_run(stage);
+        EXPECT(stage_answer(stage, &stage->workers[0]));
+    }
+    EXPECT_EQ(sched_counts(stage->s).running, 2);
+    struct wire_exited gone = {.instance = stage->workers[0].instance, .cause = WIRE_EXIT_SIGNAL};
+    sched_worker_exited(stage->s, stage->now, &gone);
+    stage->workers[0].results.count = 0;
+    EXPECT_EQ(sched_counts(stage->s).resumed_waiting, 2);
+    struct stage_worker *next = stage_worker(stage, 1);
+    next->hello.slot_count = 1;
+    EXPECT_EQ(stage_hello(stage, next), 0);
+    for (int turn = 0; turn < 200 && !stage->requests[1].choices[0].finish; turn++) {
+        stage_run(stage);
+        stage_answer(stage, next);
+    }
+    EXPECT(stage->requests[1].choices[0].finish && !stage->requests[0].choices[0].finish);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 30) && stage_is_right(stage, 1, 0, 30));
+    stage_free(stage);
+}
+
+TEST(policy_probe_goes_before_everybody) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 1;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    for (uint32_t i = 0; i < 20; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 10, 4, i);
+        submit.tenant = (struct u128){1 + i % 2, 0};
+        submit.priority = -1000;
+        if (i == 19) { /* its tenant has been served much */
+            submit.tenant = (struct u128){1, 0};
+            submit.priority = WIRE_PRIORITY_PROBE;
+        }
+        stage_send(stage, &submit);
+    }
+    for (int turn = 0; turn < 1000 && !stage->requests[19].choices[0].finish; turn++) {
+        stage_run(stage);
+        stage_answer(stage, w);
+    }
+    uint32_t done = 0;
+    for (uint32_t i = 0; i < 19; i++)
+        done += stage->requests[i].choices[0].finish != 0;
+    EXPECT(done <= 1);
+    stage_finish(stage);
+    stage_free(stage);
+}
+
 TEST(policy_bound_is_told_with_a_time_and_resumed_work_passes_it) {
     struct sched_config config;
     sched_config_default(&config);
@@ -128,7 +332,8 @@ TEST(policy_bound_is_told_with_a_time_and_resumed_work_passes_it) {
     struct stage_worker *w = stage_worker(stage, 0);
     w->hello.slot_count = 2;
     EXPECT_EQ(stage_hello(stage, w), 0);
-    for (uint32_t i = 0; i < 10; i++) stage_simple(stage, i, 20, 6);
+    for (uint32_t i = 0; i < 10; i++)
+        stage_simple(stage, i, 20, 6);
     stage_run(stage);
     uint32_t refused = 0;
     for (uint32_t i = 0; i < 10; i++) {
@@ -144,7 +349,8 @@ TEST(policy_bound_is_told_with_a_time_and_resumed_work_passes_it) {
         stage_send(stage, &submit);
     }
     stage_finish(stage);
-    for (uint32_t i = 20; i < 40; i++) EXPECT(stage_is_right(stage, i, 0, 6));
+    for (uint32_t i = 20; i < 40; i++)
+        EXPECT(stage_is_right(stage, i, 0, 6));
     stage_free(stage);
 }
 
@@ -158,24 +364,42 @@ TEST(policy_repeated_prompt_computes_only_its_last_block) {
     stage_send(stage, &submit);
     stage_finish(stage);
     EXPECT_EQ(stage->requests[0].choices[0].cached, 0);
-    EXPECT_EQ(stage->requests[1].choices[0].cached, 384); /* 400 is 25 blocks of 16: the last is computed again */
+    /* 400 is 25 blocks of 16: the last is computed again */
+    EXPECT_EQ(stage->requests[1].choices[0].cached, 384);
     EXPECT_EQ(stage->workers[0].computed_tokens - before, 16 + 3);
     EXPECT(stage_is_right(stage, 1, 0, 4));
     stage_free(stage);
 }
 
 TEST(policy_salt_tenant_and_revision_keep_caches_apart) {
-    struct sched_config config;
-    sched_config_default(&config);
-    config.isolate_tenants = true;
-    struct stage *stage = one_worker(&config);
+    struct stage *stage = one_worker(NULL);
     for (uint32_t i = 0; i < 4; i++) {
         struct wire_submit submit = stage_submit(stage, i, 100, 2, 7);
-        if (i == 1) submit.cache_salt = bytes_str("salt");
-        if (i == 2) submit.tenant = (struct u128){5, 5};
+        if (i == 1)
+            submit.cache_salt = bytes_str("salt");
+        if (i == 2)
+            submit.tenant = (struct u128){5, 5};
         stage_send(stage, &submit);
         stage_finish(stage);
         EXPECT_EQ(stage->requests[i].choices[0].cached, i == 3 ? 96 : 0);
+    }
+    stage_free(stage);
+}
+
+/* --share-prefixes: another tenant's prompt is found, another salt's is not. */
+TEST(policy_tenants_may_share_their_caches) {
+    struct sched_config config;
+    sched_config_default(&config);
+    config.isolate_tenants = false;
+    struct stage *stage = one_worker(&config);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 100, 2, 7);
+        submit.tenant = (struct u128){i + 1, 5};
+        if (i == 2)
+            submit.cache_salt = bytes_str("salt");
+        stage_send(stage, &submit);
+        stage_finish(stage);
+        EXPECT_EQ(stage->requests[i].choices[0].cached, i == 1 ? 96 : 0);
     }
     stage_free(stage);
 }
@@ -188,8 +412,10 @@ TEST(policy_choices_share_the_prompt) {
     submit.choice_count = 3;
     stage_send(stage, &submit);
     stage_finish(stage);
-    for (uint32_t c = 0; c < 3; c++) EXPECT(stage_is_right(stage, 0, c, 10));
-    EXPECT_EQ(stage->workers[0].computed_tokens, 200 + 2 * 8 + 3 * 9); /* 12 full blocks are shared */
+    for (uint32_t c = 0; c < 3; c++)
+        EXPECT(stage_is_right(stage, 0, c, 10));
+    /* 12 full blocks are shared */
+    EXPECT_EQ(stage->workers[0].computed_tokens, 200 + 2 * 8 + 3 * 9);
     EXPECT_EQ(sched_counts(stage->s).records, 0);
     stage_free(stage);
 }
@@ -202,18 +428,53 @@ TEST(policy_output_of_another_class_is_no_hit) {
         EXPECT_EQ(stage_hello(stage, w), 0);
         stage_simple(stage, 0, 20, 60);
         stage_finish(stage);
-        struct stage_tokens all = {0}; /* the next turn's prompt: the first one's prompt, its output, and more */
-        for (size_t i = 0; i < 20; i++) vec_push(&all, stage->requests[0].prompt.items[i]);
-        for (size_t i = 0; i < 60; i++) vec_push(&all, stage->requests[0].choices[0].tokens.items[i]);
+        /* the next turn's prompt: the first one's prompt, its output, and more */
+        struct stage_tokens all = {0};
+        for (size_t i = 0; i < 20; i++)
+            vec_push(&all, stage->requests[0].prompt.items[i]);
+        for (size_t i = 0; i < 60; i++)
+            vec_push(&all, stage->requests[0].choices[0].tokens.items[i]);
         struct wire_submit submit = stage_submit(stage, 1, 90, 2, 9);
         memcpy(stage->requests[1].prompt.items, all.items, all.count * 4);
         stage_send(stage, &submit);
         stage_finish(stage);
-        EXPECT_EQ(stage->requests[1].choices[0].cached, sensitive ? 16 : 64); /* 79 positions have been computed */
+        /* 79 positions have been computed */
+        EXPECT_EQ(stage->requests[1].choices[0].cached, sensitive ? 16 : 64);
         EXPECT(stage_is_right(stage, 1, 0, 2));
         vec_release(&all);
         stage_free(stage);
     }
+}
+
+/* The only model's figures in Status are the scheduler's own. */
+static bool figures_agree(struct sched *s) {
+    const struct sched_counts c = sched_counts(s);
+    const struct wire_status status = sched_status(s);
+    const struct wire_model_status *m = status.models;
+    return status.model_count == 1 && m->running == c.running &&
+           m->waiting == c.waiting + c.resumed_waiting && m->blocks == c.blocks_total &&
+           m->blocks_used == c.blocks_used && m->blocks_cached == c.blocks_cached &&
+           m->steps == c.steps && m->step_tokens == c.computed_tokens &&
+           m->output_tokens == c.output_tokens && m->prefix_queries == c.prompt_tokens &&
+           m->prefix_hits <= c.cached_tokens && m->preemptions == c.preemptions &&
+           m->evictions == c.evictions;
+}
+
+TEST(policy_figures_have_what_may_not_run_now) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_simple(stage, 0, 20, 100);
+    stage_run(stage);
+    sched_gateway_silent(stage->s, stage->now, stage->gateway);
+    for (int i = 0; i < 4 && sched_counts(stage->s).running; i++) {
+        EXPECT(stage_answer(stage, w));
+        stage_run(stage);
+    }
+    const struct sched_counts c = sched_counts(stage->s);
+    EXPECT_EQ(c.waiting + c.resumed_waiting, 1);
+    EXPECT(figures_agree(stage->s));
+    stage_free(stage);
 }
 
 TEST(policy_preemption_keeps_the_text) {
@@ -221,11 +482,22 @@ TEST(policy_preemption_keeps_the_text) {
     struct stage_worker *w = stage_worker(stage, 0);
     w->group.block_count = 20; /* 320 positions for 8 streams of 120 */
     EXPECT_EQ(stage_hello(stage, w), 0);
-    for (uint32_t i = 0; i < 8; i++) stage_simple(stage, i, 20 + i, 100);
+    for (uint32_t i = 0; i < 8; i++)
+        stage_simple(stage, i, 20 + i, 100);
+    stage_run(stage);
+    EXPECT(sched_status(stage->s).models[0].running > 0 && figures_agree(stage->s));
     stage_finish(stage);
-    for (uint32_t i = 0; i < 8; i++) EXPECT(stage_is_right(stage, i, 0, 100));
+    for (uint32_t i = 0; i < 8; i++)
+        EXPECT(stage_is_right(stage, i, 0, 100));
     EXPECT(sched_counts(stage->s).preemptions > 0);
     EXPECT_EQ(sched_counts(stage->s).blocks_used, 0);
+    EXPECT(figures_agree(stage->s));
+    /* evictions of a replica that is gone still count */
+    uint64_t evictions = sched_counts(stage->s).evictions;
+    EXPECT(evictions > 0);
+    sched_worker_silent(stage->s, stage->now, w->instance);
+    stage_run(stage);
+    EXPECT_EQ(sched_counts(stage->s).evictions, evictions);
     stage_free(stage);
 }
 
@@ -250,6 +522,35 @@ TEST(policy_latest_of_lowest_priority_is_preempted) {
     stage_free(stage);
 }
 
+/* Both have been running when the room ends: the earlier one, which is paused, gives way, and the
+ * later one goes on without a pause of its own. */
+TEST(policy_paused_is_preempted_before_later) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->group.block_count = 8;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    for (uint32_t i = 0; i < 2; i++)
+        stage_simple(stage, i, 30, 60);
+    for (int turn = 0; turn < 8; turn++) {
+        stage_run(stage);
+        EXPECT(stage_answer(stage, w));
+    }
+    EXPECT(stage->requests[0].choices[0].tokens.count &&
+           stage->requests[1].choices[0].tokens.count);
+    EXPECT_EQ(sched_counts(stage->s).preemptions, 0);
+    struct wire_pause pause = {.request = stage_id(0), .paused = true};
+    sched_pause(stage->s, stage->now, stage->gateway, &pause);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 1, 0, 60));
+    EXPECT_EQ(sched_counts(stage->s).preemptions, 1);
+    pause.paused = false;
+    sched_pause(stage->s, stage->now, stage->gateway, &pause);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 60));
+    EXPECT_EQ(sched_counts(stage->s).preemptions, 1);
+    stage_free(stage);
+}
+
 TEST(policy_replica_with_the_prefix_is_chosen_and_load_is_spread) {
     struct stage *stage = stage_new(NULL);
     EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
@@ -263,7 +564,8 @@ TEST(policy_replica_with_the_prefix_is_chosen_and_load_is_spread) {
     stage_finish(stage);
     EXPECT_EQ(stage->requests[1].choices[0].cached, 288);
     EXPECT_EQ(stage->workers[1 - first].computed_tokens, 0);
-    for (uint32_t i = 2; i < 30; i++) stage_simple(stage, i, 20, 8);
+    for (uint32_t i = 2; i < 30; i++)
+        stage_simple(stage, i, 20, 8);
     stage_run(stage);
     EXPECT_EQ(sched_counts(stage->s).running, 28); /* more than one worker's slots */
     stage_finish(stage);
@@ -289,6 +591,11 @@ TEST(policy_refuses_what_can_never_run) {
     stage_send(stage, &submit);
     submit = stage_submit(stage, 5, 0, 5, 1);
     stage_send(stage, &submit);
+    for (uint32_t i = 7; i < 9; i++) {
+        submit = stage_submit(stage, i, 10, 5, 1);
+        submit.sampling.repetition_penalty = i == 7 ? 1e-38f : 1e30f;
+        stage_send(stage, &submit);
+    }
     stage_simple(stage, 6, 2040, 50); /* ends at the context's end */
     stage_finish(stage);
     EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_TOO_LONG);
@@ -297,6 +604,8 @@ TEST(policy_refuses_what_can_never_run) {
     EXPECT_EQ(stage->requests[3].reject, WIRE_REJECT_UNSUPPORTED);
     EXPECT_EQ(stage->requests[4].reject, WIRE_REJECT_INVALID);
     EXPECT_EQ(stage->requests[5].reject, WIRE_REJECT_INVALID);
+    EXPECT_EQ(stage->requests[7].reject, WIRE_REJECT_INVALID);
+    EXPECT_EQ(stage->requests[8].reject, WIRE_REJECT_INVALID);
     EXPECT(stage_is_right(stage, 6, 0, 8));
     EXPECT_EQ(sched_counts(stage->s).records, 0);
     stage_free(stage);
@@ -381,7 +690,8 @@ TEST(policy_window_group_gives_blocks_back) {
 
 /* A state in the slot is not in the blocks: nobody may begin behind somebody else's prefix. */
 TEST(policy_models_with_a_state_share_no_prefix) {
-    for (int kind = WIRE_GROUP_FULL; kind <= WIRE_GROUP_RECURRENT; kind += WIRE_GROUP_RECURRENT - WIRE_GROUP_FULL) {
+    for (int kind = WIRE_GROUP_FULL; kind <= WIRE_GROUP_RECURRENT;
+         kind += WIRE_GROUP_RECURRENT - WIRE_GROUP_FULL) {
         struct stage *stage = stage_new(NULL);
         struct stage_worker *w = stage_worker(stage, 0);
         w->group.kind = (enum wire_group_kind)kind;
@@ -412,10 +722,13 @@ TEST(policy_chunks_are_sized_for_the_steps_length) {
     uint32_t widest = 0;
     for (int i = 0; i < 12; i++) {
         stage_run(stage);
-        struct stage_result *last = &stage->workers[0].results.items[stage->workers[0].results.count - 1];
+        struct stage_result *last =
+            &stage->workers[0].results.items[stage->workers[0].results.count - 1];
         uint32_t tokens = 0;
-        for (size_t row = 0; row < last->row_count; row++) tokens += last->lens[row];
-        if (i > 4) widest = MAX(widest, tokens);
+        for (size_t row = 0; row < last->row_count; row++)
+            tokens += last->lens[row];
+        if (i > 4)
+            widest = MAX(widest, tokens);
         EXPECT(stage_answer(stage, &stage->workers[0]));
     }
     EXPECT(widest > 33 && widest <= 52);

@@ -1,4 +1,5 @@
-/* Replicas of several ranks: how they come together, what they have in common, and the micro-batches of pipelines. */
+/* Replicas of several ranks: how they come together, what they have in common, and the
+ * micro-batches of pipelines. */
 #include "stage.h"
 
 static struct u128 meet = {77, 78};
@@ -13,13 +14,15 @@ static void put_together(struct stage *stage, uint32_t tp, uint32_t pp) {
         w->hello.stage = i / tp;
         w->hello.pp = pp;
         w->hello.steps_in_flight = pp > 1 ? pp + 1 : 2;
-        if (i == 0) w->hello.comm_id = bytes_of(&meet, sizeof meet);
+        if (i == 0)
+            w->hello.comm_id = bytes_of(&meet, sizeof meet);
     }
 }
 
 static bool hello_all(struct stage *stage, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
-        if (stage_hello(stage, &stage->workers[i])) return false;
+        if (stage_hello(stage, &stage->workers[i]))
+            return false;
     return true;
 }
 
@@ -74,7 +77,8 @@ TEST(only_rank_0_of_the_last_stage_answers) {
 static bool share_a_sequence(const struct stage_result *a, const struct stage_result *b) {
     for (size_t i = 0; i < a->row_count; i++)
         for (size_t k = 0; k < b->row_count; k++)
-            if (a->sequences[i] == b->sequences[k]) return true;
+            if (a->sequences[i] == b->sequences[k])
+                return true;
     return false;
 }
 
@@ -82,21 +86,27 @@ TEST(plans_of_a_pipeline_are_micro_batches_that_take_turns) {
     struct stage *stage = stage_new(NULL);
     put_together(stage, 1, 3);
     EXPECT(hello_all(stage, 3));
-    for (uint32_t i = 0; i < 6; i++) stage_simple(stage, i, 3, 40);
+    for (uint32_t i = 0; i < 6; i++)
+        stage_simple(stage, i, 3, 40);
     for (int turn = 0; turn < 60; turn++) {
         stage_run(stage);
         const struct stage_result *plans = stage->workers[0].results.items;
         EXPECT(stage->workers[0].results.count > 0);
-        if (turn > 20 && turn < 50) { /* all run: the pipe is full, each plan has its share, neighbours share nothing */
+        if (turn > 20 &&
+            turn <
+                50) { /* all run: the pipe is full, each plan has its share, neighbours share nothing */
             EXPECT_EQ(stage->workers[0].results.count, 4);
-            for (int i = 0; i < 4; i++) EXPECT_EQ(plans[i].row_count, 2);
-            EXPECT(!share_a_sequence(&plans[0], &plans[1]) && !share_a_sequence(&plans[0], &plans[2]));
+            for (int i = 0; i < 4; i++)
+                EXPECT_EQ(plans[i].row_count, 2);
+            EXPECT(!share_a_sequence(&plans[0], &plans[1]) &&
+                   !share_a_sequence(&plans[0], &plans[2]));
         }
         EXPECT(answer_from(stage, 2));
         stage->now++;
     }
     finish_from(stage, 2);
-    for (uint32_t i = 0; i < 6; i++) EXPECT(stage_is_right(stage, i, 0, 40));
+    for (uint32_t i = 0; i < 6; i++)
+        EXPECT(stage_is_right(stage, i, 0, 40));
     stage_free(stage);
 }
 
@@ -106,7 +116,8 @@ TEST(a_lone_sequence_does_not_wait_for_its_turn) {
     EXPECT(hello_all(stage, 3));
     stage_simple(stage, 0, 3, 20);
     stage_run(stage);
-    EXPECT_EQ(stage->workers[0].results.count, 2); /* the next step is out before the first token is back */
+    /* the next step is out before the first token is back */
+    EXPECT_EQ(stage->workers[0].results.count, 2);
     finish_from(stage, 2);
     EXPECT(stage_is_right(stage, 0, 0, 20));
     EXPECT(stage->workers[0].next_plan <= 22);
@@ -168,7 +179,8 @@ TEST(ranks_of_different_models_make_no_replica) {
     put_together(stage, 2, 1);
     stage->workers[1].hello.revision.lo++;
     EXPECT_EQ(stage_hello(stage, &stage->workers[0]), 0);
-    EXPECT_EQ(sched_worker_hello(stage->s, stage->now, &stage->workers[1].hello, &err), ERR_INVALID);
+    EXPECT_EQ(sched_worker_hello(stage->s, stage->now, &stage->workers[1].hello, &err),
+              ERR_INVALID);
     EXPECT(strstr(err.text, "rank 1"));
     EXPECT_EQ(sched_counts(stage->s).replicas_ready, 0);
     stage_free(stage);
@@ -183,7 +195,8 @@ TEST(when_a_rank_dies_the_others_are_asked_at_once_and_the_stream_goes_on) {
         stage_run(stage);
         EXPECT(answer_from(stage, 0));
     }
-    struct wire_exited exited = {.instance = stage->workers[1].instance, .cause = WIRE_EXIT_SIGNAL, .value = 9};
+    struct wire_exited exited = {
+        .instance = stage->workers[1].instance, .cause = WIRE_EXIT_SIGNAL, .value = 9};
     sched_worker_exited(stage->s, stage->now, &exited);
     EXPECT_EQ(stage->ask_count, 1);
     EXPECT(u128_equal(stage->asked, stage->workers[0].instance));
@@ -200,8 +213,9 @@ TEST(when_a_rank_dies_the_others_are_asked_at_once_and_the_stream_goes_on) {
 }
 
 static void beat(struct stage *stage, uint32_t idx, bool waiting, uint64_t progress) {
-    struct wire_heartbeat h = {
-        .state = waiting ? WIRE_STATE_STEPPING : WIRE_STATE_IDLE, .waiting = waiting, .progress = progress};
+    struct wire_heartbeat h = {.state = waiting ? WIRE_STATE_STEPPING : WIRE_STATE_IDLE,
+                               .waiting = waiting,
+                               .progress = progress};
     (void)sched_worker_heartbeat(stage->s, stage->now, stage->workers[idx].instance, &h);
 }
 

@@ -1,5 +1,5 @@
-/* States of layers that carry one: kept at the end of a prompt's last whole block, restored where a prompt begins
- * alike. */
+/* States of layers that carry one: kept at the end of a prompt's last whole block, restored where a
+ * prompt begins alike. */
 #include "stage.h"
 
 enum { BLOCK = 16 };
@@ -18,7 +18,8 @@ static uint32_t ask(struct stage *stage, uint32_t idx, uint32_t count, uint64_t 
     struct wire_submit submit = stage_submit(stage, idx, count, 3, salt);
     stage_send(stage, &submit);
     stage_finish(stage);
-    if (!stage_is_right(stage, idx, 0, 3)) check_fail(__FILE__, __LINE__, "request %u has another text", idx);
+    if (!stage_is_right(stage, idx, 0, 3))
+        check_fail(__FILE__, __LINE__, "request %u has another text", idx);
     return stage->requests[idx].choices[0].cached;
 }
 
@@ -27,11 +28,14 @@ TEST(snapshot_is_taken_behind_the_last_whole_block_of_a_prompt) {
     struct stage_worker *w = &stage->workers[0];
     stage_simple(stage, 0, 40, 3);
     stage_run(stage);
-    EXPECT(w->results.count == 2 && w->results.items[0].lens[0] == 32 && w->results.items[1].lens[0] == 8);
-    EXPECT(w->ops.count == 1 && w->ops.items[0].kind == WIRE_OP_SNAPSHOT && w->ops.items[0].plan == 2);
+    EXPECT(w->results.count == 2 && w->results.items[0].lens[0] == 32 &&
+           w->results.items[1].lens[0] == 8);
+    EXPECT(w->ops.count == 1 && w->ops.items[0].kind == WIRE_OP_SNAPSHOT &&
+           w->ops.items[0].plan == 2);
     EXPECT(w->ops.count == 1 && w->ops.items[0].source == w->results.items[1].slots[0]);
     stage_finish(stage);
-    EXPECT_EQ(ask(stage, 1, 48, 7), 0); /* ends with a block: one token is left to compute, so the block before */
+    /* ends with a block: one token is left to compute, so the block before */
+    EXPECT_EQ(ask(stage, 1, 48, 7), 0);
     EXPECT(w->ops.count == 2 && sched_counts(stage->s).snapshots == 2);
     EXPECT_EQ(ask(stage, 2, BLOCK, 8), 0); /* no block before that */
     EXPECT_EQ(w->ops.count, 2);
@@ -44,7 +48,8 @@ TEST(snapshot_is_restored_for_prompts_that_begin_alike) {
     EXPECT_EQ(ask(stage, 0, 40, 7), 0);
     uint32_t kept = w->ops.count ? w->ops.items[0].target : 0;
     EXPECT_EQ(ask(stage, 1, 40, 7), 32);
-    EXPECT(w->ops.count == 2 && w->ops.items[1].kind == WIRE_OP_RESTORE && w->ops.items[1].source == kept);
+    EXPECT(w->ops.count == 2 && w->ops.items[1].kind == WIRE_OP_RESTORE &&
+           w->ops.items[1].source == kept);
     EXPECT_EQ(ask(stage, 2, 75, 7), 32); /* the next turn of a chat: and a snapshot of its own */
     EXPECT_EQ(ask(stage, 3, 75, 7), 64);
     EXPECT_EQ(ask(stage, 4, 40, 7), 32);
@@ -54,7 +59,8 @@ TEST(snapshot_is_restored_for_prompts_that_begin_alike) {
 
 TEST(snapshot_least_recently_used_goes_first) {
     struct stage *stage = recurrent(2);
-    for (uint32_t i = 0; i < 3; i++) EXPECT_EQ(ask(stage, i, 40, i), 0);
+    for (uint32_t i = 0; i < 3; i++)
+        EXPECT_EQ(ask(stage, i, 40, i), 0);
     EXPECT_EQ(ask(stage, 3, 40, 2), 32);
     EXPECT_EQ(ask(stage, 4, 40, 1), 32);
     EXPECT_EQ(ask(stage, 5, 40, 0), 0); /* has taken the place of 2 */
@@ -85,7 +91,8 @@ TEST(snapshot_of_a_row_that_failed_is_none) {
     w->results.items[1].finishes[0] = WIRE_FINISH_ERROR;
     w->results.items[1].counts[0] = 0;
     w->results.items[1].token_count = 0;
-    while (stage_answer(stage, w)) stage_run(stage);
+    while (stage_answer(stage, w))
+        stage_run(stage);
     EXPECT_EQ(ask(stage, 1, 40, 0), 0);
     EXPECT_EQ(ask(stage, 2, 40, 0), 32);
     stage_free(stage);
@@ -104,7 +111,8 @@ TEST(snapshots_do_not_outlive_a_registration) {
 
 TEST(snapshots_are_not_asked_of_a_worker_without_room_for_them) {
     struct stage *stage = recurrent(0);
-    for (uint32_t i = 0; i < 3; i++) EXPECT_EQ(ask(stage, i, 40, 7), 0);
+    for (uint32_t i = 0; i < 3; i++)
+        EXPECT_EQ(ask(stage, i, 40, 7), 0);
     EXPECT_EQ(stage->workers[0].ops.count, 0);
     stage_free(stage);
 }

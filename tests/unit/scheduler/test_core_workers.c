@@ -3,7 +3,8 @@
 static struct stage *running_stage(uint32_t requests) {
     struct stage *stage = stage_new(NULL);
     CHECK(stage_hello(stage, stage_worker(stage, 0)) == 0);
-    for (uint32_t i = 0; i < requests; i++) stage_simple(stage, i, 40, 60);
+    for (uint32_t i = 0; i < requests; i++)
+        stage_simple(stage, i, 40, 60);
     for (int i = 0; i < 12; i++) {
         stage_run(stage);
         CHECK(stage_answer(stage, &stage->workers[0]));
@@ -12,14 +13,16 @@ static struct stage *running_stage(uint32_t requests) {
     return stage;
 }
 
-static void exited(struct stage *stage, struct u128 instance, enum wire_exit_cause cause, bool fault) {
+static void exited(struct stage *stage, struct u128 instance, enum wire_exit_cause cause,
+                   bool fault) {
     struct wire_exited message = {.instance = instance, .cause = cause, .fault = fault};
     sched_worker_exited(stage->s, stage->now, &message);
 }
 
-static void beat(struct stage *stage, const struct stage_worker *w, enum wire_state state, uint32_t tokens,
-                 uint32_t age_ms) {
-    struct wire_heartbeat message = {.state = state, .plan_number = 1, .step_tokens = tokens, .step_age_ms = age_ms};
+static void beat(struct stage *stage, const struct stage_worker *w, enum wire_state state,
+                 uint32_t tokens, uint32_t age_ms) {
+    struct wire_heartbeat message = {
+        .state = state, .plan_number = 1, .step_tokens = tokens, .step_age_ms = age_ms};
     sched_worker_heartbeat(stage->s, stage->now, w->instance, &message);
 }
 
@@ -31,7 +34,8 @@ TEST(workers_death_requeues_and_another_goes_on) {
     EXPECT_EQ(sched_counts(stage->s).running, 0);
     EXPECT_EQ(sched_counts(stage->s).resumed_waiting, 8);
     stage_finish(stage);
-    for (uint32_t i = 0; i < 8; i++) EXPECT(stage_is_right(stage, i, 0, 60));
+    for (uint32_t i = 0; i < 8; i++)
+        EXPECT(stage_is_right(stage, i, 0, 60));
     EXPECT_EQ(sched_counts(stage->s).attributable_deaths, 0);
     stage_free(stage);
 }
@@ -50,7 +54,8 @@ TEST(workers_silence_fences_and_the_replacement_waits_for_it) {
     exited(stage, old, WIRE_EXIT_FENCED, false);
     EXPECT_EQ(sched_counts(stage->s).replicas_ready, 1);
     stage_finish(stage);
-    for (uint32_t i = 0; i < 4; i++) EXPECT(stage_is_right(stage, i, 0, 60));
+    for (uint32_t i = 0; i < 4; i++)
+        EXPECT(stage_is_right(stage, i, 0, 60));
     stage_free(stage);
 }
 
@@ -58,7 +63,8 @@ TEST(workers_fence_without_answer_ends_with_time) {
     struct stage *stage = running_stage(1);
     struct stage_worker *w = &stage->workers[0];
     w->instance = w->hello.instance = (struct u128){777, 9};
-    EXPECT_EQ(stage_hello(stage, w), 0); /* a second process for the same place: the first is fenced */
+    /* a second process for the same place: the first is fenced */
+    EXPECT_EQ(stage_hello(stage, w), 0);
     EXPECT_EQ(stage->fence_count, 1);
     EXPECT_EQ(sched_counts(stage->s).replicas_ready, 0);
     stage_run(stage);
@@ -80,7 +86,8 @@ TEST(workers_given_up_that_wake_register_anew) {
     w->hello.incarnation++;
     EXPECT_EQ(stage_hello(stage, w), 0);
     stage_finish(stage);
-    for (uint32_t i = 0; i < 2; i++) EXPECT(stage_is_right(stage, i, 0, 60));
+    for (uint32_t i = 0; i < 2; i++)
+        EXPECT(stage_is_right(stage, i, 0, 60));
     stage_free(stage);
 }
 
@@ -110,8 +117,10 @@ TEST(workers_held_blocks_are_hits_for_resumed_requests) {
         stage_send(next, &submit);
     }
     stage_finish(next);
-    for (uint32_t i = 0; i < 4; i++) EXPECT(stage_is_right(next, i, 0, 60));
-    EXPECT(w->computed_tokens <= left + 4 * 32); /* the last block was told with a plan that came after */
+    for (uint32_t i = 0; i < 4; i++)
+        EXPECT(stage_is_right(next, i, 0, 60));
+    /* the last block was told with a plan that came after */
+    EXPECT(w->computed_tokens <= left + 4 * 32);
     stage_free(stage);
     stage_free(next);
 }
@@ -120,7 +129,8 @@ TEST(workers_nonsense_in_held_blocks_is_ignored) {
     struct stage *stage = stage_new(NULL);
     struct stage_worker *w = stage_worker(stage, 0);
     struct u128 hashes[] = {{1, 1}, {1, 1}, {0, 0}, {2, 2}, {3, 3}};
-    uint32_t ids[] = {0, 1, 2, 100000, 0}; /* same content twice, none, out of range, a block twice */
+    /* same content twice, none, out of range, a block twice */
+    uint32_t ids[] = {0, 1, 2, 100000, 0};
     for (int i = 0; i < 5; i++) {
         vec_push(&w->sealed_ids, ids[i]);
         vec_push(&w->sealed_hashes, hashes[i]);
@@ -167,11 +177,35 @@ TEST(workers_long_step_is_not_stuck_but_an_endless_one_is) {
     stage_free(stage);
 }
 
+/* What a token has taken once it may take again: fast steps since then condemn no slow one. */
+TEST(workers_slow_step_after_fast_ones_is_not_stuck) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_simple(stage, 0, 40, 60);
+    for (int i = 0; i < 24; i++) {
+        w->step_ms = i < 4 ? 100 * (i ? 1 : 40) : 1; /* 100 ms a token, then 1 */
+        stage_run(stage);
+        EXPECT(stage_answer(stage, w));
+    }
+    stage_run(stage);
+    const uint32_t floor_ms = (uint32_t)stage->config.stuck_floor_ms,
+                   slow_ms = 20 * 256 * 100; /* 20 times what 256 tokens took */
+    for (int i = 0; i < 3; i++)
+        beat(stage, w, WIRE_STATE_STEPPING, 256, floor_ms + slow_ms * 3 / 4);
+    EXPECT_EQ(stage->fence_count, 0);
+    for (int i = 0; i < 3; i++)
+        beat(stage, w, WIRE_STATE_STEPPING, 256, floor_ms + slow_ms + 1);
+    EXPECT_EQ(stage->fence_count, 1);
+    stage_free(stage);
+}
+
 TEST(workers_lost_plan_is_noticed_by_idleness) {
     struct stage *stage = running_stage(1);
     struct stage_worker *w = &stage->workers[0];
     stage->now += 1000;
-    for (int i = 0; i < 4; i++) beat(stage, w, WIRE_STATE_IDLE, 0, 0);
+    for (int i = 0; i < 4; i++)
+        beat(stage, w, WIRE_STATE_IDLE, 0, 0);
     EXPECT_EQ(stage->ask_count, 0); /* it may be under way */
     stage->now += 3000;
     beat(stage, w, WIRE_STATE_IDLE, 0, 0);
@@ -204,7 +238,8 @@ TEST(workers_results_of_an_older_registration_are_ignored) {
                                       .tokens = {old.tokens, old.token_count}};
     EXPECT_EQ(sched_step_result(stage->s, stage->now, w->instance, &result), 0);
     stage_finish(stage);
-    for (uint32_t i = 0; i < 2; i++) EXPECT(stage_is_right(stage, i, 0, 60));
+    for (uint32_t i = 0; i < 2; i++)
+        EXPECT(stage_is_right(stage, i, 0, 60));
     stage_free(stage);
 }
 
@@ -213,9 +248,11 @@ TEST(workers_drained_replica_finishes_what_it_has) {
     EXPECT_EQ(stage_hello(stage, stage_worker(stage, 1)), 0);
     sched_worker_drain(stage->s, stage->now, stage->workers[0].instance);
     uint64_t before = stage->workers[1].computed_tokens;
-    for (uint32_t i = 2; i < 6; i++) stage_simple(stage, i, 20, 10);
+    for (uint32_t i = 2; i < 6; i++)
+        stage_simple(stage, i, 20, 10);
     stage_finish(stage);
-    for (uint32_t i = 0; i < 6; i++) EXPECT(stage_is_right(stage, i, 0, i < 2 ? 60 : 10));
+    for (uint32_t i = 0; i < 6; i++)
+        EXPECT(stage_is_right(stage, i, 0, i < 2 ? 60 : 10));
     EXPECT_EQ(stage->workers[1].computed_tokens - before, 4 * 29);
     stage_free(stage);
 }

@@ -5,11 +5,12 @@ static const struct wire_fence A = {{1, 1}, 11}, B = {{2, 2}, 22};
 
 static size_t due_count(struct fence_ledger *l, int64_t now) {
     size_t count = 0;
-    while (fence_ledger_due(l, now)) count++;
+    while (fence_ledger_due(l, now))
+        count++;
     return count;
 }
 
-TEST(fence_ledger_asks_again_until_it_is_settled) {
+TEST(fence_ledger_asks_again_until_it_is_confirmed) {
     struct fence_ledger l = {0};
     fence_ledger_add(&l, 0, &A);
     fence_ledger_add(&l, 500, &B);
@@ -18,10 +19,10 @@ TEST(fence_ledger_asks_again_until_it_is_settled) {
     EXPECT(due && due->pid == 11);
     EXPECT(fence_ledger_due(&l, 1000) == NULL);
     EXPECT_EQ(due_count(&l, 2000), 2);
-    fence_ledger_settle(&l, A.instance);
-    fence_ledger_settle(&l, (struct u128){9, 9});
+    fence_ledger_confirm(&l, A.instance);
+    fence_ledger_confirm(&l, (struct u128){9, 9});
     EXPECT_EQ(due_count(&l, 3000), 1);
-    fence_ledger_settle(&l, B.instance);
+    fence_ledger_confirm(&l, B.instance);
     EXPECT_EQ(due_count(&l, 4000), 0);
     fence_ledger_release(&l);
 }

@@ -1,10 +1,10 @@
 /*
- * test_hostile.c - well-formed messages with hostile content, straight into the core: what a decoder lets through from
- * a gateway or worker that has gone mad must never end the scheduler (no CHECK may be reachable) nor break its books
- * (sched_check after every few events).
+ * test_hostile.c - well-formed messages with hostile content, straight into the core: what a
+ * decoder lets through from a gateway or worker that has gone mad must never end the scheduler (no
+ * CHECK may be reachable) nor break its books (sched_check after every few events).
  *
- * Messages are random within the codec's bounds; half of them are bent towards sense (models, slots, plan numbers and
- * requests that exist), so that they get past the first checks.
+ * Messages are random within the codec's bounds; half of them are bent towards sense (models,
+ * slots, plan numbers and requests that exist), so that they get past the first checks.
  */
 #include <stdio.h>
 
@@ -30,9 +30,15 @@ struct world {
     bool bad_output;
 };
 
-static struct u128 gateway_id(uint64_t i) { return (struct u128){1 + i % GATEWAYS, 100}; }
-static struct u128 worker_id(uint64_t i) { return (struct u128){1 + i % WORKERS, 200}; }
-static struct u128 request_id(uint64_t i) { return (struct u128){1 + i % REQUESTS, 300}; }
+static struct u128 gateway_id(uint64_t i) {
+    return (struct u128){1 + i % GATEWAYS, 100};
+}
+static struct u128 worker_id(uint64_t i) {
+    return (struct u128){1 + i % WORKERS, 200};
+}
+static struct u128 request_id(uint64_t i) {
+    return (struct u128){1 + i % REQUESTS, 300};
+}
 
 /* ---- What comes out must be what a decoder takes ---- */
 
@@ -47,10 +53,12 @@ static void check_output(struct world *w, enum wire_kind kind, const void *messa
     struct error err;
     buf_reset(&out);
     arena_reset(&arena);
-    wire_encode(kind, message, &out);
-    if (wire_decode(kind, buf_bytes(&out), &arena, &back, &err) == 0) return;
+    message_pack(kind, message, &out);
+    if (message_unpack(kind, buf_bytes(&out), &arena, &back, &err) == 0)
+        return;
     w->bad_output = true;
-    check_fail(__FILE__, __LINE__, "the core made a %s that is refused: %s", wire_kind_name(kind), err.text);
+    check_fail(__FILE__, __LINE__, "the core made a %s that is refused: %s",
+               message_kind_name(kind), err.text);
 }
 
 static void on_plan(void *ctx, struct u128s ranks, const struct wire_plan *plan) {
@@ -82,10 +90,13 @@ static void on_prepare(void *ctx, struct u128s ranks, const struct wire_prepare 
 
 /* ---- What goes in ---- */
 
-static bool often(void) { return random_below(16) != 0; }
+static bool often(void) {
+    return random_below(16) != 0;
+}
 
 static void bend_tokens(struct tokens *t) {
-    for (size_t i = 0; i < t->count; i++) ((uint32_t *)(uintptr_t)t->ids)[i] %= WIDTH;
+    for (size_t i = 0; i < t->count; i++)
+        ((uint32_t *)(uintptr_t)t->ids)[i] %= WIDTH;
 }
 
 static void send_submit(struct world *w) {
@@ -93,27 +104,42 @@ static void send_submit(struct world *w) {
     random_message(WIRE_SUBMIT, &w->arena, &m);
     m.request = request_id(check_random());
     m.attempt = (uint32_t)random_below(4);
-    if (often()) m.model = bytes_str("m");
-    if (often()) m.revision = (struct u128){0};
-    if (often()) m.kind = WIRE_GENERATE;
-    if (often()) m.adapter = (struct bytes){0};
-    if (often()) m.grammar_kind = WIRE_GRAMMAR_NONE, m.grammar = (struct bytes){0};
-    if (often()) m.media_count = 0;
-    if (often()) m.sampler_state = (struct bytes){0};
-    if (often()) m.max_tokens = 8 + (uint32_t)random_below(20);
-    if (often()) m.stop_tokens.count = 0;
-    if (often()) m.deadline_ms = (uint32_t)random_below(20000);
-    if (often()) bend_tokens(&m.prompt);
-    if (often()) m.sampling.bias_ids.count = m.sampling.bias_values.count = 0;
+    if (often())
+        m.model = bytes_str("m");
+    if (often())
+        m.revision = (struct u128){0};
+    if (often())
+        m.kind = WIRE_GENERATE;
+    if (often())
+        m.adapter = (struct bytes){0};
+    if (often())
+        m.grammar_kind = WIRE_GRAMMAR_NONE, m.grammar = (struct bytes){0};
+    if (often())
+        m.media_count = 0;
+    if (often())
+        m.sampler_state = (struct bytes){0};
+    if (often())
+        m.max_tokens = 8 + (uint32_t)random_below(20);
+    if (often())
+        m.stop_tokens.count = 0;
+    if (often())
+        m.deadline_ms = (uint32_t)random_below(20000);
+    if (often())
+        bend_tokens(&m.prompt);
+    if (often())
+        m.sampling.bias_ids.count = m.sampling.bias_values.count = 0;
     for (size_t i = 0; i < m.choice_count; i++) {
         struct wire_choice *c = (struct wire_choice *)(uintptr_t)&m.choices[i];
-        if (often()) c->choice = (uint32_t)i;
-        if (often()) bend_tokens(&c->emitted);
+        if (often())
+            c->choice = (uint32_t)i;
+        if (often())
+            bend_tokens(&c->emitted);
     }
     struct buf out = {0};
     struct wire_submit checked;
-    wire_encode_submit(&m, &out); /* bending may have made choices equal: then no decoder lets it through */
-    if (wire_decode_submit(buf_bytes(&out), &w->arena, &checked, NULL) == 0)
+    /* bending may have made choices equal: then no decoder lets it through */
+    message_pack_submit(&m, &out);
+    if (message_unpack_submit(buf_bytes(&out), &w->arena, &checked, NULL) == 0)
         sched_submit(w->core, w->now, gateway_id(check_random()), &checked);
     buf_release(&out);
 }
@@ -122,10 +148,14 @@ static void send_ack(struct world *w) {
     struct wire_ack m;
     random_message(WIRE_ACK, &w->arena, &m);
     for (size_t i = 0; i < m.requests.count; i++) {
-        if (often()) ((struct u128 *)(uintptr_t)m.requests.items)[i] = request_id(check_random());
-        if (often()) ((uint32_t *)(uintptr_t)m.attempts.items)[i] %= 4;
-        if (often()) ((uint32_t *)(uintptr_t)m.choices.items)[i] %= 3;
-        if (often()) ((uint32_t *)(uintptr_t)m.counts.items)[i] %= 24;
+        if (often())
+            ((struct u128 *)(uintptr_t)m.requests.items)[i] = request_id(check_random());
+        if (often())
+            ((uint32_t *)(uintptr_t)m.attempts.items)[i] %= 4;
+        if (often())
+            ((uint32_t *)(uintptr_t)m.choices.items)[i] %= 3;
+        if (often())
+            ((uint32_t *)(uintptr_t)m.counts.items)[i] %= 24;
     }
     sched_ack(w->core, w->now, gateway_id(check_random()), &m);
 }
@@ -137,19 +167,27 @@ static void send_small(struct world *w) {
     struct wire_attach attach;
     switch (random_below(4)) {
     case 0:
-        sched_cancel(w->core, w->now, gateway,
-                     &(struct wire_cancel){request, attempt, random_below(2) ? choice : WIRE_ALL_CHOICES});
+        sched_cancel(
+            w->core, w->now, gateway,
+            &(struct wire_cancel){request, attempt, random_below(2) ? choice : WIRE_ALL_CHOICES});
         break;
-    case 1: sched_pause(w->core, w->now, gateway, &(struct wire_pause){request, attempt, random_below(2)}); break;
+    case 1:
+        sched_pause(w->core, w->now, gateway,
+                    &(struct wire_pause){request, attempt, random_below(2)});
+        break;
     case 2:
         sched_resend(w->core, w->now, gateway,
-                     &(struct wire_resend){request, attempt, choice, (uint32_t)random_within(0, WIRE_MAX_TOKENS)});
+                     &(struct wire_resend){request, attempt, choice,
+                                           (uint32_t)random_within(0, WIRE_MAX_TOKENS)});
         break;
     default:
         random_message(WIRE_ATTACH, &w->arena, &attach);
-        if (often()) attach.request = request;
-        if (often()) attach.attempt = attempt;
-        if (often()) attach.tenant = (struct u128){0};
+        if (often())
+            attach.request = request;
+        if (often())
+            attach.attempt = attempt;
+        if (often())
+            attach.tenant = (struct u128){0};
         sched_attach(w->core, w->now, gateway, &attach);
     }
 }
@@ -158,17 +196,25 @@ static void send_hello(struct world *w) {
     struct wire_hello m;
     uint64_t i = random_below(WORKERS);
     struct error err;
-    do random_message(WIRE_HELLO, &w->arena, &m);
+    do
+        random_message(WIRE_HELLO, &w->arena, &m);
     while (m.role != WIRE_ROLE_WORKER);
     static struct wire_kv_group group;
-    group = (struct wire_kv_group){.kind = WIRE_GROUP_FULL, .block_tokens = 4, .block_count = 40, .block_bytes = 64};
+    group = (struct wire_kv_group){
+        .kind = WIRE_GROUP_FULL, .block_tokens = 4, .block_count = 40, .block_bytes = 64};
     m.instance = worker_id(i);
-    if (often()) m.incarnation = ++w->incarnations[i];
-    if (often()) m.model = bytes_str("m");
-    if (often()) m.replica = (struct u128){i + 1, 400};
-    if (often()) m.rank = m.stage = 0, m.tp = m.pp = 1;
-    if (often()) m.state = WIRE_STATE_IDLE;
-    if (often()) m.revision = (struct u128){5, 5};
+    if (often())
+        m.incarnation = ++w->incarnations[i];
+    if (often())
+        m.model = bytes_str("m");
+    if (often())
+        m.replica = (struct u128){i + 1, 400};
+    if (often())
+        m.rank = m.stage = 0, m.tp = m.pp = 1;
+    if (often())
+        m.state = WIRE_STATE_IDLE;
+    if (often())
+        m.revision = (struct u128){5, 5};
     if (m.state != WIRE_STATE_LOADING) { /* bounded, or the books take too long to check */
         m.groups = &group;
         m.group_count = 1;
@@ -197,9 +243,11 @@ static void send_result(struct world *w) {
         m.token_counts = random_u32s(&w->arena, last->row_count, 0, often() ? 1 : 3);
         m.finishes = random_u32s(&w->arena, last->row_count, 0, often() ? 0 : WIRE_FINISH_DEADLINE);
         m.tokens = random_tokens(&w->arena, sum_of(m.token_counts));
-        if (often()) bend_tokens(&m.tokens);
+        if (often())
+            bend_tokens(&m.tokens);
         m.logprobs = (struct wire_logprobs){0};
-        if (!random_below(4)) agree_logprobs(&w->arena, &m.logprobs, m.tokens.count);
+        if (!random_below(4))
+            agree_logprobs(&w->arena, &m.logprobs, m.tokens.count);
     }
     (void)!sched_step_result(w->core, w->now, worker_id(i), &m);
 }
@@ -214,7 +262,8 @@ static void send_worker_news(struct world *w) {
     case 2: sched_blocks_lost(w->core, w->now, worker, (uint32_t)random_below(50)); break;
     case 3:
         random_message(WIRE_EXITED, &w->arena, &exited);
-        if (often()) exited.instance = worker;
+        if (often())
+            exited.instance = worker;
         sched_worker_exited(w->core, w->now, &exited);
         break;
     default:
@@ -233,15 +282,17 @@ static void send_gateway_news(struct world *w) {
 }
 
 static void one_event(struct world *w) {
-    static void (*const SENDERS[])(struct world *) = {send_submit, send_submit, send_submit,      send_ack,
-                                                      send_ack,    send_small,  send_hello,       send_result,
-                                                      send_result, send_result, send_worker_news, send_gateway_news};
+    static void (*const SENDERS[])(struct world *) = {
+        send_submit, send_submit, send_submit, send_ack,    send_ack,         send_small,
+        send_hello,  send_result, send_result, send_result, send_worker_news, send_gateway_news};
     size_t which = random_below(ARRAY_LEN(SENDERS));
-    if (which >= 10 && random_below(3)) which = 7; /* deaths are rarer than work */
+    if (which >= 10 && random_below(3))
+        which = 7; /* deaths are rarer than work */
     arena_reset(&w->arena);
     SENDERS[which](w);
     w->now += (int64_t)random_below(random_below(50) ? 20 : 3000);
-    if (random_below(3)) sched_run(w->core, w->now);
+    if (random_below(3))
+        sched_run(w->core, w->now);
 }
 
 TEST(core_takes_hostile_messages) {
@@ -253,11 +304,13 @@ TEST(core_takes_hostile_messages) {
     hash_key_init(&config.cache_key, "test", 4);
     for (int round = 0; round < 5; round++) {
         struct world w = {0};
-        struct sched_sink sink = {&w, on_plan, on_deltas, on_reject, on_fence, on_reregister, on_prepare};
+        struct sched_sink sink = {&w,       on_plan,       on_deltas, on_reject,
+                                  on_fence, on_reregister, on_prepare};
         w.core = sched_new(&config, &sink);
         for (int i = 0; i < EVENTS && !w.bad_output; i++) {
             one_event(&w);
-            if (i % CHECK_EVERY == 0) sched_check(w.core);
+            if (i % CHECK_EVERY == 0)
+                sched_check(w.core);
         }
         sched_check(w.core);
         plans += w.plan_count;
@@ -265,9 +318,10 @@ TEST(core_takes_hostile_messages) {
         rejects += w.reject_count;
         sched_free(&w.core);
         arena_release(&w.arena);
-        if (w.bad_output) return;
+        if (w.bad_output)
+            return;
     }
-    printf("# %llu plans, %llu deltas, %llu rejects\n", (unsigned long long)plans, (unsigned long long)deltas,
-           (unsigned long long)rejects);
+    printf("# %llu plans, %llu deltas, %llu rejects\n", (unsigned long long)plans,
+           (unsigned long long)deltas, (unsigned long long)rejects);
     EXPECT(plans > 100 && deltas > 100 && rejects > 100); /* it got past the first checks */
 }

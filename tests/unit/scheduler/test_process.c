@@ -1,9 +1,9 @@
 /*
- * test_process.c - the scheduler process end to end: real processes, a real wire, workers and gateways made of
- * arithmetic (tests/fakes).
+ * test_process.c - the scheduler process end to end: real processes, a real wire, workers and
+ * gateways made of arithmetic (tests/fakes).
  *
- * This program starts itself again as scheduler and as workers (TRIREME_TEST_CHILD says which), so that they can be
- * killed and stopped. The test itself is gateway and supervisor.
+ * This program starts itself again as scheduler and as workers (TRIREME_TEST_CHILD says which), so
+ * that they can be killed and stopped. The test itself is gateway and supervisor.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -30,8 +30,8 @@ static int worker_child(const char *spec) {
     struct error err;
     char endpoint[128], instance[U128_TEXT_MAX];
     long step_ms, load_ms, bundle_bytes, slots, abort_token;
-    if (sscanf(spec, "%127s %32s %ld %ld %ld %ld %ld", endpoint, instance, &step_ms, &load_ms, &bundle_bytes, &slots,
-               &abort_token) != 7)
+    if (sscanf(spec, "%127s %32s %ld %ld %ld %ld %ld", endpoint, instance, &step_ms, &load_ms,
+               &bundle_bytes, &slots, &abort_token) != 7)
         return 2;
     config = (struct fake_worker_config){.endpoint = endpoint,
                                          .step_ms = step_ms,
@@ -39,7 +39,8 @@ static int worker_child(const char *spec) {
                                          .bundle_bytes = (size_t)bundle_bytes,
                                          .slots = (uint32_t)slots,
                                          .abort_token = (uint32_t)abort_token};
-    if (u128_parse(instance, &config.instance) || fake_worker_new(&worker, &config, &err)) return 2;
+    if (u128_parse(instance, &config.instance) || fake_worker_new(&worker, &config, &err))
+        return 2;
     fake_worker_run(worker, -1);
     return 0;
 }
@@ -50,11 +51,14 @@ __attribute__((constructor)) static void be_a_child(void) {
     static char *argv[17];
     const char *role = getenv("TRIREME_TEST_CHILD"), *spec = getenv("TRIREME_TEST_SPEC");
     int argc = 0;
-    if (!role || !spec) return;
-    if (strcmp(role, "worker") == 0) _exit(worker_child(spec));
+    if (!role || !spec)
+        return;
+    if (strcmp(role, "worker") == 0)
+        _exit(worker_child(spec));
     for (const char *at = spec; *at && argc < 16; argc++) {
         int len = 0;
-        if (sscanf(at, " %159s%n", words[argc], &len) != 1) break;
+        if (sscanf(at, " %159s%n", words[argc], &len) != 1)
+            break;
         argv[argc] = words[argc];
         at += len;
     }
@@ -63,7 +67,8 @@ __attribute__((constructor)) static void be_a_child(void) {
 
 static pid_t start_child(const char *role, const char *spec) {
     pid_t pid = fork();
-    if (pid != 0) return pid;
+    if (pid != 0)
+        return pid;
     setenv("TRIREME_TEST_CHILD", role, 1);
     setenv("TRIREME_TEST_SPEC", spec, 1);
     execl("/proc/self/exe", "test_scheduler_process", (char *)NULL);
@@ -93,26 +98,28 @@ static int free_port(void) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof address;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(bind(fd, (struct sockaddr *)&address, len) == 0 && getsockname(fd, (struct sockaddr *)&address, &len) == 0);
+    CHECK(bind(fd, (struct sockaddr *)&address, len) == 0 &&
+          getsockname(fd, (struct sockaddr *)&address, &len) == 0);
     close(fd);
     return ntohs(address.sin_port);
 }
 
 static void start_scheduler(struct stage *t) {
     char spec[512];
-    snprintf(spec, sizeof spec, "scheduler --listen=%s --run-dir=%s --admin-port=%d --log-level=error %s", t->endpoint,
+    snprintf(spec, sizeof spec,
+             "scheduler --listen=%s --run-dir=%s --admin-port=%d --log-level=error %s", t->endpoint,
              t->folder, t->admin_port, t->options ? t->options : "");
     t->scheduler = start_child("scheduler", spec);
 }
 
-static struct worker_child *start_worker(struct stage *t, int step_ms, int load_ms, int bundle_bytes, int slots,
-                                         int abort_token) {
+static struct worker_child *start_worker(struct stage *t, int step_ms, int load_ms,
+                                         int bundle_bytes, int slots, int abort_token) {
     struct worker_child *w = &t->workers[t->worker_count++];
     char spec[256], instance[U128_TEXT_MAX];
     w->instance = random_u128();
     u128_text(w->instance, instance);
-    snprintf(spec, sizeof spec, "%s %s %d %d %d %d %d", t->endpoint, instance, step_ms, load_ms, bundle_bytes, slots,
-             abort_token);
+    snprintf(spec, sizeof spec, "%s %s %d %d %d %d %d", t->endpoint, instance, step_ms, load_ms,
+             bundle_bytes, slots, abort_token);
     w->pid = start_child("worker", spec);
     return w;
 }
@@ -121,7 +128,8 @@ static void on_supervisor_frame(void *ctx, enum wire_kind kind, struct bytes pay
     struct stage *t = ctx;
     struct arena arena = {0};
     struct wire_fence fence;
-    if (kind == WIRE_FENCE && wire_decode_fence(payload, &arena, &fence, NULL) == 0) t->fences++;
+    if (kind == WIRE_FENCE && message_unpack_fence(payload, &arena, &fence, NULL) == 0)
+        t->fences++;
     arena_release(&arena);
 }
 
@@ -136,7 +144,8 @@ static bool stage_open(struct stage *t, const char *options) {
     t->options = options;
     t->admin_port = free_port();
     strcpy(t->folder, "/tmp/trmXXXXXX");
-    if (!mkdtemp(t->folder)) return false;
+    if (!mkdtemp(t->folder))
+        return false;
     snprintf(t->endpoint, sizeof t->endpoint, "ipc://%s/s", t->folder);
     start_scheduler(t);
     return fake_gateway_new(&t->gateway, t->endpoint, &err) == 0 && open_supervisor(t);
@@ -145,12 +154,14 @@ static bool stage_open(struct stage *t, const char *options) {
 static int wait_for_end(pid_t pid, int64_t ms) {
     int status;
     for (int64_t end = clock_ms() + ms; clock_ms() < end; sleep_ms(5))
-        if (waitpid(pid, &status, WNOHANG) == pid) return status;
+        if (waitpid(pid, &status, WNOHANG) == pid)
+            return status;
     return -1;
 }
 
 static void end_child(pid_t pid) {
-    if (pid <= 0) return;
+    if (pid <= 0)
+        return;
     kill(pid, SIGKILL);
     (void)!wait_for_end(pid, 5000);
 }
@@ -160,7 +171,8 @@ static void stage_close(struct stage *t) {
     fake_gateway_free(&t->gateway);
     link_client_free(&t->supervisor);
     end_child(t->scheduler);
-    for (size_t i = 0; i < t->worker_count; i++) end_child(t->workers[i].pid);
+    for (size_t i = 0; i < t->worker_count; i++)
+        end_child(t->workers[i].pid);
     snprintf(path, sizeof path, "%s/s", t->folder);
     unlink(path);
     snprintf(path, sizeof path, "%s/cache.key", t->folder);
@@ -170,26 +182,31 @@ static void stage_close(struct stage *t) {
 
 static void turn(struct stage *t) {
     fake_gateway_run(t->gateway, 2);
-    if (t->supervisor) link_client_wait(t->supervisor, NULL, NULL, 0, 0);
+    if (t->supervisor)
+        link_client_wait(t->supervisor, NULL, NULL, 0, 0);
 }
 
-#define UNTIL(t, ms, cond)                                                                                             \
-    do {                                                                                                               \
-        int64_t end_ = clock_ms() + (ms);                                                                              \
-        while (!(cond) && clock_ms() < end_) turn(t);                                                                  \
+#define UNTIL(t, ms, cond)                                                                         \
+    do {                                                                                           \
+        int64_t end_ = clock_ms() + (ms);                                                          \
+        while (!(cond) && clock_ms() < end_)                                                       \
+            turn(t);                                                                               \
     } while (0)
 
 static void tell_exit(struct stage *t, struct u128 instance, int signal_number, bool fault) {
-    struct wire_exited m = {
-        .instance = instance, .cause = WIRE_EXIT_SIGNAL, .value = (uint32_t)signal_number, .fault = fault};
+    struct wire_exited m = {.instance = instance,
+                            .cause = WIRE_EXIT_SIGNAL,
+                            .value = (uint32_t)signal_number,
+                            .fault = fault};
     struct buf out = {0};
-    wire_encode_exited(&m, &out);
+    message_pack_exited(&m, &out);
     (void)!link_client_send(t->supervisor, WIRE_EXITED, buf_bytes(&out));
     buf_release(&out);
 }
 
 static void submit_many(struct stage *t, int count, uint32_t prompt_count, uint32_t max_tokens) {
-    for (int i = 0; i < count; i++) fake_gateway_submit(t->gateway, 1000 + (uint64_t)i, prompt_count, max_tokens);
+    for (int i = 0; i < count; i++)
+        fake_gateway_submit(t->gateway, 1000 + (uint64_t)i, prompt_count, max_tokens);
 }
 
 /* Every stream ended with all its tokens (each was checked when it came). */
@@ -197,11 +214,14 @@ static bool all_complete(const struct stage *t) {
     const struct fake_gateway *g = t->gateway;
     for (size_t i = 0; i < g->stream_count; i++) {
         const struct fake_stream *s = &g->streams[i];
-        bool good = s->finish == WIRE_FINISH_LENGTH && s->count == s->prompt_count + s->max_tokens && !s->reject;
+        bool good = s->finish == WIRE_FINISH_LENGTH &&
+                    s->count == s->prompt_count + s->max_tokens && !s->reject;
         if (!good)
-            printf("# stream %zu: %u of %u tokens, finish %d, reject %d, attempt %u\n", i, s->count - s->prompt_count,
-                   s->max_tokens, (int)s->finish, (int)s->reject, s->attempt);
-        if (!good) return false;
+            printf("# stream %zu: %u of %u tokens, finish %d, reject %d, attempt %u\n", i,
+                   s->count - s->prompt_count, s->max_tokens, (int)s->finish, (int)s->reject,
+                   s->attempt);
+        if (!good)
+            return false;
     }
     return g->wrong == 0;
 }
@@ -209,17 +229,20 @@ static bool all_complete(const struct stage *t) {
 /* ---- The admin port ---- */
 
 static int admin_get(const struct stage *t, const char *path, char *body, size_t size) {
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)t->admin_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)t->admin_port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0), status = 0;
     size_t len = 0;
     ssize_t n;
     body[0] = 0;
     if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0) {
         dprintf(fd, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path);
-        while (len + 1 < size && (n = read(fd, body + len, size - len - 1)) > 0) len += (size_t)n;
+        while (len + 1 < size && (n = read(fd, body + len, size - len - 1)) > 0)
+            len += (size_t)n;
         body[len] = 0;
-        if (sscanf(body, "HTTP/1.1 %d", &status) != 1) status = 0;
+        if (sscanf(body, "HTTP/1.1 %d", &status) != 1)
+            status = 0;
     }
     close(fd);
     return status;
@@ -228,7 +251,8 @@ static int admin_get(const struct stage *t, const char *path, char *body, size_t
 static double metric(const struct stage *t, const char *name) {
     static char body[65536];
     char line[128];
-    if (admin_get(t, "/metrics", body, sizeof body) != 200) return -1;
+    if (admin_get(t, "/metrics", body, sizeof body) != 200)
+        return -1;
     snprintf(line, sizeof line, "\n%s ", name);
     const char *at = strstr(body, line);
     return at ? atof(at + strlen(line)) : -1;
@@ -302,9 +326,11 @@ TEST(process_streams_survive_its_own_death) {
     EXPECT_EQ(t.gateway->registered, 3);
     EXPECT_EQ(t.fences, 0);
     EXPECT_EQ(settled_metric(&t, "trireme_scheduler_blocks_used", 0), 0);
-    EXPECT(metric(&t, "trireme_scheduler_prefix_hit_tokens_total") > 0); /* the worker offered the blocks it held */
+    /* the worker offered the blocks it held */
+    EXPECT(metric(&t, "trireme_scheduler_prefix_hit_tokens_total") > 0);
     int64_t gap = 0;
-    for (size_t i = 0; i < 16; i++) gap = MAX(gap, t.gateway->streams[i].longest_gap_ms);
+    for (size_t i = 0; i < 16; i++)
+        gap = MAX(gap, t.gateway->streams[i].longest_gap_ms);
     printf("# longest gap %lld ms\n", (long long)gap);
     stage_close(&t);
 }
@@ -337,18 +363,21 @@ TEST(process_refuses_the_request_that_kills_workers) {
     submit_many(&t, 7, 40, 100);
     UNTIL(&t, 5000, fake_gateway_token_count(t.gateway) >= 70);
     size_t poison = fake_gateway_submit(t.gateway, 99, 40, 50);
-    t.gateway->streams[poison].tokens[0] = POISON; /* sent again with it: the first Submit has an honest prompt */
+    /* sent again with it: the first Submit has an honest prompt */
+    t.gateway->streams[poison].tokens[0] = POISON;
     fake_gateway_cancel(t.gateway, poison);
     struct fake_stream *s = &t.gateway->streams[poison];
     s->request = random_u128();
     s->open = true;
     s->cancelled = false;
     link_client_renew(t.gateway->link); /* everything is submitted again */
-    for (int64_t end = clock_ms() + 30000; fake_gateway_open_count(t.gateway) && clock_ms() < end;) {
+    for (int64_t end = clock_ms() + 30000;
+         fake_gateway_open_count(t.gateway) && clock_ms() < end;) {
         turn(&t);
         struct worker_child *w = &t.workers[t.worker_count - 1];
         int status;
-        if (waitpid(w->pid, &status, WNOHANG) != w->pid) continue;
+        if (waitpid(w->pid, &status, WNOHANG) != w->pid)
+            continue;
         w->pid = 0;
         EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
         EXPECT(++deaths <= DEATHS_MAX);
@@ -358,7 +387,8 @@ TEST(process_refuses_the_request_that_kills_workers) {
     }
     printf("# refused after %d deaths\n", deaths);
     EXPECT_EQ(t.gateway->streams[poison].reject, WIRE_REJECT_POISON);
-    for (size_t i = 0; i < poison; i++) EXPECT_EQ(t.gateway->streams[i].finish, WIRE_FINISH_LENGTH);
+    for (size_t i = 0; i < poison; i++)
+        EXPECT_EQ(t.gateway->streams[i].finish, WIRE_FINISH_LENGTH);
     EXPECT_EQ(t.gateway->wrong, 0);
     stage_close(&t);
 }
@@ -419,7 +449,8 @@ TEST(process_drains_on_sigterm) {
     size_t late = fake_gateway_submit(t.gateway, 5, 10, 10);
     UNTIL(&t, 10000, fake_gateway_open_count(t.gateway) == 0);
     EXPECT_EQ(t.gateway->streams[late].reject, WIRE_REJECT_DRAINING);
-    for (size_t i = 0; i < late; i++) EXPECT_EQ(t.gateway->streams[i].finish, WIRE_FINISH_LENGTH);
+    for (size_t i = 0; i < late; i++)
+        EXPECT_EQ(t.gateway->streams[i].finish, WIRE_FINISH_LENGTH);
     int status = -1;
     UNTIL(&t, 5000, waitpid(t.scheduler, &status, WNOHANG) == t.scheduler);
     EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -454,7 +485,8 @@ TEST(process_bounds_its_queue) {
     }
     EXPECT_EQ(refused + served, 40);
     EXPECT(served >= 8 && refused >= 20);
-    EXPECT_EQ(metric(&t, "trireme_scheduler_rejects_total{reason=\"overloaded\"}"), (double)refused);
+    EXPECT_EQ(metric(&t, "trireme_scheduler_rejects_total{reason=\"overloaded\"}"),
+              (double)refused);
     stage_close(&t);
 }
 
@@ -477,7 +509,8 @@ TEST(process_keeps_its_secret) {
     stage_close(&t);
 }
 
-/* Processor time of all threads of a process, and how often they gave up the processor by themselves. */
+/* Processor time of all threads of a process, and how often they gave up the processor by
+ * themselves. */
 struct usage {
     double cpu_ms;
     unsigned long long wakes;
@@ -488,7 +521,8 @@ static struct usage usage_of(pid_t pid) {
     struct usage u = {0};
     unsigned long long ns, wakes;
     snprintf(command, sizeof command,
-             "cd /proc/%d/task; for t in *; do cut -d' ' -f1 $t/schedstat; grep ^vol $t/status | cut -f2; done",
+             "cd /proc/%d/task; for t in *; do cut -d' ' -f1 $t/schedstat; grep ^vol $t/status | "
+             "cut -f2; done",
              (int)pid);
     FILE *f = popen(command, "r");
     while (fscanf(f, "%llu %llu", &ns, &wakes) == 2) {
@@ -499,8 +533,9 @@ static struct usage usage_of(pid_t pid) {
     return u;
 }
 
-/* The share of a core is told but hardly judged: on a machine that is busy with other things each wake costs several
- * times as much. What it wakes for is judged: a heartbeat each way four times a second and a status, in two threads. */
+/* The share of a core is told but hardly judged: on a machine that is busy with other things each
+ * wake costs several times as much. What it wakes for is judged: a heartbeat each way four times a
+ * second and a status, in two threads. */
 TEST(process_idles_for_nothing) {
     struct stage t = {0};
     EXPECT(stage_open(&t, NULL));

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/fsutil.h"
+#include "formats/json_tree.h"
 #include "text/template/value.h"
 
 /* The file's bytes; ends the program when it cannot be read. Release with buf_release. */
@@ -38,6 +39,13 @@ static inline struct tvalue golden_parse(struct arena *a, struct bytes json) {
     return v;
 }
 
+/* The same for what tokenizers load. */
+static inline struct json_value golden_json(struct arena *a, struct bytes json) {
+    struct json_value v;
+    CHECK(!json_parse(a, json, &v, NULL));
+    return v;
+}
+
 static inline struct tvalue golden_member(struct tvalue v, const char *name) {
     return tvalue_dict_get(v, bytes_str(name));
 }
@@ -47,7 +55,8 @@ static inline bool golden_equal(struct bytes a, const struct buf *b) {
 /* The list of integers `want` is these. */
 static inline bool golden_is_list(struct tvalue want, const uint32_t *got, size_t count) {
     bool same = tvalue_count(want) == count;
-    for (size_t i = 0; i < count && same; i++) same = got[i] == (uint32_t)tvalue_list_at(want, i).integer;
+    for (size_t i = 0; i < count && same; i++)
+        same = got[i] == (uint32_t)tvalue_list_at(want, i).integer;
     return same;
 }
 

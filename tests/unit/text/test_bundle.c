@@ -11,7 +11,8 @@ static struct bundle_file file(const char *name, const char *data) {
 }
 
 TEST(bundle_keeps_files_and_order_does_not_matter) {
-    struct bundle_file files[] = {file("tokenizer.json", "{}"), file("a/b.jinja", ""), file("config.json", "x")};
+    struct bundle_file files[] = {file("tokenizer.json", "{}"), file("a/b.jinja", ""),
+                                  file("config.json", "x")};
     struct bundle_file turned[] = {files[2], files[0], files[1]};
     struct buf one = {0}, two = {0};
     struct bundle b;
@@ -32,7 +33,8 @@ TEST(bundle_keeps_files_and_order_does_not_matter) {
 }
 
 TEST(bundle_refuses_bad_names) {
-    static const char *const BAD[] = {"", "/etc/passwd", "../x", "a/../b", "a b", "a\\b", "\xC3\xA9"};
+    static const char *const BAD[] = {"",    "/etc/passwd", "../x",    "a/../b",
+                                      "a b", "a\\b",        "\xC3\xA9"};
     struct buf out = {0};
     for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
         struct bundle_file f = file(BAD[i], "x");
@@ -61,7 +63,8 @@ TEST(bundle_survives_any_damage) {
             packed.data[i] ^= (char)(1 << bit);
             if (!bundle_open(&b, buf_bytes(&packed), &err))
                 for (size_t k = 0; k < b.file_count; k++)
-                    EXPECT(b.files[k].data.data + b.files[k].data.len <= (uint8_t *)packed.data + packed.len);
+                    EXPECT(b.files[k].data.data + b.files[k].data.len <=
+                           (uint8_t *)packed.data + packed.len);
             packed.data[i] ^= (char)(1 << bit);
         }
     buf_add_byte(&packed, 'x');
@@ -78,8 +81,8 @@ TEST(bundle_packs_a_folder) {
     EXPECT_EQ(bundle_pack(dir, &out, &err), ERR_NOT_FOUND);
     snprintf(path, sizeof path, "%s/additional_chat_templates", dir);
     EXPECT_EQ(dir_make(path, 0700, &err), 0);
-    static const char *const NAMES[] = {"tokenizer.json", "chat_template.jinja", "additional_chat_templates/rag.jinja",
-                                        "model.safetensors"};
+    static const char *const NAMES[] = {"tokenizer.json", "chat_template.jinja",
+                                        "additional_chat_templates/rag.jinja", "model.safetensors"};
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
         snprintf(path, sizeof path, "%s/%s", dir, NAMES[i]);
         EXPECT_EQ(file_write_atomic(path, NAMES[i], strlen(NAMES[i]), 0600, &err), 0);
@@ -87,7 +90,8 @@ TEST(bundle_packs_a_folder) {
     EXPECT_EQ(bundle_pack(dir, &out, &err), 0);
     EXPECT_EQ(bundle_open(&b, buf_bytes(&out), &err), 0);
     EXPECT_EQ(b.file_count, 3);
-    for (size_t i = 0; i < 3; i++) EXPECT(bytes_equal(bundle_find(&b, NAMES[i]), bytes_str(NAMES[i])));
+    for (size_t i = 0; i < 3; i++)
+        EXPECT(bytes_equal(bundle_find(&b, NAMES[i]), bytes_str(NAMES[i])));
     for (size_t i = ARRAY_LEN(NAMES); i-- > 0;) {
         snprintf(path, sizeof path, "%s/%s", dir, NAMES[i]);
         unlink(path);

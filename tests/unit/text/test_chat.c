@@ -3,17 +3,17 @@
 #include "check.h"
 #include "golden.h"
 
-static const char CHATML[] =
-    "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+static const char CHATML[] = "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ "
+                             "m.content }}<|im_end|>\n{% endfor %}"
+                             "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 static struct chat *load_files(const struct bundle_file *files, size_t count) {
     struct buf packed = {0};
     struct bundle b;
     struct chat *chat = NULL;
     struct error err;
-    if (bundle_pack_files(files, count, &packed, &err) || bundle_open(&b, buf_bytes(&packed), &err) ||
-        chat_load(&b, &chat, &err))
+    if (bundle_pack_files(files, count, &packed, &err) ||
+        bundle_open(&b, buf_bytes(&packed), &err) || chat_load(&b, &chat, &err))
         check_fail(__FILE__, __LINE__, "%s", err.text);
     buf_release(&packed); /* nothing is borrowed */
     return chat;
@@ -47,7 +47,8 @@ static const char *rendered(const struct chat *chat, struct chat_request request
 
 TEST(a_file_wins_over_the_config) {
     struct chat *chat = chatml();
-    EXPECT_STR(rendered(chat, (struct chat_request){.messages = bytes_str(HELLO), .add_generation_prompt = true}),
+    EXPECT_STR(rendered(chat, (struct chat_request){.messages = bytes_str(HELLO),
+                                                    .add_generation_prompt = true}),
                "<s><|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
     EXPECT_STR(rendered(chat, (struct chat_request){.messages = bytes_str(HELLO)}),
                "<s><|im_start|>user\nHello<|im_end|>\n");
@@ -55,10 +56,11 @@ TEST(a_file_wins_over_the_config) {
 }
 
 TEST(named_templates_are_chosen_as_hf_does) {
-    struct bundle_file files[] = {file("tokenizer_config.json",
-                                       "{\"chat_template\": [{\"name\": \"default\", \"template\": \"D{{ tools }}\"},"
-                                       "{\"name\": \"tool_use\", \"template\": \"T{{ tools|length }}\"},"
-                                       "{\"name\": \"rag\", \"template\": \"R{{ documents|length }}\"}]}")};
+    struct bundle_file files[] = {
+        file("tokenizer_config.json",
+             "{\"chat_template\": [{\"name\": \"default\", \"template\": \"D{{ tools }}\"},"
+             "{\"name\": \"tool_use\", \"template\": \"T{{ tools|length }}\"},"
+             "{\"name\": \"rag\", \"template\": \"R{{ documents|length }}\"}]}")};
     struct chat *chat = load_files(files, 1);
     struct chat_request r = {.messages = bytes_str(HELLO)};
     EXPECT_STR(rendered(chat, r), "DNone");
@@ -87,37 +89,49 @@ TEST(a_model_without_a_template_says_so) {
 
 TEST(content_parts_fit_the_template) {
     struct chat *chat = chatml();
-    struct chat_request r = {.messages = bytes_str("[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
-                                                   "\"a\"}, {\"type\": \"text\", \"text\": \"b\"}]}]")};
+    struct chat_request r = {
+        .messages = bytes_str("[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
+                              "\"a\"}, {\"type\": \"text\", \"text\": \"b\"}]}]")};
     EXPECT_STR(rendered(chat, r), "<s><|im_start|>user\na\nb<|im_end|>\n");
-    r.messages = bytes_str("[{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {}}]}]");
-    EXPECT_STR(rendered(chat, r), "error -3: messages[0].content[0]: this model takes text only, not 'image_url'");
+    r.messages = bytes_str(
+        "[{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {}}]}]");
+    EXPECT_STR(rendered(chat, r),
+               "error -3: messages[0].content[0]: this model takes text only, not 'image_url'");
     r.messages = bytes_str("[{\"role\": \"assistant\", \"content\": null}, {\"role\": \"user\"}]");
-    EXPECT_STR(rendered(chat, r), "<s><|im_start|>assistant\n<|im_end|>\n<|im_start|>user\n<|im_end|>\n");
+    EXPECT_STR(rendered(chat, r),
+               "<s><|im_start|>assistant\n<|im_end|>\n<|im_start|>user\n<|im_end|>\n");
     struct error err;
-    EXPECT_EQ(chat_set_template(chat, bytes_str("{% for p in messages[0].content %}[{{ p.text }}]{% endfor %}"), &err),
-              0);
-    r.messages = bytes_str("[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
-                           "\"text\", \"text\": \"b\"}]}]");
+    EXPECT_EQ(
+        chat_set_template(
+            chat, bytes_str("{% for p in messages[0].content %}[{{ p.text }}]{% endfor %}"), &err),
+        0);
+    r.messages = bytes_str(
+        "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
+        "\"text\", \"text\": \"b\"}]}]");
     EXPECT_STR(rendered(chat, r), "[a][b]");
     chat_free(&chat);
 }
 
-#define CALL_WITH(arguments)                                                                                           \
-    "[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": " arguments "}}]}]"
+#define CALL_WITH(arguments)                                                                       \
+    "[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", "                \
+    "\"arguments\": " arguments "}}]}]"
 
 TEST(tool_arguments_stay_strings_where_objects_do_not_fit) {
-    static const char ADDS[] = "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.name + ':' + "
-                               "c.function.arguments }}{% endfor %}{% endfor %}";
+    static const char ADDS[] =
+        "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.name + ':' + "
+        "c.function.arguments }}{% endfor %}{% endfor %}";
     struct chat *chat = chatml();
     struct buf out = {0};
     struct error err;
     EXPECT_EQ(chat_set_template(chat, bytes_str(ADDS), &err), 0);
     struct chat_request r = {.messages = bytes_str(CALL_WITH("\"{\\\"a\\\":  1}\""))};
     EXPECT_STR(rendered(chat, r), "f:{\"a\":  1}");
-    r.messages = bytes_str(CALL_WITH("{\"a\": 1}")); /* an object from the client: nothing to fall back on */
+    /* an object from the client: nothing to fall back on */
+    r.messages = bytes_str(CALL_WITH("{\"a\": 1}"));
     EXPECT_EQ(chat_render(chat, &r, &out, &err), ERR_INVALID);
-    EXPECT_EQ(chat_set_template(chat, bytes_str("{{ raise_exception(messages[0].tool_calls|tojson) }}"), &err), 0);
+    EXPECT_EQ(chat_set_template(
+                  chat, bytes_str("{{ raise_exception(messages[0].tool_calls|tojson) }}"), &err),
+              0);
     r.messages = bytes_str(CALL_WITH("\"{}\""));
     EXPECT_EQ(chat_render(chat, &r, &out, &err), ERR_INVALID);
     EXPECT(strstr(err.text, "\"arguments\": {}") != NULL); /* the first error, of the objects */
@@ -129,12 +143,30 @@ TEST(tool_arguments_stay_strings_where_objects_do_not_fit) {
 TEST(tool_arguments_become_objects) {
     struct chat *chat = chatml();
     struct error err;
-    EXPECT_EQ(chat_set_template(chat, bytes_str("{{ messages[0].tool_calls[0].function.arguments|tojson }}"), &err), 0);
-    struct chat_request r = {.messages = bytes_str("[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": "
-                                                   "{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": [1, 2.0]}\"}}]}]")};
+    EXPECT_EQ(
+        chat_set_template(
+            chat, bytes_str("{{ messages[0].tool_calls[0].function.arguments|tojson }}"), &err),
+        0);
+    struct chat_request r = {
+        .messages = bytes_str("[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": "
+                              "{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": [1, 2.0]}\"}}]}]")};
     EXPECT_STR(rendered(chat, r), "{\"a\": [1, 2.0]}");
     r.raw_messages = true;
     EXPECT_STR(rendered(chat, r), "\"{\\\"a\\\": [1, 2.0]}\"");
+    chat_free(&chat);
+}
+
+TEST(a_tools_result_may_name_its_tool_as_ollama_does) {
+    struct chat *chat = chatml();
+    struct error err;
+    EXPECT_EQ(chat_set_template(
+                  chat, bytes_str("{% for m in messages %}<{{ m.name }}>{% endfor %}"), &err),
+              0);
+    struct chat_request r = {
+        .messages = bytes_str("[{\"role\": \"tool\", \"content\": \"7\", \"tool_name\": \"f\"},"
+                              "{\"role\": \"tool\", \"content\": \"7\", \"tool_name\": \"f\","
+                              " \"name\": \"g\"}]")};
+    EXPECT_STR(rendered(chat, r), "<f><g>");
     chat_free(&chat);
 }
 
@@ -143,7 +175,8 @@ TEST(kwargs_reach_the_template_but_not_messages) {
     struct error err;
     EXPECT_EQ(chat_set_template(chat, bytes_str("{{ enable_thinking }}{{ bos_token }}"), &err), 0);
     struct chat_request r = {.messages = bytes_str(HELLO),
-                             .kwargs = bytes_str("{\"enable_thinking\": false, \"bos_token\": \"B\"}")};
+                             .kwargs =
+                                 bytes_str("{\"enable_thinking\": false, \"bos_token\": \"B\"}")};
     EXPECT_STR(rendered(chat, r), "FalseB");
     r.kwargs = bytes_str("{\"messages\": []}");
     EXPECT_STR(rendered(chat, r), "error -1: chat_template_kwargs may not replace messages");
@@ -152,11 +185,12 @@ TEST(kwargs_reach_the_template_but_not_messages) {
 
 TEST(the_final_message_is_continued) {
     struct chat *chat = chatml();
-    struct chat_request r = {
-        .messages = bytes_str(
-            "[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Sure, \"}]"),
-        .continue_final_message = true};
-    EXPECT_STR(rendered(chat, r), "<s><|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nSure, ");
+    struct chat_request r = {.messages =
+                                 bytes_str("[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": "
+                                           "\"assistant\", \"content\": \"Sure, \"}]"),
+                             .continue_final_message = true};
+    EXPECT_STR(rendered(chat, r),
+               "<s><|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nSure, ");
     r.add_generation_prompt = true;
     EXPECT(!strncmp(rendered(chat, r), "error -1", 8));
     r.add_generation_prompt = false;
@@ -168,9 +202,12 @@ TEST(the_final_message_is_continued) {
     EXPECT_STR(rendered(chat, r), "s");
     r.messages = bytes_str("[{\"role\": \"assistant\", \"content\": \"\"}]");
     EXPECT_STR(rendered(chat, r), "");
-    EXPECT_EQ(chat_set_template(chat, bytes_str("{% for p in messages[-1].content %}{{ p.text }}|{% endfor %}"), &err),
-              0);
-    r.messages = bytes_str("[{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
+    EXPECT_EQ(
+        chat_set_template(
+            chat, bytes_str("{% for p in messages[-1].content %}{{ p.text }}|{% endfor %}"), &err),
+        0);
+    r.messages = bytes_str("[{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", "
+                           "\"text\": \"a\"}, {\"type\": "
                            "\"text\", \"text\": \"b \"}]}]");
     EXPECT_STR(rendered(chat, r), "a|b ");
     r.messages = bytes_str("[{\"role\": \"assistant\", \"tool_calls\": []}]");
@@ -186,8 +223,10 @@ TEST(templates_that_need_tools_work_without) {
     struct error err;
     EXPECT_EQ(chat_set_template(chat, bytes_str("{{ tools is none }}"), &err), 0);
     EXPECT_STR(rendered(chat, r), "True");
-    EXPECT_EQ(chat_set_template(chat, bytes_str("{% for t in tools %}{{ t }}{% endfor %}{{ tools is defined }}"), &err),
-              0);
+    EXPECT_EQ(
+        chat_set_template(
+            chat, bytes_str("{% for t in tools %}{{ t }}{% endfor %}{{ tools is defined }}"), &err),
+        0);
     EXPECT_STR(rendered(chat, r), "False");
     r.tools = bytes_str("[5]");
     EXPECT_STR(rendered(chat, r), "5True");
@@ -207,15 +246,17 @@ TEST(bad_messages_are_the_clients_mistake) {
                                       "[{\"role\": \"user\", \"content\": {\"a\": 1}}]"};
     struct chat *chat = chatml();
     for (size_t i = 0; i < ARRAY_LEN(BAD); i++)
-        if (strncmp(rendered(chat, (struct chat_request){.messages = bytes_str(BAD[i])}), "error -1", 8) != 0)
+        if (strncmp(rendered(chat, (struct chat_request){.messages = bytes_str(BAD[i])}),
+                    "error -1", 8) != 0)
             check_fail(__FILE__, __LINE__, "taken: %s", BAD[i]);
     chat_free(&chat);
 }
 
 TEST(prompt_parses_the_templates_own_tokens) {
     struct buf json = golden_read_source("tests/goldens/text/byte_level.tokenizer.json");
-    struct bundle_file files[] = {{bytes_str("tokenizer.json"), buf_bytes(&json)},
-                                  file("chat_template.jinja", "<|begin|>{{ messages[0].content }}<|end|>")};
+    struct bundle_file files[] = {
+        {bytes_str("tokenizer.json"), buf_bytes(&json)},
+        file("chat_template.jinja", "<|begin|>{{ messages[0].content }}<|end|>")};
     struct buf packed = {0};
     struct bundle b;
     struct chat *chat;
@@ -244,7 +285,9 @@ static const char *probed(const char *added, const char *model_type, struct chat
     struct tokenizer *t;
     struct error err;
     struct bundle_file files[] = {file("tokenizer_config.json", "{\"bos_token\": \"<s>\"}")};
-    buf_addf(&json, "{\"added_tokens\": [%s], \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}",
+    buf_addf(&json,
+             "{\"added_tokens\": [%s], \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, "
+             "\"merges\": []}}",
              added);
     if (tokenizer_load(buf_bytes(&json), bytes_of(NULL, 0), bytes_of(NULL, 0), &t, &err)) {
         check_fail(__FILE__, __LINE__, "%s", err.text);
@@ -258,9 +301,10 @@ static const char *probed(const char *added, const char *model_type, struct chat
 }
 
 #define ADDED(id, text) "{\"id\": " #id ", \"content\": \"" text "\", \"special\": true}"
-#define TALK                                                                                                           \
-    "[{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \"U\"}, {\"role\": "               \
-    "\"assistant\", "                                                                                                  \
+#define TALK                                                                                       \
+    "[{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \"U\"}, "      \
+    "{\"role\": "                                                                                  \
+    "\"assistant\", "                                                                              \
     "\"content\": \"A\"}, {\"role\": \"user\", \"content\": \"V\"}]"
 
 TEST(models_without_a_template_are_probed) {
@@ -268,25 +312,31 @@ TEST(models_without_a_template_are_probed) {
         const char *added, *type, *name, *text;
     } PROBED[] = {
         {ADDED(1, "<|im_start|>") "," ADDED(2, "<|im_end|>"), "", "chatml",
-         "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n"
+         "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<"
+         "|im_end|>\n"
          "<|im_start|>user\nV<|im_end|>\n<|im_start|>assistant\n"},
-        {ADDED(1, "<|eot_id|>") "," ADDED(2, "<|start_header_id|>") "," ADDED(3, "<|end_header_id|>"), "llama",
-         "llama3",
-         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|><|start_header_id|>user"
-         "<|end_header_id|>\n\nU<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nA<|eot_id|><|start_header_"
-         "id|>"
-         "user<|end_header_id|>\n\nV<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
+        {ADDED(1, "<|eot_id|>") "," ADDED(2, "<|start_header_id|>") "," ADDED(3,
+                                                                              "<|end_header_id|>"),
+         "llama", "llama3",
+         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nS<|"
+         "eot_id|><|start_header_id|>user<|end_header_id|>\n\nU<|eot_id|><|"
+         "start_header_id|>assistant<|end_header_id|>\n\nA<|eot_id|><|start_header_id|"
+         ">user<|end_header_id|>\n\nV<|eot_id|><|start_header_id|>assistant<|"
+         "end_header_id|>\n\n"},
         {ADDED(1, "<start_of_turn>") "," ADDED(2, "<end_of_turn>"), "gemma", "gemma",
-         "<bos><start_of_turn>user\nS\n\nU<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n<start_of_turn>user\nV"
+         "<bos><start_of_turn>user\nS\n\nU<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n<"
+         "start_of_turn>user\nV"
          "<end_of_turn>\n<start_of_turn>model\n"},
         {ADDED(1, "<s>") "," ADDED(2, "</s>") "," ADDED(3, "<0x0A>"), "llama", "llama2",
          "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST] A </s><s>[INST] V [/INST]"},
         {ADDED(1, "<s>") "," ADDED(2, "</s>") "," ADDED(3, "<0x0A>"), "mistral", "mistral",
          "<s>[INST] S\n\nU [/INST]A</s>[INST] V [/INST]"},
         {ADDED(1, "<|user|>") "," ADDED(2, "<|assistant|>") "," ADDED(3, "<|end|>"), "phi3", "phi3",
-         "<|system|>\nS<|end|>\n<|user|>\nU<|end|>\n<|assistant|>\nA<|end|>\n<|user|>\nV<|end|>\n<|assistant|>\n"},
+         "<|system|>\nS<|end|>\n<|user|>\nU<|end|>\n<|assistant|>\nA<|end|>\n<|user|>\nV<|end|>\n<|"
+         "assistant|>\n"},
         {ADDED(1, "<|user|>") "," ADDED(2, "<|assistant|>") "," ADDED(3, "</s>"), "", "zephyr",
-         "<|system|>\nS</s>\n<|user|>\nU</s>\n<|assistant|>\nA</s>\n<|user|>\nV</s>\n<|assistant|>\n"},
+         "<|system|>\nS</s>\n<|user|>\nU</s>\n<|assistant|>\nA</s>\n<|user|"
+         ">\nV</s>\n<|assistant|>\n"},
         {ADDED(1, "<s>"), "llama", NULL, NULL},
     };
     for (size_t i = 0; i < ARRAY_LEN(PROBED); i++) {
@@ -294,9 +344,9 @@ TEST(models_without_a_template_are_probed) {
         const char *name = probed(PROBED[i].added, PROBED[i].type, &chat);
         if (PROBED[i].name) {
             EXPECT_STR(name, PROBED[i].name);
-            EXPECT_STR(
-                rendered(chat, (struct chat_request){.messages = bytes_str(TALK), .add_generation_prompt = true}),
-                PROBED[i].text);
+            EXPECT_STR(rendered(chat, (struct chat_request){.messages = bytes_str(TALK),
+                                                            .add_generation_prompt = true}),
+                       PROBED[i].text);
         } else {
             EXPECT(!name && !chat_has_template(chat));
         }

@@ -1,7 +1,8 @@
 /*
- * A vocabulary kept in the cache folder is the one that was read; a file that is not as it was written is made anew.
+ * A vocabulary kept in the cache folder is the one that was read; a file that is not as it was
+ * written is made anew.
  */
-#include "text/tokenizer/compiled.h"
+#include "text/tokenizer/fast/compiled.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -15,13 +16,16 @@
 /* Files of tests/goldens/text, or the text itself. */
 static const char *const KEPT[] = {
     "byte_level.tokenizer.json", "sentencepiece.tokenizer.json", "added_rules.tokenizer.json",
-    "metaspace.tokenizer.json", "odd_regex.tokenizer.json", "forms/small.tiktoken", "unigram.tokenizer.json",
-    "wordpiece.tokenizer.json", "scripts.tokenizer.json", "forms/bpe_rules.model", "forms/bpe_unused.model",
-    "forms/unigram_bytes.model", "forms/unigram_suffix.model", "forms/words_bytes.model",
+    "metaspace.tokenizer.json", "odd_regex.tokenizer.json", "forms/small.tiktoken",
+    "unigram.tokenizer.json", "wordpiece.tokenizer.json", "scripts.tokenizer.json",
+    "forms/bpe_rules.model", "forms/bpe_unused.model", "forms/unigram_bytes.model",
+    "forms/unigram_suffix.model", "forms/words_bytes.model",
     /* whole words, decoded by a chain */
-    "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"the\":1,\"a\":2,\"|\":3,\"<pad>\":4}},"
+    "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"the\":1,\"a\":2,"
+    "\"|\":3,\"<pad>\":4}},"
     "\"pre_tokenizer\":{\"type\":\"Whitespace\"},"
-    "\"decoder\":{\"type\":\"CTC\",\"pad_token\":\"<pad>\",\"word_delimiter_token\":\"|\",\"cleanup\":true}}",
+    "\"decoder\":{\"type\":\"CTC\",\"pad_token\":\"<pad>\",\"word_delimiter_token\":\"|\","
+    "\"cleanup\":true}}",
     /* RWKV's */
     "1 'a' 1\n2 ' ' 1\n3 'th' 2\n4 'the' 3\n5 b'\\xe3\\x81' 2\n6 'e' 1\n"};
 
@@ -35,7 +39,8 @@ struct fixture {
 static void set_up(struct fixture *f, const char *file) {
     char relative[512];
     snprintf(f->folder, sizeof f->folder, "/tmp/trireme-compiled-XXXXXX");
-    if (!mkdtemp(f->folder)) check_fail(__FILE__, __LINE__, "no folder");
+    if (!mkdtemp(f->folder))
+        check_fail(__FILE__, __LINE__, "no folder");
     compiled_set_folder(f->folder);
     snprintf(relative, sizeof relative, "tests/goldens/text/%s", file);
     f->source = (struct buf){0};
@@ -43,9 +48,9 @@ static void set_up(struct fixture *f, const char *file) {
         buf_add_str(&f->source, file);
     else
         f->source = golden_read_source(relative);
-    struct bytes parts[3] = {buf_bytes(&f->source)};
+    struct bytes sections[3] = {buf_bytes(&f->source)};
     char hex[U128_TEXT_MAX], name[U128_TEXT_MAX + 8];
-    f->key = compiled_key(parts, ARRAY_LEN(parts));
+    f->key = compiled_key(sections, ARRAY_LEN(sections));
     u128_text(f->key, hex);
     snprintf(name, sizeof name, "%s.vocab", hex);
     f->path = path_join(f->folder, name);
@@ -63,7 +68,8 @@ static struct tokenizer *load(const struct fixture *f) {
     struct bytes none = {0};
     struct tokenizer *t;
     struct error err;
-    if (tokenizer_load_any(buf_bytes(&f->source), none, none, &t, &err)) check_fail(__FILE__, __LINE__, "%s", err.text);
+    if (tokenizer_load_any(buf_bytes(&f->source), none, none, &t, &err))
+        check_fail(__FILE__, __LINE__, "%s", err.text);
     return t;
 }
 
@@ -74,13 +80,15 @@ static bool is_kept(const struct fixture *f) {
     return kept;
 }
 
-static bool same_encoding(const struct tokenizer *a, const struct tokenizer *b, struct bytes text, unsigned flags) {
+static bool same_encoding(const struct tokenizer *a, const struct tokenizer *b, struct bytes text,
+                          unsigned flags) {
     struct token_vec x = {0}, y = {0};
     struct buf s = {0}, u = {0};
-    bool same = tokenizer_encode(a, text, flags, &x, NULL) == tokenizer_encode(b, text, flags, &y, NULL) &&
-                x.count == y.count && (!x.count || !memcmp(x.items, y.items, x.count * sizeof *x.items));
-    tokenizer_decode(a, (struct tokens){x.items, x.count}, flags & DECODE_SKIP_SPECIAL, &s);
-    tokenizer_decode(b, (struct tokens){x.items, x.count}, flags & DECODE_SKIP_SPECIAL, &u);
+    bool same =
+        tokenizer_encode(a, text, flags, &x, NULL) == tokenizer_encode(b, text, flags, &y, NULL) &&
+        x.count == y.count && (!x.count || !memcmp(x.items, y.items, x.count * sizeof *x.items));
+    tokenizer_detokenize(a, (struct tokens){x.items, x.count}, flags & DETOKENIZE_SKIP_SPECIAL, &s);
+    tokenizer_detokenize(b, (struct tokens){x.items, x.count}, flags & DETOKENIZE_SKIP_SPECIAL, &u);
     same = same && bytes_equal(buf_bytes(&s), buf_bytes(&u));
     vec_release(&x);
     vec_release(&y);
@@ -90,7 +98,8 @@ static bool same_encoding(const struct tokenizer *a, const struct tokenizer *b, 
 }
 
 static bool same_tokens(const struct tokenizer *a, const struct tokenizer *b) {
-    bool same = tokenizer_vocab_count(a) == tokenizer_vocab_count(b) && tokenizer_bos(a) == tokenizer_bos(b);
+    bool same = tokenizer_vocab_count(a) == tokenizer_vocab_count(b) &&
+                tokenizer_bos(a) == tokenizer_bos(b);
     for (uint32_t id = 0; same && id < tokenizer_vocab_count(a); id++) {
         struct buf x = {0}, y = {0};
         tokenizer_token_text(a, id, &x);
@@ -112,7 +121,8 @@ static bool same_everywhere(const struct tokenizer *a, const struct tokenizer *b
     struct tvalue vectors = golden_parse(&arena, buf_bytes(&json));
     bool same = same_tokens(a, b);
     for (size_t i = 0; same && i < tvalue_count(vectors); i++)
-        same = same_encoding(a, b, tvalue_text(golden_member(tvalue_list_at(vectors, i), "text")), (unsigned)i % 4);
+        same = same_encoding(a, b, tvalue_text(golden_member(tvalue_list_at(vectors, i), "text")),
+                             (unsigned)i % 4);
     arena_release(&arena);
     buf_release(&json);
     return same;
@@ -123,7 +133,8 @@ TEST(a_kept_vocabulary_is_the_same) {
         struct fixture f;
         set_up(&f, KEPT[i]);
         struct tokenizer *first = load(&f);
-        if (!is_kept(&f)) check_fail(__FILE__, __LINE__, "%s is not kept", KEPT[i]);
+        if (!is_kept(&f))
+            check_fail(__FILE__, __LINE__, "%s is not kept", KEPT[i]);
         struct tokenizer *second = load(&f);
         compiled_set_folder("none");
         struct tokenizer *fresh = load(&f);
@@ -138,7 +149,8 @@ TEST(a_kept_vocabulary_is_the_same) {
 
 static void write_bytes(const char *path, struct bytes data) {
     struct error err;
-    if (file_write_atomic(path, data.data, data.len, 0600, &err)) check_fail(__FILE__, __LINE__, "%s", err.text);
+    if (file_write_atomic(path, data.data, data.len, 0600, &err))
+        check_fail(__FILE__, __LINE__, "%s", err.text);
 }
 
 /* One byte changed anywhere, or the end missing: not used, and the next load repairs it. */
@@ -149,7 +161,8 @@ static void expect_repairs(const char *file) {
     struct buf good = golden_read(f.path);
     for (int round = 0; round < 60; round++) {
         size_t at = round < 30 ? (size_t)round * 3 : check_random() % good.len, len = good.len;
-        if (round % 5 == 4) len = check_random() % good.len;
+        if (round % 5 == 4)
+            len = check_random() % good.len;
         good.data[at] ^= (char)(1 << check_random() % 8);
         write_bytes(f.path, bytes_of(good.data, len));
         bool taken = is_kept(&f);
@@ -159,7 +172,8 @@ static void expect_repairs(const char *file) {
         buf_release(&good);
         good = again;
         if (taken || !repaired || !same_tokens(t, fresh))
-            check_fail(__FILE__, __LINE__, "byte %zu of %zu: %s", at, len, taken ? "taken" : "not made anew");
+            check_fail(__FILE__, __LINE__, "byte %zu of %zu: %s", at, len,
+                       taken ? "taken" : "not made anew");
         tokenizer_free(&t);
     }
     tokenizer_free(&fresh);

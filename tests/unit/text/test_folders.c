@@ -1,5 +1,6 @@
 /*
- * Folders in the forms of older models, and tekken.json: what the references make of them (make_folder_goldens.py).
+ * Folders in the forms of older models, and tekken.json: what the references make of them
+ * (make_folder_goldens.py).
  */
 #include "text/bundle.h"
 
@@ -16,9 +17,10 @@ static void pack(struct tvalue files, struct buf *packed) {
     struct error err;
     size_t count = MIN(files.dict->count, (uint32_t)FILES_MAX);
     for (size_t i = 0; i < count; i++)
-        list[i] =
-            (struct bundle_file){tvalue_text(files.dict->entries[i].key), tvalue_text(files.dict->entries[i].value)};
-    if (bundle_pack_files(list, count, packed, &err)) check_fail(__FILE__, __LINE__, "%s", err.text);
+        list[i] = (struct bundle_file){tvalue_text(files.dict->entries[i].key),
+                                       tvalue_text(files.dict->entries[i].value)};
+    if (bundle_pack_files(list, count, packed, &err))
+        check_fail(__FILE__, __LINE__, "%s", err.text);
 }
 
 static int load(struct tvalue files, struct tokenizer **t, struct error *err) {
@@ -27,22 +29,26 @@ static int load(struct tvalue files, struct tokenizer **t, struct error *err) {
     *t = NULL;
     pack(files, &packed);
     int rc = bundle_open(&bundle, buf_bytes(&packed), err);
-    if (!rc) rc = tokenizer_load_bundle(&bundle, t, err);
+    if (!rc)
+        rc = tokenizer_load_bundle(&bundle, t, err);
     buf_release(&packed);
     return rc;
 }
 
 static void check_case(const struct tokenizer *t, const char *name, struct tvalue c) {
     struct tvalue text = golden_member(c, "text"), want = golden_member(c, "offsets");
-    unsigned flags = TOKENIZE_PARSE_SPECIAL | (golden_member(c, "special").boolean ? TOKENIZE_ADD_SPECIAL : 0u);
+    unsigned flags =
+        TOKENIZE_PARSE_SPECIAL | (golden_member(c, "special").boolean ? TOKENIZE_ADD_SPECIAL : 0u);
     struct token_vec ids = {0};
     struct offset_map offsets = {0};
     bool ok = !tokenizer_encode_offsets(t, tvalue_text(text), flags, &ids, &offsets, NULL);
     if (!ok || !golden_is_list(golden_member(c, "ids"), ids.items, ids.count))
-        check_fail(__FILE__, __LINE__, "%s: '%.*s' is encoded otherwise", name, (int)text.len, text.text);
+        check_fail(__FILE__, __LINE__, "%s: '%.*s' is encoded otherwise", name, (int)text.len,
+                   text.text);
     if (want.kind == TVALUE_LIST &&
         !golden_is_list(want, (const uint32_t *)offsets.spans.items, 2 * offsets.spans.count))
-        check_fail(__FILE__, __LINE__, "%s: '%.*s' has other offsets", name, (int)text.len, text.text);
+        check_fail(__FILE__, __LINE__, "%s: '%.*s' has other offsets", name, (int)text.len,
+                   text.text);
     vec_release(&ids);
     vec_release(&offsets.spans);
 }
@@ -58,9 +64,12 @@ TEST(folders_without_tokenizer_json_are_read_as_transformers_does) {
         char name[32];
         struct tokenizer *t;
         struct error err;
-        snprintf(name, sizeof name, "%.*s", (int)golden_member(folder, "name").len, golden_member(folder, "name").text);
-        if (load(golden_member(folder, "files"), &t, &err)) check_fail(__FILE__, __LINE__, "%s: %s", name, err.text);
-        for (size_t k = 0; t && k < tvalue_count(cases); k++) check_case(t, name, tvalue_list_at(cases, k));
+        snprintf(name, sizeof name, "%.*s", (int)golden_member(folder, "name").len,
+                 golden_member(folder, "name").text);
+        if (load(golden_member(folder, "files"), &t, &err))
+            check_fail(__FILE__, __LINE__, "%s: %s", name, err.text);
+        for (size_t k = 0; t && k < tvalue_count(cases); k++)
+            check_case(t, name, tvalue_list_at(cases, k));
         tokenizer_free(&t);
     }
     arena_release(&a);
@@ -74,7 +83,8 @@ static bool refused(const char *files_json, const char *why) {
     struct error err = {0};
     arena_init(&a, 0, 0);
     bool is = load(golden_parse(&a, bytes_str(files_json)), &t, &err) && strstr(err.text, why);
-    if (!is) fprintf(stderr, "%s: '%s'\n", files_json, err.text);
+    if (!is)
+        fprintf(stderr, "%s: '%s'\n", files_json, err.text);
     tokenizer_free(&t);
     arena_release(&a);
     return is;
@@ -86,12 +96,17 @@ TEST(what_is_wrong_with_a_folder_is_said) {
     EXPECT(refused("{\"vocab.json\": \"{\\\"a\\\": 0}\", \"merges.txt\": \"a b\\n\"}", "merge"));
     EXPECT(refused("{\"vocab.json\": \"[1]\", \"merges.txt\": \"a b\\n\"}", "vocab"));
     EXPECT(refused("{\"vocab.txt\": \"a\\nb\\n\"}", "vocab.txt lacks '[CLS]'"));
-    EXPECT(refused("{\"vocab.txt\": \"a\\n\", \"tokenizer_config.json\": \"{\"}", "tokenizer_config.json"));
-    EXPECT(refused("{\"tekken.json\": \"{\\\"vocab\\\": [{\\\"rank\\\": 0, \\\"token_bytes\\\": \\\"AA==\\\"}]}\"}",
+    EXPECT(refused("{\"vocab.txt\": \"a\\n\", \"tokenizer_config.json\": \"{\"}",
+                   "tokenizer_config.json"));
+    EXPECT(refused("{\"tekken.json\": \"{\\\"vocab\\\": [{\\\"rank\\\": 0, \\\"token_bytes\\\": "
+                   "\\\"AA==\\\"}]}\"}",
                    "no \"config\""));
-    EXPECT(refused("{\"tekken.json\": \"{\\\"config\\\": {}, \\\"vocab\\\": [{\\\"token_bytes\\\": \\\"AA==\\\"}]}\"}",
+    EXPECT(refused("{\"tekken.json\": \"{\\\"config\\\": {}, \\\"vocab\\\": [{\\\"token_bytes\\\": "
+                   "\\\"AA==\\\"}]}\"}",
                    "needs pattern"));
-    EXPECT(refused("{\"tekken.json\": \"{\\\"config\\\": {\\\"pattern\\\": \\\"a\\\", \\\"default_vocab_size\\\": 9, "
-                   "\\\"default_num_special_tokens\\\": 3}, \\\"vocab\\\": [{\\\"token_bytes\\\": \\\"AA==\\\"}]}\"}",
+    EXPECT(refused("{\"tekken.json\": \"{\\\"config\\\": {\\\"pattern\\\": \\\"a\\\", "
+                   "\\\"default_vocab_size\\\": 9, "
+                   "\\\"default_num_special_tokens\\\": 3}, \\\"vocab\\\": [{\\\"token_bytes\\\": "
+                   "\\\"AA==\\\"}]}\"}",
                    "without rank"));
 }

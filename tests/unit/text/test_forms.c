@@ -1,5 +1,6 @@
 /*
- * Vocabularies in other forms than tokenizer.json: SentencePiece models, tiktoken files, named ones, GGUF, RWKV's.
+ * Vocabularies in other forms than tokenizer.json: SentencePiece models, tiktoken files, named
+ * ones, GGUF, RWKV's.
  */
 #include "text/tokenizer/open.h"
 
@@ -17,7 +18,8 @@ static struct tokenizer *open_source(const char *relative) {
     struct tokenizer *t;
     struct error err;
     snprintf(path, sizeof path, "%s/%s", TRIREME_SOURCE_DIR, relative);
-    if (tokenizer_open(path, &t, &err)) check_fail(__FILE__, __LINE__, "%s", err.text);
+    if (tokenizer_open(path, &t, &err))
+        check_fail(__FILE__, __LINE__, "%s", err.text);
     return t;
 }
 
@@ -25,43 +27,50 @@ static struct tokenizer *open_source(const char *relative) {
 static bool same_offsets(const struct tokenizer *t, struct tvalue text, struct tvalue want) {
     struct token_vec ids = {0};
     struct offset_map got = {0};
-    bool same =
-        want.kind != TVALUE_LIST || (!tokenizer_encode_offsets(t, tvalue_text(text), 0, &ids, &got, NULL) &&
-                                     golden_is_list(want, (const uint32_t *)got.spans.items, 2 * got.spans.count));
+    bool same = want.kind != TVALUE_LIST ||
+                (!tokenizer_encode_offsets(t, tvalue_text(text), 0, &ids, &got, NULL) &&
+                 golden_is_list(want, (const uint32_t *)got.spans.items, 2 * got.spans.count));
     vec_release(&ids);
     vec_release(&got.spans);
     return same;
 }
 
-static void decode_streamed(const struct tokenizer *t, struct tokens ids, struct buf *out) {
+static void detokenize_streamed(const struct tokenizer *t, struct tokens ids, struct buf *out) {
     struct detok d;
     detok_init(&d, t, 0);
-    for (size_t i = 0; i < ids.count; i++) detok_push(&d, ids.ids[i], out);
+    for (size_t i = 0; i < ids.count; i++)
+        detok_push(&d, ids.ids[i], out);
     detok_flush(&d, out);
 }
 
 static const char *check_vector(const struct tokenizer *t, struct tvalue v) {
-    struct tvalue text = golden_member(v, "text"), want = golden_member(v, "ids"), all = golden_member(v, "all");
+    struct tvalue text = golden_member(v, "text"), want = golden_member(v, "ids"),
+                  all = golden_member(v, "all");
     struct token_vec ids = {0};
     struct buf whole = {0}, streamed = {0};
     const char *wrong = "";
-    if (text.kind == TVALUE_STRING &&
-        (tokenizer_encode(t, tvalue_text(text), 0, &ids, NULL) || !golden_is_list(want, ids.items, ids.count)))
+    if (text.kind == TVALUE_STRING && (tokenizer_encode(t, tvalue_text(text), 0, &ids, NULL) ||
+                                       !golden_is_list(want, ids.items, ids.count)))
         wrong = "encoded";
-    if (!same_offsets(t, text, golden_member(v, "offsets"))) wrong = "given offsets";
+    if (!same_offsets(t, text, golden_member(v, "offsets")))
+        wrong = "given offsets";
     ids.count = 0;
-    for (size_t i = 0; i < tvalue_count(want); i++) vec_push(&ids, (uint32_t)tvalue_list_at(want, i).integer);
-    tokenizer_decode(t, (struct tokens){ids.items, ids.count}, 0, &whole);
-    decode_streamed(t, (struct tokens){ids.items, ids.count}, &streamed);
-    if (!golden_equal(tvalue_text(all), &whole)) wrong = "decoded";
-    if (!golden_equal(tvalue_text(all), &streamed)) wrong = "streamed";
+    for (size_t i = 0; i < tvalue_count(want); i++)
+        vec_push(&ids, (uint32_t)tvalue_list_at(want, i).integer);
+    tokenizer_detokenize(t, (struct tokens){ids.items, ids.count}, 0, &whole);
+    detokenize_streamed(t, (struct tokens){ids.items, ids.count}, &streamed);
+    if (!golden_equal(tvalue_text(all), &whole))
+        wrong = "decoded";
+    if (!golden_equal(tvalue_text(all), &streamed))
+        wrong = "streamed";
     vec_release(&ids);
     buf_release(&whole);
     buf_release(&streamed);
     return wrong;
 }
 
-/* The vectors of tests/goldens/text/forms, made by sentencepiece and tiktoken (make_vocab_goldens.py). */
+/* The vectors of tests/goldens/text/forms, made by sentencepiece and tiktoken
+ * (make_vocab_goldens.py). */
 static void run_goldens(const char *file) {
     char path[256];
     struct arena a;
@@ -73,9 +82,12 @@ static void run_goldens(const char *file) {
     size_t seen = 0;
     for (size_t i = 0; t && i < tvalue_count(vectors); i++) {
         struct tvalue v = tvalue_list_at(vectors, i);
-        if (!bytes_equal(tvalue_text(golden_member(v, "file")), bytes_str(file))) continue;
+        if (!bytes_equal(tvalue_text(golden_member(v, "file")), bytes_str(file)))
+            continue;
         const char *wrong = check_vector(t, v);
-        if (*wrong) check_fail(__FILE__, __LINE__, "%s: vector %zu is not %s as it should be", file, i, wrong);
+        if (*wrong)
+            check_fail(__FILE__, __LINE__, "%s: vector %zu is not %s as it should be", file, i,
+                       wrong);
         seen++;
     }
     EXPECT(seen > 90);
@@ -84,16 +96,36 @@ static void run_goldens(const char *file) {
     buf_release(&json);
 }
 
-TEST(sentencepiece_bpe_with_bytes) { run_goldens("bpe_bytes.model"); }
-TEST(sentencepiece_bpe_with_unused_pieces) { run_goldens("bpe_unused.model"); }
-TEST(sentencepiece_bpe_with_rules) { run_goldens("bpe_rules.model"); }
-TEST(sentencepiece_unigram) { run_goldens("unigram.model"); }
-TEST(sentencepiece_unigram_with_bytes) { run_goldens("unigram_bytes.model"); }
-TEST(sentencepiece_unigram_with_suffix) { run_goldens("unigram_suffix.model"); }
-TEST(sentencepiece_words) { run_goldens("words.model"); }
-TEST(sentencepiece_words_with_bytes) { run_goldens("words_bytes.model"); }
-TEST(tiktoken_trained) { run_goldens("small.tiktoken"); }
-TEST(tiktoken_with_ranks_no_training_gives) { run_goldens("odd_ranks.tiktoken"); }
+TEST(sentencepiece_bpe_with_bytes) {
+    run_goldens("bpe_bytes.model");
+}
+TEST(sentencepiece_bpe_with_unused_pieces) {
+    run_goldens("bpe_unused.model");
+}
+TEST(sentencepiece_bpe_with_rules) {
+    run_goldens("bpe_rules.model");
+}
+TEST(sentencepiece_unigram) {
+    run_goldens("unigram.model");
+}
+TEST(sentencepiece_unigram_with_bytes) {
+    run_goldens("unigram_bytes.model");
+}
+TEST(sentencepiece_unigram_with_suffix) {
+    run_goldens("unigram_suffix.model");
+}
+TEST(sentencepiece_words) {
+    run_goldens("words.model");
+}
+TEST(sentencepiece_words_with_bytes) {
+    run_goldens("words_bytes.model");
+}
+TEST(tiktoken_trained) {
+    run_goldens("small.tiktoken");
+}
+TEST(tiktoken_with_ranks_no_training_gives) {
+    run_goldens("odd_ranks.tiktoken");
+}
 
 /* ---- special tokens ---- */
 
@@ -104,9 +136,12 @@ TEST(sentencepiece_control_tokens_are_parsed_only_when_asked) {
     EXPECT_EQ(tokenizer_bos(t), bos);
     EXPECT(tokenizer_is_special(t, ctl));
     EXPECT_EQ(tokenizer_encode(t, bytes_str("a<ctl>b"), 0, &ids, NULL), 0);
-    for (size_t i = 0; i < ids.count; i++) EXPECT(ids.items[i] != ctl);
+    for (size_t i = 0; i < ids.count; i++)
+        EXPECT(ids.items[i] != ctl);
     ids.count = 0;
-    EXPECT_EQ(tokenizer_encode(t, bytes_str("<ctl>"), TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL, &ids, NULL), 0);
+    EXPECT_EQ(tokenizer_encode(t, bytes_str("<ctl>"), TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL,
+                               &ids, NULL),
+              0);
     EXPECT_EQ(ids.count, 2);
     EXPECT_EQ(ids.items[0], bos);
     EXPECT_EQ(ids.items[1], ctl);
@@ -120,11 +155,13 @@ static struct tokenizer *open_named(const char *name) {
     struct tokenizer *t = NULL;
     struct error err;
     const char *dir = check_shared("tokenizers");
-    if (dir && tokenizer_open_named(name, dir, &t, &err)) check_fail(__FILE__, __LINE__, "%s", err.text);
+    if (dir && tokenizer_open_named(name, dir, &t, &err))
+        check_fail(__FILE__, __LINE__, "%s", err.text);
     return t;
 }
 
-/* One line a vocabulary: name, first and last agent token, a text and its ids (tiktoken's, sentencepiece's). */
+/* One line a vocabulary: name, first and last agent token, a text and its ids (tiktoken's,
+ * sentencepiece's). */
 TEST(named_vocabularies_have_their_tokens) {
     static const struct {
         const char *name;
@@ -139,7 +176,8 @@ TEST(named_vocabularies_have_their_tokens) {
                 {"mistral_v3", 131072, 131125, 131114, {22177, 4304, 1681}}};
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         struct tokenizer *t = open_named(ROWS[i].name);
-        if (!t) SKIP("shared", "no vocabularies");
+        if (!t)
+            SKIP("shared", "no vocabularies");
         EXPECT_EQ(tokenizer_find(t, bytes_str("<|system|>")), ROWS[i].system);
         EXPECT_EQ(tokenizer_find(t, bytes_str("<|/summary|>")), ROWS[i].end_summary);
         EXPECT_EQ(tokenizer_find(t, bytes_str("<|image|>")), ROWS[i].image);
@@ -147,11 +185,13 @@ TEST(named_vocabularies_have_their_tokens) {
         struct token_vec ids = {0};
         EXPECT_EQ(tokenizer_encode(t, bytes_str("Hello world's"), 0, &ids, NULL), 0);
         size_t count = 0;
-        while (ROWS[i].hello[count]) count++;
+        while (ROWS[i].hello[count])
+            count++;
         EXPECT_EQ(ids.count, count);
         for (size_t k = 0; k < ids.count && k < count; k++)
             if (ids.items[k] != ROWS[i].hello[k])
-                check_fail(__FILE__, __LINE__, "%s: token %zu is %u", ROWS[i].name, k, ids.items[k]);
+                check_fail(__FILE__, __LINE__, "%s: token %zu is %u", ROWS[i].name, k,
+                           ids.items[k]);
         vec_release(&ids);
         tokenizer_free(&t);
     }
@@ -161,7 +201,8 @@ TEST(a_missing_vocabulary_says_what_and_where) {
     struct tokenizer *t;
     struct error err;
     EXPECT_EQ(tokenizer_open_named("llama3", "/nonexistent", &t, &err), ERR_NOT_FOUND);
-    EXPECT(strstr(err.text, "llama3.tiktoken") && strstr(err.text, "https://") && strstr(err.text, "/nonexistent"));
+    EXPECT(strstr(err.text, "llama3.tiktoken") && strstr(err.text, "https://") &&
+           strstr(err.text, "/nonexistent"));
     EXPECT_EQ(tokenizer_open_named("llama3", NULL, &t, &err), ERR_NOT_FOUND);
     EXPECT(strstr(err.text, "TRIREME_VOCAB_DIR") && strstr(err.text, "https://"));
     EXPECT_EQ(tokenizer_open_named("llama4", "/", &t, &err), ERR_NOT_FOUND);
@@ -188,10 +229,12 @@ TEST(bad_files_are_refused_with_a_reason) {
                {"\x0A\x05\x0A\x01\xFF\x18\x02", 7}, /* not UTF-8 */
                {"\x0A\x05\x0A\x01\x61\x18\x02\x12\x02\x18\x05", 11} /* no kind of model */};
     for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
-        struct bytes file = bytes_of(BAD[i].text, BAD[i].len ? BAD[i].len : strlen(BAD[i].text)), none = {0};
+        struct bytes file = bytes_of(BAD[i].text, BAD[i].len ? BAD[i].len : strlen(BAD[i].text)),
+                     none = {0};
         struct tokenizer *t;
         struct error err = {0};
-        if (!tokenizer_load_any(file, none, none, &t, &err)) check_fail(__FILE__, __LINE__, "file %zu was taken", i);
+        if (!tokenizer_load_any(file, none, none, &t, &err))
+            check_fail(__FILE__, __LINE__, "file %zu was taken", i);
         EXPECT(err.text[0] && !t);
     }
 }
@@ -213,7 +256,8 @@ TEST(sentencepiece_characters) {
         check_fail(__FILE__, __LINE__, "%s", err.text);
     EXPECT_EQ(tokenizer_encode(t, bytes_str("ab axy"), 0, &ids, &err), 0);
     EXPECT_EQ(ids.count, ARRAY_LEN(WANT));
-    for (size_t i = 0; i < ids.count; i++) EXPECT_EQ(ids.items[i], WANT[i]);
+    for (size_t i = 0; i < ids.count; i++)
+        EXPECT_EQ(ids.items[i], WANT[i]);
     vec_release(&ids);
     tokenizer_free(&t);
 }
@@ -239,11 +283,13 @@ TEST(sentencepiece_user_defined_pieces_cost_little) {
     struct error err;
     spm_model_init(&m);
     for (size_t i = 0; i < ARRAY_LEN(PIECES); i++)
-        vec_push(&m.pieces, ((struct spm_piece){bytes_str(PIECES[i].text), PIECES[i].score, (uint8_t)PIECES[i].type}));
+        vec_push(&m.pieces, ((struct spm_piece){bytes_str(PIECES[i].text), PIECES[i].score,
+                                                (uint8_t)PIECES[i].type}));
     EXPECT_EQ(spm_build(&m, t, &err), 0);
     EXPECT_EQ(tokenizer_encode(t, bytes_str("abb"), 0, &ids, &err), 0);
     EXPECT_EQ(ids.count, ARRAY_LEN(WANT));
-    for (size_t i = 0; i < ids.count && i < ARRAY_LEN(WANT); i++) EXPECT_EQ(ids.items[i], WANT[i]);
+    for (size_t i = 0; i < ids.count && i < ARRAY_LEN(WANT); i++)
+        EXPECT_EQ(ids.items[i], WANT[i]);
     vec_release(&ids);
     spm_model_release(&m);
     tokenizer_free(&t);
@@ -251,8 +297,10 @@ TEST(sentencepiece_user_defined_pieces_cost_little) {
 
 /* ---- RWKV's World vocabulary ---- */
 
-static const char *const WORLD[] = {"<s>", "ab", "abc", " a", "\\n\\n", "\\\\n", "c\\xc3\\xa9", "\\t a", "aba"};
-static const char *const WORLD_RAW[] = {"", "ab", "abc", " a", "\n\n", "\\n", "c\xC3\xA9", "\t a", "aba"};
+static const char *const WORLD[] = {"<s>",   "ab",          "abc",   " a", "\\n\\n",
+                                    "\\\\n", "c\\xc3\\xa9", "\\t a", "aba"};
+static const char *const WORLD_RAW[] = {"",    "ab",        "abc",  " a", "\n\n",
+                                        "\\n", "c\xC3\xA9", "\t a", "aba"};
 
 /* The tokens above behind those of all bytes; the first one is a control token. */
 static void write_world(const char *path) {
@@ -263,24 +311,29 @@ static void write_world(const char *path) {
     gguf_put_string(&w, "general.architecture", bytes_str("rwkv7"));
     gguf_put_string(&w, "tokenizer.ggml.model", bytes_str("rwkv"));
     gguf_put_array(&w, "tokenizer.ggml.tokens", GGUF_STRING, ARRAY_LEN(WORLD) + 256);
-    for (size_t i = 0; i < ARRAY_LEN(WORLD); i++) gguf_add_string(&w, bytes_str(WORLD[i]));
+    for (size_t i = 0; i < ARRAY_LEN(WORLD); i++)
+        gguf_add_string(&w, bytes_str(WORLD[i]));
     for (unsigned i = 0; i < 256; i++) {
         snprintf(byte, sizeof byte, "\\x%02x", i);
         gguf_add_string(&w, bytes_str(byte));
     }
     gguf_put_array(&w, "tokenizer.ggml.token_type", GGUF_I32, ARRAY_LEN(WORLD) + 256);
-    for (int32_t i = 0; i < (int32_t)ARRAY_LEN(WORLD) + 256; i++) gguf_add_i32(&w, i ? 1 : 3);
-    if (gguf_write_begin(&w, &err) || gguf_write_end(&w, &err)) check_fail(__FILE__, __LINE__, "%s", err.text);
+    for (int32_t i = 0; i < (int32_t)ARRAY_LEN(WORLD) + 256; i++)
+        gguf_add_i32(&w, i ? 1 : 3);
+    if (gguf_write_begin(&w, &err) || gguf_write_end(&w, &err))
+        check_fail(__FILE__, __LINE__, "%s", err.text);
     gguf_writer_release(&w);
 }
 
-/* The same tokens as RWKV's file has them: ids from 1, Python's literals, in either quotes, as bytes or as text. */
+/* The same tokens as RWKV's file has them: ids from 1, Python's literals, in either quotes, as
+ * bytes or as text. */
 static void add_world_lines(struct buf *out) {
     static const char *const LITERALS[] = {"'ab'",     "'abc'",    "\" a\"",        "'\\n\\n'",
                                            "b'\\\\n'", "'c\\xe9'", "'\\t\\u0020a'", "b'aba'"};
     for (unsigned i = 1; i < ARRAY_LEN(WORLD); i++)
         buf_addf(out, "%u %s %zu\n", i, LITERALS[i - 1], strlen(WORLD_RAW[i]));
-    for (unsigned i = 0; i < 256; i++) buf_addf(out, "%u b'\\x%02x' 1\r\n", (unsigned)ARRAY_LEN(WORLD) + i, i);
+    for (unsigned i = 0; i < 256; i++)
+        buf_addf(out, "%u b'\\x%02x' 1\r\n", (unsigned)ARRAY_LEN(WORLD) + i, i);
 }
 
 static struct tokenizer *load_world_text(struct error *err) {
@@ -288,17 +341,19 @@ static struct tokenizer *load_world_text(struct error *err) {
     struct tokenizer *t;
     struct bytes none = {0};
     add_world_lines(&file);
-    if (tokenizer_load_any(buf_bytes(&file), none, none, &t, err)) check_fail(__FILE__, __LINE__, "%s", err->text);
+    if (tokenizer_load_any(buf_bytes(&file), none, none, &t, err))
+        check_fail(__FILE__, __LINE__, "%s", err->text);
     buf_release(&file);
     return t;
 }
 
 TEST(bad_world_files_are_refused_with_their_line) {
-    static const char *const BAD[] = {"1 'a' 1\n2 'b'\n",      "1 'a' 1\n2 'b 1\n",        "1 'a' 1\n1 'b' 1\n",
-                                      "1 'a' 1\n0 'b' 1\n",    "1 'a' 1\n2 'b' 2\n",       "1 'a' 1\n2 '\\q' 1\n",
-                                      "1 'a' 1\n2 '\\x4' 1\n", "1 'a' 1\n2 '\\ud800' 3\n", "1 'a' 1\n2 b'\\u0041' 1\n",
-                                      "1 'a' 1\n2 ''' 1\n",    "1 'a' 1\n2 '' 0\n",        "1 'a' 1\n99999999 'b' 1\n",
-                                      "1 'a' 1\n2 'b\\' 1\n"};
+    static const char *const BAD[] = {
+        "1 'a' 1\n2 'b'\n",      "1 'a' 1\n2 'b 1\n",        "1 'a' 1\n1 'b' 1\n",
+        "1 'a' 1\n0 'b' 1\n",    "1 'a' 1\n2 'b' 2\n",       "1 'a' 1\n2 '\\q' 1\n",
+        "1 'a' 1\n2 '\\x4' 1\n", "1 'a' 1\n2 '\\ud800' 3\n", "1 'a' 1\n2 b'\\u0041' 1\n",
+        "1 'a' 1\n2 ''' 1\n",    "1 'a' 1\n2 '' 0\n",        "1 'a' 1\n99999999 'b' 1\n",
+        "1 'a' 1\n2 'b\\' 1\n"};
     struct bytes none = {0};
     for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
         struct tokenizer *t;
@@ -315,7 +370,8 @@ static uint32_t longest_world(const char *text, size_t *len) {
     *len = 1;
     for (uint32_t i = 1; i < ARRAY_LEN(WORLD); i++) {
         size_t n = strlen(WORLD_RAW[i]);
-        if (n <= *len || strncmp(text, WORLD_RAW[i], n)) continue;
+        if (n <= *len || strncmp(text, WORLD_RAW[i], n))
+            continue;
         *len = n;
         best = i;
     }
@@ -323,18 +379,20 @@ static uint32_t longest_world(const char *text, size_t *len) {
 }
 
 static void check_world(const struct tokenizer *t) {
-    static const char *const PARTS[] = {"a", "b", "c", " ", "\n", "\t", "\\", "n", "\xC3\xA9", "<s>"};
+    static const char *const PARTS[] = {"a",  "b",  "c", " ",        "\n",
+                                        "\t", "\\", "n", "\xC3\xA9", "<s>"};
     struct error err;
     for (int round = 0; round < 500; round++) {
         struct buf text = {0}, decoded = {0};
         struct token_vec ids = {0};
-        for (size_t n = 1 + check_random() % 30; n; n--) buf_add_str(&text, PARTS[check_random() % ARRAY_LEN(PARTS)]);
+        for (size_t n = 1 + check_random() % 30; n; n--)
+            buf_add_str(&text, PARTS[check_random() % ARRAY_LEN(PARTS)]);
         EXPECT_EQ(tokenizer_encode(t, buf_bytes(&text), 0, &ids, &err), 0);
         size_t at = 0, len;
         for (size_t i = 0; i < ids.count && at < text.len; i++, at += len)
             EXPECT_EQ(ids.items[i], longest_world(text.data + at, &len));
         EXPECT_EQ(at, text.len);
-        tokenizer_decode(t, (struct tokens){ids.items, ids.count}, 0, &decoded);
+        tokenizer_detokenize(t, (struct tokens){ids.items, ids.count}, 0, &decoded);
         EXPECT_STR(buf_text(&decoded), buf_text(&text));
         vec_release(&ids);
         buf_release(&text);
@@ -357,7 +415,8 @@ TEST(world_takes_the_longest_token) {
     struct error err;
     snprintf(path, sizeof path, "/tmp/trireme-world-%d.gguf", (int)getpid());
     write_world(path);
-    if (tokenizer_open(path, &t, &err)) check_fail(__FILE__, __LINE__, "%s", err.text);
+    if (tokenizer_open(path, &t, &err))
+        check_fail(__FILE__, __LINE__, "%s", err.text);
     unlink(path);
     EXPECT(t);
     check_world(t);
@@ -375,13 +434,17 @@ TEST(world_takes_the_longest_token) {
 /* The spelling of a token in the GGUF file. */
 typedef void spell_fn(struct bytes spelling, bool special, struct buf *out);
 
-static void spell_as_it_is(struct bytes spelling, bool special, struct buf *out) { buf_add_bytes(out, spelling); }
+static void spell_as_it_is(struct bytes spelling, bool special, struct buf *out) {
+    buf_add_bytes(out, spelling);
+}
 
 /* llama.cpp's converter for BERT: "##x" is "x", "x" is U+2581 and "x". */
 static void spell_word(struct bytes spelling, bool special, struct buf *out) {
     bool continues = spelling.len > 2 && !memcmp(spelling.data, "##", 2);
-    if (!special && !continues) buf_add_str(out, "\xE2\x96\x81");
-    if (!special && continues) spelling = bytes_of(spelling.data + 2, spelling.len - 2);
+    if (!special && !continues)
+        buf_add_str(out, "\xE2\x96\x81");
+    if (!special && continues)
+        spelling = bytes_of(spelling.data + 2, spelling.len - 2);
     buf_add_bytes(out, spelling);
 }
 
@@ -397,14 +460,16 @@ static void put_tokens(struct gguf_writer *w, const struct tokenizer *from, spel
         buf_release(&text);
     }
     gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, count);
-    for (uint32_t id = 0; id < count; id++) gguf_add_i32(w, tokenizer_is_special(from, id) ? 3 : 1);
+    for (uint32_t id = 0; id < count; id++)
+        gguf_add_i32(w, tokenizer_is_special(from, id) ? 3 : 1);
 }
 
 static void put_merges(struct gguf_writer *w, const char *json_path) {
     struct arena a;
     struct buf json = golden_read_source(json_path);
     arena_init(&a, 0, 0);
-    struct tvalue merges = golden_member(golden_member(golden_parse(&a, buf_bytes(&json)), "model"), "merges");
+    struct tvalue merges =
+        golden_member(golden_member(golden_parse(&a, buf_bytes(&json)), "model"), "merges");
     gguf_put_array(w, "tokenizer.ggml.merges", GGUF_STRING, tvalue_count(merges));
     for (size_t i = 0; i < tvalue_count(merges); i++) {
         struct tvalue pair = tvalue_list_at(merges, i);
@@ -420,7 +485,8 @@ static void put_merges(struct gguf_writer *w, const char *json_path) {
 }
 
 /* The tokenizer of a GGUF file with the tokens of `from`; merges of its tokenizer.json, or NULL. */
-static struct tokenizer *convert(const struct tokenizer *from, const char *kind, spell_fn *spell, const char *merges) {
+static struct tokenizer *convert(const struct tokenizer *from, const char *kind, spell_fn *spell,
+                                 const char *merges) {
     struct gguf_writer w;
     struct tokenizer *t = NULL;
     struct error err;
@@ -430,8 +496,10 @@ static struct tokenizer *convert(const struct tokenizer *from, const char *kind,
     gguf_put_string(&w, "general.architecture", bytes_str("any"));
     gguf_put_string(&w, "tokenizer.ggml.model", bytes_str(kind));
     put_tokens(&w, from, spell);
-    if (merges) put_merges(&w, merges);
-    gguf_put_int(&w, "tokenizer.ggml.unknown_token_id", GGUF_U32, tokenizer_find(from, bytes_str("<unk>")));
+    if (merges)
+        put_merges(&w, merges);
+    gguf_put_int(&w, "tokenizer.ggml.unknown_token_id", GGUF_U32,
+                 tokenizer_find(from, bytes_str("<unk>")));
     if (gguf_write_begin(&w, &err) || gguf_write_end(&w, &err) || tokenizer_open(path, &t, &err))
         check_fail(__FILE__, __LINE__, "%s", err.text);
     unlink(path);
@@ -439,19 +507,21 @@ static struct tokenizer *convert(const struct tokenizer *from, const char *kind,
     return t;
 }
 
-/* The file's own text and ours: words of at most 20 characters, for the golden's limit is not in the file; and none of
- * "<", where a special token would end what is prefixed. */
+/* The file's own text and ours: words of at most 20 characters, for the golden's limit is not in
+ * the file; and none of "<", where a special token would end what is prefixed. */
 static bool is_fit(struct bytes text) {
     size_t run = 0;
     for (size_t i = 0; i < text.len; i++) {
         run = text.data[i] == ' ' ? 0 : run + 1;
-        if (run > 20 || text.data[i] == '<') return false;
+        if (run > 20 || text.data[i] == '<')
+            return false;
     }
     return text.len;
 }
 
 /* before: what the golden's normalizer puts before a text and the file's does not. */
-static void expect_same_ids(const struct tokenizer *from, const struct tokenizer *t, const char *before) {
+static void expect_same_ids(const struct tokenizer *from, const struct tokenizer *t,
+                            const char *before) {
     struct arena a;
     struct buf json = golden_read_source("tests/goldens/text/vectors.json");
     size_t seen = 0;
@@ -461,16 +531,21 @@ static void expect_same_ids(const struct tokenizer *from, const struct tokenizer
         struct bytes text = tvalue_text(golden_member(tvalue_list_at(vectors, i), "text"));
         struct token_vec want = {0}, got = {0};
         struct buf prefixed = {0}, want_text = {0}, got_text = {0};
-        if (!is_fit(text)) continue;
+        if (!is_fit(text))
+            continue;
         buf_add_str(&prefixed, before);
         buf_add_bytes(&prefixed, text);
         EXPECT(!tokenizer_encode(from, text, 0, &want, NULL));
         EXPECT(!tokenizer_encode(t, buf_bytes(&prefixed), 0, &got, NULL));
         bool same = want.count == got.count;
-        for (size_t k = 0; same && k < got.count; k++) same = want.items[k] == got.items[k];
-        if (!same) check_fail(__FILE__, __LINE__, "vector %zu is encoded in another way", i);
-        tokenizer_decode(from, (struct tokens){want.items, want.count}, DECODE_CONTINUES, &want_text);
-        tokenizer_decode(t, (struct tokens){want.items, want.count}, DECODE_CONTINUES, &got_text);
+        for (size_t k = 0; same && k < got.count; k++)
+            same = want.items[k] == got.items[k];
+        if (!same)
+            check_fail(__FILE__, __LINE__, "vector %zu is encoded in another way", i);
+        tokenizer_detokenize(from, (struct tokens){want.items, want.count}, DETOKENIZE_CONTINUES,
+                             &want_text);
+        tokenizer_detokenize(t, (struct tokens){want.items, want.count}, DETOKENIZE_CONTINUES,
+                             &got_text);
         EXPECT_STR(buf_text(&got_text), buf_text(&want_text));
         seen++;
         vec_release(&want);

@@ -12,7 +12,8 @@
 
 static bool is_composed(const uint8_t *text, size_t len) {
     utf8proc_uint8_t *mapped = NULL;
-    utf8proc_ssize_t n = utf8proc_map(text, (utf8proc_ssize_t)len, &mapped, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    utf8proc_ssize_t n =
+        utf8proc_map(text, (utf8proc_ssize_t)len, &mapped, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
     bool same = n == (utf8proc_ssize_t)len && !memcmp(mapped, text, len);
     free(mapped);
     return same;
@@ -23,7 +24,8 @@ static uint32_t random_char(void) {
     static const uint32_t LOW[] = {0x20,   0xA0,   0x300,  0x370,  0x400,  0x900, 0x1100,
                                    0x1E00, 0x2000, 0x3000, 0x3040, 0xAC00, 0xF900};
     uint64_t r = check_random();
-    uint32_t cp = r % 3 ? LOW[r / 3 % ARRAY_LEN(LOW)] + (uint32_t)(r >> 32) % 256 : (uint32_t)(r >> 32) % 0x30000;
+    uint32_t cp = r % 3 ? LOW[r / 3 % ARRAY_LEN(LOW)] + (uint32_t)(r >> 32) % 256
+                        : (uint32_t)(r >> 32) % 0x30000;
     return cp >= 0xD800 && cp < 0xE000 ? 'x' : cp;
 }
 
@@ -35,7 +37,8 @@ TEST(text_of_stable_characters_is_its_own_nfc) {
         size_t len = 0;
         while (len < 40) {
             uint32_t cp = random_char();
-            if (nfc_is_stable(cp)) len += utf8_encode(cp, (char *)text + len);
+            if (nfc_is_stable(cp))
+                len += utf8_encode(cp, (char *)text + len);
         }
         EXPECT(is_composed(text, len));
         stable += nfc_skip_stable(bytes_of(text, len), 0) == len;
@@ -50,13 +53,17 @@ TEST(the_first_character_that_is_not_stable_is_found_anywhere) {
     for (uint32_t cp = 0x80; cp < 0x20000; cp++) {
         uint8_t text[256];
         size_t len = 0, at = check_random() % 150, tail = check_random() % 80;
-        static const char *const FILL[] = {"a", "\xC3\xA9", "\xE3\x81\x8B", "\xE4\xB8\xAD", "\xE2\x80\x99", "\xD0\xB9"};
-        if (cp >= 0xD800 && cp < 0xE000) continue;
+        static const char *const FILL[] = {
+            "a", "\xC3\xA9", "\xE3\x81\x8B", "\xE4\xB8\xAD", "\xE2\x80\x99", "\xD0\xB9"};
+        if (cp >= 0xD800 && cp < 0xE000)
+            continue;
         const char *fill = FILL[check_random() % ARRAY_LEN(FILL)];
-        for (; len < at; len += strlen(fill)) memcpy(text + len, fill, strlen(fill));
+        for (; len < at; len += strlen(fill))
+            memcpy(text + len, fill, strlen(fill));
         at = len;
         len += utf8_encode(cp, (char *)text + len);
-        for (size_t end = len + tail; len < end; len += strlen(fill)) memcpy(text + len, fill, strlen(fill));
+        for (size_t end = len + tail; len < end; len += strlen(fill))
+            memcpy(text + len, fill, strlen(fill));
         size_t want = nfc_is_stable(cp) ? len : at;
         EXPECT_EQ(nfc_skip_stable(bytes_of(text, len), 0), want);
         found += want == at;
@@ -70,8 +77,11 @@ TEST(what_nfc_changes_is_not_stable) {
     for (int round = 0; round < 200000; round++) {
         uint8_t text[8];
         uint32_t a = random_char(), b = random_char();
-        size_t first = utf8_encode(a, (char *)text), len = first + utf8_encode(b, (char *)text + first);
-        if (!is_composed(text, len)) EXPECT(!nfc_is_stable(a) || !nfc_is_stable(b));
-        if (is_composed(text, first) && !is_composed(text, len)) EXPECT(!nfc_is_stable(b));
+        size_t first = utf8_encode(a, (char *)text),
+               len = first + utf8_encode(b, (char *)text + first);
+        if (!is_composed(text, len))
+            EXPECT(!nfc_is_stable(a) || !nfc_is_stable(b));
+        if (is_composed(text, first) && !is_composed(text, len))
+            EXPECT(!nfc_is_stable(b));
     }
 }

@@ -1,21 +1,27 @@
-/* Formats by template: each known template is given its parser, and the parser reads the calls that the template
- * writes. */
+/* Formats by template: each known template is given its parser, and the parser reads the calls that
+ * the template writes. */
 #include "base/vec.h"
 #include "check.h"
 #include "golden.h"
 #include "text/chat.h"
 #include "text/parse/parse.h"
 
-#define TOOLS                                                                                                          \
-    "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": \"d\", \"parameters\": "     \
-    "{\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\", \"description\": \"c\"}, \"days\": "     \
+#define TOOLS                                                                                      \
+    "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": \"d\", " \
+    "\"parameters\": "                                                                             \
+    "{\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\", \"description\": "   \
+    "\"c\"}, \"days\": "                                                                           \
     "{\"type\": \"integer\", \"description\": \"n\"}}, \"required\": [\"city\"]}}}]"
 #define QUESTION "Will it rain?"
 #define USER     "{\"role\": \"user\", \"content\": \"" QUESTION "\"}"
-#define ANSWER                                                                                                         \
-    "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": \"123456789\", \"type\": \"function\", "   \
-    "\"function\": {\"name\": \"get_weather\", \"arguments\": \"{\\\"city\\\": \\\"Paris\\\", \\\"days\\\": 2}\"}}]}"
-#define RESULT "{\"role\": \"tool\", \"tool_call_id\": \"123456789\", \"name\": \"get_weather\", \"content\": \"sun\"}"
+#define ANSWER                                                                                     \
+    "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": \"123456789\", "       \
+    "\"type\": \"function\", "                                                                     \
+    "\"function\": {\"name\": \"get_weather\", \"arguments\": \"{\\\"city\\\": \\\"Paris\\\", "    \
+    "\\\"days\\\": 2}\"}}]}"
+#define RESULT                                                                                     \
+    "{\"role\": \"tool\", \"tool_call_id\": \"123456789\", \"name\": \"get_weather\", "            \
+    "\"content\": \"sun\"}"
 
 static const struct {
     const char *file, *reasoning, *calls;
@@ -100,7 +106,9 @@ static const struct {
 };
 
 static struct buf calls;
-static void on_text(void *ctx, enum parse_part part, struct bytes text) { (void)ctx, (void)part, (void)text; }
+static void on_text(void *ctx, enum parse_channel part, struct bytes text) {
+    (void)ctx, (void)part, (void)text;
+}
 static void on_call(void *ctx, const struct parse_call *c) {
     (void)ctx;
     buf_addf(&calls, "%.*s", (int)c->name.len, (const char *)c->name.data);
@@ -114,7 +122,8 @@ static const char *found(const struct call_format *f, struct bytes text) {
     const struct parse_sink sink = {on_text, on_call, NULL};
     struct parse_tools *tools;
     struct error err;
-    if (parse_tools_new(bytes_str(TOOLS), &tools, &err)) return "bad tools";
+    if (parse_tools_new(bytes_str(TOOLS), &tools, &err))
+        return "bad tools";
     struct parse_config config = {.calls = f, .tools = tools};
     struct parser *p = parser_new(&config);
     buf_reset(&calls);
@@ -128,10 +137,13 @@ static const char *found(const struct call_format *f, struct bytes text) {
 static const char *render(struct chat *chat, const char *messages, bool generate) {
     static struct buf out;
     struct error err;
-    struct chat_request request = {
-        .messages = bytes_str(messages), .tools = bytes_str(TOOLS), .add_generation_prompt = generate};
+    struct chat_request request = {.messages = bytes_str(messages),
+                                   .tools = bytes_str(TOOLS),
+                                   .add_generation_prompt = generate};
     buf_reset(&out);
-    if (chat_render(chat, &request, &out, &err)) { buf_addf(&out, "error: %s", err.text); }
+    if (chat_render(chat, &request, &out, &err)) {
+        buf_addf(&out, "error: %s", err.text);
+    }
     return buf_text(&out);
 }
 
@@ -141,30 +153,38 @@ static struct bytes answer_text(struct chat *chat) {
     size_t prompt_len = strlen(prompt), common = 0;
     char *copy = mem_strdup(prompt);
     const char *all = render(chat, "[" USER ", " ANSWER ", " RESULT "]", false);
-    if (strncmp(all, "error", 5) == 0) all = render(chat, "[" USER ", " ANSWER "]", false);
-    while (common < prompt_len && all[common] == copy[common]) common++;
-    while (common && !strchr(">\n]", copy[common - 1])) common--; /* not within a mark */
+    if (strncmp(all, "error", 5) == 0)
+        all = render(chat, "[" USER ", " ANSWER "]", false);
+    while (common < prompt_len && all[common] == copy[common])
+        common++;
+    while (common && !strchr(">\n]", copy[common - 1]))
+        common--; /* not within a mark */
     mem_free(copy);
     return bytes_str(all + common);
 }
 
 TEST(templates_are_given_their_formats) {
-    if (!check_shared("chat_templates")) SKIP("shared", "chat_templates");
+    if (!check_shared("chat_templates"))
+        SKIP("shared", "chat_templates");
     for (size_t i = 0; i < ARRAY_LEN(templates); i++) {
         char path[256];
         snprintf(path, sizeof path, "chat_templates/%s", templates[i].file);
         struct buf source = golden_read(check_shared(path));
-        const char *reasoning = reasoning_format_name(reasoning_format_of_template(buf_bytes(&source))),
+        const char *reasoning =
+                       reasoning_format_name(reasoning_format_of_template(buf_bytes(&source))),
                    *call = call_format_name(call_format_of_template(buf_bytes(&source)));
         bool ok = !strcmp(reasoning, templates[i].reasoning) && !strcmp(call, templates[i].calls);
-        if (!ok) printf("# %s: %s %s\n", templates[i].file, reasoning, call);
-        if (!ok) check_fail(__FILE__, __LINE__, "%s", path);
+        if (!ok)
+            printf("# %s: %s %s\n", templates[i].file, reasoning, call);
+        if (!ok)
+            check_fail(__FILE__, __LINE__, "%s", path);
         buf_release(&source);
     }
 }
 
 TEST(parsers_read_what_templates_write) {
-    if (!check_shared("chat_templates")) SKIP("shared", "chat_templates");
+    if (!check_shared("chat_templates"))
+        SKIP("shared", "chat_templates");
     struct bundle_file config = {
         bytes_str("tokenizer_config.json"),
         bytes_str("{\"chat_template\": \"x\", \"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}")};
@@ -172,11 +192,12 @@ TEST(parsers_read_what_templates_write) {
     struct bundle bundle;
     struct chat *chat;
     struct error err;
-    EXPECT(!bundle_pack_files(&config, 1, &packed, &err) && !bundle_open(&bundle, buf_bytes(&packed), &err) &&
-           !chat_load(&bundle, &chat, &err));
+    EXPECT(!bundle_pack_files(&config, 1, &packed, &err) &&
+           !bundle_open(&bundle, buf_bytes(&packed), &err) && !chat_load(&bundle, &chat, &err));
     for (size_t i = 0; i < ARRAY_LEN(templates); i++) {
         char path[256];
-        if (templates[i].no_trip) continue;
+        if (templates[i].no_trip)
+            continue;
         snprintf(path, sizeof path, "chat_templates/%s", templates[i].file);
         struct buf source = golden_read(check_shared(path));
         EXPECT(!chat_set_template(chat, buf_bytes(&source), &err));
@@ -184,8 +205,10 @@ TEST(parsers_read_what_templates_write) {
         const char *got = found(call_format_of_template(buf_bytes(&source)), text);
         bool ok = !strcmp(got, "get_weather{\"city\":\"Paris\",\"days\":2}");
         if (!ok)
-            printf("# %s: '%s' from: %.*s\n", templates[i].file, got, (int)MIN(text.len, 300), (const char *)text.data);
-        if (!ok) check_fail(__FILE__, __LINE__, "%s", path);
+            printf("# %s: '%s' from: %.*s\n", templates[i].file, got, (int)MIN(text.len, 300),
+                   (const char *)text.data);
+        if (!ok)
+            check_fail(__FILE__, __LINE__, "%s", path);
         buf_release(&source);
     }
     chat_free(&chat);

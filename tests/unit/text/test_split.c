@@ -1,6 +1,7 @@
 /*
  * Stages of a splitter that one scanner does: the same pieces as by the stages themselves.
  */
+#include "text/tokenizer/fast/fast.h"
 #include "text/tokenizer/split.h"
 
 #include <stdio.h>
@@ -19,7 +20,8 @@ static const struct {
              {{SCAN_DEEPSEEK3_DIGITS, SCAN_DEEPSEEK3_ASIAN, SCAN_DEEPSEEK3_REST}, scan_deepseek3}};
 
 /* Known to us by its text; with something behind that changes nothing it is left to PCRE2. */
-static bool load(struct splitter *s, struct arena *arena, const char *const patterns[3], const char *behind) {
+static bool load(struct splitter *s, struct arena *arena, const char *const patterns[3],
+                 const char *behind) {
     struct buf json = {0};
     buf_add_str(&json, "{\"type\":\"Sequence\",\"pretokenizers\":[");
     for (size_t i = 0; i < 3 && patterns[i]; i++) {
@@ -27,13 +29,14 @@ static bool load(struct splitter *s, struct arena *arena, const char *const patt
         buf_add_str(&regex, patterns[i]);
         buf_add_str(&regex, behind);
         buf_add_str(&json, i ? "," : "");
-        buf_add_str(&json, "{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":\"");
+        buf_add_str(&json, "{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,"
+                           "\"pattern\":{\"Regex\":\"");
         buf_add_json(&json, bytes_of(regex.data, regex.len));
         buf_add_str(&json, "\"}}");
         buf_release(&regex);
     }
     buf_add_str(&json, "]}");
-    bool good = !splitter_load(s, golden_parse(arena, bytes_of(json.data, json.len)), NULL);
+    bool good = !splitter_load(s, golden_json(arena, bytes_of(json.data, json.len)), NULL);
     buf_release(&json);
     return good;
 }
@@ -45,8 +48,10 @@ struct ends {
 
 static int note_piece(void *ctx, struct bytes piece, const uint8_t *limit) {
     struct ends *e = ctx;
-    if (piece.data + piece.len > limit) return ERR_INVALID;
-    if (e->count < ARRAY_LEN(e->ends)) e->ends[e->count++] = (size_t)(piece.data + piece.len - e->text);
+    if (piece.data + piece.len > limit)
+        return ERR_INVALID;
+    if (e->count < ARRAY_LEN(e->ends))
+        e->ends[e->count++] = (size_t)(piece.data + piece.len - e->text);
     return 0;
 }
 
@@ -57,11 +62,11 @@ static void note_batch(void *ctx, const struct piece_batch *pieces, const uint8_
 
 /* Characters whose class is the same in Unicode 16 and in the older tables of PCRE2. */
 static size_t random_text(uint8_t *text, size_t max) {
-    static const uint32_t CHARS[] = {'a',    'B',    's',    't',    'l',    '\'',    ' ',    ' ',    '\t',
-                                     '\n',   '\r',   '1',    '2',    '!',    '.',     '$',    0x01,   0x7F,
-                                     0xE9,   0xA0,   0x85,   0x3000, 0x301,  0x660,   0xBD,   0x4E2D, 0x9FA5,
-                                     0x9FA6, 0x3042, 0x30A2, 0x30FB, 0x309B, 0x3099,  0x3040, 0x3097, 0x30A0,
-                                     0x3002, 0xFF11, 0xAC00, 0x416,  0x2019, 0x1F642, 0x200D, 0x378};
+    static const uint32_t CHARS[] = {
+        'a',    'B',    's',    't',    'l',    '\'',   ' ',    ' ',    '\t',    '\n',   '\r',
+        '1',    '2',    '!',    '.',    '$',    0x01,   0x7F,   0xE9,   0xA0,    0x85,   0x3000,
+        0x301,  0x660,  0xBD,   0x4E2D, 0x9FA5, 0x9FA6, 0x3042, 0x30A2, 0x30FB,  0x309B, 0x3099,
+        0x3040, 0x3097, 0x30A0, 0x3002, 0xFF11, 0xAC00, 0x416,  0x2019, 0x1F642, 0x200D, 0x378};
     size_t len = 0;
     for (size_t n = check_random() % 160; n && len + 4 < max; n--) {
         size_t few = check_random() % 2 ? 13 : ARRAY_LEN(CHARS);
@@ -76,21 +81,28 @@ TEST(stages_in_one_scanner_make_the_pieces_of_the_stages) {
         struct arena arena = {0};
         struct splitter joined, apart;
         struct split_scratch scratch[2] = {0};
-        EXPECT(load(&joined, &arena, CASES[k].patterns, "") && load(&apart, &arena, CASES[k].patterns, "(?:)"));
+        EXPECT(load(&joined, &arena, CASES[k].patterns, "") &&
+               load(&apart, &arena, CASES[k].patterns, "(?:)"));
         EXPECT(joined.stage_count == 1 && joined.stages[0].scan == CASES[k].scan);
         EXPECT(apart.stage_count > 1 && !apart.stages[0].scan);
         for (int round = 0; round < 6000; round++) {
             uint8_t text[700];
             struct bytes whole = bytes_of(text, random_text(text, sizeof text));
             struct ends by_one = {.text = text}, by_stages = {.text = text};
-            split_batch_fn *batch = round % 2 ? note_batch : NULL; /* without, nothing goes by blocks */
-            EXPECT(!splitter_run(&joined, &scratch[0], whole, true, note_piece, batch, &by_one, NULL, NULL));
-            EXPECT(!splitter_run(&apart, &scratch[1], whole, true, note_piece, NULL, &by_stages, NULL, NULL));
+            if (round % 2) /* by blocks */
+                fast_split(&joined.stages[0], whole, note_batch, &by_one);
+            else
+                EXPECT(!splitter_run(&joined, &scratch[0], whole, true, note_piece, &by_one, NULL,
+                                     NULL));
+            EXPECT(!splitter_run(&apart, &scratch[1], whole, true, note_piece, &by_stages, NULL,
+                                 NULL));
             bool same = by_one.count == by_stages.count &&
                         !memcmp(by_one.ends, by_stages.ends, by_one.count * sizeof *by_one.ends);
-            if (!same) check_fail(__FILE__, __LINE__, "case %zu, round %d: other pieces", k, round);
+            if (!same)
+                check_fail(__FILE__, __LINE__, "case %zu, round %d: other pieces", k, round);
         }
-        for (int i = 0; i < 2; i++) split_scratch_release(&scratch[i]);
+        for (int i = 0; i < 2; i++)
+            split_scratch_release(&scratch[i]);
         splitter_release(&joined);
         splitter_release(&apart);
         arena_release(&arena);

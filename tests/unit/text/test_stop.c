@@ -2,11 +2,14 @@
 
 #include "check.h"
 
-static struct bytes STOPS[] = {
-    {(const uint8_t *)"</s>", 4}, {(const uint8_t *)"abab", 4}, {(const uint8_t *)"b", 1}, {(const uint8_t *)"aab", 3}};
+static struct bytes STOPS[] = {{(const uint8_t *)"</s>", 4},
+                               {(const uint8_t *)"abab", 4},
+                               {(const uint8_t *)"b", 1},
+                               {(const uint8_t *)"aab", 3}};
 
 /* The definition, slowly: the match that ends first, of those the longest. SIZE_MAX: none. */
-static size_t naive(struct bytes text, const struct bytes *stops, size_t count, size_t *begin, size_t *idx) {
+static size_t naive(struct bytes text, const struct bytes *stops, size_t count, size_t *begin,
+                    size_t *idx) {
     for (size_t end = 1; end <= text.len; end++) {
         size_t best = 0;
         for (size_t i = 0; i < count; i++)
@@ -27,7 +30,8 @@ static bool run_once(struct bytes text, const struct bytes *stops, size_t count,
     struct stop s;
     struct buf out = {0};
     size_t begin = text.len, idx = 0, at = 0;
-    if (stop_init(&s, stops, count, include, NULL)) return false;
+    if (stop_init(&s, stops, count, include, NULL))
+        return false;
     bool hit = false, ok = true;
     while (at < text.len) {
         size_t n = 1 + check_random() % 4;
@@ -35,10 +39,13 @@ static bool run_once(struct bytes text, const struct bytes *stops, size_t count,
         hit = stop_push(&s, bytes_of(text.data + at, n), &out);
         at += n;
         size_t longest = 0;
-        for (size_t i = 0; i < count; i++) longest = MAX(longest, stops[i].len);
-        if (!hit) ok &= s.held.len < MAX(longest, (size_t)1) && out.len + s.held.len == at;
+        for (size_t i = 0; i < count; i++)
+            longest = MAX(longest, stops[i].len);
+        if (!hit)
+            ok &= s.held.len < MAX(longest, (size_t)1) && out.len + s.held.len == at;
     }
-    if (!hit) stop_flush(&s, &out);
+    if (!hit)
+        stop_flush(&s, &out);
     size_t end = naive(text, stops, count, &begin, &idx);
     ok &= hit == (end != SIZE_MAX) && (!hit || s.matched_idx == idx);
     size_t want = !hit ? text.len : include ? end : begin;
@@ -52,7 +59,8 @@ TEST(stop_gives_the_same_for_every_cut) {
     for (int round = 0; round < 20000; round++) {
         char text[24];
         size_t len = check_random() % sizeof text, count = check_random() % (ARRAY_LEN(STOPS) + 1);
-        for (size_t i = 0; i < len; i++) text[i] = "ab</s>"[check_random() % 6];
+        for (size_t i = 0; i < len; i++)
+            text[i] = "ab</s>"[check_random() % 6];
         EXPECT(run_once(bytes_of(text, len), STOPS, count, round % 2));
     }
 }
@@ -71,7 +79,8 @@ TEST(stop_refuses_bad_strings) {
     struct stop s;
     struct bytes many[STOP_STRINGS_MAX + 1], empty = bytes_str("");
     static char large[STOP_BYTES_MAX + 1];
-    for (size_t i = 0; i < ARRAY_LEN(many); i++) many[i] = bytes_str("x");
+    for (size_t i = 0; i < ARRAY_LEN(many); i++)
+        many[i] = bytes_str("x");
     EXPECT_EQ(stop_init(&s, &empty, 1, false, NULL), ERR_INVALID);
     EXPECT_EQ(stop_init(&s, many, ARRAY_LEN(many), false, NULL), ERR_LIMIT);
     struct bytes one = bytes_of(large, sizeof large);

@@ -1,12 +1,14 @@
 /*
- * The best way through a text against the definition: for each place all tokens that end there, over the whole text.
+ * The best way through a text against the definition: for each place all tokens that end there,
+ * over the whole text.
  */
 #include "text/tokenizer/unigram.h"
 
 #include "check.h"
 #include "text/unicode.h"
 
-static const char *const LETTERS[] = {"\xE2\x96\x81", "a", "b", "\xC3\xA9", "\xE6\x97\xA5", "\xE2\x96\x82"};
+static const char *const LETTERS[] = {"\xE2\x96\x81", "a",           "b", "\xC3\xA9",
+                                      "\xE6\x97\xA5", "\xE2\x96\x82"};
 enum { TOKENS_MAX = 60, TOKEN_BYTES = 16, TEXT_BYTES = 400, ROUNDS = 200, TEXTS = 20 };
 
 struct model {
@@ -33,11 +35,14 @@ static void make_model(struct model *m, bool single_precision, bool fuse) {
     *m = (struct model){.texts = {"<unk>"}, .count = 1};
     vocab_init(&m->vocab);
     (void)!vocab_add(&m->vocab, bytes_str(m->texts[0]), 0, &err);
-    for (size_t wanted = 4 + check_random() % (TOKENS_MAX - 4), tries = 0; m->count < wanted && tries < 500; tries++) {
+    for (size_t wanted = 4 + check_random() % (TOKENS_MAX - 4), tries = 0;
+         m->count < wanted && tries < 500; tries++) {
         bool known = false;
         random_letters(m->texts[m->count], 1 + check_random() % 4);
-        for (uint32_t i = 1; i < m->count && !known; i++) known = !strcmp(m->texts[i], m->texts[m->count]);
-        if (known) continue;
+        for (uint32_t i = 1; i < m->count && !known; i++)
+            known = !strcmp(m->texts[i], m->texts[m->count]);
+        if (known)
+            continue;
         scores[m->count] = -(double)(float)(1 + check_random() % 64) / (check_random() % 2 ? 4 : 7);
         (void)!vocab_add(&m->vocab, bytes_str(m->texts[m->count]), m->count, &err);
         m->count++;
@@ -55,11 +60,13 @@ struct place {
     bool reached;
 };
 
-static void offer_plainly(const struct model *m, struct place *places, size_t start, size_t end, double score,
-                          uint32_t id) {
+static void offer_plainly(const struct model *m, struct place *places, size_t start, size_t end,
+                          double score, uint32_t id) {
     double sum = places[start].score + score;
-    if (m->unigram.single_precision) sum = (float)sum;
-    if (!places[end].reached || sum > places[end].score) places[end] = (struct place){sum, start, id, true};
+    if (m->unigram.single_precision)
+        sum = (float)sum;
+    if (!places[end].reached || sum > places[end].score)
+        places[end] = (struct place){sum, start, id, true};
 }
 
 static size_t encode_plainly(const struct model *m, struct bytes text, uint32_t *ids) {
@@ -72,14 +79,17 @@ static size_t encode_plainly(const struct model *m, struct bytes text, uint32_t 
         n = unicode_next(text.data + at, &cp);
         for (size_t end = at + 1; end <= text.len; end++)
             for (uint32_t id = 1; id < m->count; id++) {
-                if (!bytes_equal(bytes_of(text.data + at, end - at), bytes_str(m->texts[id]))) continue;
+                if (!bytes_equal(bytes_of(text.data + at, end - at), bytes_str(m->texts[id])))
+                    continue;
                 offer_plainly(m, places, at, end, m->unigram.scores[id], id);
                 single |= end == at + n;
             }
-        if (!single) offer_plainly(m, places, at, at + n, m->unigram.unk_score, 0);
+        if (!single)
+            offer_plainly(m, places, at, at + n, m->unigram.unk_score, 0);
     }
     for (size_t end = text.len; end; end = places[end].start)
-        if (places[end].id || !count || ids[count - 1] || !m->unigram.fuse_unk) ids[count++] = places[end].id;
+        if (places[end].id || !count || ids[count - 1] || !m->unigram.fuse_unk)
+            ids[count++] = places[end].id;
     for (size_t i = 0; i < count / 2; i++) {
         uint32_t id = ids[i];
         ids[i] = ids[count - 1 - i];

@@ -33,7 +33,8 @@ TEST(floats_are_written_as_python_does) {
                  {100, "100.0"},
                  {-2.5, "-2.5"},
                  {12345678901234567.0, "1.2345678901234568e+16"}};
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) EXPECT_STR(float_text(CASES[i].v), CASES[i].want);
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        EXPECT_STR(float_text(CASES[i].v), CASES[i].want);
     EXPECT_STR(float_text(INFINITY), "inf");
     EXPECT_STR(float_text(NAN), "nan");
 }
@@ -43,21 +44,24 @@ TEST(floats_read_back) {
         uint64_t bits = check_random();
         double v;
         memcpy(&v, &bits, sizeof v);
-        if (isfinite(v)) EXPECT(strtod(float_text(v), NULL) == v);
+        if (isfinite(v))
+            EXPECT(strtod(float_text(v), NULL) == v);
     }
 }
 
 TEST(json_keeps_order_types_and_text) {
-    static const char JSON[] = "{\"b\": [1, 2.0, -3, 1e3, true, false, null], \"a\": {\"\xC3\xA9\\n\\u0041\": \"x\"}, "
-                               "\"b2\": 9223372036854775807, \"f\": 9223372036854775808}";
+    static const char JSON[] =
+        "{\"b\": [1, 2.0, -3, 1e3, true, false, null], \"a\": {\"\xC3\xA9\\n\\u0041\": \"x\"}, "
+        "\"b2\": 9223372036854775807, \"f\": 9223372036854775808}";
     struct arena a;
     struct tvalue v;
     struct buf out = {0};
     arena_init(&a, 1 << 20, 0);
     EXPECT_EQ(tvalue_from_json(&a, bytes_str(JSON), &v, NULL), 0);
     tvalue_to_json(v, &out);
-    EXPECT_STR(buf_text(&out), "{\"b\": [1, 2.0, -3, 1000.0, true, false, null], \"a\": {\"\xC3\xA9\\nA\": \"x\"}, "
-                               "\"b2\": 9223372036854775807, \"f\": 9223372036854775808}");
+    EXPECT_STR(buf_text(&out),
+               "{\"b\": [1, 2.0, -3, 1000.0, true, false, null], \"a\": {\"\xC3\xA9\\nA\": \"x\"}, "
+               "\"b2\": 9223372036854775807, \"f\": 9223372036854775808}");
     buf_release(&out);
     arena_release(&a);
 }
@@ -68,11 +72,13 @@ TEST(json_is_bounded) {
     struct error err;
     struct buf deep = {0};
     arena_init(&a, 4096, 0);
-    for (int i = 0; i < 100000; i++) buf_add_byte(&deep, '[');
+    for (int i = 0; i < 100000; i++)
+        buf_add_byte(&deep, '[');
     EXPECT(tvalue_from_json(&a, buf_bytes(&deep), &v, &err) < 0);
     buf_reset(&deep);
     buf_add_byte(&deep, '[');
-    for (int i = 0; i < 5000; i++) buf_add_str(&deep, "\"abc\",");
+    for (int i = 0; i < 5000; i++)
+        buf_add_str(&deep, "\"abc\",");
     buf_add_str(&deep, "1]");
     EXPECT_EQ(tvalue_from_json(&a, buf_bytes(&deep), &v, &err), ERR_LIMIT);
     arena_release(&a);
@@ -86,13 +92,16 @@ TEST(dicts_hold_what_was_set) {
     for (int round = 0; round < 50; round++) {
         struct tvalue dict = tvalue_dict(&a);
         int64_t shadow[40];
-        for (int i = 0; i < 40; i++) shadow[i] = -1;
+        for (int i = 0; i < 40; i++)
+            shadow[i] = -1;
         size_t present = 0;
         for (int step = 0; step < 100; step++) {
             int k = (int)(check_random() % 40);
             struct tvalue key = tvalue_int(k);
-            if (check_random() % 3 == 0) key = tvalue_float(k);
-            if (k < 2 && check_random() % 2) key = tvalue_bool(k);
+            if (check_random() % 3 == 0)
+                key = tvalue_float(k);
+            if (k < 2 && check_random() % 2)
+                key = tvalue_bool(k);
             EXPECT(tdict_set(&a, dict.dict, key, tvalue_int(step)));
             present += shadow[k] < 0;
             shadow[k] = step;
@@ -101,7 +110,8 @@ TEST(dicts_hold_what_was_set) {
         for (int k = 0; k < 40; k++) {
             const struct tvalue *found = tdict_find(dict.dict, tvalue_int(k));
             EXPECT((found != NULL) == (shadow[k] >= 0));
-            if (found) EXPECT_EQ(found->integer, shadow[k]);
+            if (found)
+                EXPECT_EQ(found->integer, shadow[k]);
         }
     }
     arena_release(&a);

@@ -1,5 +1,6 @@
 /*
- * The index of tokens against a list: of equal keys the last (or the first), of an id's two keys both.
+ * The index of tokens against a list: of equal keys the last (or the first), of an id's two keys
+ * both.
  */
 #include "text/tokenizer/vocab.h"
 
@@ -26,29 +27,36 @@ struct fixture {
 /* A few letters, so that keys repeat; a long tail at times. */
 static size_t random_key(char out[24]) {
     size_t len = check_random() % 4;
-    for (size_t i = 0; i < len; i++) out[i] = "ab"[check_random() % 2];
-    if (check_random() % 4) return len;
+    for (size_t i = 0; i < len; i++)
+        out[i] = "ab"[check_random() % 2];
+    if (check_random() % 4)
+        return len;
     memset(out + len, 'c', 20 - len);
     out[19] = (char)('a' + check_random() % 8);
     return 20;
 }
 
-static bool is_same(const struct given *g, struct bytes key) { return bytes_equal(bytes_of(g->key, g->len), key); }
+static bool is_same(const struct given *g, struct bytes key) {
+    return bytes_equal(bytes_of(g->key, g->len), key);
+}
 
 /* By the list: of the model's tokens, else of those that came later. */
 static uint32_t wanted(const struct fixture *f, struct bytes key, bool later) {
     uint32_t found = UINT32_MAX;
     for (size_t i = 0; i < f->count; i++) {
         const struct given *g = &f->list[i];
-        if (g->later != later || !is_same(g, key)) continue;
-        if (later || found == UINT32_MAX || f->vocab.keep_first == (g->id < found)) found = g->id;
+        if (g->later != later || !is_same(g, key))
+            continue;
+        if (later || found == UINT32_MAX || f->vocab.keep_first == (g->id < found))
+            found = g->id;
     }
     return found;
 }
 
 static bool id_is_taken(const struct fixture *f, uint32_t id) {
     for (size_t i = 0; i < f->count; i++)
-        if (f->list[i].id == id) return true;
+        if (f->list[i].id == id)
+            return true;
     return false;
 }
 
@@ -68,7 +76,8 @@ static void make_fixture(struct fixture *f, bool byte_level, bool keep_first) {
     f->vocab.keep_first = keep_first;
     while (f->count < TOKENS) {
         uint32_t id = (uint32_t)(check_random() % (2 * TOKENS));
-        if (!id_is_taken(f, id)) give(f, id, false);
+        if (!id_is_taken(f, id))
+            give(f, id, false);
     }
     vocab_seal(&f->vocab, byte_level);
 }
@@ -100,7 +109,8 @@ TEST(finds_the_first_key_of_an_id_that_has_another) {
         for (uint32_t i = 0; i < LATER; i++) {
             uint32_t id = (uint32_t)(check_random() % (3 * TOKENS));
             give(&f, id, true);
-            EXPECT(bytes_equal(vocab_key(&f.vocab, id), bytes_of(f.list[f.count - 1].key, f.list[f.count - 1].len)));
+            EXPECT(bytes_equal(vocab_key(&f.vocab, id),
+                               bytes_of(f.list[f.count - 1].key, f.list[f.count - 1].len)));
             expect_list(&f);
         }
         vocab_release(&f.vocab);
@@ -109,7 +119,8 @@ TEST(finds_the_first_key_of_an_id_that_has_another) {
 
 /* Spellings become bytes, which lie side by side; what is none stays, and is no key of bytes. */
 TEST(spellings_become_bytes) {
-    static const char *const SPELLINGS[] = {"a", "\xC4\xA0the", "\xC3\x83\xC2\xA9", "a b", "\xC4\x8A\xC4\x8A", ""};
+    static const char *const SPELLINGS[] = {"a",   "\xC4\xA0the",      "\xC3\x83\xC2\xA9",
+                                            "a b", "\xC4\x8A\xC4\x8A", ""};
     static const char *const KEYS[] = {"a", " the", "\xC3\xA9", NULL, "\n\n", ""};
     struct vocab v;
     struct error err;

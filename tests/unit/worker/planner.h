@@ -1,6 +1,6 @@
 /*
- * planner.h - the smallest scheduler that can drive an executor: admits sequences, hands out blocks, plans rows,
- * follows results.
+ * planner.h - the smallest scheduler that can drive an executor: admits sequences, hands out
+ * blocks, plans rows, follows results.
  */
 #ifndef TESTS_UNIT_WORKER_PLANNER_H
 #define TESTS_UNIT_WORKER_PLANNER_H
@@ -23,6 +23,7 @@ struct planned {
     uint32_t blocks[64], block_count;
     uint32_t max_total, finish;
     struct wire_sampling sampling;
+    struct u128 grammar;
     uint32_t stop;             /* one stop token; UINT32_MAX: none */
     struct wire_logprobs last; /* of the latest token; borrowed from the result */
 };
@@ -38,7 +39,8 @@ struct planner {
     VEC(struct wire_admit) admits;
     VEC(uint32_t) releases, rows, counts, new_rows, new_groups, new_ids;
     uint32_t zeros[64];
-    /* The other ranks of the executor's replica, if any: get each plan before it does. May set comm_id. */
+    /* The other ranks of the executor's replica, if any: get each plan before it does. May set
+     * comm_id. */
     void (*tell)(void *ctx, struct wire_plan *plan);
     void *tell_ctx;
 };
@@ -57,7 +59,8 @@ static inline struct worker_settings planner_settings(const char *model, const c
 static inline bool planner_open(struct planner *p, const struct worker_settings *settings) {
     static struct worker_progress progress;
     memset(p, 0, sizeof *p);
-    if (executor_new(&p->executor, settings, &progress, &p->err)) return false;
+    if (executor_new(&p->executor, settings, &progress, &p->err))
+        return false;
     executor_describe(p->executor, &p->about);
     return true;
 }
@@ -78,8 +81,8 @@ static inline void planner_reset(struct planner *p) {
     p->number = 0;
 }
 
-static inline struct planned *planner_put(struct planner *p, uint32_t slot, const uint32_t *tokens, uint32_t count,
-                                          uint32_t max_total) {
+static inline struct planned *planner_put(struct planner *p, uint32_t slot, const uint32_t *tokens,
+                                          uint32_t count, uint32_t max_total) {
     struct planned *s = &p->slots[slot];
     *s = (struct planned){.open = true,
                           .prompt_count = count,
@@ -105,6 +108,7 @@ static inline void planner_admit(struct planner *p, uint32_t slot) {
                                               .block_groups = {p->zeros, s->block_count},
                                               .block_ids = {s->blocks, s->block_count},
                                               .sampling = s->sampling,
+                                              .grammar = s->grammar,
                                               .stop_tokens = {&s->stop, s->stop != UINT32_MAX},
                                               .max_total = s->max_total}));
     s->told = true;
@@ -114,7 +118,8 @@ static inline void planner_admit(struct planner *p, uint32_t slot) {
 static inline uint32_t planner_row(struct planner *p, uint32_t slot, uint32_t n) {
     struct planned *s = &p->slots[slot];
     n = MIN(n, s->known - s->computed);
-    if (n == 0) return 0;
+    if (n == 0)
+        return 0;
     vec_push(&p->rows, slot);
     vec_push(&p->counts, n);
     s->computed += n;
@@ -143,21 +148,24 @@ static inline struct wire_plan planner_plan(struct planner *p) {
 
 static inline bool planner_send(struct planner *p) {
     struct wire_plan plan = planner_plan(p);
-    if (p->tell) p->tell(p->tell_ctx, &plan);
+    if (p->tell)
+        p->tell(p->tell_ctx, &plan);
     int rc = executor_enqueue(p->executor, &plan, &p->err);
-    p->releases.count = p->admits.count = p->rows.count = p->counts.count = p->new_rows.count = p->new_groups.count =
-        p->new_ids.count = 0;
+    p->releases.count = p->admits.count = p->rows.count = p->counts.count = p->new_rows.count =
+        p->new_groups.count = p->new_ids.count = 0;
     return rc == 0;
 }
 
 /* Takes the oldest result in. */
 static inline bool planner_take(struct planner *p) {
     struct wire_step_result r;
-    if (executor_collect(p->executor, true, &r, &p->err) != 1) return false;
+    if (executor_collect(p->executor, true, &r, &p->err) != 1)
+        return false;
     size_t at = 0;
     for (size_t i = 0; i < r.slots.count; i++) {
         struct planned *s = &p->slots[r.slots.items[i]];
-        for (uint32_t k = 0; k < r.token_counts.items[i]; k++) s->tokens[s->count++] = r.tokens.ids[at++];
+        for (uint32_t k = 0; k < r.token_counts.items[i]; k++)
+            s->tokens[s->count++] = r.tokens.ids[at++];
         s->last = r.logprobs;
         if (r.finishes.items[i]) {
             s->finish = r.finishes.items[i];
@@ -177,7 +185,8 @@ static inline bool planner_step(struct planner *p, uint32_t chunk) {
             if (!s->open || (s->told && s->known - s->computed > 1) != (prefill == 1 && s->told) ||
                 (!s->told && !prefill))
                 continue;
-            if (!s->told) planner_admit(p, i);
+            if (!s->told)
+                planner_admit(p, i);
             uint32_t n = planner_row(p, i, MIN(chunk, left));
             left -= n;
             rows += n > 0;
@@ -191,9 +200,11 @@ static inline bool planner_run(struct planner *p, uint32_t chunk, uint32_t depth
     for (;;) {
         bool sent = in_flight < depth && planner_step(p, chunk);
         in_flight += sent;
-        if (p->err.code) return false;
+        if (p->err.code)
+            return false;
         if (in_flight && (in_flight == depth || !sent)) {
-            if (!planner_take(p)) return false;
+            if (!planner_take(p))
+                return false;
             in_flight--;
         } else if (!sent) {
             return true;

@@ -1,1 +1,1 @@
-list(APPEND SEE proto kernels model formats text)
+list(APPEND SEE proto kernels model grammar formats text)

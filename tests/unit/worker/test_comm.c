@@ -1,12 +1,14 @@
 /*
- * The shared-memory communicator. Most tests run the ranks as threads on one mapping, so that the thread sanitizer sees
- * every exchange; the last ones are processes on a real segment.
+ * The shared-memory communicator. Most tests run the ranks as threads on one mapping, so that the
+ * thread sanitizer sees every exchange; the last ones are processes on a real segment.
  */
+#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,7 +35,9 @@ struct crew {
     struct member members[TP_MAX * PP_MAX];
 };
 
-static bool crew_stopped(void *ctx) { return atomic_load(&((struct crew *)ctx)->stop); }
+static bool crew_stopped(void *ctx) {
+    return atomic_load(&((struct crew *)ctx)->stop);
+}
 
 static struct comm_config config_of(struct crew *crew, struct comm_place place) {
     return (struct comm_config){.place = place,
@@ -53,12 +57,14 @@ static void *member_main(void *arg) {
     struct error err = {0};
     struct comm_config config = config_of(m->crew, m->place);
     m->rc = comm_form(&m->comm, &config, &err);
-    if (!m->rc) m->rc = m->crew->work(m);
+    if (!m->rc)
+        m->rc = m->crew->work(m);
     return NULL;
 }
 
 static void *segment_new(uint32_t tp, uint32_t pp) {
-    struct comm_config sizes = {.place = {.tp = tp, .pp = pp}, .channel_bytes = CHANNEL, .record_max = RECORDS_MAX};
+    struct comm_config sizes = {
+        .place = {.tp = tp, .pp = pp}, .channel_bytes = CHANNEL, .record_max = RECORDS_MAX};
     size_t bytes = comm_segment_bytes(&sizes);
     void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
     memset(p, 0, bytes);
@@ -75,11 +81,14 @@ static int crew_run(struct crew *crew, uint32_t tp, uint32_t pp, int (*work)(str
     for (uint32_t i = 0; i < tp * pp; i++) {
         struct member *m = &crew->members[i];
         *m = (struct member){.crew = crew, .place = {i % tp, tp, i / tp, pp}};
-        if (pthread_create(&m->thread, NULL, member_main, m)) abort();
+        if (pthread_create(&m->thread, NULL, member_main, m))
+            abort();
     }
-    for (uint32_t i = 0; i < tp * pp; i++) pthread_join(crew->members[i].thread, NULL);
+    for (uint32_t i = 0; i < tp * pp; i++)
+        pthread_join(crew->members[i].thread, NULL);
     for (uint32_t i = 0; i < tp * pp; i++) {
-        if (crew->members[i].rc && !rc) rc = crew->members[i].rc;
+        if (crew->members[i].rc && !rc)
+            rc = crew->members[i].rc;
         comm_free(&crew->members[i].comm);
     }
     free(crew->memory);
@@ -100,12 +109,16 @@ static int sum_work(struct member *m) {
     float *x = malloc(200003 * sizeof *x);
     int bad = 0;
     for (uint32_t round = 0; round < ARRAY_LEN(SIZES) && !bad; round++) {
-        for (size_t i = 0; i < SIZES[round]; i++) x[i] = addend(m->place.rank, i, round);
-        if (comm_sum(m->comm, x, SIZES[round], STORAGE_F32)) bad = -100;
+        for (size_t i = 0; i < SIZES[round]; i++)
+            x[i] = addend(m->place.rank, i, round);
+        if (comm_sum(m->comm, x, SIZES[round], STORAGE_F32))
+            bad = -100;
         for (size_t i = 0; i < SIZES[round] && !bad; i++) {
             float want = addend(0, i, round);
-            for (uint32_t r = 1; r < m->place.tp; r++) want += addend(r, i, round);
-            if (memcmp(&want, &x[i], 4)) bad = -101;
+            for (uint32_t r = 1; r < m->place.tp; r++)
+                want += addend(r, i, round);
+            if (memcmp(&want, &x[i], 4))
+                bad = -101;
         }
     }
     free(x);
@@ -114,19 +127,24 @@ static int sum_work(struct member *m) {
 
 TEST(sums_are_taken_in_rank_order) {
     static struct crew crew;
-    for (uint32_t tp = 1; tp <= TP_MAX; tp++) EXPECT_EQ(crew_run(&crew, tp, 1, sum_work), 0);
+    for (uint32_t tp = 1; tp <= TP_MAX; tp++)
+        EXPECT_EQ(crew_run(&crew, tp, 1, sum_work), 0);
     EXPECT_EQ(crew_run(&crew, 2, 2, sum_work), 0);
 }
 
 static int sum_half_work(struct member *m) {
     enum { N = 1000 };
     uint16_t x[N];
-    for (uint32_t i = 0; i < N; i++) x[i] = f32_to_bf16(addend(m->place.rank, i, 0));
-    if (comm_sum(m->comm, x, N, STORAGE_BF16)) return -100;
+    for (uint32_t i = 0; i < N; i++)
+        x[i] = f32_to_bf16(addend(m->place.rank, i, 0));
+    if (comm_sum(m->comm, x, N, STORAGE_BF16))
+        return -100;
     for (uint32_t i = 0; i < N; i++) {
         float want = bf16_to_f32(f32_to_bf16(addend(0, i, 0)));
-        for (uint32_t r = 1; r < m->place.tp; r++) want += bf16_to_f32(f32_to_bf16(addend(r, i, 0)));
-        if (x[i] != f32_to_bf16(want)) return -101;
+        for (uint32_t r = 1; r < m->place.tp; r++)
+            want += bf16_to_f32(f32_to_bf16(addend(r, i, 0)));
+        if (x[i] != f32_to_bf16(want))
+            return -101;
     }
     return 0;
 }
@@ -142,15 +160,19 @@ static int gather_work(struct member *m) {
     static const size_t BYTES[TP_MAX] = {5, 600000, 0, 262144};
     char *mine = malloc(600000), *all[TP_MAX];
     int bad = 0;
-    for (uint32_t r = 0; r < TP_MAX; r++) all[r] = calloc(1, BYTES[r] + 1);
+    for (uint32_t r = 0; r < TP_MAX; r++)
+        all[r] = calloc(1, BYTES[r] + 1);
     for (int round = 0; round < 3 && !bad; round++) {
         memset(mine, 'a' + (int)m->place.rank + round, 600000);
-        if (comm_gather(m->comm, mine, (void *const *)all, BYTES)) bad = -100;
+        if (comm_gather(m->comm, mine, (void *const *)all, BYTES))
+            bad = -100;
         for (uint32_t r = 0; r < TP_MAX && m->place.rank == 0; r++)
             for (size_t i = 0; i < BYTES[r]; i++)
-                if (all[r][i] != (char)('a' + (int)r + round)) bad = -101;
+                if (all[r][i] != (char)('a' + (int)r + round))
+                    bad = -101;
     }
-    for (uint32_t r = 0; r < TP_MAX; r++) free(all[r]);
+    for (uint32_t r = 0; r < TP_MAX; r++)
+        free(all[r]);
     free(mine);
     return bad;
 }
@@ -165,18 +187,24 @@ TEST(gathers_uneven_parts_at_rank_0) {
 enum { STEPS = 60 };
 
 static void fill(char *p, size_t n, uint32_t step, uint32_t rank) {
-    for (size_t i = 0; i < n; i++) p[i] = (char)(i * 7 + step * 13 + rank * 31);
+    for (size_t i = 0; i < n; i++)
+        p[i] = (char)(i * 7 + step * 13 + rank * 31);
 }
-static size_t bytes_of_step(uint32_t step) { return step % 5 == 4 ? 3 * CHANNEL + 17 : 100 * step + 1; }
+static size_t bytes_of_step(uint32_t step) {
+    return step % 5 == 4 ? 3 * CHANNEL + 17 : 100 * step + 1;
+}
 
 static int check_record(struct member *m, bool wait, uint32_t step) {
     uint32_t tokens[RECORDS_MAX], status[RECORDS_MAX];
     struct comm_record record = {.tokens = tokens, .status = status};
-    int rc = comm_take(m->comm, wait, &record);
-    if (rc <= 0) return rc;
-    if (record.plan_number != step || record.count != step % RECORDS_MAX) return -102;
+    int rc = comm_read(m->comm, wait, &record);
+    if (rc <= 0)
+        return rc;
+    if (record.plan_number != step || record.count != step % RECORDS_MAX)
+        return -102;
     for (uint32_t i = 0; i < record.count; i++)
-        if (tokens[i] != step + i || status[i] != i) return -103;
+        if (tokens[i] != step + i || status[i] != i)
+            return -103;
     return 1;
 }
 
@@ -188,17 +216,24 @@ static int pipeline_work(struct member *m) {
     for (uint32_t step = 0; step < STEPS && rc >= 0; step++) {
         size_t n = bytes_of_step(step);
         fill(want, n, step, m->place.rank);
-        if (m->place.stage) rc = comm_receive(m->comm, got, n);
-        if (!rc && m->place.stage && memcmp(got, want, n)) rc = -101;
-        if (!rc && !last) rc = comm_send(m->comm, want, n);
-        for (uint32_t i = 0; i < RECORDS_MAX; i++) tokens[i] = step + i, status[i] = i;
+        if (m->place.stage)
+            rc = comm_receive(m->comm, got, n);
+        if (!rc && m->place.stage && memcmp(got, want, n))
+            rc = -101;
+        if (!rc && !last)
+            rc = comm_send(m->comm, want, n);
+        for (uint32_t i = 0; i < RECORDS_MAX; i++)
+            tokens[i] = step + i, status[i] = i;
         struct comm_record record = {step, step % RECORDS_MAX, tokens, status};
-        if (!rc && sampler) rc = comm_post(m->comm, &record);
+        if (!rc && sampler)
+            rc = comm_post(m->comm, &record);
         /* The others read late, but never fall behind by more than a replica's plans in flight. */
-        while (rc >= 0 && !sampler && taken + 4 < step) rc = check_record(m, true, taken++);
+        while (rc >= 0 && !sampler && taken + 4 < step)
+            rc = check_record(m, true, taken++);
         rc = MIN(rc, 0);
     }
-    while (rc >= 0 && !sampler && taken < STEPS) rc = check_record(m, true, taken++);
+    while (rc >= 0 && !sampler && taken < STEPS)
+        rc = check_record(m, true, taken++);
     free(got);
     free(want);
     return MIN(rc, 0);
@@ -238,7 +273,8 @@ static int leaving_work(struct member *m) {
     }
     int rc = comm_sum(m->comm, &x, 1, STORAGE_F32);
     struct error err;
-    if (comm_failed(m->comm, &err) != rc) return -100;
+    if (comm_failed(m->comm, &err) != rc)
+        return -100;
     return rc == comm_sum(m->comm, &x, 1, STORAGE_F32) ? rc : -101; /* and stays so */
 }
 
@@ -281,6 +317,43 @@ static bool name_is_left(struct u128 id) {
     return access(path, F_OK) == 0;
 }
 
+static int names_left(void) {
+    int count = 0;
+    DIR *dir = opendir("/dev/shm");
+    for (const struct dirent *e; dir && (e = readdir(dir));)
+        count += !strncmp(e->d_name, "trireme-", 8);
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
+/* In a process that may not make files as large as the segment: the ranks would never meet. */
+TEST(memory_that_is_not_to_be_had_is_known_before) {
+    struct comm_config config = {
+        .place = {0, 2, 0, 1}, .channel_bytes = CHANNEL, .record_max = RECORDS_MAX};
+    struct error err = {0};
+    int status = 0;
+    EXPECT_EQ(comm_check(&config, &err), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit least = {1 << 16, 1 << 16};
+        struct u128 id = random_u128();
+        struct comm *c = NULL;
+        signal(SIGXFSZ, SIG_IGN);
+        bool limited = !setrlimit(RLIMIT_FSIZE, &least);
+        int checked = comm_check(&config, &err);
+        bool says = strstr(err.text, "shared memory for the ranks") != NULL;
+        int formed = form_process(id, 0, &c);
+        _exit(limited && checked < 0 && says && formed < 0 && !name_is_left(id) ? 0 : 1);
+    }
+    waitpid(child, &status, 0);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    int before = names_left();
+    for (int i = 0; i < 20; i++)
+        EXPECT_EQ(comm_check(&config, &err), 0);
+    EXPECT(names_left() < before + 20); /* others may come and go meanwhile */
+}
+
 TEST(processes_meet_in_a_segment_that_leaves_no_name) {
     struct u128 id = random_u128();
     struct comm *c = NULL;
@@ -288,8 +361,10 @@ TEST(processes_meet_in_a_segment_that_leaves_no_name) {
     if (child == 0) {
         float x = 2;
         int rc = form_process(id, 1, &c);
-        if (!rc) rc = comm_sum(c, &x, 1, STORAGE_F32);
-        if (!rc) kill(getpid(), SIGKILL); /* no farewell */
+        if (!rc)
+            rc = comm_sum(c, &x, 1, STORAGE_F32);
+        if (!rc)
+            kill(getpid(), SIGKILL); /* no farewell */
         _exit(1);
     }
     float x = 40;
@@ -300,6 +375,7 @@ TEST(processes_meet_in_a_segment_that_leaves_no_name) {
     EXPECT(!name_is_left(id));
     waitpid(child, &status, 0);
     EXPECT(WIFSIGNALED(status));
-    EXPECT_EQ(comm_sum(c, &x, 1, STORAGE_F32), ERR_TIMEOUT); /* nobody tells: the wait's own limit */
+    /* nobody tells: the wait's own limit */
+    EXPECT_EQ(comm_sum(c, &x, 1, STORAGE_F32), ERR_TIMEOUT);
     comm_free(&c);
 }

@@ -1,21 +1,26 @@
 /*
- * The executor under plans: the bundled model's text does not depend on chunks, batches, pipelining or preemption;
- * blocks are held and forgotten as told; nothing in a plan can hurt.
+ * The executor under plans: the bundled model's text does not depend on chunks, batches, pipelining
+ * or preemption; blocks are held and forgotten as told; nothing in a plan can hurt.
  */
 #include "planner.h"
 
 /* Counts calls of the allocator. */
 #include <stdatomic.h>
 static _Atomic uint64_t allocation_count;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__) /* clang: fuzzing, sanitized   \
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                               \
+    defined(__clang__) /* clang: fuzzing, sanitized   \
                                                                                          */
 /* Of the sanitizers' runtime; gcc does not ship the header. */
-extern int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void *, size_t),
+extern int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void *,
+                                                                       size_t),
                                                      void (*on_free)(const volatile void *));
-static void on_malloc(const volatile void *p, size_t size) { allocation_count++; }
+static void on_malloc(const volatile void *p, size_t size) {
+    allocation_count++;
+}
 static void on_free(const volatile void *p) {}
 __attribute__((constructor)) static void count_allocations(void) {
-    if (!__sanitizer_install_malloc_and_free_hooks(on_malloc, on_free)) abort();
+    if (!__sanitizer_install_malloc_and_free_hooks(on_malloc, on_free))
+        abort();
 }
 #else
 extern void *__libc_malloc(size_t size);
@@ -35,7 +40,9 @@ void *realloc(void *p, size_t size) {
 }
 #endif
 
-static const char *model_dir(void) { return TRIREME_SOURCE_DIR "/demo/model"; }
+static const char *model_dir(void) {
+    return TRIREME_SOURCE_DIR "/demo/model";
+}
 
 enum { PROMPTS = 6, TOTAL = 50 };
 static uint32_t prompts[PROMPTS][TOTAL], prompt_counts[PROMPTS] = {1, 5, 16, 17, 33, 40};
@@ -50,7 +57,7 @@ static void make_prompts(uint32_t vocab) {
 }
 
 /* Odd ones are sampled. */
-static struct planned *put(struct planner *p, uint32_t slot, int prompt) {
+static struct planned *add_prompt(struct planner *p, uint32_t slot, int prompt) {
     struct planned *s = planner_put(p, slot, prompts[prompt], prompt_counts[prompt], TOTAL);
     if (prompt & 1) {
         s->sampling.temperature = 0.9f;
@@ -68,8 +75,10 @@ static bool same_text(const struct planned *s, const uint32_t *want) {
 static bool reference_texts(struct planner *p, uint32_t texts[PROMPTS][TOTAL]) {
     for (int i = 0; i < PROMPTS; i++) {
         planner_reset(p);
-        struct planned *s = put(p, 0, i);
-        if (!planner_run(p, PLANNER_ROWS, 1) || s->finish != WIRE_FINISH_LENGTH || s->count != TOTAL) return false;
+        struct planned *s = add_prompt(p, 0, i);
+        if (!planner_run(p, PLANNER_ROWS, 1) || s->finish != WIRE_FINISH_LENGTH ||
+            s->count != TOTAL)
+            return false;
         memcpy(texts[i], s->tokens, sizeof texts[i]);
     }
     return true;
@@ -77,13 +86,14 @@ static bool reference_texts(struct planner *p, uint32_t texts[PROMPTS][TOTAL]) {
 
 TEST(tokens_do_not_depend_on_chunks_batches_or_pipelining) {
     static const uint32_t chunks[] = {7, 1, 16, 512};
-    const char *isas[] = {"scalar", "avx2", "avx512", "amx"};
+    const char *isas[] = {"scalar", "neon", "avx2", "avx512", "amx"};
     static struct planner p;
     static uint32_t texts[PROMPTS][TOTAL];
     for (size_t k = 0; k < ARRAY_LEN(isas); k++) {
         struct worker_settings settings = planner_settings(model_dir(), isas[k]);
         if (!planner_open(&p, &settings)) {
-            if (k && p.err.code == ERR_UNSUPPORTED) continue; /* this machine lacks it */
+            if (k && p.err.code == ERR_UNSUPPORTED)
+                continue; /* this machine lacks it */
             check_fail(__FILE__, __LINE__, "%s", p.err.text);
             return;
         }
@@ -92,11 +102,13 @@ TEST(tokens_do_not_depend_on_chunks_batches_or_pipelining) {
         for (size_t c = 0; c < (k ? ARRAY_LEN(chunks) : 1); c++) /* the slow set: one chunk size */
             for (uint32_t depth = 2 - c % 2; depth <= 2; depth++) {
                 planner_reset(&p);
-                for (uint32_t i = 0; i < 12; i++) put(&p, i * 3, (int)i % PROMPTS);
+                for (uint32_t i = 0; i < 12; i++)
+                    add_prompt(&p, i * 3, (int)i % PROMPTS);
                 EXPECT(planner_run(&p, chunks[c], depth));
                 for (uint32_t i = 0; i < 12; i++)
                     if (!same_text(&p.slots[i * 3], texts[i % PROMPTS]))
-                        check_fail(__FILE__, __LINE__, "%s, chunk %u, %u plans in flight: slot %u has another text",
+                        check_fail(__FILE__, __LINE__,
+                                   "%s, chunk %u, %u plans in flight: slot %u has another text",
                                    isas[k], chunks[c], depth, i * 3);
             }
         planner_close(&p);
@@ -111,8 +123,10 @@ TEST(a_preempted_sequence_continues_with_the_same_tokens) {
     make_prompts(p.about.logits_width);
     EXPECT(reference_texts(&p, texts));
     planner_reset(&p);
-    for (uint32_t i = 0; i < PROMPTS; i++) put(&p, i, (int)i);
-    for (int step = 0; step < 12; step++) EXPECT(planner_step(&p, 40) && planner_take(&p));
+    for (uint32_t i = 0; i < PROMPTS; i++)
+        add_prompt(&p, i, (int)i);
+    for (int step = 0; step < 12; step++)
+        EXPECT(planner_step(&p, 40) && planner_take(&p));
     for (uint32_t i = 0; i < PROMPTS;
          i += 2) { /* out, and in again elsewhere with all its tokens; prompt_count stays */
         struct planned *from = &p.slots[i], *to = &p.slots[40 + i];
@@ -123,7 +137,8 @@ TEST(a_preempted_sequence_continues_with_the_same_tokens) {
         vec_push(&p.releases, i);
     }
     EXPECT(planner_run(&p, 9, 2));
-    for (uint32_t i = 0; i < PROMPTS; i++) EXPECT(same_text(&p.slots[i % 2 ? i : 40 + i], texts[i]));
+    for (uint32_t i = 0; i < PROMPTS; i++)
+        EXPECT(same_text(&p.slots[i % 2 ? i : 40 + i], texts[i]));
     planner_close(&p);
 }
 
@@ -135,9 +150,9 @@ TEST(a_cached_prefix_gives_the_same_tokens) {
     make_prompts(p.about.logits_width);
     EXPECT(reference_texts(&p, texts));
     planner_reset(&p);
-    put(&p, 0, 5);
+    add_prompt(&p, 0, 5);
     EXPECT(planner_run(&p, 512, 1));
-    struct planned *again = put(&p, 1, 5);
+    struct planned *again = add_prompt(&p, 1, 5);
     memcpy(again->blocks, p.slots[0].blocks, 2 * sizeof(uint32_t)); /* 32 of 40 positions */
     again->block_count = 2;
     again->computed = 32;
@@ -164,8 +179,65 @@ TEST(stop_tokens_lengths_and_logprobs_come_back) {
     EXPECT(planner_run(&p, 512, 1));
     EXPECT(s->last.tops.count == 1 && s->last.tops.items[0] == 3 && s->last.ids.count == 4 &&
            s->last.values.count == 4);
-    EXPECT(s->last.ids.items[0] == s->tokens[s->count - 1] && s->last.ids.items[1] == s->last.ids.items[0] &&
-           s->last.values.items[0] <= 0);
+    EXPECT(s->last.ids.items[0] == s->tokens[s->count - 1] &&
+           s->last.ids.items[1] == s->last.ids.items[0] && s->last.values.items[0] <= 0);
+    planner_close(&p);
+}
+
+/* min_tokens counts the output from the prompt on: what there is of it when a sequence is admitted
+ * again counts, too. */
+TEST(min_tokens_counts_the_output_before_an_admission) {
+    static struct planner p;
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    EXPECT(planner_open(&p, &settings));
+    make_prompts(p.about.logits_width);
+    const uint32_t prompt_count = prompt_counts[2];
+    uint32_t at = prompt_count + 2, text[TOTAL];
+    planner_put(&p, 0, prompts[2], prompt_count, TOTAL);
+    EXPECT(planner_run(&p, 512, 1) && p.slots[0].count == TOTAL);
+    memcpy(text, p.slots[0].tokens, sizeof text);
+    for (uint32_t i = prompt_count; i < at; i++) /* a token that was not there before */
+        if (text[i] == text[at]) {
+            at++;
+            i = prompt_count - 1;
+        }
+    EXPECT(at < TOTAL - 1);
+    const uint32_t before = at - prompt_count; /* tokens of output before the stop token */
+    for (uint32_t given = 0; given <= before; given++)
+        for (uint32_t more = 0; more < 2; more++) { /* as many as there are, or one more */
+            planner_reset(&p);
+            struct planned *s = planner_put(&p, 1, text, prompt_count + given, TOTAL);
+            s->prompt_count = prompt_count;
+            s->sampling.min_tokens = before + more;
+            s->stop = text[at];
+            EXPECT(planner_run(&p, 512, 1));
+            if (more)
+                EXPECT(s->count > at + 1 && s->tokens[at] != text[at]);
+            else
+                EXPECT(s->finish == WIRE_FINISH_STOP && s->count == at + 1);
+        }
+    planner_close(&p);
+}
+
+/* Prompt and output together are exactly what the context holds; one token more is refused. */
+TEST(a_sequence_may_fill_the_context_to_its_last_position) {
+    static struct planner p;
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    settings.max_context = 64;
+    EXPECT(planner_open(&p, &settings));
+    EXPECT_EQ(p.about.max_context, 64);
+    uint32_t tokens[64];
+    for (uint32_t i = 0; i < ARRAY_LEN(tokens); i++)
+        tokens[i] = 3 + i;
+    planner_put(&p, 0, tokens, 63, 64); /* one token of output */
+    planner_put(&p, 1, tokens, 30, 64);
+    planner_put(&p, 2, tokens, 63, 65);
+    planner_put(&p, 3, tokens, 64, 65);
+    EXPECT(planner_run(&p, 512, 1));
+    EXPECT(p.slots[0].finish == WIRE_FINISH_LENGTH && p.slots[0].count == 64);
+    EXPECT(p.slots[1].finish == WIRE_FINISH_LENGTH && p.slots[1].count == 64);
+    EXPECT(p.slots[2].finish == WIRE_FINISH_ERROR && p.slots[2].count == 63);
+    EXPECT(p.slots[3].finish == WIRE_FINISH_ERROR && p.slots[3].count == 64);
     planner_close(&p);
 }
 
@@ -185,7 +257,7 @@ TEST(plans_that_do_not_fit_are_refused_and_change_nothing) {
     EXPECT(planner_open(&p, &settings));
     make_prompts(p.about.logits_width);
     uint32_t blocks = p.about.groups[0].block_count;
-    put(&p, 0, 2);
+    add_prompt(&p, 0, 2);
     EXPECT(planner_step(&p, 512) && planner_take(&p));
     p.number += 5;
     EXPECT(refused(&p, "a gap"));
@@ -214,7 +286,7 @@ TEST(plans_that_do_not_fit_are_refused_and_change_nothing) {
     vec_push(&p.new_ids, 0u);
     EXPECT(refused(&p, "a group that is not there"));
     uint32_t bad[1] = {blocks};
-    put(&p, 1, 1);
+    add_prompt(&p, 1, 1);
     planner_admit(&p, 1);
     p.admits.items[0].block_ids = (struct u32s){bad, 1};
     EXPECT(refused(&p, "an admission with a block past the cache"));
@@ -233,7 +305,7 @@ TEST(what_is_wrong_with_one_sequence_ends_that_one_alone) {
     EXPECT(reference_texts(&p, texts));
     planner_reset(&p);
     uint32_t alien[4] = {1, 2, p.about.logits_width, 3};
-    put(&p, 0, 4);
+    add_prompt(&p, 0, 4);
     planner_put(&p, 1, alien, 4, 50);
     planner_put(&p, 2, prompts[1], 5, p.about.max_context + 1);
     EXPECT(planner_run(&p, 512, 2));
@@ -247,7 +319,7 @@ TEST(sealed_blocks_are_held_until_they_are_handed_out_again) {
     struct worker_settings settings = planner_settings(model_dir(), NULL);
     EXPECT(planner_open(&p, &settings));
     make_prompts(p.about.logits_width);
-    put(&p, 0, 5);
+    add_prompt(&p, 0, 5);
     EXPECT(planner_step(&p, 512) && planner_take(&p));
     uint32_t ids[3];
     memcpy(ids, p.slots[0].blocks, sizeof ids);
@@ -263,8 +335,9 @@ TEST(sealed_blocks_are_held_until_they_are_handed_out_again) {
     EXPECT(blocks.count == 3 && held.count == 3);
     for (size_t i = 0; i < 3; i++)
         for (size_t k = 0; k < 3; k++)
-            if (ids[i] == blocks.items[k]) EXPECT(u128_equal(hashes[i], held.items[k]));
-    put(&p, 0, 1);
+            if (ids[i] == blocks.items[k])
+                EXPECT(u128_equal(hashes[i], held.items[k]));
+    add_prompt(&p, 0, 1);
     p.slots[0].blocks[0] = ids[1]; /* to be written */
     p.slots[0].block_count = 1;
     EXPECT(planner_step(&p, 512) && planner_take(&p));
@@ -290,9 +363,11 @@ TEST(steps_allocate_nothing) {
     EXPECT(planner_open(&p, &settings));
     EXPECT(allocation_count > 0);
     make_prompts(p.about.logits_width);
-    for (uint32_t i = 0; i < PROMPTS; i++) put(&p, i, (int)i)->sampling.logprobs = 4;
+    for (uint32_t i = 0; i < PROMPTS; i++)
+        add_prompt(&p, i, (int)i)->sampling.logprobs = 4;
     EXPECT(planner_run(&p, 7, 2)); /* the planner's own lists have grown now */
-    for (uint32_t i = 0; i < PROMPTS; i++) put(&p, i, (int)i)->sampling.logprobs = 4;
+    for (uint32_t i = 0; i < PROMPTS; i++)
+        add_prompt(&p, i, (int)i)->sampling.logprobs = 4;
     uint64_t before = allocation_count;
     EXPECT(planner_run(&p, 7, 2));
     EXPECT_EQ(allocation_count - before, 0);

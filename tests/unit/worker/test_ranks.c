@@ -1,6 +1,7 @@
 /*
- * Executors as the ranks of one replica, each on a thread of its own: the bundled model divided by tp, pp and both
- * gives what the whole one gives, the same bits whatever the batches, and a rank that is lost ends the others' waits.
+ * Executors as the ranks of one replica, each on a thread of its own: the bundled model divided by
+ * tp, pp and both gives what the whole one gives, the same bits whatever the batches, and a rank
+ * that is lost ends the others' waits.
  */
 #include <math.h>
 #include <pthread.h>
@@ -11,7 +12,9 @@
 
 enum { RANKS_MAX = 4, FRAMES = 16, TOTAL = 50, PROMPTS = 5 };
 
-static const char *model_dir(void) { return TRIREME_SOURCE_DIR "/demo/model"; }
+static const char *model_dir(void) {
+    return TRIREME_SOURCE_DIR "/demo/model";
+}
 
 /* ---- the other ranks ---- */
 
@@ -38,7 +41,8 @@ struct crew {
 
 static bool follower_take(struct follower *f, struct buf *frame) {
     pthread_mutex_lock(&f->lock);
-    while (f->taken == f->put && !f->end) pthread_cond_wait(&f->changed, &f->lock);
+    while (f->taken == f->put && !f->end)
+        pthread_cond_wait(&f->changed, &f->lock);
     bool any = f->taken < f->put;
     if (any) {
         buf_reset(frame);
@@ -53,12 +57,17 @@ static void follower_run(struct follower *f, struct bytes frame, struct arena *a
     struct wire_step_result result;
     struct error err = {0};
     arena_reset(arena);
-    int rc = wire_decode_plan(frame, arena, &plan, &err);
-    if (!rc && plan.number == 1) executor_reset(f->executor);
-    if (!rc) rc = executor_enqueue(f->executor, &plan, &err);
-    if (!rc && executor_collect(f->executor, true, &result, &err) != 1) rc = ERR_IO;
-    if (rc && !f->rc) f->rc = rc;
-    if (rc) fprintf(stderr, "# a rank failed: %s\n", err.text);
+    int rc = message_unpack_plan(frame, arena, &plan, &err);
+    if (!rc && plan.number == 1)
+        executor_reset(f->executor);
+    if (!rc)
+        rc = executor_enqueue(f->executor, &plan, &err);
+    if (!rc && executor_collect(f->executor, true, &result, &err) != 1)
+        rc = ERR_IO;
+    if (rc && !f->rc)
+        f->rc = rc;
+    if (rc)
+        fprintf(stderr, "# a rank failed: %s\n", err.text);
 }
 
 static void *follower_main(void *arg) {
@@ -69,7 +78,8 @@ static void *follower_main(void *arg) {
     buf_init(&frame, 0);
     arena_init(&arena, 64 << 20, 1 << 20);
     f->open_failed = executor_new(&f->executor, &f->settings, &f->progress, &err) != 0;
-    if (f->open_failed) fprintf(stderr, "# a rank did not open: %s\n", err.text);
+    if (f->open_failed)
+        fprintf(stderr, "# a rank did not open: %s\n", err.text);
     while (!f->open_failed && follower_take(f, &frame)) {
         follower_run(f, buf_bytes(&frame), &arena);
         pthread_mutex_lock(&f->lock);
@@ -85,15 +95,18 @@ static void *follower_main(void *arg) {
 
 static void crew_tell(void *ctx, struct wire_plan *plan) {
     struct crew *crew = ctx;
-    if (plan->number == 1) crew->id = random_u128();
+    if (plan->number == 1)
+        crew->id = random_u128();
     plan->comm_id = bytes_of(&crew->id, sizeof crew->id);
-    if (crew->stop_after && plan->number > crew->stop_after) return;
+    if (crew->stop_after && plan->number > crew->stop_after)
+        return;
     for (uint32_t i = 0; i < crew->count; i++) {
         struct follower *f = &crew->followers[i];
         pthread_mutex_lock(&f->lock);
-        while (f->put - f->done >= FRAMES / 2) pthread_cond_wait(&f->changed, &f->lock);
+        while (f->put - f->done >= FRAMES / 2)
+            pthread_cond_wait(&f->changed, &f->lock);
         buf_reset(&f->frames[f->put % FRAMES]);
-        wire_encode_plan(plan, &f->frames[f->put++ % FRAMES]);
+        message_pack_plan(plan, &f->frames[f->put++ % FRAMES]);
         pthread_cond_broadcast(&f->changed);
         pthread_mutex_unlock(&f->lock);
     }
@@ -116,19 +129,24 @@ static bool crew_open(struct crew *crew, uint32_t tp, uint32_t pp) {
     memset(crew, 0, sizeof *crew);
     for (uint32_t i = 0; i < tp * pp; i++) {
         uint32_t rank = i % tp, stage = i / tp;
-        if (rank == 0 && stage == pp - 1) continue;
+        if (rank == 0 && stage == pp - 1)
+            continue;
         struct follower *f = &crew->followers[crew->count++];
         f->settings = settings_of(tp, rank, pp, stage);
         pthread_mutex_init(&f->lock, NULL);
         pthread_cond_init(&f->changed, NULL);
-        for (int k = 0; k < FRAMES; k++) buf_init(&f->frames[k], 0);
-        if (pthread_create(&f->thread, NULL, follower_main, f)) return false;
+        for (int k = 0; k < FRAMES; k++)
+            buf_init(&f->frames[k], 0);
+        if (pthread_create(&f->thread, NULL, follower_main, f))
+            return false;
     }
     struct worker_settings own = settings_of(tp, 0, pp, pp - 1);
-    if (!planner_open(&crew->planner, &own)) return false;
+    if (!planner_open(&crew->planner, &own))
+        return false;
     crew->planner.tell = crew_tell;
     crew->planner.tell_ctx = crew;
-    if (tp * pp == 1) crew->planner.tell = NULL;
+    if (tp * pp == 1)
+        crew->planner.tell = NULL;
     return true;
 }
 
@@ -143,9 +161,12 @@ static int crew_close(struct crew *crew) {
         pthread_cond_broadcast(&f->changed);
         pthread_mutex_unlock(&f->lock);
         pthread_join(f->thread, NULL);
-        if (f->rc && !rc) rc = f->rc;
-        if (f->open_failed) rc = ERR_INVALID;
-        for (int k = 0; k < FRAMES; k++) buf_release(&f->frames[k]);
+        if (f->rc && !rc)
+            rc = f->rc;
+        if (f->open_failed)
+            rc = ERR_INVALID;
+        for (int k = 0; k < FRAMES; k++)
+            buf_release(&f->frames[k]);
         pthread_mutex_destroy(&f->lock);
         pthread_cond_destroy(&f->changed);
     }
@@ -162,7 +183,7 @@ static void fill_prompt(uint32_t prompt, uint32_t out[TOTAL]) {
 }
 
 /* Odd ones are sampled. */
-static struct planned *put(struct planner *p, uint32_t slot, uint32_t prompt) {
+static struct planned *add_prompt(struct planner *p, uint32_t slot, uint32_t prompt) {
     uint32_t tokens[TOTAL];
     fill_prompt(prompt, tokens);
     struct planned *s = planner_put(p, slot, tokens, PROMPT_COUNTS[prompt], TOTAL);
@@ -181,10 +202,13 @@ struct texts {
 static bool run_all(struct crew *crew, uint32_t chunk, uint32_t depth, struct texts *out) {
     struct planner *p = &crew->planner;
     planner_reset(p);
-    for (uint32_t i = 0; i < PROMPTS; i++) put(p, i * 3, i);
-    if (!planner_run(p, chunk, depth)) return false;
+    for (uint32_t i = 0; i < PROMPTS; i++)
+        add_prompt(p, i * 3, i);
+    if (!planner_run(p, chunk, depth))
+        return false;
     for (uint32_t i = 0; i < PROMPTS; i++) {
-        if (p->slots[i * 3].count != TOTAL) return false;
+        if (p->slots[i * 3].count != TOTAL)
+            return false;
         memcpy(out->tokens[i], p->slots[i * 3].tokens, sizeof out->tokens[i]);
     }
     return true;
@@ -195,14 +219,17 @@ static bool run_apart(struct crew *crew, struct texts *out) {
     struct planner *p = &crew->planner;
     for (uint32_t i = 0; i < PROMPTS; i++) {
         planner_reset(p);
-        put(p, 5, i);
-        if (!planner_run(p, 128, 1) || p->slots[5].count != TOTAL) return false;
+        add_prompt(p, 5, i);
+        if (!planner_run(p, 128, 1) || p->slots[5].count != TOTAL)
+            return false;
         memcpy(out->tokens[i], p->slots[5].tokens, sizeof out->tokens[i]);
     }
     return true;
 }
 
-static bool same(const struct texts *a, const struct texts *b) { return !memcmp(a, b, sizeof *a); }
+static bool same(const struct texts *a, const struct texts *b) {
+    return !memcmp(a, b, sizeof *a);
+}
 
 static const uint32_t SHAPES[][2] = {{2, 1}, {1, 2}, {2, 2}, {3, 1}, {1, 3}};
 
@@ -246,11 +273,12 @@ static bool best_of(struct crew *crew, struct numbers *out) {
     out->count = 0;
     for (uint32_t i = 0; i < PROMPTS; i++) {
         planner_reset(&crew->planner);
-        struct planned *s = put(&crew->planner, 0, i);
+        struct planned *s = add_prompt(&crew->planner, 0, i);
         s->sampling.temperature = 0;
         s->sampling.logprobs = 20;
         s->max_total = s->count + 1;
-        if (!planner_run(&crew->planner, 128, 1) || s->last.ids.count != 21) return false;
+        if (!planner_run(&crew->planner, 128, 1) || s->last.ids.count != 21)
+            return false;
         for (uint32_t k = 1; k < 21; k++) {
             out->ids[out->count] = s->last.ids.items[k];
             out->values[out->count++] = s->last.values.items[k];
@@ -282,7 +310,9 @@ TEST(divided_sums_differ_from_the_whole_by_rounding_only) {
 
 /* ---- loss ---- */
 
-static bool stop_now(void *ctx) { return *(bool *)ctx; }
+static bool stop_now(void *ctx) {
+    return *(bool *)ctx;
+}
 
 TEST(a_rank_without_its_peers_gives_up_when_told_and_begins_anew) {
     static struct crew crew;
@@ -293,9 +323,10 @@ TEST(a_rank_without_its_peers_gives_up_when_told_and_begins_anew) {
     planner_reset(&crew.planner);
     crew.stop_after = 4;
     executor_watch(crew.planner.executor, stop_now, &stop);
-    put(&crew.planner, 0, 2);
+    add_prompt(&crew.planner, 0, 2);
     stop = false;
-    for (int i = 0; i < 4; i++) EXPECT(planner_step(&crew.planner, 128) && planner_take(&crew.planner));
+    for (int i = 0; i < 4; i++)
+        EXPECT(planner_step(&crew.planner, 128) && planner_take(&crew.planner));
     stop = true;
     EXPECT(!planner_step(&crew.planner, 128));
     EXPECT_EQ(crew.planner.err.code, ERR_CLOSED);
@@ -318,7 +349,8 @@ TEST(a_place_that_cannot_be_is_refused) {
                  {1, 0, 2, 0, "1,2,3", "--stage-layers"},
                  {1, 0, 2, 0, "1,100", "the model"}};
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
-        struct worker_settings s = settings_of(CASES[i].tp, CASES[i].rank, CASES[i].pp, CASES[i].stage);
+        struct worker_settings s =
+            settings_of(CASES[i].tp, CASES[i].rank, CASES[i].pp, CASES[i].stage);
         struct planner p;
         s.stage_layers = CASES[i].layers;
         EXPECT(!planner_open(&p, &s));

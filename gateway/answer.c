@@ -1,0 +1,214 @@
+#include "gateway/answer.h"
+
+#include "gateway/anthropic.h"
+#include "gateway/error_response.h"
+#include "gateway/gateway_metrics.h"
+
+void answer_release(struct answer *a) {
+    response_release(&a->writer);
+}
+
+const struct answer_form *answer_form_of(enum genreq_dialect dialect) {
+    static const struct answer_form *const FORMS[GENREQ_DIALECT_COUNT] = {
+        [GENREQ_CHAT] = &answer_openai,
+        [GENREQ_COMPLETIONS] = &answer_openai,
+        [GENREQ_MESSAGES] = &answer_anthropic,
+        [GENREQ_OLLAMA_CHAT] = &answer_ollama,
+        [GENREQ_OLLAMA_GENERATE] = &answer_ollama,
+    };
+    CHECK((size_t)dialect < ARRAY_LEN(FORMS));
+    return FORMS[dialect];
+}
+
+/* ---- what all choices say ---- */
+
+struct usage answer_usage(const struct answer *a) {
+    struct usage u = {.other_fingerprint = a->other_fingerprint};
+    for (uint32_t i = 0; i < a->submission_count; i++) {
+        const struct submission *sub = &a->submissions[i];
+        u.prompt_tokens += (uint32_t)sub->prompt.count;
+        u.cached_tokens += sub->cached_tokens;
+        for (uint32_t j = 0; j < sub->delivery.choice_count; j++) {
+            const struct choice *c = &sub->choices[j];
+            u.completion_tokens += c->token_count;
+            u.reasoning_tokens += c->thought_count;
+            u.reasons |= c->parser && c->parse.reasoning;
+        }
+    }
+    return u;
+}
+
+bool answer_all_ended(const struct answer *a, enum choice_finish finish) {
+    for (uint32_t i = 0; i < a->submission_count; i++)
+        for (uint32_t j = 0; j < a->submissions[i].delivery.choice_count; j++)
+            if (a->submissions[i].choices[j].finish != finish)
+                return false;
+    return true;
+}
+
+/* ---- the client ---- */
+
+bool answer_flush(struct answer *a, int64_t now_ms) {
+    const struct buf *out = &a->scratch->out;
+    if (!a->http || !out->len)
+        return true;
+    CHECK(a->begun);
+    a->wrote_ms = now_ms;
+    return http_stream_write(a->http, out->data, out->len);
+}
+
+bool answer_begin(struct answer *a, int64_t now_ms) {
+    const struct http_field fields[] = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+    CHECK(a->http && a->stream && !a->begun);
+    a->begun = true;
+    http_stream_begin(a->http, 200, a->form->stream_type, fields, ARRAY_LEN(fields));
+    buf_reset(&a->scratch->out);
+    a->form->begin(a, &a->scratch->out);
+    return answer_flush(a, now_ms);
+}
+
+bool answer_ping(struct answer *a, int64_t now_ms) {
+    buf_reset(&a->scratch->out);
+    buf_add_str(&a->scratch->out, a->form->ping);
+    return answer_flush(a, now_ms);
+}
+
+/* ---- one token ---- */
+
+/* Whether a stream has an event for each token, with or without text. */
+static bool is_verbose(const struct answer *a) {
+    return a->logprobs || a->token_ids;
+}
+
+/* Adds a token's extras (log-probabilities, its id) to what the choice collects for its next event
+ * or its final object. */
+static void collect_extras(struct answer *a, struct choice *c, const struct answer_token *token) {
+    const struct tokenizer *t = c->detok.tokenizer;
+    if (a->logprobs && token->logprobs.count) {
+        response_logprobs_entry(a->writer.dialect, t, &token->logprobs, c->text_chars,
+                                &c->logprobs);
+        c->text_chars += response_token_chars(t, token->id);
+    }
+    if (!a->token_ids)
+        return;
+    if (c->ids.len)
+        buf_add_byte(&c->ids, ',');
+    buf_add_u64(&c->ids, token->id);
+}
+
+void answer_write_extras(struct answer *a, const struct choice *c) {
+    struct scratch *s = a->scratch;
+    buf_reset(&s->entries);
+    buf_reset(&s->extra);
+    if (c->logprobs.len)
+        response_logprobs_value(a->writer.dialect, buf_bytes(&c->logprobs), &s->entries);
+    if (!a->token_ids)
+        return;
+    buf_add_str(&s->extra, ",\"token_ids\":[");
+    buf_add_bytes(&s->extra, buf_bytes(&c->ids));
+    buf_add_byte(&s->extra, ']');
+}
+
+/* An event with the text in scratch->piece and what was collected. */
+static void add_event(struct answer *a, struct choice *c) {
+    struct scratch *s = a->scratch;
+    struct bytes logprobs = {0}, extra = {0};
+    if (is_verbose(a)) {
+        answer_write_extras(a, c);
+        logprobs = buf_bytes(&s->entries);
+        extra = buf_bytes(&s->extra);
+        buf_reset(&c->logprobs);
+        buf_reset(&c->ids);
+    }
+    const struct response_text text = {buf_bytes(&s->piece), buf_bytes(&c->reasoning),
+                                       buf_bytes(&c->calls)};
+    a->form->text(a, c, &text, logprobs, extra, &s->out);
+    buf_reset(&c->reasoning);
+    buf_reset(&c->calls);
+}
+
+/* Where the next text of a choice goes. */
+static struct buf *begin_text(struct answer *a, struct choice *c) {
+    if (!a->stream)
+        return &c->text;
+    buf_reset(&a->scratch->piece);
+    return &a->scratch->piece;
+}
+
+/* Whether there is something to say of a choice that streams. */
+static bool has_news(const struct choice *c, const struct buf *text) {
+    return text->len || c->reasoning.len || c->calls.len;
+}
+
+bool answer_feed(struct answer *a, struct choice *c, const struct answer_token *token) {
+    CHECK(c->finish == CHOICE_RUNNING);
+    struct buf *text = begin_text(a, c);
+    if (is_verbose(a))
+        collect_extras(a, c, token);
+    bool ended = true;
+    if (token->is_stop)
+        choice_push_stop(c, token->id, text);
+    else
+        ended = choice_push(c, token->id, text);
+    if (a->stream && (is_verbose(a) || has_news(c, text)))
+        add_event(a, c);
+    return ended;
+}
+
+void answer_end_choice(struct answer *a, struct choice *c, enum choice_finish finish) {
+    CHECK(c->finish == CHOICE_RUNNING);
+    struct buf *text = begin_text(a, c);
+    choice_end(c, finish, text);
+    if (a->stream && has_news(c, text))
+        add_event(a, c);
+}
+
+void answer_finish_choice(struct answer *a, const struct choice *c) {
+    CHECK(c->finish != CHOICE_RUNNING);
+    if (!a->stream || !a->http)
+        return;
+    a->form->finish(a, c, &a->scratch->out);
+}
+
+/* ---- the end ---- */
+
+/* The request is not ours any more. */
+static struct http_request *leave(struct answer *a) {
+    struct http_request *http = a->http;
+    a->http = NULL;
+    return http;
+}
+
+void answer_whole(struct answer *a) {
+    struct buf *out = &a->scratch->out;
+    CHECK(a->http && !a->stream);
+    buf_reset(out);
+    a->form->whole(a, out);
+    http_respond(leave(a), 200, "application/json", NULL, 0, buf_bytes(out));
+    gateway_metrics_answer(200);
+}
+
+void answer_end(struct answer *a) {
+    struct buf *out = &a->scratch->out;
+    CHECK(a->http && a->begun);
+    buf_reset(out);
+    a->form->end(a, out);
+    http_stream_write(a->http, out->data, out->len);
+    http_stream_end(leave(a));
+    gateway_metrics_answer(200);
+}
+
+void answer_fail(struct answer *a, const struct api_error *err) {
+    if (!a->http)
+        return;
+    if (!a->begun) {
+        error_respond(leave(a), err);
+        return;
+    }
+    struct buf *out = &a->scratch->out;
+    buf_reset(out);
+    a->form->error(a, err, out);
+    http_stream_write(a->http, out->data, out->len);
+    http_stream_end(leave(a));
+    gateway_metrics_answer(err->status);
+}

@@ -1,0 +1,127 @@
+/*
+ * answer.h - the way out of a generation: tokens become bytes for its client, as events of a stream
+ * or as one object at the end.
+ *
+ * It decides nothing: who runs, what is taken and when it ends is the generation's (generation.h).
+ *
+ * Invariants:
+ *   (1) Nothing is written before answer_begin (a stream) or answer_whole (one object).
+ *   (2) After answer_end, answer_whole or answer_fail `http` is NULL: the request is not ours any
+ *       more.
+ *   (3) Events of one turn gather in scratch->out and go out by one answer_flush.
+ *
+ * Threading: the event thread of its generation.
+ */
+#ifndef GATEWAY_ANSWER_H
+#define GATEWAY_ANSWER_H
+
+#include "gateway/response.h"
+#include "gateway/submission.h"
+
+struct answer;
+
+/* How a dialect writes an answer: each function appends to out. A stream is begin, then for each
+ * choice texts and a finish, then end; or error in place of what is missing. */
+struct answer_form {
+    const char *stream_type; /* the content type of a stream, */
+    const char *ping;        /* and what fills its silence; "": nothing can */
+    bool whole_calls;        /* a stream has each tool call in one piece, and well formed */
+    /* Fills *r, whose id is response_id of `number`. */
+    void (*init)(struct response_writer *r, enum genreq_dialect dialect, bool stream,
+                 struct u128 number, int64_t created_s, struct bytes model);
+    /* What comes before any text. */
+    void (*begin)(struct answer *a, struct buf *out);
+    /* A piece of a choice; logprobs and extra as response_chunk_text has them. */
+    void (*text)(struct answer *a, const struct choice *c, const struct response_text *text,
+                 struct bytes logprobs, struct bytes extra, struct buf *out);
+    /* A choice has ended. */
+    void (*finish)(struct answer *a, const struct choice *c, struct buf *out);
+    /* All have. */
+    void (*end)(struct answer *a, struct buf *out);
+    void (*error)(const struct answer *a, const struct api_error *err, struct buf *out);
+    /* The whole answer in one. */
+    void (*whole)(struct answer *a, struct buf *out);
+};
+
+/* What is open in an answer whose content is a list of blocks. */
+enum answer_block {
+    ANSWER_BLOCK_NONE,
+    ANSWER_BLOCK_THINKING,
+    ANSWER_BLOCK_TEXT,
+    ANSWER_BLOCK_CALL
+};
+
+extern const struct answer_form answer_openai; /* answer_openai.c: chats and completions */
+extern const struct answer_form answer_ollama; /* ollama_answer.c */
+
+/* Moments of a generation, for forms that tell how long things took; of the event thread's clock.
+ * All are known when it ends. */
+struct answer_times {
+    int64_t start_us;  /* the request's first byte */
+    int64_t submit_us; /* handed to the scheduler */
+    int64_t first_us;  /* its first token */
+    int64_t end_us;
+};
+
+struct answer {
+    const struct answer_form *form; /* of its dialect */
+    struct http_request *http;      /* borrowed from the server; NULL: a probe, or it has ended */
+    struct response_writer writer;
+    struct scratch *scratch;              /* borrowed: the thread's */
+    const struct submission *submissions; /* borrowed: the generation's, in order of index */
+    uint32_t submission_count;
+    bool stream;   /* events; else one object */
+    bool logprobs; /* wanted, and */
+    bool token_ids;
+    enum answer_block block; /* of a form that has blocks: the open one */
+    uint32_t block_count;    /* begun so far */
+    bool begun;              /* the response's head is out */
+    bool other_fingerprint;  /* part of it was made by a replica whose bits may differ */
+    int64_t wrote_ms;        /* when the client last got something */
+    struct answer_times times;
+};
+
+/* One token of a run, with what the scheduler told of it. */
+struct answer_token {
+    uint32_t id;
+    bool is_stop; /* it is a stop token that ends the choice */
+    struct token_logprobs logprobs;
+};
+
+/* Frees what the writer holds; the request is not touched. */
+void answer_release(struct answer *a);
+
+/* The form of a dialect's answers. */
+const struct answer_form *answer_form_of(enum genreq_dialect dialect);
+/* For forms: turns what was collected of a choice's tokens into the members they are in JSON:
+ * scratch->entries (log-probabilities) and ->extra. */
+void answer_write_extras(struct answer *a, const struct choice *c);
+
+/* Tokens and flags of all submissions so far. */
+struct usage answer_usage(const struct answer *a);
+/* Whether every choice ended so. */
+bool answer_all_ended(const struct answer *a, enum choice_finish finish);
+
+/* Sends the head of a stream and what comes before any text. False: the client's buffer is full. */
+bool answer_begin(struct answer *a, int64_t now_ms);
+/* Feeds a choice one token; a stream's event for it is gathered. True when the choice has ended
+ * with it: a stop string, or it is the stop token. */
+bool answer_feed(struct answer *a, struct choice *c, const struct answer_token *token);
+/* The worker ended the choice without a stop token: what is held back comes out. */
+void answer_end_choice(struct answer *a, struct choice *c, enum choice_finish finish);
+/* A stream's last event of a choice. */
+void answer_finish_choice(struct answer *a, const struct choice *c);
+/* A comment, or what the form has for it, keeps proxies and clients from giving up on a quiet stream. False as answer_flush. */
+bool answer_ping(struct answer *a, int64_t now_ms);
+/* Writes what is gathered. False: the client's buffer is full; on_drained of the request follows.
+ * */
+bool answer_flush(struct answer *a, int64_t now_ms);
+
+/* Each ends the response. answer_whole: one object; answer_end: the last events of a stream. */
+void answer_whole(struct answer *a);
+/* The last events of a stream; it must have begun. */
+void answer_end(struct answer *a);
+/* The status if nothing was sent yet, else an event of the stream. */
+void answer_fail(struct answer *a, const struct api_error *err);
+
+#endif

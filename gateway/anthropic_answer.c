@@ -1,0 +1,331 @@
+/*
+ * The answers of Anthropic's messages: a list of blocks, whole or as named events. One block is
+ * open at a time; blocks come in the order in which their text came.
+ */
+#include "gateway/anthropic.h"
+
+#include "formats/json.h"
+
+#define ADD(out, literal) buf_add((out), (literal), sizeof(literal) - 1)
+
+/* ---- errors ---- */
+
+bool anthropic_is_path(struct bytes path) {
+    return bytes_equal(path, bytes_str("/v1/messages")) ||
+           bytes_equal(path, bytes_str("/v1/messages/count_tokens"));
+}
+
+static const char *error_type(int status) {
+    switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 413: return "request_too_large";
+    case 429: return "rate_limit_error";
+    case 503: return "overloaded_error";
+    case 504: return "timeout_error";
+    default: return status < 500 ? "invalid_request_error" : "api_error";
+    }
+}
+
+void anthropic_error_write(const struct api_error *err, const char *request_id, struct buf *out) {
+    buf_addf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":\"",
+             error_type(err->status));
+    buf_add_json(out, bytes_str(err->text));
+    ADD(out, "\"},\"request_id\":\"");
+    buf_add_json(out, bytes_str(request_id));
+    ADD(out, "\"}");
+}
+
+/* ---- parts of both ---- */
+
+/* The head ends where the content begins. */
+static void init(struct response_writer *r, enum genreq_dialect dialect, bool stream,
+                 struct u128 number, int64_t created_s, struct bytes model) {
+    (void)stream;
+    (void)created_s; /* no message has a time */
+    *r = (struct response_writer){.dialect = dialect};
+    response_id(dialect, number, r->id);
+    buf_addf(&r->head, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"",
+             r->id);
+    buf_add_json(&r->head, model);
+    ADD(&r->head, "\",\"content\":[");
+}
+
+/* Tokens that were read from the prefix cache are none of input_tokens: the two are summed. */
+static void add_usage(const struct answer *a, struct buf *out) {
+    struct usage u = answer_usage(a);
+    ADD(out, "\"usage\":{\"input_tokens\":");
+    buf_add_u64(out, u.prompt_tokens - u.cached_tokens);
+    ADD(out, ",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":");
+    buf_add_u64(out, u.cached_tokens);
+    ADD(out, ",\"output_tokens\":");
+    buf_add_u64(out, u.completion_tokens);
+    if (u.reasons) {
+        ADD(out, ",\"output_tokens_details\":{\"thinking_tokens\":");
+        buf_add_u64(out, u.reasoning_tokens);
+        ADD(out, "}");
+    }
+    if (u.other_fingerprint)
+        ADD(out, ",\"other_fingerprint\":true");
+    ADD(out, "}");
+}
+
+static const char *stop_reason(enum choice_finish finish) {
+    switch (finish) {
+    case CHOICE_CALLS: return "tool_use";
+    case CHOICE_LENGTH:
+    case CHOICE_DEADLINE: return "max_tokens";
+    default: return "end_turn";
+    }
+}
+
+static void add_stop(const struct choice *c, struct buf *out) {
+    struct bytes stop = choice_stop_text(c);
+    ADD(out, "\"stop_reason\":\"");
+    buf_add_str(out, stop.len ? "stop_sequence" : stop_reason(choice_reported_finish(c)));
+    ADD(out, "\",\"stop_sequence\":");
+    if (stop.len) {
+        ADD(out, "\"");
+        buf_add_json(out, stop);
+        ADD(out, "\"");
+    } else {
+        ADD(out, "null");
+    }
+}
+
+/* One call, or a piece of one, as choice.h writes them. */
+struct call {
+    bool begins; /* it has an id and a name */
+    struct buf id, name, arguments;
+};
+
+/* The next of a list of calls; false: no more. `function`'s members are of the depth below, and no
+ * name is of both. */
+static bool next_call(struct json_reader *r, struct call *call) {
+    buf_reset(&call->id);
+    buf_reset(&call->name);
+    buf_reset(&call->arguments);
+    call->begins = false;
+    if (json_next(r) != JSON_OBJECT_BEGIN)
+        return false;
+    uint32_t depth = r->depth;
+    struct buf *out = NULL;
+    for (enum json_event event; (event = json_next(r)) > JSON_END && r->depth >= depth;) {
+        if (event == JSON_KEY)
+            out = bytes_equal(r->text, bytes_str("id"))          ? &call->id
+                  : bytes_equal(r->text, bytes_str("name"))      ? &call->name
+                  : bytes_equal(r->text, bytes_str("arguments")) ? &call->arguments
+                                                                 : NULL;
+        else if (event == JSON_STRING && out)
+            buf_add_bytes(out, r->text);
+    }
+    call->begins = call->id.len > 0;
+    return true;
+}
+
+static void call_release(struct call *call) {
+    buf_release(&call->id);
+    buf_release(&call->name);
+    buf_release(&call->arguments);
+}
+
+/* Runs add(a, call, out) for each of a list of calls, which is comma-separated. */
+static void each_call(struct answer *a, struct bytes calls, struct buf *out,
+                      void (*add)(struct answer *a, const struct call *call, struct buf *out)) {
+    struct json_reader r;
+    struct call call = {0};
+    struct buf list = {0};
+    if (calls.len == 0)
+        return;
+    buf_add_byte(&list, '[');
+    buf_add_bytes(&list, calls);
+    buf_add_byte(&list, ']');
+    json_reader_init(&r, buf_bytes(&list), 0, JSON_ALLOW_NUL);
+    CHECK(json_next(&r) == JSON_ARRAY_BEGIN);
+    while (next_call(&r, &call))
+        add(a, &call, out);
+    CHECK_MSG(r.last == JSON_ARRAY_END, "calls are no JSON");
+    json_reader_release(&r);
+    call_release(&call);
+    buf_release(&list);
+}
+
+/* ---- a stream ---- */
+
+#define EVENT(name) "event: " name "\ndata: {\"type\":\"" name "\""
+
+static void begin(struct answer *a, struct buf *out) {
+    ADD(out, EVENT("message_start") ",\"message\":");
+    buf_add_bytes(out, buf_bytes(&a->writer.head));
+    ADD(out, "],\"stop_reason\":null,\"stop_sequence\":null,");
+    add_usage(a, out);
+    ADD(out, "}}\n\n");
+}
+
+static void add_index(const struct answer *a, struct buf *out) {
+    ADD(out, ",\"index\":");
+    buf_add_u64(out, a->block_count - 1);
+}
+
+static void open_delta(const struct answer *a, const char *type, const char *member,
+                       struct buf *out) {
+    ADD(out, EVENT("content_block_delta"));
+    add_index(a, out);
+    buf_addf(out, ",\"delta\":{\"type\":\"%s\",\"%s\":\"", type, member);
+}
+
+static void add_delta(const struct answer *a, const char *type, const char *member,
+                      struct bytes piece, struct buf *out) {
+    open_delta(a, type, member, out);
+    buf_add_json(out, piece);
+    ADD(out, "\"}}\n\n");
+}
+
+/* The signature is the answer's id: clients send back no thought without one, and it is not
+ * looked at then. */
+static void close_block(struct answer *a, struct buf *out) {
+    if (a->block == ANSWER_BLOCK_NONE)
+        return;
+    if (a->block == ANSWER_BLOCK_THINKING)
+        add_delta(a, "signature_delta", "signature", bytes_str(a->writer.id), out);
+    a->block = ANSWER_BLOCK_NONE;
+    ADD(out, EVENT("content_block_stop"));
+    add_index(a, out);
+    ADD(out, "}\n\n");
+}
+
+/* The caller writes the rest of the block, and "}}\n\n" or the like. */
+static void open_block(struct answer *a, enum answer_block block, struct buf *out) {
+    close_block(a, out);
+    a->block = block;
+    a->block_count++;
+    ADD(out, EVENT("content_block_start"));
+    add_index(a, out);
+    ADD(out, ",\"content_block\":");
+}
+
+static void add_arguments(const struct answer *a, const struct call *call, struct buf *out) {
+    if (call->arguments.len)
+        add_delta(a, "input_json_delta", "partial_json", buf_bytes(&call->arguments), out);
+}
+
+/* More of the call that is open. */
+static void add_more(struct answer *a, const struct call *call, struct buf *out) {
+    if (call->begins)
+        return;
+    CHECK(a->block == ANSWER_BLOCK_CALL);
+    add_arguments(a, call, out);
+}
+
+static void add_call(struct answer *a, const struct call *call, struct buf *out) {
+    if (!call->begins)
+        return;
+    open_block(a, ANSWER_BLOCK_CALL, out);
+    ADD(out, "{\"type\":\"tool_use\",\"id\":\"");
+    buf_add_json(out, buf_bytes(&call->id));
+    ADD(out, "\",\"name\":\"");
+    buf_add_json(out, buf_bytes(&call->name));
+    ADD(out, "\",\"input\":{}}}\n\n");
+    add_arguments(a, call, out);
+}
+
+/* The end of the open call comes first and calls that begin come last, so that the call which may
+ * go on is always the open block. */
+static void text(struct answer *a, const struct choice *c, const struct response_text *piece,
+                 struct bytes logprobs, struct bytes extra, struct buf *out) {
+    (void)c;
+    CHECK(logprobs.len == 0 && extra.len == 0); /* the dialect refuses them */
+    each_call(a, piece->calls, out, add_more);
+    if (piece->reasoning.len) {
+        if (a->block != ANSWER_BLOCK_THINKING) {
+            open_block(a, ANSWER_BLOCK_THINKING, out);
+            ADD(out, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}\n\n");
+        }
+        add_delta(a, "thinking_delta", "thinking", piece->reasoning, out);
+    }
+    if (piece->content.len) {
+        if (a->block != ANSWER_BLOCK_TEXT) {
+            open_block(a, ANSWER_BLOCK_TEXT, out);
+            ADD(out, "{\"type\":\"text\",\"text\":\"\"}}\n\n");
+        }
+        add_delta(a, "text_delta", "text", piece->content, out);
+    }
+    each_call(a, piece->calls, out, add_call);
+}
+
+static void finish(struct answer *a, const struct choice *c, struct buf *out) {
+    close_block(a, out);
+    ADD(out, EVENT("message_delta") ",\"delta\":{");
+    add_stop(c, out);
+    ADD(out, "},");
+    add_usage(a, out);
+    ADD(out, "}\n\n");
+}
+
+static void end(struct answer *a, struct buf *out) {
+    (void)a;
+    ADD(out, EVENT("message_stop") "}\n\n");
+}
+
+static void error(const struct answer *a, const struct api_error *err, struct buf *out) {
+    ADD(out, "event: error\ndata: ");
+    anthropic_error_write(err, http_request_id(a->http), out);
+    ADD(out, "\n\n");
+}
+
+/* ---- one object ---- */
+
+static void separate(struct answer *a, struct buf *out) {
+    if (a->block_count++)
+        ADD(out, ",");
+}
+
+static void add_whole_call(struct answer *a, const struct call *call, struct buf *out) {
+    separate(a, out);
+    ADD(out, "{\"type\":\"tool_use\",\"id\":\"");
+    buf_add_json(out, buf_bytes(&call->id));
+    ADD(out, "\",\"name\":\"");
+    buf_add_json(out, buf_bytes(&call->name));
+    ADD(out, "\",\"input\":");
+    buf_add_bytes(out, buf_bytes(&call->arguments)); /* an object: complete_calls of parse.h */
+    ADD(out, "}");
+}
+
+static void whole(struct answer *a, struct buf *out) {
+    CHECK(a->submission_count == 1 && a->submissions[0].delivery.choice_count == 1);
+    const struct choice *c = &a->submissions[0].choices[0];
+    buf_add_bytes(out, buf_bytes(&a->writer.head));
+    if (c->reasoning.len) {
+        separate(a, out);
+        ADD(out, "{\"type\":\"thinking\",\"thinking\":\"");
+        buf_add_json(out, buf_bytes(&c->reasoning));
+        ADD(out, "\",\"signature\":\"");
+        buf_add_str(out, a->writer.id);
+        ADD(out, "\"}");
+    }
+    if (c->text.len) {
+        separate(a, out);
+        ADD(out, "{\"type\":\"text\",\"text\":\"");
+        buf_add_json(out, buf_bytes(&c->text));
+        ADD(out, "\"}");
+    }
+    each_call(a, buf_bytes(&c->calls), out, add_whole_call);
+    ADD(out, "],");
+    add_stop(c, out);
+    ADD(out, ",");
+    add_usage(a, out);
+    ADD(out, "}");
+}
+
+const struct answer_form answer_anthropic = {
+    .stream_type = "text/event-stream; charset=utf-8",
+    .ping = EVENT("ping") "}\n\n",
+    .init = init,
+    .begin = begin,
+    .text = text,
+    .finish = finish,
+    .end = end,
+    .error = error,
+    .whole = whole,
+};

@@ -1,0 +1,47 @@
+#include "gateway/error_response.h"
+
+#include <stdio.h>
+
+#include "gateway/anthropic.h"
+#include "gateway/gateway_metrics.h"
+
+static bool is_ollama_path(struct bytes path) {
+    static const char prefix[] = "/api/";
+    size_t len = sizeof prefix - 1;
+    return path.len >= len && memcmp(path.data, prefix, len) == 0;
+}
+
+/* Ollama's: {"error": TEXT}. */
+static void write_ollama(const struct api_error *err, struct buf *out) {
+    buf_add_str(out, "{\"error\":\"");
+    buf_add_json(out, bytes_str(err->text));
+    buf_add_str(out, "\"}");
+}
+
+void error_body(struct http_request *req, const struct api_error *err, struct buf *out) {
+    if (anthropic_is_path(req->path))
+        anthropic_error_write(err, http_request_id(req), out);
+    else if (is_ollama_path(req->path))
+        write_ollama(err, out);
+    else
+        api_error_write(err, out);
+}
+
+void error_respond(struct http_request *req, const struct api_error *err) {
+    struct buf body;
+    char seconds[16];
+    struct http_field fields[2];
+    size_t count = 0;
+    CHECK(err->status >= 400);
+    buf_init(&body, 0);
+    error_body(req, err, &body);
+    buf_add_byte(&body, '\n');
+    snprintf(seconds, sizeof seconds, "%u", (err->retry_after_ms + 999) / 1000);
+    if (err->retry_after_ms)
+        fields[count++] = (struct http_field){"Retry-After", seconds};
+    if (err->status == 401)
+        fields[count++] = (struct http_field){"WWW-Authenticate", "Bearer"};
+    http_respond(req, err->status, "application/json", fields, count, buf_bytes(&body));
+    gateway_metrics_answer(err->status);
+    buf_release(&body);
+}

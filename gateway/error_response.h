@@ -1,0 +1,18 @@
+/*
+ * error_response.h - a refusal as the whole response of an HTTP request.
+ *
+ * Threading: the event thread that owns the request.
+ */
+#ifndef GATEWAY_ERROR_RESPONSE_H
+#define GATEWAY_ERROR_RESPONSE_H
+
+#include "gateway/api_error.h"
+#include "http/http_server.h"
+
+/* Appends err in the shape of the dialect that req's path is of. */
+void error_body(struct http_request *req, const struct api_error *err, struct buf *out);
+/* Responds with err's status, the error object and the headers that belong to it (Retry-After,
+ * WWW-Authenticate), and counts the response. Ends the request: req must not be used afterwards. */
+void error_respond(struct http_request *req, const struct api_error *err);
+
+#endif

@@ -1,0 +1,214 @@
+/*
+ * What other servers' references have and this one does not do: every field of OpenAI's, vLLM's,
+ * SGLang's, llama.cpp's, TensorRT-LLM's, LMDeploy's, TGI's, mistral.rs's and Ollama's requests that
+ * would change the text is refused by its name, unless its value says what happens anyway. Their
+ * other names for fields of ours do what they say. What changes no text passes.
+ */
+#include "gateway/field.h"
+
+/* llama.cpp: below 0 as many as fit. */
+static int read_predict(struct field_reader *r, enum json_event first) {
+    int64_t asked;
+    if (field_int(r, first, -2, WIRE_MAX_TOKENS, &asked))
+        return -1;
+    if (asked == 0)
+        return api_error_set(r->err, API_UNSUPPORTED, r->name,
+                             "'%s': 0 is not offered by this server; at least one token is made",
+                             r->name);
+    if (asked < 0)
+        asked = WIRE_MAX_TOKENS;
+    if (r->g->given & GENREQ_MAX_TOKENS && asked != r->g->max_tokens)
+        return field_disagrees(r);
+    r->g->given |= GENREQ_MAX_TOKENS;
+    r->g->max_tokens = asked;
+    return 0;
+}
+
+static int read_reasoning_format(struct field_reader *r, enum json_event first) {
+    if (first != JSON_STRING)
+        return field_wrong_type(r, "a string", first);
+    bool none = bytes_equal(r->json.text, bytes_str("none"));
+    if (!none && !bytes_equal(r->json.text, bytes_str("auto")) &&
+        !bytes_equal(r->json.text, bytes_str("deepseek")))
+        return api_error_set(r->err, API_UNSUPPORTED, r->name,
+                             "'%s' must be none, auto or deepseek here", r->name);
+    r->g->separate_reasoning = !none;
+    return 0;
+}
+
+/* NEUTRAL: values that change nothing, so they are taken. */
+#define NEUTRAL_FIELD(json, values)                                                                \
+    { .name = json, .kind = FIELD_REFUSED, .neutral = values }
+/* Only null is taken. */
+#define NEVER_FIELD(json) NEUTRAL_FIELD(json, "")
+
+/* clang-format off */
+static const struct field rows[] = {
+    /* other names */
+    CUSTOM_FIELD("n_predict", read_predict),
+    CUSTOM_FIELD("num_predict", read_predict),
+    INT_FIELD("max_new_tokens", max_tokens, 1, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),
+    INT_FIELD("min_new_tokens", min_tokens, 0, WIRE_MAX_TOKENS, GENREQ_MIN_TOKENS),
+    INT_FIELD("n_cmpl", choice_count, 1, GENREQ_CHOICES_MAX, GENREQ_CHOICE_COUNT),
+    NUMBER_FIELD("repeat_penalty", repetition_penalty, 0.01, 100, GENREQ_REPETITION),
+    INT_FIELD("repeat_last_n", penalty_window, -1, INT32_MAX, GENREQ_PENALTY_WINDOW),
+    STRING_FIELD_ONCE("extra_key", cache_salt, 128, GENREQ_CACHE_SALT),
+    CUSTOM_FIELD("reasoning_format", read_reasoning_format),
+
+    /* samplers */
+    NEUTRAL_FIELD("typical_p", "1"),
+    NEUTRAL_FIELD("tfs_z", "1"),
+    NEUTRAL_FIELD("top_n_sigma", "<=0"),
+    NEUTRAL_FIELD("top_p_min", "0"),
+    NEUTRAL_FIELD("min_keep", "0 1"),
+    NEUTRAL_FIELD("dynatemp_range", "0"),
+    NEUTRAL_FIELD("xtc_probability", "<=0"),
+    NEUTRAL_FIELD("dry_multiplier", "0"),
+    NEUTRAL_FIELD("mirostat", "0"),
+    NEUTRAL_FIELD("adaptive_target", "<=-1"),
+    NEUTRAL_FIELD("samplers", "[]"),
+    NEUTRAL_FIELD("do_sample", "true"),
+    REFUSED_FIELD("repetition_ngram_size"),
+    REFUSED_FIELD("prompt_ignore_length"),
+    REFUSED_FIELD("repetition_detection"),
+    REFUSED_FIELD("use_beam_search"),
+    NEUTRAL_FIELD("best_of", "0 1"),
+    REFUSED_FIELD("bad_words"),
+    REFUSED_FIELD("allowed_token_ids"),
+    REFUSED_FIELD("logits_processors"),
+    REFUSED_FIELD("custom_logit_processor"),
+    REFUSED_FIELD("custom_params"),
+    REFUSED_FIELD("vllm_xargs"),
+    REFUSED_FIELD("watermark"),
+    REFUSED_FIELD("watermarking"),
+    /* that only say how those above do it */
+    PASSED_FIELD("dynatemp_exponent"),
+    PASSED_FIELD("xtc_threshold"),
+    PASSED_FIELD("dry_base"),
+    PASSED_FIELD("dry_allowed_length"),
+    PASSED_FIELD("dry_penalty_last_n"),
+    PASSED_FIELD("dry_sequence_breakers"),
+    PASSED_FIELD("mirostat_tau"),
+    PASSED_FIELD("mirostat_eta"),
+    PASSED_FIELD("adaptive_decay"),
+    PASSED_FIELD("repetition_ngram_threshold"),
+    PASSED_FIELD("length_penalty"),
+    PASSED_FIELD("early_stopping"),
+
+    /* constraints */
+    NEVER_FIELD("guided_whitespace_pattern"),
+    REFUSED_FIELD("grammar_lazy"),
+    PASSED_FIELD("guided_decoding_backend"),
+    PASSED_FIELD("grammar_triggers"),
+
+    /* what is put in, what is left out */
+    REFUSED_FIELD("echo"),
+    REFUSED_FIELD("return_full_text"),
+    REFUSED_FIELD("suffix"),
+    REFUSED_FIELD("prompt_embeds"),
+    REFUSED_FIELD("input_ids"),
+    REFUSED_FIELD("input_embeds"),
+    REFUSED_FIELD("image_data"),
+    REFUSED_FIELD("images"),
+    REFUSED_FIELD("multimodal_data"),
+    REFUSED_FIELD("audio"),
+    NEUTRAL_FIELD("modalities", "[\"text\"]"),
+    NEUTRAL_FIELD("truncate_prompt_tokens", "-1"),
+    NEVER_FIELD("truncate"),
+    REFUSED_FIELD("truncate_sequence"),
+    PASSED_FIELD("truncation_side"),
+    REFUSED_FIELD("n_indent"),
+    REFUSED_FIELD("session_params"),
+    REFUSED_FIELD("context"),
+    REFUSED_FIELD("system"),
+    REFUSED_FIELD("template"),
+    REFUSED_FIELD("raw"),
+    REFUSED_FIELD("options"),
+    NEUTRAL_FIELD("do_preprocess", "true"),
+    NEUTRAL_FIELD("detokenize", "true"),
+    REFUSED_FIELD("stop_regex"),
+    REFUSED_FIELD("no_stop_trim"),
+    NEUTRAL_FIELD("t_max_predict_ms", "<=0"),
+    REFUSED_FIELD("prompt_logprobs"),
+
+    /* reasoning, style, other sources */
+    NEVER_FIELD("think"),
+    NEVER_FIELD("enable_thinking"),
+    NEUTRAL_FIELD("reasoning", "{}"),
+    NEUTRAL_FIELD("thinking_token_budget", "-1"),
+    NEUTRAL_FIELD("thinking_budget_tokens", "-1"),
+    NEUTRAL_FIELD("reasoning_budget", "-1"),
+    REFUSED_FIELD("reasoning_control"),
+    NEUTRAL_FIELD("verbosity", "\"medium\""),
+    NEVER_FIELD("web_search_options"),
+    NEVER_FIELD("prediction"),
+    REFUSED_FIELD("functions"),
+    NEUTRAL_FIELD("function_call", "\"none\" \"auto\""),
+
+    /* other weights, other engines */
+    REFUSED_FIELD("lora"),
+    REFUSED_FIELD("lora_path"),
+    REFUSED_FIELD("lora_request"),
+    REFUSED_FIELD("adapter"),
+    REFUSED_FIELD("adapter_id"),
+    REFUSED_FIELD("kv_transfer_params"),
+    REFUSED_FIELD("ec_transfer_params"),
+    REFUSED_FIELD("disaggregated_params"),
+    NEVER_FIELD("ngram_corpus_id"),
+
+    /* of the answer's form or of nobody's concern: no text changes */
+    PASSED_FIELD("store"),
+    PASSED_FIELD("metadata"),
+    PASSED_FIELD("service_tier"),
+    PASSED_FIELD("safety_identifier"),
+    PASSED_FIELD("prompt_cache_key"),
+    PASSED_FIELD("prompt_cache_retention"),
+    PASSED_FIELD("spaces_between_special_tokens"),
+    PASSED_FIELD("request_id"),
+    PASSED_FIELD("rid"),
+    PASSED_FIELD("session_id"),
+    PASSED_FIELD("conversation_params"),
+    PASSED_FIELD("logprob_token_ids"),
+    PASSED_FIELD("return_tokens_as_token_ids"),
+    PASSED_FIELD("return_token_offsets"),
+    PASSED_FIELD("return_prompt_text"),
+    PASSED_FIELD("return_mm_kwargs"),
+    PASSED_FIELD("return_hidden_states"),
+    PASSED_FIELD("return_routed_experts"),
+    PASSED_FIELD("return_cached_tokens_details"),
+    PASSED_FIELD("return_prompt_token_ids"),
+    PASSED_FIELD("return_meta_info"),
+    PASSED_FIELD("return_context_logits"),
+    PASSED_FIELD("return_logprob"),
+    PASSED_FIELD("return_tokens"),
+    PASSED_FIELD("return_progress"),
+    PASSED_FIELD("routed_experts_prompt_start"),
+    PASSED_FIELD("media_io_kwargs"),
+    PASSED_FIELD("mm_processor_kwargs"),
+    PASSED_FIELD("images_config"),
+    PASSED_FIELD("custom_labels"),
+    PASSED_FIELD("stream_interval"),
+    PASSED_FIELD("stream_reasoning"),
+    PASSED_FIELD("bootstrap_host"),
+    PASSED_FIELD("bootstrap_port"),
+    PASSED_FIELD("bootstrap_room"),
+    PASSED_FIELD("routed_dp_rank"),
+    PASSED_FIELD("disagg_prefill_dp_rank"),
+    PASSED_FIELD("n_keep"),
+    PASSED_FIELD("n_discard"),
+    PASSED_FIELD("n_probs"),
+    PASSED_FIELD("top_n_tokens"),
+    PASSED_FIELD("decoder_input_details"),
+    PASSED_FIELD("details"),
+    PASSED_FIELD("id_slot"),
+    PASSED_FIELD("cache_prompt"),
+    PASSED_FIELD("n_cache_reuse"),
+    PASSED_FIELD("timings_per_token"),
+    PASSED_FIELD("sse_ping_interval"),
+    PASSED_FIELD("post_sampling_probs"),
+    PASSED_FIELD("response_fields"),
+    PASSED_FIELD("keep_alive"),
+};
+/* clang-format on */
+
+const struct field_table field_peers = {rows, ARRAY_LEN(rows)};

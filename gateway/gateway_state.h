@@ -1,0 +1,76 @@
+/*
+ * gateway_state.h - what the threads of the gateway process share: its settings and the objects
+ * that live as long as the process.
+ *
+ * gateway.h makes and ends it. In between only what is atomic changes, and `http` under its mutex.
+ */
+#ifndef GATEWAY_GATEWAY_STATE_H
+#define GATEWAY_GATEWAY_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/pulse.h"
+#include "gateway/auth.h"
+#include "gateway/cors.h"
+#include "gateway/hosts.h"
+#include "gateway/mailbox.h"
+#include "gateway/model_table.h"
+#include "http/http_server.h"
+
+struct gateway_settings {
+    const char *host, *scheduler, *api_key, *api_key_file, *instance, *run_dir;
+    int64_t port;               /* 0: any free one */
+    int64_t threads;            /* event threads */
+    int64_t request_timeout_ms; /* 0: none */
+    int64_t model_wait_ms;      /* how long a request waits for a model to be there */
+    int64_t drain_ms, ping_ms, slow_ms, probe_ms;
+    int64_t open_max, connections_max;
+    int64_t priority_min; /* of requests whose key does not say otherwise */
+    uint64_t body_max;
+    uint64_t submit_max;       /* bytes of a Submit; 0: what a frame may have (tests: less) */
+    const char *allow_hosts;   /* see hosts.h */
+    const char *allow_origins; /* of web pages: see cors.h */
+    bool share_port, trust_request_template;
+    bool api_key_stdin;                              /* api_key is read from there */
+    const char *chat_template;                       /* a file; NULL: the model's own */
+    const char *reasoning_parser, *tool_call_parser; /* names, "auto" or "none" */
+    const char *served_names;                        /* as text_settings.served_names */
+    int64_t seed; /* of requests that bring none; -1: drawn anew for each */
+    /* of compiled vocabularies; NULL: the user's */
+    const char *cache_dir;
+    int log_level, log_format;
+};
+
+/* Result of the last /health/e2e probe of the process (health.h). */
+struct health {
+    _Atomic int64_t result_ms; /* when it ended; 0: never */
+    _Atomic bool ok;
+    _Atomic bool running; /* one is under way */
+};
+
+struct event_thread;
+struct prepare_pool;
+struct scheduler_link;
+
+struct gateway {
+    struct gateway_settings settings;
+    struct auth auth;
+    struct cors cors;
+    struct hosts hosts;
+    struct http_server *http;
+    struct model_table *models;
+    struct buf chat_template; /* the file's bytes */
+    struct scheduler_link *link;
+    struct prepare_pool *pool;
+    struct mailbox *boxes;         /* one for each event thread */
+    struct event_thread **threads; /* thread_count */
+    int thread_count;
+    struct health health;
+    struct pulse pulse;         /* of the first event thread */
+    pthread_mutex_t http_mutex; /* guards `http` against its end, for wakes from other threads */
+    _Atomic int64_t open_count; /* generation requests not ended */
+    _Atomic bool draining;
+};
+
+#endif

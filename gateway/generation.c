@@ -1,0 +1,481 @@
+#include "gateway/generation.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "formats/json.h"
+#include "gateway/constraint.h"
+#include "gateway/error_response.h"
+#include "gateway/gateway_metrics.h"
+#include "gateway/model_metrics.h"
+#include "gateway/request_id.h"
+#include "gateway/request_log.h"
+
+#define METRIC(id) (&gateway_metrics[GATEWAY_METRIC_##id])
+
+/* ---- life ---- */
+
+static void list_generation(struct generation *gen) {
+    struct event_thread *thread = gen->thread;
+    gen->next = thread->generations;
+    if (gen->next)
+        gen->next->prev = gen;
+    thread->generations = gen;
+    atomic_fetch_add(&thread->gw->open_count, 1);
+    metric_add(METRIC(OPEN), 1);
+    metric_add(METRIC(WAITING), 1);
+}
+
+static void unlist_generation(struct generation *gen) {
+    struct event_thread *thread = gen->thread;
+    if (gen->prev)
+        gen->prev->next = gen->next;
+    else
+        thread->generations = gen->next;
+    if (gen->next)
+        gen->next->prev = gen->prev;
+    if (thread->opened == gen)
+        thread->opened = NULL;
+    if (gen->state == GENERATION_WAITING)
+        metric_add(METRIC(WAITING), -1);
+    if (gen->paused)
+        metric_add(METRIC(PAUSED), -1);
+    metric_add(METRIC(OPEN), -1);
+    atomic_fetch_sub(&thread->gw->open_count, 1);
+}
+
+static void write_line(struct generation *gen, const char *finish, int status) {
+    static const char *const PATHS[GENREQ_DIALECT_COUNT] = {
+        [GENREQ_CHAT] = "/v1/chat/completions",     [GENREQ_COMPLETIONS] = "/v1/completions",
+        [GENREQ_MESSAGES] = "/v1/messages",         [GENREQ_OLLAMA_CHAT] = "/api/chat",
+        [GENREQ_OLLAMA_GENERATE] = "/api/generate",
+    };
+    const struct usage usage = answer_usage(&gen->answer);
+    const struct served_model *model = gen->terms.model;
+    char response[RESPONSE_ID_MAX];
+    response_id(gen->request.dialect, gen->number, response);
+    const struct request_line line = {.id = gen->id,
+                                      .response = strcmp(response, gen->id) != 0 ? response : NULL,
+                                      .path = PATHS[gen->request.dialect],
+                                      .model = model ? model->name : NULL,
+                                      .prompt_tokens = usage.prompt_tokens,
+                                      .cached_tokens = usage.cached_tokens,
+                                      .output_tokens = usage.completion_tokens,
+                                      .ttft_us = gen->first_us ? gen->first_us - gen->start_us : 0,
+                                      .duration_us = gen->thread->now_us - gen->start_us,
+                                      .finish = finish,
+                                      .status = status};
+    request_log_generation(&line);
+}
+
+void generation_end(struct generation *gen, const char *finish, int status) {
+    CHECK(gen->thread);
+    if (*gen->id)
+        write_line(gen, finish, status);
+    for (uint32_t i = 0; i < gen->submission_count; i++)
+        submission_release(&gen->submissions[i]);
+    mem_free(gen->submissions);
+    unlist_generation(gen);
+    if (gen->job)
+        gen->job->generation = NULL;
+    answer_release(&gen->answer);
+    buf_release(&gen->terms.presentation);
+    buf_release(&gen->terms.cache_salt);
+    prepared_release(&gen->terms.prepared);
+    served_model_put(gen->terms.model);
+    buf_release(&gen->body);
+    genreq_release(&gen->request);
+    mem_free(gen);
+}
+
+void generation_cancel(struct generation *gen) {
+    int64_t choices = gen->state == GENERATION_RUNNING ? gen->open_choices : 1;
+    gen->answer.http = NULL;
+    if (*gen->id) { /* nobody waits for a probe */
+        gateway_metrics_answer(499);
+        gateway_metrics_cancelled(choices);
+    }
+    if (gen->metrics)
+        metric_add_label(&gen->metrics[MODEL_METRIC_SUCCESS], MODEL_FINISH_ABORT, choices);
+    generation_end(gen, "cancelled", 499);
+}
+
+void generation_fail(struct generation *gen, const struct api_error *err) {
+    struct generation_probe probe = gen->probe;
+    int status = err->status;
+    if (gen->metrics) /* those that had ended are counted */
+        metric_add_label(&gen->metrics[MODEL_METRIC_SUCCESS],
+                         status == 504 ? MODEL_FINISH_ABORT : MODEL_FINISH_ERROR,
+                         gen->open_choices);
+    answer_fail(&gen->answer, err);
+    generation_end(gen, status == 504 ? "deadline" : "error", status);
+    if (probe.done)
+        probe.done(probe.ctx, false);
+}
+
+static struct generation *generation_new(struct event_thread *thread, struct genreq *g) {
+    const struct gateway_settings *settings = &thread->gw->settings;
+    struct generation *gen = mem_alloc(sizeof *gen);
+    gen->thread = thread;
+    gen->request = *g;
+    gen->number = request_id_new(thread->idx);
+    gen->start_us = thread->now_us;
+    gen->wait_until_ms = thread->now_ms + settings->model_wait_ms;
+    if (settings->request_timeout_ms)
+        gen->terms.deadline_ms = thread->now_ms + settings->request_timeout_ms;
+    gen->answer.scratch = &thread->scratch;
+    gen->answer.wrote_ms = thread->now_ms;
+    list_generation(gen);
+    return gen;
+}
+
+/* ---- the way in ---- */
+
+static void on_closed(void *ctx, struct http_request *req) {
+    struct generation *gen = ctx;
+    (void)req;
+    event_thread_set_now(gen->thread);
+    generation_cancel(gen);
+}
+
+static void on_drained(void *ctx, struct http_request *req) {
+    struct generation *gen = ctx;
+    (void)req;
+    event_thread_set_now(gen->thread);
+    generation_set_paused(gen, false);
+}
+
+static const struct http_watch watch = {.on_closed = on_closed, .on_drained = on_drained};
+
+/* 0: another request may be opened. */
+static int may_open(struct gateway *gw, struct api_error *err) {
+    if (atomic_load(&gw->draining))
+        return api_error_set(err, API_UNAVAILABLE, NULL, "this server is shutting down");
+    if (atomic_load(&gw->open_count) >= gw->settings.open_max)
+        return api_error_set(err, API_OVERLOADED, NULL,
+                             "too many requests are open; try again later");
+    return 0;
+}
+
+/* By its client, else as its body will name it. */
+static void name_request(struct generation *gen, struct http_request *req) {
+    char id[RESPONSE_ID_MAX];
+    response_id(gen->request.dialect, gen->number, id);
+    http_request_set_id(req, id);
+    memcpy(gen->id, http_request_id(req), sizeof gen->id);
+    request_log_take(req);
+}
+
+void generation_open(struct event_thread *thread, struct http_request *req, struct genreq *g,
+                     bool unread, struct u128 tenant) {
+    struct api_error err;
+    CHECK(!thread->opened);
+    metric_add_label(METRIC(REQUESTS), (int)g->dialect, 1);
+    if (may_open(thread->gw, &err)) {
+        genreq_release(g);
+        error_respond(req, &err);
+        return;
+    }
+    struct generation *gen = generation_new(thread, g);
+    gen->unread = unread;
+    gen->terms.tenant = tenant;
+    gen->answer.http = req;
+    gen->start_us = req->start_us;
+    name_request(gen, req);
+    http_request_watch(req, &watch, gen);
+    thread->opened = gen;
+}
+
+void generation_probe(struct event_thread *thread, struct bytes model, int64_t timeout_ms,
+                      struct generation_probe probe) {
+    static const uint32_t first_id = 0;
+    const struct genreq_prompt prompt = {.is_ids = true, .ids = {&first_id, 1}};
+    struct genreq g;
+    genreq_init(&g, GENREQ_COMPLETIONS);
+    g.model = bytes_of(arena_copy(&g.arena, model.data, model.len), model.len);
+    g.prompts = arena_copy(&g.arena, &prompt, sizeof prompt);
+    g.prompt_count = 1;
+    g.given = GENREQ_MAX_TOKENS | GENREQ_TEMPERATURE;
+    g.max_tokens = 1;
+    g.temperature = 0;
+    g.ignore_eos = true;
+    g.priority = WIRE_PRIORITY_PROBE; /* it asks whether anything runs, not how long the queue is */
+    struct generation *gen = generation_new(thread, &g);
+    gen->probe = probe;
+    gen->terms.deadline_ms = thread->now_ms + timeout_ms;
+    gen->wait_until_ms = gen->terms.deadline_ms;
+    generation_try(gen);
+}
+
+/* ---- from waiting to running ---- */
+
+/* What whoever resumes the stream needs to write it: the dialect's view of the request, as JSON. */
+static void write_presentation(struct generation *gen, int64_t created_s) {
+    const struct genreq *g = &gen->request;
+    struct json_writer w;
+    json_writer_init(&w, &gen->terms.presentation);
+    json_begin_object(&w);
+    json_key(&w, "dialect");
+    json_int(&w, g->dialect);
+    json_key(&w, "id");
+    json_string(&w, gen->answer.writer.id);
+    json_key(&w, "created");
+    json_int(&w, created_s);
+    json_key(&w, "model");
+    json_string(&w, gen->terms.model->name);
+    json_key(&w, "stream");
+    json_bool(&w, g->stream);
+    json_key(&w, "include_usage");
+    json_bool(&w, g->include_usage);
+    json_key(&w, "include_stop");
+    json_bool(&w, g->include_stop_text);
+    json_key(&w, "skip_special");
+    json_bool(&w, g->skip_special_tokens);
+    json_key(&w, "stops");
+    json_begin_array(&w);
+    for (uint32_t i = 0; i < g->stop_count; i++)
+        json_string_bytes(&w, g->stops[i]);
+    json_end_array(&w);
+    json_end_object(&w);
+}
+
+static void init_answer(struct generation *gen, int64_t created_s) {
+    const struct genreq *g = &gen->request;
+    struct answer *a = &gen->answer;
+    a->form = answer_form_of(g->dialect);
+    a->form->init(&a->writer, g->dialect, g->stream, gen->number, created_s,
+                  bytes_str(gen->terms.model->name));
+    a->writer.include_usage = g->include_usage;
+    a->writer.continuous_usage = g->continuous_usage;
+    a->stream = g->stream;
+    a->logprobs = g->logprobs;
+    a->token_ids = g->return_token_ids;
+    a->times.start_us = gen->start_us;
+    a->times.submit_us = gen->thread->now_us;
+}
+
+static int init_submissions(struct generation *gen, struct error *err) {
+    const struct genreq *g = &gen->request;
+    const struct prepared *prepared = &gen->terms.prepared;
+    struct choice_config config = {.tokenizer = gen->terms.model->text->tokenizer,
+                                   .stops = g->stops,
+                                   .stop_count = g->stop_count,
+                                   .include_stop_text = g->include_stop_text,
+                                   .skip_special = g->skip_special_tokens,
+                                   .parse = &prepared->parse,
+                                   .streams = g->stream,
+                                   .whole_calls = gen->answer.form->whole_calls,
+                                   .one_call = !g->parallel_tool_calls,
+                                   .hide_reasoning = !g->include_reasoning,
+                                   .call_seed = gen->number.lo ^ gen->number.hi};
+    uint32_t choice_count = (uint32_t)g->choice_count;
+    gen->submissions = mem_calloc(prepared->prompt_count, sizeof *gen->submissions);
+    gen->answer.submissions = gen->submissions;
+    gen->open_choices = prepared->prompt_count * choice_count;
+    for (uint32_t i = 0; i < prepared->prompt_count; i++) {
+        struct u128 id = i == 0 ? gen->number : request_id_new(gen->thread->idx);
+        gen->answer.submission_count = ++gen->submission_count;
+        int rc = submission_init(&gen->submissions[i], gen, gen->thread, &gen->terms, id, i,
+                                 choice_count, &config, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int check_priority(const struct generation *gen, struct api_error *err) {
+    const struct gateway *gw = gen->thread->gw;
+    int64_t least = auth_priority_min(&gw->auth, gen->terms.tenant, gw->settings.priority_min);
+    if (gen->probe.done || gen->request.priority >= least)
+        return 0;
+    return api_error_set(err, API_BAD_REQUEST, "priority",
+                         "'priority' must be at least %lld here: lower numbers go first",
+                         (long long)least);
+}
+
+/* It has become tokens and goes to the scheduler. 0, or -1 with *api filled. */
+static int submit(struct generation *gen, struct api_error *api) {
+    struct error err;
+    int64_t created_s = wall_ms() / 1000;
+    CHECK(gen->state == GENERATION_WAITING && gen->terms.model && !gen->submissions);
+    init_answer(gen, created_s);
+    write_presentation(gen, created_s);
+    if (init_submissions(gen, &err))
+        return api_error_set(api, API_BAD_REQUEST, "stop", "%s", err.text);
+    if (check_priority(gen, api))
+        return -1;
+    gen->terms.priority = (int32_t)gen->request.priority;
+    buf_add_bytes(&gen->terms.cache_salt, gen->request.cache_salt);
+    genreq_release(&gen->request); /* its texts have become tokens */
+    buf_release(&gen->body);
+    gen->state = GENERATION_RUNNING;
+    if (*gen->id)
+        gen->metrics = model_metrics_of(gen->terms.model->name);
+    metric_add(METRIC(WAITING), -1);
+    for (uint32_t i = 0; i < gen->submission_count; i++)
+        submission_submit(&gen->submissions[i]);
+    return 0;
+}
+
+void generation_on_prepared(struct generation *gen, struct prepare_job *job) {
+    CHECK(gen->job == job && gen->state == GENERATION_WAITING);
+    gen->job = NULL;
+    genreq_release(&gen->request);
+    gen->request = job->g;
+    gen->terms.prepared = job->prepared;
+    buf_release(&gen->body); /* what the request had of it was copied */
+    gen->body = job->body;
+    job->body = (struct buf){0};
+    arena_init(&job->g.arena, 0, 0);
+    job->prepared = (struct prepared){0};
+    struct api_error err = job->err;
+    if (err.status) {
+        generation_fail(gen, &err);
+    } else if (!job->model) {
+        generation_try(gen); /* its model is not here yet */
+    } else {
+        served_model_put(gen->terms.model);
+        gen->terms.model = served_model_ref(job->model);
+        if (submit(gen, &err))
+            generation_fail(gen, &err);
+    }
+}
+
+/* The seed of a request that may bring none. */
+static uint64_t draw_seed(const struct gateway_settings *settings) {
+    uint64_t seed;
+    if (settings->seed >= 0)
+        return (uint64_t)settings->seed;
+    random_bytes(&seed, sizeof seed);
+    return seed;
+}
+
+static int check_job(const struct generation *gen, struct api_error *err) {
+    return gen->job ? 0
+                    : api_error_set(err, API_OVERLOADED, NULL,
+                                    "too many long requests are waiting; try again later");
+}
+
+/* The model is here. */
+static int start(struct generation *gen, struct api_error *err) {
+    struct event_thread *thread = gen->thread;
+    if (prepare_cost(&gen->request) >= PREPARE_LONG_BYTES || constraint_is_wanted(&gen->request)) {
+        gen->job = prepare_pool_push(thread->gw->pool, &gen->request, gen->terms.model,
+                                     draw_seed(&thread->gw->settings), thread->idx, gen);
+        return check_job(gen, err);
+    }
+    if (prepare(&gen->request, gen->terms.model, draw_seed(&thread->gw->settings),
+                &gen->terms.prepared, err))
+        return -1;
+    return submit(gen, err);
+}
+
+/* The body of a long request is read elsewhere. */
+static int start_reading(struct generation *gen, struct api_error *err) {
+    struct event_thread *thread = gen->thread;
+    gen->unread = false;
+    gen->job = prepare_pool_push_body(thread->gw->pool, gen->request.dialect,
+                                      gen->answer.http->body, thread->gw->models,
+                                      draw_seed(&thread->gw->settings), thread->idx, gen);
+    return check_job(gen, err);
+}
+
+/* 0: it may wait. */
+static int check_wait(const struct generation *gen, enum model_found found, struct api_error *err) {
+    if (found != MODEL_NOT_READY)
+        return prepare_refuse_model(found, gen->request.model, err);
+    if (gen->thread->now_ms < gen->wait_until_ms)
+        return 0;
+    prepare_refuse_model(found, gen->request.model, err);
+    err->retry_after_ms = 1000;
+    return -1;
+}
+
+void generation_try(struct generation *gen) {
+    struct api_error err;
+    int rc;
+    if (gen->state != GENERATION_WAITING || gen->job)
+        return;
+    if (gen->unread) {
+        rc = start_reading(gen, &err);
+    } else {
+        enum model_found found =
+            model_table_find(gen->thread->gw->models, gen->request.model, &gen->terms.model);
+        rc = found == MODEL_READY ? start(gen, &err) : check_wait(gen, found, &err);
+    }
+    if (rc)
+        generation_fail(gen, &err);
+}
+
+/* ---- while it runs ---- */
+
+void generation_set_paused(struct generation *gen, bool paused) {
+    if (gen->paused == paused)
+        return;
+    gen->paused = paused;
+    gen->paused_ms = gen->thread->now_ms;
+    metric_add(METRIC(PAUSED), paused ? 1 : -1);
+    for (uint32_t i = 0; i < gen->submission_count; i++)
+        outbox_pause(&gen->thread->outbox, &gen->submissions[i].delivery, paused);
+}
+
+void generation_resubmit(struct generation *gen) {
+    if (gen->state != GENERATION_RUNNING)
+        return;
+    for (uint32_t i = 0; i < gen->submission_count; i++)
+        submission_resubmit(&gen->submissions[i], gen->paused);
+}
+
+static void keep_alive(struct generation *gen) {
+    struct answer *a = &gen->answer;
+    int64_t now_ms = gen->thread->now_ms;
+    if (!a->http || !a->stream || gen->paused ||
+        now_ms - a->wrote_ms < gen->thread->gw->settings.ping_ms)
+        return;
+    bool room = a->begun || answer_begin(a, now_ms);
+    if (!answer_ping(a, now_ms) || !room)
+        generation_set_paused(gen, true);
+}
+
+/* The client stopped reading long ago. */
+static void cut(struct generation *gen) {
+    LOG_LIMITED(LOG_INFO, "stream cut: its client stopped reading");
+    http_abort(gen->answer.http);
+    generation_cancel(gen);
+}
+
+/* With prompt and tokens so far a submission may have outgrown a frame. Sent, it would end the
+ * connection of all others, again and again. 0: none has. */
+static int check_sizes(const struct generation *gen, struct api_error *err) {
+    for (uint32_t i = 0; i < gen->submission_count; i++)
+        if (gen->submissions[i].too_large)
+            return api_error_set(err, API_TOO_LARGE, NULL,
+                                 "the request, with the answer so far, is larger than this server "
+                                 "can hand on");
+    return 0;
+}
+
+void generation_tick(struct generation *gen) {
+    struct event_thread *thread = gen->thread;
+    struct api_error err;
+    if (gen->terms.deadline_ms && thread->now_ms >= gen->terms.deadline_ms) {
+        api_error_set(&err, API_TIMEOUT, NULL, "the request took longer than this server allows");
+        generation_fail(gen, &err);
+        return;
+    }
+    if (gen->paused && thread->now_ms - gen->paused_ms > thread->gw->settings.slow_ms) {
+        cut(gen);
+        return;
+    }
+    if (gen->state == GENERATION_WAITING) {
+        generation_try(gen);
+        return;
+    }
+    if (check_sizes(gen, &err)) {
+        generation_fail(gen, &err);
+        return;
+    }
+    for (uint32_t i = 0; i < gen->submission_count && thread->registered; i++)
+        submission_tick(&gen->submissions[i]);
+    keep_alive(gen);
+}

@@ -1,0 +1,88 @@
+/*
+ * generation.h - one generation request, from its arrival to the last byte of its response.
+ *
+ * States: WAITING (no model yet, or its prompt is prepared elsewhere) -> RUNNING (submitted; tokens
+ * come) -> gone. Whatever happens to scheduler and workers meanwhile, the response goes on from the
+ * tokens that its submissions hold.
+ *
+ * The way in is generation_open: it lists the generation and no more; the turn (turn.h) then tries
+ * it. The way out is answer.h.
+ *
+ * A generation belongs to its thread's list while it lives and ends exactly once (answered, failed,
+ * or its client gone); ending frees it. Every function here may end the generation that it is
+ * given, unless it says otherwise: the caller must not touch it afterwards.
+ *
+ * Without an HTTP request a generation is a probe: it makes a token for /health/e2e and reports to
+ * a callback.
+ *
+ * Threading: its event thread.
+ */
+#ifndef GATEWAY_GENERATION_H
+#define GATEWAY_GENERATION_H
+
+#include "gateway/answer.h"
+#include "gateway/mailbox.h"
+#include "gateway/prepare_pool.h"
+
+enum generation_state { GENERATION_WAITING, GENERATION_RUNNING };
+
+/* Told once how a probe ended. */
+struct generation_probe {
+    void (*done)(void *ctx, bool ok); /* NULL: no probe */
+    void *ctx;
+};
+
+struct generation {
+    struct generation *prev, *next;
+    struct event_thread *thread; /* borrowed */
+    enum generation_state state;
+    struct generation_probe probe;
+    struct genreq request;   /* owned: texts and lists while WAITING; numbers and flags stay */
+    bool unread;             /* the body of a long request: read in the pool */
+    struct prepare_job *job; /* in the pool's hands; NULL: none */
+    struct buf body;         /* owned: of a long request; `request` points into it while WAITING */
+    struct u128 number;      /* of response_id */
+    char id[HTTP_REQUEST_ID_MAX + 1]; /* http_request_id; "": a probe */
+    struct submit_terms terms;
+    struct submission *submissions; /* owned */
+    uint32_t submission_count, open_choices;
+    struct answer answer;
+    bool paused; /* the client does not read; the scheduler was told to make no more */
+    int64_t start_us, wait_until_ms, paused_ms;
+    struct metric *metrics; /* of its model (model_metrics.h); NULL: none yet, or a probe */
+    int64_t first_us;       /* when its first token came; 0: none has */
+};
+
+/* Takes g (what it owns is moved). Refuses at once when this server takes nothing more; else lists
+ * it as thread->opened. unread: g is empty but for its dialect, and req->body is to be read where
+ * it holds nobody up. req must not be used afterwards. */
+void generation_open(struct event_thread *thread, struct http_request *req, struct genreq *g,
+                     bool unread, struct u128 tenant);
+/* Makes one token of `model` (empty: any) within timeout_ms; done is called once, perhaps from
+ * inside this call. */
+void generation_probe(struct event_thread *thread, struct bytes model, int64_t timeout_ms,
+                      struct generation_probe probe);
+/* Something that it waits for may have come. */
+void generation_try(struct generation *gen);
+/* The pool has prepared its prompt; the job stays the caller's, emptied. */
+void generation_on_prepared(struct generation *gen, struct prepare_job *job);
+/* A scheduler is there (a new one, or the same that had lost us). Never ends it. */
+void generation_resubmit(struct generation *gen);
+/* Time has passed: deadlines, repeated Submits, comments on a quiet stream. */
+void generation_tick(struct generation *gen);
+/* A run of tokens for one of its submissions. */
+void generation_on_run(struct submission *sub, const struct mail *mail,
+                       const struct mail_item *item);
+/* The scheduler will not run this attempt. */
+void generation_on_reject(struct submission *sub, const struct mail_reject *reject);
+/* Ends it, after its client was told or is gone: writes its line of the log, cancels what runs and
+ * frees. finish: how its choices ended; status: what its client was told, 499 for one that left. */
+void generation_end(struct generation *gen, const char *finish, int status);
+/* As generation_end, its client having left: what still ran counts as cancelled. */
+void generation_cancel(struct generation *gen);
+/* Ends it with an error: the status if nothing was sent yet, else an event of the stream. */
+void generation_fail(struct generation *gen, const struct api_error *err);
+/* Has the scheduler stop (paused) or resume making tokens for it. Never ends it. */
+void generation_set_paused(struct generation *gen, bool paused);
+
+#endif

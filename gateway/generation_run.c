@@ -1,0 +1,275 @@
+/* What the scheduler says of a generation: runs of tokens, rejections, and with the last choice the
+ * end of it. */
+#include "gateway/gateway_metrics.h"
+#include "gateway/generation.h"
+#include "gateway/model_metrics.h"
+
+#define METRIC(id) (&gateway_metrics[GATEWAY_METRIC_##id])
+
+/* ---- the end ---- */
+
+static void count_request(const struct generation *gen, const struct usage *usage) {
+    const struct submission *sub = &gen->submissions[0];
+    int64_t now_us = gen->thread->now_us;
+    struct model_request r = {.prompt_tokens = usage->prompt_tokens,
+                              .cached_tokens = usage->cached_tokens,
+                              .output_tokens = usage->completion_tokens,
+                              .choice_count = sub->delivery.choice_count,
+                              .max_tokens = sub->max_tokens,
+                              .duration_us = now_us - gen->start_us,
+                              .decode_us = gen->first_us ? now_us - gen->first_us : 0};
+    for (uint32_t i = 0; i < gen->submission_count; i++)
+        for (uint32_t j = 0; j < gen->submissions[i].delivery.choice_count; j++)
+            r.longest = MAX(r.longest, gen->submissions[i].choices[j].token_count);
+    model_metrics_request(gen->metrics, &r);
+}
+
+/* How all choices have ended. */
+static const char *finish_text(const struct answer *a) {
+    const char *text = NULL;
+    for (uint32_t i = 0; i < a->submission_count; i++)
+        for (uint32_t j = 0; j < a->submissions[i].delivery.choice_count; j++) {
+            const char *one =
+                choice_finish_text(choice_reported_finish(&a->submissions[i].choices[j]));
+            if (text && strcmp(text, one) != 0)
+                return "mixed";
+            text = one;
+        }
+    return text ? text : "none";
+}
+
+/* All choices have finished. */
+static void complete(struct generation *gen) {
+    struct answer *a = &gen->answer;
+    struct generation_probe probe = gen->probe;
+    bool late = answer_all_ended(a, CHOICE_DEADLINE);
+    if (late || answer_all_ended(a, CHOICE_ERROR)) {
+        struct api_error err;
+        api_error_set(&err, late ? API_TIMEOUT : API_INTERNAL, NULL,
+                      late ? "the request took longer than this server allows"
+                           : "the model failed on this request");
+        generation_fail(gen, &err);
+        return;
+    }
+    const char *finish = finish_text(a);
+    if (a->http) {
+        struct usage usage = answer_usage(a);
+        a->times.first_us = gen->first_us ? gen->first_us : gen->thread->now_us;
+        a->times.end_us = gen->thread->now_us;
+        if (a->stream)
+            answer_end(a);
+        else
+            answer_whole(a);
+        metric_add(METRIC(PROMPT_TOKENS), usage.prompt_tokens);
+        metric_add(METRIC(CACHED_TOKENS), usage.cached_tokens);
+        metric_observe(METRIC(DURATION), (double)(gen->thread->now_us - gen->start_us) * 1e-6);
+        count_request(gen, &usage);
+    }
+    generation_end(gen, finish, 200);
+    if (probe.done)
+        probe.done(probe.ctx, true);
+}
+
+static enum model_finish model_finish(enum choice_finish finish) {
+    switch (finish) {
+    case CHOICE_LENGTH: return MODEL_FINISH_LENGTH;
+    case CHOICE_DEADLINE: return MODEL_FINISH_ABORT;
+    case CHOICE_ERROR: return MODEL_FINISH_ERROR;
+    default: return MODEL_FINISH_STOP;
+    }
+}
+
+/* confirmed: the scheduler's own finish was taken. */
+static void finish_choice(struct submission *sub, uint32_t choice, bool confirmed) {
+    struct generation *gen = sub->generation;
+    const struct choice *c = &sub->choices[choice];
+    CHECK(gen->open_choices > 0);
+    delivery_finish(&sub->delivery, choice, confirmed);
+    /* what is on its way already is no reason to cancel again */
+    sub->delivery.choices[choice].ask_ms = gen->thread->now_ms;
+    gen->open_choices--;
+    metric_add_label(METRIC(FINISHES), (int)c->finish - 1, 1);
+    if (gen->metrics)
+        metric_add_label(&gen->metrics[MODEL_METRIC_SUCCESS], (int)model_finish(c->finish), 1);
+    bool failed = c->finish == CHOICE_ERROR || c->finish == CHOICE_DEADLINE;
+    if (failed && gen->open_choices == 0 && answer_all_ended(&gen->answer, c->finish))
+        return; /* an error ends it */
+    answer_finish_choice(&gen->answer, c);
+}
+
+/* ---- a run ---- */
+
+static enum choice_finish finish_of(uint32_t wire_finish) {
+    switch (wire_finish) {
+    case WIRE_FINISH_STOP: return CHOICE_STOP;
+    case WIRE_FINISH_LENGTH: return CHOICE_LENGTH;
+    case WIRE_FINISH_DEADLINE: return CHOICE_DEADLINE;
+    default: return CHOICE_ERROR;
+    }
+}
+
+/* Takes the run's tokens from `skip` on. True when the gateway itself ended the choice (a stop
+ * string): the scheduler must be told. */
+static bool take_tokens(struct submission *sub, const struct mail *mail,
+                        const struct mail_item *item, uint32_t skip) {
+    struct answer *a = &sub->generation->answer;
+    struct choice *c = &sub->choices[item->choice];
+    struct mail_cursor cursor = mail_cursor_at(mail, item);
+    struct mail_token t;
+    for (uint32_t i = 0; mail_next_token(&cursor, &t); i++) {
+        if (i < skip)
+            continue;
+        const struct answer_token token = {
+            .id = t.id,
+            .is_stop = t.is_last && item->finish == WIRE_FINISH_STOP,
+            .logprobs = {t.logprob_ids, t.logprob_values, t.logprob_count}};
+        delivery_take(&sub->delivery, item->choice, t.id);
+        if (answer_feed(a, c, &token))
+            return !(t.is_last && item->finish != WIRE_FINISH_NONE);
+    }
+    if (c->finish == CHOICE_RUNNING && item->finish != WIRE_FINISH_NONE)
+        answer_end_choice(a, c, finish_of(item->finish));
+    return false;
+}
+
+static void observe_latency(struct submission *sub, uint32_t choice) {
+    int64_t now_us = sub->thread->now_us, before_us = sub->token_us[choice];
+    struct generation *gen = sub->generation;
+    double seconds = (double)(now_us - (before_us ? before_us : gen->start_us)) * 1e-6;
+    sub->token_us[choice] = now_us;
+    metric_observe(before_us ? METRIC(NEXT_TOKEN) : METRIC(FIRST_TOKEN), seconds);
+    if (gen->metrics && (before_us || !gen->first_us))
+        metric_observe(
+            &gen->metrics[before_us ? MODEL_METRIC_NEXT_TOKEN : MODEL_METRIC_FIRST_TOKEN], seconds);
+    if (!gen->first_us)
+        gen->first_us = now_us;
+}
+
+static void count_prompt(const struct submission *sub) {
+    struct metric *metrics = sub->generation->metrics;
+    if (!metrics)
+        return;
+    metric_add(&metrics[MODEL_METRIC_PROMPT_TOKENS], (int64_t)sub->prompt.count);
+    metric_add(&metrics[MODEL_METRIC_CACHED_TOKENS], sub->cached_tokens);
+}
+
+static void note_replica(struct submission *sub, const struct mail_item *item) {
+    if (item->choice == 0 && !sub->cached_known) {
+        sub->cached_known = true;
+        sub->cached_tokens = MIN(item->cached_count, (uint32_t)sub->prompt.count);
+        count_prompt(sub);
+    }
+    if (item->flags & WIRE_DELTA_OTHER_FINGERPRINT)
+        sub->generation->answer.other_fingerprint = true;
+    if (!u128_is_zero(item->fingerprint))
+        sub->fingerprint = item->fingerprint;
+}
+
+/* The run is the next one of its choice. */
+static void take_run(struct submission *sub, const struct mail *mail, const struct mail_item *item,
+                     uint32_t skip) {
+    struct generation *gen = sub->generation;
+    struct event_thread *thread = gen->thread;
+    struct answer *a = &gen->answer;
+    CHECK(gen->state == GENERATION_RUNNING);
+    note_replica(sub, item);
+    if (item->token_count > skip) {
+        thread->output_tokens += item->token_count - skip;
+        if (gen->metrics)
+            metric_add(&gen->metrics[MODEL_METRIC_OUTPUT_TOKENS], item->token_count - skip);
+        observe_latency(sub, item->choice);
+    }
+    bool room = true;
+    if (a->http && a->stream && !a->begun)
+        room = answer_begin(a, thread->now_ms);
+    buf_reset(&thread->scratch.out);
+    bool cancel = take_tokens(sub, mail, item, skip);
+    outbox_ack(&thread->outbox, &sub->delivery, item->choice);
+    if (cancel)
+        outbox_cancel(&thread->outbox, sub->delivery.request, sub->delivery.attempt, item->choice);
+    if (sub->choices[item->choice].finish != CHOICE_RUNNING)
+        finish_choice(sub, item->choice, !cancel);
+    if (!answer_flush(a, thread->now_ms) || !room)
+        generation_set_paused(gen, true);
+    if (gen->open_choices == 0)
+        complete(gen);
+}
+
+void generation_on_run(struct submission *sub, const struct mail *mail,
+                       const struct mail_item *item) {
+    struct event_thread *thread = sub->thread;
+    const struct delivery_run run = {.epoch = mail->epoch,
+                                     .attempt = item->attempt,
+                                     .choice = item->choice,
+                                     .index = item->index,
+                                     .count = item->token_count,
+                                     .finish = item->finish != WIRE_FINISH_NONE};
+    uint32_t skip;
+    bool ask;
+    switch (delivery_accept(&sub->delivery, &run, thread->now_ms, &skip, &ask)) {
+    case DELIVERY_TAKE: take_run(sub, mail, item, skip); break;
+    case DELIVERY_GAP:
+        metric_add(METRIC(GAPS), 1);
+        if (ask)
+            outbox_ask(&thread->outbox, &sub->delivery, item->choice);
+        break;
+    case DELIVERY_DUPLICATE:
+        if (item->token_count)
+            metric_add(METRIC(DUPLICATES), 1);
+        break;
+    case DELIVERY_STALE: metric_add(METRIC(STALE), 1); break;
+    case DELIVERY_FINISHED:
+        if (ask)
+            outbox_cancel(&thread->outbox, sub->delivery.request, sub->delivery.attempt,
+                          item->choice);
+        break;
+    }
+}
+
+/* ---- rejections ---- */
+
+static const struct {
+    enum api_fault fault;
+    const char *text;
+} rejections[] = {
+    [WIRE_REJECT_OVERLOADED] = {API_OVERLOADED, "the server is busy; try again later"},
+    [WIRE_REJECT_NO_MODEL] = {API_MODEL_NOT_FOUND, "the model is not served any more"},
+    [WIRE_REJECT_INVALID] = {API_BAD_REQUEST, "the request was refused"},
+    [WIRE_REJECT_TOO_LONG] = {API_CONTEXT_LENGTH,
+                              "the request does not fit this model's context or cache"},
+    [WIRE_REJECT_DEADLINE] = {API_TIMEOUT, "the request took longer than this server allows"},
+    [WIRE_REJECT_POISON] = {API_INTERNAL, "this request makes the model's process fail"},
+    [WIRE_REJECT_DRAINING] = {API_UNAVAILABLE, "this server is shutting down"},
+    [WIRE_REJECT_REVISION] = {API_UNAVAILABLE, "the model this answer began on is gone"},
+    [WIRE_REJECT_UNSUPPORTED] = {API_UNSUPPORTED,
+                                 "this model does not offer what the request asks for"},
+    [WIRE_REJECT_UNKNOWN] = {API_INTERNAL, "the request was lost"},
+};
+
+/* The scheduler has no such model, or takes nothing, *now*: it may have just started. */
+static bool may_come_back(const struct generation *gen, uint32_t code) {
+    return (code == WIRE_REJECT_NO_MODEL || code == WIRE_REJECT_DRAINING) &&
+           (gen->answer.begun || gen->thread->now_ms < gen->wait_until_ms);
+}
+
+void generation_on_reject(struct submission *sub, const struct mail_reject *reject) {
+    struct generation *gen = sub->generation;
+    struct api_error err;
+    if (reject->attempt != sub->delivery.attempt || delivery_is_done(&sub->delivery))
+        return;
+    if (reject->code == WIRE_REJECT_UNKNOWN) {
+        submission_resubmit(sub, gen->paused);
+        return;
+    }
+    if (may_come_back(gen, reject->code)) {
+        submission_retry(sub);
+        return;
+    }
+    bool known = reject->code >= 1 && reject->code < ARRAY_LEN(rejections);
+    size_t row = known ? reject->code : WIRE_REJECT_UNKNOWN;
+    api_error_set(&err, rejections[row].fault, NULL, "%s",
+                  reject->text[0] ? reject->text : rejections[row].text);
+    if (reject->retry_after_ms)
+        err.retry_after_ms = reject->retry_after_ms;
+    generation_fail(gen, &err);
+}

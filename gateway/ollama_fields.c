@@ -1,0 +1,234 @@
+/*
+ * POST /api/chat and /api/generate: the fields of Ollama's requests.
+ *
+ * What samples stands in `options`, an object of its own. A stream is the default. A prompt of
+ * /api/generate is one user message unless it is raw. A request that asks nothing (no messages, no
+ * prompt) is how clients load a model: genreq_asks_nothing.
+ */
+#include "gateway/field.h"
+
+/* g first: the rows are of struct genreq, and custom readers reach the rest. */
+struct ollama_request {
+    struct genreq g;
+    struct bytes prompt, system;
+    bool raw;
+};
+
+static struct ollama_request *request_of(struct field_reader *r) {
+    return (struct ollama_request *)(void *)r->g;
+}
+
+/* ---- fields ---- */
+
+static int read_prompt(struct field_reader *r, enum json_event first) {
+    return field_string(r, first, SIZE_MAX, &request_of(r)->prompt);
+}
+
+static int read_system(struct field_reader *r, enum json_event first) {
+    return field_string(r, first, SIZE_MAX, &request_of(r)->system);
+}
+
+static int read_raw(struct field_reader *r, enum json_event first) {
+    if (first != JSON_TRUE && first != JSON_FALSE)
+        return field_wrong_type(r, "a boolean", first);
+    request_of(r)->raw = first == JSON_TRUE;
+    return 0;
+}
+
+/* None are taken here: such a request asks nothing. */
+static int read_messages(struct field_reader *r, enum json_event first) {
+    const uint8_t *at = r->json.at;
+    while (at < r->json.end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r'))
+        at++;
+    bool none = first == JSON_ARRAY_BEGIN && at < r->json.end && *at == ']';
+    return none ? field_span(r, first, NULL) : field_messages(r, first);
+}
+
+/* true, false, or how much. */
+static int read_think(struct field_reader *r, enum json_event first) {
+    static const char *const LEVELS[] = {"low", "medium", "high", "max"};
+    struct genreq *g = r->g;
+    if (first == JSON_FALSE) {
+        g->reasoning_effort = bytes_str("none");
+        return 0;
+    }
+    bool known = first == JSON_TRUE;
+    if (first == JSON_STRING) {
+        if (field_string(r, first, GENREQ_NAME_MAX, &g->reasoning_effort))
+            return -1;
+        for (size_t i = 0; i < ARRAY_LEN(LEVELS); i++)
+            known |= bytes_equal(g->reasoning_effort, bytes_str(LEVELS[i]));
+    }
+    if (!known)
+        return api_error_set(r->err, API_BAD_REQUEST, r->name,
+                             "'%s' must be true, false, \"low\", \"medium\", \"high\" or \"max\"",
+                             r->name);
+    g->must_think = true;
+    g->template_kwargs = bytes_str("{\"enable_thinking\":true,\"thinking\":true}");
+    return 0;
+}
+
+/* -1 means none. */
+static int read_seed(struct field_reader *r, enum json_event first) {
+    if (field_int(r, first, 0, 0, &r->g->seed))
+        return -1;
+    if (r->g->seed != -1)
+        r->g->given |= GENREQ_SEED;
+    return 0;
+}
+
+/* clang-format off */
+static const struct field option_rows[] = {
+    NUMBER_FIELD("temperature", temperature, 0, 2, GENREQ_TEMPERATURE),
+    NUMBER_FIELD("top_p", top_p, 0, 1, GENREQ_TOP_P),
+    INT_FIELD("top_k", top_k, -1, INT32_MAX, GENREQ_TOP_K),
+    NUMBER_FIELD("min_p", min_p, 0, 1, GENREQ_MIN_P),
+    NUMBER_FIELD("presence_penalty", presence_penalty, -2, 2, 0),
+    NUMBER_FIELD("frequency_penalty", frequency_penalty, -2, 2, 0),
+    CUSTOM_FIELD("seed", read_seed),
+    CUSTOM_FIELD("stop", field_stops),
+    INT_FIELD("num_ctx", context_tokens, 1, INT32_MAX, 0),
+    { .name = "penalize_newline", .kind = FIELD_REFUSED, .neutral = "true" },
+    REFUSED_FIELD("embedding_only"),
+    REFUSED_FIELD("vocab_only"),
+    /* how a server that loads models for each request does it */
+    PASSED_FIELD("num_keep"),
+    PASSED_FIELD("num_batch"),
+    PASSED_FIELD("num_gpu"),
+    PASSED_FIELD("main_gpu"),
+    PASSED_FIELD("num_thread"),
+    PASSED_FIELD("numa"),
+    PASSED_FIELD("low_vram"),
+    PASSED_FIELD("f16_kv"),
+    PASSED_FIELD("logits_all"),
+    PASSED_FIELD("use_mmap"),
+    PASSED_FIELD("use_mlock"),
+};
+/* clang-format on */
+
+static int read_options(struct field_reader *r, enum json_event first) {
+    static const struct field_table own = {option_rows, ARRAY_LEN(option_rows)};
+    static const struct field_table *const tables[] = {&own, &field_peers};
+    struct bytes options;
+    if (first != JSON_OBJECT_BEGIN)
+        return field_wrong_type(r, "an object", first);
+    if (field_span(r, first, &options))
+        return -1;
+    return field_read_request(r->g, tables, ARRAY_LEN(tables), options, r->err);
+}
+
+/* clang-format off */
+#define COMMON_ROWS                                                                                \
+    STRING_FIELD("model", model, GENREQ_NAME_MAX),                                                 \
+    BOOL_FIELD("stream", stream, 0),                                                               \
+    CUSTOM_FIELD("options", read_options),                                                         \
+    CUSTOM_FIELD("think", read_think),                                                             \
+    BOOL_FIELD("logprobs", logprobs, 0),                                                           \
+    INT_FIELD("top_logprobs", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, GENREQ_TOP_LOGPROBS),      \
+    { .name = "n_cmpl", .kind = FIELD_REFUSED, .neutral = "1" },                                   \
+    /* a prompt that does not fit is refused, and a text ends where the context does */            \
+    PASSED_FIELD("truncate"),                                                                      \
+    PASSED_FIELD("shift")
+
+static const struct field chat_rows[] = {
+    COMMON_ROWS,
+    CUSTOM_FIELD("messages", read_messages),
+    REFUSED_FIELD("prompt"),
+};
+
+static const struct field generate_rows[] = {
+    COMMON_ROWS,
+    CUSTOM_FIELD("prompt", read_prompt),
+    CUSTOM_FIELD("system", read_system),
+    CUSTOM_FIELD("raw", read_raw),
+    REFUSED_FIELD("messages"),
+    REFUSED_FIELD("tools"),
+};
+/* clang-format on */
+
+/* ---- what spans fields ---- */
+
+static int check_logprobs(const struct genreq *g, struct api_error *err) {
+    if (g->logprobs || !(g->given & GENREQ_TOP_LOGPROBS) || g->top_logprobs == 0)
+        return 0;
+    return api_error_set(err, API_BAD_REQUEST, "top_logprobs",
+                         "'top_logprobs' needs 'logprobs': true");
+}
+
+int ollama_chat_parse(struct genreq *g, struct bytes body, struct api_error *err) {
+    static const struct field_table own = {chat_rows, ARRAY_LEN(chat_rows)};
+    static const struct field_table *const tables[] = {&own, &field_template, &field_constraint,
+                                                       &field_peers};
+    g->stream = true;
+    if (field_read_request(g, tables, ARRAY_LEN(tables), body, err))
+        return -1;
+    if (g->continue_final_message && g->add_generation_prompt)
+        return api_error_set(err, API_BAD_REQUEST, "continue_final_message",
+                             "'continue_final_message' needs 'add_generation_prompt': false");
+    return check_logprobs(g, err);
+}
+
+static void write_message(struct json_writer *w, const char *role, struct bytes content) {
+    json_begin_object(w);
+    json_key(w, "role");
+    json_string(w, role);
+    json_key(w, "content");
+    json_string_bytes(w, content);
+    json_end_object(w);
+}
+
+static struct bytes keep(struct genreq *g, const void *data, size_t len) {
+    const void *copy = arena_copy(&g->arena, data, len);
+    return copy ? bytes_of(copy, len) : bytes_of(NULL, 0);
+}
+
+/* The messages that the prompt is: the system's, if there is one, and the user's. 0, or -1 with
+ * *err filled. */
+static int write_messages(struct ollama_request *q, struct api_error *err) {
+    struct buf text = {0};
+    struct json_writer w;
+    json_writer_init(&w, &text);
+    json_begin_array(&w);
+    if (q->system.len)
+        write_message(&w, "system", q->system);
+    write_message(&w, "user", q->prompt);
+    json_end_array(&w);
+    q->g.messages = keep(&q->g, text.data, text.len);
+    buf_release(&text);
+    return q->g.messages.len ? 0
+                             : api_error_set(err, API_TOO_LARGE, "prompt", "'prompt' is too large");
+}
+
+/* The prompt as it stands: raw, or for a model without a template. */
+static int add_prompt(struct ollama_request *q, struct api_error *err) {
+    const struct genreq_prompt prompt = {.text = q->prompt};
+    q->g.prompts = arena_copy(&q->g.arena, &prompt, sizeof prompt);
+    q->g.prompt_count = q->g.prompts ? 1 : 0;
+    q->g.add_special_tokens = true;
+    return q->g.prompts ? 0 : api_error_set(err, API_TOO_LARGE, "prompt", "'prompt' is too large");
+}
+
+static int ask(struct ollama_request *q, struct api_error *err) {
+    if (q->prompt.len == 0)
+        return 0;
+    if (q->raw && q->system.len)
+        return api_error_set(err, API_BAD_REQUEST, "system",
+                             "'system' and 'raw' cannot both be given: a raw prompt is all");
+    if ((q->raw || !q->system.len) && add_prompt(q, err))
+        return -1;
+    return q->raw ? 0 : write_messages(q, err);
+}
+
+int ollama_generate_parse(struct genreq *g, struct bytes body, struct api_error *err) {
+    static const struct field_table own = {generate_rows, ARRAY_LEN(generate_rows)};
+    static const struct field_table *const tables[] = {&own, &field_constraint, &field_peers};
+    struct ollama_request q = {.g = *g};
+    q.g.stream = true;
+    int rc = field_read_request(&q.g, tables, ARRAY_LEN(tables), body, err);
+    if (rc == 0)
+        rc = check_logprobs(&q.g, err);
+    if (rc == 0)
+        rc = ask(&q, err);
+    *g = q.g; /* the arena with it */
+    return rc;
+}

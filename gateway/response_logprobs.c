@@ -1,0 +1,168 @@
+/*
+ * Log-probabilities in the two forms of the API. An entry is one token. A chat's entry is its JSON
+ * object. A completions' entry is four JSON values (token, log-probability, offset, best ones)
+ * between SEPARATOR bytes, because that dialect wants four arrays. An entry ends with a newline;
+ * neither byte occurs inside JSON text, where control characters are escaped.
+ */
+#include "gateway/response.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/utf8.h"
+#include "formats/json.h"
+
+#define SEPARATOR '\x1f'
+enum { TOKEN_TEXT_MAX = 1024 };
+
+/* A token's bytes as valid UTF-8: each byte that belongs to no whole character becomes U+FFFD. */
+static size_t token_text(const struct tokenizer *t, uint32_t id, char out[TOKEN_TEXT_MAX]) {
+    struct bytes raw = tokenizer_token_bytes(t, id);
+    size_t len = 0, at = 0;
+    while (at < raw.len && len + 8 < TOKEN_TEXT_MAX) {
+        uint32_t cp;
+        size_t n = utf8_decode(raw.data + at, raw.len - at, &cp);
+        len += utf8_encode(n ? cp : 0xfffd, out + len);
+        at += n ? n : 1;
+    }
+    return len;
+}
+
+uint32_t response_token_chars(const struct tokenizer *t, uint32_t id) {
+    char text[TOKEN_TEXT_MAX];
+    size_t len = token_text(t, id, text);
+    uint32_t chars = 0;
+    for (size_t i = 0; i < len; i++)
+        chars += (text[i] & 0xc0) != 0x80;
+    return chars;
+}
+
+static void add_token(const struct tokenizer *t, uint32_t id, struct buf *out) {
+    char text[TOKEN_TEXT_MAX];
+    size_t len = token_text(t, id, text);
+    buf_add_byte(out, '"');
+    buf_add_json(out, bytes_of(text, len));
+    buf_add_byte(out, '"');
+}
+
+/* JSON has no infinity: a token that cannot be gets -9999, as elsewhere. */
+static void add_number(float value, struct buf *out) {
+    char text[32];
+    double v = isfinite(value) ? (double)value : -9999.0;
+    snprintf(text, sizeof text, "%.9g", v);
+    buf_add_str(out, text);
+}
+
+static void add_chat_fields(const struct tokenizer *t, uint32_t id, float value, struct buf *out) {
+    struct bytes raw = tokenizer_token_bytes(t, id);
+    buf_add_str(out, "\"token\":");
+    add_token(t, id, out);
+    buf_add_str(out, ",\"logprob\":");
+    add_number(value, out);
+    buf_add_str(out, ",\"bytes\":[");
+    for (size_t i = 0; i < raw.len; i++) {
+        if (i)
+            buf_add_byte(out, ',');
+        buf_add_u64(out, raw.data[i]);
+    }
+    buf_add_byte(out, ']');
+}
+
+static void add_chat_entry(const struct tokenizer *t, const struct token_logprobs *lp,
+                           struct buf *out) {
+    buf_add_byte(out, '{');
+    add_chat_fields(t, lp->ids[0], lp->values[0], out);
+    buf_add_str(out, ",\"top_logprobs\":[");
+    for (uint32_t i = 1; i < lp->count; i++) {
+        buf_add_str(out, i > 1 ? ",{" : "{");
+        add_chat_fields(t, lp->ids[i], lp->values[i], out);
+        buf_add_byte(out, '}');
+    }
+    buf_add_str(out, "]}\n");
+}
+
+/* Two tokens may read the same (halves of characters do); an object must not repeat a key, so the
+ * likelier one stays. */
+static bool is_repeated(const struct tokenizer *t, const struct token_logprobs *lp, uint32_t i) {
+    char text[TOKEN_TEXT_MAX], other[TOKEN_TEXT_MAX];
+    size_t len = token_text(t, lp->ids[i], text);
+    for (uint32_t j = 1; j < i; j++)
+        if (token_text(t, lp->ids[j], other) == len && memcmp(text, other, len) == 0)
+            return true;
+    return false;
+}
+
+static void add_completions_top(const struct tokenizer *t, const struct token_logprobs *lp,
+                                struct buf *out) {
+    bool any = false;
+    buf_add_byte(out, '{');
+    for (uint32_t i = 1; i < lp->count; i++) {
+        if (is_repeated(t, lp, i))
+            continue;
+        if (any)
+            buf_add_byte(out, ',');
+        any = true;
+        add_token(t, lp->ids[i], out);
+        buf_add_byte(out, ':');
+        add_number(lp->values[i], out);
+    }
+    buf_add_byte(out, '}');
+}
+
+static void add_completions_entry(const struct tokenizer *t, const struct token_logprobs *lp,
+                                  uint32_t text_offset, struct buf *out) {
+    add_token(t, lp->ids[0], out);
+    buf_add_byte(out, SEPARATOR);
+    add_number(lp->values[0], out);
+    buf_add_byte(out, SEPARATOR);
+    buf_add_u64(out, text_offset);
+    buf_add_byte(out, SEPARATOR);
+    add_completions_top(t, lp, out);
+    buf_add_byte(out, '\n');
+}
+
+void response_logprobs_entry(enum genreq_dialect dialect, const struct tokenizer *t,
+                             const struct token_logprobs *lp, uint32_t text_offset,
+                             struct buf *out) {
+    if (dialect == GENREQ_COMPLETIONS)
+        add_completions_entry(t, lp, text_offset, out);
+    else
+        add_chat_entry(t, lp, out);
+}
+
+/* Appends, comma-separated, part `column` of every entry. */
+static void add_column(struct bytes entries, int column, struct buf *out) {
+    const char *at = (const char *)entries.data, *end = at + entries.len;
+    for (bool first = true; at < end; first = false) {
+        const char *line_end = memchr(at, '\n', (size_t)(end - at));
+        for (int i = 0; i < column; i++)
+            at = (const char *)memchr(at, SEPARATOR, (size_t)(line_end - at)) + 1;
+        const char *stop = memchr(at, SEPARATOR, (size_t)(line_end - at));
+        if (!first)
+            buf_add_byte(out, ',');
+        buf_add(out, at, (size_t)((stop ? stop : line_end) - at));
+        at = line_end + 1;
+    }
+}
+
+void response_logprobs_value(enum genreq_dialect dialect, struct bytes entries, struct buf *out) {
+    if (dialect == GENREQ_CHAT) {
+        buf_add_str(out, "{\"content\":[");
+        add_column(entries, 0, out);
+        buf_add_str(out, "],\"refusal\":null}");
+        return;
+    }
+    if (dialect != GENREQ_COMPLETIONS) { /* Ollama's */
+        buf_add_byte(out, '[');
+        add_column(entries, 0, out);
+        buf_add_byte(out, ']');
+        return;
+    }
+    static const char *const names[] = {"{\"tokens\":[", "],\"token_logprobs\":[",
+                                        "],\"text_offset\":[", "],\"top_logprobs\":["};
+    for (int column = 0; column < 4; column++) {
+        buf_add_str(out, names[column]);
+        add_column(entries, column, out);
+    }
+    buf_add_str(out, "]}");
+}

@@ -1,0 +1,84 @@
+#include "gateway/turn.h"
+
+#include "gateway/gateway_metrics.h"
+#include "gateway/generation.h"
+#include "gateway/health.h"
+
+/* Calls visit for every generation; it may end the one that it is given. */
+static void for_each_generation(struct event_thread *thread, void (*visit)(struct generation *)) {
+    for (struct generation *gen = thread->generations, *next; gen; gen = next) {
+        next = gen->next;
+        visit(gen);
+    }
+}
+
+static void on_deltas(struct event_thread *thread, const struct mail *mail) {
+    if (!thread->registered || epoch_compare(mail->epoch, thread->epoch) != 0)
+        return;
+    for (uint32_t i = 0; i < mail->item_count; i++) {
+        const struct mail_item *item = &mail->items[i];
+        struct submission *sub = submission_map_find(&thread->submissions, item->request);
+        if (sub)
+            generation_on_run(sub, mail, item);
+        else
+            /* the scheduler did not hear that it ended */
+            outbox_cancel_unknown(&thread->outbox, item->request, item->attempt, thread->now_ms);
+    }
+}
+
+static void on_reject(struct event_thread *thread, const struct mail *mail) {
+    struct submission *sub = submission_map_find(&thread->submissions, mail->reject.request);
+    if (sub && epoch_compare(mail->epoch, thread->epoch) == 0)
+        generation_on_reject(sub, &mail->reject);
+}
+
+static void on_mail(struct event_thread *thread, struct mail *mail) {
+    switch (mail->kind) {
+    case MAIL_DELTAS: on_deltas(thread, mail); break;
+    case MAIL_REJECT: on_reject(thread, mail); break;
+    case MAIL_REGISTERED:
+        thread->registered = true;
+        thread->epoch = mail->epoch;
+        for_each_generation(thread, generation_resubmit);
+        break;
+    case MAIL_LOST: thread->registered = false; break;
+    case MAIL_MODELS: for_each_generation(thread, generation_try); break;
+    case MAIL_PREPARED:
+        if (mail->job->generation)
+            generation_on_prepared(mail->job->generation, mail->job);
+        break;
+    }
+}
+
+void turn_collect(struct event_thread *thread) {
+    event_thread_set_now(thread);
+    for (struct mail *mail = mailbox_take_all(&thread->gw->boxes[thread->idx]), *next; mail;
+         mail = next) {
+        next = mail->next;
+        on_mail(thread, mail);
+        mail_free(mail);
+    }
+    if (thread->output_tokens)
+        metric_add(&gateway_metrics[GATEWAY_METRIC_OUTPUT_TOKENS], thread->output_tokens);
+    thread->output_tokens = 0;
+    outbox_flush_acks(&thread->outbox, thread->now_ms, false);
+}
+
+void turn_start_opened(struct event_thread *thread) {
+    struct generation *gen = thread->opened;
+    thread->opened = NULL;
+    if (gen)
+        generation_try(gen);
+}
+
+void turn_tick(struct event_thread *thread) {
+    turn_collect(thread); /* so that nothing is asked of a scheduler already known to be gone */
+    for_each_generation(thread, generation_tick);
+    outbox_flush_acks(&thread->outbox, thread->now_ms, true);
+    health_tick(thread);
+}
+
+void turn_end(struct event_thread *thread) {
+    while (thread->generations)
+        generation_cancel(thread->generations);
+}

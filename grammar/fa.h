@@ -1,0 +1,95 @@
+/*
+ * fa.h - finite automata over ranges of 32-bit symbols: from expressions to small deterministic
+ * ones.
+ *
+ * A symbol is a code point (patterns of strings), a byte (what the matcher reads), or, from
+ * FA_ACTION on, the number of an action (program.h) that the determinisation carries along unread.
+ * The states of an nfa have free edges and edges over ranges; those of a dfa have edges sorted by
+ * their symbols that do not overlap.
+ *
+ * Every construction takes its states out of a budget (fuel), so no pattern costs more than the
+ * caller allows: "(a|b)*a(a|b){30}" ends with ERR_LIMIT, not with 2^30 states.
+ *
+ * Threading: values; no shared state.
+ */
+#ifndef GRAMMAR_FA_H
+#define GRAMMAR_FA_H
+
+#include "base/error.h"
+#include "base/vec.h"
+
+enum { FA_ACTION = 0x40000000, FA_NONE = 0xffffffff };
+
+struct fa_edge {
+    uint32_t lo, hi; /* symbols, both included */
+    uint32_t to;
+};
+
+/* ---- with free edges ---- */
+
+struct nfa_edge {
+    uint32_t lo, hi, to; /* lo > hi: free */
+    uint32_t next;       /* of the same state; FA_NONE ends */
+};
+struct nfa {
+    VEC(uint32_t) first;  /* of each state: its last added edge, or FA_NONE */
+    VEC(uint32_t) labels; /* of each state: FA_NONE, or accepting with this label */
+    VEC(struct nfa_edge) edges;
+};
+/* n is empty then, and may be used again. */
+void nfa_release(struct nfa *n);
+/* Adds a state without edges that does not accept; returns its number, from 0 on. */
+uint32_t nfa_state(struct nfa *n);
+/* Adds an edge for the symbols lo to hi, both included. */
+void nfa_edge(struct nfa *n, uint32_t from, uint32_t lo, uint32_t hi, uint32_t to);
+/* Adds an edge that reads nothing. */
+void nfa_free_edge(struct nfa *n, uint32_t from, uint32_t to);
+
+/* ---- deterministic; the start is state 0 ---- */
+
+struct dfa_state {
+    uint32_t edge_first, edge_count;
+    uint32_t label; /* FA_NONE: not accepting */
+};
+struct dfa {
+    VEC(struct dfa_state) states;
+    VEC(struct fa_edge) edges;
+};
+/* d is empty then, and may be used again. */
+void dfa_release(struct dfa *d);
+
+/* Counts down the states that may still be made; shared by all steps of one compilation. */
+struct fa_fuel {
+    uint32_t states;
+};
+
+/* The smallest dfa for what n accepts from `start`, states that lead nowhere left out; state 0 is
+ * there even when nothing is accepted. Where a state accepts with several labels the lowest counts.
+ * Of action symbols nothing is assumed but that they differ. ERR_LIMIT: the fuel is spent. */
+MUST_CHECK int dfa_from_nfa(const struct nfa *n, uint32_t start, struct fa_fuel *fuel,
+                            struct dfa *out, struct error *err);
+/* Pairs of states reachable together; label(ctx, a, b) (each FA_NONE where that side does not
+ * accept) says how a pair accepts. A side may have died: then it never accepts again; with
+ * `both` pairs with a dead side are dropped at once. */
+typedef uint32_t (*dfa_label_fn)(void *ctx, uint32_t a, uint32_t b);
+/* The smallest dfa of them is not sought. ERR_LIMIT: the fuel is spent; *out is empty then. */
+MUST_CHECK int dfa_product(const struct dfa *a, const struct dfa *b, bool both, dfa_label_fn label,
+                           void *ctx, struct fa_fuel *fuel, struct dfa *out, struct error *err);
+/* What both accept, with the labels of a. ERR_LIMIT: the fuel is spent; *out is empty then. */
+MUST_CHECK int dfa_and(const struct dfa *a, const struct dfa *b, struct fa_fuel *fuel,
+                       struct dfa *out, struct error *err);
+/* What a accepts and b does not; labels, errors as dfa_and. */
+MUST_CHECK int dfa_without(const struct dfa *a, const struct dfa *b, struct fa_fuel *fuel,
+                           struct dfa *out, struct error *err);
+/* True when nothing is accepted. */
+bool dfa_is_empty(const struct dfa *d);
+/* The state behind a symbol, or FA_NONE. */
+uint32_t dfa_step(const struct dfa *d, uint32_t state, uint32_t symbol);
+/* Adds to n what leads over the symbols lo to hi from one state to another: nfa_edge, or a spelling
+ * of code points (build.h). */
+typedef void nfa_spell_fn(struct nfa *n, uint32_t from, uint32_t lo, uint32_t hi, uint32_t to);
+/* Puts d between two states of n, each edge as `spell` writes it. */
+void nfa_add_dfa(struct nfa *n, const struct dfa *d, nfa_spell_fn *spell, uint32_t from,
+                 uint32_t to);
+
+#endif

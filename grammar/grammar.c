@@ -1,0 +1,42 @@
+#include "grammar/grammar.h"
+
+#include "base/utf8.h"
+#include "grammar/gbnf.h"
+#include "grammar/regex.h"
+#include "grammar/schema.h"
+#include "grammar/structure.h"
+
+static uint32_t regex_rule(struct builder *b, struct bytes text, struct error *err) {
+    struct dfa d;
+    if (text.len > b->limits.bytes) {
+        (void)error_set(err, ERR_LIMIT, "the pattern is larger than %u bytes", b->limits.bytes);
+        return FA_NONE;
+    }
+    if (regex_to_dfa(b, text, true, &d, err))
+        return FA_NONE;
+    uint32_t rule = builder_rule(b);
+    builder_set_rule(b, rule, expr_dfa(b, &d, EXPR_DFA));
+    return rule;
+}
+
+int grammar_compile(const struct grammar_source *source, const struct grammar_limits *limits,
+                    struct program *out, struct error *err) {
+    struct grammar_limits standard = grammar_limits_default();
+    struct builder b;
+    uint32_t rule = FA_NONE;
+    *out = (struct program){0};
+    if (!utf8_valid(source->text.data, source->text.len))
+        return error_set(err, ERR_INVALID, "the grammar is not UTF-8");
+    builder_init(&b, limits ? limits : &standard);
+    b.loose_space = !source->compact;
+    b.plain = source->plain;
+    switch (source->kind) {
+    case GRAMMAR_JSON_SCHEMA: rule = schema_to_rule(&b, source->text, source->ordered, err); break;
+    case GRAMMAR_REGEX: rule = regex_rule(&b, source->text, err); break;
+    case GRAMMAR_GBNF: rule = gbnf_to_rule(&b, source->text, err); break;
+    case GRAMMAR_STRUCTURE: rule = structure_to_rule(&b, source->text, source->ordered, err); break;
+    }
+    int rc = rule == FA_NONE ? err->code : program_compile(&b, rule, out, err);
+    builder_release(&b);
+    return rc;
+}

@@ -1,0 +1,231 @@
+/*
+ * mask.c - the mask of a position.
+ *
+ * Threads inside a JSON string take what vocabularies know in advance: the tokens that stay inside
+ * (of a counted string: those that fit), and a walk over the remainders behind the closing quote.
+ * All other threads walk the trie of the whole vocabulary, where a subtree whose first byte may not
+ * come is passed over.
+ */
+#include "grammar/run.h"
+
+static void allow(uint32_t *bits, uint32_t id) {
+    bits[id / 32] |= 1u << id % 32;
+}
+
+/* Inside a key most tokens leave every name that the schema knows; from there on the key is any
+ * string. A walk that begins inside a string notes the subtrees that lie behind such a place. */
+struct any_key {
+    uint32_t set; /* of the thread that reads any string; SET_DEAD until one was met */
+    struct thread thread;
+    VEC(uint32_t) nodes; /* where it was met, in order; subtrees do not overlap */
+};
+
+static bool is_any_key(const struct grammar_run *run, uint32_t before, uint32_t set,
+                       struct any_key *any) {
+    const struct thread_set *s = &run->sets.items[set], *b = &run->sets.items[before];
+    const struct thread *reader = &run->threads.items[b->first]; /* of the byte in front */
+    if (!(run->program->states.items[reader->state].flags & STATE_KEY))
+        return false;
+    if (any->set != SET_DEAD)
+        return set == any->set;
+    if (s->count != 1 || run->threads.items[s->first].state != STATE_BODY)
+        return false;
+    any->set = set;
+    any->thread = run->threads.items[s->first];
+    return true;
+}
+
+/* Allows the tokens of a trie that may come behind `set`, of those with min to max characters.
+ * Returns the number of nodes that were looked at. */
+static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, uint32_t min,
+                   uint32_t max, struct any_key *any, uint32_t *bits) {
+    uint32_t sets[VOCAB_TOKEN_BYTES_MAX + 1] = {set};
+    const struct trie_node *nodes = t->nodes.items;
+    uint32_t count = nodes[0].end;
+    size_t looked = 0;
+    if (set == SET_DEAD)
+        return 0;
+    for (uint32_t i = 0; i < count;) {
+        const struct trie_node *node = &nodes[i];
+        looked++;
+        if (node->depth) {
+            uint32_t next = run_next(run, sets[node->depth - 1], node->byte);
+            if (next == SET_DEAD) {
+                i = node->end;
+                continue;
+            }
+            sets[node->depth] = next;
+            if (any && is_any_key(run, sets[node->depth - 1], next, any)) {
+                vec_push(&any->nodes, i);
+                i = node->end;
+                continue;
+            }
+        }
+        for (uint32_t k = node->token_first; k < nodes[i + 1].token_first; k++)
+            if (t->tokens.items[k].chars >= min && t->tokens.items[k].chars <= max)
+                allow(bits, t->tokens.items[k].id);
+        i++;
+    }
+    return looked;
+}
+
+/* Tokens that stay inside a string with room for `room` more characters. */
+static void allow_inside(const struct vocab *v, uint32_t room, uint32_t *bits) {
+    size_t lo = 0, hi = v->needs.count;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (v->needs.items[mid].chars <= room)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo * 2 < v->needs.count) {
+        for (size_t i = 0; i < lo; i++)
+            allow(bits, v->needs.items[i].id);
+        return;
+    }
+    /* Most fit: all of them but those that do not. What others allow already stays allowed. */
+    VEC(uint32_t) kept = {0};
+    for (size_t i = lo; i < v->needs.count; i++) {
+        uint32_t id = v->needs.items[i].id;
+        if (bits[id / 32] >> id % 32 & 1)
+            vec_push(&kept, id);
+    }
+    for (uint32_t w = 0; w < v->word_count; w++)
+        bits[w] |= v->stay[w];
+    for (size_t i = lo; i < v->needs.count; i++)
+        bits[v->needs.items[i].id / 32] &= ~(1u << v->needs.items[i].id % 32);
+    for (size_t i = 0; i < kept.count; i++)
+        allow(bits, kept.items[i]);
+    vec_release(&kept);
+}
+
+/* A thread inside a string: true when it was one and its tokens are allowed. */
+static bool inside_string(struct grammar_run *run, struct thread t, uint32_t *bits) {
+    const struct program *p = run->program;
+    const struct vocab *v = run->vocab;
+    if (t.state == STATE_BODY) {
+        for (uint32_t w = 0; w < v->word_count; w++)
+            bits[w] |= v->stay[w];
+        uint32_t behind = run_set_of(run, &(struct thread){STATE_STRING_END, t.frame}, 1);
+        walk(run, &v->behind_string, behind, 0, UINT32_MAX, NULL, bits);
+        return true;
+    }
+    if (!(p->states.items[t.state].flags & STATE_CHAR))
+        return false;
+    const uint64_t *limits = p->words.items + p->states.items[t.state].reach;
+    const struct frame count = run->frames.items[t.frame];
+    CHECK(count.kind == FRAME_COUNT);
+    /* The thread is about to read character n of the string (counted from 1), but for strings
+     * without an end, where n stands still at their least length. */
+    uint32_t min = (uint32_t)limits[0], max = (uint32_t)limits[1];
+    bool endless = max == REPEAT_NO_END;
+    uint32_t done = count.n ? count.n - 1 : 0;
+    uint32_t room = endless ? UINT32_MAX : max - done;
+    uint32_t least = min > done ? min - done : 0;
+    /* The state behind the closing quote is the one that follows the count's end. */
+    uint32_t end = t.state - 1;
+    allow_inside(v, room, bits);
+    uint32_t behind = run_set_of(run, &(struct thread){end, count.parent}, 1);
+    walk(run, &v->behind_string, behind, MAX(least, 1u), room, NULL, bits);
+    return true;
+}
+
+/* Inside a key and between two of its characters. In the midst of one a space never comes; where
+ * any key may come it always does. */
+static bool at_key_character(const struct program *p, uint32_t state) {
+    return (p->states.items[state].flags & STATE_KEY) && program_step(p, state, ' ') != FA_NONE;
+}
+
+/* Threads inside a key. Tokens of the noted subtrees do in the key what they do in any string,
+ * since what lies in front of the subtree are whole characters of it. */
+static size_t inside_key(struct grammar_run *run, uint32_t set, uint32_t *bits) {
+    const struct vocab *v = run->vocab;
+    struct any_key any = {0};
+    size_t looked = walk(run, &v->all, set, 0, UINT32_MAX, &any, bits);
+    if (any.nodes.count) {
+        uint32_t *string = mem_calloc(v->word_count, sizeof *string);
+        (void)inside_string(run, any.thread, string);
+        /* Tokens outside of the subtrees are not meant. */
+        const struct trie *t = &v->all;
+        uint32_t from = 0;
+        for (size_t i = 0; i <= any.nodes.count; i++) {
+            bool last = i == any.nodes.count;
+            uint32_t node = last ? t->nodes.items[0].end : any.nodes.items[i];
+            uint32_t until = t->nodes.items[node].token_first;
+            for (uint32_t k = from; k < until; k++) {
+                uint32_t id = t->tokens.items[k].id;
+                string[id / 32] &= ~(1u << id % 32);
+            }
+            from = last ? 0 : t->nodes.items[t->nodes.items[node].end].token_first;
+        }
+        for (uint32_t w = 0; w < v->word_count; w++)
+            bits[w] |= string[w];
+        mem_free(string);
+    }
+    vec_release(&any.nodes);
+    return looked;
+}
+
+static size_t make_mask(struct grammar_run *run, uint32_t set, uint32_t *bits) {
+    const struct vocab *v = run->vocab;
+    const struct thread_set s = run->sets.items[set];
+    VEC(struct thread) others = {0};
+    memset(bits, 0, v->word_count * sizeof *bits);
+    for (uint32_t i = 0; i < s.count; i++) {
+        struct thread t = run->threads.items[s.first + i];
+        if (!inside_string(run, t, bits))
+            vec_push(&others, t);
+    }
+    size_t looked = 0;
+    if (others.count) {
+        uint32_t rest = others.count == s.count
+                            ? set
+                            : run_set_of_readers(run, others.items, others.count, false);
+        bool keys = true;
+        for (size_t i = 0; i < others.count; i++)
+            keys &= at_key_character(run->program, others.items[i].state);
+        looked = keys ? inside_key(run, rest, bits)
+                      : walk(run, &v->all, rest, 0, UINT32_MAX, NULL, bits);
+    }
+    vec_release(&others);
+    for (uint32_t i = 0; i < v->end_count; i++) {
+        uint32_t id = v->ends[i];
+        if (s.may_end)
+            allow(bits, id);
+        else
+            bits[id / 32] &= ~(1u << id % 32);
+    }
+    return looked;
+}
+
+void matcher_mask(struct matcher *m, uint32_t *bits) {
+    enum { WORTH_KEEPING = 2000, MASKS_MAX = 256 };
+    struct grammar_run *run = m->run;
+    const struct vocab *v = run->vocab;
+    CHECK(v);
+    size_t size = v->word_count * sizeof *bits;
+    if (m->ended || m->failed) {
+        memset(bits, 0, size);
+        return;
+    }
+    uint32_t row = run->sets.items[m->set].mask;
+    if (row) {
+        memcpy(bits, run->masks.items + (size_t)(row - 1) * v->word_count, size);
+        return;
+    }
+    size_t looked = make_mask(run, m->set, bits);
+    if (run->failed) {
+        run->failed = false;
+        m->failed = true;
+        memset(bits, 0, size);
+        return;
+    }
+    size_t kept = run->masks.count / MAX(v->word_count, 1u);
+    if (looked < WORTH_KEEPING || kept >= MASKS_MAX)
+        return;
+    vec_reserve(&run->masks, run->masks.count + v->word_count);
+    memcpy(run->masks.items + run->masks.count, bits, size);
+    run->masks.count += v->word_count;
+    run->sets.items[m->set].mask = (uint32_t)kept + 1;
+}

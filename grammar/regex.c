@@ -1,0 +1,462 @@
+/*
+ * regex.c - a recursive reader of patterns; the depth of groups is bounded by the builder's limit.
+ */
+#include "grammar/regex.h"
+
+#include "base/utf8.h"
+#include "text/unicode.h"
+
+enum { BEGIN = 0x110000, END = 0x110001, CODE_MAX = 0x10ffff, REPEAT_MAX = 100000 };
+
+struct reader {
+    struct builder *b;
+    const uint8_t *start, *at, *end;
+    uint32_t depth;
+    struct error *err;
+    int rc;
+};
+
+static uint32_t fail(struct reader *r, int code, const char *what) {
+    if (!r->rc)
+        r->rc = error_set(r->err, code, "%s at byte %zu of the pattern", what,
+                          (size_t)(r->at - r->start));
+    return expr_never(r->b);
+}
+
+static bool take(struct reader *r, const char *text) {
+    size_t len = strlen(text);
+    if ((size_t)(r->end - r->at) < len || memcmp(r->at, text, len) != 0)
+        return false;
+    r->at += len;
+    return true;
+}
+
+static uint32_t take_code(struct reader *r) {
+    uint32_t cp = 0;
+    size_t len = utf8_decode(r->at, (size_t)(r->end - r->at), &cp);
+    if (!len) {
+        fail(r, ERR_INVALID, "bytes that are not UTF-8");
+        r->at = r->end;
+        return 0;
+    }
+    r->at += len;
+    return cp;
+}
+
+/* ---- sets of characters ---- */
+
+static const struct code_range DIGITS[] = {{'0', '9'}};
+static const struct code_range WORDS[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+static const struct code_range SPACES[] = {
+    {'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
+    {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+static const struct code_range LINE_ENDS[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+
+static void add_ranges(code_range_vec *v, const struct code_range *ranges, size_t count,
+                       bool outside) {
+    code_range_vec set = {0};
+    for (size_t i = 0; i < count; i++)
+        vec_push(&set, ranges[i]);
+    if (outside)
+        code_ranges_complement(&set);
+    for (size_t i = 0; i < set.count; i++)
+        vec_push(v, set.items[i]);
+    vec_release(&set);
+}
+
+/* \d and its like; false when the letter is none of them. */
+static bool add_class_letter(code_range_vec *v, uint8_t letter) {
+    switch (letter) {
+    case 'd':
+    case 'D': add_ranges(v, DIGITS, ARRAY_LEN(DIGITS), letter == 'D'); return true;
+    case 'w':
+    case 'W': add_ranges(v, WORDS, ARRAY_LEN(WORDS), letter == 'W'); return true;
+    case 's':
+    case 'S': add_ranges(v, SPACES, ARRAY_LEN(SPACES), letter == 'S'); return true;
+    default: return false;
+    }
+}
+
+/* Exactly `digits` hex digits, or nothing is taken. */
+static bool take_hex(struct reader *r, size_t digits, uint32_t *out) {
+    uint32_t value = 0;
+    if ((size_t)(r->end - r->at) < digits)
+        return false;
+    for (size_t i = 0; i < digits; i++) {
+        int digit = hex_value(r->at[i]);
+        if (digit < 0)
+            return false;
+        value = value << 4 | (uint32_t)digit;
+    }
+    r->at += digits;
+    *out = value;
+    return true;
+}
+
+/* Behind "\u". */
+static uint32_t take_unicode_escape(struct reader *r) {
+    uint32_t cp = 0, low = 0;
+    if (take(r, "{")) {
+        size_t digits = 0;
+        while (digits < 6 && r->at + digits < r->end && hex_value(r->at[digits]) >= 0)
+            digits++;
+        if (digits && take_hex(r, digits, &cp) && cp <= CODE_MAX && take(r, "}"))
+            return cp;
+        return fail(r, ERR_INVALID, "a bad \\u{...}");
+    }
+    if (!take_hex(r, 4, &cp))
+        return 'u';
+    const uint8_t *before = r->at;
+    if (cp >= 0xD800 && cp < 0xDC00 && take(r, "\\u") && take_hex(r, 4, &low) && low >= 0xDC00 &&
+        low < 0xE000)
+        return 0x10000 + ((cp - 0xD800) << 10) + (low - 0xDC00);
+    r->at = before;
+    return cp;
+}
+
+/* The character of an escape, behind its backslash; class letters are not for here. */
+static uint32_t take_escaped(struct reader *r) {
+    uint32_t cp = take_code(r), value;
+    switch (cp) {
+    case 't': return '\t';
+    case 'n': return '\n';
+    case 'r': return '\r';
+    case 'f': return '\f';
+    case 'v': return '\v';
+    case '0': return 0;
+    case 'x': return take_hex(r, 2, &value) ? value : 'x';
+    case 'u': return take_unicode_escape(r);
+    case 'c':
+        if (r->at < r->end && ((*r->at | 32) >= 'a' && (*r->at | 32) <= 'z'))
+            return *r->at++ & 31;
+        return fail(r, ERR_INVALID, "a bad \\c");
+    default: return cp;
+    }
+}
+
+/* \p{L}, \p{Lu}, \p{Letter}, ...: general categories of Unicode 16. */
+static bool add_property(struct reader *r, code_range_vec *v, bool outside) {
+    static const struct {
+        const char *name;
+        uint32_t set;
+    } KNOWN[] = {
+        {"{L}", UNICODE_L},           {"{Letter}", UNICODE_L},
+        {"{Lu}", 1 << UNICODE_LU},    {"{Uppercase_Letter}", 1 << UNICODE_LU},
+        {"{Ll}", 1 << UNICODE_LL},    {"{Lowercase_Letter}", 1 << UNICODE_LL},
+        {"{Lt}", 1 << UNICODE_LT},    {"{Lm}", 1 << UNICODE_LM},
+        {"{Lo}", 1 << UNICODE_LO},    {"{M}", UNICODE_M},
+        {"{Mn}", 1 << UNICODE_MN},    {"{Mc}", 1 << UNICODE_MC},
+        {"{N}", UNICODE_N},           {"{Nd}", 1 << UNICODE_ND},
+        {"{digit}", 1 << UNICODE_ND}, {"{Nl}", 1 << UNICODE_NL},
+        {"{No}", 1 << UNICODE_NO},    {"{P}", UNICODE_P},
+        {"{Punctuation}", UNICODE_P}, {"{S}", UNICODE_S},
+        {"{Zs}", 1 << UNICODE_ZS},    {"{Z}", 1 << UNICODE_ZS | 1 << UNICODE_ZL | 1 << UNICODE_ZP}};
+    for (size_t i = 0; i < ARRAY_LEN(KNOWN); i++) {
+        if (!take(r, KNOWN[i].name))
+            continue;
+        unicode_init();
+        for (uint32_t cp = 0; cp <= CODE_MAX; cp++) {
+            uint32_t first = cp;
+            while (cp <= CODE_MAX && unicode_in(cp, KNOWN[i].set) != outside)
+                cp++;
+            if (cp > first)
+                vec_push(v, ((struct code_range){first, cp - 1}));
+        }
+        return true;
+    }
+    fail(r, ERR_UNSUPPORTED, "an unknown property in \\p");
+    return false;
+}
+
+/* One member of [...]: a character (*single) or a class that is added to v. */
+static bool take_class_member(struct reader *r, code_range_vec *v, uint32_t *single) {
+    if (!take(r, "\\")) {
+        *single = take_code(r);
+        return true;
+    }
+    if (r->at >= r->end) {
+        fail(r, ERR_INVALID, "a lone backslash");
+        return false;
+    }
+    if (add_class_letter(v, *r->at)) {
+        r->at++;
+        return false;
+    }
+    if (take(r, "p") || take(r, "P")) {
+        (void)add_property(r, v, r->at[-1] == 'P');
+        return false;
+    }
+    if (take(r, "b")) {
+        *single = '\b';
+        return true;
+    }
+    *single = take_escaped(r);
+    return true;
+}
+
+static uint32_t read_class(struct reader *r) {
+    code_range_vec v = {0};
+    bool outside = take(r, "^");
+    while (!r->rc && !take(r, "]")) {
+        uint32_t lo, hi;
+        if (r->at >= r->end) {
+            fail(r, ERR_INVALID, "a class without ]");
+            break;
+        }
+        if (!take_class_member(r, &v, &lo))
+            continue;
+        hi = lo;
+        if (r->end - r->at >= 2 && r->at[0] == '-' && r->at[1] != ']') {
+            r->at++;
+            if (!take_class_member(r, &v, &hi)) {
+                vec_push(&v, ((struct code_range){'-', '-'}));
+                hi = lo;
+            }
+        }
+        if (hi < lo)
+            fail(r, ERR_INVALID, "a range whose end is before its beginning");
+        vec_push(&v, ((struct code_range){lo, hi}));
+    }
+    if (outside)
+        code_ranges_complement(&v);
+    uint32_t e = r->rc ? expr_never(r->b) : expr_chars(r->b, v.items, v.count);
+    vec_release(&v);
+    return e;
+}
+
+/* ---- the grammar of patterns ---- */
+
+static uint32_t read_alternatives(struct reader *r);
+
+static uint32_t one_char(struct reader *r, uint32_t cp) {
+    return expr_chars(r->b, &(struct code_range){cp, cp}, 1);
+}
+
+static uint32_t read_escape(struct reader *r) {
+    code_range_vec v = {0};
+    uint32_t e;
+    if (r->at >= r->end)
+        return fail(r, ERR_INVALID, "a lone backslash");
+    uint8_t letter = *r->at;
+    if (letter == 'b' || letter == 'B')
+        return fail(r, ERR_UNSUPPORTED, "a word boundary");
+    if ((letter >= '1' && letter <= '9') || letter == 'k')
+        return fail(r, ERR_UNSUPPORTED, "a backreference");
+    if (letter == 'A' || letter == 'z' || letter == 'Z') {
+        r->at++;
+        return one_char(r, letter == 'A' ? BEGIN : END);
+    }
+    if (letter == 'p' || letter == 'P') {
+        r->at++;
+        (void)add_property(r, &v, letter == 'P');
+        e = expr_chars(r->b, v.items, v.count);
+    } else if (add_class_letter(&v, letter)) {
+        r->at++;
+        e = expr_chars(r->b, v.items, v.count);
+    } else {
+        e = one_char(r, take_escaped(r));
+    }
+    vec_release(&v);
+    return e;
+}
+
+static uint32_t read_group(struct reader *r) {
+    if (take(r, "?:")) {
+    } else if (take(r, "?<=") || take(r, "?<!")) {
+        return fail(r, ERR_UNSUPPORTED, "a lookbehind");
+    } else if (take(r, "?=") || take(r, "?!")) {
+        return fail(r, ERR_UNSUPPORTED, "a lookahead inside a group");
+    } else if (take(r, "?P<") || take(r, "?<")) {
+        while (r->at < r->end && *r->at != '>')
+            r->at++;
+        if (!take(r, ">"))
+            return fail(r, ERR_INVALID, "a group's name without >");
+    } else if (take(r, "?")) {
+        return fail(r, ERR_UNSUPPORTED, "an unknown kind of group");
+    }
+    if (++r->depth > r->b->limits.depth)
+        return fail(r, ERR_LIMIT, "groups nested too deeply");
+    uint32_t e = read_alternatives(r);
+    r->depth--;
+    if (!take(r, ")"))
+        return fail(r, ERR_INVALID, "a group without )");
+    return e;
+}
+
+static uint32_t read_atom(struct reader *r) {
+    if (take(r, "("))
+        return read_group(r);
+    if (take(r, "["))
+        return read_class(r);
+    if (take(r, "\\"))
+        return read_escape(r);
+    if (take(r, "^"))
+        return one_char(r, BEGIN);
+    if (take(r, "$"))
+        return one_char(r, END);
+    if (take(r, ".")) {
+        code_range_vec v = {0};
+        add_ranges(&v, LINE_ENDS, ARRAY_LEN(LINE_ENDS), true);
+        uint32_t e = expr_chars(r->b, v.items, v.count);
+        vec_release(&v);
+        return e;
+    }
+    if (*r->at == '*' || *r->at == '+' || *r->at == '?')
+        return fail(r, ERR_INVALID, "a quantifier without anything to repeat");
+    return one_char(r, take_code(r));
+}
+
+static bool take_number(struct reader *r, uint32_t *out) {
+    const uint8_t *first = r->at;
+    uint32_t value = 0;
+    for (; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++)
+        value = MIN(value * 10 + (uint32_t)(*r->at - '0'), (uint32_t)REPEAT_MAX + 1);
+    *out = value;
+    return r->at > first;
+}
+
+/* {m}, {m,}, {m,n}; anything else is a brace as it stands. */
+static bool take_bounds(struct reader *r, uint32_t *min, uint32_t *max) {
+    const uint8_t *before = r->at;
+    if (take(r, "{") && take_number(r, min)) {
+        *max = *min;
+        if (take(r, ",") && !take_number(r, max))
+            *max = REPEAT_NO_END;
+        if (take(r, "}"))
+            return true;
+    }
+    r->at = before;
+    return false;
+}
+
+static uint32_t read_repeated(struct reader *r) {
+    uint32_t e = read_atom(r), min = 1, max = 1;
+    while (!r->rc && r->at < r->end) {
+        if (take(r, "*"))
+            min = 0, max = REPEAT_NO_END;
+        else if (take(r, "+"))
+            min = 1, max = REPEAT_NO_END;
+        else if (take(r, "?"))
+            min = 0, max = 1;
+        else if (!take_bounds(r, &min, &max))
+            break;
+        if (min > max)
+            return fail(r, ERR_INVALID, "a repetition whose end is below its beginning");
+        if (min > REPEAT_MAX || (max != REPEAT_NO_END && max > REPEAT_MAX))
+            return fail(r, ERR_LIMIT, "a repetition of more than 100000");
+        e = expr_repeat(r->b, e, min, max);
+        (void)take(r, "?"); /* lazy: the same language */
+    }
+    return e;
+}
+
+/* Any text, markers included. */
+static uint32_t anything(struct builder *b) {
+    return expr_repeat(b, expr_chars(b, &(struct code_range){0, END}, 1), 0, REPEAT_NO_END);
+}
+
+static uint32_t read_sequence(struct reader *r);
+
+/* (?=X) Y: what begins with X and is Y; (?!X) Y: what does not. Y goes to the end of the pattern. */
+static uint32_t read_lookahead(struct reader *r, bool negative) {
+    struct dfa ahead = {0}, rest = {0}, both = {0};
+    uint32_t x = read_alternatives(r);
+    if (!r->rc && !take(r, ")"))
+        return fail(r, ERR_INVALID, "a group without )");
+    uint32_t y = read_sequence(r);
+    uint32_t parts[] = {x, anything(r->b)}, ends[] = {y, anything(r->b)};
+    if (r->rc)
+        return expr_never(r->b);
+    r->rc = expr_to_dfa(r->b, expr_concat(r->b, parts, 2), &ahead, r->err);
+    if (!r->rc)
+        r->rc = expr_to_dfa(r->b, expr_concat(r->b, ends, 2), &rest, r->err);
+    if (!r->rc)
+        r->rc = negative ? dfa_without(&rest, &ahead, &r->b->fuel, &both, r->err)
+                         : dfa_and(&rest, &ahead, &r->b->fuel, &both, r->err);
+    dfa_release(&ahead);
+    dfa_release(&rest);
+    return r->rc ? expr_never(r->b) : expr_dfa(r->b, &both, EXPR_DFA);
+}
+
+static uint32_t read_sequence(struct reader *r) {
+    VEC(uint32_t) parts = {0};
+    while (!r->rc && r->at < r->end && *r->at != '|' && *r->at != ')') {
+        if (r->depth == 0 && (take(r, "(?=") || take(r, "(?!"))) {
+            bool negative = r->at[-1] == '!';
+            uint32_t e = read_lookahead(r, negative);
+            vec_push(&parts, e);
+            break;
+        }
+        uint32_t e = read_repeated(r);
+        vec_push(&parts, e);
+    }
+    uint32_t e = expr_concat(r->b, parts.items, parts.count);
+    vec_release(&parts);
+    return e;
+}
+
+static uint32_t read_alternatives(struct reader *r) {
+    VEC(uint32_t) parts = {0};
+    do {
+        uint32_t e = read_sequence(r);
+        vec_push(&parts, e);
+    } while (!r->rc && take(r, "|"));
+    uint32_t e = expr_alt(r->b, parts.items, parts.count);
+    vec_release(&parts);
+    return e;
+}
+
+/* The texts s for which d accepts BEGIN s END. */
+static int strip_markers(struct builder *b, const struct dfa *d, struct dfa *out,
+                         struct error *err) {
+    struct nfa n = {0};
+    uint32_t first = dfa_step(d, 0, BEGIN);
+    for (uint32_t i = 0; i < d->states.count; i++)
+        (void)nfa_state(&n);
+    uint32_t start = nfa_state(&n);
+    if (first != FA_NONE)
+        nfa_free_edge(&n, start, first);
+    for (uint32_t i = 0; i < d->states.count; i++) {
+        const struct dfa_state *s = &d->states.items[i];
+        uint32_t last = dfa_step(d, i, END);
+        if (last != FA_NONE && d->states.items[last].label != FA_NONE)
+            n.labels.items[i] = 0;
+        for (uint32_t e = 0; e < s->edge_count; e++) {
+            const struct fa_edge *edge = &d->edges.items[s->edge_first + e];
+            if (edge->lo <= CODE_MAX)
+                nfa_edge(&n, i, edge->lo, MIN(edge->hi, (uint32_t)CODE_MAX), edge->to);
+        }
+    }
+    int rc = dfa_from_nfa(&n, start, &b->fuel, out, err);
+    nfa_release(&n);
+    return rc;
+}
+
+int regex_to_dfa(struct builder *b, struct bytes pattern, bool whole, struct dfa *out,
+                 struct error *err) {
+    struct reader r = {.b = b,
+                       .start = pattern.data,
+                       .at = pattern.data,
+                       .end = pattern.data + pattern.len,
+                       .err = err};
+    struct dfa marked;
+    *out = (struct dfa){0};
+    if (!pattern.len)
+        r.start = r.at = r.end = (const uint8_t *)"";
+    uint32_t e = read_alternatives(&r);
+    if (!r.rc && r.at < r.end)
+        fail(&r, ERR_INVALID, "a ) without its group");
+    if (!r.rc && b->failed)
+        r.rc = error_set(err, b->error.code, "%s", b->error.text);
+    if (r.rc)
+        return r.rc;
+    uint32_t begin = expr_repeat(b, one_char(&r, BEGIN), 0, 1);
+    uint32_t end = expr_repeat(b, one_char(&r, END), 0, 1);
+    uint32_t parts[] = {whole ? begin : anything(b), e, whole ? end : anything(b)};
+    int rc = expr_to_dfa(b, expr_concat(b, parts, 3), &marked, err);
+    if (rc)
+        return rc;
+    rc = strip_markers(b, &marked, out, err);
+    dfa_release(&marked);
+    return rc;
+}

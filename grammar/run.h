@@ -1,0 +1,88 @@
+/*
+ * run.h - the tables that matchers of one grammar share: frames, sets of threads, and what follows
+ * a set on a byte. For run.c, matcher.c and mask.c.
+ */
+#ifndef GRAMMAR_RUN_H
+#define GRAMMAR_RUN_H
+
+#include "grammar/matcher.h"
+
+enum frame_kind { FRAME_BOTTOM, FRAME_RETURN, FRAME_COUNT, FRAME_OBJECT };
+
+/* Equal frames have one number; frame 0 is the bottom of every stack. */
+struct frame {
+    uint32_t kind;   /* enum frame_kind */
+    uint32_t parent; /* frame */
+    uint32_t a;      /* RETURN: state; OBJECT: object */
+    uint32_t n;      /* COUNT, OBJECT: how many so far */
+    uint32_t bits;   /* OBJECT: the set of properties that were there */
+};
+
+struct thread {
+    uint32_t state, frame;
+};
+
+struct bit_set {
+    uint32_t first, count; /* words of run.bits */
+};
+
+/* Equal sets have one number. Set 0 is empty: no text comes here. */
+struct thread_set {
+    uint32_t first, count; /* in run.threads, sorted; only threads that can read a byte */
+    bool may_end;
+    uint32_t next; /* 1 + the row of run.next, or 0 */
+    uint32_t mask; /* 1 + the row of run.masks, or 0 */
+};
+enum { SET_DEAD = 0, NEXT_UNKNOWN = 0xffffffff };
+
+/* A number for each content: open addressing over hashes of the items. */
+struct index {
+    uint32_t *slots; /* item + 1 */
+    size_t cap, count;
+};
+
+struct grammar_run {
+    const struct program *program;
+    const struct vocab *vocab;
+    VEC(struct frame) frames;
+    VEC(uint64_t) bits; /* sets of properties, back to back */
+    VEC(struct bit_set) bit_sets;
+    VEC(struct thread_set) sets;
+    VEC(struct thread) threads;
+    VEC(uint32_t) next;  /* rows of 256 sets, or NEXT_UNKNOWN */
+    VEC(uint32_t) masks; /* rows of vocab->word_count */
+    struct index frame_index, bit_index, set_index;
+    VEC(struct thread) work; /* of the closure that is being made */
+    VEC(struct thread) made;
+    VEC(uint64_t) scratch;
+    struct matcher *matchers; /* all that live */
+    uint32_t start;           /* set */
+    bool failed;
+};
+
+struct matcher {
+    struct grammar_run *run;
+    struct matcher *prev, *next; /* of run->matchers */
+    uint32_t set;
+    bool ended, failed;
+};
+
+/* The set behind a byte; SET_DEAD when it may not come. */
+uint32_t run_find_next(struct grammar_run *run, uint32_t set, uint8_t byte);
+/* The same, from the row of known sets where it has the byte. */
+static inline uint32_t run_next(struct grammar_run *run, uint32_t set, uint8_t byte) {
+    uint32_t row = run->sets.items[set].next;
+    if (row) {
+        uint32_t to = run->next.items[(size_t)(row - 1) * 256 + byte];
+        if (to != NEXT_UNKNOWN)
+            return to;
+    }
+    return run_find_next(run, set, byte);
+}
+/* The set of these threads and all that they reach without a byte. */
+uint32_t run_set_of(struct grammar_run *run, const struct thread *threads, size_t count);
+/* The set of exactly these threads. */
+uint32_t run_set_of_readers(struct grammar_run *run, struct thread *threads, size_t count,
+                            bool may_end);
+
+#endif

@@ -1,0 +1,568 @@
+/*
+ * schema.c - conjunctions: references, alternatives, memory of what was compiled.
+ */
+#include "grammar/schema_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { SCHEMA_DEPTH_MAX = 200, MEMOS_MAX = 20000, ONE_OF_MAX = 100 };
+
+uint32_t schema_fail(struct schema *s, int code, const char *fmt, ...) {
+    char text[ERROR_TEXT_MAX];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return builder_fail(s->b, code, "%s", text);
+}
+
+void conjunction_add(conjunction *c, uint32_t node, uint32_t done) {
+    for (size_t i = 0; i < c->count; i++)
+        if (c->items[i].node == node) {
+            c->items[i].done &= done;
+            return;
+        }
+    vec_push(c, ((struct member){node, done}));
+}
+
+static int compare_members(const void *a, const void *b) {
+    const struct member *x = a, *y = b;
+    if (x->node != y->node)
+        return x->node < y->node ? -1 : 1;
+    return x->done < y->done ? -1 : x->done > y->done;
+}
+
+/* ---- references ---- */
+
+static void decode_pointer_part(struct bytes part, struct buf *out) {
+    struct buf percent = {0};
+    for (size_t i = 0; i < part.len; i++) {
+        unsigned value;
+        if (part.data[i] == '%' && i + 2 < part.len &&
+            sscanf((const char *)part.data + i + 1, "%2x", &value) == 1) {
+            buf_add_byte(&percent, (char)value);
+            i += 2;
+        } else {
+            buf_add_byte(&percent, (char)part.data[i]);
+        }
+    }
+    buf_reset(out);
+    for (size_t i = 0; i < percent.len; i++) {
+        bool escape = percent.data[i] == '~' && i + 1 < percent.len;
+        char next = escape ? percent.data[i + 1] : 0;
+        if (next == '0' || next == '1')
+            i++;
+        buf_add_byte(out, next == '0' ? '~' : next == '1' ? '/' : percent.data[i]);
+    }
+    buf_release(&percent);
+}
+
+static uint32_t follow_pointer(struct schema *s, uint32_t node, struct bytes pointer) {
+    struct buf key = {0};
+    while (node && pointer.len) {
+        pointer = bytes_of(pointer.data + 1, pointer.len - 1); /* the slash */
+        const uint8_t *slash = memchr(pointer.data, '/', pointer.len);
+        size_t len = slash ? (size_t)(slash - pointer.data) : pointer.len;
+        decode_pointer_part(bytes_of(pointer.data, len), &key);
+        if (tree_kind(&s->t, node) == TREE_ARRAY) {
+            unsigned long index = strtoul(buf_text(&key), NULL, 10);
+            uint32_t child = tree_first(&s->t, node);
+            for (; index && child; index--)
+                child = tree_next(&s->t, child);
+            node = child;
+        } else {
+            node = tree_find(&s->t, node, buf_bytes(&key));
+        }
+        pointer = bytes_of(pointer.data + len, pointer.len - len);
+    }
+    buf_release(&key);
+    return node;
+}
+
+/* The schema whose "$id" or anchor this is; 0 also when there are several, which only their base
+ * addresses would tell apart. */
+static uint32_t find_named(struct schema *s, const char *keyword, struct bytes name) {
+    uint32_t found = 0;
+    for (uint32_t n = 1; n < s->t.nodes.count; n++) {
+        uint32_t id = tree_kind(&s->t, n) == TREE_OBJECT ? tree_get(&s->t, n, keyword) : 0;
+        if (!id || tree_kind(&s->t, id) != TREE_STRING || !bytes_equal(tree_text(&s->t, id), name))
+            continue;
+        if (found)
+            return 0;
+        found = n;
+    }
+    return found;
+}
+
+static uint32_t find_document(struct schema *s, struct bytes name) {
+    uint32_t node = find_named(s, "$id", name);
+    if (node || !name.len)
+        return node ? node : s->root;
+    /* A relative name: the end of an "$id" behind a slash. */
+    for (uint32_t n = 1; n < s->t.nodes.count && !node; n++) {
+        uint32_t id = tree_kind(&s->t, n) == TREE_OBJECT ? tree_get(&s->t, n, "$id") : 0;
+        struct bytes text = id ? tree_text(&s->t, id) : bytes_str("");
+        if (id && tree_kind(&s->t, id) == TREE_STRING && text.len > name.len &&
+            text.data[text.len - name.len - 1] == '/' &&
+            !memcmp(text.data + text.len - name.len, name.data, name.len))
+            node = n;
+    }
+    return node;
+}
+
+uint32_t schema_target(struct schema *s, struct bytes ref) {
+    const uint8_t *hash = ref.len ? memchr(ref.data, '#', ref.len) : NULL;
+    size_t head = hash ? (size_t)(hash - ref.data) : ref.len;
+    struct bytes fragment = hash ? bytes_of(hash + 1, ref.len - head - 1) : bytes_str("");
+    uint32_t node = find_document(s, bytes_of(ref.data, head));
+    if (node && fragment.len && fragment.data[0] == '/')
+        node = follow_pointer(s, node, fragment);
+    else if (node && fragment.len) {
+        uint32_t found = find_named(s, "$anchor", fragment);
+        if (!found)
+            found = find_named(s, "$dynamicAnchor", fragment);
+        if (!found)
+            found = find_named(s, "$id", ref);
+        node = found;
+    }
+    if (!node)
+        schema_fail(s, ERR_UNSUPPORTED, "$ref '%.*s' leads nowhere in this schema", (int)ref.len,
+                    (const char *)ref.data);
+    return node;
+}
+
+/* ---- rewriting ---- */
+
+static uint32_t new_list(struct schema *s, const char *keyword, uint32_t *list) {
+    uint32_t node = tree_new(&s->t, TREE_OBJECT);
+    uint32_t array = tree_new(&s->t, TREE_ARRAY);
+    *list = tree_add(&s->t, node, keyword, array);
+    return node;
+}
+
+/* A member that came along under a new name keeps its children: lists are built before they are
+ * added, or grow in place. */
+static void list_add(struct schema *s, uint32_t list, uint32_t child) {
+    tree_add(&s->t, list, NULL, child);
+}
+
+/* if A then B else C: (A and B) or (not A and C). */
+static uint32_t rewrite_if(struct schema *s, uint32_t node) {
+    uint32_t condition = tree_get(&s->t, node, "if"), yes = tree_get(&s->t, node, "then"),
+             no = tree_get(&s->t, node, "else");
+    if (!yes && !no)
+        return 0;
+    uint32_t negated = schema_negate(s, condition, 0);
+    if (!negated)
+        return schema_fail(s, ERR_UNSUPPORTED,
+                           "keyword \"if\": its schema cannot be turned around");
+    uint32_t either, both, neither;
+    uint32_t out = new_list(s, "anyOf", &either);
+    uint32_t first = new_list(s, "allOf", &both), second = new_list(s, "allOf", &neither);
+    list_add(s, both, condition);
+    if (yes)
+        list_add(s, both, yes);
+    list_add(s, neither, negated);
+    if (no)
+        list_add(s, neither, no);
+    list_add(s, either, first);
+    list_add(s, either, second);
+    return out;
+}
+
+/* {"properties": {name: false}} */
+static uint32_t without_property(struct schema *s, struct bytes name) {
+    uint32_t out = tree_new(&s->t, TREE_OBJECT);
+    uint32_t list = tree_add(&s->t, out, "properties", tree_new(&s->t, TREE_OBJECT));
+    tree_add_bytes(&s->t, list, name, tree_new(&s->t, TREE_FALSE));
+    return out;
+}
+
+/* {"required": [name]} */
+static uint32_t with_property(struct schema *s, struct bytes name) {
+    uint32_t list, out = new_list(s, "required", &list);
+    list_add(s, list, tree_new_string(&s->t, name));
+    return out;
+}
+
+/* name absent, or present and (the schema, or all the names of a list). */
+static uint32_t rewrite_dependent(struct schema *s, struct bytes name, uint32_t dependent) {
+    uint32_t either, both, out = new_list(s, "anyOf", &either);
+    uint32_t second = new_list(s, "allOf", &both);
+    list_add(s, both, with_property(s, name));
+    if (tree_kind(&s->t, dependent) == TREE_ARRAY) {
+        uint32_t all = tree_new(&s->t, TREE_OBJECT);
+        tree_add(&s->t, all, "required", dependent);
+        dependent = all;
+    }
+    list_add(s, both, dependent);
+    list_add(s, either, without_property(s, name));
+    list_add(s, either, second);
+    return out;
+}
+
+/* ---- working off applicators ---- */
+
+static uint32_t keyword_of(struct schema *s, const struct member *m, uint32_t done,
+                           const char *keyword) {
+    return m->done & done ? 0 : tree_get(&s->t, m->node, keyword);
+}
+
+static void add_dependents(struct schema *s, conjunction *c, uint32_t node, const char *keyword,
+                           bool lists) {
+    uint32_t all = tree_get(&s->t, node, keyword);
+    for (uint32_t d = tree_first(&s->t, all); d; d = tree_next(&s->t, d))
+        if (lists || tree_kind(&s->t, d) != TREE_ARRAY) {
+            struct bytes name = tree_key(&s->t, d);
+            conjunction_add(c, rewrite_dependent(s, name, d), 0);
+        }
+}
+
+/* References, allOf, not, if, dependents: all that adds to the conjunction. False: it accepts
+ * nothing, or an error. */
+static bool gather(struct schema *s, conjunction *c) {
+    for (size_t i = 0; i < c->count && !s->b->failed; i++) {
+        struct member m = c->items[i];
+        enum tree_kind kind = tree_kind(&s->t, m.node);
+        if (kind == TREE_FALSE)
+            return false;
+        if (kind == TREE_TRUE) {
+            c->items[i--] = c->items[--c->count];
+            continue;
+        }
+        if (kind != TREE_OBJECT) {
+            schema_fail(s, ERR_INVALID, "a schema must be an object, true or false");
+            return false;
+        }
+        if (c->count > 500) {
+            schema_fail(s, ERR_LIMIT, "too many schemas apply to one value");
+            return false;
+        }
+        c->items[i].done |= DONE_REF | DONE_ALL | DONE_NOT | DONE_IF | DONE_DEPENDENT;
+        uint32_t ref = keyword_of(s, &m, DONE_REF, "$ref");
+        if (keyword_of(s, &m, DONE_REF, "$dynamicRef")) {
+            schema_fail(s, ERR_UNSUPPORTED, "keyword \"$dynamicRef\" is not supported");
+            return false;
+        }
+        if (ref && tree_kind(&s->t, ref) == TREE_STRING) {
+            uint32_t target = schema_target(s, tree_text(&s->t, ref));
+            if (!target)
+                return false;
+            conjunction_add(c, target, 0);
+            if (s->ref_alone) {
+                c->items[i].done |= DONE_ANY | DONE_ONE;
+                c->items[i].node = tree_new(&s->t, TREE_OBJECT);
+                continue;
+            }
+        }
+        uint32_t all = keyword_of(s, &m, DONE_ALL, "allOf");
+        for (uint32_t k = tree_first(&s->t, all); k; k = tree_next(&s->t, k))
+            conjunction_add(c, k, 0);
+        uint32_t not = keyword_of(s, &m, DONE_NOT, "not");
+        if (not ) {
+            uint32_t negated = schema_negate(s, not, 0);
+            if (!negated) {
+                schema_fail(s, ERR_UNSUPPORTED,
+                            "keyword \"not\": its schema cannot be turned around");
+                return false;
+            }
+            conjunction_add(c, negated, 0);
+        }
+        if (keyword_of(s, &m, DONE_IF, "if")) {
+            uint32_t either = rewrite_if(s, m.node);
+            if (either)
+                conjunction_add(c, either, 0);
+        }
+        if (!(m.done & DONE_DEPENDENT)) {
+            add_dependents(s, c, m.node, "dependentSchemas", true);
+            add_dependents(s, c, m.node, "dependencies", false);
+        }
+    }
+    return !s->b->failed;
+}
+
+/* The conjunction without an alternative of member i, with one branch instead. */
+static uint32_t with_branch(struct schema *s, const conjunction *c, size_t i, uint32_t done,
+                            const uint32_t *branches, size_t count) {
+    conjunction next = {0};
+    for (size_t k = 0; k < c->count; k++)
+        vec_push(&next, c->items[k]);
+    next.items[i].done |= done;
+    for (size_t k = 0; k < count; k++)
+        conjunction_add(&next, branches[k], 0);
+    return schema_all(s, &next);
+}
+
+static uint32_t any_of(struct schema *s, const conjunction *c, size_t i, uint32_t list) {
+    VEC(uint32_t) parts = {0};
+    for (uint32_t k = tree_first(&s->t, list); k && !s->b->failed; k = tree_next(&s->t, k)) {
+        uint32_t e = with_branch(s, c, i, DONE_ANY, &k, 1);
+        vec_push(&parts, e);
+    }
+    uint32_t e = expr_alt(s->b, parts.items, parts.count);
+    vec_release(&parts);
+    return e;
+}
+
+static bool is_never(struct schema *s, uint32_t e) {
+    return s->b->exprs.items[e].kind == EXPR_NEVER;
+}
+
+/* Branches that exclude each other are plain alternatives. Of two that do not, each is taken
+ * without the other. */
+static uint32_t one_of(struct schema *s, const conjunction *c, size_t i, uint32_t list) {
+    uint32_t branches[ONE_OF_MAX];
+    VEC(uint32_t) parts = {0};
+    VEC(uint32_t) apart = {0};
+    size_t count = 0;
+    for (uint32_t k = tree_first(&s->t, list); k; k = tree_next(&s->t, k)) {
+        if (count == ONE_OF_MAX)
+            return schema_fail(s, ERR_LIMIT, "keyword \"oneOf\" has more than %d branches",
+                               ONE_OF_MAX);
+        branches[count++] = k;
+    }
+    for (size_t a = 0; a < count && !s->b->failed; a++) {
+        apart.count = 0;
+        vec_push(&apart, branches[a]);
+        for (size_t b = 0; b < count && !s->b->failed; b++) {
+            uint32_t pair[] = {branches[a], branches[b]};
+            if (a == b || is_never(s, with_branch(s, c, i, DONE_ONE, pair, 2)))
+                continue;
+            uint32_t negated = s->b->failed ? 0 : schema_negate(s, branches[b], 0);
+            if (!negated)
+                schema_fail(s, ERR_UNSUPPORTED,
+                            "keyword \"oneOf\": two branches may hold for one value");
+            vec_push(&apart, negated);
+        }
+        uint32_t e = s->b->failed ? 0 : with_branch(s, c, i, DONE_ONE, apart.items, apart.count);
+        vec_push(&parts, e);
+    }
+    uint32_t e = expr_alt(s->b, parts.items, parts.count);
+    vec_release(&parts);
+    vec_release(&apart);
+    return e;
+}
+
+/* ---- leaves ---- */
+
+uint32_t schema_types(struct schema *s, uint32_t node) {
+    static const struct {
+        const char *name;
+        uint32_t types;
+    } NAMES[] = {{"null", TYPE_NULL},       {"boolean", TYPE_BOOL},
+                 {"integer", TYPE_INTEGER}, {"number", TYPE_INTEGER | TYPE_FRACTION},
+                 {"string", TYPE_STRING},   {"array", TYPE_ARRAY},
+                 {"object", TYPE_OBJECT},   {"any", TYPE_ANY}};
+    uint32_t types = 0;
+    if (tree_kind(&s->t, node) == TREE_ARRAY) {
+        for (uint32_t k = tree_first(&s->t, node); k; k = tree_next(&s->t, k))
+            types |= schema_types(s, k);
+        return types;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+        if (tree_is(&s->t, node, NAMES[i].name))
+            return NAMES[i].types;
+    schema_fail(s, ERR_INVALID, "keyword \"type\" has an unknown type");
+    return 0;
+}
+
+static uint32_t enum_leaf(struct schema *s, const conjunction *c, uint32_t list, bool constant) {
+    VEC(uint32_t) values = {0};
+    for (uint32_t v = constant ? list : tree_first(&s->t, list); v && !s->b->failed;
+         v = constant ? 0 : tree_next(&s->t, v)) {
+        bool passes = true;
+        for (size_t i = 0; i < c->count && passes; i++)
+            passes = schema_accepts(s, c->items[i].node, v, 0);
+        if (passes)
+            vec_push(&values, v);
+    }
+    uint32_t e = schema_enum(s, values.items, values.count);
+    vec_release(&values);
+    return e;
+}
+
+static bool refuse_unheld(struct schema *s, uint32_t node) {
+    static const char *const REFUSED[] = {"unevaluatedItems", "unevaluatedProperties",
+                                          "$recursiveRef"};
+    for (size_t i = 0; i < ARRAY_LEN(REFUSED); i++) {
+        uint32_t k = tree_get(&s->t, node, REFUSED[i]);
+        if (k && tree_kind(&s->t, k) != TREE_TRUE) {
+            schema_fail(s, ERR_UNSUPPORTED, "keyword \"%s\" is not supported", REFUSED[i]);
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t leaf(struct schema *s, const conjunction *c) {
+    uint32_t types = TYPE_ANY, parts[8];
+    size_t count = 0;
+    if (!c->count)
+        return expr_any_json(s->b);
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t node = c->items[i].node, type = tree_get(&s->t, node, "type");
+        if (refuse_unheld(s, node))
+            return expr_never(s->b);
+        if (type)
+            types &= schema_types(s, type);
+    }
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t constant = tree_get(&s->t, c->items[i].node, "const");
+        uint32_t list = tree_get(&s->t, c->items[i].node, "enum");
+        if (constant || list)
+            return enum_leaf(s, c, constant ? constant : list, constant != 0);
+    }
+    for (size_t i = 0; i < c->count; i++) { /* made by schema_negate */
+        uint32_t list = tree_get(&s->t, c->items[i].node, KEY_NOT_ENUM);
+        for (uint32_t k = tree_first(&s->t, list); k; k = tree_next(&s->t, k)) {
+            enum tree_kind kind = tree_kind(&s->t, k);
+            uint32_t hit = kind == TREE_NULL                         ? TYPE_NULL
+                           : kind == TREE_ARRAY                      ? TYPE_ARRAY
+                           : kind == TREE_OBJECT                     ? TYPE_OBJECT
+                           : kind == TREE_NUMBER                     ? TYPE_INTEGER | TYPE_FRACTION
+                           : kind == TREE_TRUE || kind == TREE_FALSE ? TYPE_BOOL
+                                                                     : 0;
+            if (hit & TYPE_NULL)
+                types &= ~(uint32_t)TYPE_NULL;
+            else if (hit & types & ~(uint32_t)TYPE_BOOL)
+                return schema_fail(s, ERR_UNSUPPORTED, "keyword \"not\": values other than one %s",
+                                   kind == TREE_NUMBER ? "number" : "array or object");
+        }
+    }
+    if (types & TYPE_NULL)
+        parts[count++] = expr_text(s->b, "null");
+    if (types & TYPE_BOOL) {
+        static const enum tree_kind KINDS[] = {TREE_TRUE, TREE_FALSE};
+        for (size_t k = 0; k < 2; k++) {
+            bool out = false;
+            for (size_t i = 0; i < c->count; i++)
+                for (uint32_t v =
+                         tree_first(&s->t, tree_get(&s->t, c->items[i].node, KEY_NOT_ENUM));
+                     v; v = tree_next(&s->t, v))
+                    out |= tree_kind(&s->t, v) == KINDS[k];
+            if (!out)
+                parts[count++] = expr_text(s->b, k ? "false" : "true");
+        }
+    }
+    if (types & (TYPE_INTEGER | TYPE_FRACTION))
+        parts[count++] = leaf_number(s, c, !(types & TYPE_FRACTION));
+    if (types & TYPE_STRING)
+        parts[count++] = leaf_string(s, c);
+    if (types & TYPE_ARRAY)
+        parts[count++] = leaf_array(s, c);
+    if (types & TYPE_OBJECT)
+        parts[count++] = leaf_object(s, c);
+    return expr_alt(s->b, parts, count);
+}
+
+static uint32_t expand(struct schema *s, conjunction *c) {
+    if (!gather(s, c))
+        return expr_never(s->b);
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t list = keyword_of(s, &c->items[i], DONE_ANY, "anyOf");
+        if (list)
+            return any_of(s, c, i, list);
+        list = keyword_of(s, &c->items[i], DONE_ONE, "oneOf");
+        if (list)
+            return one_of(s, c, i, list);
+    }
+    return leaf(s, c);
+}
+
+/* ---- memory of conjunctions ---- */
+
+static uint32_t *bucket_of(struct schema *s, const conjunction *c) {
+    return &s->buckets[c->count ? c->items[0].node % ARRAY_LEN(s->buckets) : 0];
+}
+
+static struct schema_memo *find_memo(struct schema *s, const conjunction *c) {
+    for (uint32_t i = *bucket_of(s, c); i; i = s->memos.items[i - 1].next) {
+        struct schema_memo *m = &s->memos.items[i - 1];
+        if (m->count == c->count && (!c->count || !memcmp(s->memo_members.items + m->first,
+                                                          c->items, c->count * sizeof *c->items)))
+            return m;
+    }
+    return NULL;
+}
+
+uint32_t schema_all(struct schema *s, conjunction *c) {
+    uint32_t e = 0;
+    if (s->b->failed) {
+        vec_release(c);
+        return 0;
+    }
+    if (c->count > 1)
+        qsort(c->items, c->count, sizeof *c->items, compare_members);
+    const struct schema_memo *known = find_memo(s, c);
+    if (known) {
+        e = known->never ? expr_never(s->b) : expr_rule(s->b, known->rule);
+        vec_release(c);
+        return e;
+    }
+    if (s->depth >= SCHEMA_DEPTH_MAX || s->memos.count >= MEMOS_MAX) {
+        vec_release(c);
+        return schema_fail(s, ERR_LIMIT, "the schema is nested too deeply or has too many cases");
+    }
+    uint32_t rule = builder_rule(s->b);
+    size_t at = s->memos.count;
+    struct schema_memo memo = {(uint32_t)s->memo_members.count, (uint32_t)c->count, rule,
+                               *bucket_of(s, c), false};
+    *bucket_of(s, c) = (uint32_t)at + 1;
+    for (size_t i = 0; i < c->count; i++)
+        vec_push(&s->memo_members, c->items[i]);
+    vec_push(&s->memos, memo);
+    s->depth++;
+    e = expand(s, c);
+    s->depth--;
+    vec_release(c);
+    builder_set_rule(s->b, rule, e);
+    if (is_never(s, e)) {
+        s->memos.items[at].never = true;
+        return expr_never(s->b);
+    }
+    return expr_rule(s->b, rule);
+}
+
+uint32_t schema_one(struct schema *s, uint32_t node) {
+    conjunction c = {0};
+    conjunction_add(&c, node, 0);
+    return schema_all(s, &c);
+}
+
+static bool is_old_draft(struct schema *s) {
+    static const char *const OLD[] = {"draft-03", "draft-04", "draft-06", "draft-07"};
+    uint32_t name = tree_get(&s->t, s->root, "$schema");
+    struct bytes text = name ? tree_text(&s->t, name) : bytes_str("");
+    for (size_t i = 0; i < ARRAY_LEN(OLD) && name; i++)
+        if (memmem(text.data, text.len, OLD[i], strlen(OLD[i])))
+            return true;
+    return false;
+}
+
+uint32_t schema_node_to_rule(struct builder *b, struct tree *t, uint32_t node, bool ordered,
+                             struct error *err) {
+    struct schema s = {.b = b, .t = *t, .root = node, .ordered = ordered};
+    s.ref_alone = is_old_draft(&s);
+    uint32_t e = schema_one(&s, s.root), rule = builder_rule(b);
+    builder_set_rule(b, rule, e);
+    *t = s.t;
+    vec_release(&s.memos);
+    vec_release(&s.memo_members);
+    if (!b->failed)
+        return rule;
+    (void)error_set(err, b->error.code, "%s", b->error.text);
+    return FA_NONE;
+}
+
+uint32_t schema_to_rule(struct builder *b, struct bytes schema, bool ordered, struct error *err) {
+    struct tree t = {0};
+    uint32_t rule = FA_NONE, root;
+    int rc = schema.len > b->limits.bytes
+                 ? error_set(err, ERR_LIMIT, "the schema is larger than %u bytes", b->limits.bytes)
+                 : tree_read(&t, schema, b->limits.depth, &root, err);
+    if (!rc)
+        rule = schema_node_to_rule(b, &t, root, ordered, err);
+    tree_release(&t);
+    return rule;
+}

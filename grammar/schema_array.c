@@ -1,0 +1,144 @@
+/*
+ * schema_array.c - arrays: items by place, their number, one that must be contained.
+ */
+#include "grammar/schema_internal.h"
+
+enum { PREFIX_MAX = 1000 };
+
+struct array_rules {
+    uint32_t min, max;
+    uint32_t prefix; /* places with schemas of their own */
+};
+
+/* The list of schemas by place, and the schema of all others, of either draft. */
+static void array_keywords(struct schema *s, uint32_t node, uint32_t *prefix, uint32_t *rest) {
+    uint32_t items = tree_get(&s->t, node, "items");
+    *prefix = tree_get(&s->t, node, "prefixItems");
+    *rest = items;
+    if (tree_kind(&s->t, items) == TREE_ARRAY) {
+        *prefix = items;
+        *rest = tree_get(&s->t, node, "additionalItems");
+    }
+}
+
+/* What all members ask of the item at a place (or behind all places). */
+static uint32_t item_at(struct schema *s, const conjunction *c, uint32_t place, uint32_t more) {
+    conjunction all = {0};
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t prefix, rest;
+        array_keywords(s, c->items[i].node, &prefix, &rest);
+        uint32_t k = tree_first(&s->t, prefix);
+        for (uint32_t n = 0; n < place && k; n++)
+            k = tree_next(&s->t, k);
+        if (k || rest)
+            conjunction_add(&all, k ? k : rest, 0);
+    }
+    if (more)
+        conjunction_add(&all, more, 0);
+    return schema_all(s, &all);
+}
+
+static bool gather_rules(struct schema *s, const conjunction *c, struct array_rules *r,
+                         uint32_t *contains) {
+    *r = (struct array_rules){.max = REPEAT_NO_END};
+    *contains = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t node = c->items[i].node, prefix, rest, bound;
+        array_keywords(s, node, &prefix, &rest);
+        r->prefix = MAX(r->prefix, tree_count(&s->t, prefix));
+        if (tree_uint(&s->t, tree_get(&s->t, node, "minItems"), &bound))
+            r->min = MAX(r->min, bound);
+        if (tree_uint(&s->t, tree_get(&s->t, node, "maxItems"), &bound))
+            r->max = MIN(r->max, bound);
+        uint32_t one = tree_get(&s->t, node, "contains");
+        uint32_t least = tree_get(&s->t, node, "minContains");
+        if (!one || (tree_uint(&s->t, least, &bound) && bound == 0 &&
+                     !tree_get(&s->t, node, "maxContains")))
+            continue;
+        if (*contains || least || tree_get(&s->t, node, "maxContains")) {
+            schema_fail(s, ERR_UNSUPPORTED, "keyword \"contains\" with bounds, or twice");
+            return false;
+        }
+        *contains = one;
+    }
+    return true;
+}
+
+/* Items, from the place on; the text in front of the first is written by the caller. */
+static uint32_t items_from(struct schema *s, const conjunction *c, const struct array_rules *r,
+                           uint32_t place) {
+    struct builder *b = s->b;
+    uint32_t space = expr_space(b);
+    uint32_t comma = expr_concat(b, (uint32_t[]){space, expr_text(b, ","), space}, 3);
+    uint32_t rest = FA_NONE; /* what may stand behind place i, from the end on */
+    uint32_t tail_min = r->min > r->prefix ? r->min - r->prefix : 0;
+    uint32_t tail_max = r->max == REPEAT_NO_END ? REPEAT_NO_END
+                        : r->max > r->prefix    ? r->max - r->prefix
+                                                : 0;
+    uint32_t item = tail_max ? item_at(s, c, r->prefix, 0) : expr_never(b);
+    if (r->prefix == 0) {
+        /* item (, item)* */
+        uint32_t next = expr_concat(b, (uint32_t[]){comma, item}, 2);
+        uint32_t more = expr_repeat(b, next, tail_min ? tail_min - 1 : 0,
+                                    tail_max == REPEAT_NO_END ? tail_max : tail_max - 1);
+        return expr_concat(b, (uint32_t[]){item, more}, 2);
+    }
+    uint32_t next = expr_concat(b, (uint32_t[]){comma, item}, 2);
+    rest = expr_repeat(b, next, tail_min, tail_max);
+    for (uint32_t i = r->prefix; i-- > place;) {
+        uint32_t here = i < r->max ? item_at(s, c, i, 0) : expr_never(b);
+        uint32_t with = expr_concat(b, (uint32_t[]){here, rest}, 2);
+        if (i == 0)
+            return with;
+        uint32_t behind = expr_concat(b, (uint32_t[]){comma, with}, 2);
+        rest = i >= r->min ? expr_repeat(b, behind, 0, 1) : behind;
+    }
+    return rest;
+}
+
+/* any (, any)* with one of them as `contains` asks. */
+static uint32_t items_with(struct schema *s, const conjunction *c, uint32_t contains) {
+    struct builder *b = s->b;
+    uint32_t space = expr_space(b);
+    uint32_t comma = expr_concat(b, (uint32_t[]){space, expr_text(b, ","), space}, 3);
+    uint32_t any = item_at(s, c, 0, 0), one = item_at(s, c, 0, contains);
+    uint32_t before = expr_repeat(b, expr_concat(b, (uint32_t[]){any, comma}, 2), 0, REPEAT_NO_END);
+    uint32_t behind = expr_repeat(b, expr_concat(b, (uint32_t[]){comma, any}, 2), 0, REPEAT_NO_END);
+    return expr_concat(b, (uint32_t[]){before, one, behind}, 3);
+}
+
+static bool is_unique(struct schema *s, const conjunction *c) {
+    for (size_t i = 0; i < c->count; i++)
+        if (tree_kind(&s->t, tree_get(&s->t, c->items[i].node, "uniqueItems")) == TREE_TRUE)
+            return true;
+    return false;
+}
+
+uint32_t leaf_array(struct schema *s, const conjunction *c) {
+    struct builder *b = s->b;
+    struct array_rules r;
+    uint32_t contains, items;
+    if (!gather_rules(s, c, &r, &contains) || r.min > r.max)
+        return expr_never(b);
+    if (r.prefix > PREFIX_MAX)
+        return schema_fail(s, ERR_LIMIT, "an array has more than %d places", PREFIX_MAX);
+    if (is_unique(s, c) && r.max > 1)
+        return schema_fail(s, ERR_UNSUPPORTED, "keyword \"uniqueItems\" is not supported");
+    if (contains && (r.min > 1 || r.max != REPEAT_NO_END || r.prefix))
+        return schema_fail(s, ERR_UNSUPPORTED,
+                           "keyword \"contains\" beside bounds on the number of items");
+    if (contains)
+        items = items_with(s, c, contains);
+    else
+        items = r.max ? items_from(s, c, &r, 0) : expr_never(b);
+    uint32_t space = expr_space(b);
+    uint32_t filled = expr_concat(b, (uint32_t[]){items, space}, 2);
+    bool may_be_empty = r.min == 0 && !contains;
+    if (!may_be_empty && b->exprs.items[items].kind == EXPR_NEVER)
+        return expr_never(b);
+    return expr_concat(b,
+                       (uint32_t[]){expr_text(b, "["), space,
+                                    may_be_empty ? expr_repeat(b, filled, 0, 1) : filled,
+                                    expr_text(b, "]")},
+                       4);
+}

@@ -1,0 +1,106 @@
+/*
+ * schema_internal.h - a conjunction of schemas and how it becomes a rule. For the schema*.c files.
+ *
+ * A value must satisfy every schema of a conjunction. Applicators are worked off one after the
+ * other: references and allOf add schemas, alternatives (anyOf, and all that is rewritten into it)
+ * make one conjunction for each branch. What is left are the keywords of types (leaf).
+ *
+ * A conjunction is named by its members, so recursion comes back to the same rule.
+ */
+#ifndef GRAMMAR_SCHEMA_INTERNAL_H
+#define GRAMMAR_SCHEMA_INTERNAL_H
+
+#include "grammar/regex.h"
+#include "grammar/schema.h"
+#include "grammar/tree.h"
+
+enum {
+    TYPE_NULL = 1,
+    TYPE_BOOL = 2,
+    TYPE_INTEGER = 4,
+    TYPE_FRACTION = 8,
+    TYPE_STRING = 16,
+    TYPE_ARRAY = 32,
+    TYPE_OBJECT = 64,
+    TYPE_ANY = 127
+};
+
+/* Applicators of a member that are worked off already. */
+enum {
+    DONE_REF = 1,
+    DONE_ALL = 2,
+    DONE_ANY = 4,
+    DONE_ONE = 8,
+    DONE_IF = 16,
+    DONE_NOT = 32,
+    DONE_DEPENDENT = 64
+};
+
+/* Keywords of ours, which rewritten schemas have: no JSON spells them, since they are no UTF-8. */
+#define KEY_NOT_ENUM                                                                               \
+    "\xff"                                                                                         \
+    "not-enum"
+#define KEY_NOT_PATTERN                                                                            \
+    "\xff"                                                                                         \
+    "not-pattern"
+
+struct member {
+    uint32_t node; /* in the tree */
+    uint32_t done;
+};
+typedef VEC(struct member) conjunction;
+
+struct schema_memo {
+    uint32_t first, count; /* in schema.memo_members */
+    uint32_t rule;
+    uint32_t next; /* 1 + the next memo of the same bucket, or 0 */
+    bool never;    /* known to accept nothing */
+};
+
+struct schema {
+    struct builder *b;
+    struct tree t;
+    uint32_t root;
+    bool ordered;
+    bool ref_alone; /* draft 7 and before: what stands beside $ref does not count */
+    VEC(struct schema_memo) memos;
+    VEC(struct member) memo_members;
+    uint32_t buckets[1024]; /* 1 + a memo, by the first member */
+    uint32_t depth;
+};
+
+/* Records the first error; returns EXPR_NEVER's number. */
+uint32_t schema_fail(struct schema *s, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
+/* The expression of values that satisfy all members. Takes what c owns. */
+uint32_t schema_all(struct schema *s, conjunction *c);
+/* Adds a schema to a conjunction, unless it is there. */
+void conjunction_add(conjunction *c, uint32_t node, uint32_t done);
+/* The expression of values that satisfy the schema at this node alone. */
+uint32_t schema_one(struct schema *s, uint32_t node);
+/* The node that a $ref means, or 0 with an error. */
+uint32_t schema_target(struct schema *s, struct bytes ref);
+/* TYPE_* bits of what a "type" keyword says (node: a name, or a list of them). */
+uint32_t schema_types(struct schema *s, uint32_t node);
+
+/* Leaves: the expression of values of one type that satisfy the members' keywords. Of numbers;
+ * whole: integers only. */
+uint32_t leaf_number(struct schema *s, const conjunction *c, bool whole);
+/* Of strings, with their quotes. */
+uint32_t leaf_string(struct schema *s, const conjunction *c);
+/* Of arrays. */
+uint32_t leaf_array(struct schema *s, const conjunction *c);
+/* Of objects. */
+uint32_t leaf_object(struct schema *s, const conjunction *c);
+/* The strings that satisfy the members, as an automaton; *any: all strings (then no dfa). */
+MUST_CHECK bool string_dfa(struct schema *s, const conjunction *c, struct dfa *out, bool *any);
+/* One value as it may be written. */
+uint32_t schema_const(struct schema *s, uint32_t value);
+/* One of the values of a list (the values of an enum that passed). */
+uint32_t schema_enum(struct schema *s, const uint32_t *values, size_t count);
+
+/* A schema that accepts exactly what this one refuses, or 0 (no error is recorded). */
+uint32_t schema_negate(struct schema *s, uint32_t node, uint32_t depth);
+/* Whether a value satisfies a schema; false with an error recorded where that is not known. */
+bool schema_accepts(struct schema *s, uint32_t node, uint32_t value, uint32_t depth);
+
+#endif

@@ -1,0 +1,419 @@
+/*
+ * schema_number.c - numbers within bounds, as automata over their digits.
+ *
+ * A bound is compared digit by digit: a number without leading zeros is above another when it has
+ * more digits in front of its point, or as many and the first one that differs is larger. Numbers
+ * with bounds are written without exponents. multipleOf keeps the remainder of what was read.
+ */
+#include "grammar/schema_internal.h"
+
+#include "formats/json.h"
+
+#include <stdlib.h>
+
+enum { DIGITS_MAX = 400, REMAINDERS_MAX = 20000 };
+
+/* A decimal without exponent: sign, digits in front of and behind the point, no needless zeros. */
+struct decimal {
+    bool negative;
+    char whole[DIGITS_MAX], fraction[DIGITS_MAX];
+    size_t whole_count, fraction_count;
+};
+
+static bool decimal_read(struct bytes text, struct decimal *d) {
+    char digits[DIGITS_MAX * 2];
+    size_t count = 0, at = 0;
+    long point = 0, exponent = 0;
+    bool behind = false;
+    *d = (struct decimal){0};
+    if (text.len && text.data[0] == '-')
+        d->negative = text.data[at++];
+    for (; at < text.len && (text.data[at] | 32) != 'e'; at++) {
+        if (text.data[at] == '.') {
+            behind = true;
+            continue;
+        }
+        if (count == DIGITS_MAX)
+            return false;
+        digits[count++] = (char)text.data[at];
+        point += !behind;
+    }
+    if (at < text.len) {
+        char buffer[16] = {0};
+        memcpy(buffer, text.data + at + 1, MIN(text.len - at - 1, sizeof buffer - 1));
+        exponent = strtol(buffer, NULL, 10);
+    }
+    if (labs(exponent) > DIGITS_MAX / 2)
+        return false;
+    point += exponent;
+    for (long i = 0; i < point || (size_t)MAX(i, 0L) < count; i++) {
+        char digit = (size_t)i < count ? digits[i] : '0';
+        if (i < point && d->whole_count < DIGITS_MAX && (d->whole_count || digit != '0'))
+            d->whole[d->whole_count++] = digit;
+        if (i >= point) {
+            for (long z = point; i == 0 && z < 0 && d->fraction_count < DIGITS_MAX; z++)
+                d->fraction[d->fraction_count++] = '0';
+            if (d->fraction_count < DIGITS_MAX)
+                d->fraction[d->fraction_count++] = digit;
+        }
+    }
+    while (d->fraction_count && d->fraction[d->fraction_count - 1] == '0')
+        d->fraction_count--;
+    if (!d->whole_count && !d->fraction_count)
+        d->negative = false;
+    return true;
+}
+
+static bool is_zero(const struct decimal *d) {
+    return !d->whole_count && !d->fraction_count;
+}
+
+/* -1, 0, 1 */
+static int compare_sizes(const struct decimal *a, const struct decimal *b) {
+    if (a->whole_count != b->whole_count)
+        return a->whole_count < b->whole_count ? -1 : 1;
+    int order = memcmp(a->whole, b->whole, a->whole_count);
+    if (order)
+        return order < 0 ? -1 : 1;
+    for (size_t i = 0; i < MAX(a->fraction_count, b->fraction_count); i++) {
+        char x = i < a->fraction_count ? a->fraction[i] : '0';
+        char y = i < b->fraction_count ? b->fraction[i] : '0';
+        if (x != y)
+            return x < y ? -1 : 1;
+    }
+    return 0;
+}
+
+static int compare_decimals(const struct decimal *a, const struct decimal *b) {
+    if (a->negative != b->negative)
+        return a->negative ? -1 : 1;
+    return a->negative ? -compare_sizes(a, b) : compare_sizes(a, b);
+}
+
+struct bound {
+    bool set, open; /* open: the bound itself is out */
+    struct decimal at;
+};
+struct range {
+    struct bound low, high;
+};
+
+/* ---- automata of unsigned numbers ---- */
+
+/* [.digits] behind a whole number; whole: only zeros. */
+static void add_fraction(struct nfa *n, uint32_t from, bool whole, uint32_t to) {
+    uint32_t point = nfa_state(n), digits = nfa_state(n);
+    uint8_t last = whole ? '0' : '9';
+    nfa_free_edge(n, from, to);
+    nfa_edge(n, from, '.', '.', point);
+    nfa_edge(n, point, '0', last, digits);
+    nfa_edge(n, digits, '0', last, digits);
+    nfa_free_edge(n, digits, to);
+}
+
+/* count or more digits, the first not 0. */
+static void add_long(struct nfa *n, uint32_t from, size_t count, bool endless, uint32_t to) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t next = nfa_state(n);
+        nfa_edge(n, from, i ? '0' : '1', '9', next);
+        from = next;
+    }
+    if (endless)
+        nfa_edge(n, from, '0', '9', from);
+    nfa_free_edge(n, from, to);
+}
+
+/* Numbers above (or below) b; b itself with `equal`. `whole`: fractions are zeros. */
+static void add_beyond(struct nfa *n, uint32_t from, const struct decimal *b, bool above,
+                       bool equal, bool whole, uint32_t to) {
+    uint32_t beyond = nfa_state(n); /* behind the whole part of a number that is beyond b */
+    add_fraction(n, beyond, whole, to);
+    size_t count = b->whole_count;
+    if (above)
+        add_long(n, from, count + 1, true, beyond);
+    for (size_t k = 1; k < count && !above; k++)
+        add_long(n, from, k, false, beyond);
+    if (count && !above)
+        nfa_edge(n, from, '0', '0', beyond);
+    /* As many digits: along b until one differs. A 0 alone stands for no digits. */
+    uint32_t along = from;
+    if (!count) {
+        uint32_t zero = nfa_state(n);
+        nfa_edge(n, from, '0', '0', zero);
+        if (above)
+            add_long(n, from, 1, false, beyond);
+        along = zero;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint8_t digit = (uint8_t)b->whole[i], least = i ? '0' : '1';
+        uint32_t next = nfa_state(n), free = nfa_state(n);
+        if (above && digit < '9')
+            nfa_edge(n, along, digit + 1, '9', free);
+        if (!above && digit > least)
+            nfa_edge(n, along, least, digit - 1, free);
+        for (size_t k = i + 1; k < count; k++) {
+            uint32_t more = nfa_state(n);
+            nfa_edge(n, free, '0', '9', more);
+            free = more;
+        }
+        nfa_free_edge(n, free, beyond);
+        nfa_edge(n, along, digit, digit, next);
+        along = next;
+    }
+    /* The whole parts are equal: the fractions decide, missing digits being zeros. */
+    uint32_t rest = nfa_state(n);
+    nfa_edge(n, rest, '0', whole ? '0' : '9', rest);
+    nfa_free_edge(n, rest, to);
+    if (b->fraction_count ? !above : equal)
+        nfa_free_edge(n, along, to);
+    uint32_t point = nfa_state(n);
+    nfa_edge(n, along, '.', '.', point);
+    along = point;
+    for (size_t i = 0; i < b->fraction_count; i++) {
+        uint8_t digit = (uint8_t)b->fraction[i];
+        uint32_t next = nfa_state(n);
+        if (above && digit < '9' && !whole)
+            nfa_edge(n, along, digit + 1, '9', rest);
+        if (!above && digit > '0')
+            nfa_edge(n, along, '0', whole ? '0' : digit - 1, rest);
+        if (!whole || digit == '0')
+            nfa_edge(n, along, digit, digit, next);
+        along = next;
+        /* Stopping here means zeros from here on: below b, whose last digit is none. */
+        bool last = i + 1 == b->fraction_count;
+        if (last ? equal : !above)
+            nfa_free_edge(n, along, to);
+    }
+    uint32_t zeros = b->fraction_count ? along : nfa_state(n);
+    if (!b->fraction_count)
+        nfa_edge(n, along, '0', '0', zeros);
+    if (equal) {
+        nfa_edge(n, zeros, '0', '0', zeros);
+        nfa_free_edge(n, zeros, to);
+    } else {
+        nfa_edge(n, zeros, '0', '0', zeros);
+    }
+    if (above && !whole) {
+        nfa_edge(n, zeros, '1', '9', rest);
+        if (!b->fraction_count)
+            nfa_edge(n, along, '1', '9', rest);
+    }
+}
+
+static int beyond_dfa(struct schema *s, const struct bound *b, bool above, bool whole,
+                      struct dfa *out, struct error *err) {
+    static const struct decimal ZERO = {0};
+    struct nfa n = {0};
+    uint32_t from = nfa_state(&n), to = nfa_state(&n);
+    n.labels.items[to] = 0;
+    if (b->set)
+        add_beyond(&n, from, &b->at, above, !b->open, whole, to);
+    else
+        add_beyond(&n, from, &ZERO, true, true, whole, to);
+    int rc = dfa_from_nfa(&n, from, &s->b->fuel, out, err);
+    nfa_release(&n);
+    return rc;
+}
+
+/* Sizes from low to high; with either side unset, without it. */
+static int between_dfa(struct schema *s, const struct bound *low, const struct bound *high,
+                       bool whole, struct dfa *out, struct error *err) {
+    struct dfa above, below;
+    int rc = beyond_dfa(s, low, true, whole, &above, err);
+    if (rc)
+        return rc;
+    rc = beyond_dfa(s, high, high->set ? false : true, whole, &below, err);
+    if (!rc) {
+        rc = dfa_and(&above, &below, &s->b->fuel, out, err);
+        dfa_release(&below);
+    }
+    dfa_release(&above);
+    return rc;
+}
+
+/* Zero stays zero with a sign. */
+static int range_dfa(struct schema *s, const struct range *r, bool whole, struct dfa *out,
+                     struct error *err) {
+    struct nfa n = {0};
+    struct dfa part;
+    static const struct bound NONE = {0};
+    uint32_t from = nfa_state(&n), to = nfa_state(&n), minus = nfa_state(&n);
+    int rc = 0;
+    n.labels.items[to] = 0;
+    nfa_edge(&n, from, '-', '-', minus);
+    for (int negative = 0; negative < 2 && !rc; negative++) {
+        const struct bound *near = negative ? &r->high : &r->low;
+        const struct bound *far = negative ? &r->low : &r->high;
+        bool near_here = near->set && (near->at.negative == (negative == 1) || is_zero(&near->at));
+        bool far_there = far->set && far->at.negative != (negative == 1) && !is_zero(&far->at);
+        struct bound end = *far;
+        if (far_there)
+            continue;
+        rc = between_dfa(s, near_here ? near : &NONE, &end, whole, &part, err);
+        if (rc)
+            break;
+        nfa_add_dfa(&n, &part, nfa_edge, negative ? minus : from, to);
+        dfa_release(&part);
+    }
+    if (!rc)
+        rc = dfa_from_nfa(&n, from, &s->b->fuel, out, err);
+    nfa_release(&n);
+    return rc;
+}
+
+/* ---- multiples ---- */
+
+/* Numbers that are whole multiples of k / 10^places: [-]digits[.digits], where behind the first
+ * `places` digits of the fraction only zeros follow. */
+static int multiple_dfa(struct schema *s, uint32_t k, uint32_t places, struct dfa *out,
+                        struct error *err) {
+    struct nfa n = {0};
+    uint64_t states = (uint64_t)k * (places + 3);
+    if (states > REMAINDERS_MAX)
+        return error_set(err, ERR_UNSUPPORTED, "keyword \"multipleOf\" is too large or too fine");
+    uint32_t start = nfa_state(&n), minus = nfa_state(&n), base = (uint32_t)n.first.count;
+    for (uint64_t i = 0; i < states; i++)
+        (void)nfa_state(&n);
+    /* State base + place * k + remainder: place 0 in front of the point, 1 right behind it, then
+     * one more for each digit; the last place is that of the zeros at the end. */
+    uint32_t last = places + 2;
+    for (uint32_t place = 0; place <= last; place++)
+        for (uint32_t r = 0; r < k; r++) {
+            uint32_t at = base + place * k + r;
+            uint64_t value = r;
+            for (uint32_t p = place ? place - 1 : 0; p < places; p++)
+                value = value * 10 % k;
+            if (value == 0 && place != 1)
+                n.labels.items[at] = 0;
+            if (place == 0)
+                nfa_edge(&n, at, '.', '.', base + k + r);
+            if (place > places)
+                nfa_edge(&n, at, '0', '0', base + last * k + r);
+            for (uint32_t d = 0; d < 10 && place <= places; d++)
+                nfa_edge(&n, at, '0' + d, '0' + d,
+                         base + (place ? place + 1 : 0) * k + (r * 10 + d) % k);
+        }
+    nfa_edge(&n, start, '-', '-', minus);
+    nfa_free_edge(&n, start, minus);
+    for (uint32_t d = 1; d < 10; d++)
+        nfa_edge(&n, minus, '0' + d, '0' + d, base + d % k);
+    /* A single 0, then the point or nothing: no more digits in front. */
+    uint32_t zero = nfa_state(&n);
+    nfa_edge(&n, minus, '0', '0', zero);
+    n.labels.items[zero] = 0;
+    nfa_edge(&n, zero, '.', '.', base + k);
+    int rc = dfa_from_nfa(&n, start, &s->b->fuel, out, err);
+    nfa_release(&n);
+    return rc;
+}
+
+/* k and places of a divisor written as a decimal; false when it is too large. */
+static bool read_divisor(struct bytes text, uint32_t *k, uint32_t *places) {
+    struct decimal d;
+    if (!decimal_read(text, &d) || d.negative || is_zero(&d) ||
+        d.whole_count + d.fraction_count > 9)
+        return false;
+    *k = 0;
+    for (size_t i = 0; i < d.whole_count; i++)
+        *k = *k * 10 + (uint32_t)(d.whole[i] - '0');
+    for (size_t i = 0; i < d.fraction_count; i++)
+        *k = *k * 10 + (uint32_t)(d.fraction[i] - '0');
+    *places = (uint32_t)d.fraction_count;
+    return true;
+}
+
+/* ---- the leaf ---- */
+
+static bool take_bound(struct schema *s, uint32_t node, bool open, bool low, struct bound *b) {
+    struct bound next = {.set = true, .open = open};
+    if (!node || tree_kind(&s->t, node) != TREE_NUMBER)
+        return true;
+    if (!decimal_read(tree_text(&s->t, node), &next.at)) {
+        schema_fail(s, ERR_UNSUPPORTED, "a bound of numbers has too many digits");
+        return false;
+    }
+    int order = b->set ? compare_decimals(&next.at, &b->at) : 0;
+    if (!b->set || (low ? order > 0 : order < 0))
+        *b = next;
+    else if (order == 0)
+        b->open |= open;
+    return true;
+}
+
+static bool gather_range(struct schema *s, const conjunction *c, struct range *r) {
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t node = c->items[i].node;
+        uint32_t low = tree_get(&s->t, node, "minimum"), high = tree_get(&s->t, node, "maximum");
+        uint32_t above = tree_get(&s->t, node, "exclusiveMinimum");
+        uint32_t below = tree_get(&s->t, node, "exclusiveMaximum");
+        bool above_flag = tree_kind(&s->t, above) == TREE_TRUE; /* draft 4 */
+        bool below_flag = tree_kind(&s->t, below) == TREE_TRUE;
+        if (!take_bound(s, low, above_flag, true, &r->low) ||
+            !take_bound(s, above, true, true, &r->low) ||
+            !take_bound(s, high, below_flag, false, &r->high) ||
+            !take_bound(s, below, true, false, &r->high))
+            return false;
+    }
+    return true;
+}
+
+/* Of the numbers in have those that are written plainly, if there are any. */
+static int keep_plain(struct schema *s, bool whole, struct dfa *have, struct error *err) {
+    struct dfa plain, both;
+    int rc = expr_to_dfa(s->b, expr_number(s->b, whole), &plain, err);
+    if (rc)
+        return rc;
+    rc = dfa_and(have, &plain, &s->b->fuel, &both, err);
+    dfa_release(&plain);
+    if (rc)
+        return rc;
+    struct dfa *drop = dfa_is_empty(&both) ? &both : have, kept = drop == have ? both : *have;
+    dfa_release(drop);
+    *have = kept;
+    return 0;
+}
+
+uint32_t leaf_number(struct schema *s, const conjunction *c, bool whole) {
+    struct range *r = mem_alloc(sizeof *r);
+    struct dfa have, more, both;
+    struct error err;
+    bool multiples = false;
+    uint32_t e = 0;
+    if (!gather_range(s, c, r))
+        goto out;
+    for (size_t i = 0; i < c->count; i++)
+        multiples |= tree_get(&s->t, c->items[i].node, "multipleOf") != 0;
+    if (!r->low.set && !r->high.set && !multiples) {
+        e = expr_number(s->b, whole);
+        goto out;
+    }
+    int rc = range_dfa(s, r, whole, &have, &err);
+    for (size_t i = 0; i < c->count && !rc; i++) {
+        uint32_t k = 0, places = 0, node = tree_get(&s->t, c->items[i].node, "multipleOf");
+        if (!node)
+            continue;
+        if (tree_kind(&s->t, node) != TREE_NUMBER ||
+            !read_divisor(tree_text(&s->t, node), &k, &places))
+            rc =
+                error_set(&err, ERR_UNSUPPORTED, "keyword \"multipleOf\" is too large or too fine");
+        if (!rc)
+            rc = multiple_dfa(s, k, places, &more, &err);
+        if (rc) {
+            dfa_release(&have);
+            break;
+        }
+        rc = dfa_and(&have, &more, &s->b->fuel, &both, &err);
+        dfa_release(&have);
+        dfa_release(&more);
+        have = both;
+    }
+    if (!rc && s->b->plain) {
+        rc = keep_plain(s, whole, &have, &err);
+        if (rc)
+            dfa_release(&have);
+    }
+    e = rc ? schema_fail(s, rc, "%s", err.text) : expr_dfa(s->b, &have, EXPR_DFA);
+out:
+    mem_free(r);
+    return e;
+}

@@ -1,0 +1,423 @@
+#include "grammar/structure.h"
+
+#include "base/utf8.h"
+#include "grammar/gbnf.h"
+#include "grammar/regex.h"
+#include "grammar/schema.h"
+#include "grammar/tree.h"
+
+enum { STRUCTURE_DEPTH = 24, MARKS_MAX = 256, PARTS_MAX = 4096 };
+
+struct structure {
+    struct builder *b;
+    struct tree t;
+    bool ordered;
+    uint32_t depth, parts;
+};
+
+static uint32_t part(struct structure *s, uint32_t node);
+
+static uint32_t fail(struct structure *s, const char *what, uint32_t node) {
+    struct bytes text = node ? tree_text(&s->t, node) : bytes_str("");
+    return builder_fail(s->b, ERR_INVALID, "a structure's %s%s%.*s", what, text.len ? ": " : "",
+                        (int)MIN(text.len, (size_t)40), (const char *)text.data);
+}
+
+static uint32_t get(const struct structure *s, uint32_t node, const char *key) {
+    return tree_get(&s->t, node, key);
+}
+
+/* A member that must be a text. */
+static bool text_of(struct structure *s, uint32_t node, const char *key, struct bytes *out) {
+    uint32_t member = get(s, node, key);
+    if (!member || tree_kind(&s->t, member) != TREE_STRING) {
+        (void)builder_fail(s->b, ERR_INVALID, "a structure's part lacks the text '%s'", key);
+        return false;
+    }
+    *out = tree_text(&s->t, member);
+    return true;
+}
+
+static bool list_of(struct structure *s, uint32_t node, const char *key, uint32_t *out) {
+    *out = get(s, node, key);
+    if (*out && tree_kind(&s->t, *out) == TREE_ARRAY)
+        return true;
+    (void)builder_fail(s->b, ERR_INVALID, "a structure's part lacks the list '%s'", key);
+    return false;
+}
+
+static bool flag_of(struct structure *s, uint32_t node, const char *key) {
+    uint32_t member = get(s, node, key);
+    return member && tree_kind(&s->t, member) == TREE_TRUE;
+}
+
+/* ---- free text ---- */
+
+/* The dfa of texts that end where one of the marks comes for the first time, with its number as
+ * label; free: of texts in which none of them comes. */
+static int marks_dfa(struct structure *s, const struct bytes *marks, size_t count, bool free,
+                     struct dfa *out) {
+    struct nfa n = {0};
+    struct dfa d = {0};
+    *out = (struct dfa){0};
+    uint32_t start = nfa_state(&n);
+    nfa_edge(&n, start, 0, 0x10ffff, start);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t at = start;
+        for (size_t k = 0; k < marks[i].len;) {
+            uint32_t cp = 0, next = nfa_state(&n);
+            k += MAX(utf8_decode(marks[i].data + k, marks[i].len - k, &cp), (size_t)1);
+            nfa_edge(&n, at, cp, cp, next);
+            at = next;
+        }
+        n.labels.items[at] = MIN(n.labels.items[at], (uint32_t)i);
+    }
+    int rc = dfa_from_nfa(&n, start, &s->b->fuel, &d, &s->b->error);
+    nfa_release(&n);
+    if (rc) {
+        s->b->failed = true;
+        return rc;
+    }
+    for (size_t i = 0; i < d.states.count; i++) {
+        struct dfa_state state = d.states.items[i];
+        bool marked = state.label != FA_NONE;
+        uint32_t first = (uint32_t)out->edges.count;
+        for (uint32_t e = 0; e < state.edge_count && !marked; e++) {
+            struct fa_edge edge = d.edges.items[state.edge_first + e];
+            if (!free || d.states.items[edge.to].label == FA_NONE)
+                vec_push(&out->edges, edge);
+        }
+        uint32_t label = free ? (marked ? FA_NONE : 0) : state.label;
+        vec_push(&out->states,
+                 ((struct dfa_state){first, (uint32_t)out->edges.count - first, label}));
+    }
+    dfa_release(&d);
+    return 0;
+}
+
+static uint32_t any_text(struct structure *s) {
+    static const struct code_range ALL = {0, 0x10ffff};
+    return expr_repeat(s->b, expr_chars(s->b, &ALL, 1), 0, REPEAT_NO_END);
+}
+
+static uint32_t free_text(struct structure *s, const struct bytes *marks, size_t count) {
+    struct dfa d;
+    if (count == 0)
+        return any_text(s);
+    return marks_dfa(s, marks, count, true, &d) ? 0 : expr_dfa(s->b, &d, EXPR_DFA);
+}
+
+/* Free text up to and including the first of the marks, which is the one of this number. */
+static uint32_t text_until(struct structure *s, const struct bytes *marks, size_t count,
+                           uint32_t which) {
+    struct dfa d;
+    if (marks_dfa(s, marks, count, false, &d))
+        return 0;
+    for (size_t i = 0; i < d.states.count; i++)
+        if (d.states.items[i].label != which)
+            d.states.items[i].label = FA_NONE;
+    return expr_dfa(s->b, &d, EXPR_DFA);
+}
+
+/* The texts of a list, none of them empty. */
+static bool marks_of(struct structure *s, uint32_t list, struct bytes *out, size_t *count) {
+    *count = 0;
+    for (uint32_t v = list ? tree_first(&s->t, list) : 0; v; v = tree_next(&s->t, v)) {
+        if (tree_kind(&s->t, v) != TREE_STRING || !tree_text(&s->t, v).len || *count == MARKS_MAX) {
+            (void)fail(s, "marks are no list of texts, or too many", 0);
+            return false;
+        }
+        out[(*count)++] = tree_text(&s->t, v);
+    }
+    return true;
+}
+
+static uint32_t part_any_text(struct structure *s, uint32_t node) {
+    struct bytes marks[MARKS_MAX];
+    size_t count;
+    return marks_of(s, get(s, node, "excludes"), marks, &count) ? free_text(s, marks, count) : 0;
+}
+
+static uint32_t part_until(struct structure *s, uint32_t node) {
+    struct bytes mark;
+    if (!text_of(s, node, "value", &mark))
+        return 0;
+    return mark.len ? text_until(s, &mark, 1, 0) : fail(s, "mark is empty", 0);
+}
+
+/* ---- leaves ---- */
+
+static uint32_t part_const(struct structure *s, uint32_t node) {
+    struct bytes value;
+    return text_of(s, node, "value", &value) ? expr_bytes(s->b, value) : 0;
+}
+
+static uint32_t part_token(struct structure *s, uint32_t node) {
+    static const uint8_t BYTE = STRUCTURE_TOKEN_BYTE;
+    struct bytes value;
+    if (!text_of(s, node, "value", &value))
+        return 0;
+    uint32_t both[] = {expr_bytes(s->b, bytes_of(&BYTE, 1)), expr_bytes(s->b, value)};
+    return expr_concat(s->b, both, 2);
+}
+
+static uint32_t of_rule(struct structure *s, uint32_t rule, const struct error *err) {
+    if (rule != FA_NONE)
+        return expr_rule(s->b, rule);
+    return builder_fail(s->b, err->code, "%s", err->text);
+}
+
+static uint32_t schema_part(struct structure *s, uint32_t schema) {
+    struct error err = {0};
+    if (!schema)
+        return fail(s, "part lacks its schema", 0);
+    return of_rule(s, schema_node_to_rule(s->b, &s->t, schema, s->ordered, &err), &err);
+}
+
+static uint32_t part_schema(struct structure *s, uint32_t node) {
+    return schema_part(s, get(s, node, "json_schema"));
+}
+
+static uint32_t part_regex(struct structure *s, uint32_t node) {
+    struct bytes pattern;
+    struct error err = {0};
+    struct dfa d;
+    if (!text_of(s, node, "pattern", &pattern))
+        return 0;
+    if (regex_to_dfa(s->b, pattern, true, &d, &err))
+        return builder_fail(s->b, err.code, "%s", err.text);
+    return expr_dfa(s->b, &d, EXPR_DFA);
+}
+
+static uint32_t part_grammar(struct structure *s, uint32_t node) {
+    struct bytes text;
+    struct error err = {0};
+    if (!text_of(s, node, "grammar", &text))
+        return 0;
+    return of_rule(s, gbnf_to_rule(s->b, text, &err), &err);
+}
+
+/* ---- parts of parts ---- */
+
+typedef VEC(uint32_t) expr_vec;
+
+static bool parts_of(struct structure *s, uint32_t node, const char *key, expr_vec *out) {
+    uint32_t list;
+    if (!list_of(s, node, key, &list))
+        return false;
+    for (uint32_t v = tree_first(&s->t, list); v && !s->b->failed; v = tree_next(&s->t, v))
+        vec_push(out, part(s, v));
+    return !s->b->failed;
+}
+
+static uint32_t part_sequence(struct structure *s, uint32_t node) {
+    expr_vec parts = {0};
+    uint32_t e =
+        parts_of(s, node, "elements", &parts) ? expr_concat(s->b, parts.items, parts.count) : 0;
+    vec_release(&parts);
+    return e;
+}
+
+static uint32_t part_or(struct structure *s, uint32_t node) {
+    expr_vec parts = {0};
+    uint32_t e =
+        parts_of(s, node, "elements", &parts) ? expr_alt(s->b, parts.items, parts.count) : 0;
+    vec_release(&parts);
+    return e;
+}
+
+static uint32_t part_repeat(struct structure *s, uint32_t node, uint32_t min, uint32_t max) {
+    uint32_t content = get(s, node, "content");
+    return content ? expr_repeat(s->b, part(s, content), min, max)
+                   : fail(s, "part lacks its content", 0);
+}
+static uint32_t part_optional(struct structure *s, uint32_t node) {
+    return part_repeat(s, node, 0, 1);
+}
+static uint32_t part_plus(struct structure *s, uint32_t node) {
+    return part_repeat(s, node, 1, REPEAT_NO_END);
+}
+static uint32_t part_star(struct structure *s, uint32_t node) {
+    return part_repeat(s, node, 0, REPEAT_NO_END);
+}
+
+/* ---- tags ---- */
+
+/* What stands between a tag's begin and the end of its end. */
+static uint32_t tag_behind_begin(struct structure *s, uint32_t tag) {
+    struct bytes ends[MARKS_MAX];
+    size_t count = 1;
+    uint32_t end = get(s, tag, "end"), content = get(s, tag, "content"),
+             schema = get(s, tag, "schema");
+    if (!end || (!content && !schema))
+        return fail(s, "tag needs 'begin', 'content' and 'end'", 0);
+    if (tree_kind(&s->t, end) == TREE_STRING)
+        ends[0] = tree_text(&s->t, end);
+    else if (tree_kind(&s->t, end) != TREE_ARRAY || !marks_of(s, end, ends, &count) || !count)
+        return fail(s, "tag needs an 'end'", 0);
+    if (content && tree_is(&s->t, get(s, content, "type"), "any_text") && ends[0].len &&
+        !get(s, content, "excludes")) {
+        uint32_t ways[MARKS_MAX];
+        for (size_t i = 0; i < count; i++)
+            ways[i] = text_until(s, ends, count, (uint32_t)i);
+        return expr_alt(s->b, ways, count);
+    }
+    uint32_t both[] = {content ? part(s, content) : schema_part(s, schema), 0}, ways[MARKS_MAX];
+    for (size_t i = 0; i < count; i++)
+        ways[i] = expr_bytes(s->b, ends[i]);
+    both[1] = expr_alt(s->b, ways, count);
+    return expr_concat(s->b, both, 2);
+}
+
+/* A tag whose first `skip` bytes have come. */
+static uint32_t tag_from(struct structure *s, uint32_t tag, size_t skip) {
+    struct bytes begin;
+    if (!text_of(s, tag, "begin", &begin))
+        return 0;
+    uint32_t parts[] = {expr_bytes(s->b, bytes_of(begin.data + skip, begin.len - skip)),
+                        tag_behind_begin(s, tag)};
+    return expr_concat(s->b, parts, 2);
+}
+
+static uint32_t part_tag(struct structure *s, uint32_t node) {
+    return tag_from(s, node, 0);
+}
+
+static uint32_t tag_alternatives(struct structure *s, uint32_t tags) {
+    expr_vec ways = {0};
+    for (uint32_t v = tree_first(&s->t, tags); v && !s->b->failed; v = tree_next(&s->t, v))
+        vec_push(&ways, part_tag(s, v));
+    uint32_t e = expr_alt(s->b, ways.items, ways.count);
+    vec_release(&ways);
+    return e;
+}
+
+static uint32_t part_separated(struct structure *s, uint32_t node) {
+    uint32_t tags;
+    struct bytes separator;
+    if (!list_of(s, node, "tags", &tags) || !text_of(s, node, "separator", &separator))
+        return 0;
+    uint32_t one = tag_alternatives(s, tags);
+    uint32_t next[] = {expr_bytes(s->b, separator), one};
+    uint32_t all[] = {one, expr_repeat(s->b, expr_concat(s->b, next, 2), 0, REPEAT_NO_END)};
+    uint32_t e = flag_of(s, node, "stop_after_first") ? one : expr_concat(s->b, all, 2);
+    return flag_of(s, node, "at_least_one") ? e : expr_repeat(s->b, e, 0, 1);
+}
+
+/* Free text up to a trigger, then one of the tags that begin with it. */
+static uint32_t triggered_tag(struct structure *s, uint32_t tags, const struct bytes *triggers,
+                              size_t count) {
+    uint32_t ways[MARKS_MAX];
+    expr_vec behind = {0};
+    for (size_t i = 0; i < count; i++) {
+        behind.count = 0;
+        for (uint32_t v = tree_first(&s->t, tags); v && !s->b->failed; v = tree_next(&s->t, v)) {
+            struct bytes begin;
+            if (text_of(s, v, "begin", &begin) && begin.len >= triggers[i].len &&
+                !memcmp(begin.data, triggers[i].data, triggers[i].len))
+                vec_push(&behind, tag_from(s, v, triggers[i].len));
+        }
+        uint32_t both[] = {text_until(s, triggers, count, (uint32_t)i),
+                           expr_alt(s->b, behind.items, behind.count)};
+        ways[i] = expr_concat(s->b, both, 2);
+    }
+    vec_release(&behind);
+    return expr_alt(s->b, ways, count);
+}
+
+static uint32_t triggered(struct structure *s, uint32_t node, uint32_t tags) {
+    struct bytes triggers[MARKS_MAX];
+    size_t count;
+    uint32_t list;
+    if (!list_of(s, node, "triggers", &list) || !marks_of(s, list, triggers, &count))
+        return 0;
+    if (!count)
+        return fail(s, "list of triggers is empty", 0);
+    uint32_t one = triggered_tag(s, tags, triggers, count);
+    bool needs = flag_of(s, node, "at_least_one"), first = flag_of(s, node, "stop_after_first");
+    if (first)
+        return needs ? one : expr_alt(s->b, (uint32_t[]){one, free_text(s, triggers, count)}, 2);
+    uint32_t all[] = {expr_repeat(s->b, one, needs, REPEAT_NO_END), free_text(s, triggers, count)};
+    return expr_concat(s->b, all, 2);
+}
+
+static uint32_t part_triggered(struct structure *s, uint32_t node) {
+    uint32_t tags;
+    return list_of(s, node, "tags", &tags) ? triggered(s, node, tags) : 0;
+}
+
+static uint32_t part_structural(struct structure *s, uint32_t node) {
+    uint32_t format = get(s, node, "format"), tags;
+    if (format)
+        return part(s, format);
+    return list_of(s, node, "structures", &tags) ? triggered(s, node, tags) : 0;
+}
+
+/* ---- all ---- */
+
+static const struct {
+    const char *type;
+    uint32_t (*make)(struct structure *s, uint32_t node);
+} PARTS[] = {
+    {"const_string", part_const},
+    {"token", part_token},
+    {"json_schema", part_schema},
+    {"regex", part_regex},
+    {"grammar", part_grammar},
+    {"any_text", part_any_text},
+    {"until", part_until},
+    {"sequence", part_sequence},
+    {"or", part_or},
+    {"optional", part_optional},
+    {"plus", part_plus},
+    {"star", part_star},
+    {"tag", part_tag},
+    {"triggered_tags", part_triggered},
+    {"tags_with_separator", part_separated},
+    {"structural_tag", part_structural},
+};
+
+static uint32_t part(struct structure *s, uint32_t node) {
+    uint32_t e = 0, type = 0;
+    if (s->b->failed)
+        return 0;
+    if (tree_kind(&s->t, node) == TREE_OBJECT)
+        type = get(s, node, "type");
+    if (!type || tree_kind(&s->t, type) != TREE_STRING)
+        return fail(s, "part is no object with a 'type'", 0);
+    if (s->depth >= STRUCTURE_DEPTH || s->parts >= PARTS_MAX)
+        return builder_fail(s->b, ERR_LIMIT, "the structure is nested too deeply or too large");
+    s->depth++;
+    s->parts++;
+    size_t i = 0;
+    while (i < ARRAY_LEN(PARTS) && !tree_is(&s->t, type, PARTS[i].type))
+        i++;
+    if (i < ARRAY_LEN(PARTS))
+        e = PARTS[i].make(s, node);
+    else
+        e = builder_fail(s->b, ERR_UNSUPPORTED, "a structure's part of type '%.*s'",
+                         (int)MIN(tree_text(&s->t, type).len, (size_t)40),
+                         (const char *)tree_text(&s->t, type).data);
+    s->depth--;
+    return e;
+}
+
+uint32_t structure_to_rule(struct builder *b, struct bytes text, bool ordered, struct error *err) {
+    struct structure s = {.b = b, .ordered = ordered};
+    uint32_t rule = FA_NONE, root;
+    int rc =
+        text.len > b->limits.bytes
+            ? error_set(err, ERR_LIMIT, "the structure is larger than %u bytes", b->limits.bytes)
+            : tree_read(&s.t, text, b->limits.depth + STRUCTURE_DEPTH, &root, err);
+    if (!rc) {
+        uint32_t e = part(&s, root);
+        rule = builder_rule(b);
+        builder_set_rule(b, rule, e);
+    }
+    if (!rc && b->failed) {
+        (void)error_set(err, b->error.code, "%s", b->error.text);
+        rule = FA_NONE;
+    }
+    tree_release(&s.t);
+    return rule;
+}

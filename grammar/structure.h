@@ -1,0 +1,39 @@
+/*
+ * structure.h - texts put together from parts: marks, free text, and what schemas, patterns and
+ * grammars describe. For tool calls in a model's own format, for an answer behind free reasoning,
+ * and for clients' structural tags.
+ *
+ * A structure is JSON. A part is an object with a "type":
+ *
+ *   const_string      "value"
+ *   token             "value": a control token, as it is spelled (vocab.h); no text matches it
+ *   json_schema       "json_schema": a schema, true for any value; "style" is passed over
+ *   regex             "pattern"
+ *   grammar           "grammar": GBNF
+ *   any_text          any text; "excludes": a list of what does not occur in it
+ *   until             "value": any text up to and including the first time this comes
+ *   sequence, or      "elements": one after the other; one of them
+ *   optional, plus, star   "content", so often
+ *   tag               "begin", "content", "end" (a string, or a list of which one comes)
+ *   triggered_tags    "triggers", "tags", "at_least_one", "stop_after_first": free text in which a
+ *                     trigger begins one of the tags that begin with it
+ *   tags_with_separator   "tags", "separator", "at_least_one", "stop_after_first"
+ *   structural_tag    "format": a part
+ *
+ * "token" and "until" are ours, the others are xgrammar's (docs/structural_tag.md). Also the older
+ * form of vLLM: {"type": "structural_tag", "structures": [{"begin", "schema", "end"}], "triggers"}.
+ */
+#ifndef GRAMMAR_STRUCTURE_H
+#define GRAMMAR_STRUCTURE_H
+
+#include "grammar/build.h"
+
+/* In front of a control token's text in the vocabulary; no text of UTF-8 has it. */
+enum { STRUCTURE_TOKEN_BYTE = 0xff };
+
+/* Returns the rule, or FA_NONE with *err: ERR_INVALID (not JSON, or no structure), ERR_UNSUPPORTED
+ * (names the part), ERR_LIMIT. `ordered` as of schema_to_rule. */
+MUST_CHECK uint32_t structure_to_rule(struct builder *b, struct bytes text, bool ordered,
+                                      struct error *err);
+
+#endif

@@ -1,0 +1,721 @@
+/*
+ * int8.inc.h - products with activations of 8 bits (kernels/integers.h), once for each variant.
+ *
+ * The including file gives LANES (outputs side by side in a vector), INT8_VARIANT, and operations on
+ * vectors of 4 * LANES bytes:
+ *
+ *   vq, vi, vf    bytes, int32, f32; vectors of the compiler's, so +, &, >> are lane by lane
+ *   vs            a start in int32 and sums of u * x over the four bytes of a lane, u unsigned:
+ *                 s_first, then s_add; at most S_STEPS_4_BITS, S_STEPS_6_BITS or S_STEPS_8_BITS of
+ *                 them; s_end gives start and sums as int32
+ *   i_dot         where S_STEPS_8_BITS is 0: i + the sum of w * x, w from -128, x from -127
+ *   q_word        the 4 bytes at p in every lane;  q_lookup  table[index], indexes below 16
+ *   f_fma, f_set, f_of_int;  f_half  LANES f16 at p;  f_quantise  quantise_block of integers.h
+ *
+ * Cost of a panel: its weights are read once for INT8_ROWS rows, made bytes a chunk of INT8_CHUNK
+ * columns at a time (they stay in the first cache), and meet ROWS_MAX rows at once. The f32 sums of
+ * a chunk go on where the last one's ended, so neither the chunk nor the rows side by side change a
+ * bit.
+ */
+#include <math.h>
+
+#include "kernels/cpu/int8.h"
+#include "kernels/decode.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline, unused))
+#define UNROLL        _Pragma("GCC unroll 16")
+
+enum {
+    BYTES = 4 * LANES,
+    WORDS = 8, /* of 4 columns in a block of 32 */
+    ROWS_MAX = 4,
+    INT8_ROWS = 128,
+    CHUNK_BLOCKS = INT8_CHUNK / 32,
+    FETCH_AHEAD = 4096
+};
+
+/* Which arithmetic a type's integers need: v = u - offset, or minima and u alone. */
+enum kind {
+    KIND_4,      /* u < 16, offset 8 */
+    KIND_5,      /* u < 64, offset 16 */
+    KIND_HALVES, /* u < 64, offset 32, a scale for each 16 */
+    KIND_8,      /* offset 128; where S_STEPS_8_BITS is 0, v as it is */
+    KIND_4_MINIMA,
+    KIND_5_MINIMA
+};
+ALWAYS_INLINE int32_t offset_of(const enum kind kind) {
+    return kind == KIND_4        ? 8
+           : kind == KIND_5      ? 16
+           : kind == KIND_HALVES ? 32
+           : kind == KIND_8      ? (S_STEPS_8_BITS ? 128 : 0)
+                                 : 0;
+}
+ALWAYS_INLINE int steps_of(const enum kind kind) {
+    return kind == KIND_8                            ? S_STEPS_8_BITS
+           : kind == KIND_4 || kind == KIND_4_MINIMA ? S_STEPS_4_BITS
+                                                     : S_STEPS_6_BITS;
+}
+ALWAYS_INLINE bool has_minima(const enum kind kind) {
+    return kind == KIND_4_MINIMA || kind == KIND_5_MINIMA;
+}
+
+/* 32 columns of a vector of outputs. */
+struct block {
+    vq q[WORDS];
+    vf scale[2], minimum; /* minima negated */
+};
+/* Of both halves of a panel. */
+struct pair {
+    struct block half[2];
+};
+
+/* ---- units: from the file's blocks and to bytes ---- */
+
+/* `words` words of 4 bytes of output `lane` among those of its neighbours. */
+static void put_words(uint8_t *out, uint32_t lane, const uint8_t *from, uint32_t words) {
+    for (uint32_t i = 0; i < words; i++)
+        memcpy(out + (i * LANES + lane) * 4, from + 4 * i, 4);
+}
+
+static inline vq q_at(const uint8_t *p) {
+    vq v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+/* Bytes moved down, with bits of their neighbours above: no machine shifts bytes alone. */
+static inline vq bits_at(const uint8_t *p, uint32_t from) {
+    return (vq)((vu)q_at(p) >> from);
+}
+static inline vf f_bytes(const uint8_t *p) { /* unsigned ones */
+    typedef uint8_t few __attribute__((vector_size(LANES)));
+    few v;
+    memcpy(&v, p, sizeof v);
+    return __builtin_convertvector(v, vf);
+}
+static inline vf f_signed(const uint8_t *p) {
+    typedef int8_t few __attribute__((vector_size(LANES)));
+    few v;
+    memcpy(&v, p, sizeof v);
+    return __builtin_convertvector(v, vf);
+}
+static inline vf f_at(const void *p) {
+    vf v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Signed bytes as KIND_8 has them. */
+ALWAYS_INLINE vq eight_bits(vq v) {
+    return S_STEPS_8_BITS ? v ^ 0x80 : v;
+}
+
+/* Low nibbles, then high ones, of 4 vectors: columns as in Q4_0. */
+ALWAYS_INLINE void nibbles(const uint8_t *from, vq *q) {
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        vq v = q_at(from + i * BYTES);
+        q[i] = v & 15;
+        q[i + 4] = v >> 4;
+    }
+}
+/* Low or high nibbles of 8 vectors. */
+ALWAYS_INLINE void half_nibbles(const uint8_t *from, uint32_t high, vq *q) {
+    UNROLL
+    for (int i = 0; i < WORDS; i++)
+        q[i] = high ? q_at(from + i * BYTES) >> 4 : q_at(from + i * BYTES) & 15;
+}
+
+/* Q4_0, IQ4_NL: [LANES] f16, words. MXFP4: [LANES] bytes, words. */
+static void pack_4(const uint8_t *row, uint32_t lane, uint32_t head, uint8_t *out) {
+    memcpy(out + lane * head, row, head);
+    put_words(out + LANES * head, lane, row + head, 4);
+}
+static void pack_Q4_0(const uint8_t *row, uint32_t lane, uint8_t *out) {
+    pack_4(row, lane, 2, out);
+}
+ALWAYS_INLINE void unpack_Q4_0(const uint8_t *unit, uint32_t g, struct block *out) {
+    out->scale[0] = f_half(unit);
+    nibbles(unit + 2 * LANES, out->q);
+}
+static void pack_IQ4_NL(const uint8_t *row, uint32_t lane, uint8_t *out) {
+    pack_4(row, lane, 2, out);
+}
+ALWAYS_INLINE void unpack_IQ4_NL(const uint8_t *unit, uint32_t g, struct block *out) {
+    out->scale[0] = f_half(unit);
+    nibbles(unit + 2 * LANES, out->q);
+    UNROLL
+    for (int i = 0; i < WORDS; i++)
+        out->q[i] = eight_bits(q_lookup(IQ4_VALUES, out->q[i]));
+}
+static void pack_MXFP4(const uint8_t *row, uint32_t lane, uint8_t *out) {
+    pack_4(row, lane, 1, out);
+}
+ALWAYS_INLINE void unpack_MXFP4(const uint8_t *unit, uint32_t g, struct block *out) {
+    static const int8_t LEVELS[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
+    typedef uint8_t few __attribute__((vector_size(LANES)));
+    few exponents;
+    memcpy(&exponents, unit, sizeof exponents);
+    vu e = __builtin_convertvector(exponents, vu), tiny = (vu)(e < 2); /* decode_mxfp4_scale */
+    out->scale[0] = (vf)((tiny & (0x00200000u << (e & 1))) | (~tiny & (e - 1) << 23));
+    nibbles(unit + LANES, out->q);
+    UNROLL
+    for (int i = 0; i < WORDS; i++)
+        out->q[i] = q_lookup(LEVELS, out->q[i]);
+}
+
+/* [LANES] d, [LANES] least value, words. */
+static void pack_Q4_1(const uint8_t *row, uint32_t lane, uint8_t *out) {
+    memcpy(out + 2 * lane, row, 2);
+    memcpy(out + 2 * LANES + 2 * lane, row + 2, 2);
+    put_words(out + 4 * LANES, lane, row + 4, 4);
+}
+ALWAYS_INLINE void unpack_Q4_1(const uint8_t *unit, uint32_t g, struct block *out) {
+    out->scale[0] = f_half(unit);
+    out->minimum = f_half(unit + 2 * LANES);
+    nibbles(unit + 4 * LANES, out->q);
+}
+
+/* The fifth bits of 32 values, a word an output: bit i is value i's. */
+ALWAYS_INLINE void fifth_bits(const uint8_t *words, vq *q) {
+    vu w = (vu)q_at(words);
+    UNROLL
+    for (int i = 0; i < WORDS; i++)
+        q[i] |= (vq)(((w >> (uint32_t)(4 * i) & 15) * 0x00204081 & 0x01010101) << 4);
+}
+/* [LANES] d, [LANES] words of fifth bits, words. Q5_1: the least value behind d. */
+static void pack_Q5_0(const uint8_t *row, uint32_t lane, uint8_t *out) {
+    memcpy(out + 2 * lane, row, 2);
+    put_words(out + 2 * LANES, lane, row + 2, 5);
+}
+ALWAYS_INLINE void unpack_Q5_0(const uint8_t *unit, uint32_t g, struct block *out) {
+    out->scale[0] = f_half(unit);
+    nibbles(unit + 2 * LANES + BYTES, out->q);
+    fifth_bits(unit + 2 * LANES, out->q);
+}
+static void pack_Q5_1(const uint8_t *row, uint32_t lane, uint8_t *out) {
+    memcpy(out + 2 * lane, row, 2);
+    memcpy(out + 2 * LANES + 2 * lane, row + 2, 2);
+    put_words(out + 4 * LANES, lane, row + 4, 5);
+}
+ALWAYS_INLINE void unpack_Q5_1(const uint8_t *unit, uint32_t g, struct block *out) {
+    out->scale[0] = f_half(unit);
+    out->minimum = f_half(unit + 2 * LANES);
+    nibbles(unit + 4 * LANES + BYTES, out->q);
+    fifth_bits(unit + 4 * LANES, out->q);
+}
+
+/* [LANES] f16, words. */
+static void pack_Q8_0(const uint8_t *row, uint32_t lane, uint8_t *out) {
+    memcpy(out + 2 * lane, row, 2);
+    put_words(out + 2 * LANES, lane, row + 2, WORDS);
+}
+ALWAYS_INLINE void unpack_Q8_0(const uint8_t *unit, uint32_t g, struct block *out) {
+    out->scale[0] = f_half(unit);
+    UNROLL
+    for (int i = 0; i < WORDS; i++)
+        out->q[i] = eight_bits(q_at(unit + 2 * LANES + i * BYTES));
+}
+
+/* [LANES] d, [LANES] dmin, [8][2][LANES] bytes: scales and minima, words; Q5_K: high bits first. */
+static void pack_k(const uint8_t *row, uint32_t lane, uint32_t words, uint8_t *out) {
+    memcpy(out + 2 * lane, row, 2);
+    memcpy(out + 2 * LANES + 2 * lane, row + 2, 2);
+    out += 4 * LANES;
+    for (uint32_t g = 0; g < 8; g++)
+        decode_k_scale(row + 4, g, &out[2 * g * LANES + lane], &out[(2 * g + 1) * LANES + lane]);
+    put_words(out + 16 * LANES, lane, row + 16, words);
+}
+ALWAYS_INLINE void unpack_k_scales(const uint8_t *unit, uint32_t g, struct block *out) {
+    const uint8_t *six = unit + 4 * LANES + 2 * g * LANES;
+    out->scale[0] = f_half(unit) * f_bytes(six);
+    out->minimum = f_half(unit + 2 * LANES) * -f_bytes(six + LANES);
+}
+static void pack_Q4_K(const uint8_t *row, uint32_t lane, uint8_t *out) {
+    pack_k(row, lane, 32, out);
+}
+ALWAYS_INLINE void unpack_Q4_K(const uint8_t *unit, uint32_t g, struct block *out) {
+    unpack_k_scales(unit, g, out);
+    half_nibbles(unit + 20 * LANES + g / 2 * WORDS * BYTES, g % 2, out->q);
+}
+static void pack_Q5_K(const uint8_t *row, uint32_t lane, uint8_t *out) {
+    pack_k(row, lane, 40, out);
+}
+ALWAYS_INLINE void unpack_Q5_K(const uint8_t *unit, uint32_t g, struct block *out) {
+    const uint8_t *high = unit + 20 * LANES;
+    unpack_k_scales(unit, g, out);
+    half_nibbles(high + WORDS * BYTES + g / 2 * WORDS * BYTES, g % 2, out->q);
+    UNROLL
+    for (int i = 0; i < WORDS; i++)
+        out->q[i] |= (bits_at(high + i * BYTES, g) & 1) << 4;
+}
+
+/* [LANES] d, [16][LANES] scales, low bits, high bits. */
+static void pack_Q6_K(const uint8_t *row, uint32_t lane, uint8_t *out) {
+    memcpy(out + 2 * lane, row + 208, 2);
+    out += 2 * LANES;
+    for (uint32_t j = 0; j < 16; j++)
+        out[j * LANES + lane] = row[192 + j];
+    put_words(out + 16 * LANES, lane, row, 48);
+}
+ALWAYS_INLINE void unpack_Q6_K(const uint8_t *unit, uint32_t g, struct block *out) {
+    const uint8_t *scales = unit + 2 * LANES, *low = scales + 16 * LANES,
+                  *high = low + (32 + g / 4 * WORDS) * BYTES;
+    vf d = f_half(unit);
+    for (uint32_t j = 0; j < 2; j++)
+        out->scale[j] = d * f_signed(scales + (2 * g + j) * LANES);
+    half_nibbles(low + (g / 4 * 16 + g % 2 * 8) * BYTES, g % 4 / 2, out->q);
+    UNROLL
+    for (int i = 0; i < WORDS; i++)
+        out->q[i] |= (bits_at(high + i * BYTES, 2 * (g % 4)) & 3) << 4;
+}
+
+/* [LANES] d, [8][LANES] signed scales, words. */
+static void pack_IQ4_XS(const uint8_t *row, uint32_t lane, uint8_t *out) {
+    memcpy(out + 2 * lane, row, 2);
+    for (uint32_t g = 0; g < 8; g++) {
+        int low = row[4 + g / 2] >> 4 * (g % 2) & 15,
+            high = (int)(decode_u16(row + 2) >> 2 * g & 3);
+        out[(2 + g) * LANES + lane] = (uint8_t)((low | high << 4) - 32);
+    }
+    put_words(out + 10 * LANES, lane, row + 8, 32);
+}
+ALWAYS_INLINE void unpack_IQ4_XS(const uint8_t *unit, uint32_t g, struct block *out) {
+    out->scale[0] = f_half(unit) * f_signed(unit + (2 + g) * LANES);
+    nibbles(unit + 10 * LANES + g * 4 * BYTES, out->q);
+    UNROLL
+    for (int i = 0; i < WORDS; i++)
+        out->q[i] = eight_bits(q_lookup(IQ4_VALUES, out->q[i]));
+}
+
+/* ---- types with scales of their own: [LANES] f32 scales, minima (int4), words ---- */
+
+ALWAYS_INLINE void unpack_U4(const uint8_t *unit, uint32_t g, struct block *out) {
+    out->scale[0] = f_at(unit);
+    out->minimum = -f_at(unit + BYTES);
+    nibbles(unit + 2 * BYTES + g * 4 * BYTES, out->q);
+}
+ALWAYS_INLINE void unpack_I8(const uint8_t *unit, uint32_t g, struct block *out) {
+    out->scale[0] = f_at(unit);
+    UNROLL
+    for (int i = 0; i < WORDS; i++)
+        out->q[i] = eight_bits(q_at(unit + BYTES + (g * WORDS + (uint32_t)i) * BYTES));
+}
+/* Value by value, from the definition. */
+static void pack_scaled(const struct matrix *w, const struct matrix_part *p, uint32_t row,
+                        uint32_t block, uint32_t count, uint32_t lane, uint8_t *out) {
+    bool four = part_type(w, p) == STORAGE_U4;
+    uint32_t head = four ? 2 : 1;
+    for (uint32_t g = 0; g < count; g++) {
+        struct integer_block b;
+        uint8_t bytes[32];
+        part_integers(w, p, row, block + g, &b);
+        memcpy(out + 4 * lane, &b.scale[0], 4);
+        if (four)
+            memcpy(out + BYTES + 4 * lane, &b.minimum, 4);
+        for (int i = 0; i < (four ? 16 : 32); i++)
+            bytes[i] = (uint8_t)(four ? b.values[i] | b.values[i + 16] << 4 : b.values[i]);
+        put_words(out + (head + g * (four ? 4 : WORDS)) * BYTES, lane, bytes, four ? 4 : WORDS);
+    }
+}
+
+/* X(type, kind): those whose block becomes a unit. */
+#define INT8_BLOCK_TYPES(X)                                                                        \
+    X(Q4_0, KIND_4)                                                                                \
+    X(Q4_1, KIND_4_MINIMA)                                                                         \
+    X(Q5_0, KIND_5)                                                                                \
+    X(Q5_1, KIND_5_MINIMA)                                                                         \
+    X(Q8_0, KIND_8)                                                                                \
+    X(Q4_K, KIND_4_MINIMA)                                                                         \
+    X(Q5_K, KIND_5_MINIMA)                                                                         \
+    X(Q6_K, KIND_HALVES)                                                                           \
+    X(MXFP4, KIND_5)                                                                               \
+    X(IQ4_NL, KIND_8)                                                                              \
+    X(IQ4_XS, KIND_8)
+#define INT8_TYPES(X)                                                                              \
+    INT8_BLOCK_TYPES(X)                                                                            \
+    X(U4, KIND_4_MINIMA)                                                                           \
+    X(I8, KIND_8)
+
+/* Unit `unit` of a half panel whose first output is `first`. */
+static void pack_unit(const struct matrix *w, const struct matrix_part *p, struct int8_layout l,
+                      uint32_t first, uint32_t unit, uint8_t *out) {
+    enum storage_type type = part_type(w, p);
+    if (p->rows < first + LANES)
+        memset(out, 0, (size_t)l.row_bytes * LANES);
+    for (uint32_t lane = 0; lane < LANES && first + lane < p->rows; lane++) {
+        const uint8_t *row = (const uint8_t *)p->data +
+                             (size_t)(first + lane) * storage_bytes(type, w->cols) +
+                             storage_bytes(type, (size_t)unit * l.unit_cols);
+        switch (type) {
+#define PACK_CASE(name, kind)                                                                      \
+    case STORAGE_##name: pack_##name(row, lane, out); break;
+            INT8_BLOCK_TYPES(PACK_CASE)
+#undef PACK_CASE
+        default:
+            pack_scaled(w, p, first + lane, unit * (l.unit_cols / 32), l.unit_cols / 32, lane, out);
+        }
+    }
+}
+
+static void int8_pack(const struct matrix *w, uint32_t part, uint32_t panel, uint8_t *out) {
+    const struct matrix_part *p = &w->parts[part];
+    struct int8_layout l = int8_layout(w, p);
+    for (uint32_t unit = 0; unit < w->cols / l.unit_cols; unit++)
+        for (uint32_t half = 0; half < 2; half++, out += (size_t)l.row_bytes * LANES)
+            pack_unit(w, p, l, (2 * panel + half) * LANES, unit, out);
+}
+
+/* ---- rows x a panel ---- */
+
+/* What some rows and a panel have to do with each other in a run of blocks. */
+struct meeting {
+    const struct pair *w;
+    uint32_t blocks;
+    const int8_t *x; /* the first row's values of the first block */
+    const float *d;  /* its scale, with the other arrays of int8_scales behind it */
+    size_t array;    /* items from one of these to the next */
+    size_t stride;   /* bytes from row to row */
+    float *acc;      /* [rows][2 * LANES], goes on */
+};
+ALWAYS_INLINE int32_t int_at(const float *array) {
+    int32_t i;
+    memcpy(&i, array, 4);
+    return i;
+}
+
+ALWAYS_INLINE void dot_signed(const int rows, const struct pair *w, const int8_t *x, size_t stride,
+                              vi sum[ROWS_MAX][2]) {
+#if S_STEPS_8_BITS == 0
+    UNROLL
+    for (int i = 0; i < WORDS; i++) {
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            vq xv = q_word(x + (size_t)r * stride + 4 * i);
+            sum[r][0] = i_dot(sum[r][0], w->half[0].q[i], xv);
+            sum[r][1] = i_dot(sum[r][1], w->half[1].q[i], xv);
+        }
+    }
+#endif
+}
+
+/* Words [from, from + words), `steps` of them a run. */
+ALWAYS_INLINE void dot_unsigned(const int rows, const int from, const int words, const int steps,
+                                const struct pair *w, const int8_t *x, size_t stride,
+                                vi sum[ROWS_MAX][2]) {
+    UNROLL
+    for (int i = from; i < from + words; i += steps) {
+        vs s[ROWS_MAX][2];
+        UNROLL
+        for (int j = i; j < i + steps; j++) {
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                vq xv = q_word(x + (size_t)r * stride + 4 * j);
+                UNROLL
+                for (int h = 0; h < 2; h++)
+                    s[r][h] = j == i ? s_first(sum[r][h], w->half[h].q[j], xv)
+                                     : s_add(s[r][h], w->half[h].q[j], xv);
+            }
+        }
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            sum[r][0] = s_end(sum[r][0], s[r][0]);
+            sum[r][1] = s_end(sum[r][1], s[r][1]);
+        }
+    }
+}
+
+/* The span's share of the f32 sums. */
+ALWAYS_INLINE void add_span(const enum kind kind, const int rows, const int span,
+                            const struct pair *w, const struct meeting *m, const float *d,
+                            vi sum[ROWS_MAX][2], vf acc[ROWS_MAX][2]) {
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        const float *row = d + (size_t)r * (m->stride / sizeof *d);
+        UNROLL
+        for (int h = 0; h < 2; h++) {
+            acc[r][h] = f_fma(f_of_int(sum[r][h]), w->half[h].scale[span] * f_set(*row), acc[r][h]);
+            if (has_minima(kind))
+                acc[r][h] = f_fma(w->half[h].minimum, f_set(row[m->array]), acc[r][h]);
+        }
+    }
+}
+
+/* -offset * the sum of a row's q over the span. */
+ALWAYS_INLINE vi start_of(const enum kind kind, const int span, const float *row, size_t array) {
+    if (offset_of(kind) == 0)
+        return (vi){0};
+    int32_t total = int_at(row + 2 * array);
+    if (kind == KIND_HALVES)
+        total = span ? total - int_at(row + 3 * array) : int_at(row + 3 * array);
+    return i_set(-offset_of(kind) * total);
+}
+
+/* A block and `rows` rows: x and d are the first's, others m->stride further. */
+ALWAYS_INLINE void meet_block(const enum kind kind, const int rows, const struct pair *w,
+                              const int8_t *x, const float *d, const struct meeting *m,
+                              vf acc[ROWS_MAX][2]) {
+    const int spans = kind == KIND_HALVES ? 2 : 1, words = WORDS / spans, steps = steps_of(kind);
+    UNROLL
+    for (int span = 0; span < spans; span++) {
+        vi sum[ROWS_MAX][2];
+        UNROLL
+        for (int r = 0; r < rows; r++)
+            sum[r][0] = sum[r][1] =
+                start_of(kind, span, d + (size_t)r * (m->stride / sizeof *d), m->array);
+        if (steps == 0)
+            dot_signed(rows, w, x, m->stride, sum);
+        else
+            dot_unsigned(rows, span * words, words, MIN(steps, words), w, x, m->stride, sum);
+        add_span(kind, rows, span, w, m, d, sum, acc);
+    }
+}
+
+ALWAYS_INLINE void meet(const enum kind kind, const int rows, const struct meeting *m) {
+    const int8_t *x = m->x;
+    const float *d = m->d;
+    vf acc[ROWS_MAX][2];
+    UNROLL
+    for (int i = 0; i < 2 * rows; i++)
+        acc[i / 2][i % 2] = f_at(m->acc + i * LANES);
+    for (const struct pair *w = m->w; w < m->w + m->blocks; w++, x += 32, d++)
+        meet_block(kind, rows, w, x, d, m, acc);
+    UNROLL
+    for (int i = 0; i < 2 * rows; i++)
+        memcpy(m->acc + i * LANES, &acc[i / 2][i % 2], sizeof acc[0][0]);
+}
+
+ALWAYS_INLINE void skip_rows(struct meeting *m, uint32_t rows) {
+    m->x += rows * m->stride;
+    m->d += rows * (m->stride / sizeof *m->d);
+    m->acc += rows * 2 * LANES;
+}
+
+#define MEET(kind, name)                                                                           \
+    static void meet_##name(const struct meeting *first, uint32_t rows) {                          \
+        struct meeting m = *first;                                                                 \
+        for (; rows >= ROWS_MAX; rows -= ROWS_MAX, skip_rows(&m, ROWS_MAX))                        \
+            meet(kind, ROWS_MAX, &m);                                                              \
+        switch (rows) {                                                                            \
+        case 1: meet(kind, 1, &m); break;                                                          \
+        case 2: meet(kind, 2, &m); break;                                                          \
+        case 3: meet(kind, 3, &m); break;                                                          \
+        default: break;                                                                            \
+        }                                                                                          \
+    }
+MEET(KIND_4, 4)
+MEET(KIND_5, 5)
+MEET(KIND_HALVES, halves)
+MEET(KIND_8, 8)
+MEET(KIND_4_MINIMA, 4_minima)
+MEET(KIND_5_MINIMA, 5_minima)
+static void (*const MEETINGS[])(const struct meeting *first,
+                                uint32_t rows) = {[KIND_4] = meet_4,
+                                                  [KIND_5] = meet_5,
+                                                  [KIND_HALVES] = meet_halves,
+                                                  [KIND_8] = meet_8,
+                                                  [KIND_4_MINIMA] = meet_4_minima,
+                                                  [KIND_5_MINIMA] = meet_5_minima};
+#ifdef INT8_TILES
+#include "kernels/cpu/int8_amx.inc.h"
+#endif
+
+/* A unit of a panel as bytes, and as tiles take them. */
+#define UNPACK_UNIT(name, kind)                                                                    \
+    static void unpack_unit_##name(const uint8_t *unit, size_t half_bytes, uint32_t blocks,        \
+                                   struct pair *out) {                                             \
+        for (uint32_t g = 0; g < blocks; g++)                                                      \
+            for (uint32_t h = 0; h < 2; h++)                                                       \
+                unpack_##name(unit + h * half_bytes, g, &out[g].half[h]);                          \
+    }                                                                                              \
+    UNPACK_SIGNED(name, kind)
+#ifdef INT8_TILES
+#define UNPACK_SIGNED(name, kind)                                                                  \
+    static void unpack_signed_##name(const uint8_t *unit, size_t half_bytes, uint32_t blocks,      \
+                                     struct pair *out) {                                           \
+        for (uint32_t g = 0; g < blocks; g++)                                                      \
+            for (uint32_t h = 0; h < 2; h++) {                                                     \
+                unpack_##name(unit + h * half_bytes, g, &out[g].half[h]);                          \
+                make_signed(kind, &out[g].half[h]);                                                \
+            }                                                                                      \
+    }
+#define UNPACK_PAIR(name)                                                                          \
+    { unpack_unit_##name, unpack_signed_##name }
+#else
+#define UNPACK_SIGNED(name, kind)
+#define UNPACK_PAIR(name)                                                                          \
+    { unpack_unit_##name }
+#endif
+INT8_TYPES(UNPACK_UNIT)
+
+/* One row and a packed panel: a block goes from memory to registers. `m` is without weights; its
+ * blocks are all of the row's. */
+#define STREAM_PANEL(name, kind)                                                                   \
+    static void stream_panel_##name(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,  \
+                                    const struct meeting *m) {                                     \
+        vf acc[ROWS_MAX][2];                                                                       \
+        acc[0][0] = acc[0][1] = f_set(0);                                                          \
+        for (uint32_t b = 0; b < m->blocks; unit += 2 * half_bytes) {                              \
+            for (size_t i = 0; i < 2 * half_bytes; i += 64)                                        \
+                __builtin_prefetch(unit + FETCH_AHEAD + i, 0, 3);                                  \
+            for (uint32_t g = 0; g < unit_blocks; g++, b++) {                                      \
+                struct pair w;                                                                     \
+                unpack_##name(unit, g, &w.half[0]);                                                \
+                unpack_##name(unit + half_bytes, g, &w.half[1]);                                   \
+                meet_block(kind, 1, &w, m->x + 32 * b, m->d + b, m, acc);                          \
+            }                                                                                      \
+        }                                                                                          \
+        memcpy(m->acc, acc[0], sizeof acc[0]);                                                     \
+    }
+INT8_TYPES(STREAM_PANEL)
+
+static const struct {
+    /* for vectors, for tiles */
+    void (*unpack[2])(const uint8_t *unit, size_t half_bytes, uint32_t blocks, struct pair *out);
+    void (*stream)(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,
+                   const struct meeting *m);
+    enum kind kind;
+} TYPES[STORAGE_TYPE_COUNT] = {
+#define TYPE_ROW(name, kind) [STORAGE_##name] = {UNPACK_PAIR(name), stream_panel_##name, kind},
+    INT8_TYPES(TYPE_ROW)
+#undef TYPE_ROW
+};
+
+/* ---- a panel ---- */
+
+struct panel {
+    const struct matrix *w;
+    const struct matrix_part *part;
+    struct int8_layout layout;
+    uint32_t idx, first_output; /* in the part, in the matrix */
+    enum kind kind;
+    bool tiles; /* its rows meet it on tiles */
+};
+
+/* Units [first, first + count) as bytes, packed now where they were not before. */
+static void unpack_units(const struct panel *p, uint32_t first, uint32_t count, struct pair *out) {
+    size_t half = (size_t)p->layout.row_bytes * LANES;
+    uint32_t units = p->w->cols / p->layout.unit_cols, blocks = p->layout.unit_cols / 32;
+    for (uint32_t unit = first; unit < first + count; unit++, out += blocks) {
+        uint8_t own[2 * LANES * (INT8_UNIT_MAX + 8)];
+        const uint8_t *from = own;
+        if (p->part->packed) {
+            from = (const uint8_t *)p->part->packed + ((size_t)p->idx * units + unit) * 2 * half;
+            for (size_t i = 0; i < 2 * half; i += 64)
+                __builtin_prefetch(from + FETCH_AHEAD + i, 0, 3);
+        } else {
+            pack_unit(p->w, p->part, p->layout, 2 * p->idx * LANES, unit, own);
+            pack_unit(p->w, p->part, p->layout, (2 * p->idx + 1) * LANES, unit, own + half);
+        }
+        TYPES[part_type(p->w, p->part)].unpack[p->tiles](from, half, blocks, out);
+    }
+}
+
+/* Memory that is about to be written: no machine sees it coming, a row is far from the next. */
+static void fetch_outputs(const struct int8_product *job, const struct panel *p, uint32_t first_row,
+                          uint32_t rows) {
+    uint32_t count = MIN(p->part->rows - p->idx * 2 * LANES, (uint32_t)(2 * LANES));
+    for (uint32_t t = 0; t < rows; t++) {
+        const float *out = job->out + (first_row + t) * job->out_stride + p->first_output;
+        __builtin_prefetch(out, 1, 2);
+        __builtin_prefetch(out + count - 1, 1, 2);
+    }
+}
+
+static void put_outputs(const struct int8_product *job, const struct panel *p, uint32_t first_row,
+                        uint32_t rows, const float *acc) {
+    uint32_t count = MIN(p->part->rows - p->idx * 2 * LANES, (uint32_t)(2 * LANES));
+    float bias[2 * LANES] = {0};
+    if (p->w->bias)
+        memcpy(bias, p->w->bias + p->first_output, count * sizeof *bias);
+    for (uint32_t t = 0; t < rows; t++, acc += 2 * LANES) {
+        float *out = job->out + (first_row + t) * job->out_stride + p->first_output;
+        vf half[2] = {f_at(acc) + f_at(bias), f_at(acc + LANES) + f_at(bias + LANES)};
+        if (count == 2 * LANES)
+            memcpy(out, half, sizeof half);
+        else
+            memcpy(out, half, count * sizeof *out);
+    }
+}
+
+static void int8_multiply(const struct int8_product *job, uint32_t part, uint32_t panel) {
+    struct panel p = {.w = job->w,
+                      .part = &job->w->parts[part],
+                      .layout = int8_layout(job->w, &job->w->parts[part]),
+                      .idx = panel,
+                      .first_output = panel * 2 * LANES,
+                      .kind = TYPES[part_type(job->w, &job->w->parts[part])].kind};
+    for (uint32_t i = 0; i < part; i++)
+        p.first_output += job->w->parts[i].rows;
+    uint32_t cols = job->w->cols, units = cols / p.layout.unit_cols,
+             chunk = INT8_CHUNK / p.layout.unit_cols;
+    struct pair w[CHUNK_BLOCKS + 1]; /* tiles take two blocks at a time */
+    float acc[INT8_ROWS * 2 * LANES] __attribute__((aligned(64)));
+    if (job->x.row_count == 1 && p.part->packed) {
+        size_t half = (size_t)p.layout.row_bytes * LANES;
+        TYPES[part_type(p.w, p.part)].stream((const uint8_t *)p.part->packed +
+                                                 (size_t)panel * units * 2 * half,
+                                             half, p.layout.unit_cols / 32,
+                                             &(struct meeting){.blocks = cols / 32,
+                                                               .x = int8_values(&job->x, 0),
+                                                               .d = int8_scales(&job->x, 0),
+                                                               .array = cols / 32,
+                                                               .stride = job->x.stride,
+                                                               .acc = acc});
+        put_outputs(job, &p, 0, 1, acc);
+        return;
+    }
+    void (*meet_rows)(const struct meeting *first, uint32_t rows) = MEETINGS[p.kind];
+#ifdef INT8_TILES
+    p.tiles = job->x.row_count >= TILE_ROWS_LEAST;
+    if (p.tiles) {
+        configure_tiles(p.kind);
+        meet_rows = TILE_MEETINGS[p.kind];
+    }
+#endif
+    for (uint32_t t = 0; t < job->x.row_count; t += INT8_ROWS) {
+        uint32_t rows = MIN(job->x.row_count - t, (uint32_t)INT8_ROWS);
+        memset(acc, 0, (size_t)rows * 2 * BYTES);
+        for (uint32_t unit = 0; unit < units; unit += chunk) {
+            uint32_t count = MIN(units - unit, chunk);
+            uint32_t at = unit * p.layout.unit_cols;
+            unpack_units(&p, unit, count, w);
+            if (unit + count == units)
+                fetch_outputs(job, &p, t, rows);
+            meet_rows(&(struct meeting){.w = w,
+                                        .blocks = count * p.layout.unit_cols / 32,
+                                        .x = int8_values(&job->x, t) + at,
+                                        .d = int8_scales(&job->x, t) + at / 32,
+                                        .array = cols / 32,
+                                        .stride = job->x.stride,
+                                        .acc = acc},
+                      rows);
+        }
+        put_outputs(job, &p, t, rows, acc);
+    }
+#ifdef INT8_TILES
+    if (p.tiles)
+        tiles_release();
+#endif
+}
+
+/* ---- activations ---- */
+
+static void int8_quantise(const float *x, const struct int8_rows *rows, uint32_t t) {
+    uint32_t blocks = rows->cols / 32;
+    int8_t *values = int8_values(rows, t);
+    float *d = int8_scales(rows, t);
+    for (uint32_t b = 0; b < blocks; b++) {
+        struct int8_scale s;
+        f_quantise(x + (size_t)t * rows->cols + 32 * b, values + 32 * b, &s);
+        d[b] = s.d;
+        d[blocks + b] = s.sum;
+        memcpy(&d[2 * blocks + b], &s.total, 4);
+        memcpy(&d[3 * blocks + b], &s.first, 4);
+    }
+}
+
+const struct int8_variant INT8_VARIANT = {.name = INT8_NAME,
+                                          .lanes = LANES,
+                                          .quantise = int8_quantise,
+                                          .pack = int8_pack,
+                                          .multiply = int8_multiply};

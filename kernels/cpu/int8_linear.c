@@ -1,0 +1,182 @@
+/*
+ * int8_linear.c - products with activations of 8 bits on the device's threads: rows are quantised
+ * once, then each panel of weights (int8.h) meets them all.
+ *
+ * Rows go in passes of as many as the device's `pack` holds. A row's bits depend on its own values
+ * alone (kernels/integers.h), so neither passes nor panels nor threads change any.
+ */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/int8.h"
+
+struct quantise_task {
+    const struct int8_variant *variant;
+    const float *x;
+    struct int8_rows rows;
+    uint32_t rows_a_part;
+};
+
+static void quantise_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct quantise_task *task = ctx;
+    uint32_t t = (uint32_t)part_idx * task->rows_a_part,
+             end = MIN(t + task->rows_a_part, task->rows.row_count);
+    for (; t < end; t++)
+        task->variant->quantise(task->x, &task->rows, t);
+}
+
+/* Rows of a pass: as many as stay in a second-level cache while panels meet them, and enough that
+ * reading the panels again for the next pass does not show. */
+static uint32_t rows_of_pass(uint32_t cols) {
+    enum { NEAR_BYTES = 5 << 18, ROWS_LEAST = 128 };
+    size_t stride = int8_stride(cols), room = CPU_PACK_BYTES / stride;
+    CHECK(room > INT8_SPARE_ROWS);
+    return (uint32_t)MIN(room - INT8_SPARE_ROWS, MAX(NEAR_BYTES / stride, (size_t)ROWS_LEAST));
+}
+
+/* The rows at x in the device's buffer, which holds them. */
+static struct int8_rows quantise_rows(struct stream *s, const float *x, uint32_t rows,
+                                      uint32_t cols) {
+    struct cpu_device *cpu = (struct cpu_device *)s->dev;
+    struct quantise_task task = {
+        .variant = cpu->int8,
+        .x = x,
+        .rows = {.data = cpu->pack, .stride = int8_stride(cols), .row_count = rows, .cols = cols},
+        .rows_a_part = rows / 64 + 1};
+    CHECK(task.rows.stride * (rows + INT8_SPARE_ROWS) <= CPU_PACK_BYTES);
+    cpu_loop(s, (rows + task.rows_a_part - 1) / task.rows_a_part, (size_t)rows * cols / 4,
+             quantise_part, &task);
+    return task.rows;
+}
+
+/* ---- linear ---- */
+
+static uint32_t count_panels(const struct int8_variant *v, const struct matrix *w) {
+    uint32_t panels = 0;
+    for (uint32_t i = 0; i < w->part_count; i++)
+        panels += int8_panels(v, &w->parts[i]);
+    return panels;
+}
+
+/* Panel `panel` of those of all parts. */
+static void multiply_panel(const struct int8_variant *v, const struct int8_product *p,
+                           uint32_t panel) {
+    uint32_t part = 0;
+    while (panel >= int8_panels(v, &p->w->parts[part]))
+        panel -= int8_panels(v, &p->w->parts[part++]);
+    v->multiply(p, part, panel);
+}
+
+struct multiply_task {
+    const struct int8_variant *variant;
+    struct int8_product product;
+    uint32_t panels, panels_a_part;
+};
+
+static void multiply_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct multiply_task *task = ctx;
+    uint32_t n = (uint32_t)part_idx * task->panels_a_part,
+             end = MIN(n + task->panels_a_part, task->panels);
+    for (; n < end; n++)
+        multiply_panel(task->variant, &task->product, n);
+}
+
+void cpu_int8_linear(struct stream *s, const struct op_linear *a) {
+    const struct int8_variant *v = ((struct cpu_device *)s->dev)->int8;
+    uint32_t pass = rows_of_pass(a->w->cols);
+    struct multiply_task task = {.variant = v,
+                                 .product = {.w = a->w, .out_stride = a->out_stride},
+                                 .panels = count_panels(v, a->w)};
+    task.panels_a_part = task.panels / 64 + 1;
+    for (uint32_t t = 0; t < a->rows; t += pass) {
+        uint32_t rows = MIN(a->rows - t, pass);
+        task.product.x =
+            quantise_rows(s, (const float *)a->x + (size_t)t * a->w->cols, rows, a->w->cols);
+        task.product.out = (float *)a->out + (size_t)t * a->out_stride;
+        cpu_loop(s, (task.panels + task.panels_a_part - 1) / task.panels_a_part,
+                 (size_t)rows * a->w->rows * a->w->cols / 32, multiply_part, &task);
+    }
+}
+
+/* ---- mixtures ---- */
+
+struct expert_product {
+    const struct int8_variant *variant;
+    const struct op_expert_linear *a;
+    struct int8_rows x; /* pairs [first, first + row_count) */
+    uint32_t first;
+    uint32_t panels;                     /* of one expert */
+    uint32_t experts[ROUTE_EXPERTS_MAX]; /* with pairs in that range */
+};
+
+static void expert_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct expert_product *task = ctx;
+    const struct op_expert_linear *a = task->a;
+    uint32_t e = task->experts[part_idx / task->panels],
+             begin = MAX(a->plan->offsets[e], task->first),
+             end = MIN(a->plan->offsets[e + 1], task->first + task->x.row_count);
+    struct int8_product p = {.w = &a->w->experts[e],
+                             .x = {.data = (char *)int8_values(&task->x, begin - task->first),
+                                   .stride = task->x.stride,
+                                   .row_count = end - begin,
+                                   .cols = a->w->cols},
+                             .out = (float *)a->out + (size_t)begin * a->w->rows,
+                             .out_stride = a->w->rows};
+    multiply_panel(task->variant, &p, (uint32_t)(part_idx % task->panels));
+}
+
+/* Experts with pairs in [first, first + count). */
+static uint32_t find_experts(const struct op_expert_linear *a, uint32_t first, uint32_t count,
+                             uint32_t *out) {
+    uint32_t found = 0;
+    for (uint32_t e = 0; e < a->w->expert_count; e++)
+        if (MAX(a->plan->offsets[e], first) < MIN(a->plan->offsets[e + 1], first + count))
+            out[found++] = e;
+    return found;
+}
+
+void cpu_int8_expert_linear(struct stream *s, const struct op_expert_linear *a) {
+    const struct int8_variant *v = ((struct cpu_device *)s->dev)->int8;
+    uint32_t pairs = a->rows * a->top_k,
+             pass = (uint32_t)(CPU_PACK_BYTES / int8_stride(a->w->cols));
+    CHECK(pass > INT8_SPARE_ROWS && a->w->expert_count <= ROUTE_EXPERTS_MAX &&
+          a->plan->offsets[a->w->expert_count] == pairs);
+    pass -= INT8_SPARE_ROWS;
+    struct expert_product task = {
+        .variant = v, .a = a, .panels = count_panels(v, &a->w->experts[0])};
+    for (task.first = 0; task.first < pairs; task.first += task.x.row_count) {
+        uint32_t rows = MIN(pairs - task.first, pass),
+                 active = find_experts(a, task.first, rows, task.experts);
+        task.x = quantise_rows(s, (const float *)a->x + (size_t)task.first * a->w->cols, rows,
+                               a->w->cols);
+        cpu_loop(s, (size_t)active * task.panels, (size_t)rows * a->w->rows * a->w->cols / 32,
+                 expert_part, &task);
+    }
+}
+
+/* ---- weights ---- */
+
+size_t cpu_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t part) {
+    const struct int8_variant *v = ((const struct cpu_device *)dev)->int8;
+    const struct matrix_part *p = &w->parts[part];
+    return w->compute == COMPUTE_INT8 ? int8_panels(v, p) * int8_panel_bytes(v, w, p) : 0;
+}
+
+struct pack_task {
+    const struct int8_variant *variant;
+    const struct matrix *w;
+    uint32_t part;
+    size_t panel_bytes;
+    uint8_t *out;
+};
+
+static void pack_panel(void *ctx, size_t panel, int thread_idx) {
+    const struct pack_task *task = ctx;
+    task->variant->pack(task->w, task->part, (uint32_t)panel,
+                        task->out + panel * task->panel_bytes);
+}
+
+void cpu_pack(struct stream *s, const struct matrix *w, uint32_t part, void *out) {
+    const struct int8_variant *v = ((struct cpu_device *)s->dev)->int8;
+    const struct matrix_part *p = &w->parts[part];
+    struct pack_task task = {v, w, part, int8_panel_bytes(v, w, p), out};
+    cpu_loop(s, int8_panels(v, p), (size_t)p->rows * w->cols / 8, pack_panel, &task);
+}

@@ -1,0 +1,5 @@
+/* Products with activations of 8 bits in plain C, 16 outputs a vector. */
+enum { LANES = 16 };
+#define INT8_VARIANT int8_plain_wide
+#define INT8_NAME    "plain, wide"
+#include "kernels/cpu/int8_plain.h"

@@ -1,0 +1,224 @@
+/*
+ * ptx_hopper.cuh - the PTX of sm_90a, each instruction a function with its plain-C twin for the
+ * emulator: mbarriers, bulk copies, products of a warpgroup (wgmma), fences between the threads'
+ * view of shared memory and theirs.
+ *
+ * Only code that runs where PTX_SM90A is set may call these: elsewhere they stop the kernel.
+ * Source: PTX ISA 9.0, sections "Parallel Synchronization: mbarrier", "cp.async.bulk",
+ * "Asynchronous Warpgroup Level Matrix Instructions", "Matrix Descriptor", "setmaxnreg".
+ */
+#ifndef KERNELS_CUDA_PTX_HOPPER_CUH
+#define KERNELS_CUDA_PTX_HOPPER_CUH
+
+#include "kernels/cuda/ptx.cuh"
+
+#if defined(TRIREME_EMULATED) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define PTX_SM90A 1
+#endif
+
+#if defined(TRIREME_EMULATED)
+#define HOPPER_PTX(emulated, ...) emulated
+#elif defined(PTX_SM90A)
+#define HOPPER_PTX(emulated, ...) asm volatile(__VA_ARGS__)
+#else
+#define HOPPER_PTX(emulated, ...) asm volatile("trap;")
+#endif
+
+/* ---- mbarriers: 8 bytes of shared memory, made by one thread before a __syncthreads ---- */
+
+/* A phase ends when so many threads have arrived, and all bytes that they announced. */
+__device__ __forceinline__ void mbarrier_init(uint64_t *at, uint32_t arrivals) {
+    HOPPER_PTX(emu::mbarrier_init(at, arrivals),
+               "mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(at)), "r"(arrivals)
+               : "memory");
+}
+/* The mbarriers made so far are there for bulk copies too. */
+__device__ __forceinline__ void mbarrier_init_fence() {
+    HOPPER_PTX((void)0, "fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void mbarrier_arrive(uint64_t *at) {
+    HOPPER_PTX(emu::mbarrier_arrive(at, 0),
+               "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(at))
+               : "memory");
+}
+/* Arrives, and announces bytes that bulk copies will bring in this phase. */
+__device__ __forceinline__ void mbarrier_arrive_expect(uint64_t *at, uint32_t bytes) {
+    HOPPER_PTX(emu::mbarrier_arrive(at, bytes),
+               "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(at)),
+               "r"(bytes)
+               : "memory");
+}
+/* Waits for the end of the phase with this parity: 0 for the first, 1 for the second, and so on.
+ * Before the first phase has ended, the phase of parity 1 counts as ended. */
+__device__ __forceinline__ void mbarrier_wait(uint64_t *at, uint32_t parity) {
+    HOPPER_PTX(emu::mbarrier_wait(at, parity),
+               "{ .reg .pred done;\n"
+               "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+               "@!done bra again; }" ::"r"(shared_address(at)),
+               "r"(parity)
+               : "memory");
+}
+
+/* ---- bulk copies ---- */
+
+/* `bytes` (a multiple of 16, both places aligned to 16) from global to shared memory; they arrive
+ * at an mbarrier. Weights: read once, first to leave L2. */
+__device__ __forceinline__ void copy_bulk(void *to_shared, const void *from, uint32_t bytes,
+                                          uint64_t *barrier) {
+    HOPPER_PTX(emu::copy_bulk(to_shared, from, bytes, barrier),
+               "{ .reg .b64 policy;\n"
+               "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
+               "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+               "[%0], [%1], %2, [%3], policy; }" ::"r"(shared_address(to_shared)),
+               "l"(from), "r"(bytes), "r"(shared_address(barrier))
+               : "memory");
+}
+
+/* ---- fences, registers ---- */
+
+/* What this thread wrote to shared memory, by stores or cp.async that it has waited for, may be
+ * read by products of those who learn of it from now on. */
+__device__ __forceinline__ void fence_async() {
+    HOPPER_PTX(emu::fence_async(), "fence.proxy.async.shared::cta;" ::: "memory");
+}
+/* Registers a thread of this warpgroup has from now on (all its warps call it): others get them. */
+template <int count> __device__ __forceinline__ void registers_grow() {
+    static_assert(count % 8 == 0 && count >= 24 && count <= 256, "as the instruction wants it");
+    HOPPER_PTX((void)0, "setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
+}
+template <int count> __device__ __forceinline__ void registers_shrink() {
+    static_assert(count % 8 == 0 && count >= 24 && count <= 256, "as the instruction wants it");
+    HOPPER_PTX((void)0, "setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
+}
+
+/* ---- products of a warpgroup ---- */
+
+/*
+ * d[64, N] += a[64, 16] * b[16, N] by the four warps of a warpgroup (threads 128 i to 128 i + 127),
+ * 16-bit operands, f32 sums. a and b lie in shared memory as tiles of 64 k (wgmma_tile), b as [N,
+ * k]; or a in registers, each warp its 16 rows as in mma_bf16. d: warp w, lane l: d[4 j + i] is row
+ * 16 w + l / 4 + i / 2 * 8, column 8 j + l % 4 * 2 + i % 2.
+ *
+ * Order: wgmma_fence once before the first and whenever registers were touched; wgmma...;
+ * wgmma_commit; wgmma_wait<n> before d (or a in registers) may be touched, or a tile overwritten.
+ */
+
+/* Where products find a tile [rows, 64] of 16-bit values at a multiple of 1024 bytes: rows of 128
+ * bytes, chunk c of 16 bytes of row r at place c ^ r % 8 (swizzled_chunk). From k on. */
+__device__ __forceinline__ uint64_t wgmma_tile(const void *tile, uint32_t k) {
+#if defined(TRIREME_EMULATED)
+    return emu::product_tile(tile, k);
+#elif defined(PTX_SM90A)
+    /* start, leading offset (not used), 1024 bytes from 8 rows to the next 8, 128-byte swizzle */
+    return ((uint64_t)(shared_address(tile) + k * 2) & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 |
+           1ull << 62;
+#else
+    return 0;
+#endif
+}
+/* Index of 16-bit value (row, chunk * 8) of such a tile. */
+__device__ __forceinline__ uint32_t swizzled_chunk(uint32_t row, uint32_t chunk) {
+    return row * 64 + (chunk ^ row % 8) * 8;
+}
+
+__device__ __forceinline__ void wgmma_fence() {
+    HOPPER_PTX(emu::product_fence(), "wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_commit() {
+    HOPPER_PTX(emu::product_commit(), "wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int left> __device__ __forceinline__ void wgmma_wait() {
+    HOPPER_PTX(emu::product_wait(left), "wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory");
+}
+
+/* Sums stay in the registers they are in: nothing moves them between products. */
+template <int COUNT> __device__ __forceinline__ void wgmma_hold(float (&d)[COUNT]) {
+#ifndef TRIREME_EMULATED
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        asm volatile("" : "+f"(d[i])::"memory");
+#endif
+}
+
+#ifdef TRIREME_EMULATED
+static inline void emu_widen_bf16(uint32_t pair, float out[2]) {
+    const float2 v = bf16x2_float2(pair);
+    out[0] = v.x, out[1] = v.y;
+}
+static inline void emu_widen_f16(uint32_t pair, float out[2]) {
+    const float2 v = f16x2_float2(pair);
+    out[0] = v.x, out[1] = v.y;
+}
+#endif
+
+/* Operands "+f"(d[i]) and their names in the text, 4, 16, ... of them. */
+#define WGMMA_D4(i)    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define WGMMA_D16(i)   WGMMA_D4(i), WGMMA_D4(i + 4), WGMMA_D4(i + 8), WGMMA_D4(i + 12)
+#define WGMMA_D64(i)   WGMMA_D16(i), WGMMA_D16(i + 16), WGMMA_D16(i + 32), WGMMA_D16(i + 48)
+#define WGMMA_NAMES_4  "%0, %1, %2, %3"
+#define WGMMA_D_4      WGMMA_D4(0)
+#define WGMMA_NAMES_8  "%0, %1, %2, %3, %4, %5, %6, %7"
+#define WGMMA_D_8      WGMMA_D4(0), WGMMA_D4(4)
+#define WGMMA_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define WGMMA_D_16     WGMMA_D16(0)
+#define WGMMA_NAMES_32                                                                             \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                       \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define WGMMA_D_32 WGMMA_D16(0), WGMMA_D16(16)
+#define WGMMA_NAMES_64                                                                             \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                       \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "             \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "             \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define WGMMA_D_64 WGMMA_D64(0)
+#define WGMMA_NAMES_128                                                                            \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                       \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "             \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "             \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "             \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "             \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "             \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define WGMMA_D_128 WGMMA_D64(0), WGMMA_D64(64)
+
+/*
+ * The instruction for one width and type. COUNT = N / 2 sums a thread; numbers of the operands
+ * behind them are given as text, for they depend on COUNT. fresh: d = a * b.
+ */
+#define WGMMA_SHAPE(TYPE, ptx_type, widen, N, COUNT, O0, O1, O2, O3, O4, O5)                       \
+    template <> struct wgmma_shape<TYPE, N> {                                                      \
+        static __device__ __forceinline__ void tiles(float (&d)[COUNT], uint64_t a, uint64_t b,    \
+                                                     bool fresh) {                                 \
+            HOPPER_PTX(emu::product_ask(d, N, a, nullptr, b, fresh, widen),                        \
+                       "{ .reg .pred add; setp.eq.u32 add, " O2 ", 0;\n"                           \
+                       "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx_type "." ptx_type     \
+                       " {" WGMMA_NAMES_##COUNT "}, " O0 ", " O1 ", add, 1, 1, 0, 0; }"            \
+                       : WGMMA_D_##COUNT                                                           \
+                       : "l"(a), "l"(b), "r"((uint32_t)fresh));                                    \
+        }                                                                                          \
+        static __device__ __forceinline__ void                                                     \
+        registers(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b, bool fresh) {             \
+            HOPPER_PTX(emu::product_ask(d, N, 0, a, b, fresh, widen),                              \
+                       "{ .reg .pred add; setp.eq.u32 add, " O5 ", 0;\n"                           \
+                       "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx_type "." ptx_type     \
+                       " {" WGMMA_NAMES_##COUNT "}, {" O0 ", " O1 ", " O2 ", " O3 "}, " O4         \
+                                                ", add, 1, 1, 0; }"                                \
+                       : WGMMA_D_##COUNT                                                           \
+                       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),                       \
+                         "r"((uint32_t)fresh));                                                    \
+        }                                                                                          \
+    };
+#define WGMMA_SHAPES(TYPE, ptx_type, widen)                                                        \
+    WGMMA_SHAPE(TYPE, ptx_type, widen, 8, 4, "%4", "%5", "%6", "%7", "%8", "%9")                   \
+    WGMMA_SHAPE(TYPE, ptx_type, widen, 16, 8, "%8", "%9", "%10", "%11", "%12", "%13")              \
+    WGMMA_SHAPE(TYPE, ptx_type, widen, 32, 16, "%16", "%17", "%18", "%19", "%20", "%21")           \
+    WGMMA_SHAPE(TYPE, ptx_type, widen, 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")           \
+    WGMMA_SHAPE(TYPE, ptx_type, widen, 128, 64, "%64", "%65", "%66", "%67", "%68", "%69")          \
+    WGMMA_SHAPE(TYPE, ptx_type, widen, 256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
+
+template <int TYPE, int N> struct wgmma_shape;
+WGMMA_SHAPES(STORAGE_BF16, "bf16", emu_widen_bf16)
+WGMMA_SHAPES(STORAGE_F16, "f16", emu_widen_f16)
+
+#endif

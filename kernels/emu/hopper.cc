@@ -1,0 +1,235 @@
+#include "kernels/emu/hopper.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/emu/machine.h"
+#include "kernels/emu/memory.h"
+
+namespace emu {
+
+namespace {
+
+mbarrier *find(block *b, const void *at) {
+    for (auto &m : b->mbarriers)
+        if (m->at == reinterpret_cast<uintptr_t>(at)) return m.get();
+    return nullptr;
+}
+
+mbarrier *mbarrier_at(uint64_t *at, const char *what) {
+    mbarrier *m = find(self->owner, at);
+    if (!m) fail("%s: %p is no mbarrier", what, static_cast<void *>(at));
+    note_access_if_watched(at, sizeof *at, false);
+    return m;
+}
+
+size_t index_of(const block *b, const mbarrier *m) {
+    size_t i = 0;
+    while (b->mbarriers[i].get() != m) i++;
+    return i;
+}
+
+void complete_if_due(block *b, mbarrier *m) {
+    if (m->missing || m->bytes) return;
+    m->phase++;
+    m->missing = m->expected;
+    if (m->coming.empty()) return;
+    m->coming[b->threads.size() + index_of(b, m)] = m->phase;
+    m->passed = m->coming;
+}
+
+bool is_shared(const void *p, size_t size) {
+    const block *b = self->owner;
+    const auto at = static_cast<const unsigned char *>(p);
+    return at >= b->shared - (b->owner->what.shared_bytes + 127) / 128 * 128 && at + size <= b->shared;
+}
+
+} // namespace
+
+void mbarrier_init(uint64_t *at, uint32_t arrivals) {
+    block *b = self->owner;
+    if (reinterpret_cast<uintptr_t>(at) % 8 || !is_shared(at, 8)) fail("mbarrier.init: not 8 aligned bytes of shared memory");
+    if (!arrivals || arrivals >= 1u << 20) fail("mbarrier.init: %u arrivals", arrivals);
+    if (find(b, at) || b->mbarriers.size() == MBARRIERS_MAX) fail("mbarrier.init: twice, or more than %d of them", MBARRIERS_MAX);
+    if (watched) begin_clocks(b);
+    note_access_if_watched(at, sizeof *at, true);
+    b->mbarriers.push_back(std::unique_ptr<mbarrier>(new mbarrier{reinterpret_cast<uintptr_t>(at), arrivals, arrivals, 0, 0, {}, {}}));
+    if (watched) b->mbarriers.back()->coming.resize(clock_count(b));
+}
+
+void mbarrier_arrive(uint64_t *at, uint32_t bytes) {
+    mbarrier *m = mbarrier_at(at, "mbarrier.arrive");
+    m->bytes += bytes;
+    m->missing--;
+    release_clock(self, &m->coming);
+    complete_if_due(self->owner, m);
+}
+
+bool mbarrier_passed(thread *t) {
+    mbarrier *m = find(t->owner, t->waits_at);
+    if ((m->phase & 1) == t->parity) return false; /* PTX: the phase before the first has parity 1 */
+    acquire_clock(t, m->passed);
+    return true;
+}
+
+void mbarrier_wait(uint64_t *at, uint32_t parity) {
+    mbarrier_at(at, "mbarrier.try_wait");
+    self->waits_at = at;
+    self->parity = parity;
+    if (mbarrier_passed(self)) return;
+    wait_here(wait::mbarrier);
+}
+
+void copy_bulk(void *to, const void *from, uint32_t bytes, uint64_t *barrier) {
+    uintptr_t first, end;
+    const auto at = reinterpret_cast<uintptr_t>(from);
+    mbarrier *m = mbarrier_at(barrier, "cp.async.bulk");
+    if (at % 16 || reinterpret_cast<uintptr_t>(to) % 16 || bytes % 16 || !bytes) fail("cp.async.bulk of %u bytes is not aligned", bytes);
+    if (!is_shared(to, bytes)) fail("cp.async.bulk writes past the block's shared memory");
+    if (!device_range(from, &first, &end) || at + bytes > end) fail("cp.async.bulk reads %u bytes at %p, not all of them device memory", bytes, from);
+    if (watched) {
+        note_access(from, bytes, false);
+        note_access(to, bytes, true);
+        note_copy(to, bytes, unsigned(self->owner->threads.size() + index_of(self->owner, m)), m->phase + 1);
+    }
+    memset(to, 0xff, bytes);
+    self->owner->bulk.push_back({to, from, bytes, barrier});
+}
+
+bool land_copies(block *b, int order, uint64_t random, bool must) {
+    if (b->bulk.empty() || (order == 0 && !must)) return false;
+    for (size_t i = 0; i < b->bulk.size();) {
+        const bool now = order == 1 || must || (random >> i % 64 & 3) == 0;
+        if (!now) {
+            i++;
+            continue;
+        }
+        const bulk_copy c = b->bulk[i];
+        mbarrier *m = find(b, c.barrier);
+        b->bulk.erase(b->bulk.begin() + long(i));
+        memcpy(c.to, c.from, c.bytes);
+        m->bytes -= c.bytes;
+        complete_if_due(b, m);
+        if (must) return true;
+    }
+    return true;
+}
+
+void fence_async() { self->fences++; }
+
+uint64_t product_tile(const void *tile, uint32_t k) {
+    const auto at = reinterpret_cast<uint64_t>(tile);
+    if (at % 1024) fail("wgmma: a tile in 128-byte swizzle begins at a multiple of 1024");
+    if (k % 16 || k >= 64) fail("wgmma: k %u within a tile of 64", k);
+    return at + k * 2;
+}
+
+void product_fence() { self->product_fenced = true; }
+
+namespace {
+
+/* Two neighbouring values (row, k .. k + 1) of a tile. */
+uint32_t tile_pair(uint64_t tile, unsigned row, unsigned k) {
+    uint64_t at = tile + row * 128 + k * 2;
+    at ^= (at >> 7 & 7) << 4;
+    uint32_t pair;
+    memcpy(&pair, reinterpret_cast<const void *>(at), 4);
+    return pair;
+}
+
+void note_tile(uint64_t tile, unsigned first, unsigned rows) {
+    for (unsigned r = first; r < first + rows; r++)
+        for (unsigned k = 0; k < 16; k += 8) {
+            uint64_t at = tile + r * 128 + k * 2;
+            at ^= (at >> 7 & 7) << 4;
+            note_async_read(reinterpret_cast<const void *>(at), 16);
+        }
+}
+
+void note_operands(const warpgroup_product &p) {
+    if (!watched || self->lane) return;
+    if (p.a) note_tile(p.a, self->warp % 4 * 16, 16);
+    note_tile(p.b, 0, p.columns);
+}
+
+void compute(const warpgroup_product &p, float *d) {
+    const unsigned g = self->lane / 4, t = self->lane % 4, first = self->warp % 4 * 16;
+    float a[2][16], b[2][16];
+    for (unsigned half = 0; half < 2; half++)
+        for (unsigned k = 0; k < 8; k++)
+            p.widen(p.a ? tile_pair(p.a, first + g + half * 8, 2 * k) : p.rows[half * 8 + k], a[half] + 2 * k);
+    for (unsigned j = 0; j < p.columns / 8; j++) {
+        for (unsigned c = 0; c < 2; c++)
+            for (unsigned k = 0; k < 8; k++) p.widen(tile_pair(p.b, j * 8 + 2 * t + c, 2 * k), b[c] + 2 * k);
+        for (unsigned i = 0; i < 4; i++) {
+            float sum = 0;
+            for (unsigned k = 0; k < 16; k++) sum += a[i >> 1][k] * b[i & 1][k];
+            d[4 * j + i] = p.fresh ? sum : d[4 * j + i] + sum;
+        }
+    }
+}
+
+/* The sums that a thread keeps at d: taken out of its registers while products are under way. */
+unsigned take_sums(float *d, unsigned count) {
+    std::vector<product_sums> &all = self->sums;
+    for (unsigned i = 0; i < all.size(); i++)
+        if (all[i].at == d) {
+            if (all[i].count != count) fail("wgmma: sums of another size are under way there");
+            return i;
+        }
+    all.push_back({d, count, reads_early(), std::vector<float>(d, d + count)});
+    std::fill(d, d + count, NAN);
+    return unsigned(all.size() - 1);
+}
+
+} // namespace
+
+void product_ask(float *d, unsigned columns, uint64_t a, const uint32_t *regs, uint64_t b, bool fresh, widen_pair widen) {
+    struct {
+        uint64_t a, b;
+        uint32_t regs[4];
+    } mine = {a, b, {}};
+    if (!self->product_fenced) fail("wgmma: no wgmma.fence since the registers were last used");
+    if (columns % 8 || !columns || columns > PRODUCT_COLUMNS_MAX) fail("wgmma of %u columns", columns);
+    if (regs) memcpy(mine.regs, regs, sizeof mine.regs);
+    auto *all = meet(0xffffffffu, "wgmma", &mine, sizeof mine);
+    if (memcmp(all[0], &mine, 16)) fail("wgmma: the lanes of a warp name different tiles");
+    warpgroup_product p = {take_sums(d, columns / 2), columns, self->product_group, fresh, a, b, {}, widen};
+    for (unsigned i = 0; regs && i < 16; i++) { /* row g + i / 8 * 8, pair i % 8 */
+        uint32_t lane[4];
+        memcpy(lane, all[self->lane / 4 * 4 + i % 4] + 16, sizeof lane);
+        p.rows[i] = lane[i / 8 + i % 8 / 4 * 2];
+    }
+    note_operands(p);
+    product_sums &s = self->sums[p.sums];
+    if (s.early) compute(p, s.value.data());
+    self->products.push_back(p);
+}
+
+void product_commit() { self->product_group++; }
+
+void product_wait(unsigned groups_left) {
+    thread *t = self;
+    size_t kept = 0;
+    for (warpgroup_product &p : t->products) {
+        if (p.group + groups_left >= t->product_group) {
+            t->products[kept++] = p;
+            continue;
+        }
+        note_operands(p);
+        if (!t->sums[p.sums].early) compute(p, t->sums[p.sums].value.data());
+    }
+    t->products.resize(kept);
+    meet(0xffffffffu, "wgmma.wait_group", "", 1); /* of the warp as one */
+    if (kept) return; /* a later group adds to the same sums: they are nobody's yet */
+    for (product_sums &s : t->sums) memcpy(s.at, s.value.data(), s.count * sizeof *s.at);
+    t->sums.clear();
+    t->product_fenced = false;
+}
+
+void check_products_done() {
+    if (!self->products.empty()) fail("ends with %zu wgmma that it never waited for", self->products.size());
+}
+
+} // namespace emu

@@ -1,0 +1,222 @@
+#include "model/load/weights.h"
+
+#include <stdio.h>
+
+#include "model/load/weight_memory.h"
+#include "model/run/layer_kinds.h"
+
+/* The prefix under which the files have the embedding (or the head, where that is tied and saved
+ * alone). */
+static const struct name_prefix *find_prefix(const struct loader *l) {
+    const struct name_prefix *all =
+        l->spec->names->prefixes ? l->spec->names->prefixes : NAME_PREFIXES;
+    static const enum weight_role ROLES[] = {ROLE_EMBED, ROLE_FINAL_NORM, ROLE_MIXER_NORM,
+                                             ROLE_MIXER_POST};
+    for (size_t i = 0; i < ARRAY_LEN(ROLES); i++)
+        for (const struct name_prefix *p = all; p->body; p++) {
+            char name[TENSOR_NAME_MAX];
+            if (role_name(l->spec->names, p, ROLES[i], 0, name) && safetensors_find(l->files, name))
+                return p;
+        }
+    return all;
+}
+
+static const struct tensor *tensor_of(const struct loader *l, enum weight_role role,
+                                      char name[TENSOR_NAME_MAX]) {
+    return role_name(l->spec->names, l->prefix, role, 0, name) ? safetensors_find(l->files, name)
+                                                               : NULL;
+}
+
+static int load_shared_bias(struct loader *l, uint32_t first) {
+    if (!l->spec->head_bias)
+        return 0;
+    int rc = loader_vector(l, &l->w->head.bias, ROLE_HEAD_BIAS, 0, l->spec->vocab);
+    if (!rc)
+        l->w->head.bias += first;
+    return rc;
+}
+
+/* A tied head may be stored under either name, or under both with equal bytes. */
+static int load_head(struct loader *l) {
+    char embed_name[TENSOR_NAME_MAX], head_name[TENSOR_NAME_MAX];
+    const struct tensor *embed = tensor_of(l, ROLE_EMBED, embed_name),
+                        *head = tensor_of(l, ROLE_HEAD, head_name);
+    bool only_head = l->spec->tied_head && !embed && head;
+    const struct part e = {only_head ? ROLE_HEAD : ROLE_EMBED, 0, l->spec->vocab};
+    const struct part h = {l->spec->tied_head ? e.role : ROLE_HEAD, ROLE_HEAD_BIAS, l->spec->vocab};
+    const struct cut cut = {.rows = shard_vocab(l->shard, l->spec->vocab)}; /* of both ends */
+    int rc = 0;
+    if (shard_is_first(l->shard))
+        rc = loader_cut(l, &l->w->embed, &e, &cut, 1, l->spec->embed_dim, false, 0, NULL);
+    if (!rc && shard_is_last(l->shard)) {
+        bool shared = l->spec->tied_head && shard_is_first(l->shard);
+        if (shared) {
+            l->w->head = l->w->embed;
+            rc = loader_pack(l, &l->w->head, PACK_BESIDE);
+        }
+        if (!rc)
+            rc = shared ? load_shared_bias(l, cut.rows.first)
+                        : loader_cut(l, &l->w->head, &h, &cut, 1, l->spec->embed_dim,
+                                     l->spec->head_bias, 0, NULL);
+    }
+    loader_skip(l, ROLE_HEAD_BIAS, 0);
+    if (embed)
+        l->used[embed - l->files->tensors] = true;
+    if (head && !l->spec->tied_head)
+        l->used[head - l->files->tensors] = true;
+    if (!l->spec->tied_head)
+        return rc;
+    if (rc || !head || !embed)
+        return rc;
+    if (head->byte_len != embed->byte_len || head->type != embed->type ||
+        memcmp(head->data, embed->data, head->byte_len))
+        return error_set(l->err, ERR_INVALID,
+                         "config.json ties '%s' to '%s', but the file has two different ones",
+                         head_name, embed_name);
+    l->used[head - l->files->tensors] = true;
+    return 0;
+}
+
+static int load_ends(struct loader *l) {
+    const struct model_spec *spec = l->spec;
+    const struct part positions = {ROLE_POSITIONS, 0, spec->learned_positions},
+                      in = {ROLE_PROJECT_IN, 0, spec->hidden},
+                      out = {ROLE_PROJECT_OUT, 0, spec->embed_dim};
+    int rc = load_head(l);
+    if (!rc && spec->learned_positions)
+        rc = loader_matrix(l, &l->w->positions, &positions, 1, spec->hidden, false, 0);
+    if (!rc && spec->embed_dim != spec->hidden) {
+        rc = loader_matrix(l, &l->w->project_in, &in, 1, spec->embed_dim, false, 0);
+        if (!rc)
+            rc = loader_matrix(l, &l->w->project_out, &out, 1, spec->hidden, false, 0);
+    }
+    if (!rc)
+        rc = loader_norm(l, &l->w->embed_norm, &spec->embed_norm, ROLE_EMBED_NORM,
+                         ROLE_EMBED_NORM_BIAS, 0, spec->hidden);
+    if (!rc)
+        rc = loader_norm(l, &l->w->final_norm, &spec->final_norm, ROLE_FINAL_NORM,
+                         ROLE_FINAL_NORM_BIAS, 0, spec->hidden);
+    return rc;
+}
+
+/* The mixers' norm times the scale of what one of them takes. */
+static int load_scaled_norm(struct loader *l, uint32_t i, struct norm_weights *w, float scale) {
+    float *x = loader_values(l, ROLE_MIXER_NORM, i, (uint32_t[]){l->spec->hidden, 0});
+    for (uint32_t c = 0; x && c < l->spec->hidden; c++)
+        x[c] *= scale;
+    return loader_put(l, &w->weight, x, l->spec->hidden);
+}
+
+static int load_beside(struct loader *l, uint32_t i, struct layer_weights *w) {
+    const struct layer_spec *spec = &l->spec->layers[i];
+    int rc = load_scaled_norm(l, i, &w->mixer_norm, spec->mixer_in_scale);
+    if (!rc)
+        rc = load_scaled_norm(l, i, &w->beside_norm, spec->beside_in_scale);
+    return rc ? rc : MIXERS[spec->beside]->load(l, i, &w->beside);
+}
+
+static int load_layer(struct loader *l, uint32_t i, struct layer_weights *w) {
+    const struct layer_spec *spec = &l->spec->layers[i];
+    uint32_t hidden = l->spec->hidden;
+    int rc = spec->beside ? load_beside(l, i, w)
+                          : loader_norm(l, &w->mixer_norm, &spec->mixer_norm, ROLE_MIXER_NORM,
+                                        ROLE_MIXER_NORM_BIAS, i, hidden);
+    if (!rc)
+        rc = loader_norm(l, &w->mixer_post, &spec->mixer_post, ROLE_MIXER_POST,
+                         ROLE_MIXER_POST_BIAS, i, hidden);
+    if (!rc && spec->mixer)
+        rc = MIXERS[spec->mixer]->load(l, i, &w->mixer);
+    if (!rc)
+        rc = loader_norm(l, &w->ffn_norm, &spec->ffn_norm, ROLE_FFN_NORM, ROLE_FFN_NORM_BIAS, i,
+                         hidden);
+    if (!rc)
+        rc = loader_norm(l, &w->ffn_post, &spec->ffn_post, ROLE_FFN_POST, ROLE_FFN_POST_BIAS, i,
+                         hidden);
+    if (!rc && spec->ffn.kind)
+        rc = FFNS[spec->ffn.kind]->load(l, i, &w->ffn);
+    return rc;
+}
+
+/* The layers of other stages: whatever lies under their number. */
+static void skip_layer(struct loader *l, uint32_t layer) {
+    for (int role = 0; role < ROLE_COUNT; role++) {
+        char name[TENSOR_NAME_MAX], number[16];
+        if (role < (int)ROLE_MIXER_NORM ||
+            !role_name(l->spec->names, l->prefix, (enum weight_role)role, layer, name))
+            continue;
+        snprintf(number, sizeof number, ".%u.", layer);
+        const char *at = strstr(name, number);
+        for (size_t i = 0; at && i < l->files->tensor_count; i++)
+            if (!strncmp(l->files->tensors[i].name, name, (size_t)(at - name) + strlen(number)))
+                l->used[i] = true;
+        if (at)
+            return;
+    }
+}
+
+static int check_all_used(const struct loader *l) {
+    for (size_t i = 0; i < l->files->tensor_count; i++)
+        if (!l->used[i] && !name_is_ignored(l->spec->names, l->prefix, l->files->tensors[i].name) &&
+            !name_is_beyond(l->spec->names, l->prefix, l->files->tensors[i].name,
+                            l->spec->layer_count))
+            return error_set(
+                l->err, ERR_UNSUPPORTED,
+                "the weights have '%s', which a %s model with this config.json does not use",
+                l->files->tensors[i].name, l->spec->family);
+    return 0;
+}
+
+int weights_load(struct model_weights *weights, const struct model_spec *spec,
+                 const struct shard *shard, const struct safetensors *files, struct device *dev,
+                 struct stream *stream, weights_progress_fn progress, void *ctx,
+                 struct error *err) {
+    struct error local;
+    struct loader l = {.w = weights,
+                       .spec = spec,
+                       .shard = shard,
+                       .files = files,
+                       .stream = stream,
+                       .progress = progress,
+                       .progress_ctx = ctx,
+                       .err = err ? err : &local};
+    struct shard_range own = shard_layers(shard, spec->layer_count);
+    *weights = (struct model_weights){.dev = dev};
+    weights->memory = mem_alloc(sizeof *weights->memory);
+    weights->layers = mem_calloc(own.count, sizeof *weights->layers);
+    l.used = mem_calloc(files->tensor_count + 1, sizeof *l.used);
+    l.prefix = find_prefix(&l);
+    for (size_t i = 0; i < files->tensor_count; i++)
+        l.total += files->tensors[i].byte_len;
+    int rc = load_ends(&l);
+    for (uint32_t i = 0; !rc && i < spec->layer_count; i++) {
+        if (i >= own.first && i - own.first < own.count)
+            rc = load_layer(&l, i, &weights->layers[i - own.first]);
+        else
+            skip_layer(&l, i);
+    }
+    if (!rc)
+        rc = check_all_used(&l);
+    if (!rc && weights->main_type == STORAGE_NONE)
+        weights->main_type = shard_is_first(shard) ? weights->embed.type : weights->head.type;
+    mem_free(l.used);
+    if (rc)
+        weights_release(weights);
+    return rc;
+}
+
+void weights_release(struct model_weights *w) {
+    if (w->memory) {
+        for (size_t i = 0; i < w->memory->owned.count; i++)
+            device_free(w->dev, w->memory->owned.items[i]);
+        for (size_t i = 0; i < w->memory->imported.count; i++)
+            device_unimport(w->dev, w->memory->imported.items[i]);
+        for (size_t i = 0; i < w->memory->heap.count; i++)
+            mem_free(w->memory->heap.items[i]);
+        vec_release(&w->memory->owned);
+        vec_release(&w->memory->imported);
+        vec_release(&w->memory->heap);
+    }
+    mem_free(w->memory);
+    mem_free(w->layers);
+    *w = (struct model_weights){0};
+}

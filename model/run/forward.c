@@ -1,0 +1,564 @@
+#include "model/run/forward.h"
+
+#include "model/run/layer_kinds.h"
+
+/* ---- buffers ---- */
+
+struct buffer {
+    void **at;
+    size_t size;
+};
+
+/* The largest scratch area a layer's mixer or feed-forward wants. */
+static size_t scratch_bytes(const struct forward *f) {
+    const struct model_spec *spec = &f->model->spec;
+    size_t most = 64;
+    for (uint32_t i = 0; i < spec->layer_count; i++) {
+        const struct layer_spec *layer = &spec->layers[i];
+        if (layer->mixer)
+            most = MAX(most, MIXERS[layer->mixer]->buffers(f, layer, NULL));
+        if (layer->beside)
+            most = MAX(most, MIXERS[layer->beside]->buffers(f, layer, NULL));
+        if (layer->ffn.kind)
+            most = MAX(most, FFNS[layer->ffn.kind]->buffers(f, layer, NULL));
+    }
+    return most;
+}
+
+static bool any_parallel(const struct model_spec *spec) {
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        if (spec->layers[i].parallel || spec->layers[i].beside)
+            return true;
+    return false;
+}
+
+static bool any_first_values(const struct model_spec *spec) {
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        if (spec->layers[i].mixer && MIXERS[spec->layers[i].mixer]->uses_first)
+            return true;
+    return false;
+}
+
+/* Logits this rank computes. */
+static uint32_t head_width(const struct forward *f) {
+    return shard_vocab(&f->model->shard, f->model->spec.vocab).count;
+}
+
+/* Rows whose logits are made at once. A GPU would read the head's weights anew for each part of a
+ * large batch. */
+static uint32_t head_rows(const struct forward *f) {
+    /* ranks stage so many on the host */
+    bool small = f->dev->kind == DEVICE_CPU || shard_tp(&f->model->shard) > 1;
+    return small ? (uint32_t)HEAD_ROWS : MIN(MAX(f->max_runs, (uint32_t)HEAD_ROWS), 256u);
+}
+
+/* Every buffer and its size, for allocation and for the memory plan. */
+static size_t list_buffers(struct forward *f, struct buffer out[FORWARD_BUFFERS_MAX]) {
+    const struct model_spec *spec = &f->model->spec;
+    const struct device *dev = f->dev;
+    size_t act = storage_bytes(dev->activation_type, 1), rows = f->max_rows, n = 0;
+    out[n++] = (struct buffer){(void **)&f->x, sizeof *f->x * rows * spec->hidden};
+    out[n++] = (struct buffer){&f->delta, act * rows * spec->hidden};
+    out[n++] = (struct buffer){&f->normed, act * rows * spec->hidden};
+    if (any_parallel(spec)) {
+        out[n++] = (struct buffer){&f->delta_ffn, act * rows * spec->hidden};
+        out[n++] = (struct buffer){&f->normed_ffn, act * rows * spec->hidden};
+    }
+    if (any_first_values(spec))
+        out[n++] = (struct buffer){&f->first_values, act * rows * spec->hidden};
+    out[n++] = (struct buffer){(void **)&f->scratch, scratch_bytes(f)};
+    for (uint32_t i = 0; i < spec->rope_count; i++)
+        out[n++] = (struct buffer){(void **)&f->angles[i],
+                                   rows * MAX(spec->ropes[i].dims, 2u) * sizeof(float)};
+    out[n++] =
+        (struct buffer){(void **)&f->head_x, sizeof *f->head_x * head_rows(f) * spec->hidden};
+    out[n++] = (struct buffer){&f->head_delta, act * head_rows(f) * spec->hidden};
+    out[n++] =
+        (struct buffer){(void **)&f->logits, (size_t)head_rows(f) * spec->vocab * sizeof(float)};
+    if (shard_tp(&f->model->shard) > 1)
+        out[n++] = (struct buffer){(void **)&f->logits_part,
+                                   (size_t)head_rows(f) * head_width(f) * sizeof(float)};
+    out[n++] = (struct buffer){&f->sample_scratch,
+                               dev->ops->sample_scratch(dev, head_rows(f), spec->vocab)};
+    out[n++] = (struct buffer){(void **)&f->runs, f->max_runs * sizeof *f->runs};
+    out[n++] = (struct buffer){(void **)&f->sample_rows, rows * sizeof(uint32_t)};
+    out[n++] = (struct buffer){(void **)&f->ids, rows * sizeof(uint32_t)};
+    out[n++] = (struct buffer){(void **)&f->slot_ids, rows * sizeof(uint32_t)};
+    out[n++] = (struct buffer){(void **)&f->positions, rows * sizeof(uint32_t)};
+    out[n++] = (struct buffer){(void **)&f->mask_rows, rows * sizeof(uint32_t)};
+    out[n++] = (struct buffer){(void **)&f->masks,
+                               (size_t)f->max_runs * forward_mask_words(f) * sizeof *f->masks};
+    return n;
+}
+
+uint64_t forward_bytes(const struct model *model, uint32_t max_rows, uint32_t max_context) {
+    struct forward f = {.model = model,
+                        .dev = model->dev,
+                        .max_rows = max_rows,
+                        .max_runs = max_rows,
+                        .max_context = max_context};
+    struct buffer buffers[FORWARD_BUFFERS_MAX];
+    size_t n = list_buffers(&f, buffers);
+    uint64_t total = 0;
+    for (size_t i = 0; i < n; i++)
+        total += buffers[i].size;
+    return total;
+}
+
+int forward_init(struct forward *f, const struct model *model, struct slots *slots,
+                 uint32_t max_rows, uint32_t max_runs, struct error *err) {
+    struct buffer buffers[FORWARD_BUFFERS_MAX];
+    *f = (struct forward){.model = model,
+                          .slots = slots,
+                          .dev = model->dev,
+                          .max_rows = max_rows,
+                          .max_runs = max_runs,
+                          .max_context = slots->table.max_context,
+                          .constrained = true};
+    size_t n = list_buffers(f, buffers);
+    for (size_t i = 0; i < n; i++) {
+        *buffers[i].at = f->owned[i] = device_alloc(f->dev, buffers[i].size);
+        if (f->owned[i])
+            continue;
+        forward_release(f);
+        return error_set(err, ERR_MEMORY, "no memory for a step of %u tokens", max_rows);
+    }
+    return 0;
+}
+
+void forward_release(struct forward *f) {
+    if (!f->model)
+        return;
+    for (size_t i = 0; i < FORWARD_BUFFERS_MAX; i++)
+        device_free(f->dev, f->owned[i]);
+    *f = (struct forward){0};
+}
+
+/* ---- layers ---- */
+
+void forward_load(struct forward *f, struct stream *s, const struct step_input *in) {
+    CHECK(in->row_count <= f->max_rows && in->run_count <= f->max_runs &&
+          in->sample_count <= f->max_rows);
+    stream_copy_in(s, f->runs, in->runs, in->run_count * sizeof *in->runs);
+    stream_copy_in(s, f->sample_rows, in->sample_rows, in->sample_count * sizeof *in->sample_rows);
+    f->batch = (struct step_batch){.row_count = in->row_count,
+                                   .output_count = in->output_count,
+                                   .run_count = in->run_count,
+                                   .sample_count = in->sample_count,
+                                   .runs = f->runs,
+                                   .sample_rows = f->sample_rows,
+                                   .ids = f->ids,
+                                   .slots = f->slot_ids,
+                                   .positions = f->positions};
+}
+
+struct norm_call {
+    void *out, *x; /* [rows, hidden]: act, but x (and out, where it is x) f32 where x_f32 */
+    const void *delta;
+    float delta_scale;
+    uint32_t rows;
+    bool x_f32;
+};
+
+/* x += delta * delta_scale; out = norm(x), or x where w is NULL. out NULL: only the sum. */
+static void norm_rows(struct forward *f, struct stream *s, const struct norm_call *c,
+                      const struct norm_spec *spec, const struct norm_weights *w) {
+    uint32_t width = f->model->spec.hidden;
+    if (w && spec->kind == NORM_LAYER)
+        f->dev->ops->rows->layernorm(s, &(struct op_layernorm){.out = c->out,
+                                                               .x = c->x,
+                                                               .delta = c->delta,
+                                                               .delta_scale = c->delta_scale,
+                                                               .weight = w->weight,
+                                                               .bias = w->bias,
+                                                               .rows = c->rows,
+                                                               .width = width,
+                                                               .eps = spec->eps,
+                                                               .weight_offset = spec->weight_offset,
+                                                               .x_f32 = c->x_f32});
+    else
+        f->dev->ops->rmsnorm(s,
+                             &(struct op_rmsnorm){.out = c->out,
+                                                  .x = c->x,
+                                                  .delta = c->delta,
+                                                  .delta_scale = c->delta_scale,
+                                                  .weight = w ? w->weight : NULL,
+                                                  .rows = c->rows,
+                                                  .width = width,
+                                                  .eps = spec ? spec->eps : 1,
+                                                  .weight_offset = spec ? spec->weight_offset : 0,
+                                                  .x_f32 = c->x_f32});
+}
+
+/* The same for the residual of all rows of the step; what was pending is added. */
+static void norm(struct forward *f, struct stream *s, void *out, const struct norm_spec *spec,
+                 const struct norm_weights *w) {
+    norm_rows(
+        f, s,
+        &(struct norm_call){out, f->x, f->pending, f->pending_scale, f->batch.row_count, true},
+        spec, w);
+    f->pending = NULL;
+}
+
+/* The norm of delta, in place. */
+static void norm_delta(struct forward *f, struct stream *s, const struct norm_spec *spec,
+                       const struct norm_weights *w) {
+    norm_rows(f, s, &(struct norm_call){.out = f->delta, .x = f->delta, .rows = f->batch.row_count},
+              spec, w);
+}
+
+static void add_pending(struct forward *f, struct stream *s) {
+    if (f->pending)
+        norm(f, s, NULL, NULL, NULL);
+}
+
+/* The residual's norm, or itself where there is none, in `out`, which is returned; what was pending
+ * is added. */
+static const void *normed(struct forward *f, struct stream *s, void *out,
+                          const struct norm_spec *spec, const struct norm_weights *w) {
+    bool any = spec->kind != NORM_NONE;
+    norm(f, s, out, any ? spec : NULL, any ? w : NULL);
+    return out;
+}
+
+void forward_product(struct forward *f, struct stream *s, void *out, const void *x,
+                     const struct matrix *w) {
+    f->dev->ops->linear(s, &(struct op_linear){.out = out,
+                                               .x = x,
+                                               .w = w,
+                                               .rows = f->batch.row_count,
+                                               .class_rows = f->batch.output_count,
+                                               .out_stride = w->rows});
+}
+
+struct state_view forward_state(const struct forward *f, size_t layer_offset, size_t offset) {
+    return (struct state_view){.base = f->slots->state,
+                               .slot_stride = f->slots->kv.geometry.state_bytes,
+                               .offset = layer_offset + offset};
+}
+
+struct kv_view forward_kv(const struct forward *f, uint32_t layer) {
+    const struct attention_spec *a = &f->model->spec.layers[layer].attention;
+    const struct kv_cache *cache = &f->slots->kv;
+    return (struct kv_view){.base = cache->base,
+                            .block_stride = cache->geometry.block_bytes,
+                            .layer_offset = cache->geometry.layer_offsets[layer],
+                            .type = cache->geometry.type,
+                            .block_tokens = cache->geometry.block_tokens,
+                            .kv_heads = a->kv_heads,
+                            .head_dim = a->head_dim,
+                            .block_count = cache->block_count,
+                            .tables = f->slots->table.blocks,
+                            .max_blocks = f->slots->table.max_blocks};
+}
+
+void forward_sum(struct forward *f, struct stream *s, void *x, uint32_t width) {
+    f->ranks->sum(f->ranks_ctx, s, x, f->batch.row_count, width, f->dev->activation_type);
+}
+
+void forward_sum_f32(struct forward *f, struct stream *s, float *x, uint32_t width) {
+    f->ranks->sum(f->ranks_ctx, s, x, f->batch.row_count, width, STORAGE_F32);
+}
+
+/* f->out of a mixer or feed-forward that the stage's ranks divide: their sum. */
+static void add_up(struct forward *f, struct stream *s, bool partial) {
+    if (partial)
+        forward_sum(f, s, f->out, f->model->spec.hidden);
+}
+
+/* One half of a serial layer. */
+struct half {
+    const struct layer_kind *kind;
+    bool partial;
+    float scale;
+    const struct norm_spec *pre, *post;
+    const struct norm_weights *pre_weights, *post_weights;
+};
+
+static void serial_half(struct forward *f, struct stream *s, uint32_t layer, const struct half *h) {
+    static const struct norm_spec none;
+    bool last = f->model->spec.layers[layer].norm_last;
+    f->in = normed(f, s, f->normed, last ? &none : h->pre, h->pre_weights);
+    f->out = f->delta;
+    h->kind->step(f, s, layer);
+    add_up(f, s, h->partial);
+    if (h->post->kind)
+        norm_delta(f, s, h->post, h->post_weights);
+    f->pending = f->delta;
+    f->pending_scale = h->scale;
+    if (last)
+        norm(f, s, f->x, h->pre, h->pre_weights);
+}
+
+/* Two mixers beside each other. */
+static void beside_half(struct forward *f, struct stream *s, uint32_t i) {
+    const struct layer_spec *spec = &f->model->spec.layers[i];
+    const struct layer_weights *w = &f->model->weights.layers[i];
+    f->in = normed(f, s, f->normed, &spec->mixer_norm, &w->mixer_norm);
+    norm(f, s, f->normed_ffn, &spec->mixer_norm, &w->beside_norm);
+    f->out = f->delta;
+    MIXERS[spec->mixer]->step(f, s, i);
+    add_up(f, s, spec->mixer_partial);
+    f->in = f->normed_ffn;
+    f->out = f->delta_ffn;
+    MIXERS[spec->beside]->step(f, s, i);
+    add_up(f, s, spec->beside_partial);
+    f->pending = f->delta;
+    f->pending_scale = spec->residual_scale;
+    add_pending(f, s);
+    f->pending = f->delta_ffn;
+    f->pending_scale = spec->beside_scale;
+}
+
+static void parallel_layer(struct forward *f, struct stream *s, uint32_t i) {
+    const struct layer_spec *spec = &f->model->spec.layers[i];
+    const struct layer_weights *w = &f->model->weights.layers[i];
+    const void *in = normed(f, s, f->normed, &spec->mixer_norm, &w->mixer_norm), *ffn_in = in;
+    if (spec->ffn_norm.kind)
+        ffn_in = normed(f, s, f->normed_ffn, &spec->ffn_norm, &w->ffn_norm);
+    f->in = in;
+    f->out = f->delta;
+    MIXERS[spec->mixer]->step(f, s, i);
+    add_up(f, s, spec->mixer_partial);
+    f->in = ffn_in;
+    f->out = f->delta_ffn;
+    FFNS[spec->ffn.kind]->step(f, s, i);
+    add_up(f, s, spec->ffn_partial);
+    f->pending = f->delta;
+    f->pending_scale = spec->residual_scale;
+    add_pending(f, s);
+    f->pending = f->delta_ffn;
+    f->pending_scale = spec->ffn_scale;
+}
+
+static void layer_step(struct forward *f, struct stream *s, uint32_t i) {
+    const struct layer_spec *spec = &f->model->spec.layers[i];
+    const struct layer_weights *w = &f->model->weights.layers[i];
+    if (spec->parallel) {
+        parallel_layer(f, s, i);
+        return;
+    }
+    const struct half mixer = {.kind = MIXERS[spec->mixer],
+                               .partial = spec->mixer_partial,
+                               .scale = spec->residual_scale,
+                               .pre = &spec->mixer_norm,
+                               .post = &spec->mixer_post,
+                               .pre_weights = &w->mixer_norm,
+                               .post_weights = &w->mixer_post};
+    const struct half ffn = {.kind = FFNS[spec->ffn.kind],
+                             .partial = spec->ffn_partial,
+                             .scale = spec->ffn_scale,
+                             .pre = &spec->ffn_norm,
+                             .post = &spec->ffn_post,
+                             .pre_weights = &w->ffn_norm,
+                             .post_weights = &w->ffn_post};
+    if (spec->beside)
+        beside_half(f, s, i);
+    else if (spec->mixer)
+        serial_half(f, s, i, &mixer);
+    if (spec->ffn.kind)
+        serial_half(f, s, i, &ffn);
+}
+
+/* Into delta; it is what the residual, zero, has pending. */
+static void embed(struct forward *f, struct stream *s) {
+    const struct model_spec *spec = &f->model->spec;
+    const struct model_weights *w = &f->model->weights;
+    bool project = spec->embed_dim != spec->hidden, divided = shard_tp(&f->model->shard) > 1;
+    void *out = project ? f->normed : f->delta;
+    uint32_t first = divided ? shard_vocab(&f->model->shard, spec->vocab).first : 0;
+    f->dev->ops->embed(s, &(struct op_embed){.out = out,
+                                             .table = &w->embed,
+                                             .batch = &f->batch,
+                                             .scale = spec->embed_scale,
+                                             .first = first});
+    if (divided)
+        forward_sum(f, s, out, spec->embed_dim);
+    if (project)
+        forward_product(f, s, f->delta, f->normed, &w->project_in);
+    if (spec->learned_positions)
+        f->dev->ops->rows->add_positions(s,
+                                         &(struct op_add_positions){.x = f->delta,
+                                                                    .table = &w->positions,
+                                                                    .offset = spec->position_offset,
+                                                                    .batch = &f->batch});
+    if (spec->embed_norm.kind)
+        norm_delta(f, s, &spec->embed_norm, &w->embed_norm);
+    stream_fill(s, f->x, 0, (size_t)f->batch.row_count * spec->hidden * sizeof *f->x);
+    f->pending = f->delta;
+}
+
+void forward_layers(struct forward *f, struct stream *s, const struct step_input *input) {
+    forward_load(f, s, input);
+    forward_put_layers(f, s);
+}
+
+static void no_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width,
+                   enum storage_type type) {}
+static void no_gather(void *ctx, struct stream *s, float *all, size_t stride, const float *part,
+                      uint32_t rows) {}
+static void no_send(void *ctx, struct stream *s, const float *x, size_t count) {}
+static void no_receive(void *ctx, struct stream *s, float *x, size_t count) {}
+
+void forward_rehearse(struct forward *f, struct stream *s) {
+    static const struct rank_calls alone = {no_sum, no_gather, no_send, no_receive};
+    const struct rank_calls *ranks = f->ranks;
+    if (!graph_begin(s))
+        return;
+    f->ranks = &alone;
+    f->batch = (struct step_batch){.row_count = 1,
+                                   .run_count = 1,
+                                   .runs = f->runs,
+                                   .sample_rows = f->sample_rows,
+                                   .ids = f->ids,
+                                   .slots = f->slot_ids,
+                                   .positions = f->positions};
+    forward_put_layers(f, s);
+    struct graph *unused = graph_end(s);
+    graph_free(&unused);
+    f->ranks = ranks;
+}
+
+void forward_put_layers(struct forward *f, struct stream *s) {
+    const struct model_spec *spec = &f->model->spec;
+    const struct ops *ops = f->dev->ops;
+    ops->prepare(s, &(struct op_prepare){.slots = &f->slots->table, .batch = &f->batch});
+    size_t values = (size_t)f->batch.row_count * spec->hidden;
+    f->pending = NULL;
+    f->pending_scale = 1;
+    if (shard_is_first(&f->model->shard))
+        embed(f, s);
+    else
+        f->ranks->receive(f->ranks_ctx, s, f->x, values);
+    for (uint32_t i = 0; i < spec->rope_count; i++)
+        if (spec->ropes[i].kind)
+            ops->rope_angles(s, &(struct op_rope_angles){.out = f->angles[i],
+                                                         .inv_freq = f->slots->inv_freq[i]
+                                                                         ? f->slots->inv_freq[i]
+                                                                         : f->model->inv_freq[i],
+                                                         .per_slot = f->slots->inv_freq[i] != NULL,
+                                                         .half = spec->ropes[i].dims / 2,
+                                                         .scale = (float)spec->ropes[i].scale,
+                                                         .batch = &f->batch});
+    for (uint32_t i = 0; i < spec->layer_count; i++) {
+        layer_step(f, s, i);
+        if (f->progress)
+            f->progress(f->progress_ctx);
+    }
+    if (shard_is_last(&f->model->shard))
+        return;
+    add_pending(f, s);
+    f->ranks->send(f->ranks_ctx, s, f->x, values);
+}
+
+/* ---- head ---- */
+
+/* head_x and what is pending in head_delta: added, normed, projected. */
+static const void *final_rows(struct forward *f, struct stream *s, uint32_t count) {
+    const struct model_spec *spec = &f->model->spec;
+    const struct matrix *project = &f->model->weights.project_out;
+    const void *delta = f->pending ? f->head_delta : NULL;
+    bool plain = spec->final_norm.kind == NORM_NONE;
+    norm_rows(f, s,
+              &(struct norm_call){f->head_delta, f->head_x, delta, f->pending_scale, count, true},
+              plain ? NULL : &spec->final_norm, plain ? NULL : &f->model->weights.final_norm);
+    if (spec->embed_dim == spec->hidden)
+        return f->head_delta;
+    f->dev->ops->linear(s, &(struct op_linear){.out = f->head_x,
+                                               .x = f->head_delta,
+                                               .w = project,
+                                               .rows = count,
+                                               .class_rows = count,
+                                               .out_stride = project->rows});
+    return f->head_x;
+}
+
+void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_t count) {
+    const struct model_spec *spec = &f->model->spec;
+    const struct ops *ops = f->dev->ops;
+    CHECK(count <= head_rows(f) && first + count <= f->batch.sample_count);
+    const uint32_t *rows = f->sample_rows + first;
+    ops->gather_rows(s, &(struct op_gather_rows){.out = f->head_x,
+                                                 .x = f->x,
+                                                 .idx = rows,
+                                                 .count = count,
+                                                 .width = spec->hidden,
+                                                 .f32 = true});
+    if (f->pending)
+        ops->gather_rows(s, &(struct op_gather_rows){.out = f->head_delta,
+                                                     .x = f->pending,
+                                                     .idx = rows,
+                                                     .count = count,
+                                                     .width = spec->hidden});
+    const void *x = final_rows(f, s, count);
+    ops->linear(s, &(struct op_linear){.out = f->logits_part ? f->logits_part : f->logits,
+                                       .x = x,
+                                       .w = &f->model->weights.head,
+                                       .rows = count,
+                                       .class_rows = count,
+                                       .out_stride = f->model->weights.head.rows,
+                                       .out_f32 = true});
+    if (f->logits_part)
+        f->ranks->gather(f->ranks_ctx, s, f->logits, spec->vocab, f->logits_part, count);
+    if (spec->logit_scale != 1 || spec->logit_soft_cap != 0)
+        ops->rows->finish_logits(s, &(struct op_finish_logits){.logits = f->logits,
+                                                               .rows = count,
+                                                               .width = spec->vocab,
+                                                               .scale = spec->logit_scale,
+                                                               .soft_cap = spec->logit_soft_cap});
+}
+
+static struct sample_out out_from(const struct sample_out *out, uint32_t first) {
+    return (struct sample_out){.tokens = out->tokens + first,
+                               .status = out->status + first,
+                               .logprobs = out->logprobs + first,
+                               .top_counts = out->top_counts + first,
+                               .top_ids = out->top_ids + (size_t)first * SAMPLE_TOP_MAX,
+                               .top_logprobs = out->top_logprobs + (size_t)first * SAMPLE_TOP_MAX};
+}
+
+void forward_load_masks(struct forward *f, struct stream *s, const struct sample_masks *masks,
+                        uint32_t sample_count) {
+    if (masks && masks->await)
+        masks->await(masks->ctx);
+    if (masks) {
+        CHECK(masks->count <= f->max_runs);
+        stream_copy_in(s, f->masks, masks->bits,
+                       (size_t)masks->count * forward_mask_words(f) * sizeof *f->masks);
+    }
+    if (f->constrained)
+        stream_fill(s, f->mask_rows, 0xff, f->max_rows * sizeof *f->mask_rows);
+    if (masks)
+        stream_copy_in(s, f->mask_rows, masks->rows, sample_count * sizeof *masks->rows);
+    f->constrained = masks != NULL;
+}
+
+void forward_sample(struct forward *f, struct stream *s, const struct sample_out *out,
+                    const struct sample_masks *masks) {
+    forward_load_masks(f, s, masks, f->batch.sample_count);
+    forward_put_sample(f, s, out);
+}
+
+void forward_put_sample(struct forward *f, struct stream *s, const struct sample_out *out) {
+    uint32_t total = f->batch.sample_count, at_once = head_rows(f);
+    for (uint32_t first = 0; first < total; first += at_once) {
+        uint32_t count = MIN(total - first, at_once);
+        struct sample_out part = out_from(out, first);
+        struct step_batch batch = f->batch;
+        batch.sample_rows += first;
+        batch.sample_count = count;
+        forward_logits(f, s, first, count);
+        if (f->model->shard.rank)
+            continue;
+        f->dev->ops->sample(s, &(struct op_sample){.logits = f->logits,
+                                                   .logits_stride = f->model->spec.vocab,
+                                                   .vocab_size = f->model->spec.vocab,
+                                                   .masks = f->masks,
+                                                   .mask_rows = f->mask_rows + first,
+                                                   .mask_stride = forward_mask_words(f),
+                                                   .slots = &f->slots->table,
+                                                   .batch = &batch,
+                                                   .out = &part,
+                                                   .scratch = f->sample_scratch});
+    }
+}

@@ -1,0 +1,130 @@
+#include "scheduler/core/grammars.h"
+
+#include "scheduler/core/core.h"
+#include "scheduler/core/models.h"
+#include "scheduler/core/sequence_state.h"
+#include "scheduler/core/worker.h"
+
+static struct replica_grammar *find(struct replica *r, struct u128 hash) {
+    for (size_t i = 0; i < r->grammars.count; i++)
+        if (u128_equal(r->grammars.items[i].hash, hash))
+            return &r->grammars.items[i];
+    return NULL;
+}
+
+static bool is_valid(const struct sched *s, const struct replica_grammar *g) {
+    return g->ready && s->now - g->ready_at < GRAMMAR_VALID_MS;
+}
+
+/* A new entry, in the place of one that is worth nothing any more; NULL: there is none such. */
+static struct replica_grammar *make_room(struct sched *s, struct replica *r, struct u128 hash) {
+    if (r->grammars.count < GRAMMARS_MAX) {
+        vec_push(&r->grammars, (struct replica_grammar){.hash = hash});
+        return &r->grammars.items[r->grammars.count - 1];
+    }
+    for (size_t i = 0; i < r->grammars.count; i++) {
+        struct replica_grammar *g = &r->grammars.items[i];
+        if (g->asked || is_valid(s, g))
+            continue;
+        *g = (struct replica_grammar){.hash = hash};
+        return g;
+    }
+    return NULL;
+}
+
+static void ask(struct sched *s, struct replica *r, struct replica_grammar *g,
+                const struct request *request) {
+    uint32_t last_stage = r->rank_count - r->rank_count / r->stage_count;
+    struct wire_prepare prepare = {.resource = WIRE_RESOURCE_GRAMMAR,
+                                   .subkind = request->grammar_kind,
+                                   .hash = request->grammar_hash,
+                                   .source = request->grammar};
+    g->asked = true;
+    s->sink.prepare(s->sink.ctx, (struct u128s){&r->rank_ids[last_stage], 1}, &prepare);
+}
+
+bool grammar_is_ready(struct sched *s, struct replica *r, const struct request *request) {
+    if (request->grammar_kind == WIRE_GRAMMAR_NONE)
+        return true;
+    struct replica_grammar *g = find(r, request->grammar_hash);
+    if (!g)
+        g = make_room(s, r, request->grammar_hash);
+    if (!g)
+        return false;
+    bool valid = is_valid(s, g);
+    if (!g->asked && (!valid || s->now - g->ready_at >= GRAMMAR_REFRESH_MS))
+        ask(s, r, g, request);
+    return valid;
+}
+
+bool grammar_is_awaited(struct sched *s, const struct request *request) {
+    bool awaited = false;
+    if (request->grammar_kind == WIRE_GRAMMAR_NONE)
+        return false;
+    for (size_t i = 0; i < request->model->replicas.count; i++) {
+        struct replica *r = request->model->replicas.items[i];
+        const struct replica_grammar *g = find(r, request->grammar_hash);
+        if (r->state != REPLICA_READY)
+            continue;
+        if (g && is_valid(s, g))
+            return false;
+        awaited = awaited || (g && g->asked) || (!g && r->grammars.count == GRAMMARS_MAX);
+    }
+    return awaited;
+}
+
+void grammars_forget(struct replica *r) {
+    r->grammars.count = 0;
+}
+
+/* Parked sequences of this grammar go on; all: of any. */
+static void wake(struct sched *s, struct u128 hash, bool all) {
+    LIST_EACH(at, &s->parked) {
+        struct sequence *q = LIST_ITEM(at, struct sequence, link);
+        const struct request *request = q->request;
+        if (request->grammar_kind != WIRE_GRAMMAR_NONE &&
+            (all || u128_equal(request->grammar_hash, hash)) && !q->group && seq_is_runnable(q))
+            seq_requeue(s, q);
+    }
+}
+
+static struct replica *replica_of(struct sched *s, struct u128 instance) {
+    const struct worker *worker = id_map_get(&s->worker_ids, instance);
+    return worker && worker->replica && worker->replica->state == REPLICA_READY ? worker->replica
+                                                                                : NULL;
+}
+
+void sched_resource_ready(struct sched *s, int64_t now, struct u128 from,
+                          const struct wire_ready *ready) {
+    sched_at(s, now);
+    struct replica *r = replica_of(s, from);
+    struct replica_grammar *g = r ? find(r, ready->hash) : NULL;
+    if (!g || ready->resource != WIRE_RESOURCE_GRAMMAR)
+        return;
+    g->ready = true;
+    g->asked = false;
+    g->ready_at = s->now;
+    wake(s, ready->hash, r->grammars.count == GRAMMARS_MAX);
+}
+
+void sched_resource_failed(struct sched *s, int64_t now, struct u128 from,
+                           const struct wire_failed *failed) {
+    sched_at(s, now);
+    struct replica *r = replica_of(s, from);
+    struct replica_grammar *g = r ? find(r, failed->hash) : NULL;
+    if (!g || failed->resource != WIRE_RESOURCE_GRAMMAR)
+        return;
+    bool full = r->grammars.count == GRAMMARS_MAX;
+    *g = r->grammars.items[--r->grammars.count];
+    LIST_EACH(at, &s->parked) {
+        struct request *request = LIST_ITEM(at, struct sequence, link)->request;
+        if (request->grammar_kind != WIRE_GRAMMAR_NONE &&
+            u128_equal(request->grammar_hash, failed->hash))
+            vec_push(&s->scratch, LIST_ITEM(at, struct sequence, link));
+    }
+    for (size_t i = 0; i < s->scratch.count; i++)
+        request_reject(s, s->scratch.items[i]->request, WIRE_REJECT_UNSUPPORTED);
+    s->scratch.count = 0;
+    if (full)
+        wake(s, failed->hash, true);
+}

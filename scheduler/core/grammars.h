@@ -1,0 +1,43 @@
+/*
+ * grammars.h - which constraints the replicas have compiled, as far as the scheduler knows.
+ *
+ * A sequence with a grammar is placed only where its grammar is ready, so no step waits for a
+ * compilation: the replica is asked (Prepare, to the rank that samples) when a sequence could run
+ * there, and the sequence is parked until an answer comes. What is ready stays so at the worker for
+ * GRAMMAR_HOLD_MS (worker/grammar_store.h); here it counts for half of that, and is asked for again
+ * before, while it is used.
+ *
+ * Invariants:
+ *   (1) What a replica is known to have ends with its registration.
+ *   (2) A sequence that is parked for its grammar has an answer coming from some replica, or the
+ *       table is full of such.
+ */
+#ifndef SCHEDULER_CORE_GRAMMARS_H
+#define SCHEDULER_CORE_GRAMMARS_H
+
+#include "base/base.h"
+
+struct sched;
+struct replica;
+struct request;
+
+enum {
+    GRAMMARS_MAX = 1024,       /* known of a replica */
+    GRAMMAR_VALID_MS = 5000,   /* after Ready */
+    GRAMMAR_REFRESH_MS = 2000, /* after Ready, when it is used */
+};
+
+struct replica_grammar {
+    struct u128 hash;
+    int64_t ready_at; /* of the last Ready */
+    bool ready, asked;
+};
+
+/* Whether it may run there as far as its grammar is concerned; asks the replica where not. */
+bool grammar_is_ready(struct sched *s, struct replica *r, const struct request *request);
+/* No replica has it ready, and one was asked: its sequences are to be parked. */
+bool grammar_is_awaited(struct sched *s, const struct request *request);
+/* The replica registers anew. */
+void grammars_forget(struct replica *r);
+
+#endif

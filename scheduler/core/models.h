@@ -1,0 +1,45 @@
+/*
+ * models.h - the models that workers serve: known as long as one has a worker or a request.
+ */
+#ifndef SCHEDULER_CORE_MODELS_H
+#define SCHEDULER_CORE_MODELS_H
+
+#include "base/vec.h"
+#include "scheduler/core/admission.h"
+#include "scheduler/core/list.h"
+#include "scheduler/core/waiting.h"
+
+/* What was done for a model, as long as it is known. */
+struct model_counts {
+    uint64_t steps, step_tokens, output_tokens, prefix_queries, prefix_hits, preemptions;
+    uint64_t evictions; /* of pools that are gone */
+    uint64_t compute_us;
+};
+
+struct model {
+    struct list_node link; /* of sched.models */
+    char *name;            /* owned */
+    VEC(struct replica *) replicas;
+    struct waiting waiting;
+    struct u128 revision; /* of the replica registered last */
+    struct u128 bundle;
+    uint64_t bundle_bytes;
+    uint32_t logits_width; /* least of its replicas'; 0: not known yet */
+    uint32_t max_context;  /* most of its replicas' */
+    uint32_t max_capacity; /* most of its replicas'; 0: not known yet */
+    uint32_t request_count;
+    struct model_counts counts;
+    struct admission admission;
+    int64_t empty_since; /* no live replica since; NEVER: there is one */
+};
+
+/* The model of this name; the only one for an empty name. NULL: none. */
+struct model *model_find(struct sched *s, struct bytes name);
+/* The model of this name, made when new. Copies the name. */
+struct model *model_get(struct sched *s, struct bytes name);
+/* It has no replicas and no requests. */
+void model_free(struct sched *s, struct model *model);
+/* Its sizes, revision and emptiness follow from its replicas. */
+void model_review(struct sched *s, struct model *model);
+
+#endif

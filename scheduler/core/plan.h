@@ -1,0 +1,38 @@
+/*
+ * plan.h - the plans of a turn: decode rows first, then pieces of prompts from what is left of the
+ * step's token budget.
+ */
+#ifndef SCHEDULER_CORE_PLAN_H
+#define SCHEDULER_CORE_PLAN_H
+
+#include "base/vec.h"
+#include "scheduler/core/sequence.h"
+
+/* Columns of the plan under construction; capacity stays. */
+struct plan_build {
+    VEC(struct wire_admit) admits;
+    VEC(uint32_t) row_slots;
+    VEC(uint32_t) row_token_counts;
+    VEC(uint32_t) new_rows;
+    VEC(uint32_t) new_groups;
+    VEC(uint32_t) new_ids;
+    VEC(uint32_t) sealed_ids;
+    VEC(uint32_t) admit_groups;
+    VEC(uint32_t) admit_ids;
+    VEC(uint32_t) op_kinds;
+    VEC(uint32_t) op_groups;
+    VEC(uint32_t) op_sources;
+    VEC(uint32_t) op_targets;
+    VEC(struct u128) sealed_hashes;
+    VEC(struct sequence *) prefills; /* have more than one token to compute */
+    VEC(struct sequence *) order;    /* of decode rows */
+    VEC(struct sequence *) admitted; /* their first row is in this plan */
+};
+
+/* Sends plans to every replica that is ready, until steps_in_flight are out or nothing is left to
+ * compute. May preempt. */
+void plan_all(struct sched *s);
+/* Frees the columns that plans were built in. */
+void plan_release(struct sched *s);
+
+#endif

@@ -1,0 +1,121 @@
+/*
+ * replica.h - the ranks that compute one model together. It starts when all of them have
+ * registered, and its registration is void for all when one is lost.
+ *
+ * Invariants (sched_check asserts them): (1), (2), (3) and (5) of sched.h; and only a READY replica
+ * has anything in slots or in flight.
+ */
+#ifndef SCHEDULER_CORE_REPLICA_H
+#define SCHEDULER_CORE_REPLICA_H
+
+#include "base/vec.h"
+#include "scheduler/core/block_pool.h"
+#include "scheduler/core/grammars.h"
+#include "scheduler/core/sequence.h"
+
+enum { SCHED_MAX_RANKS = 64, SCHED_MAX_STEPS_IN_FLIGHT = 8 };
+
+struct model;
+struct worker;
+
+enum replica_state {
+    REPLICA_GATHERING, /* ranks missing or loading */
+    REPLICA_FENCING,   /* complete, but waits for the end of the process it replaces */
+    REPLICA_READY,
+    REPLICA_STALE, /* asked to register anew */
+    REPLICA_DOWN
+};
+
+/* A plan that is not answered yet, and its rows. */
+struct flight_row {
+    struct sequence *sequence;
+    uint32_t slot;
+    uint32_t token_count;
+    uint32_t snapshot; /* taken of it before the row; BLOCK_NONE */
+    bool samples;      /* reaches the last known token */
+};
+struct flight {
+    uint64_t number;
+    int64_t sent_at;
+    uint32_t row_count;
+    uint32_t token_total;
+    struct flight_row *rows; /* owned by the replica; slot_count of them */
+};
+
+struct replica {
+    struct u128 id;
+    struct model *model;
+    enum replica_state state;
+    bool draining; /* takes nothing new */
+    bool caching;  /* its blocks can be found by hash */
+    bool class_sensitive;
+    uint32_t rank_count;
+    uint32_t stage_count;                  /* rank_count / stage_count ranks a stage */
+    struct worker *ranks[SCHED_MAX_RANKS]; /* stage by stage; NULL: not there */
+    struct u128 rank_ids[SCHED_MAX_RANKS];
+    struct u128 fenced; /* instance whose end is awaited; zero: none */
+    int64_t fence_until;
+    int64_t down_since;
+    int64_t asked_at; /* last time its ranks were asked to register */
+
+    /* What its ranks have in common (capabilities.h) */
+    struct u128 revision, bundle, fingerprint;
+    uint32_t slot_count, max_step_tokens, max_context, logits_width, steps_in_flight;
+    uint32_t group_count;
+    uint32_t capacity;       /* tokens that one sequence can have here */
+    uint32_t snapshot_count; /* 0: layers carry no state, or it is not kept */
+    struct wire_kv_group groups[SCHED_MAX_GROUPS];
+
+    struct block_pool pools[SCHED_MAX_GROUPS];
+    struct block_pool snapshots;
+    struct sequence **slots; /* owned [slot_count] */
+    uint32_t *free_slots;    /* owned stack */
+    uint32_t free_slot_count;
+    struct sequence **running; /* owned [slot_count]: those in slots, in no order */
+    uint32_t running_count;
+    uint32_t cursor;                                  /* where decode rows begin; in running */
+    uint32_t leaving_count;                           /* of them, leaving */
+    uint32_t resume_count;                            /* of them, recomputing */
+    struct flight flights[SCHED_MAX_STEPS_IN_FLIGHT]; /* ring */
+    uint32_t flight_first;
+    uint32_t flight_count;
+    uint64_t plan_number;          /* last one sent; 0: none since it registered */
+    struct suspect_group *testing; /* reserved for this group */
+    double ms_per_token;           /* observed, decaying maximum: for what may be stuck */
+    double ms_per_step;            /* observed, mean */
+    double ms_per_prompt_token;    /* observed, mean of steps that are mostly prompt; 0: none yet */
+
+    VEC(struct replica_grammar) grammars;
+
+    /* To tell with the next plan */
+    VEC(uint32_t) released_slots;
+    VEC(uint32_t) sealed_ids;
+    VEC(struct u128) sealed_hashes;
+
+    /* Scratch of prefix lookups (place.h) */
+    VEC(uint32_t) hits;
+    struct u128 hit_chain; /* name of the last of them, or the root */
+    uint32_t hit_snapshot; /* with snapshots: of the last of them */
+};
+
+/* The replica of this id, made when new; one of another model or shape is freed first. */
+struct replica *replica_get(struct sched *s, struct u128 id, struct model *model,
+                            uint32_t rank_count, uint32_t stage_count);
+/* Its sequences requeue, its workers are forgotten. */
+void replica_free(struct sched *s, struct replica *r);
+/* Have all ranks registered, and loaded? */
+bool replica_is_complete(const struct replica *r);
+/* Into use, if it is complete and no fence is awaited: plan numbers, slots and pools begin anew. */
+void replica_try_start(struct sched *s, struct replica *r);
+/* The registration is void; sequences requeue with the tokens committed, and what was in flight is
+ * lost. attributable: by a fault that a request may have caused, so those in flight become
+ * suspects. */
+void replica_fail(struct sched *s, struct replica *r, enum replica_state state, bool attributable);
+/* Plans or results were lost: its ranks are asked to register anew. */
+void replica_out_of_step(struct sched *s, struct replica *r);
+/* What is due now; frees what has been down for long, and models that nobody needs. */
+void replicas_run(struct sched *s);
+/* When replicas_run has something to do; NEVER. */
+int64_t replicas_next(const struct sched *s);
+
+#endif

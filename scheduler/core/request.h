@@ -1,0 +1,124 @@
+/*
+ * request.h - the record of a request, from its Submit until its gateway has everything.
+ *
+ * A record lives in one allocation with its sequences and copies of the message's arrays. It is
+ * open while a sequence is not done; then a finished record, kept until the gateway has
+ * acknowledged all, its time is over or the budget of bytes is. request_drop takes it out of every
+ * list at once; requests_sweep frees it when no row of it is in flight.
+ *
+ * Invariants (sched_check asserts them):
+ *   (1) open_count is the number of sequences without a finish; held_count of those held, and while
+ *       one is held another one is open and leads.
+ *   (2) Every record that is not open expires some day.
+ *   (3) A dropped one is on no list but sched.dropped.
+ */
+#ifndef SCHEDULER_CORE_REQUEST_H
+#define SCHEDULER_CORE_REQUEST_H
+
+#include "base/vec.h"
+#include "scheduler/core/sequence.h"
+
+#define NEVER INT64_MAX
+
+struct gateway;
+struct model;
+struct tenant;
+
+struct request {
+    struct u128 id;
+    uint32_t attempt;
+    struct gateway *gateway; /* NULL: detached, or its gateway is gone */
+    struct list_node gateway_link;
+    struct model *model;     /* NULL: not known yet */
+    struct tenant *tenant;   /* set with model */
+    struct bytes model_name; /* the bytes and arrays here are owned by this allocation */
+    struct u128 revision;    /* of the model it began on; zero: has not */
+    struct u128 tenant_id;
+    struct tokens prompt;
+    struct wire_sampling sampling;
+    struct u32s stop_tokens;
+    struct bytes salt;
+    struct bytes presentation;
+    enum wire_grammar_kind grammar_kind; /* WIRE_GRAMMAR_NONE: none */
+    struct bytes grammar;
+    struct u128 grammar_hash; /* keyed; zero: none */
+    uint32_t max_tokens;
+    int32_t priority;    /* lower goes first of its tenant's */
+    uint64_t arrival;    /* unique */
+    int64_t deadline_at; /* NEVER: none */
+    bool resumed;        /* was accepted before: goes around the bound of the queue */
+    bool resumable;      /* runs on without its gateway */
+    bool paused;         /* its client reads slowly */
+    bool validated;      /* against the model's width and capacity */
+    bool dropped;        /* no longer in the map; freed when its last row in flight has retired */
+    bool fresh;          /* of this turn: may still be refused for the bound */
+    struct list_node fresh_link;
+    uint8_t rejected; /* enum wire_reject_code: a refused request whose record stays */
+    uint8_t resend_count;
+    uint32_t held_count;
+    uint32_t open_count;
+
+    /* Prefix hashes (place.h), for the geometry they were made for. */
+    VEC(struct u128) hashes;
+    struct u128 root;
+    struct u128 hash_revision;
+    uint32_t hash_block_tokens;
+    bool hash_class_sensitive;
+    bool hashed;
+
+    /* One timer for all (timer.h): the heap's key is never later than what is due. */
+    uint32_t timer_idx; /* UINT32_MAX: none */
+    int64_t timer_at;
+    int64_t retransmit_at;
+    int64_t expire_at;
+    int64_t unbound_until; /* refused when no worker that fits it has come until then */
+    int64_t probe_at;
+    uint32_t backoff_ms;
+
+    struct list_node record_link; /* finished requests, oldest first; or dropped ones */
+    uint64_t record_bytes;
+    size_t own_bytes;
+    uint32_t sequence_count;
+    struct sequence sequences[];
+};
+
+/* It asks whether tokens are made: before all others. */
+static inline bool request_is_probe(const struct request *request) {
+    return request->priority == WIRE_PRIORITY_PROBE;
+}
+
+/* 0, or why it is refused whatever its model. */
+enum wire_reject_code submit_check(const struct wire_submit *submit);
+/* A record of this message, which is copied, in the map and on its gateway's list. Its sequences
+ * are on no list yet. */
+struct request *request_new(struct sched *s, struct gateway *gateway,
+                            const struct wire_submit *submit);
+/* Binds it to its model, when that is known, and queues its sequences. May reject it. */
+void request_start(struct sched *s, struct request *request);
+/* To its model, when that is known; nothing happens to one that is bound. May reject it. */
+void request_bind(struct sched *s, struct request *request);
+/* Checks it against its model, once the model's sizes are known. May reject it, or finish sequences
+ * that are complete already. */
+void request_validate(struct sched *s, struct request *request);
+/* Binds and validates what waited for this model to be known, or for its sizes. */
+void requests_bind_all(struct sched *s, struct model *model);
+/* The gateway has it from now on; what was owed to the one before is on no list. */
+void request_move(struct request *request, struct gateway *gateway);
+/* Its last sequence ended: the record is kept for those who have not got all of it. */
+void request_finished(struct sched *s, struct request *request);
+/* It was finished, but a sequence of it runs again. */
+void request_reopen(struct sched *s, struct request *request);
+/* After a sequence left its slot or was acknowledged: drops the record when nothing holds it. */
+void request_review(struct sched *s, struct request *request);
+/* Tells the gateway and ends all sequences; the record stays, to tell it again, unless it is of this
+ * turn or has no gateway. */
+void request_reject(struct sched *s, struct request *request, enum wire_reject_code code);
+/* The message alone. */
+void reject_send(struct sched *s, struct u128 gateway, struct u128 id, uint32_t attempt,
+                 enum wire_reject_code code);
+/* Ends all sequences and forgets the request; nobody is told. */
+void request_drop(struct sched *s, struct request *request);
+/* Frees the dropped ones without rows in flight; all: also those with some. Nothing else frees. */
+void requests_sweep(struct sched *s, bool all);
+
+#endif

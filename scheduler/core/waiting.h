@@ -1,0 +1,53 @@
+/*
+ * waiting.h - the queues of one model: who is next.
+ *
+ * New sequences wait in a heap of their tenant, by priority, then arrival. Resumed ones (they ran
+ * before, here or under another scheduler) wait in one heap, least to compute again first, then
+ * arrival: they are never refused, and are let in at a measured pace.
+ *
+ * Next is the first of the tenant with the least tokens computed for it (idleness earns nothing: a
+ * tenant that comes back starts at the count of the one served last), then arrival. What a client
+ * says of priority orders its own tenant's alone. Resumed ones go before new ones, but of the same
+ * tenant and lower priority; a probe (WIRE_PRIORITY_PROBE) goes before all.
+ *
+ * Invariants (waiting_check asserts them):
+ *   (1) Each heap is ordered, and each sequence knows its index in it.
+ *   (2) A tenant is known exactly while it has requests.
+ *   (3) count is the number of sequences in all heaps.
+ */
+#ifndef SCHEDULER_CORE_WAITING_H
+#define SCHEDULER_CORE_WAITING_H
+
+#include "base/vec.h"
+#include "scheduler/core/id_map.h"
+#include "scheduler/core/sequence.h"
+
+struct tenant {
+    struct u128 id;
+    uint64_t served; /* tokens computed for it; raised when it comes back from idleness */
+    uint32_t request_count;
+    uint32_t idx; /* in waiting.tenants */
+    VEC(struct sequence *) heap;
+};
+struct waiting {
+    VEC(struct tenant *) tenants; /* owned */
+    struct id_map tenant_ids;
+    VEC(struct sequence *) resumed;
+    uint32_t count;
+    uint64_t floor; /* served count of the tenant picked last */
+};
+
+/* Of a queue without sequences and tenants. */
+void waiting_release(struct waiting *w);
+/* The tenant of this id, made when new, with one request more. Zero is a tenant, too. */
+struct tenant *waiting_tenant_ref(struct waiting *w, struct u128 id);
+/* One request less; the last one's tenant is freed. */
+void waiting_tenant_unref(struct waiting *w, struct tenant *tenant);
+void waiting_add(struct waiting *w, struct sequence *q);    /* it is in no queue */
+void waiting_remove(struct waiting *w, struct sequence *q); /* it is in this one */
+/* Next in order, not removed; resumed ones only when allowed. NULL: none. */
+struct sequence *waiting_first(const struct waiting *w, bool resumed_allowed);
+/* CHECKs the invariants. */
+void waiting_check(const struct waiting *w);
+
+#endif

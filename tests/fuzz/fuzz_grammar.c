@@ -1,0 +1,58 @@
+/* Any bytes as a schema, a pattern or a grammar, with small limits: compiled or refused; what
+ * compiles is walked along its own masks. */
+#include "formats/json.h"
+#include "fuzz.h"
+#include "grammar/grammar.h"
+#include "text/unicode.h"
+
+static struct vocab *make_vocab(void) {
+    static uint8_t bytes[256];
+    static const uint32_t ENDS[] = {256};
+    struct bytes tokens[257] = {{0}};
+    for (uint32_t i = 0; i < 256; i++) {
+        bytes[i] = (uint8_t)i;
+        tokens[i] = bytes_of(&bytes[i], 1);
+    }
+    return vocab_new(tokens, 257, ENDS, 1);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len) {
+    static struct vocab *vocab;
+    struct program p;
+    struct error err;
+    if (!vocab)
+        vocab = make_vocab();
+    if (len < 2)
+        return 0;
+    struct grammar_limits limits = {.states = 5000, .exprs = 5000, .bytes = 1 << 16, .depth = 32};
+    struct grammar_source source = {.kind = (enum grammar_kind)(data[0] % 4),
+                                    .text = bytes_of(data + 2, len - 2),
+                                    .ordered = data[1] & 1,
+                                    .compact = data[1] & 2,
+                                    .plain = data[1] & 4};
+    if (grammar_compile(&source, &limits, &p, &err)) {
+        CHECK(err.text[0]);
+        return 0;
+    }
+    struct grammar_run *run = grammar_run_new(&p, vocab);
+    struct matcher *m = matcher_new(run);
+    uint32_t bits[9];
+    uint64_t random = data[1];
+    for (int i = 0; i < 60; i++) {
+        matcher_mask(m, bits);
+        uint32_t first =
+                     (uint32_t)(random = random * 6364136223846793005u + 1442695040888963407u) >>
+                     24,
+                 id = 257;
+        for (uint32_t k = 0; k < 256 && id == 257; k++)
+            if (bits[(first + k) % 256 / 32] >> (first + k) % 256 % 32 & 1)
+                id = (first + k) % 256;
+        if (id == 257)
+            break;
+        CHECK(matcher_token(m, id) || matcher_failed(m));
+    }
+    matcher_free(&m);
+    grammar_run_free(&run);
+    program_release(&p);
+    return 0;
+}

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# timeout: 600
+# The release on processors that are not here, by qemu's user emulation: the program as people start it, and the kernels' unit tests.
+. "$(dirname "$0")/../lib.sh"
+if ! command -v qemu-x86_64-static >/dev/null; then
+    skip qemu machines "no qemu-x86_64-static (package qemu-user-static)"
+    exit 0
+fi
+export BUILD_RELEASE
+(cd "$ROOT/tests/e2e" && python3 run.py test_machines.py)
+# The kernels' tests run each set that the processor has. Haswell's and max's are the same here: qemu 7.2 emulates no AVX-512.
+for cpu in Nehalem Haswell; do
+    for program in test_base_cpu_features test_kernels_features test_kernels_row_ops test_kernels_dense; do
+        emulated_unit "qemu-x86_64-static -cpu $cpu" "$BUILD_RELEASE" "machines.$cpu" "$program"
+    done
+done

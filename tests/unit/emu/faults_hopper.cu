@@ -1,0 +1,112 @@
+/*
+ * faults_hopper.cu - a product of one warpgroup, [64, 64] times [64, 8] of ones by bulk copies and
+ * wgmma, and the same wrong on purpose, each in one way; test_hopper.c expects the emulator to
+ * notice.
+ *
+ * tiles: device memory, 8192 + 1024 bytes of bf16 ones; out: 64 x 8 floats.
+ */
+#include "kernels/cuda/cuda_device.cuh"
+#include "kernels/cuda/ptx_hopper.cuh"
+
+enum {
+    RIGHT,
+    NO_WAIT_FOR_COPY,
+    NO_WAIT_FOR_PRODUCT,
+    NO_PRODUCT_FENCE,
+    ENDS_WITH_PRODUCT,
+    OVERWRITES_OPERAND,
+    COPY_OUTSIDE,
+    COPY_UNALIGNED,
+    COPY_NEVER_AWAITED,
+    WAITS_AT_NO_MBARRIER,
+    WAITS_FOREVER,
+    TILE_UNALIGNED,
+    STORES_WITHOUT_FENCE,
+    FROM_REGISTERS,
+    MBARRIER_UNSEEN
+};
+
+template <int WHAT> static __global__ void small_product(float *out, const uint16_t *tiles) {
+    DYNAMIC_SHARED(area);
+    uint64_t *barrier = (uint64_t *)area;
+    unsigned char *a = area + 1024 + (1024 - (uintptr_t)area % 1024) % 1024, *b = a + 8192;
+    float d[4] = {};
+    if (threadIdx.x == 0) {
+        mbarrier_init(barrier, 1);
+        mbarrier_init_fence();
+    }
+    if (WHAT != MBARRIER_UNSEEN)
+        __syncthreads();
+    if (threadIdx.x == 0 && WHAT != WAITS_FOREVER) {
+        mbarrier_arrive_expect(barrier, 8192 + 1024);
+        copy_bulk(a, tiles + (WHAT == COPY_UNALIGNED ? 4 : 0), 8192, barrier);
+        copy_bulk(b, tiles + 4096 + (WHAT == COPY_OUTSIDE ? 512 : 0), 1024, barrier);
+    }
+    if (WHAT == COPY_NEVER_AWAITED)
+        return;
+    if (WHAT == WAITS_AT_NO_MBARRIER)
+        mbarrier_wait(barrier + 1, 0);
+    else if (WHAT != NO_WAIT_FOR_COPY)
+        mbarrier_wait(barrier, 0);
+    if (WHAT == STORES_WITHOUT_FENCE) {
+        if (threadIdx.x < 64)
+            cp_async_16(b + threadIdx.x * 16, tiles, true);
+        cp_async_commit();
+        cp_async_wait<0>();
+        __syncthreads();
+    }
+    if (WHAT != NO_PRODUCT_FENCE)
+        wgmma_fence();
+    const uint32_t ones[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
+    for (uint32_t k = 0; k < 64; k += 16)
+        if (WHAT == FROM_REGISTERS)
+            wgmma_shape<STORAGE_BF16, 8>::registers(d, ones, wgmma_tile(b, k), k == 0);
+        else
+            wgmma_shape<STORAGE_BF16, 8>::tiles(
+                d, wgmma_tile(a + (WHAT == TILE_UNALIGNED ? 128 : 0), k), wgmma_tile(b, k), k == 0);
+    wgmma_commit();
+    if (WHAT == OVERWRITES_OPERAND && threadIdx.x == 0) {
+        mbarrier_arrive_expect(barrier, 1024);
+        copy_bulk(b, tiles, 1024, barrier);
+        mbarrier_wait(barrier, 1);
+    }
+    if (WHAT != NO_WAIT_FOR_PRODUCT && WHAT != ENDS_WITH_PRODUCT)
+        wgmma_wait<0>();
+    const float kept[4] = {d[0], d[1], d[2], d[3]};
+    if (WHAT != ENDS_WITH_PRODUCT)
+        wgmma_wait<0>();
+    if (WHAT == NO_WAIT_FOR_COPY)
+        mbarrier_wait(barrier, 0);
+    const uint32_t row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, t = threadIdx.x % 4 * 2;
+    for (uint32_t i = 0; i < 4; i++)
+        out[(row + i / 2 * 8) * 8 + t + i % 2] = kept[i];
+}
+
+extern "C" void run_hopper_fault(struct stream *base, int which, float *out,
+                                 const uint16_t *tiles) {
+    struct cuda_stream *s = cuda_stream_of(base);
+    const launch_shape shape = {dim3(1), dim3(128), 2048 + 8192 + 1024, false};
+#define FAULT(what)                                                                                \
+    case what: LAUNCH(small_product<what>, shape, s, out, tiles); break
+    switch (which) {
+        FAULT(RIGHT);
+        FAULT(NO_WAIT_FOR_COPY);
+        FAULT(NO_WAIT_FOR_PRODUCT);
+        FAULT(NO_PRODUCT_FENCE);
+        FAULT(ENDS_WITH_PRODUCT);
+        FAULT(OVERWRITES_OPERAND);
+        FAULT(COPY_OUTSIDE);
+        FAULT(COPY_UNALIGNED);
+        FAULT(COPY_NEVER_AWAITED);
+        FAULT(WAITS_AT_NO_MBARRIER);
+        FAULT(WAITS_FOREVER);
+        FAULT(TILE_UNALIGNED);
+        FAULT(STORES_WITHOUT_FENCE);
+        FAULT(FROM_REGISTERS);
+        FAULT(MBARRIER_UNSEEN);
+    }
+}
+
+extern "C" bool emu_is_watched(void) {
+    return emu::watched;
+}

@@ -1,0 +1,103 @@
+/* Mbarriers, bulk copies and products of a warpgroup as the emulator has them: right when they are
+ * waited for, and each thing that would be a bug on a GPU is noticed. Watched (test_race_hopper),
+ * the missing orders are races by name. */
+#include "rig.h"
+
+void run_hopper_fault(struct stream *s, int which, float *out, const uint16_t *tiles);
+bool emu_is_watched(void);
+
+/* as faults_hopper.cu counts them */
+enum fault {
+    RIGHT,
+    NO_WAIT_FOR_COPY,
+    NO_WAIT_FOR_PRODUCT,
+    NO_PRODUCT_FENCE,
+    ENDS_WITH_PRODUCT,
+    OVERWRITES_OPERAND,
+    COPY_OUTSIDE,
+    COPY_UNALIGNED,
+    COPY_NEVER_AWAITED,
+    WAITS_AT_NO_MBARRIER,
+    WAITS_FOREVER,
+    TILE_UNALIGNED,
+    STORES_WITHOUT_FENCE,
+    FROM_REGISTERS,
+    MBARRIER_UNSEEN
+};
+enum { SUMS = 64 * 8, TILE_VALUES = (8192 + 1024) / 2 };
+
+/* false: the device failed. */
+static bool run(enum fault which, int order, float out[SUMS]) {
+    struct rig r = rig_open(STORAGE_F32);
+    uint16_t tiles[TILE_VALUES];
+    for (int i = 0; i < TILE_VALUES; i++)
+        tiles[i] = 0x3f80;
+    emu_set_order(order, 3);
+    float *device = rig_alloc(&r, SUMS * sizeof *out);
+    run_hopper_fault(r.stream, which, device, rig_up(&r, tiles, sizeof tiles));
+    stream_copy_out(r.stream, out, device, SUMS * sizeof *out);
+    event_record(r.event, r.stream);
+    bool ran = event_wait(r.event) == 0;
+    if (!ran)
+        emu_recover();
+    for (int i = 0; i < r.owned_count; i++)
+        device_free(r.dev, r.owned[i]);
+    event_free(&r.event);
+    stream_free(&r.stream);
+    stream_free(&r.ref_stream);
+    device_close(&r.dev);
+    device_close(&r.ref);
+    emu_set_order(0, 1);
+    return ran;
+}
+
+static bool all_are(const float *x, float wanted) {
+    for (int i = 0; i < SUMS; i++)
+        if (x[i] != wanted)
+            return false;
+    return true;
+}
+
+static bool fails_naming(enum fault which, int order, const char *words) {
+    float out[SUMS];
+    fprintf(stderr, "(expected:) ");
+    if (!run(which, order, out) && strstr(emu_failure(), words))
+        return true;
+    fprintf(stderr, "fault %d: %s\n", (int)which, emu_failure());
+    return false;
+}
+
+TEST(a_product_of_a_warpgroup_sums_what_bulk_copies_brought) {
+    float out[SUMS];
+    for (int order = 0; order < ORDERS; order++) {
+        EXPECT(run(RIGHT, order, out) && all_are(out, 64));
+        EXPECT(run(FROM_REGISTERS, order, out) && all_are(out, 64));
+    }
+}
+
+TEST(what_was_not_waited_for_is_poison_or_a_race) {
+    float out[SUMS];
+    if (emu_is_watched())
+        EXPECT(fails_naming(NO_WAIT_FOR_COPY, 0, "a race in shared memory"));
+    else
+        EXPECT(run(NO_WAIT_FOR_COPY, 0, out) && isnan(out[0]));
+    for (int order = 0; order < ORDERS; order++)
+        EXPECT(run(NO_WAIT_FOR_PRODUCT, order, out) && isnan(out[0]) && isnan(out[SUMS - 1]));
+    if (emu_is_watched()) {
+        EXPECT(fails_naming(OVERWRITES_OPERAND, 0, "a race in shared memory"));
+        EXPECT(fails_naming(STORES_WITHOUT_FENCE, 0, "fence.proxy.async"));
+        EXPECT(fails_naming(MBARRIER_UNSEEN, 0, "a race in shared memory") ||
+               strstr(emu_failure(), "is no mbarrier"));
+    }
+}
+
+TEST(misuse_is_named) {
+    EXPECT(fails_naming(NO_PRODUCT_FENCE, 0, "no wgmma.fence"));
+    EXPECT(fails_naming(ENDS_WITH_PRODUCT, 0, "wgmma that it never waited for"));
+    EXPECT(fails_naming(COPY_OUTSIDE, 0, "not all of them device memory"));
+    EXPECT(fails_naming(COPY_UNALIGNED, 0, "not aligned"));
+    EXPECT(fails_naming(COPY_NEVER_AWAITED, 0, "bulk copies on their way"));
+    EXPECT(fails_naming(WAITS_AT_NO_MBARRIER, 0, "is no mbarrier"));
+    EXPECT(fails_naming(WAITS_FOREVER, 0, "an mbarrier"));
+    EXPECT(fails_naming(TILE_UNALIGNED, 0, "multiple of 1024"));
+}

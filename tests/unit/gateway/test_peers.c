@@ -1,0 +1,275 @@
+/* Fields of other servers: each that would change the text is refused by its name, each value that
+ * changes nothing is taken, and each other name of a field of ours does what it says. */
+#include <stdio.h>
+
+#include "base/base.h"
+#include "check.h"
+#include "gateway/field.h"
+
+/* refused and taken: values, one space between; taken besides null. */
+struct peer_field {
+    const char *name, *refused, *taken;
+};
+
+#define ANY   "true 0 1.5 \"x\" [1] {\"a\":[]}"
+#define USUAL "false 0 \"\" [] {}"
+
+static const struct peer_field FIELDS[] = {
+    /* samplers */
+    {"typical_p", "0.9 0 true \"1\"", "1 1.0"},
+    {"tfs_z", "0.5 0", "1"},
+    {"top_n_sigma", "1 0.5", "-1 0 -1.0"},
+    {"top_p_min", "0.1", "0"},
+    {"min_keep", "2", "0 1"},
+    {"dynatemp_range", "0.5 -1", "0 0.0"},
+    {"xtc_probability", "0.5", "0 0.0 -1"},
+    {"dry_multiplier", "0.8 true", "0 0.0"},
+    {"mirostat", "1 2", "0"},
+    {"adaptive_target", "0.5 0", "-1"},
+    {"samplers", "[\"top_k\"] \"kp\"", "[]"},
+    {"do_sample", "false", "true"},
+    {"repetition_ngram_size", "3", "0"},
+    {"prompt_ignore_length", "5", "0"},
+    {"repetition_detection", "{\"max_pattern_size\":4}", "{}"},
+    {"use_beam_search", "true", "false"},
+    {"best_of", "2 true", "0 1"},
+    {"bad_words", "[\"x\"]", "[]"},
+    {"allowed_token_ids", "[1]", "[]"},
+    {"logits_processors", "[\"x\"]", "[]"},
+    {"custom_logit_processor", "\"x\"", "\"\""},
+    {"custom_params", "{\"a\":1}", "{}"},
+    {"vllm_xargs", "{\"a\":1}", "{}"},
+    {"watermark", "true", "false"},
+    {"watermarking", "{\"a\":1} true", "false {}"},
+    {"dynatemp_exponent", "", ANY},
+    {"xtc_threshold", "", ANY},
+    {"dry_base", "", ANY},
+    {"dry_allowed_length", "", ANY},
+    {"dry_penalty_last_n", "", ANY},
+    {"dry_sequence_breakers", "", ANY},
+    {"mirostat_tau", "", ANY},
+    {"mirostat_eta", "", ANY},
+    {"adaptive_decay", "", ANY},
+    {"repetition_ngram_threshold", "", ANY},
+    {"length_penalty", "", ANY},
+    {"early_stopping", "", ANY},
+    /* constraints */
+    {"guided_whitespace_pattern", "\"\" \"x\"", ""},
+    {"grammar_lazy", "true", "false"},
+    {"guided_decoding_backend", "", ANY},
+    {"grammar_triggers", "", ANY},
+    /* what is put in, what is left out */
+    {"echo", "true", "false"},
+    {"return_full_text", "true", "false"},
+    {"suffix", "\"x\"", "\"\""},
+    {"prompt_embeds", "\"x\"", "\"\""},
+    {"input_ids", "[1]", "[]"},
+    {"input_embeds", "[1]", "[]"},
+    {"image_data", "\"x\"", "[]"},
+    {"images", "[\"x\"]", "[]"},
+    {"multimodal_data", "[\"x\"]", "[]"},
+    {"audio", "{\"voice\":\"x\"}", "{}"},
+    {"modalities", "[\"text\",\"audio\"] [\"audio\"]", "[\"text\"]"},
+    {"truncate_prompt_tokens", "0 5", "-1"},
+    {"truncate", "0 5", ""},
+    {"truncate_sequence", "true", "false"},
+    {"truncation_side", "", ANY},
+    {"n_indent", "4", "0"},
+    {"session_params", "{\"id\":1}", "{}"},
+    {"context", "[1]", "[]"},
+    {"system", "\"x\"", "\"\""},
+    {"template", "\"x\"", "\"\""},
+    {"raw", "true", "false"},
+    {"options", "{\"num_predict\":1}", "{}"},
+    {"do_preprocess", "false", "true"},
+    {"detokenize", "false", "true"},
+    {"stop_regex", "\"x\" [\"x\"]", "\"\" []"},
+    {"no_stop_trim", "true", "false"},
+    {"t_max_predict_ms", "100", "0 -1"},
+    {"prompt_logprobs", "1", "0"},
+    /* reasoning, style, other sources */
+    {"think", "true false \"low\"", ""},
+    {"enable_thinking", "true false", ""},
+    {"reasoning", "{\"effort\":\"low\"}", "{}"},
+    {"thinking_token_budget", "0 100", "-1"},
+    {"thinking_budget_tokens", "0 100", "-1"},
+    {"reasoning_budget", "0 100", "-1"},
+    {"reasoning_control", "true", "false"},
+    {"verbosity", "\"low\" \"high\"", "\"medium\""},
+    {"web_search_options", "{} {\"a\":1}", ""},
+    {"prediction", "{} {\"type\":\"content\",\"content\":\"x\"}", ""},
+    {"functions", "[{\"name\":\"f\"}]", "[]"},
+    {"function_call", "{\"name\":\"f\"} \"x\"", "\"none\" \"auto\""},
+    /* other weights, other engines */
+    {"lora", "[{\"id\":0}]", "[]"},
+    {"lora_path", "\"x\"", "\"\""},
+    {"lora_request", "{\"a\":1}", "{}"},
+    {"adapter", "\"x\"", "\"\""},
+    {"adapter_id", "\"x\"", "\"\""},
+    {"kv_transfer_params", "{\"a\":1}", "{}"},
+    {"ec_transfer_params", "{\"a\":1}", "{}"},
+    {"disaggregated_params", "{\"a\":1}", "{}"},
+    {"ngram_corpus_id", "0 \"x\"", ""},
+    /* no text changes */
+    {"store", "", ANY},
+    {"metadata", "", ANY},
+    {"service_tier", "", ANY},
+    {"safety_identifier", "", ANY},
+    {"prompt_cache_key", "", ANY},
+    {"prompt_cache_retention", "", ANY},
+    {"spaces_between_special_tokens", "", ANY},
+    {"request_id", "", ANY},
+    {"rid", "", ANY},
+    {"session_id", "", ANY},
+    {"conversation_params", "", ANY},
+    {"logprob_token_ids", "", ANY},
+    {"return_tokens_as_token_ids", "", ANY},
+    {"return_token_offsets", "", ANY},
+    {"return_prompt_text", "", ANY},
+    {"return_mm_kwargs", "", ANY},
+    {"return_hidden_states", "", ANY},
+    {"return_routed_experts", "", ANY},
+    {"return_cached_tokens_details", "", ANY},
+    {"return_prompt_token_ids", "", ANY},
+    {"return_meta_info", "", ANY},
+    {"return_context_logits", "", ANY},
+    {"return_logprob", "", ANY},
+    {"return_tokens", "", ANY},
+    {"return_progress", "", ANY},
+    {"routed_experts_prompt_start", "", ANY},
+    {"media_io_kwargs", "", ANY},
+    {"mm_processor_kwargs", "", ANY},
+    {"images_config", "", ANY},
+    {"custom_labels", "", ANY},
+    {"stream_interval", "", ANY},
+    {"stream_reasoning", "", ANY},
+    {"bootstrap_host", "", ANY},
+    {"bootstrap_port", "", ANY},
+    {"bootstrap_room", "", ANY},
+    {"routed_dp_rank", "", ANY},
+    {"disagg_prefill_dp_rank", "", ANY},
+    {"n_keep", "", ANY},
+    {"n_discard", "", ANY},
+    {"n_probs", "", ANY},
+    {"top_n_tokens", "", ANY},
+    {"decoder_input_details", "", ANY},
+    {"details", "", ANY},
+    {"id_slot", "", ANY},
+    {"cache_prompt", "", ANY},
+    {"n_cache_reuse", "", ANY},
+    {"timings_per_token", "", ANY},
+    {"sse_ping_interval", "", ANY},
+    {"post_sampling_probs", "", ANY},
+    {"response_fields", "", ANY},
+    {"keep_alive", "", ANY},
+    /* other names of ours */
+    {"n_predict", "0 -3 true 1.5", "-2 -1 1"},
+    {"num_predict", "0 -3", "-2 -1 1"},
+    {"max_new_tokens", "0 -1", "1"},
+    {"min_new_tokens", "-1 1.5", "0 1"},
+    {"n_cmpl", "0 129", "1 2"},
+    {"repeat_penalty", "0 -1 true", "1 1.1"},
+    {"repeat_last_n", "-2 1.5", "-1 0 64"},
+    {"extra_key", "1", "\"x\""},
+    {"reasoning_format", "\"deepseek-legacy\" 1", "\"none\" \"auto\" \"deepseek\""},
+};
+
+/* The body with one field; g and *err as genreq_parse leaves them. */
+static int parse_with(enum genreq_dialect dialect, const char *fields, struct genreq *g,
+                      struct api_error *err) {
+    struct buf body;
+    buf_init(&body, 0);
+    buf_addf(&body, "{%s,%s}",
+             dialect == GENREQ_CHAT ? "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+                                    : "\"prompt\":\"hi\"",
+             fields);
+    int rc = genreq_parse(g, dialect, buf_bytes(&body), err);
+    genreq_release(g);
+    buf_release(&body);
+    return rc;
+}
+
+static void try_values(const char *name, const char *values, bool taken) {
+    while (*values) {
+        size_t len = strcspn(values, " ");
+        char field[256];
+        snprintf(field, sizeof field, "\"%s\":%.*s", name, (int)len, values);
+        for (int dialect = GENREQ_CHAT; dialect <= GENREQ_COMPLETIONS; dialect++) {
+            struct genreq g;
+            struct api_error err = {0};
+            int rc = parse_with((enum genreq_dialect)dialect, field, &g, &err);
+            if ((rc == 0) != taken)
+                check_fail(__FILE__, __LINE__, "%s: %s", taken ? "refused" : "taken", field);
+            if (rc) {
+                EXPECT_EQ(err.status, 400);
+                EXPECT_STR(err.param, name);
+                EXPECT(strstr(err.text, name));
+            }
+        }
+        values += len + (values[len] == ' ');
+    }
+}
+
+TEST(fields_of_other_servers_are_refused_by_name_or_change_nothing) {
+    for (size_t i = 0; i < ARRAY_LEN(FIELDS); i++) {
+        try_values(FIELDS[i].name, FIELDS[i].refused, false);
+        try_values(FIELDS[i].name, FIELDS[i].taken, true);
+        try_values(FIELDS[i].name, "null", true);
+    }
+}
+
+TEST(each_row_has_a_case) {
+    EXPECT_EQ(field_peers.row_count, ARRAY_LEN(FIELDS));
+    for (size_t i = 0; i < field_peers.row_count; i++) {
+        bool found = false;
+        for (size_t k = 0; k < ARRAY_LEN(FIELDS); k++)
+            found |= strcmp(field_peers.rows[i].name, FIELDS[k].name) == 0;
+        if (!found)
+            check_fail(__FILE__, __LINE__, "no case for '%s'", field_peers.rows[i].name);
+    }
+}
+
+TEST(white_space_in_a_value_changes_nothing) {
+    struct genreq g;
+    struct api_error err;
+    EXPECT_EQ(parse_with(GENREQ_CHAT, "\"modalities\": [ \"text\" ], \"lora\" : [ ]", &g, &err), 0);
+}
+
+TEST(other_names_do_what_they_say) {
+    struct genreq g;
+    struct api_error err;
+    EXPECT_EQ(parse_with(GENREQ_CHAT,
+                         "\"n_predict\":7,\"min_new_tokens\":2,\"n_cmpl\":3,\"repeat_penalty\":1.5,"
+                         "\"reasoning_format\":\"none\"",
+                         &g, &err),
+              0);
+    EXPECT_EQ(genreq_max_tokens(&g, 99), 7);
+    EXPECT_EQ(g.min_tokens, 2);
+    EXPECT_EQ(g.choice_count, 3);
+    EXPECT(g.repetition_penalty == 1.5 && g.given & GENREQ_REPETITION);
+    EXPECT(!g.separate_reasoning);
+    EXPECT_EQ(parse_with(GENREQ_COMPLETIONS, "\"n_predict\":-1", &g, &err), 0);
+    EXPECT_EQ(genreq_max_tokens(&g, 16), WIRE_MAX_TOKENS);
+}
+
+TEST(two_names_of_a_field_must_agree) {
+    static const struct {
+        const char *fields, *param;
+    } cases[] = {
+        {"\"max_tokens\":5,\"n_predict\":5", NULL},
+        {"\"n_predict\":5,\"max_tokens\":5,\"max_new_tokens\":5", NULL},
+        {"\"max_tokens\":5,\"n_predict\":6", "n_predict"},
+        {"\"n_predict\":6,\"max_tokens\":5", "max_tokens"},
+        {"\"repeat_penalty\":1.5,\"repetition_penalty\":1.5", NULL},
+        {"\"repeat_penalty\":1.5,\"repetition_penalty\":1", "repetition_penalty"},
+        {"\"cache_salt\":\"a\",\"extra_key\":\"a\"", NULL},
+        {"\"cache_salt\":\"a\",\"extra_key\":\"b\"", "extra_key"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct genreq g;
+        struct api_error err = {0};
+        int rc = parse_with(GENREQ_CHAT, cases[i].fields, &g, &err);
+        EXPECT_EQ(rc, cases[i].param ? -1 : 0);
+        EXPECT_STR(err.param, cases[i].param ? cases[i].param : "");
+    }
+}

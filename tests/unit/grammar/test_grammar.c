@@ -1,0 +1,425 @@
+/* Constraints and the texts they accept, by bytes and by masks. */
+#include "base/fsutil.h"
+#include "check.h"
+#include "formats/json.h"
+#include "grammar/grammar.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int compile(enum grammar_kind kind, const char *text, struct program *p, struct error *err) {
+    struct grammar_source source = {.kind = kind, .text = bytes_str(text)};
+    return grammar_compile(&source, NULL, p, err);
+}
+
+static bool accepts(const struct program *p, struct bytes text) {
+    struct grammar_run *run = grammar_run_new(p, NULL);
+    struct matcher *m = matcher_new(run);
+    bool fits = matcher_bytes(m, text) && matcher_may_end(m);
+    matcher_free(&m);
+    grammar_run_free(&run);
+    return fits;
+}
+
+/* A row: a constraint, texts it accepts, texts it refuses; "" ends a list, "~" is the empty text. */
+struct row {
+    enum grammar_kind kind;
+    const char *source;
+    const char *good[6], *bad[6];
+};
+
+static const struct row ROWS[] = {
+    {GRAMMAR_REGEX, "a+b?", {"a", "aaab"}, {"~", "b", "abb"}},
+    {GRAMMAR_REGEX, "(?:x|yz){2,3}", {"xx", "xyzx"}, {"x", "xxxx", "xy"}},
+    {GRAMMAR_REGEX, "[^\\d\\s]\\u00e9.", {"x\xC3\xA9y"}, {"1\xC3\xA9y", "x\xC3\xA9\n"}},
+    {GRAMMAR_REGEX, "(?=.*1)(?!.*22)[12]{3}", {"121", "112"}, {"222", "122", "11"}},
+    {GRAMMAR_REGEX, "^a|b$", {"a", "b"}, {"~", "ab", "c"}},
+    {GRAMMAR_REGEX, "\\p{Lu}\\p{L}*", {"\xC3\x89t", "A"}, {"a", "A1"}},
+    {GRAMMAR_GBNF,
+     "root ::= \"a\" x* # end\nx ::= [0-9] | \"(\" x \")\"",
+     {"a", "a12", "a((3))4"},
+     {"~", "a(", "a()"}},
+    {GRAMMAR_GBNF, "root ::= [^a-c\\n]{2} .\n", {"xyz", "d\xC3\xA9\n"}, {"axx", "xx"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"integer\",\"minimum\":-5,\"exclusiveMaximum\":12}",
+     {"-5", "0", "11", "7.0", "-0"},
+     {"-6", "12", "1.5", "05", "111"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"number\",\"minimum\":0.25,\"maximum\":10.5}",
+     {"0.25", "10.5", "10.50", "3", "9.99"},
+     {"0.2", "10.51", "-1", "11", "0"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"multipleOf\":0.25,\"type\":\"number\",\"minimum\":0}",
+     {"0", "0.25", "1.500", "12"},
+     {"0.3", "0.255", "1.", "-0.25"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"integer\",\"multipleOf\":7}",
+     {"0", "7", "-14", "70.0"},
+     {"8", "77.7", "-1"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}",
+     {"\"ab\"", "\"\\u00e9\\n\xC3\xA9\"", "\"\\ud83d\\ude00x\""},
+     {"\"a\"", "\"abcd\"", "\"\\ud83d\"", "\"a\nb\""}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"string\",\"pattern\":\"^[ab]+$\",\"maxLength\":2}",
+     {"\"a\"", "\"ab\""},
+     {"\"\"", "\"abb\"", "\"c\""}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"format\":\"date\",\"type\":\"string\"}",
+     {"\"2024-02-29\"", "\"1999-12-31\""},
+     {"\"2023-02-29\"", "\"1999-13-01\"", "\"x\""}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"enum\":[1,\"b\",null,{\"a\":[2]}]}",
+     {"1", "1.0", "\"b\"", "null", "{ \"a\" : [ 2 ] }"},
+     {"2", "\"c\"", "{}", "{\"a\":[3]}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}},"
+     "\"required\":[\"a\"],\"additionalProperties\":false}",
+     {"{\"a\":1}", "{\"b\":[],\"a\":1}", "{ \"a\" : 1 , \"b\" : {} }"},
+     {"{}", "{\"b\":1}", "{\"a\":1,\"a\":2}", "{\"a\":1,\"c\":1}", "{\"a\":1,}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"properties\":{\"a\":{\"type\":\"null\"}},\"patternProperties\":{\"^x\":"
+     "{\"type\":\"integer\"}},\"additionalProperties\":{\"type\":\"boolean\"}}",
+     {"{\"a\":null,\"x1\":2,\"y\":true}", "3"},
+     {"{\"a\":1}", "{\"x\":true}", "{\"ab\":null}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"minProperties\":1,\"maxProperties\":2,\"type\":\"object\"}",
+     {"{\"a\":1}", "{\"a\":1,\"b\":2}"},
+     {"{}", "{\"a\":1,\"b\":2,\"c\":3}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"object\",\"dependentRequired\":{\"a\":[\"b\"]}}",
+     {"{}", "{\"b\":1}", "{\"a\":1,\"b\":2}"},
+     {"{\"a\":1}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"}],\"items\":{\"type\":\"string\"},"
+     "\"minItems\":1,\"maxItems\":3}",
+     {"[1]", "[ 1 , \"a\", \"b\" ]"},
+     {"[]", "[\"a\"]", "[1,2]", "[1,\"a\",\"b\",\"c\"]"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"array\",\"contains\":{\"const\":5}}",
+     {"[5]", "[1,5,2]"},
+     {"[]", "[1]"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"next\":"
+     "{\"$ref\":\"#/$defs/n\"}},\"additionalProperties\":false}}}",
+     {"{}", "{\"next\":{\"next\":{}}}"},
+     {"{\"next\":1}", "{\"next\":{\"x\":1}}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}],\"type\":\"object\"}",
+     {"{\"a\":1}", "{\"b\":1,\"c\":2}"},
+     {"{}", "{\"a\":1,\"b\":2}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"if\":{\"properties\":{\"k\":{\"const\":\"x\"}},\"required\":[\"k\"]},\"then\":"
+     "{\"required\":[\"v\"]},\"else\":{\"required\":[\"w\"]},\"type\":\"object\"}",
+     {"{\"k\":\"x\",\"v\":1}", "{\"w\":1}", "{\"k\":\"y\",\"w\":1}"},
+     {"{\"k\":\"x\"}", "{\"k\":\"x\",\"w\":1}", "{}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"not\":{\"enum\":[\"a\",null]}}",
+     {"\"b\"", "1", "[]"},
+     {"\"a\"", "null"}},
+    /* of nobody, so of no meaning */
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"string\",\"x-not-enum\":[\"a\"],\"x-not-pattern\":[\"b\"]}",
+     {"\"a\"", "\"b\""},
+     {"1"}},
+    {GRAMMAR_STRUCTURE,
+     "{\"type\":\"sequence\",\"elements\":[{\"type\":\"until\",\"value\":\"</t>\"},"
+     "{\"type\":\"json_schema\",\"json_schema\":{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":"
+     "{\"type\":\"integer\"}}}}]}",
+     {"</t>1", "a <</t </</t>23"},
+     {"1", "</t></t>1", "</t>\"a\"", "a"}},
+    {GRAMMAR_STRUCTURE,
+     "{\"type\":\"structural_tag\",\"format\":{\"type\":\"triggered_tags\",\"triggers\":[\"<f=\"],"
+     "\"tags\":[{\"begin\":\"<f=x>\",\"content\":{\"type\":\"json_schema\",\"json_schema\":true},"
+     "\"end\":\"</f>\"},{\"begin\":\"<f=y>\",\"content\":{\"type\":\"any_text\"},"
+     "\"end\":[\"</f>\",\"</g>\"]}]}}",
+     {"~", "hi <f", "a <f=x>[1]</f> b", "<f=y> < </</f>", "<f=x>1</f><f=y></g> <"},
+     {"<f=", "<f=z></f>", "<f=x>[1</f>", "<f=x>1"}},
+    {GRAMMAR_STRUCTURE,
+     "{\"type\":\"tags_with_separator\",\"separator\":\", \",\"at_least_one\":true,"
+     "\"tags\":[{\"begin\":\"(\",\"content\":{\"type\":\"regex\",\"pattern\":\"[ab]+\"},"
+     "\"end\":\")\"}]}",
+     {"(a)", "(ab), (b)"},
+     {"~", "(a),(b)", "(a), ", "()"}},
+    {GRAMMAR_STRUCTURE,
+     "{\"type\":\"or\",\"elements\":[{\"type\":\"plus\",\"content\":{\"type\":\"const_string\","
+     "\"value\":\"ab\"}},{\"type\":\"token\",\"value\":\"<|x|>\"},{\"type\":\"any_text\","
+     "\"excludes\":[\"a\"]}]}",
+     {"ab", "abab", "\xff<|x|>", "~", "xyz"},
+     {"a", "xa", "aba", "\xff"}},
+    {GRAMMAR_STRUCTURE,
+     "{\"type\":\"structural_tag\",\"structures\":[{\"begin\":\"<f>\",\"schema\":"
+     "{\"type\":\"null\"},\"end\":\"</f>\"}],\"triggers\":[\"<f>\"]}",
+     {"a<f>null</f>b"},
+     {"<f>1</f>"}},
+};
+
+TEST(constraints_accept_and_refuse) {
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        const struct row *row = &ROWS[i];
+        struct program p;
+        struct error err;
+        if (compile(row->kind, row->source, &p, &err)) {
+            check_fail(__FILE__, __LINE__, "'%s' does not compile: %s", row->source, err.text);
+            return;
+        }
+        for (size_t k = 0; k < 6; k++)
+            for (int bad = 0; bad < 2; bad++) {
+                const char *text = bad ? row->bad[k] : row->good[k];
+                if (text && accepts(&p, bytes_str(*text == '~' ? "" : text)) == (bad == 1)) {
+                    check_fail(__FILE__, __LINE__, "'%s' %s '%s'", row->source,
+                               bad ? "accepts" : "refuses", text);
+                    program_release(&p);
+                    return;
+                }
+            }
+        program_release(&p);
+    }
+}
+
+TEST(what_cannot_be_held_is_refused_by_name) {
+    static const struct {
+        enum grammar_kind kind;
+        const char *source, *word;
+    } REFUSED[] = {
+        {GRAMMAR_JSON_SCHEMA, "{\"uniqueItems\":true}", "uniqueItems"},
+        {GRAMMAR_JSON_SCHEMA, "{\"$ref\":\"other.json\"}", "other.json"},
+        {GRAMMAR_JSON_SCHEMA, "{\"unevaluatedProperties\":false}", "unevaluatedProperties"},
+        {GRAMMAR_JSON_SCHEMA, "{\"type\":\"thing\"}", "type"},
+        {GRAMMAR_JSON_SCHEMA, "{\"allOf\":[{\"type\":\"null\"},{\"type\":\"string\"}]}",
+         "no text satisfies"},
+        {GRAMMAR_JSON_SCHEMA, "[", "byte"},
+        {GRAMMAR_REGEX, "a(b", "group"},
+        {GRAMMAR_REGEX, "(a)\\1", "backreference"},
+        {GRAMMAR_REGEX, "(?<=a)b", "lookbehind"},
+        {GRAMMAR_REGEX, "(a{1,1000}){1,1000}", "states"},
+        {GRAMMAR_REGEX, "(a|b)*a(a|b){40}", "states"},
+        {GRAMMAR_GBNF, "root ::= root \"a\" | \"b\"", "left recursion"},
+        {GRAMMAR_GBNF, "root ::= \"a\" root", "no text satisfies"},
+        {GRAMMAR_GBNF, "root ::= x", "'x'"},
+        {GRAMMAR_GBNF, "x ::= \"a\"", "'root'"},
+        {GRAMMAR_STRUCTURE, "{\"type\":\"nope\"}", "'nope'"},
+        {GRAMMAR_STRUCTURE, "{\"type\":\"const_string\"}", "'value'"},
+        {GRAMMAR_STRUCTURE, "{\"type\":\"sequence\",\"elements\":3}", "'elements'"},
+        {GRAMMAR_STRUCTURE, "{\"type\":\"until\",\"value\":\"\"}", "empty"},
+        {GRAMMAR_STRUCTURE, "{\"type\":\"json_schema\",\"json_schema\":{\"uniqueItems\":true}}",
+         "uniqueItems"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(REFUSED); i++) {
+        struct program p;
+        struct error err;
+        int rc = compile(REFUSED[i].kind, REFUSED[i].source, &p, &err);
+        if (!rc || !strstr(err.text, REFUSED[i].word)) {
+            check_fail(__FILE__, __LINE__, "'%s': %s", REFUSED[i].source,
+                       rc ? err.text : "compiles");
+            program_release(&p);
+            return;
+        }
+    }
+}
+
+/* ---- masks ---- */
+
+/* Every byte, and texts that begin, end and cross what JSON is made of. */
+static const char *const PIECES[] = {
+    "{\"",  "\":",   "\": ", "\",",   "\", \"", "\"}",  "\"]",   "}}",   "]}",       "},",
+    ", ",   "true",  "fal",  "null",  "12",     "0.5",  "ab",    "abc",  "name",     "na",
+    "me\"", "me\":", "\\n",  "\\u00", "e9",     "\\\"", "\xC3",  "\xA9", "\xF0\x9F", "  ",
+    "\n  ", "[[",    "[\"",  "-1",    "e+",     "a\"",  "xy\"z", "\"\""};
+enum { BYTE_TOKENS = 256, END_TOKEN = BYTE_TOKENS + 64, TOKENS = END_TOKEN + 1 };
+
+static struct vocab *small_vocab(uint8_t bytes[BYTE_TOKENS]) {
+    static const uint32_t ENDS[] = {END_TOKEN};
+    struct bytes tokens[TOKENS] = {{0}};
+    for (uint32_t i = 0; i < BYTE_TOKENS; i++) {
+        bytes[i] = (uint8_t)i;
+        tokens[i] = bytes_of(&bytes[i], 1);
+    }
+    for (uint32_t i = 0; i < ARRAY_LEN(PIECES); i++)
+        tokens[BYTE_TOKENS + i] = bytes_str(PIECES[i]);
+    return vocab_new(tokens, TOKENS, ENDS, 1);
+}
+
+static bool allowed(const uint32_t *bits, uint32_t id) {
+    return bits[id / 32] >> id % 32 & 1;
+}
+
+/* Whether a token is accepted by a fresh matcher at the same place. */
+static bool token_fits(struct grammar_run *run, const uint32_t *before, size_t count, uint32_t id) {
+    struct matcher *m = matcher_new(run);
+    bool fits = true;
+    for (size_t i = 0; i < count && fits; i++)
+        fits = matcher_token(m, before[i]);
+    fits = fits && matcher_token(m, id);
+    matcher_free(&m);
+    return fits;
+}
+
+TEST(masks_are_what_is_accepted) {
+    uint8_t bytes[BYTE_TOKENS];
+    struct vocab *v = small_vocab(bytes);
+    for (size_t r = 0; r < ARRAY_LEN(ROWS); r++) {
+        struct program p;
+        struct error err;
+        EXPECT(!compile(ROWS[r].kind, ROWS[r].source, &p, &err));
+        struct grammar_run *run = grammar_run_new(&p, v);
+        for (int walk = 0; walk < 6; walk++) {
+            struct matcher *m = matcher_new(run);
+            uint32_t tokens[40], bits[(TOKENS + 31) / 32], choices[TOKENS];
+            for (size_t n = 0; n < ARRAY_LEN(tokens); n++) {
+                size_t count = 0;
+                matcher_mask(m, bits);
+                for (uint32_t id = 0; id < TOKENS; id++) {
+                    if (allowed(bits, id) != token_fits(run, tokens, n, id)) {
+                        check_fail(__FILE__, __LINE__, "'%s' after %zu tokens: token %u is %s",
+                                   ROWS[r].source, n, id, allowed(bits, id) ? "in" : "out");
+                        return;
+                    }
+                    if (allowed(bits, id) && id != END_TOKEN)
+                        choices[count++] = id;
+                }
+                /* There is always a way on, or the end. */
+                EXPECT(count || allowed(bits, END_TOKEN));
+                if (!count)
+                    break;
+                tokens[n] = choices[check_random() % count];
+                EXPECT(matcher_token(m, tokens[n]));
+            }
+            matcher_free(&m);
+        }
+        grammar_run_free(&run);
+        program_release(&p);
+    }
+    vocab_free(&v);
+}
+
+TEST(tables_made_anew_change_nothing) {
+    struct program p;
+    struct error err;
+    EXPECT(!compile(GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\"}", &p, &err));
+    struct grammar_run *run = grammar_run_new(&p, NULL);
+    struct matcher *keeps = matcher_new(run), *fills = matcher_new(run);
+    EXPECT(matcher_bytes(keeps, bytes_str("{\"a\":[{\"b\":[1,")));
+    /* Each depth of nesting is a stack of its own, so the tables grow past their budget. */
+    EXPECT(matcher_bytes(fills, bytes_str("{\"a\":")));
+    for (int i = 0; i < 20000; i++)
+        EXPECT(matcher_bytes(fills, bytes_str("[")));
+    EXPECT(grammar_run_size(run) < RUN_BYTES_MAX);
+    EXPECT(matcher_bytes(keeps, bytes_str("2]}]}")) && matcher_may_end(keeps));
+    EXPECT(!matcher_bytes(keeps, bytes_str("]")));
+    EXPECT(matcher_bytes(fills, bytes_str("]")));
+    matcher_free(&keeps);
+    matcher_free(&fills);
+    grammar_run_free(&run);
+    program_release(&p);
+}
+
+TEST(plain_json_has_an_end) {
+    static const char *const good[] = {"{\"a\": [1, 2 ], \"b\": {}}",
+                                       "{\"a\":[],\"b\":{\"c\": 1}}"},
+                             *const bad[] = {
+                                 "{\"a\":  [],\"b\":{}}", "{\"a\":\n[],\"b\":{}}",
+                                 "{ \"a\":[],\"b\":{}}",  "{\"a\":[],  \"b\":{}}",
+                                 "{\"a\":[],\"b\":{} }",  "{\"a\":[],\"b\":{\"c\":  1}}"};
+    struct program p;
+    struct error err;
+    struct grammar_source source = {
+        .kind = GRAMMAR_JSON_SCHEMA,
+        .text = bytes_str("{\"type\":\"object\",\"required\":[\"a\",\"b\"],\"properties\":{\"a\":"
+                          "{\"type\":\"array\"},\"b\":{\"type\":\"object\"}}}"),
+        .plain = true};
+    EXPECT(!grammar_compile(&source, NULL, &p, &err));
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        EXPECT(accepts(&p, bytes_str(good[i])));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        EXPECT(!accepts(&p, bytes_str(bad[i])));
+    program_release(&p);
+    static const struct {
+        const char *schema, *good, *bad;
+    } NUMBERS[] = {
+        {"{\"type\":\"integer\"}", "-120", "1.0"},
+        {"{\"type\":\"integer\",\"minimum\":1}", "7", "7.00"},
+        {"{\"type\":\"number\"}", "1.5e10", "1e100"},
+        {"{\"type\":\"number\",\"maximum\":2}", "-0.25", "0.000000000000000000"},
+        {"{\"enum\":[1]}", "1", "1.0"},
+        {"{\"type\":\"integer\",\"minimum\":100000000000000000000}", "100000000000000000000", "1"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(NUMBERS); i++) {
+        source.text = bytes_str(NUMBERS[i].schema);
+        EXPECT(!grammar_compile(&source, NULL, &p, &err));
+        if (!accepts(&p, bytes_str(NUMBERS[i].good)) || accepts(&p, bytes_str(NUMBERS[i].bad)))
+            check_fail(__FILE__, __LINE__, "%s", NUMBERS[i].schema);
+        program_release(&p);
+    }
+}
+
+TEST(forced_text_is_told) {
+    struct program p;
+    struct error err;
+    struct buf out = {0};
+    struct grammar_source source = {
+        .kind = GRAMMAR_JSON_SCHEMA,
+        .text = bytes_str("{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},"
+                          "\"required\":[\"city\"],\"additionalProperties\":false}"),
+        .compact = true};
+    EXPECT(!grammar_compile(&source, NULL, &p, &err));
+    struct grammar_run *run = grammar_run_new(&p, NULL);
+    struct matcher *m = matcher_new(run);
+    matcher_forced(m, 100, &out);
+    EXPECT_STR(buf_text(&out), "{\"city\":\"");
+    buf_release(&out);
+    matcher_free(&m);
+    grammar_run_free(&run);
+    program_release(&p);
+}
+
+/* ---- schemas of others ---- */
+
+/* Each line: {"schema", "tests": [{"valid", "data"}]}. Valid data must be accepted, invalid data
+ * refused, by every schema that compiles; 97 of 100 compile. */
+TEST(public_schemas_accept_what_is_valid) {
+    const char *path = check_shared("structured/maskbench_subset.jsonl");
+    FILE *f = path ? fopen(path, "re") : NULL;
+    if (!f)
+        SKIP("shared", "structured/maskbench_subset.jsonl");
+    char *line = NULL;
+    size_t cap = 0, schemas = 0, compiled = 0, wrong = 0;
+    ssize_t len;
+    while ((len = getline(&line, &cap, f)) > 0) {
+        struct json_reader r;
+        struct program p = {0};
+        struct error err;
+        bool ready = false, valid = false, failed = false;
+        json_reader_init(&r, bytes_of(line, (size_t)len), JSON_DEPTH_MAX, JSON_ALLOW_NUL);
+        schemas++;
+        for (enum json_event e; !failed && (e = json_next(&r)) != JSON_END && e != JSON_ERROR;) {
+            bool schema = e == JSON_KEY && bytes_equal(r.text, bytes_str("schema"));
+            bool data = e == JSON_KEY && bytes_equal(r.text, bytes_str("data"));
+            if (e == JSON_KEY && bytes_equal(r.text, bytes_str("valid")))
+                failed = !json_read_bool(&r, &valid);
+            if (!schema && !data)
+                continue;
+            (void)json_next(&r);
+            size_t from = r.offset;
+            if (!json_skip(&r))
+                break;
+            struct bytes value = bytes_of(r.start + from, r.offset + r.raw.len - from);
+            if (schema) {
+                struct grammar_source source = {.kind = GRAMMAR_JSON_SCHEMA, .text = value};
+                ready = !grammar_compile(&source, NULL, &p, &err);
+                compiled += ready;
+                failed = !ready;
+            } else if (ready && accepts(&p, value) != valid) {
+                wrong++;
+            }
+        }
+        program_release(&p);
+        json_reader_release(&r);
+    }
+    free(line);
+    fclose(f);
+    printf("# %zu of %zu schemas compile\n", compiled, schemas);
+    EXPECT(schemas > 1000);
+    EXPECT(compiled * 100 >= schemas * 97);
+    EXPECT_EQ(wrong, 0);
+}

@@ -1,0 +1,3 @@
+#include "worker/hooks.h"
+
+struct worker_hooks worker_hooks;

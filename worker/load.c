@@ -1,0 +1,218 @@
+#include "worker/load.h"
+
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "model/run/rope.h"
+#include "text/bundle.h"
+#include "worker/flight_ring.h"
+
+/* Bumped whenever a change to the kernels changes bits: part of the fingerprint. */
+#define KERNEL_BUILD "4"
+
+/* A pipeline has a plan in each stage, and one more so that none of them waits for the
+ * scheduler. */
+enum { STEPS_IN_FLIGHT = 2, POOL_SPIN_US = 60 };
+
+static void on_progress(void *ctx, uint64_t done, uint64_t total) {
+    progress_tick(ctx);
+}
+static void on_layer(void *ctx) {
+    progress_tick(ctx);
+}
+
+static int open_device(struct loaded *l, const struct worker_settings *s, struct error *err) {
+    struct comm_place place = l->ranks.place;
+    bool chosen = s->gpu >= 0 && s->device && *s->device;  /* settings made by hand leave it zero */
+    static const char *const GEMM[] = {"own", "cublaslt"}; /* by the numbers of --gemm */
+    static const char *const COMPUTE[] = {"auto", "f32", "int8"}; /* and of --compute */
+    struct device_options options = {.kind = s->device ? s->device : "auto",
+                                     .isa = s->isa,
+                                     .compute = COMPUTE[s->compute],
+                                     .thread_count = (int)s->threads,
+                                     .spin_us = POOL_SPIN_US,
+                                     .ordinal = chosen ? (int)s->gpu
+                                                       : (int)(place.stage * place.tp + place.rank),
+                                     .gemm = GEMM[s->gemm]};
+    return device_open(&options, &l->dev, err);
+}
+
+/* By the numbers of --quantize. */
+static const enum storage_type QUANTIZE[] = {STORAGE_NONE, STORAGE_F8_E4M3, STORAGE_I8, STORAGE_U4};
+
+static int open_model(struct loaded *l, const struct worker_settings *s, struct error *err) {
+    struct model_options model = {.dir = s->model,
+                                  .config.strict = s->strict_config,
+                                  .quantize = QUANTIZE[s->quantize],
+                                  .progress = on_progress,
+                                  .progress_ctx = l->progress};
+    if (!ranks_are_alone(&l->ranks))
+        model.shard = &l->ranks.shard;
+    if (!s->model || !*s->model)
+        return error_set(err, ERR_INVALID, "no model was given; use --model FOLDER");
+    int rc = open_device(l, s, err);
+    if (rc)
+        return rc;
+    l->stream = stream_new(l->dev);
+    rc = bundle_pack(s->model, &l->bundle, err);
+    if (!rc)
+        rc = model_open(&l->model, &model, l->dev, l->stream, err);
+    if (!rc)
+        rc = kv_geometry_of(&l->geometry, &l->model, KV_TYPES[s->kv_type],
+                            (uint32_t)s->block_tokens, err);
+    return rc;
+}
+
+/* Layers' states are as large as the model makes them: no more slots than a quarter of the free
+ * memory holds. */
+static uint32_t slot_count_for_memory(const struct loaded *l, uint32_t wanted,
+                                      uint64_t memory_free) {
+    uint64_t state_bytes = l->geometry.state_bytes;
+    if (!state_bytes || !memory_free)
+        return wanted;
+    uint32_t most =
+        (uint32_t)MIN((uint64_t)wanted, MAX(memory_free / 4 / state_bytes, (uint64_t)1));
+    if (most < wanted)
+        log_info("%u slots instead of %u: each keeps %llu MB of state", most, wanted,
+                 (unsigned long long)(state_bytes >> 20));
+    return most;
+}
+
+/* Copies of states at the ends of prompts: at most an eighth of the free memory, and two a slot,
+ * whatever was asked for. A model whose keys depend on a prompt's length shares nothing, whatever
+ * its states. */
+static uint32_t snapshot_count_for_memory(const struct loaded *l, uint64_t bytes, uint32_t slots,
+                                          uint64_t memory_free) {
+    uint64_t state_bytes = l->geometry.state_bytes;
+    if (!state_bytes || spec_depends_on_length(&l->model.spec))
+        return 0;
+    if (memory_free)
+        bytes = MIN(bytes, memory_free / 8);
+    return (uint32_t)MIN(bytes / state_bytes, 2 * (uint64_t)slots);
+}
+
+/* A rank's share of the part of the memory that may be taken; 0: no bound. */
+static uint64_t memory_max(const struct loaded *l, double fraction) {
+    double bytes = fraction * (double)l->dev->memory_bytes;
+    if (!device_memory_free(l->dev))
+        bytes /= (double)l->ranks.place.tp * l->ranks.place.pp;
+    return (uint64_t)bytes;
+}
+
+static int allocate_memory(struct loaded *l, const struct worker_settings *s, struct error *err) {
+    uint64_t memory_free = device_memory_available(l->dev);
+    /* all of them here */
+    if (!device_memory_free(l->dev))
+        memory_free /= l->ranks.place.tp * l->ranks.place.pp;
+    uint32_t slots = slot_count_for_memory(l, (uint32_t)s->slots, memory_free),
+             context = l->model.spec.max_context;
+    if (s->max_context > context)
+        log_warn("--max-context %lld is more than the model was made for; it is %u tokens",
+                 (long long)s->max_context, context);
+    if (s->max_context)
+        context = MIN(context, (uint32_t)s->max_context);
+    l->max_step_tokens = (uint32_t)s->max_step_tokens;
+    l->geometry.snapshot_count =
+        snapshot_count_for_memory(l, s->snapshot_bytes, slots, memory_free);
+    struct memory_plan plan;
+    struct memory_request request = {.slot_count = slots,
+                                     .max_step_tokens = l->max_step_tokens,
+                                     .max_context = context,
+                                     .block_count = (uint32_t)s->blocks,
+                                     .kv_bytes = s->kv_bytes,
+                                     .memory_free = memory_free,
+                                     .memory_max = memory_max(l, s->memory_fraction)};
+    int rc = memory_plan_make(&plan, &l->model, &l->geometry, &request, err);
+    if (!rc)
+        rc = slots_init(&l->slots, &l->model, &l->geometry, slots, context, plan.block_count, err);
+    if (!rc)
+        rc = forward_init(&l->forward, &l->model, &l->slots, l->max_step_tokens, 2 * slots, err);
+    if (!rc)
+        rc = ranks_init(&l->ranks, &l->model, l->max_step_tokens, slots, l->progress, err);
+    if (rc)
+        return rc;
+    l->forward.ranks = &ranks_calls;
+    l->forward.ranks_ctx = &l->ranks;
+    stepper_init(&l->stepper, &l->forward, slots, s->graphs && ranks_are_alone(&l->ranks));
+    l->forward.progress = on_layer;
+    l->forward.progress_ctx = l->progress;
+    log_info("memory: weights %llu MB, KV cache %llu MB (%u blocks of %u tokens, %s), buffers %llu "
+             "MB, slots %llu MB",
+             (unsigned long long)(plan.weight_bytes >> 20),
+             (unsigned long long)(plan.kv_bytes >> 20), plan.block_count, l->geometry.block_tokens,
+             storage_name(l->geometry.type), (unsigned long long)(plan.activation_bytes >> 20),
+             (unsigned long long)(plan.slot_bytes >> 20));
+    return 0;
+}
+
+/* Whatever can change a bit of a continuation. */
+static struct u128 fingerprint(const struct loaded *l, struct u128 revision) {
+    char text[256], hex[U128_TEXT_MAX];
+    u128_text(revision, hex);
+    int n = snprintf(text, sizeof text, "%s|%d|%s|%s|%s|%s|%s|tp%u|pp%u|%s|exact", hex,
+                     (int)l->dev->kind, l->dev->isa, KERNEL_BUILD, compute_name(l->dev->compute),
+                     storage_name(l->model.weights.main_type), storage_name(l->geometry.type),
+                     l->ranks.place.tp, l->ranks.place.pp, l->ranks.nccl_calls ? "nccl" : "shm");
+    return hash128(text, (size_t)n, 0);
+}
+
+static void describe(struct loaded *l, const struct worker_settings *s) {
+    struct u128 ids[2] = {l->model.revision, bundle_hash(buf_bytes(&l->bundle))},
+                revision = hash128(ids, sizeof ids, 0);
+    worker_public_name(s, l->served_name);
+    forward_rehearse(&l->forward, l->stream); /* before the fingerprint */
+    /* Keys rotated by the length of their own prompt are no other prompt's. */
+    bool own = l->geometry.state_bytes || spec_depends_on_length(&l->model.spec);
+    l->group = (struct wire_kv_group){.kind = own ? WIRE_GROUP_RECURRENT : WIRE_GROUP_FULL,
+                                      .block_tokens = l->geometry.block_tokens,
+                                      .block_count = l->slots.kv.block_count,
+                                      .block_bytes = l->geometry.block_bytes};
+    l->about = (struct wire_hello){.model = bytes_str(l->served_name),
+                                   .revision = revision,
+                                   .bundle = ids[1],
+                                   .bundle_bytes = l->bundle.len,
+                                   .fingerprint = fingerprint(l, revision),
+                                   .slot_count = l->slots.table.slot_count,
+                                   .max_step_tokens = l->max_step_tokens,
+                                   .max_context = l->slots.table.max_context,
+                                   .logits_width = l->model.spec.vocab,
+                                   .steps_in_flight = l->steps_in_flight,
+                                   .class_sensitive = l->dev->kind != DEVICE_CPU,
+                                   .snapshot_count = l->geometry.snapshot_count,
+                                   .groups = &l->group,
+                                   .group_count = 1};
+}
+
+int worker_load(struct loaded *l, const struct worker_settings *settings,
+                struct worker_progress *progress, struct error *err) {
+    l->progress = progress;
+    buf_init(&l->bundle, 0);
+    int rc = ranks_place(&l->ranks, settings, err);
+    uint32_t stages = l->ranks.place.pp;
+    l->steps_in_flight = stages > 1 ? MIN(stages + 1, (uint32_t)STEPS_MAX) : STEPS_IN_FLIGHT;
+    if (!rc)
+        rc = open_model(l, settings, err);
+    if (!rc)
+        rc = allocate_memory(l, settings, err);
+    if (rc)
+        return rc;
+    describe(l, settings);
+    log_info("model '%s' on %s (%s, %u threads)", l->served_name, l->dev->name, l->dev->isa,
+             l->dev->thread_count);
+    return 0;
+}
+
+void loaded_release(struct loaded *l) {
+    ranks_release(&l->ranks);
+    stepper_release(&l->stepper);
+    if (l->forward.model)
+        forward_release(&l->forward);
+    if (l->slots.dev)
+        slots_release(&l->slots);
+    if (l->model.dev)
+        model_close(&l->model);
+    stream_free(&l->stream);
+    device_close(&l->dev);
+    buf_release(&l->bundle);
+}
