@@ -46,7 +46,8 @@ export class Settings {
   }
 }
 
-// Shows the dialog with the values; takes them over when it closes by Done or Escape.
+// Shows the dialog with the values; takes them over when Done, Escape or a click beside it ends it. Not in its close event,
+// which comes a task after the dialog has gone: a question sent in between would go out with the old ones.
 export function bindSettings(dialog, form, settings, onChange) {
   const fields = form.elements;
   const fill = () => {
@@ -65,9 +66,10 @@ export function bindSettings(dialog, form, settings, onChange) {
     settings.save();
     onChange();
   };
-  dialog.addEventListener('close', take);
+  form.addEventListener('submit', take);
+  dialog.addEventListener('cancel', take);
   dialog.addEventListener('click', event => {
-    if (event.target === dialog && form.reportValidity()) dialog.close();
+    if (event.target === dialog) form.requestSubmit(form.elements['settings-done']);
   });
   return () => {
     fill();
