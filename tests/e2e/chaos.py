@@ -129,17 +129,20 @@ class Arena:
 
     def __enter__(self):
         self.server.__enter__()
-        results, _ = asyncio.run(run_streams(self.server, self.requests))
-        bad = [r.error or r.status for r in results if r.error or r.status != 200 or not r.done]
-        assert not bad, f"the undisturbed run failed: {bad[:3]}"
-        self.wanted = [r.key() for r in results]
-        again, _ = asyncio.run(run_streams(self.server, self.requests))
-        assert [r.key() for r in again] == self.wanted, "two undisturbed runs differ"
+        self.wanted = self.undisturbed()
+        for i, (got, wanted) in enumerate(zip(self.undisturbed(), self.wanted)):
+            assert got == wanted, f"two undisturbed runs differ in request {i}: {first_difference(got, wanted)}"
         self.server.wait(lambda: settled(self.server), 10, "blocks returned")
         return self
 
     def __exit__(self, *trace):
         return self.server.__exit__(*trace)
+
+    def undisturbed(self):
+        results, _ = asyncio.run(run_streams(self.server, self.requests))
+        bad = [r.error or r.status for r in results if r.error or r.status != 200 or not r.done]
+        assert not bad, f"an undisturbed run failed: {bad[:3]}"
+        return [r.key() for r in results]
 
     def fds(self):
         return {p: fd_count(p) for role in ("gateway", "scheduler", "worker", "serve") for p in self.server.pids(role)}
