@@ -165,9 +165,9 @@ static void hash_file(struct hasher *h, const struct safetensors *files, uint32_
         const struct tensor *t = &files->tensors[i];
         if (t->file_idx != file_idx)
             continue;
-        size_t part = (size_t)MIN(t->byte_len, (uint64_t)REVISION_SAMPLE);
-        hasher_add(h, t->data, part);
-        hasher_add(h, t->data + t->byte_len - part, part);
+        size_t sample_len = (size_t)MIN(t->byte_len, (uint64_t)REVISION_SAMPLE);
+        hasher_add(h, t->data, sample_len);
+        hasher_add(h, t->data + t->byte_len - sample_len, sample_len);
     }
 }
 

@@ -106,15 +106,15 @@ static const struct export_view *view_of(const struct export_item *item, uint32_
     return v;
 }
 
-/* Each view's columns go to their places; `part` has room for a row. */
+/* Each view's columns go to their places; `row` has room for a row. */
 static void joined_columns(const struct export_item *item, uint32_t plane, uint32_t r, float *out,
-                           float *part) {
+                           float *row) {
     uint32_t step = item->alternate ? item->view_count : 1, at = 0;
     for (uint32_t i = 0; i < item->view_count; i++) {
         const struct export_view *v = &item->views[i];
-        view_row(v, plane, r, v->count, part);
+        view_row(v, plane, r, v->count, row);
         for (uint32_t c = 0; c < v->count; c++)
-            out[at + c * step] = part[c];
+            out[at + c * step] = row[c];
         at += item->alternate ? 1 : v->count;
     }
 }

@@ -5,7 +5,7 @@
 /* ---- gate and up, fused or apart ---- */
 
 struct halves {
-    enum weight_role whole, parts[2];
+    enum weight_role whole, each[2];
     bool experts, bias;
 };
 static const struct halves HALVES[] = {
@@ -28,7 +28,7 @@ static int split(struct planner *p, const struct halves *h, const struct tensor 
                          t->name);
     uint32_t both = (uint32_t)t->dims[rows_dim + turned], width = both / 2;
     for (uint32_t i = 0; i < 2; i++) {
-        struct export_item *item = planner_add(p, h->parts[i], 0, 1);
+        struct export_item *item = planner_add(p, h->each[i], 0, 1);
         if (!item)
             return p->err->code;
         struct export_view *v = &item->views[0];
@@ -53,20 +53,21 @@ static int split(struct planner *p, const struct halves *h, const struct tensor 
 
 /* GGUF's two to the fused one of a folder. */
 static int join(struct planner *p, const struct halves *h) {
-    const struct tensor *parts[] = {planner_find(p, h->parts[0], 0),
-                                    planner_find(p, h->parts[1], 0)};
+    const struct tensor *halves[] = {planner_find(p, h->each[0], 0),
+                                     planner_find(p, h->each[1], 0)};
     bool turned = h->experts && !h->bias && p->to->experts_transposed,
          pairs = h->experts && alternating(p);
-    if (!parts[0] || !parts[1] || parts[0]->dim_count != parts[1]->dim_count ||
-        memcmp(parts[0]->dims, parts[1]->dims, sizeof parts[0]->dims) || parts[0]->dim_count < 2)
+    if (!halves[0] || !halves[1] || halves[0]->dim_count != halves[1]->dim_count ||
+        memcmp(halves[0]->dims, halves[1]->dims, sizeof halves[0]->dims) ||
+        halves[0]->dim_count < 2)
         return error_set(p->err, ERR_INVALID, "gate and up of layer %u do not fit", p->layer);
     struct export_item *item = planner_add(p, h->whole, 0, 2);
     if (!item)
         return p->err->code;
-    uint32_t planes = h->experts ? (uint32_t)parts[0]->dims[0] : 1,
-             rows = (uint32_t)parts[0]->dims[h->experts], cols = 1;
+    uint32_t planes = h->experts ? (uint32_t)halves[0]->dims[0] : 1,
+             rows = (uint32_t)halves[0]->dims[h->experts], cols = 1;
     for (uint32_t i = 0; i < 2; i++) {
-        item->views[i] = planner_view(p, parts[i], rows);
+        item->views[i] = planner_view(p, halves[i], rows);
         if (h->bias)
             item->views[i].cols = 1;
         item->views[i].turned = turned;
@@ -112,8 +113,8 @@ bool export_has_blocks(const struct model_spec *spec, enum tensor_type type) {
  * every `step`-th. */
 static int pack_mxfp4(struct planner *p, enum weight_role blocks, enum weight_role to,
                       uint32_t first, uint32_t step) {
-    const struct tensor *parts[] = {planner_find(p, blocks, 0), planner_find(p, blocks + 1, 0)},
-                        *b = parts[0], *s = parts[1];
+    const struct tensor *pair[] = {planner_find(p, blocks, 0), planner_find(p, blocks + 1, 0)},
+                        *b = pair[0], *s = pair[1];
     bool ok = s && b->type == TENSOR_U8 && s->type == TENSOR_U8 && b->dim_count == 4 &&
               s->dim_count == 3 && b->dims[3] == MXFP4_BLOCK &&
               !memcmp(b->dims, s->dims, 3 * sizeof *s->dims) && b->dims[1] % step == 0;
@@ -123,7 +124,7 @@ static int pack_mxfp4(struct planner *p, enum weight_role blocks, enum weight_ro
     if (!item)
         return p->err->code;
     for (uint32_t i = 0; i < 2; i++) {
-        item->views[i] = planner_view(p, parts[i], (uint32_t)s->dims[1]);
+        item->views[i] = planner_view(p, pair[i], (uint32_t)s->dims[1]);
         item->views[i].cols = (uint32_t)s->dims[2] * (i ? 1 : MXFP4_BLOCK);
         item->views[i].first = first;
         item->views[i].step = step;
@@ -148,12 +149,12 @@ static int unpack_mxfp4(struct planner *p, enum weight_role blocks, const enum w
         if (!item)
             return p->err->code;
         for (uint32_t i = 0; i < count; i++) {
-            const struct tensor *part = planner_find(p, from[i], 0);
-            if (!part || part->type != TENSOR_MXFP4 || part->dim_count != 3 ||
-                memcmp(part->dims, t->dims, 3 * sizeof *t->dims))
+            const struct tensor *source = planner_find(p, from[i], 0);
+            if (!source || source->type != TENSOR_MXFP4 || source->dim_count != 3 ||
+                memcmp(source->dims, t->dims, 3 * sizeof *t->dims))
                 return error_set(p->err, ERR_INVALID, "gate and up of layer %u do not fit",
                                  p->layer);
-            item->views[i] = planner_view(p, part, (uint32_t)t->dims[1]);
+            item->views[i] = planner_view(p, source, (uint32_t)t->dims[1]);
         }
         item->join = k ? EXPORT_SCALES : EXPORT_BLOCKS;
         item->type = TENSOR_U8;
@@ -227,7 +228,7 @@ int planner_add_ffn(struct planner *p, enum weight_role role, const struct tenso
         if (role == h->whole && p->o->to_gguf && apart)
             return split(p, h, t);
         bool whole = h->experts ? p->fused : p->to->patterns[h->whole] != NULL;
-        if (role == h->parts[0] && !p->o->to_gguf && whole)
+        if (role == h->each[0] && !p->o->to_gguf && whole)
             return join(p, h);
     }
     *done = false;

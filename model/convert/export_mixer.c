@@ -247,14 +247,14 @@ static int split_delta(struct planner *p, const struct tensor *t) {
 
 static int join_delta(struct planner *p) {
     const struct recurrent_spec *r = &p->model->spec.layers[p->layer].recurrent;
-    const struct tensor *parts[] = {planner_find(p, ROLE_IN, 0), planner_find(p, ROLE_IN_Z, 0)};
+    const struct tensor *sources[] = {planner_find(p, ROLE_IN, 0), planner_find(p, ROLE_IN_Z, 0)};
     struct export_item *item = planner_add(p, ROLE_IN, 0, 2);
     uint32_t rows[2], hidden = p->model->spec.hidden;
     delta_rows(r, rows);
     if (!item)
         return p->err->code;
     for (uint32_t i = 0; i < 2; i++) {
-        const struct tensor *t = parts[i];
+        const struct tensor *t = sources[i];
         if (!t || t->dim_count != 2 || t->dims[0] != rows[i] || t->dims[1] != hidden)
             return error_set(p->err, ERR_INVALID, "attn_qkv and attn_gate of layer %u do not fit",
                              p->layer);

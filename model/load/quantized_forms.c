@@ -14,7 +14,7 @@ static uint32_t word(const struct tensor *t, size_t idx) {
     return w;
 }
 
-static void put(uint8_t *data, uint32_t bits, size_t idx, uint32_t value) {
+static void set_value(uint8_t *data, uint32_t bits, size_t idx, uint32_t value) {
     if (bits == 8)
         data[idx] = (uint8_t)value;
     else
@@ -136,8 +136,8 @@ int quantized_awq(const struct module *m, struct tensor *out) {
         return rc;
     for (uint32_t k = 0; k < g.cols; k++)
         for (uint32_t n = 0; n < g.rows; n++)
-            put(g.data, 4, (size_t)n * g.cols + k,
-                word(w, (size_t)k * (g.rows / 8) + n / 8) >> AWQ_SHIFT[n % 8] & 15);
+            set_value(g.data, 4, (size_t)n * g.cols + k,
+                      word(w, (size_t)k * (g.rows / 8) + n / 8) >> AWQ_SHIFT[n % 8] & 15);
     for (uint32_t k = 0; z && k < g.groups; k++)
         for (uint32_t n = 0; n < g.rows; n++)
             g.zeros[(size_t)n * g.groups + k] =
@@ -180,8 +180,8 @@ int quantized_gptq(const struct module *m, struct tensor *out) {
         return rc;
     for (uint32_t k = 0; k < g.cols; k++)
         for (uint32_t n = 0; n < g.rows; n++)
-            put(g.data, g.bits, (size_t)n * g.cols + k,
-                word(w, (size_t)(k / per_word) * g.rows + n) >> bits * (k % per_word) & mask);
+            set_value(g.data, g.bits, (size_t)n * g.cols + k,
+                      word(w, (size_t)(k / per_word) * g.rows + n) >> bits * (k % per_word) & mask);
     for (uint32_t k = 0; z && k < g.groups; k++)
         for (uint32_t n = 0; n < g.rows; n++)
             g.zeros[(size_t)n * g.groups + k] =
@@ -245,9 +245,9 @@ int quantized_packed(const struct module *m, struct tensor *out) {
         return rc;
     for (uint32_t n = 0; !in_place && n < g.rows; n++)
         for (uint32_t k = 0; k < g.cols; k++)
-            put(g.data, g.bits, (size_t)n * g.cols + k,
-                word(w, (size_t)n * w->dims[1] + k / per_word) >> g.bits * (k % per_word) &
-                    ((1u << g.bits) - 1));
+            set_value(g.data, g.bits, (size_t)n * g.cols + k,
+                      word(w, (size_t)n * w->dims[1] + k / per_word) >> g.bits * (k % per_word) &
+                          ((1u << g.bits) - 1));
     grouped_tensor(&g, in_place ? w->data : g.data, out);
     return 0;
 }

@@ -109,13 +109,13 @@ static void say(struct reader *r, const char *fmt, ...) {
     buf_add_bytes(r->out, bytes_of(text, (size_t)len));
 }
 
-static void put(struct reader *r, const char *field, uint64_t value) {
+static void add_field(struct reader *r, const char *field, uint64_t value) {
     say(r, ",\"%s\":%llu", field, (unsigned long long)value);
 }
 /* The same of a field that the file's config may have. */
 static void put_agreed(struct reader *r, const char *field, const char *told, uint64_t value) {
     agree(r, told, value);
-    put(r, field, value);
+    add_field(r, field, value);
 }
 
 static int contradict(struct reader *r, uint32_t layer, const char *what) {
@@ -133,10 +133,10 @@ static int put_mamba1(struct reader *r, uint32_t layer) {
     if (r->err->code || size_of(r, layer, "mamba.x_proj.weight", 0) != rank + 2 * state ||
         size_of(r, layer, "mamba.in_proj.weight", 0) != 2 * width)
         return contradict(r, layer, "Mamba");
-    put(r, "mamba1_width", width);
-    put(r, "mamba1_state_size", state);
-    put(r, "mamba1_conv_kernel", taps);
-    put(r, "mamba1_rank", rank);
+    add_field(r, "mamba1_width", width);
+    add_field(r, "mamba1_state_size", state);
+    add_field(r, "mamba1_conv_kernel", taps);
+    add_field(r, "mamba1_rank", rank);
     return 0;
 }
 
@@ -148,9 +148,9 @@ static void put_heads(struct reader *r, const char *prefix, uint64_t heads, uint
     if (config_has(&r->config, 0, "mamba2_expand") && r->hidden && width % r->hidden == 0)
         agree(r, "mamba2_expand", width / r->hidden);
     snprintf(name, sizeof name, "%s_heads", prefix);
-    put(r, name, heads);
+    add_field(r, name, heads);
     snprintf(name, sizeof name, "%s_head_dim", prefix);
-    put(r, name, width / heads);
+    add_field(r, name, width / heads);
 }
 
 /* Shapes give groups times states: what the config leaves open is one group, unless it says how
@@ -170,7 +170,7 @@ static int put_mamba2(struct reader *r, uint32_t layer) {
     if (all % groups || heads % groups)
         return contradict(r, layer, "Mamba 2 and 'mamba2_n_groups'");
     put_heads(r, "ssm", heads, width);
-    put(r, "n_groups", groups);
+    add_field(r, "n_groups", groups);
     put_agreed(r, "state_size", "mamba2_state_size", all / groups);
     put_agreed(r, "conv_kernel", "mamba2_conv_kernel", taps);
     say(r, ",\"use_bias\":true,\"time_step_limit\":[0.001,0.1]");
@@ -195,7 +195,7 @@ static int put_widening(struct reader *r, uint32_t layer, uint64_t dim) {
         return contradict(r, layer, "Mamba 3 with several inputs");
     agree(r, "mamba3_mimo_rank", inside / dim);
     if (wide)
-        put(r, "mamba3_widening", inside / dim);
+        add_field(r, "mamba3_widening", inside / dim);
     return r->err->code;
 }
 
@@ -278,7 +278,7 @@ static int put_attention(struct reader *r, uint32_t layer) {
             layer);
     agree(r, "head_dim", dim);
     put_agreed(r, "num_key_value_heads", "num_kv_heads", k / dim);
-    put(r, "head_dim", dim);
+    add_field(r, "head_dim", dim);
     return set_heads(r, q / dim);
 }
 
@@ -347,19 +347,19 @@ static int put_ffns(struct reader *r) {
     if (!experts)
         return r->err->code;
     put_agreed(r, "num_experts", "num_experts", experts);
-    put(r, "num_experts_per_tok", MIN(said(r, "experts_per_tok", 2), experts));
+    add_field(r, "num_experts_per_tok", MIN(said(r, "experts_per_tok", 2), experts));
     return r->err->code;
 }
 
 static void put_rest(struct reader *r) {
     bool tied = config_bool(&r->config, 0, "tie_word_embeddings", false);
     tied = tied || !safetensors_find(r->files, "lm_head.weight");
-    put(r, "max_position_embeddings", said(r, "max_seq_len", 4096));
+    add_field(r, "max_position_embeddings", said(r, "max_seq_len", 4096));
     say(r, ",\"tie_word_embeddings\":%s,\"rms_norm_eps\":%.9g", tied ? "true" : "false",
         config_double(&r->config, 0, "rms_norm_eps", 1e-5));
     if (!r->heads)
         return;
-    put(r, "num_attention_heads", r->heads);
+    add_field(r, "num_attention_heads", r->heads);
     say(r, ",\"rope_theta\":%.9g", config_double(&r->config, 0, "rope_theta", 10000));
 }
 

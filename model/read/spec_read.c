@@ -485,17 +485,17 @@ static const struct family *find_family(struct spec_reader *r) {
 
 /* A wrapper's parts that are not its text model. */
 static void skip_wrapper(struct config *c) {
-    static const char *const PARTS[] = {"vision_config",
-                                        "audio_config",
-                                        "projector_hidden_act",
-                                        "vision_feature_layer",
-                                        "vision_feature_select_strategy",
-                                        "multimodal_projector_bias",
-                                        "spatial_merge_size",
-                                        "image_seq_length",
-                                        "image_size"};
-    for (size_t i = 0; i < ARRAY_LEN(PARTS); i++)
-        config_consume_all(c, 0, PARTS[i]);
+    static const char *const UNREAD[] = {"vision_config",
+                                         "audio_config",
+                                         "projector_hidden_act",
+                                         "vision_feature_layer",
+                                         "vision_feature_select_strategy",
+                                         "multimodal_projector_bias",
+                                         "spatial_merge_size",
+                                         "image_seq_length",
+                                         "image_size"};
+    for (size_t i = 0; i < ARRAY_LEN(UNREAD); i++)
+        config_consume_all(c, 0, UNREAD[i]);
 }
 
 /* How weights are stored: quantized.h reads that. */
