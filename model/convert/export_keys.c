@@ -194,7 +194,7 @@ static void put_state(const struct keys *k, const struct layer_spec *l) {
     if (l->mixer != MIXER_MAMBA1)
         put_int(k, "ssm.group_count", r->groups);
     if (is_arch(k, "mamba"))
-        put_bool(k, "ssm.dt_b_c_rms", r->mamba1.part_norms);
+        put_bool(k, "ssm.dt_b_c_rms", r->mamba1.dt_b_c_norms);
 }
 
 /* Which layers have the delta rule, as an array, and as older programs read it: how far apart the

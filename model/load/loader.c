@@ -64,37 +64,37 @@ static const struct tensor *wrong_shape(struct loader *l, const struct tensor *t
 
 /* The matrix of the current expert out of a tensor of three dimensions. */
 static const struct tensor *slice(struct loader *l, const struct tensor *t, uint32_t layer) {
-    struct tensor *part = &l->slices[l->slice_count++ % ARRAY_LEN(l->slices)];
+    struct tensor *view = &l->slices[l->slice_count++ % ARRAY_LEN(l->slices)];
     uint32_t experts = l->spec->layers[layer].moe.router.experts;
     if (t->dims[0] != experts || experts == 0 || t->scales)
         return NULL;
-    *part = *t;
-    part->dim_count = 2;
-    part->dims[0] = t->dims[1];
-    part->dims[1] = t->dims[2];
-    part->byte_len = t->byte_len / experts;
-    part->data = t->data + l->expert * part->byte_len;
-    return part;
+    *view = *t;
+    view->dim_count = 2;
+    view->dims[0] = t->dims[1];
+    view->dims[1] = t->dims[2];
+    view->byte_len = t->byte_len / experts;
+    view->data = t->data + l->expert * view->byte_len;
+    return view;
 }
 
 /* A tensor of three dimensions as one matrix of all its rows. */
 static const struct tensor *flat(struct loader *l, const struct tensor *t) {
-    struct tensor *part = &l->slices[l->slice_count++ % ARRAY_LEN(l->slices)];
-    *part = *t;
-    part->dim_count = 2;
-    part->dims[0] = t->dims[0] * t->dims[1];
-    part->dims[1] = t->dims[2];
-    return part;
+    struct tensor *view = &l->slices[l->slice_count++ % ARRAY_LEN(l->slices)];
+    *view = *t;
+    view->dim_count = 2;
+    view->dims[0] = t->dims[0] * t->dims[1];
+    view->dims[1] = t->dims[2];
+    return view;
 }
 
 /* A vector as a matrix of one row. */
 static const struct tensor *one_row(struct loader *l, const struct tensor *t) {
-    struct tensor *part = &l->slices[l->slice_count++ % ARRAY_LEN(l->slices)];
-    *part = *t;
-    part->dim_count = 2;
-    part->dims[0] = 1;
-    part->dims[1] = t->dims[0];
-    return part;
+    struct tensor *view = &l->slices[l->slice_count++ % ARRAY_LEN(l->slices)];
+    *view = *t;
+    view->dim_count = 2;
+    view->dims[0] = 1;
+    view->dims[1] = t->dims[0];
+    return view;
 }
 
 /* Finds the role's matrix and checks type and shape. */
@@ -279,7 +279,7 @@ int loader_norm(struct loader *l, struct norm_weights *out, const struct norm_sp
 
 /* ---- matrices ---- */
 
-static struct shard_range rows_of(const struct part *p, const struct cut *cut) {
+static struct shard_range rows_of(const struct segment *p, const struct cut *cut) {
     return cut && cut->rows.count ? cut->rows : (struct shard_range){0, p->rows};
 }
 
@@ -303,12 +303,12 @@ static const void *import(struct loader *l, const void *host, size_t len, size_t
     return p;
 }
 
-/* Leaves the parts where they are. */
-static int map_parts(struct loader *l, struct matrix *m, const struct tensor *const *tensors,
-                     const struct part *parts, const struct cut *cuts, uint32_t count) {
+/* Leaves the segments where they are. */
+static int map_segments(struct loader *l, struct matrix *m, const struct tensor *const *tensors,
+                        const struct segment *segments, const struct cut *cuts, uint32_t count) {
     size_t row_size = storage_bytes(m->type, m->cols);
     for (uint32_t i = 0; i < count; i++) {
-        struct shard_range rows = rows_of(&parts[i], cut_at(cuts, i));
+        struct shard_range rows = rows_of(&segments[i], cut_at(cuts, i));
         const char *data = (const char *)tensors[i]->data + rows.first * row_size;
         m->parts[i].data =
             import(l, data, rows.count * row_size, tensor_type_size(tensors[i]->type));
@@ -366,7 +366,7 @@ static void cut_out(char *out, const char *in, const struct matrix *m, uint32_t 
 /* One part with only some of its rows or columns. With an order, that has chosen the rows
  * already. */
 static int pack_cut(struct loader *l, char *to, const struct matrix *m, const struct tensor *t,
-                    const struct part *p, const struct cut *cut, uint32_t cols, bool transposed,
+                    const struct segment *p, const struct cut *cut, uint32_t cols, bool transposed,
                     const uint32_t *order) {
     struct shard_range rows = rows_of(p, cut);
     if (order)
@@ -387,10 +387,10 @@ static int pack_cut(struct loader *l, char *to, const struct matrix *m, const st
     return 0;
 }
 
-/* Copies the parts behind each other into device memory. */
-static int pack_parts(struct loader *l, struct matrix *m, const struct tensor *const *tensors,
-                      const struct part *parts, const struct cut *cuts, uint32_t count,
-                      uint32_t cols, bool transposed, const uint32_t *order) {
+/* Copies the segments behind each other into device memory. */
+static int pack_segments(struct loader *l, struct matrix *m, const struct tensor *const *tensors,
+                         const struct segment *segments, const struct cut *cuts, uint32_t count,
+                         uint32_t cols, bool transposed, const uint32_t *order) {
     char *data = new_device_memory(l, m->rows * storage_bytes(m->type, m->cols));
     if (!data)
         return l->err->code;
@@ -400,8 +400,8 @@ static int pack_parts(struct loader *l, struct matrix *m, const struct tensor *c
         const struct tensor *t = tensors[i];
         char *copy = NULL;
         if (cuts) {
-            uint32_t rows = rows_of(&parts[i], &cuts[i]).count;
-            int rc = pack_cut(l, data, m, t, &parts[i], &cuts[i], cols, transposed, order);
+            uint32_t rows = rows_of(&segments[i], &cuts[i]).count;
+            int rc = pack_cut(l, data, m, t, &segments[i], &cuts[i], cols, transposed, order);
             if (rc)
                 return rc;
             data += rows * storage_bytes(m->type, m->cols);
@@ -418,12 +418,12 @@ static int pack_parts(struct loader *l, struct matrix *m, const struct tensor *c
         mem_free(copy);
         data += t->byte_len;
         if (order)
-            order += parts[i].rows;
+            order += segments[i].rows;
     }
     return 0;
 }
 
-static int load_bias(struct loader *l, struct matrix *m, const struct part *parts,
+static int load_bias(struct loader *l, struct matrix *m, const struct segment *segments,
                      const struct cut *cuts, uint32_t count, uint32_t layer,
                      const uint32_t *order) {
     float *bias = new_device_memory(l, m->rows * sizeof *bias);
@@ -431,9 +431,9 @@ static int load_bias(struct loader *l, struct matrix *m, const struct part *part
         return l->err->code;
     m->bias = bias;
     for (uint32_t i = 0; i < count; i++) {
-        struct shard_range rows = rows_of(&parts[i], cut_at(cuts, i));
-        int rc =
-            put_values(l, bias, parts[i].bias, layer, parts[i].rows, rows.first, rows.count, order);
+        struct shard_range rows = rows_of(&segments[i], cut_at(cuts, i));
+        int rc = put_values(l, bias, segments[i].bias, layer, segments[i].rows, rows.first,
+                            rows.count, order);
         if (rc)
             return rc;
         bias += rows.count;
@@ -502,7 +502,7 @@ int loader_pack(struct loader *l, struct matrix *m, enum pack_place place) {
 }
 
 /* Whether products with the role's matrix go through linear or expert_linear. */
-static bool meets_linear(enum weight_role role) {
+static bool goes_through_linear(enum weight_role role) {
     return role != ROLE_EMBED && role != ROLE_POSITIONS && role != ROLE_LATENT_KV_UP &&
            role != ROLE_LATENT_K_UP && role != ROLE_LATENT_V_UP;
 }
@@ -511,62 +511,63 @@ static bool is_expert(enum weight_role role) {
     return role >= ROLE_EXPERT_GATE && role <= ROLE_EXPERTS_DOWN;
 }
 
-static bool is_whole(const struct part *parts, const struct cut *cuts, uint32_t count) {
+static bool is_whole(const struct segment *segments, const struct cut *cuts, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
-        if (cuts[i].cols.count || rows_of(&parts[i], &cuts[i]).count != parts[i].rows)
+        if (cuts[i].cols.count || rows_of(&segments[i], &cuts[i]).count != segments[i].rows)
             return false;
     return true;
 }
 
-int loader_cut(struct loader *l, struct matrix *m, const struct part *parts, const struct cut *cuts,
-               uint32_t count, uint32_t cols, bool bias, uint32_t layer, const uint32_t *order) {
+int loader_cut(struct loader *l, struct matrix *m, const struct segment *segments,
+               const struct cut *cuts, uint32_t count, uint32_t cols, bool bias, uint32_t layer,
+               const uint32_t *order) {
     const struct tensor *tensors[MATRIX_PARTS_MAX] = {NULL};
-    bool transposed = is_transposed(l, parts[0].role);
-    if (cuts && is_whole(parts, cuts, count))
+    bool transposed = is_transposed(l, segments[0].role);
+    if (cuts && is_whole(segments, cuts, count))
         cuts = NULL;
     *m = (struct matrix){.cols = cuts && cuts[0].cols.count ? cuts[0].cols.count : cols,
                          .part_count = count};
     for (uint32_t i = 0; i < count; i++) {
-        tensors[i] = take_matrix(l, parts[i].role, layer, parts[i].rows, cols, transposed);
+        tensors[i] = take_matrix(l, segments[i].role, layer, segments[i].rows, cols, transposed);
         if (!tensors[i])
             return l->err->code;
         m->parts[i].type = storage_of(tensors[i]);
         if (i == 0)
             m->type = m->parts[0].type;
-        m->rows += rows_of(&parts[i], cut_at(cuts, i)).count;
+        m->rows += rows_of(&segments[i], cut_at(cuts, i)).count;
         advance(l, tensors[i]);
     }
     int rc = check_arranged(l, m, tensors, cuts, cols, transposed);
     if (rc)
         return rc;
-    if (l->w->main_type == STORAGE_NONE && parts[0].role > ROLE_MIXER_NORM)
+    if (l->w->main_type == STORAGE_NONE && segments[0].role > ROLE_MIXER_NORM)
         l->w->main_type = m->type;
     bool same_place = !transposed && !order && m->cols == cols;
     if (same_place && !matrix_is_plain(m))
-        rc = loader_map_quantized(l, m, tensors, parts, cuts, count);
+        rc = loader_map_quantized(l, m, tensors, segments, cuts, count);
     else if (storage_is_scaled(m->type) || !is_one_type(m))
-        rc = loader_take_scaled(l, m, tensors, parts, cuts, count, cols, order);
+        rc = loader_take_scaled(l, m, tensors, segments, cuts, count, cols, order);
     else if (same_place && l->w->dev->kind == DEVICE_CPU)
-        rc = map_parts(l, m, tensors, parts, cuts, count);
+        rc = map_segments(l, m, tensors, segments, cuts, count);
     else
-        rc = pack_parts(l, m, tensors, parts, cuts, count, cols, transposed, order);
-    if (!rc && meets_linear(parts[0].role))
-        rc = loader_pack(l, m, is_expert(parts[0].role) ? PACK_NOT : PACK_HERE);
-    return rc || !bias ? rc : load_bias(l, m, parts, cuts, count, layer, order);
+        rc = pack_segments(l, m, tensors, segments, cuts, count, cols, transposed, order);
+    if (!rc && goes_through_linear(segments[0].role))
+        rc = loader_pack(l, m, is_expert(segments[0].role) ? PACK_NOT : PACK_HERE);
+    return rc || !bias ? rc : load_bias(l, m, segments, cuts, count, layer, order);
 }
 
-int loader_matrix(struct loader *l, struct matrix *m, const struct part *parts, uint32_t count,
-                  uint32_t cols, bool bias, uint32_t layer) {
-    return loader_cut(l, m, parts, NULL, count, cols, bias, layer, NULL);
+int loader_matrix(struct loader *l, struct matrix *m, const struct segment *segments,
+                  uint32_t count, uint32_t cols, bool bias, uint32_t layer) {
+    return loader_cut(l, m, segments, NULL, count, cols, bias, layer, NULL);
 }
 
-int loader_partial(struct loader *l, struct matrix *m, const struct part *part,
+int loader_partial(struct loader *l, struct matrix *m, const struct segment *segment,
                    struct shard_range own, uint32_t cols, bool bias, uint32_t layer) {
     const struct cut cut = {.cols = own};
     bool elsewhere = own.count && l->shard->rank;
     if (elsewhere)
-        loader_skip(l, part->bias, layer);
-    return loader_cut(l, m, part, own.count ? &cut : NULL, 1, cols, bias && !elsewhere, layer,
+        loader_skip(l, segment->bias, layer);
+    return loader_cut(l, m, segment, own.count ? &cut : NULL, 1, cols, bias && !elsewhere, layer,
                       NULL);
 }
 
@@ -592,25 +593,26 @@ int loader_mxfp4(struct loader *l, struct matrix *m, enum weight_role blocks,
     uint32_t experts = l->spec->layers[layer].moe.router.experts, row_blocks = cols / 32;
     const uint64_t dims[] = {experts, rows, row_blocks, 16};
     struct shard_range own = cut && cut->rows.count ? cut->rows : (struct shard_range){0, rows};
-    struct shard_range part = cut && cut->cols.count ? cut->cols : (struct shard_range){0, cols};
-    if (cols % 32 || part.first % 32 || part.count % 32)
+    struct shard_range own_cols =
+        cut && cut->cols.count ? cut->cols : (struct shard_range){0, cols};
+    if (cols % 32 || own_cols.first % 32 || own_cols.count % 32)
         return error_set(l->err, ERR_UNSUPPORTED, "MXFP4 rows of %u values are no whole blocks",
-                         part.count);
+                         own_cols.count);
     const struct tensor *b = take_u8(l, blocks, layer, dims, 4),
                         *s = b ? take_u8(l, scales, layer, dims, 3) : NULL;
     if (!s)
         return l->err->code;
-    size_t row_size = storage_bytes(STORAGE_MXFP4, part.count), size = own.count * row_size;
+    size_t row_size = storage_bytes(STORAGE_MXFP4, own_cols.count), size = own.count * row_size;
     uint8_t *host = mem_try_alloc(size);
     if (!host)
         return out_of_memory(l, size);
     for (uint32_t r = 0; r < own.count; r++) {
-        size_t at = ((size_t)l->expert * rows + own.first + r) * row_blocks + part.first / 32;
-        mxfp4_pack(host + r * row_size, b->data + at * 16, s->data + at, part.count / 32);
+        size_t at = ((size_t)l->expert * rows + own.first + r) * row_blocks + own_cols.first / 32;
+        mxfp4_pack(host + r * row_size, b->data + at * 16, s->data + at, own_cols.count / 32);
     }
     *m = (struct matrix){.type = STORAGE_MXFP4,
                          .rows = own.count,
-                         .cols = part.count,
+                         .cols = own_cols.count,
                          .part_count = 1,
                          .parts = {{.rows = own.count}}};
     int rc = loader_bytes(l, &m->parts[0].data, host, size);

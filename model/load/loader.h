@@ -32,12 +32,12 @@ struct loader {
 };
 
 /* One tensor of a product that may be made of several, stacked by rows. */
-struct part {
+struct segment {
     enum weight_role role, bias;
     uint32_t rows;
 };
 
-/* Of a part's rows and columns only these, for a rank that has a part of the product (shard.h);
+/* Of a segment's rows and columns only these, for a rank that has a shard of it (shard.h);
  * count 0: all. Columns begin and end at blocks of the storage type. */
 struct cut {
     struct shard_range rows, cols;
@@ -78,19 +78,19 @@ MUST_CHECK int loader_ones(struct loader *l, const float **out, uint32_t count);
 MUST_CHECK int loader_norm(struct loader *l, struct norm_weights *out, const struct norm_spec *spec,
                            enum weight_role weight, enum weight_role bias, uint32_t layer,
                            uint32_t width);
-/* One product of `count` parts, [sum of rows, cols]; with biases [rows] of all parts where
+/* One product of `count` segments, [sum of rows, cols]; with biases [rows] of all segments where
  * `bias`. */
-MUST_CHECK int loader_matrix(struct loader *l, struct matrix *m, const struct part *parts,
+MUST_CHECK int loader_matrix(struct loader *l, struct matrix *m, const struct segment *segments,
                              uint32_t count, uint32_t cols, bool bias, uint32_t layer);
-/* As loader_matrix, with a cut for each part (all with the same columns; NULL: whole ones). order
- * may be NULL, else the rows change places: it has an entry for each row of the product, part after
- * part (cuts' rows then only say how many), the row of the part's tensor. */
-MUST_CHECK int loader_cut(struct loader *l, struct matrix *m, const struct part *parts,
+/* As loader_matrix, with a cut for each segment (all with the same columns; NULL: whole ones).
+ * order may be NULL, else the rows change places: it has an entry for each row of the product,
+ * segment after segment (cuts' rows then only say how many), the row of the segment's tensor. */
+MUST_CHECK int loader_cut(struct loader *l, struct matrix *m, const struct segment *segments,
                           const struct cut *cuts, uint32_t count, uint32_t cols, bool bias,
                           uint32_t layer, const uint32_t *order);
-/* A product [part->rows, cols] whose results ranks add up: of its columns only `own` (count 0:
+/* A product [segment->rows, cols] whose results ranks add up: of its columns only `own` (count 0:
  * all), and rank 0 adds the bias. */
-MUST_CHECK int loader_partial(struct loader *l, struct matrix *m, const struct part *part,
+MUST_CHECK int loader_partial(struct loader *l, struct matrix *m, const struct segment *segment,
                               struct shard_range own, uint32_t cols, bool bias, uint32_t layer);
 /* Gives the matrix the compute type that the device has for it, and the order of its kernels. For
  * those of linear and expert_linear; loader_cut and loader_mxfp4 do it. */

@@ -132,8 +132,8 @@ static int take_scales(struct loader *l, struct matrix_part *p, const struct tak
     return rc;
 }
 
-static int map_part(struct loader *l, struct matrix_part *p, const struct tensor *t,
-                    struct shard_range rows, uint32_t cols) {
+static int map_segment(struct loader *l, struct matrix_part *p, const struct tensor *t,
+                       struct shard_range rows, uint32_t cols) {
     size_t row_size = storage_bytes(p->type, cols),
            align = storage_is_plain(p->type) ? storage_bytes(p->type, 1) : 1;
     int64_t skip = t->scales ? scale_offset(t->scales, rows.first, cols) : 0;
@@ -154,11 +154,11 @@ static int map_part(struct loader *l, struct matrix_part *p, const struct tensor
 }
 
 int loader_map_quantized(struct loader *l, struct matrix *m, const struct tensor *const *tensors,
-                         const struct part *parts, const struct cut *cuts, uint32_t count) {
+                         const struct segment *segments, const struct cut *cuts, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
-        struct shard_range all = {0, parts[i].rows};
-        int rc = map_part(l, &m->parts[i], tensors[i],
-                          cuts && cuts[i].rows.count ? cuts[i].rows : all, m->cols);
+        struct shard_range all = {0, segments[i].rows};
+        int rc = map_segment(l, &m->parts[i], tensors[i],
+                             cuts && cuts[i].rows.count ? cuts[i].rows : all, m->cols);
         if (rc)
             return rc;
     }
@@ -167,12 +167,12 @@ int loader_map_quantized(struct loader *l, struct matrix *m, const struct tensor
 }
 
 int loader_take_scaled(struct loader *l, struct matrix *m, const struct tensor *const *tensors,
-                       const struct part *parts, const struct cut *cuts, uint32_t count,
+                       const struct segment *segments, const struct cut *cuts, uint32_t count,
                        uint32_t cols, const uint32_t *order) {
     for (uint32_t i = 0; i < count; i++) {
         const struct cut *cut = cuts ? &cuts[i] : NULL;
         struct shard_range rows =
-            cut && cut->rows.count ? cut->rows : (struct shard_range){0, parts[i].rows};
+            cut && cut->rows.count ? cut->rows : (struct shard_range){0, segments[i].rows};
         const struct taken a = {.t = tensors[i],
                                 .whole_cols = cols,
                                 .first_row = rows.first,

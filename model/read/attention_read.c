@@ -208,8 +208,8 @@ int attention_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out
     }
     if (!rotates)
         return rope_none(r, &a->rope_idx);
-    if (f->rope_tempers)
-        rope_read_temper(r, a);
+    if (f->rope_scales_queries)
+        rope_read_query_scale(r, a);
     return rope_read(r, a->head_dim, a->window ? "sliding_attention" : "full_attention",
                      &a->rope_idx);
 }

@@ -207,7 +207,7 @@ const struct family MOE_FAMILIES[] = {
      .qkv_bias = "attention_bias",
      .qk_norm = QK_NORM_HEAD,
      .qk_norm_when = "use_qk_norm",
-     .rope_part = 0.5,
+     .rotary_factor = 0.5,
      .expects = "num_nextn_predict_layers=* num_mtp_layers=*",
      .ffn = FFN_MOE,
      .moe = &DEEPSEEK_V3_MOE},

@@ -59,11 +59,11 @@ static const struct state_family MAMBA_STATE[] = {
     {.mixer = MIXER_MAMBA1, .width = "intermediate_size"}, {.mixer = MIXER_NONE}};
 static const struct state_family FALCON_MAMBA_STATE[] = {{.mixer = MIXER_MAMBA1,
                                                           .width = "intermediate_size",
-                                                          .part_norms = true,
+                                                          .dt_b_c_norms = true,
                                                           .eps = "mixer_rms_eps"},
                                                          {.mixer = MIXER_NONE}};
 static const struct state_family JAMBA_STATE[] = {
-    {.mixer = MIXER_MAMBA1, .part_norms = true, .part_weights = true}, {.mixer = MIXER_NONE}};
+    {.mixer = MIXER_MAMBA1, .dt_b_c_norms = true, .dt_b_c_weights = true}, {.mixer = MIXER_NONE}};
 static const struct state_family MAMBA2_STATE[] = {{.mixer = MIXER_MAMBA2}, {.mixer = MIXER_NONE}};
 /* The class limits the step by the smallest one drawn at the start, whatever time_step_limit says. */
 static const struct state_family NEMOTRON_H_STATE[] = {{.mixer = MIXER_MAMBA2,
@@ -231,7 +231,7 @@ const struct family STATE_FAMILIES[] = {
      .qkv_bias = "attention_bias",
      .out_bias = "attention_bias",
      .ffn_bias = "mlp_bias",
-     .rope_part = 0.5,
+     .rotary_factor = 0.5,
      .mixer = MIXER_MAMBA2,
      .attention_listed = "attn_layer_indices",
      .state = MAMBA2_STATE},
@@ -276,7 +276,7 @@ const struct family STATE_FAMILIES[] = {
      .window = WINDOW_ALWAYS,
      .qkv_bias = "attention_bias",
      .out_bias = "yes",
-     .rope_part = 0.5,
+     .rotary_factor = 0.5,
      .ffn_bias = "yes",
      .embed_scale = "sqrt_hidden",
      .logit_cap = "logits_soft_cap",
@@ -387,7 +387,7 @@ const struct family STATE_FAMILIES[] = {
      .qkv_bias = "attention_bias",
      .out_bias = "attention_bias",
      .qk_norm = QK_NORM_HEAD,
-     .rope_part = 0.25,
+     .rotary_factor = 0.25,
      .output_gate = true,
      .ffn = FFN_MOE,
      .moe = &QWEN2_MOE,
@@ -408,7 +408,7 @@ const struct family STATE_FAMILIES[] = {
      .qkv_bias = "attention_bias",
      .out_bias = "attention_bias",
      .qk_norm = QK_NORM_HEAD,
-     .rope_part = 0.25,
+     .rotary_factor = 0.25,
      .output_gate = true,
      .attention_period = "full_attention_interval",
      .state = QWEN3_5_STATE},
@@ -433,7 +433,7 @@ const struct family STATE_FAMILIES[] = {
      .qkv_bias = "attention_bias",
      .out_bias = "attention_bias",
      .qk_norm = QK_NORM_HEAD,
-     .rope_part = 0.25,
+     .rotary_factor = 0.25,
      .output_gate = true,
      .ffn = FFN_MOE,
      .moe = &QWEN3_5_MOE,

@@ -121,12 +121,12 @@ struct family {
     const char *chunk;
     /* field, a truth or a number: queries of layers without rotation are tempered */
     const char *temperature;
-    bool rope_tempers; /* rotary options say how queries are tempered (Ministral 3) */
+    bool rope_scales_queries; /* rotary options say how queries are scaled (Ministral 3) */
     /* QK norms have no weights, and only layers that rotate have them (rotating an RMS norm without
      * weights changes nothing, so before or after is the same) */
     bool qk_norm_plain;
     /* of each head that is rotated where partial_rotary_factor is not given; 0: all */
-    double rope_part;
+    double rotary_factor;
     enum nope_rule nope;
     /* windowed layers have a rotary table of their own: unscaled, "rope_local_base_freq" */
     bool local_rope;

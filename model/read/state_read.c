@@ -103,8 +103,8 @@ int mamba1_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     s->mamba1.rank = read_rank(r, field_or(f->rank, "time_step_rank"));
     s->conv_bias = f->conv_bias ? read_rule(r, f->conv_bias) : read_bool(r, "use_conv_bias", true);
     s->in_bias = s->out_bias = read_rule(r, field_or(f->in_bias, "use_bias"));
-    s->mamba1.part_norms = f->part_norms;
-    s->mamba1.part_weights = f->part_weights;
+    s->mamba1.dt_b_c_norms = f->dt_b_c_norms;
+    s->mamba1.dt_b_c_weights = f->dt_b_c_weights;
     s->eps = f->eps ? (float)read_double(r, f->eps, 1e-6) : r->spec->final_norm.eps;
     s->mamba1.rising = f->rising;
     s->mamba1.state_limit = f->state_limit;

@@ -14,8 +14,8 @@ struct state_family {
     const char *width, *state_size, *taps, *rank, *activation;
 
     /* Mamba 1 */
-    bool part_norms;                 /* step, B and C are normed, */
-    bool part_weights;               /* with weights */
+    bool dt_b_c_norms;               /* step, B and C are normed, */
+    bool dt_b_c_weights;             /* with weights */
     const char *eps;                 /* field: of these norms; NULL: the model's */
     const char *conv_bias, *in_bias; /* rules; NULL: use_conv_bias and use_bias */
     bool rising;                     /* A is exp(-a_log), not -exp(A_log), */

@@ -17,8 +17,8 @@ static struct shard_range expert_own(const struct loader *l, uint32_t layer, uin
 /* One product of all experts as files may have it: a tensor for each (apart), one of three
  * dimensions for each part (stacked), or for all (fused); the way up has two parts. */
 struct expert_product {
-    const struct part *apart, *stacked, *fused;
-    uint32_t part_count, cols;
+    const struct segment *apart, *stacked, *fused;
+    uint32_t segment_count, cols;
     struct shard_range
         /* this rank's part of the width (rows of the way up, columns of the way down); count 0:
          * all */
@@ -27,20 +27,20 @@ struct expert_product {
 };
 
 /* How it is taken: the parts, what of them, and in which order (NULL: as they lie). */
-struct expert_parts {
-    const struct part *parts;
+struct expert_segments {
+    const struct segment *segments;
     uint32_t count;
     struct cut cuts[2];
     uint32_t *order; /* owned */
 };
 
-static void cut_experts(struct expert_parts *p, const struct expert_product *e,
+static void cut_experts(struct expert_segments *p, const struct expert_product *e,
                         const struct moe_spec *moe) {
     if (!e->own.count)
         return;
     for (uint32_t i = 0; i < p->count; i++)
         p->cuts[i] = e->down ? (struct cut){.cols = e->own} : (struct cut){e->own, {0}};
-    if (e->down || p->parts != e->fused)
+    if (e->down || p->segments != e->fused)
         return;
     p->cuts[0].rows =
         (struct shard_range){moe->interleaved ? 2 * e->own.first : 0, 2 * e->own.count};
@@ -53,32 +53,32 @@ static void cut_experts(struct expert_parts *p, const struct expert_product *e,
 /* The biases [experts, rows] of one part of a product into [experts, width], from column `at` on;
  * how many. */
 static int take_biases(struct loader *l, float *all, uint32_t width, uint32_t *at,
-                       const struct part *part, struct shard_range rows, const uint32_t *order,
-                       uint32_t layer) {
+                       const struct segment *segment, struct shard_range rows,
+                       const uint32_t *order, uint32_t layer) {
     uint32_t experts = l->spec->layers[layer].moe.router.experts;
     if (!rows.count)
-        rows.count = part->rows;
-    float *host = loader_values(l, part->bias, layer, (uint32_t[]){experts, part->rows, 0});
+        rows.count = segment->rows;
+    float *host = loader_values(l, segment->bias, layer, (uint32_t[]){experts, segment->rows, 0});
     if (!host)
         return l->err->code;
     for (uint32_t e = 0; e < experts; e++)
         for (uint32_t i = 0; i < rows.count; i++)
             all[(size_t)e * width + *at + i] =
-                host[(size_t)e * part->rows + (order ? order[i] : rows.first + i)];
+                host[(size_t)e * segment->rows + (order ? order[i] : rows.first + i)];
     *at += rows.count;
     mem_free(host);
     return 0;
 }
 
 /* Each expert's matrix gets its own. */
-static int load_biases(struct loader *l, struct matrix *experts, const struct expert_parts *p,
+static int load_biases(struct loader *l, struct matrix *experts, const struct expert_segments *p,
                        uint32_t layer) {
     uint32_t width = experts[0].rows, at = 0, count = l->spec->layers[layer].moe.router.experts;
     float *host = mem_calloc((size_t)count * width, sizeof *host);
     const void *all = NULL;
     int rc = 0;
     for (uint32_t i = 0; !rc && i < p->count; i++)
-        rc = take_biases(l, host, width, &at, &p->parts[i], p->cuts[i].rows, p->order, layer);
+        rc = take_biases(l, host, width, &at, &p->segments[i], p->cuts[i].rows, p->order, layer);
     if (!rc)
         rc = loader_bytes(l, &all, host, (size_t)count * width * sizeof *host);
     for (uint32_t e = 0; !rc && e < count; e++)
@@ -98,15 +98,15 @@ static bool same_types(const struct loader *l, const struct matrix *m, enum stor
 }
 
 static int load_matrices(struct loader *l, struct matrix *experts,
-                         const struct expert_product *product, const struct expert_parts *p,
+                         const struct expert_product *product, const struct expert_segments *p,
                          enum weight_role blocks, uint32_t layer) {
     int rc = 0;
     for (uint32_t e = 0; !rc && e < l->spec->layers[layer].moe.router.experts; e++) {
         l->expert = e;
-        rc = blocks ? loader_mxfp4(l, &experts[e], blocks, blocks + 1, p->parts->rows,
+        rc = blocks ? loader_mxfp4(l, &experts[e], blocks, blocks + 1, p->segments->rows,
                                    product->cols, p->cuts, layer)
-                    : loader_cut(l, &experts[e], p->parts, p->cuts, p->count, product->cols, false,
-                                 layer, p->order);
+                    : loader_cut(l, &experts[e], p->segments, p->cuts, p->count, product->cols,
+                                 false, layer, p->order);
         if (!rc && !same_types(l, &experts[e], experts[0].type))
             rc = error_set(l->err, ERR_UNSUPPORTED, "the experts of layer %u have different types",
                            layer);
@@ -124,12 +124,12 @@ static int load_experts(struct loader *l, uint32_t layer, struct expert_matrix *
         blocks = 0;
     bool fused = blocks || loader_has(l, product->fused->role, layer);
     bool stacked = !fused && loader_has(l, product->stacked->role, layer);
-    struct expert_parts p = {fused     ? product->fused
-                             : stacked ? product->stacked
-                                       : product->apart,
-                             fused ? 1 : product->part_count,
-                             {{{0}, {0}}},
-                             NULL};
+    struct expert_segments p = {fused     ? product->fused
+                                : stacked ? product->stacked
+                                          : product->apart,
+                                fused ? 1 : product->segment_count,
+                                {{{0}, {0}}},
+                                NULL};
     struct matrix *experts = mem_calloc(moe->router.experts, sizeof *experts);
     /* rank 0 adds the bias */
     bool elsewhere = product->down && product->own.count && l->shard->rank;
@@ -161,8 +161,8 @@ static uint32_t expert_hidden(const struct model_spec *spec, const struct moe_sp
 static int load_plain_shared(struct loader *l, uint32_t layer, struct moe_weights *w) {
     const struct moe_spec *moe = &l->spec->layers[layer].moe;
     uint32_t hidden = l->spec->hidden, width = moe->shared_width;
-    const struct part up = {ROLE_SHARED_UP, ROLE_SHARED_UP_BIAS, width},
-                      down = {ROLE_SHARED_DOWN, ROLE_SHARED_DOWN_BIAS, hidden};
+    const struct segment up = {ROLE_SHARED_UP, ROLE_SHARED_UP_BIAS, width},
+                         down = {ROLE_SHARED_DOWN, ROLE_SHARED_DOWN_BIAS, hidden};
     const struct cut cut = {.rows = expert_own(l, layer, width)};
     int rc = loader_cut(l, &w->shared_up, &up, &cut, 1, hidden, moe->inner_bias, layer, NULL);
     return rc ? rc
@@ -173,8 +173,8 @@ static int load_plain_shared(struct loader *l, uint32_t layer, struct moe_weight
 static int load_latent(struct loader *l, uint32_t layer, struct moe_weights *w, bool divided) {
     const struct moe_spec *moe = &l->spec->layers[layer].moe;
     uint32_t hidden = l->spec->hidden;
-    const struct part in = {ROLE_EXPERT_LATENT_IN, ROLE_EXPERT_LATENT_IN_BIAS, moe->latent},
-                      out = {ROLE_EXPERT_LATENT_OUT, ROLE_EXPERT_LATENT_OUT_BIAS, hidden};
+    const struct segment in = {ROLE_EXPERT_LATENT_IN, ROLE_EXPERT_LATENT_IN_BIAS, moe->latent},
+                         out = {ROLE_EXPERT_LATENT_OUT, ROLE_EXPERT_LATENT_OUT_BIAS, hidden};
     int rc = loader_matrix(l, &w->latent_in, &in, 1, hidden, moe->inner_bias, layer);
     bool elsewhere = divided && l->shard->rank;
     if (elsewhere)
@@ -190,11 +190,11 @@ static int load_shared(struct loader *l, uint32_t layer, struct moe_weights *w) 
     struct shard_range own = expert_own(l, layer, width);
     if (moe->plain)
         return load_plain_shared(l, layer, w);
-    const struct part apart[] = {{.role = ROLE_SHARED_GATE, .rows = width},
-                                 {.role = ROLE_SHARED_UP, .rows = width}};
-    const struct part fused = {.role = ROLE_SHARED_GATE_UP, .rows = 2 * width},
-                      down = {.role = ROLE_SHARED_DOWN, .rows = hidden},
-                      gate = {.role = ROLE_SHARED_SWITCH, .rows = 1};
+    const struct segment apart[] = {{.role = ROLE_SHARED_GATE, .rows = width},
+                                    {.role = ROLE_SHARED_UP, .rows = width}};
+    const struct segment fused = {.role = ROLE_SHARED_GATE_UP, .rows = 2 * width},
+                         down = {.role = ROLE_SHARED_DOWN, .rows = hidden},
+                         gate = {.role = ROLE_SHARED_SWITCH, .rows = 1};
     bool one = l->spec->names->patterns[ROLE_SHARED_GATE_UP] != NULL;
     uint32_t *order = one && own.count ? ffn_fused_order(width, own) : NULL;
     const struct cut cuts[] = {{.rows = {order ? 0 : own.first, order ? 2 * own.count : own.count}},
@@ -214,18 +214,19 @@ static int moe_load(struct loader *l, uint32_t layer, void **weights) {
     struct moe_weights *w = *weights = loader_new(l, sizeof *w);
     uint32_t hidden = l->spec->hidden, inner = expert_hidden(l->spec, moe), width = moe->width;
     struct shard_range own = expert_own(l, layer, width);
-    const struct part router = {
+    const struct segment router = {
         .role = ROLE_ROUTER, .bias = ROLE_ROUTER_BIAS, .rows = moe->router.experts};
-    const struct part apart[] = {{.role = ROLE_EXPERT_GATE, .rows = width},
-                                 {.role = ROLE_EXPERT_UP, .rows = width}};
-    const struct part fused = {
+    const struct segment apart[] = {{.role = ROLE_EXPERT_GATE, .rows = width},
+                                    {.role = ROLE_EXPERT_UP, .rows = width}};
+    const struct segment fused = {
         .role = ROLE_EXPERTS_GATE_UP, .bias = ROLE_EXPERTS_GATE_UP_BIAS, .rows = 2 * width};
-    const struct part stacked[] = {
+    const struct segment stacked[] = {
         {.role = ROLE_EXPERTS_GATE, .bias = ROLE_EXPERTS_GATE_BIAS, .rows = width},
         {.role = ROLE_EXPERTS_UP, .bias = ROLE_EXPERTS_UP_BIAS, .rows = width}};
-    const struct part one_down = {.role = ROLE_EXPERT_DOWN, .rows = inner},
-                      all_down = {
-                          .role = ROLE_EXPERTS_DOWN, .bias = ROLE_EXPERTS_DOWN_BIAS, .rows = inner};
+    const struct segment one_down = {.role = ROLE_EXPERT_DOWN, .rows = inner},
+                         all_down = {.role = ROLE_EXPERTS_DOWN,
+                                     .bias = ROLE_EXPERTS_DOWN_BIAS,
+                                     .rows = inner};
     uint32_t gate = moe->plain; /* parts from here on */
     const struct expert_product up = {apart + gate, stacked + gate, &fused, 2 - gate, inner,
                                       own,          false},
@@ -296,8 +297,8 @@ static void product_f32(struct forward *f, struct stream *s, float *out, const s
                                                .out_f32 = true});
 }
 
-static void meet(struct forward *f, struct stream *s, const struct layer_spec *layer, void *out,
-                 const void *gate_up, uint32_t rows, uint32_t width) {
+static void activate_gate_up(struct forward *f, struct stream *s, const struct layer_spec *layer,
+                             void *out, const void *gate_up, uint32_t rows, uint32_t width) {
     const struct moe_spec *moe = &layer->moe;
     if (moe->plain)
         f->dev->ops->rows->activate(s, &(struct op_activate){.out = out,
@@ -344,7 +345,7 @@ static void run_experts(struct forward *f, struct stream *s, const struct layer_
                                                      .weighted = moe->weigh_input});
     ops->expert_linear(s,
                        &(struct op_expert_linear){b->up, b->sorted, &w->up, &b->plan, rows, top_k});
-    meet(f, s, layer, b->gated, b->up, rows * top_k, moe->width);
+    activate_gate_up(f, s, layer, b->gated, b->up, rows * top_k, moe->width);
     ops->expert_linear(
         s, &(struct op_expert_linear){b->sorted, b->gated, &w->down, &b->plan, rows, top_k});
 }
@@ -353,7 +354,8 @@ static void run_shared(struct forward *f, struct stream *s, const struct layer_s
                        const struct moe_weights *w, const struct moe_buffers *b, void *out) {
     const struct moe_spec *moe = &layer->moe;
     forward_product(f, s, b->shared_up, f->in, &w->shared_up);
-    meet(f, s, layer, b->shared_gated, b->shared_up, f->batch.row_count, moe->shared_width);
+    activate_gate_up(f, s, layer, b->shared_gated, b->shared_up, f->batch.row_count,
+                     moe->shared_width);
     if (moe->shared_gate)
         product_f32(f, s, b->shared_gate, &w->shared_gate);
     forward_product(f, s, out, b->shared_gated, &w->shared_down);

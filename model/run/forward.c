@@ -76,7 +76,7 @@ static size_t list_buffers(struct forward *f, struct buffer out[FORWARD_BUFFERS_
     out[n++] =
         (struct buffer){(void **)&f->logits, (size_t)head_rows(f) * spec->vocab * sizeof(float)};
     if (shard_tp(&f->model->shard) > 1)
-        out[n++] = (struct buffer){(void **)&f->logits_part,
+        out[n++] = (struct buffer){(void **)&f->own_logits,
                                    (size_t)head_rows(f) * head_width(f) * sizeof(float)};
     out[n++] = (struct buffer){&f->sample_scratch,
                                dev->ops->sample_scratch(dev, head_rows(f), spec->vocab)};
@@ -395,7 +395,7 @@ void forward_layers(struct forward *f, struct stream *s, const struct step_input
 
 static void no_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width,
                    enum storage_type type) {}
-static void no_gather(void *ctx, struct stream *s, float *all, size_t stride, const float *part,
+static void no_gather(void *ctx, struct stream *s, float *all, size_t stride, const float *own,
                       uint32_t rows) {}
 static void no_send(void *ctx, struct stream *s, const float *x, size_t count) {}
 static void no_receive(void *ctx, struct stream *s, float *x, size_t count) {}
@@ -491,15 +491,15 @@ void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_
                                                      .count = count,
                                                      .width = spec->hidden});
     const void *x = final_rows(f, s, count);
-    ops->linear(s, &(struct op_linear){.out = f->logits_part ? f->logits_part : f->logits,
+    ops->linear(s, &(struct op_linear){.out = f->own_logits ? f->own_logits : f->logits,
                                        .x = x,
                                        .w = &f->model->weights.head,
                                        .rows = count,
                                        .class_rows = count,
                                        .out_stride = f->model->weights.head.rows,
                                        .out_f32 = true});
-    if (f->logits_part)
-        f->ranks->gather(f->ranks_ctx, s, f->logits, spec->vocab, f->logits_part, count);
+    if (f->own_logits)
+        f->ranks->gather(f->ranks_ctx, s, f->logits, spec->vocab, f->own_logits, count);
     if (spec->logit_scale != 1 || spec->logit_soft_cap != 0)
         ops->rows->finish_logits(s, &(struct op_finish_logits){.logits = f->logits,
                                                                .rows = count,
@@ -543,7 +543,7 @@ void forward_put_sample(struct forward *f, struct stream *s, const struct sample
     uint32_t total = f->batch.sample_count, at_once = head_rows(f);
     for (uint32_t first = 0; first < total; first += at_once) {
         uint32_t count = MIN(total - first, at_once);
-        struct sample_out part = out_from(out, first);
+        struct sample_out chunk_out = out_from(out, first);
         struct step_batch batch = f->batch;
         batch.sample_rows += first;
         batch.sample_count = count;
@@ -558,7 +558,7 @@ void forward_put_sample(struct forward *f, struct stream *s, const struct sample
                                                    .mask_stride = forward_mask_words(f),
                                                    .slots = &f->slots->table,
                                                    .batch = &batch,
-                                                   .out = &part,
+                                                   .out = &chunk_out,
                                                    .scratch = f->sample_scratch});
     }
 }

@@ -36,7 +36,7 @@ struct forward {
     void *head_delta;              /* act [HEAD_ROWS, hidden] */
     /* f32 [HEAD_ROWS, vocab]; where ranks divide the vocabulary, rank 0's only */
     float *logits;
-    float *logits_part; /* f32 [HEAD_ROWS, this rank's part]; NULL where they do not */
+    float *own_logits; /* f32 [HEAD_ROWS, this rank's part]; NULL where they do not */
     void *sample_scratch;
     struct step_run *runs;                              /* [max_runs] */
     uint32_t *sample_rows, *ids, *slot_ids, *positions; /* [max_rows] */

@@ -57,7 +57,7 @@ static int load_fused(struct loader *l, struct recurrent_weights *w, uint32_t la
                       const struct recurrent_spec *r, const struct shard_state *own) {
     struct recurrent_pieces in = conv_pieces(r, own);
     uint32_t *order = delta_fused_order(r);
-    in.part.rows += r->width;
+    in.segment.rows += r->width;
     in.order = order;
     in.ranges[in.count++] =
         (struct shard_range){conv_width(r) + own->channels.first, own->channels.count};
@@ -96,7 +96,7 @@ static int delta_load(struct loader *l, uint32_t layer, void **weights) {
     struct recurrent_weights *w = *weights = loader_new(l, sizeof *w);
     const struct shard_state own = recurrent_own(l, layer);
     const struct recurrent_pieces conv = conv_pieces(r, &own);
-    const struct part out = {.role = ROLE_MIX_OUT, .rows = l->spec->hidden};
+    const struct segment out = {.role = ROLE_MIX_OUT, .rows = l->spec->hidden};
     CHECK(l->spec->layers[layer].recurrent.kind == MIXER_DELTA);
     int rc =
         r->delta.fused_heads ? load_fused(l, w, layer, r, &own) : load_apart(l, w, layer, r, &own);

@@ -2,7 +2,7 @@
  * mixer_mamba1.c - Mamba (Gu and Dao 2023), and as Jamba and Falcon Mamba have it, with norms of
  * step, B and C.
  *
- *   x, z = in(h); x = silu(conv(x)); d, B, C = step(x), each normed where part_norms; dt =
+ *   x, z = in(h); x = silu(conv(x)); d, B, C = step(x), each normed where dt_b_c_norms; dt =
  *   softplus(step_out(d) + b) out(scan(x, dt, B, C) * silu(z))
  *
  * oxidizr's has no norms, but A = exp(-a_log): the state grows, within a limit.
@@ -30,9 +30,9 @@ static int load_decay(struct loader *l, struct recurrent_weights *w, uint32_t la
     return rc;
 }
 
-static int load_part_norms(struct loader *l, struct recurrent_weights *w, uint32_t layer,
-                           const struct recurrent_spec *r) {
-    if (!r->mamba1.part_weights)
+static int load_dt_b_c_norms(struct loader *l, struct recurrent_weights *w, uint32_t layer,
+                             const struct recurrent_spec *r) {
+    if (!r->mamba1.dt_b_c_weights)
         return 0;
     int rc = loader_vector(l, &w->step_norm, ROLE_STEP_NORM, layer, r->mamba1.rank);
     if (!rc)
@@ -50,10 +50,10 @@ static int mamba1_load(struct loader *l, uint32_t layer, void **weights) {
                                         2,
                                         {own, {width + own.first, own.count}}},
                                   conv = {{.rows = width}, NULL, 1, {own}};
-    const struct part step = {.role = ROLE_STEP_PRODUCT,
-                              .rows = r->mamba1.rank + 2 * r->state_size},
-                      step_out = {.role = ROLE_STEP, .rows = width},
-                      out = {ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, hidden};
+    const struct segment step = {.role = ROLE_STEP_PRODUCT,
+                                 .rows = r->mamba1.rank + 2 * r->state_size},
+                         step_out = {.role = ROLE_STEP, .rows = width},
+                         out = {ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, hidden};
     CHECK(l->spec->layers[layer].recurrent.kind == MIXER_MAMBA1);
     int rc = recurrent_rows(l, &w->in, layer, &in, 1, hidden, r->in_bias);
     if (!rc)
@@ -65,7 +65,7 @@ static int mamba1_load(struct loader *l, uint32_t layer, void **weights) {
     if (!rc)
         rc = recurrent_vector(l, &w->step_bias, layer, ROLE_STEP_BIAS, own, width);
     if (!rc)
-        rc = load_part_norms(l, w, layer, r);
+        rc = load_dt_b_c_norms(l, w, layer, r);
     if (!rc)
         rc = load_decay(l, w, layer, r, own);
     if (!rc)
@@ -74,7 +74,7 @@ static int mamba1_load(struct loader *l, uint32_t layer, void **weights) {
 }
 
 struct mamba1_buffers {
-    void *xz, *x, *parts, *rank, *raw, *y;
+    void *xz, *x, *dt_b_c, *rank, *raw, *y;
     float *dt;
 };
 
@@ -84,7 +84,7 @@ static size_t lay_out(const struct forward *f, const struct layer_spec *layer, c
     size_t act = storage_bytes(f->dev->activation_type, 1), rows = f->max_rows, used = 0;
     b->xz = forward_take(base, &used, act * rows * 2 * r->width);
     b->x = forward_take(base, &used, act * rows * r->width);
-    b->parts = forward_take(base, &used, act * rows * (r->mamba1.rank + 2 * r->state_size));
+    b->dt_b_c = forward_take(base, &used, act * rows * (r->mamba1.rank + 2 * r->state_size));
     b->rank = forward_take(base, &used, act * rows * r->mamba1.rank);
     b->raw = forward_take(base, &used, act * rows * r->width);
     b->y = forward_take(base, &used, act * rows * r->width);
@@ -106,12 +106,12 @@ static size_t mamba1_state(const struct model_spec *spec, const struct layer_spe
 }
 
 /* Norms a part of the row: columns [first, first + width), into `out` or where it is. */
-static void part_norm(struct forward *f, struct stream *s, const struct recurrent_spec *r,
-                      void *out, uint32_t out_stride, const void *parts, uint32_t first,
-                      uint32_t width, const float *weight) {
+static void norm_columns(struct forward *f, struct stream *s, const struct recurrent_spec *r,
+                         void *out, uint32_t out_stride, const void *dt_b_c, uint32_t first,
+                         uint32_t width, const float *weight) {
     f->dev->ops->state->group_norm(
         s, &(struct op_group_norm){.out = out,
-                                   .x = recurrent_columns(f, parts, first),
+                                   .x = recurrent_columns(f, dt_b_c, first),
                                    .weight = weight,
                                    .rows = f->batch.row_count,
                                    .width = width,
@@ -121,19 +121,19 @@ static void part_norm(struct forward *f, struct stream *s, const struct recurren
                                    .eps = r->eps});
 }
 
-static void split_parts(struct forward *f, struct stream *s, const struct recurrent_spec *r,
-                        const struct recurrent_weights *w, const struct mamba1_buffers *b) {
+static void split_dt_b_c(struct forward *f, struct stream *s, const struct recurrent_spec *r,
+                         const struct recurrent_weights *w, const struct mamba1_buffers *b) {
     uint32_t stride = r->mamba1.rank + 2 * r->state_size, at = r->mamba1.rank;
-    if (!r->mamba1.part_norms) {
-        recurrent_copy(f, s, b->rank, b->parts, r->mamba1.rank, stride, r->mamba1.rank);
+    if (!r->mamba1.dt_b_c_norms) {
+        recurrent_copy(f, s, b->rank, b->dt_b_c, r->mamba1.rank, stride, r->mamba1.rank);
         return;
     }
-    part_norm(f, s, r, b->rank, r->mamba1.rank, b->parts, 0, r->mamba1.rank, w->step_norm);
-    part_norm(f, s, r, recurrent_columns(f, b->parts, at), stride, b->parts, at, r->state_size,
-              w->b_norm);
+    norm_columns(f, s, r, b->rank, r->mamba1.rank, b->dt_b_c, 0, r->mamba1.rank, w->step_norm);
+    norm_columns(f, s, r, recurrent_columns(f, b->dt_b_c, at), stride, b->dt_b_c, at, r->state_size,
+                 w->b_norm);
     at += r->state_size;
-    part_norm(f, s, r, recurrent_columns(f, b->parts, at), stride, b->parts, at, r->state_size,
-              w->c_norm);
+    norm_columns(f, s, r, recurrent_columns(f, b->dt_b_c, at), stride, b->dt_b_c, at, r->state_size,
+                 w->c_norm);
 }
 
 static void mamba1_step(struct forward *f, struct stream *s, uint32_t layer) {
@@ -157,10 +157,10 @@ static void mamba1_step(struct forward *f, struct stream *s, uint32_t layer) {
                                    .silu = true,
                                    .state = forward_state(f, at, conv),
                                    .batch = &f->batch});
-    forward_product(f, s, b.parts, b.x, &w->step);
+    forward_product(f, s, b.dt_b_c, b.x, &w->step);
     if (spec->mixer_partial)
-        forward_sum(f, s, b.parts, r->mamba1.rank + 2 * r->state_size);
-    split_parts(f, s, r, w, &b);
+        forward_sum(f, s, b.dt_b_c, r->mamba1.rank + 2 * r->state_size);
+    split_dt_b_c(f, s, r, w, &b);
     forward_product(f, s, b.raw, b.rank, &w->step_out);
     ops->softplus(s, &(struct op_softplus){.out = b.dt,
                                            .x = b.raw,
@@ -170,26 +170,27 @@ static void mamba1_step(struct forward *f, struct stream *s, uint32_t layer) {
                                            .in_stride = r->width,
                                            .low = 0,
                                            .high = INFINITY});
-    ops->ssm(s, &(struct op_ssm){.out = b.y,
-                                 .x = b.x,
-                                 .b = recurrent_columns(f, b.parts, r->mamba1.rank),
-                                 .c = recurrent_columns(f, b.parts, r->mamba1.rank + r->state_size),
-                                 .z = recurrent_columns(f, b.xz, r->width),
-                                 .dt = b.dt,
-                                 .a = w->decay,
-                                 .d = w->skip,
-                                 .heads = r->width,
-                                 .head_dim = 1,
-                                 .groups = 1,
-                                 .state_size = r->state_size,
-                                 .x_stride = r->width,
-                                 .bc_stride = r->mamba1.rank + 2 * r->state_size,
-                                 .z_stride = 2 * r->width,
-                                 .out_stride = r->width,
-                                 .per_channel = true,
-                                 .limit = r->mamba1.state_limit,
-                                 .state = forward_state(f, at, used),
-                                 .batch = &f->batch});
+    ops->ssm(s,
+             &(struct op_ssm){.out = b.y,
+                              .x = b.x,
+                              .b = recurrent_columns(f, b.dt_b_c, r->mamba1.rank),
+                              .c = recurrent_columns(f, b.dt_b_c, r->mamba1.rank + r->state_size),
+                              .z = recurrent_columns(f, b.xz, r->width),
+                              .dt = b.dt,
+                              .a = w->decay,
+                              .d = w->skip,
+                              .heads = r->width,
+                              .head_dim = 1,
+                              .groups = 1,
+                              .state_size = r->state_size,
+                              .x_stride = r->width,
+                              .bc_stride = r->mamba1.rank + 2 * r->state_size,
+                              .z_stride = 2 * r->width,
+                              .out_stride = r->width,
+                              .per_channel = true,
+                              .limit = r->mamba1.state_limit,
+                              .state = forward_state(f, at, used),
+                              .batch = &f->batch});
     forward_product(f, s, f->out, b.y, &w->out);
 }
 

@@ -5,11 +5,11 @@
 #include "base/base.h"
 
 struct mamba1_spec {
-    uint32_t rank;     /* of the step's product */
-    bool part_norms;   /* norms of step, B and C, */
-    bool part_weights; /* with weights */
-    bool rising;       /* A is exp(-a_log), not -exp(A_log), */
-    float state_limit; /* and the state is kept within this; 0: no limit */
+    uint32_t rank;       /* of the step's product */
+    bool dt_b_c_norms;   /* norms of step, B and C, */
+    bool dt_b_c_weights; /* with weights */
+    bool rising;         /* A is exp(-a_log), not -exp(A_log), */
+    float state_limit;   /* and the state is kept within this; 0: no limit */
 };
 
 #endif

@@ -14,9 +14,9 @@ static int load_scales(struct loader *l, const struct recurrent_spec *r,
     if (!r->mamba2.scaled)
         return 0;
     float *by = mem_calloc(ssm_in_rows(r), sizeof *by);
-    for (size_t part = 0; part < ARRAY_LEN(widths); part++)
-        for (uint32_t i = 0; i < widths[part]; i++)
-            by[at++] = r->mamba2.scales[part];
+    for (size_t section = 0; section < ARRAY_LEN(widths); section++)
+        for (uint32_t i = 0; i < widths[section]; i++)
+            by[at++] = r->mamba2.scales[section];
     return column_scale_load(l, out, by, at);
 }
 

@@ -3,11 +3,11 @@
  *
  *   z, x, B, C, d = in(h);  x, B, C = silu(conv(x, B, C)), or without a convolution x = silu(x)
  *   B, C = rms(B), rms(C) for each group, one weight for both;  mix, theta = turn(h)
- *   x = widen(x) in each head; y = trapezoid(x, B + b_bias, C + c_bias, dt, mix, theta); y =
- *   narrow(y) out(norm(y * silu(z)))
+ *   x = mimo_up(x) in each head; y = trapezoid(x, B + b_bias, C + c_bias, dt, mix, theta); y =
+ *   mimo_down(y) out(norm(y * silu(z)))
  *
- * theta (states that turn), the convolution, and widen and narrow (several inputs and outputs a
- * channel) are optional.
+ * theta (states that turn), the convolution, and mimo_up and mimo_down (several inputs and outputs
+ * a channel) are optional.
  */
 #include "model/run/ssm_heads.h"
 
@@ -21,27 +21,27 @@ static uint32_t turn_width(const struct recurrent_spec *r) {
 
 /* A tensor [rows, cols] and its bias as op_block_linear wants them. */
 static int load_block(struct loader *l, struct block_weights *b, uint32_t layer,
-                      const struct part *part, uint32_t cols) {
-    float *x = loader_values(l, part->role, layer, (uint32_t[]){part->rows, cols, 0});
+                      const struct segment *segment, uint32_t cols) {
+    float *x = loader_values(l, segment->role, layer, (uint32_t[]){segment->rows, cols, 0});
     if (!x)
         return l->err->code;
-    float *turned = mem_calloc((size_t)part->rows * cols, sizeof *turned);
-    for (uint32_t i = 0; i < part->rows; i++)
+    float *turned = mem_calloc((size_t)segment->rows * cols, sizeof *turned);
+    for (uint32_t i = 0; i < segment->rows; i++)
         for (uint32_t j = 0; j < cols; j++)
-            turned[(size_t)j * part->rows + i] = x[(size_t)i * cols + j];
+            turned[(size_t)j * segment->rows + i] = x[(size_t)i * cols + j];
     mem_free(x);
-    int rc = loader_put(l, &b->weight, turned, (size_t)part->rows * cols);
-    return rc ? rc : loader_vector(l, &b->bias, part->bias, layer, part->rows);
+    int rc = loader_put(l, &b->weight, turned, (size_t)segment->rows * cols);
+    return rc ? rc : loader_vector(l, &b->bias, segment->bias, layer, segment->rows);
 }
 
 static int load_widening(struct loader *l, struct recurrent_weights *w, uint32_t layer,
                          const struct recurrent_spec *r) {
-    const struct part widen = {ROLE_WIDEN, ROLE_WIDEN_BIAS, wide_dim(r)},
-                      narrow = {ROLE_NARROW, ROLE_NARROW_BIAS, r->head_dim};
+    const struct segment mimo_up = {ROLE_MIMO_UP, ROLE_MIMO_UP_BIAS, wide_dim(r)},
+                         mimo_down = {ROLE_MIMO_DOWN, ROLE_MIMO_DOWN_BIAS, r->head_dim};
     if (!r->mamba3.widening)
         return 0;
-    int rc = load_block(l, &w->widen, layer, &widen, r->head_dim);
-    return rc ? rc : load_block(l, &w->narrow, layer, &narrow, wide_dim(r));
+    int rc = load_block(l, &w->mimo_up, layer, &mimo_up, r->head_dim);
+    return rc ? rc : load_block(l, &w->mimo_down, layer, &mimo_down, wide_dim(r));
 }
 
 static int mamba3_load(struct loader *l, uint32_t layer, void **weights) {
@@ -174,10 +174,10 @@ static void mamba3_step(struct forward *f, struct stream *s, uint32_t layer) {
     ssm_heads_split(f, s, r, w, &b.ssm, forward_state(f, at, conv));
     norm_groups(f, s, r, w, &b.ssm);
     if (r->mamba3.widening)
-        each_head(f, s, r, b.wide_x, dim, b.ssm.xbc, r->head_dim, ssm_conv_width(r), &w->widen);
+        each_head(f, s, r, b.wide_x, dim, b.ssm.xbc, r->head_dim, ssm_conv_width(r), &w->mimo_up);
     scan(f, s, r, w, &b, forward_state(f, at, used));
     if (r->mamba3.widening)
-        each_head(f, s, r, b.ssm.y, r->head_dim, b.wide_y, dim, r->heads * dim, &w->narrow);
+        each_head(f, s, r, b.ssm.y, r->head_dim, b.wide_y, dim, r->heads * dim, &w->mimo_down);
     ssm_heads_finish(f, s, r, w, &b.ssm);
 }
 

@@ -32,45 +32,46 @@ static uint32_t *put_order(uint32_t *out, const struct recurrent_pieces *p) {
 
 /* Rows that lie as the file has them may stay there. */
 static bool is_one_range(const struct recurrent_pieces *p) {
-    return !p->order && (p->count == 1 || rows_of(p) == p->part.rows);
+    return !p->order && (p->count == 1 || rows_of(p) == p->segment.rows);
 }
 
 int recurrent_rows(struct loader *l, struct matrix *m, uint32_t layer,
                    const struct recurrent_pieces *pieces, uint32_t count, uint32_t cols,
                    bool bias) {
-    struct part parts[MATRIX_PARTS_MAX];
+    struct segment segments[MATRIX_PARTS_MAX];
     struct cut cuts[MATRIX_PARTS_MAX];
     uint32_t rows = 0;
     bool in_place = true;
     CHECK(count <= MATRIX_PARTS_MAX);
     for (uint32_t i = 0; i < count; i++) {
-        parts[i] = pieces[i].part;
+        segments[i] = pieces[i].segment;
         cuts[i] = (struct cut){.rows = {pieces[i].ranges[0].first, rows_of(&pieces[i])}};
         rows += cuts[i].rows.count;
         in_place = in_place && is_one_range(&pieces[i]);
     }
     if (in_place)
-        return loader_cut(l, m, parts, cuts, count, cols, bias, layer, NULL);
+        return loader_cut(l, m, segments, cuts, count, cols, bias, layer, NULL);
     uint32_t *order = mem_calloc(rows, sizeof *order), *end = order;
     for (uint32_t i = 0; i < count; i++)
         end = put_order(end, &pieces[i]);
-    int rc = loader_cut(l, m, parts, cuts, count, cols, bias, layer, order);
+    int rc = loader_cut(l, m, segments, cuts, count, cols, bias, layer, order);
     mem_free(order);
     return rc;
 }
 
-int recurrent_product(struct loader *l, struct matrix *m, uint32_t layer, const struct part *part,
-                      struct shard_range rows, uint32_t cols, bool bias) {
-    const struct recurrent_pieces pieces = {.part = *part, .count = 1, .ranges = {rows}};
+int recurrent_product(struct loader *l, struct matrix *m, uint32_t layer,
+                      const struct segment *segment, struct shard_range rows, uint32_t cols,
+                      bool bias) {
+    const struct recurrent_pieces pieces = {.segment = *segment, .count = 1, .ranges = {rows}};
     return recurrent_rows(l, m, layer, &pieces, 1, cols, bias);
 }
 
 int recurrent_columns_of(struct loader *l, struct matrix *m, uint32_t layer,
-                         const struct part *part, struct shard_range own, uint32_t cols,
+                         const struct segment *segment, struct shard_range own, uint32_t cols,
                          bool bias) {
     if (own.count == cols)
         own = (struct shard_range){0};
-    return loader_partial(l, m, part, own, cols, bias, layer);
+    return loader_partial(l, m, segment, own, cols, bias, layer);
 }
 
 int recurrent_vector(struct loader *l, const float **out, uint32_t layer, enum weight_role role,
@@ -84,7 +85,7 @@ int recurrent_vector(struct loader *l, const float **out, uint32_t layer, enum w
 int recurrent_load_conv(struct loader *l, struct recurrent_weights *w, uint32_t layer,
                         const struct recurrent_pieces *pieces) {
     const struct recurrent_spec *spec = &l->spec->layers[layer].recurrent;
-    uint32_t all = pieces->part.rows, own = rows_of(pieces), taps = spec->taps;
+    uint32_t all = pieces->segment.rows, own = rows_of(pieces), taps = spec->taps;
     float *x = loader_values(l, ROLE_CONV, layer, (uint32_t[]){all, 1, taps, 0});
     float *bias =
         x && spec->conv_bias ? loader_values(l, ROLE_CONV_BIAS, layer, (uint32_t[]){all, 0}) : NULL;

@@ -1,5 +1,5 @@
 /*
- * recurrent.h - what the mixers with a state share: one struct of weights (each uses its part), the
+ * recurrent.h - what the mixers with a state share: one struct of weights (each uses some), the
  * convolution, the decays, and how their buffers and states lie.
  */
 #ifndef MODEL_RECURRENT_H
@@ -28,7 +28,7 @@ struct recurrent_weights {
     /* Mamba 3: mixes and angles of the mixer's input */
     struct matrix turn;
     const float *b_bias, *c_bias;
-    struct block_weights widen, narrow;
+    struct block_weights mimo_up, mimo_down;
 };
 
 /* Adds `count` floats, rounded to 64 bytes, to a layer's state; the bytes before them. */
@@ -46,8 +46,8 @@ struct shard_state recurrent_own(const struct loader *l, uint32_t layer);
 enum { RECURRENT_PIECES_MAX = 5 };
 /* Of a tensor's rows (or a vector's values), these ranges behind each other. */
 struct recurrent_pieces {
-    struct part part;      /* of the whole tensor */
-    const uint32_t *order; /* NULL, or: ranges are of the rows in this order */
+    struct segment segment; /* of the whole tensor */
+    const uint32_t *order;  /* NULL, or: ranges are of the rows in this order */
     uint32_t count;
     struct shard_range ranges[RECURRENT_PIECES_MAX];
 };
@@ -57,17 +57,18 @@ MUST_CHECK int recurrent_rows(struct loader *l, struct matrix *m, uint32_t layer
                               bool bias);
 /* The same of one tensor and range. */
 MUST_CHECK int recurrent_product(struct loader *l, struct matrix *m, uint32_t layer,
-                                 const struct part *part, struct shard_range rows, uint32_t cols,
-                                 bool bias);
-/* A product [part->rows, cols] of whose columns this rank has `own`; its results are to be added up
- * where those are not all. */
+                                 const struct segment *segment, struct shard_range rows,
+                                 uint32_t cols, bool bias);
+/* A product [segment->rows, cols] of whose columns this rank has `own`; its results are to be
+ * added up where those are not all. */
 MUST_CHECK int recurrent_columns_of(struct loader *l, struct matrix *m, uint32_t layer,
-                                    const struct part *part, struct shard_range own, uint32_t cols,
-                                    bool bias);
+                                    const struct segment *segment, struct shard_range own,
+                                    uint32_t cols, bool bias);
 /* `own` values of a vector [count]. */
 MUST_CHECK int recurrent_vector(struct loader *l, const float **out, uint32_t layer,
                                 enum weight_role role, struct shard_range own, uint32_t count);
-/* weight [channels, 1, taps] as [taps, channels], and the bias. pieces->part.rows: all channels. */
+/* weight [channels, 1, taps] as [taps, channels], and the bias. pieces->segment.rows: all
+ * channels. */
 MUST_CHECK int recurrent_load_conv(struct loader *l, struct recurrent_weights *w, uint32_t layer,
                                    const struct recurrent_pieces *pieces);
 /* A, of what files keep of it. */

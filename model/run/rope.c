@@ -32,13 +32,13 @@ static struct rope_source find_source(struct spec_reader *r, const char *layer_t
     if (scaling > 0)
         s.object = local ? -1 : scaling;
     if (s.object > 0) {
-        int64_t part = layer_type ? config_object(c, (uint32_t)s.object, layer_type) : -1;
+        int64_t object = layer_type ? config_object(c, (uint32_t)s.object, layer_type) : -1;
         /* one table for layers that have two: transformers ignores it */
-        if (part <= 0 && scaling <= 0 && r->family->local_rope && layer_type)
+        if (object <= 0 && scaling <= 0 && r->family->local_rope && layer_type)
             config_fail(c, ERR_UNSUPPORTED, "'rope_parameters' has no '%s'", layer_type);
-        if (part > 0) {
-            pass_over_flat(c, (uint32_t)s.object, (uint32_t)part);
-            s.object = part;
+        if (object > 0) {
+            pass_over_flat(c, (uint32_t)s.object, (uint32_t)object);
+            s.object = object;
         }
     }
     return s;
@@ -65,17 +65,17 @@ static enum rope_kind read_kind(const struct rope_source *s) {
 /* An odd count is rounded up, as the references do by making a frequency for each two dims
  * begun. */
 static uint32_t read_dims(const struct rope_source *s, uint32_t head_dim, bool *odd) {
-    double family = s->r->family->rope_part ? s->r->family->rope_part : 1,
+    double family = s->r->family->rotary_factor ? s->r->family->rotary_factor : 1,
            top = read_double(s->r, "partial_rotary_factor", family),
-           part = option(s, "partial_rotary_factor", top);
+           factor = option(s, "partial_rotary_factor", top);
     int64_t given = read_int(s->r, "rotary_dim", 0);
     if (given)
-        part = (double)given / head_dim;
-    if (!(part > 0 && part <= 1)) {
+        factor = (double)given / head_dim;
+    if (!(factor > 0 && factor <= 1)) {
         config_fail(s->r->config, ERR_INVALID, "'partial_rotary_factor' is out of range");
         return 2;
     }
-    uint32_t dims = given ? (uint32_t)given : (uint32_t)(head_dim * part);
+    uint32_t dims = given ? (uint32_t)given : (uint32_t)(head_dim * factor);
     *odd = dims % 2;
     if (dims == 0 || dims + *odd > head_dim)
         config_fail(s->r->config, ERR_UNSUPPORTED, "%u rotated dimensions of %u are not supported",
@@ -241,7 +241,7 @@ int rope_read(struct spec_reader *r, uint32_t head_dim, const char *layer_type, 
 }
 
 /* "llama_4_scaling_beta" beside the context that the model was first trained with. */
-void rope_read_temper(struct spec_reader *r, struct attention_spec *a) {
+void rope_read_query_scale(struct spec_reader *r, struct attention_spec *a) {
     struct rope_source s = find_source(r, NULL, false);
     double beta = option(&s, "llama_4_scaling_beta", 0),
            original = option(&s, "original_max_position_embeddings", 0);

@@ -14,7 +14,7 @@
 MUST_CHECK int rope_read(struct spec_reader *r, uint32_t head_dim, const char *layer_type,
                          uint32_t *idx);
 /* How rotary options say that queries are tempered, into a->temperature...; none: it stays 0. */
-void rope_read_temper(struct spec_reader *r, struct attention_spec *a);
+void rope_read_query_scale(struct spec_reader *r, struct attention_spec *a);
 /* The index of a table of kind ROPE_NONE. */
 MUST_CHECK int rope_none(struct spec_reader *r, uint32_t *idx);
 /* Whether a table is another one for long sequences: dynamic NTK, LongRoPE. A sequence keeps the

@@ -207,14 +207,14 @@ static int check_layers(const struct shard *s, const struct model_spec *spec, st
 
 static void cut_state(const struct shard *s, struct layer_spec *own) {
     struct recurrent_spec *r = &own->recurrent;
-    struct shard_state part = shard_state(s, own);
+    struct shard_state state = shard_state(s, own);
     if (norm_spans(s, own)) {
         r->ssm.norm_width = r->width;
-        r->ssm.norm_first = part.channels.first;
+        r->ssm.norm_first = state.channels.first;
     }
-    r->width = part.channels.count;
-    r->heads = part.heads.count;
-    r->groups = part.groups.count;
+    r->width = state.channels.count;
+    r->heads = state.heads.count;
+    r->groups = state.groups.count;
 }
 
 static void cut_attention(const struct shard *s, struct attention_spec *a) {

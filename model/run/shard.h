@@ -111,7 +111,7 @@ struct rank_calls {
                 enum storage_type type);
     /* Rank 0 gets all parts of the logits: row i of rank r's part, f32 [rows, widths[r]], at all +
      * i * stride + firsts[r]. */
-    void (*gather)(void *ctx, struct stream *s, float *all, size_t stride, const float *part,
+    void (*gather)(void *ctx, struct stream *s, float *all, size_t stride, const float *own,
                    uint32_t rows);
     void (*send)(void *ctx, struct stream *s, const float *x, size_t count);
     void (*receive)(void *ctx, struct stream *s, float *x, size_t count);

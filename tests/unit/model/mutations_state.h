@@ -49,11 +49,11 @@ MUTATION(inner_norm_group) {
 MUTATION(inner_norm_weight) {
     EACH_LAYER(STATE(STATE_WEIGHTS->inner_norm), STATE_WEIGHTS->inner_norm = NULL);
 }
-MUTATION(part_norms) {
-    EACH_LAYER(STATE(L->recurrent.kind == MIXER_MAMBA1 && RECURRENT(mamba1.part_norms)),
-               RECURRENT(mamba1.part_norms) = false);
+MUTATION(dt_b_c_norms) {
+    EACH_LAYER(STATE(L->recurrent.kind == MIXER_MAMBA1 && RECURRENT(mamba1.dt_b_c_norms)),
+               RECURRENT(mamba1.dt_b_c_norms) = false);
 }
-MUTATION(part_weights) {
+MUTATION(dt_b_c_weights) {
     EACH_LAYER(STATE(STATE_WEIGHTS->b_norm), STATE_WEIGHTS->b_norm = NULL);
 }
 MUTATION(state_limit) {
@@ -85,11 +85,11 @@ MUTATION(turn_bias) {
 MUTATION(widen_bias) {
     EACH_LAYER(
         STATE(L->recurrent.kind == MIXER_MAMBA3 && RECURRENT(mamba3.widening)),
-        zero_floats(STATE_WEIGHTS->widen.bias, RECURRENT(head_dim) * RECURRENT(mamba3.widening)));
+        zero_floats(STATE_WEIGHTS->mimo_up.bias, RECURRENT(head_dim) * RECURRENT(mamba3.widening)));
 }
 MUTATION(narrow_bias) {
     EACH_LAYER(STATE(L->recurrent.kind == MIXER_MAMBA3 && RECURRENT(mamba3.widening)),
-               zero_floats(STATE_WEIGHTS->narrow.bias, RECURRENT(head_dim)));
+               zero_floats(STATE_WEIGHTS->mimo_down.bias, RECURRENT(head_dim)));
 }
 MUTATION(branch) {
     EACH_LAYER(L->mixer == MIXER_RGLRU,
@@ -141,7 +141,7 @@ MUTATION(rwkv_no_receptance) {
         MUTATION_ROW(conv_bias), MUTATION_ROW(state_in_bias), MUTATION_ROW(state_out_bias),        \
         MUTATION_ROW(step_bias), MUTATION_ROW(step_low), MUTATION_ROW(step_high),                  \
         MUTATION_ROW(inner_norm_order), MUTATION_ROW(inner_norm_group),                            \
-        MUTATION_ROW(inner_norm_weight), MUTATION_ROW(part_norms), MUTATION_ROW(part_weights),     \
+        MUTATION_ROW(inner_norm_weight), MUTATION_ROW(dt_b_c_norms), MUTATION_ROW(dt_b_c_weights), \
         MUTATION_ROW(state_limit), MUTATION_ROW(state_falls), MUTATION_ROW(b_bias),                \
         MUTATION_ROW(c_bias), MUTATION_ROW(blend_bias), MUTATION_ROW(turn_bias),                   \
         MUTATION_ROW(widen_bias), MUTATION_ROW(narrow_bias), MUTATION_ROW(branch)
