@@ -4,7 +4,7 @@
  */
 #include "gateway/anthropic.h"
 
-#include "formats/json.h"
+#include "gateway/answer_calls.h"
 
 #define ADD(out, literal) buf_add((out), (literal), sizeof(literal) - 1)
 
@@ -94,62 +94,11 @@ static void add_stop(const struct choice *c, struct buf *out) {
     }
 }
 
-/* One call, or a piece of one, as choice.h writes them. */
-struct call {
-    bool begins; /* it has an id and a name */
-    struct buf id, name, arguments;
+/* Where calls of a piece go. */
+struct call_sink {
+    struct answer *a;
+    struct buf *out;
 };
-
-/* The next of a list of calls; false: no more. `function`'s members are of the depth below, and no
- * name is of both. */
-static bool next_call(struct json_reader *r, struct call *call) {
-    buf_reset(&call->id);
-    buf_reset(&call->name);
-    buf_reset(&call->arguments);
-    call->begins = false;
-    if (json_next(r) != JSON_OBJECT_BEGIN)
-        return false;
-    uint32_t depth = r->depth;
-    struct buf *out = NULL;
-    for (enum json_event event; (event = json_next(r)) > JSON_END && r->depth >= depth;) {
-        if (event == JSON_KEY)
-            out = bytes_equal(r->text, bytes_str("id"))          ? &call->id
-                  : bytes_equal(r->text, bytes_str("name"))      ? &call->name
-                  : bytes_equal(r->text, bytes_str("arguments")) ? &call->arguments
-                                                                 : NULL;
-        else if (event == JSON_STRING && out)
-            buf_add_bytes(out, r->text);
-    }
-    call->begins = call->id.len > 0;
-    return true;
-}
-
-static void call_release(struct call *call) {
-    buf_release(&call->id);
-    buf_release(&call->name);
-    buf_release(&call->arguments);
-}
-
-/* Runs add(a, call, out) for each of a list of calls, which is comma-separated. */
-static void each_call(struct answer *a, struct bytes calls, struct buf *out,
-                      void (*add)(struct answer *a, const struct call *call, struct buf *out)) {
-    struct json_reader r;
-    struct call call = {0};
-    struct buf list = {0};
-    if (calls.len == 0)
-        return;
-    buf_add_byte(&list, '[');
-    buf_add_bytes(&list, calls);
-    buf_add_byte(&list, ']');
-    json_reader_init(&r, buf_bytes(&list), 0, JSON_ALLOW_NUL);
-    CHECK(json_next(&r) == JSON_ARRAY_BEGIN);
-    while (next_call(&r, &call))
-        add(a, &call, out);
-    CHECK_MSG(r.last == JSON_ARRAY_END, "calls are no JSON");
-    json_reader_release(&r);
-    call_release(&call);
-    buf_release(&list);
-}
 
 /* ---- a stream ---- */
 
@@ -205,20 +154,24 @@ static void open_block(struct answer *a, enum answer_block block, struct buf *ou
     ADD(out, ",\"content_block\":");
 }
 
-static void add_arguments(const struct answer *a, const struct call *call, struct buf *out) {
+static void add_arguments(const struct answer *a, const struct answer_call *call, struct buf *out) {
     if (call->arguments.len)
         add_delta(a, "input_json_delta", "partial_json", buf_bytes(&call->arguments), out);
 }
 
 /* More of the call that is open. */
-static void add_more(struct answer *a, const struct call *call, struct buf *out) {
+static void add_more(void *ctx, const struct answer_call *call) {
+    const struct call_sink *to = ctx;
     if (call->begins)
         return;
-    CHECK(a->block == ANSWER_BLOCK_CALL);
-    add_arguments(a, call, out);
+    CHECK(to->a->block == ANSWER_BLOCK_CALL);
+    add_arguments(to->a, call, to->out);
 }
 
-static void add_call(struct answer *a, const struct call *call, struct buf *out) {
+static void add_call(void *ctx, const struct answer_call *call) {
+    const struct call_sink *to = ctx;
+    struct answer *a = to->a;
+    struct buf *out = to->out;
     if (!call->begins)
         return;
     open_block(a, ANSWER_BLOCK_CALL, out);
@@ -235,8 +188,9 @@ static void add_call(struct answer *a, const struct call *call, struct buf *out)
 static void text(struct answer *a, const struct choice *c, const struct response_text *piece,
                  struct bytes logprobs, struct bytes extra, struct buf *out) {
     (void)c;
+    struct call_sink to = {a, out};
     CHECK(logprobs.len == 0 && extra.len == 0); /* the dialect refuses them */
-    each_call(a, piece->calls, out, add_more);
+    answer_each_call(piece->calls, add_more, &to);
     if (piece->reasoning.len) {
         if (a->block != ANSWER_BLOCK_THINKING) {
             open_block(a, ANSWER_BLOCK_THINKING, out);
@@ -251,7 +205,7 @@ static void text(struct answer *a, const struct choice *c, const struct response
         }
         add_delta(a, "text_delta", "text", piece->content, out);
     }
-    each_call(a, piece->calls, out, add_call);
+    answer_each_call(piece->calls, add_call, &to);
 }
 
 static void finish(struct answer *a, const struct choice *c, struct buf *out) {
@@ -281,8 +235,10 @@ static void separate(struct answer *a, struct buf *out) {
         ADD(out, ",");
 }
 
-static void add_whole_call(struct answer *a, const struct call *call, struct buf *out) {
-    separate(a, out);
+static void add_whole_call(void *ctx, const struct answer_call *call) {
+    const struct call_sink *to = ctx;
+    struct buf *out = to->out;
+    separate(to->a, out);
     ADD(out, "{\"type\":\"tool_use\",\"id\":\"");
     buf_add_json(out, buf_bytes(&call->id));
     ADD(out, "\",\"name\":\"");
@@ -310,7 +266,8 @@ static void whole(struct answer *a, struct buf *out) {
         buf_add_json(out, buf_bytes(&c->text));
         ADD(out, "\"}");
     }
-    each_call(a, buf_bytes(&c->calls), out, add_whole_call);
+    struct call_sink to = {a, out};
+    answer_each_call(buf_bytes(&c->calls), add_whole_call, &to);
     ADD(out, "],");
     add_stop(c, out);
     ADD(out, ",");
