@@ -96,20 +96,24 @@ void metrics_register_copies(struct metric *metrics, size_t count) {
     pthread_mutex_unlock(&metric_tables_lock);
 }
 
+void metric_add_label_text(struct buf *out, const char *label, const char *value) {
+    buf_addf(out, "%s=\"", label);
+    for (; *value; value++) {
+        if (*value == '\\' || *value == '"')
+            buf_add_byte(out, '\\');
+        if (*value == '\n')
+            buf_add_str(out, "\\n");
+        else
+            buf_add_byte(out, *value);
+    }
+    buf_add_byte(out, '"');
+}
+
 void metrics_register_copy(struct metric *metrics, size_t count, const char *label,
                            const char *value) {
     struct buf text;
     buf_init(&text, 0);
-    buf_addf(&text, "%s=\"", label);
-    for (; *value; value++) {
-        if (*value == '\\' || *value == '"')
-            buf_add_byte(&text, '\\');
-        if (*value == '\n')
-            buf_add_str(&text, "\\n");
-        else
-            buf_add_byte(&text, *value);
-    }
-    buf_add_byte(&text, '"');
+    metric_add_label_text(&text, label, value);
     CHECK(text.len < METRIC_COPY_LABEL_MAX);
     for (size_t i = 0; i < count; i++)
         check_row(&metrics[i]);
@@ -155,6 +159,16 @@ int64_t metric_value(const struct metric *m, int label_idx) {
     const struct metric_cells *cells = m->shared ? m->shared : &m->own;
     CHECK(label_idx >= 0 && label_idx < METRIC_LABELS_MAX);
     return __atomic_load_n((const int64_t *)&cells->values[label_idx], __ATOMIC_RELAXED);
+}
+
+void metric_set_histogram(struct metric *m, const uint64_t *counts, size_t count, double sum) {
+    struct metric_cells *cells = cells_of(m);
+    size_t bucket_count = (size_t)metric_bucket_count(m) + 1;
+    CHECK(m->told && m->kind == METRIC_HISTOGRAM && count <= bucket_count);
+    for (size_t i = 0; i < bucket_count; i++)
+        __atomic_store_n((uint64_t *)&cells->bucket_counts[i], i < count ? counts[i] : 0,
+                         __ATOMIC_RELAXED);
+    __atomic_store_n((uint64_t *)&cells->sum_micro, (uint64_t)(sum * 1e6 + 0.5), __ATOMIC_RELAXED);
 }
 
 void metric_observe(struct metric *m, double value) {

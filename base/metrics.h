@@ -71,8 +71,14 @@ void metric_set(struct metric *m, int64_t value);
 void metric_set_label(struct metric *m, int label_idx, int64_t value);
 /* Adds an observation to a histogram, in the unit of its buckets. */
 void metric_observe(struct metric *m, double value);
+/* Sets a told histogram without labels: counts[i] observations in bucket i, whose last one has those
+ * past every bound, and their sum. Buckets from `count` on, which is no more than there are, become
+ * 0. */
+void metric_set_histogram(struct metric *m, const uint64_t *counts, size_t count, double sum);
 /* The value of a counter or gauge; label_idx 0 where there are no labels. */
 int64_t metric_value(const struct metric *m, int label_idx);
+/* Appends `label="value"`, escaped as Prometheus' text wants. */
+void metric_add_label_text(struct buf *out, const char *label, const char *value);
 /* Appends every registered metric as Prometheus text, then trireme_build_info and
  * trireme_process_* (resident bytes, open fds, cpu seconds, start time); of processes that share,
  * the latter for each, with the label instance. */

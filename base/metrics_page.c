@@ -54,6 +54,11 @@ static void find_sources(uint64_t layout, const struct share_view *view, struct 
     }
 }
 
+static uint64_t joined(const struct metric *m, uint64_t sum, const _Atomic uint64_t *cell) {
+    uint64_t value = __atomic_load_n((const uint64_t *)cell, __ATOMIC_RELAXED);
+    return m->told ? MAX(sum, value) : sum + value;
+}
+
 /* Buckets are read one by one while others add: the total is their sum, so that one scrape never
  * contradicts itself. */
 static void add_cells(const struct metric *m, const struct metric_cells *from, bool live,
@@ -65,9 +70,8 @@ static void add_cells(const struct metric *m, const struct metric_cells *from, b
         sum->values[k] = m->told ? MAX((int64_t)sum->values[k], value) : sum->values[k] + value;
     }
     for (int k = 0; k <= METRIC_BUCKETS_MAX && m->kind == METRIC_HISTOGRAM; k++)
-        sum->bucket_counts[k] +=
-            __atomic_load_n((const uint64_t *)&from->bucket_counts[k], __ATOMIC_RELAXED);
-    sum->sum_micro += __atomic_load_n((const uint64_t *)&from->sum_micro, __ATOMIC_RELAXED);
+        sum->bucket_counts[k] = joined(m, sum->bucket_counts[k], &from->bucket_counts[k]);
+    sum->sum_micro = joined(m, sum->sum_micro, &from->sum_micro);
 }
 
 static void gather(const struct sources *sources, const struct metric *rows, size_t row,

@@ -153,9 +153,8 @@ struct metric_cells *share_cells(uint64_t layout, const char *label, const struc
     if (!b)
         return NULL;
     for (size_t i = 0; i < count; i++)
-        for (int k = 0; k < METRIC_LABELS_MAX; k++)
-            if (metrics[i].kind == METRIC_GAUGE || metrics[i].told)
-                b->cells[i].values[k] = 0;
+        if (metrics[i].kind == METRIC_GAUGE || metrics[i].told)
+            b->cells[i] = (struct metric_cells){0};
     b->generation = own.head->generation;
     return b->cells;
 }

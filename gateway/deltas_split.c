@@ -69,6 +69,11 @@ static void copy_run(struct mail *m, const struct wire_deltas *d, const struct r
                                .logprobs_at = m->logprob_count};
     if (d->fingerprints.count)
         item->fingerprint = d->fingerprints.items[i];
+    if (d->queued_ms.count) {
+        item->times_told = true;
+        item->queued_ms = d->queued_ms.items[i];
+        item->prefill_ms = d->prefill_ms.items[i];
+    }
     if (r->token_count)
         memcpy(m->tokens + m->token_count, d->tokens.ids + r->token_at,
                r->token_count * sizeof(uint32_t));

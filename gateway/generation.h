@@ -51,6 +51,8 @@ struct generation {
     int64_t start_us, wait_until_ms, paused_ms;
     struct metric *metrics; /* of its model (model_metrics.h); NULL: none yet, or a probe */
     int64_t first_us;       /* when its first token came; 0: none has */
+    int64_t queued_us;      /* until it was first placed; -1: not told */
+    int64_t prefill_us;     /* from there to its first token, as the scheduler tells */
 };
 
 /* Takes g (what it owns is moved). Refuses at once when this server takes nothing more; else lists

@@ -17,7 +17,9 @@ static void count_request(const struct generation *gen, const struct usage *usag
                               .choice_count = sub->delivery.choice_count,
                               .max_tokens = sub->max_tokens,
                               .duration_us = now_us - gen->start_us,
-                              .decode_us = gen->first_us ? now_us - gen->first_us : 0};
+                              .queued_us = gen->first_us ? gen->queued_us : -1,
+                              .prefill_us = gen->prefill_us,
+                              .decode_us = gen->first_us ? now_us - gen->first_us : -1};
     for (uint32_t i = 0; i < gen->submission_count; i++)
         for (uint32_t j = 0; j < gen->submissions[i].delivery.choice_count; j++)
             r.longest = MAX(r.longest, gen->submissions[i].choices[j].token_count);
@@ -132,7 +134,8 @@ static bool take_tokens(struct submission *sub, const struct mail *mail,
     return false;
 }
 
-static void observe_latency(struct submission *sub, uint32_t choice) {
+static void observe_latency(struct submission *sub, const struct mail_item *item) {
+    uint32_t choice = item->choice;
     int64_t now_us = sub->thread->now_us, before_us = sub->token_us[choice];
     struct generation *gen = sub->generation;
     double seconds = (double)(now_us - (before_us ? before_us : gen->start_us)) * 1e-6;
@@ -141,8 +144,11 @@ static void observe_latency(struct submission *sub, uint32_t choice) {
     if (gen->metrics && (before_us || !gen->first_us))
         metric_observe(
             &gen->metrics[before_us ? MODEL_METRIC_NEXT_TOKEN : MODEL_METRIC_FIRST_TOKEN], seconds);
-    if (!gen->first_us)
-        gen->first_us = now_us;
+    if (gen->first_us)
+        return;
+    gen->first_us = now_us;
+    gen->queued_us = item->times_told ? item->queued_ms * INT64_C(1000) : -1;
+    gen->prefill_us = item->prefill_ms * INT64_C(1000);
 }
 
 static void count_prompt(const struct submission *sub) {
@@ -177,7 +183,7 @@ static void take_run(struct submission *sub, const struct mail *mail, const stru
         thread->output_tokens += item->token_count - skip;
         if (gen->metrics)
             metric_add(&gen->metrics[MODEL_METRIC_OUTPUT_TOKENS], item->token_count - skip);
-        observe_latency(sub, item->choice);
+        observe_latency(sub, item);
     }
     bool room = true;
     if (a->http && a->stream && !a->begun)

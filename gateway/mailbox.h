@@ -35,6 +35,8 @@ struct mail_item {
     struct u128 request, fingerprint;
     uint32_t attempt, choice, index, token_count, finish, cached_count, flags;
     uint32_t token_at, logprobs_at;
+    bool times_told; /* the two below are known */
+    uint32_t queued_ms, prefill_ms;
 };
 
 struct mail_reject {

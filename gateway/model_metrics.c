@@ -5,6 +5,9 @@
 static const double TOKEN_BUCKETS[] = {1,     2,      5,      10,     20,      50,    100,
                                        200,   500,    1000,   2000,   5000,    10000, 20000,
                                        50000, 100000, 200000, 500000, 1000000, 0};
+/* The bounds of a Status' step_buckets, and the 0 that ends them. */
+static const double STEP_BUCKETS[WIRE_STEP_BUCKETS] = {1,   2,   4,    8,    16,   32,   64,    128,
+                                                       256, 512, 1024, 2048, 4096, 8192, 16384, 0};
 static const double COUNT_BUCKETS[] = {1, 2, 5, 10, 20, 50, 100, 0};
 
 #define TOLD(id, n, k, h) [id] = {.name = n, .kind = METRIC_##k, .help = h, .told = true}
@@ -44,6 +47,11 @@ static const struct metric ROWS[MODEL_METRIC_COUNT] = {
          "Tokens sampled by workers."),
     TOLD_MICRO(MODEL_METRIC_COMPUTE_SECONDS, "trireme_model_compute_seconds_total", COUNTER,
                "Time that workers computed steps."),
+    [MODEL_METRIC_ITERATION_TOKENS] = {.name = "vllm:iteration_tokens_total",
+                                       .kind = METRIC_HISTOGRAM,
+                                       .help = "Positions computed by a step.",
+                                       .told = true,
+                                       .buckets = STEP_BUCKETS},
     COUNTER(MODEL_METRIC_PROMPT_TOKENS, "vllm:prompt_tokens_total",
             "Prompt tokens of requests that got a first token."),
     COUNTER(MODEL_METRIC_CACHED_TOKENS, "vllm:prompt_tokens_cached_total",
@@ -62,8 +70,14 @@ static const struct metric ROWS[MODEL_METRIC_COUNT] = {
             "Of a request, from its first token on, for each further token of its longest choice."),
     SECONDS(MODEL_METRIC_DURATION, "vllm:e2e_request_latency_seconds",
             "From the request's first byte to the end of its response."),
+    SECONDS(MODEL_METRIC_QUEUED, "vllm:request_queue_time_seconds",
+            "From the scheduler's taking a request until it was first in a slot."),
+    SECONDS(MODEL_METRIC_PREFILL, "vllm:request_prefill_time_seconds",
+            "From there to the first token, as the scheduler saw it."),
     SECONDS(MODEL_METRIC_DECODE, "vllm:request_decode_time_seconds",
             "From the request's first token to its last."),
+    SECONDS(MODEL_METRIC_INFERENCE, "vllm:request_inference_time_seconds",
+            "Of a request, prefill and decode."),
     SIZES(MODEL_METRIC_REQUEST_PROMPT, "vllm:request_prompt_tokens", TOKEN_BUCKETS,
           "Prompt tokens of a request."),
     SIZES(MODEL_METRIC_REQUEST_OUTPUT, "vllm:request_generation_tokens", TOKEN_BUCKETS,
@@ -82,6 +96,8 @@ static const struct metric ROWS[MODEL_METRIC_COUNT] = {
 
 static struct model {
     char *name; /* owned */
+    uint64_t blocks;
+    uint32_t block_tokens; /* 0: not known */
     struct metric rows[MODEL_METRIC_COUNT];
 } * models[MODEL_METRICS_MAX];
 static size_t model_count;
@@ -94,32 +110,32 @@ void model_metrics_register(void) {
 }
 
 /* Under the lock. */
-static struct metric *find(struct bytes name) {
+static struct model *find(struct bytes name) {
     for (size_t i = 0; i < model_count; i++)
         if (bytes_equal(bytes_str(models[i]->name), name))
-            return models[i]->rows;
+            return models[i];
     return NULL;
 }
 
-static struct metric *find_or_add(struct bytes name) {
-    struct metric *rows = find(name);
-    if (!rows && model_count + 1 >= MODEL_METRICS_MAX) {
+static struct model *find_or_add(struct bytes name) {
+    struct model *m = find(name);
+    if (!m && model_count + 1 >= MODEL_METRICS_MAX) {
         name = bytes_str("other");
-        rows = find(name);
+        m = find(name);
     }
-    if (rows)
-        return rows;
-    struct model *m = mem_alloc(sizeof *m);
-    m->name = mem_strndup((const char *)name.data, MIN(name.len, (size_t)128));
+    if (m)
+        return m;
+    m = mem_alloc(sizeof *m);
+    *m = (struct model){.name = mem_strndup((const char *)name.data, MIN(name.len, (size_t)128))};
     memcpy(m->rows, ROWS, sizeof m->rows);
     metrics_register_copy(m->rows, MODEL_METRIC_COUNT, "model_name", m->name);
     models[model_count++] = m;
-    return m->rows;
+    return m;
 }
 
 struct metric *model_metrics_of(const char *name) {
     pthread_mutex_lock(&models_lock);
-    struct metric *rows = find_or_add(bytes_str(name));
+    struct metric *rows = find_or_add(bytes_str(name))->rows;
     pthread_mutex_unlock(&models_lock);
     return rows;
 }
@@ -132,7 +148,16 @@ static void clear_gauges(struct metric *rows) {
             metric_set(&rows[k], 0);
 }
 
-static void tell(struct metric *rows, const struct wire_model_status *s) {
+static void tell_steps(struct metric *row, const struct wire_model_status *s) {
+    uint64_t counts[WIRE_STEP_BUCKETS];
+    size_t count = MIN(s->step_bucket_count, (size_t)WIRE_STEP_BUCKETS);
+    for (size_t i = 0; i < count; i++)
+        counts[i] = s->step_buckets[i].steps;
+    metric_set_histogram(row, counts, count, (double)s->step_tokens);
+}
+
+static void tell(struct model *m, const struct wire_model_status *s) {
+    struct metric *rows = m->rows;
     uint64_t usage = s->blocks ? s->blocks_used * 1000000 / s->blocks : 0;
     const uint64_t values[MODEL_METRIC_COUNT] = {
         [MODEL_METRIC_RUNNING] = s->running,
@@ -153,8 +178,11 @@ static void tell(struct metric *rows, const struct wire_model_status *s) {
         [MODEL_METRIC_STEP_OUTPUT] = s->output_tokens,
         [MODEL_METRIC_COMPUTE_SECONDS] = s->compute_us,
     };
+    m->blocks = s->blocks;
+    m->block_tokens = s->block_tokens;
+    tell_steps(&rows[MODEL_METRIC_ITERATION_TOKENS], s);
     for (int k = 0; k < MODEL_METRIC_COUNT; k++)
-        if (ROWS[k].told)
+        if (ROWS[k].told && ROWS[k].kind != METRIC_HISTOGRAM)
             metric_set(&rows[k], (int64_t)MIN(values[k], (uint64_t)INT64_MAX));
 }
 
@@ -162,10 +190,10 @@ void model_metrics_tell(const struct wire_status *status) {
     bool told[MODEL_METRICS_MAX] = {false};
     pthread_mutex_lock(&models_lock);
     for (size_t i = 0; i < status->model_count; i++) {
-        struct metric *rows = find_or_add(status->models[i].model);
+        struct model *m = find_or_add(status->models[i].model);
         for (size_t k = 0; k < model_count; k++)
-            told[k] |= models[k]->rows == rows;
-        tell(rows, &status->models[i]);
+            told[k] |= models[k] == m;
+        tell(m, &status->models[i]);
     }
     for (size_t i = 0; i < model_count; i++)
         if (!told[i])
@@ -180,14 +208,42 @@ void model_metrics_lost(void) {
     pthread_mutex_unlock(&models_lock);
 }
 
+void model_metrics_write_info(struct buf *out) {
+    static const char NAME[] = "vllm:cache_config_info";
+    pthread_mutex_lock(&models_lock);
+    bool any = false;
+    for (size_t i = 0; i < model_count; i++) {
+        const struct model *m = models[i];
+        if (!m->block_tokens || !m->blocks)
+            continue;
+        if (!any)
+            buf_addf(out,
+                     "# HELP %s Positions of a KV block, and blocks of all replicas.\n"
+                     "# TYPE %s gauge\n",
+                     NAME, NAME);
+        any = true;
+        buf_addf(out, "%s{", NAME);
+        metric_add_label_text(out, "model_name", m->name);
+        buf_addf(out, ",block_size=\"%u\",num_gpu_blocks=\"%llu\"} 1\n", m->block_tokens,
+                 (unsigned long long)m->blocks);
+    }
+    pthread_mutex_unlock(&models_lock);
+}
+
 /* ---- requests ---- */
 
 void model_metrics_request(struct metric *m, const struct model_request *r) {
     double decode_s = (double)r->decode_us * 1e-6;
     metric_observe(&m[MODEL_METRIC_DURATION], (double)r->duration_us * 1e-6);
-    if (r->decode_us)
+    if (r->decode_us >= 0)
         metric_observe(&m[MODEL_METRIC_DECODE], decode_s);
-    if (r->decode_us && r->longest > 1)
+    if (r->queued_us >= 0) {
+        double prefill_s = (double)r->prefill_us * 1e-6;
+        metric_observe(&m[MODEL_METRIC_QUEUED], (double)r->queued_us * 1e-6);
+        metric_observe(&m[MODEL_METRIC_PREFILL], prefill_s);
+        metric_observe(&m[MODEL_METRIC_INFERENCE], prefill_s + decode_s);
+    }
+    if (r->decode_us >= 0 && r->longest > 1)
         metric_observe(&m[MODEL_METRIC_TOKEN_MEAN], decode_s / (r->longest - 1));
     metric_observe(&m[MODEL_METRIC_REQUEST_PROMPT], r->prompt_tokens);
     metric_observe(&m[MODEL_METRIC_REQUEST_OUTPUT], r->output_tokens);

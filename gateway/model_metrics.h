@@ -38,6 +38,7 @@ enum model_metric {
     MODEL_METRIC_STEP_TOKENS,
     MODEL_METRIC_STEP_OUTPUT,
     MODEL_METRIC_COMPUTE_SECONDS,
+    MODEL_METRIC_ITERATION_TOKENS,
     /* counted here */
     MODEL_METRIC_PROMPT_TOKENS,
     MODEL_METRIC_CACHED_TOKENS,
@@ -47,7 +48,10 @@ enum model_metric {
     MODEL_METRIC_NEXT_TOKEN,
     MODEL_METRIC_TOKEN_MEAN,
     MODEL_METRIC_DURATION,
+    MODEL_METRIC_QUEUED,
+    MODEL_METRIC_PREFILL,
     MODEL_METRIC_DECODE,
+    MODEL_METRIC_INFERENCE,
     MODEL_METRIC_REQUEST_PROMPT,
     MODEL_METRIC_REQUEST_OUTPUT,
     MODEL_METRIC_REQUEST_OUTPUT_MAX,
@@ -71,6 +75,9 @@ struct metric *model_metrics_of(const char *name);
 void model_metrics_tell(const struct wire_status *status);
 /* The scheduler is gone: nothing runs or waits, as far as anybody knows. Counters stay. */
 void model_metrics_lost(void);
+/* Appends, as Prometheus text, what is told by labels alone: vllm:cache_config_info, for each model
+ * whose blocks are known. */
+void model_metrics_write_info(struct buf *out);
 
 /* What one request cost, when all of its choices have ended. */
 struct model_request {
@@ -78,7 +85,9 @@ struct model_request {
     uint32_t longest;                                     /* output tokens of the longest choice */
     uint32_t choice_count, max_tokens;                    /* as asked for */
     int64_t duration_us;
-    int64_t decode_us; /* since its first token; 0: it had none */
+    int64_t queued_us;  /* until its first choice was placed; -1: not known, nor is prefill_us */
+    int64_t prefill_us; /* from there to its first token */
+    int64_t decode_us;  /* since its first token; -1: it had none, and queued_us is not known */
 };
 /* Counts it in the metrics of its model. */
 void model_metrics_request(struct metric *metrics, const struct model_request *request);

@@ -9,6 +9,7 @@
 #include "gateway/gateway_metrics.h"
 #include "gateway/generation.h"
 #include "gateway/health.h"
+#include "gateway/model_metrics.h"
 #include "gateway/ollama_models.h"
 #include "gateway/page.h"
 #include "gateway/request_log.h"
@@ -168,6 +169,7 @@ static void on_metrics(const struct call *c) {
     struct buf body;
     buf_init(&body, 0);
     metrics_write(&body);
+    model_metrics_write_info(&body);
     http_respond(c->req, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, 0,
                  buf_bytes(&body));
     buf_release(&body);

@@ -194,6 +194,9 @@ int check_deltas(const void *message, struct error *err) {
             return bad(err, "deltas", "columns differ in number");
     if (d->fingerprints.count != 0 && d->fingerprints.count != count)
         return bad(err, "deltas", "fingerprints are not one an item");
+    if ((d->queued_ms.count != 0 && d->queued_ms.count != count) ||
+        d->prefill_ms.count != d->queued_ms.count)
+        return bad(err, "deltas", "times of first tokens are not one an item");
     if (!sums_to(d->token_counts, d->tokens.count))
         return bad(err, "deltas", "token counts do not add up");
     if (!all_below(d->choices, WIRE_MAX_CHOICES))

@@ -52,6 +52,7 @@ enum {
     WIRE_BUNDLE_CHUNK_BYTES = 256 * 1024,
     WIRE_MAX_BUNDLE = 256 << 20,
     WIRE_MAX_MODELS = 64,
+    WIRE_STEP_BUCKETS = 16, /* 1, 2, 4, ... 16384 positions, and more */
     WIRE_COMM_ID_MAX = 1024,
     WIRE_MAX_FRAME = 64 << 20
 };

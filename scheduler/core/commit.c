@@ -118,9 +118,19 @@ static void observe_speed(struct replica *r, const struct flight *flight, uint64
     r->ms_per_prompt_token += (ms - r->ms_per_prompt_token) * 0.2;
 }
 
+/* The bucket of a step of so many positions. */
+static uint32_t step_bucket(uint64_t positions) {
+    uint32_t k = 0;
+    while (k < WIRE_STEP_BUCKETS - 1 && positions > UINT64_C(1) << k)
+        k++;
+    return k;
+}
+
 static void commit(struct sched *s, struct replica *r, const struct flight *flight,
                    const struct wire_step_result *result) {
     struct cursor at = {0};
+    struct model_counts *counts = &r->model->counts;
+    uint64_t before = counts->step_tokens;
     r->flight_first = (r->flight_first + 1) % r->steps_in_flight;
     r->flight_count--;
     for (uint32_t i = 0; i < flight->row_count; i++) {
@@ -132,7 +142,8 @@ static void commit(struct sched *s, struct replica *r, const struct flight *flig
         if (q->rows_in_flight == 0)
             seq_row_retired(s, q);
     }
-    r->model->counts.compute_us += result->compute_us;
+    counts->step_buckets[step_bucket(counts->step_tokens - before)].steps++;
+    counts->compute_us += result->compute_us;
     observe_speed(r, flight, result->compute_us);
 }
 

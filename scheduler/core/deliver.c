@@ -92,6 +92,10 @@ static void add_item(struct delta_build *b, const struct sequence *q, uint32_t i
     vec_push(&b->cached_counts, q->cached_count);
     vec_push(&b->flags, flags | (q->fingerprint_from && !older ? WIRE_DELTA_OTHER_FINGERPRINT : 0));
     vec_push(&b->fingerprints, older ? q->older_fingerprint : q->fingerprint);
+    bool first = index == 0 && count;
+    vec_push(&b->queued_ms, first ? q->queued_ms : 0);
+    vec_push(&b->prefill_ms, first ? q->prefill_ms : 0);
+    b->any_first |= first;
     const uint32_t *tokens = seq_tokens(q) + request->prompt.count + index;
     vec_reserve(&b->tokens, b->tokens.count + count);
     if (count)
@@ -99,6 +103,13 @@ static void add_item(struct delta_build *b, const struct sequence *q, uint32_t i
     b->tokens.count += count;
     for (uint32_t i = 0; i < count; i++)
         add_logprobs(b, q, index + i);
+}
+
+/* Times of events are those of the turn before: what came in this turn is told by the turn's. */
+static void note_first_token(const struct sched *s, struct sequence *q) {
+    int64_t placed_at = q->request->submitted_at + q->queued_ms;
+    if (q->sent == 0 && seq_output_count(q) && q->prefill_ms == SEQ_NOT_TOLD)
+        q->prefill_ms = (uint32_t)MIN(s->now - placed_at, (int64_t)SEQ_NOT_TOLD - 1);
 }
 
 static void arm_retransmission(struct sched *s, struct request *request) {
@@ -117,6 +128,7 @@ static bool add_sequence(struct sched *s, struct sequence *q) {
         q->accepted_due = false;
         add_item(b, q, q->sent, 0, WIRE_FINISH_NONE, WIRE_DELTA_ACCEPTED);
     }
+    note_first_token(s, q);
     while (has_unsent(q)) {
         if (b->tokens.count >= MESSAGE_TOKENS_MAX)
             return false;
@@ -138,9 +150,9 @@ static void reset(struct delta_build *b) {
     b->requests.count = b->fingerprints.count = b->attempts.count = b->choices.count =
         b->indexes.count = 0;
     b->token_counts.count = b->finishes.count = b->cached_counts.count = b->flags.count =
-        b->tokens.count = 0;
+        b->queued_ms.count = b->prefill_ms.count = b->tokens.count = 0;
     b->tops.count = b->ids.count = b->values.count = 0;
-    b->any_logprobs = false;
+    b->any_logprobs = b->any_first = false;
 }
 
 static void send(struct sched *s, const struct gateway *gateway) {
@@ -163,6 +175,10 @@ static void send(struct sched *s, const struct gateway *gateway) {
         deltas.logprobs = (struct wire_logprobs){{b->tops.items, b->tops.count},
                                                  {b->ids.items, b->ids.count},
                                                  {b->values.items, b->values.count}};
+    if (b->any_first) {
+        deltas.queued_ms = (struct u32s){b->queued_ms.items, b->queued_ms.count};
+        deltas.prefill_ms = (struct u32s){b->prefill_ms.items, b->prefill_ms.count};
+    }
     s->sink.deltas(s->sink.ctx, gateway->instance, &deltas);
     reset(b);
 }
@@ -194,6 +210,8 @@ void deliver_release(struct sched *s) {
     vec_release(&b->finishes);
     vec_release(&b->cached_counts);
     vec_release(&b->flags);
+    vec_release(&b->queued_ms);
+    vec_release(&b->prefill_ms);
     vec_release(&b->tokens);
     vec_release(&b->tops);
     vec_release(&b->ids);

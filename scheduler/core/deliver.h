@@ -21,11 +21,14 @@ struct delta_build {
     VEC(uint32_t) finishes;
     VEC(uint32_t) cached_counts;
     VEC(uint32_t) flags;
+    VEC(uint32_t) queued_ms;
+    VEC(uint32_t) prefill_ms;
     VEC(uint32_t) tokens;
     VEC(uint32_t) tops;
     VEC(uint32_t) ids;
     VEC(float) values;
     bool any_logprobs;
+    bool any_first; /* first tokens, whose times are told */
 };
 
 /* Onto its gateway's list, if it has something to send and can. */

@@ -53,6 +53,7 @@ void model_review(struct sched *s, struct model *model) {
             model->logits_width ? MIN(model->logits_width, r->logits_width) : r->logits_width;
         model->revision = r->revision;
         model->bundle = r->bundle;
+        model->block_tokens = r->groups[0].block_tokens;
     }
     if (any)
         model->empty_since = NEVER;

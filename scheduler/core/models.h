@@ -14,6 +14,7 @@ struct model_counts {
     uint64_t steps, step_tokens, output_tokens, prefix_queries, prefix_hits, preemptions;
     uint64_t evictions; /* of pools that are gone */
     uint64_t compute_us;
+    struct wire_step_bucket step_buckets[WIRE_STEP_BUCKETS]; /* answered ones */
 };
 
 struct model {
@@ -26,6 +27,7 @@ struct model {
     uint64_t bundle_bytes;
     uint32_t logits_width; /* least of its replicas'; 0: not known yet */
     uint32_t max_context;  /* most of its replicas' */
+    uint32_t block_tokens; /* of group 0 of the replica registered last; 0: not known yet */
     uint32_t max_capacity; /* most of its replicas'; 0: not known yet */
     uint32_t request_count;
     struct model_counts counts;

@@ -133,6 +133,7 @@ static void sequence_init(struct sched *s, struct sequence *q, struct request *r
                            .choice = choice->choice,
                            .slot = SLOT_NONE,
                            .snapshot = BLOCK_NONE,
+                           .prefill_ms = SEQ_NOT_TOLD,
                            .fingerprint = fingerprint,
                            .prompt_count = (uint32_t)request->prompt.count,
                            .token_count = (uint32_t)request->prompt.count,

@@ -43,15 +43,16 @@ struct request {
     struct bytes grammar;
     struct u128 grammar_hash; /* keyed; zero: none */
     uint32_t max_tokens;
-    int32_t priority;    /* lower goes first of its tenant's */
-    uint64_t arrival;    /* unique */
-    int64_t deadline_at; /* NEVER: none */
-    bool resumed;        /* was accepted before: goes around the bound of the queue */
-    bool resumable;      /* runs on without its gateway */
-    bool paused;         /* its client reads slowly */
-    bool validated;      /* against the model's width and capacity */
-    bool dropped;        /* no longer in the map; freed when its last row in flight has retired */
-    bool fresh;          /* of this turn: may still be refused for the bound */
+    int32_t priority;     /* lower goes first of its tenant's */
+    uint64_t arrival;     /* unique */
+    int64_t deadline_at;  /* NEVER: none */
+    int64_t submitted_at; /* the turn it came in; not known while it is fresh */
+    bool resumed;         /* was accepted before: goes around the bound of the queue */
+    bool resumable;       /* runs on without its gateway */
+    bool paused;          /* its client reads slowly */
+    bool validated;       /* against the model's width and capacity */
+    bool dropped;         /* no longer in the map; freed when its last row in flight has retired */
+    bool fresh;           /* of this turn: may still be refused for the bound */
     struct list_node fresh_link;
     uint8_t rejected; /* enum wire_reject_code: a refused request whose record stays */
     uint8_t resend_count;

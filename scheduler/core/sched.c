@@ -139,6 +139,8 @@ static void add_figures(const struct sched *s, const struct model *model,
     status->preemptions = counts->preemptions;
     status->evictions = counts->evictions;
     status->compute_us = counts->compute_us;
+    status->step_buckets = counts->step_buckets;
+    status->step_bucket_count = WIRE_STEP_BUCKETS;
     for (size_t i = 0; i < model->replicas.count; i++) {
         const struct replica *r = model->replicas.items[i];
         bool ready = r->state == REPLICA_READY;
@@ -165,6 +167,7 @@ struct wire_status sched_status(struct sched *s) {
                                            .bundle_bytes = model->bundle_bytes,
                                            .max_context = model->max_capacity,
                                            .logits_width = model->logits_width,
+                                           .block_tokens = model->block_tokens,
                                            .replicas_known = (uint32_t)model->replicas.count};
         add_figures(s, model, &status);
         vec_push(&s->status_models, status);

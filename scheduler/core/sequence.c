@@ -47,6 +47,10 @@ static void use_fingerprint(struct sequence *q, struct u128 fingerprint) {
     q->fingerprint = fingerprint;
 }
 
+static uint32_t ms_since(const struct sched *s, int64_t at) {
+    return (uint32_t)MIN(s->now - at, (int64_t)UINT32_MAX);
+}
+
 void seq_place(struct sched *s, struct sequence *q, struct replica *r) {
     bool first = !q->started;
     seq_enter_slot(s, q, r);
@@ -60,6 +64,7 @@ void seq_place(struct sched *s, struct sequence *q, struct replica *r) {
     s->counts.cached_tokens += q->computed_lo;
     if (first) {
         q->cached_count = MIN(q->computed_lo, q->prompt_count);
+        q->queued_ms = q->request->fresh ? 0 : ms_since(s, q->request->submitted_at);
         s->counts.prompt_tokens += q->prompt_count;
         r->model->counts.prefix_queries += q->prompt_count;
         r->model->counts.prefix_hits += q->cached_count;

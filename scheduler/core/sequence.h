@@ -19,7 +19,7 @@
 #include "scheduler/core/sched.h"
 #include "scheduler/core/word_pool.h"
 
-enum { SCHED_MAX_GROUPS = 4, SLOT_NONE = UINT32_MAX };
+enum { SCHED_MAX_GROUPS = 4, SLOT_NONE = UINT32_MAX, SEQ_NOT_TOLD = UINT32_MAX };
 
 struct replica;
 struct request;
@@ -87,8 +87,10 @@ struct sequence {
     struct list_node dirty; /* of its gateway: has something to send */
     struct words logprobs;  /* logprob_stride words a token from logprob_base on */
     uint32_t logprob_base;
-    uint32_t cached_count;         /* prompt tokens found in the cache when it was first placed */
-    struct u128 fingerprint;       /* of tokens from fingerprint_from on */
+    uint32_t cached_count;   /* prompt tokens found in the cache when it was first placed */
+    uint32_t queued_ms;      /* from its request's Submit until it was first placed */
+    uint32_t prefill_ms;     /* from there until its first token was told; SEQ_NOT_TOLD: not yet */
+    struct u128 fingerprint; /* of tokens from fingerprint_from on */
     struct u128 older_fingerprint; /* of those before */
     uint32_t fingerprint_from;
 

@@ -182,6 +182,7 @@ void new_requests_finish(struct sched *s) {
         struct request *request = LIST_ITEM(at, struct request, fresh_link);
         list_remove(&request->fresh_link);
         request->fresh = false;
+        request->submitted_at = s->now;
         seq_dirty(s, &request->sequences[0]);
     }
 }

@@ -27,7 +27,12 @@ vllm:time_to_first_token_seconds histogram
 vllm:inter_token_latency_seconds histogram
 vllm:request_time_per_output_token_seconds histogram
 vllm:e2e_request_latency_seconds histogram
+vllm:request_queue_time_seconds histogram
+vllm:request_prefill_time_seconds histogram
 vllm:request_decode_time_seconds histogram
+vllm:request_inference_time_seconds histogram
+vllm:iteration_tokens_total histogram
+vllm:cache_config gauge block_size num_gpu_blocks
 vllm:request_prompt_tokens histogram
 vllm:request_generation_tokens histogram
 vllm:request_max_num_generation_tokens histogram
@@ -127,6 +132,19 @@ def test_names_and_values():
         assert value(page, "trireme_model_replicas_ready") == 1 and value(page, "trireme_model_blocks") > 0
         assert value(page, "vllm:e2e_request_latency_seconds_bucket", le="3600") == 3
         assert value(page, "trireme_build_info") == 1
+        times = {n: (value(page, f"vllm:{n}_count"), value(page, f"vllm:{n}_sum"))
+                 for n in ("request_queue_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds",
+                           "request_inference_time_seconds", "time_to_first_token_seconds", "e2e_request_latency_seconds")}
+        assert all(count == 3 for count, _ in times.values()), times
+        queued, prefill, decode, inference, first, whole = (seconds for _, seconds in times.values())
+        assert abs(inference - prefill - decode) < 1e-5 and decode > 0, times
+        # what is within another is no longer; the scheduler's clock counts milliseconds
+        assert queued + prefill <= first + 0.003 and first + decode <= whole + 1e-5, times
+        steps = value(page, "vllm:iteration_tokens_total_count")
+        assert 0 < steps <= value(page, "trireme_model_steps_total"), steps
+        assert value(page, "vllm:iteration_tokens_total_sum") == value(page, "trireme_model_step_tokens_total")
+        (info,) = page["vllm:cache_config_info"].samples
+        assert int(info.labels["block_size"]) > 0 and int(info.labels["num_gpu_blocks"]) == value(page, "trireme_model_blocks")
         assert value(page, "vllm:num_requests_running") == 0
 
 

@@ -69,7 +69,7 @@ void message_set_submit(struct message *m, const struct wire_submit *from) {
 void message_set_deltas(struct message *m, const struct wire_deltas *from) {
     struct wire_deltas *to = &m->u.deltas;
     *to = *from;
-    reserve(m, SPAN_BYTES(to->requests) + 7 * SPAN_BYTES(to->attempts) + TOKEN_BYTES(to->tokens) +
+    reserve(m, SPAN_BYTES(to->requests) + 9 * SPAN_BYTES(to->attempts) + TOKEN_BYTES(to->tokens) +
                    SPAN_BYTES(to->fingerprints));
     KEEP_SPAN(m, to->requests);
     KEEP_SPAN(m, to->attempts);
@@ -81,6 +81,8 @@ void message_set_deltas(struct message *m, const struct wire_deltas *from) {
     KEEP_SPAN(m, to->flags);
     KEEP_TOKENS(m, to->tokens);
     KEEP_SPAN(m, to->fingerprints);
+    KEEP_SPAN(m, to->queued_ms);
+    KEEP_SPAN(m, to->prefill_ms);
 }
 
 void message_set_plan(struct message *m, const struct wire_plan *from) {

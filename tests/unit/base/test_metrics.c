@@ -153,13 +153,15 @@ TEST(metrics_threads_lose_nothing) {
 
 /* ---- processes that share ---- */
 
-enum { KID_COUNT, KID_OPEN, KID_TOLD, KID_METRICS };
+enum { KID_COUNT, KID_OPEN, KID_TOLD, KID_TOLD_SIZES, KID_METRICS };
+static const double KID_BUCKETS[] = {1, 0};
 static struct metric kid_metrics[KID_METRICS] = {
     [KID_COUNT] = {"trireme_kid_total", "Counter.", METRIC_COUNTER},
     [KID_OPEN] = {"trireme_kid_open", "Gauge.", METRIC_GAUGE},
     [KID_TOLD] = {"trireme_kid_told_total", "Told.", METRIC_COUNTER, .told = true},
+    [KID_TOLD_SIZES] = {"trireme_kid_told_sizes", "Told.", METRIC_HISTOGRAM, .buckets = KID_BUCKETS,
+                        .told = true},
 };
-static const double KID_BUCKETS[] = {1, 0};
 static const struct metric KID_MODEL[] = {
     {"trireme_kid_model_ratio", "Gauge in millionths.", METRIC_GAUGE, .micro = true},
     {"trireme_kid_model_sizes", "Histogram.", METRIC_HISTOGRAM, .buckets = KID_BUCKETS},
@@ -190,8 +192,12 @@ static void kid_obey(const char *folder, int in, int out) {
             metric_add(&kid_metrics[KID_COUNT], 10);
         if (command == 'g')
             metric_add(&kid_metrics[KID_OPEN], 2);
-        if (command == 't')
-            metric_set(&kid_metrics[KID_TOLD], metric_value(&kid_metrics[KID_TOLD], 0) + 5);
+        if (command == 't') {
+            int64_t told = metric_value(&kid_metrics[KID_TOLD], 0) + 5;
+            const uint64_t counts[] = {(uint64_t)told, 2};
+            metric_set(&kid_metrics[KID_TOLD], told);
+            metric_set_histogram(&kid_metrics[KID_TOLD_SIZES], counts, 2, (double)told * 3);
+        }
         if (command == 'M' || command == 'N') {
             metrics_register_copy(m, ARRAY_LEN(KID_MODEL), "model_name",
                                   command == 'M' ? "m" : "n \"\\");
@@ -279,7 +285,12 @@ TEST(metrics_of_processes_that_share_are_one) {
     for (const char *c = "cggtttM"; *c; c++)
         kid_do(&b, *c);
         /* whoever is asked: sums, and of what was told the largest; models that only the other knows */
-#define ALL "trireme_kid_total 30", "trireme_kid_open 6", "trireme_kid_told_total 15"
+#define TOLD_SIZES(one, all, sum)                                                                  \
+    "trireme_kid_told_sizes_bucket{le=\"1\"} " one,                                                \
+        "trireme_kid_told_sizes_bucket{le=\"+Inf\"} " all, "trireme_kid_told_sizes_sum " sum
+#define ALL                                                                                        \
+    "trireme_kid_total 30", "trireme_kid_open 6", "trireme_kid_told_total 15",                     \
+        TOLD_SIZES("15", "17", "45.000000")
 #define MODEL(name, ratio, sizes)                                                                  \
     "trireme_kid_model_ratio{model_name=\"" name "\"} " ratio,                                     \
         "trireme_kid_model_sizes_bucket{model_name=\"" name "\",le=\"1\"} " sizes,                 \
@@ -292,12 +303,15 @@ TEST(metrics_of_processes_that_share_are_one) {
     /* one dies: its counters stay, its gauges and what it was told do not */
     kid_end(&b, true);
     EXPECT_LINES(&a, "trireme_kid_total 30", "trireme_kid_open 2", "trireme_kid_told_total 5",
-                 MODEL("m", "0", "1"));
+                 TOLD_SIZES("5", "7", "15.000000"), MODEL("m", "0", "1"));
     /* its successor goes on where it had ended, before it knows the model and after */
     b = kid_start(folder);
     kid_do(&b, 'c');
     EXPECT_LINES(&a, "trireme_kid_total 40", "trireme_kid_open 2", MODEL("m", "0", "1"));
     EXPECT_LINES(&b, "trireme_kid_total 40", "trireme_kid_open 2", MODEL("m", "0", "1"));
+    kid_end(&a, true); /* it alone had been told, and the other's predecessor */
+    EXPECT_LINES(&b, "trireme_kid_told_total 0", TOLD_SIZES("0", "0", "0.000000"));
+    a = kid_start(folder);
     kid_do(&b, 'N');
     EXPECT_LINES(&b, MODEL("m", "0", "1"), MODEL("n \\\"\\\\", "0.25", "1"));
     EXPECT_LINES(&a, MODEL("m", "0", "1"), MODEL("n \\\"\\\\", "0.25", "1"));

@@ -195,7 +195,8 @@ TEST(deltas_are_cut_by_event_thread) {
     static const uint32_t attempts[] = {4, 5, 4, 6}, choices[] = {0, 1, 2, 0},
                           indexes[] = {10, 20, 30, 40}, counts[] = {2, 1, 0, 1};
     static const uint32_t finishes[] = {0, 2, 1, 0}, cached[] = {16, 0, 16, 0},
-                          flags[] = {0, 2, 0, 0};
+                          flags[] = {0, 2, 0, 0}, queued[] = {0, 12, 0, 0},
+                          prefill[] = {0, 340, 0, 0};
     static const uint32_t tokens[] = {71, 72, 81, 91}, tops[] = {1, WIRE_NO_LOGPROBS, 0, 2},
                           ids[] = {71, 5, 81, 91, 6, 7};
     static const float values[] = {-1, -2, -3, -4, -5, -6};
@@ -207,6 +208,8 @@ TEST(deltas_are_cut_by_event_thread) {
                                   .finishes = {finishes, 4},
                                   .cached_counts = {cached, 4},
                                   .flags = {flags, 4},
+                                  .queued_ms = {queued, 4},
+                                  .prefill_ms = {prefill, 4},
                                   .tokens = {tokens, 4},
                                   .logprobs = {{tops, 4}, {ids, 6}, {values, 6}}};
     struct mailbox boxes[2];
@@ -228,6 +231,8 @@ TEST(deltas_are_cut_by_event_thread) {
     EXPECT_EQ(one->items[0].token_at, 0);
     EXPECT(one->tokens[one->items[0].token_at] == 81 && one->items[0].finish == 2 &&
            one->items[0].flags == 2);
+    EXPECT(one->items[0].times_told && one->items[0].queued_ms == 12 &&
+           one->items[0].prefill_ms == 340);
     EXPECT(one->logprob_counts[0] == 1 && one->logprob_ids[one->items[0].logprobs_at] == 81 &&
            one->logprob_values[0] == -3.0f);
     mail_free(zero);

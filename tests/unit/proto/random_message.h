@@ -221,6 +221,8 @@ static inline void agree_deltas(struct arena *arena, struct wire_deltas *d) {
     d->flags = random_u32s(arena, count, 0, 3);
     d->tokens = random_tokens(arena, sum_of(d->token_counts));
     d->fingerprints = random_u128s(arena, random_below(2) ? count : 0);
+    d->queued_ms = random_u32s(arena, random_below(2) ? count : 0, 0, UINT32_MAX);
+    d->prefill_ms = random_u32s(arena, d->queued_ms.count, 0, UINT32_MAX);
     agree_logprobs(arena, &d->logprobs, d->tokens.count);
 }
 static inline void agree_admit(struct arena *arena, struct wire_admit *a) {

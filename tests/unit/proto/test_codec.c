@@ -213,6 +213,10 @@ TEST(codec_refuses_what_is_out_of_bounds) {
     REFUSED(WIRE_DELTAS, deltas, m->tokens = ((struct tokens){NUMBERS, m->tokens.count + 1}));
     REFUSED(WIRE_DELTAS, deltas,
             m->logprobs.ids = ((struct u32s){NUMBERS, m->logprobs.ids.count + 1}));
+    REFUSED(WIRE_DELTAS, deltas, m->queued_ms = ((struct u32s){NUMBERS, m->requests.count + 1}));
+    REFUSED(WIRE_DELTAS, deltas,
+            (m->queued_ms = m->attempts,
+             m->prefill_ms = (struct u32s){NUMBERS, m->requests.count + 1}));
     REFUSED(WIRE_PLAN, plan, m->number = 0);
     REFUSED(WIRE_PLAN, plan,
             (m->row_slots = (struct u32s){NUMBERS, 2},

@@ -77,6 +77,8 @@ struct stage_worker {
 struct stage_stream {
     struct stage_tokens tokens;
     uint32_t finish, cached;
+    uint32_t queued_ms, prefill_ms; /* told with the first token */
+    uint32_t times_told;            /* runs with times of more than 0 ms */
 };
 struct stage_request {
     struct stage_stream choices[STAGE_CHOICES];
@@ -207,6 +209,11 @@ static inline void stage_on_deltas(void *ctx, struct u128 gateway,
             if (deltas->indexes.items[i] + k == stream->tokens.count)
                 vec_push(&stream->tokens, tokens[k]);
         stream->cached = deltas->cached_counts.items[i];
+        if (deltas->queued_ms.count && deltas->queued_ms.items[i] + deltas->prefill_ms.items[i]) {
+            stream->queued_ms = deltas->queued_ms.items[i];
+            stream->prefill_ms = deltas->prefill_ms.items[i];
+            stream->times_told++;
+        }
         bool complete =
             deltas->indexes.items[i] + deltas->token_counts.items[i] == stream->tokens.count;
         if (deltas->finishes.items[i] && complete)
