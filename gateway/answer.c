@@ -3,9 +3,11 @@
 #include "gateway/anthropic.h"
 #include "gateway/error_response.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/responses.h"
 
 void answer_release(struct answer *a) {
     response_release(&a->writer);
+    responses_state_free(&a->responses);
 }
 
 const struct answer_form *answer_form_of(enum genreq_dialect dialect) {
@@ -15,6 +17,7 @@ const struct answer_form *answer_form_of(enum genreq_dialect dialect) {
         [GENREQ_MESSAGES] = &answer_anthropic,
         [GENREQ_OLLAMA_CHAT] = &answer_ollama,
         [GENREQ_OLLAMA_GENERATE] = &answer_ollama,
+        [GENREQ_RESPONSES] = &answer_responses,
     };
     CHECK((size_t)dialect < ARRAY_LEN(FORMS));
     return FORMS[dialect];
@@ -50,18 +53,23 @@ bool answer_all_ended(const struct answer *a, enum choice_finish finish) {
 
 bool answer_flush(struct answer *a, int64_t now_ms) {
     const struct buf *out = &a->scratch->out;
-    if (!a->http || !out->len)
+    if (!answer_is_heard(a) || !out->len)
         return true;
     CHECK(a->begun);
     a->wrote_ms = now_ms;
+    if (a->background) {
+        responses_put(a, buf_bytes(out));
+        return true;
+    }
     return http_stream_write(a->http, out->data, out->len);
 }
 
 bool answer_begin(struct answer *a, int64_t now_ms) {
     const struct http_field fields[] = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
-    CHECK(a->http && a->stream && !a->begun);
+    CHECK(answer_is_heard(a) && a->stream && !a->begun);
     a->begun = true;
-    http_stream_begin(a->http, 200, a->form->stream_type, fields, ARRAY_LEN(fields));
+    if (a->http)
+        http_stream_begin(a->http, 200, a->form->stream_type, fields, ARRAY_LEN(fields));
     buf_reset(&a->scratch->out);
     a->form->begin(a, &a->scratch->out);
     return answer_flush(a, now_ms);
@@ -165,7 +173,7 @@ void answer_end_choice(struct answer *a, struct choice *c, enum choice_finish fi
 
 void answer_finish_choice(struct answer *a, const struct choice *c) {
     CHECK(c->finish != CHOICE_RUNNING);
-    if (!a->stream || !a->http)
+    if (!a->stream || !answer_is_heard(a))
         return;
     a->form->finish(a, c, &a->scratch->out);
 }
@@ -181,33 +189,39 @@ static struct http_request *leave(struct answer *a) {
 
 void answer_whole(struct answer *a) {
     struct buf *out = &a->scratch->out;
-    CHECK(a->http && !a->stream);
+    CHECK(answer_is_heard(a) && !a->stream);
     buf_reset(out);
     a->form->whole(a, out);
+    if (a->background)
+        return;
     http_respond(leave(a), 200, "application/json", NULL, 0, buf_bytes(out));
     gateway_metrics_answer(200);
 }
 
 void answer_end(struct answer *a) {
     struct buf *out = &a->scratch->out;
-    CHECK(a->http && a->begun);
+    CHECK(answer_is_heard(a) && a->begun);
     buf_reset(out);
     a->form->end(a, out);
+    if (a->background)
+        return;
     http_stream_write(a->http, out->data, out->len);
     http_stream_end(leave(a));
     gateway_metrics_answer(200);
 }
 
 void answer_fail(struct answer *a, const struct api_error *err) {
-    if (!a->http)
+    struct buf *out = &a->scratch->out;
+    if (!answer_is_heard(a))
         return;
-    if (!a->begun) {
+    if (!a->begun && !a->background) {
         error_respond(leave(a), err);
         return;
     }
-    struct buf *out = &a->scratch->out;
     buf_reset(out);
     a->form->error(a, err, out);
+    if (a->background)
+        return;
     http_stream_write(a->http, out->data, out->len);
     http_stream_end(leave(a));
     gateway_metrics_answer(err->status);

@@ -7,7 +7,8 @@
  * Invariants:
  *   (1) Nothing is written before answer_begin (a stream) or answer_whole (one object).
  *   (2) After answer_end, answer_whole or answer_fail `http` is NULL: the request is not ours any
- *       more.
+ *       more. It is NULL from the start of an answer in the background (responses.h), which is
+ *       heard all the same.
  *   (3) Events of one turn gather in scratch->out and go out by one answer_flush.
  *
  * Threading: the event thread of its generation.
@@ -38,7 +39,7 @@ struct answer_form {
     void (*finish)(struct answer *a, const struct choice *c, struct buf *out);
     /* All have. */
     void (*end)(struct answer *a, struct buf *out);
-    void (*error)(const struct answer *a, const struct api_error *err, struct buf *out);
+    void (*error)(struct answer *a, const struct api_error *err, struct buf *out);
     /* The whole answer in one. */
     void (*whole)(struct answer *a, struct buf *out);
 };
@@ -63,6 +64,8 @@ struct answer_times {
     int64_t end_us;
 };
 
+struct responses_state;
+
 struct answer {
     const struct answer_form *form; /* of its dialect */
     struct http_request *http;      /* borrowed from the server; NULL: a probe, or it has ended */
@@ -73,11 +76,13 @@ struct answer {
     bool stream;   /* events; else one object */
     bool logprobs; /* wanted, and */
     bool token_ids;
-    enum answer_block block; /* of a form that has blocks: the open one */
-    uint32_t block_count;    /* begun so far */
-    bool begun;              /* the response's head is out */
-    bool other_fingerprint;  /* part of it was made by a replica whose bits may differ */
-    int64_t wrote_ms;        /* when the client last got something */
+    enum answer_block block;           /* of a form that has blocks: the open one */
+    uint32_t block_count;              /* begun so far */
+    struct responses_state *responses; /* owned, of that dialect; NULL: another */
+    bool background;                   /* its client was answered; see responses.h */
+    bool begun;                        /* the response's head is out */
+    bool other_fingerprint;            /* part of it was made by a replica whose bits may differ */
+    int64_t wrote_ms;                  /* when the client last got something */
     struct answer_times times;
 };
 
@@ -99,6 +104,10 @@ void answer_write_extras(struct answer *a, const struct choice *c);
 
 /* Tokens and flags of all submissions so far. */
 struct usage answer_usage(const struct answer *a);
+/* Whether what it writes goes to anybody. */
+static inline bool answer_is_heard(const struct answer *a) {
+    return a->http || a->background;
+}
 /* Whether every choice ended so. */
 bool answer_all_ended(const struct answer *a, enum choice_finish finish);
 

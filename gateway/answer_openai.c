@@ -28,7 +28,7 @@ static void end(struct answer *a, struct buf *out) {
     response_done(out);
 }
 
-static void error(const struct answer *a, const struct api_error *err, struct buf *out) {
+static void error(struct answer *a, const struct api_error *err, struct buf *out) {
     (void)a;
     response_chunk_error(err, out);
     response_done(out);

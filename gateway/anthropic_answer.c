@@ -222,7 +222,7 @@ static void end(struct answer *a, struct buf *out) {
     ADD(out, EVENT("message_stop") "}\n\n");
 }
 
-static void error(const struct answer *a, const struct api_error *err, struct buf *out) {
+static void error(struct answer *a, const struct api_error *err, struct buf *out) {
     ADD(out, "event: error\ndata: ");
     anthropic_error_write(err, http_request_id(a->http), out);
     ADD(out, "\n\n");

@@ -15,6 +15,7 @@
 enum { EVENT_THREAD_TICK_MS = 100, HEALTH_WAITERS_MAX = 64 };
 
 struct generation;
+struct follower;
 
 /* Requests of /health/e2e that wait for a probe's result (health.h). */
 struct health_waiters {
@@ -42,6 +43,7 @@ struct event_thread {
     int64_t now_us, now_ms; /* of this turn */
     int64_t output_tokens;  /* taken and not yet in the metrics */
     struct health_waiters health;
+    struct follower *followers; /* of response_calls.h */
     struct scratch scratch;
 };
 

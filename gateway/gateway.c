@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "gateway/event_thread.h"
 #include "gateway/prepare_pool.h"
+#include "gateway/response_store.h"
 #include "gateway/scheduler_link.h"
 #include "gateway/server.h"
 #include "gateway/turn.h"
@@ -99,6 +100,7 @@ int gateway_new(struct gateway **out, const struct gateway_settings *settings, s
     struct text_settings text;
     int rc = read_text_settings(gw, &text, err);
     gw->models = model_table_new(&text, on_models_changed, gw);
+    gw->responses = response_store_new(settings->responses_bytes);
     gw->pool = prepare_pool_new(on_prepared, gw);
     for (int i = 0; i < gw->thread_count; i++)
         mailbox_init(&gw->boxes[i]);
@@ -154,6 +156,7 @@ void gateway_free(struct gateway **gateway) {
         event_thread_free(&gw->threads[i]);
     }
     prepare_pool_free(&gw->pool);
+    response_store_free(&gw->responses);
     if (gw->link)
         scheduler_link_stop(gw->link);
     model_table_free(&gw->models);

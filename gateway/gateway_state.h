@@ -28,6 +28,7 @@ struct gateway_settings {
     int64_t open_max, connections_max;
     int64_t priority_min; /* of requests whose key does not say otherwise */
     uint64_t body_max;
+    uint64_t responses_bytes;  /* of answers that are kept (response_store.h) */
     uint64_t submit_max;       /* bytes of a Submit; 0: what a frame may have (tests: less) */
     const char *allow_hosts;   /* see hosts.h */
     const char *allow_origins; /* of web pages: see cors.h */
@@ -51,6 +52,7 @@ struct health {
 
 struct event_thread;
 struct prepare_pool;
+struct response_store;
 struct scheduler_link;
 
 struct gateway {
@@ -63,6 +65,7 @@ struct gateway {
     struct buf chat_template; /* the file's bytes */
     struct scheduler_link *link;
     struct prepare_pool *pool;
+    struct response_store *responses;
     struct mailbox *boxes;         /* one for each event thread */
     struct event_thread **threads; /* thread_count */
     int thread_count;

@@ -10,6 +10,8 @@
 #include "gateway/model_metrics.h"
 #include "gateway/request_id.h"
 #include "gateway/request_log.h"
+#include "gateway/response_calls.h"
+#include "gateway/responses.h"
 
 #define METRIC(id) (&gateway_metrics[GATEWAY_METRIC_##id])
 
@@ -48,7 +50,7 @@ static void write_line(struct generation *gen, const char *finish, int status) {
     static const char *const PATHS[GENREQ_DIALECT_COUNT] = {
         [GENREQ_CHAT] = "/v1/chat/completions",     [GENREQ_COMPLETIONS] = "/v1/completions",
         [GENREQ_MESSAGES] = "/v1/messages",         [GENREQ_OLLAMA_CHAT] = "/api/chat",
-        [GENREQ_OLLAMA_GENERATE] = "/api/generate",
+        [GENREQ_OLLAMA_GENERATE] = "/api/generate", [GENREQ_RESPONSES] = "/v1/responses",
     };
     const struct usage usage = answer_usage(&gen->answer);
     const struct served_model *model = gen->terms.model;
@@ -247,6 +249,8 @@ static void init_answer(struct generation *gen, int64_t created_s) {
                   bytes_str(gen->terms.model->name));
     a->writer.include_usage = g->include_usage;
     a->writer.continuous_usage = g->continuous_usage;
+    if (g->dialect == GENREQ_RESPONSES)
+        responses_state_open(a, g, gen->thread->gw->responses, gen->number, gen->terms.tenant);
     a->stream = g->stream;
     a->logprobs = g->logprobs;
     a->token_ids = g->return_token_ids;
@@ -303,6 +307,8 @@ static int submit(struct generation *gen, struct api_error *api) {
     if (init_submissions(gen, &err))
         return api_error_set(api, API_BAD_REQUEST, "stop", "%s", err.text);
     if (check_priority(gen, api))
+        return -1;
+    if (gen->request.kept.background && response_call_detach(gen, api))
         return -1;
     gen->terms.priority = (int32_t)gen->request.priority;
     buf_add_bytes(&gen->terms.cache_salt, gen->request.cache_salt);
@@ -373,10 +379,15 @@ static int start(struct generation *gen, struct api_error *err) {
 /* The body of a long request is read elsewhere. */
 static int start_reading(struct generation *gen, struct api_error *err) {
     struct event_thread *thread = gen->thread;
+    const struct prepare_job job = {.g.dialect = gen->request.dialect,
+                                    .generation = gen,
+                                    .thread_idx = thread->idx,
+                                    .models = thread->gw->models,
+                                    .responses = thread->gw->responses,
+                                    .tenant = gen->terms.tenant,
+                                    .seed = draw_seed(&thread->gw->settings)};
     gen->unread = false;
-    gen->job = prepare_pool_push_body(thread->gw->pool, gen->request.dialect,
-                                      gen->answer.http->body, thread->gw->models,
-                                      draw_seed(&thread->gw->settings), thread->idx, gen);
+    gen->job = prepare_pool_push_body(thread->gw->pool, &job, gen->answer.http->body);
     return check_job(gen, err);
 }
 
@@ -458,6 +469,10 @@ static int check_sizes(const struct generation *gen, struct api_error *err) {
 void generation_tick(struct generation *gen) {
     struct event_thread *thread = gen->thread;
     struct api_error err;
+    if (responses_is_dropped(&gen->answer)) {
+        generation_cancel(gen);
+        return;
+    }
     if (gen->terms.deadline_ms && thread->now_ms >= gen->terms.deadline_ms) {
         api_error_set(&err, API_TIMEOUT, NULL, "the request took longer than this server allows");
         generation_fail(gen, &err);

@@ -54,7 +54,7 @@ static void complete(struct generation *gen) {
         return;
     }
     const char *finish = finish_text(a);
-    if (a->http) {
+    if (answer_is_heard(a)) {
         struct usage usage = answer_usage(a);
         a->times.first_us = gen->first_us ? gen->first_us : gen->thread->now_us;
         a->times.end_us = gen->thread->now_us;
@@ -186,7 +186,7 @@ static void take_run(struct submission *sub, const struct mail *mail, const stru
         observe_latency(sub, item);
     }
     bool room = true;
-    if (a->http && a->stream && !a->begun)
+    if (answer_is_heard(a) && a->stream && !a->begun)
         room = answer_begin(a, thread->now_ms);
     buf_reset(&thread->scratch.out);
     bool cancel = take_tokens(sub, mail, item, skip);

@@ -3,6 +3,7 @@
 #include "formats/json.h"
 #include "gateway/anthropic.h"
 #include "gateway/field.h"
+#include "gateway/responses.h"
 
 enum { ARENA_BYTES_MAX = 256 << 20 }; /* the body's own bound is far below; escapes only shrink */
 
@@ -44,6 +45,7 @@ int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struct bytes bod
     case GENREQ_MESSAGES: rc = anthropic_parse(g, body, false, err); break;
     case GENREQ_OLLAMA_CHAT: rc = ollama_chat_parse(g, body, err); break;
     case GENREQ_OLLAMA_GENERATE: rc = ollama_generate_parse(g, body, err); break;
+    case GENREQ_RESPONSES: rc = responses_parse(g, body, err); break;
     case GENREQ_DIALECT_COUNT: CHECK(false);
     }
     if (rc == 0)

@@ -39,6 +39,7 @@ enum genreq_dialect {
     GENREQ_MESSAGES = 2, /* Anthropic's */
     GENREQ_OLLAMA_CHAT = 3,
     GENREQ_OLLAMA_GENERATE = 4,
+    GENREQ_RESPONSES = 5, /* OpenAI's */
     GENREQ_DIALECT_COUNT
 };
 
@@ -81,6 +82,18 @@ struct genreq_constraint {
     enum constraint_kind kind;
     struct bytes text; /* in the arena */
     const char *field; /* as the client named it; static */
+};
+
+/* Of OpenAI's responses alone: what an answer that is kept needs (responses.h). */
+struct genreq_kept {
+    struct bytes previous;     /* id of the response that this one goes on from; empty: none */
+    struct bytes instructions; /* a raw string; empty: none */
+    struct bytes turns;        /* messages of the conversation without them, comma-separated */
+    uint32_t turn_count;
+    struct bytes items; /* the input as items, comma-separated; empty: not to be kept */
+    struct bytes echo;  /* members of the response that say what was asked: ,"NAME":VALUE,... */
+    bool store, background;
+    bool summary; /* what was thought goes out as a summary */
 };
 
 struct genreq {
@@ -131,6 +144,7 @@ struct genreq {
     bool tool_choice_none, tool_choice_required;
     struct bytes tool_choice_name; /* the function that must be called; empty: none */
     struct genreq_constraint constraint;
+    struct genreq_kept kept;
 
     struct arena arena; /* owned */
 };

@@ -184,7 +184,7 @@ static void end(struct answer *a, struct buf *out) {
     add_end(a, out);
 }
 
-static void error(const struct answer *a, const struct api_error *err, struct buf *out) {
+static void error(struct answer *a, const struct api_error *err, struct buf *out) {
     (void)a;
     ADD(out, "{\"error\":\"");
     buf_add_json(out, bytes_str(err->text));

@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include "gateway/responses.h"
+
 struct prepare_pool {
     pthread_mutex_t mutex;
     pthread_cond_t filled;
@@ -48,7 +50,8 @@ static struct prepare_job *take_job(struct prepare_pool *p) {
 
 static int do_job(struct prepare_job *job) {
     if (job->body.len) {
-        if (genreq_parse(&job->g, job->g.dialect, buf_bytes(&job->body), &job->err))
+        if (genreq_parse(&job->g, job->g.dialect, buf_bytes(&job->body), &job->err) ||
+            responses_resume(&job->g, job->responses, job->tenant, &job->err))
             return -1;
         if (model_table_find(job->models, job->g.model, &job->model) != MODEL_READY)
             return 0;
@@ -145,14 +148,10 @@ struct prepare_job *prepare_pool_push(struct prepare_pool *p, struct genreq *g,
     return NULL;
 }
 
-struct prepare_job *prepare_pool_push_body(struct prepare_pool *p, enum genreq_dialect dialect,
-                                           struct bytes body, struct model_table *models,
-                                           uint64_t seed, int thread_idx,
-                                           struct generation *generation) {
+struct prepare_job *prepare_pool_push_body(struct prepare_pool *p, const struct prepare_job *known,
+                                           struct bytes body) {
     struct prepare_job *job = mem_alloc(sizeof *job);
-    *job = (struct prepare_job){
-        .generation = generation, .thread_idx = thread_idx, .models = models, .seed = seed};
-    job->g.dialect = dialect;
+    *job = *known;
     buf_add_bytes(&job->body, body);
     if (push(p, job))
         return job;

@@ -30,7 +30,9 @@ struct prepare_job {
     struct buf body; /* owned; when not empty, g is read from it and points into it */
     /* borrowed; when there is a body, the model is looked up after reading */
     struct model_table *models;
-    struct genreq g; /* owned */
+    struct response_store *responses; /* and what the request goes on from is there, */
+    struct u128 tenant;               /* under this key */
+    struct genreq g;                  /* owned */
     /* a reference; NULL in the result: it is not there yet, nothing was prepared */
     struct served_model *model;
     uint64_t seed;
@@ -50,11 +52,11 @@ size_t prepare_cost(const struct genreq *g);
 struct prepare_job *prepare_pool_push(struct prepare_pool *pool, struct genreq *g,
                                       struct served_model *model, uint64_t seed, int thread_idx,
                                       struct generation *generation);
-/* The same, from the bytes of a body (copied). NULL: too many wait. */
-struct prepare_job *prepare_pool_push_body(struct prepare_pool *pool, enum genreq_dialect dialect,
-                                           struct bytes body, struct model_table *models,
-                                           uint64_t seed, int thread_idx,
-                                           struct generation *generation);
+/* The same, of a request that is to be read from the bytes of a body (copied). job: what is known
+ * of it: its dialect (in g), models, responses, tenant, seed, thread_idx and generation. NULL: too
+ * many wait. */
+struct prepare_job *prepare_pool_push_body(struct prepare_pool *pool, const struct prepare_job *job,
+                                           struct bytes body);
 void prepare_job_free(struct prepare_job *job); /* NULL is fine */
 
 #endif

@@ -23,10 +23,11 @@ static const struct shape shapes[GENREQ_DIALECT_COUNT] = {
     [GENREQ_COMPLETIONS] = {"cmpl-", "text_completion", "text_completion", NULL, ",\"text\":\"",
                             "\"", ",\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"",
                             ",\"text\":\"", "\""},
-    /* of these the id alone: the rest is written by anthropic_answer.c and ollama_answer.c */
+    /* of these the id alone: the rest is written by files of their own */
     [GENREQ_MESSAGES] = {.id_prefix = "msg_"},
     [GENREQ_OLLAMA_CHAT] = {.id_prefix = "ollama-"},
     [GENREQ_OLLAMA_GENERATE] = {.id_prefix = "ollama-"},
+    [GENREQ_RESPONSES] = {.id_prefix = "resp_"},
 };
 
 #define ADD(out, literal) buf_add((out), (literal), sizeof(literal) - 1)

@@ -1,6 +1,7 @@
 #include "gateway/server.h"
 
 #include <cJSON.h>
+#include <stdio.h>
 #include <strings.h>
 
 #include "base/clock.h"
@@ -13,6 +14,8 @@
 #include "gateway/ollama_models.h"
 #include "gateway/page.h"
 #include "gateway/request_log.h"
+#include "gateway/response_calls.h"
+#include "gateway/responses.h"
 #include "gateway/scheduler_link.h"
 #include "gateway/text_calls.h"
 #include "gateway/turn.h"
@@ -37,6 +40,8 @@ static void on_generate(const struct call *c, enum genreq_dialect dialect) {
         genreq_init(&g, dialect);
     else
         rc = genreq_parse(&g, dialect, c->req->body, &err);
+    if (rc == 0 && !unread)
+        rc = responses_resume(&g, c->thread->gw->responses, c->tenant, &err);
     if (rc == 0 && !unread && genreq_asks_nothing(&g)) {
         ollama_load(c->thread, c->req, &g);
         genreq_release(&g);
@@ -64,6 +69,21 @@ static void on_ollama_chat(const struct call *c) {
 }
 static void on_ollama_generate(const struct call *c) {
     on_generate(c, GENREQ_OLLAMA_GENERATE);
+}
+static void on_responses(const struct call *c) {
+    on_generate(c, GENREQ_RESPONSES);
+}
+static void on_response_get(const struct call *c) {
+    response_call_get(c->thread, c->req, c->tenant, c->rest);
+}
+static void on_response_delete(const struct call *c) {
+    response_call_delete(c->thread, c->req, c->tenant, c->rest);
+}
+static void on_response_cancel(const struct call *c) {
+    response_call_cancel(c->thread, c->req, c->tenant, c->rest);
+}
+static void on_input_tokens(const struct call *c) {
+    text_call_input_tokens(c->thread, c->req, c->tenant);
 }
 static void on_ollama_tags(const struct call *c) {
     ollama_tags(c->thread, c->req);
@@ -245,6 +265,11 @@ static const struct route {
     {"/v1/completions", HTTP_POST, false, false, on_completions},
     {"/v1/messages", HTTP_POST, false, false, on_messages},
     {"/v1/messages/count_tokens", HTTP_POST, false, false, on_count_tokens},
+    {"/v1/responses", HTTP_POST, false, false, on_responses},
+    {"/v1/responses/input_tokens", HTTP_POST, false, false, on_input_tokens},
+    {"/v1/responses/", HTTP_GET, false, false, on_response_get},
+    {"/v1/responses/", HTTP_DELETE, false, false, on_response_delete},
+    {"/v1/responses/", HTTP_POST, false, false, on_response_cancel},
     {"/api/chat", HTTP_POST, false, false, on_ollama_chat},
     {"/api/generate", HTTP_POST, false, false, on_ollama_generate},
     {"/api/tags", HTTP_GET, false, false, on_ollama_tags},
@@ -273,25 +298,46 @@ static const struct route {
     {"/props", HTTP_GET, false, false, on_props},
 };
 
-static const struct route *find_route(struct bytes path, struct bytes *rest) {
-    for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
-        size_t len = strlen(routes[i].path);
-        bool prefix = len > 1 && routes[i].path[len - 1] == '/';
-        if (path.len < len || memcmp(path.data, routes[i].path, len) != 0 ||
-            (prefix ? path.len == len : path.len != len))
-            continue;
-        *rest = bytes_of(path.data + len, path.len - len);
-        return &routes[i];
-    }
-    return NULL;
+static bool takes(const struct route *route, enum http_method method) {
+    return method == route->method || (method == HTTP_HEAD && route->method == HTTP_GET);
 }
 
-static const char *methods_of(const struct route *route) {
-    switch (route->method) {
-    case HTTP_GET: return "GET, HEAD, OPTIONS";
-    case HTTP_DELETE: return "DELETE, OPTIONS";
-    default: return "POST, OPTIONS";
+/* Whether the route is one of this path; *rest: what follows a prefix. */
+static bool is_of_path(const struct route *route, struct bytes path, struct bytes *rest) {
+    size_t len = strlen(route->path);
+    bool prefix = len > 1 && route->path[len - 1] == '/';
+    if (path.len < len || memcmp(path.data, route->path, len) != 0 ||
+        (prefix ? path.len == len : path.len != len))
+        return false;
+    *rest = bytes_of(path.data + len, path.len - len);
+    return true;
+}
+
+/* The path's route that takes the method, else its first one; NULL: no such path. */
+static const struct route *find_route(struct bytes path, enum http_method method,
+                                      struct bytes *rest) {
+    const struct route *first = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
+        if (first ? strcmp(routes[i].path, first->path) != 0 : !is_of_path(&routes[i], path, rest))
+            continue;
+        if (takes(&routes[i], method))
+            return &routes[i];
+        first = first ? first : &routes[i];
     }
+    return first;
+}
+
+enum { METHODS_TEXT_MAX = 64 };
+
+/* What the routes of a path take: "POST", "GET, HEAD, DELETE". */
+static void methods_of(const struct route *route, char out[METHODS_TEXT_MAX]) {
+    size_t len = 0;
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++)
+        if (strcmp(routes[i].path, route->path) == 0)
+            len += (size_t)snprintf(
+                out + len, METHODS_TEXT_MAX - len, "%s%s", len ? ", " : "",
+                routes[i].method == HTTP_GET ? "GET, HEAD" : http_method_text(routes[i].method));
+    CHECK(len < METHODS_TEXT_MAX);
 }
 
 /* OPTIONS: what a path takes, and whether a web page may ask for it. Before any key: a browser
@@ -309,17 +355,16 @@ static void respond_options(const struct call *c, const char *methods) {
 static void refuse_method(struct http_request *req, const struct route *route) {
     struct api_error err;
     struct buf body;
-    struct http_field allow = {"Allow", methods_of(route)};
-    api_error_set(&err, API_METHOD, NULL, "this path takes %s", http_method_text(route->method));
+    char methods[METHODS_TEXT_MAX + 16], taken[METHODS_TEXT_MAX];
+    methods_of(route, taken);
+    snprintf(methods, sizeof methods, "%s, OPTIONS", taken);
+    struct http_field allow = {"Allow", methods};
+    api_error_set(&err, API_METHOD, NULL, "this path takes %s", taken);
     buf_init(&body, 0);
     error_body(req, &err, &body);
     http_respond(req, err.status, JSON_TYPE, &allow, 1, buf_bytes(&body));
     gateway_metrics_answer(err.status);
     buf_release(&body);
-}
-
-static bool is_served_by(const struct http_request *req, const struct route *route) {
-    return req->method == route->method || (req->method == HTTP_HEAD && route->method == HTTP_GET);
 }
 
 /* 0, or -1 with *err filled: a page elsewhere must not call a server on the loopback. */
@@ -358,7 +403,7 @@ static int check_media_type(const struct http_request *req, struct api_error *er
 static const struct route *admit(struct gateway *gw, struct call *call) {
     struct http_request *req = call->req;
     struct api_error err;
-    const struct route *route = find_route(req->path, &call->rest);
+    const struct route *route = find_route(req->path, req->method, &call->rest);
     event_thread_set_now(call->thread);
     req->user = (void *)(uintptr_t)route;
     if (req->method == HTTP_OPTIONS && bytes_equal(req->path, bytes_str("*"))) {
@@ -371,14 +416,17 @@ static const struct route *admit(struct gateway *gw, struct call *call) {
         return NULL;
     }
     if (req->method == HTTP_OPTIONS) {
-        respond_options(call, methods_of(route));
+        char taken[METHODS_TEXT_MAX], methods[METHODS_TEXT_MAX + 16];
+        methods_of(route, taken);
+        snprintf(methods, sizeof methods, "%s, OPTIONS", taken);
+        respond_options(call, methods);
         return NULL;
     }
     if (check_caller(gw, req, &err)) {
         error_respond(req, &err);
         return NULL;
     }
-    if (!is_served_by(req, route)) {
+    if (!takes(route, req->method)) {
         refuse_method(req, route);
         return NULL;
     }

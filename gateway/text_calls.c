@@ -6,6 +6,7 @@
 #include "gateway/event_thread.h"
 #include "gateway/field.h"
 #include "gateway/prepare.h"
+#include "gateway/responses.h"
 
 /* A request; g first, so that the rows of the other dialects serve here too. */
 struct text_request {
@@ -66,6 +67,10 @@ static int read_own(struct text_request *t, struct bytes body, struct api_error 
 
 static int read_messages(struct text_request *t, struct bytes body, struct api_error *err) {
     return anthropic_parse(&t->g, body, true, err);
+}
+
+static int read_response(struct text_request *t, struct bytes body, struct api_error *err) {
+    return responses_parse(&t->g, body, err);
 }
 
 /* Reads what json_scan took. */
@@ -221,6 +226,16 @@ static int count_tokens(const struct text_request *t, const struct served_model 
     return rc;
 }
 
+static int count_input(const struct text_request *t, const struct served_model *m, struct buf *out,
+                       struct api_error *err) {
+    struct token_vec ids = {0};
+    int rc = tokens_of(t, m, &ids, err);
+    if (rc == 0)
+        buf_addf(out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", ids.count);
+    vec_release(&ids);
+    return rc;
+}
+
 static int detokenize(const struct text_request *t, const struct served_model *m, struct buf *out,
                       struct api_error *err) {
     static const char *const NAMES[] = {"prompt", "content"}; /* vLLM's and llama.cpp's */
@@ -257,13 +272,16 @@ static int apply_template(const struct text_request *t, const struct served_mode
 typedef int text_call(const struct text_request *t, const struct served_model *m, struct buf *out,
                       struct api_error *err);
 
-static void answer(struct event_thread *thread, struct http_request *req, text_call_reader *read,
-                   text_call *call) {
+/* tenant: whose kept responses the request may go on from. */
+static void answer_for(struct event_thread *thread, struct http_request *req, struct u128 tenant,
+                       text_call_reader *read, text_call *call) {
     struct text_request t;
     struct served_model *m = NULL;
     struct api_error err;
     struct buf out = {0};
     int rc = parse(&t, read, req->body, &err);
+    if (rc == 0)
+        rc = responses_resume(&t.g, thread->gw->responses, tenant, &err);
     if (rc == 0)
         rc = find_model(thread, t.g.model, &m, &err);
     if (rc == 0)
@@ -277,6 +295,11 @@ static void answer(struct event_thread *thread, struct http_request *req, text_c
     genreq_release(&t.g);
 }
 
+static void answer(struct event_thread *thread, struct http_request *req, text_call_reader *read,
+                   text_call *call) {
+    answer_for(thread, req, (struct u128){0}, read, call);
+}
+
 void text_call_tokenize(struct event_thread *thread, struct http_request *req) {
     answer(thread, req, read_own, tokenize);
 }
@@ -288,4 +311,8 @@ void text_call_apply_template(struct event_thread *thread, struct http_request *
 }
 void text_call_count_tokens(struct event_thread *thread, struct http_request *req) {
     answer(thread, req, read_messages, count_tokens);
+}
+void text_call_input_tokens(struct event_thread *thread, struct http_request *req,
+                            struct u128 tenant) {
+    answer_for(thread, req, tenant, read_response, count_input);
 }

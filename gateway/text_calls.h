@@ -1,6 +1,6 @@
 /*
  * text_calls.h - text to tokens and back, and templates, for clients that count or cut: /tokenize,
- * /detokenize, /apply-template, /v1/messages/count_tokens.
+ * /detokenize, /apply-template, /v1/messages/count_tokens, /v1/responses/input_tokens.
  *
  * Both vLLM's and llama.cpp's forms are taken; the fields tell which (docs/api.md). Answered on the
  * event thread that reads the request, so a body may have at most TEXT_CALL_BYTES_MAX.
@@ -8,6 +8,7 @@
 #ifndef GATEWAY_TEXT_CALLS_H
 #define GATEWAY_TEXT_CALLS_H
 
+#include "base/hash.h"
 #include "http/http_server.h"
 
 struct event_thread;
@@ -18,6 +19,9 @@ enum { TEXT_CALL_BYTES_MAX = 4 << 20 };
 void text_call_tokenize(struct event_thread *thread, struct http_request *req);
 /* POST /v1/messages/count_tokens: how many tokens the prompt of such a request has. */
 void text_call_count_tokens(struct event_thread *thread, struct http_request *req);
+/* POST /v1/responses/input_tokens: the same for OpenAI's responses; tenant: whose. */
+void text_call_input_tokens(struct event_thread *thread, struct http_request *req,
+                            struct u128 tenant);
 /* POST /detokenize: the text of ids. */
 void text_call_detokenize(struct event_thread *thread, struct http_request *req);
 /* POST /apply-template: a chat's prompt as text. */

@@ -3,6 +3,7 @@
 #include "gateway/gateway_metrics.h"
 #include "gateway/generation.h"
 #include "gateway/health.h"
+#include "gateway/response_calls.h"
 
 /* Calls visit for every generation; it may end the one that it is given. */
 static void for_each_generation(struct event_thread *thread, void (*visit)(struct generation *)) {
@@ -62,6 +63,7 @@ void turn_collect(struct event_thread *thread) {
         metric_add(&gateway_metrics[GATEWAY_METRIC_OUTPUT_TOKENS], thread->output_tokens);
     thread->output_tokens = 0;
     outbox_flush_acks(&thread->outbox, thread->now_ms, false);
+    response_calls_turn(thread);
 }
 
 void turn_start_opened(struct event_thread *thread) {

@@ -1,0 +1,334 @@
+#include "gateway/response_store.h"
+
+#include <pthread.h>
+
+#include "base/vec.h"
+
+enum { BUCKET_COUNT = 1024 };
+
+struct kept_response {
+    struct kept_response *older, *newer; /* in order of age */
+    struct kept_response *chained;       /* in its bucket */
+    int refs;                            /* the store's own is one */
+    bool listed, running, cancelled;
+    bool background, streams; /* as it began */
+    struct u128 number, tenant;
+    struct buf object, items, turns, events;
+    VEC(size_t) ends; /* of each event */
+    uint32_t turn_count;
+    uint64_t bytes; /* as the store counts it */
+};
+
+/* What a key holds. */
+struct holder {
+    struct u128 tenant;
+    uint64_t bytes;
+};
+
+struct response_store {
+    pthread_mutex_t mutex;
+    uint64_t bytes_max, bytes;
+    size_t count;
+    struct kept_response *oldest, *newest;
+    struct kept_response *buckets[BUCKET_COUNT];
+    VEC(struct holder) holders;
+};
+
+struct response_store *response_store_new(uint64_t bytes_max) {
+    struct response_store *s = mem_alloc(sizeof *s);
+    *s = (struct response_store){.bytes_max = bytes_max};
+    pthread_mutex_init(&s->mutex, NULL);
+    return s;
+}
+
+static void free_kept(struct kept_response *k) {
+    buf_release(&k->object);
+    buf_release(&k->items);
+    buf_release(&k->turns);
+    buf_release(&k->events);
+    vec_release(&k->ends);
+    mem_free(k);
+}
+
+static void unref(struct kept_response *k) {
+    CHECK(k->refs > 0);
+    if (--k->refs == 0)
+        free_kept(k);
+}
+
+static struct kept_response **bucket_of(struct response_store *s, struct u128 number) {
+    return &s->buckets[number.hi % BUCKET_COUNT]; /* numbers are random */
+}
+
+/* ---- what is held ---- */
+
+static struct holder *holder_of(struct response_store *s, struct u128 tenant) {
+    for (size_t i = 0; i < s->holders.count; i++)
+        if (u128_equal(s->holders.items[i].tenant, tenant))
+            return &s->holders.items[i];
+    const struct holder fresh = {tenant, 0};
+    vec_push(&s->holders, fresh);
+    return &s->holders.items[s->holders.count - 1];
+}
+
+static uint64_t size_of(const struct kept_response *k) {
+    return sizeof *k + k->object.len + k->items.len + k->turns.len + k->events.len +
+           k->ends.count * sizeof k->ends.items[0];
+}
+
+/* Its size has changed. */
+static void count_bytes(struct response_store *s, struct kept_response *k) {
+    uint64_t now = k->listed ? size_of(k) : 0;
+    struct holder *h = holder_of(s, k->tenant);
+    s->bytes = s->bytes - k->bytes + now;
+    h->bytes = h->bytes - k->bytes + now;
+    k->bytes = now;
+    if (h->bytes == 0) /* keys come and go */
+        *h = s->holders.items[--s->holders.count];
+}
+
+static void unlist(struct response_store *s, struct kept_response *k) {
+    CHECK(k->listed);
+    k->listed = false;
+    count_bytes(s, k);
+    *(k->older ? &k->older->newer : &s->oldest) = k->newer;
+    *(k->newer ? &k->newer->older : &s->newest) = k->older;
+    struct kept_response **at = bucket_of(s, k->number);
+    while (*at != k)
+        at = &(*at)->chained;
+    *at = k->chained;
+    s->count--;
+    unref(k);
+}
+
+static void make_room(struct response_store *s) {
+    while (s->bytes > s->bytes_max) {
+        const struct holder *most = &s->holders.items[0];
+        for (size_t i = 1; i < s->holders.count; i++)
+            if (s->holders.items[i].bytes > most->bytes)
+                most = &s->holders.items[i];
+        struct kept_response *k = s->oldest;
+        while (!u128_equal(k->tenant, most->tenant))
+            k = k->newer;
+        unlist(s, k);
+    }
+}
+
+void response_store_free(struct response_store **store) {
+    struct response_store *s = *store;
+    if (!s)
+        return;
+    while (s->oldest)
+        unlist(s, s->oldest);
+    vec_release(&s->holders);
+    pthread_mutex_destroy(&s->mutex);
+    mem_free(s);
+    *store = NULL;
+}
+
+uint64_t response_store_bytes(struct response_store *s) {
+    pthread_mutex_lock(&s->mutex);
+    uint64_t bytes = s->bytes;
+    pthread_mutex_unlock(&s->mutex);
+    return bytes;
+}
+
+size_t response_store_count(struct response_store *s) {
+    pthread_mutex_lock(&s->mutex);
+    size_t count = s->count;
+    pthread_mutex_unlock(&s->mutex);
+    return count;
+}
+
+/* ---- in and out ---- */
+
+static void list(struct response_store *s, struct kept_response *k) {
+    struct kept_response **bucket = bucket_of(s, k->number);
+    k->listed = true;
+    k->refs++;
+    k->chained = *bucket;
+    *bucket = k;
+    k->older = s->newest;
+    *(s->newest ? &s->newest->newer : &s->oldest) = k;
+    s->newest = k;
+    s->count++;
+    count_bytes(s, k);
+}
+
+struct kept_response *response_store_add(struct response_store *s, const struct kept_parts *parts) {
+    struct kept_response *k = mem_alloc(sizeof *k);
+    *k = (struct kept_response){.refs = 1,
+                                .running = parts->running,
+                                .background = parts->running,
+                                .streams = parts->streams,
+                                .number = parts->number,
+                                .tenant = parts->tenant,
+                                .turn_count = parts->turn_count};
+    buf_add_bytes(&k->object, parts->object);
+    buf_add_bytes(&k->items, parts->items);
+    buf_add_bytes(&k->turns, parts->turns);
+    if (size_of(k) > s->bytes_max) {
+        free_kept(k);
+        return NULL;
+    }
+    pthread_mutex_lock(&s->mutex);
+    list(s, k);
+    make_room(s);
+    pthread_mutex_unlock(&s->mutex);
+    return k;
+}
+
+struct kept_response *response_store_find(struct response_store *s, struct u128 number,
+                                          struct u128 tenant) {
+    pthread_mutex_lock(&s->mutex);
+    struct kept_response *k = *bucket_of(s, number);
+    while (k && !(u128_equal(k->number, number) && u128_equal(k->tenant, tenant)))
+        k = k->chained;
+    if (k)
+        k->refs++;
+    pthread_mutex_unlock(&s->mutex);
+    return k;
+}
+
+void kept_response_put(struct response_store *s, struct kept_response *k) {
+    if (!k)
+        return;
+    pthread_mutex_lock(&s->mutex);
+    unref(k);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+bool response_store_remove(struct response_store *s, struct kept_response *k) {
+    pthread_mutex_lock(&s->mutex);
+    bool was_listed = k->listed;
+    if (was_listed)
+        unlist(s, k);
+    pthread_mutex_unlock(&s->mutex);
+    return was_listed;
+}
+
+bool kept_response_cancel(struct response_store *s, struct kept_response *k,
+                          void (*rewrite)(struct buf *object)) {
+    pthread_mutex_lock(&s->mutex);
+    if (k->running) {
+        k->running = false;
+        k->cancelled = true;
+        rewrite(&k->object);
+        count_bytes(s, k);
+    }
+    pthread_mutex_unlock(&s->mutex);
+    return k->background;
+}
+
+static void add_events(struct kept_response *k, struct bytes events) {
+    size_t at = k->events.len;
+    buf_add_bytes(&k->events, events);
+    while (at < k->events.len) {
+        const char *end = memmem(k->events.data + at, k->events.len - at, "\n\n", 2);
+        CHECK_MSG(end, "an event without its end");
+        at = (size_t)(end + 2 - k->events.data);
+        vec_push(&k->ends, at);
+    }
+}
+
+void kept_response_append(struct response_store *s, struct kept_response *k, struct bytes events) {
+    pthread_mutex_lock(&s->mutex);
+    if (k->listed && k->running) {
+        add_events(k, events);
+        count_bytes(s, k);
+        make_room(s);
+    }
+    pthread_mutex_unlock(&s->mutex);
+}
+
+void kept_response_end(struct response_store *s, struct kept_response *k,
+                       const struct kept_end *end) {
+    pthread_mutex_lock(&s->mutex);
+    if (k->listed && k->running) {
+        k->running = false;
+        buf_reset(&k->object);
+        buf_add_bytes(&k->object, end->object);
+        buf_reset(&k->turns);
+        buf_add_bytes(&k->turns, end->turns);
+        k->turn_count = end->turn_count;
+        add_events(k, end->events);
+        count_bytes(s, k);
+        make_room(s);
+    }
+    pthread_mutex_unlock(&s->mutex);
+}
+
+/* ---- reading ---- */
+
+static void copy(struct response_store *s, const struct buf *from, struct buf *out) {
+    pthread_mutex_lock(&s->mutex);
+    buf_add_bytes(out, buf_bytes(from));
+    pthread_mutex_unlock(&s->mutex);
+}
+
+void kept_response_object(struct response_store *s, struct kept_response *k, struct buf *out) {
+    copy(s, &k->object, out);
+}
+
+void kept_response_items(struct response_store *s, struct kept_response *k, struct buf *out) {
+    copy(s, &k->items, out);
+}
+
+uint32_t kept_response_turns(struct response_store *s, struct kept_response *k, struct buf *out) {
+    pthread_mutex_lock(&s->mutex);
+    uint32_t count = k->turn_count;
+    buf_add_bytes(out, buf_bytes(&k->turns));
+    pthread_mutex_unlock(&s->mutex);
+    return count;
+}
+
+bool kept_response_events(struct response_store *s, struct kept_response *k, size_t *at, size_t max,
+                          struct buf *out) {
+    pthread_mutex_lock(&s->mutex);
+    size_t low = 0, high = k->ends.count; /* the last end that is at most *at + max */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (k->ends.items[middle] <= *at + max)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    size_t end = low ? k->ends.items[low - 1] : 0;
+    if (end <= *at && low < k->ends.count)
+        end = k->ends.items[low]; /* one that is larger than max */
+    if (end > *at) {
+        buf_add(out, k->events.data + *at, end - *at);
+        *at = end;
+    }
+    bool more = (k->running && k->listed) || *at < k->events.len;
+    pthread_mutex_unlock(&s->mutex);
+    return more;
+}
+
+bool kept_response_seek(struct response_store *s, struct kept_response *k, uint64_t count,
+                        size_t *at) {
+    pthread_mutex_lock(&s->mutex);
+    bool found = count <= k->ends.count;
+    if (found)
+        *at = count ? k->ends.items[count - 1] : 0;
+    pthread_mutex_unlock(&s->mutex);
+    return found;
+}
+
+bool kept_response_is_dropped(struct response_store *s, struct kept_response *k) {
+    pthread_mutex_lock(&s->mutex);
+    bool dropped = k->cancelled || !k->listed;
+    pthread_mutex_unlock(&s->mutex);
+    return dropped;
+}
+
+bool kept_response_is_running(struct response_store *s, struct kept_response *k) {
+    pthread_mutex_lock(&s->mutex);
+    bool running = k->running && k->listed;
+    pthread_mutex_unlock(&s->mutex);
+    return running;
+}
+
+bool kept_response_streams(const struct kept_response *k) {
+    return k->streams;
+}

@@ -1,0 +1,571 @@
+/*
+ * The items of a response's input as messages of a chat. What the assistant did in a row
+ * (reasoning, a message, calls) is one message; a call's output is a message of its own. Strings
+ * are handed on as they were written, escapes and all.
+ */
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "base/vec.h"
+#include "formats/json.h"
+#include "gateway/responses.h"
+
+/* Members of an item, raw, in the body; empty: not given or null. */
+struct item {
+    struct bytes type, role, content, call_id, name, arguments, output, summary, id, whole;
+};
+
+struct converter {
+    struct genreq *g;
+    struct api_error *err;
+    uint32_t item_idx, turn_count;
+    struct buf turns, items; /* comma-separated */
+    /* the assistant's message that gathers */
+    bool gathers;
+    VEC(struct bytes) texts;
+    VEC(struct bytes) thoughts;
+    VEC(struct item) calls;
+};
+
+/* ---- reading ---- */
+
+static bool is_kind(struct bytes raw, char first) {
+    return raw.len > 0 && raw.data[0] == first;
+}
+
+/* A raw string whose content is `text`, which needs no escapes. */
+static bool is_text(struct bytes raw, const char *text) {
+    size_t len = strlen(text);
+    return raw.len == len + 2 && raw.data[0] == '"' && memcmp(raw.data + 1, text, len) == 0;
+}
+
+static struct bytes inner(struct bytes raw) {
+    return bytes_of(raw.data + 1, raw.len - 2);
+}
+
+/* Drops the value that begins with `first`; its span. */
+static struct bytes take(struct json_reader *r, enum json_event first) {
+    size_t begin = r->offset;
+    bool nested = first == JSON_OBJECT_BEGIN || first == JSON_ARRAY_BEGIN;
+    if (first == JSON_ERROR || (nested && !json_skip(r)))
+        return bytes_of(NULL, 0);
+    return bytes_of(r->start + begin, r->offset + r->raw.len - begin);
+}
+
+struct member {
+    const char *name;
+    struct bytes *out;
+};
+
+/* The members of the object that has begun, as far as they are asked for. */
+static void read_members(struct json_reader *r, const struct member *members, size_t count) {
+    while (json_next(r) == JSON_KEY) {
+        struct bytes *out = NULL;
+        for (size_t i = 0; i < count; i++)
+            if (bytes_equal(r->text, bytes_str(members[i].name)))
+                out = members[i].out;
+        enum json_event event = json_next(r);
+        struct bytes raw = take(r, event);
+        if (out && event != JSON_NULL)
+            *out = raw;
+    }
+}
+
+static void read_item(struct json_reader *r, struct item *item) {
+    const struct member members[] = {
+        {"type", &item->type},       {"role", &item->role},           {"content", &item->content},
+        {"call_id", &item->call_id}, {"name", &item->name},           {"id", &item->id},
+        {"output", &item->output},   {"arguments", &item->arguments}, {"summary", &item->summary}};
+    size_t begin = r->offset;
+    *item = (struct item){0};
+    read_members(r, members, ARRAY_LEN(members));
+    item->whole = bytes_of(r->start + begin, r->offset + r->raw.len - begin);
+}
+
+/* ---- errors ---- */
+
+static int item_fail(struct converter *c, const char *what) {
+    return api_error_set(c->err, API_BAD_REQUEST, "input", "input[%u]%s", c->item_idx, what);
+}
+
+static int refuse_type(struct converter *c, const char *what, struct bytes type) {
+    return api_error_set(c->err, API_UNSUPPORTED, "input",
+                         "input[%u]: %s of type %.*s are not offered by this server in this place",
+                         c->item_idx, what, (int)MIN(type.len, (size_t)64),
+                         (const char *)type.data);
+}
+
+/* ---- writing turns ---- */
+
+static void begin_turn(struct converter *c, struct json_writer *w, const char *role) {
+    if (c->turns.len)
+        buf_add_byte(&c->turns, ',');
+    c->turn_count++;
+    json_writer_init(w, &c->turns);
+    json_begin_object(w);
+    json_key(w, "role");
+    json_string(w, role);
+    json_key(w, "content");
+}
+
+/* One string of all texts, `between` two. */
+static void write_joined(struct json_writer *w, const struct bytes *texts, size_t count,
+                         const char *between) {
+    struct buf joined = {0};
+    buf_add_byte(&joined, '"');
+    for (size_t i = 0; i < count; i++) {
+        if (i)
+            buf_add_str(&joined, between);
+        buf_add_bytes(&joined, inner(texts[i]));
+    }
+    buf_add_byte(&joined, '"');
+    json_raw(w, buf_bytes(&joined));
+    buf_release(&joined);
+}
+
+/* A text as it is, several as parts. */
+static void write_texts(struct converter *c, struct json_writer *w) {
+    if (c->texts.count <= 1) {
+        write_joined(w, c->texts.items, c->texts.count, "");
+        return;
+    }
+    json_begin_array(w);
+    for (size_t i = 0; i < c->texts.count; i++) {
+        json_begin_object(w);
+        json_key(w, "type");
+        json_string(w, "text");
+        json_key(w, "text");
+        json_raw(w, c->texts.items[i]);
+        json_end_object(w);
+    }
+    json_end_array(w);
+}
+
+static void write_calls(struct converter *c, struct json_writer *w) {
+    json_key(w, "tool_calls");
+    json_begin_array(w);
+    for (size_t i = 0; i < c->calls.count; i++) {
+        const struct item *call = &c->calls.items[i];
+        json_begin_object(w);
+        json_key(w, "id");
+        json_raw(w, call->call_id);
+        json_key(w, "type");
+        json_string(w, "function");
+        json_key(w, "function");
+        json_begin_object(w);
+        json_key(w, "name");
+        json_raw(w, call->name);
+        json_key(w, "arguments");
+        json_raw(w, call->arguments);
+        json_end_object(w);
+        json_end_object(w);
+    }
+    json_end_array(w);
+}
+
+static void end_assistant(struct converter *c) {
+    struct json_writer w;
+    if (c->gathers) {
+        begin_turn(c, &w, "assistant");
+        if (c->texts.count || !c->calls.count)
+            write_joined(&w, c->texts.items, c->texts.count, "");
+        else
+            json_null(&w);
+        if (c->thoughts.count) {
+            json_key(&w, "reasoning_content");
+            write_joined(&w, c->thoughts.items, c->thoughts.count, "\\n");
+        }
+        if (c->calls.count)
+            write_calls(c, &w);
+        json_end_object(&w);
+    }
+    c->gathers = false;
+    c->texts.count = c->thoughts.count = c->calls.count = 0;
+}
+
+/* ---- items ---- */
+
+/* Texts of a list of parts go to `out`. */
+struct part_kind {
+    const char *type, *member;
+};
+static int take_parts(struct converter *c, struct bytes list, const struct part_kind *kinds,
+                      size_t kind_count, const char *what) {
+    struct json_reader r;
+    int rc = 0;
+    json_reader_init(&r, list, GENREQ_DEPTH_MAX, 0);
+    (void)json_next(&r);
+    for (enum json_event event; rc == 0 && (event = json_next(&r)) != JSON_ARRAY_END;) {
+        struct bytes type = {0}, text = {0}, refusal = {0};
+        const struct member members[] = {{"type", &type}, {"text", &text}, {"refusal", &refusal}};
+        const struct part_kind *kind = NULL;
+        if (event != JSON_OBJECT_BEGIN) {
+            rc = item_fail(c, " holds a part that is not an object");
+            break;
+        }
+        read_members(&r, members, ARRAY_LEN(members));
+        for (size_t i = 0; i < kind_count; i++)
+            if (is_text(type, kinds[i].type))
+                kind = &kinds[i];
+        struct bytes value = kind && strcmp(kind->member, "refusal") == 0 ? refusal : text;
+        if (!type.len)
+            rc = item_fail(c, " holds a part without 'type'");
+        else if (!kind)
+            rc = refuse_type(c, what, type);
+        else if (!is_kind(value, '"'))
+            rc = item_fail(c, " holds a part without its text");
+        else
+            vec_push(&c->texts, value);
+    }
+    json_reader_release(&r);
+    return rc;
+}
+
+static int take_content(struct converter *c, struct bytes content, bool assistant) {
+    static const struct part_kind TOLD[] = {{"input_text", "text"}, {"text", "text"}},
+                                  SAID[] = {{"output_text", "text"},
+                                            {"refusal", "refusal"},
+                                            {"input_text", "text"},
+                                            {"text", "text"}};
+    if (is_kind(content, '"')) {
+        vec_push(&c->texts, content);
+        return 0;
+    }
+    if (!is_kind(content, '['))
+        return item_fail(c, ".content must be a string or an array of parts");
+    return take_parts(c, content, assistant ? SAID : TOLD,
+                      assistant ? ARRAY_LEN(SAID) : ARRAY_LEN(TOLD), "parts");
+}
+
+static int take_message(struct converter *c, const struct item *item) {
+    static const char *const ROLES[] = {"user", "system", "developer"};
+    struct json_writer w;
+    if (is_text(item->role, "assistant")) {
+        c->gathers = true;
+        return take_content(c, item->content, true);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(ROLES); i++) {
+        if (!is_text(item->role, ROLES[i]))
+            continue;
+        end_assistant(c);
+        if (take_content(c, item->content, false))
+            return -1;
+        begin_turn(c, &w, ROLES[i]);
+        write_texts(c, &w);
+        json_end_object(&w);
+        c->texts.count = 0;
+        return 0;
+    }
+    return item_fail(c, ".role must be user, assistant, system or developer");
+}
+
+static int take_output(struct converter *c, const struct item *item) {
+    static const struct part_kind KINDS[] = {{"input_text", "text"}};
+    struct json_writer w;
+    int rc = 0;
+    if (!is_kind(item->call_id, '"'))
+        return item_fail(c, " needs a 'call_id'");
+    end_assistant(c);
+    if (is_kind(item->output, '"'))
+        vec_push(&c->texts, item->output);
+    else if (is_kind(item->output, '['))
+        rc = take_parts(c, item->output, KINDS, ARRAY_LEN(KINDS), "parts");
+    else
+        rc = item_fail(c, ".output must be a string or an array of parts");
+    if (rc == 0) {
+        begin_turn(c, &w, "tool");
+        write_texts(c, &w);
+        json_key(&w, "tool_call_id");
+        json_raw(&w, item->call_id);
+        json_end_object(&w);
+    }
+    c->texts.count = 0;
+    return rc;
+}
+
+static int take_call(struct converter *c, const struct item *item) {
+    if (!is_kind(item->call_id, '"') || !is_kind(item->name, '"') || !is_kind(item->arguments, '"'))
+        return item_fail(c, " needs 'call_id', 'name' and a string 'arguments'");
+    c->gathers = true;
+    vec_push(&c->calls, *item);
+    return 0;
+}
+
+/* What was thought stands in the content, or in the summary where the client asked for one. */
+static int take_reasoning(struct converter *c, const struct item *item) {
+    static const struct part_kind KINDS[] = {{"reasoning_text", "text"}, {"summary_text", "text"}};
+    struct bytes list =
+        is_kind(item->content, '[') && item->content.len > 2 ? item->content : item->summary;
+    size_t before = c->texts.count;
+    c->gathers = true;
+    if (!is_kind(list, '['))
+        return 0; /* nobody but its maker can read it */
+    if (take_parts(c, list, KINDS, ARRAY_LEN(KINDS), "parts"))
+        return -1;
+    for (size_t i = before; i < c->texts.count; i++)
+        vec_push(&c->thoughts, c->texts.items[i]);
+    c->texts.count = before;
+    return 0;
+}
+
+static int take_item(struct converter *c, const struct item *item) {
+    if (is_text(item->type, "message") || (!item->type.len && item->role.len))
+        return take_message(c, item);
+    if (is_text(item->type, "function_call"))
+        return take_call(c, item);
+    if (is_text(item->type, "function_call_output"))
+        return take_output(c, item);
+    if (is_text(item->type, "reasoning"))
+        return take_reasoning(c, item);
+    if (!item->type.len)
+        return item_fail(c, " needs a 'type', or a 'role'");
+    return refuse_type(c, "items", item->type);
+}
+
+/* ---- what input_items tells ---- */
+
+/* With the id and the type that it may lack; a text becomes a list of one part. */
+static void list_item(struct converter *c, const struct item *item) {
+    char number[U128_TEXT_MAX], drawn[U128_TEXT_MAX + 8];
+    bool is_message = !item->type.len || is_text(item->type, "message");
+    struct bytes id = item->id;
+    u128_text(random_u128(), number);
+    snprintf(drawn, sizeof drawn, "\"item_%s\"", number);
+    if (!id.len)
+        id = bytes_str(drawn);
+    if (c->items.len)
+        buf_add_byte(&c->items, ',');
+    if (is_message && is_kind(item->content, '"')) {
+        buf_addf(&c->items,
+                 "{\"id\":%.*s,\"type\":\"message\",\"status\":\"completed\",\"role\":%.*s,"
+                 "\"content\":[{\"type\":\"%s\",\"text\":",
+                 (int)id.len, (const char *)id.data, (int)item->role.len,
+                 (const char *)item->role.data,
+                 is_text(item->role, "assistant") ? "output_text" : "input_text");
+        buf_add_bytes(&c->items, item->content);
+        buf_add_str(&c->items, "}]}");
+        return;
+    }
+    buf_add_byte(&c->items, '{');
+    if (!item->id.len)
+        buf_addf(&c->items, "\"id\":%s,", drawn);
+    if (!item->type.len)
+        buf_add_str(&c->items, "\"type\":\"message\",");
+    buf_add(&c->items, item->whole.data + 1, item->whole.len - 1);
+}
+
+/* ---- input ---- */
+
+static int take_items(struct converter *c, struct bytes input) {
+    struct json_reader r;
+    struct item item;
+    int rc = 0;
+    json_reader_init(&r, input, GENREQ_DEPTH_MAX, 0);
+    (void)json_next(&r);
+    for (enum json_event event; rc == 0 && (event = json_next(&r)) != JSON_ARRAY_END;
+         c->item_idx++) {
+        if (event != JSON_OBJECT_BEGIN) {
+            rc = item_fail(c, " must be an object");
+        } else if (c->item_idx == GENREQ_MESSAGES_MAX) {
+            rc = api_error_set(c->err, API_BAD_REQUEST, "input", "more than %d items",
+                               GENREQ_MESSAGES_MAX);
+        } else {
+            read_item(&r, &item);
+            rc = take_item(c, &item);
+            if (rc == 0 && c->g->kept.store)
+                list_item(c, &item);
+        }
+    }
+    json_reader_release(&r);
+    if (rc == 0 && c->item_idx == 0)
+        rc = api_error_set(c->err, API_BAD_REQUEST, "input", "'input' is empty");
+    end_assistant(c);
+    return rc;
+}
+
+static int take_input(struct converter *c, struct bytes input) {
+    if (is_kind(input, '['))
+        return take_items(c, input);
+    const struct item item = {.role = bytes_str("\"user\""), .content = input, .whole = input};
+    int rc = take_message(c, &item);
+    if (rc == 0 && c->g->kept.store)
+        list_item(c, &item);
+    return rc;
+}
+
+/* ---- tools ---- */
+
+static int take_tool(struct converter *c, struct json_reader *r, struct json_writer *w,
+                     uint32_t idx) {
+    struct bytes type = {0}, name = {0}, description = {0}, parameters = {0}, strict = {0};
+    const struct member members[] = {{"type", &type},
+                                     {"name", &name},
+                                     {"description", &description},
+                                     {"parameters", &parameters},
+                                     {"strict", &strict}};
+    read_members(r, members, ARRAY_LEN(members));
+    if (type.len && !is_text(type, "function"))
+        return api_error_set(c->err, API_UNSUPPORTED, "tools",
+                             "tools[%u]: tools of type %.*s are not offered by this server", idx,
+                             (int)MIN(type.len, (size_t)64), (const char *)type.data);
+    if (!type.len || !is_kind(name, '"'))
+        return api_error_set(c->err, API_BAD_REQUEST, "tools",
+                             "tools[%u] needs a 'type' and a 'name'", idx);
+    json_begin_object(w);
+    json_key(w, "type");
+    json_string(w, "function");
+    json_key(w, "function");
+    json_begin_object(w);
+    for (size_t i = 1; i < ARRAY_LEN(members); i++) {
+        if (!members[i].out->len)
+            continue;
+        json_key(w, members[i].name);
+        json_raw(w, *members[i].out);
+    }
+    json_end_object(w);
+    json_end_object(w);
+    return 0;
+}
+
+static int take_tools(struct converter *c, struct buf *out) {
+    struct json_reader r;
+    struct json_writer w;
+    uint32_t count = 0;
+    int rc = 0;
+    json_writer_init(&w, out);
+    json_begin_array(&w);
+    json_reader_init(&r, c->g->tools, GENREQ_DEPTH_MAX, 0);
+    (void)json_next(&r);
+    for (enum json_event event; rc == 0 && (event = json_next(&r)) != JSON_ARRAY_END; count++)
+        rc = event == JSON_OBJECT_BEGIN ? take_tool(c, &r, &w, count)
+                                        : api_error_set(c->err, API_BAD_REQUEST, "tools",
+                                                        "tools[%u] must be an object", count);
+    json_reader_release(&r);
+    if (rc == 0)
+        json_end_array(&w);
+    if (count == 0)
+        buf_reset(out); /* none */
+    return rc;
+}
+
+/* ---- all ---- */
+
+/* What was written moves into the arena. */
+static int keep(struct converter *c, struct bytes text, struct bytes *out) {
+    *out = bytes_of(NULL, 0);
+    if (text.len == 0)
+        return 0;
+    const void *copy = arena_copy(&c->g->arena, text.data, text.len);
+    if (!copy)
+        return api_error_set(c->err, API_TOO_LARGE, "input", "'input' is too large");
+    *out = bytes_of(copy, text.len);
+    return 0;
+}
+
+/* The messages are the instructions, what went before, and the input. */
+static int write_messages(struct genreq *g, struct bytes before, struct api_error *err) {
+    struct buf text = {0};
+    struct converter c = {.g = g, .err = err};
+    struct bytes turns;
+    if (before.len) {
+        buf_add_bytes(&text, before);
+        buf_add_byte(&text, ',');
+        buf_add_bytes(&text, g->kept.turns);
+        if (keep(&c, buf_bytes(&text), &turns)) {
+            buf_release(&text);
+            return -1;
+        }
+        g->kept.turns = turns;
+        buf_reset(&text);
+    }
+    buf_add_byte(&text, '[');
+    if (g->kept.instructions.len) {
+        buf_add_str(&text, "{\"role\":\"system\",\"content\":");
+        buf_add_bytes(&text, g->kept.instructions);
+        buf_add_str(&text, "},");
+    }
+    buf_add_bytes(&text, g->kept.turns);
+    buf_add_byte(&text, ']');
+    int rc = keep(&c, buf_bytes(&text), &g->messages);
+    buf_release(&text);
+    return rc;
+}
+
+int responses_convert(struct genreq *g, struct bytes input, struct bytes instructions,
+                      struct api_error *err) {
+    struct converter c = {.g = g, .err = err};
+    struct buf tools = {0};
+    int rc = take_input(&c, input);
+    if (rc == 0)
+        rc = keep(&c, buf_bytes(&c.turns), &g->kept.turns);
+    if (rc == 0)
+        rc = keep(&c, buf_bytes(&c.items), &g->kept.items);
+    if (rc == 0)
+        rc = keep(&c, is_text(instructions, "") ? bytes_of(NULL, 0) : instructions,
+                  &g->kept.instructions);
+    g->kept.turn_count = c.turn_count;
+    if (rc == 0)
+        rc = write_messages(g, bytes_of(NULL, 0), err);
+    if (rc == 0 && g->tools.len) {
+        rc = take_tools(&c, &tools);
+        if (rc == 0)
+            rc = keep(&c, buf_bytes(&tools), &g->tools);
+    }
+    vec_release(&c.texts);
+    vec_release(&c.thoughts);
+    vec_release(&c.calls);
+    buf_release(&c.turns);
+    buf_release(&c.items);
+    buf_release(&tools);
+    return rc;
+}
+
+/* ---- the conversation before ---- */
+
+bool responses_id_parse(struct bytes id, struct u128 *number) {
+    static const char prefix[] = "resp_";
+    char hex[U128_TEXT_MAX];
+    size_t len = sizeof prefix - 1;
+    if (id.len != len + sizeof hex - 1 || memcmp(id.data, prefix, len) != 0)
+        return false;
+    memcpy(hex, id.data + len, sizeof hex - 1);
+    hex[sizeof hex - 1] = 0;
+    return u128_parse(hex, number) == 0;
+}
+
+static int refuse_previous(struct bytes id, struct api_error *err) {
+    api_error_set(err, API_NOT_FOUND, "previous_response_id",
+                  "no response '%.*s' is kept here: it was not stored, it was deleted or gave way "
+                  "to newer ones, or another gateway has it",
+                  (int)MIN(id.len, (size_t)64), (const char *)id.data);
+    err->status = 400;
+    err->code = "previous_response_not_found";
+    return -1;
+}
+
+int responses_resume(struct genreq *g, struct response_store *store, struct u128 tenant,
+                     struct api_error *err) {
+    struct u128 number;
+    struct kept_response *kept = NULL;
+    struct buf before = {0};
+    if (!g->kept.previous.len)
+        return 0;
+    if (responses_id_parse(g->kept.previous, &number))
+        kept = response_store_find(store, number, tenant);
+    if (!kept)
+        return refuse_previous(g->kept.previous, err);
+    int rc = 0;
+    if (kept_response_is_running(store, kept))
+        rc = api_error_set(err, API_BAD_REQUEST, "previous_response_id",
+                           "the response that is to be continued is not finished yet");
+    uint32_t count = kept_response_turns(store, kept, &before);
+    kept_response_put(store, kept);
+    g->kept.turn_count += count;
+    if (rc == 0 && g->kept.turn_count > GENREQ_MESSAGES_MAX)
+        rc = api_error_set(err, API_BAD_REQUEST, "previous_response_id",
+                           "the conversation has more than %d messages", GENREQ_MESSAGES_MAX);
+    if (rc == 0)
+        rc = write_messages(g, buf_bytes(&before), err);
+    buf_release(&before);
+    return rc;
+}

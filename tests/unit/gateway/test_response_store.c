@@ -1,0 +1,176 @@
+/* Kept responses against a slow model of them: what leaves, what is found, and by whom. */
+#include "gateway/response_store.h"
+
+#include <stdio.h>
+
+#include "check.h"
+
+enum { SLOTS = 64, TENANTS = 3, BUDGET = 20000 };
+
+/* What the store should have, oldest first. */
+struct shadow {
+    struct u128 number, tenant;
+    size_t bytes; /* of its texts and events */
+    struct kept_response *kept;
+    bool running;
+};
+
+static struct kept_parts parts_of(const struct shadow *s, const char *text) {
+    return (struct kept_parts){.number = s->number,
+                               .tenant = s->tenant,
+                               .object = bytes_of(text, s->bytes),
+                               .turn_count = 1,
+                               .running = s->running,
+                               .streams = s->running};
+}
+
+/* The bytes that the store counts beside the texts, of one response. */
+static size_t overhead(void) {
+    struct response_store *store = response_store_new(BUDGET);
+    const struct kept_parts parts = {.number = {1, 1}};
+    kept_response_put(store, response_store_add(store, &parts));
+    size_t bytes = response_store_bytes(store);
+    response_store_free(&store);
+    return bytes;
+}
+
+/* Takes out what the rule says must leave. */
+static void shrink(struct shadow *list, size_t *count, size_t each) {
+    for (;;) {
+        size_t held[TENANTS] = {0}, sum = 0, most = 0;
+        for (size_t i = 0; i < *count; i++) {
+            held[list[i].tenant.lo] += list[i].bytes + each;
+            sum += list[i].bytes + each;
+        }
+        if (sum <= BUDGET)
+            return;
+        for (size_t t = 1; t < TENANTS; t++)
+            if (held[t] > held[most])
+                most = t;
+        size_t at = 0;
+        while (list[at].tenant.lo != most)
+            at++;
+        memmove(&list[at], &list[at + 1], (--*count - at) * sizeof list[0]);
+    }
+}
+
+static void compare(struct response_store *store, const struct shadow *list, size_t count,
+                    size_t each) {
+    size_t sum = 0;
+    EXPECT_EQ(response_store_count(store), count);
+    for (size_t i = 0; i < count; i++) {
+        const struct shadow *s = &list[i];
+        const struct u128 stranger = {0, (s->tenant.lo + 1) % TENANTS};
+        struct kept_response *found = response_store_find(store, s->number, s->tenant);
+        EXPECT(found == s->kept);
+        EXPECT_EQ(kept_response_is_running(store, s->kept), s->running);
+        EXPECT(!response_store_find(store, s->number, stranger));
+        kept_response_put(store, found);
+        sum += s->bytes + each;
+    }
+    EXPECT_EQ(response_store_bytes(store), sum);
+    EXPECT(sum <= BUDGET);
+}
+
+TEST(the_oldest_of_whoever_holds_most_leave) {
+    static char text[BUDGET];
+    struct response_store *store = response_store_new(BUDGET);
+    struct shadow list[SLOTS + 1];
+    size_t count = 0, each = overhead();
+    memset(text, 'x', sizeof text);
+    for (int step = 0; step < 3000; step++) {
+        uint32_t what = check_random() % 8;
+        if (what < 5 && count < SLOTS) {
+            struct shadow s = {.number = {(uint64_t)step + 1, 7},
+                               .tenant = {0, check_random() % TENANTS},
+                               .bytes = check_random() % 2500,
+                               .running = check_random() % 2};
+            const struct kept_parts parts = parts_of(&s, text);
+            s.kept = response_store_add(store, &parts);
+            EXPECT(s.kept);
+            kept_response_put(store, s.kept); /* the store's own stays while it is listed */
+            list[count++] = s;
+            shrink(list, &count, each);
+        } else if (what == 5 && count) {
+            size_t at = check_random() % count;
+            struct kept_response *k = response_store_find(store, list[at].number, list[at].tenant);
+            EXPECT(response_store_remove(store, k));
+            EXPECT(!response_store_remove(store, k));
+            kept_response_put(store, k);
+            memmove(&list[at], &list[at + 1], (--count - at) * sizeof list[0]);
+        } else if (what == 6 && count) {
+            struct shadow *s = &list[check_random() % count];
+            const struct kept_end end = {.object = bytes_of(text, 10)};
+            kept_response_end(store, s->kept, &end);
+            if (s->running)
+                s->bytes = 10;
+            s->running = false;
+        }
+        compare(store, list, count, each);
+    }
+    response_store_free(&store);
+}
+
+TEST(events_are_read_whole_from_anywhere) {
+    struct response_store *store = response_store_new(1 << 20);
+    const struct kept_parts parts = {.number = {1, 2}, .running = true, .streams = true};
+    struct kept_response *k = response_store_add(store, &parts);
+    struct buf all = {0}, seen = {0};
+    char event[64];
+    size_t at = 0;
+    for (int i = 0; i < 200; i++) {
+        snprintf(event, sizeof event, "data: %d %.*s\n\n", i, i % 30,
+                 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+        buf_add_str(&all, event);
+        kept_response_append(store, k, bytes_str(event));
+        EXPECT(kept_response_events(store, k, &at, 1 + check_random() % 100, &seen));
+        EXPECT(seen.len <= all.len && memcmp(seen.data, all.data, seen.len) == 0);
+        EXPECT(!seen.len || memcmp(seen.data + seen.len - 2, "\n\n", 2) == 0);
+    }
+    const struct kept_end end = {.object = bytes_str("{}"), .events = bytes_str("end\n\n")};
+    kept_response_end(store, k, &end);
+    kept_response_append(store, k, bytes_str("late\n\n"));
+    buf_add_str(&all, "end\n\n");
+    while (kept_response_events(store, k, &at, 1, &seen))
+        ;
+    EXPECT_STR(buf_text(&seen), buf_text(&all));
+    for (uint64_t n = 0; n <= 201; n++) {
+        EXPECT(kept_response_seek(store, k, n, &at));
+        EXPECT(at == 0 || memcmp(all.data + at - 2, "\n\n", 2) == 0);
+    }
+    EXPECT_EQ(at, all.len);
+    EXPECT(!kept_response_seek(store, k, 202, &at));
+    kept_response_put(store, k);
+    response_store_free(&store);
+    buf_release(&all);
+    buf_release(&seen);
+}
+
+TEST(what_has_left_takes_no_more) {
+    struct response_store *store = response_store_new(4000);
+    struct kept_parts parts = {.number = {1, 2}, .running = true};
+    struct kept_response *k = response_store_add(store, &parts), *big;
+    struct buf out = {0};
+    static char text[5000];
+    size_t at = 0;
+    kept_response_append(store, k, bytes_str("a\n\n"));
+    EXPECT(!kept_response_is_dropped(store, k));
+    EXPECT(response_store_remove(store, k));
+    EXPECT(kept_response_is_dropped(store, k) && !kept_response_is_running(store, k));
+    kept_response_append(store, k, bytes_str("b\n\n"));
+    EXPECT(!kept_response_events(store, k, &at, 100, &out)); /* and reads on */
+    EXPECT_STR(buf_text(&out), "a\n\n");
+    EXPECT_EQ(response_store_bytes(store), 0);
+    kept_response_put(store, k);
+    parts.object = bytes_of(text, sizeof text);
+    EXPECT(!response_store_add(store, &parts)); /* larger than the budget */
+    parts.object = bytes_of(text, 3000);
+    big = response_store_add(store, &parts);
+    EXPECT(big);
+    memset(text, '\n', sizeof text);
+    kept_response_append(store, big, bytes_of(text, 4000)); /* outgrows it */
+    EXPECT(kept_response_is_dropped(store, big));
+    kept_response_put(store, big);
+    response_store_free(&store);
+    buf_release(&out);
+}
