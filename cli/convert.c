@@ -297,10 +297,11 @@ static int write_config(const char *path, const struct buf *config, const struct
 }
 
 static int quantize_folder(const struct convert_settings *s, enum storage_type type,
-                           struct error *err) {
+                           struct progress *progress, struct error *err) {
     struct model m = {0};
     struct buf config;
-    struct model_options options = {.dir = s->model, .quantize = type};
+    struct model_options options = {
+        .dir = s->model, .quantize = type, .progress = on_progress, .progress_ctx = progress};
     if (!dir_exists(s->model))
         return error_set(err, ERR_UNSUPPORTED,
                          "'%s' is no folder; `trireme convert` makes one of a GGUF file", s->model);
@@ -425,7 +426,7 @@ static int run(const struct option_table *table, const char *name, bool quantize
     if (rc)
         return command_misused(name, &err);
     progress_begin(&progress, quantize ? "quantizing" : "converting");
-    rc = quantize && is_folder_type(type) ? quantize_folder(&s, type, &err)
+    rc = quantize && is_folder_type(type) ? quantize_folder(&s, type, &progress, &err)
                                           : convert(&s, type, &progress, &err);
     int64_t took_ms = progress_end(&progress);
     if (rc)

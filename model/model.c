@@ -66,7 +66,8 @@ int model_open_files(struct model *m, const struct model_options *o, struct buf 
     int rc = gguf ? open_gguf(m, gguf, &o->config, config, err) : open_folder(m, o, config, err);
     mem_free(gguf);
     if (!rc && o->quantize)
-        rc = quantized_online(&m->quantized, &m->files, &m->spec, o->quantize, err);
+        rc = quantized_online(&m->quantized, &m->files, &m->spec, o->quantize, o->progress,
+                              o->progress_ctx, err);
     return rc;
 }
 
@@ -105,6 +106,21 @@ static uint32_t block_of(const struct safetensors *files) {
     return all > 1 ? (uint32_t)all : 0;
 }
 
+const char *model_device_kind(const char *kind, int64_t layers_on_gpu) {
+    bool gpu = !strcmp(kind, "auto") || !strcmp(kind, "cuda");
+    return layers_on_gpu == 0 && gpu ? "cpu" : kind;
+}
+
+int model_check_layers_on_gpu(uint32_t wanted, uint32_t layer_count, struct error *err) {
+    if (!wanted || wanted >= layer_count)
+        return 0;
+    return error_set(
+        err, ERR_UNSUPPORTED,
+        "%u of the model's %u layers cannot be on a GPU by themselves: give %u or more "
+        "for all of them, 0 for none, or --pp 2 --stage-devices cuda,cpu to divide them",
+        wanted, layer_count, layer_count);
+}
+
 int model_open(struct model *model, const struct model_options *options, struct device *dev,
                struct stream *stream, struct error *err) {
     struct buf config;
@@ -114,6 +130,8 @@ int model_open(struct model *model, const struct model_options *options, struct 
     if (!rc && model->spec.unread)
         log_warn("config.json has fields that are not read and are passed over: %s",
                  model->spec.unread);
+    if (!rc && dev->kind != DEVICE_CPU)
+        rc = model_check_layers_on_gpu(options->layers_on_gpu, model->spec.layer_count, err);
     struct model_spec whole = model->spec;
     struct layer_spec *all_layers = NULL;
     const struct shard *shard = options->shard ? &model->shard : NULL;

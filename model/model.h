@@ -29,7 +29,9 @@ struct model_options {
     const struct shard *shard;  /* the part this rank has (shard.h); NULL: all */
     /* what plain matrices of layers become at load; STORAGE_NONE: as they are */
     enum storage_type quantize;
-    weights_progress_fn progress;
+    /* that somebody wants on a GPU: refused on one where the model has more; 0: nobody said */
+    uint32_t layers_on_gpu;
+    weights_progress_fn progress; /* of quantize, then of loading; NULL: nobody asks */
     void *progress_ctx;
 };
 
@@ -42,6 +44,17 @@ MUST_CHECK int model_open(struct model *model, const struct model_options *optio
  * error. */
 MUST_CHECK int model_open_files(struct model *model, const struct model_options *options,
                                 struct buf *config, struct error *err);
+/* Values of other servers' -dev. */
+#define DEVICE_ALIAS_WORDS "auto=auto none=cpu cpu=cpu cuda=cuda CUDA0=cuda"
+/* Of --layers-on-gpu: -1 is all, 0 none. Then no GPU is opened: "cpu" for the kinds that may be
+ * one. */
+const char *model_device_kind(const char *kind, int64_t layers_on_gpu);
+/* model_options.layers_on_gpu. */
+static inline uint32_t model_layers_wanted(int64_t layers_on_gpu) {
+    return layers_on_gpu > 0 ? (uint32_t)layers_on_gpu : 0;
+}
+/* Whether a GPU can have so many of a model's layers: all (0: nobody said), or ERR_UNSUPPORTED. */
+MUST_CHECK int model_check_layers_on_gpu(uint32_t wanted, uint32_t layer_count, struct error *err);
 /* Frees weights, tables and maps. No operation that reads them may run. */
 void model_close(struct model *model);
 /* Of a folder with these files, the text that is config.json, or stands for it where there is none

@@ -49,10 +49,12 @@ MUST_CHECK int quantized_open(struct quantized *q, struct safetensors *set,
                               struct bytes config_json, struct error *err);
 /* Quantizes at load: every plain matrix of a layer (not: embedding, head, experts, recurrent
  * mixers') becomes F8_E4M3, I8 (a scale each row) or U4 (a scale each 128 columns) in memory of
- * ours. After quantized_open. */
+ * ours. After quantized_open. progress: called after each, with how many of all places where a matrix
+ * may lie are done; or NULL. */
 MUST_CHECK int quantized_online(struct quantized *q, struct safetensors *set,
                                 const struct model_spec *spec, enum storage_type type,
-                                struct error *err);
+                                void (*progress)(void *ctx, uint64_t done, uint64_t total),
+                                void *progress_ctx, struct error *err);
 /* Frees what the tensors of the set now point into: after the weights are loaded. */
 void quantized_close(struct quantized *q);
 

@@ -53,7 +53,9 @@ static int quantize(struct module *m, struct tensor *t, enum storage_type type) 
 }
 
 int quantized_online(struct quantized *q, struct safetensors *set, const struct model_spec *spec,
-                     enum storage_type type, struct error *err) {
+                     enum storage_type type,
+                     void (*progress)(void *ctx, uint64_t done, uint64_t total), void *progress_ctx,
+                     struct error *err) {
     static const enum weight_role ROLES[] = {ROLE_QKV,  ROLE_Q,  ROLE_K,    ROLE_V,      ROLE_OUT,
                                              ROLE_GATE, ROLE_UP, ROLE_DOWN, ROLE_GATE_UP};
     const struct name_prefix *prefix = find_prefix(spec, set);
@@ -78,6 +80,9 @@ int quantized_online(struct quantized *q, struct safetensors *set, const struct 
             if (rc)
                 return rc;
             done++;
+            if (progress)
+                progress(progress_ctx, (uint64_t)layer * ARRAY_LEN(ROLES) + i + 1,
+                         (uint64_t)spec->layer_count * ARRAY_LEN(ROLES));
         }
     return done ? 0
                 : error_set(err, ERR_UNSUPPORTED,

@@ -51,6 +51,37 @@ static bool same_file(const char *a_dir, const char *b_dir, const char *name) {
     return same;
 }
 
+struct told {
+    uint64_t count, done, total;
+    bool rises;
+};
+static void note_progress(void *ctx, uint64_t done, uint64_t total) {
+    struct told *told = ctx;
+    told->rises = told->rises && done > told->done && done <= total;
+    told->count++;
+    told->done = done;
+    told->total = total;
+}
+
+/* A call for each matrix that changes; the last one near the end. */
+TEST(quantizing_at_load_tells_how_far_it_is) {
+    struct told told = {.rises = true};
+    struct model_options options = {
+        .dir = MODEL, .quantize = STORAGE_I8, .progress = note_progress, .progress_ctx = &told};
+    struct model m = {0};
+    struct buf config;
+    struct error err;
+    uint64_t changed = 0;
+    buf_init(&config, 0);
+    EXPECT_EQ(model_open_files(&m, &options, &config, &err), 0);
+    for (size_t i = 0; i < m.files.tensor_count; i++)
+        changed += m.files.tensors[i].scales != NULL;
+    EXPECT(changed > m.spec.layer_count && told.count == changed);
+    EXPECT(told.rises && told.done * 10 > told.total * 8);
+    model_close(&m);
+    buf_release(&config);
+}
+
 static void drop(const char *path) {
     char command[256];
     snprintf(command, sizeof command, "rm -rf '%s'", path);
