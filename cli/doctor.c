@@ -15,7 +15,7 @@
 
 struct doctor_settings {
     const char *model, *device, *isa;
-    int64_t slots, blocks, block_tokens, max_step_tokens, max_context;
+    int64_t layers_on_gpu, slots, blocks, block_tokens, max_step_tokens, max_context;
     uint64_t kv_bytes;
     double memory_fraction;
     int kv_type;
@@ -30,11 +30,11 @@ struct doctor_settings {
 static const struct option_row ROWS[] = {
     ROW(model, "model", OPTION_STRING, .short_name = 'm',
         .help = "folder of a model, or a GGUF file; none: the machine"),
-    ROW(device, "device", OPTION_STRING, .fallback = "auto",
-        .aliases = "-ngl --n-gpu-layers --gpu-layers -dev",
-        .alias_words =
-            "0=cpu 99=auto 100=auto 999=auto 1000=auto 9999=auto -1=auto all=auto auto=auto none=cpu cpu=cpu cuda=cuda CUDA0=cuda",
-        .help = "auto, cpu or cuda"),
+    ROW(device, "device", OPTION_STRING, .fallback = "auto", .aliases = "-dev",
+        .alias_words = DEVICE_ALIAS_WORDS, .help = "auto, cpu or cuda"),
+    ROW(layers_on_gpu, "layers-on-gpu", OPTION_INT, .fallback = "-1", .min = -1, .max = INT32_MAX,
+        .unit = "layers", .aliases = "-ngl --n-gpu-layers --gpu-layers",
+        .alias_words = "all=-1 auto=-1", .help = "as of trireme worker"),
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto", .help = "instruction set of the CPU device"),
     ROW(slots, "slots", OPTION_INT, .fallback = "256", .min = 1, .max = 16384, .unit = "sequences",
         .aliases = "-np --parallel --max-num-seqs --max-running-requests --max-batch-size",
@@ -161,7 +161,8 @@ static int tell_plan(const struct report *r, const struct doctor_settings *o, st
 }
 
 static int doctor(const struct report *r, const struct doctor_settings *o, struct error *err) {
-    struct device_options device = {.kind = o->device, .isa = o->isa};
+    struct device_options device = {.kind = model_device_kind(o->device, o->layers_on_gpu),
+                                    .isa = o->isa};
     struct device *dev = NULL;
     struct model m = {0};
     struct buf config;
@@ -176,6 +177,9 @@ static int doctor(const struct report *r, const struct doctor_settings *o, struc
         report_text(r, "model", o->model);
         m.dev = dev;
         rc = model_open_files(&m, &options, &config, err);
+        if (!rc && dev->kind != DEVICE_CPU)
+            rc = model_check_layers_on_gpu(model_layers_wanted(o->layers_on_gpu),
+                                           m.spec.layer_count, err);
         if (!rc)
             rc = tell_plan(r, o, &m, err);
         report_row(r, "fits", "%s", rc ? "no" : "yes");

@@ -12,7 +12,7 @@
 
 struct logits_settings {
     const char *model, *device, *isa;
-    int64_t threads;
+    int64_t threads, ctx, layers_on_gpu;
     bool jsonl;
     int compute, quantize, kv_type;
 };
@@ -28,6 +28,10 @@ static const struct option_row ROWS[] = {
     ROW(jsonl, "jsonl", OPTION_BOOL,
         .help = "read lines {\"ids\": [..], \"chunks\": [..]} and write lines {\"logits\": [[..], "
                 "..]}; the default"),
+    ROW(ctx, "max-context", OPTION_INT, .max = 1 << 20, .unit = "tokens",
+        .aliases = "--ctx -c --ctx-size --max-model-len --context-length --max-seq-len --num-ctx",
+        .alias_words = "auto=0 -1=0",
+        .help = "longest sequence that is taken; 0: the model's context"),
     ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32|int8", .fallback = "auto",
         .help = "what activations become before products: what serving uses, f32 (the cache, too), "
                 "or int8 with quantized weights"),
@@ -35,7 +39,11 @@ static const struct option_row ROWS[] = {
         .help = "what the matrices of layers become while they are loaded"),
     ROW(kv_type, "kv-type", OPTION_ENUM, .choices = KV_TYPE_CHOICES, .fallback = "auto",
         .help = "how keys and values are stored"),
-    ROW(device, "device", OPTION_STRING, .fallback = "auto", .help = "auto, cpu or cuda"),
+    ROW(device, "device", OPTION_STRING, .fallback = "auto", .aliases = "-dev",
+        .alias_words = DEVICE_ALIAS_WORDS, .help = "auto, cpu or cuda"),
+    ROW(layers_on_gpu, "layers-on-gpu", OPTION_INT, .fallback = "-1", .min = -1, .max = INT32_MAX,
+        .unit = "layers", .aliases = "-ngl --n-gpu-layers --gpu-layers",
+        .alias_words = "all=-1 auto=-1", .help = "as of trireme worker"),
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
         .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, amx, ref"),
     ROW(threads, "threads", OPTION_INT, .short_name = 't', .max = 1024,
@@ -172,15 +180,18 @@ int logits_main(int argc, char **argv) {
         return 0;
     if (rc)
         return command_misused("logits", &err);
-    rc = scorer_open(&s,
-                     &(struct scorer_options){.model = o.model,
-                                              .device = o.device,
-                                              .isa = o.isa,
-                                              .thread_count = (int)o.threads,
-                                              .quantize = SCORER_QUANTIZE[o.quantize],
-                                              .kv = KV_TYPES[o.kv_type],
-                                              .compute = SCORER_COMPUTE[o.compute]},
-                     &err);
+    rc =
+        scorer_open(&s,
+                    &(struct scorer_options){.model = o.model,
+                                             .device = model_device_kind(o.device, o.layers_on_gpu),
+                                             .layers_on_gpu = model_layers_wanted(o.layers_on_gpu),
+                                             .max_context = (uint32_t)o.ctx,
+                                             .isa = o.isa,
+                                             .thread_count = (int)o.threads,
+                                             .quantize = SCORER_QUANTIZE[o.quantize],
+                                             .kv = KV_TYPES[o.kv_type],
+                                             .compute = SCORER_COMPUTE[o.compute]},
+                    &err);
     if (!rc)
         rc = lines_run(answer_line, &s, &err);
     if (rc)

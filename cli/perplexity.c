@@ -3,7 +3,7 @@
  *
  * The text is tokenized whole, without special tokens. It is cut into windows that follow each
  * other without overlap; each begins with what the tokenizer puts before a text (BOS, or nothing)
- * and is computed alone, at most --ctx positions long. Scored is every token of the text that has
+ * and is computed alone, at most --max-context positions long. Scored is every token of the text that has
  * something before it in its window, with the negative natural logarithm of its probability;
  * perplexity is e to the mean. Logits are f32, sums double.
  */
@@ -20,7 +20,7 @@
 
 struct perplexity_settings {
     const char *model, *file, *device, *isa;
-    int64_t threads, ctx;
+    int64_t threads, ctx, layers_on_gpu;
     int compute, quantize, kv_type;
 };
 
@@ -35,7 +35,9 @@ enum { CTX_DEFAULT = 2048 };
 static const struct option_row ROWS[] = {
     ROW(model, "model", OPTION_STRING, .short_name = 'm', .help = "folder of the model"),
     ROW(file, "file", OPTION_STRING, .short_name = 'f', .help = "text to score, UTF-8"),
-    ROW(ctx, "ctx", OPTION_INT, .max = 1 << 20, .unit = "tokens",
+    ROW(ctx, "max-context", OPTION_INT, .max = 1 << 20, .unit = "tokens",
+        .aliases = "--ctx -c --ctx-size --max-model-len --context-length --max-seq-len --num-ctx",
+        .alias_words = "auto=0 -1=0",
         .help = "longest window; 0: the model's context, at most 2048"),
     ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32|int8", .fallback = "auto",
         .help = "what activations become before products: what serving uses, f32 (the cache, too), "
@@ -44,7 +46,11 @@ static const struct option_row ROWS[] = {
         .help = "what the matrices of layers become while they are loaded"),
     ROW(kv_type, "kv-type", OPTION_ENUM, .choices = KV_TYPE_CHOICES, .fallback = "auto",
         .help = "how keys and values are stored"),
-    ROW(device, "device", OPTION_STRING, .fallback = "auto", .help = "auto, cpu or cuda"),
+    ROW(device, "device", OPTION_STRING, .fallback = "auto", .aliases = "-dev",
+        .alias_words = DEVICE_ALIAS_WORDS, .help = "auto, cpu or cuda"),
+    ROW(layers_on_gpu, "layers-on-gpu", OPTION_INT, .fallback = "-1", .min = -1, .max = INT32_MAX,
+        .unit = "layers", .aliases = "-ngl --n-gpu-layers --gpu-layers",
+        .alias_words = "all=-1 auto=-1", .help = "as of trireme worker"),
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
         .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, amx, ref"),
     ROW(threads, "threads", OPTION_INT, .short_name = 't', .max = 1024,
@@ -148,10 +154,11 @@ static int choose_ctx(const struct perplexity_settings *o, const struct model_sp
                       size_t prefix, uint32_t *ctx, struct error *err) {
     *ctx = o->ctx ? (uint32_t)o->ctx : MIN(spec->max_context, (uint32_t)CTX_DEFAULT);
     if (*ctx > spec->max_context)
-        return error_set(err, ERR_INVALID, "--ctx %u is more than the model's context of %u", *ctx,
+        return error_set(err, ERR_INVALID,
+                         "--max-context %u is more than the model's context of %u", *ctx,
                          spec->max_context);
     if (*ctx < 2 || *ctx <= prefix)
-        return error_set(err, ERR_INVALID, "--ctx %u leaves no token to score", *ctx);
+        return error_set(err, ERR_INVALID, "--max-context %u leaves no token to score", *ctx);
     return 0;
 }
 
@@ -205,15 +212,17 @@ int perplexity_main(int argc, char **argv) {
     if (rc)
         return command_misused("perplexity", &err);
     buf_init(&text, 0);
-    rc = scorer_open(&m,
-                     &(struct scorer_options){.model = o.model,
-                                              .device = o.device,
-                                              .isa = o.isa,
-                                              .thread_count = (int)o.threads,
-                                              .quantize = SCORER_QUANTIZE[o.quantize],
-                                              .kv = KV_TYPES[o.kv_type],
-                                              .compute = SCORER_COMPUTE[o.compute]},
-                     &err);
+    rc =
+        scorer_open(&m,
+                    &(struct scorer_options){.model = o.model,
+                                             .device = model_device_kind(o.device, o.layers_on_gpu),
+                                             .layers_on_gpu = model_layers_wanted(o.layers_on_gpu),
+                                             .isa = o.isa,
+                                             .thread_count = (int)o.threads,
+                                             .quantize = SCORER_QUANTIZE[o.quantize],
+                                             .kv = KV_TYPES[o.kv_type],
+                                             .compute = SCORER_COMPUTE[o.compute]},
+                    &err);
     if (!rc)
         rc = perplexity(&o, &m, &t, &text, &ids, &err);
     if (rc)

@@ -14,7 +14,8 @@ int scorer_open(struct scorer *s, const struct scorer_options *o, struct error *
                                     .thread_count = o->thread_count,
                                     .activation = f32 ? STORAGE_F32 : STORAGE_NONE,
                                     .compute = o->compute};
-    struct model_options model = {.dir = o->model, .quantize = o->quantize};
+    struct model_options model = {
+        .dir = o->model, .quantize = o->quantize, .layers_on_gpu = o->layers_on_gpu};
     *s = (struct scorer){0};
     if (!o->model || !*o->model)
         return error_set(err, ERR_INVALID, "no model was given; use --model MODEL");
@@ -24,6 +25,10 @@ int scorer_open(struct scorer *s, const struct scorer_options *o, struct error *
     s->stream = stream_new(s->dev);
     s->done = event_new(s->dev);
     rc = model_open(&s->model, &model, s->dev, s->stream, err);
+    s->max_context = o->max_context ? o->max_context : s->model.spec.max_context;
+    if (!rc && s->max_context > s->model.spec.max_context)
+        rc = error_set(err, ERR_INVALID, "--max-context %u is more than the model's context of %u",
+                       s->max_context, s->model.spec.max_context);
     if (!rc)
         rc = kv_geometry_of(&s->geometry, &s->model,
                             o->kv ? o->kv
@@ -140,9 +145,10 @@ static int check_run(const struct scorer *s, const uint32_t *ids, size_t count,
     uint64_t total = chunk_count ? 0 : count;
     if (count == 0)
         return error_set(err, ERR_INVALID, "there are no ids");
-    if (count > s->model.spec.max_context)
-        return error_set(err, ERR_INVALID, "%zu ids are more than the model's context of %u", count,
-                         s->model.spec.max_context);
+    if (count > s->max_context)
+        return error_set(err, ERR_INVALID, "%zu ids are more than the %scontext of %u", count,
+                         s->max_context < s->model.spec.max_context ? "" : "model's ",
+                         s->max_context);
     for (size_t i = 0; i < count; i++)
         if (ids[i] >= s->model.spec.vocab)
             return error_set(err, ERR_INVALID, "id %u is outside the vocabulary of %u", ids[i],

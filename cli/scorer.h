@@ -23,6 +23,8 @@ struct scorer_options {
     const char *model;  /* as in model_options.dir */
     const char *device; /* as in device_options; NULL: "auto" */
     const char *isa;
+    uint32_t layers_on_gpu; /* as in model_options */
+    uint32_t max_context;   /* longest sequence; 0: the model's; ERR_INVALID when it is more */
     int thread_count;
     enum storage_type quantize; /* as in model_options */
     enum storage_type kv;       /* STORAGE_NONE: as served */
@@ -45,6 +47,7 @@ struct scorer {
     struct event *done;
     float *host; /* [HEAD_ROWS, vocab] pinned */
     uint32_t token_room, step_room;
+    uint32_t max_context;
 };
 
 /* Opens the device and the model. Errors are those of device_open and model_open. On failure

@@ -27,14 +27,14 @@ static int open_device(struct loaded *l, const struct worker_settings *s, struct
     bool chosen = s->gpu >= 0 && s->device && *s->device;  /* settings made by hand leave it zero */
     static const char *const GEMM[] = {"own", "cublaslt"}; /* by the numbers of --gemm */
     static const char *const COMPUTE[] = {"auto", "f32", "int8"}; /* and of --compute */
-    struct device_options options = {.kind = s->device ? s->device : "auto",
-                                     .isa = s->isa,
-                                     .compute = COMPUTE[s->compute],
-                                     .thread_count = (int)s->threads,
-                                     .spin_us = POOL_SPIN_US,
-                                     .ordinal = chosen ? (int)s->gpu
-                                                       : (int)(place.stage * place.tp + place.rank),
-                                     .gemm = GEMM[s->gemm]};
+    struct device_options options = {
+        .kind = s->device ? model_device_kind(s->device, s->layers_on_gpu) : "auto",
+        .isa = s->isa,
+        .compute = COMPUTE[s->compute],
+        .thread_count = (int)s->threads,
+        .spin_us = POOL_SPIN_US,
+        .ordinal = chosen ? (int)s->gpu : (int)(place.stage * place.tp + place.rank),
+        .gemm = GEMM[s->gemm]};
     return device_open(&options, &l->dev, err);
 }
 
@@ -45,6 +45,7 @@ static int open_model(struct loaded *l, const struct worker_settings *s, struct 
     struct model_options model = {.dir = s->model,
                                   .config.strict = s->strict_config,
                                   .quantize = QUANTIZE[s->quantize],
+                                  .layers_on_gpu = model_layers_wanted(s->layers_on_gpu),
                                   .progress = on_progress,
                                   .progress_ctx = l->progress};
     if (!ranks_are_alone(&l->ranks))
@@ -54,6 +55,9 @@ static int open_model(struct loaded *l, const struct worker_settings *s, struct 
     int rc = open_device(l, s, err);
     if (rc)
         return rc;
+    if (model.layers_on_gpu && l->dev->kind == DEVICE_CPU)
+        log_warn("there is no GPU for --layers-on-gpu %u: the processor computes all layers",
+                 model.layers_on_gpu);
     l->stream = stream_new(l->dev);
     rc = bundle_pack(s->model, &l->bundle, err);
     if (!rc)

@@ -27,11 +27,14 @@ static const struct option_row ROWS[] = {
     ROW(run_dir, "run-dir", OPTION_STRING,
         .help = "folder for the pulse, and for the mark that a fault leaves"),
     ROW(name, "name", OPTION_STRING, .fallback = "worker", .help = "name in logs"),
-    ROW(device, "device", OPTION_STRING, .fallback = "auto", .important = true,
-        .aliases = "-ngl --n-gpu-layers --gpu-layers -dev",
-        .alias_words =
-            "0=cpu 99=auto 100=auto 999=auto 1000=auto 9999=auto -1=auto all=auto auto=auto none=cpu cpu=cpu cuda=cuda CUDA0=cuda",
-        .help = "auto (a GPU where there is one), cpu or cuda"),
+    ROW(device, "device", OPTION_STRING, .fallback = "auto", .important = true, .aliases = "-dev",
+        .alias_words = DEVICE_ALIAS_WORDS, .help = "auto (a GPU where there is one), cpu or cuda"),
+    ROW(layers_on_gpu, "layers-on-gpu", OPTION_INT, .fallback = "-1", .min = -1, .max = INT32_MAX,
+        .unit = "layers", .aliases = "-ngl --n-gpu-layers --gpu-layers",
+        .alias_words = "all=-1 auto=-1",
+        .help =
+            "as many as the model has, more, or -1: all; 0: none, as with --device cpu; a part of them "
+            "cannot be on a GPU"),
     ROW(graphs, "graphs", OPTION_BOOL, .fallback = "true",
         .aliases = "!--enforce-eager !--disable-cuda-graph",
         .help = "on a GPU, record decode steps as graphs; changes no result"),
@@ -129,12 +132,13 @@ static const struct option_row ROWS[] = {
 
 const struct option_table worker_options = {
     .program = "trireme worker",
-    .synopsis = "--model FOLDER --connect ENDPOINT [OPTIONS]",
+    .synopsis = "[OPTIONS] --connect ENDPOINT MODEL",
     .summary =
         "One rank: owns weights and KV memory of one device and computes the scheduler's steps.",
     .rows = ROWS,
     .count = ARRAY_LEN(ROWS),
     .title = "The model, its memory and its devices (worker)",
+    .arguments = "model",
 };
 
 void worker_public_name(const struct worker_settings *settings, char out[WORKER_NAME_MAX]) {

@@ -9,6 +9,7 @@
 struct worker_settings {
     const char *model, *served_name, *connect, *instance, *run_dir, *name;
     const char *device, *isa;
+    int64_t layers_on_gpu; /* -1: all; see model_options.layers_on_gpu */
     int64_t threads, slots, blocks, block_tokens, max_step_tokens, max_context, min_step_ms;
     uint64_t kv_bytes, snapshot_bytes;
     double memory_fraction; /* 0: not given */

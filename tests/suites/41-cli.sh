@@ -65,7 +65,13 @@ logits_of() { printf '{"ids":[1,2,3],"chunks":[2,1]}\nnothing\n' | "$trireme" lo
 logits_answer_line_by_line() { [ "$(logits_of)" = '{"logits":[[ {"error":"ba ' ] || { logits_of; return 1; }; }
 check logits_answer_line_by_line logits_answer_line_by_line
 check perplexity_of_a_text says 0 '"tokens":' "$trireme" perplexity --model "$model" --file README.md --ctx 128
-check perplexity_takes_arguments says 0 '"tokens":' "$trireme" perplexity "$model" LICENSE --ctx 128
+check perplexity_takes_arguments says 0 '"tokens":' "$trireme" perplexity "$model" LICENSE -c 128 -ngl 99
+check perplexity_of_a_context_too_long says 1 "model's context of" "$trireme" perplexity "$model" LICENSE --ctx-size 999999
+logits_within() { printf '{"ids":[1,2,3]}\n{"ids":[1,2]}\n' | "$trireme" logits "$model" -c 2 -ngl 0 | cut -c1-60 | tr '\n' ' '; }
+logits_take_a_context() { [[ $(logits_within) == '{"error":"3 ids are more than the context of 2"} {"logits":[['* ]] || { logits_within; return 1; }; }
+check logits_take_a_context logits_take_a_context
+check logits_of_a_context_too_long says 1 "model's context of" "$trireme" logits "$model" -c 999999
+check doctor_takes_layers says 0 'fits            yes' "$trireme" doctor "$model" -ngl 33
 check perplexity_without_a_text says 2 '--file' "$trireme" perplexity --model "$model"
 check run_without_words says 2 'give a model folder' "$trireme" run
 check run_without_a_model says 1 'cannot find the model' "$trireme" run /nowhere hello

@@ -5,6 +5,7 @@
 #include "cli/foreign_flags.h"
 #include "cli/merged_options.h"
 #include "gateway/gateway_main.h"
+#include "model/model.h"
 #include "scheduler/scheduler_main.h"
 #include "worker/settings.h"
 
@@ -31,11 +32,14 @@ static const struct {
     {"-c 4096", SETS, "--max-context=4096"},
     {"--ctx-size 4096", SETS, "--max-context=4096"},
     {"-c=4096", SETS, "--max-context=4096"},
-    {"-ngl 99", SETS, ""},
-    {"-ngl 0", SETS, "--device=cpu"},
-    {"--n-gpu-layers 0", SETS, "--device=cpu"},
+    {"-ngl 99", SETS, "--layers-on-gpu=99"},
+    {"-ngl 999", SETS, "--layers-on-gpu=999"},
+    {"-ngl 0", SETS, "--layers-on-gpu=0"},
+    {"--n-gpu-layers 0", SETS, "--layers-on-gpu=0"},
     {"--gpu-layers all", SETS, ""},
-    {"-ngl 20", REFUSED, "--device"},
+    {"--n-gpu-layers -1", SETS, ""},
+    {"-ngl 20", SETS, "--layers-on-gpu=20"}, /* the model says whether it can be */
+    {"-ngl some", REFUSED, "whole number"},
     {"-dev none", SETS, "--device=cpu"},
     {"-np 4", SETS, "--slots=4"},
     {"--parallel 4", SETS, "--slots=4"},
@@ -292,6 +296,21 @@ TEST(a_flag_of_others_is_in_one_list_only) {
         }
     }
     drop(&p);
+}
+
+TEST(a_gpu_takes_all_layers_or_says_so) {
+    struct error err;
+    EXPECT_EQ(model_check_layers_on_gpu(model_layers_wanted(-1), 32, &err), 0);
+    EXPECT_EQ(model_check_layers_on_gpu(model_layers_wanted(32), 32, &err), 0);
+    EXPECT_EQ(model_check_layers_on_gpu(model_layers_wanted(33), 32, &err), 0);
+    EXPECT_EQ(model_check_layers_on_gpu(model_layers_wanted(999), 32, &err), 0);
+    EXPECT_EQ(model_check_layers_on_gpu(model_layers_wanted(31), 32, &err), ERR_UNSUPPORTED);
+    EXPECT(strstr(err.text, "31 of the model's 32 layers") && strstr(err.text, "--stage-devices"));
+    EXPECT(!strcmp(model_device_kind("auto", 0), "cpu") &&
+           !strcmp(model_device_kind("cuda", 0), "cpu") &&
+           !strcmp(model_device_kind("emulated", 0), "emulated") &&
+           !strcmp(model_device_kind("auto", -1), "auto") &&
+           !strcmp(model_device_kind("cuda", 99), "cuda"));
 }
 
 /* One letter, or one short word, means one option in every command. */
