@@ -58,7 +58,6 @@ static const struct field rows[] = {
     /* samplers */
     NEUTRAL_FIELD("typical_p", "1"),
     NEUTRAL_FIELD("tfs_z", "1"),
-    NEUTRAL_FIELD("top_n_sigma", "<=0"),
     NEUTRAL_FIELD("top_p_min", "0"),
     NEUTRAL_FIELD("min_keep", "0 1"),
     NEUTRAL_FIELD("dynatemp_range", "0"),

@@ -113,7 +113,8 @@ struct genreq {
 
     /* sampling; defaults are those of OpenAI's API */
     double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
-    int64_t top_k; /* -1 or 0: off */
+    double top_n_sigma; /* 0 or less: off */
+    int64_t top_k;      /* -1 or 0: off */
     /* when given: tokens that penalties look back at; -1: all, 0: penalties are off. Other windows
      * are refused where a penalty is set */
     int64_t penalty_window;

@@ -83,6 +83,7 @@ static const struct field option_rows[] = {
     NUMBER_FIELD("top_p", top_p, 0, 1, GENREQ_TOP_P),
     INT_FIELD("top_k", top_k, -1, INT32_MAX, GENREQ_TOP_K),
     NUMBER_FIELD("min_p", min_p, 0, 1, GENREQ_MIN_P),
+    NUMBER_FIELD("top_n_sigma", top_n_sigma, -1000, 1000, 0),
     NUMBER_FIELD("presence_penalty", presence_penalty, -2, 2, 0),
     NUMBER_FIELD("frequency_penalty", frequency_penalty, -2, 2, 0),
     CUSTOM_FIELD("seed", read_seed),

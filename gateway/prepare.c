@@ -192,6 +192,7 @@ static void fill_sampling(const struct genreq *g, const struct model_defaults *d
         .top_p = MAX((float)given_or_default(1, given & GENREQ_TOP_P, g->top_p, d->top_p), FLT_MIN),
         .min_p = MIN((float)given_or_default(0, given & GENREQ_MIN_P, g->min_p, d->min_p),
                      1.0f - FLT_EPSILON / 2),
+        .top_n_sigma = MAX((float)g->top_n_sigma, 0.0f),
         .repetition_penalty = (float)given_or_default(1, given & GENREQ_REPETITION,
                                                       g->repetition_penalty, d->repetition_penalty),
         .presence_penalty = (float)g->presence_penalty,

@@ -52,6 +52,7 @@ struct slot_state {
     uint64_t seed;
     float temperature; /* 0: greedy */
     float top_p, min_p;
+    float top_n_sigma; /* 0: off */
     float repetition_penalty, presence_penalty, frequency_penalty;
     int32_t logprobs; /* -1: none; k: chosen and k best */
     uint32_t stop_count, bias_count;
@@ -272,8 +273,11 @@ struct op_kv_copy {
  *   d. stop tokens are -inf while token_count < min_total; ids whose mask bit is 0 are -inf.
  *   e. temperature 0: argmax (lowest id among equals).
  *   f. else z = (l - max l) / temperature; p = exp(z). Kept are the ids with
+ *      top_n_sigma: z >= -(float)(top_n_sigma * s) / temperature, s the standard deviation of the
+ *      logits above -inf before the temperature: of d = floor(min(max l - l, 2048) * 512), whose
+ *      sums are integers, s = sqrt(sum d^2 / n - (sum d / n)^2) / 512 in float64;
  *      top_k: z >= the top_k-th largest z (equals kept);
- *      top_p: q = floor(p * 2^40) as integers over what top_k kept; z >= the largest value x with
+ *      top_p: q = floor(p * 2^40) as integers over what these two kept; z >= the largest value x with
  *      sum of q over {z >= x} >= floor(top_p * sum q);
  *      min_p: p >= min_p.
  *      Integer sums do not depend on order, so thresholds are the same however the vocabulary is

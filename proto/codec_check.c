@@ -115,6 +115,8 @@ int check_sampling(const void *message, struct error *err) {
         return bad(err, "sampling", "top_p is not in (0, 1]");
     if (!(s->min_p >= 0 && s->min_p < 1))
         return bad(err, "sampling", "min_p is not in [0, 1)");
+    if (s->top_n_sigma < 0)
+        return bad(err, "sampling", "top_n_sigma is negative");
     if (!(s->repetition_penalty > 0))
         return bad(err, "sampling", "repetition_penalty is not positive");
     if (s->bias_ids.count != s->bias_values.count)

@@ -8,6 +8,7 @@ static void fill_sampling(struct slot_state *s, const struct wire_admit *a) {
     s->temperature = w->temperature;
     s->top_p = w->top_p;
     s->min_p = w->min_p;
+    s->top_n_sigma = w->top_n_sigma;
     s->top_k = w->top_k;
     s->repetition_penalty = w->repetition_penalty;
     s->presence_penalty = w->presence_penalty;

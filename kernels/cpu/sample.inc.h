@@ -248,14 +248,35 @@ static void narrow(struct candidates *c, uint32_t limit) {
     c->count = count;
 }
 
-static uint32_t kept_key(const struct sample_row *r) {
+#define FINITE_KEY 0x7f7fffffu
+
+/* The largest key that top_n_sigma keeps; the logits as they are before the temperature. */
+static uint32_t sigma_key(const struct sample_row *r, float max) {
     const struct slot_state *s = r->state;
-    uint32_t limit = 0x7f7fffffu; /* finite z */
+    uint64_t sum = 0, squares = 0, count = 0;
+    for (uint32_t v = 0; v < r->vocab; v++) {
+        float below = MIN(max - r->logits[v], 2048.0f);
+        uint64_t counts = r->logits[v] > -INFINITY, d = (uint64_t)(below * 512) * counts;
+        sum += d;
+        squares += d * d;
+        count += counts;
+    }
+    double mean = (double)sum / (double)count,
+           variance = (double)squares / (double)count - mean * mean;
+    double sigma = sqrt(MAX(variance, 0.0)) / 512;
+    float limit = (float)((double)s->top_n_sigma * sigma) / s->temperature;
+    return MIN(key_of(limit), FINITE_KEY);
+}
+
+/* The largest key kept, none of them above `limit`. */
+static uint32_t kept_key(const struct sample_row *r, uint32_t limit) {
+    const struct slot_state *s = r->state;
     if (!s->top_k && s->top_p >= 1)
         return limit;
     struct candidates all = {r->logits, r->vocab, r->scratch->histogram}, few = with_mass(r);
     if (s->top_k && s->top_k < r->vocab)
-        limit = threshold_key(s->top_k <= few.count ? &few : &all, false, limit, s->top_k);
+        limit =
+            MIN(limit, threshold_key(s->top_k <= few.count ? &few : &all, false, limit, s->top_k));
     if (s->top_p < 1) {
         narrow(&few, limit);
         uint64_t want = (uint64_t)((double)s->top_p * (double)total_mass(&few, limit));
@@ -352,9 +373,9 @@ static void draw_block(const struct sample_row *r, uint32_t first, uint32_t coun
     }
 }
 
-/* f, g. logits hold z. */
-static uint32_t draw(const struct sample_row *r) {
-    uint32_t limit = kept_key(r);
+/* f, g. logits hold z; only keys up to `limit` are drawn. */
+static uint32_t draw(const struct sample_row *r, uint32_t limit) {
+    limit = kept_key(r, limit);
     struct best best = {-INFINITY, UINT32_MAX};
     for (uint32_t v = 0; v < r->vocab; v += NOISE_BLOCK)
         draw_block(r, v, MIN(r->vocab - v, (uint32_t)NOISE_BLOCK), limit, &best);
@@ -395,8 +416,9 @@ static enum sample_status sample_row(const struct sample_row *r) {
         goto nothing;
     uint32_t token = find_value(r->logits, r->vocab, max);
     if (r->state->temperature > 0) {
+        uint32_t limit = r->state->top_n_sigma > 0 ? sigma_key(r, max) : FINITE_KEY;
         scale_logits(r->logits, r->vocab, max, r->state->temperature);
-        token = draw(r);
+        token = draw(r, limit);
     }
     out->tokens[r->idx] = token;
     out->logprobs[r->idx] = logprobs ? (float)(raw[token] - log_sum) : 0;

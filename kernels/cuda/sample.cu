@@ -250,12 +250,8 @@ static __device__ uint32_t threshold_key(const struct sample_block &b, const flo
     return prefix;
 }
 
-static __device__ unsigned long long total_mass(const struct sample_block &b, const float *z,
-                                                uint32_t count, uint32_t limit) {
-    unsigned long long mine = 0;
-    for (uint32_t v = threadIdx.x; v < count; v += SAMPLE_THREADS)
-        if (key_of(z[v]) <= limit)
-            mine += mass_of(z[v]);
+static __device__ unsigned long long block_total(const struct sample_block &b,
+                                                 unsigned long long mine) {
     if (threadIdx.x == 0)
         b.wide[0] = 0;
     __syncthreads();
@@ -269,9 +265,38 @@ static __device__ unsigned long long total_mass(const struct sample_block &b, co
     return total;
 }
 
+static __device__ unsigned long long total_mass(const struct sample_block &b, const float *z,
+                                                uint32_t count, uint32_t limit) {
+    unsigned long long mine = 0;
+    for (uint32_t v = threadIdx.x; v < count; v += SAMPLE_THREADS)
+        if (key_of(z[v]) <= limit)
+            mine += mass_of(z[v]);
+    return block_total(b, mine);
+}
+
+/* The largest key that top_n_sigma keeps; x holds the logits, max the largest. */
+static __device__ uint32_t sigma_key(const struct sample_block &b, const struct slot_state *s,
+                                     const float *x, uint32_t count, float max) {
+    unsigned long long sum = 0, squares = 0, finite = 0;
+    for (uint32_t v = threadIdx.x; v < count; v += SAMPLE_THREADS) {
+        if (!(x[v] > MINUS_INFINITY))
+            continue;
+        const float below = fminf(__fsub_rn(max, x[v]), 2048.0f);
+        const unsigned long long d = (unsigned long long)(below * 512.0f);
+        sum += d;
+        squares += d * d;
+        finite++;
+    }
+    const double all = (double)block_total(b, finite), mean = (double)block_total(b, sum) / all;
+    const double variance = __dsub_rn((double)block_total(b, squares) / all, __dmul_rn(mean, mean));
+    const double sigma = sqrt(variance > 0 ? variance : 0) / 512;
+    const float limit = __fdiv_rn((float)__dmul_rn((double)s->top_n_sigma, sigma), s->temperature);
+    return min(key_of(limit), (uint32_t)FINITE_KEY);
+}
+
+/* The largest key kept, none of them above `limit`. */
 static __device__ uint32_t kept_key(const struct sample_block &b, const struct slot_state *s,
-                                    const float *z, uint32_t count) {
-    uint32_t limit = FINITE_KEY;
+                                    const float *z, uint32_t count, uint32_t limit) {
     if (s->top_k && s->top_k < count)
         limit = min(limit, threshold_key(b, z, count, false, limit, s->top_k));
     if (s->top_p < 1) {
@@ -285,10 +310,13 @@ static __device__ uint32_t kept_key(const struct sample_block &b, const struct s
 /* f, g. x holds the logits, best the largest; becomes z. */
 static __device__ uint32_t draw(const struct sample_block &b, const struct slot_state *s, float *x,
                                 uint32_t count, struct pick best) {
+    uint32_t limit = FINITE_KEY;
+    if (s->top_n_sigma > 0)
+        limit = sigma_key(b, s, x, count, best.value);
     for (uint32_t v = threadIdx.x; v < count; v += SAMPLE_THREADS)
         x[v] = __fdiv_rn(__fsub_rn(x[v], best.value), s->temperature);
     __syncthreads();
-    const uint32_t limit = kept_key(b, s, x, count);
+    limit = kept_key(b, s, x, count, limit);
     struct pick mine = {exact_gumbel(exact_noise(s->seed, s->choice, s->token_count, best.id)),
                         best.id};
     for (uint32_t v = threadIdx.x; v < count; v += SAMPLE_THREADS) {

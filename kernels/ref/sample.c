@@ -113,14 +113,32 @@ static int descending(const void *a, const void *b) {
     return x > y ? -1 : x < y;
 }
 
-/* f. The smallest z kept. */
-static float threshold(const struct row *r, const float *z) {
+/* f. The smallest z that top_n_sigma keeps; the logits as they are before the temperature. */
+static float sigma_threshold(const struct row *r, float max) {
+    double sum = 0, squares = 0, count = 0; /* integers; squares below 2^53 are exact */
+    if (r->state->top_n_sigma == 0)
+        return -INFINITY;
+    for (uint32_t v = 0; v < r->vocab; v++) {
+        if (r->logits[v] == -INFINITY)
+            continue;
+        double d = floor(fmin((double)(max - r->logits[v]), 2048) * 512);
+        sum += d;
+        squares += d * d;
+        count++;
+    }
+    double mean = sum / count, variance = squares / count - mean * mean;
+    double sigma = sqrt(fmax(variance, 0)) / 512;
+    return -(float)(r->state->top_n_sigma * sigma) / r->state->temperature;
+}
+
+/* f. The smallest z kept, none of them below `limit`. */
+static float threshold(const struct row *r, const float *z, float limit) {
     const struct slot_state *s = r->state;
-    float *sorted = mem_calloc(r->vocab, sizeof *sorted), limit = -INFINITY;
+    float *sorted = mem_calloc(r->vocab, sizeof *sorted);
     memcpy(sorted, z, r->vocab * sizeof *sorted);
     qsort(sorted, r->vocab, sizeof *sorted, descending);
     if (s->top_k && s->top_k < r->vocab)
-        limit = sorted[s->top_k - 1];
+        limit = fmaxf(limit, sorted[s->top_k - 1]);
     if (s->top_p < 1) {
         uint64_t total = 0, sum = 0;
         for (uint32_t v = 0; v < r->vocab && sorted[v] >= limit; v++)
@@ -143,9 +161,10 @@ static uint32_t draw(const struct row *r) {
     const struct slot_state *s = r->state;
     float max = r->logits[argmax(r->logits, r->vocab)], best = -INFINITY;
     uint32_t choice = 0;
+    float limit = sigma_threshold(r, max);
     for (uint32_t v = 0; v < r->vocab; v++)
         r->logits[v] = (r->logits[v] - max) / s->temperature;
-    float limit = threshold(r, r->logits);
+    limit = threshold(r, r->logits, limit);
     for (uint32_t v = 0; v < r->vocab; v++) {
         float z = r->logits[v];
         if (z == -INFINITY || z < limit || (s->min_p > 0 && exp((double)z) < s->min_p))

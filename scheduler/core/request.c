@@ -15,16 +15,21 @@
 #define PENALTY_MOST  1e3f
 
 static bool sampling_is_valid(const struct wire_sampling *p) {
-    const float all[] = {
-        p->temperature,      p->top_p, p->min_p, p->repetition_penalty, p->presence_penalty,
-        p->frequency_penalty};
+    const float all[] = {p->temperature,
+                         p->top_p,
+                         p->min_p,
+                         p->top_n_sigma,
+                         p->repetition_penalty,
+                         p->presence_penalty,
+                         p->frequency_penalty};
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         if (!isfinite(all[i]))
             return false;
     return p->temperature >= 0 && p->top_p > 0 && p->top_p <= 1 && p->min_p >= 0 && p->min_p < 1 &&
-           p->repetition_penalty >= PENALTY_LEAST && p->repetition_penalty <= PENALTY_MOST &&
-           p->logprobs >= -1 && p->logprobs <= WIRE_MAX_TOP_LOGPROBS &&
-           p->bias_ids.count == p->bias_values.count && p->bias_ids.count <= WIRE_MAX_LOGIT_BIAS;
+           p->top_n_sigma >= 0 && p->repetition_penalty >= PENALTY_LEAST &&
+           p->repetition_penalty <= PENALTY_MOST && p->logprobs >= -1 &&
+           p->logprobs <= WIRE_MAX_TOP_LOGPROBS && p->bias_ids.count == p->bias_values.count &&
+           p->bias_ids.count <= WIRE_MAX_LOGIT_BIAS;
 }
 
 static bool choices_are_valid(const struct wire_submit *submit) {

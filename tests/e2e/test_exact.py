@@ -92,7 +92,7 @@ def test_goldens_bundled():
 
 def sampled(i):
     return "/v1/completions", {"prompt": f"One day a fox number {i % 5}", "max_tokens": 60, "temperature": 0.9, "top_p": 0.9, "top_k": 40,
-                               "min_p": 0.01, "presence_penalty": 0.3, "frequency_penalty": 0.2, "repetition_penalty": 1.1, "seed": 1000 + i,
+                               "min_p": 0.01, "top_n_sigma": 2.5, "presence_penalty": 0.3, "frequency_penalty": 0.2, "repetition_penalty": 1.1, "seed": 1000 + i,
                                "n": 1 + i % 2, "stream": True, "stream_options": {"include_usage": True}}
 
 

@@ -223,6 +223,7 @@ COMMON = [
     ("top_p", ["x", -0.5, 1.5, 1e300, True, []]),
     ("top_k", ["x", -5, 1.5, 10**20, True, []]),
     ("min_p", ["x", -0.1, 1.1, True]),
+    ("top_n_sigma", ["x", -1001, 1e30, True, []]),
     ("repetition_penalty", ["x", 0, -1, 1e30, True]),
     ("presence_penalty", ["x", -2.5, 3, 1e300, []]),
     ("frequency_penalty", ["x", -2.5, 3, 1e300, []]),

@@ -57,6 +57,7 @@ TEST(wrong_types_and_ranges_name_their_field) {
         {GENREQ_CHAT, CHAT(",\"top_k\":-2"), "top_k"},
         {GENREQ_CHAT, CHAT(",\"top_k\":1.5"), "top_k"},
         {GENREQ_CHAT, CHAT(",\"min_p\":-1"), "min_p"},
+        {GENREQ_CHAT, CHAT(",\"top_n_sigma\":1001"), "top_n_sigma"},
         {GENREQ_CHAT, CHAT(",\"repetition_penalty\":0"), "repetition_penalty"},
         {GENREQ_CHAT, CHAT(",\"repetition_penalty\":1e-38"), "repetition_penalty"},
         {GENREQ_CHAT, CHAT(",\"repetition_penalty\":0.0099"), "repetition_penalty"},
@@ -154,6 +155,7 @@ TEST(chat_fields_are_taken) {
                             "\"top_p\":0,"
                             "\"top_k\":-1,"
                             "\"min_p\":1,"
+                            "\"top_n_sigma\":1.5,"
                             "\"repetition_penalty\":1.1,"
                             "\"presence_penalty\":-2,"
                             "\"frequency_penalty\":2,"
@@ -185,6 +187,7 @@ TEST(chat_fields_are_taken) {
     EXPECT(bytes_equal(g.messages, bytes_str("[{\"role\":\"user\",\"content\":\"hi\"}]")));
     EXPECT(bytes_equal(g.tools, bytes_str("[{\"type\":\"function\"}]")));
     EXPECT(g.temperature == 0.5 && g.top_p == 0 && g.top_k == -1 && g.min_p == 1);
+    EXPECT(g.top_n_sigma == 1.5);
     EXPECT(g.presence_penalty == -2 && g.frequency_penalty == 2);
     EXPECT(g.seed == INT64_MIN);
     EXPECT_EQ(g.choice_count, 3);

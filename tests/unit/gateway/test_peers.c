@@ -18,7 +18,6 @@ static const struct peer_field FIELDS[] = {
     /* samplers */
     {"typical_p", "0.9 0 true \"1\"", "1 1.0"},
     {"tfs_z", "0.5 0", "1"},
-    {"top_n_sigma", "1 0.5", "-1 0 -1.0"},
     {"top_p_min", "0.1", "0"},
     {"min_keep", "2", "0 1"},
     {"dynatemp_range", "0.5 -1", "0 0.0"},

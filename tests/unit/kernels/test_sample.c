@@ -293,6 +293,7 @@ TEST(every_setting_draws_what_the_definition_draws) {
         s->top_k = round % 3 ? 0 : 1 + (uint32_t)(check_random() % 20);
         s->top_p = round % 5 ? 1 : 0.05f + 0.9f * (float)(check_random() % 100) / 100;
         s->min_p = round % 7 ? 0 : 0.1f;
+        s->top_n_sigma = round % 3 == 1 ? 0.1f * (float)(check_random() % 30) : 0;
         s->repetition_penalty = round % 2 ? 1 : 1.3f;
         s->presence_penalty = round % 6 ? 0 : 0.5f;
         s->frequency_penalty = round % 6 ? 0 : -0.25f;
@@ -360,6 +361,67 @@ TEST(draws_follow_the_softmax_of_what_is_kept) {
             if (chi > 27.9)
                 check_fail(__FILE__, __LINE__, "%s: chi-square %g with %d kept", isa, chi, kept);
         }
+    }
+}
+
+/* The standard deviation as the paper and llama.cpp have it: of all logits, without quantising. */
+static double sigma_of(const float *logits, uint32_t vocab) {
+    double mean = 0, squares = 0;
+    for (uint32_t v = 0; v < vocab; v++)
+        mean += (double)logits[v] / vocab;
+    for (uint32_t v = 0; v < vocab; v++)
+        squares += pow(logits[v] - mean, 2) / vocab;
+    return sqrt(squares);
+}
+
+/* What is kept does not depend on the temperature, and ids at -inf do not count. The bound is the
+ * 99.9th percentile of 4 degrees of freedom. */
+TEST(draws_follow_the_softmax_of_what_top_n_sigma_keeps) {
+    enum { V = 10, DRAWS = 2000 };
+    float logits[V + 1];
+    double p[V + 1] = {0}, sum = 0;
+    for (int v = 0; v < V; v++)
+        logits[v] = 0.4f * (float)v;
+    logits[V] = -INFINITY;
+    double sigma = sigma_of(logits, V);
+    EXPECT(fabs(sigma - 0.4 * sqrt(8.25)) < 1e-6);
+    FOR_EACH_ISA(isa)
+    for (int hot = 0; hot < 2; hot++) {
+        double temperature = hot ? 3 : 0.8, n = 1.5, keeps = logits[V - 1] - n * sigma;
+        struct setting set = plain((float)temperature);
+        set.state.top_n_sigma = (float)n;
+        sum = 0;
+        for (int v = 0; v < V; v++)
+            sum += p[v] = logits[v] >= keeps ? exp(logits[v] / temperature) : 0;
+        for (int v = 0; v < V; v++)
+            p[v] /= sum;
+        EXPECT(p[V - 5] > 0 && p[V - 6] == 0);
+        double chi = chi_square(isa, &set, logits, p, V + 1, DRAWS);
+        if (chi > 18.5)
+            check_fail(__FILE__, __LINE__, "%s: chi-square %g", isa, chi);
+    }
+}
+
+TEST(top_n_sigma_stands_logits_that_are_far_apart_or_all_equal) {
+    enum { V = 40 };
+    float equal[V], far[V], alone[V];
+    for (int v = 0; v < V; v++) {
+        equal[v] = 3;
+        far[v] = v % 2 ? 1e30f : -1e30f;
+        alone[v] = v == 7 ? 0 : -INFINITY;
+    }
+    FOR_EACH_ISA(isa)
+    for (int i = 0; i < 40; i++) {
+        struct setting set = plain(1);
+        set.state.seed = (uint64_t)i;
+        set.state.top_n_sigma = 0.5f;
+        EXPECT_EQ(sample_one(isa, equal, V, &set, 1).token,
+                  sample_one("ref", equal, V, &set, 1).token);
+        EXPECT(sample_one(isa, far, V, &set, 1).token % 2 == 1);
+        EXPECT_EQ(sample_one(isa, alone, V, &set, 1).token, 7);
+        set.state.top_n_sigma = 1000;
+        EXPECT_EQ(sample_one(isa, far, V, &set, 1).token % 2, 1);
+        EXPECT_EQ(sample_one(isa, alone, V, &set, 1).token, 7);
     }
 }
 

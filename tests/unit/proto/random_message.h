@@ -163,7 +163,7 @@ static inline void agree_bundle_chunk(struct arena *arena, struct wire_bundle_ch
 static inline void agree_sampling(struct arena *arena, struct wire_sampling *s) {
     s->bias_values = random_f32s(arena, s->bias_ids.count);
     if (random_below(3) == 0)
-        s->top_p = 1, s->min_p = 0, s->temperature = 0;
+        s->top_p = 1, s->min_p = 0, s->top_n_sigma = 0, s->temperature = 0;
 }
 static inline void agree_submit(struct arena *arena, struct wire_submit *s) {
     struct wire_choice *choices = (struct wire_choice *)(uintptr_t)s->choices;

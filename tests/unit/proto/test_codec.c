@@ -197,6 +197,7 @@ TEST(codec_refuses_what_is_out_of_bounds) {
     REFUSED(WIRE_SUBMIT, submit, m->sampling.temperature = FLOATS[0]);
     REFUSED(WIRE_SUBMIT, submit, m->sampling.temperature = __builtin_inff());
     REFUSED(WIRE_SUBMIT, submit, m->sampling.min_p = 1);
+    REFUSED(WIRE_SUBMIT, submit, m->sampling.top_n_sigma = -1);
     REFUSED(WIRE_SUBMIT, submit, m->sampling.repetition_penalty = 0);
     REFUSED(WIRE_SUBMIT, submit, m->sampling.logprobs = -2);
     REFUSED(WIRE_SUBMIT, submit, m->sampling.logprobs = WIRE_MAX_TOP_LOGPROBS + 1);
