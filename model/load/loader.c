@@ -279,7 +279,7 @@ int loader_norm(struct loader *l, struct norm_weights *out, const struct norm_sp
 
 /* ---- matrices ---- */
 
-static struct shard_range rows_of(const struct segment *p, const struct cut *cut) {
+static struct shard_range rows_of(const struct product_segment *p, const struct cut *cut) {
     return cut && cut->rows.count ? cut->rows : (struct shard_range){0, p->rows};
 }
 
@@ -305,7 +305,8 @@ static const void *import(struct loader *l, const void *host, size_t len, size_t
 
 /* Leaves the segments where they are. */
 static int map_segments(struct loader *l, struct matrix *m, const struct tensor *const *tensors,
-                        const struct segment *segments, const struct cut *cuts, uint32_t count) {
+                        const struct product_segment *segments, const struct cut *cuts,
+                        uint32_t count) {
     size_t row_size = storage_bytes(m->type, m->cols);
     for (uint32_t i = 0; i < count; i++) {
         struct shard_range rows = rows_of(&segments[i], cut_at(cuts, i));
@@ -366,8 +367,8 @@ static void cut_out(char *out, const char *in, const struct matrix *m, uint32_t 
 /* One part with only some of its rows or columns. With an order, that has chosen the rows
  * already. */
 static int pack_cut(struct loader *l, char *to, const struct matrix *m, const struct tensor *t,
-                    const struct segment *p, const struct cut *cut, uint32_t cols, bool transposed,
-                    const uint32_t *order) {
+                    const struct product_segment *p, const struct cut *cut, uint32_t cols,
+                    bool transposed, const uint32_t *order) {
     struct shard_range rows = rows_of(p, cut);
     if (order)
         rows.first = 0;
@@ -389,8 +390,8 @@ static int pack_cut(struct loader *l, char *to, const struct matrix *m, const st
 
 /* Copies the segments behind each other into device memory. */
 static int pack_segments(struct loader *l, struct matrix *m, const struct tensor *const *tensors,
-                         const struct segment *segments, const struct cut *cuts, uint32_t count,
-                         uint32_t cols, bool transposed, const uint32_t *order) {
+                         const struct product_segment *segments, const struct cut *cuts,
+                         uint32_t count, uint32_t cols, bool transposed, const uint32_t *order) {
     char *data = new_device_memory(l, m->rows * storage_bytes(m->type, m->cols));
     if (!data)
         return l->err->code;
@@ -423,7 +424,7 @@ static int pack_segments(struct loader *l, struct matrix *m, const struct tensor
     return 0;
 }
 
-static int load_bias(struct loader *l, struct matrix *m, const struct segment *segments,
+static int load_bias(struct loader *l, struct matrix *m, const struct product_segment *segments,
                      const struct cut *cuts, uint32_t count, uint32_t layer,
                      const uint32_t *order) {
     float *bias = new_device_memory(l, m->rows * sizeof *bias);
@@ -511,14 +512,15 @@ static bool is_expert(enum weight_role role) {
     return role >= ROLE_EXPERT_GATE && role <= ROLE_EXPERTS_DOWN;
 }
 
-static bool is_whole(const struct segment *segments, const struct cut *cuts, uint32_t count) {
+static bool is_whole(const struct product_segment *segments, const struct cut *cuts,
+                     uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         if (cuts[i].cols.count || rows_of(&segments[i], &cuts[i]).count != segments[i].rows)
             return false;
     return true;
 }
 
-int loader_cut(struct loader *l, struct matrix *m, const struct segment *segments,
+int loader_cut(struct loader *l, struct matrix *m, const struct product_segment *segments,
                const struct cut *cuts, uint32_t count, uint32_t cols, bool bias, uint32_t layer,
                const uint32_t *order) {
     const struct tensor *tensors[MATRIX_PARTS_MAX] = {NULL};
@@ -556,12 +558,12 @@ int loader_cut(struct loader *l, struct matrix *m, const struct segment *segment
     return rc || !bias ? rc : load_bias(l, m, segments, cuts, count, layer, order);
 }
 
-int loader_matrix(struct loader *l, struct matrix *m, const struct segment *segments,
+int loader_matrix(struct loader *l, struct matrix *m, const struct product_segment *segments,
                   uint32_t count, uint32_t cols, bool bias, uint32_t layer) {
     return loader_cut(l, m, segments, NULL, count, cols, bias, layer, NULL);
 }
 
-int loader_partial(struct loader *l, struct matrix *m, const struct segment *segment,
+int loader_partial(struct loader *l, struct matrix *m, const struct product_segment *segment,
                    struct shard_range own, uint32_t cols, bool bias, uint32_t layer) {
     const struct cut cut = {.cols = own};
     bool elsewhere = own.count && l->shard->rank;

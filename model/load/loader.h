@@ -32,7 +32,7 @@ struct loader {
 };
 
 /* One tensor of a product that may be made of several, stacked by rows. */
-struct segment {
+struct product_segment {
     enum weight_role role, bias;
     uint32_t rows;
 };
@@ -80,18 +80,21 @@ MUST_CHECK int loader_norm(struct loader *l, struct norm_weights *out, const str
                            uint32_t width);
 /* One product of `count` segments, [sum of rows, cols]; with biases [rows] of all segments where
  * `bias`. */
-MUST_CHECK int loader_matrix(struct loader *l, struct matrix *m, const struct segment *segments,
-                             uint32_t count, uint32_t cols, bool bias, uint32_t layer);
+MUST_CHECK int loader_matrix(struct loader *l, struct matrix *m,
+                             const struct product_segment *segments, uint32_t count, uint32_t cols,
+                             bool bias, uint32_t layer);
 /* As loader_matrix, with a cut for each segment (all with the same columns; NULL: whole ones).
  * order may be NULL, else the rows change places: it has an entry for each row of the product,
  * segment after segment (cuts' rows then only say how many), the row of the segment's tensor. */
-MUST_CHECK int loader_cut(struct loader *l, struct matrix *m, const struct segment *segments,
-                          const struct cut *cuts, uint32_t count, uint32_t cols, bool bias,
-                          uint32_t layer, const uint32_t *order);
+MUST_CHECK int loader_cut(struct loader *l, struct matrix *m,
+                          const struct product_segment *segments, const struct cut *cuts,
+                          uint32_t count, uint32_t cols, bool bias, uint32_t layer,
+                          const uint32_t *order);
 /* A product [segment->rows, cols] whose results ranks add up: of its columns only `own` (count 0:
  * all), and rank 0 adds the bias. */
-MUST_CHECK int loader_partial(struct loader *l, struct matrix *m, const struct segment *segment,
-                              struct shard_range own, uint32_t cols, bool bias, uint32_t layer);
+MUST_CHECK int loader_partial(struct loader *l, struct matrix *m,
+                              const struct product_segment *segment, struct shard_range own,
+                              uint32_t cols, bool bias, uint32_t layer);
 /* Gives the matrix the compute type that the device has for it, and the order of its kernels. For
  * those of linear and expert_linear; loader_cut and loader_mxfp4 do it. */
 MUST_CHECK int loader_pack(struct loader *l, struct matrix *m, enum pack_place place);

@@ -154,7 +154,8 @@ static int map_segment(struct loader *l, struct matrix_part *p, const struct ten
 }
 
 int loader_map_quantized(struct loader *l, struct matrix *m, const struct tensor *const *tensors,
-                         const struct segment *segments, const struct cut *cuts, uint32_t count) {
+                         const struct product_segment *segments, const struct cut *cuts,
+                         uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         struct shard_range all = {0, segments[i].rows};
         int rc = map_segment(l, &m->parts[i], tensors[i],
@@ -167,8 +168,8 @@ int loader_map_quantized(struct loader *l, struct matrix *m, const struct tensor
 }
 
 int loader_take_scaled(struct loader *l, struct matrix *m, const struct tensor *const *tensors,
-                       const struct segment *segments, const struct cut *cuts, uint32_t count,
-                       uint32_t cols, const uint32_t *order) {
+                       const struct product_segment *segments, const struct cut *cuts,
+                       uint32_t count, uint32_t cols, const uint32_t *order) {
     for (uint32_t i = 0; i < count; i++) {
         const struct cut *cut = cuts ? &cuts[i] : NULL;
         struct shard_range rows =

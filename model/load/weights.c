@@ -42,9 +42,9 @@ static int load_head(struct loader *l) {
     const struct tensor *embed = tensor_of(l, ROLE_EMBED, embed_name),
                         *head = tensor_of(l, ROLE_HEAD, head_name);
     bool only_head = l->spec->tied_head && !embed && head;
-    const struct segment e = {only_head ? ROLE_HEAD : ROLE_EMBED, 0, l->spec->vocab};
-    const struct segment h = {l->spec->tied_head ? e.role : ROLE_HEAD, ROLE_HEAD_BIAS,
-                              l->spec->vocab};
+    const struct product_segment e = {only_head ? ROLE_HEAD : ROLE_EMBED, 0, l->spec->vocab};
+    const struct product_segment h = {l->spec->tied_head ? e.role : ROLE_HEAD, ROLE_HEAD_BIAS,
+                                      l->spec->vocab};
     const struct cut cut = {.rows = shard_vocab(l->shard, l->spec->vocab)}; /* of both ends */
     int rc = 0;
     if (shard_is_first(l->shard))
@@ -80,9 +80,9 @@ static int load_head(struct loader *l) {
 
 static int load_ends(struct loader *l) {
     const struct model_spec *spec = l->spec;
-    const struct segment positions = {ROLE_POSITIONS, 0, spec->learned_positions},
-                         in = {ROLE_PROJECT_IN, 0, spec->hidden},
-                         out = {ROLE_PROJECT_OUT, 0, spec->embed_dim};
+    const struct product_segment positions = {ROLE_POSITIONS, 0, spec->learned_positions},
+                                 in = {ROLE_PROJECT_IN, 0, spec->hidden},
+                                 out = {ROLE_PROJECT_OUT, 0, spec->embed_dim};
     int rc = load_head(l);
     if (!rc && spec->learned_positions)
         rc = loader_matrix(l, &l->w->positions, &positions, 1, spec->hidden, false, 0);

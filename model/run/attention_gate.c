@@ -8,8 +8,8 @@ int attention_gate_load(struct loader *l, uint32_t layer, const struct attention
                         struct shard_range q_own, struct shard_range kv_own,
                         struct attention_weights *w) {
     uint32_t q = a->heads * a->head_dim, kv = a->kv_heads * a->head_dim, n = 0;
-    const struct segment queries = {ROLE_Q, ROLE_Q_BIAS, 2 * q},
-                         rest[] = {{ROLE_K, ROLE_K_BIAS, kv}, {ROLE_V, ROLE_V_BIAS, kv}};
+    const struct product_segment queries = {ROLE_Q, ROLE_Q_BIAS, 2 * q},
+                                 rest[] = {{ROLE_K, ROLE_K_BIAS, kv}, {ROLE_V, ROLE_V_BIAS, kv}};
     if (!q_own.count)
         q_own.count = q;
     const struct cut cut = {.rows = {0, 2 * q_own.count}},

@@ -17,8 +17,8 @@ static int gated_load(struct loader *l, uint32_t layer, void **weights) {
     struct ffn_weights *w = *weights = loader_new(l, sizeof *w);
     uint32_t hidden = l->spec->hidden, width = ffn->width;
     struct shard_range own = ffn_own(l, layer);
-    const struct segment apart[] = {{ROLE_GATE, ROLE_GATE_BIAS, width},
-                                    {ROLE_UP, ROLE_UP_BIAS, width}};
+    const struct product_segment apart[] = {{ROLE_GATE, ROLE_GATE_BIAS, width},
+                                            {ROLE_UP, ROLE_UP_BIAS, width}};
     const struct cut cuts[] = {{.rows = own}, {.rows = own}};
     bool one = l->spec->names->patterns[ROLE_GATE_UP] != NULL;
     int rc = one ? ffn_load_fused(l, layer, &w->up)

@@ -17,7 +17,7 @@ static struct shard_range expert_own(const struct loader *l, uint32_t layer, uin
 /* One product of all experts as files may have it: a tensor for each (apart), one of three
  * dimensions for each part (stacked), or for all (fused); the way up has two parts. */
 struct expert_product {
-    const struct segment *apart, *stacked, *fused;
+    const struct product_segment *apart, *stacked, *fused;
     uint32_t segment_count, cols;
     struct shard_range
         /* this rank's part of the width (rows of the way up, columns of the way down); count 0:
@@ -28,7 +28,7 @@ struct expert_product {
 
 /* How it is taken: the parts, what of them, and in which order (NULL: as they lie). */
 struct expert_segments {
-    const struct segment *segments;
+    const struct product_segment *segments;
     uint32_t count;
     struct cut cuts[2];
     uint32_t *order; /* owned */
@@ -53,7 +53,7 @@ static void cut_experts(struct expert_segments *p, const struct expert_product *
 /* The biases [experts, rows] of one part of a product into [experts, width], from column `at` on;
  * how many. */
 static int take_biases(struct loader *l, float *all, uint32_t width, uint32_t *at,
-                       const struct segment *segment, struct shard_range rows,
+                       const struct product_segment *segment, struct shard_range rows,
                        const uint32_t *order, uint32_t layer) {
     uint32_t experts = l->spec->layers[layer].moe.router.experts;
     if (!rows.count)
@@ -161,8 +161,8 @@ static uint32_t expert_hidden(const struct model_spec *spec, const struct moe_sp
 static int load_plain_shared(struct loader *l, uint32_t layer, struct moe_weights *w) {
     const struct moe_spec *moe = &l->spec->layers[layer].moe;
     uint32_t hidden = l->spec->hidden, width = moe->shared_width;
-    const struct segment up = {ROLE_SHARED_UP, ROLE_SHARED_UP_BIAS, width},
-                         down = {ROLE_SHARED_DOWN, ROLE_SHARED_DOWN_BIAS, hidden};
+    const struct product_segment up = {ROLE_SHARED_UP, ROLE_SHARED_UP_BIAS, width},
+                                 down = {ROLE_SHARED_DOWN, ROLE_SHARED_DOWN_BIAS, hidden};
     const struct cut cut = {.rows = expert_own(l, layer, width)};
     int rc = loader_cut(l, &w->shared_up, &up, &cut, 1, hidden, moe->inner_bias, layer, NULL);
     return rc ? rc
@@ -173,8 +173,10 @@ static int load_plain_shared(struct loader *l, uint32_t layer, struct moe_weight
 static int load_latent(struct loader *l, uint32_t layer, struct moe_weights *w, bool divided) {
     const struct moe_spec *moe = &l->spec->layers[layer].moe;
     uint32_t hidden = l->spec->hidden;
-    const struct segment in = {ROLE_EXPERT_LATENT_IN, ROLE_EXPERT_LATENT_IN_BIAS, moe->latent},
-                         out = {ROLE_EXPERT_LATENT_OUT, ROLE_EXPERT_LATENT_OUT_BIAS, hidden};
+    const struct product_segment in = {ROLE_EXPERT_LATENT_IN, ROLE_EXPERT_LATENT_IN_BIAS,
+                                       moe->latent},
+                                 out = {ROLE_EXPERT_LATENT_OUT, ROLE_EXPERT_LATENT_OUT_BIAS,
+                                        hidden};
     int rc = loader_matrix(l, &w->latent_in, &in, 1, hidden, moe->inner_bias, layer);
     bool elsewhere = divided && l->shard->rank;
     if (elsewhere)
@@ -190,11 +192,11 @@ static int load_shared(struct loader *l, uint32_t layer, struct moe_weights *w) 
     struct shard_range own = expert_own(l, layer, width);
     if (moe->plain)
         return load_plain_shared(l, layer, w);
-    const struct segment apart[] = {{.role = ROLE_SHARED_GATE, .rows = width},
-                                    {.role = ROLE_SHARED_UP, .rows = width}};
-    const struct segment fused = {.role = ROLE_SHARED_GATE_UP, .rows = 2 * width},
-                         down = {.role = ROLE_SHARED_DOWN, .rows = hidden},
-                         gate = {.role = ROLE_SHARED_SWITCH, .rows = 1};
+    const struct product_segment apart[] = {{.role = ROLE_SHARED_GATE, .rows = width},
+                                            {.role = ROLE_SHARED_UP, .rows = width}};
+    const struct product_segment fused = {.role = ROLE_SHARED_GATE_UP, .rows = 2 * width},
+                                 down = {.role = ROLE_SHARED_DOWN, .rows = hidden},
+                                 gate = {.role = ROLE_SHARED_SWITCH, .rows = 1};
     bool one = l->spec->names->patterns[ROLE_SHARED_GATE_UP] != NULL;
     uint32_t *order = one && own.count ? ffn_fused_order(width, own) : NULL;
     const struct cut cuts[] = {{.rows = {order ? 0 : own.first, order ? 2 * own.count : own.count}},
@@ -214,19 +216,19 @@ static int moe_load(struct loader *l, uint32_t layer, void **weights) {
     struct moe_weights *w = *weights = loader_new(l, sizeof *w);
     uint32_t hidden = l->spec->hidden, inner = expert_hidden(l->spec, moe), width = moe->width;
     struct shard_range own = expert_own(l, layer, width);
-    const struct segment router = {
+    const struct product_segment router = {
         .role = ROLE_ROUTER, .bias = ROLE_ROUTER_BIAS, .rows = moe->router.experts};
-    const struct segment apart[] = {{.role = ROLE_EXPERT_GATE, .rows = width},
-                                    {.role = ROLE_EXPERT_UP, .rows = width}};
-    const struct segment fused = {
+    const struct product_segment apart[] = {{.role = ROLE_EXPERT_GATE, .rows = width},
+                                            {.role = ROLE_EXPERT_UP, .rows = width}};
+    const struct product_segment fused = {
         .role = ROLE_EXPERTS_GATE_UP, .bias = ROLE_EXPERTS_GATE_UP_BIAS, .rows = 2 * width};
-    const struct segment stacked[] = {
+    const struct product_segment stacked[] = {
         {.role = ROLE_EXPERTS_GATE, .bias = ROLE_EXPERTS_GATE_BIAS, .rows = width},
         {.role = ROLE_EXPERTS_UP, .bias = ROLE_EXPERTS_UP_BIAS, .rows = width}};
-    const struct segment one_down = {.role = ROLE_EXPERT_DOWN, .rows = inner},
-                         all_down = {.role = ROLE_EXPERTS_DOWN,
-                                     .bias = ROLE_EXPERTS_DOWN_BIAS,
-                                     .rows = inner};
+    const struct product_segment one_down = {.role = ROLE_EXPERT_DOWN, .rows = inner},
+                                 all_down = {.role = ROLE_EXPERTS_DOWN,
+                                             .bias = ROLE_EXPERTS_DOWN_BIAS,
+                                             .rows = inner};
     uint32_t gate = moe->plain; /* parts from here on */
     const struct expert_product up = {apart + gate, stacked + gate, &fused, 2 - gate, inner,
                                       own,          false},

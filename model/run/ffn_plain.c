@@ -6,7 +6,7 @@
 static int plain_load(struct loader *l, uint32_t layer, void **weights) {
     const struct ffn_spec *ffn = &l->spec->layers[layer].ffn;
     struct ffn_weights *w = *weights = loader_new(l, sizeof *w);
-    const struct segment up = {ROLE_UP, ROLE_UP_BIAS, ffn->width};
+    const struct product_segment up = {ROLE_UP, ROLE_UP_BIAS, ffn->width};
     const struct cut cut = {.rows = ffn_own(l, layer)};
     int rc = loader_cut(l, &w->up, &up, cut.rows.count ? &cut : NULL, 1, l->spec->hidden, ffn->bias,
                         layer, NULL);

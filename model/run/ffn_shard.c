@@ -9,7 +9,7 @@ struct shard_range ffn_own(const struct loader *l, uint32_t layer) {
 
 int ffn_load_down(struct loader *l, uint32_t layer, struct matrix *down) {
     const struct ffn_spec *ffn = &l->spec->layers[layer].ffn;
-    const struct segment segment = {ROLE_DOWN, ROLE_DOWN_BIAS, l->spec->hidden};
+    const struct product_segment segment = {ROLE_DOWN, ROLE_DOWN_BIAS, l->spec->hidden};
     return loader_partial(l, down, &segment, ffn_own(l, layer), ffn->width, ffn->bias, layer);
 }
 
@@ -24,7 +24,7 @@ uint32_t *ffn_fused_order(uint32_t width, struct shard_range own) {
 
 int ffn_load_fused(struct loader *l, uint32_t layer, struct matrix *up) {
     const struct ffn_spec *ffn = &l->spec->layers[layer].ffn;
-    const struct segment fused = {ROLE_GATE_UP, ROLE_GATE_UP_BIAS, 2 * ffn->width};
+    const struct product_segment fused = {ROLE_GATE_UP, ROLE_GATE_UP_BIAS, 2 * ffn->width};
     struct shard_range own = ffn_own(l, layer);
     if (!own.count)
         return loader_matrix(l, up, &fused, 1, l->spec->hidden, ffn->bias, layer);

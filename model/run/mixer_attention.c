@@ -49,9 +49,9 @@ static int load_qkv(struct loader *l, uint32_t layer, const struct attention_spe
                     struct shard_range q_rows, struct shard_range kv_rows, struct matrix *m) {
     uint32_t hidden = l->spec->hidden, q = a->heads * a->head_dim, kv = a->kv_heads * a->head_dim;
     bool divided = q_rows.count;
-    const struct segment apart[] = {
+    const struct product_segment apart[] = {
         {ROLE_Q, ROLE_Q_BIAS, q}, {ROLE_K, ROLE_K_BIAS, kv}, {ROLE_V, ROLE_V_BIAS, kv}};
-    const struct segment fused = {ROLE_QKV, ROLE_QKV_BIAS, qkv_width(a)};
+    const struct product_segment fused = {ROLE_QKV, ROLE_QKV_BIAS, qkv_width(a)};
     struct cut cuts[] = {{.rows = q_rows}, {.rows = kv_rows}, {.rows = kv_rows}};
     const char *const *patterns = l->spec->names->patterns;
     if (!patterns[ROLE_QKV] || (patterns[ROLE_Q] && !loader_has(l, ROLE_QKV, layer)))
@@ -128,7 +128,7 @@ static void skip_heads(const struct attention_spec *a, struct attention_weights 
 static int attention_load(struct loader *l, uint32_t layer, void **weights) {
     const struct attention_spec *a = &l->spec->layers[layer].attention;
     struct attention_weights *w = *weights = loader_new(l, sizeof *w);
-    const struct segment out = {ROLE_OUT, ROLE_OUT_BIAS, l->spec->hidden};
+    const struct product_segment out = {ROLE_OUT, ROLE_OUT_BIAS, l->spec->hidden};
     struct shard_range q = {0}, kv = {0};
     if (shard_divides_mixer(l->shard, l->spec, layer))
         own_rows(l, a, &q, &kv);

@@ -96,7 +96,7 @@ static int delta_load(struct loader *l, uint32_t layer, void **weights) {
     struct recurrent_weights *w = *weights = loader_new(l, sizeof *w);
     const struct shard_state own = recurrent_own(l, layer);
     const struct recurrent_pieces conv = conv_pieces(r, &own);
-    const struct segment out = {.role = ROLE_MIX_OUT, .rows = l->spec->hidden};
+    const struct product_segment out = {.role = ROLE_MIX_OUT, .rows = l->spec->hidden};
     CHECK(l->spec->layers[layer].recurrent.kind == MIXER_DELTA);
     int rc =
         r->delta.fused_heads ? load_fused(l, w, layer, r, &own) : load_apart(l, w, layer, r, &own);

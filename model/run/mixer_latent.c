@@ -90,7 +90,7 @@ static int load_heads(struct loader *l, uint32_t layer, struct matrix *m, enum w
                       uint32_t dim, uint32_t cols) {
     const struct latent_spec *a = &l->spec->layers[layer].latent;
     struct shard_range own = latent_own(l, layer);
-    const struct segment segment = {.role = role, .rows = a->heads * dim};
+    const struct product_segment segment = {.role = role, .rows = a->heads * dim};
     const struct cut cut = {.rows = {own.first * dim, own.count * dim}};
     return loader_cut(l, m, &segment, &cut, 1, cols, false, layer, NULL);
 }
@@ -98,7 +98,8 @@ static int load_heads(struct loader *l, uint32_t layer, struct matrix *m, enum w
 static int load_out(struct loader *l, uint32_t layer, const struct latent_spec *a,
                     struct matrix *m) {
     struct shard_range own = latent_own(l, layer);
-    const struct segment out = {.role = ROLE_OUT, .bias = ROLE_OUT_BIAS, .rows = l->spec->hidden};
+    const struct product_segment out = {
+        .role = ROLE_OUT, .bias = ROLE_OUT_BIAS, .rows = l->spec->hidden};
     own.first *= a->value;
     own.count *= a->value;
     return loader_partial(l, m, &out, own, a->heads * a->value, a->bias, layer);
@@ -108,9 +109,9 @@ static int load_out(struct loader *l, uint32_t layer, const struct latent_spec *
 static int load_apart(struct loader *l, uint32_t layer, const struct latent_spec *a,
                       struct latent_weights *w) {
     uint32_t hidden = l->spec->hidden;
-    const struct segment q_down = {.role = ROLE_LATENT_Q_DOWN, .rows = a->q_rank},
-                         kv[] = {{.role = ROLE_LATENT_KV_DOWN, .rows = a->rank},
-                                 {.role = ROLE_LATENT_K_ROPE, .rows = a->rope}};
+    const struct product_segment q_down = {.role = ROLE_LATENT_Q_DOWN, .rows = a->q_rank},
+                                 kv[] = {{.role = ROLE_LATENT_KV_DOWN, .rows = a->rank},
+                                         {.role = ROLE_LATENT_K_ROPE, .rows = a->rope}};
     int rc = loader_matrix(l, &w->q_down, &q_down, 1, hidden, false, layer);
     if (!rc)
         rc = load_heads(l, layer, &w->q, ROLE_LATENT_Q_UP, a->nope, a->q_rank);
@@ -140,12 +141,12 @@ static int latent_load(struct loader *l, uint32_t layer, void **weights) {
     const struct latent_spec *a = &l->spec->layers[layer].latent;
     struct latent_weights *w = *weights = loader_new(l, sizeof *w);
     uint32_t hidden = l->spec->hidden;
-    const struct segment q_down = {.role = ROLE_LATENT_Q_DOWN,
-                                   .bias = ROLE_LATENT_Q_DOWN_BIAS,
-                                   .rows = a->q_rank},
-                         kv = {.role = ROLE_LATENT_KV_DOWN,
-                               .bias = ROLE_LATENT_KV_DOWN_BIAS,
-                               .rows = a->rank + a->rope};
+    const struct product_segment q_down = {.role = ROLE_LATENT_Q_DOWN,
+                                           .bias = ROLE_LATENT_Q_DOWN_BIAS,
+                                           .rows = a->q_rank},
+                                 kv = {.role = ROLE_LATENT_KV_DOWN,
+                                       .bias = ROLE_LATENT_KV_DOWN_BIAS,
+                                       .rows = a->rank + a->rope};
     int rc = 0;
     if (a->apart)
         return load_apart(l, layer, a, w);

@@ -50,10 +50,10 @@ static int mamba1_load(struct loader *l, uint32_t layer, void **weights) {
                                         2,
                                         {own, {width + own.first, own.count}}},
                                   conv = {{.rows = width}, NULL, 1, {own}};
-    const struct segment step = {.role = ROLE_STEP_PRODUCT,
-                                 .rows = r->mamba1.rank + 2 * r->state_size},
-                         step_out = {.role = ROLE_STEP, .rows = width},
-                         out = {ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, hidden};
+    const struct product_segment step = {.role = ROLE_STEP_PRODUCT,
+                                         .rows = r->mamba1.rank + 2 * r->state_size},
+                                 step_out = {.role = ROLE_STEP, .rows = width},
+                                 out = {ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, hidden};
     CHECK(l->spec->layers[layer].recurrent.kind == MIXER_MAMBA1);
     int rc = recurrent_rows(l, &w->in, layer, &in, 1, hidden, r->in_bias);
     if (!rc)

@@ -21,7 +21,7 @@ static uint32_t turn_width(const struct recurrent_spec *r) {
 
 /* A tensor [rows, cols] and its bias as op_block_linear wants them. */
 static int load_block(struct loader *l, struct block_weights *b, uint32_t layer,
-                      const struct segment *segment, uint32_t cols) {
+                      const struct product_segment *segment, uint32_t cols) {
     float *x = loader_values(l, segment->role, layer, (uint32_t[]){segment->rows, cols, 0});
     if (!x)
         return l->err->code;
@@ -36,8 +36,8 @@ static int load_block(struct loader *l, struct block_weights *b, uint32_t layer,
 
 static int load_widening(struct loader *l, struct recurrent_weights *w, uint32_t layer,
                          const struct recurrent_spec *r) {
-    const struct segment mimo_up = {ROLE_MIMO_UP, ROLE_MIMO_UP_BIAS, wide_dim(r)},
-                         mimo_down = {ROLE_MIMO_DOWN, ROLE_MIMO_DOWN_BIAS, r->head_dim};
+    const struct product_segment mimo_up = {ROLE_MIMO_UP, ROLE_MIMO_UP_BIAS, wide_dim(r)},
+                                 mimo_down = {ROLE_MIMO_DOWN, ROLE_MIMO_DOWN_BIAS, r->head_dim};
     if (!r->mamba3.widening)
         return 0;
     int rc = load_block(l, &w->mimo_up, layer, &mimo_up, r->head_dim);

@@ -59,9 +59,9 @@ static int rglru_load(struct loader *l, uint32_t layer, void **weights) {
     struct recurrent_weights *w = *weights = loader_new(l, sizeof *w);
     const struct shard_state own = recurrent_own(l, layer);
     const struct recurrent_pieces conv = {{.rows = r->width}, NULL, 1, {own.channels}};
-    const struct segment in = {ROLE_IN, ROLE_IN_BIAS, r->width},
-                         z = {ROLE_IN_Z, ROLE_IN_Z_BIAS, r->width},
-                         out = {ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, l->spec->hidden};
+    const struct product_segment in = {ROLE_IN, ROLE_IN_BIAS, r->width},
+                                 z = {ROLE_IN_Z, ROLE_IN_Z_BIAS, r->width},
+                                 out = {ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, l->spec->hidden};
     CHECK(l->spec->layers[layer].recurrent.kind == MIXER_RGLRU);
     int rc = recurrent_product(l, &w->in, layer, &in, own.channels, l->spec->hidden, r->in_bias);
     if (!rc)

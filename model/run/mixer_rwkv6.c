@@ -55,7 +55,7 @@ static int rwkv6_load(struct loader *l, uint32_t layer, void **weights) {
         rc = load_vectors(l, layer, w);
     if (!rc)
         rc = rwkv_load_products(l, &w->common, layer, width);
-    const struct segment gate = {.role = ROLE_IN_Z, .rows = width};
+    const struct product_segment gate = {.role = ROLE_IN_Z, .rows = width};
     struct shard_range own = recurrent_own(l, layer).channels;
     return rc ? rc : recurrent_product(l, &w->gate, layer, &gate, own, l->spec->hidden, false);
 }

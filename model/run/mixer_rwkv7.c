@@ -26,8 +26,8 @@ struct rwkv7_weights {
 static int load_low_rank(struct loader *l, uint32_t layer, struct low_rank *out,
                          enum weight_role down, uint32_t rank) {
     uint32_t hidden = l->spec->hidden, width = l->spec->layers[layer].recurrent.width;
-    const struct segment low = {.role = down, .rows = rank},
-                         high = {.role = down + 1, .rows = width};
+    const struct product_segment low = {.role = down, .rows = rank},
+                                 high = {.role = down + 1, .rows = width};
     int rc = loader_matrix(l, &out->down, &low, 1, hidden, false, layer);
     return rc ? rc
               : recurrent_product(l, &out->up, layer, &high, recurrent_own(l, layer).channels, rank,

@@ -15,7 +15,7 @@ static int short_conv_load(struct loader *l, uint32_t layer, void **weights) {
                                          {width + own.first, own.count},
                                          {2 * width + own.first, own.count}}},
                                   conv = {{.rows = width}, NULL, 1, {own}};
-    const struct segment out = {ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, hidden};
+    const struct product_segment out = {ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, hidden};
     CHECK(l->spec->layers[layer].recurrent.kind == MIXER_SHORT_CONV);
     int rc = recurrent_rows(l, &w->in, layer, &in, 1, hidden, r->in_bias);
     if (!rc)

@@ -38,7 +38,7 @@ static bool is_one_range(const struct recurrent_pieces *p) {
 int recurrent_rows(struct loader *l, struct matrix *m, uint32_t layer,
                    const struct recurrent_pieces *pieces, uint32_t count, uint32_t cols,
                    bool bias) {
-    struct segment segments[MATRIX_PARTS_MAX];
+    struct product_segment segments[MATRIX_PARTS_MAX];
     struct cut cuts[MATRIX_PARTS_MAX];
     uint32_t rows = 0;
     bool in_place = true;
@@ -60,15 +60,15 @@ int recurrent_rows(struct loader *l, struct matrix *m, uint32_t layer,
 }
 
 int recurrent_product(struct loader *l, struct matrix *m, uint32_t layer,
-                      const struct segment *segment, struct shard_range rows, uint32_t cols,
+                      const struct product_segment *segment, struct shard_range rows, uint32_t cols,
                       bool bias) {
     const struct recurrent_pieces pieces = {.segment = *segment, .count = 1, .ranges = {rows}};
     return recurrent_rows(l, m, layer, &pieces, 1, cols, bias);
 }
 
 int recurrent_columns_of(struct loader *l, struct matrix *m, uint32_t layer,
-                         const struct segment *segment, struct shard_range own, uint32_t cols,
-                         bool bias) {
+                         const struct product_segment *segment, struct shard_range own,
+                         uint32_t cols, bool bias) {
     if (own.count == cols)
         own = (struct shard_range){0};
     return loader_partial(l, m, segment, own, cols, bias, layer);

@@ -46,8 +46,8 @@ struct shard_state recurrent_own(const struct loader *l, uint32_t layer);
 enum { RECURRENT_PIECES_MAX = 5 };
 /* Of a tensor's rows (or a vector's values), these ranges behind each other. */
 struct recurrent_pieces {
-    struct segment segment; /* of the whole tensor */
-    const uint32_t *order;  /* NULL, or: ranges are of the rows in this order */
+    struct product_segment segment; /* of the whole tensor */
+    const uint32_t *order;          /* NULL, or: ranges are of the rows in this order */
     uint32_t count;
     struct shard_range ranges[RECURRENT_PIECES_MAX];
 };
@@ -57,12 +57,12 @@ MUST_CHECK int recurrent_rows(struct loader *l, struct matrix *m, uint32_t layer
                               bool bias);
 /* The same of one tensor and range. */
 MUST_CHECK int recurrent_product(struct loader *l, struct matrix *m, uint32_t layer,
-                                 const struct segment *segment, struct shard_range rows,
+                                 const struct product_segment *segment, struct shard_range rows,
                                  uint32_t cols, bool bias);
 /* A product [segment->rows, cols] of whose columns this rank has `own`; its results are to be
  * added up where those are not all. */
 MUST_CHECK int recurrent_columns_of(struct loader *l, struct matrix *m, uint32_t layer,
-                                    const struct segment *segment, struct shard_range own,
+                                    const struct product_segment *segment, struct shard_range own,
                                     uint32_t cols, bool bias);
 /* `own` values of a vector [count]. */
 MUST_CHECK int recurrent_vector(struct loader *l, const float **out, uint32_t layer,

@@ -29,9 +29,10 @@ int rwkv_load_mixes(struct loader *l, const float **out, uint32_t layer,
 int rwkv_load_products(struct loader *l, struct rwkv_weights *w, uint32_t layer, uint32_t width) {
     uint32_t hidden = l->spec->hidden;
     struct shard_range own = recurrent_own(l, layer).channels;
-    const struct segment k = {.role = ROLE_K, .rows = width}, v = {.role = ROLE_V, .rows = width},
-                         r = {.role = ROLE_R, .rows = width},
-                         out = {.role = ROLE_MIX_OUT, .rows = hidden};
+    const struct product_segment k = {.role = ROLE_K, .rows = width},
+                                 v = {.role = ROLE_V, .rows = width},
+                                 r = {.role = ROLE_R, .rows = width},
+                                 out = {.role = ROLE_MIX_OUT, .rows = hidden};
     int rc = recurrent_product(l, &w->k, layer, &k, own, hidden, false);
     if (!rc)
         rc = recurrent_product(l, &w->v, layer, &v, own, hidden, false);
@@ -88,9 +89,9 @@ static int channel_load(struct loader *l, uint32_t layer, void **weights) {
     uint32_t hidden = l->spec->hidden, width = l->spec->layers[layer].ffn.width;
     bool gate = l->spec->layers[layer].recurrent.rwkv.receptance;
     int rc = rwkv_load_mixes(l, &w->mix, layer, MIXES, gate ? 2 : 1);
-    const struct segment k = {.role = ROLE_UP, .rows = width},
-                         r = {.role = ROLE_FFN_R, .rows = hidden},
-                         v = {.role = ROLE_DOWN, .rows = hidden};
+    const struct product_segment k = {.role = ROLE_UP, .rows = width},
+                                 r = {.role = ROLE_FFN_R, .rows = hidden},
+                                 v = {.role = ROLE_DOWN, .rows = hidden};
     const struct cut cut = {.rows = ffn_own(l, layer)};
     if (!rc)
         rc = loader_cut(l, &w->k, &k, &cut, 1, hidden, false, layer, NULL);

@@ -18,7 +18,7 @@ int ssm_heads_load(struct loader *l, uint32_t layer, struct recurrent_weights *w
                                          {width + ssm_conv_width(r) + own.heads.first,
                                           own.heads.count}}},
                                   conv = {{.rows = ssm_conv_width(r)}, NULL, 3, {x, b, c}};
-    const struct segment out = {ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, hidden};
+    const struct product_segment out = {ROLE_MIX_OUT, ROLE_MIX_OUT_BIAS, hidden};
     bool spans = shard_norm_spans(l->shard, l->spec, layer);
     int rc = recurrent_rows(l, &w->in, layer, &in, 1, hidden, r->in_bias);
     if (!rc && r->taps)

@@ -133,7 +133,7 @@ static void cut_form(const char *name) {
         order[i] = (uint32_t)(check_random() % rows);
     for (uint32_t first = 0; first < units; first++) {
         uint32_t count = 1 + (uint32_t)(check_random() % (units - first));
-        const struct segment part = {.rows = rows};
+        const struct product_segment part = {.rows = rows};
         const struct cut cut = {.rows = {0, 5}, .cols = {first * unit, count * unit}};
         struct matrix m = {.type = storage_of(f.t), .rows = 5, .cols = count * unit};
         m.parts[0].type = m.type;
