@@ -32,9 +32,9 @@ static const struct option_row ROWS[] = {
         .aliases = "--ctx -c --ctx-size --max-model-len --context-length --max-seq-len --num-ctx",
         .alias_words = "auto=0 -1=0",
         .help = "longest sequence that is taken; 0: the model's context"),
-    ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32|int8", .fallback = "auto",
+    ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32|bf16|int8", .fallback = "auto",
         .help = "what activations become before products: what serving uses, f32 (the cache, too), "
-                "or int8 with quantized weights"),
+                "int8 with quantized weights, or bf16 with weights in bf16"),
     ROW(quantize, "quantize", OPTION_ENUM, .choices = "none|fp8|int8|int4", .fallback = "none",
         .help = "what the matrices of layers become while they are loaded"),
     ROW(kv_type, "kv-type", OPTION_ENUM, .choices = KV_TYPE_CHOICES, .fallback = "auto",

@@ -46,8 +46,9 @@ struct device_options {
     enum storage_type
         /* of a GPU: f32, f16, bf16; none: TRIREME_ACTIVATION, else bf16. The CPU: always f32 */
         activation;
-    /* what activations become before products with quantised weights (enum compute_type): "f32",
-     * "int8", or "auto": what is fastest here; NULL: f32. A GPU: always f32 */
+    /* what activations become before products (enum compute_type): "f32", "int8" with quantised
+     * weights, "bf16" with weights in bf16, or "auto": what is fastest here with each; NULL: f32. A
+     * GPU: always f32 */
     const char *compute;
     /* of a GPU: who multiplies prompt rows: "own", "cublaslt"; NULL: TRIREME_GEMM, else own */
     const char *gemm;
@@ -130,8 +131,8 @@ static inline void device_close(struct device **dev) {
         (*dev)->calls->close(*dev);
     *dev = NULL;
 }
-/* What activations of products with `w` become on this device: its compute type where every part of
- * the matrix allows it. */
+/* What activations of products with `w` become on this device: a compute type of its own that every
+ * part of the matrix allows, or f32. */
 enum compute_type device_compute(const struct device *dev, const struct matrix *w);
 enum { CPU_ISAS_MAX = 8 };
 /* The instruction sets this machine can run, best last, as names for device_options.isa; returns

@@ -9,9 +9,11 @@ if(TRIREME_SANITIZE STREQUAL "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
   list(APPEND KERNEL_FLAGS --param=asan-use-after-return=0)
 endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_scalar.c PROPERTIES COMPILE_OPTIONS "${KERNEL_FLAGS}")
-foreach(variant int8_plain int8_plain_wide) # their vectors pass from function to function only where those are inlined
+foreach(variant int8_plain int8_plain_wide bf16_plain) # their vectors pass from function to function only where those are inlined
   set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/${variant}.c PROPERTIES COMPILE_OPTIONS "${KERNEL_FLAGS};-Wno-psabi")
 endforeach()
+# Tests alone run it, and -O3 takes minutes for vectors that no register holds.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/int8_plain_wide.c PROPERTIES COMPILE_OPTIONS "-O1;-fno-stack-protector;-Wno-psabi")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_avx2.c PROPERTIES COMPILE_OPTIONS "${KERNEL_FLAGS};-mavx2;-mfma;-mf16c")
   set(AVX2_FLAGS -mavx2 -mfma -mf16c)
@@ -22,13 +24,18 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/int8_${CMAKE_MATCH_1}.c PROPERTIES
       COMPILE_OPTIONS "${KERNEL_FLAGS};${CMAKE_MATCH_2}")
   endforeach()
+  foreach(pair "avx2=${AVX2_FLAGS}" "avx512=${AVX512_FLAGS}" "avx512_bf16=${AVX512_FLAGS};-mavx512bf16")
+    string(REGEX MATCH "^([^=]*)=(.*)$" pair "${pair}")
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/bf16_${CMAKE_MATCH_1}.c PROPERTIES
+      COMPILE_OPTIONS "${KERNEL_FLAGS};${CMAKE_MATCH_2}")
+  endforeach()
   set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_avx512.c PROPERTIES
     COMPILE_OPTIONS "${KERNEL_FLAGS};-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mfma;-mf16c;-mprefer-vector-width=512")
   set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_amx.c PROPERTIES
     COMPILE_OPTIONS "${KERNEL_FLAGS};-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mfma;-mf16c;-mprefer-vector-width=512;-mamx-tile;-mamx-bf16")
   list(FILTER FOLDER_SOURCES EXCLUDE REGEX "/cpu/isa_neon\\.c$")
 else()
-  list(FILTER FOLDER_SOURCES EXCLUDE REGEX "/cpu/(isa_(avx2|avx512|amx)|int8_(avx2|avx_vnni|avx512|vnni|amx))\\.c$")
+  list(FILTER FOLDER_SOURCES EXCLUDE REGEX "/cpu/(isa_(avx2|avx512|amx)|int8_(avx2|avx_vnni|avx512|vnni|amx)|bf16_(avx2|avx512|avx512_bf16))\\.c$")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
     set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_neon.c PROPERTIES COMPILE_OPTIONS "${KERNEL_FLAGS}")
   else()

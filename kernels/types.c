@@ -12,7 +12,8 @@ static const struct {
 };
 
 const char *compute_name(enum compute_type type) {
-    return type == COMPUTE_INT8 ? "int8" : "f32";
+    static const char *const NAMES[] = {"f32", "int8", "bf16", "int8+bf16"};
+    return NAMES[type & COMPUTE_BOTH];
 }
 
 const char *storage_name(enum storage_type type) {

@@ -89,9 +89,11 @@ static inline bool storage_is_scaled(enum storage_type type) {
  * fingerprints. */
 enum compute_type {
     COMPUTE_F32 = 0,
-    COMPUTE_INT8 = 1 /* integers of 8 bits with a scale for each 32 (kernels/integers.h) */
+    COMPUTE_INT8 = 1, /* integers of 8 bits with a scale for each 32 (kernels/integers.h) */
+    COMPUTE_BF16 = 2, /* bf16, for weights in bf16 (kernels/cpu/bf16.h) */
+    COMPUTE_BOTH = 3  /* of a device: each for the weights that allow it */
 };
-/* "f32", "int8" */
+/* "f32", "int8", "bf16", "int8+bf16" */
 const char *compute_name(enum compute_type type);
 
 enum { MATRIX_PARTS_MAX = 3 };

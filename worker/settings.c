@@ -40,9 +40,9 @@ static const struct option_row ROWS[] = {
         .help = "on a GPU, record decode steps as graphs; changes no result"),
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
         .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, amx"),
-    ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32|int8", .fallback = "auto",
-        .help = "what activations become before products with quantized weights; auto: what is "
-                "fastest on this machine"),
+    ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32|bf16|int8", .fallback = "auto",
+        .help = "what activations become before products: int8 with quantized weights, bf16 with "
+                "weights in bf16; auto: what is fastest on this machine with each"),
     ROW(threads, "threads", OPTION_INT, .short_name = 't', .max = 1024,
         .help = "threads that compute; 0: one for each CPU"),
     ROW(slots, "slots", OPTION_INT, .fallback = "256", .min = 1, .max = 16384, .unit = "sequences",

@@ -15,7 +15,7 @@ struct worker_settings {
     double memory_fraction; /* 0: not given */
     int kv_type;            /* of KV_TYPE_CHOICES (model/model.h) */
     int quantize;           /* "none|fp8|int8|int4" */
-    int compute;            /* "auto|f32|int8" */
+    int compute;            /* "auto|f32|bf16|int8" */
     int gemm;               /* "own|cublaslt" */
     bool graphs;
     bool strict_config;

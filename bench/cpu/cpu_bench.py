@@ -1,62 +1,54 @@
 #!/usr/bin/env python3
-"""Trireme beside llama.cpp, in turns: prefill 512, decode of one sequence, batches of 8 and 32, and the floor.
+"""Trireme beside llama.cpp, in turns: prefill 512, decode of one sequence, batches of 4 to 32, and the floor.
 
-    ./dev bench cpu [--shapes qwen2.5-0.5b,llama-3.2-1b] [--types Q4_0,Q8_0,Q4_K_M,BF16] [--rounds 3]
+    ./dev bench cpu [--shapes qwen2.5-0.5b,llama-3.2-1b] [--types Q4_0,Q8_0,Q4_K_M,BF16] [--threads 1] [--rounds 3] [--models FILE,FILE]
 
 The floor of a step is the bytes it must read (each weight once, without the table of embeddings) over the bandwidth of the machine, which
 bench_kernels measures in the same run. Every round runs both engines on every model, one after the other; the table has the medians of the
 rounds and the median of the rounds' ratios. Where the machine is busy with other things, say so beside the table: figures drift, ratios less.
+With --threads 1 both count processor time, which is fair on a machine that is busy.
 """
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BIN = os.path.join(ROOT, "build", "release", "bin")
-COLUMNS = ("prefill", "batch_1", "batch_8", "batch_32")
+BIN = os.path.join(os.environ.get("BUILD_RELEASE", os.path.join(ROOT, "build", "release")), "bin")
+COLUMNS = {"prefill": "prefill 512", "batch_1": "decode", "batch_4": "batch 4", "batch_8": "batch 8", "batch_16": "batch 16", "batch_32": "batch 32"}
 
 
-def run(*command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def run(options, *command):
+    variables = dict(os.environ, TRIREME_BENCH_CPU_TIME="1") if options.threads == 1 else os.environ
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed: {done.stderr.strip()[-400:]}")
     return done.stdout
 
 
 def model_of(options, shape, kind):
-    """A GGUF file of the shape, quantized by the peer's own tool; made once."""
-    folder = os.path.join(options.models, shape)
+    """A GGUF file of the shape with a small vocabulary's tokenizer, quantized by the peer's own tool; made once."""
+    folder = os.path.join(options.folder, shape)
     plain, path = f"{folder}.BF16.gguf", f"{folder}.{kind}.gguf"
-    os.makedirs(options.models, exist_ok=True)
+    if os.path.exists(path):
+        return path
+    os.makedirs(folder, exist_ok=True)
     if not os.path.exists(plain):
-        os.makedirs(folder, exist_ok=True)
-        run(os.path.join(BIN, "bench_kernels"), "write", shape, folder)
-        run(os.path.join(BIN, "trireme"), "convert", "--model", folder, "--out", plain)
+        run(options, os.path.join(BIN, "bench_kernels"), "write", shape, folder)
+        run(options, os.path.join(BIN, "trireme"), "convert", "--model", folder, "--out", plain)
     if not os.path.exists(path):
-        run(os.path.join(options.peer, "llama-quantize"), plain, path, kind)
+        run(options, options.peer, "quantize", plain, path, kind, options.libraries)
     return path
 
 
 def ours(options, path):
-    return json.loads(run(os.path.join(BIN, "bench_kernels"), "speeds", path))
+    return json.loads(run(options, os.path.join(BIN, "bench_kernels"), "speeds", path))
 
 
 def theirs(options, path):
-    threads = str(len(os.sched_getaffinity(0)))
-    speeds = {}
-    for line in json.loads(run(os.path.join(options.peer, "llama-bench"), "-m", path, "-t", threads, "-r", "1", "-p", "512", "-n", "16",
-                               "-o", "json")):
-        speeds["prefill" if line["n_prompt"] else "batch_1"] = line["avg_ts"]
-    batched = run(os.path.join(options.peer, "llama-batched-bench"), "-m", path, "-t", threads, "-c", "2048", "-npp", "16", "-ntg", "16",
-                  "-npl", "8,32", "--output-format", "jsonl")
-    for line in re.findall(r"^\{.*\}$", batched, re.M):
-        line = json.loads(line)
-        speeds[f"batch_{line['pl']}"] = line["speed_tg"]
-    return speeds
+    return json.loads(run(options, options.peer, "speeds", path, str(options.threads), options.libraries))
 
 
 def cell(rounds, column):
@@ -72,24 +64,31 @@ def of_floor(rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer", required=True, help="folder with llama-bench, llama-batched-bench, llama-quantize")
-    parser.add_argument("--models", required=True, help="folder for the made-up models")
+    parser.add_argument("--peer", required=True, help="bench/cpu/peer.c as a program")
+    parser.add_argument("--libraries", required=True, help="folder with llama.cpp's libraries")
+    parser.add_argument("--folder", required=True, help="for the made-up models")
     parser.add_argument("--shapes", default="qwen2.5-0.5b,llama-3.2-1b")
     parser.add_argument("--types", default="Q4_0,Q8_0,Q4_K_M,BF16")
+    parser.add_argument("--models", help="GGUF files in their place")
+    parser.add_argument("--threads", type=int, choices=(1, 0), default=0, help="1: one, counting processor time; 0: one for each CPU")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    cells = [(shape, kind) for shape in options.shapes.split(",") for kind in options.types.split(",")]
-    paths = {pair: model_of(options, *pair) for pair in cells}
-    results = {pair: [] for pair in cells}
+    cpus = len(os.sched_getaffinity(0))
+    options.threads = options.threads or cpus
+    if options.models:
+        paths = {(os.path.basename(path), ""): path for path in options.models.split(",")}
+    else:
+        paths = {(shape, kind): model_of(options, shape, kind) for shape in options.shapes.split(",") for kind in options.types.split(",")}
+    results = {pair: [] for pair in paths}
     for _ in range(options.rounds):
-        for pair in cells:
-            results[pair].append((ours(options, paths[pair]), theirs(options, paths[pair])))
-    first = results[cells[0]][0][0]
+        for pair, path in paths.items():
+            results[pair].append((ours(options, path), theirs(options, path)))
+    first = next(iter(results.values()))[0][0]
     read = statistics.median(m["read"] for rounds in results.values() for m, _ in rounds)
-    print(f"{first['isa']}, {len(os.sched_getaffinity(0))} threads, reads {read * 1e-9:.1f} GB/s; tokens/s, Trireme / llama.cpp (ratio)\n")
-    print("| model | prefill 512 | decode | batch 8 | batch 32 | decode, of the floor |\n| --- | --- | --- | --- | --- | --- |")
-    for pair in cells:
-        print(f"| {pair[0]} {pair[1]} | {' | '.join(cell(results[pair], c) for c in COLUMNS)} | {of_floor(results[pair]):.0f} % |", flush=True)
+    print(f"{first['isa']}, {first['compute']}, {options.threads} threads, reads {read * 1e-9:.1f} GB/s; tokens/s, Trireme / llama.cpp (ratio)\n")
+    print(f"| model | {' | '.join(COLUMNS.values())} | decode, of the floor |\n| {'--- | ' * (len(COLUMNS) + 2)}".rstrip())
+    for pair, rounds in results.items():
+        print(f"| {' '.join(pair).strip()} | {' | '.join(cell(rounds, c) for c in COLUMNS)} | {of_floor(rounds):.0f} % |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Trireme beside llama.cpp on this machine's CPU: ./dev bench cpu [--peer SOURCE] [--shapes A,B] [--types A,B] [--rounds N]
+# Trireme beside llama.cpp on this machine's CPU: ./dev bench cpu [--peer SOURCE] [--shapes A,B] [--types A,B] [--models FILE,...] [--threads N] [--rounds N]
 # --quick: only see that our side runs, on the bundled model and without the peer.
-# Builds the peer in build/peer: from SOURCE (a folder with llama.cpp), else from the source that npm's node-llama-cpp brings along.
-# Models are random weights in real shapes, in build/peer/models; the report is bench/cpu/cpu_bench.py's.
+# The peer is the binaries that npm's node-llama-cpp brings for this kind of machine, or libraries built from SOURCE (a folder with
+# llama.cpp); bench/cpu/peer.c asks them. All of it lies in build/peer, with the models: random weights in real shapes.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=tests/lib.sh
@@ -16,12 +16,35 @@ while [ $# -gt 0 ]; do
     esac
 done
 
-fetch_source() { # the git bundle in the package, as a folder
+# Package and header of one version; the header is in the git bundle that the package brings.
+fetch_peer() {
+    local kind package=$PEER/npm/node_modules/node-llama-cpp
+    case $(uname -m) in x86_64) kind=linux-x64 ;; aarch64) kind=linux-arm64 ;; *) die "npm has no peer for $(uname -m): use --peer SOURCE" ;; esac
+    libraries=$PEER/npm/node_modules/@node-llama-cpp/$kind/bins/$kind
+    [ -d "$libraries" ] && [ -d "$PEER/source/include" ] && return
     command -v git >/dev/null || need_packages git
     command -v npm >/dev/null || need_packages nodejs npm
     mkdir -p "$PEER/npm" && echo '{}' >"$PEER/npm/package.json"
-    (cd "$PEER/npm" && npm install --ignore-scripts --no-audit --no-fund --omit=optional --loglevel=error node-llama-cpp@3 >&2 </dev/null)
-    git clone -q "$PEER/npm/node_modules/node-llama-cpp/llama/gitRelease.bundle" "$PEER/source" >&2
+    say "fetching the peer"
+    (cd "$PEER/npm" && npm install --ignore-scripts --no-audit --no-fund --omit=optional --loglevel=error node-llama-cpp@3 "@node-llama-cpp/$kind@3" >&2 </dev/null)
+    rm -rf "$PEER/source"
+    git clone -q -c advice.detachedHead=false "$package/llama/gitRelease.bundle" "$PEER/source" >&2
+}
+build_peer() {
+    libraries=$PEER/llama/bin
+    if [ ! -e "$libraries/libllama.so" ]; then
+        say "building the peer, with all that this machine has"
+        cmake -S "$source" -B "$PEER/llama" -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=ON \
+            -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_SERVER=OFF >"$PEER/cmake.log"
+        ninja -C "$PEER/llama" llama >&2
+    fi
+}
+link_peer() { # PROGRAM HEADERS
+    local names=() name
+    for name in llama ggml ggml-base; do
+        names+=("-l:$(basename "$(find "$libraries" -maxdepth 1 \( -name "lib$name.so" -o -name "lib$name.v*.so" \) | head -1)")")
+    done
+    "${CC:-cc}" -O2 -I "$2/include" -I "$2/ggml/include" "$ROOT/bench/cpu/peer.c" -L "$libraries" "${names[@]}" "-Wl,-rpath,$libraries" -o "$1"
 }
 
 if [ -n "$quick" ]; then
@@ -33,15 +56,7 @@ if [ -n "$quick" ]; then
     exit
 fi
 mkdir -p "$PEER"
-if [ -z "$source" ]; then
-    source=$PEER/source
-    [ -f "$source/CMakeLists.txt" ] || fetch_source
-fi
-if [ ! -x "$PEER/llama/bin/llama-batched-bench" ]; then
-    say "building the peer, with all that this machine has"
-    cmake -S "$source" -B "$PEER/llama" -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=OFF \
-        -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_SERVER=OFF >"$PEER/cmake.log"
-    ninja -C "$PEER/llama" llama-bench llama-batched-bench llama-quantize >&2
-fi
+if [ -n "$source" ]; then build_peer; else fetch_peer; fi
+link_peer "$PEER/peer" "${source:-$PEER/source}"
 need_packages python3
-exec python3 "$ROOT/bench/cpu/cpu_bench.py" --peer "$PEER/llama/bin" --models "$PEER/models" "${rest[@]}"
+exec python3 "$ROOT/bench/cpu/cpu_bench.py" --peer "$PEER/peer" --libraries "$libraries" --folder "$PEER/models" "${rest[@]}"

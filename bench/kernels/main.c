@@ -359,7 +359,7 @@ static int bench_rows(const char *type_name, uint32_t n, uint32_t k, uint32_t on
     return 0;
 }
 
-/* What peer_bench.py takes the time of. */
+/* What a profile is taken of. */
 static int only_tokens(const char *what, int count, const char *path, struct device *dev,
                        struct stream *s, struct error *err) {
     static struct rig r;
@@ -383,7 +383,7 @@ static double median_of(double *seconds, int count) {
 }
 static int print_speeds(const char *path, struct device *dev, struct stream *s, struct error *err) {
     enum { ROUNDS = 5 };
-    static const uint32_t batches[] = {1, 8, 32};
+    static const uint32_t batches[] = {1, 4, 8, 16, 32};
     static struct rig r;
     double seconds[ROUNDS];
     int rc = rig_open(&r, path, dev, s, err);

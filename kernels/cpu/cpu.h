@@ -20,6 +20,7 @@ struct cpu_device {
     struct thread_pool *pool;
     char *pack; /* owned, CPU_PACK_BYTES: activations of a product in the kernel's order */
     const struct int8_variant *int8; /* for matrices whose compute is int8 */
+    const struct bf16_variant *bf16; /* ... bf16 */
 };
 
 static inline struct thread_pool *cpu_pool(const struct stream *s) {
@@ -39,6 +40,10 @@ static inline void cpu_loop(const struct stream *s, size_t part_count, size_t wo
     for (size_t i = 0; i < part_count; i++)
         run(ctx, i, 0);
 }
+
+/* linear and expert_linear where w->compute is bf16 (bf16.c). */
+void cpu_bf16_linear(struct stream *s, const struct op_linear *a);
+void cpu_bf16_expert_linear(struct stream *s, const struct op_expert_linear *a);
 
 /* linear and expert_linear where w->compute is int8, and their packing (int8_linear.c). */
 void cpu_int8_linear(struct stream *s, const struct op_linear *a);

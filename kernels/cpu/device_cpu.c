@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/sysinfo.h>
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/int8.h"
 
@@ -124,15 +125,25 @@ static int choose_isa(const char *want, struct cpu_features *features, enum cpu_
     return rc;
 }
 
-/* By itself a device takes 8 bits only where they are faster. */
-static int choose_compute(const char *want, const struct int8_variant *int8, enum compute_type *out,
-                          struct error *err) {
-    bool fast = want && !strcmp(want, "auto") && int8 != &int8_plain;
-    *out = fast || (want && !strcmp(want, "int8")) ? COMPUTE_INT8 : COMPUTE_F32;
-    return !want || !strcmp(want, "f32") || !strcmp(want, "auto") || *out == COMPUTE_INT8
-               ? 0
-               : error_set(err, ERR_UNSUPPORTED,
-                           "unknown compute type '%s'; known are auto, f32, int8", want);
+/* By itself a device takes fewer bits only where they are faster: AMX's tiles take three bf16 for a
+ * number in f32, and lose little by it. */
+static int choose_compute(const char *want, enum cpu_isa isa, struct cpu_features features,
+                          enum compute_type *out, struct error *err) {
+    *out = COMPUTE_F32;
+    if (!want || !strcmp(want, "f32"))
+        return 0;
+    if (!strcmp(want, "int8") || !strcmp(want, "bf16")) {
+        *out = *want == 'i' ? COMPUTE_INT8 : COMPUTE_BF16;
+        return 0;
+    }
+    if (strcmp(want, "auto"))
+        return error_set(err, ERR_UNSUPPORTED,
+                         "unknown compute type '%s'; known are auto, f32, bf16, int8", want);
+    if (int8_best(isa, features) != &int8_plain)
+        *out |= COMPUTE_INT8;
+    if (isa == CPU_ISA_AVX512 && bf16_best(isa, features) == &bf16_avx512_bf16)
+        *out |= COMPUTE_BF16;
+    return 0;
 }
 
 static void cpu_name(char *out, size_t size) {
@@ -161,7 +172,7 @@ int cpu_device_open(const struct device_options *options, struct device **out, s
     enum compute_type compute = COMPUTE_F32;
     int rc = choose_isa(options->isa, &features, &isa, err);
     if (!rc)
-        rc = choose_compute(options->compute, int8_best(isa, features), &compute, err);
+        rc = choose_compute(options->compute, isa, features, &compute, err);
     if (rc)
         return rc;
     struct cpu_device *cpu = mem_alloc(sizeof *cpu);
@@ -182,6 +193,7 @@ int cpu_device_open(const struct device_options *options, struct device **out, s
     cpu->pack = aligned_alloc(64, CPU_PACK_BYTES);
     CHECK(cpu->pack);
     cpu->int8 = int8_best(isa, features);
+    cpu->bf16 = bf16_best(isa, features);
     cpu->pool = thread_pool_new((int)cpu->dev.thread_count, options->spin_us);
     *out = &cpu->dev;
     return 0;

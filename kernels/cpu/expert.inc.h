@@ -115,6 +115,10 @@ static void cpu_expert_linear(struct stream *s, const struct op_expert_linear *a
         cpu_int8_expert_linear(s, a);
         return;
     }
+    if (pairs && a->w->experts[0].compute == COMPUTE_BF16) {
+        cpu_bf16_expert_linear(s, a);
+        return;
+    }
     for (uint32_t e = 0; e < a->w->expert_count; e++)
         if (a->plan->offsets[e + 1] > a->plan->offsets[e])
             task.active[active++] = e;

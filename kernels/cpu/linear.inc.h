@@ -327,6 +327,10 @@ static void cpu_linear(struct stream *s, const struct op_linear *a) {
         cpu_int8_linear(s, a);
         return;
     }
+    if (a->w->compute == COMPUTE_BF16) {
+        cpu_bf16_linear(s, a);
+        return;
+    }
 #ifdef CPU_AMX
     if (amx_takes(a->w)) {
         amx_linear(s, a);

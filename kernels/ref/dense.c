@@ -40,12 +40,45 @@ static void ref_integer_linear(const struct op_linear *a) {
     mem_free(scales);
 }
 
+/* kernels/cpu/bf16.h, as it stands there. */
+static float bf16_sum(const uint16_t *w, const uint16_t *x, uint32_t cols) {
+    float acc[16] = {0};
+    for (uint32_t k = 0; k < cols; k += 32)
+        for (uint32_t i = 0; i < 16; i++)
+            for (uint32_t back = 2; back--;) {
+                uint32_t at = k + 2 * i + back;
+                float wv = at < cols ? bf16_to_f32(w[at]) : 0,
+                      xv = at < cols ? bf16_to_f32(x[at]) : 0;
+                acc[i] = fmaf(wv, xv, acc[i]);
+            }
+    for (uint32_t half = 8; half; half /= 2)
+        for (uint32_t i = 0; i < half; i++)
+            acc[i] += acc[i + half];
+    return acc[0];
+}
+
+static void ref_bf16_linear(const struct op_linear *a) {
+    uint16_t *x = mem_alloc((size_t)a->rows * a->w->cols * sizeof *x);
+    for (size_t i = 0; i < (size_t)a->rows * a->w->cols; i++)
+        x[i] = f32_to_bf16(((const float *)a->x)[i]);
+    for (uint32_t n = 0; n < a->w->rows; n++)
+        for (uint32_t t = 0; t < a->rows; t++)
+            ((float *)a->out)[(size_t)t * a->out_stride + n] =
+                bf16_sum(matrix_row(a->w, n), x + (size_t)t * a->w->cols, a->w->cols) +
+                (a->w->bias ? a->w->bias[n] : 0);
+    mem_free(x);
+}
+
 void ref_linear(struct stream *s, const struct op_linear *a) {
     const float *x = a->x;
     float *out = a->out;
     CHECK(a->out_stride >= a->w->rows);
     if (a->w->compute == COMPUTE_INT8) {
         ref_integer_linear(a);
+        return;
+    }
+    if (a->w->compute == COMPUTE_BF16) {
+        ref_bf16_linear(a);
         return;
     }
     for (uint32_t n = 0; n < a->w->rows; n++)

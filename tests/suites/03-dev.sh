@@ -70,13 +70,10 @@ bench() {
     if [ $rc = 0 ] && grep -q '[0-9]' "$here/bench"; then ok "dev.bench_$name"
     else not_ok "dev.bench_$name" "exit code $rc: $(tail -2 "$here/bench" | tr '\n' ' ')"; fi
 }
-printf '#!/bin/sh\nexec sleep 0.01\n' >"$here/llama-bench" && chmod +x "$here/llama-bench"
-"$BUILD_RELEASE/bin/trireme" convert --model "$ROOT/demo/model" --out "$here/demo.gguf" >/dev/null 2>&1
 for dir in "$ROOT"/bench/*/; do
     name=$(basename "$dir")
     case $name in
     gpu) bench gpu --emulated ;;
-    peer) bench peer "$here/demo.gguf" --peer "$here/llama-bench" ;;
     text | templates)
         if [ ! -d "${TRIREME_SHARED:-$ROOT/../shared/data}" ]; then skip shared "dev.bench_$name" "the shared data is not here"
         elif [ "$name" = templates ] && ! python3 -c 'import jinja2' 2>/dev/null; then skip jinja2 "dev.bench_$name" "python3 has no jinja2"

@@ -1,0 +1,150 @@
+/*
+ * bf16.c - products in bf16 on the device's threads: rows are rounded once, then 16 outputs at a
+ * time meet them all. A row's bits depend on its own values alone (bf16.h).
+ */
+#include "kernels/cpu/bf16.h"
+
+#include "kernels/cpu/cpu.h"
+
+#define AVX2_BITS (CPU_BIT(AVX2) | CPU_BIT(FMA) | CPU_BIT(F16C))
+#define AVX512_BITS                                                                                \
+    (AVX2_BITS | CPU_BIT(AVX512F) | CPU_BIT(AVX512BW) | CPU_BIT(AVX512DQ) | CPU_BIT(AVX512VL))
+
+/* What folder.cmake compiles each with, and no more. */
+const struct bf16_choice BF16_VARIANTS[] = {
+    {&bf16_plain, CPU_ISA_REF, 0},
+#if defined(__x86_64__)
+    {&bf16_avx2, CPU_ISA_AVX2, AVX2_BITS},
+    {&bf16_avx512, CPU_ISA_AVX512, AVX512_BITS},
+    {&bf16_avx512_bf16, CPU_ISA_AVX512, AVX512_BITS | CPU_BIT(AVX512_BF16)},
+#endif
+};
+const size_t BF16_VARIANT_COUNT = ARRAY_LEN(BF16_VARIANTS);
+
+const struct bf16_variant *bf16_best(enum cpu_isa isa, struct cpu_features features) {
+    size_t i = BF16_VARIANT_COUNT - 1;
+    while (BF16_VARIANTS[i].least > isa || BF16_VARIANTS[i].needs & ~features.bits)
+        i--;
+    return BF16_VARIANTS[i].variant;
+}
+
+/* ---- linear ---- */
+
+struct round_task {
+    const struct bf16_variant *variant;
+    const float *x;
+    struct bf16_rows rows;
+    uint32_t rows_a_part;
+};
+
+static void round_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct round_task *task = ctx;
+    uint32_t t = (uint32_t)part_idx * task->rows_a_part,
+             end = MIN(t + task->rows_a_part, task->rows.row_count);
+    for (; t < end; t++)
+        task->variant->round(task->x, &task->rows, t);
+}
+
+/* The rows at x in the device's buffer, which holds them. */
+static struct bf16_rows round_rows(struct stream *s, const float *x, uint32_t rows, uint32_t cols) {
+    struct cpu_device *cpu = (struct cpu_device *)s->dev;
+    struct round_task task = {
+        .variant = cpu->bf16,
+        .x = x,
+        .rows = {.data = cpu->pack, .stride = bf16_stride(cols), .row_count = rows, .cols = cols},
+        .rows_a_part = rows / 64 + 1};
+    CHECK(task.rows.stride * rows <= CPU_PACK_BYTES);
+    cpu_loop(s, (rows + task.rows_a_part - 1) / task.rows_a_part, (size_t)rows * cols / 8,
+             round_part, &task);
+    return task.rows;
+}
+
+/* Rows of a pass: as many as stay in a second-level cache, and enough that reading the weights
+ * again for the next pass does not show. */
+static uint32_t rows_of_pass(uint32_t cols) {
+    enum { NEAR_BYTES = 1 << 20, ROWS_LEAST = 192 };
+    size_t stride = bf16_stride(cols), room = CPU_PACK_BYTES / stride;
+    CHECK(room > 0);
+    return (uint32_t)MIN(room, MAX(NEAR_BYTES / stride, (size_t)ROWS_LEAST));
+}
+
+struct multiply_task {
+    const struct bf16_variant *variant;
+    struct bf16_product product;
+    uint32_t outputs_a_part;
+};
+
+static void multiply_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct multiply_task *task = ctx;
+    uint32_t n = (uint32_t)part_idx * task->outputs_a_part,
+             end = MIN(n + task->outputs_a_part, task->product.w->rows);
+    for (; n < end; n += BF16_PART)
+        task->variant->multiply(&task->product, n, MIN((uint32_t)BF16_PART, end - n));
+}
+
+void cpu_bf16_linear(struct stream *s, const struct op_linear *a) {
+    uint32_t pass = rows_of_pass(a->w->cols);
+    struct multiply_task task = {.variant = ((struct cpu_device *)s->dev)->bf16,
+                                 .product = {.w = a->w, .out_stride = a->out_stride},
+                                 .outputs_a_part = BF16_PART};
+    while (a->w->rows / task.outputs_a_part > 256)
+        task.outputs_a_part *= 2;
+    for (uint32_t t = 0; t < a->rows; t += pass) {
+        uint32_t rows = MIN(a->rows - t, pass);
+        task.product.x =
+            round_rows(s, (const float *)a->x + (size_t)t * a->w->cols, rows, a->w->cols);
+        task.product.out = (float *)a->out + (size_t)t * a->out_stride;
+        cpu_loop(s, (a->w->rows + task.outputs_a_part - 1) / task.outputs_a_part,
+                 (size_t)rows * a->w->rows * a->w->cols / 32, multiply_part, &task);
+    }
+}
+
+/* ---- mixtures ---- */
+
+struct expert_product {
+    const struct bf16_variant *variant;
+    const struct op_expert_linear *a;
+    struct bf16_rows x; /* pairs [first, first + row_count) */
+    uint32_t first;
+    uint32_t parts, outputs_a_part;      /* of one expert */
+    uint32_t experts[ROUTE_EXPERTS_MAX]; /* with pairs in that range */
+};
+
+static void expert_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct expert_product *task = ctx;
+    const struct op_expert_linear *a = task->a;
+    uint32_t e = task->experts[part_idx / task->parts],
+             begin = MAX(a->plan->offsets[e], task->first),
+             pairs_end = MIN(a->plan->offsets[e + 1], task->first + task->x.row_count),
+             n = (uint32_t)(part_idx % task->parts) * task->outputs_a_part,
+             end = MIN(n + task->outputs_a_part, a->w->rows);
+    struct bf16_product p = {.w = &a->w->experts[e],
+                             .x = task->x,
+                             .out = (float *)a->out + (size_t)begin * a->w->rows,
+                             .out_stride = a->w->rows};
+    p.x.data += (begin - task->first) * p.x.stride;
+    p.x.row_count = pairs_end - begin;
+    for (; n < end; n += BF16_PART)
+        task->variant->multiply(&p, n, MIN((uint32_t)BF16_PART, end - n));
+}
+
+void cpu_bf16_expert_linear(struct stream *s, const struct op_expert_linear *a) {
+    uint32_t pairs = a->rows * a->top_k,
+             pass = (uint32_t)(CPU_PACK_BYTES / bf16_stride(a->w->cols));
+    struct expert_product task = {
+        .variant = ((struct cpu_device *)s->dev)->bf16, .a = a, .outputs_a_part = 4 * BF16_PART};
+    CHECK(pass > 0 && a->w->expert_count <= ROUTE_EXPERTS_MAX &&
+          a->plan->offsets[a->w->expert_count] == pairs);
+    task.parts = (a->w->rows + task.outputs_a_part - 1) / task.outputs_a_part;
+    for (task.first = 0; task.first < pairs; task.first += task.x.row_count) {
+        uint32_t rows = MIN(pairs - task.first, pass), active = 0;
+        for (uint32_t e = 0; e < a->w->expert_count; e++)
+            if (MAX(a->plan->offsets[e], task.first) <
+                MIN(a->plan->offsets[e + 1], task.first + rows))
+                task.experts[active++] = e;
+        task.x =
+            round_rows(s, (const float *)a->x + (size_t)task.first * a->w->cols, rows, a->w->cols);
+        cpu_loop(s, (size_t)active * task.parts, (size_t)rows * a->w->rows * a->w->cols / 32,
+                 expert_part, &task);
+    }
+}
