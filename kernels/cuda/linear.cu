@@ -1,6 +1,7 @@
 /*
  * linear.cu - out[t, n] = sum_k x[t, k] * w[n, k] + bias[n] (kernels/ops.h: op_linear), four ways;
- * a fifth, for weights in tiles on sm_90a, is linear_hopper.cu.
+ * two more, on sm_90a, are linear_hopper.cu (16-bit weights in tiles) and linear_packed.cu (quantised
+ * ones in units).
  *
  * rows (output class, 16-bit types): a team of four warps makes 16 or 32 features of up to 64 rows,
  * and a block has one, two or four teams (struct rows_shape). Weights stream through a ring of
@@ -435,6 +436,16 @@ static void linear_tiled(struct stream *s, const struct product &p, const struct
         linear_hopper(s, first);
 }
 
+/* Quantised weights in units; int4 only in place, for its scales have moved with them. */
+static bool has_units(const struct matrix_part &part, enum storage_type type) {
+    return !storage_is_plain(type) && (type != STORAGE_U4 || part.packed == part.data);
+}
+static void linear_units(struct stream *s, struct product p, const struct matrix_part &part,
+                         enum storage_type type) {
+    p.w = part.packed;
+    linear_packed(s, p, part, type);
+}
+
 static void linear_part(struct stream *s, const struct product &p, enum storage_type weights,
                         uint32_t class_rows) {
     const enum storage_type act = s->dev->activation_type;
@@ -462,7 +473,9 @@ void cuda_linear(struct stream *s, const struct op_linear *a) {
                             a->out_stride,
                             a->out_f32};
         const enum storage_type type = part_type(w, &w->parts[i]);
-        if (p.features && w->parts[i].packed)
+        if (p.features && w->parts[i].packed && has_units(w->parts[i], type))
+            linear_units(s, p, w->parts[i], type);
+        else if (p.features && w->parts[i].packed && storage_is_plain(type))
             linear_tiled(s, p, w->parts[i], a->class_rows);
         else if (p.features && storage_is_plain(type))
             linear_part(s, p, type, a->class_rows);

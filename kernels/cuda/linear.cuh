@@ -1,6 +1,6 @@
 /*
  * linear.cuh - what the ways to make a product share (linear.cu, linear_blas.cu,
- * linear_hopper.cu).
+ * linear_hopper.cu, linear_packed.cu).
  */
 #ifndef KERNELS_CUDA_LINEAR_CUH
 #define KERNELS_CUDA_LINEAR_CUH
@@ -22,5 +22,9 @@ bool linear_blas(struct stream *s, const struct product &p);
 
 /* The product with weights in tiles (linear_hopper.cu). */
 void linear_hopper(struct stream *s, const struct product &p);
+
+/* The product with quantised weights in units (linear_packed.cu); part: theirs. */
+void linear_packed(struct stream *s, const struct product &p, const struct matrix_part &part,
+                   enum storage_type type);
 
 #endif

@@ -21,10 +21,7 @@
  * Cost: weights once for 256 rows; x from L2 once for 64 or 128 features. Registers: 8 to 128 sums
  * a thread.
  */
-#include "kernels/cuda/linear.cuh"
-#include "kernels/cuda/ptx_hopper.cuh"
-
-enum : uint32_t { TILE = 64, TILE_BYTES = TILE * TILE * 2, PRODUCERS = 128 };
+#include "kernels/cuda/linear_hopper.cuh"
 
 /* GROUPS warpgroups that multiply, each with 64 features of TOKENS rows. */
 template <int TOKENS, int GROUPS, int STAGES> struct hopper_shape {
@@ -37,18 +34,6 @@ template <int TOKENS, int GROUPS, int STAGES> struct hopper_shape {
     };
     static_assert(BYTES <= 227 * 1024, "a block's shared memory");
 };
-
-struct hopper_ring {
-    uint64_t *full, *empty;
-    unsigned char *stages;
-};
-
-template <int STAGES, int BARRIERS>
-static __device__ __forceinline__ hopper_ring ring_of(unsigned char *area) {
-    const uintptr_t past = (uintptr_t)(area + BARRIERS) % 1024;
-    return {(uint64_t *)area, (uint64_t *)area + STAGES,
-            area + BARRIERS + (past ? 1024 - past : 0)};
-}
 
 /* The warpgroup that copies: thread 0 the weights, all of them x. */
 template <int TOKENS, int GROUPS, int STAGES>
@@ -106,46 +91,6 @@ static __device__ __forceinline__ void bring(const struct product &p, const hopp
         }
     }
     cp_async_wait<0>();
-}
-
-/* A thread's sums: 8 j + i as wgmma lays them out. */
-template <int A, int TOKENS>
-static __device__ __forceinline__ void put_sums(const struct product &p, const float *sums,
-                                                uint32_t n0, uint32_t t0) {
-    typedef typename values<A>::raw raw;
-    const uint32_t lane = threadIdx.x % 32, g = lane / 4, odd = g & 1;
-    const uint32_t n = n0 + threadIdx.x % 128 / 32 * 16 + g;
-    const bool pairs = !p.out_f32 && p.out_stride % 2 == 0 && (uintptr_t)p.out % 4 == 0;
-#pragma unroll
-    for (int i = 0; i < 2; i++) { /* features n, n + 8 */
-        const float bias = p.bias ? p.bias[n + i * 8] : 0;
-#pragma unroll
-        for (int j = 0; j < TOKENS / 8; j++) {
-            const uint32_t t = t0 + j * 8 + lane % 4 * 2;
-            float v[2] = {sums[j * 4 + i * 2], sums[j * 4 + i * 2 + 1]};
-            if (p.bias)
-                v[0] += bias, v[1] += bias;
-            if (pairs) { /* two features of one row, from the lane with the other */
-                const float other = __shfl_xor_sync(0xffffffffu, odd ? v[0] : v[1], 4);
-                const float lo = odd ? other : v[0], hi = odd ? v[1] : other;
-                raw *out = (raw *)p.out + (size_t)(t + odd) * p.out_stride + n - odd + i * 8;
-                if (t + odd < p.rows)
-                    *(uint32_t *)out =
-                        A == STORAGE_BF16 ? float2_bf16x2(lo, hi) : float2_f16x2(lo, hi);
-                continue;
-            }
-#pragma unroll
-            for (uint32_t e = 0; e < 2; e++) {
-                const size_t at = (size_t)(t + e) * p.out_stride + n + i * 8;
-                if (t + e >= p.rows)
-                    continue;
-                if (p.out_f32)
-                    ((float *)p.out)[at] = v[e];
-                else
-                    values<A>::put((raw *)p.out + at, v[e]);
-            }
-        }
-    }
 }
 
 /* A warpgroup that multiplies: 64 features. */
@@ -246,50 +191,4 @@ void linear_hopper(struct stream *s, const struct product &p) {
         linear_hopper_of<STORAGE_BF16>(s, p);
     else
         linear_hopper_of<STORAGE_F16>(s, p);
-}
-
-/* ---- tiles ---- */
-
-/* One tile a block of 256 threads; a grid's y is a row of tiles. */
-static __global__ void tile_kernel(uint4 *out, const uint4 *w, uint32_t cols) {
-    const uint4 *from = w + ((size_t)blockIdx.y * TILE * cols + blockIdx.x * TILE) / 8;
-    uint4 *to = out + ((size_t)blockIdx.y * gridDim.x + blockIdx.x) * TILE_BYTES / 16;
-    for (uint32_t i = threadIdx.x; i < TILE * 8; i += 256)
-        to[swizzled_chunk(i / 8, i % 8) / 8] = from[(size_t)(i / 8) * (cols / 8) + i % 8];
-}
-
-size_t cuda_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t part) {
-    const struct cuda_device *cuda = (const struct cuda_device *)dev;
-    const enum storage_type type = part_type(w, &w->parts[part]);
-    const uint32_t rows = w->parts[part].rows;
-    const size_t row_of_tiles = (size_t)TILE * w->cols * 2;
-    if (!cuda->hopper || type != dev->activation_type || type == STORAGE_F32 || rows % TILE ||
-        w->cols % TILE || !rows || !w->cols || row_of_tiles > PACK_SCRATCH_BYTES ||
-        (uintptr_t)w->parts[part].data % 16)
-        return 0;
-    return cuda->blas ? (size_t)rows * w->cols * 2 : PACKED_IN_PLACE;
-}
-
-/* In place by way of the device's scratch, some rows of tiles at a time. */
-void cuda_pack(struct stream *s, const struct matrix *w, uint32_t part, void *out) {
-    struct cuda_stream *cs = cuda_stream_of(s);
-    const char *data = (const char *)w->parts[part].data;
-    const size_t row_of_tiles = (size_t)TILE * w->cols * 2;
-    const bool in_place = out == data;
-    const uint32_t rows = w->parts[part].rows / TILE,
-                   at_once = in_place ? (uint32_t)(PACK_SCRATCH_BYTES / row_of_tiles) : 65535;
-    for (uint32_t r = 0; r < rows; r += at_once) {
-        const uint32_t count = min(at_once, rows - r);
-        char *to = (char *)out + r * row_of_tiles;
-        const launch_shape shape = {dim3(w->cols / TILE, count), dim3(256), 0, false};
-        LAUNCH(tile_kernel, shape, cs, (uint4 *)(in_place ? device_of(s)->pack_scratch : to),
-               (const uint4 *)(data + r * row_of_tiles), w->cols);
-        if (!in_place)
-            continue;
-        cs->kernel_last = false;
-        cuda_note(cs,
-                  cudaMemcpyAsync(to, device_of(s)->pack_scratch, count * row_of_tiles,
-                                  cudaMemcpyDeviceToDevice, cs->handle),
-                  "putting weights into tiles");
-    }
 }

@@ -91,6 +91,41 @@ template <int count> __device__ __forceinline__ void registers_shrink() {
     HOPPER_PTX((void)0, "setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
 }
 
+/* ---- pairs of bf16 (f16) ---- */
+
+/* Both halves of a register, rounded once to nearest even; subnormal numbers count. */
+#ifdef TRIREME_EMULATED
+template <int A, class F> static inline uint32_t emu_pairs(uint32_t a, uint32_t b, F op) {
+    const bool bf16 = A == STORAGE_BF16;
+    const float2 x = bf16 ? bf16x2_float2(a) : f16x2_float2(a),
+                 y = bf16 ? bf16x2_float2(b) : f16x2_float2(b);
+    const float lo = op(x.x, y.x), hi = op(x.y, y.y);
+    return bf16 ? float2_bf16x2(lo, hi) : float2_f16x2(lo, hi);
+}
+#define HOPPER_PAIRS(name, op, bf16, f16)                                                          \
+    template <int A> static inline uint32_t name(uint32_t a, uint32_t b) {                         \
+        return emu_pairs<A>(a, b, [](float x, float y) { return x op y; });                        \
+    }
+#elif defined(PTX_SM90A)
+#define HOPPER_PAIRS(name, op, bf16, f16)                                                          \
+    template <int A> __device__ __forceinline__ uint32_t name(uint32_t a, uint32_t b) {            \
+        uint32_t d;                                                                                \
+        if (A == STORAGE_BF16)                                                                     \
+            asm(bf16 " %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));                                   \
+        else                                                                                       \
+            asm(f16 " %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));                                    \
+        return d;                                                                                  \
+    }
+#else
+#define HOPPER_PAIRS(name, op, bf16, f16)                                                          \
+    template <int A> __device__ __forceinline__ uint32_t name(uint32_t, uint32_t) {                \
+        asm volatile("trap;");                                                                     \
+        return 0;                                                                                  \
+    }
+#endif
+HOPPER_PAIRS(pair_add, +, "add.rn.bf16x2", "add.rn.f16x2")
+HOPPER_PAIRS(pair_multiply, *, "mul.rn.bf16x2", "mul.rn.f16x2")
+
 /* ---- products of a warpgroup ---- */
 
 /*

@@ -1,0 +1,307 @@
+/* linear with quantised weights in the units of sm_90a: against the definition of each type over
+ * the sweep, and bits against row count, neighbours and thread order. */
+#include "kernels/decode.h"
+#include "rig.h"
+
+/* How a type's scales lie: of a scaled type; others hold their own. */
+struct form {
+    const char *name;
+    enum storage_type type;
+    uint32_t scale_rows, scale_cols; /* UINT32_MAX: all */
+    bool zeros;
+    float zero;
+};
+static const struct form FORMS[] = {
+    {"fp8, one scale", STORAGE_F8_E4M3, UINT32_MAX, 0, false, 0},
+    {"fp8, rows", STORAGE_F8_E4M3, 1, 0, false, 0},
+    {"fp8, 128 x 128", STORAGE_F8_E4M3, 128, 128, false, 0},
+    {"int8, rows", STORAGE_I8, 1, 0, false, 0},
+    {"q8_0", STORAGE_Q8_0, 0, 0, false, 0},
+    {"q4_0", STORAGE_Q4_0, 0, 0, false, 0},
+    {"int4, 32, zeros", STORAGE_U4, 1, 32, true, 0},
+    {"int4, 64", STORAGE_U4, 1, 64, false, 8},
+    {"int4, 128, zeros", STORAGE_U4, 1, 128, true, 0},
+    {"q4_k", STORAGE_Q4_K, 0, 0, false, 0},
+    {"q6_k", STORAGE_Q6_K, 0, 0, false, 0},
+    {"mxfp4", STORAGE_MXFP4, 0, 0, false, 0},
+};
+
+struct weights {
+    struct matrix host;
+    uint8_t *data;
+    float *scales, *zeros;
+    size_t scale_count;
+    const float *bias;
+};
+
+static void put_half(uint8_t *at, float v) {
+    storage_put(STORAGE_F16, at, 0, v);
+}
+
+/* Random codes; scales of moderate size, different from block to block. */
+static void fill_block(enum storage_type type, uint8_t *b, size_t bytes) {
+    float d = 0.001f * (float)(1 + check_random() % 50);
+    for (size_t i = 0; i < bytes; i++)
+        b[i] = (uint8_t)check_random();
+    if (type == STORAGE_Q8_0 || type == STORAGE_Q4_0 || type == STORAGE_Q4_K)
+        put_half(b, d);
+    if (type == STORAGE_Q4_K)
+        put_half(b + 2, d * 3);
+    if (type == STORAGE_Q6_K)
+        put_half(b + 208, d);
+    if (type == STORAGE_MXFP4)
+        b[0] = (uint8_t)(120 + check_random() % 10);
+    if (type == STORAGE_F8_E4M3 && (b[0] & 0x7f) == 0x7f)
+        b[0] = 0x3c;
+}
+
+static struct weights make_weights(const struct form *f, uint32_t rows, uint32_t cols) {
+    struct weights w = {.host = {.type = f->type, .rows = rows, .cols = cols, .part_count = 1}};
+    struct matrix_part *p = &w.host.parts[0];
+    const uint32_t values = storage_block(f->type);
+    const size_t block = storage_bytes(f->type, values);
+    w.data = malloc(rows * storage_bytes(f->type, cols));
+    for (size_t i = 0; i < (size_t)rows * cols / values; i++)
+        fill_block(f->type, w.data + i * block, block);
+    *p = (struct matrix_part){.data = w.data, .rows = rows, .zero = f->zero};
+    if (!storage_is_scaled(f->type))
+        return w;
+    p->scale_rows = f->scale_rows;
+    p->scale_cols = f->scale_cols;
+    p->scale_stride = f->scale_cols ? (cols + f->scale_cols - 1) / f->scale_cols : 1;
+    w.scale_count = (size_t)((rows - 1) / f->scale_rows + 1) * p->scale_stride;
+    w.scales = calloc(w.scale_count, sizeof *w.scales);
+    w.zeros = f->zeros ? calloc(w.scale_count, sizeof *w.zeros) : NULL;
+    for (size_t i = 0; i < w.scale_count; i++) {
+        w.scales[i] = 0.001f * (float)(1 + check_random() % 1000);
+        if (f->zeros)
+            w.zeros[i] = (float)(check_random() % 16);
+    }
+    p->scales = w.scales;
+    p->zeros = w.zeros;
+    return w;
+}
+
+static void free_weights(struct weights *w) {
+    free(w->data);
+    free(w->scales);
+    free(w->zeros);
+}
+
+/* The part on the device, in its units. */
+static struct matrix put_up(struct rig *r, const struct weights *w, const char *name) {
+    struct matrix m = w->host;
+    struct matrix_part *p = &m.parts[0];
+    p->data = rig_up(r, w->data, m.rows * storage_bytes(m.type, m.cols));
+    p->scales = w->scales ? rig_up(r, w->scales, w->scale_count * 4) : NULL;
+    p->zeros = w->zeros ? rig_up(r, w->zeros, w->scale_count * 4) : NULL;
+    if (r->dev->ops->packed_bytes(r->dev, &m, 0) != PACKED_IN_PLACE)
+        check_fail(__FILE__, __LINE__, "%s [%u, %u] cannot be packed", name, m.rows, m.cols);
+    r->dev->ops->pack(r->stream, &m, 0, (void *)p->data);
+    p->packed = p->data;
+    return m;
+}
+
+struct shape {
+    const struct form *form;
+    enum storage_type act;
+    uint32_t rows, features, cols;
+    bool bias, out_f32;
+};
+
+/* [rows, features]. x is rounded to its type. Between rows, 3 values are checked to be untouched. */
+static float *run(const struct shape *s, const struct weights *w, float *x, float *bias) {
+    struct rig r = rig_open(s->act);
+    const uint32_t stride = s->features + 3;
+    const enum storage_type out_type = s->out_f32 ? STORAGE_F32 : s->act;
+    void *xs = rig_values(&r, s->act, x, (size_t)s->rows * s->cols);
+    struct matrix m = put_up(&r, w, s->form->name);
+    m.bias = s->bias ? rig_values(&r, STORAGE_F32, bias, s->features) : NULL;
+    void *out = rig_alloc(&r, storage_bytes(out_type, (size_t)s->rows * stride));
+    r.dev->ops->linear(r.stream, &(struct op_linear){.out = out,
+                                                     .x = xs,
+                                                     .w = &m,
+                                                     .rows = s->rows,
+                                                     .class_rows = s->rows / 2,
+                                                     .out_stride = stride,
+                                                     .out_f32 = s->out_f32});
+    float *all = rig_down(&r, out_type, out, (size_t)s->rows * stride),
+          *dense = calloc((size_t)s->rows * s->features, 4);
+    for (uint32_t t = 0; t < s->rows; t++) {
+        memcpy(dense + (size_t)t * s->features, all + (size_t)t * stride, s->features * 4);
+        for (uint32_t i = s->features; i < stride; i++)
+            if (!isnan(all[(size_t)t * stride + i]))
+                check_fail(__FILE__, __LINE__, "%s: wrote between rows", s->form->name);
+    }
+    free(all);
+    rig_close(&r);
+    return dense;
+}
+
+/* |minimum| of values [k, k + 32) of a row as the product takes it off: 0 for types without. */
+static float minimum_of(const struct weights *w, uint32_t row, uint32_t k) {
+    const struct matrix_part *p = &w->host.parts[0];
+    if (w->host.type == STORAGE_Q4_K) {
+        const uint8_t *b = w->data + (size_t)(row * (w->host.cols / 256) + k / 256) * 144;
+        uint8_t scale, minimum;
+        decode_k_scale(b + 4, k % 256 / 32, &scale, &minimum);
+        return decode_f16(b + 2) * minimum;
+    }
+    if (w->host.type != STORAGE_U4)
+        return 0;
+    const size_t at = (size_t)row * p->scale_stride + k / p->scale_cols;
+    return fabsf(((w->zeros ? w->zeros[at] : p->zero) - 8) * w->scales[at]);
+}
+
+/* What a float32 sum may be off is in proportion to the sizes of what is added up: scale * code and
+ * minimum, each times x. */
+static void check_values(const struct shape *s, const struct weights *w, const float *x,
+                         const float *bias, const float *got) {
+    float *row = calloc(s->cols, 4);
+    for (uint32_t n = 0; n < s->features; n++) {
+        matrix_decode(&w->host, n, 0, s->cols, row);
+        for (uint32_t t = 0; t < s->rows; t++) {
+            double sum = s->bias ? bias[n] : 0, size = fabs(sum);
+            for (uint32_t k = 0; k < s->cols; k++) {
+                const double term = (double)x[(size_t)t * s->cols + k];
+                sum += term * row[k];
+                size += fabs(term) * (fabs(row[k]) + 2 * minimum_of(w, n, k / 32 * 32));
+            }
+            const enum storage_type out = s->out_f32 ? STORAGE_F32 : s->act;
+            const double tolerance = 2 * UNIT_ROUNDOFF * size * (s->cols + 2) +
+                                     rounding(out) * fabs(sum) * 1.01 + rounding_floor(out);
+            const double value = got[(size_t)t * s->features + n];
+            if (!(fabs(value - sum) <= tolerance)) {
+                check_fail(__FILE__, __LINE__, "%s, %s, [%u, %u, %u]: (%u, %u) is %g, expected %g",
+                           s->form->name, storage_name(s->act), s->rows, s->features, s->cols, t, n,
+                           value, sum);
+                free(row);
+                return;
+            }
+        }
+    }
+    free(row);
+}
+
+/* Values that f16 outputs hold. */
+static float *small_values(size_t count) {
+    float *x = random_values(count);
+    for (size_t i = 0; i < count; i++)
+        x[i] *= 0.01f;
+    return x;
+}
+
+static void check_shape(const struct shape *s) {
+    struct weights w = make_weights(s->form, s->features, s->cols);
+    float *x = small_values((size_t)s->rows * s->cols), *bias = random_values(s->features),
+          *first = NULL;
+    for (int order = 0; order < ORDERS; order++) {
+        emu_set_order(order, 5);
+        float *got = run(s, &w, x, bias);
+        if (order && !same_bits(got, first, (size_t)s->rows * s->features))
+            check_fail(__FILE__, __LINE__, "%s, %u rows: bits depend on the order of threads",
+                       s->form->name, s->rows);
+        if (order)
+            free(got);
+        else
+            first = got;
+    }
+    emu_set_order(0, 1);
+    check_values(s, &w, x, bias, first);
+    free(first);
+    free(bias);
+    free(x);
+    free_weights(&w);
+}
+
+static bool has_units(void) {
+    struct rig r = rig_open(STORAGE_BF16);
+    bool has = ((struct device *)r.dev)->ops->packed_bytes != NULL;
+    struct matrix m = {.type = STORAGE_BF16, .rows = 64, .cols = 64, .part_count = 1};
+    m.parts[0] = (struct matrix_part){.data = rig_alloc(&r, 64 * 64 * 2), .rows = 64};
+    has = has && r.dev->ops->packed_bytes(r.dev, &m, 0);
+    rig_close(&r);
+    return has;
+}
+
+static bool has_large_blocks(const struct form *f) {
+    return storage_block(f->type) == 256;
+}
+
+TEST(products_of_weights_in_units_equal_the_definition) {
+    static const uint32_t rows[] = {1, 8, 9, 33, 65, 130}, features[] = {64, 192, 128},
+                          cols[] = {128, 448, 640, 1152}, large[] = {256, 512, 768, 1280};
+    if (!has_units())
+        SKIP("gpu", "it is no Hopper");
+    for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++)
+        for (uint32_t i = 0; i < ARRAY_LEN(rows); i++) {
+            if (!is_long() && (i + f) % 3 != 0)
+                continue;
+            const struct form *form = &FORMS[f];
+            uint32_t k = has_large_blocks(form) ? large[(i + f) % 4] : cols[(i + f) % 4];
+            if (form->type == STORAGE_U4 && k % form->scale_cols)
+                k = 640;
+            if (form->type == STORAGE_U4 && k == form->scale_cols)
+                k *= 2;
+            check_shape(&(struct shape){.form = form,
+                                        .act = TYPES[1 + (f + i / 2) % 2],
+                                        .rows = rows[i],
+                                        .features = features[(i + f / 2) % 3],
+                                        .cols = k,
+                                        .bias = i % 3 == 1,
+                                        .out_f32 = (i + f) % 2});
+        }
+}
+
+/* One order of sums for all shapes of blocks. */
+TEST(a_row_times_units_has_the_same_bits_whatever_the_number_of_rows) {
+    static const uint32_t counts[] = {8, 20, 50, 140};
+    if (!has_units())
+        SKIP("gpu", "it is no Hopper");
+    for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++) {
+        struct shape s = {&FORMS[f], STORAGE_BF16, 1, 64, 512, false, true};
+        struct weights w = make_weights(s.form, s.features, s.cols);
+        float *x = small_values(s.cols), *alone = run(&s, &w, x, NULL);
+        for (uint32_t i = 0; i < ARRAY_LEN(counts); i++) {
+            if (!is_long() && (i + f) % 2)
+                continue;
+            s.rows = counts[i];
+            s.features = w.host.rows;
+            float *others = small_values((size_t)s.rows * s.cols);
+            uint32_t place = (uint32_t)(check_random() % s.rows);
+            memcpy(others + (size_t)place * s.cols, x, s.cols * sizeof *x);
+            float *got = run(&s, &w, others, NULL);
+            if (!same_bits(alone, got + (size_t)place * s.features, s.features))
+                check_fail(__FILE__, __LINE__, "%s: other bits among %u rows", s.form->name,
+                           s.rows);
+            free(got);
+            free(others);
+        }
+        free(alone);
+        free(x);
+        free_weights(&w);
+    }
+}
+
+TEST(what_the_product_does_not_know_stays_as_it_is) {
+    static const struct form kept[] = {{"int8, groups", STORAGE_I8, 1, 32, false, 0},
+                                       {"int8, zeros", STORAGE_I8, 1, 0, true, 0},
+                                       {"fp8, 128 x 64", STORAGE_F8_E4M3, 128, 64, false, 0},
+                                       {"int4, 16", STORAGE_U4, 1, 16, true, 0},
+                                       {"int4, 192", STORAGE_U4, 1, 192, true, 0},
+                                       {"q5_k", STORAGE_Q5_K, 0, 0, false, 0}};
+    if (!has_units())
+        SKIP("gpu", "it is no Hopper");
+    struct rig r = rig_open(STORAGE_BF16);
+    for (uint32_t i = 0; i < ARRAY_LEN(kept); i++) {
+        struct weights w = make_weights(&kept[i], 64, 768);
+        EXPECT(r.dev->ops->packed_bytes(r.dev, &w.host, 0) == 0);
+        free_weights(&w);
+    }
+    for (uint32_t i = 0; i < ARRAY_LEN(FORMS); i++) { /* 96 columns, or rows, are no whole units */
+        struct weights w = make_weights(&FORMS[i], 96, 512);
+        EXPECT(r.dev->ops->packed_bytes(r.dev, &w.host, 0) == 0);
+        free_weights(&w);
+    }
+    rig_close(&r);
+}
