@@ -18,6 +18,8 @@ const struct answer_form *answer_form_of(enum genreq_dialect dialect) {
         [GENREQ_OLLAMA_CHAT] = &answer_ollama,
         [GENREQ_OLLAMA_GENERATE] = &answer_ollama,
         [GENREQ_RESPONSES] = &answer_responses,
+        [GENREQ_COMPLETION] = &answer_llama,
+        [GENREQ_INFILL] = &answer_llama,
     };
     CHECK((size_t)dialect < ARRAY_LEN(FORMS));
     return FORMS[dialect];

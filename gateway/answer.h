@@ -30,6 +30,9 @@ struct answer_form {
     /* Fills *r, whose id is response_id of `number`. */
     void (*init)(struct response_writer *r, enum genreq_dialect dialect, bool stream,
                  struct u128 number, int64_t created_s, struct bytes model);
+    /* Keeps of the request what an answer tells of it; NULL: nothing. sampling: as it is done. */
+    void (*settings)(struct answer *a, const struct genreq *g,
+                     const struct wire_sampling *sampling);
     /* What comes before any text. */
     void (*begin)(struct answer *a, struct buf *out);
     /* A piece of a choice; logprobs and extra as response_chunk_text has them. */
@@ -54,6 +57,7 @@ enum answer_block {
 
 extern const struct answer_form answer_openai; /* answer_openai.c: chats and completions */
 extern const struct answer_form answer_ollama; /* ollama_answer.c */
+extern const struct answer_form answer_llama;  /* llama_answer.c */
 
 /* Moments of a generation, for forms that tell how long things took; of the event thread's clock.
  * All are known when it ends. */

@@ -18,11 +18,28 @@ static void write_ollama(const struct api_error *err, struct buf *out) {
     buf_add_str(out, "\"}");
 }
 
+static bool is_llama_path(struct bytes path) {
+    static const char *const PATHS[] = {"/completion", "/completions", "/infill", "/slots"};
+    for (size_t i = 0; i < ARRAY_LEN(PATHS); i++)
+        if (bytes_equal(path, bytes_str(PATHS[i])))
+            return true;
+    return false;
+}
+
+/* llama.cpp's: the code is the status. */
+void llama_error_write(const struct api_error *err, struct buf *out) {
+    buf_addf(out, "{\"error\":{\"code\":%d,\"message\":\"", err->status);
+    buf_add_json(out, bytes_str(err->text));
+    buf_addf(out, "\",\"type\":\"%s\"}}", err->type);
+}
+
 void error_body(struct http_request *req, const struct api_error *err, struct buf *out) {
     if (anthropic_is_path(req->path))
         anthropic_error_write(err, http_request_id(req), out);
     else if (is_ollama_path(req->path))
         write_ollama(err, out);
+    else if (is_llama_path(req->path))
+        llama_error_write(err, out);
     else
         api_error_write(err, out);
 }

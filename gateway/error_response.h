@@ -11,6 +11,8 @@
 
 /* Appends err in the shape of the dialect that req's path is of. */
 void error_body(struct http_request *req, const struct api_error *err, struct buf *out);
+/* Appends err in llama.cpp's shape. */
+void llama_error_write(const struct api_error *err, struct buf *out);
 /* Responds with err's status, the error object and the headers that belong to it (Retry-After,
  * WWW-Authenticate), and counts the response. Ends the request: req must not be used afterwards. */
 void error_respond(struct http_request *req, const struct api_error *err);

@@ -127,9 +127,17 @@ MUST_CHECK int field_span(struct field_reader *r, enum json_event first, struct 
 MUST_CHECK int field_token_array(struct field_reader *r, enum json_event event, size_t max_count,
                                  struct u32s *out);
 
+/* Copies a logit bias, pairs of equal index, into the arena. */
+MUST_CHECK int field_copy_bias(struct field_reader *r, const uint32_t *ids, const float *values,
+                               size_t count);
+
 /* Readers of fields that go by another name elsewhere. */
+/* An object from token ids to numbers. */
+MUST_CHECK int field_logit_bias(struct field_reader *r, enum json_event first);
 /* Stop strings: one, or an array. */
 MUST_CHECK int field_stops(struct field_reader *r, enum json_event first);
+/* A text, token ids, or a list of either. */
+MUST_CHECK int field_prompt(struct field_reader *r, enum json_event first);
 /* A chat's messages. */
 MUST_CHECK int field_messages(struct field_reader *r, enum json_event first);
 /* "low", "medium", ... */
@@ -151,6 +159,9 @@ extern const struct field_table field_template;
 MUST_CHECK int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err);
 /* Also checks that prompts times n stay in GENREQ_CHOICES_MAX. */
 MUST_CHECK int openai_completions_parse(struct genreq *g, struct bytes body, struct api_error *err);
+/* llama.cpp's own: what goes on from a prompt, and what fits between two texts. */
+MUST_CHECK int llama_completion_parse(struct genreq *g, struct bytes body, struct api_error *err);
+MUST_CHECK int llama_infill_parse(struct genreq *g, struct bytes body, struct api_error *err);
 MUST_CHECK int ollama_chat_parse(struct genreq *g, struct bytes body, struct api_error *err);
 MUST_CHECK int ollama_generate_parse(struct genreq *g, struct bytes body, struct api_error *err);
 

@@ -38,7 +38,18 @@ static int read_stop_tokens(struct field_reader *r, enum json_event first) {
     return field_token_array(r, json_next(&r->json), GENREQ_STOP_TOKENS_MAX, &r->g->stop_tokens);
 }
 
-static int read_logit_bias(struct field_reader *r, enum json_event first) {
+int field_copy_bias(struct field_reader *r, const uint32_t *ids, const float *values,
+                    size_t count) {
+    if (field_copy_ids(r, ids, count, &r->g->bias_ids))
+        return -1;
+    if (count == 0)
+        return 0;
+    r->g->bias_values =
+        (struct f32s){arena_copy(&r->g->arena, values, count * sizeof values[0]), count};
+    return r->g->bias_values.items ? 0 : field_too_large(r);
+}
+
+int field_logit_bias(struct field_reader *r, enum json_event first) {
     static const struct field range = {.min = -100, .max = 100};
     uint32_t ids[GENREQ_BIAS_MAX];
     float values[GENREQ_BIAS_MAX];
@@ -62,13 +73,7 @@ static int read_logit_bias(struct field_reader *r, enum json_event first) {
         ids[count] = (uint32_t)id;
         values[count++] = (float)value;
     }
-    if (field_copy_ids(r, ids, count, &r->g->bias_ids))
-        return -1;
-    if (count == 0)
-        return 0;
-    r->g->bias_values =
-        (struct f32s){arena_copy(&r->g->arena, values, count * sizeof values[0]), count};
-    return r->g->bias_values.items ? 0 : field_too_large(r);
+    return field_copy_bias(r, ids, values, count);
 }
 
 static int read_stream_options(struct field_reader *r, enum json_event first) {
@@ -115,7 +120,7 @@ static const struct field rows[] = {
     INT_FIELD("n", choice_count, 1, GENREQ_CHOICES_MAX, GENREQ_CHOICE_COUNT),
     CUSTOM_FIELD("stop", field_stops),
     CUSTOM_FIELD("stop_token_ids", read_stop_tokens),
-    CUSTOM_FIELD("logit_bias", read_logit_bias),
+    CUSTOM_FIELD("logit_bias", field_logit_bias),
     BOOL_FIELD("ignore_eos", ignore_eos, 0),
     BOOL_FIELD("include_stop_str_in_output", include_stop_text, 0),
     BOOL_FIELD("skip_special_tokens", skip_special_tokens, 0),

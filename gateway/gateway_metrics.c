@@ -13,7 +13,7 @@
 
 struct metric gateway_metrics[GATEWAY_METRIC_COUNT] = {
     LABELLED(GATEWAY_METRIC_REQUESTS, "requests_total", "dialect",
-             "chat|completions|messages|ollama_chat|ollama_generate|responses",
+             "chat|completions|messages|ollama_chat|ollama_generate|responses|completion|infill",
              "Generation requests received."),
     LABELLED(GATEWAY_METRIC_ANSWERS, "answers_total", "status",
              "200|400|401|404|405|413|429|499|500|503|504|other",

@@ -51,6 +51,7 @@ static void write_line(struct generation *gen, const char *finish, int status) {
         [GENREQ_CHAT] = "/v1/chat/completions",     [GENREQ_COMPLETIONS] = "/v1/completions",
         [GENREQ_MESSAGES] = "/v1/messages",         [GENREQ_OLLAMA_CHAT] = "/api/chat",
         [GENREQ_OLLAMA_GENERATE] = "/api/generate", [GENREQ_RESPONSES] = "/v1/responses",
+        [GENREQ_COMPLETION] = "/completion",        [GENREQ_INFILL] = "/infill",
     };
     const struct usage usage = answer_usage(&gen->answer);
     const struct served_model *model = gen->terms.model;
@@ -247,6 +248,8 @@ static void init_answer(struct generation *gen, int64_t created_s) {
     a->form = answer_form_of(g->dialect);
     a->form->init(&a->writer, g->dialect, g->stream, gen->number, created_s,
                   bytes_str(gen->terms.model->name));
+    if (a->form->settings)
+        a->form->settings(a, g, &gen->terms.prepared.sampling);
     a->writer.include_usage = g->include_usage;
     a->writer.continuous_usage = g->continuous_usage;
     if (g->dialect == GENREQ_RESPONSES)

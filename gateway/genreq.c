@@ -8,6 +8,7 @@
 enum { ARENA_BYTES_MAX = 256 << 20 }; /* the body's own bound is far below; escapes only shrink */
 
 void genreq_init(struct genreq *g, enum genreq_dialect dialect) {
+    bool continues = dialect == GENREQ_COMPLETIONS || dialect == GENREQ_COMPLETION;
     *g = (struct genreq){.dialect = dialect,
                          .temperature = 1,
                          .top_p = 1,
@@ -17,8 +18,8 @@ void genreq_init(struct genreq *g, enum genreq_dialect dialect) {
                          .include_reasoning = true,
                          .separate_reasoning = true,
                          .parallel_tool_calls = true,
-                         .add_special_tokens = dialect == GENREQ_COMPLETIONS,
-                         .add_generation_prompt = dialect != GENREQ_COMPLETIONS};
+                         .add_special_tokens = continues,
+                         .add_generation_prompt = !continues};
     arena_init(&g->arena, ARENA_BYTES_MAX, 0);
 }
 
@@ -46,6 +47,8 @@ int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struct bytes bod
     case GENREQ_OLLAMA_CHAT: rc = ollama_chat_parse(g, body, err); break;
     case GENREQ_OLLAMA_GENERATE: rc = ollama_generate_parse(g, body, err); break;
     case GENREQ_RESPONSES: rc = responses_parse(g, body, err); break;
+    case GENREQ_COMPLETION: rc = llama_completion_parse(g, body, err); break;
+    case GENREQ_INFILL: rc = llama_infill_parse(g, body, err); break;
     case GENREQ_DIALECT_COUNT: CHECK(false);
     }
     if (rc == 0)

@@ -30,7 +30,8 @@ enum {
     GENREQ_MESSAGES_MAX = 16384,
     GENREQ_NAME_MAX = 256, /* model names and other short strings */
     GENREQ_USER_MAX = 512,
-    GENREQ_DEPTH_MAX = 64, /* nesting of the body */
+    GENREQ_FILES_MAX = 1024, /* of an infill */
+    GENREQ_DEPTH_MAX = 64,   /* nesting of the body */
 };
 
 enum genreq_dialect {
@@ -39,7 +40,9 @@ enum genreq_dialect {
     GENREQ_MESSAGES = 2, /* Anthropic's */
     GENREQ_OLLAMA_CHAT = 3,
     GENREQ_OLLAMA_GENERATE = 4,
-    GENREQ_RESPONSES = 5, /* OpenAI's */
+    GENREQ_RESPONSES = 5,  /* OpenAI's */
+    GENREQ_COMPLETION = 6, /* llama.cpp's */
+    GENREQ_INFILL = 7,     /* llama.cpp's */
     GENREQ_DIALECT_COUNT
 };
 
@@ -96,6 +99,15 @@ struct genreq_kept {
     bool summary; /* what was thought goes out as a summary */
 };
 
+/* What stands around the text that is to be filled in (infill.h). */
+struct genreq_infill {
+    struct bytes prefix, suffix;
+    const struct genreq_file {
+        struct bytes name, text;
+    } * files; /* other files, which go before */
+    uint32_t file_count;
+};
+
 struct genreq {
     enum genreq_dialect dialect;
     uint32_t given;     /* enum genreq_given */
@@ -146,6 +158,7 @@ struct genreq {
     struct bytes tool_choice_name; /* the function that must be called; empty: none */
     struct genreq_constraint constraint;
     struct genreq_kept kept;
+    struct genreq_infill infill; /* of that dialect; its prompt begins what is filled in */
 
     struct arena arena; /* owned */
 };

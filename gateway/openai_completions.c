@@ -38,7 +38,7 @@ static int read_prompt_list(struct field_reader *r, struct genreq_prompt *list, 
     return 0;
 }
 
-static int read_prompt(struct field_reader *r, enum json_event first) {
+int field_prompt(struct field_reader *r, enum json_event first) {
     struct genreq_prompt list[GENREQ_PROMPTS_MAX];
     uint32_t count = 0;
     if (first == JSON_STRING) {
@@ -69,7 +69,7 @@ static int read_logprobs(struct field_reader *r, enum json_event first) {
 
 /* clang-format off */
 static const struct field rows[] = {
-    CUSTOM_FIELD("prompt", read_prompt),
+    CUSTOM_FIELD("prompt", field_prompt),
     CUSTOM_FIELD("logprobs", read_logprobs),
     /* of chats alone */
     REFUSED_FIELD("messages"),

@@ -1,6 +1,7 @@
 #include "gateway/prepare.h"
 
 #include "gateway/constraint.h"
+#include "gateway/infill.h"
 
 #include <float.h>
 #include <time.h>
@@ -126,6 +127,8 @@ static void copy_tokens(struct tokens ids, struct token_vec *out) {
 static int make_prompt(const struct genreq *g, uint32_t i, const struct text_model *text,
                        struct prepared *p, struct api_error *err) {
     struct token_vec *out = &p->prompts[i];
+    if (g->dialect == GENREQ_INFILL)
+        return infill_tokens(g, text->tokenizer, out, err);
     if (is_chat(g, text))
         return chat_tokens(g, text, p, out, err);
     if (!g->prompts[i].is_ids)

@@ -26,7 +26,10 @@ void prepare_job_free(struct prepare_job *job) {
 }
 
 size_t prepare_cost(const struct genreq *g) {
-    size_t bytes = g->messages.len + g->tools.len + g->documents.len;
+    size_t bytes = g->messages.len + g->tools.len + g->documents.len + g->infill.prefix.len +
+                   g->infill.suffix.len;
+    for (uint32_t i = 0; i < g->infill.file_count; i++)
+        bytes += g->infill.files[i].text.len;
     for (uint32_t i = 0; i < g->prompt_count; i++)
         bytes += g->prompts[i].text.len;
     return bytes;

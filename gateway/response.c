@@ -28,6 +28,8 @@ static const struct shape shapes[GENREQ_DIALECT_COUNT] = {
     [GENREQ_OLLAMA_CHAT] = {.id_prefix = "ollama-"},
     [GENREQ_OLLAMA_GENERATE] = {.id_prefix = "ollama-"},
     [GENREQ_RESPONSES] = {.id_prefix = "resp_"},
+    [GENREQ_COMPLETION] = {.id_prefix = "cmpl-"},
+    [GENREQ_INFILL] = {.id_prefix = "cmpl-"},
 };
 
 #define ADD(out, literal) buf_add((out), (literal), sizeof(literal) - 1)

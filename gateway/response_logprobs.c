@@ -68,13 +68,18 @@ static void add_chat_fields(const struct tokenizer *t, uint32_t id, float value,
     buf_add_byte(out, ']');
 }
 
+/* with_ids: llama.cpp's, which has the token's id in front. */
 static void add_chat_entry(const struct tokenizer *t, const struct token_logprobs *lp,
-                           struct buf *out) {
+                           bool with_ids, struct buf *out) {
     buf_add_byte(out, '{');
+    if (with_ids)
+        buf_addf(out, "\"id\":%u,", lp->ids[0]);
     add_chat_fields(t, lp->ids[0], lp->values[0], out);
     buf_add_str(out, ",\"top_logprobs\":[");
     for (uint32_t i = 1; i < lp->count; i++) {
         buf_add_str(out, i > 1 ? ",{" : "{");
+        if (with_ids)
+            buf_addf(out, "\"id\":%u,", lp->ids[i]);
         add_chat_fields(t, lp->ids[i], lp->values[i], out);
         buf_add_byte(out, '}');
     }
@@ -127,7 +132,7 @@ void response_logprobs_entry(enum genreq_dialect dialect, const struct tokenizer
     if (dialect == GENREQ_COMPLETIONS)
         add_completions_entry(t, lp, text_offset, out);
     else
-        add_chat_entry(t, lp, out);
+        add_chat_entry(t, lp, dialect == GENREQ_COMPLETION || dialect == GENREQ_INFILL, out);
 }
 
 /* Appends, comma-separated, part `column` of every entry. */
@@ -152,7 +157,7 @@ void response_logprobs_value(enum genreq_dialect dialect, struct bytes entries, 
         buf_add_str(out, "],\"refusal\":null}");
         return;
     }
-    if (dialect != GENREQ_COMPLETIONS) { /* Ollama's */
+    if (dialect != GENREQ_COMPLETIONS) { /* a plain list */
         buf_add_byte(out, '[');
         add_column(entries, 0, out);
         buf_add_byte(out, ']');

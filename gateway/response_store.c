@@ -103,12 +103,11 @@ static void unlist(struct response_store *s, struct kept_response *k) {
 
 static void make_room(struct response_store *s) {
     while (s->bytes > s->bytes_max) {
-        const struct holder *most = &s->holders.items[0];
-        for (size_t i = 1; i < s->holders.count; i++)
-            if (s->holders.items[i].bytes > most->bytes)
-                most = &s->holders.items[i];
+        uint64_t most = 0;
+        for (size_t i = 0; i < s->holders.count; i++)
+            most = MAX(most, s->holders.items[i].bytes);
         struct kept_response *k = s->oldest;
-        while (!u128_equal(k->tenant, most->tenant))
+        while (holder_of(s, k->tenant)->bytes < most)
             k = k->newer;
         unlist(s, k);
     }

@@ -7,7 +7,7 @@
  *
  * Invariants:
  *   (1) The bytes of all listed answers are at most the budget. Past it answers leave, the oldest
- *       of whichever key holds most first, running ones too.
+ *       of the keys that hold most first, running ones too.
  *   (2) A number is found under the tenant that it was added with, and under no other.
  *   (3) An answer that has left stays readable for those who hold a reference, and takes no more.
  *

@@ -85,6 +85,12 @@ static void on_response_cancel(const struct call *c) {
 static void on_input_tokens(const struct call *c) {
     text_call_input_tokens(c->thread, c->req, c->tenant);
 }
+static void on_completion(const struct call *c) {
+    on_generate(c, GENREQ_COMPLETION);
+}
+static void on_infill(const struct call *c) {
+    on_generate(c, GENREQ_INFILL);
+}
 static void on_ollama_tags(const struct call *c) {
     ollama_tags(c->thread, c->req);
 }
@@ -219,6 +225,39 @@ static void on_load(const struct call *c) {
     buf_release(&body);
 }
 
+/* llama.cpp's slots. Here a request takes none for itself in the gateway: one that works for each
+ * that is open, and one that is free while another may be opened. */
+static void on_slots(const struct call *c) {
+    enum { SLOTS_MAX = 1024 };
+    const struct gateway *gw = c->thread->gw;
+    struct served_model *model = model_table_any_ready(gw->models);
+    int64_t open = atomic_load(&gw->open_count);
+    bool full = open >= gw->settings.open_max;
+    struct api_error err;
+    struct buf body = {0};
+    if (full && bytes_equal(c->req->query, bytes_str("fail_on_no_slot=1"))) {
+        api_error_set(&err, API_UNAVAILABLE, NULL, "no slot available");
+        error_respond(c->req, &err);
+        served_model_put(model);
+        return;
+    }
+    buf_add_byte(&body, '[');
+    for (int64_t i = 0; i < MIN(open + !full, SLOTS_MAX); i++)
+        buf_addf(&body, "%s{\"id\":%lld,\"n_ctx\":%u,\"is_processing\":%s}", i ? "," : "",
+                 (long long)i, model ? model->max_context : 0, i < open ? "true" : "false");
+    buf_add_byte(&body, ']');
+    http_respond(c->req, 200, JSON_TYPE, NULL, 0, buf_bytes(&body));
+    buf_release(&body);
+    served_model_put(model);
+}
+
+static void on_tokenizer_info(const struct call *c) {
+    text_call_tokenizer_info(c->thread, c->req);
+}
+static void on_render(const struct call *c) {
+    text_call_render(c->thread, c->req);
+}
+
 static void add_default(cJSON *to, const char *name, double value) {
     if (value >= 0)
         cJSON_AddNumberToObject(to, name, value);
@@ -283,6 +322,12 @@ static const struct route {
     {"/api/create", HTTP_POST, false, false, on_ollama_refused},
     {"/api/copy", HTTP_POST, false, false, on_ollama_refused},
     {"/api/delete", HTTP_DELETE, false, false, on_ollama_refused},
+    {"/completion", HTTP_POST, false, false, on_completion},
+    {"/completions", HTTP_POST, false, false, on_completion},
+    {"/infill", HTTP_POST, false, false, on_infill},
+    {"/slots", HTTP_GET, false, true, on_slots},
+    {"/tokenizer_info", HTTP_GET, false, false, on_tokenizer_info},
+    {"/v1/chat/completions/render", HTTP_POST, false, false, on_render},
     {"/tokenize", HTTP_POST, false, false, on_tokenize},
     {"/detokenize", HTTP_POST, false, false, on_detokenize},
     {"/apply-template", HTTP_POST, false, false, on_apply_template},

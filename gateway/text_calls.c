@@ -73,6 +73,10 @@ static int read_response(struct text_request *t, struct bytes body, struct api_e
     return responses_parse(&t->g, body, err);
 }
 
+static int read_chat(struct text_request *t, struct bytes body, struct api_error *err) {
+    return openai_chat_parse(&t->g, body, err);
+}
+
 /* Reads what json_scan took. */
 typedef int text_call_reader(struct text_request *t, struct bytes body, struct api_error *err);
 
@@ -236,6 +240,100 @@ static int count_input(const struct text_request *t, const struct served_model *
     return rc;
 }
 
+/* What the client set of the fields that sample; the rest is the model's own. */
+static void write_given_sampling(const struct genreq *g, struct json_writer *w) {
+    const struct {
+        const char *name;
+        uint32_t given;
+        double value;
+    } numbers[] = {{"temperature", GENREQ_TEMPERATURE, g->temperature},
+                   {"top_p", GENREQ_TOP_P, g->top_p},
+                   {"min_p", GENREQ_MIN_P, g->min_p},
+                   {"repetition_penalty", GENREQ_REPETITION, g->repetition_penalty}};
+    json_begin_object(w);
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
+        if (!(g->given & numbers[i].given))
+            continue;
+        json_key(w, numbers[i].name);
+        json_double(w, numbers[i].value);
+    }
+    if (g->given & GENREQ_TOP_K) {
+        json_key(w, "top_k");
+        json_int(w, g->top_k);
+    }
+    if (g->given & GENREQ_SEED) {
+        json_key(w, "seed");
+        json_int(w, g->seed);
+    }
+    if (g->given & (GENREQ_MAX_TOKENS | GENREQ_MAX_COMPLETION_TOKENS)) {
+        json_key(w, "max_tokens");
+        json_uint(w, genreq_max_tokens(g, 0));
+    }
+    json_key(w, "n");
+    json_int(w, g->choice_count);
+    json_end_object(w);
+}
+
+static int render(const struct text_request *t, const struct served_model *m, struct buf *out,
+                  struct api_error *err) {
+    struct token_vec ids = {0};
+    struct json_writer w;
+    int rc = tokens_of(t, m, &ids, err);
+    json_writer_init(&w, out);
+    if (rc == 0) {
+        json_begin_object(&w);
+        json_key(&w, "model");
+        json_string(&w, m->name);
+        json_key(&w, "token_ids");
+        json_begin_array(&w);
+        for (size_t i = 0; i < ids.count; i++)
+            json_uint(&w, ids.items[i]);
+        json_end_array(&w);
+        json_key(&w, "sampling_params");
+        write_given_sampling(&t->g, &w);
+        json_key(&w, "stream");
+        json_bool(&w, t->g.stream);
+        json_end_object(&w);
+    }
+    vec_release(&ids);
+    return rc;
+}
+
+static void write_token_named(struct json_writer *w, const char *name, const struct tokenizer *t,
+                              uint32_t id) {
+    struct buf text = {0};
+    json_key(w, name);
+    if (id == TOKEN_NONE) {
+        json_null(w);
+    } else {
+        tokenizer_token_text(t, id, &text);
+        json_string_bytes(w, buf_bytes(&text));
+    }
+    buf_release(&text);
+}
+
+static void write_tokenizer_info(const struct served_model *m, struct buf *out) {
+    const struct tokenizer *tokenizer = m->text->tokenizer;
+    struct tokens eos = tokenizer_eos(tokenizer);
+    struct json_writer w;
+    json_writer_init(&w, out);
+    json_begin_object(&w);
+    json_key(&w, "vocab_size");
+    json_uint(&w, tokenizer_vocab_count(tokenizer));
+    json_key(&w, "model_max_length");
+    json_uint(&w, m->max_context);
+    write_token_named(&w, "bos_token", tokenizer, tokenizer_bos(tokenizer));
+    write_token_named(&w, "eos_token", tokenizer, eos.count ? eos.ids[0] : TOKEN_NONE);
+    json_key(&w, "add_bos_token");
+    json_bool(&w, tokenizer_prefix(tokenizer).count > 0);
+    json_key(&w, "chat_template");
+    if (chat_has_template(m->text->chat))
+        json_string_bytes(&w, chat_template_source(m->text->chat, NULL, false));
+    else
+        json_null(&w);
+    json_end_object(&w);
+}
+
 static int detokenize(const struct text_request *t, const struct served_model *m, struct buf *out,
                       struct api_error *err) {
     static const char *const NAMES[] = {"prompt", "content"}; /* vLLM's and llama.cpp's */
@@ -315,4 +413,21 @@ void text_call_count_tokens(struct event_thread *thread, struct http_request *re
 void text_call_input_tokens(struct event_thread *thread, struct http_request *req,
                             struct u128 tenant) {
     answer_for(thread, req, tenant, read_response, count_input);
+}
+void text_call_render(struct event_thread *thread, struct http_request *req) {
+    answer(thread, req, read_chat, render);
+}
+
+void text_call_tokenizer_info(struct event_thread *thread, struct http_request *req) {
+    struct served_model *m = NULL;
+    struct api_error err;
+    struct buf out = {0};
+    if (find_model(thread, bytes_of(NULL, 0), &m, &err)) {
+        error_respond(req, &err);
+        return;
+    }
+    write_tokenizer_info(m, &out);
+    http_respond(req, 200, "application/json", NULL, 0, buf_bytes(&out));
+    buf_release(&out);
+    served_model_put(m);
 }

@@ -22,6 +22,11 @@ void text_call_count_tokens(struct event_thread *thread, struct http_request *re
 /* POST /v1/responses/input_tokens: the same for OpenAI's responses; tenant: whose. */
 void text_call_input_tokens(struct event_thread *thread, struct http_request *req,
                             struct u128 tenant);
+/* POST /v1/chat/completions/render: a chat as the tokens and parameters that would be sampled with,
+ * in vLLM's form. */
+void text_call_render(struct event_thread *thread, struct http_request *req);
+/* GET /tokenizer_info: what the only model's tokenizer is like. */
+void text_call_tokenizer_info(struct event_thread *thread, struct http_request *req);
 /* POST /detokenize: the text of ids. */
 void text_call_detokenize(struct event_thread *thread, struct http_request *req);
 /* POST /apply-template: a chat's prompt as text. */

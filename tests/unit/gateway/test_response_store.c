@@ -48,7 +48,7 @@ static void shrink(struct shadow *list, size_t *count, size_t each) {
             if (held[t] > held[most])
                 most = t;
         size_t at = 0;
-        while (list[at].tenant.lo != most)
+        while (held[list[at].tenant.lo] < held[most])
             at++;
         memmove(&list[at], &list[at + 1], (--*count - at) * sizeof list[0]);
     }
@@ -60,7 +60,7 @@ static void compare(struct response_store *store, const struct shadow *list, siz
     EXPECT_EQ(response_store_count(store), count);
     for (size_t i = 0; i < count; i++) {
         const struct shadow *s = &list[i];
-        const struct u128 stranger = {0, (s->tenant.lo + 1) % TENANTS};
+        const struct u128 stranger = {.lo = (s->tenant.lo + 1) % TENANTS};
         struct kept_response *found = response_store_find(store, s->number, s->tenant);
         EXPECT(found == s->kept);
         EXPECT_EQ(kept_response_is_running(store, s->kept), s->running);
@@ -81,8 +81,8 @@ TEST(the_oldest_of_whoever_holds_most_leave) {
     for (int step = 0; step < 3000; step++) {
         uint32_t what = check_random() % 8;
         if (what < 5 && count < SLOTS) {
-            struct shadow s = {.number = {(uint64_t)step + 1, 7},
-                               .tenant = {0, check_random() % TENANTS},
+            struct shadow s = {.number.hi = (uint64_t)step + 1,
+                               .tenant.lo = check_random() % TENANTS,
                                .bytes = check_random() % 2500,
                                .running = check_random() % 2};
             const struct kept_parts parts = parts_of(&s, text);

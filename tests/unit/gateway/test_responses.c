@@ -659,6 +659,7 @@ TEST(a_follower_reads_while_it_runs) {
     buf_release(&head);
     snprintf(path, sizeof path, "/v1/responses/%s?stream=true", id);
     int fd = client_open(w.port, "GET", path, NULL, NULL);
+    answer_init(&a);
     sleep_ms(300); /* a quiet stream is kept alive */
     fake_set_stepping(w.fake, true);
     client_finish(fd, &a);

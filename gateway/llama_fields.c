@@ -1,0 +1,230 @@
+/*
+ * POST /completion and /infill: the fields of llama.cpp's own requests. Most are those that
+ * field_peers.c takes under llama.cpp's names everywhere; what is not given comes from the model's
+ * files, not from llama.cpp's defaults.
+ */
+#include "gateway/field.h"
+
+/* A request; g first: the rows are of struct genreq. */
+struct llama_request {
+    struct genreq g;
+    bool return_tokens, has_prefix, has_suffix;
+    struct bytes prompt; /* of an infill */
+};
+
+static struct llama_request *request_of(struct field_reader *r) {
+    return (struct llama_request *)(void *)r->g;
+}
+
+static int read_return_tokens(struct field_reader *r, enum json_event first) {
+    if (first != JSON_TRUE && first != JSON_FALSE)
+        return field_wrong_type(r, "a boolean", first);
+    request_of(r)->return_tokens = first == JSON_TRUE;
+    return 0;
+}
+
+static int read_probs(struct field_reader *r, enum json_event first) {
+    if (field_int(r, first, 0, GENREQ_TOP_LOGPROBS_MAX, &r->g->top_logprobs))
+        return -1;
+    r->g->logprobs = r->g->top_logprobs > 0;
+    return 0;
+}
+
+/* -1 means none. */
+static int read_seed(struct field_reader *r, enum json_event first) {
+    if (field_int(r, first, 0, 0, &r->g->seed))
+        return -1;
+    if (r->g->seed != -1)
+        r->g->given |= GENREQ_SEED;
+    return 0;
+}
+
+static int read_bias_pair(struct field_reader *r, uint32_t *id, float *value) {
+    static const struct field range = {.min = -100, .max = 100};
+    int64_t read_id = 0;
+    double bias = 0;
+    if (field_int(r, json_next(&r->json), 0, INT32_MAX, &read_id))
+        return -1;
+    if (field_number(r, json_next(&r->json), &range, &bias))
+        return -1;
+    *id = (uint32_t)read_id;
+    *value = (float)bias;
+    return json_next(&r->json) == JSON_ARRAY_END ? 0 : field_wrong_type(r, "pairs", JSON_NULL);
+}
+
+/* [[ID, BIAS], ...], or OpenAI's object. */
+static int read_bias(struct field_reader *r, enum json_event first) {
+    uint32_t ids[GENREQ_BIAS_MAX];
+    float values[GENREQ_BIAS_MAX];
+    size_t count = 0;
+    if (first == JSON_FALSE)
+        return 0;
+    if (first == JSON_OBJECT_BEGIN)
+        return field_logit_bias(r, first);
+    if (first != JSON_ARRAY_BEGIN)
+        return field_wrong_type(r, "an array of pairs of a token id and a number", first);
+    for (enum json_event event; (event = json_next(&r->json)) != JSON_ARRAY_END; count++) {
+        if (event != JSON_ARRAY_BEGIN)
+            return field_wrong_type(r, "an array of pairs of a token id and a number", event);
+        if (count == GENREQ_BIAS_MAX)
+            return api_error_set(r->err, API_BAD_REQUEST, r->name,
+                                 "'%s' holds more than %d entries", r->name, GENREQ_BIAS_MAX);
+        if (read_bias_pair(r, &ids[count], &values[count]))
+            return -1;
+    }
+    return field_copy_bias(r, ids, values, count);
+}
+
+/* ---- what stands around ---- */
+
+static int read_around(struct field_reader *r, enum json_event first, struct bytes *out,
+                       bool *given) {
+    *given = true;
+    return field_string(r, first, SIZE_MAX, out);
+}
+
+static int read_prefix(struct field_reader *r, enum json_event first) {
+    return read_around(r, first, &r->g->infill.prefix, &request_of(r)->has_prefix);
+}
+
+static int read_suffix(struct field_reader *r, enum json_event first) {
+    return read_around(r, first, &r->g->infill.suffix, &request_of(r)->has_suffix);
+}
+
+static int read_infill_prompt(struct field_reader *r, enum json_event first) {
+    return field_string(r, first, SIZE_MAX, &request_of(r)->prompt);
+}
+
+/* {"filename": ..., "text": ...} */
+static int read_file(struct field_reader *r, struct genreq_file *file) {
+    bool has_text = false;
+    file->name = bytes_str("tmp"); /* llama.cpp's */
+    for (enum json_event event; (event = json_next(&r->json)) == JSON_KEY;) {
+        bool is_name = bytes_equal(r->json.text, bytes_str("filename")),
+             is_text = bytes_equal(r->json.text, bytes_str("text"));
+        event = json_next(&r->json);
+        int rc = is_name   ? field_string(r, event, GENREQ_NAME_MAX, &file->name)
+                 : is_text ? field_string(r, event, SIZE_MAX, &file->text)
+                           : field_span(r, event, NULL);
+        if (rc)
+            return -1;
+        has_text |= is_text;
+    }
+    if (has_text)
+        return 0;
+    return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' holds a file without 'text'",
+                         r->name);
+}
+
+static int read_extra(struct field_reader *r, enum json_event first) {
+    VEC(struct genreq_file) files = {0};
+    int rc = 0;
+    if (first != JSON_ARRAY_BEGIN)
+        return field_wrong_type(r, "an array of files", first);
+    for (enum json_event event; rc == 0 && (event = json_next(&r->json)) != JSON_ARRAY_END;) {
+        struct genreq_file file = {.text = {0}};
+        if (event != JSON_OBJECT_BEGIN)
+            rc = field_wrong_type(r, "an array of files", event);
+        else if (files.count == GENREQ_FILES_MAX)
+            rc = api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' holds more than %d files",
+                               r->name, GENREQ_FILES_MAX);
+        else
+            rc = read_file(r, &file);
+        if (rc == 0)
+            vec_push(&files, file);
+    }
+    if (rc == 0 && files.count) {
+        r->g->infill.file_count = (uint32_t)files.count;
+        r->g->infill.files =
+            arena_copy(&r->g->arena, files.items, files.count * sizeof files.items[0]);
+        rc = r->g->infill.files ? 0 : field_too_large(r);
+    }
+    vec_release(&files);
+    return rc;
+}
+
+#define NEUTRAL_FIELD(json, values)                                                                \
+    { .name = json, .kind = FIELD_REFUSED, .neutral = values }
+
+/* clang-format off */
+#define COMMON_ROWS                                                                                \
+    CUSTOM_FIELD("n_probs", read_probs),                                                           \
+    CUSTOM_FIELD("return_tokens", read_return_tokens),                                             \
+    CUSTOM_FIELD("seed", read_seed),                                                               \
+    CUSTOM_FIELD("logit_bias", read_bias),                                                         \
+    NEUTRAL_FIELD("post_sampling_probs", "false"),                                                 \
+    NEUTRAL_FIELD("n", "1"),                                                                       \
+    NEUTRAL_FIELD("n_cmpl", "1"),                                                                  \
+    /* of chats, or of the other dialects */                                                       \
+    REFUSED_FIELD("messages"),                                                                     \
+    REFUSED_FIELD("tools"),                                                                        \
+    REFUSED_FIELD("documents"),                                                                    \
+    REFUSED_FIELD("chat_template"),                                                                \
+    REFUSED_FIELD("chat_template_kwargs"),                                                         \
+    REFUSED_FIELD("logprobs"),                                                                     \
+    REFUSED_FIELD("return_token_ids"),                                                             \
+    NEUTRAL_FIELD("tool_choice", "\"none\" \"auto\"")
+
+static const struct field completion_rows[] = {
+    COMMON_ROWS,
+    CUSTOM_FIELD("prompt", field_prompt),
+};
+
+static const struct field infill_rows[] = {
+    COMMON_ROWS,
+    CUSTOM_FIELD("prompt", read_infill_prompt),
+    CUSTOM_FIELD("input_prefix", read_prefix),
+    CUSTOM_FIELD("input_suffix", read_suffix),
+    CUSTOM_FIELD("input_extra", read_extra),
+    REFUSED_FIELD("add_special_tokens"),
+};
+/* clang-format on */
+
+static int read(struct llama_request *q, const struct field_table *own, struct bytes body,
+                struct api_error *err) {
+    const struct field_table *const tables[] = {own, &field_shared, &field_constraint,
+                                                &field_peers};
+    if (field_read_request(&q->g, tables, ARRAY_LEN(tables), body, err))
+        return -1;
+    q->g.return_token_ids = q->return_tokens || q->g.stream;
+    return 0;
+}
+
+/* One answer, so one prompt. */
+static int check_prompt(const struct genreq *g, struct api_error *err) {
+    if (g->prompt_count == 0)
+        return api_error_set(err, API_BAD_REQUEST, "prompt", "'prompt' is missing");
+    if (g->prompt_count > 1)
+        return api_error_set(err, API_UNSUPPORTED, "prompt",
+                             "'prompt' must be one prompt here; /v1/completions takes several");
+    if (g->prompts[0].is_ids && g->prompts[0].ids.count == 0)
+        return api_error_set(err, API_BAD_REQUEST, "prompt", "'prompt' is empty");
+    return 0;
+}
+
+int llama_completion_parse(struct genreq *g, struct bytes body, struct api_error *err) {
+    static const struct field_table own = {completion_rows, ARRAY_LEN(completion_rows)};
+    struct llama_request q = {.g = *g};
+    int rc = read(&q, &own, body, err);
+    if (rc == 0)
+        rc = check_prompt(&q.g, err);
+    *g = q.g; /* the arena with it */
+    return rc;
+}
+
+int llama_infill_parse(struct genreq *g, struct bytes body, struct api_error *err) {
+    static const struct field_table own = {infill_rows, ARRAY_LEN(infill_rows)};
+    struct llama_request q = {.g = *g};
+    int rc = read(&q, &own, body, err);
+    if (rc == 0 && !q.has_prefix)
+        rc = api_error_set(err, API_BAD_REQUEST, "input_prefix", "'input_prefix' is missing");
+    if (rc == 0 && !q.has_suffix)
+        rc = api_error_set(err, API_BAD_REQUEST, "input_suffix", "'input_suffix' is missing");
+    if (rc == 0) {
+        const struct genreq_prompt prompt = {.text = q.prompt};
+        q.g.prompts = arena_copy(&q.g.arena, &prompt, sizeof prompt);
+        q.g.prompt_count = q.g.prompts ? 1 : 0;
+    }
+    *g = q.g; /* the arena with it */
+    return rc;
+}
