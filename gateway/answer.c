@@ -8,6 +8,7 @@
 void answer_release(struct answer *a) {
     response_release(&a->writer);
     responses_state_free(&a->responses);
+    event_ids_release(&a->ids);
 }
 
 const struct answer_form *answer_form_of(enum genreq_dialect dialect) {
@@ -53,6 +54,12 @@ bool answer_all_ended(const struct answer *a, enum choice_finish finish) {
 
 /* ---- the client ---- */
 
+/* The form has written events of a part behind `from`. */
+static void mark(struct answer *a, uint32_t part, size_t from) {
+    if (event_ids_are_on(&a->ids))
+        event_ids_mark(&a->ids, part, &a->scratch->out, from);
+}
+
 bool answer_flush(struct answer *a, int64_t now_ms) {
     const struct buf *out = &a->scratch->out;
     if (!answer_is_heard(a) || !out->len)
@@ -74,6 +81,7 @@ bool answer_begin(struct answer *a, int64_t now_ms) {
         http_stream_begin(a->http, 200, a->form->stream_type, fields, ARRAY_LEN(fields));
     buf_reset(&a->scratch->out);
     a->form->begin(a, &a->scratch->out);
+    mark(a, 0, 0);
     return answer_flush(a, now_ms);
 }
 
@@ -132,7 +140,9 @@ static void add_event(struct answer *a, struct choice *c) {
     }
     const struct response_text text = {buf_bytes(&s->piece), buf_bytes(&c->reasoning),
                                        buf_bytes(&c->calls)};
+    size_t from = s->out.len;
     a->form->text(a, c, &text, logprobs, extra, &s->out);
+    mark(a, 1 + c->index, from);
     buf_reset(&c->reasoning);
     buf_reset(&c->calls);
 }
@@ -177,7 +187,9 @@ void answer_finish_choice(struct answer *a, const struct choice *c) {
     CHECK(c->finish != CHOICE_RUNNING);
     if (!a->stream || !answer_is_heard(a))
         return;
+    size_t from = a->scratch->out.len;
     a->form->finish(a, c, &a->scratch->out);
+    mark(a, 1 + c->index, from);
 }
 
 /* ---- the end ---- */
@@ -205,6 +217,7 @@ void answer_end(struct answer *a) {
     CHECK(answer_is_heard(a) && a->begun);
     buf_reset(out);
     a->form->end(a, out);
+    mark(a, 0, 0);
     if (a->background)
         return;
     http_stream_write(a->http, out->data, out->len);

@@ -16,6 +16,7 @@
 #ifndef GATEWAY_ANSWER_H
 #define GATEWAY_ANSWER_H
 
+#include "gateway/event_ids.h"
 #include "gateway/response.h"
 #include "gateway/submission.h"
 
@@ -27,6 +28,7 @@ struct answer_form {
     const char *stream_type; /* the content type of a stream, */
     const char *ping;        /* and what fills its silence; "": nothing can */
     bool whole_calls;        /* a stream has each tool call in one piece, and well formed */
+    bool has_ids;            /* a stream is server-sent events that depend on the tokens alone */
     /* Fills *r, whose id is response_id of `number`. */
     void (*init)(struct response_writer *r, enum genreq_dialect dialect, bool stream,
                  struct u128 number, int64_t created_s, struct bytes model);
@@ -77,8 +79,9 @@ struct answer {
     struct scratch *scratch;              /* borrowed: the thread's */
     const struct submission *submissions; /* borrowed: the generation's, in order of index */
     uint32_t submission_count;
-    bool stream;   /* events; else one object */
-    bool logprobs; /* wanted, and */
+    bool stream;          /* events; else one object */
+    struct event_ids ids; /* on: the stream can be resumed */
+    bool logprobs;        /* wanted, and */
     bool token_ids;
     enum answer_block block;           /* of a form that has blocks: the open one */
     uint32_t block_count;              /* begun so far */

@@ -55,6 +55,7 @@ static void whole(struct answer *a, struct buf *out) {
 const struct answer_form answer_openai = {
     .stream_type = "text/event-stream; charset=utf-8",
     .ping = ": ping\n\n",
+    .has_ids = true,
     .init = response_init,
     .begin = begin,
     .text = text,

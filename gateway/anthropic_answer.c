@@ -278,6 +278,7 @@ static void whole(struct answer *a, struct buf *out) {
 const struct answer_form answer_anthropic = {
     .stream_type = "text/event-stream; charset=utf-8",
     .ping = EVENT("ping") "}\n\n",
+    .has_ids = true,
     .init = init,
     .begin = begin,
     .text = text,

@@ -108,3 +108,11 @@ void delivery_submitted(struct delivery *d, struct epoch epoch, int64_t now_ms) 
     d->submitted = true;
     d->submit_ms = now_ms;
 }
+
+void delivery_attached(struct delivery *d, uint32_t attempt, struct epoch epoch, int64_t now_ms) {
+    CHECK(!d->submitted);
+    d->attempt = attempt;
+    d->epoch = epoch;
+    d->submitted = d->accepted = d->resumed = true;
+    d->submit_ms = d->heard_ms = now_ms;
+}

@@ -106,6 +106,8 @@ void delivery_restart(struct delivery *d, struct epoch epoch);
 /* The scheduler refused this attempt for now: the next Submit is a new attempt, as new as this one
  * was. */
 void delivery_retry(struct delivery *d);
+/* The scheduler runs it already: it was attached to, and its runs come from the first token on. */
+void delivery_attached(struct delivery *d, uint32_t attempt, struct epoch epoch, int64_t now_ms);
 /* A first submission waits no tick: marks it submitted now, to this epoch. */
 void delivery_submitted(struct delivery *d, struct epoch epoch, int64_t now_ms);
 

@@ -16,6 +16,7 @@ enum { EVENT_THREAD_TICK_MS = 100, HEALTH_WAITERS_MAX = 64 };
 
 struct generation;
 struct follower;
+struct resume;
 
 /* Requests of /health/e2e that wait for a probe's result (health.h). */
 struct health_waiters {
@@ -38,6 +39,7 @@ struct event_thread {
     struct epoch epoch; /* of it */
     struct submission_map submissions;
     struct generation *generations; /* open ones, newest first */
+    struct resume *resumes;         /* clients that ask for a stream, not yet answered (resume.h) */
     struct generation *opened;      /* opened in this turn, not yet tried; NULL: none */
     struct outbox outbox;
     int64_t now_us, now_ms; /* of this turn */

@@ -8,6 +8,7 @@
 #include "gateway/error_response.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/model_metrics.h"
+#include "gateway/presentation.h"
 #include "gateway/request_id.h"
 #include "gateway/request_log.h"
 #include "gateway/response_calls.h"
@@ -84,6 +85,7 @@ void generation_end(struct generation *gen, const char *finish, int status) {
     answer_release(&gen->answer);
     buf_release(&gen->terms.presentation);
     buf_release(&gen->terms.cache_salt);
+    buf_release(&gen->terms.stream);
     prepared_release(&gen->terms.prepared);
     served_model_put(gen->terms.model);
     buf_release(&gen->body);
@@ -94,13 +96,14 @@ void generation_end(struct generation *gen, const char *finish, int status) {
 void generation_cancel(struct generation *gen) {
     int64_t choices = gen->state == GENERATION_RUNNING ? gen->open_choices : 1;
     gen->answer.http = NULL;
+    gen->terms.detach = gen->terms.stream.len > 0 && gen->state == GENERATION_RUNNING;
     if (*gen->id) { /* nobody waits for a probe */
         gateway_metrics_answer(499);
         gateway_metrics_cancelled(choices);
     }
     if (gen->metrics)
         metric_add_label(&gen->metrics[MODEL_METRIC_SUCCESS], MODEL_FINISH_ABORT, choices);
-    generation_end(gen, "cancelled", 499);
+    generation_end(gen, gen->terms.detach ? "detached" : "cancelled", 499);
 }
 
 void generation_fail(struct generation *gen, const struct api_error *err) {
@@ -146,6 +149,7 @@ static void on_drained(void *ctx, struct http_request *req) {
     (void)req;
     event_thread_set_now(gen->thread);
     generation_set_paused(gen, false);
+    generation_ask(gen);
 }
 
 static const struct http_watch watch = {.on_closed = on_closed, .on_drained = on_drained};
@@ -170,7 +174,7 @@ static void name_request(struct generation *gen, struct http_request *req) {
 }
 
 void generation_open(struct event_thread *thread, struct http_request *req, struct genreq *g,
-                     bool unread, struct u128 tenant) {
+                     bool unread, struct u128 tenant, const struct bytes *stream) {
     struct api_error err;
     CHECK(!thread->opened);
     metric_add_label(METRIC(REQUESTS), (int)g->dialect, 1);
@@ -185,6 +189,8 @@ void generation_open(struct event_thread *thread, struct http_request *req, stru
     gen->answer.http = req;
     gen->start_us = req->start_us;
     name_request(gen, req);
+    if (stream)
+        buf_add_bytes(&gen->terms.stream, *stream);
     http_request_watch(req, &watch, gen);
     thread->opened = gen;
 }
@@ -212,36 +218,6 @@ void generation_probe(struct event_thread *thread, struct bytes model, int64_t t
 
 /* ---- from waiting to running ---- */
 
-/* What whoever resumes the stream needs to write it: the dialect's view of the request, as JSON. */
-static void write_presentation(struct generation *gen, int64_t created_s) {
-    const struct genreq *g = &gen->request;
-    struct json_writer w;
-    json_writer_init(&w, &gen->terms.presentation);
-    json_begin_object(&w);
-    json_key(&w, "dialect");
-    json_int(&w, g->dialect);
-    json_key(&w, "id");
-    json_string(&w, gen->answer.writer.id);
-    json_key(&w, "created");
-    json_int(&w, created_s);
-    json_key(&w, "model");
-    json_string(&w, gen->terms.model->name);
-    json_key(&w, "stream");
-    json_bool(&w, g->stream);
-    json_key(&w, "include_usage");
-    json_bool(&w, g->include_usage);
-    json_key(&w, "include_stop");
-    json_bool(&w, g->include_stop_text);
-    json_key(&w, "skip_special");
-    json_bool(&w, g->skip_special_tokens);
-    json_key(&w, "stops");
-    json_begin_array(&w);
-    for (uint32_t i = 0; i < g->stop_count; i++)
-        json_string_bytes(&w, g->stops[i]);
-    json_end_array(&w);
-    json_end_object(&w);
-}
-
 static void init_answer(struct generation *gen, int64_t created_s) {
     const struct genreq *g = &gen->request;
     struct answer *a = &gen->answer;
@@ -261,7 +237,31 @@ static void init_answer(struct generation *gen, int64_t created_s) {
     a->times.submit_us = gen->thread->now_us;
 }
 
-static int init_submissions(struct generation *gen, struct error *err) {
+/* Streams of one prompt alone can be resumed: a name that cannot be used is refused, and one of an
+ * answer in one piece is passed over. */
+static int settle_stream(struct generation *gen, struct api_error *err) {
+    const struct genreq *g = &gen->request;
+    struct submit_terms *terms = &gen->terms;
+    if (!terms->stream.len)
+        return 0;
+    if (!g->stream || !gen->answer.form->has_ids) {
+        buf_release(&terms->stream);
+        return 0;
+    }
+    if (terms->prepared.prompt_count > 1)
+        return api_error_set(
+            err, API_UNSUPPORTED, "prompt",
+            "a stream of several prompts cannot be resumed: send one, or leave out "
+            "X-Conversation-Id");
+    if (terms->presentation.len > WIRE_MAX_PRESENTATION)
+        return api_error_set(err, API_TOO_LARGE, "tools",
+                             "the tools are too large for a stream that can be resumed: make them "
+                             "smaller, or leave out X-Conversation-Id");
+    return 0;
+}
+
+/* first: the id of the first one. */
+static int init_submissions(struct generation *gen, struct u128 first, struct error *err) {
     const struct genreq *g = &gen->request;
     const struct prepared *prepared = &gen->terms.prepared;
     struct choice_config config = {.tokenizer = gen->terms.model->text->tokenizer,
@@ -280,7 +280,7 @@ static int init_submissions(struct generation *gen, struct error *err) {
     gen->answer.submissions = gen->submissions;
     gen->open_choices = prepared->prompt_count * choice_count;
     for (uint32_t i = 0; i < prepared->prompt_count; i++) {
-        struct u128 id = i == 0 ? gen->number : request_id_new(gen->thread->idx);
+        struct u128 id = i == 0 ? first : request_id_new(gen->thread->idx);
         gen->answer.submission_count = ++gen->submission_count;
         int rc = submission_init(&gen->submissions[i], gen, gen->thread, &gen->terms, id, i,
                                  choice_count, &config, err);
@@ -306,8 +306,14 @@ static int submit(struct generation *gen, struct api_error *api) {
     int64_t created_s = wall_ms() / 1000;
     CHECK(gen->state == GENERATION_WAITING && gen->terms.model && !gen->submissions);
     init_answer(gen, created_s);
-    write_presentation(gen, created_s);
-    if (init_submissions(gen, &err))
+    if (gen->terms.stream.len)
+        presentation_write(&gen->request, &gen->terms.prepared.parse, gen->number, created_s,
+                           &gen->terms.presentation);
+    if (settle_stream(gen, api))
+        return -1;
+    if (gen->terms.stream.len)
+        event_ids_init(&gen->answer.ids, (uint32_t)gen->request.choice_count, NULL);
+    if (init_submissions(gen, gen->number, &err))
         return api_error_set(api, API_BAD_REQUEST, "stop", "%s", err.text);
     if (check_priority(gen, api))
         return -1;
@@ -348,6 +354,99 @@ void generation_on_prepared(struct generation *gen, struct prepare_job *job) {
         if (submit(gen, &err))
             generation_fail(gen, &err);
     }
+}
+
+/* ---- taken up from another gateway ---- */
+
+static void copy_terms(struct generation *gen, const struct wire_submit *s) {
+    struct submit_terms *terms = &gen->terms;
+    terms->tenant = s->tenant;
+    terms->priority = s->priority;
+    terms->deadline_ms = s->deadline_ms ? gen->thread->now_ms + s->deadline_ms : 0;
+    buf_add_bytes(&terms->cache_salt, s->cache_salt);
+    buf_add_bytes(&terms->presentation, s->presentation);
+    buf_add_bytes(&terms->stream, s->stream);
+}
+
+static void copy_prepared(struct prepared *p, const struct wire_submit *s) {
+    size_t bias = s->sampling.bias_ids.count;
+    *p = (struct prepared){.prompt_count = 1,
+                           .prompts = mem_calloc(1, sizeof *p->prompts),
+                           .max_tokens = mem_calloc(1, sizeof *p->max_tokens),
+                           .sampling = s->sampling};
+    vec_reserve(&p->prompts[0], s->prompt.count);
+    memcpy(p->prompts[0].items, s->prompt.ids, s->prompt.count * sizeof *s->prompt.ids);
+    p->prompts[0].count = s->prompt.count;
+    p->max_tokens[0] = s->max_tokens;
+    p->bias_ids = mem_calloc(bias + 1, sizeof *p->bias_ids);
+    p->bias_values = mem_calloc(bias + 1, sizeof *p->bias_values);
+    if (bias) {
+        memcpy(p->bias_ids, s->sampling.bias_ids.items, bias * sizeof *p->bias_ids);
+        memcpy(p->bias_values, s->sampling.bias_values.items, bias * sizeof *p->bias_values);
+    }
+    p->sampling.bias_ids = (struct u32s){p->bias_ids, bias};
+    p->sampling.bias_values = (struct f32s){p->bias_values, bias};
+    p->stop_token_count = (uint32_t)s->stop_tokens.count;
+    if (s->stop_tokens.count)
+        memcpy(p->stop_tokens, s->stop_tokens.items, s->stop_tokens.count * sizeof *p->stop_tokens);
+    buf_add_bytes(&p->grammar, s->grammar);
+}
+
+/* How the answer is read, as the gateway before found out from the prompt. */
+static int restore_parse(struct prepared *p, const struct presentation *shown, struct error *err) {
+    p->parse = (struct parse_config){.reasoning = reasoning_format_find(shown->reasoning),
+                                     .calls = call_format_find(shown->calls),
+                                     .in_reasoning = shown->in_reasoning,
+                                     .in_call = shown->in_call};
+    int rc = p->parse.calls ? parse_tools_new(shown->tools.len ? shown->tools : bytes_str("[]"),
+                                              &p->parse_tools, err)
+                            : 0;
+    p->parse.tools = p->parse_tools;
+    return rc;
+}
+
+/* 0, or ERR_INVALID: this gateway cannot write such a stream. */
+static int restore(struct generation *gen, const struct taken_up *from, struct error *err) {
+    const struct wire_submit *s = &from->submit;
+    uint32_t choice_count = (uint32_t)s->choice_count;
+    copy_terms(gen, s);
+    copy_prepared(&gen->terms.prepared, s);
+    if (restore_parse(&gen->terms.prepared, &from->shown, err))
+        return ERR_INVALID;
+    init_answer(gen, from->shown.created_s);
+    if (!gen->answer.form->has_ids || !event_position_fits(from->behind, choice_count))
+        return error_set(err, ERR_INVALID,
+                         "the position is not of this stream; with several choices only "
+                         "Last-Event-ID says what is there");
+    event_ids_init(&gen->answer.ids, choice_count, from->behind);
+    return init_submissions(gen, s->request, err);
+}
+
+void generation_take_up(struct event_thread *thread, struct http_request *req,
+                        struct taken_up *from) {
+    const struct wire_submit *s = &from->submit;
+    struct error err;
+    struct api_error api;
+    from->g.choice_count = (int64_t)s->choice_count;
+    struct generation *gen = generation_new(thread, &from->g);
+    gen->number = from->shown.number;
+    gen->terms.model = from->model;
+    gen->answer.http = req;
+    gen->start_us = req->start_us;
+    name_request(gen, req);
+    http_request_watch(req, &watch, gen);
+    gen->metrics = model_metrics_of(from->model->name);
+    if (restore(gen, from, &err)) {
+        api_error_set(&api, API_BAD_REQUEST, NULL, "%s", err.text);
+        generation_fail(gen, &api);
+        return;
+    }
+    genreq_release(&gen->request);
+    gen->state = GENERATION_RUNNING;
+    metric_add(METRIC(WAITING), -1);
+    delivery_attached(&gen->submissions[0].delivery, s->attempt, thread->epoch, thread->now_ms);
+    gen->held = from->late;
+    generation_ask(gen);
 }
 
 /* The seed of a request that may bring none. */
@@ -433,6 +532,16 @@ void generation_set_paused(struct generation *gen, bool paused) {
         outbox_pause(&gen->thread->outbox, &gen->submissions[i].delivery, paused);
 }
 
+void generation_ask(struct generation *gen) {
+    if (!gen->held)
+        return;
+    gen->held = false;
+    for (uint32_t i = 0; i < gen->submission_count; i++)
+        for (uint32_t k = 0; k < gen->submissions[i].delivery.choice_count; k++)
+            if (!gen->submissions[i].delivery.choices[k].finished)
+                outbox_ask(&gen->thread->outbox, &gen->submissions[i].delivery, k);
+}
+
 void generation_resubmit(struct generation *gen) {
     if (gen->state != GENERATION_RUNNING)
         return;
@@ -443,7 +552,7 @@ void generation_resubmit(struct generation *gen) {
 static void keep_alive(struct generation *gen) {
     struct answer *a = &gen->answer;
     int64_t now_ms = gen->thread->now_ms;
-    if (!a->http || !a->stream || gen->paused ||
+    if (!a->http || !a->stream || gen->paused || event_ids_are_on(&a->ids) ||
         now_ms - a->wrote_ms < gen->thread->gw->settings.ping_ms)
         return;
     bool room = a->begun || answer_begin(a, now_ms);

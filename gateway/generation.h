@@ -23,6 +23,7 @@
 #include "gateway/answer.h"
 #include "gateway/mailbox.h"
 #include "gateway/prepare_pool.h"
+#include "gateway/presentation.h"
 
 enum generation_state { GENERATION_WAITING, GENERATION_RUNNING };
 
@@ -47,6 +48,7 @@ struct generation {
     struct submission *submissions; /* owned */
     uint32_t submission_count, open_choices;
     struct answer answer;
+    bool held;   /* tokens came that its client had no room for: they are asked for again */
     bool paused; /* the client does not read; the scheduler was told to make no more */
     int64_t start_us, wait_until_ms, paused_ms;
     struct metric *metrics; /* of its model (model_metrics.h); NULL: none yet, or a probe */
@@ -57,9 +59,24 @@ struct generation {
 
 /* Takes g (what it owns is moved). Refuses at once when this server takes nothing more; else lists
  * it as thread->opened. unread: g is empty but for its dialect, and req->body is to be read where
- * it holds nobody up. req must not be used afterwards. */
+ * it holds nobody up. stream: what the client calls it, to resume it (copied; NULL: it will not).
+ * req must not be used afterwards. */
 void generation_open(struct event_thread *thread, struct http_request *req, struct genreq *g,
-                     bool unread, struct u128 tenant);
+                     bool unread, struct u128 tenant, const struct bytes *stream);
+/* What is known of a stream that another gateway began. */
+struct taken_up {
+    struct genreq g; /* from its presentation; taken */
+    struct presentation shown;
+    struct wire_submit submit;           /* what the scheduler has of it; borrowed */
+    struct served_model *model;          /* a reference, taken */
+    const struct event_position *behind; /* borrowed: what its client has, and is left out */
+    bool late;                           /* tokens may have come meanwhile, for nobody */
+};
+/* It goes on here, in the answer to req. */
+void generation_take_up(struct event_thread *thread, struct http_request *req,
+                        struct taken_up *from);
+/* Asks for tokens that came when there was no room for them. Never ends it. */
+void generation_ask(struct generation *gen);
 /* Makes one token of `model` (empty: any) within timeout_ms; done is called once, perhaps from
  * inside this call. */
 void generation_probe(struct event_thread *thread, struct bytes model, int64_t timeout_ms,

@@ -110,6 +110,13 @@ static enum choice_finish finish_of(uint32_t wire_finish) {
     }
 }
 
+/* A run may be a whole stream that is resumed: what its client has no room for is asked for again
+ * when it has read. */
+static bool has_no_room(const struct answer *a) {
+    enum { ROOM_BYTES = 512 * 1024 }; /* past the server's high water, so that it tells of room */
+    return a->http && a->stream && a->scratch->out.len > ROOM_BYTES;
+}
+
 /* Takes the run's tokens from `skip` on. True when the gateway itself ended the choice (a stop
  * string): the scheduler must be told. */
 static bool take_tokens(struct submission *sub, const struct mail *mail,
@@ -121,6 +128,10 @@ static bool take_tokens(struct submission *sub, const struct mail *mail,
     for (uint32_t i = 0; mail_next_token(&cursor, &t); i++) {
         if (i < skip)
             continue;
+        if (has_no_room(a)) {
+            sub->generation->held = true;
+            return false;
+        }
         const struct answer_token token = {
             .id = t.id,
             .is_stop = t.is_last && item->finish == WIRE_FINISH_STOP,
@@ -215,6 +226,8 @@ void generation_on_run(struct submission *sub, const struct mail *mail,
     switch (delivery_accept(&sub->delivery, &run, thread->now_ms, &skip, &ask)) {
     case DELIVERY_TAKE: take_run(sub, mail, item, skip); break;
     case DELIVERY_GAP:
+        if (sub->generation->held)
+            break; /* it asks when there is room */
         metric_add(METRIC(GAPS), 1);
         if (ask)
             outbox_ask(&thread->outbox, &sub->delivery, item->choice);
@@ -250,6 +263,7 @@ static const struct {
     [WIRE_REJECT_UNSUPPORTED] = {API_UNSUPPORTED,
                                  "this model does not offer what the request asks for"},
     [WIRE_REJECT_UNKNOWN] = {API_INTERNAL, "the request was lost"},
+    [WIRE_REJECT_MOVED] = {API_INTERNAL, "another client has taken this stream up"},
 };
 
 /* The scheduler has no such model, or takes nothing, *now*: it may have just started. */
@@ -263,6 +277,11 @@ void generation_on_reject(struct submission *sub, const struct mail_reject *reje
     struct api_error err;
     if (reject->attempt != sub->delivery.attempt || delivery_is_done(&sub->delivery))
         return;
+    if (reject->code == WIRE_REJECT_MOVED && gen->answer.http) {
+        http_abort(gen->answer.http);
+        generation_cancel(gen);
+        return;
+    }
     if (reject->code == WIRE_REJECT_UNKNOWN) {
         submission_resubmit(sub, gen->paused);
         return;

@@ -37,6 +37,7 @@ struct mail *mail_new(enum mail_kind kind, uint32_t items, uint32_t tokens, uint
 
 void mail_free(struct mail *mail) {
     prepare_job_free(mail->job);
+    buf_release(&mail->submit);
     mem_free(mail);
 }
 

@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 
+#include "base/buf.h"
 #include "proto/frame.h"
 
 enum { MAILBOX_BYTES_MAX = 256 << 20 };
@@ -27,6 +28,7 @@ enum mail_kind {
     MAIL_LOST,       /* it is gone: nothing sent now arrives */
     MAIL_MODELS,     /* a model became servable */
     MAIL_PREPARED,   /* job: a long prompt is ready */
+    MAIL_ATTACHED,   /* submit: what was attached to */
 };
 
 /* A run of tokens, as in struct wire_deltas, with the places of its tokens in the mail's
@@ -52,6 +54,7 @@ struct mail {
     size_t bytes;
     struct mail_reject reject;
     struct prepare_job *job; /* owned until taken out */
+    struct buf submit;       /* a packed Submit; owned until taken out */
     struct mail_item *items; /* this and the columns lie behind the struct: one allocation */
     uint32_t item_count, item_cap;
     uint32_t *tokens;

@@ -84,7 +84,15 @@ void outbox_flush_acks(struct outbox *o, int64_t now_ms, bool force) {
 /* ---- messages about one submission ---- */
 
 void outbox_cancel(struct outbox *o, struct u128 request, uint32_t attempt, uint32_t choice) {
-    send_message(o, WIRE_CANCEL, &(struct wire_cancel){request, attempt, choice});
+    send_message(o, WIRE_CANCEL, &(struct wire_cancel){request, attempt, choice, false});
+}
+
+void outbox_detach(struct outbox *o, struct u128 request, uint32_t attempt) {
+    send_message(o, WIRE_CANCEL, &(struct wire_cancel){request, attempt, WIRE_ALL_CHOICES, true});
+}
+
+void outbox_attach(struct outbox *o, const struct wire_attach *attach) {
+    send_message(o, WIRE_ATTACH, attach);
 }
 
 void outbox_cancel_unknown(struct outbox *o, struct u128 request, uint32_t attempt,
@@ -96,7 +104,7 @@ void outbox_cancel_unknown(struct outbox *o, struct u128 request, uint32_t attem
         return;
     o->unknown[slot].request = request;
     o->unknown[slot].at_ms = now_ms;
-    outbox_cancel(o, request, attempt, WIRE_ALL_CHOICES);
+    outbox_detach(o, request, attempt);
 }
 
 void outbox_ask(struct outbox *o, const struct delivery *d, uint32_t choice) {

@@ -17,6 +17,7 @@
 
 #include "base/vec.h"
 #include "gateway/delivery.h"
+#include "proto/messages.h"
 
 enum { OUTBOX_ACK_MS = 10, OUTBOX_UNKNOWN_MAX = 256, OUTBOX_UNKNOWN_AGAIN_MS = 500 };
 
@@ -53,10 +54,14 @@ void outbox_flush_acks(struct outbox *o, int64_t now_ms, bool force);
 
 /* Ends a choice (or WIRE_ALL_CHOICES) at the scheduler. */
 void outbox_cancel(struct outbox *o, struct u128 request, uint32_t attempt, uint32_t choice);
+/* Has a request run on for whoever attaches, if it is resumable; else ends it. */
+void outbox_detach(struct outbox *o, struct u128 request, uint32_t attempt);
 /* The same for a request that is not here; at most every OUTBOX_UNKNOWN_AGAIN_MS. */
 void outbox_cancel_unknown(struct outbox *o, struct u128 request, uint32_t attempt, int64_t now_ms);
 /* Asks for a choice's tokens from the next index on. */
 void outbox_ask(struct outbox *o, const struct delivery *d, uint32_t choice);
+/* Asks for a stream of another gateway's. */
+void outbox_attach(struct outbox *o, const struct wire_attach *attach);
 /* Has the scheduler stop or resume making tokens. */
 void outbox_pause(struct outbox *o, const struct delivery *d, bool paused);
 

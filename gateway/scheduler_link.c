@@ -97,6 +97,20 @@ static void on_reject(struct scheduler_link *l, struct bytes payload) {
     mailbox_push(&l->boxes[request_thread_idx(reject.request)], mail);
 }
 
+/* The answer to an Attach: its thread unpacks it again when it needs it. */
+static void on_attached(struct scheduler_link *l, struct bytes payload) {
+    struct wire_submit submit;
+    struct error err;
+    if (message_unpack_submit(payload, &l->arena, &submit, &err) ||
+        request_thread_idx(submit.request) >= l->box_count)
+        return;
+    struct mail *mail = mail_new(MAIL_ATTACHED, 0, 0, 0, false);
+    mail->epoch = l->epoch;
+    mail->reject.request = submit.request;
+    buf_add_bytes(&mail->submit, payload);
+    mailbox_push(&l->boxes[request_thread_idx(submit.request)], mail);
+}
+
 /* ---- models ---- */
 
 static void fetch_ask(struct scheduler_link *l) {
@@ -221,6 +235,7 @@ static void on_frame(void *ctx, enum wire_kind kind, struct bytes payload) {
     switch (kind) {
     case WIRE_DELTAS: on_deltas(l, payload); break;
     case WIRE_REJECT: on_reject(l, payload); break;
+    case WIRE_SUBMIT: on_attached(l, payload); break;
     case WIRE_STATUS: on_status(l, payload); break;
     case WIRE_BUNDLE_CHUNK: on_bundle_chunk(l, payload); break;
     default: break; /* of a newer minor version, or not for us */

@@ -16,6 +16,7 @@
 #include "gateway/request_log.h"
 #include "gateway/response_calls.h"
 #include "gateway/responses.h"
+#include "gateway/resume.h"
 #include "gateway/scheduler_link.h"
 #include "gateway/text_calls.h"
 #include "gateway/turn.h"
@@ -34,6 +35,15 @@ struct call {
 static void on_generate(const struct call *c, enum genreq_dialect dialect) {
     struct genreq g;
     struct api_error err;
+    struct bytes stream;
+    if (resume_name(c->req, &stream, &err)) {
+        error_respond(c->req, &err);
+        return;
+    }
+    if (stream.len && http_request_header(c->req, "Last-Event-ID").len) {
+        resume_open(c->thread, c->req, c->tenant, stream); /* it asks again for what it had begun */
+        return;
+    }
     bool unread = c->req->body.len >= PREPARE_LONG_BODY;
     int rc = 0;
     if (unread)
@@ -48,7 +58,7 @@ static void on_generate(const struct call *c, enum genreq_dialect dialect) {
         return;
     }
     if (rc == 0) {
-        generation_open(c->thread, c->req, &g, unread, c->tenant);
+        generation_open(c->thread, c->req, &g, unread, c->tenant, &stream);
         return;
     }
     genreq_release(&g);
@@ -63,6 +73,9 @@ static void on_completions(const struct call *c) {
 }
 static void on_messages(const struct call *c) {
     on_generate(c, GENREQ_MESSAGES);
+}
+static void on_stream(const struct call *c) {
+    resume_open(c->thread, c->req, c->tenant, c->rest);
 }
 static void on_ollama_chat(const struct call *c) {
     on_generate(c, GENREQ_OLLAMA_CHAT);
@@ -309,6 +322,7 @@ static const struct route {
     {"/v1/responses/", HTTP_GET, false, false, on_response_get},
     {"/v1/responses/", HTTP_DELETE, false, false, on_response_delete},
     {"/v1/responses/", HTTP_POST, false, false, on_response_cancel},
+    {"/v1/stream/", HTTP_GET, false, false, on_stream},
     {"/api/chat", HTTP_POST, false, false, on_ollama_chat},
     {"/api/generate", HTTP_POST, false, false, on_ollama_generate},
     {"/api/tags", HTTP_GET, false, false, on_ollama_tags},

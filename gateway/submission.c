@@ -40,7 +40,9 @@ void submission_release(struct submission *sub) {
     struct delivery *d = &sub->delivery;
     struct outbox *outbox = &sub->thread->outbox;
     bool cancelled = !delivery_is_done(d) && d->submitted;
-    if (cancelled)
+    if (cancelled && sub->terms->detach)
+        outbox_detach(outbox, d->request, d->attempt);
+    else if (cancelled)
         outbox_cancel(outbox, d->request, d->attempt, WIRE_ALL_CHOICES);
     outbox_finish_acks(outbox, d, !cancelled);
     submission_map_remove(&sub->thread->submissions, d->request);
@@ -83,7 +85,9 @@ static void send_submit(struct submission *sub) {
         .presentation = buf_bytes(&terms->presentation),
         .grammar_kind = terms->prepared.grammar.len ? WIRE_GRAMMAR_STRUCTURE : WIRE_GRAMMAR_NONE,
         .grammar = buf_bytes(&terms->prepared.grammar),
-        .resumed = d->resumed};
+        .resumed = d->resumed,
+        .resumable = terms->stream.len > 0,
+        .stream = buf_bytes(&terms->stream)};
     if (emitted) {
         submit.revision = terms->model->revision;
         submit.fingerprint = sub->fingerprint;

@@ -22,6 +22,8 @@ struct submit_terms {
     struct prepared prepared;   /* owned; its prompts have moved to the submissions */
     struct buf presentation;    /* owned; opaque to the scheduler: for whoever resumes the stream */
     struct buf cache_salt;      /* owned */
+    struct buf stream; /* owned; what its client calls it, to resume it; empty: it cannot */
+    bool detach;       /* its client is gone: it runs on for whoever resumes it */
     struct u128 tenant;
     int32_t priority;
     int64_t deadline_ms; /* of the thread's clock; 0: none */

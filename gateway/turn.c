@@ -4,6 +4,7 @@
 #include "gateway/generation.h"
 #include "gateway/health.h"
 #include "gateway/response_calls.h"
+#include "gateway/resume.h"
 
 /* Calls visit for every generation; it may end the one that it is given. */
 static void for_each_generation(struct event_thread *thread, void (*visit)(struct generation *)) {
@@ -21,7 +22,8 @@ static void on_deltas(struct event_thread *thread, const struct mail *mail) {
         struct submission *sub = submission_map_find(&thread->submissions, item->request);
         if (sub)
             generation_on_run(sub, mail, item);
-        else
+        else if (!resume_is_waiting(thread,
+                                    item->request)) /* it asks again when it can take them */
             /* the scheduler did not hear that it ended */
             outbox_cancel_unknown(&thread->outbox, item->request, item->attempt, thread->now_ms);
     }
@@ -31,6 +33,8 @@ static void on_reject(struct event_thread *thread, const struct mail *mail) {
     struct submission *sub = submission_map_find(&thread->submissions, mail->reject.request);
     if (sub && epoch_compare(mail->epoch, thread->epoch) == 0)
         generation_on_reject(sub, &mail->reject);
+    else if (!sub)
+        resume_on_reject(thread, mail);
 }
 
 static void on_mail(struct event_thread *thread, struct mail *mail) {
@@ -41,9 +45,14 @@ static void on_mail(struct event_thread *thread, struct mail *mail) {
         thread->registered = true;
         thread->epoch = mail->epoch;
         for_each_generation(thread, generation_resubmit);
+        resume_restart(thread);
         break;
     case MAIL_LOST: thread->registered = false; break;
-    case MAIL_MODELS: for_each_generation(thread, generation_try); break;
+    case MAIL_MODELS:
+        for_each_generation(thread, generation_try);
+        resume_tick(thread);
+        break;
+    case MAIL_ATTACHED: resume_on_attached(thread, mail); break;
     case MAIL_PREPARED:
         if (mail->job->generation)
             generation_on_prepared(mail->job->generation, mail->job);
@@ -76,11 +85,13 @@ void turn_start_opened(struct event_thread *thread) {
 void turn_tick(struct event_thread *thread) {
     turn_collect(thread); /* so that nothing is asked of a scheduler already known to be gone */
     for_each_generation(thread, generation_tick);
+    resume_tick(thread);
     outbox_flush_acks(&thread->outbox, thread->now_ms, true);
     health_tick(thread);
 }
 
 void turn_end(struct event_thread *thread) {
+    resume_end(thread);
     while (thread->generations)
         generation_cancel(thread->generations);
 }

@@ -48,6 +48,7 @@ enum {
     WIRE_MAX_GROUPS = 16,
     WIRE_MAX_TEXT = 4096, /* names, error texts */
     WIRE_MAX_PRESENTATION = 256 * 1024,
+    WIRE_MAX_STREAM = 128, /* what a client calls its stream */
     WIRE_MAX_GRAMMAR = 1 << 20,
     WIRE_BUNDLE_CHUNK_BYTES = 256 * 1024,
     WIRE_MAX_BUNDLE = 256 << 20,

@@ -41,6 +41,12 @@ static void send_reject(void *ctx, struct u128 gateway, const struct wire_reject
     process_send(p, gateway, WIRE_REJECT);
 }
 
+static void send_attached(void *ctx, struct u128 gateway, const struct wire_submit *submit) {
+    struct process *p = ctx;
+    ENCODE(p, submit, submit);
+    process_send(p, gateway, WIRE_SUBMIT);
+}
+
 /* To every supervisor: the one whose child it is acts. */
 static void tell_fence(struct process *p, const struct wire_fence *fence) {
     ENCODE(p, fence, fence);
@@ -82,6 +88,7 @@ struct sched_sink process_sink(struct process *p) {
                                .plan = send_plan,
                                .deltas = send_deltas,
                                .reject = send_reject,
+                               .attached = send_attached,
                                .fence = send_fence,
                                .reregister = send_reregister,
                                .prepare = send_prepare};

@@ -61,6 +61,8 @@ static int make_core(struct process *p, struct error *err) {
     config.record_ttl_ms = (int32_t)s->record_ttl_ms;
     config.stuck_floor_ms = (int32_t)s->stuck_ms;
     config.record_bytes = s->record_bytes;
+    config.tenant_streams = (uint32_t)s->tenant_streams;
+    config.tenant_stream_bytes = s->tenant_stream_bytes;
     config.isolate_tenants = !s->share_prefixes;
     p->core = sched_new(&config, &sink);
     return 0;

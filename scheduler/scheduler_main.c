@@ -68,7 +68,15 @@ static const struct option_row rows[] = {
         .max = 3600000, .unit = "ms",
         .help = "A silent gateway's requests are dropped after so long."),
     ROW("record-ttl", record_ttl_ms, OPTION_DURATION, .fallback = "60s", .min = 0, .max = 86400000,
-        .unit = "ms", .help = "Finished requests are kept so long for streams that resume."),
+        .unit = "ms",
+        .help =
+            "A stream that can be resumed (X-Conversation-Id) is kept so long without a client, "
+            "and after its end."),
+    ROW("tenant-streams", tenant_streams, OPTION_INT, .fallback = "4096", .min = 0, .max = 1000000,
+        .unit = "streams",
+        .help = "Streams of one API key that are kept so; past it the oldest go."),
+    ROW("tenant-stream-bytes", tenant_stream_bytes, OPTION_SIZE, .fallback = "64m", .min = 0,
+        .max = 1e12, .unit = "bytes", .help = "Their memory; past it the oldest go."),
     ROW("record-bytes", record_bytes, OPTION_SIZE, .fallback = "256m", .min = 0, .max = 1e12,
         .unit = "bytes", .help = "Memory for finished requests."),
     ROW("bundle-bytes", bundle_bytes, OPTION_SIZE, .fallback = "512m", .min = 0, .max = 1e12,

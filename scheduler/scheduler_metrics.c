@@ -119,7 +119,7 @@ void scheduler_metrics_publish(const struct sched_counts *c, const struct link_s
     };
     for (int i = METRIC_WAITING; i <= METRIC_REQUESTS; i++)
         set((enum scheduler_metric)i, values[i]);
-    for (int i = 0; i <= WIRE_REJECT_UNKNOWN; i++)
+    for (int i = 0; i <= WIRE_REJECT_MOVED; i++)
         set_label(METRIC_REJECTS, i, c->rejected[i]);
     for (int i = 0; i <= WIRE_FINISH_DEADLINE; i++)
         set_label(METRIC_FINISHES, i, c->finished[i]);

@@ -10,10 +10,11 @@ struct scheduler_settings {
     const char *listen; /* endpoints, comma-separated */
     const char *run_dir, *secret_file, *admin_host;
     bool insecure_listen, share_prefixes;
-    int64_t admin_port, queue_max, step_tokens, chunk_tokens, resume_credits, poison_deaths;
+    int64_t admin_port, queue_max, step_tokens, chunk_tokens, resume_credits, poison_deaths,
+        tenant_streams;
     int64_t heartbeat_ms, silence_ms, queue_wait_ms, drain_ms, start_grace_ms, model_grace_ms,
         gateway_drop_ms, record_ttl_ms, stuck_ms;
-    uint64_t record_bytes, bundle_bytes;
+    uint64_t record_bytes, bundle_bytes, tenant_stream_bytes;
     int log_level, log_format;
 };
 

@@ -69,6 +69,7 @@ static void check_request(const struct sched *s, const struct request *request) 
     CHECK(held == request->held_count && open == request->open_count); /* (9) */
     CHECK(held == 0 || held < open);                                   /* someone leads them */
     seen.record_bytes += request->record_bytes;
+    stream_check(s, request);
     /* every record ends some day */
     CHECK(request->dropped || request->open_count || request->expire_at != NEVER);
     if (request->timer_idx != UINT32_MAX)
@@ -229,6 +230,7 @@ void sched_check(const struct sched *s) {
         check_replica(s, s->replicas.items[i]);
     for (const struct list_node *at = s->models.next; at != &s->models; at = at->next)
         waiting_check(&LIST_ITEM(at, const struct model, link)->waiting);
+    stream_owners_check(s);
     check_groups(s);
     check_timers(s);
     uint32_t parked = 0;

@@ -17,6 +17,7 @@
 #include "scheduler/core/id_map.h"
 #include "scheduler/core/plan.h"
 #include "scheduler/core/poison.h"
+#include "scheduler/core/streams.h"
 
 struct sched {
     struct sched_config config;
@@ -26,13 +27,15 @@ struct sched {
     bool draining;
     struct word_pool word_pool; /* of the sequences' words */
     struct id_map request_ids, gateway_ids, worker_ids, replica_ids;
+    struct id_map stream_ids, stream_owners; /* streams.h */
     struct list_node gateways, models;
-    struct list_node parked;      /* sequences that may not run now */
-    struct list_node records;     /* finished requests, oldest first */
-    struct list_node dropped;     /* requests to be freed */
-    struct list_node fresh;       /* requests of this turn */
-    struct list_node groups;      /* of suspects; the front one is tested */
-    VEC(struct request *) timers; /* heap */
+    struct list_node parked;       /* sequences that may not run now */
+    struct list_node records;      /* finished requests, oldest first */
+    struct list_node dropped;      /* requests to be freed */
+    struct list_node fresh;        /* requests of this turn */
+    struct list_node streams_over; /* owners of whom too much is kept */
+    struct list_node groups;       /* of suspects; the front one is tested */
+    VEC(struct request *) timers;  /* heap */
     VEC(struct replica *) replicas;
     uint64_t next_sequence, next_arrival, status_version;
     uint32_t next_group;

@@ -45,24 +45,13 @@ struct gateway *gateway_get(struct sched *s, struct u128 instance) {
 
 /* Drops its requests; resumable ones run on without it. */
 void gateway_drop(struct sched *s, struct gateway *gateway) {
-    LIST_EACH(at, &gateway->requests) {
-        struct request *request = LIST_ITEM(at, struct request, gateway_link);
+    while (!list_is_empty(&gateway->requests)) { /* to keep one may drop others */
+        struct request *request = LIST_ITEM(gateway->requests.next, struct request, gateway_link);
         if (!request->resumable || request->rejected) {
             request_drop(s, request);
             continue;
         }
-        list_remove(&request->gateway_link);
-        request->gateway = NULL;
-        request->paused = false; /* nobody reads slowly any more */
-        request->retransmit_at = NEVER;
-        for (uint32_t i = 0; i < request->sequence_count; i++) {
-            list_remove(&request->sequences[i].dirty);
-            seq_requeue(s, &request->sequences[i]);
-        }
-        if (request->open_count == 0 && request->expire_at == NEVER) {
-            request->expire_at = s->now + s->config.record_ttl_ms;
-            timer_update(s, request);
-        }
+        request_detach(s, request);
     }
     CHECK(list_is_empty(&gateway->requests) && list_is_empty(&gateway->dirty));
     id_map_remove(&s->gateway_ids, gateway->instance);

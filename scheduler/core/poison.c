@@ -120,6 +120,13 @@ void crash_remember(struct sched *s, struct replica *r, struct sequence **suspec
     }
 }
 
+void crash_rename(struct sched *s, struct u128 from, struct u128 to) {
+    for (size_t i = 0; i < ARRAY_LEN(s->crashes); i++)
+        for (size_t k = 0; k < s->crashes[i].suspects.count; k++)
+            if (u128_equal(s->crashes[i].suspects.items[k].request, from))
+                s->crashes[i].suspects.items[k].request = to;
+}
+
 static struct sequence *find(struct sched *s, const struct crash_suspect *suspect) {
     struct request *request = id_map_get(&s->request_ids, suspect->request);
     for (uint32_t i = 0; request && i < request->sequence_count; i++)

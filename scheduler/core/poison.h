@@ -43,6 +43,8 @@ void suspects_crashed(struct sched *s, struct sequence **suspects, const uint32_
 void suspect_review(struct sched *s, struct sequence *q);
 /* It is no longer under suspicion, or has ended. */
 void suspect_clear(struct sched *s, struct sequence *q);
+/* A request that may be among those remembered has another id. */
+void crash_rename(struct sched *s, struct u128 from, struct u128 to);
 /* The ranks of r were given up with these in flight; the cause may become known. */
 void crash_remember(struct sched *s, struct replica *r, struct sequence **suspects,
                     const uint32_t *dangers, size_t count);

@@ -59,8 +59,8 @@ enum wire_reject_code submit_check(const struct wire_submit *submit) {
                  submit->stop_tokens.count <= WIRE_MAX_STOP_TOKENS &&
                  submit->model.len <= WIRE_MAX_TEXT && submit->cache_salt.len <= WIRE_MAX_TEXT &&
                  submit->presentation.len <= WIRE_MAX_PRESENTATION &&
-                 submit->grammar.len <= WIRE_MAX_GRAMMAR && choices_are_valid(submit) &&
-                 sampling_is_valid(&submit->sampling);
+                 submit->stream.len <= WIRE_MAX_STREAM && submit->grammar.len <= WIRE_MAX_GRAMMAR &&
+                 choices_are_valid(submit) && sampling_is_valid(&submit->sampling);
     return valid ? 0 : WIRE_REJECT_INVALID;
 }
 
@@ -79,7 +79,7 @@ static size_t blob_bytes(const struct wire_submit *submit) {
     size_t words =
         submit->prompt.count + submit->stop_tokens.count + 2 * submit->sampling.bias_ids.count;
     return words * 4 + submit->model.len + submit->cache_salt.len + submit->presentation.len +
-           submit->grammar.len + 8 * 8;
+           submit->grammar.len + submit->stream.len + 9 * 8;
 }
 
 /* The hash covers the kind too. The key keeps clients from making two grammars one. */
@@ -113,6 +113,8 @@ static void keep_all(struct request *request, const struct wire_submit *submit, 
         bytes_of(keep(&blob, submit->grammar.data, submit->grammar.len), submit->grammar.len);
     request->presentation = bytes_of(
         keep(&blob, submit->presentation.data, submit->presentation.len), submit->presentation.len);
+    request->stream =
+        bytes_of(keep(&blob, submit->stream.data, submit->stream.len), submit->stream.len);
 }
 
 /* What was resumed may have been complete already: its finish was lost with the scheduler
@@ -186,6 +188,7 @@ struct request *request_new(struct sched *s, struct gateway *gateway,
                       submit->choice_count ? &submit->choices[i] : &only, submit->fingerprint);
     request_move(request, gateway);
     id_map_put(&s->request_ids, request->id, request);
+    stream_name(s, request);
     s->counts.requests++;
     return request;
 }
@@ -312,6 +315,7 @@ void reject_send(struct sched *s, struct u128 gateway, struct u128 id, uint32_t 
         [WIRE_REJECT_REVISION] = "the model this request began on is gone",
         [WIRE_REJECT_UNSUPPORTED] = "the request asks for something this server does not support",
         [WIRE_REJECT_UNKNOWN] = "no such request",
+        [WIRE_REJECT_MOVED] = "another client has taken this stream up",
     };
     struct wire_reject reject = {
         .request = id, .attempt = attempt, .code = code, .text = bytes_str(TEXTS[code])};
@@ -354,7 +358,7 @@ static void trim_records(struct sched *s) {
         request_drop(s, LIST_ITEM(s->records.next, struct request, record_link));
 }
 
-static uint64_t record_size(const struct request *request) {
+uint64_t request_bytes(const struct request *request) {
     uint64_t bytes = request->own_bytes + request->hashes.cap * sizeof(struct u128);
     for (uint32_t i = 0; i < request->sequence_count; i++)
         bytes +=
@@ -365,11 +369,13 @@ static uint64_t record_size(const struct request *request) {
 void request_finished(struct sched *s, struct request *request) {
     if (request->dropped)
         return;
-    request->record_bytes = record_size(request);
+    request->record_bytes = request_bytes(request);
     request->expire_at = s->now + s->config.record_ttl_ms;
     s->record_bytes += request->record_bytes;
     list_push(&s->records, &request->record_link);
     timer_update(s, request);
+    if (request->resumable)
+        stream_keep(s, request);
     trim_records(s);
 }
 
@@ -392,7 +398,27 @@ static void record_remove(struct sched *s, struct request *request) {
 
 void request_reopen(struct sched *s, struct request *request) {
     record_remove(s, request);
-    request->expire_at = NEVER;
+    stream_reopen(s, request);
+}
+
+void request_detach(struct sched *s, struct request *request) {
+    CHECK(request->resumable && !request->rejected);
+    list_remove(&request->gateway_link);
+    request->gateway = NULL;
+    request->paused = false; /* nobody reads slowly any more */
+    request->retransmit_at = NEVER;
+    for (uint32_t i = 0; i < request->sequence_count; i++) {
+        list_remove(&request->sequences[i].dirty);
+        seq_requeue(s, &request->sequences[i]);
+    }
+    stream_keep(s, request);
+}
+
+void request_rename(struct sched *s, struct request *request, struct u128 id) {
+    id_map_remove(&s->request_ids, request->id);
+    id_map_put(&s->request_ids, id, request);
+    crash_rename(s, request->id, id);
+    request->id = id;
 }
 
 void request_drop(struct sched *s, struct request *request) {
@@ -402,6 +428,7 @@ void request_drop(struct sched *s, struct request *request) {
     close_all(s, request);
     timer_remove(s, request);
     record_remove(s, request);
+    stream_forget(s, request);
     list_remove(&request->gateway_link);
     list_remove(&request->fresh_link);
     id_map_remove(&s->request_ids, request->id);

@@ -39,6 +39,8 @@ struct request {
     struct u32s stop_tokens;
     struct bytes salt;
     struct bytes presentation;
+    struct bytes stream;                 /* what its client calls it; empty: nothing */
+    struct u128 stream_id;               /* its key in sched.stream_ids; zero: it is not there */
     enum wire_grammar_kind grammar_kind; /* WIRE_GRAMMAR_NONE: none */
     struct bytes grammar;
     struct u128 grammar_hash; /* keyed; zero: none */
@@ -48,7 +50,7 @@ struct request {
     int64_t deadline_at;  /* NEVER: none */
     int64_t submitted_at; /* the turn it came in; not known while it is fresh */
     bool resumed;         /* was accepted before: goes around the bound of the queue */
-    bool resumable;       /* runs on without its gateway */
+    bool resumable;       /* runs on without its gateway (streams.h) */
     bool paused;          /* its client reads slowly */
     bool validated;       /* against the model's width and capacity */
     bool dropped;         /* no longer in the map; freed when its last row in flight has retired */
@@ -75,6 +77,10 @@ struct request {
     int64_t unbound_until; /* refused when no worker that fits it has come until then */
     int64_t probe_at;
     uint32_t backoff_ms;
+
+    struct list_node kept_link; /* of its owner's: resumable ones that nobody reads */
+    struct stream_owner *owner; /* NULL: somebody does, or it is not resumable */
+    uint64_t kept_bytes;
 
     struct list_node record_link; /* finished requests, oldest first; or dropped ones */
     uint64_t record_bytes;
@@ -105,6 +111,10 @@ void request_validate(struct sched *s, struct request *request);
 void requests_bind_all(struct sched *s, struct model *model);
 /* The gateway has it from now on; what was owed to the one before is on no list. */
 void request_move(struct request *request, struct gateway *gateway);
+/* Its gateway is gone, or its client: it runs on without. It must be resumable. */
+void request_detach(struct sched *s, struct request *request);
+/* It is called `id` from now on, which must be free. */
+void request_rename(struct sched *s, struct request *request, struct u128 id);
 /* Its last sequence ended: the record is kept for those who have not got all of it. */
 void request_finished(struct sched *s, struct request *request);
 /* It was finished, but a sequence of it runs again. */
@@ -114,6 +124,8 @@ void request_review(struct sched *s, struct request *request);
 /* Tells the gateway and ends all sequences; the record stays, to tell it again, unless it is of this
  * turn or has no gateway. */
 void request_reject(struct sched *s, struct request *request, enum wire_reject_code code);
+/* Memory that it holds, its sequences' tokens and log-probabilities included. */
+uint64_t request_bytes(const struct request *request);
 /* The message alone. */
 void reject_send(struct sched *s, struct u128 gateway, struct u128 id, uint32_t attempt,
                  enum wire_reject_code code);

@@ -20,6 +20,8 @@ void sched_config_default(struct sched_config *config) {
         .model_grace_ms = 300000,
         .record_ttl_ms = 60000,
         .record_bytes = 256 << 20,
+        .tenant_streams = 4096,
+        .tenant_stream_bytes = 64 << 20,
         .stuck_floor_ms = 30000,
         .lost_plan_ms = 2000,
         .fence_wait_ms = 10000,
@@ -38,6 +40,7 @@ struct sched *sched_new(const struct sched_config *config, const struct sched_si
     list_init(&s->records);
     list_init(&s->groups);
     list_init(&s->fresh);
+    list_init(&s->streams_over);
     list_init(&s->dropped);
     return s;
 }
@@ -66,7 +69,10 @@ void sched_free(struct sched **at) {
     LIST_EACH(item, &s->models) model_free(s, LIST_ITEM(item, struct model, link));
     for (int i = 0; i < SCHED_CRASH_RECORDS; i++)
         vec_release(&s->crashes[i].suspects);
+    CHECK(s->stream_ids.count == 0 && s->stream_owners.count == 0);
     id_map_release(&s->request_ids);
+    id_map_release(&s->stream_ids);
+    id_map_release(&s->stream_owners);
     id_map_release(&s->gateway_ids);
     id_map_release(&s->worker_ids);
     id_map_release(&s->replica_ids);
@@ -92,6 +98,7 @@ int64_t sched_run(struct sched *s, int64_t now) {
     gateways_run(s);
     replicas_run(s);
     timers_run(s);
+    streams_run(s);
     place_all(s);
     plan_all(s);
     new_requests_finish(s);

@@ -86,9 +86,11 @@ struct sched_config {
     int32_t start_grace_ms;
     /* a model without replicas stays known so long; resubmitted work waits so long */
     int32_t model_grace_ms;
-    int32_t record_ttl_ms;  /* finished requests are kept so long unless acknowledged earlier */
-    uint64_t record_bytes;  /* budget of finished requests' records; the oldest go first */
-    int32_t stuck_floor_ms; /* no step is stuck before this */
+    int32_t record_ttl_ms;   /* finished requests are kept so long unless acknowledged earlier */
+    uint64_t record_bytes;   /* budget of finished requests' records; the oldest go first */
+    uint32_t tenant_streams; /* resumable requests that nobody reads, of a tenant, */
+    uint64_t tenant_stream_bytes; /* and their memory; the oldest go first */
+    int32_t stuck_floor_ms;       /* no step is stuck before this */
     int32_t lost_plan_ms;   /* a worker idle for so long with plans unanswered has lost them */
     int32_t fence_wait_ms;  /* a replacement waits so long for news that the fenced one is gone */
     uint32_t poison_deaths; /* attributable deaths after which suspects run apart: 2 */
@@ -106,6 +108,8 @@ struct sched_sink {
     void (*plan)(void *ctx, struct u128s ranks, const struct wire_plan *plan);
     void (*deltas)(void *ctx, struct u128 gateway, const struct wire_deltas *deltas);
     void (*reject)(void *ctx, struct u128 gateway, const struct wire_reject *reject);
+    /* The answer to an Attach that names a new request: what it is. NULL: nobody wants to know. */
+    void (*attached)(void *ctx, struct u128 gateway, const struct wire_submit *submit);
     void (*fence)(void *ctx, struct u128 instance, uint32_t pid);
     void (*reregister)(void *ctx, struct u128 instance);
     /* To the rank that samples. */
@@ -124,7 +128,7 @@ void sched_gateway_up(struct sched *s, int64_t now, struct u128 gateway);
 /* Heartbeats stopped: its requests are preempted at once (resumable ones run on), dropped after
  * silence_drop_ms. */
 void sched_gateway_silent(struct sched *s, int64_t now, struct u128 gateway);
-/* Known to be dead: its requests are dropped, resumable ones run on for record_ttl_ms. */
+/* Known to be dead: its requests are dropped; resumable ones run on, for record_ttl_ms (streams.h). */
 void sched_gateway_gone(struct sched *s, int64_t now, struct u128 gateway);
 
 /* Answers through the sink (Reject, Deltas with ACCEPTED or a resend) in this call or the next
@@ -132,7 +136,8 @@ void sched_gateway_gone(struct sched *s, int64_t now, struct u128 gateway);
 void sched_submit(struct sched *s, int64_t now, struct u128 gateway,
                   const struct wire_submit *submit);
 /* One choice of a request of this gateway, or all (WIRE_ALL_CHOICES), are not wanted any more: they
- * end with CANCELLED, within two steps where they run. Of another attempt: ignored. */
+ * end with CANCELLED, within two steps where they run. A resumable request that is detached runs on,
+ * as after its gateway's death. Of another attempt: ignored. */
 void sched_cancel(struct sched *s, int64_t now, struct u128 gateway,
                   const struct wire_cancel *cancel);
 /* No more tokens are made for a request of this gateway, or they are again; what was made is still
@@ -144,8 +149,9 @@ void sched_ack(struct sched *s, int64_t now, struct u128 gateway, const struct w
 /* Sends a choice again from this output token on; UNKNOWN when the request is not here. */
 void sched_resend(struct sched *s, int64_t now, struct u128 gateway,
                   const struct wire_resend *resend);
-/* The request moves to this gateway with the attempt given (which must not be lower), from these
- * indexes on. */
+/* The request moves to this gateway, from these indexes on. By its id: with the attempt given, which
+ * must not be lower. By its stream: under a new id, whose attempts are its own; sink.attached tells
+ * what it is, and whoever had it gets MOVED. UNKNOWN: not here, or another tenant's. */
 void sched_attach(struct sched *s, int64_t now, struct u128 gateway,
                   const struct wire_attach *attach);
 
@@ -199,9 +205,6 @@ uint64_t sched_status_version(const struct sched *s);
 struct u128 sched_bundle_source(const struct sched *s, struct u128 bundle);
 /* The replica a registered worker belongs to (for Welcome); zero: not registered. */
 struct u128 sched_worker_replica(const struct sched *s, struct u128 worker);
-/* The presentation blob of a request (for Attach); false: not here, or another tenant's. */
-bool sched_presentation(const struct sched *s, struct u128 request, struct u128 tenant,
-                        struct bytes *out);
 
 struct sched_counts {
     /* now */
@@ -209,7 +212,7 @@ struct sched_counts {
     uint64_t blocks_total, blocks_used, blocks_cached, record_bytes;
     /* since the start */
     uint64_t steps, prompt_tokens, computed_tokens, cached_tokens, output_tokens, wasted_rows;
-    uint64_t preemptions, evictions, requests, rejected[WIRE_REJECT_UNKNOWN + 1],
+    uint64_t preemptions, evictions, requests, rejected[WIRE_REJECT_MOVED + 1],
         finished[WIRE_FINISH_DEADLINE + 1];
     uint64_t snapshots;
     uint64_t retransmits, deaths, attributable_deaths, fences, reregistrations, stale_messages;

@@ -36,10 +36,13 @@ static void merge_choice(struct sched *s, struct sequence *q, const struct wire_
 static void take_over(struct sched *s, struct gateway *gateway, struct request *request,
                       const struct wire_submit *submit) {
     request_move(request, gateway);
+    stream_taken(s, request);
     request->attempt = submit->attempt;
     request->paused = false;
     request->sequences[0].accepted_due = true;
     request->resumable = submit->resumable;
+    if (!request->resumable)
+        stream_forget(s, request);
     request->deadline_at = submit->deadline_ms ? s->now + submit->deadline_ms : NEVER;
     for (size_t i = 0; i < submit->choice_count; i++) {
         struct sequence *q = find_choice(request, submit->choices[i].choice);
@@ -68,6 +71,7 @@ static bool emitted_is_valid(const struct request *request, const struct wire_su
 /* Its gateway was given up as silent, and speaks again. */
 static void take_back(struct sched *s, struct gateway *gateway, struct request *request) {
     request_move(request, gateway);
+    stream_taken(s, request);
     for (uint32_t i = 0; i < request->sequence_count; i++)
         seq_rewind(s, &request->sequences[i], request->sequences[i].acked);
 }
@@ -118,6 +122,8 @@ void sched_submit(struct sched *s, int64_t now, struct u128 from,
     if (known && !submit_again(s, gateway, known, submit))
         return;
     size_t count = MAX(submit->choice_count, 1);
+    if (!code && !stream_is_free(s, submit))
+        code = WIRE_REJECT_MOVED;
     if (!code && !submit->resumed && !submit->attempt) {
         if (s->draining)
             code = WIRE_REJECT_DRAINING;
@@ -216,6 +222,11 @@ void sched_cancel(struct sched *s, int64_t now, struct u128 from,
     struct request *request = addressed(s, from, cancel->request, cancel->attempt, false);
     if (!request)
         return;
+    if (cancel->detach && request->resumable && !request->rejected) {
+        request->attempt++; /* what that gateway still says of it is stale */
+        request_detach(s, request);
+        return;
+    }
     if (cancel->choice == WIRE_ALL_CHOICES) {
         request_drop(s, request);
         return;
@@ -283,10 +294,17 @@ void sched_resend(struct sched *s, int64_t now, struct u128 from,
     seq_rewind(s, q, resend->index);
 }
 
-static bool attach_is_valid(struct request *request, const struct wire_attach *attach) {
-    if (!u128_equal(request->tenant_id, attach->tenant) || request->rejected ||
-        attach->attempt < request->attempt)
+static bool attach_is_valid(const struct sched *s, struct request *request,
+                            const struct wire_attach *attach) {
+    if (!u128_equal(request->tenant_id, attach->tenant) || request->rejected)
         return false;
+    if (!u128_is_zero(attach->new_request)) {
+        const struct request *same = id_map_get(&s->request_ids, attach->new_request);
+        if (same && same != request)
+            return false;
+    } else if (attach->attempt < request->attempt) {
+        return false;
+    }
     size_t count = MIN(attach->choices.count, attach->indexes.count);
     for (size_t i = 0; i < count; i++) {
         struct sequence *q = find_choice(request, attach->choices.items[i]);
@@ -296,38 +314,51 @@ static bool attach_is_valid(struct request *request, const struct wire_attach *a
     return true;
 }
 
+static uint32_t attach_index(const struct wire_attach *attach, uint32_t choice) {
+    for (size_t i = 0; i < MIN(attach->choices.count, attach->indexes.count); i++)
+        if (attach->choices.items[i] == choice)
+            return attach->indexes.items[i];
+    return 0;
+}
+
+/* Whoever had it hears that it is gone; the one who asked, what it is. */
+static void rename_to(struct sched *s, struct request *request, struct gateway *gateway,
+                      const struct wire_attach *attach) {
+    if (!u128_equal(request->id, attach->new_request)) {
+        if (request->gateway)
+            reject_send(s, request->gateway->instance, request->id, request->attempt,
+                        WIRE_REJECT_MOVED);
+        request_rename(s, request, attach->new_request);
+    }
+    request->attempt = attach->attempt;
+    stream_tell(s, request, gateway->instance);
+}
+
 void sched_attach(struct sched *s, int64_t now, struct u128 from,
                   const struct wire_attach *attach) {
     sched_at(s, now);
     struct gateway *gateway = gateway_get(s, from);
-    struct request *request = id_map_get(&s->request_ids, attach->request);
-    if (!request || !attach_is_valid(request, attach)) {
-        reject_send(s, from, attach->request, attach->attempt, WIRE_REJECT_UNKNOWN);
+    bool by_name = u128_is_zero(attach->request), renamed = !u128_is_zero(attach->new_request);
+    struct request *request = by_name ? stream_find(s, attach->tenant, attach->stream)
+                                      : id_map_get(&s->request_ids, attach->request);
+    if (!request || !attach_is_valid(s, request, attach)) {
+        reject_send(s, from, renamed ? attach->new_request : attach->request, attach->attempt,
+                    WIRE_REJECT_UNKNOWN);
         return;
     }
+    if (renamed)
+        rename_to(s, request, gateway, attach);
+    stream_taken(s, request);
     request_move(request, gateway);
     request->attempt = attach->attempt;
     request->paused = false;
     request->sequences[0].accepted_due = true;
-    size_t count = MIN(attach->choices.count, attach->indexes.count);
-    for (size_t i = 0; i < count; i++) {
-        struct sequence *q = find_choice(request, attach->choices.items[i]);
-        q->quiet = false;
-        q->sent = q->acked = q->sent_high = attach->indexes.items[i];
-        q->finish_sent = false;
-    }
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         struct sequence *q = &request->sequences[i];
+        q->quiet = false;
+        q->sent = q->acked = q->sent_high = attach_index(attach, q->choice);
+        q->finish_sent = false;
         seq_requeue(s, q);
         seq_dirty(s, q);
     }
-}
-
-bool sched_presentation(const struct sched *s, struct u128 id, struct u128 tenant,
-                        struct bytes *out) {
-    const struct request *request = id_map_get(&s->request_ids, id);
-    if (!request || !u128_equal(request->tenant_id, tenant))
-        return false;
-    *out = request->presentation;
-    return true;
 }

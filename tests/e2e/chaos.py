@@ -11,6 +11,7 @@ import time
 
 from serve import Serve, fd_count, processes
 from stream import Result, request
+from resuming import fetch, resuming
 
 STREAMS = 64
 TOKENS = 100
@@ -158,6 +159,41 @@ class Arena:
         self.server.wait_ready(30)
         self.server.wait(lambda: settled(self.server), 20, f"blocks returned after '{name}'")
         return r
+
+
+def kill_a_gateway(s, rng):
+    pids = s.pids("gateway")
+    if pids:
+        os.kill(rng.choice(pids), signal.SIGKILL)
+
+
+def gateways_die(streams, kills, gateways=2):
+    """Streams of all kinds while gateways are killed: each ends, and is what an undisturbed one is."""
+    rng = random.Random(11)
+    kinds = bodies()
+    requests = [kinds[i % len(kinds)] for i in range(streams)]
+    with Serve(gateways=gateways, args=["--min-step-ms", 20, "--slots", 128, "--queue-wait", "0", "--queue-max", streams]) as s:
+        wanted = [r.key() for r in asyncio.run(run_streams(s, kinds))[0]]
+
+        async def main():
+            results = [Result(body) for _, body in requests]
+            tasks = [asyncio.create_task(resuming(s.port, path, body, f"s-{i}", results[i], timeout=240)) for i, (path, body) in enumerate(requests)]
+            for _ in range(kills):
+                await asyncio.sleep(rng.uniform(0.4, 0.8))
+                kill_a_gateway(s, rng)
+            await asyncio.gather(*tasks)
+            return results
+        results = asyncio.run(main())
+        lost = [(i, r.error, r.resumes) for i, r in enumerate(results) if r.key() != wanted[i % len(kinds)]]
+        assert not lost, f"{len(lost)} of {streams} streams lost: {lost[:3]}"
+        for i, r in enumerate(results):
+            if r.body.get("n", 1) == 1:
+                again = fetch(s.port, "GET", f"/v1/stream/s-{i}")[1]
+                assert again == r.raw, f"stream {i} is not, byte by byte, what it was: {r.resumes} resumes"
+        s.wait(lambda: settled(s), 20, "blocks returned")
+        resumed = sum(r.resumes > 0 for r in results)
+        assert resumed >= streams // 8, f"only {resumed} streams were cut"
+        return f"{resumed} of {streams} streams resumed, 0 lost"
 
 
 def first_difference(got, wanted):

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from chaos import FAULTS, Arena, bodies, run_streams, tokens_seen
+from chaos import FAULTS, Arena, bodies, gateways_die, run_streams, tokens_seen
 from serve import Serve, binary
 from stream import Result, request, run_many
 
@@ -35,6 +35,10 @@ def test_faults_on_ipc():
 
 def test_faults_on_tcp_with_two_gateways():
     rounds(True, ["kill worker", "kill scheduler", "kill worker and scheduler", "kill supervisor"])
+
+
+def test_gateways_die_under_clients_that_resume():
+    return gateways_die(64, kills=3)
 
 
 def test_poisoned_request_is_refused_and_others_live():

@@ -64,7 +64,7 @@ size_t fake_gateway_submit(struct fake_gateway *g, uint64_t seed, uint32_t promp
 
 void fake_gateway_cancel(struct fake_gateway *g, size_t idx) {
     struct fake_stream *s = &g->streams[idx];
-    struct wire_cancel m = {s->request, s->attempt, WIRE_ALL_CHOICES};
+    struct wire_cancel m = {s->request, s->attempt, WIRE_ALL_CHOICES, false};
     s->cancelled = true;
     s->open = false;
     SEND(g, WIRE_CANCEL, cancel, &m);
@@ -97,7 +97,8 @@ static void take_run(struct fake_gateway *g, const struct wire_deltas *d, size_t
     struct fake_stream *s = find(g, d->requests.items[i]);
     if (!s || d->attempts.items[i] != s->attempt || s->cancelled) {
         g->stale++;
-        struct wire_cancel m = {d->requests.items[i], d->attempts.items[i], WIRE_ALL_CHOICES};
+        struct wire_cancel m = {d->requests.items[i], d->attempts.items[i], WIRE_ALL_CHOICES,
+                                false};
         if (!s)
             SEND(g, WIRE_CANCEL, cancel, &m);
         return;

@@ -87,7 +87,8 @@ static void do_submit(struct script *t) {
                                  .resumable = byte(t) % 2,
                                  .stop_tokens = {t->words[2], fill(t, 2)},
                                  .cache_salt = bytes_of(t->words[2], byte(t) % 9),
-                                 .presentation = bytes_of(t->words[2], byte(t) % 9)};
+                                 .presentation = bytes_of(t->words[2], byte(t) % 9),
+                                 .stream = bytes_of(t->words[2], byte(t) % 3)};
     sched_submit(t->s, t->now, id(t), &submit);
 }
 
@@ -167,10 +168,19 @@ static void do_ack(struct script *t) {
 
 static void do_small(struct script *t, uint8_t which) {
     uint32_t choice = byte(t) % 4, index = word(t);
-    struct wire_cancel cancel = {id(t), byte(t) % 4, byte(t) % 2 ? WIRE_ALL_CHOICES : choice};
+    struct wire_cancel cancel = {id(t), byte(t) % 4, byte(t) % 2 ? WIRE_ALL_CHOICES : choice,
+                                 byte(t) % 2};
     struct wire_pause pause = {id(t), byte(t) % 4, byte(t) % 2};
     struct wire_resend resend = {id(t), byte(t) % 4, choice, index};
-    struct wire_attach attach = {id(t), byte(t) % 4, id(t), {&choice, 1}, {&index, 1}};
+    struct wire_attach attach = {id(t),
+                                 byte(t) % 4,
+                                 id(t),
+                                 {&choice, 1},
+                                 {&index, 1},
+                                 .new_request = byte(t) % 2 ? id(t) : (struct u128){0},
+                                 .stream = bytes_of(t->words[2], byte(t) % 3)};
+    if (byte(t) % 2)
+        attach.request = (struct u128){0};
     struct wire_heartbeat beat = {.state = (enum wire_state)(byte(t) % 6),
                                   .plan_number = word(t),
                                   .step_tokens = word(t),
@@ -204,6 +214,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     sched_config_default(&config);
     config.waiting_max = 3;
     config.record_bytes = 20000;
+    config.tenant_streams = 2;
     config.resume_credits = 1 + byte(&t) % 3;
     config.chunk_tokens = byte(&t) % 6;
     t.s = sched_new(&config, &sink);

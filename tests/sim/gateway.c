@@ -233,7 +233,7 @@ static struct gateway_request *find(struct world *w, struct fake_gateway *g, str
 static void send_cancel(struct world *w, uint32_t idx, struct u128 id, uint32_t attempt,
                         uint32_t choice) {
     struct message *m = message_new(w, WIRE_CANCEL);
-    m->u.cancel = (struct wire_cancel){id, attempt, choice};
+    m->u.cancel = (struct wire_cancel){id, attempt, choice, false};
     send_up(w, idx, m);
 }
 

@@ -95,7 +95,10 @@ struct stage {
     struct u128 fenced, asked;
     uint32_t fence_count, ask_count, deltas_count, prepare_count;
     struct u128 prepared, prepared_by; /* of the last Prepare: hash, rank */
-    bool deaf;                         /* deltas are lost */
+    struct wire_submit attached;       /* the last answer to an Attach; its texts are the core's */
+    struct u128 attached_by;
+    uint32_t attached_count;
+    bool deaf; /* deltas are lost */
     bool auto_ack;
 };
 
@@ -230,6 +233,14 @@ static inline void stage_on_reject(void *ctx, struct u128 gateway,
     stage->requests[idx].retry_after_ms = reject->retry_after_ms;
 }
 
+static inline void stage_on_attached(void *ctx, struct u128 gateway,
+                                     const struct wire_submit *submit) {
+    struct stage *stage = ctx;
+    stage->attached = *submit;
+    stage->attached_by = gateway;
+    stage->attached_count++;
+}
+
 static inline void stage_on_fence(void *ctx, struct u128 instance, uint32_t pid) {
     struct stage *stage = ctx;
     stage->fenced = instance;
@@ -262,6 +273,7 @@ static inline struct stage *stage_new(const struct sched_config *config) {
                               .plan = stage_on_plan,
                               .deltas = stage_on_deltas,
                               .reject = stage_on_reject,
+                              .attached = stage_on_attached,
                               .fence = stage_on_fence,
                               .reregister = stage_on_reregister,
                               .prepare = stage_on_prepare};

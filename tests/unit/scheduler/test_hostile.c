@@ -26,7 +26,7 @@ struct world {
     int64_t now;
     uint32_t incarnations[WORKERS];
     struct last_plan plans[WORKERS];
-    uint64_t plan_count, deltas_count, reject_count;
+    uint64_t plan_count, deltas_count, reject_count, attached_count;
     bool bad_output;
 };
 
@@ -84,6 +84,11 @@ static void on_reject(void *ctx, struct u128 gateway, const struct wire_reject *
     w->reject_count++;
     check_output(w, WIRE_REJECT, reject);
 }
+static void on_attached(void *ctx, struct u128 gateway, const struct wire_submit *submit) {
+    struct world *w = ctx;
+    w->attached_count++;
+    check_output(w, WIRE_SUBMIT, submit);
+}
 static void on_fence(void *ctx, struct u128 instance, uint32_t pid) {}
 static void on_reregister(void *ctx, struct u128 instance) {}
 static void on_prepare(void *ctx, struct u128s ranks, const struct wire_prepare *prepare) {}
@@ -97,6 +102,12 @@ static bool often(void) {
 static void bend_tokens(struct tokens *t) {
     for (size_t i = 0; i < t->count; i++)
         ((uint32_t *)(uintptr_t)t->ids)[i] %= WIDTH;
+}
+
+/* Few, so that streams meet. */
+static struct bytes name_of(uint64_t random) {
+    static const char *const NAMES[] = {"", "a", "b", "ab"};
+    return bytes_str(NAMES[random % ARRAY_LEN(NAMES)]);
 }
 
 static void send_submit(struct world *w) {
@@ -118,6 +129,9 @@ static void send_submit(struct world *w) {
         m.media_count = 0;
     if (often())
         m.sampler_state = (struct bytes){0};
+    m.stream = name_of(check_random());
+    if (random_below(2))
+        m.tenant = (struct u128){0};
     if (often())
         m.max_tokens = 8 + (uint32_t)random_below(20);
     if (often())
@@ -167,9 +181,10 @@ static void send_small(struct world *w) {
     struct wire_attach attach;
     switch (random_below(4)) {
     case 0:
-        sched_cancel(
-            w->core, w->now, gateway,
-            &(struct wire_cancel){request, attempt, random_below(2) ? choice : WIRE_ALL_CHOICES});
+        sched_cancel(w->core, w->now, gateway,
+                     &(struct wire_cancel){request, attempt,
+                                           random_below(2) ? choice : WIRE_ALL_CHOICES,
+                                           random_below(2)});
         break;
     case 1:
         sched_pause(w->core, w->now, gateway,
@@ -188,6 +203,13 @@ static void send_small(struct world *w) {
             attach.attempt = attempt;
         if (often())
             attach.tenant = (struct u128){0};
+        if (often())
+            attach.stream = name_of(check_random());
+        if (random_below(2))
+            attach.request = (struct u128){0};
+        if (often())
+            attach.choices.count = attach.indexes.count = 0;
+        attach.new_request = random_below(2) ? request_id(check_random()) : (struct u128){0};
         sched_attach(w->core, w->now, gateway, &attach);
     }
 }
@@ -297,15 +319,15 @@ static void one_event(struct world *w) {
 
 TEST(core_takes_hostile_messages) {
     struct sched_config config;
-    uint64_t plans = 0, deltas = 0, rejects = 0;
+    uint64_t plans = 0, deltas = 0, rejects = 0, attached = 0;
     sched_config_default(&config);
     config.waiting_max = 20;
     config.record_bytes = 20000;
     hash_key_init(&config.cache_key, "test", 4);
     for (int round = 0; round < 5; round++) {
         struct world w = {0};
-        struct sched_sink sink = {&w,       on_plan,       on_deltas, on_reject,
-                                  on_fence, on_reregister, on_prepare};
+        struct sched_sink sink = {&w,          on_plan,  on_deltas,     on_reject,
+                                  on_attached, on_fence, on_reregister, on_prepare};
         w.core = sched_new(&config, &sink);
         for (int i = 0; i < EVENTS && !w.bad_output; i++) {
             one_event(&w);
@@ -316,12 +338,14 @@ TEST(core_takes_hostile_messages) {
         plans += w.plan_count;
         deltas += w.deltas_count;
         rejects += w.reject_count;
+        attached += w.attached_count;
         sched_free(&w.core);
         arena_release(&w.arena);
         if (w.bad_output)
             return;
     }
-    printf("# %llu plans, %llu deltas, %llu rejects\n", (unsigned long long)plans,
-           (unsigned long long)deltas, (unsigned long long)rejects);
-    EXPECT(plans > 100 && deltas > 100 && rejects > 100); /* it got past the first checks */
+    printf("# %llu plans, %llu deltas, %llu rejects, %llu attached\n", (unsigned long long)plans,
+           (unsigned long long)deltas, (unsigned long long)rejects, (unsigned long long)attached);
+    /* it got past the first checks */
+    EXPECT(plans > 100 && deltas > 100 && rejects > 100 && attached > 3);
 }

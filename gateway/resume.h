@@ -1,0 +1,41 @@
+/*
+ * resume.h - GET /v1/stream/ID: a client comes back for a stream, here or at another gateway.
+ *
+ * A client that sent X-Conversation-Id with its request may ask for its stream again, from where it
+ * has it (event_ids.h), at any gateway and with the same key. The scheduler has the request and its
+ * tokens; this asks for it (Attach), waits for the answer and for the model, and then hands over to
+ * a generation, which writes the stream anew from its first token on.
+ *
+ * A request that comes back while its first connection is still open takes the stream over: the
+ * other connection is cut.
+ *
+ * Threading: the event thread of the request.
+ */
+#ifndef GATEWAY_RESUME_H
+#define GATEWAY_RESUME_H
+
+#include "gateway/api_error.h"
+#include "gateway/event_thread.h"
+
+struct mail;
+
+/* The name that a client gave in X-Conversation-Id; *name empty: none. 0, or -1 with *err filled:
+ * it cannot be one. */
+MUST_CHECK int resume_name(const struct http_request *req, struct bytes *name,
+                           struct api_error *err);
+/* Answers req with the stream of this name, from where Last-Event-ID or ?from= say. */
+void resume_open(struct event_thread *thread, struct http_request *req, struct u128 tenant,
+                 struct bytes name);
+/* Whether a stream is asked for under this request's number. */
+bool resume_is_waiting(const struct event_thread *thread, struct u128 request);
+/* The scheduler has it (takes mail->submit), or has not. */
+void resume_on_attached(struct event_thread *thread, struct mail *mail);
+void resume_on_reject(struct event_thread *thread, const struct mail *mail);
+/* Another scheduler is there: what the one before said does not count. */
+void resume_restart(struct event_thread *thread);
+/* Time has passed, or a model came. */
+void resume_tick(struct event_thread *thread);
+/* Ends all that wait, without an answer. */
+void resume_end(struct event_thread *thread);
+
+#endif

@@ -1,0 +1,158 @@
+"""Streams that are resumed: at any gateway, with the same key, byte by byte what the first connection would have had."""
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+
+from resuming import events_of, fetch
+from run import Skip
+from serve import ROOT, Serve
+from stream import request
+
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
+
+
+def asked():
+    """Streams of each form: (path, body)."""
+    chat = {"messages": [{"role": "user", "content": "Tell me of a fox."}], "max_tokens": 30, "stream": True, "seed": 5, "ignore_eos": True}
+    plain = {"prompt": "Once upon a time", "max_tokens": 30, "stream": True, "seed": 6, "ignore_eos": True}
+    usage = {"stream_options": {"include_usage": True}}
+    return [("/v1/chat/completions", chat), ("/v1/chat/completions", {**chat, **usage, "logprobs": True, "top_logprobs": 3}),
+            ("/v1/chat/completions", {**chat, "tools": [TOOL], "tool_choice": "required", "max_tokens": 60, "ignore_eos": False}),
+            ("/v1/completions", {**plain, **usage, "stop": ["the", "a b"]}), ("/v1/completions", {**plain, "logprobs": 2, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}),
+            ("/v1/messages", {"messages": chat["messages"], "max_tokens": 30, "stream": True})]
+
+
+def test_any_part_again_byte_by_byte():
+    """The rest from any event, and from any byte, at either of two gateways."""
+    rng, compared = random.Random(3), 0
+    with Serve(gateways=2, args=["--tool-call-parser", "hermes", "--reasoning-parser", "think"]) as s:
+        for i, (path, body) in enumerate(asked()):
+            name = f"talk-{i}"
+            status, whole = fetch(s.port, "POST", path, body, {"X-Conversation-Id": name})
+            assert status == 200 and whole.endswith((b"[DONE]\n\n", b'"message_stop"}\n\n')), (path, status, whole[-200:])
+            events = events_of(whole)
+            assert all(id for id, _ in events) and len(set(id for id, _ in events)) == len(events), events[:3]
+            for k in rng.sample(range(len(events)), min(8, len(events))) + [len(events) - 1]:
+                status, rest = fetch(s.port, "GET", f"/v1/stream/{name}", headers={"Last-Event-ID": events[k][0]})
+                assert status == 200 and rest == b"".join(e for _, e in events[k + 1:]), (path, k, rest[:300])
+                compared += 1
+            for at in [0, 1, len(whole) - 1, len(whole)] + rng.sample(range(len(whole)), 6):
+                status, rest = fetch(s.port, "GET", f"/v1/stream/{name}?from={at}")
+                assert status == 200 and rest == whole[at:], (path, at, rest[:300])
+                compared += 1
+            status, rest = fetch(s.port, "POST", path, body, {"X-Conversation-Id": name, "Last-Event-ID": events[1][0]})
+            assert status == 200 and rest == b"".join(e for _, e in events[2:]), path
+    return f"{compared} parts"
+
+
+def test_several_choices_by_events():
+    body = {"prompt": "Once upon a time", "max_tokens": 20, "stream": True, "seed": 9, "n": 3, "ignore_eos": True}
+    with Serve(gateways=2) as s:
+        _, whole = fetch(s.port, "POST", "/v1/completions", body, {"X-Conversation-Id": "three"})
+        events = events_of(whole)
+        for k in (0, 7, len(events) // 2):
+            _, rest = fetch(s.port, "GET", "/v1/stream/three", headers={"Last-Event-ID": events[k][0]})
+            strip = lambda es: sorted(e.split(b"\n", 1)[1] for _, e in es)  # choices take turns in another order
+            assert strip(events[: k + 1]) + strip(events_of(rest)) and strip(events[: k + 1] + events_of(rest)) == strip(events), k
+        assert fetch(s.port, "GET", "/v1/stream/three?from=10")[0] == 400, "bytes of three choices that take turns"
+
+
+def test_only_the_same_key():
+    body = {"prompt": "Once", "max_tokens": 5, "stream": True, "seed": 1}
+    with Serve(args=["--api-key", "one,two"]) as s:
+        one, two = ({"Authorization": f"Bearer {k}"} for k in ("one", "two"))
+        assert fetch(s.port, "POST", "/v1/completions", body, {**one, "X-Conversation-Id": "mine"})[0] == 200
+        assert fetch(s.port, "GET", "/v1/stream/mine", headers=two)[0] == 404
+        assert fetch(s.port, "GET", "/v1/stream/mine")[0] == 401
+        assert fetch(s.port, "GET", "/v1/stream/mine", headers=one)[0] == 200
+        assert fetch(s.port, "GET", "/v1/stream/other", headers=one)[0] == 404
+        for bad in ("a%20b", "x" * 129, "%ff"):
+            assert fetch(s.port, "GET", f"/v1/stream/{bad}", headers=one)[0] == 400, bad
+        assert fetch(s.port, "POST", "/v1/completions", body, {**one, "X-Conversation-Id": "no/name"})[0] == 400
+        assert fetch(s.port, "GET", "/v1/stream/mine", headers={**one, "Last-Event-ID": "x"})[0] == 400
+
+
+LONG = {"prompt": "Once upon a time", "max_tokens": 200, "stream": True, "seed": 4, "ignore_eos": True}
+
+
+def running(s):
+    return s.metrics("scheduler")["trireme_scheduler_running"]
+
+
+def cancelled(s):
+    return s.metrics("scheduler")['trireme_scheduler_finishes_total{reason="cancelled"}']
+
+
+def test_who_leaves_for_good_is_not_waited_for():
+    """Without X-Conversation-Id a stream ends with its client; with it, it runs on and is whole for who comes back."""
+    with Serve(args=["--min-step-ms", 10]) as s:
+        fetch(s.port, "POST", "/v1/completions", LONG, stop_after=300)
+        s.wait(lambda: running(s) == 0, 2, "the cancelled stream's end")
+        assert cancelled(s) == 1
+        _, begun = fetch(s.port, "POST", "/v1/completions", LONG, {"X-Conversation-Id": "stay"}, stop_after=300)
+        time.sleep(0.5)
+        assert running(s) == 1, "it did not run on"
+        _, rest = fetch(s.port, "GET", f"/v1/stream/stay?from={len(begun)}")
+        _, whole = fetch(s.port, "GET", "/v1/stream/stay")
+        assert begun + rest == whole and whole.endswith(b"[DONE]\n\n"), "the two parts are not the whole"
+        assert cancelled(s) == 1
+
+
+def test_how_many_and_how_long():
+    with Serve(args=["--tenant-streams", 2, "--record-ttl", "2s", "--min-step-ms", 10]) as s:
+        for name in ("a", "b", "c"):
+            fetch(s.port, "POST", "/v1/completions", dict(LONG, max_tokens=5), {"X-Conversation-Id": name})
+        assert [fetch(s.port, "GET", f"/v1/stream/{n}")[0] for n in ("b", "c", "a")] == [200, 200, 404]
+        fetch(s.port, "POST", "/v1/completions", LONG, {"X-Conversation-Id": "left"}, stop_after=300)
+        s.wait(lambda: running(s) == 0, 5, "nobody came back")
+        assert fetch(s.port, "GET", "/v1/stream/left")[0] == 404
+
+
+def test_the_latest_reader_has_it():
+    """A second connection takes the stream from the first; a new question with the same id ends the old answer."""
+    with Serve(args=["--min-step-ms", 10]) as s:
+        async def main():
+            first = asyncio.create_task(request(s.port, "/v1/completions", LONG, headers=["X-Conversation-Id: one"]))
+            await asyncio.sleep(0.6)
+            second = await request_get(s.port, "/v1/stream/one")
+            return await first, second
+        first, second = asyncio.run(main())
+        assert first.error and not first.done, "the first connection was not cut"
+        assert second.endswith(b"[DONE]\n\n")
+        fetch(s.port, "POST", "/v1/completions", LONG, {"X-Conversation-Id": "one"}, stop_after=300)
+        _, short = fetch(s.port, "POST", "/v1/completions", dict(LONG, max_tokens=3), {"X-Conversation-Id": "one"})
+        assert fetch(s.port, "GET", "/v1/stream/one")[1] == short
+        s.wait(lambda: running(s) == 0, 2, "the answer before ran on")
+
+
+async def request_get(port, path):
+    return (await asyncio.get_running_loop().run_in_executor(None, fetch, port, "GET", path))[1]
+
+
+def test_example_with_the_openai_package():
+    """docs/examples/resume.py, while its gateway is killed again and again."""
+    try:
+        import openai
+    except ImportError:
+        raise Skip("openai", "the openai package is not installed")
+    sys.path.insert(0, str(ROOT / "docs" / "examples"))
+    import resume
+    ask = dict(model="demo", messages=[{"role": "user", "content": "Tell me a story."}], max_tokens=120, seed=3, extra_body={"ignore_eos": True},
+               stream_options={"include_usage": True})
+    with Serve(args=["--min-step-ms", 20]) as s:
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{s.port}/v1", api_key="none", max_retries=0)
+        wanted = client.chat.completions.create(**{k: v for k, v in ask.items() if k != "stream_options"})
+        chunks, killed = [], 0
+        for chunk in resume.stream_chat(client, **ask):
+            chunks.append(chunk)
+            if len(chunks) in (5, 40):
+                os.kill(s.pids("gateway")[0], signal.SIGKILL)
+                killed += 1
+        text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+        assert killed == 2 and text == wanted.choices[0].message.content, text
+        assert len({c.id for c in chunks}) == 1, "two answers were mixed"
+        assert chunks[-1].usage and chunks[-1].usage.completion_tokens == 120, chunks[-1]
+    return f"{killed} gateways killed under one answer"
