@@ -49,6 +49,7 @@ static void check_output(struct world *w, enum wire_kind kind, const void *messa
         struct wire_plan plan;
         struct wire_deltas deltas;
         struct wire_reject reject;
+        struct wire_submit submit;
     } back;
     struct error err;
     buf_reset(&out);

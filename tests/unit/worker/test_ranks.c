@@ -115,7 +115,8 @@ static void crew_tell(void *ctx, struct wire_plan *plan) {
 static struct worker_settings settings_of(uint32_t tp, uint32_t rank, uint32_t pp, uint32_t stage) {
     struct worker_settings s = planner_settings(model_dir(), "auto");
     s.threads = 1;
-    s.kv_type = 1; /* f32: what differs is the order of sums alone */
+    s.compute = 1; /* f32, as the cache: what differs is the order of sums alone */
+    s.kv_type = 1;
     s.max_step_tokens = 128;
     s.tp = tp;
     s.rank = rank;
