@@ -3,7 +3,7 @@
 # For each setting it prints tokens per second per core of the gateway (user + kernel time) and its memory per stream:
 #   flood  the scheduler makes tokens as fast as they are acknowledged: events that wait share a write
 #   paced  each stream gets 100 tokens a second: nearly every event is a write of its own
-set -eu
+set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${BUILD_RELEASE:-$root/build/release}
 dir=$(mktemp -d)
@@ -31,10 +31,14 @@ measure() { # measure NAME FAKE_OPTIONS GATEWAY_OPTIONS LOAD_OPTIONS...
     for _ in $(seq 100); do
         port=$(sed -n 's/.*listening.* port=\([0-9]*\).*/\1/p' "$dir/gateway.log")
         if [ -n "$port" ] && grep -q compiled "$dir/gateway.log"; then break; fi
+        kill -0 "$gateway" 2>/dev/null || break
         sleep 0.1
     done
     echo "$name:"
-    "$build/bin/gateway_load" --port "$port" --pid "$gateway" "$@" | sed 's/^/    /' || cat "$dir/gateway.log"
+    if ! "$build/bin/gateway_load" --port "${port:-0}" --pid "$gateway" "$@" | sed 's/^/    /'; then
+        cat "$dir/gateway.log" "$dir/fake.log" >&2
+        exit 1
+    fi
     finish
 }
 
