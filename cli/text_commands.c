@@ -89,7 +89,7 @@ static const struct option_row DECODE_ROWS[] = {
      .help = "Leave special tokens out; \"skip_special\" of a line wins."}};
 const struct option_table decode_options = {.program = "trireme decode",
                                             .synopsis =
-                                                "[OPTIONS] MODEL [IDS]  (with --vocab: [IDS])",
+                                                "[OPTIONS] MODEL [ID...]  (with --vocab: [ID...])",
                                             .summary = "Turns a model's tokens into text.",
                                             .rows = DECODE_ROWS,
                                             .count = ARRAY_LEN(DECODE_ROWS)};
@@ -349,21 +349,28 @@ int decode_main(int argc, char **argv) {
     struct text_settings s;
     struct error err;
     struct tokenizer *t = NULL;
-    const char *words[2], *ids = NULL;
+    struct buf ids;
+    const char **words = mem_calloc((size_t)argc, sizeof *words), *first = NULL;
     size_t count = 0;
-    int rc = option_parse(&decode_options, &s, argc, argv, words, 2, &count, &err);
-    if (rc == OPTION_HELP_PRINTED)
-        return 0;
+    buf_init(&ids, 0);
+    int rc = option_parse(&decode_options, &s, argc, argv, words, (size_t)argc, &count, &err);
+    size_t own = !rc && !s.model && !s.vocab; /* words before the ids */
     if (!rc)
-        rc = take_arguments(&s, words, count, &ids, &err);
-    if (rc)
-        return command_misused("decode", &err);
+        rc = take_arguments(&s, words, MIN(count, own + 1), &first, &err);
+    for (size_t i = own; !rc && i < count; i++)
+        buf_addf(&ids, "%s%s", i > own ? "," : "", words[i]);
+    mem_free(words);
+    if (rc) {
+        buf_release(&ids);
+        return rc == OPTION_HELP_PRINTED ? 0 : command_misused("decode", &err);
+    }
     rc = open_vocabulary(&s, &t, &err);
     struct answerer lines = {&s, t, decode_line};
     if (!rc)
         rc = s.jsonl ? lines_run(answer_line, &lines, &err)
-                     : decode_ids(&s, t, ids ? ids : s.ids, &err);
+                     : decode_ids(&s, t, first ? buf_text(&ids) : s.ids, &err);
     int code = rc ? fail("decode", &err) : 0;
+    buf_release(&ids);
     tokenizer_free(&t);
     option_free(&decode_options, &s);
     return code;

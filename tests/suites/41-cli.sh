@@ -59,6 +59,7 @@ check convert_to_a_folder says 0 'wrote' "$trireme" convert "$dir/demo.gguf" "$d
 check convert_writes_over_no_folder says 2 '--force' "$trireme" quantize "$model" "$dir/demo" int8
 check tokenize_takes_arguments says 0 '3066,1267,320' "$trireme" tokenize "$model" 'Hello you'
 check decode_takes_arguments says 0 'Hello you' "$trireme" decode "$model" 3066,1267,320
+check decode_takes_ids_one_by_one says 0 'Hello you' "$trireme" decode "$model" 3066 1267 320
 check decode_takes_a_flag says 0 'Hello you' "$trireme" decode --model "$model" --ids 3066,1267,320
 check tokenize_without_a_vocabulary says 1 'give a model, or --vocab' "$trireme" tokenize
 logits_of() { printf '{"ids":[1,2,3],"chunks":[2,1]}\nnothing\n' | "$trireme" logits --model "$model" --jsonl | cut -c1-12 | tr '\n' ' '; }
