@@ -129,7 +129,10 @@ static struct setting random_setting(int round, uint32_t vocab, uint32_t *mask) 
     s->top_k = round % 3 ? 0 : 1 + (uint32_t)(check_random() % 20);
     s->top_p = round % 5 ? 1 : 0.05f + 0.9f * (float)(check_random() % 100) / 100;
     s->min_p = round % 7 ? 0 : 0.1f;
-    s->top_n_sigma = round % 3 == 1 ? 0.1f * (float)(check_random() % 30) : 0;
+    if (round % 3 == 1) { /* so hot that each kept token may be drawn */
+        s->top_n_sigma = 0.1f * (float)(1 + check_random() % 30);
+        s->temperature = 9;
+    }
     s->repetition_penalty = round % 2 ? 1 : 1.3f;
     s->presence_penalty = round % 6 ? 0 : 0.5f;
     s->frequency_penalty = round % 6 ? 0 : -0.25f;
