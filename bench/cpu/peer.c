@@ -18,7 +18,7 @@
 
 #include "llama.h"
 
-enum { PROMPT = 512, STEPS = 9, PROMPT_ROUNDS = 3 };
+enum { PROMPT = 512, STEPS = 5, PROMPT_ROUNDS = 1 };
 
 static const struct {
     const char *name;

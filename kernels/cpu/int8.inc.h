@@ -371,11 +371,13 @@ static void int8_pack(const struct matrix *w, uint32_t part, uint32_t panel, uin
 struct meeting {
     const struct pair *w;
     uint32_t blocks;
-    const int8_t *x; /* the first row's values of the first block */
-    const float *d;  /* its scale, with the other arrays of int8_scales behind it */
-    size_t array;    /* items from one of these to the next */
-    size_t stride;   /* bytes from row to row */
-    float *acc;      /* [rows][2 * LANES], goes on */
+    const int8_t *x;      /* the first row's values of the first block */
+    const float *d;       /* its scale, with the other arrays of int8_scales behind it */
+    size_t array;         /* items from one of these to the next */
+    size_t stride;        /* bytes from row to row */
+    float *acc;           /* [rows][2 * LANES], goes on */
+    const uint8_t *ahead; /* packed weights to fetch meanwhile, so many lines of a cache a block */
+    uint32_t ahead_lines;
 };
 ALWAYS_INLINE int32_t int_at(const float *array) {
     int32_t i;
@@ -473,12 +475,16 @@ ALWAYS_INLINE void meet_block(const enum kind kind, const int rows, const struct
 ALWAYS_INLINE void meet(const enum kind kind, const int rows, const struct meeting *m) {
     const int8_t *x = m->x;
     const float *d = m->d;
+    const uint8_t *ahead = m->ahead;
     vf acc[ROWS_MAX][2];
     UNROLL
     for (int i = 0; i < 2 * rows; i++)
         acc[i / 2][i % 2] = f_at(m->acc + i * LANES);
-    for (const struct pair *w = m->w; w < m->w + m->blocks; w++, x += 32, d++)
+    for (const struct pair *w = m->w; w < m->w + m->blocks; w++, x += 32, d++) {
+        for (uint32_t i = 0; i < m->ahead_lines; i++, ahead += 64)
+            __builtin_prefetch(ahead, 0, 2);
         meet_block(kind, rows, w, x, d, m, acc);
+    }
     UNROLL
     for (int i = 0; i < 2 * rows; i++)
         memcpy(m->acc + i * LANES, &acc[i / 2][i % 2], sizeof acc[0][0]);
@@ -488,6 +494,7 @@ ALWAYS_INLINE void skip_rows(struct meeting *m, uint32_t rows) {
     m->x += rows * m->stride;
     m->d += rows * (m->stride / sizeof *m->d);
     m->acc += rows * 2 * LANES;
+    m->ahead_lines = 0;
 }
 
 #define MEET(kind, name)                                                                           \
@@ -591,15 +598,23 @@ struct panel {
     bool tiles; /* its rows meet it on tiles */
 };
 
+/* Where a unit of a panel that was packed before begins; that of the last one ends where the next
+ * panel begins. */
+static const uint8_t *packed_unit(const struct panel *p, uint32_t unit) {
+    return (const uint8_t *)p->part->packed +
+           ((size_t)p->idx * (p->w->cols / p->layout.unit_cols) + unit) * 2 * p->layout.row_bytes *
+               LANES;
+}
+
 /* Units [first, first + count) as bytes, packed now where they were not before. */
 static void unpack_units(const struct panel *p, uint32_t first, uint32_t count, struct pair *out) {
     size_t half = (size_t)p->layout.row_bytes * LANES;
-    uint32_t units = p->w->cols / p->layout.unit_cols, blocks = p->layout.unit_cols / 32;
+    uint32_t blocks = p->layout.unit_cols / 32;
     for (uint32_t unit = first; unit < first + count; unit++, out += blocks) {
         uint8_t own[2 * LANES * (INT8_UNIT_MAX + 8)];
         const uint8_t *from = own;
         if (p->part->packed) {
-            from = (const uint8_t *)p->part->packed + ((size_t)p->idx * units + unit) * 2 * half;
+            from = packed_unit(p, unit);
             for (size_t i = 0; i < 2 * half; i += 64)
                 __builtin_prefetch(from + FETCH_AHEAD + i, 0, 3);
         } else {
@@ -681,14 +696,18 @@ static void int8_multiply(const struct int8_product *job, uint32_t part, uint32_
             unpack_units(&p, unit, count, w);
             if (unit + count == units)
                 fetch_outputs(job, &p, t, rows);
-            meet_rows(&(struct meeting){.w = w,
-                                        .blocks = count * p.layout.unit_cols / 32,
-                                        .x = int8_values(&job->x, t) + at,
-                                        .d = int8_scales(&job->x, t) + at / 32,
-                                        .array = cols / 32,
-                                        .stride = job->x.stride,
-                                        .acc = acc},
-                      rows);
+            struct meeting m = {.w = w,
+                                .blocks = count * p.layout.unit_cols / 32,
+                                .x = int8_values(&job->x, t) + at,
+                                .d = int8_scales(&job->x, t) + at / 32,
+                                .array = cols / 32,
+                                .stride = job->x.stride,
+                                .acc = acc};
+            if (p.part->packed) {
+                m.ahead = packed_unit(&p, unit + count);
+                m.ahead_lines = p.layout.row_bytes * LANES / p.layout.unit_cols + 1;
+            }
+            meet_rows(&m, rows);
         }
         put_outputs(job, &p, t, rows, acc);
     }
