@@ -7,6 +7,8 @@
  *     bench_kernels decode|prefill COUNT MODEL     so many tokens of a folder or GGUF file, nothing else
  *     bench_kernels speeds MODEL                   one line of JSON: bench/cpu
  *     bench_kernels linear TYPE OUTPUTS INPUTS [ROWS]  one product at some numbers of rows
+ *     bench_kernels attention [ISA]                attention over short and long caches
+ *     bench_kernels sample [ISA]                   the sampler's settings
  *     bench_kernels write SHAPE FOLDER             the made-up model alone
  *
  * TRIREME_COMPUTE: as --compute of a worker.
@@ -14,6 +16,7 @@
  * The folder keeps the made-up model between runs; a GGUF file in its place is read as it is.
  * Ceilings are measured first, in the same run: compare ratios, not figures.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -97,9 +100,18 @@ static void bench_linear(struct device *dev, struct stream *s, const struct mach
     free(out);
 }
 
+struct attention_shape {
+    uint32_t heads, kv_heads, dim;
+};
+static const struct attention_shape QWEN_HALF_B = {14, 2, 64}, LLAMA_1B = {32, 8, 64},
+                                    LLAMA_8B = {32, 8, 128};
+
+/* The last `rows` positions of one sequence of `context`. */
 static void bench_attention(struct device *dev, struct stream *s, const struct machine *m,
-                            enum storage_type type, uint32_t rows, uint32_t context) {
-    enum { HEADS = 14, KV_HEADS = 2, DIM = 64, BLOCK = 32 };
+                            const struct attention_shape *shape, enum storage_type type,
+                            uint32_t rows, uint32_t context) {
+    enum { BLOCK = 32 };
+    const uint32_t HEADS = shape->heads, KV_HEADS = shape->kv_heads, DIM = shape->dim;
     uint32_t blocks = (context + BLOCK - 1) / BLOCK, *tables = calloc(blocks, 4),
              *slots = calloc(rows, 4), *positions = calloc(rows, 4);
     size_t layer = dev->ops->kv_layer_bytes(type, BLOCK, KV_HEADS, DIM);
@@ -126,7 +138,7 @@ static void bench_attention(struct device *dev, struct stream *s, const struct m
         dev->ops->attention(s, &(struct op_attention){.out = out,
                                                       .qkv = qkv,
                                                       .heads = HEADS,
-                                                      .scale = 0.125f,
+                                                      .scale = 1 / sqrtf((float)DIM),
                                                       .kv = &kv,
                                                       .batch = &batch,
                                                       .scratch = scratch});
@@ -135,8 +147,8 @@ static void bench_attention(struct device *dev, struct stream *s, const struct m
             best = t;
     }
     char what[64];
-    snprintf(what, sizeof what, "attention %s %u rows, context %u", storage_name(type), rows,
-             context);
+    snprintf(what, sizeof what, "attention %u/%u x %u %s, %u of %u", HEADS, KV_HEADS, DIM,
+             storage_name(type), rows, context);
     print_row(what, best, (double)context * KV_HEADS * DIM * 2 * (double)storage_bytes(type, 1),
               pairs * HEADS * DIM * 4, m);
     void *arrays[] = {tables, slots, positions, kv.base, qkv, out, scratch};
@@ -144,11 +156,29 @@ static void bench_attention(struct device *dev, struct stream *s, const struct m
         free(arrays[i]);
 }
 
-/* One row of a wide vocabulary: full sampling, or with thresholds. */
+struct sample_setting {
+    const char *name;
+    float temperature, top_p, min_p, repetition_penalty;
+    uint32_t top_k;
+    int32_t logprobs;
+};
+static const struct sample_setting SAMPLE_SETTINGS[] = {
+    {"greedy", 0, 1, 0, 1, 0, -1},
+    {"temperature 1", 1, 1, 0, 1, 0, -1},
+    {"temperature 0.7", 0.7f, 1, 0, 1, 0, -1},
+    {"top_k 40, top_p 0.95", 1, 0.95f, 0, 1, 40, -1},
+    {"top_p 0.9", 1, 0.9f, 0, 1, 0, -1},
+    {"min_p 0.05", 1, 1, 0.05f, 1, 0, -1},
+    {"repetition_penalty 1.1", 1, 1, 0, 1.1f, 0, -1},
+    {"logprobs 5", 1, 1, 0, 1, 0, 5},
+};
+
+/* One row of a wide vocabulary. */
 static void bench_sample(struct device *dev, struct stream *s, const struct machine *m,
-                         const char *name, float temperature, uint32_t top_k, float top_p) {
+                         const struct sample_setting *set) {
     enum { V = 151936, CONTEXT = 16 };
     float *logits = malloc(V * sizeof *logits), *copy = malloc(V * sizeof *copy);
+    char what[64];
     uint64_t x = 1;
     for (int v = 0; v < V; v++) {
         float sum = 0;
@@ -175,17 +205,18 @@ static void bench_sample(struct device *dev, struct stream *s, const struct mach
     table.bias_values = no_values;
     void *scratch = malloc(dev->ops->sample_scratch(dev, 1, V));
     double best = 1e9;
-    for (uint64_t r = 0; r < 10; r++) {
+    for (uint64_t r = 0; r < 40; r++) {
         memcpy(copy, logits, V * sizeof *copy);
         state = (struct slot_state){.active = 1,
                                     .token_count = 2,
                                     .computed_count = 2,
                                     .max_total = CONTEXT,
-                                    .temperature = temperature,
-                                    .top_k = top_k,
-                                    .top_p = top_p,
-                                    .repetition_penalty = 1,
-                                    .logprobs = -1,
+                                    .temperature = set->temperature,
+                                    .top_k = set->top_k,
+                                    .top_p = set->top_p,
+                                    .min_p = set->min_p,
+                                    .repetition_penalty = set->repetition_penalty,
+                                    .logprobs = set->logprobs,
                                     .seed = r};
         int64_t start = bench_ns();
         dev->ops->sample(s, &(struct op_sample){.logits = copy,
@@ -199,7 +230,8 @@ static void bench_sample(struct device *dev, struct stream *s, const struct mach
         if (t < best)
             best = t;
     }
-    print_row(name, best, V * 4.0, 0, m);
+    snprintf(what, sizeof what, "sample %d, %s", V, set->name);
+    print_row(what, best, V * 4.0, 0, m);
     free(logits);
     free(copy);
     free(scratch);
@@ -322,6 +354,23 @@ static void bench_model(struct rig *r, struct stream *s, const struct machine *m
     print_row(what, best, bytes, (flops - head) * ROWS, m);
 }
 
+static void bench_attentions(struct device *dev, struct stream *s, const struct machine *m) {
+    bench_attention(dev, s, m, &QWEN_HALF_B, STORAGE_F16, 1, 1024);
+    bench_attention(dev, s, m, &QWEN_HALF_B, STORAGE_F16, 512, 1024);
+    static const enum storage_type types[] = {STORAGE_BF16, STORAGE_F16, STORAGE_I8};
+    for (size_t t = 0; t < ARRAY_LEN(types); t++) {
+        bench_attention(dev, s, m, &LLAMA_1B, types[t], 1, 8192);
+        bench_attention(dev, s, m, &LLAMA_1B, types[t], 512, 8192);
+        bench_attention(dev, s, m, &LLAMA_8B, types[t], 1, 8192);
+        bench_attention(dev, s, m, &LLAMA_8B, types[t], 512, 8192);
+    }
+}
+
+static void bench_samples(struct device *dev, struct stream *s, const struct machine *m) {
+    for (size_t i = 0; i < ARRAY_LEN(SAMPLE_SETTINGS); i++)
+        bench_sample(dev, s, m, &SAMPLE_SETTINGS[i]);
+}
+
 static void bench_operations(struct device *dev, struct stream *s, const struct machine *m) {
     static const enum storage_type types[] = {STORAGE_BF16, STORAGE_F16, STORAGE_F32};
     for (size_t t = 0; t < ARRAY_LEN(types); t++)
@@ -340,11 +389,8 @@ static void bench_operations(struct device *dev, struct stream *s, const struct 
     for (size_t t = 0; t < ARRAY_LEN(quantized); t++)
         for (uint32_t n = 1; n <= 512; n *= 8)
             bench_linear(dev, s, m, quantized[t], n, 1024, 4864);
-    bench_attention(dev, s, m, STORAGE_F16, 1, 1024);
-    bench_attention(dev, s, m, STORAGE_F16, 512, 1024);
-    bench_sample(dev, s, m, "sample greedy, 151936", 0, 0, 1);
-    bench_sample(dev, s, m, "sample, temperature 1", 1, 0, 1);
-    bench_sample(dev, s, m, "sample, top_k 40, top_p 0.95", 1, 40, 0.95f);
+    bench_attentions(dev, s, m);
+    bench_samples(dev, s, m);
 }
 
 /* One matrix from one row to 512: where a batch gets dearer, and by how much. */
@@ -419,10 +465,14 @@ int main(int argc, char **argv) {
     snprintf(dir, sizeof dir, "/tmp/trireme-bench-%s", shape->name);
     cpu_time = getenv("TRIREME_BENCH_CPU_TIME") != NULL;
     bool tokens = argc > 3 && (!strcmp(argv[1], "decode") || !strcmp(argv[1], "prefill"));
-    bool product = argc > 4 && !strcmp(argv[1], "linear");
+    bool product = argc > 4 && !strcmp(argv[1], "linear"),
+         attends = argc > 1 && !strcmp(argv[1], "attention"),
+         samples = argc > 1 && !strcmp(argv[1], "sample");
     bool writes = argc > 3 && !strcmp(argv[1], "write"),
          speeds = argc > 2 && !strcmp(argv[1], "speeds");
-    struct device_options options = {.isa = argc > 3 && !tokens && !product ? argv[3] : NULL,
+    struct device_options options = {.isa = attends || samples                ? argv[2]
+                                            : argc > 3 && !tokens && !product ? argv[3]
+                                                                              : NULL,
                                      .compute = getenv("TRIREME_COMPUTE"),
                                      .spin_us = 100,
                                      .thread_count = cpu_time};
@@ -453,6 +503,10 @@ int main(int argc, char **argv) {
     if (product)
         return bench_rows(argv[2], (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]),
                           argc > 5 ? (uint32_t)atoi(argv[5]) : 0, dev, s, &m);
+    if (attends)
+        return bench_attentions(dev, s, &m), 0;
+    if (samples)
+        return bench_samples(dev, s, &m), 0;
     bench_operations(dev, s, &m);
     const char *path = argc > 2 ? argv[2] : dir;
     int rc = strstr(path, ".gguf") ? 0 : random_model_write(shape, path, &err);

@@ -1,78 +1,195 @@
 /*
  * sample.inc.h - the sampler, step by step as ops.h numbers them (ref/sample.c is the definition).
- * A part is one row.
+ *
+ * A row is read by slices of SAMPLE_SLICE tokens: a survey (not finite? what is masked? the
+ * largest of each block of SAMPLE_BLOCK tokens), then the draw. With few rows the threads share a
+ * row's slices, with many each takes rows of its own. No result depends on it: what slices say
+ * is a maximum, a sum of integers, or a sum in the slices' order.
+ *
+ * Later steps go by the blocks' maxima and pass over nearly all blocks: those without a candidate
+ * for top_k or top_p, without a token that is kept, without one that could still win. z + gumbel
+ * beats the best so far only where w = (bits + 0.5) / 2^32 is below e^(z - best) (philox.h: gumbel
+ * = -log(-log(1 - w)) <= -log(w)), so bits are compared first and a logarithm is taken of few.
  *
  * Thresholds without sorting: z <= 0, so the bits of -z order the candidates; a threshold is found
- * by three passes of counting (11, 11, 10 bits), each narrowing the prefix. Weights are integers,
- * so their sums do not depend on any order. Noise is drawn only for candidates that could still
- * win: gumbel < GUMBEL_MAX.
+ * by three passes of counting (11, 11, 9 bits), each narrowing the prefix. Weights are integers, so
+ * their sums do not depend on any order.
  */
 #include "kernels/philox.h"
 
-#define GUMBEL_MAX 23.1f
+enum { SAMPLE_BLOCK = 64, SAMPLE_SLICE = 128 * SAMPLE_BLOCK, LOG_SUM_CHUNK = 1024, CUTS = 6 };
 
-/* Per thread, in the caller's scratch. */
+/* Log sums, and masses above so many cuts, of one slice. */
+struct slice_sums {
+    double log_sums[SAMPLE_SLICE / LOG_SUM_CHUNK];
+    uint64_t masses[CUTS];
+};
+
+struct best {
+    float value;
+    uint32_t id;
+};
+
+struct slice {
+    float max;      /* NaN: it has a NaN or +inf */
+    uint32_t block; /* the first that has it */
+    struct best best;
+    struct slice_sums sums;
+};
+
+/* Of a thread, or of the row whose slices all threads share; in the caller's scratch. */
 struct sample_scratch {
     uint64_t histogram[2048];
-    /* [vocab], zero between rows: bit 31: seen; below: times in the output; then f32 raw[vocab],
-     * candidates[vocab] */
-    uint32_t counts[];
+    struct slice *slices;
+    float *block_max;  /* of each block; -inf behind the last */
+    uint32_t *counts;  /* [vocab] bit 31: seen; below: times in the output */
+    float *raw;        /* [vocab] logits before penalties of the tokens that have them */
+    float *candidates; /* [vocab + VW] */
 };
-static float *scratch_raw(struct sample_scratch *s, uint32_t vocab) {
-    return (float *)(s->counts + vocab);
-}
-static float *scratch_candidates(struct sample_scratch *s, uint32_t vocab) {
-    return (float *)(s->counts + 2 * (size_t)vocab);
-}
 
 struct sample_row {
     const struct op_sample *op;
     struct slot_state *state;
     struct sample_scratch *scratch;
+    const struct stream *shared; /* whose threads share the row; NULL: this thread has it alone */
     uint32_t *history;
     float *logits;
+    const uint32_t *allowed; /* bits; NULL: all */
+    float max;
+    struct best best; /* the largest logit's draw */
+    uint32_t limit;   /* keys kept */
     uint32_t slot, idx, vocab;
 };
 
-/* Largest value; NaN when any value is NaN or +inf. Lanes whose bits are NaN or inf are noticed by
- * x - x. */
-static float max_or_nan(const float *x, uint32_t count) {
-    vf max = v_set1(-INFINITY), bad = v_set1(0);
-    uint32_t i = 0;
-    for (; i + VW <= count; i += VW) {
-        vf a = v_load(x + i), finite = v_max(v_set1(-1e30f), a);
-        bad = v_add(bad, v_sub(finite, finite)); /* NaN or +inf: NaN */
+static uint32_t slice_count(uint32_t vocab) {
+    return (vocab + SAMPLE_SLICE - 1) / SAMPLE_SLICE;
+}
+
+/* run(r, slice, thread) for all slices. */
+static void each_slice(struct sample_row *r, cpu_part_fn run) {
+    uint32_t count = slice_count(r->vocab);
+    if (r->shared)
+        cpu_loop(r->shared, count, r->vocab, run, r);
+    for (uint32_t i = 0; !r->shared && i < count; i++)
+        run(r, i, 0);
+}
+
+/* VW logits from v on; -inf behind the last. */
+ALWAYS_INLINE vf load_logits(const struct sample_row *r, uint32_t v) {
+    if (v + VW <= r->vocab)
+        return v_load(r->logits + v);
+    float x[VW];
+    for (uint32_t i = 0; i < VW; i++)
+        x[i] = v + i < r->vocab ? r->logits[v + i] : -INFINITY;
+    return v_load(x);
+}
+
+/* ---- the survey ---- */
+
+static const uint32_t LANE_BITS[16] = {1,       1 << 1,  1 << 2,  1 << 3, 1 << 4,  1 << 5,
+                                       1 << 6,  1 << 7,  1 << 8,  1 << 9, 1 << 10, 1 << 11,
+                                       1 << 12, 1 << 13, 1 << 14, 1 << 15};
+
+/* The largest of the SAMPLE_BLOCK logits from v on that are allowed; others become -inf. A NaN or
+ * +inf among all of them makes a lane of *bad NaN: x - x. */
+ALWAYS_INLINE float survey_block(const struct sample_row *r, uint32_t v, vf *bad) {
+    vf max = v_set1(-INFINITY);
+    UNROLL
+    for (uint32_t i = 0; i < SAMPLE_BLOCK; i += VW) {
+        vf a = v_load(r->logits + v + i), finite = v_max(v_set1(-1e30f), a);
+        *bad = v_add(*bad, v_sub(finite, finite));
+        if (r->allowed) {
+            vi bits = vi_set1(r->allowed[(v + i) / 32] >> (v + i) % 32),
+               kept = vi_sub(vi_set1(0), vi_and(bits, vi_load(LANE_BITS)));
+            a = v_pick(kept, a, v_set1(-INFINITY));
+            v_store(r->logits + v + i, a);
+        }
         max = v_max(max, a);
     }
-    float best = v_hmax(max), sick = v_hsum(bad);
-    for (; i < count; i++) {
-        if (!(x[i] < INFINITY))
-            sick = NAN;
-        best = x[i] > best ? x[i] : best;
-    }
-    return sick == sick ? best : NAN;
+    return v_hmax(max);
 }
 
-/* log sum exp(x) with max known; f32 sums of 1024, those in double. */
-static double log_sum_exp(const float *x, uint32_t count, float max) {
-    double total = 0;
-    for (uint32_t from = 0; from < count; from += 1024) {
-        uint32_t i = from, end = MIN(from + 1024, count);
-        vf sum = v_set1(0), shift = v_set1(max);
-        for (; i + VW <= end; i += VW)
-            sum = v_add(sum, v_exp(v_sub(v_load(x + i), shift)));
-        if (i < end) {
-            float tail[VW];
-            v_store(tail, v_exp(v_sub(v_load_n(x + i, end - i), shift)));
-            for (uint32_t j = 0; j < end - i; j++)
-                total += tail[j];
+/* The same of the row's last tokens, fewer than a block. */
+static float survey_tail(const struct sample_row *r, uint32_t v, vf *bad) {
+    float max = -INFINITY;
+    for (; v < r->vocab; v++) {
+        float *x = r->logits + v;
+        if (!(*x < INFINITY))
+            *bad = v_set1(NAN);
+        if (r->allowed && !(r->allowed[v / 32] >> v % 32 & 1))
+            *x = -INFINITY;
+        max = *x > max ? *x : max;
+    }
+    return max;
+}
+
+static void survey_part(void *ctx, size_t part_idx, int thread_idx) {
+    struct sample_row *r = ctx;
+    uint32_t first = (uint32_t)part_idx * SAMPLE_SLICE, end = MIN(first + SAMPLE_SLICE, r->vocab),
+             block = first / SAMPLE_BLOCK;
+    struct slice s = {.max = -INFINITY, .block = block};
+    vf bad = v_set1(0);
+    for (uint32_t v = first; v < end; v += SAMPLE_BLOCK, block++) {
+        float max = end - v < SAMPLE_BLOCK ? survey_tail(r, v, &bad) : survey_block(r, v, &bad);
+        r->scratch->block_max[block] = max;
+        if (max > s.max) {
+            s.max = max;
+            s.block = block;
         }
-        total += v_hsum(sum);
     }
-    return max + log(total);
+    float sick = v_hsum(bad);
+    if (!(sick == sick))
+        s.max = NAN;
+    r->scratch->slices[part_idx] = s;
 }
 
-/* a. The best by value, lowest id among equals: insertion into a short list. */
+/* Fills the blocks' maxima and r->max, whose token becomes r->best.id, the lowest of equals. False
+ * when the row has a NaN or +inf, or no finite logit. */
+static bool survey(struct sample_row *r) {
+    each_slice(r, survey_part);
+    const struct slice *s = r->scratch->slices;
+    uint32_t block = 0;
+    r->max = -INFINITY;
+    for (uint32_t i = 0; i < slice_count(r->vocab); i++) {
+        if (!(s[i].max == s[i].max))
+            return false;
+        if (s[i].max > r->max) {
+            r->max = s[i].max;
+            block = s[i].block;
+        }
+    }
+    r->best.id = block * SAMPLE_BLOCK;
+    while (r->max > -INFINITY && r->logits[r->best.id] != r->max)
+        r->best.id++;
+    return r->max > -INFINITY;
+}
+
+/* ---- a. logprobs ---- */
+
+static void log_sums_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct sample_row *r = ctx;
+    uint32_t first = (uint32_t)part_idx * SAMPLE_SLICE,
+             slice_end = MIN(first + SAMPLE_SLICE, r->vocab);
+    double *out = r->scratch->slices[part_idx].sums.log_sums;
+    for (; first < slice_end; first += LOG_SUM_CHUNK) {
+        vf sum = v_set1(0), shift = v_set1(r->max);
+        for (uint32_t v = first; v < MIN(first + LOG_SUM_CHUNK, slice_end); v += VW)
+            sum = v_add(sum, v_exp(v_sub(load_logits(r, v), shift)));
+        *out++ = v_hsum(sum);
+    }
+}
+
+/* log sum exp(x) with max known; f32 sums of LOG_SUM_CHUNK, those in double. */
+static double log_sum_exp(struct sample_row *r) {
+    double total = 0;
+    each_slice(r, log_sums_part);
+    for (uint32_t v = 0; v < r->vocab; v += LOG_SUM_CHUNK)
+        total +=
+            r->scratch->slices[v / SAMPLE_SLICE].sums.log_sums[v % SAMPLE_SLICE / LOG_SUM_CHUNK];
+    return r->max + log(total);
+}
+
+/* The best by value, lowest id among equals: insertion into a short list. */
 static void top_logprobs(const struct sample_row *r, double log_sum) {
     const struct sample_out *out = r->op->out;
     uint32_t want = MIN((uint32_t)r->state->logprobs, MIN(r->vocab, (uint32_t)SAMPLE_TOP_MAX)),
@@ -81,6 +198,11 @@ static void top_logprobs(const struct sample_row *r, double log_sum) {
     float worst = -INFINITY;
     for (uint32_t v = 0; want && v < r->vocab; v++) {
         float x = r->logits[v];
+        if (count == want && v % SAMPLE_BLOCK == 0 &&
+            r->scratch->block_max[v / SAMPLE_BLOCK] <= worst) {
+            v += SAMPLE_BLOCK - 1;
+            continue;
+        }
         if (count == want && x <= worst)
             continue;
         uint32_t at = count < want ? count++ : want - 1;
@@ -97,12 +219,24 @@ static void top_logprobs(const struct sample_row *r, double log_sum) {
 
 enum { SEEN = 0x80000000u };
 
-/* c. Touches only the ids of the history; counts return to zero. */
+static bool penalised(const struct slot_state *s) {
+    return s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+}
+
+/* c. Touches only the ids of the history and of the bias, whose logits go to raw first. */
 static void penalties(const struct sample_row *r) {
     const struct slot_state *s = r->state;
     uint32_t *counts = r->scratch->counts;
-    bool wanted =
-        s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+    const uint32_t *ids = r->op->slots->bias_ids + (size_t)r->slot * SLOT_BIAS_MAX;
+    const float *values = r->op->slots->bias_values + (size_t)r->slot * SLOT_BIAS_MAX;
+    bool wanted = penalised(s);
+    for (uint32_t i = 0; i < s->bias_count; i++)
+        if (ids[i] < r->vocab)
+            r->scratch->raw[ids[i]] = r->logits[ids[i]];
+    for (uint32_t i = 0; wanted && i < s->token_count; i++) {
+        counts[r->history[i]] = 0;
+        r->scratch->raw[r->history[i]] = r->logits[r->history[i]];
+    }
     for (uint32_t i = 0; wanted && i < s->token_count; i++) {
         uint32_t *c = &counts[r->history[i]];
         *c = (*c | SEEN) + (i >= s->prompt_count);
@@ -121,50 +255,52 @@ static void penalties(const struct sample_row *r) {
         r->logits[r->history[i]] = l;
         *c = 0;
     }
-    const uint32_t *ids = r->op->slots->bias_ids + (size_t)r->slot * SLOT_BIAS_MAX;
-    const float *values = r->op->slots->bias_values + (size_t)r->slot * SLOT_BIAS_MAX;
     for (uint32_t i = 0; i < s->bias_count; i++)
         if (ids[i] < r->vocab)
             r->logits[ids[i]] += values[i];
 }
 
-/* d. */
-static void masks(const struct sample_row *r) {
+/* The logit of `token` as it was before penalties. */
+static float raw_logit(const struct sample_row *r, uint32_t token) {
     const struct slot_state *s = r->state;
+    const uint32_t *ids = r->op->slots->bias_ids + (size_t)r->slot * SLOT_BIAS_MAX;
+    bool changed = false;
+    for (uint32_t i = 0; i < s->bias_count; i++)
+        changed |= ids[i] == token;
+    for (uint32_t i = 0; penalised(s) && i < s->token_count; i++)
+        changed |= r->history[i] == token;
+    return changed ? r->scratch->raw[token] : r->logits[token];
+}
+
+/* d. What is not allowed becomes -inf in the survey, stop tokens here. False: one of them is not
+ * finite, which the survey would no longer see. */
+static bool masks(struct sample_row *r) {
+    const struct slot_state *s = r->state;
+    bool finite = true;
     for (uint32_t i = 0; s->token_count < s->min_total && i < s->stop_count; i++)
-        if (s->stops[i] < r->vocab)
+        if (s->stops[i] < r->vocab) {
+            finite &= r->logits[s->stops[i]] < INFINITY;
             r->logits[s->stops[i]] = -INFINITY;
-    if (!r->op->masks || r->op->mask_rows[r->idx] == ROW_NONE)
-        return;
-    const uint32_t *bits = r->op->masks + (size_t)r->op->mask_rows[r->idx] * r->op->mask_stride;
-    for (uint32_t v = 0; v < r->vocab; v++)
-        if (!(bits[v / 32] >> v % 32 & 1))
-            r->logits[v] = -INFINITY;
-}
-
-static uint32_t find_value(const float *x, uint32_t count, float value) {
-    uint32_t v = 0;
-    while (v + 1 < count && x[v] != value)
-        v++;
-    return v;
-}
-
-/* z = (l - max) / temperature, in place. */
-static void scale_logits(float *x, uint32_t count, float max, float temperature) {
-    vf shift = v_set1(max), t = v_set1(temperature);
-    uint32_t i = 0;
-    for (; i + VW <= count; i += VW)
-        v_store(x + i, v_div(v_sub(v_load(x + i), shift), t));
-    if (i < count)
-        v_store_n(x + i, v_div(v_sub(v_load_n(x + i, count - i), shift), t), count - i);
+        }
+    if (r->op->masks && r->op->mask_rows[r->idx] != ROW_NONE)
+        r->allowed = r->op->masks + (size_t)r->op->mask_rows[r->idx] * r->op->mask_stride;
+    return finite;
 }
 
 /* ---- f. thresholds ---- */
+
+/* z = (l - max) / temperature. */
+ALWAYS_INLINE vf z_of(const struct sample_row *r, vf logits) {
+    vf z = v_sub(logits, v_set1(r->max));
+    return r->state->temperature == 1 ? z : v_div(z, v_set1(r->state->temperature));
+}
 
 /* Smaller key: larger z. z is in [-inf, 0] (or -0). */
 static inline uint32_t key_of(float z) {
     return float_bits(z) & 0x7fffffffu;
 }
+
+#define FINITE_KEY 0x7f7fffffu
 
 /* floor(p * 2^40) for p = e^z; 0 below MASS_MIN (e^-28 2^40 = 0.76). */
 #define MASS_MIN (-28.0f)
@@ -177,35 +313,44 @@ static void masses(const float *z, uint64_t *out, uint32_t count) {
 
 /* Values that a threshold is sought among. */
 struct candidates {
-    const float *z;
+    float *z;
     uint32_t count;
     uint64_t *histogram;
 };
 
 /* The smallest key k such that the weight of all candidates with key <= k (and <= limit) reaches
- * `want` >= 1. by_mass: weights are masses, else 1. */
+ * `want` >= 1. by_mass: weights are masses, else 1. Changes the candidates' order: those of the
+ * prefix found come first, and the next pass looks at them alone. */
 static uint32_t threshold_key(const struct candidates *c, bool by_mass, uint32_t limit,
                               uint64_t want) {
     static const struct { uint32_t shift, bits; } passes[3] = {{20, 11}, {9, 11}, {0, 9}};
-    uint32_t prefix = 0;
+    uint32_t prefix = 0, count = c->count;
     for (int pass = 0; pass < 3; pass++) {
-        uint32_t shift = passes[pass].shift, bits = passes[pass].bits, size = 1u << bits, bin = 0;
+        uint32_t shift = passes[pass].shift, bits = passes[pass].bits, size = 1u << bits, bin = 0,
+                 within = 0;
         memset(c->histogram, 0, size * sizeof *c->histogram);
-        for (uint32_t v = 0; v < c->count; v += VW) {
-            uint32_t n = MIN(c->count - v, (uint32_t)VW);
+        for (uint32_t v = 0; v < count; v += VW) {
+            uint32_t n = MIN(count - v, (uint32_t)VW);
             uint64_t mass[VW];
             if (by_mass)
                 masses(c->z + v, mass, n);
             for (uint32_t i = 0; i < n; i++) {
                 uint32_t key = key_of(c->z[v + i]);
-                if (key > limit || (uint64_t)key >> (shift + bits) != prefix)
-                    continue;
-                c->histogram[key >> shift & (size - 1)] += by_mass ? mass[i] : 1;
+                if (key <= limit)
+                    c->histogram[key >> shift & (size - 1)] += by_mass ? mass[i] : 1;
             }
         }
         while (bin + 1 < size && c->histogram[bin] < want)
             want -= c->histogram[bin++];
         prefix = prefix << bits | bin;
+        for (uint32_t v = 0; v < count; v++) {
+            float z = c->z[v];
+            if (key_of(z) >> shift != prefix)
+                continue;
+            c->z[v] = c->z[within];
+            c->z[within++] = z;
+        }
+        count = within;
     }
     return prefix;
 }
@@ -221,41 +366,99 @@ static uint64_t total_mass(const struct candidates *c, uint32_t limit) {
     return total;
 }
 
-/* The z that have a mass: nearly always few. */
-static struct candidates with_mass(const struct sample_row *r) {
-    float *out = scratch_candidates(r->scratch, r->vocab);
+/* All z from `least` on, and perhaps some that are smaller by the rounding. */
+static struct candidates gather(const struct sample_row *r, float least) {
+    float *out = r->scratch->candidates, span = -least * r->state->temperature,
+          bound = r->max - span - 1e-5f * (fabsf(r->max) + span) - 1e-30f;
     uint32_t count = 0;
-    for (uint32_t v = 0; v < r->vocab; v += VW) {
-        uint32_t n = MIN(r->vocab - v, (uint32_t)VW);
-        if (n == VW && v_hmax(v_load(r->logits + v)) < MASS_MIN)
-            continue;
-        for (uint32_t i = 0; i < n; i++) {
-            out[count] = r->logits[v + i];
-            count += r->logits[v + i] >= MASS_MIN;
-        }
-    }
+    for (uint32_t v = 0; v < r->vocab; v += SAMPLE_BLOCK)
+        for (uint32_t i = 0; r->scratch->block_max[v / SAMPLE_BLOCK] >= bound &&
+                             i < MIN(r->vocab - v, (uint32_t)SAMPLE_BLOCK);
+             i += VW)
+            count += v_keep(out + count, load_logits(r, v + i), v_set1(bound));
+    count = MIN(count, r->vocab); /* with bound -inf the lanes behind the last count, too */
+    for (uint32_t v = 0; v < count; v += VW)
+        v_store(out + v, z_of(r, v_load(out + v)));
     return (struct candidates){out, count, r->scratch->histogram};
 }
 
-/* Drops the candidates past the limit. `c` lies in the scratch. */
-static void narrow(struct candidates *c, uint32_t limit) {
-    float *out = (float *)c->z;
-    uint32_t count = 0;
-    for (uint32_t v = 0; v < c->count; v++) {
-        out[count] = c->z[v];
-        count += key_of(c->z[v]) <= limit;
-    }
-    c->count = count;
+/* At least the k best: the k-th best block's largest is not above the k-th best. */
+static struct candidates gather_best(const struct sample_row *r, uint32_t k) {
+    uint32_t blocks = (r->vocab + SAMPLE_BLOCK - 1) / SAMPLE_BLOCK;
+    struct candidates c = {r->scratch->candidates, blocks, r->scratch->histogram};
+    if (k > blocks)
+        return gather(r, -INFINITY);
+    for (uint32_t b = 0; b < blocks; b += VW)
+        v_store(c.z + b, z_of(r, v_load(r->scratch->block_max + b)));
+    return gather(r, -bits_float(threshold_key(&c, false, UINT32_MAX, k)));
 }
 
-#define FINITE_KEY 0x7f7fffffu
+/* Masses of all z above each cut; the last is of all that have one. */
+static const float CUT[CUTS] = {-1.5f, -3, -5, -7.5f, -12, MASS_MIN};
+
+/* The whole number below x in [0, 2^22), as lanes of u32. */
+ALWAYS_INLINE vi whole(vf x, vf *rounded) {
+    vf near = v_rint(x);
+    *rounded = v_pick(vi_cast(v_sub(x, near)), v_sub(near, v_set1(1)), near);
+    return vi_and(vi_cast(v_add(*rounded, v_set1(0x1p23f))), vi_set1(0x7fffff));
+}
+
+/* What masses() says, in two halves of 20 bits: a slice's sums of either fit 32. */
+static void masses_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct sample_row *r = ctx;
+    uint32_t first = (uint32_t)part_idx * SAMPLE_SLICE, end = MIN(first + SAMPLE_SLICE, r->vocab);
+    vi high_sums[CUTS], low_sums[CUTS];
+    for (int c = 0; c < CUTS; c++)
+        high_sums[c] = low_sums[c] = vi_set1(0);
+    for (uint32_t v = first; v < end; v += VW) {
+        vf z = z_of(r, load_logits(r, v)), high, low,
+           p = v_mul(v_zero_below(v_exp(z), z, MASS_MIN), v_set1(0x1p20f));
+        vi high_int = whole(p, &high),
+           low_int = whole(v_mul(v_sub(p, high), v_set1(0x1p20f)), &low);
+        UNROLL
+        for (int c = 0; c < CUTS; c++) {
+            vi above =
+                c == CUTS - 1 ? vi_set1(UINT32_MAX) : vi_sign(vi_cast(v_sub(v_set1(CUT[c]), z)));
+            high_sums[c] = vi_add(high_sums[c], vi_and(high_int, above));
+            low_sums[c] = vi_add(low_sums[c], vi_and(low_int, above));
+        }
+    }
+    uint64_t *sums = r->scratch->slices[part_idx].sums.masses;
+    for (int c = 0; c < CUTS; c++) {
+        uint32_t high[VW], low[VW];
+        vi_store(high, high_sums[c]);
+        vi_store(low, low_sums[c]);
+        sums[c] = 0;
+        for (int i = 0; i < VW; i++)
+            sums[c] += ((uint64_t)high[i] << 20) + low[i];
+    }
+}
+
+static uint64_t wanted_mass(float top_p, uint64_t total) {
+    return MAX((uint64_t)((double)top_p * (double)total), (uint64_t)1);
+}
+
+/* top_p alone: candidates are what lies above the first cut that has the mass above it. */
+static uint32_t nucleus_key(struct sample_row *r) {
+    uint64_t sums[CUTS] = {0};
+    each_slice(r, masses_part);
+    for (uint32_t s = 0; s < slice_count(r->vocab); s++)
+        for (int c = 0; c < CUTS; c++)
+            sums[c] += r->scratch->slices[s].sums.masses[c];
+    uint64_t want = wanted_mass(r->state->top_p, sums[CUTS - 1]);
+    int cut = 0;
+    while (cut + 1 < CUTS && sums[cut] < want)
+        cut++;
+    struct candidates c = gather(r, CUT[cut]);
+    return MIN(FINITE_KEY, threshold_key(&c, true, FINITE_KEY, want));
+}
 
 /* The largest key that top_n_sigma keeps; the logits as they are before the temperature. */
-static uint32_t sigma_key(const struct sample_row *r, float max) {
+static uint32_t sigma_key(const struct sample_row *r) {
     const struct slot_state *s = r->state;
     uint64_t sum = 0, squares = 0, count = 0;
     for (uint32_t v = 0; v < r->vocab; v++) {
-        float below = MIN(max - r->logits[v], 2048.0f);
+        float below = MIN(r->max - r->logits[v], 2048.0f);
         uint64_t counts = r->logits[v] > -INFINITY, d = (uint64_t)(below * 512) * counts;
         sum += d;
         squares += d * d;
@@ -269,117 +472,158 @@ static uint32_t sigma_key(const struct sample_row *r, float max) {
 }
 
 /* The largest key kept, none of them above `limit`. */
-static uint32_t kept_key(const struct sample_row *r, uint32_t limit) {
+static uint32_t kept_key(struct sample_row *r, uint32_t limit) {
     const struct slot_state *s = r->state;
-    if (!s->top_k && s->top_p >= 1)
+    struct candidates c;
+    if (s->top_k && s->top_k < r->vocab) {
+        c = gather_best(r, s->top_k);
+        limit = MIN(limit, threshold_key(&c, false, UINT32_MAX, s->top_k));
+    } else if (s->top_p >= 1) {
         return limit;
-    struct candidates all = {r->logits, r->vocab, r->scratch->histogram}, few = with_mass(r);
-    if (s->top_k && s->top_k < r->vocab)
-        limit =
-            MIN(limit, threshold_key(s->top_k <= few.count ? &few : &all, false, limit, s->top_k));
-    if (s->top_p < 1) {
-        narrow(&few, limit);
-        uint64_t want = (uint64_t)((double)s->top_p * (double)total_mass(&few, limit));
-        limit = MIN(limit, threshold_key(&few, true, limit, MAX(want, (uint64_t)1)));
+    } else if (limit == FINITE_KEY) {
+        return nucleus_key(r);
+    } else {
+        c = gather(r, -bits_float(limit));
     }
+    if (s->top_p < 1)
+        limit = MIN(limit,
+                    threshold_key(&c, true, limit, wanted_mass(s->top_p, total_mass(&c, limit))));
     return limit;
 }
 
 /* ---- g. noise ---- */
 
-/* philox.h's and scalar_math.h's operations, lane by lane. */
-ALWAYS_INLINE vf v_atanh2(vf s) {
-    vf z = v_mul(s, s), p = v_set1(LOG_C13);
-    p = v_add(v_mul(p, z), v_set1(LOG_C11));
-    p = v_add(v_mul(p, z), v_set1(LOG_C9));
-    p = v_add(v_mul(p, z), v_set1(LOG_C7));
-    p = v_add(v_mul(p, z), v_set1(LOG_C5));
-    p = v_add(v_mul(p, z), v_set1(LOG_C3));
-    vf d = v_add(s, s);
-    return v_add(d, v_mul(d, v_mul(z, p)));
-}
-
-ALWAYS_INLINE vf v_log(vf x) {
-    vi bits = vi_cast(x), e = vi_sra23(vi_sub(bits, vi_set1(LOG_SQRT_HALF_BITS)));
-    vf m = v_cast(vi_sub(bits, vi_shl23(e))), n = v_of_int(e), one = v_set1(1.0f);
-    vf l = v_atanh2(v_div(v_sub(m, one), v_add(m, one)));
-    return v_add(v_mul(n, v_set1(LOG_LN2_HI)), v_add(v_mul(n, v_set1(LOG_LN2_LO)), l));
-}
-
-ALWAYS_INLINE vf v_gumbel(vi bits) {
-    vi upper = vi_sign(bits); /* all ones from 2^31 on */
-    vf zero = v_set1(0),
-       w = v_mul(v_add(v_of_int(vi_xor(bits, upper)), v_set1(0.5f)), v_set1(0x1p-32f));
-    vf low = v_atanh2(v_div(w, v_sub(v_set1(2.0f), w))), high = v_sub(zero, v_log(w));
-    return v_sub(zero, v_log(v_pick(upper, high, low)));
-}
-
-enum { NOISE_BLOCK = 4 * VW };
-
-/* Noise of NOISE_BLOCK consecutive tokens, the first a multiple of 4. */
-static void noise_block(const struct slot_state *s, uint32_t first, float *out) {
-    uint32_t counters[VW];
-    float words[4][VW];
-    for (uint32_t i = 0; i < VW; i++)
-        counters[i] = first / 4 + i;
-    vi c0 = vi_load(counters), c1 = vi_set1(s->token_count), c2 = vi_set1(s->choice),
-       c3 = vi_set1(NOISE_SAMPLE);
-    vi k0 = vi_set1((uint32_t)s->seed), k1 = vi_set1((uint32_t)(s->seed >> 32)),
-       m0 = vi_set1(PHILOX_M0), m1 = vi_set1(PHILOX_M1);
-    for (int round = 0; round < 10; round++) {
-        vi n0 = vi_xor(vi_xor(vi_mulhi(m1, c2), c1), k0),
-           n2 = vi_xor(vi_xor(vi_mulhi(m0, c0), c3), k1);
-        c1 = vi_mullo(m1, c2);
-        c3 = vi_mullo(m0, c0);
-        c0 = n0;
-        c2 = n2;
-        k0 = vi_add(k0, vi_set1(PHILOX_W0));
-        k1 = vi_add(k1, vi_set1(PHILOX_W1));
-    }
-    v_store(words[0], v_gumbel(c0));
-    v_store(words[1], v_gumbel(c1));
-    v_store(words[2], v_gumbel(c2));
-    v_store(words[3], v_gumbel(c3));
-    for (uint32_t i = 0; i < VW; i++)
-        for (uint32_t k = 0; k < 4; k++)
-            out[4 * i + k] = words[k][i];
-}
-
-struct best {
-    float value;
-    uint32_t id;
+/* A row's counter and keys, for lanes of two counters each: a product of 32 x 32 bits fills both
+ * halves, its upper one goes where the next product reads. */
+struct noise {
+    vi counter[4], keys[10][2];
 };
+static const uint32_t EVEN_COUNTERS[16] = {0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14};
 
-/* One block: noise only when something in it is kept and could still win. Ids ascend, so the first
- * of equals stays. */
-static void draw_block(const struct sample_row *r, uint32_t first, uint32_t count, uint32_t limit,
-                       struct best *best) {
-    const struct slot_state *s = r->state;
-    const float *z = r->logits + first;
-    float noise[NOISE_BLOCK], p[NOISE_BLOCK];
-    bool any = false;
-    for (uint32_t i = 0; i < count; i++)
-        any |= (z[i] + GUMBEL_MAX > best->value) & (key_of(z[i]) <= limit);
-    if (!any)
-        return;
-    noise_block(s, first, noise);
-    for (uint32_t i = 0; s->min_p > 0 && i < count; i += VW)
-        v_store(p + i, v_exp(v_load_n(z + i, MIN(count - i, (uint32_t)VW))));
-    for (uint32_t i = 0; i < count; i++) {
-        float noisy = z[i] + noise[i];
-        bool kept = key_of(z[i]) <= limit && !(s->min_p > 0 && p[i] < s->min_p);
-        if (kept && (best->id == UINT32_MAX || noisy > best->value))
-            *best = (struct best){noisy, first + i};
+static void noise_init(struct noise *n, const struct slot_state *s) {
+    n->counter[0] = vi_load(EVEN_COUNTERS);
+    n->counter[1] = vi_set1(s->token_count);
+    n->counter[2] = vi_set1(s->choice);
+    n->counter[3] = vi_set1(NOISE_SAMPLE);
+    for (uint32_t i = 0; i < 10; i++) {
+        n->keys[i][0] = vi_set1((uint32_t)s->seed + i * PHILOX_W0);
+        n->keys[i][1] = vi_set1((uint32_t)(s->seed >> 32) + i * PHILOX_W1);
     }
 }
 
-/* f, g. logits hold z; only keys up to `limit` are drawn. */
-static uint32_t draw(const struct sample_row *r, uint32_t limit) {
-    limit = kept_key(r, limit);
-    struct best best = {-INFINITY, UINT32_MAX};
-    for (uint32_t v = 0; v < r->vocab; v += NOISE_BLOCK)
-        draw_block(r, v, MIN(r->vocab - v, (uint32_t)NOISE_BLOCK), limit, &best);
-    return best.id;
+/* philox.h's rounds; c[0] is the counter's first word, the words come out in its even lanes. */
+ALWAYS_INLINE void noise_rounds(const struct noise *n, vi *c) {
+    vi m0 = vi_set1(PHILOX_M0), m1 = vi_set1(PHILOX_M1);
+    for (int k = 1; k < 4; k++)
+        c[k] = n->counter[k];
+    UNROLL
+    for (int i = 0; i < 10; i++) {
+        vi p0 = vi_mul_even(m0, c[0]), p1 = vi_mul_even(m1, c[2]);
+        c[0] = vi_xor(vi_xor(vi_odd(p1), c[1]), n->keys[i][0]);
+        c[2] = vi_xor(vi_xor(vi_odd(p0), c[3]), n->keys[i][1]);
+        c[1] = p1;
+        c[3] = p0;
+    }
+}
+
+/* words[k][i]: of token first + 4 i + k. Returns whether any is `most` or less. */
+static bool noise_words(const struct noise *n, uint32_t first, uint32_t most,
+                        uint32_t words[4][SAMPLE_BLOCK / 4]) {
+    bool any = false;
+    for (uint32_t i = 0; i < SAMPLE_BLOCK / 4; i += VW) {
+        vi even[4], odd[4];
+        even[0] = vi_add(n->counter[0], vi_set1(first / 4 + i));
+        odd[0] = vi_add(even[0], vi_set1(1));
+        noise_rounds(n, even);
+        noise_rounds(n, odd);
+        UNROLL
+        for (int k = 0; k < 4; k++) {
+            vi word = vi_pair(even[k], odd[k]);
+            vi_store(words[k] + i, word);
+            any |= vi_any_at_most(word, most);
+        }
+    }
+    return any;
+}
+
+/* ---- the draw ---- */
+
+/* Of VW blocks from `block` on: the largest w of philox.h that could win or draw level, 1/1000 more
+ * for the rounding; 0 where nothing is kept. */
+static void chances(const struct sample_row *r, uint32_t block, float best, float out[VW]) {
+    vf z = z_of(r, v_load(r->scratch->block_max + block));
+    float keys[VW], p[VW];
+    v_store(keys, z);
+    v_store(out, v_mul(v_exp(v_sub(z, v_set1(best))), v_set1(1.001f)));
+    if (r->state->min_p > 0)
+        v_store(p, v_mul(v_exp(z), v_set1(1.001f)));
+    for (uint32_t i = 0; i < VW; i++)
+        if (key_of(keys[i]) > r->limit || (r->state->min_p > 0 && p[i] < r->state->min_p))
+            out[i] = 0;
+}
+
+/* One token whose noise has these bits. The lowest of equals wins. */
+static void draw_token(const struct sample_row *r, uint32_t token, uint32_t bits,
+                       struct best *best) {
+    float z[VW], p[VW];
+    v_store(z, z_of(r, v_set1(r->logits[token])));
+    if (key_of(z[0]) > r->limit)
+        return;
+    v_store(p, v_exp(v_set1(z[0])));
+    if (r->state->min_p > 0 && p[0] < r->state->min_p)
+        return;
+    float noisy = z[0] + gumbel_of_bits(bits);
+    if (noisy > best->value || (noisy == best->value && token < best->id))
+        *best = (struct best){noisy, token};
+}
+
+static void draw_block(const struct sample_row *r, const struct noise *n, uint32_t first,
+                       float chance, struct best *best) {
+    uint32_t words[4][SAMPLE_BLOCK / 4],
+        most = chance < 1 ? (uint32_t)(chance * 0x1p32f) : UINT32_MAX;
+    if (!noise_words(n, first, most, words))
+        return;
+    for (uint32_t i = 0; i < MIN(r->vocab - first, (uint32_t)SAMPLE_BLOCK); i++)
+        if (words[i % 4][i / 4] <= most)
+            draw_token(r, first + i, words[i % 4][i / 4], best);
+}
+
+static void draw_part(void *ctx, size_t part_idx, int thread_idx) {
+    struct sample_row *r = ctx;
+    uint32_t first = (uint32_t)part_idx * SAMPLE_SLICE, end = MIN(first + SAMPLE_SLICE, r->vocab);
+    struct best best = r->best;
+    struct noise noise;
+    float chance[VW];
+    noise_init(&noise, r->state);
+    for (uint32_t v = first; v < end; v += SAMPLE_BLOCK) {
+        uint32_t block = v / SAMPLE_BLOCK;
+        if (block % VW == 0)
+            chances(r, block, best.value, chance);
+        if (!(chance[block % VW] * 0x1p32f >= 0.5f))
+            continue;
+        float before = best.value;
+        draw_block(r, &noise, v, chance[block % VW], &best);
+        if (best.value > before)
+            chances(r, block / VW * VW, best.value, chance);
+    }
+    r->scratch->slices[part_idx].best = best;
+}
+
+/* f, g. */
+static uint32_t draw(struct sample_row *r) {
+    const struct slot_state *s = r->state;
+    uint32_t largest = r->best.id;
+    r->limit = kept_key(r, s->top_n_sigma > 0 ? sigma_key(r) : FINITE_KEY);
+    r->best = (struct best){-INFINITY, UINT32_MAX};
+    draw_token(r, largest, noise_bits(s->seed, s->choice, s->token_count, largest, NOISE_SAMPLE),
+               &r->best);
+    each_slice(r, draw_part);
+    for (uint32_t i = 0; i < slice_count(r->vocab); i++) {
+        struct best b = r->scratch->slices[i].best;
+        if (b.value > r->best.value || (b.value == r->best.value && b.id < r->best.id))
+            r->best = b;
+    }
+    return r->best.id;
 }
 
 static enum sample_status append_token(const struct sample_row *r, uint32_t token) {
@@ -395,33 +639,22 @@ static enum sample_status append_token(const struct sample_row *r, uint32_t toke
     return stop ? SAMPLE_STOP : SAMPLE_LENGTH;
 }
 
-static enum sample_status sample_row(const struct sample_row *r) {
+static enum sample_status sample_row(struct sample_row *r) {
     const struct sample_out *out = r->op->out;
-    float max = max_or_nan(r->logits, r->vocab);
-    if (!(max > -INFINITY))
-        goto nothing;
     bool logprobs = r->state->logprobs >= 0;
-    double log_sum = logprobs ? log_sum_exp(r->logits, r->vocab, max) : 0;
-    if (logprobs)
+    double log_sum = 0;
+    if (logprobs) {
+        if (!survey(r))
+            goto nothing;
+        log_sum = log_sum_exp(r);
         top_logprobs(r, log_sum);
-    float *raw =
-        /* the penalties change what the chosen token's logprob is made of */
-        scratch_raw(r->scratch, r->vocab);
-    if (logprobs)
-        memcpy(raw, r->logits, r->vocab * sizeof *raw);
-    penalties(r);
-    masks(r);
-    max = max_or_nan(r->logits, r->vocab);
-    if (!(max > -INFINITY))
-        goto nothing;
-    uint32_t token = find_value(r->logits, r->vocab, max);
-    if (r->state->temperature > 0) {
-        uint32_t limit = r->state->top_n_sigma > 0 ? sigma_key(r, max) : FINITE_KEY;
-        scale_logits(r->logits, r->vocab, max, r->state->temperature);
-        token = draw(r, limit);
     }
+    penalties(r);
+    if (!masks(r) || !survey(r))
+        goto nothing;
+    uint32_t token = r->state->temperature > 0 ? draw(r) : r->best.id;
     out->tokens[r->idx] = token;
-    out->logprobs[r->idx] = logprobs ? (float)(raw[token] - log_sum) : 0;
+    out->logprobs[r->idx] = logprobs ? (float)(raw_logit(r, token) - log_sum) : 0;
     return append_token(r, token);
 nothing:
     r->state->active = 0;
@@ -429,8 +662,17 @@ nothing:
     return SAMPLE_NONFINITE;
 }
 
-static size_t scratch_bytes(uint32_t vocab_size) {
-    return (sizeof(struct sample_scratch) + (size_t)vocab_size * 12 + 63) / 64 * 64;
+/* ---- the operation ---- */
+
+/* Blocks' maxima are read VW at a time. */
+static uint32_t padded_blocks(uint32_t vocab) {
+    return slice_count(vocab) * (SAMPLE_SLICE / SAMPLE_BLOCK);
+}
+
+static size_t scratch_bytes(uint32_t vocab) {
+    size_t bytes = sizeof(struct sample_scratch) + slice_count(vocab) * sizeof(struct slice) +
+                   ((size_t)padded_blocks(vocab) + 3 * (size_t)vocab + VW) * 4;
+    return (bytes + 63) / 64 * 64;
 }
 
 static size_t cpu_sample_scratch(const struct device *dev, uint32_t sample_count,
@@ -438,19 +680,32 @@ static size_t cpu_sample_scratch(const struct device *dev, uint32_t sample_count
     return dev->thread_count * scratch_bytes(vocab_size);
 }
 
-static void sample_part(void *ctx, size_t part_idx, int thread_idx) {
-    const struct op_sample *a = ctx;
-    uint32_t i = (uint32_t)part_idx, t = a->batch->sample_rows[i], slot = a->batch->slots[t];
-    struct sample_row r = {
-        .op = a,
-        .state = &a->slots->states[slot],
-        .scratch = (struct sample_scratch *)((char *)a->scratch +
-                                             (size_t)thread_idx * scratch_bytes(a->vocab_size)),
-        .history = a->slots->tokens + (size_t)slot * a->slots->max_context,
-        .logits = a->logits + (size_t)i * a->logits_stride,
-        .slot = slot,
-        .idx = i,
-        .vocab = a->vocab_size};
+static struct sample_scratch *scratch_of(const struct op_sample *a, int thread_idx) {
+    uint32_t vocab = a->vocab_size, blocks = padded_blocks(vocab);
+    struct sample_scratch *s =
+        (struct sample_scratch *)((char *)a->scratch + (size_t)thread_idx * scratch_bytes(vocab));
+    s->slices = (struct slice *)(s + 1);
+    s->block_max = (float *)(s->slices + slice_count(vocab));
+    s->counts = (uint32_t *)(s->block_max + blocks);
+    s->raw = (float *)(s->counts + vocab);
+    s->candidates = s->raw + vocab;
+    for (uint32_t b = vocab / SAMPLE_BLOCK; b < blocks; b++)
+        s->block_max[b] = -INFINITY;
+    return s;
+}
+
+static void sample_at(const struct op_sample *a, uint32_t i, int thread_idx,
+                      const struct stream *shared) {
+    uint32_t t = a->batch->sample_rows[i], slot = a->batch->slots[t];
+    struct sample_row r = {.op = a,
+                           .state = &a->slots->states[slot],
+                           .scratch = scratch_of(a, thread_idx),
+                           .shared = shared,
+                           .history = a->slots->tokens + (size_t)slot * a->slots->max_context,
+                           .logits = a->logits + (size_t)i * a->logits_stride,
+                           .slot = slot,
+                           .idx = i,
+                           .vocab = a->vocab_size};
     bool wasted = a->batch->positions[t] == ROW_NONE || !r.state->active;
     a->out->tokens[i] = 0;
     a->out->logprobs[i] = 0;
@@ -458,11 +713,17 @@ static void sample_part(void *ctx, size_t part_idx, int thread_idx) {
     a->out->status[i] = wasted ? SAMPLE_WASTED : sample_row(&r);
 }
 
+static void sample_part(void *ctx, size_t part_idx, int thread_idx) {
+    sample_at(ctx, (uint32_t)part_idx, thread_idx, NULL);
+}
+
+/* Up to two rows a thread are better shared than dealt out. */
 static void cpu_sample(struct stream *s, const struct op_sample *a) {
-    for (uint32_t i = 0; i < s->dev->thread_count; i++)
-        memset(((struct sample_scratch *)((char *)a->scratch + i * scratch_bytes(a->vocab_size)))
-                   ->counts,
-               0, (size_t)a->vocab_size * 4);
-    cpu_loop(s, a->batch->sample_count, (size_t)a->batch->sample_count * a->vocab_size, sample_part,
-             (void *)a);
+    uint32_t count = a->batch->sample_count;
+    if (count > 2 * s->dev->thread_count) {
+        cpu_loop(s, count, (size_t)count * a->vocab_size, sample_part, (void *)a);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        sample_at(a, i, 0, s);
 }

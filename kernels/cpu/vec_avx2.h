@@ -127,13 +127,27 @@ static inline vi vi_sub(vi a, vi b) {
 static inline vi vi_xor(vi a, vi b) {
     return _mm256_xor_si256(a, b);
 }
-static inline vi vi_mullo(vi a, vi b) {
-    return _mm256_mullo_epi32(a, b);
+static inline vi vi_mul_even(vi a, vi b) {
+    return _mm256_mul_epu32(a, b);
 }
-static inline vi vi_mulhi(vi a, vi b) {
-    vi even = _mm256_srli_epi64(_mm256_mul_epu32(a, b), 32);
-    vi odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32));
-    return _mm256_blend_epi32(even, odd, 0xaa);
+static inline vi vi_odd(vi a) {
+    return _mm256_srli_epi64(a, 32);
+}
+static inline vi vi_pair(vi even, vi odd) {
+    return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+}
+static inline bool vi_any_at_most(vi a, uint32_t limit) {
+    vi least = _mm256_min_epu32(a, vi_set1(limit));
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi32(least, a)) != 0;
+}
+static inline uint32_t v_keep(float *out, vf x, vf limit) {
+    float lanes[VW];
+    uint32_t count = 0;
+    unsigned kept = (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x, limit, _CMP_GE_OQ));
+    _mm256_storeu_ps(lanes, x);
+    for (; kept; kept &= kept - 1)
+        out[count++] = lanes[__builtin_ctz(kept)];
+    return count;
 }
 static inline vi vi_load_u8(const uint8_t *p) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p));

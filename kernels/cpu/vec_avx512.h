@@ -125,13 +125,22 @@ static inline vi vi_sub(vi a, vi b) {
 static inline vi vi_xor(vi a, vi b) {
     return _mm512_xor_si512(a, b);
 }
-static inline vi vi_mullo(vi a, vi b) {
-    return _mm512_mullo_epi32(a, b);
+static inline vi vi_mul_even(vi a, vi b) {
+    return _mm512_mul_epu32(a, b);
 }
-static inline vi vi_mulhi(vi a, vi b) {
-    vi even = _mm512_srli_epi64(_mm512_mul_epu32(a, b), 32);
-    vi odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(b, 32));
-    return _mm512_mask_mov_epi32(even, 0xaaaa, odd);
+static inline vi vi_odd(vi a) {
+    return _mm512_srli_epi64(a, 32);
+}
+static inline vi vi_pair(vi even, vi odd) {
+    return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, 0xa0);
+}
+static inline bool vi_any_at_most(vi a, uint32_t limit) {
+    return _mm512_cmple_epu32_mask(a, vi_set1(limit)) != 0;
+}
+static inline uint32_t v_keep(float *out, vf x, vf limit) {
+    __mmask16 kept = _mm512_cmp_ps_mask(x, limit, _CMP_GE_OQ);
+    _mm512_storeu_ps(out, _mm512_maskz_compress_ps(kept, x));
+    return (uint32_t)__builtin_popcount(kept);
 }
 /* VW bytes as numbers; VW numbers of four bits, the lower half of a byte first. */
 static inline vi vi_load_u8(const uint8_t *p) {

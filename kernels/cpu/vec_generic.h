@@ -12,7 +12,13 @@
  *   v_scale2(a, n)        a * 2^n for integral n in [-126, 128]
  *   v_zero_below(a, x, l) lane: x < l ? 0 : a (NaN x: a)
  *   v_hsum, v_hmax        over all lanes, halves first: the same tree always; v_hsum4: four vectors to four floats, the
- * same sums v_pick(mask, a, b)    lane: top bit of mask ? a : b
+ *                         same sums
+ *   v_pick(mask, a, b)    lane: top bit of mask ? a : b
+ *   v_keep(out, x, limit) the lanes x >= limit to out, side by side (VW lanes of out may be written); how many
+ *   vi_mul_even(a, b)     products of the even lanes, 64 bits each: the lower half in the even lane, the upper in the odd
+ *   vi_odd(a)             odd lanes to the even ones
+ *   vi_pair(even, odd)    even lanes of both, in turns
+ *   vi_any_at_most(a, n)  whether a lane is n or less
  */
 #ifndef KERNELS_CPU_VEC_GENERIC_H
 #define KERNELS_CPU_VEC_GENERIC_H
@@ -143,14 +149,29 @@ static inline vi vi_sub(vi a, vi b) {
 static inline vi vi_xor(vi a, vi b) {
     return a ^ b;
 }
-static inline vi vi_mullo(vi a, vi b) {
-    return a * b;
+static inline vi vi_of_u64(uint64_t first, uint64_t second) {
+    return (vi){(uint32_t)first, (uint32_t)(first >> 32), (uint32_t)second,
+                (uint32_t)(second >> 32)};
 }
-static inline vi vi_mulhi(vi a, vi b) {
-    vi r;
-    for (int i = 0; i < VW; i++)
-        r[i] = (uint32_t)((uint64_t)a[i] * b[i] >> 32);
-    return r;
+static inline vi vi_mul_even(vi a, vi b) {
+    return vi_of_u64((uint64_t)a[0] * b[0], (uint64_t)a[2] * b[2]);
+}
+static inline vi vi_odd(vi a) {
+    return (vi){a[1], 0, a[3], 0};
+}
+static inline vi vi_pair(vi even, vi odd) {
+    return (vi){even[0], odd[0], even[2], odd[2]};
+}
+static inline bool vi_any_at_most(vi a, uint32_t limit) {
+    return a[0] <= limit || a[1] <= limit || a[2] <= limit || a[3] <= limit;
+}
+static inline uint32_t v_keep(float *out, vf x, vf limit) {
+    uint32_t count = 0;
+    for (int i = 0; i < VW; i++) {
+        out[count] = x[i];
+        count += x[i] >= limit[i];
+    }
+    return count;
 }
 static inline vi vi_load_u8(const uint8_t *p) {
     return (vi){p[0], p[1], p[2], p[3]};

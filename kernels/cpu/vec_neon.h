@@ -137,12 +137,29 @@ static inline vi vi_sub(vi a, vi b) {
 static inline vi vi_xor(vi a, vi b) {
     return veorq_u32(a, b);
 }
-static inline vi vi_mullo(vi a, vi b) {
-    return vmulq_u32(a, b);
+static inline vi vi_mul_even(vi a, vi b) {
+    uint32x2_t x = vmovn_u64(vreinterpretq_u64_u32(a)), y = vmovn_u64(vreinterpretq_u64_u32(b));
+    return vreinterpretq_u32_u64(vmull_u32(x, y));
 }
-static inline vi vi_mulhi(vi a, vi b) {
-    uint64x2_t low = vmull_u32(vget_low_u32(a), vget_low_u32(b)), high = vmull_high_u32(a, b);
-    return vcombine_u32(vshrn_n_u64(low, 32), vshrn_n_u64(high, 32));
+static inline vi vi_odd(vi a) {
+    return vreinterpretq_u32_u64(vshrq_n_u64(vreinterpretq_u64_u32(a), 32));
+}
+static inline vi vi_pair(vi even, vi odd) {
+    return vtrn1q_u32(even, odd);
+}
+static inline bool vi_any_at_most(vi a, uint32_t limit) {
+    return vminvq_u32(a) <= limit;
+}
+static inline uint32_t v_keep(float *out, vf x, vf limit) {
+    float lanes[VW], limits[VW];
+    uint32_t count = 0;
+    vst1q_f32(lanes, x);
+    vst1q_f32(limits, limit);
+    for (int i = 0; i < VW; i++) {
+        out[count] = lanes[i];
+        count += lanes[i] >= limits[i];
+    }
+    return count;
 }
 /* Four bytes as the low half of a vector. */
 static inline uint8x8_t v_load_bytes(const void *p) {

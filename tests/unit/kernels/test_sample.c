@@ -320,6 +320,78 @@ TEST(every_setting_draws_what_the_definition_draws) {
     }
 }
 
+/* A vocabulary of several slices (sample.inc.h), the last not whole, whose rows are shared by
+ * threads when they are few and dealt out when they are many. */
+enum { WIDE = 20011 };
+static const struct {
+    const char *name;
+    float temperature, top_p, min_p, repetition_penalty;
+    uint32_t top_k;
+    bool masked;
+    float top_n_sigma;
+} WIDE_SETTINGS[] = {
+    {"greedy", 0, 1, 0, 1, 0, false, 0},           {"all", 1, 1, 0, 1, 0, false, 0},
+    {"cold", 0.3f, 1, 0, 1.2f, 0, false, 0},       {"hot", 5, 1, 0, 1, 0, false, 0},
+    {"top_k", 1, 1, 0, 1, 40, false, 0},           {"more than blocks", 1, 1, 0, 1, 2000, false, 0},
+    {"top_p", 1.5f, 0.9f, 0, 1, 0, false, 0},      {"low top_p", 0.7f, 0.2f, 0, 1, 0, false, 0},
+    {"high top_p", 3, 0.999f, 0, 1, 0, false, 0},  {"both", 1, 0.8f, 0, 1, 300, false, 0},
+    {"min_p", 2, 1, 0.1f, 1, 0, false, 0},         {"masked", 1, 0.95f, 0, 1, 0, true, 0},
+    {"top_n_sigma", 2, 1, 0, 1, 0, false, 1},      {"sigma, top_p", 2, 0.9f, 0, 1, 0, true, 1.5f},
+    {"sigma, top_k", 1, 0.9f, 0, 1, 50, false, 2},
+};
+
+TEST(a_wide_vocabulary_draws_what_the_definition_draws_shared_or_not) {
+    static float logits[WIDE];
+    static uint32_t mask[(WIDE + 31) / 32];
+    for (int i = 0; i < WIDE / 32; i++)
+        mask[i] = i % 3 ? (uint32_t)check_random() : i % 2 ? 0 : UINT32_MAX;
+    for (size_t i = 0; i < ARRAY_LEN(WIDE_SETTINGS); i++) {
+        for (int v = 0; v < WIDE; v++)
+            logits[v] = fminf(random_value(), 2) * (i % 2 ? 0.1f : 3);
+        logits[9000] = logits[19999] = 8; /* equal, in two slices */
+        struct setting set = plain(WIDE_SETTINGS[i].temperature);
+        set.state.seed = check_random();
+        set.state.top_k = WIDE_SETTINGS[i].top_k;
+        set.state.top_p = WIDE_SETTINGS[i].top_p;
+        set.state.min_p = WIDE_SETTINGS[i].min_p;
+        set.state.top_n_sigma = WIDE_SETTINGS[i].top_n_sigma;
+        set.state.repetition_penalty = WIDE_SETTINGS[i].repetition_penalty;
+        set.state.logprobs = 3;
+        set.mask = WIDE_SETTINGS[i].masked ? mask : NULL;
+        set.history[0] = 19999;
+        struct draw want = sample_one("ref", logits, WIDE, &set, 1);
+        EXPECT_EQ(want.status, SAMPLE_TOKEN);
+        FOR_EACH_ISA(isa)
+        for (uint32_t count = 1; count <= 5; count += 4) {
+            struct draw got = sample_one(isa, logits, WIDE, &set, count);
+            if (got.token != want.token || got.status != want.status)
+                check_fail(__FILE__, __LINE__, "%s: %s: %u rows: token %u, expected %u", isa,
+                           WIDE_SETTINGS[i].name, count, got.token, want.token);
+            EXPECT(!memcmp(got.top_ids, want.top_ids, 3 * sizeof *got.top_ids));
+            EXPECT(fabsf(got.logprob - want.logprob) <= 1e-5f * (1 + fabsf(want.logprob)));
+        }
+    }
+}
+
+TEST(what_is_not_finite_is_found_in_every_slice_and_under_masks) {
+    static const uint32_t places[] = {0, 63, 8191, 8192, 16383, 20000, WIDE - 1};
+    static float logits[WIDE];
+    static uint32_t mask[(WIDE + 31) / 32] = {2};
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        memset(logits, 0, sizeof logits);
+        logits[places[i]] = i % 2 ? NAN : INFINITY;
+        struct setting set = plain(1), stop = plain(1);
+        set.mask = i % 3 ? mask : NULL;
+        stop.state.stop_count = 1;
+        stop.state.stops[0] = places[i];
+        stop.state.min_total = 10;
+        FOR_EACH_ISA(isa) {
+            EXPECT_EQ(sample_one(isa, logits, WIDE, &set, 1).status, SAMPLE_NONFINITE);
+            EXPECT_EQ(sample_one(isa, logits, WIDE, &stop, 1).status, SAMPLE_NONFINITE);
+        }
+    }
+}
+
 /* ---- statistics ---- */
 
 /* Draws at many positions; chi-square against the softmax of what is kept. Fixed seeds; the bound
