@@ -26,12 +26,12 @@
 struct packed_product {
     struct product p;
     const float *scales, *zeros; /* int4: [features / 64, cols / group, 64] */
-    uint32_t scale_rows, stride; /* others: scales[n / scale_rows * stride + stage] */
-    uint32_t group;              /* int4: values of k that share a scale; else 0 */
+    uint32_t scale_rows, stride; /* others: scales[n / scale_rows * stride], fp8: + k / 128 */
+    uint32_t group, group_bits;  /* int4: 2^bits values of k share a scale; else 0 */
     float zero;
 };
 
-/* One of the block's stages. BLOCKS: on an SM at a time. BY_STAGE: fp8 with scales of 128 x 128. */
+/* One of the block's stages. BLOCKS: on an SM at a time.  */
 template <int W, int TOKENS, int GROUPS, int BLOCKS> struct packed_stage {
     typedef packed<W> form;
     enum : unsigned {
@@ -169,24 +169,26 @@ struct two_scales {
     float scale[2], minimum[2];
 };
 
-template <int W, class STAGE>
+/* tile, half: of the stage; step: of the half. */
+template <int A, int W, class STAGE>
 static __device__ __forceinline__ two_scales scales_of(const struct packed_product &q,
                                                        const unsigned char *stage, uint32_t group,
-                                                       const unsigned char *unit, uint32_t tile,
+                                                       const unit_reader<A, W> &reader,
+                                                       uint32_t tile, uint32_t half,
                                                        uint32_t step) {
-    const uint32_t row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     two_scales s;
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++) {
         if (W == STORAGE_U4) {
             const float *scales =
-                (const float *)(stage + STAGE::SCALES_AT + group * 2 * STAGE::SCALES);
-            const uint32_t at = (tile * TILE + step * 16) / q.group * PACKED_FEATURES + row + i * 8;
-            s.scale[i] = scales[at];
+                (const float *)(stage + STAGE::SCALES_AT + group * 2 * STAGE::SCALES) +
+                ((tile * TILE + half * PIECE) >> q.group_bits) * PACKED_FEATURES + reader.row +
+                i * 8;
+            s.scale[i] = scales[0];
             s.minimum[i] =
-                __fmul_rn((q.zeros ? scales[at + STAGE::SCALES / 4] : q.zero) - 8.0f, s.scale[i]);
+                __fmul_rn((q.zeros ? scales[STAGE::SCALES / 4] : q.zero) - 8.0f, s.scale[i]);
         } else {
-            unpack_scale<W>(unit, step, row + i * 8, &s.scale[i], &s.minimum[i]);
+            reader.scale_of(i, half, step, &s.scale[i], &s.minimum[i]);
         }
     }
     return s;
@@ -210,8 +212,8 @@ static __device__ __forceinline__ void add_part(float (&sums)[TOKENS / 2],
     }
 }
 
-/* A warpgroup that multiplies: 64 features. */
-template <int A, int W, bool BY_STAGE, int TOKENS, class STAGE>
+/* A warpgroup that multiplies: 64 features. BY_128: fp8 with scales of 128 x 128. */
+template <int A, int W, bool BY_128, int TOKENS, class STAGE>
 static __device__ __forceinline__ void multiply(const struct packed_product &q,
                                                 const hopper_ring &ring, uint32_t group,
                                                 uint32_t n0, uint32_t t0) {
@@ -219,60 +221,64 @@ static __device__ __forceinline__ void multiply(const struct packed_product &q,
     enum : uint32_t { STAGES = STAGE::STAGES, TILES = form::TILES, STEPS = form::STEPS };
     const struct product &p = q.p;
     const uint32_t all = p.cols / TILE, stages = (all + TILES - 1) / TILES;
-    const float *block_scales = BY_STAGE ? q.scales + (size_t)(n0 / q.scale_rows) * q.stride : NULL;
-    float sums[TOKENS / 2] = {}, part[TOKENS / 2] = {},
-                        block_scale = BY_STAGE ? block_scales[0] : 1;
-    uint32_t a[2][2][4];
+    const float *block_scales = BY_128 ? q.scales + (size_t)(n0 / q.scale_rows) * q.stride : NULL;
+    float sums[TOKENS / 2] = {}, part[TOKENS / 2] = {}, block_scale = BY_128 ? block_scales[0] : 1,
+                        next_scale = 0;
+    uint32_t a[2][2][4], sums_at = STAGE::SUMS_AT + threadIdx.x % 4 * 8;
+    unit_reader<A, W> reader;
+    register_hold(sums_at);
 
     for (uint32_t c = 0; c < stages; c++) {
-        const unsigned char *stage = ring.stages + c % STAGES * STAGE::BYTES,
-                            *units = stage + STAGE::UNITS_AT + group * form::UNITS * form::UNIT;
+        const unsigned char *stage = ring.stages + c % STAGES * STAGE::BYTES;
         const uint32_t tiles = min((uint32_t)TILES, all - c * TILES);
-        const float *x_sums = (const float *)(stage + STAGE::SUMS_AT) + threadIdx.x % 4 * 2;
-        const float next_scale = BY_STAGE && c + 1 < stages ? block_scales[c + 1] : 0;
-        auto unit_of = [&](uint32_t tile) {
-            return units + tile * TILE / form::UNIT_K * form::UNIT;
-        };
-        auto piece_of = [&](uint32_t tile) { return tile * TILE % form::UNIT_K / PIECE; };
+        const float *x_sums = (const float *)(stage + sums_at);
+        uint64_t x = wgmma_tile(stage, 0);
 
         mbarrier_wait(ring.full + c % STAGES, c / STAGES & 1);
-        unpack_piece<A, W>(units, 0, a[0]);
+        reader.begin(stage + STAGE::UNITS_AT + group * form::UNITS * form::UNIT);
+        reader.unpack(0, a[0]);
         for (uint32_t i = 0; i < tiles; i++) {
+            const bool last_of_128 = i % 2 || i + 1 == tiles;
+            if (BY_128 && i % 2 == 0 && c * TILES + i + 2 < all)
+                next_scale = block_scales[(c * TILES + i) / 2 + 1];
 #pragma unroll
             for (uint32_t half = 0; half < 2; half++) {
-                const uint32_t piece = piece_of(i) + half;
                 auto next = [&] {
-                    if (half == 0)
-                        unpack_piece<A, W>(unit_of(i), piece + 1, a[1]);
-                    else if (i + 1 < tiles)
-                        unpack_piece<A, W>(unit_of(i + 1), piece_of(i + 1), a[0]);
+                    if (half == 0) {
+                        reader.unpack(1, a[1]);
+                    } else if (i + 1 < tiles) {
+                        reader.move();
+                        reader.unpack(0, a[0]);
+                    }
                 };
                 auto ask = [&](float(&to)[TOKENS / 2], uint32_t step, bool fresh) {
                     wgmma_shape<A, TOKENS>::registers(
-                        to, a[half][step],
-                        wgmma_tile(stage + i * STAGE::X_TILE, half * PIECE + step * 16), fresh);
+                        to, a[half][step], wgmma_tile_past(x, (half * PIECE + step * 16) * 2),
+                        fresh);
                 };
-                if (STEPS == 0) { /* scales wait for the end of the stage, or of all */
+                if (STEPS == 0) { /* scales wait for the end of 128 k, or of all */
                     wgmma_fence();
-                    ask(BY_STAGE ? part : sums, 0, BY_STAGE && i == 0 && half == 0);
-                    ask(BY_STAGE ? part : sums, 1, false);
+                    ask(BY_128 ? part : sums, 0, BY_128 && i % 2 == 0 && half == 0);
+                    ask(BY_128 ? part : sums, 1, false);
                     wgmma_commit();
                     next();
                     wgmma_wait<0>();
-                    wgmma_hold(BY_STAGE ? part : sums);
+                    wgmma_hold(BY_128 ? part : sums);
+                    if (BY_128 && half == 1 && last_of_128) {
+                        const two_scales s = {{block_scale, block_scale}, {0, 0}};
+                        add_part<TOKENS, false>(sums, part, s, NULL);
+                    }
                 } else if (STEPS == 2) {
                     wgmma_fence();
                     ask(part, 0, true);
                     ask(part, 1, false);
                     wgmma_commit();
                     const two_scales s =
-                        scales_of<W, STAGE>(q, stage, group, unit_of(i), W == STORAGE_U4 ? i : 0,
-                                            (W == STORAGE_U4 ? half : piece) * 2);
+                        scales_of<A, W, STAGE>(q, stage, group, reader, i, half, 0);
                     next();
                     wgmma_wait<0>();
                     wgmma_hold(part);
-                    add_part<TOKENS, form::MINIMUM>(sums, part, s,
-                                                    x_sums + (i * 2 + half) * TOKENS);
+                    add_part<TOKENS, form::MINIMUM>(sums, part, s, x_sums + half * TOKENS);
                 } else {
 #pragma unroll
                     for (uint32_t step = 0; step < 2; step++) {
@@ -280,7 +286,7 @@ static __device__ __forceinline__ void multiply(const struct packed_product &q,
                         ask(part, step, true);
                         wgmma_commit();
                         const two_scales s =
-                            scales_of<W, STAGE>(q, stage, group, unit_of(i), 0, piece * 2 + step);
+                            scales_of<A, W, STAGE>(q, stage, group, reader, i, half, step);
                         if (step == 1)
                             next();
                         wgmma_wait<0>();
@@ -289,16 +295,15 @@ static __device__ __forceinline__ void multiply(const struct packed_product &q,
                     }
                 }
             }
+            x = wgmma_tile_past(x, STAGE::X_TILE);
+            x_sums += 2 * TOKENS;
+            if (BY_128 && last_of_128)
+                block_scale = next_scale;
         }
         if (threadIdx.x % 32 == 0) /* the stage has been read */
             mbarrier_arrive(ring.empty + c % STAGES);
-        if (BY_STAGE) {
-            const two_scales s = {{block_scale, block_scale}, {0, 0}};
-            add_part<TOKENS, false>(sums, part, s, NULL);
-            block_scale = next_scale;
-        }
     }
-    if (STEPS == 0 && !BY_STAGE && q.scales) {
+    if (STEPS == 0 && !BY_128 && q.scales) {
         const uint32_t n = n0 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
         const float scale[2] = {q.scales[(size_t)(n / q.scale_rows) * q.stride],
                                 q.scales[(size_t)((n + 8) / q.scale_rows) * q.stride]};
@@ -309,7 +314,7 @@ static __device__ __forceinline__ void multiply(const struct packed_product &q,
     put_sums<A, TOKENS>(p, sums, n0, t0);
 }
 
-template <int A, int W, bool BY_STAGE, int TOKENS, int GROUPS, int BLOCKS>
+template <int A, int W, bool BY_128, int TOKENS, int GROUPS, int BLOCKS>
 static __global__ __launch_bounds__(128 * (GROUPS + 1),
                                     BLOCKS) void linear_packed_kernel(struct packed_product q) {
 #if defined(PTX_SM90A) /* elsewhere nobody launches it */
@@ -335,44 +340,44 @@ static __global__ __launch_bounds__(128 * (GROUPS + 1),
         if (GROUPS == 2)
             registers_grow<232>();
         if (group < groups)
-            multiply<A, W, BY_STAGE, TOKENS, stage>(q, ring, group,
-                                                    (first + group) * PACKED_FEATURES, t0);
+            multiply<A, W, BY_128, TOKENS, stage>(q, ring, group, (first + group) * PACKED_FEATURES,
+                                                  t0);
     }
 #endif
 }
 
 /* ---- launching ---- */
 
-template <int A, int W, bool BY_STAGE, int TOKENS, int GROUPS, int BLOCKS>
+template <int A, int W, bool BY_128, int TOKENS, int GROUPS, int BLOCKS>
 static void packed_launch(struct stream *s, const struct packed_product &q) {
     typedef packed_stage<W, TOKENS, GROUPS, BLOCKS> stage;
     const launch_shape launch = {
         dim3(blocks_for(q.p.rows, TOKENS), blocks_for(q.p.features / PACKED_FEATURES, GROUPS)),
         dim3(stage::THREADS), stage::SHARED, device_of(s)->dependent_launch};
-    LAUNCH((linear_packed_kernel<A, W, BY_STAGE, TOKENS, GROUPS, BLOCKS>), launch,
-           cuda_stream_of(s), q);
+    LAUNCH((linear_packed_kernel<A, W, BY_128, TOKENS, GROUPS, BLOCKS>), launch, cuda_stream_of(s),
+           q);
 }
 
 /* Two blocks an SM for few rows. Beyond, two warpgroups share x; blocks of 128 rows where that
  * leaves blocks enough. */
-template <int A, int W, bool BY_STAGE>
+template <int A, int W, bool BY_128>
 static void packed_shape(struct stream *s, const struct packed_product &q) {
     const uint64_t sms = (uint64_t)device_of(s)->sm_count,
                    wide = (uint64_t)blocks_for(q.p.features / PACKED_FEATURES, 2) *
                           blocks_for(q.p.rows, 128);
     if (q.p.rows <= 8)
-        packed_launch<A, W, BY_STAGE, 8, 1, 2>(s, q);
+        packed_launch<A, W, BY_128, 8, 1, 2>(s, q);
     else if (q.p.rows <= 32)
-        packed_launch<A, W, BY_STAGE, 32, 1, 2>(s, q);
+        packed_launch<A, W, BY_128, 32, 1, 2>(s, q);
     else if (q.p.rows <= 64 || wide * 3 < sms * 2)
-        packed_launch<A, W, BY_STAGE, 64, 2, 1>(s, q);
+        packed_launch<A, W, BY_128, 64, 2, 1>(s, q);
     else
-        packed_launch<A, W, BY_STAGE, 128, 2, 1>(s, q);
+        packed_launch<A, W, BY_128, 128, 2, 1>(s, q);
 }
 
 template <int A, int W>
-static void packed_scaled(struct stream *s, const struct packed_product &q, bool by_stage) {
-    if (W == STORAGE_F8_E4M3 && by_stage)
+static void packed_scaled(struct stream *s, const struct packed_product &q, bool by_128) {
+    if (W == STORAGE_F8_E4M3 && by_128)
         packed_shape<A, W, W == STORAGE_F8_E4M3>(s, q);
     else
         packed_shape<A, W, false>(s, q);
@@ -381,12 +386,14 @@ static void packed_scaled(struct stream *s, const struct packed_product &q, bool
 void linear_packed(struct stream *s, const struct product &p, const struct matrix_part &part,
                    enum storage_type type) {
     const bool grouped = part.scale_cols && part.scale_cols < p.cols;
+    const uint32_t bits = part.scale_cols == 32 ? 5 : part.scale_cols == 64 ? 6 : 7;
     const struct packed_product q = {p,
                                      part.scales,
                                      part.zeros,
                                      part.scale_rows ? part.scale_rows : 1,
                                      part.scale_stride,
                                      type == STORAGE_U4 ? part.scale_cols : 0,
+                                     bits,
                                      part.zero};
     if (s->dev->activation_type == STORAGE_BF16)
         WITH_PACKED(type, W, (packed_scaled<STORAGE_BF16, W>(s, q, grouped)));

@@ -45,9 +45,9 @@ struct packed_form {
     };
 };
 template <int W> struct packed;
-template <> struct packed<STORAGE_F8_E4M3> : packed_form<8, 64, 0, 2, 0, false> {};
-template <> struct packed<STORAGE_I8> : packed_form<8, 64, 0, 2, 0, false> {};
-template <> struct packed<STORAGE_Q8_0> : packed_form<8, 64, 256, 2, 2, false> {};
+template <> struct packed<STORAGE_F8_E4M3> : packed_form<8, 64, 0, 4, 0, false> {};
+template <> struct packed<STORAGE_I8> : packed_form<8, 64, 0, 4, 0, false> {};
+template <> struct packed<STORAGE_Q8_0> : packed_form<8, 64, 256, 4, 2, false> {};
 template <> struct packed<STORAGE_Q4_0> : packed_form<4, 64, 256, 4, 2, false> {};
 template <> struct packed<STORAGE_MXFP4> : packed_form<4, 64, 128, 4, 2, false> {};
 template <> struct packed<STORAGE_U4> : packed_form<4, 64, 0, 4, 2, true> {};
@@ -78,8 +78,8 @@ template <> struct packed<STORAGE_Q6_K> : packed_form<6, 256, 1152, 4, 1, false>
 /* Bytes to signed whole numbers: the lower 7 bits under the exponent of 2^7 (f16: 2^10), less that
  * and 128 where the sign bit is set: both exact. */
 template <int A> static __device__ __forceinline__ uint32_t signed_pair(uint32_t w) {
-    return pair_add<A>((w & 0x007f007fu) | PAIR_OF(0x4300u, 0x6400u),
-                       (w & 0x00800080u) | PAIR_OF(0xc300u, 0xe400u));
+    return pair_add<A>(mask_or(w, 0x007f007fu, PAIR_OF(0x4300u, 0x6400u)),
+                       mask_or(w, 0x00800080u, PAIR_OF(0xc300u, 0xe400u)));
 }
 /* e4m3 in bytes 1 and 3: exponent and fraction under those of the wider type, which makes numbers
  * (subnormal ones too) 2^-120 (f16: 2^-8) as large; NaN becomes 480. */
@@ -101,14 +101,13 @@ static __device__ __forceinline__ void bytes_to_pairs(uint32_t w, uint32_t *a) {
 
 /* What is taken from a code of 4 or 6 bits, as the difference of two numbers of the wider type: 8,
  * 8, 0, 32. */
-template <int A, int W> static __device__ __forceinline__ uint32_t less_offset(uint32_t codes) {
+template <int A, int W> static __device__ __forceinline__ uint32_t less_offset(uint32_t raised) {
     enum : uint32_t {
         OFFSET = W == STORAGE_Q4_0 || W == STORAGE_U4 ? 8
                  : W == STORAGE_Q6_K                  ? 32
                                                       : 0
     };
-    return pair_add<A>(codes | PAIR_OF(0x4300u, 0x6400u),
-                       PAIR_OF(0xc300u | OFFSET, 0xe400u | OFFSET));
+    return pair_add<A>(raised, PAIR_OF(0xc300u | OFFSET, 0xe400u | OFFSET));
 }
 /* e2m1, doubled: as e4m3. left: from the code's place to the wider type's exponent. */
 template <int A> static __device__ __forceinline__ uint32_t e2m1_pair(uint32_t w, int r) {
@@ -124,70 +123,117 @@ static __device__ __forceinline__ void nibbles_to_pairs(uint32_t w, uint32_t hig
                                                         uint32_t *a) {
 #pragma unroll
     for (int r = 0; r < 4; r++) {
-        uint32_t codes = w >> 4 * r & 0x000f000fu;
+        if (W == STORAGE_MXFP4) {
+            a[r] = e2m1_pair<A>(w, r);
+            continue;
+        }
+        uint32_t raised = mask_or(w >> 4 * r, 0x000f000fu, PAIR_OF(0x4300u, 0x6400u));
         const int from = 2 * (4 * step + r);
         if (W == STORAGE_Q6_K)
-            codes |= (from >= 4 ? high >> (from >= 4 ? from - 4 : 0)
-                                : high << (from < 4 ? 4 - from : 0)) &
-                     0x00300030u;
-        a[r] = W == STORAGE_MXFP4 ? e2m1_pair<A>(w, r) : less_offset<A, W>(codes);
+            raised = mask_or(from >= 4 ? high >> (from >= 4 ? from - 4 : 0)
+                                       : high << (from < 4 ? 4 - from : 0),
+                             0x00300030u, raised);
+        a[r] = less_offset<A, W>(raised);
     }
 }
 
-/* What this thread of a warpgroup holds of a piece of a unit: A of two products. */
-template <int A, int W>
-static __device__ __forceinline__ void unpack_piece(const unsigned char *unit, uint32_t piece,
-                                                    uint32_t (&a)[2][4]) {
-    const uint32_t place = piece * 128 + threadIdx.x % 128;
-    if (packed<W>::BITS == 8) {
-        const uint4 w = ((const uint4 *)unit)[place];
-        bytes_to_pairs<A, W>(w.x, a[0]);
-        bytes_to_pairs<A, W>(w.y, a[0] + 2);
-        bytes_to_pairs<A, W>(w.z, a[1]);
-        bytes_to_pairs<A, W>(w.w, a[1] + 2);
-        return;
+/* ---- a thread's way through the units of a stage ---- */
+
+/* d * v, rounded once, of a small whole number: 1.5 * 2^23 + v is had by an addition of integers, and
+ * less, d times -1.5 * 2^23, is exact where d has 22 bits at most. Quicker than a conversion. */
+#define RAISED 12582912.0f
+static __device__ __forceinline__ float times_whole(float d, int32_t v, float less) {
+    return __fmaf_rn(d, __uint_as_float(0x4b400000u + (uint32_t)v), less);
+}
+
+/* Where a thread of a warpgroup reads; moves along k, 64 at a time. Its two features are `row` and
+ * row + 8. Scales are rounded as the definition of the type (decode.h) rounds them. */
+template <int A, int W> struct unit_reader {
+    typedef packed<W> form;
+    enum : uint32_t {
+        LARGE = form::UNIT_K == 256,
+        PIECE_CODES = PACKED_FEATURES * PIECE * (form::BITS == 8 ? 8 : 4) / 8,
+        NIBBLES = PACKED_FEATURES * form::UNIT_K / 2,
+        SCALE_SIZE = W == STORAGE_Q8_0 || W == STORAGE_Q4_0 ? 2 : 1,
+        /* of the first scale behind the codes, and from one tile to the next */
+        SCALES_AT = form::CODES + (W == STORAGE_Q4_K   ? 256
+                                   : W == STORAGE_Q6_K ? 128
+                                                       : 0),
+        SCALES_STEP = W == STORAGE_Q4_K   ? 128
+                      : W == STORAGE_Q6_K ? 256
+                                          : (uint32_t)form::UNIT
+    };
+    uint32_t thread, row;
+    const unsigned char *codes, *high, *scales, *tops;
+    float d[2], d_less[2], m[2], m_less[2]; /* of Q4_K and Q6_K */
+
+    __device__ __forceinline__ unit_reader() : codes(), high(), scales(), tops() {
+        thread = threadIdx.x % 128;
+        row = thread / 32 * 16 + thread % 32 / 4;
+        register_hold(thread);
+        register_hold(row);
     }
-    const uint2 w = ((const uint2 *)unit)[place];
-    const uint32_t high =
-        W == STORAGE_Q6_K
-            ? ((const uint32_t *)(unit + PACKED_FEATURES * packed<W>::UNIT_K / 2))[place]
-            : 0;
-    nibbles_to_pairs<A, W>(w.x, high, 0, a[0]);
-    nibbles_to_pairs<A, W>(w.y, high, 1, a[1]);
-}
-
-/* ---- scales ---- */
-
-/* A whole number below 2^23 as a float: quicker than a conversion. */
-static __device__ __forceinline__ float small_float(uint32_t v) {
-    return __uint_as_float(v | 0x4b000000u) - 8388608.0f;
-}
-
-/* Scale and minimum of one of the 64 features; step: of 16 k in the unit. Each is rounded as the
- * definition of the type (decode.h) rounds it. */
-template <int W>
-static __device__ __forceinline__ void unpack_scale(const unsigned char *unit, uint32_t step,
-                                                    uint32_t row, float *scale, float *minimum) {
-    const unsigned char *at = unit + packed<W>::CODES;
-    const uint32_t piece = step / 2;
-    *minimum = 0;
-    if (W == STORAGE_Q8_0 || W == STORAGE_Q4_0) {
-        *scale = f16x2_float2(((const uint16_t *)at)[piece * PACKED_FEATURES + row]).x;
-    } else if (W == STORAGE_MXFP4) {
-        const uint32_t e = at[piece * PACKED_FEATURES + row];
-        *scale = __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
-    } else if (W == STORAGE_Q4_K) { /* 6 and 6 bits: the lower 8, the upper 4 of two pieces */
-        const float2 d = f16x2_float2(((const uint32_t *)at)[row]);
-        const uint32_t low = at[256 + piece * PACKED_FEATURES + row],
-                       high = at[768 + piece / 2 * PACKED_FEATURES + row] >> 4 * (piece % 2) & 15,
-                       both = low | high << 8;
-        *scale = __fmul_rn(d.x, small_float(both & 63));
-        *minimum = __fmul_rn(d.y, small_float(both >> 6));
-    } else if (W == STORAGE_Q6_K) {
-        const float d = f16x2_float2(((const uint16_t *)at)[row]).x;
-        const uint32_t s = at[128 + step * PACKED_FEATURES + row];
-        *scale = __fmul_rn(d, small_float(s ^ 128) - 128.0f);
+    __device__ __forceinline__ void begin(const unsigned char *units) {
+        codes = units + thread * (PIECE_CODES / 128);
+        high = units + NIBBLES + thread * 4;
+        scales = units + SCALES_AT + row * SCALE_SIZE;
+        tops = units + form::CODES + 768 + row;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint32_t at = row + i * 8;
+            if (W == STORAGE_Q4_K) {
+                const float2 both = f16x2_float2(((const uint32_t *)(units + form::CODES))[at]);
+                d[i] = both.x;
+                m[i] = both.y;
+                m_less[i] = m[i] * -RAISED;
+            } else if (W == STORAGE_Q6_K) {
+                d[i] = f16x2_float2(((const uint16_t *)(units + form::CODES))[at]).x;
+            }
+            if (LARGE)
+                d_less[i] = d[i] * -RAISED;
+        }
     }
-}
+    __device__ __forceinline__ void move() {
+        codes += LARGE ? 2 * PIECE_CODES : (uint32_t)form::UNIT;
+        high += PACKED_FEATURES * 16;
+        scales += SCALES_STEP;
+        tops += PACKED_FEATURES;
+    }
+    /* A of the two products of a half of the tile. */
+    __device__ __forceinline__ void unpack(uint32_t half, uint32_t (&a)[2][4]) const {
+        const unsigned char *from = codes + half * PIECE_CODES;
+        if (form::BITS == 8) {
+            const uint4 w = *(const uint4 *)from;
+            bytes_to_pairs<A, W>(w.x, a[0]);
+            bytes_to_pairs<A, W>(w.y, a[0] + 2);
+            bytes_to_pairs<A, W>(w.z, a[1]);
+            bytes_to_pairs<A, W>(w.w, a[1] + 2);
+            return;
+        }
+        const uint2 w = *(const uint2 *)from;
+        const uint32_t upper =
+            W == STORAGE_Q6_K ? *(const uint32_t *)(high + half * PACKED_FEATURES * 8) : 0;
+        nibbles_to_pairs<A, W>(w.x, upper, 0, a[0]);
+        nibbles_to_pairs<A, W>(w.y, upper, 1, a[1]);
+    }
+    /* Of feature i (0, 1), half of the tile, and (Q6_K) product of it. */
+    __device__ __forceinline__ void scale_of(uint32_t i, uint32_t half, uint32_t step, float *scale,
+                                             float *minimum) const {
+        const unsigned char *at = scales + i * 8 * SCALE_SIZE + half * PACKED_FEATURES * SCALE_SIZE;
+        *minimum = 0;
+        if (SCALE_SIZE == 2) {
+            *scale = f16x2_float2(*(const uint16_t *)at).x;
+        } else if (W == STORAGE_MXFP4) {
+            const uint32_t e = *at;
+            *scale = __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+        } else if (W == STORAGE_Q4_K) { /* 6 and 6 bits: the lower 8, the upper 4 of two pieces */
+            const uint32_t both = *at | (uint32_t)(tops[i * 8] >> 4 * half & 15) << 8;
+            *scale = times_whole(d[i], both & 63, d_less[i]);
+            *minimum = times_whole(m[i], both >> 6, m_less[i]);
+        } else if (W == STORAGE_Q6_K) {
+            *scale = times_whole(d[i], (int8_t)at[(half + step) * PACKED_FEATURES], d_less[i]);
+        }
+    }
+};
 
 #endif

@@ -126,6 +126,23 @@ template <int A, class F> static inline uint32_t emu_pairs(uint32_t a, uint32_t 
 HOPPER_PAIRS(pair_add, +, "add.rn.bf16x2", "add.rn.f16x2")
 HOPPER_PAIRS(pair_multiply, *, "mul.rn.bf16x2", "mul.rn.f16x2")
 
+/* (w & mask) | bits, as one instruction: of two constants the compiler makes two. */
+__device__ __forceinline__ uint32_t mask_or(uint32_t w, uint32_t mask, uint32_t bits) {
+#ifdef TRIREME_EMULATED
+    return (w & mask) | bits;
+#else
+    uint32_t d;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(w), "r"(mask), "r"(bits));
+    return d;
+#endif
+}
+/* v is kept in a register, not computed again where it is used. */
+__device__ __forceinline__ void register_hold(uint32_t &v) {
+#ifndef TRIREME_EMULATED
+    asm volatile("" : "+r"(v));
+#endif
+}
+
 /* ---- products of a warpgroup ---- */
 
 /*
@@ -149,6 +166,14 @@ __device__ __forceinline__ uint64_t wgmma_tile(const void *tile, uint32_t k) {
            1ull << 62;
 #else
     return 0;
+#endif
+}
+/* The same `bytes` (a multiple of 16) further: k of the tile, or another tile. */
+__device__ __forceinline__ uint64_t wgmma_tile_past(uint64_t tile, uint32_t bytes) {
+#ifdef TRIREME_EMULATED
+    return tile + bytes;
+#else
+    return tile + (bytes >> 4);
 #endif
 }
 /* Index of 16-bit value (row, chunk * 8) of such a tile. */
