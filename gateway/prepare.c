@@ -266,11 +266,12 @@ static int fill_stop_tokens(const struct genreq *g, const struct served_model *m
 int prepare(const struct genreq *g, const struct served_model *m, uint64_t seed, struct prepared *p,
             struct api_error *err) {
     bool chat = is_chat(g, m->text);
-    *p = (struct prepared){.prompt_count = chat ? 1 : g->prompt_count};
+    *p = (struct prepared){0};
     if (genreq_asks_nothing(g))
         return api_error_set(err, API_BAD_REQUEST, NULL, "the request has no prompt");
     if (!chat && fill_constraint(g, m->text, (struct bytes){0}, p, err))
         return -1;
+    p->prompt_count = chat ? 1 : g->prompt_count;
     p->prompts = mem_calloc(p->prompt_count, sizeof *p->prompts);
     p->max_tokens = mem_calloc(p->prompt_count, sizeof *p->max_tokens);
     for (uint32_t i = 0; i < p->prompt_count; i++) {

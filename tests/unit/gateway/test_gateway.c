@@ -1444,3 +1444,21 @@ TEST(requests_bring_a_template_where_they_are_trusted) {
     cJSON_Delete(json);
     world_echo_end(&w);
 }
+
+/* Refused before there is any prompt: nothing of one may be freed. */
+TEST(constraints_of_completions_are_refused_too) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    POST(&w, "{\"prompt\":\"x\",\"guided_json\":false}", &a);
+    EXPECT_EQ(a.status, 400);
+    answer_release(&a);
+    POST(&w, "{\"prompt\":\"x\",\"guided_regex\":\"(\"}", &a);
+    EXPECT_EQ(a.status, 400);
+    answer_release(&a);
+    POST(&w, "{\"prompt\":[5],\"max_tokens\":2,\"ignore_eos\":true}", &a);
+    EXPECT_EQ(a.status, 200);
+    answer_release(&a);
+    world_end(&w);
+}
