@@ -207,12 +207,14 @@ static int check(const struct messages_request *m, bool counts, struct api_error
     return 0;
 }
 
+static const struct field_table messages_own = {rows, ARRAY_LEN(rows)};
+static const struct field_table *const messages_tables[] = {&messages_own, &field_shared,
+                                                            &field_constraint, &field_peers};
+const struct field_set fields_messages = {messages_tables, ARRAY_LEN(messages_tables)};
+
 int anthropic_parse(struct genreq *g, struct bytes body, bool counts, struct api_error *err) {
-    static const struct field_table own = {rows, ARRAY_LEN(rows)};
-    static const struct field_table *const tables[] = {&own, &field_shared, &field_constraint,
-                                                       &field_peers};
     struct messages_request m = {.g = *g};
-    int rc = field_read_request(&m.g, tables, ARRAY_LEN(tables), body, err);
+    int rc = field_read_request(&m.g, &fields_messages, body, err);
     if (rc == 0)
         rc = check(&m, counts, err);
     if (rc == 0)

@@ -33,15 +33,20 @@ void llama_error_write(const struct api_error *err, struct buf *out) {
     buf_addf(out, "\",\"type\":\"%s\"}}", err->type);
 }
 
+enum error_shape error_shape_of(struct bytes path) {
+    return anthropic_is_path(path) ? ERROR_SHAPE_ANTHROPIC
+           : is_ollama_path(path)  ? ERROR_SHAPE_OLLAMA
+           : is_llama_path(path)   ? ERROR_SHAPE_LLAMA
+                                   : ERROR_SHAPE_OPENAI;
+}
+
 void error_body(struct http_request *req, const struct api_error *err, struct buf *out) {
-    if (anthropic_is_path(req->path))
-        anthropic_error_write(err, http_request_id(req), out);
-    else if (is_ollama_path(req->path))
-        write_ollama(err, out);
-    else if (is_llama_path(req->path))
-        llama_error_write(err, out);
-    else
-        api_error_write(err, out);
+    switch (error_shape_of(req->path)) {
+    case ERROR_SHAPE_ANTHROPIC: anthropic_error_write(err, http_request_id(req), out); return;
+    case ERROR_SHAPE_OLLAMA: write_ollama(err, out); return;
+    case ERROR_SHAPE_LLAMA: llama_error_write(err, out); return;
+    default: api_error_write(err, out);
+    }
 }
 
 void error_respond(struct http_request *req, const struct api_error *err) {

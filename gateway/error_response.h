@@ -9,6 +9,16 @@
 #include "gateway/api_error.h"
 #include "http/http_server.h"
 
+/* How dialects write an error. */
+enum error_shape {
+    ERROR_SHAPE_OPENAI,
+    ERROR_SHAPE_ANTHROPIC,
+    ERROR_SHAPE_OLLAMA,
+    ERROR_SHAPE_LLAMA,
+    ERROR_SHAPE_COUNT
+};
+/* The shape of the dialect that a path is of. */
+enum error_shape error_shape_of(struct bytes path);
 /* Appends err in the shape of the dialect that req's path is of. */
 void error_body(struct http_request *req, const struct api_error *err, struct buf *out);
 /* Appends err in llama.cpp's shape. */

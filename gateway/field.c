@@ -211,12 +211,11 @@ static int read_again(struct field_reader *r, const struct field *f, enum json_e
     return same ? 0 : field_disagrees(r);
 }
 
-static const struct field *find_row(const struct field_table *const *tables, size_t table_count,
-                                    struct bytes name) {
-    for (size_t t = 0; t < table_count; t++)
-        for (size_t i = 0; i < tables[t]->row_count; i++)
-            if (bytes_equal(name, bytes_str(tables[t]->rows[i].name)))
-                return &tables[t]->rows[i];
+const struct field *field_find(const struct field_set *set, struct bytes name) {
+    for (size_t t = 0; t < set->table_count; t++)
+        for (size_t i = 0; i < set->tables[t]->row_count; i++)
+            if (bytes_equal(name, bytes_str(set->tables[t]->rows[i].name)))
+                return &set->tables[t]->rows[i];
     return NULL;
 }
 
@@ -237,8 +236,8 @@ static int read_field(struct field_reader *r, const struct field *f) {
     return 0;
 }
 
-int field_read_request(struct genreq *g, const struct field_table *const *tables,
-                       size_t table_count, struct bytes body, struct api_error *err) {
+int field_read_request(struct genreq *g, const struct field_set *set, struct bytes body,
+                       struct api_error *err) {
     struct field_reader r = {.g = g, .err = err, .name = ""};
     json_reader_init(&r.json, body, GENREQ_DEPTH_MAX, 0);
     int rc = 0;
@@ -249,7 +248,7 @@ int field_read_request(struct genreq *g, const struct field_table *const *tables
         if (event == JSON_OBJECT_END)
             break;
         r.name = "";
-        rc = event == JSON_KEY ? read_field(&r, find_row(tables, table_count, r.json.text))
+        rc = event == JSON_KEY ? read_field(&r, field_find(set, r.json.text))
                                : field_wrong_type(&r, "valid", JSON_ERROR);
     }
     json_reader_release(&r.json);

@@ -90,16 +90,24 @@ struct field {
 #define PASSED_FIELD(json)                                                                         \
     { .name = json, .kind = FIELD_PASSED }
 
-/* A list of rows; of a name that is in two tables of a request, the first table's row is taken. */
+/* A list of rows. */
 struct field_table {
     const struct field *rows;
     size_t row_count;
 };
 
-/* The one way in: reads the object `body` into g by the rows of all tables, in the order of the
- * body. Spans of g point into body, strings into g->arena. 0, or -1 with *err filled. */
-MUST_CHECK int field_read_request(struct genreq *g, const struct field_table *const *tables,
-                                  size_t table_count, struct bytes body, struct api_error *err);
+/* The fields of a request; of a name that is in two tables, the first table's row is taken. */
+struct field_set {
+    const struct field_table *const *tables;
+    size_t table_count;
+};
+/* The row of a name; NULL: none. */
+const struct field *field_find(const struct field_set *set, struct bytes name);
+
+/* The one way in: reads the object `body` into g by the rows of a set, in the order of the body.
+ * Spans of g point into body, strings into g->arena. 0, or -1 with *err filled. */
+MUST_CHECK int field_read_request(struct genreq *g, const struct field_set *set, struct bytes body,
+                                  struct api_error *err);
 
 /* For custom readers. */
 /* always -1 */
@@ -153,6 +161,10 @@ extern const struct field_table field_constraint;
 extern const struct field_table field_peers;
 /* What a chat template is rendered with (field_template.c). */
 extern const struct field_table field_template;
+
+/* The fields of each dialect's requests (in its own file), and of the text calls. */
+extern const struct field_set fields_chat, fields_completions, fields_messages, fields_responses,
+    fields_ollama_chat, fields_ollama_generate, fields_completion, fields_infill, fields_text_calls;
 
 /* The dialects' own parts: their tables, then what spans fields. Each returns 0, or -1 with *err
  * filled. */

@@ -180,11 +180,9 @@ static const struct field infill_rows[] = {
 };
 /* clang-format on */
 
-static int read(struct llama_request *q, const struct field_table *own, struct bytes body,
+static int read(struct llama_request *q, const struct field_set *set, struct bytes body,
                 struct api_error *err) {
-    const struct field_table *const tables[] = {own, &field_shared, &field_constraint,
-                                                &field_peers};
-    if (field_read_request(&q->g, tables, ARRAY_LEN(tables), body, err))
+    if (field_read_request(&q->g, set, body, err))
         return -1;
     q->g.return_token_ids = q->return_tokens || q->g.stream;
     return 0;
@@ -202,20 +200,28 @@ static int check_prompt(const struct genreq *g, struct api_error *err) {
     return 0;
 }
 
+static const struct field_table completion_own = {completion_rows, ARRAY_LEN(completion_rows)};
+static const struct field_table *const completion_tables[] = {&completion_own, &field_shared,
+                                                              &field_constraint, &field_peers};
+const struct field_set fields_completion = {completion_tables, ARRAY_LEN(completion_tables)};
+
 int llama_completion_parse(struct genreq *g, struct bytes body, struct api_error *err) {
-    static const struct field_table own = {completion_rows, ARRAY_LEN(completion_rows)};
     struct llama_request q = {.g = *g};
-    int rc = read(&q, &own, body, err);
+    int rc = read(&q, &fields_completion, body, err);
     if (rc == 0)
         rc = check_prompt(&q.g, err);
     *g = q.g; /* the arena with it */
     return rc;
 }
 
+static const struct field_table infill_own = {infill_rows, ARRAY_LEN(infill_rows)};
+static const struct field_table *const infill_tables[] = {&infill_own, &field_shared,
+                                                          &field_constraint, &field_peers};
+const struct field_set fields_infill = {infill_tables, ARRAY_LEN(infill_tables)};
+
 int llama_infill_parse(struct genreq *g, struct bytes body, struct api_error *err) {
-    static const struct field_table own = {infill_rows, ARRAY_LEN(infill_rows)};
     struct llama_request q = {.g = *g};
-    int rc = read(&q, &own, body, err);
+    int rc = read(&q, &fields_infill, body, err);
     if (rc == 0 && !q.has_prefix)
         rc = api_error_set(err, API_BAD_REQUEST, "input_prefix", "'input_prefix' is missing");
     if (rc == 0 && !q.has_suffix)

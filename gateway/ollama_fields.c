@@ -110,12 +110,13 @@ static const struct field option_rows[] = {
 static int read_options(struct field_reader *r, enum json_event first) {
     static const struct field_table own = {option_rows, ARRAY_LEN(option_rows)};
     static const struct field_table *const tables[] = {&own, &field_peers};
+    static const struct field_set set = {tables, ARRAY_LEN(tables)};
     struct bytes options;
     if (first != JSON_OBJECT_BEGIN)
         return field_wrong_type(r, "an object", first);
     if (field_span(r, first, &options))
         return -1;
-    return field_read_request(r->g, tables, ARRAY_LEN(tables), options, r->err);
+    return field_read_request(r->g, &set, options, r->err);
 }
 
 /* clang-format off */
@@ -156,12 +157,14 @@ static int check_logprobs(const struct genreq *g, struct api_error *err) {
                          "'top_logprobs' needs 'logprobs': true");
 }
 
+static const struct field_table ollama_chat_own = {chat_rows, ARRAY_LEN(chat_rows)};
+static const struct field_table *const ollama_chat_tables[] = {&ollama_chat_own, &field_template,
+                                                               &field_constraint, &field_peers};
+const struct field_set fields_ollama_chat = {ollama_chat_tables, ARRAY_LEN(ollama_chat_tables)};
+
 int ollama_chat_parse(struct genreq *g, struct bytes body, struct api_error *err) {
-    static const struct field_table own = {chat_rows, ARRAY_LEN(chat_rows)};
-    static const struct field_table *const tables[] = {&own, &field_template, &field_constraint,
-                                                       &field_peers};
     g->stream = true;
-    if (field_read_request(g, tables, ARRAY_LEN(tables), body, err))
+    if (field_read_request(g, &fields_ollama_chat, body, err))
         return -1;
     if (g->continue_final_message && g->add_generation_prompt)
         return api_error_set(err, API_BAD_REQUEST, "continue_final_message",
@@ -220,12 +223,16 @@ static int ask(struct ollama_request *q, struct api_error *err) {
     return q->raw ? 0 : write_messages(q, err);
 }
 
+static const struct field_table ollama_generate_own = {generate_rows, ARRAY_LEN(generate_rows)};
+static const struct field_table *const ollama_generate_tables[] = {&ollama_generate_own,
+                                                                   &field_constraint, &field_peers};
+const struct field_set fields_ollama_generate = {ollama_generate_tables,
+                                                 ARRAY_LEN(ollama_generate_tables)};
+
 int ollama_generate_parse(struct genreq *g, struct bytes body, struct api_error *err) {
-    static const struct field_table own = {generate_rows, ARRAY_LEN(generate_rows)};
-    static const struct field_table *const tables[] = {&own, &field_constraint, &field_peers};
     struct ollama_request q = {.g = *g};
     q.g.stream = true;
-    int rc = field_read_request(&q.g, tables, ARRAY_LEN(tables), body, err);
+    int rc = field_read_request(&q.g, &fields_ollama_generate, body, err);
     if (rc == 0)
         rc = check_logprobs(&q.g, err);
     if (rc == 0)

@@ -62,11 +62,13 @@ static const struct field rows[] = {
 };
 /* clang-format on */
 
+static const struct field_table chat_own = {rows, ARRAY_LEN(rows)};
+static const struct field_table *const chat_tables[] = {&field_shared, &field_constraint,
+                                                        &field_peers, &field_template, &chat_own};
+const struct field_set fields_chat = {chat_tables, ARRAY_LEN(chat_tables)};
+
 int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err) {
-    static const struct field_table own = {rows, ARRAY_LEN(rows)};
-    static const struct field_table *const tables[] = {&field_shared, &field_constraint,
-                                                       &field_peers, &field_template, &own};
-    if (field_read_request(g, tables, ARRAY_LEN(tables), body, err))
+    if (field_read_request(g, &fields_chat, body, err))
         return -1;
     if (g->messages.len == 0)
         return api_error_set(err, API_BAD_REQUEST, "messages", "'messages' is missing");

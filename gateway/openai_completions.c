@@ -81,11 +81,13 @@ static const struct field rows[] = {
 };
 /* clang-format on */
 
+static const struct field_table completions_own = {rows, ARRAY_LEN(rows)};
+static const struct field_table *const completions_tables[] = {&field_shared, &field_constraint,
+                                                               &field_peers, &completions_own};
+const struct field_set fields_completions = {completions_tables, ARRAY_LEN(completions_tables)};
+
 int openai_completions_parse(struct genreq *g, struct bytes body, struct api_error *err) {
-    static const struct field_table own = {rows, ARRAY_LEN(rows)};
-    static const struct field_table *const tables[] = {&field_shared, &field_constraint,
-                                                       &field_peers, &own};
-    if (field_read_request(g, tables, ARRAY_LEN(tables), body, err))
+    if (field_read_request(g, &fields_completions, body, err))
         return -1;
     if (g->prompt_count == 0)
         return api_error_set(err, API_BAD_REQUEST, "prompt", "'prompt' is missing");

@@ -355,12 +355,14 @@ static int check(struct responses_request *q, struct api_error *err) {
     return 0;
 }
 
+static const struct field_table responses_own = {rows, ARRAY_LEN(rows)};
+static const struct field_table *const responses_tables[] = {&responses_own, &field_shared,
+                                                             &field_constraint, &field_peers};
+const struct field_set fields_responses = {responses_tables, ARRAY_LEN(responses_tables)};
+
 int responses_parse(struct genreq *g, struct bytes body, struct api_error *err) {
-    static const struct field_table own = {rows, ARRAY_LEN(rows)};
-    static const struct field_table *const tables[] = {&own, &field_shared, &field_constraint,
-                                                       &field_peers};
     struct responses_request q = {.g = *g};
-    int rc = field_read_request(&q.g, tables, ARRAY_LEN(tables), body, err);
+    int rc = field_read_request(&q.g, &fields_responses, body, err);
     if (rc == 0)
         rc = check(&q, err);
     q.g.kept.store = !q.no_store;

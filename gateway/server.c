@@ -12,6 +12,7 @@
 #include "gateway/health.h"
 #include "gateway/model_metrics.h"
 #include "gateway/ollama_models.h"
+#include "gateway/openapi.h"
 #include "gateway/page.h"
 #include "gateway/request_log.h"
 #include "gateway/response_calls.h"
@@ -304,58 +305,76 @@ static void on_props(const struct call *c) {
 
 /* ---- routes ---- */
 
+static void on_openapi(const struct call *c);
+
 static const struct route {
     const char *path;        /* ending in '/': a prefix, and something must follow */
     enum http_method method; /* GET takes HEAD too */
     bool open;               /* without a key */
     bool quiet;              /* asked again and again by machines: no line in the log */
     void (*handle)(const struct call *call);
+    const struct field_set *fields; /* of its body, for /openapi.json; NULL: none */
 } routes[] = {
-    {"/", HTTP_GET, true, false, on_page},
-    {"/page/", HTTP_GET, true, true, on_page},
-    {"/v1/chat/completions", HTTP_POST, false, false, on_chat},
-    {"/v1/completions", HTTP_POST, false, false, on_completions},
-    {"/v1/messages", HTTP_POST, false, false, on_messages},
-    {"/v1/messages/count_tokens", HTTP_POST, false, false, on_count_tokens},
-    {"/v1/responses", HTTP_POST, false, false, on_responses},
-    {"/v1/responses/input_tokens", HTTP_POST, false, false, on_input_tokens},
-    {"/v1/responses/", HTTP_GET, false, false, on_response_get},
-    {"/v1/responses/", HTTP_DELETE, false, false, on_response_delete},
-    {"/v1/responses/", HTTP_POST, false, false, on_response_cancel},
-    {"/v1/stream/", HTTP_GET, false, false, on_stream},
-    {"/api/chat", HTTP_POST, false, false, on_ollama_chat},
-    {"/api/generate", HTTP_POST, false, false, on_ollama_generate},
-    {"/api/tags", HTTP_GET, false, false, on_ollama_tags},
-    {"/api/ps", HTTP_GET, false, false, on_ollama_ps},
-    {"/api/show", HTTP_POST, false, false, on_ollama_show},
-    {"/api/version", HTTP_GET, false, false, on_ollama_version},
-    {"/api/embed", HTTP_POST, false, false, on_ollama_refused},
-    {"/api/embeddings", HTTP_POST, false, false, on_ollama_refused},
-    {"/api/pull", HTTP_POST, false, false, on_ollama_refused},
-    {"/api/push", HTTP_POST, false, false, on_ollama_refused},
-    {"/api/create", HTTP_POST, false, false, on_ollama_refused},
-    {"/api/copy", HTTP_POST, false, false, on_ollama_refused},
-    {"/api/delete", HTTP_DELETE, false, false, on_ollama_refused},
-    {"/completion", HTTP_POST, false, false, on_completion},
-    {"/completions", HTTP_POST, false, false, on_completion},
-    {"/infill", HTTP_POST, false, false, on_infill},
-    {"/slots", HTTP_GET, false, true, on_slots},
-    {"/tokenizer_info", HTTP_GET, false, false, on_tokenizer_info},
-    {"/v1/chat/completions/render", HTTP_POST, false, false, on_render},
-    {"/tokenize", HTTP_POST, false, false, on_tokenize},
-    {"/detokenize", HTTP_POST, false, false, on_detokenize},
-    {"/apply-template", HTTP_POST, false, false, on_apply_template},
-    {"/v1/models", HTTP_GET, false, false, on_models},
-    {"/v1/models/", HTTP_GET, false, false, on_model},
-    {"/health", HTTP_GET, true, true, on_live},
-    {"/health/live", HTTP_GET, true, true, on_live},
-    {"/health/ready", HTTP_GET, true, true, on_ready},
-    {"/health/e2e", HTTP_GET, true, true, on_e2e},
-    {"/metrics", HTTP_GET, false, true, on_metrics},
-    {"/version", HTTP_GET, false, false, on_version},
-    {"/load", HTTP_GET, false, true, on_load},
-    {"/props", HTTP_GET, false, false, on_props},
+    {"/", HTTP_GET, true, false, on_page, NULL},
+    {"/page/", HTTP_GET, true, true, on_page, NULL},
+    {"/v1/chat/completions", HTTP_POST, false, false, on_chat, &fields_chat},
+    {"/v1/completions", HTTP_POST, false, false, on_completions, &fields_completions},
+    {"/v1/messages", HTTP_POST, false, false, on_messages, &fields_messages},
+    {"/v1/messages/count_tokens", HTTP_POST, false, false, on_count_tokens, &fields_messages},
+    {"/v1/responses", HTTP_POST, false, false, on_responses, &fields_responses},
+    {"/v1/responses/input_tokens", HTTP_POST, false, false, on_input_tokens, &fields_responses},
+    {"/v1/responses/", HTTP_GET, false, false, on_response_get, NULL},
+    {"/v1/responses/", HTTP_DELETE, false, false, on_response_delete, NULL},
+    {"/v1/responses/", HTTP_POST, false, false, on_response_cancel, NULL},
+    {"/v1/stream/", HTTP_GET, false, false, on_stream, NULL},
+    {"/api/chat", HTTP_POST, false, false, on_ollama_chat, &fields_ollama_chat},
+    {"/api/generate", HTTP_POST, false, false, on_ollama_generate, &fields_ollama_generate},
+    {"/api/tags", HTTP_GET, false, false, on_ollama_tags, NULL},
+    {"/api/ps", HTTP_GET, false, false, on_ollama_ps, NULL},
+    {"/api/show", HTTP_POST, false, false, on_ollama_show, NULL},
+    {"/api/version", HTTP_GET, false, false, on_ollama_version, NULL},
+    {"/api/embed", HTTP_POST, false, false, on_ollama_refused, NULL},
+    {"/api/embeddings", HTTP_POST, false, false, on_ollama_refused, NULL},
+    {"/api/pull", HTTP_POST, false, false, on_ollama_refused, NULL},
+    {"/api/push", HTTP_POST, false, false, on_ollama_refused, NULL},
+    {"/api/create", HTTP_POST, false, false, on_ollama_refused, NULL},
+    {"/api/copy", HTTP_POST, false, false, on_ollama_refused, NULL},
+    {"/api/delete", HTTP_DELETE, false, false, on_ollama_refused, NULL},
+    {"/completion", HTTP_POST, false, false, on_completion, &fields_completion},
+    {"/completions", HTTP_POST, false, false, on_completion, &fields_completion},
+    {"/infill", HTTP_POST, false, false, on_infill, &fields_infill},
+    {"/slots", HTTP_GET, false, true, on_slots, NULL},
+    {"/tokenizer_info", HTTP_GET, false, false, on_tokenizer_info, NULL},
+    {"/v1/chat/completions/render", HTTP_POST, false, false, on_render, &fields_chat},
+    {"/tokenize", HTTP_POST, false, false, on_tokenize, &fields_text_calls},
+    {"/detokenize", HTTP_POST, false, false, on_detokenize, &fields_text_calls},
+    {"/apply-template", HTTP_POST, false, false, on_apply_template, &fields_text_calls},
+    {"/v1/models", HTTP_GET, false, false, on_models, NULL},
+    {"/v1/models/", HTTP_GET, false, false, on_model, NULL},
+    {"/health", HTTP_GET, true, true, on_live, NULL},
+    {"/health/live", HTTP_GET, true, true, on_live, NULL},
+    {"/health/ready", HTTP_GET, true, true, on_ready, NULL},
+    {"/health/e2e", HTTP_GET, true, true, on_e2e, NULL},
+    {"/metrics", HTTP_GET, false, true, on_metrics, NULL},
+    {"/version", HTTP_GET, false, false, on_version, NULL},
+    {"/load", HTTP_GET, false, true, on_load, NULL},
+    {"/props", HTTP_GET, false, false, on_props, NULL},
+    {"/openapi.json", HTTP_GET, true, false, on_openapi, NULL},
 };
+
+static void on_openapi(const struct call *c) {
+    struct openapi_call calls[ARRAY_LEN(routes)];
+    struct buf body = {0};
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++)
+        calls[i] = (struct openapi_call){.path = routes[i].path,
+                                         .method = routes[i].method,
+                                         .open = routes[i].open,
+                                         .fields = routes[i].fields,
+                                         .shape = error_shape_of(bytes_str(routes[i].path))};
+    openapi_write(calls, ARRAY_LEN(calls), &body);
+    http_respond(c->req, 200, JSON_TYPE, NULL, 0, buf_bytes(&body));
+    buf_release(&body);
+}
 
 static bool takes(const struct route *route, enum http_method method) {
     return method == route->method || (method == HTTP_HEAD && route->method == HTTP_GET);

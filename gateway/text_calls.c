@@ -59,10 +59,12 @@ static const struct field rows[] = {
 };
 /* clang-format on */
 
+static const struct field_table text_calls_own = {rows, ARRAY_LEN(rows)};
+static const struct field_table *const text_calls_tables[] = {&field_template, &text_calls_own};
+const struct field_set fields_text_calls = {text_calls_tables, ARRAY_LEN(text_calls_tables)};
+
 static int read_own(struct text_request *t, struct bytes body, struct api_error *err) {
-    static const struct field_table own = {rows, ARRAY_LEN(rows)};
-    static const struct field_table *const tables[] = {&field_template, &own};
-    return field_read_request(&t->g, tables, ARRAY_LEN(tables), body, err);
+    return field_read_request(&t->g, &fields_text_calls, body, err);
 }
 
 static int read_messages(struct text_request *t, struct bytes body, struct api_error *err) {
