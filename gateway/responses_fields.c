@@ -281,10 +281,25 @@ static const struct field rows[] = {
 
 /* ---- what is told back ---- */
 
+/* Without the white space between its parts: an event is one line. */
+static void add_compact(struct buf *out, struct bytes raw) {
+    bool in_string = false;
+    for (size_t i = 0; i < raw.len; i++) {
+        char c = (char)raw.data[i];
+        if (!in_string && (c == ' ' || c == '\t' || c == '\n' || c == '\r'))
+            continue;
+        buf_add_byte(out, c);
+        if (in_string && c == '\\')
+            buf_add_byte(out, (char)raw.data[++i]);
+        else if (c == '"')
+            in_string = !in_string;
+    }
+}
+
 static void add_member(struct buf *out, const char *name, struct bytes raw, const char *fallback) {
     buf_addf(out, ",\"%s\":", name);
     if (raw.len)
-        buf_add_bytes(out, raw);
+        add_compact(out, raw);
     else
         buf_add_str(out, fallback);
 }

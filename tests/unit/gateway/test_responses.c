@@ -247,6 +247,27 @@ TEST(events_are_as_the_api_has_them) {
     world_echo_end(&w);
 }
 
+/* What is told back stands in events, which are lines. */
+TEST(white_space_of_a_request_breaks_no_event) {
+    struct world w;
+    struct answer a;
+    struct trace t = {0};
+    world_echo(&w, ECHO_TEMPLATE);
+    EXPECT(world_start(&w));
+    RESPONSES(&w,
+              "{" SAY("x") ",\"stream\":true,\"background\":true,\"metadata\":{\n\n\"a\\\\\" :\r\n"
+                           "\"b \\\" c\"\n\n},\n\n\"tools\":[\n\n{\"type\": \"function\",\n\n"
+                           "\"name\":\"f\"}]}",
+              &a);
+    trace_stream(&a, &t);
+    EXPECT(t.ended && !t.failed);
+    EXPECT(strstr(buf_text(&a.body), "\"metadata\":{\"a\\\\\":\"b \\\" c\"},"));
+    EXPECT(strstr(buf_text(&a.body), "\"tools\":[{\"type\":\"function\",\"name\":\"f\"}],"));
+    trace_release(&t);
+    answer_release(&a);
+    world_echo_end(&w);
+}
+
 TEST(log_probabilities_are_of_the_text) {
     struct world w;
     struct answer a;
