@@ -43,7 +43,8 @@ struct event_thread {
     struct generation *opened;      /* opened in this turn, not yet tried; NULL: none */
     struct outbox outbox;
     int64_t now_us, now_ms; /* of this turn */
-    int64_t output_tokens;  /* taken and not yet in the metrics */
+    int64_t busy_ms;       /* thread 0: when there was last something to do; 0: calm since a trim */
+    int64_t output_tokens; /* taken and not yet in the metrics */
     struct health_waiters health;
     struct follower *followers; /* of response_calls.h */
     struct scratch scratch;

@@ -4,12 +4,15 @@
 #include "base/fsutil.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "gateway/answer_room.h"
 #include "gateway/event_thread.h"
 #include "gateway/prepare_pool.h"
 #include "gateway/response_store.h"
 #include "gateway/scheduler_link.h"
 #include "gateway/server.h"
 #include "gateway/turn.h"
+
+enum { ANSWERS_BYTES = 256 << 20 }; /* of whole answers, where nothing else is said */
 
 static void on_wake(void *ctx) {
     turn_collect(ctx);
@@ -101,7 +104,9 @@ int gateway_new(struct gateway **out, const struct gateway_settings *settings, s
     int rc = read_text_settings(gw, &text, err);
     gw->models = model_table_new(&text, on_models_changed, gw);
     gw->responses = response_store_new(settings->responses_bytes);
-    gw->pool = prepare_pool_new(on_prepared, gw);
+    gw->workers = work_pool_new(0);
+    gw->room = answer_room_new(settings->answers_max ? settings->answers_max : ANSWERS_BYTES);
+    gw->pool = prepare_pool_new(gw->workers, on_prepared, gw);
     for (int i = 0; i < gw->thread_count; i++)
         mailbox_init(&gw->boxes[i]);
     if (rc == 0)
@@ -155,6 +160,7 @@ void gateway_free(struct gateway **gateway) {
             turn_end(gw->threads[i]);
         event_thread_free(&gw->threads[i]);
     }
+    work_pool_free(&gw->workers);
     prepare_pool_free(&gw->pool);
     response_store_free(&gw->responses);
     if (gw->link)
@@ -166,6 +172,7 @@ void gateway_free(struct gateway **gateway) {
         mailbox_release(&gw->boxes[i]);
     mem_free(gw->boxes);
     mem_free(gw->threads);
+    answer_room_free(&gw->room);
     auth_release(&gw->auth);
     cors_release(&gw->cors);
     hosts_release(&gw->hosts);

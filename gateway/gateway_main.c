@@ -227,6 +227,15 @@ static const struct option_row rows[] = {
      .unit = "bytes",
      .help = "Memory for answers of /v1/responses that clients may ask for again or go on from; "
              "past it the oldest leave. 0: none is kept."},
+    {.name = "answers-max",
+     .type = OPTION_SIZE,
+     .offset = AT(answers_max),
+     .fallback = "256m",
+     .min = 1 << 20,
+     .max = 1e12,
+     .unit = "bytes",
+     .help = "Memory for answers in one piece, until they are complete and read; past it 503. One "
+             "key has at most as much as is free."},
     {.name = "log-level",
      .type = OPTION_ENUM,
      .offset = AT(log_level),

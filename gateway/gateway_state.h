@@ -29,6 +29,7 @@ struct gateway_settings {
     int64_t priority_min; /* of requests whose key does not say otherwise */
     uint64_t body_max;
     uint64_t responses_bytes;  /* of answers that are kept (response_store.h) */
+    uint64_t answers_max;      /* bytes of whole answers, of all that wait and are not read */
     uint64_t submit_max;       /* bytes of a Submit; 0: what a frame may have (tests: less) */
     const char *allow_hosts;   /* see hosts.h */
     const char *allow_origins; /* of web pages: see cors.h */
@@ -53,6 +54,8 @@ struct health {
 struct event_thread;
 struct prepare_pool;
 struct response_store;
+struct work_pool;
+struct answer_room;
 struct scheduler_link;
 
 struct gateway {
@@ -64,8 +67,10 @@ struct gateway {
     struct model_table *models;
     struct buf chat_template; /* the file's bytes */
     struct scheduler_link *link;
+    struct work_pool *workers; /* threads for what is long */
     struct prepare_pool *pool;
     struct response_store *responses;
+    struct answer_room *room;      /* for answers that are held whole */
     struct mailbox *boxes;         /* one for each event thread */
     struct event_thread **threads; /* thread_count */
     int thread_count;

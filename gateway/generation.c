@@ -468,8 +468,9 @@ static int check_job(const struct generation *gen, struct api_error *err) {
 static int start(struct generation *gen, struct api_error *err) {
     struct event_thread *thread = gen->thread;
     if (prepare_cost(&gen->request) >= PREPARE_LONG_BYTES || constraint_is_wanted(&gen->request)) {
-        gen->job = prepare_pool_push(thread->gw->pool, &gen->request, gen->terms.model,
-                                     draw_seed(&thread->gw->settings), thread->idx, gen);
+        gen->job =
+            prepare_pool_push(thread->gw->pool, &gen->request, gen->terms.tenant, gen->terms.model,
+                              draw_seed(&thread->gw->settings), thread->idx, gen);
         return check_job(gen, err);
     }
     if (prepare(&gen->request, gen->terms.model, draw_seed(&thread->gw->settings),

@@ -1,6 +1,7 @@
 #include "gateway/mailbox.h"
 
 #include "gateway/prepare_pool.h"
+#include "gateway/text_calls.h"
 
 void mailbox_init(struct mailbox *box) {
     *box = (struct mailbox){0};
@@ -37,6 +38,7 @@ struct mail *mail_new(enum mail_kind kind, uint32_t items, uint32_t tokens, uint
 
 void mail_free(struct mail *mail) {
     prepare_job_free(mail->job);
+    text_job_free(mail->text);
     buf_release(&mail->submit);
     mem_free(mail);
 }

@@ -20,6 +20,7 @@
 enum { MAILBOX_BYTES_MAX = 256 << 20 };
 
 struct prepare_job;
+struct text_job;
 
 enum mail_kind {
     MAIL_DELTAS,     /* items, tokens, ... */
@@ -28,6 +29,7 @@ enum mail_kind {
     MAIL_LOST,       /* it is gone: nothing sent now arrives */
     MAIL_MODELS,     /* a model became servable */
     MAIL_PREPARED,   /* job: a long prompt is ready */
+    MAIL_TEXT,       /* text: a text call is worked out */
     MAIL_ATTACHED,   /* submit: what was attached to */
 };
 
@@ -54,6 +56,7 @@ struct mail {
     size_t bytes;
     struct mail_reject reject;
     struct prepare_job *job; /* owned until taken out */
+    struct text_job *text;   /* owned until taken out */
     struct buf submit;       /* a packed Submit; owned until taken out */
     struct mail_item *items; /* this and the columns lie behind the struct: one allocation */
     uint32_t item_count, item_cap;

@@ -1,16 +1,9 @@
 #include "gateway/prepare_pool.h"
 
-#include <pthread.h>
-
 #include "gateway/responses.h"
 
 struct prepare_pool {
-    pthread_mutex_t mutex;
-    pthread_cond_t filled;
-    struct prepare_job *first, *last;
-    size_t count;
-    bool stop;
-    pthread_t thread;
+    struct work_pool *workers; /* borrowed */
     void (*done)(void *ctx, struct prepare_job *job);
     void *ctx;
 };
@@ -35,22 +28,6 @@ size_t prepare_cost(const struct genreq *g) {
     return bytes;
 }
 
-/* The next job, or NULL when it is time to stop. */
-static struct prepare_job *take_job(struct prepare_pool *p) {
-    pthread_mutex_lock(&p->mutex);
-    while (!p->first && !p->stop)
-        pthread_cond_wait(&p->filled, &p->mutex);
-    struct prepare_job *job = p->stop ? NULL : p->first;
-    if (job) {
-        p->first = job->next;
-        if (!p->first)
-            p->last = NULL;
-        p->count--;
-    }
-    pthread_mutex_unlock(&p->mutex);
-    return job;
-}
-
 static int do_job(struct prepare_job *job) {
     if (job->body.len) {
         if (genreq_parse(&job->g, job->g.dialect, buf_bytes(&job->body), &job->err) ||
@@ -62,43 +39,30 @@ static int do_job(struct prepare_job *job) {
     return prepare(&job->g, job->model, job->seed, &job->prepared, &job->err);
 }
 
-static void *prepare_thread_main(void *ctx) {
-    struct prepare_pool *p = ctx;
-    for (struct prepare_job *job; (job = take_job(p));) {
-        if (do_job(job) == 0)
-            job->err.status = 0;
-        p->done(p->ctx, job);
-    }
-    return NULL;
+static struct prepare_job *job_of(struct work *work) {
+    return (struct prepare_job *)(void *)((char *)work - offsetof(struct prepare_job, work));
 }
 
-struct prepare_pool *prepare_pool_new(void (*done)(void *ctx, struct prepare_job *job), void *ctx) {
+static void run(struct work *work) {
+    struct prepare_job *job = job_of(work);
+    if (do_job(job) == 0)
+        job->err.status = 0;
+    job->pool->done(job->pool->ctx, job);
+}
+
+static void drop(struct work *work) {
+    prepare_job_free(job_of(work));
+}
+
+struct prepare_pool *prepare_pool_new(struct work_pool *workers,
+                                      void (*done)(void *ctx, struct prepare_job *job), void *ctx) {
     struct prepare_pool *p = mem_alloc(sizeof *p);
-    p->done = done;
-    p->ctx = ctx;
-    pthread_mutex_init(&p->mutex, NULL);
-    pthread_cond_init(&p->filled, NULL);
-    int rc = pthread_create(&p->thread, NULL, prepare_thread_main, p);
-    CHECK_MSG(rc == 0, "cannot start a thread: %d", rc);
+    *p = (struct prepare_pool){workers, done, ctx};
     return p;
 }
 
 void prepare_pool_free(struct prepare_pool **pool) {
-    struct prepare_pool *p = *pool;
-    if (!p)
-        return;
-    pthread_mutex_lock(&p->mutex);
-    p->stop = true;
-    pthread_cond_signal(&p->filled);
-    pthread_mutex_unlock(&p->mutex);
-    pthread_join(p->thread, NULL);
-    for (struct prepare_job *job = p->first, *next; job; job = next) {
-        next = job->next;
-        prepare_job_free(job);
-    }
-    pthread_mutex_destroy(&p->mutex);
-    pthread_cond_destroy(&p->filled);
-    mem_free(p);
+    mem_free(*pool);
     *pool = NULL;
 }
 
@@ -115,23 +79,14 @@ static bool keep_spans(struct genreq *g) {
     return true;
 }
 
-static bool push(struct prepare_pool *p, struct prepare_job *job) {
-    pthread_mutex_lock(&p->mutex);
-    bool taken = p->count < PREPARE_JOBS_MAX;
-    if (taken) {
-        if (p->last)
-            p->last->next = job;
-        else
-            p->first = job;
-        p->last = job;
-        p->count++;
-        pthread_cond_signal(&p->filled);
-    }
-    pthread_mutex_unlock(&p->mutex);
-    return taken;
+static bool push(struct prepare_pool *p, struct prepare_job *job, struct u128 tenant,
+                 size_t bytes) {
+    job->pool = p;
+    job->work = (struct work){.tenant = tenant, .bytes = bytes, .run = run, .drop = drop};
+    return work_pool_push(p->workers, &job->work);
 }
 
-struct prepare_job *prepare_pool_push(struct prepare_pool *p, struct genreq *g,
+struct prepare_job *prepare_pool_push(struct prepare_pool *p, struct genreq *g, struct u128 tenant,
                                       struct served_model *model, uint64_t seed, int thread_idx,
                                       struct generation *generation) {
     if (!keep_spans(g))
@@ -142,7 +97,7 @@ struct prepare_job *prepare_pool_push(struct prepare_pool *p, struct genreq *g,
                                 .g = *g,
                                 .model = served_model_ref(model),
                                 .seed = seed};
-    if (push(p, job)) {
+    if (push(p, job, tenant, prepare_cost(g))) {
         arena_init(&g->arena, 0, 0); /* it has moved */
         return job;
     }
@@ -156,7 +111,7 @@ struct prepare_job *prepare_pool_push_body(struct prepare_pool *p, const struct 
     struct prepare_job *job = mem_alloc(sizeof *job);
     *job = *known;
     buf_add_bytes(&job->body, body);
-    if (push(p, job))
+    if (push(p, job, known->tenant, body.len))
         return job;
     buf_release(&job->body);
     mem_free(job);

@@ -1,11 +1,11 @@
 /*
- * prepare_pool.h - a thread that reads long bodies and prepares long prompts, so that no event
- * thread stands still meanwhile.
+ * prepare_pool.h - long bodies are read and long prompts prepared by the threads of the work pool, so
+ * that no event thread stands still meanwhile.
  *
  * A job owns all it needs (its spans of the body are copied), so the request may end meanwhile: the
  * job is then done for nobody.
  *
- * Invariant: `generation` is read and written by the event thread alone; the pool's thread touches
+ * Invariant: `generation` is read and written by the event thread alone; a thread of the pool touches
  * the other members, from prepare_pool_push until the job comes back as mail.
  *
  * Threading: prepare_pool_push from any event thread.
@@ -14,17 +14,18 @@
 #define GATEWAY_PREPARE_POOL_H
 
 #include "gateway/prepare.h"
+#include "gateway/work_pool.h"
 
 enum {
     PREPARE_LONG_BYTES = 32 * 1024, /* of prompt text: worth a hop to the other thread */
     PREPARE_LONG_BODY = 128 * 1024, /* of JSON: worth reading there */
-    PREPARE_JOBS_MAX = 256,         /* waiting; past it 429 */
 };
 
 struct generation;
 
 struct prepare_job {
-    struct prepare_job *next;
+    struct work work;
+    struct prepare_pool *pool;     /* borrowed */
     struct generation *generation; /* NULL: it ended */
     int thread_idx;
     struct buf body; /* owned; when not empty, g is read from it and points into it */
@@ -41,17 +42,18 @@ struct prepare_job {
 };
 
 struct prepare_pool;
-/* done(ctx, job): from the pool's thread; takes the job. */
-struct prepare_pool *prepare_pool_new(void (*done)(void *ctx, struct prepare_job *job), void *ctx);
-/* Finishes the job in hand, drops the others. */
+/* Borrows the workers. done(ctx, job): from one of their threads; takes the job. */
+struct prepare_pool *prepare_pool_new(struct work_pool *workers,
+                                      void (*done)(void *ctx, struct prepare_job *job), void *ctx);
+/* After the workers have ended. */
 void prepare_pool_free(struct prepare_pool **pool);
 /* Bytes of text that tokenizing g will look at. */
 size_t prepare_cost(const struct genreq *g);
 /* Takes g (its spans are copied into its arena) and a reference of its own to the model. NULL: too
  * many wait, and g is still the caller's. */
 struct prepare_job *prepare_pool_push(struct prepare_pool *pool, struct genreq *g,
-                                      struct served_model *model, uint64_t seed, int thread_idx,
-                                      struct generation *generation);
+                                      struct u128 tenant, struct served_model *model, uint64_t seed,
+                                      int thread_idx, struct generation *generation);
 /* The same, of a request that is to be read from the bytes of a body (copied). job: what is known
  * of it: its dialect (in g), models, responses, tenant, seed, thread_idx and generation. NULL: too
  * many wait. */

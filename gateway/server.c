@@ -182,17 +182,17 @@ static void on_model(const struct call *c) {
 }
 
 static void on_tokenize(const struct call *c) {
-    text_call_tokenize(c->thread, c->req);
+    text_call_tokenize(c->thread, c->req, c->tenant);
 }
 static void on_detokenize(const struct call *c) {
-    text_call_detokenize(c->thread, c->req);
+    text_call_detokenize(c->thread, c->req, c->tenant);
 }
 static void on_apply_template(const struct call *c) {
-    text_call_apply_template(c->thread, c->req);
+    text_call_apply_template(c->thread, c->req, c->tenant);
 }
 
 static void on_count_tokens(const struct call *c) {
-    text_call_count_tokens(c->thread, c->req);
+    text_call_count_tokens(c->thread, c->req, c->tenant);
 }
 
 static void on_live(const struct call *c) {
@@ -269,7 +269,7 @@ static void on_tokenizer_info(const struct call *c) {
     text_call_tokenizer_info(c->thread, c->req);
 }
 static void on_render(const struct call *c) {
-    text_call_render(c->thread, c->req);
+    text_call_render(c->thread, c->req, c->tenant);
 }
 
 static void add_default(cJSON *to, const char *name, double value) {

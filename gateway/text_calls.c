@@ -1,12 +1,16 @@
 #include "gateway/text_calls.h"
 
 #include "base/utf8.h"
+#include "gateway/answer_room.h"
 #include "gateway/anthropic.h"
 #include "gateway/error_response.h"
 #include "gateway/event_thread.h"
 #include "gateway/field.h"
 #include "gateway/prepare.h"
 #include "gateway/responses.h"
+#include "gateway/scheduler_link.h"
+#include "gateway/whole_body.h"
+#include "gateway/work_pool.h"
 
 /* A request; g first, so that the rows of the other dialects serve here too. */
 struct text_request {
@@ -372,52 +376,151 @@ static int apply_template(const struct text_request *t, const struct served_mode
 typedef int text_call(const struct text_request *t, const struct served_model *m, struct buf *out,
                       struct api_error *err);
 
-/* tenant: whose kept responses the request may go on from. */
-static void answer_for(struct event_thread *thread, struct http_request *req, struct u128 tenant,
-                       text_call_reader *read, text_call *call) {
+/* Its event thread touches `http` alone while the pool has it. */
+struct text_job {
+    struct work work;
+    struct event_thread *thread; /* borrowed */
+    struct http_request *http;   /* NULL: its client is gone */
+    text_call_reader *read;
+    text_call *call;
+    struct buf body, out;
+    uint64_t room;        /* of the gateway's answer_room, for out */
+    struct api_error err; /* status 0: none */
+};
+
+static struct text_job *job_of(struct work *work) {
+    return (struct text_job *)(void *)((char *)work - offsetof(struct text_job, work));
+}
+
+void text_job_free(struct text_job *job) {
+    if (!job)
+        return;
+    answer_room_give(job->thread->gw->room, job->work.tenant, job->room);
+    buf_release(&job->body);
+    buf_release(&job->out);
+    mem_free(job);
+}
+
+/* There is room for what came out. 0, or -1 with *err filled. */
+static int take_room(struct text_job *job) {
+    if (job->out.failed)
+        return api_error_set(&job->err, API_TOO_LARGE, NULL,
+                             "the answer would have more than %d bytes", TEXT_CALL_ANSWER_BYTES);
+    if (answer_room_take(job->thread->gw->room, job->work.tenant, job->out.cap)) {
+        job->room = job->out.cap;
+        return 0;
+    }
+    api_error_set(&job->err, API_UNAVAILABLE, NULL,
+                  "too many answers have not been read; try again later");
+    job->err.retry_after_ms = 1000;
+    return -1;
+}
+
+static void work_out(struct text_job *job, struct bytes body) {
     struct text_request t;
     struct served_model *m = NULL;
-    struct api_error err;
-    struct buf out = {0};
-    int rc = parse(&t, read, req->body, &err);
+    buf_init(&job->out, TEXT_CALL_ANSWER_BYTES);
+    int rc = parse(&t, job->read, body, &job->err);
     if (rc == 0)
-        rc = responses_resume(&t.g, thread->gw->responses, tenant, &err);
+        rc = responses_resume(&t.g, job->thread->gw->responses, job->work.tenant, &job->err);
     if (rc == 0)
-        rc = find_model(thread, t.g.model, &m, &err);
+        rc = find_model(job->thread, t.g.model, &m, &job->err);
     if (rc == 0)
-        rc = call(&t, m, &out, &err);
+        rc = job->call(&t, m, &job->out, &job->err);
     if (rc == 0)
-        http_respond(req, 200, "application/json", NULL, 0, buf_bytes(&out));
+        rc = take_room(job);
+    if (rc == 0)
+        job->err.status = 0;
     else
-        error_respond(req, &err);
-    buf_release(&out);
+        buf_release(&job->out);
     served_model_put(m);
     genreq_release(&t.g);
 }
 
-static void answer(struct event_thread *thread, struct http_request *req, text_call_reader *read,
-                   text_call *call) {
-    answer_for(thread, req, (struct u128){0}, read, call);
+static void respond(struct text_job *job) {
+    struct http_request *req = job->http;
+    if (!req)
+        return;
+    if (job->err.status) {
+        error_respond(req, &job->err);
+        return;
+    }
+    whole_body_send(job->thread->gw, req, &job->out, job->work.tenant, job->room);
+    job->room = 0;
 }
 
-void text_call_tokenize(struct event_thread *thread, struct http_request *req) {
-    answer(thread, req, read_own, tokenize);
+void text_call_on_done(struct text_job *job) {
+    respond(job);
+    text_job_free(job);
 }
-void text_call_detokenize(struct event_thread *thread, struct http_request *req) {
-    answer(thread, req, read_own, detokenize);
+
+/* On a thread of the pool. */
+static void run(struct work *work) {
+    struct text_job *job = job_of(work);
+    struct gateway *gw = job->thread->gw;
+    work_out(job, buf_bytes(&job->body));
+    struct mail *mail = mail_new(MAIL_TEXT, 0, 0, 0, false);
+    mail->text = job;
+    mailbox_push(&gw->boxes[job->thread->idx], mail);
+    scheduler_link_wake(gw->link);
 }
-void text_call_apply_template(struct event_thread *thread, struct http_request *req) {
-    answer(thread, req, read_own, apply_template);
+
+static void drop(struct work *work) {
+    text_job_free(job_of(work));
 }
-void text_call_count_tokens(struct event_thread *thread, struct http_request *req) {
-    answer(thread, req, read_messages, count_tokens);
+
+static void on_closed(void *ctx, struct http_request *req) {
+    struct text_job *job = ctx;
+    (void)req;
+    job->http = NULL;
+}
+
+static void answer(struct event_thread *thread, struct http_request *req, struct u128 tenant,
+                   text_call_reader *read, text_call *call) {
+    static const struct http_watch watch = {.on_closed = on_closed};
+    struct text_job *job = mem_alloc(sizeof *job);
+    *job = (struct text_job){
+        .work = {.tenant = tenant, .bytes = req->body.len, .run = run, .drop = drop},
+        .thread = thread,
+        .http = req,
+        .read = read,
+        .call = call};
+    if (req->body.len <= TEXT_CALL_INLINE_BYTES || req->body.len > TEXT_CALL_BYTES_MAX) {
+        work_out(job, req->body); /* too large is said at once */
+        text_call_on_done(job);
+        return;
+    }
+    buf_add_bytes(&job->body, req->body);
+    if (!work_pool_push(thread->gw->workers, &job->work)) {
+        api_error_set(&job->err, API_OVERLOADED, NULL,
+                      "too many long requests are waiting; try again later");
+        text_call_on_done(job);
+        return;
+    }
+    http_request_watch(req, &watch, job);
+}
+
+void text_call_tokenize(struct event_thread *thread, struct http_request *req, struct u128 tenant) {
+    answer(thread, req, tenant, read_own, tokenize);
+}
+void text_call_detokenize(struct event_thread *thread, struct http_request *req,
+                          struct u128 tenant) {
+    answer(thread, req, tenant, read_own, detokenize);
+}
+void text_call_apply_template(struct event_thread *thread, struct http_request *req,
+                              struct u128 tenant) {
+    answer(thread, req, tenant, read_own, apply_template);
+}
+void text_call_count_tokens(struct event_thread *thread, struct http_request *req,
+                            struct u128 tenant) {
+    answer(thread, req, tenant, read_messages, count_tokens);
 }
 void text_call_input_tokens(struct event_thread *thread, struct http_request *req,
                             struct u128 tenant) {
-    answer_for(thread, req, tenant, read_response, count_input);
+    answer(thread, req, tenant, read_response, count_input);
 }
-void text_call_render(struct event_thread *thread, struct http_request *req) {
-    answer(thread, req, read_chat, render);
+void text_call_render(struct event_thread *thread, struct http_request *req, struct u128 tenant) {
+    answer(thread, req, tenant, read_chat, render);
 }
 
 void text_call_tokenizer_info(struct event_thread *thread, struct http_request *req) {

@@ -1,10 +1,14 @@
 #include "gateway/turn.h"
 
+#include <malloc.h>
+
+#include "gateway/answer_room.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/generation.h"
 #include "gateway/health.h"
 #include "gateway/response_calls.h"
 #include "gateway/resume.h"
+#include "gateway/text_calls.h"
 
 /* Calls visit for every generation; it may end the one that it is given. */
 static void for_each_generation(struct event_thread *thread, void (*visit)(struct generation *)) {
@@ -52,6 +56,10 @@ static void on_mail(struct event_thread *thread, struct mail *mail) {
         for_each_generation(thread, generation_try);
         resume_tick(thread);
         break;
+    case MAIL_TEXT:
+        text_call_on_done(mail->text);
+        mail->text = NULL;
+        break;
     case MAIL_ATTACHED: resume_on_attached(thread, mail); break;
     case MAIL_PREPARED:
         if (mail->job->generation)
@@ -82,12 +90,29 @@ void turn_start_opened(struct event_thread *thread) {
         generation_try(gen);
 }
 
+/* What a crowd left in the heap goes back to the system once it is calm: free() keeps it. */
+static void trim(struct event_thread *thread) {
+    enum { CALM_MS = 2000 };
+    struct gateway *gw = thread->gw;
+    if (thread->idx != 0)
+        return;
+    if (atomic_load(&gw->open_count) || answer_room_taken(gw->room)) {
+        thread->busy_ms = thread->now_ms;
+        return;
+    }
+    if (!thread->busy_ms || thread->now_ms - thread->busy_ms < CALM_MS)
+        return;
+    malloc_trim(0);
+    thread->busy_ms = 0;
+}
+
 void turn_tick(struct event_thread *thread) {
     turn_collect(thread); /* so that nothing is asked of a scheduler already known to be gone */
     for_each_generation(thread, generation_tick);
     resume_tick(thread);
     outbox_flush_acks(&thread->outbox, thread->now_ms, true);
     health_tick(thread);
+    trim(thread);
 }
 
 void turn_end(struct event_thread *thread) {

@@ -167,10 +167,10 @@ def kill_a_gateway(s, rng):
         os.kill(rng.choice(pids), signal.SIGKILL)
 
 
-def gateways_die(streams, kills, gateways=2):
+def gateways_die(streams, kills, gateways=2, tokens=None):
     """Streams of all kinds while gateways are killed: each ends, and is what an undisturbed one is."""
     rng = random.Random(11)
-    kinds = bodies()
+    kinds = [(path, dict(body, max_tokens=tokens or body["max_tokens"])) for path, body in bodies()]
     requests = [kinds[i % len(kinds)] for i in range(streams)]
     with Serve(gateways=gateways, args=["--min-step-ms", 20, "--slots", 128, "--queue-wait", "0", "--queue-max", streams]) as s:
         wanted = [r.key() for r in asyncio.run(run_streams(s, kinds))[0]]

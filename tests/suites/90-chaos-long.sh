@@ -4,4 +4,4 @@
 . "$(dirname "$0")/../lib.sh"
 export BUILD_RELEASE
 if python3 "$ROOT/bench/chaos/chaos_bench.py" --rounds 100000 --seconds "${CHAOS_SECONDS:-150}" --seed "${CHAOS_SEED:-$RANDOM}" >&2; then ok chaos.long; else not_ok chaos.long "streams were lost; see the log"; fi
-if (cd "$ROOT/tests/e2e" && python3 -c 'import chaos; print(chaos.gateways_die(1000, kills=10, gateways=3))' >&2); then ok chaos.gateways; else not_ok chaos.gateways "streams of clients that resume were lost; see the log"; fi
+if (cd "$ROOT/tests/e2e" && python3 -c 'import chaos; print(chaos.gateways_die(1000, kills=10, gateways=3, tokens=32))' >&2); then ok chaos.gateways; else not_ok chaos.gateways "streams of clients that resume were lost; see the log"; fi

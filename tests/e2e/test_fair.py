@@ -1,0 +1,100 @@
+"""A crowd at the text calls: whoever else asks is answered, and what nobody reads is bounded."""
+import http.client
+import json
+import multiprocessing
+import socket
+import time
+
+from serve import Serve, resident_bytes
+
+
+def tokenize(port, size, stop, **fields):
+    body = json.dumps({"content": "the quick brown fox " * (size // 20), **fields})
+    while not stop.is_set():
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        try:
+            connection.request("POST", "/tokenize", body, {"Content-Type": "application/json"})
+            connection.getresponse().read()
+        except OSError:
+            pass
+        finally:
+            connection.close()
+
+
+def percentile(times, p):
+    return sorted(times)[min(len(times) - 1, int(len(times) * p / 100))] * 1000
+
+
+def live_times(server, seconds):
+    times, end = [], time.monotonic() + seconds
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    while time.monotonic() < end:
+        began = time.monotonic()
+        connection.request("GET", "/health/live")
+        assert connection.getresponse().read()
+        times.append(time.monotonic() - began)
+        time.sleep(0.002)
+    connection.close()
+    return times
+
+
+def test_long_texts_hold_nobody_up():
+    """Six clients tokenize 4 MB each, again and again: a probe waits for no such call."""
+    with Serve() as s:
+        ask = {"content": "the quick brown fox " * (200000), "with_pieces": True}
+        stop = multiprocessing.Event()
+        crowd = [multiprocessing.Process(target=tokenize, args=(s.port, 4_000_000, stop), kwargs={"with_pieces": True}) for _ in range(6)]
+        calm = live_times(s, 1)
+        for process in crowd:
+            process.start()
+        time.sleep(0.7)
+        try:
+            busy = live_times(s, 4)
+        finally:
+            stop.set()
+            for process in crowd:
+                process.join()
+        # what a call takes that is alone; one on an event thread holds every second probe up for half of it
+        began = time.monotonic()
+        assert s.post("/tokenize", ask)[0] == 200
+        alone = (time.monotonic() - began) * 1000
+        late = percentile(busy, 99)
+        assert late < alone / 6, f"/health/live p99 {late:.1f} ms beside calls of {alone:.0f} ms"
+        return f"/health/live p50/p99 {percentile(calm, 50):.1f}/{percentile(calm, 99):.1f} -> {percentile(busy, 50):.1f}/{late:.1f} ms beside calls of {alone:.0f} ms"
+
+
+def test_answers_that_nobody_reads_are_bounded():
+    """24 calls whose answers have many times their size, and are not read."""
+    body = json.dumps({"content": "a b " * (1 << 16), "with_pieces": True}).encode()
+    head = f"POST /tokenize HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with Serve(args=["--answers-max", "16m"]) as s:
+        status, answer, _ = s.post("/tokenize", body)
+        size = len(json.dumps(answer))
+        assert status == 200 and answer["count"] > 1 << 16 and size > 2 << 20
+        gateway = s.pids("gateway")[0]
+        before, sockets = resident_bytes(gateway), []
+        for _ in range(24):
+            sockets.append(socket.create_connection(("127.0.0.1", s.port)))
+            sockets[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sockets[-1].sendall(head + body)
+        refused, peak = 0, 0
+        end = time.monotonic() + 20
+        while time.monotonic() < end and refused < 12:
+            peak = max(peak, resident_bytes(gateway) - before)
+            refused = sum(b" 503 " in peek(x) for x in sockets)
+            time.sleep(0.05)
+        assert refused >= 12, f"{refused} of 24 refused"
+        held = peak / (1 << 20)
+        assert held < 16 + 32, f"{held:.0f} MB for answers that nobody reads"
+        for x in sockets:
+            x.close()
+        s.wait(lambda: s.post("/tokenize", body)[0] == 200, 10, "an answer once they are gone")
+        s.wait(lambda: resident_bytes(gateway) - before < 8 << 20, 15, "the memory given back")
+        return f"{held:.0f} MB held, {refused} of 24 refused, each {size >> 20} MB"
+
+
+def peek(connection):
+    try:
+        return connection.recv(32, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError:
+        return b""
