@@ -285,7 +285,7 @@ int memory_plan_make(struct memory_plan *plan, const struct model *model,
     uint64_t states = (request->slot_count + (uint64_t)kv->snapshot_count) * kv->state_bytes,
              need = plan->kv_bytes + plan->activation_bytes + states;
     if (count == 0)
-        return error_set(err, ERR_LIMIT, "no room for a single KV block of %zu bytes; raise --%s",
+        return error_set(err, ERR_INVALID, "no room for a single KV block of %zu bytes; raise --%s",
                          kv->block_bytes, request->memory_max ? "memory-fraction" : "kv-bytes");
     if (request->memory_free && need > request->memory_free)
         return error_set(err, ERR_LIMIT,

@@ -116,7 +116,8 @@ struct memory_request {
     /* most bytes that weights, buffers, states and keys and values may take together; 0: no bound */
     uint64_t memory_max;
 };
-/* ERR_LIMIT with an explanation when it does not fit. */
+/* ERR_LIMIT with an explanation when it does not fit, which may pass; ERR_INVALID when what was asked
+ * for holds no block. */
 MUST_CHECK int memory_plan_make(struct memory_plan *plan, const struct model *model,
                                 const struct kv_geometry *kv, const struct memory_request *request,
                                 struct error *err);

@@ -144,6 +144,7 @@ check serve_ends_for_a_bad_template gives_up gateway 'template' "$model" --chat-
 check serve_ends_for_a_missing_template gives_up gateway "nowhere.jinja" "$model" --chat-template "$dir/nowhere.jinja"
 check serve_ends_for_an_unknown_parser gives_up gateway "'nope'" "$model" --reasoning-parser nope
 check serve_ends_for_an_unknown_family gives_up worker "NoSuchForCausalLM" "$dir/strange"
+check serve_ends_for_a_cache_without_a_block gives_up worker "raise --kv-bytes" "$model" --kv-bytes 1k
 check serve_ends_for_cut_weights gives_up worker "model.safetensors" "$dir/cut"
 
 port=$(free_port)

@@ -186,13 +186,13 @@ TEST(the_memory_plan_says_what_fits) {
     request.kv_bytes = 5 * kv.block_bytes + 7;
     EXPECT(!memory_plan_make(&plan, &model, &kv, &request, &err) && plan.block_count == 5);
     request.kv_bytes = kv.block_bytes - 1;
-    EXPECT_EQ(memory_plan_make(&plan, &model, &kv, &request, &err), ERR_LIMIT);
+    EXPECT_EQ(memory_plan_make(&plan, &model, &kv, &request, &err), ERR_INVALID);
     request.kv_bytes = (uint64_t)1 << 34;
     EXPECT_EQ(memory_plan_make(&plan, &model, &kv, &request, &err), ERR_LIMIT);
     EXPECT(strstr(err.text, "--kv-bytes") != NULL);
     request.kv_bytes = 0;
     request.memory_max = plan.weight_bytes + plan.activation_bytes + plan.slot_bytes;
-    EXPECT_EQ(memory_plan_make(&plan, &model, &kv, &request, &err), ERR_LIMIT);
+    EXPECT_EQ(memory_plan_make(&plan, &model, &kv, &request, &err), ERR_INVALID);
     EXPECT(strstr(err.text, "--memory-fraction") != NULL);
     request.memory_max += 3 * kv.block_bytes + 1;
     EXPECT(!memory_plan_make(&plan, &model, &kv, &request, &err) && plan.block_count == 3);
