@@ -4,6 +4,7 @@
 #include "gateway/error_response.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/responses.h"
+#include "gateway/whole_body.h"
 
 void answer_release(struct answer *a) {
     response_release(&a->writer);
@@ -201,15 +202,18 @@ static struct http_request *leave(struct answer *a) {
     return http;
 }
 
-void answer_whole(struct answer *a) {
+uint64_t answer_choice_bytes(const struct choice *c) {
+    return (uint64_t)c->text.len + c->logprobs.len + c->ids.len + c->reasoning.len + c->calls.len;
+}
+
+void answer_whole(struct answer *a, struct gateway *gw, struct u128 tenant, uint64_t room) {
     struct buf *out = &a->scratch->out;
     CHECK(answer_is_heard(a) && !a->stream);
     buf_reset(out);
     a->form->whole(a, out);
     if (a->background)
         return;
-    http_respond(leave(a), 200, "application/json", NULL, 0, buf_bytes(out));
-    gateway_metrics_answer(200);
+    whole_body_send(gw, leave(a), out, tenant, room);
 }
 
 void answer_end(struct answer *a) {

@@ -133,8 +133,11 @@ bool answer_ping(struct answer *a, int64_t now_ms);
  * */
 bool answer_flush(struct answer *a, int64_t now_ms);
 
-/* Each ends the response. answer_whole: one object; answer_end: the last events of a stream. */
-void answer_whole(struct answer *a);
+/* Each ends the response. answer_whole: one object; the room that the tenant has for it goes with it
+ * (whole_body.h). */
+void answer_whole(struct answer *a, struct gateway *gw, struct u128 tenant, uint64_t room);
+/* Bytes that a choice of an answer in one piece holds so far. */
+uint64_t answer_choice_bytes(const struct choice *c);
 /* The last events of a stream; it must have begun. */
 void answer_end(struct answer *a);
 /* The status if nothing was sent yet, else an event of the stream. */

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "formats/json.h"
+#include "gateway/answer_room.h"
 #include "gateway/constraint.h"
 #include "gateway/error_response.h"
 #include "gateway/gateway_metrics.h"
@@ -82,6 +83,7 @@ void generation_end(struct generation *gen, const char *finish, int status) {
     unlist_generation(gen);
     if (gen->job)
         gen->job->generation = NULL;
+    answer_room_give(gen->thread->gw->room, gen->terms.tenant, gen->room);
     answer_release(&gen->answer);
     buf_release(&gen->terms.presentation);
     buf_release(&gen->terms.cache_salt);

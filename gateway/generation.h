@@ -48,6 +48,8 @@ struct generation {
     struct submission *submissions; /* owned */
     uint32_t submission_count, open_choices;
     struct answer answer;
+    /* of an answer in one piece: its bytes so far, and those taken for it of the gateway's room */
+    uint64_t whole_bytes, room;
     bool held;   /* tokens came that its client had no room for: they are asked for again */
     bool paused; /* the client does not read; the scheduler was told to make no more */
     int64_t start_us, wait_until_ms, paused_ms;

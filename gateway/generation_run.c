@@ -1,5 +1,6 @@
 /* What the scheduler says of a generation: runs of tokens, rejections, and with the last choice the
  * end of it. */
+#include "gateway/answer_room.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/generation.h"
 #include "gateway/model_metrics.h"
@@ -58,10 +59,12 @@ static void complete(struct generation *gen) {
         struct usage usage = answer_usage(a);
         a->times.first_us = gen->first_us ? gen->first_us : gen->thread->now_us;
         a->times.end_us = gen->thread->now_us;
-        if (a->stream)
+        if (a->stream) {
             answer_end(a);
-        else
-            answer_whole(a);
+        } else {
+            answer_whole(a, gen->thread->gw, gen->terms.tenant, gen->room);
+            gen->room = 0;
+        }
         metric_add(METRIC(PROMPT_TOKENS), usage.prompt_tokens);
         metric_add(METRIC(CACHED_TOKENS), usage.cached_tokens);
         metric_observe(METRIC(DURATION), (double)(gen->thread->now_us - gen->start_us) * 1e-6);
@@ -182,6 +185,28 @@ static void note_replica(struct submission *sub, const struct mail_item *item) {
         sub->fingerprint = item->fingerprint;
 }
 
+/* An answer in one piece has grown. False: there is no room for it. */
+static bool take_room(struct generation *gen, uint64_t more) {
+    enum { STEP_BYTES = 64 * 1024 }; /* smaller answers need none */
+    uint64_t step = MAX(more, (uint64_t)STEP_BYTES);
+    gen->whole_bytes += more;
+    if (gen->whole_bytes <= gen->room + STEP_BYTES)
+        return true;
+    if (!answer_room_take(gen->thread->gw->room, gen->terms.tenant, step))
+        return false;
+    gen->room += step;
+    return true;
+}
+
+static void fail_for_room(struct generation *gen) {
+    struct api_error err;
+    api_error_set(&err, API_UNAVAILABLE, NULL,
+                  "there is no room for an answer as large as this one in one piece; stream it, or "
+                  "ask for less");
+    err.retry_after_ms = 1000;
+    generation_fail(gen, &err);
+}
+
 /* The run is the next one of its choice. */
 static void take_run(struct submission *sub, const struct mail *mail, const struct mail_item *item,
                      uint32_t skip) {
@@ -200,7 +225,13 @@ static void take_run(struct submission *sub, const struct mail *mail, const stru
     if (answer_is_heard(a) && a->stream && !a->begun)
         room = answer_begin(a, thread->now_ms);
     buf_reset(&thread->scratch.out);
+    const struct choice *c = &sub->choices[item->choice];
+    uint64_t before = answer_choice_bytes(c);
     bool cancel = take_tokens(sub, mail, item, skip);
+    if (a->http && !a->stream && !take_room(gen, answer_choice_bytes(c) - before)) {
+        fail_for_room(gen);
+        return;
+    }
     outbox_ack(&thread->outbox, &sub->delivery, item->choice);
     if (cancel)
         outbox_cancel(&thread->outbox, sub->delivery.request, sub->delivery.attempt, item->choice);

@@ -98,3 +98,17 @@ def peek(connection):
         return connection.recv(32, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except OSError:
         return b""
+
+
+def test_whole_answers_share_their_room():
+    """n choices with 20 log-probabilities a token: past the room 503; within it the answer is whole."""
+    ask = {"prompt": "Once upon a time", "max_tokens": 60, "ignore_eos": True, "logprobs": 5, "n": 4, "seed": 1}
+    with Serve(args=["--answers-max", "1m"]) as s:
+        status, answer, _ = s.post("/v1/completions", ask)
+        assert status == 200 and len(answer["choices"]) == 4
+        status, answer, headers = s.post("/v1/completions", dict(ask, n=64, max_tokens=100))
+        assert status == 503 and headers.get("Retry-After"), (status, str(answer)[:200])
+        s.wait(lambda: s.metrics("scheduler")["trireme_scheduler_running"] == 0, 5, "the refused choices ended")
+        status, answer, _ = s.post("/v1/completions", dict(ask, n=20, max_tokens=100))  # past what is sent at once
+        assert status == 200 and len(answer["choices"]) == 20 and len(json.dumps(answer)) > 256 << 10
+        assert all(len(c["logprobs"]["tokens"]) == 100 for c in answer["choices"])
