@@ -65,8 +65,10 @@ static void print_row(const struct option_row *row) {
     if (row->short_name)
         snprintf(short_text, sizeof short_text, "-%c, ", row->short_name);
     snprintf(left, sizeof left, "  %s--%s%s%s", short_text, row->name, *word ? " " : "", word);
-    printf("%-34s%s%s", left, strlen(left) > 32 ? "\n                                  " : "",
-           row->help);
+    size_t len = strlen(row->help);
+    len -= len && row->help[len - 1] == '.'; /* more of the line follows */
+    printf("%-34s%s%.*s", left, strlen(left) > 32 ? "\n                                  " : "",
+           (int)len, row->help);
     if (row->fallback && *row->fallback)
         printf(" [%s]", row->fallback);
     print_range(row, "; ");

@@ -35,7 +35,7 @@ static const struct command {
     {"scheduler", scheduler_main, "the scheduler process"},
     {"worker", worker_main, "one worker process"},
     {"version", version_main, "print the version"},
-    {"help", help_main, "print this; --markdown prints every option"},
+    {"help", help_main, "print this, or a COMMAND's options; --markdown prints every option"},
 };
 
 int command_misused(const char *name, const struct error *err) {
@@ -76,9 +76,29 @@ static void print_all_options(void) {
     option_print_foreign(foreign_flags, foreign_flag_count);
 }
 
+static const struct command *find_command(const char *name) {
+    for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++)
+        if (!strcmp(COMMANDS[i].name, name))
+            return &COMMANDS[i];
+    return NULL;
+}
+
+static int refuse_command(const char *name) {
+    if (*name)
+        fprintf(stderr, "trireme: there is no command '%s'\n\n", name);
+    print_usage(stderr);
+    return 2;
+}
+
 static int help_main(int argc, char **argv) {
-    if (argc > 1 && !strcmp(argv[1], "--markdown"))
+    const char *name = argc > 1 ? argv[1] : "";
+    const struct command *command = find_command(name);
+    if (!strcmp(name, "--markdown"))
         print_all_options();
+    else if (command && command->run != help_main && command->run != version_main)
+        return command->run(2, (char *[]){argv[1], (char *)(uintptr_t) "--help", NULL});
+    else if (*name && !command)
+        return refuse_command(name);
     else
         print_usage(stdout);
     return 0;
@@ -90,11 +110,6 @@ int trireme_main(int argc, char **argv) {
         name = "help";
     if (!strcmp(name, "--version"))
         name = "version";
-    for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++)
-        if (!strcmp(COMMANDS[i].name, name))
-            return COMMANDS[i].run(argc - 1, argv + 1);
-    if (*name)
-        fprintf(stderr, "trireme: there is no command '%s'\n\n", name);
-    print_usage(stderr);
-    return 2;
+    const struct command *command = find_command(name);
+    return command ? command->run(argc - 1, argv + 1) : refuse_command(name);
 }

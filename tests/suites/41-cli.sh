@@ -31,6 +31,8 @@ free_port() { "$VENV/bin/python" -c 'import socket; s = socket.socket(); s.bind(
 
 check version says 0 'trireme 0.' "$trireme" version
 check unknown_command says 2 "no command 'sail'" "$trireme" sail
+check help_of_a_command says 0 'Usage: trireme quantize' "$trireme" help quantize
+check help_of_no_command says 2 "no command 'sail'" "$trireme" help sail
 check info_tells_the_model says 0 'can be served   yes' "$trireme" info "$model"
 check info_lists_kinds_of_layers says 0 ": attention, " "$trireme" info "$model"
 check info_of_a_file_that_is_no_model says 1 'is no model' "$trireme" info README.md
