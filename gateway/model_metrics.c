@@ -153,7 +153,8 @@ static void tell_steps(struct metric *row, const struct wire_model_status *s) {
     size_t count = MIN(s->step_bucket_count, (size_t)WIRE_STEP_BUCKETS);
     for (size_t i = 0; i < count; i++)
         counts[i] = s->step_buckets[i].steps;
-    metric_set_histogram(row, counts, count, (double)s->step_tokens);
+    /* a scheduler that is a build older tells no buckets */
+    metric_set_histogram(row, counts, count, count ? (double)s->step_tokens : 0);
 }
 
 static void tell(struct model *m, const struct wire_model_status *s) {
