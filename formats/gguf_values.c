@@ -16,7 +16,7 @@ static const struct {
     {20, TENSOR_IQ4_NL},  {21, TENSOR_IQ3_S},  {22, TENSOR_IQ2_S},   {23, TENSOR_IQ4_XS},
     {24, TENSOR_I8},      {25, TENSOR_I16},    {26, TENSOR_I32},     {27, TENSOR_I64},
     {28, TENSOR_F64},     {29, TENSOR_IQ1_M},  {30, TENSOR_BF16},    {34, TENSOR_TQ1_0},
-    {35, TENSOR_TQ2_0},   {39, TENSOR_MXFP4},
+    {35, TENSOR_TQ2_0},   {39, TENSOR_MXFP4},  {41, TENSOR_Q1_0},
 };
 
 bool gguf_tensor_type(uint32_t number, enum tensor_type *out) {

@@ -55,6 +55,7 @@ static const struct {
     [TENSOR_TQ1_0] = {"TQ1_0", 54, 256},
     [TENSOR_TQ2_0] = {"TQ2_0", 66, 256},
     [TENSOR_MXFP4] = {"MXFP4", 17, 32},
+    [TENSOR_Q1_0] = {"Q1_0", 18, 128},
     [TENSOR_U4] = {"int4", 1, 2},
     [TENSOR_NF4] = {"nf4", 1, 2},
 };

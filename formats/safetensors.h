@@ -68,6 +68,7 @@ enum tensor_type {
     TENSOR_TQ1_0,
     TENSOR_TQ2_0,
     TENSOR_MXFP4,
+    TENSOR_Q1_0,
     TENSOR_U4,  /* not of any file: two numbers a byte, the first in the lower half */
     TENSOR_NF4, /* the same, the first in the upper half */
     TENSOR_TYPE_COUNT

@@ -281,6 +281,14 @@ DECODE_FN void decode_tq2_0(const uint8_t *b, uint32_t g, float *out) {
         out[i] = DECODE_MUL(d, (float)((int)(q[i] >> 2 * (g % 4) & 3) - 1));
 }
 
+/* Group g of a block of Q1_0: 128 signs, lowest bit first; a set bit is +d. */
+DECODE_FN void decode_q1_0(const uint8_t *b, uint32_t g, float *out) {
+    float d = decode_f16(b);
+    uint32_t signs = decode_u32(b + 2 + 4 * g);
+    for (uint32_t i = 0; i < 32; i++)
+        out[i] = signs >> i & 1 ? d : -d;
+}
+
 /* ---- blocks of 256 by grids ---- */
 
 /* Seven signs and the eighth that makes their number even. */

@@ -61,7 +61,8 @@
     X(IQ4_XS, "iq4_xs", 256, 136, iq4_xs)                                                          \
     X(TQ1_0, "tq1_0", 256, 54, tq1_0)                                                              \
     X(TQ2_0, "tq2_0", 256, 66, tq2_0)                                                              \
-    X(MXFP4, "mxfp4", 32, 17, mxfp4)
+    X(MXFP4, "mxfp4", 32, 17, mxfp4)                                                               \
+    X(Q1_0, "q1_0", 128, 18, q1_0)
 
 #define STORAGE_ENUM(symbol, name, values, bytes, kind) STORAGE_##symbol,
 enum storage_type { STORAGE_NONE = 0, STORAGE_TYPES(STORAGE_ENUM) STORAGE_TYPE_COUNT };
@@ -73,7 +74,7 @@ const char *storage_name(enum storage_type type);
 enum storage_type storage_parse(const char *name);
 /* Bytes of `count` consecutive values of one row: whole blocks. */
 size_t storage_bytes(enum storage_type type, size_t count);
-/* Values in a block: 1, 2, 32 or 256; a matrix's cols are a multiple of it. */
+/* Values in a block: 1, 2, 32, 128 or 256; a matrix's cols are a multiple of it. */
 uint32_t storage_block(enum storage_type type);
 /* A number for itself: f32, f16, bf16. */
 static inline bool storage_is_plain(enum storage_type type) {

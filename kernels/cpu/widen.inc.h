@@ -234,6 +234,7 @@ LANES_BY_VALUE(iq3_xxs)
 LANES_BY_VALUE(iq3_s)
 LANES_BY_VALUE(tq1_0)
 LANES_BY_VALUE(tq2_0)
+LANES_BY_VALUE(q1_0)
 
 /* VW stored numbers from element idx on (of U4: an even one). */
 ALWAYS_INLINE vf v_stored(const enum storage_type type, const uint8_t *data, size_t idx) {

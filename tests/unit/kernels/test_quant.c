@@ -69,7 +69,7 @@ TEST(blocks_decode_as_the_gguf_package_does) {
         free(g.decoded);
     }
     EXPECT_EQ(fgetc(f), EOF);
-    EXPECT_EQ(types, 22);
+    EXPECT_EQ(types, 23);
     fclose(f);
 }
 
