@@ -450,7 +450,8 @@ static uint32_t nucleus_key(struct sample_row *r) {
     while (cut + 1 < CUTS && sums[cut] < want)
         cut++;
     struct candidates c = gather(r, CUT[cut]);
-    return MIN(FINITE_KEY, threshold_key(&c, true, FINITE_KEY, want));
+    uint32_t key = threshold_key(&c, true, FINITE_KEY, want); /* MIN would look for it twice */
+    return MIN(FINITE_KEY, key);
 }
 
 /* The largest key that top_n_sigma keeps; the logits as they are before the temperature. */
@@ -477,7 +478,8 @@ static uint32_t kept_key(struct sample_row *r, uint32_t limit) {
     struct candidates c;
     if (s->top_k && s->top_k < r->vocab) {
         c = gather_best(r, s->top_k);
-        limit = MIN(limit, threshold_key(&c, false, UINT32_MAX, s->top_k));
+        uint32_t key = threshold_key(&c, false, UINT32_MAX, s->top_k);
+        limit = MIN(limit, key);
     } else if (s->top_p >= 1) {
         return limit;
     } else if (limit == FINITE_KEY) {
@@ -485,9 +487,11 @@ static uint32_t kept_key(struct sample_row *r, uint32_t limit) {
     } else {
         c = gather(r, -bits_float(limit));
     }
-    if (s->top_p < 1)
-        limit = MIN(limit,
-                    threshold_key(&c, true, limit, wanted_mass(s->top_p, total_mass(&c, limit))));
+    if (s->top_p < 1) {
+        uint64_t want = wanted_mass(s->top_p, total_mass(&c, limit));
+        uint32_t key = threshold_key(&c, true, limit, want);
+        limit = MIN(limit, key);
+    }
     return limit;
 }
 
