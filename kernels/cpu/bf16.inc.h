@@ -56,11 +56,11 @@ struct chains {
     vf v[VECTORS];
 };
 
-ALWAYS_INLINE struct pairs pairs_at(const char *p) {
+ALWAYS_INLINE struct pairs pairs_at(const char *p) { /* aligned to 2 bytes alone */
     struct pairs a;
     UNROLL
     for (int i = 0; i < VECTORS; i++)
-        a.v[i] = vi_load((const uint32_t *)(const void *)p + i * VW);
+        memcpy(&a.v[i], p + (size_t)i * sizeof(vi), sizeof(vi));
     return a;
 }
 /* The first `count` columns, zeros behind. */

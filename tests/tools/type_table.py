@@ -494,19 +494,20 @@ def log_probabilities(run, model, ids, compute):
 
 
 def compute_table(run, only):
-    """What activations of 8 bits cost: perplexity, and the divergence of the tokens' distributions from those of f32."""
+    """What fewer bits of activations cost (8, or bf16 with the model as it is): perplexity, and the divergence of the tokens' distributions from
+    those of f32."""
     with open(TEXT, encoding="utf-8") as f:
         ids = [int(i) for i in run.command("tokenize", "--model", MODEL, f.read()).split(",")][:1024]
-    print("| type | perplexity, f32 | int8 | difference | mean KL | largest |\n| --- | --- | --- | --- | --- | --- |")
-    for names, pair in [(COMPUTED_GGUF, gguf_pair), (COMPUTED_FOLDERS, folder_pair)]:
+    print("| type | compute | perplexity, f32 | so | difference | mean KL | largest |\n| --- | --- | --- | --- | --- | --- | --- |")
+    for names, pair, compute in [(["bf16"], lambda run, name: [MODEL], "bf16"), (COMPUTED_GGUF, gguf_pair, "int8"), (COMPUTED_FOLDERS, folder_pair, "int8")]:
         for name in names:
             if only and name not in only:
                 continue
             model = pair(run, name)[0]
-            exact, own = (np.exp(run.nll(model, "--kv-type", "f32", "--compute", c)) for c in ("f32", "int8"))
-            f32, int8 = (log_probabilities(run, model, ids, c) for c in ("f32", "int8"))
-            kl = (np.exp(f32) * (f32 - int8)).sum(axis=1)
-            print(f"| {name} | {exact:.4f} | {own:.4f} | {100 * (own / exact - 1):+.3f} % | {kl.mean():.1e} | {kl.max():.1e} |", flush=True)
+            exact, own = (np.exp(run.nll(model, "--kv-type", "f32", "--compute", c)) for c in ("f32", compute))
+            f32, less = (log_probabilities(run, model, ids, c) for c in ("f32", compute))
+            kl = (np.exp(f32) * (f32 - less)).sum(axis=1)
+            print(f"| {name} | {compute} | {exact:.4f} | {own:.4f} | {100 * (own / exact - 1):+.3f} % | {kl.mean():.1e} | {kl.max():.1e} |", flush=True)
 
 
 def main():
