@@ -6,16 +6,23 @@
  * head_dim] (lanes are dims). An int8 cache's numbers go through the sums as they are; keys' scales
  * are multiplied into scores, values' into weights.
  *
- * A unit is up to ATTENTION_ROWS consecutive rows of one run and one KV head: its queries (rows x
- * the heads of the group, in tiles of QUERIES) share each load of K and V. The cache is walked in
- * parts of ATTENTION_SPLIT positions at absolute places; a part gives each query a maximum m, a sum
- * l and a vector acc; parts are merged in ascending order:
+ * A unit is consecutive rows of one run and one KV head, up to UNIT_QUERIES queries (rows x the
+ * heads of the group). The cache is walked in parts of ATTENTION_SPLIT positions at absolute
+ * places, each part by all of the unit's queries while it is near, in tiles of QUERIES that share
+ * every load of K and V. A part gives each query a maximum m, a sum l and a vector acc; parts are
+ * merged in ascending order:
  *     M' = max(M, m), L' = L e^(M - M') + l e^(m - M'), A' = A e^(M - M') + acc e^(m - M').
  * Order for one query: scores by dims ascending, l in VW lanes, acc by positions ascending. None of
  * it depends on the other queries, the rows or the threads. With few units, parts run in parallel
  * into scratch and are merged in the same order.
  */
-enum { ATTENTION_DIM_MAX = 512, ATTENTION_ROWS = 8, QUERIES = 4, PARTIALS_MAX = 2048 };
+enum {
+    ATTENTION_DIM_MAX = 512,
+    UNIT_QUERIES = 32,
+    QUERIES = VW == 16 ? 8 : 4, /* what the registers hold */
+    QUERIES_NARROW = 4,
+    PARTIALS_MAX = 2048
+};
 
 /* ---- rotation and cache write ---- */
 
@@ -80,7 +87,7 @@ struct queries {
 
 /* Scores of `vectors` * VW positions from j on: a chain for each query and vector. */
 ALWAYS_INLINE void score_vectors(const enum storage_type type, const int count, const int vectors,
-                                 const struct queries *qs, const void *k, uint32_t dim,
+                                 const float *const *q, const void *k, uint32_t dim,
                                  uint32_t tokens, uint32_t j, float scale, float *const *scores) {
     vf acc[QUERIES][2], factor = v_set1(scale);
     UNROLL
@@ -96,10 +103,10 @@ ALWAYS_INLINE void score_vectors(const enum storage_type type, const int count, 
             kv[v] = v_load_as(type, k, (size_t)d * tokens + j + (uint32_t)v * VW);
         UNROLL
         for (int i = 0; i < count; i++) {
-            vf q = v_set1(qs->q[i][d]);
+            vf qd = v_set1(q[i][d]);
             UNROLL
             for (int v = 0; v < vectors; v++)
-                acc[i][v] = v_fma(q, kv[v], acc[i][v]);
+                acc[i][v] = v_fma(qd, kv[v], acc[i][v]);
         }
     }
     UNROLL
@@ -111,14 +118,14 @@ ALWAYS_INLINE void score_vectors(const enum storage_type type, const int count, 
 }
 
 /* scores[i][0 ..] for the tokens of one block. */
-ALWAYS_INLINE void score_block(const enum storage_type type, const int count,
-                               const struct queries *qs, const void *k, uint32_t dim,
-                               uint32_t tokens, float scale, float *const *scores) {
+ALWAYS_INLINE void score_block(const enum storage_type type, const int count, const float *const *q,
+                               const void *k, uint32_t dim, uint32_t tokens, float scale,
+                               float *const *scores) {
     uint32_t j = 0;
     for (; j + 2 * VW <= tokens; j += 2 * VW)
-        score_vectors(type, count, 2, qs, k, dim, tokens, j, scale, scores);
+        score_vectors(type, count, 2, q, k, dim, tokens, j, scale, scores);
     for (; j < tokens; j += VW)
-        score_vectors(type, count, 1, qs, k, dim, tokens, j, scale, scores);
+        score_vectors(type, count, 1, q, k, dim, tokens, j, scale, scores);
 }
 
 /* Soft cap, then ALiBi, of the scores at positions [lo, hi) of the part at `start`; lanes behind hi
@@ -145,12 +152,9 @@ static void softmax_part(float *scores, uint32_t lo, uint32_t hi, uint32_t end,
     for (uint32_t j = hi; j < end; j++)
         scores[j] = -INFINITY;
     vf max = v_set1(-INFINITY), sum = v_set1(0);
-    bool nan = false;
-    for (uint32_t j = lo; j < hi; j++)
-        nan |= !(scores[j] == scores[j]);
     for (uint32_t j = 0; j < end; j += VW)
         max = v_max(v_load(scores + j), max);
-    out->max = nan ? NAN : v_hmax(max);
+    out->max = v_hmax(max); /* a NaN among the scores goes into the sum */
     vf shift = v_set1(out->max);
     for (uint32_t j = 0; j < end; j += VW) {
         vf p = v_exp(v_sub(v_load(scores + j), shift));
@@ -165,10 +169,11 @@ static void softmax_part(float *scores, uint32_t lo, uint32_t hi, uint32_t end,
 ALWAYS_INLINE void add_values(const enum storage_type type, const int count, float *const *p,
                               const void *v, uint32_t dim, uint32_t from, uint32_t to,
                               float *const *acc) {
-    enum { CHUNK = 4 };
+    enum { CHUNK_MAX = 4 };
+    const int CHUNK = count > QUERIES_NARROW ? 2 : CHUNK_MAX;
     uint32_t d = 0;
     for (; d + CHUNK * VW <= dim; d += CHUNK * VW) {
-        vf sum[QUERIES][CHUNK];
+        vf sum[QUERIES][CHUNK_MAX];
         UNROLL
         for (int i = 0; i < count; i++) {
             UNROLL
@@ -176,7 +181,7 @@ ALWAYS_INLINE void add_values(const enum storage_type type, const int count, flo
                 sum[i][c] = v_load(acc[i] + d + c * VW);
         }
         for (uint32_t j = from; j < to; j++) {
-            vf vv[CHUNK];
+            vf vv[CHUNK_MAX];
             UNROLL
             for (int c = 0; c < CHUNK; c++)
                 vv[c] = v_load_as(type, v, (size_t)j * dim + d + c * VW);
@@ -213,39 +218,54 @@ ALWAYS_INLINE void add_values(const enum storage_type type, const int count, flo
     }
 }
 
-typedef void (*score_fn)(const struct queries *qs, const void *k, uint32_t dim, uint32_t tokens,
+typedef void (*score_fn)(const float *const *q, const void *k, uint32_t dim, uint32_t tokens,
                          float scale, float *const *scores);
 typedef void (*add_values_fn)(float *const *p, const void *v, uint32_t dim, uint32_t from,
                               uint32_t to, float *const *acc);
 #define ATTENTION_COUNT(n, name, type)                                                             \
-    static void score_##name##_##n(const struct queries *qs, const void *k, uint32_t dim,          \
+    static void score_##name##_##n(const float *const *q, const void *k, uint32_t dim,             \
                                    uint32_t tokens, float scale, float *const *scores) {           \
-        score_block(type, n, qs, k, dim, tokens, scale, scores);                                   \
+        score_block(type, n, q, k, dim, tokens, scale, scores);                                    \
     }                                                                                              \
     static void add_values_##name##_##n(float *const *p, const void *v, uint32_t dim,              \
                                         uint32_t from, uint32_t to, float *const *acc) {           \
         add_values(type, n, p, v, dim, from, to, acc);                                             \
     }
+#if VW == 16
+#define ATTENTION_WIDE(name, type) ATTENTION_COUNT(8, name, type)
+#define WIDE_OF(name)              , [7] = name##_8
+#else
+#define ATTENTION_WIDE(name, type)
+#define WIDE_OF(name)
+#endif
 #define ATTENTION_TYPE(name, type)                                                                 \
     ATTENTION_COUNT(1, name, type)                                                                 \
-    ATTENTION_COUNT(2, name, type) ATTENTION_COUNT(3, name, type) ATTENTION_COUNT(4, name, type)
+    ATTENTION_COUNT(2, name, type)                                                                 \
+    ATTENTION_COUNT(3, name, type) ATTENTION_COUNT(4, name, type) ATTENTION_WIDE(name, type)
+#define OF_COUNTS(name)                                                                            \
+    { name##_1, name##_2, name##_3, name##_4 WIDE_OF(name) }
 ATTENTION_TYPE(f32, STORAGE_F32)
 ATTENTION_TYPE(f16, STORAGE_F16)
 ATTENTION_TYPE(bf16, STORAGE_BF16)
 ATTENTION_TYPE(fp8, STORAGE_F8_E4M3)
 ATTENTION_TYPE(int8, STORAGE_I8)
-static const score_fn SCORE[STORAGE_TYPE_COUNT][QUERIES] = {
-    [STORAGE_F32] = {score_f32_1, score_f32_2, score_f32_3, score_f32_4},
-    [STORAGE_F16] = {score_f16_1, score_f16_2, score_f16_3, score_f16_4},
-    [STORAGE_BF16] = {score_bf16_1, score_bf16_2, score_bf16_3, score_bf16_4},
-    [STORAGE_F8_E4M3] = {score_fp8_1, score_fp8_2, score_fp8_3, score_fp8_4},
-    [STORAGE_I8] = {score_int8_1, score_int8_2, score_int8_3, score_int8_4}};
+static const score_fn SCORE[STORAGE_TYPE_COUNT][QUERIES] = {[STORAGE_F32] = OF_COUNTS(score_f32),
+                                                            [STORAGE_F16] = OF_COUNTS(score_f16),
+                                                            [STORAGE_BF16] = OF_COUNTS(score_bf16),
+                                                            [STORAGE_F8_E4M3] =
+                                                                OF_COUNTS(score_fp8),
+                                                            [STORAGE_I8] = OF_COUNTS(score_int8)};
 static const add_values_fn ADD_VALUES[STORAGE_TYPE_COUNT][QUERIES] = {
-    [STORAGE_F32] = {add_values_f32_1, add_values_f32_2, add_values_f32_3, add_values_f32_4},
-    [STORAGE_F16] = {add_values_f16_1, add_values_f16_2, add_values_f16_3, add_values_f16_4},
-    [STORAGE_BF16] = {add_values_bf16_1, add_values_bf16_2, add_values_bf16_3, add_values_bf16_4},
-    [STORAGE_F8_E4M3] = {add_values_fp8_1, add_values_fp8_2, add_values_fp8_3, add_values_fp8_4},
-    [STORAGE_I8] = {add_values_int8_1, add_values_int8_2, add_values_int8_3, add_values_int8_4}};
+    [STORAGE_F32] = OF_COUNTS(add_values_f32),
+    [STORAGE_F16] = OF_COUNTS(add_values_f16),
+    [STORAGE_BF16] = OF_COUNTS(add_values_bf16),
+    [STORAGE_F8_E4M3] = OF_COUNTS(add_values_fp8),
+    [STORAGE_I8] = OF_COUNTS(add_values_int8)};
+
+/* How many of `count` queries the next call takes: all the registers hold, or up to four. */
+static int next_queries(int count) {
+    return count == QUERIES ? QUERIES : MIN(count, QUERIES_NARROW);
+}
 
 static const void *k_of(const struct kv_view *kv, const void *layer, uint32_t g) {
     return (const char *)layer +
@@ -282,8 +302,11 @@ static void add_part_values(const struct kv_view *kv, uint32_t slot, uint32_t g,
         }
         if (!together)
             continue;
-        ADD_VALUES[kv->type][qs->count - 1](block_p, v, kv->head_dim, from - block, to - block,
-                                            acc);
+        for (int i = 0, n; i < qs->count; i += n) {
+            n = next_queries(qs->count - i);
+            ADD_VALUES[kv->type][n - 1](block_p + i, v, kv->head_dim, from - block, to - block,
+                                        acc + i);
+        }
         for (int i = 0; i < qs->count; i++)
             if (to < MIN(qs->hi[i], end))
                 ADD_VALUES[kv->type][0](&block_p[i], v, kv->head_dim, to - block,
@@ -324,8 +347,11 @@ static void attend_part(const struct op_attention *a, uint32_t slot, uint32_t g,
         float *at[QUERIES];
         for (int i = 0; i < qs->count; i++)
             at[i] = scores[i] + (block - start);
-        SCORE[kv->type][qs->count - 1](qs, k_of(kv, kv_layer(kv, slot, block), g), kv->head_dim,
-                                       tokens, a->scale, at);
+        for (int i = 0, n; i < qs->count; i += n) {
+            n = next_queries(qs->count - i);
+            SCORE[kv->type][n - 1](qs->q + i, k_of(kv, kv_layer(kv, slot, block), g), kv->head_dim,
+                                   tokens, a->scale, at + i);
+        }
     }
     uint32_t end = (last - start + tokens - 1) / tokens * tokens;
     apply_scales(kv, slot, g, start, first, last, qs->count, p);
@@ -417,39 +443,39 @@ static void pick_queries(const struct op_attention *a, const struct attention_un
 
 #define PARTIAL_BYTES(dim) ((sizeof(struct partial) + (dim) * sizeof(float) + 63) / 64 * 64)
 
-/* A tile of queries over all parts, in order. */
-static void attend_tile(const struct op_attention *a, const struct attention_unit *u,
-                        uint32_t first_query) {
+/* Up to UNIT_QUERIES queries over all parts, in order. */
+static void attend_queries(const struct op_attention *a, const struct attention_unit *u,
+                           uint32_t first_query) {
     const struct kv_view *kv = a->kv;
     uint32_t dim = kv->head_dim, group = a->heads / kv->kv_heads, slot = a->batch->slots[u->row];
     uint32_t last = a->batch->positions[u->row + u->rows - 1],
-             first = attention_first(a, a->batch->positions[u->row]);
-    char memory[2 * QUERIES][PARTIAL_BYTES(ATTENTION_DIM_MAX)] __attribute__((aligned(64)));
-    struct partial *total[QUERIES], *part[QUERIES];
-    for (int i = 0; i < QUERIES; i++) {
-        total[i] = (struct partial *)memory[i];
-        part[i] = (struct partial *)memory[QUERIES + i];
-        total[i]->sum = -1; /* nothing yet */
-    }
+             first = attention_first(a, a->batch->positions[u->row]),
+             end = MIN(first_query + UNIT_QUERIES, u->rows * group);
+    char totals[UNIT_QUERIES][PARTIAL_BYTES(ATTENTION_DIM_MAX)] __attribute__((aligned(64))),
+        parts[QUERIES][PARTIAL_BYTES(ATTENTION_DIM_MAX)] __attribute__((aligned(64)));
+    for (uint32_t i = first_query; i < end; i++)
+        ((struct partial *)totals[i - first_query])->sum = -1; /* nothing yet */
     for (uint32_t start = first / ATTENTION_SPLIT * ATTENTION_SPLIT; start <= last;
-         start += ATTENTION_SPLIT) {
-        struct queries qs;
-        uint32_t idx[QUERIES];
-        pick_queries(a, u, first_query, start, &qs, idx);
-        if (qs.count == 0)
-            continue;
-        attend_part(a, slot, u->g, start, &qs, part);
-        for (int i = 0; i < qs.count; i++) {
-            struct partial *t = total[idx[i] - first_query];
-            if (t->sum == -1)
-                memcpy(t, part[i], sizeof *t + dim * sizeof(float));
-            else
-                merge(t, part[i], dim);
+         start += ATTENTION_SPLIT)
+        for (uint32_t tile = first_query; tile < end; tile += QUERIES) {
+            struct queries qs;
+            struct partial *part[QUERIES], *total[QUERIES];
+            uint32_t idx[QUERIES];
+            pick_queries(a, u, tile, start, &qs, idx);
+            if (qs.count == 0)
+                continue;
+            for (int i = 0; i < qs.count; i++) {
+                total[i] = (struct partial *)totals[idx[i] - first_query];
+                part[i] = total[i]->sum == -1 ? total[i] : (struct partial *)parts[i];
+            }
+            attend_part(a, slot, u->g, start, &qs, part);
+            for (int i = 0; i < qs.count; i++)
+                if (part[i] != total[i])
+                    merge(total[i], part[i], dim);
         }
-    }
-    for (uint32_t i = first_query; i < MIN(first_query + QUERIES, u->rows * group); i++) {
+    for (uint32_t i = first_query; i < end; i++) {
         uint32_t h = u->g * group + i % group;
-        finish(total[i - first_query], a->sinks ? a->sinks + h : NULL,
+        finish((struct partial *)totals[i - first_query], a->sinks ? a->sinks + h : NULL,
                (float *)a->out + ((size_t)(u->row + i / group) * a->heads + h) * dim, dim);
     }
 }
@@ -476,8 +502,8 @@ static void attention_unit_part(void *ctx, size_t part_idx, int thread_idx) {
     struct attention_unit u = unit_of(task, part_idx);
     if (padding(task->a, &u))
         return;
-    for (uint32_t q = 0; q < u.rows * (task->a->heads / task->a->kv->kv_heads); q += QUERIES)
-        attend_tile(task->a, &u, q);
+    for (uint32_t q = 0; q < u.rows * (task->a->heads / task->a->kv->kv_heads); q += UNIT_QUERIES)
+        attend_queries(task->a, &u, q);
 }
 
 /* ---- parts in parallel (few rows, long cache) ---- */
@@ -528,9 +554,9 @@ static void merge_row(const struct attention_task *task, uint32_t t) {
  * for row_count + 1. */
 static uint32_t cut_rows(const struct op_attention *a, uint32_t *bounds) {
     const struct step_batch *b = a->batch;
-    uint32_t count = 0, t = 0;
+    uint32_t count = 0, t = 0, limit = MAX(UNIT_QUERIES / (a->heads / a->kv->kv_heads), 1u);
     while (t < b->row_count) {
-        uint32_t end = t + 1, limit = a->window || a->chunk ? 1 : ATTENTION_ROWS;
+        uint32_t end = t + 1;
         while (end < b->row_count && end - t < limit && b->slots[end] == b->slots[t] &&
                b->positions[t] != ROW_NONE && b->positions[end] == b->positions[t] + (end - t))
             end++;

@@ -3,9 +3,11 @@
  *
  * The cache of a layer in a block is [block_tokens, rank + rope]: lanes walk along a row for scores
  * (one chain a query, summed by v_hsum's tree) and for the sum of values. A unit is one row and
- * QUERIES heads, which share each load. Parts, their maximum and sums, and the order they are merged in are
+ * LATENT_QUERIES heads, which share each load. Parts, their maximum and sums, and the order they are merged in are
  * attention.inc.h's; none of it depends on other rows.
  */
+
+enum { LATENT_QUERIES = 4 };
 
 /* ---- products per head ---- */
 
@@ -123,21 +125,21 @@ static void cpu_latent_write(struct stream *s, const struct op_latent_write *a) 
 /* sums[i] = q_i . row over [from, to): one chain a query. */
 ALWAYS_INLINE void latent_dots(const enum storage_type type, const struct queries *qs,
                                const void *row, uint32_t from, uint32_t to, float *sums) {
-    vf acc[QUERIES];
+    vf acc[LATENT_QUERIES];
     uint32_t d = from;
     UNROLL
-    for (int i = 0; i < QUERIES; i++)
+    for (int i = 0; i < LATENT_QUERIES; i++)
         acc[i] = v_set1(0);
     for (; d + VW <= to; d += VW) {
         vf k = v_load_as(type, row, d);
         UNROLL
-        for (int i = 0; i < QUERIES; i++)
+        for (int i = 0; i < LATENT_QUERIES; i++)
             acc[i] = v_fma(v_load(qs->q[i] + d), k, acc[i]);
     }
     if (d < to) {
         vf k = v_load_as_n(type, row, d, to - d);
         UNROLL
-        for (int i = 0; i < QUERIES; i++)
+        for (int i = 0; i < LATENT_QUERIES; i++)
             acc[i] = v_fma(v_load_n(qs->q[i] + d, to - d), k, acc[i]);
     }
     v_hsum4(acc, sums);
@@ -150,11 +152,11 @@ ALWAYS_INLINE void latent_scores(const enum storage_type type, const struct quer
                                  const float *scales, float scale, float *const *scores) {
     for (uint32_t j = 0; j < count; j++) {
         const void *row = rows + j * storage_bytes(type, width);
-        float sums[QUERIES], others[QUERIES];
+        float sums[LATENT_QUERIES], others[LATENT_QUERIES];
         latent_dots(type, qs, row, 0, type == STORAGE_I8 ? rank : width, sums);
         if (type == STORAGE_I8)
             latent_dots(type, qs, row, rank, width, others);
-        for (int i = 0; i < QUERIES; i++) {
+        for (int i = 0; i < LATENT_QUERIES; i++) {
             float dot = type == STORAGE_I8 ? sums[i] * scales[2 * j] + others[i] * scales[2 * j + 1]
                                            : sums[i];
             scores[i][j] = dot * scale;
@@ -168,19 +170,19 @@ ALWAYS_INLINE void latent_add_values(const enum storage_type type, float *const 
                                      uint32_t count, float *const *acc) {
     for (uint32_t d = 0; d < rank; d += VW) {
         uint32_t n = MIN(rank - d, (uint32_t)VW);
-        vf sum[QUERIES];
+        vf sum[LATENT_QUERIES];
         UNROLL
-        for (int i = 0; i < QUERIES; i++)
+        for (int i = 0; i < LATENT_QUERIES; i++)
             sum[i] = v_load_n(acc[i] + d, n);
         for (uint32_t j = 0; j < count; j++) {
             const void *row = rows + j * storage_bytes(type, width);
             vf v = n == VW ? v_load_as(type, row, d) : v_load_as_n(type, row, d, n);
             UNROLL
-            for (int i = 0; i < QUERIES; i++)
+            for (int i = 0; i < LATENT_QUERIES; i++)
                 sum[i] = v_fma(v_set1(p[i][j]), v, sum[i]);
         }
         UNROLL
-        for (int i = 0; i < QUERIES; i++)
+        for (int i = 0; i < LATENT_QUERIES; i++)
             v_store_n(acc[i] + d, sum[i], n);
     }
 }
@@ -211,21 +213,22 @@ static const struct latent_functions {
                                 [STORAGE_F8_E4M3] = {latent_scores_fp8, latent_add_values_fp8},
                                 [STORAGE_I8] = {latent_scores_int8, latent_add_values_int8}};
 
-/* Positions [start, start + count) for QUERIES queries. */
+/* Positions [start, start + count) for LATENT_QUERIES queries. */
 static void latent_attend_part(const struct op_latent_attention *a, uint32_t slot, uint32_t start,
                                uint32_t count, const struct queries *qs,
                                struct partial *const *partials) {
     const struct kv_view *kv = a->view;
-    float scores[QUERIES][ATTENTION_SPLIT] __attribute__((aligned(64))), *acc[QUERIES];
+    float scores[LATENT_QUERIES][ATTENTION_SPLIT] __attribute__((aligned(64))),
+        *acc[LATENT_QUERIES];
     for (uint32_t j = 0; j < count; j += kv->block_tokens) {
         void *layer = kv_layer(kv, slot, start + j);
-        float *at[QUERIES];
-        for (int i = 0; i < QUERIES; i++)
+        float *at[LATENT_QUERIES];
+        for (int i = 0; i < LATENT_QUERIES; i++)
             at[i] = scores[i] + j;
         LATENT[kv->type].scores(qs, layer, kv->head_dim, a->rank, MIN(count - j, kv->block_tokens),
                                 latent_scales(kv, layer, 0), a->scale, at);
     }
-    for (int i = 0; i < QUERIES; i++) {
+    for (int i = 0; i < LATENT_QUERIES; i++) {
         softmax_part(scores[i], 0, count, (count + VW - 1) / VW * VW, partials[i]);
         acc[i] = partials[i]->acc;
         memset(acc[i], 0, a->rank * sizeof(float));
@@ -233,40 +236,41 @@ static void latent_attend_part(const struct op_latent_attention *a, uint32_t slo
     for (uint32_t j = 0; j < count; j += kv->block_tokens) {
         void *layer = kv_layer(kv, slot, start + j);
         uint32_t n = MIN(count - j, kv->block_tokens);
-        float *at[QUERIES];
-        for (int i = 0; i < QUERIES; i++)
+        float *at[LATENT_QUERIES];
+        for (int i = 0; i < LATENT_QUERIES; i++)
             at[i] = scores[i] + j;
-        for (uint32_t k = 0; kv->type == STORAGE_I8 && k < n * QUERIES; k++)
-            at[k % QUERIES][k / QUERIES] *= latent_scales(kv, layer, k / QUERIES)[0];
+        for (uint32_t k = 0; kv->type == STORAGE_I8 && k < n * LATENT_QUERIES; k++)
+            at[k % LATENT_QUERIES][k / LATENT_QUERIES] *=
+                latent_scales(kv, layer, k / LATENT_QUERIES)[0];
         LATENT[kv->type].add_values(at, layer, kv->head_dim, a->rank, n, acc);
     }
 }
 
-/* A row and up to QUERIES heads; heads past the last repeat it and are not written. */
+/* A row and up to LATENT_QUERIES heads; heads past the last repeat it and are not written. */
 static void latent_unit(void *ctx, size_t part_idx, int thread_idx) {
     const struct op_latent_attention *a = ctx;
-    uint32_t tiles = (a->heads + QUERIES - 1) / QUERIES, t = (uint32_t)(part_idx / tiles),
-             width = a->view->head_dim;
-    uint32_t first = (uint32_t)(part_idx % tiles) * QUERIES,
-             heads = MIN((uint32_t)QUERIES, a->heads - first);
+    uint32_t tiles = (a->heads + LATENT_QUERIES - 1) / LATENT_QUERIES,
+             t = (uint32_t)(part_idx / tiles), width = a->view->head_dim;
+    uint32_t first = (uint32_t)(part_idx % tiles) * LATENT_QUERIES,
+             heads = MIN((uint32_t)LATENT_QUERIES, a->heads - first);
     uint32_t position = a->batch->positions[t];
     float *out = (float *)a->out + ((size_t)t * a->heads + first) * a->rank;
-    char memory[2 * QUERIES][PARTIAL_BYTES(LATENT_WIDTH_MAX)] __attribute__((aligned(64)));
-    struct partial *total[QUERIES], *part[QUERIES];
-    struct queries qs = {.count = QUERIES};
+    char memory[2 * LATENT_QUERIES][PARTIAL_BYTES(LATENT_WIDTH_MAX)] __attribute__((aligned(64)));
+    struct partial *total[LATENT_QUERIES], *part[LATENT_QUERIES];
+    struct queries qs = {.count = LATENT_QUERIES};
     if (position == ROW_NONE) {
         memset(out, 0, (size_t)heads * a->rank * sizeof *out);
         return;
     }
-    for (uint32_t i = 0; i < QUERIES; i++) {
+    for (uint32_t i = 0; i < LATENT_QUERIES; i++) {
         total[i] = (struct partial *)memory[i];
-        part[i] = (struct partial *)memory[QUERIES + i];
+        part[i] = (struct partial *)memory[LATENT_QUERIES + i];
         qs.q[i] = (const float *)a->q + ((size_t)t * a->heads + first + MIN(i, heads - 1)) * width;
     }
     for (uint32_t start = 0; start <= position; start += ATTENTION_SPLIT) {
         uint32_t count = MIN((uint32_t)ATTENTION_SPLIT, position + 1 - start);
         latent_attend_part(a, a->batch->slots[t], start, count, &qs, start ? part : total);
-        for (int i = 0; start && i < QUERIES; i++)
+        for (int i = 0; start && i < LATENT_QUERIES; i++)
             merge(total[i], part[i], a->rank);
     }
     for (uint32_t i = 0; i < heads; i++)
@@ -276,7 +280,7 @@ static void latent_unit(void *ctx, size_t part_idx, int thread_idx) {
 static void cpu_latent_attention(struct stream *s, const struct op_latent_attention *a) {
     CHECK(a->view->head_dim <= LATENT_WIDTH_MAX && a->rank <= a->view->head_dim &&
           LATENT[a->view->type].scores);
-    size_t work = 0, tiles = (a->heads + QUERIES - 1) / QUERIES;
+    size_t work = 0, tiles = (a->heads + LATENT_QUERIES - 1) / LATENT_QUERIES;
     for (uint32_t t = 0; t < a->batch->row_count; t++)
         work += a->batch->positions[t] == ROW_NONE ? 0 : a->batch->positions[t] + 1;
     cpu_loop(s, a->batch->row_count * tiles, work * a->heads * a->view->head_dim * 2 / VW,
