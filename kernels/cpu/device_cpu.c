@@ -11,6 +11,7 @@
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/int8.h"
+#include "kernels/cpu/thread_count.h"
 
 static void cpu_close(struct device *dev) {
     struct cpu_device *cpu = (struct cpu_device *)dev;
@@ -161,9 +162,9 @@ static void cpu_name(char *out, size_t size) {
         fclose(f);
 }
 
-static int usable_cpus(void) {
+static int default_threads(void) {
     cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+    return sched_getaffinity(0, sizeof set, &set) ? 1 : cpu_thread_count("", &set);
 }
 
 int cpu_device_open(const struct device_options *options, struct device **out, struct error *err) {
@@ -177,7 +178,7 @@ int cpu_device_open(const struct device_options *options, struct device **out, s
         return rc;
     struct cpu_device *cpu = mem_alloc(sizeof *cpu);
     struct sysinfo info;
-    int threads = options->thread_count > 0 ? options->thread_count : usable_cpus();
+    int threads = options->thread_count > 0 ? options->thread_count : default_threads();
     cpu->dev = (struct device){.calls = &CPU_CALLS,
                                .ops = OPS[isa],
                                .kind = DEVICE_CPU,
