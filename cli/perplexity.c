@@ -54,7 +54,7 @@ static const struct option_row ROWS[] = {
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
         .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, amx, ref"),
     ROW(threads, "threads", OPTION_INT, .short_name = 't', .max = 1024,
-        .help = "threads that compute; 0: one for each CPU"),
+        .help = "threads that compute; 0: one for each core"),
 };
 const struct option_table perplexity_options = {
     .program = "trireme perplexity",

@@ -50,7 +50,7 @@ static const struct option_row ROWS[] = {
     {"stage-devices", 0, OPTION_STRING, AT(stage_devices), NULL,
      .help = "Device of each stage, as cuda,cpu; default: that of --device for all."},
     {"threads", 't', OPTION_INT, AT(thread_count), "0", .min = 0, .max = 1024,
-     .help = "Threads that compute, in each worker; 0: one for each CPU."},
+     .help = "Threads that compute, in each worker; 0: one for each core."},
     {"gateways", 0, OPTION_INT, AT(gateway_count), "1", .min = 1, .max = 64,
      .aliases = "--api-server-count", .help = "Gateway processes; they share the port."},
     {"run-dir", 0, OPTION_STRING, AT(run_dir), NULL,

@@ -44,7 +44,7 @@ static const struct option_row ROWS[] = {
         .help = "what activations become before products: int8 with quantized weights, bf16 with "
                 "weights in bf16; auto: what is fastest on this machine with each"),
     ROW(threads, "threads", OPTION_INT, .short_name = 't', .max = 1024,
-        .help = "threads that compute; 0: one for each CPU"),
+        .help = "threads that compute; 0: one for each core"),
     ROW(slots, "slots", OPTION_INT, .fallback = "256", .min = 1, .max = 16384, .unit = "sequences",
         .important = true,
         .aliases = "-np --parallel --max-num-seqs --max-running-requests --max-batch-size",
