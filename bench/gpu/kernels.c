@@ -35,19 +35,29 @@ static void *filled_u32(struct bench *b, const uint32_t *values, size_t count) {
 /* ---- products ---- */
 
 struct product_bench {
+    enum storage_type type;
     char *w;
-    void *x, *out;
+    void *x, *out, *scales;
     uint32_t rows, n, k, copies;
-    bool output;
+    bool output, packed;
 };
+
+static struct matrix weights_of(const struct product_bench *p, uint32_t i) {
+    struct matrix w = {.type = p->type, .rows = p->n, .cols = p->k, .part_count = 1};
+    w.parts[0].data = p->w + (size_t)(i % p->copies) * p->n * storage_bytes(p->type, p->k);
+    w.parts[0].packed = p->packed ? w.parts[0].data : NULL;
+    w.parts[0].rows = p->n;
+    w.parts[0].scale_rows = 1;
+    w.parts[0].scale_cols = p->type == STORAGE_U4 ? 128 : 0;
+    w.parts[0].scale_stride = p->type == STORAGE_U4 ? p->k / 128 : 1;
+    w.parts[0].zero = p->type == STORAGE_U4 ? 8 : 0;
+    w.parts[0].scales = p->scales;
+    return w;
+}
 
 static void put_product(struct bench *b, void *ctx, uint32_t i) {
     const struct product_bench *p = ctx;
-    struct matrix w = {.type = STORAGE_BF16,
-                       .rows = p->n,
-                       .cols = p->k,
-                       .part_count = 1,
-                       .parts = {{p->w + (size_t)(i % p->copies) * p->n * p->k * 2, p->n}}};
+    const struct matrix w = weights_of(p, i);
     b->dev->ops->linear(b->stream, &(struct op_linear){.out = p->out,
                                                        .x = p->x,
                                                        .w = &w,
@@ -56,20 +66,54 @@ static void put_product(struct bench *b, void *ctx, uint32_t i) {
                                                        .out_stride = p->n});
 }
 
-static void one_product(struct bench *b, const char *what, uint32_t rows, uint32_t n, uint32_t k,
-                        bool output) {
-    size_t size = (size_t)n * k * 2;
-    struct product_bench p = {.rows = rows, .n = n, .k = k, .output = output};
+/* As the loader does it. */
+static void pack_weights(struct bench *b, struct product_bench *p) {
+    const struct matrix first = weights_of(p, 0);
+    if (!b->dev->ops->packed_bytes ||
+        b->dev->ops->packed_bytes(b->dev, &first, 0) != PACKED_IN_PLACE)
+        return;
+    for (uint32_t i = 0; i < p->copies; i++) {
+        const struct matrix w = weights_of(p, i);
+        b->dev->ops->pack(b->stream, &w, 0, (void *)w.parts[0].data);
+    }
+    p->packed = true;
+}
+
+static void one_product(struct bench *b, const char *what, enum storage_type type, uint32_t rows,
+                        uint32_t n, uint32_t k, bool output) {
+    size_t size = n * storage_bytes(type, k), scales = type == STORAGE_U4 ? (size_t)n * k / 32 : 0;
+    struct product_bench p = {.type = type, .rows = rows, .n = n, .k = k, .output = output};
     p.copies = b->tiny ? 1 : (uint32_t)(CACHE_BYTES / size + 1);
     p.w = filled(b, size * p.copies);
     p.x = filled(b, (size_t)rows * k * 2);
     p.out = filled(b, (size_t)rows * n * 2);
-    char name[96];
-    snprintf(name, sizeof name, "%s product, %u x [%u, %u] (%s)", output ? "output" : "prompt",
-             rows, n, k, what);
+    p.scales = storage_is_scaled(type) ? filled(b, scales ? scales : (size_t)n * 4) : NULL;
+    pack_weights(b, &p);
+    char name[96], type_name[16] = "";
+    if (!storage_is_plain(type))
+        snprintf(type_name, sizeof type_name, ", %s", storage_name(type));
+    snprintf(name, sizeof name, "%s product, %u x [%u, %u] (%s%s)", output ? "output" : "prompt",
+             rows, n, k, what, type_name);
     double t = bench_time(b, put_product, &p, p.copies > 20 ? p.copies : 20);
-    bench_figure(b, name, t, (double)size + (double)rows * (n + k) * 2, 2.0 * rows * n * k);
+    bench_figure(b, name, t, (double)(size + scales) + (double)rows * (n + k) * 2,
+                 2.0 * rows * n * k);
     bench_drop(b);
+}
+
+/* Of quantised types, what decides: the largest product, and the one with the fewest blocks. */
+static void quantised_products(struct bench *b) {
+    static const enum storage_type types[] = {STORAGE_F8_E4M3, STORAGE_U4,   STORAGE_Q8_0,
+                                              STORAGE_Q4_0,    STORAGE_Q4_K, STORAGE_Q6_K};
+    static const uint32_t rows[] = {1, 64, 256};
+    for (size_t i = 0; i < ARRAY_LEN(types); i++)
+        for (size_t r = 0; r < (b->tiny ? 1 : ARRAY_LEN(rows)); r++) {
+            if (b->tiny) {
+                one_product(b, "tiny", types[i], 1, 128, 256, true);
+                continue;
+            }
+            one_product(b, "8B gate, up", types[i], rows[r], 28672, 4096, true);
+            one_product(b, "8B down", types[i], rows[r], 4096, 14336, true);
+        }
 }
 
 static void products(struct bench *b) {
@@ -85,12 +129,12 @@ static void products(struct bench *b) {
     for (size_t s = 0; s < (b->tiny ? 1 : ARRAY_LEN(shapes)); s++) {
         uint32_t n = b->tiny ? 96 : shapes[s].n, k = b->tiny ? 128 : shapes[s].k;
         for (size_t r = 0; r < (b->tiny ? 2 : ARRAY_LEN(rows)); r++)
-            one_product(b, shapes[s].name, rows[r], n, k, true);
+            one_product(b, shapes[s].name, STORAGE_BF16, rows[r], n, k, true);
         if (s == 4)
             continue; /* a prompt's rows seldom reach the head */
-        one_product(b, shapes[s].name, b->tiny ? 8 : 512, n, k, false);
+        one_product(b, shapes[s].name, STORAGE_BF16, b->tiny ? 8 : 512, n, k, false);
         if (!b->tiny)
-            one_product(b, shapes[s].name, 2048, n, k, false);
+            one_product(b, shapes[s].name, STORAGE_BF16, 2048, n, k, false);
     }
 }
 
@@ -306,6 +350,7 @@ static void one_sample(struct bench *b, const char *what, uint32_t rows, float t
 
 int bench_kernels(struct bench *b) {
     products(b);
+    quantised_products(b);
     attentions(b);
     by_rows(b);
     for (uint32_t rows = 1; rows <= (b->tiny ? 1u : 64u); rows *= 64) {
