@@ -105,8 +105,10 @@ template <int W> static __global__ void unit_kernel(uint8_t *out, const uint8_t 
             }
         memcpy(to + i * 4, &word, 4);
     }
-    for (uint32_t i = threadIdx.x; i < form::SCALES; i += 256)
-        to[form::CODES + i] = scale_byte<W>(w + (block_of<W>(w, cols, row0, 0) - w), cols, k0, i);
+    if constexpr (form::SCALES != 0)
+        for (uint32_t i = threadIdx.x; i < form::SCALES; i += 256)
+            to[form::CODES + i] =
+                scale_byte<W>(w + (block_of<W>(w, cols, row0, 0) - w), cols, k0, i);
 }
 
 /* [64, spans] to [spans, 64]; a grid's y is 64 rows. */
