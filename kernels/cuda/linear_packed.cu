@@ -300,7 +300,8 @@ static __device__ __forceinline__ void multiply(const struct packed_product &q,
             if (BY_128 && last_of_128)
                 block_scale = next_scale;
         }
-        if (threadIdx.x % 32 == 0) /* the stage has been read */
+        __syncwarp(); /* the stage has been read */
+        if (threadIdx.x % 32 == 0)
             mbarrier_arrive(ring.empty + c % STAGES);
     }
     if (STEPS == 0 && !BY_128 && q.scales) {
@@ -358,21 +359,23 @@ static void packed_launch(struct stream *s, const struct packed_product &q) {
            q);
 }
 
-/* Two blocks an SM for few rows. Beyond, two warpgroups share x; blocks of 128 rows where that
- * leaves blocks enough. */
+/* Two blocks an SM for few rows. Beyond, two warpgroups share x, and blocks have 128 rows, where
+ * that leaves blocks enough. */
 template <int A, int W, bool BY_128>
 static void packed_shape(struct stream *s, const struct packed_product &q) {
     const uint64_t sms = (uint64_t)device_of(s)->sm_count,
-                   wide = (uint64_t)blocks_for(q.p.features / PACKED_FEATURES, 2) *
-                          blocks_for(q.p.rows, 128);
+                   pairs = blocks_for(q.p.features / PACKED_FEATURES, 2);
+    auto enough = [&](uint32_t rows) { return pairs * blocks_for(q.p.rows, rows) * 3 >= sms * 2; };
     if (q.p.rows <= 8)
         packed_launch<A, W, BY_128, 8, 1, 2>(s, q);
     else if (q.p.rows <= 32)
         packed_launch<A, W, BY_128, 32, 1, 2>(s, q);
-    else if (q.p.rows <= 64 || wide * 3 < sms * 2)
+    else if (q.p.rows > 64 && enough(128))
+        packed_launch<A, W, BY_128, 128, 2, 1>(s, q);
+    else if (enough(64))
         packed_launch<A, W, BY_128, 64, 2, 1>(s, q);
     else
-        packed_launch<A, W, BY_128, 128, 2, 1>(s, q);
+        packed_launch<A, W, BY_128, 64, 1, 1>(s, q);
 }
 
 template <int A, int W>
