@@ -154,16 +154,16 @@ sources() {
 
 # --- Python and node tools, made when first asked for; nonzero when they cannot be had ---
 retry() { "$@" || { sleep 5; "$@"; } || { sleep 20; "$@"; }; }
-need_venv() { # then "$VENV/bin/python"
-    local stamp="$VENV/.made-from"
-    cmp -s "$ROOT/tests/requirements.txt" "$stamp" 2>/dev/null && return 0
+need_venv() { # need_venv [LIST [FOLDER]]: then "$VENV/bin/python", or FOLDER's
+    local list="$ROOT/tests/${1:-requirements.txt}" venv=${2:-$VENV}
+    local stamp="$venv/.made-from"
+    cmp -s "$list" "$stamp" 2>/dev/null && return 0
     need_packages python3 python3-venv || return 1
-    say "making $VENV"
-    rm -rf "$VENV"
-    python3 -m venv "$VENV" >&2 || /usr/bin/python3 -m venv "$VENV" >&2 || return 1
-    retry "$VENV/bin/pip" install -q --no-input --disable-pip-version-check -r "$ROOT/tests/requirements.txt" >&2 </dev/null ||
-        return 1
-    cp "$ROOT/tests/requirements.txt" "$stamp"
+    say "making $venv"
+    rm -rf "$venv"
+    python3 -m venv "$venv" >&2 || /usr/bin/python3 -m venv "$venv" >&2 || return 1
+    retry "$venv/bin/pip" install -q --no-input --disable-pip-version-check -r "$list" >&2 </dev/null || return 1
+    cp "$list" "$stamp"
 }
 need_node() { # then node_modules in "$NODE"
     local stamp="$NODE/.made-from"
