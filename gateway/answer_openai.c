@@ -1,15 +1,49 @@
 /* The answers of OpenAI's chats and completions: chunks of a stream, or one object. */
 #include "gateway/answer.h"
 
+/* vLLM's return_token_ids: a chat has the prompt's beside its choices, a completion in each. */
+static void add_prompt_ids(const struct submission *sub, struct buf *out) {
+    buf_add_str(out, ",\"prompt_token_ids\":[");
+    for (size_t i = 0; i < sub->prompt.count; i++) {
+        if (i)
+            buf_add_byte(out, ',');
+        buf_add_u64(out, sub->prompt.items[i]);
+    }
+    buf_add_byte(out, ']');
+}
+
+static const struct submission *submission_of(const struct answer *a, const struct choice *c) {
+    const struct submission *sub = a->submissions;
+    while (c < sub->choices || c >= sub->choices + sub->delivery.choice_count)
+        sub++;
+    return sub;
+}
+
+/* Into the object that ends with `end`, where a chat's ids are wanted. */
+static void insert_prompt_ids(const struct answer *a, const char *end, struct buf *out) {
+    if (!a->token_ids || a->writer.dialect != GENREQ_CHAT)
+        return;
+    out->len -= strlen(end);
+    add_prompt_ids(&a->submissions[0], out);
+    buf_add_str(out, end);
+}
+
 static void begin(struct answer *a, struct buf *out) {
     for (uint32_t i = 0; i < a->submission_count; i++)
-        for (uint32_t j = 0; j < a->submissions[i].delivery.choice_count; j++)
+        for (uint32_t j = 0; j < a->submissions[i].delivery.choice_count; j++) {
             response_chunk_begin(&a->writer, a->submissions[i].choices[j].index, out);
+            if (i + j == 0)
+                insert_prompt_ids(a, "}\n\n", out);
+        }
 }
 
 static void text(struct answer *a, const struct choice *c, const struct response_text *piece,
                  struct bytes logprobs, struct bytes extra, struct buf *out) {
     struct usage usage;
+    if (a->token_ids && a->writer.dialect == GENREQ_COMPLETIONS && c->token_count == 1) {
+        add_prompt_ids(submission_of(a, c), &a->scratch->extra);
+        extra = buf_bytes(&a->scratch->extra);
+    }
     if (a->writer.continuous_usage)
         usage = answer_usage(a);
     response_chunk_text(&a->writer, c->index, piece, logprobs, extra,
@@ -43,6 +77,8 @@ static void whole(struct answer *a, struct buf *out) {
         for (uint32_t j = 0; j < sub->delivery.choice_count; j++) {
             const struct choice *c = &sub->choices[j];
             answer_write_extras(a, c);
+            if (a->token_ids && a->writer.dialect == GENREQ_COMPLETIONS)
+                add_prompt_ids(sub, &a->scratch->extra);
             const struct response_text all = {buf_bytes(&c->text), buf_bytes(&c->reasoning),
                                               buf_bytes(&c->calls)};
             response_full_choice(&a->writer, i + j == 0, c->index, &all, buf_bytes(&s->entries),
@@ -50,6 +86,7 @@ static void whole(struct answer *a, struct buf *out) {
         }
     }
     response_full_end(&a->writer, &usage, out);
+    insert_prompt_ids(a, "}", out);
 }
 
 const struct answer_form answer_openai = {

@@ -1462,3 +1462,42 @@ TEST(constraints_of_completions_are_refused_too) {
     answer_release(&a);
     world_end(&w);
 }
+
+/* How often `what` stands in an answer. */
+static int times(const struct answer *a, const char *what) {
+    int count = 0;
+    for (const char *at = buf_text(&a->body); (at = strstr(at, what)); at++)
+        count++;
+    return count;
+}
+
+TEST(token_ids_of_the_prompt_come_along) {
+    struct world w;
+    struct answer a;
+    world_echo(&w, ECHO_TEMPLATE);
+    EXPECT(world_start(&w));
+    static const char *const streams[] = {"", ",\"stream\":true"};
+    for (size_t i = 0; i < ARRAY_LEN(streams); i++) {
+        struct buf body = {0};
+        buf_addf(&body,
+                 "{\"prompt\":[[5,6],[7]],\"n\":2,\"max_tokens\":2,\"ignore_eos\":true,"
+                 "\"return_token_ids\":true%s}",
+                 streams[i]);
+        POST(&w, buf_text(&body), &a);
+        EXPECT_EQ(a.status, 200);
+        EXPECT_EQ(times(&a, "\"prompt_token_ids\":[5,6]"), 2);
+        EXPECT_EQ(times(&a, "\"prompt_token_ids\":[7]"), 2);
+        answer_release(&a);
+        buf_reset(&body);
+        buf_addf(&body,
+                 "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"n\":2,"
+                 "\"return_token_ids\":true%s}",
+                 streams[i]);
+        client_request(w.port, "POST", "/v1/chat/completions", NULL, buf_text(&body), &a);
+        EXPECT_EQ(times(&a, "\"prompt_token_ids\":["), 1);
+        EXPECT_STR(buf_text(&a.text[0]), "Hi");
+        answer_release(&a);
+        buf_release(&body);
+    }
+    world_echo_end(&w);
+}
