@@ -29,6 +29,31 @@ static void join(const struct answer *a, struct buf *text, int *tokens, cJSON **
     EXPECT(*at == 0 && *last);
 }
 
+/* Ends by a word, and by the model's own end. */
+TEST(a_completion_says_what_ended_it) {
+    static const struct {
+        const char *body, *stop_type, *word, *content;
+    } cases[] = {
+        {"{\"prompt\":\"one two three\",\"stop\":[\"four\",\" th\"]}", "word", " th", "one two"},
+        {"{\"prompt\":\"one two\"}", "eos", "", "one two"},
+    };
+    struct world w;
+    world_prepare(&w);
+    w.fake_config.echo = true;
+    EXPECT(world_start(&w));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct answer a;
+        post(&w, "/completion", cases[i].body, &a);
+        cJSON *json = cJSON_ParseWithLength(a.body.data, a.body.len);
+        EXPECT_STR(client_string(json, "stop_type"), cases[i].stop_type);
+        EXPECT_STR(client_string(json, "stopping_word"), cases[i].word);
+        EXPECT_STR(client_string(json, "content"), cases[i].content);
+        cJSON_Delete(json);
+        answer_release(&a);
+    }
+    world_end(&w);
+}
+
 /* A whole answer and a stream of `path` say the same. */
 static void ask_both(struct world *w, const char *path, const char *fields, const char *stop_type,
                      const char *word) {

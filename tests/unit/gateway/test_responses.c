@@ -745,3 +745,40 @@ TEST(memory_for_responses_is_bounded) {
     answer_release(&a);
     world_end(&w);
 }
+
+/* A long body is read on another thread; it is kept, gone on from and run in the background all the
+ * same. */
+TEST(a_long_request_is_read_aside) {
+    struct world w;
+    struct answer a;
+    char first[64], second[64];
+    struct buf body = {0};
+    world_echo(&w, SHOWS);
+    EXPECT(world_start(&w));
+    buf_addf(&body, "{\"input\":\"one\",\"padding\":\"%0*d\"}", 200000, 0);
+    RESPONSES(&w, buf_text(&body), &a);
+    id_of(&a, first);
+    answer_release(&a);
+    buf_reset(&body);
+    buf_addf(&body,
+             "{\"input\":\"two\",\"previous_response_id\":\"%s\",\"background\":true,"
+             "\"padding\":\"%0*d\"}",
+             first, 200000, 0);
+    RESPONSES(&w, buf_text(&body), &a);
+    EXPECT(strstr(buf_text(&a.body), "\"status\":\"in_progress\""));
+    id_of(&a, second);
+    answer_release(&a);
+    wait_status(&w, second, "completed");
+    EXPECT_EQ(get(&w, NULL, second, "", &a), 200);
+    EXPECT(strstr(buf_text(&a.body), "\"text\":\"user=one;assistant=user=one;!;user=two;!\""));
+    answer_release(&a);
+    buf_reset(&body);
+    buf_addf(&body, "{\"input\":\"x\",\"previous_response_id\":\"resp_1\",\"padding\":\"%0*d\"}",
+             200000, 0);
+    RESPONSES(&w, buf_text(&body), &a);
+    EXPECT_EQ(a.status, 400);
+    EXPECT(strstr(buf_text(&a.body), "previous_response_not_found"));
+    answer_release(&a);
+    buf_release(&body);
+    world_echo_end(&w);
+}
