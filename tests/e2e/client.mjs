@@ -26,5 +26,22 @@ let streamed = "";
 for await (const piece of await client.completions.create({ ...plain, stream: true })) streamed += piece.choices[0]?.text ?? "";
 assert.equal(streamed, done.choices[0].text);
 await assert.rejects(client.chat.completions.create({ ...chat, temperature: 9 }), (e) => e.status === 400 && e.param === "temperature");
+
+// responses: whole, by the helper, gone on from, forced calls
+const ask = { model, input: "Hello!", temperature: 0, max_output_tokens: 24 };
+const response = await client.responses.create(ask);
+assert.equal(response.output_text, whole.choices[0].message.content);
+let deltas = "";
+const helper = client.responses.stream(ask).on("response.output_text.delta", (event) => (deltas += event.delta));
+assert.equal((await helper.finalResponse()).output[0].content[0].text, response.output_text);
+assert.equal(deltas, response.output_text);
+const next = await client.responses.create({ ...ask, input: "And?", previous_response_id: response.id });
+assert.ok(next.usage.input_tokens > response.usage.input_tokens);
+const parameters = { type: "object", properties: { on: { type: "boolean" } }, required: ["on"], additionalProperties: false };
+const forced = await client.responses.create({ ...ask, tools: [{ type: "function", name: "turn", parameters, strict: true }], tool_choice: "required", max_output_tokens: 60 });
+assert.equal(forced.output[0].type, "function_call");
+assert.equal(typeof JSON.parse(forced.output[0].arguments).on, "boolean");
+await client.responses.delete(next.id);
+await assert.rejects(client.responses.retrieve(next.id), (e) => e.status === 404);
 const { version } = JSON.parse(readFileSync(modules + "/openai/package.json"));
 console.log(JSON.stringify({ version: `openai-node ${version}, node ${process.version}` }));

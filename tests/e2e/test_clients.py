@@ -90,11 +90,11 @@ def test_python_errors():
         assert s.get("/health/live")[0] == 200
 
 
-def test_node_chat_and_completions():
+def test_node_chat_completions_and_responses():
     modules = Path(os.environ.get("NODE_DIR") or ROOT / "build" / "node") / "node_modules" / "openai"
     if not modules.exists():
         raise Skip("node", "openai-node is not installed")
-    with Serve() as s:
+    with Serve(args=["--tool-call-parser", "hermes"]) as s:
         done = subprocess.run(["node", str(ROOT / "tests" / "e2e" / "client.mjs"), f"http://127.0.0.1:{s.port}/v1", str(modules.parent)],
                               capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
