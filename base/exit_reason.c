@@ -20,8 +20,7 @@ static bool can_pass(int code) {
 int exit_reason_leave(const char *run_dir, const char *name, const struct error *err) {
     char path[4096];
     CHECK(err->code < 0);
-    bool left = getenv(SUPERVISED) && !can_pass(err->code) &&
-                path_of(path, sizeof path, run_dir, (int)getpid()) &&
+    bool left = getenv(SUPERVISED) && path_of(path, sizeof path, run_dir, (int)getpid()) &&
                 !file_write_atomic(path, err->text, strlen(err->text), 0600, NULL);
     if (!left)
         fprintf(stderr, "trireme %s: %s\n", name, err->text);

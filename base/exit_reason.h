@@ -1,10 +1,11 @@
 /*
  * exit_reason.h - how a process tells the one that started it that another try is of no use.
  *
- * A child whose settings, model or machine are wrong ends with EXIT_HOPELESS. Where a supervisor
- * started it (TRIREME_SUPERVISED is set), it leaves one line for it, the file reason-PID in the run
- * folder, and the supervisor ends with that line, so a person reads it once. Every other failure (an address in use, memory
- * that is short, a peer that is gone) may pass by itself and ends with EXIT_FAILED.
+ * A child that cannot start leaves one line for the supervisor that started it (TRIREME_SUPERVISED is
+ * set), the file reason-PID in the run folder. Where its settings, model or machine are wrong it ends
+ * with EXIT_HOPELESS, and the supervisor ends with that line, so a person reads it once. Every other
+ * failure (an address in use, memory that is short, a peer that is gone) may pass by itself and ends
+ * with EXIT_FAILED: it is tried again, and the line is the reason that the supervisor logs.
  *
  * Threading: any thread.
  */
@@ -25,10 +26,10 @@ static inline bool exit_is_hopeless(int code) {
     return code == EXIT_MISUSED || code == EXIT_HOPELESS;
 }
 
-/* Reports a failed start, to call once and last. An error that cannot pass by itself (ERR_INVALID,
- * ERR_UNSUPPORTED, ERR_NOT_FOUND) is left in run_dir and gives EXIT_HOPELESS; all others give
- * EXIT_FAILED. What was not left for a supervisor goes to stderr as "trireme NAME: text". run_dir
- * may be NULL. */
+/* Reports a failed start, to call once and last: EXIT_HOPELESS for an error that cannot pass by
+ * itself (ERR_INVALID, ERR_UNSUPPORTED, ERR_NOT_FOUND), EXIT_FAILED for all others. The text is left
+ * in run_dir where somebody supervises, else it goes to stderr as "trireme NAME: text". run_dir may
+ * be NULL. */
 MUST_CHECK int exit_reason_leave(const char *run_dir, const char *name, const struct error *err);
 
 /* From here on the processes that this one starts are supervised. */

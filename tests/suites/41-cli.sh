@@ -154,6 +154,7 @@ port=$(free_port)
 server=$!
 ready() { for _ in $(seq 600); do curl -fsS "http://127.0.0.1:$port/health/ready" >/dev/null 2>&1 && return; sleep 0.1; done; tail -5 "$dir/log.txt"; return 1; }
 check serve_is_ready ready
+check serve_on_a_port_in_use_says_why says 1 "gateway 0 cannot start: cannot listen on '127.0.0.1' port $port" "$trireme" serve "$model" --port "$port" --run-dir "$dir/taken"
 check serve_twice_is_refused says 1 'already runs' "$trireme" serve "$model" --port "$port" --run-dir "$dir"
 called() { # called MODEL [FIELD...]: the id that an answer carries, and its text
     curl -fsS "http://127.0.0.1:$port/v1/completions" -d "{\"model\":\"$1\",\"prompt\":\"The\",\"max_tokens\":12}" |

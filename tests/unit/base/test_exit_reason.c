@@ -37,7 +37,8 @@ TEST(what_may_pass_is_left_to_another_try) {
     exit_reason_supervise();
     for (size_t i = 0; i < ARRAY_LEN(codes); i++) {
         EXPECT_EQ(leave(dir, codes[i]), EXIT_FAILED);
-        EXPECT(!exit_reason_take(dir, (int)getpid(), text));
+        EXPECT(exit_reason_take(dir, (int)getpid(), text)); /* for the log */
+        EXPECT_STR(text, "cannot read 'x'");
     }
     EXPECT_EQ(rmdir(dir), 0);
     EXPECT(!exit_is_hopeless(EXIT_FAILED) && !exit_is_hopeless(EXIT_DONE));
