@@ -90,12 +90,21 @@ def test_python_errors():
         assert s.get("/health/live")[0] == 200
 
 
-def test_node_chat_completions_and_responses():
-    modules = Path(os.environ.get("NODE_DIR") or ROOT / "build" / "node") / "node_modules" / "openai"
-    if not modules.exists():
-        raise Skip("node", "openai-node is not installed")
+def node(client, package):
+    """What a script that drives a server has to say of itself."""
+    modules = Path(os.environ.get("NODE_DIR") or ROOT / "build" / "node") / "node_modules"
+    if not (modules / package).exists():
+        raise Skip("node", f"{package} is not installed")
     with Serve(args=["--tool-call-parser", "hermes"]) as s:
-        done = subprocess.run(["node", str(ROOT / "tests" / "e2e" / "client.mjs"), f"http://127.0.0.1:{s.port}/v1", str(modules.parent)],
+        done = subprocess.run(["node", str(ROOT / "tests" / "e2e" / client), f"http://127.0.0.1:{s.port}/v1", str(modules)],
                               capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout)["version"]
+
+
+def test_node_chat_completions_and_responses():
+    return node("client.mjs", "openai")
+
+
+def test_ai_sdk():
+    return node("client_ai.mjs", "ai")
