@@ -301,6 +301,7 @@ static void on_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire
         struct wire_cancel cancel;
         struct wire_pause pause;
         struct wire_resend resend;
+        struct wire_attach attach;
         struct wire_bundle_get bundle_get;
     } m;
     struct error err;
@@ -315,6 +316,9 @@ static void on_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire
     case WIRE_ACK: on_ack(f, peer, &m.ack); break;
     case WIRE_RESEND: on_resend(f, peer, &m.resend); break;
     case WIRE_PAUSE: on_pause(f, &m.pause); break;
+    case WIRE_ATTACH: /* it keeps no stream */
+        reject(f, peer, m.attach.new_request, 0, WIRE_REJECT_UNKNOWN);
+        break;
     case WIRE_BUNDLE_GET: on_bundle_get(f, peer, &m.bundle_get); break;
     case WIRE_CANCEL:
         atomic_fetch_add(&f->cancels, 1);
