@@ -10,6 +10,8 @@
  *                 them; s_end gives start and sums as int32
  *   i_dot         where S_STEPS_8_BITS is 0: i + the sum of w * x, w from -128, x from -127
  *   q_word        the 4 bytes at p in every lane;  q_lookup  table[index], indexes below 16
+ *   i_bytes, f_bytes, f_signed  LANES bytes at p, unsigned or signed: GCC 12 converts its own vectors
+ *                 of bytes one by one
  *   f_fma, f_set, f_of_int;  f_half  LANES f16 at p;  f_quantise  quantise_block of integers.h
  *
  * Cost of a panel: its weights are read once for INT8_ROWS rows, made bytes a chunk of INT8_CHUNK
@@ -86,18 +88,6 @@ static inline vq q_at(const uint8_t *p) {
 static inline vq bits_at(const uint8_t *p, uint32_t from) {
     return (vq)((vu)q_at(p) >> from);
 }
-static inline vf f_bytes(const uint8_t *p) { /* unsigned ones */
-    typedef uint8_t few __attribute__((vector_size(LANES)));
-    few v;
-    memcpy(&v, p, sizeof v);
-    return __builtin_convertvector(v, vf);
-}
-static inline vf f_signed(const uint8_t *p) {
-    typedef int8_t few __attribute__((vector_size(LANES)));
-    few v;
-    memcpy(&v, p, sizeof v);
-    return __builtin_convertvector(v, vf);
-}
 static inline vf f_at(const void *p) {
     vf v;
     memcpy(&v, p, sizeof v);
@@ -152,10 +142,7 @@ static void pack_MXFP4(const uint8_t *row, uint32_t lane, uint8_t *out) {
 }
 ALWAYS_INLINE void unpack_MXFP4(const uint8_t *unit, uint32_t g, struct block *out) {
     static const int8_t LEVELS[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
-    typedef uint8_t few __attribute__((vector_size(LANES)));
-    few exponents;
-    memcpy(&exponents, unit, sizeof exponents);
-    vu e = __builtin_convertvector(exponents, vu), tiny = (vu)(e < 2); /* decode_mxfp4_scale */
+    vu e = (vu)i_bytes(unit), tiny = (vu)(e < 2); /* decode_mxfp4_scale */
     out->scale[0] = (vf)((tiny & (0x00200000u << (e & 1))) | (~tiny & (e - 1) << 23));
     nibbles(unit + LANES, out->q);
     UNROLL

@@ -57,6 +57,15 @@ INLINE vf f_fma(vf a, vf b, vf c) {
 INLINE vf f_half(const uint8_t *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }
+INLINE vi i_bytes(const uint8_t *p) {
+    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+}
+INLINE vf f_bytes(const uint8_t *p) {
+    return _mm256_cvtepi32_ps((__m256i)i_bytes(p));
+}
+INLINE vf f_signed(const uint8_t *p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
 INLINE vf f_set(float x) {
     return _mm256_set1_ps(x);
 }

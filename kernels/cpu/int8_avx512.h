@@ -58,6 +58,15 @@ INLINE vf f_fma(vf a, vf b, vf c) {
 INLINE vf f_half(const uint8_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
+INLINE vi i_bytes(const uint8_t *p) {
+    return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+INLINE vf f_bytes(const uint8_t *p) {
+    return _mm512_cvtepi32_ps((__m512i)i_bytes(p));
+}
+INLINE vf f_signed(const uint8_t *p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
 INLINE vf f_set(float x) {
     return _mm512_set1_ps(x);
 }

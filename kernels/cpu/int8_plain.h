@@ -46,6 +46,21 @@ INLINE vf f_half(const uint8_t *p) {
     }
     return v;
 }
+INLINE vi i_bytes(const uint8_t *p) {
+    vi v;
+    for (int i = 0; i < LANES; i++)
+        v[i] = p[i];
+    return v;
+}
+INLINE vf f_bytes(const uint8_t *p) {
+    return __builtin_convertvector(i_bytes(p), vf);
+}
+INLINE vf f_signed(const uint8_t *p) {
+    vf v;
+    for (int i = 0; i < LANES; i++)
+        v[i] = (int8_t)p[i];
+    return v;
+}
 INLINE vf f_set(float x) {
     vf v;
     for (int i = 0; i < LANES; i++)
