@@ -115,7 +115,7 @@ static void bench_attention(struct device *dev, struct stream *s, const struct m
     uint32_t blocks = (context + BLOCK - 1) / BLOCK, *tables = calloc(blocks, 4),
              *slots = calloc(rows, 4), *positions = calloc(rows, 4);
     size_t layer = dev->ops->kv_layer_bytes(type, BLOCK, KV_HEADS, DIM);
-    struct kv_view kv = {.base = calloc(blocks, layer),
+    struct kv_view kv = {.base = malloc(blocks * layer),
                          .block_stride = layer,
                          .type = type,
                          .block_tokens = BLOCK,
@@ -124,6 +124,8 @@ static void bench_attention(struct device *dev, struct stream *s, const struct m
                          .block_count = blocks,
                          .tables = tables,
                          .max_blocks = blocks};
+    /* written, or all of it would be one page of zeros; 0.0115 as bf16 and f32, 1.06 as f16 */
+    memset(kv.base, 0x3c, blocks * layer);
     for (uint32_t i = 0; i < blocks; i++)
         tables[i] = i;
     double pairs = 0, best = 1e9;
