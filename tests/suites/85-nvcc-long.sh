@@ -41,6 +41,11 @@ else
     wrong=$(python3 tests/machine_code.py "$CUOBJDUMP" "$work/linear_hopper.sm_90a.o" 2>&1 | tr '\n' ';')
     if [ -z "$wrong" ]; then ok nvcc.machine_code; else not_ok nvcc.machine_code "$wrong"; fi
 fi
+# The same of the product with quantised weights.
+if [ -f "$work/linear_packed.sm_90a.o" ] && [ -n "${CUOBJDUMP:-}" ]; then
+    wrong=$(python3 tests/machine_code_packed.py "$CUOBJDUMP" "$work/linear_packed.sm_90a.o" 2>&1 | tr '\n' ';')
+    if [ -z "$wrong" ]; then ok nvcc.machine_code_packed; else not_ok nvcc.machine_code_packed "$wrong"; fi
+fi
 if [ "${REGISTERS:-0}" = 1 ]; then
     {
         printf '# Registers and spills of the CUDA kernels\n\nAs ptxas reports them (%s); written by tests/suites/85-nvcc-long.sh.\n\n' \

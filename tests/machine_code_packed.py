@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""The hot loops of the sm_90a product with quantised weights (linear_packed.cu), read from its machine code: A comes from
+registers to HGMMA, weights come by bulk copies, and no loop has more instructions than its budget.
+
+machine_code_packed.py CUOBJDUMP OBJECT [--table | --slots]: prints what is wrong, a line each (nothing: all is well), or the
+loops as a table, or issue slots for each 64 k as bench/gpu/step_model.py has them.
+"""
+import re
+import subprocess
+import sys
+
+import machine_code
+from machine_code import count, loops
+
+KERNEL = re.compile(r"Function : \S*linear_packed_kernelILi(\d)ELi(\d+)ELb(\d)ELi(\d+)ELi(\d+)ELi(\d+)E")
+TILES = 4  # of 64 k in a stage
+# Type (enum storage_type), whether scales are of 128 x 128: name; instructions of a thread that multiplies, for a tile of 64 k
+# (32 codes a thread), and for each row of the block more. A fifth above what there was at first (docs/gpu-registers.md).
+BUDGETS = {
+    (4, 0): ("fp8", 136, 0.0),
+    (4, 1): ("fp8, 128 x 128", 156, 0.5),
+    (6, 0): ("int8", 120, 0.0),
+    (8, 0): ("int4", 180, 2.6),
+    (10, 0): ("q4_0", 125, 1.0),
+    (14, 0): ("q8_0", 140, 1.0),
+    (17, 0): ("q4_k", 185, 2.5),
+    (19, 0): ("q6_k", 203, 2.1),
+    (31, 0): ("mxfp4", 179, 1.0),
+}
+# Of a thread that copies, for a stage: without sums of x and with them; for each copy of x, for each bulk copy.
+BUDGET_STAGE, BUDGET_SUMS, BUDGET_COPY, BUDGET_BULK = 110, 280, 11, 25
+
+
+def kernels(text):
+    """(activations, type, scales of 128 x 128, rows, warpgroups) and its instructions, as (address, text)."""
+    found, code = {}, None
+    for line in text.splitlines():
+        if "Function :" in line:
+            name = KERNEL.search(line)
+            code = found.setdefault(tuple(int(i) for i in name.groups()[:5]), []) if name else None
+        elif code is not None and (match := machine_code.INSTRUCTION.match(line)):
+            code.append((int(match.group(1), 16), match.group(2).strip()))
+    return found
+
+
+def measure(code):
+    """Instructions of the loop over tiles and of the one over stages around it; the loop that copies."""
+    multiply = [b for b in loops(code) if count(b, "HGMMA")]
+    bring = next((b for b in loops(code) if count(b, "LDGSTS") and count(b, "UBLKCP")), [])
+    return multiply[0] if multiply else [], multiply[1] if multiply[1:] else [], bring
+
+
+def judge(key, code):
+    _, kind, by_128, rows, groups = key
+    name, fixed, each = BUDGETS[(kind, by_128)]
+    tile, _, bring = measure(code)
+    wrong = []
+    if count(tile, "HGMMA") != 4:
+        wrong.append(f"{count(tile, 'HGMMA')} HGMMA in a loop, of 4")
+    elif any("gdesc" not in text or not re.match(r"\S+ R\d+, R\d+, gdesc", text) for text in tile if "HGMMA" in text):
+        wrong.append("A does not come from registers")
+    elif len(tile) > fixed + each * rows:
+        wrong.append(f"{len(tile)} instructions for 64 k, of {fixed + each * rows:.0f}")
+    copies, bulk = count(bring, "LDGSTS"), count(bring, "UBLKCP")
+    budget = (BUDGET_SUMS if kind in (8, 17) else BUDGET_STAGE) + BUDGET_COPY * copies + BUDGET_BULK * bulk
+    if not bulk:
+        wrong.append("no loop with bulk copies (UBLKCP)")
+    elif len(bring) > budget:
+        wrong.append(f"{len(bring)} instructions to bring a stage, of {budget}")
+    return [f"{name}, {rows} rows, {groups} warpgroups: {text}" for text in wrong]
+
+
+def slots(found, kind):
+    """What an SM's quarter issues for 64 k, by (rows, warpgroups)."""
+    out = {}
+    for (act, *this, rows, groups), code in found.items():
+        if act == 3 and tuple(this) == kind:
+            tile, stage, bring = measure(code)
+            out[(rows, groups)] = round(groups * (len(tile) + (len(stage) - len(tile)) / TILES) + len(bring) / TILES)
+    return dict(sorted(out.items()))
+
+
+def main():
+    text = subprocess.run([sys.argv[1], "-sass", sys.argv[2]], check=True, capture_output=True, text=True).stdout
+    found = kernels(text)
+    if len(found) < 90:
+        print(f"{len(found)} kernels of 90")
+    for kind, (name, _, _) in BUDGETS.items():
+        if "--slots" in sys.argv:
+            print(name, slots(found, kind))
+    for key, code in sorted(found.items()):
+        tile, _, bring = measure(code)
+        if "--table" in sys.argv and key[0] == 3:
+            copies, bulk = count(bring, "LDGSTS"), count(bring, "UBLKCP")
+            print(f"| {BUDGETS[key[1:3]][0]} | {key[3]} | {key[4]} | {len(tile)} | {len(bring)} | {copies} | {bulk} |")
+        elif len(sys.argv) == 3:
+            print("".join(line + "\n" for line in judge(key, code)), end="")
+
+
+if __name__ == "__main__":
+    main()
