@@ -782,3 +782,32 @@ TEST(a_long_request_is_read_aside) {
     buf_release(&body);
     world_echo_end(&w);
 }
+
+TEST(what_fails_says_so_and_is_kept) {
+    struct world w;
+    struct answer a;
+    struct trace t = {0};
+    char id[64] = "", status[32];
+    world_prepare(&w);
+    w.settings.request_timeout_ms = 1500;
+    w.fake_config.step_us = 50000; /* so that some tokens come, not all */
+    EXPECT(world_start(&w));
+    RESPONSES(&w, "{" SAY("x") ",\"max_output_tokens\":1000,\"stream\":true}", &a);
+    EXPECT_EQ(a.status, 200);
+    trace_stream(&a, &t);
+    EXPECT(t.ended && t.failed);
+    EXPECT(strstr(buf_text(&a.body), "\"status\":\"failed\",\"completed_at\":null,\"error\":{"
+                                     "\"code\":\"server_error\",\"message\":\"the request took "));
+    const char *at = strstr(buf_text(&a.body), "\"id\":\"resp_");
+    if (at)
+        snprintf(id, sizeof id, "%.37s", at + 6);
+    answer_release(&a);
+    trace_release(&t);
+    status_of(&w, id, status);
+    EXPECT_STR(status, "failed");
+    RESPONSES(&w, "{" SAY("x") ",\"max_output_tokens\":1000,\"background\":true}", &a);
+    id_of(&a, id);
+    answer_release(&a);
+    wait_status(&w, id, "failed");
+    world_end(&w);
+}
