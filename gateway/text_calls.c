@@ -102,10 +102,10 @@ static int parse(struct text_request *t, text_call_reader *read, struct bytes bo
     return read(t, body, err);
 }
 
-static int find_model(struct event_thread *thread, struct bytes name, struct served_model **m,
+static int find_model(struct gateway *gw, struct bytes name, struct served_model **m,
                       struct api_error *err) {
     *m = NULL;
-    enum model_found found = model_table_find(thread->gw->models, name, m);
+    enum model_found found = model_table_find(gw->models, name, m);
     return found == MODEL_READY ? 0 : prepare_refuse_model(found, name, err);
 }
 
@@ -379,8 +379,9 @@ typedef int text_call(const struct text_request *t, const struct served_model *m
 /* Its event thread touches `http` alone while the pool has it. */
 struct text_job {
     struct work work;
-    struct event_thread *thread; /* borrowed */
-    struct http_request *http;   /* NULL: its client is gone */
+    struct gateway *gw; /* borrowed: it outlives the event threads */
+    int thread_idx;
+    struct http_request *http; /* NULL: its client is gone */
     text_call_reader *read;
     text_call *call;
     struct buf body, out;
@@ -395,7 +396,7 @@ static struct text_job *job_of(struct work *work) {
 void text_job_free(struct text_job *job) {
     if (!job)
         return;
-    answer_room_give(job->thread->gw->room, job->work.tenant, job->room);
+    answer_room_give(job->gw->room, job->work.tenant, job->room);
     buf_release(&job->body);
     buf_release(&job->out);
     mem_free(job);
@@ -406,7 +407,7 @@ static int take_room(struct text_job *job) {
     if (job->out.failed)
         return api_error_set(&job->err, API_TOO_LARGE, NULL,
                              "the answer would have more than %d bytes", TEXT_CALL_ANSWER_BYTES);
-    if (answer_room_take(job->thread->gw->room, job->work.tenant, job->out.cap)) {
+    if (answer_room_take(job->gw->room, job->work.tenant, job->out.cap)) {
         job->room = job->out.cap;
         return 0;
     }
@@ -422,9 +423,9 @@ static void work_out(struct text_job *job, struct bytes body) {
     buf_init(&job->out, TEXT_CALL_ANSWER_BYTES);
     int rc = parse(&t, job->read, body, &job->err);
     if (rc == 0)
-        rc = responses_resume(&t.g, job->thread->gw->responses, job->work.tenant, &job->err);
+        rc = responses_resume(&t.g, job->gw->responses, job->work.tenant, &job->err);
     if (rc == 0)
-        rc = find_model(job->thread, t.g.model, &m, &job->err);
+        rc = find_model(job->gw, t.g.model, &m, &job->err);
     if (rc == 0)
         rc = job->call(&t, m, &job->out, &job->err);
     if (rc == 0)
@@ -445,7 +446,7 @@ static void respond(struct text_job *job) {
         error_respond(req, &job->err);
         return;
     }
-    whole_body_send(job->thread->gw, req, &job->out, job->work.tenant, job->room);
+    whole_body_send(job->gw, req, &job->out, job->work.tenant, job->room);
     job->room = 0;
 }
 
@@ -457,11 +458,11 @@ void text_call_on_done(struct text_job *job) {
 /* On a thread of the pool. */
 static void run(struct work *work) {
     struct text_job *job = job_of(work);
-    struct gateway *gw = job->thread->gw;
+    struct gateway *gw = job->gw;
     work_out(job, buf_bytes(&job->body));
     struct mail *mail = mail_new(MAIL_TEXT, 0, 0, 0, false);
     mail->text = job;
-    mailbox_push(&gw->boxes[job->thread->idx], mail);
+    mailbox_push(&gw->boxes[job->thread_idx], mail);
     scheduler_link_wake(gw->link);
 }
 
@@ -481,7 +482,8 @@ static void answer(struct event_thread *thread, struct http_request *req, struct
     struct text_job *job = mem_alloc(sizeof *job);
     *job = (struct text_job){
         .work = {.tenant = tenant, .bytes = req->body.len, .run = run, .drop = drop},
-        .thread = thread,
+        .gw = thread->gw,
+        .thread_idx = thread->idx,
         .http = req,
         .read = read,
         .call = call};
@@ -527,7 +529,7 @@ void text_call_tokenizer_info(struct event_thread *thread, struct http_request *
     struct served_model *m = NULL;
     struct api_error err;
     struct buf out = {0};
-    if (find_model(thread, bytes_of(NULL, 0), &m, &err)) {
+    if (find_model(thread->gw, bytes_of(NULL, 0), &m, &err)) {
         error_respond(req, &err);
         return;
     }
