@@ -1,5 +1,6 @@
 #include "gateway/gateway_main.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,6 +324,7 @@ static int take_api_key(struct gateway_settings *settings, struct error *err) {
 }
 
 int gateway_main(int argc, char **argv) {
+    enum { LARGE_BUFFER = 256 * 1024 };
     struct gateway_settings settings;
     struct error err;
     size_t positional;
@@ -333,6 +335,8 @@ int gateway_main(int argc, char **argv) {
         fprintf(stderr, "trireme gateway: %s\n", err.text);
         return EXIT_MISUSED;
     }
+    /* Said once, it stays: left alone, it grows until large buffers are kept when they are freed. */
+    mallopt(M_MMAP_THRESHOLD, LARGE_BUFFER);
     log_init("gateway", (enum log_level)settings.log_level, settings.log_format == 1);
     if (take_api_key(&settings, &err)) {
         log_error("cannot take the API keys: %s", err.text);

@@ -149,7 +149,7 @@ def test_names_and_values():
 
 
 def test_running_is_seen_and_a_client_that_leaves_counts():
-    with Serve() as s:
+    with Serve(args=["--min-step-ms", 20]) as s:  # it runs for long
         def ask():
             with contextlib.suppress(OSError):  # it runs until the server ends
                 complete(s, 100000)
