@@ -2,7 +2,7 @@
 """What a step of Llama-3.1-8B on one H200 should take with the kernels of this tree, from bytes, instructions and launches.
 
 A prediction, not a measurement. Each number below has its reason beside it and is to be replaced by what ./dev gpu --run
-measures; the shapes are those that kernels/cuda/linear_hopper.cu and attention_output.cu choose. Prints a table in Markdown:
+measures; the shapes are those that kernels/cuda/linear_hopper.cu and attention_decode.cuh choose. Prints a table in Markdown:
 bench/gpu/step_model.py [--context N] [--weights bf16|fp8|fp8-128|int8|q8_0|q4_0|int4|q4_k|q6_k|mxfp4].
 """
 import math

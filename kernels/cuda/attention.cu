@@ -1,9 +1,9 @@
 /*
  * attention.cu - which kernel computes which rows (kernels/ops.h: op_attention), and the plain one.
  *
- * Output-class rows: attention_output.cu. Prompt-class rows: attention_prompt.cu. Types that tensor
- * cores do not take, head sizes that are no multiple of 16, soft caps and ALiBi: the plain kernel
- * for both classes.
+ * Output-class rows: attention_decode.cu, which takes the usual head sizes. Prompt-class rows:
+ * attention_prompt.cu, which takes caches of the activations' type, head sizes that are multiples of
+ * 16, neither soft cap nor ALiBi. All else, f32 above all: the plain kernel.
  *
  * plain: one block of 128 threads a row and head, part after part. A warp makes the score of a
  * position (lane l sums dims l, l + 32, ...), a thread the sums of dims tid, tid + 128 over
@@ -121,7 +121,7 @@ static uint32_t unit_max_of(uint32_t row_count, uint32_t heads, uint32_t head_di
                             uint32_t max_context) {
     const uint64_t unit = (uint64_t)heads * (head_dim + 2) * sizeof(float);
     const uint64_t wanted =
-        (uint64_t)row_count * ((max_context + ATTENTION_SPLIT - 1) / ATTENTION_SPLIT);
+        (uint64_t)row_count * (attention_call::part_of(MAX(max_context, 1u) - 1) + 1);
     return (uint32_t)MIN(wanted, MAX((uint64_t)PARTS_BYTES_MAX / unit, (uint64_t)1));
 }
 
@@ -129,8 +129,7 @@ size_t cuda_attention_scratch(const struct device *dev, uint32_t row_count, uint
                               uint32_t head_dim, uint32_t max_context) {
     (void)dev;
     const size_t units = unit_max_of(row_count, heads, head_dim, max_context);
-    return ((size_t)row_count + 1 + 63) / 64 * 64 * sizeof(uint32_t) +
-           units * heads * (head_dim + 2) * sizeof(float) + 64;
+    return units * heads * (head_dim + 2) * sizeof(float) + 64;
 }
 
 void cuda_attention(struct stream *s, const struct op_attention *a) {
@@ -152,23 +151,22 @@ void cuda_attention(struct stream *s, const struct op_attention *a) {
     call.kv = kv_pages_of(kv);
     call.slots = a->batch->slots;
     call.positions = a->batch->positions;
-    const enum storage_type act = s->dev->activation_type;
-    const bool tensor = act == kv->type && act != STORAGE_F32 && kv->head_dim % 16 == 0 &&
-                        a->soft_cap == 0 && !a->slopes;
-    call.row_count = tensor ? a->class_rows : rows;
-    if (!tensor) {
-        if (rows)
-            attention_plain_rows(s, call, kv->type);
-        return;
-    }
     call.unit_max = unit_max_of(rows, a->heads, kv->head_dim, kv->max_blocks * kv->block_tokens);
-    call.unit_firsts = (uint32_t *)a->scratch;
-    call.part_stats = (float *)a->scratch + ((size_t)rows + 1 + 63) / 64 * 64;
-    call.part_sums = call.part_stats + (size_t)call.unit_max * a->heads * 2;
-    if (call.row_count)
-        attention_output_rows(s, call, act);
+    /* sums first: their rows are read 16 bytes at a time */
+    call.part_sums = (float *)a->scratch;
+    call.part_stats = call.part_sums + (size_t)call.unit_max * a->heads * kv->head_dim;
+    call.arrivals = cuda_stream_of(s)->arrivals;
+    call.row_count = a->class_rows;
+    if (call.row_count && !attention_decode_rows(s, call, kv->type))
+        attention_plain_rows(s, call, kv->type);
     call.row_first = a->class_rows;
     call.row_count = rows - a->class_rows;
-    if (call.row_count)
+    if (!call.row_count)
+        return;
+    const enum storage_type act = s->dev->activation_type;
+    if (act == kv->type && act != STORAGE_F32 && kv->head_dim % 16 == 0 && a->soft_cap == 0 &&
+        !a->slopes)
         attention_prompt_rows(s, call, act);
+    else
+        attention_plain_rows(s, call, kv->type);
 }

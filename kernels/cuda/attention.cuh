@@ -2,7 +2,8 @@
  * attention.cuh - what the attention kernels share: the call as kernels take it, the parts of a
  * row, and how two parts become one.
  *
- * The positions of a row are cut at multiples of ATTENTION_SPLIT. A part is (max, sum, acc[D]): max
+ * The positions of a row are cut at absolute places (attention_call::part_start, multiples of
+ * ATTENTION_SPLIT). A part is (max, sum, acc[D]): max
  * of the scores, sum of 2^(score - max) (scores carry a factor log2 e), acc = sum of 2^(score -
  * max) * v. Parts are merged from the empty part on in ascending order, by the same operations
  * wherever that happens, so it does not matter who merges.
@@ -14,24 +15,37 @@
 
 #define MINUS_INFINITY (__uint_as_float(0xff800000u))
 
+enum : uint32_t { LONG_PARTS_FROM = 16384, LONG_PART = 1024 };
+
 struct attention_call {
     void *out;
     const void *qkv;
     uint32_t heads, window, chunk;
     float scale;        /* times log2 e */
     const float *sinks; /* [heads] or NULL */
-    /* of scores not times log2 e; 0: none. This and slopes: the plain kernel only */
+    /* of scores not times log2 e; 0: none. This and slopes: not in the prompt kernel */
     float soft_cap;
     const float *slopes; /* [heads] or NULL */
     uint32_t row_first, row_count;
     struct kv_pages kv;
     const uint32_t *slots, *positions;
     /* scratch of the output class */
-    uint32_t *unit_firsts; /* [row_count + 1]: rows' first units; a unit is one part of a row */
-    float *part_stats;     /* [unit_max, heads, 2]: max, sum */
-    float *part_sums;      /* [unit_max, heads, D] */
+    float *part_stats; /* [unit_max, heads, 2]: max, sum; a unit is one part of a row */
+    float *part_sums;  /* [unit_max, heads, D] */
     uint32_t unit_max;
+    uint32_t *arrivals; /* [ARRIVALS_MAX] of the stream: parts that are there; noughts */
 
+    /* Parts lie at absolute places, longer ones far from the beginning: a step of few rows fills
+     * the GPU, and a row of many positions has parts that are merged in little time. */
+    static __host__ __device__ __forceinline__ uint32_t part_of(uint32_t position) {
+        return position < LONG_PARTS_FROM
+                   ? position / ATTENTION_SPLIT
+                   : LONG_PARTS_FROM / ATTENTION_SPLIT + (position - LONG_PARTS_FROM) / LONG_PART;
+    }
+    static __host__ __device__ __forceinline__ uint32_t part_start(uint32_t part) {
+        const uint32_t few = LONG_PARTS_FROM / ATTENTION_SPLIT;
+        return part < few ? part * ATTENTION_SPLIT : LONG_PARTS_FROM + (part - few) * LONG_PART;
+    }
     __device__ __forceinline__ uint32_t first_position(uint32_t position) const {
         const uint32_t from = window && position + 1 > window ? position + 1 - window : 0;
         return max(from, chunk ? position / chunk * chunk : 0u);
@@ -40,7 +54,7 @@ struct attention_call {
     __device__ __forceinline__ uint32_t parts_of(uint32_t position) const {
         if (position == (uint32_t)ROW_NONE)
             return 1;
-        return position / ATTENTION_SPLIT - first_position(position) / ATTENTION_SPLIT + 1;
+        return part_of(position) - part_of(first_position(position)) + 1;
     }
     __device__ __forceinline__ uint32_t row_width() const {
         return (heads + 2 * kv.kv_heads) * kv.head_dim;
@@ -72,8 +86,12 @@ __device__ __forceinline__ float take_sink(const struct attention_call &call, ui
     return f.old_one;
 }
 
-void attention_output_rows(struct stream *s, const struct attention_call &call,
-                           enum storage_type type);
+/* False: not for these types or this head size, nothing is done. */
+bool attention_decode_rows(struct stream *s, const struct attention_call &call,
+                           enum storage_type kv_type);
+/* The same of bf16 activations and a cache of fp8 or int8. */
+bool attention_decode_narrow_rows(struct stream *s, const struct attention_call &call,
+                                  enum storage_type kv_type);
 void attention_prompt_rows(struct stream *s, const struct attention_call &call,
                            enum storage_type type);
 void attention_plain_rows(struct stream *s, const struct attention_call &call,

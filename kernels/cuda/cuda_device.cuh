@@ -29,6 +29,8 @@ struct cuda_device {
 /* Host bytes reach the device by a pinned ring, so that the caller's memory is free when copy_in
  * returns. The ring is cut into parts; a part is used again when the copies out of it are done. */
 enum { RING_PARTS = 4, RING_PART_BYTES = 1 << 20 };
+/* Counts of blocks that have done their part of something (attention_decode.cu). */
+enum { ARRIVALS_MAX = 1 << 16 };
 
 struct cuda_stream {
     struct stream base;
@@ -37,6 +39,9 @@ struct cuda_stream {
     cudaEvent_t ring_done[RING_PARTS];
     unsigned ring_part;
     size_t ring_used; /* bytes of that part */
+    /* [ARRIVALS_MAX], noughts between kernels. Of the stream a graph was recorded on, which is not
+     * launched on two at once */
+    uint32_t *arrivals;
     bool recording;   /* between graph_begin and graph_end */
     bool spoilt;      /* something was asked for that cannot be recorded, or failed */
     bool kernel_last; /* what was put on it last is a kernel of ours */

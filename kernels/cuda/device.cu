@@ -79,6 +79,8 @@ static void cuda_stream_free(struct stream *base) {
             (void)cudaEventDestroy(s->ring_done[i]);
     if (s->ring)
         (void)cudaFreeHost(s->ring);
+    if (s->arrivals)
+        (void)cudaFree(s->arrivals);
     if (s->handle)
         (void)cudaStreamDestroy(s->handle);
     mem_free(s);
@@ -94,6 +96,10 @@ static struct stream *cuda_stream_new(struct device *dev) {
                           cudaHostAllocDefault);
     for (int i = 0; i < RING_PARTS && e == cudaSuccess; i++)
         e = cudaEventCreateWithFlags(&s->ring_done[i], cudaEventDisableTiming);
+    if (e == cudaSuccess)
+        e = cudaMalloc((void **)&s->arrivals, ARRIVALS_MAX * sizeof *s->arrivals);
+    if (e == cudaSuccess)
+        e = cudaMemsetAsync(s->arrivals, 0, ARRIVALS_MAX * sizeof *s->arrivals, s->handle);
     cuda_note(s, e, "making a stream");
     return &s->base;
 }

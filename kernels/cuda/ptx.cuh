@@ -86,6 +86,29 @@ __device__ __forceinline__ uint32_t float2_f16x2(float lo, float hi) {
 #endif
 }
 
+/* a * b + c of packed pairs, subnormal numbers kept. The emulator rounds twice: right where f32
+ * holds the result. */
+__device__ __forceinline__ uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
+#ifdef TRIREME_EMULATED
+    const float2 x = bf16x2_float2(a), y = bf16x2_float2(b), z = bf16x2_float2(c);
+    return float2_bf16x2(fmaf(x.x, y.x, z.x), fmaf(x.y, y.y, z.y));
+#else
+    uint32_t out;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+    return out;
+#endif
+}
+__device__ __forceinline__ uint32_t fma_f16x2(uint32_t a, uint32_t b, uint32_t c) {
+#ifdef TRIREME_EMULATED
+    const float2 x = f16x2_float2(a), y = f16x2_float2(b), z = f16x2_float2(c);
+    return float2_f16x2(fmaf(x.x, y.x, z.x), fmaf(x.y, y.y, z.y));
+#else
+    uint32_t out;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+    return out;
+#endif
+}
+
 /* ---- matrix products of a warp ---- */
 
 /*
@@ -239,6 +262,24 @@ __device__ __forceinline__ void prefetch_l2(const void *p) {
     (void)p;
 #else
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+#endif
+}
+
+/* ---- between blocks ---- */
+
+/* *at += v; what it was. Whoever finds v there sees all that this thread has seen, and what its
+ * block had written before its last barrier. */
+__device__ __forceinline__ uint32_t atomic_add_ordered(uint32_t *at, uint32_t v) {
+#ifdef TRIREME_EMULATED
+    emu::order_blocks(at);
+    return atomicAdd(at, v);
+#else
+    uint32_t old;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(old)
+                 : "l"(at), "r"(v)
+                 : "memory");
+    return old;
 #endif
 }
 

@@ -226,6 +226,9 @@ inline double __dsub_rn(double a, double b) {
 inline float __frsqrt_rn(float a) {
     return float(1.0 / sqrt(double(a)));
 }
+inline float __frcp_rn(float a) {
+    return 1.0f / a;
+}
 inline float __fsqrt_rn(float a) {
     return sqrtf(a);
 }

@@ -108,6 +108,7 @@ struct block {
     unsigned live = 0;
     uint32_t epoch = 0; /* barriers passed */
     race_shared races;
+    std::unordered_map<uint32_t, known_block> known; /* of other blocks, by number */
     unsigned arrived[BARRIERS] = {};
     std::vector<std::unique_ptr<mbarrier>> mbarriers;
     std::vector<bulk_copy> bulk; /* on their way */
@@ -173,6 +174,9 @@ void dependency_wait();
  * the warp's exchange area of this meeting; entry `lane` is that lane's deposit. */
 const unsigned char (*meet(uint32_t mask, const char *what, const void *in,
                            size_t size))[EXCHANGE_BYTES];
+/* An atomic at `at` that orders blocks: what this thread knows is released there, and what others
+ * released there before is known (races.h). */
+void order_blocks(const void *at);
 /* cp.async: bytes of global memory into shared memory, then zeros; there once waited for. */
 void copy_async(void *to, const void *from, unsigned bytes, unsigned zero_bytes);
 /* cp.async.commit_group. */

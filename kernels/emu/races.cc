@@ -39,6 +39,16 @@ bool ordered(uint16_t number, uint32_t epoch, uint32_t meeting, uint32_t clock) 
     return place < t->clock.size() && t->clock[place] >= clock;
 }
 
+/* Whether what a thread of another block did is ordered before what this thread does now. */
+bool known(uint32_t other, uint16_t number, uint32_t epoch) {
+    const thread *t = self;
+    const auto it = t->owner->known.find(other);
+    if (it == t->owner->known.end()) return false;
+    const known_block &k = it->second;
+    if (t->owner->epoch <= k.epoch && k.thread != t->linear + 1) return false;
+    return epoch < k.what.epoch || number == k.what.thread;
+}
+
 uint32_t own_clock() { return self->clock.empty() ? 0 : self->clock[self->linear]; }
 
 void check_readers(race_cell *c, race_readers *r, bool write, const char *where, size_t offset) {
@@ -62,14 +72,16 @@ void check(race_cell *c, race_readers *readers, bool write, const char *where, s
     const thread *t = self;
     const uint32_t me = block_number(t->owner), epoch = t->owner->epoch, meeting = t->owner->warps[t->warp]->meeting_count;
     const uint16_t number = uint16_t(t->linear + 1);
-    if (c->writer && (c->write_block != me || !ordered(c->writer, c->write_epoch, c->write_meeting, c->write_clock)))
+    if (c->writer && !(c->write_block == me ? ordered(c->writer, c->write_epoch, c->write_meeting, c->write_clock)
+                                            : known(c->write_block, c->writer, c->write_epoch)))
         complain(where, offset, write, "wrote", c->writer, c->write_block != me);
     if (readers) check_readers(c, readers, write, where, offset);
     if (write && c->reader && !readers) {
         const bool now = c->read_block == me && c->read_epoch == epoch;
         const bool others = c->several || c->reader != number;
-        if (c->blocks || c->read_block != me || (now && (c->warps || (others && !met(t, c->reader, c->read_meeting)))))
-            complain(where, offset, write, "reads", c->reader, c->blocks || c->read_block != me);
+        const bool strange = c->read_block != me && !known(c->read_block, c->several ? 0 : c->reader, c->read_epoch);
+        if (c->blocks || strange || (now && (c->warps || (others && !met(t, c->reader, c->read_meeting)))))
+            complain(where, offset, write, "reads", c->reader, c->blocks || strange);
     }
     if (write) {
         c->writer = number;
@@ -125,6 +137,24 @@ void note_access(const void *p, size_t size, bool write) {
 
 void note_access_if_watched(const void *p, size_t size, bool write) {
     if (watched) note_access(p, size, write);
+}
+
+void order_blocks(const void *at) {
+    if (!watched) return;
+    block *b = self->owner;
+    auto &here = b->owner->races.released[reinterpret_cast<uintptr_t>(at)];
+    const uint16_t me = uint16_t(self->linear + 1);
+    for (const auto &one : here) {
+        if (one.first == block_number(b)) continue;
+        const auto old = b->known.find(one.first);
+        if (old == b->known.end() || old->second.what.epoch < one.second.epoch) b->known[one.first] = {one.second, b->epoch, me};
+    }
+    for (const auto &one : b->known) /* what it has learned goes on with its own */
+        if (one.second.epoch < b->epoch || one.second.thread == me) {
+            auto &entry = here.insert({one.first, one.second.what}).first->second;
+            if (entry.epoch < one.second.what.epoch) entry = one.second.what;
+        }
+    here[block_number(b)] = {b->epoch, me};
 }
 
 /* ---- blocks with mbarriers ---- */

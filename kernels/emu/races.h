@@ -9,8 +9,10 @@
  *
  * What orders two accesses: a barrier of the block between them; for threads of one warp also a
  * meeting of it (shuffle, vote, mma, __syncwarp); an mbarrier at which the first arrived behind its
- * access and whose phase the second has waited for; for threads of different blocks nothing, unless
- * both are atomic. Atomics are not watched. A cp.async writes its target when it is asked for and
+ * access and whose phase the second has waited for; for threads of different blocks an atomic that
+ * orders (order_blocks) by the first or, behind a barrier, by another thread of its block, and a
+ * later one at the same place by the second, or by another thread of its block and then a barrier.
+ * Atomics are not watched. A cp.async writes its target when it is asked for and
  * when it lands; a bulk copy when it is asked for and until the phase of its mbarrier ends; a
  * product of a warpgroup reads when it is asked for and when it is waited for, and what threads
  * wrote themselves only behind a fence of theirs.
@@ -55,8 +57,22 @@ struct race_shared {
     std::vector<race_cell> cells; /* made at the first access */
     std::vector<race_readers> readers;
 };
+/* What a block released: what it did before its barrier `epoch`, and all that `thread` did. */
+struct released_block {
+    uint32_t epoch;
+    uint16_t thread; /* from 1 */
+};
+/* What a block knows of another: at once in the thread that learned it, in others from the barrier
+ * behind on. */
+struct known_block {
+    struct released_block what;
+    uint32_t epoch;
+    uint16_t thread;
+};
 struct race_grid {
     std::unordered_map<uintptr_t, race_cell> cells;
+    /* by place, then by block */
+    std::unordered_map<uintptr_t, std::unordered_map<uint32_t, released_block>> released;
 };
 
 /* Some kernel was compiled to be watched. */
