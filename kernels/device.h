@@ -46,7 +46,7 @@ struct device_options {
     enum storage_type
         /* of a GPU: f32, f16, bf16; none: TRIREME_ACTIVATION, else bf16. The CPU: always f32 */
         activation;
-    /* what activations become before products (enum compute_type): "f32", "int8" with quantised
+    /* what activations become before products (enum compute_type): "f32", "int8" with quantized
      * weights, "bf16" with weights in bf16, or "auto": what is fastest here with each; NULL: f32. A
      * GPU: always f32 */
     const char *compute;

@@ -1,5 +1,5 @@
 /*
- * encode.h - numbers into quantised types, on the host: for `trireme quantize` and for quantising
+ * encode.h - numbers into quantized types, on the host: for `trireme quantize` and for quantizing
  * at load.
  *
  * Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 give the bytes of ggml's reference. K-quants have a scale (and a

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "kernels/decode.h"
+#include "kernels/dequantize.h"
 
 bool part_has_integers(const struct matrix *w, const struct matrix_part *p) {
     if (w->cols % 32)
@@ -57,10 +57,10 @@ static void fifth_bits(uint32_t bits, int *out) {
 static void k_integers(const uint8_t *b, uint32_t g, const uint8_t *high, const uint8_t *q,
                        struct integer_block *out) {
     uint8_t scale, minimum;
-    decode_k_scale(b + 4, g, &scale, &minimum);
-    out->scale[0] = decode_f16(b) * (float)scale;
+    dequantize_k_scale(b + 4, g, &scale, &minimum);
+    out->scale[0] = dequantize_f16(b) * (float)scale;
     out->minima = true;
-    out->minimum = decode_f16(b + 2) * (float)minimum;
+    out->minimum = dequantize_f16(b + 2) * (float)minimum;
     for (uint32_t i = 0; i < 32; i++)
         out->values[i] =
             (q[32 * (g / 2) + i] >> 4 * (g % 2) & 15) | (high ? (high[i] >> g & 1) << 4 : 0);
@@ -70,7 +70,7 @@ static void q6_k_integers(const uint8_t *b, uint32_t g, struct integer_block *ou
     const uint8_t *low = b + 64 * (g / 4) + 32 * (g % 2), *high = b + 128 + 32 * (g / 4);
     out->span = 16;
     for (uint32_t j = 0; j < 2; j++)
-        out->scale[j] = decode_f16(b + 208) * (float)(int8_t)b[192 + 2 * g + j];
+        out->scale[j] = dequantize_f16(b + 208) * (float)(int8_t)b[192 + 2 * g + j];
     for (uint32_t i = 0; i < 32; i++)
         out->values[i] = (low[i] >> 4 * (g % 4 / 2) & 15) | (high[i] >> 2 * (g % 4) & 3) << 4;
     lower(out->values, 32);
@@ -108,7 +108,7 @@ void part_integers(const struct matrix *w, const struct matrix_part *p, uint32_t
         return;
     }
     const uint8_t *b = block_of(w, p, row, block, &g);
-    out->scale[0] = decode_f16(b);
+    out->scale[0] = dequantize_f16(b);
     switch (type) {
     case STORAGE_Q4_0:
         low_and_high(b + 2, out->values);
@@ -117,18 +117,18 @@ void part_integers(const struct matrix *w, const struct matrix_part *p, uint32_t
     case STORAGE_Q4_1:
         low_and_high(b + 4, out->values);
         out->minima = true;
-        out->minimum = -decode_f16(b + 2);
+        out->minimum = -dequantize_f16(b + 2);
         break;
     case STORAGE_Q5_0:
         low_and_high(b + 6, out->values);
-        fifth_bits(decode_u32(b + 2), out->values);
+        fifth_bits(load_u32(b + 2), out->values);
         lower(out->values, 16);
         break;
     case STORAGE_Q5_1:
         low_and_high(b + 8, out->values);
-        fifth_bits(decode_u32(b + 4), out->values);
+        fifth_bits(load_u32(b + 4), out->values);
         out->minima = true;
-        out->minimum = -decode_f16(b + 2);
+        out->minimum = -dequantize_f16(b + 2);
         break;
     case STORAGE_Q8_0:
         for (uint32_t i = 0; i < 32; i++)
@@ -138,19 +138,19 @@ void part_integers(const struct matrix *w, const struct matrix_part *p, uint32_t
     case STORAGE_Q5_K: k_integers(b, g, b + 16, b + 48, out); break;
     case STORAGE_Q6_K: q6_k_integers(b, g, out); break;
     case STORAGE_MXFP4:
-        out->scale[0] = decode_mxfp4_scale(b);
+        out->scale[0] = dequantize_mxfp4_scale(b);
         table_integers(b + 1, MXFP4_VALUES, out);
         break;
     case STORAGE_IQ4_NL: table_integers(b + 2, IQ4_VALUES, out); break;
     default: /* IQ4_XS */
         out->scale[0] *= (float)(((b[4 + g / 2] >> 4 * (g % 2) & 15) |
-                                  (int)(decode_u16(b + 2) >> 2 * g & 3) << 4) -
+                                  (int)(load_u16(b + 2) >> 2 * g & 3) << 4) -
                                  32);
         table_integers(b + 8 + 16 * g, IQ4_VALUES, out);
     }
 }
 
-void quantise_block(const float *x, int8_t *values, struct int8_scale *out) {
+void quantize_block(const float *x, int8_t *values, struct int8_scale *out) {
     float most = 0;
     bool finite = true;
     int32_t sums[2] = {0, 0}; /* of the halves */

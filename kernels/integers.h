@@ -43,6 +43,6 @@ bool part_has_integers(const struct matrix *w, const struct matrix_part *p);
 void part_integers(const struct matrix *w, const struct matrix_part *p, uint32_t row,
                    uint32_t block, struct integer_block *out);
 /* 32 activations. */
-void quantise_block(const float *x, int8_t *values, struct int8_scale *out);
+void quantize_block(const float *x, int8_t *values, struct int8_scale *out);
 
 #endif

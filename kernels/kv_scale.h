@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-#include "kernels/decode.h"
+#include "kernels/dequantize.h"
 
 /* Bytes of the scales of so many vectors in a cache of this type. */
 static inline size_t kv_scale_bytes(enum storage_type type, size_t vectors) {
@@ -22,16 +22,16 @@ static inline size_t kv_scale_bytes(enum storage_type type, size_t vectors) {
 }
 
 /* most: the largest magnitude; NaN or infinite where one is. */
-DECODE_FN float kv_scale_of(float most) {
-    return most <= 3.4e38f ? DECODE_MUL(most, 1.0f / 127.0f) : decode_bits(0x7fc00000u);
+DEQUANTIZE_FN float kv_scale_of(float most) {
+    return most <= 3.4e38f ? ROUNDED_MUL(most, 1.0f / 127.0f) : float_of_bits(0x7fc00000u);
 }
 /* For kv_stored; 0 where the vector is stored as zeros: too small a scale, or none. */
-DECODE_FN float kv_inverse(float scale) {
+DEQUANTIZE_FN float kv_inverse(float scale) {
     return scale >= 1e-30f ? 1.0f / scale : 0.0f;
 }
 /* x / scale to the nearest even integer, within [-127, 127]; inverse: kv_inverse(scale). */
-DECODE_FN int8_t kv_stored(float x, float inverse) {
-    float q = rintf(DECODE_MUL(x, inverse));
+DEQUANTIZE_FN int8_t kv_stored(float x, float inverse) {
+    float q = rintf(ROUNDED_MUL(x, inverse));
     return (int8_t)(q >= 127.0f ? 127 : q > -127.0f ? (int)q : -127);
 }
 

@@ -1,6 +1,6 @@
 #include "kernels/types.h"
 
-#include "kernels/decode.h"
+#include "kernels/dequantize.h"
 
 static const struct {
     const char *name;
@@ -88,7 +88,7 @@ float storage_get(enum storage_type type, const void *data, size_t idx) {
     float f;
     uint16_t h;
     if (type == STORAGE_F8_E4M3)
-        return decode_e4m3(((const uint8_t *)data)[idx]);
+        return dequantize_e4m3(((const uint8_t *)data)[idx]);
     if (type == STORAGE_I8)
         return ((const int8_t *)data)[idx];
     if (type == STORAGE_F32) {
@@ -116,19 +116,19 @@ void storage_put(enum storage_type type, void *data, size_t idx, float value) {
 
 typedef void (*block_fn)(const uint8_t *block, uint32_t g, float *out);
 static const block_fn BLOCKS[STORAGE_TYPE_COUNT] = {
-#define BLOCK_ROW(symbol, name, values, bytes, lower) [STORAGE_##symbol] = decode_##lower,
+#define BLOCK_ROW(symbol, name, values, bytes, lower) [STORAGE_##symbol] = dequantize_##lower,
     STORAGE_BLOCK_TYPES(BLOCK_ROW)
 #undef BLOCK_ROW
 };
 
-void matrix_decode(const struct matrix *w, uint32_t row, uint32_t k, uint32_t n, float *out) {
+void matrix_dequantize(const struct matrix *w, uint32_t row, uint32_t k, uint32_t n, float *out) {
     const struct matrix_part *p = w->parts;
     CHECK(row < w->rows && k % 32 == 0 && n <= w->cols - k && (n % 32 == 0 || k + n == w->cols));
     while (row >= p->rows)
         row -= (p++)->rows;
     enum storage_type type = part_type(w, p);
     if (storage_is_scaled(type)) {
-        decode_scaled(type, p, w->cols, row, k, n, out);
+        dequantize_scaled(type, p, w->cols, row, k, n, out);
         return;
     }
     const uint8_t *data = (const uint8_t *)p->data + row * storage_bytes(type, w->cols);

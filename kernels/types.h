@@ -38,7 +38,7 @@
     X(U4, "int4", 2, 1, SCALED)                                                                    \
     X(NF4, "nf4", 2, 1, SCALED)                                                                    \
     STORAGE_BLOCK_TYPES(X)
-/* lower: of decode_<lower> (decode.h). */
+/* lower: of dequantize_<lower> (dequantize.h). */
 #define STORAGE_BLOCK_TYPES(X)                                                                     \
     X(Q4_0, "q4_0", 32, 18, q4_0)                                                                  \
     X(Q4_1, "q4_1", 32, 20, q4_1)                                                                  \
@@ -157,7 +157,7 @@ uint8_t f32_to_e4m3(float f);
 float storage_get(enum storage_type type, const void *data, size_t idx);
 /* Values [k, k + n) of a row (0 <= row < w->rows) as f32: the definition of every type. k: a
  * multiple of 32; k + n: one, or w->cols. */
-void matrix_decode(const struct matrix *w, uint32_t row, uint32_t k, uint32_t n, float *out);
+void matrix_dequantize(const struct matrix *w, uint32_t row, uint32_t k, uint32_t n, float *out);
 /* Rounds value into element idx of such a run; the reverse of storage_get. */
 void storage_put(enum storage_type type, void *data, size_t idx, float value);
 

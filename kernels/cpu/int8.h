@@ -16,7 +16,7 @@
 enum { INT8_LANES_MAX = 16, INT8_CHUNK = 512, INT8_UNIT_MAX = 256 };
 
 /*
- * Quantised activations of some rows. A row is `cols` values, then an array for each member of
+ * Quantized activations of some rows. A row is `cols` values, then an array for each member of
  * struct int8_scale, one item a block. Its stride is an odd number of cache lines, so that rows side
  * by side do not meet in the same sets of a cache. INT8_SPARE_ROWS more may be read, their values
  * are of no consequence.
@@ -58,7 +58,7 @@ struct int8_variant {
     const char *name;
     uint32_t lanes;
     /* Row t of x, f32, into row t of `rows`. */
-    void (*quantise)(const float *x, const struct int8_rows *rows, uint32_t t);
+    void (*quantize)(const float *x, const struct int8_rows *rows, uint32_t t);
     /* A panel into `out`, [cols / unit_cols] units of 2 * lanes * row_bytes. */
     void (*pack)(const struct matrix *w, uint32_t part, uint32_t panel, uint8_t *out);
     /* All rows of the product for one panel, packed before or now. */

@@ -12,7 +12,7 @@
  *   q_word        the 4 bytes at p in every lane;  q_lookup  table[index], indexes below 16
  *   i_bytes, f_bytes, f_signed  LANES bytes at p, unsigned or signed: GCC 12 converts its own vectors
  *                 of bytes one by one
- *   f_fma, f_set, f_of_int;  f_half  LANES f16 at p;  f_quantise  quantise_block of integers.h
+ *   f_fma, f_set, f_of_int;  f_half  LANES f16 at p;  f_quantize  quantize_block of integers.h
  *
  * Cost of a panel: its weights are read once for INT8_ROWS rows, made bytes a chunk of INT8_CHUNK
  * columns at a time (they stay in the first cache), and meet ROWS_MAX rows at once. The f32 sums of
@@ -22,7 +22,7 @@
 #include <math.h>
 
 #include "kernels/cpu/int8.h"
-#include "kernels/decode.h"
+#include "kernels/dequantize.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline, unused))
 #define UNROLL        _Pragma("GCC unroll 16")
@@ -142,7 +142,7 @@ static void pack_MXFP4(const uint8_t *row, uint32_t lane, uint8_t *out) {
 }
 ALWAYS_INLINE void unpack_MXFP4(const uint8_t *unit, uint32_t g, struct block *out) {
     static const int8_t LEVELS[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
-    vu e = (vu)i_bytes(unit), tiny = (vu)(e < 2); /* decode_mxfp4_scale */
+    vu e = (vu)i_bytes(unit), tiny = (vu)(e < 2); /* dequantize_mxfp4_scale */
     out->scale[0] = (vf)((tiny & (0x00200000u << (e & 1))) | (~tiny & (e - 1) << 23));
     nibbles(unit + LANES, out->q);
     UNROLL
@@ -209,7 +209,8 @@ static void pack_k(const uint8_t *row, uint32_t lane, uint32_t words, uint8_t *o
     memcpy(out + 2 * LANES + 2 * lane, row + 2, 2);
     out += 4 * LANES;
     for (uint32_t g = 0; g < 8; g++)
-        decode_k_scale(row + 4, g, &out[2 * g * LANES + lane], &out[(2 * g + 1) * LANES + lane]);
+        dequantize_k_scale(row + 4, g, &out[2 * g * LANES + lane],
+                           &out[(2 * g + 1) * LANES + lane]);
     put_words(out + 16 * LANES, lane, row + 16, words);
 }
 ALWAYS_INLINE void unpack_k_scales(const uint8_t *unit, uint32_t g, struct block *out) {
@@ -260,8 +261,7 @@ ALWAYS_INLINE void unpack_Q6_K(const uint8_t *unit, uint32_t g, struct block *ou
 static void pack_IQ4_XS(const uint8_t *row, uint32_t lane, uint8_t *out) {
     memcpy(out + 2 * lane, row, 2);
     for (uint32_t g = 0; g < 8; g++) {
-        int low = row[4 + g / 2] >> 4 * (g % 2) & 15,
-            high = (int)(decode_u16(row + 2) >> 2 * g & 3);
+        int low = row[4 + g / 2] >> 4 * (g % 2) & 15, high = (int)(load_u16(row + 2) >> 2 * g & 3);
         out[(2 + g) * LANES + lane] = (uint8_t)((low | high << 4) - 32);
     }
     put_words(out + 10 * LANES, lane, row + 8, 32);
@@ -706,13 +706,13 @@ static void int8_multiply(const struct int8_product *job, uint32_t part, uint32_
 
 /* ---- activations ---- */
 
-static void int8_quantise(const float *x, const struct int8_rows *rows, uint32_t t) {
+static void int8_quantize(const float *x, const struct int8_rows *rows, uint32_t t) {
     uint32_t blocks = rows->cols / 32;
     int8_t *values = int8_values(rows, t);
     float *d = int8_scales(rows, t);
     for (uint32_t b = 0; b < blocks; b++) {
         struct int8_scale s;
-        f_quantise(x + (size_t)t * rows->cols + 32 * b, values + 32 * b, &s);
+        f_quantize(x + (size_t)t * rows->cols + 32 * b, values + 32 * b, &s);
         d[b] = s.d;
         d[blocks + b] = s.sum;
         memcpy(&d[2 * blocks + b], &s.total, 4);
@@ -722,6 +722,6 @@ static void int8_quantise(const float *x, const struct int8_rows *rows, uint32_t
 
 const struct int8_variant INT8_VARIANT = {.name = INT8_NAME,
                                           .lanes = LANES,
-                                          .quantise = int8_quantise,
+                                          .quantize = int8_quantize,
                                           .pack = int8_pack,
                                           .multiply = int8_multiply};

@@ -3,7 +3,7 @@
  * file gives INT8_VARIANT and INT8_NAME. With AVX-VNNI four products go into 32 bits at once;
  * without it pairs are added to 16 bits, which hold eight pairs of 4 bits times 8, or two of 6 bits.
  */
-#include "kernels/cpu/int8_quantise.h"
+#include "kernels/cpu/int8_quantize.h"
 
 #ifdef __AVXVNNI__
 #define S_STEPS_8_BITS 8

@@ -3,7 +3,7 @@
  * including file gives INT8_VARIANT and INT8_NAME. With AVX-512 VNNI four products go into 32 bits at
  * once; without it pairs are added to 16 bits, as in int8_avx2.h.
  */
-#include "kernels/cpu/int8_quantise.h"
+#include "kernels/cpu/int8_quantize.h"
 
 #ifdef __AVX512VNNI__
 #define S_STEPS_8_BITS 8

@@ -1,5 +1,5 @@
 /*
- * int8_linear.c - products with activations of 8 bits on the device's threads: rows are quantised
+ * int8_linear.c - products with activations of 8 bits on the device's threads: rows are quantized
  * once, then each panel of weights (int8.h) meets them all.
  *
  * Rows go in passes of as many as the device's `pack` holds. A row's bits depend on its own values
@@ -8,19 +8,19 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/int8.h"
 
-struct quantise_task {
+struct quantize_task {
     const struct int8_variant *variant;
     const float *x;
     struct int8_rows rows;
     uint32_t rows_a_part;
 };
 
-static void quantise_part(void *ctx, size_t part_idx, int thread_idx) {
-    const struct quantise_task *task = ctx;
+static void quantize_part(void *ctx, size_t part_idx, int thread_idx) {
+    const struct quantize_task *task = ctx;
     uint32_t t = (uint32_t)part_idx * task->rows_a_part,
              end = MIN(t + task->rows_a_part, task->rows.row_count);
     for (; t < end; t++)
-        task->variant->quantise(task->x, &task->rows, t);
+        task->variant->quantize(task->x, &task->rows, t);
 }
 
 /* Rows of a pass: as many as stay in a second-level cache while panels meet them, and enough that
@@ -33,17 +33,17 @@ static uint32_t rows_of_pass(uint32_t cols) {
 }
 
 /* The rows at x in the device's buffer, which holds them. */
-static struct int8_rows quantise_rows(struct stream *s, const float *x, uint32_t rows,
+static struct int8_rows quantize_rows(struct stream *s, const float *x, uint32_t rows,
                                       uint32_t cols) {
     struct cpu_device *cpu = (struct cpu_device *)s->dev;
-    struct quantise_task task = {
+    struct quantize_task task = {
         .variant = cpu->int8,
         .x = x,
         .rows = {.data = cpu->pack, .stride = int8_stride(cols), .row_count = rows, .cols = cols},
         .rows_a_part = rows / 64 + 1};
     CHECK(task.rows.stride * (rows + INT8_SPARE_ROWS) <= CPU_PACK_BYTES);
     cpu_loop(s, (rows + task.rows_a_part - 1) / task.rows_a_part, (size_t)rows * cols / 4,
-             quantise_part, &task);
+             quantize_part, &task);
     return task.rows;
 }
 
@@ -89,7 +89,7 @@ void cpu_int8_linear(struct stream *s, const struct op_linear *a) {
     for (uint32_t t = 0; t < a->rows; t += pass) {
         uint32_t rows = MIN(a->rows - t, pass);
         task.product.x =
-            quantise_rows(s, (const float *)a->x + (size_t)t * a->w->cols, rows, a->w->cols);
+            quantize_rows(s, (const float *)a->x + (size_t)t * a->w->cols, rows, a->w->cols);
         task.product.out = (float *)a->out + (size_t)t * a->out_stride;
         cpu_loop(s, (task.panels + task.panels_a_part - 1) / task.panels_a_part,
                  (size_t)rows * a->w->rows * a->w->cols / 32, multiply_part, &task);
@@ -145,7 +145,7 @@ void cpu_int8_expert_linear(struct stream *s, const struct op_expert_linear *a) 
     for (task.first = 0; task.first < pairs; task.first += task.x.row_count) {
         uint32_t rows = MIN(pairs - task.first, pass),
                  active = find_experts(a, task.first, rows, task.experts);
-        task.x = quantise_rows(s, (const float *)a->x + (size_t)task.first * a->w->cols, rows,
+        task.x = quantize_rows(s, (const float *)a->x + (size_t)task.first * a->w->cols, rows,
                                a->w->cols);
         cpu_loop(s, (size_t)active * task.panels, (size_t)rows * a->w->rows * a->w->cols / 32,
                  expert_part, &task);

@@ -89,8 +89,8 @@ INLINE vq q_lookup(const int8_t *table, vq idx) {
         idx[i] = (uint8_t)table[idx[i]];
     return idx;
 }
-INLINE void f_quantise(const float *x, int8_t *values, struct int8_scale *out) {
-    quantise_block(x, values, out);
+INLINE void f_quantize(const float *x, int8_t *values, struct int8_scale *out) {
+    quantize_block(x, values, out);
 }
 
 #include "kernels/cpu/int8.inc.h"

@@ -16,7 +16,7 @@ struct head_task {
     uint32_t rows_a_part, row_parts;
 };
 
-/* One output of each row: a chain of VW lanes over a widened row of w. */
+/* One output of each row: a chain of VW lanes over a dequantized row of w. */
 static void head_dots(const struct op_head_linear *a, uint32_t h, uint32_t n, const float *w,
                       uint32_t t, uint32_t end) {
     uint32_t width = a->w->cols;
@@ -57,7 +57,7 @@ static void head_linear_part(void *ctx, size_t part_idx, int thread_idx) {
     for (uint32_t n = 0; n < a->count; n++) {
         uint32_t row = h * a->head_rows + a->first + n;
         const struct matrix_part *part = part_of_row(a->w, &row);
-        WIDEN[a->w->type](part, a->w->cols, row, 0, a->w->cols, wide);
+        DEQUANTIZE[a->w->type](part, a->w->cols, row, 0, a->w->cols, wide);
         (a->transposed ? head_adds : head_dots)(a, h, n, wide, t,
                                                 MIN(t + task->rows_a_part, a->rows));
     }

@@ -8,8 +8,8 @@
  * on its place.
  *
  * Work: part = PART_COLUMNS consecutive outputs. Few rows: row tiles read the stored weights
- * directly, types in blocks decoded into registers; a second tile finds them in cache. Many rows,
- * and types without such tiles: the part's weights are widened to f32 a block of WIDE_WIDTH columns
+ * directly, types in blocks dequantized into registers; a second tile finds them in cache. Many
+ * rows, and types without such tiles: the part's weights are dequantized a block of WIDE_WIDTH columns
  * at a time, for WIDE_ROWS rows; chains that go on in the next block wait in `carry` as they are.
  * So a product with any type has the bits of the product with the same values as f32.
  */
@@ -280,7 +280,7 @@ static void wide_rows(const struct matrix *m, uint32_t first, const struct tile 
             w[c] =
                 type == STORAGE_F32 ? (const float *)p->data + (size_t)row * m->cols + k : wide[c];
             if (type != STORAGE_F32)
-                WIDEN[type](p, m->cols, row, k, t.width, wide[c]);
+                DEQUANTIZE[type](p, m->cols, row, k, t.width, wide[c]);
         }
         run_tiles(STORAGE_F32, &t, rows);
     }

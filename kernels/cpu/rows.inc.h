@@ -39,7 +39,7 @@ static void embed_part(void *ctx, size_t part_idx, int thread_idx) {
             continue;
         }
         const struct matrix_part *p = part_of_row(a->table, &row);
-        WIDEN[part_type(a->table, p)](p, width, row, 0, width, out);
+        DEQUANTIZE[part_type(a->table, p)](p, width, row, 0, width, out);
         embed_row(STORAGE_F32, out, out, width, a->scale);
     }
 }

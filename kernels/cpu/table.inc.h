@@ -1,10 +1,10 @@
 /* table.inc.h - all kernels of one instruction set and their table CPU_OPS. Included by isa_*.c
  * after a vec_*.h. */
-#include "kernels/decode.h"
+#include "kernels/dequantize.h"
 
 #include "kernels/cpu/math.inc.h"
 
-#include "kernels/cpu/widen.inc.h"
+#include "kernels/cpu/dequantize.inc.h"
 
 #ifdef CPU_AMX
 #include "kernels/cpu/linear_amx.inc.h"

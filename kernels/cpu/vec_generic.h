@@ -4,8 +4,8 @@
  *
  *   VW, vf, vi            lanes; a vector of f32; a vector of u32
  *   v_load_n, v_store_n   the first n < VW lanes (loads give zero for the rest and do not touch memory behind)
- *   v_load_bf16, _f16     VW stored values, widened exactly
- *   f16_at                a stored value, widened exactly
+ *   v_load_bf16, _f16     VW stored values, as f32 exactly
+ *   f16_at                a stored value, as f32 exactly
  *   v_lookup, v_low4      table[lane mod 16]; lane mod 16 as a number
  *   vi_load_u8, _u4       VW bytes, or numbers of four bits (the lower half of a byte first), as lanes
  *   v_fma(a, b, c)        a * b + c: fused where the set has it, else rounded twice (fixed for each set); v_fms: - c
@@ -23,7 +23,7 @@
 #ifndef KERNELS_CPU_VEC_GENERIC_H
 #define KERNELS_CPU_VEC_GENERIC_H
 
-#include "kernels/decode.h"
+#include "kernels/dequantize.h"
 
 #define VW      4
 #define VEC_ISA scalar
@@ -122,7 +122,7 @@ static inline vf v_load_f16_n(const void *p, size_t n) {
     return (vf)((h & 0x8000) << 16 | (special & (magnitude | 0x7f800000u)) | (~special & scaled));
 }
 static inline float f16_at(const void *p) {
-    return decode_f16(p);
+    return dequantize_f16(p);
 }
 static inline vf v_load_i8(const int8_t *p) {
     return (vf){p[0], p[1], p[2], p[3]};

@@ -110,8 +110,8 @@ template <int A> static __device__ __forceinline__ float rounded_sum(uint32_t pa
 }
 
 /* Numbers 0 and 2 of four of 8 bits as a pair of type A, exactly; those of numbers 1 and 3 by
- * widen_pair(four >> 8). A NaN of fp8 becomes 480. */
-template <int A, int K> static __device__ __forceinline__ uint32_t widen(uint32_t four) {
+ * dequantize_pair(four >> 8). A NaN of fp8 becomes 480. */
+template <int A, int K> static __device__ __forceinline__ uint32_t dequantize_pair(uint32_t four) {
     if (K == STORAGE_F8_E4M3) { /* moved to the wider type's exponent, whose bias is put right */
         const uint32_t sign = (four & 0x00800080u) << 8, rest = four & 0x007f007fu;
         return A == STORAGE_BF16 ? fma_bf16x2(rest << 4 | sign, 0x7b807b80u, 0x80008000u)
@@ -390,7 +390,8 @@ static __device__ __forceinline__ void make_scores(const Area &area,
                 ldmatrix_x4(b, k + (j + lane / 8) * shape::ROW + c * 16);
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    const uint32_t pairs[2] = {widen<A, K>(b[i]), widen<A, K>(b[i] >> 8)};
+                    const uint32_t pairs[2] = {dequantize_pair<A, K>(b[i]),
+                                               dequantize_pair<A, K>(b[i] >> 8)};
                     mma<A>(s[j + i], a, pairs);
                 }
             }
@@ -446,9 +447,10 @@ static __device__ __forceinline__ void add_values(const Area &area, const struct
                         b[e] &= mask[e % WIDE];
 #pragma unroll
                 for (int e = 0; e < WIDE / 2; e++) {
-                    const uint32_t even[2] = {widen<A, K>(b[2 * e]), widen<A, K>(b[2 * e + 1])},
-                                   odd[2] = {widen<A, K>(b[2 * e] >> 8),
-                                             widen<A, K>(b[2 * e + 1] >> 8)};
+                    const uint32_t even[2] = {dequantize_pair<A, K>(b[2 * e]),
+                                              dequantize_pair<A, K>(b[2 * e + 1])},
+                                   odd[2] = {dequantize_pair<A, K>(b[2 * e] >> 8),
+                                             dequantize_pair<A, K>(b[2 * e + 1] >> 8)};
                     mma<A>(sums[i][0], a[e], even);
                     mma<A>(sums[i][1], a[e], odd);
                 }
@@ -712,7 +714,7 @@ static __device__ __forceinline__ void end_part(const struct attention_call &cal
 
 /* ---- the kernel ---- */
 
-/* Q of a task, its other heads zeros; dims in the order of widened pairs where those are narrow. */
+/* Q of a task, its other heads zeros; dims in the order of such pairs where those are narrow. */
 template <int A, int D, class Area>
 static __device__ __forceinline__ void load_queries(const struct attention_call &call,
                                                     const Area &area, const struct decode_step &s) {

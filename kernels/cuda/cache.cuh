@@ -5,14 +5,14 @@
 #ifndef KERNELS_CUDA_CACHE_CUH
 #define KERNELS_CUDA_CACHE_CUH
 
-#include "kernels/cuda/decode.cuh"
+#include "kernels/cuda/dequantize.cuh"
 #include "kernels/cuda/paged.cuh"
 #include "kernels/kv_scale.h"
 
 template <> struct values<STORAGE_F8_E4M3> {
     typedef uint8_t raw;
     static __device__ __forceinline__ float get(const raw *p) {
-        return decode_e4m3(*p);
+        return dequantize_e4m3(*p);
     }
     static __device__ __forceinline__ void put(raw *p, float v) {
         *p = encode_e4m3(v);

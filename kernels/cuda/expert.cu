@@ -4,10 +4,10 @@
  * Row-wise operations: a value a thread, 256 a block. The product: a warp an output of an expert;
  * lane l sums columns l, l + 32, ..., then a fixed tree, for EXPERT_ROWS of the expert's rows at a
  * time. Weights are read once for EXPERT_ROWS rows. Types that are no plain numbers: a lane takes
- * runs of 32 columns and decodes each (decode.h). Tolerance: ops.h with 32 lanes.
+ * runs of 32 columns and dequantizes each (dequantize.h). Tolerance: ops.h with 32 lanes.
  */
 #include "kernels/cuda/cuda_device.cuh"
-#include "kernels/cuda/decode.cuh"
+#include "kernels/cuda/dequantize.cuh"
 
 struct plan_view {
     const uint32_t *offsets, *pairs, *places;
@@ -95,8 +95,8 @@ static __global__ void expert_linear_kernel(typename values<A>::raw *out,
 
 template <int A>
 static __global__ void
-expert_decoded_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
-                      const struct matrix *experts, const uint32_t *offsets) {
+expert_dequantized_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
+                          const struct matrix *experts, const uint32_t *offsets) {
     dependency_wait();
     dependents_launch();
     const struct matrix &m = experts[blockIdx.y];
@@ -113,7 +113,7 @@ expert_decoded_kernel(typename values<A>::raw *out, const typename values<A>::ra
         for (uint32_t k = lane * 32; k < cols; k += 32 * 32) {
             const uint32_t count = min(32u, cols - k);
             float v[32];
-            decode_group(type, part, cols, row, k, count, v);
+            dequantize_group(type, part, cols, row, k, count, v);
 #pragma unroll
             for (uint32_t i = 0; i < EXPERT_ROWS; i++)
                 if (t + i < end)
@@ -134,8 +134,8 @@ template <int A> static void expert_linear(struct stream *s, const struct op_exp
     launch_shape shape = {dim3(blocks_for(a->w->rows, EXPERT_WARPS), a->w->expert_count),
                           dim3(EXPERT_WARPS * 32), 0, device_of(s)->dependent_launch};
     if (!storage_is_plain(a->w->type)) {
-        LAUNCH(expert_decoded_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x,
-               a->w->experts, a->plan->offsets);
+        LAUNCH(expert_dequantized_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out,
+               (const raw *)a->x, a->w->experts, a->plan->offsets);
         return;
     }
     WITH_ACTIVATION(a->w->type, W,

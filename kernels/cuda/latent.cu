@@ -4,8 +4,8 @@
  *
  * head_linear: a warp an output (lanes over columns, a fixed tree), or, transposed, a thread an
  * output that ascends over the head's rows of w. latent_write: a block of 128 threads a row; the
- * norm's sum as in norm.cu. Types that are no plain numbers: groups of 32 columns are decoded
- * (decode.h); transposed, a thread makes such a group of outputs.
+ * norm's sum as in norm.cu. Types that are no plain numbers: groups of 32 columns are dequantized
+ * (dequantize.h); transposed, a thread makes such a group of outputs.
  *
  * latent_attention: a block of 128 threads a row and head, part after part, as attention.cu's plain
  * kernel: a warp makes the score of a position, a thread the sums of dims tid, tid + 128, ....
@@ -62,8 +62,8 @@ static __global__ void head_transposed_kernel(typename values<A>::raw *out,
 
 template <int A>
 static __global__ void
-head_decoded_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
-                    struct matrix_part part, enum storage_type type, struct head_call call) {
+head_dequantized_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
+                        struct matrix_part part, enum storage_type type, struct head_call call) {
     dependency_wait();
     dependents_launch();
     const uint32_t n = blockIdx.y * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, h = blockIdx.z;
@@ -74,7 +74,7 @@ head_decoded_kernel(typename values<A>::raw *out, const typename values<A>::raw 
     for (uint32_t k = lane * 32; k < call.cols; k += 32 * 32) {
         const uint32_t count = min(32u, call.cols - k);
         float v[32];
-        decode_group(type, part, call.cols, h * call.head_rows + call.first + n, k, count, v);
+        dequantize_group(type, part, call.cols, h * call.head_rows + call.first + n, k, count, v);
         for (uint32_t j = 0; j < count; j++)
             sum += values<A>::get(x + i * call.x_stride + k + j) * v[j];
     }
@@ -85,9 +85,9 @@ head_decoded_kernel(typename values<A>::raw *out, const typename values<A>::raw 
 
 template <int A>
 static __global__ void
-head_transposed_decoded_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
-                               struct matrix_part part, enum storage_type type,
-                               struct head_call call) {
+head_transposed_dequantized_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
+                                   struct matrix_part part, enum storage_type type,
+                                   struct head_call call) {
     dependency_wait();
     dependents_launch();
     const uint32_t k = (blockIdx.y * blockDim.x + threadIdx.x) * 32, h = blockIdx.z;
@@ -97,7 +97,7 @@ head_transposed_decoded_kernel(typename values<A>::raw *out, const typename valu
     const uint32_t count = min(32u, call.cols - k);
     float sums[32] = {}, v[32];
     for (uint32_t n = 0; n < call.count; n++) {
-        decode_group(type, part, call.cols, h * call.head_rows + call.first + n, k, count, v);
+        dequantize_group(type, part, call.cols, h * call.head_rows + call.first + n, k, count, v);
         const float q = values<A>::get(x + i * call.x_stride + n);
         for (uint32_t j = 0; j < count; j++)
             sums[j] += q * v[j];
@@ -107,7 +107,8 @@ head_transposed_decoded_kernel(typename values<A>::raw *out, const typename valu
 }
 
 template <int A>
-static void head_decoded(struct stream *s, const struct op_head_linear *a, enum storage_type type) {
+static void head_dequantized(struct stream *s, const struct op_head_linear *a,
+                             enum storage_type type) {
     typedef typename values<A>::raw raw;
     const struct head_call call = {NULL,     a->w->cols, a->heads,    a->head_rows,
                                    a->first, a->count,   a->x_stride, a->out_stride};
@@ -117,11 +118,11 @@ static void head_decoded(struct stream *s, const struct op_head_linear *a, enum 
              a->heads),
         dim3(a->transposed ? 32 : 128), 0, device_of(s)->dependent_launch};
     if (a->transposed)
-        LAUNCH(head_transposed_decoded_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out,
+        LAUNCH(head_transposed_dequantized_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out,
                (const raw *)a->x, a->w->parts[0], type, call);
     else
-        LAUNCH(head_decoded_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out, (const raw *)a->x,
-               a->w->parts[0], type, call);
+        LAUNCH(head_dequantized_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out,
+               (const raw *)a->x, a->w->parts[0], type, call);
 }
 
 template <int A, int W> static void head_typed(struct stream *s, const struct op_head_linear *a) {
@@ -144,7 +145,7 @@ template <int A, int W> static void head_typed(struct stream *s, const struct op
 template <int A> static void head_any(struct stream *s, const struct op_head_linear *a) {
     const enum storage_type type = part_type(a->w, &a->w->parts[0]);
     if (!storage_is_plain(type)) {
-        head_decoded<A>(s, a, type);
+        head_dequantized<A>(s, a, type);
         return;
     }
     WITH_ACTIVATION(type, W, (head_typed<A, W>(s, a)));

@@ -1,7 +1,7 @@
 /*
  * linear.cu - out[t, n] = sum_k x[t, k] * w[n, k] + bias[n] (kernels/ops.h: op_linear), four ways;
- * two more, on sm_90a, are linear_hopper.cu (16-bit weights in tiles) and linear_packed.cu (quantised
- * ones in units).
+ * two more, on sm_90a, are linear_hopper.cu (16-bit weights in tiles) and linear_packed.cu
+ * (quantized ones in units).
  *
  * rows (output class, 16-bit types): a team of four warps makes 16 or 32 features of up to 64 rows,
  * and a block has one, two or four teams (struct rows_shape). Weights stream through a ring of
@@ -16,15 +16,15 @@
  * plain (any types, any cols, both classes): a warp makes one feature of four rows; lane l sums k =
  * l, l + 32, ..., then a fixed tree.
  *
- * decoded (types that are no plain numbers, both classes): as plain, but a lane takes runs of 32 k
- * and decodes each.
+ * dequantized (types that are no plain numbers, both classes): as plain, but a lane takes runs of
+ * 32 k and dequantizes each.
  *
  * Which way depends on the types and on cols % 8 alone. Cost: weights are read once for 64 or
  * 128 rows (rows; once from DRAM, for blocks that share them run side by side), once for 128
  * (tiles). Tolerance: ops.h with lanes = 4, 1, 32.
  */
 #include "kernels/cuda/cuda_device.cuh"
-#include "kernels/cuda/decode.cuh"
+#include "kernels/cuda/dequantize.cuh"
 #include "kernels/cuda/linear.cuh"
 
 template <int A>
@@ -358,13 +358,13 @@ template <int A, int W> static void linear_plain(struct stream *s, const struct 
     LAUNCH((linear_plain_kernel<A, W>), shape, cuda_stream_of(s), p);
 }
 
-/* ---- decoded ---- */
+/* ---- dequantized ---- */
 
 /* A warp makes one feature of four rows, as above; lane l takes the groups of 32 values l, l + 32,
- * ..., decodes each (decode.h) and sums along it. */
+ * ..., dequantizes each (dequantize.h) and sums along it. */
 template <int A>
-static __global__ void linear_decoded_kernel(struct product p, struct matrix_part part,
-                                             enum storage_type type) {
+static __global__ void linear_dequantized_kernel(struct product p, struct matrix_part part,
+                                                 enum storage_type type) {
     typedef typename values<A>::raw raw;
     const uint32_t row_blocks = (p.rows + PLAIN_ROWS - 1) / PLAIN_ROWS,
                    n = blockIdx.x / row_blocks * PLAIN_WARPS + threadIdx.x / 32,
@@ -378,7 +378,7 @@ static __global__ void linear_decoded_kernel(struct product p, struct matrix_par
     for (uint32_t k = lane * 32; k < p.cols; k += 32 * 32) {
         const uint32_t count = min(32u, p.cols - k);
         float v[32];
-        decode_group(type, part, p.cols, n, k, count, v);
+        dequantize_group(type, part, p.cols, n, k, count, v);
 #pragma unroll
         for (uint32_t i = 0; i < PLAIN_ROWS; i++)
             if (t0 + i < p.rows)
@@ -394,12 +394,12 @@ static __global__ void linear_decoded_kernel(struct product p, struct matrix_par
 }
 
 template <int A>
-static void linear_decoded(struct stream *s, const struct product &p,
-                           const struct matrix_part &part, enum storage_type weights) {
+static void linear_dequantized(struct stream *s, const struct product &p,
+                               const struct matrix_part &part, enum storage_type weights) {
     launch_shape shape = {
         dim3(blocks_for(p.rows, PLAIN_ROWS) * blocks_for(p.features, PLAIN_WARPS)),
         dim3(PLAIN_WARPS * 32), 0, device_of(s)->dependent_launch};
-    LAUNCH(linear_decoded_kernel<A>, shape, cuda_stream_of(s), p, part, weights);
+    LAUNCH(linear_dequantized_kernel<A>, shape, cuda_stream_of(s), p, part, weights);
 }
 
 /* ---- choice ---- */
@@ -436,7 +436,7 @@ static void linear_tiled(struct stream *s, const struct product &p, const struct
         linear_hopper(s, first);
 }
 
-/* Quantised weights in units; int4 only in place, for its scales have moved with them. */
+/* Quantized weights in units; int4 only in place, for its scales have moved with them. */
 static bool has_units(const struct matrix_part &part, enum storage_type type) {
     return !storage_is_plain(type) && (type != STORAGE_U4 || part.packed == part.data);
 }
@@ -480,7 +480,8 @@ void cuda_linear(struct stream *s, const struct op_linear *a) {
         else if (p.features && storage_is_plain(type))
             linear_part(s, p, type, a->class_rows);
         else if (p.features)
-            WITH_ACTIVATION(s->dev->activation_type, A, linear_decoded<A>(s, p, w->parts[i], type));
+            WITH_ACTIVATION(s->dev->activation_type, A,
+                            linear_dequantized<A>(s, p, w->parts[i], type));
         n += w->parts[i].rows;
     }
 }

@@ -23,7 +23,7 @@ bool linear_blas(struct stream *s, const struct product &p);
 /* The product with weights in tiles (linear_hopper.cu). */
 void linear_hopper(struct stream *s, const struct product &p);
 
-/* The product with quantised weights in units (linear_packed.cu); part: theirs. */
+/* The product with quantized weights in units (linear_packed.cu); part: theirs. */
 void linear_packed(struct stream *s, const struct product &p, const struct matrix_part &part,
                    enum storage_type type);
 

@@ -1,6 +1,6 @@
 /*
  * linear_hopper.cuh - what the products for sm_90a share (linear_hopper.cu: weights of 16 bits,
- * linear_packed.cu: quantised ones): the ring of stages, and sums on their way out.
+ * linear_packed.cu: quantized ones): the ring of stages, and sums on their way out.
  */
 #ifndef KERNELS_CUDA_LINEAR_HOPPER_CUH
 #define KERNELS_CUDA_LINEAR_HOPPER_CUH

@@ -1,6 +1,6 @@
 /*
- * linear_packed.cu - out[t, n] = sum_k x[t, k] * w[n, k] + bias[n] on sm_90a with quantised weights,
- * for any number of rows: fp8 and int8 (a scale for all, for a row, fp8 also for 128 x 128 values),
+ * linear_packed.cu - out[t, n] = sum_k x[t, k] * w[n, k] + bias[n] on sm_90a with quantized
+ * weights, for any number of rows: fp8 and int8 (a scale for all, for a row, fp8 also for 128 x 128 values),
  * int4 with groups, Q8_0, Q4_0, Q4_K, Q6_K, MXFP4, put into units when they were loaded
  * (packed.cuh).
  *

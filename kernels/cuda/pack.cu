@@ -1,6 +1,6 @@
 /*
  * pack.cu - weights in the order of the products for sm_90a: tiles of 16-bit types
- * (linear_hopper.cu), units of quantised ones (packed.cuh). In place where nobody else reads them,
+ * (linear_hopper.cu), units of quantized ones (packed.cuh). In place where nobody else reads them,
  * by way of the device's scratch: 64 rows have the same bytes before and after.
  */
 #include "kernels/cuda/linear_hopper.cuh"
@@ -16,7 +16,7 @@ static __global__ void tile_kernel(uint4 *out, const uint4 *w, uint32_t cols) {
         to[swizzled_chunk(i / 8, i % 8) / 8] = from[(size_t)(i / 8) * (cols / 8) + i % 8];
 }
 
-/* ---- quantised types ---- */
+/* ---- quantized types ---- */
 
 /* The block of a GGUF type that value (row, k) lies in. */
 template <int W>
@@ -33,7 +33,7 @@ static __device__ const uint8_t *block_of(const uint8_t *w, uint32_t cols, uint3
     return w + ((size_t)row * cols + k) / VALUES * BYTES;
 }
 
-/* The code of a value, as decode.h finds it. */
+/* The code of a value, as dequantize.h finds it. */
 template <int W>
 static __device__ uint32_t code_of(const uint8_t *w, uint32_t cols, uint32_t row, uint32_t k) {
     const size_t flat = (size_t)row * cols + k;
@@ -66,7 +66,7 @@ static __device__ uint8_t scale_byte(const uint8_t *w, uint32_t cols, uint32_t k
             return block_of<W>(w, cols, j / 4, k)[j % 4];
         auto both = [&](uint32_t piece) {
             uint8_t scale, minimum;
-            decode_k_scale(block_of<W>(w, cols, row, k) + 4, piece, &scale, &minimum);
+            dequantize_k_scale(block_of<W>(w, cols, row, k) + 4, piece, &scale, &minimum);
             return (uint32_t)scale | (uint32_t)minimum << 6;
         };
         if (j < 768)

@@ -1,5 +1,5 @@
 /*
- * packed.cuh - quantised weights as the product for sm_90a reads them (linear_packed.cu): where the
+ * packed.cuh - quantized weights as the product for sm_90a reads them (linear_packed.cu): where the
  * numbers of a unit lie, and what they are in registers.
  *
  * A unit: 64 features x UNIT_K values of k (64; 256 of the types whose blocks have 256), as many
@@ -22,7 +22,7 @@
 #ifndef KERNELS_CUDA_PACKED_CUH
 #define KERNELS_CUDA_PACKED_CUH
 
-#include "kernels/cuda/decode.cuh"
+#include "kernels/cuda/dequantize.cuh"
 #include "kernels/cuda/ptx_hopper.cuh"
 
 enum : uint32_t { PIECE = 32, PACKED_FEATURES = 64 };
@@ -147,7 +147,7 @@ static __device__ __forceinline__ float times_whole(float d, int32_t v, float le
 }
 
 /* Where a thread of a warpgroup reads; moves along k, 64 at a time. Its two features are `row` and
- * row + 8. Scales are rounded as the definition of the type (decode.h) rounds them. */
+ * row + 8. Scales are rounded as the definition of the type (dequantize.h) rounds them. */
 template <int A, int W> struct unit_reader {
     typedef packed<W> form;
     enum : uint32_t {

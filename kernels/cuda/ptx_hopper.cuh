@@ -201,11 +201,11 @@ template <int COUNT> __device__ __forceinline__ void wgmma_hold(float (&d)[COUNT
 }
 
 #ifdef TRIREME_EMULATED
-static inline void emu_widen_bf16(uint32_t pair, float out[2]) {
+static inline void emu_bf16_to_f32(uint32_t pair, float out[2]) {
     const float2 v = bf16x2_float2(pair);
     out[0] = v.x, out[1] = v.y;
 }
-static inline void emu_widen_f16(uint32_t pair, float out[2]) {
+static inline void emu_f16_to_f32(uint32_t pair, float out[2]) {
     const float2 v = f16x2_float2(pair);
     out[0] = v.x, out[1] = v.y;
 }
@@ -246,11 +246,11 @@ static inline void emu_widen_f16(uint32_t pair, float out[2]) {
  * The instruction for one width and type. COUNT = N / 2 sums a thread; numbers of the operands
  * behind them are given as text, for they depend on COUNT. fresh: d = a * b.
  */
-#define WGMMA_SHAPE(TYPE, ptx_type, widen, N, COUNT, O0, O1, O2, O3, O4, O5)                       \
+#define WGMMA_SHAPE(TYPE, ptx_type, to_f32, N, COUNT, O0, O1, O2, O3, O4, O5)                      \
     template <> struct wgmma_shape<TYPE, N> {                                                      \
         static __device__ __forceinline__ void tiles(float (&d)[COUNT], uint64_t a, uint64_t b,    \
                                                      bool fresh) {                                 \
-            HOPPER_PTX(emu::product_ask(d, N, a, nullptr, b, fresh, widen),                        \
+            HOPPER_PTX(emu::product_ask(d, N, a, nullptr, b, fresh, to_f32),                       \
                        "{ .reg .pred add; setp.eq.u32 add, " O2 ", 0;\n"                           \
                        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx_type "." ptx_type     \
                        " {" WGMMA_NAMES_##COUNT "}, " O0 ", " O1 ", add, 1, 1, 0, 0; }"            \
@@ -259,7 +259,7 @@ static inline void emu_widen_f16(uint32_t pair, float out[2]) {
         }                                                                                          \
         static __device__ __forceinline__ void                                                     \
         registers(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b, bool fresh) {             \
-            HOPPER_PTX(emu::product_ask(d, N, 0, a, b, fresh, widen),                              \
+            HOPPER_PTX(emu::product_ask(d, N, 0, a, b, fresh, to_f32),                             \
                        "{ .reg .pred add; setp.eq.u32 add, " O5 ", 0;\n"                           \
                        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx_type "." ptx_type     \
                        " {" WGMMA_NAMES_##COUNT "}, {" O0 ", " O1 ", " O2 ", " O3 "}, " O4         \
@@ -269,16 +269,16 @@ static inline void emu_widen_f16(uint32_t pair, float out[2]) {
                          "r"((uint32_t)fresh));                                                    \
         }                                                                                          \
     };
-#define WGMMA_SHAPES(TYPE, ptx_type, widen)                                                        \
-    WGMMA_SHAPE(TYPE, ptx_type, widen, 8, 4, "%4", "%5", "%6", "%7", "%8", "%9")                   \
-    WGMMA_SHAPE(TYPE, ptx_type, widen, 16, 8, "%8", "%9", "%10", "%11", "%12", "%13")              \
-    WGMMA_SHAPE(TYPE, ptx_type, widen, 32, 16, "%16", "%17", "%18", "%19", "%20", "%21")           \
-    WGMMA_SHAPE(TYPE, ptx_type, widen, 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")           \
-    WGMMA_SHAPE(TYPE, ptx_type, widen, 128, 64, "%64", "%65", "%66", "%67", "%68", "%69")          \
-    WGMMA_SHAPE(TYPE, ptx_type, widen, 256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
+#define WGMMA_SHAPES(TYPE, ptx_type, to_f32)                                                       \
+    WGMMA_SHAPE(TYPE, ptx_type, to_f32, 8, 4, "%4", "%5", "%6", "%7", "%8", "%9")                  \
+    WGMMA_SHAPE(TYPE, ptx_type, to_f32, 16, 8, "%8", "%9", "%10", "%11", "%12", "%13")             \
+    WGMMA_SHAPE(TYPE, ptx_type, to_f32, 32, 16, "%16", "%17", "%18", "%19", "%20", "%21")          \
+    WGMMA_SHAPE(TYPE, ptx_type, to_f32, 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")          \
+    WGMMA_SHAPE(TYPE, ptx_type, to_f32, 128, 64, "%64", "%65", "%66", "%67", "%68", "%69")         \
+    WGMMA_SHAPE(TYPE, ptx_type, to_f32, 256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
 
 template <int TYPE, int N> struct wgmma_shape;
-WGMMA_SHAPES(STORAGE_BF16, "bf16", emu_widen_bf16)
-WGMMA_SHAPES(STORAGE_F16, "f16", emu_widen_f16)
+WGMMA_SHAPES(STORAGE_BF16, "bf16", emu_bf16_to_f32)
+WGMMA_SHAPES(STORAGE_F16, "f16", emu_f16_to_f32)
 
 #endif

@@ -9,7 +9,7 @@
  * table. Tolerance: none but the rounding of the activation type.
  */
 #include "kernels/cuda/cuda_device.cuh"
-#include "kernels/cuda/decode.cuh"
+#include "kernels/cuda/dequantize.cuh"
 
 /* tokens NULL: padding. */
 static __device__ __forceinline__ void put_run(const struct step_run &run, uint32_t slot,
@@ -99,10 +99,10 @@ embed_kernel(typename values<A>::raw *out, const typename values<W>::raw *table,
 }
 
 template <int A>
-static __global__ void embed_decoded_kernel(typename values<A>::raw *out, struct matrix_part part,
-                                            enum storage_type type, uint32_t cols,
-                                            struct embed_range range, struct batch_view batch,
-                                            float scale) {
+static __global__ void embed_dequantized_kernel(typename values<A>::raw *out,
+                                                struct matrix_part part, enum storage_type type,
+                                                uint32_t cols, struct embed_range range,
+                                                struct batch_view batch, float scale) {
     dependency_wait();
     dependents_launch();
     const uint32_t t = blockIdx.x, k = (blockIdx.y * blockDim.x + threadIdx.x) * 32;
@@ -111,18 +111,18 @@ static __global__ void embed_decoded_kernel(typename values<A>::raw *out, struct
     const uint32_t count = min(32u, cols - k), row = embed_row_of(batch, range, t);
     float v[32];
     if (row != (uint32_t)ROW_NONE)
-        decode_group(type, part, cols, row, k, count, v);
+        dequantize_group(type, part, cols, row, k, count, v);
     for (uint32_t i = 0; i < count; i++)
         values<A>::put(out + (size_t)t * cols + k + i,
                        row == (uint32_t)ROW_NONE ? 0.0f : __fmul_rn(v[i], scale));
 }
 
-template <int A> static void embed_decoded(struct stream *s, const struct op_embed *a) {
+template <int A> static void embed_dequantized(struct stream *s, const struct op_embed *a) {
     const struct matrix *table = a->table;
     launch_shape shape = {dim3(a->batch->row_count, blocks_for(table->cols, 32 * 64)), dim3(64), 0,
                           device_of(s)->dependent_launch};
     struct batch_view batch = batch_view_of(a->batch);
-    LAUNCH(embed_decoded_kernel<A>, shape, cuda_stream_of(s), (typename values<A>::raw *)a->out,
+    LAUNCH(embed_dequantized_kernel<A>, shape, cuda_stream_of(s), (typename values<A>::raw *)a->out,
            table->parts[0], part_type(table, &table->parts[0]), table->cols,
            embed_range{a->first, table->rows}, batch, a->scale);
 }
@@ -153,7 +153,7 @@ void cuda_embed(struct stream *s, const struct op_embed *a) {
     if (storage_is_plain(part_type(a->table, &a->table->parts[0])))
         WITH_ACTIVATION(s->dev->activation_type, A, embed<A>(s, a));
     else
-        WITH_ACTIVATION(s->dev->activation_type, A, embed_decoded<A>(s, a));
+        WITH_ACTIVATION(s->dev->activation_type, A, embed_dequantized<A>(s, a));
 }
 
 template <int A>

@@ -158,10 +158,10 @@ void compute(const warpgroup_product &p, float *d) {
     float a[2][16], b[2][16];
     for (unsigned half = 0; half < 2; half++)
         for (unsigned k = 0; k < 8; k++)
-            p.widen(p.a ? tile_pair(p.a, first + g + half * 8, 2 * k) : p.rows[half * 8 + k], a[half] + 2 * k);
+            p.to_f32(p.a ? tile_pair(p.a, first + g + half * 8, 2 * k) : p.rows[half * 8 + k], a[half] + 2 * k);
     for (unsigned j = 0; j < p.columns / 8; j++) {
         for (unsigned c = 0; c < 2; c++)
-            for (unsigned k = 0; k < 8; k++) p.widen(tile_pair(p.b, j * 8 + 2 * t + c, 2 * k), b[c] + 2 * k);
+            for (unsigned k = 0; k < 8; k++) p.to_f32(tile_pair(p.b, j * 8 + 2 * t + c, 2 * k), b[c] + 2 * k);
         for (unsigned i = 0; i < 4; i++) {
             float sum = 0;
             for (unsigned k = 0; k < 16; k++) sum += a[i >> 1][k] * b[i & 1][k];
@@ -185,7 +185,7 @@ unsigned take_sums(float *d, unsigned count) {
 
 } // namespace
 
-void product_ask(float *d, unsigned columns, uint64_t a, const uint32_t *regs, uint64_t b, bool fresh, widen_pair widen) {
+void product_ask(float *d, unsigned columns, uint64_t a, const uint32_t *regs, uint64_t b, bool fresh, pair_to_f32 to_f32) {
     struct {
         uint64_t a, b;
         uint32_t regs[4];
@@ -195,7 +195,7 @@ void product_ask(float *d, unsigned columns, uint64_t a, const uint32_t *regs, u
     if (regs) memcpy(mine.regs, regs, sizeof mine.regs);
     auto *all = meet(0xffffffffu, "wgmma", &mine, sizeof mine);
     if (memcmp(all[0], &mine, 16)) fail("wgmma: the lanes of a warp name different tiles");
-    warpgroup_product p = {take_sums(d, columns / 2), columns, self->product_group, fresh, a, b, {}, widen};
+    warpgroup_product p = {take_sums(d, columns / 2), columns, self->product_group, fresh, a, b, {}, to_f32};
     for (unsigned i = 0; regs && i < 16; i++) { /* row g + i / 8 * 8, pair i % 8 */
         uint32_t lane[4];
         memcpy(lane, all[self->lane / 4 * 4 + i % 4] + 16, sizeof lane);

@@ -45,7 +45,7 @@ struct bulk_copy {
 };
 
 /* Two neighbouring values of 16 bits as floats. */
-typedef void (*widen_pair)(uint32_t pair, float out[2]);
+typedef void (*pair_to_f32)(uint32_t pair, float out[2]);
 
 /* d[64, n] += a[64, 16] * b[16, n] of one warp's 16 rows, as one thread sees it. */
 struct warpgroup_product {
@@ -54,7 +54,7 @@ struct warpgroup_product {
     bool fresh;        /* d = a * b */
     uint64_t a, b;     /* shared memory (product_tile); a 0: registers */
     uint32_t rows[16]; /* of a from registers: the pairs of rows g and g + 8 */
-    widen_pair widen;
+    pair_to_f32 to_f32;
 };
 /* The sums of a product under way: poison in the thread's registers, true here. */
 struct product_sums {
@@ -79,7 +79,7 @@ uint64_t product_tile(const void *tile, uint32_t k);
 void product_fence();
 /* a: its tile, or NULL regs. d: 4 values for each 8 columns. */
 void product_ask(float *d, unsigned columns, uint64_t a, const uint32_t *regs, uint64_t b,
-                 bool fresh, widen_pair widen);
+                 bool fresh, pair_to_f32 to_f32);
 void product_commit();
 void product_wait(unsigned groups_left);
 

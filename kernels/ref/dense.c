@@ -22,7 +22,7 @@ static void ref_integer_linear(const struct op_linear *a) {
     int8_t *values = mem_alloc((size_t)a->rows * a->w->cols);
     struct int8_scale *scales = mem_calloc((size_t)a->rows * blocks, sizeof *scales);
     for (size_t b = 0; b < (size_t)a->rows * blocks; b++)
-        quantise_block((const float *)a->x + 32 * b, values + 32 * b, &scales[b]);
+        quantize_block((const float *)a->x + 32 * b, values + 32 * b, &scales[b]);
     for (uint32_t i = 0; i < a->w->part_count; i++)
         for (uint32_t row = 0; row < a->w->parts[i].rows; row++, n++)
             for (uint32_t b = 0; b < blocks; b++) {
@@ -87,7 +87,7 @@ void ref_linear(struct stream *s, const struct op_linear *a) {
             double sum = 0;
             for (uint32_t k = 0; k < a->w->cols; k++) {
                 if (k % 256 == 0)
-                    matrix_decode(a->w, n, k, MIN(a->w->cols - k, 256), w);
+                    matrix_dequantize(a->w, n, k, MIN(a->w->cols - k, 256), w);
                 sum += (double)x[(size_t)t * a->w->cols + k] * w[k % 256];
             }
             out[(size_t)t * a->out_stride + n] = (float)(sum + (a->w->bias ? a->w->bias[n] : 0));

@@ -16,7 +16,7 @@ static void head_product(const struct op_head_linear *a, const float *x, uint32_
     float w[LATENT_WIDTH_MAX];
     for (uint32_t n = 0; n < a->count; n++) {
         double dot = 0;
-        matrix_decode(a->w, first + n, 0, a->w->cols, w);
+        matrix_dequantize(a->w, first + n, 0, a->w->cols, w);
         for (uint32_t k = 0; a->transposed && k < a->w->cols; k++)
             sums[k] += (double)x[n] * w[k];
         for (uint32_t k = 0; !a->transposed && k < a->w->cols; k++)

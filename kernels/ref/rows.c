@@ -45,7 +45,7 @@ void ref_embed(struct stream *s, const struct op_embed *a) {
             memset(out, 0, width * sizeof *out);
             continue;
         }
-        matrix_decode(a->table, id - a->first, 0, width, out);
+        matrix_dequantize(a->table, id - a->first, 0, width, out);
         for (uint32_t i = 0; i < width; i++)
             out[i] *= a->scale;
     }

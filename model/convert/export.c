@@ -66,7 +66,7 @@ static float value_at(const struct matrix *m, uint64_t row, uint32_t col) {
     uint32_t first = col / 32 * 32;
     if (storage_is_plain(m->type))
         return storage_get(m->type, m->parts[0].data, row * m->cols + col);
-    matrix_decode(m, (uint32_t)row, first, MIN(32, m->cols - first), group);
+    matrix_dequantize(m, (uint32_t)row, first, MIN(32, m->cols - first), group);
     return group[col - first];
 }
 
@@ -76,7 +76,7 @@ static void view_row(const struct export_view *v, uint32_t plane, uint32_t r, ui
     struct place at = place_of(v, plane, r);
     struct matrix m = matrix_of(v);
     if (!v->turned)
-        matrix_decode(&m, (uint32_t)at.row, 0, count, out);
+        matrix_dequantize(&m, (uint32_t)at.row, 0, count, out);
     for (uint32_t c = 0; v->turned && c < count; c++)
         out[c] = value_at(&m, at.row + c, at.col);
 }
@@ -138,7 +138,7 @@ static void mxfp4_row(const struct export_item *item, const struct export_view *
                              .cols = item->cols,
                              .part_count = 1,
                              .parts = {{.data = packed, .rows = 1}}};
-    matrix_decode(&m, 0, 0, item->cols, values);
+    matrix_dequantize(&m, 0, 0, item->cols, values);
     storage_encode(storage_of(&(struct tensor){.type = item->type}), values, item->cols, out);
 }
 

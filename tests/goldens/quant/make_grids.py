@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes kernels/decode_grids.h: the constant tables of GGUF's IQ types, from the Python package gguf.
+"""Writes kernels/dequantize_grids.h: the constant tables of GGUF's IQ types, from the Python package gguf.
 
 Each 8-value entry is 8 two-bit digits of a u16, each 4-value entry 4 four-bit digits, first value lowest.
 """
@@ -18,14 +18,14 @@ def table(out, name, cls):
     digits = digits.reshape(cls.grid_shape)
     width = 16 // cls.grid_shape[1]
     words = [sum(int(d) << (width * i) for i, d in enumerate(row)) for row in digits]
-    out.write(f"DECODE_TABLE uint16_t {name}[{len(words)}] = {{\n")
+    out.write(f"DEQUANTIZE_TABLE uint16_t {name}[{len(words)}] = {{\n")
     for i in range(0, len(words), 14):
         out.write("    " + ", ".join(f"0x{w:04x}" for w in words[i:i + 14]) + ",\n")
     out.write("};\n")
 
 
 with open(sys.argv[1], "w") as f:
-    f.write("/* decode_grids.h - constants of GGUF's IQ types, written by tests/goldens/quant/make_grids.py: not for\n"
+    f.write("/* dequantize_grids.h - constants of GGUF's IQ types, written by tests/goldens/quant/make_grids.py: not for\n"
             " * reading. Eight 2-bit digits or four 4-bit digits a word, first value lowest. */\n"
             "/* clang-format off */\n")
     table(f, "IQ2_XXS_GRID", quants.IQ2_XXS)

@@ -1,6 +1,6 @@
 /* linear with quantised weights in the units of sm_90a: against the definition of each type over
  * the sweep, and bits against row count, neighbours and thread order. */
-#include "kernels/decode.h"
+#include "kernels/dequantize.h"
 #include "rig.h"
 
 /* How a type's scales lie: of a scaled type; others hold their own. */
@@ -144,8 +144,8 @@ static float minimum_of(const struct weights *w, uint32_t row, uint32_t k) {
     if (w->host.type == STORAGE_Q4_K) {
         const uint8_t *b = w->data + (size_t)(row * (w->host.cols / 256) + k / 256) * 144;
         uint8_t scale, minimum;
-        decode_k_scale(b + 4, k % 256 / 32, &scale, &minimum);
-        return decode_f16(b + 2) * minimum;
+        dequantize_k_scale(b + 4, k % 256 / 32, &scale, &minimum);
+        return dequantize_f16(b + 2) * minimum;
     }
     if (w->host.type != STORAGE_U4)
         return 0;
@@ -159,7 +159,7 @@ static void check_values(const struct shape *s, const struct weights *w, const f
                          const float *bias, const float *got) {
     float *row = calloc(s->cols, 4);
     for (uint32_t n = 0; n < s->features; n++) {
-        matrix_decode(&w->host, n, 0, s->cols, row);
+        matrix_dequantize(&w->host, n, 0, s->cols, row);
         for (uint32_t t = 0; t < s->rows; t++) {
             double sum = s->bias ? bias[n] : 0, size = fabs(sum);
             for (uint32_t k = 0; k < s->cols; k++) {

@@ -1,4 +1,4 @@
-/* Quantised storage types on the emulated device: embedding has the values that matrix_decode
+/* Quantized storage types on the emulated device: embedding has the values that matrix_dequantize
  * defines, a product is within the tolerance of the definition, and its bits know neither the other
  * rows nor the order of threads. */
 #include <float.h>
@@ -84,7 +84,7 @@ static void check_embed(struct rig *r, struct table *t) {
         &(struct op_embed){.out = out, .table = &t->device, .batch = &batch, .scale = 1});
     float *got = rig_down(r, STORAGE_F32, out, ROWS * COLS);
     for (uint32_t i = 0; i < ROWS; i++) {
-        matrix_decode(&t->host, ids[i], 0, COLS, want);
+        matrix_dequantize(&t->host, ids[i], 0, COLS, want);
         if (positions[i] == ROW_NONE)
             memset(want, 0, sizeof want);
         if (!same_bits(got + i * COLS, want, COLS))
@@ -114,7 +114,7 @@ static float *product(struct rig *r, struct table *t, const float *x, uint32_t r
 static void check_product(struct rig *r, struct table *t) {
     float *x = random_values((size_t)TOKENS * COLS), w[COLS], *got = product(r, t, x, TOKENS);
     for (uint32_t n = 0; n < ROWS; n++) {
-        matrix_decode(&t->host, n, 0, COLS, w);
+        matrix_dequantize(&t->host, n, 0, COLS, w);
         for (uint32_t i = 0; i < TOKENS; i++) {
             double sum = 0, size = 0;
             for (uint32_t k = 0; k < COLS; k++) {
@@ -157,7 +157,7 @@ static void check_experts(struct rig *r, struct table *t) {
     for (uint32_t i = 0; i < PAIRS * ROWS; i++) {
         float w_row[COLS];
         double size = 0;
-        matrix_decode(&t->host, i % ROWS, 0, COLS, w_row);
+        matrix_dequantize(&t->host, i % ROWS, 0, COLS, w_row);
         for (uint32_t k = 0; k < COLS; k++)
             size += fabs((double)x[i / ROWS * COLS + k] * w_row[k]);
         EXPECT(fabs((double)got[i] - want[i]) <= sum_bound(size, COLS));
@@ -187,7 +187,7 @@ static void check_heads(struct rig *r, struct table *t) {
                 double size = 0;
                 float w_row[COLS];
                 for (uint32_t n = 0; n < COUNT; n++) {
-                    matrix_decode(&t->host, i % HEADS * (ROWS / HEADS) + 1 + n, 0, COLS, w_row);
+                    matrix_dequantize(&t->host, i % HEADS * (ROWS / HEADS) + 1 + n, 0, COLS, w_row);
                     if (transposed)
                         size += fabs((double)x[i * COLS + n] * w_row[k]);
                     for (uint32_t c = 0; !transposed && n == k && c < COLS; c++)

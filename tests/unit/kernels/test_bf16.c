@@ -53,7 +53,7 @@ TEST(the_definition_is_the_product_but_for_the_rounding_of_activations) {
     for (uint32_t r = 0; r < ROWS; r++)
         for (uint32_t n = 0; n < OUTPUTS; n++) {
             double want = (double)w.bias[n], size = fabs(want);
-            matrix_decode(&w.m, n, 0, COLS, row);
+            matrix_dequantize(&w.m, n, 0, COLS, row);
             for (uint32_t k = 0; k < COLS; k++) {
                 want += (double)row[k] * x[r * COLS + k];
                 size += fabs((double)row[k] * x[r * COLS + k]);

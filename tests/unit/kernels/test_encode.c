@@ -1,5 +1,5 @@
-/* Writing quantised types: the simple ones as the Python package gguf writes them
- * (tests/goldens/quant/encoded.bin), the K-quants within the error of a uniform quantiser of their
+/* Writing quantized types: the simple ones as the Python package gguf writes them
+ * (tests/goldens/quant/encoded.bin), the K-quants within the error of a uniform quantizer of their
  * step. */
 #include <stdio.h>
 
@@ -37,7 +37,7 @@ static double rms_error(enum storage_type type, const float *x, uint32_t count) 
     double error = 0, size = 0;
     storage_encode(type, x, count, data);
     m.parts[0] = (struct matrix_part){.data = data, .rows = 1};
-    matrix_decode(&m, 0, 0, count, back);
+    matrix_dequantize(&m, 0, 0, count, back);
     for (uint32_t i = 0; i < count; i++) {
         error += ((double)back[i] - x[i]) * ((double)back[i] - x[i]);
         size += (double)x[i] * x[i];
@@ -47,7 +47,7 @@ static double rms_error(enum storage_type type, const float *x, uint32_t count) 
 }
 
 /* Of n normal values the range is about 3.53 sigma (16) or 4.14 (32), the largest about 1.77 or
- * 2.07 on the average: a uniform quantiser of `steps` steps over it errs by range / steps /
+ * 2.07 on the average: a uniform quantizer of `steps` steps over it errs by range / steps /
  * sqrt(12). A fifth more for scales in few bits. */
 TEST(k_quants_err_no_more_than_their_steps_allow) {
     static const struct {
@@ -86,7 +86,7 @@ TEST(zeros_and_what_is_not_finite_are_written) {
             x[4] = kind ? INFINITY : 0;
             storage_encode(m.type, x, 256, data);
             m.parts[0] = (struct matrix_part){.data = data, .rows = 1};
-            matrix_decode(&m, 0, 0, 256, back);
+            matrix_dequantize(&m, 0, 0, 256, back);
             for (int i = 0; i < 256; i++)
                 EXPECT(back[i] == 0);
         }
@@ -106,7 +106,7 @@ TEST(scaled_types_err_by_half_a_step) {
                                           .scale_stride = 5,
                                           .scales = scales,
                                           .zero = SCALED[t] == STORAGE_U4 ? 8 : 0};
-        matrix_decode(&m, 0, 0, 160, back);
+        matrix_dequantize(&m, 0, 0, 160, back);
         for (int i = 0; i < 160; i++) {
             float step = SCALED[t] == STORAGE_F8_E4M3 ? fmaxf(fabsf(x[i]) / 8, scales[i / 32] / 512)
                                                       : scales[i / 32];

@@ -1,5 +1,5 @@
 /*
- * Products with activations of 8 bits (kernels/integers.h): the definition against the decoded
+ * Products with activations of 8 bits (kernels/integers.h): the definition against the dequantized
  * matrix in double, with the error it may have; then every instruction set and variant, packed or
  * not, at any number of rows, has the definition's bits.
  */
@@ -90,7 +90,7 @@ static void run(struct bench *b, const struct matrix *m, const float *x, uint32_
 }
 
 /* What the definition may be away from the exact product (kernels/integers.h): half a step of each
- * quantised value, and 2 roundings of each of the block's at most 4 f32 terms, whose sizes are
+ * quantized value, and 2 roundings of each of the block's at most 4 f32 terms, whose sizes are
  * bounded by the integers' (values are up to 255 apart from their minimum). */
 static double tolerance(const struct matrix *m, const struct matrix_part *p, uint32_t row,
                         const float *x) {
@@ -100,7 +100,7 @@ static double tolerance(const struct matrix *m, const struct matrix_part *p, uin
         struct int8_scale s;
         int8_t q[32];
         part_integers(m, p, row, b, &w);
-        quantise_block(x + 32 * b, q, &s);
+        quantize_block(x + 32 * b, q, &s);
         for (uint32_t i = 0; i < 32; i++) {
             double scale = w.scale[i / w.span], least = w.minimum;
             steps += fabs((double)s.d) * 0.5000001 * fabs(scale * w.values[i] - least);
@@ -122,7 +122,7 @@ TEST(the_definition_is_the_product_within_half_a_step_of_each_activation) {
                 float row[COLS];
                 double want = (double)w.bias[n],
                        bound = tolerance(&w.m, w.m.parts, n, x + r * COLS);
-                matrix_decode(&w.m, n, 0, COLS, row);
+                matrix_dequantize(&w.m, n, 0, COLS, row);
                 for (uint32_t k = 0; k < COLS; k++)
                     want += (double)row[k] * x[r * COLS + k];
                 double error = fabs((double)got[r * OUTPUTS + n] - want);
@@ -240,7 +240,7 @@ TEST(parts_of_several_types_are_one_product) {
 
 /* Zeros, tiny and huge values, an outlier of each sign; a block that is not finite spoils its own
  * row alone. */
-TEST(strange_activations_are_quantised_as_defined) {
+TEST(strange_activations_are_quantized_as_defined) {
     enum { ROWS = 6, COLS = 96 };
     float *x = random_array(ROWS * COLS), got[ROWS * 5];
     struct weights w = make_weights(BLOCKS, 1, (uint32_t[]){5}, COLS);
@@ -287,7 +287,7 @@ TEST(every_variant_has_the_same_bits) {
                 p.x.row_count = ROWS[k / 2];
                 memset(rows.data, 0x7f, rows.stride * (ROWS_MOST + INT8_SPARE_ROWS));
                 for (uint32_t r = 0; r < p.x.row_count; r++)
-                    v->quantise(x, &p.x, r);
+                    v->quantize(x, &p.x, r);
                 for (uint32_t n = 0; n < int8_panels(v, w.m.parts); n++)
                     v->pack(&w.m, 0, n, packed + n * panel);
                 w.m.parts[0].packed = k % 2 ? packed : NULL;

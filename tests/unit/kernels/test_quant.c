@@ -1,7 +1,7 @@
 /*
- * Quantised storage types: decoding against the Python package gguf
+ * Quantized storage types: dequantizing against the Python package gguf
  * (tests/goldens/quant/blocks.bin) and against definitions in double written here; products have
- * the bits of the product with the decoded f32 matrix, for every instruction set.
+ * the bits of the product with the dequantized f32 matrix, for every instruction set.
  */
 #include <stdio.h>
 
@@ -34,7 +34,7 @@ static void check_golden(const struct golden *g) {
     float *out = guarded((size_t)g->count * g->values);
     uint32_t *ids = calloc(g->count, 4);
     for (uint32_t row = 0; row < g->count; row++) {
-        matrix_decode(&m, row, 0, g->values, out + (size_t)row * g->values);
+        matrix_dequantize(&m, row, 0, g->values, out + (size_t)row * g->values);
         ids[row] = row;
     }
     if (!same_bits(out, g->decoded, (size_t)g->count * g->values))
@@ -101,7 +101,7 @@ TEST(every_fp8_byte_has_its_value) {
                            .part_count = 1};
         float out[256];
         m.parts[0] = (struct matrix_part){.data = bytes, .rows = 1, .scale_rows = 1};
-        matrix_decode(&m, 0, 0, 256, out);
+        matrix_dequantize(&m, 0, 0, 256, out);
         for (int i = 0; i < 256; i++) {
             double want = kind ? e5m2_value((uint8_t)i) : e4m3_value((uint8_t)i);
             if (isnan(want) ? !isnan(out[i])
@@ -235,8 +235,8 @@ TEST(scaled_types_decode_to_stored_minus_zero_times_scale) {
             struct scaled s = make_scaled(SCALED[t], &LAYOUTS[l], 130, 160);
             float out[160];
             for (uint32_t r = 0; r < s.m.rows; r++) {
-                matrix_decode(&s.m, r, 0, 160, out);
-                matrix_decode(&s.m, r, 32, 64, out + 32); /* from the middle */
+                matrix_dequantize(&s.m, r, 0, 160, out);
+                matrix_dequantize(&s.m, r, 32, 64, out + 32); /* from the middle */
                 if (!same_bits(out, s.dense + (size_t)r * 160, 160))
                     check_fail(__FILE__, __LINE__, "%s by %s: row %u is wrong",
                                storage_name(SCALED[t]), LAYOUTS[l].name, r);
@@ -272,7 +272,7 @@ static void check_product(const struct matrix *m, const float *dense, const char
               *want = product(isa, &plain, x, ROWS[i]);
         if (!same_bits(got, want, (size_t)ROWS[i] * m->rows))
             check_fail(__FILE__, __LINE__,
-                       "%s %s %s, %u rows: not the product with the decoded matrix", isa,
+                       "%s %s %s, %u rows: not the product with the dequantized matrix", isa,
                        storage_name(m->type), what, ROWS[i]);
         unguard(x);
         unguard(got);
@@ -289,7 +289,7 @@ TEST(scaled_products_are_those_of_the_decoded_matrix) {
         }
 }
 
-/* Three parts with bias, wide enough for several blocks of the widening loop, from the goldens'
+/* Three parts with bias, wide enough for several blocks of the dequantizing loop, from the goldens'
  * blocks. */
 TEST(block_products_are_those_of_the_decoded_matrix) {
     FILE *f = fopen(TRIREME_SOURCE_DIR "/tests/goldens/quant/blocks.bin", "rb");

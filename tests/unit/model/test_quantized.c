@@ -39,7 +39,7 @@ static float *decode(const struct tensor *t) {
     }
     float *out = calloc((size_t)m.rows * m.cols, sizeof *out);
     for (uint32_t r = 0; r < m.rows; r++)
-        matrix_decode(&m, r, 0, m.cols, out + (size_t)r * m.cols);
+        matrix_dequantize(&m, r, 0, m.cols, out + (size_t)r * m.cols);
     return out;
 }
 
@@ -141,7 +141,7 @@ static void cut_form(const char *name) {
             check_fail(__FILE__, __LINE__, "%s: %s", name, f.err.text);
         float *got = calloc(m.cols, sizeof *got);
         for (uint32_t i = 0; i < 5; i++) {
-            matrix_decode(&m, i, 0, m.cols, got);
+            matrix_dequantize(&m, i, 0, m.cols, got);
             const uint8_t *want =
                 f.w->data + ((size_t)order[i] * cols + first * unit) * sizeof *got;
             if (memcmp(got, want, m.cols * sizeof *got))

@@ -1,6 +1,6 @@
-/* int8_quantise.h - quantise_block of kernels/integers.h with AVX2's vectors. */
-#ifndef KERNELS_CPU_INT8_QUANTISE_H
-#define KERNELS_CPU_INT8_QUANTISE_H
+/* int8_quantize.h - quantize_block of kernels/integers.h with AVX2's vectors. */
+#ifndef KERNELS_CPU_INT8_QUANTIZE_H
+#define KERNELS_CPU_INT8_QUANTIZE_H
 
 #include <immintrin.h>
 
@@ -13,8 +13,8 @@ INLINE int32_t sum_words(__m128i words) { /* of four */
     return _mm_cvtsi128_si32(_mm_add_epi32(words, _mm_shuffle_epi32(words, 0xb1)));
 }
 
-/* quantise_block. x - x is 0, or NaN where x is not finite. */
-INLINE void f_quantise(const float *x, int8_t *values, struct int8_scale *out) {
+/* quantize_block. x - x is 0, or NaN where x is not finite. */
+INLINE void f_quantize(const float *x, int8_t *values, struct int8_scale *out) {
     const __m256 sign = _mm256_set1_ps(-0.0f);
     __m256 v[4], most = _mm256_setzero_ps(), strange = most;
     for (int i = 0; i < 4; i++) {

@@ -1,14 +1,14 @@
 /*
- * widen.inc.h - runs of a weight row as f32, one function a storage type, compiled for each
- * instruction set: decode.h says what the values are, so no set changes a bit.
+ * dequantize.inc.h - runs of a weight row as f32, one function a storage type, compiled for each
+ * instruction set: dequantize.h says what the values are, so no set changes a bit.
  */
-#include "kernels/decode.h"
+#include "kernels/dequantize.h"
 
 /* Values [k, k + n) of a part's row. k: a multiple of 256; n too, or up to the row's end. */
-typedef void (*widen_fn)(const struct matrix_part *p, uint32_t cols, uint32_t row, size_t k,
-                         size_t n, float *out);
+typedef void (*dequantize_fn)(const struct matrix_part *p, uint32_t cols, uint32_t row, size_t k,
+                              size_t n, float *out);
 
-/* ---- the common types, VW values at a time: decode.h's operations lane by lane ----
+/* ---- the common types, VW values at a time: dequantize.h's operations lane by lane ----
  *
  * A block's scales first (open_<type>, once a block), then vectors of 32 values (lanes_<type>), so
  * that products take them from registers. Where v_fms stands for a multiplication and a subtraction
@@ -48,9 +48,9 @@ ALWAYS_INLINE void lanes_q8_0(const uint8_t *b, const struct open_block *o, uint
         out[i] = v_mul(v_load_i8((const int8_t *)b + 2 + i * VW), d);
 }
 
-/* Scales and minima are six bits each: decode_k_scale for all eight groups. */
+/* Scales and minima are six bits each: dequantize_k_scale for all eight groups. */
 ALWAYS_INLINE void open_q4_k(const uint8_t *b, struct open_block *o) {
-    uint32_t low = decode_u32(b + 4), middle = decode_u32(b + 8), high = decode_u32(b + 12), six[8];
+    uint32_t low = load_u32(b + 4), middle = load_u32(b + 8), high = load_u32(b + 12), six[8];
     six[0] = low & 0x3f3f3f3f;
     six[1] = (high & 0x0f0f0f0f) | (low >> 2 & 0x30303030);
     six[2] = middle & 0x3f3f3f3f;
@@ -138,9 +138,9 @@ ALWAYS_INLINE void lanes_q3_k(const uint8_t *b, const struct open_block *o, uint
 ALWAYS_INLINE void open_q2_k(const uint8_t *b, struct open_block *o) {
     float d = f16_at(b + 80), least = f16_at(b + 82);
     for (uint32_t i = 0; i < 16; i++)
-        o->scales[i] = DECODE_MUL(d, (float)(b[i] & 15));
+        o->scales[i] = ROUNDED_MUL(d, (float)(b[i] & 15));
     for (uint32_t i = 0; i < 16; i++)
-        o->minima[i] = DECODE_MUL(least, (float)(b[i] >> 4));
+        o->minima[i] = ROUNDED_MUL(least, (float)(b[i] >> 4));
 }
 ALWAYS_INLINE void lanes_q2_k(const uint8_t *b, const struct open_block *o, uint32_t g, vf *out) {
     UNROLL
@@ -168,15 +168,15 @@ ALWAYS_INLINE void open_iq4_xs(const uint8_t *b, struct open_block *o) {
     float d = f16_at(b);
     UNROLL
     for (uint32_t g = 0; g < 8; g++) {
-        int low = b[4 + g / 2] >> 4 * (g % 2) & 15, high = (int)(decode_u16(b + 2) >> 2 * g & 3);
-        o->scales[g] = DECODE_MUL(d, (float)((low | high << 4) - 32));
+        int low = b[4 + g / 2] >> 4 * (g % 2) & 15, high = (int)(load_u16(b + 2) >> 2 * g & 3);
+        o->scales[g] = ROUNDED_MUL(d, (float)((low | high << 4) - 32));
     }
 }
 ALWAYS_INLINE void lanes_iq4_xs(const uint8_t *b, const struct open_block *o, uint32_t g, vf *out) {
     lanes_table(b + 8 + 16 * g, IQ4_TABLE, o->scales[g], out);
 }
 ALWAYS_INLINE void open_mxfp4(const uint8_t *b, struct open_block *o) {
-    o->scales[0] = decode_mxfp4_scale(b);
+    o->scales[0] = dequantize_mxfp4_scale(b);
 }
 ALWAYS_INLINE void lanes_mxfp4(const uint8_t *b, const struct open_block *o, uint32_t g, vf *out) {
     lanes_table(b + 1, MXFP4_TABLE, o->scales[0], out);
@@ -217,7 +217,7 @@ ALWAYS_INLINE void lanes_of(const enum storage_type type, const uint8_t *b,
     ALWAYS_INLINE void lanes_##lower(const uint8_t *b, const struct open_block *o, uint32_t g,     \
                                      vf *out) {                                                    \
         float values[32];                                                                          \
-        decode_##lower(b, g, values);                                                              \
+        dequantize_##lower(b, g, values);                                                          \
         UNROLL                                                                                     \
         for (uint32_t i = 0; i < LANES; i++)                                                       \
             out[i] = v_load(values + i * VW);                                                      \
@@ -251,21 +251,22 @@ ALWAYS_INLINE void lanes_scaled(const enum storage_type type, const struct matri
     size_t first = (size_t)row * cols + k;
     for (uint32_t i = 0; i < n;) {
         float zero, scale;
-        uint32_t end = decode_run(p, cols, row, k, n, i, &zero, &scale);
+        uint32_t end = dequantize_run(p, cols, row, k, n, i, &zero, &scale);
         bool even = type != STORAGE_U4 || (first + i) % 2 == 0;
         for (; even && i + VW <= end; i += VW)
             v_store(out + i,
                     v_mul(v_sub(v_stored(type, data, first + i), v_set1(zero)), v_set1(scale)));
         for (; i < end; i++)
-            out[i] = DECODE_MUL(DECODE_SUB(decode_stored(type, data, first + i), zero), scale);
+            out[i] =
+                ROUNDED_MUL(ROUNDED_SUB(dequantize_stored(type, data, first + i), zero), scale);
     }
 }
 
 /* ---- rows ---- */
 
-#define WIDEN_BLOCKS(symbol, name, values, bytes, lower)                                           \
-    static void widen_##lower(const struct matrix_part *p, uint32_t cols, uint32_t row, size_t k,  \
-                              size_t n, float *out) {                                              \
+#define DEQUANTIZE_BLOCKS(symbol, name, values, bytes, lower)                                      \
+    static void dequantize_row_##lower(const struct matrix_part *p, uint32_t cols, uint32_t row,   \
+                                       size_t k, size_t n, float *out) {                           \
         const uint8_t *b =                                                                         \
             (const uint8_t *)p->data + ((size_t)row * cols + k) / (values) * (bytes);              \
         struct open_block o;                                                                       \
@@ -280,12 +281,12 @@ ALWAYS_INLINE void lanes_scaled(const enum storage_type type, const struct matri
             }                                                                                      \
         }                                                                                          \
     }
-STORAGE_BLOCK_TYPES(WIDEN_BLOCKS)
-#undef WIDEN_BLOCKS
+STORAGE_BLOCK_TYPES(DEQUANTIZE_BLOCKS)
+#undef DEQUANTIZE_BLOCKS
 
-#define WIDEN_PLAIN(symbol, bytes)                                                                 \
-    static void widen_##symbol(const struct matrix_part *p, uint32_t cols, uint32_t row, size_t k, \
-                               size_t n, float *out) {                                             \
+#define DEQUANTIZE_PLAIN(symbol, bytes)                                                            \
+    static void dequantize_row_##symbol(const struct matrix_part *p, uint32_t cols, uint32_t row,  \
+                                        size_t k, size_t n, float *out) {                          \
         const char *w = (const char *)p->data + ((size_t)row * cols + k) * (bytes);                \
         size_t i = 0;                                                                              \
         for (; i + VW <= n; i += VW)                                                               \
@@ -293,31 +294,32 @@ STORAGE_BLOCK_TYPES(WIDEN_BLOCKS)
         for (; i < n; i++)                                                                         \
             out[i] = storage_get(STORAGE_##symbol, w, i);                                          \
     }
-WIDEN_PLAIN(F32, 4)
-WIDEN_PLAIN(F16, 2)
-WIDEN_PLAIN(BF16, 2)
+DEQUANTIZE_PLAIN(F32, 4)
+DEQUANTIZE_PLAIN(F16, 2)
+DEQUANTIZE_PLAIN(BF16, 2)
 
-#define WIDEN_SCALED(symbol, decode)                                                               \
-    static void widen_##symbol(const struct matrix_part *p, uint32_t cols, uint32_t row, size_t k, \
-                               size_t n, float *out) {                                             \
-        decode(STORAGE_##symbol, p, cols, row, (uint32_t)k, (uint32_t)n, out);                     \
+#define DEQUANTIZE_SCALED(symbol, function)                                                        \
+    static void dequantize_row_##symbol(const struct matrix_part *p, uint32_t cols, uint32_t row,  \
+                                        size_t k, size_t n, float *out) {                          \
+        function(STORAGE_##symbol, p, cols, row, (uint32_t)k, (uint32_t)n, out);                   \
     }
-WIDEN_SCALED(F8_E4M3, lanes_scaled)
-WIDEN_SCALED(F8_E5M2, decode_scaled)
-WIDEN_SCALED(I8, lanes_scaled)
-WIDEN_SCALED(U8, lanes_scaled)
-WIDEN_SCALED(U4, lanes_scaled)
-WIDEN_SCALED(NF4, decode_scaled)
+DEQUANTIZE_SCALED(F8_E4M3, lanes_scaled)
+DEQUANTIZE_SCALED(F8_E5M2, dequantize_scaled)
+DEQUANTIZE_SCALED(I8, lanes_scaled)
+DEQUANTIZE_SCALED(U8, lanes_scaled)
+DEQUANTIZE_SCALED(U4, lanes_scaled)
+DEQUANTIZE_SCALED(NF4, dequantize_scaled)
 
-static const widen_fn WIDEN[STORAGE_TYPE_COUNT] = {
-    [STORAGE_F32] = widen_F32,         [STORAGE_F16] = widen_F16,
-    [STORAGE_BF16] = widen_BF16,       [STORAGE_F8_E4M3] = widen_F8_E4M3,
-    [STORAGE_F8_E5M2] = widen_F8_E5M2, [STORAGE_I8] = widen_I8,
-    [STORAGE_U8] = widen_U8,           [STORAGE_U4] = widen_U4,
-    [STORAGE_NF4] = widen_NF4,
-#define WIDEN_ROW(symbol, name, values, bytes, lower) [STORAGE_##symbol] = widen_##lower,
-    STORAGE_BLOCK_TYPES(WIDEN_ROW)
-#undef WIDEN_ROW
+static const dequantize_fn DEQUANTIZE[STORAGE_TYPE_COUNT] = {
+    [STORAGE_F32] = dequantize_row_F32,         [STORAGE_F16] = dequantize_row_F16,
+    [STORAGE_BF16] = dequantize_row_BF16,       [STORAGE_F8_E4M3] = dequantize_row_F8_E4M3,
+    [STORAGE_F8_E5M2] = dequantize_row_F8_E5M2, [STORAGE_I8] = dequantize_row_I8,
+    [STORAGE_U8] = dequantize_row_U8,           [STORAGE_U4] = dequantize_row_U4,
+    [STORAGE_NF4] = dequantize_row_NF4,
+#define DEQUANTIZE_ROW(symbol, name, values, bytes, lower)                                         \
+    [STORAGE_##symbol] = dequantize_row_##lower,
+    STORAGE_BLOCK_TYPES(DEQUANTIZE_ROW)
+#undef DEQUANTIZE_ROW
 };
 
 /* The part a row of the matrix lies in; *row becomes the row in it. */
