@@ -51,14 +51,15 @@ static int load_head(struct loader *l) {
         rc = loader_cut(l, &l->w->embed, &e, &cut, 1, l->spec->embed_dim, false, 0, NULL);
     if (!rc && shard_is_last(l->shard)) {
         bool shared = l->spec->tied_head && shard_is_first(l->shard);
-        if (shared) {
+        if (shared)
             l->w->head = l->w->embed;
-            rc = loader_pack(l, &l->w->head, PACK_BESIDE);
-        }
-        if (!rc)
-            rc = shared ? load_shared_bias(l, cut.rows.first)
-                        : loader_cut(l, &l->w->head, &h, &cut, 1, l->spec->embed_dim,
-                                     l->spec->head_bias, 0, NULL);
+        else
+            rc = loader_cut(l, &l->w->head, &h, &cut, 1, l->spec->embed_dim, l->spec->head_bias, 0,
+                            NULL);
+        if (!rc && h.role == ROLE_EMBED) /* a product, though the embedding's bytes are none */
+            rc = loader_pack(l, &l->w->head, shared ? PACK_BESIDE : PACK_HERE);
+        if (!rc && shared)
+            rc = load_shared_bias(l, cut.rows.first);
     }
     loader_skip(l, ROLE_HEAD_BIAS, 0);
     if (embed)

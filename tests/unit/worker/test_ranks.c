@@ -112,10 +112,13 @@ static void crew_tell(void *ctx, struct wire_plan *plan) {
     }
 }
 
+/* Of --compute: 1 is f32, 2 bf16, which the bundled model's weights are in. */
+static int compute_type = 1;
+
 static struct worker_settings settings_of(uint32_t tp, uint32_t rank, uint32_t pp, uint32_t stage) {
     struct worker_settings s = planner_settings(model_dir(), "auto");
     s.threads = 1;
-    s.compute = 1; /* f32, as the cache: what differs is the order of sums alone */
+    s.compute = compute_type; /* f32, as the cache: what differs is the order of sums alone */
     s.kv_type = 1;
     s.max_step_tokens = 128;
     s.tp = tp;
@@ -286,6 +289,21 @@ static bool best_of(struct crew *crew, struct numbers *out) {
         }
     }
     return true;
+}
+
+/* A stage has its own copy of a head that is tied to the embedding: its products are as narrow. */
+TEST(stages_compute_with_the_bits_of_the_whole) {
+    static struct crew crew;
+    static struct numbers whole, divided;
+    compute_type = 2;
+    EXPECT(crew_open(&crew, 1, 1));
+    EXPECT(best_of(&crew, &whole));
+    EXPECT_EQ(crew_close(&crew), 0);
+    EXPECT(crew_open(&crew, 1, 2));
+    EXPECT(best_of(&crew, &divided));
+    EXPECT_EQ(crew_close(&crew), 0);
+    compute_type = 1;
+    EXPECT(!memcmp(&whole, &divided, sizeof whole));
 }
 
 TEST(divided_sums_differ_from_the_whole_by_rounding_only) {
