@@ -7,7 +7,7 @@
  * (`gguf.quants.dequantize`). Formats: ggml/src/ggml-common.h and ggml-quants.c (GGUF); OCP 8-bit
  * floating point specification (e4m3fn, e5m2); QLoRA, Dettmers et al. 2023, appendix E (NF4).
  *
- * Types with scales in an array of their own (struct matrix_part) go through dequantize_scaled:
+ * Types with scales in an array of their own (struct matrix_segment) go through dequantize_scaled:
  * value = (stored - zero) * scale, in f32.
  *
  * DEQUANTIZE_FN, DEQUANTIZE_TABLE, ROUNDED_MUL, ROUNDED_ADD, ROUNDED_SUB: set by the including
@@ -424,7 +424,7 @@ DEQUANTIZE_TABLE float NF4_VALUES[16] = {-1.0f,
                                          0.7229568362236023f,
                                          1.0f};
 
-/* The stored number of element idx of a part, before zero and scale. */
+/* The stored number of element idx of a segment, before zero and scale. */
 DEQUANTIZE_FN float dequantize_stored(enum storage_type type, const uint8_t *data, size_t idx) {
     switch (type) {
     case STORAGE_F8_E4M3: return dequantize_e4m3(data[idx]);
@@ -437,9 +437,9 @@ DEQUANTIZE_FN float dequantize_stored(enum storage_type type, const uint8_t *dat
     }
 }
 
-/* Of values [k, k + n) of a part's row: the end of the run from i on that shares a scale; the zero
- * and the scale. */
-DEQUANTIZE_FN uint32_t dequantize_run(const struct matrix_part *p, uint32_t cols, uint32_t row,
+/* Of values [k, k + n) of a segment's row: the end of the run from i on that shares a scale; the
+ * zero and the scale. */
+DEQUANTIZE_FN uint32_t dequantize_run(const struct matrix_segment *p, uint32_t cols, uint32_t row,
                                       uint32_t k, uint32_t n, uint32_t i, float *zero,
                                       float *scale) {
     const bool flat = p->scale_rows == 0;
@@ -454,8 +454,8 @@ DEQUANTIZE_FN uint32_t dequantize_run(const struct matrix_part *p, uint32_t cols
     return left < n - i ? i + (uint32_t)left : n;
 }
 
-/* Values [k, k + n) of a row of a part. */
-DEQUANTIZE_FN void dequantize_scaled(enum storage_type type, const struct matrix_part *p,
+/* Values [k, k + n) of a row of a segment. */
+DEQUANTIZE_FN void dequantize_scaled(enum storage_type type, const struct matrix_segment *p,
                                      uint32_t cols, uint32_t row, uint32_t k, uint32_t n,
                                      float *out) {
     const uint8_t *data = (const uint8_t *)p->data;

@@ -75,9 +75,9 @@ uint64_t device_memory_available(struct device *dev) {
 
 enum compute_type device_compute(const struct device *dev, const struct matrix *w) {
     bool integers = dev->compute & COMPUTE_INT8, bf16 = dev->compute & COMPUTE_BF16;
-    for (uint32_t i = 0; i < w->part_count; i++) {
-        integers = integers && part_has_integers(w, &w->parts[i]);
-        bf16 = bf16 && part_type(w, &w->parts[i]) == STORAGE_BF16;
+    for (uint32_t i = 0; i < w->segment_count; i++) {
+        integers = integers && segment_has_integers(w, &w->segments[i]);
+        bf16 = bf16 && segment_type(w, &w->segments[i]) == STORAGE_BF16;
     }
     return integers ? COMPUTE_INT8 : bf16 ? COMPUTE_BF16 : COMPUTE_F32;
 }

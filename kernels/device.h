@@ -132,7 +132,7 @@ static inline void device_close(struct device **dev) {
     *dev = NULL;
 }
 /* What activations of products with `w` become on this device: a compute type of its own that every
- * part of the matrix allows, or f32. */
+ * segment of the matrix allows, or f32. */
 enum compute_type device_compute(const struct device *dev, const struct matrix *w);
 enum { CPU_ISAS_MAX = 8 };
 /* The instruction sets this machine can run, best last, as names for device_options.isa; returns

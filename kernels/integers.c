@@ -4,10 +4,10 @@
 
 #include "kernels/dequantize.h"
 
-bool part_has_integers(const struct matrix *w, const struct matrix_part *p) {
+bool segment_has_integers(const struct matrix *w, const struct matrix_segment *p) {
     if (w->cols % 32)
         return false;
-    switch (part_type(w, p)) {
+    switch (segment_type(w, p)) {
     case STORAGE_Q4_0:
     case STORAGE_Q4_1:
     case STORAGE_Q5_0:
@@ -29,9 +29,9 @@ bool part_has_integers(const struct matrix *w, const struct matrix_part *p) {
 }
 
 /* The bytes of a block type that hold columns from 32 * block on, and which 32 of them. */
-static const uint8_t *block_of(const struct matrix *w, const struct matrix_part *p, uint32_t row,
+static const uint8_t *block_of(const struct matrix *w, const struct matrix_segment *p, uint32_t row,
                                uint32_t block, uint32_t *g) {
-    enum storage_type type = part_type(w, p);
+    enum storage_type type = segment_type(w, p);
     uint32_t a_block = storage_block(type) / 32;
     *g = block % a_block;
     return (const uint8_t *)p->data + (size_t)row * storage_bytes(type, w->cols) +
@@ -83,9 +83,9 @@ static void table_integers(const uint8_t *q, const int8_t *table, struct integer
     }
 }
 
-static void scaled_integers(const struct matrix *w, const struct matrix_part *p, uint32_t row,
+static void scaled_integers(const struct matrix *w, const struct matrix_segment *p, uint32_t row,
                             uint32_t block, struct integer_block *out) {
-    bool nibbles = part_type(w, p) == STORAGE_U4;
+    bool nibbles = segment_type(w, p) == STORAGE_U4;
     size_t at = (size_t)row * w->cols + 32 * block,
            place = (size_t)(row / p->scale_rows) * p->scale_stride +
                    (p->scale_cols ? 32 * block / p->scale_cols : 0);
@@ -98,10 +98,10 @@ static void scaled_integers(const struct matrix *w, const struct matrix_part *p,
             nibbles ? data[(at + i) / 2] >> 4 * ((at + i) % 2) & 15 : (int8_t)data[at + i];
 }
 
-void part_integers(const struct matrix *w, const struct matrix_part *p, uint32_t row,
-                   uint32_t block, struct integer_block *out) {
+void segment_integers(const struct matrix *w, const struct matrix_segment *p, uint32_t row,
+                      uint32_t block, struct integer_block *out) {
     uint32_t g;
-    enum storage_type type = part_type(w, p);
+    enum storage_type type = segment_type(w, p);
     *out = (struct integer_block){.span = 32};
     if (storage_is_scaled(type)) {
         scaled_integers(w, p, row, block, out);

@@ -38,10 +38,10 @@ struct integer_block {
 };
 
 /* Whether the type has such blocks; `p` may hold scales of its own. */
-bool part_has_integers(const struct matrix *w, const struct matrix_part *p);
-/* Columns [32 block, 32 block + 32) of a part's row; the part has integers. */
-void part_integers(const struct matrix *w, const struct matrix_part *p, uint32_t row,
-                   uint32_t block, struct integer_block *out);
+bool segment_has_integers(const struct matrix *w, const struct matrix_segment *p);
+/* Columns [32 block, 32 block + 32) of a segment's row; the segment has integers. */
+void segment_integers(const struct matrix *w, const struct matrix_segment *p, uint32_t row,
+                      uint32_t block, struct integer_block *out);
 /* 32 activations. */
 void quantize_block(const float *x, int8_t *values, struct int8_scale *out);
 

@@ -111,7 +111,7 @@ struct op_prepare {
  * table lacks: zeros. */
 struct op_embed {
     void *out;
-    const struct matrix *table; /* [ids from first on, cols], one part */
+    const struct matrix *table; /* [ids from first on, cols], one segment */
     const struct step_batch *batch;
     float scale;
     uint32_t first; /* the id of the table's first row: a rank's part of the vocabulary */
@@ -190,7 +190,7 @@ struct op_rope_kv {
  * positions[t] (window: the last `window` of them; chunk: those of its own chunk, from positions[t]
  * / chunk * chunk on) of the row's slot. sinks: a score of each head that takes part in the softmax
  * and has no value. q: qkv as above; out: act [T, H * D]. KV is cut at fixed absolute positions
- * (multiples of ATTENTION_SPLIT); each part has its own maximum and sums, parts are combined in
+ * (multiples of ATTENTION_SPLIT); each split has its own maximum and sums, splits are combined in
  * ascending order. Padding rows: zeros. scratch: ops->attention_scratch(row_count, heads, head_dim,
  * max_context) bytes.
  *
@@ -345,13 +345,13 @@ struct ops {
     const struct state_ops *state; /* ops_state.h */
     const struct row_ops *rows;    /* ops_rows.h */
 
-    /* Weights in the order of the device's kernels: bytes of a part in it (0: it stays as it is), and
-     * the part into `out`, which becomes part.packed. PACKED_IN_PLACE: as many as the part has, and
-     * `out` may be the part's data, which nobody but linear reads from then on. On the CPU bits do
-     * not depend on whether there is one. Both NULL: the device has no such order. For matrices of
-     * linear and expert_linear (which never has them in place) whose compute is set. */
-    size_t (*packed_bytes)(const struct device *dev, const struct matrix *w, uint32_t part);
-    void (*pack)(struct stream *s, const struct matrix *w, uint32_t part, void *out);
+    /* Weights in the order of the device's kernels: bytes of a segment in it (0: it stays as it is),
+     * and the segment into `out`, which becomes segment.packed. PACKED_IN_PLACE: as many as the
+     * segment has, and `out` may be the segment's data, which nobody but linear reads from then
+     * on. On the CPU bits do not depend on whether there is one. Both NULL: no such order. For
+     * matrices of linear and expert_linear (never in place) whose compute is set. */
+    size_t (*packed_bytes)(const struct device *dev, const struct matrix *w, uint32_t segment);
+    void (*pack)(struct stream *s, const struct matrix *w, uint32_t segment, void *out);
 
     /* Bytes of one layer in one block of a cache; a multiple of 64. */
     size_t (*kv_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads,

@@ -58,7 +58,7 @@ struct op_activate {
  * table: nothing. */
 struct op_add_positions {
     void *x;
-    const struct matrix *table; /* one part */
+    const struct matrix *table; /* one segment */
     uint32_t offset;
     const struct step_batch *batch;
 };

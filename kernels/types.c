@@ -122,11 +122,11 @@ static const block_fn BLOCKS[STORAGE_TYPE_COUNT] = {
 };
 
 void matrix_dequantize(const struct matrix *w, uint32_t row, uint32_t k, uint32_t n, float *out) {
-    const struct matrix_part *p = w->parts;
+    const struct matrix_segment *p = w->segments;
     CHECK(row < w->rows && k % 32 == 0 && n <= w->cols - k && (n % 32 == 0 || k + n == w->cols));
     while (row >= p->rows)
         row -= (p++)->rows;
-    enum storage_type type = part_type(w, p);
+    enum storage_type type = segment_type(w, p);
     if (storage_is_scaled(type)) {
         dequantize_scaled(type, p, w->cols, row, k, n, out);
         return;

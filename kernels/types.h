@@ -4,18 +4,18 @@
  *
  * A weight is a matrix [rows, cols], row-major, one row per output, with a storage type; `linear`
  * computes with it in that type and nobody expands it in memory. A matrix may consist of several
- * parts stacked by rows (merged Q, K, V or gate and up): a device that reads mapped files in place
- * keeps them as parts, one that copies makes them one.
+ * segments stacked by rows (merged Q, K, V or gate and up): a device that reads mapped files in
+ * place keeps them as segments, one that copies makes them one.
  *
- * Parts may differ in type (files that store V finer than Q and K).
+ * Segments may differ in type (files that store V finer than Q and K).
  *
  * Beside the storage type a matrix has a compute type: what activations become before they meet it.
  *
  * Invariants:
- *   (1) the parts' rows add up to matrix.rows;
- *   (2) each part is contiguous, rows are storage_bytes(type, cols) apart;
- *   (3) part data lies in the device's memory (device.h) and is aligned to 2 bytes at least (mapped
- *       files promise no more).
+ *   (1) the segments' rows add up to matrix.rows;
+ *   (2) each segment is contiguous, rows are storage_bytes(type, cols) apart;
+ *   (3) segment data lies in the device's memory (device.h) and is aligned to 2 bytes at least
+ *       (mapped files promise no more).
  */
 #ifndef KERNELS_TYPES_H
 #define KERNELS_TYPES_H
@@ -25,7 +25,7 @@
 /*
  * X(symbol, name, values a block, bytes a block, kind). Numbers are part of fingerprints: add
  * behind, never reuse one. plain: one value after the other. block: GGUF's self-contained blocks;
- * rows are whole blocks. scaled: values here, scales (and zeros) in arrays of the part.
+ * rows are whole blocks. scaled: values here, scales (and zeros) in arrays of the segment.
  */
 #define STORAGE_TYPES(X)                                                                           \
     X(F32, "f32", 1, 4, PLAIN)                                                                     \
@@ -80,7 +80,7 @@ uint32_t storage_block(enum storage_type type);
 static inline bool storage_is_plain(enum storage_type type) {
     return type >= STORAGE_F32 && type <= STORAGE_BF16;
 }
-/* Its scales lie beside the values, in matrix_part; GGUF's types hold their own. */
+/* Its scales lie beside the values, in matrix_segment; GGUF's types hold their own. */
 static inline bool storage_is_scaled(enum storage_type type) {
     return type >= STORAGE_F8_E4M3 && type <= STORAGE_NF4;
 }
@@ -97,15 +97,15 @@ enum compute_type {
 /* "f32", "int8", "bf16", "int8+bf16" */
 const char *compute_name(enum compute_type type);
 
-enum { MATRIX_PARTS_MAX = 3 };
+enum { MATRIX_SEGMENTS_MAX = 3 };
 
 /*
  * Scaled types: value = (stored - zero) * scale, each step rounded in f32. The scale of (row, col)
  * is scales[row / scale_rows * scale_stride + col / scale_cols] (scale_cols 0: + 0; with groups: +
- * groups[col]); with scale_rows 0 scales run along the flat part: scales[(row * cols + col) /
+ * groups[col]); with scale_rows 0 scales run along the flat segment: scales[(row * cols + col) /
  * scale_cols]. No scales: 1. zeros: the same places; none: `zero` for all.
  */
-struct matrix_part {
+struct matrix_segment {
     const void *data; /* device memory, [rows, cols] */
     uint32_t rows;
     enum storage_type type; /* STORAGE_NONE: the matrix's */
@@ -113,26 +113,27 @@ struct matrix_part {
     float zero;
     const float *scales, *zeros; /* device memory, or NULL */
     const uint32_t *groups;      /* device memory, [cols], or NULL */
-    const void *packed;          /* device memory: what ops->pack made of the part, or NULL */
+    const void *packed;          /* device memory: what ops->pack made of the segment, or NULL */
 };
 
 struct matrix {
     enum storage_type type;
     enum compute_type compute; /* of linear and expert_linear; others take f32 */
     uint32_t rows, cols;
-    uint32_t part_count;
-    struct matrix_part parts[MATRIX_PARTS_MAX];
+    uint32_t segment_count;
+    struct matrix_segment segments[MATRIX_SEGMENTS_MAX];
     const float *bias; /* device memory, [rows] f32, or NULL */
 };
 
-/* The type of a part of w. */
-static inline enum storage_type part_type(const struct matrix *w, const struct matrix_part *p) {
+/* The type of a segment of w. */
+static inline enum storage_type segment_type(const struct matrix *w,
+                                             const struct matrix_segment *p) {
     return p->type != STORAGE_NONE ? p->type : w->type;
 }
-/* True when all parts have one type, and that is plain. */
+/* True when all segments have one type, and that is plain. */
 static inline bool matrix_is_plain(const struct matrix *w) {
-    for (uint32_t i = 0; i < w->part_count; i++)
-        if (part_type(w, &w->parts[i]) != w->type)
+    for (uint32_t i = 0; i < w->segment_count; i++)
+        if (segment_type(w, &w->segments[i]) != w->type)
             return false;
     return storage_is_plain(w->type);
 }

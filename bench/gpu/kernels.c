@@ -43,15 +43,15 @@ struct product_bench {
 };
 
 static struct matrix weights_of(const struct product_bench *p, uint32_t i) {
-    struct matrix w = {.type = p->type, .rows = p->n, .cols = p->k, .part_count = 1};
-    w.parts[0].data = p->w + (size_t)(i % p->copies) * p->n * storage_bytes(p->type, p->k);
-    w.parts[0].packed = p->packed ? w.parts[0].data : NULL;
-    w.parts[0].rows = p->n;
-    w.parts[0].scale_rows = 1;
-    w.parts[0].scale_cols = p->type == STORAGE_U4 ? 128 : 0;
-    w.parts[0].scale_stride = p->type == STORAGE_U4 ? p->k / 128 : 1;
-    w.parts[0].zero = p->type == STORAGE_U4 ? 8 : 0;
-    w.parts[0].scales = p->scales;
+    struct matrix w = {.type = p->type, .rows = p->n, .cols = p->k, .segment_count = 1};
+    w.segments[0].data = p->w + (size_t)(i % p->copies) * p->n * storage_bytes(p->type, p->k);
+    w.segments[0].packed = p->packed ? w.segments[0].data : NULL;
+    w.segments[0].rows = p->n;
+    w.segments[0].scale_rows = 1;
+    w.segments[0].scale_cols = p->type == STORAGE_U4 ? 128 : 0;
+    w.segments[0].scale_stride = p->type == STORAGE_U4 ? p->k / 128 : 1;
+    w.segments[0].zero = p->type == STORAGE_U4 ? 8 : 0;
+    w.segments[0].scales = p->scales;
     return w;
 }
 
@@ -74,7 +74,7 @@ static void pack_weights(struct bench *b, struct product_bench *p) {
         return;
     for (uint32_t i = 0; i < p->copies; i++) {
         const struct matrix w = weights_of(p, i);
-        b->dev->ops->pack(b->stream, &w, 0, (void *)w.parts[0].data);
+        b->dev->ops->pack(b->stream, &w, 0, (void *)w.segments[0].data);
     }
     p->packed = true;
 }

@@ -152,7 +152,7 @@ static double decode_seconds(struct bench *b, struct served *m) {
 /* What a step must read: all weights but an embedding that is not the head, and the cache. */
 static double weight_bytes(const struct served *m) {
     const struct model_spec *s = &m->model.spec;
-    bool tied = m->model.weights.head.parts[0].data == m->model.weights.embed.parts[0].data;
+    bool tied = m->model.weights.head.segments[0].data == m->model.weights.embed.segments[0].data;
     return (double)m->model.weights.byte_count - (tied ? 0 : 2.0 * s->vocab * s->hidden);
 }
 

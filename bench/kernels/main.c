@@ -65,8 +65,11 @@ static void bench_linear(struct device *dev, struct stream *s, const struct mach
                          enum storage_type type, uint32_t rows, uint32_t n, uint32_t k) {
     size_t size = storage_bytes(type, (size_t)n * k), copies = ((size_t)512 << 20) / size + 1;
     char *w = aligned_alloc(4096, (size * copies + 4095) / 4096 * 4096), what[80], *packed = NULL;
-    struct matrix first = {
-        .type = type, .rows = n, .cols = k, .part_count = 1, .parts = {{.data = w, .rows = n}}};
+    struct matrix first = {.type = type,
+                           .rows = n,
+                           .cols = k,
+                           .segment_count = 1,
+                           .segments = {{.data = w, .rows = n}}};
     first.compute = device_compute(dev, &first);
     size_t packed_size =
         first.compute && dev->ops->packed_bytes ? dev->ops->packed_bytes(dev, &first, 0) : 0;
@@ -79,8 +82,8 @@ static void bench_linear(struct device *dev, struct stream *s, const struct mach
     double best = 1e9;
     for (size_t r = 0; r < (rows > 16 ? 8 : 2 * copies + 2); r++) {
         struct matrix mat = first;
-        mat.parts[0].data = w + r % copies * size;
-        mat.parts[0].packed = packed ? packed + r % copies * packed_size : NULL;
+        mat.segments[0].data = w + r % copies * size;
+        mat.segments[0].packed = packed ? packed + r % copies * packed_size : NULL;
         int64_t start = bench_ns();
         dev->ops->linear(
             s,
@@ -439,7 +442,7 @@ static int print_speeds(const char *path, struct device *dev, struct stream *s, 
         return rc;
     double head = (double)storage_bytes(r.model.weights.head.type,
                                         (size_t)r.model.spec.vocab * r.model.spec.hidden);
-    bool tied = r.model.weights.head.parts[0].data == r.model.weights.embed.parts[0].data;
+    bool tied = r.model.weights.head.segments[0].data == r.model.weights.embed.segments[0].data;
     printf("{\"isa\":\"%s\",\"compute\":\"%s\",\"step_bytes\":%.0f", dev->isa,
            compute_name(dev->compute),
            (double)r.model.weights.byte_count - (tied ? 0 : head)); /* not the embedding */

@@ -7,13 +7,13 @@
  * are multiplied into scores, values' into weights.
  *
  * A unit is consecutive rows of one run and one KV head, up to UNIT_QUERIES queries (rows x the
- * heads of the group). The cache is walked in parts of ATTENTION_SPLIT positions at absolute
- * places, each part by all of the unit's queries while it is near, in tiles of QUERIES that share
- * every load of K and V. A part gives each query a maximum m, a sum l and a vector acc; parts are
+ * heads of the group). The cache is walked in splits of ATTENTION_SPLIT positions at absolute
+ * places, each split by all of the unit's queries while it is near, in tiles of QUERIES that share
+ * every load of K and V. A split gives each query a maximum m, a sum l and a vector acc; splits are
  * merged in ascending order:
  *     M' = max(M, m), L' = L e^(M - M') + l e^(m - M'), A' = A e^(M - M') + acc e^(m - M').
  * Order for one query: scores by dims ascending, l in VW lanes, acc by positions ascending. None of
- * it depends on the other queries, the rows or the threads. With few units, parts run in parallel
+ * it depends on the other queries, the rows or the threads. With few units, splits run in parallel
  * into scratch and are merged in the same order.
  */
 enum {
@@ -47,12 +47,12 @@ static void kv_write(const struct kv_view *kv, uint32_t slot, uint32_t position,
     }
 }
 
-static void rope_kv_part(void *ctx, size_t part_idx, int thread_idx) {
+static void rope_kv_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_rope_kv *a = task->a;
     const struct kv_view *kv = a->kv;
     uint32_t dim = kv->head_dim, stride = (a->heads + 2 * kv->kv_heads) * dim;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++) {
         uint32_t position = a->batch->positions[t];
         if (position == ROW_NONE)
@@ -67,10 +67,10 @@ static void rope_kv_part(void *ctx, size_t part_idx, int thread_idx) {
 
 static void cpu_rope_kv(struct stream *s, const struct op_rope_kv *a) {
     rows_loop(s, a, a->batch->row_count,
-              (size_t)(a->heads + 2 * a->kv->kv_heads) * a->kv->head_dim * 4, rope_kv_part);
+              (size_t)(a->heads + 2 * a->kv->kv_heads) * a->kv->head_dim * 4, rope_kv_unit);
 }
 
-/* ---- one part of the cache for up to QUERIES queries ---- */
+/* ---- one split of the cache for up to QUERIES queries ---- */
 
 struct partial {
     float max, sum;
@@ -80,7 +80,7 @@ struct partial {
 struct queries {
     int count;
     const float *q[QUERIES];
-    uint32_t lo[QUERIES], hi[QUERIES]; /* positions [lo, hi) each may see, of this part */
+    uint32_t lo[QUERIES], hi[QUERIES]; /* positions [lo, hi) each may see, of this split */
     uint32_t position[QUERIES];
     float slope[QUERIES]; /* ALiBi; 0: none */
 };
@@ -128,8 +128,8 @@ ALWAYS_INLINE void score_block(const enum storage_type type, const int count, co
         score_vectors(type, count, 1, q, k, dim, tokens, j, scale, scores);
 }
 
-/* Soft cap, then ALiBi, of the scores at positions [lo, hi) of the part at `start`; lanes behind hi
- * are masked later. */
+/* Soft cap, then ALiBi, of the scores at positions [lo, hi) of the split at `start`; lanes behind
+ * hi are masked later. */
 static void cap_and_bias(float *scores, const struct queries *qs, int query, uint32_t start,
                          float soft_cap) {
     uint32_t from = (qs->lo[query] - start) / VW * VW, to = qs->hi[query] - start;
@@ -143,10 +143,10 @@ static void cap_and_bias(float *scores, const struct queries *qs, int query, uin
         scores[j] -= qs->slope[query] * (float)(qs->position[query] - (start + j));
 }
 
-/* scores -> exp(scores - max) over [lo, hi) of the part, zero elsewhere. Tail lanes outside are
+/* scores -> exp(scores - max) over [lo, hi) of the split, zero elsewhere. Tail lanes outside are
  * masked before they count. */
-static void softmax_part(float *scores, uint32_t lo, uint32_t hi, uint32_t end,
-                         struct partial *out) {
+static void softmax_split(float *scores, uint32_t lo, uint32_t hi, uint32_t end,
+                          struct partial *out) {
     for (uint32_t j = 0; j < lo; j++)
         scores[j] = -INFINITY;
     for (uint32_t j = hi; j < end; j++)
@@ -276,10 +276,10 @@ static const void *v_of(const struct kv_view *kv, const void *layer, uint32_t g)
            storage_bytes(kv->type, ((size_t)kv->kv_heads + g) * kv->head_dim * kv->block_tokens);
 }
 
-/* acc += p v over the part that begins at `start`: positions all queries see together, those only
+/* acc += p v over the split that begins at `start`: positions all queries see together, those only
  * some see alone; each query's in ascending order. */
-static void add_part_values(const struct kv_view *kv, uint32_t slot, uint32_t g, uint32_t start,
-                            const struct queries *qs, float *const *p, float *const *acc) {
+static void add_split_values(const struct kv_view *kv, uint32_t slot, uint32_t g, uint32_t start,
+                             const struct queries *qs, float *const *p, float *const *acc) {
     uint32_t lo = 0, hi = UINT32_MAX, first = UINT32_MAX, last = 0;
     for (int i = 0; i < qs->count; i++) {
         lo = MAX(lo, qs->lo[i]);
@@ -330,9 +330,9 @@ static void apply_scales(const struct kv_view *kv, uint32_t slot, uint32_t head,
     }
 }
 
-/* One part for a tile of queries: fills partials[i]. */
-static void attend_part(const struct op_attention *a, uint32_t slot, uint32_t g, uint32_t start,
-                        const struct queries *qs, struct partial *const *partials) {
+/* One split for a tile of queries: fills partials[i]. */
+static void attend_split(const struct op_attention *a, uint32_t slot, uint32_t g, uint32_t start,
+                         const struct queries *qs, struct partial *const *partials) {
     const struct kv_view *kv = a->kv;
     float scores[QUERIES][ATTENTION_SPLIT] __attribute__((aligned(64))), *p[QUERIES], *acc[QUERIES];
     uint32_t first = UINT32_MAX, last = 0, tokens = kv->block_tokens;
@@ -358,9 +358,9 @@ static void attend_part(const struct op_attention *a, uint32_t slot, uint32_t g,
     for (int i = 0; i < qs->count && (a->soft_cap != 0 || a->slopes); i++)
         cap_and_bias(scores[i], qs, i, start, a->soft_cap);
     for (int i = 0; i < qs->count; i++)
-        softmax_part(scores[i], qs->lo[i] - start, qs->hi[i] - start, end, partials[i]);
+        softmax_split(scores[i], qs->lo[i] - start, qs->hi[i] - start, end, partials[i]);
     apply_scales(kv, slot, kv->kv_heads + g, start, first, last, qs->count, p);
-    add_part_values(kv, slot, g, start, qs, p, acc);
+    add_split_values(kv, slot, g, start, qs, p, acc);
 }
 
 /* Merges `from` into `into`; both begin at the same query. */
@@ -380,18 +380,18 @@ static void merge(struct partial *into, const struct partial *from, uint32_t dim
     }
 }
 
-/* The sink is one more part, which has a score and no value. */
+/* The sink is one more split, which has a score and no value. */
 static void finish(struct partial *p, const float *sink, float *out, uint32_t dim) {
     if (sink) {
         float shift = *sink > p->max || !(*sink == *sink) ? *sink : p->max;
-        vf part = v_exp(v_set1(p->max - shift));
+        vf share = v_exp(v_set1(p->max - shift));
         float own[VW], taken[VW];
-        v_store(own, part);
+        v_store(own, share);
         v_store(taken, v_exp(v_set1(*sink - shift)));
         p->sum = p->sum * own[0] + taken[0];
         for (uint32_t d = 0; d < dim; d += VW) {
             uint32_t n = MIN(dim - d, (uint32_t)VW);
-            v_store_n(p->acc + d, v_mul(v_load_n(p->acc + d, n), part), n);
+            v_store_n(p->acc + d, v_mul(v_load_n(p->acc + d, n), share), n);
         }
     }
     vf total = v_set1(p->sum);
@@ -412,12 +412,12 @@ struct attention_task {
     const struct op_attention *a;
     const uint32_t *unit_rows; /* [row_unit_count + 1]: where each run of rows begins */
     uint32_t row_unit_count;
-    uint32_t splits; /* parts in parallel; 0: a unit does its parts itself */
+    uint32_t splits; /* splits in parallel; 0: a unit does its splits itself */
     char *partials;  /* with splits: [row, head, split] */
     size_t partial_bytes;
 };
 
-/* The tile's queries that see something of the part at `start`; their heads go to heads[], rows to
+/* The tile's queries that see something of the split at `start`; their heads go to heads[], rows to
  * rows[]. */
 static void pick_queries(const struct op_attention *a, const struct attention_unit *u,
                          uint32_t first_query, uint32_t start, struct queries *qs,
@@ -443,7 +443,7 @@ static void pick_queries(const struct op_attention *a, const struct attention_un
 
 #define PARTIAL_BYTES(dim) ((sizeof(struct partial) + (dim) * sizeof(float) + 63) / 64 * 64)
 
-/* Up to UNIT_QUERIES queries over all parts, in order. */
+/* Up to UNIT_QUERIES queries over all splits, in order. */
 static void attend_queries(const struct op_attention *a, const struct attention_unit *u,
                            uint32_t first_query) {
     const struct kv_view *kv = a->kv;
@@ -452,26 +452,26 @@ static void attend_queries(const struct op_attention *a, const struct attention_
              first = attention_first(a, a->batch->positions[u->row]),
              end = MIN(first_query + UNIT_QUERIES, u->rows * group);
     char totals[UNIT_QUERIES][PARTIAL_BYTES(ATTENTION_DIM_MAX)] __attribute__((aligned(64))),
-        parts[QUERIES][PARTIAL_BYTES(ATTENTION_DIM_MAX)] __attribute__((aligned(64)));
+        splits[QUERIES][PARTIAL_BYTES(ATTENTION_DIM_MAX)] __attribute__((aligned(64)));
     for (uint32_t i = first_query; i < end; i++)
         ((struct partial *)totals[i - first_query])->sum = -1; /* nothing yet */
     for (uint32_t start = first / ATTENTION_SPLIT * ATTENTION_SPLIT; start <= last;
          start += ATTENTION_SPLIT)
         for (uint32_t tile = first_query; tile < end; tile += QUERIES) {
             struct queries qs;
-            struct partial *part[QUERIES], *total[QUERIES];
+            struct partial *split[QUERIES], *total[QUERIES];
             uint32_t idx[QUERIES];
             pick_queries(a, u, tile, start, &qs, idx);
             if (qs.count == 0)
                 continue;
             for (int i = 0; i < qs.count; i++) {
                 total[i] = (struct partial *)totals[idx[i] - first_query];
-                part[i] = total[i]->sum == -1 ? total[i] : (struct partial *)parts[i];
+                split[i] = total[i]->sum == -1 ? total[i] : (struct partial *)splits[i];
             }
-            attend_part(a, slot, u->g, start, &qs, part);
+            attend_split(a, slot, u->g, start, &qs, split);
             for (int i = 0; i < qs.count; i++)
-                if (part[i] != total[i])
-                    merge(total[i], part[i], dim);
+                if (split[i] != total[i])
+                    merge(total[i], split[i], dim);
         }
     for (uint32_t i = first_query; i < end; i++) {
         uint32_t h = u->g * group + i % group;
@@ -497,16 +497,16 @@ static bool padding(const struct op_attention *a, const struct attention_unit *u
     return true;
 }
 
-static void attention_unit_part(void *ctx, size_t part_idx, int thread_idx) {
+static void attend_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct attention_task *task = ctx;
-    struct attention_unit u = unit_of(task, part_idx);
+    struct attention_unit u = unit_of(task, unit_idx);
     if (padding(task->a, &u))
         return;
     for (uint32_t q = 0; q < u.rows * (task->a->heads / task->a->kv->kv_heads); q += UNIT_QUERIES)
         attend_queries(task->a, &u, q);
 }
 
-/* ---- parts in parallel (few rows, long cache) ---- */
+/* ---- splits in parallel (few rows, long cache) ---- */
 
 static struct partial *partial_at(const struct attention_task *task, uint32_t row, uint32_t head,
                                   uint32_t split) {
@@ -515,11 +515,11 @@ static struct partial *partial_at(const struct attention_task *task, uint32_t ro
                                   task->partial_bytes);
 }
 
-static void attention_split_part(void *ctx, size_t part_idx, int thread_idx) {
+static void attend_split_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct attention_task *task = ctx;
     const struct op_attention *a = task->a;
-    uint32_t split = (uint32_t)(part_idx % task->splits), group = a->heads / a->kv->kv_heads;
-    struct attention_unit u = unit_of(task, part_idx / task->splits);
+    uint32_t split = (uint32_t)(unit_idx % task->splits), group = a->heads / a->kv->kv_heads;
+    struct attention_unit u = unit_of(task, unit_idx / task->splits);
     if (a->batch->positions[u.row] == ROW_NONE)
         return;
     for (uint32_t first = 0; first < u.rows * group; first += QUERIES) {
@@ -531,7 +531,7 @@ static void attention_split_part(void *ctx, size_t part_idx, int thread_idx) {
             partials[i] =
                 partial_at(task, u.row + idx[i] / group, u.g * group + idx[i] % group, split);
         if (qs.count)
-            attend_part(a, a->batch->slots[u.row], u.g, split * ATTENTION_SPLIT, &qs, partials);
+            attend_split(a, a->batch->slots[u.row], u.g, split * ATTENTION_SPLIT, &qs, partials);
     }
 }
 
@@ -573,7 +573,7 @@ static size_t cpu_attention_scratch(const struct device *dev, uint32_t row_count
            PARTIALS_MAX * PARTIAL_BYTES(head_dim);
 }
 
-/* Parts in parallel when the units alone would leave threads idle and the scratch has room. */
+/* Splits in parallel when the units alone would leave threads idle and the scratch has room. */
 static uint32_t choose_splits(const struct attention_task *task, uint32_t units, uint32_t threads) {
     const struct op_attention *a = task->a;
     uint32_t longest = 0;
@@ -602,10 +602,10 @@ static void cpu_attention(struct stream *s, const struct op_attention *a) {
     work = work * a->heads * kv->head_dim * 2 / VW;
     task.splits = choose_splits(&task, units, s->dev->thread_count);
     if (!task.splits) {
-        cpu_loop(s, units, work, attention_unit_part, &task);
+        cpu_loop(s, units, work, attend_unit, &task);
         return;
     }
-    cpu_loop(s, (size_t)units * task.splits, work, attention_split_part, &task);
+    cpu_loop(s, (size_t)units * task.splits, work, attend_split_unit, &task);
     for (uint32_t i = 0; i < units; i++) {
         struct attention_unit u = unit_of(&task, i);
         if (!padding(a, &u) && u.g == 0)

@@ -34,13 +34,13 @@ struct round_task {
     const struct bf16_variant *variant;
     const float *x;
     struct bf16_rows rows;
-    uint32_t rows_a_part;
+    uint32_t rows_a_unit;
 };
 
-static void round_part(void *ctx, size_t part_idx, int thread_idx) {
+static void round_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct round_task *task = ctx;
-    uint32_t t = (uint32_t)part_idx * task->rows_a_part,
-             end = MIN(t + task->rows_a_part, task->rows.row_count);
+    uint32_t t = (uint32_t)unit_idx * task->rows_a_unit,
+             end = MIN(t + task->rows_a_unit, task->rows.row_count);
     for (; t < end; t++)
         task->variant->round(task->x, &task->rows, t);
 }
@@ -52,10 +52,10 @@ static struct bf16_rows round_rows(struct stream *s, const float *x, uint32_t ro
         .variant = cpu->bf16,
         .x = x,
         .rows = {.data = cpu->pack, .stride = bf16_stride(cols), .row_count = rows, .cols = cols},
-        .rows_a_part = rows / 64 + 1};
+        .rows_a_unit = rows / 64 + 1};
     CHECK(task.rows.stride * rows <= CPU_PACK_BYTES);
-    cpu_loop(s, (rows + task.rows_a_part - 1) / task.rows_a_part, (size_t)rows * cols / 8,
-             round_part, &task);
+    cpu_loop(s, (rows + task.rows_a_unit - 1) / task.rows_a_unit, (size_t)rows * cols / 8,
+             round_unit, &task);
     return task.rows;
 }
 
@@ -71,31 +71,31 @@ static uint32_t rows_of_pass(uint32_t cols) {
 struct multiply_task {
     const struct bf16_variant *variant;
     struct bf16_product product;
-    uint32_t outputs_a_part;
+    uint32_t outputs_a_unit;
 };
 
-static void multiply_part(void *ctx, size_t part_idx, int thread_idx) {
+static void multiply_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct multiply_task *task = ctx;
-    uint32_t n = (uint32_t)part_idx * task->outputs_a_part,
-             end = MIN(n + task->outputs_a_part, task->product.w->rows);
-    for (; n < end; n += BF16_PART)
-        task->variant->multiply(&task->product, n, MIN((uint32_t)BF16_PART, end - n));
+    uint32_t n = (uint32_t)unit_idx * task->outputs_a_unit,
+             end = MIN(n + task->outputs_a_unit, task->product.w->rows);
+    for (; n < end; n += BF16_UNIT)
+        task->variant->multiply(&task->product, n, MIN((uint32_t)BF16_UNIT, end - n));
 }
 
 void cpu_bf16_linear(struct stream *s, const struct op_linear *a) {
     uint32_t pass = rows_of_pass(a->w->cols);
     struct multiply_task task = {.variant = ((struct cpu_device *)s->dev)->bf16,
                                  .product = {.w = a->w, .out_stride = a->out_stride},
-                                 .outputs_a_part = BF16_PART};
-    while (a->w->rows / task.outputs_a_part > 256)
-        task.outputs_a_part *= 2;
+                                 .outputs_a_unit = BF16_UNIT};
+    while (a->w->rows / task.outputs_a_unit > 256)
+        task.outputs_a_unit *= 2;
     for (uint32_t t = 0; t < a->rows; t += pass) {
         uint32_t rows = MIN(a->rows - t, pass);
         task.product.x =
             round_rows(s, (const float *)a->x + (size_t)t * a->w->cols, rows, a->w->cols);
         task.product.out = (float *)a->out + (size_t)t * a->out_stride;
-        cpu_loop(s, (a->w->rows + task.outputs_a_part - 1) / task.outputs_a_part,
-                 (size_t)rows * a->w->rows * a->w->cols / 32, multiply_part, &task);
+        cpu_loop(s, (a->w->rows + task.outputs_a_unit - 1) / task.outputs_a_unit,
+                 (size_t)rows * a->w->rows * a->w->cols / 32, multiply_unit, &task);
     }
 }
 
@@ -106,36 +106,36 @@ struct expert_product {
     const struct op_expert_linear *a;
     struct bf16_rows x; /* pairs [first, first + row_count) */
     uint32_t first;
-    uint32_t parts, outputs_a_part;      /* of one expert */
+    uint32_t units, outputs_a_unit;      /* of one expert */
     uint32_t experts[ROUTE_EXPERTS_MAX]; /* with pairs in that range */
 };
 
-static void expert_part(void *ctx, size_t part_idx, int thread_idx) {
+static void expert_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct expert_product *task = ctx;
     const struct op_expert_linear *a = task->a;
-    uint32_t e = task->experts[part_idx / task->parts],
+    uint32_t e = task->experts[unit_idx / task->units],
              begin = MAX(a->plan->offsets[e], task->first),
              pairs_end = MIN(a->plan->offsets[e + 1], task->first + task->x.row_count),
-             n = (uint32_t)(part_idx % task->parts) * task->outputs_a_part,
-             end = MIN(n + task->outputs_a_part, a->w->rows);
+             n = (uint32_t)(unit_idx % task->units) * task->outputs_a_unit,
+             end = MIN(n + task->outputs_a_unit, a->w->rows);
     struct bf16_product p = {.w = &a->w->experts[e],
                              .x = task->x,
                              .out = (float *)a->out + (size_t)begin * a->w->rows,
                              .out_stride = a->w->rows};
     p.x.data += (begin - task->first) * p.x.stride;
     p.x.row_count = pairs_end - begin;
-    for (; n < end; n += BF16_PART)
-        task->variant->multiply(&p, n, MIN((uint32_t)BF16_PART, end - n));
+    for (; n < end; n += BF16_UNIT)
+        task->variant->multiply(&p, n, MIN((uint32_t)BF16_UNIT, end - n));
 }
 
 void cpu_bf16_expert_linear(struct stream *s, const struct op_expert_linear *a) {
     uint32_t pairs = a->rows * a->top_k,
              pass = (uint32_t)(CPU_PACK_BYTES / bf16_stride(a->w->cols));
     struct expert_product task = {
-        .variant = ((struct cpu_device *)s->dev)->bf16, .a = a, .outputs_a_part = 4 * BF16_PART};
+        .variant = ((struct cpu_device *)s->dev)->bf16, .a = a, .outputs_a_unit = 4 * BF16_UNIT};
     CHECK(pass > 0 && a->w->expert_count <= ROUTE_EXPERTS_MAX &&
           a->plan->offsets[a->w->expert_count] == pairs);
-    task.parts = (a->w->rows + task.outputs_a_part - 1) / task.outputs_a_part;
+    task.units = (a->w->rows + task.outputs_a_unit - 1) / task.outputs_a_unit;
     for (task.first = 0; task.first < pairs; task.first += task.x.row_count) {
         uint32_t rows = MIN(pairs - task.first, pass), active = 0;
         for (uint32_t e = 0; e < a->w->expert_count; e++)
@@ -144,7 +144,7 @@ void cpu_bf16_expert_linear(struct stream *s, const struct op_expert_linear *a) 
                 task.experts[active++] = e;
         task.x =
             round_rows(s, (const float *)a->x + (size_t)task.first * a->w->cols, rows, a->w->cols);
-        cpu_loop(s, (size_t)active * task.parts, (size_t)rows * a->w->rows * a->w->cols / 32,
-                 expert_part, &task);
+        cpu_loop(s, (size_t)active * task.units, (size_t)rows * a->w->rows * a->w->cols / 32,
+                 expert_unit, &task);
     }
 }

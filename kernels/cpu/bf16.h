@@ -22,7 +22,7 @@
 #include "kernels/cpu/features.h"
 #include "kernels/types.h"
 
-enum { BF16_STEP = 32, BF16_PART = 16 };
+enum { BF16_STEP = 32, BF16_UNIT = 16 };
 
 /* Rows in bf16, each padded with zeros to whole steps. */
 struct bf16_rows {
@@ -35,7 +35,7 @@ static inline size_t bf16_stride(uint32_t cols) {
     return (((size_t)cols * 2 + 63) / 64 | 1) * 64;
 }
 
-/* One product of such rows: outputs of w into out [row_count, out_stride]. All parts are bf16. */
+/* One product of such rows: outputs of w into out [row_count, out_stride]. All of w is bf16. */
 struct bf16_product {
     const struct matrix *w;
     struct bf16_rows x;
@@ -47,7 +47,7 @@ struct bf16_variant {
     const char *name;
     /* Row t of x, f32 [row_count, cols], into row t of `rows`. */
     void (*round)(const float *x, const struct bf16_rows *rows, uint32_t t);
-    /* Outputs [first, first + count) of all rows; count <= BF16_PART. */
+    /* Outputs [first, first + count) of all rows; count <= BF16_UNIT. */
     void (*multiply)(const struct bf16_product *p, uint32_t first, uint32_t count);
 };
 

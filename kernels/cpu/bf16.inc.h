@@ -3,9 +3,9 @@
  * vec_*.h and gives BF16_VARIANT and BF16_NAME; with BF16_DOT the processor's own instruction makes a
  * step of 16 chains (VW is 16), else two fmas do.
  *
- * A call has up to BF16_PART outputs. Few rows: tiles of rows and outputs read the weights where they
- * lie, and memory for the next outputs is fetched meanwhile. Many: the outputs' weights are copied
- * WIDTH columns at a time, which stay in the first cache, for PASS_ROWS rows; chains that go on in
+ * A call has up to BF16_UNIT outputs. Few rows: tiles of rows and outputs read the weights where
+ * they lie, and memory for the next outputs is fetched meanwhile. Many: the outputs' weights are
+ * copied WIDTH columns at a time, which stay in the first cache, for PASS_ROWS rows; chains that go on in
  * the next columns wait in `carry` as they are. Neither changes what a chain adds.
  */
 #include "kernels/cpu/bf16.h"
@@ -41,7 +41,7 @@ struct tile {
     uint32_t count, width;
     size_t
         fetch; /* bytes from an output's weights to the next one's, which are asked for ahead; or 0 */
-    float *carry; /* [rows, BF16_PART, 16], or NULL: the chains begin and end here */
+    float *carry; /* [rows, BF16_UNIT, 16], or NULL: the chains begin and end here */
     bool begins, ends;
     const float *bias;
     float *out;
@@ -100,7 +100,7 @@ ALWAYS_INLINE void carry_on(const int rows, const int outputs, const struct tile
                             struct chains acc[ROWS_MAX][OUTPUTS_MAX]) {
     UNROLL
     for (int r = 0; r < rows; r++) {
-        float *carry = t->carry + ((size_t)r * BF16_PART + first) * 16;
+        float *carry = t->carry + ((size_t)r * BF16_UNIT + first) * 16;
         UNROLL
         for (int n = 0; n < outputs; n++) {
             UNROLL
@@ -167,7 +167,7 @@ ALWAYS_INLINE void tile_chains(const int rows, const int outputs, const struct t
                 acc[r][n].v[i] =
                     t->begins ? v_set1(0)
                               : v_load(t->carry +
-                                       ((size_t)r * BF16_PART + first + (uint32_t)n) * 16 + i * VW);
+                                       ((size_t)r * BF16_UNIT + first + (uint32_t)n) * 16 + i * VW);
         }
     }
     for (; k + BF16_STEP <= width; k += BF16_STEP) {
@@ -204,7 +204,7 @@ ALWAYS_INLINE void tile_chains(const int rows, const int outputs, const struct t
 FOR_TILE_ROWS(TILE)
 static void (*const TILES[ROWS_MAX])(const struct tile *t) = {TILE_TABLE};
 
-/* Rows [0, rows) in tiles. next: [BF16_PART] weights to fetch meanwhile, WIDTH columns of each, or
+/* Rows [0, rows) in tiles. next: [BF16_UNIT] weights to fetch meanwhile, WIDTH columns of each, or
  * NULL. */
 static void run_tiles(const struct tile *first, uint32_t rows, const char *const *next) {
     struct tile t = *first;
@@ -212,7 +212,7 @@ static void run_tiles(const struct tile *first, uint32_t rows, const char *const
     for (uint32_t done = 0; done < rows;) {
         uint32_t n = MIN(rows - done, (uint32_t)ROWS_MAX);
         done += n;
-        for (; next && fetched < done * BF16_PART / rows; fetched++)
+        for (; next && fetched < done * BF16_UNIT / rows; fetched++)
             for (uint32_t i = 0; i < 2 * WIDTH; i += 64)
                 __builtin_prefetch(next[fetched] + i, 0, 2);
         TILES[n - 1](&t);
@@ -220,16 +220,16 @@ static void run_tiles(const struct tile *first, uint32_t rows, const char *const
         t.out += n * t.out_stride;
         t.fetch = 0;
         if (t.carry)
-            t.carry += (size_t)n * BF16_PART * 16;
+            t.carry += (size_t)n * BF16_UNIT * 16;
     }
 }
 
 /* Up to PASS_ROWS rows, WIDTH columns of weights at a time. */
 static void many_rows(const struct tile *all, uint32_t rows) {
     enum { WIDE_BYTES = 2 * WIDTH + 64 }; /* not all in the same sets of a cache */
-    char wide[BF16_PART * WIDE_BYTES] __attribute__((aligned(64)));
-    float carry[PASS_ROWS * BF16_PART * 16] __attribute__((aligned(64)));
-    const char *w[BF16_PART], *next[BF16_PART];
+    char wide[BF16_UNIT * WIDE_BYTES] __attribute__((aligned(64)));
+    float carry[PASS_ROWS * BF16_UNIT * 16] __attribute__((aligned(64)));
+    const char *w[BF16_UNIT], *next[BF16_UNIT];
     struct tile t = *all;
     t.w = w;
     t.carry = carry;
@@ -239,10 +239,10 @@ static void many_rows(const struct tile *all, uint32_t rows) {
         t.x = all->x + 2 * (size_t)k;
         t.begins = k == 0;
         t.ends = k + t.width == all->width;
-        for (uint32_t n = 0; n < BF16_PART; n++) {
+        for (uint32_t n = 0; n < BF16_UNIT; n++) {
             const char *row = all->w[MIN(n, t.count - 1)] + 2 * (size_t)k;
             next[n] =
-                row + (t.ends ? (size_t)BF16_PART * 2 * all->width - 2 * (size_t)k : 2 * WIDTH);
+                row + (t.ends ? (size_t)BF16_UNIT * 2 * all->width - 2 * (size_t)k : 2 * WIDTH);
             if (n < t.count)
                 w[n] = memcpy(wide + n * WIDE_BYTES, row, 2 * (size_t)t.width);
         }
@@ -251,7 +251,7 @@ static void many_rows(const struct tile *all, uint32_t rows) {
 }
 
 static void bf16_multiply(const struct bf16_product *p, uint32_t first, uint32_t count) {
-    const char *w[BF16_PART];
+    const char *w[BF16_UNIT];
     for (uint32_t n = 0; n < count; n++)
         w[n] = matrix_row(p->w, first + n);
     struct tile t = {.x = p->x.data,

@@ -2,8 +2,8 @@
  * cpu.h - what the CPU device's files share: the device with its thread pool, the parallel loop,
  * the tables of the instruction sets.
  *
- * A loop is cut into parts with bounds that depend on sizes alone; small loops run on the caller.
- * Neither changes a bit: every output element is computed by one part, in one order.
+ * A loop is cut into units with bounds that depend on sizes alone; small loops run on the caller.
+ * Neither changes a bit: every output element is computed by one unit, in one order.
  */
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
@@ -27,17 +27,17 @@ static inline struct thread_pool *cpu_pool(const struct stream *s) {
     return ((struct cpu_device *)s->dev)->pool;
 }
 
-typedef void (*cpu_part_fn)(void *ctx, size_t part_idx, int thread_idx);
-/* Runs the parts on the pool, or all on the caller where `work` (about one per vector operation) is
+typedef void (*cpu_unit_fn)(void *ctx, size_t unit_idx, int thread_idx);
+/* Runs the units on the pool, or all on the caller where `work` (about one per vector operation) is
  * too little to wake anybody. */
-static inline void cpu_loop(const struct stream *s, size_t part_count, size_t work, cpu_part_fn run,
+static inline void cpu_loop(const struct stream *s, size_t unit_count, size_t work, cpu_unit_fn run,
                             void *ctx) {
     enum { WORTH_WAKING = 20000 };
-    if (part_count > 1 && work >= WORTH_WAKING) {
-        thread_pool_run(cpu_pool(s), part_count, run, ctx);
+    if (unit_count > 1 && work >= WORTH_WAKING) {
+        thread_pool_run(cpu_pool(s), unit_count, run, ctx);
         return;
     }
-    for (size_t i = 0; i < part_count; i++)
+    for (size_t i = 0; i < unit_count; i++)
         run(ctx, i, 0);
 }
 
@@ -48,8 +48,8 @@ void cpu_bf16_expert_linear(struct stream *s, const struct op_expert_linear *a);
 /* linear and expert_linear where w->compute is int8, and their packing (int8_linear.c). */
 void cpu_int8_linear(struct stream *s, const struct op_linear *a);
 void cpu_int8_expert_linear(struct stream *s, const struct op_expert_linear *a);
-size_t cpu_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t part);
-void cpu_pack(struct stream *s, const struct matrix *w, uint32_t part, void *out);
+size_t cpu_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t segment);
+void cpu_pack(struct stream *s, const struct matrix *w, uint32_t segment, void *out);
 
 int cpu_device_open(const struct device_options *options, struct device **out, struct error *err);
 

@@ -4,8 +4,8 @@
  */
 #include "kernels/dequantize.h"
 
-/* Values [k, k + n) of a part's row. k: a multiple of 256; n too, or up to the row's end. */
-typedef void (*dequantize_fn)(const struct matrix_part *p, uint32_t cols, uint32_t row, size_t k,
+/* Values [k, k + n) of a segment's row. k: a multiple of 256; n too, or up to the row's end. */
+typedef void (*dequantize_fn)(const struct matrix_segment *p, uint32_t cols, uint32_t row, size_t k,
                               size_t n, float *out);
 
 /* ---- the common types, VW values at a time: dequantize.h's operations lane by lane ----
@@ -245,7 +245,7 @@ ALWAYS_INLINE vf v_stored(const enum storage_type type, const uint8_t *data, siz
     return v_load_as(type, data, idx);
 }
 
-ALWAYS_INLINE void lanes_scaled(const enum storage_type type, const struct matrix_part *p,
+ALWAYS_INLINE void lanes_scaled(const enum storage_type type, const struct matrix_segment *p,
                                 uint32_t cols, uint32_t row, uint32_t k, uint32_t n, float *out) {
     const uint8_t *data = p->data;
     size_t first = (size_t)row * cols + k;
@@ -265,8 +265,8 @@ ALWAYS_INLINE void lanes_scaled(const enum storage_type type, const struct matri
 /* ---- rows ---- */
 
 #define DEQUANTIZE_BLOCKS(symbol, name, values, bytes, lower)                                      \
-    static void dequantize_row_##lower(const struct matrix_part *p, uint32_t cols, uint32_t row,   \
-                                       size_t k, size_t n, float *out) {                           \
+    static void dequantize_row_##lower(const struct matrix_segment *p, uint32_t cols,              \
+                                       uint32_t row, size_t k, size_t n, float *out) {             \
         const uint8_t *b =                                                                         \
             (const uint8_t *)p->data + ((size_t)row * cols + k) / (values) * (bytes);              \
         struct open_block o;                                                                       \
@@ -285,8 +285,8 @@ STORAGE_BLOCK_TYPES(DEQUANTIZE_BLOCKS)
 #undef DEQUANTIZE_BLOCKS
 
 #define DEQUANTIZE_PLAIN(symbol, bytes)                                                            \
-    static void dequantize_row_##symbol(const struct matrix_part *p, uint32_t cols, uint32_t row,  \
-                                        size_t k, size_t n, float *out) {                          \
+    static void dequantize_row_##symbol(const struct matrix_segment *p, uint32_t cols,             \
+                                        uint32_t row, size_t k, size_t n, float *out) {            \
         const char *w = (const char *)p->data + ((size_t)row * cols + k) * (bytes);                \
         size_t i = 0;                                                                              \
         for (; i + VW <= n; i += VW)                                                               \
@@ -299,8 +299,8 @@ DEQUANTIZE_PLAIN(F16, 2)
 DEQUANTIZE_PLAIN(BF16, 2)
 
 #define DEQUANTIZE_SCALED(symbol, function)                                                        \
-    static void dequantize_row_##symbol(const struct matrix_part *p, uint32_t cols, uint32_t row,  \
-                                        size_t k, size_t n, float *out) {                          \
+    static void dequantize_row_##symbol(const struct matrix_segment *p, uint32_t cols,             \
+                                        uint32_t row, size_t k, size_t n, float *out) {            \
         function(STORAGE_##symbol, p, cols, row, (uint32_t)k, (uint32_t)n, out);                   \
     }
 DEQUANTIZE_SCALED(F8_E4M3, lanes_scaled)
@@ -322,9 +322,9 @@ static const dequantize_fn DEQUANTIZE[STORAGE_TYPE_COUNT] = {
 #undef DEQUANTIZE_ROW
 };
 
-/* The part a row of the matrix lies in; *row becomes the row in it. */
-static const struct matrix_part *part_of_row(const struct matrix *w, uint32_t *row) {
-    const struct matrix_part *p = w->parts;
+/* The segment a row of the matrix lies in; *row becomes the row in it. */
+static const struct matrix_segment *segment_of_row(const struct matrix *w, uint32_t *row) {
+    const struct matrix_segment *p = w->segments;
     while (*row >= p->rows)
         *row -= (p++)->rows;
     return p;

@@ -6,9 +6,9 @@
 
 /* ---- routing ---- */
 
-static void route_part(void *ctx, size_t part_idx, int thread_idx) {
+static void route_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++)
         ref_route_row(task->a, t);
 }
@@ -16,16 +16,16 @@ static void route_part(void *ctx, size_t part_idx, int thread_idx) {
 static void cpu_route(struct stream *s, const struct op_route *a) {
     CHECK(a->router->experts <= ROUTE_EXPERTS_MAX &&
           a->router->top_k <= MIN(a->router->experts, ROUTE_TOP_MAX + 0u));
-    rows_loop(s, a, a->rows, (size_t)a->router->experts * (a->router->top_k + 8) * VW, route_part);
+    rows_loop(s, a, a->rows, (size_t)a->router->experts * (a->router->top_k + 8) * VW, route_unit);
     ref_expert_sort(a);
 }
 
 /* ---- rows to experts and back ---- */
 
-static void expert_gather_part(void *ctx, size_t part_idx, int thread_idx) {
+static void expert_gather_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_expert_gather *a = task->a;
-    ROWS_OF(task, part_idx, i, end);
+    ROWS_OF(task, unit_idx, i, end);
     for (; i < end; i++) {
         uint32_t pair = a->plan->pairs[i], width = a->width, k = 0;
         const float *x = (const float *)a->x + (size_t)(pair / a->top_k) * width;
@@ -43,7 +43,7 @@ static void expert_gather_part(void *ctx, size_t part_idx, int thread_idx) {
 }
 
 static void cpu_expert_gather(struct stream *s, const struct op_expert_gather *a) {
-    rows_loop(s, a, a->rows * a->top_k, a->width, expert_gather_part);
+    rows_loop(s, a, a->rows * a->top_k, a->width, expert_gather_unit);
 }
 
 /* acc + what the shared expert gives. */
@@ -61,10 +61,10 @@ ALWAYS_INLINE vf combine_vector(const struct op_expert_combine *a, uint32_t t, u
                  acc);
 }
 
-static void expert_combine_part(void *ctx, size_t part_idx, int thread_idx) {
+static void expert_combine_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_expert_combine *a = task->a;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++) {
         float gate[VW], *out = (float *)a->out + (size_t)t * a->width;
         vf one = v_set1(1.0f);
@@ -79,7 +79,7 @@ static void expert_combine_part(void *ctx, size_t part_idx, int thread_idx) {
 }
 
 static void cpu_expert_combine(struct stream *s, const struct op_expert_combine *a) {
-    rows_loop(s, a, a->rows, (size_t)a->width * (a->top_k + 1), expert_combine_part);
+    rows_loop(s, a, a->rows, (size_t)a->width * (a->top_k + 1), expert_combine_unit);
 }
 
 /* ---- products ---- */
@@ -87,13 +87,13 @@ static void cpu_expert_combine(struct stream *s, const struct op_expert_combine 
 struct expert_task {
     const struct op_expert_linear *a;
     uint32_t active[ROUTE_EXPERTS_MAX]; /* experts that got rows */
-    uint32_t parts_an_expert, columns_a_part;
+    uint32_t units_an_expert, columns_a_unit;
 };
 
-static void expert_linear_part(void *ctx, size_t part_idx, int thread_idx) {
+static void expert_linear_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct expert_task *task = ctx;
     const struct op_expert_linear *a = task->a;
-    uint32_t e = task->active[part_idx / task->parts_an_expert], first = a->plan->offsets[e];
+    uint32_t e = task->active[unit_idx / task->units_an_expert], first = a->plan->offsets[e];
     uint32_t rows = a->plan->offsets[e + 1] - first;
     struct op_linear op = {.out = (float *)a->out + (size_t)first * a->w->rows,
                            .x = (const float *)a->x + (size_t)first * a->w->cols,
@@ -101,14 +101,14 @@ static void expert_linear_part(void *ctx, size_t part_idx, int thread_idx) {
                            .rows = rows,
                            .class_rows = rows,
                            .out_stride = a->w->rows};
-    uint32_t n = (uint32_t)(part_idx % task->parts_an_expert) * task->columns_a_part;
-    uint32_t end = MIN(n + task->columns_a_part, a->w->rows);
-    for (; n < end; n += PART_COLUMNS)
-        linear_columns(&op, n, MIN((uint32_t)PART_COLUMNS, end - n));
+    uint32_t n = (uint32_t)(unit_idx % task->units_an_expert) * task->columns_a_unit;
+    uint32_t end = MIN(n + task->columns_a_unit, a->w->rows);
+    for (; n < end; n += UNIT_COLUMNS)
+        linear_columns(&op, n, MIN((uint32_t)UNIT_COLUMNS, end - n));
 }
 
 static void cpu_expert_linear(struct stream *s, const struct op_expert_linear *a) {
-    struct expert_task task = {.a = a, .columns_a_part = PART_COLUMNS * 4};
+    struct expert_task task = {.a = a, .columns_a_unit = UNIT_COLUMNS * 4};
     uint32_t active = 0, pairs = a->rows * a->top_k;
     CHECK(a->w->expert_count <= ROUTE_EXPERTS_MAX && a->plan->offsets[a->w->expert_count] == pairs);
     if (pairs && a->w->experts[0].compute == COMPUTE_INT8) {
@@ -122,9 +122,9 @@ static void cpu_expert_linear(struct stream *s, const struct op_expert_linear *a
     for (uint32_t e = 0; e < a->w->expert_count; e++)
         if (a->plan->offsets[e + 1] > a->plan->offsets[e])
             task.active[active++] = e;
-    task.parts_an_expert = (a->w->rows + task.columns_a_part - 1) / task.columns_a_part;
-    cpu_loop(s, (size_t)active * task.parts_an_expert, (size_t)pairs * a->w->rows * a->w->cols / VW,
-             expert_linear_part, &task);
+    task.units_an_expert = (a->w->rows + task.columns_a_unit - 1) / task.columns_a_unit;
+    cpu_loop(s, (size_t)active * task.units_an_expert, (size_t)pairs * a->w->rows * a->w->cols / VW,
+             expert_linear_unit, &task);
 }
 
 /* ---- clamped gate ---- */
@@ -150,15 +150,15 @@ static void clamped_swiglu_row(const struct op_clamped_swiglu *a, const float *r
     }
 }
 
-static void clamped_swiglu_part(void *ctx, size_t part_idx, int thread_idx) {
+static void clamped_swiglu_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_clamped_swiglu *a = task->a;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++)
         clamped_swiglu_row(a, (const float *)a->gate_up + (size_t)t * 2 * a->width,
                            (float *)a->out + (size_t)t * a->width);
 }
 
 static void cpu_clamped_swiglu(struct stream *s, const struct op_clamped_swiglu *a) {
-    rows_loop(s, a, a->rows, (size_t)a->width * 16, clamped_swiglu_part);
+    rows_loop(s, a, a->rows, (size_t)a->width * 16, clamped_swiglu_unit);
 }

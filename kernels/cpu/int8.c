@@ -8,8 +8,8 @@ static uint32_t scaled_unit(uint32_t cols, uint32_t scale_cols) {
     return unit;
 }
 
-struct int8_layout int8_layout(const struct matrix *w, const struct matrix_part *p) {
-    enum storage_type type = part_type(w, p);
+struct int8_layout int8_layout(const struct matrix *w, const struct matrix_segment *p) {
+    enum storage_type type = segment_type(w, p);
     struct int8_layout l = {storage_block(type),
                             (uint32_t)storage_bytes(type, storage_block(type))};
     if (type == STORAGE_Q4_K || type == STORAGE_Q5_K)

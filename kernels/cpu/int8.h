@@ -2,10 +2,10 @@
  * int8.h - products with activations of 8 bits: what the variants of one template share.
  *
  * kernels/integers.h defines the result to the bit, so variants differ in speed alone. A variant
- * has its own order of weights: a panel is 2 * `lanes` consecutive outputs of a matrix part, unit
+ * has its own order of weights: a panel is 2 * `lanes` consecutive outputs of a segment, unit
  * after unit along the columns (int8_layout). In a unit: scales, then the stored bytes, of which
  * each 4 of one output lie beside the same 4 of the next, for the upper and the lower half of the
- * panel apart. Outputs behind the part's end have scale 0.
+ * panel apart. Outputs behind the segment's end have scale 0.
  */
 #ifndef KERNELS_CPU_INT8_H
 #define KERNELS_CPU_INT8_H
@@ -51,8 +51,8 @@ struct int8_layout {
     uint32_t row_bytes; /* of one output in one unit */
 };
 
-/* How a part is cut; the answer depends on its type and scales. */
-struct int8_layout int8_layout(const struct matrix *w, const struct matrix_part *p);
+/* How a segment is cut; the answer depends on its type and scales. */
+struct int8_layout int8_layout(const struct matrix *w, const struct matrix_segment *p);
 
 struct int8_variant {
     const char *name;
@@ -60,9 +60,9 @@ struct int8_variant {
     /* Row t of x, f32, into row t of `rows`. */
     void (*quantize)(const float *x, const struct int8_rows *rows, uint32_t t);
     /* A panel into `out`, [cols / unit_cols] units of 2 * lanes * row_bytes. */
-    void (*pack)(const struct matrix *w, uint32_t part, uint32_t panel, uint8_t *out);
+    void (*pack)(const struct matrix *w, uint32_t segment, uint32_t panel, uint8_t *out);
     /* All rows of the product for one panel, packed before or now. */
-    void (*multiply)(const struct int8_product *p, uint32_t part, uint32_t panel);
+    void (*multiply)(const struct int8_product *p, uint32_t segment, uint32_t panel);
 };
 
 extern const struct int8_variant int8_plain, int8_plain_wide, int8_avx2, int8_avx_vnni, int8_avx512,
@@ -80,11 +80,11 @@ extern const size_t INT8_VARIANT_COUNT;
 const struct int8_variant *int8_best(enum cpu_isa isa, struct cpu_features features);
 
 static inline size_t int8_panel_bytes(const struct int8_variant *v, const struct matrix *w,
-                                      const struct matrix_part *p) {
+                                      const struct matrix_segment *p) {
     struct int8_layout l = int8_layout(w, p);
     return (size_t)(w->cols / l.unit_cols) * l.row_bytes * 2 * v->lanes;
 }
-static inline uint32_t int8_panels(const struct int8_variant *v, const struct matrix_part *p) {
+static inline uint32_t int8_panels(const struct int8_variant *v, const struct matrix_segment *p) {
     return (p->rows + 2 * v->lanes - 1) / (2 * v->lanes);
 }
 

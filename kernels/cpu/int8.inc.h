@@ -288,14 +288,14 @@ ALWAYS_INLINE void unpack_I8(const uint8_t *unit, uint32_t g, struct block *out)
         out->q[i] = eight_bits(q_at(unit + BYTES + (g * WORDS + (uint32_t)i) * BYTES));
 }
 /* Value by value, from the definition. */
-static void pack_scaled(const struct matrix *w, const struct matrix_part *p, uint32_t row,
+static void pack_scaled(const struct matrix *w, const struct matrix_segment *p, uint32_t row,
                         uint32_t block, uint32_t count, uint32_t lane, uint8_t *out) {
-    bool four = part_type(w, p) == STORAGE_U4;
+    bool four = segment_type(w, p) == STORAGE_U4;
     uint32_t head = four ? 2 : 1;
     for (uint32_t g = 0; g < count; g++) {
         struct integer_block b;
         uint8_t bytes[32];
-        part_integers(w, p, row, block + g, &b);
+        segment_integers(w, p, row, block + g, &b);
         memcpy(out + 4 * lane, &b.scale[0], 4);
         if (four)
             memcpy(out + BYTES + 4 * lane, &b.minimum, 4);
@@ -324,9 +324,9 @@ static void pack_scaled(const struct matrix *w, const struct matrix_part *p, uin
     X(I8, KIND_8)
 
 /* Unit `unit` of a half panel whose first output is `first`. */
-static void pack_unit(const struct matrix *w, const struct matrix_part *p, struct int8_layout l,
+static void pack_unit(const struct matrix *w, const struct matrix_segment *p, struct int8_layout l,
                       uint32_t first, uint32_t unit, uint8_t *out) {
-    enum storage_type type = part_type(w, p);
+    enum storage_type type = segment_type(w, p);
     if (p->rows < first + LANES)
         memset(out, 0, (size_t)l.row_bytes * LANES);
     for (uint32_t lane = 0; lane < LANES && first + lane < p->rows; lane++) {
@@ -344,8 +344,8 @@ static void pack_unit(const struct matrix *w, const struct matrix_part *p, struc
     }
 }
 
-static void int8_pack(const struct matrix *w, uint32_t part, uint32_t panel, uint8_t *out) {
-    const struct matrix_part *p = &w->parts[part];
+static void int8_pack(const struct matrix *w, uint32_t segment, uint32_t panel, uint8_t *out) {
+    const struct matrix_segment *p = &w->segments[segment];
     struct int8_layout l = int8_layout(w, p);
     for (uint32_t unit = 0; unit < w->cols / l.unit_cols; unit++)
         for (uint32_t half = 0; half < 2; half++, out += (size_t)l.row_bytes * LANES)
@@ -578,9 +578,9 @@ static const struct {
 
 struct panel {
     const struct matrix *w;
-    const struct matrix_part *part;
+    const struct matrix_segment *segment;
     struct int8_layout layout;
-    uint32_t idx, first_output; /* in the part, in the matrix */
+    uint32_t idx, first_output; /* in the segment, in the matrix */
     enum kind kind;
     bool tiles; /* its rows meet it on tiles */
 };
@@ -588,7 +588,7 @@ struct panel {
 /* Where a unit of a panel that was packed before begins; that of the last one ends where the next
  * panel begins. */
 static const uint8_t *packed_unit(const struct panel *p, uint32_t unit) {
-    return (const uint8_t *)p->part->packed +
+    return (const uint8_t *)p->segment->packed +
            ((size_t)p->idx * (p->w->cols / p->layout.unit_cols) + unit) * 2 * p->layout.row_bytes *
                LANES;
 }
@@ -600,22 +600,22 @@ static void unpack_units(const struct panel *p, uint32_t first, uint32_t count, 
     for (uint32_t unit = first; unit < first + count; unit++, out += blocks) {
         uint8_t own[2 * LANES * (INT8_UNIT_MAX + 8)];
         const uint8_t *from = own;
-        if (p->part->packed) {
+        if (p->segment->packed) {
             from = packed_unit(p, unit);
             for (size_t i = 0; i < 2 * half; i += 64)
                 __builtin_prefetch(from + FETCH_AHEAD + i, 0, 3);
         } else {
-            pack_unit(p->w, p->part, p->layout, 2 * p->idx * LANES, unit, own);
-            pack_unit(p->w, p->part, p->layout, (2 * p->idx + 1) * LANES, unit, own + half);
+            pack_unit(p->w, p->segment, p->layout, 2 * p->idx * LANES, unit, own);
+            pack_unit(p->w, p->segment, p->layout, (2 * p->idx + 1) * LANES, unit, own + half);
         }
-        TYPES[part_type(p->w, p->part)].unpack[p->tiles](from, half, blocks, out);
+        TYPES[segment_type(p->w, p->segment)].unpack[p->tiles](from, half, blocks, out);
     }
 }
 
 /* Memory that is about to be written: no machine sees it coming, a row is far from the next. */
 static void fetch_outputs(const struct int8_product *job, const struct panel *p, uint32_t first_row,
                           uint32_t rows) {
-    uint32_t count = MIN(p->part->rows - p->idx * 2 * LANES, (uint32_t)(2 * LANES));
+    uint32_t count = MIN(p->segment->rows - p->idx * 2 * LANES, (uint32_t)(2 * LANES));
     for (uint32_t t = 0; t < rows; t++) {
         const float *out = job->out + (first_row + t) * job->out_stride + p->first_output;
         __builtin_prefetch(out, 1, 2);
@@ -625,7 +625,7 @@ static void fetch_outputs(const struct int8_product *job, const struct panel *p,
 
 static void put_outputs(const struct int8_product *job, const struct panel *p, uint32_t first_row,
                         uint32_t rows, const float *acc) {
-    uint32_t count = MIN(p->part->rows - p->idx * 2 * LANES, (uint32_t)(2 * LANES));
+    uint32_t count = MIN(p->segment->rows - p->idx * 2 * LANES, (uint32_t)(2 * LANES));
     float bias[2 * LANES] = {0};
     if (p->w->bias)
         memcpy(bias, p->w->bias + p->first_output, count * sizeof *bias);
@@ -639,30 +639,30 @@ static void put_outputs(const struct int8_product *job, const struct panel *p, u
     }
 }
 
-static void int8_multiply(const struct int8_product *job, uint32_t part, uint32_t panel) {
+static void int8_multiply(const struct int8_product *job, uint32_t segment, uint32_t panel) {
     struct panel p = {.w = job->w,
-                      .part = &job->w->parts[part],
-                      .layout = int8_layout(job->w, &job->w->parts[part]),
+                      .segment = &job->w->segments[segment],
+                      .layout = int8_layout(job->w, &job->w->segments[segment]),
                       .idx = panel,
                       .first_output = panel * 2 * LANES,
-                      .kind = TYPES[part_type(job->w, &job->w->parts[part])].kind};
-    for (uint32_t i = 0; i < part; i++)
-        p.first_output += job->w->parts[i].rows;
+                      .kind = TYPES[segment_type(job->w, &job->w->segments[segment])].kind};
+    for (uint32_t i = 0; i < segment; i++)
+        p.first_output += job->w->segments[i].rows;
     uint32_t cols = job->w->cols, units = cols / p.layout.unit_cols,
              chunk = INT8_CHUNK / p.layout.unit_cols;
     struct pair w[CHUNK_BLOCKS + 1]; /* tiles take two blocks at a time */
     float acc[INT8_ROWS * 2 * LANES] __attribute__((aligned(64)));
-    if (job->x.row_count == 1 && p.part->packed) {
+    if (job->x.row_count == 1 && p.segment->packed) {
         size_t half = (size_t)p.layout.row_bytes * LANES;
-        TYPES[part_type(p.w, p.part)].stream((const uint8_t *)p.part->packed +
-                                                 (size_t)panel * units * 2 * half,
-                                             half, p.layout.unit_cols / 32,
-                                             &(struct meeting){.blocks = cols / 32,
-                                                               .x = int8_values(&job->x, 0),
-                                                               .d = int8_scales(&job->x, 0),
-                                                               .array = cols / 32,
-                                                               .stride = job->x.stride,
-                                                               .acc = acc});
+        TYPES[segment_type(p.w, p.segment)].stream((const uint8_t *)p.segment->packed +
+                                                       (size_t)panel * units * 2 * half,
+                                                   half, p.layout.unit_cols / 32,
+                                                   &(struct meeting){.blocks = cols / 32,
+                                                                     .x = int8_values(&job->x, 0),
+                                                                     .d = int8_scales(&job->x, 0),
+                                                                     .array = cols / 32,
+                                                                     .stride = job->x.stride,
+                                                                     .acc = acc});
         put_outputs(job, &p, 0, 1, acc);
         return;
     }
@@ -690,7 +690,7 @@ static void int8_multiply(const struct int8_product *job, uint32_t part, uint32_
                                 .array = cols / 32,
                                 .stride = job->x.stride,
                                 .acc = acc};
-            if (p.part->packed) {
+            if (p.segment->packed) {
                 m.ahead = packed_unit(&p, unit + count);
                 m.ahead_lines = p.layout.row_bytes * LANES / p.layout.unit_cols + 1;
             }

@@ -12,13 +12,13 @@ struct quantize_task {
     const struct int8_variant *variant;
     const float *x;
     struct int8_rows rows;
-    uint32_t rows_a_part;
+    uint32_t rows_a_unit;
 };
 
-static void quantize_part(void *ctx, size_t part_idx, int thread_idx) {
+static void quantize_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct quantize_task *task = ctx;
-    uint32_t t = (uint32_t)part_idx * task->rows_a_part,
-             end = MIN(t + task->rows_a_part, task->rows.row_count);
+    uint32_t t = (uint32_t)unit_idx * task->rows_a_unit,
+             end = MIN(t + task->rows_a_unit, task->rows.row_count);
     for (; t < end; t++)
         task->variant->quantize(task->x, &task->rows, t);
 }
@@ -40,10 +40,10 @@ static struct int8_rows quantize_rows(struct stream *s, const float *x, uint32_t
         .variant = cpu->int8,
         .x = x,
         .rows = {.data = cpu->pack, .stride = int8_stride(cols), .row_count = rows, .cols = cols},
-        .rows_a_part = rows / 64 + 1};
+        .rows_a_unit = rows / 64 + 1};
     CHECK(task.rows.stride * (rows + INT8_SPARE_ROWS) <= CPU_PACK_BYTES);
-    cpu_loop(s, (rows + task.rows_a_part - 1) / task.rows_a_part, (size_t)rows * cols / 4,
-             quantize_part, &task);
+    cpu_loop(s, (rows + task.rows_a_unit - 1) / task.rows_a_unit, (size_t)rows * cols / 4,
+             quantize_unit, &task);
     return task.rows;
 }
 
@@ -51,30 +51,30 @@ static struct int8_rows quantize_rows(struct stream *s, const float *x, uint32_t
 
 static uint32_t count_panels(const struct int8_variant *v, const struct matrix *w) {
     uint32_t panels = 0;
-    for (uint32_t i = 0; i < w->part_count; i++)
-        panels += int8_panels(v, &w->parts[i]);
+    for (uint32_t i = 0; i < w->segment_count; i++)
+        panels += int8_panels(v, &w->segments[i]);
     return panels;
 }
 
-/* Panel `panel` of those of all parts. */
+/* Panel `panel` of those of all segments. */
 static void multiply_panel(const struct int8_variant *v, const struct int8_product *p,
                            uint32_t panel) {
-    uint32_t part = 0;
-    while (panel >= int8_panels(v, &p->w->parts[part]))
-        panel -= int8_panels(v, &p->w->parts[part++]);
-    v->multiply(p, part, panel);
+    uint32_t segment = 0;
+    while (panel >= int8_panels(v, &p->w->segments[segment]))
+        panel -= int8_panels(v, &p->w->segments[segment++]);
+    v->multiply(p, segment, panel);
 }
 
 struct multiply_task {
     const struct int8_variant *variant;
     struct int8_product product;
-    uint32_t panels, panels_a_part;
+    uint32_t panels, panels_a_unit;
 };
 
-static void multiply_part(void *ctx, size_t part_idx, int thread_idx) {
+static void multiply_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct multiply_task *task = ctx;
-    uint32_t n = (uint32_t)part_idx * task->panels_a_part,
-             end = MIN(n + task->panels_a_part, task->panels);
+    uint32_t n = (uint32_t)unit_idx * task->panels_a_unit,
+             end = MIN(n + task->panels_a_unit, task->panels);
     for (; n < end; n++)
         multiply_panel(task->variant, &task->product, n);
 }
@@ -85,14 +85,14 @@ void cpu_int8_linear(struct stream *s, const struct op_linear *a) {
     struct multiply_task task = {.variant = v,
                                  .product = {.w = a->w, .out_stride = a->out_stride},
                                  .panels = count_panels(v, a->w)};
-    task.panels_a_part = task.panels / 64 + 1;
+    task.panels_a_unit = task.panels / 64 + 1;
     for (uint32_t t = 0; t < a->rows; t += pass) {
         uint32_t rows = MIN(a->rows - t, pass);
         task.product.x =
             quantize_rows(s, (const float *)a->x + (size_t)t * a->w->cols, rows, a->w->cols);
         task.product.out = (float *)a->out + (size_t)t * a->out_stride;
-        cpu_loop(s, (task.panels + task.panels_a_part - 1) / task.panels_a_part,
-                 (size_t)rows * a->w->rows * a->w->cols / 32, multiply_part, &task);
+        cpu_loop(s, (task.panels + task.panels_a_unit - 1) / task.panels_a_unit,
+                 (size_t)rows * a->w->rows * a->w->cols / 32, multiply_unit, &task);
     }
 }
 
@@ -107,10 +107,10 @@ struct expert_product {
     uint32_t experts[ROUTE_EXPERTS_MAX]; /* with pairs in that range */
 };
 
-static void expert_part(void *ctx, size_t part_idx, int thread_idx) {
+static void expert_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct expert_product *task = ctx;
     const struct op_expert_linear *a = task->a;
-    uint32_t e = task->experts[part_idx / task->panels],
+    uint32_t e = task->experts[unit_idx / task->panels],
              begin = MAX(a->plan->offsets[e], task->first),
              end = MIN(a->plan->offsets[e + 1], task->first + task->x.row_count);
     struct int8_product p = {.w = &a->w->experts[e],
@@ -120,7 +120,7 @@ static void expert_part(void *ctx, size_t part_idx, int thread_idx) {
                                    .cols = a->w->cols},
                              .out = (float *)a->out + (size_t)begin * a->w->rows,
                              .out_stride = a->w->rows};
-    multiply_panel(task->variant, &p, (uint32_t)(part_idx % task->panels));
+    multiply_panel(task->variant, &p, (uint32_t)(unit_idx % task->panels));
 }
 
 /* Experts with pairs in [first, first + count). */
@@ -148,35 +148,35 @@ void cpu_int8_expert_linear(struct stream *s, const struct op_expert_linear *a) 
         task.x = quantize_rows(s, (const float *)a->x + (size_t)task.first * a->w->cols, rows,
                                a->w->cols);
         cpu_loop(s, (size_t)active * task.panels, (size_t)rows * a->w->rows * a->w->cols / 32,
-                 expert_part, &task);
+                 expert_unit, &task);
     }
 }
 
 /* ---- weights ---- */
 
-size_t cpu_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t part) {
+size_t cpu_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t segment) {
     const struct int8_variant *v = ((const struct cpu_device *)dev)->int8;
-    const struct matrix_part *p = &w->parts[part];
+    const struct matrix_segment *p = &w->segments[segment];
     return w->compute == COMPUTE_INT8 ? int8_panels(v, p) * int8_panel_bytes(v, w, p) : 0;
 }
 
 struct pack_task {
     const struct int8_variant *variant;
     const struct matrix *w;
-    uint32_t part;
+    uint32_t segment;
     size_t panel_bytes;
     uint8_t *out;
 };
 
 static void pack_panel(void *ctx, size_t panel, int thread_idx) {
     const struct pack_task *task = ctx;
-    task->variant->pack(task->w, task->part, (uint32_t)panel,
+    task->variant->pack(task->w, task->segment, (uint32_t)panel,
                         task->out + panel * task->panel_bytes);
 }
 
-void cpu_pack(struct stream *s, const struct matrix *w, uint32_t part, void *out) {
+void cpu_pack(struct stream *s, const struct matrix *w, uint32_t segment, void *out) {
     const struct int8_variant *v = ((struct cpu_device *)s->dev)->int8;
-    const struct matrix_part *p = &w->parts[part];
-    struct pack_task task = {v, w, part, int8_panel_bytes(v, w, p), out};
+    const struct matrix_segment *p = &w->segments[segment];
+    struct pack_task task = {v, w, segment, int8_panel_bytes(v, w, p), out};
     cpu_loop(s, int8_panels(v, p), (size_t)p->rows * w->cols / 8, pack_panel, &task);
 }

@@ -3,8 +3,8 @@
  *
  * The cache of a layer in a block is [block_tokens, rank + rope]: lanes walk along a row for scores
  * (one chain a query, summed by v_hsum's tree) and for the sum of values. A unit is one row and
- * LATENT_QUERIES heads, which share each load. Parts, their maximum and sums, and the order they are merged in are
- * attention.inc.h's; none of it depends on other rows.
+ * LATENT_QUERIES heads, which share each load. Splits, their maximum and sums, and the
+ * order they are merged in are attention.inc.h's; none of it depends on other rows.
  */
 
 enum { LATENT_QUERIES = 4 };
@@ -13,7 +13,7 @@ enum { LATENT_QUERIES = 4 };
 
 struct head_task {
     const struct op_head_linear *a;
-    uint32_t rows_a_part, row_parts;
+    uint32_t rows_a_unit, row_units;
 };
 
 /* One output of each row: a chain of VW lanes over a dequantized row of w. */
@@ -48,31 +48,31 @@ static void head_adds(const struct op_head_linear *a, uint32_t h, uint32_t n, co
     }
 }
 
-static void head_linear_part(void *ctx, size_t part_idx, int thread_idx) {
+static void head_linear_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct head_task *task = ctx;
     const struct op_head_linear *a = task->a;
-    uint32_t h = (uint32_t)(part_idx / task->row_parts),
-             t = (uint32_t)(part_idx % task->row_parts) * task->rows_a_part;
+    uint32_t h = (uint32_t)(unit_idx / task->row_units),
+             t = (uint32_t)(unit_idx % task->row_units) * task->rows_a_unit;
     float wide[LATENT_WIDTH_MAX + 16] __attribute__((aligned(64)));
     for (uint32_t n = 0; n < a->count; n++) {
         uint32_t row = h * a->head_rows + a->first + n;
-        const struct matrix_part *part = part_of_row(a->w, &row);
-        DEQUANTIZE[a->w->type](part, a->w->cols, row, 0, a->w->cols, wide);
+        const struct matrix_segment *segment = segment_of_row(a->w, &row);
+        DEQUANTIZE[a->w->type](segment, a->w->cols, row, 0, a->w->cols, wide);
         (a->transposed ? head_adds : head_dots)(a, h, n, wide, t,
-                                                MIN(t + task->rows_a_part, a->rows));
+                                                MIN(t + task->rows_a_unit, a->rows));
     }
 }
 
 static void cpu_head_linear(struct stream *s, const struct op_head_linear *a) {
-    enum { HEAD_PART_ROWS = 64 };
+    enum { HEAD_UNIT_ROWS = 64 };
     CHECK(a->w->cols <= LATENT_WIDTH_MAX && a->first + a->count <= a->head_rows &&
           a->heads * a->head_rows == a->w->rows &&
           a->x_stride >= (a->transposed ? a->count : a->w->cols) &&
           a->out_stride >= (a->transposed ? a->w->cols : a->count));
     struct head_task task = {
-        .a = a, .rows_a_part = HEAD_PART_ROWS, .row_parts = (a->rows + 63) / HEAD_PART_ROWS};
-    cpu_loop(s, (size_t)a->heads * task.row_parts,
-             (size_t)a->rows * a->heads * a->count * a->w->cols / VW, head_linear_part, &task);
+        .a = a, .rows_a_unit = HEAD_UNIT_ROWS, .row_units = (a->rows + 63) / HEAD_UNIT_ROWS};
+    cpu_loop(s, (size_t)a->heads * task.row_units,
+             (size_t)a->rows * a->heads * a->count * a->w->cols / VW, head_linear_unit, &task);
 }
 
 /* ---- cache rows ---- */
@@ -89,11 +89,11 @@ static void latent_row(const struct op_latent_write *a, const float *kv, float *
     }
 }
 
-static void latent_write_part(void *ctx, size_t part_idx, int thread_idx) {
+static void latent_write_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_latent_write *a = task->a;
     uint32_t width = a->rank + a->rope;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++) {
         if (a->batch->positions[t] == ROW_NONE)
             continue;
@@ -117,7 +117,7 @@ static void latent_write_part(void *ctx, size_t part_idx, int thread_idx) {
 static void cpu_latent_write(struct stream *s, const struct op_latent_write *a) {
     CHECK(a->rank + a->rope <= LATENT_WIDTH_MAX && a->view->head_dim == a->rank + a->rope);
     rows_loop(s, a, a->batch->row_count, (size_t)a->heads * a->rope * 4 + a->rank * 4,
-              latent_write_part);
+              latent_write_unit);
 }
 
 /* ---- attention ---- */
@@ -214,9 +214,9 @@ static const struct latent_functions {
                                 [STORAGE_I8] = {latent_scores_int8, latent_add_values_int8}};
 
 /* Positions [start, start + count) for LATENT_QUERIES queries. */
-static void latent_attend_part(const struct op_latent_attention *a, uint32_t slot, uint32_t start,
-                               uint32_t count, const struct queries *qs,
-                               struct partial *const *partials) {
+static void latent_attend_split(const struct op_latent_attention *a, uint32_t slot, uint32_t start,
+                                uint32_t count, const struct queries *qs,
+                                struct partial *const *partials) {
     const struct kv_view *kv = a->view;
     float scores[LATENT_QUERIES][ATTENTION_SPLIT] __attribute__((aligned(64))),
         *acc[LATENT_QUERIES];
@@ -229,7 +229,7 @@ static void latent_attend_part(const struct op_latent_attention *a, uint32_t slo
                                 latent_scales(kv, layer, 0), a->scale, at);
     }
     for (int i = 0; i < LATENT_QUERIES; i++) {
-        softmax_part(scores[i], 0, count, (count + VW - 1) / VW * VW, partials[i]);
+        softmax_split(scores[i], 0, count, (count + VW - 1) / VW * VW, partials[i]);
         acc[i] = partials[i]->acc;
         memset(acc[i], 0, a->rank * sizeof(float));
     }
@@ -247,16 +247,16 @@ static void latent_attend_part(const struct op_latent_attention *a, uint32_t slo
 }
 
 /* A row and up to LATENT_QUERIES heads; heads past the last repeat it and are not written. */
-static void latent_unit(void *ctx, size_t part_idx, int thread_idx) {
+static void latent_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct op_latent_attention *a = ctx;
     uint32_t tiles = (a->heads + LATENT_QUERIES - 1) / LATENT_QUERIES,
-             t = (uint32_t)(part_idx / tiles), width = a->view->head_dim;
-    uint32_t first = (uint32_t)(part_idx % tiles) * LATENT_QUERIES,
+             t = (uint32_t)(unit_idx / tiles), width = a->view->head_dim;
+    uint32_t first = (uint32_t)(unit_idx % tiles) * LATENT_QUERIES,
              heads = MIN((uint32_t)LATENT_QUERIES, a->heads - first);
     uint32_t position = a->batch->positions[t];
     float *out = (float *)a->out + ((size_t)t * a->heads + first) * a->rank;
     char memory[2 * LATENT_QUERIES][PARTIAL_BYTES(LATENT_WIDTH_MAX)] __attribute__((aligned(64)));
-    struct partial *total[LATENT_QUERIES], *part[LATENT_QUERIES];
+    struct partial *total[LATENT_QUERIES], *split[LATENT_QUERIES];
     struct queries qs = {.count = LATENT_QUERIES};
     if (position == ROW_NONE) {
         memset(out, 0, (size_t)heads * a->rank * sizeof *out);
@@ -264,14 +264,14 @@ static void latent_unit(void *ctx, size_t part_idx, int thread_idx) {
     }
     for (uint32_t i = 0; i < LATENT_QUERIES; i++) {
         total[i] = (struct partial *)memory[i];
-        part[i] = (struct partial *)memory[LATENT_QUERIES + i];
+        split[i] = (struct partial *)memory[LATENT_QUERIES + i];
         qs.q[i] = (const float *)a->q + ((size_t)t * a->heads + first + MIN(i, heads - 1)) * width;
     }
     for (uint32_t start = 0; start <= position; start += ATTENTION_SPLIT) {
         uint32_t count = MIN((uint32_t)ATTENTION_SPLIT, position + 1 - start);
-        latent_attend_part(a, a->batch->slots[t], start, count, &qs, start ? part : total);
+        latent_attend_split(a, a->batch->slots[t], start, count, &qs, start ? split : total);
         for (int i = 0; start && i < LATENT_QUERIES; i++)
-            merge(total[i], part[i], a->rank);
+            merge(total[i], split[i], a->rank);
     }
     for (uint32_t i = 0; i < heads; i++)
         finish(total[i], NULL, out + (size_t)i * a->rank, a->rank);

@@ -7,11 +7,11 @@
  * which chains run side by side and when, so a row's bits depend neither on the number of rows nor
  * on its place.
  *
- * Work: part = PART_COLUMNS consecutive outputs. Few rows: row tiles read the stored weights
+ * Work: unit = UNIT_COLUMNS consecutive outputs. Few rows: row tiles read the stored weights
  * directly, types in blocks dequantized into registers; a second tile finds them in cache. Many
- * rows, and types without such tiles: the part's weights are dequantized a block of WIDE_WIDTH columns
- * at a time, for WIDE_ROWS rows; chains that go on in the next block wait in `carry` as they are.
- * So a product with any type has the bits of the product with the same values as f32.
+ * rows, and types without such tiles: the unit's weights are dequantized a block of WIDE_WIDTH
+ * columns at a time, for WIDE_ROWS rows; chains that go on in the next block wait in `carry` as they
+ * are. So a product with any type has the bits of the product with the same values as f32.
  */
 #if VW == 16
 enum { ROWS_MAX = 6 };
@@ -31,7 +31,7 @@ enum { ROWS_MAX = 5 };
     { name##_1, name##_2, name##_3, name##_4, name##_5 }
 #endif
 enum {
-    PART_COLUMNS = 16,
+    UNIT_COLUMNS = 16,
     QUANT_COLUMNS = 4,
     QUANT_ROWS_MAX = VW / 4,
     WIDE_WIDTH = 1024,
@@ -40,17 +40,17 @@ enum {
 
 struct linear_task {
     const struct op_linear *a;
-    uint32_t columns_a_part;
+    uint32_t columns_a_unit;
 };
 
-/* Columns [0, width) of a row tile: where x, weights and outputs of the part begin. */
+/* Columns [0, width) of a row tile: where x, weights and outputs of the unit begin. */
 struct tile {
     const float *x;
     size_t x_stride;
     const void *const *w; /* [count] weight rows */
     uint32_t count;
     size_t width;
-    float *carry; /* [rows, PART_COLUMNS, VW], or NULL: the chains begin and end here */
+    float *carry; /* [rows, UNIT_COLUMNS, VW], or NULL: the chains begin and end here */
     bool begins, ends;
     const float *bias;
     float *out;
@@ -65,7 +65,7 @@ ALWAYS_INLINE void tile_finish(const int rows, const int columns, const struct t
         if (!t->ends) {
             UNROLL
             for (int c = 0; c < columns; c++)
-                v_store(t->carry + ((size_t)r * PART_COLUMNS + c0 + (uint32_t)c) * VW, acc[r][c]);
+                v_store(t->carry + ((size_t)r * UNIT_COLUMNS + c0 + (uint32_t)c) * VW, acc[r][c]);
             continue;
         }
         float sums[8];
@@ -85,7 +85,7 @@ ALWAYS_INLINE void tile_finish(const int rows, const int columns, const struct t
     }
 }
 
-/* rows x columns chains from column c of the part on. */
+/* rows x columns chains from column c of the unit on. */
 ALWAYS_INLINE void tile_chains(const int rows, const int columns, const enum storage_type type,
                                const struct tile *t, uint32_t c0) {
     vf acc[ROWS_MAX][8];
@@ -98,7 +98,7 @@ ALWAYS_INLINE void tile_chains(const int rows, const int columns, const enum sto
         for (int c = 0; c < columns; c++)
             acc[r][c] = t->begins
                             ? v_set1(0)
-                            : v_load(t->carry + ((size_t)r * PART_COLUMNS + c0 + (uint32_t)c) * VW);
+                            : v_load(t->carry + ((size_t)r * UNIT_COLUMNS + c0 + (uint32_t)c) * VW);
     }
     for (; k + VW <= width; k += VW) {
         vf wv[8];
@@ -129,7 +129,7 @@ ALWAYS_INLINE void tile_chains(const int rows, const int columns, const enum sto
     tile_finish(rows, columns, t, c0, acc);
 }
 
-/* All columns of the part for one row tile. */
+/* All columns of the unit for one row tile. */
 ALWAYS_INLINE void tile_columns(const int rows, const enum storage_type type,
                                 const struct tile *t) {
     uint32_t c = 0;
@@ -231,11 +231,11 @@ static enum storage_type direct_rows(const struct op_linear *a, uint32_t first, 
     size_t row_bytes = 0;
     for (uint32_t c = 0; c < count; c++) {
         uint32_t row = first + c;
-        const struct matrix_part *p = part_of_row(a->w, &row);
-        if (c && part_type(a->w, p) != type)
+        const struct matrix_segment *p = segment_of_row(a->w, &row);
+        if (c && segment_type(a->w, p) != type)
             return STORAGE_NONE;
         if (c == 0)
-            row_bytes = storage_bytes(type = part_type(a->w, p), a->w->cols);
+            row_bytes = storage_bytes(type = segment_type(a->w, p), a->w->cols);
         w[c] = (const char *)p->data + row * row_bytes;
     }
     bool plain = storage_is_plain(type);
@@ -255,16 +255,16 @@ static void run_tiles(enum storage_type type, const struct tile *first, uint32_t
         t.x += n * t.x_stride;
         t.out += n * t.out_stride;
         if (t.carry)
-            t.carry += (size_t)n * PART_COLUMNS * VW;
+            t.carry += (size_t)n * UNIT_COLUMNS * VW;
     }
 }
 
-/* Up to WIDE_ROWS rows of a part, block by block along the columns. */
+/* Up to WIDE_ROWS rows of a unit, block by block along the columns. */
 static void wide_rows(const struct matrix *m, uint32_t first, const struct tile *all,
                       uint32_t rows) {
-    float wide[PART_COLUMNS][WIDE_WIDTH + 16] __attribute__((aligned(64))),
-        carry[WIDE_ROWS * PART_COLUMNS * VW] __attribute__((aligned(64)));
-    const void *w[PART_COLUMNS];
+    float wide[UNIT_COLUMNS][WIDE_WIDTH + 16] __attribute__((aligned(64))),
+        carry[WIDE_ROWS * UNIT_COLUMNS * VW] __attribute__((aligned(64)));
+    const void *w[UNIT_COLUMNS];
     struct tile t = *all;
     t.w = w;
     t.carry = carry;
@@ -275,8 +275,8 @@ static void wide_rows(const struct matrix *m, uint32_t first, const struct tile 
         t.ends = k + t.width == all->width;
         for (uint32_t c = 0; c < t.count; c++) {
             uint32_t row = first + c;
-            const struct matrix_part *p = part_of_row(m, &row);
-            enum storage_type type = part_type(m, p);
+            const struct matrix_segment *p = segment_of_row(m, &row);
+            enum storage_type type = segment_type(m, p);
             w[c] =
                 type == STORAGE_F32 ? (const float *)p->data + (size_t)row * m->cols + k : wide[c];
             if (type != STORAGE_F32)
@@ -287,7 +287,7 @@ static void wide_rows(const struct matrix *m, uint32_t first, const struct tile 
 }
 
 static void linear_columns(const struct op_linear *a, uint32_t first, uint32_t count) {
-    const void *w[PART_COLUMNS];
+    const void *w[UNIT_COLUMNS];
     enum storage_type direct = direct_rows(a, first, count, w);
     struct tile t = {.x = a->x,
                      .x_stride = a->w->cols,
@@ -310,12 +310,12 @@ static void linear_columns(const struct op_linear *a, uint32_t first, uint32_t c
     }
 }
 
-static void linear_part(void *ctx, size_t part_idx, int thread_idx) {
+static void linear_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct linear_task *task = ctx;
-    uint32_t n = (uint32_t)part_idx * task->columns_a_part,
-             end = MIN(n + task->columns_a_part, task->a->w->rows);
-    for (; n < end; n += PART_COLUMNS)
-        linear_columns(task->a, n, MIN((uint32_t)PART_COLUMNS, end - n));
+    uint32_t n = (uint32_t)unit_idx * task->columns_a_unit,
+             end = MIN(n + task->columns_a_unit, task->a->w->rows);
+    for (; n < end; n += UNIT_COLUMNS)
+        linear_columns(task->a, n, MIN((uint32_t)UNIT_COLUMNS, end - n));
 }
 
 static void cpu_linear(struct stream *s, const struct op_linear *a) {
@@ -337,9 +337,9 @@ static void cpu_linear(struct stream *s, const struct op_linear *a) {
         return;
     }
 #endif
-    struct linear_task task = {.a = a, .columns_a_part = PART_COLUMNS};
-    while (a->w->rows / task.columns_a_part > 256)
-        task.columns_a_part *= 2;
-    size_t parts = (a->w->rows + task.columns_a_part - 1) / task.columns_a_part;
-    cpu_loop(s, parts, (size_t)a->rows * a->w->rows * a->w->cols / VW, linear_part, &task);
+    struct linear_task task = {.a = a, .columns_a_unit = UNIT_COLUMNS};
+    while (a->w->rows / task.columns_a_unit > 256)
+        task.columns_a_unit *= 2;
+    size_t units = (a->w->rows + task.columns_a_unit - 1) / task.columns_a_unit;
+    cpu_loop(s, units, (size_t)a->rows * a->w->rows * a->w->cols / VW, linear_unit, &task);
 }

@@ -2,19 +2,19 @@
  * linear_amx.inc.h - out[t, n] = x[t, :] . w[n, :] + bias[n] on AMX's tiles, for weights in bf16.
  *
  * Tiles multiply bf16 and add in f32. A number in f32 is the sum of three in bf16 (8 bits of it
- * each, by truncation: exact), and products of such parts with bf16 weights are exact in f32. So
+ * each, by truncation: exact), and products of such terms with bf16 weights are exact in f32. So
  * nothing is rounded but sums, as everywhere, at the price of three tile products.
  *
  * One output is one chain over steps of STEP columns (zeros behind the row's end); a step adds, for
- * each part of the activation, least first, the tile's sum of 32 products (Intel's manual,
+ * each term of the activation, least first, the tile's sum of 32 products (Intel's manual,
  * TDPBF16PS: two chains of 16, added). Which tokens share a tile, how the columns are cut and what
  * is carried in memory changes no bit. The unit takes numbers below 2^-126 as zero. Against ops.h's
  * bound: from 32 columns on, the 16 roundings in a step and 3 more for each step are fewer than it
  * allows.
  *
  * A tile holds 16 weight rows x 32 columns, as they lie in memory; the other operand is 32 columns
- * x up to 16 tokens, packed once into the device's `pack`: [group of 16 tokens][step][part][pair of
- * columns][token][2]. Work: a part of the loop is some blocks of BLOCK_ROWS weight rows. Up to 16
+ * x up to 16 tokens, packed once into the device's `pack`: [group of 16 tokens][step][term][pair of
+ * columns][token][2]. Work: a unit is some blocks of BLOCK_ROWS weight rows. Up to 16
  * tokens: each block meets them once, and memory for the next is fetched meanwhile. More:
  * CHUNK_STEPS steps of a block meet every group of the pass; sums wait in `carry`.
  */
@@ -25,7 +25,7 @@
 enum {
     TILE = 16,
     STEP = 32,
-    X_PARTS = 3,
+    X_TERMS = 3,
     TILE_BYTES = 1024,
     BLOCK_TILES = 4,
     BLOCK_ROWS = BLOCK_TILES * TILE,
@@ -33,14 +33,14 @@ enum {
     CHUNK_STEPS = 16,
     STREAM_STEPS = 4,
     PASS_GROUPS = 16,
-    PART_BLOCKS_MAX = 4
+    UNIT_BLOCKS_MAX = 4
 };
 
-/* ---- numbers into parts ---- */
+/* ---- numbers into terms ---- */
 
 /* Two vectors as three of 32 bf16, most significant first. What is not finite lies in the first
  * alone. */
-ALWAYS_INLINE void bf16_parts(vf low, vf high, __m512i *out) {
+ALWAYS_INLINE void bf16_terms(vf low, vf high, __m512i *out) {
     const __m512i top = _mm512_set1_epi32((int)0xffff0000);
     const __m512i odd = _mm512_add_epi16(
         _mm512_set1_epi32(0x00030001),
@@ -48,18 +48,18 @@ ALWAYS_INLINE void bf16_parts(vf low, vf high, __m512i *out) {
                            _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)));
     vf rest[2] = {low, high};
     UNROLL
-    for (int p = 0; p < X_PARTS; p++) {
-        __m512i part[2];
+    for (int p = 0; p < X_TERMS; p++) {
+        __m512i term[2];
         UNROLL
         for (int h = 0; h < 2; h++) {
             __mmask16 nan = _mm512_fpclass_ps_mask(rest[h], 0x81),
                       finite = ~_mm512_fpclass_ps_mask(rest[h], 0x99);
             __m512i bits = _mm512_castps_si512(rest[h]);
-            part[h] = _mm512_and_si512(
+            term[h] = _mm512_and_si512(
                 _mm512_mask_or_epi32(bits, nan, bits, _mm512_set1_epi32(0x400000)), top);
-            rest[h] = _mm512_maskz_sub_ps(finite, rest[h], _mm512_castsi512_ps(part[h]));
+            rest[h] = _mm512_maskz_sub_ps(finite, rest[h], _mm512_castsi512_ps(term[h]));
         }
-        out[p] = _mm512_permutex2var_epi16(part[0], odd, part[1]);
+        out[p] = _mm512_permutex2var_epi16(term[0], odd, term[1]);
     }
 }
 
@@ -100,7 +100,7 @@ struct amx_pass {
     const struct op_linear *a;
     uint32_t first_token, token_count, group_count;
     uint32_t steps;
-    uint32_t blocks_a_part;
+    uint32_t blocks_a_unit;
     char *x;
 };
 
@@ -108,7 +108,7 @@ static uint32_t group_tokens(const struct amx_pass *p, uint32_t g) {
     return MIN(p->token_count - g * TILE, (uint32_t)TILE);
 }
 static char *group_x(const struct amx_pass *p, uint32_t g) {
-    return p->x + (size_t)g * p->steps * X_PARTS * TILE_BYTES;
+    return p->x + (size_t)g * p->steps * X_TERMS * TILE_BYTES;
 }
 
 static void amx_pack_group(void *ctx, size_t g, int thread_idx) {
@@ -117,21 +117,21 @@ static void amx_pack_group(void *ctx, size_t g, int thread_idx) {
     const float *x = (const float *)pass->a->x + (pass->first_token + g * TILE) * cols;
     char *out = group_x(pass, (uint32_t)g);
     for (uint32_t k = 0; k < cols; k += STEP) {
-        __m512i parts[X_PARTS][TILE];
+        __m512i terms[X_TERMS][TILE];
         uint32_t low = MIN(cols - k, (uint32_t)VW), high = MIN(cols - k - low, (uint32_t)VW);
         for (uint32_t t = 0; t < TILE; t++) {
-            __m512i three[X_PARTS] = {_mm512_setzero_si512(), _mm512_setzero_si512(),
+            __m512i three[X_TERMS] = {_mm512_setzero_si512(), _mm512_setzero_si512(),
                                       _mm512_setzero_si512()};
             const float *at = x + (size_t)t * cols + k;
             if (t < n)
-                bf16_parts(v_load_n(at, low), v_load_n(at + low, high), three);
-            for (int p = 0; p < X_PARTS; p++)
-                parts[p][t] = three[p];
+                bf16_terms(v_load_n(at, low), v_load_n(at + low, high), three);
+            for (int p = 0; p < X_TERMS; p++)
+                terms[p][t] = three[p];
         }
-        for (int p = 0; p < X_PARTS; p++) {
-            transpose(parts[p]);
+        for (int p = 0; p < X_TERMS; p++) {
+            transpose(terms[p]);
             for (int i = 0; i < TILE; i++, out += 4 * (size_t)n)
-                _mm512_mask_storeu_epi32(out, v_first(n), parts[p][i]);
+                _mm512_mask_storeu_epi32(out, v_first(n), terms[p][i]);
         }
     }
 }
@@ -144,12 +144,12 @@ struct amx_block {
     size_t tile, step, row;
 };
 
-/* The block as it lies, if it is bf16 in whole steps, in one part of the matrix. */
+/* The block as it lies, if it is bf16 in whole steps, in one segment of the matrix. */
 static bool amx_block_in_place(const struct matrix *m, uint32_t first, struct amx_block *out) {
     if (m->cols % STEP)
         return false;
     uint32_t row = first;
-    const struct matrix_part *p = part_of_row(m, &row);
+    const struct matrix_segment *p = segment_of_row(m, &row);
     if (p->rows - row < BLOCK_ROWS)
         return false;
     size_t row_bytes = (size_t)m->cols * 2;
@@ -216,7 +216,7 @@ static void amx_store_sums(float *to) {
     TILE_STORE(3, to + 768, 64);
 }
 
-/* One part of the activations, already in tile b, times the four tiles of weights at w. */
+/* One term of the activations, already in tile b, times the four tiles of weights at w. */
 #define AMX_BLOCK_DOT(b, w, block)                                                                 \
     TILE_LOAD(4, w, (block)->row);                                                                 \
     TILE_LOAD(5, (w) + (block)->tile, (block)->row);                                               \
@@ -238,7 +238,7 @@ static void amx_fetch(const char *data, size_t size) {
 ALWAYS_INLINE void amx_steps(const struct amx_block *block, uint32_t steps, const char *x,
                              uint32_t tokens) {
     size_t x_row = 4 * (size_t)tokens, x_tile = TILE * x_row;
-    for (uint32_t s = 0; s < steps; s++, x += X_PARTS * x_tile) {
+    for (uint32_t s = 0; s < steps; s++, x += X_TERMS * x_tile) {
         if (block->ahead)
             amx_fetch(block->ahead + (size_t)s * BLOCK_BYTES, BLOCK_BYTES);
         const char *w = block->data + s * block->step;
@@ -251,7 +251,7 @@ ALWAYS_INLINE void amx_steps(const struct amx_block *block, uint32_t steps, cons
     }
 }
 
-/* ---- a part of the loop ---- */
+/* ---- a unit ---- */
 
 /* sums: [BLOCK_ROWS, TILE]; to out, whose first token and weight row are those of the sums. */
 static void amx_finish(const struct amx_pass *pass, uint32_t g, uint32_t first, const float *sums) {
@@ -287,7 +287,7 @@ static void amx_stream_block(const struct amx_pass *pass, uint32_t first) {
         for (uint32_t s = 0; s < pass->steps; s += STREAM_STEPS) {
             uint32_t n = MIN(pass->steps - s, (uint32_t)STREAM_STEPS);
             block = amx_pack_block(&rows, pass->a->w->cols, s, n, w);
-            amx_steps(&block, n, pass->x + (size_t)s * X_PARTS * TILE * 4 * tokens, tokens);
+            amx_steps(&block, n, pass->x + (size_t)s * X_TERMS * TILE * 4 * tokens, tokens);
         }
     }
     amx_store_sums(sums);
@@ -315,7 +315,7 @@ static void amx_chunk(const struct amx_pass *pass, uint32_t first, uint32_t s0, 
             amx_clear();
         else
             amx_load_sums(carry);
-        amx_steps(&block, steps, group_x(pass, g) + (size_t)s0 * X_PARTS * TILE * 4 * tokens,
+        amx_steps(&block, steps, group_x(pass, g) + (size_t)s0 * X_TERMS * TILE * 4 * tokens,
                   tokens);
         amx_store_sums(carry);
         if (s0 + steps == pass->steps)
@@ -323,11 +323,11 @@ static void amx_chunk(const struct amx_pass *pass, uint32_t first, uint32_t s0, 
     }
 }
 
-static void amx_part(void *ctx, size_t part_idx, int thread_idx) {
+static void amx_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct amx_pass *pass = ctx;
-    uint32_t block = (uint32_t)part_idx * pass->blocks_a_part,
+    uint32_t block = (uint32_t)unit_idx * pass->blocks_a_unit,
              block_count = (pass->a->w->rows - 1) / BLOCK_ROWS + 1;
-    uint32_t end = MIN(block + pass->blocks_a_part, block_count);
+    uint32_t end = MIN(block + pass->blocks_a_unit, block_count);
     if (pass->group_count == 1) {
         struct amx_block start;
         amx_configure(pass->token_count);
@@ -336,7 +336,7 @@ static void amx_part(void *ctx, size_t part_idx, int thread_idx) {
         for (; block < end; block++)
             amx_stream_block(pass, block * BLOCK_ROWS);
     } else {
-        float carry[PART_BLOCKS_MAX][PASS_GROUPS * BLOCK_ROWS * TILE] __attribute__((aligned(64)));
+        float carry[UNIT_BLOCKS_MAX][PASS_GROUPS * BLOCK_ROWS * TILE] __attribute__((aligned(64)));
         for (uint32_t s = 0; s < pass->steps; s += CHUNK_STEPS)
             for (uint32_t b = block; b < end; b++)
                 amx_chunk(pass, b * BLOCK_ROWS, s, MIN(pass->steps - s, (uint32_t)CHUNK_STEPS),
@@ -348,7 +348,7 @@ static void amx_part(void *ctx, size_t part_idx, int thread_idx) {
 /* ---- the operation ---- */
 
 static size_t amx_group_bytes(const struct matrix *w) {
-    return ((size_t)w->cols + STEP - 1) / STEP * X_PARTS * TILE_BYTES;
+    return ((size_t)w->cols + STEP - 1) / STEP * X_TERMS * TILE_BYTES;
 }
 
 /* What this file computes; the answer depends on the matrix alone. */
@@ -366,11 +366,11 @@ static void amx_linear(struct stream *s, const struct op_linear *a) {
     for (; pass.first_token < a->rows; pass.first_token += pass.token_count) {
         pass.token_count = MIN(a->rows - pass.first_token, groups_a_pass * TILE);
         pass.group_count = (pass.token_count + TILE - 1) / TILE;
-        pass.blocks_a_part = 1;
-        while (pass.blocks_a_part < PART_BLOCKS_MAX && block_count / pass.blocks_a_part > 8)
-            pass.blocks_a_part *= 2;
+        pass.blocks_a_unit = 1;
+        while (pass.blocks_a_unit < UNIT_BLOCKS_MAX && block_count / pass.blocks_a_unit > 8)
+            pass.blocks_a_unit *= 2;
         cpu_loop(s, pass.group_count, (size_t)pass.token_count * a->w->cols, amx_pack_group, &pass);
-        cpu_loop(s, (block_count + pass.blocks_a_part - 1) / pass.blocks_a_part,
-                 (size_t)pass.token_count * a->w->rows * a->w->cols / VW, amx_part, &pass);
+        cpu_loop(s, (block_count + pass.blocks_a_unit - 1) / pass.blocks_a_unit,
+                 (size_t)pass.token_count * a->w->rows * a->w->cols / VW, amx_unit, &pass);
     }
 }

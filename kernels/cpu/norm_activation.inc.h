@@ -1,5 +1,5 @@
 /* norm_activation.inc.h - layer norm, norms of heads, activations, clamps and what ends the logits
- * (ops_rows.h). A part is a run of rows. */
+ * (ops_rows.h). A unit is a run of rows. */
 
 /* erf by the C library, lane by lane: right within an ulp, and the same on every instruction
  * set. */
@@ -113,11 +113,11 @@ static void norm_one(const struct norm_row *n, const float *x, float *out) {
     norm_by(n, x, out, mean, squares_of(x, n->width, mean) / (float)n->width);
 }
 
-static void layernorm_part(void *ctx, size_t part_idx, int thread_idx) {
+static void layernorm_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_layernorm *a = task->a;
     struct norm_row n = {a->weight, a->bias, a->width, true, a->eps, a->weight_offset};
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++) {
         size_t at = (size_t)t * a->width;
         if (a->delta)
@@ -128,13 +128,13 @@ static void layernorm_part(void *ctx, size_t part_idx, int thread_idx) {
     }
 }
 static void cpu_layernorm(struct stream *s, const struct op_layernorm *a) {
-    rows_loop(s, a, a->rows, (size_t)a->width * 3, layernorm_part);
+    rows_loop(s, a, a->rows, (size_t)a->width * 3, layernorm_unit);
 }
 
-static void head_norm_part(void *ctx, size_t part_idx, int thread_idx) {
+static void head_norm_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_head_norm *a = task->a;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++)
         for (uint32_t h = 0; h < a->heads; h++) {
             size_t at = a->weight_each ? (size_t)h * a->width : 0;
@@ -149,19 +149,19 @@ static void head_norm_part(void *ctx, size_t part_idx, int thread_idx) {
         }
 }
 static void cpu_head_norm(struct stream *s, const struct op_head_norm *a) {
-    rows_loop(s, a, a->rows, (size_t)a->heads * a->width * 3, head_norm_part);
+    rows_loop(s, a, a->rows, (size_t)a->heads * a->width * 3, head_norm_unit);
 }
 
-static void row_squares_part(void *ctx, size_t part_idx, int thread_idx) {
+static void row_squares_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_row_squares *a = task->a;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++)
         a->out[(size_t)t * a->out_stride] =
             squares_of((const float *)a->x + (size_t)t * a->stride, a->width, 0);
 }
 static void cpu_row_squares(struct stream *s, const struct op_row_squares *a) {
-    rows_loop(s, a, a->rows, a->width, row_squares_part);
+    rows_loop(s, a, a->rows, a->width, row_squares_unit);
 }
 
 /* ---- value by value ---- */
@@ -192,30 +192,30 @@ static void activate_row(enum activation kind, float *out, const float *x, uint3
     case ACTIVATION_COUNT: break;
     }
 }
-static void activate_part(void *ctx, size_t part_idx, int thread_idx) {
+static void activate_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_activate *a = task->a;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++)
         activate_row((enum activation)a->activation, (float *)a->out + (size_t)t * a->width,
                      (const float *)a->x + (size_t)t * a->width, a->width);
 }
 static void cpu_activate(struct stream *s, const struct op_activate *a) {
-    rows_loop(s, a, a->rows, (size_t)a->width * 16, activate_part);
+    rows_loop(s, a, a->rows, (size_t)a->width * 16, activate_unit);
 }
 
-static void clamp_part(void *ctx, size_t part_idx, int thread_idx) {
+static void clamp_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_clamp *a = task->a;
     vf high = v_set1(a->limit), low = v_set1(-a->limit);
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++) {
         float *row = (float *)a->x + (size_t)t * a->width;
         LANES(a->width, i, row, row, v_min(high, v_max(low, v)));
     }
 }
 static void cpu_clamp(struct stream *s, const struct op_clamp *a) {
-    rows_loop(s, a, a->rows, a->width, clamp_part);
+    rows_loop(s, a, a->rows, a->width, clamp_unit);
 }
 
 ALWAYS_INLINE vf finish_lanes(const struct op_finish_logits *a, vf v) {
@@ -223,17 +223,17 @@ ALWAYS_INLINE vf finish_lanes(const struct op_finish_logits *a, vf v) {
     return a->soft_cap != 0 ? v_mul(v_tanh_near(v_div(l, v_set1(a->soft_cap))), v_set1(a->soft_cap))
                             : l;
 }
-static void finish_logits_part(void *ctx, size_t part_idx, int thread_idx) {
+static void finish_logits_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_finish_logits *a = task->a;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++) {
         float *row = a->logits + (size_t)t * a->width;
         LANES(a->width, i, row, row, finish_lanes(a, v));
     }
 }
 static void cpu_finish_logits(struct stream *s, const struct op_finish_logits *a) {
-    rows_loop(s, a, a->rows, (size_t)a->width * 8, finish_logits_part);
+    rows_loop(s, a, a->rows, (size_t)a->width * 8, finish_logits_unit);
 }
 
 /* ---- gated activation ---- */
@@ -262,10 +262,10 @@ static void act_mul_row(enum activation kind, float *out, const float *gate, con
     }
 }
 
-static void act_mul_part(void *ctx, size_t part_idx, int thread_idx) {
+static void act_mul_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_act_mul *a = task->a;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++) {
         const float *gate = (const float *)a->gate_up + (size_t)t * 2 * a->width;
         act_mul_row(a->activation, (float *)a->out + (size_t)t * a->width, gate, gate + a->width,
@@ -274,7 +274,7 @@ static void act_mul_part(void *ctx, size_t part_idx, int thread_idx) {
 }
 
 static void cpu_act_mul(struct stream *s, const struct op_act_mul *a) {
-    rows_loop(s, a, a->rows, (size_t)a->width * 16, act_mul_part);
+    rows_loop(s, a, a->rows, (size_t)a->width * 16, act_mul_unit);
 }
 
 static const struct row_ops cpu_row_ops = {.layernorm = cpu_layernorm,

@@ -1,20 +1,20 @@
-/* rows.inc.h - operations on rows: embedding, norm, rotary angles. A part is a run of rows. */
+/* rows.inc.h - operations on rows: embedding, norm, rotary angles. A unit is a run of rows. */
 
 struct rows_task {
     const void *a;
-    uint32_t rows, rows_a_part;
+    uint32_t rows, rows_a_unit;
 };
 
-/* Cuts `rows` rows of `width` into at most 64 parts. */
+/* Cuts `rows` rows of `width` into at most 64 units. */
 static void rows_loop(struct stream *s, const void *a, uint32_t rows, size_t width,
-                      cpu_part_fn run) {
-    struct rows_task task = {.a = a, .rows = rows, .rows_a_part = rows / 64 + 1};
-    cpu_loop(s, (rows + task.rows_a_part - 1) / task.rows_a_part, rows * width / VW, run, &task);
+                      cpu_unit_fn run) {
+    struct rows_task task = {.a = a, .rows = rows, .rows_a_unit = rows / 64 + 1};
+    cpu_loop(s, (rows + task.rows_a_unit - 1) / task.rows_a_unit, rows * width / VW, run, &task);
 }
 
-#define ROWS_OF(task, part_idx, t, end)                                                            \
-    uint32_t t = (uint32_t)(part_idx) * (task)->rows_a_part,                                       \
-             end = MIN(t + (task)->rows_a_part, (task)->rows)
+#define ROWS_OF(task, unit_idx, t, end)                                                            \
+    uint32_t t = (uint32_t)(unit_idx) * (task)->rows_a_unit,                                       \
+             end = MIN(t + (task)->rows_a_unit, (task)->rows)
 
 static void embed_row(const enum storage_type type, float *out, const void *row, uint32_t width,
                       float scale) {
@@ -26,11 +26,11 @@ static void embed_row(const enum storage_type type, float *out, const void *row,
         v_store_n(out + i, v_mul(v_load_as_n(type, row, i, width - i), factor), width - i);
 }
 
-static void embed_part(void *ctx, size_t part_idx, int thread_idx) {
+static void embed_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_embed *a = task->a;
     uint32_t width = a->table->cols;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++) {
         float *out = (float *)a->out + (size_t)t * width;
         uint32_t row = a->batch->ids[t] - a->first; /* wraps around for an id before the first */
@@ -38,14 +38,14 @@ static void embed_part(void *ctx, size_t part_idx, int thread_idx) {
             memset(out, 0, width * sizeof *out);
             continue;
         }
-        const struct matrix_part *p = part_of_row(a->table, &row);
-        DEQUANTIZE[part_type(a->table, p)](p, width, row, 0, width, out);
+        const struct matrix_segment *p = segment_of_row(a->table, &row);
+        DEQUANTIZE[segment_type(a->table, p)](p, width, row, 0, width, out);
         embed_row(STORAGE_F32, out, out, width, a->scale);
     }
 }
 
 static void cpu_embed(struct stream *s, const struct op_embed *a) {
-    rows_loop(s, a, a->batch->row_count, a->table->cols, embed_part);
+    rows_loop(s, a, a->batch->row_count, a->table->cols, embed_unit);
 }
 
 /* x += delta * delta_scale (if any); the sum of squares. A scale of 1 changes no bit. */
@@ -91,10 +91,10 @@ static void rmsnorm_row(const struct op_rmsnorm *a, float *x, const float *delta
                   width - i);
 }
 
-static void rmsnorm_part(void *ctx, size_t part_idx, int thread_idx) {
+static void rmsnorm_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_rmsnorm *a = task->a;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++) {
         size_t at = (size_t)t * a->width;
         rmsnorm_row(a, (float *)a->x + at, a->delta ? (const float *)a->delta + at : NULL,
@@ -103,13 +103,13 @@ static void rmsnorm_part(void *ctx, size_t part_idx, int thread_idx) {
 }
 
 static void cpu_rmsnorm(struct stream *s, const struct op_rmsnorm *a) {
-    rows_loop(s, a, a->rows, (size_t)a->width * 2, rmsnorm_part);
+    rows_loop(s, a, a->rows, (size_t)a->width * 2, rmsnorm_unit);
 }
 
-static void rope_angles_part(void *ctx, size_t part_idx, int thread_idx) {
+static void rope_angles_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_rope_angles *a = task->a;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++) {
         float position = a->batch->positions[t] == ROW_NONE ? 0 : (float)a->batch->positions[t];
         float *out = a->out + (size_t)t * a->half * 2;
@@ -124,5 +124,5 @@ static void rope_angles_part(void *ctx, size_t part_idx, int thread_idx) {
 }
 
 static void cpu_rope_angles(struct stream *s, const struct op_rope_angles *a) {
-    rows_loop(s, a, a->batch->row_count, (size_t)a->half * 16 * VW, rope_angles_part);
+    rows_loop(s, a, a->batch->row_count, (size_t)a->half * 16 * VW, rope_angles_unit);
 }

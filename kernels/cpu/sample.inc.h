@@ -66,7 +66,7 @@ static uint32_t slice_count(uint32_t vocab) {
 }
 
 /* run(r, slice, thread) for all slices. */
-static void each_slice(struct sample_row *r, cpu_part_fn run) {
+static void each_slice(struct sample_row *r, cpu_unit_fn run) {
     uint32_t count = slice_count(r->vocab);
     if (r->shared)
         cpu_loop(r->shared, count, r->vocab, run, r);
@@ -123,9 +123,9 @@ static float survey_tail(const struct sample_row *r, uint32_t v, vf *bad) {
     return max;
 }
 
-static void survey_part(void *ctx, size_t part_idx, int thread_idx) {
+static void survey_unit(void *ctx, size_t unit_idx, int thread_idx) {
     struct sample_row *r = ctx;
-    uint32_t first = (uint32_t)part_idx * SAMPLE_SLICE, end = MIN(first + SAMPLE_SLICE, r->vocab),
+    uint32_t first = (uint32_t)unit_idx * SAMPLE_SLICE, end = MIN(first + SAMPLE_SLICE, r->vocab),
              block = first / SAMPLE_BLOCK;
     struct slice s = {.max = -INFINITY, .block = block};
     vf bad = v_set1(0);
@@ -140,13 +140,13 @@ static void survey_part(void *ctx, size_t part_idx, int thread_idx) {
     float sick = v_hsum(bad);
     if (!(sick == sick))
         s.max = NAN;
-    r->scratch->slices[part_idx] = s;
+    r->scratch->slices[unit_idx] = s;
 }
 
 /* Fills the blocks' maxima and r->max, whose token becomes r->best.id, the lowest of equals. False
  * when the row has a NaN or +inf, or no finite logit. */
 static bool survey(struct sample_row *r) {
-    each_slice(r, survey_part);
+    each_slice(r, survey_unit);
     const struct slice *s = r->scratch->slices;
     uint32_t block = 0;
     r->max = -INFINITY;
@@ -166,11 +166,11 @@ static bool survey(struct sample_row *r) {
 
 /* ---- a. logprobs ---- */
 
-static void log_sums_part(void *ctx, size_t part_idx, int thread_idx) {
+static void log_sums_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct sample_row *r = ctx;
-    uint32_t first = (uint32_t)part_idx * SAMPLE_SLICE,
+    uint32_t first = (uint32_t)unit_idx * SAMPLE_SLICE,
              slice_end = MIN(first + SAMPLE_SLICE, r->vocab);
-    double *out = r->scratch->slices[part_idx].sums.log_sums;
+    double *out = r->scratch->slices[unit_idx].sums.log_sums;
     for (; first < slice_end; first += LOG_SUM_CHUNK) {
         vf sum = v_set1(0), shift = v_set1(r->max);
         for (uint32_t v = first; v < MIN(first + LOG_SUM_CHUNK, slice_end); v += VW)
@@ -182,7 +182,7 @@ static void log_sums_part(void *ctx, size_t part_idx, int thread_idx) {
 /* log sum exp(x) with max known; f32 sums of LOG_SUM_CHUNK, those in double. */
 static double log_sum_exp(struct sample_row *r) {
     double total = 0;
-    each_slice(r, log_sums_part);
+    each_slice(r, log_sums_unit);
     for (uint32_t v = 0; v < r->vocab; v += LOG_SUM_CHUNK)
         total +=
             r->scratch->slices[v / SAMPLE_SLICE].sums.log_sums[v % SAMPLE_SLICE / LOG_SUM_CHUNK];
@@ -404,9 +404,9 @@ ALWAYS_INLINE vi whole(vf x, vf *rounded) {
 }
 
 /* What masses() says, in two halves of 20 bits: a slice's sums of either fit 32. */
-static void masses_part(void *ctx, size_t part_idx, int thread_idx) {
+static void masses_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct sample_row *r = ctx;
-    uint32_t first = (uint32_t)part_idx * SAMPLE_SLICE, end = MIN(first + SAMPLE_SLICE, r->vocab);
+    uint32_t first = (uint32_t)unit_idx * SAMPLE_SLICE, end = MIN(first + SAMPLE_SLICE, r->vocab);
     vi high_sums[CUTS], low_sums[CUTS];
     for (int c = 0; c < CUTS; c++)
         high_sums[c] = low_sums[c] = vi_set1(0);
@@ -423,7 +423,7 @@ static void masses_part(void *ctx, size_t part_idx, int thread_idx) {
             low_sums[c] = vi_add(low_sums[c], vi_and(low_int, above));
         }
     }
-    uint64_t *sums = r->scratch->slices[part_idx].sums.masses;
+    uint64_t *sums = r->scratch->slices[unit_idx].sums.masses;
     for (int c = 0; c < CUTS; c++) {
         uint32_t high[VW], low[VW];
         vi_store(high, high_sums[c]);
@@ -441,7 +441,7 @@ static uint64_t wanted_mass(float top_p, uint64_t total) {
 /* top_p alone: candidates are what lies above the first cut that has the mass above it. */
 static uint32_t nucleus_key(struct sample_row *r) {
     uint64_t sums[CUTS] = {0};
-    each_slice(r, masses_part);
+    each_slice(r, masses_unit);
     for (uint32_t s = 0; s < slice_count(r->vocab); s++)
         for (int c = 0; c < CUTS; c++)
             sums[c] += r->scratch->slices[s].sums.masses[c];
@@ -592,9 +592,9 @@ static void draw_block(const struct sample_row *r, const struct noise *n, uint32
             draw_token(r, first + i, words[i % 4][i / 4], best);
 }
 
-static void draw_part(void *ctx, size_t part_idx, int thread_idx) {
+static void draw_unit(void *ctx, size_t unit_idx, int thread_idx) {
     struct sample_row *r = ctx;
-    uint32_t first = (uint32_t)part_idx * SAMPLE_SLICE, end = MIN(first + SAMPLE_SLICE, r->vocab);
+    uint32_t first = (uint32_t)unit_idx * SAMPLE_SLICE, end = MIN(first + SAMPLE_SLICE, r->vocab);
     struct best best = r->best;
     struct noise noise;
     float chance[VW];
@@ -610,7 +610,7 @@ static void draw_part(void *ctx, size_t part_idx, int thread_idx) {
         if (best.value > before)
             chances(r, block / VW * VW, best.value, chance);
     }
-    r->scratch->slices[part_idx].best = best;
+    r->scratch->slices[unit_idx].best = best;
 }
 
 /* f, g. */
@@ -621,7 +621,7 @@ static uint32_t draw(struct sample_row *r) {
     r->best = (struct best){-INFINITY, UINT32_MAX};
     draw_token(r, largest, noise_bits(s->seed, s->choice, s->token_count, largest, NOISE_SAMPLE),
                &r->best);
-    each_slice(r, draw_part);
+    each_slice(r, draw_unit);
     for (uint32_t i = 0; i < slice_count(r->vocab); i++) {
         struct best b = r->scratch->slices[i].best;
         if (b.value > r->best.value || (b.value == r->best.value && b.id < r->best.id))
@@ -717,15 +717,15 @@ static void sample_at(const struct op_sample *a, uint32_t i, int thread_idx,
     a->out->status[i] = wasted ? SAMPLE_WASTED : sample_row(&r);
 }
 
-static void sample_part(void *ctx, size_t part_idx, int thread_idx) {
-    sample_at(ctx, (uint32_t)part_idx, thread_idx, NULL);
+static void sample_unit(void *ctx, size_t unit_idx, int thread_idx) {
+    sample_at(ctx, (uint32_t)unit_idx, thread_idx, NULL);
 }
 
 /* Up to two rows a thread are better shared than dealt out. */
 static void cpu_sample(struct stream *s, const struct op_sample *a) {
     uint32_t count = a->batch->sample_count;
     if (count > 2 * s->dev->thread_count) {
-        cpu_loop(s, count, (size_t)count * a->vocab_size, sample_part, (void *)a);
+        cpu_loop(s, count, (size_t)count * a->vocab_size, sample_unit, (void *)a);
         return;
     }
     for (uint32_t i = 0; i < count; i++)

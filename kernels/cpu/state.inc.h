@@ -1,5 +1,5 @@
 /*
- * state.inc.h - operations with a state (ops_state.h). A part is a sequence of the step and some
+ * state.inc.h - operations with a state (ops_state.h). A unit is a sequence of the step and some
  * channels or one head of it; it goes through its rows in order, so no bit depends on the cut.
  * Lanes are channels or value columns: sums over states and keys run in ascending order (ssm: four
  * partial sums).
@@ -41,37 +41,37 @@ ALWAYS_INLINE void v_put(float *p, vf a, size_t n) {
 #define ROW(array, stride, t)     ((const float *)(array) + (size_t)(t) * (stride))
 #define ROW_OUT(array, stride, t) ((float *)(array) + (size_t)(t) * (stride))
 
-/* ---- sequences in parts ---- */
+/* ---- sequences in units ---- */
 
 struct state_task {
     const void *a;
     const struct step_batch *batch;
-    uint32_t units; /* parts of a sequence */
+    uint32_t units; /* of a sequence */
 };
 static void state_loop(struct stream *s, const void *a, const struct step_batch *batch,
-                       uint32_t units, size_t row_work, cpu_part_fn run) {
+                       uint32_t units, size_t row_work, cpu_unit_fn run) {
     struct state_task task = {a, batch, units};
     cpu_loop(s, (size_t)batch->run_count * units, (size_t)batch->row_count * row_work, run, &task);
 }
-/* Part `part_idx`: which unit of which sequence; false where the run continues another. */
-static bool state_part(const struct state_task *task, size_t part_idx, struct state_walk *w,
+/* Unit `unit_idx`: which unit of which sequence; false where the run continues another. */
+static bool state_unit(const struct state_task *task, size_t unit_idx, struct state_walk *w,
                        uint32_t *unit, uint32_t *slot) {
-    uint32_t run = (uint32_t)(part_idx / task->units);
-    *unit = (uint32_t)(part_idx % task->units);
+    uint32_t run = (uint32_t)(unit_idx / task->units);
+    *unit = (uint32_t)(unit_idx % task->units);
     *slot = task->batch->runs[run].slot;
     return state_walk_begin(w, task->batch, run);
 }
-#define STATE_PART(type)                                                                           \
+#define STATE_UNIT(type)                                                                           \
     const struct state_task *task = ctx;                                                           \
     const struct type *a = task->a;                                                                \
     struct state_walk w;                                                                           \
     uint32_t unit, slot;                                                                           \
-    if (!state_part(task, part_idx, &w, &unit, &slot))                                             \
+    if (!state_unit(task, unit_idx, &w, &unit, &slot))                                             \
     return
 
-enum { CHANNELS_A_PART = 64 };
+enum { CHANNELS_A_UNIT = 64 };
 static uint32_t channel_units(uint32_t width) {
-    return (width + CHANNELS_A_PART - 1) / CHANNELS_A_PART;
+    return (width + CHANNELS_A_UNIT - 1) / CHANNELS_A_UNIT;
 }
 
 /* ---- convolution ---- */
@@ -98,9 +98,9 @@ ALWAYS_INLINE void conv_vector(const struct op_conv *a, float *state, uint32_t t
     v_put(ROW_OUT(a->out, a->out_stride, t) + c, sum, n);
 }
 
-static void conv_part(void *ctx, size_t part_idx, int thread_idx) {
-    STATE_PART(op_conv);
-    uint32_t first = unit * CHANNELS_A_PART, end = MIN(first + CHANNELS_A_PART, a->width);
+static void conv_unit(void *ctx, size_t unit_idx, int thread_idx) {
+    STATE_UNIT(op_conv);
+    uint32_t first = unit * CHANNELS_A_UNIT, end = MIN(first + CHANNELS_A_UNIT, a->width);
     float *state = state_at(&a->state, slot);
     while (state_walk_next(&w)) {
         for (uint32_t j = 0; w.fresh && j + 1 < a->taps; j++)
@@ -114,16 +114,16 @@ static void conv_part(void *ctx, size_t part_idx, int thread_idx) {
 static void cpu_conv(struct stream *s, const struct op_conv *a) {
     CHECK(a->taps >= 1 && a->taps <= CONV_TAPS_MAX);
     state_loop(s, a, a->batch, channel_units(a->width), (size_t)a->width * (a->taps + 12) / VW,
-               conv_part);
+               conv_unit);
 }
 
 /* ---- state space ---- */
 
-static void softplus_part(void *ctx, size_t part_idx, int thread_idx) {
+static void softplus_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_softplus *a = task->a;
     vf low = v_set1(a->low), high = v_set1(a->high);
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++)
         EACH_VECTOR(i, n, a->width) {
             vf x = v_some(ROW(a->x, a->in_stride, t) + i, n);
@@ -134,7 +134,7 @@ static void softplus_part(void *ctx, size_t part_idx, int thread_idx) {
 }
 
 static void cpu_softplus(struct stream *s, const struct op_softplus *a) {
-    rows_loop(s, a, a->rows, (size_t)a->width * 30, softplus_part);
+    rows_loop(s, a, a->rows, (size_t)a->width * 30, softplus_unit);
 }
 
 /* One row, VW channels: x, its step dt; the state's column and, per channel, that of a. */
@@ -178,8 +178,8 @@ ALWAYS_INLINE void ssm_tile_row(const bool per_channel, const struct op_ssm *a, 
     }
 }
 
-static void ssm_part(void *ctx, size_t part_idx, int thread_idx) {
-    STATE_PART(op_ssm);
+static void ssm_unit(void *ctx, size_t unit_idx, int thread_idx) {
+    STATE_UNIT(op_ssm);
     uint32_t dim = a->per_channel ? a->heads : a->head_dim, tiles = (dim + SSM_TILE - 1) / SSM_TILE,
              head = unit / tiles, tile = unit % tiles,
              count = MIN((uint32_t)SSM_TILE, dim - tile * SSM_TILE);
@@ -201,7 +201,7 @@ static void cpu_ssm(struct stream *s, const struct op_ssm *a) {
     uint32_t dim = a->per_channel ? a->heads : a->head_dim, tiles = (dim + SSM_TILE - 1) / SSM_TILE;
     state_loop(s, a, a->batch, (a->per_channel ? 1 : a->heads) * tiles,
                (size_t)a->heads * a->head_dim * a->state_size * (a->per_channel ? 16 : 4) / VW,
-               ssm_part);
+               ssm_unit);
 }
 
 /* ---- Mamba 3 ---- */
@@ -254,8 +254,8 @@ static void trapezoid_row(const struct op_trapezoid *a, float *state, uint32_t t
     memcpy(last_x, x, dim * sizeof *x);
 }
 
-static void trapezoid_part(void *ctx, size_t part_idx, int thread_idx) {
-    STATE_PART(op_trapezoid);
+static void trapezoid_unit(void *ctx, size_t unit_idx, int thread_idx) {
+    STATE_UNIT(op_trapezoid);
     size_t head = trapezoid_head_floats(a->dim, a->state_size);
     float *state = state_at(&a->state, slot) + unit * head;
     while (state_walk_next(&w)) {
@@ -269,7 +269,7 @@ static void trapezoid_part(void *ctx, size_t part_idx, int thread_idx) {
 static void cpu_trapezoid(struct stream *s, const struct op_trapezoid *a) {
     CHECK(a->heads % a->groups == 0 && a->state_size <= TRAPEZOID_STATE_MAX);
     state_loop(s, a, a->batch, a->heads, (size_t)a->heads * a->state_size * (4 * a->dim / VW + 30),
-               trapezoid_part);
+               trapezoid_unit);
 }
 
 /* ---- gated delta rule ---- */
@@ -321,8 +321,8 @@ static void delta_row(const struct op_delta *a, float *state, uint32_t t, uint32
     }
 }
 
-static void delta_part(void *ctx, size_t part_idx, int thread_idx) {
-    STATE_PART(op_delta);
+static void delta_head_unit(void *ctx, size_t unit_idx, int thread_idx) {
+    STATE_UNIT(op_delta);
     size_t head = (size_t)a->key_dim * a->value_dim;
     float *state = state_at(&a->state, slot) + unit * head;
     while (state_walk_next(&w)) {
@@ -337,7 +337,7 @@ static void cpu_delta(struct stream *s, const struct op_delta *a) {
     CHECK(a->heads % a->key_heads == 0 && a->key_dim <= DELTA_DIM_MAX &&
           a->value_dim <= DELTA_DIM_MAX);
     state_loop(s, a, a->batch, a->heads, (size_t)a->heads * a->key_dim * a->value_dim * 3 / VW,
-               delta_part);
+               delta_head_unit);
 }
 
 /* ---- RG-LRU ---- */
@@ -362,9 +362,9 @@ ALWAYS_INLINE void rglru_vector(const struct op_rglru *a, float *state, uint32_t
     v_put(ROW_OUT(a->out, a->width, t) + i, s, n);
 }
 
-static void rglru_part(void *ctx, size_t part_idx, int thread_idx) {
-    STATE_PART(op_rglru);
-    uint32_t first = unit * CHANNELS_A_PART, end = MIN(first + CHANNELS_A_PART, a->width);
+static void rglru_unit(void *ctx, size_t unit_idx, int thread_idx) {
+    STATE_UNIT(op_rglru);
+    uint32_t first = unit * CHANNELS_A_UNIT, end = MIN(first + CHANNELS_A_UNIT, a->width);
     float *state = state_at(&a->state, slot);
     while (state_walk_next(&w)) {
         if (w.fresh)
@@ -376,7 +376,7 @@ static void rglru_part(void *ctx, size_t part_idx, int thread_idx) {
 }
 
 static void cpu_rglru(struct stream *s, const struct op_rglru *a) {
-    state_loop(s, a, a->batch, channel_units(a->width), (size_t)a->width * 100 / VW, rglru_part);
+    state_loop(s, a, a->batch, channel_units(a->width), (size_t)a->width * 100 / VW, rglru_unit);
 }
 
 /* ---- RWKV ---- */
@@ -394,10 +394,10 @@ ALWAYS_INLINE void shift_vector(const struct op_shift *a, vf x, vf last, uint32_
     }
 }
 
-static void shift_part(void *ctx, size_t part_idx, int thread_idx) {
-    STATE_PART(op_shift);
-    uint32_t first = unit * CHANNELS_A_PART, end = MIN(first + CHANNELS_A_PART, a->width);
-    float *state = state_at(&a->state, slot), kept[CHANNELS_A_PART];
+static void shift_unit(void *ctx, size_t unit_idx, int thread_idx) {
+    STATE_UNIT(op_shift);
+    uint32_t first = unit * CHANNELS_A_UNIT, end = MIN(first + CHANNELS_A_UNIT, a->width);
+    float *state = state_at(&a->state, slot), kept[CHANNELS_A_UNIT];
     memcpy(kept, state + first, (end - first) * sizeof *kept);
     while (state_walk_next(&w)) {
         if (w.fresh)
@@ -415,7 +415,7 @@ static void shift_part(void *ctx, size_t part_idx, int thread_idx) {
 
 static void cpu_shift(struct stream *s, const struct op_shift *a) {
     state_loop(s, a, a->batch, channel_units(a->width), (size_t)a->width * (a->mixes + 2) / VW,
-               shift_part);
+               shift_unit);
 }
 
 ALWAYS_INLINE void wkv4_vector(const struct op_wkv4 *a, float *state, uint32_t t, uint32_t i,
@@ -436,9 +436,9 @@ ALWAYS_INLINE void wkv4_vector(const struct op_wkv4 *a, float *state, uint32_t t
     v_put(max, top, n);
 }
 
-static void wkv4_part(void *ctx, size_t part_idx, int thread_idx) {
-    STATE_PART(op_wkv4);
-    uint32_t first = unit * CHANNELS_A_PART, end = MIN(first + CHANNELS_A_PART, a->width);
+static void wkv4_unit(void *ctx, size_t unit_idx, int thread_idx) {
+    STATE_UNIT(op_wkv4);
+    uint32_t first = unit * CHANNELS_A_UNIT, end = MIN(first + CHANNELS_A_UNIT, a->width);
     float *state = state_at(&a->state, slot);
     while (state_walk_next(&w)) {
         for (uint32_t i = first; w.fresh && i < end; i++) {
@@ -452,7 +452,7 @@ static void wkv4_part(void *ctx, size_t part_idx, int thread_idx) {
 }
 
 static void cpu_wkv4(struct stream *s, const struct op_wkv4 *a) {
-    state_loop(s, a, a->batch, channel_units(a->width), (size_t)a->width * 80 / VW, wkv4_part);
+    state_loop(s, a, a->batch, channel_units(a->width), (size_t)a->width * 80 / VW, wkv4_unit);
 }
 
 struct wkv_vectors {
@@ -554,8 +554,8 @@ static void wkv_row(const struct op_wkv *a, float *state, uint32_t t, uint32_t h
     wkv_finish(a, y, p.bonus, row, at);
 }
 
-static void wkv_part(void *ctx, size_t part_idx, int thread_idx) {
-    STATE_PART(op_wkv);
+static void wkv_unit(void *ctx, size_t unit_idx, int thread_idx) {
+    STATE_UNIT(op_wkv);
     size_t head = (size_t)a->dim * a->dim;
     float *state = state_at(&a->state, slot) + unit * head;
     while (state_walk_next(&w)) {
@@ -568,15 +568,15 @@ static void wkv_part(void *ctx, size_t part_idx, int thread_idx) {
 
 static void cpu_wkv(struct stream *s, const struct op_wkv *a) {
     CHECK(a->dim <= WKV_DIM_MAX);
-    state_loop(s, a, a->batch, a->heads, (size_t)a->heads * a->dim * a->dim * 3 / VW, wkv_part);
+    state_loop(s, a, a->batch, a->heads, (size_t)a->heads * a->dim * a->dim * 3 / VW, wkv_unit);
 }
 
 /* ---- rows ---- */
 
-static void block_linear_part(void *ctx, size_t part_idx, int thread_idx) {
+static void block_linear_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_block_linear *a = task->a;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++)
         for (uint32_t n = 0; n < a->blocks; n++) {
             float *out = ROW_OUT(a->out, a->blocks * a->cols, t) + (size_t)n * a->cols;
@@ -592,7 +592,7 @@ static void block_linear_part(void *ctx, size_t part_idx, int thread_idx) {
 }
 
 static void cpu_block_linear(struct stream *s, const struct op_block_linear *a) {
-    rows_loop(s, a, a->rows, (size_t)a->blocks * a->inputs * a->cols, block_linear_part);
+    rows_loop(s, a, a->rows, (size_t)a->blocks * a->inputs * a->cols, block_linear_unit);
 }
 
 ALWAYS_INLINE void group_norm_group(const struct op_group_norm *a, float *out, const float *x,
@@ -618,10 +618,10 @@ ALWAYS_INLINE void group_norm_group(const struct op_group_norm *a, float *out, c
     }
 }
 
-static void group_norm_part(void *ctx, size_t part_idx, int thread_idx) {
+static void group_norm_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_group_norm *a = task->a;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++)
         for (uint32_t i = 0; i < a->width; i += a->group)
             group_norm_group(a, ROW_OUT(a->out, a->out_stride, t) + i,
@@ -632,7 +632,7 @@ static void group_norm_part(void *ctx, size_t part_idx, int thread_idx) {
 
 static void cpu_group_norm(struct stream *s, const struct op_group_norm *a) {
     CHECK(a->group && a->width % a->group == 0);
-    rows_loop(s, a, a->rows, (size_t)a->width * (a->gate ? 30 : 3), group_norm_part);
+    rows_loop(s, a, a->rows, (size_t)a->width * (a->gate ? 30 : 3), group_norm_unit);
 }
 
 ALWAYS_INLINE vf v_gate(enum gate_kind kind, vf x) {
@@ -646,10 +646,10 @@ ALWAYS_INLINE vf v_gate(enum gate_kind kind, vf x) {
     }
 }
 
-static void gate_part(void *ctx, size_t part_idx, int thread_idx) {
+static void gate_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_gate *a = task->a;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++)
         EACH_VECTOR(i, n, a->width) {
             vf g = v_some(ROW(a->gate, a->gate_stride, t) + i, n);
@@ -663,13 +663,13 @@ static void gate_part(void *ctx, size_t part_idx, int thread_idx) {
 }
 
 static void cpu_gate(struct stream *s, const struct op_gate *a) {
-    rows_loop(s, a, a->rows, (size_t)a->width * 20, gate_part);
+    rows_loop(s, a, a->rows, (size_t)a->width * 20, gate_unit);
 }
 
-static void lerp_part(void *ctx, size_t part_idx, int thread_idx) {
+static void lerp_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct rows_task *task = ctx;
     const struct op_lerp *a = task->a;
-    ROWS_OF(task, part_idx, t, end);
+    ROWS_OF(task, unit_idx, t, end);
     for (; t < end; t++)
         EACH_VECTOR(i, n, a->width) {
             vf x = v_some(ROW(a->x, a->width, t) + i, n), y = v_some(ROW(a->y, a->width, t) + i, n),
@@ -681,7 +681,7 @@ static void lerp_part(void *ctx, size_t part_idx, int thread_idx) {
 }
 
 static void cpu_lerp(struct stream *s, const struct op_lerp *a) {
-    rows_loop(s, a, a->rows, (size_t)a->width * 20, lerp_part);
+    rows_loop(s, a, a->rows, (size_t)a->width * 20, lerp_unit);
 }
 
 static const struct state_ops cpu_state_ops = {

@@ -27,8 +27,8 @@ struct cuda_device {
 };
 
 /* Host bytes reach the device by a pinned ring, so that the caller's memory is free when copy_in
- * returns. The ring is cut into parts; a part is used again when the copies out of it are done. */
-enum { RING_PARTS = 4, RING_PART_BYTES = 1 << 20 };
+ * returns. The ring is cut into chunks; one is used again when the copies out of it are done. */
+enum { RING_CHUNKS = 4, RING_CHUNK_BYTES = 1 << 20 };
 /* Counts of blocks that have done their part of something (attention_decode.cu). */
 enum { ARRIVALS_MAX = 1 << 16 };
 
@@ -36,9 +36,9 @@ struct cuda_stream {
     struct stream base;
     cudaStream_t handle;
     unsigned char *ring;
-    cudaEvent_t ring_done[RING_PARTS];
-    unsigned ring_part;
-    size_t ring_used; /* bytes of that part */
+    cudaEvent_t ring_done[RING_CHUNKS];
+    unsigned ring_chunk;
+    size_t ring_used; /* bytes of that chunk */
     /* [ARRIVALS_MAX], noughts between kernels. Of the stream a graph was recorded on, which is not
      * launched on two at once */
     uint32_t *arrivals;
@@ -112,8 +112,8 @@ void cuda_prepare(struct stream *s, const struct op_prepare *a);
 void cuda_embed(struct stream *s, const struct op_embed *a);
 void cuda_rmsnorm(struct stream *s, const struct op_rmsnorm *a);
 void cuda_linear(struct stream *s, const struct op_linear *a);
-size_t cuda_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t part);
-void cuda_pack(struct stream *s, const struct matrix *w, uint32_t part, void *out);
+size_t cuda_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t chunk);
+void cuda_pack(struct stream *s, const struct matrix *w, uint32_t segment, void *out);
 void cuda_rope_angles(struct stream *s, const struct op_rope_angles *a);
 void cuda_rope_kv(struct stream *s, const struct op_rope_kv *a);
 void cuda_attention(struct stream *s, const struct op_attention *a);

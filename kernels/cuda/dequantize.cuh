@@ -19,9 +19,9 @@
 /* Values [k, k + count) of row n, k a multiple of 32, count 32 but at the row's end. All threads of
  * a warp have the same type, so the switch costs little; one kernel then serves all types. */
 [[maybe_unused]] static __device__ __noinline__ void
-dequantize_group(enum storage_type type, const struct matrix_part &part, uint32_t cols, uint32_t n,
-                 uint32_t k, uint32_t count, float v[32]) {
-    const uint8_t *data = (const uint8_t *)part.data;
+dequantize_group(enum storage_type type, const struct matrix_segment &segment, uint32_t cols,
+                 uint32_t n, uint32_t k, uint32_t count, float v[32]) {
+    const uint8_t *data = (const uint8_t *)segment.data;
     switch (type) {
 #define DEQUANTIZE_CASE(symbol, name, values, bytes, lower)                                        \
     case STORAGE_##symbol:                                                                         \
@@ -30,7 +30,7 @@ dequantize_group(enum storage_type type, const struct matrix_part &part, uint32_
         break;
         STORAGE_BLOCK_TYPES(DEQUANTIZE_CASE)
 #undef DEQUANTIZE_CASE
-    default: dequantize_scaled(type, &part, cols, n, k, count, v);
+    default: dequantize_scaled(type, &segment, cols, n, k, count, v);
     }
 }
 

@@ -74,7 +74,7 @@ static void cuda_stream_free(struct stream *base) {
     struct cuda_stream *s = cuda_stream_of(base);
     if (s->handle)
         (void)cudaStreamSynchronize(s->handle);
-    for (int i = 0; i < RING_PARTS; i++)
+    for (int i = 0; i < RING_CHUNKS; i++)
         if (s->ring_done[i])
             (void)cudaEventDestroy(s->ring_done[i]);
     if (s->ring)
@@ -92,9 +92,9 @@ static struct stream *cuda_stream_new(struct device *dev) {
     s->base.dev = dev;
     cudaError_t e = cudaStreamCreateWithFlags(&s->handle, cudaStreamNonBlocking);
     if (e == cudaSuccess)
-        e = cudaHostAlloc((void **)&s->ring, RING_PARTS * (size_t)RING_PART_BYTES,
+        e = cudaHostAlloc((void **)&s->ring, RING_CHUNKS * (size_t)RING_CHUNK_BYTES,
                           cudaHostAllocDefault);
-    for (int i = 0; i < RING_PARTS && e == cudaSuccess; i++)
+    for (int i = 0; i < RING_CHUNKS && e == cudaSuccess; i++)
         e = cudaEventCreateWithFlags(&s->ring_done[i], cudaEventDisableTiming);
     if (e == cudaSuccess)
         e = cudaMalloc((void **)&s->arrivals, ARRIVALS_MAX * sizeof *s->arrivals);
@@ -104,17 +104,17 @@ static struct stream *cuda_stream_new(struct device *dev) {
     return &s->base;
 }
 
-/* `size` bytes of the ring, size <= RING_PART_BYTES. Waits for the copies out of a part that is
+/* `size` bytes of the ring, size <= RING_CHUNK_BYTES. Waits for the copies out of a chunk that is
  * entered again. */
 static unsigned char *take_ring(struct cuda_stream *s, size_t size) {
-    if (s->ring_used + size > RING_PART_BYTES) {
-        cuda_note(s, cudaEventRecord(s->ring_done[s->ring_part], s->handle),
+    if (s->ring_used + size > RING_CHUNK_BYTES) {
+        cuda_note(s, cudaEventRecord(s->ring_done[s->ring_chunk], s->handle),
                   "copying to the device");
-        s->ring_part = (s->ring_part + 1) % RING_PARTS;
+        s->ring_chunk = (s->ring_chunk + 1) % RING_CHUNKS;
         s->ring_used = 0;
-        cuda_note(s, cudaEventSynchronize(s->ring_done[s->ring_part]), "copying to the device");
+        cuda_note(s, cudaEventSynchronize(s->ring_done[s->ring_chunk]), "copying to the device");
     }
-    unsigned char *at = s->ring + s->ring_part * (size_t)RING_PART_BYTES + s->ring_used;
+    unsigned char *at = s->ring + s->ring_chunk * (size_t)RING_CHUNK_BYTES + s->ring_used;
     s->ring_used += (size + 15) / 16 * 16;
     return at;
 }
@@ -127,13 +127,13 @@ static void cuda_copy_in(struct stream *base, void *to, const void *host, size_t
     }
     s->kernel_last = false;
     for (size_t done = 0; done < size && device_of(base)->failure == cudaSuccess;) {
-        size_t part = MIN(size - done, (size_t)RING_PART_BYTES);
-        unsigned char *at = take_ring(s, part);
-        memcpy(at, (const char *)host + done, part);
+        size_t chunk = MIN(size - done, (size_t)RING_CHUNK_BYTES);
+        unsigned char *at = take_ring(s, chunk);
+        memcpy(at, (const char *)host + done, chunk);
         cuda_note(s,
-                  cudaMemcpyAsync((char *)to + done, at, part, cudaMemcpyHostToDevice, s->handle),
+                  cudaMemcpyAsync((char *)to + done, at, chunk, cudaMemcpyHostToDevice, s->handle),
                   "copying to the device");
-        done += part;
+        done += chunk;
     }
 }
 

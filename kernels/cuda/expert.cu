@@ -50,13 +50,13 @@ void cuda_expert_gather(struct stream *s, const struct op_expert_gather *a) {
 
 enum { EXPERT_ROWS = 4, EXPERT_WARPS = 4 };
 
-/* The part that holds row *n of a matrix; *n becomes the row within. */
-static __device__ __forceinline__ const struct matrix_part &part_of(const struct matrix &m,
-                                                                    uint32_t *n) {
-    uint32_t part = 0;
-    while (*n >= m.parts[part].rows)
-        *n -= m.parts[part++].rows;
-    return m.parts[part];
+/* The segment that holds row *n of a matrix; *n becomes the row within. */
+static __device__ __forceinline__ const struct matrix_segment &segment_of(const struct matrix &m,
+                                                                          uint32_t *n) {
+    uint32_t segment = 0;
+    while (*n >= m.segments[segment].rows)
+        *n -= m.segments[segment++].rows;
+    return m.segments[segment];
 }
 
 template <int A, int W>
@@ -73,7 +73,7 @@ static __global__ void expert_linear_kernel(typename values<A>::raw *out,
     if (n >= m.rows)
         return;
     uint32_t row = n;
-    const stored *w = (const stored *)part_of(m, &row).data;
+    const stored *w = (const stored *)segment_of(m, &row).data;
     w += (size_t)row * cols;
     for (uint32_t t = offsets[blockIdx.y]; t < end; t += EXPERT_ROWS) {
         float sums[EXPERT_ROWS] = {};
@@ -106,14 +106,14 @@ expert_dequantized_kernel(typename values<A>::raw *out, const typename values<A>
     if (n >= m.rows)
         return;
     uint32_t row = n;
-    const struct matrix_part &part = part_of(m, &row);
-    const enum storage_type type = part.type != STORAGE_NONE ? part.type : m.type;
+    const struct matrix_segment &segment = segment_of(m, &row);
+    const enum storage_type type = segment.type != STORAGE_NONE ? segment.type : m.type;
     for (uint32_t t = offsets[blockIdx.y]; t < end; t += EXPERT_ROWS) {
         float sums[EXPERT_ROWS] = {};
         for (uint32_t k = lane * 32; k < cols; k += 32 * 32) {
             const uint32_t count = min(32u, cols - k);
             float v[32];
-            dequantize_group(type, part, cols, row, k, count, v);
+            dequantize_group(type, segment, cols, row, k, count, v);
 #pragma unroll
             for (uint32_t i = 0; i < EXPERT_ROWS; i++)
                 if (t + i < end)

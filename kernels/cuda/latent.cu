@@ -7,8 +7,8 @@
  * norm's sum as in norm.cu. Types that are no plain numbers: groups of 32 columns are dequantized
  * (dequantize.h); transposed, a thread makes such a group of outputs.
  *
- * latent_attention: a block of 128 threads a row and head, part after part, as attention.cu's plain
- * kernel: a warp makes the score of a position, a thread the sums of dims tid, tid + 128, ....
+ * latent_attention: a block of 128 threads a row and head, split after split, as attention.cu's
+ * plain kernel: a warp makes the score of a position, a thread the sums of dims tid, tid + 128, ...
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/cache.cuh"
@@ -61,9 +61,10 @@ static __global__ void head_transposed_kernel(typename values<A>::raw *out,
 }
 
 template <int A>
-static __global__ void
-head_dequantized_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
-                        struct matrix_part part, enum storage_type type, struct head_call call) {
+static __global__ void head_dequantized_kernel(typename values<A>::raw *out,
+                                               const typename values<A>::raw *x,
+                                               struct matrix_segment segment,
+                                               enum storage_type type, struct head_call call) {
     dependency_wait();
     dependents_launch();
     const uint32_t n = blockIdx.y * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, h = blockIdx.z;
@@ -74,7 +75,8 @@ head_dequantized_kernel(typename values<A>::raw *out, const typename values<A>::
     for (uint32_t k = lane * 32; k < call.cols; k += 32 * 32) {
         const uint32_t count = min(32u, call.cols - k);
         float v[32];
-        dequantize_group(type, part, call.cols, h * call.head_rows + call.first + n, k, count, v);
+        dequantize_group(type, segment, call.cols, h * call.head_rows + call.first + n, k, count,
+                         v);
         for (uint32_t j = 0; j < count; j++)
             sum += values<A>::get(x + i * call.x_stride + k + j) * v[j];
     }
@@ -86,7 +88,7 @@ head_dequantized_kernel(typename values<A>::raw *out, const typename values<A>::
 template <int A>
 static __global__ void
 head_transposed_dequantized_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
-                                   struct matrix_part part, enum storage_type type,
+                                   struct matrix_segment segment, enum storage_type type,
                                    struct head_call call) {
     dependency_wait();
     dependents_launch();
@@ -97,7 +99,8 @@ head_transposed_dequantized_kernel(typename values<A>::raw *out, const typename 
     const uint32_t count = min(32u, call.cols - k);
     float sums[32] = {}, v[32];
     for (uint32_t n = 0; n < call.count; n++) {
-        dequantize_group(type, part, call.cols, h * call.head_rows + call.first + n, k, count, v);
+        dequantize_group(type, segment, call.cols, h * call.head_rows + call.first + n, k, count,
+                         v);
         const float q = values<A>::get(x + i * call.x_stride + n);
         for (uint32_t j = 0; j < count; j++)
             sums[j] += q * v[j];
@@ -119,17 +122,17 @@ static void head_dequantized(struct stream *s, const struct op_head_linear *a,
         dim3(a->transposed ? 32 : 128), 0, device_of(s)->dependent_launch};
     if (a->transposed)
         LAUNCH(head_transposed_dequantized_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out,
-               (const raw *)a->x, a->w->parts[0], type, call);
+               (const raw *)a->x, a->w->segments[0], type, call);
     else
         LAUNCH(head_dequantized_kernel<A>, shape, cuda_stream_of(s), (raw *)a->out,
-               (const raw *)a->x, a->w->parts[0], type, call);
+               (const raw *)a->x, a->w->segments[0], type, call);
 }
 
 template <int A, int W> static void head_typed(struct stream *s, const struct op_head_linear *a) {
     typedef typename values<A>::raw raw;
-    const struct head_call call = {a->w->parts[0].data, a->w->cols,   a->heads,
-                                   a->head_rows,        a->first,     a->count,
-                                   a->x_stride,         a->out_stride};
+    const struct head_call call = {
+        a->w->segments[0].data, a->w->cols, a->heads, a->head_rows, a->first, a->count, a->x_stride,
+        a->out_stride};
     launch_shape shape = {
         dim3(a->rows,
              blocks_for(a->transposed ? a->w->cols : a->count, a->transposed ? LATENT_THREADS : 4),
@@ -143,7 +146,7 @@ template <int A, int W> static void head_typed(struct stream *s, const struct op
                (const raw *)a->x, call);
 }
 template <int A> static void head_any(struct stream *s, const struct op_head_linear *a) {
-    const enum storage_type type = part_type(a->w, &a->w->parts[0]);
+    const enum storage_type type = segment_type(a->w, &a->w->segments[0]);
     if (!storage_is_plain(type)) {
         head_dequantized<A>(s, a, type);
         return;
@@ -152,7 +155,7 @@ template <int A> static void head_any(struct stream *s, const struct op_head_lin
 }
 
 void cuda_head_linear(struct stream *s, const struct op_head_linear *a) {
-    CHECK(a->w->part_count == 1 && a->first + a->count <= a->head_rows &&
+    CHECK(a->w->segment_count == 1 && a->first + a->count <= a->head_rows &&
           a->heads * a->head_rows == a->w->rows);
     CHECK(a->x_stride >= (a->transposed ? a->count : a->w->cols) &&
           a->out_stride >= (a->transposed ? a->w->cols : a->count));
@@ -240,11 +243,12 @@ template <> struct latent_store<STORAGE_I8> {
     static __device__ __forceinline__ void
     put(const typename values<A>::raw *row, const struct latent_write_call &call, float scale,
         const float *angles, uint32_t slot, uint32_t position) {
-        const uint32_t part = threadIdx.x / 32, lane = threadIdx.x % 32;
-        const uint32_t first = part ? call.rank : 0, end = part ? call.rank + call.rope : call.rank;
+        const uint32_t which = threadIdx.x / 32, lane = threadIdx.x % 32;
+        const uint32_t first = which ? call.rank : 0,
+                       end = which ? call.rank + call.rope : call.rank;
         int8_t *cached = (int8_t *)call.rows.at(slot, position);
         float most = 0, poison = 0;
-        if (part > 1)
+        if (which > 1)
             return;
         for (uint32_t i = first + lane; i < end; i += 32) {
             const float v = cached_value<A>(row, i, call, scale, angles);
@@ -255,7 +259,7 @@ template <> struct latent_store<STORAGE_I8> {
         for (uint32_t i = first + lane; i < end; i += 32)
             cached[i] = kv_stored(cached_value<A>(row, i, call, scale, angles), inverse);
         if (lane == 0)
-            call.rows.scales(slot, position)[part] = step;
+            call.rows.scales(slot, position)[which] = step;
     }
 };
 
@@ -371,28 +375,28 @@ static __global__ void latent_attention_kernel(typename values<A>::raw *out_rows
                 scores[j] = dot * call.scale;
         }
         __syncthreads();
-        float part_max = MINUS_INFINITY, part_sum = 0, part[LATENT_SUMS] = {};
+        float split_max = MINUS_INFINITY, split_sum = 0, split[LATENT_SUMS] = {};
         for (uint32_t j = lane; j < count; j += 32)
-            part_max = scores[j] > part_max ? scores[j] : part_max;
-        part_max = warp_max(part_max);
+            split_max = scores[j] > split_max ? scores[j] : split_max;
+        split_max = warp_max(split_max);
         for (uint32_t j = lane; j < count; j += 32)
-            part_sum += exp2f(scores[j] - part_max);
-        part_sum = warp_sum(part_sum);
+            split_sum += exp2f(scores[j] - split_max);
+        split_sum = warp_sum(split_sum);
         for (uint32_t j = 0; j < count; j++) {
             const stored *v = (const stored *)call.rows.at(slot, from + j);
-            float p = exp2f(scores[j] - part_max);
+            float p = exp2f(scores[j] - split_max);
             if (K == STORAGE_I8)
                 p *= call.rows.scales(slot, from + j)[0];
 #pragma unroll
             for (uint32_t i = 0; i < LATENT_SUMS; i++)
                 if (threadIdx.x + i * LATENT_THREADS < rank)
-                    part[i] += p * values<K>::get(v + threadIdx.x + i * LATENT_THREADS);
+                    split[i] += p * values<K>::get(v + threadIdx.x + i * LATENT_THREADS);
         }
-        const struct merge_factors f = merge_max(&max, part_max);
-        sum = merge(f, sum, part_sum);
+        const struct merge_factors f = merge_max(&max, split_max);
+        sum = merge(f, sum, split_sum);
 #pragma unroll
         for (uint32_t i = 0; i < LATENT_SUMS; i++)
-            acc[i] = merge(f, acc[i], part[i]);
+            acc[i] = merge(f, acc[i], split[i]);
     }
 #pragma unroll
     for (uint32_t i = 0; i < LATENT_SUMS; i++)

@@ -93,9 +93,9 @@ template <int TEAM_ROWS, int GROUPS, int STAGES, int WARPS_N, int WARPS_T> struc
         TOKENS = TEAM_ROWS * WARPS_T,
         STAGE = (FEATURES + TOKENS) * ROWS_STRIDE,
         BYTES = STAGES * STAGE * 2,
-        PARTS_BYTES = 4 * FEATURES * TOKENS * 4
+        PARTIALS_BYTES = 4 * FEATURES * TOKENS * 4
     };
-    static_assert(PARTS_BYTES <= BYTES, "the sums lie where the ring was");
+    static_assert(PARTIALS_BYTES <= BYTES, "the sums lie where the ring was");
 };
 
 template <int A, int TEAM_ROWS, int GROUPS, int STAGES, int WARPS_N, int WARPS_T>
@@ -113,8 +113,8 @@ static __global__ __launch_bounds__(128 * WARPS_N *
     uint16_t *ring = (uint16_t *)area;
     const uint32_t n0 = blockIdx.y * FEATURES, t0 = blockIdx.x * TOKENS,
                    chunks = (p.cols + ROWS_K - 1) / ROWS_K;
-    const uint32_t lane = threadIdx.x % 32, part = threadIdx.x / 32 % 4, team = threadIdx.x / 128,
-                   team_n = team % WARPS_N * shape::TEAM_FEATURES,
+    const uint32_t lane = threadIdx.x % 32, quarter = threadIdx.x / 32 % 4,
+                   team = threadIdx.x / 128, team_n = team % WARPS_N * shape::TEAM_FEATURES,
                    team_t = team / WARPS_N * TEAM_ROWS;
     const rows_loader weights(p.w, n0, p.features, p.cols), inputs(p.x, t0, p.rows, p.cols);
     float sums[GROUPS][TEAM_ROWS / 8][4] = {};
@@ -142,7 +142,7 @@ static __global__ __launch_bounds__(128 * WARPS_N *
             inputs.template load<TOKENS>(stage + FEATURES * ROWS_STRIDE, next * ROWS_K);
         }
         cp_async_commit();
-        const uint16_t *stage = ring + c % STAGES * STAGE + part * 32,
+        const uint16_t *stage = ring + c % STAGES * STAGE + quarter * 32,
                        *ws = stage + team_n * ROWS_STRIDE,
                        *xs = stage + (FEATURES + team_t) * ROWS_STRIDE;
         uint32_t a[2][GROUPS][4], b[4];
@@ -165,8 +165,8 @@ static __global__ __launch_bounds__(128 * WARPS_N *
     cp_async_wait<0>();
     __syncthreads();
 
-    /* 3. the warps' sums in order: parts[part][token][feature] */
-    float *parts = (float *)area;
+    /* 3. the warps' sums in order: partials[quarter][token][feature] */
+    float *partials = (float *)area;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++)
 #pragma unroll
@@ -175,15 +175,15 @@ static __global__ __launch_bounds__(128 * WARPS_N *
             for (int i = 0; i < 4; i++) {
                 const uint32_t n = team_n + g * 16 + lane / 4 + i / 2 * 8,
                                t = team_t + group * 8 + lane % 4 * 2 + i % 2;
-                parts[(part * TOKENS + t) * FEATURES + n] = sums[g][group][i];
+                partials[(quarter * TOKENS + t) * FEATURES + n] = sums[g][group][i];
             }
     __syncthreads();
     for (uint32_t e = threadIdx.x; e < TOKENS * FEATURES; e += THREADS) {
         const uint32_t t = t0 + e / FEATURES, n = n0 + e % FEATURES;
-        float sum = parts[e];
+        float sum = partials[e];
 #pragma unroll
         for (int i = 1; i < 4; i++)
-            sum += parts[i * TOKENS * FEATURES + e];
+            sum += partials[i * TOKENS * FEATURES + e];
         if (t < p.rows && n < p.features)
             store<A>(p, t, n, sum);
     }
@@ -363,7 +363,7 @@ template <int A, int W> static void linear_plain(struct stream *s, const struct 
 /* A warp makes one feature of four rows, as above; lane l takes the groups of 32 values l, l + 32,
  * ..., dequantizes each (dequantize.h) and sums along it. */
 template <int A>
-static __global__ void linear_dequantized_kernel(struct product p, struct matrix_part part,
+static __global__ void linear_dequantized_kernel(struct product p, struct matrix_segment segment,
                                                  enum storage_type type) {
     typedef typename values<A>::raw raw;
     const uint32_t row_blocks = (p.rows + PLAIN_ROWS - 1) / PLAIN_ROWS,
@@ -378,7 +378,7 @@ static __global__ void linear_dequantized_kernel(struct product p, struct matrix
     for (uint32_t k = lane * 32; k < p.cols; k += 32 * 32) {
         const uint32_t count = min(32u, p.cols - k);
         float v[32];
-        dequantize_group(type, part, p.cols, n, k, count, v);
+        dequantize_group(type, segment, p.cols, n, k, count, v);
 #pragma unroll
         for (uint32_t i = 0; i < PLAIN_ROWS; i++)
             if (t0 + i < p.rows)
@@ -395,11 +395,11 @@ static __global__ void linear_dequantized_kernel(struct product p, struct matrix
 
 template <int A>
 static void linear_dequantized(struct stream *s, const struct product &p,
-                               const struct matrix_part &part, enum storage_type weights) {
+                               const struct matrix_segment &segment, enum storage_type weights) {
     launch_shape shape = {
         dim3(blocks_for(p.rows, PLAIN_ROWS) * blocks_for(p.features, PLAIN_WARPS)),
         dim3(PLAIN_WARPS * 32), 0, device_of(s)->dependent_launch};
-    LAUNCH(linear_dequantized_kernel<A>, shape, cuda_stream_of(s), p, part, weights);
+    LAUNCH(linear_dequantized_kernel<A>, shape, cuda_stream_of(s), p, segment, weights);
 }
 
 /* ---- choice ---- */
@@ -423,31 +423,31 @@ static void linear_16(struct stream *s, const struct product &p, uint32_t class_
 }
 
 /* Weights that are there in tiles as well: prompt rows by the library. */
-static void linear_tiled(struct stream *s, const struct product &p, const struct matrix_part &part,
-                         uint32_t class_rows) {
+static void linear_tiled(struct stream *s, const struct product &p,
+                         const struct matrix_segment &segment, uint32_t class_rows) {
     struct product first = p, rest = p;
     rest.rows = p.rows - class_rows;
     rest.x = (const uint16_t *)p.x + (size_t)class_rows * p.cols;
     rest.out = (char *)p.out + (size_t)class_rows * p.out_stride * (p.out_f32 ? 4 : 2);
-    if (part.packed != part.data && rest.rows && linear_blas(s, rest))
+    if (segment.packed != segment.data && rest.rows && linear_blas(s, rest))
         first.rows = class_rows;
-    first.w = part.packed;
+    first.w = segment.packed;
     if (first.rows)
         linear_hopper(s, first);
 }
 
 /* Quantized weights in units; int4 only in place, for its scales have moved with them. */
-static bool has_units(const struct matrix_part &part, enum storage_type type) {
-    return !storage_is_plain(type) && (type != STORAGE_U4 || part.packed == part.data);
+static bool has_units(const struct matrix_segment &segment, enum storage_type type) {
+    return !storage_is_plain(type) && (type != STORAGE_U4 || segment.packed == segment.data);
 }
-static void linear_units(struct stream *s, struct product p, const struct matrix_part &part,
+static void linear_units(struct stream *s, struct product p, const struct matrix_segment &segment,
                          enum storage_type type) {
-    p.w = part.packed;
-    linear_packed(s, p, part, type);
+    p.w = segment.packed;
+    linear_packed(s, p, segment, type);
 }
 
-static void linear_part(struct stream *s, const struct product &p, enum storage_type weights,
-                        uint32_t class_rows) {
+static void linear_segment(struct stream *s, const struct product &p, enum storage_type weights,
+                           uint32_t class_rows) {
     const enum storage_type act = s->dev->activation_type;
     if (act == weights && act == STORAGE_BF16 && p.cols % 8 == 0)
         linear_16<STORAGE_BF16>(s, p, class_rows);
@@ -461,27 +461,27 @@ void cuda_linear(struct stream *s, const struct op_linear *a) {
     const struct matrix *w = a->w;
     CHECK(a->out_stride >= w->rows && a->class_rows <= a->rows);
     uint32_t n = 0;
-    for (uint32_t i = 0; a->rows && w->cols && i < w->part_count; i++) {
+    for (uint32_t i = 0; a->rows && w->cols && i < w->segment_count; i++) {
         const size_t out_size = a->out_f32 ? 4 : storage_bytes(s->dev->activation_type, 1);
         struct product p = {(char *)a->out + n * out_size,
                             a->x,
-                            w->parts[i].data,
+                            w->segments[i].data,
                             w->bias ? w->bias + n : NULL,
                             a->rows,
-                            w->parts[i].rows,
+                            w->segments[i].rows,
                             w->cols,
                             a->out_stride,
                             a->out_f32};
-        const enum storage_type type = part_type(w, &w->parts[i]);
-        if (p.features && w->parts[i].packed && has_units(w->parts[i], type))
-            linear_units(s, p, w->parts[i], type);
-        else if (p.features && w->parts[i].packed && storage_is_plain(type))
-            linear_tiled(s, p, w->parts[i], a->class_rows);
+        const enum storage_type type = segment_type(w, &w->segments[i]);
+        if (p.features && w->segments[i].packed && has_units(w->segments[i], type))
+            linear_units(s, p, w->segments[i], type);
+        else if (p.features && w->segments[i].packed && storage_is_plain(type))
+            linear_tiled(s, p, w->segments[i], a->class_rows);
         else if (p.features && storage_is_plain(type))
-            linear_part(s, p, type, a->class_rows);
+            linear_segment(s, p, type, a->class_rows);
         else if (p.features)
             WITH_ACTIVATION(s->dev->activation_type, A,
-                            linear_dequantized<A>(s, p, w->parts[i], type));
-        n += w->parts[i].rows;
+                            linear_dequantized<A>(s, p, w->segments[i], type));
+        n += w->segments[i].rows;
     }
 }

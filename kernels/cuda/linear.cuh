@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/cuda_device.cuh"
 
-/* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n], of one part of a matrix. */
+/* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n], of one segment of a matrix. */
 struct product {
     void *out;
     const void *x, *w;
@@ -23,8 +23,8 @@ bool linear_blas(struct stream *s, const struct product &p);
 /* The product with weights in tiles (linear_hopper.cu). */
 void linear_hopper(struct stream *s, const struct product &p);
 
-/* The product with quantized weights in units (linear_packed.cu); part: theirs. */
-void linear_packed(struct stream *s, const struct product &p, const struct matrix_part &part,
+/* The product with quantized weights in units (linear_packed.cu); segment: theirs. */
+void linear_packed(struct stream *s, const struct product &p, const struct matrix_segment &segment,
                    enum storage_type type);
 
 #endif

@@ -8,8 +8,8 @@
  * copies, x by cp.async; one or two more multiply 64 features each. But A comes from registers: each
  * thread makes its codes whole numbers of 16 bits and hands them to wgmma, and while a piece of 32 k
  * is multiplied it unpacks the next. Scales meet the sums: those of k that share one are summed
- * alone, in `part`, and then sums += scale * part. Types with minima, and int4 with zeros, also take
- * off minimum * (the sum of x over the piece), which the warpgroup that brings x adds up.
+ * alone, in `partial`, and then sums += scale * partial. Types with minima, and int4 with zeros,
+ * also take off minimum * (the sum of x over the piece), which the warpgroup that brings x adds up.
  *
  * Each output is one chain: over k in ascending order, 16 at a time, a piece (or what shares a
  * scale) after the other, whatever the block's shape and the number of rows: the bits of a row do
@@ -17,7 +17,7 @@
  * lanes = 1, where minima are terms of their own.
  *
  * Cost: weights once for 128 rows (twice from L2 for 256); 2 to 3 instructions a weight and 128
- * rows. Registers: 4 to 64 sums a thread, and as many of a part.
+ * rows. Registers: 4 to 64 sums a thread, and as many partial ones.
  */
 #include "kernels/cuda/linear_hopper.cuh"
 #include "kernels/cuda/packed.cuh"
@@ -194,18 +194,18 @@ static __device__ __forceinline__ two_scales scales_of(const struct packed_produ
     return s;
 }
 
-/* sums += scale * part - minimum * (sum of x). x_sums: of this thread's columns. */
+/* sums += scale * partial - minimum * (sum of x). x_sums: of this thread's columns. */
 template <int TOKENS, bool MINIMUM>
-static __device__ __forceinline__ void add_part(float (&sums)[TOKENS / 2],
-                                                const float (&part)[TOKENS / 2],
-                                                const two_scales &s, const float *x_sums) {
+static __device__ __forceinline__ void add_partial(float (&sums)[TOKENS / 2],
+                                                   const float (&partial)[TOKENS / 2],
+                                                   const two_scales &s, const float *x_sums) {
 #pragma unroll
     for (int j = 0; j < TOKENS / 8; j++) {
         const float2 x = MINIMUM ? *(const float2 *)(x_sums + j * 8) : make_float2(0, 0);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float &sum = sums[j * 4 + i];
-            sum = __fmaf_rn(s.scale[i / 2], part[j * 4 + i], sum);
+            sum = __fmaf_rn(s.scale[i / 2], partial[j * 4 + i], sum);
             if (MINIMUM)
                 sum = __fmaf_rn(-s.minimum[i / 2], i % 2 ? x.y : x.x, sum);
         }
@@ -222,8 +222,8 @@ static __device__ __forceinline__ void multiply(const struct packed_product &q,
     const struct product &p = q.p;
     const uint32_t all = p.cols / TILE, stages = (all + TILES - 1) / TILES;
     const float *block_scales = BY_128 ? q.scales + (size_t)(n0 / q.scale_rows) * q.stride : NULL;
-    float sums[TOKENS / 2] = {}, part[TOKENS / 2] = {}, block_scale = BY_128 ? block_scales[0] : 1,
-                        next_scale = 0;
+    float sums[TOKENS / 2] = {}, partial[TOKENS / 2] = {},
+                        block_scale = BY_128 ? block_scales[0] : 1, next_scale = 0;
     uint32_t a[2][2][4], sums_at = STAGE::SUMS_AT + threadIdx.x % 4 * 8;
     unit_reader<A, W> reader;
     register_hold(sums_at);
@@ -258,40 +258,40 @@ static __device__ __forceinline__ void multiply(const struct packed_product &q,
                 };
                 if (STEPS == 0) { /* scales wait for the end of 128 k, or of all */
                     wgmma_fence();
-                    ask(BY_128 ? part : sums, 0, BY_128 && i % 2 == 0 && half == 0);
-                    ask(BY_128 ? part : sums, 1, false);
+                    ask(BY_128 ? partial : sums, 0, BY_128 && i % 2 == 0 && half == 0);
+                    ask(BY_128 ? partial : sums, 1, false);
                     wgmma_commit();
                     next();
                     wgmma_wait<0>();
-                    wgmma_hold(BY_128 ? part : sums);
+                    wgmma_hold(BY_128 ? partial : sums);
                     if (BY_128 && half == 1 && last_of_128) {
                         const two_scales s = {{block_scale, block_scale}, {0, 0}};
-                        add_part<TOKENS, false>(sums, part, s, NULL);
+                        add_partial<TOKENS, false>(sums, partial, s, NULL);
                     }
                 } else if (STEPS == 2) {
                     wgmma_fence();
-                    ask(part, 0, true);
-                    ask(part, 1, false);
+                    ask(partial, 0, true);
+                    ask(partial, 1, false);
                     wgmma_commit();
                     const two_scales s =
                         scales_of<A, W, STAGE>(q, stage, group, reader, i, half, 0);
                     next();
                     wgmma_wait<0>();
-                    wgmma_hold(part);
-                    add_part<TOKENS, form::MINIMUM>(sums, part, s, x_sums + half * TOKENS);
+                    wgmma_hold(partial);
+                    add_partial<TOKENS, form::MINIMUM>(sums, partial, s, x_sums + half * TOKENS);
                 } else {
 #pragma unroll
                     for (uint32_t step = 0; step < 2; step++) {
                         wgmma_fence();
-                        ask(part, step, true);
+                        ask(partial, step, true);
                         wgmma_commit();
                         const two_scales s =
                             scales_of<A, W, STAGE>(q, stage, group, reader, i, half, step);
                         if (step == 1)
                             next();
                         wgmma_wait<0>();
-                        wgmma_hold(part);
-                        add_part<TOKENS, false>(sums, part, s, NULL);
+                        wgmma_hold(partial);
+                        add_partial<TOKENS, false>(sums, partial, s, NULL);
                     }
                 }
             }
@@ -386,18 +386,18 @@ static void packed_scaled(struct stream *s, const struct packed_product &q, bool
         packed_shape<A, W, false>(s, q);
 }
 
-void linear_packed(struct stream *s, const struct product &p, const struct matrix_part &part,
+void linear_packed(struct stream *s, const struct product &p, const struct matrix_segment &segment,
                    enum storage_type type) {
-    const bool grouped = part.scale_cols && part.scale_cols < p.cols;
-    const uint32_t bits = part.scale_cols == 32 ? 5 : part.scale_cols == 64 ? 6 : 7;
+    const bool grouped = segment.scale_cols && segment.scale_cols < p.cols;
+    const uint32_t bits = segment.scale_cols == 32 ? 5 : segment.scale_cols == 64 ? 6 : 7;
     const struct packed_product q = {p,
-                                     part.scales,
-                                     part.zeros,
-                                     part.scale_rows ? part.scale_rows : 1,
-                                     part.scale_stride,
-                                     type == STORAGE_U4 ? part.scale_cols : 0,
+                                     segment.scales,
+                                     segment.zeros,
+                                     segment.scale_rows ? segment.scale_rows : 1,
+                                     segment.scale_stride,
+                                     type == STORAGE_U4 ? segment.scale_cols : 0,
                                      bits,
-                                     part.zero};
+                                     segment.zero};
     if (s->dev->activation_type == STORAGE_BF16)
         WITH_PACKED(type, W, (packed_scaled<STORAGE_BF16, W>(s, q, grouped)));
     else

@@ -210,12 +210,12 @@ template <int A> static void add_positions(struct stream *s, const struct op_add
     WITH_ACTIVATION(t->type, W,
                     LAUNCH((add_positions_kernel<A, W>), row_shape(s, a->batch->row_count, t->cols),
                            cuda_stream_of(s), (typename values<A>::raw *)a->x,
-                           (const typename values<W>::raw *)t->parts[0].data, t->rows, t->cols,
+                           (const typename values<W>::raw *)t->segments[0].data, t->rows, t->cols,
                            a->offset, a->batch->positions));
 }
 
 static void cuda_add_positions(struct stream *s, const struct op_add_positions *a) {
-    CHECK(a->table->part_count == 1);
+    CHECK(a->table->segment_count == 1);
     if (!a->batch->row_count)
         return;
     WITH_ACTIVATION(s->dev->activation_type, A, add_positions<A>(s, a));

@@ -127,8 +127,8 @@ static bool is_packed_type(enum storage_type type) {
            type == STORAGE_Q6_K || type == STORAGE_MXFP4;
 }
 
-/* Whether the product knows where a part's scales lie. */
-static bool knows_scales(enum storage_type type, const struct matrix_part *p, uint32_t cols) {
+/* Whether the product knows where a segment's scales lie. */
+static bool knows_scales(enum storage_type type, const struct matrix_segment *p, uint32_t cols) {
     const bool whole_rows = p->scale_rows && (!p->scale_cols || p->scale_cols >= cols);
     if (!storage_is_scaled(type))
         return true;
@@ -147,10 +147,10 @@ static bool knows_scales(enum storage_type type, const struct matrix_part *p, ui
             p->scale_rows);
 }
 
-size_t cuda_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t part) {
+size_t cuda_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t segment) {
     const struct cuda_device *cuda = (const struct cuda_device *)dev;
-    const struct matrix_part *p = &w->parts[part];
-    const enum storage_type type = part_type(w, p), act = dev->activation_type;
+    const struct matrix_segment *p = &w->segments[segment];
+    const enum storage_type type = segment_type(w, p), act = dev->activation_type;
     const uint32_t unit = type == STORAGE_Q4_K || type == STORAGE_Q6_K ? 256u : (uint32_t)TILE;
     const size_t row_of_tiles = TILE * storage_bytes(type, w->cols);
     if (!cuda->hopper || act == STORAGE_F32 || p->rows % TILE || w->cols % unit || !p->rows ||
@@ -205,9 +205,9 @@ static void turn_scales(struct stream *s, float *scales, uint32_t rows, uint32_t
 }
 
 /* In place some rows of tiles at a time. */
-void cuda_pack(struct stream *s, const struct matrix *w, uint32_t part, void *out) {
-    const struct matrix_part *p = &w->parts[part];
-    const enum storage_type type = part_type(w, p);
+void cuda_pack(struct stream *s, const struct matrix *w, uint32_t segment, void *out) {
+    const struct matrix_segment *p = &w->segments[segment];
+    const enum storage_type type = segment_type(w, p);
     const char *data = (const char *)p->data;
     const size_t row_of_tiles = TILE * storage_bytes(type, w->cols);
     const bool in_place = out == data;

@@ -99,10 +99,10 @@ embed_kernel(typename values<A>::raw *out, const typename values<W>::raw *table,
 }
 
 template <int A>
-static __global__ void embed_dequantized_kernel(typename values<A>::raw *out,
-                                                struct matrix_part part, enum storage_type type,
-                                                uint32_t cols, struct embed_range range,
-                                                struct batch_view batch, float scale) {
+static __global__ void
+embed_dequantized_kernel(typename values<A>::raw *out, struct matrix_segment segment,
+                         enum storage_type type, uint32_t cols, struct embed_range range,
+                         struct batch_view batch, float scale) {
     dependency_wait();
     dependents_launch();
     const uint32_t t = blockIdx.x, k = (blockIdx.y * blockDim.x + threadIdx.x) * 32;
@@ -111,7 +111,7 @@ static __global__ void embed_dequantized_kernel(typename values<A>::raw *out,
     const uint32_t count = min(32u, cols - k), row = embed_row_of(batch, range, t);
     float v[32];
     if (row != (uint32_t)ROW_NONE)
-        dequantize_group(type, part, cols, row, k, count, v);
+        dequantize_group(type, segment, cols, row, k, count, v);
     for (uint32_t i = 0; i < count; i++)
         values<A>::put(out + (size_t)t * cols + k + i,
                        row == (uint32_t)ROW_NONE ? 0.0f : __fmul_rn(v[i], scale));
@@ -123,14 +123,14 @@ template <int A> static void embed_dequantized(struct stream *s, const struct op
                           device_of(s)->dependent_launch};
     struct batch_view batch = batch_view_of(a->batch);
     LAUNCH(embed_dequantized_kernel<A>, shape, cuda_stream_of(s), (typename values<A>::raw *)a->out,
-           table->parts[0], part_type(table, &table->parts[0]), table->cols,
+           table->segments[0], segment_type(table, &table->segments[0]), table->cols,
            embed_range{a->first, table->rows}, batch, a->scale);
 }
 
 template <int A> static void embed(struct stream *s, const struct op_embed *a) {
     typedef typename values<A>::raw raw;
     const struct matrix *table = a->table;
-    const void *data = table->parts[0].data;
+    const void *data = table->segments[0].data;
     const struct embed_range range = {a->first, table->rows};
     launch_shape shape = {dim3(a->batch->row_count, blocks_for(table->cols, 8 * 128)), dim3(128), 0,
                           device_of(s)->dependent_launch};
@@ -147,10 +147,10 @@ template <int A> static void embed(struct stream *s, const struct op_embed *a) {
 }
 
 void cuda_embed(struct stream *s, const struct op_embed *a) {
-    CHECK(a->table->part_count == 1);
+    CHECK(a->table->segment_count == 1);
     if (!a->batch->row_count)
         return;
-    if (storage_is_plain(part_type(a->table, &a->table->parts[0])))
+    if (storage_is_plain(segment_type(a->table, &a->table->segments[0])))
         WITH_ACTIVATION(s->dev->activation_type, A, embed<A>(s, a));
     else
         WITH_ACTIVATION(s->dev->activation_type, A, embed_dequantized<A>(s, a));

@@ -106,13 +106,13 @@ static __device__ void trapezoid_turn(const struct op_trapezoid &a, const struct
     for (uint32_t i = threadIdx.x; i < half; i += HEAD_THREADS) {
         const float theta =
             values<A>::get((const raw *)a.theta + (size_t)t * a.turn_stride + (size_t)h * half + i);
-        float *parts[] = {p.b + 2 * i, p.c + 2 * i}, sine, cosine;
+        float *pairs[] = {p.b + 2 * i, p.c + 2 * i}, sine, cosine;
         angle[i] = exact_turned(angle[i], __fmul_rn(dt, theta));
         exact_sincos(angle[i], &sine, &cosine);
         for (int k = 0; k < 2; k++) {
-            const float re = parts[k][0], im = parts[k][1];
-            parts[k][0] = re * cosine - im * sine;
-            parts[k][1] = re * sine + im * cosine;
+            const float re = pairs[k][0], im = pairs[k][1];
+            pairs[k][0] = re * cosine - im * sine;
+            pairs[k][1] = re * sine + im * cosine;
         }
     }
 }

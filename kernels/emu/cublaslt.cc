@@ -15,7 +15,7 @@ extern "C" {
 
 namespace {
 
-enum { INVALID_VALUE = 7, WORKSPACE = 4096, PARTS_MAX = 4 };
+enum { INVALID_VALUE = 7, WORKSPACE = 4096, PARTIALS_MAX = 4 };
 
 struct desc {
     bool transpose_a;
@@ -90,9 +90,9 @@ int preference_destroy(void *p) {
     return CUBLASLT_SUCCESS;
 }
 
-/* Sums of how many interleaved parts. */
-uint64_t parts_of(uint64_t features, uint64_t rows, uint64_t cols) {
-    return 1 + (features * 7 + rows * 3 + cols / 8) % PARTS_MAX;
+/* Sums of how many interleaved partials. */
+uint64_t partials_of(uint64_t features, uint64_t rows, uint64_t cols) {
+    return 1 + (features * 7 + rows * 3 + cols / 8) % PARTIALS_MAX;
 }
 
 int choose(void *, void *d, void *a, void *b, void *, void *out, void *p, int wanted, struct cublaslt_choice *choices,
@@ -117,13 +117,13 @@ int choose(void *, void *d, void *a, void *b, void *, void *out, void *p, int wa
 }
 
 void put_row(const layout &w, const layout &x, const layout &o, const void *a, const void *b, void *d, uint64_t t,
-             uint64_t parts) {
+             uint64_t partials) {
     for (uint64_t n = 0; n < o.rows; n++) {
-        float sums[PARTS_MAX] = {}, sum = 0;
+        float sums[PARTIALS_MAX] = {}, sum = 0;
         for (uint64_t k = 0; k < w.rows; k++)
-            sums[k % parts] += storage_get(w.type, a, n * (uint64_t)w.stride + k) *
+            sums[k % partials] += storage_get(w.type, a, n * (uint64_t)w.stride + k) *
                                storage_get(x.type, b, t * (uint64_t)x.stride + k);
-        for (uint64_t i = 0; i < parts; i++) sum += sums[i];
+        for (uint64_t i = 0; i < partials; i++) sum += sums[i];
         storage_put(o.type, d, t * (uint64_t)o.stride + n, sum);
     }
 }
@@ -136,10 +136,10 @@ int matmul(void *, void *d, const void *alpha, const void *a, void *a_layout, co
     if (!((desc *)d)->transpose_a || *(const float *)alpha != 1 || *(const float *)beta != 0 ||
         workspace_bytes < WORKSPACE || ((uintptr_t)a | (uintptr_t)b | (uintptr_t)out) % 16)
         return INVALID_VALUE;
-    const uint64_t parts = parts_of(o.rows, o.cols, w.rows);
+    const uint64_t partials = partials_of(o.rows, o.cols, w.rows);
     auto run = [=]() {
         memset(workspace, 0xff, WORKSPACE);
-        for (uint64_t t = 0; t < o.cols; t++) put_row(w, x, o, a, b, out, t, parts);
+        for (uint64_t t = 0; t < o.cols; t++) put_row(w, x, o, a, b, out, t, partials);
     };
     return emu_enqueue_call("cublasLtMatmul", run, (cudaStream_t)stream) == cudaSuccess ? (int)CUBLASLT_SUCCESS
                                                                                        : INVALID_VALUE;

@@ -23,11 +23,11 @@ static void ref_integer_linear(const struct op_linear *a) {
     struct int8_scale *scales = mem_calloc((size_t)a->rows * blocks, sizeof *scales);
     for (size_t b = 0; b < (size_t)a->rows * blocks; b++)
         quantize_block((const float *)a->x + 32 * b, values + 32 * b, &scales[b]);
-    for (uint32_t i = 0; i < a->w->part_count; i++)
-        for (uint32_t row = 0; row < a->w->parts[i].rows; row++, n++)
+    for (uint32_t i = 0; i < a->w->segment_count; i++)
+        for (uint32_t row = 0; row < a->w->segments[i].rows; row++, n++)
             for (uint32_t b = 0; b < blocks; b++) {
                 struct integer_block w;
-                part_integers(a->w, &a->w->parts[i], row, b, &w);
+                segment_integers(a->w, &a->w->segments[i], row, b, &w);
                 for (uint32_t t = 0; t < a->rows; t++) {
                     float *out = (float *)a->out + (size_t)t * a->out_stride + n;
                     size_t at = (size_t)t * blocks + b;

@@ -100,12 +100,12 @@ static inline float *state_at(const struct state_view *v, uint32_t slot) {
     return (float *)(void *)((char *)v->base + slot * v->slot_stride + v->offset);
 }
 
-/* Row `row` of a matrix of parts. */
+/* Row `row` of a matrix of segments. */
 static inline const void *matrix_row(const struct matrix *w, uint32_t row) {
-    uint32_t part = 0;
-    while (row >= w->parts[part].rows)
-        row -= w->parts[part++].rows;
-    return (const char *)w->parts[part].data + row * storage_bytes(w->type, w->cols);
+    uint32_t segment = 0;
+    while (row >= w->segments[segment].rows)
+        row -= w->segments[segment++].rows;
+    return (const char *)w->segments[segment].data + row * storage_bytes(w->type, w->cols);
 }
 
 /* The layer in the block that holds a slot's position. */

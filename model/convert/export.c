@@ -15,16 +15,16 @@ static struct matrix matrix_of(const struct export_view *v) {
     struct matrix m = {.type = storage_of(t),
                        .rows = (uint32_t)(values / v->cols),
                        .cols = v->cols,
-                       .part_count = 1};
-    m.parts[0] = (struct matrix_part){.data = t->data, .rows = m.rows};
+                       .segment_count = 1};
+    m.segments[0] = (struct matrix_segment){.data = t->data, .rows = m.rows};
     if (t->scales) {
-        m.parts[0].scale_rows = t->scales->rows_each;
-        m.parts[0].scale_cols = t->scales->cols_each;
-        m.parts[0].scale_stride = t->scales->stride;
-        m.parts[0].zero = t->scales->zero;
-        m.parts[0].scales = t->scales->scales;
-        m.parts[0].zeros = t->scales->zeros;
-        m.parts[0].groups = t->scales->groups;
+        m.segments[0].scale_rows = t->scales->rows_each;
+        m.segments[0].scale_cols = t->scales->cols_each;
+        m.segments[0].scale_stride = t->scales->stride;
+        m.segments[0].zero = t->scales->zero;
+        m.segments[0].scales = t->scales->scales;
+        m.segments[0].zeros = t->scales->zeros;
+        m.segments[0].groups = t->scales->groups;
     }
     return m;
 }
@@ -65,7 +65,7 @@ static float value_at(const struct matrix *m, uint64_t row, uint32_t col) {
     float group[32];
     uint32_t first = col / 32 * 32;
     if (storage_is_plain(m->type))
-        return storage_get(m->type, m->parts[0].data, row * m->cols + col);
+        return storage_get(m->type, m->segments[0].data, row * m->cols + col);
     matrix_dequantize(m, (uint32_t)row, first, MIN(32, m->cols - first), group);
     return group[col - first];
 }
@@ -136,8 +136,8 @@ static void mxfp4_row(const struct export_item *item, const struct export_view *
     const struct matrix m = {.type = STORAGE_MXFP4,
                              .rows = 1,
                              .cols = item->cols,
-                             .part_count = 1,
-                             .parts = {{.data = packed, .rows = 1}}};
+                             .segment_count = 1,
+                             .segments = {{.data = packed, .rows = 1}}};
     matrix_dequantize(&m, 0, 0, item->cols, values);
     storage_encode(storage_of(&(struct tensor){.type = item->type}), values, item->cols, out);
 }

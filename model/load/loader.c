@@ -311,13 +311,13 @@ static int map_segments(struct loader *l, struct matrix *m, const struct tensor 
     for (uint32_t i = 0; i < count; i++) {
         struct shard_range rows = rows_of(&segments[i], cut_at(cuts, i));
         const char *data = (const char *)tensors[i]->data + rows.first * row_size;
-        m->parts[i].data =
+        m->segments[i].data =
             import(l, data, rows.count * row_size, tensor_type_size(tensors[i]->type));
-        m->parts[i].rows = rows.count;
-        if (!m->parts[i].data)
+        m->segments[i].rows = rows.count;
+        if (!m->segments[i].data)
             return out_of_memory(l, rows.count * row_size);
     }
-    m->part_count = count;
+    m->segment_count = count;
     return 0;
 }
 
@@ -364,7 +364,7 @@ static void cut_out(char *out, const char *in, const struct matrix *m, uint32_t 
         memcpy(out + r * out_size, in + (rows.first + r) * in_size + skip, out_size);
 }
 
-/* One part with only some of its rows or columns. With an order, that has chosen the rows
+/* One segment with only some of its rows or columns. With an order, that has chosen the rows
  * already. */
 static int pack_cut(struct loader *l, char *to, const struct matrix *m, const struct tensor *t,
                     const struct product_segment *p, const struct cut *cut, uint32_t cols,
@@ -395,8 +395,8 @@ static int pack_segments(struct loader *l, struct matrix *m, const struct tensor
     char *data = new_device_memory(l, m->rows * storage_bytes(m->type, m->cols));
     if (!data)
         return l->err->code;
-    m->part_count = 1;
-    m->parts[0] = (struct matrix_part){.data = data, .rows = m->rows};
+    m->segment_count = 1;
+    m->segments[0] = (struct matrix_segment){.data = data, .rows = m->rows};
     for (uint32_t i = 0; i < count; i++) {
         const struct tensor *t = tensors[i];
         char *copy = NULL;
@@ -459,8 +459,8 @@ static bool ends_between(const struct tensor *t, uint32_t whole_cols, uint32_t f
 }
 
 static bool is_one_type(const struct matrix *m) {
-    for (uint32_t i = 1; i < m->part_count; i++)
-        if (m->parts[i].type != m->type)
+    for (uint32_t i = 1; i < m->segment_count; i++)
+        if (m->segments[i].type != m->type)
             return false;
     return true;
 }
@@ -471,7 +471,7 @@ static int check_arranged(struct loader *l, const struct matrix *m,
                           const struct tensor *const *tensors, const struct cut *cuts,
                           uint32_t cols, bool transposed) {
     bool whole = true;
-    for (uint32_t i = 0; i < m->part_count && cuts; i++)
+    for (uint32_t i = 0; i < m->segment_count && cuts; i++)
         whole = whole && (!cuts[i].cols.count ||
                           ends_between(tensors[i], cols, cuts[i].cols.first, m->cols));
     if (matrix_is_plain(m) || (!transposed && whole))
@@ -484,20 +484,20 @@ static int check_arranged(struct loader *l, const struct matrix *m,
 int loader_pack(struct loader *l, struct matrix *m, enum pack_place place) {
     struct device *dev = l->w->dev;
     m->compute = device_compute(dev, m);
-    for (uint32_t i = 0; i < m->part_count && dev->ops->packed_bytes; i++) {
+    for (uint32_t i = 0; i < m->segment_count && dev->ops->packed_bytes; i++) {
         size_t size = dev->ops->packed_bytes(dev, m, i);
         void *packed = NULL;
         if (size == PACKED_IN_PLACE && place == PACK_HERE)
-            packed = (void *)m->parts[i].data;
+            packed = (void *)m->segments[i].data;
         else if (size == PACKED_IN_PLACE)
-            size = place == PACK_NOT
-                       ? 0
-                       : m->parts[i].rows * storage_bytes(part_type(m, &m->parts[i]), m->cols);
+            size = place == PACK_NOT ? 0
+                                     : m->segments[i].rows *
+                                           storage_bytes(segment_type(m, &m->segments[i]), m->cols);
         if (size && !packed && !(packed = new_device_memory(l, size)))
             return l->err->code;
         if (packed)
             dev->ops->pack(l->stream, m, i, packed);
-        m->parts[i].packed = packed;
+        m->segments[i].packed = packed;
     }
     return 0;
 }
@@ -523,19 +523,19 @@ static bool is_whole(const struct product_segment *segments, const struct cut *c
 int loader_cut(struct loader *l, struct matrix *m, const struct product_segment *segments,
                const struct cut *cuts, uint32_t count, uint32_t cols, bool bias, uint32_t layer,
                const uint32_t *order) {
-    const struct tensor *tensors[MATRIX_PARTS_MAX] = {NULL};
+    const struct tensor *tensors[MATRIX_SEGMENTS_MAX] = {NULL};
     bool transposed = is_transposed(l, segments[0].role);
     if (cuts && is_whole(segments, cuts, count))
         cuts = NULL;
     *m = (struct matrix){.cols = cuts && cuts[0].cols.count ? cuts[0].cols.count : cols,
-                         .part_count = count};
+                         .segment_count = count};
     for (uint32_t i = 0; i < count; i++) {
         tensors[i] = take_matrix(l, segments[i].role, layer, segments[i].rows, cols, transposed);
         if (!tensors[i])
             return l->err->code;
-        m->parts[i].type = storage_of(tensors[i]);
+        m->segments[i].type = storage_of(tensors[i]);
         if (i == 0)
-            m->type = m->parts[0].type;
+            m->type = m->segments[0].type;
         m->rows += rows_of(&segments[i], cut_at(cuts, i)).count;
         advance(l, tensors[i]);
     }
@@ -615,9 +615,9 @@ int loader_mxfp4(struct loader *l, struct matrix *m, enum weight_role blocks,
     *m = (struct matrix){.type = STORAGE_MXFP4,
                          .rows = own.count,
                          .cols = own_cols.count,
-                         .part_count = 1,
-                         .parts = {{.rows = own.count}}};
-    int rc = loader_bytes(l, &m->parts[0].data, host, size);
+                         .segment_count = 1,
+                         .segments = {{.rows = own.count}}};
+    int rc = loader_bytes(l, &m->segments[0].data, host, size);
     mem_free(host);
     struct tensor given = {.byte_len = size};
     advance(l, &given);

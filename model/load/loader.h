@@ -26,7 +26,7 @@ struct loader {
     void *progress_ctx;
     uint64_t done, total;
     uint32_t expert; /* names and slices are those of this expert */
-    struct tensor slices[MATRIX_PARTS_MAX];
+    struct tensor slices[MATRIX_SEGMENTS_MAX];
     uint32_t slice_count;
     struct error *err;
 };

@@ -28,7 +28,7 @@ static int64_t scale_offset(const struct tensor_scales *s, uint32_t first, uint3
     return first % s->rows_each ? -1 : (int64_t)(first / s->rows_each) * s->stride;
 }
 
-static bool import_scales(struct loader *l, struct matrix_part *p, const struct tensor_scales *s,
+static bool import_scales(struct loader *l, struct matrix_segment *p, const struct tensor_scales *s,
                           size_t skip, uint32_t cols) {
     size_t count = s->count - skip;
     p->scale_rows = s->rows_each;
@@ -75,7 +75,7 @@ static uint32_t row_at(const struct taken *a, uint32_t i) {
     return a->order ? a->order[i] : a->first_row + i;
 }
 
-static int take_data(struct loader *l, struct matrix_part *p, const struct taken *a) {
+static int take_data(struct loader *l, struct matrix_segment *p, const struct taken *a) {
     size_t whole = storage_bytes(p->type, a->whole_cols), size = storage_bytes(p->type, a->cols),
            skip = storage_bytes(p->type, a->first_col);
     uint8_t *host = mem_try_alloc(MAX(a->rows * size, (size_t)1));
@@ -113,7 +113,7 @@ static int take_places(struct loader *l, const float **out, const float *from,
     return rc;
 }
 
-static int take_scales(struct loader *l, struct matrix_part *p, const struct taken *a) {
+static int take_scales(struct loader *l, struct matrix_segment *p, const struct taken *a) {
     const struct tensor_scales *s = a->t->scales;
     uint32_t width = scale_width(s, a->whole_cols), count = s->groups ? s->stride
                                                             : width ? (a->cols + width - 1) / width
@@ -132,7 +132,7 @@ static int take_scales(struct loader *l, struct matrix_part *p, const struct tak
     return rc;
 }
 
-static int map_segment(struct loader *l, struct matrix_part *p, const struct tensor *t,
+static int map_segment(struct loader *l, struct matrix_segment *p, const struct tensor *t,
                        struct shard_range rows, uint32_t cols) {
     size_t row_size = storage_bytes(p->type, cols),
            align = storage_is_plain(p->type) ? storage_bytes(p->type, 1) : 1;
@@ -158,12 +158,12 @@ int loader_map_quantized(struct loader *l, struct matrix *m, const struct tensor
                          uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         struct shard_range all = {0, segments[i].rows};
-        int rc = map_segment(l, &m->parts[i], tensors[i],
+        int rc = map_segment(l, &m->segments[i], tensors[i],
                              cuts && cuts[i].rows.count ? cuts[i].rows : all, m->cols);
         if (rc)
             return rc;
     }
-    m->part_count = count;
+    m->segment_count = count;
     return 0;
 }
 
@@ -181,14 +181,14 @@ int loader_take_scaled(struct loader *l, struct matrix *m, const struct tensor *
                                 .first_col = cut ? cut->cols.first : 0,
                                 .cols = m->cols,
                                 .order = order};
-        int rc = take_data(l, &m->parts[i], &a);
+        int rc = take_data(l, &m->segments[i], &a);
         if (!rc && a.t->scales)
-            rc = take_scales(l, &m->parts[i], &a);
+            rc = take_scales(l, &m->segments[i], &a);
         if (rc)
             return rc;
         if (order)
             order += rows.count;
     }
-    m->part_count = count;
+    m->segment_count = count;
     return 0;
 }

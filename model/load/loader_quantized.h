@@ -1,18 +1,18 @@
 /* loader_quantized.h - products of tensors that are no plain numbers: they stay as they lie, each a
- * part with a type and scales of its own. For loader.c. */
+ * segment with a type and scales of its own. For loader.c. */
 #ifndef MODEL_LOADER_QUANTIZED_H
 #define MODEL_LOADER_QUANTIZED_H
 
 #include "model/load/loader.h"
 
-/* Fills m->parts (types are set) from the tensors, whole or the rows of their cuts. */
+/* Fills m->segments (types are set) from the tensors, whole or the rows of their cuts. */
 MUST_CHECK int loader_map_quantized(struct loader *l, struct matrix *m,
                                     const struct tensor *const *tensors,
                                     const struct product_segment *segments, const struct cut *cuts,
                                     uint32_t count);
 /* The same, of scaled types or mixed ones: the columns of the cuts (between what shares a scale:
- * quantized_column_unit), the rows in another order (of one part after the other). What is taken is
- * copied, with scales for each row. */
+ * quantized_column_unit), the rows in another order (of one segment after the other). What is taken
+ * is copied, with scales for each row. */
 MUST_CHECK int loader_take_scaled(struct loader *l, struct matrix *m,
                                   const struct tensor *const *tensors,
                                   const struct product_segment *segments, const struct cut *cuts,

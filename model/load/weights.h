@@ -2,7 +2,7 @@
  * weights.h - the tensors of a model, by role, in device memory.
  *
  * Matrices stay in the storage type of the file. A device that reads host memory (the CPU) gets the
- * mapped file itself: merged products (Q, K, V; gate, up) are then parts of one matrix; another
+ * mapped file itself: merged products (Q, K, V; gate, up) are then segments of one matrix; another
  * device gets one packed copy. What has to be rearranged (transposed, or fused with interleaved
  * rows) is copied everywhere. Vectors (norms, biases) become f32.
  *

@@ -91,8 +91,8 @@ static int load_biases(struct loader *l, struct matrix *experts, const struct ex
 
 /* A GPU computes all experts of a product in one launch; the CPU takes each part as it is. */
 static bool same_types(const struct loader *l, const struct matrix *m, enum storage_type type) {
-    for (uint32_t i = 0; i < m->part_count; i++)
-        if (part_type(m, &m->parts[i]) != type)
+    for (uint32_t i = 0; i < m->segment_count; i++)
+        if (segment_type(m, &m->segments[i]) != type)
             return l->w->dev->kind == DEVICE_CPU;
     return true;
 }

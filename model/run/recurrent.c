@@ -38,11 +38,11 @@ static bool is_one_range(const struct recurrent_pieces *p) {
 int recurrent_rows(struct loader *l, struct matrix *m, uint32_t layer,
                    const struct recurrent_pieces *pieces, uint32_t count, uint32_t cols,
                    bool bias) {
-    struct product_segment segments[MATRIX_PARTS_MAX];
-    struct cut cuts[MATRIX_PARTS_MAX];
+    struct product_segment segments[MATRIX_SEGMENTS_MAX];
+    struct cut cuts[MATRIX_SEGMENTS_MAX];
     uint32_t rows = 0;
     bool in_place = true;
-    CHECK(count <= MATRIX_PARTS_MAX);
+    CHECK(count <= MATRIX_SEGMENTS_MAX);
     for (uint32_t i = 0; i < count; i++) {
         segments[i] = pieces[i].segment;
         cuts[i] = (struct cut){.rows = {pieces[i].ranges[0].first, rows_of(&pieces[i])}};

@@ -106,8 +106,8 @@ static struct expert_matrix matrices(struct rig *r, enum storage_type type, cons
             .type = type,
             .rows = rows,
             .cols = cols,
-            .part_count = 2,
-            .parts = {{at, cut}, {at + storage_bytes(type, (size_t)cut * cols), rows - cut}},
+            .segment_count = 2,
+            .segments = {{at, cut}, {at + storage_bytes(type, (size_t)cut * cols), rows - cut}},
             .bias = bias + (size_t)e * rows};
     }
     struct expert_matrix out = {type, rows, cols, count, m};

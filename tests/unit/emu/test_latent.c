@@ -107,12 +107,12 @@ static float *run(struct scene *s, const struct inputs *in, uint32_t first, cons
     struct matrix w = {.type = sh->weights,
                        .rows = heads * (sh->nope + sh->value),
                        .cols = sh->rank,
-                       .part_count = 1,
-                       .parts = {{rig_values(r, sh->weights, in->w, w_count),
-                                  heads * (sh->nope + sh->value)}}},
+                       .segment_count = 1,
+                       .segments = {{rig_values(r, sh->weights, in->w, w_count),
+                                     heads * (sh->nope + sh->value)}}},
                   hw = w;
     hw.type = STORAGE_F32;
-    hw.parts[0].data = in->w;
+    hw.segments[0].data = in->w;
     struct op_head_linear up = {dq, dx,       &w,      rows,  heads, sh->nope + sh->value,
                                 0,  sh->nope, q_width, width, true};
     ops->head_linear(r->stream, &up);

@@ -51,8 +51,8 @@ static struct matrix matrix_of(enum storage_type type) {
     return (struct matrix){.type = type,
                            .rows = WIDTH,
                            .cols = WIDTH,
-                           .part_count = 1,
-                           .parts = {{.data = memory, .rows = WIDTH}}};
+                           .segment_count = 1,
+                           .segments = {{.data = memory, .rows = WIDTH}}};
 }
 
 TEST(products_and_attention_take_any_number_of_rows) {
@@ -69,8 +69,8 @@ TEST(products_and_attention_take_any_number_of_rows) {
                 const struct matrix head = {.type = WEIGHTS[i],
                                             .rows = 300000,
                                             .cols = WIDTH,
-                                            .part_count = 1,
-                                            .parts = {{.data = memory, .rows = 300000}}};
+                                            .segment_count = 1,
+                                            .segments = {{.data = memory, .rows = 300000}}};
                 ops->linear(r.stream, &(struct op_linear){memory, memory, &head, 9, output * 9,
                                                           300000, true});
                 fits("linear of a large vocabulary");

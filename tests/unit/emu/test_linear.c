@@ -6,21 +6,21 @@ struct shape {
     enum storage_type act, weights;
     uint32_t rows, class_rows, features, cols, extra; /* extra: of out_stride */
     bool bias, out_f32;
-    uint32_t parts;
+    uint32_t segments;
     bool packed; /* weights in the order of the device's kernels, where it has one */
 };
 
 /* As the loader does it; false: the device has no such order for this matrix. */
 static bool pack(struct rig *r, struct matrix *m) {
     bool all = true;
-    for (uint32_t i = 0; i < m->part_count; i++) {
+    for (uint32_t i = 0; i < m->segment_count; i++) {
         size_t size = r->dev->ops->packed_bytes(r->dev, m, i);
-        void *packed = size == PACKED_IN_PLACE ? (void *)m->parts[i].data
+        void *packed = size == PACKED_IN_PLACE ? (void *)m->segments[i].data
                        : size                  ? rig_alloc(r, size)
                                                : NULL;
         if (packed)
             r->dev->ops->pack(r->stream, m, i, packed);
-        m->parts[i].packed = packed;
+        m->segments[i].packed = packed;
         all = all && packed;
     }
     return all;
@@ -43,18 +43,19 @@ static void free_inputs(struct inputs *in) {
 /* [rows, features], what lies between checked to be untouched. Rounds the inputs to their types. */
 static float *run(const struct shape *s, struct inputs *in) {
     struct rig r = rig_open(s->act);
-    uint32_t stride = s->features + s->extra, first = s->parts > 1 ? s->features / 2 : s->features;
+    uint32_t stride = s->features + s->extra,
+             first = s->segments > 1 ? s->features / 2 : s->features;
     enum storage_type out_type = s->out_f32 ? STORAGE_F32 : s->act;
     void *x = rig_values(&r, s->act, in->x, (size_t)s->rows * s->cols);
     struct matrix m = {
-        .type = s->weights, .rows = s->features, .cols = s->cols, .part_count = s->parts};
-    m.parts[0] = (struct matrix_part){
+        .type = s->weights, .rows = s->features, .cols = s->cols, .segment_count = s->segments};
+    m.segments[0] = (struct matrix_segment){
         .data = rig_values(&r, s->weights, in->w, (size_t)first * s->cols), .rows = first};
-    if (s->parts > 1)
-        m.parts[1] =
-            (struct matrix_part){.data = rig_values(&r, s->weights, in->w + (size_t)first * s->cols,
-                                                    (size_t)(s->features - first) * s->cols),
-                                 .rows = s->features - first};
+    if (s->segments > 1)
+        m.segments[1] = (struct matrix_segment){
+            .data = rig_values(&r, s->weights, in->w + (size_t)first * s->cols,
+                               (size_t)(s->features - first) * s->cols),
+            .rows = s->features - first};
     m.bias = s->bias ? rig_values(&r, STORAGE_F32, in->bias, s->features) : NULL;
     if (s->packed && !pack(&r, &m))
         check_fail(__FILE__, __LINE__, "[%u, %u] cannot be packed", s->features, s->cols);
@@ -143,7 +144,7 @@ TEST(linear_equals_its_definition_over_the_sweep) {
                                   .extra = (uint32_t)((i + k) % 2 * 3),
                                   .bias = (j + k) % 2,
                                   .out_f32 = (i + j + k) % 3 == 0,
-                                  .parts = FEATURES[j] > 1 && n % 4 == 0 ? 2 : 1};
+                                  .segments = FEATURES[j] > 1 && n % 4 == 0 ? 2 : 1};
                 s.weights = (i + j + k) % 4 ? s.act : TYPES[k % 3];
                 check_shape(&s);
             }
@@ -158,7 +159,7 @@ TEST(a_row_has_the_same_bits_whatever_the_number_of_rows) {
                               .weights = TYPES[type],
                               .features = type == 1 ? 33 : 200, /* few blocks and many */
                               .cols = 264,
-                              .parts = 1,
+                              .segments = 1,
                               .out_f32 = true};
             s.rows = 130;
             struct inputs in = make_inputs(&s);
@@ -189,8 +190,8 @@ TEST(a_row_has_the_same_bits_whatever_the_number_of_rows) {
 /* Whether the device has products of weights in tiles. */
 static bool has_tiles(void) {
     struct rig r = rig_open(STORAGE_BF16);
-    struct matrix m = {.type = STORAGE_BF16, .rows = 64, .cols = 64, .part_count = 1};
-    m.parts[0] = (struct matrix_part){.data = rig_alloc(&r, 64 * 64 * 2), .rows = 64};
+    struct matrix m = {.type = STORAGE_BF16, .rows = 64, .cols = 64, .segment_count = 1};
+    m.segments[0] = (struct matrix_segment){.data = rig_alloc(&r, 64 * 64 * 2), .rows = 64};
     bool has = r.dev->ops->packed_bytes(r.dev, &m, 0) != 0;
     rig_close(&r);
     return has;
@@ -213,7 +214,7 @@ TEST(products_of_weights_in_tiles_equal_the_definition) {
                                             .extra = i % 4 == 1 ? 3 : 0,
                                             .bias = i % 3 == 1,
                                             .out_f32 = i % 4 == 2,
-                                            .parts = j == 3 ? 2 : 1,
+                                            .segments = j == 3 ? 2 : 1,
                                             .packed = true});
 }
 
@@ -228,7 +229,7 @@ TEST(a_row_times_tiles_has_the_same_bits_whatever_the_number_of_rows) {
                           .rows = 1,
                           .features = wide ? 256 : 64,
                           .cols = 832,
-                          .parts = 1,
+                          .segments = 1,
                           .out_f32 = true,
                           .packed = true};
         struct inputs in = make_inputs(&s);
@@ -288,7 +289,7 @@ TEST(prompt_rows_by_cublaslt_equal_the_definition) {
                           .cols = cols[(i + i / 3) % 3],
                           .extra = i % 5 == 2 ? 8 : 0,
                           .out_f32 = i % 2,
-                          .parts = i % 7 == 3 ? 2 : 1};
+                          .segments = i % 7 == 3 ? 2 : 1};
         setenv("TRIREME_GEMM", "cublaslt", 1);
         check_shape(&s);
         unsetenv("TRIREME_GEMM");
@@ -306,7 +307,7 @@ TEST(a_prompt_row_has_the_same_bits_by_cublaslt_whatever_the_number_of_rows) {
                       .rows = 1,
                       .features = 72,
                       .cols = 264,
-                      .parts = 1,
+                      .segments = 1,
                       .out_f32 = true};
     struct inputs in = make_inputs(&s);
     float *alone = run_blas(&s, &in), *own = run(&s, &in);

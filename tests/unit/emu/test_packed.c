@@ -56,14 +56,14 @@ static void fill_block(enum storage_type type, uint8_t *b, size_t bytes) {
 }
 
 static struct weights make_weights(const struct form *f, uint32_t rows, uint32_t cols) {
-    struct weights w = {.host = {.type = f->type, .rows = rows, .cols = cols, .part_count = 1}};
-    struct matrix_part *p = &w.host.parts[0];
+    struct weights w = {.host = {.type = f->type, .rows = rows, .cols = cols, .segment_count = 1}};
+    struct matrix_segment *p = &w.host.segments[0];
     const uint32_t values = storage_block(f->type);
     const size_t block = storage_bytes(f->type, values);
     w.data = malloc(rows * storage_bytes(f->type, cols));
     for (size_t i = 0; i < (size_t)rows * cols / values; i++)
         fill_block(f->type, w.data + i * block, block);
-    *p = (struct matrix_part){.data = w.data, .rows = rows, .zero = f->zero};
+    *p = (struct matrix_segment){.data = w.data, .rows = rows, .zero = f->zero};
     if (!storage_is_scaled(f->type))
         return w;
     p->scale_rows = f->scale_rows;
@@ -88,10 +88,10 @@ static void free_weights(struct weights *w) {
     free(w->zeros);
 }
 
-/* The part on the device, in its units. */
+/* The segment on the device, in its units. */
 static struct matrix put_up(struct rig *r, const struct weights *w, const char *name) {
     struct matrix m = w->host;
-    struct matrix_part *p = &m.parts[0];
+    struct matrix_segment *p = &m.segments[0];
     p->data = rig_up(r, w->data, m.rows * storage_bytes(m.type, m.cols));
     p->scales = w->scales ? rig_up(r, w->scales, w->scale_count * 4) : NULL;
     p->zeros = w->zeros ? rig_up(r, w->zeros, w->scale_count * 4) : NULL;
@@ -140,7 +140,7 @@ static float *run(const struct shape *s, const struct weights *w, float *x, floa
 
 /* |minimum| of values [k, k + 32) of a row as the product takes it off: 0 for types without. */
 static float minimum_of(const struct weights *w, uint32_t row, uint32_t k) {
-    const struct matrix_part *p = &w->host.parts[0];
+    const struct matrix_segment *p = &w->host.segments[0];
     if (w->host.type == STORAGE_Q4_K) {
         const uint8_t *b = w->data + (size_t)(row * (w->host.cols / 256) + k / 256) * 144;
         uint8_t scale, minimum;
@@ -217,8 +217,8 @@ static void check_shape(const struct shape *s) {
 static bool has_units(void) {
     struct rig r = rig_open(STORAGE_BF16);
     bool has = ((struct device *)r.dev)->ops->packed_bytes != NULL;
-    struct matrix m = {.type = STORAGE_BF16, .rows = 64, .cols = 64, .part_count = 1};
-    m.parts[0] = (struct matrix_part){.data = rig_alloc(&r, 64 * 64 * 2), .rows = 64};
+    struct matrix m = {.type = STORAGE_BF16, .rows = 64, .cols = 64, .segment_count = 1};
+    m.segments[0] = (struct matrix_segment){.data = rig_alloc(&r, 64 * 64 * 2), .rows = 64};
     has = has && r.dev->ops->packed_bytes(r.dev, &m, 0);
     rig_close(&r);
     return has;

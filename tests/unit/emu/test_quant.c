@@ -45,25 +45,25 @@ static bool make_table(struct rig *r, struct table *t, enum storage_type type) {
         scales[i] = 0.01f * (float)(check_random() % 100);
         zeros[i] = (float)(check_random() % 16);
     }
-    t->host = (struct matrix){.type = type, .rows = ROWS, .cols = COLS, .part_count = 1};
-    t->host.parts[0] = (struct matrix_part){.data = t->data, .rows = ROWS};
+    t->host = (struct matrix){.type = type, .rows = ROWS, .cols = COLS, .segment_count = 1};
+    t->host.segments[0] = (struct matrix_segment){.data = t->data, .rows = ROWS};
     if (storage_is_scaled(type)) {
         static float kept_scales[ARRAY_LEN(scales)], kept_zeros[ARRAY_LEN(zeros)];
         memcpy(kept_scales, scales, sizeof scales);
         memcpy(kept_zeros, zeros, sizeof zeros);
-        t->host.parts[0].scale_rows = 1;
-        t->host.parts[0].scale_cols = 32;
-        t->host.parts[0].scale_stride = COLS / 32;
-        t->host.parts[0].scales = kept_scales;
-        t->host.parts[0].zeros = kept_zeros;
+        t->host.segments[0].scale_rows = 1;
+        t->host.segments[0].scale_cols = 32;
+        t->host.segments[0].scale_stride = COLS / 32;
+        t->host.segments[0].scales = kept_scales;
+        t->host.segments[0].zeros = kept_zeros;
     } else if (!take_golden(type, t)) {
         return false;
     }
     t->device = t->host;
-    t->device.parts[0].data = rig_up(r, t->data, t->bytes);
+    t->device.segments[0].data = rig_up(r, t->data, t->bytes);
     if (storage_is_scaled(type)) {
-        t->device.parts[0].scales = rig_up(r, t->host.parts[0].scales, sizeof scales);
-        t->device.parts[0].zeros = rig_up(r, t->host.parts[0].zeros, sizeof zeros);
+        t->device.segments[0].scales = rig_up(r, t->host.segments[0].scales, sizeof scales);
+        t->device.segments[0].zeros = rig_up(r, t->host.segments[0].zeros, sizeof zeros);
     }
     return true;
 }

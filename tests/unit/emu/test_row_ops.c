@@ -114,8 +114,8 @@ TEST(values_equal_their_definitions) {
             EXPECT(fabs((double)got[n] - want[n]) <= 8 * UNIT_ROUNDOFF * fabs(want[n]));
         free(got);
         memcpy(want, x, count * 4);
-        struct matrix m = {.type = r.act, .rows = table_rows, .cols = width, .part_count = 1};
-        m.parts[0] = (struct matrix_part){
+        struct matrix m = {.type = r.act, .rows = table_rows, .cols = width, .segment_count = 1};
+        m.segments[0] = (struct matrix_segment){
             .data = rig_values(&r, r.act, table, (size_t)table_rows * width), .rows = table_rows};
         struct step_batch batch = {.row_count = rows,
                                    .positions = rig_up(&r, positions, sizeof positions)};
@@ -123,8 +123,8 @@ TEST(values_equal_their_definitions) {
         m = (struct matrix){.type = STORAGE_F32,
                             .rows = table_rows,
                             .cols = width,
-                            .part_count = 1,
-                            .parts = {{.data = table, .rows = table_rows}}};
+                            .segment_count = 1,
+                            .segments = {{.data = table, .rows = table_rows}}};
         batch.positions = (uint32_t *)(uintptr_t)positions;
         r.ref->ops->rows->add_positions(r.ref_stream,
                                         &(struct op_add_positions){want, &m, 2, &batch});

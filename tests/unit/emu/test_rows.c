@@ -134,8 +134,8 @@ TEST(embedding_copies_rows_and_zeroes_padding) {
             uint32_t first = width % 2 * 20;
             uint32_t ids[] = {first + 10, first, first + 5, first + 3, first + 11, first - 1};
             uint32_t positions[] = {7, 0, ROW_NONE, 1, 2, 3};
-            struct matrix m = {.type = stored, .rows = 11, .cols = width, .part_count = 1};
-            m.parts[0] = (struct matrix_part){
+            struct matrix m = {.type = stored, .rows = 11, .cols = width, .segment_count = 1};
+            m.segments[0] = (struct matrix_segment){
                 .data = rig_values(&r, stored, values, (size_t)11 * width), .rows = 11};
             struct step_batch batch = {.row_count = 6,
                                        .ids = rig_up(&r, ids, sizeof ids),

@@ -9,19 +9,21 @@
 
 #include "rig.h"
 
-/* Values of both signs in parts that lie apart, and a bias. */
+/* Values of both signs in segments that lie apart, and a bias. */
 struct weights {
     struct matrix m;
-    void *data[MATRIX_PARTS_MAX];
+    void *data[MATRIX_SEGMENTS_MAX];
     float *bias;
 };
-static struct weights make_weights(uint32_t parts, const uint32_t *rows, uint32_t cols) {
-    struct weights w = {
-        .m = {.type = STORAGE_BF16, .compute = COMPUTE_BF16, .cols = cols, .part_count = parts}};
-    for (uint32_t i = 0; i < parts; i++) {
+static struct weights make_weights(uint32_t segments, const uint32_t *rows, uint32_t cols) {
+    struct weights w = {.m = {.type = STORAGE_BF16,
+                              .compute = COMPUTE_BF16,
+                              .cols = cols,
+                              .segment_count = segments}};
+    for (uint32_t i = 0; i < segments; i++) {
         float *x = random_array((size_t)rows[i] * cols);
         w.data[i] = stored(STORAGE_BF16, x, (size_t)rows[i] * cols);
-        w.m.parts[i] = (struct matrix_part){.data = w.data[i], .rows = rows[i]};
+        w.m.segments[i] = (struct matrix_segment){.data = w.data[i], .rows = rows[i]};
         w.m.rows += rows[i];
         unguard(x);
     }
@@ -29,7 +31,7 @@ static struct weights make_weights(uint32_t parts, const uint32_t *rows, uint32_
     return w;
 }
 static void free_weights(struct weights *w) {
-    for (int i = 0; i < MATRIX_PARTS_MAX; i++)
+    for (int i = 0; i < MATRIX_SEGMENTS_MAX; i++)
         free(w->data[i]);
     unguard(w->bias);
 }
@@ -105,11 +107,11 @@ TEST(every_set_has_the_definitions_bits_at_any_shape) {
         }
 }
 
-TEST(parts_that_lie_apart_are_one_product) {
+TEST(segments_that_lie_apart_are_one_product) {
     struct weights w = make_weights(3, (uint32_t[]){33, 5, 18}, 640);
     float *x = random_array(14 * 640);
-    check_bits(&w, x, 14, "three parts");
-    check_bits(&w, x, 2, "three parts");
+    check_bits(&w, x, 14, "three segments");
+    check_bits(&w, x, 2, "three segments");
     unguard(x);
     free_weights(&w);
 }
@@ -252,14 +254,14 @@ TEST(experts_have_the_bits_of_linear) {
 TEST(a_device_takes_bf16_where_it_was_asked_and_the_matrix_allows_it) {
     struct error err;
     struct device *dev = NULL;
-    struct matrix m = {.type = STORAGE_BF16, .rows = 2, .cols = 256, .part_count = 2};
-    m.parts[0] = m.parts[1] = (struct matrix_part){.rows = 1};
+    struct matrix m = {.type = STORAGE_BF16, .rows = 2, .cols = 256, .segment_count = 2};
+    m.segments[0] = m.segments[1] = (struct matrix_segment){.rows = 1};
     EXPECT_EQ(device_open(&(struct device_options){.compute = "bf16"}, &dev, &err), 0);
     EXPECT_EQ(device_compute(dev, &m), COMPUTE_BF16);
-    m.parts[1].type = STORAGE_F16;
+    m.segments[1].type = STORAGE_F16;
     EXPECT_EQ(device_compute(dev, &m), COMPUTE_F32);
     m.type = STORAGE_Q8_0;
-    m.parts[1].type = STORAGE_NONE;
+    m.segments[1].type = STORAGE_NONE;
     EXPECT_EQ(device_compute(dev, &m), COMPUTE_F32);
     device_close(&dev);
     EXPECT_EQ(device_open(&(struct device_options){.compute = "int8"}, &dev, &err), 0);

@@ -28,7 +28,7 @@ static void problem_init(struct problem *p, uint32_t rows, uint32_t n, uint32_t 
     uint32_t cuts[4] = {0, n / 2, n / 2 + n / 3, n};
     for (int i = 0; i < 3; i++)
         if (cuts[i + 1] > cuts[i])
-            p->matrix.parts[p->matrix.part_count++] = (struct matrix_part){
+            p->matrix.segments[p->matrix.segment_count++] = (struct matrix_segment){
                 .data = (char *)p->stored_w + storage_bytes(type, (size_t)cuts[i] * k),
                 .rows = cuts[i + 1] - cuts[i]};
 }
@@ -273,8 +273,8 @@ TEST(embedding_copies_rows_exactly_and_zeroes_padding) {
             struct matrix m = {.type = TYPES[type],
                                .rows = 11,
                                .cols = width,
-                               .part_count = 1,
-                               .parts = {{table, 11}}};
+                               .segment_count = 1,
+                               .segments = {{table, 11}}};
             /* a part of a larger table: the last two ids are of others */
             uint32_t first = width % 4 == 1 ? 20 : 0;
             uint32_t ids[] = {first + 10, first, first + 5, first + 3, first + 11, first - 1};

@@ -32,11 +32,11 @@ TEST(simple_types_are_written_as_the_gguf_package_does) {
 
 static double rms_error(enum storage_type type, const float *x, uint32_t count) {
     static uint8_t data[1 << 16];
-    struct matrix m = {.type = type, .rows = 1, .cols = count, .part_count = 1};
+    struct matrix m = {.type = type, .rows = 1, .cols = count, .segment_count = 1};
     float *back = calloc(count, sizeof *back);
     double error = 0, size = 0;
     storage_encode(type, x, count, data);
-    m.parts[0] = (struct matrix_part){.data = data, .rows = 1};
+    m.segments[0] = (struct matrix_segment){.data = data, .rows = 1};
     matrix_dequantize(&m, 0, 0, count, back);
     for (uint32_t i = 0; i < count; i++) {
         error += ((double)back[i] - x[i]) * ((double)back[i] - x[i]);
@@ -81,11 +81,11 @@ TEST(zeros_and_what_is_not_finite_are_written) {
     for (int type = STORAGE_Q4_0; type <= STORAGE_Q6_K; type++)
         for (int kind = 0; kind < 2; kind++) {
             struct matrix m = {
-                .type = (enum storage_type)type, .rows = 1, .cols = 256, .part_count = 1};
+                .type = (enum storage_type)type, .rows = 1, .cols = 256, .segment_count = 1};
             x[3] = kind ? NAN : 0;
             x[4] = kind ? INFINITY : 0;
             storage_encode(m.type, x, 256, data);
-            m.parts[0] = (struct matrix_part){.data = data, .rows = 1};
+            m.segments[0] = (struct matrix_segment){.data = data, .rows = 1};
             matrix_dequantize(&m, 0, 0, 256, back);
             for (int i = 0; i < 256; i++)
                 EXPECT(back[i] == 0);
@@ -97,15 +97,15 @@ TEST(scaled_types_err_by_half_a_step) {
     float *x = random_array(160), back[160], scales[5];
     uint8_t data[160];
     for (size_t t = 0; t < ARRAY_LEN(SCALED); t++) {
-        struct matrix m = {.type = SCALED[t], .rows = 1, .cols = 160, .part_count = 1};
+        struct matrix m = {.type = SCALED[t], .rows = 1, .cols = 160, .segment_count = 1};
         storage_encode_scaled(SCALED[t], x, 160, 32, data, scales);
-        m.parts[0] = (struct matrix_part){.data = data,
-                                          .rows = 1,
-                                          .scale_rows = 1,
-                                          .scale_cols = 32,
-                                          .scale_stride = 5,
-                                          .scales = scales,
-                                          .zero = SCALED[t] == STORAGE_U4 ? 8 : 0};
+        m.segments[0] = (struct matrix_segment){.data = data,
+                                                .rows = 1,
+                                                .scale_rows = 1,
+                                                .scale_cols = 32,
+                                                .scale_stride = 5,
+                                                .scales = scales,
+                                                .zero = SCALED[t] == STORAGE_U4 ? 8 : 0};
         matrix_dequantize(&m, 0, 0, 160, back);
         for (int i = 0; i < 160; i++) {
             float step = SCALED[t] == STORAGE_F8_E4M3 ? fmaxf(fabsf(x[i]) / 8, scales[i / 32] / 512)

@@ -232,18 +232,19 @@ static void mixture_init(struct mixture *m, uint32_t experts, uint32_t top_k, ui
     unguard(c);
     size_t half = storage_bytes(type, (size_t)inner * width);
     for (uint32_t e = 0; e < experts; e++) {
-        m->first[e] = (struct matrix){.type = type,
-                                      .rows = 2 * inner,
-                                      .cols = width,
-                                      .part_count = 2,
-                                      .parts = {{(char *)m->first_w + 2 * e * half, inner},
-                                                {(char *)m->first_w + (2 * e + 1) * half, inner}},
-                                      .bias = bias ? m->first_bias + (size_t)e * 2 * inner : NULL};
+        m->first[e] =
+            (struct matrix){.type = type,
+                            .rows = 2 * inner,
+                            .cols = width,
+                            .segment_count = 2,
+                            .segments = {{(char *)m->first_w + 2 * e * half, inner},
+                                         {(char *)m->first_w + (2 * e + 1) * half, inner}},
+                            .bias = bias ? m->first_bias + (size_t)e * 2 * inner : NULL};
         m->second[e] = (struct matrix){.type = type,
                                        .rows = width,
                                        .cols = inner,
-                                       .part_count = 1,
-                                       .parts = {{(char *)m->second_w + e * half, width}},
+                                       .segment_count = 1,
+                                       .segments = {{(char *)m->second_w + e * half, width}},
                                        .bias = bias ? m->second_bias + (size_t)e * width : NULL};
     }
     m->up = (struct expert_matrix){type, 2 * inner, width, experts, m->first};

@@ -13,12 +13,12 @@ static const enum storage_type BLOCKS[] = {
     STORAGE_Q4_K,   STORAGE_Q5_K, STORAGE_Q6_K, STORAGE_MXFP4, STORAGE_IQ4_NL,
     STORAGE_IQ4_XS, STORAGE_U4,   STORAGE_I8};
 
-/* A part of random blocks: any byte, with scales that are small and finite. */
+/* A segment of random blocks: any byte, with scales that are small and finite. */
 struct weights {
     struct matrix m;
-    uint8_t *data[MATRIX_PARTS_MAX];
-    float *scales[MATRIX_PARTS_MAX], *zeros[MATRIX_PARTS_MAX], *bias;
-    void *packed[MATRIX_PARTS_MAX];
+    uint8_t *data[MATRIX_SEGMENTS_MAX];
+    float *scales[MATRIX_SEGMENTS_MAX], *zeros[MATRIX_SEGMENTS_MAX], *bias;
+    void *packed[MATRIX_SEGMENTS_MAX];
 };
 
 static void put_half(uint8_t *at) {
@@ -41,11 +41,11 @@ static void fill_blocks(enum storage_type type, uint8_t *data, size_t size) {
         }
 }
 
-static void make_part(struct weights *w, uint32_t i, enum storage_type type, uint32_t rows) {
-    struct matrix_part *p = &w->m.parts[i];
+static void make_segment(struct weights *w, uint32_t i, enum storage_type type, uint32_t rows) {
+    struct matrix_segment *p = &w->m.segments[i];
     size_t size = storage_bytes(type, w->m.cols) * rows;
     w->data[i] = malloc(size);
-    *p = (struct matrix_part){.data = w->data[i], .rows = rows, .type = type};
+    *p = (struct matrix_segment){.data = w->data[i], .rows = rows, .type = type};
     if (!storage_is_scaled(type)) {
         fill_blocks(type, w->data[i], size);
         return;
@@ -60,20 +60,20 @@ static void make_part(struct weights *w, uint32_t i, enum storage_type type, uin
         p->zeros = w->zeros[i] = random_array((size_t)rows * p->scale_stride);
 }
 
-/* `parts` parts of these types, by turns. */
-static struct weights make_weights(const enum storage_type *types, uint32_t parts,
+/* `segments` segments of these types, by turns. */
+static struct weights make_weights(const enum storage_type *types, uint32_t segments,
                                    const uint32_t *rows, uint32_t cols) {
     struct weights w = {
-        .m = {.type = types[0], .compute = COMPUTE_INT8, .cols = cols, .part_count = parts}};
-    for (uint32_t i = 0; i < parts; i++) {
-        make_part(&w, i, types[i], rows[i]);
+        .m = {.type = types[0], .compute = COMPUTE_INT8, .cols = cols, .segment_count = segments}};
+    for (uint32_t i = 0; i < segments; i++) {
+        make_segment(&w, i, types[i], rows[i]);
         w.m.rows += rows[i];
     }
     w.m.bias = w.bias = random_array(w.m.rows);
     return w;
 }
 static void free_weights(struct weights *w) {
-    for (int i = 0; i < MATRIX_PARTS_MAX; i++) {
+    for (int i = 0; i < MATRIX_SEGMENTS_MAX; i++) {
         free(w->data[i]);
         unguard(w->scales[i]);
         unguard(w->zeros[i]);
@@ -92,14 +92,14 @@ static void run(struct bench *b, const struct matrix *m, const float *x, uint32_
 /* What the definition may be away from the exact product (kernels/integers.h): half a step of each
  * quantized value, and 2 roundings of each of the block's at most 4 f32 terms, whose sizes are
  * bounded by the integers' (values are up to 255 apart from their minimum). */
-static double tolerance(const struct matrix *m, const struct matrix_part *p, uint32_t row,
+static double tolerance(const struct matrix *m, const struct matrix_segment *p, uint32_t row,
                         const float *x) {
     double steps = 0, terms = 0;
     for (uint32_t b = 0; b < m->cols / 32; b++) {
         struct integer_block w;
         struct int8_scale s;
         int8_t q[32];
-        part_integers(m, p, row, b, &w);
+        segment_integers(m, p, row, b, &w);
         quantize_block(x + 32 * b, q, &s);
         for (uint32_t i = 0; i < 32; i++) {
             double scale = w.scale[i / w.span], least = w.minimum;
@@ -121,7 +121,7 @@ TEST(the_definition_is_the_product_within_half_a_step_of_each_activation) {
             for (uint32_t n = 0; n < OUTPUTS; n++) {
                 float row[COLS];
                 double want = (double)w.bias[n],
-                       bound = tolerance(&w.m, w.m.parts, n, x + r * COLS);
+                       bound = tolerance(&w.m, w.m.segments, n, x + r * COLS);
                 matrix_dequantize(&w.m, n, 0, COLS, row);
                 for (uint32_t k = 0; k < COLS; k++)
                     want += (double)row[k] * x[r * COLS + k];
@@ -138,20 +138,20 @@ TEST(the_definition_is_the_product_within_half_a_step_of_each_activation) {
     bench_close(&ref);
 }
 
-static void pack_parts(struct bench *b, struct weights *w) {
-    for (uint32_t i = 0; i < w->m.part_count; i++) {
+static void pack_segments(struct bench *b, struct weights *w) {
+    for (uint32_t i = 0; i < w->m.segment_count; i++) {
         size_t size = b->dev->ops->packed_bytes(b->dev, &w->m, i);
         uint8_t *packed = aligned_alloc(64, (size + 127) / 64 * 64);
         memset(packed, 0x5a, size + 1);
         b->dev->ops->pack(b->stream, &w->m, i, packed);
         EXPECT_EQ(packed[size], 0x5a);
-        w->m.parts[i].packed = w->packed[i] = packed;
+        w->m.segments[i].packed = w->packed[i] = packed;
     }
 }
-static void unpack_parts(struct weights *w) {
-    for (uint32_t i = 0; i < w->m.part_count; i++) {
+static void unpack_segments(struct weights *w) {
+    for (uint32_t i = 0; i < w->m.segment_count; i++) {
         free(w->packed[i]);
-        w->m.parts[i].packed = NULL;
+        w->m.segments[i].packed = NULL;
     }
 }
 
@@ -166,7 +166,7 @@ static void check_bits(struct weights *w, const float *x, uint32_t rows, const c
         struct bench b = bench_open(isa, 2);
         for (int packed = 0; packed < 2; packed++) {
             if (packed)
-                pack_parts(&b, w);
+                pack_segments(&b, w);
             for (size_t i = 0; i < count; i++)
                 memcpy(&got[i], &GUARD_BITS, 4);
             run(&b, &w->m, x, rows, got);
@@ -178,7 +178,7 @@ static void check_bits(struct weights *w, const float *x, uint32_t rows, const c
                            "definition's",
                            isa, what, rows, w->m.rows, w->m.cols, packed ? ", packed" : "");
         }
-        unpack_parts(w);
+        unpack_segments(w);
         bench_close(&b);
     }
     unguard(want);
@@ -229,7 +229,7 @@ TEST(sums_are_exact_at_their_largest) {
         }
 }
 
-TEST(parts_of_several_types_are_one_product) {
+TEST(segments_of_several_types_are_one_product) {
     static const enum storage_type types[] = {STORAGE_Q4_K, STORAGE_Q6_K, STORAGE_Q8_0};
     struct weights w = make_weights(types, 3, (uint32_t[]){33, 5, 18}, 768);
     float *x = random_array(6 * 768);
@@ -281,19 +281,19 @@ TEST(every_variant_has_the_same_bits) {
             for (size_t k = 0; k < 2 * ARRAY_LEN(ROWS); k++) {
                 float *got = guarded(ROWS_MOST * OUTPUTS);
                 struct int8_product p = {.w = &w.m, .x = rows, .out = got, .out_stride = OUTPUTS};
-                size_t panel = int8_panel_bytes(v, &w.m, w.m.parts);
+                size_t panel = int8_panel_bytes(v, &w.m, w.m.segments);
                 uint8_t *packed =
-                    aligned_alloc(64, (panel * int8_panels(v, w.m.parts) + 63) / 64 * 64);
+                    aligned_alloc(64, (panel * int8_panels(v, w.m.segments) + 63) / 64 * 64);
                 p.x.row_count = ROWS[k / 2];
                 memset(rows.data, 0x7f, rows.stride * (ROWS_MOST + INT8_SPARE_ROWS));
                 for (uint32_t r = 0; r < p.x.row_count; r++)
                     v->quantize(x, &p.x, r);
-                for (uint32_t n = 0; n < int8_panels(v, w.m.parts); n++)
+                for (uint32_t n = 0; n < int8_panels(v, w.m.segments); n++)
                     v->pack(&w.m, 0, n, packed + n * panel);
-                w.m.parts[0].packed = k % 2 ? packed : NULL;
-                for (uint32_t n = 0; n < int8_panels(v, w.m.parts); n++)
+                w.m.segments[0].packed = k % 2 ? packed : NULL;
+                for (uint32_t n = 0; n < int8_panels(v, w.m.segments); n++)
                     v->multiply(&p, 0, n);
-                w.m.parts[0].packed = NULL;
+                w.m.segments[0].packed = NULL;
                 if (!same_bits(got, want, p.x.row_count * OUTPUTS) ||
                     !guards_intact(got, p.x.row_count * OUTPUTS))
                     check_fail(__FILE__, __LINE__, "%s, %s, %u rows%s: other bits", v->name,
@@ -359,17 +359,17 @@ TEST(passes_do_not_change_bits) {
 TEST(a_device_takes_int8_where_it_was_asked_and_the_matrix_allows_it) {
     struct error err;
     struct device *dev = NULL;
-    struct matrix m = {.type = STORAGE_Q4_K, .rows = 1, .cols = 256, .part_count = 2};
-    m.parts[0] = (struct matrix_part){.rows = 1, .type = STORAGE_Q4_K};
-    m.parts[1] = (struct matrix_part){.rows = 1, .type = STORAGE_Q6_K};
+    struct matrix m = {.type = STORAGE_Q4_K, .rows = 1, .cols = 256, .segment_count = 2};
+    m.segments[0] = (struct matrix_segment){.rows = 1, .type = STORAGE_Q4_K};
+    m.segments[1] = (struct matrix_segment){.rows = 1, .type = STORAGE_Q6_K};
     EXPECT_EQ(device_open(&(struct device_options){.compute = "int7"}, &dev, &err),
               ERR_UNSUPPORTED);
     EXPECT_EQ(device_open(&(struct device_options){.compute = "auto"}, &dev, &err), 0);
     EXPECT_EQ(device_compute(dev, &m), COMPUTE_INT8);
-    m.parts[1].type = STORAGE_F16;
+    m.segments[1].type = STORAGE_F16;
     EXPECT_EQ(device_compute(dev, &m), COMPUTE_F32);
     device_close(&dev);
-    m.parts[1].type = STORAGE_Q6_K;
+    m.segments[1].type = STORAGE_Q6_K;
     EXPECT_EQ(device_open(&(struct device_options){0}, &dev, &err), 0);
     EXPECT_EQ(device_compute(dev, &m), COMPUTE_F32);
     device_close(&dev);

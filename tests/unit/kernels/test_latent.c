@@ -78,8 +78,8 @@ static struct inputs inputs_new(const struct shape *sh, uint32_t rows) {
     in.kv_b = (struct matrix){.type = sh->weights,
                               .rows = sh->heads * (sh->nope + sh->value),
                               .cols = sh->rank,
-                              .part_count = 1,
-                              .parts = {{in.stored_w, sh->heads * (sh->nope + sh->value)}}};
+                              .segment_count = 1,
+                              .segments = {{in.stored_w, sh->heads * (sh->nope + sh->value)}}};
     return in;
 }
 static void inputs_free(struct inputs *in) {

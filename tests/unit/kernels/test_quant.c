@@ -29,8 +29,8 @@ static bool next_golden(FILE *f, struct golden *g, enum storage_type type) {
 
 /* One row a block: through the definition, and through each set's embedding. */
 static void check_golden(const struct golden *g) {
-    struct matrix m = {.type = g->type, .rows = g->count, .cols = g->values, .part_count = 1};
-    m.parts[0] = (struct matrix_part){.data = g->blocks, .rows = g->count};
+    struct matrix m = {.type = g->type, .rows = g->count, .cols = g->values, .segment_count = 1};
+    m.segments[0] = (struct matrix_segment){.data = g->blocks, .rows = g->count};
     float *out = guarded((size_t)g->count * g->values);
     uint32_t *ids = calloc(g->count, 4);
     for (uint32_t row = 0; row < g->count; row++) {
@@ -98,9 +98,9 @@ TEST(every_fp8_byte_has_its_value) {
         struct matrix m = {.type = kind ? STORAGE_F8_E5M2 : STORAGE_F8_E4M3,
                            .rows = 1,
                            .cols = 256,
-                           .part_count = 1};
+                           .segment_count = 1};
         float out[256];
-        m.parts[0] = (struct matrix_part){.data = bytes, .rows = 1, .scale_rows = 1};
+        m.segments[0] = (struct matrix_segment){.data = bytes, .rows = 1, .scale_rows = 1};
         matrix_dequantize(&m, 0, 0, 256, out);
         for (int i = 0; i < 256; i++) {
             double want = kind ? e5m2_value((uint8_t)i) : e4m3_value((uint8_t)i);
@@ -131,7 +131,7 @@ TEST(narrowing_to_fp8_takes_the_nearest_and_even_among_two) {
 /* Which scale of how many belongs to (row, col). */
 struct layout {
     const char *name;
-    uint32_t scale_rows, scale_cols; /* as in matrix_part; 0 cols: one along the row */
+    uint32_t scale_rows, scale_cols; /* as in matrix_segment; 0 cols: one along the row */
     bool groups, zeros;
 };
 static const struct layout LAYOUTS[] = {
@@ -179,7 +179,7 @@ static double stored_value(enum storage_type type, const uint8_t *data, size_t i
 
 static struct scaled make_scaled(enum storage_type type, const struct layout *l, uint32_t rows,
                                  uint32_t cols) {
-    struct scaled s = {.m = {.type = type, .rows = rows, .cols = cols, .part_count = 1}};
+    struct scaled s = {.m = {.type = type, .rows = rows, .cols = cols, .segment_count = 1}};
     size_t count = (size_t)rows * cols,
            stride = l->scale_cols ? (cols + l->scale_cols - 1) / l->scale_cols : 1,
            places = l->scale_rows ? (rows + l->scale_rows - 1) / l->scale_rows * stride
@@ -195,15 +195,15 @@ static struct scaled make_scaled(enum storage_type type, const struct layout *l,
     s.groups = calloc(cols, 4);
     for (uint32_t k = 0; k < cols; k++)
         s.groups[k] = (uint32_t)(check_random() % stride);
-    s.m.parts[0] = (struct matrix_part){.data = s.data,
-                                        .rows = rows,
-                                        .scale_rows = l->scale_rows,
-                                        .scale_cols = l->scale_cols,
-                                        .scale_stride = (uint32_t)stride,
-                                        .zero = l->zeros ? 99 : 3,
-                                        .scales = s.scales,
-                                        .zeros = l->zeros ? s.zeros : NULL,
-                                        .groups = l->groups ? s.groups : NULL};
+    s.m.segments[0] = (struct matrix_segment){.data = s.data,
+                                              .rows = rows,
+                                              .scale_rows = l->scale_rows,
+                                              .scale_cols = l->scale_cols,
+                                              .scale_stride = (uint32_t)stride,
+                                              .zero = l->zeros ? 99 : 3,
+                                              .scales = s.scales,
+                                              .zeros = l->zeros ? s.zeros : NULL,
+                                              .groups = l->groups ? s.groups : NULL};
     s.dense = guarded(count);
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t k = 0; k < cols; k++) {
@@ -264,8 +264,8 @@ static float *product(const char *isa, const struct matrix *m, const float *x, u
 static void check_product(const struct matrix *m, const float *dense, const char *what) {
     static const uint32_t ROWS[] = {1, 2, 3, 4, 13, 110};
     struct matrix plain = {
-        .type = STORAGE_F32, .rows = m->rows, .cols = m->cols, .part_count = 1, .bias = m->bias};
-    plain.parts[0] = (struct matrix_part){.data = dense, .rows = m->rows};
+        .type = STORAGE_F32, .rows = m->rows, .cols = m->cols, .segment_count = 1, .bias = m->bias};
+    plain.segments[0] = (struct matrix_segment){.data = dense, .rows = m->rows};
     FOR_EACH_ISA(isa)
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         float *x = random_array((size_t)ROWS[i] * m->cols), *got = product(isa, m, x, ROWS[i]),
@@ -289,8 +289,8 @@ TEST(scaled_products_are_those_of_the_decoded_matrix) {
         }
 }
 
-/* Three parts with bias, wide enough for several blocks of the dequantizing loop, from the goldens'
- * blocks. */
+/* Three segments with bias, wide enough for several blocks of the dequantizing loop, from the
+ * goldens' blocks. */
 TEST(block_products_are_those_of_the_decoded_matrix) {
     FILE *f = fopen(TRIREME_SOURCE_DIR "/tests/goldens/quant/blocks.bin", "rb");
     EXPECT(f);
@@ -306,11 +306,11 @@ TEST(block_products_are_those_of_the_decoded_matrix) {
             memcpy(dense + i * g.values, g.decoded + pick * g.values, g.values * sizeof *dense);
         }
         struct matrix m = {
-            .type = g.type, .rows = rows, .cols = cols, .part_count = 3, .bias = bias};
+            .type = g.type, .rows = rows, .cols = cols, .segment_count = 3, .bias = bias};
         uint32_t cuts[4] = {0, 10, 11, rows};
         for (int i = 0; i < 3; i++)
-            m.parts[i] = (struct matrix_part){.data = data + (size_t)cuts[i] * blocks * g.size,
-                                              .rows = cuts[i + 1] - cuts[i]};
+            m.segments[i] = (struct matrix_segment){
+                .data = data + (size_t)cuts[i] * blocks * g.size, .rows = cuts[i + 1] - cuts[i]};
         check_product(&m, dense, "blocks");
         free(data);
         unguard(dense);
@@ -321,22 +321,22 @@ TEST(block_products_are_those_of_the_decoded_matrix) {
     fclose(f);
 }
 
-/* As a file that stores V finer than Q and K: parts of three types are one product. */
-TEST(parts_may_differ_in_type) {
+/* As a file that stores V finer than Q and K: segments of three types are one product. */
+TEST(segments_may_differ_in_type) {
     struct scaled a = make_scaled(STORAGE_U4, &LAYOUTS[3], 21, 160),
                   b = make_scaled(STORAGE_I8, &LAYOUTS[1], 6, 160);
     float *dense = guarded(32 * 160), *plain = random_array(5 * 160);
-    struct matrix m = {.type = STORAGE_U4, .rows = 32, .cols = 160, .part_count = 3};
-    m.parts[0] = a.m.parts[0];
-    m.parts[1] = b.m.parts[0];
-    m.parts[1].type = STORAGE_I8;
-    m.parts[2] = (struct matrix_part){.data = plain, .rows = 5, .type = STORAGE_F32};
+    struct matrix m = {.type = STORAGE_U4, .rows = 32, .cols = 160, .segment_count = 3};
+    m.segments[0] = a.m.segments[0];
+    m.segments[1] = b.m.segments[0];
+    m.segments[1].type = STORAGE_I8;
+    m.segments[2] = (struct matrix_segment){.data = plain, .rows = 5, .type = STORAGE_F32};
     memcpy(dense, a.dense, 21 * 160 * 4);
     memcpy(dense + 21 * 160, b.dense, 6 * 160 * 4);
     memcpy(dense + 27 * 160, plain, 5 * 160 * 4);
     check_product(&m, dense, "mixed");
     m.type = STORAGE_F32;
-    m.parts[0].type = STORAGE_U4;
+    m.segments[0].type = STORAGE_U4;
     check_product(&m, dense, "mixed, the last first");
     unguard(dense);
     unguard(plain);

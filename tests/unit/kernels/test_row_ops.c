@@ -199,8 +199,8 @@ TEST(positions_clamps_and_logits_equal_their_definitions) {
             struct matrix m = {.type = STORAGE_F32,
                                .rows = table_rows,
                                .cols = width,
-                               .part_count = 1,
-                               .parts = {{.data = table, .rows = table_rows}}};
+                               .segment_count = 1,
+                               .segments = {{.data = table, .rows = table_rows}}};
             struct step_batch batch = {.row_count = rows,
                                        .positions = (uint32_t *)(uintptr_t)positions};
             copy(got, x, count);

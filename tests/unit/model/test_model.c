@@ -139,7 +139,7 @@ TEST(a_tied_head_may_be_stored_under_either_name) {
     new_dir();
     put_weights(0, (struct entry){"lm_head.weight", 8, 4, "F32"}, 1);
     int rc = open_model();
-    EXPECT(!rc && model.weights.head.parts[0].data == model.weights.embed.parts[0].data);
+    EXPECT(!rc && model.weights.head.segments[0].data == model.weights.embed.segments[0].data);
     close_model(rc);
     put_weights(ENTRY_COUNT, (struct entry){"lm_head.weight", 8, 4, "F32"}, 1); /* both, equal */
     rc = open_model();

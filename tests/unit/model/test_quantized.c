@@ -26,16 +26,16 @@ static float *decode(const struct tensor *t) {
     struct matrix m = {.type = storage_of(t),
                        .rows = (uint32_t)t->dims[0],
                        .cols = (uint32_t)t->dims[1],
-                       .part_count = 1};
-    m.parts[0] = (struct matrix_part){.data = t->data, .rows = m.rows};
+                       .segment_count = 1};
+    m.segments[0] = (struct matrix_segment){.data = t->data, .rows = m.rows};
     if (t->scales) {
-        m.parts[0].scale_rows = t->scales->rows_each;
-        m.parts[0].scale_cols = t->scales->cols_each;
-        m.parts[0].scale_stride = t->scales->stride;
-        m.parts[0].zero = t->scales->zero;
-        m.parts[0].scales = t->scales->scales;
-        m.parts[0].zeros = t->scales->zeros;
-        m.parts[0].groups = t->scales->groups;
+        m.segments[0].scale_rows = t->scales->rows_each;
+        m.segments[0].scale_cols = t->scales->cols_each;
+        m.segments[0].scale_stride = t->scales->stride;
+        m.segments[0].zero = t->scales->zero;
+        m.segments[0].scales = t->scales->scales;
+        m.segments[0].zeros = t->scales->zeros;
+        m.segments[0].groups = t->scales->groups;
     }
     float *out = calloc((size_t)m.rows * m.cols, sizeof *out);
     for (uint32_t r = 0; r < m.rows; r++)
@@ -136,7 +136,7 @@ static void cut_form(const char *name) {
         const struct product_segment part = {.rows = rows};
         const struct cut cut = {.rows = {0, 5}, .cols = {first * unit, count * unit}};
         struct matrix m = {.type = storage_of(f.t), .rows = 5, .cols = count * unit};
-        m.parts[0].type = m.type;
+        m.segments[0].type = m.type;
         if (loader_take_scaled(&l, &m, &f.t, &part, &cut, 1, cols, order))
             check_fail(__FILE__, __LINE__, "%s: %s", name, f.err.text);
         float *got = calloc(m.cols, sizeof *got);
