@@ -111,7 +111,7 @@ int field_disagrees(struct field_reader *r) {
                          "'%s' and another name of the same field have different values", r->name);
 }
 
-enum { NEUTRAL_MAX = 64 };
+enum { NEUTRAL_MAX = 64, NEUTRAL_SENTENCE_MAX = 128 };
 
 /* A value as it is written in struct field's `neutral`: without white space. False: too long. */
 static bool compact(struct bytes value, char *out) {
@@ -145,10 +145,24 @@ static bool is_neutral(const char *values, enum json_event kind, const char *tex
     return false;
 }
 
+/* The values of struct field's `neutral` as a sentence has them: "0 or 1", "0 or less". */
+static void say_neutral(const char *values, char out[NEUTRAL_SENTENCE_MAX]) {
+    int len = 0;
+    *out = 0;
+    while (*values && len < NEUTRAL_SENTENCE_MAX) {
+        int item = (int)strcspn(values, " ");
+        bool up_to = strncmp(values, "<=", 2) == 0;
+        len +=
+            snprintf(out + len, (size_t)(NEUTRAL_SENTENCE_MAX - len), "%s%.*s%s", len ? " or " : "",
+                     item - 2 * up_to, values + 2 * up_to, up_to ? " or less" : "");
+        values += item + (values[item] == ' ');
+    }
+}
+
 static int read_refused(struct field_reader *r, const struct field *f, enum json_event first) {
     const char *values = f->neutral ? f->neutral : "false 0 \"\" [] {}";
     struct bytes value;
-    char text[NEUTRAL_MAX];
+    char text[NEUTRAL_MAX], sentence[NEUTRAL_SENTENCE_MAX];
     if (field_span(r, first, &value))
         return -1;
     if (compact(value, text) && is_neutral(values, first, text))
@@ -156,10 +170,11 @@ static int read_refused(struct field_reader *r, const struct field *f, enum json
     if (!f->neutral || !*f->neutral)
         return api_error_set(r->err, API_UNSUPPORTED, r->name, "'%s' is not offered by this server",
                              r->name);
+    say_neutral(f->neutral, sentence);
     return api_error_set(r->err, API_UNSUPPORTED, r->name,
-                         "'%s' is not offered by this server; leave it out, or at what changes "
-                         "nothing: %s",
-                         r->name, f->neutral);
+                         "'%s' is not offered by this server; leave it out, or give a value that "
+                         "changes nothing: %s",
+                         r->name, sentence);
 }
 
 static int read_value(struct field_reader *r, const struct field *f, enum json_event first) {

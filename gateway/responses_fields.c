@@ -120,7 +120,8 @@ static int check_member(struct field_reader *r, struct bytes value, const char *
     if (!value.len || bytes_equal(value, bytes_str(only)))
         return 0;
     return api_error_set(r->err, API_UNSUPPORTED, name,
-                         "'%s' is not offered by this server; leave it out, or at %s", name, only);
+                         "'%s' is not offered by this server; leave it out, or give %s", name,
+                         only);
 }
 
 /* {"effort": ..., "summary": ...} */

@@ -228,6 +228,22 @@ TEST(each_row_has_a_case) {
     }
 }
 
+TEST(a_refusal_says_which_values_change_nothing) {
+    static const char *const CASES[][2] = {
+        {"\"best_of\":2", "give a value that changes nothing: 0 or 1"},
+        {"\"adaptive_target\":1", "give a value that changes nothing: -1 or less"},
+        {"\"function_call\":\"f\"", "give a value that changes nothing: \"none\" or \"auto\""},
+        {"\"typical_p\":0.5", "give a value that changes nothing: 1"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct genreq g;
+        struct api_error err = {0};
+        EXPECT_EQ(parse_with(GENREQ_CHAT, CASES[i][0], &g, &err), -1);
+        const char *said = strstr(err.text, "give a value");
+        EXPECT_STR(said ? said : err.text, CASES[i][1]);
+    }
+}
+
 TEST(white_space_in_a_value_changes_nothing) {
     struct genreq g;
     struct api_error err;
