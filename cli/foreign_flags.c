@@ -122,10 +122,10 @@ const struct option_foreign foreign_flags[] = {
     NOTED("--metrics --enable-metrics", "/metrics is always there"),
     NOTED("--webui", "the page at / is always there"),
     REFUSED("--no-webui --path --webui-config", "the page at / is built in"),
-    REFUSED("--slots --slot-save-path --no-slots --models-dir --models-preset "
-            "--sleep-idle-seconds",
+    REFUSED("--slot-save-path --models-dir --models-preset --sleep-idle-seconds",
             "that part of llama-server's API is not here; /metrics and trireme status tell what "
             "runs"),
+    REFUSED("--no-slots", "GET /slots is always there"),
     REFUSED("--props", "GET /props is always there, and nothing can be changed by it"),
     REFUSED("--guided-decoding-backend --grammar-backend --structured-outputs-config",
             "there is one way to hold an answer to a grammar"),

@@ -92,6 +92,7 @@ static const struct {
     {"--no-webui", REFUSED, "page"},
     {"--slots-save-path /x", REFUSED, "unknown"},
     {"--slot-save-path /x", REFUSED, "not here"},
+    {"--no-slots", REFUSED, "GET /slots is always there"},
     {"--cache-reuse 256", REFUSED, "computed again"},
     {"--cache-ram 8192", REFUSED, "--kv-bytes"},
     {"--ctx-checkpoints 32", REFUSED, "--snapshot-bytes"},
@@ -283,6 +284,13 @@ TEST(a_flag_of_others_is_in_one_list_only) {
     parse(&p, "");
     for (size_t i = 0; i < p.options.table.count; i++) {
         const char *at = p.options.table.rows[i].aliases;
+        char own[80];
+        snprintf(own, sizeof own, " --%s ", p.options.table.rows[i].name);
+        for (size_t j = 0; j < foreign_flag_count; j++) {
+            char all[1024];
+            snprintf(all, sizeof all, " %s ", foreign_flags[j].flags);
+            EXPECT_MSG(!strstr(all, own), "%s", own);
+        }
         while (at && *at) {
             size_t len = strcspn(at, " "), skip = *at == '!';
             char flag[80];
