@@ -277,6 +277,11 @@ static bool is_tool(const struct tools *tools, struct bytes name) {
 static int check_tools(const struct genreq *g, const struct constraint_model *m,
                        const struct call_shape *shape, const struct tools *tools, const char *field,
                        struct api_error *err) {
+    if (!m->calls)
+        return api_error_set(err, API_UNSUPPORTED, field,
+                             "'%s': how this model writes tool calls is not known; see "
+                             "--tool-call-parser",
+                             field);
     if (!shape || m->in_call)
         return api_error_set(err, API_UNSUPPORTED, field,
                              "'%s': tool calls in the format '%s' cannot be constrained yet", field,

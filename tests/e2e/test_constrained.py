@@ -142,6 +142,10 @@ def test_forced_calls_in_the_format_of_each_row():
         c = client(s)
         e = refused(lambda: c.chat.completions.create(model=c.models.list().data[0].id, messages=SAY, tools=TOOLS, tool_choice="required"))
         assert e.param == "tool_choice" and "glm45" in str(e), e
+    with Serve() as s:  # a template without tools
+        c = client(s)
+        e = refused(lambda: c.chat.completions.create(model=c.models.list().data[0].id, messages=SAY, tools=TOOLS, tool_choice="required"))
+        assert e.param == "tool_choice" and "--tool-call-parser" in str(e), e
 
 
 def test_reasoning_is_free_before_the_constraint():
