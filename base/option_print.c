@@ -1,7 +1,7 @@
 #include "base/option.h"
+#include "base/option_value.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 
 static const char *const TYPE_WORDS[] = {
@@ -14,28 +14,14 @@ static const char *value_word(const struct option_row *row) {
 
 #define LARGE 9007199254740991.0 /* 2^53 - 1: a bound for the double's sake only */
 
-/* A bound of a size or a time in the largest unit in which it is whole: "256m", "24h". */
-static const char *bound_text(const struct option_row *row, double bound, char out[32]) {
-    static const struct {
-        double factor;
-        const char *name;
-    } SIZES[] = {{1 << 30, "g"}, {1 << 20, "m"}, {1 << 10, "k"}, {1, ""}},
-      TIMES[] = {{3600000, "h"}, {60000, "m"}, {1000, "s"}, {1, "ms"}}, *unit;
-    unit = row->type == OPTION_SIZE ? SIZES : TIMES;
-    while (unit->factor > 1 && (bound == 0 || fmod(bound, unit->factor) != 0))
-        unit++;
-    snprintf(out, 32, "%.15g%s", bound / unit->factor, bound == 0 ? "" : unit->name);
-    return out;
-}
-
 /* "1 to 65535 tokens", or nothing. */
 static void print_range(const struct option_row *row, const char *before) {
     bool bounded = row->min != 0 || row->max != 0;
-    char min[32], max[32];
+    char min[OPTION_BOUND_MAX], max[OPTION_BOUND_MAX];
     if (row->type == OPTION_SIZE || row->type == OPTION_DURATION) {
         if (bounded)
-            printf("%s%s to %s", before, bound_text(row, row->min, min),
-                   bound_text(row, row->max, max));
+            printf("%s%s to %s", before, option_bound_text(row, row->min, min),
+                   option_bound_text(row, row->max, max));
         return;
     }
     if (row->max >= LARGE)

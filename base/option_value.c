@@ -83,12 +83,28 @@ static int parse_choice(const struct option_row *row, const char *text, int *out
     return error_set(err, ERR_INVALID, "'%s' is none of %s", text, row->choices);
 }
 
+const char *option_bound_text(const struct option_row *row, double bound,
+                              char out[OPTION_BOUND_MAX]) {
+    static const struct {
+        double factor;
+        const char *name;
+    } SIZES[] = {{1 << 30, "g"}, {1 << 20, "m"}, {1 << 10, "k"}, {1, ""}},
+      TIMES[] = {{3600000, "h"}, {60000, "m"}, {1000, "s"}, {1, "ms"}}, NUMBERS[] = {{1, ""}},
+      *unit;
+    unit = row->type == OPTION_SIZE ? SIZES : row->type == OPTION_DURATION ? TIMES : NUMBERS;
+    while (unit->factor > 1 && (bound == 0 || fmod(bound, unit->factor) != 0))
+        unit++;
+    snprintf(out, OPTION_BOUND_MAX, "%.15g%s", bound / unit->factor, bound == 0 ? "" : unit->name);
+    return out;
+}
+
 static int check_range(const struct option_row *row, double value, const char *text,
                        struct error *err) {
+    char min[OPTION_BOUND_MAX], max[OPTION_BOUND_MAX];
     if ((row->min == 0 && row->max == 0) || (value >= row->min && value <= row->max))
         return 0;
-    return error_set(err, ERR_INVALID, "'%s' is out of range (%.15g to %.15g)", text, row->min,
-                     row->max);
+    return error_set(err, ERR_INVALID, "'%s' is out of range (%s to %s)", text,
+                     option_bound_text(row, row->min, min), option_bound_text(row, row->max, max));
 }
 
 int option_value_parse(const struct option_row *row, const char *text, union option_value *out,

@@ -8,6 +8,8 @@
 #include "base/buf.h"
 #include "base/option.h"
 
+enum { OPTION_BOUND_MAX = 32 };
+
 union option_value {
     bool flag;
     int64_t integer; /* OPTION_INT, OPTION_DURATION (ms) */
@@ -21,6 +23,10 @@ union option_value {
  * where it was. */
 MUST_CHECK int option_value_parse(const struct option_row *row, const char *text,
                                   union option_value *out, struct error *err);
+/* A bound of row as people write it: of a size or a time in the largest unit in which it is whole
+ * ("256m", "24h"). Returns out. */
+const char *option_bound_text(const struct option_row *row, double bound,
+                              char out[OPTION_BOUND_MAX]);
 /* Puts it in its place; a string is copied, and the string that was there is freed. */
 void option_value_store(const struct option_row *row, void *settings, union option_value value);
 /* True when the setting has its row's default value. */

@@ -35,7 +35,7 @@ struct talk_settings {
         TALK_ROW(type_, "seed", OPTION_INT, seed, .short_name = 's', .fallback = "-1", .min = -1,  \
                  .max = 9007199254740991.0, .help = "Same seed, same answer; -1: a new one."),     \
         TALK_ROW(type_, "threads", OPTION_INT, threads, .short_name = 't', .fallback = "0",        \
-                 .max = 1024, .help = "Of a private server; 0: one for each CPU."),                \
+                 .max = 1024, .help = "Of a private server; 0: one for each core."),               \
         TALK_ROW(type_, "max-context", OPTION_INT, max_context, .max = 1 << 20, .unit = "tokens",  \
                  .aliases = "-c --ctx-size",                                                       \
                  .help =                                                                           \

@@ -233,10 +233,10 @@ static const struct option_row rows[] = {
      .offset = AT(answers_max),
      .fallback = "256m",
      .min = 1 << 20,
-     .max = 1e12,
+     .max = 1099511627776.0,
      .unit = "bytes",
-     .help = "Memory for answers in one piece, until they are complete and read; past it 503. One "
-             "key has at most as much as is free."},
+     .help = "Memory for answers that are not streamed, until their clients have read them; past "
+             "it 503. One key has at most as much as is free."},
     {.name = "log-level",
      .type = OPTION_ENUM,
      .offset = AT(log_level),

@@ -33,8 +33,8 @@ static const struct option_row ROWS[] = {
         .unit = "layers", .aliases = "-ngl --n-gpu-layers --gpu-layers",
         .alias_words = "all=-1 auto=-1",
         .help =
-            "as many as the model has, more, or -1: all; 0: none, as with --device cpu; a part of them "
-            "cannot be on a GPU"),
+            "layers on the GPU: all of them (-1, or a number that is not below the model's) or none "
+            "(0, as with --device cpu); some on the GPU and some not is refused"),
     ROW(graphs, "graphs", OPTION_BOOL, .fallback = "true",
         .aliases = "!--enforce-eager !--disable-cuda-graph",
         .help = "on a GPU, record decode steps as graphs; changes no result"),

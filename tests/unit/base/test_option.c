@@ -201,6 +201,7 @@ TEST(option_mistakes_are_named) {
         {"--port", "--port", "needs a value"},
         {"--ratio nan", "--ratio", "not a number"},
         {"--ratio 2", "--ratio", "out of range"},
+        {"--wait 2h", "--wait", "out of range (0 to 1h)"},
         {"--wait 5d", "--wait", "unit"},
         {"--wait -5", "--wait", "unit"},
         {"--wait 0x10", "--wait", "unit"},
