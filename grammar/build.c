@@ -15,7 +15,7 @@ struct grammar_limits grammar_limits_default(void) {
 
 void builder_init(struct builder *b, const struct grammar_limits *limits) {
     *b = (struct builder){.limits = *limits,
-                          .fuel = {limits->states},
+                          .fuel = {.states = limits->states},
                           .loose_space = true,
                           .space = FA_NONE,
                           .any_json = FA_NONE};

@@ -61,6 +61,7 @@ void dfa_release(struct dfa *d);
 /* Counts down the states that may still be made; shared by all steps of one compilation. */
 struct fa_fuel {
     uint32_t states;
+    uint64_t looked; /* edges that were looked at to find smallest dfas; only counted */
 };
 
 /* The smallest dfa for what n accepts from `start`, states that lead nowhere left out; state 0 is

@@ -479,7 +479,7 @@ static pthread_once_t body_once = PTHREAD_ONCE_INIT;
 
 static void make_body_dfa(void) {
     struct nfa n = {0};
-    struct fa_fuel fuel = {10000};
+    struct fa_fuel fuel = {.states = 10000};
     struct error err;
     uint32_t body = nfa_state(&n), end = nfa_state(&n), slash = nfa_state(&n), u = nfa_state(&n);
     n.labels.items[end] = 0;
