@@ -368,23 +368,67 @@ int dfa_of_length(struct builder *b, uint32_t min, uint32_t max, struct dfa *out
     return 0;
 }
 
-int dfa_of_texts(struct builder *b, const struct bytes *texts, size_t count, struct dfa *out,
-                 struct error *err) {
-    struct nfa n = {0};
-    uint32_t start = nfa_state(&n);
-    for (size_t i = 0; i < count; i++) {
-        uint32_t at = start;
-        for (size_t k = 0; k < texts[i].len;) {
-            uint32_t cp = 0, next = nfa_state(&n);
-            k += MAX(utf8_decode(texts[i].data + k, texts[i].len - k, &cp), (size_t)1);
-            nfa_edge(&n, at, cp, cp, next);
-            at = next;
+struct label_text {
+    struct bytes text;
+    uint32_t label;
+};
+/* Texts of the list that have begun alike, up to a place in them. */
+struct prefix {
+    size_t begin, end, at;
+};
+
+static int compare_texts(const void *a, const void *b) {
+    const struct label_text *x = a, *y = b;
+    size_t len = MIN(x->text.len, y->text.len);
+    int order = len ? memcmp(x->text.data, y->text.data, len) : 0;
+    if (order == 0 && x->text.len != y->text.len)
+        order = x->text.len < y->text.len ? -1 : 1;
+    return order ? order : x->label < y->label ? -1 : x->label > y->label;
+}
+
+static uint32_t code_point_at(struct bytes text, size_t at, size_t *len) {
+    uint32_t cp = 0;
+    *len = MAX(utf8_decode(text.data + at, text.len - at, &cp), (size_t)1);
+    return cp;
+}
+
+/* The tree of sorted texts, a state for each prefix; UTF-8 sorts as its code points do. */
+static void add_prefixes(const struct label_text *texts, size_t count, struct dfa *out) {
+    VEC(struct prefix) prefixes = {0};
+    vec_push(&prefixes, ((struct prefix){0, count, 0}));
+    for (size_t i = 0; i < prefixes.count; i++) {
+        struct prefix p = prefixes.items[i];
+        struct dfa_state state = {(uint32_t)out->edges.count, 0, FA_NONE};
+        if (p.begin < p.end && texts[p.begin].text.len == p.at)
+            state.label = texts[p.begin].label;
+        while (p.begin < p.end && texts[p.begin].text.len == p.at)
+            p.begin++;
+        while (p.begin < p.end) {
+            size_t len, other, next = p.begin;
+            uint32_t cp = code_point_at(texts[next].text, p.at, &len);
+            while (next < p.end && code_point_at(texts[next].text, p.at, &other) == cp)
+                next++;
+            vec_push(&out->edges, ((struct fa_edge){cp, cp, (uint32_t)prefixes.count}));
+            vec_push(&prefixes, ((struct prefix){p.begin, next, p.at + len}));
+            p.begin = next;
         }
-        n.labels.items[at] = MIN(n.labels.items[at], (uint32_t)i);
+        state.edge_count = (uint32_t)out->edges.count - state.edge_first;
+        vec_push(&out->states, state);
     }
-    int rc = dfa_from_nfa(&n, start, &b->fuel, out, err);
-    nfa_release(&n);
-    return rc;
+    vec_release(&prefixes);
+}
+
+int dfa_of_texts(struct builder *b, const struct bytes *texts, size_t count, bool told_apart,
+                 struct dfa *out, struct error *err) {
+    VEC(struct label_text) sorted = {0};
+    *out = (struct dfa){0};
+    for (size_t i = 0; i < count; i++)
+        vec_push(&sorted, ((struct label_text){texts[i], told_apart ? (uint32_t)i : 0}));
+    if (count > 1)
+        qsort(sorted.items, count, sizeof *sorted.items, compare_texts);
+    add_prefixes(sorted.items, count, out);
+    vec_release(&sorted);
+    return dfa_fold(out, &b->fuel, err);
 }
 
 bool dfa_accepts(const struct dfa *d, struct bytes text) {

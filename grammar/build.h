@@ -132,9 +132,9 @@ void builder_set_rule(struct builder *b, uint32_t rule, uint32_t expr);
  * REPEAT and DFA; anything else fails. */
 MUST_CHECK int expr_to_dfa(struct builder *b, uint32_t expr, struct dfa *out, struct error *err);
 /* The dfa over code points of some texts (UTF-8): accepts texts[i] with label i, of equal ones the
- * first. */
+ * first; unless `told_apart` all of them with label 0, which makes it smaller. */
 MUST_CHECK int dfa_of_texts(struct builder *b, const struct bytes *texts, size_t count,
-                            struct dfa *out, struct error *err);
+                            bool told_apart, struct dfa *out, struct error *err);
 /* Whether d, over code points, accepts a text. */
 bool dfa_accepts(const struct dfa *d, struct bytes text);
 /* The dfa over code points that accepts texts of min to max characters. */

@@ -395,20 +395,11 @@ static uint64_t find_classes(const struct dfa *d, const bool *live, const struct
     return p.looked;
 }
 
-static void minimise(struct dfa *d, struct fa_fuel *fuel) {
-    size_t count = d->states.count;
-    bool *live = mem_calloc(count, sizeof *live);
-    uint32_t *class = mem_calloc(count, sizeof *class);
-    struct ways_in ways;
-    find_ways_in(d, &ways);
-    find_live(d, &ways, live);
-    live[0] = true;
-    fuel->looked += find_classes(d, live, &ways, class);
-    mem_free(ways.into);
-    mem_free(ways.from);
-    /* Numbers in order of first visit from the start, so that state 0 stays state 0. */
-    uint32_t *number = mem_alloc((count + 1) * sizeof *number);
-    memset(number, 0xff, (count + 1) * sizeof *number);
+/* One state for each class of live states, numbered in the order of their first visit from the start,
+ * so that state 0 stays state 0. */
+static void join_classes(struct dfa *d, const bool *live, const uint32_t *class) {
+    uint32_t *number = mem_alloc((d->states.count + 1) * sizeof *number);
+    memset(number, 0xff, (d->states.count + 1) * sizeof *number);
     struct dfa out = {0};
     word_vec order = {0};
     number[class[0]] = 0;
@@ -433,10 +424,60 @@ static void minimise(struct dfa *d, struct fa_fuel *fuel) {
     }
     dfa_release(d);
     *d = out;
-    mem_free(live);
-    mem_free(class);
     mem_free(number);
     vec_release(&order);
+}
+
+static void minimise(struct dfa *d, struct fa_fuel *fuel) {
+    size_t count = d->states.count;
+    bool *live = mem_calloc(count, sizeof *live);
+    uint32_t *class = mem_calloc(count, sizeof *class);
+    struct ways_in ways;
+    find_ways_in(d, &ways);
+    find_live(d, &ways, live);
+    live[0] = true;
+    fuel->looked += find_classes(d, live, &ways, class);
+    mem_free(ways.into);
+    mem_free(ways.from);
+    join_classes(d, live, class);
+    mem_free(live);
+    mem_free(class);
+}
+
+int dfa_fold(struct dfa *d, struct fa_fuel *fuel, struct error *err) {
+    size_t count = d->states.count;
+    struct interner t = {0};
+    word_vec words = {0};
+    bool fresh, *live = mem_alloc(count * sizeof *live);
+    uint32_t *class = mem_calloc(count, sizeof *class);
+    size_t price = count / 8;
+    memset(live, 1, count * sizeof *live);
+    for (size_t s = count; s-- > 0 && price <= fuel->states;) {
+        const struct dfa_state *state = &d->states.items[s];
+        words.count = 0;
+        vec_push(&words, state->label);
+        for (uint32_t e = 0; e < state->edge_count; e++) {
+            const struct fa_edge *edge = &d->edges.items[state->edge_first + e];
+            CHECK(edge->to > s);
+            vec_push(&words, edge->lo);
+            vec_push(&words, edge->hi);
+            vec_push(&words, class[edge->to]);
+        }
+        class[s] = intern(&t, words.items, words.count, &fresh);
+        price += fresh;
+    }
+    interner_release(&t);
+    vec_release(&words);
+    int rc = price > fuel->states ? out_of_fuel(err) : 0;
+    if (rc) {
+        dfa_release(d);
+    } else {
+        fuel->states -= (uint32_t)price;
+        join_classes(d, live, class);
+    }
+    mem_free(live);
+    mem_free(class);
+    return rc;
 }
 
 /* ---- subset construction ---- */

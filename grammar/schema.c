@@ -549,6 +549,7 @@ uint32_t schema_node_to_rule(struct builder *b, struct tree *t, uint32_t node, b
     *t = s.t;
     vec_release(&s.memos);
     vec_release(&s.memo_members);
+    schema_values_release(&s);
     if (!b->failed)
         return rule;
     (void)error_set(err, b->error.code, "%s", b->error.text);

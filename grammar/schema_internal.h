@@ -57,6 +57,21 @@ struct schema_memo {
     bool never;    /* known to accept nothing */
 };
 
+/* Values of an enum, found by hash. */
+struct value_list {
+    uint32_t node; /* the list, in the tree */
+    uint32_t next; /* 1 + the next of the same bucket, or 0 */
+    uint64_t seed;
+    uint32_t *slots; /* [cap, a power of two]: a value of the list, or 0 */
+    size_t cap;
+};
+/* What a schema asks of strings or numbers, once made. */
+struct text_test {
+    uint32_t node, expr;
+    uint32_t next; /* as above */
+    bool string;
+};
+
 struct schema {
     struct builder *b;
     struct tree t;
@@ -67,6 +82,10 @@ struct schema {
     VEC(struct member) memo_members;
     uint32_t buckets[1024]; /* 1 + a memo, by the first member */
     uint32_t depth;
+    VEC(struct value_list) lists;
+    VEC(struct text_test) tests;
+    uint32_t list_buckets[256], test_buckets[256]; /* 1 + an item, by the node */
+    uint64_t checks;                               /* steps spent on values of enums */
 };
 
 /* Records the first error; returns EXPR_NEVER's number. */
@@ -102,5 +121,14 @@ uint32_t schema_enum(struct schema *s, const uint32_t *values, size_t count);
 uint32_t schema_negate(struct schema *s, uint32_t node, uint32_t depth);
 /* Whether a value satisfies a schema; false with an error recorded where that is not known. */
 bool schema_accepts(struct schema *s, uint32_t node, uint32_t value, uint32_t depth);
+
+/* Counts one value against one schema; false, with an error recorded: they were too many. */
+bool schema_may_check(struct schema *s, uint32_t node, uint32_t value);
+/* Whether a list of values has one that equals this. */
+bool schema_in_list(struct schema *s, uint32_t list, uint32_t value);
+/* Whether a string or number satisfies the schema's keywords of its type. */
+bool schema_text_accepted(struct schema *s, uint32_t node, uint32_t value);
+/* Frees what the three keep. */
+void schema_values_release(struct schema *s);
 
 #endif

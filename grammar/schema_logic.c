@@ -188,42 +188,6 @@ static uint32_t value_types(struct schema *s, uint32_t value) {
     }
 }
 
-static size_t count_chars(struct bytes text) {
-    size_t count = 0;
-    for (size_t i = 0; i < text.len; i++)
-        count += (text.data[i] & 0xC0) != 0x80;
-    return count;
-}
-
-/* A string or number against the keywords of its type, by the automata that would be built. */
-static bool text_accepted(struct schema *s, uint32_t node, uint32_t value) {
-    conjunction c = {0};
-    struct dfa d;
-    bool any, ok = true;
-    conjunction_add(&c, node, 0);
-    if (tree_kind(&s->t, value) == TREE_STRING) {
-        uint32_t bound;
-        size_t chars = count_chars(tree_text(&s->t, value));
-        if (tree_uint(&s->t, tree_get(&s->t, node, "minLength"), &bound))
-            ok &= chars >= bound;
-        if (tree_uint(&s->t, tree_get(&s->t, node, "maxLength"), &bound))
-            ok &= chars <= bound;
-        if (ok && string_dfa(s, &c, &d, &any) && !any) {
-            ok = dfa_accepts(&d, tree_text(&s->t, value));
-            dfa_release(&d);
-        }
-    } else {
-        uint32_t e = leaf_number(s, &c, false);
-        const struct expr x = s->b->exprs.items[e];
-        if (x.kind == EXPR_NEVER)
-            ok = false;
-        if (x.kind == EXPR_DFA)
-            ok = dfa_accepts(&s->b->dfas.items[x.a], tree_text(&s->t, value));
-    }
-    vec_release(&c);
-    return ok;
-}
-
 static bool object_accepted(struct schema *s, uint32_t node, uint32_t value, uint32_t depth) {
     struct tree *t = &s->t;
     uint32_t bound, properties = tree_get(t, node, "properties"),
@@ -264,13 +228,6 @@ static bool array_accepted(struct schema *s, uint32_t node, uint32_t value, uint
            !(tree_uint(t, tree_get(t, node, "maxItems"), &bound) && tree_count(t, value) > bound);
 }
 
-static bool in_list(struct schema *s, uint32_t list, uint32_t value) {
-    for (uint32_t k = tree_first(&s->t, list); k; k = tree_next(&s->t, k))
-        if (tree_equal(&s->t, k, value))
-            return true;
-    return false;
-}
-
 /* Applicators of a conjunction's members are its own members already, so only those inside of
  * values (depth over 0) are followed here. */
 static bool applicators_accepted(struct schema *s, uint32_t node, uint32_t value, uint32_t depth) {
@@ -301,13 +258,16 @@ bool schema_accepts(struct schema *s, uint32_t node, uint32_t value, uint32_t de
         schema_fail(s, ERR_LIMIT, "a value of \"enum\" is nested too deeply");
         return false;
     }
+    if (!schema_may_check(s, node, value))
+        return false;
     uint32_t types = value_types(s, value), type = tree_get(t, node, "type");
     uint32_t list = tree_get(t, node, "enum"), constant = tree_get(t, node, "const"),
              other = tree_get(t, node, KEY_NOT_ENUM);
-    if ((type && !(schema_types(s, type) & types)) || (list && !in_list(s, list, value)) ||
-        (constant && !tree_equal(t, constant, value)) || (other && in_list(s, other, value)))
+    if ((type && !(schema_types(s, type) & types)) || (list && !schema_in_list(s, list, value)) ||
+        (constant && !tree_equal(t, constant, value)) || (other && schema_in_list(s, other, value)))
         return false;
-    bool ok = types & (TYPE_STRING | TYPE_INTEGER | TYPE_FRACTION) ? text_accepted(s, node, value)
+    bool ok = types & (TYPE_STRING | TYPE_INTEGER | TYPE_FRACTION)
+                  ? schema_text_accepted(s, node, value)
               : types & TYPE_ARRAY  ? array_accepted(s, node, value, depth)
               : types & TYPE_OBJECT ? object_accepted(s, node, value, depth)
                                     : true;

@@ -200,7 +200,7 @@ static bool keep_named(struct object_work *w, struct dfa *keys) {
     bool ok = string_dfa(s, &names, &allowed, &any);
     if (ok && listed) {
         struct dfa list;
-        int rc = dfa_of_texts(s->b, texts.items, texts.count, &list, &err);
+        int rc = dfa_of_texts(s->b, texts.items, texts.count, false, &list, &err);
         if (!rc && !any) {
             rc = dfa_and(&list, &allowed, &s->b->fuel, &both, &err);
             dfa_release(&list);
@@ -233,7 +233,7 @@ static bool make_keys(struct object_work *w) {
     uint32_t count = (uint32_t)w->names.count;
     int rc = class_dfa(w, &classes, &err);
     if (!rc) {
-        rc = dfa_of_texts(w->s->b, w->names.items, w->names.count, &names, &err);
+        rc = dfa_of_texts(w->s->b, w->names.items, w->names.count, true, &names, &err);
         if (!rc) {
             rc = dfa_product(&names, &classes, false, key_label, &count, &w->s->b->fuel,
                              &w->rules.keys, &err);

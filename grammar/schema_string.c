@@ -113,7 +113,7 @@ static bool add_not_enum(struct schema *s, uint32_t list, struct dfa *have, bool
             vec_push(&texts, tree_text(&s->t, k));
     bool ok = true;
     if (texts.count) {
-        int rc = dfa_of_texts(s->b, texts.items, texts.count, &d, &err);
+        int rc = dfa_of_texts(s->b, texts.items, texts.count, false, &d, &err);
         if (rc)
             schema_fail(s, rc, "%s", err.text);
         ok = !rc && add_without(s, &d, have, any);
@@ -263,7 +263,7 @@ uint32_t schema_enum(struct schema *s, const uint32_t *values, size_t count) {
     if (texts.count && !s->b->failed) {
         struct dfa d;
         struct error err;
-        int rc = dfa_of_texts(s->b, texts.items, texts.count, &d, &err);
+        int rc = dfa_of_texts(s->b, texts.items, texts.count, false, &d, &err);
         uint32_t quote = expr_text(s->b, "\"");
         uint32_t e =
             rc ? schema_fail(s, rc, "%s", err.text)
