@@ -22,13 +22,17 @@
 #include "grammar/vocab.h"
 
 enum {
-    MATCH_THREADS_MAX = 256,   /* of one position; more: the grammar is too ambiguous */
+    MATCH_THREADS_MAX = 512,   /* of one position; more: the grammar is too ambiguous */
     RUN_BYTES = 16 << 20,      /* of the tables, past which they are made anew */
     RUN_BYTES_MAX = 128 << 20, /* past which a matcher fails */
 };
 
 struct grammar_run;
 struct matcher;
+
+/* Looks for a position with more than MATCH_THREADS_MAX threads, as far as a bounded number of steps
+ * leads, which is farther where threads are many; false: there is one. */
+bool matcher_can_begin(const struct program *program);
 
 /* Borrows both, which outlive it. vocab may be NULL: bytes only. */
 struct grammar_run *grammar_run_new(const struct program *program, const struct vocab *vocab);

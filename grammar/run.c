@@ -231,16 +231,51 @@ static uint32_t object_with(struct grammar_run *run, struct frame f, uint32_t la
 
 /* ---- threads ---- */
 
+enum {
+    WORK_MAX = 8 * MATCH_THREADS_MAX, /* threads on the way to those that read a byte */
+    WORK_SHORT = 16,                  /* threads that are searched one by one */
+    WORK_SLOTS = 2 * WORK_MAX
+};
+
+static uint16_t *work_slot(struct grammar_run *run, struct thread t) {
+    uint64_t mixed = ((uint64_t)t.frame << 32 | t.state) * 0x9e3779b97f4a7c15u;
+    size_t at = mixed >> 32 & (WORK_SLOTS - 1);
+    for (; run->work_slots[at]; at = (at + 1) & (WORK_SLOTS - 1)) {
+        const struct thread *x = &run->work.items[run->work_slots[at] - 1];
+        if (x->state == t.state && x->frame == t.frame)
+            break;
+    }
+    return &run->work_slots[at];
+}
+
+static void slot_work(struct grammar_run *run) {
+    if (!run->work_slots)
+        run->work_slots = mem_alloc(WORK_SLOTS * sizeof *run->work_slots);
+    memset(run->work_slots, 0, WORK_SLOTS * sizeof *run->work_slots);
+    for (size_t i = 0; i < run->work.count; i++)
+        *work_slot(run, run->work.items[i]) = (uint16_t)(i + 1);
+}
+
 static void push_thread(struct grammar_run *run, uint32_t state, uint32_t frame) {
     struct thread t = {state, frame};
-    for (size_t i = 0; i < run->work.count; i++)
+    uint16_t *slot = NULL;
+    for (size_t i = 0; i < run->work.count && run->work.count < WORK_SHORT; i++)
         if (run->work.items[i].state == state && run->work.items[i].frame == frame)
             return;
-    if (run->work.count >= MATCH_THREADS_MAX) {
+    if (run->work.count >= WORK_SHORT) {
+        if (run->work.count == WORK_SHORT)
+            slot_work(run);
+        slot = work_slot(run, t);
+        if (*slot)
+            return;
+    }
+    if (run->work.count >= WORK_MAX) {
         run->failed = true;
         return;
     }
     vec_push(&run->work, t);
+    if (slot)
+        *slot = (uint16_t)run->work.count;
 }
 
 static void take_action(struct grammar_run *run, struct thread t, const struct action *a) {
@@ -324,6 +359,7 @@ static uint32_t close_work(struct grammar_run *run) {
         for (uint32_t a = 0; a < s->action_count; a++)
             take_action(run, t, &p->actions.items[s->action_first + a]);
     }
+    run->failed |= run->made.count > MATCH_THREADS_MAX;
     return run->failed ? SET_DEAD
                        : run_set_of_readers(run, run->made.items, run->made.count, may_end);
 }
@@ -399,6 +435,7 @@ void grammar_run_free(struct grammar_run **run_p) {
     vec_release(&run->work);
     vec_release(&run->made);
     vec_release(&run->scratch);
+    mem_free(run->work_slots);
     mem_free(run);
 }
 
@@ -547,4 +584,71 @@ void matcher_forced(struct matcher *m, size_t max, struct buf *out) {
         buf_add_byte(out, (char)only);
         set = to;
     }
+}
+
+/* ---- before a program is used ---- */
+
+enum { WIDE = 16, COST_MAX = 10000, COST_MAX_WIDE = 1 << 20 };
+
+/* Sets to go on from, wide ones first, of those the ones that were found first. */
+struct look_ahead {
+    struct grammar_run *run;
+    struct {
+        VEC(uint32_t) sets;
+        size_t taken;
+    } narrow, wide;
+    uint32_t known; /* sets below were opened */
+};
+
+/* A set is new when it has the highest number: sets are kept once. */
+static void open_new_sets(struct look_ahead *x) {
+    for (; x->known < x->run->sets.count; x->known++)
+        if (x->run->sets.items[x->known].count < WIDE)
+            vec_push(&x->narrow.sets, x->known);
+        else
+            vec_push(&x->wide.sets, x->known);
+}
+
+/* SET_DEAD: none that the cost allows. */
+static uint32_t take_open(struct look_ahead *x, size_t cost) {
+    if (x->wide.taken < x->wide.sets.count && cost < COST_MAX_WIDE)
+        return x->wide.sets.items[x->wide.taken++];
+    if (x->narrow.taken < x->narrow.sets.count && cost < COST_MAX)
+        return x->narrow.sets.items[x->narrow.taken++];
+    return SET_DEAD;
+}
+
+/* Steps over one byte of each kind; returns what that cost. */
+static size_t look_behind(struct look_ahead *x, uint32_t set) {
+    struct grammar_run *run = x->run;
+    const struct thread_set s = run->sets.items[set];
+    bool begins[256] = {0};
+    size_t cost = 0;
+    for (uint32_t i = 0; i < s.count; i++) {
+        const struct state *state =
+            &run->program->states.items[run->threads.items[s.first + i].state];
+        for (uint32_t e = 0; e < state->edge_count; e++)
+            begins[run->program->edges.items[state->edge_first + e].lo] = true;
+        cost += state->edge_count;
+    }
+    for (int c = 0; c < 256 && !run->failed; c++)
+        if (begins[c]) {
+            (void)run_next(run, set, (uint8_t)c);
+            cost += s.count + run->work.count;
+        }
+    open_new_sets(x);
+    return cost;
+}
+
+bool matcher_can_begin(const struct program *program) {
+    struct look_ahead x = {.run = grammar_run_new(program, NULL), .known = SET_DEAD + 1};
+    uint32_t set;
+    open_new_sets(&x);
+    for (size_t cost = 0; !x.run->failed && (set = take_open(&x, cost));)
+        cost += look_behind(&x, set);
+    bool can = !x.run->failed;
+    vec_release(&x.narrow.sets);
+    vec_release(&x.wide.sets);
+    grammar_run_free(&x.run);
+    return can;
 }

@@ -53,6 +53,7 @@ struct grammar_run {
     VEC(uint32_t) masks; /* rows of vocab->word_count */
     struct index frame_index, bit_index, set_index;
     VEC(struct thread) work; /* of the closure that is being made */
+    uint16_t *work_slots;    /* 1 + a place in work, by hash; made when work is no longer short */
     VEC(struct thread) made;
     VEC(uint64_t) scratch;
     struct matcher *matchers; /* all that live */

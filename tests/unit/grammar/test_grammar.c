@@ -489,6 +489,70 @@ TEST(masks_are_what_is_accepted) {
     vocab_free(&v);
 }
 
+/* ---- many alternatives ---- */
+
+/* `count` alternatives, each an object of 20 properties whose values are `value`. */
+static void add_objects(struct buf *out, int count, const char *value) {
+    buf_add_str(out, "{\"anyOf\":[");
+    for (int i = 0; i < count; i++) {
+        buf_add_str(out, i ? ",{\"type\":\"object\",\"properties\":{"
+                           : "{\"type\":\"object\",\"properties\":{");
+        for (int k = 0; k < 20; k++) {
+            buf_add_str(out, k ? ",\"p" : "\"p");
+            buf_add_u64(out, (uint64_t)k);
+            buf_add_str(out, "\":");
+            buf_add_str(out, k ? "{\"type\":\"string\"}" : value);
+        }
+        buf_add_str(out, "},\"required\":[\"p");
+        buf_add_u64(out, (uint64_t)(i % 20));
+        buf_add_str(out, "\"],\"minProperties\":");
+        buf_add_u64(out, (uint64_t)(i / 20));
+        buf_add_str(out, "}");
+    }
+    buf_add_str(out, "]}");
+}
+
+TEST(a_hundred_objects_may_be_open_at_once) {
+    struct buf text = {0};
+    struct program p;
+    struct error err;
+    uint8_t bytes[BYTE_TOKENS];
+    uint32_t bits[(TOKENS + 31) / 32];
+    add_objects(&text, 100, "{\"type\":\"integer\"}");
+    EXPECT(!compile_text(GRAMMAR_JSON_SCHEMA, &text, &p, &err));
+    EXPECT(accepts(&p, bytes_str("{\"p0\":1,\"p3\":\"x\"}")));
+    EXPECT(!accepts(&p, bytes_str("{\"p0\":\"x\"}")));
+    struct vocab *v = small_vocab(bytes);
+    struct grammar_run *run = grammar_run_new(&p, v);
+    struct matcher *m = matcher_new(run);
+    static const char TEXT[] = "{\"p0\":1,\"p3\":\"x\",\"other\":[]}";
+    for (size_t i = 0; i < sizeof TEXT - 1; i++) {
+        matcher_mask(m, bits);
+        EXPECT(!matcher_failed(m) && allowed(bits, (uint8_t)TEXT[i]));
+        EXPECT(matcher_token(m, (uint8_t)TEXT[i]));
+    }
+    EXPECT(matcher_may_end(m));
+    matcher_free(&m);
+    grammar_run_free(&run);
+    vocab_free(&v);
+    program_release(&p);
+}
+
+TEST(too_many_open_alternatives_are_refused_at_once) {
+    struct buf text = {0}, inner = {0};
+    struct program p;
+    struct error err;
+    add_objects(&text, 300, "{}");
+    EXPECT(compile_text(GRAMMAR_JSON_SCHEMA, &text, &p, &err) == ERR_LIMIT);
+    EXPECT(strstr(err.text, "512 alternatives"));
+    /* 30 at each of two depths are 900 behind the second brace. */
+    add_objects(&inner, 30, "{}");
+    add_objects(&text, 30, buf_text(&inner));
+    EXPECT(compile_text(GRAMMAR_JSON_SCHEMA, &text, &p, &err) == ERR_LIMIT);
+    EXPECT(strstr(err.text, "512 alternatives"));
+    buf_release(&inner);
+}
+
 TEST(tables_made_anew_change_nothing) {
     struct program p;
     struct error err;
