@@ -80,7 +80,7 @@ size_t tensor_type_size(enum tensor_type type);
 /* Values in a block: 1, 32 or 256. */
 uint32_t tensor_type_block(enum tensor_type type);
 
-/* What turns a quantized tensor's stored numbers into values: kernels/types.h (struct matrix_part)
+/* What turns a quantized tensor's stored numbers into values: kernels/types.h (matrix_segment)
  * says how. Made from a checkpoint's companion tensors, not read from a file. */
 struct tensor_scales {
     const float *scales, *zeros; /* [count]; zeros NULL: `zero` for all */

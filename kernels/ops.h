@@ -216,7 +216,7 @@ struct op_attention {
 /* x[t, i] *= 1 + scale * log(1 + floor((positions[t] + offset) / floor_scale)), i < width: queries
  * of layers without rotation (Llama 4: offset 1), or of all (Ministral 3: offset 0). x: act, rows
  * `stride` values apart. */
-struct op_temper_queries {
+struct op_scale_queries {
     void *x;
     uint32_t stride, width;
     float scale, floor_scale, offset;
@@ -329,7 +329,7 @@ struct ops {
     void (*rope_angles)(struct stream *s, const struct op_rope_angles *a);
     void (*rope_kv)(struct stream *s, const struct op_rope_kv *a);
     void (*attention)(struct stream *s, const struct op_attention *a);
-    void (*temper_queries)(struct stream *s, const struct op_temper_queries *a);
+    void (*scale_queries)(struct stream *s, const struct op_scale_queries *a);
     void (*act_mul)(struct stream *s, const struct op_act_mul *a);
     void (*gather_rows)(struct stream *s, const struct op_gather_rows *a);
     void (*kv_copy)(struct stream *s, const struct op_kv_copy *a);

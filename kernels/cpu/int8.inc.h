@@ -355,7 +355,7 @@ static void int8_pack(const struct matrix *w, uint32_t segment, uint32_t panel, 
 /* ---- rows x a panel ---- */
 
 /* What some rows and a panel have to do with each other in a run of blocks. */
-struct meeting {
+struct dots {
     const struct pair *w;
     uint32_t blocks;
     const int8_t *x;      /* the first row's values of the first block */
@@ -415,7 +415,7 @@ ALWAYS_INLINE void dot_unsigned(const int rows, const int from, const int words,
 
 /* The span's share of the f32 sums. */
 ALWAYS_INLINE void add_span(const enum kind kind, const int rows, const int span,
-                            const struct pair *w, const struct meeting *m, const float *d,
+                            const struct pair *w, const struct dots *m, const float *d,
                             vi sum[ROWS_MAX][2], vf acc[ROWS_MAX][2]) {
     UNROLL
     for (int r = 0; r < rows; r++) {
@@ -440,9 +440,9 @@ ALWAYS_INLINE vi start_of(const enum kind kind, const int span, const float *row
 }
 
 /* A block and `rows` rows: x and d are the first's, others m->stride further. */
-ALWAYS_INLINE void meet_block(const enum kind kind, const int rows, const struct pair *w,
-                              const int8_t *x, const float *d, const struct meeting *m,
-                              vf acc[ROWS_MAX][2]) {
+ALWAYS_INLINE void dot_block(const enum kind kind, const int rows, const struct pair *w,
+                             const int8_t *x, const float *d, const struct dots *m,
+                             vf acc[ROWS_MAX][2]) {
     const int spans = kind == KIND_HALVES ? 2 : 1, words = WORDS / spans, steps = steps_of(kind);
     UNROLL
     for (int span = 0; span < spans; span++) {
@@ -459,7 +459,7 @@ ALWAYS_INLINE void meet_block(const enum kind kind, const int rows, const struct
     }
 }
 
-ALWAYS_INLINE void meet(const enum kind kind, const int rows, const struct meeting *m) {
+ALWAYS_INLINE void dot(const enum kind kind, const int rows, const struct dots *m) {
     const int8_t *x = m->x;
     const float *d = m->d;
     const uint8_t *ahead = m->ahead;
@@ -470,45 +470,45 @@ ALWAYS_INLINE void meet(const enum kind kind, const int rows, const struct meeti
     for (const struct pair *w = m->w; w < m->w + m->blocks; w++, x += 32, d++) {
         for (uint32_t i = 0; i < m->ahead_lines; i++, ahead += 64)
             __builtin_prefetch(ahead, 0, 2);
-        meet_block(kind, rows, w, x, d, m, acc);
+        dot_block(kind, rows, w, x, d, m, acc);
     }
     UNROLL
     for (int i = 0; i < 2 * rows; i++)
         memcpy(m->acc + i * LANES, &acc[i / 2][i % 2], sizeof acc[0][0]);
 }
 
-ALWAYS_INLINE void skip_rows(struct meeting *m, uint32_t rows) {
+ALWAYS_INLINE void skip_rows(struct dots *m, uint32_t rows) {
     m->x += rows * m->stride;
     m->d += rows * (m->stride / sizeof *m->d);
     m->acc += rows * 2 * LANES;
     m->ahead_lines = 0;
 }
 
-#define MEET(kind, name)                                                                           \
-    static void meet_##name(const struct meeting *first, uint32_t rows) {                          \
-        struct meeting m = *first;                                                                 \
+#define DOT_ROWS(kind, name)                                                                       \
+    static void dot_rows_##name(const struct dots *first, uint32_t rows) {                         \
+        struct dots m = *first;                                                                    \
         for (; rows >= ROWS_MAX; rows -= ROWS_MAX, skip_rows(&m, ROWS_MAX))                        \
-            meet(kind, ROWS_MAX, &m);                                                              \
+            dot(kind, ROWS_MAX, &m);                                                               \
         switch (rows) {                                                                            \
-        case 1: meet(kind, 1, &m); break;                                                          \
-        case 2: meet(kind, 2, &m); break;                                                          \
-        case 3: meet(kind, 3, &m); break;                                                          \
+        case 1: dot(kind, 1, &m); break;                                                           \
+        case 2: dot(kind, 2, &m); break;                                                           \
+        case 3: dot(kind, 3, &m); break;                                                           \
         default: break;                                                                            \
         }                                                                                          \
     }
-MEET(KIND_4, 4)
-MEET(KIND_5, 5)
-MEET(KIND_HALVES, halves)
-MEET(KIND_8, 8)
-MEET(KIND_4_MINIMA, 4_minima)
-MEET(KIND_5_MINIMA, 5_minima)
-static void (*const MEETINGS[])(const struct meeting *first,
-                                uint32_t rows) = {[KIND_4] = meet_4,
-                                                  [KIND_5] = meet_5,
-                                                  [KIND_HALVES] = meet_halves,
-                                                  [KIND_8] = meet_8,
-                                                  [KIND_4_MINIMA] = meet_4_minima,
-                                                  [KIND_5_MINIMA] = meet_5_minima};
+DOT_ROWS(KIND_4, 4)
+DOT_ROWS(KIND_5, 5)
+DOT_ROWS(KIND_HALVES, halves)
+DOT_ROWS(KIND_8, 8)
+DOT_ROWS(KIND_4_MINIMA, 4_minima)
+DOT_ROWS(KIND_5_MINIMA, 5_minima)
+static void (*const ROW_DOTS[])(const struct dots *first,
+                                uint32_t rows) = {[KIND_4] = dot_rows_4,
+                                                  [KIND_5] = dot_rows_5,
+                                                  [KIND_HALVES] = dot_rows_halves,
+                                                  [KIND_8] = dot_rows_8,
+                                                  [KIND_4_MINIMA] = dot_rows_4_minima,
+                                                  [KIND_5_MINIMA] = dot_rows_5_minima};
 #ifdef INT8_TILES
 #include "kernels/cpu/int8_amx.inc.h"
 #endif
@@ -545,7 +545,7 @@ INT8_TYPES(UNPACK_UNIT)
  * blocks are all of the row's. */
 #define STREAM_PANEL(name, kind)                                                                   \
     static void stream_panel_##name(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,  \
-                                    const struct meeting *m) {                                     \
+                                    const struct dots *m) {                                        \
         vf acc[ROWS_MAX][2];                                                                       \
         acc[0][0] = acc[0][1] = f_set(0);                                                          \
         for (uint32_t b = 0; b < m->blocks; unit += 2 * half_bytes) {                              \
@@ -555,7 +555,7 @@ INT8_TYPES(UNPACK_UNIT)
                 struct pair w;                                                                     \
                 unpack_##name(unit, g, &w.half[0]);                                                \
                 unpack_##name(unit + half_bytes, g, &w.half[1]);                                   \
-                meet_block(kind, 1, &w, m->x + 32 * b, m->d + b, m, acc);                          \
+                dot_block(kind, 1, &w, m->x + 32 * b, m->d + b, m, acc);                           \
             }                                                                                      \
         }                                                                                          \
         memcpy(m->acc, acc[0], sizeof acc[0]);                                                     \
@@ -566,7 +566,7 @@ static const struct {
     /* for vectors, for tiles */
     void (*unpack[2])(const uint8_t *unit, size_t half_bytes, uint32_t blocks, struct pair *out);
     void (*stream)(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,
-                   const struct meeting *m);
+                   const struct dots *m);
     enum kind kind;
 } TYPES[STORAGE_TYPE_COUNT] = {
 #define TYPE_ROW(name, kind) [STORAGE_##name] = {UNPACK_PAIR(name), stream_panel_##name, kind},
@@ -657,21 +657,21 @@ static void int8_multiply(const struct int8_product *job, uint32_t segment, uint
         TYPES[segment_type(p.w, p.segment)].stream((const uint8_t *)p.segment->packed +
                                                        (size_t)panel * units * 2 * half,
                                                    half, p.layout.unit_cols / 32,
-                                                   &(struct meeting){.blocks = cols / 32,
-                                                                     .x = int8_values(&job->x, 0),
-                                                                     .d = int8_scales(&job->x, 0),
-                                                                     .array = cols / 32,
-                                                                     .stride = job->x.stride,
-                                                                     .acc = acc});
+                                                   &(struct dots){.blocks = cols / 32,
+                                                                  .x = int8_values(&job->x, 0),
+                                                                  .d = int8_scales(&job->x, 0),
+                                                                  .array = cols / 32,
+                                                                  .stride = job->x.stride,
+                                                                  .acc = acc});
         put_outputs(job, &p, 0, 1, acc);
         return;
     }
-    void (*meet_rows)(const struct meeting *first, uint32_t rows) = MEETINGS[p.kind];
+    void (*dot_rows)(const struct dots *first, uint32_t rows) = ROW_DOTS[p.kind];
 #ifdef INT8_TILES
     p.tiles = job->x.row_count >= TILE_ROWS_LEAST;
     if (p.tiles) {
         configure_tiles(p.kind);
-        meet_rows = TILE_MEETINGS[p.kind];
+        dot_rows = TILE_DOTS[p.kind];
     }
 #endif
     for (uint32_t t = 0; t < job->x.row_count; t += INT8_ROWS) {
@@ -683,18 +683,18 @@ static void int8_multiply(const struct int8_product *job, uint32_t segment, uint
             unpack_units(&p, unit, count, w);
             if (unit + count == units)
                 fetch_outputs(job, &p, t, rows);
-            struct meeting m = {.w = w,
-                                .blocks = count * p.layout.unit_cols / 32,
-                                .x = int8_values(&job->x, t) + at,
-                                .d = int8_scales(&job->x, t) + at / 32,
-                                .array = cols / 32,
-                                .stride = job->x.stride,
-                                .acc = acc};
+            struct dots m = {.w = w,
+                             .blocks = count * p.layout.unit_cols / 32,
+                             .x = int8_values(&job->x, t) + at,
+                             .d = int8_scales(&job->x, t) + at / 32,
+                             .array = cols / 32,
+                             .stride = job->x.stride,
+                             .acc = acc};
             if (p.segment->packed) {
                 m.ahead = packed_unit(&p, unit + count);
                 m.ahead_lines = p.layout.row_bytes * LANES / p.layout.unit_cols + 1;
             }
-            meet_rows(&m, rows);
+            dot_rows(&m, rows);
         }
         put_outputs(job, &p, t, rows, acc);
     }

@@ -46,8 +46,7 @@ ALWAYS_INLINE void block_sums(const enum kind kind, const struct pair *w, uint32
 
 /* Their share of the f32 sums. */
 ALWAYS_INLINE void add_sums(const enum kind kind, const int rows, const struct block *w,
-                            const float *d, const struct meeting *m, sum_tile sums[2],
-                            vf acc[TILE]) {
+                            const float *d, const struct dots *m, sum_tile sums[2], vf acc[TILE]) {
     const size_t step = m->stride / sizeof *d;
     for (int span = 0; span < (kind == KIND_HALVES ? 2 : 1); span++) {
         UNROLL
@@ -65,8 +64,8 @@ ALWAYS_INLINE void add_sums(const enum kind kind, const int rows, const struct b
 }
 
 /* All blocks of a half panel and one tile of rows. */
-ALWAYS_INLINE void meet_half(const enum kind kind, const int rows, const struct meeting *m,
-                             uint32_t half) {
+ALWAYS_INLINE void dot_half(const enum kind kind, const int rows, const struct dots *m,
+                            uint32_t half) {
     sum_tile sums[RING][2] __attribute__((aligned(64)));
     float *carry = m->acc + half * LANES;
     vf acc[TILE];
@@ -88,26 +87,26 @@ ALWAYS_INLINE void meet_half(const enum kind kind, const int rows, const struct 
         memcpy(carry + r * 2 * LANES, &acc[r], sizeof acc[r]);
 }
 
-#define MEET_TILES(kind, name)                                                                     \
-    static void meet_tiles_##name(const struct meeting *first, uint32_t rows) {                    \
-        struct meeting m = *first;                                                                 \
+#define DOT_TILES(kind, name)                                                                      \
+    static void dot_tiles_##name(const struct dots *first, uint32_t rows) {                        \
+        struct dots m = *first;                                                                    \
         for (uint32_t t = 0; t < rows; t += TILE, skip_rows(&m, TILE))                             \
             for (uint32_t half = 0; half < 2; half++)                                              \
-                meet_half(kind, TILE, &m, half);                                                   \
+                dot_half(kind, TILE, &m, half);                                                    \
     }
-MEET_TILES(KIND_4, 4)
-MEET_TILES(KIND_5, 5)
-MEET_TILES(KIND_HALVES, halves)
-MEET_TILES(KIND_8, 8)
-MEET_TILES(KIND_4_MINIMA, 4_minima)
-MEET_TILES(KIND_5_MINIMA, 5_minima)
-static void (*const TILE_MEETINGS[])(const struct meeting *first,
-                                     uint32_t rows) = {[KIND_4] = meet_tiles_4,
-                                                       [KIND_5] = meet_tiles_5,
-                                                       [KIND_HALVES] = meet_tiles_halves,
-                                                       [KIND_8] = meet_tiles_8,
-                                                       [KIND_4_MINIMA] = meet_tiles_4_minima,
-                                                       [KIND_5_MINIMA] = meet_tiles_5_minima};
+DOT_TILES(KIND_4, 4)
+DOT_TILES(KIND_5, 5)
+DOT_TILES(KIND_HALVES, halves)
+DOT_TILES(KIND_8, 8)
+DOT_TILES(KIND_4_MINIMA, 4_minima)
+DOT_TILES(KIND_5_MINIMA, 5_minima)
+static void (*const TILE_DOTS[])(const struct dots *first,
+                                 uint32_t rows) = {[KIND_4] = dot_tiles_4,
+                                                   [KIND_5] = dot_tiles_5,
+                                                   [KIND_HALVES] = dot_tiles_halves,
+                                                   [KIND_8] = dot_tiles_8,
+                                                   [KIND_4_MINIMA] = dot_tiles_4_minima,
+                                                   [KIND_5_MINIMA] = dot_tiles_5_minima};
 
 /* Tiles take signed bytes. */
 ALWAYS_INLINE void make_signed(const enum kind kind, struct block *b) {

@@ -15,7 +15,7 @@ static __global__ void act_mul_kernel(typename values<A>::raw *out,
     const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x;
     const typename values<A>::raw *gate = gate_up + (size_t)blockIdx.x * 2 * width;
     if (i < width)
-        values<A>::put(out + (size_t)blockIdx.x * width + i,
+        values<A>::set(out + (size_t)blockIdx.x * width + i,
                        activate(ACTIVATION, values<A>::get(gate + i)) *
                            values<A>::get(gate + width + i));
 }

@@ -38,7 +38,7 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
     float max = MINUS_INFINITY, sum = 0, acc[2] = {0, 0};
     if (position == (uint32_t)ROW_NONE) {
         for (uint32_t d = threadIdx.x; d < dim; d += PLAIN_THREADS)
-            values<A>::put(out + d, 0.0f);
+            values<A>::set(out + d, 0.0f);
         return;
     }
     for (uint32_t d = threadIdx.x; d < dim; d += PLAIN_THREADS)
@@ -92,7 +92,7 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
 #pragma unroll
     for (int i = 0; i < 2; i++)
         if (threadIdx.x + i * PLAIN_THREADS < dim)
-            values<A>::put(out + threadIdx.x + i * PLAIN_THREADS, __fdiv_rn(acc[i] * factor, sum));
+            values<A>::set(out + threadIdx.x + i * PLAIN_THREADS, __fdiv_rn(acc[i] * factor, sum));
 }
 
 template <int A, int K>

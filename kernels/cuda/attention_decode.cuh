@@ -237,7 +237,7 @@ static __device__ __forceinline__ void open_task(const struct attention_call &ca
             raw *out =
                 (raw *)call.out + ((size_t)(call.row_first + r) * call.heads + s->head_first) * D;
             for (uint32_t i = threadIdx.x; i < s->head_count * D; i += DECODE_THREADS)
-                values<A>::put(out + i, 0.0f);
+                values<A>::set(out + i, 0.0f);
             continue;
         }
         s->first = call.first_position(s->position);
@@ -625,7 +625,7 @@ static __device__ __forceinline__ void put_row(const struct attention_call &call
             for (uint32_t e = 0; e < 4; e++) {
                 const uint32_t d = dim_of<shape::NARROW>(i, e / 2, e % 2);
                 if (shape::CHUNKS % DECODE_WARPS == 0 || d < D)
-                    values<A>::put(
+                    values<A>::set(
                         out + (size_t)h * D + d,
                         __fdiv_rn(state.acc[i][e / 2][half * 2 + e % 2] * factor, state.sum[half]));
             }
@@ -691,7 +691,7 @@ static __device__ __forceinline__ void merge_parts(const struct attention_call &
         const float factor = take_sink(call, h, max, &sum);
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++)
-            values<A>::put(out + (size_t)(n / (D / 4)) * D + d + i,
+            values<A>::set(out + (size_t)(n / (D / 4)) * D + d + i,
                            __fdiv_rn(acc[i] * factor, sum));
     }
 }

@@ -142,7 +142,7 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
                     : ((const raw *)call.qkv)[(size_t)(call.row_first + t0 + r) * call.row_width() +
                                               (size_t)h * dim + d];
         if (padding && t0 + r < call.row_count)
-            values<A>::put(out + r * out_stride + d, 0.0f);
+            values<A>::set(out + r * out_stride + d, 0.0f);
     }
 
     for (struct segment s = next_segment(call, slots, positions, 0); s.first < PROMPT_ROWS;
@@ -252,7 +252,7 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
                 const uint32_t r = warp * 16 + lane / 4 + e / 2 * 8,
                                d = j * 8 + lane % 4 * 2 + e % 2;
                 if (r >= s.first && r < s.end && d < dim)
-                    values<A>::put(out + r * out_stride + d,
+                    values<A>::set(out + r * out_stride + d,
                                    __fdiv_rn(acc[j][e] * factor[e / 2], sum[e / 2]));
             }
     }

@@ -14,7 +14,7 @@ template <> struct values<STORAGE_F8_E4M3> {
     static __device__ __forceinline__ float get(const raw *p) {
         return dequantize_e4m3(*p);
     }
-    static __device__ __forceinline__ void put(raw *p, float v) {
+    static __device__ __forceinline__ void set(raw *p, float v) {
         *p = encode_e4m3(v);
     }
 };

@@ -117,7 +117,7 @@ void cuda_pack(struct stream *s, const struct matrix *w, uint32_t segment, void 
 void cuda_rope_angles(struct stream *s, const struct op_rope_angles *a);
 void cuda_rope_kv(struct stream *s, const struct op_rope_kv *a);
 void cuda_attention(struct stream *s, const struct op_attention *a);
-void cuda_temper_queries(struct stream *s, const struct op_temper_queries *a);
+void cuda_scale_queries(struct stream *s, const struct op_scale_queries *a);
 void cuda_act_mul(struct stream *s, const struct op_act_mul *a);
 void cuda_gather_rows(struct stream *s, const struct op_gather_rows *a);
 void cuda_kv_copy(struct stream *s, const struct op_kv_copy *a);

@@ -197,7 +197,7 @@ static void cuda_event_record(struct event *base, struct stream *s) {
 }
 
 /* The sticky state as a return value; remembers an error that a query has brought up. */
-static int judge(struct cuda_device *cuda, cudaError_t e) {
+static int done_or_failed(struct cuda_device *cuda, cudaError_t e) {
     if (e != cudaSuccess && e != cudaErrorNotReady) {
         struct cuda_stream s = {};
         s.base.dev = &cuda->dev;
@@ -210,14 +210,14 @@ static int cuda_event_done(struct event *base) {
     struct cuda_device *cuda = cuda_of(base->dev);
     if (cuda->failure != cudaSuccess)
         return ERR_CLOSED;
-    return judge(cuda, cudaEventQuery(((struct cuda_event *)base)->handle));
+    return done_or_failed(cuda, cudaEventQuery(((struct cuda_event *)base)->handle));
 }
 
 static int cuda_event_wait(struct event *base) {
     struct cuda_device *cuda = cuda_of(base->dev);
     if (cuda->failure != cudaSuccess)
         return ERR_CLOSED;
-    int rc = judge(cuda, cudaEventSynchronize(((struct cuda_event *)base)->handle));
+    int rc = done_or_failed(cuda, cudaEventSynchronize(((struct cuda_event *)base)->handle));
     return rc < 0 ? rc : 0;
 }
 
@@ -352,7 +352,7 @@ static struct ops make_ops(void) {
     o.rope_angles = cuda_rope_angles;
     o.rope_kv = cuda_rope_kv;
     o.attention = cuda_attention;
-    o.temper_queries = cuda_temper_queries;
+    o.scale_queries = cuda_scale_queries;
     o.act_mul = cuda_act_mul;
     o.gather_rows = cuda_gather_rows;
     o.kv_copy = cuda_kv_copy;

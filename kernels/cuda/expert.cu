@@ -33,7 +33,7 @@ static __global__ void expert_gather_kernel(typename values<A>::raw *out,
     if (i >= width)
         return;
     const float v = values<A>::get(x + (size_t)(pair / plan.top_k) * width + i);
-    values<A>::put(out + (size_t)blockIdx.x * width + i, weighted ? v * plan.weights[pair] : v);
+    values<A>::set(out + (size_t)blockIdx.x * width + i, weighted ? v * plan.weights[pair] : v);
 }
 
 void cuda_expert_gather(struct stream *s, const struct op_expert_gather *a) {
@@ -88,7 +88,7 @@ static __global__ void expert_linear_kernel(typename values<A>::raw *out,
         for (uint32_t i = 0; i < EXPERT_ROWS; i++) {
             const float sum = warp_sum(sums[i]);
             if (lane == 0 && t + i < end)
-                values<A>::put(out + (size_t)(t + i) * m.rows + n, m.bias ? sum + m.bias[n] : sum);
+                values<A>::set(out + (size_t)(t + i) * m.rows + n, m.bias ? sum + m.bias[n] : sum);
         }
     }
 }
@@ -124,7 +124,7 @@ expert_dequantized_kernel(typename values<A>::raw *out, const typename values<A>
         for (uint32_t i = 0; i < EXPERT_ROWS; i++) {
             const float sum = warp_sum(sums[i]);
             if (lane == 0 && t + i < end)
-                values<A>::put(out + (size_t)(t + i) * m.rows + n, m.bias ? sum + m.bias[n] : sum);
+                values<A>::set(out + (size_t)(t + i) * m.rows + n, m.bias ? sum + m.bias[n] : sum);
         }
     }
 }
@@ -178,7 +178,7 @@ expert_combine_kernel(typename values<A>::raw *out, const typename values<A>::ra
         const float gate = call.shared_gate ? 1.0f / (1.0f + expf(-call.shared_gate[t])) : 1.0f;
         sum = __fmaf_rn(values<A>::get(shared + at), gate, sum);
     }
-    values<A>::put(out + at, sum);
+    values<A>::set(out + at, sum);
 }
 
 void cuda_expert_combine(struct stream *s, const struct op_expert_combine *a) {
@@ -209,7 +209,7 @@ static __global__ void clamped_swiglu_kernel(typename values<A>::raw *out,
     float up = values<A>::get(row + (interleaved ? 2 * i + 1 : width + i));
     gate = gate > limit ? limit : gate;
     up = up > limit ? limit : up < -limit ? -limit : up;
-    values<A>::put(out + (size_t)blockIdx.x * width + i,
+    values<A>::set(out + (size_t)blockIdx.x * width + i,
                    (up + 1.0f) * (gate * (1.0f / (1.0f + expf(-alpha * gate)))));
 }
 

@@ -38,7 +38,7 @@ static __global__ void head_linear_kernel(typename values<A>::raw *out,
         sum += values<A>::get(x + i * call.x_stride + k) * values<W>::get(w + k);
     sum = warp_sum(sum);
     if (lane == 0)
-        values<A>::put(out + i * call.out_stride + n, sum);
+        values<A>::set(out + i * call.out_stride + n, sum);
 }
 
 template <int A, int W>
@@ -57,7 +57,7 @@ static __global__ void head_transposed_kernel(typename values<A>::raw *out,
     for (uint32_t n = 0; n < call.count; n++)
         sum +=
             values<A>::get(x + i * call.x_stride + n) * values<W>::get(w + (size_t)n * call.cols);
-    values<A>::put(out + i * call.out_stride + k, sum);
+    values<A>::set(out + i * call.out_stride + k, sum);
 }
 
 template <int A>
@@ -82,7 +82,7 @@ static __global__ void head_dequantized_kernel(typename values<A>::raw *out,
     }
     sum = warp_sum(sum);
     if (lane == 0)
-        values<A>::put(out + i * call.out_stride + n, sum);
+        values<A>::set(out + i * call.out_stride + n, sum);
 }
 
 template <int A>
@@ -106,7 +106,7 @@ head_transposed_dequantized_kernel(typename values<A>::raw *out, const typename 
             sums[j] += q * v[j];
     }
     for (uint32_t j = 0; j < count; j++)
-        values<A>::put(out + i * call.out_stride + k + j, sums[j]);
+        values<A>::set(out + i * call.out_stride + k + j, sums[j]);
 }
 
 template <int A>
@@ -230,19 +230,19 @@ static __device__ __forceinline__ float cached_value(const typename values<A>::r
 template <int K> struct latent_store {
     template <int A>
     static __device__ __forceinline__ void
-    put(const typename values<A>::raw *row, const struct latent_write_call &call, float scale,
-        const float *angles, uint32_t slot, uint32_t position) {
+    store_row(const typename values<A>::raw *row, const struct latent_write_call &call, float scale,
+              const float *angles, uint32_t slot, uint32_t position) {
         typename values<K>::raw *cached = (typename values<K>::raw *)call.rows.at(slot, position);
         for (uint32_t i = threadIdx.x; i < call.rank + call.rope; i += LATENT_THREADS)
-            values<K>::put(cached + i, cached_value<A>(row, i, call, scale, angles));
+            values<K>::set(cached + i, cached_value<A>(row, i, call, scale, angles));
     }
 };
 /* A warp each for the latent and the rotated part. */
 template <> struct latent_store<STORAGE_I8> {
     template <int A>
     static __device__ __forceinline__ void
-    put(const typename values<A>::raw *row, const struct latent_write_call &call, float scale,
-        const float *angles, uint32_t slot, uint32_t position) {
+    store_row(const typename values<A>::raw *row, const struct latent_write_call &call, float scale,
+              const float *angles, uint32_t slot, uint32_t position) {
         const uint32_t which = threadIdx.x / 32, lane = threadIdx.x % 32;
         const uint32_t first = which ? call.rank : 0,
                        end = which ? call.rank + call.rope : call.rank;
@@ -290,11 +290,11 @@ latent_write_kernel(typename values<A>::raw *q, const typename values<A>::raw *q
     for (int w = 0; w < LATENT_THREADS / 32; w++)
         total += partial[w];
     const float scale = 1.0f / sqrtf(total / (float)call.rank + call.eps);
-    latent_store<K>::template put<A>(row, call, scale, angles, call.batch.slots[t], position);
+    latent_store<K>::template store_row<A>(row, call, scale, angles, call.batch.slots[t], position);
     /* 2. rotated parts of the heads' queries */
     for (uint32_t n = threadIdx.x; n < call.heads * call.rope; n += LATENT_THREADS) {
         const size_t h = (size_t)t * call.heads + n / call.rope;
-        values<A>::put(
+        values<A>::set(
             q + h * width + call.rank + n % call.rope,
             rotated<A>(q_rope + h * call.q_stride + call.q_offset, n % call.rope, call, angles));
     }
@@ -354,7 +354,7 @@ static __global__ void latent_attention_kernel(typename values<A>::raw *out_rows
     typename values<A>::raw *out = out_rows + ((size_t)t * call.heads + h) * rank;
     if (position == (uint32_t)ROW_NONE) {
         for (uint32_t d = threadIdx.x; d < rank; d += LATENT_THREADS)
-            values<A>::put(out + d, 0.0f);
+            values<A>::set(out + d, 0.0f);
         return;
     }
     for (uint32_t d = threadIdx.x; d < width; d += LATENT_THREADS)
@@ -401,7 +401,7 @@ static __global__ void latent_attention_kernel(typename values<A>::raw *out_rows
 #pragma unroll
     for (uint32_t i = 0; i < LATENT_SUMS; i++)
         if (threadIdx.x + i * LATENT_THREADS < rank)
-            values<A>::put(out + threadIdx.x + i * LATENT_THREADS, __fdiv_rn(acc[i], sum));
+            values<A>::set(out + threadIdx.x + i * LATENT_THREADS, __fdiv_rn(acc[i], sum));
 }
 
 template <int A, int K>

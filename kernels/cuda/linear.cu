@@ -36,7 +36,7 @@ static __device__ __forceinline__ void store(const struct product &p, uint32_t t
     if (p.out_f32)
         ((float *)p.out)[at] = v;
     else
-        values<A>::put((typename values<A>::raw *)p.out + at, v);
+        values<A>::set((typename values<A>::raw *)p.out + at, v);
 }
 
 template <int A>

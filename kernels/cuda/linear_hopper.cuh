@@ -56,7 +56,7 @@ static __device__ __forceinline__ void put_sums(const struct product &p, const f
                 if (p.out_f32)
                     ((float *)p.out)[at] = v[e];
                 else
-                    values<A>::put((raw *)p.out + at, v[e]);
+                    values<A>::set((raw *)p.out + at, v[e]);
             }
         }
     }

@@ -37,7 +37,7 @@ static __device__ __forceinline__ void take_values(float h[NORM_KEPT], typename 
         h[j] = values<X>::get(&stored[j]);
         if (!delta || i >= n.width)
             continue;
-        values<X>::put(&stored[j], h[j] + values<A>::get(&added[j]) * n.delta_scale);
+        values<X>::set(&stored[j], h[j] + values<A>::get(&added[j]) * n.delta_scale);
         h[j] = values<X>::get(&stored[j]);
         row[i] = stored[j];
     }
@@ -85,12 +85,12 @@ static __global__ void rmsnorm_kernel(typename values<O>::raw *out, typename val
     for (uint32_t j = 0; j < NORM_KEPT; j++) {
         const uint32_t i = threadIdx.x + j * NORM_THREADS;
         if (i < n.width)
-            values<O>::put(to + i,
+            values<O>::set(to + i,
                            n.weight ? kept[j] * scale * (n.weight[i] + n.weight_offset) : kept[j]);
     }
     for (uint32_t i = ONCE + threadIdx.x; i < n.width; i += NORM_THREADS) {
         const float h = values<X>::get(row + i);
-        values<O>::put(to + i, n.weight ? h * scale * (n.weight[i] + n.weight_offset) : h);
+        values<O>::set(to + i, n.weight ? h * scale * (n.weight[i] + n.weight_offset) : h);
     }
 }
 

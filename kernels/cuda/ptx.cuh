@@ -124,7 +124,7 @@ static inline void emu_mma(float d[4], const uint32_t a[4], const uint32_t b[2],
     struct {
         uint32_t a[4], b[2];
     } mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-    auto *all = emu::meet(0xffffffffu, what, &mine, sizeof mine);
+    auto *all = emu::exchange(0xffffffffu, what, &mine, sizeof mine);
     unsigned g = emu::self->lane / 4, t = emu::self->lane % 4;
     for (int i = 0; i < 4; i++) {
         unsigned row = g, column = 2 * t + unsigned(i & 1), half = unsigned(i >> 1);
@@ -173,7 +173,7 @@ static inline void emu_ldmatrix(uint32_t *out, const void *row, int count, bool 
     uint64_t at = reinterpret_cast<uint64_t>(row);
     if (at % 16)
         emu::fail("%s: a row is not aligned to 16 bytes", what);
-    auto *all = emu::meet(0xffffffffu, what, &at, sizeof at);
+    auto *all = emu::exchange(0xffffffffu, what, &at, sizeof at);
     unsigned g = emu::self->lane / 4, t = emu::self->lane % 4;
     for (int m = 0; m < count; m++) {
         uint16_t pair[2];

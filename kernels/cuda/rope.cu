@@ -80,24 +80,24 @@ static __global__ void rope_kv_kernel(typename values<A>::raw *qkv, const float 
         const float x0 = values<A>::get(x + at0), x1 = values<A>::get(x + at1);
         const float y0 = x0 * c - x1 * s, y1 = x1 * c + x0 * s;
         if (h < shape.heads) {
-            values<A>::put(x + at0, y0);
-            values<A>::put(x + at1, y1);
+            values<A>::set(x + at0, y0);
+            values<A>::set(x + at1, y1);
         } else {
             stored *to = k_rows + (size_t)(h - shape.heads) * kv.head_stride();
-            values<K>::put(to + at0, y0);
-            values<K>::put(to + at1, y1);
+            values<K>::set(to + at0, y0);
+            values<K>::set(to + at1, y1);
         }
     }
     /* 2. the rest of K, and V */
     const uint32_t rest = dim - 2 * half;
     for (uint32_t n = threadIdx.x; n < kv.kv_heads * rest; n += blockDim.x) {
         const uint32_t g = n / rest, i = 2 * half + n % rest;
-        values<K>::put(k_rows + (size_t)g * kv.head_stride() + i,
+        values<K>::set(k_rows + (size_t)g * kv.head_stride() + i,
                        values<A>::get(row + (size_t)(shape.heads + g) * dim + i));
     }
     for (uint32_t n = threadIdx.x; n < kv.kv_heads * dim; n += blockDim.x) {
         const uint32_t g = n / dim, i = n % dim;
-        values<K>::put(k_rows + (size_t)(kv.kv_heads + g) * kv.head_stride() + i,
+        values<K>::set(k_rows + (size_t)(kv.kv_heads + g) * kv.head_stride() + i,
                        values<A>::get(row + (size_t)(rotated + g) * dim + i));
     }
 }
@@ -123,8 +123,8 @@ static __global__ void rope_int8_kernel(typename values<A>::raw *qkv, const floa
         typename values<A>::raw *x = row + (size_t)(n / half) * dim;
         const float y0 = rotated_value<A>(x, at0, half, shape.interleaved, row_angles);
         const float y1 = rotated_value<A>(x, at1, half, shape.interleaved, row_angles);
-        values<A>::put(x + at0, y0);
-        values<A>::put(x + at1, y1);
+        values<A>::set(x + at0, y0);
+        values<A>::set(x + at1, y1);
     }
     /* 2. a warp a vector of K or V */
     for (uint32_t head = threadIdx.x / 32; head < 2 * kv.kv_heads; head += blockDim.x / 32) {

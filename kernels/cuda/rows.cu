@@ -91,11 +91,11 @@ embed_kernel(typename values<A>::raw *out, const typename values<W>::raw *table,
             values<W>::get8(row + i, v);
         for (int k = 0; k < 8; k++)
             v[k] *= scale;
-        values<A>::put8(to + i, v);
+        values<A>::set8(to + i, v);
         return;
     }
     for (uint32_t k = i; k < i + 8 && k < cols; k++)
-        values<A>::put(to + k, padding ? 0.0f : values<W>::get(row + k) * scale);
+        values<A>::set(to + k, padding ? 0.0f : values<W>::get(row + k) * scale);
 }
 
 template <int A>
@@ -113,7 +113,7 @@ embed_dequantized_kernel(typename values<A>::raw *out, struct matrix_segment seg
     if (row != (uint32_t)ROW_NONE)
         dequantize_group(type, segment, cols, row, k, count, v);
     for (uint32_t i = 0; i < count; i++)
-        values<A>::put(out + (size_t)t * cols + k + i,
+        values<A>::set(out + (size_t)t * cols + k + i,
                        row == (uint32_t)ROW_NONE ? 0.0f : __fmul_rn(v[i], scale));
 }
 

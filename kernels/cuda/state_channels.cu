@@ -44,7 +44,7 @@ template <int A> static __global__ void conv_kernel(struct op_conv a, struct run
                 sum = silu_of(sum);
             if (a.gate_out)
                 sum *= values<A>::get((const raw *)a.gate_out + at);
-            values<A>::put((raw *)a.out + (size_t)t * a.out_stride + c, sum);
+            values<A>::set((raw *)a.out + (size_t)t * a.out_stride + c, sum);
         }
     }
 }
@@ -91,7 +91,7 @@ template <int A> static __global__ void ssm_kernel(struct op_ssm a, struct runs_
             }
             if (a.z)
                 y *= silu_of(values<A>::get((const raw *)a.z + (size_t)t * a.z_stride + c));
-            values<A>::put((raw *)a.out + (size_t)t * a.out_stride + c, y);
+            values<A>::set((raw *)a.out + (size_t)t * a.out_stride + c, y);
         }
     }
 }
@@ -120,7 +120,7 @@ template <int A> static __global__ void rglru_kernel(struct op_rglru a, struct r
             float m = w.fresh && t == w.row ? 1.0f : sqrtf(-expm1f(2.0f * log_r));
             float x = values<A>::get((const raw *)a.x + (size_t)t * a.width + i);
             v = expf(log_r) * v + m * (sigmoid_of(values<A>::get(gates)) * x);
-            values<A>::put((raw *)a.out + (size_t)t * a.width + i, v);
+            values<A>::set((raw *)a.out + (size_t)t * a.width + i, v);
         }
         *state = v;
     }
@@ -158,7 +158,7 @@ template <int A> static __global__ void shift_kernel(struct op_shift a, struct r
                     (const raw *)a.dynamic + ((size_t)t * a.mixes + m) * a.width + i;
                 if (a.dynamic)
                     mix += values<A>::get(dynamic);
-                values<A>::put((raw *)a.out + ((size_t)m * view.row_count + t) * a.width + i,
+                values<A>::set((raw *)a.out + ((size_t)m * view.row_count + t) * a.width + i,
                                x + (last - x) * mix);
             }
             last = x;
@@ -194,7 +194,7 @@ template <int A> static __global__ void wkv4_kernel(struct op_wkv4 a, struct run
             float own = k + a.first[i], top = own > max ? own : max, e1 = expf(max - top),
                   e2 = expf(own - top);
             float y = (e1 * num + e2 * v) / (e1 * den + e2);
-            values<A>::put((raw *)a.out + at,
+            values<A>::set((raw *)a.out + at,
                            y * sigmoid_of(values<A>::get((const raw *)a.r + at)));
             float faded = max + a.decay[i];
             top = k > faded ? k : faded, e1 = expf(faded - top), e2 = expf(k - top);

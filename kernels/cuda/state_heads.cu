@@ -65,7 +65,7 @@ template <int A> static __global__ void delta_kernel(struct op_delta a, struct r
                     state[(size_t)i * dv + j] = v;
                     y += q[i] * v;
                 }
-                values<A>::put((raw *)a.out + ((size_t)t * a.heads + h) * dv + j, y);
+                values<A>::set((raw *)a.out + ((size_t)t * a.heads + h) * dv + j, y);
             }
         }
     }
@@ -160,7 +160,7 @@ static __global__ void trapezoid_kernel(struct op_trapezoid a, struct runs_view 
                                                (size_t)h * a.dim + i);
                 float y = trapezoid_column(a, p, state + i, fade,
                                            (1.0f - mix) * dt * fade * last_x[i], mix * dt * x);
-                values<A>::put((raw *)a.out + ((size_t)t * a.heads + h) * a.dim + i,
+                values<A>::set((raw *)a.out + ((size_t)t * a.heads + h) * a.dim + i,
                                a.d[h] * x + y);
                 last_x[i] = x;
             }
@@ -257,7 +257,7 @@ static __device__ void wkv_finish(const struct op_wkv &a, const struct wkv_row &
             float gate = values<A>::get((const raw *)a.gate + at + j);
             o *= a.seven ? gate : silu_of(gate);
         }
-        values<A>::put((raw *)a.out + at + j, o);
+        values<A>::set((raw *)a.out + at + j, o);
     }
 }
 

@@ -50,7 +50,7 @@ template <int A> static __global__ void block_linear_kernel(struct op_block_line
     float sum = a.bias ? a.bias[(size_t)block * a.cols + o % a.cols] : 0.0f;
     for (uint32_t i = 0; i < a.inputs; i++)
         sum += values<A>::get(x + i) * weight[(size_t)i * a.cols];
-    values<A>::put((raw *)a.out + (size_t)t * a.blocks * a.cols + o, sum);
+    values<A>::set((raw *)a.out + (size_t)t * a.blocks * a.cols + o, sum);
 }
 
 static void cuda_block_linear(struct stream *s, const struct op_block_linear *a) {
@@ -86,7 +86,7 @@ template <int A> static __global__ void group_norm_kernel(struct op_group_norm a
             u *= a.weight[a.weight_shared ? i : first + i];
         if (gate && !a.gate_first)
             u *= f;
-        values<A>::put((raw *)a.out + (size_t)t * a.out_stride + first + i, u);
+        values<A>::set((raw *)a.out + (size_t)t * a.out_stride + first + i, u);
     }
 }
 
@@ -124,7 +124,7 @@ template <int A> static __global__ void gate_kernel(struct op_gate a) {
     g = gate_of(a.kind, g);
     if (a.x)
         g *= values<A>::get((const raw *)a.x + (size_t)t * a.x_stride + i);
-    values<A>::put((raw *)a.out + (size_t)t * a.out_stride + i, g);
+    values<A>::set((raw *)a.out + (size_t)t * a.out_stride + i, g);
 }
 
 static void cuda_gate(struct stream *s, const struct op_gate *a) {
@@ -147,7 +147,7 @@ template <int A> static __global__ void lerp_kernel(struct op_lerp a) {
           g = values<A>::get((const raw *)a.gate + at);
     if (a.bias)
         g += a.bias[i];
-    values<A>::put((raw *)a.x + at, x + (y - x) * sigmoid_of(g));
+    values<A>::set((raw *)a.x + at, x + (y - x) * sigmoid_of(g));
 }
 
 static void cuda_lerp(struct stream *s, const struct op_lerp *a) {

@@ -16,7 +16,7 @@ template <> struct values<STORAGE_F32> {
     static __device__ __forceinline__ float get(const raw *p) {
         return *p;
     }
-    static __device__ __forceinline__ void put(raw *p, float v) {
+    static __device__ __forceinline__ void set(raw *p, float v) {
         *p = v;
     }
     static __device__ __forceinline__ void get8(const raw *p, float v[8]) {
@@ -24,7 +24,7 @@ template <> struct values<STORAGE_F32> {
         v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z,
         v[7] = b.w;
     }
-    static __device__ __forceinline__ void put8(raw *p, const float v[8]) {
+    static __device__ __forceinline__ void set8(raw *p, const float v[8]) {
         *(float4 *)p = make_float4(v[0], v[1], v[2], v[3]);
         *(float4 *)(p + 4) = make_float4(v[4], v[5], v[6], v[7]);
     }
@@ -35,7 +35,7 @@ template <> struct values<STORAGE_BF16> {
     static __device__ __forceinline__ float get(const raw *p) {
         return bf16_bits_float(*p);
     }
-    static __device__ __forceinline__ void put(raw *p, float v) {
+    static __device__ __forceinline__ void set(raw *p, float v) {
         *p = (raw)float2_bf16x2(v, 0.0f);
     }
     static __device__ __forceinline__ void unpack8(uint4 w, float v[8]) {
@@ -47,7 +47,7 @@ template <> struct values<STORAGE_BF16> {
     static __device__ __forceinline__ void get8(const raw *p, float v[8]) {
         unpack8(*(const uint4 *)p, v);
     }
-    static __device__ __forceinline__ void put8(raw *p, const float v[8]) {
+    static __device__ __forceinline__ void set8(raw *p, const float v[8]) {
         *(uint4 *)p = make_uint4(float2_bf16x2(v[0], v[1]), float2_bf16x2(v[2], v[3]),
                                  float2_bf16x2(v[4], v[5]), float2_bf16x2(v[6], v[7]));
     }
@@ -58,7 +58,7 @@ template <> struct values<STORAGE_F16> {
     static __device__ __forceinline__ float get(const raw *p) {
         return f16x2_float2(*p).x;
     }
-    static __device__ __forceinline__ void put(raw *p, float v) {
+    static __device__ __forceinline__ void set(raw *p, float v) {
         *p = (raw)float2_f16x2(v, 0.0f);
     }
     static __device__ __forceinline__ void unpack8(uint4 w, float v[8]) {
@@ -70,7 +70,7 @@ template <> struct values<STORAGE_F16> {
     static __device__ __forceinline__ void get8(const raw *p, float v[8]) {
         unpack8(*(const uint4 *)p, v);
     }
-    static __device__ __forceinline__ void put8(raw *p, const float v[8]) {
+    static __device__ __forceinline__ void set8(raw *p, const float v[8]) {
         *(uint4 *)p = make_uint4(float2_f16x2(v[0], v[1]), float2_f16x2(v[2], v[3]),
                                  float2_f16x2(v[4], v[5]), float2_f16x2(v[6], v[7]));
     }

@@ -89,7 +89,7 @@ inline void __syncthreads() {
     emu::barrier(0);
 }
 inline void __syncwarp(unsigned mask = 0xffffffffu) {
-    emu::meet(mask, "__syncwarp", "", 1);
+    emu::exchange(mask, "__syncwarp", "", 1);
 }
 inline void __threadfence() {}
 inline void __threadfence_block() {}
@@ -99,7 +99,7 @@ inline void __nanosleep(unsigned) {
 }
 
 template <class T> T emu_shuffle(unsigned mask, const char *what, T v, unsigned from) {
-    auto *all = emu::meet(mask, what, &v, sizeof v);
+    auto *all = emu::exchange(mask, what, &v, sizeof v);
     /* undefined on a GPU unless it is the lane's own value: keep it */
     if (!(mask >> from & 1))
         return v;
@@ -128,7 +128,7 @@ template <class T> T __shfl_up_sync(unsigned mask, T v, unsigned by, int width =
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
     unsigned char p = predicate != 0;
-    auto *all = emu::meet(mask, "__ballot_sync", &p, 1);
+    auto *all = emu::exchange(mask, "__ballot_sync", &p, 1);
     unsigned bits = 0;
     for (unsigned i = 0; i < 32; i++)
         if (mask >> i & 1)

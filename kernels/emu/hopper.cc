@@ -193,7 +193,7 @@ void product_ask(float *d, unsigned columns, uint64_t a, const uint32_t *regs, u
     if (!self->product_fenced) fail("wgmma: no wgmma.fence since the registers were last used");
     if (columns % 8 || !columns || columns > PRODUCT_COLUMNS_MAX) fail("wgmma of %u columns", columns);
     if (regs) memcpy(mine.regs, regs, sizeof mine.regs);
-    auto *all = meet(0xffffffffu, "wgmma", &mine, sizeof mine);
+    auto *all = exchange(0xffffffffu, "wgmma", &mine, sizeof mine);
     if (memcmp(all[0], &mine, 16)) fail("wgmma: the lanes of a warp name different tiles");
     warpgroup_product p = {take_sums(d, columns / 2), columns, self->product_group, fresh, a, b, {}, to_f32};
     for (unsigned i = 0; regs && i < 16; i++) { /* row g + i / 8 * 8, pair i % 8 */
@@ -221,7 +221,7 @@ void product_wait(unsigned groups_left) {
         if (!t->sums[p.sums].early) compute(p, t->sums[p.sums].value.data());
     }
     t->products.resize(kept);
-    meet(0xffffffffu, "wgmma.wait_group", "", 1); /* of the warp as one */
+    exchange(0xffffffffu, "wgmma.wait_group", "", 1); /* of the warp as one */
     if (kept) return; /* a later group adds to the same sums: they are nobody's yet */
     for (product_sums &s : t->sums) memcpy(s.at, s.value.data(), s.count * sizeof *s.at);
     t->sums.clear();

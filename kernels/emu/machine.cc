@@ -358,7 +358,7 @@ void dependency_wait() {
     to_scheduler();
 }
 
-const unsigned char (*meet(uint32_t mask, const char *what, const void *in, size_t size))[EXCHANGE_BYTES] {
+const unsigned char (*exchange(uint32_t mask, const char *what, const void *in, size_t size))[EXCHANGE_BYTES] {
     thread *t = self;
     block *b = t->owner;
     if (size > EXCHANGE_BYTES) fail("%s exchanges %zu bytes", what, size);
@@ -390,7 +390,7 @@ const unsigned char (*meet(uint32_t mask, const char *what, const void *in, size
         other.view = meeting;
         other.state = wait::nothing;
     }
-    if (!t->clock.empty()) meet_clocks(t, mask);
+    if (!t->clock.empty()) merge_clocks(t, mask);
     return meeting;
 }
 

@@ -172,8 +172,8 @@ void yield();
 void dependency_wait();
 /* Deposits `size` bytes for the lanes of mask to read, and waits until all of them have. Returns
  * the warp's exchange area of this meeting; entry `lane` is that lane's deposit. */
-const unsigned char (*meet(uint32_t mask, const char *what, const void *in,
-                           size_t size))[EXCHANGE_BYTES];
+const unsigned char (*exchange(uint32_t mask, const char *what, const void *in,
+                               size_t size))[EXCHANGE_BYTES];
 /* An atomic at `at` that orders blocks: what this thread knows is released there, and what others
  * released there before is known (races.h). */
 void order_blocks(const void *at);

@@ -181,7 +181,7 @@ void acquire_clock(thread *t, const std::vector<uint32_t> &from) {
     for (size_t i = 0; i < from.size(); i++) t->clock[i] = std::max(t->clock[i], from[i]);
 }
 
-void meet_clocks(thread *t, uint32_t mask) {
+void merge_clocks(thread *t, uint32_t mask) {
     block *b = t->owner;
     const size_t first = size_t(t->warp) * WARP, end = std::min(first + WARP, b->threads.size());
     std::vector<uint32_t> all = t->clock;

@@ -93,7 +93,7 @@ size_t clock_count(const block *b);
 void release_clock(thread *t, std::vector<uint32_t> *to);
 void acquire_clock(thread *t, const std::vector<uint32_t> &from);
 /* The lanes of a mask, in the warp of t, have met. */
-void meet_clocks(thread *t, uint32_t mask);
+void merge_clocks(thread *t, uint32_t mask);
 /* A copy writes shared memory [p, p + size) until those who wait for `clock` of the block's clock
  * `place` (its mbarriers' come behind its threads') know that it has landed. */
 void note_copy(const void *p, size_t size, unsigned place, uint32_t clock);

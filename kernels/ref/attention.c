@@ -52,7 +52,7 @@ void ref_rope_kv(struct stream *s, const struct op_rope_kv *a) {
     }
 }
 
-void ref_temper_queries(struct stream *s, const struct op_temper_queries *a) {
+void ref_scale_queries(struct stream *s, const struct op_scale_queries *a) {
     for (uint32_t t = 0; t < a->batch->row_count; t++) {
         float *row = (float *)a->x + (size_t)t * a->stride;
         float factor =

@@ -28,8 +28,8 @@ void ref_rope_angles(struct stream *s, const struct op_rope_angles *a);
 void ref_rope_kv(struct stream *s, const struct op_rope_kv *a);
 /* struct op_attention of ops.h. */
 void ref_attention(struct stream *s, const struct op_attention *a);
-/* struct op_temper_queries of ops.h. */
-void ref_temper_queries(struct stream *s, const struct op_temper_queries *a);
+/* struct op_scale_queries of ops.h. */
+void ref_scale_queries(struct stream *s, const struct op_scale_queries *a);
 /* struct op_act_mul of ops.h. */
 void ref_act_mul(struct stream *s, const struct op_act_mul *a);
 /* struct op_gather_rows of ops.h. */
@@ -153,8 +153,8 @@ static inline void kv_put(const struct kv_view *kv, void *layer, size_t first, s
         ((int8_t *)layer)[first + i * step] = kv_stored(x[i], inverse);
 }
 
-/* op_temper_queries' factor at a position. */
-static inline float query_temperature(const struct op_temper_queries *a, uint32_t position) {
+/* op_scale_queries' factor at a position. */
+static inline float query_temperature(const struct op_scale_queries *a, uint32_t position) {
     return 1 + a->scale * log1pf(floorf(((float)position + a->offset) / a->floor_scale));
 }
 

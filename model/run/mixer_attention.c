@@ -248,14 +248,14 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
         forward_product(f, s, b.qkv, f->in, &w->qkv);
     touch_qkv(f, s, a, w, b.qkv, b.squares);
     if (a->temperature != 0)
-        f->dev->ops->temper_queries(s,
-                                    &(struct op_temper_queries){.x = b.qkv,
-                                                                .stride = qkv_width(a),
-                                                                .width = a->heads * a->head_dim,
-                                                                .scale = a->temperature,
-                                                                .floor_scale = a->temperature_floor,
-                                                                .offset = a->temperature_offset,
-                                                                .batch = &f->batch});
+        f->dev->ops->scale_queries(s,
+                                   &(struct op_scale_queries){.x = b.qkv,
+                                                              .stride = qkv_width(a),
+                                                              .width = a->heads * a->head_dim,
+                                                              .scale = a->temperature,
+                                                              .floor_scale = a->temperature_floor,
+                                                              .offset = a->temperature_offset,
+                                                              .batch = &f->batch});
     f->dev->ops->rope_kv(
         s, &(struct op_rope_kv){.qkv = b.qkv,
                                 .angles = rope->kind == ROPE_NONE ? NULL : f->angles[a->rope_idx],

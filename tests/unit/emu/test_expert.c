@@ -340,7 +340,7 @@ TEST(logits_that_are_not_finite_still_choose_distinct_experts) {
     }
 }
 
-TEST(queries_are_tempered_by_their_position) {
+TEST(queries_are_scaled_by_their_position) {
     enum { STRIDE = 300, WIDTH = 270, T = 5 };
     uint32_t positions[T] = {0, 7, 8, ROW_NONE, 8191};
     for (size_t type = 0; type < ARRAY_LEN(TYPES); type++) {
@@ -350,8 +350,8 @@ TEST(queries_are_tempered_by_their_position) {
         void *x = rig_values(&r, r.act, was, T * STRIDE);
         struct step_batch batch = {.row_count = T,
                                    .positions = rig_up(&r, positions, sizeof positions)};
-        r.dev->ops->temper_queries(r.stream, &(struct op_temper_queries){x, STRIDE, WIDTH, 0.25f, 8,
-                                                                         (float)offset, &batch});
+        r.dev->ops->scale_queries(r.stream, &(struct op_scale_queries){x, STRIDE, WIDTH, 0.25f, 8,
+                                                                       (float)offset, &batch});
         float *got = rig_down(&r, r.act, x, T * STRIDE);
         for (uint32_t i = 0; i < T * STRIDE; i++) {
             uint32_t p = positions[i / STRIDE];

@@ -109,9 +109,8 @@ TEST(row_operations_take_any_number_of_rows) {
     fits("rope_angles");
     ops->rope_kv(r.stream, &(struct op_rope_kv){memory, memory, 32, false, HEADS, &kv, &batch});
     fits("rope_kv");
-    ops->temper_queries(r.stream,
-                        &(struct op_temper_queries){memory, WIDTH, WIDTH, 1, 1, 0, &batch});
-    fits("temper_queries");
+    ops->scale_queries(r.stream, &(struct op_scale_queries){memory, WIDTH, WIDTH, 1, 1, 0, &batch});
+    fits("scale_queries");
     ops->act_mul(r.stream, &(struct op_act_mul){memory, memory, MANY, WIDTH, ACTIVATION_SILU});
     fits("act_mul");
     ops->gather_rows(r.stream, &(struct op_gather_rows){memory, memory, memory, MANY, WIDTH, 0});

@@ -388,9 +388,9 @@ TEST(the_clamped_gate_equals_its_definition) {
         }
 }
 
-/* ---- tempered queries ---- */
+/* ---- scaled queries ---- */
 
-TEST(queries_are_tempered_by_their_position) {
+TEST(queries_are_scaled_by_their_position) {
     enum { STRIDE = 29, WIDTH = 21, T = 5 };
     uint32_t positions[T] = {0, 7, 8, ROW_NONE, 8191};
     FOR_EACH_ISA(isa) {
@@ -399,8 +399,8 @@ TEST(queries_are_tempered_by_their_position) {
         float *x = random_array(T * STRIDE), *was = guarded(T * STRIDE);
         memcpy(was, x, T * STRIDE * sizeof *x);
         struct step_batch batch = {.row_count = T, .positions = positions};
-        b.dev->ops->temper_queries(b.stream, &(struct op_temper_queries){x, STRIDE, WIDTH, 0.25f, 8,
-                                                                         (float)offset, &batch});
+        b.dev->ops->scale_queries(b.stream, &(struct op_scale_queries){x, STRIDE, WIDTH, 0.25f, 8,
+                                                                       (float)offset, &batch});
         for (uint32_t i = 0; i < T * STRIDE; i++) {
             uint32_t t = i / STRIDE, p = positions[t];
             double factor = p == ROW_NONE || i % STRIDE >= WIDTH

@@ -1,6 +1,6 @@
 /*
- * more_rows.cu - the operations of kernels/ops_rows.h: layer norm, norms of heads, activations,
- * learned positions, clamps, the last touch of logits. All in f32, rounded once.
+ * norm_activation.cu - the operations of kernels/ops_rows.h: layer norm, norms of heads,
+ * activations, learned positions, clamps, the last touch of logits. All in f32, rounded once.
  *
  * Norms: one block of 256 threads a row (layer norm), one warp a head (head norm). A thread sums
  * its values in ascending order, then warps by a fixed tree, then the warps in order; the mean
@@ -54,7 +54,7 @@ static __global__ void layernorm_kernel(typename values<O>::raw *out, typename v
     float sum = 0, squares = 0;
     for (uint32_t i = threadIdx.x; i < n.width; i += NORM_THREADS) {
         if (delta)
-            values<X>::put(row + i, values<X>::get(row + i) +
+            values<X>::set(row + i, values<X>::get(row + i) +
                                         values<A>::get(delta + (size_t)blockIdx.x * n.width + i) *
                                             n.delta_scale);
         sum += values<X>::get(row + i);
@@ -68,7 +68,7 @@ static __global__ void layernorm_kernel(typename values<O>::raw *out, typename v
     }
     const float scale = 1.0f / sqrtf(block_sum(squares, partial) / (float)n.width + n.eps);
     for (uint32_t i = threadIdx.x; i < n.width; i += NORM_THREADS)
-        values<O>::put(out + (size_t)blockIdx.x * n.width + i,
+        values<O>::set(out + (size_t)blockIdx.x * n.width + i,
                        normed(n, values<X>::get(row + i), mean, scale, i));
 }
 
@@ -125,7 +125,7 @@ static __global__ void head_norm_kernel(typename values<A>::raw *x, struct norm_
                    : warp_sum(squares) / (float)n.width;
     const float scale = 1.0f / sqrtf(mean_square + n.eps);
     for (uint32_t i = lane; i < n.width; i += 32)
-        values<A>::put(row + i, normed(n, values<A>::get(row + i), mean, scale, i));
+        values<A>::set(row + i, normed(n, values<A>::get(row + i), mean, scale, i));
 }
 
 static void cuda_head_norm(struct stream *s, const struct op_head_norm *a) {
@@ -174,7 +174,7 @@ static __global__ void activate_kernel(typename values<A>::raw *out,
     dependents_launch();
     const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x;
     if (i < width)
-        values<A>::put(out + (size_t)blockIdx.x * width + i,
+        values<A>::set(out + (size_t)blockIdx.x * width + i,
                        activate(kind, values<A>::get(x + (size_t)blockIdx.x * width + i)));
 }
 
@@ -201,7 +201,7 @@ add_positions_kernel(typename values<A>::raw *x, const typename values<W>::raw *
     if (i >= cols || position == (uint32_t)ROW_NONE || position + offset >= rows)
         return;
     typename values<A>::raw *to = x + (size_t)blockIdx.x * cols + i;
-    values<A>::put(to, values<A>::get(to) +
+    values<A>::set(to, values<A>::get(to) +
                            values<W>::get(table + (size_t)(position + offset) * cols + i));
 }
 
@@ -230,7 +230,7 @@ static __global__ void clamp_kernel(typename values<A>::raw *x, uint32_t width, 
         return;
     typename values<A>::raw *at = x + (size_t)blockIdx.x * width + i;
     const float v = values<A>::get(at);
-    values<A>::put(at, v > limit ? limit : v < -limit ? -limit : v);
+    values<A>::set(at, v > limit ? limit : v < -limit ? -limit : v);
 }
 
 static void cuda_clamp(struct stream *s, const struct op_clamp *a) {

@@ -1,13 +1,13 @@
 /*
- * temper.cu - queries scaled by their position (kernels/ops.h: op_temper_queries). One value a
- * thread; the factor is made in f32, the product rounded once to the activation type.
+ * scale_queries.cu - queries scaled by their position (kernels/ops.h: op_scale_queries). One value
+ * a thread; the factor is made in f32, the product rounded once to the activation type.
  */
 #include "kernels/cuda/cuda_device.cuh"
 
 template <int A>
-static __global__ void temper_kernel(typename values<A>::raw *x, uint32_t stride, uint32_t width,
-                                     float scale, float floor_scale, float offset,
-                                     const uint32_t *positions) {
+static __global__ void scale_queries_kernel(typename values<A>::raw *x, uint32_t stride,
+                                            uint32_t width, float scale, float floor_scale,
+                                            float offset, const uint32_t *positions) {
     dependency_wait();
     dependents_launch();
     const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x, position = positions[blockIdx.x];
@@ -15,16 +15,16 @@ static __global__ void temper_kernel(typename values<A>::raw *x, uint32_t stride
         return;
     typename values<A>::raw *at = x + (size_t)blockIdx.x * stride + i;
     const float factor = 1.0f + scale * log1pf(floorf(((float)position + offset) / floor_scale));
-    values<A>::put(at, values<A>::get(at) * factor);
+    values<A>::set(at, values<A>::get(at) * factor);
 }
 
-void cuda_temper_queries(struct stream *s, const struct op_temper_queries *a) {
+void cuda_scale_queries(struct stream *s, const struct op_scale_queries *a) {
     if (!a->batch->row_count)
         return;
     launch_shape shape = {dim3(a->batch->row_count, blocks_for(a->width, 256)), dim3(256), 0,
                           device_of(s)->dependent_launch};
     WITH_ACTIVATION(s->dev->activation_type, A,
-                    LAUNCH(temper_kernel<A>, shape, cuda_stream_of(s),
+                    LAUNCH(scale_queries_kernel<A>, shape, cuda_stream_of(s),
                            (typename values<A>::raw *)a->x, a->stride, a->width, a->scale,
                            a->floor_scale, a->offset, a->batch->positions));
 }
