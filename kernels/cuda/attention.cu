@@ -5,7 +5,7 @@
  * attention_prompt.cu, which takes caches of the activations' type, head sizes that are multiples of
  * 16, neither soft cap nor ALiBi. All else, f32 above all: the plain kernel.
  *
- * plain: one block of 128 threads a row and head, part after part. A warp makes the score of a
+ * plain: one block of 128 threads a row and head, split after split. A warp makes the score of a
  * position (lane l sums dims l, l + 32, ...), a thread the sums of dims tid, tid + 128 over
  * ascending positions.
  */
@@ -63,29 +63,29 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
                 scores[j] = cap_and_bias(call, dot * call.scale, h, position - (from + j));
         }
         __syncthreads();
-        float part_max = MINUS_INFINITY, part_sum = 0, part[2] = {0, 0};
+        float split_max = MINUS_INFINITY, split_sum = 0, split[2] = {0, 0};
         for (uint32_t j = lane; j < count; j += 32)
-            part_max = scores[j] > part_max ? scores[j] : part_max;
-        part_max = warp_max(part_max);
+            split_max = scores[j] > split_max ? scores[j] : split_max;
+        split_max = warp_max(split_max);
         for (uint32_t j = lane; j < count; j += 32)
-            part_sum += exp2f(scores[j] - part_max);
-        part_sum = warp_sum(part_sum);
+            split_sum += exp2f(scores[j] - split_max);
+        split_sum = warp_sum(split_sum);
         for (uint32_t j = 0; j < count; j++) {
             const stored *v = (const stored *)kv.at(slot, from + j) +
                               (size_t)(kv.kv_heads + g) * kv.head_stride();
-            float p = exp2f(scores[j] - part_max);
+            float p = exp2f(scores[j] - split_max);
             if (K == STORAGE_I8)
                 p *= *kv.scale(slot, from + j, kv.kv_heads + g);
 #pragma unroll
             for (int i = 0; i < 2; i++)
                 if (threadIdx.x + i * PLAIN_THREADS < dim)
-                    part[i] += p * values<K>::get(v + threadIdx.x + i * PLAIN_THREADS);
+                    split[i] += p * values<K>::get(v + threadIdx.x + i * PLAIN_THREADS);
         }
-        const struct merge_factors f = merge_max(&max, part_max);
-        sum = merge(f, sum, part_sum);
+        const struct merge_factors f = merge_max(&max, split_max);
+        sum = merge(f, sum, split_sum);
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            acc[i] = merge(f, acc[i], part[i]);
+            acc[i] = merge(f, acc[i], split[i]);
         from = end;
     }
     const float factor = take_sink(call, h, max, &sum);
@@ -112,17 +112,17 @@ void attention_plain_rows(struct stream *s, const struct attention_call &call,
 
 /* ---- scratch ---- */
 
-/* Parts that have no room are computed one after the other by their row's block: the same bits,
- * less parallel. A context and the blocks it lies in have the same number of parts, because a part
- * is a whole number of blocks. */
-enum : size_t { PARTS_BYTES_MAX = (size_t)128 << 20 };
+/* Splits that have no room are computed one after the other by their row's block: the same bits,
+ * less parallel. A context and the blocks it lies in have the same number of splits, because
+ * a split is a whole number of blocks. */
+enum : size_t { SPLITS_BYTES_MAX = (size_t)128 << 20 };
 
 static uint32_t unit_max_of(uint32_t row_count, uint32_t heads, uint32_t head_dim,
                             uint32_t max_context) {
     const uint64_t unit = (uint64_t)heads * (head_dim + 2) * sizeof(float);
     const uint64_t wanted =
-        (uint64_t)row_count * (attention_call::part_of(MAX(max_context, 1u) - 1) + 1);
-    return (uint32_t)MIN(wanted, MAX((uint64_t)PARTS_BYTES_MAX / unit, (uint64_t)1));
+        (uint64_t)row_count * (attention_call::split_of(MAX(max_context, 1u) - 1) + 1);
+    return (uint32_t)MIN(wanted, MAX((uint64_t)SPLITS_BYTES_MAX / unit, (uint64_t)1));
 }
 
 size_t cuda_attention_scratch(const struct device *dev, uint32_t row_count, uint32_t heads,
@@ -153,8 +153,8 @@ void cuda_attention(struct stream *s, const struct op_attention *a) {
     call.positions = a->batch->positions;
     call.unit_max = unit_max_of(rows, a->heads, kv->head_dim, kv->max_blocks * kv->block_tokens);
     /* sums first: their rows are read 16 bytes at a time */
-    call.part_sums = (float *)a->scratch;
-    call.part_stats = call.part_sums + (size_t)call.unit_max * a->heads * kv->head_dim;
+    call.split_sums = (float *)a->scratch;
+    call.split_stats = call.split_sums + (size_t)call.unit_max * a->heads * kv->head_dim;
     call.arrivals = cuda_stream_of(s)->arrivals;
     call.row_count = a->class_rows;
     if (call.row_count && !attention_decode_rows(s, call, kv->type))

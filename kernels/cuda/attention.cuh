@@ -1,11 +1,11 @@
 /*
- * attention.cuh - what the attention kernels share: the call as kernels take it, the parts of a
- * row, and how two parts become one.
+ * attention.cuh - what the attention kernels share: the call as kernels take it, the splits of a
+ * row, and how two splits become one.
  *
- * The positions of a row are cut at absolute places (attention_call::part_start, multiples of
- * ATTENTION_SPLIT). A part is (max, sum, acc[D]): max
+ * The positions of a row are cut at absolute places (attention_call::split_start, multiples of
+ * ATTENTION_SPLIT). A split is (max, sum, acc[D]): max
  * of the scores, sum of 2^(score - max) (scores carry a factor log2 e), acc = sum of 2^(score -
- * max) * v. Parts are merged from the empty part on in ascending order, by the same operations
+ * max) * v. Splits are merged from the empty split on in ascending order, by the same operations
  * wherever that happens, so it does not matter who merges.
  */
 #ifndef KERNELS_CUDA_ATTENTION_CUH
@@ -15,7 +15,7 @@
 
 #define MINUS_INFINITY (__uint_as_float(0xff800000u))
 
-enum : uint32_t { LONG_PARTS_FROM = 16384, LONG_PART = 1024 };
+enum : uint32_t { LONG_SPLITS_FROM = 16384, LONG_SPLIT = 1024 };
 
 struct attention_call {
     void *out;
@@ -30,52 +30,53 @@ struct attention_call {
     struct kv_pages kv;
     const uint32_t *slots, *positions;
     /* scratch of the output class */
-    float *part_stats; /* [unit_max, heads, 2]: max, sum; a unit is one part of a row */
-    float *part_sums;  /* [unit_max, heads, D] */
+    float *split_stats; /* [unit_max, heads, 2]: max, sum; a unit is one split of a row */
+    float *split_sums;  /* [unit_max, heads, D] */
     uint32_t unit_max;
-    uint32_t *arrivals; /* [ARRIVALS_MAX] of the stream: parts that are there; noughts */
+    uint32_t *arrivals; /* [ARRIVALS_MAX] of the stream: splits that are there; noughts */
 
-    /* Parts lie at absolute places, longer ones far from the beginning: a step of few rows fills
-     * the GPU, and a row of many positions has parts that are merged in little time. */
-    static __host__ __device__ __forceinline__ uint32_t part_of(uint32_t position) {
-        return position < LONG_PARTS_FROM
-                   ? position / ATTENTION_SPLIT
-                   : LONG_PARTS_FROM / ATTENTION_SPLIT + (position - LONG_PARTS_FROM) / LONG_PART;
+    /* Splits lie at absolute places, longer ones far from the beginning: a step of few rows fills
+     * the GPU, and a row of many positions has splits that are merged in little time. */
+    static __host__ __device__ __forceinline__ uint32_t split_of(uint32_t position) {
+        return position < LONG_SPLITS_FROM ? position / ATTENTION_SPLIT
+                                           : LONG_SPLITS_FROM / ATTENTION_SPLIT +
+                                                 (position - LONG_SPLITS_FROM) / LONG_SPLIT;
     }
-    static __host__ __device__ __forceinline__ uint32_t part_start(uint32_t part) {
-        const uint32_t few = LONG_PARTS_FROM / ATTENTION_SPLIT;
-        return part < few ? part * ATTENTION_SPLIT : LONG_PARTS_FROM + (part - few) * LONG_PART;
+    static __host__ __device__ __forceinline__ uint32_t split_start(uint32_t split) {
+        const uint32_t few = LONG_SPLITS_FROM / ATTENTION_SPLIT;
+        return split < few ? split * ATTENTION_SPLIT
+                           : LONG_SPLITS_FROM + (split - few) * LONG_SPLIT;
     }
     __device__ __forceinline__ uint32_t first_position(uint32_t position) const {
         const uint32_t from = window && position + 1 > window ? position + 1 - window : 0;
         return max(from, chunk ? position / chunk * chunk : 0u);
     }
-    /* Parts of a row; padding has one, which is zeros. */
-    __device__ __forceinline__ uint32_t parts_of(uint32_t position) const {
+    /* Splits of a row; padding has one, which is zeros. */
+    __device__ __forceinline__ uint32_t splits_of(uint32_t position) const {
         if (position == (uint32_t)ROW_NONE)
             return 1;
-        return part_of(position) - part_of(first_position(position)) + 1;
+        return split_of(position) - split_of(first_position(position)) + 1;
     }
     __device__ __forceinline__ uint32_t row_width() const {
         return (heads + 2 * kv.kv_heads) * kv.head_dim;
     }
 };
 
-/* Factors of merging a part into what is there; *max becomes the larger one. */
+/* Factors of merging a split into what is there; *max becomes the larger one. */
 struct merge_factors {
     float old_one, new_one;
 };
-__device__ __forceinline__ struct merge_factors merge_max(float *max, float part_max) {
-    const float now = *max > part_max ? *max : part_max;
-    struct merge_factors f = {fast_exp2(*max - now), fast_exp2(part_max - now)};
+__device__ __forceinline__ struct merge_factors merge_max(float *max, float split_max) {
+    const float now = *max > split_max ? *max : split_max;
+    struct merge_factors f = {fast_exp2(*max - now), fast_exp2(split_max - now)};
     *max = now;
     return f;
 }
-__device__ __forceinline__ float merge(struct merge_factors f, float a, float part) {
-    return __fmaf_rn(part, f.new_one, __fmul_rn(a, f.old_one));
+__device__ __forceinline__ float merge(struct merge_factors f, float a, float split) {
+    return __fmaf_rn(split, f.new_one, __fmul_rn(a, f.old_one));
 }
 
-/* The sink is one more part, which has a score and no value: the factor of acc; *sum becomes the
+/* The sink is one more split, which has a score and no value: the factor of acc; *sum becomes the
  * sum with it. */
 __device__ __forceinline__ float take_sink(const struct attention_call &call, uint32_t h, float max,
                                            float *sum) {

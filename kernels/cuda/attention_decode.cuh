@@ -2,17 +2,17 @@
  * attention_decode.cuh - attention of output-class rows over the paged cache: the decode family.
  * Instances: attention_decode.cu (caches of 16 bits), attention_decode_narrow.cu (of 8).
  *
- * A task is one part of one row (struct attention_call), or all of them, for up to 16 query heads of
- * one KV head: those heads are the 16 rows of the tensor cores' tiles. Blocks take tasks from a flat
+ * A task is one split of one row (struct attention_call), or all of them, for up to 16 query heads
+ * of one KV head: those heads are the 16 rows of the tensor cores' tiles. Blocks take tasks from a flat
  * list, which every block makes for itself from the rows' positions, so rows of any length share
- * the GPU evenly. Parts go to scratch; the block that brings the last part of a row merges them.
- * Rows that are short beside a block's share, or whose parts have no room, are one task each.
+ * the GPU evenly. Splits go to scratch; the block that brings the last split of a row merges them.
+ * Rows that are short beside a block's share, or whose splits have no room, are one task each.
  *
- * A part is computed in steps of 4 * TILE positions at absolute places, 128 threads:
+ * A split is computed in steps of 4 * TILE positions at absolute places, 128 threads:
  *   (1) warp w makes scores of positions w * TILE .. of the step;
  *   (2) max over the step, weights (rounded), sum of the rounded weights;
  *   (3) warp w sums dims 16 w .., 16 (w + 4) .. over all V of the step;
- *   (4) steps are merged into parts, parts into the row.
+ *   (4) steps are merged into splits, splits into the row.
  *
  * K and V lie in shared memory as 8 groups of TILE / 8 rows, 16 bytes between groups: row r of a
  * tensor core's tile j is row j of group r, so eight rows that are read at once lie in different
@@ -37,7 +37,7 @@ enum {
     DECODE_THREADS = 128,
     DECODE_WARPS = 4,
     DECODE_ROWS_MAX = 1024, /* rows of a launch, at most: their list lies in shared memory */
-    MERGE_AT_ONCE = 8,      /* parts whose loads are under way together */
+    MERGE_AT_ONCE = 8,      /* splits whose loads are under way together */
     WHOLE_SHARE = 4         /* a row within this fraction of a block's work is one task */
 };
 
@@ -154,18 +154,18 @@ static __device__ __forceinline__ uint32_t sum_rows(const Area &area, uint32_t r
 }
 
 /* Reads the rows; firsts[r] = tasks of the rows before r and of one list, for r <= row_count. A row
- * is one task for each of its parts, if these have room in scratch, or one that does all. */
+ * is one task for each of its splits, if these have room in scratch, or one that does all. */
 template <class Area>
 static __device__ __forceinline__ void list_tasks(const struct attention_call &call,
                                                   const Area &area, uint32_t lists) {
-    const uint32_t parts = sum_rows(area, call.row_count, [&](uint32_t r) {
+    const uint32_t splits = sum_rows(area, call.row_count, [&](uint32_t r) {
         area.slots[r] = call.slots[call.row_first + r];
         area.positions[r] = call.positions[call.row_first + r];
-        return call.parts_of(area.positions[r]);
+        return call.splits_of(area.positions[r]);
     });
-    const uint32_t few = max(parts * lists / (gridDim.x * WHOLE_SHARE), 1u);
+    const uint32_t few = max(splits * lists / (gridDim.x * WHOLE_SHARE), 1u);
     const uint32_t tasks = sum_rows(area, call.row_count, [&](uint32_t r) {
-        const uint32_t own = call.parts_of(area.positions[r]);
+        const uint32_t own = call.splits_of(area.positions[r]);
         return own <= few || area.firsts[r] + own > call.unit_max ? 1u : own;
     });
     if (threadIdx.x == 0)
@@ -195,8 +195,8 @@ struct decode_list {
 /* A step of a task. Positions [from, end) of those from `start` on are seen. */
 struct decode_step {
     uint32_t n, row, slot, position, first, g, head_first, head_count, list;
-    uint32_t part, part_last, unit_first, parts, start, from, end;
-    bool whole, opens_task, opens_part;
+    uint32_t split, split_last, unit_first, splits, start, from, end;
+    bool whole, opens_task, opens_split;
 };
 
 template <class Area>
@@ -206,10 +206,10 @@ static __device__ __forceinline__ void set_range(struct decode_step *s, uint32_t
     s->end = min(start + Area::shape::STEP, s->position + 1);
 }
 template <class Area>
-static __device__ __forceinline__ void open_part(struct decode_step *s, uint32_t part) {
-    const uint32_t low = max(attention_call::part_start(part), s->first);
-    s->part = part;
-    s->opens_part = true;
+static __device__ __forceinline__ void open_split(struct decode_step *s, uint32_t split) {
+    const uint32_t low = max(attention_call::split_start(split), s->first);
+    s->split = split;
+    s->opens_split = true;
     set_range<Area>(s, low / Area::shape::STEP * Area::shape::STEP);
 }
 
@@ -228,8 +228,8 @@ static __device__ __forceinline__ void open_task(const struct attention_call &ca
         s->position = area.positions[r];
         s->slot = area.slots[r];
         s->unit_first = area.firsts[r];
-        s->parts = area.firsts[r + 1] - s->unit_first;
-        s->whole = s->parts == 1;
+        s->splits = area.firsts[r + 1] - s->unit_first;
+        s->whole = s->splits == 1;
         s->g = s->list / list.chunks;
         s->head_first = s->g * list.group + s->list % list.chunks * 16;
         s->head_count = min(list.group - s->list % list.chunks * 16, 16u);
@@ -241,11 +241,11 @@ static __device__ __forceinline__ void open_task(const struct attention_call &ca
             continue;
         }
         s->first = call.first_position(s->position);
-        s->part_last = attention_call::part_of(s->position);
-        const uint32_t part_first = attention_call::part_of(s->first);
-        if (!s->whole) /* the longest parts come first */
-            s->part_last -= task - s->unit_first;
-        open_part<Area>(s, s->whole ? part_first : s->part_last);
+        s->split_last = attention_call::split_of(s->position);
+        const uint32_t split_first = attention_call::split_of(s->first);
+        if (!s->whole) /* the longest splits come first */
+            s->split_last -= task - s->unit_first;
+        open_split<Area>(s, s->whole ? split_first : s->split_last);
         break;
     }
     s->n = n < list.count ? n : list.count;
@@ -255,12 +255,12 @@ template <int A, int D, class Area>
 static __device__ __forceinline__ void advance(const struct attention_call &call, const Area &area,
                                                const struct decode_list &list,
                                                struct decode_step *s) {
-    s->opens_task = s->opens_part = false;
+    s->opens_task = s->opens_split = false;
     const uint32_t next = s->start + Area::shape::STEP;
-    if (next < min(attention_call::part_start(s->part + 1), s->position + 1))
+    if (next < min(attention_call::split_start(s->split + 1), s->position + 1))
         set_range<Area>(s, next);
-    else if (s->part < s->part_last)
-        open_part<Area>(s, s->part + 1);
+    else if (s->split < s->split_last)
+        open_split<Area>(s, s->split + 1);
     else
         open_task<A, D>(call, area, list, s, s->n + gridDim.x);
 }
@@ -571,7 +571,7 @@ make_weights(const Area &area, const struct decode_step &step, const float s[Are
     }
 }
 
-/* What a thread keeps of a step, a part, a row: of its heads lane / 4 and 8 more. */
+/* What a thread keeps of a step, a split, a row: of its heads lane / 4 and 8 more. */
 template <int CHUNKS> struct softmax_state {
     float max[2], sum[2], acc[CHUNKS][2][4];
     __device__ __forceinline__ void clear() {
@@ -633,9 +633,9 @@ static __device__ __forceinline__ void put_row(const struct attention_call &call
 }
 
 template <int D, class Area, class State>
-static __device__ __forceinline__ void put_part(const struct attention_call &call,
-                                                const struct decode_step &s, uint32_t unit,
-                                                const State &state) {
+static __device__ __forceinline__ void store_split(const struct attention_call &call,
+                                                   const struct decode_step &s, uint32_t unit,
+                                                   const State &state) {
     typedef typename Area::shape shape;
 #pragma unroll
     for (uint32_t half = 0; half < 2; half++) {
@@ -649,43 +649,43 @@ static __device__ __forceinline__ void put_part(const struct attention_call &cal
             for (uint32_t e = 0; e < 4; e++) {
                 const uint32_t d = dim_of<shape::NARROW>(i, e / 2, e % 2);
                 if (shape::CHUNKS % DECODE_WARPS == 0 || d < D)
-                    call.part_sums[place * D + d] = state.acc[i][e / 2][half * 2 + e % 2];
+                    call.split_sums[place * D + d] = state.acc[i][e / 2][half * 2 + e % 2];
             }
         if (threadIdx.x / 32 == 0 && threadIdx.x % 4 == 0)
-            *(float2 *)(call.part_stats + place * 2) =
+            *(float2 *)(call.split_stats + place * 2) =
                 make_float2(state.max[half], state.sum[half]);
     }
 }
 
-/* All parts of a row, for its task's heads: a thread four dims of a head at a time. */
+/* All splits of a row, for its task's heads: a thread four dims of a head at a time. */
 template <int A, int D>
-static __device__ __forceinline__ void merge_parts(const struct attention_call &call,
-                                                   const struct decode_step &s) {
+static __device__ __forceinline__ void merge_splits(const struct attention_call &call,
+                                                    const struct decode_step &s) {
     typedef typename values<A>::raw raw;
     raw *out = (raw *)call.out + ((size_t)(call.row_first + s.row) * call.heads + s.head_first) * D;
     for (uint32_t n = threadIdx.x; n < s.head_count * (D / 4); n += DECODE_THREADS) {
         const uint32_t h = s.head_first + n / (D / 4), d = n % (D / 4) * 4;
-        const float *stats = call.part_stats + ((size_t)s.unit_first * call.heads + h) * 2,
-                    *sums = call.part_sums + ((size_t)s.unit_first * call.heads + h) * D + d;
+        const float *stats = call.split_stats + ((size_t)s.unit_first * call.heads + h) * 2,
+                    *sums = call.split_sums + ((size_t)s.unit_first * call.heads + h) * D + d;
         float max = MINUS_INFINITY, sum = 0, acc[4] = {};
-        for (uint32_t base = 0; base < s.parts; base += MERGE_AT_ONCE) {
+        for (uint32_t base = 0; base < s.splits; base += MERGE_AT_ONCE) {
             float2 stat[MERGE_AT_ONCE];
-            float4 part[MERGE_AT_ONCE];
+            float4 split[MERGE_AT_ONCE];
 #pragma unroll
             for (uint32_t i = 0; i < MERGE_AT_ONCE; i++)
-                if (base + i < s.parts) {
+                if (base + i < s.splits) {
                     stat[i] = *(const float2 *)(stats + (size_t)(base + i) * call.heads * 2);
-                    part[i] = *(const float4 *)(sums + (size_t)(base + i) * call.heads * D);
+                    split[i] = *(const float4 *)(sums + (size_t)(base + i) * call.heads * D);
                 }
 #pragma unroll
             for (uint32_t i = 0; i < MERGE_AT_ONCE; i++)
-                if (base + i < s.parts) {
+                if (base + i < s.splits) {
                     const struct merge_factors f = merge_max(&max, stat[i].x);
                     sum = merge(f, sum, stat[i].y);
-                    acc[0] = merge(f, acc[0], part[i].x);
-                    acc[1] = merge(f, acc[1], part[i].y);
-                    acc[2] = merge(f, acc[2], part[i].z);
-                    acc[3] = merge(f, acc[3], part[i].w);
+                    acc[0] = merge(f, acc[0], split[i].x);
+                    acc[1] = merge(f, acc[1], split[i].y);
+                    acc[2] = merge(f, acc[2], split[i].z);
+                    acc[3] = merge(f, acc[3], split[i].w);
                 }
         }
         const float factor = take_sink(call, h, max, &sum);
@@ -696,20 +696,21 @@ static __device__ __forceinline__ void merge_parts(const struct attention_call &
     }
 }
 
-/* A part is in scratch: the last of a row's blocks merges. Their count is nought again behind. */
+/* A split is in scratch: the last of a row's blocks merges. Their count is nought again behind. */
 template <int A, int D, class Area>
-static __device__ __forceinline__ void end_part(const struct attention_call &call, const Area &area,
-                                                const struct decode_step &s, uint32_t lists) {
+static __device__ __forceinline__ void end_split(const struct attention_call &call,
+                                                 const Area &area, const struct decode_step &s,
+                                                 uint32_t lists) {
     uint32_t *arrivals = call.arrivals + s.row * lists + s.list;
-    __syncthreads(); /* the part is written */
+    __syncthreads(); /* the split is written */
     if (threadIdx.x == 0) {
         area.scratch[4] = atomic_add_ordered(arrivals, 1);
-        if (area.scratch[4] + 1 == s.parts)
+        if (area.scratch[4] + 1 == s.splits)
             (void)atomicExch(arrivals, 0u);
     }
     __syncthreads();
-    if (area.scratch[4] + 1 == s.parts)
-        merge_parts<A, D>(call, s);
+    if (area.scratch[4] + 1 == s.splits)
+        merge_splits<A, D>(call, s);
 }
 
 /* ---- the kernel ---- */
@@ -761,7 +762,7 @@ static __device__ __forceinline__ void decode_rows(const struct attention_call &
     list.count = area.firsts[call.row_count] * list.lists;
 
     struct decode_step now = {};
-    state_type part, row;
+    state_type split, row;
     open_task<A, D>(call, area, list, &now, blockIdx.x);
     uint32_t block = block_of<area_type>(call, now, list.count, shift);
     load<BULK>(call, area, now, list.count, block, false);
@@ -774,8 +775,8 @@ static __device__ __forceinline__ void decode_rows(const struct attention_call &
             load_queries<A, D>(call, area, now);
             row.clear();
         }
-        if (now.opens_part)
-            part.clear();
+        if (now.opens_split)
+            split.clear();
 
         /* 1. scores */
         const bool busy = any_seen(now, now.start + warp * shape::TILE, shape::TILE);
@@ -843,17 +844,17 @@ static __device__ __forceinline__ void decode_rows(const struct attention_call &
         load<BULK>(call, area, next, list.count, block, true);
 
         /* 4. merges */
-        part.add(step);
-        if (next.n != now.n || next.opens_part) {
+        split.add(step);
+        if (next.n != now.n || next.opens_split) {
             if (now.whole) {
-                row.add(part);
+                row.add(split);
                 if (next.n != now.n)
                     put_row<A, D, area_type>(call, now, row);
             } else {
-                put_part<D, area_type>(
-                    call, now, now.unit_first + now.part - attention_call::part_of(now.first),
-                    part);
-                end_part<A, D>(call, area, now, list.lists);
+                store_split<D, area_type>(
+                    call, now, now.unit_first + now.split - attention_call::split_of(now.first),
+                    split);
+                end_split<A, D>(call, area, now, list.lists);
             }
         }
         now = next;
@@ -883,7 +884,7 @@ static void decode_launch(struct stream *s, const struct attention_call &call) {
                    lists = call.kv.kv_heads * ((group + 15) / 16);
     const uint64_t most =
         (uint64_t)call.row_count * lists *
-        (attention_call::part_of(call.kv.max_blocks * call.kv.block_tokens - 1) + 1);
+        (attention_call::split_of(call.kv.max_blocks * call.kv.block_tokens - 1) + 1);
     const size_t bytes = area::bytes(call.row_count);
     /* as many as fit beside each other on an SM, whose memory is a little more than a block's */
     const uint64_t resident =
