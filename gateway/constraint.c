@@ -300,9 +300,11 @@ static void choice_part(struct json_writer *w, struct bytes list) {
     struct json_reader r;
     json_reader_init(&r, list, GENREQ_DEPTH_MAX, 0);
     (void)json_next(&r);
-    begin_list(w, "or");
+    begin_part(w, "choice");
+    json_key(w, "values");
+    json_begin_array(w);
     while (json_next(&r) == JSON_STRING)
-        text_part(w, "const_string", "value", r.text);
+        json_string_bytes(w, r.text);
     end_list(w);
     json_reader_release(&r);
 }

@@ -152,6 +152,26 @@ static uint32_t part_const(struct structure *s, uint32_t node) {
     return text_of(s, node, "value", &value) ? expr_bytes(s->b, value) : 0;
 }
 
+static uint32_t part_choice(struct structure *s, uint32_t node) {
+    VEC(struct bytes) texts = {0};
+    struct error err = {0};
+    struct dfa d = {0};
+    uint32_t list, e = 0;
+    if (!list_of(s, node, "values", &list))
+        return 0;
+    for (uint32_t v = tree_first(&s->t, list); v && !s->b->failed; v = tree_next(&s->t, v)) {
+        if (tree_kind(&s->t, v) != TREE_STRING)
+            (void)fail(s, "values are no list of texts", 0);
+        vec_push(&texts, tree_text(&s->t, v));
+    }
+    if (!s->b->failed)
+        e = dfa_of_texts(s->b, texts.items, texts.count, false, &d, &err)
+                ? builder_fail(s->b, err.code, "%s", err.text)
+                : expr_dfa(s->b, &d, EXPR_DFA);
+    vec_release(&texts);
+    return e;
+}
+
 static uint32_t part_token(struct structure *s, uint32_t node) {
     static const uint8_t BYTE = STRUCTURE_TOKEN_BYTE;
     struct bytes value;
@@ -360,6 +380,7 @@ static const struct {
     uint32_t (*make)(struct structure *s, uint32_t node);
 } PARTS[] = {
     {"const_string", part_const},
+    {"choice", part_choice},
     {"token", part_token},
     {"json_schema", part_schema},
     {"regex", part_regex},

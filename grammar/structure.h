@@ -6,6 +6,7 @@
  * A structure is JSON. A part is an object with a "type":
  *
  *   const_string      "value"
+ *   choice            "values": one of these texts
  *   token             "value": a control token, as it is spelled (vocab.h); no text matches it
  *   json_schema       "json_schema": a schema, true for any value; "style" is passed over
  *   regex             "pattern"
@@ -20,7 +21,7 @@
  *   tags_with_separator   "tags", "separator", "at_least_one", "stop_after_first"
  *   structural_tag    "format": a part
  *
- * "token" and "until" are ours, the others are xgrammar's (docs/structural_tag.md). Also the older
+ * "choice", "token" and "until" are ours, the others are xgrammar's (docs/structural_tag.md). Also the older
  * form of vLLM: {"type": "structural_tag", "structures": [{"begin", "schema", "end"}], "triggers"}.
  */
 #ifndef GRAMMAR_STRUCTURE_H

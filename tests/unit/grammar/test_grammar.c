@@ -136,6 +136,10 @@ static const struct row ROWS[] = {
      {"~", "hi <f", "a <f=x>[1]</f> b", "<f=y> < </</f>", "<f=x>1</f><f=y></g> <"},
      {"<f=", "<f=z></f>", "<f=x>[1</f>", "<f=x>1"}},
     {GRAMMAR_STRUCTURE,
+     "{\"type\":\"choice\",\"values\":[\"ab\",\"a\\\"\xC3\xA9\",\"\",\"ab\"]}",
+     {"ab", "a\"\xC3\xA9", "~"},
+     {"a", "abb", "ab\"", "\"ab\""}},
+    {GRAMMAR_STRUCTURE,
      "{\"type\":\"tags_with_separator\",\"separator\":\", \",\"at_least_one\":true,"
      "\"tags\":[{\"begin\":\"(\",\"content\":{\"type\":\"regex\",\"pattern\":\"[ab]+\"},"
      "\"end\":\")\"}]}",
@@ -201,6 +205,8 @@ TEST(what_cannot_be_held_is_refused_by_name) {
         {GRAMMAR_STRUCTURE, "{\"type\":\"nope\"}", "'nope'"},
         {GRAMMAR_STRUCTURE, "{\"type\":\"const_string\"}", "'value'"},
         {GRAMMAR_STRUCTURE, "{\"type\":\"sequence\",\"elements\":3}", "'elements'"},
+        {GRAMMAR_STRUCTURE, "{\"type\":\"choice\",\"values\":[\"a\",1]}", "list of texts"},
+        {GRAMMAR_STRUCTURE, "{\"type\":\"choice\",\"values\":[]}", "no text satisfies"},
         {GRAMMAR_STRUCTURE, "{\"type\":\"until\",\"value\":\"\"}", "empty"},
         {GRAMMAR_STRUCTURE, "{\"type\":\"json_schema\",\"json_schema\":{\"uniqueItems\":true}}",
          "uniqueItems"},
@@ -380,6 +386,19 @@ TEST(twenty_thousand_values_are_held) {
             EXPECT_EQ(accepts(&p, bytes_str(TEXTS[i])), FITS[k][i] == '1');
         program_release(&p);
     }
+}
+
+TEST(twenty_thousand_choices_are_held) {
+    struct buf text = {0};
+    struct program p;
+    struct error err;
+    buf_add_str(&text, "{\"type\":\"choice\",\"values\":[");
+    add_values(&text, 20000, "\"the number ", "\"");
+    buf_add_str(&text, "]}");
+    EXPECT(!compile_text(GRAMMAR_STRUCTURE, &text, &p, &err));
+    EXPECT(accepts(&p, bytes_str("the number 7919")));
+    EXPECT(!accepts(&p, bytes_str("the number 1")));
+    program_release(&p);
 }
 
 TEST(lists_of_values_meet_by_value) {
