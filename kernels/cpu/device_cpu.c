@@ -142,7 +142,7 @@ static int choose_compute(const char *want, enum cpu_isa isa, struct cpu_feature
                          "unknown compute type '%s'; known are auto, f32, bf16, int8", want);
     if (int8_best(isa, features) != &int8_plain)
         *out |= COMPUTE_INT8;
-    if (isa == CPU_ISA_AVX512 && bf16_best(isa, features) == &bf16_avx512_bf16)
+    if (isa == CPU_ISA_AVX512 && features.bits & CPU_BIT(AVX512_BF16))
         *out |= COMPUTE_BF16;
     return 0;
 }
