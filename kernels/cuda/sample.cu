@@ -379,7 +379,8 @@ static __device__ uint32_t sample_row(const struct sample_block &b, const struct
     return token;
 }
 
-static __global__ __launch_bounds__(SAMPLE_THREADS) void sample_kernel(struct sample_call call) {
+/* One block a processor: two would leave 32 registers, and top_n_sigma spills. */
+static __global__ __launch_bounds__(SAMPLE_THREADS, 1) void sample_kernel(struct sample_call call) {
     DYNAMIC_SHARED(area);
     struct sample_block b;
     b.histogram = (unsigned long long *)area;
