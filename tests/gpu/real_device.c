@@ -1,9 +1,10 @@
 /* What the tests of tests/unit/emu ask of the emulator, where a real device takes its place: it has
- * one order of its own, and does not recover. */
+ * one order and one architecture of its own, and does not recover. */
 #include <stdint.h>
 
 void emu_set_order(int order, uint64_t seed);
 void emu_set_blas_choice(int choice);
+void emu_set_device(int arch, int compiled);
 void emu_recover(void);
 const char *emu_failure(void);
 
@@ -13,6 +14,10 @@ void emu_set_order(int order, uint64_t seed) {
 }
 void emu_set_blas_choice(int choice) {
     (void)choice;
+}
+void emu_set_device(int arch, int compiled) {
+    (void)arch;
+    (void)compiled;
 }
 void emu_recover(void) {}
 const char *emu_failure(void) {
