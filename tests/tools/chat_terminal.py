@@ -45,6 +45,22 @@ class Terminal:
         before, self.seen = self.seen[: match.end()], self.seen[match.end() :]
         return before
 
+    def interrupt(self, line, pattern):
+        """A line begun and given up. Between the prompt and the reading of a line Ctrl-C only counts with the next key: a
+        person presses it again."""
+        self.type(line)
+        for _ in range(PATIENCE_S):
+            self.type("\x03")
+            if select.select([self.fd], [], [], 1)[0] and self.has_come(pattern):
+                break
+        self.wait_for(pattern)
+
+    def has_come(self, pattern):
+        end = time.monotonic() + 1
+        while not re.search(pattern, self.seen) and select.select([self.fd], [], [], max(0.0, end - time.monotonic()))[0]:
+            self.seen += os.read(self.fd, 65536).decode(errors="replace")
+        return re.search(pattern, self.seen)
+
     def end(self):
         """Reads to the end; the exit code."""
         end = time.monotonic() + PATIENCE_S
@@ -119,8 +135,7 @@ def talk(program, model, folder, edits):
         stopped = chat.wait_for(PROMPT)
         count = re.search(r"\[(\d+) tokens", stopped)
         expect(count and int(count.group(1)) < 40, f"was not stopped: {stopped[-200:]!r}")
-        chat.type("half a line\x03")
-        chat.wait_for("Ctrl-D or /quit ends")
+        chat.interrupt("half a line", "Ctrl-D or /quit ends")
         chat.wait_for(PROMPT)
         chat.type("/load " + saved + "\r")
         chat.wait_for("loaded, 4 messages")
@@ -163,8 +178,7 @@ def dumb(program, model, folder):
     chat = Terminal([program, "chat", "--temperature", "0", "--max-tokens", "4", model], {"HOME": folder, "TERM": "dumb"})
     try:
         chat.wait_for(r"> ")
-        chat.type("half a line\x03")
-        chat.wait_for("Ctrl-D or /quit ends")
+        chat.interrupt("half a line", "Ctrl-D or /quit ends")
         chat.wait_for(r"> ")
         chat.type("Hello!\r")
         answer = chat.wait_for(r"\[4 tokens[^]]*\]")
